@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the reductions of _reduction_kernels.py are divided among programs.
+
+Constants were chosen on an H200 (132 SMs, triton 3.6.0) with the L2 cache full of clean lines; times are of amax.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from triton import cdiv, next_power_of_2
+
+from ._device import Limits
+
+
+class Plan(NamedTuple):
+    """What one program does and how many there are."""
+
+    flat: bool  # rows of N * K as they lie in memory, or tiles of [N, K]
+    block_m: int
+    block_n: int  # along the row if flat
+    block_k: int
+    step: int  # how much of block_n is used
+    vector: int  # elements that a load takes together
+    edges: int  # lanes for the elements of a row that are not in whole vectors
+    group: int  # neighbours of which an index reduction combines the values before it compares
+    splits: int  # programs that share an output
+    num_warps: int
+    num_stages: int  # tiles in flight
+
+    def blocks(self, M: int, K: int) -> int:
+        return cdiv(M, self.block_m) * cdiv(K, self.block_k)
+
+
+# Warps that a multiprocessor has to work on. More programs than fit at once leave a part of the last round idle:
+# 64 x 16384 x 64 bf16 along 1 took 47 us with 4 programs of 8 warps, 57 us with 6. With 80 registers and more a
+# thread, as an index reduction has that keeps every element apart, fewer fit.
+_WARPS_PER_SM, _WARPS_PER_SM_TILED_INDEX, _WARPS_PER_SM_FLAT_INDEX = 32, 24, 16
+# A program of 8 warps has 16 KB in flight: 2**29 bf16 at 4283 GB/s; half of that or 4 warps cost 1 to 4 %.
+_TILE_BYTES, _WARPS, _MOST_ELEMENTS = 16384, 8, 8192
+# Where row ends need care, fewer, and of 16-bit elements several tiles in flight: 8192 x 50257 bf16 202 us, without
+# the second 210, without the first 241.
+_TILE_WITH_EDGES = 4096
+# Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many where a row needs more
+# than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 1024 bf16 36 us, not 41.
+_SHORT_BYTES, _SHORT_WARPS, _LITTLE_BYTES = 4096, 4, 512
+# Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
+# 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
+_LENGTH_WITHOUT_GROUP, _LARGE_LENGTH_WITHOUT_GROUP = 32, 128
+# K up to which a row is read as it lies, its K classes folded one after the other.
+_MOST_FLAT_K = 8
+# Tiles of 64 x 32 by 4 warps were best or within 5 % for every split shape, 32 x 64 where there are outputs enough
+# (256 x 1024 x 1024 bf16 along 1 129 us, not 157). Of 16-bit elements several tiles are in flight (64 x 512 x 512
+# bf16 along 1 14.3 us, without 16.3), of larger ones that costs more than it brings.
+_TILED_ELEMENTS, _TILED_WARPS, _BLOCK_K, _BLOCK_K_UNSPLIT, _STAGES = 2048, 4, 32, 64, 3
+# Partial results that the last program of a block can have in registers, of up to 4 and of 8 bytes.
+_MOST_PARTIALS, _MOST_WIDE_PARTIALS = 4096, 2048
+
+
+def plan(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits) -> Plan:
+    """How to reduce a contiguous [M, N, K] over N.
+
+    Args:
+        M, N, K: sizes; M and K at least 1.
+        itemsize: bytes of an element of the input.
+        indexed: whether the position of the result is wanted too.
+        limits: of the device.
+    """
+    if K == 1 or (K <= _MOST_FLAT_K and N * K * itemsize > _SHORT_BYTES):
+        return _flat(M, max(N * K, 1), K, itemsize, indexed, limits)
+    return _tiled(M, max(N, 1), K, itemsize, indexed, limits)
+
+
+def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Limits) -> Plan:
+    vector = 16 // itemsize
+    if length < 16 * vector:
+        # Too short to be worth reading its ends apart from the rest.
+        vector = math.gcd(length, vector)
+    edges = length % vector != 0
+    row_bytes = length * itemsize
+    short = row_bytes <= _SHORT_BYTES
+    warps_per_sm, stages = _WARPS_PER_SM, 1
+    if short:
+        double = edges or (indexed and row_bytes >= _LITTLE_BYTES)
+        tile, warps = _SHORT_BYTES * (2 if double else 1) // itemsize, _SHORT_WARPS
+    elif K > 1:
+        tile, warps = _SHORT_BYTES // itemsize, _SHORT_WARPS
+        if indexed:
+            warps_per_sm, stages = _WARPS_PER_SM_FLAT_INDEX, _STAGES
+    else:
+        tile, warps = min(_TILE_BYTES // itemsize, _TILE_WITH_EDGES if edges else _MOST_ELEMENTS), _WARPS
+        if edges and not indexed and itemsize <= 2:
+            stages = _STAGES
+    ungrouped = _LENGTH_WITHOUT_GROUP if itemsize <= 2 else _LARGE_LENGTH_WITHOUT_GROUP
+    block_n = min(next_power_of_2(length), tile)
+    block_m = min(next_power_of_2(M), tile // block_n) if short else 1
+    period = math.lcm(K, vector)
+    step = block_n // period * period
+    block_k = next_power_of_2(K)
+    programs = limits.sm_count * warps_per_sm // warps
+    splits = min(cdiv(length, step), programs // cdiv(M, block_m), _most_partials(itemsize) // block_m // block_k)
+    return Plan(
+        flat=True,
+        block_m=block_m,
+        block_n=block_n,
+        block_k=block_k,
+        step=step,
+        vector=vector,
+        # One for each thread: a smaller tensor Triton loads in the tile's layout, each element by many threads.
+        edges=max(2 * vector, warps * 32 // block_m) if edges else 0,
+        group=vector if K == 1 and length > ungrouped else 1,
+        splits=max(splits, 1),
+        num_warps=warps,
+        num_stages=stages,
+    )
+
+
+def _tiled(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits) -> Plan:
+    tile = min(_TILE_BYTES // 2 // itemsize, _TILED_ELEMENTS)
+    warps_per_sm = _WARPS_PER_SM_TILED_INDEX if indexed else _WARPS_PER_SM
+    programs = limits.sm_count * warps_per_sm // _TILED_WARPS
+    block_k = _BLOCK_K_UNSPLIT if M * cdiv(K, _BLOCK_K_UNSPLIT) >= programs else _BLOCK_K
+    block_k = min(max(block_k, tile // next_power_of_2(N)), next_power_of_2(K))
+    block_n = min(next_power_of_2(N), tile // block_k)
+    block_m = min(next_power_of_2(M), tile // block_k // block_n)
+    blocks = cdiv(M, block_m) * cdiv(K, block_k)
+    splits = min(cdiv(N, block_n), programs // blocks, _most_partials(itemsize) // block_m // block_k)
+    return Plan(
+        flat=False,
+        block_m=block_m,
+        block_n=block_n,
+        block_k=block_k,
+        step=block_n,
+        vector=math.gcd(K, 16),
+        edges=0,
+        group=1,
+        splits=max(splits, 1),
+        num_warps=_TILED_WARPS,
+        num_stages=_STAGES if itemsize <= 2 else 1,
+    )
+
+
+def _most_partials(itemsize: int) -> int:
+    return _MOST_PARTIALS if itemsize <= 4 else _MOST_WIDE_PARTIALS

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a softmax of [M, N, K] over N is launched: plain numbers in, a plan out.
+
+The figures behind the constants are sweeps of about 5000 (shape, configuration) pairs on one H200 (torch 2.11.0,
+triton 3.6.0), in percent of its copy bandwidth of 4250 GB/s.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ._device import Limits
+
+WARP = 32
+VECTOR_BYTES = 16
+# Rows up to here are one tile of one program. bf16 forward 4096 x 16384: 87 %, 2048 x 32768: 71 % against 82 % when
+# four programs share a row; fp32 is 2 % better off with one program at 32768 still.
+LONGEST_IN_ONE_TILE = 16384
+# From here on rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load could
+# take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
+SHORTEST_WITH_EDGES = {1: 512, 2: 512, 4: 1024, 8: LONGEST_IN_ONE_TILE + 1}
+
+
+# Programs of a group whose parts of a row stay in registers. With more, waiting costs more than reading again.
+MOST_THAT_KEEP = 256
+# Blocks in flight at least, however little of them L2 holds: with fewer, nothing hides the wait of a group.
+FEWEST_BLOCKS = 8
+
+
+class Rows(NamedTuple):
+    """Whole rows in one tile (K = 1): the ``*_rows`` kernels. Names as there."""
+
+    vec: int
+    block_m: int
+    depth: int
+    width: int
+    warps: int
+    programs: int
+
+
+class Split(NamedTuple):
+    """Rows or columns in tiles, by ``group`` programs for each block: the ``*_split`` kernels. Names as there."""
+
+    inner: bool
+    vec: int
+    edges: bool
+    even: bool
+    even_k: bool
+    far: bool
+    group: int
+    loop: bool
+    depth: int
+    lanes: int
+    block_k: int
+    stages: int
+    ahead: bool
+    warps: int
+    registers: int  # most for one thread, which makes ``programs`` of a cooperative launch fit on the device
+    programs: int
+    blocks: int
+
+
+class Shape(NamedTuple):
+    """Of one program."""
+
+    elements: int  # of each input that a thread holds
+    warps: int
+    registers: int
+    stages: int = 1
+    vec_bytes: int = VECTOR_BYTES
+    ahead: bool = False
+
+
+# By bytes of an element and number of inputs (1 forward, 2 backward).
+# Groups that keep a row in registers. 1024 x 131072 bf16: 85 %, without the prefetch 81 %, with half the elements and
+# twice the warps 69 %; backward 88 %. 512 x 131072 fp32: 86 %; with half the warps 81 %, backward the reverse.
+KEEP = {
+    (2, 1): Shape(64, 4, 128, ahead=True),
+    (2, 2): Shape(32, 4, 128, ahead=True),
+    (4, 1): Shape(32, 8, 64),
+    (4, 2): Shape(16, 4, 64),
+    (8, 1): Shape(16, 4, 128),
+    (8, 2): Shape(8, 4, 128),
+}
+# The same for rows with edges, which need registers of their own.
+KEEP_WITH_EDGES = {
+    (2, 1): Shape(64, 4, 128),
+    (2, 2): Shape(32, 4, 128, ahead=True),
+    (4, 1): Shape(32, 4, 72),
+    (4, 2): Shape(16, 4, 72),
+    (8, 1): Shape(16, 4, 128),
+    (8, 2): Shape(8, 4, 128),
+}
+# Rows too long for that. 1 x 2**24 bf16: 51 %, 55 % backward; with half the elements and twice the programs 46 %.
+LOOP = {
+    (2, 1): Shape(64, 8, 128),
+    (2, 2): Shape(32, 8, 128),
+    (4, 1): Shape(64, 8, 128),
+    (4, 2): Shape(32, 8, 128),
+    (8, 1): Shape(16, 8, 128),
+    (8, 2): Shape(8, 8, 128),
+}
+# Columns read in a loop. 64 x 512 x 512 bf16: 61 %; with 16-byte loads 54 %, without the asynchronous copies 57 %.
+COLUMNS = {
+    (2, 1): Shape(32, 4, 128, stages=3, vec_bytes=8),
+    (2, 2): Shape(16, 8, 128),
+    (4, 1): Shape(32, 8, 128),
+    (4, 2): Shape(16, 8, 128),
+    (8, 1): Shape(8, 8, 128),
+    (8, 2): Shape(8, 8, 128),
+}
+# Columns short enough for one tile, by up to 8 warps. 8 x 21 x 262144: bf16 73 and 81 %, fp32 92 and 97 %.
+SHORT_COLUMNS = {
+    (2, 1): Shape(64, 1, 128),
+    (2, 2): Shape(32, 1, 128),
+    (4, 1): Shape(64, 1, 128),
+    (4, 2): Shape(32, 1, 128),
+    (8, 1): Shape(16, 1, 128),
+    (8, 2): Shape(16, 1, 128),
+}
+
+
+def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Rows | Split:
+    """The launch for sizes M before, N along and K behind the reduced dimension, none of them 0.
+
+    Args:
+        size: bytes of one input element.
+        inputs: tensors that are read: 1 forward, 2 backward.
+    """
+    if K > 1:
+        return _columns(M, N, K, size, inputs, limits)
+    vec = math.gcd(N, VECTOR_BYTES // size)
+    longest = LONGEST_IN_ONE_TILE // (2 if size == 8 else 1)
+    edges = vec * size < VECTOR_BYTES and min(SHORTEST_WITH_EDGES[vec * size], longest + 1) <= N
+    if longest < N:
+        return _long_rows(M, N, size, inputs, edges, limits)
+    if edges:
+        return _row_with_edges(M, N, size, inputs, limits)
+    return _rows(M, N, vec, size, inputs)
+
+
+def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Rows:
+    block_n = max(power_of_2(N), vec)
+    # Elements of a thread. bf16 forward: 64 columns 74 % with 8, 70 % with 16; 1024 87 % with 16, 85 % with 32; 4096
+    # 81 % with 16, 84 % with 32. Loads of one element are many instructions: 99 columns 68 % with 8, 39 % with 16.
+    short = 128 if vec == 1 else 64
+    elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 else 32
+    depth = max(min(elements // (2 if size == 8 else 1), block_n) // vec, 1)
+    width = block_n // depth
+    threads = width // vec
+    warps = max(4, threads // WARP)
+    block_m = warps * WARP // threads
+    return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
+
+
+def _row_with_edges(M: int, N: int, size: int, inputs: int, limits: Limits) -> Split:
+    """One program for a row, of as few warps as can hold it: each of them goes through the edges."""
+    vec = VECTOR_BYTES // size
+    elements = (32 if inputs == 1 else 16) // (2 if size == 8 else 1)
+    warps = max(1, power_of_2(N // vec) * vec // (elements * WARP))
+    shape = Shape(elements, warps, 128 if warps <= 16 else 64)
+    return _split(M, N // vec, 1, vec, True, vec, shape, 1, limits)
+
+
+def _long_rows(M: int, N: int, size: int, inputs: int, edges: bool, limits: Limits) -> Split:
+    vec = VECTOR_BYTES // size
+    length = N // vec
+    shape = (KEEP_WITH_EDGES if edges else KEEP)[size, inputs]
+    tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
+    if tiles > min(_resident(shape, limits) // 2, MOST_THAT_KEEP):
+        shape = LOOP[size, inputs]
+        tiles = _group(M, N * size * inputs, shape, limits)
+    # Few rows: more programs, with less each.
+    while shape.elements > vec and 2 * M * tiles <= _resident(shape, limits):
+        shape = shape._replace(elements=shape.elements // 2)
+        tiles *= 2
+    return _split(M, length, 1, vec, edges, vec, shape, tiles, limits)
+
+
+def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Split:
+    block_k = min(power_of_2(K), 128 // size)
+    blocks = M * cdiv(K, block_k)
+    shape = SHORT_COLUMNS[size, inputs]
+    warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
+    group = 1
+    if warps <= 8:
+        shape = shape._replace(warps=warps)
+    elif (size, inputs) == (4, 2) and warps // 8 <= min(64, _resident(shape._replace(warps=8), limits)):
+        # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop.
+        shape = shape._replace(warps=8)
+        group = warps // 8
+    else:
+        shape = COLUMNS[size, inputs]
+        group = _group(blocks, N * block_k * size * inputs, shape, limits)
+    vec = math.gcd(K, shape.vec_bytes // size, block_k)
+    return _split(blocks, N, K, vec, False, block_k, shape, group, limits)
+
+
+def _resident(shape: Shape, limits: Limits) -> int:
+    """Programs that are on the device at once."""
+    threads = WARP * shape.warps
+    return limits.sm_count * min(
+        limits.registers_per_sm // (shape.registers * threads), limits.threads_per_sm // threads
+    )
+
+
+def _group(blocks: int, block_bytes: int, shape: Shape, limits: Limits) -> int:
+    """Programs for one block: as many as leave no block waiting, and what is read a second time in L2."""
+    groups = min(blocks, _resident(shape, limits))
+    if blocks * block_bytes > 2 * limits.l2_bytes:
+        groups = min(groups, max(FEWEST_BLOCKS, limits.l2_bytes // 2 // block_bytes))
+    return _resident(shape, limits) // groups
+
+
+def _split(
+    blocks: int,
+    length: int,
+    K: int,
+    vec: int,
+    edges: bool,
+    block_k: int,
+    shape: Shape,
+    group: int,
+    limits: Limits,
+) -> Split:
+    lanes = max(shape.warps * WARP * vec // block_k, 1)
+    depth = min(shape.elements // vec, 16)
+    while depth > 1 and lanes * depth // 2 >= length:
+        depth //= 2
+    tile = lanes * depth
+    group = min(group, cdiv(length, tile))
+    loop = cdiv(length, group) > tile
+    even_k = K == 1 or K % block_k == 0
+    return Split(
+        inner=K == 1,
+        vec=vec,
+        edges=edges,
+        even=even_k and not edges and not loop and length % (group * tile) == 0,
+        even_k=even_k,
+        far=K > 1 and tile * K >= 2**31,
+        group=group,
+        loop=loop,
+        depth=depth,
+        lanes=lanes,
+        block_k=block_k,
+        stages=shape.stages if loop else 1,
+        ahead=shape.ahead and group > 1 and not loop,
+        warps=shape.warps,
+        registers=shape.registers,
+        programs=blocks if group == 1 else min(_resident(shape, limits) // group, blocks) * group,
+        blocks=blocks,
+    )
+
+
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def power_of_2(n: int) -> int:
+    """The smallest that is not below ``n``."""
+    return 1 << (n - 1).bit_length()

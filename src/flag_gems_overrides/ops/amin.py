@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The smallest elements over any dimensions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import torch
+
+from ._reduction import reduce
+
+logger = logging.getLogger("flag_gems.ops.amin")
+
+
+def amin(inp: torch.Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> torch.Tensor:
+    """The smallest elements over ``dim``, one or several; NaN is the smallest. None or () means all dimensions.
+
+    Raises:
+        IndexError: a dimension is out of range or has size 0.
+        RuntimeError: a dimension comes twice; ``inp`` is empty and ``dim`` is not given.
+    """
+    logger.debug("GEMS AMIN")
+    return reduce("amin", inp, dim if dim is None or isinstance(dim, int) else tuple(dim), keepdim)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the largest element is, of a whole tensor and along a dimension."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from ._reduction import reduce_with_index
+
+logger = logging.getLogger("flag_gems.ops.argmax")
+
+
+def argmax(
+    inp: torch.Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """The position, as int64, of the first of the largest elements along ``dim``; a NaN is the largest.
+
+    Args:
+        inp: integer or floating, any strides.
+        dim: ``None`` for the position in ``inp`` read row by row.
+        keepdim: whether ``dim``, or every dimension, stays with size 1.
+        dtype: not used; upstream's signature has it.
+
+    Raises:
+        IndexError: ``dim`` is out of range or has size 0; without ``dim``, ``inp`` is empty.
+        RuntimeError: ``inp`` is bool, as in PyTorch.
+    """
+    logger.debug("GEMS ARGMAX")
+    if inp.dtype is torch.bool:
+        raise RuntimeError("argmax(): does not support bool input")
+    return reduce_with_index("argmax", inp, dim, keepdim)[1]

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The smallest element, of a whole tensor and along a dimension with its position."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from ._reduction import reduce, reduce_with_index
+
+logger = logging.getLogger("flag_gems.ops.min")
+
+
+def min(inp: torch.Tensor) -> torch.Tensor:
+    """The smallest element, as a 0-dim tensor; NaN if there is one.
+
+    Raises:
+        RuntimeError: ``inp`` is empty.
+    """
+    logger.debug("GEMS MIN")
+    return reduce("min", inp)
+
+
+def min_dim(inp: torch.Tensor, dim: int, keepdim: bool = False) -> torch.return_types.min:
+    """The smallest elements along ``dim`` and, as int64, the position of the first of each; NaN is the smallest.
+
+    Raises:
+        IndexError: ``dim`` is out of range or has size 0.
+    """
+    logger.debug("GEMS MIN DIM")
+    return torch.return_types.min(reduce_with_index("min", inp, dim, keepdim))
