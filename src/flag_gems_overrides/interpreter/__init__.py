@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""flag_gems on Triton's interpreter, for machines without a GPU.
+
+    from flag_gems_overrides import interpreter
+
+    interpreter.activate()  # before anything imports flag_gems
+    import flag_gems
+
+From then on ``@triton.jit`` kernels run on CPU tensors in this process, flag_gems' and any others. Nothing on disk is
+changed. flag_gems believes in one NVIDIA device, "cpu", of four SMs with a Hopper's limits each; LibEntry, LibTuner,
+heuristics and autotuning run as they are, and of tied configurations the first one wins. About 20 us for each Triton
+operation of each program, plus numpy's time for large blocks: small shapes, few programs. In parallel by process only.
+
+To look at kernels while they run: :func:`check_bounds`, :func:`observe`, :func:`undefined_lanes`.
+
+What a GPU does, and the stock interpreter (of Triton 3.6 and 3.7) does not:
+
+- ``and``, ``or`` and ``not`` on blocks are element by element;
+- a loop's variable is a tensor; a float argument is a float32 scalar, and widens what it meets;
+- bfloat16 is computed in float32 and rounded to nearest even;
+- ``tl.maximum``, ``tl.minimum``, ``tl.max``, ``tl.min`` and ``tl.clamp`` drop NaN unless told to propagate it, and
+  what the index of a maximum says about NaN depends on its place;
+- reductions are trees, each step rounded to the block's type; of equal maxima the first one's index counts;
+- with ``launch_cooperative_grid=True`` the programs of a launch run at the same time, so that they can wait for each
+  other at atomic operations and volatile loads, and :class:`DeadlockError` says if they wait in vain;
+- unknown launch options, global variables that are no constexpr, and grids that CUDA has not are errors.
+
+What a GPU does, and nothing here does: warps, registers, shared memory and their limits; races, and any order of
+programs but one after the other (or in turns, if cooperative); what num_warps and num_stages change; alignment, and
+hints about it; contraction to fused multiply-adds; TF32 and approximate functions; subnormal numbers flushed to zero;
+the type check of values that a loop carries; constexprs as such (a kernel sees plain numbers, and a number that gets a
+name becomes a tensor). Inline assembly, CUDA's libdevice called directly, and atomics on bfloat16 do not run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from flag_gems_overrides.interpreter.errors import DeadlockError, OutOfBoundsError
+from flag_gems_overrides.interpreter.observation import Launch, Traffic, check_bounds, observe, undefined_lanes
+
+__all__ = [
+    "DeadlockError",
+    "Launch",
+    "OutOfBoundsError",
+    "Traffic",
+    "activate",
+    "check_bounds",
+    "is_active",
+    "observe",
+    "undefined_lanes",
+]
+
+_active = False
+
+
+def is_active() -> bool:
+    return _active
+
+
+def activate() -> None:
+    """Make flag_gems run on CPU tensors through Triton's interpreter, from here to the end of the process.
+
+    Raises:
+        RuntimeError: flag_gems, or Triton without TRITON_INTERPRET=1, has been imported already.
+    """
+    global _active
+    if _active:
+        return
+    if "flag_gems" in sys.modules:
+        raise RuntimeError(
+            "flag_gems has been imported already, and looked for a GPU then. Call "
+            "flag_gems_overrides.interpreter.activate() before the first `import flag_gems`."
+        )
+    triton = sys.modules.get("triton")
+    if triton is not None and type(triton.language.sum).__name__ != "InterpretedFunction":
+        raise RuntimeError(
+            "triton has been imported already, without TRITON_INTERPRET=1, and compiles its kernels. Call "
+            "flag_gems_overrides.interpreter.activate() before the first `import triton`, or set TRITON_INTERPRET=1 "
+            "in the environment."
+        )
+    os.environ["TRITON_INTERPRET"] = "1"
+    # They import Triton.
+    from flag_gems_overrides.interpreter import language, libdevice, vendor
+
+    language.patch()
+    libdevice.provide()
+    vendor.import_flag_gems()
+    _active = True
