@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faster, corrected FlagGems operators that register over the installed ``flag_gems``.
+
+    import flag_gems
+    import flag_gems_overrides
+
+    flag_gems_overrides.install()
+    flag_gems.enable()
+
+Importing this package imports neither torch nor triton nor flag_gems, so that
+``flag_gems_overrides.interpreter.activate()`` can still come before them.
+"""
+
+from flag_gems_overrides.registration import catalog, install, uninstall, use_overrides
+
+__all__ = ["catalog", "install", "uninstall", "use_overrides"]

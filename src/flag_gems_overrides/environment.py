@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this machine and its packages make of the overrides: the facts behind ``gems-overrides doctor``."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from flag_gems_overrides import compat, registration, upstream
+from flag_gems_overrides.catalog import Override
+
+PACKAGES = ("flag_gems_overrides", "flag_gems", "torch", "triton")
+SUPPORTED_PAIRS = (("2.11", "3.6.0"), ("2.13", "3.7.1"))
+SUPPORTED_UPSTREAM = ("4.2.0", "5.0.2")
+
+
+@dataclass(frozen=True)
+class Environment:
+    versions: dict[str, str]
+    """Python and each of :data:`PACKAGES`; ``"not installed"`` where it is not."""
+    device: str
+    """What kernels run on, in words."""
+    overrides: tuple[Override, ...]
+    """The catalog; whether flag_gems can have an override is known only without a :attr:`problem`."""
+    cautions: tuple[str, ...]
+    """What is outside of what is supported, yet may work."""
+    problem: str | None
+    """Why flag_gems cannot be used here at all."""
+
+    @property
+    def usable(self) -> bool:
+        return self.problem is None and any(override.left_out is None for override in self.overrides)
+
+
+def examine() -> Environment:
+    """Load flag_gems and look. Never raises for what is wrong with the environment: that is the answer."""
+    versions = {"python": platform.python_version(), **{package: _version(package) for package in PACKAGES}}
+    problem, device, cautions = None, "none", _unsupported(versions)
+    try:
+        gems = upstream.load()
+        device = _device(gems.device)
+        newest = compat.newest_known()
+        if newest is not None and compat.running() > newest:
+            cautions.append(
+                f"LibEntry of flag_gems {gems.__version__} drops constexprs on Triton {versions['triton']}; "
+                "install() lets it see {}.{}".format(*newest)
+            )
+    except Exception as error:  # whatever a foreign package's import may raise
+        problem = f"{error}" if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
+    return Environment(versions, device, registration.catalog(), tuple(cautions), problem)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _unsupported(versions: dict[str, str]) -> list[str]:
+    torch, triton, gems = versions["torch"], versions["triton"], versions["flag_gems"]
+    cautions = []
+    if not any(torch.startswith(f"{t}.") and triton == r for t, r in SUPPORTED_PAIRS):
+        pairs = ", ".join(f"torch {t} + triton {r}" for t, r in SUPPORTED_PAIRS)
+        cautions.append(f"torch {torch} + triton {triton} is not a supported pair: {pairs}")
+    if gems not in SUPPORTED_UPSTREAM:
+        cautions.append(f"flag_gems {gems} is not a supported version: {', '.join(SUPPORTED_UPSTREAM)}")
+    return cautions
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name == "cpu":
+        return "CPU, through Triton's interpreter"
+    if name != "cuda":
+        return name
+    return "{} (sm_{}{})".format(torch.cuda.get_device_name(), *torch.cuda.get_device_capability())

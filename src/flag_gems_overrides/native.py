@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's own kernels, kept from before they were overridden."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class Native:
+    """The kernel that aten's ``overload`` has for ``dispatch_key`` at the time this is made.
+
+    Called with the arguments of the aten operator, or of the upstream function that mirrors it: that may say
+    ``None`` where aten has another default, or no such argument. Raises what PyTorch raises.
+    """
+
+    def __init__(self, overload: str, dispatch_key: str, device: str) -> None:
+        packet, _, variant = overload.partition(".")
+        self._overload = getattr(getattr(torch.ops.aten, packet), variant or "default")
+        self._kernel = torch.library.get_kernel(self._overload, dispatch_key)
+        self._key = torch._C._dispatch_key_parse(dispatch_key)
+        self._keys = torch._C.DispatchKeySet(self._key)
+        # What lies above the backend for every plain tensor: autograd, autocast, in-place and view tracking.
+        self._above = torch._C._dispatch_keys(torch.empty(0, device=device)) - self._keys
+        schema = self._overload._schema
+        self._defaults = [a.default_value if a.has_default_value() else None for a in schema.arguments]
+        self._result = getattr(torch.return_types, packet, None) if len(schema.returns) > 1 else None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        values = [default if arg is None else arg for arg, default in zip(args, self._defaults, strict=False)]
+        kwargs = {name: value for name, value in kwargs.items() if value is not None}
+        if self._is_chosen_for(values):
+            # Nothing may be recorded for autograd inside the kernel: the caller is below it, or called us
+            # directly.
+            with torch._C._AutoDispatchBelowAutograd():
+                result = self._kernel.call_boxed(self._keys, *values, **kwargs)
+        else:
+            result = self._overload(*values, **kwargs)
+        return self._result(result) if self._result else result
+
+    def _is_chosen_for(self, values: list[Any]) -> bool:
+        """Whether the dispatcher, below autograd, would choose this backend.
+
+        Not for sparse or nested tensors, subclasses, negated views or another device's tensors. Only a direct
+        call brings these here.
+        """
+        keys = torch._C.DispatchKeySet.from_raw_repr(0)
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                keys = keys | torch._C._dispatch_keys(value)
+        keys = keys - self._above - torch._C._dispatch_tls_local_exclude_set()
+        return keys.highestPriorityTypeId() == self._key

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from flag_gems_overrides import environment, upstream
+from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.cli import _device, app
+
+
+def in_a_process_of_its_own(*arguments):
+    environ = {key: value for key, value in os.environ.items() if key not in ("TRITON_INTERPRET", "GEMS_VENDOR")}
+    code = "from flag_gems_overrides.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        env=environ | {"PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "150"},
+    )
+
+
+@pytest.fixture
+def invoke(monkeypatch):
+    """Run a command in this process, where flag_gems is loaded already."""
+    monkeypatch.setattr(_device, "prepare", lambda console: None)
+    monkeypatch.setenv("COLUMNS", "150")
+
+    def run(*arguments):
+        result = CliRunner().invoke(app, list(arguments))
+        return result.exit_code, " ".join(result.output.split())
+
+    return run
+
+
+def test_doctor_works_on_a_fresh_process(names):
+    done = in_a_process_of_its_own("doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert torch.__version__.split("+")[0] in done.stdout
+    assert f"{len(names)} of {len(OVERRIDES)} overrides would be installed" in done.stdout
+    assert ("Triton's interpreter" in done.stdout) is not torch.cuda.is_available()
+    assert done.stdout.rstrip().endswith("usable")
+
+
+def test_list_needs_neither_a_gpu_nor_flag_gems():
+    done = in_a_process_of_its_own("list")
+    assert done.returncode == 0, done.stderr
+    for override in OVERRIDES.values():
+        for text in (override.name, override.overload, f"flag_gems.ops.{override.module}"):
+            assert text in done.stdout
+
+
+def test_list_shows_every_fix(invoke):
+    code, output = invoke("list")
+    assert code == 0
+    for override in OVERRIDES.values():
+        assert override.fixes[0].split()[0] in output
+
+
+def test_doctor_names_what_is_left_out_and_why(invoke, monkeypatch):
+    reason = "flag_gems 9.9 has no function amax in ops/amax.py [sic]"
+    monkeypatch.setattr(upstream, "left_out", lambda: {"amax": reason})
+    code, output = invoke("doctor")
+    assert code == 0
+    assert reason in output
+    assert f"{len(OVERRIDES) - 1} of {len(OVERRIDES)} overrides" in output
+
+
+def test_doctor_fails_where_no_override_can_be_installed(invoke, monkeypatch):
+    monkeypatch.setattr(upstream, "left_out", lambda: dict.fromkeys(OVERRIDES, "gone"))
+    code, output = invoke("doctor")
+    assert code == 2
+    assert output.endswith("not usable")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (RuntimeError(upstream.NO_DEVICE), "interpreter.activate()"),
+        (ImportError("no [x]"), "ImportError: no [x]"),
+    ],
+)
+def test_doctor_fails_with_the_reason_where_flag_gems_does_not_load(error, text, invoke, monkeypatch):
+    def load():
+        raise error
+
+    monkeypatch.setattr(upstream, "load", load)
+    monkeypatch.setattr(upstream, "is_loaded", lambda: False)
+    code, output = invoke("doctor")
+    assert code == 2
+    assert text in output
+
+
+def test_an_unknown_command_is_a_usage_error(invoke):
+    code, output = invoke("cure")
+    assert code == 2
+    assert "No such command 'cure'" in output
+
+
+@pytest.mark.parametrize(
+    ("torch_version", "triton_version", "supported"),
+    [
+        ("2.11.0+cu130", "3.6.0", True),
+        ("2.13.0+cpu", "3.7.1", True),
+        ("2.13.0", "3.6.0", False),
+        ("2.1.0", "3.6.0", False),
+        ("2.12.0", "not installed", False),
+    ],
+)
+def test_supported_pairs(torch_version, triton_version, supported, monkeypatch):
+    versions = {"torch": torch_version, "triton": triton_version, "flag_gems": "5.0.2"}
+    monkeypatch.setattr(environment, "_version", lambda package: versions.get(package, "1"))
+    cautions = [caution for caution in environment.examine().cautions if "supported pair" in caution]
+    assert cautions == ([] if supported else cautions[:1])
+    assert bool(cautions) is not supported
+
+
+def test_an_unsupported_flag_gems_is_named(monkeypatch):
+    monkeypatch.setattr(environment, "_version", lambda package: "5.3.4")
+    assert any("flag_gems 5.3.4 is not a supported version: 4.2.0, 5.0.2" in c for c in environment.examine().cautions)
+
+
+def test_examine_reads_versions_of_what_is_not_installed(monkeypatch):
+    monkeypatch.setattr(environment, "PACKAGES", (*environment.PACKAGES, "no-such-package"))
+    assert environment.examine().versions["no-such-package"] == "not installed"
