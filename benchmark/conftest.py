@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks in upstream's manner. On a GPU they time; on a machine without one they count what kernels do."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+if not torch.cuda.is_available():
+    from flag_gems_overrides import interpreter
+
+    interpreter.activate()
+
+from flag_gems_overrides.perf import baselines, gates, resources, run
+from flag_gems_overrides.perf.cases import DTYPES, PEERS, Shapes
+from flag_gems_overrides.perf.meters import MODES
+from flag_gems_overrides.perf.records import Recorder
+from flag_gems_overrides.perf.report import terminal
+from flag_gems_overrides.perf.report.summary import summaries
+
+HERE = Path(__file__).parent
+SHAPES = Shapes(HERE / "core_shapes.yaml")
+UNDER_XDIST = (
+    "benchmarks do not run under pytest-xdist: processes beside each other on one GPU would time each other, and a "
+    "record is written by one. Leave out -n (or give -n 0); the accuracy tests are the ones to run in parallel."
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("flag-gems-overrides benchmarks")
+    group.addoption("--level", choices=["core", "comprehensive"], default="core", help="which shapes to time")
+    group.addoption(
+        "--mode",
+        choices=MODES,
+        default="kernel",
+        help="what to time: the kernels on the device, the operator end to end, or its wrapper on the host",
+    )
+    group.addoption("--dtypes", action="append", choices=DTYPES, help="only these dtypes (repeat for several)")
+    group.addoption(
+        "--peers", action="append", choices=PEERS, default=[], help="also time this, where installed (repeat)"
+    )
+    group.addoption("--record", choices=["none", "json"], default="none", help="append the results to --output")
+    group.addoption("--output", type=Path, default=Path("benchmark_result.jsonl"), help="the record to append to")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") or getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError(UNDER_XDIST)
+    for op in SHAPES.ops:
+        config.addinivalue_line("markers", f"{op}: benchmarks {op}")
+    config.stash[_BENCH] = Bench(config)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            # A benchmark takes what it takes; and what compilers and peers warn of is no failure of ours.
+            item.add_marker(pytest.mark.timeout(0))
+            item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+class Bench:
+    """Measures ops for the tests and keeps their rows for the summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._options = config.option
+        self._meter: run.Meter | None = None
+        self._recorder: Recorder | None = None
+        self.rows: list[dict[str, Any]] = []
+
+    @property
+    def meter(self) -> run.Meter:
+        if self._meter is None:
+            self._meter = run.meter(self._options.mode, self._level, self._options.peers)
+        return self._meter
+
+    @property
+    def _level(self) -> str:
+        return self._options.level if run.is_timed() else "interpreter"
+
+    def run(self, record_property: Callable[[str, str], None], op: str) -> None:
+        """Measure ``op`` over its shapes and hold the results to the accepted baseline. Means go to JUnit's report."""
+        if self._options.record == "json" and self._recorder is None:
+            self._recorder = Recorder(self._options.output, self.meter.head)
+        dtypes = self._options.dtypes or run.dtypes()
+        rows = run.measure(SHAPES.cases(op, self._level, dtypes), self.meter, self._recorder)
+        self.rows += rows
+        means = summaries(self.meter.head, rows)
+        for line in means.rows:
+            for column, cell in zip(means.columns, line.cells, strict=True):
+                record_property(f"{line.dtype} {column}", cell)
+        failures = gates.judge(rows, self._baseline(op), self.meter.head.get("noise", gates.LEAST_NOISE))
+        if failures:
+            pytest.fail("\n".join(map(str, failures)), pytrace=False)
+
+    def _baseline(self, op: str) -> gates.Baseline | None:
+        if self.meter.head["measure"] not in ("count", "kernel"):
+            return None
+        return baselines.load(HERE / "baselines", self.meter.head["device"]["name"], op)
+
+    def finish(self, whole: bool) -> None:
+        if self._recorder:
+            self._recorder.close(whole)
+
+    @property
+    def unknown_device(self) -> str | None:
+        """The name of a device that nothing was ever accepted for."""
+        device: str = self.meter.head["device"]["name"]
+        return None if baselines.is_known(HERE / "baselines", device) else device
+
+
+@pytest.fixture(scope="session")
+def shapes() -> Shapes:
+    return SHAPES
+
+
+@pytest.fixture(scope="session")
+def surveyed() -> list[resources.Row]:
+    """The recorded survey of compiled kernels."""
+    return resources.load(HERE / "baselines" / "resources.jsonl")
+
+
+_BENCH = pytest.StashKey[Bench]()
+
+
+@pytest.fixture
+def bench(request: pytest.FixtureRequest, record_property: Callable[[str, str], None]) -> Callable[[str], None]:
+    """Call it with the name of an op."""
+    return functools.partial(request.config.stash[_BENCH].run, record_property)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[_BENCH].finish(whole=exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    bench = config.stash[_BENCH]
+    if not bench.rows:
+        return
+    terminalreporter.section("performance")
+    if bench.unknown_device:
+        terminalreporter.line(
+            f"No baseline for {bench.unknown_device}: answers were checked, speed was measured but not judged."
+        )
+    console = Console(file=terminalreporter._tw._file, width=None if terminalreporter.isatty else 200)
+    terminal.show(bench.meter.head, bench.rows, console)

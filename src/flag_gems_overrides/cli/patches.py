@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from flag_gems_overrides.cli import _words
+from flag_gems_overrides.perf.baselines import BaselineError
+from flag_gems_overrides.upstreaming import exchange
+from flag_gems_overrides.upstreaming.git import GitError
+from flag_gems_overrides.upstreaming.imports import UpstreamError
+from flag_gems_overrides.upstreaming.lines import LINES, Line
+
+patches = typer.Typer(help="The overrides as patches for FlagGems.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Option(help="Folder of the patches.")]
+Checkout = Annotated[Path, typer.Option(envvar="FLAGGEMS_CHECKOUT", help="A clone of FlagGems.")]
+Name = Annotated[str | None, typer.Option("--line", help="v5.0.2, or main for later versions. [default: both]")]
+
+FOLDER = Path("patches")
+
+
+def _complaints():
+    return _words.complaints(exchange.PatchesError, UpstreamError, GitError, BaselineError)
+
+
+def _lines(name: str | None) -> list[Line]:
+    if name is None:
+        return list(LINES.values())
+    if name not in LINES:
+        raise exchange.PatchesError(f"--line: {name!r} is none of {', '.join(LINES)}")
+    return [LINES[name]]
+
+
+@patches.command()
+def export(
+    checkout: Checkout, line: Name = None, folder: Folder = FOLDER, baselines: _words.Baselines = _words.BASELINES
+) -> None:
+    """Write the patches anew from this package's operators."""
+    with _complaints():
+        for chosen in _lines(line):
+            for path in exchange.export(chosen, checkout, folder, baselines):
+                Console(highlight=False).print(f"wrote {path}", soft_wrap=True)
+
+
+@patches.command()
+def check(
+    checkout: Annotated[
+        Path | None, typer.Option(envvar="FLAGGEMS_CHECKOUT", help="A clone of FlagGems to apply the patches to.")
+    ] = None,
+    line: Name = None,
+    folder: Folder = FOLDER,
+) -> None:
+    """Say whether the patches are what export would write, and whether they apply. Exit status 1 if not."""
+    console = Console(highlight=False)
+    wrong = False
+    with _complaints():
+        for chosen in _lines(line):
+            found = [f"{path} is not what export would write" for path in exchange.drift(chosen, folder)]
+            if checkout is not None:
+                found += exchange.check(chosen, folder, checkout)
+            for complaint in found:
+                console.print(f"{chosen.name}: {complaint}", markup=False, soft_wrap=True)
+            if not found:
+                applied = "" if checkout is None else f", and applies at {chosen.base[:9]}"
+                console.print(f"{chosen.name}: as export would write it{applied}")
+            wrong |= bool(found)
+    raise typer.Exit(wrong)
+
+
+@patches.command()
+def branch(
+    checkout: Checkout,
+    line: Annotated[str, typer.Option(help="v5.0.2, or main for later versions.")] = "main",
+    op: Annotated[str | None, typer.Option(help="Upstream's ops module, as in layernorm. [default: all]")] = None,
+    folder: Folder = FOLDER,
+) -> None:
+    """Make a branch per pull request in a clone of FlagGems, each on the one before, and print the bodies."""
+    with _complaints():
+        for name, body in exchange.branch(_lines(line)[0], folder, checkout, op):
+            Console(highlight=False).print(f"branch {name}\n\n{body}", markup=False, soft_wrap=True)

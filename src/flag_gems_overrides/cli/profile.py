@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from flag_gems_overrides.cli import _device, _words
+from flag_gems_overrides.perf import devices, resources
+from flag_gems_overrides.perf.cases import CaseError, make
+
+FOLDER = Path("profile")
+
+
+def profile(
+    op: Annotated[str, typer.Argument(help="An op by its flag_gems name.", show_default=False)],
+    shape: Annotated[str, typer.Argument(help="As in '64x512x512 dim=1'.", show_default=False)],
+    dtype: Annotated[str, typer.Option()] = "bfloat16",
+    output: Annotated[Path, typer.Option(help="Folder for trace, stacks, and kernels from TTIR to SASS.")] = FOLDER,
+) -> None:
+    """Show what one case plans, compiles, launches and moves; on a GPU also where its time goes."""
+    console = _words.wide_console()
+    _device.prepare(console)
+    from flag_gems_overrides.perf import run
+    from flag_gems_overrides.perf.report import terminal
+
+    with _words.complaints(CaseError, resources.ResourceError):
+        size, *arguments = shape.split()
+        case = make(op, size, dtype, arguments)
+        meter = run.meter("kernel", case.size)
+        terminal.show(meter.head, [meter.measure(case)], console)
+        gpus = [devices.here()] if run.is_timed() else devices.KNOWN
+        console.print(_kernels(resources.survey([case], gpus, folder=output / "kernels")))
+    if run.is_timed():
+        from flag_gems_overrides.perf.profile import trace
+
+        console.print(trace(case, output), soft_wrap=True, highlight=False)
+    console.print(f"In {output}: {', '.join(sorted(path.name for path in output.iterdir()))}", soft_wrap=True)
+
+
+def _kernels(rows: list[dict[str, Any]]) -> Table:
+    table = Table("kernel", "for", "registers", "spilled bytes", "shared bytes", "occupancy", "options")
+    for row in rows:
+        if "error" in row:
+            table.add_row(row["kernel"], f"sm_{row['arch']}", row["error"])
+            continue
+        numbers = (row["registers"], row["spilled_bytes"], row["shared_bytes"], f"{row['occupancy']:.0%}")
+        options = ", ".join(f"{name}={value}" for name, value in row["options"].items())
+        table.add_row(f"{row['kernel']}-{row['digest']}", f"sm_{row['arch']}", *map(str, numbers), options)
+    return table

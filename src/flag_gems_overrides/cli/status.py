@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from flag_gems_overrides.upstreaming import status
+
+_COLOURS = {"fixed": "green", "present": "red", "not visible here": "yellow"}
+
+
+def show_status() -> None:
+    """Run upstream's known defects on the installed flag_gems, without overrides, and say which are still there."""
+    console = Console(highlight=False)
+    release = version("flag_gems")
+    where = {"cuda": "the GPU", "interpreter": "Triton's interpreter"}[status.backend()]
+    console.print(f"flag_gems {release} alone, on {where}\n")
+    try:
+        with console.status("running the reproductions"):
+            standings = status.status(release)
+    except RuntimeError as error:
+        console.print(f"[red]problem[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(2) from None
+
+    table = Table("", "now", "function", "what it does wrong", "upstream")
+    for standing in standings:
+        row, verdict = standing.defect, standing.verdict
+        verdict = f"[{_COLOURS[verdict]}]{verdict}[/]"
+        table.add_row(row.id, verdict, "\n".join(row.functions), escape(row.title), "\n".join(row.references))
+    console.print(table)
+    for standing in standings:
+        if standing.outcome is None:
+            console.print(f"{standing.defect.id} is not visible here: {escape(standing.defect.hidden)}", soft_wrap=True)
+    droppable = status.droppable(standings)
+    if droppable:
+        console.print(f"\nNo known defect needs these overrides any more: {', '.join(droppable)}")

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is accepted: one file per op under ``benchmark/baselines/<device>/``, written by `gems-overrides accept`
+only."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from flag_gems_overrides.perf.cases import OVERRIDE, UPSTREAM
+from flag_gems_overrides.perf.records import Session
+from flag_gems_overrides.perf.results import Counted, Timed, is_counted, moved
+from flag_gems_overrides.perf.verdict import LEAST_NOISE
+
+SCHEMA = 1
+# What an op may lose against its accepted speed before the gate closes: twice the noise of a good run on one case,
+# and half of that on the mean of all.
+CASE_ALLOWANCE = 0.03
+GEOMEAN_ALLOWANCE = 0.015
+# Partial results, counters and statistics are no pass over the data.
+SCRATCH_PASSES = 0.05
+
+_COUNT = {"type": "integer", "minimum": 0}
+_RATIO = {"type": "number", "exclusiveMinimum": 0}
+_COUNTED = {
+    "type": "object",
+    "required": ["moved", "launches"],
+    "properties": {
+        "moved": _COUNT,
+        "launches": _COUNT,
+        "more_than_upstream": {"type": "string", "minLength": 1},
+    },
+    "additionalProperties": False,
+}
+_TIMED = {
+    "type": "object",
+    "required": ["ratio", "floor", "ms"],
+    "properties": {"ratio": _RATIO, "floor": _RATIO, "ms": _RATIO},
+    "additionalProperties": False,
+}
+_SCHEMA = {
+    "type": "object",
+    "required": ["schema", "device", "measure", "accepted_from", "cases"],
+    "properties": {
+        "schema": {"const": SCHEMA},
+        "device": {"type": "string"},
+        "measure": {"enum": ["count", "kernel"]},
+        "accepted_from": {"type": "object"},
+        "cases": {"type": "object"},
+    },
+    "additionalProperties": False,
+    "if": {"properties": {"measure": {"const": "count"}}},
+    "then": {"properties": {"cases": {"additionalProperties": _COUNTED}}},
+    "else": {"properties": {"cases": {"additionalProperties": _TIMED}}},
+}
+
+
+class BaselineError(ValueError):
+    """A baseline that cannot be used or made; the message names file, field and remedy."""
+
+
+def slug(name: str) -> str:
+    """A device's name as the name of its folder: "NVIDIA H200" is ``nvidia-h200``."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def path_of(folder: Path, device: str, op: str) -> Path:
+    return folder / slug(device) / f"{op}.json"
+
+
+def is_known(folder: Path, device: str) -> bool:
+    """Whether anything was ever accepted for this device."""
+    return (folder / slug(device)).is_dir()
+
+
+def load(folder: Path, device: str, op: str) -> dict[str, Any] | None:
+    """The accepted baseline of ``op`` on ``device``, None if there is none.
+
+    Raises:
+        BaselineError: the file is broken.
+    """
+    path = path_of(folder, device, op)
+    if not path.exists():
+        return None
+    try:
+        baseline = json.loads(path.read_text())
+    except ValueError as error:
+        raise BaselineError(f"{path}: not JSON ({error}); write it anew with `gems-overrides accept`") from None
+    fault = best_match(Draft202012Validator(_SCHEMA).iter_errors(baseline))
+    if fault is not None:
+        place = ".".join(map(str, fault.absolute_path)) or "file"
+        raise BaselineError(f"{path}: {place}: {fault.message[:200]}; write it anew with `gems-overrides accept`")
+    loaded: dict[str, Any] = baseline
+    return loaded
+
+
+def accept(folder: Path, session: Session, reason: str | None = None) -> list[Path]:
+    """Make the rows of a session the baseline of their device, op by op; other cases of these ops keep theirs.
+
+    Args:
+        reason: why an override may move more or launch more than upstream, where it does.
+
+    Returns:
+        The files written.
+
+    Raises:
+        BaselineError: the session is not one to accept.
+    """
+    if not session.ended:
+        raise BaselineError("the last session of the record was interrupted; run the same command again to end it")
+    measure = session.head["measure"]
+    if measure not in ("count", "kernel"):
+        raise BaselineError(f"measure: {measure!r} has no baseline; accept a record of mode kernel or of counts")
+    by_op: dict[str, dict[str, dict[str, Any]]] = {}
+    for key, row in session.rows.items():
+        entry = _counted(Counted(row), reason) if is_counted(row) else _timed(Timed(row))
+        by_op.setdefault(key.split()[0], {})[key] = entry
+    written = []
+    for op, cases in by_op.items():
+        old = load(folder, session.device, op)
+        cases = {**(old["cases"] if old else {}), **cases}
+        baseline: dict[str, Any] = {
+            "schema": SCHEMA,
+            "device": session.device,
+            "measure": measure,
+            "accepted_from": _origin(session),
+            "cases": dict(sorted(cases.items())),
+        }
+        path = path_of(folder, session.device, op)
+        write(path, json.dumps(baseline, indent=1, sort_keys=True) + "\n")
+        written.append(path)
+    return written
+
+
+def _origin(session: Session) -> Mapping[str, Any]:
+    """Where the numbers come from. Counts are those of the code alone: naming versions would only make them
+    differ."""
+    if session.head["measure"] == "count":
+        return {"digest": session.head["digests"]["flag_gems_overrides"]}
+    return {name: session.head[name] for name in ("commit", "started", "versions", "level", "copy_gbps")}
+
+
+def _counted(counted: Counted, reason: str | None) -> dict[str, Any]:
+    entry = {"moved": moved(counted.override), "launches": counted.override["launches"]}
+    more = more_than_upstream(counted)
+    if more:
+        if not reason:
+            raise BaselineError(f"{counted.case.key}: {more}; say why that is right with --reason")
+        return {**entry, "more_than_upstream": reason}
+    return entry
+
+
+def more_than_upstream(counted: Counted) -> str | None:
+    """In what the override exceeds upstream, in words; None if in nothing."""
+    ours, theirs = counted.override, counted.of(UPSTREAM)
+    if theirs is None or not theirs["agrees"]:
+        return None  # a wrong answer may be cheap
+    passes, limit = (counted.passes(counts) for counts in (ours, theirs))
+    if passes > limit + SCRATCH_PASSES:
+        return f"{passes:.2f} passes, upstream makes {limit:.2f}"
+    if ours["launches"] > theirs["launches"]:
+        return f"{ours['launches']} launches, upstream makes {theirs['launches']}"
+    return None
+
+
+def _timed(timed: Timed) -> dict[str, Any]:
+    best, ms = timed.against_best(), timed.ms(OVERRIDE)
+    if best is None or ms is None:
+        raise BaselineError(f"{timed.case.key}: has no samples of the override and a competitor; measure it again")
+    ratio = best.comparison.ratio
+    floor = min(1.0, ratio) * (1 - max(CASE_ALLOWANCE, LEAST_NOISE))
+    return {"ratio": round(ratio, 4), "floor": round(floor, 4), "ms": round(ms, 6)}
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file in one step: a reader sees the old text or the new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text)
+    part.replace(path)

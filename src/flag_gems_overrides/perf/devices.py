@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs that need not be here: what compiling, occupancy and the roofline need to know of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Gpu(NamedTuple):
+    """One model. Sizes in bytes, from NVIDIA's tuning guides and ``cudaGetDeviceProperties``."""
+
+    name: str
+    arch: int
+    """Compute capability times ten: 90 for sm_90."""
+    sm_count: int
+    l2_bytes: int
+    threads_per_sm: int
+    shared_bytes: int
+    """The most that one program can have."""
+    shared_per_sm: int
+    copy_gbps: float
+    """Reading and writing; measured where we could, else 90 % of the data sheet's bandwidth."""
+    read_gbps: float
+    registers_per_sm: int = 65536
+    programs_per_sm: int = 32
+
+
+A100 = Gpu("NVIDIA A100", 80, 108, 40 << 20, 2048, 163 << 10, 164 << 10, 1835, 1835)
+H200 = Gpu("NVIDIA H200", 90, 132, 60 << 20, 2048, 227 << 10, 228 << 10, 4305, 4545)
+B200 = Gpu("NVIDIA B200", 100, 148, 126 << 20, 2048, 227 << 10, 228 << 10, 7200, 7200)
+KNOWN = (A100, H200, B200)
+
+
+def here() -> Gpu:
+    """The current GPU; one that is not known is taken to copy and read at 90 % of what its memory clock allows."""
+    import torch
+
+    found: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
+    arch = found.major * 10 + found.minor
+    for gpu in KNOWN:
+        if (gpu.arch, gpu.sm_count) == (arch, found.multi_processor_count):
+            return gpu
+    gbps = 0.9 * 2 * found.memory_clock_rate * found.memory_bus_width / 8 / 1e6
+    return Gpu(
+        found.name,
+        arch,
+        found.multi_processor_count,
+        found.L2_cache_size,
+        found.max_threads_per_multi_processor,
+        found.shared_memory_per_block_optin,
+        found.shared_memory_per_multiprocessor,
+        gbps,
+        gbps,
+        found.regs_per_multiprocessor,
+    )
+
+
+def occupancy(gpu: Gpu, warps: int, registers: int, shared: int) -> float:
+    """The share of a multiprocessor's threads that programs of this kind can fill.
+
+    Args:
+        warps: of one program.
+        registers: of one thread; handed out by warp in steps of 256.
+        shared: bytes of one program; the driver takes another 1024.
+    """
+    per_warp = -(-registers * 32 // 256) * 256
+    limits = [
+        gpu.programs_per_sm,
+        gpu.threads_per_sm // (32 * warps),
+        gpu.registers_per_sm // (per_warp * warps) if registers else gpu.programs_per_sm,
+        gpu.shared_per_sm // (shared + 1024),
+    ]
+    return min(limits) * warps * 32 / gpu.threads_per_sm

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of measurements: JSON lines, checked on reading and writing, appended case by case.
+
+A file holds sessions one after the other: a ``session`` line that says what was measured where, a ``case`` line per
+case, an ``end`` line. A session without its end was interrupted; the same command under the same conditions goes on
+with it. Verdicts are not recorded: they are made from the samples when read, by one rule for old and new records.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+SCHEMA = 1
+# What may differ between the two halves of an interrupted session: the device is measured anew by each.
+_NOT_CONDITIONS = ("kind", "started", "noise", "copy_gbps", "read_gbps")
+
+
+class RecordError(ValueError):
+    """A record that cannot be used; the message names file, line and field."""
+
+
+@dataclass
+class Session:
+    """One run of the benchmark."""
+
+    head: dict[str, Any]
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Case lines by their key."""
+    ended: bool = False
+
+    @property
+    def device(self) -> str:
+        return self.head["device"]["name"]
+
+    def goes_on(self, head: Mapping[str, Any]) -> bool:
+        """Whether a run under the conditions of ``head`` may add its rows to this session."""
+        return not self.ended and _conditions(self.head) == _conditions(head)
+
+
+def _conditions(head: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in head.items() if name not in _NOT_CONDITIONS}
+
+
+def read(path: Path) -> list[Session]:
+    """The sessions of a record file, oldest first. A last line that was cut off while it was written is left out.
+
+    Raises:
+        RecordError: the file is missing, empty, broken, or of another schema.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror}; `gems-overrides bench` writes records") from None
+    sessions: list[Session] = []
+    for number, line in enumerate(text.split(b"\n")[:-1], 1):
+        row = _checked(line, f"{path} line {number}")
+        if row["kind"] == "session":
+            sessions.append(Session(row))
+        elif not sessions:
+            raise RecordError(f"{path} line {number}: a {row['kind']} before any session; this is no whole record")
+        elif row["kind"] == "end":
+            sessions[-1].ended = True
+        else:
+            sessions[-1].rows[row["key"]] = row
+    if not sessions:
+        raise RecordError(f"{path}: holds no session; `gems-overrides bench` writes records")
+    return sessions
+
+
+class Recorder:
+    """Appends a session to a record file, going on with an interrupted one of the same conditions.
+
+    Every line is one write followed by a sync: after a crash the file ends with whole lines and at most one part of a
+    line, which the next recorder cuts off.
+    """
+
+    def __init__(self, path: Path, head: Mapping[str, Any]) -> None:
+        head = {"kind": "session", "schema": SCHEMA, **head}
+        check(head, "session")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sessions = read(path) if path.exists() and path.stat().st_size else []
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        size = os.lseek(self._file, 0, os.SEEK_END)
+        os.ftruncate(self._file, os.pread(self._file, size, 0).rfind(b"\n") + 1)
+        if sessions and sessions[-1].goes_on(head):
+            self.session = sessions[-1]
+        else:
+            self.session = Session(head)
+            self._append(head)
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """Append one case line."""
+        row = {"kind": "case", **row}
+        check(row, row["key"])
+        self.session.rows[row["key"]] = row
+        self._append(row)
+
+    def close(self, whole: bool) -> None:
+        """Let go of the file; ``whole`` says that nothing is missing from the session."""
+        if whole and not self.session.ended:
+            self._append({"kind": "end"})
+            self.session.ended = True
+        os.close(self._file)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        os.lseek(self._file, 0, os.SEEK_END)
+        os.write(self._file, dumps(line).encode() + b"\n")
+        os.fsync(self._file)
+
+
+def dumps(value: Any) -> str:
+    """JSON that is the same for the same value: sorted keys, no spaces to spare."""
+    return json.dumps(value, sort_keys=True, separators=(", ", ": "), allow_nan=False)
+
+
+def check(row: Mapping[str, Any], where: str) -> None:
+    """Raise a RecordError that names the field in which ``row`` departs from the schema."""
+    schema = row.get("schema", SCHEMA)
+    if row.get("kind") == "session" and schema != SCHEMA:
+        raise RecordError(
+            f"{where}: schema: {schema!r} is not known here, {SCHEMA} is; "
+            f"read it with the version of flag_gems_overrides that wrote it"
+        )
+    if _validator().is_valid(row):
+        return
+    error = best_match(_validator().iter_errors(row))
+    place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path).lstrip(".")
+    raise RecordError(f"{where}: {place or 'line'}: {error.message[:200]}")
+
+
+def _checked(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise RecordError(f"{where}: not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise RecordError(f"{where}: expected an object, not {type(row).__name__}")
+    check(row, where)
+    return row
+
+
+@lru_cache(maxsize=1)
+def _validator() -> Draft202012Validator:
+    text = resources.files("flag_gems_overrides.perf").joinpath("record_schema.json").read_text()
+    return Draft202012Validator(json.loads(text))

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each op is called: inputs for a case, and the bytes that any implementation has to move.
+
+Native, upstream and override take the same positional arguments, those of the aten overload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.perf.cases import Case, CaseError
+from flag_gems_overrides.perf.roofline import extent
+
+Arguments = tuple[Any, ...]
+
+
+class Subject(NamedTuple):
+    """An op that can be measured."""
+
+    arguments: Callable[[Case, torch.device], Arguments]
+    unread: tuple[int, ...] = ()
+    """Positions of tensors that are passed but need not be read."""
+    shown: Callable[[Arguments, Any], Any] = lambda arguments, result: result
+    """What of a result is compared with another's."""
+
+
+class Compulsory(NamedTuple):
+    """Bytes that every implementation moves: each input read once, each output written once."""
+
+    read: int
+    written: int
+
+    @property
+    def total(self) -> int:
+        return self.read + self.written
+
+
+def _values(case: Case, device: torch.device) -> torch.Tensor:
+    dtype = getattr(torch, case.dtype)
+    if dtype.is_floating_point:
+        return torch.randn(case.shape, dtype=dtype, device=device)
+    return torch.randint(0, 2 if dtype is torch.bool else 100, case.shape, device=device).to(dtype)
+
+
+def _factors(case: Case, device: torch.device) -> torch.Tensor:
+    """Values whose product is exact in every type and order: PyTorch's own, of many halves, is not."""
+    return _values(case, device).sign_()
+
+
+def _dim(case: Case) -> int:
+    dim = case.get("dim", -1)
+    if not -len(case.shape) <= dim < len(case.shape):
+        raise CaseError(f"{case.key}: dim={dim} is out of range for {len(case.shape)} dimensions")
+    return dim
+
+
+def _layer_norm(case: Case, device: torch.device) -> Arguments:
+    count = case.get("normalized", len(case.shape) - 1)
+    if not 0 < count <= len(case.shape):
+        raise CaseError(f"{case.key}: normalized={count} is out of range for {len(case.shape)} dimensions")
+    x = _values(case, device)
+    normalized_shape = list(case.shape[-count:])
+    weight, bias = (torch.randn(normalized_shape, dtype=x.dtype, device=device) for _ in range(2))
+    return x, normalized_shape, weight, bias, 1e-5
+
+
+def _layer_norm_backward(case: Case, device: torch.device) -> Arguments:
+    x, normalized_shape, weight, bias, eps = _layer_norm(case, device)
+    _, mean, rstd = torch.native_layer_norm(x, normalized_shape, weight, bias, eps)
+    return torch.randn_like(x), x, normalized_shape, mean, rstd, weight, bias, [True, True, True]
+
+
+def _softmax(case: Case, device: torch.device) -> Arguments:
+    return _values(case, device), _dim(case), False
+
+
+def _backward_of(function: Callable[..., torch.Tensor]) -> Callable[[Case, torch.device], Arguments]:
+    def arguments(case: Case, device: torch.device) -> Arguments:
+        x, dim, half_to_float = _softmax(case, device)
+        output = function(x, dim, half_to_float)
+        return torch.randn_like(output), output, dim, x.dtype
+
+    return arguments
+
+
+def _values_at(arguments: Arguments, indices: Any) -> torch.Tensor:
+    """The elements that indices name: which of equal ones is left to the implementation."""
+    x, *dim = arguments
+    if not dim:
+        return x.flatten()[indices]
+    return x.gather(dim[0], indices.view(_kept(x, dim[0])))
+
+
+def _values_and_values_at(arguments: Arguments, result: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    values, indices = result
+    return values, _values_at(arguments, indices)
+
+
+def _kept(x: torch.Tensor, dim: int) -> list[int]:
+    """The shape of ``x`` with ``dim`` reduced and kept."""
+    return [1 if i == dim % x.dim() else size for i, size in enumerate(x.shape)]
+
+
+def _whole(case: Case, device: torch.device) -> Arguments:
+    return (_values(case, device),)
+
+
+def _along(case: Case, device: torch.device) -> Arguments:
+    return _values(case, device), _dim(case)
+
+
+def _whole_or_along(case: Case, device: torch.device) -> Arguments:
+    return _along(case, device) if case.arguments else _whole(case, device)
+
+
+def _along_list(case: Case, device: torch.device) -> Arguments:
+    return _values(case, device), [_dim(case)]
+
+
+SUBJECTS = {
+    "layer_norm": Subject(_layer_norm),
+    "layer_norm_backward": Subject(_layer_norm_backward, unread=(6,)),
+    "softmax": Subject(_softmax),
+    "softmax_backward": Subject(_backward_of(torch._softmax)),
+    "log_softmax": Subject(_softmax),
+    "log_softmax_backward": Subject(_backward_of(torch._log_softmax)),
+    "prod": Subject(lambda case, device: (_factors(case, device),)),
+    "prod_dim": Subject(lambda case, device: (_factors(case, device), _dim(case))),
+    "max": Subject(_whole),
+    "max_dim": Subject(_along, shown=_values_and_values_at),
+    "amax": Subject(_along_list),
+    "min": Subject(_whole),
+    "min_dim": Subject(_along, shown=_values_and_values_at),
+    "amin": Subject(_along_list),
+    "argmax": Subject(_whole_or_along, shown=_values_at),
+    "argmin": Subject(_whole_or_along, shown=_values_at),
+}
+
+
+def arguments(case: Case, device: torch.device | str) -> Arguments:
+    """Fresh inputs for ``case``, the same on every call."""
+    if case.op not in SUBJECTS:
+        raise CaseError(f"{case.key}: no op {case.op!r} can be measured; there are {', '.join(SUBJECTS)}")
+    torch.manual_seed(0)
+    return SUBJECTS[case.op].arguments(case, torch.device(device))
+
+
+def upstream_harm(case: Case) -> str | None:
+    """Why upstream's function must not be called for ``case``: it would leave its tensors, and end or spoil the run."""
+    rows, size = extent(case)
+    if case.op == "layer_norm_backward" and rows != case.shape[0]:
+        return "takes the first dim for the rows and writes beyond the gradients of weight and bias"
+    if case.op == "argmin" and case.get("dim", 0) % len(case.shape) == len(case.shape) - 1 and len(case.shape) > 1:
+        rows_at_once, columns_at_once = 4 if rows < 4096 else 8, min(4096, 1 << (size - 1).bit_length())
+        if rows % rows_at_once or size % columns_at_once:
+            return "loads and stores whole blocks without a mask"
+    return None
+
+
+def native(op: str) -> Callable[..., Any]:
+    """PyTorch's function for the aten overload of ``op``, through the dispatcher."""
+    packet, _, overload = OVERRIDES[op].overload.partition(".")
+    function: Callable[..., Any] = getattr(torch, packet, None) or getattr(
+        getattr(torch.ops.aten, packet), overload or "default"
+    )
+    return function
+
+
+def compulsory(case: Case) -> Compulsory:
+    """The bytes of ``case``, from shapes alone."""
+    inputs = arguments(case, "meta")
+    unread = SUBJECTS[case.op].unread
+    read = sum(_bytes(x) for position, x in enumerate(inputs) if position not in unread)
+    return Compulsory(read, sum(_bytes(x) for x in outputs(native(case.op)(*inputs))))
+
+
+def outputs(result: Any) -> Sequence[torch.Tensor]:
+    """The tensors of a result."""
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return [x for x in results if isinstance(x, torch.Tensor)]
+
+
+def agree(op: str, inputs: Arguments, result: Any, reference: Any) -> bool:
+    """Whether two results of ``op`` for ``inputs`` are of the same computation.
+
+    A check against timing a wrong answer, not of accuracy: floating-point outputs may differ by 2 % of the reference's
+    largest value (sums in bfloat16), shapes by how rows are arranged.
+    """
+    ours, theirs = (outputs(SUBJECTS[op].shown(inputs, each)) for each in (result, reference))
+    if [(x.numel(), x.is_floating_point()) for x in ours] != [(x.numel(), x.is_floating_point()) for x in theirs]:
+        return False
+    return all(_close(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if not b.numel():
+        return True
+    a, b = a.float().flatten(), b.float().flatten()
+    finite = b[b.isfinite()]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    return torch.allclose(a, b, rtol=0, atol=0.02 * scale, equal_nan=True)
+
+
+def _bytes(value: Any) -> int:
+    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0

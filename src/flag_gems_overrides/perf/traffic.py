@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call does to memory, counted in Triton's interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from flag_gems_overrides import interpreter
+from flag_gems_overrides.ops import _scratch
+from flag_gems_overrides.perf.host_work import HostWork
+
+
+class Traffic(NamedTuple):
+    """Of one call: its Triton kernels and the aten operators around them."""
+
+    loaded: int
+    """Bytes, each as often as a lane that was not masked loaded it: what L2 has to deliver, at least."""
+    stored: int
+    atomic: int
+    launches: int
+    allocations: int
+    allocated: int
+
+
+def count(call: Callable[[], Any]) -> tuple[Any, Traffic]:
+    """The result of ``call`` and its traffic. Needs the interpreter to be active.
+
+    Raises:
+        interpreter.OutOfBoundsError: a kernel left its arguments; nothing was written there.
+    """
+    with _kept_counters(), interpreter.check_bounds(), interpreter.observe() as launches, HostWork() as host:
+        result = call()
+    traffic = Traffic(
+        host.loaded + sum(launch.loaded for launch in launches),
+        host.stored + sum(launch.stored for launch in launches),
+        sum(launch.updated for launch in launches),
+        host.launches + len(launches),
+        host.allocations,
+        host.allocated,
+    )
+    return result, traffic
+
+
+@contextlib.contextmanager
+def _kept_counters() -> Iterator[None]:
+    """Counters are not counted: on a GPU they are kept from call to call, and cost nothing but the first time."""
+    counters = _scratch.counters
+
+    def uncounted(like: torch.Tensor, count: int) -> torch.Tensor:
+        with _disable_current_modes():
+            return counters(like, count)
+
+    ops = [module for name, module in sys.modules.items() if name.startswith(_scratch.__package__ or "")]
+    users = [module for module in ops if getattr(module, "counters", None) is counters]
+    for module in users:
+        module.counters = uncounted  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        for module in users:
+            module.counters = counters  # type: ignore[attr-defined]

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FASTER, SAME, SLOWER or UNSURE, with the reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from flag_gems_overrides.perf.statistics import Comparison
+
+FASTER, SAME, SLOWER, UNSURE = "FASTER", "SAME", "SLOWER", "UNSURE"
+
+# A difference below 1 % is not worth a word, however sure it is. An A/A run on the device can only raise this.
+LEAST_NOISE = 0.01
+# A bootstrap of fewer than 5 medians has too few distinct values for a 95 % interval.
+LEAST_ROUNDS = 5
+
+
+class Verdict(NamedTuple):
+    word: str
+    reason: str
+
+
+def judge(comparison: Comparison, noise: float = LEAST_NOISE) -> Verdict:
+    """Effect size and significance together.
+
+    FASTER and SLOWER: the ratio is beyond the noise and its interval excludes 1. SAME: the ratio is within the noise,
+    and the interval within twice of it. Everything else is UNSURE, and worth another measurement.
+
+    Args:
+        noise: relative difference that two runs of the same code may show (:func:`noise_floor`).
+    """
+    ratio, low, high, rounds = comparison
+    band = math.log1p(noise)
+    effect = math.log(ratio)
+    interval = f"[{percent(low)}, {percent(high)}]"
+    if rounds < LEAST_ROUNDS:
+        return Verdict(UNSURE, f"{rounds} rounds left, {LEAST_ROUNDS} needed")
+    if abs(effect) > band:
+        if low <= 1 <= high:
+            return Verdict(UNSURE, f"{percent(ratio)}, but {interval} contains 0")
+        return Verdict(FASTER if effect > 0 else SLOWER, f"{percent(ratio)} {interval}")
+    if math.log(high) > 2 * band or math.log(low) < -2 * band:
+        return Verdict(UNSURE, f"{percent(ratio)}, but {interval} is wide for a noise of {noise:.1%}")
+    return Verdict(SAME, f"{percent(ratio)}, within the noise of {noise:.1%}")
+
+
+def noise_floor(ratios: Sequence[float]) -> float:
+    """The noise that an A/A run shows: what 95 % of its comparisons stay below, at least :data:`LEAST_NOISE`.
+
+    Args:
+        ratios: one per comparison of a function with itself.
+    """
+    sizes = sorted(abs(math.log(ratio)) for ratio in ratios)
+    if not sizes:
+        return LEAST_NOISE
+    return max(LEAST_NOISE, math.expm1(sizes[math.ceil(0.95 * len(sizes)) - 1]))
+
+
+def percent(ratio: float) -> str:
+    """A ratio as people say it: 1.05 is ``"+5.0 %"``, twice as fast ``"2.00x"``."""
+    return f"{ratio:.2f}x" if not 0.5 < ratio < 2 else f"{(ratio - 1) * 100:+.1f} %"

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flag_gems_overrides.perf import subjects
+from flag_gems_overrides.perf.cases import DTYPES, LEVELS, Case, CaseError, Shapes, make, parse
+
+FILE = Path(__file__).parents[2] / "benchmark" / "core_shapes.yaml"
+
+
+@given(
+    st.builds(
+        Case,
+        op=st.from_regex(r"[a-z_]{1,20}", fullmatch=True),
+        shape=st.lists(st.integers(0, 2**31), min_size=1, max_size=5).map(tuple),
+        dtype=st.sampled_from(DTYPES),
+        arguments=st.lists(st.tuples(st.sampled_from(["dim", "normalized"]), st.integers(-5, 5)), max_size=2).map(
+            tuple
+        ),
+    )
+)
+def test_key_names_the_whole_case(case):
+    assert parse(case.key) == case
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("softmax", "64,64", "float32"), "'64,64'"),
+        (("softmax", "64x64", "half"), "'half'.*float16"),
+        (("softmax", "64x64", "float32", ["dim"]), "'dim'"),
+    ],
+)
+def test_bad_words_are_named(words, named):
+    with pytest.raises(CaseError, match=named):
+        make(*words)
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "shapes.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("softmax: [[1]]", "softmax: expected a mapping"),
+        ("softmax: {cores: []}", "softmax: unknown cores; known: core"),
+        ("softmax: {core: [[1], 7]}", r"softmax\.core\[1\]: 7"),
+        ("softmax: {core: [{shape: [4], dim: last}]}", r"softmax\.core\[0\]: dim must be an integer"),
+        ("softmax: {core: [[true]]}", r"softmax\.core\[0\]"),
+        ("- softmax", "expected a mapping from op"),
+        ("{", "is not YAML"),
+    ],
+)
+def test_a_bad_file_is_named_with_the_place(tmp_path, text, named):
+    path = write(tmp_path, text)
+    with pytest.raises(CaseError, match=f"shapes.yaml.*{named}"):
+        Shapes(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(CaseError, match=r"none\.yaml: No such file"):
+        Shapes(tmp_path / "none.yaml")
+
+
+def test_comprehensive_includes_core_once(tmp_path):
+    shapes = Shapes(write(tmp_path, "max: {core: [[8]], comprehensive: [[8], [16]]}"))
+    assert [case.key for case in shapes.cases("max", "comprehensive", ["int8"])] == [
+        "max 8 int8",
+        "max 16 int8",
+    ]
+    with pytest.raises(CaseError, match="no op 'min'; there are max"):
+        shapes.cases("min", "core", ["int8"])
+
+
+def test_every_op_of_our_file_has_every_level():
+    shapes = Shapes(FILE)
+    assert set(shapes.ops) == set(subjects.SUBJECTS)
+    for op in shapes.ops:
+        for level in LEVELS:
+            assert shapes.cases(op, level, ["float32"])
+
+
+def test_our_file_has_upstreams_core_shapes():
+    """FlagGems 5.0.2, benchmark/core_shapes.yaml: UnaryReductionBenchmark, softmax_backward, NormBenchmark."""
+    cases = lambda op: {case.shape for case in Shapes(FILE).cases(op, "core", ["float32"])}  # noqa: E731
+    reduction = {(1048576,), (64, 64), (4096, 4096), (64, 512, 512), (1024, 1024, 1024)}
+    assert cases("softmax") == cases("prod") | cases("prod_dim") == cases("max") | cases("max_dim") == reduction
+    assert cases("softmax_backward") == reduction - {(1024, 1024, 1024)} | {(256, 1024, 1024)}
+    norm = {(4, 16, 64, 4), (16, 16, 8, 48), (16, 16, 8, 88), (16, 16, 128), (20, 6, 65536)}
+    assert cases("layer_norm") == cases("layer_norm_backward") == norm
+
+
+def test_our_file_has_the_transformer_shapes():
+    shapes = Shapes(FILE)
+    norm = [case.shape for case in shapes.cases("layer_norm_backward", "comprehensive", ["float32"])]
+    assert any(len(shape) == 3 for shape in norm)
+    assert {shape[-1] for shape in norm} >= {64, 65536}
+    assert {shape[0] for shape in norm} >= {1, 262144}
+    assert {32000, 50257, 128256} <= {case.shape[-1] for case in shapes.cases("softmax", "comprehensive", ["float32"])}

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from flag_gems_overrides.cli import _device, app
+from flag_gems_overrides.perf import resources, run
+from flag_gems_overrides.perf.records import Recorder, read
+
+from . import rows
+
+
+@pytest.fixture
+def invoke(monkeypatch, tmp_path):
+    """Run a command in an empty folder, in this process, where flag_gems is loaded already."""
+    monkeypatch.setattr(_device, "prepare", lambda console: None)
+    monkeypatch.setenv("COLUMNS", "240")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.exit_code, " ".join(result.output.split())
+
+    return call
+
+
+@pytest.fixture
+def record(tmp_path):
+    path = tmp_path / "record.jsonl"
+    recorder = Recorder(path, rows.head())
+    recorder.row(rows.timed(override=1.0, native=2.0))
+    recorder.close(whole=True)
+    return path
+
+
+def test_report_shows_a_record(invoke, record):
+    status, output = invoke("report", str(record))
+    assert status == 0
+    assert "Operator: softmax" in output
+    assert "FASTER" in output
+
+
+def test_report_writes_what_is_asked_for(invoke, record, tmp_path):
+    status, output = invoke("report", str(record), "--markdown", "a.md", "--html", "a.html", "--figures", "png")
+    assert (status, output) == (0, "")
+    assert "| softmax |" in (tmp_path / "a.md").read_text()
+    assert (tmp_path / "a.html").read_text().startswith("<!doctype html>")
+    assert {path.name for path in (tmp_path / "png").iterdir()} >= {"roofline.png", "heatmap-softmax.png"}
+
+
+def test_accept_writes_baselines(invoke, record, tmp_path):
+    status, output = invoke("accept", str(record), "--folder", "base")
+    assert (status, output) == (0, "accepted base/nvidia-h200/softmax.json")
+    assert json.loads((tmp_path / "base/nvidia-h200/softmax.json").read_text())["cases"]
+
+
+def test_accept_asks_for_a_reason(invoke, tmp_path):
+    recorder = Recorder(tmp_path / "count.jsonl", rows.head("count"))
+    recorder.row(rows.counted(launches=2))
+    recorder.close(whole=True)
+    status, output = invoke("accept", "count.jsonl", "--folder", "base")
+    assert status == 2
+    assert "2 launches, upstream makes 1; say why that is right with --reason" in output
+    assert invoke("accept", "count.jsonl", "--folder", "base", "--reason", "partials")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["report", "accept"])
+def test_a_bad_record_is_named_with_status_2(invoke, tmp_path, command):
+    (tmp_path / "bad.jsonl").write_text('{"kind": "session"}\n')
+    status, output = invoke(command, "bad.jsonl")
+    assert status == 2
+    assert "error: bad.jsonl line 1: line: 'schema' is a required property" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["softmax", "--shape", "64,64"], "shape '64,64' is not of the form 64x512x512"),
+        (["softmax", "--shape", "64x64", "--dtype", "half"], "dtype 'half' is not known"),
+        (["--shape", "64x64"], "--shape needs an op"),
+        (["softmax"], "benchmark/core_shapes.yaml: No such file or directory"),
+    ],
+)
+def test_bench_names_what_is_wrong(invoke, words, message):
+    status, output = invoke("bench", *words)
+    assert status == 2
+    assert message in output
+
+
+class Meter:
+    """Answers at once; interrupted at a case if told so."""
+
+    def __init__(self, stop_at: str = "") -> None:
+        self.head = {key: value for key, value in rows.head("count").items() if key not in ("kind", "schema")}
+        self.measured: list[str] = []
+        self._stop_at = stop_at
+
+    def measure(self, case):
+        if case.dtype == self._stop_at:
+            raise KeyboardInterrupt
+        self.measured.append(case.key)
+        return {name: value for name, value in rows.counted(case.key).items() if name != "kind"}
+
+
+def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(invoke, monkeypatch, tmp_path):
+    command = ["bench", "softmax", "--shape", "8x8 dim=1", "--dtype", "float32", "--dtype", "float16"]
+    monkeypatch.setattr(run, "meter", lambda *_: Meter(stop_at="float16"))
+    status, output = invoke(*command)
+    assert status == 130
+    assert "Interrupted: 1 of 2 cases are in benchmark_result.jsonl" in output
+    assert "8x8 dim=1" in output
+
+    second = Meter()
+    monkeypatch.setattr(run, "meter", lambda *_: second)
+    assert invoke(*command)[0] == 0
+    assert second.measured == ["softmax 8x8 dim=1 float16"]
+    (session,) = read(tmp_path / "benchmark_result.jsonl")
+    assert session.ended
+    assert len(session.rows) == 2
+
+
+def test_resources_records_and_fails_on_a_spill(invoke, monkeypatch, tmp_path):
+    (tmp_path / "shapes.yaml").write_text("softmax: {core: [{shape: [8, 8], dim: 1}]}")
+    row = {
+        "digest": "a", "kernel": "rows_kernel", "arch": 90, "triton": "3.7.1", "options": {}, "registers": 99,
+        "spilled_bytes": 0, "shared_bytes": 0, "occupancy": 0.5, "case": "softmax 8x8 dim=1 float32",
+    }  # fmt: skip
+    words = ["resources", "--shapes", "shapes.yaml", "--output", "survey.jsonl"]
+    monkeypatch.setattr(resources, "survey", lambda cases, gpus, known: [row])
+    status, output = invoke(*words)
+    assert status == 0
+    assert "rows_kernel" in output
+    assert resources.load(tmp_path / "survey.jsonl") == [row]
+    monkeypatch.setattr(resources, "survey", lambda cases, gpus, known: [{**row, "spilled_bytes": 4}])
+    status, output = invoke(*words)
+    assert status == 1
+    assert "spills 4 bytes per thread" in output

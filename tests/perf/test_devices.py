@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flag_gems_overrides.perf.devices import A100, H200, KNOWN, occupancy
+
+
+@pytest.mark.parametrize(
+    ("gpu", "warps", "registers", "shared", "expected"),
+    [
+        (H200, 4, 32, 0, 1.0),
+        (H200, 4, 128, 0, 0.25),  # 65536 / (128 * 128) = 4 programs of 128 threads
+        (H200, 16, 64, 0, 0.5),
+        (H200, 8, 255, 0, 0.125),  # rounded up to 256 registers
+        (H200, 4, 32, 100 << 10, 0.125),  # 2 programs by shared memory
+        (A100, 4, 32, 100 << 10, 0.0625),
+        (H200, 1, 16, 0, 0.5),  # 32 programs at most
+    ],
+)
+def test_occupancy_by_hand(gpu, warps, registers, shared, expected):
+    assert occupancy(gpu, warps, registers, shared) == expected
+
+
+@given(st.sampled_from(KNOWN), st.sampled_from([1, 2, 4, 8, 16]), st.integers(16, 128), st.integers(0, 160 << 10))
+def test_occupancy_never_rises_with_what_a_program_takes(gpu, warps, registers, shared):
+    at = occupancy(gpu, warps, registers, shared)
+    assert 0 <= at <= 1
+    assert occupancy(gpu, warps, registers + 8, shared) <= at
+    assert occupancy(gpu, warps, registers, shared + 1024) <= at

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from flag_gems_overrides.perf.records import Recorder, RecordError, dumps, read
+
+from . import rows
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "deep" / "record.jsonl"
+
+
+def record(path, *keys: str, whole: bool = True, **changes) -> Recorder:
+    recorder = Recorder(path, rows.head(**changes))
+    for key in keys:
+        recorder.row(rows.timed(key, override=1.0, native=1.1))
+    recorder.close(whole)
+    return recorder
+
+
+def test_what_is_written_is_read(path):
+    row = rows.timed(override=1.0, native=1.1)
+    recorder = Recorder(path, rows.head())
+    recorder.row(row)
+    assert not read(path)[-1].ended, "every line is on disk before the session ends"
+    recorder.close(whole=True)
+    (session,) = read(path)
+    assert session.head == rows.head()
+    assert session.rows == {row["key"]: row}
+    assert session.ended
+    assert session.device == "NVIDIA H200"
+
+
+def test_an_interrupted_session_goes_on(path):
+    record(path, "max 8 int8", whole=False)
+    again = Recorder(path, rows.head(started="2026-11-20T13:00:00+00:00", noise=0.02))
+    assert list(again.session.rows) == ["max 8 int8"]
+    again.row(rows.timed("max 9 int8", override=1.0))
+    again.close(whole=True)
+    (session,) = read(path)
+    assert list(session.rows) == ["max 8 int8", "max 9 int8"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "changes"),
+    [
+        (True, {}),
+        (False, {"commit": "def"}),
+        (False, {"device": {"name": "NVIDIA A100"}}),
+        (False, {"level": "all"}),
+    ],
+)
+def test_another_session_follows_an_ended_one_or_one_of_other_conditions(path, whole, changes):
+    record(path, "max 8 int8", whole=whole)
+    record(path, **changes)
+    first, second = read(path)
+    assert list(first.rows) == ["max 8 int8"]
+    assert not second.rows
+
+
+@pytest.mark.parametrize("cut", [1, 10, 200])
+def test_a_line_cut_off_by_a_crash_is_dropped(path, cut):
+    record(path, "max 8 int8", "max 9 int8", whole=False)
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert list(read(path)[-1].rows) == ["max 8 int8"]
+    record(path, "max 10 int8", whole=False)
+    assert list(read(path)[-1].rows) == ["max 8 int8", "max 10 int8"]
+
+
+def test_the_same_rows_make_the_same_bytes(tmp_path):
+    record(tmp_path / "a", "max 8 int8")
+    record(tmp_path / "b", "max 8 int8")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def broken(change) -> dict:
+    row = rows.timed(override=1.0)
+    change(row)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda row: row.pop("l2"), "'l2' is a required property"),
+        (lambda row: row["contenders"]["override"]["samples_ms"].__setitem__(3, -1), r"samples_ms\[3\].*-1"),
+        (
+            lambda row: row["contenders"]["override"].__setitem__("agrees", "yes"),
+            "contenders.override.*agrees",
+        ),
+        (lambda row: row["compulsory"].__setitem__("read", 1.5), r"compulsory\.read"),
+        (lambda row: row.__setitem__("key", "softmax"), "key"),
+        (lambda row: row.__setitem__("notes", ""), "notes"),
+    ],
+)
+def test_a_wrong_field_is_named_on_writing_and_reading(path, change, field):
+    row = broken(change)
+    recorder = Recorder(path, rows.head())
+    with pytest.raises(RecordError, match=field):
+        recorder.row(row)
+    recorder.close(whole=False)
+    with path.open("a") as file:
+        file.write(dumps(row) + "\n")
+    with pytest.raises(RecordError, match=f"record.jsonl line 2: .*{field}"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no session"),
+        ("{\n", "line 1: not JSON"),
+        ("[]\n", "line 1: expected an object, not list"),
+        ('{"kind": "end"}\n', "line 1: a end before any session"),
+        (json.dumps(rows.head(schema=2)) + "\n", "line 1: schema: 2 is not known here, 1 is"),
+        (json.dumps({"benchmarks": []}) + "\n", "line 1: .*'kind' is a required property"),
+        (json.dumps(rows.head(device={})) + "\n", "line 1: device: 'name' is a required property"),
+    ],
+)
+def test_a_foreign_or_broken_file_is_named(tmp_path, text, message):
+    path = tmp_path / "foreign.json"
+    path.write_text(text)
+    with pytest.raises(RecordError, match=f"foreign.json:? ?{message}"):
+        read(path)
+
+
+def test_a_missing_file_is_named_with_what_writes_one(tmp_path):
+    with pytest.raises(RecordError, match=r"No such file.*gems-overrides bench"):
+        read(tmp_path / "none")

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiling itself is shown by the perf gate; one kernel is compiled here."""
+
+from __future__ import annotations
+
+import pytest
+
+from flag_gems_overrides.perf import resources
+from flag_gems_overrides.perf.cases import parse
+from flag_gems_overrides.perf.devices import H200
+
+
+def row(digest: str, op: str = "softmax", triton: str = "3.7.1", spilled: int = 0) -> resources.Row:
+    return {
+        "digest": digest,
+        "kernel": "rows",
+        "arch": 90,
+        "triton": triton,
+        "options": {"num_warps": 4},
+        "registers": 255,
+        "spilled_bytes": spilled,
+        "shared_bytes": 0,
+        "occupancy": 0.125,
+        "case": f"{op} 64x64 dim=1 float32",
+    }
+
+
+def test_one_spill_fails_by_name():
+    (failure,) = resources.failures([row("a"), row("b", spilled=8)])
+    assert failure.rule == "spills"
+    assert failure.where == "softmax 64x64 dim=1 float32"
+    assert "rows for sm_90 spills 8 bytes per thread at 255 registers" in failure.found
+    assert "num_warps" in failure.remedy
+
+
+def test_what_does_not_compile_fails_by_name_and_is_not_kept(tmp_path):
+    bad = {name: value for name, value in row("b").items() if name in ("kernel", "arch", "options", "case")}
+    bad["error"] = "CompilationError: loop-carried"
+    (failure,) = resources.failures([row("a"), bad])
+    assert failure.rule == "compiles"
+    assert "rows for sm_90: CompilationError: loop-carried" in failure.found
+    resources.save(tmp_path / "survey.jsonl", [row("a"), bad])
+    assert resources.load(tmp_path / "survey.jsonl") == [row("a")]
+
+
+def test_a_survey_keeps_other_ops_and_other_tritons(tmp_path):
+    known = [row("old"), row("other-op", op="max"), row("other-triton", triton="3.6.0")]
+    merged = resources.merged(known, [row("new")], ["softmax"])
+    assert {each["digest"] for each in merged} == {"new", "other-op", "other-triton"}
+    path = tmp_path / "survey.jsonl"
+    resources.save(path, merged)
+    before = path.read_bytes()
+    resources.save(path, reversed(resources.load(path)))
+    assert path.read_bytes() == before
+    assert resources.load(tmp_path / "none") == []
+
+
+def test_a_case_is_planned_compiled_and_known_again(tmp_path):
+    case = parse("max 4096 float32")
+    rows = resources.survey([case], [H200], folder=tmp_path)
+    for each in rows:
+        assert each["arch"] == 90
+        assert 0 < each["registers"] <= 255
+        assert 0 < each["occupancy"] <= 1
+        stages = {path.suffix for path in tmp_path.glob(f"{each['kernel']}-{each['digest']}*")}
+        assert stages >= {".ttir", ".ttgir", ".ptx", ".sass"}
+    planted = [{**each, "registers": 77} for each in rows]
+    assert resources.survey([case], [H200], known=planted) == planted, "what is known is not compiled"
+
+
+def test_what_cannot_be_compiled_is_said_with_the_reason():
+    with pytest.raises(resources.ResourceError, match=r"NVIDIA H200 failed(.|\n)*no op 'gelu'"):
+        resources.survey([parse("gelu 64x64 float32")], [H200])

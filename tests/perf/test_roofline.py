@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from flag_gems_overrides.perf import roofline
+from flag_gems_overrides.perf.cases import parse
+from flag_gems_overrides.perf.devices import H200
+
+from . import rows
+
+
+@pytest.mark.parametrize(
+    ("key", "rows_and_size"),
+    [
+        ("softmax 64x512x512 dim=1 float32", (64 * 512, 512)),
+        ("softmax 8x16 dim=-1 float32", (8, 16)),
+        ("prod 1024 float32", (1, 1024)),
+        ("layer_norm 4x16x64x4 float32", (4, 16 * 64 * 4)),
+        ("layer_norm_backward 2x3x8 normalized=1 float32", (6, 8)),
+    ],
+)
+def test_extent(key, rows_and_size):
+    assert roofline.extent(parse(key)) == rows_and_size
+
+
+def test_softmax_makes_five_operations_of_eight_bytes():
+    case = parse("softmax 4096x4096 dim=1 float32")
+    necessary = {"read": 4 * 4096**2, "written": 4 * 4096**2}
+    assert roofline.intensity(case, necessary) == 5 / 8
+
+
+@pytest.mark.parametrize(
+    ("l2", "size", "expected"), [("cold", 1 << 20, 2 << 20), ("hot", 1 << 20, 0), ("hot", 1 << 26, 2 << 26)]
+)
+def test_only_a_hot_cache_that_holds_the_tensors_saves_memory_traffic(l2, size, expected):
+    assert roofline.dram_bytes({"read": size, "written": size}, H200.l2_bytes, l2) == expected
+
+
+def launch(programs: int, warps: int = 8, registers: int = 32) -> dict:
+    options = {"num_warps": warps}
+    return {"grid": [programs, 1, 1], "options": options, "registers": registers, "shared_bytes": 0}
+
+
+def test_estimates_order_as_devices_do():
+    necessary = {"read": 1 << 28, "written": 1 << 28}
+    estimate = lambda *launches: roofline.estimate_ms(necessary, launches, H200)  # noqa: E731
+    full = estimate(launch(132 * 8 * 4))
+    copy = (1 << 29) / H200.copy_gbps / 1e6
+    assert copy < full < 1.1 * copy
+    assert estimate(launch(16)) > 5 * full, "a few programs cannot draw the bandwidth"
+    assert estimate(launch(132 * 8 + 1)) > 1.5 * full, "nor an almost empty second wave"
+    assert estimate(launch(132 * 8 * 4), launch(1)) > full, "a second launch costs"
+
+
+def test_estimates_are_of_cases_that_say_what_they_launch():
+    with_launches = {**rows.timed(override=2.0), "launches": [launch(132 * 8)]}
+    estimated, measured = roofline.estimates(H200, [rows.timed(override=1.0), with_launches, rows.timed(native=1.0)])
+    assert measured == [pytest.approx(2.0, rel=0.01)]
+    assert len(estimated) == 1
+
+
+def test_rank_correlation_is_of_order_alone():
+    assert roofline.rank_correlation([1, 2, 3, 4], [10, 100, 1000, 1e6]) == pytest.approx(1)
+    assert roofline.rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+import torch
+
+from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.perf import subjects
+from flag_gems_overrides.perf.cases import CaseError, parse
+
+SMALL = {
+    "layer_norm": "layer_norm 6x8 normalized=1 bfloat16",
+    "layer_norm_backward": "layer_norm_backward 2x3x8 normalized=1 bfloat16",
+    "prod": "prod 48 bfloat16",
+    "max": "max 48 bfloat16",
+    "min": "min 48 bfloat16",
+}
+
+
+def small(op: str):
+    return parse(SMALL.get(op, f"{op} 6x8 dim=1 bfloat16"))
+
+
+def test_every_override_can_be_measured():
+    assert set(subjects.SUBJECTS) == set(OVERRIDES)
+
+
+@pytest.mark.parametrize("op", subjects.SUBJECTS)
+def test_native_takes_the_arguments_and_repeats_itself(op):
+    first, second = (subjects.native(op)(*subjects.arguments(small(op), "cpu")) for _ in range(2))
+    assert subjects.agree(op, subjects.arguments(small(op), "cpu"), first, second)
+    for a, b in zip(subjects.outputs(first), subjects.outputs(second), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("key", "read", "written"),
+    [
+        ("softmax 6x8 dim=1 bfloat16", 96, 96),
+        ("softmax_backward 6x8 dim=1 float32", 2 * 192, 192),
+        ("prod 48 float32", 192, 4),
+        ("max_dim 6x8 dim=1 bfloat16", 96, 6 * (2 + 8)),
+        ("amax 6x8 dim=0 int32", 192, 32),
+        ("argmin 6x8 float32", 192, 8),
+        ("argmin 6x8 dim=1 float32", 192, 48),
+        ("layer_norm 6x8 normalized=1 float32", 192 + 2 * 32, 192 + 2 * 24),
+        # The bias is passed and need not be read.
+        ("layer_norm_backward 2x3x8 normalized=1 float32", 2 * 192 + 2 * 24 + 32, 192 + 2 * 32),
+    ],
+)
+def test_compulsory_bytes(key, read, written):
+    assert subjects.compulsory(parse(key)) == (read, written)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("softmax 6x8 dim=2 float32", "dim=2 is out of range for 2 dimensions"),
+        ("layer_norm 6x8 normalized=3 float32", "normalized=3 is out of range"),
+        ("gelu 6x8 float32", "no op 'gelu' can be measured; there are layer_norm"),
+    ],
+)
+def test_bad_cases_are_named(key, message):
+    with pytest.raises(CaseError, match=message):
+        subjects.compulsory(parse(key))
+
+
+def agree(ours, theirs) -> bool:
+    return subjects.agree("amax", (), ours, theirs)
+
+
+def test_answers_agree_up_to_rounding_and_shape():
+    x = torch.tensor([1.0, 2.0, 100.0])
+    assert agree(x * 1.0001, x)
+    assert agree(x.view(3, 1), x)
+    assert agree(torch.tensor([torch.nan, torch.inf]), torch.tensor([torch.nan, torch.inf]))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (torch.tensor([1.0, 5.0]), torch.tensor([1.0, 1.0])),
+        (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, 1.0])),
+        (torch.tensor([1.0]), torch.tensor([1.0, 1.0])),
+        (torch.tensor([1.0]), torch.tensor([1])),
+        (torch.tensor([4]), torch.tensor([5])),
+    ],
+)
+def test_wrong_answers_do_not_agree(ours, theirs):
+    assert not agree(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "right", "wrong"),
+    [
+        ("argmax", (torch.tensor([3.0, 1.0, 3.0]),), (0, 2), 1),
+        ("argmin", (torch.tensor([[3.0, 1.0, 1.0], [0.0, 0.0, 2.0]]), 1), ([1, 0], [2, 1]), [1, 2]),
+        ("argmin", (torch.tensor([[3.0, 1.0], [3.0, 0.0]]), 0), ([0, 1], [1, 1]), [0, 0]),
+    ],
+)
+def test_which_of_equal_elements_an_index_names_does_not_matter(op, inputs, right, wrong):
+    first, other, bad = (torch.tensor(index) for index in (*right, wrong))
+    assert subjects.agree(op, inputs, other, first)
+    assert not subjects.agree(op, inputs, bad, first)
+    values = inputs[0].amax(inputs[1]) if len(inputs) > 1 else inputs[0].amax()
+    dim = op.replace("arg", "") + "_dim"
+    if len(inputs) > 1:
+        assert subjects.agree(dim, inputs, (values, other), (values, first))
+        assert not subjects.agree(dim, inputs, (values, bad), (values, first))
+
+
+@pytest.mark.parametrize(
+    ("key", "harmful"),
+    [
+        ("layer_norm_backward 4x8 normalized=1 float32", False),
+        ("layer_norm_backward 2x4x8 normalized=2 float32", False),
+        ("layer_norm_backward 2x4x8 normalized=1 float32", True),
+        ("argmin 64x256 dim=1 float32", False),
+        ("argmin 64x8192 dim=1 float32", False),
+        ("argmin 64x255 dim=1 float32", True),
+        ("argmin 5x256 dim=1 float32", True),
+        ("argmin 4100x256 dim=-1 float32", True),
+        ("argmin 5x255 dim=0 float32", False),
+        ("argmin 255 float32", False),
+    ],
+)
+def test_upstream_is_kept_from_harm(key, harmful):
+    assert (subjects.upstream_harm(parse(key)) is not None) == harmful

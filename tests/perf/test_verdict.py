@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flag_gems_overrides.perf.statistics import Comparison, compare
+from flag_gems_overrides.perf.verdict import (
+    FASTER,
+    LEAST_NOISE,
+    SAME,
+    SLOWER,
+    UNSURE,
+    judge,
+    noise_floor,
+    percent,
+)
+
+
+@pytest.mark.parametrize(
+    ("comparison", "word"),
+    [
+        (Comparison(1.10, 1.08, 1.12, 20), FASTER),
+        (Comparison(0.90, 0.88, 0.92, 20), SLOWER),
+        (Comparison(1.00, 0.995, 1.005, 20), SAME),
+        (Comparison(1.005, 1.004, 1.006, 20), SAME),  # significant, but too small to matter
+        (Comparison(1.10, 0.95, 1.20, 20), UNSURE),  # large, but not significant
+        (Comparison(1.00, 0.95, 1.05, 20), UNSURE),  # could be anything
+        (Comparison(2.00, 1.99, 2.01, 4), UNSURE),  # too few rounds
+    ],
+)
+def test_effect_and_significance_decide_together(comparison, word):
+    verdict = judge(comparison)
+    assert verdict.word == word
+    assert verdict.reason
+
+
+def test_noise_of_the_device_widens_the_band():
+    comparison = Comparison(0.97, 0.965, 0.975, 20)
+    assert judge(comparison).word == SLOWER
+    assert judge(comparison, noise=0.05).word == SAME
+
+
+def verdicts(slowdown: float, count: int = 100, spread: float = 0.006) -> list[str]:
+    rng = np.random.default_rng(7)
+    return [
+        judge(compare(*(rng.lognormal(0, spread, (2, 20)) * [[1 + slowdown], [1]]), seed=str(i))).word
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("slowdown", [0.02, 0.05, 0.10])
+def test_planted_slowdowns_are_found(slowdown):
+    found = verdicts(slowdown).count(SLOWER)
+    assert found >= (95 if slowdown == 0.02 else 100)
+
+
+def test_equal_code_raises_no_alarm():
+    words = verdicts(0.0, count=200)
+    assert words.count(SLOWER) + words.count(FASTER) <= 2
+    assert words.count(SAME) >= 190
+
+
+def test_noise_floor_is_what_nearly_all_comparisons_stay_below():
+    assert noise_floor([]) == LEAST_NOISE
+    assert noise_floor([1.001] * 100) == LEAST_NOISE
+    assert noise_floor([1.0] * 96 + [3.0] * 4) == LEAST_NOISE
+    assert noise_floor([1.0] * 90 + [1.04] * 5 + [1 / 1.04] * 5) == pytest.approx(0.04)
+
+
+def test_percent_reads_well():
+    assert (percent(1.05), percent(0.9), percent(3.2)) == ("+5.0 %", "-10.0 %", "3.20x")
