@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What upstream answers differently from PyTorch: one row a defect, one module an upstream ops file."""
+
+from __future__ import annotations
+
+from . import amax, layernorm, log_softmax, max, prod, softmax
+from ._defect import FIXED, Backend, Defect
+
+__all__ = ["DEFECTS", "FIXED", "Backend", "Defect"]
+
+DEFECTS: dict[str, Defect] = {
+    row.id: row
+    for module in (layernorm, prod, max, amax, softmax, log_softmax)
+    for row in vars(module).values()
+    if isinstance(row, Defect)
+}

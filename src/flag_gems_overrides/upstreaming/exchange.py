@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patches on their way: from this package to files, and from files to a FlagGems checkout."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from flag_gems_overrides.upstreaming import formatting, imports
+from flag_gems_overrides.upstreaming.git import apply_mail, git, worktree
+from flag_gems_overrides.upstreaming.imports import UpstreamError
+from flag_gems_overrides.upstreaming.lines import Edit, Line
+from flag_gems_overrides.upstreaming.message import message
+from flag_gems_overrides.upstreaming.series import Patch, series
+
+
+class PatchesError(ValueError):
+    """Patches that cannot be made or used; the message names file and remedy."""
+
+
+def export(line: Line, checkout: Path, folder: Path, baselines: Path) -> list[Path]:
+    """Write the patches of a line, and ``series``, into ``folder/<line>``; other patches there go.
+
+    Args:
+        checkout: a clone of FlagGems that has the line's base. Its work tree is not touched.
+        baselines: folder of accepted baselines, for the tables of performance.
+
+    Raises:
+        PatchesError: a formatter is missing.
+        UpstreamError: the base is not as the patches expect it.
+    """
+    if formatting.missing():
+        raise PatchesError(f"to format the patches: pip install {formatting.missing()}")
+    with worktree(checkout, line.base) as tree, tempfile.TemporaryDirectory() as scratch:
+        for patch in series(line):
+            _write(patch, line, tree)
+            git(tree, "add", "--all")
+            git(tree, "commit", "--quiet", "--no-verify", "--file=-", text=message(patch, line, baselines))
+        git(
+            tree,
+            *("-c", "format.useAutoBase=false", "-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false"),
+            *("-c", "diff.algorithm=myers", "-c", "diff.renames=false"),
+            # Upstream adds imports every week. With the usual three lines around a change, what is made at the base
+            # of `main` does not apply at 5.3.4, 166 commits before it; with one line it does.
+            "-c",
+            "diff.context=1",
+            *("format-patch", "--quiet", "--zero-commit", "--no-signature", "--full-index", "--numbered"),
+            *(f"--base={line.base}", f"--output-directory={scratch}", line.base),
+        )
+        made = sorted(Path(scratch).glob("*.patch"))
+        target = folder / line.name
+        target.mkdir(parents=True, exist_ok=True)
+        for old in target.glob("*.patch"):
+            old.unlink()
+        for path in made:
+            (target / path.name).write_bytes(path.read_bytes())
+    (target / "series").write_text("".join(f"{path.name}\n" for path in made))
+    return patch_files(line, folder)
+
+
+def _write(patch: Patch, line: Line, tree: Path) -> None:
+    for path, text in patch.added.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(text)
+    formatting.format_files(tree, list(patch.added))
+    if patch.functions:
+        entry = tree / imports.PATH
+        entry.write_text(imports.redirect(entry.read_text(), patch.name, patch.functions))
+    for edit in line.edits.get(patch.name, ()):
+        _edit(tree, edit)
+
+
+def _edit(tree: Path, edit: Edit) -> None:
+    text = (tree / edit.path).read_text()
+    if text.count(edit.old) != 1:
+        raise UpstreamError(f"{edit.path}: has {edit.old.strip()!r} {text.count(edit.old)} times, not once")
+    (tree / edit.path).write_text(text.replace(edit.old, edit.new))
+
+
+def patch_files(line: Line, folder: Path) -> list[Path]:
+    """The patches of a line in their order.
+
+    Raises:
+        PatchesError: there are none.
+    """
+    listing = folder / line.name / "series"
+    if not listing.exists():
+        raise PatchesError(f"{listing}: is not there; write it with `gems-overrides patches export`")
+    return [listing.parent / name for name in listing.read_text().split()]
+
+
+def drift(line: Line, folder: Path) -> list[str]:
+    """In which files the patches of a line differ from what they would be made of now.
+
+    Where the formatters are installed, every byte counts; elsewhere, the syntax trees without the order of imports.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        stored, now = Path(scratch, "stored"), Path(scratch, "now")
+        stored.mkdir()
+        git(stored, "init", "--quiet")
+        for patch in patch_files(line, folder):
+            # All that a patch adds and nothing that it changes: upstream's files are not here.
+            added = [f"--include={name}" for name in _added(patch.read_text())]
+            if added:
+                git(stored, "apply", *added, str(patch.resolve()))
+        wanted = {path: text for patch in series(line) for path, text in patch.added.items()}
+        for path, text in wanted.items():
+            (now / path).parent.mkdir(parents=True, exist_ok=True)
+            (now / path).write_text(text)
+        exact = not formatting.missing()
+        if exact:
+            formatting.format_files(now, list(wanted))
+        there = {str(path.relative_to(stored)) for path in stored.rglob("*.py")}
+        return sorted(
+            path
+            for path in there | set(wanted)
+            if path not in there or path not in wanted or not _same(stored / path, now / path, exact)
+        )
+
+
+def _added(patch: str) -> list[str]:
+    lines = patch.splitlines()
+    return [
+        after.removeprefix("+++ b/")
+        for before, after in itertools.pairwise(lines)
+        if before == "--- /dev/null" and after.startswith("+++ b/")
+    ]
+
+
+def _same(one: Path, other: Path, exact: bool) -> bool:
+    texts = one.read_text(), other.read_text()
+    return texts[0] == texts[1] if exact else _meaning(texts[0]) == _meaning(texts[1])
+
+
+def _meaning(text: str) -> tuple[set[str], str]:
+    """A file's imports in no order, and all the rest."""
+    tree = ast.parse(text)
+    imported = set()
+    rest = []
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            where = "." * node.level + (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            imported |= {f"{where} {alias.name} {alias.asname}" for alias in node.names}
+        else:
+            rest.append(node)
+    return imported, ast.dump(ast.Module(rest, []))
+
+
+def check(line: Line, folder: Path, checkout: Path) -> list[str]:
+    """Apply the patches of a line at its base, and return what upstream's formatters, as far as installed, say.
+
+    Raises:
+        GitError: a patch does not apply.
+    """
+    with worktree(checkout, line.base) as tree:
+        for patch in patch_files(line, folder):
+            apply_mail(tree, patch)
+        touched = git(tree, "diff", "--name-only", line.base, "HEAD", "--", "*.py").split()
+        return list(_complaints(tree, touched))
+
+
+def _complaints(tree: Path, touched: list[str]) -> Iterator[str]:
+    commands: Iterable[list[str]] = (
+        ["black", "--check", "--quiet"],
+        ["isort", "--profile", "black", "--check"],
+        ["flake8", "--ignore=F405,E731,W503,E203,E701,E704", "--max-line-length=120"],
+    )
+    for command in commands:
+        if formatting.installed(command[0]) is None:
+            continue
+        done = subprocess.run([sys.executable, "-m", *command, *touched], cwd=tree, capture_output=True, text=True)
+        if done.returncode:
+            yield f"{command[0]}: {(done.stdout + done.stderr).strip() or 'files would be reformatted'}"
+
+
+def branch(line: Line, folder: Path, checkout: Path, op: str | None) -> Iterator[tuple[str, str]]:
+    """Make a branch per pull request on the checkout's HEAD, each on the one before it: its name, and the body.
+
+    Args:
+        op: a patch's name; only its branch is made, with the patches that it stands on.
+
+    Raises:
+        PatchesError: the checkout has changes, or no patch is of ``op``.
+        GitError: a patch does not apply, or a branch is there already.
+    """
+    if git(checkout, "status", "--porcelain"):
+        raise PatchesError(f"{checkout}: has changes that are not committed; commit them or take a fresh clone")
+    names = [patch.name for patch in series(line)]
+    if op is not None and op not in names:
+        raise PatchesError(f"--op: no patch of {op!r}; there are {', '.join(names)}")
+    with worktree(checkout, "HEAD") as tree:
+        for name, patch in zip(names, patch_files(line, folder), strict=True):
+            apply_mail(tree, patch)
+            if op in (None, name):
+                git(tree, "branch", f"planned-{name}", "HEAD")
+                yield f"planned-{name}", git(tree, "log", "-1", "--format=%B")
+            if op == name:
+                return

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of upstream's defects as tests in upstream's conventions."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from flag_gems_overrides.upstreaming.defects import Defect
+from flag_gems_overrides.upstreaming.lines import Line
+from flag_gems_overrides.upstreaming.templates import render
+
+
+class _Test(NamedTuple):
+    name: str
+    marks: list[str]
+    include: list[str]
+    title: str
+    pytorch: str
+    body: str
+
+
+def tests(rows: Iterable[Defect], line: Line) -> str:
+    """A test file of these rows; empty if none of them can show on a GPU, where upstream's tests run."""
+    made: list[_Test] = []
+    imports = {"import torch"}
+    helpers: dict[str, str] = {}
+    for row in rows:
+        if all(seen.cuda is None for seen in row.upstream.values()):
+            continue
+        _gather(row.reproduce, imports, helpers)
+        made.append(
+            _Test(
+                row.id.lower(),
+                [line.marks.get(name, name) for name in row.functions],
+                [line.include.get(name, name) for name in row.functions],
+                row.title,
+                row.pytorch,
+                textwrap.indent(_body(row.reproduce), "    "),
+            )
+        )
+    if not made:
+        return ""
+    return line.header + render("test.py.j2", imports=sorted(imports), helpers=list(helpers.values()), tests=made)
+
+
+def _body(function: Callable[..., object]) -> str:
+    """The lines of a function below its signature."""
+    text = textwrap.dedent(inspect.getsource(function))
+    definition = ast.parse(text).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    return "\n".join(text.splitlines()[definition.body[0].lineno - 1 :])
+
+
+def _gather(function: Callable[..., object], imports: set[str], helpers: dict[str, str]) -> None:
+    """Collect the imports and helpers that a function's names stand for."""
+    text = textwrap.dedent(inspect.getsource(function))
+    definition = ast.parse(text).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.decorator_list = []
+    values: dict[str, Any] = inspect.unwrap(function).__globals__
+    for node in ast.walk(definition):
+        if not isinstance(node, ast.Name) or node.id not in values or node.id in helpers:
+            continue
+        value = values[node.id]
+        if value is torch.ops.aten:
+            helpers[node.id] = "aten = torch.ops.aten"
+        elif isinstance(value, ModuleType):
+            imports.add(f"import {value.__name__}")
+        elif value.__module__.startswith("flag_gems_overrides."):
+            helpers[node.id] = ""  # so that recursion ends
+            _gather(value, imports, helpers)
+            helpers[node.id] = inspect.getsource(value)
+        else:
+            imports.add(f"from {value.__module__} import {node.id}")

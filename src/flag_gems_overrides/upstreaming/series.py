@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each patch of a line adds to FlagGems: shared helpers first, then one operator's file after the other.
+
+The files come from this package's ops. They stand beside upstream's as ``flag_gems.ops.planned``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from packaging.version import Version
+
+import flag_gems_overrides.ops
+from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.upstreaming import regression
+from flag_gems_overrides.upstreaming.defects import DEFECTS, Defect
+from flag_gems_overrides.upstreaming.lines import Line
+from flag_gems_overrides.upstreaming.templates import render
+
+OPS = Path(next(iter(flag_gems_overrides.ops.__path__)))
+FOLDER = "src/flag_gems/ops/planned"
+
+# Helpers of one family of operators; they come with the first operator that needs them.
+_FAMILIES = ("_layernorm", "_softmax", "_reduction")
+_SPDX = "# SPDX-License-Identifier: Apache-2.0\n"
+
+
+class Patch(NamedTuple):
+    """One patch.
+
+    Attributes:
+        name: upstream's ops module; ``shared`` for the helpers; ``<module>-tests`` for changes of upstream's tests.
+        functions: those of upstream's functions that it replaces.
+        defects: what it fixes, as far as a test shows it.
+        added: the files it adds, by their paths in FlagGems, not yet formatted.
+    """
+
+    name: str
+    functions: tuple[str, ...]
+    defects: tuple[Defect, ...]
+    added: dict[str, str]
+
+
+def series(line: Line) -> list[Patch]:
+    """The patches of a line, in their order."""
+    functions: dict[str, tuple[str, ...]] = {}
+    for override in OVERRIDES.values():
+        if override.since is None or Version(override.since) <= Version(line.release):
+            functions[override.module] = (*functions.get(override.module, ()), override.name)
+    modules = {name: module for module, names in functions.items() for name in names}
+    order = list(functions)
+
+    needed = {module: _needs(module) for module in order}
+    shared = {helper for helpers in needed.values() for helper in helpers if not helper.startswith(_FAMILIES)}
+    added = {f"{FOLDER}/__init__.py": line.header + render("package.py.j2")}
+    patches = [Patch("shared", (), (), added | {_path(name): _source(name, line) for name in sorted(shared)})]
+    done = shared
+    for module in order:
+        files = {module, *needed[module]} - done
+        done = done | files
+        # A reproduction that calls several modules' functions is of use once the last of them is there.
+        rows = tuple(
+            row for row in DEFECTS.values() if max((modules[f] for f in row.functions), key=order.index) == module
+        )
+        added = {_path(name): _source(name, line) for name in sorted(files)}
+        tests = regression.tests(rows, line)
+        if tests:
+            added[f"tests/test_{module}_as_pytorch.py"] = tests
+        patches.append(Patch(module, functions[module], rows, added))
+        if f"{module}-tests" in line.edits:
+            patches.append(Patch(f"{module}-tests", (), (), {}))
+    return patches
+
+
+def _path(name: str) -> str:
+    return f"{FOLDER}/{name}.py"
+
+
+def _source(name: str, line: Line) -> str:
+    text = (OPS / f"{name}.py").read_text()
+    text = re.sub(r"\bflag_gems_overrides\.ops\b", "flag_gems.ops.planned", text)
+    return text.replace(_SPDX, line.header, 1) if line.header else text
+
+
+def _needs(name: str, seen: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The helpers that an ops file imports, and those that they import."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((OPS / f"{name}.py").read_text())):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        module = node.module or ""
+        if node.level == 0 and not module.startswith("flag_gems_overrides.ops"):
+            continue
+        helper = module.removeprefix("flag_gems_overrides.ops").removeprefix(".")
+        found |= {helper} if helper else {alias.name for alias in node.names}
+    for helper in found - seen:
+        seen |= {helper}
+        seen |= _needs(helper, seen)
+    return seen
