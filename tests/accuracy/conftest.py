@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every accuracy test runs with poisoned allocations: an element that no kernel wrote shows as NaN (integers: -1)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._C._dynamo import guards
+
+
+def _poisoned(allocate):
+    def allocate_and_fill(*args, **kwargs):
+        tensor = allocate(*args, **kwargs)
+        if not tensor.is_meta:
+            tensor.untyped_storage().fill_(0xFF)
+        return tensor
+
+    return allocate_and_fill
+
+
+@pytest.fixture(autouse=True)
+def poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "empty", _poisoned(torch.empty))
+    monkeypatch.setattr(torch, "empty_like", _poisoned(torch.empty_like))
+    monkeypatch.setattr(torch, "empty_strided", _poisoned(torch.empty_strided))
+    monkeypatch.setattr(torch.Tensor, "new_empty", _poisoned(torch.Tensor.new_empty))
+    monkeypatch.setattr(guards, "_empty_strided_cuda", _poisoned(guards._empty_strided_cuda))

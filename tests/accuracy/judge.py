@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether an answer is as close to the truth as PyTorch's own."""
+
+from __future__ import annotations
+
+import torch
+
+# PyTorch's own error is one sample of rounding noise; another order of the same additions is another sample.
+NOISE = 1.5
+# The last rounding to the result's dtype is half an ulp for each side; the rest is for results native got exactly.
+ULPS = 3
+
+
+def assert_same_answer(actual: torch.Tensor, native: torch.Tensor, reference: torch.Tensor) -> None:
+    """``actual`` has native's dtype, shape, NaNs and infinities, and is about as accurate.
+
+    Args:
+        actual: the override's answer.
+        native: PyTorch's answer to the same input in the same dtype, on the same device.
+        reference: PyTorch's answer to the input in float64.
+
+    The largest error against ``reference`` may be ``NOISE`` times native's largest plus ``ULPS`` units in the last
+    place of the largest finite reference value. Integers and booleans must be equal.
+    """
+    assert actual.dtype == native.dtype, f"dtype {actual.dtype}, native has {native.dtype}"
+    assert actual.shape == native.shape, f"shape {tuple(actual.shape)}, native has {tuple(native.shape)}"
+    if not native.dtype.is_floating_point:
+        assert torch.equal(actual, native), _first_difference(actual, native)
+        return
+    for kind in (torch.isnan, torch.isposinf, torch.isneginf):
+        assert torch.equal(kind(actual), kind(native)), (
+            f"{kind.__name__}: {_first_difference(kind(actual), kind(native))}"
+        )
+    finite = torch.isfinite(native) & torch.isfinite(reference)
+    if not finite.any():
+        return
+    truth = reference[finite].double()
+    error = (actual[finite].double() - truth).abs().max().item()
+    native_error = (native[finite].double() - truth).abs().max().item()
+    ulp = torch.finfo(native.dtype).eps * truth.abs().max().item()
+    allowed = NOISE * native_error + ULPS * ulp
+    assert error <= allowed, f"error {error:.3g} above {allowed:.3g} (native's own {native_error:.3g}, ulp {ulp:.3g})"
+
+
+def _first_difference(actual: torch.Tensor, native: torch.Tensor) -> str:
+    at = (actual != native).nonzero()[0].tolist()
+    return f"first difference at {at}: {actual[tuple(at)].item()}, native has {native[tuple(at)].item()}"

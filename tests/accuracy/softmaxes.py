@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests of softmax and log_softmax, which differ by a logarithm."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from accuracy.judge import assert_same_answer
+from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each, layouts
+
+nan, inf = float("nan"), float("inf")
+
+# On the interpreter's device of 4 multiprocessors these take every way through the plan (tests/ops/test_softmax_plan.py
+# looks that they do): several rows to a program, one, edges, groups, loops, wide and narrow K.
+CASES = [
+    ((), 0),
+    ((1,), -1),
+    ((7, 5), 0),
+    ((7, 5), 1),
+    ((300, 16), 1),
+    ((70, 100), -1),
+    ((17, 300), 1),
+    ((3, 515), 1),
+    ((3, 1025), 1),
+    ((64, 64), 0),
+    ((2, 4096), 1),
+    ((1, 9000), 1),
+    ((20, 24576), 1),
+    ((3, 20001), 1),
+    ((1, 300000), 1),
+    ((1, 150001), 1),
+    ((3, 37, 5), 1),
+    ((2, 21, 600), 1),
+    ((2, 700, 24), 1),
+    ((1, 3000, 64), -2),
+    ((1, 20000, 8), 1),
+    ((1, 600, 1100), 1),
+    ((1, 3000, 300), 1),
+    ((5000, 8), 0),
+    ((5, 4, 3), 0),
+    ((40, 6, 2), 1),
+]
+# On a GPU also upstream's shapes and the sizes that plans are made for.
+LARGE = [
+    ((1, 256), 1),
+    ((4096, 256), 0),
+    ((4096, 256), 1),
+    ((200, 2560, 3), 1),
+    ((200, 40999, 3), 1),
+    ((2**18, 16), 1),
+    ((32768, 1023), 1),
+    ((1024, 4096), 1),
+    ((512, 50257), 1),
+    ((512, 131072), 1),
+    ((4, 3000000), 1),
+    ((1, 2**24), 1),
+    ((64, 512, 512), 1),
+    ((16, 16384, 64), 1),
+    ((4096, 4096), 0),
+    ((65536, 256), 0),
+    ((2, 21, 512, 512), 1),
+    ((1, 2, 70000), 1),
+]
+WITH_DTYPES = [(*case, dtype) for case in CASES for dtype in FLOATING]
+if ON_GPU:
+    WITH_DTYPES += [(*case, dtype) for case in LARGE for dtype in (torch.float32, torch.float16, torch.bfloat16)]
+LAID_OUT = [((17, 300), 1), ((6, 90, 24), 1), ((3, 515), 1)]
+# (shape, dim) of rows long enough to be cut in parts, and short ones.
+WITH_SPECIALS = [((6, 33), 1), ((6, 1025), 1), ((6, 20011), 1), ((6, 120000), 1), ((6, 90, 8), 1), ((6, 9000, 8), 1)]
+
+
+def _wide(*tensors: torch.Tensor) -> list[np.ndarray]:
+    """In 64 bits of mantissa, so that float64 can be judged like the others."""
+    return [np.atleast_1d(t.double().cpu().numpy().astype(np.longdouble)) for t in tensors]
+
+
+def truth(x: torch.Tensor, dim: int, log: bool) -> torch.Tensor:
+    if x.dtype is not torch.float64:
+        return (torch.log_softmax if log else torch.softmax)(x.double(), dim)
+    (wide,) = _wide(x)
+    shifted = wide - wide.max(dim, keepdims=True)
+    total = np.exp(shifted).sum(dim, keepdims=True)
+    answer = shifted - np.log(total) if log else np.exp(shifted) / total
+    return torch.from_numpy(answer.astype(np.float64)).view(x.shape).to(x.device)
+
+
+def gradient_truth(g: torch.Tensor, y: torch.Tensor, dim: int, log: bool) -> torch.Tensor:
+    if g.dtype is not torch.float64:
+        g, y = g.double(), y.double()
+        if log:
+            return g - y.exp() * g.sum(dim, keepdim=True)
+        return y * (g - (g * y).sum(dim, keepdim=True))
+    wide_g, wide_y = _wide(g, y)
+    if log:
+        answer = wide_g - np.exp(wide_y) * wide_g.sum(dim, keepdims=True)
+    else:
+        answer = wide_y * (wide_g - (wide_g * wide_y).sum(dim, keepdims=True))
+    return torch.from_numpy(answer.astype(np.float64)).view(g.shape).to(g.device)
+
+
+class Softmaxes:
+    """What holds for both; a subclass names the functions."""
+
+    log: bool
+    forward: Callable[..., torch.Tensor]
+    backward: Callable[..., torch.Tensor]
+    native: Callable[..., torch.Tensor]
+    native_backward: Callable[..., torch.Tensor]
+    public: Callable[..., torch.Tensor]
+    logged: str
+
+    def check(self, x: torch.Tensor, dim: int) -> None:
+        native = self.native(x, dim, False)
+        actual = self.forward(x, dim)
+        assert actual.stride() == native.stride()
+        if x.numel():
+            assert_same_answer(actual, native, truth(x, dim, self.log))
+
+    def check_gradient(self, g: torch.Tensor, y: torch.Tensor, dim: int) -> None:
+        native = self.native_backward(g, y, dim, g.dtype)
+        actual = self.backward(g, y, dim, g.dtype)
+        assert actual.stride() == native.stride()
+        if g.numel():
+            assert_same_answer(actual, native, gradient_truth(g, y, dim, self.log))
+
+    @each("shape, dim, dtype", WITH_DTYPES)
+    def test_forward(self, shape, dim, dtype, device):
+        self.check(torch.randn(shape, device=device).to(dtype), dim)
+
+    @each("shape, dim, dtype", WITH_DTYPES)
+    def test_gradient(self, shape, dim, dtype, device):
+        y = self.native(torch.randn(shape, device=device).to(dtype), dim, False)
+        self.check_gradient(torch.randn(shape, device=device).to(dtype), y, dim)
+
+    @layouts
+    @each("shape, dim", LAID_OUT)
+    def test_any_strides(self, shape, dim, layout, device):
+        x, g = (layout(torch.randn(shape, device=device)) for _ in range(2))
+        self.check(x, dim)
+        y = layout(self.native(x, dim, False))
+        self.check_gradient(g, y, dim)
+        self.check_gradient(g.contiguous(), y, dim)
+        self.check_gradient(g, y.contiguous(), dim)
+
+    @each("shape, dim", [((0,), 0), ((0, 3), 1), ((3, 0), 1), ((3, 0), 0), ((1, 0, 128, 512), 1)])
+    def test_empty(self, shape, dim, device):
+        for dtype in FLOATING:
+            x = torch.empty(shape, dtype=dtype, device=device)
+            self.check(x, dim)
+            self.check_gradient(x, x, dim)
+        half = torch.empty(shape, dtype=torch.float16, device=device)
+        assert self.forward(half, dim, True).dtype is torch.float32
+        assert self.backward(half.float(), half.float(), dim, torch.float16).dtype is torch.float16
+
+    @each("shape, dim", [((7, 33), 1), ((3, 515), 1), ((2, 20001), 1), ((7, 40, 5), 1)])
+    def test_half_to_float(self, shape, dim, device):
+        x = torch.randn(shape, device=device).half()
+        native = self.native(x.float(), dim, False)
+        assert_same_answer(self.forward(x, dim, True), native, truth(x, dim, self.log))
+        g = torch.randn(shape, device=device)
+        native_gradient = self.native_backward(g, native, dim, torch.float32).half()
+        actual = self.backward(g, native, dim, torch.float16)
+        assert_same_answer(actual, native_gradient, gradient_truth(g, native, dim, self.log))
+
+    @each("dtype", FLOATING)
+    @each("shape, dim", WITH_SPECIALS)
+    def test_special_values(self, shape, dim, dtype, device):
+        x = torch.randn(shape, device=device).to(dtype)
+        size = shape[dim]
+        x[0].select(dim - 1, size - 1).fill_(nan)
+        x[1].select(dim - 1, 0).fill_(nan)
+        x[2].fill_(-inf)
+        x[3].narrow(dim - 1, 0, size // 2).fill_(-inf)
+        x[4].select(dim - 1, size // 2).fill_(inf)
+        x[5].narrow(dim - 1, 1, size - 1).fill_(-inf)
+        self.check_where_finite(x, dim)
+        y = torch.randn(shape, device=device).to(dtype)
+        g = torch.randn(shape, device=device).to(dtype)
+        y[0].select(dim - 1, size - 1).fill_(nan)
+        g[1].select(dim - 1, 0).fill_(nan)
+        g[2].select(dim - 1, size // 3).fill_(inf)
+        y[3].select(dim - 1, size // 2).fill_(-inf)
+        y[4].select(dim - 1, size // 2).fill_(inf)
+        actual, native = self.backward(g, y, dim, dtype), self.native_backward(g, y, dim, dtype)
+        assert torch.equal(actual.isnan(), native.isnan())
+
+    def check_where_finite(self, x: torch.Tensor, dim: int) -> None:
+        """NaN and infinities must be where native has them; the rest is judged."""
+        with np.errstate(invalid="ignore"):
+            assert_same_answer(self.forward(x, dim), self.native(x, dim, False), truth(x, dim, self.log))
+
+    @each("shape, dim", [((4, 1000), 1), ((4, 20001), 1), ((4, 500, 8), 1)])
+    def test_offset_and_scale(self, shape, dim, device):
+        x = torch.randn(shape, device=device)
+        for source in (x * 100, x + 1e4, x - 1e4, x * 1e30, x * 1e-30):
+            self.check(source, dim)
+        self.check((x * 1e4).half(), dim)
+
+    @each("shape, dim", [((5, 100), 1), ((2, 100000), 1), ((1, 3000, 64), 1)])
+    def test_same_bits_again(self, shape, dim, device):
+        x = torch.randn(shape, device=device)
+        y = self.forward(x, dim)
+        g = self.backward(x, y, dim, x.dtype)
+        for _ in range(3):
+            assert torch.equal(self.forward(x, dim), y)
+            assert torch.equal(self.backward(x, y, dim, x.dtype), g)
+
+    def test_errors(self, device):
+        x, y = torch.randn(5, 7, device=device), torch.randn(5, 7, device=device)
+        scalar = torch.tensor(3.0, device=device)
+        for bad in (2, -3):
+            assert_same_error(lambda bad=bad: self.forward(x, bad), lambda bad=bad: self.native(x, bad, False))
+            assert_same_error(
+                lambda bad=bad: self.backward(x, y, bad, x.dtype),
+                lambda bad=bad: self.native_backward(x, y, bad, x.dtype),
+            )
+        assert_same_error(lambda: self.forward(scalar, 1), lambda: self.native(scalar, 1, False))
+        with pytest.raises(RuntimeError, match="conversion is supported for Half type only"):
+            self.forward(x, 1, True)
+        # PyTorch's log_softmax reads past the end of the smaller one instead.
+        with pytest.raises(RuntimeError, match="Expected tensor for argument #1 'grad' to have same size as"):
+            self.backward(x, y.t(), 1, x.dtype)
+
+    @each("shape, dim", [((6, 33), 1), ((6, 40, 8), 1), ((4, 20001), -1), ((), 0)])
+    def test_dispatched_and_through_autograd(self, shape, dim, overridden, device, caplog):
+        x = torch.randn(shape, device=device, requires_grad=True)
+        g = torch.randn(shape, device=device)
+        native = self.public(x, dim)
+        (native_gradient,) = torch.autograd.grad(native, x, g)
+        with overridden(), caplog.at_level(logging.DEBUG, logger="flag_gems.ops"):
+            actual = self.public(x, dim)
+            (gradient,) = torch.autograd.grad(actual, x, g)
+        messages = [record.getMessage() for record in caplog.records]
+        assert self.logged in messages
+        assert f"{self.logged} VJP" in messages
+        assert_same_answer(actual.detach(), native.detach(), truth(x.detach(), dim, self.log))
+        assert_same_answer(gradient, native_gradient, gradient_truth(g, native.detach(), dim, self.log))

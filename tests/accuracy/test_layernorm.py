@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""native_layer_norm and native_layer_norm_backward."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from accuracy.judge import assert_same_answer
+
+from flag_gems_overrides import use_overrides
+from flag_gems_overrides.ops import _device, layernorm
+from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
+
+aten = torch.ops.aten
+ON_GPU = torch.cuda.is_available()
+FLOATING = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+EPS = 1e-5
+
+# (shape, number of normalized dimensions). On the interpreter's device of 4 multiprocessors these take every way
+# through the plans. The first rows are upstream's.
+SHAPES = [
+    ((200, 36), 1),
+    ((65, 100), 1),
+    ((1, 4099), 1),
+    ((4, 8, 8), 2),
+    ((4, 16, 64), 1),
+    ((2, 3, 4, 5), 3),
+    ((33, 768), 1),
+    ((3, 5000), 1),
+    ((19, 1001), 1),
+    ((7, 1), 1),
+    ((1, 1), 1),
+    ((300,), 1),
+    ((2, 20000), 1),
+    ((8, 1003), 1),
+]
+if ON_GPU:
+    SHAPES += [((4096, 100), 1), ((1, 40999), 1), ((100, 40499), 1), ((4096, 256), 1), ((4, 16, 64, 4), 3)]
+    SHAPES += [((20, 6, 65536), 2), ((16, 16, 4098), 2), ((16, 8, 128, 128), 3), ((8, 1024, 4096), 1)]
+    SHAPES += [((2**20, 64), 1), ((4096, 768), 1), ((1000, 8192), 1), ((1000, 12288), 1), ((500, 16384), 1)]
+    SHAPES += [((300, 32768), 1), ((257, 50257), 1), ((100, 65536), 1), ((30, 2**18), 1), ((3, 2**21 + 1), 1)]
+FEW = [((4, 16, 64), 1), ((16, 301), 1), ((2, 20000), 1)]
+
+
+def _each(names: str, values: list) -> pytest.MarkDecorator:
+    def name(value: object) -> str:
+        return str(value).removeprefix("torch.").replace(" ", "")
+
+    return pytest.mark.parametrize(names, values, ids=map(name, values))
+
+
+class Case:
+    """Inputs of one dtype, and the truth about them."""
+
+    def __init__(self, shape: tuple[int, ...], k: int, dtype: torch.dtype, device: str, mean: float = 1.0) -> None:
+        def draw(shape: tuple[int, ...]) -> torch.Tensor:
+            return torch.randn(shape, device=device).to(dtype)
+
+        self.shape, self.k, self.normalized = shape, k, list(shape[-k:])
+        self.x = (torch.randn(shape, device=device) * 2 + mean).to(dtype)
+        self.weight, self.bias, self.dy = draw(shape[-k:]), draw(shape[-k:]), draw(shape)
+
+    def exact(self) -> tuple[torch.Tensor, ...]:
+        """(y, mean, rstd, dx, dweight, dbias) in a wider format: float64, or longdouble for float64 input."""
+        wide = _Longdouble if self.x.dtype is torch.float64 else _Double
+        x, weight, bias, dy = (wide.of(t) for t in (self.x, self.weight, self.bias, self.dy))
+        N = math.prod(self.normalized)
+        x, dy = x.reshape(-1, N), dy.reshape(-1, N)
+        weight, bias = weight.reshape(1, N), bias.reshape(1, N)
+        mean = x.mean(1, keepdims=True)
+        rstd = 1 / (((x - mean) ** 2).mean(1, keepdims=True) + EPS) ** 0.5
+        xhat = (x - mean) * rstd
+        g = dy * weight
+        dx = (g - g.mean(1, keepdims=True) - xhat * (g * xhat).mean(1, keepdims=True)) * rstd
+        results = (xhat * weight + bias, mean, rstd, dx, (dy * xhat).sum(0), dy.sum(0))
+        statistics = (*self.shape[: -self.k], *(1,) * self.k)
+        shapes = (self.shape, statistics, statistics, self.shape, self.normalized, self.normalized)
+        return tuple(wide.back(t, self.x.device).reshape(s) for t, s in zip(results, shapes, strict=True))
+
+
+class _Double:
+    @staticmethod
+    def of(t: torch.Tensor) -> torch.Tensor:
+        return t.double()
+
+    @staticmethod
+    def back(t: torch.Tensor, device: torch.device) -> torch.Tensor:
+        return t
+
+
+class _Longdouble:
+    """float64 is judged by something wider than itself: 64 bits of mantissa on x86."""
+
+    @staticmethod
+    def of(t: torch.Tensor) -> np.ndarray:
+        return t.cpu().numpy().astype(np.longdouble)
+
+    @staticmethod
+    def back(t: np.ndarray, device: torch.device) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(t.astype(np.float64))).to(device)
+
+
+def _native_statistics(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+    """As CUDA keeps them. PyTorch's CPU kernel keeps those of half inputs in half."""
+    x = case.x if case.x.dtype is torch.float64 else case.x.float()
+    return aten.native_layer_norm(x, case.normalized, None, None, EPS)[1:]
+
+
+def _check_forward(case: Case) -> None:
+    y, mean, rstd = layer_norm(case.x, case.normalized, case.weight, case.bias, EPS)
+    exact = case.exact()
+    assert_same_answer(y, aten.native_layer_norm(case.x, case.normalized, case.weight, case.bias, EPS)[0], exact[0])
+    for actual, native, truth in zip((mean, rstd), _native_statistics(case), exact[1:3], strict=True):
+        assert_same_answer(actual, native, truth)
+    assert y.is_contiguous()
+
+
+def _check_backward(case: Case) -> None:
+    """Each side goes back from its own forward."""
+    arguments = case.normalized, case.weight, case.bias
+    _, *statistics = layer_norm(case.x, *arguments, EPS)
+    _, *native_statistics = aten.native_layer_norm(case.x, *arguments, EPS)
+    tensors = case.weight, case.bias, [True] * 3
+    actual = layer_norm_backward(case.dy, case.x, case.normalized, *statistics, *tensors)
+    native = aten.native_layer_norm_backward(case.dy, case.x, case.normalized, *native_statistics, *tensors)
+    for ours, theirs, truth in zip(actual, native, case.exact()[3:], strict=True):
+        assert_same_answer(ours, theirs, truth)
+
+
+@_each("dtype", FLOATING)
+@_each("shape, k", SHAPES)
+def test_forward(shape, k, dtype, device):
+    _check_forward(Case(shape, k, dtype, device))
+
+
+@_each("dtype", FLOATING)
+@_each("shape, k", SHAPES)
+def test_backward(shape, k, dtype, device):
+    _check_backward(Case(shape, k, dtype, device))
+
+
+@_each("dtype", [torch.float32, torch.float64])
+def test_variance_of_a_small_spread_about_a_large_mean(dtype, device):
+    """A variance taken as the difference of two large sums has no digit left here."""
+    for shape in ((5, 300), (3, 5000), (2, 20000)):
+        case = Case(shape, 1, dtype, device, mean=3000.0)
+        statistics = layer_norm(case.x, case.normalized, None, None, EPS)[1:]
+        for actual, native, truth in zip(statistics, _native_statistics(case), case.exact()[1:3], strict=True):
+            assert_same_answer(actual, native, truth)
+
+
+@pytest.fixture
+def small_device(monkeypatch):
+    """A device on which even short rows do not fit its programs."""
+    limits = _device.limits(0)._replace(registers_per_sm=1024, sm_count=1)
+    monkeypatch.setattr(_device, "limits", lambda index: limits)
+    caches = layernorm._forward, layernorm._backward
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+@_each("dtype", FLOATING)
+@_each("shape, k", [((5, 1001), 1), ((3, 2, 40, 50), 2), ((1, 777), 1)])
+def test_rows_too_long_for_all_programs(shape, k, dtype, device, small_device):
+    case = Case(shape, k, dtype, device)
+    _check_forward(case)
+    _check_backward(case)
+
+
+LAYOUTS = {
+    "every second": lambda x: torch.stack([x, -x], -1)[..., 0],
+    "transposed": lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
+    "rows apart": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
+    "expanded": lambda x: x[:1].expand(x.shape),
+    "misaligned": lambda x: torch.cat([x.flatten()[:1], x.flatten()])[1:].view(x.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=[name.replace(" ", "-") for name in LAYOUTS])
+@_each("shape, k", FEW)
+def test_layouts(shape, k, layout, device):
+    case = Case(shape, k, torch.float32, device)
+    case.x, case.weight, case.bias, case.dy = map(layout, (case.x, case.weight, case.bias, case.dy))
+    _check_forward(case)
+    _check_backward(case)
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("with_weight", [True, False])
+@_each("shape, k", FEW)
+def test_any_mask_with_or_without_weight_and_bias(shape, k, with_weight, with_bias, device):
+    case = Case(shape, k, torch.float32, device)
+    weight = case.weight if with_weight else None
+    bias = case.bias if with_bias else None
+    if not with_weight:
+        case.weight = torch.ones_like(case.weight)
+    if not with_bias:
+        case.bias = torch.zeros_like(case.bias)
+    exact = case.exact()
+    y, mean, rstd = layer_norm(case.x, case.normalized, weight, bias, EPS)
+    native_y, *native_statistics = aten.native_layer_norm(case.x, case.normalized, weight, bias, EPS)
+    assert_same_answer(y, native_y, exact[0])
+    for mask in itertools.product([True, False], repeat=3):
+        rest = weight, bias, list(mask)
+        if (mask[1] and not with_weight) or (mask[2] and not with_bias):
+            with pytest.raises(RuntimeError, match="tensor does not have a device"):
+                layer_norm_backward(case.dy, case.x, case.normalized, mean, rstd, *rest)
+            with pytest.raises(RuntimeError, match="tensor does not have a device"):
+                aten.native_layer_norm_backward(case.dy, case.x, case.normalized, *native_statistics, *rest)
+            continue
+        actual = layer_norm_backward(case.dy, case.x, case.normalized, mean, rstd, *rest)
+        native = aten.native_layer_norm_backward(case.dy, case.x, case.normalized, *native_statistics, *rest)
+        for ours, theirs, truth in zip(actual, native, exact[3:], strict=True):
+            if theirs is None:
+                assert ours is None
+            else:
+                assert_same_answer(ours, theirs, truth)
+
+
+@_each("dtype", FLOATING)
+def test_statistics_are_wide_and_shaped_for_broadcasting(dtype, device):
+    x = torch.randn(2, 3, 4, 8, device=device).to(dtype)
+    for normalized, shape in (([8], (2, 3, 4, 1)), ([4, 8], (2, 3, 1, 1)), ([2, 3, 4, 8], (1, 1, 1, 1))):
+        _, mean, rstd = layer_norm(x, normalized)
+        assert mean.shape == rstd.shape == shape
+        assert mean.dtype == rstd.dtype == (torch.float64 if dtype is torch.float64 else torch.float32)
+
+
+@_each("dtype", FLOATING)
+def test_no_rows(dtype, device):
+    x = torch.randn(0, 3, 8, device=device).to(dtype)
+    weight = torch.randn(8, device=device).to(dtype)
+    actual = layer_norm(x, [8], weight, weight, EPS)
+    native = aten.native_layer_norm(x, [8], weight, weight, EPS)
+    assert actual[0].shape == native[0].shape
+    assert actual[1].shape == actual[2].shape == (0, 3, 1)
+    gradients = layer_norm_backward(x, x, [8], *actual[1:], weight, weight, [True] * 3)
+    native = aten.native_layer_norm_backward(x, x, [8], *native[1:], weight, weight, [True] * 3)
+    for ours, theirs in zip(gradients, native, strict=True):
+        assert_same_answer(ours, theirs, theirs)
+
+
+@_each("shape", [(3, 0), (2, 3, 0), (0, 0)])
+def test_no_columns(shape, device):
+    x = torch.randn(shape, device=device)
+    weight = torch.randn(0, device=device)
+    actual = layer_norm(x, [0], weight, weight, EPS)
+    native = aten.native_layer_norm(x, [0], weight, weight, EPS)
+    for ours, theirs in zip(actual, native, strict=True):
+        assert_same_answer(ours, theirs, theirs)
+    gradients = layer_norm_backward(x, x, [0], *actual[1:], weight, weight, [True] * 3)
+    native = aten.native_layer_norm_backward(x, x, [0], *native[1:], weight, weight, [True] * 3)
+    for ours, theirs in zip(gradients, native, strict=True):
+        assert_same_answer(ours, theirs, theirs)
+
+
+@_each("value", [math.nan, math.inf, -math.inf])
+@_each("shape, k", FEW)
+def test_values_that_are_not_finite_stay_in_their_row_and_column(shape, k, value, device):
+    """Whether infinities make an infinity or a NaN depends on the order of the operations; which elements does not."""
+    case = Case(shape, k, torch.float32, device)
+    arguments = case.normalized, case.weight, case.bias
+    clean = [*layer_norm(case.x, *arguments, EPS)]
+    clean += layer_norm_backward(case.dy, case.x, case.normalized, *clean[1:], *arguments[1:], [True] * 3)
+    case.dy.view(-1, math.prod(case.normalized))[-1, -2] = value
+    case.x.view(-1, math.prod(case.normalized))[0, 5] = value
+    actual = [*layer_norm(case.x, *arguments, EPS)]
+    actual += layer_norm_backward(case.dy, case.x, case.normalized, *actual[1:], *arguments[1:], [True] * 3)
+    native = [*aten.native_layer_norm(case.x, *arguments, EPS)]
+    native += aten.native_layer_norm_backward(case.dy, case.x, case.normalized, *native[1:], *arguments[1:], [True] * 3)
+    for ours, theirs, before in zip(actual, native, clean, strict=True):
+        assert torch.equal(torch.isfinite(ours), torch.isfinite(theirs))
+        unharmed = torch.isfinite(ours)
+        assert ours.dim() == 1 or torch.equal(ours[unharmed], before[unharmed])
+    for ours, theirs in zip(actual[:3], native[:3], strict=True):
+        assert torch.equal(torch.isnan(ours), torch.isnan(theirs))
+
+
+@pytest.mark.parametrize("eps", [0.0, 1.0, 1e-12, -1e-5])
+@_each("dtype", [torch.float32, torch.float64])
+def test_eps(eps, dtype, device):
+    x = torch.cat([torch.randn(3, 40, device=device), torch.ones(2, 40, device=device)]).to(dtype)
+    actual = layer_norm(x, [40], None, None, eps)
+    native = aten.native_layer_norm(x, [40], None, None, eps)
+    truth = aten.native_layer_norm(x.double(), [40], None, None, eps)
+    for ours, theirs, exact in zip(actual, native, truth, strict=True):
+        assert_same_answer(ours, theirs, exact)
+
+
+def _assert_same_error(actual, native) -> None:
+    with pytest.raises(Exception) as expected:  # noqa: PT011 whatever PyTorch raises
+        native()
+    with pytest.raises(expected.type) as raised:
+        actual()
+    assert str(raised.value) == str(expected.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "normalized", "weight", "bias"),
+    [
+        ((3, 8), [7], None, None),
+        ((3, 4, 8), [3, 8], None, None),
+        ((8,), [3, 8], None, None),
+        ((3, 8), [], None, None),
+        ((), [], None, None),
+        ((3, 8), [8], (7,), None),
+        ((3, 8), [8], None, (1, 8)),
+        ((3, 4, 8), [4, 8], (8,), (4, 8)),
+    ],
+)
+def test_errors(shape, normalized, weight, bias, device):
+    x = torch.randn(shape, device=device)
+    weight = None if weight is None else torch.ones(weight, device=device)
+    bias = None if bias is None else torch.ones(bias, device=device)
+    arguments = x, normalized, weight, bias, EPS
+    _assert_same_error(lambda: layer_norm(*arguments), lambda: aten.native_layer_norm(*arguments))
+    arguments = x, x, normalized, x, x, weight, bias, [True, False, False]
+    _assert_same_error(lambda: layer_norm_backward(*arguments), lambda: aten.native_layer_norm_backward(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("dy", "mean", "rstd", "text"),
+    [
+        ((3, 7), (3, 1), (3, 1), "Expected dY.numel() == M * N to be true, but got false."),
+        ((3, 8), (2, 1), (3, 1), "Expected mean.numel() == M to be true, but got false."),
+        ((3, 8), (3, 1), (3, 8), "Expected rstd.numel() == M to be true, but got false."),
+    ],
+)
+def test_sizes_that_would_be_read_out_of_bounds(dy, mean, rstd, text, device):
+    """PyTorch's CPU kernel checks these in debug builds only, so its words are CUDA's."""
+    dy, mean, rstd = (torch.randn(shape, device=device) for shape in (dy, mean, rstd))
+    x = torch.randn(3, 8, device=device)
+    arguments = dy, x, [8], mean, rstd, None, None, [True, False, False]
+    with pytest.raises(RuntimeError) as raised:
+        layer_norm_backward(*arguments)
+    assert str(raised.value).startswith(text)
+    if ON_GPU:
+        _assert_same_error(lambda: layer_norm_backward(*arguments), lambda: aten.native_layer_norm_backward(*arguments))
+
+
+@_each("dtype", [torch.float16, torch.bfloat16])
+def test_half_input_with_wide_parameters(dtype, device):
+    """No CUDA kernel of PyTorch takes this; upstream's does, and keeps each gradient in its tensor's dtype."""
+    case = Case((19, 300), 1, dtype, device)
+    weight, bias = case.weight.float(), case.bias.float()
+    y, mean, rstd = layer_norm(case.x, case.normalized, weight, bias, EPS)
+    dx, dweight, dbias = layer_norm_backward(case.dy, case.x, case.normalized, mean, rstd, weight, bias, [True] * 3)
+    wide = case.x.float(), case.normalized
+    native_y, *statistics = aten.native_layer_norm(*wide, weight, bias, EPS)
+    native = aten.native_layer_norm_backward(case.dy.float(), *wide, *statistics, weight, bias, [True] * 3)
+    exact = case.exact()
+    assert_same_answer(y, native_y.to(dtype), exact[0])
+    assert_same_answer(dx, native[0].to(dtype), exact[3])
+    assert_same_answer(dweight, native[1], exact[4])
+    assert_same_answer(dbias, native[2], exact[5])
+
+
+@_each("dtype", FLOATING)
+@_each("shape, k", FEW)
+def test_through_autograd_and_dispatch(shape, k, dtype, device):
+    import flag_gems
+
+    case = Case(shape, k, dtype, device)
+
+    def gradients() -> tuple[torch.Tensor, ...]:
+        leaves = [t.clone().requires_grad_() for t in (case.x, case.weight, case.bias)]
+        y = torch.nn.functional.layer_norm(leaves[0], case.normalized, leaves[1], leaves[2], EPS)
+        return (y.detach(), *torch.autograd.grad(y, leaves, case.dy))
+
+    native = gradients()
+    with use_overrides(), flag_gems.use_gems(include=["layer_norm", "layer_norm_backward"]):
+        actual = gradients()
+    exact = case.exact()
+    for ours, theirs, truth in zip(actual, native, (exact[0], *exact[3:]), strict=True):
+        assert_same_answer(ours, theirs, truth)

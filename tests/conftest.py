@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same tests run on a GPU and, where there is none, in Triton's interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+# Each xdist worker takes a GPU of its own; this must be decided before anything imports torch.
+_worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+_gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+if len(_gpus) > 1:
+    os.environ["CUDA_VISIBLE_DEVICES"] = _gpus[int(_worker) % len(_gpus)]
+
+import hypothesis  # noqa: E402
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+# A kernel's first launch compiles it, so there is no deadline. "long" is for a night: HYPOTHESIS_PROFILE=long.
+_shared = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("quick", max_examples=30, derandomize=True, database=None, **_shared)
+hypothesis.settings.register_profile("long", max_examples=3000, **_shared)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+if not torch.cuda.is_available():
+    from flag_gems_overrides import interpreter
+
+    interpreter.activate()
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if DEVICE == "cpu" and item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture
+def device() -> str:
+    """Where the test's tensors live: "cuda", or "cpu" under the interpreter."""
+    return DEVICE
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def overridden():
+    """A context manager in which PyTorch dispatches to the overrides: all of them, and nothing else of flag_gems."""
+    import flag_gems
+
+    import flag_gems_overrides
+
+    @contextlib.contextmanager
+    def overridden():
+        names = [override.name for override in flag_gems_overrides.catalog()]
+        with flag_gems_overrides.use_overrides(), flag_gems.use_gems(include=names):
+            yield
+
+    return overridden

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How reductions are divided among programs, on any GPU."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flag_gems_overrides.ops._device import Limits
+from flag_gems_overrides.ops._reduction_plan import Plan, plan
+
+H200 = Limits(132, 60 << 20, 65536, 2048, 232448, (9, 0))
+A100 = Limits(108, 40 << 20, 65536, 2048, 166912, (8, 0))
+RTX_4090 = Limits(128, 72 << 20, 65536, 1536, 101376, (8, 9))
+INTERPRETER = Limits(4, 1 << 20, 65536, 2048, 232448, (9, 0))
+
+sizes = st.one_of(st.integers(1, 70), st.integers(1, 1 << 20), st.integers(0, 30).map(lambda e: 1 << e))
+problems = st.tuples(
+    sizes,
+    st.one_of(st.just(0), sizes),
+    st.one_of(st.just(1), sizes),
+    st.sampled_from([1, 2, 4, 8]),
+    st.booleans(),
+    st.sampled_from([H200, A100, RTX_4090, INTERPRETER]),
+)
+
+
+def _is_power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+@given(problems)
+def test_every_element_has_a_place(problem):
+    _, N, K, itemsize, _, _ = problem
+    p = plan(*problem)
+    assert all(map(_is_power_of_two, (p.block_m, p.block_n, p.block_k, p.vector)))
+    assert 0 < p.step <= p.block_n
+    assert p.vector * itemsize <= 16 or not p.flat
+    reduced = N * K if p.flat else N
+    if p.flat:
+        assert p.block_k >= K
+        # An accumulator meets one k, and a load does not cross the end of what is used.
+        if p.splits > 1 or p.step < reduced:
+            assert p.step % K == 0
+        assert p.step % p.vector == 0
+        assert bool(p.edges) == (reduced % p.vector != 0)
+        assert p.edges == 0 or p.edges >= 2 * p.vector
+        assert p.step % p.group == 0
+    else:
+        assert p.step == p.block_n
+        assert K % p.vector == 0
+    # No split is without a tile of its own.
+    assert p.splits == 1 or (p.splits - 1) * p.step < reduced
+
+
+@given(problems)
+def test_the_grid_can_be_launched(problem):
+    M, _, K, *_ = problem
+    p = plan(*problem)
+    assert 1 <= p.splits <= 65535
+    assert p.blocks(M, K) < 1 << 31 or M * K >= 1 << 31
+
+
+@given(problems)
+def test_a_program_fits_the_registers(problem):
+    p = plan(*problem)
+    threads = p.num_warps * 32
+    assert p.block_m * p.block_n * p.block_k // (p.block_k if p.flat else 1) <= 64 * threads
+    partials = p.block_m * (1 << (p.splits - 1).bit_length()) * p.block_k
+    assert p.splits == 1 or partials <= 64 * threads
+
+
+@given(problems)
+def test_splits_fill_the_device_and_no_more(problem):
+    M, _, K, _, _, limits = problem
+    p = plan(*problem)
+    programs = p.blocks(M, K) * p.splits
+    if p.splits > 1:
+        assert programs * p.num_warps <= 32 * limits.sm_count
+
+
+@pytest.mark.parametrize("limits", [H200, A100, RTX_4090], ids=["h200", "a100", "4090"])
+@pytest.mark.parametrize(
+    "problem",
+    [(1, 1 << 24, 1), (16, 1 << 20, 1), (8, 1 << 21, 1), (1, 65536, 256), (1, 100000, 200), (200, 40999, 3)],
+    ids=str,
+)
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_few_long_rows_occupy_the_device(problem, itemsize, limits):
+    M, _, K = problem
+    p = plan(*problem, itemsize, False, limits)
+    assert p.blocks(M, K) * p.splits >= limits.sm_count
+
+
+@pytest.mark.parametrize("N", [1, 16, 100, 1000, 4096, 50257, 1 << 20])
+def test_another_number_of_rows_costs_no_compilation(N):
+    kernels = {plan(M, N, 1, 2, True, H200)._replace(splits=1) for M in range(4096, 40000, 61)}
+    assert len(kernels) == 1
+
+
+def test_few_kernels_for_all_lengths():
+    """Up to a bucket for each power of two, with whole vectors, odd ends or neither."""
+    kernels: set[Plan] = {plan(8192, N, 1, 2, False, H200) for N in range(1, 200000, 7)}
+    assert len({k._replace(splits=1) for k in kernels}) <= 40
+
+
+def test_known_shapes():
+    whole = plan(1, 65536, 1, 2, False, H200)
+    assert (whole.blocks(1, 1), whole.splits) == (1, 8)
+    short = plan(1 << 20, 16, 1, 2, True, H200)
+    assert (short.block_m, short.block_n, short.group, short.num_warps) == (128, 16, 1, 4)
+    vocabulary = plan(8192, 50257, 1, 2, True, H200)
+    assert (vocabulary.vector, vocabulary.group, vocabulary.step, vocabulary.splits) == (8, 8, 4096, 1)
+    channels = plan(200, 40999, 3, 2, False, H200)
+    assert channels.flat
+    assert channels.step % math.lcm(3, 8) == 0

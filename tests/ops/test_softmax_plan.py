@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of softmax as a function of numbers."""
+
+from __future__ import annotations
+
+import pytest
+from accuracy.softmaxes import CASES
+from flag_gems_overrides.ops._device import Limits
+from flag_gems_overrides.ops._shape import split_at, wrap_dim
+from flag_gems_overrides.ops._softmax_plan import VECTOR_BYTES, WARP, Rows, Split, cdiv, plan, power_of_2
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
+A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
+RTX4090 = Limits(128, 72 << 20, 65536, 1536, 99 << 10, (8, 9))
+INTERPRETER = Limits(4, 1 << 20, 65536, 2048, 227 << 10, (9, 0))
+
+limits = st.sampled_from([H200, A100, RTX4090, INTERPRETER])
+sizes = st.sampled_from([2, 4, 8])
+inputs = st.sampled_from([1, 2])
+# Many small ones, and all magnitudes.
+numbers = st.integers(1, 300) | st.integers(1, 10**7)
+
+
+@given(numbers, numbers, numbers, sizes, inputs, limits)
+@example(1, 1, 1, 2, 1, H200)
+@example(2**31, 3, 1, 2, 1, H200)
+@example(1, 2**31 + 7, 1, 2, 2, H200)
+@example(3, 5, 2**31 + 1, 4, 1, H200)
+def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
+    p = plan(M, N, K, size, inputs, limits)
+    if isinstance(p, Rows):
+        assert K == 1
+        assert p.depth * p.width >= N
+        assert p.programs * p.block_m >= M > (p.programs - 1) * p.block_m
+        assert p.block_m * p.width == p.warps * WARP * p.vec, "as many vectors side by side as threads"
+        return
+    assert p.inner == (K == 1)
+    assert p.blocks == (M if p.inner else M * cdiv(K, p.block_k))
+    length = N // p.vec if p.inner else N
+    share = cdiv(max(length, 1), p.group)
+    assert p.loop == (share > p.depth * p.lanes)
+    assert p.programs % p.group == 0
+    assert p.programs > 0
+    assert p.programs // p.group <= p.blocks, "no group without a block: it would not leave its counter at zero"
+
+
+@given(numbers, numbers, numbers, sizes, inputs, limits)
+def test_programs_that_wait_for_each_other_fit_on_the_device(M, N, K, size, inputs, limits):
+    p = plan(M, N, K, size, inputs, limits)
+    if isinstance(p, Split) and p.group > 1:
+        threads = p.warps * WARP
+        on_one = min(limits.registers_per_sm // (p.registers * threads), limits.threads_per_sm // threads)
+        assert p.programs <= limits.sm_count * on_one
+
+
+@given(numbers, numbers, numbers, sizes, inputs, limits)
+def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
+    p = plan(M, N, K, size, inputs, limits)
+    assert 1 <= p.warps <= 32
+    assert p.warps * WARP <= limits.threads_per_sm
+    assert p.vec * size <= VECTOR_BYTES
+    shape = (p.block_m, p.depth, p.width) if isinstance(p, Rows) else (p.lanes, p.depth, p.block_k)
+    assert all(side == power_of_2(side) for side in shape)
+    assert (N if K == 1 else K) % p.vec == 0 or p.edges
+    if isinstance(p, Split):
+        if p.even:
+            assert p.even_k
+            assert not p.edges
+            assert (N // p.vec if p.inner else N) % (p.group * p.lanes * p.depth) == 0
+        if p.edges:
+            assert p.inner
+            assert N >= 2 * p.vec, "an interior and edges"
+        if not p.inner:
+            assert p.even_k == (K % p.block_k == 0)
+            assert p.far or p.lanes * p.depth * K < 2**31
+
+
+@given(numbers, numbers, sizes, inputs, limits)
+def test_a_tile_fits_in_registers(M, N, size, inputs, limits):
+    for K in (1, 7, 64):
+        p = plan(M, N, K, size, inputs, limits)
+        tile = p.block_m * p.depth * p.width if isinstance(p, Rows) else p.lanes * p.depth * p.block_k
+        # In float32 or float64, next to what a program needs anyway.
+        words = tile // (p.warps * WARP) * inputs * (2 if size == 8 else 1)
+        assert words <= 64
+
+
+@given(st.integers(1, 10**6), sizes, inputs)
+def test_a_new_number_of_rows_rarely_compiles(N, size, inputs):
+    """What the compiler sees depends on M only where there are too few rows to fill the device."""
+
+    def compiled(M):
+        p = plan(M, N, 1, size, inputs, H200)._asdict()
+        return {
+            key: power_of_2(value) if key == "group" else value
+            for key, value in p.items()
+            if key not in ("programs", "blocks")
+        }
+
+    many = [compiled(M) for M in (5000, 6001, 20000, 10**6)]
+    assert all(other == many[0] for other in many)
+
+
+@given(sizes, inputs)
+def test_a_new_length_compiles_for_its_power_of_2_only(size, inputs):
+    seen = set()
+    for N in range(1, 20000, 7):
+        p = plan(4096, N, 1, size, inputs, H200)._asdict()
+        seen.add(
+            tuple((k, power_of_2(v) if k == "group" else v) for k, v in p.items() if k not in ("programs", "blocks"))
+        )
+    assert len(seen) < 100
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_accuracy_tests_take_every_way(size, inputs):
+    ways = set()
+    for shape, dim in CASES:
+        M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
+        p = plan(M, N, K, size, inputs, INTERPRETER)
+        if isinstance(p, Rows):
+            ways.add(("rows", p.block_m > 1, p.depth > 1))
+        else:
+            ways.add((p.inner, p.edges, p.group > 1, p.loop))
+            several = p.group > 1 and p.programs // p.group < p.blocks
+            ways |= {name for name, taken in (("even", p.even), ("odd K", not p.even_k), ("in turn", several)) if taken}
+    expected = {("rows", True, False), ("rows", True, True), ("rows", False, True), "even", "odd K", "in turn"}
+    # (inner, edges, a group of programs, a loop)
+    expected |= {(True, True, False, False), (True, False, True, False), (True, True, True, False)}
+    expected |= {(True, False, True, True), (True, True, True, True)}
+    expected |= {(False, False, False, False), (False, False, False, True), (False, False, True, True)}
+    if (size, inputs) == (4, 2):
+        expected.add((False, False, True, False))
+    assert expected <= ways, expected - ways

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's own samples, error inputs and gradient checks for every covered operator, with the overrides dispatched."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+import pytest
+import torch
+from accuracy.judge import assert_same_answer
+from torch.utils._pytree import tree_leaves
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from torch.testing._internal.common_methods_invocations import op_db
+
+# OpInfo's (name, variant) and the log texts that show which overrides answered.
+COVERED = {
+    ("nn.functional.layer_norm", ""): ["GEMS LAYERNORM FORWARD"],
+    ("native_layer_norm", ""): ["GEMS LAYERNORM FORWARD"],
+    ("softmax", ""): ["GEMS SOFTMAX"],
+    ("softmax", "with_dtype"): ["GEMS SOFTMAX"],
+    ("log_softmax", ""): ["GEMS LOG_SOFTMAX"],
+    ("log_softmax", "with_dtype"): ["GEMS LOG_SOFTMAX"],
+    ("_softmax_backward_data", ""): ["GEMS SOFTMAX VJP"],
+    ("prod", ""): ["GEMS PROD", "GEMS PROD DIM"],
+    ("max", "reduction_no_dim"): ["GEMS MAX"],
+    ("max", "reduction_with_dim"): ["GEMS MAX DIM"],
+    ("amax", ""): ["GEMS AMAX"],
+}
+OPS = [op for op in op_db if (op.name, op.variant_test_name) in COVERED]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _every(dtypes_of):
+    return [
+        pytest.param(op, dtype, id=f"{op.name}-{op.variant_test_name or 'plain'}-{str(dtype).removeprefix('torch.')}")
+        for op in OPS
+        for dtype in sorted(dtypes_of(op), key=str)
+    ]
+
+
+def _dtypes(op):
+    return op.supported_dtypes(DEVICE)
+
+
+def _differentiable_dtypes(op):
+    """The real ones; complex inputs go to native, which test_samples shows."""
+    return {d for d in op.supported_backward_dtypes(DEVICE) if not d.is_complex} if op.supports_autograd else set()
+
+
+def _in_float64(sample):
+    def widen(value):
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.detach().double().requires_grad_(value.requires_grad)
+        if isinstance(value, torch.dtype) and value.is_floating_point:
+            return torch.float64
+        return value
+
+    return sample.transform(widen)
+
+
+def _call(op, sample):
+    return tree_leaves(op(sample.input, *sample.args, **sample.kwargs))
+
+
+def _assert_same(op, ours, theirs, truth):
+    if theirs.is_complex():
+        assert torch.equal(ours, theirs)
+    elif theirs.dtype == torch.float64:
+        # There is no wider truth; both round in float64, one computed in float32 would differ by 1e-7.
+        torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13, equal_nan=True)
+    else:
+        if (
+            op.name == "native_layer_norm"
+            and theirs.dtype in (torch.float16, torch.bfloat16)
+            and ours.dtype == torch.float32
+        ):
+            # Statistics: half on PyTorch's CPU, float32 on CUDA, which the overrides follow everywhere.
+            theirs = theirs.float()
+        assert_same_answer(ours, theirs, truth)
+
+
+def test_every_covered_operator_is_known_to_this_pytorch():
+    assert {(op.name, op.variant_test_name) for op in OPS} == set(COVERED)
+
+
+# What PyTorch's own samples warn of.
+@pytest.mark.filterwarnings("ignore:Casting complex values to real", "ignore:ComplexHalf support is experimental")
+@pytest.mark.parametrize(("op", "dtype"), _every(_dtypes))
+def test_samples(op, dtype, overridden, caplog):
+    caplog.set_level(logging.DEBUG, logger="flag_gems.ops")
+    for sample in op.sample_inputs(DEVICE, dtype):
+        native = _call(op, sample)
+        reference = _call(op, _in_float64(sample))
+        with overridden():
+            actual = _call(op, sample)
+        for ours, theirs, truth in zip(actual, native, reference, strict=True):
+            _assert_same(op, ours, theirs, truth)
+    if not dtype.is_complex:
+        texts = {record.getMessage() for record in caplog.records}
+        assert texts >= set(COVERED[op.name, op.variant_test_name])
+
+
+@pytest.mark.parametrize(("op", "dtype"), _every(_differentiable_dtypes))
+def test_gradients(op, dtype, overridden):
+    def gradients(sample):
+        # Not ones: the gradient of a softmax or a normalization is then zero, and all that is left is rounding.
+        torch.manual_seed(1)
+        inputs = [t for t in tree_leaves((sample.input, sample.args, sample.kwargs)) if isinstance(t, torch.Tensor)]
+        inputs = [t for t in inputs if t.requires_grad]
+        outputs = [t for t in _call(op, sample) if t.requires_grad]
+        return torch.autograd.grad(
+            outputs, inputs, [torch.randn(t.shape, dtype=torch.float64).to(t) for t in outputs], allow_unused=True
+        )
+
+    for sample in op.sample_inputs(DEVICE, dtype, requires_grad=True):
+        native = gradients(sample)
+        reference = gradients(_in_float64(sample))
+        with overridden():
+            actual = gradients(sample)
+        for ours, theirs, truth in zip(actual, native, reference, strict=True):
+            assert (ours is None) == (theirs is None)
+            if theirs is not None:
+                _assert_same(op, ours, theirs, truth)
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.error_inputs_func], ids=lambda op: op.name)
+def test_error_inputs(op, overridden):
+    for error in op.error_inputs(DEVICE):
+        sample = error.sample_input
+        with overridden(), pytest.raises(error.error_type, match=error.error_regex):
+            op(sample.input, *sample.args, **sample.kwargs)
+
+
+@pytest.mark.parametrize(
+    "op", [op for op in OPS if op.supports_autograd], ids=lambda op: f"{op.name}-{op.variant_test_name}"
+)
+def test_gradcheck(op, overridden):
+    for sample in op.sample_inputs(DEVICE, torch.float64, requires_grad=True):
+        if sample.input.numel() <= 30:
+            with overridden():
+                assert torch.autograd.gradcheck(
+                    lambda x, sample=sample: op(x, *sample.args, **sample.kwargs), (sample.input,)
+                )

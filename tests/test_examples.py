@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "train_transformer.py"
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    output = tmp_path_factory.mktemp("example")
+    command = [sys.executable, str(EXAMPLE), "--steps", str(STEPS), "--output", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (output / "loss_curves.png").read_bytes().startswith(b"\x89PNG")
+    return json.loads((output / "loss_curves.json").read_text())
+
+
+@pytest.mark.parametrize("norm", ["affine", "plain"])
+def test_the_overrides_train_like_pytorch_and_flag_gems_alone_does_not(record: dict, norm: str) -> None:
+    native, upstream, overrides = (record["runs"][norm][way] for way in ("native", "upstream", "overrides"))
+    assert len(native["losses"]) == len(overrides["losses"]) == STEPS
+    assert overrides["distance"] < 1e-5
+    assert upstream["distance"] is None or upstream["distance"] > 100 * overrides["distance"]
+    assert not native["stopped"]
+    assert not overrides["stopped"]
+
+
+def test_stray_writes_end_flag_gems_alone_in_the_first_step(record: dict, device: str) -> None:
+    upstream = record["runs"]["affine"]["upstream"]
+    if device == "cpu":  # the interpreter's bounds check; on a GPU the damage takes some steps to show
+        assert "OutOfBoundsError" in upstream["stopped"]
+        assert len(upstream["losses"]) == 1
+    assert upstream["distance"] is None
+
+
+@pytest.mark.parametrize("norm", ["affine", "plain"])
+def test_the_operators_really_ran_through_flag_gems(record: dict, norm: str) -> None:
+    ways = record["runs"][norm]
+    layers = record["size"]["layers"]
+    times = {"layer_norm": 2 * layers + 1, "softmax": layers, "log_softmax": 1}
+    times |= {f"{name}_backward": count for name, count in times.items()}
+    assert ways["native"]["operators"] == {}
+    assert ways["overrides"]["operators"] == {name: count * STEPS for name, count in times.items()}
