@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 # Each xdist worker takes a GPU of its own; this must be decided before anything imports torch.
 _worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
@@ -45,6 +46,13 @@ def device() -> str:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def bounded() -> Iterator[None]:
+    """In the interpreter an active lane outside the tensors of its launch is an error."""
+    with contextlib.nullcontext() if DEVICE == "cuda" else interpreter.check_bounds(strict=True):
+        yield
 
 
 @pytest.fixture

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every accuracy test runs with poisoned allocations: an element that no kernel wrote shows as NaN (integers: -1)."""
+"""Every accuracy test runs with poison: an element that no kernel wrote, or that a load left undefined, shows as NaN
+(integers: -1)."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch._C._dynamo import guards
+
+from flag_gems_overrides import interpreter
 
 
 def _poisoned(allocate):
@@ -19,9 +24,11 @@ def _poisoned(allocate):
 
 
 @pytest.fixture(autouse=True)
-def poison(monkeypatch: pytest.MonkeyPatch) -> None:
+def poison(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch, "empty", _poisoned(torch.empty))
     monkeypatch.setattr(torch, "empty_like", _poisoned(torch.empty_like))
     monkeypatch.setattr(torch, "empty_strided", _poisoned(torch.empty_strided))
     monkeypatch.setattr(torch.Tensor, "new_empty", _poisoned(torch.Tensor.new_empty))
     monkeypatch.setattr(guards, "_empty_strided_cuda", _poisoned(guards._empty_strided_cuda))
+    with interpreter.undefined_lanes():
+        yield

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
 from flag_gems_overrides.ops.softmax import softmax, softmax_backward
 
@@ -18,8 +19,8 @@ SHAPES = [((4096, 1000), 1), ((512, 65537), 1), ((3, 2**21), 1), ((4, 8192, 64),
 BOTH = [(softmax, softmax_backward), (log_softmax, log_softmax_backward)]
 
 
-@pytest.mark.parametrize("forward, backward", BOTH, ids=["softmax", "log_softmax"])
-@pytest.mark.parametrize("shape, dim", SHAPES, ids=str)
+@pytest.mark.parametrize(("forward", "backward"), BOTH, ids=["softmax", "log_softmax"])
+@pytest.mark.parametrize(("shape", "dim"), SHAPES, ids=str)
 def test_captured_in_a_graph(shape, dim, forward, backward):
     x, g = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     expected = forward(x, dim)
@@ -38,7 +39,7 @@ def test_captured_in_a_graph(shape, dim, forward, backward):
         assert torch.equal(dx, expected_gradient)
 
 
-@pytest.mark.parametrize("shape, dim", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "dim"), SHAPES, ids=str)
 def test_on_several_streams_at_once(shape, dim):
     sources = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
     expected = [softmax(x, dim) for x in sources]
@@ -55,7 +56,7 @@ def test_on_several_streams_at_once(shape, dim):
 
 
 @pytest.mark.parametrize(
-    "shape, dim", [((2**20 + 1, 2049), 1), ((2049, 2**20 + 1), 1), ((3, 2**30), 1), ((2**30, 3), 0)]
+    ("shape", "dim"), [((2**20 + 1, 2049), 1), ((2049, 2**20 + 1), 1), ((3, 2**30), 1), ((2**30, 3), 0)]
 )
 def test_more_than_2_to_the_31_elements(shape, dim):
     x = torch.empty(shape, device="cuda", dtype=torch.float16).uniform_(-4, 4)

@@ -18,3 +18,8 @@ def _right_libentry(_in_the_interpreter):
     compat.apply()
     yield
     compat.undo()
+
+
+@pytest.fixture(autouse=True)
+def bounded() -> None:
+    """These tests say themselves when bounds are checked."""

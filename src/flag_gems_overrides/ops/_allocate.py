@@ -29,5 +29,5 @@ class Allocation:
 
     def __call__(self) -> torch.Tensor:
         if self._index is not None and current_device() == self._index:
-            return guards._empty_strided_cuda(self._shape, self._stride, self._dtype)
+            return guards._empty_strided_cuda(self._shape, self._stride, self._dtype)  # type: ignore[attr-defined]
         return torch.empty_strided(self._shape, self._stride, dtype=self._dtype, device=self._device)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accuracy suite goes red for every planted fault. Run by ``tox run -e faults``: a process for each fault."""
+"""The accuracy suite goes red for every planted fault: a process for each, an hour in all. ``tox run -e faults``."""
 
 from __future__ import annotations
 
