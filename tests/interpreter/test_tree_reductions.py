@@ -113,3 +113,22 @@ def test_half_precision_is_rounded_in_every_step():
     out = torch.empty(1, dtype=torch.float16)
     _product[(1,)](x, out, BLOCK=4)
     assert out.item() == ((x[0] * x[1]) * (x[2] * x[3])).item()
+
+
+AXIS: tl.constexpr = tl.constexpr(0)
+
+
+@triton.jit
+def _sum_along_a_global(x_ptr, out_ptr, M: tl.constexpr, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :])
+    tl.store(out_ptr + tl.arange(0, N), tl.sum(x, AXIS))
+    tl.store(out_ptr + N + tl.arange(0, N)[None, :], tl.cumsum(x, AXIS) if M == 1 else tl.sum(x, AXIS, keep_dims=True))
+
+
+def test_the_axis_may_be_a_global_constexpr():
+    x = torch.randn(8, 16)
+    out = torch.empty(2, 16)
+    _sum_along_a_global[(1,)](x, out, M=8, N=16)
+    torch.testing.assert_close(out, x.sum(0).expand(2, 16))
+    _sum_along_a_global[(1,)](x[:1], out, M=1, N=16)
+    torch.testing.assert_close(out, x[:1].expand(2, 16))

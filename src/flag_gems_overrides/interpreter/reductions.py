@@ -23,6 +23,7 @@ Parts = list[Array]
 
 class Reduction(ReduceOps):
     def apply_impl(self, input: tuple[tl.tensor, ...]) -> list[tl.tensor]:
+        self.axis = tl.core._unwrap_if_constexpr(self.axis)  # a global one
         axis = 0 if self.axis is None else self.axis
         rank = input[0].handle.data.ndim
         parts = [x.handle.data for x in input]
@@ -48,6 +49,7 @@ class Reduction(ReduceOps):
 class Scan(ScanOps):
     def generic_scan(self, input: tuple[tl.tensor, ...]) -> list[tl.tensor]:
         """After the step over a distance each element has combined that many neighbours before it, and itself."""
+        self.axis = tl.core._unwrap_if_constexpr(self.axis)
         dtypes = [x.dtype for x in input]
         parts = [x.handle.data for x in input]
         n = parts[0].shape[self.axis]

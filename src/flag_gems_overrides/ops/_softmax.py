@@ -17,7 +17,7 @@ from ._scratch import counters
 from ._shape import split_at, wrap_dim
 from ._softmax_backward import softmax_backward_rows, softmax_backward_split
 from ._softmax_forward import softmax_rows, softmax_split
-from ._softmax_plan import Rows, plan, power_of_2
+from ._softmax_plan import Rows, plan
 
 
 class _Prepared(NamedTuple):
@@ -107,7 +107,7 @@ def _launch(
         EVEN=chosen.even,
         EVEN_K=chosen.even_k,
         FAR=chosen.far,
-        PARTS=power_of_2(chosen.group),
+        PARTS=chosen.parts,
         LOOP=chosen.loop,
         DEPTH=chosen.depth,
         LANES=chosen.lanes,

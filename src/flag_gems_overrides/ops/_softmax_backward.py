@@ -14,9 +14,11 @@ from ._softmax_tile import (
     added_across,
     all_there,
     exp,
+    for_each_lane,
     group_words,
     inside_tile,
     is_last_to_leave,
+    lanes_and_depths,
     load_tile,
     pack,
     publish,
@@ -61,8 +63,9 @@ def softmax_backward_rows(
 ):
     """Rows of N contiguous elements: BLOCK_M of them in a tile of DEPTH * WIDTH columns, read once."""
     N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
-    column = tl.arange(0, DEPTH)[None, :, None] * WIDTH + tl.arange(0, WIDTH)[None, None, :]
-    row = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None, None]
+    row, depth = lanes_and_depths(BLOCK_M, DEPTH)
+    column = depth * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+    row += tl.program_id(0).to(tl.int64) * BLOCK_M
     inside = (row < M) & (column < N)
     g = tl.load(g_ptr + row * N + column, mask=inside, other=0.0).to(COMPUTE)
     y = tl.load(y_ptr + row * N + column, mask=inside, other=0.0).to(COMPUTE)
@@ -104,8 +107,7 @@ def softmax_backward_split(
         group = 1  # known when compiling
     part = tl.program_id(0) % group
     groups = tl.num_programs(0) // group
-    lane = tl.arange(0, LANES)[:, None, None]
-    depth = tl.arange(0, DEPTH)[None, :, None]
+    lane, depth = lanes_and_depths(LANES, DEPTH)
     n = lane + LANES * depth
     k = tl.arange(0, BLOCK_K)[None, None, :]
     if INNER:
@@ -119,7 +121,7 @@ def softmax_backward_split(
     first = tl.program_id(0) // group
     if PARTS > 1:
         block_words = group * STATISTICS
-        words, exists, counted, own = group_words(part, group, PARTS, 1, STATISTICS, LANES * BLOCK_K // VEC)
+        words, other, counted, own = group_words(part, PARTS, 1, STATISTICS, LANES * BLOCK_K // VEC)
         count_ptr = words_ptr + tl.cast(blocks, tl.int64) * block_words + first
         words_ptr += tl.cast(first, tl.int64) * block_words
         turn = tl.cast(groups, tl.int64) * block_words
@@ -133,7 +135,7 @@ def softmax_backward_split(
             at, rest, columns = share(block, part, group, N, K, INNER, VEC, EDGES, BLOCK_K)
         if LOOP:
             looped = tl.maximum(rest - 1, 0) // TILE
-            sums = tl.zeros([LANES, 1, STATISTICS], COMPUTE)
+            sums = for_each_lane(0.0, LANES, STATISTICS, COMPUTE)
             for _ in tl.range(0, looped, num_stages=STAGES):
                 term = load_tile(g_ptr + at + lanes, k, columns, EVEN_K, "evict_last").to(COMPUTE)
                 if not LOG:
@@ -167,13 +169,18 @@ def softmax_backward_split(
                 next_inside = inside_tile(n, k, next_rest, columns, INNER, EVEN)
                 g = pack(tl.load(g_ptr + next_at + lanes, mask=next_inside, other=0.0))
                 y = pack(tl.load(y_ptr + next_at + lanes, mask=next_inside, other=0.0))
-            totals = tl.load(words_ptr + words, mask=exists, other=1, volatile=True)
-            while not all_there(totals):
-                totals = tl.load(words_ptr + words, mask=exists, other=1, volatile=True)
+            totals = tl.zeros(words.shape, COMPUTE)
+            for behind in range(0, group, PARTS):
+                exists = other + behind < group
+                read_ptr = words_ptr + behind * STATISTICS + words
+                more = tl.load(read_ptr, mask=exists, other=1, volatile=True)
+                while not all_there(more):
+                    more = tl.load(read_ptr, mask=exists, other=1, volatile=True)
+                totals += tl.where(exists & counted, published(more, COMPUTE), 0.0)
+            total = added_across(totals, INNER)
             # Who published here has read what was published for the block before: those words are free.
             tl.store(words_ptr - turn + own, 0, mask=block >= groups)
             words_ptr += turn
-            total = added_across(tl.where(counted, published(totals, COMPUTE), 0.0), INNER)
         if EDGES:
             tl.store(dx_ptr + edge_at, gradient(edge_g, edge_y, total, LOG), mask=edge_inside)
         tl.store(dx_ptr + at + lanes, gradient(kept_g, kept_y, total, LOG), mask=inside)
@@ -189,5 +196,6 @@ def softmax_backward_split(
             at = next_at
             rest = next_rest
     if PARTS > 1:
-        exists = exists & is_last_to_leave(count_ptr, group)
-        tl.store(words_ptr - turn + words, 0, mask=exists)
+        last = is_last_to_leave(count_ptr, group)
+        for behind in range(0, group, PARTS):
+            tl.store(words_ptr - turn + behind * STATISTICS + words, 0, mask=(other + behind < group) & last)

@@ -18,9 +18,11 @@ from ._softmax_tile import (
     added_across,
     all_there,
     exp,
+    for_each_lane,
     group_words,
     inside_tile,
     is_last_to_leave,
+    lanes_and_depths,
     largest,
     load_tile,
     pack,
@@ -63,8 +65,9 @@ def softmax_rows(
 ):
     """Rows of N contiguous elements: BLOCK_M of them in a tile of DEPTH * WIDTH columns, read once."""
     N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
-    column = tl.arange(0, DEPTH)[None, :, None] * WIDTH + tl.arange(0, WIDTH)[None, None, :]
-    row = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None, None]
+    row, depth = lanes_and_depths(BLOCK_M, DEPTH)
+    column = depth * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+    row += tl.program_id(0).to(tl.int64) * BLOCK_M
     inside = (row < M) & (column < N)
     x = tl.load(x_ptr + row * N + column, mask=inside, other=float("-inf")).to(COMPUTE)
     top = largest(x, True)
@@ -120,7 +123,7 @@ def softmax_split(
     read again later, from L2 as the plan sees to it; the last stays in registers. Between the two the programs of a
     group exchange (top, total) through ``words_ptr``: [blocks, group, 2, statistics] and one for each group, zeros
     that are left zeros. While they wait the first tile of the next block is on its way (AHEAD). They wait for each
-    other, so a group asks for a cooperative launch. PARTS is the power of 2 from ``group`` on.
+    other, so a group asks for a cooperative launch. What others published is read of PARTS programs at a time.
 
     INNER stands for K = 1 (see ``share``). EVEN says that all tiles are whole, EVEN_K that BLOCK_K divides K, FAR that
     offsets within a tile need 64 bits.
@@ -131,8 +134,7 @@ def softmax_split(
         group = 1  # known when compiling
     part = tl.program_id(0) % group
     groups = tl.num_programs(0) // group
-    lane = tl.arange(0, LANES)[:, None, None]
-    depth = tl.arange(0, DEPTH)[None, :, None]
+    lane, depth = lanes_and_depths(LANES, DEPTH)
     n = lane + LANES * depth
     k = tl.arange(0, BLOCK_K)[None, None, :]
     if INNER:
@@ -146,7 +148,7 @@ def softmax_split(
     first = tl.program_id(0) // group
     if PARTS > 1:
         block_words = group * 2 * STATISTICS
-        words, exists, counted, own = group_words(part, group, PARTS, 2, STATISTICS, LANES * BLOCK_K // VEC)
+        words, other, counted, own = group_words(part, PARTS, 2, STATISTICS, LANES * BLOCK_K // VEC)
         count_ptr = words_ptr + tl.cast(blocks, tl.int64) * block_words + first
         words_ptr += tl.cast(first, tl.int64) * block_words
         turn = tl.cast(groups, tl.int64) * block_words
@@ -158,8 +160,8 @@ def softmax_split(
             at, rest, columns = share(block, part, group, N, K, INNER, VEC, EDGES, BLOCK_K)
         if LOOP:
             looped = tl.maximum(rest - 1, 0) // TILE
-            top = tl.full([LANES, 1, STATISTICS], float("-inf"), COMPUTE)
-            total = tl.zeros([LANES, 1, STATISTICS], COMPUTE)
+            top = for_each_lane(float("-inf"), LANES, STATISTICS, COMPUTE)
+            total = for_each_lane(0.0, LANES, STATISTICS, COMPUTE)
             for _ in tl.range(0, looped, num_stages=STAGES):
                 tile = load_tile(x_ptr + at + lanes, k, columns, EVEN_K, "evict_last").to(COMPUTE)
                 new = tl.maximum(top, largest(tile, INNER))
@@ -197,21 +199,30 @@ def softmax_split(
                 next_rest = tl.where(block + groups < blocks, next_rest, 0)
                 next_inside = inside_tile(n, k, next_rest, columns, INNER, EVEN)
                 x = pack(tl.load(x_ptr + next_at + lanes, mask=next_inside, other=float("-inf")))
-            tops = tl.load(words_ptr + words, mask=exists, other=1, volatile=True)
-            totals = tl.load(words_ptr + words + STATISTICS, mask=exists, other=1, volatile=True)
-            while not all_there(tl.where(tops == 0, 0, totals)):
-                tops = tl.load(words_ptr + words, mask=exists, other=1, volatile=True)
-                totals = tl.load(words_ptr + words + STATISTICS, mask=exists, other=1, volatile=True)
+            tops = tl.full(words.shape, float("-inf"), COMPUTE)
+            totals = tl.zeros(words.shape, COMPUTE)
+            for behind in range(0, group, PARTS):
+                exists = other + behind < group
+                read_ptr = words_ptr + behind * (2 * STATISTICS) + words
+                more_tops = tl.load(read_ptr, mask=exists, other=1, volatile=True)
+                more_totals = tl.load(read_ptr + STATISTICS, mask=exists, other=1, volatile=True)
+                while not all_there(tl.where(more_tops == 0, 0, more_totals)):
+                    more_tops = tl.load(read_ptr, mask=exists, other=1, volatile=True)
+                    more_totals = tl.load(read_ptr + STATISTICS, mask=exists, other=1, volatile=True)
+                more_tops = tl.where(exists & counted, published(more_tops, COMPUTE), float("-inf"))
+                more_totals = tl.where(exists & counted, published(more_totals, COMPUTE), 0.0)
+                new = tl.maximum(tops, more_tops)
+                totals = totals * exp(tops - finite(new)) + more_totals * exp(more_tops - finite(new))
+                tops = new
+            top, total = merge(tops, totals, INNER)
             # Who published here has read what was published for the block before: those words are free.
             tl.store(words_ptr - turn + own, 0, mask=block >= groups)
             tl.store(words_ptr - turn + own + STATISTICS, 0, mask=block >= groups)
             words_ptr += turn
-            tops = tl.where(counted, published(tops, COMPUTE), float("-inf"))
-            totals = tl.where(counted, published(totals, COMPUTE), 0.0)
-            top, total = merge(tops, totals, INNER)
         if EDGES:
             tl.store(out_ptr + edge_at, normalize(edge, top, total, LOG), mask=edge_inside)
-        out = normalize(kept, top, total, LOG) if LOG else e * (exp(seen - top) * (1.0 / total))
+        # With loops around there are no registers to keep e in.
+        out = normalize(kept, top, total, LOG) if LOG or LOOP else e * (exp(seen - top) * (1.0 / total))
         tl.store(out_ptr + at + lanes, out, mask=inside)
         if LOOP:
             # Backwards: what was read last is the surest to be in L2 still.
@@ -224,6 +235,9 @@ def softmax_split(
             at = next_at
             rest = next_rest
     if PARTS > 1:
-        exists = exists & is_last_to_leave(count_ptr, group)
-        tl.store(words_ptr - turn + words, 0, mask=exists)
-        tl.store(words_ptr - turn + words + STATISTICS, 0, mask=exists)
+        last = is_last_to_leave(count_ptr, group)
+        for behind in range(0, group, PARTS):
+            written_ptr = words_ptr - turn + behind * (2 * STATISTICS) + words
+            exists = (other + behind < group) & last
+            tl.store(written_ptr, 0, mask=exists)
+            tl.store(written_ptr + STATISTICS, 0, mask=exists)

@@ -24,6 +24,8 @@ SHORTEST_WITH_EDGES = {1: 512, 2: 512, 4: 1024, 8: LONGEST_IN_ONE_TILE + 1}
 
 # Programs of a group whose parts of a row stay in registers. With more, waiting costs more than reading again.
 MOST_THAT_KEEP = 256
+# Words of other programs that a thread reads at a time: all of 256 programs and 64 columns spilled 2 KB.
+WORDS = 2
 # Blocks in flight at least, however little of them L2 holds: with fewer, nothing hides the wait of a group.
 FEWEST_BLOCKS = 8
 
@@ -49,6 +51,7 @@ class Split(NamedTuple):
     even_k: bool
     far: bool
     group: int
+    parts: int
     loop: bool
     depth: int
     lanes: int
@@ -240,6 +243,7 @@ def _split(
         even_k=even_k,
         far=K > 1 and tile * K >= 2**31,
         group=group,
+        parts=min(power_of_2(group), max(WORDS * WARP * shape.warps // (1 if K == 1 else block_k), 2)),
         loop=loop,
         depth=depth,
         lanes=lanes,
