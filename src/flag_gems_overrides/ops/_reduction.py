@@ -149,7 +149,8 @@ def _prepare(
     first, last = runs[0] if runs else (0, 0)
     M, N, K = (math.prod(shape[d] for d in part) for part in (order[:first], order[first:last], order[last:]))
 
-    planned = plan(M, N, K, dtype.itemsize, indexed, _device.limits(device))
+    limits = _device.limits(device)
+    planned = plan(M, N, K, dtype.itemsize, indexed, limits)
     operation = OPERATIONS[function]
     acc = _computed_in(cast)
     wide = N * K >= 2**30
@@ -170,7 +171,7 @@ def _prepare(
         "IDENTITY": operation.identity(dtype),
         "ACC": _TRITON[acc],
     }
-    if acc.itemsize == 8:
+    if acc.itemsize == 8 or (indexed and limits.capability >= (10, 0)):
         # Left to itself, ptxas spills a register or two of these to have one more program resident.
         options["maxnreg"] = 128
     if indexed:
