@@ -71,14 +71,17 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Sp
         programs = _programs(M, rows, limits.sm_count * per_sm, vec, cut)
         return Rows(programs, rows, chunks, width, vec, cut, _stages(4, per_sm * tile_bytes, limits), warps)
     if element_size < 8:
-        # A misaligned weight and bias take a register for each element, half ones too.
-        chunks = element_size if cut else 2 * element_size
-        registers = 144 if element_size == 4 and not cut else 128
+        # A misaligned weight and bias take a register for each element, half ones too, and narrow loads an address
+        # each: 88 bytes spill with 128 registers, 640 from slices of twice the size.
+        odd = cut or vec * element_size < 16
+        chunks = element_size if odd else 2 * element_size
+        registers = 168 if odd else 152 if element_size == 4 else 128
         for warps in (1, 4):
             split = _split(M, N, element_size, 1, warps, chunks, registers, limits)
             if split is not None:
                 return split
-    return Loop(min(M, limits.sm_count * 2), 32768 // element_size, 8)
+    # 4096 float64 spill.
+    return Loop(min(M, limits.sm_count * 2), min(32768 // element_size, 131072 // element_size**2), 8)
 
 
 def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split | Loop:
@@ -88,7 +91,7 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
     lanes = 32 * 16 // element_size
     # dweight, dbias, xhat and g are in registers, two for a float64 each.
     if 8 * span * max(1, element_size // 4) <= limits.registers_per_sm:
-        per_thread = 32 if element_size < 8 else 16
+        per_thread = 32 if element_size < 8 else 8  # 16 float64 spill
         if cut:
             warps = _warps(span, 32 * per_thread)
         else:
@@ -97,8 +100,8 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
             warps = min(_warps(span, lanes), 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 else 16)
         width = min(power_of_two(span), warps * lanes)
         chunks = -(-span // width)
-        if element_size == 4 and chunks == 1 and warps > 1:
-            per_thread = 16  # 8 rows of 512 spill
+        if element_size < 8 and (warps == 16 or (element_size == 4 and chunks == 1 and warps > 1)):
+            per_thread = 16  # a thread of 16 warps has 128 registers; 8 rows of 512 float32 spill
         rows = _power_of_two_within(warps * 32 * per_thread // (chunks * width))
         tile_bytes = 2 * rows * chunks * width * element_size
         per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
