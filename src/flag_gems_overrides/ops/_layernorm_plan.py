@@ -76,6 +76,8 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Sp
         odd = cut or vec * element_size < 16
         chunks = element_size if odd else 2 * element_size
         registers = 168 if odd else 152 if element_size == 4 else 128
+        if limits.capability < (9, 0) and not odd:
+            registers += 16  # the same code takes more of them on sm_80
         for warps in (1, 4):
             split = _split(M, N, element_size, 1, warps, chunks, registers, limits)
             if split is not None:
@@ -93,15 +95,18 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
     if 8 * span * max(1, element_size // 4) <= limits.registers_per_sm:
         per_thread = 32 if element_size < 8 else 8  # 16 float64 spill
         if cut:
-            warps = _warps(span, 32 * per_thread)
+            warps = min(_warps(span, 32 * per_thread), 16 if element_size < 8 else 8)
         else:
             # A row goes over all warps: Triton's pipeline mixes up the layout of a tile whose rows share them.
             row_bytes = span * element_size
-            warps = min(_warps(span, lanes), 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 else 16)
+            most = 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 or element_size == 8 else 16
+            warps = min(_warps(span, lanes), most)
         width = min(power_of_two(span), warps * lanes)
         chunks = -(-span // width)
         if element_size < 8 and (warps == 16 or (element_size == 4 and chunks == 1 and warps > 1)):
             per_thread = 16  # a thread of 16 warps has 128 registers; 8 rows of 512 float32 spill
+        if limits.capability < (9, 0) and width < lanes:
+            per_thread = min(per_thread, 16)  # 16 rows of 64 spill on sm_80
         rows = _power_of_two_within(warps * 32 * per_thread // (chunks * width))
         tile_bytes = 2 * rows * chunks * width * element_size
         per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
