@@ -192,7 +192,7 @@ def test_loops_only_what_nothing_else_holds(direction, M, N, size, limits):
 @pytest.mark.parametrize("size", [2, 4, 8])
 @given(N=st.integers(1, 70000))
 def test_a_new_number_of_rows_does_not_compile(plan, size, N):
-    """As long as the rows fill the device, and are a multiple of 16: the ends of the tensor decide how wide loads are."""
+    """As long as the rows fill the device; a multiple of 16, because the tensor's end decides how wide loads are."""
 
     def compiled(M):
         return {k: v for k, v in plan(M, N, size, H200)._asdict().items() if k != "programs"}
