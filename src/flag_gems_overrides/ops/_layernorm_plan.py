@@ -110,13 +110,17 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
         rows = _power_of_two_within(warps * 32 * per_thread // (chunks * width))
         tile_bytes = 2 * rows * chunks * width * element_size
         per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
-        stages = _stages(4 if per_sm == 1 else 3, per_sm * tile_bytes, limits)
+        stages = 4 if per_sm == 1 else 3
+        if limits.capability >= (10, 0) and tile_bytes > BYTES_IN_FLIGHT:
+            stages = 3  # 8192 float32 spill on sm_100 with 4
+        stages = _stages(stages, per_sm * tile_bytes, limits)
         # Each program stores a row of partial sums: two to an SM, or one for every 8 tiles, whichever is more.
         most = min(limits.sm_count * per_sm, max(2 * limits.sm_count, -(-M // (8 * rows))))
         return Rows(_programs(M, rows, most, vec, cut), rows, chunks, width, vec, cut, stages, warps)
     if element_size < 8:
+        cut_registers = 168 if limits.capability < (10, 0) else 176
         for warps, chunks, registers in (
-            (1, element_size, 168 if cut else 128),
+            (1, element_size, cut_registers if cut else 128),
             (4, element_size * 3 // 2 if cut else element_size * 2, 255),
         ):
             split = _split(M, N, element_size, 2, warps, chunks, registers, limits)
