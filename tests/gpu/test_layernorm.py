@@ -153,7 +153,7 @@ def test_pointers_between_vectors(shape, dtype):
 
 
 # 17 GB in all. Whole rows with narrow loads; with wide ones; cut; groups of programs; loops.
-LARGE = [(2**20 + 1, 2049), (2**18 + 8, 8200), (2**20 + 8, 2051), (33000, 65536), (34, 2**26)]
+LARGE = [(2**20 + 1, 2049), (2**18 + 8, 8192), (2**20 + 8, 2051), (33000, 65536), (258, 2**23 + 8)]
 
 
 @pytest.mark.parametrize("shape", LARGE, ids=str)

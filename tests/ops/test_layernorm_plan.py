@@ -107,6 +107,9 @@ def test_all_rows_of_a_program_start_equally_far_from_a_vector(direction, M, N, 
 
 
 @given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[1], 16384, 8192, 2, H200)
+@example(DIRECTIONS[1], 8192, 4096, 4, H200)
+@example(DIRECTIONS[1], 8192, 4096, 8, H200)
 def test_rows_fit_in_registers(direction, M, N, size, limits):
     p = _plan_of(Rows, direction, M, N, size, limits)
     if p is None:
@@ -145,6 +148,7 @@ def test_split_all_columns_are_in_a_slice(direction, M, N, size, limits):
 @given(directions, numbers, numbers, sizes, limits)
 @example(DIRECTIONS[1], 8192, 32768, 2, H200)
 @example(DIRECTIONS[0], 120, 393216, 4, A100)
+@example(DIRECTIONS[1], 20, 393216, 4, RTX4090)
 def test_programs_that_wait_for_each_other_all_run(direction, M, N, size, limits):
     """Else the cooperative launch is refused."""
     p = _plan_of(Split, direction, M, N, size, limits)
