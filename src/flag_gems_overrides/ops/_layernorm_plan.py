@@ -76,8 +76,8 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Sp
         odd = cut or vec * element_size < 16
         chunks = element_size if odd else 2 * element_size
         registers = 168 if odd else 152 if element_size == 4 else 128
-        if limits.capability < (9, 0) and not odd:
-            registers += 24  # the same code takes more of them on sm_80
+        if limits.capability[0] != 9 and not odd:
+            registers += 24  # the same code takes more of them on sm_80, and with Triton 3.7 on sm_100
         for warps in (1, 4):
             split = _split(M, N, element_size, 1, warps, chunks, registers, limits)
             if split is not None:
@@ -91,6 +91,8 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
     vec, cut = _vectors(M, N, element_size)
     span = N + vec - 1 if cut else N
     lanes = 32 * 16 // element_size
+    # sm_100 takes more registers for the same code: 8 to 24 bytes spill with what sm_80 and sm_90 get.
+    tight = limits.capability >= (10, 0)
     # dweight, dbias, xhat and g are in registers, two for a float64 each.
     if 8 * span * max(1, element_size // 4) <= limits.registers_per_sm:
         per_thread = 32 if element_size < 8 else 8  # 16 float64 spill
@@ -100,6 +102,8 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
             # A row goes over all warps: Triton's pipeline mixes up the layout of a tile whose rows share them.
             row_bytes = span * element_size
             most = 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 or element_size == 8 else 16
+            if tight and row_bytes > 16384:
+                most = 8
             warps = min(_warps(span, lanes), most)
         width = min(power_of_two(span), warps * lanes)
         chunks = -(-span // width)
@@ -111,17 +115,17 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
         tile_bytes = 2 * rows * chunks * width * element_size
         per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
         stages = 4 if per_sm == 1 else 3
-        if limits.capability >= (10, 0) and tile_bytes > BYTES_IN_FLIGHT:
-            stages = 3  # 8192 float32 spill on sm_100 with 4
+        if tight and tile_bytes >= BYTES_IN_FLIGHT:
+            stages = 3
         stages = _stages(stages, per_sm * tile_bytes, limits)
         # Each program stores a row of partial sums: two to an SM, or one for every 8 tiles, whichever is more.
         most = min(limits.sm_count * per_sm, max(2 * limits.sm_count, -(-M // (8 * rows))))
         return Rows(_programs(M, rows, most, vec, cut), rows, chunks, width, vec, cut, stages, warps)
     if element_size < 8:
-        cut_registers = 168 if limits.capability < (10, 0) else 176
+        cut_registers = 168 if not tight else 176 if element_size == 2 else 200
         for warps, chunks, registers in (
             (1, element_size, cut_registers if cut else 128),
-            (4, element_size * 3 // 2 if cut else element_size * 2, 255),
+            (4, element_size * 3 // 2 if cut or tight else element_size * 2, 255),
         ):
             split = _split(M, N, element_size, 2, warps, chunks, registers, limits)
             if split is not None:
