@@ -148,7 +148,6 @@ def split_kernel(
     CUT: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
-    OVERLAP: tl.constexpr,
 ):
     """Rows too long for one program: GROUP programs hold a slice of SLICE columns each and exchange their sums.
 
@@ -203,8 +202,6 @@ def split_kernel(
             position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
             dx = gs[c] * rstd - (xhats[c] * c1 + c2)
             store_piece(dx_ptr, base, position, dx, mask, True, end, lead, N, VEC, CUT)
-    if OVERLAP:
-        gdc_launch_dependents()
     for c in tl.static_range(CHUNKS):
         position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
         partial = tl.cast(group, tl.int64) * stride - lead + position

@@ -71,14 +71,19 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Sp
         programs = _programs(M, rows, limits.sm_count * per_sm, vec, cut)
         return Rows(programs, rows, chunks, width, vec, cut, _stages(4, per_sm * tile_bytes, limits), warps)
     if element_size < 8:
-        # A misaligned weight and bias take a register for each element, half ones too.
-        chunks = element_size if cut else 2 * element_size
-        registers = 144 if element_size == 4 and not cut else 128
+        # A misaligned weight and bias take a register for each element, half ones too, and narrow loads an address
+        # each: 88 bytes spill with 128 registers, 640 from slices of twice the size.
+        odd = cut or vec * element_size < 16
+        chunks = element_size if odd else 2 * element_size
+        registers = 168 if odd else 152 if element_size == 4 else 128
+        if limits.capability[0] != 9 and not odd:
+            registers += 24  # the same code takes more of them on sm_80, and with Triton 3.7 on sm_100
         for warps in (1, 4):
             split = _split(M, N, element_size, 1, warps, chunks, registers, limits)
             if split is not None:
                 return split
-    return Loop(min(M, limits.sm_count * 2), 32768 // element_size, 8)
+    # 4096 float64 spill.
+    return Loop(min(M, limits.sm_count * 2), min(32768 // element_size, 131072 // element_size**2), 8)
 
 
 def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split | Loop:
@@ -86,30 +91,41 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
     vec, cut = _vectors(M, N, element_size)
     span = N + vec - 1 if cut else N
     lanes = 32 * 16 // element_size
+    # sm_100 takes more registers for the same code: 8 to 24 bytes spill with what sm_80 and sm_90 get.
+    tight = limits.capability >= (10, 0)
     # dweight, dbias, xhat and g are in registers, two for a float64 each.
     if 8 * span * max(1, element_size // 4) <= limits.registers_per_sm:
-        per_thread = 32 if element_size < 8 else 16
+        per_thread = 32 if element_size < 8 else 8  # 16 float64 spill
         if cut:
-            warps = _warps(span, 32 * per_thread)
+            warps = min(_warps(span, 32 * per_thread), 16 if element_size < 8 else 8)
         else:
             # A row goes over all warps: Triton's pipeline mixes up the layout of a tile whose rows share them.
             row_bytes = span * element_size
-            warps = min(_warps(span, lanes), 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 else 16)
+            most = 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 or element_size == 8 else 16
+            if tight and row_bytes > 16384:
+                most = 8
+            warps = min(_warps(span, lanes), most)
         width = min(power_of_two(span), warps * lanes)
         chunks = -(-span // width)
-        if element_size == 4 and chunks == 1 and warps > 1:
-            per_thread = 16  # 8 rows of 512 spill
+        if element_size < 8 and (warps == 16 or (element_size == 4 and chunks == 1 and warps > 1)):
+            per_thread = 16  # a thread of 16 warps has 128 registers; 8 rows of 512 float32 spill
+        if limits.capability < (9, 0) and width < lanes:
+            per_thread = min(per_thread, 16)  # 16 rows of 64 spill on sm_80
         rows = _power_of_two_within(warps * 32 * per_thread // (chunks * width))
         tile_bytes = 2 * rows * chunks * width * element_size
         per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
-        stages = _stages(4 if per_sm == 1 else 3, per_sm * tile_bytes, limits)
+        stages = 4 if per_sm == 1 else 3
+        if tight and tile_bytes >= BYTES_IN_FLIGHT:
+            stages = 3
+        stages = _stages(stages, per_sm * tile_bytes, limits)
         # Each program stores a row of partial sums: two to an SM, or one for every 8 tiles, whichever is more.
         most = min(limits.sm_count * per_sm, max(2 * limits.sm_count, -(-M // (8 * rows))))
         return Rows(_programs(M, rows, most, vec, cut), rows, chunks, width, vec, cut, stages, warps)
     if element_size < 8:
+        cut_registers = 168 if not tight else 176 if element_size == 2 else 200
         for warps, chunks, registers in (
-            (1, element_size, 168 if cut else 128),
-            (4, element_size * 3 // 2 if cut else element_size * 2, 255),
+            (1, element_size, cut_registers if cut else 128),
+            (4, element_size * 3 // 2 if cut or tight else element_size * 2, 255),
         ):
             split = _split(M, N, element_size, 2, warps, chunks, registers, limits)
             if split is not None:

@@ -46,7 +46,7 @@ def layer_norm(
         RuntimeError: as PyTorch, when the shapes do not fit.
     """
     logger.debug("GEMS LAYERNORM FORWARD")
-    call = _forward(
+    new_output, new_statistic, compute = _forward(
         input.shape,
         tuple(normalized_shape),
         input.dtype,
@@ -55,10 +55,10 @@ def layer_norm(
         eps,
         input.get_device(),
     )
-    output = call.output()
-    mean = call.statistic()
-    rstd = call.statistic()
-    call.compute(
+    output = new_output()
+    mean = new_statistic()
+    rstd = new_statistic()
+    compute(
         input.contiguous(),
         None if weight is None else weight.contiguous(),
         None if bias is None else bias.contiguous(),
@@ -96,7 +96,7 @@ def layer_norm_backward(
     """
     logger.debug("GEMS LAYERNORM BACKWARD")
     want_input, want_weight, want_bias = output_mask
-    call = _backward(
+    new_dx, new_dweight, new_dbias, compute = _backward(
         input.shape,
         tuple(normalized_shape),
         (input.dtype, grad_out.dtype, mean.dtype, rstd.dtype),
@@ -108,10 +108,10 @@ def layer_norm_backward(
         want_bias,
         input.get_device(),
     )
-    dx = call.dx() if want_input else None
-    dweight = call.dweight() if want_weight else None
-    dbias = call.dbias() if want_bias else None
-    call.compute(
+    dx = new_dx() if want_input else None
+    dweight = new_dweight() if want_weight else None
+    dbias = new_dbias() if want_bias else None
+    compute(
         grad_out.contiguous(),
         input.contiguous(),
         None if weight is None else weight.contiguous(),
@@ -224,7 +224,8 @@ def _backward_launches(
     plan = plan_backward(M, N, dtype.itemsize, limits)
     if isinstance(plan, Loop) or (isinstance(plan, Split) and not want_input):
         return _backward_loops(M, N, plan, want_input, want_weight or want_bias, limits, device)
-    overlap = limits.capability >= (9, 0) and not knobs.runtime.interpret
+    # Not behind a cooperative launch: what CUDA makes of both, in a graph above all, is nowhere said.
+    overlap = isinstance(plan, Rows) and limits.capability >= (9, 0) and not knobs.runtime.interpret
     stride = -(-N // 16) * 16
     if isinstance(plan, Rows):
         partials = plan.programs
@@ -253,7 +254,6 @@ def _backward_launches(
             stride,
             plan.slice_size,
             plan.group,
-            OVERLAP=overlap,
             **_split_options(plan),
         )
         main = functools.partial(_with_slots, launch, M * plan.group)

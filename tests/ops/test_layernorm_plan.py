@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plans of layer_norm as functions of numbers, for any GPU."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flag_gems_overrides.ops._device import Limits
+from flag_gems_overrides.ops._layernorm_plan import (
+    NARROW_GROUP,
+    PROGRAMS_PER_SM,
+    Loop,
+    Rows,
+    Split,
+    plan_backward,
+    plan_forward,
+    power_of_two,
+)
+
+A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
+H100 = Limits(114, 50 << 20, 65536, 2048, 227 << 10, (9, 0))
+H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
+B200 = Limits(148, 126 << 20, 65536, 2048, 227 << 10, (10, 0))
+RTX4090 = Limits(128, 72 << 20, 65536, 1536, 99 << 10, (8, 9))
+INTERPRETER = Limits(4, 1 << 20, 65536, 2048, 227 << 10, (9, 0))
+
+# Many small ones, and all magnitudes.
+numbers = st.integers(1, 300) | st.integers(1, 70000) | st.integers(1, 2**31)
+sizes = st.sampled_from([2, 4, 8])
+limits = st.sampled_from([A100, H100, H200, B200, RTX4090, INTERPRETER])
+# (plan, how many tensors a program loads, how many float32 of each element it keeps)
+DIRECTIONS = [(plan_forward, 1, 1), (plan_backward, 2, 4)]
+directions = st.sampled_from(DIRECTIONS)
+
+
+def _plan_of(kind, direction, M, N, size, limits):
+    p = direction[0](M, N, size, limits)
+    return p if isinstance(p, kind) else None
+
+
+def _span(N: int, p: Rows | Split) -> int:
+    """Positions that a row can take up, behind the vector that it starts in."""
+    return N + p.vec - 1 if p.cut else N
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[0], 2**31, 1, 2, H200)
+@example(DIRECTIONS[1], 1, 2**31, 2, H200)
+@example(DIRECTIONS[1], 2048, 50257, 2, H200)
+@example(DIRECTIONS[0], 8, 1003, 2, INTERPRETER)
+def test_vectors_are_whole_and_stay_in_the_tensor(direction, M, N, size, limits):
+    p = direction[0](M, N, size, limits)
+    if isinstance(p, Loop):
+        return
+    assert p.vec == power_of_two(p.vec)
+    assert p.vec * size <= 16
+    # Uncut rows start at a vector; the first and last cut one end where the tensor does.
+    assert M * N % p.vec == 0
+    assert p.cut == (N % p.vec != 0)
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[1], 16384, 4098, 2, H200)
+def test_rows_all_columns_are_in_a_tile(direction, M, N, size, limits):
+    p = _plan_of(Rows, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert p.chunks * p.width >= _span(N, p) > (p.chunks - 1) * p.width
+    assert p.cut or (p.chunks - 1) * p.width < N, "pieces before the last are full"
+    for side in (p.rows, p.width, p.warps):
+        assert side == power_of_two(side)
+    # A pipelined tile whose rows share the warps gets its layout wrong.
+    assert p.warps == 1 or p.width >= p.warps * 32 * p.vec
+
+
+@given(directions, numbers, numbers, sizes, limits)
+def test_rows_are_shared_out_evenly(direction, M, N, size, limits):
+    p = _plan_of(Rows, direction, M, N, size, limits)
+    if p is None:
+        return
+    if p.cut:
+        assert 1 <= p.programs <= M
+    else:
+        assert (p.programs - 1) * p.rows < M, "no program without rows: its partial sums would be work for nothing"
+    assert p.programs <= max(limits.sm_count * 32, p.vec)
+
+
+def _leads(first: int, N: int, vec: int, step: int) -> set[int]:
+    return {row * N % vec for row in range(first, first + 9 * step, step)}
+
+
+@given(directions, numbers, st.integers(1, 70000), sizes, limits)
+@example(DIRECTIONS[0], 2048, 40499, 2, H200)
+@example(DIRECTIONS[1], 19, 1001, 2, INTERPRETER)
+@example(DIRECTIONS[1], 12, 12002, 2, INTERPRETER)
+def test_all_rows_of_a_program_start_equally_far_from_a_vector(direction, M, N, size, limits):
+    p = direction[0](M, N, size, limits)
+    if isinstance(p, Loop) or not p.cut:
+        return
+    step = p.programs if isinstance(p, Rows) else p.programs // p.group
+    for first in range(min(step, 9)):
+        assert step == M or len(_leads(first, N, p.vec, step)) == 1
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[1], 16384, 8192, 2, H200)
+@example(DIRECTIONS[1], 8192, 4096, 4, H200)
+@example(DIRECTIONS[1], 8192, 4096, 8, H200)
+def test_rows_fit_in_registers(direction, M, N, size, limits):
+    p = _plan_of(Rows, direction, M, N, size, limits)
+    if p is None:
+        return
+    _, _, kept = direction
+    each = kept * max(1, size // 4)
+    elements = p.rows * p.chunks * p.width // (32 * p.warps)
+    available = min(limits.registers_per_sm // (32 * p.warps), 256)
+    # What is left holds addresses, and weight and bias.
+    assert elements * each <= available // 2 or elements == 1
+
+
+@given(directions, numbers, numbers, sizes, limits)
+def test_pipelines_fit_in_shared_memory(direction, M, N, size, limits):
+    p = direction[0](M, N, size, limits)
+    if isinstance(p, Loop):
+        return
+    tile = p.chunks * p.width * (p.rows if isinstance(p, Rows) else 1) * size * direction[1]
+    assert p.stages in (1, 3, 4)
+    assert p.stages == 1 or (p.stages - 1) * tile + 2048 <= limits.shared_bytes
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[0], 3, 2**19 + 1, 2, H200)
+def test_split_all_columns_are_in_a_slice(direction, M, N, size, limits):
+    p = _plan_of(Split, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert p.slice_size % 16 == 0, "a slice starts at a vector, and the compiler sees it"
+    assert p.slice_size <= p.chunks * p.width
+    assert p.group * p.slice_size >= _span(N, p)
+    assert (p.group - 1) * p.slice_size < N + 16
+    assert p.width == p.warps * 512 // size, "each piece is as wide as the warps"
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[1], 8192, 32768, 2, H200)
+@example(DIRECTIONS[0], 120, 393216, 4, A100)
+@example(DIRECTIONS[1], 20, 393216, 4, RTX4090)
+def test_programs_that_wait_for_each_other_all_run(direction, M, N, size, limits):
+    """Else the cooperative launch is refused."""
+    p = _plan_of(Split, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert p.programs % p.group == 0
+    assert 1 <= p.programs // p.group <= M
+    threads = 32 * p.warps
+    registers = -(-p.registers // 8) * 8 * threads  # as they are handed out
+    shared = (p.stages - 1) * p.chunks * p.width * size * direction[1] + 1024
+    on_one = min(
+        limits.registers_per_sm // registers,
+        limits.threads_per_sm // threads,
+        limits.shared_bytes // shared,
+        PROGRAMS_PER_SM,
+    )
+    assert p.programs <= limits.sm_count * on_one
+    assert p.registers <= 255
+
+
+@given(directions, numbers, numbers, sizes, limits)
+def test_each_warp_waits_for_itself(direction, M, N, size, limits):
+    """No barrier may be in the loop that waits: a block is of one warp, or the program is."""
+    p = _plan_of(Split, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert p.block in (32, NARROW_GROUP)
+    assert p.warps == 1 or p.block == 32
+    assert p.warps > 1 or p.group <= p.block, "one look at the group"
+
+
+@given(directions, numbers, numbers, sizes, limits)
+def test_loops_only_what_nothing_else_holds(direction, M, N, size, limits):
+    p = _plan_of(Loop, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert 1 <= p.programs <= M
+    assert p.block == power_of_two(p.block)
+    # Float64 goes from whole rows to loops; others are first split over all programs.
+    per_sm = {2: 8192, 4: 4096, 8: 2048}[size]
+    assert N * direction[1] > per_sm * (1 if size == 8 else limits.sm_count // 2)
+
+
+@pytest.mark.parametrize("plan", [plan_forward, plan_backward])
+@pytest.mark.parametrize("size", [2, 4, 8])
+@given(N=st.integers(1, 70000))
+def test_a_new_number_of_rows_does_not_compile(plan, size, N):
+    """As long as the rows fill the device; a multiple of 16, because the tensor's end decides how wide loads are."""
+
+    def compiled(M):
+        return {k: v for k, v in plan(M, N, size, H200)._asdict().items() if k != "programs"}
+
+    assert len({str(compiled(16 * M)) for M in (5000, 6001, 20000, 10**6)}) == 1
+
+
+@pytest.mark.parametrize("plan", [plan_forward, plan_backward])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_few_kernels_for_all_lengths(plan, size):
+    seen = set()
+    for N in range(1, 70000, 7):
+        p = plan(4096, N, size, H200)._asdict()
+        seen.add(tuple(p[k] for k in p if k not in ("programs", "group", "slice_size")))
+    assert len(seen) <= 60
+
+
+# What tests/gpu/test_layernorm.py relies on: (rows, columns, forward, backward), in bfloat16 on an H200.
+WAYS = [
+    (4096, 1000, (Rows, False, 1), (Rows, False, 4)),
+    (1024, 1003, (Rows, True, 1), (Rows, True, 1)),
+    (512, 65536, (Split, False, 1), (Split, False, 1)),
+    (256, 40499, (Split, True, 1), (Split, True, 1)),
+    (20, 393216, (Split, False, 4), (Split, False, 4)),
+    (8, 393217, (Split, True, 4), (Split, True, 4)),
+    (3, 2**22 + 8, (Loop, None, 8), (Loop, None, 8)),
+]
+
+
+@pytest.mark.parametrize(("M", "N", "forward", "backward"), WAYS)
+def test_the_gpu_tests_take_every_way(M, N, forward, backward):
+    for plan, expected in ((plan_forward, forward), (plan_backward, backward)):
+        p = plan(M, N, 2, H200)
+        assert (type(p), getattr(p, "cut", None), p.warps) == expected
+
+
+@pytest.mark.parametrize("plan", [plan_forward, plan_backward])
+def test_the_accuracy_tests_take_every_way(plan):
+    from accuracy.test_layernorm import FEW, SHAPES
+
+    ways = set()
+    for shape, k in SHAPES + FEW:
+        M, N = math.prod(shape[:-k]), math.prod(shape[-k:])
+        for size in (2, 4, 8):
+            p = plan(M, N, size, INTERPRETER)
+            ways.add((type(p).__name__, getattr(p, "cut", None)))
+            if isinstance(p, Rows):
+                ways |= {("rows", p.rows > 1), ("chunks", p.chunks > 1), ("warps", p.warps > 1)}
+    assert {("Rows", False), ("Rows", True), ("Split", False), ("Loop", None)} <= ways, ways
+    assert {(name, several) for name in ("rows", "chunks", "warps") for several in (False, True)} <= ways, ways
