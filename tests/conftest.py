@@ -55,6 +55,14 @@ def bounded() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def memory_given_back() -> Iterator[None]:
+    """What a large test leaves in its process's cache is missing to the other processes on the GPU."""
+    yield
+    if DEVICE == "cuda" and torch.cuda.memory_reserved() > 2**30:
+        torch.cuda.empty_cache()
+
+
 @pytest.fixture
 def overridden():
     """A context manager in which PyTorch dispatches to the overrides: all of them, and nothing else of flag_gems."""

@@ -186,7 +186,9 @@ class Softmaxes:
         y[3].select(dim - 1, size // 2).fill_(-inf)
         y[4].select(dim - 1, size // 2).fill_(inf)
         actual, native = self.backward(g, y, dim, dtype), self.native_backward(g, y, dim, dtype)
-        assert torch.equal(actual.isnan(), native.isnan())
+        # Infinities make an infinity or a NaN as the order of operations has it: PyTorch's CPU and CUDA kernels differ.
+        assert torch.equal(actual.isfinite(), native.isfinite())
+        assert torch.equal(actual[:2].isnan(), native[:2].isnan())
 
     def check_where_finite(self, x: torch.Tensor, dim: int) -> None:
         """NaN and infinities must be where native has them; the rest is judged."""

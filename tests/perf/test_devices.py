@@ -17,6 +17,7 @@ from flag_gems_overrides.perf.devices import A100, H200, KNOWN, occupancy
         (H200, 8, 255, 0, 0.125),  # rounded up to 256 registers
         (H200, 4, 32, 100 << 10, 0.125),  # 2 programs by shared memory
         (A100, 4, 32, 100 << 10, 0.0625),
+        (H200, 1, 152, 0, 0.1875),  # 3 in each quarter, of which 16384 / (152 * 32) = 3.4 would fit
         (H200, 1, 16, 0, 0.5),  # 32 programs at most
     ],
 )

@@ -96,12 +96,11 @@ def merged_kernel(
         dbiases = new_dbiases
         if dx_ptr is not None:
             c1, c2 = row_sums(xhats, gs, CHUNKS)
-            scale = rstd / N
-            c1 *= scale
-            c2 *= scale
+            c1 /= N
+            c2 /= N
             for c in tl.static_range(CHUNKS):
                 position, mask = piece(c, 0, end, lead, N, WIDTH, VEC, CUT)
-                dx = gs[c] * rstd - (xhats[c] * c1 + c2)
+                dx = (gs[c] - (xhats[c] * c1 + c2)) * rstd
                 store_piece(dx_ptr, base, position, dx, mask, rows < M, end, lead, N, VEC, CUT)
     if OVERLAP:
         gdc_launch_dependents()
@@ -195,12 +194,11 @@ def split_kernel(
         slots = slots_ptr + tl.cast(row, tl.int64) * GROUP
         publish(slots + member, tl.sum(a), tl.sum(b))
         c1, c2 = group_sums(slots, GROUP, BLOCK)
-        scale = rstd / N
-        c1 *= scale
-        c2 *= scale
+        c1 /= N
+        c2 /= N
         for c in tl.static_range(CHUNKS):
             position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
-            dx = gs[c] * rstd - (xhats[c] * c1 + c2)
+            dx = (gs[c] - (xhats[c] * c1 + c2)) * rstd
             store_piece(dx_ptr, base, position, dx, mask, True, end, lead, N, VEC, CUT)
     for c in tl.static_range(CHUNKS):
         position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)

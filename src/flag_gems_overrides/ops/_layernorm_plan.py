@@ -158,7 +158,9 @@ def _split(
     width = warps * 32 * 16 // element_size
     stages = 4
     shared = (stages - 1) * chunks * width * element_size * tensors + 2048
-    per_sm = min(PROGRAMS_PER_SM, limits.registers_per_sm // (-(-registers // 8) * 8 * 32 * warps))
+    # Each quarter of a multiprocessor has its own registers: at 152 a thread, 12 warps run at once and not 13.
+    quarter = limits.registers_per_sm // 4 // (-(-registers // 8) * 8 * 32)
+    per_sm = min(PROGRAMS_PER_SM, 4 * quarter // warps)
     programs = limits.sm_count * max(1, min(per_sm, limits.shared_bytes // shared))
     span = N + vec - 1 if cut else N
     # Slices of a multiple of 16 elements are of whole vectors, and what Triton compiles for.

@@ -211,9 +211,9 @@ def softmax_split(
                     more_totals = tl.load(read_ptr + STATISTICS, mask=exists, other=1, volatile=True)
                 more_tops = tl.where(exists & counted, published(more_tops, COMPUTE), float("-inf"))
                 more_totals = tl.where(exists & counted, published(more_totals, COMPUTE), 0.0)
-                new = tl.maximum(tops, more_tops)
-                totals = totals * exp(tops - finite(new)) + more_totals * exp(more_tops - finite(new))
-                tops = new
+                larger = tl.maximum(tops, more_tops)
+                totals = totals * exp(tops - finite(larger)) + more_totals * exp(more_tops - finite(larger))
+                tops = larger
             top, total = merge(tops, totals, INNER)
             # Who published here has read what was published for the block before: those words are free.
             tl.store(words_ptr - turn + own, 0, mask=block >= groups)

@@ -60,14 +60,14 @@ def occupancy(gpu: Gpu, warps: int, registers: int, shared: int) -> float:
 
     Args:
         warps: of one program.
-        registers: of one thread; handed out by warp in steps of 256.
+        registers: of one thread; handed out by warp in steps of 256, from those of a quarter of the multiprocessor.
         shared: bytes of one program; the driver takes another 1024.
     """
     per_warp = -(-registers * 32 // 256) * 256
     limits = [
         gpu.programs_per_sm,
         gpu.threads_per_sm // (32 * warps),
-        gpu.registers_per_sm // (per_warp * warps) if registers else gpu.programs_per_sm,
+        4 * (gpu.registers_per_sm // 4 // per_warp) // warps if registers else gpu.programs_per_sm,
         gpu.shared_per_sm // (shared + 1024),
     ]
     return min(limits) * warps * 32 / gpu.threads_per_sm
