@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import ast
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 from typer.testing import CliRunner
 
 from flag_gems_overrides.catalog import OVERRIDES
@@ -212,6 +214,23 @@ def test_check_says_which_patch_does_not_apply(
     assert result.exit_code == 2
     assert "patch failed: src/flag_gems/ops/__init__.py" in result.output
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.skipif(
+    Version(version("flag_gems")) < Version(LINE.release), reason="no patches are made for this release"
+)
+def test_applied_to_a_copy_of_the_installed_package_they_are_what_it_calls(tmp_path: Path) -> None:
+    command = ["patches", "apply", str(tmp_path / "copy"), f"--folder={PATCHES}"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    source = Path(result.output.strip())
+    assert source == tmp_path / "copy" / "src"
+    text = (source / "flag_gems/ops/__init__.py").read_text()
+    assert "from .planned.softmax import softmax, softmax_backward\n" in text
+    assert (source / "flag_gems/ops/planned/softmax.py").exists()
+    assert (source / "flag_gems/runtime/backend/_nvidia/tune_configs.yaml").exists()
+    result = CliRunner().invoke(app, command)
+    assert (result.exit_code, "is there already" in result.output) == (2, True)
 
 
 @pytest.mark.parametrize("words", [["--line=v9"], ["--folder=nowhere"]])

@@ -26,6 +26,7 @@ class Line(NamedTuple):
         include: what ``use_gems(include=...)`` calls a function, likewise.
         edits: changes beside ``ops/__init__.py``, by upstream's ops module, or by ``<module>-tests`` in a patch of
             their own.
+        differences: upstream's tests (a pattern) that fail in these variants of a rehearsal, and why they do.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Line(NamedTuple):
     marks: Mapping[str, str]
     include: Mapping[str, str]
     edits: Mapping[str, tuple[Edit, ...]]
+    differences: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
 
 _LICENCE = """\
