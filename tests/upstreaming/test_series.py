@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.cli import app
-from flag_gems_overrides.upstreaming import exchange, formatting, series
+from flag_gems_overrides.upstreaming import exchange, formatting, regression, series
 from flag_gems_overrides.upstreaming.git import git
 from flag_gems_overrides.upstreaming.imports import PATH, UpstreamError, redirect
 from flag_gems_overrides.upstreaming.lines import LINES, Line
@@ -125,6 +125,33 @@ def test_tests_are_of_the_defects_that_can_show_on_a_gpu(line: Line) -> None:
     marked = {"v5.0.2": "log_softmax_backward", "main": "log_softmax_backward_data"}[line.name]
     softmax = next(patch for patch in series.series(line) if patch.name == "log_softmax")
     assert f"@pytest.mark.{marked}\n" in softmax.added["tests/test_log_softmax_as_pytorch.py"]
+
+
+@every_line
+def test_each_function_has_a_benchmark_in_the_manner_of_the_line(line: Line) -> None:
+    for patch in series.series(line):
+        for name in patch.functions:
+            text = patch.added[line.benchmark.path.format(patch.name)]
+            mark = line.marks.get(name, name)
+            assert f"@pytest.mark.{mark}\ndef test_{mark}_sizes():" in text
+            assert f"torch_op=torch.ops.aten.{OVERRIDES[name].overload}" in text
+            assert set(line.benchmark.imports) <= set(text.splitlines())
+
+
+def test_new_tests_for_main_call_flag_gems_functions_themselves() -> None:
+    dispatched = []
+    for patch in series.series(LINES["main"]):
+        text = patch.added.get(f"tests/test_{patch.name}_as_pytorch.py", "")
+        found = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+        for test in [node for node in found if node.name.startswith("test_")]:
+            body = ast.unparse(test)
+            if "use_gems" in body:
+                dispatched.append(test.name)
+            else:
+                called = {node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute)}
+                assert called & {*OVERRIDES, "native_layer_norm"}, test.name
+                assert not any(f"{call}(" in body for call in regression._EXPLICIT), test.name
+    assert dispatched == ["test_l1"]  # it goes through autograd
 
 
 UPSTREAM = (

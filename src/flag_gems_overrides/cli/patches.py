@@ -10,6 +10,7 @@ from rich.console import Console
 
 from flag_gems_overrides.cli import _words
 from flag_gems_overrides.perf.baselines import BaselineError
+from flag_gems_overrides.perf.cases import CaseError
 from flag_gems_overrides.upstreaming import exchange, rehearsal
 from flag_gems_overrides.upstreaming.git import GitError
 from flag_gems_overrides.upstreaming.imports import UpstreamError
@@ -25,7 +26,7 @@ FOLDER = Path("patches")
 
 
 def _complaints():
-    return _words.complaints(exchange.PatchesError, UpstreamError, GitError, BaselineError)
+    return _words.complaints(exchange.PatchesError, UpstreamError, GitError, BaselineError, CaseError)
 
 
 def _lines(name: str | None) -> list[Line]:

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from flag_gems_overrides import compat, install, interpreter
+from flag_gems_overrides.upstreaming.defects import DEFECTS
 
 if not torch.cuda.is_available():
     interpreter.activate()
@@ -29,9 +30,9 @@ LIMIT = int(os.environ.get("GEMS_STAGE_LIMIT", "0" if torch.cuda.is_available() 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    large = {f"test_{row.id.lower()}" for row in DEFECTS.values() if row.needs_gpu}
     for item in items:
-        sizes = [math.prod(value) for value in _parameters(item) if _is_shape(value)]
-        if LIMIT and max(sizes, default=0) > LIMIT:
+        if LIMIT and (item.name in large or max(_sizes(item), default=0) > LIMIT):
             item.add_marker(pytest.mark.skip(reason="too large for the interpreter"))
 
 
@@ -43,10 +44,8 @@ def pytest_runtest_call() -> Iterator[None]:
         yield
 
 
-def _parameters(item: pytest.Item) -> list[object]:
+def _sizes(item: pytest.Item) -> Iterator[int]:
     spec = getattr(item, "callspec", None)
-    return list(spec.params.values()) if spec else []
-
-
-def _is_shape(value: object) -> bool:
-    return isinstance(value, (tuple, list)) and all(type(size) is int for size in value)
+    for value in spec.params.values() if spec else ():
+        if isinstance(value, (tuple, list)) and all(type(size) is int for size in value):
+            yield math.prod(value)
