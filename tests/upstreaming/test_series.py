@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -14,11 +15,12 @@ from typer.testing import CliRunner
 
 from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.cli import app
+from flag_gems_overrides.perf import baselines
 from flag_gems_overrides.upstreaming import exchange, formatting, regression, series
 from flag_gems_overrides.upstreaming.git import git
 from flag_gems_overrides.upstreaming.imports import PATH, UpstreamError, redirect
 from flag_gems_overrides.upstreaming.lines import LINES, Line
-from flag_gems_overrides.upstreaming.message import message
+from flag_gems_overrides.upstreaming.message import DEVICE, message
 
 PATCHES = Path(__file__).parents[2] / "patches"
 LINE = LINES["v5.0.2"]
@@ -267,16 +269,18 @@ def test_bad_words_end_with_status_2_and_a_remedy(words: list[str]) -> None:
     assert "v5.0.2, main" in result.output or "gems-overrides patches export" in result.output
 
 
-def test_the_table_of_performance_comes_from_the_accepted_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_of_performance_comes_from_the_accepted_record(tmp_path: Path) -> None:
     patch = next(patch for patch in series.series(LINE) if patch.name == "amax")
     assert "filled from the NVIDIA H200 record" in message(patch, LINE, tmp_path)
     baseline = {
+        "schema": baselines.SCHEMA,
+        "device": DEVICE,
+        "measure": "kernel",
         "accepted_from": {"versions": {"torch": "2.11.0", "flag_gems": "5.0.2"}},
         "cases": {"amax 64x64 dim=1 float16": {"ms": 0.00512, "ratio": 1.25, "floor": 0.97}},
     }
-    monkeypatch.setattr("flag_gems_overrides.perf.baselines.load", lambda folder, device, op: baseline)
+    (tmp_path / "nvidia-h200").mkdir()
+    (tmp_path / "nvidia-h200" / "amax.json").write_text(json.dumps(baseline))
     text = message(patch, LINE, tmp_path)
     assert "torch 2.11.0, flag_gems 5.0.2" in text
     assert "| amax | 64x64 dim=1 | float16 | 0.0051 | 1.25 |" in text

@@ -138,6 +138,14 @@ LINES = {
                     for statistic in ("mean", "rstd")
                 ),
             },
+            differences=(
+                (
+                    "^test_layer_norm::test_native_layer_norm",
+                    ("overrides",),
+                    "asks for statistics of half inputs in half; PyTorch's CUDA kernel keeps float32, and so do "
+                    "we. The patches change the test",
+                ),
+            ),
         ),
     )
 }
