@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 
 # Each xdist worker takes a GPU of its own; this must be decided before anything imports torch.
@@ -23,10 +24,19 @@ hypothesis.settings.register_profile("quick", max_examples=30, derandomize=True,
 hypothesis.settings.register_profile("long", max_examples=3000, **_shared)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+PATCHED = os.environ.get("FLAGGEMS_PATCHED")
+if PATCHED:
+    sys.path.insert(0, PATCHED)
+
 if not torch.cuda.is_available():
     from flag_gems_overrides import interpreter
 
     interpreter.activate()
+
+if PATCHED:
+    import patched
+
+    patched.stand_in(PATCHED)
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -65,7 +75,10 @@ def memory_given_back() -> Iterator[None]:
 
 @pytest.fixture
 def overridden():
-    """A context manager in which PyTorch dispatches to the overrides: all of them, and nothing else of flag_gems."""
+    """A context manager in which PyTorch dispatches to the overrides: all of them, and nothing else of flag_gems.
+
+    With a patched flag_gems, to its own functions of these names, and no override is installed.
+    """
     import flag_gems
 
     import flag_gems_overrides
@@ -73,7 +86,8 @@ def overridden():
     @contextlib.contextmanager
     def overridden():
         names = [override.name for override in flag_gems_overrides.catalog()]
-        with flag_gems_overrides.use_overrides(), flag_gems.use_gems(include=names):
+        ours = contextlib.nullcontext() if PATCHED else flag_gems_overrides.use_overrides()
+        with ours, flag_gems.use_gems(include=names):
             yield
 
     return overridden

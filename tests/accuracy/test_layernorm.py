@@ -12,7 +12,6 @@ import torch
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, each
 
-from flag_gems_overrides import use_overrides
 from flag_gems_overrides.ops import _device, layernorm
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 
@@ -358,9 +357,7 @@ def test_half_input_with_wide_parameters(dtype, device):
 
 @each("dtype", FLOATING)
 @each("shape, k", FEW)
-def test_through_autograd_and_dispatch(shape, k, dtype, device):
-    import flag_gems
-
+def test_through_autograd_and_dispatch(shape, k, dtype, overridden, device):
     case = Case(shape, k, dtype, device)
 
     def gradients() -> tuple[torch.Tensor, ...]:
@@ -369,7 +366,7 @@ def test_through_autograd_and_dispatch(shape, k, dtype, device):
         return (y.detach(), *torch.autograd.grad(y, leaves, case.dy))
 
     native = gradients()
-    with use_overrides(), flag_gems.use_gems(include=["layer_norm", "layer_norm_backward"]):
+    with overridden():
         actual = gradients()
     exact = case.exact()
     for ours, theirs, truth in zip(actual, native, (exact[0], *exact[3:]), strict=True):

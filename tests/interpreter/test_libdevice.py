@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from flag_gems.utils.triton_lang_helper import tl_extra_shim
 
+from flag_gems_overrides import interpreter
+
 UNARY = {
     "acos": torch.acos,
     "atan": torch.atan,
@@ -99,3 +101,11 @@ def test_a_scalar_and_a_number():
     out = torch.empty(1)
     _scalar[(1,)](torch.tensor([3.0]), out, FUNCTION=tl_extra_shim.pow)
     assert out.item() == 9
+
+
+def test_a_function_that_is_not_in_numpy_says_so_when_it_is_called():
+    if not interpreter.is_active():
+        pytest.skip("CUDA's own libdevice is used")
+    with pytest.raises(NotImplementedError, match=r"libdevice\.asinh: the interpreter has no such function"):
+        tl_extra_shim.asinh(1.0)
+    assert not hasattr(tl_extra_shim, "no_such_function")

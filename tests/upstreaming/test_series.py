@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 import ast
+import json
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 from typer.testing import CliRunner
 
 from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.cli import app
-from flag_gems_overrides.upstreaming import exchange, formatting, series
+from flag_gems_overrides.perf import baselines
+from flag_gems_overrides.upstreaming import exchange, formatting, regression, series
 from flag_gems_overrides.upstreaming.git import git
 from flag_gems_overrides.upstreaming.imports import PATH, UpstreamError, redirect
 from flag_gems_overrides.upstreaming.lines import LINES, Line
-from flag_gems_overrides.upstreaming.message import message
+from flag_gems_overrides.upstreaming.message import DEVICE, message
 
 PATCHES = Path(__file__).parents[2] / "patches"
 LINE = LINES["v5.0.2"]
@@ -125,6 +129,33 @@ def test_tests_are_of_the_defects_that_can_show_on_a_gpu(line: Line) -> None:
     assert f"@pytest.mark.{marked}\n" in softmax.added["tests/test_log_softmax_as_pytorch.py"]
 
 
+@every_line
+def test_each_function_has_a_benchmark_in_the_manner_of_the_line(line: Line) -> None:
+    for patch in series.series(line):
+        for name in patch.functions:
+            text = patch.added[line.benchmark.path.format(patch.name)]
+            mark = line.marks.get(name, name)
+            assert f"@pytest.mark.{mark}\ndef test_{mark}_sizes():" in text
+            assert f"torch_op=torch.ops.aten.{OVERRIDES[name].overload}" in text
+            assert set(line.benchmark.imports) <= set(text.splitlines())
+
+
+def test_new_tests_for_main_call_flag_gems_functions_themselves() -> None:
+    dispatched = []
+    for patch in series.series(LINES["main"]):
+        text = patch.added.get(f"tests/test_{patch.name}_as_pytorch.py", "")
+        found = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+        for test in [node for node in found if node.name.startswith("test_")]:
+            body = ast.unparse(test)
+            if "use_gems" in body:
+                dispatched.append(test.name)
+            else:
+                called = {node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute)}
+                assert called & {*OVERRIDES, "native_layer_norm"}, test.name
+                assert not any(f"{call}(" in body for call in regression._EXPLICIT), test.name
+    assert dispatched == ["test_l1"]  # it goes through autograd
+
+
 UPSTREAM = (
     "from flag_gems.ops.softmax import (\n    softmax,\n    softmax_out,\n)\nfrom flag_gems.ops.zeros import zeros\n"
 )
@@ -214,6 +245,23 @@ def test_check_says_which_patch_does_not_apply(
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
 
 
+@pytest.mark.skipif(
+    Version(version("flag_gems")) < Version(LINE.release), reason="no patches are made for this release"
+)
+def test_applied_to_a_copy_of_the_installed_package_they_are_what_it_calls(tmp_path: Path) -> None:
+    command = ["patches", "apply", str(tmp_path / "copy"), f"--folder={PATCHES}"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    source = Path(result.output.strip())
+    assert source == tmp_path / "copy" / "src"
+    text = (source / "flag_gems/ops/__init__.py").read_text()
+    assert "from .planned.softmax import softmax, softmax_backward\n" in text
+    assert (source / "flag_gems/ops/planned/softmax.py").exists()
+    assert (source / "flag_gems/runtime/backend/_nvidia/tune_configs.yaml").exists()
+    result = CliRunner().invoke(app, command)
+    assert (result.exit_code, "is there already" in result.output) == (2, True)
+
+
 @pytest.mark.parametrize("words", [["--line=v9"], ["--folder=nowhere"]])
 def test_bad_words_end_with_status_2_and_a_remedy(words: list[str]) -> None:
     result = CliRunner().invoke(app, ["patches", "check", *words], env={"FLAGGEMS_CHECKOUT": ""})
@@ -221,16 +269,18 @@ def test_bad_words_end_with_status_2_and_a_remedy(words: list[str]) -> None:
     assert "v5.0.2, main" in result.output or "gems-overrides patches export" in result.output
 
 
-def test_the_table_of_performance_comes_from_the_accepted_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_of_performance_comes_from_the_accepted_record(tmp_path: Path) -> None:
     patch = next(patch for patch in series.series(LINE) if patch.name == "amax")
     assert "filled from the NVIDIA H200 record" in message(patch, LINE, tmp_path)
     baseline = {
+        "schema": baselines.SCHEMA,
+        "device": DEVICE,
+        "measure": "kernel",
         "accepted_from": {"versions": {"torch": "2.11.0", "flag_gems": "5.0.2"}},
         "cases": {"amax 64x64 dim=1 float16": {"ms": 0.00512, "ratio": 1.25, "floor": 0.97}},
     }
-    monkeypatch.setattr("flag_gems_overrides.perf.baselines.load", lambda folder, device, op: baseline)
+    (tmp_path / "nvidia-h200").mkdir()
+    (tmp_path / "nvidia-h200" / "amax.json").write_text(json.dumps(baseline))
     text = message(patch, LINE, tmp_path)
     assert "torch 2.11.0, flag_gems 5.0.2" in text
     assert "| amax | 64x64 dim=1 | float16 | 0.0051 | 1.25 |" in text

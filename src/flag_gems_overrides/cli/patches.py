@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,8 @@ from rich.console import Console
 
 from flag_gems_overrides.cli import _words
 from flag_gems_overrides.perf.baselines import BaselineError
-from flag_gems_overrides.upstreaming import exchange
+from flag_gems_overrides.perf.cases import CaseError
+from flag_gems_overrides.upstreaming import exchange, rehearsal
 from flag_gems_overrides.upstreaming.git import GitError
 from flag_gems_overrides.upstreaming.imports import UpstreamError
 from flag_gems_overrides.upstreaming.lines import LINES, Line
@@ -24,7 +26,7 @@ FOLDER = Path("patches")
 
 
 def _complaints():
-    return _words.complaints(exchange.PatchesError, UpstreamError, GitError, BaselineError)
+    return _words.complaints(exchange.PatchesError, UpstreamError, GitError, BaselineError, CaseError)
 
 
 def _lines(name: str | None) -> list[Line]:
@@ -69,6 +71,44 @@ def check(
                 console.print(f"{chosen.name}: as export would write it{applied}")
             wrong |= bool(found)
     raise typer.Exit(wrong)
+
+
+@patches.command()
+def apply(
+    target: Annotated[Path, typer.Argument(help="A new folder; the copy is below it, in src.")], folder: Folder = FOLDER
+) -> None:
+    """Copy the installed flag_gems, and apply the patches to the copy."""
+    with _complaints():
+        print(exchange.apply(folder, target))
+
+
+@patches.command()
+def rehearse(
+    checkout: Checkout,
+    line: Name = None,
+    folder: Folder = FOLDER,
+    words: Annotated[list[str] | None, typer.Argument(help="For pytest, behind --, as in `-- -n auto`.")] = None,
+) -> None:
+    """Run upstream's own tests at the base: as they are, with the overrides, with the patches.
+
+    Exit status 1 if a test fails for which no reason is known.
+    """
+    console = Console(highlight=False)
+    unexplained = False
+    with _complaints():
+        for chosen in _lines(line):
+            found = rehearsal.rehearse(chosen, folder, checkout, words or [])
+            for variant, outcomes in found.items():
+                counts = Counter(outcome.verdict for outcome in outcomes.values())
+                console.print(f"{chosen.name} {variant}: " + ", ".join(f"{n} {v}" for v, n in sorted(counts.items())))
+            for row in rehearsal.differences(chosen, found):
+                console.print(
+                    f"{chosen.name} {row.test}: {row.reason or 'NO REASON KNOWN'}", markup=False, soft_wrap=True
+                )
+                for variant, outcome in row.outcomes.items():
+                    console.print(f"    {variant}: {outcome.verdict} {outcome.why}", markup=False, soft_wrap=True)
+                unexplained |= row.reason is None
+    raise typer.Exit(unexplained)
 
 
 @patches.command()

@@ -59,10 +59,25 @@ def provide() -> None:
     libdevice = ModuleType(f"triton.language.extra.{EXTRA_NAME}.libdevice")
     vars(libdevice).update({name: _elementwise(function) for name, function in _FLOATS.items()})
     vars(libdevice).update({name: _elementwise(function, tl.int1) for name, function in _PREDICATES.items()})
+    vars(libdevice)["__getattr__"] = _not_here
     package: Any = ModuleType(f"triton.language.extra.{EXTRA_NAME}")
     package.__path__ = []
     package.libdevice = libdevice
     sys.modules[package.__name__], sys.modules[libdevice.__name__] = package, libdevice
+
+
+def _not_here(name: str) -> Callable[..., Any]:
+    """CUDA's functions of which there is none in numpy's clothes: flag_gems names them while it is imported."""
+    from triton.language.extra.cuda import libdevice
+
+    if not hasattr(libdevice, name) or name.startswith("_"):
+        raise AttributeError(f"CUDA's libdevice has no {name!r}", name=name)
+
+    def call(*operands: Any) -> Any:
+        raise NotImplementedError(f"libdevice.{name}: the interpreter has no such function")
+
+    call.__name__ = name
+    return call
 
 
 def _elementwise(function: Callable[..., Any], result: Any = None) -> Callable[..., Any]:

@@ -20,11 +20,17 @@ from flag_gems_overrides.interpreter.libdevice import EXTRA_NAME
 def import_flag_gems(extra_name: str = EXTRA_NAME) -> None:
     """Import it, with Triton's math library of this name: "cuda" where kernels are to be compiled, not interpreted."""
     import torch
+    from triton.runtime import driver
 
     device = DeviceModule(torch.cpu)
     # GEMS_VENDOR: flag_gems accepts vendors of its own enumeration only, and the one with a CPU is not in there.
     # FLAGGEMS_DB_URL: its tuner would keep what it "measured" in a file in the home directory.
-    with _environment(GEMS_VENDOR="nvidia", FLAGGEMS_DB_URL="sqlite://"), _attribute(torch, "cpu", device):
+    # _active: from 5.3 on its tuner asks Triton's driver how to measure. It is not let measure (see language.patch).
+    with (
+        _environment(GEMS_VENDOR="nvidia", FLAGGEMS_DB_URL="sqlite://"),
+        _attribute(torch, "cpu", device),
+        _attribute(driver, "_active", driver._active or SimpleNamespace(get_benchmarker=lambda: None)),
+    ):
         # flag_gems evaluates `torch.<device name>` once, while it is being imported, and keeps the module.
         sys.modules["_nvidia"] = _vendor(extra_name)
         importlib.import_module("flag_gems")
@@ -48,6 +54,12 @@ def _vendor(extra_name: str) -> ModuleType:
         dispatch_key="CPU",
         device_query_cmd="true",
         triton_extra_name=extra_name,
+        # From 5.3 on it asks for these too.
+        trademark=None,
+        fp64_enabled=True,
+        bf16_enabled=True,
+        int64_enabled=True,
+        tle_enabled=False,
     )
     vendor.CUSTOMIZED_UNUSED_OPS = ("add", "cos", "cumsum")
     return vendor

@@ -4,17 +4,22 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import itertools
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
+
+from packaging.version import Version
 
 from flag_gems_overrides.upstreaming import formatting, imports
 from flag_gems_overrides.upstreaming.git import apply_mail, git, worktree
 from flag_gems_overrides.upstreaming.imports import UpstreamError
-from flag_gems_overrides.upstreaming.lines import Edit, Line
+from flag_gems_overrides.upstreaming.lines import LINES, Edit, Line
 from flag_gems_overrides.upstreaming.message import message
 from flag_gems_overrides.upstreaming.series import Patch, series
 
@@ -176,6 +181,34 @@ def _complaints(tree: Path, touched: list[str]) -> Iterator[str]:
         done = subprocess.run([sys.executable, "-m", *command, *touched], cwd=tree, capture_output=True, text=True)
         if done.returncode:
             yield f"{command[0]}: {(done.stdout + done.stderr).strip() or 'files would be reformatted'}"
+
+
+def apply(folder: Path, target: Path) -> Path:
+    """Copy the installed flag_gems to ``target/src``, apply its line's patches there, and return that folder.
+
+    On ``sys.path`` before the installed one it is flag_gems with the patches merged.
+
+    Raises:
+        PatchesError: no flag_gems is installed, or one that no line is made for; or ``target`` is there already.
+        GitError: a patch does not apply.
+    """
+    package = importlib.util.find_spec("flag_gems")
+    if package is None or package.origin is None:
+        raise PatchesError("no flag_gems is installed")
+    release = version("flag_gems")
+    lines = [line for line in LINES.values() if Version(line.release) <= Version(release)]
+    if not lines:
+        raise PatchesError(f"flag_gems {release}: no patches are made for it; there are for {', '.join(LINES)}")
+    if target.exists():
+        raise PatchesError(f"{target}: is there already; name a new folder")
+    source = Path(target, "src")
+    shutil.copytree(Path(package.origin).parent, source / "flag_gems", ignore=shutil.ignore_patterns("__pycache__"))
+    git(target, "init", "--quiet")
+    git(target, "add", "--all", "--force")
+    git(target, "commit", "--quiet", "--message=as installed")
+    for patch in patch_files(max(lines, key=lambda line: Version(line.release)), folder):
+        apply_mail(target, patch)
+    return source
 
 
 def branch(line: Line, folder: Path, checkout: Path, op: str | None) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,22 @@ class Edit(NamedTuple):
     new: str
 
 
+class Benchmark(NamedTuple):
+    """How a line writes benchmarks.
+
+    Attributes:
+        path: of an operator's new file, with a place for its name.
+        imports: lines of it.
+        base: the class that takes an ``input_fn``.
+        dtypes: the name of the floating types.
+    """
+
+    path: str
+    imports: tuple[str, ...]
+    base: str
+    dtypes: str
+
+
 class Line(NamedTuple):
     """One version of FlagGems.
 
@@ -24,8 +40,11 @@ class Line(NamedTuple):
         header: what new files start with.
         marks: pytest's marks of functions where they differ from the function's name.
         include: what ``use_gems(include=...)`` calls a function, likewise.
+        benchmark: how it writes benchmarks.
         edits: changes beside ``ops/__init__.py``, by upstream's ops module, or by ``<module>-tests`` in a patch of
             their own.
+        explicit_calls: whether new tests have to call ``flag_gems.<function>`` instead of PyTorch's dispatcher.
+        differences: upstream's tests (a pattern) that fail in these variants of a rehearsal, and why they do.
     """
 
     name: str
@@ -34,7 +53,10 @@ class Line(NamedTuple):
     header: str
     marks: Mapping[str, str]
     include: Mapping[str, str]
+    benchmark: Benchmark
     edits: Mapping[str, tuple[Edit, ...]]
+    explicit_calls: bool = False
+    differences: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
 
 _LICENCE = """\
@@ -65,6 +87,15 @@ LINES = {
             header="",
             marks={"prod_dim": "prod_dim_int"},
             include={},
+            benchmark=Benchmark(
+                "benchmark/test_{}_sizes_perf.py",
+                (
+                    "from benchmark.attri_util import FLOAT_DTYPES",
+                    "from benchmark.performance_utils import GenericBenchmark",
+                ),
+                "GenericBenchmark",
+                "FLOAT_DTYPES",
+            ),
             edits={},
         ),
         Line(
@@ -72,8 +103,15 @@ LINES = {
             "5.3.4",
             "ed2508bcb5a03000e9774734201d840ba362cd11",
             header=_LICENCE,
+            explicit_calls=True,
             marks={"prod_dim": "prod_dim_int", "log_softmax_backward": "log_softmax_backward_data"},
             include={"layer_norm": "native_layer_norm"},
+            benchmark=Benchmark(
+                "benchmark/test_{}_sizes.py",
+                ("from . import base, consts",),
+                "base.GenericBenchmark",
+                "consts.FLOAT_DTYPES",
+            ),
             edits={
                 "layernorm": (
                     Edit(
@@ -100,6 +138,14 @@ LINES = {
                     for statistic in ("mean", "rstd")
                 ),
             },
+            differences=(
+                (
+                    "^test_layer_norm::test_native_layer_norm",
+                    ("overrides",),
+                    "asks for statistics of half inputs in half; PyTorch's CUDA kernel keeps float32, and so do "
+                    "we. The patches change the test",
+                ),
+            ),
         ),
     )
 }

@@ -16,11 +16,26 @@ from flag_gems_overrides.upstreaming.defects import Defect
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.templates import render
 
+# PyTorch's functions, and flag_gems' that stands for each: without a dimension, and with one.
+_EXPLICIT = {
+    "torch.max": ("max", "max_dim"),
+    "torch.min": ("min", "min_dim"),
+    "torch.prod": ("prod", "prod_dim"),
+    "torch.softmax": ("softmax", "softmax"),
+    "torch.log_softmax": ("log_softmax", "log_softmax"),
+    "torch.native_layer_norm": ("native_layer_norm", "native_layer_norm"),
+    "aten._softmax": ("softmax", "softmax"),
+    "aten._softmax_backward_data": ("softmax_backward", "softmax_backward"),
+    "aten._log_softmax_backward_data": ("log_softmax_backward", "log_softmax_backward"),
+    "aten.native_layer_norm_backward": ("layer_norm_backward", "layer_norm_backward"),
+    **{f"torch.{name}": (name, name) for name in ("amax", "amin", "argmax", "argmin")},
+}
+
 
 class _Test(NamedTuple):
     name: str
     marks: list[str]
-    include: list[str]
+    include: list[str]  # for use_gems; empty if flag_gems' functions are called themselves
     title: str
     pytorch: str
     body: str
@@ -34,19 +49,24 @@ def tests(rows: Iterable[Defect], line: Line) -> str:
     for row in rows:
         if all(seen.cuda is None for seen in row.upstream.values()):
             continue
+        body = _body(row.reproduce)
+        # Autograd goes through PyTorch's dispatcher, and so must this.
+        explicit = line.explicit_calls and "torch.layer_norm(" not in body
         _gather(row.reproduce, imports, helpers)
         made.append(
             _Test(
                 row.id.lower(),
                 [line.marks.get(name, name) for name in row.functions],
-                [line.include.get(name, name) for name in row.functions],
+                [] if explicit else [line.include.get(name, name) for name in row.functions],
                 row.title,
                 row.pytorch,
-                textwrap.indent(_body(row.reproduce), "    "),
+                _explicit(body) if explicit else textwrap.indent(body, "    "),
             )
         )
     if not made:
         return ""
+    if not any("aten." in test.body for test in made):
+        helpers.pop("aten", None)
     return line.header + render("test.py.j2", imports=sorted(imports), helpers=list(helpers.values()), tests=made)
 
 
@@ -56,6 +76,23 @@ def _body(function: Callable[..., object]) -> str:
     definition = ast.parse(text).body[0]
     assert isinstance(definition, ast.FunctionDef)
     return "\n".join(text.splitlines()[definition.body[0].lineno - 1 :])
+
+
+def _explicit(body: str) -> str:
+    """A function's body with flag_gems' functions in the place of PyTorch's."""
+    lines = body.splitlines()
+    calls = [node for node in ast.walk(ast.parse(textwrap.dedent(body))) if isinstance(node, ast.Call)]
+    shift = len(body) - len(body.lstrip())
+    # From the last to the first, so that positions stay true. Upstream's lines are of ASCII: offsets are columns.
+    for call in sorted(calls, key=lambda call: (call.func.lineno, call.func.col_offset), reverse=True):
+        name = ast.unparse(call.func)
+        if name in _EXPLICIT:
+            whole, along = _EXPLICIT[name]
+            text, start = lines[call.lineno - 1], call.func.col_offset + shift
+            assert text[start:].startswith(name), text
+            made = f"flag_gems.{along if len(call.args) > 1 else whole}"
+            lines[call.lineno - 1] = text[:start] + made + text[start + len(name) :]
+    return "\n".join(lines)
 
 
 def _gather(function: Callable[..., object], imports: set[str], helpers: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from packaging.version import Version
 import flag_gems_overrides.ops
 from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.upstreaming import regression
+from flag_gems_overrides.upstreaming.benchmarks import benchmarks
 from flag_gems_overrides.upstreaming.defects import DEFECTS, Defect
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.templates import render
@@ -69,6 +70,7 @@ def series(line: Line) -> list[Patch]:
         tests = regression.tests(rows, line)
         if tests:
             added[f"tests/test_{module}_as_pytorch.py"] = tests
+        added |= benchmarks(module, functions[module], line)
         patches.append(Patch(module, functions[module], rows, added))
         if f"{module}-tests" in line.edits:
             patches.append(Patch(f"{module}-tests", (), (), {}))

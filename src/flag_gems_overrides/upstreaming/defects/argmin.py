@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upstream's ops/argmin.py."""
+
+from __future__ import annotations
+
+import torch
+
+from ._defect import check_raises, check_value, defect, everywhere, since_4_2
+
+
+@defect(
+    "A5",
+    "argmin",
+    title="an empty input divides by zero",
+    pytorch="IndexError",
+    upstream=everywhere("ZeroDivisionError"),
+)
+def a5(device: torch.device) -> None:
+    whole = "Expected reduction dim to be specified for input.numel() == 0"
+    check_raises(IndexError, whole, lambda: torch.argmin(torch.empty(0, device=device)))
+    along = "Expected reduction dim 1 to have non-zero size"
+    check_raises(IndexError, along, lambda: torch.argmin(torch.empty(3, 0, device=device), 1))
+
+
+@defect(
+    "A6",
+    "argmin",
+    title="along the last dimension nothing is masked: loads beyond the row count, and stores go astray",
+    pytorch="an index within the row",
+    upstream=since_4_2("OutOfBoundsError", "AssertionError"),
+)
+def a6(device: torch.device) -> None:
+    x = torch.tensor([[3.0, 2.0, 1.0], [0.0, 5.0, 4.0]], device=device)
+    for index, expected in zip(torch.argmin(x, 1), (2, 0), strict=True):
+        check_value(index, expected, torch.int64)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upstream's own tests of the operators, three times: on its tree as it is, with the overrides, with the patches."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from flag_gems_overrides.upstreaming.exchange import PatchesError, patch_files
+from flag_gems_overrides.upstreaming.git import apply_mail, worktree
+from flag_gems_overrides.upstreaming.lines import Line
+from flag_gems_overrides.upstreaming.series import series
+
+VARIANTS = ("bare", "overrides", "patched")
+
+_FILES = {"layernorm": "layer_norm"}
+
+
+class Outcome(NamedTuple):
+    """What became of one test: ``"passed"``, ``"failed"`` or ``"skipped"``, and the first line of why."""
+
+    verdict: str
+    why: str = ""
+
+
+Outcomes = Mapping[str, Outcome]
+
+
+class Difference(NamedTuple):
+    """A test that does not pass or skip alike everywhere.
+
+    Attributes:
+        outcomes: by variant.
+        reason: why that is as it should be; None if nobody has said so yet.
+    """
+
+    test: str
+    outcomes: Mapping[str, Outcome]
+    reason: str | None
+
+
+def rehearse(line: Line, folder: Path, checkout: Path, words: Iterable[str]) -> dict[str, Outcomes]:
+    """The outcomes of upstream's tests at the line's base by variant.
+
+    Args:
+        words: further arguments of pytest, such as ``["-n", "auto"]``.
+
+    Raises:
+        PatchesError: pytest did not get to the tests; the message has its last lines.
+        GitError: a patch does not apply.
+    """
+    with worktree(checkout, line.base) as tree:
+        # What a build writes there; without it the installed package's version counts.
+        (tree / "src/flag_gems/_version.py").write_text(f'version = "{line.release}"\n')
+        files = [path for path in _test_files(line) if (tree / path).exists()]
+        found: dict[str, Outcomes] = {}
+        for variant in VARIANTS:
+            if variant == "patched":
+                for patch in patch_files(line, folder):
+                    apply_mail(tree, patch)
+                files += [path for patch in series(line) for path in patch.added if path.startswith("tests/")]
+            found[variant] = _run(tree, files, variant, words)
+        return found
+
+
+def _test_files(line: Line) -> list[str]:
+    return [f"tests/test_{_FILES.get(patch.name, patch.name)}.py" for patch in series(line) if patch.functions]
+
+
+def _run(tree: Path, files: list[str], variant: str, words: Iterable[str]) -> Outcomes:
+    search = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH", "")]))
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch, "report.xml")
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-p", "flag_gems_overrides.upstreaming.stage"),
+                *("-p", "no:cacheprovider", "-q", f"--junitxml={report}", *files, *words),
+            ],
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": search, "GEMS_STAGE": variant},
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode not in (0, 1) or not report.exists():
+            raise PatchesError(f"{variant}: upstream's tests did not run:\n{(done.stdout + done.stderr)[-2000:]}")
+        return dict(_outcomes(ElementTree.parse(report).getroot()))
+
+
+def _outcomes(report: ElementTree.Element) -> Iterator[tuple[str, Outcome]]:
+    for case in report.iter("testcase"):
+        test = f"{case.get('classname', '').removeprefix('tests.')}::{case.get('name')}"
+        for tag, verdict in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
+            found = case.find(tag)
+            if found is not None:
+                yield test, Outcome(verdict, (found.get("message") or "").splitlines()[0][:200])
+                break
+        else:
+            yield test, Outcome("passed")
+
+
+def differences(line: Line, found: Mapping[str, Outcomes]) -> list[Difference]:
+    """The tests whose outcome is not the same in every variant, or that fail in all of them."""
+    rows = []
+    for test in dict.fromkeys(test for outcomes in found.values() for test in outcomes):
+        outcomes = {variant: found[variant][test] for variant in VARIANTS if test in found[variant]}
+        verdicts = {outcome.verdict for outcome in outcomes.values()}
+        if len(verdicts) > 1 or "failed" in verdicts:
+            rows.append(Difference(test, outcomes, _reason(line, test, outcomes)))
+    return rows
+
+
+def _reason(line: Line, test: str, outcomes: Mapping[str, Outcome]) -> str | None:
+    bad = [variant for variant, outcome in outcomes.items() if outcome.verdict == "failed"]
+    if bad == ["bare"]:
+        return "upstream's own defect"
+    known = [why for pattern, variants, why in line.differences if re.search(pattern, test) and bad == list(variants)]
+    return known[0] if known else None

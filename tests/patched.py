@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A flag_gems with our patches in place of our overrides: what tests/accuracy calls when FLAGGEMS_PATCHED is set."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+from flag_gems_overrides import upstream
+from flag_gems_overrides.catalog import OVERRIDES
+
+OURS = "flag_gems_overrides.ops"
+THEIRS = "flag_gems.ops.planned"
+
+
+def stand_in(folder: str) -> None:
+    """Let ``flag_gems_overrides.ops`` be what the patches added to the flag_gems in ``folder``.
+
+    A function that this flag_gems has not yet is ours, on the patched one's helpers.
+    """
+    import flag_gems
+
+    home = Path(flag_gems.__file__).parent
+    assert home.parent == Path(folder).resolve(), f"flag_gems is {home}, not the one in {folder}"
+    ours, theirs = importlib.import_module(OURS), importlib.import_module(THEIRS)
+    theirs.__path__ = [*theirs.__path__, *ours.__path__]
+    for name in [name for name in sys.modules if name.startswith(f"{OURS}.")]:
+        del sys.modules[name]
+    sys.modules[OURS] = theirs
+    for file in (home / "ops" / "planned").glob("[!_]*.py"):
+        importlib.import_module(f"{THEIRS}.{file.stem}")
+    for name in [name for name in sys.modules if name.startswith(f"{THEIRS}.")]:
+        sys.modules[name.replace(THEIRS, OURS)] = sys.modules[name]
+    for override in OVERRIDES.values():
+        if not upstream.predates(override, flag_gems):
+            function = getattr(sys.modules[f"{THEIRS}.{override.module}"], override.name)
+            assert getattr(flag_gems, override.name) is function, f"flag_gems.{override.name} is not the patched one"
