@@ -19,6 +19,8 @@ from pathlib import Path
 class Fault:
     name: str
     """``file/function/way: place``, and a number from the second place with the same text on."""
+    function: str
+    """``file/function``"""
     file: str
     source: str
     """The whole broken file."""
@@ -240,12 +242,13 @@ def faults(file: Path) -> Iterator[Fault]:
     seen: Counter[str] = Counter()
     for index, function in enumerate(tree.body):
         if isinstance(function, ast.FunctionDef):
+            where = f"{file.stem}/{function.name}"
             for way in IN_KERNELS if _is_kernel(function) else ON_THE_HOST:
                 for place, broken in _each_place(tree, index, way):
-                    name = f"{file.stem}/{function.name}/{way.__name__}: {place}"
+                    name = f"{where}/{way.__name__}: {place}"
                     seen[name] += 1
                     number = "" if seen[name] == 1 else f" ({seen[name]})"
-                    yield Fault(name + number, file.name, ast.unparse(ast.fix_missing_locations(broken)))
+                    yield Fault(name + number, where, file.name, ast.unparse(ast.fix_missing_locations(broken)))
 
 
 def _each_place(

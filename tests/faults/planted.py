@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
 from faults.equivalent import EQUIVALENT
-from faults.judging import noticed_by
+from faults.judging import Suite
 from faults.mutations import Fault, faults
 
 ROOT = Path(__file__).parents[2]
@@ -34,12 +35,13 @@ JUDGES = {
 }
 
 
-def _suite(fault: Fault) -> tuple[str, ...]:
+def _files(fault: Fault) -> tuple[str, ...]:
     start = max((start for start in JUDGES if fault.file.startswith(start)), key=len, default=None)
-    return tuple(str(ROOT / "tests" / "accuracy" / f"test_{name}.py") for name in JUDGES.get(start, []))
+    names = [*JUDGES[start], "far"] if start else []
+    return tuple(str(ROOT / "tests" / "accuracy" / f"test_{name}.py") for name in names)
 
 
-PLANTED = [fault for file in sorted(OPS.glob("*.py")) for fault in faults(file) if _suite(fault)]
+PLANTED = [fault for file in sorted(OPS.glob("*.py")) for fault in faults(file) if _files(fault)]
 
 
 def test_there_are_enough_faults():
@@ -47,10 +49,16 @@ def test_there_are_enough_faults():
     assert set(EQUIVALENT) <= {fault.name for fault in PLANTED}
 
 
+@pytest.fixture(scope="session")
+def suites(tmp_path_factory):
+    """Suites by their files, started when they are asked for."""
+    return functools.cache(lambda files: Suite(files, tmp_path_factory.mktemp("suite")))
+
+
 @pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: fault.name)
-def test_fault_is_noticed(fault: Fault, tmp_path: Path, record_property):
+def test_fault_is_noticed(fault: Fault, suites, record_property):
     if fault.name in EQUIVALENT:
         pytest.skip(EQUIVALENT[fault.name])
-    test = noticed_by(fault, _suite(fault), tmp_path, SECONDS)
+    test = suites(_files(fault)).noticed_by(fault, SECONDS)
     assert test is not None, "no test notices"
     record_property("noticed by", test)
