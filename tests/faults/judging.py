@@ -108,7 +108,9 @@ class _Server:
         if fault is not None and any(fault.function in used for used in self._uses.values()):
             items = [item for item in items if fault.function in self._uses.get(item.nodeid, [fault.function])]
         chance = random.Random(0)
-        items = sorted(items, key=lambda item: (-self._telling[item.nodeid], chance.random() * (0.1 + self._cost(item))))
+        items = sorted(
+            items, key=lambda item: (-self._telling[item.nodeid], chance.random() * (0.1 + self._cost(item)))
+        )
         notes = self._directory / "notes"
         notes.unlink(missing_ok=True)
         child = os.fork()
@@ -148,9 +150,9 @@ class _Server:
                 return
 
     def _cost(self, item: pytest.Item) -> float:
-        """Seconds, or a guess: 100 us for each unit of the sizes in the name."""
-        sizes = re.findall(r"\d{2,}", item.nodeid)
-        return self._seconds.get(item.nodeid, math.prod(map(int, sizes)) / 10000)
+        """Seconds, or a guess: 10 us for each unit of the sizes in the name."""
+        sizes = re.findall(r"(?<![a-z\d])\d{2,}", item.nodeid)
+        return self._seconds.get(item.nodeid, math.prod(map(int, sizes)) / 10**5)
 
 
 @contextlib.contextmanager
