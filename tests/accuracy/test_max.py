@@ -86,7 +86,7 @@ def test_the_first_of_equals(shape, dim, value, device):
 
 
 # Short rows, rows in vectors and edges, long ones in splits, with few K and with many; an odd number of rows.
-ANYWHERE = [(33, 1), (301, 1), (5001, 1), (20001, 1), (301, 3), (3001, 3), (37, 40), (601, 40)]
+ANYWHERE = [(33, 1), (301, 1), (5001, 1), (20001, 1), (301, 3), (3001, 3), (18, 20), (601, 40)]
 
 
 @each("dtype", [torch.float32, torch.float64])
@@ -97,7 +97,7 @@ def test_wherever_the_extreme_is(N, K, dtype, device):
     x = draw((len(places), N, K), torch.int8, device).to(dtype)
     for row, place in enumerate(places):
         x[row, place] = 101
-    _check_both(x)
+    _check_both(x - 200)  # a padding of 0 would be larger
     for row, place in enumerate(places):
         x[row, place:] = 101
     _check_both(x)

@@ -90,6 +90,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "_softmax_tile/load_tile/off_by_one: k < columns",
     ),
     "the one statistic is at offset 0": ("_softmax_tile/group_words/off_by_one: STATISTICS > 1",),
+    "an element that is met twice, at one place, changes no extreme": (
+        "_reduction_kernels/_locate_flat/off_by_one: lane < STEP",
+    ),
+    "a group of one is found where it was": ("_reduction_kernels/_locate_flat/off_by_one: GROUP > 1",),
     "nothing of a group is masked, unless none has the result: then no position is less than length": (
         *_any_other(
             "_reduction_kernels/_locate_flat",

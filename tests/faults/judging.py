@@ -37,6 +37,8 @@ from faults.mutations import Fault
 OPS = "flag_gems_overrides.ops"
 # A test that runs longer than this (seconds) waits for something that does not come.
 LONGEST_TEST = 60
+# Parts of the names of tests that are likely to notice, and of which only few are needed.
+LIKELY = re.compile(r"wherever|\(2,700,64\)-1|\(9,1027\)")
 
 
 class Suite:
@@ -108,9 +110,8 @@ class _Server:
         if fault is not None and any(fault.function in used for used in self._uses.values()):
             items = [item for item in items if fault.function in self._uses.get(item.nodeid, [fault.function])]
         chance = random.Random(0)
-        items = sorted(
-            items, key=lambda item: (-self._telling[item.nodeid], chance.random() * (0.1 + self._cost(item)))
-        )
+        costs = {item: (0.1 + self._cost(item)) / (50 if LIKELY.search(item.nodeid) else 1) for item in items}
+        items = sorted(items, key=lambda item: (-self._telling[item.nodeid], chance.random() * costs[item]))
         notes = self._directory / "notes"
         notes.unlink(missing_ok=True)
         child = os.fork()
