@@ -6,6 +6,7 @@ from __future__ import annotations
 _LOOP = "_layernorm_loop/forward_kernel"
 _INPUT = "_layernorm_loop/input_kernel"
 _SUMS = "_layernorm_loop/weight_bias_kernel"
+_ROWS = "_softmax_backward/softmax_backward_rows"
 _BACKWARD = "_softmax_backward/softmax_backward_split"
 _FORWARD = "_softmax_forward/softmax_split"
 _WEIGHT, _BIAS = (f"tl.load({name}_ptr - lead + position, mask=mask, other=0.0)" for name in ("weight", "bias"))
@@ -51,7 +52,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *_any_other("_layernorm_tile/collect", _SLOTS + " (2)"),
     ),
     "multiplied with a gradient that is 0 there": (
-        "_softmax_backward/softmax_backward_rows/wrong_other: tl.load(y_ptr + row * N + column, mask=inside, other=0.0)",
+        f"{_ROWS}/wrong_other: tl.load(y_ptr + row * N + column, mask=inside, other=0.0)",
         f"{_BACKWARD}/wrong_other: tl.load(y_ptr + at + lanes, mask=inside, other=0.0)",
         f"{_BACKWARD}/wrong_other: tl.load(y_ptr + at + lanes, mask=inside, other=0.0) (2)",
         f"{_BACKWARD}/wrong_other: tl.load(y_ptr + edge_at, mask=edge_inside, other=0.0)",
@@ -78,9 +79,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *_any_other(_INPUT, "tl.load(x_ptr + start + columns, mask=mask, other=0.0) (2)"),
         *_any_other(_INPUT, "tl.load(weight_ptr + columns, mask=mask, other=0.0) (2)"),
     ),
-    "replaced by 0 where it is masked": _any_other(
-        _LOOP, "tl.load(x_ptr + start + columns, mask=mask, other=0.0)"
-    ),
+    "replaced by 0 where it is masked": _any_other(_LOOP, "tl.load(x_ptr + start + columns, mask=mask, other=0.0)"),
     "columns behind the last mix with no other, and behind each row of a loop there is another to read": (
         *_any_other(
             "_softmax_tile/load_tile",

@@ -151,9 +151,9 @@ class _Server:
                 return
 
     def _cost(self, item: pytest.Item) -> float:
-        """Seconds, or a guess: 10 us for each unit of the sizes in the name."""
+        """Seconds, or a guess: 10 us for each unit of the sizes in the name, 3 s at most."""
         sizes = re.findall(r"(?<![a-z\d])\d{2,}", item.nodeid)
-        return self._seconds.get(item.nodeid, math.prod(map(int, sizes)) / 10**5)
+        return self._seconds.get(item.nodeid, min(math.prod(map(int, sizes)) / 10**5, 3.0))
 
 
 @contextlib.contextmanager

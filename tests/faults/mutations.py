@@ -253,9 +253,7 @@ def faults(file: Path) -> Iterator[Fault]:
                     yield Fault(name + number, where, file.name, ast.unparse(ast.fix_missing_locations(broken)))
 
 
-def _each_place(
-    tree: ast.Module, index: int, way: Callable[[ast.AST], bool]
-) -> Iterator[tuple[str, ast.Module]]:
+def _each_place(tree: ast.Module, index: int, way: Callable[[ast.AST], bool]) -> Iterator[tuple[str, ast.Module]]:
     for position, node in enumerate(ast.walk(tree.body[index])):
         if isinstance(node, BREAKABLE) and way(copy.deepcopy(node)):
             broken = ast.Module([*tree.body], [])
