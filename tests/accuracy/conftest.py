@@ -24,6 +24,25 @@ def _poisoned(allocate):
 
 
 @pytest.fixture(autouse=True)
+def counters_left_zero(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """On a GPU the next launch counts with what this one leaves behind."""
+    from flag_gems_overrides.ops import _scratch, _softmax
+
+    given = []
+
+    def counters(*args):
+        given.append(_scratch_counters(*args))
+        return given[-1]
+
+    _scratch_counters = _scratch.counters
+    monkeypatch.setattr(_scratch, "counters", counters)
+    monkeypatch.setattr(_softmax, "counters", counters)
+    yield
+    for tensor in given:
+        assert not tensor.any(), "counters are not left zero"
+
+
+@pytest.fixture(autouse=True)
 def poison(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch, "empty", _poisoned(torch.empty))
     monkeypatch.setattr(torch, "empty_like", _poisoned(torch.empty_like))

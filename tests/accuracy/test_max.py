@@ -20,7 +20,9 @@ from accuracy.reductions import (
     put_nans,
 )
 
+from flag_gems_overrides.ops.amax import amax
 from flag_gems_overrides.ops.max import max, max_dim
+from flag_gems_overrides.ops.min import min_dim
 
 nan, inf = float("nan"), float("inf")
 
@@ -81,6 +83,35 @@ def test_the_first_of_equals(shape, dim, value, device):
     far.select(dim, shape[dim] // 3).fill_(value)
     far.select(dim, shape[dim] - 1).fill_(value)
     _check_dim(far, dim)
+
+
+# Short rows, rows in vectors and edges, long ones in splits, with few K and with many; an odd number of rows.
+ANYWHERE = [(33, 1), (301, 1), (5001, 1), (20001, 1), (301, 3), (3001, 3), (18, 20), (601, 40)]
+
+
+@each("dtype", [torch.float32, torch.float64])
+@each("N, K", ANYWHERE)
+def test_wherever_the_extreme_is(N, K, dtype, device):
+    """In each row at another place; then everywhere from there on; and a NaN is more extreme still."""
+    places = [0, N // 3, N // 2, 15, 16, N - 17, N - 16, N - 2, 1, 3, N - 4, N - 3, N - 1]
+    x = draw((len(places), N, K), torch.int8, device).to(dtype)
+    for row, place in enumerate(places):
+        x[row, place] = 101
+    _check_both(x - 200)  # a padding of 0 would be larger
+    for row, place in enumerate(places):
+        x[row, place:] = 101
+    _check_both(x)
+    for row, place in enumerate(reversed(places)):
+        x[row, place] = nan
+    _check_both(x)
+
+
+def _check_both(x: torch.Tensor) -> None:
+    _check_dim(x, 1)
+    actual, native = min_dim(-x, 1), torch.min(-x, 1)
+    assert_same(actual.values, native.values)
+    assert_same(actual.indices, native.indices)
+    assert_same(amax(x, 1), native.values.neg())
 
 
 @layouts

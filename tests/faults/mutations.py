@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Named ways to break a kernel: every place in ops/ where one of them applies is a fault the suite must notice."""
+"""Named ways to break a kernel: every place in ops/ where one of them applies is a fault the suite must notice.
+
+Memory orders and barriers are not among them: the interpreter runs programs in turns, so only a GPU could tell.
+"""
 
 from __future__ import annotations
 
 import ast
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +18,39 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Fault:
     name: str
-    """``file/function/way``, and a number from the second place of that way in the function on."""
+    """``file/function/way: place``, and a number from the second place with the same text on."""
+    function: str
+    """``file/function``"""
     file: str
     source: str
     """The whole broken file."""
 
 
 def _call(node: ast.AST, *names: str) -> bool:
-    """Whether ``node`` calls tl.<name> or a method <name>."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names
+    """Whether ``node`` calls tl.<name>, a method <name> or a function <name>."""
+    if not isinstance(node, ast.Call):
+        return False
+    function = node.func
+    return getattr(function, "attr", None) in names or getattr(function, "id", None) in names
 
 
 def _keyword(node: ast.Call, name: str) -> ast.keyword | None:
     return next((keyword for keyword in node.keywords if keyword.arg == name), None)
+
+
+def _drop_keyword(node: ast.AST, name: str) -> bool:
+    if not isinstance(node, ast.Call) or (keyword := _keyword(node, name)) is None:
+        return False
+    node.keywords.remove(keyword)
+    return True
+
+
+def _is_int64(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "int64"
+
+
+def _one_less(node: ast.expr, by: ast.expr | None = None) -> ast.expr:
+    return ast.BinOp(node, ast.Sub(), by or ast.Constant(1))
 
 
 def drop_mask(node: ast.AST) -> bool:
@@ -43,25 +67,39 @@ def wrong_other(node: ast.AST) -> bool:
     return True
 
 
+def drop_other(node: ast.AST) -> bool:
+    return _call(node, "load") and _drop_keyword(node, "other")
+
+
+OTHER_ORDER = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+
+
 def off_by_one(node: ast.AST) -> bool:
-    if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Lt)):
+    if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in OTHER_ORDER):
         return False
-    node.ops = [ast.LtE()]
+    node.ops = [OTHER_ORDER[type(node.ops[0])]()]
     return True
 
 
 def last_tile_skipped(node: ast.AST) -> bool:
-    if not _call(node, "cdiv"):
+    """The last turn of a loop, or the last of a count of tiles."""
+    if _call(node, "cdiv"):
+        numerator, denominator = node.args
+        node.func.attr = "maximum"
+        node.args = [ast.Constant(1), ast.BinOp(numerator, ast.FloorDiv(), denominator)]
+    elif _call(node, "range", "static_range"):
+        stop = 0 if len(node.args) == 1 else 1
+        node.args[stop] = _one_less(node.args[stop], node.args[2] if len(node.args) > 2 else None)
+    else:
         return False
-    numerator, denominator = node.args
-    node.func.attr = "maximum"
-    node.args = [ast.Constant(1), ast.BinOp(numerator, ast.FloorDiv(), denominator)]
     return True
 
 
 def wrong_axis(node: ast.AST) -> bool:
-    if not _call(node, "sum", "max", "reduce", "min") or len(node.args) < 2:
+    if not _call(node, "sum", "max", "reduce", "min", "_fold") or len(node.args) < 2:
         return False
+    if getattr(node.func, "id", "_fold") != "_fold":
+        return False  # Python's own max
     axis = node.args[1]
     if not (isinstance(axis, ast.Constant) and axis.value in (0, 1)):
         return False
@@ -70,9 +108,43 @@ def wrong_axis(node: ast.AST) -> bool:
 
 
 def nan_dropped(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call) or (keyword := _keyword(node, "propagate_nan")) is None:
+    """A maximum that does not propagate NaN, or ``x != x`` taken for granted."""
+    if isinstance(node, ast.Compare) and ast.dump(node.left) == ast.dump(node.comparators[0]):
+        node.left = node.comparators[0] = ast.Constant(0)
+        return True
+    return _drop_keyword(node, "propagate_nan")
+
+
+def offset_in_32_bits(node: ast.AST) -> bool:
+    if _call(node, "to", "cast", "full") and _is_int64(node.args[-1]):
+        node.args[-1].attr = "int32"
+    elif isinstance(node, ast.IfExp) and _is_int64(node.body):
+        node.body.attr = "int32"
+    else:
         return False
-    node.keywords.remove(keyword)
+    return True
+
+
+def store_left_out(node: ast.AST) -> bool:
+    """Nothing written: no result, nothing published for the programs that wait, a counter not left zero."""
+    if not (isinstance(node, ast.Expr) and _call(node.value, "store", "atomic_xchg", "publish", "store_piece")):
+        return False
+    node.value = ast.Constant(None)
+    return True
+
+
+def not_waited_for(node: ast.AST) -> bool:
+    if not isinstance(node, ast.While):
+        return False
+    node.test = ast.Constant(False)
+    return True
+
+
+def counted_twice(node: ast.AST) -> bool:
+    """A counter of programs that runs ahead, so that one that is not the last takes itself for it."""
+    if not _call(node, "atomic_add"):
+        return False
+    node.args[1] = ast.Constant(2)
     return True
 
 
@@ -111,26 +183,31 @@ def minus_dropped(node: ast.AST) -> bool:
     return True
 
 
-def larger_for_smaller(node: ast.AST) -> bool:
-    if not _call(node, "maximum"):
+def smaller_for_larger(node: ast.AST) -> bool:
+    if not _call(node, "maximum", "minimum"):
         return False
-    node.func.attr = "minimum"
+    node.func.attr = "minimum" if node.func.attr == "maximum" else "maximum"
     return True
 
 
 IN_KERNELS: tuple[Callable[[ast.AST], bool], ...] = (
     drop_mask,
     wrong_other,
+    drop_other,
     off_by_one,
     last_tile_skipped,
     wrong_axis,
     nan_dropped,
+    offset_in_32_bits,
+    store_left_out,
+    not_waited_for,
+    counted_twice,
     wrong_divisor,
     sum_not_carried,
     stride_too_long,
     branches_swapped,
     minus_dropped,
-    larger_for_smaller,
+    smaller_for_larger,
 )
 
 
@@ -149,29 +226,37 @@ def not_zeroed(node: ast.AST) -> bool:
     return True
 
 
-ON_THE_HOST: tuple[Callable[[ast.AST], bool], ...] = (strides_ignored, not_zeroed)
+ON_THE_HOST: tuple[Callable[[ast.AST], bool], ...] = (strides_ignored, not_zeroed, offset_in_32_bits)
+
+
+BREAKABLE = (ast.Call, ast.BinOp, ast.Compare, ast.AugAssign, ast.Expr, ast.IfExp, ast.While)
 
 
 def _is_kernel(function: ast.FunctionDef) -> bool:
-    return any(isinstance(d, ast.Attribute) and d.attr == "jit" for d in function.decorator_list)
+    """Whether ``triton.jit`` decorates it, with options or without."""
+    decorators = (d.func if isinstance(d, ast.Call) else d for d in function.decorator_list)
+    return any(isinstance(d, ast.Attribute) and d.attr == "jit" for d in decorators)
 
 
 def faults(file: Path) -> Iterator[Fault]:
     """Every fault that can be planted in ``file``, one at a time."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
+    seen: Counter[str] = Counter()
     for index, function in enumerate(tree.body):
         if isinstance(function, ast.FunctionDef):
+            where = f"{file.stem}/{function.name}"
             for way in IN_KERNELS if _is_kernel(function) else ON_THE_HOST:
-                for place, broken in enumerate(_each_place(tree, index, way), 1):
-                    number = "" if place == 1 else f"-{place}"
-                    name = f"{file.stem}/{function.name}/{way.__name__}{number}"
-                    yield Fault(name, file.name, ast.unparse(ast.fix_missing_locations(broken)))
+                for place, broken in _each_place(tree, index, way):
+                    name = f"{where}/{way.__name__}: {place}"
+                    seen[name] += 1
+                    number = "" if seen[name] == 1 else f" ({seen[name]})"
+                    yield Fault(name + number, where, file.name, ast.unparse(ast.fix_missing_locations(broken)))
 
 
-def _each_place(tree: ast.Module, index: int, way: Callable[[ast.AST], bool]) -> Iterator[ast.Module]:
+def _each_place(tree: ast.Module, index: int, way: Callable[[ast.AST], bool]) -> Iterator[tuple[str, ast.Module]]:
     for position, node in enumerate(ast.walk(tree.body[index])):
-        if isinstance(node, (ast.Call, ast.BinOp, ast.Compare, ast.AugAssign)) and way(copy.deepcopy(node)):
+        if isinstance(node, BREAKABLE) and way(copy.deepcopy(node)):
             broken = ast.Module([*tree.body], [])
             broken.body[index] = copy.deepcopy(tree.body[index])
             way(next(itertools.islice(ast.walk(broken.body[index]), position, None)))
-            yield broken
+            yield ast.unparse(node).split("\n")[0], broken

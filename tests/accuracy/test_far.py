@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offsets past 2**31. The tensors are sparse: zeros that take no memory, but for a few elements at the end. Only the
+last programs of each launch run, as if the others had come before, on a device with a place for each."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from accuracy.judge import assert_same_answer
+from accuracy.reductions import each
+
+from flag_gems_overrides.ops import _device, _scratch, _softmax
+from flag_gems_overrides.ops.amax import amax
+from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
+from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
+from flag_gems_overrides.ops.max import max_dim
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="programs are left out in the interpreter only")
+
+
+def sparse(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Zeros; the pages that nothing is written to are never there."""
+    reserve_nothing = 0x4000  # mmap.MAP_NORESERVE, from Python 3.13 on
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | reserve_nothing
+    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags=flags)
+    return torch.frombuffer(memory, dtype=dtype).view(shape)
+
+
+@pytest.fixture
+def only_last(monkeypatch):
+    """A function that says how many programs of each launch to run from now on."""
+    from flag_gems_overrides.interpreter import launch
+
+    def only_last(count: int) -> None:
+        def counters(like: torch.Tensor, size: int) -> torch.Tensor:
+            nonlocal counted
+            counted = torch.zeros(size, dtype=torch.int32)
+            return counted
+
+        def product(*sizes: range):
+            shape = tuple(map(len, sizes))
+            total = math.prod(shape)
+            if shape[1] > 1 and counted is not None:
+                counted.fill_(shape[1] - count)
+            flat = range(max(total - count, 0), total)
+            return [tuple(map(int, np.unravel_index(at, shape))) for at in flat]
+
+        counted = None
+        monkeypatch.setattr(_scratch, "counters", counters)
+        monkeypatch.setattr(launch, "itertools", SimpleNamespace(product=product))
+
+    many = _device.limits(0)._replace(sm_count=10**6)
+    monkeypatch.setattr(_device, "limits", lambda index: many)
+    monkeypatch.setattr(_softmax, "limits", lambda index: many)
+    monkeypatch.setattr(torch, "empty_strided", lambda shape, stride, *, dtype, device: sparse(shape, dtype))
+    return only_last
+
+
+# A row in splits, a tile of columns, and a row of more than 2**31 elements, whose last are the last split's.
+@each("shape, dim", [((32771, 65536), 1), ((40003, 512, 128), 1), ((65 * 2**25,), 0)])
+def test_reductions(shape, dim, only_last):
+    only_last(1)
+    x = sparse(shape, torch.int8)
+    last = shape[dim] - 1
+    x.view(-1)[-1] = 1
+    values, indices = max_dim(x, dim)
+    assert values.view(-1)[-1].item() == 1
+    assert indices.view(-1)[-1].item() == last
+    assert amax(x, dim).view(-1)[-1].item() == 1
+
+
+# Rows in one tile, with edges, columns by groups, rows of a tile far apart, and groups of 35 far apart themselves. With
+# the programs of a group, forward and backward.
+SOFTMAXES = [
+    ((2**21 + 5, 1024), (1, 1)),
+    ((2**21 + 5, 1025), (1, 1)),
+    ((70001, 500, 64), (8, 8)),
+    ((1, 64, 2**25 + 2**20), (1, 1)),
+    ((1, 2240, 2**20 + 64), (35, 35)),
+]
+
+
+def ending(x: torch.Tensor) -> torch.Tensor:
+    """The last rows of [M, N], the last columns of [M, N, K]."""
+    return x[-1:] if x.dim() == 2 else x[-1:, :, -8:]
+
+
+@each("shape, programs", SOFTMAXES)
+def test_log_softmax(shape, programs, only_last):
+    x, g = sparse(shape, torch.float16), sparse(shape, torch.float16)
+    for tensor in x, g:
+        ending(tensor).copy_(torch.randn(ending(tensor).shape))
+    only_last(programs[0])
+    y = ending(log_softmax(x, 1))
+    truth = torch.log_softmax(ending(x).double(), 1)
+    assert_same_answer(y, torch.log_softmax(ending(x), 1), truth)
+    only_last(programs[1])
+    ending(x).copy_(y)
+    dx = ending(log_softmax_backward(g, x, 1, x.dtype))
+    g, y = ending(g), ending(x)
+    native = torch.ops.aten._log_softmax_backward_data(g, y, 1, y.dtype)
+    assert_same_answer(dx, native, g.double() - y.double().exp() * g.double().sum(1, keepdim=True))
+
+
+# Whole rows, with vectors cut by their ends and without; in loops.
+@each(
+    "shape, dtype, registers",
+    [
+        ((2**21 + 8, 1024), torch.float16, 65536),
+        ((2**21 + 8, 1025), torch.float16, 65536),
+        ((2**17 + 1, 2**14), torch.float64, 64),
+    ],
+)
+def test_layer_norm(shape, dtype, registers, only_last, monkeypatch):
+    limits = _device.limits(0)._replace(registers_per_sm=registers, sm_count=2 * 10**6)
+    monkeypatch.setattr(_device, "limits", lambda index: limits)
+    only_last(1)
+    x, dy = sparse(shape, dtype), sparse(shape, dtype)
+    x[-1], dy[-1] = torch.randn(2, shape[1])
+    wide = torch.promote_types(dtype, torch.float32)
+    out, mean, rstd = layer_norm(x, shape[1:])
+    native, *statistics = torch.ops.aten.native_layer_norm(x[-1:].to(wide), shape[1:], None, None, 1e-5)
+    torch.testing.assert_close(out[-1:].to(wide), native, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(mean[-1:], statistics[0])
+    torch.testing.assert_close(rstd[-1:], statistics[1])
+    dx, _, _ = layer_norm_backward(dy, x, shape[1:], mean, rstd, None, None, [True, False, False])
+    exact = dy[-1:].to(wide), x[-1:].to(wide)
+    native = torch.ops.aten.native_layer_norm_backward(*exact, shape[1:], *statistics, None, None, [True, False, False])
+    torch.testing.assert_close(dx[-1:].to(wide), native[0], rtol=1e-3, atol=1e-3)
+
+
+def test_layer_norm_weight_and_bias(only_last, monkeypatch):
+    limits = _device.limits(0)._replace(registers_per_sm=64)
+    monkeypatch.setattr(_device, "limits", lambda index: limits)
+    only_last(1)
+    M, N = 20, 2**27 + 128
+    x, dy = sparse((M, N), torch.float16), sparse((M, N), torch.float16)
+    x[:, -8:], dy[:, -8:] = torch.randn(2, M, 8)
+    mean, rstd = torch.randn(2, M, 1)
+    weight = sparse((N,), torch.float16)
+    _, dweight, dbias = layer_norm_backward(dy, x, [N], mean, rstd, weight, weight, [False, True, True])
+    wide = dy[:, -8:].double()
+    xhat = (x[:, -8:].double() - mean) * rstd
+    torch.testing.assert_close(dweight[-8:].double(), (wide * xhat).sum(0), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(dbias[-8:].double(), wide.sum(0), rtol=1e-2, atol=1e-2)

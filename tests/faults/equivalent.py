@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults that are none: other in text, right in effect; by the reason."""
+
+from __future__ import annotations
+
+_LOOP = "_layernorm_loop/forward_kernel"
+_INPUT = "_layernorm_loop/input_kernel"
+_SUMS = "_layernorm_loop/weight_bias_kernel"
+_ROWS = "_softmax_backward/softmax_backward_rows"
+_BACKWARD = "_softmax_backward/softmax_backward_split"
+_FORWARD = "_softmax_forward/softmax_split"
+_WEIGHT, _BIAS = (f"tl.load({name}_ptr - lead + position, mask=mask, other=0.0)" for name in ("weight", "bias"))
+_WORDS, _NEXT_WORDS = (
+    f"tl.load(words_ptr + words{more}, mask=exists, other=1, volatile=True)" for more in ("", " + STATISTICS")
+)
+_SLOTS = "tl.load(slots_ptr + member, mask=member < GROUP, other=1, volatile=True)"
+
+
+def _any_other(function: str, load: str) -> tuple[str, str]:
+    return f"{function}/wrong_other: {load}", f"{function}/drop_other: {load}"
+
+
+_REASONS: dict[str, tuple[str, ...]] = {
+    "of two equals either will do: 0.0 and -0.0 are equal": (
+        "_reduction_kernels/_larger/off_by_one: a <= b",
+        "_reduction_kernels/_smaller/off_by_one: a >= b",
+    ),
+    "there are at most as many partial results as programs on the device hold: never 2**31": (
+        "_reduction_kernels/reduce_kernel/offset_in_32_bits: tl.full([], M, tl.int64)",
+        "_reduction_kernels/reduce_with_index_kernel/offset_in_32_bits: tl.full([], M, tl.int64)",
+        "_layernorm_backward/merged_kernel/offset_in_32_bits: tl.cast(program, tl.int64)",
+        "_layernorm_backward/split_kernel/offset_in_32_bits: tl.cast(group, tl.int64)",
+        "_layernorm_backward/store_column_sums/offset_in_32_bits: tl.cast(rows, tl.int64)",
+    ),
+    "a program has hundreds of elements for each word: 2**31 words belong to more than a device holds": (
+        "_layernorm_backward/split_kernel/offset_in_32_bits: tl.cast(row, tl.int64)",
+        "_layernorm_forward/split_rows_kernel/offset_in_32_bits: tl.cast(row, tl.int64)",
+        *(
+            f"{kernel}/offset_in_32_bits: tl.cast({what}, tl.int64)"
+            for kernel in (_BACKWARD, _FORWARD)
+            for what in ("first", "groups", "blocks")
+        ),
+    ),
+    "a lane without a word may hold what it likes, except 0 (and undefined integers are -1 in the interpreter)": (
+        *_any_other(_BACKWARD, _WORDS),
+        *_any_other(_BACKWARD, _WORDS + " (2)"),
+        *_any_other(_FORWARD, _WORDS),
+        *_any_other(_FORWARD, _WORDS + " (2)"),
+        *_any_other(_FORWARD, _NEXT_WORDS),
+        *_any_other(_FORWARD, _NEXT_WORDS + " (2)"),
+        *_any_other("_layernorm_tile/collect", _SLOTS),
+        *_any_other("_layernorm_tile/collect", _SLOTS + " (2)"),
+    ),
+    "multiplied with a gradient that is 0 there": (
+        f"{_ROWS}/wrong_other: tl.load(y_ptr + row * N + column, mask=inside, other=0.0)",
+        f"{_BACKWARD}/wrong_other: tl.load(y_ptr + at + lanes, mask=inside, other=0.0)",
+        f"{_BACKWARD}/wrong_other: tl.load(y_ptr + at + lanes, mask=inside, other=0.0) (2)",
+        f"{_BACKWARD}/wrong_other: tl.load(y_ptr + edge_at, mask=edge_inside, other=0.0)",
+        f"{_BACKWARD}/wrong_other: tl.load(y_ptr + next_at + lanes, mask=next_inside, other=0.0)",
+        "_layernorm_backward/merged_kernel/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
+        "_layernorm_backward/merged_kernel/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
+        f"_layernorm_backward/merged_kernel/wrong_other: {_WEIGHT}",
+        f"_layernorm_backward/split_kernel/wrong_other: {_WEIGHT}",
+        f"{_INPUT}/wrong_other: tl.load(x_ptr + start + columns, mask=mask, other=0.0)",
+        f"{_INPUT}/wrong_other: tl.load(weight_ptr + columns, mask=mask, other=0.0)",
+        f"{_SUMS}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        f"{_SUMS}/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
+        f"{_SUMS}/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
+    ),
+    "comes out in elements that are not stored only": (
+        *_any_other("_layernorm_forward/whole_rows_kernel", _WEIGHT),
+        *_any_other("_layernorm_forward/whole_rows_kernel", _BIAS),
+        *_any_other("_layernorm_forward/split_rows_kernel", _WEIGHT),
+        *_any_other("_layernorm_forward/split_rows_kernel", _BIAS),
+        *_any_other(_LOOP, "tl.load(x_ptr + start + columns, mask=mask, other=0.0) (2)"),
+        *_any_other(_LOOP, "tl.load(weight_ptr + columns, mask=mask, other=0.0)"),
+        *_any_other(_LOOP, "tl.load(bias_ptr + columns, mask=mask, other=0.0)"),
+        *_any_other(_INPUT, "tl.load(dy_ptr + start + columns, mask=mask, other=0.0) (2)"),
+        *_any_other(_INPUT, "tl.load(x_ptr + start + columns, mask=mask, other=0.0) (2)"),
+        *_any_other(_INPUT, "tl.load(weight_ptr + columns, mask=mask, other=0.0) (2)"),
+    ),
+    "replaced by 0 where it is masked": _any_other(_LOOP, "tl.load(x_ptr + start + columns, mask=mask, other=0.0)"),
+    "columns behind the last mix with no other, and behind each row of a loop there is another to read": (
+        *_any_other(
+            "_softmax_tile/load_tile",
+            "tl.load(pointers, mask=k < columns, other=0.0, eviction_policy=EVICT)",
+        ),
+        "_softmax_tile/load_tile/drop_mask: tl.load(pointers, mask=k < columns, other=0.0, eviction_policy=EVICT)",
+        "_softmax_tile/load_tile/off_by_one: k < columns",
+    ),
+    "the one statistic is at offset 0": ("_softmax_tile/group_words/off_by_one: STATISTICS > 1",),
+    "an element that is met twice, at one place, changes no extreme": (
+        "_reduction_kernels/_locate_flat/off_by_one: lane < STEP",
+    ),
+    "a group of one is found where it was": ("_reduction_kernels/_locate_flat/off_by_one: GROUP > 1",),
+    "nothing of a group is masked, unless none has the result: then no position is less than length": (
+        *_any_other(
+            "_reduction_kernels/_locate_flat",
+            "tl.load(x_ptrs + at, mask=(m < M) & (at < body), other=IDENTITY)",
+        ),
+        "_reduction_kernels/_locate_flat/off_by_one: at < body (2)",
+    ),
+}
+
+EQUIVALENT = {name: reason for reason, names in _REASONS.items() for name in names}
