@@ -8,11 +8,23 @@ import os
 import sys
 from collections.abc import Iterator
 
-# Each xdist worker takes a GPU of its own; this must be decided before anything imports torch.
-_worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-_gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-if len(_gpus) > 1:
-    os.environ["CUDA_VISIBLE_DEVICES"] = _gpus[int(_worker) % len(_gpus)]
+import pynvml
+
+
+def _gpus() -> list[str]:
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return [gpu for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if gpu]
+    try:
+        pynvml.nvmlInit()
+        return [str(gpu) for gpu in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError:
+        return []
+
+
+# Each xdist worker takes a GPU of its own, before anything imports torch; the process that starts them takes none away.
+worker, gpus = os.environ.get("PYTEST_XDIST_WORKER"), _gpus()
+if worker and gpus:
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpus[int(worker.removeprefix("gw")) % len(gpus)]
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
