@@ -191,6 +191,15 @@ class Softmaxes:
         assert torch.equal(actual.isfinite(), native.isfinite())
         assert torch.equal(actual[:2].isnan(), native[:2].isnan())
 
+    @each("dtype, bits", [(torch.float32, 0x7FC00BAD), (torch.float64, 0x7FF8000000000BAD)])
+    def test_the_nan_that_stands_for_nothing(self, dtype, bits, device):
+        """Programs that share a row would wait for ever for the one that has found this one."""
+        x = torch.randn(1, 20001, device=device, dtype=dtype)
+        x.view(torch.int32 if dtype is torch.float32 else torch.int64)[0, 7] = bits
+        assert self.forward(x, 1).isnan().all()
+        native = self.native_backward(x, x, 1, dtype)
+        assert torch.equal(self.backward(x, x, 1, dtype).isnan(), native.isnan())
+
     def check_where_finite(self, x: torch.Tensor, dim: int) -> None:
         """NaN and infinities must be where native has them; the rest is judged."""
         with np.errstate(invalid="ignore"):
