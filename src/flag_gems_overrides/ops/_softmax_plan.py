@@ -169,7 +169,7 @@ def _row_with_edges(M: int, N: int, size: int, inputs: int, limits: Limits) -> S
 def _long_rows(M: int, N: int, size: int, inputs: int, edges: bool, limits: Limits) -> Split:
     vec = VECTOR_BYTES // size
     length = N // vec
-    shape = (KEEP_WITH_EDGES if edges else KEEP)[size, inputs]
+    shape = _without_spills((KEEP_WITH_EDGES if edges else KEEP)[size, inputs], limits)
     tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
     if tiles > min(_resident(shape, limits) // 2, MOST_THAT_KEEP):
         shape = LOOP[size, inputs]
@@ -194,10 +194,15 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
         shape = shape._replace(warps=8)
         group = warps // 8
     else:
-        shape = COLUMNS[size, inputs]
+        shape = _without_spills(COLUMNS[size, inputs], limits)
         group = _group(blocks, N * block_k * size * inputs, shape, limits)
     vec = math.gcd(K, shape.vec_bytes // size, block_k)
     return _split(blocks, N, K, vec, False, block_k, shape, group, limits)
+
+
+def _without_spills(shape: Shape, limits: Limits) -> Shape:
+    """What just fits the registers on sm_90 is up to 100 bytes too much on sm_80 and sm_100."""
+    return shape if limits.capability[0] == 9 else shape._replace(elements=shape.elements // 2)
 
 
 def _resident(shape: Shape, limits: Limits) -> int:
