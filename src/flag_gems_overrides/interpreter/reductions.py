@@ -23,18 +23,18 @@ Parts = list[Array]
 
 class Reduction(ReduceOps):
     def apply_impl(self, input: tuple[tl.tensor, ...]) -> list[tl.tensor]:
-        self.axis = tl.core._unwrap_if_constexpr(self.axis)  # a global one
-        axis = 0 if self.axis is None else self.axis
+        along = tl.core._unwrap_if_constexpr(self.axis)  # a global one
+        axis = 0 if along is None else along
         rank = input[0].handle.data.ndim
         parts = [x.handle.data for x in input]
-        if self.axis is None:
+        if along is None:
             parts = [x.reshape(-1) for x in parts]
         parts = self._reduced(parts, axis, [x.dtype for x in input])
-        if self.axis is None:
+        if along is None:
             parts = [x.reshape((1,) * (rank if self.keep_dims else 1)) for x in parts]
         elif rank > 1 and not self.keep_dims:
             parts = [x.squeeze(axis) for x in parts]
-        is_block = self.keep_dims or (self.axis is not None and rank > 1)
+        is_block = self.keep_dims or (along is not None and rank > 1)
         return [_tensor(TensorHandle(x, old.dtype), is_block) for x, old in zip(parts, input, strict=True)]
 
     def _reduced(self, parts: Parts, axis: int, dtypes: list[tl.dtype]) -> Parts:
@@ -49,14 +49,14 @@ class Reduction(ReduceOps):
 class Scan(ScanOps):
     def generic_scan(self, input: tuple[tl.tensor, ...]) -> list[tl.tensor]:
         """After the step over a distance each element has combined that many neighbours before it, and itself."""
-        self.axis = tl.core._unwrap_if_constexpr(self.axis)
+        axis = tl.core._unwrap_if_constexpr(self.axis)
         dtypes = [x.dtype for x in input]
         parts = [x.handle.data for x in input]
-        n = parts[0].shape[self.axis]
+        n = parts[0].shape[axis]
         for distance in (2**step for step in range((n - 1).bit_length())):
-            earlier = [np.roll(x, distance, self.axis) for x in parts]
+            earlier = [np.roll(x, distance, axis) for x in parts]
             combined = _combined(self.combine_fn, earlier, parts, dtypes)
-            first = _at(self.axis, slice(0, distance))
+            first = _at(axis, slice(0, distance))
             for x, part in zip(parts, combined, strict=True):
                 part[first] = x[first]
             parts = combined
@@ -69,7 +69,8 @@ class Scan(ScanOps):
         return self._along(input, np.cumprod)
 
     def _along(self, input: tl.tensor, scan: Callable[..., Array]) -> list[tl.tensor]:
-        return [_tensor(handle(scan(numbers(input.handle), axis=self.axis), input.dtype))]
+        axis = tl.core._unwrap_if_constexpr(self.axis)
+        return [_tensor(handle(scan(numbers(input.handle), axis=axis), input.dtype))]
 
 
 def _combined(combine_fn: Any, left: Parts, right: Parts, dtypes: list[tl.dtype]) -> Parts:
