@@ -11,7 +11,7 @@ _BACKWARD = "_softmax_backward/softmax_backward_split"
 _FORWARD = "_softmax_forward/softmax_split"
 _WEIGHT, _BIAS = (f"tl.load({name}_ptr - lead + position, mask=mask, other=0.0)" for name in ("weight", "bias"))
 _WORDS, _NEXT_WORDS = (
-    f"tl.load(words_ptr + words{more}, mask=exists, other=1, volatile=True)" for more in ("", " + STATISTICS")
+    f"tl.load(read_ptr{more}, mask=exists, other=1, volatile=True)" for more in ("", " + STATISTICS")
 )
 _SLOTS = "tl.load(slots_ptr + member, mask=member < GROUP, other=1, volatile=True)"
 

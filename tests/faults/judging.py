@@ -2,9 +2,9 @@
 """A suite that stands ready: a process that has collected it, and whose forks break a kernel and run what may notice.
 
 For a fault it forks; the child puts the broken function in the place of the right one and runs the tests, those first
-that noticed a fault before, then the others, more often than not the short ones
-before the long ones, until one fails. Tests that are known not to use the function are left
-out. A test that notices something for the first time must pass without a fault.
+that noticed a fault before, then the others, more often than not the short ones before the long ones, until one fails.
+Tests that are known not to use the function are left out. A test that notices something for the first time must pass
+without a fault.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Server:
             while not self._failed:
                 fault, seconds = self._connection.recv()
                 noticed = self._judge(fault, session.items, seconds)
-                if noticed in self._uses and not self._telling[noticed]:
+                if noticed in self._seconds and not self._telling[noticed]:
                     (item,) = (item for item in session.items if item.nodeid == noticed)
                     if self._judge(None, [item], seconds) is not None:
                         return True
@@ -130,7 +130,8 @@ class _Server:
         for line in notes.read_text().splitlines():
             nodeid, taken, uses = json.loads(line)
             self._seconds[nodeid] = taken
-            self._uses.setdefault(nodeid, set(uses))
+            if uses is not None:
+                self._uses.setdefault(nodeid, set(uses))
         if status is None:
             return "the time limit"
         if status < 0:
@@ -146,7 +147,9 @@ class _Server:
             with _launched() as kernels:
                 item._initrequest()
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            print(json.dumps([item.nodeid, time.perf_counter() - start, sorted(kernels)]), file=notes)
+            # What a failing test would have used after its failure, nobody knows.
+            uses = None if self._failed else sorted(kernels)
+            print(json.dumps([item.nodeid, time.perf_counter() - start, uses]), file=notes)
             if self._failed:
                 return
 
