@@ -11,7 +11,7 @@ from flag_gems_overrides.perf.cases import COUNTED_DTYPES
 
 def test_every_shipped_configuration_compiles_without_spills(shapes, surveyed):
     """What changed since the recorded survey is compiled, the rest is known. `gems-overrides resources` records."""
-    cases = [case for op in shapes.ops for case in shapes.cases(op, "core", COUNTED_DTYPES)]
+    cases = resources.cases(shapes, shapes.ops, "core", COUNTED_DTYPES)
     rows = resources.survey(cases, devices.KNOWN, known=surveyed)
     assert {row["arch"] for row in rows} == {gpu.arch for gpu in devices.KNOWN}
     failures = list(resources.failures(rows))

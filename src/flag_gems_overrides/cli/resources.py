@@ -26,7 +26,7 @@ def resources(
     console = Console(highlight=False)
     with _words.complaints(CaseError, survey.ResourceError):
         listed = Shapes(shapes)
-        cases = [case for op in ops or listed.ops for case in listed.cases(op, level, TIMED_DTYPES)]
+        cases = survey.cases(listed, ops or listed.ops, level, TIMED_DTYPES)
         known = survey.load(output)
         rows = survey.survey(cases, devices.KNOWN, known)
     survey.save(output, survey.merged(known, rows, ops or listed.ops))

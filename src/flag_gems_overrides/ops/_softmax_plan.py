@@ -185,6 +185,8 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
     block_k = min(power_of_2(K), 128 // size)
     blocks = M * cdiv(K, block_k)
     shape = SHORT_COLUMNS[size, inputs]
+    vec = math.gcd(K, shape.vec_bytes // size, block_k)
+    shape = _shallow(shape, vec, inputs)
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
     group = 1
     if warps <= 8:
@@ -195,9 +197,15 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
         group = warps // 8
     else:
         shape = _without_spills(COLUMNS[size, inputs], limits)
+        vec = math.gcd(K, shape.vec_bytes // size, block_k)
+        shape = _shallow(shape, vec, inputs)
         group = _group(blocks, N * block_k * size * inputs, shape, limits)
-    vec = math.gcd(K, shape.vec_bytes // size, block_k)
     return _split(blocks, N, K, vec, False, block_k, shape, group, limits)
+
+
+def _shallow(shape: Shape, vec: int, inputs: int) -> Shape:
+    """Loads of single elements have an address and a mask each: 16 of them spill."""
+    return shape._replace(elements=min(shape.elements, 8 // inputs)) if vec == 1 else shape
 
 
 def _without_spills(shape: Shape, limits: Limits) -> Shape:

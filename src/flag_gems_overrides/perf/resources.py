@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flag_gems_overrides.perf.baselines import write
-from flag_gems_overrides.perf.cases import Case
+from flag_gems_overrides.perf.cases import Case, Shapes
 from flag_gems_overrides.perf.devices import Gpu
 from flag_gems_overrides.perf.gates import Failure
 
@@ -24,10 +24,20 @@ class ResourceError(RuntimeError):
     """The kernels could not be compiled."""
 
 
+def cases(shapes: Shapes, ops: Iterable[str], level: str, dtypes: Sequence[str]) -> list[Case]:
+    """What is compiled for a level: its cases, and the small ones that are counted in the interpreter.
+
+    Those take each path through the plans: a name that changes its type in a loop, which the interpreter lets pass,
+    shows here.
+    """
+    levels = (level, "interpreter")
+    return [case for op in ops for each in levels for case in shapes.cases(op, each, dtypes)]
+
+
 def survey(
-    cases: Sequence[Case], gpus: Iterable[Gpu], known: Iterable[Row] = (), folder: Path | None = None
+    chosen: Sequence[Case], gpus: Iterable[Gpu], known: Iterable[Row] = (), folder: Path | None = None
 ) -> list[Row]:
-    """One row for each configuration in which the overrides' kernels are launched for ``cases``.
+    """One row for each configuration in which the overrides' kernels are launched for the ``chosen`` cases.
 
     Args:
         gpus: each is planned and compiled for in a process of its own.
@@ -35,7 +45,7 @@ def survey(
         folder: where to put what the compiler made of each kernel, from TTIR to SASS.
     """
     known = list(known)
-    keys = [case.key for case in cases]
+    keys = [case.key for case in chosen]
     tasks = [{"gpu": gpu, "cases": keys, "known": known, "folder": folder and str(folder)} for gpu in gpus]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [row for rows in pool.map(_compile, tasks) for row in rows]
