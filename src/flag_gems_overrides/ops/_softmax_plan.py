@@ -184,7 +184,7 @@ def _long_rows(M: int, N: int, size: int, inputs: int, edges: bool, limits: Limi
 def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Split:
     block_k = min(power_of_2(K), 128 // size)
     blocks = M * cdiv(K, block_k)
-    shape = SHORT_COLUMNS[size, inputs]
+    shape = _without_spills(SHORT_COLUMNS[size, inputs], limits)
     vec = math.gcd(K, shape.vec_bytes // size, block_k)
     shape = _shallow(shape, vec, inputs)
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
