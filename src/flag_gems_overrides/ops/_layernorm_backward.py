@@ -16,16 +16,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ._launch import entry
-from ._layernorm_tile import (
-    add_pairs,
-    collect,
-    load_piece,
-    piece,
-    publish,
-    row_base,
-    row_lead,
-    store_piece,
-)
+from ._layernorm_tile import add_pairs, collect, edges_at, piece, publish, row_base, row_edges, row_head
 
 
 @entry()
@@ -58,19 +49,27 @@ def merged_kernel(
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     program = tl.program_id(0)
     programs = tl.num_programs(0)
-    lead = row_lead(program, N, VEC, CUT)
+    head = row_head(program, N, VEC, CUT)
     end = CHUNKS * WIDTH
     weights = ()
     dweights = ()
     dbiases = ()
     for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, 0, end, lead, N, WIDTH, VEC, CUT)
+        position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
         if weight_ptr is not None:
-            weights = weights + (tl.load(weight_ptr - lead + position, mask=mask, other=0.0),)
+            weights = weights + (tl.load(weight_ptr + head + position, mask=mask, other=0.0),)
         dweights = dweights + (tl.zeros([ROWS, WIDTH], ACC),)
         dbiases = dbiases + (tl.zeros([ROWS, WIDTH], ACC),)
-    # The rows of a tile are neighbours, unless that gives them different leads.
+    # The rows of a tile are neighbours, unless that gives them different heads.
     gap = programs if CUT else 1
+    if CUT:
+        edge, edge_mask = row_edges(head, N, WIDTH, VEC)
+        if weight_ptr is not None:
+            edge_weight = tl.load(weight_ptr + edge, mask=edge_mask, other=0.0)
+        edge_dweight = tl.zeros([ROWS, edge_mask.shape[1]], ACC)
+        edge_dbias = tl.zeros([ROWS, edge_mask.shape[1]], ACC)
+        next_rows = program + tl.arange(0, ROWS)[:, None] * gap
+        next_x, next_dy = load_edges(x_ptr, dy_ptr, next_rows, M, N, edge, edge_mask)
     for first in tl.range(program * (1 if CUT else ROWS), M, programs * ROWS, num_stages=STAGES):
         rows = first + tl.arange(0, ROWS)[:, None] * gap
         base = row_base(rows, N, VEC, CUT)
@@ -81,36 +80,70 @@ def merged_kernel(
         new_dweights = ()
         new_dbiases = ()
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, 0, end, lead, N, WIDTH, VEC, CUT)
-            x = load_piece(x_ptr, base, position, mask, rows < M, end, lead, N, VEC, CUT)
-            dy = load_piece(dy_ptr, base, position, mask, rows < M, end, lead, N, VEC, CUT).to(ACC)
+            position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
+            x = tl.load(x_ptr + base + position, mask=mask & (rows < M), other=0.0)
+            dy = tl.load(dy_ptr + base + position, mask=mask & (rows < M), other=0.0).to(ACC)
             xhat = (x.to(ACC) - mean) * rstd
             new_dweights = new_dweights + (dweights[c] + dy * xhat,)
             new_dbiases = new_dbiases + (dbiases[c] + dy,)
             g = dy
             if weight_ptr is not None:
-                g = dy * weights[c].to(ACC)
+                g = product(dy, weights[c].to(ACC))
             xhats = xhats + (xhat,)
             gs = gs + (g,)
         dweights = new_dweights
         dbiases = new_dbiases
+        if CUT:
+            edge_xhat = (next_x.to(ACC) - mean) * rstd
+            edge_g = next_dy.to(ACC)
+            edge_dweight += edge_g * edge_xhat
+            edge_dbias += edge_g
+            if weight_ptr is not None:
+                edge_g = product(edge_g, edge_weight.to(ACC))
+            next_x, next_dy = load_edges(x_ptr, dy_ptr, rows + programs * ROWS, M, N, edge, edge_mask)
         if dx_ptr is not None:
             c1, c2 = row_sums(xhats, gs, CHUNKS)
+            if CUT:
+                edge_c1, edge_c2 = tl.reduce((edge_xhat * edge_g, edge_g), 1, add_pairs, keep_dims=True)
+                c1 += edge_c1
+                c2 += edge_c2
             c1 /= N
             c2 /= N
             for c in tl.static_range(CHUNKS):
-                position, mask = piece(c, 0, end, lead, N, WIDTH, VEC, CUT)
+                position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
                 dx = (gs[c] - (xhats[c] * c1 + c2)) * rstd
-                store_piece(dx_ptr, base, position, dx, mask, rows < M, end, lead, N, VEC, CUT)
+                tl.store(dx_ptr + base + position, dx, mask=mask & (rows < M))
+            if CUT:
+                dx = (edge_g - (edge_xhat * c1 + c2)) * rstd
+                tl.store(dx_ptr + edges_at(rows, N, edge), dx, mask=edge_mask & (rows < M))
     if OVERLAP:
         gdc_launch_dependents()
+    partial = tl.cast(program, tl.int64) * stride
     for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, 0, end, lead, N, WIDTH, VEC, CUT)
-        partial = tl.cast(program, tl.int64) * stride - lead + position
+        position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
         if dweight_ptr is not None:
-            tl.store(dweight_ptr + partial, tl.sum(dweights[c], 0, keep_dims=True), mask=mask)
+            tl.store(dweight_ptr + partial + head + position, tl.sum(dweights[c], 0, keep_dims=True), mask=mask)
         if dbias_ptr is not None:
-            tl.store(dbias_ptr + partial, tl.sum(dbiases[c], 0, keep_dims=True), mask=mask)
+            tl.store(dbias_ptr + partial + head + position, tl.sum(dbiases[c], 0, keep_dims=True), mask=mask)
+    if CUT:
+        if dweight_ptr is not None:
+            tl.store(dweight_ptr + partial + edge, tl.sum(edge_dweight, 0, keep_dims=True), mask=edge_mask)
+        if dbias_ptr is not None:
+            tl.store(dbias_ptr + partial + edge, tl.sum(edge_dbias, 0, keep_dims=True), mask=edge_mask)
+
+
+@triton.jit
+def product(a, b):
+    """Rounded. As a plain product the compiler fuses it with a difference: dx of one column would not be exactly 0."""
+    return tl.fma(a, b, tl.full([], 0.0, a.dtype))
+
+
+@triton.jit
+def load_edges(x_ptr, dy_ptr, rows, M, N, edge, mask):
+    """Loads of single elements are not pipelined, so kernels ask for them one turn ahead."""
+    at = edges_at(rows, N, edge)
+    x = tl.load(x_ptr + at, mask=mask & (rows < M), other=0.0)
+    return x, tl.load(dy_ptr + at, mask=mask & (rows < M), other=0.0)
 
 
 @triton.jit
@@ -156,18 +189,26 @@ def split_kernel(
     member = tl.program_id(0) % GROUP
     group = tl.program_id(0) // GROUP
     groups = tl.num_programs(0) // GROUP
-    lead = row_lead(group, N, VEC, CUT)
+    head = row_head(group, N, VEC, CUT)
     begin = member * SLICE
     end = begin + SLICE
     weights = ()
     dweights = ()
     dbiases = ()
     for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
+        position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
         if weight_ptr is not None:
-            weights = weights + (tl.load(weight_ptr - lead + position, mask=mask, other=0.0),)
+            weights = weights + (tl.load(weight_ptr + head + position, mask=mask, other=0.0),)
         dweights = dweights + (tl.zeros([1, WIDTH], tl.float32),)
         dbiases = dbiases + (tl.zeros([1, WIDTH], tl.float32),)
+    if CUT:
+        edge, edge_mask = row_edges(head, N, WIDTH, VEC)
+        edge_mask = edge_mask & (member == 0)
+        if weight_ptr is not None:
+            edge_weight = tl.load(weight_ptr + edge, mask=edge_mask, other=0.0)
+        edge_dweight = tl.zeros(edge_mask.shape, tl.float32)
+        edge_dbias = tl.zeros(edge_mask.shape, tl.float32)
+        next_x, next_dy = load_edges(x_ptr, dy_ptr, group, M, N, edge, edge_mask)
     for row in tl.range(group, M, groups, num_stages=STAGES):
         base = row_base(row, N, VEC, CUT)
         mean = tl.load(mean_ptr + row).to(tl.float32)
@@ -177,9 +218,9 @@ def split_kernel(
         new_dweights = ()
         new_dbiases = ()
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
-            x = load_piece(x_ptr, base, position, mask, True, end, lead, N, VEC, CUT)
-            dy = load_piece(dy_ptr, base, position, mask, True, end, lead, N, VEC, CUT).to(tl.float32)
+            position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
+            x = tl.load(x_ptr + base + position, mask=mask, other=0.0)
+            dy = tl.load(dy_ptr + base + position, mask=mask, other=0.0).to(tl.float32)
             xhat = (x.to(tl.float32) - mean) * rstd
             new_dweights = new_dweights + (dweights[c] + dy * xhat,)
             new_dbiases = new_dbiases + (dbiases[c] + dy,)
@@ -191,22 +232,41 @@ def split_kernel(
         dweights = new_dweights
         dbiases = new_dbiases
         a, b = row_sums(xhats, gs, CHUNKS)
+        if CUT:
+            edge_xhat = (next_x.to(tl.float32) - mean) * rstd
+            edge_g = next_dy.to(tl.float32)
+            edge_dweight += edge_g * edge_xhat
+            edge_dbias += edge_g
+            if weight_ptr is not None:
+                edge_g = edge_g * edge_weight.to(tl.float32)
+            next_x, next_dy = load_edges(x_ptr, dy_ptr, row + groups, M, N, edge, edge_mask)
+            edge_a, edge_b = tl.reduce((edge_xhat * edge_g, edge_g), 1, add_pairs, keep_dims=True)
+            a += edge_a
+            b += edge_b
         slots = slots_ptr + tl.cast(row, tl.int64) * GROUP
         publish(slots + member, tl.sum(a), tl.sum(b))
         c1, c2 = group_sums(slots, GROUP, BLOCK)
         c1 /= N
         c2 /= N
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
+            position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
             dx = (gs[c] - (xhats[c] * c1 + c2)) * rstd
-            store_piece(dx_ptr, base, position, dx, mask, True, end, lead, N, VEC, CUT)
+            tl.store(dx_ptr + base + position, dx, mask=mask)
+        if CUT:
+            dx = (edge_g - (edge_xhat * c1 + c2)) * rstd
+            tl.store(dx_ptr + edges_at(row, N, edge), dx, mask=edge_mask)
+    partial = tl.cast(group, tl.int64) * stride
     for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
-        partial = tl.cast(group, tl.int64) * stride - lead + position
+        position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
         if dweight_ptr is not None:
-            tl.store(dweight_ptr + partial, dweights[c], mask=mask)
+            tl.store(dweight_ptr + partial + head + position, dweights[c], mask=mask)
         if dbias_ptr is not None:
-            tl.store(dbias_ptr + partial, dbiases[c], mask=mask)
+            tl.store(dbias_ptr + partial + head + position, dbiases[c], mask=mask)
+    if CUT:
+        if dweight_ptr is not None:
+            tl.store(dweight_ptr + partial + edge, edge_dweight, mask=edge_mask)
+        if dbias_ptr is not None:
+            tl.store(dbias_ptr + partial + edge, edge_dbias, mask=edge_mask)
 
 
 @triton.jit(noinline=True)

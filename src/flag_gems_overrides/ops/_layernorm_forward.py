@@ -11,15 +11,7 @@ import triton
 import triton.language as tl
 
 from ._launch import entry
-from ._layernorm_tile import (
-    collect,
-    load_piece,
-    piece,
-    publish,
-    row_base,
-    row_lead,
-    store_piece,
-)
+from ._layernorm_tile import collect, edges_at, piece, publish, row_base, row_edges, row_head, whole_vectors
 
 
 @triton.jit
@@ -51,45 +43,81 @@ def whole_rows_kernel(
     eps = from_bits(eps_bits, ACC)
     program = tl.program_id(0)
     programs = tl.num_programs(0)
-    lead = row_lead(program, N, VEC, CUT)
+    head = row_head(program, N, VEC, CUT)
     end = CHUNKS * WIDTH
     weights = ()
     biases = ()
     for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, 0, end, lead, N, WIDTH, VEC, CUT)
+        position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
         if weight_ptr is not None:
-            weights = weights + (tl.load(weight_ptr - lead + position, mask=mask, other=0.0),)
+            weights = weights + (tl.load(weight_ptr + head + position, mask=mask, other=0.0),)
         if bias_ptr is not None:
-            biases = biases + (tl.load(bias_ptr - lead + position, mask=mask, other=0.0),)
-    # The rows of a tile are neighbours, unless that gives them different leads.
+            biases = biases + (tl.load(bias_ptr + head + position, mask=mask, other=0.0),)
+    # The rows of a tile are neighbours, unless that gives them different heads.
     gap = programs if CUT else 1
+    if CUT:
+        edge, edge_mask = row_edges(head, N, WIDTH, VEC)
+        if weight_ptr is not None:
+            edge_weight = tl.load(weight_ptr + edge, mask=edge_mask, other=0.0)
+        if bias_ptr is not None:
+            edge_bias = tl.load(bias_ptr + edge, mask=edge_mask, other=0.0)
+        next_rows = program + tl.arange(0, ROWS)[:, None] * gap
+        next_edge = load_edges(x_ptr, next_rows, M, N, edge, edge_mask)
     for first in tl.range(program * (1 if CUT else ROWS), M, programs * ROWS, num_stages=STAGES):
         rows = first + tl.arange(0, ROWS)[:, None] * gap
         base = row_base(rows, N, VEC, CUT)
         xs = ()
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, 0, end, lead, N, WIDTH, VEC, CUT)
-            xs = xs + (load_piece(x_ptr, base, position, mask, rows < M, end, lead, N, VEC, CUT).to(ACC),)
-        mean = sum_of(xs, CHUNKS) / N
+            position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
+            xs = xs + (tl.load(x_ptr + base + position, mask=mask & (rows < M), other=0.0).to(ACC),)
+        total = sum_of(xs, CHUNKS)
+        if CUT:
+            edge_x = next_edge.to(ACC)
+            next_edge = load_edges(x_ptr, rows + programs * ROWS, M, N, edge, edge_mask)
+            total += tl.sum(edge_x, 1, keep_dims=True)
+        mean = total / N
         squares = ()
         for c in tl.static_range(CHUNKS):
             deviation = xs[c] - mean
-            if CUT or c == CHUNKS - 1:  # the pieces before the last are full
-                position, mask = piece(c, 0, end, lead, N, WIDTH, VEC, CUT)
+            if c == CHUNKS - 1:  # the pieces before the last are full
+                position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
                 deviation = tl.where(mask, deviation, 0.0)
             squares = squares + (deviation * deviation,)
-        variance = sum_of(squares, CHUNKS) / N
+        square = sum_of(squares, CHUNKS)
+        if CUT:
+            square += squares_of_edges(edge_x, mean, edge_mask)
+        variance = square / N
         rstd = 1.0 / tl.sqrt(variance + eps)
         tl.store(mean_ptr + rows, stored_mean(mean, variance), mask=rows < M)
         tl.store(rstd_ptr + rows, rstd, mask=rows < M)
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, 0, end, lead, N, WIDTH, VEC, CUT)
+            position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
             y = (xs[c] - mean) * rstd
             if weight_ptr is not None:
                 y = y * weights[c].to(ACC)
             if bias_ptr is not None:
                 y = y + biases[c].to(ACC)
-            store_piece(y_ptr, base, position, y, mask, rows < M, end, lead, N, VEC, CUT)
+            tl.store(y_ptr + base + position, y, mask=mask & (rows < M))
+        if CUT:
+            y = (edge_x - mean) * rstd
+            if weight_ptr is not None:
+                y = y * edge_weight.to(ACC)
+            if bias_ptr is not None:
+                y = y + edge_bias.to(ACC)
+            tl.store(y_ptr + edges_at(rows, N, edge), y, mask=edge_mask & (rows < M))
+
+
+@triton.jit
+def load_edges(ptr, rows, M, N, edge, mask):
+    """Loads of single elements are not pipelined, so kernels ask for them one turn ahead."""
+    return tl.load(ptr + edges_at(rows, N, edge), mask=mask & (rows < M), other=0.0)
+
+
+@triton.jit
+def squares_of_edges(x, mean, mask):
+    """Sum of squared deviations: [ROWS, 1]."""
+    deviation = tl.where(mask, x - mean, 0.0)
+    return tl.sum(deviation * deviation, 1, keep_dims=True)
 
 
 @triton.jit
@@ -138,54 +166,79 @@ def split_rows_kernel(
     member = tl.program_id(0) % GROUP
     group = tl.program_id(0) // GROUP
     groups = tl.num_programs(0) // GROUP
-    lead = row_lead(group, N, VEC, CUT)
+    head = row_head(group, N, VEC, CUT)
     begin = member * SLICE
     end = begin + SLICE
     weights = ()
     biases = ()
     for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
+        position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
         if weight_ptr is not None:
-            weights = weights + (tl.load(weight_ptr - lead + position, mask=mask, other=0.0),)
+            weights = weights + (tl.load(weight_ptr + head + position, mask=mask, other=0.0),)
         if bias_ptr is not None:
-            biases = biases + (tl.load(bias_ptr - lead + position, mask=mask, other=0.0),)
-    columns = columns_of(member, SLICE, lead, N)
+            biases = biases + (tl.load(bias_ptr + head + position, mask=mask, other=0.0),)
+    columns = columns_of(member, SLICE, head, N, VEC)
+    if CUT:
+        edge, edge_mask = row_edges(head, N, WIDTH, VEC)
+        edge_mask = edge_mask & (member == 0)
+        if weight_ptr is not None:
+            edge_weight = tl.load(weight_ptr + edge, mask=edge_mask, other=0.0)
+        if bias_ptr is not None:
+            edge_bias = tl.load(bias_ptr + edge, mask=edge_mask, other=0.0)
+        next_edge = load_edges(x_ptr, group, M, N, edge, edge_mask)
     for row in tl.range(group, M, groups, num_stages=STAGES):
         base = row_base(row, N, VEC, CUT)
         xs = ()
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
-            xs = xs + (load_piece(x_ptr, base, position, mask, True, end, lead, N, VEC, CUT).to(tl.float32),)
-        mean = tl.sum(sum_of(xs, CHUNKS)) / tl.maximum(columns, 1)
+            position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
+            xs = xs + (tl.load(x_ptr + base + position, mask=mask, other=0.0).to(tl.float32),)
+        total = tl.sum(sum_of(xs, CHUNKS))
+        if CUT:
+            edge_x = next_edge.to(tl.float32)
+            next_edge = load_edges(x_ptr, row + groups, M, N, edge, edge_mask)
+            total += tl.sum(edge_x)
+        mean = total / tl.maximum(columns, 1)
         squares = ()
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
+            position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
             deviation = tl.where(mask, xs[c] - mean, 0.0)
             squares = squares + (deviation * deviation,)
+        square = tl.sum(sum_of(squares, CHUNKS))
+        if CUT:
+            square += tl.sum(squares_of_edges(edge_x, mean, edge_mask))
         slots = slots_ptr + tl.cast(row, tl.int64) * GROUP
-        publish(slots + member, mean, tl.sum(sum_of(squares, CHUNKS)))
-        mean, variance = group_statistics(slots, GROUP, SLICE, lead, N, BLOCK)
+        publish(slots + member, mean, square)
+        mean, variance = group_statistics(slots, GROUP, SLICE, head, N, VEC, BLOCK)
         rstd = 1.0 / tl.sqrt(variance + eps)
         tl.store(mean_ptr + row, stored_mean(mean, variance), mask=member == 0)
         tl.store(rstd_ptr + row, rstd, mask=member == 0)
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, begin, end, lead, N, WIDTH, VEC, CUT)
+            position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
             y = (xs[c] - mean) * rstd
             if weight_ptr is not None:
                 y = y * weights[c].to(tl.float32)
             if bias_ptr is not None:
                 y = y + biases[c].to(tl.float32)
-            store_piece(y_ptr, base, position, y, mask, True, end, lead, N, VEC, CUT)
+            tl.store(y_ptr + base + position, y, mask=mask)
+        if CUT:
+            y = (edge_x - mean) * rstd
+            if weight_ptr is not None:
+                y = y * edge_weight.to(tl.float32)
+            if bias_ptr is not None:
+                y = y + edge_bias.to(tl.float32)
+            tl.store(y_ptr + edges_at(row, N, edge), y, mask=edge_mask)
 
 
 @triton.jit
-def columns_of(member, SLICE, lead, N):
-    """How many of a row's elements are in a member's slice; with another lead it may be none of them."""
-    return tl.maximum(tl.minimum(member * SLICE + SLICE, lead + N) - tl.maximum(member * SLICE, lead), 0)
+def columns_of(member, SLICE, head, N, VEC: tl.constexpr):
+    """How many of a row's elements a member holds: those in its slice, and the first one the edges. It may be none."""
+    whole = whole_vectors(head, N, VEC)
+    inside = tl.maximum(tl.minimum(member * SLICE + SLICE, whole) - member * SLICE, 0)
+    return inside + tl.where(member == 0, N - whole, 0)
 
 
 @triton.jit(noinline=True)
-def group_statistics(slots_ptr, GROUP, SLICE, lead, N, BLOCK: tl.constexpr):
+def group_statistics(slots_ptr, GROUP, SLICE, head, N, VEC: tl.constexpr, BLOCK: tl.constexpr):
     """(mean, variance) of a row from the mean and the sum of squared deviations of each slice, merged block by block
     (Chan, Golub and LeVeque)."""
     count = 0.0
@@ -194,7 +247,7 @@ def group_statistics(slots_ptr, GROUP, SLICE, lead, N, BLOCK: tl.constexpr):
     for first in tl.range(0, GROUP, BLOCK):
         means, squares = collect(slots_ptr, first, GROUP, BLOCK)
         member = first + tl.arange(0, BLOCK)
-        counts = tl.where(member < GROUP, columns_of(member, SLICE, lead, N), 0).to(tl.float32)
+        counts = tl.where(member < GROUP, columns_of(member, SLICE, head, N, VEC), 0).to(tl.float32)
         block_count = tl.sum(counts, 0)
         block_mean = tl.sum(means * counts, 0) / tl.maximum(block_count, 1.0)
         apart = means - block_mean

@@ -56,8 +56,8 @@ class Loop(NamedTuple):
 
 def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split | Loop:
     """How to normalize M rows of N elements of ``element_size`` bytes."""
-    vec, cut = _vectors(M, N, element_size)
-    span = N + vec - 1 if cut else N
+    vec, cut = _vectors(N, element_size)
+    span = N // vec * vec
     lanes = 32 * 16 // element_size
     if 2 * span * element_size <= limits.registers_per_sm:
         # 8192 x 4096 bf16: 82 % of the copy bandwidth with 8 pieces and 2 warps, 78 % with 4 and 4, 71 % with 2 and 8.
@@ -71,12 +71,10 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Sp
         programs = _programs(M, rows, limits.sm_count * per_sm, vec, cut)
         return Rows(programs, rows, chunks, width, vec, cut, _stages(4, per_sm * tile_bytes, limits), warps)
     if element_size < 8:
-        # A misaligned weight and bias take a register for each element, half ones too, and narrow loads an address
-        # each: 88 bytes spill with 128 registers, 640 from slices of twice the size.
-        odd = cut or vec * element_size < 16
-        chunks = element_size if odd else 2 * element_size
-        registers = 168 if odd else 152 if element_size == 4 else 128
-        if limits.capability[0] != 9 and not odd:
+        # A misaligned weight and bias take a register for each element, half ones too: 144 bytes spill with 4 pieces.
+        chunks = 2 * element_size - (cut and element_size == 2)
+        registers = 152 if element_size == 4 else 128
+        if limits.capability[0] != 9:
             registers += 24  # the same code takes more of them on sm_80, and with Triton 3.7 on sm_100
         for warps in (1, 4):
             split = _split(M, N, element_size, 1, warps, chunks, registers, limits)
@@ -88,23 +86,20 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Sp
 
 def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split | Loop:
     """How to compute the gradients of M rows of N elements of ``element_size`` bytes."""
-    vec, cut = _vectors(M, N, element_size)
-    span = N + vec - 1 if cut else N
+    vec, cut = _vectors(N, element_size)
+    span = N // vec * vec
     lanes = 32 * 16 // element_size
     # sm_100 takes more registers for the same code: 8 to 24 bytes spill with what sm_80 and sm_90 get.
     tight = limits.capability >= (10, 0)
     # dweight, dbias, xhat and g are in registers, two for a float64 each.
     if 8 * span * max(1, element_size // 4) <= limits.registers_per_sm:
         per_thread = 32 if element_size < 8 else 8  # 16 float64 spill
-        if cut:
-            warps = min(_warps(span, 32 * per_thread), 16 if element_size < 8 else 8)
-        else:
-            # A row goes over all warps: Triton's pipeline mixes up the layout of a tile whose rows share them.
-            row_bytes = span * element_size
-            most = 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 or element_size == 8 else 16
-            if tight and row_bytes > 16384:
-                most = 8
-            warps = min(_warps(span, lanes), most)
+        # A row goes over all warps: Triton's pipeline mixes up the layout of a tile whose rows share them.
+        row_bytes = span * element_size
+        most = 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 or element_size == 8 else 16
+        if tight and row_bytes > 16384:
+            most = 8
+        warps = min(_warps(span, lanes), most)
         width = min(power_of_two(span), warps * lanes)
         chunks = -(-span // width)
         if element_size < 8 and (warps == 16 or (element_size == 4 and chunks == 1 and warps > 1)):
@@ -122,9 +117,8 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
         most = min(limits.sm_count * per_sm, max(2 * limits.sm_count, -(-M // (8 * rows))))
         return Rows(_programs(M, rows, most, vec, cut), rows, chunks, width, vec, cut, stages, warps)
     if element_size < 8:
-        cut_registers = 168 if not tight else 176 if element_size == 2 else 200
         for warps, chunks, registers in (
-            (1, element_size, cut_registers if cut else 128),
+            (1, element_size, 128),
             (4, element_size * 3 // 2 if cut or tight else element_size * 2, 255),
         ):
             split = _split(M, N, element_size, 2, warps, chunks, registers, limits)
@@ -133,14 +127,12 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
     return Loop(min(M, limits.sm_count * 2), 16384 // element_size, 8)
 
 
-def _vectors(M: int, N: int, element_size: int) -> tuple[int, bool]:
+def _vectors(N: int, element_size: int) -> tuple[int, bool]:
     """(elements to a load, whether rows start inside one)."""
     most = 16 // element_size
     common = math.gcd(N, most)
-    # The vectors that the first row starts and the last one ends in must not reach out of the tensor.
-    across = math.gcd(M * N, most)
-    # Short rows are mostly ends.
-    return (across, True) if across > common and N >= 256 else (common, False)
+    # Short rows are mostly edges.
+    return (most, True) if common < most and N >= 256 else (common, False)
 
 
 def _programs(M: int, rows: int, most: int, vec: int, cut: bool) -> int:
@@ -154,7 +146,7 @@ def _split(
     M: int, N: int, element_size: int, tensors: int, warps: int, chunks: int, registers: int, limits: Limits
 ) -> Split | None:
     """None where a row takes more programs than one warp can watch, or than can run at once."""
-    vec, cut = _vectors(M, N, element_size)
+    vec, cut = _vectors(N, element_size)
     width = warps * 32 * 16 // element_size
     stages = 4
     shared = (stages - 1) * chunks * width * element_size * tensors + 2048
@@ -162,7 +154,7 @@ def _split(
     quarter = limits.registers_per_sm // 4 // (-(-registers // 8) * 8 * 32)
     per_sm = min(PROGRAMS_PER_SM, 4 * quarter // warps)
     programs = limits.sm_count * max(1, min(per_sm, limits.shared_bytes // shared))
-    span = N + vec - 1 if cut else N
+    span = N // vec * vec
     # Slices of a multiple of 16 elements are of whole vectors, and what Triton compiles for.
     slice_size = -(-span // (16 * -(-span // (chunks * width)))) * 16
     group = -(-span // slice_size)

@@ -5,10 +5,10 @@ A program holds a row, or a slice of it, in CHUNKS pieces of WIDTH positions, ea
 is summed over the pieces costs no exchange between threads, and a row of any length wastes less than one piece.
 
 A load is one instruction for VEC elements (16 bytes) if it starts at a multiple of VEC, else one for each element.
-Where N is no multiple of VEC (CUT), rows start anywhere. Their tile then starts at the vector in which the row starts,
-``lead`` elements before it, and what belongs to the neighbouring rows is masked. All rows of one program have the same
-lead (they are a multiple of VEC rows apart), so that a column is in the same position in each of them: weight and the
-sums over rows stay in registers.
+Where N is no multiple of VEC (CUT), rows start anywhere. The pieces then hold the whole vectors of a row, which start
+``head`` elements behind the row; its *edges*, fewer than VEC elements before these and behind them, are loaded and
+stored by themselves. All rows of one program have the same head (they are a multiple of VEC rows apart), so that a
+column is in the same position in each of them: weight and the sums over rows stay in registers.
 """
 
 import triton
@@ -16,55 +16,52 @@ import triton.language as tl
 
 
 @triton.jit
-def row_lead(row, N, VEC: tl.constexpr, CUT: tl.constexpr):
-    """Elements between the start of the vector in which a row starts, and the row."""
+def row_head(row, N, VEC: tl.constexpr, CUT: tl.constexpr):
+    """Elements between the start of a row and its first whole vector."""
     if CUT:
-        return row % VEC * (N % VEC) % VEC  # row * N may pass 2**31
+        return (VEC - row % VEC * (N % VEC) % VEC) % VEC  # row * N may pass 2**31
     else:
         return 0
 
 
 @triton.jit
 def row_base(row, N, VEC: tl.constexpr, CUT: tl.constexpr):
-    """Offset of the vector in which a row starts. The compiler sees that VEC divides it."""
+    """Offset of the first whole vector of a row. The compiler sees that VEC divides it."""
     if CUT:
-        return tl.cast(row, tl.int64) * N // VEC * VEC
+        return (tl.cast(row, tl.int64) * N + (VEC - 1)) // VEC * VEC
     else:
         return tl.cast(row, tl.int64) * (N // VEC * VEC)
 
 
 @triton.jit
-def piece(c: tl.constexpr, begin, end, lead, N, WIDTH: tl.constexpr, VEC: tl.constexpr, CUT: tl.constexpr):
-    """(positions behind the base, mask of those in the row) of one piece of the slice [begin, end)."""
+def whole_vectors(head, N, VEC: tl.constexpr):
+    """How many elements of a row are in whole vectors. The compiler sees that VEC divides it."""
+    return (N - head) // VEC * VEC
+
+
+@triton.jit
+def piece(c: tl.constexpr, begin, end, head, N, WIDTH: tl.constexpr, VEC: tl.constexpr):
+    """(positions behind the base, mask) of one piece of the slice [begin, end)."""
     position = begin + c * WIDTH + tl.arange(0, WIDTH)[None, :]
-    if CUT:
-        return position, (position >= lead) & (position < tl.minimum(end, lead + N))
-    else:
-        return position, position < tl.minimum(end, N // VEC * VEC)
+    return position, position < tl.minimum(end, whole_vectors(head, N, VEC))
 
 
 @triton.jit
-def load_piece(ptr, base, position, mask, in_rows, end, lead, N, VEC: tl.constexpr, CUT: tl.constexpr):
-    """The elements at these positions behind the base, 0 where masked."""
-    if CUT:
-        # Whole vectors: what a row shares one with belongs to the tensor, whose size is a multiple of VEC.
-        vector = position // VEC * VEC
-        x = tl.load(ptr + base + position, mask=(vector < tl.minimum(end, lead + N)) & in_rows, other=0.0)
-        return tl.where(mask, x, 0.0)
-    else:
-        return tl.load(ptr + base + position, mask=mask & in_rows, other=0.0)
+def row_edges(head, N, WIDTH: tl.constexpr, VEC: tl.constexpr):
+    """(columns, mask) of the elements of a row that are in no piece.
+
+    A lane for each thread: what has fewer, Triton loads several times, once in each layout that it is used in.
+    """
+    LANES: tl.constexpr = max(WIDTH // VEC, 2 * VEC)
+    lane = tl.arange(0, LANES)[None, :]
+    column = tl.where(lane < VEC, lane, head + whole_vectors(head, N, VEC) + lane - VEC)
+    return column, tl.where(lane < VEC, lane < head, column < N)
 
 
 @triton.jit
-def store_piece(ptr, base, position, value, mask, in_rows, end, lead, N, VEC: tl.constexpr, CUT: tl.constexpr):
-    """Store what is not masked: whole vectors, then the elements of those that belong to two rows."""
-    if CUT:
-        vector = position // VEC * VEC
-        whole = (vector >= lead) & (vector + VEC <= tl.minimum(end, lead + N))
-        tl.store(ptr + base + position, value, mask=whole & in_rows)
-        tl.store(ptr + base + position, value, mask=mask & (whole == 0) & in_rows)
-    else:
-        tl.store(ptr + base + position, value, mask=mask & in_rows)
+def edges_at(rows, N, column):
+    """Where the edges of these rows are."""
+    return tl.cast(rows, tl.int64) * N + column
 
 
 @triton.jit
