@@ -48,6 +48,8 @@ class DeviceMeter:
             "read_gbps": round(read, 1),
             "noise": round(quality.noise(self._timer), 4),
         }
+        if mode == "kernel":
+            self.head["cold"] = self._timer.cold()
 
     def measure(self, case: Case) -> dict[str, Any]:
         necessary = subjects.compulsory(case)
