@@ -7,20 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import torch
-from torch._C._dynamo import guards
 
 from flag_gems_overrides import interpreter
-
-
-def _poisoned(allocate):
-    def allocate_and_fill(*args, **kwargs):
-        tensor = allocate(*args, **kwargs)
-        if not tensor.is_meta:
-            tensor.untyped_storage().fill_(0xFF)
-        return tensor
-
-    return allocate_and_fill
+from flag_gems_overrides.perf.poison import poisoned
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +32,6 @@ def counters_left_zero(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def poison(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(torch, "empty", _poisoned(torch.empty))
-    monkeypatch.setattr(torch, "empty_like", _poisoned(torch.empty_like))
-    monkeypatch.setattr(torch, "empty_strided", _poisoned(torch.empty_strided))
-    monkeypatch.setattr(torch.Tensor, "new_empty", _poisoned(torch.Tensor.new_empty))
-    monkeypatch.setattr(guards, "_empty_strided_cuda", _poisoned(guards._empty_strided_cuda))
-    with interpreter.undefined_lanes():
+def poison() -> Iterator[None]:
+    with poisoned(), interpreter.undefined_lanes():
         yield

@@ -52,6 +52,14 @@ def test_roofs_are_plausible(timer):
     assert 0.9 * copy < read < 2 * copy
 
 
+def test_cold_copies_grow_and_are_no_faster_than_large_ones(timer):
+    cold = timer.cold()
+    copy, _ = timer.bandwidth()
+    for name in ("copy_us", "read_us"):
+        assert cold[name][-1] > 4 * cold[name][0]
+    assert all(size / us / 1e3 < 1.1 * copy for size, us in zip(cold["bytes"], cold["copy_us"], strict=True))
+
+
 def test_a_case_is_measured_into_a_valid_row(timer):
     from flag_gems_overrides.perf import records
     from flag_gems_overrides.perf.cases import parse

@@ -37,8 +37,9 @@ def test_what_is_written_is_read(path):
 
 
 def test_an_interrupted_session_goes_on(path):
-    record(path, "max 8 int8", whole=False)
-    again = Recorder(path, rows.head(started="2026-11-20T13:00:00+00:00", noise=0.02))
+    record(path, "max 8 int8", whole=False, cold=rows.COLD)
+    measured_anew = {**rows.COLD, "copy_us": [5.1, 9.1, 17.1]}
+    again = Recorder(path, rows.head(started="2026-11-20T13:00:00+00:00", noise=0.02, cold=measured_anew))
     assert list(again.session.rows) == ["max 8 int8"]
     again.row(rows.timed("max 9 int8", override=1.0))
     again.close(whole=True)
@@ -119,6 +120,7 @@ def test_a_wrong_field_is_named_on_writing_and_reading(path, change, field):
         ('{"kind": "end"}\n', "line 1: a end before any session"),
         (json.dumps(rows.head(schema=2)) + "\n", "line 1: schema: 2 is not known here, 1 is"),
         (json.dumps({"benchmarks": []}) + "\n", "line 1: .*'kind' is a required property"),
+        (json.dumps(rows.head(cold={**rows.COLD, "copy_us": [0]})) + "\n", r"line 1: cold.copy_us\[0\]"),
         (json.dumps(rows.head(device={})) + "\n", "line 1: device: 'name' is a required property"),
     ],
 )

@@ -53,6 +53,19 @@ def test_estimates_order_as_devices_do():
     assert estimate(launch(132 * 8 * 4), launch(1)) > full, "a second launch costs"
 
 
+def test_cold_times_are_interpolated_by_logarithms_and_extrapolated_by_bandwidth():
+    def cold(read: int, written: int) -> float | None:
+        return roofline.cold_ms(rows.COLD, {"read": read, "written": written})
+
+    mib = 1 << 20
+    assert cold(2 * mib, 2 * mib) == pytest.approx(5e-3)
+    assert cold(8 * mib, 8 * mib) == pytest.approx(17e-3)
+    assert cold(round(4 * 2**0.5 * mib), round(4 * 2**0.5 * mib)) == pytest.approx((9 * 17) ** 0.5 * 1e-3, rel=1e-6)
+    assert cold(512 * mib, 512 * mib) == pytest.approx(64 * 17e-3)
+    assert cold(4 * mib, 1) == pytest.approx(2.5e-3, rel=1e-6), "a reduction is like a read"
+    assert cold(2 * mib, mib) is None, "less than was measured"
+
+
 def test_estimates_are_of_cases_that_say_what_they_launch():
     with_launches = {**rows.timed(override=2.0), "launches": [launch(132 * 8)]}
     estimated, measured = roofline.estimates(H200, [rows.timed(override=1.0), with_launches, rows.timed(native=1.0)])

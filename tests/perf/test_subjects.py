@@ -109,6 +109,15 @@ def test_which_of_equal_elements_an_index_names_does_not_matter(op, inputs, righ
         assert not subjects.agree(dim, inputs, (values, bad), (values, first))
 
 
+@pytest.mark.parametrize("index", [-1, 3, 6])
+def test_an_index_out_of_range_names_nothing_and_does_not_agree(index):
+    x = torch.zeros(2, 3)
+    along, whole = torch.tensor([0, index]), torch.tensor(index)
+    assert not subjects.agree("argmin", (x, 1), along, torch.tensor([0, 0]))
+    assert not subjects.agree("min_dim", (x, 1), (torch.zeros(2), along), (torch.zeros(2), torch.tensor([0, 0])))
+    assert subjects.agree("argmin", (x,), whole, torch.tensor(0)) == (index == 3)
+
+
 @pytest.mark.parametrize(
     ("key", "harmful"),
     [

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from flag_gems_overrides.perf import timing
 from flag_gems_overrides.perf.clocks import Reading
-from flag_gems_overrides.perf.timing import SETTLED_ROUNDS, Timer
+from flag_gems_overrides.perf.timing import COLD_BYTES, SETTLED_ROUNDS, Timer, Times
 
 
 class Clock:
@@ -81,3 +82,30 @@ def test_who_is_far_behind_is_settled_early(timer):
 @pytest.mark.parametrize(("call_bytes", "calls"), [(0, 8), (1 << 20, 8), (10 << 20, 3), (31 << 20, 1), (1 << 30, 1)])
 def test_short_calls_are_grouped_within_half_the_cache(timer, call_bytes, calls):
     assert timer.group(call_bytes) == calls
+
+
+def test_cold_copies_and_reads_move_as_many_bytes_and_are_grouped_like_cases(timer, monkeypatch):
+    class Memory:
+        def __init__(self, size, device):
+            self._size = size
+
+        def copy(self):
+            return self._size
+
+        def read(self, tiles):
+            return self._size // 2
+
+    moved = []
+
+    def device_times(contenders):
+        copies, *reads = contenders.values()
+        moved.append({call() for calls in contenders.values() for call in calls})
+        assert len(copies) == len(reads[0]) == len(reads[1]) == timer.group(copies[0]())
+        return Times({name: [ms] for name, ms in zip(contenders, (0.02, 0.012, 0.01), strict=True)})
+
+    monkeypatch.setattr(timing, "Memory", Memory)
+    monkeypatch.setattr(timer, "device_times", device_times)
+    cold = timer.cold()
+    assert moved == [{size} for size in COLD_BYTES]
+    sizes = len(COLD_BYTES)
+    assert cold == {"bytes": list(COLD_BYTES), "copy_us": [20.0] * sizes, "read_us": [10.0] * sizes}

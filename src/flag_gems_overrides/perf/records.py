@@ -22,7 +22,7 @@ from jsonschema.exceptions import best_match
 
 SCHEMA = 1
 # What may differ between the two halves of an interrupted session: the device is measured anew by each.
-_NOT_CONDITIONS = ("kind", "started", "noise", "copy_gbps", "read_gbps")
+_NOT_CONDITIONS = ("kind", "started", "noise", "copy_gbps", "read_gbps", "cold")
 
 
 class RecordError(ValueError):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+import numpy as np
 from scipy.stats import spearmanr
 
 from flag_gems_overrides.perf.cases import OVERRIDE, Case
@@ -65,9 +66,29 @@ def dram_bytes(compulsory: Mapping[str, int], l2_bytes: int, l2: str) -> int:
     return total if l2 == "cold" or total > l2_bytes else 0
 
 
+def reads_mostly(compulsory: Mapping[str, int]) -> bool:
+    """Whether reading rather than copying says what memory can do: for reductions."""
+    return compulsory["read"] > 8 * compulsory["written"]
+
+
+def cold_ms(cold: Mapping[str, Sequence[float]], compulsory: Mapping[str, int]) -> float | None:
+    """What a plain copy, or read, of as many bytes takes from a cold cache; None for less than was measured.
+
+    Args:
+        cold: as the head of a session has it, by rising bytes. Between two sizes the logarithms are interpolated, and
+            beyond the last the time grows with the bytes.
+    """
+    total = compulsory["read"] + compulsory["written"]
+    sizes, times = cold["bytes"], cold["read_us" if reads_mostly(compulsory) else "copy_us"]
+    if total < sizes[0]:
+        return None
+    between = math.exp(np.interp(math.log(total), np.log(sizes), np.log(times)))
+    return between * max(1.0, total / sizes[-1]) / 1e3
+
+
 def estimate_ms(compulsory: Mapping[str, int], launches: Sequence[Mapping[str, Any]], gpu: Gpu) -> float:
     """Time from the bytes, and from how much of the device the grid of the largest launch fills."""
-    bandwidth = gpu.read_gbps if compulsory["read"] > 8 * compulsory["written"] else gpu.copy_gbps
+    bandwidth = gpu.read_gbps if reads_mostly(compulsory) else gpu.copy_gbps
     filled = max((_filled(launch, gpu) for launch in launches), default=1.0)
     return LAUNCH_MS * max(1, len(launches)) + sum(compulsory.values()) / (bandwidth * filled) / 1e6
 

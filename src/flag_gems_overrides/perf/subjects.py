@@ -87,15 +87,18 @@ def _backward_of(function: Callable[..., torch.Tensor]) -> Callable[[Case, torch
     return arguments
 
 
-def _values_at(arguments: Arguments, indices: Any) -> torch.Tensor:
-    """The elements that indices name: which of equal ones is left to the implementation."""
+def _values_at(arguments: Arguments, indices: Any) -> torch.Tensor | None:
+    """The elements that indices name: which of equal ones is left to the implementation. None if an index is out of
+    range: to look there would be an error, and on a GPU the end of the process."""
     x, *dim = arguments
+    if bool(((indices < 0) | (indices >= (x.shape[dim[0]] if dim else x.numel()))).any()):
+        return None
     if not dim:
         return x.flatten()[indices]
     return x.gather(dim[0], indices.view(_kept(x, dim[0])))
 
 
-def _values_and_values_at(arguments: Arguments, result: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _values_and_values_at(arguments: Arguments, result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     values, indices = result
     return values, _values_at(arguments, indices)
 

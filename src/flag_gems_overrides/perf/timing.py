@@ -7,6 +7,7 @@ over a round (clock, temperature) weighs on all alike. The next round starts wit
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 
 from flag_gems_overrides.perf.clocks import Clocks
-from flag_gems_overrides.perf.memory import Memory
+from flag_gems_overrides.perf.memory import READ_TILES, Memory
 
 ROUNDS = 20
 # A contender that takes this many times as long as the fastest is settled after this many rounds.
@@ -28,6 +29,8 @@ _ATTEMPTS = 4
 _LARGEST_GROUP = 8
 # Host time is taken over this many calls: few enough that the launch queue (1024 entries) never makes them wait.
 HOST_CALLS, HOST_ROUNDS = 50, 10
+# From little more than a launch takes to several times the cache of an H200: from there on bandwidth says enough.
+COLD_BYTES = tuple(1 << exponent for exponent in range(22, 29))
 
 Calls = Sequence[Callable[[], Any]]
 Contexts = Mapping[str, Callable[[], AbstractContextManager]]
@@ -119,8 +122,23 @@ class Timer:
         """GB/s of copying (read and written) and of reading, over a buffer far larger than the cache."""
         memory = Memory(size, self.device)
         times = self.device_times({"copy": [memory.copy], "read": [memory.read]}, cold=False)
-        copy, read = (float(torch.tensor(times.samples_ms[name]).median()) for name in ("copy", "read"))
+        copy, read = (_median(times, name) for name in ("copy", "read"))
         return memory.copy() / copy / 1e6, memory.read() / read / 1e6
+
+    def cold(self) -> dict[str, list[Any]]:
+        """Microseconds of a plain copy and of a plain read of so many bytes, each sample as cold as one of a case."""
+        made: dict[str, list[Any]] = {"bytes": list(COLD_BYTES), "copy_us": [], "read_us": []}
+        for size in COLD_BYTES:
+            copies, reads = ([Memory(n, self.device) for _ in range(self.group(size))] for n in (size, 2 * size))
+            contenders: dict[str, Calls] = {"copy": [memory.copy for memory in copies]}
+            # With fewer tiles per program, small reads fill the device.
+            for tiles in (1, READ_TILES):
+                contenders[f"read {tiles}"] = [functools.partial(memory.read, tiles) for memory in reads]
+            times = self.device_times(contenders)
+            copy, *read = (round(_median(times, name) * 1e3, 2) for name in contenders)
+            made["copy_us"].append(copy)
+            made["read_us"].append(min(read))
+        return made
 
     def _rounds(self, names: list[str], sample: Callable[[str], Callable[[], float]], rounds: int) -> Times:
         times = Times({name: [] for name in names})
@@ -185,3 +203,7 @@ class Timer:
             torch.cuda.synchronize(self.device)
             elapsed.append(start.elapsed_time(end))
         return min(elapsed)
+
+
+def _median(times: Times, name: str) -> float:
+    return float(torch.tensor(times.samples_ms[name]).median())

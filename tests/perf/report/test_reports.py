@@ -55,6 +55,23 @@ def test_one_table_for_each_op_and_dtype_in_upstreams_columns():
     assert "1 SAME, 1 SLOWER" in first.summary
 
 
+def test_a_record_with_cold_copies_has_the_share_of_one():
+    (softmax, _, prod) = tables(rows.head(cold=rows.COLD), lines())
+    for table in (softmax, prod):
+        assert table.columns[-3:] == ["of read", "of cold copy", "Verdict"]
+        assert {len(line) for line in table.rows} == {len(table.columns)}
+    # 64 MiB take 68 us, the cases 1 and 2 ms.
+    assert [line[-2] for line in softmax.rows] == ["7%", "3%"]
+    assert "of cold copy" not in tables(rows.head(), lines())[0].columns
+    small = lines()[0] | {"compulsory": {"read": 8, "written": 8}}
+    assert tables(rows.head(cold=rows.COLD), [small])[0].rows[0][-2] == "-"
+
+    text = io.StringIO()
+    terminal.show(rows.head(cold=rows.COLD), lines(), Console(file=text, width=240))
+    assert "of cold copy" in text.getvalue()
+    assert "| of cold copy |" in markdown.markdown(rows.head(cold=rows.COLD), lines())
+
+
 def test_a_wrong_answer_and_dropped_rounds_are_said():
     last = tables(rows.head(), lines())[-1]
     assert last.rows[0][2].endswith(" *")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, PEERS, UPSTREAM, parse
 from flag_gems_overrides.perf.report.summary import LABELS
 from flag_gems_overrides.perf.results import Against, Counted, Row, Timed, is_counted
+from flag_gems_overrides.perf.roofline import cold_ms
 from flag_gems_overrides.perf.statistics import geomean
 from flag_gems_overrides.perf.verdict import LEAST_NOISE
 
@@ -76,6 +77,7 @@ def _times(title: str, head: Mapping[str, Any], rows: list[Row]) -> Table:
     columns = ["Size Detail", *(f"{LABELS[name]} Latency (ms)" for name in names)]
     columns += ["vs Torch", "vs Gems"]
     columns += ["Override GBPS", "of copy", "of read"] if bandwidth else []
+    columns += ["of cold copy"] if "cold" in head else []
     columns += ["Verdict"]
     lines = []
     for result in results:
@@ -85,6 +87,8 @@ def _times(title: str, head: Mapping[str, Any], rows: list[Row]) -> Table:
         if bandwidth:
             gbps = result.gbps(OVERRIDE) or 0.0
             line += [f"{gbps:.0f}", f"{gbps / head['copy_gbps']:.0%}", f"{gbps / head['read_gbps']:.0%}"]
+        if "cold" in head:
+            line.append(_share(cold_ms(head["cold"], result.row["compulsory"]), result.ms(OVERRIDE)))
         best = result.against_best()
         line.append(f"{best.verdict.word}: {best.verdict.reason}" if best else _MISSING)
         lines.append(line)
@@ -113,6 +117,10 @@ def _summary(results: list[Timed]) -> str:
 
 def _ms(ms: float | None) -> str:
     return _MISSING if ms is None else f"{ms:.4f}" if ms < 1 else f"{ms:.3f}"
+
+
+def _share(least: float | None, ms: float | None) -> str:
+    return f"{least / ms:.0%}" if least and ms else _MISSING
 
 
 def _speedup(against: Against | None) -> str:
