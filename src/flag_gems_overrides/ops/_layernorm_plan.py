@@ -97,8 +97,8 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
         # A row goes over all warps: Triton's pipeline mixes up the layout of a tile whose rows share them.
         row_bytes = span * element_size
         most = 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 or element_size == 8 else 16
-        if tight and row_bytes > 16384:
-            most = 8
+        if cut or (tight and row_bytes > 16384):
+            most = min(most, 8)  # edges: 72 bytes spill with 16
         warps = min(_warps(span, lanes), most)
         width = min(power_of_two(span), warps * lanes)
         chunks = -(-span // width)
