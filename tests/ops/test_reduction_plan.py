@@ -71,6 +71,16 @@ def test_a_program_fits_the_registers(problem):
     assert p.block_m * p.block_n * p.block_k // (p.block_k if p.flat else 1) <= 64 * threads
     partials = p.block_m * (1 << (p.splits - 1).bit_length()) * p.block_k
     assert p.splits == 1 or partials <= 64 * threads
+    assert p.registers <= 255
+    assert p.registers * threads <= problem[-1].registers_per_sm
+
+
+def test_counts_past_a_row_are_bounded():
+    """What is masked is counted to, and must not wrap around."""
+    row = plan(1, 2**30, 1, 4, False, H200)
+    assert 2**30 < row.farthest(2**30, 1) < 2**31
+    columns = plan(1, 2**20, 2**10 + 1, 4, False, H200)
+    assert columns.farthest(2**20, 2**10 + 1) > 2**30 + columns.splits * columns.step * 2**10
 
 
 @given(problems)

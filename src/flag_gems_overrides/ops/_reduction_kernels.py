@@ -102,6 +102,12 @@ def _row(m, length, VECTOR: tl.constexpr):
 
 
 @triton.jit
+def _left(body, tile):
+    """How many elements there are from ``tile`` on, or very many: so that lanes need not count in 64 bits."""
+    return tl.minimum(body - tile, 1 << 30).to(tl.int32)
+
+
+@triton.jit
 def _edges(x_ptr, start, head, body, length, wanted, other, VECTOR: tl.constexpr, EDGES: tl.constexpr):
     """The elements before and behind the whole vectors of rows, and their positions in the row."""
     e = tl.arange(0, EDGES)[None, :]
@@ -134,8 +140,8 @@ def _reduce_flat(
     else:
         acc = tl.full([BLOCK_M, BLOCK_N], identity, ACC)
         for tile in tl.range(0, length, tl.num_programs(1) * STEP, num_stages=STAGES):
-            at = tile + first
-            x = tl.load(x_ptrs + at, mask=mine & (at < body), other=IDENTITY).to(CAST).to(ACC)
+            mask = mine & (first < _left(body, tile))
+            x = tl.load(x_ptrs + tile + first, mask=mask, other=IDENTITY).to(CAST).to(ACC)
             acc = _combine(acc, x, COMBINE)
 
     result = tl.full([BLOCK_M, k.shape[1]], identity, ACC)
@@ -199,8 +205,8 @@ def _locate_flat(
         best = tl.full([BLOCK_M, GROUPS], identity, ACC)
         best_tile = tl.full([BLOCK_M, GROUPS], 0, length.dtype)
         for tile in tl.range(0, length, tl.num_programs(1) * STEP, num_stages=STAGES):
-            at = tile + first
-            x = tl.load(x_ptrs + at, mask=mine & (at < body), other=IDENTITY).to(ACC)
+            mask = mine & (first < _left(body, tile))
+            x = tl.load(x_ptrs + tile + first, mask=mask, other=IDENTITY).to(ACC)
             x = _combine_neighbours(x, GROUP, COMBINE)
             better = _beats(x, best, COMBINE)
             best = tl.where(better, x, best)
