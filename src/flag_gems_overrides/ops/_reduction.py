@@ -168,6 +168,7 @@ def _prepare(
         "BLOCK_SPLITS": triton.next_power_of_2(planned.splits),
         "ONE_TILE_PER_CTA": planned.splits * planned.step >= (N * K if planned.flat else N),
         "STAGES": planned.num_stages,
+        "EVICT": planned.evict,
         "OFFSET": tl.int64 if wide else tl.int32,
         "COMBINE": operation.combine,
         "IDENTITY": operation.identity(dtype),

@@ -29,6 +29,7 @@ class Plan(NamedTuple):
     num_warps: int
     num_stages: int  # tiles in flight
     registers: int  # that a thread may have
+    evict: str  # the policy of the L2 cache for the input
 
     def blocks(self, M: int, K: int) -> int:
         return cdiv(M, self.block_m) * cdiv(K, self.block_k)
@@ -75,8 +76,11 @@ def plan(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits) -
         limits: of the device.
     """
     if K == 1 or (K <= _MOST_FLAT_K and N * K * itemsize > _SHORT_BYTES):
-        return _flat(M, max(N * K, 1), K, itemsize, indexed, limits)
-    return _tiled(M, max(N, 1), K, itemsize, indexed, limits)
+        planned = _flat(M, max(N * K, 1), K, itemsize, indexed, limits)
+    else:
+        planned = _tiled(M, max(N, 1), K, itemsize, indexed, limits)
+    # What does not fit the cache need not displace what others left there.
+    return planned._replace(evict="evict_first" if M * N * K * itemsize > limits.l2_bytes else "")
 
 
 def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Limits) -> Plan:
@@ -121,6 +125,7 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
         num_warps=warps,
         num_stages=stages,
         registers=_registers(warps_per_sm, limits),
+        evict="",
     )
 
 
@@ -147,6 +152,7 @@ def _tiled(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits)
         num_warps=_TILED_WARPS,
         num_stages=_STAGES if itemsize <= 2 else 1,
         registers=_registers(warps_per_sm, limits),
+        evict="",
     )
 
 
