@@ -99,7 +99,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "_reduction_kernels/_locate_flat",
             "tl.load(x_ptrs + at, mask=(m < M) & (at < body), other=IDENTITY)",
         ),
-        "_reduction_kernels/_locate_flat/off_by_one: at < body (2)",
+        "_reduction_kernels/_locate_flat/off_by_one: at < body",
     ),
 }
 

@@ -71,6 +71,16 @@ def test_a_program_fits_the_registers(problem):
     assert p.block_m * p.block_n * p.block_k // (p.block_k if p.flat else 1) <= 64 * threads
     partials = p.block_m * (1 << (p.splits - 1).bit_length()) * p.block_k
     assert p.splits == 1 or partials <= 64 * threads
+    assert p.registers <= 255
+    assert p.registers * threads <= problem[-1].registers_per_sm
+
+
+def test_counts_past_a_row_are_bounded():
+    """What is masked is counted to, and must not wrap around."""
+    row = plan(1, 2**30, 1, 4, False, H200)
+    assert 2**30 < row.farthest(2**30, 1) < 2**31
+    columns = plan(1, 2**20, 2**10 + 1, 4, False, H200)
+    assert columns.farthest(2**20, 2**10 + 1) > 2**30 + columns.splits * columns.step * 2**10
 
 
 @given(problems)
@@ -97,8 +107,12 @@ def test_few_long_rows_occupy_the_device(problem, itemsize, limits):
 
 @pytest.mark.parametrize("N", [1, 16, 100, 1000, 4096, 50257, 1 << 20])
 def test_another_number_of_rows_costs_no_compilation(N):
-    kernels = {plan(M, N, 1, 2, True, H200)._replace(splits=1) for M in range(4096, 40000, 61)}
-    assert len(kernels) == 1
+    """One kernel for what fits the L2 cache and one for what does not."""
+    kernels: dict[bool, set[Plan]] = {False: set(), True: set()}
+    for M in range(4096, 40000, 61):
+        larger = H200.l2_bytes < M * N * 2
+        kernels[larger].add(plan(M, N, 1, 2, True, H200)._replace(splits=1))
+    assert all(len(each) <= 1 for each in kernels.values())
 
 
 def test_few_kernels_for_all_lengths():

@@ -153,9 +153,11 @@ def _prepare(
     planned = plan(M, N, K, dtype.itemsize, indexed, limits)
     operation = OPERATIONS[function]
     acc = _computed_in(cast)
-    wide = N * K >= 2**30
+    wide = planned.farthest(N, K) >= 2**31
     options: dict[str, Any] = {
         "num_warps": planned.num_warps,
+        # Left to itself, ptxas spills a register or two of 64-bit values to have one more program resident.
+        "maxnreg": max(planned.registers, 128) if acc.itemsize == 8 else planned.registers,
         "FLAT_K": K if planned.flat else 0,
         "BLOCK_M": planned.block_m,
         "BLOCK_N": planned.block_n,
@@ -166,14 +168,12 @@ def _prepare(
         "BLOCK_SPLITS": triton.next_power_of_2(planned.splits),
         "ONE_TILE_PER_CTA": planned.splits * planned.step >= (N * K if planned.flat else N),
         "STAGES": planned.num_stages,
+        "EVICT": planned.evict,
         "OFFSET": tl.int64 if wide else tl.int32,
         "COMBINE": operation.combine,
         "IDENTITY": operation.identity(dtype),
         "ACC": _TRITON[acc],
     }
-    if acc.itemsize == 8 or (indexed and limits.capability >= (10, 0)):
-        # Left to itself, ptxas spills a register or two of these to have one more program resident.
-        options["maxnreg"] = 128
     if indexed:
         kernel = reduce_with_index_kernel
         options["GROUP"] = planned.group

@@ -102,6 +102,12 @@ def _row(m, length, VECTOR: tl.constexpr):
 
 
 @triton.jit
+def _left(body, tile):
+    """How many elements there are from ``tile`` on, or very many: so that lanes need not count in 64 bits."""
+    return tl.minimum(body - tile, 1 << 30).to(tl.int32)
+
+
+@triton.jit
 def _edges(x_ptr, start, head, body, length, wanted, other, VECTOR: tl.constexpr, EDGES: tl.constexpr):
     """The elements before and behind the whole vectors of rows, and their positions in the row."""
     e = tl.arange(0, EDGES)[None, :]
@@ -114,8 +120,8 @@ def _edges(x_ptr, start, head, body, length, wanted, other, VECTOR: tl.constexpr
 def _reduce_flat(
     x_ptr, m, M, length, k, split, identity,
     FLAT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, STEP: tl.constexpr, VECTOR: tl.constexpr,
-    EDGES: tl.constexpr, ONE_TILE_PER_CTA: tl.constexpr, STAGES: tl.constexpr, COMBINE: tl.constexpr,
-    IDENTITY: tl.constexpr, CAST: tl.constexpr, ACC: tl.constexpr,
+    EDGES: tl.constexpr, ONE_TILE_PER_CTA: tl.constexpr, STAGES: tl.constexpr, EVICT: tl.constexpr,
+    COMBINE: tl.constexpr, IDENTITY: tl.constexpr, CAST: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """Of rows in which every K-th element belongs together, [BLOCK_M, BLOCK_K].
 
@@ -130,12 +136,13 @@ def _reduce_flat(
     mine = (m < M) & (lane < STEP)
     first = split * STEP + lane
     if ONE_TILE_PER_CTA:
-        acc = tl.load(x_ptrs + first, mask=mine & (first < body), other=IDENTITY).to(CAST).to(ACC)
+        x = tl.load(x_ptrs + first, mask=mine & (first < body), other=IDENTITY, eviction_policy=EVICT)
+        acc = x.to(CAST).to(ACC)
     else:
         acc = tl.full([BLOCK_M, BLOCK_N], identity, ACC)
         for tile in tl.range(0, length, tl.num_programs(1) * STEP, num_stages=STAGES):
-            at = tile + first
-            x = tl.load(x_ptrs + at, mask=mine & (at < body), other=IDENTITY).to(CAST).to(ACC)
+            mask = mine & (first < _left(body, tile))
+            x = tl.load(x_ptrs + tile + first, mask=mask, other=IDENTITY, eviction_policy=EVICT).to(CAST).to(ACC)
             acc = _combine(acc, x, COMBINE)
 
     result = tl.full([BLOCK_M, k.shape[1]], identity, ACC)
@@ -152,19 +159,20 @@ def _reduce_flat(
 def _reduce_tiled(
     x_ptr, m, M, N, k, K, split, identity,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ONE_TILE_PER_CTA: tl.constexpr,
-    STAGES: tl.constexpr, COMBINE: tl.constexpr, IDENTITY: tl.constexpr, CAST: tl.constexpr, ACC: tl.constexpr,
+    STAGES: tl.constexpr, EVICT: tl.constexpr, COMBINE: tl.constexpr, IDENTITY: tl.constexpr, CAST: tl.constexpr,
+    ACC: tl.constexpr,
 ):  # fmt: skip
     x_ptrs = x_ptr + (m * N * K + k)[:, None, :]
     wanted = ((m < M) & (k < K))[:, None, :]
     first = split * BLOCK_N + tl.arange(0, BLOCK_N)[None, :, None]
     if ONE_TILE_PER_CTA:
         n = first.to(N.dtype)
-        acc = tl.load(x_ptrs + n * K, mask=wanted & (n < N), other=IDENTITY).to(CAST).to(ACC)
+        acc = tl.load(x_ptrs + n * K, mask=wanted & (n < N), other=IDENTITY, eviction_policy=EVICT).to(CAST).to(ACC)
     else:
         acc = tl.full([BLOCK_M, BLOCK_N, BLOCK_K], identity, ACC)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
             n = tile + first
-            x = tl.load(x_ptrs + n * K, mask=wanted & (n < N), other=IDENTITY).to(CAST).to(ACC)
+            x = tl.load(x_ptrs + n * K, mask=wanted & (n < N), other=IDENTITY, eviction_policy=EVICT).to(CAST).to(ACC)
             acc = _combine(acc, x, COMBINE)
     return _fold(acc, 1, COMBINE)
 
@@ -174,7 +182,7 @@ def _locate_flat(
     x_ptr, m, M, length, k, split, identity,
     FLAT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, STEP: tl.constexpr, VECTOR: tl.constexpr,
     EDGES: tl.constexpr, GROUP: tl.constexpr, ONE_TILE_PER_CTA: tl.constexpr, STAGES: tl.constexpr,
-    COMBINE: tl.constexpr, IDENTITY: tl.constexpr, ACC: tl.constexpr,
+    EVICT: tl.constexpr, COMBINE: tl.constexpr, IDENTITY: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """As :func:`_reduce_flat`, and the position along N of the first element that equals the result.
 
@@ -192,15 +200,15 @@ def _locate_flat(
     first = split * STEP + lane
     GROUPS: tl.constexpr = BLOCK_N // GROUP
     if ONE_TILE_PER_CTA:
-        x = tl.load(x_ptrs + first, mask=mine & (first < body), other=IDENTITY).to(ACC)
+        x = tl.load(x_ptrs + first, mask=mine & (first < body), other=IDENTITY, eviction_policy=EVICT).to(ACC)
         best = _combine_neighbours(x, GROUP, COMBINE)
         best_tile = tl.full([BLOCK_M, GROUPS], 0, length.dtype)
     else:
         best = tl.full([BLOCK_M, GROUPS], identity, ACC)
         best_tile = tl.full([BLOCK_M, GROUPS], 0, length.dtype)
         for tile in tl.range(0, length, tl.num_programs(1) * STEP, num_stages=STAGES):
-            at = tile + first
-            x = tl.load(x_ptrs + at, mask=mine & (at < body), other=IDENTITY).to(ACC)
+            mask = mine & (first < _left(body, tile))
+            x = tl.load(x_ptrs + tile + first, mask=mask, other=IDENTITY, eviction_policy=EVICT).to(ACC)
             x = _combine_neighbours(x, GROUP, COMBINE)
             better = _beats(x, best, COMBINE)
             best = tl.where(better, x, best)
@@ -237,7 +245,7 @@ def _locate_flat(
 def _locate_tiled(
     x_ptr, m, M, N, k, K, split, identity,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ONE_TILE_PER_CTA: tl.constexpr,
-    STAGES: tl.constexpr, COMBINE: tl.constexpr, IDENTITY: tl.constexpr, ACC: tl.constexpr,
+    STAGES: tl.constexpr, EVICT: tl.constexpr, COMBINE: tl.constexpr, IDENTITY: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     x_ptrs = x_ptr + (m * N * K + k)[:, None, :]
     wanted = ((m < M) & (k < K))[:, None, :]
@@ -245,12 +253,12 @@ def _locate_tiled(
     best_tile = tl.full([BLOCK_M, BLOCK_N, BLOCK_K], 0, N.dtype)
     if ONE_TILE_PER_CTA:
         n = first.to(N.dtype)
-        best = tl.load(x_ptrs + n * K, mask=wanted & (n < N), other=IDENTITY).to(ACC)
+        best = tl.load(x_ptrs + n * K, mask=wanted & (n < N), other=IDENTITY, eviction_policy=EVICT).to(ACC)
     else:
         best = tl.full([BLOCK_M, BLOCK_N, BLOCK_K], identity, ACC)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
             n = tile + first
-            x = tl.load(x_ptrs + n * K, mask=wanted & (n < N), other=IDENTITY).to(ACC)
+            x = tl.load(x_ptrs + n * K, mask=wanted & (n < N), other=IDENTITY, eviction_policy=EVICT).to(ACC)
             better = _beats(x, best, COMBINE)
             best = tl.where(better, x, best)
             best_tile = tl.where(better, tile, best_tile)
@@ -297,6 +305,7 @@ def reduce_kernel(
     BLOCK_SPLITS: tl.constexpr,  # number of splits, rounded up to a power of two
     ONE_TILE_PER_CTA: tl.constexpr,
     STAGES: tl.constexpr,  # tiles in flight
+    EVICT: tl.constexpr,  # the policy of the L2 cache for tiles
     OFFSET: tl.constexpr,  # tl.int64 where 32 bits may not do
     COMBINE: tl.constexpr,
     IDENTITY: tl.constexpr,
@@ -312,7 +321,7 @@ def reduce_kernel(
         k = tl.arange(0, BLOCK_K)[None, :]
         result = _reduce_flat(
             x_ptr, m, M, N * K, k, split, identity, FLAT_K, BLOCK_M, BLOCK_N, STEP, VECTOR, EDGES,
-            ONE_TILE_PER_CTA, STAGES, COMBINE, IDENTITY, CAST, ACC,
+            ONE_TILE_PER_CTA, STAGES, EVICT, COMBINE, IDENTITY, CAST, ACC,
         )  # fmt: skip
     else:
         K = K // VECTOR * VECTOR
@@ -320,8 +329,8 @@ def reduce_kernel(
         m = (block // k_blocks).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
         k = (block % k_blocks) * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
         result = _reduce_tiled(
-            x_ptr, m, M, N, k, K, split, identity, BLOCK_M, BLOCK_N, BLOCK_K, ONE_TILE_PER_CTA, STAGES, COMBINE,
-            IDENTITY, CAST, ACC,
+            x_ptr, m, M, N, k, K, split, identity, BLOCK_M, BLOCK_N, BLOCK_K, ONE_TILE_PER_CTA, STAGES, EVICT,
+            COMBINE, IDENTITY, CAST, ACC,
         )  # fmt: skip
 
     outputs = m * K + k
@@ -359,6 +368,7 @@ def reduce_with_index_kernel(
     BLOCK_SPLITS: tl.constexpr,
     ONE_TILE_PER_CTA: tl.constexpr,
     STAGES: tl.constexpr,
+    EVICT: tl.constexpr,
     OFFSET: tl.constexpr,
     COMBINE: tl.constexpr,
     IDENTITY: tl.constexpr,
@@ -374,7 +384,7 @@ def reduce_with_index_kernel(
         k = tl.arange(0, BLOCK_K)[None, :]
         value, index = _locate_flat(
             x_ptr, m, M, N * K, k, split, identity, FLAT_K, BLOCK_M, BLOCK_N, STEP, VECTOR, EDGES, GROUP,
-            ONE_TILE_PER_CTA, STAGES, COMBINE, IDENTITY, ACC,
+            ONE_TILE_PER_CTA, STAGES, EVICT, COMBINE, IDENTITY, ACC,
         )  # fmt: skip
     else:
         K = K // VECTOR * VECTOR
@@ -382,8 +392,8 @@ def reduce_with_index_kernel(
         m = (block // k_blocks).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
         k = (block % k_blocks) * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
         value, index = _locate_tiled(
-            x_ptr, m, M, N, k, K, split, identity, BLOCK_M, BLOCK_N, BLOCK_K, ONE_TILE_PER_CTA, STAGES, COMBINE,
-            IDENTITY, ACC,
+            x_ptr, m, M, N, k, K, split, identity, BLOCK_M, BLOCK_N, BLOCK_K, ONE_TILE_PER_CTA, STAGES, EVICT,
+            COMBINE, IDENTITY, ACC,
         )  # fmt: skip
 
     outputs = m * K + k
