@@ -113,7 +113,8 @@ def softmax_backward_split(
     n = lane + LANES * depth
     k = tl.arange(0, BLOCK_K)[None, None, :]
     if INNER:
-        lanes = n * VEC + k
+        # In 64 bits the depth is a constant within the instruction; in 32 bits each vector has an address in registers.
+        lanes = tl.cast(lane * VEC + k, tl.int64) + depth * (LANES * VEC)
         stride = VEC
     else:
         K = K // VEC * VEC  # K itself, but the compiler now sees that VEC divides it
