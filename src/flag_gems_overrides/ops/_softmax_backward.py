@@ -31,9 +31,11 @@ from ._softmax_tile import (
 
 
 @triton.jit
-def summand(g, y, LOG: tl.constexpr):
+def summand(g, y, inside, LOG: tl.constexpr):
     if LOG:
-        return g
+        # g alone, for both are 0 outside. Were y in no sum, ptxas would load it after the sum (sm_90, 256 x 256
+        # float32: 32 registers and a wait for each vector of y; so, 47 registers and all loads in flight at once).
+        return tl.where(inside, g, y)
     else:
         return g * y
 
@@ -69,7 +71,7 @@ def softmax_backward_rows(
     inside = (row < M) & (column < N)
     g = tl.load(g_ptr + row * N + column, mask=inside, other=0.0).to(COMPUTE)
     y = tl.load(y_ptr + row * N + column, mask=inside, other=0.0).to(COMPUTE)
-    total = added(summand(g, y, LOG), True)
+    total = added(summand(g, y, inside, LOG), True)
     tl.store(dx_ptr + row * N + column, gradient(g, y, total, LOG), mask=inside)
 
 
@@ -111,7 +113,8 @@ def softmax_backward_split(
     n = lane + LANES * depth
     k = tl.arange(0, BLOCK_K)[None, None, :]
     if INNER:
-        lanes = n * VEC + k
+        # In 64 bits the depth is a constant within the instruction; in 32 bits each vector has an address in registers.
+        lanes = tl.cast(lane * VEC + k, tl.int64) + depth * (LANES * VEC)
         stride = VEC
     else:
         K = K // VEC * VEC  # K itself, but the compiler now sees that VEC divides it
@@ -155,12 +158,12 @@ def softmax_backward_split(
             edge_inside = edge_inside & (part == 0)
             edge_g = tl.load(g_ptr + edge_at, mask=edge_inside, other=0.0).to(COMPUTE)
             edge_y = tl.load(y_ptr + edge_at, mask=edge_inside, other=0.0).to(COMPUTE)
-        kept_sums = added(summand(kept_g, kept_y, LOG), INNER)
+        kept_sums = added(summand(kept_g, kept_y, inside, LOG), INNER)
         if LOOP:
             kept_sums += sums
         total = added_across(kept_sums, INNER)
         if EDGES:
-            total += tl.sum(summand(edge_g, edge_y, LOG))
+            total += tl.sum(summand(edge_g, edge_y, edge_inside, LOG))
         if PARTS > 1:
             publish(words_ptr + own, total)
             if AHEAD:
