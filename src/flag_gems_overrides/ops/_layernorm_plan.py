@@ -13,8 +13,8 @@ from ._device import Limits
 BYTES_IN_FLIGHT = 32768
 # Programs that fit one SM on every device that Triton supports.
 PROGRAMS_PER_SM = 16
-# A group that one warp can watch: beyond, programs of four warps hold longer slices.
-NARROW_GROUP = 128
+# Programs that one warp can watch: the more of them, the longer it takes.
+NARROW_GROUP = 64
 
 
 class Rows(NamedTuple):
@@ -46,12 +46,39 @@ class Split(NamedTuple):
     registers: int
 
 
+class Slice(NamedTuple):
+    """What a program of a group of up to ``most`` holds, and its registers."""
+
+    most: float
+    warps: int
+    chunks: int
+    registers: int
+
+
 class Loop(NamedTuple):
     """Programs that go over a row in blocks."""
 
     programs: int
     block: int
     warps: int
+
+
+# By bytes of an element and whether rows are cut. 1024 x 65536 bf16 91 us by 32 programs of 8 pieces, 97 by 64 of 4;
+# 2048 x 50257 161 us with 8 pieces, 185 with 3 and 128 registers, float32 254 us with 6, 274 with 8. A misaligned
+# weight and bias take a register for each element, half ones too: 144 bytes spill with 4 pieces and 128.
+FORWARD = {
+    (2, False): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 4, 128)),
+    (2, True): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 3, 128)),
+    (4, False): (Slice(NARROW_GROUP, 1, 8, 152), Slice(math.inf, 4, 8, 152)),
+    (4, True): (Slice(NARROW_GROUP, 1, 6, 128), Slice(math.inf, 4, 8, 152)),
+}
+# 1024 x 65536 bf16 160 us by 32 programs of two warps, 176 by 128 of one.
+BACKWARD = {
+    (2, False): (Slice(NARROW_GROUP, 1, 2, 128), Slice(NARROW_GROUP, 2, 4, 255), Slice(math.inf, 4, 4, 255)),
+    (2, True): (Slice(NARROW_GROUP, 1, 2, 128), Slice(NARROW_GROUP, 2, 4, 255), Slice(math.inf, 4, 3, 255)),
+    (4, False): (Slice(NARROW_GROUP, 1, 4, 128), Slice(NARROW_GROUP, 4, 6, 168), Slice(math.inf, 4, 8, 255)),
+    (4, True): (Slice(NARROW_GROUP, 1, 4, 128), Slice(math.inf, 4, 6, 255)),
+}
 
 
 def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split | Loop:
@@ -61,7 +88,8 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Sp
     lanes = 32 * 16 // element_size
     if 2 * span * element_size <= limits.registers_per_sm:
         # 8192 x 4096 bf16: 82 % of the copy bandwidth with 8 pieces and 2 warps, 78 % with 4 and 4, 71 % with 2 and 8.
-        warps = _warps(span, 8 * lanes)
+        # Few rows are over the sooner, the more warps each has.
+        warps = _warps(span, (2 if limits.sm_count >= M else 8) * lanes)
         width = min(power_of_two(span), warps * lanes)
         chunks = -(-span // width)
         # 32768 x 1024 bf16: 81 % with 4 pieces, be they of one row or of several.
@@ -71,13 +99,11 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Sp
         programs = _programs(M, rows, limits.sm_count * per_sm, vec, cut)
         return Rows(programs, rows, chunks, width, vec, cut, _stages(4, per_sm * tile_bytes, limits), warps)
     if element_size < 8:
-        # A misaligned weight and bias take a register for each element, half ones too: 144 bytes spill with 4 pieces.
-        chunks = 2 * element_size - (cut and element_size == 2)
-        registers = 152 if element_size == 4 else 128
-        if limits.capability[0] != 9:
-            registers += 24  # the same code takes more of them on sm_80, and with Triton 3.7 on sm_100
-        for warps in (1, 4):
-            split = _split(M, N, element_size, 1, warps, chunks, registers, limits)
+        # The same code takes more registers on sm_80, and with Triton 3.7 on sm_100.
+        more = 0 if limits.capability[0] == 9 else 24
+        for share in FORWARD[element_size, cut]:
+            share = share._replace(registers=min(share.registers + more, 255))
+            split = _split(M, N, element_size, 1, share, limits)
             if split is not None:
                 return split
     # 4096 float64 spill.
@@ -97,19 +123,21 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
         # A row goes over all warps: Triton's pipeline mixes up the layout of a tile whose rows share them.
         row_bytes = span * element_size
         most = 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 or element_size == 8 else 16
-        if cut or (tight and row_bytes > 16384):
-            most = min(most, 8)  # edges: 72 bytes spill with 16
-        warps = min(_warps(span, lanes), most)
+        if cut or (element_size == 4 and row_bytes <= 16384) or (tight and row_bytes > 16384):
+            # 8192 x 4096 float32: 89 % with 8 warps, 85 % with 16; of edges 72 bytes spill with 16.
+            most = min(most, 8)
+        warps = _tight_warps(span, lanes, most, per_thread * element_size // 16)
         width = min(power_of_two(span), warps * lanes)
         chunks = -(-span // width)
         if element_size < 8 and (warps == 16 or (element_size == 4 and chunks == 1 and warps > 1)):
             per_thread = 16  # a thread of 16 warps has 128 registers; 8 rows of 512 float32 spill
-        if limits.capability < (9, 0) and width < lanes:
-            per_thread = min(per_thread, 16)  # 16 rows of 64 spill on sm_80
+        if warps == 1 and (element_size == 4 or width <= 64):
+            # 262144 x 64: 8 rows 36 and 58 us, bf16 and float32; 16 rows 43 and 70, and they spill on sm_80.
+            per_thread = min(per_thread, 16)
         rows = _power_of_two_within(warps * 32 * per_thread // (chunks * width))
         tile_bytes = 2 * rows * chunks * width * element_size
         per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
-        stages = 4 if per_sm == 1 else 3
+        stages = 4 if per_sm == 1 and rows == 1 else 3
         if tight and tile_bytes >= BYTES_IN_FLIGHT:
             stages = 3
         stages = _stages(stages, per_sm * tile_bytes, limits)
@@ -117,11 +145,8 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
         most = min(limits.sm_count * per_sm, max(2 * limits.sm_count, -(-M // (8 * rows))))
         return Rows(_programs(M, rows, most, vec, cut), rows, chunks, width, vec, cut, stages, warps)
     if element_size < 8:
-        for warps, chunks, registers in (
-            (1, element_size, 128),
-            (4, element_size * 3 // 2 if cut or tight else element_size * 2, 255),
-        ):
-            split = _split(M, N, element_size, 2, warps, chunks, registers, limits)
+        for share in BACKWARD[element_size, cut or tight]:
+            split = _split(M, N, element_size, 2, share, limits)
             if split is not None:
                 return split
     return Loop(min(M, limits.sm_count * 2), 16384 // element_size, 8)
@@ -142,10 +167,9 @@ def _programs(M: int, rows: int, most: int, vec: int, cut: bool) -> int:
     return min(most, -(-M // rows))
 
 
-def _split(
-    M: int, N: int, element_size: int, tensors: int, warps: int, chunks: int, registers: int, limits: Limits
-) -> Split | None:
-    """None where a row takes more programs than one warp can watch, or than can run at once."""
+def _split(M: int, N: int, element_size: int, tensors: int, share: Slice, limits: Limits) -> Split | None:
+    """None where a row takes more programs than this slice is for, or than can run at once."""
+    most, warps, chunks, registers = share
     vec, cut = _vectors(N, element_size)
     width = warps * 32 * 16 // element_size
     stages = 4
@@ -154,11 +178,10 @@ def _split(
     quarter = limits.registers_per_sm // 4 // (-(-registers // 8) * 8 * 32)
     per_sm = min(PROGRAMS_PER_SM, 4 * quarter // warps)
     programs = limits.sm_count * max(1, min(per_sm, limits.shared_bytes // shared))
-    span = N // vec * vec
     # Slices of a multiple of 16 elements are of whole vectors, and what Triton compiles for.
-    slice_size = -(-span // (16 * -(-span // (chunks * width)))) * 16
-    group = -(-span // slice_size)
-    if group > programs or (warps == 1 and group > NARROW_GROUP):
+    slice_size = -(-N // (16 * -(-N // (chunks * width)))) * 16
+    group = -(-N // slice_size)
+    if group > min(programs, most):
         return None
     groups = min(programs // group, M)
     if cut and groups < M:
@@ -179,6 +202,18 @@ def _stages(stages: int, bytes_per_sm: int, limits: Limits) -> int:
 def _warps(span: int, elements: int) -> int:
     """Warps of ``elements`` each that hold ``span``: a power of two up to 16."""
     return min(power_of_two(-(-span // elements)), 16)
+
+
+def _tight_warps(span: int, lanes: int, most: int, chunks: int) -> int:
+    """Warps, up to ``most``, whose ``chunks`` pieces or fewer hold ``span`` with the least left over.
+
+    65536 x 768 bf16 backward: 82 to 84 us by one warp with 3 pieces, 89 by 4 with one.
+    """
+    most = min(_warps(span, lanes), most)
+    fit = [
+        w for w in (16, 8, 4, 2, 1) if w <= most and -(-span // (w * lanes)) <= max(chunks, -(-span // (most * lanes)))
+    ]
+    return min(fit, key=lambda w: -(-span // (w * lanes)) * w)
 
 
 def power_of_two(n: int) -> int:

@@ -50,8 +50,8 @@ _TILE_BYTES, _WARPS, _MOST_ELEMENTS = 16384, 8, 8192
 # Where row ends need care, fewer, and of 16-bit elements several tiles in flight: 8192 x 50257 bf16 202 us, without
 # the second 210, without the first 241.
 _TILE_WITH_EDGES = 4096
-# Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many where a row needs more
-# than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 1024 bf16 36 us, not 41.
+# Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
+# needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4.
 _SHORT_BYTES, _SHORT_WARPS, _LITTLE_BYTES = 4096, 4, 512
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
@@ -62,6 +62,10 @@ _MOST_FLAT_K = 8
 # (256 x 1024 x 1024 bf16 along 1 129 us, not 157). Of 16-bit elements several tiles are in flight (64 x 512 x 512
 # bf16 along 1 14.3 us, without 16.3), of larger ones that costs more than it brings.
 _TILED_ELEMENTS, _TILED_WARPS, _BLOCK_K, _BLOCK_K_UNSPLIT, _STAGES = 2048, 4, 32, 64, 3
+# An input that passes through the L2 cache need not displace what others left there and what must be written back
+# first: amax of 65536 x 768 bf16 29 us, not 34; 64 x 512 x 512 along 1 15.5 us, not 18.5, though not pipelined. Smaller
+# inputs may be wanted again; with larger ones it costs: 2**30 float32 1003 us, not 958.
+
 # Partial results that the last program of a block can have in registers, of up to 4 and of 8 bytes.
 _MOST_PARTIALS, _MOST_WIDE_PARTIALS = 4096, 2048
 
@@ -75,12 +79,14 @@ def plan(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits) -
         indexed: whether the position of the result is wanted too.
         limits: of the device.
     """
+    through = limits.l2_bytes // 2 < M * N * K * itemsize <= 4 * limits.l2_bytes
     if K == 1 or (K <= _MOST_FLAT_K and N * K * itemsize > _SHORT_BYTES):
         planned = _flat(M, max(N * K, 1), K, itemsize, indexed, limits)
     else:
         planned = _tiled(M, max(N, 1), K, itemsize, indexed, limits)
-    # What does not fit the cache need not displace what others left there.
-    return planned._replace(evict="evict_first" if M * N * K * itemsize > limits.l2_bytes else "")
+        if through:
+            planned = planned._replace(num_stages=1)  # asynchronous copies take no policy
+    return planned._replace(evict="evict_first" if through else "")
 
 
 def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Limits) -> Plan:
@@ -93,8 +99,10 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
     short = row_bytes <= _SHORT_BYTES
     warps_per_sm, stages = _WARPS_PER_SM, 1
     if short:
-        double = edges or (indexed and row_bytes >= _LITTLE_BYTES)
-        tile, warps = _SHORT_BYTES * (2 if double else 1) // itemsize, _SHORT_WARPS
+        long = indexed and row_bytes >= _LITTLE_BYTES
+        few = long and not edges and itemsize <= 2
+        double = edges or (long and not few)
+        tile, warps = _SHORT_BYTES * (2 if double else 1) // itemsize, _SHORT_WARPS // (2 if few else 1)
     elif K > 1:
         tile, warps = _SHORT_BYTES // itemsize, _SHORT_WARPS
         if indexed:
