@@ -222,7 +222,7 @@ WAYS = [
     (512, 65536, (Split, False, 1), (Split, False, 2)),
     (256, 40499, (Split, True, 1), (Split, True, 2)),
     (20, 393216, (Split, False, 4), (Split, False, 4)),
-    (8, 393217, (Split, True, 4), (Split, True, 4)),
+    (8, 200001, (Split, True, 4), (Split, True, 4)),
     (3, 2**22 + 8, (Loop, None, 8), (Loop, None, 8)),
 ]
 

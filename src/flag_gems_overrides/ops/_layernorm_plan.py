@@ -68,16 +68,16 @@ class Loop(NamedTuple):
 # weight and bias take a register for each element, half ones too: 144 bytes spill with 4 pieces and 128.
 FORWARD = {
     (2, False): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 4, 128)),
-    (2, True): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 3, 128)),
+    (2, True): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 2, 128)),
     (4, False): (Slice(NARROW_GROUP, 1, 8, 152), Slice(math.inf, 4, 8, 152)),
-    (4, True): (Slice(NARROW_GROUP, 1, 6, 128), Slice(math.inf, 4, 8, 152)),
+    (4, True): (Slice(NARROW_GROUP, 1, 6, 128), Slice(math.inf, 4, 6, 152)),
 }
 # 1024 x 65536 bf16 160 us by 32 programs of two warps, 176 by 128 of one.
 BACKWARD = {
     (2, False): (Slice(NARROW_GROUP, 1, 2, 128), Slice(NARROW_GROUP, 2, 4, 255), Slice(math.inf, 4, 4, 255)),
-    (2, True): (Slice(NARROW_GROUP, 1, 2, 128), Slice(NARROW_GROUP, 2, 4, 255), Slice(math.inf, 4, 3, 255)),
-    (4, False): (Slice(NARROW_GROUP, 1, 4, 128), Slice(NARROW_GROUP, 4, 6, 168), Slice(math.inf, 4, 8, 255)),
-    (4, True): (Slice(NARROW_GROUP, 1, 4, 128), Slice(math.inf, 4, 6, 255)),
+    (2, True): (Slice(NARROW_GROUP, 1, 2, 128), Slice(NARROW_GROUP, 2, 4, 255), Slice(math.inf, 4, 2, 255)),
+    (4, False): (Slice(NARROW_GROUP, 1, 4, 128), Slice(NARROW_GROUP, 4, 4, 128), Slice(math.inf, 4, 8, 255)),
+    (4, True): (Slice(NARROW_GROUP, 1, 4, 128), Slice(math.inf, 4, 4, 255)),
 }
 
 
@@ -99,15 +99,18 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Sp
         programs = _programs(M, rows, limits.sm_count * per_sm, vec, cut)
         return Rows(programs, rows, chunks, width, vec, cut, _stages(4, per_sm * tile_bytes, limits), warps)
     if element_size < 8:
-        # The same code takes more registers on sm_80, and with Triton 3.7 on sm_100.
-        more = 0 if limits.capability[0] == 9 else 24
         for share in FORWARD[element_size, cut]:
-            share = share._replace(registers=min(share.registers + more, 255))
+            if limits.capability[0] != 9:
+                # The same code takes more registers on sm_80, and with Triton 3.7 on sm_100.
+                fewer = 2 if share.chunks > 4 and (cut or share.registers == 255) else 0
+                more = 48 if cut else 24
+                share = share._replace(chunks=share.chunks - fewer, registers=min(share.registers + more, 255))
             split = _split(M, N, element_size, 1, share, limits)
             if split is not None:
                 return split
-    # 4096 float64 spill.
-    return Loop(min(M, limits.sm_count * 2), min(32768 // element_size, 131072 // element_size**2), 8)
+    # 4096 float64 spill, and 16384 halves that are loaded one by one.
+    block = min((8192 if cut else 32768) // element_size, 131072 // element_size**2)
+    return Loop(min(M, limits.sm_count * 2), block, 8)
 
 
 def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split | Loop:
@@ -118,14 +121,15 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
     # sm_100 takes more registers for the same code: 8 to 24 bytes spill with what sm_80 and sm_90 get.
     tight = limits.capability >= (10, 0)
     # dweight, dbias, xhat and g are in registers, two for a float64 each.
-    if 8 * span * max(1, element_size // 4) <= limits.registers_per_sm:
-        per_thread = 32 if element_size < 8 else 8  # 16 float64 spill
+    # Edges take some too: 48 bytes of 8190 float32 spill.
+    if 8 * (span + 1024 * cut * (1 + tight)) * max(1, element_size // 4) <= limits.registers_per_sm:
+        per_thread = 8 if element_size == 8 else 16 if cut and tight else 32  # 16 float64 spill
         # A row goes over all warps: Triton's pipeline mixes up the layout of a tile whose rows share them.
         row_bytes = span * element_size
         most = 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 or element_size == 8 else 16
         if cut or (element_size == 4 and row_bytes <= 16384) or (tight and row_bytes > 16384):
             # 8192 x 4096 float32: 89 % with 8 warps, 85 % with 16; of edges 72 bytes spill with 16.
-            most = min(most, 8)
+            most = 8 if cut and tight else min(most, 8)
         warps = _tight_warps(span, lanes, most, per_thread * element_size // 16)
         width = min(power_of_two(span), warps * lanes)
         chunks = -(-span // width)
@@ -149,7 +153,7 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
             split = _split(M, N, element_size, 2, share, limits)
             if split is not None:
                 return split
-    return Loop(min(M, limits.sm_count * 2), 16384 // element_size, 8)
+    return Loop(min(M, limits.sm_count * 2), (8192 if cut else 16384) // element_size, 8)
 
 
 def _vectors(N: int, element_size: int) -> tuple[int, bool]:
