@@ -98,6 +98,8 @@ def _peer(peer: str, op: str) -> Call | str:
 
 def _compiled(op: str) -> Call:
     function = subjects.native(op)
+    # All that are compiled here are of one code object, which keeps 8 compilations and is then run as it is.
+    torch._dynamo.reset()
     # A name of our own: the function itself may be a builtin, which is not traced.
     return torch.compile(lambda *arguments: function(*arguments), dynamic=False)
 
