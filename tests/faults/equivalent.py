@@ -8,7 +8,8 @@ _INPUT = "_layernorm_loop/input_kernel"
 _SUMS = "_layernorm_loop/weight_bias_kernel"
 _BACKWARD = "_softmax_backward/softmax_backward_split"
 _FORWARD = "_softmax_forward/softmax_split"
-_WEIGHT, _BIAS = (f"tl.load({name}_ptr - lead + position, mask=mask, other=0.0)" for name in ("weight", "bias"))
+_WEIGHT, _BIAS = (f"tl.load({name}_ptr + head + position, mask=mask, other=0.0)" for name in ("weight", "bias"))
+_EDGE_WEIGHT, _EDGE_BIAS = (f"tl.load({name}_ptr + edge, mask=edge_mask, other=0.0)" for name in ("weight", "bias"))
 _WORDS, _NEXT_WORDS = (
     f"tl.load(read_ptr{more}, mask=exists, other=1, volatile=True)" for more in ("", " + STATISTICS")
 )
@@ -57,8 +58,15 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "multiplied with a gradient that is 0 there": (
         "_layernorm_backward/merged_kernel/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
         "_layernorm_backward/merged_kernel/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
-        f"_layernorm_backward/merged_kernel/wrong_other: {_WEIGHT}",
-        f"_layernorm_backward/split_kernel/wrong_other: {_WEIGHT}",
+        "_layernorm_backward/merged_kernel/wrong_other: "
+        "tl.load(x_ptr + base + position, mask=mask & (rows < M), other=0.0)",
+        "_layernorm_backward/split_kernel/wrong_other: tl.load(x_ptr + base + position, mask=mask, other=0.0)",
+        "_layernorm_backward/load_edges/wrong_other: tl.load(x_ptr + at, mask=mask & (rows < M), other=0.0)",
+        *(
+            f"_layernorm_backward/{kernel}/wrong_other: {load}"
+            for kernel in ("merged_kernel", "split_kernel")
+            for load in (_WEIGHT, _EDGE_WEIGHT)
+        ),
         f"{_INPUT}/wrong_other: tl.load(x_ptr + start + columns, mask=mask, other=0.0)",
         f"{_INPUT}/wrong_other: tl.load(weight_ptr + columns, mask=mask, other=0.0)",
         f"{_SUMS}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
@@ -66,10 +74,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"{_SUMS}/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
     ),
     "comes out in elements that are not stored only": (
-        *_any_other("_layernorm_forward/whole_rows_kernel", _WEIGHT),
-        *_any_other("_layernorm_forward/whole_rows_kernel", _BIAS),
-        *_any_other("_layernorm_forward/split_rows_kernel", _WEIGHT),
-        *_any_other("_layernorm_forward/split_rows_kernel", _BIAS),
+        *(
+            name
+            for kernel in ("whole_rows_kernel", "split_rows_kernel")
+            for load in (_WEIGHT, _BIAS, _EDGE_WEIGHT, _EDGE_BIAS)
+            for name in _any_other(f"_layernorm_forward/{kernel}", load)
+        ),
         *_any_other(_LOOP, "tl.load(x_ptr + start + columns, mask=mask, other=0.0) (2)"),
         *_any_other(_LOOP, "tl.load(weight_ptr + columns, mask=mask, other=0.0)"),
         *_any_other(_LOOP, "tl.load(bias_ptr + columns, mask=mask, other=0.0)"),

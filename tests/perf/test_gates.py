@@ -63,6 +63,14 @@ def test_all_cases_a_little_slower_than_they_were(timed_baseline):
     assert "floor 1.18" in failure.found
 
 
+def test_another_device_of_the_kind_may_take_longer_to_launch(tmp_path):
+    short = rows.timed(KEYS[2], override=0.004, native=0.006, upstream=0.005)
+    baseline = accepted(tmp_path, rows.head(), short)
+    assert gates.judge([rows.timed(KEYS[2], override=0.0042, native=0.006, upstream=0.005)], baseline) == []
+    (failure,) = gates.judge([rows.timed(KEYS[2], override=0.0045, native=0.006, upstream=0.005)], baseline)
+    assert failure.rule == "geomean"
+
+
 def test_a_slowdown_that_is_not_significant_does_not_fail(timed_baseline):
     noisy = rows.timed(KEYS[0], override=1.25, native=1.5, upstream=1.2, rounds=4)
     assert "slower" not in rules(gates.judge([noisy], timed_baseline))

@@ -72,10 +72,16 @@ def digest(package: str) -> str:
 
 
 def commit() -> str | None:
-    """The commit checked out in the current folder, or that a GitHub workflow runs for; None if neither."""
+    """The commit checked out in the current folder, "-dirty" behind it if tracked files differ from it; without git
+    the one that a GitHub workflow runs for; None if neither."""
+    found = _git("rev-parse", "HEAD")
+    if not found:
+        return os.environ.get("GITHUB_SHA")
+    return f"{found}-dirty" if _git("status", "--porcelain", "--untracked-files=no") else found
+
+
+def _git(*arguments: str) -> str:
     try:
-        result = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        found = result.stdout.strip()
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout.strip()
     except OSError:
-        found = ""
-    return found or os.environ.get("GITHUB_SHA")
+        return ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from flag_gems_overrides.perf.baselines import GEOMEAN_ALLOWANCE, more_than_upstream
+from flag_gems_overrides.perf.baselines import GEOMEAN_ALLOWANCE, SHORT_MS, more_than_upstream
 from flag_gems_overrides.perf.cases import OVERRIDE
 from flag_gems_overrides.perf.results import Counted, Row, Timed, is_counted, moved
 from flag_gems_overrides.perf.statistics import geomean
@@ -100,7 +100,10 @@ def _times(timed: Timed, accepted: Mapping[str, Any]) -> list[Failure]:
 
 def _mean(rows: list[Timed], baseline: Baseline) -> list[Failure]:
     """Over the accepted cases among those measured."""
-    accepted = {key: case["ratio"] for key, case in baseline["cases"].items()}
+    accepted = {
+        key: case["ratio"] * (1 - max(GEOMEAN_ALLOWANCE, SHORT_MS / case["ms"]))
+        for key, case in baseline["cases"].items()
+    }
     ratios = {}
     for timed in rows:
         best = timed.against_best()
@@ -109,7 +112,7 @@ def _mean(rows: list[Timed], baseline: Baseline) -> list[Failure]:
     if not ratios:
         return []
     mean = geomean(ratios.values())
-    floor = geomean(accepted[key] for key in ratios) * (1 - GEOMEAN_ALLOWANCE)
+    floor = geomean(accepted[key] for key in ratios)
     if mean >= floor:
         return []
     op = rows[0].case.op
