@@ -29,7 +29,7 @@ class Plan(NamedTuple):
     num_warps: int
     num_stages: int  # tiles in flight
     registers: int  # that a thread may have
-    evict: str  # the policy of the L2 cache for the input
+    evict: str = ""  # the policy of the L2 cache for the input
 
     def blocks(self, M: int, K: int) -> int:
         return cdiv(M, self.block_m) * cdiv(K, self.block_k)
@@ -133,7 +133,6 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
         num_warps=warps,
         num_stages=stages,
         registers=_registers(warps_per_sm, limits),
-        evict="",
     )
 
 
@@ -160,7 +159,6 @@ def _tiled(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits)
         num_warps=_TILED_WARPS,
         num_stages=_STAGES if itemsize <= 2 else 1,
         registers=_registers(warps_per_sm, limits),
-        evict="",
     )
 
 

@@ -186,9 +186,7 @@ def _long_rows(M: int, N: int, size: int, inputs: int, edges: bool, limits: Limi
 def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Split:
     block_k = min(power_of_2(K), 128 // size)
     blocks = M * cdiv(K, block_k)
-    shape = _without_spills(SHORT_COLUMNS[size, inputs], limits)
-    vec = math.gcd(K, shape.vec_bytes // size, block_k)
-    shape = _shallow(shape, vec, inputs)
+    shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
     group = 1
     if warps <= 8:
@@ -198,21 +196,24 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
         shape = shape._replace(warps=8)
         group = warps // 8
     else:
-        shape = _without_spills(COLUMNS[size, inputs], limits)
-        vec = math.gcd(K, shape.vec_bytes // size, block_k)
-        shape = _shallow(shape, vec, inputs)
+        shape, vec = _for_columns(COLUMNS, K, block_k, size, inputs, limits)
         group = _group(blocks, N * block_k * size * inputs, shape, limits)
         if group > LARGE_GROUP and (size, inputs) in LONG_COLUMNS:
-            shape = _without_spills(LONG_COLUMNS[size, inputs], limits)
-            vec = math.gcd(K, shape.vec_bytes // size, block_k)
-            shape = _shallow(shape, vec, inputs)
+            shape, vec = _for_columns(LONG_COLUMNS, K, block_k, size, inputs, limits)
             group = _group(blocks, N * block_k * size * inputs, shape, limits)
     return _split(blocks, N, K, vec, False, block_k, shape, group, limits)
 
 
-def _shallow(shape: Shape, vec: int, inputs: int) -> Shape:
-    """Loads of single elements have an address and a mask each: 16 of them spill."""
-    return shape._replace(elements=min(shape.elements, 8 // inputs)) if vec == 1 else shape
+def _for_columns(
+    shapes: dict[tuple[int, int], Shape], K: int, block_k: int, size: int, inputs: int, limits: Limits
+) -> tuple[Shape, int]:
+    """(shape, elements to a load) for blocks of ``block_k`` columns."""
+    shape = _without_spills(shapes[size, inputs], limits)
+    vec = math.gcd(K, shape.vec_bytes // size, block_k)
+    if vec == 1:
+        # Loads of single elements have an address and a mask each: 16 of them spill.
+        shape = shape._replace(elements=min(shape.elements, 8 // inputs))
+    return shape, vec
 
 
 def _without_spills(shape: Shape, limits: Limits) -> Shape:
