@@ -248,3 +248,18 @@ def test_the_accuracy_tests_take_every_way(plan):
                 ways |= {("rows", p.rows > 1), ("chunks", p.chunks > 1), ("warps", p.warps > 1)}
     assert {("Rows", False), ("Rows", True), ("Split", False), ("Loop", None)} <= ways, ways
     assert {(name, several) for name in ("rows", "chunks", "warps") for several in (False, True)} <= ways, ways
+
+
+@pytest.mark.parametrize(("size", "N"), [(2, 64), (2, 768), (2, 1000), (2, 1024), (4, 64), (4, 1000), (4, 4096)])
+@given(M=st.integers(H200.sm_count + 1, 2**31))
+def test_short_rows_are_forward_one_tile_a_program_without_a_pipeline(M, N, size):
+    p = plan_forward(M, N, size, H200)
+    assert p.stages == 1
+    assert p.programs == -(-M // p.rows)
+    # What a thread holds of a tile: two or more elements where there are enough rows, 8 vectors at most.
+    assert 2 <= p.rows * p.chunks * p.width // (p.warps * 32) <= 8 * 16 // size
+
+
+def test_few_rows_are_spread_over_programs():
+    assert plan_forward(256, 128, 2, H200).programs == 128
+    assert plan_forward(64, 64, 4, H200).programs == 32

@@ -87,7 +87,7 @@ def whole_rows_kernel(
         if CUT:
             square += squares_of_edges(edge_x, mean, edge_mask)
         variance = square / N
-        rstd = 1.0 / tl.sqrt(variance + eps)
+        rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + rows, stored_mean(mean, variance), mask=rows < M)
         tl.store(rstd_ptr + rows, rstd, mask=rows < M)
         for c in tl.static_range(CHUNKS):
@@ -209,7 +209,7 @@ def split_rows_kernel(
         slots = slots_ptr + tl.cast(row, tl.int64) * GROUP
         publish(slots + member, mean, square)
         mean, variance = group_statistics(slots, GROUP, SLICE, head, N, VEC, BLOCK)
-        rstd = 1.0 / tl.sqrt(variance + eps)
+        rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + row, stored_mean(mean, variance), mask=member == 0)
         tl.store(rstd_ptr + row, rstd, mask=member == 0)
         for c in tl.static_range(CHUNKS):

@@ -46,7 +46,7 @@ def forward_kernel(
         mean = tl.sum(lane_mean * count, 0) / N
         apart = tl.where(count > 0, lane_mean - mean, 0.0)
         variance = tl.sum(lane_square + count * apart * apart, 0) / N
-        rstd = 1.0 / tl.sqrt(variance + eps)
+        rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + row, stored_mean(mean, variance))
         tl.store(rstd_ptr + row, rstd)
         last = (N - 1) // BLOCK
