@@ -136,3 +136,10 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     if (size, inputs) == (4, 2):
         expected.add((False, False, True, False))
     assert expected <= ways, expected - ways
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_one_block_of_few_columns_is_halved_so_that_two_groups_take_turns(size):
+    p = plan(1, 262144, 64 // size, size, 1, H200)
+    assert p.blocks == 2
+    assert p.programs == 2 * p.group

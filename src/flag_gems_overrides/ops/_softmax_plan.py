@@ -196,6 +196,10 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
         shape = shape._replace(warps=8)
         group = warps // 8
     else:
+        if inputs == 1 and blocks == 1 and block_k * size >= 64:
+            # One half of the columns is read while the other waits: 262144 x 32 bf16 21 us, not 27, float32 34, not 36.
+            block_k //= 2
+            blocks = 2
         shape, vec = _for_columns(COLUMNS, K, block_k, size, inputs, limits)
         group = _group(blocks, N * block_k * size * inputs, shape, limits)
         if group > LARGE_GROUP and (size, inputs) in LONG_COLUMNS:
