@@ -23,8 +23,8 @@ def _any_other(function: str, load: str) -> tuple[str, str]:
 _REASONS: dict[str, tuple[str, ...]] = {
     "the axis is 0 from Triton 3.7 on": ("_softmax_tile/lanes_and_depths/minus_dropped: 1 - DEPTH_AXIS",),
     "of two equals either will do: 0.0 and -0.0 are equal": (
-        "_reduction_kernels/_larger/off_by_one: a <= b",
-        "_reduction_kernels/_smaller/off_by_one: a >= b",
+        "_reduction_combine/_larger/off_by_one: a <= b",
+        "_reduction_combine/_smaller/off_by_one: a >= b",
     ),
     "there are at most as many partial results as programs on the device hold: never 2**31": (
         "_reduction_kernels/reduce_kernel/offset_in_32_bits: tl.full([], M, tl.int64)",
@@ -98,15 +98,15 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "the one statistic is at offset 0": ("_softmax_tile/group_words/off_by_one: STATISTICS > 1",),
     "an element that is met twice, at one place, changes no extreme": (
-        "_reduction_kernels/_locate_flat/off_by_one: lane < STEP",
+        "_reduction_walk/locate_flat/off_by_one: lane < STEP",
     ),
-    "a group of one is found where it was": ("_reduction_kernels/_locate_flat/off_by_one: GROUP > 1",),
+    "a group of one is found where it was": ("_reduction_walk/locate_flat/off_by_one: GROUP > 1",),
     "nothing of a group is masked, unless none has the result: then no position is less than length": (
         *_any_other(
-            "_reduction_kernels/_locate_flat",
+            "_reduction_walk/locate_flat",
             "tl.load(x_ptrs + at, mask=(m < M) & (at < body), other=IDENTITY)",
         ),
-        "_reduction_kernels/_locate_flat/off_by_one: at < body",
+        "_reduction_walk/locate_flat/off_by_one: at < body",
     ),
 }
 

@@ -96,9 +96,9 @@ def last_tile_skipped(node: ast.AST) -> bool:
 
 
 def wrong_axis(node: ast.AST) -> bool:
-    if not _call(node, "sum", "max", "reduce", "min", "_fold") or len(node.args) < 2:
+    if not _call(node, "sum", "max", "reduce", "min", "fold") or len(node.args) < 2:
         return False
-    if getattr(node.func, "id", "_fold") != "_fold":
+    if getattr(node.func, "id", "fold") != "fold":
         return False  # Python's own max
     axis = node.args[1]
     if not (isinstance(axis, ast.Constant) and axis.value in (0, 1)):
