@@ -39,7 +39,7 @@ def trace(case: Case, folder: Path) -> str:
         torch.cuda.synchronize()
         # Without "verbose" the profiler collects stacks and does not export them.
         stacks = torch._C._profiler._ExperimentalConfig(verbose=True)
-        with profile(activities=activities, with_stack=True, experimental_config=stacks) as profiler:
+        with profile(activities=activities, with_stack=True, experimental_config=stacks, acc_events=True) as profiler:
             for _ in range(CALLS):
                 with _range(case.op):
                     override(*arguments)
