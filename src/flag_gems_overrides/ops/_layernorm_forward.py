@@ -4,7 +4,8 @@
 
 Of an M x N input each row becomes ``y = (x - mean) * rstd * weight + bias`` with ``rstd = 1 / sqrt(var + eps)``. The
 variance is the mean of squared deviations, never the difference of two large sums. Everything between load and store is
-float32, or float64 for float64 input. eps comes as the bits of a float64, because Triton hands floats over as float32.
+float32, or float64 for float64 input; rstd is one rsqrt, since dividing by a square root rounds twice, which the
+gradients of rows of two elements show. eps comes as the bits of a float64, because Triton hands floats over as float32.
 """
 
 import triton
