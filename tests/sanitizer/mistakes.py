@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 import triton.language as tl
-from sanitizer.kernels import KERNELS
+from kernels import KERNELS
 from triton.runtime import JITFunction
 
 BLOCK = 128

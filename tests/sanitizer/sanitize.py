@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from sanitizer.kernels import KERNELS
+from kernels import KERNELS
 
 FOLDER = Path(__file__).parent
 # Of one tool over the whole short list, which takes seconds without it.

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from sanitizer.kernels import KERNELS
+from kernels import KERNELS, PREPARED
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.ops import _device, _reduction, _softmax, layernorm
+from flag_gems_overrides.ops import _device, _softmax
 from flag_gems_overrides.perf import subjects
 from flag_gems_overrides.perf.cases import Case, parse
 from flag_gems_overrides.perf.launches import captured
@@ -72,14 +72,12 @@ MULTIPROCESSORS, L2_BYTES = 4, 2**20
 @pytest.fixture(autouse=True)
 def few_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     few = _device.limits(0)._replace(sm_count=MULTIPROCESSORS, l2_bytes=L2_BYTES)
-    caches = [_softmax._prepare_forward, _softmax._prepare_backward, _reduction._prepare]
-    caches += [layernorm._forward, layernorm._backward]
     for module in (_device, _softmax):
         monkeypatch.setattr(module, "limits", lambda index: few)
-    for cache in caches:
+    for cache in PREPARED:
         cache.cache_clear()
     yield
-    for cache in caches:
+    for cache in PREPARED:
         cache.cache_clear()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that are launched."""
+"""The kernels that are launched, and the caches of what their launches need."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pkgutil
 from importlib import import_module
 
 from flag_gems_overrides import ops
+from flag_gems_overrides.ops import _reduction, _softmax, layernorm
 from flag_gems_overrides.ops._launch import Entry
 
 # By the names that the compiled kernels have.
@@ -16,3 +17,11 @@ KERNELS: dict[str, Entry] = {
     for value in vars(import_module(module.name)).values()
     if isinstance(value, Entry)
 }
+# Of prepared launches, by what a call says about its tensors.
+PREPARED = [
+    _softmax._prepare_forward,
+    _softmax._prepare_backward,
+    _reduction._prepare,
+    layernorm._forward,
+    layernorm._backward,
+]
