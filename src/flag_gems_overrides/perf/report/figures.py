@@ -98,7 +98,9 @@ def heatmap(op: str, results: Sequence[Timed]) -> Figure:
         axes.imshow(grid, cmap="RdYlGn", norm=LogNorm(0.5, 2), aspect="auto")
         for (m, n), ratio in ratios.items():
             place = columns.index(n), rows.index(m)
-            axes.text(*place, f"{ratio:.2g}" if ratio < 100 else f"{ratio:.0f}", ha="center", va="center", fontsize=7)
+            text = f"{ratio:.2g}" if ratio < 100 else f"{ratio:.0f}"
+            dark = not 2**-0.7 < ratio < 2**0.7  # both ends of the colours
+            axes.text(*place, text, color="white" if dark else "black", ha="center", va="center", fontsize=7)
         axes.set_xticks(range(len(columns)), [_count(n) for n in columns], rotation=60, fontsize=7)
         axes.set_yticks(range(len(rows)), [_count(m) for m in rows], fontsize=7)
         axes.set(xlabel="N", ylabel="M")
