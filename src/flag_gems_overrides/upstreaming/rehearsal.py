@@ -63,8 +63,9 @@ def rehearse(
         GitError: a patch does not apply.
     """
     with worktree(checkout, line.base) as tree:
-        # What a build writes there; without it the installed package's version counts.
-        (tree / "src/flag_gems/_version.py").write_text(f'version = "{line.release}"\n')
+        # What a build writes there; without both names the installed package's version counts, and an override that
+        # came later than that is left out.
+        (tree / "src/flag_gems/_version.py").write_text(f'version = "{line.release}"\ncommit_id = None\n')
         files = [path for path in _test_files(line) if (tree / path).exists()]
         found: dict[str, Outcomes] = {}
         for variant in VARIANTS:
