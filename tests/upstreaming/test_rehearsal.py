@@ -50,8 +50,19 @@ def test_a_difference_has_a_reason_or_none(outcomes: dict, reason: str | None) -
     assert row.reason == reason
 
 
+# As upstream's of 5.0.2 does it.
+CONFTEST = """
+TEST_RESULTS = {}
+def pytest_runtest_protocol(item):
+    TEST_RESULTS[item.nodeid] = {}
+def pytest_runtest_logreport(report):
+    TEST_RESULTS[report.nodeid]["result"] = report.outcome
+"""
+
+
 def run(tree: Path, text: str, *words: str, seconds: float | None = None) -> rehearsal.Outcomes:
     (tree / "tests").mkdir()
+    (tree / "tests/conftest.py").write_text(CONFTEST)
     (tree / "tests/test_max.py").write_text(text)
     return rehearsal._run(tree, ["tests/test_max.py"], "bare", words, seconds)
 
@@ -77,7 +88,7 @@ def test_d(broken): pass
 
 def test_a_run_out_of_time_keeps_what_it_finished(tmp_path: Path) -> None:
     text = """
-import pathlib, time
+import time
 def test_a(): pass
 def test_b():
     time.sleep(600)

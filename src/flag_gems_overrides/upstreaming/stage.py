@@ -8,11 +8,13 @@ first, and then what became of it, as soon as that is known.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import math
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -33,6 +35,12 @@ LIMIT = int(os.environ.get("GEMS_STAGE_LIMIT", "0" if torch.cuda.is_available() 
 
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+
+
+def pytest_plugin_registered(plugin: Any) -> None:
+    # The conftest.py of 5.0.2 looks up what it noted when a test began, and with xdist that was in another process.
+    if type(getattr(plugin, "TEST_RESULTS", None)) is dict:
+        plugin.TEST_RESULTS = collections.defaultdict(dict)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
