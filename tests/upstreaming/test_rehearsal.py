@@ -7,17 +7,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
 
 from flag_gems_overrides.cli import app
 from flag_gems_overrides.upstreaming import rehearsal
+from flag_gems_overrides.upstreaming.exchange import PatchesError
 from flag_gems_overrides.upstreaming.lines import LINES
 from flag_gems_overrides.upstreaming.rehearsal import Outcome, differences
 
 PASSED, FAILED, SKIPPED = Outcome("passed"), Outcome("failed", "AssertionError: no"), Outcome("skipped")
+UNFINISHED = Outcome("unfinished")
 LINE = LINES["v5.0.2"]._replace(differences=(("half", ("overrides",), "the test asks for half"),))
 
 
@@ -28,6 +29,7 @@ def found(bare: Outcome, overrides: Outcome, patched: Outcome, test: str = "test
 def test_what_passes_or_is_skipped_alike_is_no_difference() -> None:
     assert differences(LINE, found(PASSED, PASSED, PASSED)) == []
     assert differences(LINE, found(SKIPPED, SKIPPED, SKIPPED)) == []
+    assert differences(LINE, found(PASSED, PASSED, UNFINISHED)) == []
     assert differences(LINE, {"bare": {}, "overrides": {}, "patched": {"test_max_as_pytorch::test_x1": PASSED}}) == []
 
 
@@ -40,6 +42,7 @@ def test_what_passes_or_is_skipped_alike_is_no_difference() -> None:
         (found(PASSED, FAILED, FAILED, "test_layer_norm::test_half"), None),
         (found(FAILED, FAILED, FAILED), None),
         (found(PASSED, PASSED, SKIPPED), None),
+        (found(UNFINISHED, PASSED, FAILED), None),
     ],
 )
 def test_a_difference_has_a_reason_or_none(outcomes: dict, reason: str | None) -> None:
@@ -47,25 +50,76 @@ def test_a_difference_has_a_reason_or_none(outcomes: dict, reason: str | None) -
     assert row.reason == reason
 
 
-def test_outcomes_are_read_from_pytests_report() -> None:
-    report = ElementTree.fromstring(
-        '<testsuites><testsuite><testcase classname="tests.test_max" name="test_a[1]"/>'
-        '<testcase classname="tests.test_max" name="test_b"><failure message="AssertionError: 1&#10;more"/></testcase>'
-        '<testcase classname="tests.test_max" name="test_c"><skipped message="no"/></testcase></testsuite></testsuites>'
-    )
-    assert dict(rehearsal._outcomes(report)) == {
+# As upstream's of 5.0.2 does it.
+CONFTEST = """
+TEST_RESULTS = {}
+def pytest_runtest_protocol(item):
+    TEST_RESULTS[item.nodeid] = {}
+def pytest_runtest_logreport(report):
+    TEST_RESULTS[report.nodeid]["result"] = report.outcome
+"""
+
+
+def run(tree: Path, text: str, *words: str, seconds: float | None = None) -> rehearsal.Outcomes:
+    (tree / "tests").mkdir()
+    (tree / "tests/conftest.py").write_text(CONFTEST)
+    (tree / "tests/test_max.py").write_text(text)
+    return rehearsal._run(tree, ["tests/test_max.py"], "bare", words, seconds)
+
+
+def test_outcomes_are_what_pytest_says(tmp_path: Path) -> None:
+    text = """
+import pytest
+@pytest.mark.parametrize("n", [1])
+def test_a(n): pass
+def test_b(): assert 1 == 2, "no"
+def test_c(): pytest.skip("not today")
+@pytest.fixture
+def broken(): raise ValueError("two\\nlines")
+def test_d(broken): pass
+"""
+    assert run(tmp_path, text) == {
         "test_max::test_a[1]": PASSED,
-        "test_max::test_b": Outcome("failed", "AssertionError: 1"),
-        "test_max::test_c": Outcome("skipped", "no"),
+        "test_max::test_b": Outcome("failed", "AssertionError: no"),
+        "test_max::test_c": Outcome("skipped", "not today"),
+        "test_max::test_d": Outcome("failed", "ValueError: two"),
     }
 
 
+def test_a_run_out_of_time_keeps_what_it_finished(tmp_path: Path) -> None:
+    text = """
+import time
+def test_a(): pass
+def test_b():
+    time.sleep(600)
+def test_c(): pass
+"""
+    assert run(tmp_path, text, "-n", "1", seconds=30) == {
+        "test_max::test_a": PASSED,
+        "test_max::test_b": Outcome("unfinished", "out of time"),
+        "test_max::test_c": Outcome("unfinished", "out of time"),
+    }
+
+
+def test_a_run_whose_process_died_keeps_what_it_finished(tmp_path: Path) -> None:
+    outcomes = run(tmp_path, "import os\ndef test_a(): pass\ndef test_b(): os._exit(3)\n")
+    assert outcomes == {
+        "test_max::test_a": PASSED,
+        "test_max::test_b": Outcome("unfinished", "pytest ended with status 3"),
+    }
+
+
+def test_a_run_without_tests_says_why(tmp_path: Path) -> None:
+    with pytest.raises(PatchesError, match=r"(?s)bare: upstream's tests did not run.*SyntaxError"):
+        run(tmp_path, "def")
+
+
 def test_a_failure_without_a_known_reason_ends_with_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = ["patches", "rehearse", "--line=v5.0.2", "--checkout=.", "--", "-n", "4"]
+    command = ["patches", "rehearse", "--line=v5.0.2", "--checkout=.", "--seconds=50", "--", "-n", "4"]
     asked = []
 
-    def rehearse(line, folder, checkout, words):
-        asked.append(words)
+    def rehearse(line, folder, checkout, words, seconds):
+        asked.append((words, seconds))
         return outcomes
 
     monkeypatch.setattr(rehearsal, "rehearse", rehearse)
@@ -74,12 +128,16 @@ def test_a_failure_without_a_known_reason_ends_with_status_1(monkeypatch: pytest
     assert result.exit_code == 0
     assert "v5.0.2 bare: 1 failed" in result.output
     assert "test_max::test_max: upstream's own defect" in result.output
-    assert asked == [["-n", "4"]]
+    assert asked == [(["-n", "4"], 50)]
     outcomes = found(PASSED, PASSED, FAILED)
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1
     assert "NO REASON KNOWN" in result.output
     assert "patched: failed AssertionError: no" in result.output
+    outcomes = found(PASSED, PASSED, UNFINISHED)
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert "v5.0.2 patched: 1 unfinished" in result.output
 
 
 @pytest.mark.parametrize("variant", rehearsal.VARIANTS)

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
 
 from flag_gems_overrides.upstreaming.exchange import PatchesError, patch_files
 from flag_gems_overrides.upstreaming.git import apply_mail, worktree
@@ -24,7 +26,8 @@ _FILES = {"layernorm": "layer_norm"}
 
 
 class Outcome(NamedTuple):
-    """What became of one test: ``"passed"``, ``"failed"`` or ``"skipped"``, and the first line of why."""
+    """What became of one test: ``"passed"``, ``"failed"``, ``"skipped"`` or, where pytest ended early,
+    ``"unfinished"``; and the first line of why."""
 
     verdict: str
     why: str = ""
@@ -46,19 +49,23 @@ class Difference(NamedTuple):
     reason: str | None
 
 
-def rehearse(line: Line, folder: Path, checkout: Path, words: Iterable[str]) -> dict[str, Outcomes]:
+def rehearse(
+    line: Line, folder: Path, checkout: Path, words: Iterable[str], seconds: float | None = None
+) -> dict[str, Outcomes]:
     """The outcomes of upstream's tests at the line's base by variant.
 
     Args:
         words: further arguments of pytest, such as ``["-n", "auto"]``.
+        seconds: after which a variant ends, with the outcomes that are known by then.
 
     Raises:
         PatchesError: pytest did not get to the tests; the message has its last lines.
         GitError: a patch does not apply.
     """
     with worktree(checkout, line.base) as tree:
-        # What a build writes there; without it the installed package's version counts.
-        (tree / "src/flag_gems/_version.py").write_text(f'version = "{line.release}"\n')
+        # What a build writes there; without both names the installed package's version counts, and an override that
+        # came later than that is left out.
+        (tree / "src/flag_gems/_version.py").write_text(f'version = "{line.release}"\ncommit_id = None\n')
         files = [path for path in _test_files(line) if (tree / path).exists()]
         found: dict[str, Outcomes] = {}
         for variant in VARIANTS:
@@ -66,7 +73,7 @@ def rehearse(line: Line, folder: Path, checkout: Path, words: Iterable[str]) -> 
                 for patch in patch_files(line, folder):
                     apply_mail(tree, patch)
                 files += [path for patch in series(line) for path in patch.added if path.startswith("tests/")]
-            found[variant] = _run(tree, files, variant, words)
+            found[variant] = _run(tree, files, variant, words, seconds)
         return found
 
 
@@ -74,43 +81,52 @@ def _test_files(line: Line) -> list[str]:
     return [f"tests/test_{_FILES.get(patch.name, patch.name)}.py" for patch in series(line) if patch.functions]
 
 
-def _run(tree: Path, files: list[str], variant: str, words: Iterable[str]) -> Outcomes:
+def _run(tree: Path, files: list[str], variant: str, words: Iterable[str], seconds: float | None) -> Outcomes:
     search = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH", "")]))
     with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch, "report.xml")
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "pytest", "-p", "flag_gems_overrides.upstreaming.stage"),
-                *("-p", "no:cacheprovider", "-q", f"--junitxml={report}", *files, *words),
-            ],
-            cwd=tree,
-            env={**os.environ, "PYTHONPATH": search, "GEMS_STAGE": variant},
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode not in (0, 1) or not report.exists():
-            raise PatchesError(f"{variant}: upstream's tests did not run:\n{(done.stdout + done.stderr)[-2000:]}")
-        return dict(_outcomes(ElementTree.parse(report).getroot()))
+        report, log = Path(scratch, "outcomes.jsonl"), Path(scratch, "log")
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "pytest", "-p", "flag_gems_overrides.upstreaming.stage"),
+                    *("-p", "no:cacheprovider", "-q", *files, *words),
+                ],
+                cwd=tree,
+                env={**os.environ, "PYTHONPATH": search, "GEMS_STAGE": variant, "GEMS_STAGE_OUTCOMES": str(report)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                ended = f"pytest ended with status {process.wait(seconds)}"
+            except subprocess.TimeoutExpired:
+                ended = "out of time"
+            finally:
+                # What is left of it, with xdist's workers.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        outcomes = {
+            test: outcome._replace(why=ended) if outcome.verdict == "unfinished" else outcome
+            for test, outcome in (_read(report) if report.exists() else {}).items()
+        }
+        if ended != "out of time" and all(outcome.verdict == "unfinished" for outcome in outcomes.values()):
+            raise PatchesError(f"{variant}: upstream's tests did not run:\n{log.read_text()[-2000:]}")
+        return outcomes
 
 
-def _outcomes(report: ElementTree.Element) -> Iterator[tuple[str, Outcome]]:
-    for case in report.iter("testcase"):
-        test = f"{case.get('classname', '').removeprefix('tests.')}::{case.get('name')}"
-        for tag, verdict in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
-            found = case.find(tag)
-            if found is not None:
-                yield test, Outcome(verdict, (found.get("message") or "").splitlines()[0][:200])
-                break
-        else:
-            yield test, Outcome("passed")
+def _read(report: Path) -> Outcomes:
+    """The last outcome of each test in a file of the stage's."""
+    rows = [json.loads(row) for row in report.read_text().splitlines()]
+    return {test: Outcome(verdict, why) for test, verdict, why in rows}
 
 
 def differences(line: Line, found: Mapping[str, Outcomes]) -> list[Difference]:
-    """The tests whose outcome is not the same in every variant, or that fail in all of them."""
+    """The tests whose outcome is not the same in every variant that finished them, or that fail in all of them."""
     rows = []
     for test in dict.fromkeys(test for outcomes in found.values() for test in outcomes):
         outcomes = {variant: found[variant][test] for variant in VARIANTS if test in found[variant]}
-        verdicts = {outcome.verdict for outcome in outcomes.values()}
+        verdicts = {outcome.verdict for outcome in outcomes.values()} - {"unfinished"}
         if len(verdicts) > 1 or "failed" in verdicts:
             rows.append(Difference(test, outcomes, _reason(line, test, outcomes)))
     return rows

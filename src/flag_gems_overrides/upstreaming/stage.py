@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin under which upstream's own tests run: ``-p flag_gems_overrides.upstreaming.stage``.
 
-On a GPU or, where there is none, in Triton's interpreter; with the overrides if ``GEMS_STAGE`` says so.
+On a GPU or, where there is none, in Triton's interpreter; with the overrides if ``GEMS_STAGE`` says so. To the file
+``GEMS_STAGE_OUTCOMES`` goes a line of JSON for each test, ``[test, verdict, why]``: "unfinished" for all of them at
+first, and then what became of it, as soon as that is known.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import json
 import math
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -29,6 +34,15 @@ if os.environ.get("GEMS_STAGE") == "overrides":
 LIMIT = int(os.environ.get("GEMS_STAGE_LIMIT", "0" if torch.cuda.is_available() else "60000"))
 
 
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+
+
+def pytest_plugin_registered(plugin: Any) -> None:
+    # The conftest.py of 5.0.2 looks up what it noted when a test began, and with xdist that was in another process.
+    if type(getattr(plugin, "TEST_RESULTS", None)) is dict:
+        plugin.TEST_RESULTS = collections.defaultdict(dict)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     large = {f"test_{row.id.lower()}" for row in DEFECTS.values() if row.needs_gpu}
     for item in items:
@@ -36,12 +50,50 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="too large for the interpreter"))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if WORKER in (None, "gw0"):  # xdist runs nothing before all workers have collected
+        for item in session.items:
+            _say(item.nodeid, "unfinished", "")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if WORKER is None and (report.when == "call" or report.outcome != "passed"):
+        _say(report.nodeid, report.outcome, _why(report))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     torch.manual_seed(0)
     # Upstream writes beyond its tensors here and there; interpreted, that ends the process sooner or later.
     with interpreter.check_bounds() if interpreter.is_active() else contextlib.nullcontext():
         yield
+    if torch.cuda.is_available():
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            # The context is dead, and no other test can run in this process. xdist starts another one.
+            if WORKER:
+                os._exit(1)
+            item.session.shouldstop = "the GPU's context is dead"
+            raise
+
+
+def _say(test: str, verdict: str, why: str) -> None:
+    path = os.environ.get("GEMS_STAGE_OUTCOMES")
+    if path:
+        with open(path, "a") as file:
+            file.write(json.dumps([test.removeprefix("tests/").replace(".py::", "::", 1), verdict, why]) + "\n")
+
+
+def _why(report: pytest.TestReport) -> str:
+    """The first line of it."""
+    if report.outcome == "passed":
+        return ""
+    told = report.longrepr
+    if isinstance(told, tuple):  # of a skipped one: path, line, reason
+        told = told[2].removeprefix("Skipped: ")
+    crash = getattr(told, "reprcrash", None)
+    return (str(crash.message if crash else told).splitlines() or [""])[0][:200]
 
 
 def _sizes(item: pytest.Item) -> Iterator[int]:
