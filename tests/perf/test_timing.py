@@ -24,6 +24,7 @@ class Clock:
 @pytest.fixture
 def timer(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
+    monkeypatch.setattr(timing, "COOLING_SECONDS", 0.0)
     made = Timer.__new__(Timer)
     made.device, made._clocks, made._l2_bytes = torch.device("cpu"), Clock(), 60 << 20
     return made
@@ -60,10 +61,24 @@ def test_throttled_rounds_are_dropped_counted_and_made_up_for(timer):
 
 
 def test_a_device_that_stays_throttled_ends_with_what_there_is(timer):
-    timer._clocks = Clock(*[Reading(900, throttled=True)] * 100)
+    timer._clocks = Clock(Reading(1980, throttled=False), *[Reading(900, throttled=True)] * 100)
     times, _ = rounds(timer, {"a": 1.0})
-    assert times.samples_ms == {"a": []}
-    assert times.dropped == 40
+    assert times.samples_ms == {"a": [1.0]}
+    assert times.dropped == 39
+
+
+def test_a_device_that_was_always_throttled_has_no_times(timer):
+    timer._clocks = Clock(*[Reading(900, throttled=True)] * 100)
+    with pytest.raises(timing.ThrottledError, match="each of 40 rounds, at 900 to 900 MHz"):
+        rounds(timer, {"a": 1.0})
+
+
+def test_a_throttled_device_is_given_time_to_cool_down(timer, monkeypatch):
+    pauses = []
+    monkeypatch.setattr(timing.time, "sleep", pauses.append)
+    timer._clocks = Clock(*[Reading(1200, throttled=True)] * 3)
+    rounds(timer, {"a": 1.0})
+    assert pauses == [timing.COOLING_SECONDS] * 3
 
 
 def test_without_a_clock_every_round_counts(timer):

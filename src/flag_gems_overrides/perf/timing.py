@@ -23,6 +23,8 @@ ROUNDS = 20
 # A contender that takes this many times as long as the fastest is settled after this many rounds.
 SETTLED_RATIO, SETTLED_ROUNDS = 4.0, 6
 WARM_UP_SECONDS = 0.03
+# NVML goes on calling a device throttled for some tenths of a second: 40 rounds of a short kernel are over sooner.
+COOLING_SECONDS = 0.1
 # What the host may need to queue the flush and the events of a sample; too little is noticed and doubled.
 _QUEUEING_MS = 0.05
 _ATTEMPTS = 4
@@ -47,8 +49,12 @@ class Times:
     """Lowest and highest SM clock beside the rounds."""
 
 
+class ThrottledError(RuntimeError):
+    """Not one round went by at full speed."""
+
+
 class Timer:
-    """Measures on one GPU."""
+    """Measures on one GPU. Its times raise ThrottledError if the device never runs at full speed."""
 
     def __init__(self, device: torch.device) -> None:
         properties = torch.cuda.get_device_properties(device)
@@ -153,6 +159,7 @@ class Timer:
                 clocks.append(reading.mhz)
                 if reading.throttled:
                     times.dropped += 1
+                    time.sleep(COOLING_SECONDS)
                     continue
             for name in running:
                 pair = [result() for other, result in pending if other == name]
@@ -163,6 +170,11 @@ class Timer:
             if done == SETTLED_ROUNDS:
                 running = self._unsettled(times, running)
         times.clock_mhz = (min(clocks), max(clocks)) if clocks else None
+        if not any(times.samples_ms.values()):
+            raise ThrottledError(
+                f"the device was throttled in each of {times.dropped} rounds, at {min(clocks)} to {max(clocks)} MHz: "
+                "nvidia-smi -q -d PERFORMANCE says why; let it cool down, or free it of other work"
+            )
         return times
 
     @staticmethod
