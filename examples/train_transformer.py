@@ -157,14 +157,14 @@ def run_one_way(way: str, norm: str, size: Size, log: str) -> None:
             import flag_gems
 
             import flag_gems_overrides
-            from flag_gems_overrides import compat
+            from flag_gems_overrides import compat, upstream
 
             if way == "overrides":
                 stack.enter_context(flag_gems_overrides.use_overrides())
             else:
                 # Without it flag_gems 5.0.2 crashes on Triton 3.7, before it could show its gradients.
                 compat.apply()
-            stack.enter_context(flag_gems.use_gems(include=OPERATORS, record=True, path=log))
+            stack.enter_context(upstream.use_gems(flag_gems, OPERATORS, record=True, path=log))
         for loss in train(size, norm == "affine", "cuda" if torch.cuda.is_available() else "cpu"):
             print(json.dumps(loss), flush=True)
 

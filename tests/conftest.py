@@ -94,12 +94,13 @@ def overridden():
     import flag_gems
 
     import flag_gems_overrides
+    from flag_gems_overrides import upstream
 
     @contextlib.contextmanager
     def overridden():
         names = [override.name for override in flag_gems_overrides.catalog()]
         ours = contextlib.nullcontext() if PATCHED else flag_gems_overrides.use_overrides()
-        with ours, flag_gems.use_gems(include=names):
+        with ours, upstream.use_gems(flag_gems, names):
             yield
 
     return overridden

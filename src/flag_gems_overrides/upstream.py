@@ -11,7 +11,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
@@ -141,6 +142,14 @@ def rows(gems: ModuleType) -> dict[str, Callable[..., Any]]:
     """The function that ``enable()`` would register now for each aten overload."""
     config = getattr(gems, "_FULL_CONFIG", None)
     return {row[0]: row[1] for row in (_rows_inside_enable(gems) if config is None else config)}
+
+
+def use_gems(gems: ModuleType, names: Collection[str], **options: Any) -> AbstractContextManager:
+    """``gems.use_gems`` with nothing but the functions of these names; 4.2.0 wants to know all others instead."""
+    if hasattr(gems, "only_enable"):
+        return gems.use_gems(include=list(names), **options)
+    others = [function.__name__ for function in rows(gems).values() if function.__name__ not in names]
+    return gems.use_gems(unused=others, **options)
 
 
 def _rows_inside_enable(gems: ModuleType) -> list[tuple[Any, ...]]:

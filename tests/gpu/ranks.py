@@ -47,6 +47,7 @@ def run(rank: int, world_size: int, folder: Path) -> None:
     import flag_gems
 
     import flag_gems_overrides
+    from flag_gems_overrides import upstream
     from flag_gems_overrides.perf.launches import captured
 
     backend = "nccl" if DEVICE == "cuda" else "gloo"
@@ -56,7 +57,7 @@ def run(rank: int, world_size: int, folder: Path) -> None:
         native = _train(wrap, rank, world_size)
         with ExitStack() as stack:
             names = stack.enter_context(flag_gems_overrides.use_overrides())
-            stack.enter_context(flag_gems.use_gems(include=list(names)))
+            stack.enter_context(upstream.use_gems(flag_gems, names))
             launches = stack.enter_context(captured())
             ours = _train(wrap, rank, world_size)
         kernels = sorted({launch.kernel for launch in launches})

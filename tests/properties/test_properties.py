@@ -19,9 +19,10 @@ def dispatched():
     import flag_gems
 
     import flag_gems_overrides
+    from flag_gems_overrides import upstream
 
     names = [override.name for override in flag_gems_overrides.catalog()]
-    with flag_gems_overrides.use_overrides(), flag_gems.use_gems(include=names):
+    with flag_gems_overrides.use_overrides(), upstream.use_gems(flag_gems, names):
         yield
 
 

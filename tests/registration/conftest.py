@@ -61,9 +61,7 @@ def use_gems():
     """A ``flag_gems.use_gems`` block with nothing but the named upstream functions."""
 
     def use_only(*names, **options):
-        if hasattr(flag_gems, "only_enable"):
-            return flag_gems.use_gems(include=list(names), **options)
-        return flag_gems.use_gems(unused=_all_but(names), **options)
+        return upstream.use_gems(flag_gems, names, **options)
 
     return use_only
 

@@ -24,6 +24,7 @@ import torch
 from kernels import KERNELS, PREPARED
 
 import flag_gems_overrides
+from flag_gems_overrides import upstream
 from flag_gems_overrides.perf import baselines, conditions
 from flag_gems_overrides.perf.launches import captured
 from soak.pool import ON_GPU, Call, draw
@@ -89,7 +90,7 @@ def record(device_of_module: str) -> Record:
         pass
     calls = draw(random.Random(0), dispatched, device_of_module)
     # Once, here: the dispatcher is the same for all threads.
-    with flag_gems_overrides.use_overrides(), flag_gems.use_gems(include=list(dispatched)):
+    with flag_gems_overrides.use_overrides(), upstream.use_gems(flag_gems, dispatched):
         with captured() as launches:
             for call in calls:
                 before = len(launches)

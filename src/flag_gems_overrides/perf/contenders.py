@@ -66,12 +66,12 @@ def dispatching(op: str) -> dict[str, tuple[Call, Callable[[], AbstractContextMa
 
     @contextlib.contextmanager
     def with_upstream() -> Iterator[None]:
-        with registration.use_overrides(include=[]), repaired(), gems.use_gems(include=[op]):
+        with registration.use_overrides(include=[]), repaired(), upstream.use_gems(gems, [op]):
             yield
 
     @contextlib.contextmanager
     def with_override() -> Iterator[None]:
-        with registration.use_overrides(include=[op]), gems.use_gems(include=[op]):
+        with registration.use_overrides(include=[op]), upstream.use_gems(gems, [op]):
             yield
 
     function = subjects.native(op)

@@ -83,6 +83,8 @@ def _test_files(line: Line) -> list[str]:
 
 def _run(tree: Path, files: list[str], variant: str, words: Iterable[str], seconds: float | None) -> Outcomes:
     search = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH", "")]))
+    # Not those by which a worker of xdist knows itself, if a test calls this.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     with tempfile.TemporaryDirectory() as scratch:
         report, log = Path(scratch, "outcomes.jsonl"), Path(scratch, "log")
         with log.open("w") as output:
@@ -92,7 +94,7 @@ def _run(tree: Path, files: list[str], variant: str, words: Iterable[str], secon
                     *("-p", "no:cacheprovider", "-q", *files, *words),
                 ],
                 cwd=tree,
-                env={**os.environ, "PYTHONPATH": search, "GEMS_STAGE": variant, "GEMS_STAGE_OUTCOMES": str(report)},
+                env={**kept, "PYTHONPATH": search, "GEMS_STAGE": variant, "GEMS_STAGE_OUTCOMES": str(report)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
