@@ -147,16 +147,25 @@ def test_variance_of_a_small_spread_about_a_large_mean(dtype, device):
 
 
 @pytest.fixture
-def small_device(monkeypatch):
-    """A device on which even short rows do not fit its programs."""
-    limits = _device.limits(0)._replace(registers_per_sm=1024, sm_count=1)
-    monkeypatch.setattr(_device, "limits", lambda index: limits)
+def device_with(monkeypatch):
+    """A function that makes the device another, by the fields of its limits."""
     caches = layernorm._forward, layernorm._backward
+
+    def device_with(**changes):
+        limits = _device.limits(0)._replace(**changes)
+        monkeypatch.setattr(_device, "limits", lambda index: limits)
+        for cache in caches:
+            cache.cache_clear()
+
+    yield device_with
     for cache in caches:
         cache.cache_clear()
-    yield
-    for cache in caches:
-        cache.cache_clear()
+
+
+@pytest.fixture
+def small_device(device_with):
+    """A device on which even short rows do not fit its programs."""
+    device_with(registers_per_sm=1024, sm_count=1)
 
 
 @each("dtype", FLOATING)
@@ -165,6 +174,32 @@ def test_rows_too_long_for_all_programs(shape, k, dtype, device, small_device):
     case = Case(shape, k, dtype, device)
     _check_forward(case)
     _check_backward(case)
+
+
+def test_gradient_of_rows_too_long_for_all_programs_without_weight(device, small_device):
+    case = Case((5, 1001), 1, torch.float64, device)
+    case.weight = torch.ones_like(case.weight)
+    _, *statistics = layer_norm(case.x, case.normalized, None, None, EPS)
+    _, *native_statistics = aten.native_layer_norm(case.x, case.normalized, None, None, EPS)
+    rest = None, None, [True, False, False]
+    ours = layer_norm_backward(case.dy, case.x, case.normalized, *statistics, *rest)[0]
+    theirs = aten.native_layer_norm_backward(case.dy, case.x, case.normalized, *native_statistics, *rest)[0]
+    assert_same_answer(ours, theirs, case.exact()[3])
+
+
+# On a device of 16 multiprocessors groups of more programs than they look at together, 35 each.
+def test_groups_of_many_programs(device, device_with):
+    device_with(sm_count=16)
+    case = Case((2, 140000), 1, torch.float32, device)
+    case.x += torch.linspace(-50, 50, 140000, device=device)  # or the mean of each program's slice were that of the row
+    _check_forward(case)
+    _check_backward(Case((2, 70000), 1, torch.float32, device, mean=0.0))
+
+
+def test_more_partial_sums_than_are_added_together(device, device_with):
+    """150 programs, each with a row of them."""
+    device_with(sm_count=160)
+    _check_backward(Case((300, 2048), 1, torch.bfloat16, device))
 
 
 LAYOUTS = {

@@ -22,6 +22,19 @@ def _any_other(function: str, load: str) -> tuple[str, str]:
 
 _REASONS: dict[str, tuple[str, ...]] = {
     "the axis is 0 from Triton 3.7 on": ("_softmax_tile/lanes_and_depths/minus_dropped: 1 - DEPTH_AXIS",),
+    "all programs of a group store the same": tuple(
+        f"_layernorm_forward/split_rows_kernel/drop_mask: tl.store({name}_ptr + row, {value}, mask=member == 0)"
+        for name, value in (("mean", "stored_mean(mean, variance)"), ("rstd", "rstd"))
+    ),
+    "multiplied with a count that is 0": (f"{_LOOP}/off_by_one: count > 0",),
+    "the slice behind the last is empty": ("_layernorm_forward/group_statistics/off_by_one: member < GROUP",),
+    "a block without a column more": tuple(f"{kernel}/minus_dropped: N - 1" for kernel in (_LOOP, _INPUT)),
+    "a column behind the last is added up and not stored": (
+        "_layernorm_backward/store_column_sums/off_by_one: columns < N (2)",
+    ),
+    "a lane without a word has the word 1, of which one half is 1e-45 and the other 0": tuple(
+        f"_layernorm_tile/collect/off_by_one: member < GROUP ({n})" for n in (2, 3)
+    ),
     "of two equals either will do: 0.0 and -0.0 are equal": (
         "_reduction_combine/_larger/off_by_one: a <= b",
         "_reduction_combine/_smaller/off_by_one: a >= b",

@@ -2,8 +2,9 @@
 """Launches whose programs wait for each other.
 
 The stock interpreter runs one program after the other, and the first that waits for the next one waits for ever. Here
-each program is a greenlet, and the turn goes on to the next at every atomic operation and volatile load, which are
-the only ones that a program can wait with.
+each program is a greenlet, and the turn goes on to the next at atomic operations and volatile loads, which are the only
+ones that a program can wait with. Who changes memory may go on for a few of them: so it looks for what the others have
+not written yet, and really waits.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from flag_gems_overrides.interpreter.builder import Builder
 from flag_gems_overrides.interpreter.errors import DeadlockError
 
 Index = tuple[int, int, int]
+# Changes of memory in a row after which a program gives its turn away: nobody publishes as many numbers at once.
+MOST_CHANGES = 8
 
 
 def run(builder: Builder, kernel: str, program: Callable[[], Any], indices: Iterable[Index]) -> None:
@@ -31,10 +34,15 @@ def run(builder: Builder, kernel: str, program: Callable[[], Any], indices: Iter
     # A program may look at every other one, a turn each, before it goes on without having changed anything itself.
     patience = 100 + 4 * len(running)
     progress = False
+    changes = 0
 
     def next_program(changed_memory: bool) -> None:
-        nonlocal progress
+        nonlocal progress, changes
         progress = progress or changed_memory
+        changes = changes + 1 if changed_memory else 0
+        if 0 < changes < MOST_CHANGES:
+            return
+        changes = 0
         scheduler.switch()
 
     for _, turn in running:
