@@ -26,6 +26,9 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"_layernorm_forward/split_rows_kernel/drop_mask: tl.store({name}_ptr + row, {value}, mask=member == 0)"
         for name, value in (("mean", "stored_mean(mean, variance)"), ("rstd", "rstd"))
     ),
+    "kept on a GPU only, where the faults are not planted": (
+        "_scratch/counters/not_zeroed: torch.zeros(size, dtype=torch.int32, device=like.device)",
+    ),
     "multiplied with a count that is 0": (f"{_LOOP}/off_by_one: count > 0",),
     "the slice behind the last is empty": ("_layernorm_forward/group_statistics/off_by_one: member < GROUP",),
     "a block without a column more": tuple(f"{kernel}/minus_dropped: N - 1" for kernel in (_LOOP, _INPUT)),

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.cli import app
 from flag_gems_overrides.perf import baselines
-from flag_gems_overrides.upstreaming import exchange, formatting, regression, series
+from flag_gems_overrides.upstreaming import exchange, formatting, regression, rehearsal, series
 from flag_gems_overrides.upstreaming.git import git
 from flag_gems_overrides.upstreaming.imports import PATH, UpstreamError, redirect
 from flag_gems_overrides.upstreaming.lines import LINES, Line
@@ -227,6 +227,31 @@ def test_branches_stand_on_each_other_and_the_checkout_stays_as_it_is(
     result = CliRunner().invoke(app, command)
     assert (result.exit_code, "has changes that are not committed" in result.output) == (2, True)
     assert git(checkout, "rev-parse", "HEAD").strip() == line.base
+
+
+@pytest.mark.usefixtures("unformatted")
+def test_after_each_patch_the_tests_that_it_brings_are_run(
+    upstream: tuple[Path, Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout, line = upstream
+    exchange.export(line, checkout, tmp_path / "patches", tmp_path)
+    (checkout / "src/flag_gems").mkdir(exist_ok=True)
+    runs = []
+
+    def run(tree, files, variant, words, seconds):
+        runs.append((variant, *files))
+        assert all((tree / file).exists() for file in files)
+        assert (tree / "src/flag_gems/_version.py").exists()
+        verdict = "failed" if "prod" in files[0] else "passed"
+        return {"test_a": rehearsal.Outcome(verdict, "AssertionError: no"), "test_b": rehearsal.Outcome("skipped")}
+
+    monkeypatch.setattr(rehearsal, "_run", run)
+    found = list(rehearsal.one_after_the_other(line, tmp_path / "patches", checkout))
+    with_tests = [p for p in series.series(line) if any(path.startswith("tests/") for path in p.added)]
+    assert runs == [("patched", f"tests/test_{patch.name}_as_pytorch.py") for patch in with_tests]
+    (complaint,) = found
+    assert complaint.endswith(": test_a: failed AssertionError: no")
+    assert "-prod-" in complaint
 
 
 @pytest.mark.usefixtures("unformatted")

@@ -56,7 +56,8 @@ def check(
     line: Name = None,
     folder: Folder = FOLDER,
 ) -> None:
-    """Say whether the patches are what export would write, and whether they apply. Exit status 1 if not."""
+    """Say whether the patches are what export would write, and whether they apply, one after the other, and pass the
+    tests that they bring. Exit status 1 if not."""
     console = Console(highlight=False)
     wrong = False
     with _complaints():
@@ -64,10 +65,11 @@ def check(
             found = [f"{path} is not what export would write" for path in exchange.drift(chosen, folder)]
             if checkout is not None:
                 found += exchange.check(chosen, folder, checkout)
+                found += rehearsal.one_after_the_other(chosen, folder, checkout)
             for complaint in found:
                 console.print(f"{chosen.name}: {complaint}", markup=False, soft_wrap=True)
             if not found:
-                applied = "" if checkout is None else f", and applies at {chosen.base[:9]}"
+                applied = "" if checkout is None else f", applies at {chosen.base[:9]}, and each passes its tests"
                 console.print(f"{chosen.name}: as export would write it{applied}")
             wrong |= bool(found)
     raise typer.Exit(wrong)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,10 +62,7 @@ def rehearse(
         PatchesError: pytest did not get to the tests; the message has its last lines.
         GitError: a patch does not apply.
     """
-    with worktree(checkout, line.base) as tree:
-        # What a build writes there; without both names the installed package's version counts, and an override that
-        # came later than that is left out.
-        (tree / "src/flag_gems/_version.py").write_text(f'version = "{line.release}"\ncommit_id = None\n')
+    with _built(line, checkout) as tree:
         files = [path for path in _test_files(line) if (tree / path).exists()]
         found: dict[str, Outcomes] = {}
         for variant in VARIANTS:
@@ -75,6 +72,32 @@ def rehearse(
                 files += [path for patch in series(line) for path in patch.added if path.startswith("tests/")]
             found[variant] = _run(tree, files, variant, words, seconds)
         return found
+
+
+def one_after_the_other(line: Line, folder: Path, checkout: Path) -> Iterator[str]:
+    """Apply the patches at the line's base, and after each run the tests that it brings: what fails, in words.
+
+    Raises:
+        PatchesError: pytest did not get to the tests, flag_gems cannot be imported for example.
+        GitError: a patch does not apply.
+    """
+    with _built(line, checkout) as tree:
+        for patch, path in zip(series(line), patch_files(line, folder), strict=True):
+            apply_mail(tree, path)
+            tests = [name for name in patch.added if name.startswith("tests/")]
+            for test, outcome in (_run(tree, tests, "patched", [], None) if tests else {}).items():
+                if outcome.verdict not in ("passed", "skipped"):
+                    yield f"{path.name}: {test}: {outcome.verdict} {outcome.why}"
+
+
+@contextlib.contextmanager
+def _built(line: Line, checkout: Path) -> Iterator[Path]:
+    """A scratch work tree at the line's base that can be imported."""
+    with worktree(checkout, line.base) as tree:
+        # What a build writes there; without both names the installed package's version counts, and an override that
+        # came later than that is left out.
+        (tree / "src/flag_gems/_version.py").write_text(f'version = "{line.release}"\ncommit_id = None\n')
+        yield tree
 
 
 def _test_files(line: Line) -> list[str]:
