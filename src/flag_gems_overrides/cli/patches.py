@@ -70,7 +70,7 @@ def check(
                 console.print(f"{chosen.name}: {complaint}", markup=False, soft_wrap=True)
             if not found:
                 applied = "" if checkout is None else f", applies at {chosen.base[:9]}, and each passes its tests"
-                console.print(f"{chosen.name}: as export would write it{applied}")
+                console.print(f"{chosen.name}: as export would write it{applied}", soft_wrap=True)
             wrong |= bool(found)
     raise typer.Exit(wrong)
 
