@@ -35,6 +35,7 @@ import torch
 from faults.mutations import Fault
 
 OPS = "flag_gems_overrides.ops"
+BROKEN = "broken"  # before the name of a module that was broken
 # A test that runs longer than this (seconds) waits for something that does not come.
 LONGEST_TEST = 60
 # Parts of the names of tests that are likely to notice, and of which only few are needed.
@@ -168,7 +169,8 @@ def _launched() -> Iterator[set[str]]:
 
     def noting(method):
         def note(self, *args, **kwargs):
-            names.add(f"{self.fn.__module__.rpartition('.')[2]}/{self.fn.__name__}")
+            module = self.fn.__module__.rpartition(".")[2].removeprefix(BROKEN)
+            names.add(f"{module}/{self.fn.__name__}")
             return method(self, *args, **kwargs)
 
         return note
@@ -184,7 +186,7 @@ def _plant(fault: Fault, directory: Path) -> None:
     file = directory / fault.file
     file.write_text(fault.source, encoding="utf-8")
     stem, name = fault.function.split("/")
-    spec = importlib.util.spec_from_file_location(f"{OPS}.broken{stem}", file)
+    spec = importlib.util.spec_from_file_location(f"{OPS}.{BROKEN}{stem}", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     right, broken = (getattr(m, name) for m in (sys.modules[f"{OPS}.{stem}"], module))
