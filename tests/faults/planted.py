@@ -19,7 +19,7 @@ SECONDS = 500
 # Which accuracy tests a file answers to, by the start of its name.
 JUDGES = {
     "_layernorm": ["layernorm"],
-    "layernorm": ["layernorm"],
+    "layernorm": ["layernorm", "layernorm_errors"],
     "_softmax": ["softmax", "log_softmax"],
     "softmax": ["softmax"],
     "log_softmax": ["log_softmax"],
