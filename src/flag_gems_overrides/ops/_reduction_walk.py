@@ -108,7 +108,7 @@ def locate_flat(
     EDGES: tl.constexpr, GROUP: tl.constexpr, ONE_TILE_PER_CTA: tl.constexpr, STAGES: tl.constexpr,
     EVICT: tl.constexpr, COMBINE: tl.constexpr, IDENTITY: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """As :func:`_reduce_flat`, and the position along N of the first element that equals the result.
+    """As :func:`reduce_flat`, and the position along N of the first element that equals the result.
 
     Each accumulator remembers the tile of its best value. That takes two comparisons and two selections an element,
     about as long as reading it. So GROUP neighbours in a row, which are in one thread, are combined first, and the
