@@ -15,7 +15,7 @@ from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each, layou
 nan, inf = float("nan"), float("inf")
 
 # On the interpreter's device of 4 multiprocessors these take every way through the plan (tests/ops/test_softmax_plan.py
-# looks that they do): several rows to a program, one, edges, groups, loops, wide and narrow K.
+# looks that they do): several rows to a program, one, edges, groups, loops, blocks ahead, wide and narrow K.
 CASES = [
     ((), 0),
     ((1,), -1),
@@ -30,9 +30,12 @@ CASES = [
     ((64, 64), 0),
     ((2, 4096), 1),
     ((1, 9000), 1),
-    ((20, 24576), 1),
+    ((5, 24576), 1),
     ((9, 20000), 1),
+    ((9, 20005), 1),
     ((3, 20001), 1),
+    ((3, 32768), 1),
+    ((3, 65536), 1),
     ((1, 300000), 1),
     ((1, 150001), 1),
     ((3, 37, 5), 1),
@@ -41,6 +44,9 @@ CASES = [
     ((1, 3000, 64), -2),
     ((1, 20000, 8), 1),
     ((1, 600, 1100), 1),
+    ((2, 500, 128), 1),
+    ((1, 900, 256), 1),
+    ((1, 1030, 1024), 1),
     ((1, 3000, 300), 1),
     ((5000, 8), 0),
     ((5, 4, 3), 0),

@@ -127,7 +127,9 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
         else:
             ways.add((p.inner, p.edges, p.group > 1, p.loop))
             several = p.group > 1 and p.programs // p.group < p.blocks
-            ways |= {name for name, taken in (("even", p.even), ("odd K", not p.even_k), ("in turn", several)) if taken}
+            ahead = p.stages > 1 and not p.loop and p.programs < p.blocks
+            names = {"even": p.even, "odd K": not p.even_k, "in turn": several, "blocks ahead": ahead}
+            ways |= {name for name, taken in names.items() if taken}
     expected = {("rows", True, False), ("rows", True, True), ("rows", False, True), "even", "odd K", "in turn"}
     # (inner, edges, a group of programs, a loop)
     expected |= {(True, True, False, False), (True, False, True, False), (True, True, True, False)}
@@ -135,6 +137,11 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     expected |= {(False, False, False, False), (False, False, False, True), (False, False, True, True)}
     if (size, inputs) == (4, 2):
         expected.add((False, False, True, False))
+    else:
+        # Twice by one program.
+        expected |= {(True, False, False, True), (True, True, False, True)}
+    if (size, inputs) == (2, 1):
+        expected.add("blocks ahead")
     assert expected <= ways, expected - ways
 
 

@@ -125,6 +125,8 @@ def softmax_split(
     that are left zeros. While they wait the first tile of the next block is on its way (AHEAD). They wait for each
     other, so a group asks for a cooperative launch. What others published is read of PARTS programs at a time.
 
+    Without LOOP and groups, the blocks themselves are a loop that Triton pipelines: STAGES of them are under way.
+
     INNER stands for K = 1 (see ``share``). EVEN says that all tiles are whole, EVEN_K that BLOCK_K divides K, FAR that
     offsets within a tile need 64 bits.
     """
@@ -157,7 +159,7 @@ def softmax_split(
     at, rest, columns = share(first, part, group, N, K, INNER, VEC, EDGES, BLOCK_K)
     if AHEAD:
         x = pack(tl.load(x_ptr + at + lanes, mask=inside_tile(n, k, rest, columns, INNER, EVEN), other=float("-inf")))
-    for block in range(first, blocks, groups):
+    for block in tl.range(first, blocks, groups, num_stages=STAGES):
         if not AHEAD:
             at, rest, columns = share(block, part, group, N, K, INNER, VEC, EDGES, BLOCK_K)
         if LOOP:

@@ -14,8 +14,7 @@ from ._device import Limits
 
 WARP = 32
 VECTOR_BYTES = 16
-# Rows up to here are one tile of one program. bf16 forward 4096 x 16384: 87 %, 2048 x 32768: 71 % against 82 % when
-# four programs share a row; fp32 is 2 % better off with one program at 32768 still.
+# Rows up to here are one tile of one program. bf16 forward 4096 x 16384: 87 %; fp32 is 2 % better off at 32768 still.
 LONGEST_IN_ONE_TILE = 16384
 # From here on rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load could
 # take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
@@ -95,7 +94,17 @@ KEEP_WITH_EDGES = {
     (8, 1): Shape(16, 4, 128),
     (8, 2): Shape(8, 4, 128),
 }
-# Rows too long for that. 1 x 2**24 bf16: 51 %, 55 % backward; with half the elements and twice the programs 46 %.
+# One program for a row that it reads twice, the second time from L1: (shape, how much of L1 the rows of one
+# multiprocessor may take, whether there are registers for edges). bf16 8192 x 18432: 160 us, 185 by groups; 8192 x
+# 32768: 266, not 295; 8192 x 50257: 469, not 561; backward 4096 x 18432: 116, not 132; float32 4096 x 32768: 279, not
+# 290.
+IN_L1 = {
+    (2, 1): ((Shape(32, 8, 64), 1.0, True), (Shape(64, 8, 80), 1.3, False), (Shape(32, 16, 64), 1.15, True)),
+    (2, 2): ((Shape(32, 8, 80), 1.0, False), (Shape(32, 8, 128), 1.15, True)),
+    (4, 1): ((Shape(16, 16, 64), 1.15, True),),
+}
+# Rows too long for registers and L1. 1 x 2**24 bf16: 51 %, 55 % backward; with half the elements and twice the programs
+# 46 %.
 LOOP = {
     (2, 1): Shape(64, 8, 128),
     (2, 2): Shape(32, 8, 128),
@@ -115,6 +124,9 @@ COLUMNS = {
 }
 # The same by larger groups, where fewer programs have less to tell each other. 65536 x 256 bf16 along 0: 42 %, not 35.
 LONG_COLUMNS, LARGE_GROUP = {(2, 1): Shape(32, 8, 128)}, 16
+# Where L2 does not hold all columns, a program has no more of them than L1 does: (shape, bytes of a block's row). 64 x
+# 16384 x 64 bf16: 114 us, 126 through L2; log_softmax backward 147, not 163. 8 x 4096 x 1024, which fits: 65, not 60.
+COLUMNS_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Shape(32, 8, 128), 64)}
 # Columns short enough for one tile, by up to 8 warps. 8 x 21 x 262144: bf16 73 and 81 %, fp32 92 and 97 %.
 SHORT_COLUMNS = {
     (2, 1): Shape(64, 1, 128),
@@ -171,6 +183,11 @@ def _row_with_edges(M: int, N: int, size: int, inputs: int, limits: Limits) -> S
 def _long_rows(M: int, N: int, size: int, inputs: int, edges: bool, limits: Limits) -> Split:
     vec = VECTOR_BYTES // size
     length = N // vec
+    if limits.sm_count <= M:
+        for shape, most, with_edges in IN_L1.get((size, inputs), ()):
+            shape = _without_spills(shape, limits)
+            if with_edges >= edges and N * size * inputs <= most * _l1_share(shape, limits):
+                return _split(M, length, 1, vec, edges, vec, shape, 1, limits)
     shape = _without_spills((KEEP_WITH_EDGES if edges else KEEP)[size, inputs], limits)
     tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
     if tiles > min(_resident(shape, limits) // 2, MOST_THAT_KEEP):
@@ -188,24 +205,60 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
     blocks = M * cdiv(K, block_k)
     shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
-    group = 1
     if warps <= 8:
-        shape = shape._replace(warps=warps)
-    elif (size, inputs) == (4, 2) and warps // 8 <= min(64, _resident(shape._replace(warps=8), limits)):
+        return _split(blocks, N, K, vec, False, block_k, shape._replace(warps=warps), 1, limits)
+    if (size, inputs) == (4, 2) and warps // 8 <= min(64, _resident(shape._replace(warps=8), limits)):
         # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop.
-        shape = shape._replace(warps=8)
-        group = warps // 8
-    else:
-        if inputs == 1 and blocks == 1 and block_k * size >= 64:
-            # One half of the columns is read while the other waits: 262144 x 32 bf16 21 us, not 27, float32 34, not 36.
-            block_k //= 2
-            blocks = 2
-        shape, vec = _for_columns(COLUMNS, K, block_k, size, inputs, limits)
+        return _split(blocks, N, K, vec, False, block_k, shape._replace(warps=8), warps // 8, limits)
+    if (size, inputs) == (2, 1) and vec * size == VECTOR_BYTES and block_k == 64:
+        narrow = _narrow_columns(M, N, K, vec, warps, shape, limits)
+        if narrow is not None:
+            return narrow
+    if (size, inputs) in COLUMNS_IN_L1 and M * N * K * size * inputs > 2 * limits.l2_bytes:
+        in_l1 = _columns_in_l1(M, N, K, size, inputs, limits)
+        if in_l1 is not None:
+            return in_l1
+    if inputs == 1 and blocks == 1 and block_k * size >= 64:
+        # One half of the columns is read while the other waits: 262144 x 32 bf16 21 us, not 27, float32 34, not 36.
+        block_k //= 2
+        blocks = 2
+    shape, vec = _for_columns(COLUMNS, K, block_k, size, inputs, limits)
+    group = _group(blocks, N * block_k * size * inputs, shape, limits)
+    if group > LARGE_GROUP and (size, inputs) in LONG_COLUMNS:
+        shape, vec = _for_columns(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = _group(blocks, N * block_k * size * inputs, shape, limits)
-        if group > LARGE_GROUP and (size, inputs) in LONG_COLUMNS:
-            shape, vec = _for_columns(LONG_COLUMNS, K, block_k, size, inputs, limits)
-            group = _group(blocks, N * block_k * size * inputs, shape, limits)
     return _split(blocks, N, K, vec, False, block_k, shape, group, limits)
+
+
+def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, limits: Limits) -> Split | None:
+    """Blocks of 32 columns in one tile; None where they leave multiprocessors idle, or too much of the tile empty.
+
+    Args:
+        warps: that blocks of 64 would take.
+    """
+    blocks = M * cdiv(K, 32)
+    filled = N / power_of_2(N)
+    if blocks < limits.sm_count:
+        return None
+    if warps == 16 and filled > 0.875:
+        # 256 x 512 x 1024: 159 us, 178 in a loop.
+        return _split(blocks, N, K, vec, False, 32, shape._replace(warps=8), 1, limits)
+    stage_bytes = power_of_2(N) * 32 * 2
+    if warps == 32 and filled > 0.625 and 2 * stage_bytes + 8192 <= limits.shared_bytes:
+        # 256 x 1024 x 1024: 303 us, 391 in a loop, 393 without the next blocks on their way; 640 rows are as a loop.
+        return _split(blocks, N, K, vec, False, 32, shape._replace(warps=16, stages=3), 1, limits)
+    return None
+
+
+def _columns_in_l1(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Split | None:
+    """None where rows are no whole vectors, or a group would be so large that waiting costs more."""
+    shape, row_bytes = COLUMNS_IN_L1[size, inputs]
+    shape = _without_spills(shape, limits)
+    vec, block_k = VECTOR_BYTES // size, row_bytes // size
+    group = cdiv(N * row_bytes * inputs, _l1_share(shape, limits))
+    if K % vec or block_k > K or group > 2 * LARGE_GROUP:
+        return None
+    return _split(M * cdiv(K, block_k), N, K, vec, False, block_k, shape, group, limits)
 
 
 def _for_columns(
@@ -231,6 +284,11 @@ def _resident(shape: Shape, limits: Limits) -> int:
     return limits.sm_count * min(
         limits.registers_per_sm // (shape.registers * threads), limits.threads_per_sm // threads
     )
+
+
+def _l1_share(shape: Shape, limits: Limits) -> int:
+    """Bytes of L1, which is what shared memory leaves, for each program on a multiprocessor."""
+    return limits.shared_bytes * limits.sm_count // _resident(shape, limits)
 
 
 def _group(blocks: int, block_bytes: int, shape: Shape, limits: Limits) -> int:
@@ -260,6 +318,7 @@ def _split(
     group = min(group, cdiv(length, tile))
     loop = cdiv(length, group) > tile
     even_k = K == 1 or K % block_k == 0
+    pipelined = group == 1 and not loop and shape.stages > 1
     return Split(
         inner=K == 1,
         vec=vec,
@@ -273,11 +332,11 @@ def _split(
         depth=depth,
         lanes=lanes,
         block_k=block_k,
-        stages=shape.stages if loop else 1,
+        stages=shape.stages if loop or pipelined else 1,
         ahead=shape.ahead and group > 1 and not loop,
         warps=shape.warps,
         registers=shape.registers,
-        programs=blocks if group == 1 else min(_resident(shape, limits) // group, blocks) * group,
+        programs=min(_resident(shape, limits) // group, blocks) * group if group > 1 or pipelined else blocks,
         blocks=blocks,
     )
 
