@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 from rich.table import Table
 
 from flag_gems_overrides.cli import _device, _words
-from flag_gems_overrides.perf import devices, resources
+from flag_gems_overrides.perf import counters, devices, resources
 from flag_gems_overrides.perf.cases import CaseError, make
 
 FOLDER = Path("profile")
@@ -20,7 +21,8 @@ def profile(
     dtype: Annotated[str, typer.Option()] = "bfloat16",
     output: Annotated[Path, typer.Option(help="Folder for trace, stacks, and kernels from TTIR to SASS.")] = FOLDER,
 ) -> None:
-    """Show what one case plans, compiles, launches and moves; on a GPU also where its time goes."""
+    """Show what one case plans, compiles, launches and moves; on a GPU also where its time goes, and where there is
+    ncu what its kernels wait for."""
     console = _words.wide_console()
     _device.prepare(console)
     from flag_gems_overrides.perf import run
@@ -37,7 +39,19 @@ def profile(
         from flag_gems_overrides.perf.profile import trace
 
         console.print(trace(case, output), soft_wrap=True, highlight=False)
+        if shutil.which("ncu"):
+            with _words.complaints(counters.CountersError):
+                console.print(_counters(counters.count(case)))
     console.print(f"In {output}: {', '.join(sorted(path.name for path in output.iterdir()))}", soft_wrap=True)
+
+
+def _counters(rows: list[dict[str, Any]]) -> Table:
+    table = Table("kernel", *counters.COLUMNS, "of the time warps wait, for")
+    for row in rows:
+        waits = ", ".join(f"{name} {percent:.0f} %" for name, percent in row["waits_percent"].items())
+        numbers = ("" if row[name] is None else f"{row[name]:.4g}" for name in counters.COLUMNS)
+        table.add_row(row["kernel"], *numbers, waits)
+    return table
 
 
 def _kernels(rows: list[dict[str, Any]]) -> Table:
