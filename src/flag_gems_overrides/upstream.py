@@ -18,6 +18,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from flag_gems_overrides import requirements
 from flag_gems_overrides.catalog import OVERRIDES, Override
 
 Replacements = Mapping[Callable[..., Any], Callable[..., Any]]
@@ -40,8 +41,9 @@ def load() -> ModuleType:
     """Import flag_gems.
 
     Raises:
-        RuntimeError: there is no device to run it on; the message says what to do.
+        RuntimeError: there is no device to run it on, or a Triton of another version; the message says what to do.
     """
+    requirements.check_triton()
     if not is_loaded():
         import torch
 

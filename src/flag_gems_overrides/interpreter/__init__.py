@@ -37,6 +37,7 @@ from __future__ import annotations
 import os
 import sys
 
+from flag_gems_overrides import requirements
 from flag_gems_overrides.interpreter.errors import DeadlockError, OutOfBoundsError
 from flag_gems_overrides.interpreter.observation import Launch, Traffic, check_bounds, observe, undefined_lanes
 
@@ -63,11 +64,13 @@ def activate() -> None:
     """Make flag_gems run on CPU tensors through Triton's interpreter, from here to the end of the process.
 
     Raises:
-        RuntimeError: flag_gems, or Triton without TRITON_INTERPRET=1, has been imported already.
+        RuntimeError: flag_gems, or Triton without TRITON_INTERPRET=1, has been imported already, or Triton is of a
+            version that is not supported.
     """
     global _active
     if _active:
         return
+    requirements.check_triton()
     if "flag_gems" in sys.modules:
         raise RuntimeError(
             "flag_gems has been imported already, and looked for a GPU then. Call "
