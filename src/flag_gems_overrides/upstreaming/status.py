@@ -36,7 +36,7 @@ def visible(release: str, where: Backend) -> list[str]:
 
 
 def status(release: str) -> list[Standing]:
-    """Run the reproductions on the installed flag_gems, whose version is ``release``: 10 s, on a GPU 70 s."""
+    """Run the reproductions on the installed flag_gems, whose version is ``release``: 10 s in the interpreter."""
     outcomes = observe(visible(release, backend()))
     return [Standing(row, outcomes.get(row.id)) for row in DEFECTS.values()]
 
