@@ -95,7 +95,7 @@ KEEP_WITH_EDGES = {
     (8, 2): Shape(8, 4, 128),
 }
 # One program for a row that it reads twice, the second time from L1: (shape, how much of L1 the rows of one
-# multiprocessor may take, whether there are registers for edges). bf16 8192 x 18432: 160 us, 185 by groups; 8192 x
+# multiprocessor may take, whether there are registers for edges). bf16 4096 x 18432: 87 us, 99 by groups; 8192 x
 # 32768: 266, not 295; 8192 x 50257: 469, not 561; backward 4096 x 18432: 116, not 132; float32 4096 x 32768: 279, not
 # 290.
 IN_L1 = {
