@@ -95,13 +95,13 @@ KEEP_WITH_EDGES = {
     (8, 2): Shape(8, 4, 128),
 }
 # One program for a row that it reads twice, the second time from L1: (shape, how much of L1 the rows of one
-# multiprocessor may take, whether there are registers for edges). bf16 4096 x 18432: 87 us, 99 by groups; 8192 x
+# multiprocessor may take, whether it is for rows with edges, as far as these were timed). bf16 4096 x 18432: 87 us, 99 by groups; 8192 x
 # 32768: 266, not 295; 8192 x 50257: 469, not 561; backward 4096 x 18432: 116, not 132; float32 4096 x 32768: 279, not
 # 290.
 IN_L1 = {
     (2, 1): ((Shape(32, 8, 64), 1.0, True), (Shape(64, 8, 80), 1.3, False), (Shape(32, 16, 64), 1.15, True)),
-    (2, 2): ((Shape(32, 8, 80), 1.0, False), (Shape(32, 8, 128), 1.15, True)),
-    (4, 1): ((Shape(16, 16, 64), 1.15, True),),
+    (2, 2): ((Shape(32, 8, 80), 1.0, False), (Shape(32, 8, 128), 1.15, False)),
+    (4, 1): ((Shape(16, 16, 64), 1.15, False),),
 }
 # Rows too long for registers and L1. 1 x 2**24 bf16: 51 %, 55 % backward; with half the elements and twice the programs
 # 46 %.
@@ -244,7 +244,7 @@ def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, 
         return _split(blocks, N, K, vec, False, 32, shape._replace(warps=8), 1, limits)
     stage_bytes = power_of_2(N) * 32 * 2
     if warps == 32 and 2 * stage_bytes + 8192 <= limits.shared_bytes:
-        # 1024 x 1024 x 1024: 1.42 ms, 1.54 in a loop. 256 x 1024 x 1024 is as a loop without the next blocks on their way.
+        # 1024 x 1024 x 1024: 1.42 ms, 1.54 in a loop; without the next blocks on their way as in a loop.
         return _split(blocks, N, K, vec, False, 32, shape._replace(warps=16, stages=3), 1, limits)
     return None
 
