@@ -95,9 +95,9 @@ KEEP_WITH_EDGES = {
     (8, 2): Shape(8, 4, 128),
 }
 # One program for a row that it reads twice, the second time from L1: (shape, how much of L1 the rows of one
-# multiprocessor may take, whether it is for rows with edges, as far as these were timed). bf16 4096 x 18432: 87 us, 99 by groups; 8192 x
-# 32768: 266, not 295; 8192 x 50257: 469, not 561; backward 4096 x 18432: 116, not 132; float32 4096 x 32768: 279, not
-# 290.
+# multiprocessor may take, whether also for rows with edges, as far as these were timed). bf16 4096 x 18432: 87 us, 99
+# by groups; 8192 x 32768: 266, not 295; 8192 x 50257: 469, not 561; backward 4096 x 18432: 116, not 132; float32 4096 x
+# 32768: 279, not 290.
 IN_L1 = {
     (2, 1): ((Shape(32, 8, 64), 1.0, True), (Shape(64, 8, 80), 1.3, False), (Shape(32, 16, 64), 1.15, True)),
     (2, 2): ((Shape(32, 8, 80), 1.0, False), (Shape(32, 8, 128), 1.15, False)),
