@@ -29,14 +29,18 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "kept on a GPU only, where the faults are not planted": (
         "_scratch/counters/not_zeroed: torch.zeros(size, dtype=torch.int32, device=like.device)",
     ),
-    "multiplied with an output that is 0 there, or not added": tuple(
-        f"{_BACKWARD}/wrong_other: tl.load(g_ptr + {at}, mask={mask}, other=0.0){which}"
-        for at, mask, which in (
-            ("at + lanes", "inside", ""),
-            ("at + lanes", "inside", " (2)"),
-            ("edge_at", "edge_inside", ""),
-            ("next_at + lanes", "next_inside", ""),
-        )
+    "multiplied with an output that is 0 there, or not added": (
+        "_softmax_backward/softmax_backward_rows/wrong_other: "
+        "tl.load(g_ptr + row * N + column, mask=inside, other=0.0)",
+        *(
+            f"{_BACKWARD}/wrong_other: tl.load(g_ptr + {at}, mask={mask}, other=0.0){which}"
+            for at, mask, which in (
+                ("at + lanes", "inside", ""),
+                ("at + lanes", "inside", " (2)"),
+                ("edge_at", "edge_inside", ""),
+                ("next_at + lanes", "next_inside", ""),
+            )
+        ),
     ),
     "multiplied with a count that is 0": (f"{_LOOP}/off_by_one: count > 0",),
     "the slice behind the last is empty": ("_layernorm_forward/group_statistics/off_by_one: member < GROUP",),
