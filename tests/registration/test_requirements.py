@@ -10,12 +10,19 @@ from flag_gems_overrides import requirements, upstream
 ASKED = ["torch>=2.11", "triton>=3.6,<3.8", "triton-model-analyzer; extra == 'other'"]
 
 
+@pytest.fixture(autouse=True)
+def looked_at_anew():
+    requirements.check_triton.cache_clear()
+    yield
+    requirements.check_triton.cache_clear()
+
+
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch):
     """A function that installs this Triton, and what the package asks for."""
 
-    def install(triton: str, asked: list[str] | None = ASKED) -> None:
-        monkeypatch.setattr(importlib.metadata, "requires", lambda name: asked)
+    def install(triton: str) -> None:
+        monkeypatch.setattr(importlib.metadata, "requires", lambda name: ASKED)
         monkeypatch.setattr(importlib.metadata, "version", lambda name: triton)
 
     return install

@@ -79,6 +79,7 @@ FORWARD = {
 }
 # 2048 x 50257 bf16 275 us by 50 programs of one warp, 292 by 25 of two; 4096 x 32768 263 us with 4 pieces, 269 with 2;
 # float32 2048 x 50257 382 us with 8 pieces, 579 by 25 programs of four warps with 4; 1024 x 65536 227, not 239.
+# 8 pieces by two warps spill 16 bytes on sm_100, which takes the plans of cut rows.
 BACKWARD = {
     (2, False): (
         Slice(NARROW_GROUP * 3 // 4, 1, 2, 128),

@@ -126,7 +126,10 @@ COLUMNS = {
 LONG_COLUMNS, LARGE_GROUP = {(2, 1): Shape(32, 8, 128)}, 16
 # Where L2 does not hold all columns, a program has no more of them than L1 does: (shape, bytes of a block's row). 64 x
 # 16384 x 64 bf16: 114 us, 126 through L2; log_softmax backward 147, not 163. 8 x 4096 x 1024, which fits: 65, not 60.
-COLUMNS_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Shape(32, 8, 128), 64)}
+# Larger groups than of 28 programs were not timed.
+COLUMNS_IN_L1, LARGEST_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Shape(32, 8, 128), 64)}, 32
+# Of shared memory, for what threads tell each other.
+EXCHANGE_BYTES = 8192
 # Columns short enough for one tile, by up to 8 warps. 8 x 21 x 262144: bf16 73 and 81 %, fp32 92 and 97 %.
 SHORT_COLUMNS = {
     (2, 1): Shape(64, 1, 128),
@@ -183,7 +186,7 @@ def _row_with_edges(M: int, N: int, size: int, inputs: int, limits: Limits) -> S
 def _long_rows(M: int, N: int, size: int, inputs: int, edges: bool, limits: Limits) -> Split:
     vec = VECTOR_BYTES // size
     length = N // vec
-    if limits.sm_count <= M:
+    if limits.sm_count <= M:  # or some would be idle
         for shape, most, with_edges in IN_L1.get((size, inputs), ()):
             shape = _without_spills(shape, limits)
             if with_edges >= edges and N * size * inputs <= most * _l1_share(shape, limits):
@@ -243,7 +246,7 @@ def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, 
         # 256 x 512 x 1024: 159 us, 178 in a loop.
         return _split(blocks, N, K, vec, False, 32, shape._replace(warps=8), 1, limits)
     stage_bytes = power_of_2(N) * 32 * 2
-    if warps == 32 and 2 * stage_bytes + 8192 <= limits.shared_bytes:
+    if warps == 32 and 2 * stage_bytes + EXCHANGE_BYTES <= limits.shared_bytes:
         # 1024 x 1024 x 1024: 1.42 ms, 1.54 in a loop; without the next blocks on their way as in a loop.
         return _split(blocks, N, K, vec, False, 32, shape._replace(warps=16, stages=3), 1, limits)
     return None
@@ -255,7 +258,7 @@ def _columns_in_l1(M: int, N: int, K: int, size: int, inputs: int, limits: Limit
     shape = _without_spills(shape, limits)
     vec, block_k = VECTOR_BYTES // size, row_bytes // size
     group = cdiv(N * row_bytes * inputs, _l1_share(shape, limits))
-    if K % vec or block_k > K or group > 2 * LARGE_GROUP:
+    if K % vec or block_k > K or group > LARGEST_IN_L1:
         return None
     return _split(M * cdiv(K, block_k), N, K, vec, False, block_k, shape, group, limits)
 

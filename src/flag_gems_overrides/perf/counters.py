@@ -50,20 +50,11 @@ def count(case: Case) -> list[dict[str, Any]]:
     if ncu is None:
         raise CountersError("ncu, of the CUDA toolkit or Nsight Compute, is not in PATH")
     sections = [word for name in SECTIONS for word in ("--section", name)]
+    printed = ["--csv", "--page", "raw", "--print-units", "base"]
     # The clock as in benchmarks; ncu would lock it to the base clock.
-    options = [
-        "--csv",
-        "--page",
-        "raw",
-        "--print-units",
-        "base",
-        "--clock-control",
-        "none",
-        "--profile-from-start",
-        "off",
-    ]
+    profiled = ["--clock-control", "none", "--profile-from-start", "off"]
     child = [sys.executable, "-m", __spec__.name, "--once", case.key]
-    result = subprocess.run([ncu, *options, *sections, *child], capture_output=True, text=True)
+    result = subprocess.run([ncu, *printed, *profiled, *sections, *child], capture_output=True, text=True)
     rows = list(_rows(result.stdout))
     if result.returncode or not rows:
         raise CountersError(f"{case.key}: ncu: {(result.stdout + result.stderr)[-2000:].strip()}")
