@@ -13,11 +13,21 @@ FLOATING = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGER = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 # On the interpreter's device of 4 multiprocessors these take every way through the plan: several rows to a program,
-# one, a loop, splits with one program's tile or with several, odd sizes, wide and narrow K. The first is upstream's.
+# one, a loop, splits with one program's tile or with several, odd sizes, wide and narrow K, a tile to a warp. The first
+# is upstream's.
 SHAPES = [(1, 2), (), (1,), (7, 5), (64, 64), (300, 24), (3, 5000), (5000, 3), (40000,), (3, 3001, 5), (2, 700, 64)]
+SHAPES += [(5, 21, 70), (50, 4, 300)]
 if ON_GPU:
     SHAPES += [(4096, 256), (200, 2560, 3), (200, 40999, 3), (4, 1048577, 4), (1, 2**24), (16, 2**20), (2**20, 16)]
-    SHAPES += [(65536, 256), (64, 512, 512), (100000, 200), (1024, 50257)]
+    SHAPES += [
+        (65536, 256),
+        (64, 512, 512),
+        (100000, 200),
+        (1024, 50257),
+        (1000000, 9),
+        (16, 21, 65536),
+        (8, 3, 262144),
+    ]
 
 FEW = [(7, 5), (40000,), (3, 3001, 5)]
 

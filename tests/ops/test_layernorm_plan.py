@@ -17,6 +17,7 @@ from flag_gems_overrides.ops._layernorm_plan import (
     Rows,
     Split,
     plan_backward,
+    plan_combine,
     plan_forward,
     power_of_two,
 )
@@ -263,3 +264,29 @@ def test_short_rows_are_forward_one_tile_a_program_without_a_pipeline(M, N, size
 def test_few_rows_are_spread_over_programs():
     assert plan_forward(256, 128, 2, H200).programs == 128
     assert plan_forward(64, 64, 4, H200).programs == 32
+
+
+@given(numbers, numbers, st.sampled_from([1, 2]), limits)
+def test_partial_sums_are_added_in_tiles_that_a_program_holds(P, N, outputs, limits):
+    p = plan_combine(P, N, outputs, limits)
+    assert (p.programs - 1) * p.columns < N <= p.programs * p.columns
+    assert p.rows == power_of_two(p.rows) < 2 * P
+    assert p.columns == power_of_two(p.columns)
+    assert p.rows * p.columns <= 32 * 32 * p.warps
+
+
+def test_few_partial_sums_leave_no_tile_empty():
+    """16 and 2 of them took tiles of 128 rows, most of the time of the smallest of these shapes."""
+    for M, N in ((1024, 65536), (20, 393216)):
+        p = plan_backward(M, N, 2, H200)
+        P = p.programs // p.group
+        assert plan_combine(P, N, 2, H200).rows < 2 * P
+
+
+@pytest.mark.parametrize(("M", "N"), [(64, 64), (16, 128), (1, 64), (128, 32), (512, 8), (3, 100), (17, 1)])
+@pytest.mark.parametrize("size", [2, 4])
+def test_very_small_gradients_take_one_program_and_no_second_launch(M, N, size):
+    p = plan_backward(M, N, size, H200)
+    assert (p.programs, p.stages, p.cut) == (1, 1, False)
+    assert p.rows >= M
+    assert p.chunks * p.width >= N

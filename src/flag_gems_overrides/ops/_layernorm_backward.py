@@ -16,7 +16,18 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ._launch import entry
-from ._layernorm_tile import add_pairs, collect, edges_at, piece, publish, row_base, row_edges, row_head
+from ._layernorm_tile import (
+    add_pairs,
+    clear_last,
+    clear_own,
+    collect,
+    edges_at,
+    piece,
+    publish,
+    row_base,
+    row_edges,
+    row_head,
+)
 
 
 @entry()
@@ -183,8 +194,8 @@ def split_kernel(
 ):
     """Rows too long for one program: GROUP programs hold a slice of SLICE columns each and exchange their sums.
 
-    All programs must be running (cooperative launch). slots_ptr[M, GROUP]: zeros. While a program waits, the loads of
-    its next rows are in flight.
+    All programs must be running (cooperative launch). slots_ptr: M * GROUP + groups zeros, left zero. While a program
+    waits, the loads of its next rows are in flight.
     """
     member = tl.program_id(0) % GROUP
     group = tl.program_id(0) // GROUP
@@ -255,6 +266,7 @@ def split_kernel(
         if CUT:
             dx = (edge_g - (edge_xhat * c1 + c2)) * rstd
             tl.store(dx_ptr + edges_at(row, N, edge), dx, mask=edge_mask)
+        clear_own(slots, row, GROUP)
     partial = tl.cast(group, tl.int64) * stride
     for c in tl.static_range(CHUNKS):
         position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
@@ -267,6 +279,7 @@ def split_kernel(
             tl.store(dweight_ptr + partial + edge, edge_dweight, mask=edge_mask)
         if dbias_ptr is not None:
             tl.store(dbias_ptr + partial + edge, edge_dbias, mask=edge_mask)
+    clear_last(slots_ptr, M, GROUP, BLOCK)
 
 
 @triton.jit(noinline=True)

@@ -12,7 +12,18 @@ import triton
 import triton.language as tl
 
 from ._launch import entry
-from ._layernorm_tile import collect, edges_at, piece, publish, row_base, row_edges, row_head, whole_vectors
+from ._layernorm_tile import (
+    clear_last,
+    clear_own,
+    collect,
+    edges_at,
+    piece,
+    publish,
+    row_base,
+    row_edges,
+    row_head,
+    whole_vectors,
+)
 
 
 @triton.jit
@@ -160,8 +171,8 @@ def split_rows_kernel(
 ):
     """Rows too long for one program: GROUP programs hold a slice of SLICE columns each and exchange their statistics.
 
-    All programs must be running (cooperative launch). slots_ptr[M, GROUP]: zeros. While a program waits, the loads of
-    its next rows are in flight.
+    All programs must be running (cooperative launch). slots_ptr: M * GROUP + groups zeros, left zero. While a program
+    waits, the loads of its next rows are in flight.
     """
     eps = from_bits(eps_bits, tl.float32)
     member = tl.program_id(0) % GROUP
@@ -210,6 +221,7 @@ def split_rows_kernel(
         slots = slots_ptr + tl.cast(row, tl.int64) * GROUP
         publish(slots + member, mean, square)
         mean, variance = group_statistics(slots, GROUP, SLICE, head, N, VEC, BLOCK)
+        clear_own(slots, row, GROUP)
         rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + row, stored_mean(mean, variance), mask=member == 0)
         tl.store(rstd_ptr + row, rstd, mask=member == 0)
@@ -228,6 +240,7 @@ def split_rows_kernel(
             if bias_ptr is not None:
                 y = y + edge_bias.to(tl.float32)
             tl.store(y_ptr + edges_at(row, N, edge), y, mask=edge_mask)
+    clear_last(slots_ptr, M, GROUP, BLOCK)
 
 
 @triton.jit

@@ -14,6 +14,8 @@ column is in the same position in each of them: weight and the sums over rows st
 import triton
 import triton.language as tl
 
+from ._scratch import is_last_to_leave
+
 
 @triton.jit
 def row_head(row, N, VEC: tl.constexpr, CUT: tl.constexpr):
@@ -93,3 +95,27 @@ def collect(slots_ptr, first, GROUP, BLOCK: tl.constexpr):
     a = words.to(tl.int32).to(tl.float32, bitcast=True)
     b = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
     return tl.where(member < GROUP, a, 0.0), tl.where(member < GROUP, b, 0.0)
+
+
+@triton.jit
+def clear_own(slots_ptr, row, GROUP):
+    """Leave zero what this program published for the group's row before: who published for this row has read it.
+
+    ``slots_ptr`` is this row's.
+    """
+    groups = tl.num_programs(0) // GROUP
+    before_ptr = slots_ptr - tl.cast(groups, tl.int64) * GROUP
+    tl.store(before_ptr + tl.program_id(0) % GROUP, 0, mask=row >= groups)
+
+
+@triton.jit(noinline=True)
+def clear_last(slots_ptr, M, GROUP, BLOCK: tl.constexpr):
+    """Leave zero what was published for the group's last row, and the counters behind all rows."""
+    group = tl.program_id(0) // GROUP
+    groups = tl.num_programs(0) // GROUP
+    count_ptr = slots_ptr + tl.cast(M, tl.int64) * GROUP + group
+    if is_last_to_leave(count_ptr, GROUP):
+        last = tl.cast(M - 1 - (M - 1 - group) % groups, tl.int64)
+        for first in tl.range(0, GROUP, BLOCK):
+            member = first + tl.arange(0, BLOCK)
+            tl.store(slots_ptr + last * GROUP + member, 0, mask=member < GROUP)

@@ -44,15 +44,19 @@ class Plan(NamedTuple):
 # Warps that a multiprocessor has to work on. More programs than fit at once leave a part of the last round idle:
 # 64 x 16384 x 64 bf16 along 1 took 47 us with 4 programs of 8 warps, 57 us with 6. With 80 registers and more a
 # thread, as an index reduction has that keeps every element apart, fewer fit.
-_WARPS_PER_SM, _WARPS_PER_SM_TILED_INDEX, _WARPS_PER_SM_FLAT_INDEX = 32, 24, 16
+_WARPS_PER_SM, _WARPS_PER_SM_INDEX = 32, 24
 # A program of 8 warps has 16 KB in flight: 2**29 bf16 at 4283 GB/s; half of that or 4 warps cost 1 to 4 %.
 _TILE_BYTES, _WARPS, _MOST_ELEMENTS = 16384, 8, 8192
 # Where row ends need care, fewer, and of 16-bit elements several tiles in flight: 8192 x 50257 bf16 202 us, without
 # the second 210, without the first 241.
 _TILE_WITH_EDGES = 4096
 # Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
-# needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4.
-_SHORT_BYTES, _SHORT_WARPS, _LITTLE_BYTES = 4096, 4, 512
+# needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
+# 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16) or few.
+_SHORT_BYTES, _SHORT_WARPS, _LITTLE_BYTES, _BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
+# K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
+# four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax 20000 x 1000 x 3 73 and 42.
+_CLASSES_TILE, _WARPS_PER_SM_CLASSES, _WARPS_PER_SM_CLASSES_INDEX, _MOST_SPLITS_OF_A_WARP = 512, 24, 16, 256
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 _LENGTH_WITHOUT_GROUP, _LARGE_LENGTH_WITHOUT_GROUP = 32, 128
@@ -60,14 +64,22 @@ _LENGTH_WITHOUT_GROUP, _LARGE_LENGTH_WITHOUT_GROUP = 32, 128
 _MOST_FLAT_K = 8
 # Tiles of 64 x 32 by 4 warps were best or within 5 % for every split shape, 32 x 64 where there are outputs enough
 # (256 x 1024 x 1024 bf16 along 1 129 us, not 157). Of 16-bit elements several tiles are in flight (64 x 512 x 512
-# bf16 along 1 14.3 us, without 16.3), of larger ones that costs more than it brings.
-_TILED_ELEMENTS, _TILED_WARPS, _BLOCK_K, _BLOCK_K_UNSPLIT, _STAGES = 2048, 4, 32, 64, 3
+# bf16 along 1 14.3 us, without 16.3), of larger ones that costs more than it brings. 64 columns also where each program
+# has a dozen tiles or more: 64 x 16384 x 64 bf16 along 1 43 us, not 49, x 128 78, not 95; with 8 tiles it is 5 % slower.
+_TILED_ELEMENTS, _TILED_WARPS, _BLOCK_K, _WIDE_BLOCK_K, _STAGES = 2048, 4, 32, 64, 3
+_TILES_TO_WIDEN = 12
+# Many results of few elements each: a warp for each 8 x 64, or, where N is 4 at most, for all N of 1024 elements.
+# Along 1, by programs of four warps, and so: amax 16 x 21 x 262144 bf16 187 and 57 us, float32 118 and 96, max.dim bf16
+# 358 and 86, 4096 x 5 x 1000 302 and 45. It takes 24 warps on a multiprocessor, less if they are done soon: 1024 of
+# them (8 x 300 x 8192) take 1.4 times as long. 8 x 128 spill.
+_BY_WARPS_BLOCK_K, _BY_WARPS_WIDEST, _BY_WARPS_LONGEST, _BY_WARPS_PER_SM, _FEW_ROUNDS = 64, 1024, 512, 24, 4
 # An input that passes through the L2 cache need not displace what others left there and what must be written back
 # first: amax of 65536 x 768 bf16 29 us, not 34; 64 x 512 x 512 along 1 15.5 us, not 18.5, though not pipelined. Smaller
 # inputs may be wanted again; with larger ones it costs: 2**30 float32 1003 us, not 958.
 
-# Partial results that the last program of a block can have in registers, of up to 4 and of 8 bytes.
-_MOST_PARTIALS, _MOST_WIDE_PARTIALS = 4096, 2048
+# Partial results that a warp of the last program of a block can have in registers, of up to 4 and of 8 bytes. Where they
+# are too few for all programs, programs are twice as large: amax of 1000000 x 64 along 0 bf16 43 us, not 74.
+_MOST_PARTIALS, _MOST_WIDE_PARTIALS = 1024, 512
 
 
 def plan(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits) -> Plan:
@@ -83,7 +95,7 @@ def plan(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits) -
     if K == 1 or (K <= _MOST_FLAT_K and N * K * itemsize > _SHORT_BYTES):
         planned = _flat(M, max(N * K, 1), K, itemsize, indexed, limits)
     else:
-        planned = _tiled(M, max(N, 1), K, itemsize, indexed, limits)
+        planned = _by_warps(M, N, K, itemsize, limits) or _tiled(M, max(N, 1), K, itemsize, indexed, limits)
         if through:
             planned = planned._replace(num_stages=1)  # asynchronous copies take no policy
     return planned._replace(evict="evict_first" if through else "")
@@ -100,13 +112,21 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
     warps_per_sm, stages = _WARPS_PER_SM, 1
     if short:
         long = indexed and row_bytes >= _LITTLE_BYTES
-        few = long and not edges and itemsize <= 2
-        double = edges or (long and not few)
-        tile, warps = _SHORT_BYTES * (2 if double else 1) // itemsize, _SHORT_WARPS // (2 if few else 1)
+        double = edges or (long and itemsize > 2)
+        tile, warps = _SHORT_BYTES * (2 if double else 1) // itemsize, _SHORT_WARPS
+        many = M * next_power_of_2(length) >= limits.sm_count * tile
+        # On sm_100 8 bytes of 300000 x 50 bf16 spill.
+        if indexed and many and row_bytes > _BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
+            warps //= 2
     elif K > 1:
-        tile, warps = _SHORT_BYTES // itemsize, _SHORT_WARPS
-        if indexed:
-            warps_per_sm, stages = _WARPS_PER_SM_FLAT_INDEX, _STAGES
+        warps_per_sm = _WARPS_PER_SM_CLASSES_INDEX if indexed else _WARPS_PER_SM_CLASSES
+        tile, warps = _CLASSES_TILE // (1 if K <= 4 and itemsize > 1 else 2), 1
+        if limits.sm_count * warps_per_sm > _MOST_SPLITS_OF_A_WARP * M:
+            tile, warps = _SHORT_BYTES // itemsize, _SHORT_WARPS
+            if indexed:
+                stages = _STAGES
+            else:
+                warps_per_sm = _WARPS_PER_SM
     else:
         tile, warps = min(_TILE_BYTES // itemsize, _TILE_WITH_EDGES if edges else _MOST_ELEMENTS), _WARPS
         if edges and not indexed and itemsize <= 2:
@@ -118,7 +138,9 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
     step = block_n // period * period
     block_k = next_power_of_2(K)
     programs = limits.sm_count * warps_per_sm // warps
-    splits = min(cdiv(length, step), programs // cdiv(M, block_m), _most_partials(itemsize) // block_m // block_k)
+    splits = min(
+        cdiv(length, step), programs // cdiv(M, block_m), _most_partials(itemsize, warps) // block_m // block_k
+    )
     return Plan(
         flat=True,
         block_m=block_m,
@@ -136,16 +158,53 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
     )
 
 
+def _by_warps(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Plan | None:
+    """A warp for each tile, where there are many results of few elements each: nothing is folded across warps."""
+    if N > 4:
+        block_n, block_k = 8, _BY_WARPS_BLOCK_K
+        enough = min(cdiv(N, block_n), _BY_WARPS_PER_SM) if _FEW_ROUNDS * block_n < N else 0
+        fits = N <= _BY_WARPS_LONGEST and block_k < 2 * K
+    else:
+        block_n = next_power_of_2(max(N, 1))
+        block_k = _BY_WARPS_WIDEST // block_n
+        enough = _BY_WARPS_PER_SM
+        fits = itemsize <= 2 and block_k <= K
+    if not fits or M * cdiv(K, block_k) < enough * limits.sm_count:
+        return None
+    return Plan(
+        flat=False,
+        block_m=1,
+        block_n=block_n,
+        block_k=block_k,
+        step=block_n,
+        vector=math.gcd(K, 16),
+        edges=0,
+        group=1,
+        splits=1,
+        num_warps=1,
+        num_stages=_STAGES if itemsize <= 2 else 1,
+        registers=_registers(_WARPS_PER_SM, limits),
+    )
+
+
 def _tiled(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits) -> Plan:
     tile = min(_TILE_BYTES // 2 // itemsize, _TILED_ELEMENTS)
-    warps_per_sm = _WARPS_PER_SM_TILED_INDEX if indexed else _WARPS_PER_SM
-    programs = limits.sm_count * warps_per_sm // _TILED_WARPS
-    block_k = _BLOCK_K_UNSPLIT if M * cdiv(K, _BLOCK_K_UNSPLIT) >= programs else _BLOCK_K
+    warps_per_sm = _WARPS_PER_SM_INDEX if indexed else _WARPS_PER_SM
+    warps = _TILED_WARPS
+    programs = limits.sm_count * warps_per_sm // warps
+    most = _most_partials(itemsize, warps)
+    tiles = M * N * K // (programs * tile)  # of a program, if all had as many
+    block_k, blocks = _WIDE_BLOCK_K, M * cdiv(K, _WIDE_BLOCK_K)
+    if blocks < programs and (tiles < _TILES_TO_WIDEN or 8 * blocks * (most // block_k) < 7 * programs):
+        block_k = _BLOCK_K
+    block_k = min(block_k, next_power_of_2(K))
+    if tiles >= 2 and 4 * M * cdiv(K, block_k) * (most // block_k) < 3 * programs:
+        tile, warps, programs, most = 2 * tile, 2 * warps, programs // 2, 2 * most
     block_k = min(max(block_k, tile // next_power_of_2(N)), next_power_of_2(K))
     block_n = min(next_power_of_2(N), tile // block_k)
     block_m = min(next_power_of_2(M), tile // block_k // block_n)
     blocks = cdiv(M, block_m) * cdiv(K, block_k)
-    splits = min(cdiv(N, block_n), programs // blocks, _most_partials(itemsize) // block_m // block_k)
+    splits = min(cdiv(N, block_n), programs // blocks, most // block_m // block_k)
     return Plan(
         flat=False,
         block_m=block_m,
@@ -156,7 +215,7 @@ def _tiled(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits)
         edges=0,
         group=1,
         splits=max(splits, 1),
-        num_warps=_TILED_WARPS,
+        num_warps=warps,
         num_stages=_STAGES if itemsize <= 2 else 1,
         registers=_registers(warps_per_sm, limits),
     )
@@ -171,5 +230,5 @@ def _registers(warps_per_sm: int, limits: Limits) -> int:
     return limits.registers_per_sm // (32 * warps_per_sm) // 8 * 8
 
 
-def _most_partials(itemsize: int) -> int:
-    return _MOST_PARTIALS if itemsize <= 4 else _MOST_WIDE_PARTIALS
+def _most_partials(itemsize: int, warps: int) -> int:
+    return max(warps, 4) * (_MOST_PARTIALS if itemsize <= 4 else _MOST_WIDE_PARTIALS)

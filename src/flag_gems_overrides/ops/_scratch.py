@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import torch
+import triton
+import triton.language as tl
 from triton.runtime import driver
 
 _kept: dict[tuple[int, int], torch.Tensor] = {}
@@ -26,3 +28,16 @@ def counters(like: torch.Tensor, count: int) -> torch.Tensor:
         size = max(1024, 1 << (count - 1).bit_length())
         kept = _kept[key] = torch.zeros(size, dtype=torch.int32, device=like.device)
     return kept
+
+
+@triton.jit
+def is_last_to_leave(count_ptr, group):
+    """Whether the other programs of a group have come here, and so need nothing more of what the group exchanged.
+
+    The counter is left zero.
+    """
+    tl.debug_barrier()
+    left = tl.atomic_add(count_ptr, 1, sem="relaxed", scope="gpu")
+    if left == group - 1:
+        tl.store(count_ptr, 0)
+    return left == group - 1

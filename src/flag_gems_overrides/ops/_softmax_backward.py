@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from ._launch import entry
+from ._scratch import is_last_to_leave
 from ._softmax_tile import (
     added,
     added_across,
@@ -17,7 +18,6 @@ from ._softmax_tile import (
     for_each_lane,
     group_words,
     inside_tile,
-    is_last_to_leave,
     lanes_and_depths,
     load_tile,
     pack,

@@ -211,12 +211,3 @@ def group_words(part, PARTS: tl.constexpr, NUMBERS: tl.constexpr, STATISTICS: tl
     if STATISTICS > 1:
         own += statistic
     return other * (NUMBERS * STATISTICS) + statistic, other, copy == 0, own
-
-
-@triton.jit
-def is_last_to_leave(count_ptr, group):
-    """Counts the programs of a group at their end; the counter is left zero."""
-    left = tl.atomic_add(count_ptr, 1, sem="relaxed", scope="gpu")
-    if left == group - 1:
-        tl.store(count_ptr, 0)
-    return left == group - 1

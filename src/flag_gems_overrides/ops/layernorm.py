@@ -19,7 +19,8 @@ from ._launch import Launch
 from ._layernorm_backward import combine_kernel, merged_kernel, split_kernel
 from ._layernorm_forward import split_rows_kernel, whole_rows_kernel
 from ._layernorm_loop import forward_kernel, input_kernel, weight_bias_kernel
-from ._layernorm_plan import Loop, Rows, Split, plan_backward, plan_forward
+from ._layernorm_plan import Loop, Rows, Split, plan_backward, plan_combine, plan_forward
+from ._scratch import counters
 
 logger = logging.getLogger("flag_gems.ops.layernorm")
 
@@ -183,7 +184,7 @@ def _forward_launch(M: int, N: int, dtype: torch.dtype, eps: float, device: int)
         launch = split_rows_kernel.bind(
             device, (plan.programs,), M, N, eps_bits, plan.slice_size, plan.group, **_split_options(plan)
         )
-        return functools.partial(_with_slots, launch, M * plan.group)
+        return functools.partial(_with_slots, launch, M * plan.group + plan.programs // plan.group)
     return forward_kernel.bind(device, (plan.programs,), M, N, eps_bits, num_warps=plan.warps, BLOCK=plan.block)
 
 
@@ -256,18 +257,19 @@ def _backward_launches(
             plan.group,
             **_split_options(plan),
         )
-        main = functools.partial(_with_slots, launch, M * plan.group)
+        main = functools.partial(_with_slots, launch, M * plan.group + plan.programs // plan.group)
     if partials == 1 or not (want_weight or want_bias):
         return main
+    adding = plan_combine(partials, N, want_weight + want_bias, limits)
     combine = combine_kernel.bind(
         device,
-        (-(-N // 16), want_weight + want_bias),
+        (adding.programs, want_weight + want_bias),
         partials,
         N,
         stride,
-        num_warps=8,
-        ROWS=128,
-        COLUMNS=16,
+        num_warps=adding.warps,
+        ROWS=adding.rows,
+        COLUMNS=adding.columns,
         OVERLAP=overlap,
         **({"launch_pdl": True} if overlap else {}),
     )
@@ -303,7 +305,7 @@ def _split_options(plan: Split) -> dict[str, int | bool]:
 def _with_slots(launch: Launch, slots: int, *tensors: torch.Tensor | None) -> None:
     x = tensors[0]
     assert x is not None
-    launch(*tensors, torch.zeros(slots, dtype=torch.int64, device=x.device))
+    launch(*tensors, counters(x, 2 * slots).view(torch.int64))
 
 
 def _then_combine(
