@@ -55,7 +55,7 @@ _TILE_WITH_EDGES = 4096
 # 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16) or few.
 _SHORT_BYTES, _SHORT_WARPS, _LITTLE_BYTES, _BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
-# four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax 20000 x 1000 x 3 73 and 42.
+# four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
 _CLASSES_TILE, _WARPS_PER_SM_CLASSES, _WARPS_PER_SM_CLASSES_INDEX, _MOST_SPLITS_OF_A_WARP = 512, 24, 16, 256
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
@@ -64,8 +64,8 @@ _LENGTH_WITHOUT_GROUP, _LARGE_LENGTH_WITHOUT_GROUP = 32, 128
 _MOST_FLAT_K = 8
 # Tiles of 64 x 32 by 4 warps were best or within 5 % for every split shape, 32 x 64 where there are outputs enough
 # (256 x 1024 x 1024 bf16 along 1 129 us, not 157). Of 16-bit elements several tiles are in flight (64 x 512 x 512
-# bf16 along 1 14.3 us, without 16.3), of larger ones that costs more than it brings. 64 columns also where each program
-# has a dozen tiles or more: 64 x 16384 x 64 bf16 along 1 43 us, not 49, x 128 78, not 95; with 8 tiles it is 5 % slower.
+# bf16 along 1 14.3 us, without 16.3), of larger ones that costs more than it brings. 64 columns also where a program
+# has a dozen tiles or more: 64 x 16384 x 64 bf16 along 1 43 us, not 49, x 128 78, not 95; with 8 it is 5 % slower.
 _TILED_ELEMENTS, _TILED_WARPS, _BLOCK_K, _WIDE_BLOCK_K, _STAGES = 2048, 4, 32, 64, 3
 _TILES_TO_WIDEN = 12
 # Many results of few elements each: a warp for each 8 x 64, or, where N is 4 at most, for all N of 1024 elements.
@@ -77,8 +77,8 @@ _BY_WARPS_BLOCK_K, _BY_WARPS_WIDEST, _BY_WARPS_LONGEST, _BY_WARPS_PER_SM, _FEW_R
 # first: amax of 65536 x 768 bf16 29 us, not 34; 64 x 512 x 512 along 1 15.5 us, not 18.5, though not pipelined. Smaller
 # inputs may be wanted again; with larger ones it costs: 2**30 float32 1003 us, not 958.
 
-# Partial results that a warp of the last program of a block can have in registers, of up to 4 and of 8 bytes. Where they
-# are too few for all programs, programs are twice as large: amax of 1000000 x 64 along 0 bf16 43 us, not 74.
+# Partial results that a warp of the last program of a block can have in registers, of up to 4 and of 8 bytes. Where
+# they are too few for all programs, programs are twice as large: amax of 1000000 x 64 along 0 bf16 43 us, not 74.
 _MOST_PARTIALS, _MOST_WIDE_PARTIALS = 1024, 512
 
 
