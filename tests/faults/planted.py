@@ -24,7 +24,7 @@ JUDGES = {
     "softmax": ["softmax"],
     "log_softmax": ["log_softmax"],
     "_reduction": ["prod", "max", "min", "amax", "argmax"],
-    "_scratch": ["prod", "max"],
+    "_scratch": ["prod", "max", "softmax", "layernorm"],
     "prod": ["prod"],
     "max": ["max"],
     "min": ["min"],
