@@ -62,7 +62,7 @@ def only_last(monkeypatch):
 
 
 # A row in splits, a tile of columns, and a row of more than 2**31 elements, whose last are the last split's.
-@each("shape, dim", [((32771, 65536), 1), ((40003, 512, 128), 1), ((65 * 2**25,), 0)])
+@each("shape, dim", [((32771, 65536), 1), ((40003, 512, 128), 1), ((33 * 2**26,), 0)])
 def test_reductions(shape, dim, only_last):
     only_last(1)
     x = sparse(shape, torch.int8)

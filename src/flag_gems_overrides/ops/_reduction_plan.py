@@ -68,10 +68,11 @@ _MOST_FLAT_K = 8
 # has a dozen tiles or more: 64 x 16384 x 64 bf16 along 1 43 us, not 49, x 128 78, not 95; with 8 it is 5 % slower.
 _TILED_ELEMENTS, _TILED_WARPS, _BLOCK_K, _WIDE_BLOCK_K, _STAGES = 2048, 4, 32, 64, 3
 _TILES_TO_WIDEN = 12
-# Many results of few elements each: a warp for each 8 x 64, or, where N is 4 at most, for all N of 1024 elements.
-# Along 1, by programs of four warps, and so: amax 16 x 21 x 262144 bf16 187 and 57 us, float32 118 and 96, max.dim bf16
-# 358 and 86, 4096 x 5 x 1000 302 and 45. It takes 24 warps on a multiprocessor, less if they are done soon: 1024 of
-# them (8 x 300 x 8192) take 1.4 times as long. 8 x 128 spill.
+# Many results of few elements each: a warp for each tile, and nothing is folded across warps. Tiles of 8 x 64, for up to
+# 8 elements of 8 x 256 (512 bytes wide), for up to 4 of 1024 in all. Along 1, by programs of four warps, and so: amax
+# 16 x 21 x 262144 bf16 187 and 57 us, float32 118 and 96, max.dim bf16 358 and 86, 4096 x 5 x 1000 302 and 28. It takes
+# 24 warps on a multiprocessor, fewer if they are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. Tiles
+# of 8 x 128 spill in 64 registers.
 _BY_WARPS_BLOCK_K, _BY_WARPS_WIDEST, _BY_WARPS_LONGEST, _BY_WARPS_PER_SM, _FEW_ROUNDS = 64, 1024, 512, 24, 4
 # An input that passes through the L2 cache need not displace what others left there and what must be written back
 # first: amax of 65536 x 768 bf16 29 us, not 34; 64 x 512 x 512 along 1 15.5 us, not 18.5, though not pipelined. Smaller
@@ -160,15 +161,19 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
 
 def _by_warps(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Plan | None:
     """A warp for each tile, where there are many results of few elements each: nothing is folded across warps."""
-    if N > 4:
+    warps_per_sm = _WARPS_PER_SM
+    if N > 8:
         block_n, block_k = 8, _BY_WARPS_BLOCK_K
         enough = min(cdiv(N, block_n), _BY_WARPS_PER_SM) if _FEW_ROUNDS * block_n < N else 0
         fits = N <= _BY_WARPS_LONGEST and block_k < 2 * K
+    elif N > 4:
+        warps_per_sm //= 2
+        block_n, block_k = 8, min(512 // max(itemsize, 2), next_power_of_2(K))
+        enough, fits = 0, _BY_WARPS_BLOCK_K < 2 * K
     else:
         block_n = next_power_of_2(max(N, 1))
         block_k = _BY_WARPS_WIDEST // block_n
-        enough = _BY_WARPS_PER_SM
-        fits = itemsize <= 2 and block_k <= K
+        enough, fits = _BY_WARPS_PER_SM, itemsize <= 2 and block_k <= K
     if not fits or M * cdiv(K, block_k) < enough * limits.sm_count:
         return None
     return Plan(
@@ -183,7 +188,7 @@ def _by_warps(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Plan | N
         splits=1,
         num_warps=1,
         num_stages=_STAGES if itemsize <= 2 else 1,
-        registers=_registers(_WARPS_PER_SM, limits),
+        registers=_registers(warps_per_sm, limits),
     )
 
 
