@@ -68,7 +68,7 @@ _MOST_FLAT_K = 8
 # has a dozen tiles or more: 64 x 16384 x 64 bf16 along 1 43 us, not 49, x 128 78, not 95; with 8 it is 5 % slower.
 _TILED_ELEMENTS, _TILED_WARPS, _BLOCK_K, _WIDE_BLOCK_K, _STAGES = 2048, 4, 32, 64, 3
 _TILES_TO_WIDEN = 12
-# Many results of few elements each: a warp for each tile, and nothing is folded across warps. Tiles of 8 x 64, for up to
+# Many results of few elements each: a warp for each tile, nothing is folded across warps. Tiles of 8 x 64, for up to
 # 8 elements of 8 x 256 (512 bytes wide), for up to 4 of 1024 in all. Along 1, by programs of four warps, and so: amax
 # 16 x 21 x 262144 bf16 187 and 57 us, float32 118 and 96, max.dim bf16 358 and 86, 4096 x 5 x 1000 302 and 28. It takes
 # 24 warps on a multiprocessor, fewer if they are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. Tiles
