@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import io
 import stat
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from flag_gems_overrides.cli.profile import _counters
 from flag_gems_overrides.perf import counters
 from flag_gems_overrides.perf.cases import parse
 
@@ -47,6 +50,17 @@ def test_a_row_for_each_kernel(ncu):
     assert first["waits_percent"] == {"long_scoreboard": 75.0, "barrier": 25.0}
     assert second["l1_hit_percent"] is None
     assert second["waits_percent"] == {}
+
+
+def test_profile_has_a_line_for_each_kernel(ncu):
+    ncu(PRINTED, 0)
+    printed = io.StringIO()
+    Console(file=printed, width=250).print(_counters(counters.count(CASE)))
+    first, second = (line for line in printed.getvalue().splitlines() if "softmax_rows" in line or "other" in line)
+    assert [cell.strip() for cell in first.split("│")[1:3]] == ["softmax_rows", "12.35"]
+    assert "50.25" in first
+    assert "long_scoreboard 75 %, barrier 25 %" in first
+    assert "n/a" not in second
 
 
 @pytest.mark.parametrize(("printed", "status"), [("==ERROR== ERR_NVGPUCTRPERM", 1), ("==WARNING== No kernels", 0)])
