@@ -9,10 +9,13 @@ import math
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, each
 
 from flag_gems_overrides.ops import _device, layernorm
+from flag_gems_overrides.ops._layernorm_tile import clear_last
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 
 aten = torch.ops.aten
@@ -355,3 +358,20 @@ def test_through_autograd_and_dispatch(shape, k, dtype, overridden, device):
     exact = case.exact()
     for ours, theirs, truth in zip(actual, native, (exact[0], *exact[3:]), strict=True):
         assert_same_answer(ours, theirs, truth)
+
+
+@triton.jit
+def _first_group_leaves(slots_ptr, M, GROUP):
+    if tl.program_id(0) < GROUP:
+        clear_last(slots_ptr, M, GROUP, 32)
+
+
+def test_a_group_that_leaves_clears_the_words_of_its_last_row_alone():
+    """Those of the next row belong to another group, which may be waiting for them."""
+    M, group, groups = 4, 3, 2
+    slots = torch.ones(M * group + groups, dtype=torch.int64, device="cuda" if ON_GPU else "cpu")
+    slots[M * group :] = 0
+    _first_group_leaves[(groups * group,)](slots, M, group)
+    rows, counts = slots[: M * group].view(M, group), slots[M * group :]
+    assert rows.sum(1).tolist() == [3, 3, 0, 3]
+    assert counts.tolist() == [0, 0]

@@ -51,6 +51,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "a lane without a word has the word 1, of which one half is 1e-45 and the other 0": tuple(
         f"_layernorm_tile/collect/off_by_one: member < GROUP ({n})" for n in (2, 3)
     ),
+    "the programs of a launch are never 2**31": (
+        "_layernorm_tile/clear_own/offset_in_32_bits: tl.cast(groups, tl.int64)",
+    ),
+    "the word behind the group's is looked at once, and not used": (
+        "_layernorm_tile/collect/off_by_one: member < GROUP",
+    ),
     "of two equals either will do: 0.0 and -0.0 are equal": (
         "_reduction_combine/_larger/off_by_one: a <= b",
         "_reduction_combine/_smaller/off_by_one: a >= b",
