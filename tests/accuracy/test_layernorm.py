@@ -361,17 +361,17 @@ def test_through_autograd_and_dispatch(shape, k, dtype, overridden, device):
 
 
 @triton.jit
-def _first_group_leaves(slots_ptr, M, GROUP):
-    if tl.program_id(0) < GROUP:
+def _second_group_leaves(slots_ptr, M, GROUP):
+    if tl.program_id(0) // GROUP == 1:
         clear_last(slots_ptr, M, GROUP, 32)
 
 
 def test_a_group_that_leaves_clears_the_words_of_its_last_row_alone():
     """Those of the next row belong to another group, which may be waiting for them."""
-    M, group, groups = 4, 3, 2
+    M, group, groups = 7, 4, 3
     slots = torch.ones(M * group + groups, dtype=torch.int64, device="cuda" if ON_GPU else "cpu")
     slots[M * group :] = 0
-    _first_group_leaves[(groups * group,)](slots, M, group)
+    _second_group_leaves[(groups * group,)](slots, M, group)
     rows, counts = slots[: M * group].view(M, group), slots[M * group :]
-    assert rows.sum(1).tolist() == [3, 3, 0, 3]
-    assert counts.tolist() == [0, 0]
+    assert rows.sum(1).tolist() == [4, 4, 4, 4, 0, 4, 4]
+    assert counts.tolist() == [0, 0, 0]
