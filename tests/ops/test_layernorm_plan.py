@@ -73,10 +73,11 @@ def test_rows_all_columns_are_in_a_tile(direction, M, N, size, limits):
     for side in (p.rows, p.width, p.warps):
         assert side == power_of_two(side)
     # A pipelined tile whose rows share the warps gets its layout wrong.
-    assert p.warps == 1 or p.width >= p.warps * 32 * p.vec
+    assert p.stages == 1 or p.warps == 1 or p.width >= p.warps * 32 * p.vec
 
 
 @given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[0], 6913, 129, 4, A100)
 def test_rows_are_shared_out_evenly(direction, M, N, size, limits):
     p = _plan_of(Rows, direction, M, N, size, limits)
     if p is None:
@@ -85,7 +86,9 @@ def test_rows_are_shared_out_evenly(direction, M, N, size, limits):
         assert 1 <= p.programs <= M
     else:
         assert (p.programs - 1) * p.rows < M, "no program without rows: its partial sums would be work for nothing"
-    assert p.programs <= max(limits.sm_count * 32, p.vec)
+    # Each program of a gradient stores partial sums.
+    a_tile_each = direction[0] is plan_forward and p.programs == -(-M // p.rows)
+    assert a_tile_each or p.programs <= max(limits.sm_count * 32, p.vec)
 
 
 def _heads(first: int, N: int, vec: int, step: int) -> set[int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops._device import Limits
@@ -65,6 +65,7 @@ def test_the_grid_can_be_launched(problem):
 
 
 @given(problems)
+@example((528, 1025, 1, 1, True, H200))
 def test_a_program_fits_the_registers(problem):
     p = plan(*problem)
     threads = p.num_warps * 32

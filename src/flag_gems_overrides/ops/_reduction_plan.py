@@ -116,8 +116,9 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
         double = edges or (long and itemsize > 2)
         tile, warps = _SHORT_BYTES * (2 if double else 1) // itemsize, _SHORT_WARPS
         many = M * next_power_of_2(length) >= limits.sm_count * tile
-        # On sm_100 8 bytes of 300000 x 50 bf16 spill.
-        if indexed and many and row_bytes > _BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
+        # A thread holds 64 elements at most. On sm_100 8 bytes of 300000 x 50 bf16 spill.
+        fits = tile <= 64 * 32 * warps // 2 and limits.capability < (10, 0)
+        if indexed and many and fits and row_bytes > _BYTES_WITH_ALL_WARPS:
             warps //= 2
     elif K > 1:
         warps_per_sm = _WARPS_PER_SM_CLASSES_INDEX if indexed else _WARPS_PER_SM_CLASSES
