@@ -37,9 +37,9 @@ def only_last(monkeypatch):
     from flag_gems_overrides.interpreter import launch
 
     def only_last(count: int) -> None:
-        def counters(like: torch.Tensor, size: int) -> torch.Tensor:
+        def counters(like: torch.Tensor, size: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
             nonlocal counted
-            counted = torch.zeros(size, dtype=torch.int32)
+            counted = torch.zeros(size, dtype=dtype)
             return counted
 
         def product(*sizes: range):

@@ -27,7 +27,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         for name, value in (("mean", "stored_mean(mean, variance)"), ("rstd", "rstd"))
     ),
     "kept on a GPU only, where the faults are not planted": (
-        "_scratch/counters/not_zeroed: torch.zeros(size, dtype=torch.int32, device=like.device)",
+        "_scratch/counters/not_zeroed: torch.zeros(size, dtype=dtype, device=like.device)",
     ),
     "multiplied with an output that is 0 there, or not added": (
         "_softmax_backward/softmax_backward_rows/wrong_other: "

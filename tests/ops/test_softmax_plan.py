@@ -145,6 +145,28 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     assert expected <= ways, expected - ways
 
 
+@pytest.mark.parametrize(
+    ("M", "N", "size", "one_tile"),
+    [
+        (4096, 28673, 4, False),  # edges
+        (4096, 28676, 4, True),
+        (4096, 28672, 4, False),  # too much of the tile would be empty
+        (16, 20000, 4, True),  # waiting for a group costs more
+        (1, 20000, 4, False),
+        (16, 32772, 4, False),
+        (4096, 32768, 2, False),
+        (4096, 9000, 8, True),
+        (4096, 16383, 8, False),
+        (4096, 16386, 8, False),
+        (16, 16384, 8, False),
+    ],
+)
+def test_rows_that_fill_a_tile_of_32_warps(M, N, size, one_tile):
+    p = plan(M, N, 1, size, 1, H200)
+    assert (isinstance(p, Rows) and p.warps == 32) == one_tile
+    assert plan(M, N, 1, size, 2, H200).warps < 32
+
+
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_one_block_of_few_columns_is_halved_so_that_two_groups_take_turns(size):
     p = plan(1, 262144, 64 // size, size, 1, H200)

@@ -14,7 +14,7 @@ column is in the same position in each of them: weight and the sums over rows st
 import triton
 import triton.language as tl
 
-from ._scratch import is_last_to_leave
+from ._scratch import is_last
 
 
 @triton.jit
@@ -117,7 +117,7 @@ def clear_last(slots_ptr, M, GROUP, BLOCK: tl.constexpr):
     """
     group = tl.program_id(0) // GROUP
     groups = tl.num_programs(0) // GROUP
-    if is_last_to_leave(slots_ptr + M * GROUP + group, GROUP):
+    if is_last(slots_ptr + M * GROUP + group, GROUP, "relaxed"):
         last = M - 1 - (M - 1 - group) % groups
         for first in tl.range(0, GROUP, BLOCK):
             member = first + tl.arange(0, BLOCK)

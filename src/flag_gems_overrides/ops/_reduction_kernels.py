@@ -17,16 +17,7 @@ import triton.language as tl
 from ._launch import entry
 from ._reduction_combine import fold, is_best
 from ._reduction_walk import locate_flat, locate_tiled, reduce_flat, reduce_tiled
-
-
-@triton.jit
-def _is_last(arrived_ptr, block):
-    """Whether the other programs of this block have published their results, which this one can then see."""
-    tl.debug_barrier()
-    last = tl.atomic_add(arrived_ptr + block, 1, sem="acq_rel") == tl.num_programs(1) - 1
-    if last:
-        tl.store(arrived_ptr + block, 0)
-    return last
+from ._scratch import is_last
 
 
 @triton.jit
@@ -93,7 +84,7 @@ def reduce_kernel(
     else:
         size = tl.full([], M, tl.int64) * K
         tl.store(partial_ptr + outputs + split * size, result, mask=wanted)
-        if _is_last(arrived_ptr, block):
+        if is_last(arrived_ptr + block, tl.num_programs(1), "acq_rel"):
             partials = _partials(partial_ptr, outputs, wanted, size, identity, BLOCK_SPLITS)
             tl.store(out_ptr + outputs, fold(partials, 1, COMBINE), mask=wanted)
 
@@ -159,7 +150,7 @@ def reduce_with_index_kernel(
         size = tl.full([], M, tl.int64) * K
         tl.store(partial_ptr + outputs + split * size, value, mask=wanted)
         tl.store(partial_index_ptr + outputs + split * size, index, mask=wanted)
-        if _is_last(arrived_ptr, block):
+        if is_last(arrived_ptr + block, tl.num_programs(1), "acq_rel"):
             partials = _partials(partial_ptr, outputs, wanted, size, identity, BLOCK_SPLITS)
             indices = _partials(partial_index_ptr, outputs, wanted, size, N, BLOCK_SPLITS)
             value = fold(partials, 1, COMBINE)

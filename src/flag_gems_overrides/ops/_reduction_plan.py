@@ -71,8 +71,8 @@ _TILES_TO_WIDEN = 12
 # Many results of few elements each: a warp for each tile, nothing is folded across warps. Tiles of 8 x 64, for up to
 # 8 elements of 8 x 256 (512 bytes wide), for up to 4 of 1024 in all. Along 1, by programs of four warps, and so: amax
 # 16 x 21 x 262144 bf16 187 and 57 us, float32 118 and 96, max.dim bf16 358 and 86, 4096 x 5 x 1000 302 and 28. It takes
-# 24 warps on a multiprocessor, fewer if they are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. Tiles
-# of 8 x 128 spill in 64 registers.
+# 24 warps on a multiprocessor, fewer if they are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000
+# elements (16 x 1000 x 4096) take up to 7 % longer. Tiles of 8 x 128 spill in 64 registers.
 _BY_WARPS_BLOCK_K, _BY_WARPS_WIDEST, _BY_WARPS_LONGEST, _BY_WARPS_PER_SM, _FEW_ROUNDS = 64, 1024, 512, 24, 4
 # An input that passes through the L2 cache need not displace what others left there and what must be written back
 # first: amax of 65536 x 768 bf16 29 us, not 34; 64 x 512 x 512 along 1 15.5 us, not 18.5, though not pipelined. Smaller
@@ -237,4 +237,5 @@ def _registers(warps_per_sm: int, limits: Limits) -> int:
 
 
 def _most_partials(itemsize: int, warps: int) -> int:
+    """Of all warps of the last program. What one warp may have, _MOST_SPLITS_OF_A_WARP says."""
     return max(warps, 4) * (_MOST_PARTIALS if itemsize <= 4 else _MOST_WIDE_PARTIALS)

@@ -13,7 +13,7 @@ import triton.language as tl
 from ._allocate import Allocation
 from ._device import limits
 from ._launch import Entry, Launch
-from ._scratch import counters
+from ._scratch import with_counters
 from ._shape import split_at, wrap_dim
 from ._softmax_backward import softmax_backward_rows, softmax_backward_split
 from ._softmax_forward import softmax_rows, softmax_split
@@ -122,16 +122,8 @@ def _launch(
     # Forward the programs of a group exchange two numbers for each column, backward one.
     numbers = (3 - inputs) * (1 if chosen.inner else chosen.block_k)
     words = chosen.blocks * chosen.group * numbers + chosen.programs // chosen.group
-    return functools.partial(_launch_wide_groups if dtype is torch.float64 else _launch_groups, launch, words)
+    return functools.partial(with_counters, launch, words, torch.int64 if dtype is torch.float64 else torch.int32)
 
 
 def _launch_alone(launch: Launch, *tensors: torch.Tensor) -> None:
     launch(*tensors, None)
-
-
-def _launch_groups(launch: Launch, words: int, *tensors: torch.Tensor) -> None:
-    launch(*tensors, counters(tensors[0], words))
-
-
-def _launch_wide_groups(launch: Launch, words: int, *tensors: torch.Tensor) -> None:
-    launch(*tensors, counters(tensors[0], 2 * words).view(torch.int64))

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from ._launch import entry
-from ._scratch import is_last_to_leave
+from ._scratch import is_last
 from ._softmax_tile import (
     added,
     added_across,
@@ -199,6 +199,6 @@ def softmax_backward_split(
             at = next_at
             rest = next_rest
     if PARTS > 1:
-        last = is_last_to_leave(count_ptr, group)
+        last = is_last(count_ptr, group, "relaxed")
         for behind in range(0, group, PARTS):
             tl.store(words_ptr - turn + behind * STATISTICS + words, 0, mask=(other + behind < group) & last)

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from ._launch import entry
-from ._scratch import is_last_to_leave
+from ._scratch import is_last
 from ._softmax_tile import (
     added,
     added_across,
@@ -239,7 +239,7 @@ def softmax_split(
             at = next_at
             rest = next_rest
     if PARTS > 1:
-        last = is_last_to_leave(count_ptr, group)
+        last = is_last(count_ptr, group, "relaxed")
         for behind in range(0, group, PARTS):
             written_ptr = words_ptr - turn + behind * (2 * STATISTICS) + words
             exists = (other + behind < group) & last

@@ -14,7 +14,8 @@ from ._device import Limits
 
 WARP = 32
 VECTOR_BYTES = 16
-# Rows up to here are one tile of one program. bf16 forward 4096 x 16384: 87 %; fp32 is 2 % better off at 32768 still.
+# Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
+# many of float64.
 LONGEST_IN_ONE_TILE = 16384
 # From here on rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load could
 # take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
@@ -153,7 +154,8 @@ def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Rows
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = LONGEST_IN_ONE_TILE // (2 if size == 8 else 1)
     edges = vec * size < VECTOR_BYTES and min(SHORTEST_WITH_EDGES[vec * size], longest + 1) <= N
-    if longest < N:
+    fills = inputs == 1 and not edges and 2 * longest >= N and _fills_a_large_tile(M, N, size, limits)
+    if longest < N and not fills:
         return _long_rows(M, N, size, inputs, edges, limits)
     if edges:
         return _row_with_edges(M, N, size, inputs, limits)
@@ -172,6 +174,17 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Rows:
     warps = max(4, threads // WARP)
     block_m = warps * WARP // threads
     return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
+
+
+def _fills_a_large_tile(M: int, N: int, size: int, limits: Limits) -> bool:
+    """Whether a row that is longer than others in one tile is still best off in one, of 32 warps.
+
+    float32 4096 x 32768: 262 us, twice through L1 274; x 24576, a quarter of the tile empty, 206, not 196. 16 x 32768
+    7.8 us, by groups 9.5; one row 7.2, not 6.1. float64 4096 x 10000 287 us, by groups 359; 16 x 10000 9.1, not 7.2.
+    """
+    if size == 8:
+        return limits.sm_count <= M
+    return size == 4 and M > 1 and (limits.sm_count > M or N > 7 * 4096)
 
 
 def _row_with_edges(M: int, N: int, size: int, inputs: int, limits: Limits) -> Split:

@@ -20,7 +20,7 @@ from ._layernorm_backward import combine_kernel, merged_kernel, split_kernel
 from ._layernorm_forward import split_rows_kernel, whole_rows_kernel
 from ._layernorm_loop import forward_kernel, input_kernel, weight_bias_kernel
 from ._layernorm_plan import Loop, Rows, Split, plan_backward, plan_combine, plan_forward
-from ._scratch import counters
+from ._scratch import with_counters
 
 logger = logging.getLogger("flag_gems.ops.layernorm")
 
@@ -184,7 +184,7 @@ def _forward_launch(M: int, N: int, dtype: torch.dtype, eps: float, device: int)
         launch = split_rows_kernel.bind(
             device, (plan.programs,), M, N, eps_bits, plan.slice_size, plan.group, **_split_options(plan)
         )
-        return functools.partial(_with_slots, launch, M * plan.group + plan.programs // plan.group)
+        return _with_slots(launch, M, plan)
     return forward_kernel.bind(device, (plan.programs,), M, N, eps_bits, num_warps=plan.warps, BLOCK=plan.block)
 
 
@@ -257,7 +257,7 @@ def _backward_launches(
             plan.group,
             **_split_options(plan),
         )
-        main = functools.partial(_with_slots, launch, M * plan.group + plan.programs // plan.group)
+        main = _with_slots(launch, M, plan)
     if partials == 1 or not (want_weight or want_bias):
         return main
     adding = plan_combine(partials, N, want_weight + want_bias, limits)
@@ -302,10 +302,9 @@ def _split_options(plan: Split) -> dict[str, int | bool]:
     }
 
 
-def _with_slots(launch: Launch, slots: int, *tensors: torch.Tensor | None) -> None:
-    x = tensors[0]
-    assert x is not None
-    launch(*tensors, counters(x, 2 * slots).view(torch.int64))
+def _with_slots(launch: Launch, M: int, plan: Split) -> Callable[..., None]:
+    """With a word for each program and row, and a counter for each group."""
+    return functools.partial(with_counters, launch, M * plan.group + plan.programs // plan.group, torch.int64)
 
 
 def _then_combine(

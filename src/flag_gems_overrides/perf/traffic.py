@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -52,16 +51,12 @@ def _kept_counters() -> Iterator[None]:
     """Counters are not counted: on a GPU they are kept from call to call, and cost nothing but the first time."""
     counters = _scratch.counters
 
-    def uncounted(like: torch.Tensor, count: int) -> torch.Tensor:
+    def uncounted(like: torch.Tensor, count: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
         with _disable_current_modes():
-            return counters(like, count)
+            return counters(like, count, dtype)
 
-    ops = [module for name, module in sys.modules.items() if name.startswith(_scratch.__package__ or "")]
-    users = [module for module in ops if getattr(module, "counters", None) is counters]
-    for module in users:
-        module.counters = uncounted  # type: ignore[attr-defined]
+    _scratch.counters = uncounted
     try:
         yield
     finally:
-        for module in users:
-            module.counters = counters  # type: ignore[attr-defined]
+        _scratch.counters = counters
