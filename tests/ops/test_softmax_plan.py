@@ -29,6 +29,7 @@ numbers = st.integers(1, 300) | st.integers(1, 10**7)
 @example(2**31, 3, 1, 2, 1, H200)
 @example(1, 2**31 + 7, 1, 2, 2, H200)
 @example(3, 5, 2**31 + 1, 4, 1, H200)
+@example(1, 10923, 48, 2, 2, INTERPRETER)
 def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
     p = plan(M, N, K, size, inputs, limits)
     if isinstance(p, Rows):

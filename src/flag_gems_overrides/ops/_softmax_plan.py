@@ -271,7 +271,7 @@ def _columns_in_l1(M: int, N: int, K: int, size: int, inputs: int, limits: Limit
     shape = _without_spills(shape, limits)
     vec, block_k = VECTOR_BYTES // size, row_bytes // size
     group = cdiv(N * row_bytes * inputs, _l1_share(shape, limits))
-    if K % vec or block_k > K or group > LARGEST_IN_L1:
+    if K % vec or block_k > K or group > min(LARGEST_IN_L1, _resident(shape, limits)):
         return None
     return _split(M * cdiv(K, block_k), N, K, vec, False, block_k, shape, group, limits)
 
