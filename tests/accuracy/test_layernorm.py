@@ -200,9 +200,9 @@ def test_groups_of_many_programs(device, device_with):
 
 
 def test_more_partial_sums_than_are_added_together(device, device_with):
-    """150 programs, each with a row of them."""
+    """300 programs, each with a row of them, which are added 64 at a time."""
     device_with(sm_count=160)
-    _check_backward(Case((300, 2048), 1, torch.bfloat16, device))
+    _check_backward(Case((300, 2560), 1, torch.bfloat16, device))
 
 
 LAYOUTS = {

@@ -156,16 +156,13 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
         (1, 20000, 4, False),
         (16, 32772, 4, False),
         (4096, 32768, 2, False),
-        (4096, 9000, 8, True),
-        (4096, 16383, 8, False),
-        (4096, 16386, 8, False),
-        (16, 16384, 8, False),
+        (4096, 16384, 8, False),
     ],
 )
 def test_rows_that_fill_a_tile_of_32_warps(M, N, size, one_tile):
     p = plan(M, N, 1, size, 1, H200)
     assert (isinstance(p, Rows) and p.warps == 32) == one_tile
-    assert plan(M, N, 1, size, 2, H200).warps < 32
+    assert isinstance(plan(M, N, 1, size, 2, H200), Split)
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -34,15 +34,15 @@ def forward_kernel(
         start = tl.cast(row, tl.int64) * N
         lane_mean = tl.zeros([BLOCK], ACC)
         lane_square = tl.zeros([BLOCK], ACC)
-        count = tl.zeros([BLOCK], ACC)
         for first in tl.range(0, N, BLOCK):
             columns = first + lanes
             mask = columns < N
             x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
-            count += tl.where(mask, 1.0, 0.0).to(ACC)
             delta = tl.where(mask, x - lane_mean, 0.0)
-            lane_mean += delta / tl.maximum(count, 1.0)
+            # Not a division for each element, which is a function of 40 instructions in float64.
+            lane_mean += delta * (1.0 / tl.cast(first // BLOCK + 1, ACC))
             lane_square += delta * tl.where(mask, x - lane_mean, 0.0)
+        count = ((N - lanes + (BLOCK - 1)) // BLOCK).to(ACC)
         mean = tl.sum(lane_mean * count, 0) / N
         apart = tl.where(count > 0, lane_mean - mean, 0.0)
         variance = tl.sum(lane_square + count * apart * apart, 0) / N

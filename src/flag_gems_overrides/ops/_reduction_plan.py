@@ -54,6 +54,9 @@ _TILE_WITH_EDGES = 4096
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
 # 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16) or few.
 _SHORT_BYTES, _SHORT_WARPS, _LITTLE_BYTES, _BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
+# Where there is not enough for all multiprocessors, 8 elements to a thread. bf16 with 16: 33 x 100 2.5 us, not 2.4,
+# max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with 32 2.8, not 2.4.
+_LITTLE_TILE = 1024
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
 _CLASSES_TILE, _WARPS_PER_SM_CLASSES, _WARPS_PER_SM_CLASSES_INDEX, _MOST_SPLITS_OF_A_WARP = 512, 24, 16, 256
@@ -133,9 +136,13 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
         tile, warps = min(_TILE_BYTES // itemsize, _TILE_WITH_EDGES if edges else _MOST_ELEMENTS), _WARPS
         if edges and not indexed and itemsize <= 2:
             stages = _STAGES
+        if itemsize == 1 and not (edges or indexed):
+            tile, warps = tile // 2, warps // 2
     ungrouped = _LENGTH_WITHOUT_GROUP if itemsize <= 2 else _LARGE_LENGTH_WITHOUT_GROUP
     block_n = min(next_power_of_2(length), tile)
     block_m = min(next_power_of_2(M), tile // block_n) if short else 1
+    if short and not many:
+        block_m = min(block_m, max(_LITTLE_TILE // block_n, 1))
     period = math.lcm(K, vector)
     step = block_n // period * period
     block_k = next_power_of_2(K)
@@ -156,7 +163,8 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
         splits=max(splits, 1),
         num_warps=warps,
         num_stages=stages,
-        registers=_registers(warps_per_sm, limits),
+        # 8 bytes of uint8 spill in 64 registers.
+        registers=_registers(warps_per_sm // (2 if itemsize == 1 and not indexed else 1), limits),
     )
 
 
@@ -196,7 +204,9 @@ def _by_warps(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Plan | N
 def _tiled(M: int, N: int, K: int, itemsize: int, indexed: bool, limits: Limits) -> Plan:
     tile = min(_TILE_BYTES // 2 // itemsize, _TILED_ELEMENTS)
     warps_per_sm = _WARPS_PER_SM_INDEX if indexed else _WARPS_PER_SM
-    warps = _TILED_WARPS
+    # With 4 vectors to a thread ptxas may make two of them wait: min.dim of 64 x 512 x 512 int64 41 us, not 55; max.dim
+    # 42, not 40.
+    warps = _TILED_WARPS * (2 if indexed and itemsize == 8 else 1)
     programs = limits.sm_count * warps_per_sm // warps
     most = _most_partials(itemsize, warps)
     tiles = M * N * K // (programs * tile)  # of a program, if all had as many

@@ -84,7 +84,7 @@ KEEP = {
     (4, 1): Shape(32, 8, 64),
     (4, 2): Shape(16, 4, 64),
     (8, 1): Shape(16, 4, 128),
-    (8, 2): Shape(8, 4, 128),
+    (8, 2): Shape(16, 4, 128),
 }
 # The same for rows with edges, which need registers of their own.
 KEEP_WITH_EDGES = {
@@ -154,8 +154,8 @@ def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Rows
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = LONGEST_IN_ONE_TILE // (2 if size == 8 else 1)
     edges = vec * size < VECTOR_BYTES and min(SHORTEST_WITH_EDGES[vec * size], longest + 1) <= N
-    fills = inputs == 1 and not edges and 2 * longest >= N and _fills_a_large_tile(M, N, size, limits)
-    if longest < N and not fills:
+    large = size == 4 and inputs == 1 and not edges and 2 * longest >= N and _fills_a_large_tile(M, N, limits)
+    if longest < N and not large:
         return _long_rows(M, N, size, inputs, edges, limits)
     if edges:
         return _row_with_edges(M, N, size, inputs, limits)
@@ -167,7 +167,8 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Rows:
     # Elements of a thread. bf16 forward: 64 columns 74 % with 8, 70 % with 16; 1024 87 % with 16, 85 % with 32; 4096
     # 81 % with 16, 84 % with 32. Loads of one element are many instructions: 99 columns 68 % with 8, 39 % with 16.
     short = 128 if vec == 1 else 64
-    elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 else 32
+    elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
+    # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
     depth = max(min(elements // (2 if size == 8 else 1), block_n) // vec, 1)
     width = block_n // depth
     threads = width // vec
@@ -176,15 +177,13 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Rows:
     return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
 
 
-def _fills_a_large_tile(M: int, N: int, size: int, limits: Limits) -> bool:
-    """Whether a row that is longer than others in one tile is still best off in one, of 32 warps.
+def _fills_a_large_tile(M: int, N: int, limits: Limits) -> bool:
+    """Whether a row of float32 that is longer than others in one tile is still best off in one, of 32 warps.
 
-    float32 4096 x 32768: 262 us, twice through L1 274; x 24576, a quarter of the tile empty, 206, not 196. 16 x 32768
-    7.8 us, by groups 9.5; one row 7.2, not 6.1. float64 4096 x 10000 287 us, by groups 359; 16 x 10000 9.1, not 7.2.
+    4096 x 32768: 262 us, twice through L1 274; x 24576, a quarter of the tile empty, 206, not 196. 16 x 32768 7.8 us,
+    by groups 9.5; one row 7.2, not 6.1.
     """
-    if size == 8:
-        return limits.sm_count <= M
-    return size == 4 and M > 1 and (limits.sm_count > M or N > 7 * 4096)
+    return M > 1 and (limits.sm_count > M or N > 7 * 4096)
 
 
 def _row_with_edges(M: int, N: int, size: int, inputs: int, limits: Limits) -> Split:
