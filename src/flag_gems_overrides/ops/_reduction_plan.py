@@ -136,6 +136,7 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
         if edges and not indexed and itemsize <= 2:
             stages = _STAGES
         if itemsize == 1 and not (edges or indexed):
+            # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
             tile, warps = tile // 2, warps // 2
     ungrouped = _LENGTH_WITHOUT_GROUP if itemsize <= 2 else _LARGE_LENGTH_WITHOUT_GROUP
     block_n = min(next_power_of_2(length), tile)
