@@ -54,7 +54,8 @@ _TILE_WITH_EDGES = 4096
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
 # 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16) or few.
 _SHORT_BYTES, _SHORT_WARPS, _LITTLE_BYTES, _BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
-# Of bytes where there is not enough for all multiprocessors, 8 to a thread: argmin 64 x 64 2.5 us, with 32 2.8.
+# Where there is not enough for all multiprocessors, 8 elements to a thread. bf16 with 16: 33 x 100 2.5 us, not 2.4,
+# max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with 32 2.8, not 2.4.
 _LITTLE_TILE = 1024
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
@@ -141,7 +142,7 @@ def _flat(M: int, length: int, K: int, itemsize: int, indexed: bool, limits: Lim
     ungrouped = _LENGTH_WITHOUT_GROUP if itemsize <= 2 else _LARGE_LENGTH_WITHOUT_GROUP
     block_n = min(next_power_of_2(length), tile)
     block_m = min(next_power_of_2(M), tile // block_n) if short else 1
-    if short and itemsize == 1 and not many:
+    if short and not many:
         block_m = min(block_m, max(_LITTLE_TILE // block_n, 1))
     period = math.lcm(K, vector)
     step = block_n // period * period
