@@ -134,11 +134,12 @@ def test_layer_norm(shape, dtype, registers, only_last, monkeypatch):
     torch.testing.assert_close(dx[-1:].to(wide), native[0], rtol=1e-3, atol=1e-3)
 
 
-def test_layer_norm_weight_and_bias(only_last, monkeypatch):
-    limits = _device.limits(0)._replace(registers_per_sm=64)
+# Rows far into the tensor; one whose last block of columns ends behind 2**31.
+@each("M, N", [(20, 2**27 + 128), (2, 2**31 - 8)])
+def test_layer_norm_weight_and_bias(M, N, only_last, monkeypatch):
+    limits = _device.limits(0)._replace(registers_per_sm=64, sm_count=4 * 10**6)
     monkeypatch.setattr(_device, "limits", lambda index: limits)
     only_last(1)
-    M, N = 20, 2**27 + 128
     x, dy = sparse((M, N), torch.float16), sparse((M, N), torch.float16)
     x[:, -8:], dy[:, -8:] = torch.randn(2, M, 8)
     mean, rstd = torch.randn(2, M, 1)

@@ -179,6 +179,26 @@ def test_more_than_2_to_the_31_elements(shape):
             assert y[row].isfinite().all(), row
 
 
+def test_row_of_almost_2_to_the_31_elements():
+    """The last block of a loop ends behind what 32 bits count. 17 GB in all."""
+    N, end = 2**31 - 8, 2**20
+    x, dy = (torch.zeros(1, N, device="cuda", dtype=torch.float16) for _ in range(2))
+    x[0, -end:].normal_(1, 4)
+    dy[0, -end:].normal_()
+    y, mean, rstd = layer_norm(x, [N], eps=EPS)
+    dx, _, _ = layer_norm_backward(dy, x, [N], mean, rstd, None, None, [True, False, False])
+    tail, g = x[0, -end:].double(), dy[0, -end:].double()
+    exact_mean = tail.sum() / N
+    exact_rstd = (tail.square().sum() / N - exact_mean.square() + EPS).rsqrt()
+    xhat = (tail - exact_mean) * exact_rstd
+    torch.testing.assert_close(mean.double().flatten()[0], exact_mean, rtol=1e-5, atol=0)
+    torch.testing.assert_close(rstd.double().flatten()[0], exact_rstd, rtol=1e-5, atol=0)
+    torch.testing.assert_close(y[0, -end:].double(), xhat, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(y[0, :end].double(), (-exact_mean * exact_rstd).expand(end), rtol=1e-3, atol=1e-5)
+    expected = (g - (xhat * (g * xhat).sum() + g.sum()) / N) * exact_rstd
+    torch.testing.assert_close(dx[0, -end:].double(), expected, rtol=1e-3, atol=1e-4)
+
+
 _PRINT_BITS = """
 import hashlib, torch
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -69,6 +70,17 @@ def test_more_than_2_to_the_31_elements(shape, dim):
     part = y.narrow(1 - dim, shape[1 - dim] - 1, 1).float()
     expected = part * (part - (part * part).sum(dim, keepdim=True))
     torch.testing.assert_close(dx.narrow(1 - dim, shape[1 - dim] - 1, 1), expected.half(), rtol=2e-3, atol=1e-6)
+
+
+def test_columns_of_almost_2_to_the_31_elements():
+    """Those of a share, times the programs of a group, are more than 32 bits count."""
+    N = 2**31 - 1
+    x = torch.zeros(N, 2, device="cuda", dtype=torch.float16)
+    x[-8:] = 12
+    total = math.log(N - 8 + 8 * math.exp(12))
+    y = log_softmax(x, 0)
+    assert (y[:-8] == torch.tensor(-total, dtype=y.dtype)).all()
+    assert (y[-8:] == torch.tensor(12 - total, dtype=y.dtype)).all()
 
 
 def test_other_device_than_the_current_one():
