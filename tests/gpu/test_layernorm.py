@@ -179,6 +179,25 @@ def test_more_than_2_to_the_31_elements(shape):
             assert y[row].isfinite().all(), row
 
 
+@pytest.mark.parametrize(("M", "N"), [(2**30 + 5, 2), (2**31 - 1, 1)])
+def test_more_than_2_to_the_30_rows(M, N):
+    """With those of all programs they are more than 32 bits count. 43 GB in all."""
+    x = torch.zeros(M, N, device="cuda", dtype=torch.float16)
+    x[-9:, -1] = 2
+    bias = torch.ones(N, device="cuda", dtype=torch.float16)
+    y, mean, rstd = layer_norm(x, [N], None, bias, EPS)
+    ends = torch.tensor([0, M // 2, M - 10, M - 9, M - 1], device="cuda")
+    assert (mean[:-9] == 0).all()
+    assert (mean[-9:] == 2 / N).all()
+    assert (y[:-9] == 1).all()
+    _, dweight, dbias = layer_norm_backward(x, x, [N], mean, rstd, bias, bias, [False, True, True])
+    parts = [x[ends], x[ends], bias, bias]
+    truth = _native(*(part.double() for part in parts))
+    torch.testing.assert_close(y[ends].double(), truth[0], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(dbias[-1].double(), torch.tensor(18.0, device="cuda", dtype=torch.double))
+    torch.testing.assert_close(dweight[-1].double(), 18 * (y[-1, -1].double() - 1), rtol=1e-3, atol=1e-3)
+
+
 def test_row_of_almost_2_to_the_31_elements():
     """The last block of a loop ends behind what 32 bits count. 17 GB in all."""
     N, end = 2**31 - 8, 2**20

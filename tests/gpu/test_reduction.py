@@ -103,6 +103,15 @@ def test_more_elements_than_32_bits_count(shape):
     assert prod(x).item() == 3 ** (x.numel() // shape[dim])
 
 
+def test_columns_of_almost_2_to_the_31():
+    """With those of the last block they are more than 32 bits count."""
+    x = torch.zeros(2, 2**31 - 1, dtype=torch.int8, device="cuda")
+    x[1, -7:] = 5
+    values = amax(x, 0)
+    assert not values[:-7].any()
+    assert (values[-7:] == 5).all()
+
+
 _BITS = """
 import hashlib, torch
 from flag_gems_overrides.ops.prod import prod, prod_dim

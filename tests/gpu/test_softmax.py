@@ -73,7 +73,7 @@ def test_more_than_2_to_the_31_elements(shape, dim):
 
 
 def test_columns_of_almost_2_to_the_31_elements():
-    """Those of a share, times the programs of a group, are more than 32 bits count."""
+    """With the programs of a group they are more than 32 bits count."""
     N = 2**31 - 1
     x = torch.zeros(N, 2, device="cuda", dtype=torch.float16)
     x[-8:] = 12
@@ -81,6 +81,17 @@ def test_columns_of_almost_2_to_the_31_elements():
     y = log_softmax(x, 0)
     assert (y[:-8] == torch.tensor(-total, dtype=y.dtype)).all()
     assert (y[-8:] == torch.tensor(12 - total, dtype=y.dtype)).all()
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((2**30 + 5, 2, 2), 1), ((2, 2**31 - 1), 0)], ids=str)
+def test_more_than_2_to_the_30_blocks_or_columns(shape, dim):
+    """With the programs that run, or those of a block, they are more than 32 bits count."""
+    x = torch.zeros(shape, device="cuda", dtype=torch.float16)
+    x.select(dim, 1)[-9:] = -torch.inf
+    first, second = softmax(x, dim).unbind(dim)
+    assert (first[:-9] == 0.5).all()
+    assert (first[-9:] == 1).all()
+    assert not second[-9:].any()
 
 
 def test_other_device_than_the_current_one():

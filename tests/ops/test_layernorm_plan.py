@@ -87,8 +87,21 @@ def test_rows_are_shared_out_evenly(direction, M, N, size, limits):
     else:
         assert (p.programs - 1) * p.rows < M, "no program without rows: its partial sums would be work for nothing"
     # Each program of a gradient stores partial sums.
-    a_tile_each = direction[0] is plan_forward and p.programs == -(-M // p.rows)
+    a_tile_each = direction[0] is plan_forward and p.programs == min(-(-M // p.rows), 2**30 // p.rows)
     assert a_tile_each or p.programs <= max(limits.sm_count * 32, p.vec)
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[0], 2**30 + 8, 2, 2, H200)
+@example(DIRECTIONS[0], 2**31 - 1, 1, 8, H200)
+@example(DIRECTIONS[1], 2**31 - 1, 1, 2, H200)
+def test_rows_are_counted_in_64_bits_where_32_do_not_do(direction, M, N, size, limits):
+    p = _plan_of(Rows, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert p.programs * p.rows < 2**31, "the step of a kernel's loop is an int32"
+    last = M - 1 + p.programs * p.rows
+    assert p.far(M) == (last >= 2**31)
 
 
 def _heads(first: int, N: int, vec: int, step: int) -> set[int]:
@@ -259,7 +272,7 @@ def test_the_accuracy_tests_take_every_way(plan):
 def test_short_rows_are_forward_one_tile_a_program_without_a_pipeline(M, N, size):
     p = plan_forward(M, N, size, H200)
     assert p.stages == 1
-    assert p.programs == -(-M // p.rows)
+    assert p.programs == min(-(-M // p.rows), 2**30 // p.rows)
     # What a thread holds of a tile: two or more elements where there are enough rows, 8 vectors at most.
     assert 2 <= p.rows * p.chunks * p.width // (p.warps * 32) <= 8 * 16 // size
 

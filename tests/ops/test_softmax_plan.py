@@ -30,6 +30,9 @@ numbers = st.integers(1, 300) | st.integers(1, 10**7)
 @example(1, 2**31 + 7, 1, 2, 2, H200)
 @example(3, 5, 2**31 + 1, 4, 1, H200)
 @example(1, 10923, 48, 2, 2, INTERPRETER)
+@example(1, 2**31 - 1, 2, 2, 1, H200)
+@example(2**30 + 5, 2, 2, 2, 1, H200)
+@example(2**31 + 5, 2, 2, 2, 1, H200)
 def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
     p = plan(M, N, K, size, inputs, limits)
     if isinstance(p, Rows):
@@ -46,6 +49,10 @@ def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
     assert p.programs % p.group == 0
     assert p.programs > 0
     assert p.programs // p.group <= p.blocks, "no group without a block: it would not leave its counter at zero"
+    assert p.programs < 2**31
+    # What a kernel adds to one of its arguments, in 32 bits if the argument has no more.
+    assert length >= 2**31 or length + p.group - 1 < 2**31
+    assert p.blocks >= 2**31 or p.blocks - 1 + p.programs // p.group < 2**31
 
 
 @given(numbers, numbers, numbers, sizes, inputs, limits)
@@ -58,6 +65,7 @@ def test_programs_that_wait_for_each_other_fit_on_the_device(M, N, K, size, inpu
 
 
 @given(numbers, numbers, numbers, sizes, inputs, limits)
+@example(1, 2, 2**31 - 1, 2, 1, H200)
 def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
     p = plan(M, N, K, size, inputs, limits)
     assert 1 <= p.warps <= 32
@@ -77,6 +85,7 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
         if not p.inner:
             assert p.even_k == (K % p.block_k == 0)
             assert p.far or p.lanes * p.depth * K < 2**31
+            assert p.far or K + p.block_k <= 2**31
 
 
 @given(numbers, numbers, sizes, inputs, limits)

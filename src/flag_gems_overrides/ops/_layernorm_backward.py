@@ -49,6 +49,7 @@ def merged_kernel(
     WIDTH: tl.constexpr,
     VEC: tl.constexpr,
     CUT: tl.constexpr,
+    FAR: tl.constexpr,
     STAGES: tl.constexpr,
     OVERLAP: tl.constexpr,
 ):
@@ -58,6 +59,8 @@ def merged_kernel(
     dweight_ptr[programs, stride] and dbias_ptr[programs, stride].
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    if FAR:
+        M = tl.cast(M, tl.int64)
     program = tl.program_id(0)
     programs = tl.num_programs(0)
     head = row_head(program, N, VEC, CUT)

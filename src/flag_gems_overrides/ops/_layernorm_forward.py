@@ -48,11 +48,14 @@ def whole_rows_kernel(
     WIDTH: tl.constexpr,
     VEC: tl.constexpr,
     CUT: tl.constexpr,
+    FAR: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Programs that hold ROWS whole rows, grid-stride over all rows."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     eps = from_bits(eps_bits, ACC)
+    if FAR:
+        M = tl.cast(M, tl.int64)
     program = tl.program_id(0)
     programs = tl.num_programs(0)
     head = row_head(program, N, VEC, CUT)

@@ -39,6 +39,10 @@ class Rows(NamedTuple):
     stages: int
     warps: int
 
+    def far(self, M: int) -> bool:
+        """Whether the rows that a program comes to, one turn behind the last of M included, are more than int32."""
+        return M + self.programs * self.rows > 2**31
+
 
 class Split(NamedTuple):
     """``group`` programs to a row, each with a slice of ``slice_size`` columns in ``chunks`` x ``width``."""
@@ -184,7 +188,8 @@ def _one_tile(M: int, span: int, vec: int, lanes: int, element_size: int, limits
     # Few rows: rather more programs, as long as each thread has some. 256 x 128: 3.4 us with 1 row, 3.7 with 8.
     # With one vector to a thread 8 bytes of 64 x 64 float32 spill (Triton 3.7).
     rows = min(rows, max(_power_of_two_within(M // (2 * limits.sm_count)), at_once * (2 if little else 1)))
-    return Rows(-(-M // rows), rows, chunks, width, vec, False, 1, warps)
+    # A kernel counts the rows of all its programs in 32 bits.
+    return Rows(min(-(-M // rows), 2**30 // rows), rows, chunks, width, vec, False, 1, warps)
 
 
 def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split | Loop:

@@ -68,7 +68,7 @@ def reduce_kernel(
             ONE_TILE_PER_CTA, STAGES, EVICT, COMBINE, IDENTITY, CAST, ACC,
         )  # fmt: skip
     else:
-        K = K // VECTOR * VECTOR
+        K = tl.cast(K, OFFSET) // VECTOR * VECTOR
         k_blocks = tl.cdiv(K, BLOCK_K)
         m = (block // k_blocks).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
         k = (block % k_blocks) * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
@@ -131,7 +131,7 @@ def reduce_with_index_kernel(
             ONE_TILE_PER_CTA, STAGES, EVICT, COMBINE, IDENTITY, ACC,
         )  # fmt: skip
     else:
-        K = K // VECTOR * VECTOR
+        K = tl.cast(K, OFFSET) // VECTOR * VECTOR
         k_blocks = tl.cdiv(K, BLOCK_K)
         m = (block // k_blocks).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
         k = (block % k_blocks) * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]

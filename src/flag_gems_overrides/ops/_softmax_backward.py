@@ -118,9 +118,10 @@ def softmax_backward_split(
         stride = VEC
     else:
         K = K // VEC * VEC  # K itself, but the compiler now sees that VEC divides it
+        if FAR:
+            K = tl.cast(K, tl.int64)
         stride = tl.cast(K, tl.int64)
-        step = stride if FAR else K
-        lanes = (lane * step + k) + depth * (LANES * step)
+        lanes = (lane * K + k) + depth * (LANES * K)
     first = tl.program_id(0) // group
     if PARTS > 1:
         block_words = group * STATISTICS

@@ -329,10 +329,14 @@ def _split(
     while depth > 1 and lanes * depth // 2 >= length:
         depth //= 2
     tile = lanes * depth
-    group = min(group, cdiv(length, tile))
+    group = min(group, cdiv(length, tile), _to_be_added_to(length))
     loop = cdiv(length, group) > tile
     even_k = K == 1 or K % block_k == 0
     pipelined = group == 1 and not loop and shape.stages > 1
+    if group > 1 or pipelined:
+        programs = min(_resident(shape, limits) // group, blocks) * group
+    else:
+        programs = min(blocks, _to_be_added_to(blocks))
     return Split(
         inner=K == 1,
         vec=vec,
@@ -350,9 +354,14 @@ def _split(
         ahead=shape.ahead and group > 1 and not loop,
         warps=shape.warps,
         registers=shape.registers,
-        programs=min(_resident(shape, limits) // group, blocks) * group if group > 1 or pipelined else blocks,
+        programs=programs,
         blocks=blocks,
     )
+
+
+def _to_be_added_to(count: int) -> int:
+    """The most that keeps a sum within 32 bits, in which kernels count below 2**31; beyond, what a grid may have."""
+    return 2**31 - count if count < 2**31 else 2**31 - 1
 
 
 def cdiv(a: int, b: int) -> int:

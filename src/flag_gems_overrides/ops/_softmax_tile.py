@@ -80,7 +80,7 @@ def share(block, part, group, N, K, INNER: tl.constexpr, VEC: tl.constexpr, EDGE
         length = N
         columns = K - first
         stride = tl.cast(K, tl.int64)
-    size = (length - 1) // group + 1  # length may be 2**31 - 1
+    size = (length + (group - 1)) // group
     return at + part * size * stride, tl.minimum(size, length - part * size), columns
 
 

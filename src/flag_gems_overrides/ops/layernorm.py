@@ -178,6 +178,7 @@ def _forward_launch(M: int, N: int, dtype: torch.dtype, eps: float, device: int)
             WIDTH=plan.width,
             VEC=plan.vec,
             CUT=plan.cut,
+            FAR=plan.far(M),
             STAGES=plan.stages,
         )
     if isinstance(plan, Split):
@@ -242,6 +243,7 @@ def _backward_launches(
             WIDTH=plan.width,
             VEC=plan.vec,
             CUT=plan.cut,
+            FAR=plan.far(M),
             STAGES=plan.stages,
             OVERLAP=overlap,
         )
