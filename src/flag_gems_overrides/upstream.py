@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -69,8 +70,13 @@ def left_out() -> dict[str, str]:
 
 
 def predates(override: Override, gems: ModuleType) -> bool:
-    """Whether the loaded flag_gems is older than the upstream function."""
-    return override.since is not None and Version(gems.__version__) < Version(override.since)
+    """Whether the loaded flag_gems is older than the upstream function, and so has none."""
+    if override.since is None or find(override) is not None:
+        return False
+    # No more of the version: installed from git it is none, as in "5.3.4.post1.dev166+ged2508bcb+ged2508bcb",
+    # and a bare source folder's may be "unknown".
+    release = re.match(r"\d+(\.\d+)*", gems.__version__)
+    return release is not None and Version(release[0]) < Version(override.since)
 
 
 def _reason_to_leave_out(override: Override, gems: ModuleType) -> str | None:
@@ -147,11 +153,21 @@ def rows(gems: ModuleType) -> dict[str, Callable[..., Any]]:
 
 
 def use_gems(gems: ModuleType, names: Collection[str], **options: Any) -> AbstractContextManager:
-    """``gems.use_gems`` with nothing but the functions of these names; 4.2.0 wants to know all others instead."""
+    """``gems.use_gems`` with nothing but these of the catalog; 4.2.0 wants to know all others instead."""
+    registered = registered_names(gems, names)
     if hasattr(gems, "only_enable"):
-        return gems.use_gems(include=list(names), **options)
-    others = [function.__name__ for function in rows(gems).values() if function.__name__ not in names]
+        return gems.use_gems(include=registered, **options)
+    others = [function.__name__ for function in rows(gems).values() if function.__name__ not in registered]
     return gems.use_gems(unused=others, **options)
+
+
+def registered_names(gems: ModuleType, names: Collection[str]) -> list[str]:
+    """What ``include`` and ``exclude`` of flag_gems call these of the catalog: the functions that it registers.
+
+    From 5.3.4 on that is ``native_layer_norm`` for ``layer_norm``, which it calls.
+    """
+    functions = rows(gems)
+    return [getattr(functions.get(OVERRIDES[name].overload), "__name__", name) for name in names]
 
 
 def _rows_inside_enable(gems: ModuleType) -> list[tuple[Any, ...]]:

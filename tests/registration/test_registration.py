@@ -227,11 +227,19 @@ class TestLeftOut:
 
     def test_a_function_that_came_later_is_no_reason_to_warn(self, fresh, monkeypatch, caplog):
         monkeypatch.setitem(OVERRIDES, "max", replace(OVERRIDES["max"], since="99.1"))
+        monkeypatch.delattr(sys.modules["flag_gems.ops.max"], "max")
         with caplog.at_level(logging.INFO, "flag_gems_overrides"):
             assert install(include=["max", "prod"]) == ("prod",)
         (record,) = caplog.records
         assert record.levelno == logging.INFO
         assert record.getMessage().endswith(f"flag_gems {flag_gems.__version__} has no max yet, it came with 99.1")
+        uninstall()
+
+    @pytest.mark.parametrize("version", ["unknown", "5.3.4.post1.dev166+ged2508bcb+ged2508bcb"])
+    def test_versions_of_checkouts_are_none(self, fresh, monkeypatch, names, version):
+        monkeypatch.setattr(flag_gems, "__version__", version)
+        monkeypatch.setitem(OVERRIDES, "max", replace(OVERRIDES["max"], since="4.2"))
+        assert set(install()) >= set(names) & {"max", "amin"}
         uninstall()
 
     def test_a_function_with_other_parameters(self, fresh, monkeypatch, names):

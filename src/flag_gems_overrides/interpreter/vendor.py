@@ -23,13 +23,12 @@ def import_flag_gems(extra_name: str = EXTRA_NAME) -> None:
     from triton.runtime import driver
 
     device = DeviceModule(torch.cpu)
+    driver.set_active(driver._active or _Driver())
     # GEMS_VENDOR: flag_gems accepts vendors of its own enumeration only, and the one with a CPU is not in there.
     # FLAGGEMS_DB_URL: its tuner would keep what it "measured" in a file in the home directory.
-    # _active: from 5.3 on its tuner asks Triton's driver how to measure. It is not let measure (see language.patch).
     with (
         _environment(GEMS_VENDOR="nvidia", FLAGGEMS_DB_URL="sqlite://"),
         _attribute(torch, "cpu", device),
-        _attribute(driver, "_active", driver._active or SimpleNamespace(get_benchmarker=lambda: None)),
     ):
         # flag_gems evaluates `torch.<device name>` once, while it is being imported, and keeps the module.
         sys.modules["_nvidia"] = _vendor(extra_name)
@@ -63,6 +62,15 @@ def _vendor(extra_name: str) -> ModuleType:
     )
     vendor.CUSTOMIZED_UNUSED_OPS = ("add", "cos", "cumsum")
     return vendor
+
+
+class _Driver:
+    """What a tuner of flag_gems, from 5.3 on, asks how to measure, and never does (see language.patch)."""
+
+    __module__ = "triton.backends.nvidia.driver"  # by this the tuner knows that there are CUDA graphs, or it warns
+
+    def get_benchmarker(self) -> None:
+        return None
 
 
 class _TorchWithDevice(ModuleType):

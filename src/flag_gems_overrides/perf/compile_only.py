@@ -53,10 +53,10 @@ class _Driver:
 def main() -> None:
     task = json.load(sys.stdin)
     gpu = Gpu(*task["gpu"])
-    driver.set_active(_Driver(gpu.arch))
     from flag_gems_overrides.interpreter import vendor
 
     vendor.import_flag_gems(extra_name="cuda")
+    driver.set_active(_Driver(gpu.arch))
     known = {row["digest"]: row for row in task["known"]}
     folder = Path(task["folder"]) if task["folder"] else None
     for digest, launch in _launches(task["cases"], gpu).items():
