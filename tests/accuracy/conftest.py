@@ -8,9 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from flag_gems_overrides import interpreter
-from flag_gems_overrides.perf.poison import poisoned
-
 
 @pytest.fixture(autouse=True)
 def counters_left_zero(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -32,6 +29,9 @@ def counters_left_zero(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def poison(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    from flag_gems_overrides import interpreter
+    from flag_gems_overrides.perf.poison import poisoned
+
     with poisoned(), interpreter.undefined_lanes():
         yield
         # What a test put in an allocator's place goes first: undone later, it would bring the poison back.

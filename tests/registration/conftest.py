@@ -5,13 +5,17 @@ import logging
 import os
 import sys
 
-import flag_gems
+import backend
 import pytest
-import torch
 
-import flag_gems_overrides
-from flag_gems_overrides import compat, registration, upstream
-from flag_gems_overrides.catalog import OVERRIDES
+backend.prepare()  # pytest may import this before any session starts
+
+import flag_gems  # noqa: E402
+import torch  # noqa: E402
+
+import flag_gems_overrides  # noqa: E402
+from flag_gems_overrides import compat, registration, upstream  # noqa: E402
+from flag_gems_overrides.catalog import OVERRIDES  # noqa: E402
 
 UPSTREAM_FILES = os.path.dirname(flag_gems.__file__) + os.sep
 
