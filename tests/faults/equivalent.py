@@ -21,7 +21,7 @@ def _any_other(function: str, load: str) -> tuple[str, str]:
 
 
 _REASONS: dict[str, tuple[str, ...]] = {
-    "the axis is 0 from Triton 3.7 on": ("_softmax_tile/lanes_and_depths/minus_dropped: 1 - DEPTH_AXIS",),
+    "the axis is 0 from Triton 3.7 on": ("_softmax_tile/lanes_and_depths/minus_dropped: 1 - AXIS",),
     "all programs of a group store the same": tuple(
         f"_layernorm_forward/split_rows_kernel/drop_mask: tl.store({name}_ptr + row, {value}, mask=member == 0)"
         for name, value in (("mean", "stored_mean(mean, variance)"), ("rstd", "rstd"))

@@ -14,22 +14,23 @@ import triton.language as tl
 from packaging.version import Version
 
 # Triton's coalescing lays threads along the last dimension, then along the first (3.6) or the one before the last
-# (3.7). With the two exchanged, 64 x 512 x 512 float32 spills 1200 bytes.
-DEPTH_AXIS: tl.constexpr = tl.constexpr(1 if Version(triton.__version__) < Version("3.7") else 0)
+# (3.7). With the two exchanged, 64 x 512 x 512 float32 spills 1200 bytes. Functions have it as a default: if they
+# looked a global up, Triton's cache would know a kernel by another key after some other kernels had been compiled.
+DEPTH_AXIS = 1 if Version(triton.__version__) < Version("3.7") else 0
 
 
 @triton.jit
-def lanes_and_depths(LANES: tl.constexpr, DEPTH: tl.constexpr):
+def lanes_and_depths(LANES: tl.constexpr, DEPTH: tl.constexpr, AXIS: tl.constexpr = DEPTH_AXIS):
     """Indices along the first two dimensions of a tile, shaped to be broadcast over it."""
-    return tl.expand_dims(tl.arange(0, LANES)[:, None], DEPTH_AXIS), tl.expand_dims(
-        tl.arange(0, DEPTH)[:, None], 1 - DEPTH_AXIS
-    )
+    return tl.expand_dims(tl.arange(0, LANES)[:, None], AXIS), tl.expand_dims(tl.arange(0, DEPTH)[:, None], 1 - AXIS)
 
 
 @triton.jit
-def for_each_lane(value, LANES: tl.constexpr, STATISTICS: tl.constexpr, COMPUTE: tl.constexpr):
+def for_each_lane(
+    value, LANES: tl.constexpr, STATISTICS: tl.constexpr, COMPUTE: tl.constexpr, AXIS: tl.constexpr = DEPTH_AXIS
+):
     """``value`` in the shape of a tile that was reduced along its depth."""
-    return tl.expand_dims(tl.full([LANES, STATISTICS], value, COMPUTE), DEPTH_AXIS)
+    return tl.expand_dims(tl.full([LANES, STATISTICS], value, COMPUTE), AXIS)
 
 
 @triton.jit
@@ -139,18 +140,18 @@ def unpack(x, dtype: tl.constexpr, COMPUTE: tl.constexpr):
 
 
 @triton.jit
-def largest(x, INNER: tl.constexpr):
+def largest(x, INNER: tl.constexpr, AXIS: tl.constexpr = DEPTH_AXIS):
     """Along the depth of a tile, and the last too where that is part of the row."""
-    x = tl.max(x, DEPTH_AXIS, keep_dims=True)
+    x = tl.max(x, AXIS, keep_dims=True)
     if INNER:
         x = tl.max(x, 2, keep_dims=True)
     return x
 
 
 @triton.jit
-def added(x, INNER: tl.constexpr):
+def added(x, INNER: tl.constexpr, AXIS: tl.constexpr = DEPTH_AXIS):
     """As ``largest``."""
-    x = tl.sum(x, DEPTH_AXIS, keep_dims=True)
+    x = tl.sum(x, AXIS, keep_dims=True)
     if INNER:
         x = tl.sum(x, 2, keep_dims=True)
     return x
@@ -165,29 +166,27 @@ def added_across(x, INNER: tl.constexpr):
         return tl.sum(tl.sum(x, 1, keep_dims=True), 0, keep_dims=True)
 
 
-# What a program publishes are the bits of a float, changed so that 0 stands for "nothing yet". The float with those
-# bits is a NaN that no operation yields.
-NOTHING_32: tl.constexpr = tl.constexpr(0x7FC00BAD)
-NOTHING_64: tl.constexpr = tl.constexpr(0x7FF8000000000BAD)
+@triton.jit
+def coded(word):
+    """The bits of a float, so that 0 stands for "nothing yet"; and back. The float with those bits is a NaN that no
+    operation yields."""
+    if word.dtype == tl.int64:
+        return word ^ 0x7FF8000000000BAD
+    else:
+        return word ^ 0x7FC00BAD
 
 
 @triton.jit
 def publish(word_ptr, x):
     """Let the programs that wait in ``collect`` see ``x``. No fence: each word tells by itself that it is there."""
     x = tl.where(x == x, x, float("nan"))
-    if x.dtype == tl.float64:
-        word = x.to(tl.int64, bitcast=True) ^ NOTHING_64
-    else:
-        word = x.to(tl.int32, bitcast=True) ^ NOTHING_32
-    tl.atomic_xchg(word_ptr, word, sem="relaxed", scope="gpu")
+    WORD: tl.constexpr = tl.int64 if x.dtype == tl.float64 else tl.int32
+    tl.atomic_xchg(word_ptr, coded(x.to(WORD, bitcast=True)), sem="relaxed", scope="gpu")
 
 
 @triton.jit
 def published(word, COMPUTE: tl.constexpr):
-    if tl.float64 == COMPUTE:
-        return (word ^ NOTHING_64).to(tl.float64, bitcast=True)
-    else:
-        return (word ^ NOTHING_32).to(tl.float32, bitcast=True)
+    return coded(word).to(COMPUTE, bitcast=True)
 
 
 @triton.jit
