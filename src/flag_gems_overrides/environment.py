@@ -12,7 +12,7 @@ from flag_gems_overrides.catalog import Override
 
 PACKAGES = ("flag_gems_overrides", "flag_gems", "torch", "triton")
 SUPPORTED_PAIRS = (("2.11", "3.6.0"), ("2.13", "3.7.1"))
-SUPPORTED_UPSTREAM = ("4.2.0", "5.0.2")
+SUPPORTED_UPSTREAM = ("4.2.0", "5.0.2", "5.3.4")
 
 
 @dataclass(frozen=True)
