@@ -122,7 +122,9 @@ def test_supported_pairs(torch_version, triton_version, supported, monkeypatch):
 
 def test_an_unsupported_flag_gems_is_named(monkeypatch):
     monkeypatch.setattr(environment, "_version", lambda package: "5.1.0")
-    assert any("flag_gems 5.1.0 is not a supported version: 4.2.0, 5.0.2, 5.3.4" in c for c in environment.examine().cautions)
+    assert any(
+        "flag_gems 5.1.0 is not a supported version: 4.2.0, 5.0.2, 5.3.4" in c for c in environment.examine().cautions
+    )
 
 
 def test_examine_reads_versions_of_what_is_not_installed(monkeypatch):
