@@ -92,6 +92,17 @@ def ending(x: torch.Tensor) -> torch.Tensor:
 
 @each("shape, programs", SOFTMAXES)
 def test_log_softmax(shape, programs, only_last):
+    check_log_softmax(shape, programs, only_last)
+
+
+def test_log_softmax_in_loops(only_last, monkeypatch):
+    """From one tile to the next it is 2**31 elements."""
+    few = _device.limits(0)._replace(sm_count=4)
+    monkeypatch.setattr(_softmax, "limits", lambda index: few)
+    check_log_softmax((1, 600, 2**24), (1, 1), only_last)
+
+
+def check_log_softmax(shape, programs, only_last):
     x, g = sparse(shape, torch.float16), sparse(shape, torch.float16)
     for tensor in x, g:
         ending(tensor).copy_(torch.randn(ending(tensor).shape))
