@@ -73,8 +73,8 @@ def predates(override: Override, gems: ModuleType) -> bool:
     """Whether the loaded flag_gems is older than the upstream function, and so has none."""
     if override.since is None or find(override) is not None:
         return False
-    # No more of the version: installed from git it is none, as in "5.3.4.post1.dev166+ged2508bcb+ged2508bcb",
-    # and a bare source folder's may be "unknown".
+    # The release alone: the whole may not be a version, as in "5.3.4.post1.dev166+ged2508bcb+ged2508bcb" of one
+    # installed from git, or "unknown" of a bare source folder.
     release = re.match(r"\d+(\.\d+)*", gems.__version__)
     return release is not None and Version(release[0]) < Version(override.since)
 

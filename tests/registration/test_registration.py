@@ -236,7 +236,7 @@ class TestLeftOut:
         uninstall()
 
     @pytest.mark.parametrize("version", ["unknown", "5.3.4.post1.dev166+ged2508bcb+ged2508bcb"])
-    def test_versions_of_checkouts_are_none(self, fresh, monkeypatch, names, version):
+    def test_the_version_of_a_checkout_may_be_none(self, fresh, monkeypatch, names, version):
         monkeypatch.setattr(flag_gems, "__version__", version)
         monkeypatch.setitem(OVERRIDES, "max", replace(OVERRIDES["max"], since="4.2"))
         assert set(install()) >= set(names) & {"max", "amin"}

@@ -56,6 +56,7 @@ def main() -> None:
     from flag_gems_overrides.interpreter import vendor
 
     vendor.import_flag_gems(extra_name="cuda")
+    # Not before: from 5.3 on flag_gems asks the active driver, while it is imported, how to measure.
     driver.set_active(_Driver(gpu.arch))
     known = {row["digest"]: row for row in task["known"]}
     folder = Path(task["folder"]) if task["folder"] else None
