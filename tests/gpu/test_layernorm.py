@@ -181,7 +181,7 @@ def test_more_than_2_to_the_31_elements(shape):
 
 @pytest.mark.parametrize(("M", "N"), [(2**30 + 5, 2), (2**31 - 1, 1)])
 def test_more_than_2_to_the_30_rows(M, N):
-    """With those of all programs they are more than 32 bits count. 43 GB in all."""
+    """With those of all programs they are more than 32 bits count. 28 GB in all."""
     x = torch.zeros(M, N, device="cuda", dtype=torch.float16)
     x[-9:, -1] = 2
     bias = torch.ones(N, device="cuda", dtype=torch.float16)
