@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -36,3 +36,21 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
         # What a test put in an allocator's place goes first: undone later, it would bring the poison back.
         monkeypatch.undo()
+
+
+@pytest.fixture
+def device_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """A function that makes the device another, by the fields of its limits."""
+    from kernels import PREPARED
+
+    from flag_gems_overrides.ops import _device
+
+    def device_with(**changes: int) -> None:
+        limits = _device.limits(0)._replace(**changes)
+        monkeypatch.setattr(_device, "limits", lambda index: limits)
+        for cache in PREPARED:
+            cache.cache_clear()
+
+    yield device_with
+    for cache in PREPARED:
+        cache.cache_clear()

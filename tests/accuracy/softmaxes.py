@@ -147,6 +147,13 @@ class Softmaxes:
         y = self.native(torch.randn(shape, device=device).to(dtype), dim, False)
         self.check_gradient(torch.randn(shape, device=device).to(dtype), y, dim)
 
+    def test_more_programs_than_are_read_from_at_a_time(self, device, device_with):
+        """16 to a group, of which each reads the words of 8, then those of the others."""
+        device_with(sm_count=16)
+        x, g = (torch.randn(1, 1000, 64, device=device).bfloat16() for _ in range(2))
+        self.check(x, 1)
+        self.check_gradient(g, self.native(x, 1, False), 1)
+
     @layouts
     @each("shape, dim", LAID_OUT)
     def test_any_strides(self, shape, dim, layout, device):

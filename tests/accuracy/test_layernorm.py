@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ import triton.language as tl
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, each
 
-from flag_gems_overrides.ops import _device, layernorm
 from flag_gems_overrides.ops._layernorm_tile import clear_last
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 
@@ -117,13 +117,13 @@ def _check_forward(case: Case) -> None:
     assert y.is_contiguous()
 
 
-def _check_backward(case: Case) -> None:
-    """Each side goes back from its own forward."""
+def _check_backward(case: Case, layout: Callable[[torch.Tensor], torch.Tensor] = lambda t: t) -> None:
+    """Each side goes back from its own forward; ours from statistics laid out as ``layout`` does."""
     arguments = case.normalized, case.weight, case.bias
     _, *statistics = layer_norm(case.x, *arguments, EPS)
     _, *native_statistics = aten.native_layer_norm(case.x, *arguments, EPS)
     tensors = case.weight, case.bias, [True] * 3
-    actual = layer_norm_backward(case.dy, case.x, case.normalized, *statistics, *tensors)
+    actual = layer_norm_backward(case.dy, case.x, case.normalized, *map(layout, statistics), *tensors)
     native = aten.native_layer_norm_backward(case.dy, case.x, case.normalized, *native_statistics, *tensors)
     for ours, theirs, truth in zip(actual, native, case.exact()[3:], strict=True):
         assert_same_answer(ours, theirs, truth)
@@ -147,22 +147,6 @@ def test_variance_of_a_small_spread_about_a_large_mean(dtype, device):
         statistics = layer_norm(case.x, case.normalized, None, None, EPS)[1:]
         for actual, native, truth in zip(statistics, _native_statistics(case), case.exact()[1:3], strict=True):
             assert_same_answer(actual, native, truth)
-
-
-@pytest.fixture
-def device_with(monkeypatch):
-    """A function that makes the device another, by the fields of its limits."""
-    caches = layernorm._forward, layernorm._backward
-
-    def device_with(**changes):
-        limits = _device.limits(0)._replace(**changes)
-        monkeypatch.setattr(_device, "limits", lambda index: limits)
-        for cache in caches:
-            cache.cache_clear()
-
-    yield device_with
-    for cache in caches:
-        cache.cache_clear()
 
 
 @pytest.fixture
@@ -221,6 +205,12 @@ def test_layouts(shape, k, layout, device):
     case.x, case.weight, case.bias, case.dy = map(layout, (case.x, case.weight, case.bias, case.dy))
     _check_forward(case)
     _check_backward(case)
+
+
+@each("shape, k", FEW)
+def test_statistics_of_any_strides(shape, k, device):
+    """PyTorch reads other memory."""
+    _check_backward(Case(shape, k, torch.float32, device), LAYOUTS["every second"])
 
 
 @pytest.mark.parametrize("with_bias", [True, False])
