@@ -43,11 +43,12 @@ def device_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]
     """A function that makes the device another, by the fields of its limits."""
     from kernels import PREPARED
 
-    from flag_gems_overrides.ops import _device
+    from flag_gems_overrides.ops import _device, _softmax
 
     def device_with(**changes: int) -> None:
         limits = _device.limits(0)._replace(**changes)
-        monkeypatch.setattr(_device, "limits", lambda index: limits)
+        for module in _device, _softmax:
+            monkeypatch.setattr(module, "limits", lambda index: limits)
         for cache in PREPARED:
             cache.cache_clear()
 

@@ -14,7 +14,7 @@ import torch
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import each
 
-from flag_gems_overrides.ops import _device, _scratch, _softmax
+from flag_gems_overrides.ops import _scratch
 from flag_gems_overrides.ops.amax import amax
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
@@ -32,7 +32,7 @@ def sparse(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 
 
 @pytest.fixture
-def only_last(monkeypatch):
+def only_last(monkeypatch, device_with):
     """A function that says how many programs of each launch to run from now on."""
     from flag_gems_overrides.interpreter import launch
 
@@ -54,9 +54,7 @@ def only_last(monkeypatch):
         monkeypatch.setattr(_scratch, "counters", counters)
         monkeypatch.setattr(launch, "itertools", SimpleNamespace(product=product))
 
-    many = _device.limits(0)._replace(sm_count=10**6)
-    monkeypatch.setattr(_device, "limits", lambda index: many)
-    monkeypatch.setattr(_softmax, "limits", lambda index: many)
+    device_with(sm_count=10**6)
     monkeypatch.setattr(torch, "empty_strided", lambda shape, stride, *, dtype, device: sparse(shape, dtype))
     return only_last
 
@@ -95,10 +93,9 @@ def test_log_softmax(shape, programs, only_last):
     check_log_softmax(shape, programs, only_last)
 
 
-def test_log_softmax_in_loops(only_last, monkeypatch):
+def test_log_softmax_in_loops(only_last, device_with):
     """From one tile to the next it is 2**31 elements."""
-    few = _device.limits(0)._replace(sm_count=4)
-    monkeypatch.setattr(_softmax, "limits", lambda index: few)
+    device_with(sm_count=4)
     check_log_softmax((1, 600, 2**24), (1, 1), only_last)
 
 
@@ -127,9 +124,8 @@ def check_log_softmax(shape, programs, only_last):
         ((2**17 + 1, 2**14), torch.float64, 64),
     ],
 )
-def test_layer_norm(shape, dtype, registers, only_last, monkeypatch):
-    limits = _device.limits(0)._replace(registers_per_sm=registers, sm_count=2 * 10**6)
-    monkeypatch.setattr(_device, "limits", lambda index: limits)
+def test_layer_norm(shape, dtype, registers, only_last, device_with):
+    device_with(registers_per_sm=registers, sm_count=2 * 10**6)
     only_last(1)
     x, dy = sparse(shape, dtype), sparse(shape, dtype)
     x[-1], dy[-1] = torch.randn(2, shape[1])
@@ -147,9 +143,8 @@ def test_layer_norm(shape, dtype, registers, only_last, monkeypatch):
 
 # Rows far into the tensor; one whose last block of columns ends behind 2**31.
 @each("M, N", [(20, 2**27 + 128), (2, 2**31 - 8)])
-def test_layer_norm_weight_and_bias(M, N, only_last, monkeypatch):
-    limits = _device.limits(0)._replace(registers_per_sm=64, sm_count=4 * 10**6)
-    monkeypatch.setattr(_device, "limits", lambda index: limits)
+def test_layer_norm_weight_and_bias(M, N, only_last, device_with):
+    device_with(registers_per_sm=64, sm_count=4 * 10**6)
     only_last(1)
     x, dy = sparse((M, N), torch.float16), sparse((M, N), torch.float16)
     x[:, -8:], dy[:, -8:] = torch.randn(2, M, 8)
