@@ -154,7 +154,12 @@ OVERRIDES = {
             "amin",
             "amin",
             "amin",
-            ("NaN dropped", "integers refused", "strided input read as contiguous with dim=()"),
+            (
+                "NaN dropped",
+                "integers refused",
+                "strided input read as contiguous with dim=()",
+                "dim out of range not refused",
+            ),
             since="5.3.1",
         ),
         Override(

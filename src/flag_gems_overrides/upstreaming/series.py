@@ -53,6 +53,7 @@ def series(line: Line) -> list[Patch]:
             functions[override.module] = (*functions.get(override.module, ()), override.name)
     modules = {name: module for module, names in functions.items() for name in names}
     order = list(functions)
+    known = [row for row in DEFECTS.values() if modules.keys() >= set(row.functions)]
 
     needed = {module: _needs(module) for module in order}
     shared = {helper for helpers in needed.values() for helper in helpers if not helper.startswith(_FAMILIES)}
@@ -63,9 +64,7 @@ def series(line: Line) -> list[Patch]:
         files = {module, *needed[module]} - done
         done = done | files
         # A reproduction that calls several modules' functions is of use once the last of them is there.
-        rows = tuple(
-            row for row in DEFECTS.values() if max((modules[f] for f in row.functions), key=order.index) == module
-        )
+        rows = tuple(row for row in known if max((modules[f] for f in row.functions), key=order.index) == module)
         added = {_path(name): _source(name, line) for name in sorted(files)}
         tests = regression.tests(rows, line)
         if tests:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from . import amax, argmax, argmin, layernorm, log_softmax, max, min, prod, softmax
+from . import amax, amin, argmax, argmin, layernorm, log_softmax, max, min, prod, softmax
 from ._defect import FIXED, Backend, Defect
 
 __all__ = ["DEFECTS", "FIXED", "Backend", "Defect"]
 
 DEFECTS: dict[str, Defect] = {
     row.id: row
-    for module in (layernorm, prod, max, amax, min, argmax, argmin, softmax, log_softmax)
+    for module in (layernorm, prod, max, amax, min, amin, argmax, argmin, softmax, log_softmax)
     for row in vars(module).values()
     if isinstance(row, Defect)
 }
