@@ -18,7 +18,8 @@ class Override:
     """One row of the table, and of what :func:`flag_gems_overrides.catalog` returns."""
 
     name: str
-    """``__name__`` of the upstream function; what ``include`` and ``exclude`` mean, here and in flag_gems."""
+    """``__name__`` of the upstream function; what ``include`` and ``exclude`` mean here, and in flag_gems but for
+    ``layer_norm``, which it registers as ``native_layer_norm`` from 5.3.4 on."""
     module: str
     """Upstream's file, ``flag_gems.ops.<module>``."""
     overload: str

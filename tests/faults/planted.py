@@ -11,6 +11,8 @@ from faults.equivalent import EQUIVALENT
 from faults.judging import Suite
 from faults.mutations import Fault, faults
 
+from flag_gems_overrides.catalog import OVERRIDES
+
 ROOT = Path(__file__).parents[2]
 OPS = ROOT / "src" / "flag_gems_overrides" / "ops"
 # Of the whole suite of a fault.
@@ -35,18 +37,20 @@ JUDGES = {
 }
 
 
-def _files(fault: Fault) -> tuple[str, ...]:
-    start = max((start for start in JUDGES if fault.file.startswith(start)), key=len, default=None)
+def _files(file: str) -> tuple[str, ...]:
+    start = max((start for start in JUDGES if file.startswith(start)), key=len, default=None)
     names = [*JUDGES[start], "far"] if start else []
     return tuple(str(ROOT / "tests" / "accuracy" / f"test_{name}.py") for name in names)
 
 
-PLANTED = [fault for file in sorted(OPS.glob("*.py")) for fault in faults(file) if _files(fault)]
+PLANTED = [fault for file in sorted(OPS.glob("*.py")) if _files(file.name) for fault in faults(file)]
 
 
 def test_there_are_enough_faults():
     assert len(PLANTED) >= 40
     assert set(EQUIVALENT) <= {fault.name for fault in PLANTED}
+    kernels = {file.name for file in OPS.glob("*.py") if "\n@triton.jit" in file.read_text()}
+    assert all(map(_files, kernels | {f"{override.module}.py" for override in OVERRIDES.values()}))
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +63,6 @@ def suites(tmp_path_factory):
 def test_fault_is_noticed(fault: Fault, suites, record_property):
     if fault.name in EQUIVALENT:
         pytest.skip(EQUIVALENT[fault.name])
-    test = suites(_files(fault)).noticed_by(fault, SECONDS)
+    test = suites(_files(fault.file)).noticed_by(fault, SECONDS)
     assert test is not None, "no test notices"
     record_property("noticed by", test)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,11 @@ def test_every_op_of_our_file_has_every_level():
     for op in shapes.ops:
         for level in LEVELS:
             assert shapes.cases(op, level, ["float32"])
+
+
+def test_every_op_has_a_benchmark():
+    named = {name for file in FILE.parent.glob("test_*_perf.py") for name in re.findall(r'"(\w+)"', file.read_text())}
+    assert set(subjects.SUBJECTS) <= named
 
 
 def test_our_file_has_upstreams_core_shapes():

@@ -28,7 +28,7 @@ class Defect:
 
     Attributes:
         id: as in the project's issues and patches, e.g. ``"L1"``.
-        functions: upstream's functions that have it, by the names that ``use_gems(include=...)`` takes.
+        functions: upstream's functions that have it, by their names in the catalog.
         title: what upstream does, in one line.
         pytorch: what PyTorch answers.
         references: upstream's issues and pull requests, ``"#5392"``.
