@@ -18,8 +18,7 @@ if not torch.cuda.is_available():
     interpreter.activate()
 
 from flag_gems_overrides.perf import baselines, gates, resources, run
-from flag_gems_overrides.perf.cases import DTYPES, PEERS, Shapes
-from flag_gems_overrides.perf.meters import MODES
+from flag_gems_overrides.perf.cases import DTYPES, MODES, PEERS, Shapes
 from flag_gems_overrides.perf.records import Recorder
 from flag_gems_overrides.perf.report import terminal
 from flag_gems_overrides.perf.report.summary import summaries

@@ -9,22 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.perf import subjects
-from flag_gems_overrides.perf.cases import DTYPES, LEVELS, Case, CaseError, Shapes, make, parse
+from flag_gems_overrides.perf.cases import LEVELS, OPS, Case, CaseError, Shapes, make, parse
 
 FILE = Path(__file__).parents[2] / "benchmark" / "core_shapes.yaml"
 
 
-@given(
-    st.builds(
-        Case,
-        op=st.from_regex(r"[a-z_]{1,20}", fullmatch=True),
-        shape=st.lists(st.integers(0, 2**31), min_size=1, max_size=5).map(tuple),
-        dtype=st.sampled_from(DTYPES),
-        arguments=st.lists(st.tuples(st.sampled_from(["dim", "normalized"]), st.integers(-5, 5)), max_size=2).map(
-            tuple
-        ),
-    )
-)
+@st.composite
+def any_case(draw):
+    op = draw(st.sampled_from(list(OPS)))
+    shape = draw(st.lists(st.integers(0, 2**31), min_size=1, max_size=5))
+    arguments = [(name, draw(st.integers(-5, 5))) for name in OPS[op].arguments if draw(st.booleans())]
+    return Case(op, tuple(shape), draw(st.sampled_from(OPS[op].dtypes)), tuple(arguments))
+
+
+@given(any_case())
 def test_key_names_the_whole_case(case):
     assert parse(case.key) == case
 
@@ -34,7 +32,13 @@ def test_key_names_the_whole_case(case):
     [
         (("softmax", "64,64", "float32"), "'64,64'"),
         (("softmax", "64x64", "half"), "'half'.*float16"),
-        (("softmax", "64x64", "float32", ["dim"]), "'dim'"),
+        (("softmax", "64x64", "int32"), "softmax: dtype 'int32'.*float16, float32, bfloat16, float64"),
+        (("softmax", "64x64 dim", "float32"), "'dim'"),
+        (("softmax", "", "float32"), "shape ''"),
+        (("softmax", "64x64 dims=0", "float32"), "softmax: argument 'dims' is not known; known: dim"),
+        (("softmax", "64x64 dim=0 dim=1", "float32"), "softmax: argument 'dim' is there twice"),
+        (("prod", "64x64 dim=1", "float32"), "prod: argument 'dim' is not known; known: none"),
+        (("gelu", "64x64", "float32"), "op 'gelu' is not known; known: layer_norm"),
     ],
 )
 def test_bad_words_are_named(words, named):
@@ -56,6 +60,9 @@ def write(tmp_path: Path, text: str) -> Path:
         ("softmax: {core: [[1], 7]}", r"softmax\.core\[1\]: 7"),
         ("softmax: {core: [{shape: [4], dim: last}]}", r"softmax\.core\[0\]: dim must be an integer"),
         ("softmax: {core: [[true]]}", r"softmax\.core\[0\]"),
+        ("softmax: {core: [[1], {shape: [4], dims: 0}]}", r"softmax\.core\[1\]: softmax: argument 'dims'.*known: dim"),
+        ("softmax: {core: [{shape: [4], dim: 0, dim: 1}]}", r"'dim' is there twice\n.*line 1, column 39"),
+        ("gelu: {}", "op 'gelu' is not known; known: layer_norm"),
         ("- softmax", "expected a mapping from op"),
         ("{", "is not YAML"),
     ],
@@ -79,6 +86,16 @@ def test_comprehensive_includes_core_once(tmp_path):
     ]
     with pytest.raises(CaseError, match="no op 'min'; there are max"):
         shapes.cases("min", "core", ["int8"])
+
+
+@pytest.mark.parametrize(
+    ("level", "dtype", "named"),
+    [("all", "int8", "level 'all' is not known; known: core"), ("core", "half", "max: dtype 'half'.*int8")],
+)
+def test_cases_of_an_unknown_level_or_dtype_are_refused(tmp_path, level, dtype, named):
+    shapes = Shapes(write(tmp_path, "max: {core: [[8]]}"))
+    with pytest.raises(CaseError, match=named):
+        shapes.cases("max", level, [dtype])
 
 
 def test_every_op_of_our_file_has_every_level():

@@ -80,7 +80,13 @@ def test_a_bad_record_is_named_with_status_2(invoke, tmp_path, command):
     ("words", "message"),
     [
         (["softmax", "--shape", "64,64"], "shape '64,64' is not of the form 64x512x512"),
+        (["softmax", "--shape", ""], "shape '' is not of the form 64x512x512"),
         (["softmax", "--shape", "64x64", "--dtype", "half"], "dtype 'half' is not known"),
+        (["softmax", "--shape", "64x64", "--dtype", "int32"], "softmax: dtype 'int32' is not known; known: float16"),
+        (["softmax", "--shape", "64x64 dims=0"], "softmax: argument 'dims' is not known; known: dim"),
+        (["softmax", "--shape", "64x64", "--level", "all"], "--level 'all' is not known; known: core, comprehensive"),
+        (["softmax", "--shape", "64x64", "--mode", "host"], "--mode 'host' is not known; known: kernel, operator"),
+        (["softmax", "--shape", "64x64", "--peer", "apex"], "--peer 'apex' is not known; known: compile, liger"),
         (["--shape", "64x64"], "--shape needs an op"),
         (["softmax"], "benchmark/core_shapes.yaml: No such file or directory"),
     ],
@@ -89,6 +95,11 @@ def test_bench_names_what_is_wrong(invoke, words, message):
     status, output = invoke("bench", *words)
     assert status == 2
     assert message in output
+
+
+def test_profile_names_what_is_wrong(invoke):
+    status, output = invoke("profile", "softmax", "")
+    assert (status, output) == (2, "error: shape '' is not of the form 64x512x512")
 
 
 class Meter:

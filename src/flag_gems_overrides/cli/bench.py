@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from flag_gems_overrides.cli import _device, _words
 from flag_gems_overrides.perf import records
-from flag_gems_overrides.perf.cases import PEERS, Case, CaseError, Shapes, make
+from flag_gems_overrides.perf.cases import LEVELS, MODES, PEERS, Case, CaseError, Shapes, check, make
 
 
 def bench(
@@ -29,6 +29,10 @@ def bench(
     from flag_gems_overrides.perf.report import terminal
 
     with _words.complaints(CaseError, records.RecordError):
+        check("--level", level, LEVELS)
+        check("--mode", mode, MODES)
+        for each in peer or ():
+            check("--peer", each, PEERS)
         level = level if run.is_timed() else "interpreter"
         cases = _cases(ops, shape, dtype or run.dtypes(), level, shapes)
         meter = run.meter(mode, level if shape is None else shape, peer or ())
@@ -57,7 +61,6 @@ def _cases(
     if shape is not None:
         if not ops:
             raise CaseError("--shape needs an op: gems-overrides bench softmax --shape '64x512 dim=1'")
-        size, *arguments = shape.split()
-        return [make(op, size, dtype, arguments) for op in ops for dtype in dtypes]
+        return [make(op, shape, dtype) for op in ops for dtype in dtypes]
     shapes = Shapes(path)
     return [case for op in ops or shapes.ops for case in shapes.cases(op, level, dtypes)]

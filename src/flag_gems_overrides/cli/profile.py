@@ -29,8 +29,7 @@ def profile(
     from flag_gems_overrides.perf.report import terminal
 
     with _words.complaints(CaseError, resources.ResourceError):
-        size, *arguments = shape.split()
-        case = make(op, size, dtype, arguments)
+        case = make(op, shape, dtype)
         meter = run.meter("kernel", case.size)
         terminal.show(meter.head, [meter.measure(case)], console)
         gpus = [devices.here()] if run.is_timed() else devices.KNOWN

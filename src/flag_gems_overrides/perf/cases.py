@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 LEVELS = ("core", "comprehensive", "interpreter")
-_DTYPES = "float16, float32, bfloat16, float64, int8, uint8, int16, int32, int64, bool"
-DTYPES = tuple(_DTYPES.split(", "))
+MODES = ("kernel", "operator", "wrapper")
+_FLOATING = ("float16", "float32", "bfloat16", "float64")
+_INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
+DTYPES = (*_FLOATING, *_INTEGERS, "bool")
 TIMED_DTYPES = ("float16", "float32", "bfloat16")
 COUNTED_DTYPES = ("float32", "bfloat16")
 
@@ -22,18 +24,66 @@ NATIVE, UPSTREAM, OVERRIDE = "native", "upstream", "override"
 PEERS = ("compile", "liger", "quack", "quack_rmsnorm")
 
 
+class _Takes(NamedTuple):
+    arguments: tuple[str, ...]
+    dtypes: tuple[str, ...]
+
+
+_WHOLE, _ALONG = _Takes((), DTYPES), _Takes(("dim",), DTYPES)
+_SOFTMAX, _NORM = _Takes(("dim",), _FLOATING), _Takes(("normalized",), _FLOATING)
+_POSITION = _Takes(("dim",), _FLOATING + _INTEGERS)
+OPS = {
+    "layer_norm": _NORM,
+    "layer_norm_backward": _NORM,
+    "softmax": _SOFTMAX,
+    "softmax_backward": _SOFTMAX,
+    "log_softmax": _SOFTMAX,
+    "log_softmax_backward": _SOFTMAX,
+    "prod": _WHOLE,
+    "prod_dim": _ALONG,
+    "max": _WHOLE,
+    "max_dim": _ALONG,
+    "amax": _ALONG,
+    "min": _WHOLE,
+    "min_dim": _ALONG,
+    "amin": _ALONG,
+    "argmax": _POSITION,
+    "argmin": _POSITION,
+}
+"""What can be measured, and what PyTorch's function takes there beside a shape."""
+
+
 class CaseError(ValueError):
     """A case or a shape file that cannot be used; the message names the place and the remedy."""
 
 
+def check(what: str, word: str, known: Sequence[str]) -> None:
+    """Raise a CaseError unless ``word`` is among those that are ``known``."""
+    if word not in known:
+        raise CaseError(f"{what} {word!r} is not known; known: {', '.join(known) or 'none'}")
+
+
 @dataclass(frozen=True)
 class Case:
-    """One (op, shape, other arguments, dtype)."""
+    """One (op, shape, other arguments, dtype).
+
+    Raises:
+        CaseError: there is no such op, or it does not take the arguments or the dtype.
+    """
 
     op: str
     shape: tuple[int, ...]
     dtype: str
     arguments: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        check("op", self.op, tuple(OPS))
+        check(f"{self.op}: dtype", self.dtype, OPS[self.op].dtypes)
+        names = [name for name, _ in self.arguments]
+        for name in names:
+            check(f"{self.op}: argument", name, OPS[self.op].arguments)
+            if names.count(name) > 1:
+                raise CaseError(f"{self.op}: argument {name!r} is there twice; give it once")
 
     @property
     def size(self) -> str:
@@ -51,24 +101,35 @@ class Case:
 
 def parse(key: str) -> Case:
     """The case that has this :attr:`Case.key`."""
-    op, size, *rest = key.split()
-    *arguments, dtype = rest or [""]
-    return make(op, size, dtype, arguments)
+    op, _, rest = key.partition(" ")
+    size, _, dtype = rest.rpartition(" ")
+    return make(op, size, dtype)
 
 
-def make(op: str, size: str, dtype: str, arguments: Sequence[str] = ()) -> Case:
-    """A case from words: ``make("softmax", "64x512x512", "bfloat16", ["dim=1"])``."""
-    if not re.fullmatch(r"\d+(x\d+)*", size):
-        raise CaseError(f"shape {size!r} is not of the form 64x512x512")
-    if dtype not in DTYPES:
-        raise CaseError(f"dtype {dtype!r} is not known; known: {_DTYPES}")
+def make(op: str, size: str, dtype: str) -> Case:
+    """A case from words: ``make("softmax", "64x512x512 dim=1", "bfloat16")``."""
+    shape, *arguments = size.split() or [""]
+    if not re.fullmatch(r"\d+(x\d+)*", shape):
+        raise CaseError(f"shape {shape!r} is not of the form 64x512x512")
     pairs = []
     for word in arguments:
         match = re.fullmatch(r"(\w+)=(-?\d+)", word)
         if not match:
             raise CaseError(f"argument {word!r} is not of the form dim=1")
         pairs.append((match[1], int(match[2])))
-    return Case(op, tuple(int(n) for n in size.split("x")), dtype, tuple(pairs))
+    return Case(op, tuple(int(n) for n in shape.split("x")), dtype, tuple(pairs))
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that a mapping has twice: the last would count, and nobody hear of the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: list[Any] = []
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
+            seen.append(key.value)
+        return super().construct_mapping(node, deep)
 
 
 class Shapes:
@@ -77,14 +138,14 @@ class Shapes:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            table = yaml.safe_load(path.read_text())
+            table = yaml.load(path.read_text(), _Loader)
         except OSError as error:
             raise CaseError(f"{path}: {error.strerror}; give the path of a shape file") from None
         except yaml.YAMLError as error:
             raise CaseError(f"{path} is not YAML: {error}") from None
         if not isinstance(table, dict):
             raise CaseError(f"{path}: expected a mapping from op to its shapes")
-        self._table = {op: self._levels(op, entry) for op, entry in table.items() if not op.startswith("_")}
+        self._table = {op: self._levels(op, entry) for op, entry in table.items() if not str(op).startswith("_")}
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -94,22 +155,25 @@ class Shapes:
         """The cases of one op, dtype by dtype. The comprehensive level includes the core."""
         if op not in self._table:
             raise CaseError(f"{self.path}: no op {op!r}; there are {', '.join(self._table)}")
+        check("level", level, LEVELS)
         levels = ("core", "comprehensive") if level == "comprehensive" else (level,)
-        sizes = dict.fromkeys(size for each in levels for size in self._table[op][each])
-        return [Case(op, shape, dtype, arguments) for dtype in dtypes for shape, arguments in sizes]
+        cases = dict.fromkeys(case for each in levels for case in self._table[op][each])
+        return [replace(case, dtype=dtype) for dtype in dtypes for case in cases]
 
-    def _levels(self, op: str, entry: Any) -> dict[str, list[tuple[tuple[int, ...], tuple[tuple[str, int], ...]]]]:
+    def _levels(self, op: str, entry: Any) -> dict[str, list[Case]]:
+        """Cases of one dtype, which every op takes."""
+        check(f"{self.path}: op", op, tuple(OPS))
         if not isinstance(entry, dict):
             raise CaseError(f"{self.path}: {op}: expected a mapping with {', '.join(LEVELS)}")
         unknown = entry.keys() - {*LEVELS, "shape_desc"}
         if unknown:
             raise CaseError(f"{self.path}: {op}: unknown {', '.join(sorted(unknown))}; known: {', '.join(LEVELS)}")
         return {
-            level: [self._size(f"{op}.{level}[{i}]", item) for i, item in enumerate(entry.get(level, []))]
+            level: [self._case(op, f"{op}.{level}[{i}]", item) for i, item in enumerate(entry.get(level, []))]
             for level in LEVELS
         }
 
-    def _size(self, where: str, item: Any) -> tuple[tuple[int, ...], tuple[tuple[str, int], ...]]:
+    def _case(self, op: str, where: str, item: Any) -> Case:
         arguments = {} if isinstance(item, list) else item
         shape = item if isinstance(item, list) else isinstance(item, dict) and item.get("shape")
         if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
@@ -118,4 +182,7 @@ class Shapes:
         wrong = [name for name, value in pairs if type(value) is not int]
         if wrong:
             raise CaseError(f"{self.path}: {where}: {wrong[0]} must be an integer")
-        return tuple(shape), pairs
+        try:
+            return Case(op, tuple(shape), "float32", pairs)
+        except CaseError as error:
+            raise CaseError(f"{self.path}: {where}: {error}") from None

@@ -20,7 +20,6 @@ from flag_gems_overrides.perf.timing import Timer, Times
 from flag_gems_overrides.perf.traffic import count
 from flag_gems_overrides.perf.verdict import UNSURE, judge
 
-MODES = ("kernel", "operator", "wrapper")
 Calls = dict[str, list[functools.partial]]
 
 
