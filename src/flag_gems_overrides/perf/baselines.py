@@ -17,7 +17,6 @@ from jsonschema.exceptions import best_match
 from flag_gems_overrides.perf.cases import OVERRIDE, UPSTREAM
 from flag_gems_overrides.perf.records import Session
 from flag_gems_overrides.perf.results import Counted, Timed, is_counted, moved
-from flag_gems_overrides.perf.verdict import LEAST_NOISE
 
 SCHEMA = 1
 # What an op may lose against its accepted speed before the gate closes: twice the noise of a good run on one case,
@@ -178,7 +177,7 @@ def _timed(timed: Timed) -> dict[str, Any]:
     if best is None or ms is None:
         raise BaselineError(f"{timed.case.key}: has no samples of the override and a competitor; measure it again")
     ratio = best.comparison.ratio
-    floor = min(1.0, ratio) * (1 - max(CASE_ALLOWANCE, LEAST_NOISE))
+    floor = min(1.0, ratio) * (1 - CASE_ALLOWANCE)
     return {"ratio": round(ratio, 4), "floor": round(floor, 4), "ms": round(ms, 6)}
 
 

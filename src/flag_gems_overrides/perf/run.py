@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -30,17 +30,8 @@ def meter(mode: str, level: str, peers: Iterable[str] = ()) -> Meter:
     return CountMeter(level)
 
 
-def measure(
-    cases: Iterable[Case],
-    meter: Meter,
-    recorder: Recorder | None = None,
-    measured: Callable[[Case], None] = lambda case: None,
-) -> list[dict[str, Any]]:
-    """The case lines of ``cases``; those that the recorder's session holds already are not measured again.
-
-    Args:
-        measured: called after each case.
-    """
+def measure(cases: Iterable[Case], meter: Meter, recorder: Recorder | None = None) -> list[dict[str, Any]]:
+    """The case lines of ``cases``; those that the recorder's session holds already are not measured again."""
     rows = []
     for case in cases:
         row = recorder.session.rows.get(case.key) if recorder else None
@@ -51,5 +42,4 @@ def measure(
             if is_timed():
                 torch.cuda.empty_cache()
         rows.append(row)
-        measured(case)
     return rows
