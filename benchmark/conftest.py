@@ -18,7 +18,7 @@ if not torch.cuda.is_available():
     interpreter.activate()
 
 from flag_gems_overrides.perf import baselines, gates, resources, run
-from flag_gems_overrides.perf.cases import DTYPES, MODES, PEERS, Shapes
+from flag_gems_overrides.perf.cases import DTYPES, MODES, PEERS, Case, CaseError, Shapes
 from flag_gems_overrides.perf.records import Recorder
 from flag_gems_overrides.perf.report import terminal
 from flag_gems_overrides.perf.report.summary import summaries
@@ -64,6 +64,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("default"))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    try:
+        session.config.stash[_BENCH].choose(session.items)
+    except CaseError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
 class Bench:
     """Measures ops for the tests and keeps their rows for the summary."""
 
@@ -71,6 +78,7 @@ class Bench:
         self._options = config.option
         self._meter: run.Meter | None = None
         self._recorder: Recorder | None = None
+        self._cases: dict[str, list[Case]] = {}
         self.rows: list[dict[str, Any]] = []
 
     @property
@@ -83,12 +91,18 @@ class Bench:
     def _level(self) -> str:
         return self._options.level if run.is_timed() else "interpreter"
 
+    def choose(self, items: list[pytest.Item]) -> None:
+        """The cases of the ops that the items are marked with are to be measured."""
+        dtypes = self._options.dtypes or run.dtypes()
+        marks = {mark.name for item in items if HERE in item.path.parents for mark in item.iter_markers()}
+        self._cases = {op: SHAPES.cases(op, self._level, dtypes) for op in SHAPES.ops if op in marks}
+
     def run(self, record_property: Callable[[str, str], None], op: str) -> None:
         """Measure ``op`` over its shapes and hold the results to the accepted baseline. Means go to JUnit's report."""
         if self._options.record == "json" and self._recorder is None:
-            self._recorder = Recorder(self._options.output, self.meter.head)
-        dtypes = self._options.dtypes or run.dtypes()
-        rows = run.measure(SHAPES.cases(op, self._level, dtypes), self.meter, self._recorder)
+            keys = [case.key for cases in self._cases.values() for case in cases]
+            self._recorder = Recorder(self._options.output, self.meter.head, keys)
+        rows = run.measure(self._cases[op], self.meter, self._recorder)
         self.rows += rows
         means = summaries(self.meter.head, rows)
         for line in means.rows:
@@ -103,9 +117,9 @@ class Bench:
             return None
         return baselines.load(HERE / "baselines", self.meter.head["device"]["name"], op)
 
-    def finish(self, whole: bool) -> None:
+    def finish(self) -> None:
         if self._recorder:
-            self._recorder.close(whole)
+            self._recorder.close()
 
     @property
     def unknown_device(self) -> str | None:
@@ -134,8 +148,8 @@ def bench(request: pytest.FixtureRequest, record_property: Callable[[str, str], 
     return functools.partial(request.config.stash[_BENCH].run, record_property)
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    session.config.stash[_BENCH].finish(whole=exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED))
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    session.config.stash[_BENCH].finish()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -31,9 +31,10 @@ def invoke(monkeypatch, tmp_path):
 @pytest.fixture
 def record(tmp_path):
     path = tmp_path / "record.jsonl"
-    recorder = Recorder(path, rows.head())
-    recorder.row(rows.timed(override=1.0, native=2.0))
-    recorder.close(whole=True)
+    row = rows.timed(override=1.0, native=2.0)
+    recorder = Recorder(path, rows.head(), [row["key"]])
+    recorder.row(row)
+    recorder.close()
     return path
 
 
@@ -59,9 +60,10 @@ def test_accept_writes_baselines(invoke, record, tmp_path):
 
 
 def test_accept_asks_for_a_reason(invoke, tmp_path):
-    recorder = Recorder(tmp_path / "count.jsonl", rows.head("count"))
-    recorder.row(rows.counted(launches=2))
-    recorder.close(whole=True)
+    row = rows.counted(launches=2)
+    recorder = Recorder(tmp_path / "count.jsonl", rows.head("count"), [row["key"]])
+    recorder.row(row)
+    recorder.close()
     status, output = invoke("accept", "count.jsonl", "--folder", "base")
     assert status == 2
     assert "2 launches, upstream makes 1; say why that is right with --reason" in output
@@ -125,6 +127,10 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(invoke, monkeypa
     assert "Interrupted: 1 of 2 cases are in benchmark_result.jsonl" in output
     assert "8x8 dim=1" in output
 
+    status, output = invoke("accept", "benchmark_result.jsonl")
+    assert status == 2
+    assert "run the same command again to end it" in output
+
     second = Meter()
     monkeypatch.setattr(run, "meter", lambda *_: second)
     assert invoke(*command)[0] == 0
@@ -132,6 +138,18 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(invoke, monkeypa
     (session,) = read(tmp_path / "benchmark_result.jsonl")
     assert session.ended
     assert len(session.rows) == 2
+
+
+def test_another_command_does_not_go_on(invoke, monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "meter", lambda *_: Meter(stop_at="float16"))
+    words = ["--shape", "8x8 dim=1", "--dtype", "float32", "--dtype", "float16"]
+    assert invoke("bench", "softmax", *words)[0] == 130
+    monkeypatch.setattr(run, "meter", lambda *_: Meter())
+    assert invoke("bench", "max_dim", *words)[0] == 0
+    first, second = read(tmp_path / "benchmark_result.jsonl")
+    assert not first.ended
+    assert second.ended
+    assert {key.split()[0] for key in second.rows} == {"max_dim"}
 
 
 def test_resources_records_and_fails_on_a_spill(invoke, monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -113,9 +114,11 @@ def test_a_planted_fault_turns_the_gate_red(meter, monkeypatch, tmp_path, fault,
     assert {failure.rule for failure in failures} == rules
 
 
-def run_benchmark(*arguments: str) -> subprocess.CompletedProcess:
+def run_benchmark(*arguments: str, plugins: Path | None = None) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    found = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), plugins and str(plugins)]))
+    environment = {**os.environ, "PYTHONPATH": found}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
 
 
 def test_two_runs_make_the_same_bytes(tmp_path):
@@ -125,6 +128,40 @@ def test_two_runs_make_the_same_bytes(tmp_path):
         assert result.returncode == 0, result.stdout
         assert "Operator: max  Performance Test" in result.stdout
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+RAISES_IN_BFLOAT16 = """
+def pytest_collection_finish():
+    from flag_gems_overrides.perf.meters import CountMeter
+    measure = CountMeter.measure
+
+    def measured(self, case):
+        assert case.dtype != "bfloat16", "planted"
+        return measure(self, case)
+
+    CountMeter.measure = measured
+"""
+
+
+def test_a_session_in_which_a_case_raised_has_not_ended(tmp_path):
+    (tmp_path / "planted.py").write_text(RAISES_IN_BFLOAT16)
+    path = tmp_path / "record"
+    words = ["benchmark/test_reduction_perf.py::test_perf_reduction[max]", "--record", "json", "--output", str(path)]
+    result = run_benchmark(*words, "-p", "planted", plugins=tmp_path)
+    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout
+    (session,) = records.read(path)
+    assert {key.split()[-1] for key in session.rows} == {"float32"}
+    assert not session.ended
+    assert run_benchmark(*words).returncode == 0
+    (session,) = records.read(path)
+    assert {key.split()[-1] for key in session.rows} == {"float32", "bfloat16"}
+    assert session.ended
+
+
+def test_a_dtype_that_an_op_does_not_take_is_refused_before_anything_is_measured():
+    result = run_benchmark("benchmark/test_norm_perf.py", "--dtypes", "int32")
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "layer_norm: dtype 'int32' is not known; known: float16" in result.stderr
 
 
 def test_benchmarks_refuse_to_run_beside_each_other():

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from flag_gems_overrides.catalog import Override
-from flag_gems_overrides.perf import contenders, meters
+from flag_gems_overrides.perf import contenders, meters, records
 from flag_gems_overrides.perf.cases import parse
+
+from . import rows
 
 X = torch.arange(12.0).flip(0).view(4, 3)
 
@@ -57,6 +61,17 @@ def test_why_a_contender_cannot_run_is_said_and_an_override_must():
     assert agrees("amax", broken, X, 1, must_run=False) == "ValueError: first"
     with pytest.raises(ValueError, match="first"):
         agrees("amax", broken, X, 1)
+
+
+def test_the_head_names_the_peers(monkeypatch):
+    timer = SimpleNamespace(bandwidth=lambda: (4243.0, 4600.0), cold=lambda: rows.COLD)
+    monkeypatch.setattr(meters, "Timer", lambda device: timer)
+    monkeypatch.setattr(meters.quality, "noise", lambda timer: 0.01)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    head = meters.DeviceMeter("kernel", "core", ("quack", "compile", "quack")).head
+    assert head["peers"] == ["compile", "quack"]
+    records.check({"kind": "session", "schema": 1, **head}, "head")
+    assert "peers" not in meters.DeviceMeter("kernel", "core").head
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="counts are made where there is no GPU")

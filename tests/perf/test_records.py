@@ -15,50 +15,65 @@ def path(tmp_path):
     return tmp_path / "deep" / "record.jsonl"
 
 
-def record(path, *keys: str, whole: bool = True, **changes) -> Recorder:
-    recorder = Recorder(path, rows.head(**changes))
-    for key in keys:
+KEYS = ("max 8 int8", "max 9 int8", "max 10 int8")
+
+
+def record(path, *measured: str, keys: tuple[str, ...] = KEYS, **changes) -> None:
+    recorder = Recorder(path, rows.head(**changes), keys)
+    for key in measured:
         recorder.row(rows.timed(key, override=1.0, native=1.1))
-    recorder.close(whole)
-    return recorder
+    recorder.close()
 
 
 def test_what_is_written_is_read(path):
     row = rows.timed(override=1.0, native=1.1)
-    recorder = Recorder(path, rows.head())
+    recorder = Recorder(path, rows.head(), [row["key"]])
     recorder.row(row)
     assert not read(path)[-1].ended, "every line is on disk before the session ends"
-    recorder.close(whole=True)
+    recorder.close()
     (session,) = read(path)
-    assert session.head == rows.head()
+    assert session.head == rows.head(cases=session.head["cases"])
     assert session.rows == {row["key"]: row}
     assert session.ended
     assert session.device == "NVIDIA H200"
 
 
 def test_an_interrupted_session_goes_on(path):
-    record(path, "max 8 int8", whole=False, cold=rows.COLD)
+    record(path, "max 8 int8", cold=rows.COLD)
     measured_anew = {**rows.COLD, "copy_us": [5.1, 9.1, 17.1]}
-    again = Recorder(path, rows.head(started="2026-11-20T13:00:00+00:00", noise=0.02, cold=measured_anew))
-    assert list(again.session.rows) == ["max 8 int8"]
-    again.row(rows.timed("max 9 int8", override=1.0))
-    again.close(whole=True)
+    record(path, "max 9 int8", started="2026-11-20T13:00:00+00:00", noise=0.02, cold=measured_anew)
     (session,) = read(path)
     assert list(session.rows) == ["max 8 int8", "max 9 int8"]
+    assert not session.ended, "a case is missing"
+    record(path, "max 10 int8", keys=KEYS[::-1], cold=rows.COLD)
+    (session,) = read(path)
+    assert session.ended
 
 
 @pytest.mark.parametrize(
-    ("whole", "changes"),
+    ("measured", "changes"),
     [
-        (True, {}),
-        (False, {"commit": "def"}),
-        (False, {"device": {"name": "NVIDIA A100"}}),
-        (False, {"level": "all"}),
+        (KEYS, {}),
+        (KEYS[:1], {"commit": "def"}),
+        (KEYS[:1], {"device": {"name": "NVIDIA A100"}}),
+        (KEYS[:1], {"level": "all"}),
+        (KEYS[:1], {"peers": ["quack"]}),
+        (KEYS[:1], {"keys": KEYS[:2]}),
     ],
 )
-def test_another_session_follows_an_ended_one_or_one_of_other_conditions(path, whole, changes):
-    record(path, "max 8 int8", whole=whole)
+def test_another_session_follows_an_ended_one_or_one_of_other_conditions_or_cases(path, measured, changes):
+    record(path, *measured)
     record(path, **changes)
+    first, second = read(path)
+    assert tuple(first.rows) == measured
+    assert not second.rows
+    assert not second.ended
+
+
+def test_a_session_that_does_not_say_of_which_cases_it_is_is_read_but_not_continued(path):
+    path.parent.mkdir()
+    path.write_text(f"{dumps(rows.head())}\n{dumps(rows.timed('max 8 int8', override=1.0))}\n")
+    record(path)
     first, second = read(path)
     assert list(first.rows) == ["max 8 int8"]
     assert not second.rows
@@ -66,10 +81,10 @@ def test_another_session_follows_an_ended_one_or_one_of_other_conditions(path, w
 
 @pytest.mark.parametrize("cut", [1, 10, 200])
 def test_a_line_cut_off_by_a_crash_is_dropped(path, cut):
-    record(path, "max 8 int8", "max 9 int8", whole=False)
+    record(path, "max 8 int8", "max 9 int8")
     path.write_bytes(path.read_bytes()[:-cut])
     assert list(read(path)[-1].rows) == ["max 8 int8"]
-    record(path, "max 10 int8", whole=False)
+    record(path, "max 10 int8")
     assert list(read(path)[-1].rows) == ["max 8 int8", "max 10 int8"]
 
 
@@ -101,10 +116,10 @@ def broken(change) -> dict:
 )
 def test_a_wrong_field_is_named_on_writing_and_reading(path, change, field):
     row = broken(change)
-    recorder = Recorder(path, rows.head())
+    recorder = Recorder(path, rows.head(), ["max 8 int8"])
     with pytest.raises(RecordError, match=field):
         recorder.row(row)
-    recorder.close(whole=False)
+    recorder.close()
     with path.open("a") as file:
         file.write(dumps(row) + "\n")
     with pytest.raises(RecordError, match=f"record.jsonl line 2: .*{field}"):

@@ -36,9 +36,9 @@ def bench(
         level = level if run.is_timed() else "interpreter"
         cases = _cases(ops, shape, dtype or run.dtypes(), level, shapes)
         meter = run.meter(mode, level if shape is None else shape, peer or ())
-        recorder = records.Recorder(output, meter.head)
+        recorder = records.Recorder(output, meter.head, [case.key for case in cases])
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        rows, whole = [], False
+        rows = []
         try:
             with Progress(*columns, console=console, transient=True) as progress:
                 task = progress.add_task("", total=len(cases))
@@ -46,13 +46,12 @@ def bench(
                     progress.update(task, description=case.key)
                     rows += run.measure([case], meter, recorder)
                     progress.advance(task)
-            whole = True
         except KeyboardInterrupt:
             console.print(f"Interrupted: {len(rows)} of {len(cases)} cases are in {output}; the same command goes on.")
         finally:
-            recorder.close(whole)
+            recorder.close()
     terminal.show(meter.head, rows, console)
-    raise typer.Exit(0 if whole else 130)
+    raise typer.Exit(0 if len(rows) == len(cases) else 130)
 
 
 def _cases(

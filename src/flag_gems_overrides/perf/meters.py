@@ -47,6 +47,8 @@ class DeviceMeter:
             "read_gbps": round(read, 1),
             "noise": round(quality.noise(self._timer), 4),
         }
+        if peers:
+            self.head["peers"] = sorted(set(peers))
         if mode == "kernel":
             self.head["cold"] = self._timer.cold()
 

@@ -2,15 +2,17 @@
 """Records of measurements: JSON lines, checked on reading and writing, appended case by case.
 
 A file holds sessions one after the other: a ``session`` line that says what was measured where, a ``case`` line per
-case, an ``end`` line. A session without its end was interrupted; the same command under the same conditions goes on
-with it. Verdicts are not recorded: they are made from the samples when read, by one rule for old and new records.
+case, an ``end`` line. A session without its end was interrupted, or a case of it could not be measured; the same
+command under the same conditions goes on with it: the head has a digest of the cases that are to be measured. Verdicts
+are not recorded: they are made from the samples when read, by one rule for old and new records.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -43,7 +45,7 @@ class Session:
         return self.head["device"]["name"]
 
     def goes_on(self, head: Mapping[str, Any]) -> bool:
-        """Whether a run under the conditions of ``head`` may add its rows to this session."""
+        """Whether a run under the conditions of ``head``, of the same cases, may add its rows to this session."""
         return not self.ended and _conditions(self.head) == _conditions(head)
 
 
@@ -78,14 +80,18 @@ def read(path: Path) -> list[Session]:
 
 
 class Recorder:
-    """Appends a session to a record file, going on with an interrupted one of the same conditions.
+    """Appends a session to a record file, going on with an interrupted one of the same conditions and cases.
 
     Every line is one write followed by a sync: after a crash the file ends with whole lines and at most one part of a
     line, which the next recorder cuts off.
+
+    Args:
+        keys: of the cases that are to be measured. The session has ended when each of them has its row.
     """
 
-    def __init__(self, path: Path, head: Mapping[str, Any]) -> None:
-        head = {"kind": "session", "schema": SCHEMA, **head}
+    def __init__(self, path: Path, head: Mapping[str, Any], keys: Iterable[str]) -> None:
+        self._keys = set(keys)
+        head = {"kind": "session", "schema": SCHEMA, "cases": _digest(self._keys), **head}
         check(head, "session")
         path.parent.mkdir(parents=True, exist_ok=True)
         sessions = read(path) if path.exists() and path.stat().st_size else []
@@ -105,9 +111,9 @@ class Recorder:
         self.session.rows[row["key"]] = row
         self._append(row)
 
-    def close(self, whole: bool) -> None:
-        """Let go of the file; ``whole`` says that nothing is missing from the session."""
-        if whole and not self.session.ended:
+    def close(self) -> None:
+        """Let go of the file. The session ends if no case is missing from it."""
+        if self._keys <= self.session.rows.keys():
             self._append({"kind": "end"})
             self.session.ended = True
         os.close(self._file)
@@ -116,6 +122,10 @@ class Recorder:
         os.lseek(self._file, 0, os.SEEK_END)
         os.write(self._file, dumps(line).encode() + b"\n")
         os.fsync(self._file)
+
+
+def _digest(keys: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()[:16]
 
 
 def dumps(value: Any) -> str:
