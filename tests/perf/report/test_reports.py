@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import functools
 import io
 import re
 from html.parser import HTMLParser
@@ -97,6 +98,37 @@ def test_summary_counts_the_verdicts():
     assert (line["vs Torch"], line["worst"], line["SLOWER"], line["SAME"]) == ("1.06x", "0.50x", "1", "1")
     counts = summaries(rows.head("count"), [rows.counted(launches=2)])
     assert counts.rows[0].cells == ["1.00", "1.00", "1", "2"]
+
+
+def nothing(row: dict) -> dict:
+    """The row as of an empty tensor, of which nobody moves a byte."""
+    for contender in row["contenders"].values():
+        contender.update({name: 0 for name in ("loaded", "stored", "launches") if name in contender})
+    return row | {"compulsory": {"read": 0, "written": 0}}
+
+
+def test_an_empty_tensor_is_in_no_mean_of_passes():
+    empty = nothing(rows.counted("softmax 0x16 dim=1 float32"))
+    assert summaries(rows.head("count"), [empty]).rows[0].cells == ["-", "-", "0", "0"]
+    both = [empty, rows.counted(loaded=3 * 65536)]
+    assert summaries(rows.head("count"), both).rows[0].cells == ["1.00", "2.00", "1", "1"]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("measure", ["count", "kernel"])
+def test_a_record_of_an_empty_tensor_is_shown_by_every_writer(tmp_path, measure, alone):
+    row = rows.counted if measure == "count" else functools.partial(rows.timed, override=1.0, native=1.5, upstream=1.0)
+    made = [nothing(row("prod_dim 0x16 dim=1 float32")), row("prod_dim 8x16 dim=1 float32")][: 1 if alone else 2]
+    head = rows.head(measure)
+    text = io.StringIO()
+    terminal.show(head, made, Console(file=text, width=240))
+    page = html.html([Session(head, {line["key"]: line for line in made}, ended=True)])
+    for shown in (text.getvalue(), page, markdown.markdown(head, made)):
+        assert "0x16 dim=1" in shown
+    drawn = figures.figures(head, made)
+    assert bool(drawn) == (measure == "kernel" and not alone)
+    for figure in drawn:
+        figure.save(tmp_path)
 
 
 def test_terminal_shows_conditions_and_every_case():

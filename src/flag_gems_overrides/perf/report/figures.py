@@ -50,8 +50,10 @@ class Figure(NamedTuple):
 
 
 def figures(head: Mapping[str, Any], rows: Iterable[Row]) -> list[Figure]:
-    """Roofline of all ops, then a heatmap and latency curves for each; none of counts."""
-    results = [Timed(row, head.get("noise", LEAST_NOISE)) for row in rows if not is_counted(row)]
+    """Roofline of all ops, then a heatmap and latency curves for each; none of counts, nor of empty tensors, which have
+    no place on logarithmic axes."""
+    timed = (Timed(row, head.get("noise", LEAST_NOISE)) for row in rows if not is_counted(row))
+    results = [result for result in timed if math.prod(result.case.shape)]
     if not results:
         return []
     made = [roofline(head, results)] if "copy_gbps" in head else []

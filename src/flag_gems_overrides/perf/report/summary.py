@@ -60,13 +60,14 @@ def _op_and_dtype(row: Row) -> tuple[str, str]:
 
 
 def _counts(rows: list[Row]) -> list[str]:
-    """Over the cases that upstream has as well."""
+    """Over the cases that upstream has as well; the means without those that move nothing, as of empty tensors."""
     pairs = [(counted, counted.of(UPSTREAM)) for counted in map(Counted, rows)]
     both = [(counted, theirs, counted.override) for counted, theirs in pairs if theirs]
     if not both:
         return ["-"] * len(_COUNT_COLUMNS)
-    passes = [f"{geomean(counted.passes(pair[i]) for counted, *pair in both):.2f}" for i in (0, 1)]
-    return passes + [str(sum(pair[i]["launches"] for _, *pair in both)) for i in (0, 1)]
+    passes = [[counted.passes(counts) for counts in pair] for counted, *pair in both]
+    means = [f"{geomean(each):.2f}" for each in zip(*filter(all, passes), strict=True)] or ["-", "-"]
+    return means + [str(sum(pair[i]["launches"] for _, *pair in both)) for i in (0, 1)]
 
 
 def _times(rows: list[Row], noise: float) -> list[str]:
