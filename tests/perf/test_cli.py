@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from flag_gems_overrides.cli import _device, app
 from flag_gems_overrides.perf import resources, run
-from flag_gems_overrides.perf.records import Recorder, read
+from flag_gems_overrides.perf.records import Recorder, dumps, read
+from flag_gems_overrides.perf.timing import ThrottledError
 
 from . import rows
 
@@ -76,6 +77,60 @@ def test_a_bad_record_is_named_with_status_2(invoke, tmp_path, command):
     status, output = invoke(command, "bad.jsonl")
     assert status == 2
     assert "error: bad.jsonl line 1: line: 'schema' is a required property" in output
+
+
+@pytest.mark.parametrize("command", ["report", "accept"])
+def test_a_record_of_a_case_that_cannot_be_is_refused_with_status_2(invoke, tmp_path, command):
+    row = rows.timed("softmax 8x16 dims=0 float32", override=1.0, native=2.0)
+    (tmp_path / "old.jsonl").write_text("".join(f"{dumps(each)}\n" for each in (rows.head(), row, {"kind": "end"})))
+    status, output = invoke(command, "old.jsonl")
+    assert status == 2
+    assert output.endswith("error: softmax: argument 'dims' is not known; known: dim")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["report", "--markdown", "folder"], "Is a directory: 'folder'"),
+        (["report", "--html", "folder"], "Is a directory: 'folder'"),
+        (["report", "--html", "record.jsonl/deep/a.html"], "Not a directory: 'record.jsonl/deep/a.html'"),
+        (["report", "--figures", "record.jsonl"], "File exists: 'record.jsonl'"),
+        (["accept", "--folder", "record.jsonl"], "Not a directory: 'record.jsonl/nvidia-h200/softmax.json'"),
+    ],
+)
+def test_what_cannot_be_written_is_named_with_status_2(invoke, record, tmp_path, words, message):
+    (tmp_path / "folder").mkdir()
+    status, output = invoke(words[0], str(record), *words[1:])
+    assert status == 2
+    assert output.startswith("error: ")
+    assert output.endswith(message)
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "record.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"), [("folder", "Is a directory"), ("file/deep/record.jsonl", "Not a directory")]
+)
+def test_a_record_that_cannot_be_written_is_named_with_status_2(invoke, monkeypatch, tmp_path, output, reason):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(run, "meter", lambda *_: Meter())
+    status, said = invoke("bench", "softmax", "--shape", "8x8 dim=1", "--output", output)
+    assert status == 2
+    assert said.startswith(f"error: {output}: {reason}; ")
+
+
+def test_a_throttled_device_is_said_with_status_2(invoke, monkeypatch, tmp_path):
+    def throttled(case):
+        raise ThrottledError("the device was throttled in each of 40 rounds: let it cool down")
+
+    meter = Meter()
+    meter.measure = throttled
+    monkeypatch.setattr(run, "meter", lambda *_: meter)
+    for words in (["bench", "softmax", "--shape", "8x8 dim=1"], ["profile", "softmax", "8x8 dim=1"]):
+        status, output = invoke(*words)
+        assert status == 2
+        assert output.endswith("error: the device was throttled in each of 40 rounds: let it cool down")
+    assert not read(tmp_path / "benchmark_result.jsonl")[-1].ended
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from flag_gems_overrides.cli import _words
 from flag_gems_overrides.perf import baselines, records
+from flag_gems_overrides.perf.cases import CaseError
 
 
 def accept(
@@ -18,7 +19,7 @@ def accept(
     ] = None,
 ) -> None:
     """Make the last session of a record the baseline that the perf gate compares with."""
-    with _words.complaints(records.RecordError, baselines.BaselineError):
+    with _words.complaints(records.RecordError, CaseError, baselines.BaselineError, OSError):
         session = records.read(record)[-1]
         for path in baselines.accept(folder, session, reason):
             Console(highlight=False).print(f"accepted {path}", soft_wrap=True)

@@ -27,8 +27,9 @@ def bench(
     _device.prepare(console)
     from flag_gems_overrides.perf import run
     from flag_gems_overrides.perf.report import terminal
+    from flag_gems_overrides.perf.timing import ThrottledError
 
-    with _words.complaints(CaseError, records.RecordError):
+    with _words.complaints(CaseError, records.RecordError, ThrottledError):
         check("--level", level, LEVELS)
         check("--mode", mode, MODES)
         for each in peer or ():

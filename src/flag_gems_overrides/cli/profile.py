@@ -27,8 +27,9 @@ def profile(
     _device.prepare(console)
     from flag_gems_overrides.perf import run
     from flag_gems_overrides.perf.report import terminal
+    from flag_gems_overrides.perf.timing import ThrottledError
 
-    with _words.complaints(CaseError, resources.ResourceError):
+    with _words.complaints(CaseError, resources.ResourceError, ThrottledError):
         case = make(op, shape, dtype)
         meter = run.meter("kernel", case.size)
         terminal.show(meter.head, [meter.measure(case)], console)

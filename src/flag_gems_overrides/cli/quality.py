@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from flag_gems_overrides.cli import _words
 from flag_gems_overrides.perf.baselines import slug, write
 
 FOLDER = Path("benchmark/quality")
@@ -22,11 +23,13 @@ def quality(folder: Annotated[Path, typer.Option(help="Where to put <device>.jso
         console.print("No GPU: there are no timings whose quality could be measured.")
         raise typer.Exit(2)
     from flag_gems_overrides.perf.quality import assess
-    from flag_gems_overrides.perf.timing import Timer
+    from flag_gems_overrides.perf.timing import ThrottledError, Timer
 
-    found = assess(Timer(torch.device("cuda", torch.cuda.current_device())))
+    with _words.complaints(ThrottledError):
+        found = assess(Timer(torch.device("cuda", torch.cuda.current_device())))
     path = folder / f"{slug(found['conditions']['device']['name'])}.json"
-    write(path, json.dumps(found, indent=1) + "\n")
+    with _words.complaints(OSError):
+        write(path, json.dumps(found, indent=1) + "\n")
     alarms = found["false_alarms"]
     console.print(f"{alarms['found']} false alarms in {alarms['comparisons']} comparisons, noise {found['noise']:.1%}")
     for slowdown, tally in found["detected"].items():

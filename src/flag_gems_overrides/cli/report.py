@@ -9,6 +9,7 @@ import typer
 from flag_gems_overrides.cli import _words
 from flag_gems_overrides.perf import records
 from flag_gems_overrides.perf.baselines import write
+from flag_gems_overrides.perf.cases import CaseError
 
 
 def report(
@@ -25,17 +26,18 @@ def report(
     from flag_gems_overrides.perf.report.html import html as page
     from flag_gems_overrides.perf.report.markdown import markdown as text
 
-    with _words.complaints(records.RecordError):
+    with _words.complaints(records.RecordError, CaseError):
         sessions = records.read(record)
-    session = sessions[-1]
-    rows = list(session.rows.values())
-    if markdown:
-        write(markdown, text(session.head, rows))
-    if html:
-        write(html, page(sessions))
-    if figures:
-        figures.mkdir(parents=True, exist_ok=True)
-        for figure in draw(session.head, rows):
-            figure.save(figures)
-    if not (markdown or html or figures):
-        terminal.show(session.head, rows, _words.wide_console())
+        session = sessions[-1]
+        rows = list(session.rows.values())
+        with _words.complaints(OSError):
+            if markdown:
+                write(markdown, text(session.head, rows))
+            if html:
+                write(html, page(sessions))
+            if figures:
+                figures.mkdir(parents=True, exist_ok=True)
+                for figure in draw(session.head, rows):
+                    figure.save(figures)
+        if not (markdown or html or figures):
+            terminal.show(session.head, rows, _words.wide_console())

@@ -182,8 +182,18 @@ def _timed(timed: Timed) -> dict[str, Any]:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader sees the old text or the new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replace a file in one step: a reader sees the old text or the new.
+
+    Raises:
+        OSError: it cannot be written; the message names ``path``, and nothing is left beside it.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text)
-    part.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            part.write_text(text)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None

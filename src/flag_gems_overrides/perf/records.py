@@ -87,15 +87,21 @@ class Recorder:
 
     Args:
         keys: of the cases that are to be measured. The session has ended when each of them has its row.
+
+    Raises:
+        RecordError: the file cannot be written, or is no record.
     """
 
     def __init__(self, path: Path, head: Mapping[str, Any], keys: Iterable[str]) -> None:
         self._keys = set(keys)
         head = {"kind": "session", "schema": SCHEMA, "cases": _digest(self._keys), **head}
         check(head, "session")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sessions = read(path) if path.exists() and path.stat().st_size else []
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            sessions = read(path) if path.exists() and path.stat().st_size else []
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise RecordError(f"{path}: {error.strerror}; give a path that can be written") from None
         size = os.lseek(self._file, 0, os.SEEK_END)
         os.ftruncate(self._file, os.pread(self._file, size, 0).rfind(b"\n") + 1)
         if sessions and sessions[-1].goes_on(head):
