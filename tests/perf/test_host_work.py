@@ -28,6 +28,7 @@ SIZE = 4 * 8 * 4
         (lambda: X.copy_(X.clone()), 2 * SIZE, 2 * SIZE, 2, [SIZE]),
         (lambda: torch.max(X, 1), SIZE, 4 * (4 + 8), 1, [16, 32]),
         (lambda: X.expand(3, 4, 8), 0, 0, 0, []),
+        (lambda: torch.empty(4, 8, device="meta").t().contiguous(), 0, 0, 0, []),
     ],
 )
 def test_data_that_moves_is_counted_and_views_are_not(work, loaded, stored, launches, allocated):

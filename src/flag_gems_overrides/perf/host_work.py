@@ -16,7 +16,7 @@ _OVERWRITES = ("copy_", "fill_", "zero_")
 
 class HostWork(TorchDispatchMode):
     """Counts inside a ``with`` block. On a GPU each such operator is a launch that reads its inputs and writes its
-    outputs; a view is nothing."""
+    outputs; a view is nothing, nor is what is done to meta tensors, as when a launch is prepared."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,6 +27,8 @@ class HostWork(TorchDispatchMode):
         result = func(*args, **kwargs)
         inputs = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         outputs = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
+        if any(x.is_meta for x in outputs):
+            return result
         name = func._schema.name.removeprefix("aten::")
         written = self._written(func, args, kwargs)
         known = {x.untyped_storage()._cdata for x in inputs}
