@@ -6,9 +6,10 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 
-from flag_gems_overrides import compat, registration, upstream
-from flag_gems_overrides.catalog import Override
+from flag_gems_overrides import compat, interpreter, registration, upstream
+from flag_gems_overrides.catalog import OVERRIDES, Override
 
 PACKAGES = ("flag_gems_overrides", "flag_gems", "torch", "triton")
 SUPPORTED_PAIRS = (("2.11", "3.6.0"), ("2.13", "3.7.1"))
@@ -33,12 +34,26 @@ class Environment:
         return self.problem is None and any(override.left_out is None for override in self.overrides)
 
 
+def load() -> ModuleType:
+    """Import flag_gems, in Triton's interpreter where there is no GPU; triton and flag_gems must not come before.
+
+    Raises:
+        RuntimeError: Triton is of another version, or was imported before; the message says what to do.
+        ImportError: flag_gems, PyTorch or Triton is not there, or broken.
+    """
+    import torch
+
+    if not torch.accelerator.is_available():
+        interpreter.activate()
+    return upstream.load()
+
+
 def examine() -> Environment:
-    """Load flag_gems and look. Never raises for what is wrong with the environment: that is the answer."""
+    """:func:`load` and look. Never raises for what is wrong with the environment: that is the answer."""
     versions = {"python": platform.python_version(), **{package: _version(package) for package in PACKAGES}}
-    problem, device, cautions = None, "none", _unsupported(versions)
+    problem, device, cautions, overrides = None, "none", _unsupported(versions), tuple(OVERRIDES.values())
     try:
-        gems = upstream.load()
+        gems = load()
         device = _device(gems.device)
         newest = compat.newest_known()
         if newest is not None and compat.running() > newest:
@@ -46,9 +61,10 @@ def examine() -> Environment:
                 f"LibEntry of flag_gems {gems.__version__} drops constexprs on Triton {versions['triton']}; "
                 "install() lets it see {}.{}".format(*newest)
             )
+        overrides = registration.catalog()
     except Exception as error:  # whatever a foreign package's import may raise
         problem = f"{error}" if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
-    return Environment(versions, device, registration.catalog(), tuple(cautions), problem)
+    return Environment(versions, device, overrides, tuple(cautions), problem)
 
 
 def _version(package: str) -> str:

@@ -6,7 +6,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import _device, app
+from flag_gems_overrides import upstream
+from flag_gems_overrides.cli import app
 from flag_gems_overrides.perf import resources, run
 from flag_gems_overrides.perf.records import Recorder, dumps, read
 from flag_gems_overrides.perf.timing import ThrottledError
@@ -17,7 +18,6 @@ from . import rows
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
     """Run a command in an empty folder, in this process, where flag_gems is loaded already."""
-    monkeypatch.setattr(_device, "prepare", lambda console: None)
     monkeypatch.setenv("COLUMNS", "240")
     monkeypatch.chdir(tmp_path)
 
@@ -157,6 +157,16 @@ def test_bench_names_what_is_wrong(invoke, words, message):
 def test_profile_names_what_is_wrong(invoke):
     status, output = invoke("profile", "softmax", "")
     assert (status, output) == (2, "error: shape '' is not of the form 64x512x512")
+
+
+@pytest.mark.parametrize("words", [["bench", "softmax", "--shape", "8x8"], ["profile", "softmax", "8x8"]])
+@pytest.mark.parametrize("error", [RuntimeError("triton 3.5.0 is installed"), ImportError("no libgems.so")])
+def test_a_flag_gems_that_does_not_load_is_an_error_of_one_line(invoke, monkeypatch, words, error):
+    def load():
+        raise error
+
+    monkeypatch.setattr(upstream, "load", load)
+    assert invoke(*words) == (2, f"error: {error}")
 
 
 class Meter:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -11,24 +12,24 @@ from typer.testing import CliRunner
 
 from flag_gems_overrides import environment, upstream
 from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.cli import _device, app
+from flag_gems_overrides.cli import app
 
 
-def in_a_process_of_its_own(*arguments):
+def in_a_process_of_its_own(*arguments, before=()):
+    """Run a command where modules and distributions of the folders ``before`` come first."""
     environ = {key: value for key, value in os.environ.items() if key not in ("TRITON_INTERPRET", "GEMS_VENDOR")}
     code = "from flag_gems_overrides.cli import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,
         text=True,
-        env=environ | {"PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "150"},
+        env=environ | {"PYTHONPATH": os.pathsep.join([*map(str, before), *sys.path]), "COLUMNS": "150"},
     )
 
 
 @pytest.fixture
 def invoke(monkeypatch):
     """Run a command in this process, where flag_gems is loaded already."""
-    monkeypatch.setattr(_device, "prepare", lambda console: None)
     monkeypatch.setenv("COLUMNS", "150")
 
     def run(*arguments):
@@ -90,10 +91,46 @@ def test_doctor_fails_with_the_reason_where_flag_gems_does_not_load(error, text,
         raise error
 
     monkeypatch.setattr(upstream, "load", load)
-    monkeypatch.setattr(upstream, "is_loaded", lambda: False)
     code, output = invoke("doctor")
     assert code == 2
     assert text in output
+
+
+def test_doctor_fails_with_the_reason_where_flag_gems_is_not_what_it_looks_into(invoke, monkeypatch):
+    def left_out():
+        raise AttributeError("no aten_patch_list")
+
+    monkeypatch.setattr(upstream, "left_out", left_out)
+    code, output = invoke("doctor")
+    assert code == 2
+    assert "problem AttributeError: no aten_patch_list" in output
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        (
+            {
+                "flag_gems_overrides-9.dist-info/METADATA": "Name: flag-gems-overrides\nRequires-Dist: triton>=3.6",
+                "triton-3.5.0.dist-info/METADATA": "Name: triton\nVersion: 3.5.0",
+            },
+            "flag_gems_overrides works with triton>=3.6 and triton 3.5.0 is installed",
+        ),
+        ({"flag_gems/__init__.py": "raise OSError('no [libgems.so]')"}, "OSError: no [libgems.so]"),
+        ({"torch.py": "raise ImportError('no libtorch.so')"}, "ImportError: no libtorch.so"),
+    ],
+    ids=["triton", "flag_gems", "torch"],
+)
+def test_doctor_has_the_facts_and_the_problem_of_a_broken_installation(files, problem, tmp_path):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = in_a_process_of_its_own("doctor", before=[tmp_path])
+    assert done.returncode == 2, done.stderr
+    assert f"problem {problem}" in done.stdout
+    assert re.search(r"^triton +3\.\d", done.stdout, re.MULTILINE)
+    assert done.stdout.rstrip().endswith("not usable")
+    assert done.stderr == ""
 
 
 def test_an_unknown_command_is_a_usage_error(invoke):

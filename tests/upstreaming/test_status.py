@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError
+
 import pytest
 from typer.testing import CliRunner
 
@@ -53,3 +55,11 @@ def test_a_flag_gems_that_cannot_be_tried_is_an_error_with_its_reason(command) -
     code, output = command(cannot_start)
     assert code == 2
     assert "ImportError: no" in output
+
+
+def test_without_flag_gems_it_says_how_to_come_by_one(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("flag_gems_overrides.cli.status.version", version)
+    assert command(observed({})) == (2, "error: flag_gems is not installed: pip install flag_gems==5.3.4\n")

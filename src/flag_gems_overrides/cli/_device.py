@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from flag_gems_overrides import environment
+from flag_gems_overrides.cli import _words
+
 
 def prepare(console: Console) -> None:
-    """Activate the interpreter if there is no GPU, and say so. Must come before triton and flag_gems."""
-    import torch
-
-    if not torch.accelerator.is_available():
-        from flag_gems_overrides import interpreter
-
-        interpreter.activate()
+    """Load flag_gems, and say so if that is in the interpreter. Must come before triton and flag_gems."""
+    with _words.complaints(RuntimeError, ImportError):
+        gems = environment.load()
+    if gems.device == "cpu":
         console.print("No GPU: flag_gems runs in Triton's interpreter, on the CPU.\n")

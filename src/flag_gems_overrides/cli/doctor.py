@@ -7,13 +7,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from flag_gems_overrides import environment
-from flag_gems_overrides.cli import _device
 
 
 def doctor() -> None:
     """Say whether the overrides can be used here, and which. Exit status 0 if they can, 2 if not."""
     console = Console(highlight=False)
-    _device.prepare(console)
     found = environment.examine()
 
     facts = Table.grid(padding=(0, 2))

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flag_gems_overrides.upstreaming import status
+from flag_gems_overrides.cli import _words
+from flag_gems_overrides.environment import SUPPORTED_UPSTREAM
 
 _COLOURS = {"fixed": "green", "present": "red", "not visible here": "yellow"}
 
@@ -16,7 +17,10 @@ _COLOURS = {"fixed": "green", "present": "red", "not visible here": "yellow"}
 def show_status() -> None:
     """Run upstream's known defects on the installed flag_gems, without overrides, and say which are still there."""
     console = Console(highlight=False)
-    release = version("flag_gems")
+    with _words.complaints(ImportError):
+        from flag_gems_overrides.upstreaming import status
+
+        release = _release()
     where = {"cuda": "the GPU", "interpreter": "Triton's interpreter"}[status.backend()]
     console.print(f"flag_gems {release} alone, on {where}\n")
     try:
@@ -38,3 +42,10 @@ def show_status() -> None:
     droppable = status.droppable(standings)
     if droppable:
         console.print(f"\nNo known defect needs these overrides any more: {', '.join(droppable)}")
+
+
+def _release() -> str:
+    try:
+        return version("flag_gems")
+    except PackageNotFoundError:
+        raise ImportError(f"flag_gems is not installed: pip install flag_gems=={SUPPORTED_UPSTREAM[-1]}") from None

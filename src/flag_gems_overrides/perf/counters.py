@@ -16,10 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
 from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.perf import subjects
 from flag_gems_overrides.perf.cases import Case, parse
 
 SECTIONS = ("SpeedOfLight", "MemoryWorkloadAnalysis", "WarpStateStats", "Occupancy", "LaunchStats")
@@ -89,6 +86,10 @@ def _number(text: str) -> float | None:
 
 def _once(case: Case) -> None:
     """A call that only prepares, and one between the marks that ncu waits for."""
+    import torch
+
+    from flag_gems_overrides.perf import subjects
+
     override = OVERRIDES[case.op].load()[0]
     arguments = subjects.arguments(case, "cuda")
     with torch.no_grad():

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.perf import baselines as accepted
 from flag_gems_overrides.perf.cases import parse
-from flag_gems_overrides.upstreaming.defects import FIXED
 from flag_gems_overrides.upstreaming.git import DATE
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.series import Patch
@@ -38,6 +37,8 @@ def message(patch: Patch, line: Line, baselines: Path) -> str:
     Args:
         baselines: folder of accepted baselines, for the table of performance.
     """
+    from flag_gems_overrides.upstreaming.defects import FIXED  # imports PyTorch; see series()
+
     resolves = _RESOLVES.get(patch.name, ())
     references = {reference for row in patch.defects for reference in row.references}
     references |= {*_ASSOCIATED.get(patch.name, ()), *_OVERLAPS.get(patch.name, ())}

@@ -9,17 +9,18 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
 import flag_gems_overrides.ops
 from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.upstreaming import regression
 from flag_gems_overrides.upstreaming.benchmarks import benchmarks
-from flag_gems_overrides.upstreaming.defects import DEFECTS, Defect
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.templates import render
+
+if TYPE_CHECKING:
+    from flag_gems_overrides.upstreaming.defects import Defect
 
 OPS = Path(next(iter(flag_gems_overrides.ops.__path__)))
 FOLDER = "src/flag_gems/ops/planned"
@@ -47,6 +48,10 @@ class Patch(NamedTuple):
 
 def series(line: Line) -> list[Patch]:
     """The patches of a line, in their order."""
+    # They import PyTorch, without which `gems-overrides doctor` must start too.
+    from flag_gems_overrides.upstreaming import regression
+    from flag_gems_overrides.upstreaming.defects import DEFECTS
+
     functions: dict[str, tuple[str, ...]] = {}
     for override in OVERRIDES.values():
         if override.since is None or Version(override.since) <= Version(line.release):
