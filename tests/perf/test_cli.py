@@ -138,6 +138,8 @@ def test_a_throttled_device_is_said_with_status_2(invoke, monkeypatch, tmp_path)
     [
         (["softmax", "--shape", "64,64"], "shape '64,64' is not of the form 64x512x512"),
         (["softmax", "--shape", ""], "shape '' is not of the form 64x512x512"),
+        (["softmax", "--shape", "8x8 [/x]"], "argument '[/x]' is not of the form dim=1"),
+        (["softmax", "--shape", "8x8 [red]"], "argument '[red]' is not of the form dim=1"),
         (["softmax", "--shape", "64x64", "--dtype", "half"], "dtype 'half' is not known"),
         (["softmax", "--shape", "64x64", "--dtype", "int32"], "softmax: dtype 'int32' is not known; known: float16"),
         (["softmax", "--shape", "64x64 dims=0"], "softmax: argument 'dims' is not known; known: dim"),

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 Baselines = Annotated[Path, typer.Option(help="Folder of accepted baselines.")]
 Output = Annotated[Path, typer.Option(help="Record to append to.")]
@@ -34,5 +35,5 @@ def complaints(*kinds: type[Exception]) -> Iterator[None]:
     try:
         yield
     except kinds as error:
-        Console(stderr=True, highlight=False).print(f"[red]error:[/] {error}", soft_wrap=True)
+        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(2) from None
