@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
+
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flag_gems_overrides.perf.devices import A100, H200, KNOWN, occupancy
+from flag_gems_overrides.perf.devices import A100, H200, KNOWN, here, occupancy
 
 
 @pytest.mark.parametrize(
@@ -31,3 +35,23 @@ def test_occupancy_never_rises_with_what_a_program_takes(gpu, warps, registers, 
     assert 0 <= at <= 1
     assert occupancy(gpu, warps, registers + 8, shared) <= at
     assert occupancy(gpu, warps, registers, shared + 1024) <= at
+
+
+def test_an_h100_is_planned_for_as_it_is_and_not_as_an_h200_of_as_many_multiprocessors(monkeypatch):
+    h100 = SimpleNamespace(
+        name="NVIDIA H100 80GB HBM3",
+        major=9,
+        minor=0,
+        multi_processor_count=132,
+        L2_cache_size=50 << 20,
+        max_threads_per_multi_processor=2048,
+        shared_memory_per_block_optin=227 << 10,
+        shared_memory_per_multiprocessor=228 << 10,
+        regs_per_multiprocessor=65536,
+    )
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", {3: h100}.get)
+    *sizes, copy_gbps, read_gbps = here()
+    assert tuple(sizes) == H200._replace(name=h100.name, l2_bytes=50 << 20)[:-2]
+    assert math.isnan(copy_gbps)
+    assert math.isnan(read_gbps)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 
@@ -18,39 +19,32 @@ class Gpu(NamedTuple):
     shared_bytes: int
     """The most that one program can have."""
     shared_per_sm: int
-    copy_gbps: float
-    """Reading and writing; measured where we could, else 90 % of the data sheet's bandwidth."""
-    read_gbps: float
     registers_per_sm: int = 65536
     programs_per_sm: int = 32
+    copy_gbps: float = math.nan
+    """Reading and writing; measured where we could, else 90 % of the data sheet's bandwidth."""
+    read_gbps: float = math.nan
 
 
-A100 = Gpu("NVIDIA A100", 80, 108, 40 << 20, 2048, 163 << 10, 164 << 10, 1835, 1835)
-H200 = Gpu("NVIDIA H200", 90, 132, 60 << 20, 2048, 227 << 10, 228 << 10, 4305, 4545)
-B200 = Gpu("NVIDIA B200", 100, 148, 126 << 20, 2048, 227 << 10, 228 << 10, 7200, 7200)
+A100 = Gpu("NVIDIA A100", 80, 108, 40 << 20, 2048, 163 << 10, 164 << 10, copy_gbps=1835, read_gbps=1835)
+H200 = Gpu("NVIDIA H200", 90, 132, 60 << 20, 2048, 227 << 10, 228 << 10, copy_gbps=4305, read_gbps=4545)
+B200 = Gpu("NVIDIA B200", 100, 148, 126 << 20, 2048, 227 << 10, 228 << 10, copy_gbps=7200, read_gbps=7200)
 KNOWN = (A100, H200, B200)
 
 
 def here() -> Gpu:
-    """The current GPU; one that is not known is taken to copy and read at 90 % of what its memory clock allows."""
+    """The current GPU as it describes itself, which does not say how fast it copies and reads."""
     import torch
 
     found: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
-    arch = found.major * 10 + found.minor
-    for gpu in KNOWN:
-        if (gpu.arch, gpu.sm_count) == (arch, found.multi_processor_count):
-            return gpu
-    gbps = 0.9 * 2 * found.memory_clock_rate * found.memory_bus_width / 8 / 1e6
     return Gpu(
         found.name,
-        arch,
+        found.major * 10 + found.minor,
         found.multi_processor_count,
         found.L2_cache_size,
         found.max_threads_per_multi_processor,
         found.shared_memory_per_block_optin,
         found.shared_memory_per_multiprocessor,
-        gbps,
-        gbps,
         found.regs_per_multiprocessor,
     )
 
