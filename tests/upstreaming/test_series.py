@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import shutil
 from importlib.metadata import version
@@ -268,6 +269,38 @@ def test_check_says_which_patch_does_not_apply(
     assert result.exit_code == 2
     assert "patch failed: src/flag_gems/ops/__init__.py" in result.output
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.usefixtures("unformatted")
+def test_check_says_what_export_would_write_otherwise_and_tries_nothing_else(
+    upstream: tuple[Path, Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout, line = upstream
+    exchange.export(line, checkout, tmp_path / "patches", tmp_path)
+    monkeypatch.setitem(LINES, "v5.0.2", line)
+    monkeypatch.setitem(OVERRIDES, "amin", dataclasses.replace(OVERRIDES["amin"], since=None))  # a patch more
+    command = [f"--checkout={checkout}", f"--folder={tmp_path / 'patches'}"]
+    result = CliRunner().invoke(app, ["patches", "check", "--line=v5.0.2", *command])
+    assert result.exit_code == 1, result.output
+    assert "v5.0.2: src/flag_gems/ops/planned/amin.py is not what export would write" in result.output
+
+    stored, now = (len(exchange.patch_files(line, tmp_path / "patches")), len(series.series(line)))
+    assert now == stored + 1
+    result = CliRunner().invoke(app, ["patches", "branch", "--line=v5.0.2", *command])
+    assert result.exit_code == 2, result.output
+    assert f"series: has {stored} patches and the operators make {now}" in result.output
+    assert "gems-overrides patches export" in result.output
+    assert git(checkout, "branch", "--format=%(refname:short)").split() == ["master"]
+    with pytest.raises(exchange.PatchesError, match=f"has {stored} patches"):
+        next(rehearsal.one_after_the_other(line, tmp_path / "patches", checkout))
+
+
+def test_outside_the_project_it_says_where_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["patches", "check", "--line=v5.0.2", f"--folder={PATCHES}"]
+    result = CliRunner().invoke(app, command, env={"FLAGGEMS_CHECKOUT": ""})
+    assert result.exit_code == 2
+    assert "benchmark/core_shapes.yaml: is not there; run this in the folder of the project" in result.output
 
 
 @pytest.mark.skipif(

@@ -56,14 +56,14 @@ def check(
     line: Name = None,
     folder: Folder = FOLDER,
 ) -> None:
-    """Say whether the patches are what export would write, and whether they apply, one after the other, and pass the
-    tests that they bring. Exit status 1 if not."""
+    """Say whether the patches are what export would write and, if so, whether they apply, one after the other, and
+    pass the tests that they bring. Exit status 1 if not."""
     console = Console(highlight=False)
     wrong = False
     with _complaints():
         for chosen in _lines(line):
             found = [f"{path} is not what export would write" for path in exchange.drift(chosen, folder)]
-            if checkout is not None:
+            if checkout is not None and not found:
                 found += exchange.check(chosen, folder, checkout)
                 found += rehearsal.one_after_the_other(chosen, folder, checkout)
             for complaint in found:

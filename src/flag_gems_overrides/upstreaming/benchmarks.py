@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.perf.cases import Shapes
+from flag_gems_overrides.perf.cases import CaseError, Shapes
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.templates import render
 
@@ -43,8 +43,10 @@ def benchmarks(module: str, functions: tuple[str, ...], line: Line) -> dict[str,
     """The benchmark file of an operator, by its path.
 
     Raises:
-        CaseError: the file of shapes cannot be read; the message names it.
+        CaseError: the file of shapes is not there or cannot be read; the message names it.
     """
+    if not SHAPES.exists():
+        raise CaseError(f"{SHAPES}: is not there; run this in the folder of the project, which has it")
     shapes = Shapes(SHAPES)
     made = []
     for name in functions:

@@ -99,6 +99,21 @@ def patch_files(line: Line, folder: Path) -> list[Path]:
     return [listing.parent / name for name in listing.read_text().split()]
 
 
+def paired(line: Line, folder: Path) -> list[tuple[Patch, Path]]:
+    """Each patch of a line, and the file that has it.
+
+    Raises:
+        PatchesError: there are none, or not as many as there would be now.
+    """
+    patches, paths = series(line), patch_files(line, folder)
+    if len(patches) != len(paths):
+        raise PatchesError(
+            f"{folder / line.name / 'series'}: has {len(paths)} patches and the operators make {len(patches)}; write "
+            "them anew with `gems-overrides patches export`"
+        )
+    return list(zip(patches, paths, strict=True))
+
+
 def drift(line: Line, folder: Path) -> list[str]:
     """In which files the patches of a line differ from what they would be made of now.
 
@@ -218,19 +233,20 @@ def branch(line: Line, folder: Path, checkout: Path, op: str | None) -> Iterator
         op: a patch's name; only its branch is made, with the patches that it stands on.
 
     Raises:
-        PatchesError: the checkout has changes, or no patch is of ``op``.
+        PatchesError: the checkout has changes, no patch is of ``op``, or there are not as many as there would be now.
         GitError: a patch does not apply, or a branch is there already.
     """
     if git(checkout, "status", "--porcelain"):
         raise PatchesError(f"{checkout}: has changes that are not committed; commit them or take a fresh clone")
-    names = [patch.name for patch in series(line)]
+    patches = paired(line, folder)
+    names = [patch.name for patch, _ in patches]
     if op is not None and op not in names:
         raise PatchesError(f"--op: no patch of {op!r}; there are {', '.join(names)}")
     with worktree(checkout, "HEAD") as tree:
-        for name, patch in zip(names, patch_files(line, folder), strict=True):
-            apply_mail(tree, patch)
-            if op in (None, name):
-                git(tree, "branch", f"planned-{name}", "HEAD")
-                yield f"planned-{name}", git(tree, "log", "-1", "--format=%B")
-            if op == name:
+        for patch, path in patches:
+            apply_mail(tree, path)
+            if op in (None, patch.name):
+                git(tree, "branch", f"planned-{patch.name}", "HEAD")
+                yield f"planned-{patch.name}", git(tree, "log", "-1", "--format=%B")
+            if op == patch.name:
                 return

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from flag_gems_overrides.upstreaming.exchange import PatchesError, patch_files
+from flag_gems_overrides.upstreaming.exchange import PatchesError, paired, patch_files
 from flag_gems_overrides.upstreaming.git import apply_mail, worktree
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.series import series
@@ -78,11 +78,13 @@ def one_after_the_other(line: Line, folder: Path, checkout: Path) -> Iterator[st
     """Apply the patches at the line's base, and after each run the tests that it brings: what fails, in words.
 
     Raises:
-        PatchesError: pytest did not get to the tests, flag_gems cannot be imported for example.
+        PatchesError: pytest did not get to the tests, flag_gems cannot be imported for example; or there are not as
+            many patches as there would be now.
         GitError: a patch does not apply.
     """
+    patches = paired(line, folder)
     with _built(line, checkout) as tree:
-        for patch, path in zip(series(line), patch_files(line, folder), strict=True):
+        for patch, path in patches:
             apply_mail(tree, path)
             tests = [name for name in patch.added if name.startswith("tests/")]
             for test, outcome in (_run(tree, tests, "patched", [], None) if tests else {}).items():
