@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
+
 import pytest
 
 from flag_gems_overrides.perf import resources
@@ -71,3 +75,20 @@ def test_a_case_is_planned_compiled_and_known_again(tmp_path):
 def test_what_cannot_be_compiled_is_said_with_the_reason():
     with pytest.raises(resources.ResourceError, match=r"NVIDIA H200 failed(.|\n)*dim=7 is out of range"):
         resources.survey([parse("softmax 64x64 dim=7 float32")], [H200])
+
+
+@pytest.mark.timeout(60)
+def test_what_is_compiled_is_told_at_once_and_an_interrupt_ends_the_rest(tmp_path, monkeypatch):
+    endless = tmp_path / "python"
+    endless.write_text('#!/bin/sh\ncat > /dev/null\necho \'{"digest": "a"}\'\nexec sleep 3600\n')
+    endless.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(endless))
+    told = []
+
+    def compiled(row):
+        told.append(row)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        resources.survey([], [H200], compiled=compiled)
+    assert told == [{"digest": "a"}]

@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,14 @@ from flag_gems_overrides.perf.gates import Failure
 
 Row = dict[str, Any]
 
+_FIELDS = {
+    *("digest", "kernel", "arch", "triton", "options", "case"),
+    *("registers", "spilled_bytes", "shared_bytes", "occupancy"),
+}
+
 
 class ResourceError(RuntimeError):
-    """The kernels could not be compiled."""
+    """The kernels could not be compiled, or a survey cannot be read or written; the message names the file."""
 
 
 def cases(shapes: Shapes, ops: Iterable[str], level: str, dtypes: Sequence[str]) -> list[Case]:
@@ -35,7 +42,11 @@ def cases(shapes: Shapes, ops: Iterable[str], level: str, dtypes: Sequence[str])
 
 
 def survey(
-    chosen: Sequence[Case], gpus: Iterable[Gpu], known: Iterable[Row] = (), folder: Path | None = None
+    chosen: Sequence[Case],
+    gpus: Iterable[Gpu],
+    known: Iterable[Row] = (),
+    folder: Path | None = None,
+    compiled: Callable[[Row], object] = lambda row: None,
 ) -> list[Row]:
     """One row for each configuration in which the overrides' kernels are launched for the ``chosen`` cases.
 
@@ -43,36 +54,68 @@ def survey(
         gpus: each is planned and compiled for in a process of its own.
         known: rows of earlier surveys. A configuration among them, of the same source and Triton, is not compiled.
         folder: where to put what the compiler made of each kernel, from TTIR to SASS.
+        compiled: called with each row as soon as it is there, from several threads.
+
+    Raises:
+        ResourceError: a process failed.
     """
     known = list(known)
     keys = [case.key for case in chosen]
     tasks = [{"gpu": gpu, "cases": keys, "known": known, "folder": folder and str(folder)} for gpu in gpus]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return [row for rows in pool.map(_compile, tasks) for row in rows]
+    # The processes end with this, so that nobody waits for them where it is interrupted.
+    with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as processes:
+        return [row for rows in pool.map(lambda task: _compile(task, compiled, processes), tasks) for row in rows]
 
 
-def _compile(task: dict[str, Any]) -> list[Row]:
+def _compile(task: dict[str, Any], compiled: Callable[[Row], object], processes: ExitStack) -> list[Row]:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    result = subprocess.run(
-        [sys.executable, "-m", "flag_gems_overrides.perf.compile_only"],
-        input=json.dumps(task),
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    if result.returncode:
-        raise ResourceError(f"compiling for {task['gpu'].name} failed:\n{result.stderr[-2000:]}")
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    rows = []
+    with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile("w+") as log:
+        json.dump(task, asked)
+        asked.seek(0)
+        command = [sys.executable, "-m", "flag_gems_overrides.perf.compile_only"]
+        with subprocess.Popen(
+            command, stdin=asked, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+        ) as process:
+            processes.callback(process.kill)
+            assert process.stdout is not None
+            for line in process.stdout:
+                rows.append(json.loads(line))
+                compiled(rows[-1])
+        if process.returncode:
+            log.seek(0)
+            raise ResourceError(f"compiling for {task['gpu'].name} failed:\n{log.read()[-2000:]}")
+    return rows
 
 
 def load(path: Path) -> list[Row]:
-    """The rows of an earlier survey; none if there was none."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The rows of an earlier survey; none if there was none.
+
+    Raises:
+        ResourceError: the file is not a survey, or cannot be read.
+    """
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ResourceError(f"{path}: {error.strerror}; name a survey, or a new file") from None
+    return [_row(line, f"{path} line {number}") for number, line in enumerate(lines, 1)]
+
+
+def _row(line: str, where: str) -> Row:
+    try:
+        row: Row = json.loads(line)
+    except ValueError as error:
+        raise ResourceError(f"{where}: not JSON ({error}); name a survey, or a new file") from None
+    missing = _FIELDS - row.keys() if isinstance(row, dict) else _FIELDS
+    if missing:
+        raise ResourceError(f"{where}: has no {', '.join(sorted(missing))}; name a survey, or a new file")
+    return row
 
 
 def merged(known: Iterable[Row], rows: Iterable[Row], ops: Iterable[str]) -> list[Row]:
-    """``rows``, and of ``known`` what is of other ops or another Triton."""
+    """``rows``, and of ``known`` what is of another Triton or of other ops than these, which were surveyed whole."""
     rows, ops = list(rows), set(ops)
     versions = {row["triton"] for row in rows}
     kept = {row["digest"]: row for row in known if row["case"].split()[0] not in ops or row["triton"] not in versions}
@@ -80,9 +123,16 @@ def merged(known: Iterable[Row], rows: Iterable[Row], ops: Iterable[str]) -> lis
 
 
 def save(path: Path, rows: Iterable[Row]) -> None:
-    """Write a survey, one row a line, in an order of its own, without what did not compile."""
+    """Write a survey, one row a line, in an order of its own, without what did not compile.
+
+    Raises:
+        ResourceError: the file cannot be written.
+    """
     lines = sorted(json.dumps(row, sort_keys=True) for row in rows if "error" not in row)
-    write(path, "".join(f"{line}\n" for line in lines))
+    try:
+        write(path, "".join(f"{line}\n" for line in lines))
+    except OSError as error:
+        raise ResourceError(f"{path}: {error.strerror}; name a file that can be written") from None
 
 
 def failures(rows: Iterable[Row]) -> Iterator[Failure]:
