@@ -116,7 +116,7 @@ def test_a_record_that_cannot_be_written_is_named_with_status_2(invoke, monkeypa
     monkeypatch.setattr(run, "meter", lambda *_: Meter())
     status, said = invoke("bench", "softmax", "--shape", "8x8 dim=1", "--output", output)
     assert status == 2
-    assert said.startswith(f"error: {output}: {reason}; ")
+    assert f"error: {output}: {reason}; " in said
 
 
 def test_a_throttled_device_is_said_with_status_2(invoke, monkeypatch, tmp_path):
@@ -158,7 +158,8 @@ def test_bench_names_what_is_wrong(invoke, words, message):
 
 def test_profile_names_what_is_wrong(invoke):
     status, output = invoke("profile", "softmax", "")
-    assert (status, output) == (2, "error: shape '' is not of the form 64x512x512")
+    assert status == 2
+    assert output.endswith("error: shape '' is not of the form 64x512x512")
 
 
 @pytest.mark.parametrize("words", [["bench", "softmax", "--shape", "8x8"], ["profile", "softmax", "8x8"]])

@@ -48,4 +48,5 @@ def _release() -> str:
     try:
         return version("flag_gems")
     except PackageNotFoundError:
-        raise ImportError(f"flag_gems is not installed: pip install flag_gems=={SUPPORTED_UPSTREAM[-1]}") from None
+        known = ", ".join(SUPPORTED_UPSTREAM)
+        raise ImportError(f"flag_gems is not installed: pip install flag_gems; {known} are supported") from None
