@@ -18,7 +18,8 @@ FILE = Path(__file__).parents[2] / "benchmark" / "core_shapes.yaml"
 def any_case(draw):
     op = draw(st.sampled_from(list(OPS)))
     shape = draw(st.lists(st.integers(0, 2**31), min_size=1, max_size=5))
-    arguments = [(name, draw(st.integers(-5, 5))) for name in OPS[op].arguments if draw(st.booleans())]
+    names = OPS[op].arguments
+    arguments = [(name, draw(st.integers(-5, 5))) for name in names if name in OPS[op].needs or draw(st.booleans())]
     return Case(op, tuple(shape), draw(st.sampled_from(OPS[op].dtypes)), tuple(arguments))
 
 
@@ -36,6 +37,7 @@ def test_key_names_the_whole_case(case):
         (("softmax", "64x64 dim", "float32"), "'dim'"),
         (("softmax", "", "float32"), "shape ''"),
         (("softmax", "64x64 dims=0", "float32"), "softmax: argument 'dims' is not known; known: dim"),
+        (("softmax", "64x64", "float32"), "softmax: argument 'dim' is missing"),
         (("softmax", "64x64 dim=0 dim=1", "float32"), "softmax: argument 'dim' is there twice"),
         (("prod", "64x64 dim=1", "float32"), "prod: argument 'dim' is not known; known: none"),
         (("gelu", "64x64", "float32"), "op 'gelu' is not known; known: layer_norm"),
@@ -57,10 +59,10 @@ def write(tmp_path: Path, text: str) -> Path:
     [
         ("softmax: [[1]]", "softmax: expected a mapping"),
         ("softmax: {cores: []}", "softmax: unknown cores; known: core"),
-        ("softmax: {core: [[1], 7]}", r"softmax\.core\[1\]: 7"),
+        ("max: {core: [[1], 7]}", r"max\.core\[1\]: 7"),
         ("softmax: {core: [{shape: [4], dim: last}]}", r"softmax\.core\[0\]: dim must be an integer"),
         ("softmax: {core: [[true]]}", r"softmax\.core\[0\]"),
-        ("softmax: {core: [[1], {shape: [4], dims: 0}]}", r"softmax\.core\[1\]: softmax: argument 'dims'.*known: dim"),
+        ("argmax: {core: [[1], {shape: [4], dims: 0}]}", r"argmax\.core\[1\]: argmax: argument 'dims'.*known: dim"),
         ("softmax: {core: [{shape: [4], dim: 0, dim: 1}]}", r"'dim' is there twice\n.*line 1, column 39"),
         ("gelu: {}", "op 'gelu' is not known; known: layer_norm"),
         ("- softmax", "expected a mapping from op"),

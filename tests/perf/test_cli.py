@@ -230,7 +230,9 @@ RESOURCES = ["resources", "--shapes", "shapes.yaml", "--output", "survey.jsonl"]
 @pytest.fixture
 def surveyed(monkeypatch, tmp_path):
     """A function that lets a survey have these rows, and be interrupted after them if told so."""
-    (tmp_path / "shapes.yaml").write_text("softmax: {core: [{shape: [8, 8], dim: 1}], comprehensive: [[4, 4]]}")
+    (tmp_path / "shapes.yaml").write_text(
+        "softmax: {core: [{shape: [8, 8], dim: 1}], comprehensive: [{shape: [4, 4], dim: 1}]}"
+    )
     asked = []
 
     def answer(*found, interrupted=False):

@@ -27,10 +27,11 @@ PEERS = ("compile", "liger", "quack", "quack_rmsnorm")
 class _Takes(NamedTuple):
     arguments: tuple[str, ...]
     dtypes: tuple[str, ...]
+    needs: tuple[str, ...] = ()
 
 
-_WHOLE, _ALONG = _Takes((), DTYPES), _Takes(("dim",), DTYPES)
-_SOFTMAX, _NORM = _Takes(("dim",), _FLOATING), _Takes(("normalized",), _FLOATING)
+_WHOLE, _ALONG = _Takes((), DTYPES), _Takes(("dim",), DTYPES, ("dim",))
+_SOFTMAX, _NORM = _Takes(("dim",), _FLOATING, ("dim",)), _Takes(("normalized",), _FLOATING)
 _POSITION = _Takes(("dim",), _FLOATING + _INTEGERS)
 OPS = {
     "layer_norm": _NORM,
@@ -68,7 +69,7 @@ class Case:
     """One (op, shape, other arguments, dtype).
 
     Raises:
-        CaseError: there is no such op, or it does not take the arguments or the dtype.
+        CaseError: there is no such op, or it does not take the arguments or the dtype, or needs another argument.
     """
 
     op: str
@@ -84,6 +85,9 @@ class Case:
             check(f"{self.op}: argument", name, OPS[self.op].arguments)
             if names.count(name) > 1:
                 raise CaseError(f"{self.op}: argument {name!r} is there twice; give it once")
+        for name in OPS[self.op].needs:
+            if name not in names:
+                raise CaseError(f"{self.op}: argument {name!r} is missing; give it, as in '64x512 dim=1'")
 
     @property
     def size(self) -> str:

@@ -52,7 +52,7 @@ def _factors(case: Case, device: torch.device) -> torch.Tensor:
 
 
 def _dim(case: Case) -> int:
-    dim = case.get("dim", -1)
+    dim = dict(case.arguments)["dim"]
     if not -len(case.shape) <= dim < len(case.shape):
         raise CaseError(f"{case.key}: dim={dim} is out of range for {len(case.shape)} dimensions")
     return dim
