@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif("PYTEST_XDIST_WORKER" in os.environ, reason="times, and other workers are on the same device"),
+]
 
 
 @pytest.fixture(scope="module")
