@@ -6,6 +6,7 @@ Inputs are drawn and answers judged on the CPU, so that hardly any kernels of Py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -39,11 +40,18 @@ KEYS = [
     "softmax 1x300000 dim=1 float16",
     "softmax 1x20000x8 dim=1 float32",
     "softmax 2x37x5 dim=1 float32",
+    "softmax 9x20000 dim=1 bfloat16",
+    "softmax 2x700x24 dim=1 float32",
+    "softmax 1x600x300 dim=1 float32",
     "softmax_backward 300x16 dim=1 float32",
     "softmax_backward 9x1027 dim=1 bfloat16",
     "softmax_backward 1x120001 dim=1 bfloat16",
     "softmax_backward 2x9000 dim=1 float64",
+    "softmax_backward 9x20000 dim=1 bfloat16",
     "softmax_backward 1x600x300 dim=1 float32",
+    "softmax_backward 1x600x300 dim=1 bfloat16",
+    "softmax_backward 1x20000x8 dim=1 float32",
+    "softmax_backward 2x37x5 dim=1 float32",
     "log_softmax 70x100 dim=1 bfloat16",
     "log_softmax 3x20001 dim=1 float32",
     "log_softmax_backward 70x100 dim=1 bfloat16",
@@ -104,11 +112,13 @@ def test_every_override_is_called():
     assert {case.op for case in CASES} == set(OVERRIDES)
 
 
-def test_every_kernel_is_launched_and_split_ones_alone_and_in_groups(device):
+def test_every_kernel_is_launched_and_with_and_without_groups_where_it_has_both(device):
     with captured() as launches:
         for case in CASES:
             _run(case, device)
     assert {launch.kernel for launch in launches} == set(KERNELS)
-    for kernel in ("softmax_split", "softmax_backward_split"):
+    for kernel in KERNELS:
+        if not re.fullmatch("softmax(_backward)?_(looped_rows|columns|looped_columns)", kernel):
+            continue
         ways = {launch.options.get("launch_cooperative_grid", False) for launch in launches if launch.kernel == kernel}
         assert ways == {False, True}, kernel
