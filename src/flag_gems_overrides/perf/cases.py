@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from flag_gems_overrides.errors import UserError
+
 LEVELS = ("core", "comprehensive", "interpreter")
 MODES = ("kernel", "operator", "wrapper")
 _FLOATING = ("float16", "float32", "bfloat16", "float64")
@@ -54,7 +56,7 @@ OPS = {
 """What can be measured, and what PyTorch's function takes there beside a shape."""
 
 
-class CaseError(ValueError):
+class CaseError(UserError):
     """A case or a shape file that cannot be used; the message names the place and the remedy."""
 
 
