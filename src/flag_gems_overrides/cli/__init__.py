@@ -20,6 +20,7 @@ _COMMANDS = {
     "profile": ("profile", "profile"),
     "report": ("report", "report"),
     "compare": ("compare", "compare"),
+    "summary": ("summary", "summary"),
     "accept": ("accept", "accept"),
     "resources": ("resources", "resources"),
     "quality": ("quality", "quality"),

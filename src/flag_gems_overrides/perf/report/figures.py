@@ -127,8 +127,8 @@ def heatmap(op: str, results: Sequence[Timed]) -> Figure:
         text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
         dark = not 2**-0.7 < ratio < 2**0.7  # both ends of the colours
         axes.text(*place, text, color="white" if dark else "black", ha="center", va="center", fontsize=7)
-    axes.set_xticks(range(len(columns)), [count(n) for n in columns], rotation=60, fontsize=7)
-    axes.set_yticks(range(len(rows)), [count(m) for m in rows], fontsize=7)
+    axes.set_xticks(range(len(columns)), _labels(columns), rotation=60, fontsize=7)
+    axes.set_yticks(range(len(rows)), _labels(rows), fontsize=7)
     axes.set(xlabel="N, reduced", ylabel="M, rows")
     axes.grid(False)
     # Limits are colours: what is beyond has the last.
@@ -173,7 +173,7 @@ def latency(head: Mapping[str, Any], op: str, results: Sequence[Timed]) -> Figur
         _recolour(axes)
     panels[0].set_ylabel("us per compulsory MB")
     handles, labels = panels[0].get_legend_handles_labels()
-    canvas.legend(handles, labels, fontsize=7, loc="outside right upper", frameon=False, labelcolor=_INK)
+    canvas.legend(handles, labels, fontsize=7, loc="outside right center", frameon=False, labelcolor=_INK)
     canvas.suptitle(f"{op}: time against the reduced size", fontsize=10, color=_INK)
     return Figure(f"latency-{op}", "Lower is faster. Lines join cases that differ in N alone; 1 K is 1024.", canvas)
 
@@ -259,6 +259,12 @@ def _title(axes: Axes, text: str) -> None:
 
 def _cases(n: int) -> str:
     return "1 case" if n == 1 else f"{n} cases"
+
+
+def _labels(sizes: Sequence[int]) -> list[str]:
+    """One for each size; in full where two would read alike."""
+    short = [count(size) for size in sizes]
+    return [text if short.count(text) == 1 else str(size) for text, size in zip(short, sizes, strict=True)]
 
 
 def count(n: float) -> str:

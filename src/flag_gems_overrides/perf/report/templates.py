@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 # What Markdown would read as markup, and a table as the end of a cell.
-_MARKUP = re.compile(r"[|*<>`\[\]~]")
+_MARKUP = re.compile(r"[|*<>`~]|\](?=[(\[])")
 
 _environment = Environment(
     loader=PackageLoader("flag_gems_overrides.perf.report", "templates"),
