@@ -162,7 +162,7 @@ def check(row: Mapping[str, Any], where: str) -> None:
     """Raise a RecordError that names the field in which ``row`` departs from the schema."""
     schema = row.get("schema", SCHEMA)
     if row.get("kind") == "session" and schema != SCHEMA:
-        renamed = "; in schema 2 `providers` became `providers`" if schema == 1 else ""
+        renamed = "; in schema 2 `contenders` became `providers`" if schema == 1 else ""
         raise RecordError(
             f"{where}: schema: {schema!r} cannot be read, {SCHEMA} can{renamed}; "
             f"read it with the version of flag_gems_overrides that wrote it, or measure again"
