@@ -67,7 +67,7 @@ def _prepare(
     copy = stride is not None and order is None
     sizes = [(shape[d], d in dims) for d in order or range(len(shape)) if shape[d] != 1]
     count = math.prod(size for size, reduced in sizes if reduced)
-    problems = list(_problems(sizes))
+    problems = list(_problems(sizes)) if 0 not in shape else [(math.prod(result), 0, 1)]
     steps = []
     for number, (M, N, K) in enumerate(problems, 1):
         first, last = number == 1, number == len(problems)

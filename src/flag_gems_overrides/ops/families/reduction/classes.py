@@ -50,23 +50,21 @@ def reduce_classes_kernel(
 
     The rest is as in ``reduce_rows_kernel``.
     """
-    m = tl.program_id(0).to(tl.int64) + tl.arange(0, 1)[:, None]
+    m = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BLOCK_K)[None, :]
     lane = tl.arange(0, BLOCK_N)[None, :]
     split = tl.program_id(1)
     length = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32) * K
     start, head, body = whole_vectors(m, length, VECTOR)
     if EDGE_LANES:
-        edges, edge_positions = load_edges(
-            x_ptr, start, head, body, length, (m < M) & (split == 0), OP, VECTOR, EDGE_LANES
-        )
+        edges, edge_positions = load_edges(x_ptr, start, head, body, length, split == 0, OP, VECTOR, EDGE_LANES)
     acc = reduce_tiles(
         x_ptr,
         body_ptr=x_ptr + (start + head) // VECTOR * VECTOR,
         first=split * STEP + lane,
         body=body,
         length=length,
-        mask=(m < M) & (lane < STEP),
+        mask=lane < STEP,
         OP=OP,
         BLOCK_M=1,
         BLOCK_N=BLOCK_N,
@@ -89,7 +87,7 @@ def reduce_classes_kernel(
         partial_ptr,
         arrived_ptr,
         offsets=m * K + k,
-        mask=(m < M) & (k < K),
+        mask=k < K,
         size=tl.full([], M, tl.int64) * K,
         count=count,
         identity=identity,
@@ -129,7 +127,7 @@ def locate_classes_kernel(
         position_ptr: [M, K] of int64.
         partial_position_ptr: [splits, M, K] of the type of offsets, None without splits.
     """
-    m = tl.program_id(0).to(tl.int64) + tl.arange(0, 1)[:, None]
+    m = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BLOCK_K)[None, :]
     lane = tl.arange(0, BLOCK_N)[None, :]
     split = tl.program_id(1)
@@ -137,16 +135,14 @@ def locate_classes_kernel(
     length = N * K
     start, head, body = whole_vectors(m, length, VECTOR)
     if EDGE_LANES:
-        edges, edge_positions = load_edges(
-            x_ptr, start, head, body, length, (m < M) & (split == 0), OP, VECTOR, EDGE_LANES
-        )
+        edges, edge_positions = load_edges(x_ptr, start, head, body, length, split == 0, OP, VECTOR, EDGE_LANES)
     best, best_tile = locate_tiles(
         x_ptr,
         body_ptr=x_ptr + (start + head) // VECTOR * VECTOR,
         first=split * STEP + lane,
         body=body,
         length=length,
-        mask=(m < M) & (lane < STEP),
+        mask=lane < STEP,
         OP=OP,
         BLOCK_M=1,
         BLOCK_N=BLOCK_N,
@@ -183,7 +179,7 @@ def locate_classes_kernel(
         partial_position_ptr,
         arrived_ptr,
         offsets=m * K + k,
-        mask=(m < M) & (k < K),
+        mask=k < K,
         size=tl.full([], M, tl.int64) * K,
         N=N,
         identity=identity,
