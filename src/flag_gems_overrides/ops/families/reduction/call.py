@@ -73,9 +73,7 @@ def _prepare(
         first, last = number == 1, number == len(problems)
         elements = dtype if first else dtypes.accumulator
         arithmetic = policy.arithmetic(dtypes, elements=elements, first=first, last=last)
-        outputs = Allocation((M * K,), dtypes.accumulator, device), None
-        if last:
-            outputs = new_values, new_positions
+        outputs = (new_values, new_positions) if last else (Allocation((M * K,), dtypes.accumulator, device), None)
         planned = plan(M, N, K, elements.itemsize, policy.positions, devices.limits(device))
         launch = _bind(planned, arithmetic, M, N, K, count, policy.positions, dtypes.accumulator.itemsize, device)
         if planned.splits == 1:
