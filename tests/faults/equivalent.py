@@ -57,12 +57,15 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "the programs of a launch are never 2**31": ("norm/tile/clear_own/offset_in_32_bits: tl.cast(groups, tl.int64)",),
     "the word behind the group's is looked at once, and not used": ("norm/tile/collect/off_by_one: member < GROUP",),
     "of two equals either will do: 0.0 and -0.0 are equal": (
-        "reduction/combine/_larger/off_by_one: a <= b",
-        "reduction/combine/_smaller/off_by_one: a >= b",
+        "reduction/extremum/larger/off_by_one: a <= b",
+        "reduction/extremum/smaller/off_by_one: a >= b",
     ),
     "there are at most as many partial results as programs on the device hold: never 2**31": (
-        "reduction/kernels/reduce_kernel/offset_in_32_bits: tl.full([], M, tl.int64)",
-        "reduction/kernels/reduce_with_index_kernel/offset_in_32_bits: tl.full([], M, tl.int64)",
+        *(
+            f"reduction/{file}/{does}_{file}_kernel/offset_in_32_bits: tl.full([], M, tl.int64)"
+            for file in ("rows", "classes", "columns")
+            for does in ("reduce", "locate")
+        ),
         "norm/backward/merged_kernel/offset_in_32_bits: tl.cast(program, tl.int64)",
         "norm/backward/split_kernel/offset_in_32_bits: tl.cast(group, tl.int64)",
         "norm/backward/store_column_sums/offset_in_32_bits: tl.cast(rows, tl.int64)",
@@ -131,15 +134,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "the one statistic is at offset 0": ("softmax/tile/group_words/off_by_one: STATISTICS > 1",),
     "an element that is met twice, at one place, changes no extreme": (
-        "reduction/tiles/locate_flat/off_by_one: lane < STEP",
+        "reduction/classes/locate_classes_kernel/off_by_one: lane < STEP",
     ),
-    "a group of one is found where it was": ("reduction/tiles/locate_flat/off_by_one: GROUP > 1",),
-    "nothing of a group is masked, unless none has the result: then no position is less than length": (
-        *_any_other(
-            "reduction/tiles/locate_flat",
-            "tl.load(x_ptrs + at, mask=(m < M) & (at < body), other=IDENTITY)",
-        ),
-        "reduction/tiles/locate_flat/off_by_one: at < body",
+    "a group of one is found where it was": ("reduction/rows/locate_rows_kernel/off_by_one: NEIGHBOURS > 1",),
+    "nothing of a group is masked, unless none has the result: then no position is less than N": (
+        "reduction/rows/locate_rows_kernel/off_by_one: offsets < body",
     ),
 }
 
