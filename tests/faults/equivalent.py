@@ -12,7 +12,6 @@ _WEIGHT, _BIAS = (f"tl.load({name}_ptr + head + offsets, mask=mask, other=0.0)" 
 _WORDS, _NEXT_WORDS = (
     f"tl.load(read_ptr{more}, mask=exists, other=1, volatile=True)" for more in ("", " + STATISTICS")
 )
-_GROUP_WORDS = "tl.load(workspace_ptr + rank, mask=rank < GROUP, other=1, volatile=True)"
 
 
 def _any_other(function: str, load: str) -> tuple[str, str]:
@@ -49,7 +48,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/partial_sums/sum_columns/off_by_one: columns < N (2)",
     ),
     "a lane without a word has the word 1, of which one half is 1e-45 and the other 0": tuple(
-        f"norm/exchange/collect/off_by_one: rank < GROUP ({n})" for n in (2, 3)
+        f"norm/exchange/collect_pairs/off_by_one: rank < GROUP ({n})" for n in (2, 3)
     ),
     "a loop of the interpreter counts in Python's integers; tests/gpu has 2**30 rows and more": (
         "norm/backward/layer_norm_backward_rows/offset_in_32_bits: tl.cast(M, tl.int64)",
@@ -58,7 +57,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "the programs of a launch are never 2**31": (
         "norm/exchange/clear_previous/offset_in_32_bits: tl.cast(groups, tl.int64)",
     ),
-    "the word behind the group's is looked at once, and not used": ("norm/exchange/collect/off_by_one: rank < GROUP",),
     "of two equals either will do: 0.0 and -0.0 are equal": (
         "reduction/combine/_larger/off_by_one: a <= b",
         "reduction/combine/_smaller/off_by_one: a >= b",
@@ -89,8 +87,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *_any_other(_FORWARD, _WORDS + " (2)"),
         *_any_other(_FORWARD, _NEXT_WORDS),
         *_any_other(_FORWARD, _NEXT_WORDS + " (2)"),
-        *_any_other("norm/exchange/collect", _GROUP_WORDS),
-        *_any_other("norm/exchange/collect", _GROUP_WORDS + " (2)"),
     ),
     "multiplied with a gradient that is 0 there": (
         "norm/backward/layer_norm_backward_rows/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",

@@ -16,8 +16,8 @@ from flag_gems_overrides.ops.families.norm.plan import (
     Rows,
     Split,
     plan_backward,
-    plan_partial_sums,
     plan_forward,
+    plan_partial_sums,
     power_of_two,
 )
 from flag_gems_overrides.ops.launch.devices import Limits

@@ -21,7 +21,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents
 
 from ...launch.prepared import entry
-from .exchange import clear_last, clear_previous, collect, publish
+from .exchange import clear_last, clear_previous, collect_pairs, publish_pair
 from .partial_sums import store_partial_sums, store_partial_sums_of_edges, zeros
 from .tile import (
     body_offset,
@@ -74,7 +74,7 @@ def layer_norm_backward_rows(
     # The rows of a tile are neighbours, unless they would have heads of different sizes.
     row_step = programs if UNALIGNED else 1
     head = head_size(program, N, VEC, UNALIGNED)
-    end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))
+    end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))  # the chunks hold all; it saves 1 or 2 registers
     weights, _ = load_parameters(weight_ptr, None, head, 0, end, CHUNKS, BLOCK_N)
     dweights = zeros(BLOCK_M, CHUNKS, BLOCK_N, ACC)
     dbiases = zeros(BLOCK_M, CHUNKS, BLOCK_N, ACC)
@@ -284,9 +284,9 @@ def layer_norm_backward_split(
             edge_c1, edge_c2 = row_sums((edge_xhat,), (edge_wdy,), 1)
             slice_c1 += edge_c1
             slice_c2 += edge_c2
-        row_workspace = workspace_ptr + tl.cast(row, tl.int64) * GROUP
-        publish(row_workspace + rank, tl.sum(slice_c1), tl.sum(slice_c2))
-        c1, c2 = group_sums(row_workspace, GROUP, BLOCK)
+        row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
+        publish_pair(row_workspace_ptr, rank, tl.sum(slice_c1), tl.sum(slice_c2))
+        c1, c2 = group_sums(row_workspace_ptr, GROUP, BLOCK)
         c1 /= N
         c2 /= N
         for c in tl.static_range(CHUNKS):
@@ -296,7 +296,7 @@ def layer_norm_backward_split(
         if UNALIGNED:
             dx = input_gradient(edge_xhat, edge_wdy, rstd, c1, c2)
             tl.store(dx_ptr + edge_offsets(row, N, edge_columns), dx, mask=edge_mask)
-        clear_previous(row_workspace, row, GROUP)
+        clear_previous(row_workspace_ptr, row, GROUP)
     store_partial_sums(dweight_ptr, dweights, group, stride, head, begin, end, CHUNKS, BLOCK_N)
     store_partial_sums(dbias_ptr, dbiases, group, stride, head, begin, end, CHUNKS, BLOCK_N)
     if UNALIGNED:
@@ -306,12 +306,12 @@ def layer_norm_backward_split(
 
 
 @triton.jit(noinline=True)
-def group_sums(workspace_ptr, GROUP, BLOCK: tl.constexpr):
-    """The two sums over what all programs of the group published. workspace_ptr: [GROUP] words of this row."""
+def group_sums(row_workspace_ptr, GROUP, BLOCK: tl.constexpr):
+    """The two sums over what all programs of the group published. Not inlined, see :func:`collect`."""
     a = 0.0
     b = 0.0
     for first in tl.range(0, GROUP, BLOCK):
-        block_a, block_b = tl.reduce(collect(workspace_ptr, first, GROUP, BLOCK), 0, add_pairs)
+        block_a, block_b = tl.reduce(collect_pairs(row_workspace_ptr, first, GROUP, BLOCK), 0, add_pairs)
         a += block_a
         b += block_b
     return a, b

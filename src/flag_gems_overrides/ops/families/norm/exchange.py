@@ -1,61 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the programs of a group, which share a row, give each other two float32 per program and row.
+"""How the programs of a group, which share rows, give each other two float32 per row through a workspace.
 
-``workspace_ptr: [M, GROUP]`` words of 64 bits that are zero before and after the launch, then a counter per group.
-All programs must be running (cooperative launch).
+workspace_ptr: [M, GROUP] words of 64 bits, then a counter per group (launch/workspace.py has the protocol)
+row_workspace_ptr: [GROUP], the words of one row
 """
 
 import triton
 import triton.language as tl
 
-from ...launch.workspace import is_last
+from ...launch.workspace import clear, collect, decode_pair, encode_pair, is_last, publish
 
 
 @triton.jit
-def publish(word_ptr, a, b):
-    """Give two float32 to the other programs of the group, as one 64-bit word that is never 0: no flag, no fence."""
-    low = a.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
-    high = b.to(tl.int32, bitcast=True)
-    high = tl.where(high == 0, -2147483648, high)  # 0.0 is sent as -0.0
-    tl.atomic_xchg(word_ptr, low | (high.to(tl.int64) << 32), sem="relaxed")
+def publish_pair(row_workspace_ptr, rank, a, b):
+    publish(row_workspace_ptr + rank, encode_pair(a, b))
 
 
 @triton.jit
-def collect(workspace_ptr, first, GROUP, BLOCK: tl.constexpr):
-    """What the programs [first, first + BLOCK) of the group have published, as two [BLOCK]; waits until they have.
-
-    workspace_ptr: [GROUP] words of this row. Lanes beyond the group are 0.
-
-    Each warp of a program waits for itself; that takes a BLOCK of at most 32 lanes, or a program of one warp. To be
-    called from functions that are not inlined: Triton does not pipeline a loop that contains another one.
-    """
+def collect_pairs(row_workspace_ptr, first, GROUP, BLOCK: tl.constexpr):
+    """What the programs [first, first + BLOCK) of the group have published, as two [BLOCK], 0 beyond the group."""
     rank = first + tl.arange(0, BLOCK)
-    words = tl.load(workspace_ptr + rank, mask=rank < GROUP, other=1, volatile=True)
-    while tl.min((words != 0).to(tl.int32), 0) == 0:
-        words = tl.load(workspace_ptr + rank, mask=rank < GROUP, other=1, volatile=True)
-    a = words.to(tl.int32).to(tl.float32, bitcast=True)
-    b = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    a, b = decode_pair(collect(row_workspace_ptr + rank, rank < GROUP))
     return tl.where(rank < GROUP, a, 0.0), tl.where(rank < GROUP, b, 0.0)
 
 
 @triton.jit
-def clear_previous(workspace_ptr, row, GROUP):
-    """Zero what this program published for the group's previous row: whoever published for this row has read it.
-
-    workspace_ptr: [GROUP] words of this row.
-    """
+def clear_previous(row_workspace_ptr, row, GROUP):
+    """Clear this program's word of the group's previous row: whoever published for this row has collected it."""
     groups = tl.num_programs(0) // GROUP
     # In 32 bits 8 bytes of the gradient of 8192 x 32768 float32 spill on sm_100 (Triton 3.7).
-    previous_ptr = workspace_ptr - tl.cast(groups, tl.int64) * GROUP
-    tl.store(previous_ptr + tl.program_id(0) % GROUP, 0, mask=row >= groups)
+    previous_ptr = row_workspace_ptr - tl.cast(groups, tl.int64) * GROUP
+    clear(previous_ptr + tl.program_id(0) % GROUP, row >= groups)
 
 
 @triton.jit(noinline=True)
 def clear_last(workspace_ptr, M, GROUP, BLOCK: tl.constexpr):
-    """Zero what was published for the group's last row, and the group's counter. The group's last program does it.
+    """The last program of the group clears the words of the group's last row, and its counter.
 
-    workspace_ptr: [M, GROUP] words, then a counter per group. 32 bits are enough for offsets: a program has 512
-    columns and more of a row, so 2**31 words belong to 2**40 elements.
+    32 bits are enough for offsets: a program has 512 columns and more of a row, so 2**31 words belong to 2**40
+    elements.
     """
     group = tl.program_id(0) // GROUP
     groups = tl.num_programs(0) // GROUP
@@ -63,4 +46,4 @@ def clear_last(workspace_ptr, M, GROUP, BLOCK: tl.constexpr):
         last_row = M - 1 - (M - 1 - group) % groups
         for first in tl.range(0, GROUP, BLOCK):
             rank = first + tl.arange(0, BLOCK)
-            tl.store(workspace_ptr + last_row * GROUP + rank, 0, mask=rank < GROUP)
+            clear(workspace_ptr + last_row * GROUP + rank, rank < GROUP)

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .exchange import clear_last, clear_previous, publish
+from .exchange import clear_last, clear_previous, publish_pair
 from .statistics import (
     from_bits,
     group_statistics,
@@ -71,7 +71,7 @@ def layer_norm_rows(
     # The rows of a tile are neighbours, unless they would have heads of different sizes.
     row_step = programs if UNALIGNED else 1
     head = head_size(program, N, VEC, UNALIGNED)
-    end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))
+    end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))  # the chunks hold all; it saves 1 or 2 registers
     weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
     if UNALIGNED:
         edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
@@ -171,10 +171,10 @@ def layer_norm_split(
         slice_squares = tl.sum(sum_chunks(squared_deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0), CHUNKS))
         if UNALIGNED:
             slice_squares += tl.sum(sum_squared_deviations_of_edges(edge_x, slice_mean, edge_mask))
-        row_workspace = workspace_ptr + tl.cast(row, tl.int64) * GROUP
-        publish(row_workspace + rank, slice_mean, slice_squares)
-        mean, variance = group_statistics(row_workspace, GROUP, SLICE, head, N, VEC, BLOCK)
-        clear_previous(row_workspace, row, GROUP)
+        row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
+        publish_pair(row_workspace_ptr, rank, slice_mean, slice_squares)
+        mean, variance = group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC, BLOCK)
+        clear_previous(row_workspace_ptr, row, GROUP)
         rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=rank == 0)
         tl.store(rstd_ptr + row, rstd, mask=rank == 0)

@@ -7,7 +7,7 @@ The variance is the mean of squared deviations, never the difference of two larg
 import triton
 import triton.language as tl
 
-from .exchange import collect
+from .exchange import collect_pairs
 from .tile import body_size, chunk
 
 
@@ -54,17 +54,15 @@ def slice_elements(rank, SLICE, head, N, VEC: tl.constexpr):
 
 
 @triton.jit(noinline=True)
-def group_statistics(workspace_ptr, GROUP, SLICE, head, N, VEC: tl.constexpr, BLOCK: tl.constexpr):
+def group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC: tl.constexpr, BLOCK: tl.constexpr):
     """(mean, variance) of a row from what each program of the group published: the mean and the sum of squared
-    deviations of its slice. Merged block by block (Chan, Golub and LeVeque).
-
-    workspace_ptr: [GROUP] words of this row.
+    deviations of its slice. Merged block by block (Chan, Golub and LeVeque). Not inlined, see :func:`collect`.
     """
     count = 0.0
     mean = 0.0
     squares = 0.0
     for first in tl.range(0, GROUP, BLOCK):
-        slice_means, slice_squares = collect(workspace_ptr, first, GROUP, BLOCK)
+        slice_means, slice_squares = collect_pairs(row_workspace_ptr, first, GROUP, BLOCK)
         rank = first + tl.arange(0, BLOCK)
         counts = tl.where(rank < GROUP, slice_elements(rank, SLICE, head, N, VEC), 0).to(tl.float32)
         block_count = tl.sum(counts, 0)
