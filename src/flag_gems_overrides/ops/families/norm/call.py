@@ -124,10 +124,10 @@ def _backward_launch(
         )
     else:
         partials = plan.programs // plan.group
-        launch = layer_norm_backward_split.bind(
+        split = layer_norm_backward_split.bind(
             device, (plan.programs,), M, N, stride, plan.slice_size, plan.group, **_split_options(plan)
         )
-        launch = _with_workspace(launch, M, plan)
+        launch = _with_workspace(split, M, plan)
     if partials == 1 or not (want_weight or want_bias):
         return launch
     outputs = want_weight + want_bias

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
 """Gradients of weight and bias, which are sums over all rows, in two steps.
 
 Each program (or group of programs that share rows) adds up its own rows in registers and stores one row of a

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
 """Mean and variance of rows that programs hold in registers.
 
 The variance is the mean of squared deviations, never the difference of two large sums.

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
 """Which elements of a row a program holds, and how it loads them. Nothing here knows what is computed.
 
 A program holds a row, or a slice of it, as CHUNKS chunks of BLOCK_N columns. A chunk is as wide as the program's warps,
