@@ -15,7 +15,7 @@ import triton.language as tl
 
 from flag_gems_overrides import interpreter
 from flag_gems_overrides.catalog import Override
-from flag_gems_overrides.perf import baselines, providers, gates, meters, records
+from flag_gems_overrides.perf import baselines, gates, meters, providers, records
 from flag_gems_overrides.perf.cases import parse
 from flag_gems_overrides.perf.traffic import Traffic, count
 
