@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flag_gems_overrides.perf.baselines import BaselineError, accept, load, path_of
+from flag_gems_overrides.perf.baselines import BaselineError, accept, load, of_level, path_of, propose
 from flag_gems_overrides.perf.cases import COUNTED_DTYPES, Shapes
 from flag_gems_overrides.perf.records import Session
 
@@ -105,3 +105,68 @@ def test_every_counted_case_has_an_accepted_count():
         assert accepted is not None, op
         cases = shapes.cases(op, "interpreter", COUNTED_DTYPES)
         assert {case.key for case in cases} <= accepted["cases"].keys()
+
+
+@pytest.fixture
+def shapes(tmp_path):
+    path = tmp_path / "shapes.yaml"
+    path.write_text(
+        "softmax: {core: [{shape: [8, 8], dim: 1}, {shape: [9, 9], dim: 1}], interpreter: [{shape: [2, 2], dim: 1}]}\n"
+        "max: {core: [[8]]}\n"
+    )
+    return Shapes(path)
+
+
+def of(*keys, measure="kernel", ended=True, **changes) -> Session:
+    row = rows.counted if measure == "count" else rows.timed
+    return session(rows.head(measure, **changes), *(row(key) for key in keys), ended=ended)
+
+
+EIGHT, NINE = "softmax 8x8 dim=1 float32", "softmax 9x9 dim=1 float32"
+
+
+def test_the_cases_of_a_level_are_taken_and_others_left(shapes):
+    other = "softmax 5x5 dim=1 float32"
+    assert of_level(of(NINE, other, EIGHT), shapes, None) == [NINE, EIGHT]
+    assert of_level(of(EIGHT, NINE, "max 8 int8"), shapes, "core") == [EIGHT, NINE, "max 8 int8"]
+    two = "softmax 2x2 dim=1 bfloat16"
+    assert of_level(of(two, measure="count", level="interpreter"), shapes, None) == [two]
+
+
+@pytest.mark.parametrize(
+    ("level", "told", "measure", "wanted"),
+    [
+        ("comprehensive", None, "kernel", "core"),
+        ("core", None, "count", "interpreter"),
+        ("core", "comprehensive", "kernel", "comprehensive"),
+    ],
+)
+def test_another_level_is_refused_by_name(shapes, level, told, measure, wanted):
+    message = f"^level: '{level}' is not '{wanted}', the baselines' level; to take it: --level '{level}'$"
+    with pytest.raises(BaselineError, match=message):
+        of_level(of(EIGHT, NINE, measure=measure, level=level), shapes, told)
+
+
+def test_a_level_that_no_shape_file_has_takes_every_case_if_told(shapes):
+    assert of_level(of(NINE, level="9x9 dim=1"), shapes, "9x9 dim=1") == [NINE]
+
+
+def test_a_partial_record_is_refused(shapes):
+    message = f"^partial: lacks 2 cases of level core, as {EIGHT.replace('float32', 'float16')}; measure all$"
+    with pytest.raises(BaselineError, match=message):
+        of_level(of(EIGHT, NINE, "softmax 5x5 dim=1 float16"), shapes, None)
+    with pytest.raises(BaselineError, match=r"^partial: the session did not end; run the same command again"):
+        of_level(of(EIGHT, NINE, ended=False), shapes, None)
+
+
+def test_a_proposal_has_the_old_and_the_new_and_writes_nothing(tmp_path):
+    accept(tmp_path, session(rows.head("count"), rows.counted()))
+    other = rows.counted("softmax 5x5 dim=1 float32")
+    changed = session(rows.head("count"), rows.counted(loaded=0), other)
+    (proposal,) = propose(tmp_path, changed, keys=[rows.counted()["key"]])
+    key = rows.counted()["key"]
+    assert proposal.old == {key: {"launches": 1, "moved": 131072}}
+    assert proposal.new == {key: {"launches": 1, "moved": 65536}}
+    assert load(tmp_path, "interpreter", "softmax")["cases"] == proposal.old
+    proposal.path.write_text(proposal.text)
+    assert load(tmp_path, "interpreter", "softmax")["cases"] == proposal.new
