@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from flag_gems_overrides.perf import baselines, gates
 from flag_gems_overrides.perf.records import Session
+from flag_gems_overrides.perf.results import Timed
 
 from . import rows
 
@@ -74,6 +76,31 @@ def test_another_device_of_the_kind_may_take_longer_to_launch(tmp_path):
 def test_a_slowdown_that_is_not_significant_does_not_fail(timed_baseline):
     noisy = rows.timed(KEYS[0], override=1.25, native=1.5, upstream=1.2, rounds=4)
     assert "slower" not in rules(gates.judge([noisy], timed_baseline))
+
+
+def between(low: float, high: float) -> dict:
+    """A case whose ratios to native lie evenly between two."""
+    line = rows.timed(override=1.0, native=1.0)
+    ratios = np.linspace(low, high, 20)
+    line["providers"]["native"]["samples_ms"] = [1.0] * 20
+    line["providers"]["override"]["samples_ms"] = list(1 / ratios)
+    return line
+
+
+def test_the_upper_end_of_the_interval_decides_not_the_ratio(tmp_path):
+    baseline = accepted(tmp_path, rows.head(), rows.timed(override=1.0, native=1.0))
+    key = rows.timed()["key"]
+    baseline["cases"][key] |= {"floor": 0.97, "ratio": 0.5}
+    reaching = between(0.95, 0.98)
+    against = Timed(reaching).against_best()
+    assert against.comparison.ratio < 0.97 < against.comparison.high < 1
+    assert against.verdict.word == "SLOWER"
+    assert gates.judge([reaching], baseline) == []
+    below = between(0.93, 0.96)
+    assert Timed(below).against_best().comparison.high < 0.97
+    assert rules(gates.judge([below], baseline)) == ["slower"]
+    baseline["cases"][key]["floor"] = Timed(below).against_best().comparison.high
+    assert gates.judge([below], baseline) == [], "at the floor is not below it"
 
 
 def test_a_known_loss_may_not_grow(tmp_path):
