@@ -92,3 +92,13 @@ def test_unpaired_samples_have_an_interval_of_their_seed():
 def test_no_samples_on_one_side_are_an_error(times, baseline):
     with pytest.raises(ValueError, match=r"^no rounds to compare$"):
         compare_unpaired(times, baseline, "seed")
+
+
+def test_a_seed_gives_the_same_interval_on_every_machine():
+    times, baseline = [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 5.0, 9.0]
+    assert compare(times, baseline, "x") == pytest.approx((1.8257418583505536, 1.5, 2.25, 4))
+    unpaired = (1.5811388300841893, 0.7060664823938839, 5.0, 4)
+    assert compare_unpaired(times, baseline, "x") == pytest.approx(unpaired)
+    # Of the longer one, what has no partner is left out.
+    assert compare([*times, 100.0], baseline, "x") == compare(times, baseline, "x")
+    assert compare(times, [*baseline, 100.0], "x") == compare(times, baseline, "x")
