@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from flag_gems_overrides.environment import SUPPORTED_UPSTREAM
 from flag_gems_overrides.errors import UserError
@@ -29,7 +29,8 @@ def show_status() -> None:
     except RuntimeError as error:
         raise UserError(str(error)) from None
 
-    table = Table("", "now", "function", "what it does wrong", "upstream")
+    names = ("", "now", "function", "what it does wrong", "upstream")
+    table = Table(*(Column(name, overflow="fold") for name in names))  # a narrow terminal truncates nothing
     for standing in standings:
         row, verdict = standing.defect, standing.verdict
         verdict = f"[{_COLOURS[verdict]}]{verdict}[/]"
