@@ -16,6 +16,7 @@ from flag_gems_overrides.cli.quality import quality
 from flag_gems_overrides.cli.report import report
 from flag_gems_overrides.cli.resources import resources
 from flag_gems_overrides.cli.status import show_status
+from flag_gems_overrides.cli.tune import tune
 
 app = typer.Typer(
     help="FlagGems operators, faster and corrected, over the installed flag_gems.",
@@ -29,6 +30,7 @@ app.command("status")(show_status)
 app.command("bench")(bench)
 app.command("profile")(profile)
 app.command("hunt")(hunt)
+app.command("tune")(tune)
 app.command("report")(report)
 app.command("quality")(quality)
 app.command("resources")(resources)

@@ -12,9 +12,10 @@ import json
 import math
 from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ..launch.devices import Limits
+if TYPE_CHECKING:
+    from ..launch.devices import Limits
 
 SCHEMA = 1
 FOLDER = Path(__file__).parent
