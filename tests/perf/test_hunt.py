@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -160,6 +161,14 @@ def test_kept_losses_are_shapes_of_the_gate_each_once(tmp_path):
     shapes = Shapes(path)
     assert shapes.cases("softmax", "core", ["float16"])[0].size == "64x3x2 dim=1"
     assert [case.size for case in shapes.cases("max", "core", ["float16"])] == ["7x9", "8"]
+
+
+def test_the_shapes_that_were_hunted_are_as_keep_writes_them(tmp_path):
+    kept = Path(__file__).parents[2] / "benchmark" / "hunted_shapes.yaml"
+    copied = tmp_path / "hunted.yaml"
+    copied.write_text(kept.read_text())
+    assert hunt.keep(copied, []) == 0
+    assert copied.read_text() == kept.read_text()
 
 
 def test_without_a_gpu_the_command_says_so(monkeypatch, tmp_path):
