@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from flag_gems_overrides.cli import app
-from flag_gems_overrides.perf import hunt, records
+from flag_gems_overrides.perf import beforehand, conditions, hunt, records
 from flag_gems_overrides.perf.cases import OPS, Case, Shapes, make
 from flag_gems_overrides.perf.problems import FAMILIES, MAX_ELEMENTS, Problem, problems
 from flag_gems_overrides.perf.roofline import extent
@@ -161,6 +161,53 @@ def test_kept_losses_are_shapes_of_the_gate_each_once(tmp_path):
     shapes = Shapes(path)
     assert shapes.cases("softmax", "core", ["float16"])[0].size == "64x3x2 dim=1"
     assert [case.size for case in shapes.cases("max", "core", ["float16"])] == ["7x9", "8"]
+
+
+@pytest.fixture
+def pretended_gpu(monkeypatch, tmp_path):
+    """The command's own path, with a GPU of our own and small problems."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(conditions, "device", lambda: {"name": "NVIDIA H200"})
+    monkeypatch.setattr(hunt, "Timer", lambda *arguments: Clock())
+    monkeypatch.setattr(hunt, "synchronize", lambda: None)
+    monkeypatch.setattr(hunt, "free", lambda kept: None)
+    monkeypatch.setattr(beforehand, "share_caches", lambda: None)
+    monkeypatch.setattr(beforehand, "compile_all", lambda chosen, seconds: {})
+    monkeypatch.setattr("flag_gems_overrides.perf.problems.MAX_ELEMENTS", 1 << 10)
+
+
+def test_the_command_shows_and_keeps_losses_and_fails(pretended_gpu, tmp_path):
+    """The clock's override is always behind."""
+    command = ["hunt", "softmax", "--seed", "7", "--count", "3", "--keep"]
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 1, ran.output
+    words = " ".join(ran.output.split())
+    assert "--seed 7: 3 problems" in words
+    assert "0.500" in words
+    assert len(Shapes(tmp_path / "benchmark" / "hunted_shapes.yaml").cases("softmax", "core", ["float32"])) == 3
+    assert records.read(tmp_path / "hunt-7.jsonl")[0].ended
+    again = CliRunner().invoke(app, command)
+    assert "0 new shapes" in again.output
+
+
+def test_what_is_interrupted_goes_on(pretended_gpu, tmp_path, monkeypatch):
+    measured = []
+
+    def measure(self, problem, died):
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        measured.append(problem.case.key)
+        return row(problem.case.key, override=10.0, native=20.0)
+
+    monkeypatch.setattr(hunt.Hunter, "measure", measure)
+    command = ["hunt", "softmax", "--seed", "7", "--count", "3"]
+    ran = CliRunner().invoke(app, command)
+    assert "2 of 3 problems are in hunt-7.jsonl; --seed 7 goes on." in " ".join(ran.output.split())
+    measured.clear()
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert len(measured) == 1
 
 
 def test_the_shapes_that_were_hunted_are_as_keep_writes_them(tmp_path):

@@ -14,9 +14,10 @@ import torch
 from typer.testing import CliRunner
 
 from flag_gems_overrides.cli import app
+from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.plans import table
-from flag_gems_overrides.perf import tune
+from flag_gems_overrides.perf import beforehand, conditions, timing, tune
 from flag_gems_overrides.perf.cases import Shapes, make
 from flag_gems_overrides.perf.timing import Times
 
@@ -175,6 +176,45 @@ def test_a_table_has_a_line_for_each_row(tmp_path):
     text = tune.text(CONTENT, {"fake": [row(64), row(128)]})
     assert json.loads(text)["families"]["fake"][1]["problem"] == [128, 32, 1, 4]
     assert sum('"problem"' in line for line in text.splitlines()) == 2
+
+
+@pytest.fixture
+def pretended_gpu(monkeypatch, tmp_path):
+    """The command's own path, with a GPU of our own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(conditions, "device", lambda: {"name": "NVIDIA H200"})
+    monkeypatch.setattr(devices, "limits", lambda index: LIMITS)
+    monkeypatch.setattr(timing, "Timer", lambda *arguments: Clock(w2=7.0))
+    monkeypatch.setattr(table, "FOLDER", tmp_path)
+    monkeypatch.setattr(tune, "FAMILIES", {"fake": FAKE})
+    monkeypatch.setattr(tune, "compile_all", lambda todo, limits, seconds: {})
+    for module in (tune, beforehand):
+        monkeypatch.setattr(module, "synchronize", lambda: None)
+        monkeypatch.setattr(module, "free", lambda kept: None)
+    monkeypatch.setattr(beforehand, "share_caches", lambda: None)
+    (tmp_path / "shapes.yaml").write_text("softmax:\n  core:\n    - {shape: [64, 32], dim: 1}\n")
+    monkeypatch.setattr(tune, "LEVELS", (28,))
+    monkeypatch.setattr(tune, "MAX_ELEMENTS", 1 << 10)
+
+
+def test_the_command_writes_a_table_and_goes_on(pretended_gpu, tmp_path):
+    ran = CliRunner().invoke(app, ["tune", "fake", "--shapes", "shapes.yaml"])
+    assert ran.exit_code == 0, ran.output
+    assert "2 problems to measure" in ran.output
+    assert "fake_family: 2 problems, 2 not best by the default: 1.429 times as fast there" in ran.output
+    loaded = table.load(tmp_path / "nvidia-h200.json")
+    assert [row.configuration for row in loaded.families["fake_family"]] == [("rows", 2)] * 2
+    again = CliRunner().invoke(app, ["tune", "fake", "--shapes", "shapes.yaml"])
+    assert "0 problems to measure" in again.output
+    assert table.load(tmp_path / "nvidia-h200.json").families == loaded.families
+
+
+def test_a_family_that_is_none_is_refused(pretended_gpu):
+    ran = CliRunner().invoke(app, ["tune", "scan"])
+    assert ran.exit_code == 2
+    assert "family 'scan' is not known; known: fake" in " ".join(ran.output.split())
 
 
 def test_without_a_gpu_the_command_says_so(monkeypatch, tmp_path):

@@ -6,9 +6,11 @@ What the workers leave behind are Triton's and Inductor's caches on disk.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,11 +40,17 @@ def processes() -> int:
 
 
 def share_caches() -> None:
-    """Let all processes find what one has compiled. Must come before torch.compile is used."""
+    """Let all processes find what one has compiled, and keep to ourselves what upstream's tuner finds in a hurry.
+
+    Must come before flag_gems is imported and torch.compile is used.
+    """
     # Inductor would give Triton a folder of its own.
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path.home() / ".triton" / "cache"))
     # Each of our processes compiles for itself.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    folder = tempfile.TemporaryDirectory(prefix="flag_gems_")
+    atexit.register(folder.cleanup)
+    os.environ["FLAGGEMS_CACHE_DIR"] = folder.name
 
 
 def compile_all(problems: Sequence[Problem], seconds: float) -> Died:
