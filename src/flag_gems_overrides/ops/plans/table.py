@@ -43,6 +43,11 @@ class Row(NamedTuple):
     """Of the copy bandwidth: compulsory bytes over time."""
 
 
+_FIELDS = set(Row._fields)
+_NUMBERS = {int, bool}
+_PLAIN = {int, bool, str}
+
+
 class Table(NamedTuple):
     """What was measured on one device."""
 
@@ -79,10 +84,7 @@ def load(path: Path) -> Table:
         check.is_(name, content[name], dict)
     for name in ("date", "command"):
         check.is_(name, content[name], str)
-    families = {
-        family: tuple(check.row(f"families.{family}[{i}]", row) for i, row in enumerate(check.rows(family, rows)))
-        for family, rows in content["families"].items()
-    }
+    families = {family: check.rows(family, rows) for family, rows in content["families"].items()}
     return Table(path, device, families)
 
 
@@ -115,21 +117,54 @@ class _Check:
         for i, each in enumerate(value):
             self.is_(f"{field}[{i}]", each, *kinds)
 
-    def rows(self, family: str, rows: Any) -> list[Any]:
+    def rows(self, family: str, rows: Any) -> tuple[Row, ...]:
         self.is_(f"families.{family}", rows, list)
-        return list(rows)
+        for i, row in enumerate(rows):
+            # Names of fields are made for what is wrong: for thousands of rows they would take most of the time.
+            if not _is_row(row):
+                self.row(f"families.{family}[{i}]", row)
+        return tuple(
+            Row(
+                tuple(row["problem"]),
+                row["configuration"] and tuple(row["configuration"]),
+                row["us"],
+                row["default_us"],
+                row["next_us"],
+                row["share"],
+            )
+            for row in rows
+        )
 
-    def row(self, field: str, row: Any) -> Row:
+    def row(self, field: str, row: Any) -> None:
+        """Raise an error that says what is wrong with a row."""
         self.keys(field, row, Row._fields)
         self.integers(f"{field}.problem", row["problem"], (int, bool))
         if row["configuration"] is not None:
             self.integers(f"{field}.configuration", row["configuration"], (int, bool, str))
-        for name in ("us", "default_us", "share"):
-            self.positive(f"{field}.{name}", row[name])
-        if row["next_us"] is not None:
-            self.positive(f"{field}.next_us", row["next_us"])
-        configuration = row["configuration"] and tuple(row["configuration"])
-        return Row(**(row | {"problem": tuple(row["problem"]), "configuration": configuration}))
+        for name in ("us", "default_us", "next_us", "share"):
+            if name != "next_us" or row[name] is not None:
+                self.positive(f"{field}.{name}", row[name])
+        raise self.error(field, "is no row")
+
+
+def _is_row(row: Any) -> bool:
+    return (
+        type(row) is dict
+        and row.keys() == _FIELDS
+        and type(row["problem"]) is list
+        and _NUMBERS.issuperset(map(type, row["problem"]))
+        and (row["configuration"] is None or _is_configuration(row["configuration"]))
+        and (row["next_us"] is None or _is_positive(row["next_us"]))
+        and all(_is_positive(row[name]) for name in ("us", "default_us", "share"))
+    )
+
+
+def _is_configuration(value: Any) -> bool:
+    return type(value) is list and _PLAIN.issuperset(map(type, value))
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf
 
 
 def nearest(limits: Limits) -> Table | None:
@@ -139,7 +174,11 @@ def nearest(limits: Limits) -> Table | None:
 
 @functools.lru_cache(maxsize=64)
 def _nearest(limits: Limits, folder: Path) -> Table | None:
-    return min((load(path) for path in sorted(folder.glob("*.json"))), key=lambda t: _unlike(t, limits), default=None)
+    tables = [_loaded(path) for path in sorted(folder.glob("*.json"))]
+    return min(tables, key=lambda each: _unlike(each, limits), default=None)
+
+
+_loaded = functools.lru_cache(maxsize=64)(load)
 
 
 def _unlike(table: Table, limits: Limits) -> tuple[int, float, int]:
@@ -187,7 +226,7 @@ def _by_class(
 ) -> dict[Hashable, list[tuple[tuple[float, ...], Any]]]:
     """(Place, configuration) of the rows of each class."""
     groups: dict[Hashable, list[tuple[tuple[float, ...], Any]]] = {}
-    for i, row in enumerate(load(path).families[family]):
+    for i, row in enumerate(_loaded(path).families[family]):
         field = f"families.{family}[{i}]"
         made = _made(path, f"{field}.problem", problem, row.problem)
         if min(made.M, made.N, made.K) < 1:
