@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton.runtime import autotuner
 from typer.testing import CliRunner
 
 from flag_gems_overrides.cli import app
-from flag_gems_overrides.perf import beforehand, conditions, hunt, records
-from flag_gems_overrides.perf.cases import OPS, Case, Shapes, make
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.perf import beforehand, conditions, hunt, op_inputs, records
+from flag_gems_overrides.perf.cases import Case, Shapes, make
 from flag_gems_overrides.perf.problems import FAMILIES, MAX_ELEMENTS, Problem, problems
 from flag_gems_overrides.perf.roofline import extent
 from flag_gems_overrides.perf.timing import Times
@@ -22,20 +24,20 @@ from . import rows
 
 
 def test_the_same_seed_gives_the_same_problems_and_fewer_are_the_first():
-    many = problems(tuple(OPS), 60, 5, 1 / 7)
-    assert many == problems(tuple(OPS), 60, 5, 1 / 7)
-    assert many[:90] == problems(tuple(OPS), 30, 5, 1 / 7)
-    assert many != problems(tuple(OPS), 60, 6, 1 / 7)
+    many = problems(tuple(OPERATORS), 60, 5, 1 / 7)
+    assert many == problems(tuple(OPERATORS), 60, 5, 1 / 7)
+    assert many[:90] == problems(tuple(OPERATORS), 30, 5, 1 / 7)
+    assert many != problems(tuple(OPERATORS), 60, 6, 1 / 7)
 
 
 def test_problems_are_of_every_family_op_and_kind():
-    chosen = problems(tuple(OPS), 300, 1, 1 / 7)
+    chosen = problems(tuple(OPERATORS), 300, 1, 1 / 7)
     assert Counter(problem.family for problem in chosen) == dict.fromkeys(FAMILIES, 300)
     for name in FAMILIES:
         assert sum(problem.compiled for problem in chosen if problem.family == name) >= 40
     cases = [problem.case for problem in chosen]
     assert len({case.key for case in cases}) == len(cases)
-    assert {case.op for case in cases} == set(OPS)
+    assert {case.op for case in cases} == set(OPERATORS)
     sizes = [math.prod(case.shape) for case in cases]
     assert all(0 < size <= MAX_ELEMENTS for size in sizes)
     assert min(sizes) < 8
@@ -65,11 +67,11 @@ def test_a_loss_is_behind_by_both_tolerances(ours, best, is_loss):
 
 def test_a_wrong_answer_is_no_competitor_and_ours_is_an_error():
     made = row(override=10.0, native=20.0, upstream=1.0)
-    made["contenders"]["upstream"]["agrees"] = False
+    made["providers"]["upstream"]["agrees"] = False
     assert hunt.result(made).best == "native"
-    made["contenders"]["override"]["agrees"] = False
+    made["providers"]["override"]["agrees"] = False
     assert hunt.result(made).error == "its answer is not PyTorch's"
-    made["contenders"]["override"] = {"absent": "RuntimeError: no"}
+    made["providers"]["override"] = {"absent": "RuntimeError: no"}
     assert hunt.result(made).error == "RuntimeError: no"
     assert hunt.tallies([made])[-1].wrong == 1
 
@@ -80,6 +82,12 @@ def test_the_gate_wants_few_losses_and_none_far_behind():
     assert not hunt.tallies([good] * 18 + [loss] * 2)[-1].passes
     assert not hunt.tallies([good] * 99 + [far])[-1].passes
     assert [tally.name for tally in hunt.tallies([good])] == ["softmax", "all"]
+
+
+@pytest.fixture(autouse=True)
+def none_is_slow(monkeypatch):
+    """In the interpreter all kernels are."""
+    monkeypatch.setattr(hunt, "_SLOW_MS", math.inf)
 
 
 class Clock:
@@ -100,19 +108,22 @@ class Clock:
         return Times({name: [0.02 if name == "override" else 0.01] * (5 * effort) for name in calls})
 
 
-def measure(size: str, op: str = "softmax", died: hunt.Died | None = None) -> tuple[dict, Clock]:
+def measure(size: str, op: str = "softmax", died: beforehand.Died | None = None) -> tuple[dict, Clock]:
     clock = Clock()
     hunter = hunt.Hunter(1, [], clock)
-    return hunter.measure(Problem("softmax", make(op, size, "float32"), False), died or {}), clock
+    return hunter.measure(
+        Problem("softmax", make(op, size, "float32"), False), beforehand.Prepared(died or {}, {})
+    ), clock
 
 
 def test_what_looks_like_a_loss_is_measured_again_and_longer(tmp_path):
     made, clock = measure("4x64 dim=1")
     assert clock.efforts == [1, hunt.SECOND_LOOK]
     assert made["rounds"] == {"kept": 5 * hunt.SECOND_LOOK, "dropped": 0, "attempts": 2}
-    assert made["contenders"]["override"]["agrees"]
+    assert made["providers"]["override"]["agrees"]
     assert made["launches"]
-    recorder = records.Recorder(tmp_path / "r.jsonl", rows.head(), [made["key"]])
+    head = hunt.Hunter(1, [], clock).head
+    recorder = records.Recorder(tmp_path / "r.jsonl", head, [made["key"]])
     recorder.row(made)
     recorder.close()
     assert records.read(tmp_path / "r.jsonl")[0].ended
@@ -121,7 +132,43 @@ def test_what_looks_like_a_loss_is_measured_again_and_longer(tmp_path):
 def test_a_provider_that_ended_its_process_is_not_called():
     key = "softmax 4x64 dim=1 float32"
     made, _ = measure("4x64 dim=1", died={(key, "upstream"): "its process ended"})
-    assert made["contenders"]["upstream"] == {"absent": "its process ended"}
+    assert made["providers"]["upstream"] == {"absent": "its process ended"}
+
+
+def test_a_provider_that_is_far_slower_is_called_once(monkeypatch):
+    """What takes a second in PyTorch says in one call that it is no rival."""
+    monkeypatch.undo()
+    native = op_inputs.native("softmax")
+    monkeypatch.setattr(hunt, "_ms", lambda function, inputs: (90.0 if function is native else 1.0, function(*inputs)))
+    clock = Clock()
+    timed = []
+    clock.device_times = lambda calls, effort=1: timed.append(list(calls)) or Times({name: [0.01] for name in calls})
+    made = hunt.Hunter(1, [], clock).measure(
+        Problem("softmax", make("softmax", "4x64 dim=1", "float32"), False), beforehand.Prepared({}, {})
+    )
+    assert timed == [["upstream", "override"]]
+    assert made["providers"]["native"] == {"samples_ms": [90.0], "agrees": True}
+
+
+def test_what_a_tuner_measured_elsewhere_is_not_measured_again():
+    class Tuner:
+        base_fn = hunt.result
+
+        def _bench(self, *args, config, **meta):
+            measured.append(config)
+            return [2.0, 2.0, 2.0]
+
+    measured: list[str] = []
+    timings = {"result A": [1.0, 1.0, 1.0]}
+    original, autotuner.Autotuner._bench = autotuner.Autotuner._bench, Tuner._bench
+    try:
+        with beforehand.tuning(timings):
+            found = [autotuner.Autotuner._bench(Tuner(), config=config) for config in ("A", "B", "B")]
+    finally:
+        autotuner.Autotuner._bench = original
+    assert found == [[1.0] * 3, [2.0] * 3, [2.0] * 3]
+    assert measured == ["B"]
+    assert timings["result B"] == [2.0] * 3
 
 
 def test_an_override_that_raises_is_a_finding(monkeypatch):
@@ -138,7 +185,7 @@ def test_an_override_that_raises_is_a_finding(monkeypatch):
 def test_where_terms_cancel_an_answer_as_close_to_the_truth_is_right():
     """The gradient of normalizing two elements is nothing but rounding."""
     made, _ = measure("64x2 normalized=1", "layer_norm_backward")
-    assert made["contenders"]["override"]["agrees"]
+    assert made["providers"]["override"]["agrees"]
 
 
 def test_a_wrong_answer_is_not_right():
@@ -174,7 +221,7 @@ def pretended_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(hunt, "synchronize", lambda: None)
     monkeypatch.setattr(hunt, "free", lambda kept: None)
     monkeypatch.setattr(beforehand, "share_caches", lambda: None)
-    monkeypatch.setattr(beforehand, "compile_all", lambda chosen, seconds: {})
+    monkeypatch.setattr(beforehand, "compile_all", lambda chosen, seconds: beforehand.Prepared({}, {}))
     monkeypatch.setattr("flag_gems_overrides.perf.problems.MAX_ELEMENTS", 1 << 10)
 
 
@@ -195,7 +242,7 @@ def test_the_command_shows_and_keeps_losses_and_fails(pretended_gpu, tmp_path):
 def test_what_is_interrupted_goes_on(pretended_gpu, tmp_path, monkeypatch):
     measured = []
 
-    def measure(self, problem, died):
+    def measure(self, problem, prepared):
         if len(measured) == 2:
             raise KeyboardInterrupt
         measured.append(problem.case.key)
@@ -204,7 +251,7 @@ def test_what_is_interrupted_goes_on(pretended_gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(hunt.Hunter, "measure", measure)
     command = ["hunt", "softmax", "--seed", "7", "--count", "3"]
     ran = CliRunner().invoke(app, command)
-    assert "2 of 3 problems are in hunt-7.jsonl; --seed 7 goes on." in " ".join(ran.output.split())
+    assert "2 of 3 problems are in hunt-7.jsonl; the same command with --seed 7 resumes" in " ".join(ran.output.split())
     measured.clear()
     assert CliRunner().invoke(app, command).exit_code == 0
     assert len(measured) == 1

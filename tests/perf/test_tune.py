@@ -190,9 +190,8 @@ def pretended_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(table, "FOLDER", tmp_path)
     monkeypatch.setattr(tune, "FAMILIES", {"fake": FAKE})
     monkeypatch.setattr(tune, "compile_all", lambda todo, limits, seconds: {})
-    for module in (tune, beforehand):
-        monkeypatch.setattr(module, "synchronize", lambda: None)
-        monkeypatch.setattr(module, "free", lambda kept: None)
+    monkeypatch.setattr(beforehand, "synchronize", lambda: None)
+    monkeypatch.setattr(tune, "free", lambda kept: None)
     monkeypatch.setattr(beforehand, "share_caches", lambda: None)
     (tmp_path / "shapes.yaml").write_text("softmax:\n  core:\n    - {shape: [64, 32], dim: 1}\n")
     monkeypatch.setattr(tune, "LEVELS", (28,))

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from flag_gems_overrides.cli import _device, _words
+from flag_gems_overrides.cli import _device, _options
+from flag_gems_overrides.cli._options import say
+from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.perf import beforehand
-from flag_gems_overrides.perf.cases import CaseError, Shapes, check
-from flag_gems_overrides.perf.workers import WorkerError
+from flag_gems_overrides.perf.cases import Shapes, check
 
 # Of the time that is left, what compiling may take at most.
 _COMPILING_SHARE = 0.5
@@ -25,20 +25,18 @@ def tune(
     seed: Annotated[int, typer.Option(help="Where in the cells of the grid the problems lie.")] = 0,
     journal: Annotated[Path | None, typer.Option(help="What was measured. [default: tune-DEVICE.jsonl]")] = None,
     output: Annotated[Path | None, typer.Option(help="Table to write. [default: DEVICE's in ops/plans]")] = None,
-    shapes: _words.ShapeFile = _words.SHAPES,
+    shapes: _options.ShapeFile = _options.SHAPES,
 ) -> None:
     """Measure configurations of the kernels over a grid of problems, and write this GPU's table of the fastest.
 
     The coarse grid comes first. Ctrl-C writes what is done; the same command goes on from the journal."""
     started = time.monotonic()
-    console = Console(highlight=False)
     import torch
 
     if not torch.cuda.is_available():
-        console.print("No GPU: there is nothing to time.")
-        raise typer.Exit(2)
+        raise UserError("no GPU: there is nothing to time")
     beforehand.share_caches()
-    _device.prepare(console)
+    _device.prepare()
     from flag_gems_overrides.ops.launch import devices
     from flag_gems_overrides.ops.plans.table import TableError
     from flag_gems_overrides.perf import conditions
@@ -49,7 +47,6 @@ def tune(
         ROUNDS,
         WARM_UP_SECONDS,
         Journal,
-        TuneError,
         Tuner,
         compile_all,
         in_turn,
@@ -58,57 +55,59 @@ def tune(
         table_path,
     )
 
-    with _words.complaints(CaseError, TuneError, TableError, WorkerError, OSError):
-        for name in families or ():
-            check("family", name, tuple(FAMILIES))
-        chosen = [FAMILIES[name] for name in families or FAMILIES]
-        index = torch.cuda.current_device()
-        limits = devices.limits(index)
-        head = conditions.head("kernel", f"tune --seed {seed}")
-        device = head["device"]["name"]
-        # Writing the table makes the checkout another.
-        conditions_of_journal = {name: value for name, value in head.items() if name != "commit"}
-        listed = Shapes(shapes)
-        kept = Journal(journal or Path(f"tune-{slug(device)}.jsonl"), conditions_of_journal)
-        todo = in_turn([list(points(family, listed, seed)) for family in chosen])
-        todo = [point for point in todo if tuple(point.problem) not in kept.rows.get(point.family.name, {})]
-        console.print(f"{len(todo)} problems to measure")
-        tuner = Tuner(Timer(torch.device("cuda", index), ROUNDS, WARM_UP_SECONDS), limits)
-        until = started + seconds
-        try:
-            start = time.monotonic()
-            tuner.died = compile_all(todo, limits, (until - start) * _COMPILING_SHARE)
-            console.print(f"compiled for {time.monotonic() - start:.0f} s in {beforehand.processes()} processes")
-            _measure(tuner, todo, kept, until, console)
-        except beforehand.ContextLostError as error:
-            console.print(str(error), markup=False, soft_wrap=True)
-        except KeyboardInterrupt:
-            console.print("Interrupted.")
-        finally:
-            kept.close()
-        rows = {name: list(found.values()) for name, found in kept.rows.items()}
-        if not rows:
-            console.print("nothing was measured")
-            raise typer.Exit(1)
-        content = {
-            "schema": 1,
-            "device": {
-                "name": device,
-                "capability": list(limits.capability),
-                "sm_count": limits.sm_count,
-                "l2_bytes": limits.l2_bytes,
-                "copy_gbps": tuner.copy_gbps,
-            },
-            "versions": head["versions"],
-            "date": datetime.date.today().isoformat(),
-            "command": " ".join(["gems-overrides tune", *(families or []), f"--seconds {seconds:g} --seed {seed}"]),
-        }
-        path = output or table_path(device)
+    for name in families or ():
+        check("family", name, tuple(FAMILIES))
+    chosen = [FAMILIES[name] for name in families or FAMILIES]
+    index = torch.cuda.current_device()
+    limits = devices.limits(index)
+    head = conditions.head("kernel", f"tune --seed {seed}")
+    device = head["device"]["name"]
+    # Writing the table makes the checkout another.
+    conditions_of_journal = {name: value for name, value in head.items() if name != "commit"}
+    listed = Shapes(shapes)
+    kept = Journal(journal or Path(f"tune-{slug(device)}.jsonl"), conditions_of_journal)
+    todo = in_turn([list(points(family, listed, seed)) for family in chosen])
+    todo = [point for point in todo if tuple(point.problem) not in kept.rows.get(point.family.name, {})]
+    say(f"{len(todo)} problems to measure")
+    tuner = Tuner(Timer(torch.device("cuda", index), ROUNDS, WARM_UP_SECONDS), limits)
+    until = started + seconds
+    try:
+        start = time.monotonic()
+        tuner.died = compile_all(todo, limits, (until - start) * _COMPILING_SHARE)
+        say(f"compiled for {time.monotonic() - start:.0f} s in {beforehand.processes()} processes")
+        _measure(tuner, todo, kept, until)
+    except beforehand.ContextLostError as error:
+        say(str(error))
+    except KeyboardInterrupt:
+        say("Interrupted.")
+    finally:
+        kept.close()
+    rows = {name: list(found.values()) for name, found in kept.rows.items()}
+    if not rows:
+        say("nothing was measured")
+        raise typer.Exit(1)
+    content = {
+        "schema": 1,
+        "device": {
+            "name": device,
+            "capability": list(limits.capability),
+            "sm_count": limits.sm_count,
+            "l2_bytes": limits.l2_bytes,
+            "copy_gbps": tuner.copy_gbps,
+        },
+        "versions": head["versions"],
+        "date": datetime.date.today().isoformat(),
+        "command": " ".join(["gems-overrides tune", *(families or []), f"--seconds {seconds:g} --seed {seed}"]),
+    }
+    path = output or table_path(device)
+    try:
         changes = save(path, content, rows)
-    _show(changes, path, console)
+    except TableError as error:
+        raise UserError(str(error)) from None
+    _show(changes, path)
 
 
-def _measure(tuner: Any, todo: list[Any], kept: Any, until: float, console: Console) -> None:
+def _measure(tuner: Any, todo: list[Any], kept: Any, until: float) -> None:
     """Measure problems until then."""
     from flag_gems_overrides.perf.timing import ThrottledError
 
@@ -119,31 +118,28 @@ def _measure(tuner: Any, todo: list[Any], kept: Any, until: float, console: Cons
         try:
             measured = tuner.measure(point)
         except ThrottledError as error:
-            console.print(f"{point.case.key}: {error}", markup=False, soft_wrap=True)
+            say(f"{point.case.key}: {error}")
             continue
         if measured:
             kept.add(measured)
             count += 1
-    console.print(f"measured {count} of {len(todo)} problems in {time.monotonic() - start:.0f} s")
+    say(f"measured {count} of {len(todo)} problems in {time.monotonic() - start:.0f} s")
     for complaint in tuner.errors:
-        console.print(complaint, markup=False, soft_wrap=True)
+        say(complaint)
 
 
-def _show(changes: list[Any], path: Path, console: Console) -> None:
+def _show(changes: list[Any], path: Path) -> None:
     """What a family's rows are, and how they differ from those before."""
     for change in changes:
-        console.print(
+        say(
             f"{change.family}: {change.rows} problems, {change.tuned} not best by the default: "
             f"{change.gain:.3f} times as fast there; {len(change.changed)} of those before changed",
-            soft_wrap=True,
         )
         for before, now in change.changed[:_MOST_CHANGES_SHOWN]:
-            console.print(
-                f"  {list(now.problem)}: {_words_of(before)} -> {_words_of(now)}", markup=False, soft_wrap=True
-            )
-    console.print(f"written to {path}", soft_wrap=True)
+            say(f"  {list(now.problem)}: {_describe(before)} -> {_describe(now)}")
+    say(f"written to {path}")
 
 
-def _words_of(row: Any) -> str:
+def _describe(row: Any) -> str:
     configuration = "default" if row.configuration is None else " ".join(map(str, row.configuration))
     return f"{configuration} {row.us:.2f} us"

@@ -6,15 +6,14 @@ What the workers leave behind are Triton's and Inductor's caches on disk.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.perf import workers
 from flag_gems_overrides.perf.cases import OVERRIDE, UPSTREAM, parse
 from flag_gems_overrides.perf.problems import Problem
@@ -22,15 +21,25 @@ from flag_gems_overrides.perf.problems import Problem
 COMPILE = "compile"
 # Milliseconds that upstream's tuner warms up and measures for each configuration. Its own are 25 and 100, 3 s for each
 # new shape of a layer_norm gradient.
-_TUNER_WARM_UP_MS, _TUNER_MS = 1, 4
+_TUNER_WARM_UP_MS, _TUNER_MS = 1, 3
 # Memory that a worker keeps between tasks.
 _KEPT_BYTES = 1 << 30
 
-Died = Mapping[tuple[str, str], str]
+Died = dict[tuple[str, str], str]
 """Why a provider ended its process, by the key of the case and the name of the provider."""
+Timings = dict[str, list[float]]
+"""What a tuner of upstream's measured, by kernel and configuration."""
 
 
-class ContextLostError(RuntimeError):
+class Prepared(NamedTuple):
+    """What the workers found out."""
+
+    died: Died
+    timings: dict[str, Timings]
+    """By the key of the case."""
+
+
+class ContextLostError(UserError):
     """A kernel failed so that this process cannot use its GPU any more; the message names op and provider."""
 
 
@@ -48,12 +57,10 @@ def share_caches() -> None:
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path.home() / ".triton" / "cache"))
     # Each of our processes compiles for itself.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    folder = tempfile.TemporaryDirectory(prefix="flag_gems_")
-    atexit.register(folder.cleanup)
-    os.environ["FLAGGEMS_CACHE_DIR"] = folder.name
+    os.environ["FLAGGEMS_DB_URL"] = "sqlite://"
 
 
-def compile_all(problems: Sequence[Problem], seconds: float) -> Died:
+def compile_all(problems: Sequence[Problem], seconds: float) -> Prepared:
     """Call every provider of the problems once, for so many seconds at most.
 
     Raises:
@@ -64,84 +71,87 @@ def compile_all(problems: Sequence[Problem], seconds: float) -> Died:
         for problem in problems
         for name in (OVERRIDE, UPSTREAM, *([COMPILE] if problem.compiled else []))
     ]
-    # What upstream's tuner finds while all cores compile is not kept.
-    separate = {"FLAGGEMS_CACHE_DIR": "{folder}", "OMP_NUM_THREADS": "1"}
-    answers = workers.run(f"{__name__}:compiler", providers, processes(), seconds, separate)
-    return {answer.task: answer.died for answer in answers if answer.died}
+    prepared = Prepared({}, {})
+    for answer in workers.run(f"{__name__}:compiler", providers, processes(), seconds, {"OMP_NUM_THREADS": "1"}):
+        key, name = answer.task
+        if answer.died:
+            prepared.died[key, name] = answer.died
+        elif name == UPSTREAM:
+            prepared.timings[key] = answer.value
+    return prepared
 
 
-def compiler() -> Callable[[list[str]], str | None]:
-    """In a worker: what calls a provider once, and says why it cannot be called."""
+def compiler() -> Callable[[list[str]], Timings]:
+    """In a worker: what calls a provider once, and returns what tuners measured in it."""
     from flag_gems_overrides import environment
 
     environment.load()
     import torch
     from torch._inductor import config
 
-    from flag_gems_overrides.perf import contenders, subjects
+    from flag_gems_overrides.perf import op_inputs, providers
 
     # Which configuration of several is the fastest, the process that has the GPU to itself will find out.
     config.autotune_local_cache = False
     device = "cuda" if torch.cuda.is_available() else "cpu"
 
-    def call(task: list[str]) -> str | None:
+    def call(task: list[str]) -> Timings:
         key, name = task
         case = parse(key)
-        inputs = subjects.arguments(case, device)
+        inputs = op_inputs.arguments(case, device)
+        timings: Timings = {}
         peers = [COMPILE] if name == COMPILE else []
-        with contenders.field(case, peers) as (functions, absent), torch.no_grad(), _any_configuration():
-            if name not in functions:
-                return absent[name]["absent"]
-            try:
-                functions[name](*inputs)
-                synchronize()
-            except Exception as error:
-                reason = first_line(error)
-                try:
-                    check_context(reason)
-                except ContextLostError:
-                    print(reason, file=sys.stderr, flush=True)
-                    os._exit(1)
-                return reason
+        with providers.for_case(case, peers) as (functions, _), torch.no_grad(), tuning(timings):
+            if name in functions:
+                call_or_end(functions[name], inputs)
         free(_KEPT_BYTES)
-        return None
+        return timings
 
     return call
 
 
-@contextlib.contextmanager
-def tuner_budget() -> Iterator[None]:
-    """Triton's tuners, which upstream's kernels have, take little time."""
+def call_or_end(function: Callable, arguments: Sequence[Any]) -> None:
+    """Call it; end the process if it can no longer use its GPU then. Other failures will be seen when it is timed."""
+    try:
+        function(*arguments)
+        synchronize()
+    except Exception as error:
+        reason = first_line(error)
+        try:
+            check_context(reason)
+        except ContextLostError:
+            print(reason, file=sys.stderr, flush=True)
+            os._exit(1)
 
-    def briefly(do_bench: Callable, function: Callable, options: dict[str, Any]) -> Any:
+
+@contextlib.contextmanager
+def tuning(timings: Timings) -> Iterator[None]:
+    """Triton's tuners, which upstream's kernels have, take what is known of a configuration, or a few milliseconds to
+    measure it; then that is known.
+
+    The shortest of the times counts: others work on the GPU too.
+    """
+    from triton import testing
+    from triton.runtime.autotuner import Autotuner
+
+    do_bench, bench = testing.do_bench, Autotuner._bench
+
+    def briefly(function: Callable, **options: Any) -> Any:
+        if "quantiles" in options:
+            options["quantiles"] = (0.0, *options["quantiles"][1:])
         return do_bench(function, **{**options, "warmup": _TUNER_WARM_UP_MS, "rep": _TUNER_MS})
 
-    with _benchmark(briefly):
-        yield
+    def known_or_measured(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+        name = f"{self.base_fn.__name__} {config}"
+        if name not in timings:
+            timings[name] = list(bench(self, *args, config=config, **meta))
+        return timings[name]
 
-
-@contextlib.contextmanager
-def _any_configuration() -> Iterator[None]:
-    """Triton's tuners call each configuration once and take any."""
-
-    def once(do_bench: Callable, function: Callable, options: dict[str, Any]) -> Any:
-        function()
-        return [1.0] * len(options["quantiles"]) if "quantiles" in options else 1.0
-
-    with _benchmark(once):
-        yield
-
-
-@contextlib.contextmanager
-def _benchmark(replacement: Callable[[Callable, Callable, dict[str, Any]], Any]) -> Iterator[None]:
-    import triton
-
-    do_bench = triton.testing.do_bench
-    triton.testing.do_bench = lambda function, **options: replacement(do_bench, function, options)
+    testing.do_bench, Autotuner._bench = briefly, known_or_measured
     try:
         yield
     finally:
-        triton.testing.do_bench = do_bench
+        testing.do_bench, Autotuner._bench = do_bench, bench
 
 
 def synchronize() -> None:

@@ -3,31 +3,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import torch
 
-from flag_gems_overrides.perf import conditions, contenders, subjects
-from flag_gems_overrides.perf.baselines import write
-from flag_gems_overrides.perf.beforehand import (
-    COMPILE,
-    Died,
-    check_context,
-    first_line,
-    free,
-    synchronize,
-    tuner_budget,
-)
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.perf import conditions, op_inputs, providers
+from flag_gems_overrides.perf.beforehand import COMPILE, Prepared, check_context, first_line, free, synchronize, tuning
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, Case, Shapes, parse
+from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.launches import captured
 from flag_gems_overrides.perf.poison import poisoned
-from flag_gems_overrides.perf.problems import FAMILIES, Problem, family
+from flag_gems_overrides.perf.problems import FAMILIES, Problem
 from flag_gems_overrides.perf.timing import Timer, Times
 
 # Behind a peer by less than both is not a loss: the first is what two runs of one kernel may differ by, the second what
@@ -37,6 +33,8 @@ TOLERANCE, TOLERANCE_US = 0.03, 0.25
 MIN_SHARE, MIN_RATIO = 0.95, 0.7
 # A first look at each problem, and four times as many rounds for what looks like a loss.
 ROUNDS, WARM_UP_SECONDS, SECOND_LOOK = 5, 0.004, 4
+# Beyond both a provider is no rival: 700 ms that PyTorch takes for a softmax along a short first dimension, 20 times.
+_SLOW_MS, _SLOW_RATIO = 2.0, 4.0
 # Memory that is left to PyTorch's allocator between problems.
 _KEPT_BYTES = 8 << 30
 
@@ -67,10 +65,10 @@ def result(row: Mapping[str, Any]) -> Result:
     """What a case line of a hunt's record says."""
     times = {
         name: median(found["samples_ms"]) * 1e3
-        for name, found in row["contenders"].items()
+        for name, found in row["providers"].items()
         if found.get("samples_ms") and found["agrees"]
     }
-    ours = row["contenders"].get(OVERRIDE, {"absent": "not called"})
+    ours = row["providers"].get(OVERRIDE, {"absent": "not called"})
     error = ours.get("absent") or (None if ours["agrees"] else "its answer is not PyTorch's")
     us = times.pop(OVERRIDE, None)
     best = min(times, key=lambda name: times[name], default=None)
@@ -101,7 +99,7 @@ class Tally(NamedTuple):
 def tallies(rows: Iterable[Mapping[str, Any]]) -> list[Tally]:
     """One for each family that was measured, and one for all."""
     rows = list(rows)
-    families = {name: [row for row in rows if family(parse(row["key"]).op) == name] for name in FAMILIES}
+    families = {name: [row for row in rows if OPERATORS[parse(row["key"]).op].family == name] for name in FAMILIES}
     return [_tally(name, group) for name, group in (families | {"all": rows}).items() if group]
 
 
@@ -110,7 +108,7 @@ def _tally(name: str, rows: Sequence[Mapping[str, Any]]) -> Tally:
     return Tally(
         name,
         len(rows),
-        sum("samples_ms" in row["contenders"].get(COMPILE, {}) for row in rows),
+        sum("samples_ms" in row["providers"].get(COMPILE, {}) for row in rows),
         sum(each.is_loss for each in results),
         sum(each.error is not None for each in results),
         min((each.ratio for each in results), default=1.0),
@@ -131,38 +129,70 @@ class Hunter:
         }
         if peers:
             self.head["peers"] = sorted(peers)
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        """Where the time went: by provider, for compiling and first calls, and by step."""
 
-    def measure(self, problem: Problem, died: Died) -> dict[str, Any]:
-        """The case line of a problem.
-
-        Args:
-            died: providers that ended the process in which they were tried out, which are not called here.
-        """
+    def measure(self, problem: Problem, prepared: Prepared) -> dict[str, Any]:
+        """The case line of a problem."""
         case = problem.case
-        necessary = subjects.compulsory(case)
-        inputs = [subjects.arguments(case, self._timer.device) for _ in range(self._timer.group(necessary.total))]
+        with self._timed_as("inputs"):
+            necessary = op_inputs.compulsory(case)
+            inputs = [op_inputs.arguments(case, self._timer.device) for _ in range(self._timer.group(necessary.total))]
         row: dict[str, Any] = {"key": case.key, "l2": "cold", "compulsory": necessary._asdict()}
         peers = [COMPILE] if problem.compiled else []
-        with contenders.field(case, peers) as (functions, absent), torch.no_grad(), tuner_budget():
-            for name in [name for name in functions if (case.key, name) in died]:
+        known = prepared.timings.get(case.key, {})
+        with providers.for_case(case, peers) as (functions, absent), torch.no_grad(), tuning(known):
+            for name in [name for name in functions if (case.key, name) in prepared.died]:
                 del functions[name]
-                absent[name] = {"absent": died[case.key, name]}
-            calls, agrees, failed = _first_calls(case.op, functions, inputs)
-            if OVERRIDE in calls:
+                absent[name] = {"absent": prepared.died[case.key, name]}
+            trials = self._tried(case.op, functions, inputs[0])
+            agrees = {name: trial.agrees for name, trial in trials.items() if trial.ms is not None}
+            if OVERRIDE in agrees:
                 with captured() as launches:
-                    calls[OVERRIDE][0]()
+                    functions[OVERRIDE](*inputs[0])
                 row["launches"] = [launch.row() for launch in launches]
-            row |= self._timed(case, calls, agrees)
-            row["contenders"] |= absent | failed
+            slow = _slow(trials)
+            calls = {
+                name: [functools.partial(functions[name], *arguments) for arguments in inputs]
+                for name in agrees
+                if name not in slow
+            }
+            with self._timed_as("samples"):
+                row |= self._sampled(case.key, calls, agrees)
+        row["providers"] |= {name: {"samples_ms": [trials[name].ms], "agrees": agrees[name]} for name in slow}
+        row["providers"] |= absent | {n: {"absent": t.failure} for n, t in trials.items() if t.ms is None}
         del inputs, calls
         free(_KEPT_BYTES)
         return row
 
-    def _timed(self, case: Case, calls: Mapping[str, Sequence[Callable]], agrees: Mapping[str, bool]) -> dict[str, Any]:
+    @contextlib.contextmanager
+    def _timed_as(self, step: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[step] += time.perf_counter() - start
+
+    def _tried(self, op: str, functions: Mapping[str, Callable], inputs: op_inputs.Arguments) -> dict[str, Trial]:
+        with self._timed_as(NATIVE):
+            reference = functions[NATIVE](*inputs)
+            trials = {NATIVE: Trial(_ms(functions[NATIVE], inputs)[0], True)}
+        for name, function in functions.items():
+            if name != NATIVE:
+                with self._timed_as(name):
+                    trials[name] = _tried(op, name, function, inputs, reference)
+        with self._timed_as("slow"):
+            for name in _slow(trials):
+                # Once may be an allocation, or the host.
+                again = min(_ms(functions[name], inputs)[0] for _ in range(2))
+                trials[name] = trials[name]._replace(ms=min(trials[name].ms or again, again))
+        return trials
+
+    def _sampled(self, key: str, calls: Mapping[str, Sequence[Callable]], agrees: Mapping[str, bool]) -> dict[str, Any]:
         """A second, longer look at what looks like a loss: of many problems, noise makes some look like one."""
         attempts = 1
         times = self._timer.device_times(calls)
-        if result({"key": case.key, "contenders": _found(times, agrees)}).is_loss:
+        if result({"key": key, "providers": _found(times, agrees)}).is_loss:
             attempts = 2
             times = self._timer.device_times(calls, effort=SECOND_LOOK)
         rounds: dict[str, Any] = {
@@ -172,7 +202,7 @@ class Hunter:
         }
         if times.clock_mhz:
             rounds["clock_mhz"] = list(times.clock_mhz)
-        return {"contenders": _found(times, agrees), "rounds": rounds}
+        return {"providers": _found(times, agrees), "rounds": rounds}
 
 
 def _found(times: Times, agrees: Mapping[str, bool]) -> dict[str, Any]:
@@ -182,46 +212,52 @@ def _found(times: Times, agrees: Mapping[str, bool]) -> dict[str, Any]:
     }
 
 
-def _first_calls(
-    op: str, functions: Mapping[str, Callable], inputs: Sequence[subjects.Arguments]
-) -> tuple[dict[str, list[Callable]], dict[str, bool], dict[str, dict[str, str]]]:
-    """The calls to time, whether their answers are right, and why others cannot be called."""
-    calls: dict[str, list[Callable]] = {}
-    agrees: dict[str, bool] = {}
-    failed: dict[str, dict[str, str]] = {}
-    reference = functions[NATIVE](*inputs[0])
-    for name, function in functions.items():
-        right = _tried(op, name, function, inputs[0], reference)
-        if isinstance(right, str):
-            failed[name] = {"absent": right}
-        else:
-            agrees[name] = right
-            calls[name] = [functools.partial(function, *arguments) for arguments in inputs]
-    return calls, agrees, failed
+class Trial(NamedTuple):
+    """What the first calls of a provider showed."""
+
+    ms: float | None
+    """Of one call with its host time; None if it failed."""
+    agrees: bool = False
+    failure: str = ""
 
 
-def _tried(op: str, name: str, function: Callable, inputs: subjects.Arguments, reference: Any) -> bool | str:
-    """Whether a provider's answer is right; why it has none."""
+def _tried(op: str, name: str, function: Callable, inputs: op_inputs.Arguments, reference: Any) -> Trial:
     try:
         function(*inputs)  # compiles and tunes: configurations that are tried write to the same output
         with poisoned():
-            answer = function(*inputs)
-        right = is_right(op, inputs, answer, reference)
-        synchronize()
+            ms, answer = _ms(function, inputs)
+        return Trial(ms, is_right(op, inputs, answer, reference))
     except Exception as error:
         check_context(f"{op}: {name}: {first_line(error)}")
-        return first_line(error)
-    return right
+        return Trial(None, failure=first_line(error))
 
 
-def is_right(op: str, inputs: subjects.Arguments, answer: Any, reference: Any) -> bool:
+def _ms(function: Callable, inputs: op_inputs.Arguments) -> tuple[float, Any]:
+    synchronize()
+    start = time.perf_counter()
+    answer = function(*inputs)
+    synchronize()
+    return (time.perf_counter() - start) * 1e3, answer
+
+
+def _slow(trials: Mapping[str, Trial]) -> list[str]:
+    """Providers whose one call says enough: samples of them would take most of a hunt's time."""
+    fastest = min(trial.ms for trial in trials.values() if trial.ms is not None)
+    return [
+        name
+        for name, trial in trials.items()
+        if name != OVERRIDE and trial.ms is not None and trial.ms > max(_SLOW_MS, _SLOW_RATIO * fastest)
+    ]
+
+
+def is_right(op: str, inputs: op_inputs.Arguments, answer: Any, reference: Any) -> bool:
     """Whether an answer is PyTorch's or, where terms cancel and PyTorch's is rounding noise, as close to the truth."""
-    if subjects.agree(op, inputs, answer, reference):
+    if op_inputs.agree(op, inputs, answer, reference):
         return True
-    ours, theirs = (subjects.outputs(each) for each in (answer, reference))
+    ours, theirs = (op_inputs.outputs(each) for each in (answer, reference))
     if [x.numel() for x in ours] != [x.numel() for x in theirs] or not all(x.is_floating_point() for x in theirs):
         return False
-    truth = subjects.outputs(subjects.native(op)(*map(_in_float64, inputs)))
+    truth = op_inputs.outputs(op_inputs.native(op)(*map(_in_float64, inputs)))
     return all(
         _error(a, exact) <= 2 * _error(b, exact) for a, b, exact in zip(ours, theirs, truth, strict=True) if a.numel()
     )

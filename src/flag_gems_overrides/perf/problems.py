@@ -9,10 +9,11 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from flag_gems_overrides.perf.cases import OPS, Case
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.perf.cases import Case
 
 MAX_ELEMENTS = 1 << 28
-FAMILIES = ("reduction", "softmax", "norm")
+FAMILIES = tuple(dict.fromkeys(operator.family for operator in OPERATORS.values()))
 _DTYPES = {"bfloat16": 40, "float32": 30, "float16": 20, "float64": 6}
 # Of the reductions' problems about one in seven is of integers or bool.
 _INTEGER_WEIGHT = 3
@@ -27,13 +28,6 @@ class Problem(NamedTuple):
     """Whether torch.compile is among the providers."""
 
 
-def family(op: str) -> str:
-    """The family of kernels that computes ``op``."""
-    if "normalized" in OPS[op].arguments:
-        return "norm"
-    return "softmax" if "softmax" in op else "reduction"
-
-
 def problems(ops: Sequence[str], count: int, seed: int, compile_share: float) -> list[Problem]:
     """``count`` problems of each family, spread evenly over its ops.
 
@@ -43,7 +37,7 @@ def problems(ops: Sequence[str], count: int, seed: int, compile_share: float) ->
     Args:
         compile_share: the share of each op's problems that is compared with torch.compile too.
     """
-    of_family = {name: [op for op in ops if family(op) == name] for name in FAMILIES}
+    of_family = {name: [op for op in ops if OPERATORS[op].family == name] for name in FAMILIES}
     streams = {op: _cases(op, seed) for op in ops}
     chosen = []
     for i in range(count):
@@ -69,7 +63,7 @@ def _cases(op: str, seed: int) -> Iterator[Case]:
 
 def _case(op: str, rng: random.Random) -> Case:
     dtype = _dtype(op, rng)
-    names = OPS[op].arguments
+    names = OPERATORS[op].arguments
     if "normalized" in names:
         M, N = _sizes(rng, 2)
         outer, inner = _dims(rng, M), _dims(rng, N) or (1,)
@@ -82,7 +76,7 @@ def _case(op: str, rng: random.Random) -> Case:
 
 
 def _dtype(op: str, rng: random.Random) -> str:
-    weights = {name: _DTYPES.get(name, _INTEGER_WEIGHT) for name in OPS[op].dtypes}
+    weights = {name: _DTYPES.get(name, _INTEGER_WEIGHT) for name in OPERATORS[op].dtypes}
     return rng.choices(list(weights), list(weights.values()))[0]
 
 

@@ -12,18 +12,20 @@ import json
 import math
 import os
 import random
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.ops.plans import table
 from flag_gems_overrides.perf import workers
-from flag_gems_overrides.perf.baselines import slug, write
-from flag_gems_overrides.perf.beforehand import check_context, first_line, free, processes, synchronize
-from flag_gems_overrides.perf.cases import OPS, Case, Shapes, parse
+from flag_gems_overrides.perf.baselines import slug
+from flag_gems_overrides.perf.beforehand import call_or_end, check_context, first_line, free, processes
+from flag_gems_overrides.perf.cases import Case, Shapes, parse
+from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.records import dumps
 from flag_gems_overrides.perf.statistics import geomean
 
@@ -72,7 +74,7 @@ FAMILIES = {
 }
 
 
-class TuneError(RuntimeError):
+class TuneError(UserError):
     """A journal or a table that cannot be used; the message names the file and the remedy."""
 
 
@@ -106,10 +108,12 @@ def cases(family: Family, shapes: Shapes, seed: int) -> Iterator[Case]:
     rng = random.Random(seed)
     drawn = set()
     for level, step in enumerate(LEVELS):
-        places = [place for place in _places(step, inner="dim" in OPS[family.ops[0]].arguments) if place not in drawn]
+        places = [
+            place for place in _places(step, inner="dim" in OPERATORS[family.ops[0]].arguments) if place not in drawn
+        ]
         drawn.update(places)
         rng.shuffle(places)
-        dtypes = _REDUCTION_DTYPES if "uint8" in OPS[family.ops[0]].dtypes else _DTYPES
+        dtypes = _REDUCTION_DTYPES if "uint8" in OPERATORS[family.ops[0]].dtypes else _DTYPES
         wanted = [dtype for dtype, levels in dtypes.items() if level < levels]
         for (m, n, k), dtype, odd in itertools.product(places, wanted, (False, True)):
             for op in family.ops:
@@ -139,20 +143,20 @@ def _size(rng: random.Random, exponent: int, step: int, odd: bool) -> int:
 
 def _case(op: str, sizes: tuple[int, ...], dtype: str) -> Case:
     M, N, K = sizes
-    if "normalized" in OPS[op].arguments:
+    if "normalized" in OPERATORS[op].arguments:
         return Case(op, (M, N), dtype, (("normalized", 1),))
     return Case(op, (M, N, K) if K > 1 else (M, N), dtype, (("dim", 1),))
 
 
 def points(family: Family, shapes: Shapes, seed: int) -> Iterator[Point]:
     """The family's problems, each once, with a case."""
-    from flag_gems_overrides.perf import subjects
+    from flag_gems_overrides.perf import op_inputs
 
     known = set()
     for case in cases(family, shapes, seed):
         if not 0 < math.prod(case.shape) <= 4 * MAX_ELEMENTS:
             continue
-        problem = family.call.problem(case.op, *subjects.arguments(case, "meta"))
+        problem = family.call.problem(case.op, *op_inputs.arguments(case, "meta"))
         if problem not in known:
             known.add(problem)
             yield Point(family, case, problem)
@@ -186,33 +190,24 @@ def compile_all(chosen: Iterable[Point], limits: Any, seconds: float) -> dict[tu
     return {answer.task: answer.died for answer in answers if answer.died}
 
 
-def compiler() -> Callable[[list], str | None]:
-    """In a worker: what launches a case in a configuration, and says why that cannot be."""
+def compiler() -> Callable[[list], None]:
+    """In a worker: what launches a case in a configuration."""
     from flag_gems_overrides import environment
 
     environment.load()
     import torch
 
-    from flag_gems_overrides.perf import subjects
+    from flag_gems_overrides.perf import op_inputs
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
 
-    def call(task: list) -> str | None:
+    def call(task: list) -> None:
         package, key, values = task
         family = Family(package, ())
         case = parse(key)
-        try:
-            family.call.launch_with(family.plan.Configuration(*values), case.op, *subjects.arguments(case, device))
-            synchronize()
-        except Exception as error:
-            try:
-                check_context(key)
-            except RuntimeError:
-                print(first_line(error), file=sys.stderr, flush=True)
-                os._exit(1)
-            return first_line(error)
-        free(1 << 30)
-        return None
+        configuration = family.plan.Configuration(*values)
+        call_or_end(family.call.launch_with, (configuration, case.op, *op_inputs.arguments(case, device)))
+        free(_KEPT_BYTES // 8)
 
     return call
 
@@ -239,11 +234,11 @@ class Tuner:
 
     def measure(self, point: Point) -> Measured | None:
         """The row of a point; None if its default configuration does not work."""
-        from flag_gems_overrides.perf import subjects
+        from flag_gems_overrides.perf import op_inputs
 
-        necessary = subjects.compulsory(point.case).total
-        inputs = [subjects.arguments(point.case, self._timer.device) for _ in range(self._timer.group(necessary))]
-        reference = subjects.native(point.case.op)(*inputs[0])
+        necessary = op_inputs.compulsory(point.case).total
+        inputs = [op_inputs.arguments(point.case, self._timer.device) for _ in range(self._timer.group(necessary))]
+        reference = op_inputs.native(point.case.op)(*inputs[0])
         calls = {
             configuration: [
                 functools.partial(point.family.call.launch_with, configuration, point.case.op, *arguments)

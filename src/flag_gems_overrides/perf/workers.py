@@ -19,11 +19,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flag_gems_overrides.errors import UserError
+
 # The longest compilation that was seen took 20 s.
 TASK_SECONDS = 120.0
 
 
-class WorkerError(RuntimeError):
+class WorkerError(UserError):
     """A process could not be started; the message has the end of what it said."""
 
 
