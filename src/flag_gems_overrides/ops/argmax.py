@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import torch
 
-from .families.reduction.call import reduce_with_index
+from .families.reduction.call import reduce
+from .families.reduction.extremum import LARGEST, without_position
 
 logger = logging.getLogger("flag_gems.ops.argmax")
+
+ARGMAX = replace(LARGEST, name="argmax", values=False, positions=True, empty=without_position)
 
 
 def argmax(
@@ -30,4 +34,4 @@ def argmax(
     logger.debug("GEMS ARGMAX")
     if inp.dtype is torch.bool:
         raise RuntimeError("argmax(): does not support bool input")
-    return reduce_with_index("argmax", inp, dim, keepdim)[1]
+    return reduce(ARGMAX, inp, dim, keepdim)[1]

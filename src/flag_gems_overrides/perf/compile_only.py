@@ -110,6 +110,8 @@ def _digest(launch: dict[str, Any], gpu: Gpu) -> str:
         gpu.arch,
         *map(seen, launch["args"]),
         *sorted(_plain(launch["options"]).items()),
+        # Of functions among the options, and what they call.
+        *(value.cache_key for value in launch["options"].values() if hasattr(value, "cache_key")),
     ]
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
