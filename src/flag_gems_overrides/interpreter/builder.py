@@ -30,24 +30,20 @@ class Builder(BFloat16Builder):
         self.has_other = False
         """Whether the kernel gave the load that comes next an `other`: one of zero does not arrive here."""
 
-    def create_load(self, ptr: TensorHandle, *options: Any) -> TensorHandle:
-        return self.create_masked_load(ptr, None, None, *options)
+    def create_load(self, ptr: TensorHandle, *options: Any, **named: Any) -> TensorHandle:
+        return self.create_masked_load(ptr, None, None, *options, **named)
 
     def create_store(self, ptr: TensorHandle, val: TensorHandle, *options: Any) -> None:
         self.create_masked_store(ptr, val, None)
 
     def create_masked_load(
-        self,
-        ptrs: TensorHandle,
-        mask: Any,
-        other: TensorHandle | None,
-        cache_modifier: Any,
-        eviction_policy: Any,
-        is_volatile: bool,
+        self, ptrs: TensorHandle, mask: Any, other: TensorHandle | None, *options: Any, **named: Any
     ) -> TensorHandle:
         dtype = ptrs.get_element_ty()
         masked = self._masked(ptrs.data.shape, array_type(dtype)) if other is None else other.data
         loaded = self.memory.load(ptrs.data, _array(mask), masked, self.grid_idx)
+        # How caching is said differs between Triton versions; whether the load is volatile always comes last.
+        is_volatile = named.get("is_volatile", options[-1] if options else False)
         if is_volatile and self.yield_program is not None:
             self.yield_program(False)
         return TensorHandle(loaded, dtype)
