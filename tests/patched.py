@@ -7,8 +7,8 @@ import importlib
 import sys
 from pathlib import Path
 
-from flag_gems_overrides import upstream
 from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.registration import upstream
 
 OURS = "flag_gems_overrides.ops"
 THEIRS = "flag_gems.ops.planned"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
-from flag_gems_overrides import compat, interpreter, registration, upstream
+from flag_gems_overrides import interpreter, registration
 from flag_gems_overrides.catalog import OVERRIDES, Override
+from flag_gems_overrides.registration import compat, upstream
 
 PACKAGES = ("flag_gems_overrides", "flag_gems", "torch", "triton")
 SUPPORTED_PAIRS = (("2.11", "3.6.0"), ("2.13", "3.7.1"))

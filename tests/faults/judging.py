@@ -35,7 +35,7 @@ import torch
 from faults.mutations import Fault
 
 OPS = "flag_gems_overrides.ops"
-BROKEN = "broken"  # before the name of a module that was broken
+BROKEN = "broken_"  # before the name of a module that was broken
 # A test that runs longer than this (seconds) waits for something that does not come.
 LONGEST_TEST = 60
 # Parts of the names of tests that are likely to notice, and of which only few are needed.
@@ -169,8 +169,7 @@ def _launched() -> Iterator[set[str]]:
 
     def noting(method):
         def note(self, *args, **kwargs):
-            module = self.fn.__module__.rpartition(".")[2].removeprefix(BROKEN)
-            names.add(f"{module}/{self.fn.__name__}")
+            names.add(f"{place(self.fn.__module__)}/{self.fn.__name__}")
             return method(self, *args, **kwargs)
 
         return note
@@ -181,15 +180,21 @@ def _launched() -> Iterator[set[str]]:
         yield names
 
 
+def place(module: str) -> str:
+    """Where a module of the operators, or a broken copy of it, is, as a fault's name says it: ``softmax/forward``."""
+    return module.removeprefix(f"{OPS}.").removeprefix("families.").replace(BROKEN, "").replace(".", "/")
+
+
 def _plant(fault: Fault, directory: Path) -> None:
-    """Put the broken function in the place of the right one, for all who have imported that."""
-    file = directory / fault.file
+    """Put the broken function in the place of the right one, for all modules that have imported that."""
+    file = directory / "fault.py"
     file.write_text(fault.source, encoding="utf-8")
-    stem, name = fault.function.split("/")
-    spec = importlib.util.spec_from_file_location(f"{OPS}.{BROKEN}{stem}", file)
+    package, _, stem = fault.module.rpartition(".")
+    spec = importlib.util.spec_from_file_location(f"{package}.{BROKEN}{stem}", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    right, broken = (getattr(m, name) for m in (sys.modules[f"{OPS}.{stem}"], module))
+    name = fault.function.rpartition("/")[2]
+    right, broken = (getattr(m, name) for m in (sys.modules[fault.module], module))
     if isinstance(inspect.unwrap(right), FunctionType):
         inspect.unwrap(right).__code__ = inspect.unwrap(broken).__code__
     else:

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from flag_gems_overrides import compat, interpreter
+from flag_gems_overrides import interpreter
+from flag_gems_overrides.registration import compat
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,9 @@ import flag_gems  # noqa: E402
 import torch  # noqa: E402
 
 import flag_gems_overrides  # noqa: E402
-from flag_gems_overrides import compat, registration, upstream  # noqa: E402
+from flag_gems_overrides import registration  # noqa: E402
 from flag_gems_overrides.catalog import OVERRIDES  # noqa: E402
+from flag_gems_overrides.registration import compat, upstream  # noqa: E402
 
 UPSTREAM_FILES = os.path.dirname(flag_gems.__file__) + os.sep
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import flag_gems_overrides
-from flag_gems_overrides import native, takes, upstream
+from flag_gems_overrides import takes
 from flag_gems_overrides.catalog import OVERRIDES, select
+from flag_gems_overrides.registration import native, upstream
 
 every = pytest.mark.parametrize("override", OVERRIDES.values(), ids=OVERRIDES)
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from flag_gems_overrides import environment, upstream
+from flag_gems_overrides import environment
 from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.cli import app
+from flag_gems_overrides.registration import upstream
 
 
 def in_a_process_of_its_own(*arguments, before=()):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import flag_gems_overrides
-from flag_gems_overrides import compat
+from flag_gems_overrides.registration import compat
 
 
 @pytest.fixture(autouse=True)

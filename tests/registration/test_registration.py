@@ -15,8 +15,9 @@ import pytest
 import torch
 
 import flag_gems_overrides
-from flag_gems_overrides import dispatcher, install, uninstall, use_overrides
+from flag_gems_overrides import install, uninstall, use_overrides
 from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.registration import dispatcher
 
 pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operators")
 

@@ -5,7 +5,8 @@ import importlib.metadata
 
 import pytest
 
-from flag_gems_overrides import requirements, upstream
+from flag_gems_overrides import requirements
+from flag_gems_overrides.registration import upstream
 
 ASKED = ["torch>=2.11", "triton>=3.6,<3.8", "triton-model-analyzer; extra == 'other'"]
 

@@ -14,7 +14,7 @@ from kernels import KERNELS, PREPARED
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.ops import _device, _softmax
+from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.perf import subjects
 from flag_gems_overrides.perf.cases import Case, parse
 from flag_gems_overrides.perf.launches import captured
@@ -71,9 +71,8 @@ MULTIPROCESSORS, L2_BYTES = 4, 2**20
 
 @pytest.fixture(autouse=True)
 def few_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    few = _device.limits(0)._replace(sm_count=MULTIPROCESSORS, l2_bytes=L2_BYTES)
-    for module in (_device, _softmax):
-        monkeypatch.setattr(module, "limits", lambda index: few)
+    few = devices.limits(0)._replace(sm_count=MULTIPROCESSORS, l2_bytes=L2_BYTES)
+    monkeypatch.setattr(devices, "limits", lambda index: few)
     for cache in PREPARED:
         cache.cache_clear()
     yield

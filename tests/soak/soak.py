@@ -24,9 +24,9 @@ import torch
 from kernels import KERNELS, PREPARED
 
 import flag_gems_overrides
-from flag_gems_overrides import upstream
 from flag_gems_overrides.perf import baselines, conditions
 from flag_gems_overrides.perf.launches import captured
+from flag_gems_overrides.registration import upstream
 from soak.pool import ON_GPU, Call, draw
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", 1200 if ON_GPU else 20))

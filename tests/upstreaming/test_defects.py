@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import flag_gems_overrides
-from flag_gems_overrides import upstream
 from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.registration import upstream
 from flag_gems_overrides.upstreaming.defects import DEFECTS, FIXED, Defect
 from flag_gems_overrides.upstreaming.observe import dispatched, observe
 from flag_gems_overrides.upstreaming.status import Standing, backend, droppable, visible

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ._reduction import reduce
+from .families.reduction.call import reduce
 
 logger = logging.getLogger("flag_gems.ops.amin")
 

@@ -7,7 +7,7 @@ import logging
 
 import torch
 
-from ._reduction import reduce, reduce_with_index
+from .families.reduction.call import reduce, reduce_with_index
 
 logger = logging.getLogger("flag_gems.ops.max")
 

@@ -7,7 +7,7 @@ import logging
 
 import torch
 
-from ._reduction import reduce
+from .families.reduction.call import reduce
 
 logger = logging.getLogger("flag_gems.ops.prod")
 

@@ -68,11 +68,11 @@ def main() -> None:
 def _launches(cases: list[str], gpu: Gpu) -> dict[str, dict[str, Any]]:
     """The launches of the overrides, by a digest of all that the compiler sees."""
     from flag_gems_overrides.catalog import OVERRIDES
-    from flag_gems_overrides.ops import _device
-    from flag_gems_overrides.ops._launch import Entry
+    from flag_gems_overrides.ops.launch import devices
+    from flag_gems_overrides.ops.launch.prepared import Entry
     from flag_gems_overrides.perf import subjects
 
-    limits = _device.Limits(
+    limits = devices.Limits(
         gpu.sm_count,
         gpu.l2_bytes,
         gpu.registers_per_sm,
@@ -80,7 +80,7 @@ def _launches(cases: list[str], gpu: Gpu) -> dict[str, dict[str, Any]]:
         gpu.shared_bytes,
         (gpu.arch // 10, gpu.arch % 10),
     )
-    _device.limits = lambda device: limits  # type: ignore[assignment]
+    devices.limits = lambda device: limits  # type: ignore[assignment]
     launches: dict[str, dict[str, Any]] = {}
 
     def catch(self: Entry, *args: Any, grid: Any, **options: Any) -> tuple[None, dict]:

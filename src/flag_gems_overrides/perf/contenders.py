@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from flag_gems_overrides import compat, registration, upstream
+from flag_gems_overrides import registration
 from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.perf import subjects
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, UPSTREAM, Case
+from flag_gems_overrides.registration import compat, upstream
 
 Call = Callable[..., Any]
 Absence = dict[str, str]

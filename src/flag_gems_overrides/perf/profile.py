@@ -12,7 +12,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.ops._launch import Launch
+from flag_gems_overrides.ops.launch.prepared import Launch
 from flag_gems_overrides.perf import subjects
 from flag_gems_overrides.perf.cases import Case
 

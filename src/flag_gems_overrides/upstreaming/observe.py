@@ -45,7 +45,7 @@ def observe(ids: Iterable[str]) -> dict[str, str]:
 def _run(ids: list[str], report: TextIO) -> None:
     """Report a line at the start, then JSON for each reproduction; end early if the GPU context is dead."""
     device = _device()
-    from flag_gems_overrides import compat
+    from flag_gems_overrides.registration import compat
 
     # On a Triton that LibEntry does not know nothing else of upstream could be seen.
     compat.apply()

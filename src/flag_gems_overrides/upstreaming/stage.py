@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 import torch
 
-from flag_gems_overrides import compat, install, interpreter
+from flag_gems_overrides import install, interpreter
+from flag_gems_overrides.registration import compat
 from flag_gems_overrides.upstreaming.defects import DEFECTS
 
 if not torch.cuda.is_available():

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flag_gems_overrides.ops._device import Limits
-from flag_gems_overrides.ops._reduction_plan import Plan, plan
+from flag_gems_overrides.ops.families.reduction.plan import Plan, plan
+from flag_gems_overrides.ops.launch.devices import Limits
 
 H200 = Limits(132, 60 << 20, 65536, 2048, 232448, (9, 0))
 A100 = Limits(108, 40 << 20, 65536, 2048, 166912, (8, 0))

@@ -12,9 +12,9 @@ has x - top = NaN. Only a part of a row may be all -inf without harm, which is w
 import triton
 import triton.language as tl
 
-from ._launch import entry
-from ._scratch import is_last
-from ._softmax_tile import (
+from ...launch.prepared import entry
+from ...launch.workspace import is_last
+from .tile import (
     added,
     added_across,
     all_there,

@@ -8,9 +8,9 @@ log_softmax:  dx = g - exp(y) * sum(g)
 import triton
 import triton.language as tl
 
-from ._launch import entry
-from ._scratch import is_last
-from ._softmax_tile import (
+from ...launch.prepared import entry
+from ...launch.workspace import is_last
+from .tile import (
     added,
     added_across,
     all_there,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ._device import Limits
+from ...launch.devices import Limits
 
 WARP = 32
 VECTOR_BYTES = 16

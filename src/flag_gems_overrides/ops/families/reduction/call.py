@@ -12,12 +12,12 @@ import torch
 import triton
 import triton.language as tl
 
-from . import _device, _scratch
-from ._allocate import Allocation
-from ._launch import Launch
-from ._reduction_kernels import reduce_kernel, reduce_with_index_kernel
-from ._reduction_plan import plan
-from ._shape import wrap_dim
+from ...launch import devices, workspace
+from ...launch.allocation import Allocation
+from ...launch.prepared import Launch
+from ...launch.shape import wrap_dim
+from .kernels import reduce_kernel, reduce_with_index_kernel
+from .plan import plan
 
 
 def _lowest(dtype: torch.dtype) -> int | float:
@@ -149,7 +149,7 @@ def _prepare(
     first, last = runs[0] if runs else (0, 0)
     M, N, K = (math.prod(shape[d] for d in part) for part in (order[:first], order[first:last], order[last:]))
 
-    limits = _device.limits(device)
+    limits = devices.limits(device)
     planned = plan(M, N, K, dtype.itemsize, indexed, limits)
     operation = OPERATIONS[function]
     acc = _computed_in(cast)
@@ -246,7 +246,7 @@ def reduce(
         if copy:
             x = x.contiguous()
         if blocks:
-            launch(x, out, new_partials[0](), _scratch.counters(x, blocks))
+            launch(x, out, new_partials[0](), workspace.counters(x, blocks))
         else:
             launch(x, out, None, None)
     return out
@@ -271,7 +271,7 @@ def reduce_with_index(
         if copy:
             x = x.contiguous()
         if blocks:
-            launch(x, out, index, new_partials[0](), new_partials[1](), _scratch.counters(x, blocks))
+            launch(x, out, index, new_partials[0](), new_partials[1](), workspace.counters(x, blocks))
         else:
             launch(x, out, index, None, None, None)
     return out, index

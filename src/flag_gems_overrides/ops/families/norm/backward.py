@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from ._launch import entry
-from ._layernorm_tile import (
+from ...launch.prepared import entry
+from .tile import (
     add_pairs,
     clear_last,
     clear_own,

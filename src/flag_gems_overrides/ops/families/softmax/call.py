@@ -10,14 +10,14 @@ from typing import NamedTuple
 import torch
 import triton.language as tl
 
-from ._allocate import Allocation
-from ._device import limits
-from ._launch import Entry, Launch
-from ._scratch import with_counters
-from ._shape import split_at, wrap_dim
-from ._softmax_backward import softmax_backward_rows, softmax_backward_split
-from ._softmax_forward import softmax_rows, softmax_split
-from ._softmax_plan import Rows, plan
+from ...launch import devices
+from ...launch.allocation import Allocation
+from ...launch.prepared import Entry, Launch
+from ...launch.shape import split_at, wrap_dim
+from ...launch.workspace import with_counters
+from .backward import softmax_backward_rows, softmax_backward_split
+from .forward import softmax_rows, softmax_split
+from .plan import Rows, plan
 
 
 class _Prepared(NamedTuple):
@@ -76,7 +76,7 @@ def _launch(
     if M * N * K == 0:
         return None
     compute = tl.float64 if dtype is torch.float64 else tl.float32
-    chosen = plan(M, N, K, dtype.itemsize, inputs, limits(device))
+    chosen = plan(M, N, K, dtype.itemsize, inputs, devices.limits(device))
     if isinstance(chosen, Rows):
         return rows.bind(
             device,

@@ -7,7 +7,7 @@ import torch
 from flag_gems.runtime import device as backend
 from torch._C._dynamo import guards
 
-from ._device import current_device
+from .devices import current_device
 
 
 class Allocation:

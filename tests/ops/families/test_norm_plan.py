@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flag_gems_overrides.ops._device import Limits
-from flag_gems_overrides.ops._layernorm_plan import (
+from flag_gems_overrides.ops.families.norm.plan import (
     NARROW_GROUP,
     PROGRAMS_PER_SM,
     Loop,
@@ -21,6 +20,7 @@ from flag_gems_overrides.ops._layernorm_plan import (
     plan_forward,
     power_of_two,
 )
+from flag_gems_overrides.ops.launch.devices import Limits
 
 A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
 H100 = Limits(114, 50 << 20, 65536, 2048, 227 << 10, (9, 0))

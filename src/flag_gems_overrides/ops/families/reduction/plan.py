@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from triton import cdiv, next_power_of_2
 
-from ._device import Limits
+from ...launch.devices import Limits
 
 
 class Plan(NamedTuple):

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from flag_gems_overrides import compat, upstream
 from flag_gems_overrides.catalog import OVERRIDES, Override, select
+from flag_gems_overrides.registration import compat, upstream
 
 if TYPE_CHECKING:
     from contextlib import _GeneratorContextManager
@@ -130,9 +130,9 @@ class _Installation:
 
     def __init__(self, gems: ModuleType) -> None:
         # Here and not above, so that importing the package does not import torch.
-        from flag_gems_overrides import dispatcher
-        from flag_gems_overrides.native import Native
-        from flag_gems_overrides.wrapper import Wrapper
+        from flag_gems_overrides.registration import dispatcher
+        from flag_gems_overrides.registration.native import Native
+        from flag_gems_overrides.registration.wrapper import Wrapper
 
         self.names: tuple[str, ...] = ()
         self._gems = gems

@@ -28,7 +28,7 @@ from triton.backends.nvidia.driver import CudaLauncher
 from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
-from ._device import current_device
+from .devices import current_device
 
 # Triton's compiler is not thread-safe. A lock held by another thread at a fork would never be free in the child.
 _compiling = threading.RLock()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ._reduction_combine import beats, combine, combine_neighbours, fold, is_best
+from .combine import beats, combine, combine_neighbours, fold, is_best
 
 
 @triton.jit

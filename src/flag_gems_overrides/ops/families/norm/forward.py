@@ -11,8 +11,8 @@ gradients of rows of two elements show. eps comes as the bits of a float64, beca
 import triton
 import triton.language as tl
 
-from ._launch import entry
-from ._layernorm_tile import (
+from ...launch.prepared import entry
+from .tile import (
     clear_last,
     clear_own,
     collect,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ._device import Limits
+from ...launch.devices import Limits
 
 # Bytes that the programs of one SM load at a time, at each stage of their pipelines. DRAM is busy from here on: with 8
 # warps of 16 KB or 16 warps of 2 KB alike, fewer bytes lose bandwidth and more programs cost partial sums.

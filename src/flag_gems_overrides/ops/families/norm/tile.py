@@ -14,7 +14,7 @@ column is in the same position in each of them: weight and the sums over rows st
 import triton
 import triton.language as tl
 
-from ._scratch import is_last
+from ...launch.workspace import is_last
 
 
 @triton.jit

@@ -8,9 +8,9 @@ from accuracy.softmaxes import CASES
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flag_gems_overrides.ops._device import Limits
-from flag_gems_overrides.ops._shape import split_at, wrap_dim
-from flag_gems_overrides.ops._softmax_plan import VECTOR_BYTES, WARP, Rows, Split, cdiv, plan, power_of_2
+from flag_gems_overrides.ops.families.softmax.plan import VECTOR_BYTES, WARP, Rows, Split, cdiv, plan, power_of_2
+from flag_gems_overrides.ops.launch.devices import Limits
+from flag_gems_overrides.ops.launch.shape import split_at, wrap_dim
 
 H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
 A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))

@@ -14,10 +14,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ._launch import entry
-from ._reduction_combine import fold, is_best
-from ._reduction_walk import locate_flat, locate_tiled, reduce_flat, reduce_tiled
-from ._scratch import is_last
+from ...launch.prepared import entry
+from ...launch.workspace import is_last
+from .combine import fold, is_best
+from .tiles import locate_flat, locate_tiled, reduce_flat, reduce_tiled
 
 
 @triton.jit

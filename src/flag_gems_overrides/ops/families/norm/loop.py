@@ -7,8 +7,8 @@ Loops count blocks, not columns: the column behind the last block of a row of al
 import triton
 import triton.language as tl
 
-from ._launch import entry
-from ._layernorm_forward import from_bits, stored_mean
+from ...launch.prepared import entry
+from .forward import from_bits, stored_mean
 
 
 @entry()
