@@ -56,12 +56,7 @@ def examine() -> Environment:
     try:
         gems = load()
         device = _device(gems.device)
-        newest = compat.newest_known()
-        if newest is not None and compat.running() > newest:
-            cautions.append(
-                f"LibEntry of flag_gems {gems.__version__} drops constexprs on Triton {versions['triton']}; "
-                "install() lets it see {}.{}".format(*newest)
-            )
+        cautions += [f"flag_gems {gems.__version__}: {repair}" for repair in compat.repairs()]
         overrides = registration.catalog()
     except Exception as error:  # whatever a foreign package's import may raise
         problem = f"{error}" if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
