@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.runtime.interpreter import InterpreterOptions, TensorHandle, _interpreter
 
 from flag_gems_overrides.interpreter.bfloat16 import BFloat16Builder
 from flag_gems_overrides.interpreter.dtypes import array_type
 from flag_gems_overrides.interpreter.memory import LaunchMemory
 from flag_gems_overrides.interpreter.observation import settings
 from flag_gems_overrides.interpreter.region import Array
+from flag_gems_overrides.interpreter.triton_internals import InterpreterOptions, TensorHandle, is_volatile, memory
 
 
 class Builder(BFloat16Builder):
@@ -42,9 +42,7 @@ class Builder(BFloat16Builder):
         dtype = ptrs.get_element_ty()
         masked = self._masked(ptrs.data.shape, array_type(dtype)) if other is None else other.data
         loaded = self.memory.load(ptrs.data, _array(mask), masked, self.grid_idx)
-        # How caching is said differs between Triton versions; whether the load is volatile always comes last.
-        is_volatile = named.get("is_volatile", options[-1] if options else False)
-        if is_volatile and self.yield_program is not None:
+        if self.yield_program is not None and is_volatile(options, named):
             self.yield_program(False)
         return TensorHandle(loaded, dtype)
 
@@ -84,7 +82,7 @@ class Builder(BFloat16Builder):
 
     def _after_atomic(self, ptr: TensorHandle, mask: Array, old: TensorHandle) -> None:
         if self.yield_program is not None:
-            now = _interpreter.load(ptr.data, mask, old.data, old.data.dtype)
+            now = memory.load(ptr.data, mask, old.data, old.data.dtype)
             self.yield_program(now.tobytes() != old.data.tobytes())
 
     def create_splat(self, ret_ty: tl.dtype, arg: TensorHandle) -> TensorHandle:
