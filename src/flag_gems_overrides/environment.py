@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from flag_gems_overrides import interpreter, registration
-from flag_gems_overrides.catalog import OVERRIDES, Override
+from flag_gems_overrides.operators import OPERATORS, Operator
 from flag_gems_overrides.registration import compat, upstream
 
 PACKAGES = ("flag_gems_overrides", "flag_gems", "torch", "triton")
@@ -23,7 +23,7 @@ class Environment:
     """Python and each of :data:`PACKAGES`; ``"not installed"`` where it is not."""
     device: str
     """What kernels run on, in words."""
-    overrides: tuple[Override, ...]
+    overrides: tuple[Operator, ...]
     """The catalog; whether flag_gems can have an override is known only without a :attr:`problem`."""
     cautions: tuple[str, ...]
     """What is outside of what is supported, yet may work."""
@@ -52,7 +52,7 @@ def load() -> ModuleType:
 def examine() -> Environment:
     """:func:`load` and look. Never raises for what is wrong with the environment: that is the answer."""
     versions = {"python": platform.python_version(), **{package: _version(package) for package in PACKAGES}}
-    problem, device, cautions, overrides = None, "none", _unsupported(versions), tuple(OVERRIDES.values())
+    problem, device, cautions, overrides = None, "none", _unsupported(versions), tuple(OPERATORS.values())
     try:
         gems = load()
         device = _device(gems.device)

@@ -11,8 +11,8 @@ import torch
 from typer.testing import CliRunner
 
 from flag_gems_overrides import environment
-from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.cli import app
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.registration import upstream
 
 
@@ -44,7 +44,7 @@ def test_doctor_works_on_a_fresh_process(names):
     done = in_a_process_of_its_own("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
     assert torch.__version__.split("+")[0] in done.stdout
-    assert f"{len(names)} of {len(OVERRIDES)} overrides would be installed" in done.stdout
+    assert f"{len(names)} of {len(OPERATORS)} overrides would be installed" in done.stdout
     assert ("Triton's interpreter" in done.stdout) is not torch.cuda.is_available()
     assert done.stdout.rstrip().endswith("usable")
 
@@ -52,7 +52,7 @@ def test_doctor_works_on_a_fresh_process(names):
 def test_list_needs_neither_a_gpu_nor_flag_gems():
     done = in_a_process_of_its_own("list")
     assert done.returncode == 0, done.stderr
-    for override in OVERRIDES.values():
+    for override in OPERATORS.values():
         for text in (override.name, override.overload, f"flag_gems.ops.{override.module}"):
             assert text in done.stdout
 
@@ -60,7 +60,7 @@ def test_list_needs_neither_a_gpu_nor_flag_gems():
 def test_list_shows_every_fix(invoke):
     code, output = invoke("list")
     assert code == 0
-    for override in OVERRIDES.values():
+    for override in OPERATORS.values():
         assert override.fixes[0].split()[0] in output
 
 
@@ -70,11 +70,11 @@ def test_doctor_names_what_is_left_out_and_why(invoke, monkeypatch):
     code, output = invoke("doctor")
     assert code == 0
     assert reason in output
-    assert f"{len(OVERRIDES) - 1} of {len(OVERRIDES)} overrides" in output
+    assert f"{len(OPERATORS) - 1} of {len(OPERATORS)} overrides" in output
 
 
 def test_doctor_fails_where_no_override_can_be_installed(invoke, monkeypatch):
-    monkeypatch.setattr(upstream, "left_out", lambda: dict.fromkeys(OVERRIDES, "gone"))
+    monkeypatch.setattr(upstream, "left_out", lambda: dict.fromkeys(OPERATORS, "gone"))
     code, output = invoke("doctor")
     assert code == 2
     assert output.endswith("not usable")

@@ -13,9 +13,9 @@ import torch
 from kernels import KERNELS, PREPARED
 from torch.utils._pytree import tree_map_only
 
-from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.ops.launch import devices
-from flag_gems_overrides.perf import subjects
+from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.cases import Case, parse
 from flag_gems_overrides.perf.launches import captured
 
@@ -82,14 +82,14 @@ def few_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _run(case: Case, device: str, offset: int = 0) -> tuple[tuple, object]:
     """Inputs, and what the override answers to them, both on the CPU."""
-    inputs = subjects.arguments(case, "cpu")
+    inputs = op_inputs.arguments(case, "cpu")
 
     def moved(x: torch.Tensor) -> torch.Tensor:
         room = torch.empty(offset + x.numel(), dtype=x.dtype)
         room[offset:] = x.flatten()
         return room.to(device)[offset:].view(x.shape)
 
-    result = OVERRIDES[case.op].load()[0](*tree_map_only(torch.Tensor, moved, inputs))
+    result = OPERATORS[case.op].load()[0](*tree_map_only(torch.Tensor, moved, inputs))
     return inputs, tree_map_only(torch.Tensor, torch.Tensor.cpu, result)
 
 
@@ -97,11 +97,11 @@ def _run(case: Case, device: str, offset: int = 0) -> tuple[tuple, object]:
 @pytest.mark.parametrize("offset", OFFSETS)
 def test_answer(case, offset, device):
     inputs, result = _run(case, device, offset)
-    assert subjects.agree(case.op, inputs, result, subjects.native(case.op)(*inputs))
+    assert op_inputs.agree(case.op, inputs, result, op_inputs.native(case.op)(*inputs))
 
 
 def test_every_override_is_called():
-    assert {case.op for case in CASES} == set(OVERRIDES)
+    assert {case.op for case in CASES} == set(OPERATORS)
 
 
 def test_every_kernel_is_launched_and_split_ones_alone_and_in_groups(device):

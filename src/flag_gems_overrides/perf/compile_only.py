@@ -67,10 +67,10 @@ def main() -> None:
 
 def _launches(cases: list[str], gpu: Gpu) -> dict[str, dict[str, Any]]:
     """The launches of the overrides, by a digest of all that the compiler sees."""
-    from flag_gems_overrides.catalog import OVERRIDES
+    from flag_gems_overrides.operators import OPERATORS
     from flag_gems_overrides.ops.launch import devices
     from flag_gems_overrides.ops.launch.prepared import Entry
-    from flag_gems_overrides.perf import subjects
+    from flag_gems_overrides.perf import op_inputs
 
     limits = devices.Limits(
         gpu.sm_count,
@@ -92,8 +92,8 @@ def _launches(cases: list[str], gpu: Gpu) -> dict[str, dict[str, Any]]:
     for deterministic in (False, True):
         torch.use_deterministic_algorithms(deterministic)
         for case in cases:
-            arguments = subjects.arguments(parse(case), "meta")
-            OVERRIDES[parse(case).op].load()[0](*arguments)
+            arguments = op_inputs.arguments(parse(case), "meta")
+            OPERATORS[parse(case).op].load()[0](*arguments)
     return launches
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from flag_gems_overrides.catalog import OVERRIDES, Override, select
+from flag_gems_overrides.operators import OPERATORS, Operator, select
 from flag_gems_overrides.registration import compat, upstream
 
 if TYPE_CHECKING:
@@ -99,14 +99,14 @@ def _use(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             _switch(_choices[-1].names)
 
 
-def catalog() -> tuple[Override, ...]:
+def catalog() -> tuple[Operator, ...]:
     """All overrides: what each stands for and fixes, whether it is in force, and why if it cannot be."""
     with _lock:
         names = () if _installation is None else _installation.names
         left_out = upstream.left_out() if upstream.is_loaded() else {}
         return tuple(
             replace(override, installed=name in names, left_out=left_out.get(name))
-            for name, override in OVERRIDES.items()
+            for name, override in OPERATORS.items()
         )
 
 
@@ -143,7 +143,7 @@ class _Installation:
         self._repaired = False
 
         rows = upstream.rows(gems)
-        overrides = [override for name, override in OVERRIDES.items() if name not in self._left_out]
+        overrides = [override for name, override in OPERATORS.items() if name not in self._left_out]
         self._wrappers: dict[str, Wrapper] = {}
         self._overloads: dict[str, list[str]] = {}
         # PyTorch's own kernels of all overrides at once, whichever are asked for: flag_gems hides them while
@@ -162,7 +162,7 @@ class _Installation:
         """Let exactly ``names``, less those that this flag_gems cannot have, be in force."""
         for name in names:
             if name in self._left_out:
-                level = logging.INFO if upstream.predates(OVERRIDES[name], self._gems) else logging.WARNING
+                level = logging.INFO if upstream.predates(OPERATORS[name], self._gems) else logging.WARNING
                 logger.log(level, "%s is left out: %s", name, self._left_out[name])
         names = tuple(name for name in names if name in self._wrappers)
         if names and not self._repaired:

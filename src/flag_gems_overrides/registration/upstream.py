@@ -20,7 +20,7 @@ from typing import Any
 from packaging.version import Version
 
 from flag_gems_overrides import requirements
-from flag_gems_overrides.catalog import OVERRIDES, Override
+from flag_gems_overrides.operators import OPERATORS, Operator
 
 Replacements = Mapping[Callable[..., Any], Callable[..., Any]]
 
@@ -54,7 +54,7 @@ def load() -> ModuleType:
     return importlib.import_module("flag_gems")
 
 
-def find(override: Override) -> Callable[..., Any] | None:
+def find(override: Operator) -> Callable[..., Any] | None:
     """The upstream function that ``override`` stands for, or None if this flag_gems has none of that name."""
     try:
         return getattr(importlib.import_module(f"flag_gems.ops.{override.module}"), override.name, None)
@@ -65,11 +65,11 @@ def find(override: Override) -> Callable[..., Any] | None:
 def left_out() -> dict[str, str]:
     """Why the loaded flag_gems cannot have an override, by name, for all that it cannot have."""
     gems = load()
-    reasons = {name: _reason_to_leave_out(override, gems) for name, override in OVERRIDES.items()}
+    reasons = {name: _reason_to_leave_out(override, gems) for name, override in OPERATORS.items()}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
-def predates(override: Override, gems: ModuleType) -> bool:
+def predates(override: Operator, gems: ModuleType) -> bool:
     """Whether the loaded flag_gems is older than the upstream function, and so has none."""
     if override.since is None or find(override) is not None:
         return False
@@ -79,7 +79,7 @@ def predates(override: Override, gems: ModuleType) -> bool:
     return release is not None and Version(release[0]) < Version(override.since)
 
 
-def _reason_to_leave_out(override: Override, gems: ModuleType) -> str | None:
+def _reason_to_leave_out(override: Operator, gems: ModuleType) -> str | None:
     function = find(override)
     where = f"flag_gems {gems.__version__}"
     if predates(override, gems):
@@ -167,7 +167,7 @@ def registered_names(gems: ModuleType, names: Collection[str]) -> list[str]:
     From 5.3.4 on that is ``native_layer_norm`` for ``layer_norm``, which it calls.
     """
     functions = rows(gems)
-    return [getattr(functions.get(OVERRIDES[name].overload), "__name__", name) for name in names]
+    return [getattr(functions.get(OPERATORS[name].overload), "__name__", name) for name in names]
 
 
 def _rows_inside_enable(gems: ModuleType) -> list[tuple[Any, ...]]:

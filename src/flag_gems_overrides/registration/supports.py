@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which inputs an override takes; all others go to PyTorch's own kernel, which answers or refuses them.
+"""Which inputs an override supports. All others go to PyTorch's own kernel, which answers or refuses them.
 
-One function for each row of the catalog, with its name, over those parameters of the override that decide.
-All want strided tensors on one device of flag_gems' backend, because kernels are launched on bare pointers.
-They run on every call, so they ask as little as they can: 70 ns for each look at a tensor.
+The parameters of a predicate are those of the override that decide, by name. All predicates ask for strided tensors
+on one device of flag_gems' backend, because kernels are launched on bare pointers. They run on every call, so they
+check as little as they can: a look at a tensor takes 70 ns.
 
-What is not asked: quantized tensors have dtypes of their own, and the dispatcher keeps nested and subclassed
-tensors away and resolves negated views.
+Three kinds of tensors need no check: quantized tensors have dtypes of their own, and the dispatcher keeps nested and
+subclassed tensors away and resolves negated views.
 """
 
 from __future__ import annotations
@@ -75,26 +75,15 @@ def softmax_backward(grad_output: torch.Tensor, output: torch.Tensor, input_dtyp
     )
 
 
-log_softmax = softmax
-log_softmax_backward = softmax_backward
-
-
-def prod(inp: torch.Tensor, dtype: torch.dtype | None) -> bool:
+def reduction_as(inp: torch.Tensor, dtype: torch.dtype | None) -> bool:
+    """A reduction whose ``dtype`` argument says what the input is converted to first."""
     return inp.dtype in REAL and (dtype is None or dtype in REAL) and inp.layout is _strided and _device(inp) >= 0
 
 
-prod_dim = prod
-
-
-def max(inp: torch.Tensor) -> bool:
+def reduction(inp: torch.Tensor) -> bool:
     return inp.dtype in REAL and inp.layout is _strided and _device(inp) >= 0
 
 
-max_dim = amax = min = min_dim = amin = max
-
-
-def argmax(inp: torch.Tensor) -> bool:
-    return inp.dtype is not torch.bool and max(inp)
-
-
-argmin = argmax
+def reduction_with_order(inp: torch.Tensor) -> bool:
+    """A reduction that PyTorch refuses for bool."""
+    return inp.dtype is not torch.bool and reduction(inp)

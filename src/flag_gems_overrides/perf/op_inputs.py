@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How each op is called: inputs for a case, and the bytes that any implementation has to move.
 
-Native, upstream and override take the same positional arguments, those of the aten overload.
+Native, upstream and override take the same positional arguments, those of the aten overload. The table of operators
+names the functions of this file that build them (``inputs``) and that say what of a result is compared.
 """
 
 from __future__ import annotations
@@ -11,21 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.cases import Case, CaseError
 from flag_gems_overrides.perf.roofline import extent
 
 Arguments = tuple[Any, ...]
-
-
-class Subject(NamedTuple):
-    """An op that can be measured."""
-
-    arguments: Callable[[Case, torch.device], Arguments]
-    unread: tuple[int, ...] = ()
-    """Positions of tensors that are passed but need not be read."""
-    shown: Callable[[Arguments, Any], Any] = lambda arguments, result: result
-    """What of a result is compared with another's."""
 
 
 class Compulsory(NamedTuple):
@@ -58,7 +49,7 @@ def _dim(case: Case) -> int:
     return dim
 
 
-def _layer_norm(case: Case, device: torch.device) -> Arguments:
+def layer_norm(case: Case, device: torch.device) -> Arguments:
     count = case.get("normalized", len(case.shape) - 1)
     if not 0 < count <= len(case.shape):
         raise CaseError(f"{case.key}: normalized={count} is out of range for {len(case.shape)} dimensions")
@@ -68,26 +59,31 @@ def _layer_norm(case: Case, device: torch.device) -> Arguments:
     return x, normalized_shape, weight, bias, 1e-5
 
 
-def _layer_norm_backward(case: Case, device: torch.device) -> Arguments:
-    x, normalized_shape, weight, bias, eps = _layer_norm(case, device)
+def layer_norm_backward(case: Case, device: torch.device) -> Arguments:
+    x, normalized_shape, weight, bias, eps = layer_norm(case, device)
     _, mean, rstd = torch.native_layer_norm(x, normalized_shape, weight, bias, eps)
     return torch.randn_like(x), x, normalized_shape, mean, rstd, weight, bias, [True, True, True]
 
 
-def _softmax(case: Case, device: torch.device) -> Arguments:
+def softmax(case: Case, device: torch.device) -> Arguments:
     return _values(case, device), _dim(case), False
 
 
-def _backward_of(function: Callable[..., torch.Tensor]) -> Callable[[Case, torch.device], Arguments]:
-    def arguments(case: Case, device: torch.device) -> Arguments:
-        x, dim, half_to_float = _softmax(case, device)
-        output = function(x, dim, half_to_float)
-        return torch.randn_like(output), output, dim, x.dtype
-
-    return arguments
+def softmax_backward(case: Case, device: torch.device) -> Arguments:
+    return _gradient_of(torch._softmax, case, device)
 
 
-def _values_at(arguments: Arguments, indices: Any) -> torch.Tensor | None:
+def log_softmax_backward(case: Case, device: torch.device) -> Arguments:
+    return _gradient_of(torch._log_softmax, case, device)
+
+
+def _gradient_of(function: Callable[..., torch.Tensor], case: Case, device: torch.device) -> Arguments:
+    x, dim, half_to_float = softmax(case, device)
+    output = function(x, dim, half_to_float)
+    return torch.randn_like(output), output, dim, x.dtype
+
+
+def values_at(arguments: Arguments, indices: Any) -> torch.Tensor | None:
     """The elements that indices name: which of equal ones is left to the implementation. None if an index is out of
     range: to look there would be an error, and on a GPU the end of the process."""
     x, *dim = arguments
@@ -98,9 +94,9 @@ def _values_at(arguments: Arguments, indices: Any) -> torch.Tensor | None:
     return x.gather(dim[0], indices.view(_kept(x, dim[0])))
 
 
-def _values_and_values_at(arguments: Arguments, result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+def values_and_values_at(arguments: Arguments, result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     values, indices = result
-    return values, _values_at(arguments, indices)
+    return values, values_at(arguments, indices)
 
 
 def _kept(x: torch.Tensor, dim: int) -> list[int]:
@@ -108,49 +104,44 @@ def _kept(x: torch.Tensor, dim: int) -> list[int]:
     return [1 if i == dim % x.dim() else size for i, size in enumerate(x.shape)]
 
 
-def _whole(case: Case, device: torch.device) -> Arguments:
+def whole(case: Case, device: torch.device) -> Arguments:
     return (_values(case, device),)
 
 
-def _along(case: Case, device: torch.device) -> Arguments:
+def along(case: Case, device: torch.device) -> Arguments:
     return _values(case, device), _dim(case)
 
 
-def _whole_or_along(case: Case, device: torch.device) -> Arguments:
-    return _along(case, device) if case.arguments else _whole(case, device)
+def whole_or_along(case: Case, device: torch.device) -> Arguments:
+    return along(case, device) if case.arguments else whole(case, device)
 
 
-def _along_list(case: Case, device: torch.device) -> Arguments:
+def whole_factors(case: Case, device: torch.device) -> Arguments:
+    return (_factors(case, device),)
+
+
+def along_factors(case: Case, device: torch.device) -> Arguments:
+    return _factors(case, device), _dim(case)
+
+
+def along_list(case: Case, device: torch.device) -> Arguments:
     return _values(case, device), [_dim(case)]
 
 
-SUBJECTS = {
-    "layer_norm": Subject(_layer_norm),
-    "layer_norm_backward": Subject(_layer_norm_backward, unread=(6,)),
-    "softmax": Subject(_softmax),
-    "softmax_backward": Subject(_backward_of(torch._softmax)),
-    "log_softmax": Subject(_softmax),
-    "log_softmax_backward": Subject(_backward_of(torch._log_softmax)),
-    "prod": Subject(lambda case, device: (_factors(case, device),)),
-    "prod_dim": Subject(lambda case, device: (_factors(case, device), _dim(case))),
-    "max": Subject(_whole),
-    "max_dim": Subject(_along, shown=_values_and_values_at),
-    "amax": Subject(_along_list),
-    "min": Subject(_whole),
-    "min_dim": Subject(_along, shown=_values_and_values_at),
-    "amin": Subject(_along_list),
-    "argmax": Subject(_whole_or_along, shown=_values_at),
-    "argmin": Subject(_whole_or_along, shown=_values_at),
-}
+def compared(op: str, arguments: Arguments, result: Any) -> Any:
+    """What of a result is compared with another's."""
+    name = OPERATORS[op].compared
+    return globals()[name](arguments, result) if name else result
 
 
 def arguments(case: Case, device: torch.device | str) -> Arguments:
     """Fresh inputs for ``case``, the same on every call."""
     torch.manual_seed(0)
-    return SUBJECTS[case.op].arguments(case, torch.device(device))
+    build: Callable[[Case, torch.device], Arguments] = globals()[OPERATORS[case.op].inputs]
+    return build(case, torch.device(device))
 
 
-def upstream_harm(case: Case) -> str | None:
+def upstream_unsafe(case: Case) -> str | None:
     """Why upstream's function must not be called for ``case``: it would leave its tensors, and end or spoil the run."""
     rows, size = extent(case)
     if case.op == "layer_norm_backward" and rows != case.shape[0]:
@@ -164,7 +155,7 @@ def upstream_harm(case: Case) -> str | None:
 
 def native(op: str) -> Callable[..., Any]:
     """PyTorch's function for the aten overload of ``op``, through the dispatcher."""
-    packet, _, overload = OVERRIDES[op].overload.partition(".")
+    packet, _, overload = OPERATORS[op].overload.partition(".")
     function: Callable[..., Any] = getattr(torch, packet, None) or getattr(
         getattr(torch.ops.aten, packet), overload or "default"
     )
@@ -174,7 +165,7 @@ def native(op: str) -> Callable[..., Any]:
 def compulsory(case: Case) -> Compulsory:
     """The bytes of ``case``, from shapes alone."""
     inputs = arguments(case, "meta")
-    unread = SUBJECTS[case.op].unread
+    unread = OPERATORS[case.op].unread
     read = sum(_bytes(x) for position, x in enumerate(inputs) if position not in unread)
     return Compulsory(read, sum(_bytes(x) for x in outputs(native(case.op)(*inputs))))
 
@@ -191,7 +182,7 @@ def agree(op: str, inputs: Arguments, result: Any, reference: Any) -> bool:
     A check against timing a wrong answer, not of accuracy: floating-point outputs may differ by 2 % of the reference's
     largest value (sums in bfloat16), shapes by how rows are arranged.
     """
-    ours, theirs = (outputs(SUBJECTS[op].shown(inputs, each)) for each in (result, reference))
+    ours, theirs = (outputs(compared(op, inputs, each)) for each in (result, reference))
     if [(x.numel(), x.is_floating_point()) for x in ours] != [(x.numel(), x.is_floating_point()) for x in theirs]:
         return False
     return all(_close(a, b) for a, b in zip(ours, theirs, strict=True))
