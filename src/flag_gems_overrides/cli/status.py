@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flag_gems_overrides.cli import _words
-from flag_gems_overrides.environment import SUPPORTED_UPSTREAM
+from flag_gems_overrides.requirements import FLAG_GEMS
 
 _COLOURS = {"fixed": "green", "present": "red", "not visible here": "yellow"}
 
@@ -48,5 +48,5 @@ def _release() -> str:
     try:
         return version("flag_gems")
     except PackageNotFoundError:
-        known = ", ".join(SUPPORTED_UPSTREAM)
+        known = ", ".join(FLAG_GEMS)
         raise ImportError(f"flag_gems is not installed: pip install flag_gems; {known} are supported") from None
