@@ -21,7 +21,8 @@ from flag_gems_overrides.perf import baselines, gates, resources, run
 from flag_gems_overrides.perf.cases import DTYPES, MODES, PEERS, Case, CaseError, Shapes
 from flag_gems_overrides.perf.records import Recorder
 from flag_gems_overrides.perf.report import terminal
-from flag_gems_overrides.perf.report.summary import summaries
+from flag_gems_overrides.perf.report.summary import summary
+from flag_gems_overrides.perf.report.view import view
 
 HERE = Path(__file__).parent
 SHAPES = Shapes(HERE / "core_shapes.yaml")
@@ -80,6 +81,7 @@ class Bench:
         self._recorder: Recorder | None = None
         self._cases: dict[str, list[Case]] = {}
         self.rows: list[dict[str, Any]] = []
+        self.resumed = 0
 
     @property
     def meter(self) -> run.Meter:
@@ -102,13 +104,14 @@ class Bench:
         if self._options.record == "json" and self._recorder is None:
             keys = [case.key for cases in self._cases.values() for case in cases]
             self._recorder = Recorder(self._options.output, self.meter.head, keys)
+            self.resumed = len(self._recorder.session.rows)
         rows = run.measure(self._cases[op], self.meter, self._recorder)
         self.rows += rows
-        means = summaries(self.meter.head, rows)
-        for line in means.rows:
-            for column, cell in zip(means.columns, line.cells, strict=True):
-                record_property(f"{line.dtype} {column}", cell)
-        failures = gates.judge(rows, self._baseline(op), self.meter.head.get("noise", gates.LEAST_NOISE))
+        for means in summary(view(self.meter.head, rows))[:1]:
+            for line in means.lines:
+                for column, cell in zip(means.columns[2:], line.cells[2:], strict=True):
+                    record_property(f"{line.cells[1]} {column.name}", cell)
+        failures = gates.judge(rows, self._baseline(op), self.meter.head.get("noise", gates.MIN_NOISE))
         if failures:
             pytest.fail("\n".join(map(str, failures)), pytrace=False)
 
@@ -157,9 +160,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not bench.rows:
         return
     terminalreporter.section("performance")
+    if bench.resumed:
+        terminalreporter.line(f"Resumed: {bench.resumed} cases were in {config.option.output} already.")
     if bench.unknown_device:
         terminalreporter.line(
             f"No baseline for {bench.unknown_device}: answers were checked, speed was measured but not judged."
         )
-    console = Console(file=terminalreporter._tw._file, width=None if terminalreporter.isatty else 200)
-    terminal.show(bench.meter.head, bench.rows, console)
+    terminal.show(view(bench.meter.head, bench.rows), Console(file=terminalreporter._tw._file))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine and its packages make of the overrides: the facts behind ``gems-overrides doctor``."""
+"""Whether the overrides work on this machine with its packages: the facts behind ``gems-overrides doctor``."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_a_known_loss_may_not_grow(tmp_path):
 
 def test_a_wrong_answer_is_no_competitor(tmp_path):
     line = rows.timed(KEYS[0], override=1.0, native=1.3, upstream=0.1)
-    line["contenders"]["upstream"]["agrees"] = False
+    line["providers"]["upstream"]["agrees"] = False
     baseline = accepted(tmp_path, rows.head(), line)
     assert baseline["cases"][KEYS[0]]["ratio"] == pytest.approx(1.3, rel=0.01)
     assert gates.judge([line], baseline) == []
@@ -143,7 +143,7 @@ def test_one_spill(timed_baseline):
 
 def test_a_wrong_answer_fails_even_without_a_baseline():
     line = rows.timed(override=1.0, native=1.3)
-    line["contenders"]["override"]["agrees"] = False
+    line["providers"]["override"]["agrees"] = False
     assert rules(gates.judge([line], None)) == ["answer"]
 
 

@@ -104,10 +104,10 @@ def broken(change) -> dict:
     ("change", "field"),
     [
         (lambda row: row.pop("l2"), "'l2' is a required property"),
-        (lambda row: row["contenders"]["override"]["samples_ms"].__setitem__(3, -1), r"samples_ms\[3\].*-1"),
+        (lambda row: row["providers"]["override"]["samples_ms"].__setitem__(3, -1), r"samples_ms\[3\].*-1"),
         (
-            lambda row: row["contenders"]["override"].__setitem__("agrees", "yes"),
-            "contenders.override.*agrees",
+            lambda row: row["providers"]["override"].__setitem__("agrees", "yes"),
+            "providers.override.*agrees",
         ),
         (lambda row: row["compulsory"].__setitem__("read", 1.5), r"compulsory\.read"),
         (lambda row: row.__setitem__("key", "softmax"), "key"),

@@ -7,7 +7,7 @@ import pytest
 from flag_gems_overrides.perf.statistics import Comparison, compare
 from flag_gems_overrides.perf.verdict import (
     FASTER,
-    LEAST_NOISE,
+    MIN_NOISE,
     SAME,
     SLOWER,
     UNSURE,
@@ -62,9 +62,9 @@ def test_equal_code_raises_no_alarm():
 
 
 def test_noise_floor_is_what_nearly_all_comparisons_stay_below():
-    assert noise_floor([]) == LEAST_NOISE
-    assert noise_floor([1.001] * 100) == LEAST_NOISE
-    assert noise_floor([1.0] * 96 + [3.0] * 4) == LEAST_NOISE
+    assert noise_floor([]) == MIN_NOISE
+    assert noise_floor([1.001] * 100) == MIN_NOISE
+    assert noise_floor([1.0] * 96 + [3.0] * 4) == MIN_NOISE
     assert noise_floor([1.0] * 90 + [1.04] * 5 + [1 / 1.04] * 5) == pytest.approx(0.04)
 
 

@@ -26,9 +26,9 @@ KEYS = (
 
 def lines() -> list[dict]:
     made = [rows.timed(key, override=1.0, native=1.5, upstream=1.0, liger=3.0) for key in KEYS]
-    made[1]["contenders"]["override"]["samples_ms"] = rows.samples(2.0)
-    made[3]["contenders"]["liger"] = {"absent": "liger has no prod"}
-    made[3]["contenders"]["upstream"]["agrees"] = False
+    made[1]["providers"]["override"]["samples_ms"] = rows.samples(2.0)
+    made[3]["providers"]["liger"] = {"absent": "liger has no prod"}
+    made[3]["providers"]["upstream"]["agrees"] = False
     made[3]["rounds"]["dropped"] = 3
     return made
 
@@ -82,7 +82,7 @@ def test_a_wrong_answer_and_dropped_rounds_are_said():
 
 def test_counts_have_a_table_of_their_own():
     line = rows.counted(loaded=65536 * 2, launches=3, allocations=2, allocated=3 << 20)
-    line["contenders"]["upstream"]["agrees"] = False
+    line["providers"]["upstream"]["agrees"] = False
     (table,) = tables(rows.head("count"), [line])
     cells = dict(zip(table.columns, table.rows[0], strict=True))
     assert (cells["Gems Passes"], cells["Override Passes"]) == ("1.00", "1.50")
@@ -102,8 +102,8 @@ def test_summary_counts_the_verdicts():
 
 def nothing(row: dict) -> dict:
     """The row as of an empty tensor, of which nobody moves a byte."""
-    for contender in row["contenders"].values():
-        contender.update({name: 0 for name in ("loaded", "stored", "launches") if name in contender})
+    for provider in row["providers"].values():
+        provider.update({name: 0 for name in ("loaded", "stored", "launches") if name in provider})
     return row | {"compulsory": {"read": 0, "written": 0}}
 
 
@@ -210,8 +210,8 @@ def test_figures_are_saved_as_png(tmp_path):
 def test_history_is_relative_to_the_first_session():
     slower, faster = session(), session(commit="def")
     for row in faster.rows.values():
-        row["contenders"]["override"]["samples_ms"] = [
-            ms / 2 for ms in slower.rows[row["key"]]["contenders"]["override"]["samples_ms"]
+        row["providers"]["override"]["samples_ms"] = [
+            ms / 2 for ms in slower.rows[row["key"]]["providers"]["override"]["samples_ms"]
         ]
     (line, *_) = figures.history([slower, faster]).canvas.axes[0].lines
     assert list(line.get_ydata()) == pytest.approx([1, 2])
