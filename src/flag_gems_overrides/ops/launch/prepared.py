@@ -27,7 +27,7 @@ from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
 from .devices import current_device
-from .triton_versions import launcher
+from .triton_versions import COMPILE_OPTIONS, launcher
 
 # Triton's compiler is not thread-safe. A lock held by another thread at a fork would never be free in the child.
 _compiling = threading.RLock()
@@ -101,7 +101,7 @@ class Entry(LibEntry):
 
     def run(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         with _compiling:
-            kernel = self.fn.run(*args, warmup=False, **{k: v for k, v in kwargs.items() if k != "warmup"})
+            kernel = self.fn.run(*args, **{**COMPILE_OPTIONS, **kwargs, "warmup": False})
         return kernel, {}
 
     def bind(
