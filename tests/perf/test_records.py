@@ -140,7 +140,7 @@ def test_a_wrong_field_is_named_on_writing_and_reading(path, change, field):
         ('{"kind": "end"}\n', "line 1: a end before any session"),
         (
             json.dumps(rows.head(schema=1)) + "\n",
-            "line 1: schema: 1 cannot be read, 2 can; .*`providers` ",
+            "line 1: schema: 1 cannot be read, 2 can; .*`contenders` ",
         ),
         (json.dumps(rows.head(schema=3)) + "\n", "line 1: schema: 3 cannot be read, 2 can; read it with the version"),
         (json.dumps({"benchmarks": []}) + "\n", "line 1: .*'kind' is a required property"),
