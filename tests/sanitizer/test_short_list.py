@@ -6,6 +6,7 @@ Inputs are drawn and answers judged on the CPU, so that hardly any kernels of Py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -38,6 +39,10 @@ SIZES = {
         "1x300000 dim=1 float16",
         "1x20000x8 dim=1 float32",
         "2x37x5 dim=1 float32",
+        "9x20000 dim=1 bfloat16",
+        "2x700x24 dim=1 float32",
+        "1x600x300 dim=1 float32",
+        "1x600x300 dim=1 bfloat16",
     ],
     "reduction": [
         "40001 bfloat16",
@@ -102,11 +107,13 @@ def test_every_override_is_called():
     assert {case.op for case in CASES} == set(OPERATORS)
 
 
-def test_every_kernel_is_launched_and_split_ones_alone_and_in_groups(device):
+def test_every_kernel_is_launched_and_with_and_without_groups_where_it_has_both(device):
     with captured() as launches:
         for case in CASES:
             _run(case, device)
     assert {launch.kernel for launch in launches} == set(KERNELS)
-    for kernel in ("softmax_split", "softmax_backward_split"):
+    for kernel in KERNELS:
+        if not re.fullmatch("softmax(_backward)?_(looped_rows|columns|looped_columns)", kernel):
+            continue
         ways = {launch.options.get("launch_cooperative_grid", False) for launch in launches if launch.kernel == kernel}
         assert ways == {False, True}, kernel

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.upstreaming import formatting, imports
 from flag_gems_overrides.upstreaming.git import apply_mail, git, worktree
 from flag_gems_overrides.upstreaming.imports import UpstreamError
@@ -24,7 +25,7 @@ from flag_gems_overrides.upstreaming.message import message
 from flag_gems_overrides.upstreaming.series import Patch, series
 
 
-class PatchesError(ValueError):
+class PatchesError(UserError):
     """Patches that cannot be made or used; the message names file and remedy."""
 
 

@@ -118,7 +118,7 @@ class Entry(LibEntry):
         return kernel, {}
 
     def bind(
-        self, device: int, grid: tuple[int, ...], *scalars: int | float, num_warps: int = 4, **options: Any
+        self, device: int, grid: tuple[int, ...], *scalars: int | float | None, num_warps: int = 4, **options: Any
     ) -> Launch:
         """Decide all of a launch but its tensors.
 

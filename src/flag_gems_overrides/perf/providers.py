@@ -20,28 +20,28 @@ from flag_gems_overrides.registration import compat, upstream
 
 Call = Callable[..., Any]
 Absence = dict[str, str]
-"""What a record says of a contender that is not there: ``{"absent": reason}``."""
+"""What a record says of a provider that is not there: ``{"absent": reason}``."""
 
 
 class AbsentError(Exception):
-    """A contender that cannot run here; the message says why."""
+    """A provider that cannot run here; the message says why."""
 
 
 @contextlib.contextmanager
-def field(case: Case, peers: Sequence[str] = ()) -> Iterator[tuple[dict[str, Call], dict[str, Absence]]]:
+def for_case(case: Case, peers: Sequence[str] = ()) -> Iterator[tuple[dict[str, Call], dict[str, Absence]]]:
     """The functions to compare for ``case``, and why others are absent.
 
-    Each is called with the arguments of :mod:`subjects`, directly: nothing is dispatched, and upstream's function is
+    Each is called with the arguments of :mod:`op_inputs`, directly: nothing is dispatched, and upstream's function is
     the one that flag_gems came with, whatever is installed outside the block.
     """
     override = OPERATORS[case.op]
     absent: dict[str, Absence] = {}
     with registration.use_overrides(include=[]), repaired():
         calls: dict[str, Call] = {NATIVE: op_inputs.native(case.op)}
-        harm = op_inputs.upstream_unsafe(case)
+        unsafe = op_inputs.upstream_unsafe(case)
         function = upstream.find(override)
-        if harm or function is None:
-            absent[UPSTREAM] = {"absent": harm or f"this flag_gems has no {case.op}"}
+        if unsafe or function is None:
+            absent[UPSTREAM] = {"absent": unsafe or f"this flag_gems has no {case.op}"}
         else:
             calls[UPSTREAM] = function
         calls[OVERRIDE] = override.load()[0]
