@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the catalog into flag_gems and takes it out again.
+"""Puts overrides into flag_gems and takes them out again.
 
-One function switches from any set of overrides to any other, so that installing, excluding, nesting and
-undoing are the same act. Each override has one wrapper for the life of the process; what changes is where it
-is bound and whether it is on.
+One function switches from any set of overrides to any other. Installing, excluding, nesting and undoing all use it.
+Each override has one wrapper for the life of the process. A switch changes where the wrapper is bound and whether it
+is on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from flag_gems_overrides.catalog import OVERRIDES, Override, select
+from flag_gems_overrides.operators import OPERATORS, Operator, select
 from flag_gems_overrides.registration import compat, upstream
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class _Choice:
 
 _lock = threading.RLock()
 _installation: _Installation | None = None
-# The last is in force. The first stands outside of all blocks; each block of use_overrides adds its own and
-# takes that same one away, so that blocks of several threads may end in any order.
+# The last choice is in force. The first belongs to install(); each block of use_overrides adds its own choice and
+# removes that same one, so blocks of several threads may end in any order.
 _choices = [_Choice()]
 
 
@@ -99,14 +99,14 @@ def _use(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             _switch(_choices[-1].names)
 
 
-def catalog() -> tuple[Override, ...]:
+def catalog() -> tuple[Operator, ...]:
     """All overrides: what each stands for and fixes, whether it is in force, and why if it cannot be."""
     with _lock:
         names = () if _installation is None else _installation.names
         left_out = upstream.left_out() if upstream.is_loaded() else {}
         return tuple(
             replace(override, installed=name in names, left_out=left_out.get(name))
-            for name, override in OVERRIDES.items()
+            for name, override in OPERATORS.items()
         )
 
 
@@ -143,7 +143,7 @@ class _Installation:
         self._repaired = False
 
         rows = upstream.rows(gems)
-        overrides = [override for name, override in OVERRIDES.items() if name not in self._left_out]
+        overrides = [override for name, override in OPERATORS.items() if name not in self._left_out]
         self._wrappers: dict[str, Wrapper] = {}
         self._overloads: dict[str, list[str]] = {}
         # PyTorch's own kernels of all overrides at once, whichever are asked for: flag_gems hides them while
@@ -162,7 +162,7 @@ class _Installation:
         """Let exactly ``names``, less those that this flag_gems cannot have, be in force."""
         for name in names:
             if name in self._left_out:
-                level = logging.INFO if upstream.predates(OVERRIDES[name], self._gems) else logging.WARNING
+                level = logging.INFO if upstream.predates(OPERATORS[name], self._gems) else logging.WARNING
                 logger.log(level, "%s is left out: %s", name, self._left_out[name])
         names = tuple(name for name in names if name in self._wrappers)
         if names and not self._repaired:

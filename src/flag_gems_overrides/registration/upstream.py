@@ -20,7 +20,7 @@ from typing import Any
 from packaging.version import Version
 
 from flag_gems_overrides import requirements
-from flag_gems_overrides.catalog import OVERRIDES, Override
+from flag_gems_overrides.operators import OPERATORS, Operator
 
 Replacements = Mapping[Callable[..., Any], Callable[..., Any]]
 
@@ -48,13 +48,13 @@ def load() -> ModuleType:
     if not is_loaded():
         import torch
 
-        # Its own import would fail half-way, and what it leaves behind would stand in the interpreter's way.
+        # Its import would fail halfway, and the modules already imported would prevent the interpreter's activation.
         if not torch.accelerator.is_available():
             raise RuntimeError(NO_DEVICE)
     return importlib.import_module("flag_gems")
 
 
-def find(override: Override) -> Callable[..., Any] | None:
+def find(override: Operator) -> Callable[..., Any] | None:
     """The upstream function that ``override`` stands for, or None if this flag_gems has none of that name."""
     try:
         return getattr(importlib.import_module(f"flag_gems.ops.{override.module}"), override.name, None)
@@ -65,11 +65,11 @@ def find(override: Override) -> Callable[..., Any] | None:
 def left_out() -> dict[str, str]:
     """Why the loaded flag_gems cannot have an override, by name, for all that it cannot have."""
     gems = load()
-    reasons = {name: _reason_to_leave_out(override, gems) for name, override in OVERRIDES.items()}
+    reasons = {name: _reason_to_leave_out(override, gems) for name, override in OPERATORS.items()}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
-def predates(override: Override, gems: ModuleType) -> bool:
+def predates(override: Operator, gems: ModuleType) -> bool:
     """Whether the loaded flag_gems is older than the upstream function, and so has none."""
     if override.since is None or find(override) is not None:
         return False
@@ -79,7 +79,7 @@ def predates(override: Override, gems: ModuleType) -> bool:
     return release is not None and Version(release[0]) < Version(override.since)
 
 
-def _reason_to_leave_out(override: Override, gems: ModuleType) -> str | None:
+def _reason_to_leave_out(override: Operator, gems: ModuleType) -> str | None:
     function = find(override)
     where = f"flag_gems {gems.__version__}"
     if predates(override, gems):
@@ -121,7 +121,7 @@ class Rows:
         self._twins: dict[int, tuple[Any, ...]] = {}
 
     def replace(self, replacements: Replacements) -> None:
-        """Put the replacement into every row that has a function in ``replacements``, and keep its rest."""
+        """Put the replacement into every row that has a function in ``replacements``, and keep the other fields."""
         if self._as_found is None:
             return
         config = tuple(self._replaced(row, replacements) for row in self._gems._FULL_CONFIG)
@@ -153,7 +153,7 @@ def rows(gems: ModuleType) -> dict[str, Callable[..., Any]]:
 
 
 def use_gems(gems: ModuleType, names: Collection[str], **options: Any) -> AbstractContextManager:
-    """``gems.use_gems`` with nothing but these of the catalog; 4.2.0 wants to know all others instead."""
+    """``gems.use_gems`` with only these operators. flag_gems 4.2.0 takes a list of all others instead."""
     registered = registered_names(gems, names)
     if hasattr(gems, "only_enable"):
         return gems.use_gems(include=registered, **options)
@@ -162,12 +162,12 @@ def use_gems(gems: ModuleType, names: Collection[str], **options: Any) -> Abstra
 
 
 def registered_names(gems: ModuleType, names: Collection[str]) -> list[str]:
-    """What ``include`` and ``exclude`` of flag_gems call these of the catalog: the functions that it registers.
+    """What ``include`` and ``exclude`` of flag_gems call these operators: the names of the functions that it registers.
 
     From 5.3.4 on that is ``native_layer_norm`` for ``layer_norm``, which it calls.
     """
     functions = rows(gems)
-    return [getattr(functions.get(OVERRIDES[name].overload), "__name__", name) for name in names]
+    return [getattr(functions.get(OPERATORS[name].overload), "__name__", name) for name in names]
 
 
 def _rows_inside_enable(gems: ModuleType) -> list[tuple[Any, ...]]:

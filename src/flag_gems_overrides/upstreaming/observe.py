@@ -18,7 +18,7 @@ from typing import TextIO
 import torch
 
 from flag_gems_overrides import interpreter
-from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.upstreaming.defects import DEFECTS, FIXED, Defect
 
 
@@ -93,7 +93,7 @@ def dispatched(functions: Iterable[str]) -> Iterator[None]:
             warnings.simplefilter("ignore")  # that a kernel is overridden
             for name in functions:
                 key = flag_gems.runtime.device.dispatch_key
-                library.impl(OVERRIDES[name].overload, getattr(flag_gems, name), key)
+                library.impl(OPERATORS[name].overload, getattr(flag_gems, name), key)
         yield
     finally:
         library._destroy()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 import flag_gems_overrides.ops
-from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.upstreaming.benchmarks import benchmarks
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.templates import render
@@ -53,7 +53,7 @@ def series(line: Line) -> list[Patch]:
     from flag_gems_overrides.upstreaming.defects import DEFECTS
 
     functions: dict[str, tuple[str, ...]] = {}
-    for override in OVERRIDES.values():
+    for override in OPERATORS.values():
         if override.since is None or Version(override.since) <= Version(line.release):
             functions[override.module] = (*functions.get(override.module, ()), override.name)
     modules = {name: module for module, names in functions.items() for name in names}
