@@ -44,6 +44,10 @@ class Kind(NamedTuple):
 def _softmax(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
     def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
         plan = softmax_plan.plan(M, N, K, itemsize, inputs, limits)
+        if isinstance(plan, softmax_plan.Single):
+            return Work(plan.programs, 1, plan.programs * plan.block, 1, 0)
+        if isinstance(plan, softmax_plan.Short):
+            return Work(plan.programs, 1, plan.programs * plan.block_n * plan.columns, 1, 0)
         if isinstance(plan, softmax_plan.Rows):
             tile = plan.block_m * plan.depth * plan.width
             return Work(plan.programs, 1, plan.programs * tile, 1, 0)

@@ -27,6 +27,7 @@ from .tile import (
     row_mask,
     row_share,
     row_tile,
+    short_columns,
     store_tile,
     sum_across_lanes,
     unpack,
@@ -126,6 +127,52 @@ def write_tiles(
         y = load_tile(y_ptr + start + offsets, k, columns, EVEN_K, "evict_first").to(COMPUTE)
         dx = gradient(g, y, row_sum, LOG)
         store_tile(dx_ptr + start + offsets, dx, k, columns, EVEN_K, "evict_first")
+
+
+@triton.jit
+def single(g, y, LOG: tl.constexpr):
+    return gradient(g, y, g, LOG) if LOG else gradient(g, y, g * y, LOG)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M"])
+def softmax_backward_single(g_ptr, y_ptr, dx_ptr, M, LOG: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
+    """M rows of one element. g_ptr, y_ptr, dx_ptr: [M]"""
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    offsets = start + tl.arange(0, BLOCK)
+    if start + BLOCK <= M:  # without a mask, which would make loads of single elements
+        g = tl.load(g_ptr + offsets).to(COMPUTE)
+        y = tl.load(y_ptr + offsets).to(COMPUTE)
+        tl.store(dx_ptr + offsets, single(g, y, LOG))
+    else:
+        g = tl.load(g_ptr + offsets, mask=offsets < M, other=0.0).to(COMPUTE)
+        y = tl.load(y_ptr + offsets, mask=offsets < M, other=0.0).to(COMPUTE)
+        tl.store(dx_ptr + offsets, single(g, y, LOG), mask=offsets < M)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "N", "K"])
+def softmax_backward_short_columns(
+    g_ptr,
+    y_ptr,
+    dx_ptr,
+    M,
+    N,
+    K,
+    LOG: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """COLUMNS of the M * K columns in one tile, side by side even where they are of different [N, K].
+
+    g_ptr, y_ptr, dx_ptr: [M, N, K]
+    """
+    offsets, mask = short_columns(M, N, K, BLOCK_N, COLUMNS)
+    g = tl.load(g_ptr + offsets, mask=mask, other=0.0).to(COMPUTE)
+    y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(COMPUTE)
+    row_sum = tl.sum(summand(g, y, mask, LOG), 0, keep_dims=True)
+    tl.store(dx_ptr + offsets, gradient(g, y, row_sum, LOG), mask=mask)
 
 
 @entry()

@@ -17,10 +17,13 @@ from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
 from . import backward as backward_kernels
 from . import forward as forward_kernels
-from .plan import Rows, Split, plan
+from . import plan
+from .plan import Configuration, Problem, Rows, Short, Single, Split
 
 
 class _Kernels(NamedTuple):
+    single: Entry
+    short_columns: Entry
     rows: Entry
     unaligned_rows: Entry
     split_rows: Entry
@@ -30,6 +33,8 @@ class _Kernels(NamedTuple):
 
 
 _FORWARD = _Kernels(
+    forward_kernels.softmax_single,
+    forward_kernels.softmax_short_columns,
     forward_kernels.softmax_rows,
     forward_kernels.softmax_unaligned_rows,
     forward_kernels.softmax_split_rows,
@@ -38,6 +43,8 @@ _FORWARD = _Kernels(
     forward_kernels.softmax_looped_columns,
 )
 _BACKWARD = _Kernels(
+    backward_kernels.softmax_backward_single,
+    backward_kernels.softmax_backward_short_columns,
     backward_kernels.softmax_backward_rows,
     backward_kernels.softmax_backward_unaligned_rows,
     backward_kernels.softmax_backward_split_rows,
@@ -52,8 +59,27 @@ class _Prepared(NamedTuple):
     launch: Callable[..., None] | None  # takes the inputs and the result; None if they have no elements
 
 
-def forward(x: torch.Tensor, dim: int, half_to_float: bool, log: bool) -> torch.Tensor:
-    new_out, launch = _prepare_forward(x.shape, x.dtype, dim, half_to_float, log, x.get_device())
+def problem(op: str, *arguments: Any) -> Problem:
+    """What ``op`` is planned for on these arguments of its ATen overload; only shapes and dtypes are read."""
+    if op.endswith("_backward"):
+        _, output, dim, _ = arguments
+        return Problem(*split_at(output.shape, wrap_dim(dim, output.ndim)), output.dtype.itemsize, 2)
+    x, dim, _ = arguments
+    return Problem(*split_at(x.shape, wrap_dim(dim, x.ndim)), x.dtype.itemsize, 1)
+
+
+def launch_with(configuration: Configuration, op: str, *arguments: Any) -> torch.Tensor:
+    """The result of ``op`` by a launch in this configuration; ValueError where it is not legal."""
+    log = op.startswith("log_")
+    if op.endswith("_backward"):
+        return backward(*arguments, log, configuration)
+    return forward(*arguments, log, configuration)
+
+
+def forward(
+    x: torch.Tensor, dim: int, half_to_float: bool, log: bool, configuration: Configuration | None = None
+) -> torch.Tensor:
+    new_out, launch = _prepare_forward(x.shape, x.dtype, dim, half_to_float, log, x.get_device(), configuration)
     out = new_out()
     if launch is not None:
         launch(x.contiguous(), out)
@@ -61,7 +87,12 @@ def forward(x: torch.Tensor, dim: int, half_to_float: bool, log: bool) -> torch.
 
 
 def backward(
-    grad_output: torch.Tensor, output: torch.Tensor, dim: int, input_dtype: torch.dtype, log: bool
+    grad_output: torch.Tensor,
+    output: torch.Tensor,
+    dim: int,
+    input_dtype: torch.dtype,
+    log: bool,
+    configuration: Configuration | None = None,
 ) -> torch.Tensor:
     shape = output.shape
     if grad_output.shape != shape:
@@ -69,7 +100,7 @@ def backward(
             f"Expected tensor for argument #1 'grad' to have same size as tensor for argument #2 'output'; but "
             f"{list(grad_output.shape)} does not equal {list(shape)} (while checking arguments for softmax_backward)"
         )
-    new_dx, launch = _prepare_backward(shape, output.dtype, dim, input_dtype, log, output.get_device())
+    new_dx, launch = _prepare_backward(shape, output.dtype, dim, input_dtype, log, output.get_device(), configuration)
     dx = new_dx()
     if launch is not None:
         launch(grad_output.contiguous(), output.contiguous(), dx)
@@ -78,32 +109,69 @@ def backward(
 
 @functools.lru_cache(maxsize=4096)
 def _prepare_forward(
-    shape: torch.Size, dtype: torch.dtype, dim: int, half_to_float: bool, log: bool, device: int
+    shape: torch.Size,
+    dtype: torch.dtype,
+    dim: int,
+    half_to_float: bool,
+    log: bool,
+    device: int,
+    configuration: Configuration | None,
 ) -> _Prepared:
     dim = wrap_dim(dim, len(shape))
     if half_to_float and dtype is not torch.float16:
         raise RuntimeError("conversion is supported for Half type only")
     out = Allocation(shape, torch.float32 if half_to_float else dtype, device)
-    return _Prepared(out, _bind(_FORWARD, 1, shape, dtype, dim, log, device))
+    return _Prepared(out, _bind(_FORWARD, 1, shape, dtype, dim, log, device, configuration))
 
 
 @functools.lru_cache(maxsize=4096)
 def _prepare_backward(
-    shape: torch.Size, dtype: torch.dtype, dim: int, input_dtype: torch.dtype, log: bool, device: int
+    shape: torch.Size,
+    dtype: torch.dtype,
+    dim: int,
+    input_dtype: torch.dtype,
+    log: bool,
+    device: int,
+    configuration: Configuration | None,
 ) -> _Prepared:
     dim = wrap_dim(dim, len(shape))
     dx = Allocation(shape, input_dtype, device)
-    return _Prepared(dx, _bind(_BACKWARD, 2, shape, dtype, dim, log, device))
+    return _Prepared(dx, _bind(_BACKWARD, 2, shape, dtype, dim, log, device, configuration))
 
 
 def _bind(
-    kernels: _Kernels, inputs: int, shape: torch.Size, dtype: torch.dtype, dim: int, log: bool, device: int
+    kernels: _Kernels,
+    inputs: int,
+    shape: torch.Size,
+    dtype: torch.dtype,
+    dim: int,
+    log: bool,
+    device: int,
+    configuration: Configuration | None,
 ) -> Callable[..., None] | None:
     M, N, K = split_at(shape, dim)
     if M * N * K == 0:
         return None
     compute = tl.float64 if dtype is torch.float64 else tl.float32
-    chosen = plan(M, N, K, dtype.itemsize, inputs, devices.limits(device))
+    problem, limits = Problem(M, N, K, dtype.itemsize, inputs), devices.limits(device)
+    chosen = plan.launch(problem, configuration or plan.choose(problem, limits), limits)
+    if isinstance(chosen, Single):
+        return kernels.single.bind(
+            device, (chosen.programs,), M * K, num_warps=chosen.warps, LOG=log, BLOCK=chosen.block, COMPUTE=compute
+        )
+    if isinstance(chosen, Short):
+        return kernels.short_columns.bind(
+            device,
+            (chosen.programs,),
+            M,
+            N,
+            K,
+            num_warps=chosen.warps,
+            LOG=log,
+            BLOCK_N=chosen.block_n,
+            COLUMNS=chosen.columns,
+            COMPUTE=compute,
+        )
     if isinstance(chosen, Rows):
         return kernels.rows.bind(
             device,

@@ -9,6 +9,8 @@ NaN and infinities come out as in PyTorch without a special case: a NaN or +inf 
 has x - row_max = NaN. Only a part of a row may be all -inf without harm, which is what ``finite`` is for.
 
     kernel                      reduces      a program reads
+    softmax_single              N = 1        BLOCK elements
+    softmax_short_columns       K > 1        COLUMNS whole columns in one tile
     softmax_rows                K = 1        BLOCK_M whole rows in one tile
     softmax_unaligned_rows      K = 1        one row in one tile, and its edges
     softmax_split_rows          K = 1        its share of a row in one tile; a group of programs has the row
@@ -41,6 +43,7 @@ from .tile import (
     row_mask,
     row_share,
     row_tile,
+    short_columns,
     store_tile,
     sum_across_lanes,
     unpack,
@@ -179,6 +182,50 @@ def write_tiles(
         x = load_tile(x_ptr + start + offsets, k, columns, EVEN_K, "evict_first").to(COMPUTE)
         x = normalize(x, row_max, row_sum, LOG)
         store_tile(out_ptr + start + offsets, x, k, columns, EVEN_K, "evict_first")
+
+
+@triton.jit
+def single(x, LOG: tl.constexpr):
+    """Of a row of one element: 1 or 0, and NaN for what is not finite."""
+    return x - x if LOG else exp(x - x)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M"])
+def softmax_single(x_ptr, out_ptr, M, LOG: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
+    """M rows of one element. x_ptr, out_ptr: [M]"""
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    offsets = start + tl.arange(0, BLOCK)
+    if start + BLOCK <= M:  # without a mask, which would make loads of single elements
+        x = tl.load(x_ptr + offsets).to(COMPUTE)
+        tl.store(out_ptr + offsets, single(x, LOG))
+    else:
+        x = tl.load(x_ptr + offsets, mask=offsets < M, other=0.0).to(COMPUTE)
+        tl.store(out_ptr + offsets, single(x, LOG), mask=offsets < M)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "N", "K"])
+def softmax_short_columns(
+    x_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    LOG: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """COLUMNS of the M * K columns in one tile, side by side even where they are of different [N, K].
+
+    x_ptr, out_ptr: [M, N, K]
+    """
+    offsets, mask = short_columns(M, N, K, BLOCK_N, COLUMNS)
+    x = tl.load(x_ptr + offsets, mask=mask, other=float("-inf")).to(COMPUTE)
+    row_max = tl.max(x, 0, keep_dims=True)
+    row_sum = tl.sum(exp(x - row_max), 0, keep_dims=True)
+    tl.store(out_ptr + offsets, normalize(x, row_max, row_sum, LOG), mask=mask)
 
 
 @entry()

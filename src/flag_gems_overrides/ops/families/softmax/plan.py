@@ -11,6 +11,7 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
+from ...plans import table
 
 WARP = 32
 VECTOR_BYTES = 16
@@ -28,6 +29,57 @@ MAX_GROUP = 256
 WORDS = 2
 # Blocks in flight at least, however little of them L2 holds: with fewer, nothing hides the wait of a group.
 MIN_BLOCKS = 8
+
+
+# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this.
+MAX_SHORT = 32
+# The same for all columns of [N, K] with no more elements than this, of which a program has many.
+MAX_SHORT_ELEMENTS = 512
+# 32-bit words of all inputs that a thread may hold.
+MAX_WORDS = 64
+# For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch and of an iteration.
+BYTES_PER_US, LAUNCH_US, ITERATION_US = 32000, 2.0, 0.7
+
+
+class Problem(NamedTuple):
+    """Softmax of [M, N, K] over N. inputs: tensors that are read, 1 forward and 2 backward."""
+
+    M: int
+    N: int
+    K: int
+    itemsize: int
+    inputs: int
+
+
+class Configuration(NamedTuple):
+    """What the tuner chooses. Kernels: single, short, rows, split; the latter looks into ``launch`` for its loop."""
+
+    kernel: str
+    elements: int  # of each input that a thread holds
+    warps: int
+    registers: int = 0
+    vec: int = 1
+    block_k: int = 1
+    group: int = 1
+    stages: int = 1
+    prefetch: bool = False
+
+
+class Single(NamedTuple):
+    """Rows of one element: the ``*_single`` kernels. Names as there."""
+
+    block: int
+    warps: int
+    programs: int
+
+
+class Short(NamedTuple):
+    """Whole columns side by side (K > 1): the ``*_short_columns`` kernels. Names as there."""
+
+    block_n: int
+    columns: int
+    warps: int
+    programs: int
 
 
 class Rows(NamedTuple):
@@ -142,14 +194,121 @@ SHORT_COLUMNS = {
 }
 
 
-def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Rows | Split:
-    """The launch for sizes M before, N along and K behind the reduced dimension, none of them 0.
+def class_of(problem: Problem) -> tuple[int | bool, ...]:
+    _, N, K, size, inputs = problem
+    return inputs, size, K == 1, N == 1, math.gcd(N if K == 1 else K, VECTOR_BYTES // size)
 
-    Args:
-        size: bytes of one input element.
-        inputs: tensors that are read: 1 forward, 2 backward.
-    """
+
+def choose(problem: Problem, limits: Limits) -> Configuration:
+    found = table.lookup(
+        "softmax",
+        problem,
+        class_of,
+        Configuration,
+        lambda each: _launch_or_none(problem, each, limits) is not None,
+        limits,
+    )
+    return found or _default(problem, limits)
+
+
+def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
+    """The default, and what is worth timing next to it: the neighbours of it that are legal and another launch."""
+    default = _default(problem, limits)
+    candidates = [default]
+    for field in ("elements", "warps", "group", "block_k"):
+        value = getattr(default, field)
+        candidates += [default._replace(**{field: value * 2}), default._replace(**{field: value // 2})]
+    if problem.K > 1 and problem.N > 1 and default.kernel != "short" and problem.N <= 8 * MAX_SHORT:
+        candidates.append(_short(problem))
+    if problem.K > 1 and default.kernel == "short":
+        candidates.append(_columns(*problem, limits))
+    found: dict[Single | Short | Rows | Split, Configuration] = {}
+    for candidate in candidates:
+        launched = _launch_or_none(problem, candidate, limits)
+        if launched is not None:
+            found.setdefault(launched, candidate)
+    return list(found.values())
+
+
+def _launch_or_none(
+    problem: Problem, configuration: Configuration, limits: Limits
+) -> Single | Short | Rows | Split | None:
+    try:
+        return launch(problem, configuration, limits)
+    except ValueError:
+        return None
+
+
+def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Single | Short | Rows | Split:
+    """ValueError if the problem cannot be launched so."""
+    M, N, K, size, inputs = problem
+    kernel, elements, warps, *_ = configuration
+    words = elements * inputs * (2 if size == 8 else 1)
+    if not (elements > 0 and words <= MAX_WORDS and 1 <= warps <= 32):
+        raise ValueError(f"no legal program: {configuration}")
+    if kernel == "single":
+        block = elements * warps * WARP
+        if N > 1 or cdiv(M * K, block) >= 2**31:
+            raise ValueError("rows of one element only")
+        return Single(block, warps, cdiv(M * K, block))
+    if kernel == "short":
+        block_n = power_of_2(N)
+        columns = elements * warps * WARP // block_n
+        if K == 1 or not columns or K >= 2**30 or cdiv(M * K, columns) >= 2**31:
+            raise ValueError("columns of no more elements than one tile only")
+        return Short(block_n, columns, warps, cdiv(M * K, columns))
+    if kernel == "rows":
+        if K > 1 or elements * warps * WARP < N:
+            raise ValueError("rows of no more elements than one tile only")
+        vec = math.gcd(N, VECTOR_BYTES // size)
+        block_n = max(power_of_2(N), vec)
+        depth = max(min(elements, block_n) // vec, 1)
+        width = block_n // depth
+        threads = width // vec
+        if threads > warps * WARP or elements < vec:
+            raise ValueError("a row is of one program")
+        block_m = warps * WARP // threads
+        return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
+    return _split(problem, configuration, limits)
+
+
+def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
+    """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
+    M, N, K, size, inputs = problem
+    p = launch(problem, configuration, limits)
+    resident = limits.sm_count * max(limits.threads_per_sm // (p.warps * WARP), 1)
+    elements, reads, iterations, per_load = M * N * K, 1, cdiv(p.programs, resident), 1
+    if isinstance(p, Rows):
+        per_load = p.vec
+    elif isinstance(p, Split):
+        length = cdiv(N // p.vec if p.contiguous else N, p.group)
+        iterations *= cdiv(p.blocks * p.group, p.programs) * max(cdiv(length, p.depth * p.lanes), 1)
+        reads, per_load = 2 if p.looped and elements * size * inputs > limits.l2_bytes else 1, p.vec
+        iterations += p.group > 1
+    busy = min(limits.sm_count, p.programs)
+    # A load of less than four bytes does not keep the memory busy.
+    moved = elements * size * (inputs * reads + 1) * (1.5 if per_load * size < 4 else 1.0)
+    return LAUNCH_US + max(moved / (busy * BYTES_PER_US), iterations * ITERATION_US)
+
+
+def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Single | Short | Rows | Split:
+    """The launch that is chosen for these sizes, none of them 0."""
+    problem = Problem(M, N, K, size, inputs)
+    return launch(problem, choose(problem, limits), limits)
+
+
+def _default(problem: Problem, limits: Limits) -> Configuration:
+    M, N, K, size, inputs = problem
+    if N == 1:
+        # 16-byte loads of each input, twice; of few elements fewer, for more programs.
+        total, elements = M * K, VECTOR_BYTES // size * 2
+        while elements > 1 and total <= elements // 2 * 4 * WARP * limits.sm_count:
+            elements //= 2
+        return Configuration("single", elements, max(1, min(4, power_of_2(cdiv(total, elements * WARP)))))
     if K > 1:
+        unaligned = K % (VECTOR_BYTES // size) != 0
+        if K < 2**30 and (N * K <= MAX_SHORT_ELEMENTS or (unaligned and N <= MAX_SHORT)):
+            return _short(problem)
         return _columns(M, N, K, size, inputs, limits)
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
@@ -158,23 +317,32 @@ def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Rows
     if longest < N and not large:
         return _long_rows(M, N, size, inputs, unaligned, limits)
     if unaligned:
-        return _row_with_unaligned(M, N, size, inputs, limits)
+        return _row_with_unaligned(N, size, inputs)
     return _rows(M, N, vec, size, inputs)
 
 
-def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Rows:
+def _short(problem: Problem) -> Configuration:
+    """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side."""
+    M, N, K, size, inputs = problem
+    block_n, most = power_of_2(N), (32 if size < 8 else 16) // inputs
+    elements = max(min(block_n, most), most // 2)
+    tile = block_n * power_of_2(M * K)
+    warps = max(1, min(4, tile // (elements * WARP)), block_n // (elements * WARP))
+    return Configuration("short", elements, power_of_2(warps))
+
+
+def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     block_n = max(power_of_2(N), vec)
     # Elements of a thread. bf16 forward: 64 columns 74 % with 8, 70 % with 16; 1024 87 % with 16, 85 % with 32; 4096
     # 81 % with 16, 84 % with 32. Loads of one element are many instructions: 99 columns 68 % with 8, 39 % with 16.
     short = 128 if vec == 1 else 64
     elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
     # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
-    depth = max(min(elements // (2 if size == 8 else 1), block_n) // vec, 1)
-    width = block_n // depth
-    threads = width // vec
-    warps = max(4, threads // WARP)
-    block_m = warps * WARP // threads
-    return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
+    elements = max(elements // (2 if size == 8 else 1), vec)
+    threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
+    # Of few rows no more warps than they need.
+    warps = max(min(4, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
+    return Configuration("rows", elements, warps)
 
 
 def _fills_a_large_tile(M: int, N: int, limits: Limits) -> bool:
@@ -186,23 +354,23 @@ def _fills_a_large_tile(M: int, N: int, limits: Limits) -> bool:
     return M > 1 and (limits.sm_count > M or N > 7 * 4096)
 
 
-def _row_with_unaligned(M: int, N: int, size: int, inputs: int, limits: Limits) -> Split:
+def _row_with_unaligned(N: int, size: int, inputs: int) -> Configuration:
     """One program for a row, of as few warps as can hold it: each of them goes through the edges."""
     vec = VECTOR_BYTES // size
     elements = (32 if inputs == 1 else 16) // (2 if size == 8 else 1)
     warps = max(1, power_of_2(N // vec) * vec // (elements * WARP))
     shape = Shape(elements, warps, 128 if warps <= 16 else 64)
-    return _split(M, N // vec, 1, vec, True, vec, shape, 1, limits)
+    return _configuration(vec, vec, shape, 1)
 
 
-def _long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Split:
+def _long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration:
     vec = VECTOR_BYTES // size
     length = N // vec
     if limits.sm_count <= M:  # or some would be idle
         for shape, most, with_unaligned in IN_L1.get((size, inputs), ()):
             shape = _without_spills(shape, limits)
             if with_unaligned >= unaligned and N * size * inputs <= most * _l1_share(shape, limits):
-                return _split(M, length, 1, vec, unaligned, vec, shape, 1, limits)
+                return _configuration(vec, vec, shape, 1)
     shape = _without_spills((SPLIT_UNALIGNED_ROWS if unaligned else SPLIT_ROWS)[size, inputs], limits)
     tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
     if tiles > min(_resident(shape, limits) // 2, MAX_GROUP):
@@ -212,19 +380,19 @@ def _long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: 
     while shape.elements > vec and 2 * M * tiles <= _resident(shape, limits):
         shape = shape._replace(elements=shape.elements // 2)
         tiles *= 2
-    return _split(M, length, 1, vec, unaligned, vec, shape, tiles, limits)
+    return _configuration(vec, vec, shape, tiles)
 
 
-def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Split:
+def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration:
     block_k = min(power_of_2(K), 128 // size)
     blocks = M * cdiv(K, block_k)
     shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
     if warps <= 8:
-        return _split(blocks, N, K, vec, False, block_k, shape._replace(warps=warps), 1, limits)
+        return _configuration(vec, block_k, shape._replace(warps=warps), 1)
     if (size, inputs) == (4, 2) and warps // 8 <= min(64, _resident(shape._replace(warps=8), limits)):
         # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop.
-        return _split(blocks, N, K, vec, False, block_k, shape._replace(warps=8), warps // 8, limits)
+        return _configuration(vec, block_k, shape._replace(warps=8), warps // 8)
     if (size, inputs) == (2, 1) and vec * size == VECTOR_BYTES and block_k == 64:
         narrow = _narrow_columns(M, N, K, vec, warps, shape, limits)
         if narrow is not None:
@@ -242,10 +410,10 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
     if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
         shape, vec = _for_columns(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = _group(blocks, N * block_k * size * inputs, shape, limits)
-    return _split(blocks, N, K, vec, False, block_k, shape, group, limits)
+    return _configuration(vec, block_k, shape, group)
 
 
-def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, limits: Limits) -> Split | None:
+def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, limits: Limits) -> Configuration | None:
     """Blocks of 32 columns in one tile; None where they leave multiprocessors idle, or too much of the tile empty.
 
     Args:
@@ -256,15 +424,15 @@ def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, 
         return None
     if warps == 16:
         # 256 x 512 x 1024: 159 us, 178 in a loop.
-        return _split(blocks, N, K, vec, False, 32, shape._replace(warps=8), 1, limits)
+        return _configuration(vec, 32, shape._replace(warps=8), 1)
     stage_bytes = power_of_2(N) * 32 * 2
     if warps == 32 and 2 * stage_bytes + EXCHANGE_BYTES <= limits.shared_bytes:
         # 1024 x 1024 x 1024: 1.42 ms, 1.54 in a loop; without the next blocks on their way as in a loop.
-        return _split(blocks, N, K, vec, False, 32, shape._replace(warps=16, stages=3), 1, limits)
+        return _configuration(vec, 32, shape._replace(warps=16, stages=3), 1)
     return None
 
 
-def _columns_in_l1(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Split | None:
+def _columns_in_l1(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration | None:
     """None where rows are no whole vectors, or a group would be so large that waiting costs more."""
     shape, row_bytes = COLUMNS_IN_L1[size, inputs]
     shape = _without_spills(shape, limits)
@@ -272,7 +440,7 @@ def _columns_in_l1(M: int, N: int, K: int, size: int, inputs: int, limits: Limit
     group = cdiv(N * row_bytes * inputs, _l1_share(shape, limits))
     if K % vec or block_k > K or group > min(MAX_GROUP_IN_L1, _resident(shape, limits)):
         return None
-    return _split(M * cdiv(K, block_k), N, K, vec, False, block_k, shape, group, limits)
+    return _configuration(vec, block_k, shape, group)
 
 
 def _for_columns(
@@ -313,19 +481,33 @@ def _group(blocks: int, block_bytes: int, shape: Shape, limits: Limits) -> int:
     return _resident(shape, limits) // groups
 
 
-def _split(
-    blocks: int,
-    length: int,
-    K: int,
-    vec: int,
-    unaligned: bool,
-    block_k: int,
-    shape: Shape,
-    group: int,
-    limits: Limits,
-) -> Split:
-    lanes = max(shape.warps * WARP * vec // block_k, 1)
-    depth = min(shape.elements // vec, 16)
+def _configuration(vec: int, block_k: int, shape: Shape, group: int) -> Configuration:
+    return Configuration(
+        "split", shape.elements, shape.warps, shape.registers, vec, block_k, group, shape.stages, shape.prefetch
+    )
+
+
+def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
+    M, N, K, size, _ = problem
+    _, elements, warps, registers, vec, block_k, group, stages, prefetch = configuration
+    shape = Shape(elements, warps, registers, stages, prefetch=prefetch)
+    if not (0 < vec <= elements and min(block_k, group) > 0 and 0 < registers <= 65536 // (warps * WARP)):
+        raise ValueError(f"no legal program: {configuration}")
+    unaligned = K == 1 and N % vec != 0
+    if unaligned and (2 * vec > N or vec * size != VECTOR_BYTES):
+        raise ValueError("a row is too short for an interior and edges")
+    if K == 1:
+        if block_k != vec:
+            raise ValueError("rows are read in vectors")
+        blocks, length = M, N // vec
+    else:
+        if block_k < 2 or block_k > power_of_2(K) or K % vec or block_k % vec:
+            raise ValueError("columns are read in vectors")
+        blocks, length = M * cdiv(K, block_k), N
+    if group > max(_resident(shape, limits), 1):
+        raise ValueError("programs of a group run at once")
+    lanes = max(warps * WARP * vec // block_k, 1)
+    depth = min(elements // vec, 16)
     while depth > 1 and lanes * depth // 2 >= length:
         depth //= 2
     tile = lanes * depth

@@ -59,6 +59,16 @@ def column_tile(K, LANES: tl.constexpr, DEPTH: tl.constexpr, BLOCK_K: tl.constex
 
 
 @triton.jit
+def short_columns(M, N, K, BLOCK_N: tl.constexpr, COLUMNS: tl.constexpr):
+    """(offsets, mask) of this program's [BLOCK_N, COLUMNS] of the M * K columns."""
+    start = tl.program_id(0).to(tl.int64) * COLUMNS
+    column = (start % K).to(K.dtype) + tl.arange(0, COLUMNS)[None, :]  # counted from where the first [N, K] begins
+    row = start // K + column // K
+    n = tl.arange(0, BLOCK_N)[:, None]
+    return (row * N + n) * K + column % K, (row < M) & (n < N)
+
+
+@triton.jit
 def row_interior(row, N, VEC: tl.constexpr, UNALIGNED: tl.constexpr):
     """(offset, length) of the aligned part of a row; ``row`` is int64."""
     if UNALIGNED:
