@@ -26,6 +26,7 @@ from flag_gems_overrides.perf.report.view import view
 
 HERE = Path(__file__).parent
 SHAPES = Shapes(HERE / "core_shapes.yaml")
+HUNTED = Shapes(HERE / "hunted_shapes.yaml")
 UNDER_XDIST = (
     "benchmarks do not run under pytest-xdist: processes beside each other on one GPU would time each other, and a "
     "record is written by one. Leave out -n (or give -n 0); the accuracy tests are the ones to run in parallel."
@@ -98,6 +99,10 @@ class Bench:
         dtypes = self._options.dtypes or run.dtypes()
         marks = {mark.name for item in items if HERE in item.path.parents for mark in item.iter_markers()}
         self._cases = {op: SHAPES.cases(op, self._level, dtypes) for op in SHAPES.ops if op in marks}
+        if run.is_timed():
+            for op in marks.intersection(HUNTED.ops):
+                hunted = HUNTED.cases(op, "core", dtypes)
+                self._cases[op] += [case for case in hunted if case not in self._cases[op]]
 
     def run(self, record_property: Callable[[str, str], None], op: str) -> None:
         """Measure ``op`` over its shapes and hold the results to the accepted baseline. Means go to JUnit's report."""

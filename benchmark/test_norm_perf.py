@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalizations, forward; the backward of layer_norm is a reduction and measured with these."""
+"""Normalizations, forward. As upstream does, the gradient of layer_norm is measured with the reductions."""
 
 from __future__ import annotations
 
 import pytest
 
+from flag_gems_overrides.operators import OPERATORS
 
-@pytest.mark.layer_norm
-def test_perf_layernorm(bench):
-    bench("layer_norm")
+NORMS = [name for name, operator in OPERATORS.items() if operator.family == "norm" and name != "layer_norm_backward"]
+
+
+@pytest.mark.parametrize("op", [pytest.param(op, marks=getattr(pytest.mark, op)) for op in NORMS])
+def test_perf_norm(bench, op):
+    bench(op)

@@ -157,7 +157,7 @@ def run_one_way(way: str, norm: str, size: Size, log: str) -> None:
             import flag_gems
 
             import flag_gems_overrides
-            from flag_gems_overrides import compat, upstream
+            from flag_gems_overrides.registration import compat, upstream
 
             if way == "overrides":
                 stack.enter_context(flag_gems_overrides.use_overrides())

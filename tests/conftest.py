@@ -71,7 +71,7 @@ def overridden():
     import flag_gems
 
     import flag_gems_overrides
-    from flag_gems_overrides import upstream
+    from flag_gems_overrides.registration import upstream
 
     @contextlib.contextmanager
     def overridden():

@@ -7,21 +7,23 @@ import pkgutil
 from importlib import import_module
 
 from flag_gems_overrides import ops
-from flag_gems_overrides.ops import _reduction, _softmax, layernorm
-from flag_gems_overrides.ops._launch import Entry
+from flag_gems_overrides.ops.families.norm import call as norm
+from flag_gems_overrides.ops.families.reduction import call as reduction
+from flag_gems_overrides.ops.families.softmax import call as softmax
+from flag_gems_overrides.ops.launch.prepared import Entry
 
 # By the names that the compiled kernels have.
 KERNELS: dict[str, Entry] = {
     value.jit_function.__name__: value
-    for module in pkgutil.iter_modules(ops.__path__, ops.__name__ + ".")
+    for module in pkgutil.walk_packages(ops.__path__, ops.__name__ + ".")
     for value in vars(import_module(module.name)).values()
     if isinstance(value, Entry)
 }
 # Of prepared launches, by what a call says about its tensors.
 PREPARED = [
-    _softmax._prepare_forward,
-    _softmax._prepare_backward,
-    _reduction._prepare,
-    layernorm._forward,
-    layernorm._backward,
+    softmax._prepare_forward,
+    softmax._prepare_backward,
+    reduction._prepare,
+    norm.prepare_forward,
+    norm.prepare_backward,
 ]

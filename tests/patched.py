@@ -7,8 +7,8 @@ import importlib
 import sys
 from pathlib import Path
 
-from flag_gems_overrides import upstream
-from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.registration import upstream
 
 OURS = "flag_gems_overrides.ops"
 THEIRS = "flag_gems.ops.planned"
@@ -32,7 +32,7 @@ def stand_in(folder: str) -> None:
         importlib.import_module(f"{THEIRS}.{file.stem}")
     for name in [name for name in sys.modules if name.startswith(f"{THEIRS}.")]:
         sys.modules[name.replace(THEIRS, OURS)] = sys.modules[name]
-    for override in OVERRIDES.values():
+    for override in OPERATORS.values():
         if not upstream.predates(override, flag_gems):
             function = getattr(sys.modules[f"{THEIRS}.{override.module}"], override.name)
             assert getattr(flag_gems, override.name) is function, f"flag_gems.{override.name} is not the patched one"

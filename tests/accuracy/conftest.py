@@ -12,16 +12,16 @@ import pytest
 @pytest.fixture(autouse=True)
 def counters_left_zero(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """On a GPU the next launch counts with what this one leaves behind."""
-    from flag_gems_overrides.ops import _scratch
+    from flag_gems_overrides.ops.launch import workspace
 
     given = []
 
     def counters(*args):
-        given.append(_scratch_counters(*args))
+        given.append(_workspace_counters(*args))
         return given[-1]
 
-    _scratch_counters = _scratch.counters
-    monkeypatch.setattr(_scratch, "counters", counters)
+    _workspace_counters = workspace.counters
+    monkeypatch.setattr(workspace, "counters", counters)
     yield
     for tensor in given:
         assert not tensor.any(), "counters are not left zero"
@@ -43,12 +43,11 @@ def device_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]
     """A function that makes the device another, by the fields of its limits."""
     from kernels import PREPARED
 
-    from flag_gems_overrides.ops import _device, _softmax
+    from flag_gems_overrides.ops.launch import devices
 
     def device_with(**changes: int) -> None:
-        limits = _device.limits(0)._replace(**changes)
-        for module in _device, _softmax:
-            monkeypatch.setattr(module, "limits", lambda index: limits)
+        limits = devices.limits(0)._replace(**changes)
+        monkeypatch.setattr(devices, "limits", lambda index: limits)
         for cache in PREPARED:
             cache.cache_clear()
 

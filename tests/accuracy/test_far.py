@@ -14,8 +14,8 @@ import torch
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import each
 
-from flag_gems_overrides.ops import _scratch
 from flag_gems_overrides.ops.amax import amax
+from flag_gems_overrides.ops.launch import workspace
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
 from flag_gems_overrides.ops.max import max_dim
@@ -51,7 +51,7 @@ def only_last(monkeypatch, device_with):
             return [tuple(map(int, np.unravel_index(at, shape))) for at in flat]
 
         counted = None
-        monkeypatch.setattr(_scratch, "counters", counters)
+        monkeypatch.setattr(workspace, "counters", counters)
         monkeypatch.setattr(launch, "itertools", SimpleNamespace(product=product))
 
     device_with(sm_count=10**6)

@@ -35,9 +35,9 @@ import torch
 from faults.mutations import Fault
 
 OPS = "flag_gems_overrides.ops"
-BROKEN = "broken"  # before the name of a module that was broken
-# A test that runs longer than this (seconds) waits for something that does not come.
-LONGEST_TEST = 60
+BROKEN = "broken_"  # before the name of a module that was broken
+# A test that runs longer than this waits for a value that is never published.
+MAX_TEST_SECONDS = 60
 # Parts of the names of tests that are likely to notice, and of which only few are needed.
 LIKELY = re.compile(r"wherever|\(2,700,64\)-1|\(9,1027\)")
 
@@ -72,7 +72,7 @@ def _serve(files: tuple[str, ...], directory: Path, connection: Connection) -> N
     sys.stdout = sys.stderr = output
     sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "mark_rewrite")]  # the outer pytest's
     torch.set_num_threads(1)
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=short", "-o", f"timeout={LONGEST_TEST}"]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=short", "-o", f"timeout={MAX_TEST_SECONDS}"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # what the outer pytest has imported
     pytest.main([*options, *files], plugins=[_Server(directory, connection)])
 
@@ -148,7 +148,7 @@ class _Server:
             with _launched() as kernels:
                 item._initrequest()
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            # What a failing test would have used after its failure, nobody knows.
+            # What a failing test would have used after its failure is not known.
             uses = None if self._failed else sorted(kernels)
             print(json.dumps([item.nodeid, time.perf_counter() - start, uses]), file=notes)
             if self._failed:
@@ -169,8 +169,7 @@ def _launched() -> Iterator[set[str]]:
 
     def noting(method):
         def note(self, *args, **kwargs):
-            module = self.fn.__module__.rpartition(".")[2].removeprefix(BROKEN)
-            names.add(f"{module}/{self.fn.__name__}")
+            names.add(f"{place(self.fn.__module__)}/{self.fn.__name__}")
             return method(self, *args, **kwargs)
 
         return note
@@ -181,15 +180,21 @@ def _launched() -> Iterator[set[str]]:
         yield names
 
 
+def place(module: str) -> str:
+    """Where a module of the operators, or a broken copy of it, is, as a fault's name says it: ``softmax/forward``."""
+    return module.removeprefix(f"{OPS}.").removeprefix("families.").replace(BROKEN, "").replace(".", "/")
+
+
 def _plant(fault: Fault, directory: Path) -> None:
-    """Put the broken function in the place of the right one, for all who have imported that."""
-    file = directory / fault.file
+    """Put the broken function in the place of the right one, for all modules that have imported that."""
+    file = directory / "fault.py"
     file.write_text(fault.source, encoding="utf-8")
-    stem, name = fault.function.split("/")
-    spec = importlib.util.spec_from_file_location(f"{OPS}.{BROKEN}{stem}", file)
+    package, _, stem = fault.module.rpartition(".")
+    spec = importlib.util.spec_from_file_location(f"{package}.{BROKEN}{stem}", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    right, broken = (getattr(m, name) for m in (sys.modules[f"{OPS}.{stem}"], module))
+    name = fault.function.rpartition("/")[2]
+    right, broken = (getattr(m, name) for m in (sys.modules[fault.module], module))
     if isinstance(inspect.unwrap(right), FunctionType):
         inspect.unwrap(right).__code__ = inspect.unwrap(broken).__code__
     else:

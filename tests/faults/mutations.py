@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named ways to break a kernel: every place in ops/ where one of them applies is a fault the suite must notice.
 
-Memory orders and barriers are not among them: the interpreter runs programs in turns, so only a GPU could tell.
+Memory orders and barriers are not among them: the interpreter runs one program at a time, so only a GPU can show them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Fault:
     name: str
-    """``file/function/way: place``, and a number from the second place with the same text on."""
+    """``family/file/function/way: place``, and a number from the second place with the same text on."""
     function: str
-    """``file/function``"""
-    file: str
+    """``family/file/function``"""
+    module: str
     source: str
     """The whole broken file."""
 
@@ -82,7 +81,7 @@ def off_by_one(node: ast.AST) -> bool:
 
 
 def last_tile_skipped(node: ast.AST) -> bool:
-    """The last turn of a loop, or the last of a count of tiles."""
+    """The last iteration of a loop, or the last of a count of tiles."""
     if _call(node, "cdiv"):
         numerator, denominator = node.args
         node.func.attr = "maximum"
@@ -141,7 +140,7 @@ def not_waited_for(node: ast.AST) -> bool:
 
 
 def counted_twice(node: ast.AST) -> bool:
-    """A counter of programs that runs ahead, so that one that is not the last takes itself for it."""
+    """A counter of programs that runs ahead, so that a program that is not the last takes itself for the last."""
     if not _call(node, "atomic_add"):
         return False
     node.args[1] = ast.Constant(2)
@@ -238,19 +237,23 @@ def _is_kernel(function: ast.FunctionDef) -> bool:
     return any(isinstance(d, ast.Attribute) and d.attr == "jit" for d in decorators)
 
 
-def faults(file: Path) -> Iterator[Fault]:
-    """Every fault that can be planted in ``file``, one at a time."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+def faults(source: str, module: str, place: str) -> Iterator[Fault]:
+    """Every fault that can be planted in a module, one at a time.
+
+    Args:
+        place: what the module is called in the faults' names.
+    """
+    tree = ast.parse(source)
     seen: Counter[str] = Counter()
     for index, function in enumerate(tree.body):
         if isinstance(function, ast.FunctionDef):
-            where = f"{file.stem}/{function.name}"
+            where = f"{place}/{function.name}"
             for way in IN_KERNELS if _is_kernel(function) else ON_THE_HOST:
-                for place, broken in _each_place(tree, index, way):
-                    name = f"{where}/{way.__name__}: {place}"
+                for text, broken in _each_place(tree, index, way):
+                    name = f"{where}/{way.__name__}: {text}"
                     seen[name] += 1
                     number = "" if seen[name] == 1 else f" ({seen[name]})"
-                    yield Fault(name + number, where, file.name, ast.unparse(ast.fix_missing_locations(broken)))
+                    yield Fault(name + number, where, module, ast.unparse(ast.fix_missing_locations(broken)))
 
 
 def _each_place(tree: ast.Module, index: int, way: Callable[[ast.AST], bool]) -> Iterator[tuple[str, ast.Module]]:

@@ -4,53 +4,58 @@
 from __future__ import annotations
 
 import functools
+import pkgutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from faults.equivalent import EQUIVALENT
-from faults.judging import Suite
+from faults.judging import OPS, Suite, place
 from faults.mutations import Fault, faults
 
-from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides import ops
 
-ROOT = Path(__file__).parents[2]
-OPS = ROOT / "src" / "flag_gems_overrides" / "ops"
+ACCURACY = Path(__file__).parents[1] / "accuracy"
 # Of the whole suite of a fault.
 SECONDS = 500
 
-# Which accuracy tests a file answers to, by the start of its name.
+# The accuracy tests that judge a family; those of all families judge what families share.
 JUDGES = {
-    "_layernorm": ["layernorm"],
-    "layernorm": ["layernorm", "layernorm_errors"],
-    "_softmax": ["softmax", "log_softmax"],
-    "softmax": ["softmax"],
-    "log_softmax": ["log_softmax"],
-    "_reduction": ["prod", "max", "min", "amax", "argmax"],
-    "_scratch": ["prod", "max", "softmax", "layernorm"],
-    "prod": ["prod"],
-    "max": ["max"],
-    "min": ["min"],
-    "amax": ["amax"],
-    "amin": ["min"],
-    "argmax": ["argmax"],
-    "argmin": ["argmax"],
+    "norm": ["layernorm", "layernorm_errors"],
+    "softmax": ["softmax", "log_softmax"],
+    "reduction": ["reduction", "product"],
 }
 
 
-def _files(file: str) -> tuple[str, ...]:
-    start = max((start for start in JUDGES if file.startswith(start)), key=len, default=None)
-    names = [*JUDGES[start], "far"] if start else []
-    return tuple(str(ROOT / "tests" / "accuracy" / f"test_{name}.py") for name in names)
+def _modules() -> dict[str, tuple[str, ...]]:
+    """The modules of ops, and for each the accuracy tests that must notice a fault in it."""
+    found = {}
+    for module in pkgutil.walk_packages(ops.__path__, f"{OPS}."):
+        if not module.ispkg:
+            family = _family(module.name)
+            judges = JUDGES[family] if family else [name for names in JUDGES.values() for name in names]
+            found[module.name] = tuple(str(ACCURACY / f"test_{name}.py") for name in [*judges, "far"])
+    return found
 
 
-PLANTED = [fault for file in sorted(OPS.glob("*.py")) if _files(file.name) for fault in faults(file)]
+def _family(module: str) -> str | None:
+    """The family whose folder a module is in, or whose public functions it has; None for what families share."""
+    name = place(module)
+    imported = next((family for family in JUDGES if f"families.{family}." in _source(module)), None)
+    return next((family for family in JUDGES if name.startswith(f"{family}/")), imported)
+
+
+def _source(module: str) -> str:
+    return Path(find_spec(module).origin).read_text(encoding="utf-8")
+
+
+MODULES = _modules()
+PLANTED = [fault for module in MODULES for fault in faults(_source(module), module, place(module))]
 
 
 def test_there_are_enough_faults():
     assert len(PLANTED) >= 40
     assert set(EQUIVALENT) <= {fault.name for fault in PLANTED}
-    kernels = {file.name for file in OPS.glob("*.py") if "\n@triton.jit" in file.read_text()}
-    assert all(map(_files, kernels | {f"{override.module}.py" for override in OVERRIDES.values()}))
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +68,6 @@ def suites(tmp_path_factory):
 def test_fault_is_noticed(fault: Fault, suites, record_property):
     if fault.name in EQUIVALENT:
         pytest.skip(EQUIVALENT[fault.name])
-    test = suites(_files(fault.file)).noticed_by(fault, SECONDS)
+    test = suites(MODULES[fault.module]).noticed_by(fault, SECONDS)
     assert test is not None, "no test notices"
     record_property("noticed by", test)

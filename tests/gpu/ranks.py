@@ -47,8 +47,8 @@ def run(rank: int, world_size: int, folder: Path) -> None:
     import flag_gems
 
     import flag_gems_overrides
-    from flag_gems_overrides import upstream
     from flag_gems_overrides.perf.launches import captured
+    from flag_gems_overrides.registration import upstream
 
     backend = "nccl" if DEVICE == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=world_size)

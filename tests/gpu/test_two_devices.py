@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import flag_gems_overrides
-from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.perf import subjects
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.cases import Case
 from gpu import ranks
 
@@ -32,22 +32,22 @@ def _case(op: str, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("shape", "dim"), SHAPES, ids=str)
-@pytest.mark.parametrize("op", OVERRIDES)
+@pytest.mark.parametrize("op", OPERATORS)
 def test_other_device_than_the_current_one(op, shape, dim, dtype, overridden):
     torch.cuda.set_device(0)
-    inputs = subjects.arguments(_case(op, shape, dim, dtype), "cuda:1")
-    here = subjects.arguments(_case(op, shape, dim, dtype), "cuda:0")
-    native = subjects.native(op)
+    inputs = op_inputs.arguments(_case(op, shape, dim, dtype), "cuda:1")
+    here = op_inputs.arguments(_case(op, shape, dim, dtype), "cuda:0")
+    native = op_inputs.native(op)
     expected = native(*inputs)
     dispatched = {override.name for override in flag_gems_overrides.catalog() if override.left_out is None}
-    function = native if op in dispatched else OVERRIDES[op].load()[0]
+    function = native if op in dispatched else OPERATORS[op].load()[0]
     with overridden():
         # Launches and counters that are kept are kept for each device.
         results = [function(*inputs), function(*here), function(*inputs)]
     for result in results[::2]:
-        assert {x.device for x in subjects.outputs(result)} == {torch.device("cuda:1")}
-        assert subjects.agree(op, inputs, result, expected)
-    assert subjects.agree(op, here, results[1], native(*here))
+        assert {x.device for x in op_inputs.outputs(result)} == {torch.device("cuda:1")}
+        assert op_inputs.agree(op, inputs, result, expected)
+    assert op_inputs.agree(op, here, results[1], native(*here))
     assert torch.cuda.current_device() == 0
 
 
@@ -64,4 +64,4 @@ def test_training_on_both(way, trained):
         run = rank[way]
         assert len(run["ours"]) == ranks.STEPS
         assert run["ours"] == pytest.approx(run["native"], rel=1e-4)
-        assert {"whole_rows_kernel", "merged_kernel", "softmax_rows", "softmax_backward_rows"} <= {*run["kernels"]}
+        assert {"layer_norm_rows", "layer_norm_backward_rows", "softmax_rows", "softmax_backward_rows"} <= {*run["kernels"]}

@@ -9,14 +9,14 @@ from importlib import import_module
 import triton.language as tl
 
 from flag_gems_overrides import ops
-from flag_gems_overrides.ops._launch import Entry
+from flag_gems_overrides.ops.launch.prepared import Entry
 
 
 def test_none_looks_a_constant_up():
     """Triton 3.6 and 3.7 forget a called function's globals in the key of the first kernel that calls it, not in the
     others': the same kernel was compiled again where another had come before it in the process."""
     functions = 0
-    for module in pkgutil.iter_modules(ops.__path__, ops.__name__ + "."):
+    for module in pkgutil.walk_packages(ops.__path__, ops.__name__ + "."):
         names = vars(import_module(module.name))
         for value in names.values():
             function = getattr(value.jit_function if isinstance(value, Entry) else value, "fn", None)

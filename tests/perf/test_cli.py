@@ -11,11 +11,11 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from flag_gems_overrides import upstream
 from flag_gems_overrides.cli import app
 from flag_gems_overrides.perf import resources, run
 from flag_gems_overrides.perf.records import Recorder, dumps, read
 from flag_gems_overrides.perf.timing import ThrottledError
+from flag_gems_overrides.registration import upstream
 
 from . import rows
 

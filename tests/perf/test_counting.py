@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from flag_gems_overrides import interpreter
-from flag_gems_overrides.catalog import Override
+from flag_gems_overrides.operators import Operator
 from flag_gems_overrides.perf import baselines, gates, meters, providers, records
 from flag_gems_overrides.perf.cases import parse
 from flag_gems_overrides.perf.traffic import Traffic, count
@@ -107,9 +107,9 @@ def test_a_planted_fault_turns_the_gate_red(meter, monkeypatch, tmp_path, fault,
     accepted = baselines.load(tmp_path, "interpreter", "softmax")
     assert gates.judge([row], accepted) == []
 
-    implementation, takes = providers.OVERRIDES["softmax"].load()
+    implementation, supports = providers.OPERATORS["softmax"].load()
     worse = lambda x, *rest: fault(x, lambda x: implementation(x, *rest))  # noqa: E731
-    monkeypatch.setattr(Override, "load", lambda self: (worse, takes))
+    monkeypatch.setattr(Operator, "load", lambda self: (worse, supports))
     failures = gates.judge([meter.measure(CASE)], accepted)
     assert {failure.rule for failure in failures} == rules
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from flag_gems_overrides.catalog import Override
+from flag_gems_overrides.operators import Operator
 from flag_gems_overrides.perf import meters, providers, records
 from flag_gems_overrides.perf.cases import parse
 
@@ -79,7 +79,7 @@ def test_what_is_left_unwritten_does_not_agree_when_counted(monkeypatch):
     case = parse("amax 6x40 dim=1 float32")
     clean = meters.CountMeter("interpreter").measure(case)["providers"]["override"]
     assert clean["agrees"]
-    implementation, takes = providers.OVERRIDES["amax"].load()
+    implementation, supports = providers.OPERATORS["amax"].load()
 
     def half(x, dim):
         answer = implementation(x, dim)
@@ -87,5 +87,5 @@ def test_what_is_left_unwritten_does_not_agree_when_counted(monkeypatch):
         out[:3] = answer[:3]
         return out
 
-    monkeypatch.setattr(Override, "load", lambda self: (half, takes))
+    monkeypatch.setattr(Operator, "load", lambda self: (half, supports))
     assert not meters.CountMeter("interpreter").measure(case)["providers"]["override"]["agrees"]

@@ -19,7 +19,7 @@ def dispatched():
     import flag_gems
 
     import flag_gems_overrides
-    from flag_gems_overrides import upstream
+    from flag_gems_overrides.registration import upstream
 
     names = [override.name for override in flag_gems_overrides.catalog()]
     with flag_gems_overrides.use_overrides(), upstream.use_gems(flag_gems, names):

@@ -56,7 +56,7 @@ def dispatch_to_overrides(worker: int = 0) -> None:
     import flag_gems
 
     import flag_gems_overrides
-    from flag_gems_overrides import upstream
+    from flag_gems_overrides.registration import upstream
 
     names = _for_good.enter_context(flag_gems_overrides.use_overrides())
     _for_good.enter_context(upstream.use_gems(flag_gems, names))

@@ -14,8 +14,8 @@ import flag_gems  # noqa: E402
 import torch  # noqa: E402
 
 import flag_gems_overrides  # noqa: E402
-from flag_gems_overrides import compat, registration, upstream  # noqa: E402
-from flag_gems_overrides.catalog import OVERRIDES  # noqa: E402
+from flag_gems_overrides.operators import OPERATORS  # noqa: E402
+from flag_gems_overrides.registration import compat, installation, upstream  # noqa: E402
 
 UPSTREAM_FILES = os.path.dirname(flag_gems.__file__) + os.sep
 
@@ -83,7 +83,7 @@ def who():
     class Listener(logging.Handler):
         def emit(self, record):
             # Not those that hand on to each other: native_layer_norm to layer_norm, softmax to softmax_out.
-            if record.funcName in OVERRIDES:
+            if record.funcName in OPERATORS:
                 answered.append("upstream" if record.pathname.startswith(UPSTREAM_FILES) else "ours")
 
     listener, logger = Listener(), logging.getLogger("flag_gems")
@@ -155,7 +155,7 @@ def overload_dump():
 @pytest.fixture
 def names():
     """The overrides that the installed flag_gems can have."""
-    return tuple(name for name, override in OVERRIDES.items() if not upstream.predates(override, flag_gems))
+    return tuple(name for name, override in OPERATORS.items() if not upstream.predates(override, flag_gems))
 
 
 @pytest.fixture
@@ -166,4 +166,4 @@ def x(device):
 @pytest.fixture
 def fresh(monkeypatch):
     """As if nothing had been installed in this process yet."""
-    monkeypatch.setattr(registration, "_installation", None)
+    monkeypatch.setattr(installation, "_installation", None)

@@ -5,7 +5,8 @@ import flag_gems
 import pytest
 import torch
 
-from flag_gems_overrides import install, uninstall, upstream, use_overrides
+from flag_gems_overrides import install, uninstall, use_overrides
+from flag_gems_overrides.registration import upstream
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Warning only once for all operators"),

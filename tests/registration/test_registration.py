@@ -15,8 +15,9 @@ import pytest
 import torch
 
 import flag_gems_overrides
-from flag_gems_overrides import dispatcher, install, uninstall, use_overrides
-from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides import install, uninstall, use_overrides
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.registration import dispatcher
 
 pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operators")
 
@@ -42,7 +43,7 @@ def test_the_public_face():
 def test_names_are_bound_to_one_wrapper_everywhere(names):
     assert install() == names
     for name in names:
-        override = OVERRIDES[name]
+        override = OPERATORS[name]
         function = getattr(flag_gems, name)
         assert function is getattr(flag_gems.ops, name) is getattr(module_of(override), name)
         assert function.__name__ == name
@@ -222,11 +223,11 @@ class TestLeftOut:
         assert f"amax is left out: {reason}" in caplog.text
         left_out = {o.name: o.left_out for o in flag_gems_overrides.catalog() if o.left_out}
         assert left_out["amax"] == reason
-        assert set(left_out) == set(OVERRIDES) - set(names) | {"amax"}
+        assert set(left_out) == set(OPERATORS) - set(names) | {"amax"}
         uninstall()
 
     def test_a_function_that_came_later_is_no_reason_to_warn(self, fresh, monkeypatch, caplog):
-        monkeypatch.setitem(OVERRIDES, "max", replace(OVERRIDES["max"], since="99.1"))
+        monkeypatch.setitem(OPERATORS, "max", replace(OPERATORS["max"], since="99.1"))
         monkeypatch.delattr(sys.modules["flag_gems.ops.max"], "max")
         with caplog.at_level(logging.INFO, "flag_gems_overrides"):
             assert install(include=["max", "prod"]) == ("prod",)
@@ -238,7 +239,7 @@ class TestLeftOut:
     @pytest.mark.parametrize("version", ["unknown", "5.3.4.post1.dev166+ged2508bcb+ged2508bcb"])
     def test_the_version_of_a_checkout_may_be_none(self, fresh, monkeypatch, names, version):
         monkeypatch.setattr(flag_gems, "__version__", version)
-        monkeypatch.setitem(OVERRIDES, "max", replace(OVERRIDES["max"], since="4.2"))
+        monkeypatch.setitem(OPERATORS, "max", replace(OPERATORS["max"], since="4.2"))
         assert set(install()) >= set(names) & {"max", "amin"}
         uninstall()
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import flag_gems
 import pytest
 
-from flag_gems_overrides import upstream
+from flag_gems_overrides.registration import upstream
 
 
 def theirs(): ...

@@ -10,20 +10,14 @@ from typing import NamedTuple
 import torch
 from torch.utils._pytree import tree_map_only
 
-from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.perf import subjects
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.cases import Case
 
 ON_GPU = torch.cuda.is_available()
 # So that a GPU needs less time for a call than the host, which then has many in flight.
-MOST_ELEMENTS = 2**20 if ON_GPU else 2**11
+MAX_ELEMENTS = 2**20 if ON_GPU else 2**11
 CASES_PER_OP = 16 if ON_GPU else 4
-FLOATING = ("float32", "float16", "bfloat16", "float64")
-INTEGER = ("int8", "uint8", "int16", "int32", "int64")
-NORMS = ("layer_norm", "layer_norm_backward")
-# Others compare, which they do with integers too. A product of random ones is 0.
-FLOATING_ONLY = (*NORMS, "softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "prod", "prod_dim")
-WITHOUT_DIM = ("prod", "max", "min")
 
 
 class Call(NamedTuple):
@@ -41,53 +35,50 @@ class Call(NamedTuple):
             raise RuntimeError(self.name) from error
 
     def is_answered_right(self) -> bool:
-        return all(map(torch.equal, subjects.outputs(self.run()), self.expected))
+        return all(map(torch.equal, op_inputs.outputs(self.run()), self.expected))
 
 
 def draw(chance: random.Random, dispatched: tuple[str, ...], device: str) -> list[Call]:
     """Calls of every override, through PyTorch those that are ``dispatched``. No override may be in force yet."""
-    cases = [_case(op, chance) for op in OVERRIDES for _ in range(CASES_PER_OP)]
+    cases = [_case(op, chance) for op in OPERATORS for _ in range(CASES_PER_OP)]
     return [_call(case, chance.random() < 0.25, case.op in dispatched, device) for case in cases]
 
 
 def _case(op: str, chance: random.Random) -> Case:
     """Sizes are as likely to be between 1 and 10 as between 1000 and 10000."""
-    dtype = chance.choice(FLOATING if op in FLOATING_ONLY else FLOATING + INTEGER)
-    room, sizes = MOST_ELEMENTS, []
+    operator = OPERATORS[op]
+    dtype = chance.choice([name for name in operator.dtypes if name != "bool"])
+    budget, sizes = MAX_ELEMENTS, []
     for _ in range(chance.choice((1, 2, 2, 3))):
-        sizes.append(int(room ** chance.random()))
-        room //= sizes[-1]
+        sizes.append(int(budget ** chance.random()))
+        budget //= sizes[-1]
     chance.shuffle(sizes)
     rank = len(sizes)
-    if op in NORMS:
-        return Case(op, tuple(sizes), dtype, (("normalized", chance.randint(1, rank)),))
-    if op in WITHOUT_DIM:
-        return Case(op, tuple(sizes), dtype)
-    return Case(op, tuple(sizes), dtype, (("dim", chance.randrange(rank)),))
+    values = {"normalized": chance.randint(1, rank), "dim": chance.randrange(rank)}
+    return Case(op, tuple(sizes), dtype, tuple((name, values[name]) for name in operator.arguments))
 
 
 def _call(case: Case, misaligned: bool, dispatched: bool, device: str) -> Call:
-    inputs = subjects.arguments(case, device)
+    inputs = op_inputs.arguments(case, device)
     if misaligned:
         inputs = tree_map_only(
             torch.Tensor, lambda x: torch.cat([x.flatten()[:1], x.flatten()])[1:].view(x.shape), inputs
         )
-    override, native = OVERRIDES[case.op].load()[0], subjects.native(case.op)
+    override, native = OPERATORS[case.op].load()[0], op_inputs.native(case.op)
     answer = override(*inputs)
     name = f"{case.key}{' misaligned' if misaligned else ''}"
     try:
         _judge(case, inputs, answer, native)
     except AssertionError as error:
         raise AssertionError(f"{name}: {error}") from None
-    return Call(name, native if dispatched else override, inputs, subjects.outputs(answer))
+    return Call(name, native if dispatched else override, inputs, op_inputs.outputs(answer))
 
 
 def _judge(case: Case, inputs: tuple, answer: object, native: Callable) -> None:
     wide = tree_map_only(torch.Tensor, lambda x: x.double() if x.is_floating_point() else x, inputs)
     wide = tuple(torch.float64 if isinstance(value, torch.dtype) else value for value in wide)
-    shown = subjects.SUBJECTS[case.op].shown
     results = (
-        subjects.outputs(shown(arguments, result))
+        op_inputs.outputs(op_inputs.compared(case.op, arguments, result))
         for arguments, result in ((inputs, answer), (inputs, native(*inputs)), (wide, native(*wide)))
     )
     for actual, theirs, truth in zip(*results, strict=True):

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import flag_gems_overrides
-from flag_gems_overrides import upstream
-from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.registration import upstream
 from flag_gems_overrides.upstreaming.defects import DEFECTS, FIXED, Defect
 from flag_gems_overrides.upstreaming.observe import dispatched, observe
 from flag_gems_overrides.upstreaming.status import Standing, backend, droppable, visible
@@ -22,7 +22,7 @@ ROWS = [pytest.param(row, id=row.id, marks=[pytest.mark.gpu] if row.needs_gpu el
 HAD = [
     param
     for param in ROWS
-    if not any(upstream.predates(OVERRIDES[name], flag_gems) for name in param.values[0].functions)
+    if not any(upstream.predates(OPERATORS[name], flag_gems) for name in param.values[0].functions)
 ]
 
 
@@ -42,7 +42,7 @@ def test_the_overrides_do_not_have_it(row: Defect, device: str) -> None:
 
 
 def test_bare_upstream_does_what_the_rows_say() -> None:
-    # The first one kills its process. That must not stop the rest, and a second test would start two processes more.
+    # The first one kills its process. The others must still run, and a second test would start two more processes.
     outcomes = observe(["no such defect", *visible(RELEASE, backend())])
     assert outcomes.pop("no such defect") == "the process ended with status 1"
     assert list(outcomes) == visible(RELEASE, backend())
@@ -57,7 +57,7 @@ def test_every_known_defect_has_a_row() -> None:
 
 @pytest.mark.parametrize("row", DEFECTS.values(), ids=DEFECTS)
 def test_rows_name_overrides_and_say_why_they_hide(row: Defect) -> None:
-    assert set(row.functions) <= set(OVERRIDES)
+    assert set(row.functions) <= set(OPERATORS)
     hides = any(None in seen for seen in row.upstream.values())
     assert bool(row.hidden) == hides
     assert not row.needs_gpu or row.recorded(RELEASE, "interpreter") is None

@@ -14,8 +14,8 @@ import pytest
 from packaging.version import Version
 from typer.testing import CliRunner
 
-from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.cli import app
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import baselines
 from flag_gems_overrides.upstreaming import exchange, formatting, regression, rehearsal, series
 from flag_gems_overrides.upstreaming.git import git
@@ -70,23 +70,23 @@ def test_without_formatters_layout_and_the_order_of_imports_do_not_count_and_all
         patched.setattr(formatting, "format_files", lambda root, paths: None)
         exchange.export(line, checkout, tmp_path / "patches", tmp_path)
     monkeypatch.setattr(formatting, "missing", lambda: "black")
-    shape = ops / "_shape.py"
+    shape = ops / "launch" / "shape.py"
     text = shape.read_text()
     future = "from __future__ import annotations\n"
     shape.write_text(text.replace(future, future + "\n\n").replace("import math\n", "import math  # so\n"))
     assert exchange.drift(line, tmp_path / "patches") == []
     shape.write_text(text.replace("import math\n", "import math\nimport cmath\n"))
-    assert exchange.drift(line, tmp_path / "patches") == ["src/flag_gems/ops/planned/_shape.py"]
+    assert exchange.drift(line, tmp_path / "patches") == ["src/flag_gems/ops/planned/launch/shape.py"]
 
 
 @pytest.mark.usefixtures("unformatted")
 def test_an_operator_that_no_patch_has_is_a_drift(ops: Path, upstream: tuple[Path, Line], tmp_path: Path) -> None:
     checkout, line = upstream
     exchange.export(line, checkout, tmp_path / "patches", tmp_path)
-    (ops / "_more.py").write_text('"""More."""\n')
-    (ops / "amax.py").write_text((ops / "amax.py").read_text() + "\nfrom ._more import more\n")
+    (ops / "launch" / "more.py").write_text('"""More."""\n')
+    (ops / "amax.py").write_text((ops / "amax.py").read_text() + "\nfrom .launch.more import more\n")
     drifted = exchange.drift(line, tmp_path / "patches")
-    assert drifted == ["src/flag_gems/ops/planned/_more.py", "src/flag_gems/ops/planned/amax.py"]
+    assert drifted == ["src/flag_gems/ops/planned/amax.py", "src/flag_gems/ops/planned/launch/more.py"]
 
 
 @every_line
@@ -94,28 +94,32 @@ def test_each_function_is_replaced_once_and_each_file_added_once(line: Line) -> 
     patches = series.series(line)
     functions = [name for patch in patches for name in patch.functions]
     left_out = {"amin"} if line.name == "v5.0.2" else set()
-    assert sorted(functions) == sorted(set(OVERRIDES) - left_out)
+    assert sorted(functions) == sorted(set(OPERATORS) - left_out)
     paths = [path for patch in patches for path in patch.added]
     assert len(paths) == len(set(paths))
 
 
 @every_line
 def test_a_patch_imports_what_is_there_and_nothing_of_ours(line: Line) -> None:
-    there: set[str] = set()
+    there: set[Path] = set()
     for patch in series.series(line):
-        there |= {Path(path).stem for path in patch.added if path.startswith(series.FOLDER)}
+        there |= {Path(path) for path in patch.added}
         for path, text in patch.added.items():
             assert "flag_gems_overrides" not in text, path
             if path.startswith(series.FOLDER):
-                assert _helpers(text) <= there, path
+                assert _imported(Path(path), text) <= there, path
 
 
-def _helpers(text: str) -> set[str]:
-    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
-    ours = [node for node in found if node.level == 1 or (node.module or "").startswith("flag_gems.ops.planned")]
-    names = [(node.module or "").rpartition("planned")[2].strip(".") for node in ours]
-    direct = {alias.name for node, name in zip(ours, names, strict=True) if not name for alias in node.names}
-    return set(filter(None, names)) | direct
+def _imported(path: Path, text: str) -> set[Path]:
+    """The files behind the relative imports of a file, and the packages that these are in."""
+    files: set[Path] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            whole_modules = node.module is None or module.name in ("launch", "families")
+            files |= {module / f"{alias.name}.py" for alias in node.names} if whole_modules else {Path(f"{module}.py")}
+    packages = {file.parent / "__init__.py" for file in files}
+    return files | packages
 
 
 @every_line
@@ -137,7 +141,7 @@ def test_each_function_has_a_benchmark_in_the_manner_of_the_line(line: Line) -> 
             text = patch.added[line.benchmark.path.format(patch.name)]
             mark = line.marks.get(name, name)
             assert f"@pytest.mark.{mark}\ndef test_{mark}_sizes():" in text
-            assert f"torch_op=torch.ops.aten.{OVERRIDES[name].overload}" in text
+            assert f"torch_op=torch.ops.aten.{OPERATORS[name].overload}" in text
             assert set(line.benchmark.imports) <= set(text.splitlines())
 
 
@@ -152,8 +156,8 @@ def test_new_tests_for_main_call_flag_gems_functions_themselves() -> None:
                 dispatched.append(test.name)
             else:
                 called = {node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute)}
-                assert called & {*OVERRIDES, "native_layer_norm"}, test.name
-                assert not any(f"{call}(" in body for call in regression._EXPLICIT), test.name
+                assert called & {*OPERATORS, "native_layer_norm"}, test.name
+                assert not any(f"{call}(" in body for call in regression.explicit_calls(LINES["main"])), test.name
     assert dispatched == ["test_l1"]  # it goes through autograd
 
 
@@ -250,9 +254,9 @@ def test_after_each_patch_the_tests_that_it_brings_are_run(
     found = list(rehearsal.one_after_the_other(line, tmp_path / "patches", checkout))
     with_tests = [p for p in series.series(line) if any(path.startswith("tests/") for path in p.added)]
     assert runs == [("patched", f"tests/test_{patch.name}_as_pytorch.py") for patch in with_tests]
-    (complaint,) = found
-    assert complaint.endswith(": test_a: failed AssertionError: no")
-    assert "-prod-" in complaint
+    (problem,) = found
+    assert problem.endswith(": test_a: failed AssertionError: no")
+    assert "-prod-" in problem
 
 
 @pytest.mark.usefixtures("unformatted")
@@ -278,7 +282,7 @@ def test_check_says_what_export_would_write_otherwise_and_tries_nothing_else(
     checkout, line = upstream
     exchange.export(line, checkout, tmp_path / "patches", tmp_path)
     monkeypatch.setitem(LINES, "v5.0.2", line)
-    monkeypatch.setitem(OVERRIDES, "amin", dataclasses.replace(OVERRIDES["amin"], since=None))  # a patch more
+    monkeypatch.setitem(OPERATORS, "amin", dataclasses.replace(OPERATORS["amin"], since=None))  # a patch more
     command = [f"--checkout={checkout}", f"--folder={tmp_path / 'patches'}"]
     result = CliRunner().invoke(app, ["patches", "check", "--line=v5.0.2", *command])
     assert result.exit_code == 1, result.output
@@ -320,7 +324,7 @@ def test_applied_to_a_copy_of_the_installed_package_they_are_what_it_calls(tmp_p
     assert (result.exit_code, "is there already" in result.output) == (2, True)
 
 
-@pytest.mark.parametrize("words", [["--line=v9"], ["--folder=nowhere"]])
+@pytest.mark.parametrize("words", [["--line=v9"], ["--folder=missing"]])
 def test_bad_words_end_with_status_2_and_a_remedy(words: list[str]) -> None:
     result = CliRunner().invoke(app, ["patches", "check", *words], env={"FLAGGEMS_CHECKOUT": ""})
     assert result.exit_code == 2

@@ -18,6 +18,8 @@ _COMMANDS = {
     "status": ("status", "show_status"),
     "bench": ("bench", "bench"),
     "profile": ("profile", "profile"),
+    "hunt": ("hunt", "hunt"),
+    "tune": ("tune", "tune"),
     "report": ("report", "report"),
     "compare": ("compare", "compare"),
     "summary": ("summary", "summary"),

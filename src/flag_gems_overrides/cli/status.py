@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from flag_gems_overrides.environment import SUPPORTED_UPSTREAM
 from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.requirements import FLAG_GEMS
 
 _COLOURS = {"fixed": "green", "present": "red", "not visible here": "yellow"}
 
@@ -48,5 +48,5 @@ def _release() -> str:
     try:
         return version("flag_gems")
     except PackageNotFoundError:
-        known = ", ".join(SUPPORTED_UPSTREAM)
+        known = ", ".join(FLAG_GEMS)
         raise UserError(f"flag_gems is not installed: pip install flag_gems; {known} are supported") from None

@@ -7,7 +7,7 @@ import logging
 
 import torch
 
-from ._softmax import backward, forward
+from .families.softmax.call import backward, forward
 
 logger = logging.getLogger("flag_gems.ops.log_softmax")
 

@@ -7,53 +7,22 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.operators import OPERATORS, REAL
 
 LEVELS = ("core", "comprehensive", "interpreter")
 MODES = ("kernel", "operator", "wrapper")
-_FLOATING = ("float16", "float32", "bfloat16", "float64")
-_INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
-DTYPES = (*_FLOATING, *_INTEGERS, "bool")
+DTYPES = REAL
 TIMED_DTYPES = ("float16", "float32", "bfloat16")
 COUNTED_DTYPES = ("float32", "bfloat16")
 
 # Who is measured side by side: PyTorch's own kernel, flag_gems' function, ours, and others that may be installed.
 NATIVE, UPSTREAM, OVERRIDE = "native", "upstream", "override"
 PEERS = ("compile", "liger", "quack", "quack_rmsnorm")
-
-
-class _Takes(NamedTuple):
-    arguments: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    needs: tuple[str, ...] = ()
-
-
-_WHOLE, _ALONG = _Takes((), DTYPES), _Takes(("dim",), DTYPES, ("dim",))
-_SOFTMAX, _NORM = _Takes(("dim",), _FLOATING, ("dim",)), _Takes(("normalized",), _FLOATING)
-_POSITION = _Takes(("dim",), _FLOATING + _INTEGERS)
-OPS = {
-    "layer_norm": _NORM,
-    "layer_norm_backward": _NORM,
-    "softmax": _SOFTMAX,
-    "softmax_backward": _SOFTMAX,
-    "log_softmax": _SOFTMAX,
-    "log_softmax_backward": _SOFTMAX,
-    "prod": _WHOLE,
-    "prod_dim": _ALONG,
-    "max": _WHOLE,
-    "max_dim": _ALONG,
-    "amax": _ALONG,
-    "min": _WHOLE,
-    "min_dim": _ALONG,
-    "amin": _ALONG,
-    "argmax": _POSITION,
-    "argmin": _POSITION,
-}
-"""What can be measured, and what PyTorch's function takes there beside a shape."""
 
 
 class CaseError(UserError):
@@ -80,14 +49,14 @@ class Case:
     arguments: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
-        check("op", self.op, tuple(OPS))
-        check(f"{self.op}: dtype", self.dtype, OPS[self.op].dtypes)
+        check("op", self.op, tuple(OPERATORS))
+        check(f"{self.op}: dtype", self.dtype, OPERATORS[self.op].dtypes)
         names = [name for name, _ in self.arguments]
         for name in names:
-            check(f"{self.op}: argument", name, OPS[self.op].arguments)
+            check(f"{self.op}: argument", name, OPERATORS[self.op].arguments)
             if names.count(name) > 1:
-                raise CaseError(f"{self.op}: argument {name!r} is there twice; give it once")
-        for name in OPS[self.op].needs:
+                raise CaseError(f"{self.op}: argument {name!r} is given twice; give it once")
+        for name in OPERATORS[self.op].required:
             if name not in names:
                 raise CaseError(f"{self.op}: argument {name!r} is missing; give it, as in '64x512 dim=1'")
 
@@ -133,7 +102,7 @@ class _Loader(yaml.SafeLoader):
         seen: list[Any] = []
         for key, _ in node.value:
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is a duplicate key", key.start_mark)
             seen.append(key.value)
         return super().construct_mapping(node, deep)
 
@@ -168,7 +137,7 @@ class Shapes:
 
     def _levels(self, op: str, entry: Any) -> dict[str, list[Case]]:
         """Cases of one dtype, which every op takes."""
-        check(f"{self.path}: op", op, tuple(OPS))
+        check(f"{self.path}: op", op, tuple(OPERATORS))
         if not isinstance(entry, dict):
             raise CaseError(f"{self.path}: {op}: expected a mapping with {', '.join(LEVELS)}")
         unknown = entry.keys() - {*LEVELS, "shape_desc"}

@@ -28,6 +28,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
+from flag_gems_overrides.ops.launch.triton_versions import COMPILE_OPTIONS
 from flag_gems_overrides.perf.cases import parse
 from flag_gems_overrides.perf.devices import Gpu, occupancy
 
@@ -67,12 +68,12 @@ def main() -> None:
 
 def _launches(cases: list[str], gpu: Gpu) -> dict[str, dict[str, Any]]:
     """The launches of the overrides, by a digest of all that the compiler sees."""
-    from flag_gems_overrides.catalog import OVERRIDES
-    from flag_gems_overrides.ops import _device
-    from flag_gems_overrides.ops._launch import Entry
-    from flag_gems_overrides.perf import subjects
+    from flag_gems_overrides.operators import OPERATORS
+    from flag_gems_overrides.ops.launch import devices
+    from flag_gems_overrides.ops.launch.prepared import Entry
+    from flag_gems_overrides.perf import op_inputs
 
-    limits = _device.Limits(
+    limits = devices.Limits(
         gpu.sm_count,
         gpu.l2_bytes,
         gpu.registers_per_sm,
@@ -80,7 +81,7 @@ def _launches(cases: list[str], gpu: Gpu) -> dict[str, dict[str, Any]]:
         gpu.shared_bytes,
         (gpu.arch // 10, gpu.arch % 10),
     )
-    _device.limits = lambda device: limits  # type: ignore[assignment]
+    devices.limits = lambda device: limits  # type: ignore[assignment]
     launches: dict[str, dict[str, Any]] = {}
 
     def catch(self: Entry, *args: Any, grid: Any, **options: Any) -> tuple[None, dict]:
@@ -92,8 +93,8 @@ def _launches(cases: list[str], gpu: Gpu) -> dict[str, dict[str, Any]]:
     for deterministic in (False, True):
         torch.use_deterministic_algorithms(deterministic)
         for case in cases:
-            arguments = subjects.arguments(parse(case), "meta")
-            OVERRIDES[parse(case).op].load()[0](*arguments)
+            arguments = op_inputs.arguments(parse(case), "meta")
+            OPERATORS[parse(case).op].load()[0](*arguments)
     return launches
 
 
@@ -110,6 +111,8 @@ def _digest(launch: dict[str, Any], gpu: Gpu) -> str:
         gpu.arch,
         *map(seen, launch["args"]),
         *sorted(_plain(launch["options"]).items()),
+        # Of functions among the options, and what they call.
+        *(value.cache_key for value in launch["options"].values() if hasattr(value, "cache_key")),
     ]
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
@@ -134,7 +137,7 @@ def _compiled(digest: str, launch: dict[str, Any], gpu: Gpu, folder: Path | None
         "options": _plain(launch["options"]),
     }
     try:
-        kernel = launch["kernel"].run(*launch["args"], grid=(1,), warmup=True, **launch["options"])
+        kernel = launch["kernel"].run(*launch["args"], grid=(1,), warmup=True, **COMPILE_OPTIONS, **launch["options"])
     except Exception as error:
         return {**row, "error": f"{type(error).__name__}: {error}"[-1000:]}
     if folder:

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from flag_gems_overrides.catalog import OVERRIDES
 from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.cases import Case, parse
 
 SECTIONS = ("SpeedOfLight", "MemoryWorkloadAnalysis", "WarpStateStats", "Occupancy", "LaunchStats")
@@ -89,10 +89,10 @@ def _once(case: Case) -> None:
     """A call that only prepares, and one between the marks that ncu waits for."""
     import torch
 
-    from flag_gems_overrides.perf import subjects
+    from flag_gems_overrides.perf import op_inputs
 
-    override = OVERRIDES[case.op].load()[0]
-    arguments = subjects.arguments(case, "cuda")
+    override = OPERATORS[case.op].load()[0]
+    arguments = op_inputs.arguments(case, "cuda")
     with torch.no_grad():
         override(*arguments)
         torch.cuda.synchronize()

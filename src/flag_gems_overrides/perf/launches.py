@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from triton import knobs
 
-from flag_gems_overrides.ops._launch import Entry
+from flag_gems_overrides.ops.launch.prepared import Entry
 
 
 class Launched(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from flag_gems_overrides.perf import conditions, providers, quality, subjects
+from flag_gems_overrides.perf import conditions, op_inputs, providers, quality
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, UPSTREAM, Case
 from flag_gems_overrides.perf.launches import captured
 from flag_gems_overrides.perf.poison import poisoned
@@ -53,9 +53,9 @@ class DeviceMeter:
             self.head["cold"] = self._timer.cold()
 
     def measure(self, case: Case) -> dict[str, Any]:
-        necessary = subjects.compulsory(case)
+        necessary = op_inputs.compulsory(case)
         copies = self._timer.group(necessary.total)
-        inputs = [subjects.arguments(case, self._timer.device) for _ in range(copies)]
+        inputs = [op_inputs.arguments(case, self._timer.device) for _ in range(copies)]
         row: dict[str, Any] = {
             "key": case.key,
             "l2": "cold" if self._mode == "kernel" else "hot",
@@ -72,7 +72,7 @@ class DeviceMeter:
         return row
 
     def _first_calls(
-        self, op: str, functions: Mapping[str, Callable], inputs: list[subjects.Arguments]
+        self, op: str, functions: Mapping[str, Callable], inputs: list[op_inputs.Arguments]
     ) -> tuple[Calls, dict[str, bool], dict[str, dict[str, str]]]:
         """Compile, tune, and look whether the answers agree with native's."""
         calls, agrees, absent = {}, {}, {}
@@ -122,7 +122,7 @@ class DeviceMeter:
         return any(judge(comparison, self.head["noise"]).word == UNSURE for comparison in comparisons)
 
 
-def _agrees(op: str, function: Callable, arguments: subjects.Arguments, reference: Any, must_run: bool) -> bool | str:
+def _agrees(op: str, function: Callable, arguments: op_inputs.Arguments, reference: Any, must_run: bool) -> bool | str:
     """Whether the function's answer is that of the reference; why not in words if it cannot run."""
     try:
         # Compiles, and tunes: the configurations that are tried write to the same output, and what the one that is
@@ -130,7 +130,7 @@ def _agrees(op: str, function: Callable, arguments: subjects.Arguments, referenc
         function(*arguments)
         with poisoned():
             result = function(*arguments)
-        return subjects.agree(op, arguments, result, reference)
+        return op_inputs.agree(op, arguments, result, reference)
     except AbsentError as error:
         return str(error)
     except Exception as error:
@@ -146,11 +146,11 @@ class CountMeter:
         self.head = conditions.head("count", level)
 
     def measure(self, case: Case) -> dict[str, Any]:
-        arguments = subjects.arguments(case, "cpu")
+        arguments = op_inputs.arguments(case, "cpu")
         row: dict[str, Any] = {
             "key": case.key,
             "l2": "cold",
-            "compulsory": subjects.compulsory(case)._asdict(),
+            "compulsory": op_inputs.compulsory(case)._asdict(),
         }
         with providers.for_case(case) as (functions, left_out), torch.no_grad():
             reference = functions.pop(NATIVE)(*arguments)
@@ -163,7 +163,7 @@ class CountMeter:
 
     @staticmethod
     def _counted(
-        op: str, name: str, function: Callable, arguments: subjects.Arguments, reference: Any
+        op: str, name: str, function: Callable, arguments: op_inputs.Arguments, reference: Any
     ) -> dict[str, Any]:
         try:
             with poisoned():
@@ -172,7 +172,7 @@ class CountMeter:
             if name == OVERRIDE:
                 raise
             return {"absent": _first_line(error)}
-        return traffic._asdict() | {"agrees": subjects.agree(op, arguments, result, reference)}
+        return traffic._asdict() | {"agrees": op_inputs.agree(op, arguments, result, reference)}
 
 
 def _first_line(error: Exception) -> str:

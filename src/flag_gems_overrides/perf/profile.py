@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.ops._launch import Launch
-from flag_gems_overrides.perf import subjects
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.ops.launch.prepared import Launch
+from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.cases import Case
 
 CALLS = 20
@@ -29,8 +29,8 @@ def trace(case: Case, folder: Path) -> str:
     Returns:
         The profiler's table, by time on the device.
     """
-    override = OVERRIDES[case.op].load()[0]
-    arguments = subjects.arguments(case, "cuda")
+    override = OPERATORS[case.op].load()[0]
+    arguments = op_inputs.arguments(case, "cuda")
     folder.mkdir(parents=True, exist_ok=True)
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     with torch.no_grad(), _launches_in_ranges():

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from flag_gems_overrides import compat, registration, upstream
-from flag_gems_overrides.catalog import OVERRIDES
-from flag_gems_overrides.perf import subjects
+from flag_gems_overrides import registration
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, UPSTREAM, Case
+from flag_gems_overrides.registration import compat, upstream
 
 Call = Callable[..., Any]
 Absence = dict[str, str]
@@ -30,14 +31,14 @@ class AbsentError(Exception):
 def for_case(case: Case, peers: Sequence[str] = ()) -> Iterator[tuple[dict[str, Call], dict[str, Absence]]]:
     """The functions to compare for ``case``, and why others are absent.
 
-    Each is called with the arguments of :mod:`subjects`, directly: nothing is dispatched, and upstream's function is
+    Each is called with the arguments of :mod:`op_inputs`, directly: nothing is dispatched, and upstream's function is
     the one that flag_gems came with, whatever is installed outside the block.
     """
-    override = OVERRIDES[case.op]
+    override = OPERATORS[case.op]
     absent: dict[str, Absence] = {}
     with registration.use_overrides(include=[]), repaired():
-        calls: dict[str, Call] = {NATIVE: subjects.native(case.op)}
-        unsafe = subjects.upstream_harm(case)
+        calls: dict[str, Call] = {NATIVE: op_inputs.native(case.op)}
+        unsafe = op_inputs.upstream_unsafe(case)
         function = upstream.find(override)
         if unsafe or function is None:
             absent[UPSTREAM] = {"absent": unsafe or f"this flag_gems has no {case.op}"}
@@ -74,7 +75,7 @@ def dispatching(op: str) -> dict[str, tuple[Call, Callable[[], AbstractContextMa
         with registration.use_overrides(include=[op]), upstream.use_gems(gems, [op]):
             yield
 
-    function = subjects.native(op)
+    function = op_inputs.native(op)
     contexts: dict[str, Callable[[], AbstractContextManager]] = {
         NATIVE: contextlib.nullcontext,
         UPSTREAM: with_upstream,
@@ -97,7 +98,7 @@ def _peer(peer: str, op: str) -> Call | str:
 
 
 def _compiled(op: str) -> Call:
-    function = subjects.native(op)
+    function = op_inputs.native(op)
     # All that are compiled here are of one code object, which keeps 8 compilations and is then run as it is.
     torch._dynamo.reset()
     # A name of our own: the function itself may be a builtin, which is not traced.

@@ -7,7 +7,7 @@ import functools
 from dataclasses import replace
 from typing import Any
 
-from flag_gems_overrides.perf import conditions, subjects
+from flag_gems_overrides.perf import conditions, op_inputs
 from flag_gems_overrides.perf.cases import Case
 from flag_gems_overrides.perf.statistics import compare
 from flag_gems_overrides.perf.timing import Calls, Timer
@@ -34,8 +34,8 @@ CALIBRATION_RUNS, ALIKE_RUNS, SLOWED_RUNS = 8, 50, 25
 
 def _calls(function: Any, case: Case, timer: Timer) -> Calls:
     """The calls of one sample."""
-    copies = timer.group(subjects.compulsory(case).total)
-    return [functools.partial(function, *subjects.arguments(case, timer.device)) for _ in range(copies)]
+    copies = timer.group(op_inputs.compulsory(case).total)
+    return [functools.partial(function, *op_inputs.arguments(case, timer.device)) for _ in range(copies)]
 
 
 def noise(timer: Timer) -> float:
@@ -77,7 +77,7 @@ def assess(timer: Timer) -> dict[str, Any]:
 
 def _trial(timer: Timer, case: Case, planted: float, runs: int, floor: float) -> list[tuple[float, str]]:
     """Ratio and verdict of each run."""
-    function = subjects.native(case.op)
+    function = op_inputs.native(case.op)
     plain = slowed = _calls(function, case, timer)
     if planted:
         rows, *rest = case.shape

@@ -9,22 +9,11 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.cases import OVERRIDE, Case
 from flag_gems_overrides.perf.devices import Gpu, occupancy
 
-# Floating-point operations for each element of the (first) input. Softmax: maximum, subtract, exponential, sum,
-# divide. Layer norm: mean 1, variance 3, normalize 2, affine 2; backward: x_hat 2, w*dy 1, two row sums 3, dx 4, dw
-# and db 3.
-FLOPS_PER_ELEMENT = {
-    "softmax": 5,
-    "log_softmax": 5,
-    "softmax_backward": 4,
-    "log_softmax_backward": 4,
-    "layer_norm": 8,
-    "layer_norm_backward": 13,
-}
 # What one launch takes on the device however little it does: an empty kernel on an H200.
 LAUNCH_MS = 0.002
 # Warps of a multiprocessor that keep its share of the memory bandwidth busy: 4.5 TB/s at 600 ns are 20 KiB in flight
@@ -36,7 +25,7 @@ def extent(case: Case) -> tuple[int, int]:
     """(M, N): rows, and the size that is reduced or normalized."""
     total = math.prod(case.shape)
     arguments = dict(case.arguments)
-    if "layer_norm" in case.op:
+    if "normalized" in OPERATORS[case.op].arguments:
         reduced = math.prod(case.shape[-arguments.get("normalized", len(case.shape) - 1) :])
     elif "dim" in arguments:
         reduced = case.shape[arguments["dim"]]
@@ -46,7 +35,7 @@ def extent(case: Case) -> tuple[int, int]:
 
 
 def flops(case: Case) -> int:
-    return FLOPS_PER_ELEMENT.get(case.op, 1) * math.prod(case.shape)
+    return OPERATORS[case.op].flops * math.prod(case.shape)
 
 
 def intensity(case: Case, compulsory: Mapping[str, int]) -> float:
@@ -117,4 +106,10 @@ def estimates(gpu: Gpu, rows: Iterable[Mapping[str, Any]]) -> tuple[list[float],
 
 def rank_correlation(estimated: Sequence[float], measured: Sequence[float]) -> float:
     """Spearman's: 1 if the estimate sorts cases as measuring does."""
-    return float(spearmanr(estimated, measured).statistic)
+    return float(np.corrcoef(_ranks(estimated), _ranks(measured))[0, 1])
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    """The rank of each value; equal values share the mean of their ranks."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[which]

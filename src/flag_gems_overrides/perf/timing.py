@@ -57,9 +57,11 @@ class ThrottledError(UserError):
 class Timer:
     """Measures on one GPU. Its times raise ThrottledError if the device never runs at full speed."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, rounds: int = ROUNDS, warm_up_seconds: float = WARM_UP_SECONDS) -> None:
         properties = torch.cuda.get_device_properties(device)
         self.device = device
+        self._rounds_at_least = rounds
+        self._warm_up_seconds = warm_up_seconds
         self._l2_bytes = properties.L2_cache_size
         self._clocks = Clocks(device.index or 0)
         # Half of it is what a flush writes: twice the cache.
@@ -100,7 +102,7 @@ class Timer:
                 pauses[name] *= 2
             return lambda: start.elapsed_time(end) / len(calls)
 
-        return self._rounds(list(providers), sample, effort * ROUNDS)
+        return self._rounds(list(providers), sample, effort * self._rounds_at_least)
 
     def host_times(
         self, providers: Mapping[str, Callable[[], Any]], contexts: Contexts, wait: bool, effort: int = 1
@@ -185,7 +187,7 @@ class Timer:
 
     def _warm_up(self, calls: Calls) -> float:
         """Run for a while; returns the host's milliseconds for one round of calls."""
-        until = time.perf_counter() + WARM_UP_SECONDS
+        until = time.perf_counter() + self._warm_up_seconds
         host: list[float] = []
         while len(host) < 3 or (time.perf_counter() < until and len(host) < 100):
             torch.cuda.synchronize(self.device)

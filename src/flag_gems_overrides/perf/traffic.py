@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from flag_gems_overrides import interpreter
-from flag_gems_overrides.ops import _scratch
+from flag_gems_overrides.ops.launch import workspace
 from flag_gems_overrides.perf.host_work import HostWork
 
 
@@ -49,14 +49,14 @@ def count(call: Callable[[], Any]) -> tuple[Any, Traffic]:
 @contextlib.contextmanager
 def _kept_counters() -> Iterator[None]:
     """Counters are not counted: on a GPU they are kept from call to call, and cost nothing but the first time."""
-    counters = _scratch.counters
+    counters = workspace.counters
 
     def uncounted(like: torch.Tensor, count: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
         with _disable_current_modes():
             return counters(like, count, dtype)
 
-    _scratch.counters = uncounted
+    workspace.counters = uncounted
     try:
         yield
     finally:
-        _scratch.counters = counters
+        workspace.counters = counters

@@ -182,10 +182,10 @@ def check(line: Line, folder: Path, checkout: Path) -> list[str]:
         for patch in patch_files(line, folder):
             apply_mail(tree, patch)
         touched = git(tree, "diff", "--name-only", line.base, "HEAD", "--", "*.py").split()
-        return list(_complaints(tree, touched))
+        return list(_formatting_errors(tree, touched))
 
 
-def _complaints(tree: Path, touched: list[str]) -> Iterator[str]:
+def _formatting_errors(tree: Path, touched: list[str]) -> Iterator[str]:
     commands: Iterable[list[str]] = (
         ["black", "--check", "--quiet"],
         ["isort", "--profile", "black", "--check"],

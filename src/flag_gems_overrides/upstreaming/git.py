@@ -62,5 +62,5 @@ def worktree(checkout: Path, commit: str) -> Iterator[Path]:
 
 
 def apply_mail(tree: Path, patch: Path) -> None:
-    """Commit a patch as ``git am`` does, which wants its context exactly."""
+    """Commit a patch as ``git am`` does, which requires an exact match of the context."""
     git(tree, "am", "--quiet", str(patch.resolve()))

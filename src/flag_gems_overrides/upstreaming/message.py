@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import baselines as accepted
 from flag_gems_overrides.perf.cases import parse
 from flag_gems_overrides.upstreaming.git import DATE
@@ -16,11 +16,8 @@ from flag_gems_overrides.upstreaming.templates import render
 
 DEVICE = "NVIDIA H200"
 
-# Upstream's open issues; a defect's other references are merged or competing pull requests.
-_RESOLVES = {"layernorm": ("#5392", "#5490")}
-_ASSOCIATED = {"shared": ("#4812",)}
-# Open pull requests for the same functions that no defect's row names.
-_OVERLAPS = {"max": ("#4654",), "amax": ("#4613",), "log_softmax": ("#4574",), "min": ("#4654",), "amin": ("#4616",)}
+# Upstream's issue about the cost of a launch.
+_SHARED = ("#4812",)
 
 
 class _Speed(NamedTuple):
@@ -39,18 +36,20 @@ def message(patch: Patch, line: Line, baselines: Path) -> str:
     """
     from flag_gems_overrides.upstreaming.defects import FIXED  # imports PyTorch; see series()
 
-    resolves = _RESOLVES.get(patch.name, ())
+    operators = [OPERATORS[name] for name in patch.functions]
+    resolves = {issue for operator in operators for issue in operator.resolves}
     references = {reference for row in patch.defects for reference in row.references}
-    references |= {*_ASSOCIATED.get(patch.name, ()), *_OVERLAPS.get(patch.name, ())}
+    references |= {request for operator in operators for request in operator.overlaps}
+    references |= set(_SHARED) if patch.name == "shared" else set()
     speeds, origin = _performance(patch, baselines)
     return render(
         "message.md.j2",
         patch=patch,
         line=line,
         defects=[row for row in patch.defects if row.recorded(line.release, "cuda") != FIXED],
-        overrides=[OVERRIDES[name] for name in patch.functions],
-        resolves=resolves,
-        associated=sorted(references - set(resolves), key=lambda reference: int(reference[1:])),
+        overrides=operators,
+        resolves=sorted(resolves),
+        associated=sorted(references - resolves, key=lambda reference: int(reference[1:])),
         tested=any(path.startswith("tests/") for path in patch.added),
         device=DEVICE,
         speeds=speeds,

@@ -18,7 +18,7 @@ from typing import TextIO
 import torch
 
 from flag_gems_overrides import interpreter
-from flag_gems_overrides.catalog import OVERRIDES
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.upstreaming.defects import DEFECTS, FIXED, Defect
 
 
@@ -45,7 +45,7 @@ def observe(ids: Iterable[str]) -> dict[str, str]:
 def _run(ids: list[str], report: TextIO) -> None:
     """Report a line at the start, then JSON for each reproduction; end early if the GPU context is dead."""
     device = _device()
-    from flag_gems_overrides import compat
+    from flag_gems_overrides.registration import compat
 
     # On a Triton that LibEntry does not know nothing else of upstream could be seen.
     compat.apply()
@@ -93,7 +93,7 @@ def dispatched(functions: Iterable[str]) -> Iterator[None]:
             warnings.simplefilter("ignore")  # that a kernel is overridden
             for name in functions:
                 key = flag_gems.runtime.device.dispatch_key
-                library.impl(OVERRIDES[name].overload, getattr(flag_gems, name), key)
+                library.impl(OPERATORS[name].overload, getattr(flag_gems, name), key)
         yield
     finally:
         library._destroy()

@@ -12,24 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.upstreaming.defects import Defect
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.templates import render
-
-# PyTorch's functions, and flag_gems' that stands for each: without a dimension, and with one.
-_EXPLICIT = {
-    "torch.max": ("max", "max_dim"),
-    "torch.min": ("min", "min_dim"),
-    "torch.prod": ("prod", "prod_dim"),
-    "torch.softmax": ("softmax", "softmax"),
-    "torch.log_softmax": ("log_softmax", "log_softmax"),
-    "torch.native_layer_norm": ("native_layer_norm", "native_layer_norm"),
-    "aten._softmax": ("softmax", "softmax"),
-    "aten._softmax_backward_data": ("softmax_backward", "softmax_backward"),
-    "aten._log_softmax_backward_data": ("log_softmax_backward", "log_softmax_backward"),
-    "aten.native_layer_norm_backward": ("layer_norm_backward", "layer_norm_backward"),
-    **{f"torch.{name}": (name, name) for name in ("amax", "amin", "argmax", "argmin")},
-}
 
 
 class _Test(NamedTuple):
@@ -60,7 +46,7 @@ def tests(rows: Iterable[Defect], line: Line) -> str:
                 [] if explicit else [line.include.get(name, name) for name in row.functions],
                 row.title,
                 row.pytorch,
-                _explicit(body) if explicit else textwrap.indent(body, "    "),
+                _explicit(body, line) if explicit else textwrap.indent(body, "    "),
             )
         )
     if not made:
@@ -78,16 +64,27 @@ def _body(function: Callable[..., object]) -> str:
     return "\n".join(text.splitlines()[definition.body[0].lineno - 1 :])
 
 
-def _explicit(body: str) -> str:
+def explicit_calls(line: Line) -> dict[str, tuple[str, str]]:
+    """For each of PyTorch's functions, flag_gems' function that stands for it without a dimension, and with one."""
+    functions: dict[str, tuple[str, str]] = {}
+    for operator in OPERATORS.values():
+        name = line.include.get(operator.name, operator.name)
+        for call in operator.torch_calls:
+            functions[call] = (functions.get(call, (name,))[0], name)
+    return functions
+
+
+def _explicit(body: str, line: Line) -> str:
     """A function's body with flag_gems' functions in the place of PyTorch's."""
+    functions = explicit_calls(line)
     lines = body.splitlines()
     calls = [node for node in ast.walk(ast.parse(textwrap.dedent(body))) if isinstance(node, ast.Call)]
     shift = len(body) - len(body.lstrip())
     # From the last to the first, so that positions stay true. Upstream's lines are of ASCII: offsets are columns.
     for call in sorted(calls, key=lambda call: (call.func.lineno, call.func.col_offset), reverse=True):
         name = ast.unparse(call.func)
-        if name in _EXPLICIT:
-            whole, along = _EXPLICIT[name]
+        if name in functions:
+            whole, along = functions[name]
             text, start = lines[call.lineno - 1], call.func.col_offset + shift
             assert text[start:].startswith(name), text
             made = f"flag_gems.{along if len(call.args) > 1 else whole}"

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from . import amax, amin, argmax, argmin, layernorm, log_softmax, max, min, prod, softmax
+from importlib import import_module
+
+from flag_gems_overrides.operators import OPERATORS
+
 from ._defect import FIXED, Backend, Defect
 
 __all__ = ["DEFECTS", "FIXED", "Backend", "Defect"]
 
 DEFECTS: dict[str, Defect] = {
     row.id: row
-    for module in (layernorm, prod, max, amax, min, amin, argmax, argmin, softmax, log_softmax)
-    for row in vars(module).values()
+    for module in dict.fromkeys(operator.module for operator in OPERATORS.values())
+    for row in vars(import_module(f"{__name__}.{module}")).values()
     if isinstance(row, Defect)
 }

@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from packaging.version import Version
 
+from flag_gems_overrides.operators import OPERATORS
+
 Backend = Literal["interpreter", "cuda"]
 
 FIXED = "fixed"
@@ -28,7 +30,6 @@ class Defect:
 
     Attributes:
         id: as in the project's issues and patches, e.g. ``"L1"``.
-        functions: upstream's functions that have it, by their names in the catalog.
         title: what upstream does, in one line.
         pytorch: what PyTorch answers.
         references: upstream's issues and pull requests, ``"#5392"``.
@@ -42,7 +43,6 @@ class Defect:
     """
 
     id: str
-    functions: tuple[str, ...]
     title: str
     pytorch: str
     references: tuple[str, ...]
@@ -51,6 +51,11 @@ class Defect:
     hidden: str = ""
     native_cpu: str = ""
     needs_gpu: bool = False
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Upstream's functions that have it, by their names in the table of operators."""
+        return tuple(operator.name for operator in OPERATORS.values() if self.id in operator.defects)
 
     def recorded(self, release: str, backend: Backend) -> str | None:
         """What bare upstream is known to do: the record of the newest release that is not later."""
@@ -72,7 +77,7 @@ class Defect:
 
 def defect(
     id: str,
-    *functions: str,
+    *,
     title: str,
     pytorch: str,
     upstream: Mapping[str, Seen],
@@ -82,7 +87,7 @@ def defect(
     """Decorator that makes a row of a reproduction."""
 
     def row(reproduce: Callable[[torch.device], None]) -> Defect:
-        return Defect(id, functions, title, pytorch, references, upstream, reproduce, **notes)
+        return Defect(id, title, pytorch, references, upstream, reproduce, **notes)
 
     return row
 

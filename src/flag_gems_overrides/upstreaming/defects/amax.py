@@ -10,7 +10,6 @@ from ._defect import check_raises, check_value, defect, everywhere, sample
 
 @defect(
     "X4",
-    "amax",
     title="over all dimensions, a strided input is read linearly",
     pytorch="the largest element of the view",
     upstream=everywhere("AssertionError: 9.0"),
@@ -21,7 +20,6 @@ def x4(device: torch.device) -> None:
 
 @defect(
     "X5",
-    "amax",
     title="a dimension out of range is taken modulo the number of dimensions",
     pytorch="IndexError",
     upstream=everywhere("AssertionError: answered"),

@@ -19,7 +19,6 @@ def _since_5_3_1(outcome: str) -> Mapping[str, Seen]:
 
 @defect(
     "M1",
-    "amin",
     title="NaN is dropped",
     pytorch="NaN",
     references=("#6082",),
@@ -34,7 +33,6 @@ def m1(device: torch.device) -> None:
 
 @defect(
     "M2",
-    "amin",
     title="over all dimensions, a strided input is read linearly",
     pytorch="the smallest element of the view",
     upstream=_since_5_3_1("AssertionError: 1.0"),
@@ -46,7 +44,6 @@ def m2(device: torch.device) -> None:
 
 @defect(
     "M3",
-    "amin",
     title="a dimension out of range is taken modulo the number of dimensions",
     pytorch="IndexError",
     upstream=_since_5_3_1("AssertionError: answered"),
@@ -59,7 +56,6 @@ def m3(device: torch.device) -> None:
 
 @defect(
     "M4",
-    "amin",
     title="integers and bool are refused",
     pytorch="the smallest element",
     upstream=_since_5_3_1("AssertionError: amin only"),

@@ -12,8 +12,6 @@ from ._defect import check_raises, check_value, defect, everywhere, since_4_2
 
 @defect(
     "A1",
-    "argmax",
-    "argmin",
     title="NaN is passed over",
     pytorch="the index of the first NaN",
     upstream=everywhere("AssertionError"),
@@ -28,8 +26,6 @@ def a1(device: torch.device) -> None:
 
 @defect(
     "A2",
-    "argmax",
-    "argmin",
     title="a 0-dim input fails an assertion",
     pytorch="0",
     upstream=everywhere("AssertionError: Invalid dim"),
@@ -42,7 +38,6 @@ def a2(device: torch.device) -> None:
 
 @defect(
     "A3",
-    "argmax",
     title="rows of no elements are answered with 0",
     pytorch="IndexError",
     upstream=everywhere("AssertionError: answered"),
@@ -54,7 +49,6 @@ def a3(device: torch.device) -> None:
 
 @defect(
     "A4",
-    "argmax",
     title="along a dimension that is not the last, sizes up to 128 that are no power of two do not compile",
     pytorch="the indices for any size",
     upstream=since_4_2("InterpreterError", "CompilationError"),

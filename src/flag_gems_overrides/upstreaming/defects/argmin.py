@@ -10,7 +10,6 @@ from ._defect import check_raises, check_value, defect, everywhere, since_4_2
 
 @defect(
     "A5",
-    "argmin",
     title="an empty input divides by zero",
     pytorch="IndexError",
     upstream=everywhere("ZeroDivisionError"),
@@ -24,7 +23,6 @@ def a5(device: torch.device) -> None:
 
 @defect(
     "A6",
-    "argmin",
     title="along the last dimension nothing is masked: loads beyond the row count, and stores go astray",
     pytorch="an index within the row",
     upstream=since_4_2("OutOfBoundsError", "AssertionError"),
@@ -37,7 +35,6 @@ def a6(device: torch.device) -> None:
 
 @defect(
     "A7",
-    "argmin",
     title="along a dimension before the last, half of the rows are not written when the tuner chooses blocks of 4 rows",
     pytorch="an index for every row",
     upstream=since_4_2(None, "AssertionError"),

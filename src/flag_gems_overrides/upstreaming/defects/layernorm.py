@@ -21,8 +21,6 @@ def composed(x: torch.Tensor, dims: int) -> torch.Tensor:
 
 @defect(
     "L1",
-    "layer_norm",
-    "layer_norm_backward",
     title="backward ignores normalized_shape unless it is (input.shape[1],): wrong gradients, stray writes",
     pytorch="the gradients of x, weight and bias for any number of normalized dimensions",
     references=("#5392", "#5490", "#5474", "#4916"),
@@ -44,7 +42,6 @@ def l1(device: torch.device) -> None:
 
 @defect(
     "L2",
-    "layer_norm",
     title="mean and rstd of half inputs are kept in half",
     pytorch="float32 statistics for float16 and bfloat16",
     references=("#221", "#423"),
@@ -60,7 +57,6 @@ def l2(device: torch.device) -> None:
 
 @defect(
     "L3",
-    "layer_norm",
     title="mean and rstd are one-dimensional",
     pytorch="the leading dimensions of x, then 1 for each normalized dimension",
     references=("#5180",),
@@ -73,8 +69,6 @@ def l3(device: torch.device) -> None:
 
 @defect(
     "L4",
-    "layer_norm",
-    "layer_norm_backward",
     title="no rows (backward) or rows of no elements (forward) divide by zero",
     pytorch="zero gradients of weight and bias; an empty result",
     references=("#5474",),
@@ -92,7 +86,6 @@ def l4(device: torch.device) -> None:
 
 @defect(
     "L5",
-    "layer_norm",
     title="float64 is computed in float32",
     pytorch="float64 accuracy",
     upstream=everywhere("AssertionError"),
@@ -104,7 +97,6 @@ def l5(device: torch.device) -> None:
 
 @defect(
     "L6",
-    "layer_norm_backward",
     title="the weight gradient's offsets are 32-bit: wrong from 2^31 elements on",
     pytorch="the gradients for any size",
     upstream=since_4_2(None, "AcceleratorError"),
@@ -124,7 +116,6 @@ def l6(device: torch.device) -> None:
 
 @defect(
     "L7",
-    "layer_norm_backward",
     title="backward sums lanes that it loaded with a mask and no `other`",
     pytorch="a result that depends on the inputs alone",
     upstream=since_4_2("AssertionError", None),

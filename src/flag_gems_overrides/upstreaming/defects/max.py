@@ -12,9 +12,6 @@ from ._defect import check_raises, check_value, defect, everywhere
 
 @defect(
     "X1",
-    "max",
-    "max_dim",
-    "amax",
     title="NaN is dropped",
     pytorch="NaN, and the index of the first one",
     references=("#6082",),
@@ -30,7 +27,6 @@ def x1(device: torch.device) -> None:
 
 @defect(
     "X2",
-    "max_dim",
     title="a 0-dim input fails an assertion",
     pytorch="the element, at index 0",
     upstream=everywhere("AssertionError: Invalid dim"),
@@ -43,8 +39,6 @@ def x2(device: torch.device) -> None:
 
 @defect(
     "X3",
-    "max",
-    "max_dim",
     title="an empty input divides by zero",
     pytorch="RuntimeError for the whole tensor, IndexError along a dimension of size 0",
     upstream=everywhere("ZeroDivisionError"),

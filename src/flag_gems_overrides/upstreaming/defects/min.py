@@ -12,8 +12,6 @@ from ._defect import check_raises, check_value, defect, everywhere
 
 @defect(
     "N1",
-    "min",
-    "min_dim",
     title="NaN is dropped",
     pytorch="NaN, and the index of the first one",
     references=("#6082",),
@@ -29,7 +27,6 @@ def n1(device: torch.device) -> None:
 
 @defect(
     "N2",
-    "min_dim",
     title="a 0-dim input fails an assertion",
     pytorch="the element, at index 0",
     upstream=everywhere("AssertionError: Invalid dim"),
@@ -42,8 +39,6 @@ def n2(device: torch.device) -> None:
 
 @defect(
     "N3",
-    "min",
-    "min_dim",
     title="an empty input divides by zero",
     pytorch="RuntimeError for the whole tensor, IndexError along a dimension of size 0",
     upstream=everywhere("ZeroDivisionError"),
@@ -57,7 +52,6 @@ def n3(device: torch.device) -> None:
 
 @defect(
     "N4",
-    "min",
     title="a strided input is read linearly",
     pytorch="the smallest element of the view",
     upstream=everywhere("AssertionError: 1.0"),

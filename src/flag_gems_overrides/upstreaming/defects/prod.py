@@ -10,8 +10,6 @@ from ._defect import check_close, check_value, defect, everywhere
 
 @defect(
     "P1",
-    "prod",
-    "prod_dim",
     title="integers and booleans give their own dtype",
     pytorch="int64",
     upstream=everywhere("AssertionError: dtype torch.int32"),
@@ -26,8 +24,6 @@ def p1(device: torch.device) -> None:
 
 @defect(
     "P2",
-    "prod",
-    "prod_dim",
     title="int64 and float64 are multiplied in float32",
     pytorch="exact int64 (wrapping), float64 accuracy",
     references=("#4618",),
@@ -43,7 +39,6 @@ def p2(device: torch.device) -> None:
 
 @defect(
     "P3",
-    "prod",
     title="partial products of halves are kept in half: they overflow and underflow",
     pytorch="the product, when that is in range",
     upstream=everywhere("AssertionError: inf"),
@@ -56,7 +51,6 @@ def p3(device: torch.device) -> None:
 
 @defect(
     "P4",
-    "prod",
     title="a strided input is read linearly",
     pytorch="the product of the view's elements",
     upstream=everywhere("AssertionError: 10.0"),
@@ -67,7 +61,6 @@ def p4(device: torch.device) -> None:
 
 @defect(
     "P5",
-    "prod",
     title="an empty input divides by zero",
     pytorch="1",
     references=("#5501", "#5567", "#6333", "#6074"),
@@ -79,7 +72,6 @@ def p5(device: torch.device) -> None:
 
 @defect(
     "P6",
-    "prod_dim",
     title="a dimension of size 0 divides by zero",
     pytorch="ones",
     references=("#4618",),
@@ -91,7 +83,6 @@ def p6(device: torch.device) -> None:
 
 @defect(
     "P7",
-    "prod_dim",
     title="a 0-dim input fails an assertion",
     pytorch="the element",
     upstream=everywhere("AssertionError: Invalid dim"),

@@ -20,7 +20,6 @@ def composed(x: torch.Tensor, dim: int) -> torch.Tensor:
 
 @defect(
     "S1",
-    "softmax",
     title="the result keeps a transposed input's strides, the kernel writes it linearly",
     pytorch="the softmax, whatever the strides",
     references=("#5723",),
@@ -33,7 +32,6 @@ def s1(device: torch.device) -> None:
 
 @defect(
     "S2",
-    "softmax_backward",
     title="backward reads a non-contiguous output linearly",
     pytorch="the gradient, whatever the strides",
     references=("#5723",),
@@ -47,7 +45,6 @@ def s2(device: torch.device) -> None:
 
 @defect(
     "S3",
-    "softmax",
     title="a 0-dim input fails an assertion",
     pytorch="1",
     upstream=everywhere("AssertionError: Invalid dim"),
@@ -58,8 +55,6 @@ def s3(device: torch.device) -> None:
 
 @defect(
     "S4",
-    "softmax",
-    "softmax_backward",
     title="an empty input ignores half_to_float (forward) or divides by zero (backward)",
     pytorch="an empty float32 result; an empty gradient",
     upstream={
@@ -77,7 +72,6 @@ def s4(device: torch.device) -> None:
 
 @defect(
     "S5",
-    "softmax",
     title="float64 rows of more than 32768 elements do not compile",
     pytorch="the softmax in float64",
     upstream=since_4_2(None, "CompilationError"),
@@ -90,7 +84,6 @@ def s5(device: torch.device) -> None:
 
 @defect(
     "S6",
-    "softmax",
     title="rows of more than 32768 elements lose a NaN that a lane sees first",
     pytorch="NaN in the whole row",
     upstream=everywhere("AssertionError"),
@@ -104,7 +97,6 @@ def s6(device: torch.device) -> None:
 
 @defect(
     "S7",
-    "softmax",
     title="offsets along a dimension that is not the last are 32-bit: wrong from 2^31 elements on",
     pytorch="the softmax for any size",
     upstream=since_4_2(None, "AcceleratorError"),

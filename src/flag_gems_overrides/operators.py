@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of operators: one row for each upstream function that has an override. Everything that lists operators
+reads it.
+
+It imports neither torch nor triton nor flag_gems. What a row cannot say without them it names: its implementation is
+the function of its name in ``ops/<module>.py``, its predicate is a function of ``registration/supports.py``, the
+inputs of a case are built by a function of ``perf/op_inputs.py``, and its defects are rows of
+``upstreaming/defects/<module>.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+
+FLOATING = ("float16", "float32", "bfloat16", "float64")
+INTEGER = ("int8", "uint8", "int16", "int32", "int64")
+REAL = (*FLOATING, *INTEGER, "bool")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """One row of the table, and of what :func:`flag_gems_overrides.catalog` returns.
+
+    Attributes:
+        name: ``__name__`` of the upstream function; what ``include`` and ``exclude`` mean here, and in flag_gems but
+            for ``layer_norm``, which it registers as ``native_layer_norm`` from 5.3.4 on.
+        module: upstream's file, ``flag_gems.ops.<module>``, and ours, ``ops/<module>.py``.
+        overload: the aten overload that upstream registers the function for, as in ``"max.dim"``.
+        family: whose kernels it uses, a folder of ``ops/families``.
+        since: the first flag_gems release that has the function; None if all supported releases have it.
+
+        supports: the predicate over the inputs, a function of ``registration/supports.py``.
+        dtypes: of the input of a case.
+
+        arguments: what a case gives beside a shape: ``"dim"``, or ``"normalized"`` (how many dimensions).
+        required: those of :attr:`arguments` that a case must give.
+        inputs: the function of ``perf/op_inputs.py`` that builds the arguments of a case.
+        unread: positions of tensors among these that need not be read.
+        compared: the function of ``perf/op_inputs.py`` that says what of a result is compared; None for all of it.
+        flops: operations for each element of the input.
+
+        torch_calls: PyTorch's functions that reach it, as reproductions of defects write them.
+        benchmark_arguments: the arguments of ``overload`` in upstream's benchmarks, as Python source of ``x``,
+            ``number`` (the case's ``dim`` or ``normalized``), ``shape`` and ``dtype``.
+        gradient_of: the operator whose gradient it is.
+        opinfo: PyTorch's OpInfo entries that exercise it, as (name, variant).
+        log: what it logs at level DEBUG, upstream's own text.
+
+        defects: what upstream answers wrongly: ids of rows in ``upstreaming/defects/<module>.py``.
+        resolves: upstream's issues that the override resolves.
+        overlaps: upstream's open pull requests for the same function that no defect names.
+
+        installed: whether it is in force now.
+        left_out: why the loaded flag_gems cannot have it; None if it can, or if flag_gems is not loaded yet.
+    """
+
+    name: str
+    module: str
+    overload: str
+    family: str
+    since: str | None = None
+
+    supports: str
+    dtypes: tuple[str, ...]
+
+    arguments: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    inputs: str
+    unread: tuple[int, ...] = ()
+    compared: str | None = None
+    flops: int = 1
+
+    torch_calls: tuple[str, ...]
+    benchmark_arguments: str
+    gradient_of: str | None = None
+    opinfo: tuple[tuple[str, str], ...] = ()
+    log: str
+
+    defects: tuple[str, ...]
+    resolves: tuple[str, ...] = ()
+    overlaps: tuple[str, ...] = ()
+
+    installed: bool = False
+    left_out: str | None = None
+
+    @property
+    def implementation(self) -> str:
+        """Where the function that replaces upstream's lives, as ``"package.module:function"``."""
+        return f"flag_gems_overrides.ops.{self.module}:{self.name}"
+
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """What upstream answers wrongly and the override does not: the titles of its defects. Imports torch."""
+        known = import_module("flag_gems_overrides.upstreaming.defects").DEFECTS
+        return tuple(known[id].title for id in self.defects)
+
+    def load(self) -> tuple[Callable, Callable[..., bool]]:
+        """The implementation, and the predicate over its inputs. Imports torch, triton and flag_gems."""
+        module, name = self.implementation.split(":")
+        supports = import_module("flag_gems_overrides.registration.supports")
+        return getattr(import_module(module), name), getattr(supports, self.supports)
+
+
+_ROWS = (
+    Operator(
+        name="layer_norm",
+        module="layernorm",
+        overload="native_layer_norm",
+        family="norm",
+        supports="layer_norm",
+        dtypes=FLOATING,
+        arguments=("normalized",),
+        inputs="layer_norm",
+        flops=8,  # mean 1, variance 3, normalize 2, affine 2
+        torch_calls=("torch.native_layer_norm",),
+        benchmark_arguments="x, shape[-number:], *affine(x, number), 1e-5",
+        opinfo=(("nn.functional.layer_norm", ""), ("native_layer_norm", "")),
+        log="GEMS LAYERNORM FORWARD",
+        defects=("L1", "L2", "L3", "L4", "L5"),
+        resolves=("#5392", "#5490"),
+    ),
+    Operator(
+        name="layer_norm_backward",
+        module="layernorm",
+        overload="native_layer_norm_backward",
+        family="norm",
+        supports="layer_norm_backward",
+        dtypes=FLOATING,
+        arguments=("normalized",),
+        inputs="layer_norm_backward",
+        unread=(6,),
+        flops=13,  # xhat 2, w * dy 1, two row sums 3, dx 4, dw and db 3
+        torch_calls=("aten.native_layer_norm_backward",),
+        benchmark_arguments=(
+            "torch.randn_like(x), x, shape[-number:], *statistics(x, number), *affine(x, number), [True, True, True]"
+        ),
+        gradient_of="layer_norm",
+        log="GEMS LAYERNORM BACKWARD",
+        defects=("L1", "L4", "L6", "L7"),
+        resolves=("#5392", "#5490"),
+    ),
+    Operator(
+        name="softmax",
+        module="softmax",
+        overload="_softmax",
+        family="softmax",
+        supports="softmax",
+        dtypes=FLOATING,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="softmax",
+        flops=5,  # maximum, subtract, exponential, sum, divide
+        torch_calls=("torch.softmax", "aten._softmax"),
+        benchmark_arguments="x, number, False",
+        opinfo=(("softmax", ""), ("softmax", "with_dtype")),
+        log="GEMS SOFTMAX",
+        defects=("S1", "S3", "S4", "S5", "S6", "S7"),
+    ),
+    Operator(
+        name="softmax_backward",
+        module="softmax",
+        overload="_softmax_backward_data",
+        family="softmax",
+        supports="softmax_backward",
+        dtypes=FLOATING,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="softmax_backward",
+        flops=4,
+        torch_calls=("aten._softmax_backward_data",),
+        benchmark_arguments="torch.randn_like(x), torch.softmax(x, number), number, dtype",
+        gradient_of="softmax",
+        opinfo=(("_softmax_backward_data", ""),),
+        log="GEMS SOFTMAX VJP",
+        defects=("S2", "S4"),
+    ),
+    Operator(
+        name="log_softmax",
+        module="log_softmax",
+        overload="_log_softmax",
+        family="softmax",
+        supports="softmax",
+        dtypes=FLOATING,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="softmax",
+        flops=5,
+        torch_calls=("torch.log_softmax",),
+        benchmark_arguments="x, number, False",
+        opinfo=(("log_softmax", ""), ("log_softmax", "with_dtype")),
+        log="GEMS LOG_SOFTMAX",
+        defects=("Q1", "Q2", "Q4", "Q5"),
+        overlaps=("#4574",),
+    ),
+    Operator(
+        name="log_softmax_backward",
+        module="log_softmax",
+        overload="_log_softmax_backward_data",
+        family="softmax",
+        supports="softmax_backward",
+        dtypes=FLOATING,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="log_softmax_backward",
+        flops=4,
+        torch_calls=("aten._log_softmax_backward_data",),
+        benchmark_arguments="torch.randn_like(x), torch.log_softmax(x, number), number, dtype",
+        gradient_of="log_softmax",
+        log="GEMS LOG_SOFTMAX VJP",
+        defects=("Q2", "Q3", "Q4", "Q6"),
+        overlaps=("#4574",),
+    ),
+    Operator(
+        name="prod",
+        module="prod",
+        overload="prod",
+        family="reduction",
+        supports="reduction_as",
+        dtypes=REAL,
+        inputs="whole_factors",
+        torch_calls=("torch.prod",),
+        benchmark_arguments="x,",
+        opinfo=(("prod", ""),),
+        log="GEMS PROD",
+        defects=("P1", "P2", "P3", "P4", "P5"),
+    ),
+    Operator(
+        name="prod_dim",
+        module="prod",
+        overload="prod.dim_int",
+        family="reduction",
+        supports="reduction_as",
+        dtypes=REAL,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="along_factors",
+        torch_calls=("torch.prod",),
+        benchmark_arguments="x, number",
+        opinfo=(("prod", ""),),
+        log="GEMS PROD DIM",
+        defects=("P1", "P2", "P6", "P7"),
+    ),
+    Operator(
+        name="max",
+        module="max",
+        overload="max",
+        family="reduction",
+        supports="reduction",
+        dtypes=REAL,
+        inputs="whole",
+        torch_calls=("torch.max",),
+        benchmark_arguments="x,",
+        opinfo=(("max", "reduction_no_dim"),),
+        log="GEMS MAX",
+        defects=("X1", "X3"),
+        overlaps=("#4654",),
+    ),
+    Operator(
+        name="max_dim",
+        module="max",
+        overload="max.dim",
+        family="reduction",
+        supports="reduction",
+        dtypes=REAL,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="along",
+        compared="values_and_values_at",
+        torch_calls=("torch.max",),
+        benchmark_arguments="x, number",
+        opinfo=(("max", "reduction_with_dim"),),
+        log="GEMS MAX DIM",
+        defects=("X1", "X2", "X3"),
+        overlaps=("#4654",),
+    ),
+    Operator(
+        name="amax",
+        module="amax",
+        overload="amax",
+        family="reduction",
+        supports="reduction",
+        dtypes=REAL,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="along_list",
+        torch_calls=("torch.amax",),
+        benchmark_arguments="x, [number]",
+        opinfo=(("amax", ""),),
+        log="GEMS AMAX",
+        defects=("X1", "X4", "X5"),
+        overlaps=("#4613",),
+    ),
+    Operator(
+        name="min",
+        module="min",
+        overload="min",
+        family="reduction",
+        supports="reduction",
+        dtypes=REAL,
+        inputs="whole",
+        torch_calls=("torch.min",),
+        benchmark_arguments="x,",
+        opinfo=(("min", "reduction_no_dim"),),
+        log="GEMS MIN",
+        defects=("N1", "N3", "N4"),
+        overlaps=("#4654",),
+    ),
+    Operator(
+        name="min_dim",
+        module="min",
+        overload="min.dim",
+        family="reduction",
+        supports="reduction",
+        dtypes=REAL,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="along",
+        compared="values_and_values_at",
+        torch_calls=("torch.min",),
+        benchmark_arguments="x, number",
+        opinfo=(("min", "reduction_with_dim"),),
+        log="GEMS MIN DIM",
+        defects=("N1", "N2", "N3"),
+        overlaps=("#4654",),
+    ),
+    Operator(
+        name="amin",
+        module="amin",
+        overload="amin",
+        family="reduction",
+        since="5.3.1",
+        supports="reduction",
+        dtypes=REAL,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="along_list",
+        torch_calls=("torch.amin",),
+        benchmark_arguments="x, [number]",
+        opinfo=(("amin", ""),),
+        log="GEMS AMIN",
+        defects=("M1", "M2", "M3", "M4"),
+        overlaps=("#4616",),
+    ),
+    Operator(
+        name="argmax",
+        module="argmax",
+        overload="argmax",
+        family="reduction",
+        supports="reduction_with_order",
+        dtypes=FLOATING + INTEGER,
+        arguments=("dim",),
+        inputs="whole_or_along",
+        compared="values_at",
+        torch_calls=("torch.argmax",),
+        benchmark_arguments="x, number",
+        opinfo=(("argmax", ""),),
+        log="GEMS ARGMAX",
+        defects=("A1", "A2", "A3", "A4"),
+    ),
+    Operator(
+        name="argmin",
+        module="argmin",
+        overload="argmin",
+        family="reduction",
+        supports="reduction_with_order",
+        dtypes=FLOATING + INTEGER,
+        arguments=("dim",),
+        inputs="whole_or_along",
+        compared="values_at",
+        torch_calls=("torch.argmin",),
+        benchmark_arguments="x, number",
+        opinfo=(("argmin", ""),),
+        log="GEMS ARGMIN",
+        defects=("A1", "A2", "A5", "A6", "A7"),
+    ),
+)
+OPERATORS = {operator.name: operator for operator in _ROWS}
+
+
+def select(include: Iterable[str] | None = None, exclude: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The names that ``include`` (default: all) lists and ``exclude`` (default: none) does not, in the table's order.
+
+    Raises:
+        TypeError: ``include`` or ``exclude`` is a string instead of a list of names.
+        ValueError: a name is not in the table; the message lists those that are.
+    """
+    chosen = set(OPERATORS) if include is None else _known("include", include)
+    chosen -= set() if exclude is None else _known("exclude", exclude)
+    return tuple(name for name in OPERATORS if name in chosen)
+
+
+def _known(argument: str, names: Iterable[str]) -> set[str]:
+    if isinstance(names, str):
+        raise TypeError(f"{argument} must be a list of names, like [{names!r}], not a string")
+    names = set(names)
+    unknown = sorted(names - set(OPERATORS), key=str)
+    if unknown:
+        raise ValueError(f"{argument}: no override named {unknown}; known: {', '.join(OPERATORS)}")
+    return names

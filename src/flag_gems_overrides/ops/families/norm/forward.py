@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
+"""Forward kernels of layer normalization that read each element once.
+
+Each row of an M x N input becomes ``y = (x - mean) * rstd * weight + bias`` with ``rstd = 1 / sqrt(variance + eps)``.
+Everything between load and store is float32, or float64 for float64 input. rstd is one rsqrt: dividing by a square
+root rounds twice, which shows in the gradients of rows of two elements.
+
+In both kernels
+
+    x_ptr, y_ptr: [M, N]    weight_ptr, bias_ptr: [N] or None    mean_ptr, rstd_ptr: [M]
+"""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from .exchange import clear_last, clear_previous, publish_pair
+from .statistics import (
+    from_bits,
+    group_statistics,
+    mean_to_store,
+    slice_elements,
+    squared_deviations,
+    sum_squared_deviations_of_edges,
+)
+from .tile import (
+    body_offset,
+    body_size,
+    chunk,
+    chunk_of_parameter,
+    edge_offsets,
+    edges,
+    head_size,
+    load_chunks,
+    load_edges,
+    load_parameter_at,
+    load_parameters,
+    sum_chunks,
+)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "eps_bits"])
+def layer_norm_rows(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    M,
+    N,
+    eps_bits,
+    BLOCK_M: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    INT64_ROWS: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows."""
+    tl.static_assert(BLOCK_N % VEC == 0)
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    eps = from_bits(eps_bits, ACC)
+    if INT64_ROWS:
+        M = tl.cast(M, tl.int64)
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    # The rows of a tile are neighbours, unless they would have heads of different sizes.
+    row_step = programs if UNALIGNED else 1
+    head = head_size(program, N, VEC, UNALIGNED)
+    end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))  # the chunks hold all; it saves 1 or 2 registers
+    weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
+    if UNALIGNED:
+        edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
+        edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+        edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
+        next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
+        next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
+    for first in tl.range(program * (1 if UNALIGNED else BLOCK_M), M, programs * BLOCK_M, num_stages=STAGES):
+        rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
+        body = body_offset(rows, N, VEC, UNALIGNED)
+        xs = load_chunks(x_ptr + body, rows < M, 0, end, CHUNKS, BLOCK_N, ACC)
+        row_sum = sum_chunks(xs, CHUNKS)
+        if UNALIGNED:
+            edge_x = next_edge_x.to(ACC)
+            next_edge_x = load_edges(x_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
+            row_sum += tl.sum(edge_x, 1, keep_dims=True)
+        mean = row_sum / N
+        squares = sum_chunks(squared_deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1), CHUNKS)
+        if UNALIGNED:
+            squares += sum_squared_deviations_of_edges(edge_x, mean, edge_mask)
+        variance = squares / N
+        rstd = tl.rsqrt(variance + eps)
+        tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=rows < M)
+        tl.store(rstd_ptr + rows, rstd, mask=rows < M)
+        for c in tl.static_range(CHUNKS):
+            offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
+            y = normalize(xs[c], mean, rstd, chunk_of_parameter(weights, c), chunk_of_parameter(biases, c))
+            tl.store(y_ptr + body + offsets, y, mask=mask)
+        if UNALIGNED:
+            y = normalize(edge_x, mean, rstd, edge_weight, edge_bias)
+            tl.store(y_ptr + edge_offsets(rows, N, edge_columns), y, mask=edge_mask & (rows < M))
+
+
+@triton.jit
+def normalize(x, mean, rstd, weight, bias):
+    """weight and bias may be None."""
+    y = (x - mean) * rstd
+    if weight is not None:
+        y = y * weight.to(y.dtype)
+    if bias is not None:
+        y = y + bias.to(y.dtype)
+    return y
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "eps_bits", "GROUP"])
+def layer_norm_split(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    workspace_ptr,
+    M,
+    N,
+    eps_bits,
+    SLICE,
+    GROUP,
+    CHUNKS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """For rows too long for one program: each of GROUP programs holds a slice of SLICE columns, and they exchange
+    their statistics (see exchange.py). While a program waits, the loads of its next rows are in flight.
+
+    workspace_ptr: [M, GROUP] words, then a counter per group.
+    """
+    tl.static_assert(x_ptr.dtype.element_ty != tl.float64, "two float32 are exchanged at a time")
+    eps = from_bits(eps_bits, tl.float32)
+    rank = tl.program_id(0) % GROUP
+    group = tl.program_id(0) // GROUP
+    groups = tl.num_programs(0) // GROUP
+    head = head_size(group, N, VEC, UNALIGNED)
+    begin = rank * SLICE
+    end = tl.minimum(begin + SLICE, body_size(head, N, VEC))
+    weights, biases = load_parameters(weight_ptr, bias_ptr, head, begin, end, CHUNKS, BLOCK_N)
+    elements = slice_elements(rank, SLICE, head, N, VEC)
+    if UNALIGNED:
+        edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
+        edge_mask = edge_mask & (rank == 0)
+        edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+        edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
+        next_edge_x = load_edges(x_ptr, group, M, N, edge_columns, edge_mask)
+    for row in tl.range(group, M, groups, num_stages=STAGES):
+        body = body_offset(row, N, VEC, UNALIGNED)
+        xs = load_chunks(x_ptr + body, None, begin, end, CHUNKS, BLOCK_N, tl.float32)
+        slice_sum = tl.sum(sum_chunks(xs, CHUNKS))
+        if UNALIGNED:
+            edge_x = next_edge_x.to(tl.float32)
+            next_edge_x = load_edges(x_ptr, row + groups, M, N, edge_columns, edge_mask)
+            slice_sum += tl.sum(edge_x)
+        slice_mean = slice_sum / tl.maximum(elements, 1)
+        slice_squares = tl.sum(sum_chunks(squared_deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0), CHUNKS))
+        if UNALIGNED:
+            slice_squares += tl.sum(sum_squared_deviations_of_edges(edge_x, slice_mean, edge_mask))
+        row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
+        publish_pair(row_workspace_ptr, rank, slice_mean, slice_squares)
+        mean, variance = group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC, BLOCK)
+        clear_previous(row_workspace_ptr, row, GROUP)
+        rstd = tl.rsqrt(variance + eps)
+        tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=rank == 0)
+        tl.store(rstd_ptr + row, rstd, mask=rank == 0)
+        for c in tl.static_range(CHUNKS):
+            offsets, mask = chunk(c, begin, end, None, BLOCK_N)
+            y = normalize(xs[c], mean, rstd, chunk_of_parameter(weights, c), chunk_of_parameter(biases, c))
+            tl.store(y_ptr + body + offsets, y, mask=mask)
+        if UNALIGNED:
+            y = normalize(edge_x, mean, rstd, edge_weight, edge_bias)
+            tl.store(y_ptr + edge_offsets(row, N, edge_columns), y, mask=edge_mask)
+    clear_last(workspace_ptr, M, GROUP, BLOCK)

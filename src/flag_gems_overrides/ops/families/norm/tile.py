@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
+"""Which elements of a row a program holds, and how it loads them. Nothing here knows what is computed.
+
+A program holds a row, or a slice of it, as CHUNKS chunks of BLOCK_N columns. A chunk is as wide as the program's warps,
+so that adding up chunks exchanges nothing between threads, and a row of any length wastes less than one chunk.
+
+A load is one instruction for VEC elements (16 bytes) if its address is a multiple of VEC elements, else one for each
+element. Where VEC does not divide N (UNALIGNED), a row is
+
+    head (fewer than VEC elements) | body (whole vectors: the chunks) | tail (fewer than VEC elements)
+
+Head and tail are the *edges*; they are loaded and stored separately. All rows of one program have a head of the same
+size, because they are a multiple of VEC rows apart: a column is then at the same position in each of them, and weight,
+bias and the sums over rows stay in registers.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def head_size(row, N, VEC: tl.constexpr, UNALIGNED: tl.constexpr):
+    """Number of elements of a row before its first whole vector."""
+    if UNALIGNED:
+        return (VEC - row % VEC * (N % VEC) % VEC) % VEC  # row * N may exceed 2**31
+    else:
+        return 0
+
+
+@triton.jit
+def body_size(head, N, VEC: tl.constexpr):
+    """Number of elements of a row in whole vectors. Written so that the compiler sees that VEC divides it."""
+    return (N - head) // VEC * VEC
+
+
+@triton.jit
+def body_offset(row, N, VEC: tl.constexpr, UNALIGNED: tl.constexpr):
+    """Offset of the first whole vector of a row. Written so that the compiler sees that VEC divides it."""
+    if UNALIGNED:
+        return (tl.cast(row, tl.int64) * N + (VEC - 1)) // VEC * VEC
+    else:
+        return tl.cast(row, tl.int64) * (N // VEC * VEC)
+
+
+@triton.jit
+def chunk(c: tl.constexpr, begin, end, row_mask, BLOCK_N: tl.constexpr):
+    """(offsets from the start of the body, mask) of chunk c of the columns [begin, end) of the body.
+
+    [1, BLOCK_N] each; the mask is [BLOCK_M, BLOCK_N] if there is a ``row_mask: [BLOCK_M, 1]``.
+    """
+    offsets = begin + c * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    if row_mask is None:
+        return offsets, offsets < end
+    else:
+        return offsets, (offsets < end) & row_mask
+
+
+@triton.jit
+def load_chunks(ptr, row_mask, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr, DTYPE: tl.constexpr):
+    """The columns [begin, end) of each body that starts at ``ptr``, as a tuple of chunks of DTYPE.
+
+    ptr: scalar or [BLOCK_M, 1]; row_mask: [BLOCK_M, 1], or None if all rows exist.
+    """
+    chunks = ()
+    for c in tl.static_range(CHUNKS):
+        offsets, mask = chunk(c, begin, end, row_mask, BLOCK_N)
+        chunks = chunks + (tl.load(ptr + offsets, mask=mask, other=0.0).to(DTYPE),)
+    return chunks
+
+
+@triton.jit
+def load_parameters(weight_ptr, bias_ptr, head, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr):
+    """The same columns of weight and bias, [N] each, as two tuples of chunks, empty where the pointer is None.
+
+    Chunk by chunk: weight first and then bias takes two registers more in forward kernels of unaligned float32 rows.
+    """
+    weights = ()
+    biases = ()
+    for c in tl.static_range(CHUNKS):
+        offsets, mask = chunk(c, begin, end, None, BLOCK_N)
+        if weight_ptr is not None:
+            weights = weights + (tl.load(weight_ptr + head + offsets, mask=mask, other=0.0),)
+        if bias_ptr is not None:
+            biases = biases + (tl.load(bias_ptr + head + offsets, mask=mask, other=0.0),)
+    return weights, biases
+
+
+@triton.jit
+def chunk_of_parameter(chunks, c: tl.constexpr):
+    """Chunk c of weight or bias; None if there is none."""
+    if len(chunks) == 0:
+        return None
+    else:
+        return chunks[c]
+
+
+@triton.jit
+def edges(head, N, BLOCK_N: tl.constexpr, VEC: tl.constexpr):
+    """(columns, mask) of the edges of a row: [1, LANES] each.
+
+    There is a lane for each thread. With fewer lanes Triton loads them several times, once for each layout in which
+    they are used.
+    """
+    LANES: tl.constexpr = max(BLOCK_N // VEC, 2 * VEC)
+    lane = tl.arange(0, LANES)[None, :]
+    columns = tl.where(lane < VEC, lane, head + body_size(head, N, VEC) + lane - VEC)
+    return columns, tl.where(lane < VEC, lane < head, columns < N)
+
+
+@triton.jit
+def edge_offsets(rows, N, columns):
+    return tl.cast(rows, tl.int64) * N + columns
+
+
+@triton.jit
+def load_edges(ptr, rows, M, N, columns, mask):
+    """Loads of single elements are not pipelined, so the kernels issue them one iteration ahead."""
+    return tl.load(ptr + edge_offsets(rows, N, columns), mask=mask & (rows < M), other=0.0)
+
+
+@triton.jit
+def load_parameter_at(ptr, columns, mask):
+    """Any columns of weight or bias, ``ptr: [N]``; None if ``ptr`` is None."""
+    if ptr is None:
+        return None
+    else:
+        return tl.load(ptr + columns, mask=mask, other=0.0)
+
+
+@triton.jit
+def sum_chunks(chunks, CHUNKS: tl.constexpr):
+    """The sum of each row over all chunks: [BLOCK_M, 1]."""
+    chunk_sum = chunks[0]
+    for c in tl.static_range(1, CHUNKS):
+        chunk_sum += chunks[c]
+    return tl.sum(chunk_sum, 1, keep_dims=True)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From tensors to launches, for softmax and log_softmax alike."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import triton.language as tl
+
+from ...launch import devices
+from ...launch.allocation import Allocation
+from ...launch.prepared import Entry
+from ...launch.shape import split_at, wrap_dim
+from ...launch.workspace import with_counters
+from . import backward as backward_kernels
+from . import forward as forward_kernels
+from .plan import Rows, Split, plan
+
+
+class _Kernels(NamedTuple):
+    rows: Entry
+    unaligned_rows: Entry
+    split_rows: Entry
+    looped_rows: Entry
+    columns: Entry
+    looped_columns: Entry
+
+
+_FORWARD = _Kernels(
+    forward_kernels.softmax_rows,
+    forward_kernels.softmax_unaligned_rows,
+    forward_kernels.softmax_split_rows,
+    forward_kernels.softmax_looped_rows,
+    forward_kernels.softmax_columns,
+    forward_kernels.softmax_looped_columns,
+)
+_BACKWARD = _Kernels(
+    backward_kernels.softmax_backward_rows,
+    backward_kernels.softmax_backward_unaligned_rows,
+    backward_kernels.softmax_backward_split_rows,
+    backward_kernels.softmax_backward_looped_rows,
+    backward_kernels.softmax_backward_columns,
+    backward_kernels.softmax_backward_looped_columns,
+)
+
+
+class _Prepared(NamedTuple):
+    new_result: Allocation
+    launch: Callable[..., None] | None  # takes the inputs and the result; None if they have no elements
+
+
+def forward(x: torch.Tensor, dim: int, half_to_float: bool, log: bool) -> torch.Tensor:
+    new_out, launch = _prepare_forward(x.shape, x.dtype, dim, half_to_float, log, x.get_device())
+    out = new_out()
+    if launch is not None:
+        launch(x.contiguous(), out)
+    return out
+
+
+def backward(
+    grad_output: torch.Tensor, output: torch.Tensor, dim: int, input_dtype: torch.dtype, log: bool
+) -> torch.Tensor:
+    shape = output.shape
+    if grad_output.shape != shape:
+        raise RuntimeError(
+            f"Expected tensor for argument #1 'grad' to have same size as tensor for argument #2 'output'; but "
+            f"{list(grad_output.shape)} does not equal {list(shape)} (while checking arguments for softmax_backward)"
+        )
+    new_dx, launch = _prepare_backward(shape, output.dtype, dim, input_dtype, log, output.get_device())
+    dx = new_dx()
+    if launch is not None:
+        launch(grad_output.contiguous(), output.contiguous(), dx)
+    return dx
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepare_forward(
+    shape: torch.Size, dtype: torch.dtype, dim: int, half_to_float: bool, log: bool, device: int
+) -> _Prepared:
+    dim = wrap_dim(dim, len(shape))
+    if half_to_float and dtype is not torch.float16:
+        raise RuntimeError("conversion is supported for Half type only")
+    out = Allocation(shape, torch.float32 if half_to_float else dtype, device)
+    return _Prepared(out, _bind(_FORWARD, 1, shape, dtype, dim, log, device))
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepare_backward(
+    shape: torch.Size, dtype: torch.dtype, dim: int, input_dtype: torch.dtype, log: bool, device: int
+) -> _Prepared:
+    dim = wrap_dim(dim, len(shape))
+    dx = Allocation(shape, input_dtype, device)
+    return _Prepared(dx, _bind(_BACKWARD, 2, shape, dtype, dim, log, device))
+
+
+def _bind(
+    kernels: _Kernels, inputs: int, shape: torch.Size, dtype: torch.dtype, dim: int, log: bool, device: int
+) -> Callable[..., None] | None:
+    M, N, K = split_at(shape, dim)
+    if M * N * K == 0:
+        return None
+    compute = tl.float64 if dtype is torch.float64 else tl.float32
+    chosen = plan(M, N, K, dtype.itemsize, inputs, devices.limits(device))
+    if isinstance(chosen, Rows):
+        return kernels.rows.bind(
+            device,
+            (chosen.programs,),
+            M,
+            N,
+            num_warps=chosen.warps,
+            LOG=log,
+            VEC=chosen.vec,
+            BLOCK_M=chosen.block_m,
+            DEPTH=chosen.depth,
+            WIDTH=chosen.width,
+            COMPUTE=compute,
+        )
+    kernel, flags = _kernel_of(kernels, inputs, chosen)
+    sizes = (N,) if chosen.contiguous else (N, K)
+    options = {
+        "num_warps": chosen.warps,
+        "maxnreg": chosen.registers,
+        "LOG": log,
+        "VEC": chosen.vec,
+        "DEPTH": chosen.depth,
+        "LANES": chosen.lanes,
+        "COMPUTE": compute,
+        **flags,
+    }
+    if chosen.group > 1:
+        launch = kernel.bind(
+            device,
+            (chosen.programs,),
+            chosen.group,
+            chosen.blocks,
+            *sizes,
+            launch_cooperative_grid=True,
+            **options,
+        )
+        # Forward the programs of a group exchange two numbers for each row or column, backward one.
+        numbers = (3 - inputs) * (1 if chosen.contiguous else chosen.block_k)
+        count = chosen.blocks * chosen.group * numbers + chosen.programs // chosen.group
+        return functools.partial(with_counters, launch, count, torch.int64 if dtype is torch.float64 else torch.int32)
+    if kernel is kernels.unaligned_rows:
+        return kernel.bind(device, (chosen.programs,), chosen.blocks, *sizes, **options)
+    no_workspace = None
+    return kernel.bind(device, (chosen.programs,), no_workspace, chosen.group, chosen.blocks, *sizes, **options)
+
+
+def _kernel_of(kernels: _Kernels, inputs: int, chosen: Split) -> tuple[Entry, dict[str, Any]]:
+    """The kernel of a plan, and the constexprs that not all kernels have."""
+    if chosen.contiguous:
+        if chosen.looped:
+            return kernels.looped_rows, {"UNALIGNED": chosen.unaligned, "MEMBERS": chosen.members}
+        if chosen.group == 1:
+            return kernels.unaligned_rows, {}
+        flags = {"UNALIGNED": chosen.unaligned, "EVEN": chosen.even, "MEMBERS": chosen.members}
+        return kernels.split_rows, {**flags, "PREFETCH": chosen.prefetch}
+    flags = {"INT64_OFFSETS": chosen.int64_offsets, "MEMBERS": chosen.members, "BLOCK_K": chosen.block_k}
+    if chosen.looped:
+        return kernels.looped_columns, {**flags, "EVEN_K": chosen.even_k, "STAGES": chosen.stages}
+    if inputs == 1:
+        flags["STAGES"] = chosen.stages
+    return kernels.columns, {**flags, "EVEN": chosen.even}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels whose launches are prepared once and then cost little more than the driver call.
+
+``LibEntry`` rebuilds its key, a dictionary of arguments and the argument list on every call, about 20 us of Python
+(FlagGems issue 4812). For one shape all of that is the same each time, so it is bound once:
+
+    @entry()
+    @triton.jit
+    def kernel(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr): ...
+
+    launch = kernel.bind(device_index, grid, M, N, num_warps=4, BLOCK=1024)   # once for a shape, dtype and device
+    launch(x, y)                                                              # every time
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import torch
+import triton
+from flag_gems.runtime import torch_device_fn
+from flag_gems.utils.libentry import LibEntry
+from triton import knobs
+from triton.compiler import CompiledKernel
+from triton.runtime import driver
+
+from .devices import current_device
+from .triton_versions import COMPILE_OPTIONS, launcher
+
+# Triton's compiler is not thread-safe. A lock held by another thread at a fork would never be free in the child.
+_compiling = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _compiling
+    _compiling = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+class Launch:
+    """A kernel with everything but its tensors decided. Made by :meth:`Entry.bind`.
+
+    Call it with the kernel's tensors in the order of its parameters, ``None`` for an absent one. Which tensors are
+    absent, and their dtypes, must be the same in every call: whoever keeps a launch keeps it under a key that says so.
+    """
+
+    __slots__ = ("_compiled", "_device", "_entry", "_grid", "_options", "_run", "_scalars", "_stream", "_tail")
+
+    def __init__(self, entry: Entry, device: int, grid: tuple[int, ...], scalars: tuple, options: dict[str, Any]):
+        self._entry = entry
+        self._device = device
+        self._grid = (*grid, 1, 1)[:3]
+        self._scalars = scalars
+        self._options = options
+        self._compiled: CompiledKernel | None = None
+
+    def __call__(self, *tensors: torch.Tensor | None) -> None:
+        if self._compiled is not None:
+            pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+            bits = 0
+            for pointer in pointers:
+                bits |= pointer or 0
+            # The kept kernel was compiled for pointers that are multiples of 16 bytes.
+            if not bits & 15 and not knobs.runtime.launch_enter_hook.calls:
+                device = self._device
+                if current_device() == device:
+                    self._run(*self._grid, self._stream(device), *self._tail[0], *pointers, *self._tail[1])
+                else:
+                    with torch_device_fn.device(device):
+                        self._run(*self._grid, self._stream(device), *self._tail[0], *pointers, *self._tail[1])
+                return
+        self._launch_through_entry(tensors)
+
+    def _launch_through_entry(self, tensors: tuple[torch.Tensor | None, ...]) -> None:
+        with torch_device_fn.device(self._device):
+            kernel, _ = self._entry.run(*tensors, *self._scalars, grid=self._grid, **self._options)
+        aligned = all(tensor is None or tensor.data_ptr() % 16 == 0 for tensor in tensors)
+        # Triton's interpreter hands out no CompiledKernel; there every launch takes this way.
+        if aligned and self._compiled is None and isinstance(kernel, CompiledKernel):
+            known = launcher(kernel)
+            if known is None:
+                return
+            constexprs = [self._options[p.name] for p in self._entry.jit_function.params if p.is_constexpr]
+            self._run, metadata = known
+            self._tail = metadata, (*self._scalars, *constexprs)
+            self._stream = driver.active.get_current_stream
+            self._compiled = kernel
+
+
+class Entry(LibEntry):
+    """A ``LibEntry`` for kernels without tuner or heuristics: their configurations are planned before the launch.
+
+    ``entry[grid](...)`` works as on any Triton kernel. The key is left to Triton's own launcher, which builds it in
+    C++ from the same facts (dtypes, alignment, divisibility by 16) and holds on every Triton version; ``LibEntry``'s
+    key has the exact value of each integer in it, one entry for every shape, never evicted.
+    """
+
+    def run(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        with _compiling:
+            kernel = self.fn.run(*args, **{**COMPILE_OPTIONS, **kwargs, "warmup": False})
+        return kernel, {}
+
+    def bind(
+        self, device: int, grid: tuple[int, ...], *scalars: int | float | None, num_warps: int = 4, **options: Any
+    ) -> Launch:
+        """Decide all of a launch but its tensors.
+
+        Args:
+            device: index of the device to launch on (what ``tensor.get_device()`` says; -1 on the CPU).
+            grid: programs along up to three axes.
+            scalars: the kernel's runtime parameters that follow its tensors.
+            num_warps, options: every constexpr parameter by name, and launch options (``num_stages``, ``maxnreg``,
+                ``launch_cooperative_grid``).
+        """
+        return Launch(self, max(device, 0), grid, scalars, {"num_warps": num_warps, **options})
+
+
+def entry():
+    """Decorator that turns a ``@triton.jit`` function into an :class:`Entry`."""
+
+    def decorate(kernel: triton.runtime.JITFunction) -> Entry:
+        return Entry(kernel)
+
+    return decorate

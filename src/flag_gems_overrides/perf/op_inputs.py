@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each op is called: inputs for a case, and the bytes that any implementation has to move.
+
+Native, upstream and override take the same positional arguments, those of the aten overload. The table of operators
+names the functions of this file that build them (``inputs``) and that say what of a result is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.perf.cases import Case, CaseError
+from flag_gems_overrides.perf.roofline import extent
+
+Arguments = tuple[Any, ...]
+
+
+class Compulsory(NamedTuple):
+    """Bytes that every implementation moves: each input read once, each output written once."""
+
+    read: int
+    written: int
+
+    @property
+    def total(self) -> int:
+        return self.read + self.written
+
+
+def _values(case: Case, device: torch.device) -> torch.Tensor:
+    dtype = getattr(torch, case.dtype)
+    if dtype.is_floating_point:
+        return torch.randn(case.shape, dtype=dtype, device=device)
+    return torch.randint(0, 2 if dtype is torch.bool else 100, case.shape, device=device).to(dtype)
+
+
+def _factors(case: Case, device: torch.device) -> torch.Tensor:
+    """Values whose product is exact in every type and order: PyTorch's own, of many halves, is not."""
+    return _values(case, device).sign_()
+
+
+def _dim(case: Case) -> int:
+    dim = dict(case.arguments)["dim"]
+    if not -len(case.shape) <= dim < len(case.shape):
+        raise CaseError(f"{case.key}: dim={dim} is out of range for {len(case.shape)} dimensions")
+    return dim
+
+
+def layer_norm(case: Case, device: torch.device) -> Arguments:
+    count = case.get("normalized", len(case.shape) - 1)
+    if not 0 < count <= len(case.shape):
+        raise CaseError(f"{case.key}: normalized={count} is out of range for {len(case.shape)} dimensions")
+    x = _values(case, device)
+    normalized_shape = list(case.shape[-count:])
+    weight, bias = (torch.randn(normalized_shape, dtype=x.dtype, device=device) for _ in range(2))
+    return x, normalized_shape, weight, bias, 1e-5
+
+
+def layer_norm_backward(case: Case, device: torch.device) -> Arguments:
+    x, normalized_shape, weight, bias, eps = layer_norm(case, device)
+    _, mean, rstd = torch.native_layer_norm(x, normalized_shape, weight, bias, eps)
+    return torch.randn_like(x), x, normalized_shape, mean, rstd, weight, bias, [True, True, True]
+
+
+def softmax(case: Case, device: torch.device) -> Arguments:
+    return _values(case, device), _dim(case), False
+
+
+def softmax_backward(case: Case, device: torch.device) -> Arguments:
+    return _gradient_of(torch._softmax, case, device)
+
+
+def log_softmax_backward(case: Case, device: torch.device) -> Arguments:
+    return _gradient_of(torch._log_softmax, case, device)
+
+
+def _gradient_of(function: Callable[..., torch.Tensor], case: Case, device: torch.device) -> Arguments:
+    x, dim, half_to_float = softmax(case, device)
+    output = function(x, dim, half_to_float)
+    return torch.randn_like(output), output, dim, x.dtype
+
+
+def values_at(arguments: Arguments, indices: Any) -> torch.Tensor | None:
+    """The elements that indices name: which of equal ones is left to the implementation. None if an index is out of
+    range: to look there would be an error, and on a GPU the end of the process."""
+    x, *dim = arguments
+    if bool(((indices < 0) | (indices >= (x.shape[dim[0]] if dim else x.numel()))).any()):
+        return None
+    if not dim:
+        return x.flatten()[indices]
+    return x.gather(dim[0], indices.view(_kept(x, dim[0])))
+
+
+def values_and_values_at(arguments: Arguments, result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    values, indices = result
+    return values, values_at(arguments, indices)
+
+
+def _kept(x: torch.Tensor, dim: int) -> list[int]:
+    """The shape of ``x`` with ``dim`` reduced and kept."""
+    return [1 if i == dim % x.dim() else size for i, size in enumerate(x.shape)]
+
+
+def whole(case: Case, device: torch.device) -> Arguments:
+    return (_values(case, device),)
+
+
+def along(case: Case, device: torch.device) -> Arguments:
+    return _values(case, device), _dim(case)
+
+
+def whole_or_along(case: Case, device: torch.device) -> Arguments:
+    return along(case, device) if case.arguments else whole(case, device)
+
+
+def whole_factors(case: Case, device: torch.device) -> Arguments:
+    return (_factors(case, device),)
+
+
+def along_factors(case: Case, device: torch.device) -> Arguments:
+    return _factors(case, device), _dim(case)
+
+
+def along_list(case: Case, device: torch.device) -> Arguments:
+    return _values(case, device), [_dim(case)]
+
+
+def compared(op: str, arguments: Arguments, result: Any) -> Any:
+    """What of a result is compared with another's."""
+    name = OPERATORS[op].compared
+    return globals()[name](arguments, result) if name else result
+
+
+def arguments(case: Case, device: torch.device | str) -> Arguments:
+    """Fresh inputs for ``case``, the same on every call."""
+    torch.manual_seed(0)
+    build: Callable[[Case, torch.device], Arguments] = globals()[OPERATORS[case.op].inputs]
+    return build(case, torch.device(device))
+
+
+def upstream_unsafe(case: Case) -> str | None:
+    """Why upstream's function must not be called for ``case``: it would leave its tensors, and end or spoil the run."""
+    rows, size = extent(case)
+    if case.op == "layer_norm_backward" and rows != case.shape[0]:
+        return "takes the first dim for the rows and writes beyond the gradients of weight and bias"
+    if case.op == "argmin" and case.get("dim", 0) % len(case.shape) == len(case.shape) - 1 and len(case.shape) > 1:
+        rows_at_once, columns_at_once = 4 if rows < 4096 else 8, min(4096, 1 << (size - 1).bit_length())
+        if rows % rows_at_once or size % columns_at_once:
+            return "loads and stores whole blocks without a mask"
+    return None
+
+
+def native(op: str) -> Callable[..., Any]:
+    """PyTorch's function for the aten overload of ``op``, through the dispatcher."""
+    packet, _, overload = OPERATORS[op].overload.partition(".")
+    function: Callable[..., Any] = getattr(torch, packet, None) or getattr(
+        getattr(torch.ops.aten, packet), overload or "default"
+    )
+    return function
+
+
+def compulsory(case: Case) -> Compulsory:
+    """The bytes of ``case``, from shapes alone."""
+    inputs = arguments(case, "meta")
+    unread = OPERATORS[case.op].unread
+    read = sum(_bytes(x) for position, x in enumerate(inputs) if position not in unread)
+    return Compulsory(read, sum(_bytes(x) for x in outputs(native(case.op)(*inputs))))
+
+
+def outputs(result: Any) -> Sequence[torch.Tensor]:
+    """The tensors of a result."""
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return [x for x in results if isinstance(x, torch.Tensor)]
+
+
+def agree(op: str, inputs: Arguments, result: Any, reference: Any) -> bool:
+    """Whether two results of ``op`` for ``inputs`` are of the same computation.
+
+    A check against timing a wrong answer, not of accuracy: floating-point outputs may differ by 2 % of the reference's
+    largest value (sums in bfloat16), shapes by how rows are arranged.
+    """
+    ours, theirs = (outputs(compared(op, inputs, each)) for each in (result, reference))
+    if [(x.numel(), x.is_floating_point()) for x in ours] != [(x.numel(), x.is_floating_point()) for x in theirs]:
+        return False
+    return all(_close(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if not b.numel():
+        return True
+    a, b = a.float().flatten(), b.float().flatten()
+    finite = b[b.isfinite()]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    return torch.allclose(a, b, rtol=0, atol=0.02 * scale, equal_nan=True)
+
+
+def _bytes(value: Any) -> int:
+    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which inputs an override supports. All others go to PyTorch's own kernel, which answers or refuses them.
+
+The parameters of a predicate are those of the override that decide, by name. All predicates ask for strided tensors
+on one device of flag_gems' backend, because kernels are launched on bare pointers. They run on every call, so they
+check as little as they can: a look at a tensor takes 70 ns.
+
+Three kinds of tensors need no check: quantized tensors have dtypes of their own, and the dispatcher keeps nested and
+subclassed tensors away and resolves negated views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import flag_gems
+import torch
+
+HALF = frozenset({torch.float16, torch.bfloat16})
+FLOATING = HALF | {torch.float32, torch.float64}
+REAL = FLOATING | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
+_strided = torch.strided
+
+
+def _index_in_interpreter(x: torch.Tensor) -> int:
+    return 0 if x.is_cpu else -1
+
+
+_device: Callable[[torch.Tensor], int] = _index_in_interpreter if flag_gems.device == "cpu" else torch.Tensor.get_device
+
+
+def layer_norm(input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> bool:
+    dtype, device = input.dtype, _device(input)
+    return (
+        dtype in FLOATING
+        and device >= 0
+        and input.layout is _strided
+        and (weight is None or ((weight.dtype is dtype or _mix(weight.dtype, dtype)) and _device(weight) == device))
+        and (bias is None or ((bias.dtype is dtype or _mix(bias.dtype, dtype)) and _device(bias) == device))
+    )
+
+
+def layer_norm_backward(
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+) -> bool:
+    return (
+        grad_out.dtype is input.dtype
+        and _device(grad_out) == _device(input) == _device(mean) == _device(rstd)
+        and layer_norm(input, weight, bias)
+    )
+
+
+def _mix(parameter: torch.dtype, input: torch.dtype) -> bool:
+    """Parameters may be half where the input is float32, and the reverse; float64 goes with float64 only."""
+    return parameter in FLOATING and input is not torch.float64 and parameter is not torch.float64
+
+
+def softmax(self: torch.Tensor) -> bool:
+    return self.dtype in FLOATING and self.layout is _strided and _device(self) >= 0
+
+
+def softmax_backward(grad_output: torch.Tensor, output: torch.Tensor, input_dtype: torch.dtype) -> bool:
+    dtype = grad_output.dtype
+    return (
+        dtype in FLOATING
+        and output.dtype is dtype
+        and (input_dtype is dtype or (input_dtype is torch.float16 and dtype is torch.float32))
+        and grad_output.layout is _strided
+        and _device(grad_output) == _device(output) >= 0
+    )
+
+
+def reduction_as(inp: torch.Tensor, dtype: torch.dtype | None) -> bool:
+    """A reduction whose ``dtype`` argument says what the input is converted to first."""
+    return inp.dtype in REAL and (dtype is None or dtype in REAL) and inp.layout is _strided and _device(inp) >= 0
+
+
+def reduction(inp: torch.Tensor) -> bool:
+    return inp.dtype in REAL and inp.layout is _strided and _device(inp) >= 0
+
+
+def reduction_with_order(inp: torch.Tensor) -> bool:
+    """A reduction that PyTorch refuses for bool."""
+    return inp.dtype is not torch.bool and reduction(inp)

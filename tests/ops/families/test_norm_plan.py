@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plans of layer_norm as functions of numbers, for any GPU."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flag_gems_overrides.ops.families.norm.plan import (
+    MAX_GROUP_OF_ONE_WARP,
+    PROGRAMS_PER_SM,
+    Loop,
+    Rows,
+    Split,
+    plan_backward,
+    plan_forward,
+    plan_partial_sums,
+    power_of_two,
+)
+from flag_gems_overrides.ops.launch.devices import Limits
+
+A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
+H100 = Limits(114, 50 << 20, 65536, 2048, 227 << 10, (9, 0))
+H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
+B200 = Limits(148, 126 << 20, 65536, 2048, 227 << 10, (10, 0))
+RTX4090 = Limits(128, 72 << 20, 65536, 1536, 99 << 10, (8, 9))
+INTERPRETER = Limits(4, 1 << 20, 65536, 2048, 227 << 10, (9, 0))
+
+# Many small ones, and all magnitudes.
+numbers = st.integers(1, 300) | st.integers(1, 70000) | st.integers(1, 2**31)
+sizes = st.sampled_from([2, 4, 8])
+limits = st.sampled_from([A100, H100, H200, B200, RTX4090, INTERPRETER])
+# (plan, how many tensors a program loads, how many float32 of each element it keeps)
+DIRECTIONS = [(plan_forward, 1, 1), (plan_backward, 2, 4)]
+directions = st.sampled_from(DIRECTIONS)
+
+
+def _plan_of(kind, direction, M, N, size, limits):
+    p = direction[0](M, N, size, limits)
+    return p if isinstance(p, kind) else None
+
+
+def _span(N: int, p: Rows | Split) -> int:
+    """Most elements of a row that are in whole vectors."""
+    return N // p.vec * p.vec
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[0], 2**31, 1, 2, H200)
+@example(DIRECTIONS[1], 1, 2**31, 2, H200)
+@example(DIRECTIONS[1], 2048, 50257, 2, H200)
+@example(DIRECTIONS[0], 8, 1003, 2, INTERPRETER)
+def test_vectors_are_whole(direction, M, N, size, limits):
+    p = direction[0](M, N, size, limits)
+    if isinstance(p, Loop):
+        return
+    assert p.vec == power_of_two(p.vec)
+    assert p.vec * size <= 16
+    assert p.unaligned == (N % p.vec != 0)
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[1], 16384, 4098, 2, H200)
+def test_rows_all_columns_are_in_a_tile(direction, M, N, size, limits):
+    p = _plan_of(Rows, direction, M, N, size, limits)
+    if p is None:
+        return
+    # The pieces before the last are full, also in a row whose edges take a vector more.
+    assert p.chunks * p.block_n >= _span(N, p) >= (p.chunks - 1) * p.block_n + p.vec
+    for side in (p.block_m, p.block_n, p.warps):
+        assert side == power_of_two(side)
+    # A pipelined tile whose rows share the warps gets its layout wrong.
+    assert p.stages == 1 or p.warps == 1 or p.block_n >= p.warps * 32 * p.vec
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[0], 6913, 129, 4, A100)
+def test_rows_are_shared_out_evenly(direction, M, N, size, limits):
+    p = _plan_of(Rows, direction, M, N, size, limits)
+    if p is None:
+        return
+    if p.unaligned:
+        assert 1 <= p.programs <= M
+    else:
+        assert (p.programs - 1) * p.block_m < M, "no program without rows: its partial sums would be work for nothing"
+    # Each program of a gradient stores partial sums.
+    a_tile_each = direction[0] is plan_forward and p.programs == min(-(-M // p.block_m), 2**30 // p.block_m)
+    assert a_tile_each or p.programs <= max(limits.sm_count * 32, p.vec)
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[0], 2**30 + 8, 2, 2, H200)
+@example(DIRECTIONS[0], 2**31 - 1, 1, 8, H200)
+@example(DIRECTIONS[1], 2**31 - 1, 1, 2, H200)
+def test_rows_are_counted_in_64_bits_where_32_do_not_do(direction, M, N, size, limits):
+    p = _plan_of(Rows, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert p.programs * p.block_m < 2**31, "the step of a kernel's loop is an int32"
+    last = M - 1 + p.programs * p.block_m
+    assert p.int64_rows(M) == (last >= 2**31)
+
+
+def _heads(first: int, N: int, vec: int, step: int) -> set[int]:
+    return {row * N % vec for row in range(first, first + 9 * step, step)}
+
+
+@given(directions, numbers, st.integers(1, 70000), sizes, limits)
+@example(DIRECTIONS[0], 2048, 40499, 2, H200)
+@example(DIRECTIONS[1], 19, 1001, 2, INTERPRETER)
+@example(DIRECTIONS[1], 12, 12002, 2, INTERPRETER)
+def test_all_rows_of_a_program_start_equally_far_from_a_vector(direction, M, N, size, limits):
+    p = direction[0](M, N, size, limits)
+    if isinstance(p, Loop) or not p.unaligned:
+        return
+    step = p.programs if isinstance(p, Rows) else p.programs // p.group
+    for first in range(min(step, 9)):
+        assert step == M or len(_heads(first, N, p.vec, step)) == 1
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[1], 16384, 8192, 2, H200)
+@example(DIRECTIONS[1], 8192, 4096, 4, H200)
+@example(DIRECTIONS[1], 8192, 4096, 8, H200)
+def test_rows_fit_in_registers(direction, M, N, size, limits):
+    p = _plan_of(Rows, direction, M, N, size, limits)
+    if p is None:
+        return
+    _, _, kept = direction
+    each = kept * max(1, size // 4)
+    elements = p.block_m * p.chunks * p.block_n // (32 * p.warps)
+    available = min(limits.registers_per_sm // (32 * p.warps), 256)
+    # What is left holds addresses, and weight and bias.
+    assert elements * each <= available // 2 or elements == 1
+
+
+@given(directions, numbers, numbers, sizes, limits)
+def test_pipelines_fit_in_shared_memory(direction, M, N, size, limits):
+    p = direction[0](M, N, size, limits)
+    if isinstance(p, Loop):
+        return
+    tile = p.chunks * p.block_n * (p.block_m if isinstance(p, Rows) else 1) * size * direction[1]
+    assert p.stages in (1, 3, 4)
+    assert p.stages == 1 or (p.stages - 1) * tile + 2048 <= limits.shared_bytes
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[0], 3, 2**19 + 1, 2, H200)
+def test_split_all_columns_are_in_a_slice(direction, M, N, size, limits):
+    p = _plan_of(Split, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert p.slice_size % 16 == 0, "a slice starts at a vector, and the compiler sees it"
+    assert p.slice_size <= p.chunks * p.block_n
+    assert p.group * p.slice_size >= _span(N, p)
+    assert (p.group - 1) * p.slice_size < N + 16
+    assert p.block_n == p.warps * 512 // size, "each piece is as wide as the warps"
+
+
+@given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[1], 8192, 32768, 2, H200)
+@example(DIRECTIONS[0], 1000, 12288, 4, H200)
+@example(DIRECTIONS[0], 120, 393216, 4, A100)
+@example(DIRECTIONS[1], 20, 393216, 4, RTX4090)
+def test_programs_that_wait_for_each_other_all_run(direction, M, N, size, limits):
+    """Else the cooperative launch is refused."""
+    p = _plan_of(Split, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert p.programs % p.group == 0
+    assert 1 <= p.programs // p.group <= M
+    threads = 32 * p.warps
+    quarter = limits.registers_per_sm // 4 // (-(-p.registers // 8) * 8 * 32)  # as they are handed out
+    shared = (p.stages - 1) * p.chunks * p.block_n * size * direction[1] + 1024
+    on_one = min(
+        4 * quarter // p.warps,
+        limits.threads_per_sm // threads,
+        limits.shared_bytes // shared,
+        PROGRAMS_PER_SM,
+    )
+    assert p.programs <= limits.sm_count * on_one
+    assert p.registers <= 255
+
+
+@given(directions, numbers, numbers, sizes, limits)
+def test_each_warp_waits_for_itself(direction, M, N, size, limits):
+    """No barrier may be in the loop that waits: a block is of one warp, or the program is."""
+    p = _plan_of(Split, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert p.block in (32, MAX_GROUP_OF_ONE_WARP)
+    assert p.warps == 1 or p.block == 32
+    assert p.warps > 1 or p.group <= p.block, "one look at the group"
+
+
+@given(directions, numbers, numbers, sizes, limits)
+def test_loops_only_what_nothing_else_holds(direction, M, N, size, limits):
+    p = _plan_of(Loop, direction, M, N, size, limits)
+    if p is None:
+        return
+    assert 1 <= p.programs <= M
+    assert p.block_n == power_of_two(p.block_n)
+    # Float64 goes from whole rows to loops; others are first split over all programs.
+    per_sm = {2: 8192, 4: 4096, 8: 2048}[size]
+    assert N * direction[1] > per_sm * (1 if size == 8 else limits.sm_count // 2)
+
+
+@pytest.mark.parametrize("plan", [plan_forward, plan_backward])
+@pytest.mark.parametrize("size", [2, 4, 8])
+@given(N=st.integers(1, 70000))
+def test_a_new_number_of_rows_does_not_compile(plan, size, N):
+    """As long as the rows fill the device; a multiple of 16, because the tensor's end decides how wide loads are."""
+
+    def compiled(M):
+        return {k: v for k, v in plan(M, N, size, H200)._asdict().items() if k != "programs"}
+
+    assert len({str(compiled(16 * M)) for M in (5000, 6001, 20000, 10**6)}) == 1
+
+
+@pytest.mark.parametrize("plan", [plan_forward, plan_backward])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_few_kernels_for_all_lengths(plan, size):
+    seen = set()
+    for N in range(1, 70000, 7):
+        p = plan(4096, N, size, H200)._asdict()
+        seen.add(tuple(p[k] for k in p if k not in ("programs", "group", "slice_size")))
+    assert len(seen) <= 60
+
+
+# What tests/gpu/test_layernorm.py relies on: (rows, columns, forward, backward), in bfloat16 on an H200.
+WAYS = [
+    (4096, 1000, (Rows, False, 1), (Rows, False, 4)),
+    (1024, 1003, (Rows, True, 1), (Rows, True, 4)),
+    (512, 24576, (Split, False, 1), (Split, False, 1)),
+    (256, 20001, (Split, True, 1), (Split, True, 1)),
+    (128, 98304, (Split, False, 4), (Split, False, 2)),
+    (128, 90001, (Split, True, 4), (Split, True, 2)),
+    (20, 393216, (Split, False, 4), (Split, False, 4)),
+    (8, 200001, (Split, True, 4), (Split, True, 4)),
+    (3, 2**22 + 8, (Loop, None, 8), (Loop, None, 8)),
+]
+
+
+@pytest.mark.parametrize(("M", "N", "forward", "backward"), WAYS)
+def test_the_gpu_tests_take_every_way(M, N, forward, backward):
+    for plan, expected in ((plan_forward, forward), (plan_backward, backward)):
+        p = plan(M, N, 2, H200)
+        assert (type(p), getattr(p, "unaligned", None), p.warps) == expected
+
+
+@pytest.mark.parametrize("plan", [plan_forward, plan_backward])
+def test_the_accuracy_tests_take_every_way(plan):
+    from accuracy.test_layernorm import FEW, SHAPES
+
+    ways = set()
+    for shape, k in SHAPES + FEW:
+        M, N = math.prod(shape[:-k]), math.prod(shape[-k:])
+        for size in (2, 4, 8):
+            p = plan(M, N, size, INTERPRETER)
+            ways.add((type(p).__name__, getattr(p, "unaligned", None)))
+            if isinstance(p, Rows):
+                ways |= {("rows", p.block_m > 1), ("chunks", p.chunks > 1), ("warps", p.warps > 1)}
+    assert {("Rows", False), ("Rows", True), ("Split", False), ("Loop", None)} <= ways, ways
+    assert {(name, several) for name in ("rows", "chunks", "warps") for several in (False, True)} <= ways, ways
+
+
+@pytest.mark.parametrize(("size", "N"), [(2, 64), (2, 768), (2, 1000), (2, 1024), (4, 64), (4, 1000), (4, 4096)])
+@given(M=st.integers(H200.sm_count + 1, 2**31))
+def test_short_rows_are_forward_one_tile_a_program_without_a_pipeline(M, N, size):
+    p = plan_forward(M, N, size, H200)
+    assert p.stages == 1
+    assert p.programs == min(-(-M // p.block_m), 2**30 // p.block_m)
+    # What a thread holds of a tile: two or more elements where there are enough rows, 8 vectors at most.
+    assert 2 <= p.block_m * p.chunks * p.block_n // (p.warps * 32) <= 8 * 16 // size
+
+
+def test_few_rows_are_spread_over_programs():
+    assert plan_forward(256, 128, 2, H200).programs == 128
+    assert plan_forward(256, 128, 8, H200).programs == 256
+
+
+@given(numbers, numbers, st.sampled_from([1, 2]), limits)
+def test_partial_sums_are_added_in_tiles_that_a_program_holds(P, N, outputs, limits):
+    p = plan_partial_sums(P, N, outputs, limits)
+    assert (p.programs - 1) * p.block_n < N <= p.programs * p.block_n
+    assert p.block_p == power_of_two(p.block_p) < 2 * P
+    assert p.block_n == power_of_two(p.block_n)
+    assert p.block_p * p.block_n <= 32 * 32 * p.warps
+
+
+def test_few_partial_sums_leave_no_tile_empty():
+    """16 and 2 of them took tiles of 128 rows, most of the time of the smallest of these shapes."""
+    for M, N in ((1024, 65536), (20, 393216)):
+        p = plan_backward(M, N, 2, H200)
+        P = p.programs // p.group
+        assert plan_partial_sums(P, N, 2, H200).block_p < 2 * P
+
+
+@pytest.mark.parametrize(("M", "N"), [(64, 64), (16, 128), (1, 64), (128, 32), (512, 8), (3, 100), (17, 1)])
+@pytest.mark.parametrize("size", [2, 4])
+def test_very_small_gradients_take_one_program_and_no_second_launch(M, N, size):
+    p = plan_backward(M, N, size, H200)
+    assert (p.programs, p.stages, p.unaligned) == (1, 1, False)
+    assert p.block_m >= M
+    assert p.chunks * p.block_n >= N

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of softmax as a function of numbers."""
+
+from __future__ import annotations
+
+import pytest
+from accuracy.softmaxes import CASES
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flag_gems_overrides.ops.families.softmax.plan import VECTOR_BYTES, WARP, Rows, Split, cdiv, plan, power_of_2
+from flag_gems_overrides.ops.launch.devices import Limits
+from flag_gems_overrides.ops.launch.shape import split_at, wrap_dim
+
+H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
+A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
+RTX4090 = Limits(128, 72 << 20, 65536, 1536, 99 << 10, (8, 9))
+INTERPRETER = Limits(4, 1 << 20, 65536, 2048, 227 << 10, (9, 0))
+
+limits = st.sampled_from([H200, A100, RTX4090, INTERPRETER])
+sizes = st.sampled_from([2, 4, 8])
+inputs = st.sampled_from([1, 2])
+# Many small ones, and all magnitudes.
+numbers = st.integers(1, 300) | st.integers(1, 10**7)
+
+
+@given(numbers, numbers, numbers, sizes, inputs, limits)
+@example(1, 1, 1, 2, 1, H200)
+@example(2**31, 3, 1, 2, 1, H200)
+@example(1, 2**31 + 7, 1, 2, 2, H200)
+@example(3, 5, 2**31 + 1, 4, 1, H200)
+@example(1, 10923, 48, 2, 2, INTERPRETER)
+@example(1, 2**31 - 1, 2, 2, 1, H200)
+@example(2**30 + 5, 2, 2, 2, 1, H200)
+@example(2**31 + 5, 2, 2, 2, 1, H200)
+def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
+    p = plan(M, N, K, size, inputs, limits)
+    if isinstance(p, Rows):
+        assert K == 1
+        assert p.depth * p.width >= N
+        assert p.programs * p.block_m >= M > (p.programs - 1) * p.block_m
+        assert p.block_m * p.width == p.warps * WARP * p.vec, "as many vectors side by side as threads"
+        return
+    assert p.contiguous == (K == 1)
+    assert p.blocks == (M if p.contiguous else M * cdiv(K, p.block_k))
+    length = N // p.vec if p.contiguous else N
+    share = cdiv(max(length, 1), p.group)
+    assert p.looped == (share > p.depth * p.lanes)
+    assert p.programs % p.group == 0
+    assert p.programs > 0
+    assert p.programs // p.group <= p.blocks, "no group without a block: it would not leave its counter at zero"
+    assert p.programs < 2**31
+    # What a kernel adds to one of its arguments, in 32 bits if the argument has no more.
+    assert length >= 2**31 or length + p.group - 1 < 2**31
+    assert p.blocks >= 2**31 or p.blocks - 1 + p.programs // p.group < 2**31
+
+
+@given(numbers, numbers, numbers, sizes, inputs, limits)
+def test_programs_that_wait_for_each_other_fit_on_the_device(M, N, K, size, inputs, limits):
+    p = plan(M, N, K, size, inputs, limits)
+    if isinstance(p, Split) and p.group > 1:
+        threads = p.warps * WARP
+        on_one = min(limits.registers_per_sm // (p.registers * threads), limits.threads_per_sm // threads)
+        assert p.programs <= limits.sm_count * on_one
+
+
+@given(numbers, numbers, numbers, sizes, inputs, limits)
+@example(1, 2, 2**31 - 1, 2, 1, H200)
+def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
+    p = plan(M, N, K, size, inputs, limits)
+    assert 1 <= p.warps <= 32
+    assert p.warps * WARP <= limits.threads_per_sm
+    assert p.vec * size <= VECTOR_BYTES
+    shape = (p.block_m, p.depth, p.width) if isinstance(p, Rows) else (p.lanes, p.depth, p.block_k)
+    assert all(side == power_of_2(side) for side in shape)
+    assert (N if K == 1 else K) % p.vec == 0 or p.unaligned
+    if isinstance(p, Split):
+        if p.even:
+            assert p.even_k
+            assert not p.unaligned
+            assert (N // p.vec if p.contiguous else N) % (p.group * p.lanes * p.depth) == 0
+        if p.unaligned:
+            assert p.contiguous
+            assert 2 * p.vec <= N, "an interior and edges"
+        if not p.contiguous:
+            assert p.even_k == (K % p.block_k == 0)
+            assert p.int64_offsets or p.lanes * p.depth * K < 2**31
+            assert p.int64_offsets or K + p.block_k <= 2**31
+
+
+@given(numbers, numbers, sizes, inputs, limits)
+def test_a_tile_fits_in_registers(M, N, size, inputs, limits):
+    for K in (1, 7, 64):
+        p = plan(M, N, K, size, inputs, limits)
+        tile = p.block_m * p.depth * p.width if isinstance(p, Rows) else p.lanes * p.depth * p.block_k
+        # In float32 or float64, next to what a program needs anyway.
+        words = tile // (p.warps * WARP) * inputs * (2 if size == 8 else 1)
+        assert words <= 64
+
+
+@given(st.integers(1, 10**6), sizes, inputs)
+def test_a_new_number_of_rows_rarely_compiles(N, size, inputs):
+    """What the compiler sees depends on M only where there are too few rows to fill the device."""
+
+    def compiled(M):
+        p = plan(M, N, 1, size, inputs, H200)._asdict()
+        return {
+            key: power_of_2(value) if key == "group" else value
+            for key, value in p.items()
+            if key not in ("programs", "blocks")
+        }
+
+    many = [compiled(M) for M in (5000, 6001, 20000, 10**6)]
+    assert all(other == many[0] for other in many)
+
+
+@given(sizes, inputs)
+def test_a_new_length_compiles_for_its_power_of_2_only(size, inputs):
+    seen = set()
+    for N in range(1, 20000, 7):
+        p = plan(4096, N, 1, size, inputs, H200)._asdict()
+        seen.add(
+            tuple((k, power_of_2(v) if k == "group" else v) for k, v in p.items() if k not in ("programs", "blocks"))
+        )
+    assert len(seen) < 100
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_accuracy_tests_take_every_way(size, inputs):
+    ways = set()
+    for shape, dim in CASES:
+        M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
+        p = plan(M, N, K, size, inputs, INTERPRETER)
+        if isinstance(p, Rows):
+            ways.add(("rows", p.block_m > 1, p.depth > 1))
+        else:
+            ways.add((p.contiguous, p.unaligned, p.group > 1, p.looped))
+            several = p.group > 1 and p.programs // p.group < p.blocks
+            ahead = p.stages > 1 and not p.looped and p.programs < p.blocks
+            names = {"even": p.even, "odd K": not p.even_k, "in turn": several, "blocks ahead": ahead}
+            ways |= {name for name, taken in names.items() if taken}
+    expected = {("rows", True, False), ("rows", True, True), ("rows", False, True), "even", "odd K", "in turn"}
+    # (contiguous, unaligned, a group of programs, a loop)
+    expected |= {(True, True, False, False), (True, False, True, False), (True, True, True, False)}
+    expected |= {(True, False, True, True), (True, True, True, True)}
+    expected |= {(False, False, False, False), (False, False, False, True), (False, False, True, True)}
+    if (size, inputs) == (4, 2):
+        expected.add((False, False, True, False))
+    else:
+        # Twice by one program.
+        expected.add((True, False, False, True))
+    if (size, inputs) == (2, 1):
+        expected |= {"blocks ahead", (True, True, False, True)}
+    assert expected <= ways, expected - ways
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "one_tile"),
+    [
+        (4096, 28673, 4, False),  # edges
+        (4096, 28676, 4, True),
+        (4096, 28672, 4, False),  # too much of the tile would be empty
+        (16, 20000, 4, True),  # waiting for a group costs more
+        (1, 20000, 4, False),
+        (16, 32772, 4, False),
+        (4096, 32768, 2, False),
+        (4096, 16384, 8, False),
+    ],
+)
+def test_rows_that_fill_a_tile_of_32_warps(M, N, size, one_tile):
+    p = plan(M, N, 1, size, 1, H200)
+    assert (isinstance(p, Rows) and p.warps == 32) == one_tile
+    assert isinstance(plan(M, N, 1, size, 2, H200), Split)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_one_block_of_few_columns_is_halved_so_that_two_groups_take_turns(size):
+    p = plan(1, 262144, 64 // size, size, 1, H200)
+    assert p.blocks == 2
+    assert p.programs == 2 * p.group
