@@ -43,7 +43,7 @@ def test_what_is_written_is_read(path):
     assert session.device == "NVIDIA H200"
 
 
-def test_an_interrupted_session_goes_on(path):
+def test_an_interrupted_session_is_resumed(path):
     record(path, "max 8 int8", cold=rows.COLD)
     measured_anew = {**rows.COLD, "copy_us": [5.1, 9.1, 17.1]}
     record(path, "max 9 int8", started="2026-11-20T13:00:00+00:00", noise=0.02, cold=measured_anew)

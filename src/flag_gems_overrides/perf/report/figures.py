@@ -59,8 +59,8 @@ class Figure(NamedTuple):
 
 
 def figures(shown: View) -> list[Figure]:
-    """Roofline of all ops, then a heatmap and latency lines for each; none of counts, nor of empty tensors, which have
-    no place on logarithmic axes. Times of the host have heatmaps alone."""
+    """Roofline of all ops, then a heatmap and latency lines for each; none of counts or of empty tensors, which
+    have no place on logarithmic axes. Times of the host have heatmaps alone."""
     if shown.counted:
         return []
     results = [r for r in shown.results if math.prod(r.case.shape) and r.ms(OVERRIDE)]
