@@ -237,3 +237,19 @@ def test_a_row_that_was_not_written_is_not_in_the_session(path, monkeypatch):
     recorder.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(recorder._file)
+
+
+def test_benchmarks_say_in_one_line_that_a_record_cannot_be_written():
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "benchmark", "-m", "prod"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [*command, "--record", "json", "--output", "/dev/full"],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        env=environment,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "error: /dev/full: Invalid argument; give a path that can be written" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

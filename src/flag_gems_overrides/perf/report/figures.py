@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, PEERS, UPSTREAM, Case
+from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.records import Session
 from flag_gems_overrides.perf.report.view import LABELS, View
 from flag_gems_overrides.perf.results import Timed
@@ -53,8 +54,10 @@ class Figure(NamedTuple):
         return element.replace(_INK, "currentColor")
 
     def save(self, folder: Path) -> Path:
+        image = io.BytesIO()
+        self.canvas.savefig(image, format="png", dpi=150, bbox_inches="tight")
         path = folder / f"{self.name}.png"
-        self.canvas.savefig(path, dpi=150, bbox_inches="tight")
+        write(path, image.getvalue())
         return path
 
 
