@@ -45,7 +45,9 @@ def problems(ops: Sequence[str], count: int, seed: int, compile_share: float) ->
             if members:
                 nth, which = divmod(i, len(members))
                 op = members[which]
-                compiled = math.floor((nth + 1) * compile_share) > math.floor(nth * compile_share)
+                # Not all ops at once, and some from the beginning: the list may be cut off.
+                start = nth * compile_share + which / len(members)
+                compiled = math.floor(start + compile_share) > math.floor(start)
                 chosen.append(Problem(name, next(streams[op]), compiled))
     return chosen
 
