@@ -46,9 +46,8 @@ def problems(ops: Sequence[str], count: int, seed: int, compile_share: float) ->
                 nth, which = divmod(i, len(members))
                 op = members[which]
                 # Not all ops at once, and some from the beginning: the list may be cut off.
-                start = nth * compile_share + which / len(members)
-                compiled = math.floor(start + compile_share) > math.floor(start)
-                chosen.append(Problem(name, next(streams[op]), compiled))
+                before, after = (math.floor(n * compile_share + which / len(members)) for n in (nth, nth + 1))
+                chosen.append(Problem(name, next(streams[op]), after > before))
     return chosen
 
 
