@@ -18,7 +18,7 @@ COLD: dict[str, Any] = {
 def head(measure: str = "kernel", **changes: Any) -> dict[str, Any]:
     made: dict[str, Any] = {
         "kind": "session",
-        "schema": 1,
+        "schema": 2,
         "measure": measure,
         "level": "core",
         "device": {"name": "NVIDIA H200" if measure != "count" else "interpreter"},

@@ -70,7 +70,7 @@ def test_the_head_names_the_peers(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     head = meters.DeviceMeter("kernel", "core", ("quack", "compile", "quack")).head
     assert head["peers"] == ["compile", "quack"]
-    records.check({"kind": "session", "schema": 1, **head}, "head")
+    records.check({"kind": "session", "schema": records.SCHEMA, **head}, "head")
     assert "peers" not in meters.DeviceMeter("kernel", "core").head
 
 

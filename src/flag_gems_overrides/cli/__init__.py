@@ -71,7 +71,9 @@ def _missing(command: str, package: str | None) -> Any:
         raise UserError(f"{command} needs {package}: pip install 'flag-gems-overrides[bench]'")
 
     app = typer.Typer(add_completion=False)
-    app.command(command, help=f"(needs {package})", context_settings={"ignore_unknown_options": True})(say)
+    app.command(
+        command, help=f"(needs {package})", context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
+    )(say)
     return typer.main.get_command(app)
 
 

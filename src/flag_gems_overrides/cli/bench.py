@@ -73,9 +73,8 @@ def _no_shapes_among(ops: list[str] | tuple[str, ...], shape: str | None) -> Non
     for i, word in enumerate(ops):
         if shape is None and re.match(r"\d+(x\d+)*\b", word):
             words = " ".join(ops[i:])
-            raise CaseError(
-                f"{word!r} is no op; a shape goes behind --shape: bench {' '.join(ops[:i])} --shape '{words}'"
-            )
+            op = " ".join(ops[:i])
+            raise CaseError(f"{word!r} is no op; give a shape by --shape: gems-overrides bench {op} --shape '{words}'")
 
 
 def _say_what_has_no_effect(level: str | None, mode: str | None, peer: list[str] | None) -> None:

@@ -5,10 +5,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
-from flag_gems_overrides.environment import SUPPORTED_UPSTREAM
 from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.requirements import FLAG_GEMS
 
 _COLOURS = {"fixed": "green", "present": "red", "not visible here": "yellow"}
 
@@ -29,7 +29,8 @@ def show_status() -> None:
     except RuntimeError as error:
         raise UserError(str(error)) from None
 
-    table = Table("", "now", "function", "what it does wrong", "upstream")
+    names = ("", "now", "function", "what it does wrong", "upstream")
+    table = Table(*(Column(name, overflow="fold") for name in names))  # a narrow terminal truncates nothing
     for standing in standings:
         row, verdict = standing.defect, standing.verdict
         verdict = f"[{_COLOURS[verdict]}]{verdict}[/]"
@@ -47,5 +48,5 @@ def _release() -> str:
     try:
         return version("flag_gems")
     except PackageNotFoundError:
-        known = ", ".join(SUPPORTED_UPSTREAM)
+        known = ", ".join(FLAG_GEMS)
         raise UserError(f"flag_gems is not installed: pip install flag_gems; {known} are supported") from None

@@ -29,9 +29,9 @@ def argmax(
 
     Raises:
         IndexError: ``dim`` is out of range or has size 0; without ``dim``, ``inp`` is empty.
-        RuntimeError: ``inp`` is bool, as in PyTorch.
+        NotImplementedError: ``inp`` is bool. PyTorch before 2.15 raises a plain RuntimeError, which this is too.
     """
     logger.debug("GEMS ARGMAX")
     if inp.dtype is torch.bool:
-        raise RuntimeError("argmax(): does not support bool input")
+        raise NotImplementedError("argmax(): does not support bool input")
     return reduce(ARGMAX, inp, dim, keepdim)[1]

@@ -29,9 +29,9 @@ def argmin(
 
     Raises:
         IndexError: ``dim`` is out of range or has size 0; without ``dim``, ``inp`` is empty.
-        RuntimeError: ``inp`` is bool, as in PyTorch.
+        NotImplementedError: ``inp`` is bool. PyTorch before 2.15 raises a plain RuntimeError, which this is too.
     """
     logger.debug("GEMS ARGMIN")
     if inp.dtype is torch.bool:
-        raise RuntimeError("argmin(): does not support bool input")
+        raise NotImplementedError("argmin(): does not support bool input")
     return reduce(ARGMIN, inp, dim, keepdim)[1]

@@ -128,8 +128,7 @@ def propose(
     Raises:
         BaselineError: the session is not one to accept.
     """
-    if not session.ended:
-        raise BaselineError("partial: the session did not end; run the same command again to end it")
+    _check_ended(session)
     measure = session.head["measure"]
     if measure not in ("count", "kernel"):
         raise BaselineError(f"measure: {measure!r} has no baseline; accept a record of mode kernel or of counts")
@@ -162,6 +161,11 @@ def accept(folder: Path, session: Session, reason: str | None = None) -> list[Pa
     return [proposal.path for proposal in proposals]
 
 
+def _check_ended(session: Session) -> None:
+    if not session.ended:
+        raise BaselineError("partial: the session did not end; run the same command again to end it")
+
+
 def of_level(session: Session, shapes: Shapes, level: str | None) -> list[str]:
     """The cases of a session that its level lists.
 
@@ -172,6 +176,7 @@ def of_level(session: Session, shapes: Shapes, level: str | None) -> list[str]:
     Raises:
         BaselineError: the session is of another level, or lacks cases of it.
     """
+    _check_ended(session)
     wanted = level or ("interpreter" if session.head["measure"] == "count" else "core")
     found = session.head["level"]
     if found != wanted:
@@ -185,9 +190,7 @@ def of_level(session: Session, shapes: Shapes, level: str | None) -> list[str]:
     listed = [case.key for op, dtypes in measured.items() for case in shapes.cases(op, wanted, sorted(dtypes))]
     missing = [key for key in listed if key not in session.rows]
     if missing:
-        raise BaselineError(
-            f"partial: lacks {len(missing)} cases of level {wanted}, as {missing[0]}; measure the level"
-        )
+        raise BaselineError(f"partial: lacks {len(missing)} cases of level {wanted}, as {missing[0]}; measure all")
     return [key for key in session.rows if key in set(listed)]
 
 

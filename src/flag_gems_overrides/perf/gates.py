@@ -43,12 +43,12 @@ def judge(rows: Iterable[Row], baseline: Baseline | None, noise: float = MIN_NOI
         if accepted is not None:
             failures += _counts(Counted(row), accepted) if is_counted(row) else _times(Timed(row, noise), accepted)
     if baseline["measure"] == "kernel":
-        failures += _mean([Timed(row, noise) for row in rows], baseline)
+        failures += _mean([Timed(row) for row in rows], baseline)
     return failures
 
 
 def _wrong(row: Row) -> list[Failure]:
-    if row["providers"][OVERRIDE].get("agrees", False):
+    if row["providers"][OVERRIDE].get("agrees"):
         return []
     return [Failure("answer", row["key"], "the override's result is not PyTorch's", "see tests/accuracy")]
 

@@ -61,14 +61,14 @@ class DeviceMeter:
             "l2": "cold" if self._mode == "kernel" else "hot",
             "compulsory": necessary._asdict(),
         }
-        with providers.for_case(case, self._peers) as (functions, kept_out), torch.no_grad():
+        with providers.for_case(case, self._peers) as (functions, left_out), torch.no_grad():
             calls, agrees, absent = self._first_calls(case.op, functions, inputs)
             if OVERRIDE in calls:
                 with captured() as launches:
                     calls[OVERRIDE][0]()
                 row["launches"] = [launch.row() for launch in launches]
             row |= self._timed(case, calls, agrees)
-            row["providers"] |= absent | kept_out
+            row["providers"] |= absent | left_out
         return row
 
     def _first_calls(
@@ -152,9 +152,9 @@ class CountMeter:
             "l2": "cold",
             "compulsory": op_inputs.compulsory(case)._asdict(),
         }
-        with providers.for_case(case) as (functions, kept_out), torch.no_grad():
+        with providers.for_case(case) as (functions, left_out), torch.no_grad():
             reference = functions.pop(NATIVE)(*arguments)
-            row["providers"] = dict(kept_out)
+            row["providers"] = dict(left_out)
             for name, function in functions.items():
                 with captured() as launches:
                     row["providers"][name] = self._counted(case.op, name, function, arguments, reference)

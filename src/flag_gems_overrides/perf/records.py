@@ -145,7 +145,7 @@ class Recorder:
         except OSError as error:
             os.ftruncate(self._file, end)
             raise RecordError(
-                f"{self._path}: {error.strerror}; the lines before are whole: make room, and the same command continues"
+                f"{self._path}: {error.strerror}; the lines before are whole: make room, and the same command resumes"
             ) from None
 
 

@@ -51,7 +51,7 @@ def compare_unpaired(times: Sequence[float], baseline: Sequence[float], seed: st
     Args:
         times, baseline, seed: as for :func:`compare`.
     """
-    if not times or not baseline:
+    if not len(times) or not len(baseline):
         raise ValueError("no rounds to compare")
     rng = _rng(seed)
     ours, theirs = (np.log(np.asarray(samples, float)) for samples in (times, baseline))

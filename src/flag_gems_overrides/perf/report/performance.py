@@ -29,7 +29,7 @@ def page(records: Records, dtypes: Collection[str], command: str) -> str:
         command: that writes the page, for its reader.
     """
     shown = _together(records, dtypes)
-    means, by_provider, _ = summary.summary(shown)
+    means, *_ = summary.summary(shown)
     return render(
         "performance.md.j2",
         device=shown.head["device"]["name"],
@@ -37,7 +37,7 @@ def page(records: Records, dtypes: Collection[str], command: str) -> str:
         command=command,
         best=_best(shown),
         means=means,
-        by_provider=by_provider,
+        by_provider=summary.by_provider(shown),
         worst=summary.worst(shown.results, WORST),
         sessions=_sessions(records, shown),
     )
@@ -50,7 +50,7 @@ def short(records: Records, dtypes: Collection[str]) -> str:
     columns += [Column("vs PyTorch"), Column("vs FlagGems"), Column("vs torch.compile")]
     lines = []
     for (op, dtype), results in shown.groups().items():
-        means = (summary.mean(result.against(name) for result in results) for name in (NATIVE, UPSTREAM, "compile"))
+        means = (summary.mean(results, name) for name in (NATIVE, UPSTREAM, "compile"))
         lines.append(Line([op, dtype, str(len(results)), *means]))
     versions = shown.head["versions"]
     where = f"{shown.head['device']['name']}, " + ", ".join(

@@ -9,7 +9,7 @@ from typing import Any
 from flag_gems_overrides.perf.cases import OVERRIDE, PEERS, UPSTREAM
 from flag_gems_overrides.perf.report.tables import MISSING, Column, Line, Table, change, milliseconds
 from flag_gems_overrides.perf.report.view import LABELS, LESS, MORE, View, word_of
-from flag_gems_overrides.perf.results import Against, Counted, Timed
+from flag_gems_overrides.perf.results import Counted, Timed
 from flag_gems_overrides.perf.statistics import geomean
 from flag_gems_overrides.perf.verdict import FASTER, SAME, SLOWER, UNSURE
 
@@ -39,20 +39,20 @@ def code(head: Mapping[str, Any]) -> str:
 
 def summary(shown: View) -> list[Table]:
     """Means, verdicts by provider and worst cases; of counts the means alone."""
-    if shown.counted:
-        return [_counted_means(shown)]
-    return [table for table in (_means(shown), by_provider(shown), worst(shown.results)) if table.lines]
+    made = [_counted_means(shown)] if shown.counted else [_means(shown), by_provider(shown), worst(shown.results)]
+    return [table for table in made if table.lines]
 
 
 def _means(shown: View) -> Table:
     """Geometric means over the cases, and how the cases were judged."""
     columns = [Column("Op", text=True), Column("dtype", text=True), Column("Cases", 5)]
-    columns += [Column(f"vs {LABELS[name]}", 4 if name in PEERS else 1) for name in shown.rivals]
+    names = [name for name in shown.rivals if any(result.competitors([name]) for result in shown.results)]
+    columns += [Column(f"vs {LABELS[name]}", 4 if name in PEERS else 1) for name in names]
     columns += [Column("worst", 2), *(Column(word, 3) for word in _TIMED_WORDS)]
     lines = []
     for (op, dtype), results in shown.groups().items():
         cells = [op, dtype, str(len(results))]
-        cells += [mean(result.against(name) for result in results) for name in shown.rivals]
+        cells += [mean(results, name) for name in names]
         ratios = [against.comparison.ratio for result in results for against in result.competitors()]
         cells.append(f"{min(ratios):.2f}x" if ratios else MISSING)
         lines.append(Line(cells + _tally(map(word_of, results), _TIMED_WORDS)))
@@ -67,7 +67,9 @@ def by_provider(shown: View) -> Table:
         compared = [each for result in shown.results for each in result.competitors([name])]
         if compared:
             words = [each.verdict.word for each in compared]
-            lines.append(Line([LABELS[name], str(len(compared)), mean(compared), *_tally(words, _TIMED_WORDS)]))
+            lines.append(
+                Line([LABELS[name], str(len(compared)), mean(shown.results, name), *_tally(words, _TIMED_WORDS)])
+            )
     return Table("Verdicts by provider", columns, lines, ["Wrong answers are no competitors."] if lines else [])
 
 
@@ -122,7 +124,7 @@ def _tally(words: Iterable[str], known: Sequence[str]) -> list[str]:
     return [str(words.count(word)) for word in known]
 
 
-def mean(compared: Iterable[Against | None]) -> str:
-    """Geometric mean of the ratios; of none "-"."""
-    ratios = [against.comparison.ratio for against in compared if against]
+def mean(results: Iterable[Timed], name: str) -> str:
+    """Geometric mean of the ratios to a provider, where its answer is right; of none "-"."""
+    ratios = [against.comparison.ratio for result in results for against in result.competitors([name])]
     return f"{geomean(ratios):.2f}x" if ratios else MISSING

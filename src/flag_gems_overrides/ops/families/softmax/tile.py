@@ -12,12 +12,12 @@ The depth is within a thread: what is reduced along it costs no exchange between
 
 import triton
 import triton.language as tl
-from packaging.version import Version
 
-# Triton's coalescing lays threads along the last dimension, then along the first (3.6) or the one before the last
-# (3.7). With the two exchanged, 64 x 512 x 512 float32 spills 1200 bytes. Functions have it as a default: if they
-# looked a global up, Triton's cache would know a kernel by another key after some other kernels had been compiled.
-DEPTH_AXIS = 1 if Version(triton.__version__) < Version("3.7") else 0
+from ...launch.triton_versions import LANES_BEFORE_DEPTH
+
+# Functions have it as a default: if they looked a global up, Triton's cache would know a kernel by another key after
+# some other kernels had been compiled.
+DEPTH_AXIS = 1 if LANES_BEFORE_DEPTH else 0
 
 
 @triton.jit
