@@ -8,6 +8,7 @@ import typer
 from flag_gems_overrides.cli.accept import accept
 from flag_gems_overrides.cli.bench import bench
 from flag_gems_overrides.cli.doctor import doctor
+from flag_gems_overrides.cli.ladder import ladder
 from flag_gems_overrides.cli.list import list_overrides
 from flag_gems_overrides.cli.patches import patches
 from flag_gems_overrides.cli.profile import profile
@@ -27,6 +28,7 @@ app.command("list")(list_overrides)
 app.command("status")(show_status)
 app.command("bench")(bench)
 app.command("profile")(profile)
+app.command("ladder")(ladder)
 app.command("report")(report)
 app.command("quality")(quality)
 app.command("resources")(resources)
