@@ -3,8 +3,8 @@
 
 y = exp(x - max(x)) / sum(exp(x - max(x))) over each row of x: [M, N], float32. A row must be known whole (its maximum,
 then its sum) before the first element of the result can be written. So the question of the whole climb is: where does
-the row stay in the meantime? In memory, it is read again; in registers, it is not. 8 bytes per element are
-compulsory, 4 read and 4 written. Every extra reading adds half a pass.
+the row stay in the meantime? In memory, it is read again; in registers, it is not. 8 bytes per element are compulsory,
+4 read and 4 written. Every extra reading adds half a pass.
 """
 
 import torch

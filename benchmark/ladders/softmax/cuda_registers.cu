@@ -2,9 +2,10 @@
 // The row stays in registers
 //
 // Each thread loads its vectors once, into an array that the compiler keeps in registers because every index is known
-// when it compiles; all loads are under way before the first is needed. Maximum, sum and result come from there: the row
-// is read once, 1 pass instead of 1.5, and each element takes one exp. The number of threads follows the row, so that
-// short rows leave no thread idle. N must be a multiple of 4 and at most 32768: 8 vectors for each of 1024 threads.
+// when it compiles; all loads are under way before the first is needed. Maximum, sum and result come from there: the
+// row is read once, 1 pass instead of 1.5, and each element takes one exp. The number of threads follows the row, so
+// that short rows leave no thread idle. N must be a multiple of 4 and at most 32768: 8 vectors for each of 1024
+// threads.
 
 #include "../reduce.cuh"
 

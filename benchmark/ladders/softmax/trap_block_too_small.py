@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trap: a block that is smaller than the row
 
-The block is a constant that was enough for the first test. Rows beyond it are cut off: their end is never read and never
-written. With 512 columns and more the tests see memory that nobody wrote.
+The block is a constant that was enough for the first test. Rows beyond it are cut off: their end is never read and
+never written. With 512 columns and more the tests see memory that nobody wrote.
 """
 
 import torch

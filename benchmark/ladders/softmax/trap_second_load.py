@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trap: a second load where the row was in registers
 
-The answer is right, so no accuracy test notices: the row is loaded once for the statistics and once more for the result,
-with a barrier in between that keeps the compiler from merging the two. 1.5 passes instead of the 1 that this form
-promises; the count of loaded bytes shows it.
+The answer is right, so no accuracy test notices: the row is loaded once for the statistics and once more for the
+result, with a barrier in between that keeps the compiler from merging the two. 1.5 passes instead of the 1 that this
+form promises; the count of loaded bytes shows it.
 """
 
 import torch

@@ -2,9 +2,10 @@
 """A loop over the row with a running maximum and sum
 
 A row of 131072 floats is twice what the registers of a multiprocessor hold: one block for it spills, and every spilled
-value goes through memory twice. This rung walks over the row in blocks and keeps only two numbers per lane, the largest
-value so far and the sum relative to it; when the maximum grows, the sum is scaled down by exp(old - new). So maximum and
-sum take one reading instead of two, and the row is read a second time for the result: 1.5 passes for rows of any length.
+value goes through memory twice. This rung walks over the row in blocks and keeps only two numbers per lane, the
+largest value so far and the sum relative to it; when the maximum grows, the sum is scaled down by exp(old - new). So
+maximum and sum take one reading instead of two, and the row is read a second time for the result: 1.5 passes for rows
+of any length.
 """
 
 import torch

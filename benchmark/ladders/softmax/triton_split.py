@@ -4,7 +4,8 @@
 Four rows on 132 multiprocessors leave 128 of them idle, however good the loop is. The first launch cuts every row into
 parts and writes maximum and sum of each; the second combines these few numbers and writes its own part of the result.
 The bytes are those of the online loop (1.5 passes, and what fits the L2 cache comes from there the second time); what
-changes is that all of the device asks for them. A second launch costs a few microseconds: for many rows this is no gain.
+changes is that all of the device asks for them. A second launch costs a few microseconds: for many rows this is no
+gain.
 """
 
 import torch

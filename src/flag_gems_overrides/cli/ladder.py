@@ -14,7 +14,7 @@ from flag_gems_overrides import environment
 from flag_gems_overrides.perf.ladder import FOLDER, Ladder, LadderError, Shape, load, names
 
 if TYPE_CHECKING:
-    from flag_gems_overrides.perf.ladder_climb import Climber
+    from flag_gems_overrides.perf.ladder_climb import Step
 
 ALL = "all"
 
@@ -22,7 +22,7 @@ ALL = "all"
 def ladder(
     name: Annotated[str, typer.Argument(help="A ladder, as in benchmark/ladders; 'all' for every one.")] = "softmax",
     rung: Annotated[list[str] | None, typer.Option(help="Only this rung (repeat for several).")] = None,
-    shape: Annotated[str | None, typer.Option(help="Only this shape, as in '4096x8192'; else those of the ladder.")] = None,
+    shape: Annotated[str | None, typer.Option(help="One shape, as in '4096x8192', not those of the ladder.")] = None,
     open_: Annotated[
         Path | None, typer.Option("--open", help="Also write record, profiler tables, PTX and SASS to this folder.")
     ] = None,
@@ -42,53 +42,33 @@ def ladder(
             ladder_page.write(page, open_, ladders)
             return
         chosen = [load(each, ladders) for each in (names(ladders) if name == ALL else [name])]
-        _climb(chosen, rung or [], _shape(shape), open_)
+        _climb({each: each.check(rung or []) for each in chosen}, bool(rung), _shape(shape), open_)
 
 
-def _climb(chosen: list[Ladder], rungs: list[str], shape: Shape | None, folder: Path | None) -> None:
+def _climb(chosen: dict[Ladder, list[str]], partly: bool, shape: Shape | None, folder: Path | None) -> None:
     import torch
 
-    from flag_gems_overrides.perf import ladder_cuda, ladder_open, records
-    from flag_gems_overrides.perf.ladder_climb import Climber, steps
+    from flag_gems_overrides.perf import ladder_cuda, ladder_open
+    from flag_gems_overrides.perf.ladder_climb import Climber, climb, steps
 
     console = Console() if Console().is_terminal else Console(width=160)
-    picked = {each.name: each.check(rungs) for each in chosen}
     timed = torch.cuda.is_available()
     if timed:
-        sources = [each.source(rung) for each in chosen for rung in picked[each.name]]
+        sources = [each.source(rung) for each, rungs in chosen.items() for rung in rungs]
         ladder_cuda.build(source for source in sources if source.suffix == ".cu")
+        if folder:
+            ladder_open.write(folder, chosen)
+    record = folder and folder / "record.jsonl"
+    level = "ladder" if not partly else "ladder " + " ".join(rung for rungs in chosen.values() for rung in rungs)
+    climber = Climber(level)
     cases = [(each, *case) for each in chosen for case in _cases(each, shape, timed)]
-    climber = Climber("ladder")
-    recorder = records.Recorder(
-        folder / "record.jsonl", climber.head, [each.key(*case) for each, *case in cases]
-    ) if folder else None
-    for each, size, variant in cases:
-        row = climber.measure(each, picked[each.name], size, variant)
-        if recorder:
-            recorder.row(row)
-        console.print(_table(row, steps(each, climber.head, row)))
-        if timed:
-            torch.cuda.empty_cache()
-    if recorder:
-        recorder.close()
-    if folder and timed:
-        _climb_hot(folder, chosen, picked, climber)
-        ladder_open.write(folder, chosen, picked)
-
-
-def _climb_hot(folder: Path, chosen: list[Ladder], picked: dict[str, list[str]], cold: Climber) -> None:
-    """A second session without flushing the cache: what fits L2 is faster than memory allows, what does not is not."""
-    from flag_gems_overrides.perf import records
-    from flag_gems_overrides.perf.ladder_climb import Climber
-
-    cases = [(each, shape) for each in chosen for shape in each.hot]
-    if not cases:
-        return
-    climber = Climber("ladder, L2 not flushed", hot=True, like=cold)
-    recorder = records.Recorder(folder / "record.jsonl", climber.head, [each.key(shape) for each, shape in cases])
-    for each, shape in cases:
-        recorder.row(climber.measure(each, picked[each.name], shape))
-    recorder.close()
+    for each, row in climb(climber, chosen, cases, record):
+        console.print(_table(row["key"], steps(each, climber.head, row), timed))
+    if record and timed and shape is None:
+        cases = [(each, size, 0) for each in chosen for size in each.hot]
+        climber = Climber(f"{level}, L2 not flushed", hot=True, like=climber)
+        for each, row in climb(climber, chosen, cases, record):
+            console.print(_table(f"{row['key']}, L2 not flushed", steps(each, climber.head, row), timed))
 
 
 def _cases(each: Ladder, shape: Shape | None, timed: bool) -> list[tuple[Shape, int]]:
@@ -98,28 +78,25 @@ def _cases(each: Ladder, shape: Shape | None, timed: bool) -> list[tuple[Shape, 
     return each.cases() if timed else [(size, variant) for size in each.small_shapes for variant in variants]
 
 
-def _table(row: dict, climb: list) -> Table:
-    table = Table(title=row["key"], title_justify="left")
-    for column in ("rung", "us", "GB/s", "of copy", "of native", "passes", "launches", "against the rung before"):
-        table.add_column(column, justify="left" if column in ("rung", "against the rung before") else "right")
+def _table(title: str, climb: list[Step], timed: bool) -> Table:
+    columns = ("us", "GB/s", "of copy", "of native") if timed else ("passes", "launches")
+    table = Table("rung", title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right")
+    table.add_column("against the rung before" if timed else "")
     for step in climb:
         if step.absent:
-            table.add_row(step.rung, "-", "-", "-", "-", "-", "-", step.absent)
+            table.add_row(step.rung, *("-" for _ in columns), step.absent)
             continue
-        before = "" if step.after is None else "{} {}: {}".format(step.after[2].word, step.after[0], step.after[2].reason)
-        table.add_row(
-            step.rung if step.agrees else f"{step.rung} (WRONG)",
-            *(_number(value, form) for value, form in ((step.us, "{:.1f}"), (step.gbps, "{:.0f}"), (step.share, "{:.0%}"))),
-            _number(step.of_native, "{:.0%}"),
-            _number(step.passes, "{:.3f}"),
-            _number(step.launches, "{}"),
-            before,
+        cells = (
+            ((step.us, "{:.1f}"), (step.gbps, "{:.0f}"), (step.share, "{:.0%}"), (step.of_native, "{:.0%}"))
+            if timed
+            else ((step.passes, "{:.3f}"), (step.launches, "{}"))
         )
+        numbers = ("-" if value is None else form.format(value) for value, form in cells)
+        before = f"{step.after[2].word} than {step.after[0]}: {step.after[2].reason}" if step.after else ""
+        table.add_row(step.rung if step.agrees else f"{step.rung} (WRONG)", *numbers, before)
     return table
-
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)
 
 
 def _shape(text: str | None) -> Shape | None:
@@ -128,9 +105,9 @@ def _shape(text: str | None) -> Shape | None:
     try:
         shape = tuple(int(n) for n in text.split("x"))
     except ValueError:
-        raise LadderError(f"--shape {text!r} is not of the form 4096x8192") from None
+        shape = ()
     if len(shape) < 2 or min(shape) < 1:
-        raise LadderError(f"--shape {text!r}: give at least two sizes, each at least 1, as in 4096x8192")
+        raise LadderError(f"--shape {text!r} is not of the form 4096x8192: at least two sizes, each at least 1")
     return shape
 
 
@@ -151,7 +128,7 @@ def _one_line() -> Iterator[None]:
 
     try:
         yield
-    except (LadderError, RecordError, ThrottledError) as error:
+    except (LadderError, RecordError, ThrottledError, OSError) as error:
         _end(error)
 
 

@@ -2,9 +2,9 @@
 """Ladders: one operator written again and again, from the obvious way to the fastest one.
 
 A ladder is a folder of ``benchmark/ladders``. Its ``__init__.py`` says how the operator is called (``inputs``), what
-the right answer is (``reference``, in float64), which shapes are measured, and in which order its rungs come. A rung is
-a file of that folder: ``NAME.py`` with a function ``run``, or ``NAME.cu`` with a C function ``run``. The file's docstring
-(of a ``.cu`` file: the comment at its top) says what the rung changes and why that should help.
+the right answer is (``reference``, in float64), which shapes are measured, and in which order its rungs come. A rung
+is a file of that folder: ``NAME.py`` with a function ``run``, or ``NAME.cu`` with a C function ``run``. The file's
+docstring (of a ``.cu`` file: the comment at its top) says what the rung changes and why that should help.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Ladder:
         return _tensors(self._reference(*wide))
 
     def error(self, result: Any, reference: tuple[torch.Tensor, ...]) -> float:
-        """The largest error, relative to the largest value of the reference; infinite where NaNs differ or shapes do."""
+        """The largest error, relative to the reference's largest value; infinite where shapes or NaNs differ."""
         results = _tensors(result)
         if [x.shape for x in results] != [x.shape for x in reference]:
             return math.inf

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ class Climber:
     def __init__(self, level: str, hot: bool = False, like: Climber | None = None) -> None:
         self.hot = hot
         self.timer: Timer | None = None
+        self.head: Row
         if like is not None:
             self.timer, self.head = like.timer, like.head | {"level": level}
             return
@@ -128,6 +130,28 @@ class Climber:
             name: {"samples_ms": [round(ms, 6) for ms in samples], "agrees": agrees[name]}
             for name, samples in times.samples_ms.items()
         }
+
+
+def climb(
+    climber: Climber, chosen: Mapping[Ladder, list[str]], cases: Iterable[tuple[Ladder, Shape, int]], path: Path | None
+) -> Iterator[tuple[Ladder, Row]]:
+    """Measure cases (ladder, shape, variant) one after the other and record each as soon as it is measured. What the
+    record's session holds already is not measured again."""
+    keyed = {ladder.key(shape, variant): (ladder, shape, variant) for ladder, shape, variant in cases}
+    recorder = records.Recorder(path, climber.head, keyed) if path and keyed else None
+    try:
+        for key, (ladder, shape, variant) in keyed.items():
+            row = recorder.session.rows.get(key) if recorder else None
+            if row is None:
+                row = climber.measure(ladder, chosen[ladder], shape, variant)
+                if recorder:
+                    recorder.row(row)
+                if climber.timer:
+                    torch.cuda.empty_cache()
+            yield ladder, row
+    finally:
+        if recorder:
+            recorder.close()
 
 
 def runnable(ladder: Ladder, rung: str, shape: Shape) -> Callable[..., Any] | str:

@@ -33,15 +33,18 @@ _TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 _ACCESS = re.compile(r"\b(ld|st)\.global[\w.:]*?(\.v\d)?(\.[bfsu]\d+)\b")
 
 
-def write(folder: Path, ladders: list[Ladder], rungs: Mapping[str, list[str]]) -> None:
-    """Profile and disassemble the rungs; a line of ``rungs.jsonl`` for each that runs here."""
+def write(folder: Path, chosen: Mapping[Ladder, list[str]]) -> None:
+    """Profile and disassemble the rungs; a line of ``rungs.jsonl`` for each."""
     lines = []
-    for ladder in ladders:
-        for rung in rungs[ladder.name]:
+    for ladder, rungs in chosen.items():
+        for rung in rungs:
             shape = ladder.rungs[rung].target or ladder.target
-            call = runnable(ladder, rung, shape)
-            if not isinstance(call, str):
-                lines.append({"ladder": ladder.name, "rung": rung, "shape": shape} | _opened(folder, ladder, rung, call, shape))
+            try:
+                call = runnable(ladder, rung, shape)
+                found = {"absent": call} if isinstance(call, str) else _opened(folder, ladder, rung, call, shape)
+            except Exception as error:  # whatever a compiler may raise: the other rungs are opened
+                found = {"absent": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+            lines.append({"ladder": ladder.name, "rung": rung, "shape": shape} | found)
     write_text(folder / "rungs.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
 
 
@@ -51,7 +54,8 @@ def _opened(folder: Path, ladder: Ladder, rung: str, call: Callable[..., Any], s
     with torch.no_grad():
         kernels, table = _profiled(f"{ladder.name} {rung}", call, inputs)
         write_text(stem.with_suffix(".txt"), table)
-        code = dict(_cuda_code(ladder, rung) if ladder.source(rung).suffix == ".cu" else _triton_code(ladder, rung, call, inputs))
+        is_cuda = ladder.source(rung).suffix == ".cu"
+        code = dict(_cuda_code(ladder, rung) if is_cuda else _triton_code(ladder, rung, call, inputs))
     for suffix, text in code.items():
         write_text(stem.with_suffix(f".{suffix}"), text)
     return {"kernels": kernels, "accesses": accesses(code.get("ptx", ""))}
