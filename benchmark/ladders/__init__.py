@@ -14,3 +14,16 @@ Each folder is a ladder. Its ``__init__.py`` has:
     inputs        arguments of a rung's ``run`` for a shape
     reference     the right answer for inputs that are float64
 """
+
+# In the order of the tour.
+LADDERS = (
+    "softmax",
+    "gelu",
+    "gelu_backward",
+    "bias_gelu",
+    "log_softmax",
+    "batch_norm",
+    "relu",
+    "ragged",
+    "modulo",
+)

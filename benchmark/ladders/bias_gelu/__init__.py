@@ -19,7 +19,7 @@ RUNGS = {
 }
 TARGET = (4096, 16384)
 SHAPES = {"elements": [(4096, 1024), (4096, 16384)]}
-SMALL_SHAPES = [(64, 512), (3, 200)]
+SMALL_SHAPES = [(64, 512), (48, 200)]
 OPERATIONS = 21
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile of the two
 
-One kernel: 1 pass.
+Inductor sees that the sum is used once and computes it where it is needed: one kernel, 1 pass.
 """
 
 import functools

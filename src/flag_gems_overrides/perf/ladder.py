@@ -137,11 +137,14 @@ class Ladder:
         return [rung for rung in self.rungs if rung in chosen] if chosen else list(self.rungs)
 
 
-def names(folder: Path = FOLDER) -> list[str]:
-    """The ladders in a folder."""
-    found = sorted(path.parent.name for path in folder.glob("*/__init__.py"))
-    if not found:
-        raise LadderError(f"{folder}: holds no ladder; give the folder benchmark/ladders of a checkout")
+def names(folder: Path = FOLDER) -> tuple[str, ...]:
+    """The ladders in a folder that is called ``ladders``, in their order."""
+    if folder.resolve().name != "ladders" or not (folder / "__init__.py").exists():
+        raise LadderError(f"{folder}: holds no ladders; give the folder benchmark/ladders of a checkout")
+    parent = str(folder.resolve().parent)
+    if parent not in sys.path:
+        sys.path.insert(0, parent)
+    found: tuple[str, ...] = importlib.import_module("ladders").LADDERS
     return found
 
 
@@ -150,9 +153,6 @@ def load(name: str, folder: Path = FOLDER) -> Ladder:
     known = names(folder)
     if name not in known:
         raise LadderError(f"no ladder {name!r} in {folder}; there are {', '.join(known)}")
-    parent = str(folder.resolve().parent)
-    if parent not in sys.path:
-        sys.path.insert(0, parent)
     return _loaded(name)
 
 
