@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from flag_gems_overrides import interpreter
 from flag_gems_overrides.perf import ladder_cuda
 from flag_gems_overrides.perf.ladder import LadderError, load, names
 from flag_gems_overrides.perf.ladder_climb import runnable
+from flag_gems_overrides.perf.ladder_open import accesses
 from flag_gems_overrides.perf.poison import poisoned
 from flag_gems_overrides.perf.traffic import count
 
@@ -68,7 +72,11 @@ def test_the_answer_is_right(name, rung, device):
     assert max(errors) < TOLERANCE
 
 
-PROMISED = [(name, rung) for name, rung in RUNGS if LADDERS[name].rungs[rung].passes is not None]
+PROMISED = [
+    (name, rung)
+    for name, rung in RUNGS
+    if LADDERS[name].rungs[rung].passes is not None and LADDERS[name].source(rung).suffix == ".py"
+]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="bytes are counted in the interpreter")
@@ -135,3 +143,46 @@ def test_a_rung_is_compared_where_both_run(name):
             assert rung.supports(shape)
             assert ladder.rungs[rung.after].supports(shape)
             assert shape in [shape for shape, _ in ladder.cases()]
+
+
+def test_accesses_of_ptx_are_counted_by_width():
+    ptx = """
+        ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];
+        ld.global.nc.v4.f32 {%f1, %f2, %f3, %f4}, [%rd2];
+        ld.global.L1::evict_last.b32 { %r5 }, [ %rd3 + 0 ];
+        st.global.b32 [ %rd4 + 0 ], { %r6 };
+        cp.async.cg.shared.global [ %r7 + 0 ], [ %rd5 + 0 ], 0x10, 0x10;
+        cp.async.commit_group;
+        ld.shared.b32 %r8, [%r9];
+    """
+    assert accesses(ptx) == {"cp.async": 1, "ld.b32": 1, "ld.v4.b32": 1, "ld.v4.f32": 1, "st.b32": 1}
+
+
+def _ptx(name: str, rung: str) -> str:
+    """What Triton makes of a rung for sm_90, in a process that does not interpret."""
+    command = [sys.executable, "-m", "flag_gems_overrides.perf.ladder_compile", name, rung, str(FOLDER)]
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "hinted", "what"),
+    [
+        ("ragged", "triton_plain", "triton_multiple_of", "ld.b32"),
+        ("modulo", "triton_plain", "triton_max_contiguous", "ld.b32"),
+    ],
+)
+def test_a_hint_turns_single_loads_into_vectors(name, plain, hinted, what):
+    before, after = accesses(_ptx(name, plain)), accesses(_ptx(name, hinted))
+    assert before[what] == 8
+    assert what not in after
+    assert after["ld.v4.b32"] == before.get("ld.v4.b32", 0) + 2
+
+
+def test_maximum_is_one_instruction_where_is_two():
+    where, maximum = _ptx("relu", "triton_where"), _ptx("relu", "triton_maximum")
+    assert (where.count("setp.lt.f32"), where.count("selp.f32"), where.count("max.NaN.f32")) == (8, 8, 0)
+    assert (maximum.count("setp.lt.f32"), maximum.count("selp.f32"), maximum.count("max.NaN.f32")) == (0, 0, 8)

@@ -15,8 +15,8 @@ RUNGS = {
     "native": Rung(passes=1.0),
     "compiled": Rung(after="composed"),
     "triton_block": Rung(passes=1.0, after="composed"),
-    "cuda_naive": Rung(),
-    "cuda_vectorised": Rung(after="cuda_naive", multiple=4),
+    "cuda_naive": Rung(passes=1.0),
+    "cuda_vectorised": Rung(passes=1.0, after="cuda_naive", multiple=4),
 }
 TARGET = (4096, 16384)
 SHAPES = {"elements": [(4096, 1024), (4096, 16384)]}

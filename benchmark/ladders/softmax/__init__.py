@@ -22,12 +22,12 @@ RUNGS = {
     "triton_online": Rung(passes=1.5, after="triton_row", target=WIDE),
     "triton_split": Rung(passes=1.5, after="triton_online", target=FEW),
     "override": Rung(passes=1.0, after="triton_row"),
-    "cuda_naive": Rung(max_n=65536),
-    "cuda_block": Rung(after="cuda_naive"),
-    "cuda_coalesced": Rung(after="cuda_block"),
-    "cuda_online": Rung(after="cuda_coalesced"),
-    "cuda_vectorised": Rung(after="cuda_online", multiple=4),
-    "cuda_registers": Rung(after="cuda_vectorised", max_n=32768, multiple=4),
+    "cuda_naive": Rung(passes=2.0, max_n=65536),
+    "cuda_block": Rung(passes=2.0, after="cuda_naive"),
+    "cuda_coalesced": Rung(passes=2.0, after="cuda_block"),
+    "cuda_online": Rung(passes=1.5, after="cuda_coalesced"),
+    "cuda_vectorised": Rung(passes=1.5, after="cuda_online", multiple=4),
+    "cuda_registers": Rung(passes=1.0, after="cuda_vectorised", max_n=32768, multiple=4),
 }
 TRAPS = {
     "trap_block_too_small": Rung(passes=1.0),

@@ -38,7 +38,8 @@ class Rung:
     """What a ladder says of one of its rungs."""
 
     passes: float | None = None
-    """Bytes moved per compulsory byte, as the docstring promises; the tests count them. None: not countable here."""
+    """Bytes moved per compulsory byte, as the docstring promises. The tests count them, but for CUDA C++, where they
+    follow from its loops. None: up to a compiler, or different for the variants."""
     after: str | None = None
     """The rung that this one must beat."""
     target: Shape | None = None

@@ -62,8 +62,10 @@ def _opened(folder: Path, ladder: Ladder, rung: str, call: Callable[..., Any], s
 
 
 def accesses(ptx: str) -> dict[str, int]:
-    """Global loads and stores of a PTX text by their width: {"ld.v4.b32": 2, ...}."""
-    return dict(sorted(Counter(f"{m[1]}{m[2] or ''}{m[3]}" for m in _ACCESS.finditer(ptx)).items()))
+    """Global loads and stores of a PTX text by their width: {"ld.v4.b32": 2, ...}; "cp.async" goes to shared memory."""
+    found = Counter(f"{m[1]}{m[2] or ''}{m[3]}" for m in _ACCESS.finditer(ptx))
+    found["cp.async"] = len(re.findall(r"\bcp\.async\.c[ag]\b", ptx))
+    return dict(sorted((+found).items()))
 
 
 def _profiled(name: str, call: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[list[dict[str, Any]], str]:
