@@ -57,6 +57,7 @@ class Climber:
             "noise": round(quality.noise(self.timer), 4),
             "cold": self.timer.cold(),
         }
+        self.head["versions"]["nvcc"] = ladder_cuda.version()
 
     def measure(self, ladder: Ladder, rungs: Iterable[str], shape: Shape, variant: int = 0) -> Row:
         """The case line of one shape. A rung that is wrong, or cannot run here, says so in its place."""

@@ -13,6 +13,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
@@ -32,6 +33,16 @@ def nvcc() -> str | None:
     """The compiler, from CUDA_HOME or PATH."""
     home = os.environ.get("CUDA_HOME")
     return shutil.which(os.path.join(home, "bin", "nvcc")) if home else shutil.which("nvcc")
+
+
+def version() -> str:
+    """The compiler's version, as in "13.0.88"; "not installed" without one."""
+    compiler = nvcc()
+    if compiler is None:
+        return "not installed"
+    text = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"release [\d.]+, V([\d.]+)", text)
+    return found[1] if found else "unknown"
 
 
 def build(sources: Iterable[Path]) -> dict[Path, Path]:

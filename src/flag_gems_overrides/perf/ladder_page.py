@@ -5,7 +5,6 @@ figure from what a climb recorded.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -25,7 +24,6 @@ from flag_gems_overrides.perf.verdict import FASTER, SAME
 
 TEMPLATE = "page.md.j2"
 COMMAND = "gems-overrides ladder all --open FOLDER"
-_DASHES = {"cuda": "--", "triton": "-", "override": "-"}
 
 
 def write(page: Path, folder: Path, ladders: Path = FOLDER) -> None:
@@ -206,62 +204,88 @@ class Tour:
         }
 
     def _scan(self, name: str, shapes: list[Shape], axis: int, label: str) -> Figure:
-        """Time of every rung over one dimension, as a multiple of what a copy of the same bytes takes at full speed."""
-        figure = Figure(figsize=(8.5, 4.6))
-        axes: Axes = figure.subplots()
-        colors = mpl.color_sequences["tab20"]
-        for i, rung in enumerate(self.ladders[name].rungs):
-            points = [(shape[axis], step.us) for shape in shapes if (step := self.step(name, rung, shape)).us]
-            if points:
-                style = _DASHES.get(rung.split("_")[0], ":")
-                axes.plot(*zip(*points, strict=True), style, marker="o", ms=3, lw=1.4, color=colors[i], label=rung)
-        copy = [(shape[axis], self._copy_us(name, shape)) for shape in shapes]
-        axes.plot(*zip(*copy, strict=True), color="black", lw=1, label="copy at full bandwidth")
-        axes.set(xscale="log", yscale="log", xlabel=label, ylabel="us")
-        axes.set_xticks([shape[axis] for shape in shapes], [str(shape[axis]) for shape in shapes])
-        axes.minorticks_off()
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
+        """Time of every rung over one dimension, as a multiple of what a copy of the same bytes takes at full speed:
+        CUDA C++ in one panel, the others in another, native in both."""
+        figure = Figure(figsize=(11, 4.2))
+        panels = figure.subplots(1, 2, sharey=True)
+        colors = mpl.color_sequences["tab10"]
+        for axes, title, is_cuda in zip(panels, ("PyTorch and Triton", "CUDA C++"), (False, True), strict=True):
+            rungs = [r for r in self.ladders[name].rungs if r == NATIVE or r.startswith("cuda") == is_cuda]
+            for rung in rungs:
+                points = [
+                    (shape[axis], step.us / self._copy_us(name, shape))
+                    for shape in shapes
+                    if (step := self.step(name, rung, shape)).us
+                ]
+                if points:
+                    color = "black" if rung == NATIVE else colors[rungs.index(rung)]
+                    axes.plot(*zip(*points, strict=True), "o-", ms=3, lw=1.4, color=color, label=rung)
+            axes.axhline(1, color="gray", ls=":", lw=1)
+            axes.set(xscale="log", yscale="log", xlabel=label, title=title)
+            axes.set_xticks([shape[axis] for shape in shapes], [str(shape[axis]) for shape in shapes])
+            axes.set_yticks(*zip(*((t, f"{t}x") for t in (1, 2, 5, 10, 20, 50, 100, 200, 500)), strict=True))
+            axes.minorticks_off()
+            axes.grid(alpha=0.3)
+            axes.legend(fontsize=8)
+        panels[0].set_ylabel("time, over a copy's at full bandwidth")
         return figure
 
     def _copy_us(self, name: str, shape: Shape) -> float:
         return sum(self.row(name, shape)["compulsory"].values()) / self.head["copy_gbps"] / 1e3
 
     def _roofline(self, name: str) -> Figure:
-        """Each rung by the bytes that it moves; arrows from each rung to the next of its language."""
+        """Each rung by the bytes that it asks for; an arrow to it from the one that it must beat at this shape."""
         ladder = self.ladders[name]
-        row = self.row(name)
         operations = ladder.operations * math.prod(ladder.target)
-        compulsory = sum(row["compulsory"].values())
-        figure = Figure(figsize=(8.5, 5.2))
+        intensity = operations / sum(self.row(name)["compulsory"].values())
+        points = {
+            step.rung: (intensity / passes, operations / step.us / 1e3)
+            for step in self.steps(name)
+            if step.us and (passes := ladder.rungs[step.rung].passes)
+        }
+        figure = Figure(figsize=(9, 5.6))
         axes: Axes = figure.subplots()
-        for track, color in (("triton", "tab:orange"), ("cuda", "tab:green"), ("", "tab:blue")):
-            points = []
-            for step in self.steps(name):
-                passes, language = ladder.rungs[step.rung].passes, step.rung.split("_")[0]
-                mine = language == track or (not track and language not in ("triton", "cuda"))
-                if step.us and passes and mine:
-                    points.append((operations / compulsory / passes, operations / step.us / 1e3, step.rung))
-            _draw_climb(axes, points, color, arrows=bool(track))
-        low, high = 0.9 * operations / compulsory / 4, 1.35 * operations / compulsory
-        axes.plot([low, high], [self.head["copy_gbps"] * x for x in (low, high)], color="black", lw=1)
-        axes.text(low, self.head["copy_gbps"] * low * 1.08, f"copy: {self.head['copy_gbps']:.0f} GB/s", fontsize=8)
-        axes.axvline(operations / compulsory, color="gray", lw=0.8, ls=":")
+        ends = (0.8 * intensity / 4, 1.5 * intensity)
+        axes.plot(ends, [self.head["copy_gbps"] * x for x in ends], color="black", lw=1)
+        axes.text(
+            ends[0], self.head["copy_gbps"] * ends[0] * 1.3, f"copy: {self.head['copy_gbps']:.0f} GB/s", fontsize=8
+        )
+        for rung, point in points.items():
+            axes.plot(*point, "o", color=_color(rung), ms=5)
+            after = ladder.rungs[rung].after
+            if after in points and ladder.rungs[rung].target is None:
+                arrow = {"arrowstyle": "->", "color": _color(rung), "alpha": 0.6}
+                axes.annotate("", point, points[after], arrowprops=arrow)
+        ticks = [(intensity / passes, f"{intensity / passes:.3g}\n({passes:g} passes)") for passes in (4, 2, 1.5, 1)]
         axes.set(xscale="log", yscale="log", xlabel="operations per byte that the rung asks for", ylabel="Gop/s")
-        ticks = [operations / compulsory / passes for passes in (4, 2, 1.5, 1)]
-        axes.set_xticks(ticks, [f"{tick:.3g}\n({p:g} passes)" for tick, p in zip(ticks, (4, 2, 1.5, 1), strict=True)])
+        axes.set_xticks(*zip(*ticks, strict=True))
         axes.minorticks_off()
         axes.grid(alpha=0.3)
+        _label(axes, points)
         return figure
 
 
-def _draw_climb(axes: Axes, points: list[tuple[float, float, str]], color: str, arrows: bool) -> None:
-    for x, y, rung in points:
-        axes.plot(x, y, "o", color=color, ms=5)
-        axes.annotate(rung, (x, y), textcoords="offset points", xytext=(6, -3), fontsize=7, color=color)
-    if arrows:
-        for (x0, y0, _), (x1, y1, _) in itertools.pairwise(points):
-            axes.annotate("", (x1, y1), (x0, y0), arrowprops={"arrowstyle": "->", "color": color, "alpha": 0.6})
+def _color(rung: str) -> str:
+    return {"triton": "tab:orange", "cuda": "tab:green"}.get(rung.split("_")[0], "tab:blue")
+
+
+def _label(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """Names beside the points: CUDA's on the left, the others' on the right, none over another."""
+    lowest: dict[tuple[float, bool], float] = {}
+    for rung, (x, y) in sorted(points.items(), key=lambda item: item[1][1]):
+        left = rung.startswith("cuda")
+        place = axes.transData.transform((x, y))[1] * 72 / axes.figure.dpi
+        free = max(place, lowest.get((x, left), -math.inf) + 9)
+        lowest[x, left] = free
+        axes.annotate(
+            rung,
+            (x, y),
+            textcoords="offset points",
+            xytext=(-7 if left else 7, free - place - 3),
+            ha="right" if left else "left",
+            fontsize=7,
+            color=_color(rung),
+        )
 
 
 def _opened(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
