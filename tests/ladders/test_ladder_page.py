@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from flag_gems_overrides.cli import app
 from flag_gems_overrides.perf import conditions, ladder_page, records
 from flag_gems_overrides.perf.ladder import LadderError, load, names
-from flag_gems_overrides.perf.ladder_climb import PROVIDERS, steps
+from flag_gems_overrides.perf.ladder_climb import steps
 
 FOLDER = Path(__file__).parents[2] / "benchmark" / "ladders"
 LADDERS = [load(name, FOLDER) for name in names(FOLDER)]
@@ -40,7 +40,7 @@ def _row(ladder, shape, variant, hot) -> dict:
         timed = {"samples_ms": [ms] * 20, "agrees": True}
         providers[rung] = timed if described.supports(shape) else {"absent": "does not support it"}
     key, l2 = ladder.key(shape, variant), "hot" if hot else "cold"
-    return {"key": key, "l2": l2, "compulsory": {"read": half, "written": half}, PROVIDERS: providers}
+    return {"key": key, "l2": l2, "compulsory": {"read": half, "written": half}, "providers": providers}
 
 
 @pytest.fixture

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from flag_gems_overrides import environment
+from flag_gems_overrides.cli import _device, _options
+from flag_gems_overrides.perf.files import make_folder
 from flag_gems_overrides.perf.ladder import FOLDER, Ladder, LadderError, Shape, load, names
+from flag_gems_overrides.perf.report.tables import Column, Line, Table
 
 if TYPE_CHECKING:
     from flag_gems_overrides.perf.ladder_climb import Step
@@ -32,17 +30,19 @@ def ladder(
     ladders: Annotated[Path, typer.Option(help="Folder of ladders.")] = FOLDER,
 ) -> None:
     """Climb from the naive version of an operator to the fastest: time every rung, or count where there is no GPU."""
-    _load_flag_gems()
-    with _one_line():
-        if page is not None:
-            from flag_gems_overrides.perf import ladder_page
+    size = None if shape is None else _shape(shape)
+    if page is not None and open_ is None:
+        raise LadderError("--page needs --open FOLDER: what a climb wrote, with record.jsonl in it")
+    _device.prepare()
+    if page is not None and open_ is not None:
+        from flag_gems_overrides.perf import ladder_page
 
-            if open_ is None:
-                raise LadderError("--page needs --open FOLDER: what a climb wrote, with record.jsonl in it")
-            ladder_page.write(page, open_, ladders)
-            return
-        chosen = [load(each, ladders) for each in (names(ladders) if name == ALL else [name])]
-        _climb({each: each.check(rung or []) for each in chosen}, bool(rung), _shape(shape), open_)
+        ladder_page.write(page, open_, ladders)
+        return
+    chosen = [load(each, ladders) for each in (names(ladders) if name == ALL else [name])]
+    if open_ is not None:
+        make_folder(open_)
+    _climb({each: each.check(rung or []) for each in chosen}, bool(rung), size, open_)
 
 
 def _climb(chosen: dict[Ladder, list[str]], partly: bool, shape: Shape | None, folder: Path | None) -> None:
@@ -50,8 +50,9 @@ def _climb(chosen: dict[Ladder, list[str]], partly: bool, shape: Shape | None, f
 
     from flag_gems_overrides.perf import ladder_cuda, ladder_open
     from flag_gems_overrides.perf.ladder_climb import Climber, climb, steps
+    from flag_gems_overrides.perf.report import terminal
 
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = _options.console()
     timed = torch.cuda.is_available()
     if timed:
         sources = [each.source(rung) for each, rungs in chosen.items() for rung in rungs]
@@ -63,12 +64,13 @@ def _climb(chosen: dict[Ladder, list[str]], partly: bool, shape: Shape | None, f
     climber = Climber(level)
     cases = [(each, *case) for each in chosen for case in _cases(each, shape, timed)]
     for each, row in climb(climber, chosen, cases, record):
-        console.print(_table(row["key"], steps(each, climber.head, row), timed))
+        terminal.show_tables([_table(row["key"], steps(each, climber.head, row), timed)], console)
     if record and timed and shape is None:
         cases = [(each, size, 0) for each in chosen for size in each.hot]
         climber = Climber(f"{level}, L2 not flushed", hot=True, like=climber)
         for each, row in climb(climber, chosen, cases, record):
-            console.print(_table(f"{row['key']}, L2 not flushed", steps(each, climber.head, row), timed))
+            title = f"{row['key']}, L2 not flushed"
+            terminal.show_tables([_table(title, steps(each, climber.head, row), timed)], console)
 
 
 def _cases(each: Ladder, shape: Shape | None, timed: bool) -> list[tuple[Shape, int]]:
@@ -79,29 +81,28 @@ def _cases(each: Ladder, shape: Shape | None, timed: bool) -> list[tuple[Shape, 
 
 
 def _table(title: str, climb: list[Step], timed: bool) -> Table:
-    columns = ("us", "GB/s", "of copy", "of native") if timed else ("passes", "launches")
-    table = Table("rung", title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right")
-    table.add_column("against the rung before" if timed else "")
+    names = ("us", "GB/s", "of copy", "of native") if timed else ("passes", "launches")
+    columns = [Column("rung", text=True), *map(Column, names)]
+    if timed:
+        columns.append(Column("against the rung before", 1, text=True))
+    lines, notes = [], []
     for step in climb:
         if step.absent:
-            table.add_row(step.rung, *("-" for _ in columns), step.absent)
+            notes.append(f"{step.rung}: {step.absent}")
             continue
         cells = (
             ((step.us, "{:.1f}"), (step.gbps, "{:.0f}"), (step.share, "{:.0%}"), (step.of_native, "{:.0%}"))
             if timed
             else ((step.passes, "{:.3f}"), (step.launches, "{}"))
         )
-        numbers = ("-" if value is None else form.format(value) for value, form in cells)
-        before = f"{step.after[2].word} than {step.after[0]}: {step.after[2].reason}" if step.after else ""
-        table.add_row(step.rung if step.agrees else f"{step.rung} (WRONG)", *numbers, before)
-    return table
+        numbers = ["-" if value is None else form.format(value) for value, form in cells]
+        before = f"{step.after[2].word} than {step.after[0]}: {step.after[2].reason}" if step.after else "-"
+        rung = step.rung if step.agrees else f"{step.rung} (WRONG)"
+        lines.append(Line([rung, *numbers, *([before] if timed else [])]))
+    return Table(title, columns, lines, notes)
 
 
-def _shape(text: str | None) -> Shape | None:
-    if text is None:
-        return None
+def _shape(text: str) -> Shape:
     try:
         shape = tuple(int(n) for n in text.split("x"))
     except ValueError:
@@ -109,29 +110,3 @@ def _shape(text: str | None) -> Shape | None:
     if len(shape) < 2 or min(shape) < 1:
         raise LadderError(f"--shape {text!r} is not of the form 4096x8192: at least two sizes, each at least 1")
     return shape
-
-
-def _load_flag_gems() -> None:
-    try:
-        gems = environment.load()
-    except (RuntimeError, ImportError) as error:
-        _end(error)
-    if gems.device == "cpu":
-        typer.echo("No GPU: rungs run in Triton's interpreter, on the CPU, and are counted.", err=True)
-
-
-@contextmanager
-def _one_line() -> Iterator[None]:
-    """What is wrong with the input is one line, with exit status 2."""
-    from flag_gems_overrides.perf.records import RecordError
-    from flag_gems_overrides.perf.timing import ThrottledError
-
-    try:
-        yield
-    except (LadderError, RecordError, ThrottledError, OSError) as error:
-        _end(error)
-
-
-def _end(error: Exception) -> NoReturn:
-    typer.echo(f"error: {error}", err=True)
-    raise typer.Exit(2) from None

@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 
+from flag_gems_overrides.errors import UserError
+
 FOLDER = Path("benchmark/ladders")
 NATIVE, COMPILED = "native", "compiled"
 # Of the largest value of the reference. A float32 sum of 2**21 terms is off by 1e-5; a wrong kernel by far more.
@@ -29,7 +31,7 @@ TOLERANCE = 1e-4
 Shape = tuple[int, ...]
 
 
-class LadderError(ValueError):
+class LadderError(UserError):
     """A ladder or rung that cannot be used; the message names it and the remedy."""
 
 

@@ -21,10 +21,7 @@ from flag_gems_overrides.perf.poison import poisoned
 from flag_gems_overrides.perf.statistics import compare
 from flag_gems_overrides.perf.timing import Timer
 from flag_gems_overrides.perf.traffic import count
-from flag_gems_overrides.perf.verdict import LEAST_NOISE, Verdict, judge
-
-# The field of a case line that holds what was measured, by its name.
-PROVIDERS = "contenders" if records.SCHEMA == 1 else "providers"
+from flag_gems_overrides.perf.verdict import MIN_NOISE, Verdict, judge
 
 Row = dict[str, Any]
 
@@ -69,7 +66,7 @@ class Climber:
             "key": ladder.key(shape, variant),
             "l2": "hot" if self.hot else "cold",
             "compulsory": {"read": read, "written": written},
-            PROVIDERS: {},
+            "providers": {},
         }
         calls: dict[str, Callable[..., Any]] = {}
         agrees: dict[str, bool] = {}
@@ -77,17 +74,17 @@ class Climber:
             try:
                 call = runnable(ladder, rung, shape)
                 if isinstance(call, str):
-                    row[PROVIDERS][rung] = {"absent": call}
+                    row["providers"][rung] = {"absent": call}
                     continue
                 measured = self._first(ladder, call, inputs, reference)
             except Exception as error:  # whatever a compiler may raise: the other rungs are measured
-                row[PROVIDERS][rung] = {"absent": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+                row["providers"][rung] = {"absent": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
                 continue
             calls[rung], agrees[rung] = call, measured["agrees"]
-            row[PROVIDERS][rung] = measured
+            row["providers"][rung] = measured
         del reference
         if self.timer is not None:
-            row[PROVIDERS] |= self._timed(row, ladder, calls, agrees, shape, variant)
+            row["providers"] |= self._timed(row, ladder, calls, agrees, shape, variant)
         return row
 
     def _first(
@@ -190,12 +187,12 @@ class Step(NamedTuple):
 
 def steps(ladder: Ladder, head: Mapping[str, Any], row: Mapping[str, Any]) -> list[Step]:
     """What a case line says of each rung, in the order of the climb."""
-    measured = row[PROVIDERS]
+    measured = row["providers"]
     return [_step(ladder, head, row, rung) for rung in ladder.rungs if rung in measured]
 
 
 def _step(ladder: Ladder, head: Mapping[str, Any], row: Mapping[str, Any], rung: str) -> Step:
-    found = row[PROVIDERS][rung]
+    found = row["providers"][rung]
     if "absent" in found:
         return Step(rung, absent=found["absent"])
     compulsory = sum(row["compulsory"].values())
@@ -210,7 +207,7 @@ def _step(ladder: Ladder, head: Mapping[str, Any], row: Mapping[str, Any], rung:
     step = None
     if after and before:
         comparison = compare(found["samples_ms"], before, seed=f"{row['key']} {rung}")
-        step = (after, comparison.ratio, judge(comparison, head.get("noise", LEAST_NOISE)))
+        step = (after, comparison.ratio, judge(comparison, head.get("noise", MIN_NOISE)))
     return Step(
         rung,
         agrees=found["agrees"],
@@ -224,5 +221,5 @@ def _step(ladder: Ladder, head: Mapping[str, Any], row: Mapping[str, Any], rung:
 
 def samples(row: Mapping[str, Any], rung: str) -> list[float] | None:
     """Milliseconds of a rung in each round; None if it was not timed."""
-    times: list[float] | None = row[PROVIDERS].get(rung, {}).get("samples_ms")
+    times: list[float] | None = row["providers"].get(rung, {}).get("samples_ms")
     return times or None

@@ -23,7 +23,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from triton.runtime import JITFunction
 
 from flag_gems_overrides.perf import devices, ladder_cuda
-from flag_gems_overrides.perf.baselines import write as write_text
+from flag_gems_overrides.perf.files import write as write_text
 from flag_gems_overrides.perf.ladder import Ladder, Shape
 from flag_gems_overrides.perf.ladder_climb import runnable
 from flag_gems_overrides.perf.launches import captured

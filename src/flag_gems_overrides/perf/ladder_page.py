@@ -17,7 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from flag_gems_overrides.perf import records
-from flag_gems_overrides.perf.baselines import write as write_text
+from flag_gems_overrides.perf.files import make_folder
+from flag_gems_overrides.perf.files import write as write_text
 from flag_gems_overrides.perf.ladder import FOLDER, NATIVE, LadderError, Rung, Shape, load, names
 from flag_gems_overrides.perf.ladder_climb import Row, Step, steps
 from flag_gems_overrides.perf.verdict import FASTER, SAME
@@ -42,7 +43,7 @@ def write(page: Path, folder: Path, ladders: Path = FOLDER) -> None:
     )
     environment.filters |= {"percent": lambda value: f"{value * 100:.0f} %", "times": lambda value: f"{value:.2f}"}
     text = environment.get_template(TEMPLATE).render(tour=tour, command=COMMAND, pictures=pictures.name)
-    pictures.mkdir(parents=True, exist_ok=True)
+    make_folder(pictures)
     for name, figure in tour.pictures().items():
         figure.savefig(pictures / f"{name}.png", dpi=140, bbox_inches="tight", metadata={"Software": None})
     write_text(page, text)

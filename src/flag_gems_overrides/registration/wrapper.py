@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The function that stands in upstream's place: ours for what it takes, PyTorch's own kernel for the rest."""
+"""The function that stands in upstream's place: ours for supported inputs, PyTorch's own kernel for all others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 # a whole is 8 us.
 _SOURCE = """\
 def {name}{signature}:
-    if takes({judged}):
+    if supports({judged}):
         return implementation({arguments})
     return otherwise({arguments})
 """
@@ -29,12 +29,12 @@ class Wrapper:
     def __init__(
         self,
         implementation: Callable[..., Any],
-        takes: Callable[..., bool],
+        supports: Callable[..., bool],
         native: Callable[..., Any],
         upstream: Callable[..., Any],
     ) -> None:
         self.upstream = upstream
-        self._takes = takes
+        self._supports = supports
         self._native = native
         self._scope: dict[str, Any] = {"implementation": implementation}
         self.turn_off()
@@ -43,7 +43,7 @@ class Wrapper:
         source = _SOURCE.format(
             name=name,
             signature=inspect.Signature([p.replace(annotation=p.empty) for p in parameters]),
-            judged=", ".join(inspect.signature(takes).parameters),
+            judged=", ".join(inspect.signature(supports).parameters),
             arguments=", ".join(f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in parameters),
         )
         exec(compile(source, f"<override of flag_gems {name}>", "exec"), self._scope)
@@ -55,10 +55,10 @@ class Wrapper:
 
     def turn_on(self) -> None:
         self._scope["otherwise"] = self._native
-        self._scope["takes"] = self._takes
+        self._scope["supports"] = self._supports
 
     def turn_off(self) -> None:
-        self._scope["takes"] = _nothing
+        self._scope["supports"] = _nothing
         self._scope["otherwise"] = self.upstream
 
 
