@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile of the composed form
 
-Inductor splits the reduction where there are few channels, with Welford's combination, and fuses the last line into
-one kernel.
+Inductor computes mean and variance in one reading, with Welford's combination, and fuses the last line into a second
+loop or kernel: 1.5 passes. Where there are few channels it splits the reduction over several programs. It is the
+composed form's source, and a sixth to a quarter of its bytes.
 """
 
 import functools

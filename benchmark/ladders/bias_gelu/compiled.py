@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile of the two
 
-Inductor sees that the sum is used once and computes it where it is needed: one kernel, 1 pass.
+Inductor sees that the sum is used once and computes it where it is needed. One kernel reads x and writes y, and the
+bias is small enough to stay in the cache: 1 pass instead of 2.
 """
 
 import functools

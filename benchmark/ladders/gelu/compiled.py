@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile of the composed form
 
-Fusing elementwise operators is what Inductor is best at: one Triton kernel, every element read once and written once.
+Fusing elementwise operators is what Inductor is best at. It sees that every intermediate result is used by one
+operator only and generates one Triton kernel: each element is read once and written once, 1 pass instead of 5.5.
+Nobody had to write it.
 """
 
 import functools

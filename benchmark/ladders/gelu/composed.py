@@ -2,8 +2,8 @@
 """The formula, operator by operator
 
 Every operation reads its operands from memory and writes its result there. The exact form is five of them (scale, erf,
-add, scale, multiply) and moves 5.5 times the compulsory bytes, the tanh form nine and 11 times: nearly all of the time
-is spent on carrying intermediate results to and fro.
+add, scale, multiply) and moves 5.5 times the compulsory bytes; the tanh form is nine, and moves 11 times. Nearly all
+of the time is spent on carrying intermediate results to and fro.
 """
 
 import math

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's own kernel
 
-One fused elementwise kernel with loads of 16 bytes.
+One kernel reads each element once, computes in registers and writes once: 1 pass. Its generic elementwise template
+gives each thread several elements and loads them 16 bytes at a time where the tensors are aligned. It is the bar for
+the rungs below.
 """
 
 import torch

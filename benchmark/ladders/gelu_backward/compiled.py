@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile of the composed form
 
-All of it becomes one kernel: two tensors read, one written.
+Eleven operators, or nineteen, become one kernel. Two tensors are read and one is written: 1 pass. Common expressions
+such as x * x are computed once.
 """
 
 import functools

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The derivative, operator by operator
 
-A dozen operators and more, each a reading and a writing of whole tensors.
+The exact form is eleven operators and moves 8.7 times the compulsory bytes, the tanh form nineteen and 15.7 times.
+Each one is a reading and a writing of whole tensors. Autograd of a composed forward would do the same, and keep the
+intermediate results of the forward in memory as well.
 """
 
 import math

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile
 
-Inductor takes the operator apart into maximum, sum and result, and fuses them into one kernel.
+Inductor takes the operator apart into maximum, sum and result, and fuses them into one kernel. Rows that fit its block
+are read once. For longer ones it generates a loop for maximum and sum, and a second for the result.
 """
 
 import functools

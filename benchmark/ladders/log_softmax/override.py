@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The override of this package, as it is shipped
 
-Rows in registers where they fit, several programs for a row where it is long; read once either way: 1 pass.
+Rows in registers where they fit, several of them to a program where they are short. A long row is shared by several
+programs, which exchange maximum and sum while they hold their parts. It is read once either way: 1 pass.
 """
 
 import torch

@@ -2,7 +2,8 @@
 """A promise: groups of four stay together
 
 `tl.max_contiguous(tl.multiple_of(columns, 4), 4)` promises that columns come in aligned groups of four neighbours,
-which holds because N is a multiple of 4. The bias is then loaded 16 bytes at a time as well.
+which holds because N is a multiple of 4. The bias is then loaded 16 bytes at a time as well. Where N is a multiple of
+16 Triton finds out by itself: it looks at integer arguments before it compiles.
 """
 
 import torch

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The remainder as it is
 
-x is loaded 16 bytes at a time; the bias, whose offsets come out of a remainder, element by element: four load
-instructions where one would do.
+x is loaded 16 bytes at a time. The bias, whose offsets come out of a remainder, is loaded element by element: four
+instructions where one would do. It comes from the cache, so what it costs is instructions, not memory.
 """
 
 import torch

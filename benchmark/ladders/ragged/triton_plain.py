@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows that begin where a table says
 
-A pointer plus a number from memory may point anywhere, so every lane loads its 4 bytes by itself: a quarter of what an
-instruction could move.
+A pointer plus a number from memory may point anywhere, so every lane loads its 4 bytes by itself. That is a quarter of
+what one instruction could move. The bytes are the same as with the hint; four times as many instructions ask for them.
 """
 
 import torch

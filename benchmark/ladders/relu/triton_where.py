@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """where(x < 0, 0, x)
 
-A comparison and a selection: two instructions for each element. A NaN is not below 0, so it is kept; with the
+A comparison and a selection: two instructions for each element. A NaN is not below 0, so it is kept. With the
 condition the other way round, where(x > 0, x, 0), it would become 0.
 """
 
