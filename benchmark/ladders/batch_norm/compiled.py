@@ -2,8 +2,8 @@
 """torch.compile of the composed form
 
 Inductor computes mean and variance in one reading, with Welford's combination, and fuses the last line into a second
-loop or kernel: 1.5 passes. Where there are few channels it splits the reduction over several programs. It is the
-composed form's source, and a sixth to a quarter of its bytes.
+loop or kernel: 1.5 passes. Where there are few channels it splits the reduction over several programs. The
+source is that of the composed form.
 """
 
 import functools
