@@ -21,6 +21,8 @@ class Environment:
     """Python and each of :data:`PACKAGES`; ``"not installed"`` where it is not."""
     device: str
     """What kernels run on, in words."""
+    plans: str
+    """Where their configurations come from, in words."""
     overrides: tuple[Operator, ...]
     """The catalog; whether flag_gems can have an override is known only without a :attr:`problem`."""
     cautions: tuple[str, ...]
@@ -50,15 +52,23 @@ def load() -> ModuleType:
 def examine() -> Environment:
     """:func:`load` and look. Never raises for what is wrong with the environment: that is the answer."""
     versions = {"python": platform.python_version(), **{package: _version(package) for package in PACKAGES}}
-    problem, device, cautions, overrides = None, "none", requirements.cautions(versions), tuple(OPERATORS.values())
+    problem, device, plans = None, "none", "none"
+    cautions, overrides = requirements.cautions(versions), tuple(OPERATORS.values())
     try:
         gems = load()
-        device = _device(gems.device)
+        device, plans = _device(gems.device), _plans()
         cautions += [f"flag_gems {gems.__version__}: {repair}" for repair in compat.repairs()]
         overrides = registration.catalog()
     except Exception as error:  # whatever a foreign package's import may raise
         problem = f"{error}" if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
-    return Environment(versions, device, overrides, tuple(cautions), problem)
+    return Environment(versions, device, plans, overrides, tuple(cautions), problem)
+
+
+def _plans() -> str:
+    from flag_gems_overrides.ops.launch import devices
+    from flag_gems_overrides.ops.plans import table
+
+    return table.describe(devices.limits(devices.current_device()))
 
 
 def _version(package: str) -> str:

@@ -91,6 +91,7 @@ class Reduction:
         native: PyTorch's overload, with the same arguments.
         public: PyTorch's function.
         dim: the type of its argument ``dim``; None if it has none.
+        whole: whether it reduces a whole tensor when it is given nothing else.
         requestable: whether it has an argument ``dtype``.
         rounds: whether a result need not be one of the elements.
     """
@@ -101,13 +102,9 @@ class Reduction:
     public: Callable[..., Any]
     dtypes: tuple[torch.dtype, ...]
     dim: str | None
+    whole: bool
     requestable: bool
     rounds: bool
-
-    @property
-    def whole(self) -> bool:
-        """Whether it reduces a whole tensor."""
-        return self.dim != "int"
 
     @property
     def several(self) -> bool:
@@ -131,16 +128,18 @@ _EXACT = {"prod": draw_exact_factors}
 def _reduction(operator: Operator) -> Reduction:
     packet, _, overload = operator.overload.partition(".")
     native = getattr(getattr(torch.ops.aten, packet), overload or "default")
-    arguments = {argument.name: str(argument.type) for argument in native._schema.arguments}
+    arguments = {argument.name: argument for argument in native._schema.arguments}
+    dim = arguments.get("dim")
     elements = torch.tensor([0.1, 0.2, 0.4])
-    result = _tensors(native(elements, *([0] if arguments.get("dim") == "int" else [])))[0]
+    result = _tensors(native(elements, *([0] if dim else [])))[0]
     return Reduction(
         operator.name,
         operator.load()[0],
         native,
         getattr(torch, packet),
         tuple(getattr(torch, name) for name in operator.dtypes),
-        arguments.get("dim"),
+        str(dim.type) if dim else None,
+        dim is None or dim.has_default_value(),
         "dtype" in arguments,
         result.is_floating_point() and result not in elements,
     )

@@ -6,12 +6,10 @@ from __future__ import annotations
 _LOOP = "norm/loop/layer_norm_loop"
 _LOOP_DX = "norm/loop/layer_norm_backward_loop_dx"
 _LOOP_DWEIGHT = "norm/loop/layer_norm_backward_loop_dweight"
-_BACKWARD = "softmax/backward/softmax_backward_split"
-_FORWARD = "softmax/forward/softmax_split"
+_ROWS = ("unaligned_rows", "split_rows", "looped_rows")
+_HELD = (*_ROWS, "columns", "looped_columns")
 _WEIGHT, _BIAS = (f"tl.load({name}_ptr + head + offsets, mask=mask, other=0.0)" for name in ("weight", "bias"))
-_WORDS, _NEXT_WORDS = (
-    f"tl.load(read_ptr{more}, mask=exists, other=1, volatile=True)" for more in ("", " + STATISTICS")
-)
+_WORDS = [f"tl.load({words}_ptr, mask=mask, other=1, volatile=True)" for words in ("words", "first", "second")]
 
 
 def _any_other(function: str, load: str) -> tuple[str, str]:
@@ -28,15 +26,16 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "launch/workspace/counters/not_zeroed: torch.zeros(size, dtype=dtype, device=like.device)",
     ),
     "multiplied with an output that is 0 there, or not added": (
-        "softmax/backward/softmax_backward_rows/wrong_other: tl.load(g_ptr + row * N + column, mask=inside, other=0.0)",
+        "softmax/backward/softmax_backward_rows/wrong_other: tl.load(g_ptr + row * N + column, mask=mask, other=0.0)",
         *(
-            f"{_BACKWARD}/wrong_other: tl.load(g_ptr + {at}, mask={mask}, other=0.0){which}"
-            for at, mask, which in (
-                ("at + lanes", "inside", ""),
-                ("at + lanes", "inside", " (2)"),
-                ("edge_at", "edge_inside", ""),
-                ("next_at + lanes", "next_inside", ""),
+            f"softmax/backward/softmax_backward_{kernel}/wrong_other: tl.load(g_ptr + {offsets}, other=0.0){which}"
+            for kernels, offsets, which in (
+                (_HELD, "start + offsets, mask=mask", ""),
+                (("split_rows",), "start + offsets, mask=mask", " (2)"),
+                (_ROWS, "edge_offsets, mask=edge_mask", ""),
+                (("split_rows",), "next_start + offsets, mask=next_mask", ""),
             )
+            for kernel in kernels
         ),
     ),
     "multiplied with a count that is 0": (f"{_LOOP}/off_by_one: count > 0",),
@@ -75,21 +74,21 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/backward/layer_norm_backward_split/offset_in_32_bits: tl.cast(row, tl.int64)",
         "norm/forward/layer_norm_split/offset_in_32_bits: tl.cast(row, tl.int64)",
         *(
-            f"{kernel}/offset_in_32_bits: tl.cast({what}, tl.int64)"
-            for kernel in (_BACKWARD, _FORWARD)
+            f"softmax/group/group_workspace/offset_in_32_bits: tl.cast({what}, tl.int64)"
             for what in ("first", "groups", "blocks")
         ),
     ),
-    "a row's tile is shorter than 2**31: in 64 bits its offsets need fewer registers": tuple(
-        f"{kernel}/offset_in_32_bits: tl.cast(lane * VEC + k, tl.int64)" for kernel in (_BACKWARD, _FORWARD)
+    "a row's tile is shorter than 2**31: in 64 bits its offsets need fewer registers": (
+        "softmax/tile/row_tile/offset_in_32_bits: tl.cast(lane * VEC + k, tl.int64)",
     ),
     "a lane without a word may hold what it likes, except 0 (and undefined integers are -1 in the interpreter)": (
-        *_any_other(_BACKWARD, _WORDS),
-        *_any_other(_BACKWARD, _WORDS + " (2)"),
-        *_any_other(_FORWARD, _WORDS),
-        *_any_other(_FORWARD, _WORDS + " (2)"),
-        *_any_other(_FORWARD, _NEXT_WORDS),
-        *_any_other(_FORWARD, _NEXT_WORDS + " (2)"),
+        *(
+            name
+            for function, loads in (("collect", _WORDS[:1]), ("collect_two", _WORDS[1:]))
+            for load in loads
+            for which in ("", " (2)")
+            for name in _any_other(f"launch/workspace/{function}", load + which)
+        ),
     ),
     "multiplied with a gradient that is 0 there": (
         "norm/backward/layer_norm_backward_rows/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
@@ -117,7 +116,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "softmax/tile/load_tile/drop_mask: tl.load(pointers, mask=k < columns, other=0.0, eviction_policy=EVICT)",
         "softmax/tile/load_tile/off_by_one: k < columns",
     ),
-    "the one statistic is at offset 0": ("softmax/tile/group_words/off_by_one: STATISTICS > 1",),
+    "the one statistic is at offset 0": ("softmax/group/group_words/off_by_one: STATISTICS > 1",),
     "an element that is met twice, at one place, changes no extreme": (
         "reduction/classes/locate_classes_kernel/off_by_one: lane < STEP",
     ),

@@ -18,6 +18,7 @@ _COMMANDS = {
     "status": ("status", "show_status"),
     "bench": ("bench", "bench"),
     "profile": ("profile", "profile"),
+    "ladder": ("ladder", "ladder"),
     "hunt": ("hunt", "hunt"),
     "tune": ("tune", "tune"),
     "report": ("report", "report"),

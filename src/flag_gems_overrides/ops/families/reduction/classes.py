@@ -50,6 +50,8 @@ def reduce_classes_kernel(
 
     The rest is as in ``reduce_rows_kernel``.
     """
+    tl.static_assert(STEP % VECTOR == 0)
+    tl.static_assert(STEP % K == 0 or (ONE_TILE_PER_CTA and BLOCK_SPLITS == 1))
     m = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BLOCK_K)[None, :]
     lane = tl.arange(0, BLOCK_N)[None, :]
@@ -127,6 +129,8 @@ def locate_classes_kernel(
         position_ptr: [M, K] of int64.
         partial_position_ptr: [splits, M, K] of the type of offsets, None without splits.
     """
+    tl.static_assert(STEP % VECTOR == 0)
+    tl.static_assert(STEP % K == 0 or (ONE_TILE_PER_CTA and BLOCK_SPLITS == 1))
     m = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BLOCK_K)[None, :]
     lane = tl.arange(0, BLOCK_N)[None, :]

@@ -50,6 +50,7 @@ def reduce_rows_kernel(
         EVICT: the policy of the L2 cache for tiles.
         INT64_OFFSETS: whether offsets in a row may exceed 32 bits.
     """
+    tl.static_assert(BLOCK_N % VECTOR == 0)
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
@@ -120,6 +121,8 @@ def locate_rows_kernel(
         partial_position_ptr: [splits, M] of the type of offsets, None without splits.
         NEIGHBOURS: elements that share an accumulator; divides VECTOR.
     """
+    tl.static_assert(BLOCK_N % VECTOR == 0)
+    tl.static_assert(VECTOR % NEIGHBOURS == 0)
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)

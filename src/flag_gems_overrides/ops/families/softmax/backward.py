@@ -79,10 +79,11 @@ def read_tiles(
     start,
     offsets,
     tiles,
-    step,
+    stride,
     k,
     columns,
     LOG: tl.constexpr,
+    TILE: tl.constexpr,
     EVEN_K: tl.constexpr,
     LANES: tl.constexpr,
     STATISTICS: tl.constexpr,
@@ -96,7 +97,7 @@ def read_tiles(
         if not LOG:
             term *= load_tile(y_ptr + start + offsets, k, columns, EVEN_K, "evict_last").to(COMPUTE)
         sums += lane_sum(term, STATISTICS == 1)
-        start += step
+        start += TILE * stride
     return sums, start
 
 
@@ -108,18 +109,19 @@ def write_tiles(
     start,
     offsets,
     tiles,
-    step,
+    stride,
     k,
     columns,
     row_sum,
     LOG: tl.constexpr,
+    TILE: tl.constexpr,
     EVEN_K: tl.constexpr,
     STAGES: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
     """The gradient of the ``tiles`` before ``start``. Backwards: what was read last is the surest to be in cache."""
     for _ in tl.range(0, tiles, num_stages=STAGES):
-        start -= step
+        start -= TILE * stride
         g = load_tile(g_ptr + start + offsets, k, columns, EVEN_K, "evict_first").to(COMPUTE)
         y = load_tile(y_ptr + start + offsets, k, columns, EVEN_K, "evict_first").to(COMPUTE)
         dx = gradient(g, y, row_sum, LOG)
@@ -302,7 +304,7 @@ def softmax_backward_looped_rows(
         start, length = row_share(row, member, group, N, VEC, UNALIGNED)
         tiles = tl.maximum(length - 1, 0) // TILE
         sums, start = read_tiles(
-            g_ptr, y_ptr, start, offsets, tiles, TILE * VEC, k, VEC, LOG, True, LANES, 1, 1, COMPUTE
+            g_ptr, y_ptr, start, offsets, tiles, VEC, k, VEC, LOG, TILE, True, LANES, 1, 1, COMPUTE
         )
         mask = row_mask(n, k, length - tiles * TILE, False)
         g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
@@ -323,7 +325,7 @@ def softmax_backward_looped_rows(
         if UNALIGNED:
             tl.store(dx_ptr + edge_offsets, gradient(edge_g, edge_y, row_sum, LOG), mask=edge_mask)
         tl.store(dx_ptr + start + offsets, gradient(g, y, row_sum, LOG), mask=mask)
-        write_tiles(g_ptr, y_ptr, dx_ptr, start, offsets, tiles, TILE * VEC, k, VEC, row_sum, LOG, True, 1, COMPUTE)
+        write_tiles(g_ptr, y_ptr, dx_ptr, start, offsets, tiles, VEC, k, VEC, row_sum, LOG, TILE, True, 1, COMPUTE)
     if MEMBERS > 1:
         clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 1, 1)
 
@@ -420,7 +422,7 @@ def softmax_backward_looped_columns(
     if INT64_OFFSETS:
         K = tl.cast(K, tl.int64)
     n, k, offsets = column_tile(K, LANES, DEPTH, BLOCK_K)
-    tile_step = TILE * tl.cast(K, tl.int64)
+    stride = tl.cast(K, tl.int64)
     first = tl.program_id(0) // group
     if MEMBERS > 1:
         words_ptr, step, counter_ptr, words, other, counted, own = group_workspace(
@@ -430,7 +432,7 @@ def softmax_backward_looped_columns(
         start, length, columns = column_share(block, member, group, N, K, BLOCK_K)
         tiles = tl.maximum(length - 1, 0) // TILE
         sums, start = read_tiles(
-            g_ptr, y_ptr, start, offsets, tiles, tile_step, k, columns, LOG, EVEN_K, LANES, BLOCK_K, STAGES, COMPUTE
+            g_ptr, y_ptr, start, offsets, tiles, stride, k, columns, LOG, TILE, EVEN_K, LANES, BLOCK_K, STAGES, COMPUTE
         )
         mask = column_mask(n, k, length - tiles * TILE, columns, False)
         g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
@@ -449,11 +451,12 @@ def softmax_backward_looped_columns(
             start,
             offsets,
             tiles,
-            tile_step,
+            stride,
             k,
             columns,
             row_sum,
             LOG,
+            TILE,
             EVEN_K,
             STAGES,
             COMPUTE,

@@ -123,9 +123,10 @@ def read_tiles(
     start,
     offsets,
     tiles,
-    step,
+    stride,
     k,
     columns,
+    TILE: tl.constexpr,
     EVEN_K: tl.constexpr,
     LANES: tl.constexpr,
     STATISTICS: tl.constexpr,
@@ -141,7 +142,7 @@ def read_tiles(
         new_max = tl.maximum(x_max, lane_max(x, CONTIGUOUS))
         x_sum = x_sum * exp(x_max - finite(new_max)) + lane_sum(exp(x - finite(new_max)), CONTIGUOUS)
         x_max = new_max
-        start += step
+        start += TILE * stride
     return x_max, x_sum, start
 
 
@@ -161,19 +162,20 @@ def write_tiles(
     start,
     offsets,
     tiles,
-    step,
+    stride,
     k,
     columns,
     row_max,
     row_sum,
     LOG: tl.constexpr,
+    TILE: tl.constexpr,
     EVEN_K: tl.constexpr,
     STAGES: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
     """The result of the ``tiles`` before ``start``. Backwards: what was read last is the surest to be in cache."""
     for _ in tl.range(0, tiles, num_stages=STAGES):
-        start -= step
+        start -= TILE * stride
         x = load_tile(x_ptr + start + offsets, k, columns, EVEN_K, "evict_first").to(COMPUTE)
         x = normalize(x, row_max, row_sum, LOG)
         store_tile(out_ptr + start + offsets, x, k, columns, EVEN_K, "evict_first")
@@ -348,7 +350,7 @@ def softmax_looped_rows(
     for row in tl.range(first, M, groups, num_stages=1):
         start, length = row_share(row, member, group, N, VEC, UNALIGNED)
         tiles = tl.maximum(length - 1, 0) // TILE
-        x_max, x_sum, start = read_tiles(x_ptr, start, offsets, tiles, TILE * VEC, k, VEC, True, LANES, 1, 1, COMPUTE)
+        x_max, x_sum, start = read_tiles(x_ptr, start, offsets, tiles, VEC, k, VEC, TILE, True, LANES, 1, 1, COMPUTE)
         mask = row_mask(n, k, length - tiles * TILE, False)
         held = tl.load(x_ptr + start + offsets, mask=mask, other=float("-inf")).to(COMPUTE)
         if UNALIGNED:
@@ -365,8 +367,9 @@ def softmax_looped_rows(
             words_ptr += step
         if UNALIGNED:
             tl.store(out_ptr + edge_offsets, normalize(edge, row_max, row_sum, LOG), mask=edge_mask)
-        tl.store(out_ptr + start + offsets, normalize(held, row_max, row_sum, LOG), mask=mask)
-        write_tiles(x_ptr, out_ptr, start, offsets, tiles, TILE * VEC, k, VEC, row_max, row_sum, LOG, True, 1, COMPUTE)
+        out = normalize(held, row_max, row_sum, LOG)
+        tl.store(out_ptr + start + offsets, out, mask=mask)
+        write_tiles(x_ptr, out_ptr, start, offsets, tiles, VEC, k, VEC, row_max, row_sum, LOG, TILE, True, 1, COMPUTE)
     if MEMBERS > 1:
         clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 2, 1)
 
@@ -467,7 +470,7 @@ def softmax_looped_columns(
     if INT64_OFFSETS:
         K = tl.cast(K, tl.int64)
     n, k, offsets = column_tile(K, LANES, DEPTH, BLOCK_K)
-    tile_step = TILE * tl.cast(K, tl.int64)
+    stride = tl.cast(K, tl.int64)
     first = tl.program_id(0) // group
     if MEMBERS > 1:
         words_ptr, step, counter_ptr, words, other, counted, own = group_workspace(
@@ -477,7 +480,7 @@ def softmax_looped_columns(
         start, length, columns = column_share(block, member, group, N, K, BLOCK_K)
         tiles = tl.maximum(length - 1, 0) // TILE
         x_max, x_sum, start = read_tiles(
-            x_ptr, start, offsets, tiles, tile_step, k, columns, EVEN_K, LANES, BLOCK_K, STAGES, COMPUTE
+            x_ptr, start, offsets, tiles, stride, k, columns, TILE, EVEN_K, LANES, BLOCK_K, STAGES, COMPUTE
         )
         mask = column_mask(n, k, length - tiles * TILE, columns, False)
         held = tl.load(x_ptr + start + offsets, mask=mask, other=float("-inf")).to(COMPUTE)
@@ -489,9 +492,24 @@ def softmax_looped_columns(
             )
             clear_own(words_ptr - step + own, 2, BLOCK_K, mask=block >= groups)
             words_ptr += step
-        tl.store(out_ptr + start + offsets, normalize(held, row_max, row_sum, LOG), mask=mask)
+        out = normalize(held, row_max, row_sum, LOG)
+        tl.store(out_ptr + start + offsets, out, mask=mask)
         write_tiles(
-            x_ptr, out_ptr, start, offsets, tiles, tile_step, k, columns, row_max, row_sum, LOG, EVEN_K, STAGES, COMPUTE
+            x_ptr,
+            out_ptr,
+            start,
+            offsets,
+            tiles,
+            stride,
+            k,
+            columns,
+            row_max,
+            row_sum,
+            LOG,
+            TILE,
+            EVEN_K,
+            STAGES,
+            COMPUTE,
         )
     if MEMBERS > 1:
         clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 2, BLOCK_K)
