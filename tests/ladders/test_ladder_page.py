@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.perf import conditions, ladder_page, records
 from flag_gems_overrides.perf.ladder import LadderError, load, names
 from flag_gems_overrides.perf.ladder_climb import steps
