@@ -42,7 +42,12 @@ def write(page: Path, folder: Path, ladders: Path = FOLDER) -> None:
         loader=jinja2.FileSystemLoader(ladders), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"percent": lambda value: f"{value * 100:.0f} %", "times": lambda value: f"{value:.2f}"}
-    text = environment.get_template(TEMPLATE).render(tour=tour, command=COMMAND, pictures=pictures.name)
+    try:
+        text = environment.get_template(TEMPLATE).render(tour=tour, command=COMMAND)
+    except jinja2.UndefinedError as error:
+        raise LadderError(
+            f"{ladders}: the page's templates ask for what is not there, as for a step's why: {error}"
+        ) from None
     make_folder(pictures)
     for name, figure in tour.pictures().items():
         figure.savefig(pictures / f"{name}.png", dpi=140, bbox_inches="tight", metadata={"Software": None})
