@@ -94,3 +94,18 @@ def _device(name: str) -> str:
     if name != "cuda":
         return name
     return "{} (sm_{}{})".format(torch.cuda.get_device_name(), *torch.cuda.get_device_capability())
+
+
+def host_path() -> str:
+    """In words, whether calls of overrides go through C++, or why through Python."""
+    from flag_gems_overrides.registration.host import extension
+
+    path = extension.location()
+    if extension.EXTENSION.module is not None or extension.EXTENSION.state != "not asked for":
+        return extension.EXTENSION.state
+    if path.exists():
+        return f"C++, built: {path}"
+    try:
+        return f"C++, to be built at the first call with {extension.compiler()}"
+    except extension.BuildError as error:
+        return f"Python: {error}"

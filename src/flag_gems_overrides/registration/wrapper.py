@@ -13,9 +13,15 @@ from typing import Any
 # a whole is 8 us.
 _SOURCE = """\
 def {name}{signature}:
+    if notice is not None:
+        notice({arguments})
     if takes({judged}):
         return implementation({arguments})
     return otherwise({arguments})
+
+
+def supports{signature}:
+    return takes({judged})
 """
 
 
@@ -37,6 +43,7 @@ class Wrapper:
         self._takes = takes
         self._native = native
         self._scope: dict[str, Any] = {"implementation": implementation}
+        self._notice: Callable[..., None] | None = None
         self.turn_off()
         name = implementation.__name__
         parameters = inspect.signature(implementation).parameters.values()
@@ -50,14 +57,21 @@ class Wrapper:
         self.function: Callable[..., Any] = functools.update_wrapper(self._scope[name], implementation)
         # Found there by those who look it up by name, such as pickle.
         self.function.__module__ = upstream.__module__
+        self.supports: Callable[..., bool] = self._scope["supports"]
+
+    def call_first(self, notice: Callable[..., None]) -> None:
+        """Have ``notice`` called with the arguments of every call, while the override is on."""
+        self._notice = notice
 
     # Another thread may call the function between the two assignments; it must then get PyTorch's kernel.
 
     def turn_on(self) -> None:
         self._scope["otherwise"] = self._native
         self._scope["takes"] = self._takes
+        self._scope["notice"] = self._notice
 
     def turn_off(self) -> None:
+        self._scope["notice"] = None
         self._scope["takes"] = _nothing
         self._scope["otherwise"] = self.upstream
 
