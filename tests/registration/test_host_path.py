@@ -177,7 +177,7 @@ class TestReplay:
         x = matrix(8, 4).t()
         softmax(x)
         softmax(x)
-        assert torch.equal(softmax(x), softmax(x.contiguous()))
+        torch.testing.assert_close(softmax(x), x.exp() / x.exp().sum(1, keepdim=True))
         assert enabled.replayed
         assert driver.launched
 

@@ -20,7 +20,7 @@ class Counters(NamedTuple):
     """What was asked for, as recordings note it."""
 
     dtype: torch.dtype
-    count: int
+    size: int
 
 
 def counters(like: torch.Tensor, count: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:

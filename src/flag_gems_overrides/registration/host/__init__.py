@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
+from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -78,7 +79,8 @@ class HostPath:
         extension = self._source.module
         if extension is None:
             return False
-        self._operator = extension.Operator(self._call, knobs.runtime.launch_enter_hook.calls, self._logger._cache)
+        levels = vars(self._logger)["_cache"]
+        self._operator = extension.Operator(self._call, knobs.runtime.launch_enter_hook.calls, levels)
         self._extension = extension
         self._look_at_level()
         return True
@@ -166,7 +168,7 @@ class _Registered:
             self._registered.destroy()
 
     def remove(self, under: Library) -> None:
-        if self in under._registration_handles:
+        with suppress(ValueError):  # the library has ended, and this with it
             under._registration_handles.remove(self)  # type: ignore[arg-type]
         self.destroy()
 

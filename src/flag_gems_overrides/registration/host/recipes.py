@@ -67,8 +67,8 @@ def recipe(
     for place, (wanted, tensor) in enumerate(allocations):
         made.allocate(list(wanted.shape), wanted.dtype)
         places[tensor.data_ptr()] = (_ALLOCATION, place)
-    for place, (wanted, tensor) in enumerate(counters):
-        made.count(wanted.dtype, wanted.count)
+    for place, (asked, tensor) in enumerate(counters):
+        made.count(asked.dtype, asked.size)
         places[tensor.data_ptr()] = (_COUNTER, place)
     copies = _copies(work, arguments, {tensor.data_ptr() for _, tensor in (*allocations, *counters)})
     if copies is None:
@@ -85,10 +85,9 @@ def recipe(
         made.launch(*described)
     by_identity = {id(tensor): place for place, (_, tensor) in enumerate(allocations)}
     for each in result if isinstance(result, tuple) else (result,):
-        place = -1 if each is None else by_identity.get(id(each))
-        if place is None:
+        if each is not None and id(each) not in by_identity:
             return None
-        made.result(place)
+        made.result(-1 if each is None else by_identity[id(each)])
     return made
 
 
