@@ -292,9 +292,9 @@ class TestWhoAnswers:
             softmax(x)
         assert len(driver.launched) == 1
         install()
-        warm(x)
-        softmax(x)
-        assert len(driver.launched) == 2
+        for _ in range(3):  # the first call registers C++ again, which knows the recipe
+            softmax(x)
+        assert len(driver.launched) == 3
 
     def test_nested_choices(self, enabled, driver):
         x = matrix()
@@ -306,10 +306,10 @@ class TestWhoAnswers:
             with use_overrides():
                 warm(x)
                 softmax(x)
-                assert len(driver.launched) == 1
+                assert len(driver.launched) == 2
         for _ in range(4):
             softmax(x)
-        assert len(driver.launched) > 1
+        assert len(driver.launched) > 2
 
     def test_the_dispatcher_is_as_it_was(self, path, use_gems, overload_dump):
         before = overload_dump("_softmax")

@@ -197,6 +197,8 @@ class _Installation:
         self._live.update(self._gems, wanted, self._dispatch_key)
         for wrapper in off:
             wrapper.turn_off()
+        for path in self._host_paths:
+            path.stop()  # once more, for what calls of other threads have registered meanwhile
 
         if self._repaired and not names:
             compat.undo()

@@ -63,6 +63,10 @@ class Wrapper:
         """Have ``notice`` called with the arguments of every call, while the override is on."""
         self._notice = notice
 
+    @property
+    def is_on(self) -> bool:
+        return self._scope["takes"] is self._takes
+
     # Another thread may call the function between the two assignments; it must then get PyTorch's kernel.
 
     def turn_on(self) -> None:

@@ -49,6 +49,7 @@ class HostPath:
         self._operator: Any = None
         self._on: WeakKeyDictionary[Library, _Registered] = WeakKeyDictionary()
         self._lock = threading.Lock()
+        self._stops = 0
         packet, _, variant = overload.partition(".")
         self._op = getattr(getattr(torch.ops.aten, packet), variant or "default")
         self._keys = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key))
@@ -86,12 +87,12 @@ class HostPath:
         return True
 
     def stop(self) -> None:
-        """Take C++ away, and forget what it knew: another choice of overrides may answer differently."""
-        for library, registered in list(self._on.items()):
-            registered.remove(library)
-        self._on.clear()
-        if self._operator is not None:
-            self._operator.clear()
+        """Take C++ away. What it knows stays: it holds whenever the override is on."""
+        with self._lock:
+            self._stops += 1
+            for library, registered in list(self._on.items()):
+                registered.remove(library)
+            self._on.clear()
 
     def _look_at_level(self) -> None:
         self._operator.set_quiet(not self._logger.isEnabledFor(logging.DEBUG))
@@ -101,6 +102,8 @@ class HostPath:
         if not self._lock.acquire(blocking=False):
             return  # another thread is at it
         try:
+            if not self._wrapper.is_on:
+                return  # it was when this call began
             on_top = self._is_on_top(args, {name: kwargs[name] for name in self._named & kwargs.keys()})
             if on_top is None:
                 return
@@ -140,8 +143,9 @@ class HostPath:
         self._look_at_level()
         if key is None:
             return self._wrapper.function(*args, **kwargs)
+        stops = self._stops
         if not self._wrapper.supports(*args, **kwargs):
-            self._operator.put(key, None)
+            self._put(key, None, stops)
             return self._wrapper.function(*args, **kwargs)
         with recording() as events, OtherWork() as work:
             result = self._wrapper.function(*args, **kwargs)
@@ -151,8 +155,13 @@ class HostPath:
         assert self._extension is not None
         for buffer in buffers:
             self._extension.keep_buffer(buffer)
-        self._operator.put(key, recipe(self._extension, events, work, args, result))
+        self._put(key, recipe(self._extension, events, work, args, result), stops)
         return result
+
+    def _put(self, key: bytes, answer: Any | None, stops: int) -> None:
+        """Keep it, unless the override may have been switched off meanwhile and upstream has answered."""
+        if stops == self._stops and self._wrapper.is_on:
+            self._operator.put(key, answer)
 
 
 class _Registered:

@@ -242,12 +242,6 @@ struct Operator {
     bucket.push_back({std::move(key), std::move(recipe)});
     ++count;
   }
-
-  void clear() {
-    std::unique_lock held(lock);
-    entries.clear();
-    count = 0;
-  }
 };
 
 std::vector<Operator*> operators;  // never freed: a call may still be in one when its registration ends
@@ -447,7 +441,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   py::class_<Operator, std::unique_ptr<Operator, py::nodelete>>(m, "Operator")
       .def(py::init(&make_operator))
       .def("put", [](Operator& op, const py::bytes& key, std::shared_ptr<Recipe> recipe) { op.put(key, recipe); })
-      .def("clear", &Operator::clear)
       .def("set_quiet", [](Operator& op, bool quiet) { op.quiet = quiet; })
       .def_property_readonly("replayed", [](const Operator& op) { return op.replayed.load(); });
 
