@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
-from flag_gems_overrides import interpreter, registration
+from flag_gems_overrides import harmful, interpreter, registration
 from flag_gems_overrides.operators import OPERATORS, Operator
-from flag_gems_overrides.registration import compat, upstream
+from flag_gems_overrides.registration import compat, enabling, upstream
 
 PACKAGES = ("flag_gems_overrides", "flag_gems", "torch", "triton")
 SUPPORTED_PAIRS = (("2.11", "3.6.0"), ("2.13", "3.7.1"))
@@ -94,6 +94,13 @@ def _device(name: str) -> str:
     if name != "cuda":
         return name
     return "{} (sm_{}{})".format(torch.cuda.get_device_name(), *torch.cuda.get_device_capability())
+
+
+def left_to_pytorch() -> tuple[harmful.Harmful, ...]:
+    """The operators that ``enable()`` leaves out here, with the reasons. flag_gems must be loaded."""
+    gems = upstream.load()
+    overridden = [override.name for override in registration.catalog() if override.left_out is None]
+    return harmful.known(gems.__version__, enabling.capability(gems), overridden)
 
 
 def host_path() -> str:
