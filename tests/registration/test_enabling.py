@@ -54,16 +54,13 @@ class TestData:
 @pytest.mark.usefixtures("torch_library")
 class TestEnable:
     def test_overrides_are_in_force_and_harmful_operators_are_not(self, x, who):
-        large = torch.full((2,), 127, dtype=torch.int8)
         with enable() as enabled:
             assert who(torch.softmax, x, 1) == ["ours"]
             assert "softmax" in enabled.overrides
-            total = torch.sum(large)
             names = {each.name for each in enabled.left_out}
             assert {"sum", "mean", "batch_norm"} <= names
             assert "layer_norm_backward" not in names  # an override stands there
             registered = {entry.split("/")[1] for entry in enabled._library._op_impls}
-        assert total == 254
         assert {"add.Tensor", "_softmax"} <= registered
         assert not {"sum", "mean", "native_batch_norm"} & registered
         assert who(torch.softmax, x, 1) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import typer
 
+from flag_gems_overrides.cli.ablate import ablate
 from flag_gems_overrides.cli.accept import accept
 from flag_gems_overrides.cli.bench import bench
 from flag_gems_overrides.cli.doctor import doctor
@@ -31,6 +32,7 @@ app.command("report")(report)
 app.command("quality")(quality)
 app.command("resources")(resources)
 app.command("accept")(accept)
+app.command("ablate")(ablate)
 app.add_typer(patches, name="patches")
 
 
