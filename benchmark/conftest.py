@@ -21,10 +21,12 @@ from flag_gems_overrides.perf import baselines, gates, resources, run
 from flag_gems_overrides.perf.cases import DTYPES, MODES, PEERS, Case, CaseError, Shapes
 from flag_gems_overrides.perf.records import Recorder
 from flag_gems_overrides.perf.report import terminal
-from flag_gems_overrides.perf.report.summary import summaries
+from flag_gems_overrides.perf.report.summary import summary
+from flag_gems_overrides.perf.report.view import view
 
 HERE = Path(__file__).parent
 SHAPES = Shapes(HERE / "core_shapes.yaml")
+HUNTED = Shapes(HERE / "hunted_shapes.yaml")
 UNDER_XDIST = (
     "benchmarks do not run under pytest-xdist: processes beside each other on one GPU would time each other, and a "
     "record is written by one. Leave out -n (or give -n 0); the accuracy tests are the ones to run in parallel."
@@ -80,6 +82,7 @@ class Bench:
         self._recorder: Recorder | None = None
         self._cases: dict[str, list[Case]] = {}
         self.rows: list[dict[str, Any]] = []
+        self.resumed = 0
 
     @property
     def meter(self) -> run.Meter:
@@ -96,19 +99,24 @@ class Bench:
         dtypes = self._options.dtypes or run.dtypes()
         marks = {mark.name for item in items if HERE in item.path.parents for mark in item.iter_markers()}
         self._cases = {op: SHAPES.cases(op, self._level, dtypes) for op in SHAPES.ops if op in marks}
+        if run.is_timed():
+            for op in marks.intersection(HUNTED.ops):
+                hunted = HUNTED.cases(op, "core", dtypes)
+                self._cases[op] += [case for case in hunted if case not in self._cases[op]]
 
     def run(self, record_property: Callable[[str, str], None], op: str) -> None:
         """Measure ``op`` over its shapes and hold the results to the accepted baseline. Means go to JUnit's report."""
         if self._options.record == "json" and self._recorder is None:
             keys = [case.key for cases in self._cases.values() for case in cases]
             self._recorder = Recorder(self._options.output, self.meter.head, keys)
+            self.resumed = len(self._recorder.session.rows)
         rows = run.measure(self._cases[op], self.meter, self._recorder)
         self.rows += rows
-        means = summaries(self.meter.head, rows)
-        for line in means.rows:
-            for column, cell in zip(means.columns, line.cells, strict=True):
-                record_property(f"{line.dtype} {column}", cell)
-        failures = gates.judge(rows, self._baseline(op), self.meter.head.get("noise", gates.LEAST_NOISE))
+        for means in summary(view(self.meter.head, rows))[:1]:
+            for line in means.lines:
+                for column, cell in zip(means.columns[2:], line.cells[2:], strict=True):
+                    record_property(f"{line.cells[1]} {column.name}", cell)
+        failures = gates.judge(rows, self._baseline(op), self.meter.head.get("noise", gates.MIN_NOISE))
         if failures:
             pytest.fail("\n".join(map(str, failures)), pytrace=False)
 
@@ -157,9 +165,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not bench.rows:
         return
     terminalreporter.section("performance")
+    if bench.resumed:
+        terminalreporter.line(f"Resumed: {bench.resumed} cases were in {config.option.output} already.")
     if bench.unknown_device:
         terminalreporter.line(
             f"No baseline for {bench.unknown_device}: answers were checked, speed was measured but not judged."
         )
-    console = Console(file=terminalreporter._tw._file, width=None if terminalreporter.isatty else 200)
-    terminal.show(bench.meter.head, bench.rows, console)
+    terminal.show(view(bench.meter.head, bench.rows), Console(file=terminalreporter._tw._file))

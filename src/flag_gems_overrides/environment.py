@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine and its packages make of the overrides: the facts behind ``gems-overrides doctor``."""
+"""Whether the overrides work on this machine with its packages: the facts behind ``gems-overrides doctor``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
-from flag_gems_overrides import harmful, interpreter, registration
+from flag_gems_overrides import harmful, interpreter, registration, requirements
 from flag_gems_overrides.operators import OPERATORS, Operator
 from flag_gems_overrides.registration import compat, enabling, upstream
 
 PACKAGES = ("flag_gems_overrides", "flag_gems", "torch", "triton")
-SUPPORTED_PAIRS = (("2.11", "3.6.0"), ("2.13", "3.7.1"))
-SUPPORTED_UPSTREAM = ("4.2.0", "5.0.2", "5.3.4")
 
 
 @dataclass(frozen=True)
@@ -23,10 +21,12 @@ class Environment:
     """Python and each of :data:`PACKAGES`; ``"not installed"`` where it is not."""
     device: str
     """What kernels run on, in words."""
+    plans: str
+    """Where their configurations come from, in words."""
     overrides: tuple[Operator, ...]
     """The catalog; whether flag_gems can have an override is known only without a :attr:`problem`."""
     cautions: tuple[str, ...]
-    """What is outside of what is supported, yet may work."""
+    """What has not been tried, and what install() repairs."""
     problem: str | None
     """Why flag_gems cannot be used here at all."""
 
@@ -52,20 +52,23 @@ def load() -> ModuleType:
 def examine() -> Environment:
     """:func:`load` and look. Never raises for what is wrong with the environment: that is the answer."""
     versions = {"python": platform.python_version(), **{package: _version(package) for package in PACKAGES}}
-    problem, device, cautions, overrides = None, "none", _unsupported(versions), tuple(OPERATORS.values())
+    problem, device, plans = None, "none", "none"
+    cautions, overrides = requirements.cautions(versions), tuple(OPERATORS.values())
     try:
         gems = load()
-        device = _device(gems.device)
-        newest = compat.newest_known()
-        if newest is not None and compat.running() > newest:
-            cautions.append(
-                f"LibEntry of flag_gems {gems.__version__} drops constexprs on Triton {versions['triton']}; "
-                "install() lets it see {}.{}".format(*newest)
-            )
+        device, plans = _device(gems.device), _plans()
+        cautions += [f"flag_gems {gems.__version__}: {repair}" for repair in compat.repairs()]
         overrides = registration.catalog()
     except Exception as error:  # whatever a foreign package's import may raise
         problem = f"{error}" if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
-    return Environment(versions, device, overrides, tuple(cautions), problem)
+    return Environment(versions, device, plans, overrides, tuple(cautions), problem)
+
+
+def _plans() -> str:
+    from flag_gems_overrides.ops.launch import devices
+    from flag_gems_overrides.ops.plans import table
+
+    return table.describe(devices.limits(devices.current_device()))
 
 
 def _version(package: str) -> str:
@@ -73,17 +76,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _unsupported(versions: dict[str, str]) -> list[str]:
-    torch, triton, gems = versions["torch"], versions["triton"], versions["flag_gems"]
-    cautions = []
-    if not any(torch.startswith(f"{t}.") and triton == r for t, r in SUPPORTED_PAIRS):
-        pairs = ", ".join(f"torch {t} + triton {r}" for t, r in SUPPORTED_PAIRS)
-        cautions.append(f"torch {torch} + triton {triton} is not a supported pair: {pairs}")
-    if gems not in SUPPORTED_UPSTREAM:
-        cautions.append(f"flag_gems {gems} is not a supported version: {', '.join(SUPPORTED_UPSTREAM)}")
-    return cautions
 
 
 def _device(name: str) -> str:

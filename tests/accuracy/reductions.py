@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of prod, max, amax and their relatives reduce."""
+"""The reductions as their tests call them, what they reduce, and how answers are compared."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
+
+from flag_gems_overrides.operators import OPERATORS, Operator
 
 ON_GPU = torch.cuda.is_available()
 FLOATING = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -31,9 +36,6 @@ if ON_GPU:
 
 FEW = [(7, 5), (40000,), (3, 3001, 5)]
 
-WITH_DIM = [(shape, dim) for shape in SHAPES for dim in range(max(len(shape), 1))]
-FEW_WITH_DIM = [(shape, dim) for shape in FEW for dim in range(len(shape))]
-
 
 def name(value: object) -> str:
     return str(value).removeprefix("torch.").replace(" ", "")
@@ -55,14 +57,16 @@ def draw(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tenso
     return torch.randint(low, 100, shape, dtype=dtype, device=device)
 
 
+def draw_whole_numbers(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
+    """Every sum of them that has less than 2**24 elements is exact in float32."""
+    return torch.randint(-1, 2, shape, device=device).to(dtype)
+
+
 def draw_factors(shape: tuple[int, ...], count: int, dtype: torch.dtype, device: str) -> torch.Tensor:
     """Factors whose product, of ``count`` of them, neither overflows nor vanishes.
 
-    The more, the nearer to 1 they are. Up to 65536 their digits behind it are many enough for roundings to be random.
+    The more, the nearer to 1 they are. Up to 65536 their digits after it are many enough for roundings to be random.
     """
-    if not dtype.is_floating_point:
-        signs = _signs(shape, device)
-        return (torch.ones(shape, device=device) if dtype in (torch.bool, torch.uint8) else signs).to(dtype)
     factors = torch.exp(torch.randn(shape, device=device, dtype=torch.float64) / max(count, 1) ** 0.5)
     return (factors * _signs(shape, device)).to(dtype)
 
@@ -76,6 +80,136 @@ def draw_exact_factors(shape: tuple[int, ...], dtype: torch.dtype, device: str) 
 
 def _signs(shape: tuple[int, ...], device: str) -> torch.Tensor:
     return torch.randint(0, 2, shape, device=device) * 2 - 1
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One operator of the family: what its row and PyTorch's schema of it say.
+
+    Attributes:
+        ours: the override.
+        native: PyTorch's overload, with the same arguments.
+        public: PyTorch's function.
+        dim: the type of its argument ``dim``; None if it has none.
+        whole: whether it reduces a whole tensor when it is given nothing else.
+        requestable: whether it has an argument ``dtype``.
+        rounds: whether a result need not be one of the elements.
+    """
+
+    name: str
+    ours: Callable[..., Any]
+    native: Callable[..., Any]
+    public: Callable[..., Any]
+    dtypes: tuple[torch.dtype, ...]
+    dim: str | None
+    whole: bool
+    requestable: bool
+    rounds: bool
+
+    @property
+    def several(self) -> bool:
+        """Whether it reduces several dimensions."""
+        return self.dim is not None and "List" in self.dim
+
+    def draw_exact(self, shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
+        """Floating-point input of which every result is exact."""
+        return _EXACT.get(self.public.__name__, draw_whole_numbers if self.rounds else draw)(shape, dtype, device)
+
+    def draw(self, shape: tuple[int, ...], count: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+        """Floating-point input of which every result, of ``count`` elements, is rounded."""
+        if self.public.__name__ == "prod":
+            return draw_factors(shape, count, dtype, device)
+        return draw(shape, dtype, device)
+
+
+_EXACT = {"prod": draw_exact_factors}
+
+
+def _reduction(operator: Operator) -> Reduction:
+    packet, _, overload = operator.overload.partition(".")
+    native = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    arguments = {argument.name: argument for argument in native._schema.arguments}
+    dim = arguments.get("dim")
+    elements = torch.tensor([0.1, 0.2, 0.4])
+    result = _tensors(native(elements, *([0] if dim else [])))[0]
+    return Reduction(
+        operator.name,
+        operator.load()[0],
+        native,
+        getattr(torch, packet),
+        tuple(getattr(torch, name) for name in operator.dtypes),
+        str(dim.type) if dim else None,
+        dim is None or dim.has_default_value(),
+        "dtype" in arguments,
+        result.is_floating_point() and result not in elements,
+    )
+
+
+def _tensors(result: Any) -> tuple[torch.Tensor, ...]:
+    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+REDUCTIONS = [_reduction(operator) for operator in OPERATORS.values() if operator.family == "reduction"]
+
+
+def reductions(condition: Callable[[Reduction], bool] = lambda op: True) -> pytest.MarkDecorator:
+    """``parametrize`` of ``op`` by the operators that meet a condition."""
+    return pytest.mark.parametrize("op", [op for op in REDUCTIONS if condition(op)], ids=lambda op: op.name)
+
+
+def along(shape: tuple[int, ...]) -> Iterator[int]:
+    """Every dimension."""
+    return iter(range(max(len(shape), 1)))
+
+
+def check(op: Reduction, x: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+    """The override's answer is PyTorch's."""
+    actual, native = _tensors(op.ours(x, *args, **kwargs)), _tensors(op.native(x, *args, **kwargs))
+    assert len(actual) == len(native)
+    for ours, theirs in zip(actual, native, strict=True):
+        assert_same(ours, theirs)
+
+
+def check_everywhere(op: Reduction, x: torch.Tensor, keepdim: bool = False) -> None:
+    """:func:`check` along every dimension, and whole, as far as the operator does that."""
+    if op.dim is not None:
+        for dim in along(x.shape):
+            check(op, x, dim, keepdim)
+    if op.whole:
+        check(op, x)
+
+
+def check_outcome(op: Reduction, x: torch.Tensor, *args: Any) -> None:
+    """The override answers as PyTorch does, or raises the same class with the same text."""
+    try:
+        op.native(x, *args)
+    except Exception:
+        assert_same_error(lambda: op.ours(x, *args), lambda: op.native(x, *args))
+    else:
+        check(op, x, *args)
+
+
+def check_rounded(op: Reduction, x: torch.Tensor, *dim: int) -> None:
+    """The override's answer is right as far as rounding allows.
+
+    One rounding is uniform within half a unit in the last place, so n of them have a standard deviation of sqrt(n / 12)
+    of it; six of those, or the worst case if that is less, are allowed, and half a unit of the result's own dtype. An
+    ulp is of what the reduction makes of the elements' magnitudes. The float64 answer to float64 is rounded as often.
+    """
+    actual, native = op.ours(x, *dim), op.native(x, *dim)
+    assert actual.dtype == native.dtype
+    assert actual.shape == native.shape
+    truth, magnitude = op.native(x.double(), *dim), op.native(x.double().abs(), *dim)
+    n = x.shape[dim[0]] if dim and x.dim() else x.numel()
+    computed_in = torch.float64 if x.dtype is torch.float64 else torch.float32
+    roundings = min(n, (3 * n) ** 0.5)
+    if x.dtype is torch.float64:
+        roundings = min(2 * n, (6 * n) ** 0.5)
+    allowed = roundings * torch.finfo(computed_in).eps * magnitude
+    if x.dtype is not computed_in:
+        allowed += torch.finfo(x.dtype).eps / 2 * truth.abs()
+    excess = (actual.double() - truth).abs() / allowed
+    assert (excess <= 1).all(), f"error {excess.max():.3g} times what is allowed"
 
 
 def _misaligned(x: torch.Tensor) -> torch.Tensor:

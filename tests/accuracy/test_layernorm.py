@@ -15,7 +15,7 @@ import triton.language as tl
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, each
 
-from flag_gems_overrides.ops.families.norm.tile import clear_last
+from flag_gems_overrides.ops.families.norm.exchange import clear_last
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 
 aten = torch.ops.aten

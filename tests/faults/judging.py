@@ -36,8 +36,8 @@ from faults.mutations import Fault
 
 OPS = "flag_gems_overrides.ops"
 BROKEN = "broken_"  # before the name of a module that was broken
-# A test that runs longer than this (seconds) waits for something that does not come.
-LONGEST_TEST = 60
+# A test that runs longer than this waits for a value that is never published.
+MAX_TEST_SECONDS = 60
 # Parts of the names of tests that are likely to notice, and of which only few are needed.
 LIKELY = re.compile(r"wherever|\(2,700,64\)-1|\(9,1027\)")
 
@@ -72,7 +72,7 @@ def _serve(files: tuple[str, ...], directory: Path, connection: Connection) -> N
     sys.stdout = sys.stderr = output
     sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "mark_rewrite")]  # the outer pytest's
     torch.set_num_threads(1)
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=short", "-o", f"timeout={LONGEST_TEST}"]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=short", "-o", f"timeout={MAX_TEST_SECONDS}"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # what the outer pytest has imported
     pytest.main([*options, *files], plugins=[_Server(directory, connection)])
 
@@ -148,7 +148,7 @@ class _Server:
             with _launched() as kernels:
                 item._initrequest()
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            # What a failing test would have used after its failure, nobody knows.
+            # What a failing test would have used after its failure is not known.
             uses = None if self._failed else sorted(kernels)
             print(json.dumps([item.nodeid, time.perf_counter() - start, uses]), file=notes)
             if self._failed:

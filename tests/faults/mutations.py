@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named ways to break a kernel: every place in ops/ where one of them applies is a fault the suite must notice.
 
-Memory orders and barriers are not among them: the interpreter runs programs in turns, so only a GPU could tell.
+Memory orders and barriers are not among them: the interpreter runs one program at a time, so only a GPU can show them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def off_by_one(node: ast.AST) -> bool:
 
 
 def last_tile_skipped(node: ast.AST) -> bool:
-    """The last turn of a loop, or the last of a count of tiles."""
+    """The last iteration of a loop, or the last of a count of tiles."""
     if _call(node, "cdiv"):
         numerator, denominator = node.args
         node.func.attr = "maximum"
@@ -140,7 +140,7 @@ def not_waited_for(node: ast.AST) -> bool:
 
 
 def counted_twice(node: ast.AST) -> bool:
-    """A counter of programs that runs ahead, so that one that is not the last takes itself for it."""
+    """A counter of programs that runs ahead, so that a program that is not the last takes itself for the last."""
     if not _call(node, "atomic_add"):
         return False
     node.args[1] = ast.Constant(2)

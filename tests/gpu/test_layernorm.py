@@ -199,7 +199,7 @@ def test_more_than_2_to_the_30_rows(M, N):
 
 
 def test_row_of_almost_2_to_the_31_elements():
-    """The last block of a loop ends behind what 32 bits count. 17 GB in all."""
+    """The last block of a loop ends beyond 2**31. 17 GB in all."""
     N, end = 2**31 - 8, 2**20
     x, dy = (torch.zeros(1, N, device="cuda", dtype=torch.float16) for _ in range(2))
     x[0, -end:].normal_(1, 4)

@@ -72,8 +72,8 @@ def test_a_case_is_measured_into_a_valid_row(timer):
 
     row = DeviceMeter("kernel", "core").measure(parse("softmax 512x1024 dim=1 bfloat16"))
     records.check({"kind": "case", **row}, "row")
-    assert all(contender["agrees"] for contender in row["contenders"].values())
-    assert {"native", "upstream", "override"} <= row["contenders"].keys()
+    assert all(provider["agrees"] for provider in row["providers"].values())
+    assert {"native", "upstream", "override"} <= row["providers"].keys()
     assert all(launch["spilled_bytes"] == 0 for launch in row["launches"])
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from flag_gems_overrides import interpreter
@@ -24,3 +26,16 @@ def _right_libentry(_in_the_interpreter):
 @pytest.fixture(autouse=True)
 def bounded() -> None:
     """These tests say themselves when bounds are checked."""
+
+
+@pytest.fixture
+def block_pointers():
+    """What a kernel with block pointers is expected to do: to run, or the error of a Triton that has none any more."""
+    # pytest imports this file before it is decided whether Triton compiles.
+    import triton.language as tl
+    from triton.language.semantic import TritonSemantic
+    from triton.runtime.errors import InterpreterError
+
+    if hasattr(TritonSemantic, "make_block_ptr") or hasattr(tl.core, "_block_ptr"):
+        return contextlib.nullcontext()
+    return pytest.raises(InterpreterError, match="Block pointers have been removed")

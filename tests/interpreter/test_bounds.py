@@ -158,13 +158,17 @@ def test_a_pointer_of_unknown_extent_may_be_meant_by_any_lane():
 
 
 @pytest.mark.filterwarnings("ignore:tl.make_block_ptr is deprecated")
-def test_block_pointers_without_a_boundary_check():
+def test_block_pointers_without_a_boundary_check(block_pointers):
     @triton.jit
     def kernel(x_ptr, N, BLOCK: tl.constexpr):
         x = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (BLOCK,), (0,))
         tl.store(x, tl.zeros([BLOCK], tl.int32))
 
-    with interpreter.check_bounds(), pytest.raises(interpreter.OutOfBoundsError, match=r"tl\.store"):
+    with (
+        interpreter.check_bounds(),
+        block_pointers,
+        pytest.raises(interpreter.OutOfBoundsError, match=r"tl\.store"),
+    ):
         kernel[(1,)](_own_storage(), 16, BLOCK=32)
 
 

@@ -124,10 +124,11 @@ def _block_pointers(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
 
 
 @pytest.mark.filterwarnings("ignore:tl.make_block_ptr is deprecated")
-def test_block_pointers():
+def test_block_pointers(block_pointers):
     x, y = torch.randn(5, 11), torch.zeros(5, 11)
-    _block_pointers[(1,)](x, y, 5, 11, BLOCK=8)
-    assert torch.equal(y, x * 2)
+    with block_pointers:
+        _block_pointers[(1,)](x, y, 5, 11, BLOCK=8)
+        assert torch.equal(y, x * 2)
 
 
 @triton.jit

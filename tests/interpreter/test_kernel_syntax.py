@@ -54,6 +54,27 @@ def test_and_of_python_drops_the_row_mask(stock_python):
 
 
 @triton.jit
+def _between(y_ptr, N, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    inside = 2 <= i < N <= BLOCK
+    tl.store(y_ptr + i, tl.where(inside, 1, 0))
+
+
+@pytest.mark.parametrize(("n", "expected"), [(6, [0, 0, 1, 1, 1, 1, 0, 0]), (9, [0] * 8)])
+def test_comparisons_in_a_row(n, expected):
+    y = torch.zeros(8, dtype=torch.int32)
+    _between[(1,)](y, n, BLOCK=8)
+    assert y.tolist() == expected
+
+
+def test_comparisons_in_a_row_of_python_are_not_elementwise(stock_python):
+    stock_python("visit_Compare")
+    y = torch.zeros(8, dtype=torch.int32)
+    _between[(1,)](y, 6, BLOCK=8)
+    assert y.tolist() != [0, 0, 1, 1, 1, 1, 0, 0]
+
+
+@triton.jit
 def _or_not(y_ptr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     edge = i < 2 or i >= 6

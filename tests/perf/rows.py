@@ -18,7 +18,7 @@ COLD: dict[str, Any] = {
 def head(measure: str = "kernel", **changes: Any) -> dict[str, Any]:
     made: dict[str, Any] = {
         "kind": "session",
-        "schema": 1,
+        "schema": 2,
         "measure": measure,
         "level": "core",
         "device": {"name": "NVIDIA H200" if measure != "count" else "interpreter"},
@@ -44,8 +44,8 @@ def samples(ms: float, rounds: int = 20, spread: float = 0.003, seed: int = 0) -
 def timed(
     key: str = "softmax 4096x4096 dim=1 bfloat16", rounds: int = 20, spread: float = 0.003, **ms: float
 ) -> dict[str, Any]:
-    """A case line with the given median milliseconds by contender."""
-    contenders = {
+    """A case line with the given median milliseconds by provider."""
+    providers = {
         name: {"samples_ms": samples(value, rounds, spread, seed), "agrees": True}
         for seed, (name, value) in enumerate(ms.items())
     }
@@ -54,7 +54,7 @@ def timed(
         "key": key,
         "l2": "cold",
         "compulsory": {"read": 2**25, "written": 2**25},
-        "contenders": contenders,
+        "providers": providers,
         "rounds": {"kept": rounds, "dropped": 0, "attempts": 1},
     }
 
@@ -74,7 +74,7 @@ def counted(key: str = "softmax 64x256 dim=1 float32", **override: int) -> dict[
         "key": key,
         "l2": "cold",
         "compulsory": {"read": 65536, "written": 65536},
-        "contenders": {
+        "providers": {
             "upstream": {**one_pass, "agrees": True},
             "override": {**one_pass, "agrees": True, **override},
         },

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import csv
+import errno
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -18,24 +23,39 @@ from . import rows
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
     """Run a command in an empty folder, in this process, where flag_gems is loaded already."""
-    monkeypatch.setenv("COLUMNS", "240")
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str) -> tuple[int, str]:
-        result = CliRunner().invoke(app, list(arguments))
+        # Wide enough for the usage of a wrong option.
+        result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "240"})
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result.exit_code, " ".join(result.output.split())
 
     return call
 
 
+def write_record(path, *made, **changes):
+    recorder = Recorder(path, rows.head(**changes), [row["key"] for row in made])
+    for row in made:
+        recorder.row(row)
+    recorder.close()
+    return path
+
+
 @pytest.fixture
 def record(tmp_path):
-    path = tmp_path / "record.jsonl"
-    row = rows.timed(override=1.0, native=2.0)
-    recorder = Recorder(path, rows.head(), [row["key"]])
-    recorder.row(row)
-    recorder.close()
+    return write_record(tmp_path / "record.jsonl", rows.timed(override=1.0, native=2.0))
+
+
+@pytest.fixture
+def shapes(tmp_path):
+    """A shape file where the commands look for one."""
+    path = tmp_path / "benchmark" / "core_shapes.yaml"
+    path.parent.mkdir()
+    path.write_text(
+        "softmax: {core: [{shape: [4096, 4096], dim: 1}], comprehensive: [{shape: [8, 8], dim: 1}], "
+        "interpreter: [{shape: [64, 256], dim: 1}]}"
+    )
     return path
 
 
@@ -48,21 +68,60 @@ def test_report_shows_a_record(invoke, record):
 
 def test_report_writes_what_is_asked_for(invoke, record, tmp_path):
     status, output = invoke("report", str(record), "--markdown", "a.md", "--html", "a.html", "--figures", "png")
-    assert (status, output) == (0, "")
+    assert (status, output) == (0, "wrote a.md wrote a.html wrote 3 figures into png")
     assert "| softmax |" in (tmp_path / "a.md").read_text()
     assert (tmp_path / "a.html").read_text().startswith("<!doctype html>")
     assert {path.name for path in (tmp_path / "png").iterdir()} >= {"roofline.png", "heatmap-softmax.png"}
 
 
-def test_accept_writes_baselines(invoke, record, tmp_path):
+def test_accept_shows_what_changes_and_writes_it(invoke, record, shapes, tmp_path):
+    status, output = invoke("accept", str(record), "--folder", "base", "--dry-run")
+    assert status == 0
+    assert "1 of 1 cases change" in output
+    assert output.endswith("would write base/nvidia-h200/softmax.json")
+    assert not (tmp_path / "base").exists()
     status, output = invoke("accept", str(record), "--folder", "base")
-    assert (status, output) == (0, "accepted base/nvidia-h200/softmax.json")
+    assert status == 0
+    assert output.endswith("accepted base/nvidia-h200/softmax.json")
+    write_record(tmp_path / "slower.jsonl", rows.timed(override=1.25, native=2.0))
+    status, output = invoke("accept", "slower.jsonl", "--folder", "base")
+    columns = "Case old ratio new ratio old floor new floor old ms new ms"
+    assert f"softmax {columns} softmax 4096x4096 dim=1 bfloat16 2.0" in output
+    assert "1.60" in output
+    assert "0 of 1 cases change" in invoke("accept", "slower.jsonl", "--folder", "base")[1]
     assert json.loads((tmp_path / "base/nvidia-h200/softmax.json").read_text())["cases"]
 
 
-def test_accept_asks_for_a_reason(invoke, tmp_path):
+def test_accept_refuses_another_level_unless_told(invoke, shapes, tmp_path):
+    write_record(tmp_path / "one.jsonl", rows.timed("softmax 7x9 dim=1 float32", override=1.0, native=2.0), level="7x9")
+    status, output = invoke("accept", "one.jsonl")
+    assert status == 2
+    assert output == "error: one.jsonl: level: '7x9' is not 'core', the baselines' level; to take it: --level '7x9'"
+    assert not (tmp_path / "benchmark" / "baselines").exists()
+    assert invoke("accept", "one.jsonl", "--level", "7x9")[0] == 0
+    assert (tmp_path / "benchmark" / "baselines" / "nvidia-h200" / "softmax.json").exists()
+
+
+def test_accept_refuses_a_record_that_lacks_cases_of_the_level(invoke, record, shapes):
+    shapes.write_text("softmax: {core: [{shape: [4096, 4096], dim: 1}, {shape: [8, 8], dim: 1}]}")
+    status, output = invoke("accept", str(record))
+    assert status == 2
+    assert "partial: lacks 1 cases of level core, as softmax 8x8 dim=1 bfloat16; measure all" in output
+
+
+def test_accept_leaves_out_what_is_not_of_the_level(invoke, shapes, tmp_path):
+    other = rows.timed("softmax 5x5 dim=1 bfloat16", override=1.0, native=2.0)
+    write_record(tmp_path / "more.jsonl", rows.timed(override=1.0, native=2.0), other)
+    status, output = invoke("accept", "more.jsonl", "--folder", "base")
+    assert status == 0
+    assert "1 cases that are not of the level are left out" in output
+    cases = json.loads((tmp_path / "base/nvidia-h200/softmax.json").read_text())["cases"]
+    assert list(cases) == ["softmax 4096x4096 dim=1 bfloat16"]
+
+
+def test_accept_asks_for_a_reason(invoke, shapes, tmp_path):
     row = rows.counted(launches=2)
-    recorder = Recorder(tmp_path / "count.jsonl", rows.head("count"), [row["key"]])
+    recorder = Recorder(tmp_path / "count.jsonl", rows.head("count", level="interpreter"), [row["key"]])
     recorder.row(row)
     recorder.close()
     status, output = invoke("accept", "count.jsonl", "--folder", "base")
@@ -80,7 +139,7 @@ def test_a_bad_record_is_named_with_status_2(invoke, tmp_path, command):
 
 
 @pytest.mark.parametrize("command", ["report", "accept"])
-def test_a_record_of_a_case_that_cannot_be_is_refused_with_status_2(invoke, tmp_path, command):
+def test_a_record_of_a_case_that_cannot_be_is_refused_with_status_2(invoke, shapes, tmp_path, command):
     row = rows.timed("softmax 8x16 dims=0 float32", override=1.0, native=2.0)
     (tmp_path / "old.jsonl").write_text("".join(f"{dumps(each)}\n" for each in (rows.head(), row, {"kind": "end"})))
     status, output = invoke(command, "old.jsonl")
@@ -91,20 +150,20 @@ def test_a_record_of_a_case_that_cannot_be_is_refused_with_status_2(invoke, tmp_
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["report", "--markdown", "folder"], "Is a directory: 'folder'"),
-        (["report", "--html", "folder"], "Is a directory: 'folder'"),
-        (["report", "--html", "record.jsonl/deep/a.html"], "Not a directory: 'record.jsonl/deep/a.html'"),
-        (["report", "--figures", "record.jsonl"], "File exists: 'record.jsonl'"),
-        (["accept", "--folder", "record.jsonl"], "Not a directory: 'record.jsonl/nvidia-h200/softmax.json'"),
+        (["report", "--markdown", "folder"], "folder: Is a directory; name a file that can be written"),
+        (["report", "--html", "folder"], "folder: Is a directory; name a file that can be written"),
+        (["report", "--html", "record.jsonl/a.html"], "record.jsonl/a.html: File exists; name a file that can be"),
+        (["report", "--figures", "record.jsonl"], "record.jsonl: File exists; name a folder that can be written"),
+        (["report", "--figures", ""], "--figures: name a folder for the PNG files"),
+        (["accept", "--folder", "record.jsonl"], "record.jsonl/nvidia-h200/softmax.json: Not a directory; name a file"),
     ],
 )
-def test_what_cannot_be_written_is_named_with_status_2(invoke, record, tmp_path, words, message):
+def test_what_cannot_be_written_is_named_with_status_2(invoke, record, shapes, tmp_path, words, message):
     (tmp_path / "folder").mkdir()
     status, output = invoke(words[0], str(record), *words[1:])
     assert status == 2
-    assert output.startswith("error: ")
-    assert output.endswith(message)
-    assert {path.name for path in tmp_path.iterdir()} == {"folder", "record.jsonl"}
+    assert f"error: {message}" in output
+    assert {path.name for path in tmp_path.iterdir()} == {"benchmark", "folder", "record.jsonl"}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +206,11 @@ def test_a_throttled_device_is_said_with_status_2(invoke, monkeypatch, tmp_path)
         (["softmax", "--shape", "64x64", "--mode", "host"], "--mode 'host' is not known; known: kernel, operator"),
         (["softmax", "--shape", "64x64", "--peer", "apex"], "--peer 'apex' is not known; known: compile, liger"),
         (["--shape", "64x64"], "--shape needs an op"),
+        (["softmax", "--shape", "64x64 dim=1", "--level", "core"], "--level and --shape exclude each other"),
+        (
+            ["softmax", "8x512", "dim=1"],
+            "'8x512' is no op; give a shape by --shape: gems-overrides bench softmax --shape '8x512",
+        ),
         (["softmax"], "benchmark/core_shapes.yaml: No such file or directory"),
     ],
 )
@@ -162,7 +226,7 @@ def test_profile_names_what_is_wrong(invoke):
     assert output.endswith("error: shape '' is not of the form 64x512x512")
 
 
-@pytest.mark.parametrize("words", [["bench", "softmax", "--shape", "8x8"], ["profile", "softmax", "8x8"]])
+@pytest.mark.parametrize("words", [["bench", "softmax", "--shape", "8x8"], ["profile", "softmax", "8x8 dim=1"]])
 @pytest.mark.parametrize("error", [RuntimeError("triton 3.5.0 is installed"), ImportError("no libgems.so")])
 def test_a_flag_gems_that_does_not_load_is_an_error_of_one_line(invoke, monkeypatch, words, error):
     def load():
@@ -187,21 +251,25 @@ class Meter:
         return {name: value for name, value in rows.counted(case.key).items() if name != "kind"}
 
 
-def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(invoke, monkeypatch, tmp_path):
+def test_ctrl_c_keeps_what_is_done_and_the_same_command_resumes(invoke, monkeypatch, shapes, tmp_path):
     command = ["bench", "softmax", "--shape", "8x8 dim=1", "--dtype", "float32", "--dtype", "float16"]
     monkeypatch.setattr(run, "meter", lambda *_: Meter(stop_at="float16"))
     status, output = invoke(*command)
     assert status == 130
     assert "Interrupted: 1 of 2 cases are in benchmark_result.jsonl" in output
     assert "8x8 dim=1" in output
+    assert output.endswith("the same command resumes."), "what comes last is read"
 
     status, output = invoke("accept", "benchmark_result.jsonl")
     assert status == 2
-    assert "run the same command again to end it" in output
+    assert "benchmark_result.jsonl: partial: the session did not end; run the same command again to end it" in output
 
     second = Meter()
     monkeypatch.setattr(run, "meter", lambda *_: second)
-    assert invoke(*command)[0] == 0
+    status, output = invoke(*command)
+    assert status == 0
+    assert "benchmark_result.jsonl: resuming: 1 of 2 cases are there already" in output
+    assert output.endswith("2 cases are in benchmark_result.jsonl")
     assert second.measured == ["softmax 8x8 dim=1 float16"]
     (session,) = read(tmp_path / "benchmark_result.jsonl")
     assert session.ended
@@ -309,3 +377,158 @@ def test_a_survey_that_cannot_be_written_is_named_before_anything_is_compiled(in
     status, printed = invoke("resources", "--shapes", "shapes.yaml", "--output", output)
     assert (status, asked) == (2, [])
     assert f"error: {output}: " in printed
+
+
+def test_a_full_disk_ends_bench_with_status_2(invoke, monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "meter", lambda *_: Meter())
+    write, lines = os.write, []
+
+    def until_full(file, text):
+        if len(lines) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        lines.append(text)
+        return write(file, text)
+
+    monkeypatch.setattr(os, "write", until_full)
+    status, output = invoke("bench", "softmax", "--shape", "8x8 dim=1")
+    assert status == 2
+    assert "error: benchmark_result.jsonl: No space left on device; the lines before are whole: make room" in output
+    (session,) = read(tmp_path / "benchmark_result.jsonl")
+    assert (len(session.rows), session.ended, session.torn) == (1, False, False)
+
+
+def test_what_has_no_effect_without_a_gpu_is_said(invoke, monkeypatch):
+    monkeypatch.setattr(run, "meter", lambda *_: Meter())
+    monkeypatch.setattr(run, "is_timed", lambda: False)
+    words = ["bench", "softmax", "--shape", "8x8 dim=1"]
+    assert "no effect" not in invoke(*words)[1]
+    _, output = invoke(*words, "--mode", "operator", "--peer", "quack")
+    assert "no effect without a GPU: --mode, --peer; the interpreter shapes are counted" in output
+
+
+def test_a_level_that_has_no_effect_is_said(invoke, monkeypatch, shapes):
+    monkeypatch.setattr(run, "meter", lambda *_: Meter())
+    monkeypatch.setattr(run, "is_timed", lambda: False)
+    _, output = invoke("bench", "softmax", "--level", "comprehensive")
+    assert "no effect without a GPU: --level; the interpreter shapes are counted" in output
+    assert "64x256 dim=1" in output
+
+
+def test_profile_looks_at_its_folder_before_it_compiles(invoke, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(resources, "survey", lambda *_, **__: pytest.fail("compiled first"))
+    status, output = invoke("profile", "softmax", "8x8 dim=1", "--output", "file/deep")
+    assert (status, output) == (2, "error: file/deep: Not a directory; name a folder that can be written")
+
+
+def test_markdown_goes_to_stdout(invoke, record):
+    status, output = invoke("report", str(record), "--markdown", "-")
+    assert status == 0
+    assert output.startswith("NVIDIA H200; flag_gems")
+    assert "| Op | dtype | Cases |" in output
+
+
+def test_report_prints_data(record, monkeypatch, tmp_path):
+    printed = CliRunner().invoke(app, ["report", str(record), "--format", "csv"]).stdout
+    (row,) = csv.DictReader(printed.splitlines())
+    assert (row["Operator"], row["Size Detail"], row["Verdict"]) == ("softmax", "4096x4096 dim=1", "FASTER")
+    printed = CliRunner().invoke(app, ["report", str(record), "--format", "json"]).stdout
+    assert json.loads(printed)["cases"][0]["Torch Latency (ms)"] == pytest.approx(2, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "xml"], "--format 'xml' is not known; known: table, markdown, json, csv"),
+        (["--sort", "size"], "--sort 'size' is not known; known: measured, worst, slowest"),
+        (["--verdict", "FAST"], "--verdict 'FAST' is not known; known: FASTER, SAME, SLOWER"),
+        (["--op", "prod"], "--op 'prod' is not known; known: softmax"),
+        (["--dtype", "int8"], "--dtype 'int8' is not known; known: bfloat16"),
+        (["--session", "2"], "record.jsonl: --session 2: the record has 1, counted from 1"),
+    ],
+)
+def test_report_names_what_is_wrong(invoke, record, words, message):
+    status, output = invoke("report", "record.jsonl", *words)
+    assert status == 2
+    assert f"error: {message}" in output
+
+
+def test_report_says_when_nothing_is_left(invoke, record):
+    status, output = invoke("report", "record.jsonl", "--verdict", "slower")
+    assert status == 0
+    assert "record.jsonl: no case of what was asked for" in output
+
+
+def test_a_record_of_several_sessions_lets_one_choose(invoke, record):
+    write_record(record, rows.timed("max 64 float32", override=1.0, native=2.0), commit="def")
+    assert (
+        "Session 2 of 2 in this record (2026-11-20T12:00:00); --session chooses" in invoke("report", "record.jsonl")[1]
+    )
+    _, output = invoke("report", "record.jsonl", "--session", "1")
+    assert "Session 1 of 2" in output
+    assert "Operator: softmax" in output
+    assert "Operator: max" not in output
+
+
+def test_counts_have_no_figures_and_report_says_so(invoke, tmp_path):
+    recorder = Recorder(tmp_path / "count.jsonl", rows.head("count"), [rows.counted()["key"]])
+    recorder.row(rows.counted())
+    recorder.close()
+    status, output = invoke("report", "count.jsonl", "--figures", "png")
+    assert status == 2
+    assert "--figures png: there is nothing to draw" in output
+
+
+def test_compare_ends_with_1_if_a_case_became_slower(invoke, record, tmp_path):
+    write_record(tmp_path / "slower.jsonl", rows.timed(override=1.2, native=2.0))
+    status, output = invoke("compare", "record.jsonl", "slower.jsonl")
+    assert status == 1
+    assert "1 cases: 1 SLOWER; geomean of speed -16." in output
+    assert invoke("compare", "slower.jsonl", "record.jsonl")[0] == 0
+    assert "1 cases: 1 SAME" in invoke("compare", "record.jsonl", "record.jsonl")[1]
+    status, output = invoke("compare", "record.jsonl", "slower.jsonl", "--format", "markdown")
+    assert status == 1
+    assert output.startswith("**1 cases: 1 SLOWER;")
+    status, output = invoke("compare", "record.jsonl", "slower.jsonl", "--format", "json")
+    assert json.loads(output)["cases"][0]["word"] == "SLOWER"
+
+
+def test_summary_writes_a_page(invoke, record, tmp_path):
+    status, output = invoke("summary", "record.jsonl", "--output", "page.md")
+    assert (status, output) == (0, "wrote page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "    gems-overrides summary record.jsonl --output page.md\n" in text
+    assert "| record.jsonl | core | 1 | 2026-11-20 12:00 | code 1111111111111111, commit abc | 1.0% |" in text
+    status, output = invoke("summary", "record.jsonl", "--short", "--dtype", "bfloat16")
+    assert "| softmax | bfloat16 | 1 | 2.00x | - | - |" in output
+    assert invoke("summary", "record.jsonl", "--dtype", "int8")[0] == 2
+
+
+def test_every_command_explains_itself(invoke):
+    status, output = invoke("--help")
+    assert status == 0
+    for command in (
+        "doctor",
+        "list",
+        "status",
+        "bench",
+        "profile",
+        "report",
+        "compare",
+        "summary",
+        "accept",
+        "patches",
+    ):
+        assert f" {command} " in output
+        assert invoke(command, "--help")[0] == 0
+
+
+def test_a_command_that_lacks_a_package_says_so_and_the_others_run():
+    def without_jsonschema(*words):
+        code = "import sys; sys.modules['jsonschema'] = None; from flag_gems_overrides.cli import main; main()"
+        return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+
+    done = without_jsonschema("compare", "a", "b")
+    assert done.returncode == 2
+    assert done.stderr == "error: compare needs jsonschema: pip install 'flag-gems-overrides[bench]'\n"
+    assert without_jsonschema("list").returncode == 0

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from flag_gems_overrides import interpreter
 from flag_gems_overrides.operators import Operator
-from flag_gems_overrides.perf import baselines, contenders, gates, meters, records
+from flag_gems_overrides.perf import baselines, gates, meters, providers, records
 from flag_gems_overrides.perf.cases import parse
 from flag_gems_overrides.perf.traffic import Traffic, count
 
@@ -71,8 +71,8 @@ def meter():
 def test_upstream_and_override_are_counted_beside_each_other(meter):
     row = {"kind": "case", **meter.measure(CASE)}
     records.check(row, "row")
-    assert set(row["contenders"]) == {"upstream", "override"}
-    for counts in row["contenders"].values():
+    assert set(row["providers"]) == {"upstream", "override"}
+    for counts in row["providers"].values():
         assert counts["agrees"]
         assert counts["launches"] >= 1
         assert counts["loaded"] >= row["compulsory"]["read"]
@@ -88,8 +88,8 @@ def test_counts_do_not_depend_on_what_was_counted_before(meter):
 
 def test_upstream_is_not_called_where_it_would_write_beyond_its_outputs(meter):
     row = meter.measure(parse("layer_norm_backward 2x3x8 normalized=1 float32"))
-    assert "writes beyond" in row["contenders"]["upstream"]["absent"]
-    assert row["contenders"]["override"]["agrees"]
+    assert "writes beyond" in row["providers"]["upstream"]["absent"]
+    assert row["providers"]["override"]["agrees"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_planted_fault_turns_the_gate_red(meter, monkeypatch, tmp_path, fault,
     accepted = baselines.load(tmp_path, "interpreter", "softmax")
     assert gates.judge([row], accepted) == []
 
-    implementation, supports = contenders.OPERATORS["softmax"].load()
+    implementation, supports = providers.OPERATORS["softmax"].load()
     worse = lambda x, *rest: fault(x, lambda x: implementation(x, *rest))  # noqa: E731
     monkeypatch.setattr(Operator, "load", lambda self: (worse, supports))
     failures = gates.judge([meter.measure(CASE)], accepted)

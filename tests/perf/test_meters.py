@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from flag_gems_overrides.operators import Operator
-from flag_gems_overrides.perf import contenders, meters, records
+from flag_gems_overrides.perf import meters, providers, records
 from flag_gems_overrides.perf.cases import parse
 
 from . import rows
@@ -54,7 +54,7 @@ def test_an_index_out_of_range_does_not_agree(index):
     assert agrees("argmin", lambda x, dim: torch.full((4,), index), X, 1) is False
 
 
-def test_why_a_contender_cannot_run_is_said_and_an_override_must():
+def test_why_a_provider_cannot_run_is_said_and_an_override_must():
     def broken(x, dim):
         raise ValueError("first\nsecond")
 
@@ -70,16 +70,16 @@ def test_the_head_names_the_peers(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     head = meters.DeviceMeter("kernel", "core", ("quack", "compile", "quack")).head
     assert head["peers"] == ["compile", "quack"]
-    records.check({"kind": "session", "schema": 1, **head}, "head")
+    records.check({"kind": "session", "schema": records.SCHEMA, **head}, "head")
     assert "peers" not in meters.DeviceMeter("kernel", "core").head
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="counts are made where there is no GPU")
 def test_what_is_left_unwritten_does_not_agree_when_counted(monkeypatch):
     case = parse("amax 6x40 dim=1 float32")
-    clean = meters.CountMeter("interpreter").measure(case)["contenders"]["override"]
+    clean = meters.CountMeter("interpreter").measure(case)["providers"]["override"]
     assert clean["agrees"]
-    implementation, supports = contenders.OPERATORS["amax"].load()
+    implementation, supports = providers.OPERATORS["amax"].load()
 
     def half(x, dim):
         answer = implementation(x, dim)
@@ -88,4 +88,4 @@ def test_what_is_left_unwritten_does_not_agree_when_counted(monkeypatch):
         return out
 
     monkeypatch.setattr(Operator, "load", lambda self: (half, supports))
-    assert not meters.CountMeter("interpreter").measure(case)["contenders"]["override"]["agrees"]
+    assert not meters.CountMeter("interpreter").measure(case)["providers"]["override"]["agrees"]

@@ -2,6 +2,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +37,7 @@ def test_what_is_written_is_read(path):
     assert not read(path)[-1].ended, "every line is on disk before the session ends"
     recorder.close()
     (session,) = read(path)
-    assert session.head == rows.head(cases=session.head["cases"])
+    assert session.head == rows.head(cases=session.head["cases"], total=1)
     assert session.rows == {row["key"]: row}
     assert session.ended
     assert session.device == "NVIDIA H200"
@@ -104,10 +109,10 @@ def broken(change) -> dict:
     ("change", "field"),
     [
         (lambda row: row.pop("l2"), "'l2' is a required property"),
-        (lambda row: row["contenders"]["override"]["samples_ms"].__setitem__(3, -1), r"samples_ms\[3\].*-1"),
+        (lambda row: row["providers"]["override"]["samples_ms"].__setitem__(3, -1), r"samples_ms\[3\].*-1"),
         (
-            lambda row: row["contenders"]["override"].__setitem__("agrees", "yes"),
-            "contenders.override.*agrees",
+            lambda row: row["providers"]["override"].__setitem__("agrees", "yes"),
+            "providers.override.*agrees",
         ),
         (lambda row: row["compulsory"].__setitem__("read", 1.5), r"compulsory\.read"),
         (lambda row: row.__setitem__("key", "softmax"), "key"),
@@ -133,7 +138,11 @@ def test_a_wrong_field_is_named_on_writing_and_reading(path, change, field):
         ("{\n", "line 1: not JSON"),
         ("[]\n", "line 1: expected an object, not list"),
         ('{"kind": "end"}\n', "line 1: a end before any session"),
-        (json.dumps(rows.head(schema=2)) + "\n", "line 1: schema: 2 is not known here, 1 is"),
+        (
+            json.dumps(rows.head(schema=1)) + "\n",
+            "line 1: schema: 1 cannot be read, 2 can; .*`contenders` ",
+        ),
+        (json.dumps(rows.head(schema=3)) + "\n", "line 1: schema: 3 cannot be read, 2 can; read it with the version"),
         (json.dumps({"benchmarks": []}) + "\n", "line 1: .*'kind' is a required property"),
         (json.dumps(rows.head(cold={**rows.COLD, "copy_us": [0]})) + "\n", r"line 1: cold.copy_us\[0\]"),
         (json.dumps(rows.head(device={})) + "\n", "line 1: device: 'name' is a required property"),
@@ -149,3 +158,82 @@ def test_a_foreign_or_broken_file_is_named(tmp_path, text, message):
 def test_a_missing_file_is_named_with_what_writes_one(tmp_path):
     with pytest.raises(RecordError, match=r"No such file.*gems-overrides bench"):
         read(tmp_path / "none")
+
+
+def fill(path, limit: int) -> subprocess.CompletedProcess:
+    """Write a record in a process whose files cannot grow beyond ``limit`` bytes: a write is cut short there, as on a
+    full disk."""
+    code = f"""
+        import pathlib, resource, signal, sys
+        from flag_gems_overrides.perf.records import Recorder, RecordError
+        from perf import rows
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+        try:
+            recorder = Recorder(pathlib.Path({str(path)!r}), rows.head(), {KEYS[:2]!r})
+            try:
+                for key in {KEYS[:2]!r}:
+                    recorder.row(rows.timed(key, override=1.0, native=1.1))
+            finally:
+                recorder.close()
+        except RecordError as error:
+            sys.exit(str(error))
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env=environment
+    )
+
+
+def test_a_full_disk_is_said_and_leaves_whole_lines(tmp_path):
+    path = tmp_path / "record.jsonl"
+    assert fill(path, 1 << 20).stderr == ""
+    lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) == 4
+    for kept in range(4):
+        path.unlink()
+        before = "".join(lines[:kept])
+        done = fill(path, len(before) + 10)
+        message = f"{path}: File too large; the lines before are whole: make room, and the same command resumes\n"
+        assert (done.returncode, done.stderr) == (1, message)
+        assert path.read_text() == before
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_short_write_is_completed(path, monkeypatch, size):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, text: write(file, text[:size]))
+    record(path, *KEYS)
+    monkeypatch.undo()
+    (session,) = read(path)
+    assert session.ended
+    assert not session.torn
+    assert list(session.rows) == list(KEYS)
+
+
+def test_what_cannot_be_truncated_is_no_place_for_a_record(tmp_path):
+    with pytest.raises(RecordError, match="/dev/full: Invalid argument; give a path that can be written"):
+        record(Path("/dev/full"))
+
+
+def test_a_torn_record_says_so_on_reading(path):
+    record(path, "max 8 int8", "max 9 int8")
+    assert not read(path)[-1].torn
+    path.write_bytes(path.read_bytes()[:-40])
+    assert read(path)[-1].torn
+    assert list(read(path)[-1].rows) == ["max 8 int8"]
+
+
+def test_a_row_that_was_not_written_is_not_in_the_session(path, monkeypatch):
+    recorder = Recorder(path, rows.head(), KEYS)
+
+    def full(file, text):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(RecordError, match="No space left on device"):
+        recorder.row(rows.timed("max 8 int8", override=1.0))
+    assert not recorder.session.rows
+    recorder.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(recorder._file)

@@ -21,14 +21,14 @@ def test_ratios_are_of_the_competitor_over_the_override():
 
 def test_what_was_not_measured_is_none():
     row = rows.timed(override=1.0)
-    row["contenders"]["upstream"] = {"absent": "OutOfMemoryError"}
+    row["providers"]["upstream"] = {"absent": "OutOfMemoryError"}
     timed = Timed(row)
     assert timed.ms("native") is timed.gbps("upstream") is timed.against("upstream") is timed.against_best() is None
 
 
-def test_a_settled_contender_is_compared_over_the_rounds_it_has():
+def test_a_settled_provider_is_compared_over_the_rounds_it_has():
     row = rows.timed(override=1.0, native=8.0)
-    del row["contenders"]["native"]["samples_ms"][6:]
+    del row["providers"]["native"]["samples_ms"][6:]
     assert Timed(row).against("native").comparison.rounds == 6
 
 

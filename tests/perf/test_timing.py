@@ -112,11 +112,11 @@ def test_cold_copies_and_reads_move_as_many_bytes_and_are_grouped_like_cases(tim
 
     moved = []
 
-    def device_times(contenders):
-        copies, *reads = contenders.values()
-        moved.append({call() for calls in contenders.values() for call in calls})
+    def device_times(providers):
+        copies, *reads = providers.values()
+        moved.append({call() for calls in providers.values() for call in calls})
         assert len(copies) == len(reads[0]) == len(reads[1]) == timer.group(copies[0]())
-        return Times({name: [ms] for name, ms in zip(contenders, (0.02, 0.012, 0.01), strict=True)})
+        return Times({name: [ms] for name, ms in zip(providers, (0.02, 0.012, 0.01), strict=True)})
 
     monkeypatch.setattr(timing, "Memory", Memory)
     monkeypatch.setattr(timer, "device_times", device_times)

@@ -47,7 +47,7 @@ class TestOnANewerTriton:
             launch_upstream_twice(device)
 
     def test_with_it_both_launches_are_right(self, device):
-        assert compat.apply()
+        compat.apply()
         first, second = launch_upstream_twice(device)
         compat.undo()
         torch.testing.assert_close(first, torch.softmax(torch.arange(12.0, device=device).reshape(3, 4), 1))
@@ -94,9 +94,44 @@ class TestOnANewerTriton:
 @pytest.mark.parametrize("minor", [3, 5])
 def test_a_known_triton_is_left_alone(minor, monkeypatch):
     monkeypatch.setattr(sys.modules["flag_gems.utils.libentry"], "minor_version", minor)
-    assert not compat.apply()
+    compat.apply()
     assert seen() == (3, minor)
     compat.undo()
+
+
+class TestPointwiseKernels:
+    """flag_gems generates them with block pointers, which from Triton 3.8 on have no element type."""
+
+    @pytest.fixture(params=[True, False], ids=["block pointers", "none"])
+    def typed(self, request, monkeypatch):
+        monkeypatch.setattr(compat, "_has_typed_block_pointers", lambda: request.param)
+        return request.param
+
+    def test_block_pointers_are_avoided_where_triton_lacks_them(self, typed):
+        config = compat._pointwise_config()
+        assert config.prefer_block_pointer
+        compat.apply()
+        assert config.prefer_block_pointer is typed
+        compat.undo()
+        assert config.prefer_block_pointer
+
+    def test_a_choice_of_the_user_stays(self, monkeypatch):
+        config = compat._pointwise_config()
+        monkeypatch.setattr(config, "prefer_block_pointer", False)
+        monkeypatch.setattr(compat, "_has_typed_block_pointers", lambda: False)
+        compat.apply()
+        compat.undo()
+        assert not config.prefer_block_pointer
+
+    def test_repairs_say_so(self, typed):
+        assert any("block pointers" in repair for repair in compat.repairs()) is not typed
+
+    @pytest.mark.filterwarnings("ignore:tl.make_block_ptr is deprecated")
+    def test_addition_on_this_triton(self, device):
+        x, y = torch.randn(5, 7, device=device), torch.randn(7, 5, device=device).t()
+        with flag_gems_overrides.use_overrides():
+            actual = flag_gems.add(x, y)
+        torch.testing.assert_close(actual, x + y)
 
 
 def test_undo_without_apply_is_an_error():
@@ -111,8 +146,10 @@ def test_newest_known_is_what_the_installed_flag_gems_tests_for():
 
 def test_a_flag_gems_that_tests_for_no_range_needs_no_remedy(monkeypatch):
     monkeypatch.setattr(compat.inspect, "getsource", lambda module: "version = 3")
+    before = seen()
     assert compat.newest_known() is None
-    assert not compat.apply()
+    compat.apply()
+    assert seen() == before
     compat.undo()
 
 

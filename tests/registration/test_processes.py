@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
 ]
 # Some of those that answer.
-KERNELS = {"whole_rows_kernel", "merged_kernel", "softmax_rows", "reduce_kernel"}
+KERNELS = {"layer_norm_rows", "layer_norm_backward_rows", "softmax_rows", "reduce_columns_kernel"}
 
 
 def _assert_close(actual: list[torch.Tensor], native: list[torch.Tensor]) -> None:

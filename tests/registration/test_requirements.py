@@ -4,6 +4,9 @@ from __future__ import annotations
 import importlib.metadata
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from flag_gems_overrides import requirements
 from flag_gems_overrides.registration import upstream
@@ -35,11 +38,54 @@ def test_a_triton_that_is_asked_for(version, installed):
     requirements.check_triton()
 
 
-@pytest.mark.parametrize("version", ["3.5.1", "3.8.0"])
-def test_another_is_refused_with_what_is_supported(version, installed):
-    installed(version)
-    with pytest.raises(RuntimeError, match=rf"triton<3.8,>=3.6 and triton {version} is installed: pip install"):
+def test_an_older_one_is_refused_with_what_is_needed(installed):
+    installed("3.5.1")
+    with pytest.raises(RuntimeError, match=r"needs triton<3.8,>=3.6 and triton 3.5.1 is installed: pip install"):
         upstream.load()
+
+
+@pytest.mark.parametrize("version", ["3.8.0", "4.0.0+git1a2b3c"])
+def test_a_newer_one_has_not_been_tried(version, installed):
+    installed(version)
+    with pytest.raises(RuntimeError) as refusal:
+        upstream.load()
+    text = str(refusal.value)
+    assert f"triton {version} has not been tried" in text
+    for remedy in ("pip install 'triton<3.8,>=3.6'", "tox run -e newest", "FLAG_GEMS_OVERRIDES_ANY_TRITON=1"):
+        assert remedy in text
+
+
+@pytest.mark.parametrize("version", ["3.5.1", "3.8.0"])
+def test_the_user_may_go_on_with_any(version, installed, monkeypatch):
+    installed(version)
+    monkeypatch.setenv("FLAG_GEMS_OVERRIDES_ANY_TRITON", "1")
+    requirements.check_triton()
+
+
+@pytest.mark.parametrize(
+    ("torch_version", "triton_version", "tried"),
+    [
+        ("2.11.0+cu130", "3.6.0", True),
+        ("2.13.0+cpu", "3.7.1", True),
+        ("2.14.1", "3.8.0", True),
+        ("2.15.0", "3.9.0", True),
+        ("2.13.0", "3.6.0", False),
+        ("2.1.0", "3.6.0", False),
+        ("2.16.0", "3.10.0", False),
+        ("2.12.0", "not installed", False),
+    ],
+)
+def test_pairs(torch_version, triton_version, tried):
+    found = requirements.cautions({"torch": torch_version, "triton": triton_version, "flag_gems": "5.0.2"})
+    assert len(found) == (not tried)
+    for caution in found:
+        assert f"torch {torch_version} + triton {triton_version} have not been tried together" in caution
+        assert "tox run -e newest" in caution
+
+
+def test_a_flag_gems_that_was_not_tried_is_named():
+    (caution,) = requirements.cautions({"torch": "2.15.0", "triton": "3.9.0", "flag_gems": "5.1.0"})
+    assert "flag_gems 5.1.0 has not been tried, only 4.2.0, 5.0.2, 5.3.4" in caution
 
 
 def test_a_source_folder_asks_for_nothing(monkeypatch):
@@ -52,3 +98,11 @@ def test_a_source_folder_asks_for_nothing(monkeypatch):
 
 def test_the_installed_one_is_supported():
     requirements.check_triton()
+
+
+def test_pairs_are_what_the_package_asks_for():
+    """pyproject.toml's limits are those of the oldest and the newest pair."""
+    asked = {r.name: r.specifier for r in map(Requirement, importlib.metadata.requires("flag-gems-overrides"))}
+    for name, versions in zip(("torch", "triton"), zip(*requirements.PAIRS, strict=True), strict=True):
+        newest = Version(versions[-1])
+        assert asked[name] == SpecifierSet(f">={versions[0]},<{newest.major}.{newest.minor + 1}")

@@ -27,7 +27,7 @@ def test_memcheck():
 
 
 def test_initcheck():
-    """Reads one element that nobody wrote."""
+    """Reads one element that was never written."""
     x = torch.empty(BLOCK, device="cuda")
     x[:-1] = torch.zeros(BLOCK - 1)
     _launch(x)

@@ -20,7 +20,7 @@ SECONDS = 1800
 # The sanitizer's exit status if it has found something; otherwise it is that of what it ran.
 FOUND = 86
 # One mistake is often made by many threads.
-MOST_REPORTS = 20
+MAX_REPORTS = 20
 
 # With options of their own. Padding, so that what is beyond the end of one tensor is not in the next.
 TOOLS = {
@@ -43,7 +43,7 @@ def sanitizer() -> list[str]:
     # No restriction to our kernels: initcheck must see who else writes. Whether PyTorch asks the driver for what it
     # has not got is not of interest, nor are compilers that Triton starts.
     options = ["--report-api-errors", "no", "--target-processes", "application-only"]
-    return [program, *options, "--error-exitcode", str(FOUND), "--print-limit", str(MOST_REPORTS)]
+    return [program, *options, "--error-exitcode", str(FOUND), "--print-limit", str(MAX_REPORTS)]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -48,10 +48,10 @@ def _case(op: str, chance: random.Random) -> Case:
     """Sizes are as likely to be between 1 and 10 as between 1000 and 10000."""
     operator = OPERATORS[op]
     dtype = chance.choice([name for name in operator.dtypes if name != "bool"])
-    room, sizes = MAX_ELEMENTS, []
+    budget, sizes = MAX_ELEMENTS, []
     for _ in range(chance.choice((1, 2, 2, 3))):
-        sizes.append(int(room ** chance.random()))
-        room //= sizes[-1]
+        sizes.append(int(budget ** chance.random()))
+        budget //= sizes[-1]
     chance.shuffle(sizes)
     rank = len(sizes)
     values = {"normalized": chance.randint(1, rank), "dim": chance.randrange(rank)}

@@ -32,12 +32,12 @@ from soak.pool import ON_GPU, Call, draw
 SECONDS = float(os.environ.get("SOAK_SECONDS", 1200 if ON_GPU else 20))
 THREADS = 4
 STREAMS_PER_THREAD = 2
-# Calls before a thread turns to another of its streams. After so many turns it waits for an answer and compares it.
+# Calls before a thread switches to another of its streams. After so many switches it waits for a result and checks it.
 BURST, BURSTS_PER_CHECK = 16, 16 if ON_GPU else 1
 SAMPLES = 200
 # More in the last quarter than in the second is a leak: of a byte for each call, in 10 million.
 GROWTH_BYTES, GROWTH = 16 * 2**20, 0.01
-MOST_MESSAGES = 20
+MAX_MESSAGES = 20
 pytestmark = pytest.mark.timeout(SECONDS + 1800)
 
 
@@ -137,7 +137,7 @@ def _soak(calls: list[Call]) -> Record:
         calls=sum(count.calls for count in counts),
         checked=sum(count.checked for count in counts),
         wrong=sum(count.wrong for count in counts),
-        messages=[message for count in counts for message in count.messages][:MOST_MESSAGES],
+        messages=[message for count in counts for message in count.messages][:MAX_MESSAGES],
         early=_medians(samples[quarter : 2 * quarter]),
         late=_medians(samples[-quarter:]),
     )
@@ -161,7 +161,7 @@ def _work(thread: int, calls: list[Call], count: Count, stop: threading.Event) -
                 if not seen.is_answered_right():
                     count.wrong += 1
                     where = f"thread {thread}, stream {number}, its call {count.calls + BURST}"
-                    count.messages = [*count.messages, f"{seen.name}: {where}"][:MOST_MESSAGES]
+                    count.messages = [*count.messages, f"{seen.name}: {where}"][:MAX_MESSAGES]
         count.calls += BURST
 
 

@@ -42,7 +42,7 @@ def test_the_overrides_do_not_have_it(row: Defect, device: str) -> None:
 
 
 def test_bare_upstream_does_what_the_rows_say() -> None:
-    # The first one kills its process. That must not stop the rest, and a second test would start two processes more.
+    # The first one kills its process. The others must still run, and a second test would start two more processes.
     outcomes = observe(["no such defect", *visible(RELEASE, backend())])
     assert outcomes.pop("no such defect") == "the process ended with status 1"
     assert list(outcomes) == visible(RELEASE, backend())

@@ -254,9 +254,9 @@ def test_after_each_patch_the_tests_that_it_brings_are_run(
     found = list(rehearsal.one_after_the_other(line, tmp_path / "patches", checkout))
     with_tests = [p for p in series.series(line) if any(path.startswith("tests/") for path in p.added)]
     assert runs == [("patched", f"tests/test_{patch.name}_as_pytorch.py") for patch in with_tests]
-    (complaint,) = found
-    assert complaint.endswith(": test_a: failed AssertionError: no")
-    assert "-prod-" in complaint
+    (problem,) = found
+    assert problem.endswith(": test_a: failed AssertionError: no")
+    assert "-prod-" in problem
 
 
 @pytest.mark.usefixtures("unformatted")
@@ -324,7 +324,7 @@ def test_applied_to_a_copy_of_the_installed_package_they_are_what_it_calls(tmp_p
     assert (result.exit_code, "is there already" in result.output) == (2, True)
 
 
-@pytest.mark.parametrize("words", [["--line=v9"], ["--folder=nowhere"]])
+@pytest.mark.parametrize("words", [["--line=v9"], ["--folder=missing"]])
 def test_bad_words_end_with_status_2_and_a_remedy(words: list[str]) -> None:
     result = CliRunner().invoke(app, ["patches", "check", *words], env={"FLAGGEMS_CHECKOUT": ""})
     assert result.exit_code == 2

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-
 from flag_gems_overrides import environment
-from flag_gems_overrides.cli import _words
+from flag_gems_overrides.cli import _options
+from flag_gems_overrides.errors import UserError
 
 
-def prepare(console: Console) -> None:
-    """Load flag_gems, and say so if that is in the interpreter. Must come before triton and flag_gems."""
-    with _words.complaints(RuntimeError, ImportError):
+def prepare() -> None:
+    """Load flag_gems, and say so if that is in the interpreter. Must come before triton and flag_gems.
+
+    Raises:
+        UserError: flag_gems does not load.
+    """
+    try:
         gems = environment.load()
+    except (RuntimeError, ImportError) as error:
+        raise UserError(str(error)) from None
     if gems.device == "cpu":
-        console.print("No GPU: flag_gems runs in Triton's interpreter, on the CPU.\n")
+        _options.say("No GPU: flag_gems runs in Triton's interpreter, on the CPU, and counts.", err=True)

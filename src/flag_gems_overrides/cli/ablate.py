@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from flag_gems_overrides.cli import _words
-from flag_gems_overrides.perf.ablate import Ablation, AblationError, Report
+from flag_gems_overrides.cli._options import console, say
+from flag_gems_overrides.perf.ablate import Ablation, Report
 
 
 def ablate(
@@ -23,26 +22,24 @@ def ablate(
     output: Annotated[Path, typer.Option(help="Folder for ablate.json and ablate.md.")] = Path("ablate"),
 ) -> None:
     """Find the operators of flag_gems that slow a model down, change its loss or crash. Ctrl-C keeps what is done."""
-    console = _words.wide_console()
-    with _words.complaints(AblationError):
-        console.print(f"Looking which operators {step} reaches ...")
-        ablation = Ablation(step, output / "ablate.json", steps, rounds, limit, tuple(only or ()))
-        contenders = ablation.contenders()
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        interrupted = False
-        try:
-            with Progress(*columns, console=console, transient=True) as progress:
-                task = progress.add_task(contenders[0], total=len(contenders))
-                for done, _ in enumerate(ablation.run(), 1):
-                    following = contenders[done] if done < len(contenders) else ""
-                    progress.update(task, advance=1, description=escape(following))
-        except KeyboardInterrupt:
-            interrupted = True
-            console.print(f"Interrupted: what is done is in {output}; the same command goes on.")
+    say(f"Looking which operators {step} reaches ...")
+    ablation = Ablation(step, output / "ablate.json", steps, rounds, limit, tuple(only or ()))
+    contenders = ablation.contenders()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    interrupted = False
+    try:
+        with Progress(*columns, console=console(), transient=True) as progress:
+            task = progress.add_task(contenders[0], total=len(contenders))
+            for done, _ in enumerate(ablation.run(), 1):
+                following = contenders[done] if done < len(contenders) else ""
+                progress.update(task, advance=1, description=escape(following))
+    except KeyboardInterrupt:
+        interrupted = True
+        say(f"Interrupted: what is done is in {output}; the same command goes on.")
     report = ablation.report
     output.mkdir(parents=True, exist_ok=True)
     (output / "ablate.md").write_text(markdown(report))
-    _show(report, console)
+    _show(report)
     raise typer.Exit(130 if interrupted else 0)
 
 
@@ -87,11 +84,15 @@ def markdown(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _show(report: Report, console: Console) -> None:
+def _show(report: Report) -> None:
+    screen = console()
+    if not screen.is_terminal:
+        say(markdown(report))
+        return
     table = Table(*COLUMNS)
     for row in cells(report):
         table.add_row(*map(escape, row), style="red" if row[-1] else None)
-    console.print(table)
-    console.print("\nWithout what hurts:")
+    screen.print(table)
+    say("\nWithout what hurts:")
     for line in report.lines():
-        console.print(escape(line), soft_wrap=True, highlight=False)
+        say(line)

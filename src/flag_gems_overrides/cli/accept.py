@@ -1,25 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from flag_gems_overrides.cli import _words
+from flag_gems_overrides.cli import _options
 from flag_gems_overrides.perf import baselines, records
-from flag_gems_overrides.perf.cases import CaseError
+from flag_gems_overrides.perf.cases import Shapes
+from flag_gems_overrides.perf.files import write
 
 
 def accept(
-    record: _words.Record,
-    folder: _words.Baselines = _words.BASELINES,
+    record: _options.Record,
+    folder: _options.Baselines = _options.BASELINES,
+    shapes: _options.ShapeFile = _options.SHAPES,
+    level: Annotated[
+        str | None, typer.Option(help="What the record is of. [default: core; of counts: interpreter]")
+    ] = None,
     reason: Annotated[
         str | None, typer.Option(help="Why an override may move or launch more than upstream, where it does.")
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and write nothing.")] = False,
 ) -> None:
-    """Make the last session of a record the baseline that the perf gate compares with."""
-    with _words.complaints(records.RecordError, CaseError, baselines.BaselineError, OSError):
-        session = records.read(record)[-1]
-        for path in baselines.accept(folder, session, reason):
-            Console(highlight=False).print(f"accepted {path}", soft_wrap=True)
+    """Make the last session of a record the baseline that the perf gate compares with, and show what changes."""
+    from flag_gems_overrides.perf.report import terminal
+
+    session = records.read(record)[-1]
+    try:
+        keys = baselines.of_level(session, Shapes(shapes), level)
+        proposals = baselines.propose(folder, session, reason, keys)
+    except baselines.BaselineError as error:
+        raise baselines.BaselineError(f"{record}: {error}") from None
+    left_out = len(session.rows) - len(keys)
+    if left_out:
+        _options.say(f"{left_out} cases that are not of the level are left out")
+    changes = [_changes(proposal) for proposal in proposals]
+    terminal.show_tables([table for table in changes if table.lines], _options.console())
+    changed = sum(len(table.lines) for table in changes)
+    _options.say(f"{changed} of {len(keys)} cases change; cases that were not measured keep their baseline")
+    for proposal in proposals:
+        if not dry_run:
+            write(proposal.path, proposal.text)
+        _options.say(f"{'would write' if dry_run else 'accepted'} {proposal.path}")
+
+
+def _changes(proposal: baselines.Proposal) -> Any:
+    """Old and new side by side, for each case that is new or differs."""
+    from flag_gems_overrides.perf.report.tables import MISSING, Column, Line, Table
+
+    names = list(next(iter(proposal.new.values())))
+    columns = [Column("Case", text=True)]
+    for name in names:
+        columns += [Column(f"old {name}"), Column(f"new {name}")]
+    lines = []
+    for key, new in proposal.new.items():
+        old = proposal.old.get(key, {})
+        if old != new:
+            pairs = [(old.get(name, MISSING), new.get(name, MISSING)) for name in names]
+            lines.append(Line([key, *(str(value) for pair in pairs for value in pair)], key))
+    return Table(proposal.path.stem, columns, lines, [])

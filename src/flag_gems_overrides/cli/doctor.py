@@ -18,6 +18,7 @@ def doctor() -> None:
     for name, version in found.versions.items():
         facts.add_row(name, version)
     facts.add_row("device", found.device)
+    facts.add_row("plans", found.plans)
     console.print(facts)
     for caution in found.cautions:
         console.print(f"\n[yellow]caution[/] {escape(caution)}", soft_wrap=True)

@@ -8,12 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from flag_gems_overrides.cli import _words
-from flag_gems_overrides.perf.baselines import BaselineError
-from flag_gems_overrides.perf.cases import CaseError
+from flag_gems_overrides.cli import _options
 from flag_gems_overrides.upstreaming import exchange, rehearsal
-from flag_gems_overrides.upstreaming.git import GitError
-from flag_gems_overrides.upstreaming.imports import UpstreamError
+from flag_gems_overrides.upstreaming.git import git
 from flag_gems_overrides.upstreaming.lines import LINES, Line
 
 patches = typer.Typer(help="The overrides as patches for FlagGems.", no_args_is_help=True)
@@ -23,10 +20,6 @@ Checkout = Annotated[Path, typer.Option(envvar="FLAGGEMS_CHECKOUT", help="A clon
 Name = Annotated[str | None, typer.Option("--line", help="v5.0.2, or main for later versions. [default: both]")]
 
 FOLDER = Path("patches")
-
-
-def _complaints():
-    return _words.complaints(exchange.PatchesError, UpstreamError, GitError, BaselineError, CaseError)
 
 
 def _lines(name: str | None) -> list[Line]:
@@ -39,13 +32,12 @@ def _lines(name: str | None) -> list[Line]:
 
 @patches.command()
 def export(
-    checkout: Checkout, line: Name = None, folder: Folder = FOLDER, baselines: _words.Baselines = _words.BASELINES
+    checkout: Checkout, line: Name = None, folder: Folder = FOLDER, baselines: _options.Baselines = _options.BASELINES
 ) -> None:
     """Write the patches anew from this package's operators."""
-    with _complaints():
-        for chosen in _lines(line):
-            for path in exchange.export(chosen, checkout, folder, baselines):
-                Console(highlight=False).print(f"wrote {path}", soft_wrap=True)
+    for chosen in _lines(line):
+        for path in exchange.export(chosen, checkout, folder, baselines):
+            Console(highlight=False).print(f"wrote {path}", soft_wrap=True)
 
 
 @patches.command()
@@ -60,18 +52,19 @@ def check(
     pass the tests that they bring. Exit status 1 if not."""
     console = Console(highlight=False)
     wrong = False
-    with _complaints():
-        for chosen in _lines(line):
-            found = [f"{path} is not what export would write" for path in exchange.drift(chosen, folder)]
-            if checkout is not None and not found:
-                found += exchange.check(chosen, folder, checkout)
-                found += rehearsal.one_after_the_other(chosen, folder, checkout)
-            for complaint in found:
-                console.print(f"{chosen.name}: {complaint}", markup=False, soft_wrap=True)
-            if not found:
-                applied = "" if checkout is None else f", applies at {chosen.base[:9]}, and each passes its tests"
-                console.print(f"{chosen.name}: as export would write it{applied}", soft_wrap=True)
-            wrong |= bool(found)
+    if checkout is not None:
+        git(checkout, "rev-parse", "--git-dir")  # rather now than after the comparison
+    for chosen in _lines(line):
+        found = [f"{path} is not what export would write" for path in exchange.drift(chosen, folder)]
+        if checkout is not None and not found:
+            found += exchange.check(chosen, folder, checkout)
+            found += rehearsal.one_after_the_other(chosen, folder, checkout)
+        for error in found:
+            console.print(f"{chosen.name}: {error}", markup=False, soft_wrap=True)
+        if not found:
+            applied = "" if checkout is None else f", applies at {chosen.base[:9]}, and each passes its tests"
+            console.print(f"{chosen.name}: as export would write it{applied}", soft_wrap=True)
+        wrong |= bool(found)
     raise typer.Exit(wrong)
 
 
@@ -80,8 +73,7 @@ def apply(
     target: Annotated[Path, typer.Argument(help="A new folder; the copy is below it, in src.")], folder: Folder = FOLDER
 ) -> None:
     """Copy the installed flag_gems, and apply the patches to the copy."""
-    with _complaints():
-        print(exchange.apply(folder, target))
+    print(exchange.apply(folder, target))
 
 
 @patches.command()
@@ -100,20 +92,17 @@ def rehearse(
     """
     console = Console(highlight=False)
     wrong = False
-    with _complaints():
-        for chosen in _lines(line):
-            found = rehearsal.rehearse(chosen, folder, checkout, words or [], seconds)
-            for variant, outcomes in found.items():
-                counts = Counter(outcome.verdict for outcome in outcomes.values())
-                console.print(f"{chosen.name} {variant}: " + ", ".join(f"{n} {v}" for v, n in sorted(counts.items())))
-                wrong |= "unfinished" in counts
-            for row in rehearsal.differences(chosen, found):
-                console.print(
-                    f"{chosen.name} {row.test}: {row.reason or 'NO REASON KNOWN'}", markup=False, soft_wrap=True
-                )
-                for variant, outcome in row.outcomes.items():
-                    console.print(f"    {variant}: {outcome.verdict} {outcome.why}", markup=False, soft_wrap=True)
-                wrong |= row.reason is None
+    for chosen in _lines(line):
+        found = rehearsal.rehearse(chosen, folder, checkout, words or [], seconds)
+        for variant, outcomes in found.items():
+            counts = Counter(outcome.verdict for outcome in outcomes.values())
+            console.print(f"{chosen.name} {variant}: " + ", ".join(f"{n} {v}" for v, n in sorted(counts.items())))
+            wrong |= "unfinished" in counts
+        for row in rehearsal.differences(chosen, found):
+            console.print(f"{chosen.name} {row.test}: {row.reason or 'NO REASON KNOWN'}", markup=False, soft_wrap=True)
+            for variant, outcome in row.outcomes.items():
+                console.print(f"    {variant}: {outcome.verdict} {outcome.why}", markup=False, soft_wrap=True)
+            wrong |= row.reason is None
     raise typer.Exit(wrong)
 
 
@@ -125,6 +114,5 @@ def branch(
     folder: Folder = FOLDER,
 ) -> None:
     """Make a branch per pull request in a clone of FlagGems, each on the one before, and print the bodies."""
-    with _complaints():
-        for name, body in exchange.branch(_lines(line)[0], folder, checkout, op):
-            Console(highlight=False).print(f"branch {name}\n\n{body}", markup=False, soft_wrap=True)
+    for name, body in exchange.branch(_lines(line)[0], folder, checkout, op):
+        Console(highlight=False).print(f"branch {name}\n\n{body}", markup=False, soft_wrap=True)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from flag_gems_overrides.cli import _words
-from flag_gems_overrides.perf.baselines import slug, write
+from flag_gems_overrides.cli._options import say
+from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.perf.baselines import slug
+from flag_gems_overrides.perf.files import make_folder, write
 
 FOLDER = Path("benchmark/quality")
 
@@ -18,20 +19,17 @@ def quality(folder: Annotated[Path, typer.Option(help="Where to put <device>.jso
     """Measure how often the harness raises a false alarm here, and which planted slowdowns it finds. Needs a GPU."""
     import torch
 
-    console = Console(highlight=False)
     if not torch.cuda.is_available():
-        console.print("No GPU: there are no timings whose quality could be measured.")
-        raise typer.Exit(2)
+        raise UserError("no GPU: there are no timings whose quality could be measured; run it on a GPU machine")
+    make_folder(folder)
     from flag_gems_overrides.perf.quality import assess
-    from flag_gems_overrides.perf.timing import ThrottledError, Timer
+    from flag_gems_overrides.perf.timing import Timer
 
-    with _words.complaints(ThrottledError):
-        found = assess(Timer(torch.device("cuda", torch.cuda.current_device())))
+    found = assess(Timer(torch.device("cuda", torch.cuda.current_device())))
     path = folder / f"{slug(found['conditions']['device']['name'])}.json"
-    with _words.complaints(OSError):
-        write(path, json.dumps(found, indent=1) + "\n")
+    write(path, json.dumps(found, indent=1) + "\n")
     alarms = found["false_alarms"]
-    console.print(f"{alarms['found']} false alarms in {alarms['comparisons']} comparisons, noise {found['noise']:.1%}")
+    say(f"{alarms['found']} false alarms in {alarms['comparisons']} comparisons, noise {found['noise']:.1%}")
     for slowdown, tally in found["detected"].items():
-        console.print(f"{slowdown} slower: found {tally['found']} of {tally['comparisons']}")
-    console.print(f"written to {path}", soft_wrap=True)
+        say(f"{slowdown} slower: found {tally['found']} of {tally['comparisons']}")
+    say(f"wrote {path}")

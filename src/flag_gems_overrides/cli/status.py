@@ -3,13 +3,12 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
-from flag_gems_overrides.cli import _words
-from flag_gems_overrides.environment import SUPPORTED_UPSTREAM
+from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.requirements import FLAG_GEMS
 
 _COLOURS = {"fixed": "green", "present": "red", "not visible here": "yellow"}
 
@@ -17,20 +16,21 @@ _COLOURS = {"fixed": "green", "present": "red", "not visible here": "yellow"}
 def show_status() -> None:
     """Run upstream's known defects on the installed flag_gems, without overrides, and say which are still there."""
     console = Console(highlight=False)
-    with _words.complaints(ImportError):
+    try:
         from flag_gems_overrides.upstreaming import status
-
-        release = _release()
+    except ImportError as error:
+        raise UserError(str(error)) from None
+    release = _release()
     where = {"cuda": "the GPU", "interpreter": "Triton's interpreter"}[status.backend()]
     console.print(f"flag_gems {release} alone, on {where}\n")
     try:
         with console.status("running the reproductions"):
             standings = status.status(release)
     except RuntimeError as error:
-        console.print(f"[red]problem[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(2) from None
+        raise UserError(str(error)) from None
 
-    table = Table("", "now", "function", "what it does wrong", "upstream")
+    names = ("", "now", "function", "what it does wrong", "upstream")
+    table = Table(*(Column(name, overflow="fold") for name in names))  # a narrow terminal truncates nothing
     for standing in standings:
         row, verdict = standing.defect, standing.verdict
         verdict = f"[{_COLOURS[verdict]}]{verdict}[/]"
@@ -48,5 +48,5 @@ def _release() -> str:
     try:
         return version("flag_gems")
     except PackageNotFoundError:
-        known = ", ".join(SUPPORTED_UPSTREAM)
-        raise ImportError(f"flag_gems is not installed: pip install flag_gems; {known} are supported") from None
+        known = ", ".join(FLAG_GEMS)
+        raise UserError(f"flag_gems is not installed: pip install flag_gems; {known} are supported") from None

@@ -13,9 +13,9 @@ operation of each program, plus numpy's time for large blocks: small shapes, few
 
 To look at kernels while they run: :func:`check_bounds`, :func:`observe`, :func:`undefined_lanes`.
 
-What a GPU does, and the stock interpreter (of Triton 3.6 and 3.7) does not:
+What a GPU does, and the stock interpreter of some or all supported Triton versions does not:
 
-- ``and``, ``or`` and ``not`` on blocks are element by element;
+- ``and``, ``or`` and ``not`` on blocks are element by element, and so are comparisons in a row;
 - a loop's variable is a tensor; a float argument is a float32 scalar, and widens what it meets;
 - bfloat16 is computed in float32 and rounded to nearest even;
 - ``tl.maximum``, ``tl.minimum``, ``tl.max``, ``tl.min`` and ``tl.clamp`` drop NaN unless told to propagate it, and
@@ -65,7 +65,7 @@ def activate() -> None:
 
     Raises:
         RuntimeError: flag_gems, or Triton without TRITON_INTERPRET=1, has been imported already, or Triton is of a
-            version that is not supported.
+            version that has not been tried; the message says how to go on.
     """
     global _active
     if _active:

@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton._utils import canonicalize_ptr_dtype
-from triton.runtime import interpreter
-from triton.runtime.interpreter import TensorHandle
-from triton.runtime.jit import JITFunction
-from triton.tools.tensor_descriptor import TensorDescriptor
+
+from flag_gems_overrides.interpreter.triton_internals import (
+    JITFunction,
+    TensorDescriptor,
+    TensorHandle,
+    descriptor,
+    pointer_type,
+    stock,
+)
 
 
 def bind(kernel: JITFunction, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
@@ -67,15 +71,9 @@ def _value(argument: Any) -> Any:
         # The stock interpreter leaves a Python number, which takes the type of what it meets instead of widening it.
         return _scalar(argument, np.float32, tl.float32)
     if isinstance(argument, tuple):
-        return interpreter._tuple_create(argument, map(_value, argument))
+        return stock._tuple_create(argument, map(_value, argument))
     if isinstance(argument, TensorDescriptor):
-        return interpreter.interpreter_semantic.make_tensor_descriptor(
-            base=_value(argument.base),
-            shape=[_value(size) for size in argument.shape],
-            strides=[*map(_value, argument.strides[:-1]), tl.constexpr(1)],
-            block_shape=[tl.constexpr(size) for size in argument.block_shape],
-            padding_option=argument.padding,
-        )
+        return descriptor(argument, _value)
     return argument
 
 
@@ -83,7 +81,4 @@ def _scalar(value: Any, array_type: Any, dtype: tl.dtype) -> tl.tensor:
     return tl.tensor(TensorHandle(np.array([value], array_type), dtype), dtype)
 
 
-@functools.cache
-def _pointer_type(dtype: Any) -> tl.dtype:
-    """The type of a pointer to a torch dtype."""
-    return tl.str_to_ty(canonicalize_ptr_dtype(dtype, is_const=False), None)
+_pointer_type = functools.cache(pointer_type)

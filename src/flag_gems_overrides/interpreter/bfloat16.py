@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton._C.libtriton import ir
-from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from flag_gems_overrides.interpreter.dtypes import array_type
+from flag_gems_overrides.interpreter.triton_internals import InterpreterBuilder, TensorHandle, ir
 
 Array = np.ndarray[Any, Any]
 _NAN = np.uint16(0x7FC0)

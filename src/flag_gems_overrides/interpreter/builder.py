@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.runtime.interpreter import InterpreterOptions, TensorHandle, _interpreter
 
 from flag_gems_overrides.interpreter.bfloat16 import BFloat16Builder
 from flag_gems_overrides.interpreter.dtypes import array_type
 from flag_gems_overrides.interpreter.memory import LaunchMemory
 from flag_gems_overrides.interpreter.observation import settings
 from flag_gems_overrides.interpreter.region import Array
+from flag_gems_overrides.interpreter.triton_internals import InterpreterOptions, TensorHandle, is_volatile, memory
 
 
 class Builder(BFloat16Builder):
@@ -30,25 +30,19 @@ class Builder(BFloat16Builder):
         self.has_other = False
         """Whether the kernel gave the load that comes next an `other`: one of zero does not arrive here."""
 
-    def create_load(self, ptr: TensorHandle, *options: Any) -> TensorHandle:
-        return self.create_masked_load(ptr, None, None, *options)
+    def create_load(self, ptr: TensorHandle, *options: Any, **named: Any) -> TensorHandle:
+        return self.create_masked_load(ptr, None, None, *options, **named)
 
     def create_store(self, ptr: TensorHandle, val: TensorHandle, *options: Any) -> None:
         self.create_masked_store(ptr, val, None)
 
     def create_masked_load(
-        self,
-        ptrs: TensorHandle,
-        mask: Any,
-        other: TensorHandle | None,
-        cache_modifier: Any,
-        eviction_policy: Any,
-        is_volatile: bool,
+        self, ptrs: TensorHandle, mask: Any, other: TensorHandle | None, *options: Any, **named: Any
     ) -> TensorHandle:
         dtype = ptrs.get_element_ty()
         masked = self._masked(ptrs.data.shape, array_type(dtype)) if other is None else other.data
         loaded = self.memory.load(ptrs.data, _array(mask), masked, self.grid_idx)
-        if is_volatile and self.yield_program is not None:
+        if self.yield_program is not None and is_volatile(options, named):
             self.yield_program(False)
         return TensorHandle(loaded, dtype)
 
@@ -88,7 +82,7 @@ class Builder(BFloat16Builder):
 
     def _after_atomic(self, ptr: TensorHandle, mask: Array, old: TensorHandle) -> None:
         if self.yield_program is not None:
-            now = _interpreter.load(ptr.data, mask, old.data, old.data.dtype)
+            now = memory.load(ptr.data, mask, old.data, old.data.dtype)
             self.yield_program(now.tobytes() != old.data.tobytes())
 
     def create_splat(self, ret_ty: tl.dtype, arg: TensorHandle) -> TensorHandle:

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import triton.language as tl
-from triton._utils import validate_block_shape
-from triton.language import core
-from triton.runtime import interpreter
+
+from flag_gems_overrides.interpreter.triton_internals import core, stock, validate_block_shape
 
 
 class _Shape(NamedTuple):
@@ -72,8 +71,8 @@ def patch() -> None:
     core.tuple.__eq__ = functools.partialmethod(_same_tuple, stock=core.tuple.__eq__)
     core.dtype.__eq__ = _same_dtype
     core.dtype.__hash__ = lambda self: hash(self.name)
-    interpreter._get_np_dtype = array_type
-    interpreter.TensorHandle.__init__ = _init_handle
+    stock._get_np_dtype = array_type
+    stock.TensorHandle.__init__ = _init_handle
 
 
 def _init_block_type(self: Any, element_ty: tl.dtype, shape: Iterable[Any]) -> None:

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from types import FunctionType
 from typing import Any
 
 import triton.language as tl
-from triton.runtime import autotuner, interpreter
 
 from flag_gems_overrides.interpreter import dtypes
 from flag_gems_overrides.interpreter.builder import Builder
@@ -15,23 +13,20 @@ from flag_gems_overrides.interpreter.launch import InterpretedKernel
 from flag_gems_overrides.interpreter.reductions import Reduction, Scan
 from flag_gems_overrides.interpreter.semantic import Semantic
 from flag_gems_overrides.interpreter.syntax import loop, rewritten
+from flag_gems_overrides.interpreter.triton_internals import autotuner, replace_builtins, stock
 
 
 def patch() -> None:
     """For good: kernels are made and run at any later time, in this process always by the interpreter."""
     dtypes.patch()
     language: Any = tl
-    stock: Any = interpreter
     stock.interpreter_builder = Builder()
     stock.interpreter_semantic = Semantic(stock.interpreter_builder)
     stock.ReduceOps, stock.ScanOps = Reduction, Scan
 
-    stock._patch_attr = _replace_builtin
-    # The stock interpreter scans triton.language for builtins, and replaces them, at every launch and at every call of
-    # a device function, which makes everything half as fast. Once is enough.
-    stock._patch_lang(FunctionType((lambda: None).__code__, {"tl": tl, "core": tl.core}))
+    replace_builtins(_builtin)
     language.range = loop
-    # The stock ones warn (3.6) about the array of one element that every scalar is.
+    # The stock ones warn about the array of one element that every scalar is.
     language.tensor.__index__ = lambda self: int(self.handle.data.item())
     # The compiler wraps a dtype argument in a constexpr, the interpreter does not, and kernels ask for its value.
     language.dtype.value = property(lambda self: self)
@@ -45,14 +40,14 @@ def patch() -> None:
     tuner._bench = lambda self, *args, config, **kwargs: [0.0, 0.0, 0.0]
 
 
-def _replace_builtin(owner: Any, name: str, builtin: Any, *what_restores_it: Any) -> None:
-    """Give a builtin the semantic that the compiler would pass it. The stock interpreter also copies its keyword
+def _builtin(builtin: Any) -> Any:
+    """A builtin with the semantic that the compiler would pass it. The stock interpreter also copies its keyword
     arguments, and the builtin then checks that it got one."""
     implementation = getattr(builtin, "__wrapped__", builtin)
-    semantic = interpreter.interpreter_semantic
+    semantic = stock.interpreter_semantic
 
     def call(*args: Any, **kwargs: Any) -> Any:
         kwargs["_semantic"] = semantic
         return implementation(*args, **kwargs)
 
-    setattr(owner, name, call)
+    return call

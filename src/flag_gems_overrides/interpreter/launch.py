@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import itertools
@@ -12,21 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from triton.backends.nvidia.compiler import CUDAOptions
-from triton.runtime import interpreter
-from triton.runtime.errors import InterpreterError
-from triton.runtime.jit import JITFunction
 
 from flag_gems_overrides.interpreter import arguments, cooperative
 from flag_gems_overrides.interpreter.errors import DeadlockError, OutOfBoundsError
 from flag_gems_overrides.interpreter.memory import LaunchMemory
 from flag_gems_overrides.interpreter.syntax import rewritten
+from flag_gems_overrides.interpreter.triton_internals import LAUNCH_OPTIONS, InterpreterError, JITFunction, stock
 
 # There is one builder, and it knows the program that is running.
 _one_launch = threading.RLock()
 # Along the second and third axis of CUDA's grids.
 _MOST_PROGRAMS = 65535
-_OPTIONS = {field.name for field in dataclasses.fields(CUDAOptions)}
 
 
 class InterpretedKernel(JITFunction):
@@ -53,7 +48,7 @@ class InterpretedKernel(JITFunction):
         return CompiledKernel(self, {name: options[name] for name in options if name not in self.arg_names})
 
     def _execute(self, grid: Any, bound: dict[str, Any], options: dict[str, Any]) -> None:
-        unknown = options.keys() - bound.keys() - _OPTIONS
+        unknown = options.keys() - bound.keys() - LAUNCH_OPTIONS
         if unknown:
             raise KeyError(f"Keyword argument {min(unknown)} was specified but unrecognised")
         grid = grid(bound) if callable(grid) else grid
@@ -62,7 +57,7 @@ class InterpretedKernel(JITFunction):
         if max(y, z) > _MOST_PROGRAMS or x >= 2**31:
             raise RuntimeError(f"{self.__name__}: CUDA has no grid of {size} programs: invalid argument")
         program = functools.partial(rewritten(self.fn), **arguments.values(self, bound))
-        builder = interpreter.interpreter_builder
+        builder = stock.interpreter_builder
         with _one_launch, np.errstate(all="ignore"):
             builder.set_grid_dim(*size)
             builder.memory = memory = LaunchMemory(self.__name__, arguments.tensors(bound))

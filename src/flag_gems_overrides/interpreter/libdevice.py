@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.runtime.interpreter import TensorHandle
 
 from flag_gems_overrides.interpreter.dtypes import array_type
+from flag_gems_overrides.interpreter.triton_internals import TensorHandle
 
 EXTRA_NAME = "flag_gems_overrides_interpreter"
 

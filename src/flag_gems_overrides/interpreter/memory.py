@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from triton.runtime.interpreter import _interpreter
 
 from flag_gems_overrides.interpreter.errors import OutOfBoundsError
 from flag_gems_overrides.interpreter.observation import Launch, Traffic, settings
 from flag_gems_overrides.interpreter.region import Array, Region
+from flag_gems_overrides.interpreter.triton_internals import memory
 
 Index = tuple[int, int, int]
 
@@ -42,7 +42,7 @@ class LaunchMemory:
         index = self._elements(which, addresses, other.dtype)
         if index is None:
             every = np.ones(pointers.shape, bool) if mask is None else mask
-            return _interpreter.load(pointers, every, other, other.dtype)
+            return memory.load(pointers, every, other, other.dtype)
         if mask is None:
             return self._view(which, other.dtype).take(index)
         loaded = other.copy()
@@ -55,7 +55,7 @@ class LaunchMemory:
         index = self._elements(which, addresses, values.dtype)
         if index is None:
             every = np.ones(pointers.shape, bool) if mask is None else mask
-            _interpreter.store(pointers, values, every)
+            memory.store(pointers, values, every)
         else:
             self._view(which, values.dtype)[index] = values if mask is None else values[mask]
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.language import standard
-from triton.runtime.interpreter import ReduceOps, ScanOps, TensorHandle
 
 from flag_gems_overrides.interpreter.bfloat16 import Array, handle, numbers
+from flag_gems_overrides.interpreter.triton_internals import ReduceOps, ScanOps, TensorHandle, standard
 
 Parts = list[Array]
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.language.semantic import TritonSemantic
-from triton.runtime.interpreter import TensorHandle
 
 from flag_gems_overrides.interpreter.dtypes import sizes
+from flag_gems_overrides.interpreter.triton_internals import TensorHandle, TritonSemantic
 
 _NUMBER = (int, float)
 

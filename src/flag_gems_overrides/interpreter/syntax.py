@@ -11,12 +11,14 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import itertools
 import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import triton.language as tl
-from triton.runtime import interpreter
+
+from flag_gems_overrides.interpreter.triton_internals import stock
 
 
 @functools.cache
@@ -76,6 +78,14 @@ class _Rewriter(ast.NodeTransformer):
             result = _call(name, result, ast.Lambda(args=_NO_PARAMETERS, body=value))
         return ast.copy_location(result, node)
 
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """``a < b < c``, which Python joins by ``and``. Unlike Python it evaluates all operands, at once."""
+        self.generic_visit(node)
+        if len(node.ops) == 1:
+            return node
+        steps = ast.Tuple([_comparison(operator) for operator in node.ops], ast.Load())
+        return _call("_interpreter_compare", ast.copy_location(steps, node), node.left, *node.comparators)
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.op, ast.Not):
@@ -92,12 +102,21 @@ class _Rewriter(ast.NodeTransformer):
 _NO_PARAMETERS = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
 
 
+def _comparison(operator: ast.cmpop) -> ast.expr:
+    """A function that compares two operands."""
+    step = ast.parse("lambda left, right: left == right", mode="eval").body
+    assert isinstance(step, ast.Lambda)
+    assert isinstance(step.body, ast.Compare)
+    step.body.ops = [operator]
+    return step
+
+
 def _call(name: str, *arguments: ast.expr) -> ast.expr:
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), list(arguments), []), arguments[0])
 
 
 def _assign(value: Any) -> Any:
-    return interpreter.interpreter_semantic.to_tensor(value, False)
+    return stock.interpreter_semantic.to_tensor(value, False)
 
 
 def _and(left: Any, right: Callable[[], Any]) -> Any:
@@ -106,6 +125,11 @@ def _and(left: Any, right: Callable[[], Any]) -> Any:
 
 def _or(left: Any, right: Callable[[], Any]) -> Any:
     return left.logical_or(_assign(right())) if isinstance(left, tl.tensor) else left or right()
+
+
+def _compare(steps: tuple[Callable[[Any, Any], Any], ...], *operands: Any) -> Any:
+    results = [step(*pair) for step, pair in zip(steps, itertools.pairwise(operands), strict=True)]
+    return functools.reduce(lambda left, right: _and(left, lambda: right), results)
 
 
 def _not(value: Any) -> Any:
@@ -123,6 +147,7 @@ _HELPERS: dict[str, Callable[..., Any]] = {
     "_interpreter_assign": _assign,
     "_interpreter_and": _and,
     "_interpreter_or": _or,
+    "_interpreter_compare": _compare,
     "_interpreter_not": _not,
     "_interpreter_range": loop,
 }

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from .families.reduction.call import reduce
+from .families.reduction.extremum import LARGEST
 
 logger = logging.getLogger("flag_gems.ops.amax")
+
+AMAX = replace(LARGEST, name="amax")
 
 
 def amax(inp: torch.Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> torch.Tensor:
@@ -21,4 +25,4 @@ def amax(inp: torch.Tensor, dim: int | Sequence[int] | None = None, keepdim: boo
         RuntimeError: a dimension comes twice; ``inp`` is empty and ``dim`` is not given.
     """
     logger.debug("GEMS AMAX")
-    return reduce("amax", inp, dim if dim is None or isinstance(dim, int) else tuple(dim), keepdim)
+    return reduce(AMAX, inp, dim if dim is None or isinstance(dim, int) else tuple(dim), keepdim)[0]

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from .families.reduction.call import reduce
+from .families.reduction.extremum import SMALLEST
 
 logger = logging.getLogger("flag_gems.ops.amin")
+
+AMIN = replace(SMALLEST, name="amin")
 
 
 def amin(inp: torch.Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> torch.Tensor:
@@ -21,4 +25,4 @@ def amin(inp: torch.Tensor, dim: int | Sequence[int] | None = None, keepdim: boo
         RuntimeError: a dimension comes twice; ``inp`` is empty and ``dim`` is not given.
     """
     logger.debug("GEMS AMIN")
-    return reduce("amin", inp, dim if dim is None or isinstance(dim, int) else tuple(dim), keepdim)
+    return reduce(AMIN, inp, dim if dim is None or isinstance(dim, int) else tuple(dim), keepdim)[0]

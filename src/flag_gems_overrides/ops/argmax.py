@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import torch
 
-from .families.reduction.call import reduce_with_index
+from .families.reduction.call import reduce
+from .families.reduction.extremum import LARGEST, without_position
 
 logger = logging.getLogger("flag_gems.ops.argmax")
+
+ARGMAX = replace(LARGEST, name="argmax", values=False, positions=True, empty=without_position)
 
 
 def argmax(
@@ -25,9 +29,9 @@ def argmax(
 
     Raises:
         IndexError: ``dim`` is out of range or has size 0; without ``dim``, ``inp`` is empty.
-        RuntimeError: ``inp`` is bool, as in PyTorch.
+        NotImplementedError: ``inp`` is bool. PyTorch before 2.15 raises a plain RuntimeError, which this is too.
     """
     logger.debug("GEMS ARGMAX")
     if inp.dtype is torch.bool:
-        raise RuntimeError("argmax(): does not support bool input")
-    return reduce_with_index("argmax", inp, dim, keepdim)[1]
+        raise NotImplementedError("argmax(): does not support bool input")
+    return reduce(ARGMAX, inp, dim, keepdim)[1]

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import torch
 
-from .families.reduction.call import reduce, reduce_with_index
+from .families.reduction.call import reduce
+from .families.reduction.extremum import LARGEST
 
 logger = logging.getLogger("flag_gems.ops.max")
+
+MAX = replace(LARGEST, name="max")
+MAX_DIM = replace(MAX, positions=True)
 
 
 def max(inp: torch.Tensor) -> torch.Tensor:
@@ -19,7 +24,7 @@ def max(inp: torch.Tensor) -> torch.Tensor:
         RuntimeError: ``inp`` is empty.
     """
     logger.debug("GEMS MAX")
-    return reduce("max", inp)
+    return reduce(MAX, inp)[0]
 
 
 def max_dim(inp: torch.Tensor, dim: int, keepdim: bool = False) -> torch.return_types.max:
@@ -29,4 +34,4 @@ def max_dim(inp: torch.Tensor, dim: int, keepdim: bool = False) -> torch.return_
         IndexError: ``dim`` is out of range or has size 0.
     """
     logger.debug("GEMS MAX DIM")
-    return torch.return_types.max(reduce_with_index("max", inp, dim, keepdim))
+    return torch.return_types.max(reduce(MAX_DIM, inp, dim, keepdim))

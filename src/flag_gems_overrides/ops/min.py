@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import torch
 
-from .families.reduction.call import reduce, reduce_with_index
+from .families.reduction.call import reduce
+from .families.reduction.extremum import SMALLEST
 
 logger = logging.getLogger("flag_gems.ops.min")
+
+MIN = replace(SMALLEST, name="min")
+MIN_DIM = replace(MIN, positions=True)
 
 
 def min(inp: torch.Tensor) -> torch.Tensor:
@@ -19,7 +24,7 @@ def min(inp: torch.Tensor) -> torch.Tensor:
         RuntimeError: ``inp`` is empty.
     """
     logger.debug("GEMS MIN")
-    return reduce("min", inp)
+    return reduce(MIN, inp)[0]
 
 
 def min_dim(inp: torch.Tensor, dim: int, keepdim: bool = False) -> torch.return_types.min:
@@ -29,4 +34,4 @@ def min_dim(inp: torch.Tensor, dim: int, keepdim: bool = False) -> torch.return_
         IndexError: ``dim`` is out of range or has size 0.
     """
     logger.debug("GEMS MIN DIM")
-    return torch.return_types.min(reduce_with_index("min", inp, dim, keepdim))
+    return torch.return_types.min(reduce(MIN_DIM, inp, dim, keepdim))

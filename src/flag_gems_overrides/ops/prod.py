@@ -8,6 +8,7 @@ import logging
 import torch
 
 from .families.reduction.call import reduce
+from .families.reduction.product import PRODUCT
 
 logger = logging.getLogger("flag_gems.ops.prod")
 
@@ -21,7 +22,7 @@ def prod(inp: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor
             int64 for bool and integers. Halves are multiplied in float32.
     """
     logger.debug("GEMS PROD")
-    return reduce("prod", inp, None, False, dtype)
+    return reduce(PRODUCT, inp, None, False, dtype)[0]
 
 
 def prod_dim(
@@ -33,4 +34,4 @@ def prod_dim(
         IndexError: ``dim`` is out of range.
     """
     logger.debug("GEMS PROD DIM")
-    return reduce("prod", inp, dim, keepdim, dtype)
+    return reduce(PRODUCT, inp, dim, keepdim, dtype)[0]

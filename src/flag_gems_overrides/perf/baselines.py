@@ -5,16 +5,17 @@ only."""
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from flag_gems_overrides.perf.cases import OVERRIDE, UPSTREAM
+from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.perf.cases import LEVELS, OVERRIDE, UPSTREAM, Shapes, parse
+from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.records import Session
 from flag_gems_overrides.perf.results import Counted, Timed, is_counted, moved
 
@@ -64,7 +65,7 @@ _SCHEMA = {
 }
 
 
-class BaselineError(ValueError):
+class BaselineError(UserError):
     """A baseline that cannot be used or made; the message names file, field and remedy."""
 
 
@@ -103,42 +104,94 @@ def load(folder: Path, device: str, op: str) -> dict[str, Any] | None:
     return loaded
 
 
-def accept(folder: Path, session: Session, reason: str | None = None) -> list[Path]:
-    """Make the rows of a session the baseline of their device, op by op; other cases of these ops keep theirs.
+class Proposal(NamedTuple):
+    """A baseline that would replace another."""
+
+    path: Path
+    old: dict[str, Any]
+    """Accepted cases by their keys; none if there was no file."""
+    new: dict[str, Any]
+    """The cases that the session brings."""
+    text: str
+    """Of the whole file."""
+
+
+def propose(
+    folder: Path, session: Session, reason: str | None = None, keys: Collection[str] | None = None
+) -> list[Proposal]:
+    """What :func:`accept` would write, op by op; other cases of these ops keep their baseline.
 
     Args:
         reason: why an override may move more or launch more than upstream, where it does.
-
-    Returns:
-        The files written.
+        keys: the cases to take; all of the session if None.
 
     Raises:
         BaselineError: the session is not one to accept.
     """
-    if not session.ended:
-        raise BaselineError("the last session of the record was interrupted; run the same command again to end it")
+    _check_ended(session)
     measure = session.head["measure"]
     if measure not in ("count", "kernel"):
         raise BaselineError(f"measure: {measure!r} has no baseline; accept a record of mode kernel or of counts")
     by_op: dict[str, dict[str, dict[str, Any]]] = {}
     for key, row in session.rows.items():
-        entry = _counted(Counted(row), reason) if is_counted(row) else _timed(Timed(row))
-        by_op.setdefault(key.split()[0], {})[key] = entry
-    written = []
+        if keys is None or key in keys:
+            entry = _counted(Counted(row), reason) if is_counted(row) else _timed(Timed(row))
+            by_op.setdefault(key.split()[0], {})[key] = entry
+    made = []
     for op, cases in by_op.items():
         old = load(folder, session.device, op)
-        cases = {**(old["cases"] if old else {}), **cases}
+        before = old["cases"] if old else {}
         baseline: dict[str, Any] = {
             "schema": SCHEMA,
             "device": session.device,
             "measure": measure,
             "accepted_from": _origin(session),
-            "cases": dict(sorted(cases.items())),
+            "cases": dict(sorted({**before, **cases}.items())),
         }
-        path = path_of(folder, session.device, op)
-        write(path, json.dumps(baseline, indent=1, sort_keys=True) + "\n")
-        written.append(path)
-    return written
+        text = json.dumps(baseline, indent=1, sort_keys=True) + "\n"
+        made.append(Proposal(path_of(folder, session.device, op), before, cases, text))
+    return made
+
+
+def accept(folder: Path, session: Session, reason: str | None = None) -> list[Path]:
+    """Make the rows of a session the baseline of their device; returns the files written. See :func:`propose`."""
+    proposals = propose(folder, session, reason)
+    for proposal in proposals:
+        write(proposal.path, proposal.text)
+    return [proposal.path for proposal in proposals]
+
+
+def _check_ended(session: Session) -> None:
+    if not session.ended:
+        raise BaselineError("partial: the session did not end; run the same command again to end it")
+
+
+def of_level(session: Session, shapes: Shapes, level: str | None) -> list[str]:
+    """The cases of a session that its level lists.
+
+    Args:
+        level: that a record must be of; None for that of the baselines, core of times and interpreter of counts. A
+            level that no shape file has, as of `bench --shape`, takes every case.
+
+    Raises:
+        BaselineError: the session is of another level, or lacks cases of it.
+    """
+    _check_ended(session)
+    wanted = level or ("interpreter" if session.head["measure"] == "count" else "core")
+    found = session.head["level"]
+    if found != wanted:
+        raise BaselineError(f"level: {found!r} is not {wanted!r}, the baselines' level; to take it: --level {found!r}")
+    if wanted not in LEVELS:
+        return list(session.rows)
+    measured: dict[str, set[str]] = {}
+    for key in session.rows:
+        case = parse(key)
+        measured.setdefault(case.op, set()).add(case.dtype)
+    listed = [case.key for op, dtypes in measured.items() for case in shapes.cases(op, wanted, sorted(dtypes))]
+    missing = [key for key in listed if key not in session.rows]
+    if missing:
+        raise BaselineError(f"partial: lacks {len(missing)} cases of level {wanted}, as {missing[0]}; measure all")
+    return [key for key in session.rows if key in set(listed)]
 
 
 def _origin(session: Session) -> Mapping[str, Any]:
@@ -179,21 +232,3 @@ def _timed(timed: Timed) -> dict[str, Any]:
     ratio = best.comparison.ratio
     floor = min(1.0, ratio) * (1 - CASE_ALLOWANCE)
     return {"ratio": round(ratio, 4), "floor": round(floor, 4), "ms": round(ms, 6)}
-
-
-def write(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader sees the old text or the new.
-
-    Raises:
-        OSError: it cannot be written; the message names ``path``, and nothing is left beside it.
-    """
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            part.write_text(text)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.operators import OPERATORS, REAL
 
 LEVELS = ("core", "comprehensive", "interpreter")
@@ -24,7 +25,7 @@ NATIVE, UPSTREAM, OVERRIDE = "native", "upstream", "override"
 PEERS = ("compile", "liger", "quack", "quack_rmsnorm")
 
 
-class CaseError(ValueError):
+class CaseError(UserError):
     """A case or a shape file that cannot be used; the message names the place and the remedy."""
 
 

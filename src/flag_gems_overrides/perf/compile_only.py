@@ -28,6 +28,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
+from flag_gems_overrides.ops.launch.triton_versions import COMPILE_OPTIONS
 from flag_gems_overrides.perf.cases import parse
 from flag_gems_overrides.perf.devices import Gpu, occupancy
 
@@ -110,6 +111,8 @@ def _digest(launch: dict[str, Any], gpu: Gpu) -> str:
         gpu.arch,
         *map(seen, launch["args"]),
         *sorted(_plain(launch["options"]).items()),
+        # Of functions among the options, and what they call.
+        *(value.cache_key for value in launch["options"].values() if hasattr(value, "cache_key")),
     ]
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
@@ -134,7 +137,7 @@ def _compiled(digest: str, launch: dict[str, Any], gpu: Gpu, folder: Path | None
         "options": _plain(launch["options"]),
     }
     try:
-        kernel = launch["kernel"].run(*launch["args"], grid=(1,), warmup=True, **launch["options"])
+        kernel = launch["kernel"].run(*launch["args"], grid=(1,), warmup=True, **COMPILE_OPTIONS, **launch["options"])
     except Exception as error:
         return {**row, "error": f"{type(error).__name__}: {error}"[-1000:]}
     if folder:

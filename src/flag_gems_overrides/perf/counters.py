@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.cases import Case, parse
 
@@ -33,7 +34,7 @@ COLUMNS = {
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 
 
-class CountersError(RuntimeError):
+class CountersError(UserError):
     """ncu is not there, or may not read the counters."""
 
 

@@ -10,7 +10,7 @@ from flag_gems_overrides.perf.baselines import GEOMEAN_ALLOWANCE, SHORT_MS, more
 from flag_gems_overrides.perf.cases import OVERRIDE
 from flag_gems_overrides.perf.results import Counted, Row, Timed, is_counted, moved
 from flag_gems_overrides.perf.statistics import geomean
-from flag_gems_overrides.perf.verdict import LEAST_NOISE, SLOWER, percent
+from flag_gems_overrides.perf.verdict import MIN_NOISE, SLOWER, percent
 
 Baseline = Mapping[str, Any]
 
@@ -30,7 +30,7 @@ class Failure(NamedTuple):
         return f"{self.where}: {self.rule}: {self.found}\n    {self.remedy}"
 
 
-def judge(rows: Iterable[Row], baseline: Baseline | None, noise: float = LEAST_NOISE) -> list[Failure]:
+def judge(rows: Iterable[Row], baseline: Baseline | None, noise: float = MIN_NOISE) -> list[Failure]:
     """All failures of one op's rows; without a baseline only wrong answers and spills are failures."""
     failures: list[Failure] = []
     rows = list(rows)
@@ -43,12 +43,12 @@ def judge(rows: Iterable[Row], baseline: Baseline | None, noise: float = LEAST_N
         if accepted is not None:
             failures += _counts(Counted(row), accepted) if is_counted(row) else _times(Timed(row, noise), accepted)
     if baseline["measure"] == "kernel":
-        failures += _mean([Timed(row, noise) for row in rows], baseline)
+        failures += _mean([Timed(row) for row in rows], baseline)
     return failures
 
 
 def _wrong(row: Row) -> list[Failure]:
-    if row["contenders"][OVERRIDE].get("agrees", False):
+    if row["providers"][OVERRIDE].get("agrees"):
         return []
     return [Failure("answer", row["key"], "the override's result is not PyTorch's", "see tests/accuracy")]
 

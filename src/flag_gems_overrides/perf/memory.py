@@ -18,23 +18,26 @@ _TILE, _READ_TILE, READ_TILES, _WARPS = 1024, 4096, 4, 8
 
 @triton.jit
 def _fill(y_ptr, count, TILE: tl.constexpr):
+    """y_ptr: [count] int32."""
     i = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     tl.store(y_ptr + i, tl.zeros([TILE], tl.int32), mask=i < count)
 
 
 @triton.jit
 def _copy(x_ptr, y_ptr, count, TILE: tl.constexpr):
+    """x_ptr, y_ptr: [count] int32."""
     i = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < count), mask=i < count)
 
 
 @triton.jit
 def _read(x_ptr, y_ptr, count, TILE: tl.constexpr, TILES: tl.constexpr):
-    seen = tl.zeros([TILE], tl.int32)
+    """x_ptr: [count] int32; y_ptr: [programs] int32, which keeps the loads from being optimized away."""
+    combined = tl.zeros([TILE], tl.int32)
     for tile in tl.static_range(TILES):
         i = (tl.program_id(0).to(tl.int64) * TILES + tile) * TILE + tl.arange(0, TILE)
-        seen |= tl.load(x_ptr + i, mask=i < count, other=0)
-    tl.store(y_ptr + tl.program_id(0), tl.max(seen, 0))
+        combined |= tl.load(x_ptr + i, mask=i < count, other=0)
+    tl.store(y_ptr + tl.program_id(0), tl.max(combined, 0))
 
 
 class Memory:
@@ -44,10 +47,10 @@ class Memory:
         self._count = size // 8
         self._x, self._y = torch.empty(2, self._count, dtype=torch.int32, device=device)
         self._tiles = triton.cdiv(self._count, _TILE)
-        self._seen = torch.empty(triton.cdiv(self._count, _READ_TILE), dtype=torch.int32, device=device)
+        self._combined = torch.empty(triton.cdiv(self._count, _READ_TILE), dtype=torch.int32, device=device)
 
     def fill(self) -> None:
-        """Write half of the buffer. Whoever comes next finds the cache full of lines that must be written back, as in
+        """Write half of the buffer. The next kernel finds the cache full of lines that must be written back, as in
         the middle of a program: each line that it leaves in the cache unwritten displaces one of these."""
         _fill[(self._tiles,)](self._y, self._count, TILE=_TILE, num_warps=_WARPS)
 
@@ -59,5 +62,5 @@ class Memory:
     def read(self, tiles: int = READ_TILES) -> int:
         """Read one half, ``tiles`` tiles of 16 KiB per program; returns the bytes moved."""
         readers = triton.cdiv(self._count, _READ_TILE * tiles)
-        _read[(readers,)](self._x, self._seen, self._count, TILE=_READ_TILE, TILES=tiles, num_warps=_WARPS)
+        _read[(readers,)](self._x, self._combined, self._count, TILE=_READ_TILE, TILES=tiles, num_warps=_WARPS)
         return 4 * self._count

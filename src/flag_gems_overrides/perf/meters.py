@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import torch
 
-from flag_gems_overrides.perf import conditions, contenders, op_inputs, quality
+from flag_gems_overrides.perf import conditions, op_inputs, providers, quality
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, UPSTREAM, Case
-from flag_gems_overrides.perf.contenders import AbsentError
 from flag_gems_overrides.perf.launches import captured
 from flag_gems_overrides.perf.poison import poisoned
+from flag_gems_overrides.perf.providers import AbsentError
 from flag_gems_overrides.perf.statistics import compare
 from flag_gems_overrides.perf.timing import Timer, Times
 from flag_gems_overrides.perf.traffic import count
@@ -61,14 +61,14 @@ class DeviceMeter:
             "l2": "cold" if self._mode == "kernel" else "hot",
             "compulsory": necessary._asdict(),
         }
-        with contenders.field(case, self._peers) as (functions, kept_out), torch.no_grad():
+        with providers.for_case(case, self._peers) as (functions, left_out), torch.no_grad():
             calls, agrees, absent = self._first_calls(case.op, functions, inputs)
             if OVERRIDE in calls:
                 with captured() as launches:
                     calls[OVERRIDE][0]()
                 row["launches"] = [launch.row() for launch in launches]
             row |= self._timed(case, calls, agrees)
-            row["contenders"] |= absent | kept_out
+            row["providers"] |= absent | left_out
         return row
 
     def _first_calls(
@@ -102,12 +102,12 @@ class DeviceMeter:
             name: {"samples_ms": [round(ms, 6) for ms in values], "agrees": agrees[name]}
             for name, values in times.samples_ms.items()
         }
-        return {"contenders": samples, "rounds": rounds}
+        return {"providers": samples, "rounds": rounds}
 
     def _times(self, case: Case, calls: Calls, effort: int) -> Times:
         if self._mode == "kernel":
             return self._timer.device_times(calls, effort=effort)
-        dispatching = {name: pair for name, pair in contenders.dispatching(case.op).items() if name in calls}
+        dispatching = {name: pair for name, pair in providers.dispatching(case.op).items() if name in calls}
         arguments = calls[NATIVE][0].args
         return self._timer.host_times(
             {name: functools.partial(call, *arguments) for name, (call, _) in dispatching.items()},
@@ -152,12 +152,12 @@ class CountMeter:
             "l2": "cold",
             "compulsory": op_inputs.compulsory(case)._asdict(),
         }
-        with contenders.field(case) as (functions, kept_out), torch.no_grad():
+        with providers.for_case(case) as (functions, left_out), torch.no_grad():
             reference = functions.pop(NATIVE)(*arguments)
-            row["contenders"] = dict(kept_out)
+            row["providers"] = dict(left_out)
             for name, function in functions.items():
                 with captured() as launches:
-                    row["contenders"][name] = self._counted(case.op, name, function, arguments, reference)
+                    row["providers"][name] = self._counted(case.op, name, function, arguments, reference)
             row["launches"] = [launch.row() for launch in launches]
         return row
 

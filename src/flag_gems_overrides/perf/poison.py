@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uninitialized memory in which it shows that nobody wrote: NaN, and -1 in integers."""
+"""Uninitialized memory that shows where nothing was written: NaN, and -1 in integers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALLOCATORS = (
 
 @contextmanager
 def poisoned() -> Iterator[None]:
-    """Fill with 0xFF what is allocated inside the block, by whoever looks PyTorch's functions up when he calls them.
+    """Fill with 0xFF what is allocated inside the block by code that looks PyTorch's functions up at each call.
 
     Not PyTorch's deterministic mode: it does not fill what ``_empty_strided_cuda`` gives, changes which kernels
     PyTorch takes, and makes ``torch.compile`` compile anew. What ``torch.compile`` made before the block allocates as

@@ -22,12 +22,14 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-SCHEMA = 1
+from flag_gems_overrides.errors import UserError
+
+SCHEMA = 2
 # What may differ between the two halves of an interrupted session: the device is measured anew by each.
-_NOT_CONDITIONS = ("kind", "started", "noise", "copy_gbps", "read_gbps", "cold")
+_VARYING = ("kind", "total", "started", "noise", "copy_gbps", "read_gbps", "cold")
 
 
-class RecordError(ValueError):
+class RecordError(UserError):
     """A record that cannot be used; the message names file, line and field."""
 
 
@@ -39,6 +41,8 @@ class Session:
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Case lines by their key."""
     ended: bool = False
+    torn: bool = False
+    """Whether the file ends in a part of a line, which is left out: its writer was stopped or its disk full."""
 
     @property
     def device(self) -> str:
@@ -50,11 +54,12 @@ class Session:
 
 
 def _conditions(head: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in head.items() if name not in _NOT_CONDITIONS}
+    return {name: value for name, value in head.items() if name not in _VARYING}
 
 
 def read(path: Path) -> list[Session]:
-    """The sessions of a record file, oldest first. A last line that was cut off while it was written is left out.
+    """The sessions of a record file, oldest first. A last line that was cut off while it was written is left out, and
+    the last session says so.
 
     Raises:
         RecordError: the file is missing, empty, broken, or of another schema.
@@ -64,7 +69,8 @@ def read(path: Path) -> list[Session]:
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}; `gems-overrides bench` writes records") from None
     sessions: list[Session] = []
-    for number, line in enumerate(text.split(b"\n")[:-1], 1):
+    *lines, part = text.split(b"\n")
+    for number, line in enumerate(lines, 1):
         row = _checked(line, f"{path} line {number}")
         if row["kind"] == "session":
             sessions.append(Session(row))
@@ -76,13 +82,14 @@ def read(path: Path) -> list[Session]:
             sessions[-1].rows[row["key"]] = row
     if not sessions:
         raise RecordError(f"{path}: holds no session; `gems-overrides bench` writes records")
+    sessions[-1].torn = bool(part)
     return sessions
 
 
 class Recorder:
     """Appends a session to a record file, going on with an interrupted one of the same conditions and cases.
 
-    Every line is one write followed by a sync: after a crash the file ends with whole lines and at most one part of a
+    Every line is written whole and synced: after a crash the file ends with whole lines and at most one part of a
     line, which the next recorder cuts off.
 
     Args:
@@ -94,16 +101,17 @@ class Recorder:
 
     def __init__(self, path: Path, head: Mapping[str, Any], keys: Iterable[str]) -> None:
         self._keys = set(keys)
-        head = {"kind": "session", "schema": SCHEMA, "cases": _digest(self._keys), **head}
+        head = {"kind": "session", "schema": SCHEMA, "cases": _digest(self._keys), "total": len(self._keys), **head}
         check(head, "session")
+        self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             sessions = read(path) if path.exists() and path.stat().st_size else []
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            size = os.lseek(self._file, 0, os.SEEK_END)
+            os.ftruncate(self._file, os.pread(self._file, size, 0).rfind(b"\n") + 1)
         except OSError as error:
             raise RecordError(f"{path}: {error.strerror}; give a path that can be written") from None
-        size = os.lseek(self._file, 0, os.SEEK_END)
-        os.ftruncate(self._file, os.pread(self._file, size, 0).rfind(b"\n") + 1)
         if sessions and sessions[-1].goes_on(head):
             self.session = sessions[-1]
         else:
@@ -114,20 +122,31 @@ class Recorder:
         """Append one case line."""
         row = {"kind": "case", **row}
         check(row, row["key"])
-        self.session.rows[row["key"]] = row
         self._append(row)
+        self.session.rows[row["key"]] = row
 
     def close(self) -> None:
         """Let go of the file. The session ends if no case is missing from it."""
-        if self._keys <= self.session.rows.keys():
-            self._append({"kind": "end"})
-            self.session.ended = True
-        os.close(self._file)
+        try:
+            if self._keys <= self.session.rows.keys():
+                self._append({"kind": "end"})
+                self.session.ended = True
+        finally:
+            os.close(self._file)
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        os.lseek(self._file, 0, os.SEEK_END)
-        os.write(self._file, dumps(line).encode() + b"\n")
-        os.fsync(self._file)
+        """Write the whole line. If that fails, the file ends where it did before."""
+        end = os.lseek(self._file, 0, os.SEEK_END)
+        rest = dumps(line).encode() + b"\n"
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+        except OSError as error:
+            os.ftruncate(self._file, end)
+            raise RecordError(
+                f"{self._path}: {error.strerror}; the lines before are whole: make room, and the same command resumes"
+            ) from None
 
 
 def _digest(keys: Iterable[str]) -> str:
@@ -143,9 +162,10 @@ def check(row: Mapping[str, Any], where: str) -> None:
     """Raise a RecordError that names the field in which ``row`` departs from the schema."""
     schema = row.get("schema", SCHEMA)
     if row.get("kind") == "session" and schema != SCHEMA:
+        renamed = "; in schema 2 `contenders` became `providers`" if schema == 1 else ""
         raise RecordError(
-            f"{where}: schema: {schema!r} is not known here, {SCHEMA} is; "
-            f"read it with the version of flag_gems_overrides that wrote it"
+            f"{where}: schema: {schema!r} cannot be read, {SCHEMA} can{renamed}; "
+            f"read it with the version of flag_gems_overrides that wrote it, or measure again"
         )
     if _validator().is_valid(row):
         return

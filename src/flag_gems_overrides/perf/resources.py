@@ -14,9 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from flag_gems_overrides.perf.baselines import write
+from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.perf.cases import Case, Shapes
 from flag_gems_overrides.perf.devices import Gpu
+from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.gates import Failure
 
 Row = dict[str, Any]
@@ -27,7 +28,7 @@ _FIELDS = {
 }
 
 
-class ResourceError(RuntimeError):
+class ResourceError(UserError):
     """The kernels could not be compiled, or a survey cannot be read or written; the message names the file."""
 
 
@@ -126,13 +127,10 @@ def save(path: Path, rows: Iterable[Row]) -> None:
     """Write a survey, one row a line, in an order of its own, without what did not compile.
 
     Raises:
-        ResourceError: the file cannot be written.
+        WriteError: the file cannot be written.
     """
     lines = sorted(json.dumps(row, sort_keys=True) for row in rows if "error" not in row)
-    try:
-        write(path, "".join(f"{line}\n" for line in lines))
-    except OSError as error:
-        raise ResourceError(f"{path}: {error.strerror}; name a file that can be written") from None
+    write(path, "".join(f"{line}\n" for line in lines))
 
 
 def failures(rows: Iterable[Row]) -> Iterator[Failure]:

@@ -98,7 +98,7 @@ def estimates(gpu: Gpu, rows: Iterable[Mapping[str, Any]]) -> tuple[list[float],
     """Estimated and measured milliseconds of those case lines that say what was launched."""
     pairs = []
     for row in rows:
-        samples = row["contenders"].get(OVERRIDE, {}).get("samples_ms")
+        samples = row["providers"].get(OVERRIDE, {}).get("samples_ms")
         if samples and row.get("launches"):
             pairs.append((estimate_ms(row["compulsory"], row["launches"], gpu), median(samples)))
     return [estimated for estimated, _ in pairs], [measured for _, measured in pairs]

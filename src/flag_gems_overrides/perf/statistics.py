@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From paired samples to one ratio with an interval."""
+"""From samples to one ratio with an interval."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
+_TAILS = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
 
 
 class Comparison(NamedTuple):
@@ -38,11 +39,34 @@ def compare(times: Sequence[float], baseline: Sequence[float], seed: str) -> Com
     if not count:
         raise ValueError("no rounds to compare")
     ratios = np.log(np.asarray(baseline[:count], float) / np.asarray(times[:count], float))
-    rng = np.random.default_rng(zlib.crc32(seed.encode()))
-    medians = np.median(ratios[rng.integers(0, count, (RESAMPLES, count))], axis=1)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(medians, [tail, 1 - tail])
+    medians = np.median(_resampled(ratios, _rng(seed)), axis=1)
+    low, high = np.quantile(medians, _TAILS)
     return Comparison(math.exp(np.median(ratios)), math.exp(low), math.exp(high), count)
+
+
+def compare_unpaired(times: Sequence[float], baseline: Sequence[float], seed: str) -> Comparison:
+    """Ratio of the medians of ``baseline`` and ``times``, with a bootstrap interval, for samples of two sessions: their
+    rounds have nothing to do with each other.
+
+    Args:
+        times, baseline, seed: as for :func:`compare`.
+    """
+    if not len(times) or not len(baseline):
+        raise ValueError("no rounds to compare")
+    rng = _rng(seed)
+    ours, theirs = (np.log(np.asarray(samples, float)) for samples in (times, baseline))
+    differences = np.median(_resampled(theirs, rng), axis=1) - np.median(_resampled(ours, rng), axis=1)
+    low, high = np.quantile(differences, _TAILS)
+    ratio = math.exp(np.median(theirs) - np.median(ours))
+    return Comparison(ratio, math.exp(low), math.exp(high), min(len(times), len(baseline)))
+
+
+def _rng(seed: str) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(seed.encode()))
+
+
+def _resampled(samples: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return samples[rng.integers(0, len(samples), (RESAMPLES, len(samples)))]
 
 
 def geomean(ratios: Iterable[float]) -> float:

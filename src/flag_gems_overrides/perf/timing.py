@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
+from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.perf.clocks import Clocks
 from flag_gems_overrides.perf.memory import READ_TILES, Memory
 
 ROUNDS = 20
-# A contender that takes this many times as long as the fastest is settled after this many rounds.
+# A provider that takes this many times as long as the fastest is settled after this many rounds.
 SETTLED_RATIO, SETTLED_ROUNDS = 4.0, 6
 WARM_UP_SECONDS = 0.03
 # NVML goes on calling a device throttled for some tenths of a second: 40 rounds of a short kernel are over sooner.
@@ -28,7 +29,7 @@ COOLING_SECONDS = 0.1
 # What the host may need to queue the flush and the events of a sample; too little is noticed and doubled.
 _QUEUEING_MS = 0.05
 _ATTEMPTS = 4
-_LARGEST_GROUP = 8
+_MAX_GROUP = 8
 # Host time is taken over this many calls: few enough that the launch queue (1024 entries) never makes them wait.
 HOST_CALLS, HOST_ROUNDS = 50, 10
 # From little more than a launch takes to several times the cache of an H200: from there on bandwidth says enough.
@@ -40,7 +41,7 @@ Contexts = Mapping[str, Callable[[], AbstractContextManager]]
 
 @dataclass
 class Times:
-    """Milliseconds per call and round of each contender; round i of one belongs to round i of the others."""
+    """Milliseconds per call and round of each provider; round i of one belongs to round i of the others."""
 
     samples_ms: dict[str, list[float]] = field(default_factory=dict)
     dropped: int = 0
@@ -49,16 +50,18 @@ class Times:
     """Lowest and highest SM clock beside the rounds."""
 
 
-class ThrottledError(RuntimeError):
+class ThrottledError(UserError):
     """Not one round went by at full speed."""
 
 
 class Timer:
     """Measures on one GPU. Its times raise ThrottledError if the device never runs at full speed."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, rounds: int = ROUNDS, warm_up_seconds: float = WARM_UP_SECONDS) -> None:
         properties = torch.cuda.get_device_properties(device)
         self.device = device
+        self._rounds_at_least = rounds
+        self._warm_up_seconds = warm_up_seconds
         self._l2_bytes = properties.L2_cache_size
         self._clocks = Clocks(device.index or 0)
         # Half of it is what a flush writes: twice the cache.
@@ -69,21 +72,21 @@ class Timer:
     def group(self, call_bytes: int) -> int:
         """How many calls that move so many bytes make one sample, each on inputs of its own: as many as fit half the
         cache, so that every call is cold and the resolution of an event (0.5 us) a small part of the sample."""
-        return max(1, min(_LARGEST_GROUP, self._l2_bytes // 2 // max(1, call_bytes)))
+        return max(1, min(_MAX_GROUP, self._l2_bytes // 2 // max(1, call_bytes)))
 
-    def device_times(self, contenders: Mapping[str, Calls], cold: bool = True, effort: int = 1) -> Times:
+    def device_times(self, providers: Mapping[str, Calls], cold: bool = True, effort: int = 1) -> Times:
         """Time on the device. Launches are queued behind a pause on the device, so that no gap of the host's is in
         it.
 
         Args:
-            contenders: for each name the calls that one sample times together, on different inputs; the
+            providers: for each name the calls that one sample times together, on different inputs; the
                 sample is the time of one.
             cold: flush the L2 cache before each sample.
         """
-        pauses = {name: self._warm_up(calls) + _QUEUEING_MS for name, calls in contenders.items()}
+        pauses = {name: self._warm_up(calls) + _QUEUEING_MS for name, calls in providers.items()}
 
         def sample(name: str) -> Callable[[], float]:
-            calls = contenders[name]
+            calls = providers[name]
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             for _ in range(_ATTEMPTS):
                 torch.cuda._sleep(int(pauses[name] * self._cycles_per_ms))
@@ -99,15 +102,15 @@ class Timer:
                 pauses[name] *= 2
             return lambda: start.elapsed_time(end) / len(calls)
 
-        return self._rounds(list(contenders), sample, effort * ROUNDS)
+        return self._rounds(list(providers), sample, effort * self._rounds_at_least)
 
     def host_times(
-        self, contenders: Mapping[str, Callable[[], Any]], contexts: Contexts, wait: bool, effort: int = 1
+        self, providers: Mapping[str, Callable[[], Any]], contexts: Contexts, wait: bool, effort: int = 1
     ) -> Times:
         """Time on the host for each call, with (``wait``) or without that of the device when it ends last."""
 
         def sample(name: str) -> Callable[[], float]:
-            call = contenders[name]
+            call = providers[name]
             with contexts.get(name, nullcontext)():
                 call()
                 torch.cuda.synchronize(self.device)
@@ -120,9 +123,9 @@ class Timer:
                 torch.cuda.synchronize(self.device)
             return lambda: elapsed * 1e3 / HOST_CALLS
 
-        for name in contenders:
+        for name in providers:
             sample(name)
-        return self._rounds(list(contenders), sample, effort * HOST_ROUNDS)
+        return self._rounds(list(providers), sample, effort * HOST_ROUNDS)
 
     def bandwidth(self, size: int = 1 << 31) -> tuple[float, float]:
         """GB/s of copying (read and written) and of reading, over a buffer far larger than the cache."""
@@ -136,12 +139,12 @@ class Timer:
         made: dict[str, list[Any]] = {"bytes": list(COLD_BYTES), "copy_us": [], "read_us": []}
         for size in COLD_BYTES:
             copies, reads = ([Memory(n, self.device) for _ in range(self.group(size))] for n in (size, 2 * size))
-            contenders: dict[str, Calls] = {"copy": [memory.copy for memory in copies]}
+            providers: dict[str, Calls] = {"copy": [memory.copy for memory in copies]}
             # With fewer tiles per program, small reads fill the device.
             for tiles in (1, READ_TILES):
-                contenders[f"read {tiles}"] = [functools.partial(memory.read, tiles) for memory in reads]
-            times = self.device_times(contenders)
-            copy, *read = (round(_median(times, name) * 1e3, 2) for name in contenders)
+                providers[f"read {tiles}"] = [functools.partial(memory.read, tiles) for memory in reads]
+            times = self.device_times(providers)
+            copy, *read = (round(_median(times, name) * 1e3, 2) for name in providers)
             made["copy_us"].append(copy)
             made["read_us"].append(min(read))
         return made
@@ -184,7 +187,7 @@ class Timer:
 
     def _warm_up(self, calls: Calls) -> float:
         """Run for a while; returns the host's milliseconds for one round of calls."""
-        until = time.perf_counter() + WARM_UP_SECONDS
+        until = time.perf_counter() + self._warm_up_seconds
         host: list[float] = []
         while len(host) < 3 or (time.perf_counter() < until and len(host) < 100):
             torch.cuda.synchronize(self.device)

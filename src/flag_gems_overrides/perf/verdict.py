@@ -12,9 +12,9 @@ from flag_gems_overrides.perf.statistics import Comparison
 FASTER, SAME, SLOWER, UNSURE = "FASTER", "SAME", "SLOWER", "UNSURE"
 
 # A difference below 1 % is not worth a word, however sure it is. An A/A run on the device can only raise this.
-LEAST_NOISE = 0.01
+MIN_NOISE = 0.01
 # A bootstrap of fewer than 5 medians has too few distinct values for a 95 % interval.
-LEAST_ROUNDS = 5
+MIN_ROUNDS = 5
 
 
 class Verdict(NamedTuple):
@@ -22,7 +22,7 @@ class Verdict(NamedTuple):
     reason: str
 
 
-def judge(comparison: Comparison, noise: float = LEAST_NOISE) -> Verdict:
+def judge(comparison: Comparison, noise: float = MIN_NOISE) -> Verdict:
     """Effect size and significance together.
 
     FASTER and SLOWER: the ratio is beyond the noise and its interval excludes 1. SAME: the ratio is within the noise,
@@ -35,8 +35,8 @@ def judge(comparison: Comparison, noise: float = LEAST_NOISE) -> Verdict:
     band = math.log1p(noise)
     effect = math.log(ratio)
     interval = f"[{percent(low)}, {percent(high)}]"
-    if rounds < LEAST_ROUNDS:
-        return Verdict(UNSURE, f"{rounds} rounds left, {LEAST_ROUNDS} needed")
+    if rounds < MIN_ROUNDS:
+        return Verdict(UNSURE, f"{rounds} rounds left, {MIN_ROUNDS} needed")
     if abs(effect) > band:
         if low <= 1 <= high:
             return Verdict(UNSURE, f"{percent(ratio)}, but {interval} contains 0")
@@ -47,15 +47,15 @@ def judge(comparison: Comparison, noise: float = LEAST_NOISE) -> Verdict:
 
 
 def noise_floor(ratios: Sequence[float]) -> float:
-    """The noise that an A/A run shows: what 95 % of its comparisons stay below, at least :data:`LEAST_NOISE`.
+    """The noise that an A/A run shows: what 95 % of its comparisons stay below, at least :data:`MIN_NOISE`.
 
     Args:
         ratios: one per comparison of a function with itself.
     """
     sizes = sorted(abs(math.log(ratio)) for ratio in ratios)
     if not sizes:
-        return LEAST_NOISE
-    return max(LEAST_NOISE, math.expm1(sizes[math.ceil(0.95 * len(sizes)) - 1]))
+        return MIN_NOISE
+    return max(MIN_NOISE, math.expm1(sizes[math.ceil(0.95 * len(sizes)) - 1]))
 
 
 def percent(ratio: float) -> str:

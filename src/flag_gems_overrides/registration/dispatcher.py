@@ -68,7 +68,7 @@ class LiveRegistrations:
         self._on: WeakKeyDictionary[Library, _OnTop] = WeakKeyDictionary()
 
     def update(self, gems: ModuleType, wanted: Functions, dispatch_key: str) -> None:
-        """Register ``wanted`` by overload wherever flag_gems has registered that; drop all else of ours."""
+        """Register ``wanted`` over those of its overloads that flag_gems has registered; remove our other functions."""
         for library in {*active_libraries(gems), *self._on}:
             functions = {o: f for o, f in wanted.items() if f"aten/{o}/{dispatch_key}" in library._op_impls}
             before = self._on.get(library)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the catalog into flag_gems and takes it out again.
+"""Puts overrides into flag_gems and takes them out again.
 
-One function switches from any set of overrides to any other, so that installing, excluding, nesting and
-undoing are the same act. Each override has one wrapper for the life of the process; what changes is where it
-is bound and whether it is on.
+One function switches from any set of overrides to any other. Installing, excluding, nesting and undoing all use it.
+Each override has one wrapper for the life of the process. A switch changes where the wrapper is bound and whether it
+is on.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class _Choice:
 
 _lock = threading.RLock()
 _installation: _Installation | None = None
-# The last is in force. The first stands outside of all blocks; each block of use_overrides adds its own and
-# takes that same one away, so that blocks of several threads may end in any order.
+# The last choice is in force. The first belongs to install(); each block of use_overrides adds its own choice and
+# removes that same one, so blocks of several threads may end in any order.
 _choices = [_Choice()]
 
 

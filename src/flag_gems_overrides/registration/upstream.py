@@ -48,7 +48,7 @@ def load() -> ModuleType:
     if not is_loaded():
         import torch
 
-        # Its own import would fail half-way, and what it leaves behind would stand in the interpreter's way.
+        # Its import would fail halfway, and the modules already imported would prevent the interpreter's activation.
         if not torch.accelerator.is_available():
             raise RuntimeError(NO_DEVICE)
     return importlib.import_module("flag_gems")
@@ -121,7 +121,7 @@ class Rows:
         self._twins: dict[int, tuple[Any, ...]] = {}
 
     def replace(self, replacements: Replacements) -> None:
-        """Put the replacement into every row that has a function in ``replacements``, and keep its rest."""
+        """Put the replacement into every row that has a function in ``replacements``, and keep the other fields."""
         if self._as_found is None:
             return
         config = tuple(self._replaced(row, replacements) for row in self._gems._FULL_CONFIG)
@@ -153,7 +153,7 @@ def rows(gems: ModuleType) -> dict[str, Callable[..., Any]]:
 
 
 def use_gems(gems: ModuleType, names: Collection[str], **options: Any) -> AbstractContextManager:
-    """``gems.use_gems`` with nothing but these of the catalog; 4.2.0 wants to know all others instead."""
+    """``gems.use_gems`` with only these operators. flag_gems 4.2.0 takes a list of all others instead."""
     registered = registered_names(gems, names)
     if hasattr(gems, "only_enable"):
         return gems.use_gems(include=registered, **options)
@@ -162,7 +162,7 @@ def use_gems(gems: ModuleType, names: Collection[str], **options: Any) -> Abstra
 
 
 def registered_names(gems: ModuleType, names: Collection[str]) -> list[str]:
-    """What ``include`` and ``exclude`` of flag_gems call these of the catalog: the functions that it registers.
+    """What ``include`` and ``exclude`` of flag_gems call these operators: the names of the functions that it registers.
 
     From 5.3.4 on that is ``native_layer_norm`` for ``layer_norm``, which it calls.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The function that stands in upstream's place: ours for what it takes, PyTorch's own kernel for the rest."""
+"""The function that stands in upstream's place: ours for supported inputs, PyTorch's own kernel for all others."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SOURCE = """\
 def {name}{signature}:
     if notice is not None:
         notice({arguments})
-    if takes({judged}):
+    if supports({judged}):
         return implementation({arguments})
     return otherwise({arguments})
 
 
-def supports{signature}:
-    return takes({judged})
+def is_supported{signature}:
+    return supports({judged})
 """
 
 
@@ -35,12 +35,12 @@ class Wrapper:
     def __init__(
         self,
         implementation: Callable[..., Any],
-        takes: Callable[..., bool],
+        supports: Callable[..., bool],
         native: Callable[..., Any],
         upstream: Callable[..., Any],
     ) -> None:
         self.upstream = upstream
-        self._takes = takes
+        self._supports = supports
         self._native = native
         self._scope: dict[str, Any] = {"implementation": implementation}
         self._notice: Callable[..., None] | None = None
@@ -50,14 +50,14 @@ class Wrapper:
         source = _SOURCE.format(
             name=name,
             signature=inspect.Signature([p.replace(annotation=p.empty) for p in parameters]),
-            judged=", ".join(inspect.signature(takes).parameters),
+            judged=", ".join(inspect.signature(supports).parameters),
             arguments=", ".join(f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in parameters),
         )
         exec(compile(source, f"<override of flag_gems {name}>", "exec"), self._scope)
         self.function: Callable[..., Any] = functools.update_wrapper(self._scope[name], implementation)
         # Found there by those who look it up by name, such as pickle.
         self.function.__module__ = upstream.__module__
-        self.supports: Callable[..., bool] = self._scope["supports"]
+        self.is_supported: Callable[..., bool] = self._scope["is_supported"]
 
     def call_first(self, notice: Callable[..., None]) -> None:
         """Have ``notice`` called with the arguments of every call, while the override is on."""
@@ -65,18 +65,18 @@ class Wrapper:
 
     @property
     def is_on(self) -> bool:
-        return self._scope["takes"] is self._takes
+        return self._scope["supports"] is self._supports
 
     # Another thread may call the function between the two assignments; it must then get PyTorch's kernel.
 
     def turn_on(self) -> None:
         self._scope["otherwise"] = self._native
-        self._scope["takes"] = self._takes
+        self._scope["supports"] = self._supports
         self._scope["notice"] = self._notice
 
     def turn_off(self) -> None:
         self._scope["notice"] = None
-        self._scope["takes"] = _nothing
+        self._scope["supports"] = _nothing
         self._scope["otherwise"] = self.upstream
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.upstreaming import formatting, imports
 from flag_gems_overrides.upstreaming.git import apply_mail, git, worktree
 from flag_gems_overrides.upstreaming.imports import UpstreamError
@@ -24,7 +25,7 @@ from flag_gems_overrides.upstreaming.message import message
 from flag_gems_overrides.upstreaming.series import Patch, series
 
 
-class PatchesError(ValueError):
+class PatchesError(UserError):
     """Patches that cannot be made or used; the message names file and remedy."""
 
 
@@ -181,10 +182,10 @@ def check(line: Line, folder: Path, checkout: Path) -> list[str]:
         for patch in patch_files(line, folder):
             apply_mail(tree, patch)
         touched = git(tree, "diff", "--name-only", line.base, "HEAD", "--", "*.py").split()
-        return list(_complaints(tree, touched))
+        return list(_formatting_errors(tree, touched))
 
 
-def _complaints(tree: Path, touched: list[str]) -> Iterator[str]:
+def _formatting_errors(tree: Path, touched: list[str]) -> Iterator[str]:
     commands: Iterable[list[str]] = (
         ["black", "--check", "--quiet"],
         ["isort", "--profile", "black", "--check"],

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from flag_gems_overrides.errors import UserError
+
 AUTHOR = "flag-gems-overrides authors"
 EMAIL = "flag-gems-overrides@users.noreply.github.com"
 DATE = "2026-11-20T12:00:00+00:00"
@@ -25,7 +27,7 @@ _SAME_EVERYWHERE = {
 }
 
 
-class GitError(RuntimeError):
+class GitError(UserError):
     """git refused; the message is its own."""
 
 
@@ -35,6 +37,8 @@ def git(folder: Path, *words: str, text: str | None = None) -> str:
     Raises:
         GitError: it ended with another status than 0.
     """
+    if not folder.is_dir():
+        raise GitError(f"{folder}: no such folder; name a clone of FlagGems, as by --checkout")
     # A hook of git's sets these, and they would send us to another repository than the folder's.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     done = subprocess.run(
@@ -58,5 +62,5 @@ def worktree(checkout: Path, commit: str) -> Iterator[Path]:
 
 
 def apply_mail(tree: Path, patch: Path) -> None:
-    """Commit a patch as ``git am`` does, which wants its context exactly."""
+    """Commit a patch as ``git am`` does, which requires an exact match of the context."""
     git(tree, "am", "--quiet", str(patch.resolve()))

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import ast
 
+from flag_gems_overrides.errors import UserError
+
 PATH = "src/flag_gems/ops/__init__.py"
 _WIDTH = 88  # black's
 
 
-class UpstreamError(ValueError):
+class UpstreamError(UserError):
     """Upstream is not as a patch expects it; the message names the file and what is missing."""
 
 

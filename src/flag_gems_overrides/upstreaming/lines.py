@@ -21,7 +21,7 @@ class Benchmark(NamedTuple):
     Attributes:
         path: of an operator's new file, with a place for its name.
         imports: lines of it.
-        base: the class that takes an ``input_fn``.
+        base: the benchmark class that has an ``input_fn`` parameter.
         dtypes: the name of the floating types.
     """
 

@@ -41,7 +41,7 @@ class Difference(NamedTuple):
 
     Attributes:
         outcomes: by variant.
-        reason: why that is as it should be; None if nobody has said so yet.
+        reason: why the difference is expected; None if no reason is recorded.
     """
 
     test: str

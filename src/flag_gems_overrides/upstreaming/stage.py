@@ -90,11 +90,11 @@ def _why(report: pytest.TestReport) -> str:
     """The first line of it."""
     if report.outcome == "passed":
         return ""
-    told = report.longrepr
-    if isinstance(told, tuple):  # of a skipped one: path, line, reason
-        told = told[2].removeprefix("Skipped: ")
-    crash = getattr(told, "reprcrash", None)
-    return (str(crash.message if crash else told).splitlines() or [""])[0][:200]
+    cause = report.longrepr
+    if isinstance(cause, tuple):  # of a skipped one: path, line, reason
+        cause = cause[2].removeprefix("Skipped: ")
+    crash = getattr(cause, "reprcrash", None)
+    return (str(crash.message if crash else cause).splitlines() or [""])[0][:200]
 
 
 def _sizes(item: pytest.Item) -> Iterator[int]:

@@ -10,14 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.norm.plan import (
-    NARROW_GROUP,
+    MAX_GROUP_OF_ONE_WARP,
     PROGRAMS_PER_SM,
     Loop,
     Rows,
     Split,
     plan_backward,
-    plan_combine,
     plan_forward,
+    plan_partial_sums,
     power_of_two,
 )
 from flag_gems_overrides.ops.launch.devices import Limits
@@ -59,7 +59,7 @@ def test_vectors_are_whole(direction, M, N, size, limits):
         return
     assert p.vec == power_of_two(p.vec)
     assert p.vec * size <= 16
-    assert p.cut == (N % p.vec != 0)
+    assert p.unaligned == (N % p.vec != 0)
 
 
 @given(directions, numbers, numbers, sizes, limits)
@@ -69,11 +69,11 @@ def test_rows_all_columns_are_in_a_tile(direction, M, N, size, limits):
     if p is None:
         return
     # The pieces before the last are full, also in a row whose edges take a vector more.
-    assert p.chunks * p.width >= _span(N, p) >= (p.chunks - 1) * p.width + p.vec
-    for side in (p.rows, p.width, p.warps):
+    assert p.chunks * p.block_n >= _span(N, p) >= (p.chunks - 1) * p.block_n + p.vec
+    for side in (p.block_m, p.block_n, p.warps):
         assert side == power_of_two(side)
     # A pipelined tile whose rows share the warps gets its layout wrong.
-    assert p.stages == 1 or p.warps == 1 or p.width >= p.warps * 32 * p.vec
+    assert p.stages == 1 or p.warps == 1 or p.block_n >= p.warps * 32 * p.vec
 
 
 @given(directions, numbers, numbers, sizes, limits)
@@ -82,12 +82,12 @@ def test_rows_are_shared_out_evenly(direction, M, N, size, limits):
     p = _plan_of(Rows, direction, M, N, size, limits)
     if p is None:
         return
-    if p.cut:
+    if p.unaligned:
         assert 1 <= p.programs <= M
     else:
-        assert (p.programs - 1) * p.rows < M, "no program without rows: its partial sums would be work for nothing"
+        assert (p.programs - 1) * p.block_m < M, "no program without rows: its partial sums would be work for nothing"
     # Each program of a gradient stores partial sums.
-    a_tile_each = direction[0] is plan_forward and p.programs == min(-(-M // p.rows), 2**30 // p.rows)
+    a_tile_each = direction[0] is plan_forward and p.programs == min(-(-M // p.block_m), 2**30 // p.block_m)
     assert a_tile_each or p.programs <= max(limits.sm_count * 32, p.vec)
 
 
@@ -99,9 +99,9 @@ def test_rows_are_counted_in_64_bits_where_32_do_not_do(direction, M, N, size, l
     p = _plan_of(Rows, direction, M, N, size, limits)
     if p is None:
         return
-    assert p.programs * p.rows < 2**31, "the step of a kernel's loop is an int32"
-    last = M - 1 + p.programs * p.rows
-    assert p.far(M) == (last >= 2**31)
+    assert p.programs * p.block_m < 2**31, "the step of a kernel's loop is an int32"
+    last = M - 1 + p.programs * p.block_m
+    assert p.int64_rows(M) == (last >= 2**31)
 
 
 def _heads(first: int, N: int, vec: int, step: int) -> set[int]:
@@ -114,7 +114,7 @@ def _heads(first: int, N: int, vec: int, step: int) -> set[int]:
 @example(DIRECTIONS[1], 12, 12002, 2, INTERPRETER)
 def test_all_rows_of_a_program_start_equally_far_from_a_vector(direction, M, N, size, limits):
     p = direction[0](M, N, size, limits)
-    if isinstance(p, Loop) or not p.cut:
+    if isinstance(p, Loop) or not p.unaligned:
         return
     step = p.programs if isinstance(p, Rows) else p.programs // p.group
     for first in range(min(step, 9)):
@@ -131,7 +131,7 @@ def test_rows_fit_in_registers(direction, M, N, size, limits):
         return
     _, _, kept = direction
     each = kept * max(1, size // 4)
-    elements = p.rows * p.chunks * p.width // (32 * p.warps)
+    elements = p.block_m * p.chunks * p.block_n // (32 * p.warps)
     available = min(limits.registers_per_sm // (32 * p.warps), 256)
     # What is left holds addresses, and weight and bias.
     assert elements * each <= available // 2 or elements == 1
@@ -142,7 +142,7 @@ def test_pipelines_fit_in_shared_memory(direction, M, N, size, limits):
     p = direction[0](M, N, size, limits)
     if isinstance(p, Loop):
         return
-    tile = p.chunks * p.width * (p.rows if isinstance(p, Rows) else 1) * size * direction[1]
+    tile = p.chunks * p.block_n * (p.block_m if isinstance(p, Rows) else 1) * size * direction[1]
     assert p.stages in (1, 3, 4)
     assert p.stages == 1 or (p.stages - 1) * tile + 2048 <= limits.shared_bytes
 
@@ -154,10 +154,10 @@ def test_split_all_columns_are_in_a_slice(direction, M, N, size, limits):
     if p is None:
         return
     assert p.slice_size % 16 == 0, "a slice starts at a vector, and the compiler sees it"
-    assert p.slice_size <= p.chunks * p.width
+    assert p.slice_size <= p.chunks * p.block_n
     assert p.group * p.slice_size >= _span(N, p)
     assert (p.group - 1) * p.slice_size < N + 16
-    assert p.width == p.warps * 512 // size, "each piece is as wide as the warps"
+    assert p.block_n == p.warps * 512 // size, "each piece is as wide as the warps"
 
 
 @given(directions, numbers, numbers, sizes, limits)
@@ -174,7 +174,7 @@ def test_programs_that_wait_for_each_other_all_run(direction, M, N, size, limits
     assert 1 <= p.programs // p.group <= M
     threads = 32 * p.warps
     quarter = limits.registers_per_sm // 4 // (-(-p.registers // 8) * 8 * 32)  # as they are handed out
-    shared = (p.stages - 1) * p.chunks * p.width * size * direction[1] + 1024
+    shared = (p.stages - 1) * p.chunks * p.block_n * size * direction[1] + 1024
     on_one = min(
         4 * quarter // p.warps,
         limits.threads_per_sm // threads,
@@ -191,7 +191,7 @@ def test_each_warp_waits_for_itself(direction, M, N, size, limits):
     p = _plan_of(Split, direction, M, N, size, limits)
     if p is None:
         return
-    assert p.block in (32, NARROW_GROUP)
+    assert p.block in (32, MAX_GROUP_OF_ONE_WARP)
     assert p.warps == 1 or p.block == 32
     assert p.warps > 1 or p.group <= p.block, "one look at the group"
 
@@ -202,7 +202,7 @@ def test_loops_only_what_nothing_else_holds(direction, M, N, size, limits):
     if p is None:
         return
     assert 1 <= p.programs <= M
-    assert p.block == power_of_two(p.block)
+    assert p.block_n == power_of_two(p.block_n)
     # Float64 goes from whole rows to loops; others are first split over all programs.
     per_sm = {2: 8192, 4: 4096, 8: 2048}[size]
     assert N * direction[1] > per_sm * (1 if size == 8 else limits.sm_count // 2)
@@ -248,7 +248,7 @@ WAYS = [
 def test_the_gpu_tests_take_every_way(M, N, forward, backward):
     for plan, expected in ((plan_forward, forward), (plan_backward, backward)):
         p = plan(M, N, 2, H200)
-        assert (type(p), getattr(p, "cut", None), p.warps) == expected
+        assert (type(p), getattr(p, "unaligned", None), p.warps) == expected
 
 
 @pytest.mark.parametrize("plan", [plan_forward, plan_backward])
@@ -260,9 +260,9 @@ def test_the_accuracy_tests_take_every_way(plan):
         M, N = math.prod(shape[:-k]), math.prod(shape[-k:])
         for size in (2, 4, 8):
             p = plan(M, N, size, INTERPRETER)
-            ways.add((type(p).__name__, getattr(p, "cut", None)))
+            ways.add((type(p).__name__, getattr(p, "unaligned", None)))
             if isinstance(p, Rows):
-                ways |= {("rows", p.rows > 1), ("chunks", p.chunks > 1), ("warps", p.warps > 1)}
+                ways |= {("rows", p.block_m > 1), ("chunks", p.chunks > 1), ("warps", p.warps > 1)}
     assert {("Rows", False), ("Rows", True), ("Split", False), ("Loop", None)} <= ways, ways
     assert {(name, several) for name in ("rows", "chunks", "warps") for several in (False, True)} <= ways, ways
 
@@ -272,9 +272,9 @@ def test_the_accuracy_tests_take_every_way(plan):
 def test_short_rows_are_forward_one_tile_a_program_without_a_pipeline(M, N, size):
     p = plan_forward(M, N, size, H200)
     assert p.stages == 1
-    assert p.programs == min(-(-M // p.rows), 2**30 // p.rows)
+    assert p.programs == min(-(-M // p.block_m), 2**30 // p.block_m)
     # What a thread holds of a tile: two or more elements where there are enough rows, 8 vectors at most.
-    assert 2 <= p.rows * p.chunks * p.width // (p.warps * 32) <= 8 * 16 // size
+    assert 2 <= p.block_m * p.chunks * p.block_n // (p.warps * 32) <= 8 * 16 // size
 
 
 def test_few_rows_are_spread_over_programs():
@@ -284,11 +284,11 @@ def test_few_rows_are_spread_over_programs():
 
 @given(numbers, numbers, st.sampled_from([1, 2]), limits)
 def test_partial_sums_are_added_in_tiles_that_a_program_holds(P, N, outputs, limits):
-    p = plan_combine(P, N, outputs, limits)
-    assert (p.programs - 1) * p.columns < N <= p.programs * p.columns
-    assert p.rows == power_of_two(p.rows) < 2 * P
-    assert p.columns == power_of_two(p.columns)
-    assert p.rows * p.columns <= 32 * 32 * p.warps
+    p = plan_partial_sums(P, N, outputs, limits)
+    assert (p.programs - 1) * p.block_n < N <= p.programs * p.block_n
+    assert p.block_p == power_of_two(p.block_p) < 2 * P
+    assert p.block_n == power_of_two(p.block_n)
+    assert p.block_p * p.block_n <= 32 * 32 * p.warps
 
 
 def test_few_partial_sums_leave_no_tile_empty():
@@ -296,13 +296,13 @@ def test_few_partial_sums_leave_no_tile_empty():
     for M, N in ((1024, 65536), (20, 393216)):
         p = plan_backward(M, N, 2, H200)
         P = p.programs // p.group
-        assert plan_combine(P, N, 2, H200).rows < 2 * P
+        assert plan_partial_sums(P, N, 2, H200).block_p < 2 * P
 
 
 @pytest.mark.parametrize(("M", "N"), [(64, 64), (16, 128), (1, 64), (128, 32), (512, 8), (3, 100), (17, 1)])
 @pytest.mark.parametrize("size", [2, 4])
 def test_very_small_gradients_take_one_program_and_no_second_launch(M, N, size):
     p = plan_backward(M, N, size, H200)
-    assert (p.programs, p.stages, p.cut) == (1, 1, False)
-    assert p.rows >= M
-    assert p.chunks * p.width >= N
+    assert (p.programs, p.stages, p.unaligned) == (1, 1, False)
+    assert p.block_m >= M
+    assert p.chunks * p.block_n >= N

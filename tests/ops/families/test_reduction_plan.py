@@ -47,9 +47,9 @@ def test_every_element_has_a_place(problem):
         if p.splits > 1 or p.step < reduced:
             assert p.step % K == 0
         assert p.step % p.vector == 0
-        assert bool(p.edges) == (reduced % p.vector != 0)
-        assert p.edges == 0 or p.edges >= 2 * p.vector
-        assert p.step % p.group == 0
+        assert bool(p.edge_lanes) == (reduced % p.vector != 0)
+        assert p.edge_lanes == 0 or p.edge_lanes >= 2 * p.vector
+        assert p.step % p.neighbours == 0
     else:
         assert p.step == p.block_n
         assert K % p.vector == 0
@@ -80,9 +80,9 @@ def test_a_program_fits_the_registers(problem):
 def test_counts_past_a_row_are_bounded():
     """What is masked is counted to, and must not wrap around."""
     row = plan(1, 2**30, 1, 4, False, H200)
-    assert 2**30 < row.farthest(2**30, 1) < 2**31
+    assert 2**30 < row.max_offset(2**30, 1) < 2**31
     columns = plan(1, 2**20, 2**10 + 1, 4, False, H200)
-    assert columns.farthest(2**20, 2**10 + 1) > 2**30 + columns.splits * columns.step * 2**10
+    assert columns.max_offset(2**20, 2**10 + 1) > 2**30 + columns.splits * columns.step * 2**10
 
 
 @given(problems)
@@ -128,22 +128,22 @@ def test_known_shapes():
     whole = plan(1, 65536, 1, 2, False, H200)
     assert (whole.blocks(1, 1), whole.splits) == (1, 8)
     short = plan(1 << 20, 16, 1, 2, True, H200)
-    assert (short.block_m, short.block_n, short.group, short.num_warps) == (128, 16, 1, 4)
+    assert (short.block_m, short.block_n, short.neighbours, short.num_warps) == (128, 16, 1, 4)
     vocabulary = plan(8192, 50257, 1, 2, True, H200)
-    assert (vocabulary.vector, vocabulary.group, vocabulary.step, vocabulary.splits) == (8, 8, 4096, 1)
+    assert (vocabulary.vector, vocabulary.neighbours, vocabulary.step, vocabulary.splits) == (8, 8, 4096, 1)
     channels = plan(200, 40999, 3, 2, False, H200)
     assert channels.flat
     assert channels.step % math.lcm(3, 8) == 0
 
 
-@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("positions", [False, True])
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
 @pytest.mark.parametrize(
     "problem", [(16, 21, 1 << 18), (4096, 5, 1000), (32, 8, 256), (512, 16, 196), (32, 150, 16384)]
 )
-def test_few_elements_of_many_results_are_folded_within_a_warp(problem, itemsize, indexed):
+def test_few_elements_of_many_results_are_folded_within_a_warp(problem, itemsize, positions):
     """4096 x 5 x 1000 bf16, max.dim: 302 us by programs of four warps, 28 us so."""
-    p = plan(*problem, itemsize, indexed, H200)
+    p = plan(*problem, itemsize, positions, H200)
     assert (p.flat, p.num_warps, p.splits) == (False, 1, 1)
     assert p.block_n * p.block_k <= 64 * 32
 
@@ -154,12 +154,12 @@ def test_a_warp_for_each_tile_only_where_that_fills_the_device(problem):
     assert plan(*problem, 2, False, H200).num_warps > 1
 
 
-@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("positions", [False, True])
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
 @pytest.mark.parametrize(("N", "K"), [(1000000, 64), (1000000, 9), (500000, 24)])
-def test_few_columns_of_one_matrix_occupy_the_device(N, K, itemsize, indexed):
+def test_few_columns_of_one_matrix_occupy_the_device(N, K, itemsize, positions):
     """What the last program can combine bounds the programs of an output; larger ones make up for it."""
-    p = plan(1, N, K, itemsize, indexed, H200)
+    p = plan(1, N, K, itemsize, positions, H200)
     warps = p.blocks(1, K) * p.splits * p.num_warps
     assert warps >= 7 * H200.sm_count
 

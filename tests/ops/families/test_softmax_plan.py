@@ -41,11 +41,11 @@ def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
         assert p.programs * p.block_m >= M > (p.programs - 1) * p.block_m
         assert p.block_m * p.width == p.warps * WARP * p.vec, "as many vectors side by side as threads"
         return
-    assert p.inner == (K == 1)
-    assert p.blocks == (M if p.inner else M * cdiv(K, p.block_k))
-    length = N // p.vec if p.inner else N
+    assert p.contiguous == (K == 1)
+    assert p.blocks == (M if p.contiguous else M * cdiv(K, p.block_k))
+    length = N // p.vec if p.contiguous else N
     share = cdiv(max(length, 1), p.group)
-    assert p.loop == (share > p.depth * p.lanes)
+    assert p.looped == (share > p.depth * p.lanes)
     assert p.programs % p.group == 0
     assert p.programs > 0
     assert p.programs // p.group <= p.blocks, "no group without a block: it would not leave its counter at zero"
@@ -73,19 +73,19 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
     assert p.vec * size <= VECTOR_BYTES
     shape = (p.block_m, p.depth, p.width) if isinstance(p, Rows) else (p.lanes, p.depth, p.block_k)
     assert all(side == power_of_2(side) for side in shape)
-    assert (N if K == 1 else K) % p.vec == 0 or p.edges
+    assert (N if K == 1 else K) % p.vec == 0 or p.unaligned
     if isinstance(p, Split):
         if p.even:
             assert p.even_k
-            assert not p.edges
-            assert (N // p.vec if p.inner else N) % (p.group * p.lanes * p.depth) == 0
-        if p.edges:
-            assert p.inner
+            assert not p.unaligned
+            assert (N // p.vec if p.contiguous else N) % (p.group * p.lanes * p.depth) == 0
+        if p.unaligned:
+            assert p.contiguous
             assert 2 * p.vec <= N, "an interior and edges"
-        if not p.inner:
+        if not p.contiguous:
             assert p.even_k == (K % p.block_k == 0)
-            assert p.far or p.lanes * p.depth * K < 2**31
-            assert p.far or K + p.block_k <= 2**31
+            assert p.int64_offsets or p.lanes * p.depth * K < 2**31
+            assert p.int64_offsets or K + p.block_k <= 2**31
 
 
 @given(numbers, numbers, sizes, inputs, limits)
@@ -135,13 +135,13 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
         if isinstance(p, Rows):
             ways.add(("rows", p.block_m > 1, p.depth > 1))
         else:
-            ways.add((p.inner, p.edges, p.group > 1, p.loop))
+            ways.add((p.contiguous, p.unaligned, p.group > 1, p.looped))
             several = p.group > 1 and p.programs // p.group < p.blocks
-            ahead = p.stages > 1 and not p.loop and p.programs < p.blocks
+            ahead = p.stages > 1 and not p.looped and p.programs < p.blocks
             names = {"even": p.even, "odd K": not p.even_k, "in turn": several, "blocks ahead": ahead}
             ways |= {name for name, taken in names.items() if taken}
     expected = {("rows", True, False), ("rows", True, True), ("rows", False, True), "even", "odd K", "in turn"}
-    # (inner, edges, a group of programs, a loop)
+    # (contiguous, unaligned, a group of programs, a loop)
     expected |= {(True, True, False, False), (True, False, True, False), (True, True, True, False)}
     expected |= {(True, False, True, True), (True, True, True, True)}
     expected |= {(False, False, False, False), (False, False, False, True), (False, False, True, True)}

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,12 +23,12 @@ import triton
 from flag_gems.runtime import torch_device_fn
 from flag_gems.utils.libentry import LibEntry
 from triton import knobs
-from triton.backends.nvidia.driver import CudaLauncher
 from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
 from .devices import current_device
 from .recording import note, recordings
+from .triton_versions import COMPILE_OPTIONS, launcher
 
 # Triton's compiler is not thread-safe. A lock held by another thread at a fork would never be free in the child.
 _compiling = threading.RLock()
@@ -89,26 +88,14 @@ class Launch:
         aligned = all(tensor is None or tensor.data_ptr() % 16 == 0 for tensor in tensors)
         # Triton's interpreter hands out no CompiledKernel; there every launch takes this way.
         if aligned and self._compiled is None and isinstance(kernel, CompiledKernel):
+            known = launcher(kernel)
+            if known is None:
+                return
             constexprs = [self._options[p.name] for p in self._entry.jit_function.params if p.is_constexpr]
-            self._run, metadata = _launcher(kernel)
+            self._run, metadata = known
             self._tail = metadata, (*self._scalars, *constexprs)
             self._stream = driver.active.get_current_stream
             self._compiled = kernel
-
-
-def _launcher(kernel: CompiledKernel) -> tuple[Callable[..., None], tuple]:
-    """What launches ``kernel``, and the arguments it wants between the stream and the kernel's own."""
-    hooks = (kernel.packed_metadata, None, None, None)
-    run = kernel.run
-    # Triton 3.6: the function behind CudaLauncher.__call__, which spends 0.8 us to find that no scratch is needed
-    # (H200 machine: 4.4 us through it, 3.7 us without). Triton 3.7's takes its arguments in another order.
-    if (
-        type(run) is CudaLauncher
-        and not hasattr(run, "arg_annotations")
-        and not (run.global_scratch_size or run.profile_scratch_size)
-    ):
-        return run.launch, (kernel.function, run.launch_cooperative_grid, run.launch_pdl, None, None, *hooks)
-    return run, (kernel.function, *hooks)
 
 
 class Entry(LibEntry):
@@ -121,11 +108,11 @@ class Entry(LibEntry):
 
     def run(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         with _compiling:
-            kernel = self.fn.run(*args, warmup=False, **{k: v for k, v in kwargs.items() if k != "warmup"})
+            kernel = self.fn.run(*args, **{**COMPILE_OPTIONS, **kwargs, "warmup": False})
         return kernel, {}
 
     def bind(
-        self, device: int, grid: tuple[int, ...], *scalars: int | float, num_warps: int = 4, **options: Any
+        self, device: int, grid: tuple[int, ...], *scalars: int | float | None, num_warps: int = 4, **options: Any
     ) -> Launch:
         """Decide all of a launch but its tensors.
 

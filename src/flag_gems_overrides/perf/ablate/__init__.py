@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.statistics import Comparison, compare
 
@@ -31,7 +32,7 @@ SLOWER = 0.99
 LOSS_TOLERANCE = 0.01
 
 
-class AblationError(ValueError):
+class AblationError(UserError):
     """Nothing can be measured; the message says why."""
 
 

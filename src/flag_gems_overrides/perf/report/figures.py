@@ -6,27 +6,35 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LogNorm, hsv_to_rgb
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, PEERS, UPSTREAM
+from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, PEERS, UPSTREAM, Case
 from flag_gems_overrides.perf.records import Session
-from flag_gems_overrides.perf.report.summary import LABELS
-from flag_gems_overrides.perf.results import Row, Timed, is_counted
+from flag_gems_overrides.perf.report.view import LABELS, View
+from flag_gems_overrides.perf.results import Timed
 from flag_gems_overrides.perf.roofline import extent, flops, intensity
 from flag_gems_overrides.perf.statistics import geomean
-from flag_gems_overrides.perf.verdict import LEAST_NOISE
 
-_COLORS = dict(zip((OVERRIDE, NATIVE, UPSTREAM, *PEERS), mpl.color_sequences["tab10"], strict=False))
-_WORTH_A_CURVE = 4 << 20  # bytes
-_MARKERS = "osD^vP*X<>h"
+# Override, native, upstream, peers: Okabe and Ito's colours, which the colour-blind can tell apart, on white and black.
+_COLOURS = dict(
+    zip(
+        (OVERRIDE, NATIVE, UPSTREAM, *PEERS),
+        ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8c8c00"),
+        strict=True,
+    )
+)
+_LINES = dict(zip(_COLOURS, "osD^vP*", strict=True))
+_MARKERS = "osD^vP*X<>hpd8H1"
+_WORTH_A_LINE = 4 << 20  # bytes
+# Drawn where the page's own text colour is to be.
+_INK = "#1f2329"
 
 
 class Figure(NamedTuple):
@@ -37,11 +45,12 @@ class Figure(NamedTuple):
     canvas: Canvas
 
     def svg(self) -> str:
-        """An ``<svg>`` element to put into a page; the same for the same figure."""
+        """An ``<svg>`` element for a page, with its text colour and background; the same for the same figure."""
         text = io.StringIO()
         with mpl.rc_context({"svg.hashsalt": self.name, "svg.fonttype": "none"}):
-            self.canvas.savefig(text, format="svg", metadata={"Date": None}, bbox_inches="tight")
-        return text.getvalue().partition("<svg")[1] + text.getvalue().partition("<svg")[2]
+            self.canvas.savefig(text, format="svg", metadata={"Date": None}, bbox_inches="tight", transparent=True)
+        element = text.getvalue().partition("<svg")[1] + text.getvalue().partition("<svg")[2]
+        return element.replace(_INK, "currentColor")
 
     def save(self, folder: Path) -> Path:
         path = folder / f"{self.name}.png"
@@ -49,105 +58,158 @@ class Figure(NamedTuple):
         return path
 
 
-def figures(head: Mapping[str, Any], rows: Iterable[Row]) -> list[Figure]:
-    """Roofline of all ops, then a heatmap and latency curves for each; none of counts, nor of empty tensors, which have
-    no place on logarithmic axes."""
-    timed = (Timed(row, head.get("noise", LEAST_NOISE)) for row in rows if not is_counted(row))
-    results = [result for result in timed if math.prod(result.case.shape)]
+def figures(shown: View) -> list[Figure]:
+    """Roofline of all ops, then a heatmap and latency lines for each; none of counts, nor of empty tensors, which have
+    no place on logarithmic axes. Times of the host have heatmaps alone."""
+    if shown.counted:
+        return []
+    results = [r for r in shown.results if math.prod(r.case.shape) and r.ms(OVERRIDE)]
     if not results:
         return []
-    made = [roofline(head, results)] if "copy_gbps" in head else []
+    kernels = shown.head["measure"] == "kernel"
+    made = [roofline(shown.head, results)] if kernels and "copy_gbps" in shown.head else []
     for op in dict.fromkeys(result.case.op for result in results):
-        same = [result for result in results if result.case.op == op and result.ms(OVERRIDE)]
-        if same:
-            made += [heatmap(op, same), latency(head, op, same)]
+        same = [result for result in results if result.case.op == op]
+        if any(result.competitors() for result in same):
+            made.append(heatmap(op, same))
+        if kernels:
+            made.append(latency(shown.head, op, same))
     return made
 
 
 def roofline(head: Mapping[str, Any], results: Sequence[Timed]) -> Figure:
     """Operations per second against operations per byte, under the bandwidth measured in the same session."""
-    with _axes(7.5, 4.5) as (canvas, axes):
-        ops = list(dict.fromkeys(result.case.op for result in results))
-        for i, op in enumerate(ops):
-            points = [
-                (intensity(r.case, r.row["compulsory"]), flops(r.case) / ms / 1e6)
-                for r in results
-                if r.case.op == op and (ms := r.ms(OVERRIDE))
-            ]
-            axes.plot(*zip(*points, strict=True), _MARKERS[i % len(_MARKERS)], ms=4, alpha=0.7, label=op)
-        left, right = axes.get_xlim()
-        left, right = left / 1.5, right * 1.5
-        for name, gbps, style in (("copy", head["copy_gbps"], "-"), ("read", head["read_gbps"], "--")):
-            label = f"{name} {gbps:.0f} GB/s"
-            axes.plot([left, right], [gbps * left, gbps * right], style, color="gray", lw=1, label=label)
-        axes.set(xscale="log", yscale="log", xlabel="operations per compulsory byte", ylabel="Gop/s")
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1))  # beside: small cases are all over
-    return Figure("roofline", "Achieved against attainable: every case of the override", canvas)
+    canvas, axes = _axes(7.5, 4.8)
+    styles = _styles(dict.fromkeys(result.case.op for result in results))
+    for i, (op, (colour, marker)) in enumerate(styles.items()):
+        # Ops of one intensity lie beside each other, not on each other.
+        aside = 1.05 ** (i - (len(styles) - 1) / 2)
+        points = [
+            (aside * intensity(r.case, r.row["compulsory"]), flops(r.case) / ms / 1e6)
+            for r in results
+            if r.case.op == op and (ms := r.ms(OVERRIDE))
+        ]
+        axes.plot(*zip(*points, strict=True), marker, color=colour, ms=4, alpha=0.8, ls="", label=op)
+    axes.set(xscale="log", yscale="log", xlabel="operations per compulsory byte", ylabel="Gop/s")
+    left, right = axes.get_xlim()
+    left, right = left / 1.3, right * 1.3
+    for name, gbps, style in (("copy", head["copy_gbps"], "-"), ("read", head["read_gbps"], "--")):
+        axes.plot(
+            [left, right], [gbps * left, gbps * right], style, color="gray", lw=1, label=f"{name} {gbps:.0f} GB/s"
+        )
+    axes.set_xlim(left, right)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    _title(axes, f"Achieved against attainable on {head['device']['name']}, {_cases(len(results))}")
+    return Figure("roofline", "Every case of the override. Ops of one intensity are drawn side by side.", canvas)
 
 
 def heatmap(op: str, results: Sequence[Timed]) -> Figure:
-    """Speedup against the better of native and upstream over rows and reduced size; the worst of the dtypes."""
+    """Speedup against the best other provider over rows and reduced size; the worst of the dtypes."""
     ratios: dict[tuple[int, int], float] = {}
+    shown, names = 0, dict.fromkeys(each.name for result in results for each in result.competitors())
     for result in results:
-        best = result.against_best()
-        if best:
+        competitors = result.competitors()
+        if competitors:
+            shown += 1
             place = extent(result.case)
-            ratios[place] = min(ratios.get(place, math.inf), best.comparison.ratio)
+            lowest = min(each.comparison.ratio for each in competitors)
+            ratios[place] = min(ratios.get(place, math.inf), lowest)
     rows, columns = (sorted({place[axis] for place in ratios}) for axis in (0, 1))
-    with _axes(1.5 + 0.55 * len(columns), 1.2 + 0.32 * len(rows)) as (canvas, axes):
-        grid = [[ratios.get((m, n), math.nan) for n in columns] for m in rows]
-        axes.imshow(grid, cmap="RdYlGn", norm=LogNorm(0.5, 2), aspect="auto")
-        for (m, n), ratio in ratios.items():
-            place = columns.index(n), rows.index(m)
-            text = f"{ratio:.2g}" if ratio < 100 else f"{ratio:.0f}"
-            dark = not 2**-0.7 < ratio < 2**0.7  # both ends of the colours
-            axes.text(*place, text, color="white" if dark else "black", ha="center", va="center", fontsize=7)
-        axes.set_xticks(range(len(columns)), [_count(n) for n in columns], rotation=60, fontsize=7)
-        axes.set_yticks(range(len(rows)), [_count(m) for m in rows], fontsize=7)
-        axes.set(xlabel="N", ylabel="M")
-        axes.grid(False)
-    return Figure(f"heatmap-{op}", f"{op}: times faster than the better of Torch and Gems", canvas)
+    canvas, axes = _axes(2.6 + 0.5 * len(columns), 1.6 + 0.32 * len(rows))
+    grid = [[ratios.get((m, n), math.nan) for n in columns] for m in rows]
+    image = axes.imshow(grid, cmap="RdYlGn", norm=LogNorm(0.5, 2), aspect="auto")
+    for (m, n), ratio in ratios.items():
+        place = columns.index(n), rows.index(m)
+        text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+        dark = not 2**-0.7 < ratio < 2**0.7  # both ends of the colours
+        axes.text(*place, text, color="white" if dark else "black", ha="center", va="center", fontsize=7)
+    axes.set_xticks(range(len(columns)), _labels(columns), rotation=60, fontsize=7)
+    axes.set_yticks(range(len(rows)), _labels(rows), fontsize=7)
+    axes.set(xlabel="N, reduced", ylabel="M, rows")
+    axes.grid(False)
+    # Limits are colours: what is beyond has the last.
+    bar = canvas.colorbar(image, ax=axes, extend="both", ticks=[0.5, 0.7, 1, 1.4, 2], pad=0.03)
+    bar.ax.set_yticklabels(["0.5x", "0.7x", "1x", "1.4x", "2x"], fontsize=7)
+    bar.ax.minorticks_off()
+    _recolour(bar.ax)
+    _title(axes, f"{op}: times faster than the best of\n{', '.join(LABELS[name] for name in names)}, {_cases(shown)}")
+    return Figure(f"heatmap-{op}", "1 K is 1024; the worst of the dtypes where several have the place.", canvas)
 
 
 def latency(head: Mapping[str, Any], op: str, results: Sequence[Timed]) -> Figure:
-    """Latency of every contender against N, one panel a dtype; per MB, since every N comes with other rows. Without the
-    smallest cases, which only show what a launch costs."""
-    results = [r for r in results if sum(r.row["compulsory"].values()) >= _WORTH_A_CURVE] or results
+    """Time of every provider against N, one panel a dtype; per MB, since every N comes with other rows. A line joins
+    cases that differ in N alone. Without the smallest cases, which only show what a launch costs."""
+    results = [r for r in results if sum(r.row["compulsory"].values()) >= _WORTH_A_LINE] or results
     dtypes = list(dict.fromkeys(result.case.dtype for result in results))
-    canvas = Canvas(figsize=(3.6 * len(dtypes), 3.2))
+    canvas = Canvas(figsize=(max(4.6, 3.4 * len(dtypes)), 3.4), layout="constrained")
     panels = canvas.subplots(1, len(dtypes), sharey=True, squeeze=False)[0]
     for axes, dtype in zip(panels, dtypes, strict=True):
-        for name in (OVERRIDE, NATIVE, UPSTREAM, *PEERS):
-            same = [r for r in results if r.case.dtype == dtype and r.gbps(name)]
-            points = sorted((extent(r.case)[1], 1e3 / (r.gbps(name) or 1)) for r in same)
-            if points:
-                axes.plot(*zip(*points, strict=True), "o-", ms=3, lw=1, color=_COLORS[name], label=LABELS[name])
+        same = [r for r in results if r.case.dtype == dtype]
+        for name, colour in _COLOURS.items():
+            label = LABELS[name]
+            for line in _lines(same, name):
+                axes.plot(
+                    *zip(*line, strict=True), color=colour, marker=_LINES[name], ms=3, lw=1, alpha=0.8, label=label
+                )
+                label = ""
         if "copy_gbps" in head:
-            axes.axhline(1e3 / head["copy_gbps"], color="gray", ls="--", lw=1)
-        axes.set(xscale="log", yscale="log", xlabel="N", title=dtype)
+            axes.axhline(1e3 / head["copy_gbps"], color="gray", ls="--", lw=1, label="copy")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set(xlabel="N, reduced")
+        axes.xaxis.set_major_locator(LogLocator(base=2, numticks=7))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.tick_params(labelsize=7)
+        axes.set_title(f"{dtype}, {_cases(len(same))}", fontsize=8, color=_INK)
         axes.grid(alpha=0.3)
+        _recolour(axes)
     panels[0].set_ylabel("us per compulsory MB")
-    panels[-1].legend(fontsize=7)
-    return Figure(f"latency-{op}", f"{op}: latency against N; the dashed line is a copy", canvas)
+    handles, labels = panels[0].get_legend_handles_labels()
+    canvas.legend(handles, labels, fontsize=7, loc="outside right center", frameon=False, labelcolor=_INK)
+    canvas.suptitle(f"{op}: time against the reduced size", fontsize=10, color=_INK)
+    return Figure(f"latency-{op}", "Lower is faster. Lines join cases that differ in N alone; 1 K is 1024.", canvas)
+
+
+def _lines(results: Iterable[Timed], name: str) -> list[list[tuple[int, float]]]:
+    """N and microseconds per MB of a provider, cases that share all but N together."""
+    alike: dict[tuple, list[tuple[int, float]]] = {}
+    for result in results:
+        gbps = result.gbps(name)
+        if gbps:
+            place = extent(result.case)[1], 1e3 / gbps
+            alike.setdefault(_all_but_n(result.case), []).append(place)
+    return [sorted(points) for points in alike.values()]
+
+
+def _all_but_n(case: Case) -> tuple:
+    axis = case.get("dim", -1) % max(1, len(case.shape))
+    return (*case.arguments, len(case.shape), *case.shape[:axis], *case.shape[axis + 1 :])
 
 
 def history(sessions: Sequence[Session]) -> Figure | None:
     """Geometric mean of the override's milliseconds by op over the sessions of one device, relative to the first."""
-    with _axes(7.5, 3.2) as (canvas, axes):
-        labels = [(s.head["commit"] or s.head.get("started", "?"))[:9] for s in sessions]
-        drawn = False
-        for op in dict.fromkeys(key.split()[0] for session in sessions for key in session.rows):
-            points = list(_relative(sessions, op))
-            if len(points) > 1:
-                axes.plot(*zip(*points, strict=True), "o-", ms=3, lw=1, label=op)
-                drawn = True
-        if not drawn:
-            return None
-        axes.set_xticks(range(len(labels)), labels, rotation=60, fontsize=7)
-        axes.set_ylabel("times faster than the first")
-        axes.legend(fontsize=7, ncols=2)
-    return Figure("history", "Over commits: geometric mean over the cases that both have", canvas)
+    canvas, axes = _axes(7.5, 3.4)
+    labels = [f"{i + 1}: {(s.head['commit'] or s.head.get('started', '?'))[:9]}" for i, s in enumerate(sessions)]
+    ops = dict.fromkeys(key.split()[0] for session in sessions for key in session.rows)
+    for op, (colour, marker) in _styles(ops).items():
+        points = list(_relative(sessions, op))
+        if len(points) > 1:
+            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, ms=4, lw=1, label=op)
+    if not axes.lines:
+        return None
+    axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", fontsize=7)
+    axes.set_ylabel("times faster than the first")
+    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    _title(axes, "Over the sessions of the record")
+    return Figure("history", "Geometric mean over the cases that a session shares with the first.", canvas)
 
 
 def _relative(sessions: Sequence[Session], op: str) -> Iterator[tuple[int, float]]:
@@ -162,17 +224,52 @@ def _relative(sessions: Sequence[Session], op: str) -> Iterator[tuple[int, float
             yield i, geomean(first[key] / times[key] for key in shared)
 
 
-@contextmanager
-def _axes(width: float, height: float) -> Iterator[tuple[Canvas, Axes]]:
+def _styles(ops: Iterable[str]) -> dict[str, tuple[Any, str]]:
+    """A hue and a marker of its own for each op."""
+    names = list(ops)
+    return {
+        op: (tuple(hsv_to_rgb((i / len(names), 0.85, 0.9 if i % 2 else 0.65))), _MARKERS[i % len(_MARKERS)])
+        for i, op in enumerate(names)
+    }
+
+
+def _axes(width: float, height: float) -> tuple[Canvas, Axes]:
     canvas = Canvas(figsize=(width, height))
     axes = canvas.subplots()
     axes.grid(alpha=0.3)
-    yield canvas, axes
+    _recolour(axes)
+    return canvas, axes
 
 
-def _count(n: int) -> str:
-    """65536 as 64K: shorter than the number, where it is one of these."""
+def _recolour(axes: Axes) -> None:
+    axes.tick_params(colors=_INK, which="both", labelsize=7)
+    for spine in axes.spines.values():
+        spine.set_edgecolor(_INK)
+    axes.xaxis.label.set_color(_INK)
+    axes.yaxis.label.set_color(_INK)
+
+
+def _title(axes: Axes, text: str) -> None:
+    axes.set_title(text, fontsize=10, color=_INK)
+    legend = axes.get_legend()
+    if legend:
+        for entry in legend.get_texts():
+            entry.set_color(_INK)
+
+
+def _cases(n: int) -> str:
+    return "1 case" if n == 1 else f"{n} cases"
+
+
+def _labels(sizes: Sequence[int]) -> list[str]:
+    """One for each size; in full where two would read alike."""
+    short = [count(size) for size in sizes]
+    return [text if short.count(text) == 1 else str(size) for text, size in zip(short, sizes, strict=True)]
+
+
+def count(n: float) -> str:
+    """65536 as 64 K, with three digits where it is none of these: 50257 is 49.1 K."""
     for unit, size in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
-        if n >= size and n % size == 0:
-            return f"{n // size}{unit}"
-    return str(n)
+        if n >= size:
+            return f"{n / size:.3g} {unit}"
+    return f"{n:g}"

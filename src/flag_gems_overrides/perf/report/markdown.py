@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from flag_gems_overrides.perf.report.summary import conditions, summaries
+from flag_gems_overrides.perf.report.summary import conditions, summary
 from flag_gems_overrides.perf.report.tables import tables
 from flag_gems_overrides.perf.report.templates import render
-from flag_gems_overrides.perf.results import Row
+from flag_gems_overrides.perf.report.view import View
 
 
-def markdown(head: Mapping[str, Any], rows: Iterable[Row]) -> str:
-    """A table per op and dtype, folded, under one of geometric means."""
-    rows = list(rows)
+def markdown(shown: View) -> str:
+    """The summary, then a table per op and dtype, folded."""
     return render(
         "report.md.j2",
-        conditions=conditions(head),
-        commit=head["commit"],
-        summaries=summaries(head, rows),
-        tables=tables(head, rows),
+        conditions=conditions(shown.head),
+        notes=shown.notes,
+        summary=summary(shown),
+        tables=tables(shown),
     )

@@ -1,83 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line for each op and dtype of a session."""
+"""A session in three tables: means for each op and dtype, verdicts for each provider, and the worst cases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import groupby
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, PEERS, UPSTREAM, parse
-from flag_gems_overrides.perf.results import Counted, Row, Timed, is_counted
+from flag_gems_overrides.perf.cases import OVERRIDE, PEERS, UPSTREAM
+from flag_gems_overrides.perf.report.tables import MISSING, Column, Line, Table, change, milliseconds
+from flag_gems_overrides.perf.report.view import LABELS, LESS, MORE, View, word_of
+from flag_gems_overrides.perf.results import Counted, Timed
 from flag_gems_overrides.perf.statistics import geomean
-from flag_gems_overrides.perf.verdict import FASTER, LEAST_NOISE, SAME, SLOWER, UNSURE
+from flag_gems_overrides.perf.verdict import FASTER, SAME, SLOWER, UNSURE
 
-# What people who know upstream's tables call the contenders.
-LABELS = {NATIVE: "Torch", UPSTREAM: "Gems", OVERRIDE: "Override"} | {peer: peer for peer in PEERS}
-
-
-class Line(NamedTuple):
-    op: str
-    dtype: str
-    cases: int
-    cells: list[str]
-
-
-class Summary(NamedTuple):
-    columns: list[str]
-    rows: list[Line]
+WORST = 10
+_TIMED_WORDS, _COUNTED_WORDS = (FASTER, SAME, SLOWER, UNSURE), (LESS, SAME, MORE)
 
 
 def conditions(head: Mapping[str, Any]) -> str:
     """Where and with what a session was measured."""
-    versions = ", ".join(f"{name} {version}" for name, version in head["versions"].items())
-    roofs = ""
-    if "copy_gbps" in head:
-        roofs = f"; copies at {head['copy_gbps']:.0f} GB/s, reads at {head['read_gbps']:.0f} GB/s"
-        roofs += f", noise {head['noise']:.1%}"
-    return f"{head['device']['name']}; {versions}{roofs}"
+    device = head["device"]
+    parts = [device["name"] + (f", driver {device['driver']}" if "driver" in device else "")]
+    parts.append(", ".join(f"{name} {version}" for name, version in head["versions"].items()))
+    if head["measure"] == "kernel" and "copy_gbps" in head:
+        parts.append(f"copies at {head['copy_gbps']:.0f} GB/s, reads at {head['read_gbps']:.0f} GB/s")
+    if "noise" in head:
+        parts.append(f"noise {head['noise']:.1%}")
+    parts.append(code(head))
+    return "; ".join(parts)
 
 
-def summaries(head: Mapping[str, Any], rows: Iterable[Row]) -> Summary:
+def code(head: Mapping[str, Any]) -> str:
+    """Which code was measured: the digest of its files, and the commit that was checked out."""
+    commit = head["commit"] or "unknown"
+    dirty = "-dirty" if commit.endswith("-dirty") else ""
+    return f"code {head['digests']['flag_gems_overrides']}, commit {commit[:12]}{dirty}"
+
+
+def summary(shown: View) -> list[Table]:
+    """Means, verdicts by provider and worst cases; of counts the means alone."""
+    made = [_counted_means(shown)] if shown.counted else [_means(shown), by_provider(shown), worst(shown.results)]
+    return [table for table in made if table.lines]
+
+
+def _means(shown: View) -> Table:
     """Geometric means over the cases, and how the cases were judged."""
-    groups = [(key, list(group)) for key, group in groupby(rows, _op_and_dtype)]
-    counted = bool(groups) and is_counted(groups[0][1][0])
-    columns = _COUNT_COLUMNS if counted else _TIME_COLUMNS
+    columns = [Column("Op", text=True), Column("dtype", text=True), Column("Cases", 5)]
+    names = [name for name in shown.rivals if any(result.competitors([name]) for result in shown.results)]
+    columns += [Column(f"vs {LABELS[name]}", 4 if name in PEERS else 1) for name in names]
+    columns += [Column("worst", 2), *(Column(word, 3) for word in _TIMED_WORDS)]
     lines = []
-    for (op, dtype), group in groups:
-        cells = _counts(group) if counted else _times(group, head.get("noise", LEAST_NOISE))
-        lines.append(Line(op, dtype, len(group), cells))
-    return Summary(columns, lines)
+    for (op, dtype), results in shown.groups().items():
+        cells = [op, dtype, str(len(results))]
+        cells += [mean(results, name) for name in names]
+        ratios = [against.comparison.ratio for result in results for against in result.competitors()]
+        cells.append(f"{min(ratios):.2f}x" if ratios else MISSING)
+        lines.append(Line(cells + _tally(map(word_of, results), _TIMED_WORDS)))
+    return Table("Geometric means, and verdicts against the best of all", columns, lines, [])
 
 
-_COUNT_COLUMNS = ["Gems passes", "Override passes", "Gems launches", "Override launches"]
-_TIME_COLUMNS = ["vs Torch", "vs Gems", "vs better", "worst", FASTER, SAME, SLOWER, UNSURE]
+def by_provider(shown: View) -> Table:
+    """How often the override is faster than each, wherever both were measured and the answers are right."""
+    columns = [Column("Against", text=True), Column("Cases"), Column("geomean"), *map(Column, _TIMED_WORDS)]
+    lines = []
+    for name in shown.rivals:
+        compared = [each for result in shown.results for each in result.competitors([name])]
+        if compared:
+            words = [each.verdict.word for each in compared]
+            lines.append(
+                Line([LABELS[name], str(len(compared)), mean(shown.results, name), *_tally(words, _TIMED_WORDS)])
+            )
+    return Table("Verdicts by provider", columns, lines, ["Wrong answers are no competitors."] if lines else [])
 
 
-def _op_and_dtype(row: Row) -> tuple[str, str]:
-    case = parse(row["key"])
-    return case.op, case.dtype
+def worst(results: Iterable[Timed], count: int = WORST) -> Table:
+    """The cases with the lowest ratio to any provider."""
+    columns = [Column("Op", text=True), Column("Size Detail", text=True), Column("dtype", 1, text=True)]
+    columns += [Column("Against", text=True), Column("Verdict", 1, text=True), Column("Ratio")]
+    columns += [Column("Change", 3, text=True), Column("Override Latency (ms)", 2), Column("Their Latency (ms)", 2)]
+    pairs = [(result, against) for result in results for against in result.competitors()]
+    pairs.sort(key=lambda pair: pair[1].comparison.ratio)
+    lines = []
+    for result, against in pairs[:count]:
+        case, word = result.case, against.verdict.word
+        cells = [case.op, case.size, case.dtype, LABELS[against.name], word]
+        cells += [f"{against.comparison.ratio:.2f}x", change(against)]
+        cells += [milliseconds(result.ms(name)) for name in (OVERRIDE, against.name)]
+        lines.append(Line(cells, case.key, word))
+    return Table("Worst cases", columns, lines, [])
 
 
-def _counts(rows: list[Row]) -> list[str]:
+def _counted_means(shown: View) -> Table:
     """Over the cases that upstream has as well; the means without those that move nothing, as of empty tensors."""
-    pairs = [(counted, counted.of(UPSTREAM)) for counted in map(Counted, rows)]
-    both = [(counted, theirs, counted.override) for counted, theirs in pairs if theirs]
+    columns = [Column("Op", text=True), Column("dtype", text=True), Column("Cases", 1)]
+    columns += [Column("Gems passes", 2), Column("Override passes"), Column("Gems launches", 2)]
+    columns += [Column("Override launches"), *(Column(word, 1) for word in _COUNTED_WORDS)]
+    lines = []
+    for (op, dtype), results in shown.groups().items():
+        both = [(counted, theirs) for counted in results if (theirs := counted.of(UPSTREAM))]
+        cells = [op, dtype, str(len(results)), *_counted_cells(both)]
+        lines.append(Line(cells + _tally(map(word_of, results), _COUNTED_WORDS)))
+    return Table("Means of passes, sums of launches", columns, lines, [])
+
+
+def _counted_cells(both: Sequence[tuple[Counted, Mapping[str, int]]]) -> list[str]:
     if not both:
-        return ["-"] * len(_COUNT_COLUMNS)
-    passes = [[counted.passes(counts) for counts in pair] for counted, *pair in both]
-    means = [f"{geomean(each):.2f}" for each in zip(*filter(all, passes), strict=True)] or ["-", "-"]
-    return means + [str(sum(pair[i]["launches"] for _, *pair in both)) for i in (0, 1)]
+        return [MISSING] * 4
+    passes = [(counted.passes(theirs), counted.passes(counted.override)) for counted, theirs in both]
+    moving = [pair for pair in passes if all(pair)]
+    theirs, ours = ([f"{geomean(pair[i] for pair in moving):.2f}" if moving else MISSING] for i in (0, 1))
+    launches = [str(sum(counts["launches"] for counts in side)) for side in _sides(both)]
+    return [*theirs, *ours, *launches]
 
 
-def _times(rows: list[Row], noise: float) -> list[str]:
-    results = [Timed(row, noise) for row in rows]
-    cells = []
-    for name in (NATIVE, UPSTREAM):
-        ratios = [against.comparison.ratio for result in results if (against := result.against(name))]
-        cells.append(f"{geomean(ratios):.2f}x" if ratios else "-")
-    best = [against for result in results if (against := result.against_best())]
-    ratios = [against.comparison.ratio for against in best]
-    cells += [f"{geomean(ratios):.2f}x", f"{min(ratios):.2f}x"] if ratios else ["-", "-"]
-    words = [against.verdict.word for against in best]
-    return cells + [str(words.count(word)) for word in (FASTER, SAME, SLOWER, UNSURE)]
+def _sides(
+    both: Sequence[tuple[Counted, Mapping[str, int]]],
+) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]]]:
+    return [theirs for _, theirs in both], [counted.override for counted, _ in both]
+
+
+def _tally(words: Iterable[str], known: Sequence[str]) -> list[str]:
+    words = list(words)
+    return [str(words.count(word)) for word in known]
+
+
+def mean(results: Iterable[Timed], name: str) -> str:
+    """Geometric mean of the ratios to a provider, where its answer is right; of none "-"."""
+    ratios = [against.comparison.ratio for result in results for against in result.competitors([name])]
+    return f"{geomean(ratios):.2f}x" if ratios else MISSING

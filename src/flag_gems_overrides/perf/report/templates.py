@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+
+# What Markdown would read as markup, and a table as the end of a cell.
+_MARKUP = re.compile(r"[|*<>`~]|\](?=[(\[])")
 
 _environment = Environment(
     loader=PackageLoader("flag_gems_overrides.perf.report", "templates"),
@@ -15,7 +19,8 @@ _environment = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("*", "\\*")
+_environment.filters["cell"] = lambda text: _MARKUP.sub(r"\\\g<0>", str(text))
+_environment.filters["anchor"] = lambda key: re.sub(r"[^\w-]+", "-", key)
 
 
 def render(template: str, **values: Any) -> str:

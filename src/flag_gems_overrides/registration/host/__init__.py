@@ -144,7 +144,7 @@ class HostPath:
         if key is None:
             return self._wrapper.function(*args, **kwargs)
         stops = self._stops
-        if not self._wrapper.supports(*args, **kwargs):
+        if not self._wrapper.is_supported(*args, **kwargs):
             self._put(key, None, stops)
             return self._wrapper.function(*args, **kwargs)
         with recording() as events, OtherWork() as work:

@@ -33,7 +33,7 @@ def q1(device: torch.device) -> None:
 
 @defect(
     "Q2",
-    title="more than 65535 elements behind the dimension: the launch is invalid",
+    title="more than 65535 elements after the dimension: the launch is invalid",
     pytorch="the log-softmax and its gradient",
     references=("#4511",),
     upstream=since_4_2("RuntimeError: log_softmax", "RuntimeError: Triton Error [CUDA]: invalid argument"),

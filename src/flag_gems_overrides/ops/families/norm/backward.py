@@ -2,37 +2,44 @@
 # mypy: disable-error-code=assignment
 """Backward kernels of layer normalization: all three gradients from one read of x and dy.
 
-With ``xhat = (x - mean) * rstd`` and ``g = weight * dy``, of an M x N input
+With ``xhat = (x - mean) * rstd`` and ``wdy = weight * dy``, of an M x N input
 
-    dx = (g - (xhat * c1 + c2)) * rstd      c1 = sum(xhat * g) / N, c2 = sum(g) / N over each row
+    dx = (wdy - (xhat * c1 + c2)) * rstd    c1 = sum(xhat * wdy) / N, c2 = sum(wdy) / N over each row
     dweight = sum(dy * xhat)                dbias = sum(dy) over all rows
 
-Everything between load and store is float32, or float64 for float64 input. A masked element has dy = 0, which makes all
-its products vanish.
+Everything between load and store is float32, or float64 for float64 input. A masked element has dy = 0, so that all its
+products are 0.
+
+In both kernels
+
+    dy_ptr, x_ptr: [M, N]      weight_ptr: [N] or None      mean_ptr, rstd_ptr: [M]      dx_ptr: [M, N] or None
+    dweight_ptr, dbias_ptr: [partial sums, stride] or None; partial_sums.py says what becomes of them
 """
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from ...launch.prepared import entry
+from .exchange import clear_last, clear_previous, collect_pairs, publish_pair
+from .partial_sums import store_partial_sums, store_partial_sums_of_edges, zeros
 from .tile import (
-    add_pairs,
-    clear_last,
-    clear_own,
-    collect,
-    edges_at,
-    piece,
-    publish,
-    row_base,
-    row_edges,
-    row_head,
+    body_offset,
+    body_size,
+    chunk,
+    chunk_of_parameter,
+    edge_offsets,
+    edges,
+    head_size,
+    load_edges,
+    load_parameter_at,
+    load_parameters,
 )
 
 
 @entry()
 @triton.jit(do_not_specialize=["M"])
-def merged_kernel(
+def layer_norm_backward_rows(
     dy_ptr,
     x_ptr,
     weight_ptr,
@@ -44,136 +51,165 @@ def merged_kernel(
     M,
     N,
     stride,
-    ROWS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
     CHUNKS: tl.constexpr,
-    WIDTH: tl.constexpr,
+    BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
-    CUT: tl.constexpr,
-    FAR: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    INT64_ROWS: tl.constexpr,
     STAGES: tl.constexpr,
-    OVERLAP: tl.constexpr,
+    PDL: tl.constexpr,
 ):
-    """Programs that hold ROWS whole rows, grid-stride over all rows.
+    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
 
-    Each keeps its share of dweight and dbias in registers and stores it at the end, as its row of
-    dweight_ptr[programs, stride] and dbias_ptr[programs, stride].
+    Its partial sums of dweight and dbias stay in registers until the end. PDL (programmatic dependent launch) lets the
+    next kernel, which adds them up, start before they are stored; it then waits for them.
     """
+    tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    if FAR:
+    if INT64_ROWS:
         M = tl.cast(M, tl.int64)
     program = tl.program_id(0)
     programs = tl.num_programs(0)
-    head = row_head(program, N, VEC, CUT)
-    end = CHUNKS * WIDTH
-    weights = ()
-    dweights = ()
-    dbiases = ()
-    for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
-        if weight_ptr is not None:
-            weights = weights + (tl.load(weight_ptr + head + position, mask=mask, other=0.0),)
-        dweights = dweights + (tl.zeros([ROWS, WIDTH], ACC),)
-        dbiases = dbiases + (tl.zeros([ROWS, WIDTH], ACC),)
-    # The rows of a tile are neighbours, unless that gives them different heads.
-    gap = programs if CUT else 1
-    if CUT:
-        edge, edge_mask = row_edges(head, N, WIDTH, VEC)
-        if weight_ptr is not None:
-            edge_weight = tl.load(weight_ptr + edge, mask=edge_mask, other=0.0)
-        edge_dweight = tl.zeros([ROWS, edge_mask.shape[1]], ACC)
-        edge_dbias = tl.zeros([ROWS, edge_mask.shape[1]], ACC)
-        next_rows = program + tl.arange(0, ROWS)[:, None] * gap
-        next_x, next_dy = load_edges(x_ptr, dy_ptr, next_rows, M, N, edge, edge_mask)
-    for first in tl.range(program * (1 if CUT else ROWS), M, programs * ROWS, num_stages=STAGES):
-        rows = first + tl.arange(0, ROWS)[:, None] * gap
-        base = row_base(rows, N, VEC, CUT)
+    # The rows of a tile are neighbours, unless they would have heads of different sizes.
+    row_step = programs if UNALIGNED else 1
+    head = head_size(program, N, VEC, UNALIGNED)
+    end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))  # the chunks hold all; it saves 1 or 2 registers
+    weights, _ = load_parameters(weight_ptr, None, head, 0, end, CHUNKS, BLOCK_N)
+    dweights = zeros(BLOCK_M, CHUNKS, BLOCK_N, ACC)
+    dbiases = zeros(BLOCK_M, CHUNKS, BLOCK_N, ACC)
+    if UNALIGNED:
+        edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
+        edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+        edge_dweight = tl.zeros([BLOCK_M, edge_mask.shape[1]], ACC)
+        edge_dbias = tl.zeros([BLOCK_M, edge_mask.shape[1]], ACC)
+        next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
+        next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
+        next_edge_dy = load_edges(dy_ptr, next_rows, M, N, edge_columns, edge_mask)
+    for first in tl.range(program * (1 if UNALIGNED else BLOCK_M), M, programs * BLOCK_M, num_stages=STAGES):
+        rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
+        body = body_offset(rows, N, VEC, UNALIGNED)
         mean = tl.load(mean_ptr + rows, mask=rows < M, other=0.0).to(ACC)
         rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
-        xhats = ()
-        gs = ()
-        new_dweights = ()
-        new_dbiases = ()
-        for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
-            x = tl.load(x_ptr + base + position, mask=mask & (rows < M), other=0.0)
-            dy = tl.load(dy_ptr + base + position, mask=mask & (rows < M), other=0.0).to(ACC)
-            xhat = (x.to(ACC) - mean) * rstd
-            new_dweights = new_dweights + (dweights[c] + dy * xhat,)
-            new_dbiases = new_dbiases + (dbiases[c] + dy,)
-            g = dy
-            if weight_ptr is not None:
-                g = product(dy, weights[c].to(ACC))
-            xhats = xhats + (xhat,)
-            gs = gs + (g,)
-        dweights = new_dweights
-        dbiases = new_dbiases
-        if CUT:
-            edge_xhat = (next_x.to(ACC) - mean) * rstd
-            edge_g = next_dy.to(ACC)
-            edge_dweight += edge_g * edge_xhat
-            edge_dbias += edge_g
-            if weight_ptr is not None:
-                edge_g = product(edge_g, edge_weight.to(ACC))
-            next_x, next_dy = load_edges(x_ptr, dy_ptr, rows + programs * ROWS, M, N, edge, edge_mask)
+        xhats, wdys, dweights, dbiases = accumulate_chunks(
+            x_ptr + body, dy_ptr + body, rows < M, mean, rstd, weights, dweights, dbiases, 0, end, CHUNKS, BLOCK_N, True
+        )
+        if UNALIGNED:
+            edge_xhat, edge_wdy, edge_dweight, edge_dbias = accumulate(
+                next_edge_x, next_edge_dy, mean, rstd, edge_weight, edge_dweight, edge_dbias, True
+            )
+            next_edge_x = load_edges(x_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
+            next_edge_dy = load_edges(dy_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
         if dx_ptr is not None:
-            c1, c2 = row_sums(xhats, gs, CHUNKS)
-            if CUT:
-                edge_c1, edge_c2 = tl.reduce((edge_xhat * edge_g, edge_g), 1, add_pairs, keep_dims=True)
+            c1, c2 = row_sums(xhats, wdys, CHUNKS)
+            if UNALIGNED:
+                edge_c1, edge_c2 = row_sums((edge_xhat,), (edge_wdy,), 1)
                 c1 += edge_c1
                 c2 += edge_c2
             c1 /= N
             c2 /= N
             for c in tl.static_range(CHUNKS):
-                position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
-                dx = (gs[c] - (xhats[c] * c1 + c2)) * rstd
-                tl.store(dx_ptr + base + position, dx, mask=mask & (rows < M))
-            if CUT:
-                dx = (edge_g - (edge_xhat * c1 + c2)) * rstd
-                tl.store(dx_ptr + edges_at(rows, N, edge), dx, mask=edge_mask & (rows < M))
-    if OVERLAP:
+                offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
+                dx = input_gradient(xhats[c], wdys[c], rstd, c1, c2)
+                tl.store(dx_ptr + body + offsets, dx, mask=mask)
+            if UNALIGNED:
+                dx = input_gradient(edge_xhat, edge_wdy, rstd, c1, c2)
+                tl.store(dx_ptr + edge_offsets(rows, N, edge_columns), dx, mask=edge_mask & (rows < M))
+    if PDL:
         gdc_launch_dependents()
-    partial = tl.cast(program, tl.int64) * stride
+    store_partial_sums(dweight_ptr, dweights, program, stride, head, 0, end, CHUNKS, BLOCK_N)
+    store_partial_sums(dbias_ptr, dbiases, program, stride, head, 0, end, CHUNKS, BLOCK_N)
+    if UNALIGNED:
+        store_partial_sums_of_edges(dweight_ptr, edge_dweight, program, stride, edge_columns, edge_mask)
+        store_partial_sums_of_edges(dbias_ptr, edge_dbias, program, stride, edge_columns, edge_mask)
+
+
+@triton.jit
+def accumulate_chunks(
+    x_ptr,
+    dy_ptr,
+    row_mask,
+    mean,
+    rstd,
+    weights,
+    dweights,
+    dbiases,
+    begin,
+    end,
+    CHUNKS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    ROUND: tl.constexpr,
+):
+    """(xhat, wdy, dweight, dbias) of each chunk, as four tuples; see :func:`accumulate`.
+
+    x_ptr, dy_ptr: where the body starts, scalar or [BLOCK_M, 1].
+    """
+    xhats = ()
+    wdys = ()
+    new_dweights = ()
+    new_dbiases = ()
     for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
-        if dweight_ptr is not None:
-            tl.store(dweight_ptr + partial + head + position, tl.sum(dweights[c], 0, keep_dims=True), mask=mask)
-        if dbias_ptr is not None:
-            tl.store(dbias_ptr + partial + head + position, tl.sum(dbiases[c], 0, keep_dims=True), mask=mask)
-    if CUT:
-        if dweight_ptr is not None:
-            tl.store(dweight_ptr + partial + edge, tl.sum(edge_dweight, 0, keep_dims=True), mask=edge_mask)
-        if dbias_ptr is not None:
-            tl.store(dbias_ptr + partial + edge, tl.sum(edge_dbias, 0, keep_dims=True), mask=edge_mask)
+        offsets, mask = chunk(c, begin, end, row_mask, BLOCK_N)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0)
+        weight = chunk_of_parameter(weights, c)
+        xhat, wdy, dweight, dbias = accumulate(x, dy, mean, rstd, weight, dweights[c], dbiases[c], ROUND)
+        xhats = xhats + (xhat,)
+        wdys = wdys + (wdy,)
+        new_dweights = new_dweights + (dweight,)
+        new_dbiases = new_dbiases + (dbias,)
+    return xhats, wdys, new_dweights, new_dbiases
 
 
 @triton.jit
-def product(a, b):
-    """Rounded. As a plain product the compiler fuses it with a difference: dx of one column would not be exactly 0."""
-    return tl.fma(a, b, tl.full([], 0.0, a.dtype))
+def accumulate(x, dy, mean, rstd, weight, dweight, dbias, ROUND: tl.constexpr):
+    """(xhat, wdy, dweight + dy * xhat, dbias + dy). weight may be None."""
+    dy = dy.to(mean.dtype)
+    xhat = (x.to(mean.dtype) - mean) * rstd
+    dweight += dy * xhat
+    dbias += dy
+    return xhat, weighted(dy, weight, ROUND), dweight, dbias
 
 
 @triton.jit
-def load_edges(x_ptr, dy_ptr, rows, M, N, edge, mask):
-    """Loads of single elements are not pipelined, so kernels ask for them one turn ahead."""
-    at = edges_at(rows, N, edge)
-    x = tl.load(x_ptr + at, mask=mask & (rows < M), other=0.0)
-    return x, tl.load(dy_ptr + at, mask=mask & (rows < M), other=0.0)
+def weighted(dy, weight, ROUND: tl.constexpr):
+    """weight * dy; weight may be None.
+
+    With ROUND the product is rounded. Otherwise the compiler fuses it with a later difference, and dx of rows of one
+    column is not exactly 0.
+    """
+    if weight is None:
+        return dy
+    elif ROUND:
+        return tl.fma(dy, weight.to(dy.dtype), tl.full([], 0.0, dy.dtype))
+    else:
+        return dy * weight.to(dy.dtype)
 
 
 @triton.jit
-def row_sums(xhats, gs, CHUNKS: tl.constexpr):
-    """sum(xhat * g) and sum(g) over the pieces of each row: [ROWS, 1]."""
-    a = xhats[0] * gs[0]
-    b = gs[0]
+def row_sums(xhats, wdys, CHUNKS: tl.constexpr):
+    """The sums of xhat * wdy and of wdy over the chunks of each row: [BLOCK_M, 1]."""
+    products = xhats[0] * wdys[0]
+    terms = wdys[0]
     for c in tl.static_range(1, CHUNKS):
-        a += xhats[c] * gs[c]
-        b += gs[c]
-    return tl.reduce((a, b), 1, add_pairs, keep_dims=True)
+        products += xhats[c] * wdys[c]
+        terms += wdys[c]
+    return tl.reduce((products, terms), 1, add_pairs, keep_dims=True)
+
+
+@triton.jit
+def add_pairs(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def input_gradient(xhat, wdy, rstd, c1, c2):
+    return (wdy - (xhat * c1 + c2)) * rstd
 
 
 @entry()
 @triton.jit(do_not_specialize=["M", "GROUP"])
-def split_kernel(
+def layer_norm_backward_split(
     dy_ptr,
     x_ptr,
     weight_ptr,
@@ -182,153 +218,100 @@ def split_kernel(
     dx_ptr,
     dweight_ptr,
     dbias_ptr,
-    slots_ptr,
+    workspace_ptr,
     M,
     N,
     stride,
     SLICE,
     GROUP,
     CHUNKS: tl.constexpr,
-    WIDTH: tl.constexpr,
+    BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
-    CUT: tl.constexpr,
+    UNALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Rows too long for one program: GROUP programs hold a slice of SLICE columns each and exchange their sums.
+    """For rows too long for one program: each of GROUP programs holds a slice of SLICE columns, and they exchange
+    their sums (see exchange.py). While a program waits, the loads of its next rows are in flight.
 
-    All programs must be running (cooperative launch). slots_ptr: M * GROUP + groups zeros, left zero. While a program
-    waits, the loads of its next rows are in flight.
+    workspace_ptr: [M, GROUP] words, then a counter per group.
     """
-    member = tl.program_id(0) % GROUP
+    tl.static_assert(x_ptr.dtype.element_ty != tl.float64, "two float32 are exchanged at a time")
+    tl.static_assert(dx_ptr is not None)
+    rank = tl.program_id(0) % GROUP
     group = tl.program_id(0) // GROUP
     groups = tl.num_programs(0) // GROUP
-    head = row_head(group, N, VEC, CUT)
-    begin = member * SLICE
-    end = begin + SLICE
-    weights = ()
-    dweights = ()
-    dbiases = ()
-    for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
-        if weight_ptr is not None:
-            weights = weights + (tl.load(weight_ptr + head + position, mask=mask, other=0.0),)
-        dweights = dweights + (tl.zeros([1, WIDTH], tl.float32),)
-        dbiases = dbiases + (tl.zeros([1, WIDTH], tl.float32),)
-    if CUT:
-        edge, edge_mask = row_edges(head, N, WIDTH, VEC)
-        edge_mask = edge_mask & (member == 0)
-        if weight_ptr is not None:
-            edge_weight = tl.load(weight_ptr + edge, mask=edge_mask, other=0.0)
+    head = head_size(group, N, VEC, UNALIGNED)
+    begin = rank * SLICE
+    end = tl.minimum(begin + SLICE, body_size(head, N, VEC))
+    weights, _ = load_parameters(weight_ptr, None, head, begin, end, CHUNKS, BLOCK_N)
+    dweights = zeros(1, CHUNKS, BLOCK_N, tl.float32)
+    dbiases = zeros(1, CHUNKS, BLOCK_N, tl.float32)
+    if UNALIGNED:
+        edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
+        edge_mask = edge_mask & (rank == 0)
+        edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
         edge_dweight = tl.zeros(edge_mask.shape, tl.float32)
         edge_dbias = tl.zeros(edge_mask.shape, tl.float32)
-        next_x, next_dy = load_edges(x_ptr, dy_ptr, group, M, N, edge, edge_mask)
+        next_edge_x = load_edges(x_ptr, group, M, N, edge_columns, edge_mask)
+        next_edge_dy = load_edges(dy_ptr, group, M, N, edge_columns, edge_mask)
     for row in tl.range(group, M, groups, num_stages=STAGES):
-        base = row_base(row, N, VEC, CUT)
+        body = body_offset(row, N, VEC, UNALIGNED)
         mean = tl.load(mean_ptr + row).to(tl.float32)
         rstd = tl.load(rstd_ptr + row).to(tl.float32)
-        xhats = ()
-        gs = ()
-        new_dweights = ()
-        new_dbiases = ()
-        for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
-            x = tl.load(x_ptr + base + position, mask=mask, other=0.0)
-            dy = tl.load(dy_ptr + base + position, mask=mask, other=0.0).to(tl.float32)
-            xhat = (x.to(tl.float32) - mean) * rstd
-            new_dweights = new_dweights + (dweights[c] + dy * xhat,)
-            new_dbiases = new_dbiases + (dbiases[c] + dy,)
-            g = dy
-            if weight_ptr is not None:
-                g = dy * weights[c].to(tl.float32)
-            xhats = xhats + (xhat,)
-            gs = gs + (g,)
-        dweights = new_dweights
-        dbiases = new_dbiases
-        a, b = row_sums(xhats, gs, CHUNKS)
-        if CUT:
-            edge_xhat = (next_x.to(tl.float32) - mean) * rstd
-            edge_g = next_dy.to(tl.float32)
-            edge_dweight += edge_g * edge_xhat
-            edge_dbias += edge_g
-            if weight_ptr is not None:
-                edge_g = edge_g * edge_weight.to(tl.float32)
-            next_x, next_dy = load_edges(x_ptr, dy_ptr, row + groups, M, N, edge, edge_mask)
-            edge_a, edge_b = tl.reduce((edge_xhat * edge_g, edge_g), 1, add_pairs, keep_dims=True)
-            a += edge_a
-            b += edge_b
-        slots = slots_ptr + tl.cast(row, tl.int64) * GROUP
-        publish(slots + member, tl.sum(a), tl.sum(b))
-        c1, c2 = group_sums(slots, GROUP, BLOCK)
+        xhats, wdys, dweights, dbiases = accumulate_chunks(
+            x_ptr + body,
+            dy_ptr + body,
+            None,
+            mean,
+            rstd,
+            weights,
+            dweights,
+            dbiases,
+            begin,
+            end,
+            CHUNKS,
+            BLOCK_N,
+            False,
+        )
+        slice_c1, slice_c2 = row_sums(xhats, wdys, CHUNKS)
+        if UNALIGNED:
+            edge_xhat, edge_wdy, edge_dweight, edge_dbias = accumulate(
+                next_edge_x, next_edge_dy, mean, rstd, edge_weight, edge_dweight, edge_dbias, False
+            )
+            next_edge_x = load_edges(x_ptr, row + groups, M, N, edge_columns, edge_mask)
+            next_edge_dy = load_edges(dy_ptr, row + groups, M, N, edge_columns, edge_mask)
+            edge_c1, edge_c2 = row_sums((edge_xhat,), (edge_wdy,), 1)
+            slice_c1 += edge_c1
+            slice_c2 += edge_c2
+        row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
+        publish_pair(row_workspace_ptr, rank, tl.sum(slice_c1), tl.sum(slice_c2))
+        c1, c2 = group_sums(row_workspace_ptr, GROUP, BLOCK)
         c1 /= N
         c2 /= N
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
-            dx = (gs[c] - (xhats[c] * c1 + c2)) * rstd
-            tl.store(dx_ptr + base + position, dx, mask=mask)
-        if CUT:
-            dx = (edge_g - (edge_xhat * c1 + c2)) * rstd
-            tl.store(dx_ptr + edges_at(row, N, edge), dx, mask=edge_mask)
-        clear_own(slots, row, GROUP)
-    partial = tl.cast(group, tl.int64) * stride
-    for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
-        if dweight_ptr is not None:
-            tl.store(dweight_ptr + partial + head + position, dweights[c], mask=mask)
-        if dbias_ptr is not None:
-            tl.store(dbias_ptr + partial + head + position, dbiases[c], mask=mask)
-    if CUT:
-        if dweight_ptr is not None:
-            tl.store(dweight_ptr + partial + edge, edge_dweight, mask=edge_mask)
-        if dbias_ptr is not None:
-            tl.store(dbias_ptr + partial + edge, edge_dbias, mask=edge_mask)
-    clear_last(slots_ptr, M, GROUP, BLOCK)
+            offsets, mask = chunk(c, begin, end, None, BLOCK_N)
+            dx = input_gradient(xhats[c], wdys[c], rstd, c1, c2)
+            tl.store(dx_ptr + body + offsets, dx, mask=mask)
+        if UNALIGNED:
+            dx = input_gradient(edge_xhat, edge_wdy, rstd, c1, c2)
+            tl.store(dx_ptr + edge_offsets(row, N, edge_columns), dx, mask=edge_mask)
+        clear_previous(row_workspace_ptr, row, GROUP)
+    store_partial_sums(dweight_ptr, dweights, group, stride, head, begin, end, CHUNKS, BLOCK_N)
+    store_partial_sums(dbias_ptr, dbiases, group, stride, head, begin, end, CHUNKS, BLOCK_N)
+    if UNALIGNED:
+        store_partial_sums_of_edges(dweight_ptr, edge_dweight, group, stride, edge_columns, edge_mask)
+        store_partial_sums_of_edges(dbias_ptr, edge_dbias, group, stride, edge_columns, edge_mask)
+    clear_last(workspace_ptr, M, GROUP, BLOCK)
 
 
 @triton.jit(noinline=True)
-def group_sums(slots_ptr, GROUP, BLOCK: tl.constexpr):
-    """The two sums over what all programs of the group published."""
+def group_sums(row_workspace_ptr, GROUP, BLOCK: tl.constexpr):
+    """The two sums over what all programs of the group published. Not inlined, see :func:`collect`."""
     a = 0.0
     b = 0.0
     for first in tl.range(0, GROUP, BLOCK):
-        c, d = collect(slots_ptr, first, GROUP, BLOCK)
-        c, d = tl.reduce((c, d), 0, add_pairs)
-        a += c
-        b += d
+        block_a, block_b = tl.reduce(collect_pairs(row_workspace_ptr, first, GROUP, BLOCK), 0, add_pairs)
+        a += block_a
+        b += block_b
     return a, b
-
-
-@entry()
-@triton.jit(do_not_specialize=["P"])
-def combine_kernel(
-    dweight_partial_ptr,
-    dbias_partial_ptr,
-    dweight_ptr,
-    dbias_ptr,
-    P,
-    N,
-    stride,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    OVERLAP: tl.constexpr,
-):
-    """dweight and dbias as column sums of P partial rows each, always added in the same order."""
-    if OVERLAP:
-        gdc_wait()
-    if dweight_ptr is None:
-        store_column_sums(dbias_partial_ptr, dbias_ptr, P, N, stride, ROWS, COLUMNS)
-    elif dbias_ptr is None or tl.program_id(1) == 0:
-        store_column_sums(dweight_partial_ptr, dweight_ptr, P, N, stride, ROWS, COLUMNS)
-    else:
-        store_column_sums(dbias_partial_ptr, dbias_ptr, P, N, stride, ROWS, COLUMNS)
-
-
-@triton.jit
-def store_column_sums(partial_ptr, out_ptr, P, N, stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-    total = tl.zeros([ROWS, COLUMNS], partial_ptr.dtype.element_ty)
-    for first in tl.range(0, P, ROWS):
-        rows = first + tl.arange(0, ROWS)[:, None]
-        partial = partial_ptr + tl.cast(rows, tl.int64) * stride + columns
-        total += tl.load(partial, mask=(rows < P) & (columns < N), other=0.0)
-    tl.store(out_ptr + columns, tl.sum(total, 0, keep_dims=True), mask=columns < N)

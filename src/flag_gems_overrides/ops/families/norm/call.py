@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From tensors to launches, for layer normalization."""
+"""From the arguments of a call to prepared launches, for layer normalization."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.workspace import with_counters
-from .backward import combine_kernel, merged_kernel, split_kernel
-from .forward import split_rows_kernel, whole_rows_kernel
-from .loop import forward_kernel, input_kernel, weight_bias_kernel
-from .plan import Loop, Rows, Split, plan_backward, plan_combine, plan_forward
+from .backward import layer_norm_backward_rows, layer_norm_backward_split
+from .forward import layer_norm_rows, layer_norm_split
+from .loop import layer_norm_backward_loop_dweight, layer_norm_backward_loop_dx, layer_norm_loop
+from .partial_sums import sum_partials
+from .plan import Loop, Rows, Split, plan_backward, plan_forward, plan_partial_sums
 
 _Parameter = tuple[torch.Size, torch.dtype]
 _NONE = (torch.Size(), torch.float32)  # never allocated
@@ -28,14 +29,14 @@ _NONE = (torch.Size(), torch.float32)  # never allocated
 class _Forward(NamedTuple):
     output: Allocation
     statistic: Allocation
-    compute: Callable[..., None]
+    launch: Callable[..., None]
 
 
 class _Backward(NamedTuple):
     dx: Allocation
     dweight: Allocation
     dbias: Allocation
-    compute: Callable[..., None]
+    launch: Callable[..., None]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -48,7 +49,7 @@ def prepare_forward(
     eps: float,
     device: int,
 ) -> _Forward:
-    """What all calls of this description share."""
+    """What all calls with these arguments share."""
     _check(shape, normalized_shape, weight, bias)
     outer = shape[: len(shape) - len(normalized_shape)]
     M, N = math.prod(outer), math.prod(normalized_shape)
@@ -62,27 +63,13 @@ def _forward_launch(M: int, N: int, dtype: torch.dtype, eps: float, device: int)
     (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
     plan = plan_forward(M, N, dtype.itemsize, devices.limits(device))
     if isinstance(plan, Rows):
-        return whole_rows_kernel.bind(
-            device,
-            (plan.programs,),
-            M,
-            N,
-            eps_bits,
-            num_warps=plan.warps,
-            ROWS=plan.rows,
-            CHUNKS=plan.chunks,
-            WIDTH=plan.width,
-            VEC=plan.vec,
-            CUT=plan.cut,
-            FAR=plan.far(M),
-            STAGES=plan.stages,
-        )
+        return layer_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M))
     if isinstance(plan, Split):
-        launch = split_rows_kernel.bind(
+        launch = layer_norm_split.bind(
             device, (plan.programs,), M, N, eps_bits, plan.slice_size, plan.group, **_split_options(plan)
         )
-        return _with_slots(launch, M, plan)
-    return forward_kernel.bind(device, (plan.programs,), M, N, eps_bits, num_warps=plan.warps, BLOCK=plan.block)
+        return _with_workspace(launch, M, plan)
+    return layer_norm_loop.bind(device, (plan.programs,), M, N, eps_bits, num_warps=plan.warps, BLOCK_N=plan.block_n)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -98,8 +85,12 @@ def prepare_backward(
     want_bias: bool,
     device: int,
 ) -> _Backward:
-    """What all calls of this description share. ``dtypes`` and ``sizes`` are those of input (the former), grad_out,
-    mean and rstd: a launch is good for one combination of dtypes."""
+    """What all calls with these arguments share.
+
+    Args:
+        dtypes: of input, grad_out, mean and rstd; a launch is for one combination of them.
+        sizes: numbers of elements of grad_out, mean and rstd.
+    """
     _check(shape, normalized_shape, weight, bias)
     if (want_weight and weight is None) or (want_bias and bias is None):
         raise RuntimeError("tensor does not have a device")
@@ -109,11 +100,11 @@ def prepare_backward(
     dx, dweight, dbias = (
         Allocation(size, dtype, device) for size, dtype in ((shape, dtypes[0]), weight or _NONE, bias or _NONE)
     )
-    compute = _backward_launches(M, N, dtypes[0], want_input, want_weight, want_bias, device)
-    return _Backward(dx, dweight, dbias, compute)
+    launch = _backward_launch(M, N, dtypes[0], want_input, want_weight, want_bias, device)
+    return _Backward(dx, dweight, dbias, launch)
 
 
-def _backward_launches(
+def _backward_launch(
     M: int, N: int, dtype: torch.dtype, want_input: bool, want_weight: bool, want_bias: bool, device: int
 ) -> Callable[..., None]:
     if M == 0 or N == 0 or not (want_input or want_weight or want_bias):
@@ -122,68 +113,68 @@ def _backward_launches(
     plan = plan_backward(M, N, dtype.itemsize, limits)
     if isinstance(plan, Loop) or (isinstance(plan, Split) and not want_input):
         return _backward_loops(M, N, plan, want_input, want_weight or want_bias, limits, device)
-    # Not behind a cooperative launch: what CUDA makes of both, in a graph above all, is nowhere said.
-    overlap = isinstance(plan, Rows) and limits.capability >= (9, 0) and not knobs.runtime.interpret
     stride = -(-N // 16) * 16
+    # Not after a cooperative launch: CUDA does not document the combination, least of all in a graph.
+    pdl = isinstance(plan, Rows) and limits.capability >= (9, 0) and not knobs.runtime.interpret
+    launch: Callable[..., None]
     if isinstance(plan, Rows):
         partials = plan.programs
-        main: Callable[..., None] = merged_kernel.bind(
-            device,
-            (plan.programs,),
-            M,
-            N,
-            stride,
-            num_warps=plan.warps,
-            ROWS=plan.rows,
-            CHUNKS=plan.chunks,
-            WIDTH=plan.width,
-            VEC=plan.vec,
-            CUT=plan.cut,
-            FAR=plan.far(M),
-            STAGES=plan.stages,
-            OVERLAP=overlap,
+        launch = layer_norm_backward_rows.bind(
+            device, (plan.programs,), M, N, stride, **_rows_options(plan, M), PDL=pdl
         )
     else:
         partials = plan.programs // plan.group
-        launch = split_kernel.bind(
-            device,
-            (plan.programs,),
-            M,
-            N,
-            stride,
-            plan.slice_size,
-            plan.group,
-            **_split_options(plan),
+        split = layer_norm_backward_split.bind(
+            device, (plan.programs,), M, N, stride, plan.slice_size, plan.group, **_split_options(plan)
         )
-        main = _with_slots(launch, M, plan)
+        launch = _with_workspace(split, M, plan)
     if partials == 1 or not (want_weight or want_bias):
-        return main
-    adding = plan_combine(partials, N, want_weight + want_bias, limits)
-    combine = combine_kernel.bind(
+        return launch
+    outputs = want_weight + want_bias
+    sums = plan_partial_sums(partials, N, outputs, limits)
+    launch_sums = sum_partials.bind(
         device,
-        (adding.programs, want_weight + want_bias),
+        (sums.programs, outputs),
         partials,
         N,
         stride,
-        num_warps=adding.warps,
-        ROWS=adding.rows,
-        COLUMNS=adding.columns,
-        OVERLAP=overlap,
-        **({"launch_pdl": True} if overlap else {}),
+        num_warps=sums.warps,
+        BLOCK_P=sums.block_p,
+        BLOCK_N=sums.block_n,
+        PDL=pdl,
+        **({"launch_pdl": True} if pdl else {}),
     )
-    return functools.partial(_then_combine, main, combine, Allocation((partials, stride), _accumulator(dtype), device))
+    partial = Allocation((partials, stride), _accumulator(dtype), device)
+    return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
 
 
 def _backward_loops(
     M: int, N: int, plan: Split | Loop, want_input: bool, want_sums: bool, limits: devices.Limits, device: int
 ) -> Callable[..., None]:
-    of_input = of_sums = None
+    launch_dx = launch_dweight = None
     if want_input and isinstance(plan, Loop):
-        of_input = input_kernel.bind(device, (plan.programs,), M, N, num_warps=plan.warps, BLOCK=plan.block)
+        launch_dx = layer_norm_backward_loop_dx.bind(
+            device, (plan.programs,), M, N, num_warps=plan.warps, BLOCK_N=plan.block_n
+        )
     if want_sums:
         programs = min(-(-N // 128), limits.sm_count * 8)
-        of_sums = weight_bias_kernel.bind(device, (programs,), M, N, num_warps=4, ROWS=16, COLUMNS=128)
-    return functools.partial(_in_loops, of_input, of_sums)
+        launch_dweight = layer_norm_backward_loop_dweight.bind(
+            device, (programs,), M, N, num_warps=4, BLOCK_M=16, BLOCK_N=128
+        )
+    return functools.partial(_backward_in_loops, launch_dx, launch_dweight)
+
+
+def _rows_options(plan: Rows, M: int) -> dict[str, int | bool]:
+    return {
+        "num_warps": plan.warps,
+        "BLOCK_M": plan.block_m,
+        "CHUNKS": plan.chunks,
+        "BLOCK_N": plan.block_n,
+        "VEC": plan.vec,
+        "UNALIGNED": plan.unaligned,
+        "INT64_ROWS": plan.int64_rows(M),
+        "STAGES": plan.stages,
+    }
 
 
 def _split_options(plan: Split) -> dict[str, int | bool]:
@@ -192,22 +183,22 @@ def _split_options(plan: Split) -> dict[str, int | bool]:
         "maxnreg": plan.registers,
         "launch_cooperative_grid": True,
         "CHUNKS": plan.chunks,
-        "WIDTH": plan.width,
+        "BLOCK_N": plan.block_n,
         "VEC": plan.vec,
-        "CUT": plan.cut,
+        "UNALIGNED": plan.unaligned,
         "BLOCK": plan.block,
         "STAGES": plan.stages,
     }
 
 
-def _with_slots(launch: Launch, M: int, plan: Split) -> Callable[..., None]:
-    """With a word for each program and row, and a counter for each group."""
+def _with_workspace(launch: Launch, M: int, plan: Split) -> Callable[..., None]:
+    """With a word for each row and program of its group, and a counter for each group."""
     return functools.partial(with_counters, launch, M * plan.group + plan.programs // plan.group, torch.int64)
 
 
-def _then_combine(
-    main: Callable[..., None],
-    combine: Launch,
+def _backward_with_partial_sums(
+    launch: Callable[..., None],
+    launch_sums: Launch,
     partial: Allocation,
     grad_out: torch.Tensor,
     input: torch.Tensor,
@@ -220,13 +211,13 @@ def _then_combine(
 ) -> None:
     dweight_partial = None if dweight is None else partial()
     dbias_partial = None if dbias is None else partial()
-    main(grad_out, input, weight, mean, rstd, dx, dweight_partial, dbias_partial)
-    combine(dweight_partial, dbias_partial, dweight, dbias)
+    launch(grad_out, input, weight, mean, rstd, dx, dweight_partial, dbias_partial)
+    launch_sums(dweight_partial, dbias_partial, dweight, dbias)
 
 
-def _in_loops(
-    of_input: Launch | None,
-    of_sums: Launch | None,
+def _backward_in_loops(
+    launch_dx: Launch | None,
+    launch_dweight: Launch | None,
     grad_out: torch.Tensor,
     input: torch.Tensor,
     weight: torch.Tensor | None,
@@ -236,14 +227,14 @@ def _in_loops(
     dweight: torch.Tensor | None,
     dbias: torch.Tensor | None,
 ) -> None:
-    if of_input is not None:
-        of_input(grad_out, input, weight, mean, rstd, dx)
-    if of_sums is not None:
-        of_sums(grad_out, input, mean, rstd, dweight, dbias)
+    if launch_dx is not None:
+        launch_dx(grad_out, input, weight, mean, rstd, dx)
+    if launch_dweight is not None:
+        launch_dweight(grad_out, input, mean, rstd, dweight, dbias)
 
 
 def _forward_of_nothing(*tensors: torch.Tensor) -> None:
-    # The mean of a row without elements is a sum of nothing, its rstd one over the square root of 0 / 0.
+    # As PyTorch: the mean of a row without elements is 0, its rstd is NaN.
     tensors[-2].zero_()
     tensors[-1].fill_(math.nan)
 
@@ -281,7 +272,7 @@ def _check(
 
 
 def _check_sizes(M: int, N: int, sizes: tuple[int, int, int]) -> None:
-    """Raise CUDA PyTorch's error when a tensor is not as large as the kernels take it to be."""
+    """Raise the error of PyTorch on CUDA when a tensor does not have the size that the kernels expect."""
     for name, size, expected, of in zip(("dY", "mean", "rstd"), sizes, (M * N, M, M), ("M * N", "M", "M"), strict=True):
         if size != expected and M > 0:
             raise RuntimeError(

@@ -1,39 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code=assignment
-"""Forward kernels of layer normalization, each element read once.
+"""Forward kernels of layer normalization that read each element once.
 
-Of an M x N input each row becomes ``y = (x - mean) * rstd * weight + bias`` with ``rstd = 1 / sqrt(var + eps)``. The
-variance is the mean of squared deviations, never the difference of two large sums. Everything between load and store is
-float32, or float64 for float64 input; rstd is one rsqrt, since dividing by a square root rounds twice, which the
-gradients of rows of two elements show. eps comes as the bits of a float64, because Triton hands floats over as float32.
+Each row of an M x N input becomes ``y = (x - mean) * rstd * weight + bias`` with ``rstd = 1 / sqrt(variance + eps)``.
+Everything between load and store is float32, or float64 for float64 input. rstd is one rsqrt: dividing by a square
+root rounds twice, which shows in the gradients of rows of two elements.
+
+In both kernels
+
+    x_ptr, y_ptr: [M, N]    weight_ptr, bias_ptr: [N] or None    mean_ptr, rstd_ptr: [M]
 """
 
 import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .tile import (
-    clear_last,
-    clear_own,
-    collect,
-    edges_at,
-    piece,
-    publish,
-    row_base,
-    row_edges,
-    row_head,
-    whole_vectors,
+from .exchange import clear_last, clear_previous, publish_pair
+from .statistics import (
+    from_bits,
+    group_statistics,
+    mean_to_store,
+    slice_elements,
+    squared_deviations,
+    sum_squared_deviations_of_edges,
 )
-
-
-@triton.jit
-def from_bits(eps_bits, ACC: tl.constexpr):
-    return tl.cast(eps_bits, tl.int64).to(tl.float64, bitcast=True).to(ACC)
+from .tile import (
+    body_offset,
+    body_size,
+    chunk,
+    chunk_of_parameter,
+    edge_offsets,
+    edges,
+    head_size,
+    load_chunks,
+    load_edges,
+    load_parameter_at,
+    load_parameters,
+    sum_chunks,
+)
 
 
 @entry()
 @triton.jit(do_not_specialize=["M", "eps_bits"])
-def whole_rows_kernel(
+def layer_norm_rows(
     x_ptr,
     weight_ptr,
     bias_ptr,
@@ -43,234 +52,137 @@ def whole_rows_kernel(
     M,
     N,
     eps_bits,
-    ROWS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
     CHUNKS: tl.constexpr,
-    WIDTH: tl.constexpr,
+    BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
-    CUT: tl.constexpr,
-    FAR: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    INT64_ROWS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Programs that hold ROWS whole rows, grid-stride over all rows."""
+    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows."""
+    tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     eps = from_bits(eps_bits, ACC)
-    if FAR:
+    if INT64_ROWS:
         M = tl.cast(M, tl.int64)
     program = tl.program_id(0)
     programs = tl.num_programs(0)
-    head = row_head(program, N, VEC, CUT)
-    end = CHUNKS * WIDTH
-    weights = ()
-    biases = ()
-    for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
-        if weight_ptr is not None:
-            weights = weights + (tl.load(weight_ptr + head + position, mask=mask, other=0.0),)
-        if bias_ptr is not None:
-            biases = biases + (tl.load(bias_ptr + head + position, mask=mask, other=0.0),)
-    # The rows of a tile are neighbours, unless that gives them different heads.
-    gap = programs if CUT else 1
-    if CUT:
-        edge, edge_mask = row_edges(head, N, WIDTH, VEC)
-        if weight_ptr is not None:
-            edge_weight = tl.load(weight_ptr + edge, mask=edge_mask, other=0.0)
-        if bias_ptr is not None:
-            edge_bias = tl.load(bias_ptr + edge, mask=edge_mask, other=0.0)
-        next_rows = program + tl.arange(0, ROWS)[:, None] * gap
-        next_edge = load_edges(x_ptr, next_rows, M, N, edge, edge_mask)
-    for first in tl.range(program * (1 if CUT else ROWS), M, programs * ROWS, num_stages=STAGES):
-        rows = first + tl.arange(0, ROWS)[:, None] * gap
-        base = row_base(rows, N, VEC, CUT)
-        xs = ()
-        for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
-            xs = xs + (tl.load(x_ptr + base + position, mask=mask & (rows < M), other=0.0).to(ACC),)
-        total = sum_of(xs, CHUNKS)
-        if CUT:
-            edge_x = next_edge.to(ACC)
-            next_edge = load_edges(x_ptr, rows + programs * ROWS, M, N, edge, edge_mask)
-            total += tl.sum(edge_x, 1, keep_dims=True)
-        mean = total / N
-        squares = ()
-        for c in tl.static_range(CHUNKS):
-            deviation = xs[c] - mean
-            if c == CHUNKS - 1:  # the pieces before the last are full
-                position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
-                deviation = tl.where(mask, deviation, 0.0)
-            squares = squares + (deviation * deviation,)
-        square = sum_of(squares, CHUNKS)
-        if CUT:
-            square += squares_of_edges(edge_x, mean, edge_mask)
-        variance = square / N
+    # The rows of a tile are neighbours, unless they would have heads of different sizes.
+    row_step = programs if UNALIGNED else 1
+    head = head_size(program, N, VEC, UNALIGNED)
+    end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))  # the chunks hold all; it saves 1 or 2 registers
+    weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
+    if UNALIGNED:
+        edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
+        edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+        edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
+        next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
+        next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
+    for first in tl.range(program * (1 if UNALIGNED else BLOCK_M), M, programs * BLOCK_M, num_stages=STAGES):
+        rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
+        body = body_offset(rows, N, VEC, UNALIGNED)
+        xs = load_chunks(x_ptr + body, rows < M, 0, end, CHUNKS, BLOCK_N, ACC)
+        row_sum = sum_chunks(xs, CHUNKS)
+        if UNALIGNED:
+            edge_x = next_edge_x.to(ACC)
+            next_edge_x = load_edges(x_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
+            row_sum += tl.sum(edge_x, 1, keep_dims=True)
+        mean = row_sum / N
+        squares = sum_chunks(squared_deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1), CHUNKS)
+        if UNALIGNED:
+            squares += sum_squared_deviations_of_edges(edge_x, mean, edge_mask)
+        variance = squares / N
         rstd = tl.rsqrt(variance + eps)
-        tl.store(mean_ptr + rows, stored_mean(mean, variance), mask=rows < M)
+        tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=rows < M)
         tl.store(rstd_ptr + rows, rstd, mask=rows < M)
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, 0, end, head, N, WIDTH, VEC)
-            y = (xs[c] - mean) * rstd
-            if weight_ptr is not None:
-                y = y * weights[c].to(ACC)
-            if bias_ptr is not None:
-                y = y + biases[c].to(ACC)
-            tl.store(y_ptr + base + position, y, mask=mask & (rows < M))
-        if CUT:
-            y = (edge_x - mean) * rstd
-            if weight_ptr is not None:
-                y = y * edge_weight.to(ACC)
-            if bias_ptr is not None:
-                y = y + edge_bias.to(ACC)
-            tl.store(y_ptr + edges_at(rows, N, edge), y, mask=edge_mask & (rows < M))
+            offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
+            y = normalize(xs[c], mean, rstd, chunk_of_parameter(weights, c), chunk_of_parameter(biases, c))
+            tl.store(y_ptr + body + offsets, y, mask=mask)
+        if UNALIGNED:
+            y = normalize(edge_x, mean, rstd, edge_weight, edge_bias)
+            tl.store(y_ptr + edge_offsets(rows, N, edge_columns), y, mask=edge_mask & (rows < M))
 
 
 @triton.jit
-def load_edges(ptr, rows, M, N, edge, mask):
-    """Loads of single elements are not pipelined, so kernels ask for them one turn ahead."""
-    return tl.load(ptr + edges_at(rows, N, edge), mask=mask & (rows < M), other=0.0)
-
-
-@triton.jit
-def squares_of_edges(x, mean, mask):
-    """Sum of squared deviations: [ROWS, 1]."""
-    deviation = tl.where(mask, x - mean, 0.0)
-    return tl.sum(deviation * deviation, 1, keep_dims=True)
-
-
-@triton.jit
-def stored_mean(mean, variance):
-    """NaN in a row with an infinity, as PyTorch has it, whose running mean passes through inf - inf."""
-    return tl.where(variance == variance, mean, variance)
-
-
-@triton.jit
-def sum_of(pieces, CHUNKS: tl.constexpr):
-    """Over the pieces of each row: [ROWS, 1]."""
-    total = pieces[0]
-    for c in tl.static_range(1, CHUNKS):
-        total += pieces[c]
-    return tl.sum(total, 1, keep_dims=True)
+def normalize(x, mean, rstd, weight, bias):
+    """weight and bias may be None."""
+    y = (x - mean) * rstd
+    if weight is not None:
+        y = y * weight.to(y.dtype)
+    if bias is not None:
+        y = y + bias.to(y.dtype)
+    return y
 
 
 @entry()
 @triton.jit(do_not_specialize=["M", "eps_bits", "GROUP"])
-def split_rows_kernel(
+def layer_norm_split(
     x_ptr,
     weight_ptr,
     bias_ptr,
     y_ptr,
     mean_ptr,
     rstd_ptr,
-    slots_ptr,
+    workspace_ptr,
     M,
     N,
     eps_bits,
     SLICE,
     GROUP,
     CHUNKS: tl.constexpr,
-    WIDTH: tl.constexpr,
+    BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
-    CUT: tl.constexpr,
+    UNALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Rows too long for one program: GROUP programs hold a slice of SLICE columns each and exchange their statistics.
+    """For rows too long for one program: each of GROUP programs holds a slice of SLICE columns, and they exchange
+    their statistics (see exchange.py). While a program waits, the loads of its next rows are in flight.
 
-    All programs must be running (cooperative launch). slots_ptr: M * GROUP + groups zeros, left zero. While a program
-    waits, the loads of its next rows are in flight.
+    workspace_ptr: [M, GROUP] words, then a counter per group.
     """
+    tl.static_assert(x_ptr.dtype.element_ty != tl.float64, "two float32 are exchanged at a time")
     eps = from_bits(eps_bits, tl.float32)
-    member = tl.program_id(0) % GROUP
+    rank = tl.program_id(0) % GROUP
     group = tl.program_id(0) // GROUP
     groups = tl.num_programs(0) // GROUP
-    head = row_head(group, N, VEC, CUT)
-    begin = member * SLICE
-    end = begin + SLICE
-    weights = ()
-    biases = ()
-    for c in tl.static_range(CHUNKS):
-        position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
-        if weight_ptr is not None:
-            weights = weights + (tl.load(weight_ptr + head + position, mask=mask, other=0.0),)
-        if bias_ptr is not None:
-            biases = biases + (tl.load(bias_ptr + head + position, mask=mask, other=0.0),)
-    columns = columns_of(member, SLICE, head, N, VEC)
-    if CUT:
-        edge, edge_mask = row_edges(head, N, WIDTH, VEC)
-        edge_mask = edge_mask & (member == 0)
-        if weight_ptr is not None:
-            edge_weight = tl.load(weight_ptr + edge, mask=edge_mask, other=0.0)
-        if bias_ptr is not None:
-            edge_bias = tl.load(bias_ptr + edge, mask=edge_mask, other=0.0)
-        next_edge = load_edges(x_ptr, group, M, N, edge, edge_mask)
+    head = head_size(group, N, VEC, UNALIGNED)
+    begin = rank * SLICE
+    end = tl.minimum(begin + SLICE, body_size(head, N, VEC))
+    weights, biases = load_parameters(weight_ptr, bias_ptr, head, begin, end, CHUNKS, BLOCK_N)
+    elements = slice_elements(rank, SLICE, head, N, VEC)
+    if UNALIGNED:
+        edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
+        edge_mask = edge_mask & (rank == 0)
+        edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+        edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
+        next_edge_x = load_edges(x_ptr, group, M, N, edge_columns, edge_mask)
     for row in tl.range(group, M, groups, num_stages=STAGES):
-        base = row_base(row, N, VEC, CUT)
-        xs = ()
-        for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
-            xs = xs + (tl.load(x_ptr + base + position, mask=mask, other=0.0).to(tl.float32),)
-        total = tl.sum(sum_of(xs, CHUNKS))
-        if CUT:
-            edge_x = next_edge.to(tl.float32)
-            next_edge = load_edges(x_ptr, row + groups, M, N, edge, edge_mask)
-            total += tl.sum(edge_x)
-        mean = total / tl.maximum(columns, 1)
-        squares = ()
-        for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
-            deviation = tl.where(mask, xs[c] - mean, 0.0)
-            squares = squares + (deviation * deviation,)
-        square = tl.sum(sum_of(squares, CHUNKS))
-        if CUT:
-            square += tl.sum(squares_of_edges(edge_x, mean, edge_mask))
-        slots = slots_ptr + tl.cast(row, tl.int64) * GROUP
-        publish(slots + member, mean, square)
-        mean, variance = group_statistics(slots, GROUP, SLICE, head, N, VEC, BLOCK)
-        clear_own(slots, row, GROUP)
+        body = body_offset(row, N, VEC, UNALIGNED)
+        xs = load_chunks(x_ptr + body, None, begin, end, CHUNKS, BLOCK_N, tl.float32)
+        slice_sum = tl.sum(sum_chunks(xs, CHUNKS))
+        if UNALIGNED:
+            edge_x = next_edge_x.to(tl.float32)
+            next_edge_x = load_edges(x_ptr, row + groups, M, N, edge_columns, edge_mask)
+            slice_sum += tl.sum(edge_x)
+        slice_mean = slice_sum / tl.maximum(elements, 1)
+        slice_squares = tl.sum(sum_chunks(squared_deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0), CHUNKS))
+        if UNALIGNED:
+            slice_squares += tl.sum(sum_squared_deviations_of_edges(edge_x, slice_mean, edge_mask))
+        row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
+        publish_pair(row_workspace_ptr, rank, slice_mean, slice_squares)
+        mean, variance = group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC, BLOCK)
+        clear_previous(row_workspace_ptr, row, GROUP)
         rstd = tl.rsqrt(variance + eps)
-        tl.store(mean_ptr + row, stored_mean(mean, variance), mask=member == 0)
-        tl.store(rstd_ptr + row, rstd, mask=member == 0)
+        tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=rank == 0)
+        tl.store(rstd_ptr + row, rstd, mask=rank == 0)
         for c in tl.static_range(CHUNKS):
-            position, mask = piece(c, begin, end, head, N, WIDTH, VEC)
-            y = (xs[c] - mean) * rstd
-            if weight_ptr is not None:
-                y = y * weights[c].to(tl.float32)
-            if bias_ptr is not None:
-                y = y + biases[c].to(tl.float32)
-            tl.store(y_ptr + base + position, y, mask=mask)
-        if CUT:
-            y = (edge_x - mean) * rstd
-            if weight_ptr is not None:
-                y = y * edge_weight.to(tl.float32)
-            if bias_ptr is not None:
-                y = y + edge_bias.to(tl.float32)
-            tl.store(y_ptr + edges_at(row, N, edge), y, mask=edge_mask)
-    clear_last(slots_ptr, M, GROUP, BLOCK)
-
-
-@triton.jit
-def columns_of(member, SLICE, head, N, VEC: tl.constexpr):
-    """How many of a row's elements a member holds: those in its slice, and the first one the edges. It may be none."""
-    whole = whole_vectors(head, N, VEC)
-    inside = tl.maximum(tl.minimum(member * SLICE + SLICE, whole) - member * SLICE, 0)
-    return inside + tl.where(member == 0, N - whole, 0)
-
-
-@triton.jit(noinline=True)
-def group_statistics(slots_ptr, GROUP, SLICE, head, N, VEC: tl.constexpr, BLOCK: tl.constexpr):
-    """(mean, variance) of a row from the mean and the sum of squared deviations of each slice, merged block by block
-    (Chan, Golub and LeVeque)."""
-    count = 0.0
-    mean = 0.0
-    square = 0.0
-    for first in tl.range(0, GROUP, BLOCK):
-        means, squares = collect(slots_ptr, first, GROUP, BLOCK)
-        member = first + tl.arange(0, BLOCK)
-        counts = tl.where(member < GROUP, columns_of(member, SLICE, head, N, VEC), 0).to(tl.float32)
-        block_count = tl.sum(counts, 0)
-        block_mean = tl.sum(means * counts, 0) / tl.maximum(block_count, 1.0)
-        apart = means - block_mean
-        delta = block_mean - mean
-        total = count + block_count
-        square += tl.sum(squares + counts * apart * apart, 0) + delta * delta * count * block_count / total
-        mean += delta * block_count / total
-        count = total
-    return mean, square / N
+            offsets, mask = chunk(c, begin, end, None, BLOCK_N)
+            y = normalize(xs[c], mean, rstd, chunk_of_parameter(weights, c), chunk_of_parameter(biases, c))
+            tl.store(y_ptr + body + offsets, y, mask=mask)
+        if UNALIGNED:
+            y = normalize(edge_x, mean, rstd, edge_weight, edge_bias)
+            tl.store(y_ptr + edge_offsets(row, N, edge_columns), y, mask=edge_mask)
+    clear_last(workspace_ptr, M, GROUP, BLOCK)

@@ -1,124 +1,137 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the layer_norm kernels share: where the elements of a row lie, and programs that hold slices of one row.
+# mypy: disable-error-code=assignment
+"""Which elements of a row a program holds, and how it loads them. Nothing here knows what is computed.
 
-A program holds a row, or a slice of it, in CHUNKS pieces of WIDTH positions, each as wide as the program's warps: what
-is summed over the pieces costs no exchange between threads, and a row of any length wastes less than one piece.
+A program holds a row, or a slice of it, as CHUNKS chunks of BLOCK_N columns. A chunk is as wide as the program's warps,
+so that adding up chunks exchanges nothing between threads, and a row of any length wastes less than one chunk.
 
-A load is one instruction for VEC elements (16 bytes) if it starts at a multiple of VEC, else one for each element.
-Where N is no multiple of VEC (CUT), rows start anywhere. The pieces then hold the whole vectors of a row, which start
-``head`` elements behind the row; its *edges*, fewer than VEC elements before these and behind them, are loaded and
-stored by themselves. All rows of one program have the same head (they are a multiple of VEC rows apart), so that a
-column is in the same position in each of them: weight and the sums over rows stay in registers.
+A load is one instruction for VEC elements (16 bytes) if its address is a multiple of VEC elements, else one for each
+element. Where VEC does not divide N (UNALIGNED), a row is
+
+    head (fewer than VEC elements) | body (whole vectors: the chunks) | tail (fewer than VEC elements)
+
+Head and tail are the *edges*; they are loaded and stored separately. All rows of one program have a head of the same
+size, because they are a multiple of VEC rows apart: a column is then at the same position in each of them, and weight,
+bias and the sums over rows stay in registers.
 """
 
 import triton
 import triton.language as tl
 
-from ...launch.workspace import is_last
-
 
 @triton.jit
-def row_head(row, N, VEC: tl.constexpr, CUT: tl.constexpr):
-    """Elements between the start of a row and its first whole vector."""
-    if CUT:
-        return (VEC - row % VEC * (N % VEC) % VEC) % VEC  # row * N may pass 2**31
+def head_size(row, N, VEC: tl.constexpr, UNALIGNED: tl.constexpr):
+    """Number of elements of a row before its first whole vector."""
+    if UNALIGNED:
+        return (VEC - row % VEC * (N % VEC) % VEC) % VEC  # row * N may exceed 2**31
     else:
         return 0
 
 
 @triton.jit
-def row_base(row, N, VEC: tl.constexpr, CUT: tl.constexpr):
-    """Offset of the first whole vector of a row. The compiler sees that VEC divides it."""
-    if CUT:
+def body_size(head, N, VEC: tl.constexpr):
+    """Number of elements of a row in whole vectors. Written so that the compiler sees that VEC divides it."""
+    return (N - head) // VEC * VEC
+
+
+@triton.jit
+def body_offset(row, N, VEC: tl.constexpr, UNALIGNED: tl.constexpr):
+    """Offset of the first whole vector of a row. Written so that the compiler sees that VEC divides it."""
+    if UNALIGNED:
         return (tl.cast(row, tl.int64) * N + (VEC - 1)) // VEC * VEC
     else:
         return tl.cast(row, tl.int64) * (N // VEC * VEC)
 
 
 @triton.jit
-def whole_vectors(head, N, VEC: tl.constexpr):
-    """How many elements of a row are in whole vectors. The compiler sees that VEC divides it."""
-    return (N - head) // VEC * VEC
+def chunk(c: tl.constexpr, begin, end, row_mask, BLOCK_N: tl.constexpr):
+    """(offsets from the start of the body, mask) of chunk c of the columns [begin, end) of the body.
 
-
-@triton.jit
-def piece(c: tl.constexpr, begin, end, head, N, WIDTH: tl.constexpr, VEC: tl.constexpr):
-    """(positions behind the base, mask) of one piece of the slice [begin, end)."""
-    position = begin + c * WIDTH + tl.arange(0, WIDTH)[None, :]
-    return position, position < tl.minimum(end, whole_vectors(head, N, VEC))
-
-
-@triton.jit
-def row_edges(head, N, WIDTH: tl.constexpr, VEC: tl.constexpr):
-    """(columns, mask) of the elements of a row that are in no piece.
-
-    A lane for each thread: what has fewer, Triton loads several times, once in each layout that it is used in.
+    [1, BLOCK_N] each; the mask is [BLOCK_M, BLOCK_N] if there is a ``row_mask: [BLOCK_M, 1]``.
     """
-    LANES: tl.constexpr = max(WIDTH // VEC, 2 * VEC)
+    offsets = begin + c * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    if row_mask is None:
+        return offsets, offsets < end
+    else:
+        return offsets, (offsets < end) & row_mask
+
+
+@triton.jit
+def load_chunks(ptr, row_mask, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr, DTYPE: tl.constexpr):
+    """The columns [begin, end) of each body that starts at ``ptr``, as a tuple of chunks of DTYPE.
+
+    ptr: scalar or [BLOCK_M, 1]; row_mask: [BLOCK_M, 1], or None if all rows exist.
+    """
+    chunks = ()
+    for c in tl.static_range(CHUNKS):
+        offsets, mask = chunk(c, begin, end, row_mask, BLOCK_N)
+        chunks = chunks + (tl.load(ptr + offsets, mask=mask, other=0.0).to(DTYPE),)
+    return chunks
+
+
+@triton.jit
+def load_parameters(weight_ptr, bias_ptr, head, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr):
+    """The same columns of weight and bias, [N] each, as two tuples of chunks, empty where the pointer is None.
+
+    Chunk by chunk: weight first and then bias takes two registers more in forward kernels of unaligned float32 rows.
+    """
+    weights = ()
+    biases = ()
+    for c in tl.static_range(CHUNKS):
+        offsets, mask = chunk(c, begin, end, None, BLOCK_N)
+        if weight_ptr is not None:
+            weights = weights + (tl.load(weight_ptr + head + offsets, mask=mask, other=0.0),)
+        if bias_ptr is not None:
+            biases = biases + (tl.load(bias_ptr + head + offsets, mask=mask, other=0.0),)
+    return weights, biases
+
+
+@triton.jit
+def chunk_of_parameter(chunks, c: tl.constexpr):
+    """Chunk c of weight or bias; None if there is none."""
+    if len(chunks) == 0:
+        return None
+    else:
+        return chunks[c]
+
+
+@triton.jit
+def edges(head, N, BLOCK_N: tl.constexpr, VEC: tl.constexpr):
+    """(columns, mask) of the edges of a row: [1, LANES] each.
+
+    There is a lane for each thread. With fewer lanes Triton loads them several times, once for each layout in which
+    they are used.
+    """
+    LANES: tl.constexpr = max(BLOCK_N // VEC, 2 * VEC)
     lane = tl.arange(0, LANES)[None, :]
-    column = tl.where(lane < VEC, lane, head + whole_vectors(head, N, VEC) + lane - VEC)
-    return column, tl.where(lane < VEC, lane < head, column < N)
+    columns = tl.where(lane < VEC, lane, head + body_size(head, N, VEC) + lane - VEC)
+    return columns, tl.where(lane < VEC, lane < head, columns < N)
 
 
 @triton.jit
-def edges_at(rows, N, column):
-    """Where the edges of these rows are."""
-    return tl.cast(rows, tl.int64) * N + column
+def edge_offsets(rows, N, columns):
+    return tl.cast(rows, tl.int64) * N + columns
 
 
 @triton.jit
-def add_pairs(a, b, c, d):
-    return a + c, b + d
+def load_edges(ptr, rows, M, N, columns, mask):
+    """Loads of single elements are not pipelined, so the kernels issue them one iteration ahead."""
+    return tl.load(ptr + edge_offsets(rows, N, columns), mask=mask & (rows < M), other=0.0)
 
 
 @triton.jit
-def publish(slot_ptr, a, b):
-    """Give two float32 to the other programs of the group, as one 64-bit word that is never 0: no flag, no fence."""
-    low = a.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
-    high = b.to(tl.int32, bitcast=True)
-    high = tl.where(high == 0, -2147483648, high)  # 0.0 goes as -0.0
-    tl.atomic_xchg(slot_ptr, low | (high.to(tl.int64) << 32), sem="relaxed")
+def load_parameter_at(ptr, columns, mask):
+    """Any columns of weight or bias, ``ptr: [N]``; None if ``ptr`` is None."""
+    if ptr is None:
+        return None
+    else:
+        return tl.load(ptr + columns, mask=mask, other=0.0)
 
 
 @triton.jit
-def collect(slots_ptr, first, GROUP, BLOCK: tl.constexpr):
-    """What the programs [first, first + BLOCK) of the group have published, as two [BLOCK]; waits until they have.
-
-    Lanes behind the group are 0. Each warp of a program waits for itself; that takes a BLOCK of at most 32 lanes, or a
-    program of one warp. To be called from functions that are not inlined: Triton does not pipeline a loop that has
-    another one inside.
-    """
-    member = first + tl.arange(0, BLOCK)
-    words = tl.load(slots_ptr + member, mask=member < GROUP, other=1, volatile=True)
-    while tl.min((words != 0).to(tl.int32), 0) == 0:
-        words = tl.load(slots_ptr + member, mask=member < GROUP, other=1, volatile=True)
-    a = words.to(tl.int32).to(tl.float32, bitcast=True)
-    b = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-    return tl.where(member < GROUP, a, 0.0), tl.where(member < GROUP, b, 0.0)
-
-
-@triton.jit
-def clear_own(slots_ptr, row, GROUP):
-    """Leave zero what this program published for the group's row before: who published for this row has read it.
-
-    ``slots_ptr`` is this row's.
-    """
-    groups = tl.num_programs(0) // GROUP
-    # In 32 bits 8 bytes of the gradient of 8192 x 32768 float32 spill on sm_100 (Triton 3.7).
-    before_ptr = slots_ptr - tl.cast(groups, tl.int64) * GROUP
-    tl.store(before_ptr + tl.program_id(0) % GROUP, 0, mask=row >= groups)
-
-
-@triton.jit(noinline=True)
-def clear_last(slots_ptr, M, GROUP, BLOCK: tl.constexpr):
-    """Leave zero what was published for the group's last row, and the counters behind all rows.
-
-    32 bits do: a program has 512 columns and more of a row, so 2**31 words are of 2**40 elements.
-    """
-    group = tl.program_id(0) // GROUP
-    groups = tl.num_programs(0) // GROUP
-    if is_last(slots_ptr + M * GROUP + group, GROUP, "relaxed"):
-        last = M - 1 - (M - 1 - group) % groups
-        for first in tl.range(0, GROUP, BLOCK):
-            member = first + tl.arange(0, BLOCK)
-            tl.store(slots_ptr + last * GROUP + member, 0, mask=member < GROUP)
+def sum_chunks(chunks, CHUNKS: tl.constexpr):
+    """The sum of each row over all chunks: [BLOCK_M, 1]."""
+    chunk_sum = chunks[0]
+    for c in tl.static_range(1, CHUNKS):
+        chunk_sum += chunks[c]
+    return tl.sum(chunk_sum, 1, keep_dims=True)

@@ -1,100 +1,111 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prepares and launches the reductions of _reduction_kernels.py, each shape once."""
+"""Prepares the launches of a reduction, once for each shape, and makes them."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 import triton
-import triton.language as tl
 
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.shape import wrap_dim
-from .kernels import reduce_kernel, reduce_with_index_kernel
-from .plan import plan
+from .classes import locate_classes_kernel, reduce_classes_kernel
+from .columns import locate_columns_kernel, reduce_columns_kernel
+from .plan import Plan, plan
+from .policy import Arithmetic, Policy
+from .rows import locate_rows_kernel, reduce_rows_kernel
 
 
-def _lowest(dtype: torch.dtype) -> int | float:
-    if dtype.is_floating_point:
-        return -math.inf
-    return 0 if dtype is torch.bool else torch.iinfo(dtype).min
+class Step(NamedTuple):
+    """One launch and what it writes."""
 
-
-def _highest(dtype: torch.dtype) -> int | float:
-    if dtype.is_floating_point:
-        return math.inf
-    return 1 if dtype is torch.bool else torch.iinfo(dtype).max
-
-
-class Operation(NamedTuple):
-    """What makes the one reduction a particular one."""
-
-    combine: str
-    identity: Callable[[torch.dtype], int | float]
-
-
-_PROD = Operation("multiply", lambda dtype: 1.0 if dtype.is_floating_point else 1)
-_MAX = Operation("larger", _lowest)
-_MIN = Operation("smaller", _highest)
-# By the name that PyTorch's error messages use.
-OPERATIONS = {
-    "prod": _PROD,
-    "max": _MAX,
-    "amax": _MAX,
-    "argmax": _MAX,
-    "min": _MIN,
-    "amin": _MIN,
-    "argmin": _MIN,
-}
-
-_TRITON = {
-    torch.bool: tl.int1,
-    torch.uint8: tl.uint8,
-    torch.int8: tl.int8,
-    torch.int16: tl.int16,
-    torch.int32: tl.int32,
-    torch.int64: tl.int64,
-    torch.float16: tl.float16,
-    torch.bfloat16: tl.bfloat16,
-    torch.float32: tl.float32,
-    torch.float64: tl.float64,
-}
-
-
-def _computed_in(dtype: torch.dtype) -> torch.dtype:
-    if dtype in (torch.int64, torch.float64):
-        return dtype
-    return torch.float32 if dtype.is_floating_point else torch.int32
+    new_values: Allocation | None  # None if only positions are wanted
+    new_positions: Allocation | None  # None if they are not wanted
+    launch: Launch | None = None  # None if there is no result
+    new_partials: tuple[Allocation, ...] = ()  # what the programs of a result exchange
+    blocks: int = 0  # whose programs are counted; 0 where no result has more than one
 
 
 class Prepared(NamedTuple):
     """All of a reduction that its shape and dtypes decide."""
 
-    new_out: Allocation | None  # None if only positions are wanted
-    new_index: Allocation
-    new_partials: tuple[Allocation, ...] = ()  # none without splits
-    launch: Launch | None = None  # None if there is no output
+    steps: tuple[Step, ...]  # the next reduces the values of the one before
     copy: bool = False  # whether the input must be made contiguous first
-    blocks: int = 0  # whose programs are to be counted
-    before: tuple[int, ...] = ()  # dimensions to be reduced by a launch of their own first
 
 
-def _runs(shape: tuple[int, ...], dims: tuple[int, ...], order: list[int]) -> list[tuple[int, int]]:
-    """The slices of ``order`` that lie in ``dims``, adjacent ones together."""
-    runs: list[tuple[int, int]] = []
-    for at, d in enumerate(order):
-        if d in dims:
-            if runs and runs[-1][1] == at:
-                runs[-1] = (runs[-1][0], at + 1)
-            else:
-                runs.append((at, at + 1))
-    return runs
+@functools.lru_cache(maxsize=4096)
+def _prepare(
+    policy: Policy,
+    shape: tuple[int, ...],
+    stride: tuple[int, ...] | None,
+    dtype: torch.dtype,
+    requested: torch.dtype | None,
+    dim: int | tuple[int, ...] | None,
+    keepdim: bool,
+    device: int,
+) -> Prepared:
+    dims = _wrapped(dim, len(shape))
+    if 0 in shape and policy.empty is not None:
+        _refuse_empty(policy.name, policy.empty, shape, () if dim is None or dim == () else dims)
+    dtypes = policy.dtypes(dtype, requested)
+    result = tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
+    new_values = Allocation(result, dtypes.result, device) if policy.values else None
+    new_positions = Allocation(result, torch.int64, device) if policy.positions else None
+    if 0 in result:
+        return Prepared((Step(new_values, new_positions),))
+
+    order = None
+    if stride is not None and not (policy.positions and dim is None):  # those are counted row by row
+        order = _memory_order(shape, stride, dims)
+    copy = stride is not None and order is None
+    sizes = [(shape[d], d in dims) for d in order or range(len(shape)) if shape[d] != 1]
+    count = math.prod(size for size, reduced in sizes if reduced)
+    problems = list(_problems(sizes)) if 0 not in shape else [(math.prod(result), 0, 1)]
+    steps = []
+    for number, (M, N, K) in enumerate(problems, 1):
+        first, last = number == 1, number == len(problems)
+        elements = dtype if first else dtypes.accumulator
+        arithmetic = policy.arithmetic(dtypes, elements=elements, first=first, last=last)
+        outputs = (new_values, new_positions) if last else (Allocation((M * K,), dtypes.accumulator, device), None)
+        planned = plan(M, N, K, elements.itemsize, policy.positions, devices.limits(device))
+        launch = _bind(planned, arithmetic, M, N, K, count, policy.positions, dtypes.accumulator.itemsize, device)
+        if planned.splits == 1:
+            steps.append(Step(*outputs, launch))
+            continue
+        partials = [Allocation((planned.splits * M * K,), dtypes.accumulator, device)]
+        if policy.positions:
+            offset = torch.int64 if _wide(planned, N, K) else torch.int32
+            partials.append(Allocation((planned.splits * M * K,), offset, device))
+        steps.append(Step(*outputs, launch, tuple(partials), planned.blocks(M, K)))
+    return Prepared(tuple(steps), copy)
+
+
+def _wrapped(dim: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
+    if dim is None or dim == ():
+        return tuple(range(ndim))
+    dims = tuple(wrap_dim(d, ndim) for d in (dim if isinstance(dim, tuple) else (dim,)))
+    if ndim > 64:
+        raise RuntimeError("only tensors with up to 64 dims are supported")
+    for i, d in enumerate(dims):
+        if d in dims[:i]:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    return dims
+
+
+def _refuse_empty(name: str, whole: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    """Raise as PyTorch does where a result would be made of no element; without ``dims`` all are reduced."""
+    if not dims:
+        raise whole(name)
+    for d in dims:
+        if shape[d] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
 
 
 def _memory_order(shape: tuple[int, ...], stride: tuple[int, ...], dims: tuple[int, ...]) -> list[int] | None:
@@ -113,165 +124,110 @@ def _memory_order(shape: tuple[int, ...], stride: tuple[int, ...], dims: tuple[i
     return order if kept == sorted(kept) else None
 
 
-@functools.lru_cache(maxsize=4096)
-def _prepare(
-    function: str,
-    indexed: bool,
-    shape: tuple[int, ...],
-    stride: tuple[int, ...] | None,
-    dtype: torch.dtype,
-    cast: torch.dtype | None,
-    dim: int | tuple[int, ...] | None,
-    keepdim: bool,
+def _problems(sizes: list[tuple[int, bool]]) -> Iterator[tuple[int, int, int]]:
+    """(M, N, K) of each launch, from the sizes in memory and whether they are reduced.
+
+    Adjacent dimensions are reduced together, and of those apart the largest first, which leaves least to read.
+    """
+    runs = [
+        (math.prod(size for size, _ in run), reduced)
+        for reduced, run in itertools.groupby(sizes, key=lambda size: size[1])
+    ]
+    while True:
+        reduced = [i for i, run in enumerate(runs) if run[1]]
+        if not reduced:
+            yield 1, 1, math.prod(size for size, _ in runs)
+            return
+        i = max(reduced, key=lambda i: runs[i][0])
+        M, K = (math.prod(size for size, _ in part) for part in (runs[:i], runs[i + 1 :]))
+        yield M, runs[i][0], K
+        if len(reduced) == 1:
+            return
+        del runs[i]
+
+
+def _wide(planned: Plan, N: int, K: int) -> bool:
+    return planned.max_offset(N, K) >= 2**31
+
+
+def _bind(
+    planned: Plan,
+    arithmetic: Arithmetic,
+    M: int,
+    N: int,
+    K: int,
+    count: int,
+    positions: bool,
+    accumulator_bytes: int,
     device: int,
-) -> Prepared:
-    dims = _wrapped(dim, len(shape))
-    if function != "prod":
-        _check_not_empty(function, shape, dim, dims)
-        cast = dtype
-    elif cast is None:
-        cast = dtype if dtype.is_floating_point else torch.int64
-    result = tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
-    out = None if function in ("argmax", "argmin") else Allocation(result, cast, device)
-    index = Allocation(result, torch.int64, device)
-    if 0 in result:
-        return Prepared(out, index)
-
-    order = None if stride is None else _memory_order(shape, stride, dims)
-    copy = stride is not None and order is None
-    if order is None:
-        order = [d for d in range(len(shape)) if shape[d] != 1]
-    runs = _runs(shape, dims, order)
-    if len(runs) > 1:
-        # Reductions that take several dimensions give the same in steps; the longest first leaves least to read.
-        longest = max(runs, key=lambda run: math.prod(shape[d] for d in order[slice(*run)]))
-        return Prepared(out, index, before=tuple(order[slice(*longest)]))
-    first, last = runs[0] if runs else (0, 0)
-    M, N, K = (math.prod(shape[d] for d in part) for part in (order[:first], order[first:last], order[last:]))
-
-    limits = devices.limits(device)
-    planned = plan(M, N, K, dtype.itemsize, indexed, limits)
-    operation = OPERATIONS[function]
-    acc = _computed_in(cast)
-    wide = planned.farthest(N, K) >= 2**31
+) -> Launch:
+    """The launch of the kernel that a plan means."""
     options: dict[str, Any] = {
-        "num_warps": planned.num_warps,
-        # Left to itself, ptxas spills a register or two of 64-bit values to have one more program resident.
-        "maxnreg": max(planned.registers, 128) if acc.itemsize == 8 else planned.registers,
-        "FLAT_K": K if planned.flat else 0,
-        "BLOCK_M": planned.block_m,
+        "OP": arithmetic,
         "BLOCK_N": planned.block_n,
-        "BLOCK_K": planned.block_k,
-        "STEP": planned.step,
-        "VECTOR": planned.vector,
-        "EDGES": planned.edges,
         "BLOCK_SPLITS": triton.next_power_of_2(planned.splits),
         "ONE_TILE_PER_CTA": planned.splits * planned.step >= (N * K if planned.flat else N),
         "STAGES": planned.num_stages,
         "EVICT": planned.evict,
-        "OFFSET": tl.int64 if wide else tl.int32,
-        "COMBINE": operation.combine,
-        "IDENTITY": operation.identity(dtype),
-        "ACC": _TRITON[acc],
+        "INT64_OFFSETS": _wide(planned, N, K),
+        "num_warps": planned.num_warps,
+        # Left to itself, ptxas spills a register or two of 64-bit values to have one more program resident.
+        "maxnreg": max(planned.registers, 128) if accumulator_bytes == 8 else planned.registers,
     }
-    if indexed:
-        kernel = reduce_with_index_kernel
-        options["GROUP"] = planned.group
+    sizes: tuple[int, ...] = (M, N)
+    if not planned.flat:
+        kernel = locate_columns_kernel if positions else reduce_columns_kernel
+        sizes = (M, N, K)
+        options |= {"BLOCK_M": planned.block_m, "BLOCK_K": planned.block_k, "K_DIVISOR": planned.vector}
+    elif K == 1:
+        kernel = locate_rows_kernel if positions else reduce_rows_kernel
+        options |= {"BLOCK_M": planned.block_m, "VECTOR": planned.vector, "EDGE_LANES": planned.edge_lanes}
+        if positions:
+            options["NEIGHBOURS"] = planned.neighbours
     else:
-        kernel = reduce_kernel
-        options["CAST"] = _TRITON[cast]
-    blocks = planned.blocks(M, K)
-    launch = kernel.bind(device, (blocks, planned.splits), M, N, K, **options)
-    if planned.splits == 1:
-        return Prepared(out, index, (), launch, copy)
-    count = (planned.splits * M * K,)
-    partials = [Allocation(count, acc, device)]
-    if indexed:
-        partials.append(Allocation(count, torch.int64 if wide else torch.int32, device))
-    return Prepared(out, index, tuple(partials), launch, copy, blocks)
-
-
-def _wrapped(dim: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
-    if dim is None or dim == ():
-        return tuple(range(ndim))
-    dims = tuple(wrap_dim(d, ndim) for d in (dim if isinstance(dim, tuple) else (dim,)))
-    if ndim > 64:
-        raise RuntimeError("only tensors with up to 64 dims are supported")
-    for at, d in enumerate(dims):
-        if d in dims[:at]:
-            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
-    return dims
-
-
-def _check_not_empty(function: str, shape: tuple[int, ...], dim: object, dims: tuple[int, ...]) -> None:
-    if 0 not in shape:
-        return
-    if dim is None or dim == ():
-        message = f"{function}(): Expected reduction dim to be specified for input.numel() == 0."
-        if function in ("argmax", "argmin"):
-            raise IndexError(message)
-        raise RuntimeError(f"{message} Specify the reduction dim with the 'dim' argument.")
-    for d in dims:
-        if shape[d] == 0:
-            raise IndexError(f"{function}(): Expected reduction dim {d} to have non-zero size.")
+        kernel = locate_classes_kernel if positions else reduce_classes_kernel
+        options |= {"K": K, "BLOCK_K": planned.block_k, "STEP": planned.step}
+        options |= {"VECTOR": planned.vector, "EDGE_LANES": planned.edge_lanes}
+    if not positions:
+        sizes = (*sizes, count)
+    return kernel.bind(device, (planned.blocks(M, K), planned.splits), *sizes, **options)
 
 
 def reduce(
-    function: str,
+    policy: Policy,
     x: torch.Tensor,
     dim: int | tuple[int, ...] | None = None,
     keepdim: bool = False,
     dtype: torch.dtype | None = None,
-) -> torch.Tensor:
-    """``x`` reduced over ``dim``, or over everything.
+) -> tuple[Any, Any]:
+    """``x`` reduced over ``dim``, or over everything: the values and their positions, ``None`` for what is not wanted.
 
     Args:
-        function: which reduction, a key of ``OPERATIONS``.
+        policy: which reduction.
         x: any strides, a real dtype.
-        dim: as PyTorch takes it.
+        dim: as PyTorch takes it; one or, without positions, several.
         keepdim: whether reduced dimensions stay, with size 1.
-        dtype: what ``x`` is converted to first; ``None`` for the default of ``function``.
+        dtype: the one that the caller requests.
+
+    Returns:
+        values: of the dtype that the policy says.
+        positions: along ``dim``, as int64; without ``dim``, in ``x`` read row by row.
 
     Raises:
         IndexError, RuntimeError: as PyTorch does for dimensions that do not exist, come twice or are empty.
     """
     stride = None if x.is_contiguous() else x.stride()
-    prepared = _prepare(function, False, x.shape, stride, x.dtype, dtype, dim, keepdim, x.get_device())
-    new_out, _, new_partials, launch, copy, blocks, before = prepared
-    if before:
-        x = reduce(function, x, before, True)
-        return reduce(function, x, dim, keepdim)
-    out = new_out()  # type: ignore[misc]  # None for others than these functions
-    if launch is not None:
-        if copy:
-            x = x.contiguous()
-        if blocks:
-            launch(x, out, new_partials[0](), workspace.counters(x, blocks))
-        else:
-            launch(x, out, None, None)
-    return out
-
-
-def reduce_with_index(
-    function: str, x: torch.Tensor, dim: int | None = None, keepdim: bool = False
-) -> tuple[Any, torch.Tensor]:
-    """The extreme elements of ``x`` along ``dim`` and the position of the first of each, as int64.
-
-    Without ``dim``, the position in ``x`` read row by row. A NaN counts as the extreme. The rest is as in
-    :func:`reduce`; the first result of argmax and argmin is ``None``.
-    """
-    stride = None if x.is_contiguous() else x.stride()
-    if dim is None and stride is not None:
-        x, stride = x.contiguous(), None
-    prepared = _prepare(function, True, x.shape, stride, x.dtype, None, dim, keepdim, x.get_device())
-    new_out, new_index, new_partials, launch, copy, blocks, _ = prepared
-    out = new_out() if new_out is not None else None
-    index = new_index()
-    if launch is not None:
-        if copy:
-            x = x.contiguous()
-        if blocks:
-            launch(x, out, index, new_partials[0](), new_partials[1](), workspace.counters(x, blocks))
-        else:
-            launch(x, out, index, None, None, None)
-    return out, index
+    steps, copy = _prepare(policy, x.shape, stride, x.dtype, dtype, dim, keepdim, x.get_device())
+    if copy:
+        x = x.contiguous()
+    for new_values, new_positions, launch, new_partials, blocks in steps:
+        values = None if new_values is None else new_values()
+        positions = None if new_positions is None else new_positions()
+        if launch is not None:
+            outputs = (values,) if positions is None else (values, positions)
+            if blocks:
+                launch(x, *outputs, *(new() for new in new_partials), workspace.counters(x, blocks))
+            else:
+                launch(x, *outputs, *(None,) * len(outputs), None)
+        x = values  # type: ignore[assignment]  # of the last step they are returned
+    return values, positions

@@ -3,49 +3,129 @@
 
 softmax:      dx = y * (g - sum(g * y))
 log_softmax:  dx = g - exp(y) * sum(g)
+
+The kernels are those of the forward, by the same names; the sum is all that the programs of a group exchange.
 """
 
 import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ...launch.workspace import is_last
+from ...launch.workspace import collect, decode, encode, publish
+from .group import clear_last, clear_own, group_position, group_workspace
 from .tile import (
-    added,
-    added_across,
-    all_there,
+    column_mask,
+    column_share,
+    column_tile,
     exp,
     for_each_lane,
-    group_words,
-    inside_tile,
+    lane_sum,
     lanes_and_depths,
     load_tile,
     pack,
-    publish,
-    published,
     row_edges,
-    share,
+    row_mask,
+    row_share,
+    row_tile,
     store_tile,
+    sum_across_lanes,
     unpack,
 )
 
 
 @triton.jit
-def summand(g, y, inside, LOG: tl.constexpr):
+def summand(g, y, mask, LOG: tl.constexpr):
     if LOG:
         # g alone, for both are 0 outside. Were y in no sum, ptxas would load it after the sum (sm_90, 256 x 256
         # float32: 32 registers and a wait for each vector of y; so, 47 registers and all loads in flight at once).
-        return tl.where(inside, g, y)
+        return tl.where(mask, g, y)
     else:
         return g * y
 
 
 @triton.jit
-def gradient(g, y, total, LOG: tl.constexpr):
+def gradient(g, y, row_sum, LOG: tl.constexpr):
     if LOG:
-        return g - exp(y) * total
+        return g - exp(y) * row_sum
     else:
-        return y * (g - total)
+        return y * (g - row_sum)
+
+
+@triton.jit
+def collect_sum(
+    words_ptr,
+    words,
+    other,
+    counted,
+    group,
+    MEMBERS: tl.constexpr,
+    STATISTICS: tl.constexpr,
+    CONTIGUOUS: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """The sum of a row from what the programs of the group publish of it."""
+    sums = tl.zeros(words.shape, COMPUTE)
+    for first in range(0, group, MEMBERS):
+        mask = other + first < group
+        more = collect(words_ptr + first * STATISTICS + words, mask)
+        sums += tl.where(mask & counted, decode(more, COMPUTE), 0.0)
+    return sum_across_lanes(sums, CONTIGUOUS)
+
+
+@triton.jit
+def read_tiles(
+    g_ptr,
+    y_ptr,
+    start,
+    offsets,
+    tiles,
+    stride,
+    k,
+    columns,
+    LOG: tl.constexpr,
+    TILE: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    LANES: tl.constexpr,
+    STATISTICS: tl.constexpr,
+    STAGES: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """The sum for each lane of ``tiles`` whole tiles, and where the next one starts."""
+    sums = for_each_lane(0.0, LANES, STATISTICS, COMPUTE)
+    for _ in tl.range(0, tiles, num_stages=STAGES):
+        term = load_tile(g_ptr + start + offsets, k, columns, EVEN_K, "evict_last").to(COMPUTE)
+        if not LOG:
+            term *= load_tile(y_ptr + start + offsets, k, columns, EVEN_K, "evict_last").to(COMPUTE)
+        sums += lane_sum(term, STATISTICS == 1)
+        start += TILE * stride
+    return sums, start
+
+
+@triton.jit
+def write_tiles(
+    g_ptr,
+    y_ptr,
+    dx_ptr,
+    start,
+    offsets,
+    tiles,
+    stride,
+    k,
+    columns,
+    row_sum,
+    LOG: tl.constexpr,
+    TILE: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    STAGES: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """The gradient of the ``tiles`` before ``start``. Backwards: what was read last is the surest to be in cache."""
+    for _ in tl.range(0, tiles, num_stages=STAGES):
+        start -= TILE * stride
+        g = load_tile(g_ptr + start + offsets, k, columns, EVEN_K, "evict_first").to(COMPUTE)
+        y = load_tile(y_ptr + start + offsets, k, columns, EVEN_K, "evict_first").to(COMPUTE)
+        dx = gradient(g, y, row_sum, LOG)
+        store_tile(dx_ptr + start + offsets, dx, k, columns, EVEN_K, "evict_first")
 
 
 @entry()
@@ -63,143 +143,323 @@ def softmax_backward_rows(
     WIDTH: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
-    """Rows of N contiguous elements: BLOCK_M of them in a tile of DEPTH * WIDTH columns, read once."""
+    """BLOCK_M whole rows in a tile of DEPTH * WIDTH columns.
+
+    g_ptr, y_ptr, dx_ptr: [M, N]
+    """
     N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     row, depth = lanes_and_depths(BLOCK_M, DEPTH)
     column = depth * WIDTH + tl.arange(0, WIDTH)[None, None, :]
     row += tl.program_id(0).to(tl.int64) * BLOCK_M
-    inside = (row < M) & (column < N)
-    g = tl.load(g_ptr + row * N + column, mask=inside, other=0.0).to(COMPUTE)
-    y = tl.load(y_ptr + row * N + column, mask=inside, other=0.0).to(COMPUTE)
-    total = added(summand(g, y, inside, LOG), True)
-    tl.store(dx_ptr + row * N + column, gradient(g, y, total, LOG), mask=inside)
+    mask = (row < M) & (column < N)
+    g = tl.load(g_ptr + row * N + column, mask=mask, other=0.0).to(COMPUTE)
+    y = tl.load(y_ptr + row * N + column, mask=mask, other=0.0).to(COMPUTE)
+    row_sum = lane_sum(summand(g, y, mask, LOG), True)
+    tl.store(dx_ptr + row * N + column, gradient(g, y, row_sum, LOG), mask=mask)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "N"])
+def softmax_backward_unaligned_rows(
+    g_ptr,
+    y_ptr,
+    dx_ptr,
+    M,
+    N,
+    LOG: tl.constexpr,
+    VEC: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """One row in a tile of LANES * DEPTH vectors, and its edges; a grid-stride loop over rows.
+
+    g_ptr, y_ptr, dx_ptr: [M, N]
+    """
+    n, k, offsets = row_tile(LANES, DEPTH, VEC)
+    for row in range(tl.program_id(0), M, tl.num_programs(0)):
+        start, length = row_share(row, 0, 1, N, VEC, True)
+        mask = row_mask(n, k, length, False)
+        g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        y = tl.load(y_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        edge_offsets, edge_mask = row_edges(row, N, VEC)
+        edge_g = tl.load(g_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+        edge_y = tl.load(y_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+        row_sum = sum_across_lanes(lane_sum(summand(g, y, mask, LOG), True), True)
+        row_sum += tl.sum(summand(edge_g, edge_y, edge_mask, LOG))
+        tl.store(dx_ptr + edge_offsets, gradient(edge_g, edge_y, row_sum, LOG), mask=edge_mask)
+        tl.store(dx_ptr + start + offsets, gradient(g, y, row_sum, LOG), mask=mask)
+
+
+@entry()
+@triton.jit(do_not_specialize=["group", "M", "N"])
+def softmax_backward_split_rows(
+    g_ptr,
+    y_ptr,
+    dx_ptr,
+    workspace_ptr,
+    group,
+    M,
+    N,
+    LOG: tl.constexpr,
+    VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    EVEN: tl.constexpr,
+    MEMBERS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    PREFETCH: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """``group`` programs for each row; a program's share is a tile of LANES * DEPTH vectors, which stays in registers.
+
+    PREFETCH: while a program waits for the others, its share of the group's next row is on its way. EVEN: all tiles
+    are whole.
+
+    g_ptr, y_ptr, dx_ptr: [M, N]; workspace_ptr: [M, group] words and [groups] counters
+    """
+    tl.static_assert(MEMBERS > 1, "a group has at least two programs")
+    tl.static_assert(not (EVEN and UNALIGNED), "unaligned rows differ in length")
+    group, member, groups = group_position(group, MEMBERS)
+    n, k, offsets = row_tile(LANES, DEPTH, VEC)
+    first = tl.program_id(0) // group
+    words_ptr, step, counter_ptr, words, other, counted, own = group_workspace(
+        workspace_ptr, first, M, member, group, groups, MEMBERS, 1, 1, LANES
+    )
+    if PREFETCH:
+        start, length = row_share(first, member, group, N, VEC, UNALIGNED)
+        mask = row_mask(n, k, length, EVEN)
+        next_g = pack(tl.load(g_ptr + start + offsets, mask=mask, other=0.0))
+        next_y = pack(tl.load(y_ptr + start + offsets, mask=mask, other=0.0))
+    for row in range(first, M, groups):
+        if not PREFETCH:
+            start, length = row_share(row, member, group, N, VEC, UNALIGNED)
+        mask = row_mask(n, k, length, EVEN)
+        if PREFETCH:
+            g = unpack(next_g, g_ptr.dtype.element_ty, COMPUTE)
+            y = unpack(next_y, y_ptr.dtype.element_ty, COMPUTE)
+        else:
+            g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+            y = tl.load(y_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        if UNALIGNED:
+            edge_offsets, edge_mask = row_edges(row, N, VEC)
+            edge_mask = edge_mask & (member == 0)
+            edge_g = tl.load(g_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+            edge_y = tl.load(y_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+        row_sum = sum_across_lanes(lane_sum(summand(g, y, mask, LOG), True), True)
+        if UNALIGNED:
+            row_sum += tl.sum(summand(edge_g, edge_y, edge_mask, LOG))
+        publish(words_ptr + own, encode(row_sum))
+        if PREFETCH:
+            next_start, next_length = row_share(row + groups, member, group, N, VEC, UNALIGNED)
+            next_length = tl.where(row + groups < M, next_length, 0)
+            next_mask = row_mask(n, k, next_length, EVEN)
+            next_g = pack(tl.load(g_ptr + next_start + offsets, mask=next_mask, other=0.0))
+            next_y = pack(tl.load(y_ptr + next_start + offsets, mask=next_mask, other=0.0))
+        row_sum = collect_sum(words_ptr, words, other, counted, group, MEMBERS, 1, True, COMPUTE)
+        clear_own(words_ptr - step + own, 1, 1, mask=row >= groups)
+        words_ptr += step
+        if UNALIGNED:
+            tl.store(dx_ptr + edge_offsets, gradient(edge_g, edge_y, row_sum, LOG), mask=edge_mask)
+        tl.store(dx_ptr + start + offsets, gradient(g, y, row_sum, LOG), mask=mask)
+        if PREFETCH:
+            start = next_start
+            length = next_length
+    clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 1, 1)
+
+
+@entry()
+@triton.jit(do_not_specialize=["group", "M", "N"])
+def softmax_backward_looped_rows(
+    g_ptr,
+    y_ptr,
+    dx_ptr,
+    workspace_ptr,
+    group,
+    M,
+    N,
+    LOG: tl.constexpr,
+    VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    MEMBERS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """``group`` programs for each row; a program reads its share in tiles of LANES * DEPTH vectors.
+
+    All tiles but the last are read in a loop, and again later, from L1 or L2; the last stays in registers.
+
+    g_ptr, y_ptr, dx_ptr: [M, N]; workspace_ptr: [M, group] words and [groups] counters, or None where MEMBERS is 1
+    """
+    TILE: tl.constexpr = LANES * DEPTH
+    group, member, groups = group_position(group, MEMBERS)
+    n, k, offsets = row_tile(LANES, DEPTH, VEC)
+    first = tl.program_id(0) // group
+    if MEMBERS > 1:
+        words_ptr, step, counter_ptr, words, other, counted, own = group_workspace(
+            workspace_ptr, first, M, member, group, groups, MEMBERS, 1, 1, LANES
+        )
+    for row in range(first, M, groups):
+        start, length = row_share(row, member, group, N, VEC, UNALIGNED)
+        tiles = tl.maximum(length - 1, 0) // TILE
+        sums, start = read_tiles(
+            g_ptr, y_ptr, start, offsets, tiles, VEC, k, VEC, LOG, TILE, True, LANES, 1, 1, COMPUTE
+        )
+        mask = row_mask(n, k, length - tiles * TILE, False)
+        g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        y = tl.load(y_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        if UNALIGNED:
+            edge_offsets, edge_mask = row_edges(row, N, VEC)
+            edge_mask = edge_mask & (member == 0)
+            edge_g = tl.load(g_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+            edge_y = tl.load(y_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+        row_sum = sum_across_lanes(lane_sum(summand(g, y, mask, LOG), True) + sums, True)
+        if UNALIGNED:
+            row_sum += tl.sum(summand(edge_g, edge_y, edge_mask, LOG))
+        if MEMBERS > 1:
+            publish(words_ptr + own, encode(row_sum))
+            row_sum = collect_sum(words_ptr, words, other, counted, group, MEMBERS, 1, True, COMPUTE)
+            clear_own(words_ptr - step + own, 1, 1, mask=row >= groups)
+            words_ptr += step
+        if UNALIGNED:
+            tl.store(dx_ptr + edge_offsets, gradient(edge_g, edge_y, row_sum, LOG), mask=edge_mask)
+        tl.store(dx_ptr + start + offsets, gradient(g, y, row_sum, LOG), mask=mask)
+        write_tiles(g_ptr, y_ptr, dx_ptr, start, offsets, tiles, VEC, k, VEC, row_sum, LOG, TILE, True, 1, COMPUTE)
+    if MEMBERS > 1:
+        clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 1, 1)
 
 
 @entry()
 @triton.jit(do_not_specialize=["group", "blocks", "N", "K"])
-def softmax_backward_split(
+def softmax_backward_columns(
     g_ptr,
     y_ptr,
     dx_ptr,
-    words_ptr,
+    workspace_ptr,
     group,
     blocks,
     N,
     K,
     LOG: tl.constexpr,
-    INNER: tl.constexpr,
     VEC: tl.constexpr,
-    EDGES: tl.constexpr,
     EVEN: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+    MEMBERS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """``group`` programs for each block of BLOCK_K columns; a program's share is a tile of [LANES * DEPTH, BLOCK_K].
+
+    EVEN: all tiles are whole. INT64_OFFSETS: offsets within a tile need 64 bits.
+
+    g_ptr, y_ptr, dx_ptr: [M, N, K]; workspace_ptr: [blocks, group, BLOCK_K] words and [groups] counters, or None where
+    MEMBERS is 1
+    """
+    tl.static_assert(BLOCK_K > 1)
+    group, member, groups = group_position(group, MEMBERS)
+    K = K // VEC * VEC  # K itself, but the compiler now sees that VEC divides it
+    if INT64_OFFSETS:
+        K = tl.cast(K, tl.int64)
+    n, k, offsets = column_tile(K, LANES, DEPTH, BLOCK_K)
+    first = tl.program_id(0) // group
+    if MEMBERS > 1:
+        words_ptr, step, counter_ptr, words, other, counted, own = group_workspace(
+            workspace_ptr, first, blocks, member, group, groups, MEMBERS, 1, BLOCK_K, LANES * BLOCK_K // VEC
+        )
+    for block in range(first, blocks, groups):
+        start, length, columns = column_share(block, member, group, N, K, BLOCK_K)
+        mask = column_mask(n, k, length, columns, EVEN)
+        g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        y = tl.load(y_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        row_sum = sum_across_lanes(lane_sum(summand(g, y, mask, LOG), False), False)
+        if MEMBERS > 1:
+            publish(words_ptr + own, encode(row_sum))
+            row_sum = collect_sum(words_ptr, words, other, counted, group, MEMBERS, BLOCK_K, False, COMPUTE)
+            clear_own(words_ptr - step + own, 1, BLOCK_K, mask=block >= groups)
+            words_ptr += step
+        tl.store(dx_ptr + start + offsets, gradient(g, y, row_sum, LOG), mask=mask)
+    if MEMBERS > 1:
+        clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 1, BLOCK_K)
+
+
+@entry()
+@triton.jit(do_not_specialize=["group", "blocks", "N", "K"])
+def softmax_backward_looped_columns(
+    g_ptr,
+    y_ptr,
+    dx_ptr,
+    workspace_ptr,
+    group,
+    blocks,
+    N,
+    K,
+    LOG: tl.constexpr,
+    VEC: tl.constexpr,
     EVEN_K: tl.constexpr,
-    FAR: tl.constexpr,
-    PARTS: tl.constexpr,
-    LOOP: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+    MEMBERS: tl.constexpr,
     DEPTH: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr,
-    AHEAD: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
-    """[M, N, K] reduced over N as in ``softmax_split``; ``words_ptr`` is [blocks, group, statistics] and the counts."""
-    TILE: tl.constexpr = DEPTH * LANES
-    STATISTICS: tl.constexpr = 1 if INNER else BLOCK_K
-    if PARTS == 1:
-        group = 1  # known when compiling
-    part = tl.program_id(0) % group
-    groups = tl.num_programs(0) // group
-    lane, depth = lanes_and_depths(LANES, DEPTH)
-    n = lane + LANES * depth
-    k = tl.arange(0, BLOCK_K)[None, None, :]
-    if INNER:
-        # In 64 bits the depth is a constant within the instruction; in 32 bits each vector has an address in registers.
-        lanes = tl.cast(lane * VEC + k, tl.int64) + depth * (LANES * VEC)
-        stride = VEC
-    else:
-        K = K // VEC * VEC  # K itself, but the compiler now sees that VEC divides it
-        if FAR:
-            K = tl.cast(K, tl.int64)
-        stride = tl.cast(K, tl.int64)
-        lanes = (lane * K + k) + depth * (LANES * K)
+    """``group`` programs for each block of BLOCK_K columns; a program reads its share in tiles of [LANES * DEPTH,
+    BLOCK_K].
+
+    All tiles but the last are read in a loop, and again later, from L1 or L2; the last stays in registers.
+    EVEN_K: BLOCK_K divides K. INT64_OFFSETS: offsets within a tile need 64 bits.
+
+    g_ptr, y_ptr, dx_ptr: [M, N, K]; workspace_ptr: as in softmax_backward_columns
+    """
+    tl.static_assert(BLOCK_K > 1)
+    TILE: tl.constexpr = LANES * DEPTH
+    group, member, groups = group_position(group, MEMBERS)
+    K = K // VEC * VEC  # K itself, but the compiler now sees that VEC divides it
+    if INT64_OFFSETS:
+        K = tl.cast(K, tl.int64)
+    n, k, offsets = column_tile(K, LANES, DEPTH, BLOCK_K)
+    stride = tl.cast(K, tl.int64)
     first = tl.program_id(0) // group
-    if PARTS > 1:
-        block_words = group * STATISTICS
-        words, other, counted, own = group_words(part, PARTS, 1, STATISTICS, LANES * BLOCK_K // VEC)
-        count_ptr = words_ptr + tl.cast(blocks, tl.int64) * block_words + first
-        words_ptr += tl.cast(first, tl.int64) * block_words
-        turn = tl.cast(groups, tl.int64) * block_words
-    at, rest, columns = share(first, part, group, N, K, INNER, VEC, EDGES, BLOCK_K)
-    if AHEAD:
-        inside = inside_tile(n, k, rest, columns, INNER, EVEN)
-        g = pack(tl.load(g_ptr + at + lanes, mask=inside, other=0.0))
-        y = pack(tl.load(y_ptr + at + lanes, mask=inside, other=0.0))
+    if MEMBERS > 1:
+        words_ptr, step, counter_ptr, words, other, counted, own = group_workspace(
+            workspace_ptr, first, blocks, member, group, groups, MEMBERS, 1, BLOCK_K, LANES * BLOCK_K // VEC
+        )
     for block in range(first, blocks, groups):
-        if not AHEAD:
-            at, rest, columns = share(block, part, group, N, K, INNER, VEC, EDGES, BLOCK_K)
-        if LOOP:
-            looped = tl.maximum(rest - 1, 0) // TILE
-            sums = for_each_lane(0.0, LANES, STATISTICS, COMPUTE)
-            for _ in tl.range(0, looped, num_stages=STAGES):
-                term = load_tile(g_ptr + at + lanes, k, columns, EVEN_K, "evict_last").to(COMPUTE)
-                if not LOG:
-                    term *= load_tile(y_ptr + at + lanes, k, columns, EVEN_K, "evict_last").to(COMPUTE)
-                sums += added(term, INNER)
-                at += TILE * stride
-            rest -= looped * TILE
-        inside = inside_tile(n, k, rest, columns, INNER, EVEN)
-        if AHEAD:
-            kept_g = unpack(g, g_ptr.dtype.element_ty, COMPUTE)
-            kept_y = unpack(y, y_ptr.dtype.element_ty, COMPUTE)
-        else:
-            kept_g = tl.load(g_ptr + at + lanes, mask=inside, other=0.0).to(COMPUTE)
-            kept_y = tl.load(y_ptr + at + lanes, mask=inside, other=0.0).to(COMPUTE)
-        if EDGES:
-            edge_at, edge_inside = row_edges(tl.cast(block, tl.int64), N, VEC)
-            edge_inside = edge_inside & (part == 0)
-            edge_g = tl.load(g_ptr + edge_at, mask=edge_inside, other=0.0).to(COMPUTE)
-            edge_y = tl.load(y_ptr + edge_at, mask=edge_inside, other=0.0).to(COMPUTE)
-        kept_sums = added(summand(kept_g, kept_y, inside, LOG), INNER)
-        if LOOP:
-            kept_sums += sums
-        total = added_across(kept_sums, INNER)
-        if EDGES:
-            total += tl.sum(summand(edge_g, edge_y, edge_inside, LOG))
-        if PARTS > 1:
-            publish(words_ptr + own, total)
-            if AHEAD:
-                next_at, next_rest, columns = share(block + groups, part, group, N, K, INNER, VEC, EDGES, BLOCK_K)
-                next_rest = tl.where(block + groups < blocks, next_rest, 0)
-                next_inside = inside_tile(n, k, next_rest, columns, INNER, EVEN)
-                g = pack(tl.load(g_ptr + next_at + lanes, mask=next_inside, other=0.0))
-                y = pack(tl.load(y_ptr + next_at + lanes, mask=next_inside, other=0.0))
-            totals = tl.zeros(words.shape, COMPUTE)
-            for behind in range(0, group, PARTS):
-                exists = other + behind < group
-                read_ptr = words_ptr + behind * STATISTICS + words
-                more = tl.load(read_ptr, mask=exists, other=1, volatile=True)
-                while not all_there(more):
-                    more = tl.load(read_ptr, mask=exists, other=1, volatile=True)
-                totals += tl.where(exists & counted, published(more, COMPUTE), 0.0)
-            total = added_across(totals, INNER)
-            # Who published here has read what was published for the block before: those words are free.
-            tl.store(words_ptr - turn + own, 0, mask=block >= groups)
-            words_ptr += turn
-        if EDGES:
-            tl.store(dx_ptr + edge_at, gradient(edge_g, edge_y, total, LOG), mask=edge_inside)
-        tl.store(dx_ptr + at + lanes, gradient(kept_g, kept_y, total, LOG), mask=inside)
-        if LOOP:
-            # Backwards: what was read last is the surest to be in L2 still.
-            for _ in tl.range(0, looped, num_stages=STAGES):
-                at -= TILE * stride
-                tile_g = load_tile(g_ptr + at + lanes, k, columns, EVEN_K, "evict_first").to(COMPUTE)
-                tile_y = load_tile(y_ptr + at + lanes, k, columns, EVEN_K, "evict_first").to(COMPUTE)
-                tile_g = gradient(tile_g, tile_y, total, LOG)
-                store_tile(dx_ptr + at + lanes, tile_g, k, columns, EVEN_K, "evict_first")
-        if AHEAD:
-            at = next_at
-            rest = next_rest
-    if PARTS > 1:
-        last = is_last(count_ptr, group, "relaxed")
-        for behind in range(0, group, PARTS):
-            tl.store(words_ptr - turn + behind * STATISTICS + words, 0, mask=(other + behind < group) & last)
+        start, length, columns = column_share(block, member, group, N, K, BLOCK_K)
+        tiles = tl.maximum(length - 1, 0) // TILE
+        sums, start = read_tiles(
+            g_ptr, y_ptr, start, offsets, tiles, stride, k, columns, LOG, TILE, EVEN_K, LANES, BLOCK_K, STAGES, COMPUTE
+        )
+        mask = column_mask(n, k, length - tiles * TILE, columns, False)
+        g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        y = tl.load(y_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        row_sum = sum_across_lanes(lane_sum(summand(g, y, mask, LOG), False) + sums, False)
+        if MEMBERS > 1:
+            publish(words_ptr + own, encode(row_sum))
+            row_sum = collect_sum(words_ptr, words, other, counted, group, MEMBERS, BLOCK_K, False, COMPUTE)
+            clear_own(words_ptr - step + own, 1, BLOCK_K, mask=block >= groups)
+            words_ptr += step
+        tl.store(dx_ptr + start + offsets, gradient(g, y, row_sum, LOG), mask=mask)
+        write_tiles(
+            g_ptr,
+            y_ptr,
+            dx_ptr,
+            start,
+            offsets,
+            tiles,
+            stride,
+            k,
+            columns,
+            row_sum,
+            LOG,
+            TILE,
+            EVEN_K,
+            STAGES,
+            COMPUTE,
+        )
+    if MEMBERS > 1:
+        clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 1, BLOCK_K)

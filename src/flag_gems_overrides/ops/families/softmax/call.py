@@ -5,19 +5,46 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
 
 from ...launch import devices
 from ...launch.allocation import Allocation
-from ...launch.prepared import Entry, Launch
+from ...launch.prepared import Entry
 from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
-from .backward import softmax_backward_rows, softmax_backward_split
-from .forward import softmax_rows, softmax_split
-from .plan import Rows, plan
+from . import backward as backward_kernels
+from . import forward as forward_kernels
+from .plan import Rows, Split, plan
+
+
+class _Kernels(NamedTuple):
+    rows: Entry
+    unaligned_rows: Entry
+    split_rows: Entry
+    looped_rows: Entry
+    columns: Entry
+    looped_columns: Entry
+
+
+_FORWARD = _Kernels(
+    forward_kernels.softmax_rows,
+    forward_kernels.softmax_unaligned_rows,
+    forward_kernels.softmax_split_rows,
+    forward_kernels.softmax_looped_rows,
+    forward_kernels.softmax_columns,
+    forward_kernels.softmax_looped_columns,
+)
+_BACKWARD = _Kernels(
+    backward_kernels.softmax_backward_rows,
+    backward_kernels.softmax_backward_unaligned_rows,
+    backward_kernels.softmax_backward_split_rows,
+    backward_kernels.softmax_backward_looped_rows,
+    backward_kernels.softmax_backward_columns,
+    backward_kernels.softmax_backward_looped_columns,
+)
 
 
 class _Prepared(NamedTuple):
@@ -57,7 +84,7 @@ def _prepare_forward(
     if half_to_float and dtype is not torch.float16:
         raise RuntimeError("conversion is supported for Half type only")
     out = Allocation(shape, torch.float32 if half_to_float else dtype, device)
-    return _Prepared(out, _launch(softmax_rows, softmax_split, 1, shape, dtype, dim, log, device))
+    return _Prepared(out, _bind(_FORWARD, 1, shape, dtype, dim, log, device))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -66,11 +93,11 @@ def _prepare_backward(
 ) -> _Prepared:
     dim = wrap_dim(dim, len(shape))
     dx = Allocation(shape, input_dtype, device)
-    return _Prepared(dx, _launch(softmax_backward_rows, softmax_backward_split, 2, shape, dtype, dim, log, device))
+    return _Prepared(dx, _bind(_BACKWARD, 2, shape, dtype, dim, log, device))
 
 
-def _launch(
-    rows: Entry, split: Entry, inputs: int, shape: torch.Size, dtype: torch.dtype, dim: int, log: bool, device: int
+def _bind(
+    kernels: _Kernels, inputs: int, shape: torch.Size, dtype: torch.dtype, dim: int, log: bool, device: int
 ) -> Callable[..., None] | None:
     M, N, K = split_at(shape, dim)
     if M * N * K == 0:
@@ -78,7 +105,7 @@ def _launch(
     compute = tl.float64 if dtype is torch.float64 else tl.float32
     chosen = plan(M, N, K, dtype.itemsize, inputs, devices.limits(device))
     if isinstance(chosen, Rows):
-        return rows.bind(
+        return kernels.rows.bind(
             device,
             (chosen.programs,),
             M,
@@ -91,39 +118,50 @@ def _launch(
             WIDTH=chosen.width,
             COMPUTE=compute,
         )
-    launch = split.bind(
-        device,
-        (chosen.programs,),
-        chosen.group,
-        chosen.blocks,
-        N,
-        K,
-        num_warps=chosen.warps,
-        maxnreg=chosen.registers,
-        LOG=log,
-        INNER=chosen.inner,
-        VEC=chosen.vec,
-        EDGES=chosen.edges,
-        EVEN=chosen.even,
-        EVEN_K=chosen.even_k,
-        FAR=chosen.far,
-        PARTS=chosen.parts,
-        LOOP=chosen.loop,
-        DEPTH=chosen.depth,
-        LANES=chosen.lanes,
-        BLOCK_K=chosen.block_k,
-        STAGES=chosen.stages,
-        AHEAD=chosen.ahead,
-        COMPUTE=compute,
-        **({"launch_cooperative_grid": True} if chosen.group > 1 else {}),
-    )
-    if chosen.group == 1:
-        return functools.partial(_launch_alone, launch)
-    # Forward the programs of a group exchange two numbers for each column, backward one.
-    numbers = (3 - inputs) * (1 if chosen.inner else chosen.block_k)
-    words = chosen.blocks * chosen.group * numbers + chosen.programs // chosen.group
-    return functools.partial(with_counters, launch, words, torch.int64 if dtype is torch.float64 else torch.int32)
+    kernel, flags = _kernel_of(kernels, inputs, chosen)
+    sizes = (N,) if chosen.contiguous else (N, K)
+    options = {
+        "num_warps": chosen.warps,
+        "maxnreg": chosen.registers,
+        "LOG": log,
+        "VEC": chosen.vec,
+        "DEPTH": chosen.depth,
+        "LANES": chosen.lanes,
+        "COMPUTE": compute,
+        **flags,
+    }
+    if chosen.group > 1:
+        launch = kernel.bind(
+            device,
+            (chosen.programs,),
+            chosen.group,
+            chosen.blocks,
+            *sizes,
+            launch_cooperative_grid=True,
+            **options,
+        )
+        # Forward the programs of a group exchange two numbers for each row or column, backward one.
+        numbers = (3 - inputs) * (1 if chosen.contiguous else chosen.block_k)
+        count = chosen.blocks * chosen.group * numbers + chosen.programs // chosen.group
+        return functools.partial(with_counters, launch, count, torch.int64 if dtype is torch.float64 else torch.int32)
+    if kernel is kernels.unaligned_rows:
+        return kernel.bind(device, (chosen.programs,), chosen.blocks, *sizes, **options)
+    no_workspace = None
+    return kernel.bind(device, (chosen.programs,), no_workspace, chosen.group, chosen.blocks, *sizes, **options)
 
 
-def _launch_alone(launch: Launch, *tensors: torch.Tensor) -> None:
-    launch(*tensors, None)
+def _kernel_of(kernels: _Kernels, inputs: int, chosen: Split) -> tuple[Entry, dict[str, Any]]:
+    """The kernel of a plan, and the constexprs that not all kernels have."""
+    if chosen.contiguous:
+        if chosen.looped:
+            return kernels.looped_rows, {"UNALIGNED": chosen.unaligned, "MEMBERS": chosen.members}
+        if chosen.group == 1:
+            return kernels.unaligned_rows, {}
+        flags = {"UNALIGNED": chosen.unaligned, "EVEN": chosen.even, "MEMBERS": chosen.members}
+        return kernels.split_rows, {**flags, "PREFETCH": chosen.prefetch}
+    flags = {"INT64_OFFSETS": chosen.int64_offsets, "MEMBERS": chosen.members, "BLOCK_K": chosen.block_k}
+    if chosen.looped:
+        return kernels.looped_columns, {**flags, "EVEN_K": chosen.even_k, "STAGES": chosen.stages}
+    if inputs == 1:
+        flags["STAGES"] = chosen.stages
+    return kernels.columns, {**flags, "EVEN": chosen.even}

@@ -16,18 +16,18 @@ WARP = 32
 VECTOR_BYTES = 16
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
 # many of float64.
-LONGEST_IN_ONE_TILE = 16384
+MAX_IN_ONE_TILE = 16384
 # From here on rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load could
 # take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
-SHORTEST_WITH_EDGES = {1: 512, 2: 512, 4: 1024, 8: LONGEST_IN_ONE_TILE + 1}
+MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
 
 
 # Programs of a group whose parts of a row stay in registers. With more, waiting costs more than reading again.
-MOST_THAT_KEEP = 256
+MAX_GROUP = 256
 # Words of other programs that a thread reads at a time: all of 256 programs and 64 columns spilled 2 KB.
 WORDS = 2
 # Blocks in flight at least, however little of them L2 holds: with fewer, nothing hides the wait of a group.
-FEWEST_BLOCKS = 8
+MIN_BLOCKS = 8
 
 
 class Rows(NamedTuple):
@@ -42,22 +42,22 @@ class Rows(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Rows or columns in tiles, by ``group`` programs for each block: the ``*_split`` kernels. Names as there."""
+    """Rows or columns in tiles, by ``group`` programs for each block: all other kernels. Names as there."""
 
-    inner: bool
+    contiguous: bool  # K = 1: rows, not columns
     vec: int
-    edges: bool
+    unaligned: bool
     even: bool
     even_k: bool
-    far: bool
+    int64_offsets: bool
     group: int
-    parts: int
-    loop: bool
+    members: int
+    looped: bool
     depth: int
     lanes: int
     block_k: int
     stages: int
-    ahead: bool
+    prefetch: bool
     warps: int
     registers: int  # most for one thread, which makes ``programs`` of a cooperative launch fit on the device
     programs: int
@@ -72,31 +72,31 @@ class Shape(NamedTuple):
     registers: int
     stages: int = 1
     vec_bytes: int = VECTOR_BYTES
-    ahead: bool = False
+    prefetch: bool = False
 
 
 # By bytes of an element and number of inputs (1 forward, 2 backward).
 # Groups that keep a row in registers. 1024 x 131072 bf16: 85 %, without the prefetch 81 %, with half the elements and
 # twice the warps 69 %; backward 88 %. 512 x 131072 fp32: 86 %; with half the warps 81 %, backward the reverse.
-KEEP = {
-    (2, 1): Shape(64, 4, 128, ahead=True),
-    (2, 2): Shape(32, 4, 128, ahead=True),
+SPLIT_ROWS = {
+    (2, 1): Shape(64, 4, 128, prefetch=True),
+    (2, 2): Shape(32, 4, 128, prefetch=True),
     (4, 1): Shape(32, 8, 64),
     (4, 2): Shape(16, 4, 64),
     (8, 1): Shape(16, 4, 128),
     (8, 2): Shape(16, 4, 128),
 }
-# The same for rows with edges, which need registers of their own.
-KEEP_WITH_EDGES = {
+# The same for unaligned rows, whose edges need registers of their own.
+SPLIT_UNALIGNED_ROWS = {
     (2, 1): Shape(64, 4, 128),
-    (2, 2): Shape(32, 4, 128, ahead=True),
+    (2, 2): Shape(32, 4, 128, prefetch=True),
     (4, 1): Shape(32, 4, 72),
     (4, 2): Shape(16, 4, 72),
     (8, 1): Shape(16, 4, 128),
     (8, 2): Shape(8, 4, 128),
 }
 # One program for a row that it reads twice, the second time from L1: (shape, how much of L1 the rows of one
-# multiprocessor may take, whether also for rows with edges, as far as these were timed). bf16 4096 x 18432: 87 us, 99
+# multiprocessor may take, whether also for unaligned rows, as far as these were timed). bf16 4096 x 18432: 87 us, 99
 # by groups; 8192 x 32768: 266, not 295; 8192 x 50257: 469, not 561; backward 4096 x 18432: 116, not 132; float32 4096 x
 # 32768: 279, not 290.
 IN_L1 = {
@@ -106,7 +106,7 @@ IN_L1 = {
 }
 # Rows too long for registers and L1. 1 x 2**24 bf16: 51 %, 55 % backward; with half the elements and twice the programs
 # 46 %.
-LOOP = {
+LOOPED_ROWS = {
     (2, 1): Shape(64, 8, 128),
     (2, 2): Shape(32, 8, 128),
     (4, 1): Shape(64, 8, 128),
@@ -124,11 +124,11 @@ COLUMNS = {
     (8, 2): Shape(8, 8, 128),
 }
 # The same by larger groups, where fewer programs have less to tell each other. 65536 x 256 bf16 along 0: 42 %, not 35.
-LONG_COLUMNS, LARGE_GROUP = {(2, 1): Shape(32, 8, 128)}, 16
+LONG_COLUMNS, MAX_SMALL_GROUP = {(2, 1): Shape(32, 8, 128)}, 16
 # Where L2 does not hold all columns, a program has no more of them than L1 does: (shape, bytes of a block's row). 64 x
 # 16384 x 64 bf16: 114 us, 126 through L2; log_softmax backward 147, not 163. 8 x 4096 x 1024, which fits: 65, not 60.
 # Larger groups than of 28 programs were not timed.
-COLUMNS_IN_L1, LARGEST_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Shape(32, 8, 128), 64)}, 32
+COLUMNS_IN_L1, MAX_GROUP_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Shape(32, 8, 128), 64)}, 32
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 # Columns short enough for one tile, by up to 8 warps. 8 x 21 x 262144: bf16 73 and 81 %, fp32 92 and 97 %.
@@ -152,13 +152,13 @@ def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Rows
     if K > 1:
         return _columns(M, N, K, size, inputs, limits)
     vec = math.gcd(N, VECTOR_BYTES // size)
-    longest = LONGEST_IN_ONE_TILE // (2 if size == 8 else 1)
-    edges = vec * size < VECTOR_BYTES and min(SHORTEST_WITH_EDGES[vec * size], longest + 1) <= N
-    large = size == 4 and inputs == 1 and not edges and 2 * longest >= N and _fills_a_large_tile(M, N, limits)
+    longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
+    unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
+    large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and _fills_a_large_tile(M, N, limits)
     if longest < N and not large:
-        return _long_rows(M, N, size, inputs, edges, limits)
-    if edges:
-        return _row_with_edges(M, N, size, inputs, limits)
+        return _long_rows(M, N, size, inputs, unaligned, limits)
+    if unaligned:
+        return _row_with_unaligned(M, N, size, inputs, limits)
     return _rows(M, N, vec, size, inputs)
 
 
@@ -186,7 +186,7 @@ def _fills_a_large_tile(M: int, N: int, limits: Limits) -> bool:
     return M > 1 and (limits.sm_count > M or N > 7 * 4096)
 
 
-def _row_with_edges(M: int, N: int, size: int, inputs: int, limits: Limits) -> Split:
+def _row_with_unaligned(M: int, N: int, size: int, inputs: int, limits: Limits) -> Split:
     """One program for a row, of as few warps as can hold it: each of them goes through the edges."""
     vec = VECTOR_BYTES // size
     elements = (32 if inputs == 1 else 16) // (2 if size == 8 else 1)
@@ -195,24 +195,24 @@ def _row_with_edges(M: int, N: int, size: int, inputs: int, limits: Limits) -> S
     return _split(M, N // vec, 1, vec, True, vec, shape, 1, limits)
 
 
-def _long_rows(M: int, N: int, size: int, inputs: int, edges: bool, limits: Limits) -> Split:
+def _long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Split:
     vec = VECTOR_BYTES // size
     length = N // vec
     if limits.sm_count <= M:  # or some would be idle
-        for shape, most, with_edges in IN_L1.get((size, inputs), ()):
+        for shape, most, with_unaligned in IN_L1.get((size, inputs), ()):
             shape = _without_spills(shape, limits)
-            if with_edges >= edges and N * size * inputs <= most * _l1_share(shape, limits):
-                return _split(M, length, 1, vec, edges, vec, shape, 1, limits)
-    shape = _without_spills((KEEP_WITH_EDGES if edges else KEEP)[size, inputs], limits)
+            if with_unaligned >= unaligned and N * size * inputs <= most * _l1_share(shape, limits):
+                return _split(M, length, 1, vec, unaligned, vec, shape, 1, limits)
+    shape = _without_spills((SPLIT_UNALIGNED_ROWS if unaligned else SPLIT_ROWS)[size, inputs], limits)
     tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
-    if tiles > min(_resident(shape, limits) // 2, MOST_THAT_KEEP):
-        shape = LOOP[size, inputs]
+    if tiles > min(_resident(shape, limits) // 2, MAX_GROUP):
+        shape = LOOPED_ROWS[size, inputs]
         tiles = _group(M, N * size * inputs, shape, limits)
     # Few rows: more programs, with less each.
     while shape.elements > vec and 2 * M * tiles <= _resident(shape, limits):
         shape = shape._replace(elements=shape.elements // 2)
         tiles *= 2
-    return _split(M, length, 1, vec, edges, vec, shape, tiles, limits)
+    return _split(M, length, 1, vec, unaligned, vec, shape, tiles, limits)
 
 
 def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Split:
@@ -239,7 +239,7 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
         blocks = 2
     shape, vec = _for_columns(COLUMNS, K, block_k, size, inputs, limits)
     group = _group(blocks, N * block_k * size * inputs, shape, limits)
-    if group > LARGE_GROUP and (size, inputs) in LONG_COLUMNS:
+    if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
         shape, vec = _for_columns(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = _group(blocks, N * block_k * size * inputs, shape, limits)
     return _split(blocks, N, K, vec, False, block_k, shape, group, limits)
@@ -270,7 +270,7 @@ def _columns_in_l1(M: int, N: int, K: int, size: int, inputs: int, limits: Limit
     shape = _without_spills(shape, limits)
     vec, block_k = VECTOR_BYTES // size, row_bytes // size
     group = cdiv(N * row_bytes * inputs, _l1_share(shape, limits))
-    if K % vec or block_k > K or group > min(LARGEST_IN_L1, _resident(shape, limits)):
+    if K % vec or block_k > K or group > min(MAX_GROUP_IN_L1, _resident(shape, limits)):
         return None
     return _split(M * cdiv(K, block_k), N, K, vec, False, block_k, shape, group, limits)
 
@@ -309,7 +309,7 @@ def _group(blocks: int, block_bytes: int, shape: Shape, limits: Limits) -> int:
     """Programs for one block: as many as leave no block waiting, and what is read a second time in L2."""
     groups = min(blocks, _resident(shape, limits))
     if blocks * block_bytes > 2 * limits.l2_bytes:
-        groups = min(groups, max(FEWEST_BLOCKS, limits.l2_bytes // 2 // block_bytes))
+        groups = min(groups, max(MIN_BLOCKS, limits.l2_bytes // 2 // block_bytes))
     return _resident(shape, limits) // groups
 
 
@@ -318,7 +318,7 @@ def _split(
     length: int,
     K: int,
     vec: int,
-    edges: bool,
+    unaligned: bool,
     block_k: int,
     shape: Shape,
     group: int,
@@ -330,28 +330,28 @@ def _split(
         depth //= 2
     tile = lanes * depth
     group = min(group, cdiv(length, tile), _to_be_added_to(length))
-    loop = cdiv(length, group) > tile
+    looped = cdiv(length, group) > tile
     even_k = K == 1 or K % block_k == 0
-    pipelined = group == 1 and not loop and shape.stages > 1
+    pipelined = group == 1 and not looped and shape.stages > 1
     if group > 1 or pipelined:
         programs = min(_resident(shape, limits) // group, blocks) * group
     else:
         programs = min(blocks, _to_be_added_to(blocks))
     return Split(
-        inner=K == 1,
+        contiguous=K == 1,
         vec=vec,
-        edges=edges,
-        even=even_k and not edges and not loop and length % (group * tile) == 0,
+        unaligned=unaligned,
+        even=even_k and not unaligned and not looped and length % (group * tile) == 0,
         even_k=even_k,
-        far=K > 1 and tile * K >= 2**31,
+        int64_offsets=K > 1 and tile * K >= 2**31,
         group=group,
-        parts=min(power_of_2(group), max(WORDS * WARP * shape.warps // (1 if K == 1 else block_k), 2)),
-        loop=loop,
+        members=min(power_of_2(group), max(WORDS * WARP * shape.warps // (1 if K == 1 else block_k), 2)),
+        looped=looped,
         depth=depth,
         lanes=lanes,
         block_k=block_k,
-        stages=shape.stages if loop or pipelined else 1,
-        ahead=shape.ahead and group > 1 and not loop,
+        stages=shape.stages if looped or pipelined else 1,
+        prefetch=shape.prefetch and group > 1 and not looped,
         warps=shape.warps,
         registers=shape.registers,
         programs=programs,

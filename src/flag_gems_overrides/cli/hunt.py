@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flag_gems_overrides.cli import _device
+from flag_gems_overrides.cli._options import console, say
+from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.perf import beforehand, records
+from flag_gems_overrides.perf.cases import check, parse
+from flag_gems_overrides.perf.problems import Problem, problems
+
+HUNTED = Path("benchmark/hunted_shapes.yaml")
+# Of the time that is left, what compiling may take at most.
+_COMPILING_SHARE = 0.5
+_MAX_LOSSES_SHOWN = 60
+
+
+def hunt(
+    ops: Annotated[list[str] | None, typer.Argument(help="Ops by their flag_gems name; all if none.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the random problems. [default: a new one]")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Problems for each family of ops.")] = 300,
+    peers: Annotated[list[str] | None, typer.Option(help="Beside native and upstream: compile.")] = None,
+    compile_share: Annotated[float, typer.Option(min=0, max=1, help="Of problems with --peers compile.")] = 1 / 7,
+    seconds: Annotated[float, typer.Option(min=1, help="Stop after so many; the same command resumes.")] = 3600,
+    output: Annotated[Path | None, typer.Option(help="Record to append to. [default: hunt-SEED.jsonl]")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help=f"Add the losses to {HUNTED}.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the problems and stop.")] = False,
+) -> None:
+    """Measure random problems beside PyTorch, upstream and torch.compile. Needs a GPU.
+
+    Exit status 1 if an answer is wrong, if less than 95 % of the problems are within 3 % or 0.25 us of the best
+    provider, or if one of them takes more than 1 / 0.7 of its time. Ctrl-C keeps what is done."""
+    started = time.monotonic()
+    for op in ops or ():
+        check("op", op, tuple(OPERATORS))
+    for peer in peers or ():
+        check("--peers", peer, (beforehand.COMPILE,))
+    seed = random.SystemRandom().randrange(10**6) if seed is None else seed
+    chosen = problems(ops or tuple(OPERATORS), count, seed, compile_share if peers else 0)
+    say(f"--seed {seed}: {len(chosen)} problems")
+    if dry_run:
+        for problem in chosen:
+            say(f"{problem.case.key}{'  torch.compile' if problem.compiled else ''}")
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UserError("no GPU: there is nothing to time; --dry-run lists the problems")
+    beforehand.share_caches()
+    _device.prepare()
+    from flag_gems_overrides.perf import hunt as hunting
+
+    output = output or Path(f"hunt-{seed}.jsonl")
+    rows = _measure(chosen, seed, peers or [], output, started + seconds)
+    passed = _show(rows)
+    if keep:
+        losses = [parse(each.key) for each in map(hunting.result, rows) if each.is_loss]
+        say(f"{hunting.keep(HUNTED, losses)} new shapes in {HUNTED}")
+    if len(rows) < len(chosen):
+        say(f"{len(rows)} of {len(chosen)} problems are in {output}; the same command with --seed {seed} resumes")
+    raise typer.Exit(0 if passed else 1)
+
+
+def _measure(chosen: list[Problem], seed: int, peers: list[str], output: Path, until: float) -> list[Mapping[str, Any]]:
+    """The rows of the problems that are measured until then."""
+    from flag_gems_overrides.perf.hunt import Hunter
+    from flag_gems_overrides.perf.timing import ThrottledError
+
+    hunter = Hunter(seed, peers)
+    recorder = records.Recorder(output, hunter.head, [problem.case.key for problem in chosen])
+    rows = recorder.session.rows
+    try:
+        todo = [problem for problem in chosen if problem.case.key not in rows]
+        start = time.monotonic()
+        prepared = beforehand.compile_all(todo, (until - start) * _COMPILING_SHARE)
+        say(f"compiled for {time.monotonic() - start:.0f} s in {beforehand.processes()} processes")
+        for (key, name), why in prepared.died.items():
+            say(f"{key}: {name}: {why}")
+        start, measured = time.monotonic(), 0
+        for problem in todo:
+            if time.monotonic() > until:
+                break
+            try:
+                recorder.row(hunter.measure(problem, prepared))
+                measured += 1
+            except ThrottledError as error:
+                say(f"{problem.case.key}: {error}")
+        steps = ", ".join(f"{step} {seconds:.0f}" for step, seconds in hunter.seconds.items())
+        say(f"measured {measured} problems in {time.monotonic() - start:.0f} s: {steps}")
+    except beforehand.ContextLostError as error:
+        say(str(error))
+    except KeyboardInterrupt:
+        say("Interrupted.")
+    finally:
+        recorder.close()
+    return [rows[problem.case.key] for problem in chosen if problem.case.key in rows]
+
+
+def _show(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Losses worst first, wrong answers, and counts by family; returns whether the gate is passed."""
+    from flag_gems_overrides.perf.hunt import result, tallies
+    from flag_gems_overrides.perf.report import terminal
+    from flag_gems_overrides.perf.report.tables import Column, Line, Table
+
+    rows = list(rows)
+    results = sorted(map(result, rows), key=lambda each: each.ratio)
+    losses = [each for each in results if each.is_loss]
+    shown = losses[:_MAX_LOSSES_SHOWN]
+    columns = [Column("problem", text=True), Column("us"), Column("best", text=True), Column("its us"), Column("ratio")]
+    lines = [
+        Line([each.key, f"{each.us:.2f}", each.best or "", f"{each.best_us:.2f}", f"{each.ratio:.3f}"])
+        for each in shown
+    ]
+    notes = [f"and {len(losses) - len(shown)} more"] if len(shown) < len(losses) else []
+    made = [Table(f"{len(losses)} losses", columns, lines, notes)] if losses else []
+    for each in results:
+        if each.error:
+            say(f"{each.key}: {each.error}")
+    counted = tallies(rows)
+    names = ("problems", "with compile", "losses", "within 3 % or 0.25 us", "worst ratio", "wrong")
+    lines = []
+    for tally in counted:
+        numbers = (
+            tally.problems,
+            tally.compiled,
+            tally.losses,
+            f"{tally.share:.1%}",
+            f"{tally.worst:.3f}",
+            tally.wrong,
+        )
+        lines.append(Line([tally.name, *map(str, numbers)]))
+    made.append(Table("families", [Column("family", text=True), *map(Column, names)], lines, []))
+    terminal.show_tables(made, console())
+    return bool(counted) and all(tally.passes for tally in counted)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="no-untyped-def"
+"""Rows as they lie in memory, read in vectors whatever their alignment.
+
+A row is its whole vectors (the body), the elements before them (the head) and those after them (the tail). A program
+keeps a tile of accumulators and combines into it, elementwise, each tile of the body that it meets in its grid-stride
+loop; only then is the tile reduced, as a binary tree. Head and tail together are the edges.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .elements import identity_of, load
+
+
+@triton.jit
+def whole_vectors(m, length, VECTOR: tl.constexpr):
+    """Where row m starts, the length of its head, and of its body.
+
+    Written so that the compiler sees what is a multiple of VECTOR.
+    """
+    start = m * length
+    head = ((start + VECTOR - 1) // VECTOR * VECTOR - start).to(tl.int32)
+    return start, head, (length - head) // VECTOR * VECTOR
+
+
+@triton.jit
+def load_edges(
+    x_ptr, start, head, body, length, mask, OP: tl.constexpr, VECTOR: tl.constexpr, EDGE_LANES: tl.constexpr
+):
+    """Head and tail of rows as accumulators, [BLOCK_M, EDGE_LANES], and the positions of their elements in the row."""
+    lane = tl.arange(0, EDGE_LANES)[None, :]
+    positions = tl.where(lane < VECTOR, lane, head + body + lane - VECTOR)
+    mask = mask & tl.where(lane < VECTOR, lane < head, positions < length)
+    return load(x_ptr + start + positions, mask, OP, EVICT=""), positions
+
+
+@triton.jit
+def _remaining(body, tile):
+    """How many elements there are from ``tile`` on, or very many: so that lanes need not count in 64 bits."""
+    return tl.minimum(body - tile, 1 << 30).to(tl.int32)
+
+
+@triton.jit
+def reduce_tiles(
+    x_ptr, body_ptr, first, body, length, mask,
+    OP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, STEP: tl.constexpr,
+    ONE_TILE_PER_CTA: tl.constexpr, STAGES: tl.constexpr, EVICT: tl.constexpr,
+):  # fmt: skip
+    """The tiles of a program, combined elementwise, [BLOCK_M, BLOCK_N].
+
+    Args:
+        body_ptr: [BLOCK_M, 1], the bodies of the rows.
+        first: [1, BLOCK_N], offsets of the first tile.
+        mask: the elements of a tile that are used.
+        STEP: elements of a row that a tile advances by.
+        STAGES: tiles in flight.
+    """
+    if ONE_TILE_PER_CTA:
+        return load(body_ptr + first, mask & (first < body), OP, EVICT)
+    else:
+        acc = tl.full([BLOCK_M, BLOCK_N], identity_of(x_ptr, OP), OP.accumulator)
+        for tile in tl.range(0, length, tl.num_programs(1) * STEP, num_stages=STAGES):
+            x = load(body_ptr + tile + first, mask & (first < _remaining(body, tile)), OP, EVICT)
+            acc = OP.combine(acc, x)
+        return acc
+
+
+@triton.jit
+def _combine_neighbours(x, NEIGHBOURS: tl.constexpr, OP: tl.constexpr):
+    if NEIGHBOURS == 1:
+        return x
+    else:
+        return tl.reduce(tl.reshape(x, [x.shape[0], x.shape[1] // NEIGHBOURS, NEIGHBOURS]), 2, OP.combine)
+
+
+@triton.jit
+def locate_tiles(
+    x_ptr, body_ptr, first, body, length, mask,
+    OP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, STEP: tl.constexpr, NEIGHBOURS: tl.constexpr,
+    ONE_TILE_PER_CTA: tl.constexpr, STAGES: tl.constexpr, EVICT: tl.constexpr,
+):  # fmt: skip
+    """As :func:`reduce_tiles`, and for each accumulator the tile of its value, [BLOCK_M, BLOCK_N // NEIGHBOURS].
+
+    That takes two comparisons and two selections an element, about as long as reading it. So NEIGHBOURS in a row,
+    which are in one thread, are combined first and share an accumulator.
+    """
+    best_tile = tl.full([BLOCK_M, BLOCK_N // NEIGHBOURS], 0, length.dtype)
+    if ONE_TILE_PER_CTA:
+        best = _combine_neighbours(load(body_ptr + first, mask & (first < body), OP, EVICT), NEIGHBOURS, OP)
+    else:
+        best = tl.full([BLOCK_M, BLOCK_N // NEIGHBOURS], identity_of(x_ptr, OP), OP.accumulator)
+        for tile in tl.range(0, length, tl.num_programs(1) * STEP, num_stages=STAGES):
+            x = load(body_ptr + tile + first, mask & (first < _remaining(body, tile)), OP, EVICT)
+            x = _combine_neighbours(x, NEIGHBOURS, OP)
+            better = OP.replaces(x, best)
+            best = tl.where(better, x, best)
+            best_tile = tl.where(better, tile, best_tile)
+    return best, best_tile

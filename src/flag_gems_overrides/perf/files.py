@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from flag_gems_overrides.errors import UserError
+
+
+class WriteError(UserError):
+    """A file could not be written; the message names it."""
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file in one step: a reader sees the old text or the new.
+
+    Raises:
+        WriteError: it cannot be written; nothing is left beside it.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise WriteError(f"{path}: {error.strerror}; name a file that can be written") from None
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, or find out before the work starts that nothing can be written into it.
+
+    Raises:
+        WriteError: it cannot be made, is no folder, or is read-only.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(f"{path}: {error.strerror}; name a folder that can be written") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise WriteError(f"{path}: Permission denied; name a folder that can be written")

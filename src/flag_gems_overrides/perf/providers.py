@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is measured side by side: native, upstream, override, and the peers that are installed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from flag_gems_overrides import registration
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.perf import op_inputs
+from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, UPSTREAM, Case
+from flag_gems_overrides.registration import compat, upstream
+
+Call = Callable[..., Any]
+Absence = dict[str, str]
+"""What a record says of a provider that is not there: ``{"absent": reason}``."""
+
+
+class AbsentError(Exception):
+    """A provider that cannot run here; the message says why."""
+
+
+@contextlib.contextmanager
+def for_case(case: Case, peers: Sequence[str] = ()) -> Iterator[tuple[dict[str, Call], dict[str, Absence]]]:
+    """The functions to compare for ``case``, and why others are absent.
+
+    Each is called with the arguments of :mod:`op_inputs`, directly: nothing is dispatched, and upstream's function is
+    the one that flag_gems came with, whatever is installed outside the block.
+    """
+    override = OPERATORS[case.op]
+    absent: dict[str, Absence] = {}
+    with registration.use_overrides(include=[]), repaired():
+        calls: dict[str, Call] = {NATIVE: op_inputs.native(case.op)}
+        unsafe = op_inputs.upstream_unsafe(case)
+        function = upstream.find(override)
+        if unsafe or function is None:
+            absent[UPSTREAM] = {"absent": unsafe or f"this flag_gems has no {case.op}"}
+        else:
+            calls[UPSTREAM] = function
+        calls[OVERRIDE] = override.load()[0]
+        found = {peer: _peer(peer, case.op) for peer in peers}
+        calls |= {peer: call for peer, call in found.items() if not isinstance(call, str)}
+        absent |= {peer: {"absent": reason} for peer, reason in found.items() if isinstance(reason, str)}
+        yield calls, absent
+
+
+@contextlib.contextmanager
+def repaired() -> Iterator[None]:
+    """Upstream as it works on this Triton (see :mod:`compat`)."""
+    compat.apply()
+    try:
+        yield
+    finally:
+        compat.undo()
+
+
+def dispatching(op: str) -> dict[str, tuple[Call, Callable[[], AbstractContextManager]]]:
+    """PyTorch's function for ``op`` and the contexts in which it means native, upstream and override."""
+    gems = upstream.load()
+
+    @contextlib.contextmanager
+    def with_upstream() -> Iterator[None]:
+        with registration.use_overrides(include=[]), repaired(), upstream.use_gems(gems, [op]):
+            yield
+
+    @contextlib.contextmanager
+    def with_override() -> Iterator[None]:
+        with registration.use_overrides(include=[op]), upstream.use_gems(gems, [op]):
+            yield
+
+    function = op_inputs.native(op)
+    contexts: dict[str, Callable[[], AbstractContextManager]] = {
+        NATIVE: contextlib.nullcontext,
+        UPSTREAM: with_upstream,
+        OVERRIDE: with_override,
+    }
+    return {name: (function, context) for name, context in contexts.items()}
+
+
+def _peer(peer: str, op: str) -> Call | str:
+    """A peer's function for ``op``; why there is none in words."""
+    if peer == "compile":
+        return _compiled(op)
+    adapter = _ADAPTERS.get((peer, op))
+    if adapter is None:
+        return f"{peer} has no {op}"
+    try:
+        return adapter()
+    except ImportError as error:
+        return f"{peer} is not installed: {error}"
+
+
+def _compiled(op: str) -> Call:
+    function = op_inputs.native(op)
+    # All that are compiled here are of one code object, which keeps 8 compilations and is then run as it is.
+    torch._dynamo.reset()
+    # A name of our own: the function itself may be a builtin, which is not traced.
+    return torch.compile(lambda *arguments: function(*arguments), dynamic=False)
+
+
+def _last_dim_only(x: torch.Tensor, dim: int) -> None:
+    if dim % x.dim() != x.dim() - 1:
+        raise AbsentError("takes the last dim only")
+
+
+def _rows(x: torch.Tensor, normalized_shape: Sequence[int]) -> torch.Tensor:
+    return x.reshape(-1, math.prod(normalized_shape))
+
+
+def _liger_layer_norm() -> Call:
+    ops = importlib.import_module("liger_kernel.ops.layer_norm")
+
+    def call(x, normalized_shape, weight, bias, eps):
+        return ops.layer_norm_forward(_rows(x, normalized_shape), weight.view(-1), bias.view(-1), eps)[0]
+
+    return call
+
+
+def _liger_layer_norm_backward() -> Call:
+    ops = importlib.import_module("liger_kernel.ops.layer_norm")
+
+    def call(dy, x, normalized_shape, mean, rstd, weight, bias, output_mask):
+        rows = (_rows(t, normalized_shape) for t in (dy, x))
+        return ops.layer_norm_backward(*rows, weight.view(-1), bias.view(-1), mean.view(-1), rstd.view(-1))
+
+    return call
+
+
+def _liger_softmax() -> Call:
+    ops = importlib.import_module("liger_kernel.ops.softmax")
+
+    def call(x, dim, half_to_float):
+        _last_dim_only(x, dim)
+        return ops._softmax_forward(x)[0]
+
+    return call
+
+
+def _quack_softmax() -> Call:
+    module = importlib.import_module("quack.softmax")
+
+    def call(x, dim, half_to_float):
+        _last_dim_only(x, dim)
+        return module.softmax_fwd(x.view(-1, x.shape[-1]))
+
+    return call
+
+
+def _quack_softmax_backward() -> Call:
+    module = importlib.import_module("quack.softmax")
+
+    def call(dy, y, dim, input_dtype):
+        _last_dim_only(y, dim)
+        if y.shape[-1] > 1 << 22:
+            raise AbsentError("its compiler (0.6.5) does not come back from rows of 2**24")
+        return module.softmax_bwd(dy.view(-1, dy.shape[-1]), y.view(-1, y.shape[-1]))
+
+    return call
+
+
+def _quack_layer_norm_backward() -> Call:
+    module = importlib.import_module("quack.rmsnorm")
+
+    def call(dy, x, normalized_shape, mean, rstd, weight, bias, output_mask):
+        x, dy = (_rows(t, normalized_shape) for t in (x, dy))
+        return module.layernorm_bwd(x, weight.view(-1), dy, rstd.view(-1), mean.view(-1))
+
+    return call
+
+
+def _quack_rmsnorm_backward() -> Call:
+    """Less work than layer_norm's backward (no mean, no bias): what a good implementation of that costs."""
+    module = importlib.import_module("quack.rmsnorm")
+
+    def call(dy, x, normalized_shape, mean, rstd, weight, bias, output_mask):
+        x, dy = (_rows(t, normalized_shape) for t in (x, dy))
+        return module.rmsnorm_bwd(x, weight.view(-1), dy, rstd.view(-1))
+
+    return call
+
+
+_ADAPTERS: dict[tuple[str, str], Callable[[], Call]] = {
+    ("liger", "layer_norm"): _liger_layer_norm,
+    ("liger", "layer_norm_backward"): _liger_layer_norm_backward,
+    ("liger", "softmax"): _liger_softmax,
+    ("quack", "softmax"): _quack_softmax,
+    ("quack", "softmax_backward"): _quack_softmax_backward,
+    ("quack", "layer_norm_backward"): _quack_layer_norm_backward,
+    ("quack_rmsnorm", "layer_norm_backward"): _quack_rmsnorm_backward,
+}

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two records of the same cases: what became faster, slower or wrong. What benchstat does for Go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, parse
+from flag_gems_overrides.perf.records import Session
+from flag_gems_overrides.perf.report.summary import code
+from flag_gems_overrides.perf.report.tables import Column, Line, Table, milliseconds
+from flag_gems_overrides.perf.report.templates import render
+from flag_gems_overrides.perf.report.view import LESS, MORE
+from flag_gems_overrides.perf.results import Counted, Row, Timed, is_counted, moved
+from flag_gems_overrides.perf.statistics import compare_unpaired, geomean
+from flag_gems_overrides.perf.verdict import FASTER, MIN_NOISE, SAME, SLOWER, UNSURE, judge, noise_floor, percent
+
+WORST = 3
+_WORDS = (MORE, SLOWER, UNSURE, SAME, LESS, FASTER)
+
+
+class Change(NamedTuple):
+    """One case of both records. Above a ratio of 1 the new one is better: less time, or fewer bytes."""
+
+    key: str
+    old: str
+    new: str
+    ratio: float
+    interval: str
+    word: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    heads: tuple[Mapping[str, Any], Mapping[str, Any]]
+    changes: Sequence[Change]
+    """Worst first."""
+    noise: float
+    """Relative difference that counts as none."""
+    only: tuple[int, int]
+    """Cases that one record alone has, the old and the new."""
+    wrong: tuple[Sequence[str], Sequence[str]]
+    """Shared cases that the override answers wrongly, by their keys."""
+    missing: Sequence[str]
+    """Shared cases that cannot be compared: one record has no samples."""
+
+    @property
+    def worse(self) -> bool:
+        """Whether a case became slower, moves more, or is newly wrong."""
+        return any(change.word in (SLOWER, MORE) for change in self.changes) or bool(self.newly_wrong)
+
+    @property
+    def newly_wrong(self) -> list[str]:
+        return [key for key in self.wrong[1] if key not in self.wrong[0]]
+
+
+def compare(old: Session, new: Session) -> Difference:
+    """The override of two sessions.
+
+    PyTorch's own times are the same code in both: what they differ by is noise, of the device and of the day.
+
+    Raises:
+        UserError: the sessions are of different devices or measures, or share no case.
+    """
+    for field in ("device", "measure"):
+        values = [session.device if field == "device" else session.head[field] for session in (old, new)]
+        if values[0] != values[1]:
+            raise UserError(f"{field}: {values[0]!r} and {values[1]!r} differ; compare records of one {field}")
+    shared = [key for key in new.rows if key in old.rows]
+    if not shared:
+        raise UserError("the records share no case; measure the same ops, shapes and dtypes for both")
+    pairs = [(old.rows[key], new.rows[key]) for key in shared]
+    noise = _noise(old, new, pairs)
+    changes = [change for pair in pairs if (change := _change(*pair, noise))]
+    changes.sort(key=lambda change: (_WORDS.index(change.word), change.ratio))
+    compared = {change.key for change in changes}
+    return Difference(
+        (old.head, new.head),
+        changes,
+        noise,
+        (len(old.rows) - len(shared), len(new.rows) - len(shared)),
+        (_wrong(pair[0] for pair in pairs), _wrong(pair[1] for pair in pairs)),
+        [key for key in shared if key not in compared],
+    )
+
+
+def _noise(old: Session, new: Session, pairs: Iterable[tuple[Row, Row]]) -> float:
+    noise = max(session.head.get("noise", MIN_NOISE) for session in (old, new))
+    if old.head["versions"].get("torch") != new.head["versions"].get("torch"):
+        return float(noise)
+    natives = [(Timed(before).ms(NATIVE), Timed(after).ms(NATIVE)) for before, after in pairs]
+    return max(noise, noise_floor([before / after for before, after in natives if before and after]))
+
+
+def _change(before: Row, after: Row, noise: float) -> Change | None:
+    key = after["key"]
+    if is_counted(before) and is_counted(after):
+        return _counted(Counted(before), Counted(after))
+    old, new = (Timed(row).samples.get(OVERRIDE) for row in (before, after))
+    if not old or not new:
+        return None
+    comparison = compare_unpaired(new, old, key)
+    verdict = judge(comparison, noise)
+    old_ms, new_ms = (milliseconds(Timed(row).ms(OVERRIDE)) for row in (before, after))
+    interval = f"[{percent(comparison.low)}, {percent(comparison.high)}]"
+    return Change(key, old_ms, new_ms, comparison.ratio, interval, verdict.word)
+
+
+def _counted(before: Counted, after: Counted) -> Change:
+    bytes_, launches = ([count(each.override) for each in (before, after)] for count in (moved, _launches))
+    word = SAME
+    if bytes_[1] < bytes_[0] or launches[1] < launches[0]:
+        word = LESS
+    if bytes_[1] > bytes_[0] or launches[1] > launches[0]:
+        word = MORE
+    old, new = (f"{size} B in {count}" for size, count in zip(bytes_, launches, strict=True))
+    return Change(after.case.key, old, new, max(1, bytes_[0]) / max(1, bytes_[1]), "exact", word)
+
+
+def _launches(counts: Mapping[str, int]) -> int:
+    return counts["launches"]
+
+
+def _wrong(rows: Iterable[Row]) -> list[str]:
+    return [row["key"] for row in rows if not row["providers"][OVERRIDE].get("agrees", False)]
+
+
+def headline(difference: Difference) -> str:
+    """The whole in one sentence."""
+    words = Counter(change.word for change in difference.changes)
+    tally = ", ".join(f"{words[word]} {word}" for word in _WORDS if words[word])
+    mean = percent(geomean(change.ratio for change in difference.changes)) if difference.changes else "nothing"
+    what = "bytes" if difference.heads[1]["measure"] == "count" else "speed"
+    return (
+        f"{len(difference.changes)} cases: {tally or 'none compared'}; geomean of {what} {mean}; {_answers(difference)}"
+    )
+
+
+def _answers(difference: Difference) -> str:
+    before, after = map(len, difference.wrong)
+    if difference.newly_wrong:
+        return f"{len(difference.newly_wrong)} answers newly WRONG: {', '.join(difference.newly_wrong[:WORST])}"
+    return "all answers right" if not after else f"{after} wrong answers, {before} before"
+
+
+def notes(difference: Difference) -> list[str]:
+    """Which code was compared, what was not, and how."""
+    old, new = difference.heads
+    made = [f"Old: {code(old)}. New: {code(new)}. {new['device']['name']}."]
+    if new["measure"] == "count":
+        made.append("Counts are exact. Ratio: old bytes over new.")
+    else:
+        made.append(
+            f"Ratio: old time over new. SAME: within {difference.noise:.1%}, which is the noise of the sessions and of "
+            "PyTorch's own times between them."
+        )
+    for count, which in zip(difference.only, ("old", "new"), strict=True):
+        if count:
+            made.append(f"{count} cases of the {which} record alone are not compared.")
+    if difference.missing:
+        made.append(f"{len(difference.missing)} cases without samples in one record, as {difference.missing[0]}.")
+    changed = [name for name in old["versions"] if old["versions"][name] != new["versions"].get(name)]
+    if changed:
+        made.append(
+            "Other versions: " + ", ".join(f"{n} {old['versions'][n]} -> {new['versions'].get(n)}" for n in changed)
+        )
+    return made
+
+
+def cases(changes: Sequence[Change], title: str) -> Table:
+    """A line for each change."""
+    columns = [Column("Op", text=True), Column("Size Detail", text=True), Column("dtype", 1, text=True)]
+    columns += [Column("Old", 2), Column("New", 2), Column("Ratio"), Column("Change", 3), Column("95 % interval", 4)]
+    columns.append(Column("Verdict", text=True))
+    lines = []
+    for change in changes:
+        case = parse(change.key)
+        cells = [case.op, case.size, case.dtype, change.old, change.new, f"{change.ratio:.2f}x", percent(change.ratio)]
+        lines.append(Line([*cells, change.interval, change.word], change.key, change.word))
+    return Table(title, columns, lines, [])
+
+
+def means(changes: Iterable[Change]) -> Table:
+    """Geometric means by op and dtype, worst first."""
+    groups: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        case = parse(change.key)
+        groups.setdefault((case.op, case.dtype), []).append(change)
+    columns = [Column("Op", text=True), Column("dtype", text=True), Column("Cases", 1), Column("geomean")]
+    columns += [Column("worse"), Column("unsure", 1), Column("same", 1), Column("better")]
+    by_mean = sorted((geomean(change.ratio for change in same), *key, same) for key, same in groups.items())
+    lines = []
+    for mean, op, dtype, same in by_mean:
+        words = [change.word for change in same]
+        tally = [
+            str(sum(words.count(word) for word in kind))
+            for kind in ((SLOWER, MORE), (UNSURE,), (SAME,), (FASTER, LESS))
+        ]
+        lines.append(Line([op, dtype, str(len(same)), percent(mean), *tally]))
+    return Table("Geometric means", columns, lines, [])
+
+
+def tables(difference: Difference) -> list[Table]:
+    return [cases(difference.changes, "Cases, worst first"), means(difference.changes)]
+
+
+def markdown(difference: Difference) -> str:
+    """For a job summary or a comment: the sentence, the worst, and everything folded."""
+    worst = [change for change in difference.changes if change.word not in (SAME, FASTER, LESS)][:WORST]
+    return render(
+        "compare.md.j2",
+        headline=headline(difference),
+        notes=notes(difference),
+        worst=cases(worst, "Worst"),
+        means=means(difference.changes),
+        all=cases(difference.changes, "Every case, worst first"),
+    )
+
+
+def as_json(difference: Difference) -> dict[str, Any]:
+    return {
+        "old": dict(difference.heads[0]),
+        "new": dict(difference.heads[1]),
+        "noise": difference.noise,
+        "newly_wrong": difference.newly_wrong,
+        "cases": [change._asdict() | {"ratio": round(change.ratio, 4)} for change in difference.changes],
+    }

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a planned launch makes the device do, from its numbers alone. One adapter for each family: whoever changes the
+fields of a plan changes them here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from flag_gems_overrides.ops.families.norm import plan as norm_plan
+from flag_gems_overrides.ops.families.reduction import plan as reduction_plan
+from flag_gems_overrides.ops.families.softmax import plan as softmax_plan
+from flag_gems_overrides.ops.launch.devices import Limits
+
+
+class Work(NamedTuple):
+    """All launches of one call together."""
+
+    programs: int
+    iterations: int
+    """Tiles of the program that has the most, one after the other."""
+    lanes: int
+    """Elements of the input that all tiles have room for, those read again not counted twice."""
+    reads: float
+    """How often an element of the input is read."""
+    workspace: int
+    """Numbers that programs write for each other."""
+
+
+class Kind(NamedTuple):
+    """Operators that are planned alike."""
+
+    name: str
+    has_inner: bool
+    """Whether K may be more than 1."""
+    itemsizes: tuple[int, ...]
+    inputs: int
+    """Tensors of [M, N, K] that are read."""
+    reduces: bool
+    """Whether the result is [M, K] and not [M, N, K]."""
+    work: Callable[[int, int, int, int, Limits], Work]
+
+
+def _softmax(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
+    def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
+        plan = softmax_plan.plan(M, N, K, itemsize, inputs, limits)
+        if isinstance(plan, softmax_plan.Rows):
+            tile = plan.block_m * plan.depth * plan.width
+            return Work(plan.programs, 1, plan.programs * tile, 1, 0)
+        columns = plan.vec if plan.contiguous else plan.block_k
+        length = _cdiv(N // plan.vec if plan.contiguous else N, plan.group)
+        tiles = max(_cdiv(length, plan.lanes * plan.depth), 1)
+        blocks = _cdiv(plan.blocks * plan.group, plan.programs)
+        lanes = plan.blocks * plan.group * tiles * plan.lanes * plan.depth * columns
+        numbers = plan.blocks * plan.group * (1 if plan.contiguous else columns) if plan.group > 1 else 0
+        return Work(plan.programs, blocks * tiles, lanes, 2 if plan.looped else 1, numbers)
+
+    return work
+
+
+def _reduction(indexed: bool) -> Callable[[int, int, int, int, Limits], Work]:
+    def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
+        plan = reduction_plan.plan(M, N, K, itemsize, indexed, limits)
+        programs = plan.blocks(M, K) * plan.splits
+        iterations = max(_cdiv(N * K if plan.flat else N, plan.splits * plan.step), 1)
+        tile = plan.block_m * plan.block_n * (1 if plan.flat else plan.block_k)
+        numbers = plan.splits * M * K if plan.splits > 1 else 0
+        return Work(programs, iterations, programs * iterations * tile, 1, numbers)
+
+    return work
+
+
+def _norm(backward: bool) -> Callable[[int, int, int, int, Limits], Work]:
+    def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
+        plan = (norm_plan.plan_backward if backward else norm_plan.plan_forward)(M, N, itemsize, limits)
+        if isinstance(plan, norm_plan.Loop):
+            blocks = _cdiv(N, plan.block_n)
+            iterations = _cdiv(M, plan.programs) * blocks
+            return Work(plan.programs, iterations, M * blocks * plan.block_n, 3 if backward else 2, 0)
+        if isinstance(plan, norm_plan.Split):
+            groups, tile = plan.programs // plan.group, plan.chunks * plan.block_n
+            numbers = 2 * groups * N if backward and groups > 1 else 0
+            return Work(plan.programs, _cdiv(M, groups), M * plan.group * tile, 1, numbers)
+        tile = plan.block_m * plan.chunks * plan.block_n
+        iterations = _cdiv(M, plan.programs * plan.block_m)
+        numbers = 2 * plan.programs * N if backward and plan.programs > 1 else 0
+        return Work(plan.programs, iterations, plan.programs * iterations * tile, 1, numbers)
+
+    return work
+
+
+def _cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+KINDS = (
+    Kind("softmax", True, (2, 4, 8), 1, False, _softmax(1)),
+    Kind("softmax gradient", True, (2, 4, 8), 2, False, _softmax(2)),
+    Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(False)),
+    Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(True)),
+    Kind("layer_norm", False, (2, 4, 8), 1, False, _norm(False)),
+    Kind("layer_norm gradient", False, (2, 4, 8), 2, False, _norm(True)),
+)
