@@ -296,6 +296,16 @@ class TestWhoAnswers:
             softmax(x)
         assert len(driver.launched) == 3
 
+    def test_what_is_forgotten(self, enabled, driver, kernel):
+        x = matrix()
+        warm(x)
+        softmax(x)
+        kernel.forget()
+        softmax(x)  # Python again
+        assert len(driver.launched) == 1
+        softmax(x)
+        assert len(driver.launched) == 2
+
     def test_nested_choices(self, enabled, driver):
         x = matrix()
         warm(x)

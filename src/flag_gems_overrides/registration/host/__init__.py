@@ -184,3 +184,9 @@ class _Registered:
 
 class _ReachedError(BaseException):
     """The override was reached. Nobody else should catch it."""
+
+
+def forget() -> None:
+    """Have Python decide anew what each call does: for those who change plans or kernels under a running process."""
+    if EXTENSION.module is not None:
+        EXTENSION.module.forget()

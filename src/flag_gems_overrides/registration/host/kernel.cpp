@@ -246,6 +246,14 @@ struct Operator {
 
 std::vector<Operator*> operators;  // never freed: a call may still be in one when its registration ends
 
+void forget() {
+  for (auto* op : operators) {
+    std::unique_lock held(op->lock);
+    op->entries.clear();
+    op->count = 0;
+  }
+}
+
 void renew_locks() {  // a lock held by another thread at a fork would never be free in the child
   new (&buffers_lock) std::shared_mutex;
   for (auto* op : operators) new (&op->lock) std::shared_mutex;
@@ -446,6 +454,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 
   py::class_<Registration>(m, "Registration").def("destroy", [](Registration& r) { r.library.reset(); });
 
+  m.def("forget", &forget);
   m.def("register_kernel", torch::wrap_pybind_function(register_kernel));
   m.def("keep_buffer", [](const at::Tensor& tensor) {
     keep_buffer(current_stream(tensor.device()), tensor);
