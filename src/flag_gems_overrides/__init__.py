@@ -17,4 +17,12 @@ Importing this package imports neither torch nor triton nor flag_gems, so that
 
 from flag_gems_overrides.registration import catalog, enable, install, uninstall, use_overrides
 
-__all__ = ["catalog", "enable", "install", "uninstall", "use_overrides"]
+__all__ = ["__version__", "catalog", "enable", "install", "uninstall", "use_overrides"]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":  # reading the metadata takes longer than importing this package
+        from importlib.metadata import version
+
+        return version("flag-gems-overrides")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
