@@ -78,10 +78,11 @@ class HostPath:
     def _load(self) -> bool:
         self._source.start()
         extension = self._source.module
-        if extension is None:
+        hooks = getattr(knobs.runtime.launch_enter_hook, "calls", None)
+        if extension is None or hooks is None:
             return False
         levels = vars(self._logger)["_cache"]
-        self._operator = extension.Operator(self._call, knobs.runtime.launch_enter_hook.calls, levels)
+        self._operator = extension.Operator(self._call, hooks, levels)
         self._extension = extension
         self._look_at_level()
         return True
