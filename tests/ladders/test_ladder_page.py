@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.perf import conditions, ladder_page, records
 from flag_gems_overrides.perf.ladder import LadderError, load, names
 from flag_gems_overrides.perf.ladder_climb import steps
 
-FOLDER = Path(__file__).parents[2] / "benchmark" / "ladders"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmark" / "ladders"
 LADDERS = [load(name, FOLDER) for name in names(FOLDER)]
 COPY_GBPS = 4000.0
 
@@ -32,11 +33,13 @@ def _head(level: str) -> dict:
 
 
 def _row(ladder, shape, variant, hot) -> dict:
-    """Every rung takes what its passes would at the copy's bandwidth."""
+    """Every rung takes what its passes would at the copy's bandwidth, and less than the one before on its target."""
     half = 4 * math.prod(shape)
     providers = {}
     for rung, described in ladder.rungs.items():
         ms = 2 * half * (described.passes or 2) / COPY_GBPS / 1e6
+        before = providers.get(described.after, {}).get("samples_ms") if shape == described.target else None
+        ms = min(ms, 0.9 * before[0]) if before else ms
         timed = {"samples_ms": [ms] * 20, "agrees": True}
         providers[rung] = timed if described.supports(shape) else {"absent": "does not support it"}
     key, l2 = ladder.key(shape, variant), "hot" if hot else "cold"
@@ -130,3 +133,20 @@ def test_without_a_gpu_rungs_are_counted():
     assert status == 0
     assert "triton_where" in output
     assert "1.000" in output
+
+
+def test_the_page_of_this_project_is_made_from_its_record(tmp_path):
+    """After a change of a rung's docstring, the templates or the record: gems-overrides ladder --page."""
+    page = tmp_path / "ladders.md"
+    ladder_page.write(page, ROOT / "benchmark/records/nvidia-h200/ladders", FOLDER)
+    assert (ROOT / "docs/ladders.md").read_text() == page.read_text()
+
+
+def test_a_step_that_does_not_help_needs_its_reason(climb, tmp_path):
+    text = (climb / "record.jsonl").read_text()
+    row = next(line for line in text.splitlines() if "softmax 4096x8192" in line)
+    slower = json.loads(row)
+    slower["providers"]["cuda_registers"]["samples_ms"] = [1.0] * 20
+    (climb / "record.jsonl").write_text(text.replace(row, records.dumps(slower)))
+    with pytest.raises(LadderError, match="softmax/cuda_registers"):
+        ladder_page.write(tmp_path / "page.md", climb, FOLDER)

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.perf import ablate
 from flag_gems_overrides.perf.ablate import Ablation, AblationError, Report, Row
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.perf import resources, run
 from flag_gems_overrides.perf.records import Recorder, dumps, read
 from flag_gems_overrides.perf.timing import ThrottledError

@@ -12,7 +12,7 @@ import torch
 from triton.runtime import autotuner
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import beforehand, conditions, hunt, op_inputs, records
 from flag_gems_overrides.perf.cases import Case, Shapes, make

@@ -14,7 +14,7 @@ import pytest
 from packaging.version import Version
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import baselines
 from flag_gems_overrides.upstreaming import exchange, formatting, regression, rehearsal, series

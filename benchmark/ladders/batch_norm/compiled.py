@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile of the composed form
 
-Inductor computes mean and variance in one reading, with Welford's combination, and fuses the last line into a second
-loop or kernel: 1.5 passes. Where there are few channels it splits the reduction over several programs. The
-source is that of the composed form.
+Inductor fuses what it may, not what it could: the source takes the mean first and the squared distances from it next,
+and so does the generated code. Three kernels read x: mean, variance, result (2 passes), and two small ones combine
+partial sums, because every channel is split over several programs. That a second formula needs one reading less is for
+people to know.
 """
 
 import functools

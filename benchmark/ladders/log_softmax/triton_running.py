@@ -2,7 +2,8 @@
 """A running accumulator, for rows that do not fit
 
 Maximum and sum in one loop, the sum scaled down whenever the maximum grows: the row is read twice, 1.5 passes, where
-three loops take 2. For rows that fit into registers the block form is better; this is for the others.
+three loops take 2. The accumulator is a block of lanes, combined once at the end, so that no iteration waits for a
+reduction. For rows that fit into registers the block form is better; this is for the others.
 """
 
 import torch

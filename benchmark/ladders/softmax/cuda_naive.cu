@@ -3,8 +3,8 @@
 //
 // The C program with the outer loop given to threads. The 32 threads of a warp read 32 different rows at the same time:
 // each load touches 32 sectors of 32 bytes to get 4 bytes from each, and only the cache saves the rest for the next
-// iteration. It reads every row three times (2 passes), and 4096 rows are 128 warps, one for each multiprocessor, where
-// 64 would fit: memory is asked for far too little at a time.
+// iteration. It reads every row three times (2 passes), and 4096 rows are 32 blocks, so that 100 of 132 multiprocessors
+// have nothing to do: far too few bytes are under way.
 
 __global__ void softmax(const float* x, float* y, long long M, long long N) {
     long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;

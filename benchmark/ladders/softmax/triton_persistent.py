@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """As many programs as the device holds, each in a loop over rows
 
-Starting a program costs about a microsecond in which its part of the multiprocessor asks for nothing, and a program
-with one short row is over before that is paid back. Here each program takes every P-th row, and the loop is pipelined:
+Starting a program takes time in which its part of the multiprocessor asks for nothing, and a program with one short row
+is over before that is paid back. Here each program takes every P-th row, and the loop is pipelined:
 the next row's load is under way while this row is reduced. The bytes stay the same; what should shrink is the time in
 which memory waits. It is the form of Triton's own softmax tutorial.
 """

@@ -9,15 +9,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from flag_gems_overrides.benchmark_files import benchmark_file
+
 Baselines = Annotated[Path, typer.Option(help="Folder of accepted baselines.")]
 Output = Annotated[Path, typer.Option(help="Record to append to.")]
 Record = Annotated[Path, typer.Argument(help="A record, as bench or the benchmarks write it.", show_default=False)]
 ShapeFile = Annotated[Path, typer.Option(help="File of shapes.")]
 
-BASELINES = Path("benchmark/baselines")
+BASELINES = benchmark_file("baselines")
 RECORD = Path("benchmark_result.jsonl")
-SURVEY = Path("benchmark/baselines/resources.jsonl")
-SHAPES = Path("benchmark/core_shapes.yaml")
+SURVEY = benchmark_file("baselines/resources.jsonl")
+SHAPES = benchmark_file("core_shapes.yaml")
 
 
 def say(text: str, err: bool = False) -> None:

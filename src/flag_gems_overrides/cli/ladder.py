@@ -96,7 +96,7 @@ def _table(title: str, climb: list[Step], timed: bool) -> Table:
             else ((step.passes, "{:.3f}"), (step.launches, "{}"))
         )
         numbers = ["-" if value is None else form.format(value) for value, form in cells]
-        before = f"{step.after[2].word} than {step.after[0]}: {step.after[2].reason}" if step.after else "-"
+        before = f"{step.after[0]}: {step.after[2].word} {step.after[2].reason}" if step.after else "-"
         rung = step.rung if step.agrees else f"{step.rung} (WRONG)"
         lines.append(Line([rung, *numbers, *([before] if timed else [])]))
     return Table(title, columns, lines, notes)

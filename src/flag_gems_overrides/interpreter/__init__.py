@@ -34,8 +34,10 @@ name becomes a tensor). Inline assembly, CUDA's libdevice called directly, and a
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
+import warnings
 
 from flag_gems_overrides import requirements
 from flag_gems_overrides.interpreter.errors import DeadlockError, OutOfBoundsError
@@ -71,6 +73,9 @@ def activate() -> None:
     if _active:
         return
     requirements.check_triton()
+    for package in ("numpy", "greenlet"):
+        if importlib.util.find_spec(package) is None:
+            raise RuntimeError(f"the interpreter needs {package}: pip install 'flag-gems-overrides[interpreter]'")
     if "flag_gems" in sys.modules:
         raise RuntimeError(
             "flag_gems has been imported already, and looked for a GPU then. Call "
@@ -90,4 +95,6 @@ def activate() -> None:
     language.patch()
     libdevice.provide()
     vendor.import_flag_gems()
+    # PyTorch warns in every process that flag_gems registers over a CPU kernel, which is what it is meant to do here.
+    warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
     _active = True

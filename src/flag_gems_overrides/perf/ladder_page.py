@@ -42,7 +42,12 @@ def write(page: Path, folder: Path, ladders: Path = FOLDER) -> None:
         loader=jinja2.FileSystemLoader(ladders), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"percent": lambda value: f"{value * 100:.0f} %", "times": lambda value: f"{value:.2f}"}
-    text = environment.get_template(TEMPLATE).render(tour=tour, command=COMMAND, pictures=pictures.name)
+    try:
+        text = environment.get_template(TEMPLATE).render(tour=tour, command=COMMAND)
+    except jinja2.UndefinedError as error:
+        raise LadderError(
+            f"{ladders}: the page's templates ask for what is not there, as for a step's why: {error}"
+        ) from None
     make_folder(pictures)
     for name, figure in tour.pictures().items():
         figure.savefig(pictures / f"{name}.png", dpi=140, bbox_inches="tight", metadata={"Software": None})
@@ -192,43 +197,51 @@ class Tour:
             for rung, described in ladder.rungs.items():
                 step = self.step(name, rung) if described.after else None
                 if step and step.after and step.after[2].word not in (FASTER, SAME):
-                    found.append((name, rung, f"{step.after[2].word} than `{step.after[0]}`: {step.after[2].reason}"))
+                    found.append(
+                        (name, rung, f"{step.after[2].word} against `{step.after[0]}`: {step.after[2].reason}")
+                    )
         return found
 
     def pictures(self) -> dict[str, Figure]:
         softmax = self.ladders["softmax"]
         return {
             "softmax-n": self._scan("softmax", softmax.shapes["N at M = 4096"], -1, "N, at M = 4096"),
-            "softmax-m": self._scan("softmax", softmax.shapes["M at N = 4096"], 0, "M, at N = 4096"),
+            "softmax-m": self._scan("softmax", softmax.shapes["M at N = 4096"], 0, "M, at N = 4096", False),
             "roofline": self._roofline("softmax"),
             "gelu": self._scan("gelu", self.ladders["gelu"].shapes["elements"], -1, "columns, at 4096 rows"),
         }
 
-    def _scan(self, name: str, shapes: list[Shape], axis: int, label: str) -> Figure:
-        """Time of every rung over one dimension, as a multiple of what a copy of the same bytes takes at full speed:
-        CUDA C++ in one panel, the others in another, native in both."""
+    def _scan(self, name: str, shapes: list[Shape], axis: int, label: str, relative: bool = True) -> Figure:
+        """Time of every rung over one dimension: CUDA C++ in one panel, the others in another, native in both.
+
+        Args:
+            relative: as a multiple of what a copy of the same bytes takes at full bandwidth, not in microseconds.
+        """
         figure = Figure(figsize=(11, 4.2))
         panels = figure.subplots(1, 2, sharey=True)
         colors = mpl.color_sequences["tab10"]
+        copies = [self._copy_us(name, shape) for shape in shapes]
+        units = copies if relative else [1.0] * len(shapes)
         for axes, title, is_cuda in zip(panels, ("PyTorch and Triton", "CUDA C++"), (False, True), strict=True):
             rungs = [r for r in self.ladders[name].rungs if r == NATIVE or r.startswith("cuda") == is_cuda]
             for rung in rungs:
-                points = [
-                    (shape[axis], step.us / self._copy_us(name, shape))
-                    for shape in shapes
-                    if (step := self.step(name, rung, shape)).us
-                ]
+                times = [self.step(name, rung, shape).us for shape in shapes]
+                points = [(s[axis], us / unit) for s, us, unit in zip(shapes, times, units, strict=True) if us]
                 if points:
                     color = "black" if rung == NATIVE else colors[rungs.index(rung)]
                     axes.plot(*zip(*points, strict=True), "o-", ms=3, lw=1.4, color=color, label=rung)
-            axes.axhline(1, color="gray", ls=":", lw=1)
+            copy = [(s[axis], us / unit) for s, us, unit in zip(shapes, copies, units, strict=True)]
+            axes.plot(*zip(*copy, strict=True), ":", color="gray", lw=1, label="copy")
             axes.set(xscale="log", yscale="log", xlabel=label, title=title)
             axes.set_xticks([shape[axis] for shape in shapes], [str(shape[axis]) for shape in shapes])
-            axes.set_yticks(*zip(*((t, f"{t}x") for t in (1, 2, 5, 10, 20, 50, 100, 200, 500)), strict=True))
+            if relative:
+                axes.set_yticks(*zip(*((t, f"{t}x") for t in (1, 2, 5, 10, 20, 50)), strict=True))
             axes.minorticks_off()
             axes.grid(alpha=0.3)
-            axes.legend(fontsize=8)
-        panels[0].set_ylabel("time, over a copy's at full bandwidth")
+            axes.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        if not relative:
+            panels[0].set_ylim(bottom=2)  # below a launch, where only the copy's line would be
+        panels[0].set_ylabel("time, over that of a copy" if relative else "us")
         return figure
 
     def _copy_us(self, name: str, shape: Shape) -> float:
@@ -249,7 +262,7 @@ class Tour:
         ends = (0.8 * intensity / 4, 1.5 * intensity)
         axes.plot(ends, [self.head["copy_gbps"] * x for x in ends], color="black", lw=1)
         axes.text(
-            ends[0], self.head["copy_gbps"] * ends[0] * 1.3, f"copy: {self.head['copy_gbps']:.0f} GB/s", fontsize=8
+            ends[0], self.head["copy_gbps"] * ends[0] * 1.5, f"copy: {self.head['copy_gbps']:.0f} GB/s", fontsize=8
         )
         for rung, point in points.items():
             axes.plot(*point, "o", color=_color(rung), ms=5)
