@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
-from flag_gems_overrides import interpreter, registration, requirements
+from flag_gems_overrides import harmful, interpreter, registration, requirements
 from flag_gems_overrides.operators import OPERATORS, Operator
-from flag_gems_overrides.registration import compat, upstream
+from flag_gems_overrides.registration import compat, enabling, upstream
 
 PACKAGES = ("flag_gems_overrides", "flag_gems", "torch", "triton")
 
@@ -86,3 +86,25 @@ def _device(name: str) -> str:
     if name != "cuda":
         return name
     return "{} (sm_{}{})".format(torch.cuda.get_device_name(), *torch.cuda.get_device_capability())
+
+
+def left_to_pytorch() -> tuple[harmful.Harmful, ...]:
+    """The operators that ``enable()`` leaves out here, with the reasons. flag_gems must be loaded."""
+    gems = upstream.load()
+    overridden = [override.name for override in registration.catalog() if override.left_out is None]
+    return harmful.known(gems.__version__, enabling.capability(gems), overridden)
+
+
+def host_path() -> str:
+    """In words, whether calls of overrides go through C++, or why through Python."""
+    from flag_gems_overrides.registration.host import extension
+
+    path = extension.location()
+    if extension.EXTENSION.module is not None or extension.EXTENSION.state != "not asked for":
+        return extension.EXTENSION.state
+    if path.exists():
+        return f"C++, built: {path}"
+    try:
+        return f"C++, to be built at the first call with {extension.compiler()}"
+    except extension.BuildError as error:
+        return f"Python: {error}"

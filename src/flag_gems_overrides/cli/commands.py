@@ -28,6 +28,7 @@ _COMMANDS = {
     "accept": ("accept", "accept"),
     "resources": ("resources", "resources"),
     "quality": ("quality", "quality"),
+    "ablate": ("ablate", "ablate"),
     "patches": ("patches", "patches"),
 }
 
