@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ if not torch.cuda.is_available():
 
 from flag_gems_overrides.perf import baselines, gates, resources, run
 from flag_gems_overrides.perf.cases import DTYPES, MODES, PEERS, Case, CaseError, Shapes
-from flag_gems_overrides.perf.records import Recorder
+from flag_gems_overrides.perf.records import Recorder, RecordError
 from flag_gems_overrides.perf.report import terminal
 from flag_gems_overrides.perf.report.summary import summary
 from flag_gems_overrides.perf.report.view import view
@@ -73,6 +74,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(str(error)) from None
 
 
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """What is wrong with the record ends the run with one line and status 2."""
+    try:
+        yield
+    except RecordError as error:
+        pytest.exit(f"error: {error}", returncode=2)
+
+
 class Bench:
     """Measures ops for the tests and keeps their rows for the summary."""
 
@@ -108,9 +118,11 @@ class Bench:
         """Measure ``op`` over its shapes and hold the results to the accepted baseline. Means go to JUnit's report."""
         if self._options.record == "json" and self._recorder is None:
             keys = [case.key for cases in self._cases.values() for case in cases]
-            self._recorder = Recorder(self._options.output, self.meter.head, keys)
+            with _one_line():
+                self._recorder = Recorder(self._options.output, self.meter.head, keys)
             self.resumed = len(self._recorder.session.rows)
-        rows = run.measure(self._cases[op], self.meter, self._recorder)
+        with _one_line():
+            rows = run.measure(self._cases[op], self.meter, self._recorder)
         self.rows += rows
         for means in summary(view(self.meter.head, rows))[:1]:
             for line in means.lines:
@@ -127,7 +139,8 @@ class Bench:
 
     def finish(self) -> None:
         if self._recorder:
-            self._recorder.close()
+            with _one_line():
+                self._recorder.close()
 
     @property
     def unknown_device(self) -> str | None:

@@ -11,6 +11,7 @@ from flag_gems_overrides.ops.families.norm import call as norm
 from flag_gems_overrides.ops.families.reduction import call as reduction
 from flag_gems_overrides.ops.families.softmax import call as softmax
 from flag_gems_overrides.ops.launch.prepared import Entry
+from flag_gems_overrides.registration import host
 
 # By the names that the compiled kernels have.
 KERNELS: dict[str, Entry] = {
@@ -27,3 +28,10 @@ PREPARED = [
     norm.prepare_forward,
     norm.prepare_backward,
 ]
+
+
+def forget_launches() -> None:
+    """What is launched is decided anew, by Python and by C++."""
+    for cache in PREPARED:
+        cache.cache_clear()
+    host.forget()

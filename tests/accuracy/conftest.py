@@ -41,16 +41,14 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def device_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A function that makes the device another, by the fields of its limits."""
-    from kernels import PREPARED
+    from kernels import forget_launches
 
     from flag_gems_overrides.ops.launch import devices
 
     def device_with(**changes: int) -> None:
         limits = devices.limits(0)._replace(**changes)
         monkeypatch.setattr(devices, "limits", lambda index: limits)
-        for cache in PREPARED:
-            cache.cache_clear()
+        forget_launches()
 
     yield device_with
-    for cache in PREPARED:
-        cache.cache_clear()
+    forget_launches()

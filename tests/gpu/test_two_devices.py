@@ -64,4 +64,6 @@ def test_training_on_both(way, trained):
         run = rank[way]
         assert len(run["ours"]) == ranks.STEPS
         assert run["ours"] == pytest.approx(run["native"], rel=1e-4)
-        assert {"layer_norm_rows", "layer_norm_backward_rows", "softmax_rows", "softmax_backward_rows"} <= {*run["kernels"]}
+        assert {"layer_norm_rows", "layer_norm_backward_rows", "softmax_rows", "softmax_backward_rows"} <= {
+            *run["kernels"]
+        }

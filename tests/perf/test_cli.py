@@ -11,7 +11,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.perf import resources, run
 from flag_gems_overrides.perf.records import Recorder, dumps, read
 from flag_gems_overrides.perf.timing import ThrottledError
@@ -211,7 +211,7 @@ def test_a_throttled_device_is_said_with_status_2(invoke, monkeypatch, tmp_path)
             ["softmax", "8x512", "dim=1"],
             "'8x512' is no op; give a shape by --shape: gems-overrides bench softmax --shape '8x512",
         ),
-        (["softmax"], "benchmark/core_shapes.yaml: No such file or directory"),
+        (["softmax", "--shapes", "missing.yaml"], "missing.yaml: No such file or directory"),
     ],
 )
 def test_bench_names_what_is_wrong(invoke, words, message):

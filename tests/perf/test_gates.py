@@ -9,6 +9,7 @@ import pytest
 from flag_gems_overrides.perf import baselines, gates
 from flag_gems_overrides.perf.records import Session
 from flag_gems_overrides.perf.results import Timed
+from flag_gems_overrides.perf.statistics import geomean
 
 from . import rows
 
@@ -218,6 +219,22 @@ def test_noise_of_the_session_is_no_slowdown(timed_baseline):
     timed_baseline["cases"][KEYS[0]] |= {"floor": 0.99, "ratio": 0.9}
     assert rules(gates.judge([line], timed_baseline)) == ["slower"]
     assert gates.judge([line], timed_baseline, noise=0.05) == []
+
+
+def test_a_mean_at_the_floor_is_not_below_it(timed_baseline):
+    line = rows.timed(KEYS[0], override=1.0, native=1.3, upstream=1.2)
+    allowed = 1 - baselines.GEOMEAN_ALLOWANCE
+    for i in range(1000):  # until a float is found whose product with the allowance is the ratio, to the last bit
+        line["providers"]["upstream"]["samples_ms"][0] = 1.2 + i / 1e6
+        ratio = Timed(line).against_best().comparison.ratio
+        floor = geomean([ratio / allowed * allowed])
+        if geomean([ratio]) == floor:
+            break
+    assert geomean([ratio]) == floor
+    timed_baseline["cases"] = {KEYS[0]: {"ratio": ratio / allowed, "floor": 0.9, "ms": 1.0}}
+    assert gates.judge([line], timed_baseline) == []
+    timed_baseline["cases"][KEYS[0]]["ratio"] *= 1.000001
+    assert rules(gates.judge([line], timed_baseline)) == ["geomean"]
 
 
 def test_a_case_that_was_never_accepted_is_in_no_mean(timed_baseline):

@@ -129,3 +129,13 @@ def test_an_index_out_of_range_names_nothing_and_does_not_agree(index):
 )
 def test_upstream_is_not_called_where_it_is_unsafe(key, unsafe):
     assert (op_inputs.upstream_unsafe(parse(key)) is not None) == unsafe
+
+
+def test_a_norm_can_be_called_without_its_parameters():
+    forward, backward = (parse(f"{op} 2x3x8 normalized=1 float32") for op in ("layer_norm", "layer_norm_backward"))
+    x, shape, weight, bias, _ = op_inputs.without_parameters("layer_norm", op_inputs.arguments(forward, "cpu"))
+    assert (x.shape, shape, weight, bias) == ((2, 3, 8), [8], None, None)
+    inputs = op_inputs.without_parameters("layer_norm_backward", op_inputs.arguments(backward, "cpu"))
+    dx, dweight, dbias = op_inputs.native("layer_norm_backward")(*inputs)
+    assert (dx.shape, dweight, dbias) == ((2, 3, 8), None, None)
+    assert op_inputs.without_parameters("softmax", ()) is None

@@ -43,7 +43,7 @@ def test_what_is_written_is_read(path):
     assert session.device == "NVIDIA H200"
 
 
-def test_an_interrupted_session_goes_on(path):
+def test_an_interrupted_session_is_resumed(path):
     record(path, "max 8 int8", cold=rows.COLD)
     measured_anew = {**rows.COLD, "copy_us": [5.1, 9.1, 17.1]}
     record(path, "max 9 int8", started="2026-11-20T13:00:00+00:00", noise=0.02, cold=measured_anew)
@@ -237,3 +237,19 @@ def test_a_row_that_was_not_written_is_not_in_the_session(path, monkeypatch):
     recorder.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(recorder._file)
+
+
+def test_benchmarks_say_in_one_line_that_a_record_cannot_be_written():
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "benchmark", "-m", "prod"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [*command, "--record", "json", "--output", "/dev/full"],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        env=environment,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "error: /dev/full: Invalid argument; give a path that can be written" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

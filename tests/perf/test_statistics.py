@@ -54,7 +54,7 @@ def test_interval_covers_the_truth_about_as_often_as_it_says():
 
 
 def test_nothing_to_compare_is_an_error():
-    with pytest.raises(ValueError, match="no rounds"):
+    with pytest.raises(ValueError, match=r"^no rounds to compare$"):
         compare([], [1.0], "seed")
 
 

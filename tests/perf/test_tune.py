@@ -13,7 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.plans import table

@@ -85,7 +85,11 @@ def test_percent_reads_well():
         (Comparison(1.0625, 1.05, 1.07, 20), 0.0625, (SAME, "+6.2 %, within the noise of 6.2%")),
         (Comparison(1.00, 0.99, 1.03, 20), 0.01, (UNSURE, "+0.0 %, but [-1.0 %, +3.0 %] is wide for a noise of 1.0%")),
         (Comparison(1.00, 0.97, 1.01, 20), 0.01, (UNSURE, "+0.0 %, but [-3.0 %, +1.0 %] is wide for a noise of 1.0%")),
+        (Comparison(1.00, 0.975, 1.01, 20), 0.01, (UNSURE, "+0.0 %, but [-2.5 %, +1.0 %] is wide for a noise of 1.0%")),
         (Comparison(1.00, 0.982, 1.019, 20), 0.01, (SAME, "+0.0 %, within the noise of 1.0%")),
+        # An interval that reaches twice the noise is within it: 1.0625 squared.
+        (Comparison(1.00, 0.99, 1.12890625, 20), 0.0625, (SAME, "+0.0 %, within the noise of 6.2%")),
+        (Comparison(1.00, 0.25, 1.01, 20), 1.0, (SAME, "+0.0 %, within the noise of 100.0%")),
         (Comparison(1.03, 1.02, 1.04, 20), 0.02, (FASTER, "+3.0 % [+2.0 %, +4.0 %]")),
     ],
 )

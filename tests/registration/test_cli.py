@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from flag_gems_overrides import environment
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.registration import upstream
 

@@ -36,7 +36,14 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_the_public_face():
-    assert sorted(flag_gems_overrides.__all__) == ["catalog", "install", "uninstall", "use_overrides"]
+    assert sorted(flag_gems_overrides.__all__) == [
+        "__version__",
+        "catalog",
+        "enable",
+        "install",
+        "uninstall",
+        "use_overrides",
+    ]
     assert callable(flag_gems_overrides.catalog)  # and not the module of that name
 
 

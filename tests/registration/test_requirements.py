@@ -2,10 +2,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from flag_gems_overrides import requirements
@@ -102,7 +101,7 @@ def test_the_installed_one_is_supported():
 
 def test_pairs_are_what_the_package_asks_for():
     """pyproject.toml's limits are those of the oldest and the newest pair."""
-    asked = {r.name: r.specifier for r in map(Requirement, importlib.metadata.requires("flag-gems-overrides"))}
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     for name, versions in zip(("torch", "triton"), zip(*requirements.PAIRS, strict=True), strict=True):
         newest = Version(versions[-1])
-        assert asked[name] == SpecifierSet(f">={versions[0]},<{newest.major}.{newest.minor + 1}")
+        assert f'"{name}>={versions[0]},<{newest.major}.{newest.minor + 1}"' in text

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from kernels import KERNELS, PREPARED
+from kernels import KERNELS, forget_launches
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS, Operator
@@ -76,11 +76,9 @@ MULTIPROCESSORS, L2_BYTES = 4, 2**20
 def few_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     few = devices.limits(0)._replace(sm_count=MULTIPROCESSORS, l2_bytes=L2_BYTES)
     monkeypatch.setattr(devices, "limits", lambda index: few)
-    for cache in PREPARED:
-        cache.cache_clear()
+    forget_launches()
     yield
-    for cache in PREPARED:
-        cache.cache_clear()
+    forget_launches()
 
 
 def _run(case: Case, device: str, offset: int = 0) -> tuple[tuple, object]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.upstreaming import rehearsal
 from flag_gems_overrides.upstreaming.exchange import PatchesError
 from flag_gems_overrides.upstreaming.lines import LINES

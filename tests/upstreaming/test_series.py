@@ -14,7 +14,7 @@ import pytest
 from packaging.version import Version
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import baselines
 from flag_gems_overrides.upstreaming import exchange, formatting, regression, rehearsal, series
@@ -299,12 +299,11 @@ def test_check_says_what_export_would_write_otherwise_and_tries_nothing_else(
         next(rehearsal.one_after_the_other(line, tmp_path / "patches", checkout))
 
 
-def test_outside_the_project_it_says_where_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_the_project_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    command = ["patches", "check", "--line=v5.0.2", f"--folder={PATCHES}"]
-    result = CliRunner().invoke(app, command, env={"FLAGGEMS_CHECKOUT": ""})
+    result = CliRunner().invoke(app, ["patches", "check", "--line=v5.0.2"], env={"FLAGGEMS_CHECKOUT": ""})
     assert result.exit_code == 2
-    assert "benchmark/core_shapes.yaml: is not there; run this in the folder of the project" in result.output
+    assert "patches/v5.0.2/series: is not there; write it with `gems-overrides patches export`" in result.output
 
 
 @pytest.mark.skipif(

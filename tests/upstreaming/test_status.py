@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 from typer.testing import CliRunner
 
-from flag_gems_overrides.cli import app
+from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.upstreaming import status
 from flag_gems_overrides.upstreaming.defects import DEFECTS, FIXED
 

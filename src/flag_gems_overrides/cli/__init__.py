@@ -1,91 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``gems-overrides``: one module for each command, imported when the command is asked for."""
+"""``gems-overrides``: one module for each command.
+
+``doctor``, ``list`` and ``status`` need no package beside the runtime's own. The others need those of the extra
+``[bench]``, typer among them; without it this file runs the three.
+"""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
-
-import typer
-from typer.core import TyperGroup
+import importlib.metadata
+import sys
+from collections.abc import Sequence
 
 from flag_gems_overrides.errors import UserError
 
-# Command: module and function, or Typer for a group.
-_COMMANDS = {
-    "doctor": ("doctor", "doctor"),
-    "list": ("list", "list_overrides"),
-    "status": ("status", "show_status"),
-    "bench": ("bench", "bench"),
-    "profile": ("profile", "profile"),
-    "hunt": ("hunt", "hunt"),
-    "tune": ("tune", "tune"),
-    "report": ("report", "report"),
-    "compare": ("compare", "compare"),
-    "summary": ("summary", "summary"),
-    "accept": ("accept", "accept"),
-    "resources": ("resources", "resources"),
-    "quality": ("quality", "quality"),
-    "patches": ("patches", "patches"),
-}
-
-
-class _Commands(TyperGroup):
-    """Imports commands lazily, and turns a :class:`UserError` into one line and status 2."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in _COMMANDS:
-            return None
-        module, attribute = _COMMANDS[cmd_name]
-        try:
-            found = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("flag_gems_overrides"):
-                raise
-            return _missing(cmd_name, error.name)
-        if isinstance(found, typer.Typer):
-            app = found
-        else:
-            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            app.command(cmd_name)(found)
-        command = typer.main.get_command(app)
-        command.name = cmd_name
-        return command
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except UserError as error:
-            typer.secho("error: ", fg="red", err=True, nl=False)
-            typer.echo(str(error), err=True)
-            raise typer.Exit(2) from None
-
-
-def _missing(command: str, package: str | None) -> Any:
-    """A command that says which package it lacks."""
-
-    def say() -> None:
-        raise UserError(f"{command} needs {package}: pip install 'flag-gems-overrides[bench]'")
-
-    app = typer.Typer(add_completion=False)
-    app.command(
-        command, help=f"(needs {package})", context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
-    )(say)
-    return typer.main.get_command(app)
-
-
-app = typer.Typer(
-    cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-)
-
-
-@app.callback()
-def _describe() -> None:
-    """FlagGems operators, faster and corrected, over the installed flag_gems."""
+LIGHT = {"doctor": "doctor", "list": "list_overrides", "status": "show_status"}
 
 
 def main() -> None:
+    try:
+        from flag_gems_overrides.cli.commands import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "typer":
+            raise
+        raise SystemExit(run_light(sys.argv[1:])) from None
     app()
+
+
+def version() -> str:
+    return f"flag-gems-overrides {importlib.metadata.version('flag-gems-overrides')}"
+
+
+def missing(command: str, package: str | None) -> str:
+    """What to do where a command lacks a package."""
+    return f"{command} needs {package}: pip install 'flag-gems-overrides[bench]'"
+
+
+def run_light(words: Sequence[str]) -> int:
+    """Run a command without typer and return the exit status."""
+    command = words[0] if words else "--help"
+    if command == "--version":
+        print(version())
+    elif command == "--help":
+        print(f"gems-overrides [{'|'.join(LIGHT)}|--version]; {missing('every other command', 'typer')}")
+    elif command in LIGHT and len(words) == 1:
+        try:
+            getattr(importlib.import_module(f"{__name__}.{command}"), LIGHT[command])()
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        except SystemExit as ended:
+            return int(ended.code or 0)
+    else:
+        print(f"error: {missing(' '.join(words), 'typer')}", file=sys.stderr)
+        return 2
+    return 0

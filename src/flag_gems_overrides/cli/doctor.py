@@ -1,35 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from flag_gems_overrides import environment
+from flag_gems_overrides.cli._plain import styled
 
 
 def doctor() -> None:
     """Say whether the overrides can be used here, and which. Exit status 0 if they can, 2 if not."""
-    console = Console(highlight=False)
     found = environment.examine()
-
-    facts = Table.grid(padding=(0, 2))
-    for name, version in found.versions.items():
-        facts.add_row(name, version)
-    facts.add_row("device", found.device)
-    console.print(facts)
+    facts = {**found.versions, "device": found.device, "plans": found.plans}
+    width = max(map(len, facts))
+    for name, fact in facts.items():
+        print(f"{name:{width}}  {fact}")
     for caution in found.cautions:
-        console.print(f"\n[yellow]caution[/] {escape(caution)}", soft_wrap=True)
+        print(f"\n{styled('caution', 'yellow')} {caution}")
 
     if found.problem is None:
         can = [override for override in found.overrides if override.left_out is None]
-        console.print(f"\n{len(can)} of {len(found.overrides)} overrides would be installed:")
-        console.print(", ".join(override.name for override in can))
+        print(f"\n{len(can)} of {len(found.overrides)} overrides would be installed:")
+        print(", ".join(override.name for override in can))
         for override in found.overrides:
             if override.left_out is not None:
-                console.print(f"[yellow]left out[/] {escape(override.left_out)}", soft_wrap=True)
+                print(f"{styled('left out', 'yellow')} {override.left_out}")
     else:
-        console.print(f"\n[red]problem[/] {escape(found.problem)}", soft_wrap=True)
-    console.print("\n[green]usable[/]" if found.usable else "\n[red]not usable[/]")
-    raise typer.Exit(0 if found.usable else 2)
+        print(f"\n{styled('problem', 'red')} {found.problem}")
+    print(f"\n{styled('usable', 'green') if found.usable else styled('not usable', 'red')}")
+    raise SystemExit(0 if found.usable else 2)

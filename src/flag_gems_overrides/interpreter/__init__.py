@@ -13,7 +13,7 @@ operation of each program, plus numpy's time for large blocks: small shapes, few
 
 To look at kernels while they run: :func:`check_bounds`, :func:`observe`, :func:`undefined_lanes`.
 
-What a GPU does, and the stock interpreter of some or all supported Triton versions does not:
+Like a GPU, and unlike the stock interpreter of at least one supported Triton version:
 
 - ``and``, ``or`` and ``not`` on blocks are element by element, and so are comparisons in a row;
 - a loop's variable is a tensor; a float argument is a float32 scalar, and widens what it meets;
@@ -22,10 +22,10 @@ What a GPU does, and the stock interpreter of some or all supported Triton versi
   what the index of a maximum says about NaN depends on its place;
 - reductions are trees, each step rounded to the block's type; of equal maxima the first one's index counts;
 - with ``launch_cooperative_grid=True`` the programs of a launch run at the same time, so that they can wait for each
-  other at atomic operations and volatile loads, and :class:`DeadlockError` says if they wait in vain;
-- unknown launch options, global variables that are no constexpr, and grids that CUDA has not are errors.
+  other at atomic operations and volatile loads; :class:`DeadlockError` if none of them can go on;
+- unknown launch options, global variables that are not constexpr, and grids larger than CUDA's are errors.
 
-What a GPU does, and nothing here does: warps, registers, shared memory and their limits; races, and any order of
+Not modelled: warps, registers, shared memory and their limits; races; any order of
 programs but one after the other (or in turns, if cooperative); what num_warps and num_stages change; alignment, and
 hints about it; contraction to fused multiply-adds; TF32 and approximate functions; subnormal numbers flushed to zero;
 the type check of values that a loop carries; constexprs as such (a kernel sees plain numbers, and a number that gets a
@@ -34,8 +34,10 @@ name becomes a tensor). Inline assembly, CUDA's libdevice called directly, and a
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
+import warnings
 
 from flag_gems_overrides import requirements
 from flag_gems_overrides.interpreter.errors import DeadlockError, OutOfBoundsError
@@ -71,6 +73,9 @@ def activate() -> None:
     if _active:
         return
     requirements.check_triton()
+    for package in ("numpy", "greenlet"):
+        if importlib.util.find_spec(package) is None:
+            raise RuntimeError(f"the interpreter needs {package}: pip install 'flag-gems-overrides[interpreter]'")
     if "flag_gems" in sys.modules:
         raise RuntimeError(
             "flag_gems has been imported already, and looked for a GPU then. Call "
@@ -90,4 +95,6 @@ def activate() -> None:
     language.patch()
     libdevice.provide()
     vendor.import_flag_gems()
+    # PyTorch warns in every process that flag_gems registers over a CPU kernel, which is what it is meant to do here.
+    warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
     _active = True

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launches whose programs wait for each other.
 
-The stock interpreter runs one program after the other, and the first that waits for the next one waits for ever. Here
-each program is a greenlet, and the turn goes on to the next at atomic operations and volatile loads, which are the only
-ones that a program can wait with. Who changes memory may go on for a few of them: so it looks for what the others have
-not written yet, and really waits.
+The stock interpreter runs one program after the other, and a program that waits for a later one waits for ever. Here
+each program is a greenlet. At an atomic operation or a volatile load, the only operations that a program can wait with,
+the next program runs. A program that changed memory runs on for a few of them: so it finds that the others have not
+written yet, and waits.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flag_gems_overrides.interpreter.builder import Builder
 from flag_gems_overrides.interpreter.errors import DeadlockError
 
 Index = tuple[int, int, int]
-# Changes of memory in a row after which a program gives its turn away: nobody publishes as many numbers at once.
-MOST_CHANGES = 8
+# Changes of memory in a row after which a program lets others run. No kernel publishes as many numbers at once.
+MAX_CHANGES = 8
 
 
 def run(builder: Builder, kernel: str, program: Callable[[], Any], indices: Iterable[Index]) -> None:
@@ -40,7 +40,7 @@ def run(builder: Builder, kernel: str, program: Callable[[], Any], indices: Iter
         nonlocal progress, changes
         progress = progress or changed_memory
         changes = changes + 1 if changed_memory else 0
-        if 0 < changes < MOST_CHANGES:
+        if 0 < changes < MAX_CHANGES:
             return
         changes = 0
         scheduler.switch()

@@ -21,7 +21,7 @@ from flag_gems_overrides.interpreter.triton_internals import LAUNCH_OPTIONS, Int
 # There is one builder, and it knows the program that is running.
 _one_launch = threading.RLock()
 # Along the second and third axis of CUDA's grids.
-_MOST_PROGRAMS = 65535
+_MAX_PROGRAMS = 65535
 
 
 class InterpretedKernel(JITFunction):
@@ -54,7 +54,7 @@ class InterpretedKernel(JITFunction):
         grid = grid(bound) if callable(grid) else grid
         x, y, z = (*map(int, grid), 1, 1)[:3]
         size = x, y, z
-        if max(y, z) > _MOST_PROGRAMS or x >= 2**31:
+        if max(y, z) > _MAX_PROGRAMS or x >= 2**31:
             raise RuntimeError(f"{self.__name__}: CUDA has no grid of {size} programs: invalid argument")
         program = functools.partial(rewritten(self.fn), **arguments.values(self, bound))
         builder = stock.interpreter_builder

@@ -125,7 +125,7 @@ class LaunchMemory:
         return self._views[which, dtype]
 
     def finish(self, grid: Index, options: dict[str, Any]) -> None:
-        """Hand the launch to whoever observes."""
+        """Report the launch to the observers."""
         if self._counters is None:
             return
         arguments = {counter.region.name: counter.total() for counter in self._counters}

@@ -93,8 +93,11 @@ def _launches(cases: list[str], gpu: Gpu) -> dict[str, dict[str, Any]]:
     for deterministic in (False, True):
         torch.use_deterministic_algorithms(deterministic)
         for case in cases:
+            op = parse(case).op
             arguments = op_inputs.arguments(parse(case), "meta")
-            OPERATORS[parse(case).op].load()[0](*arguments)
+            for given in (arguments, op_inputs.without_parameters(op, arguments)):
+                if given is not None:
+                    OPERATORS[op].load()[0](*given)
     return launches
 
 

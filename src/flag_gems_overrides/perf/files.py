@@ -13,7 +13,7 @@ class WriteError(UserError):
     """A file could not be written; the message names it."""
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, content: str | bytes) -> None:
     """Replace a file in one step: a reader sees the old text or the new.
 
     Raises:
@@ -23,8 +23,8 @@ def write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with part.open("w") as file:
-                file.write(text)
+            with part.open("wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)

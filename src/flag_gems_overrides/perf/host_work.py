@@ -16,7 +16,7 @@ _OVERWRITES = ("copy_", "fill_", "zero_")
 
 class HostWork(TorchDispatchMode):
     """Counts inside a ``with`` block. On a GPU each such operator is a launch that reads its inputs and writes its
-    outputs; a view is nothing, nor is what is done to meta tensors, as when a launch is prepared."""
+    outputs. Views do not count. Operators on meta tensors do not either, as when a launch is prepared."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -242,7 +242,7 @@ def _ms(function: Callable, inputs: op_inputs.Arguments) -> tuple[float, Any]:
 
 def _slow(trials: Mapping[str, Trial]) -> list[str]:
     """Providers whose one call says enough: samples of them would take most of a hunt's time."""
-    fastest = min(trial.ms for trial in trials.values() if trial.ms is not None)
+    fastest = min(trial.ms for trial in trials.values() if trial.ms is not None and trial.agrees)
     return [
         name
         for name, trial in trials.items()
@@ -290,7 +290,7 @@ def keep(path: Path, losses: Iterable[Case]) -> int:
 
     Raises:
         CaseError: the file is no file of shapes.
-        OSError: it cannot be written.
+        WriteError: it cannot be written.
     """
     known = Shapes(path) if path.exists() else None
     shapes = {op: [case.size for case in known.cases(op, "core", ["float32"])] for op in known.ops} if known else {}

@@ -54,7 +54,7 @@ def captured() -> Iterator[list[Launched]]:
         return kernel, constexprs
 
     def look_up(_: object) -> None:
-        """A prepared launch leaves the fast path while anyone hooks into launches."""
+        """A prepared launch leaves the fast path while there is a hook into launches."""
 
     knobs.runtime.launch_enter_hook.add(look_up)
     Entry.run = run_and_note  # type: ignore[method-assign]

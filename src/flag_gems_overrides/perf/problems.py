@@ -45,8 +45,9 @@ def problems(ops: Sequence[str], count: int, seed: int, compile_share: float) ->
             if members:
                 nth, which = divmod(i, len(members))
                 op = members[which]
-                compiled = math.floor((nth + 1) * compile_share) > math.floor(nth * compile_share)
-                chosen.append(Problem(name, next(streams[op]), compiled))
+                # Not all ops at once, and some from the beginning: the list may be cut off.
+                before, after = (math.floor(n * compile_share + which / len(members)) for n in (nth, nth + 1))
+                chosen.append(Problem(name, next(streams[op]), after > before))
     return chosen
 
 

@@ -3,7 +3,7 @@
 
 A file holds sessions one after the other: a ``session`` line that says what was measured where, a ``case`` line per
 case, an ``end`` line. A session without its end was interrupted, or a case of it could not be measured; the same
-command under the same conditions goes on with it: the head has a digest of the cases that are to be measured. Verdicts
+command under the same conditions resumes it: the head has a digest of the cases that are to be measured. Verdicts
 are not recorded: they are made from the samples when read, by one rule for old and new records.
 """
 
@@ -48,7 +48,7 @@ class Session:
     def device(self) -> str:
         return self.head["device"]["name"]
 
-    def goes_on(self, head: Mapping[str, Any]) -> bool:
+    def resumes_with(self, head: Mapping[str, Any]) -> bool:
         """Whether a run under the conditions of ``head``, of the same cases, may add its rows to this session."""
         return not self.ended and _conditions(self.head) == _conditions(head)
 
@@ -87,7 +87,7 @@ def read(path: Path) -> list[Session]:
 
 
 class Recorder:
-    """Appends a session to a record file, going on with an interrupted one of the same conditions and cases.
+    """Appends a session to a record file, or resumes an interrupted one of the same conditions and cases.
 
     Every line is written whole and synced: after a crash the file ends with whole lines and at most one part of a
     line, which the next recorder cuts off.
@@ -112,7 +112,7 @@ class Recorder:
             os.ftruncate(self._file, os.pread(self._file, size, 0).rfind(b"\n") + 1)
         except OSError as error:
             raise RecordError(f"{path}: {error.strerror}; give a path that can be written") from None
-        if sessions and sessions[-1].goes_on(head):
+        if sessions and sessions[-1].resumes_with(head):
             self.session = sessions[-1]
         else:
             self.session = Session(head)

@@ -38,7 +38,7 @@ def compare(times: Sequence[float], baseline: Sequence[float], seed: str) -> Com
     count = min(len(times), len(baseline))
     if not count:
         raise ValueError("no rounds to compare")
-    ratios = np.log(np.asarray(baseline[:count], float) / np.asarray(times[:count], float))
+    ratios = np.log(np.asarray(baseline[:count]) / np.asarray(times[:count]))
     medians = np.median(_resampled(ratios, _rng(seed)), axis=1)
     low, high = np.quantile(medians, _TAILS)
     return Comparison(math.exp(np.median(ratios)), math.exp(low), math.exp(high), count)
@@ -54,7 +54,7 @@ def compare_unpaired(times: Sequence[float], baseline: Sequence[float], seed: st
     if not len(times) or not len(baseline):
         raise ValueError("no rounds to compare")
     rng = _rng(seed)
-    ours, theirs = (np.log(np.asarray(samples, float)) for samples in (times, baseline))
+    ours, theirs = (np.log(np.asarray(samples)) for samples in (times, baseline))
     differences = np.median(_resampled(theirs, rng), axis=1) - np.median(_resampled(ours, rng), axis=1)
     low, high = np.quantile(differences, _TAILS)
     ratio = math.exp(np.median(theirs) - np.median(ours))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times of several functions on a GPU, interleaved so that they can be compared.
 
-A round runs every function twice, in the order A B C C B A, and counts the mean of the two: whatever drifts evenly
+A round runs every function twice, in the order A B C C B A, and counts the mean of the two: what drifts evenly
 over a round (clock, temperature) weighs on all alike. The next round starts with another function.
 """
 
@@ -24,7 +24,7 @@ ROUNDS = 20
 # A provider that takes this many times as long as the fastest is settled after this many rounds.
 SETTLED_RATIO, SETTLED_ROUNDS = 4.0, 6
 WARM_UP_SECONDS = 0.03
-# NVML goes on calling a device throttled for some tenths of a second: 40 rounds of a short kernel are over sooner.
+# NVML calls a device throttled for some tenths of a second longer: 40 rounds of a short kernel are over sooner.
 COOLING_SECONDS = 0.1
 # What the host may need to queue the flush and the events of a sample; too little is noticed and doubled.
 _QUEUEING_MS = 0.05

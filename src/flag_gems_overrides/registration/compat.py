@@ -88,7 +88,7 @@ def running() -> tuple[int, int]:
 
 def _has_typed_block_pointers() -> bool:
     """Whether a block pointer is a pointer to a type, as it was while the compiler knew such pointers."""
-    # Not at the top: whoever imports this may still choose between Triton's compiler and its interpreter.
+    # Imported here: a program that imports this module may still choose between Triton's compiler and its interpreter.
     return hasattr(importlib.import_module("triton.language.semantic").TritonSemantic, "make_block_ptr")
 
 

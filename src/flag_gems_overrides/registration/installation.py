@@ -22,6 +22,8 @@ from flag_gems_overrides.registration import compat, upstream
 if TYPE_CHECKING:
     from contextlib import _GeneratorContextManager
 
+    from flag_gems_overrides.registration.host import HostPath
+
 logger = logging.getLogger(__name__)
 
 
@@ -141,6 +143,7 @@ class _Installation:
         self._live = dispatcher.LiveRegistrations()
         self._left_out = upstream.left_out()
         self._repaired = False
+        self._host_paths: list[HostPath] = []
 
         rows = upstream.rows(gems)
         overrides = [override for name, override in OPERATORS.items() if name not in self._left_out]
@@ -157,6 +160,17 @@ class _Installation:
                 # Not always the catalog's: from 5.3.4 on a function of another name is registered, and calls
                 # this one.
                 self._overloads[override.name] = [key for key, value in rows.items() if value is function]
+        if gems.device == "cuda":
+            self._add_host_paths()
+
+    def _add_host_paths(self) -> None:
+        from flag_gems_overrides.registration import host
+
+        for name, wrapper in self._wrappers.items():
+            if self._overloads[name] == [OPERATORS[name].overload]:
+                path = host.HostPath(self._gems, wrapper, OPERATORS[name].overload, self._dispatch_key)
+                wrapper.call_first(path.notice)
+                self._host_paths.append(path)
 
     def switch(self, names: tuple[str, ...]) -> None:
         """Let exactly ``names``, less those that this flag_gems cannot have, be in force."""
@@ -169,6 +183,8 @@ class _Installation:
             compat.apply()
             self._repaired = True
 
+        for path in self._host_paths:
+            path.stop()
         on = [self._wrappers[name] for name in names]
         off = [wrapper for name, wrapper in self._wrappers.items() if name not in names]
         for wrapper in on:
@@ -181,6 +197,8 @@ class _Installation:
         self._live.update(self._gems, wanted, self._dispatch_key)
         for wrapper in off:
             wrapper.turn_off()
+        for path in self._host_paths:
+            path.stop()  # once more, for what calls of other threads have registered meanwhile
 
         if self._repaired and not names:
             compat.undo()

@@ -13,9 +13,15 @@ from typing import Any
 # a whole is 8 us.
 _SOURCE = """\
 def {name}{signature}:
+    if notice is not None:
+        notice({arguments})
     if supports({judged}):
         return implementation({arguments})
     return otherwise({arguments})
+
+
+def is_supported{signature}:
+    return supports({judged})
 """
 
 
@@ -37,6 +43,7 @@ class Wrapper:
         self._supports = supports
         self._native = native
         self._scope: dict[str, Any] = {"implementation": implementation}
+        self._notice: Callable[..., None] | None = None
         self.turn_off()
         name = implementation.__name__
         parameters = inspect.signature(implementation).parameters.values()
@@ -50,14 +57,25 @@ class Wrapper:
         self.function: Callable[..., Any] = functools.update_wrapper(self._scope[name], implementation)
         # Found there by those who look it up by name, such as pickle.
         self.function.__module__ = upstream.__module__
+        self.is_supported: Callable[..., bool] = self._scope["is_supported"]
+
+    def call_first(self, notice: Callable[..., None]) -> None:
+        """Have ``notice`` called with the arguments of every call, while the override is on."""
+        self._notice = notice
+
+    @property
+    def is_on(self) -> bool:
+        return self._scope["supports"] is self._supports
 
     # Another thread may call the function between the two assignments; it must then get PyTorch's kernel.
 
     def turn_on(self) -> None:
         self._scope["otherwise"] = self._native
         self._scope["supports"] = self._supports
+        self._scope["notice"] = self._notice
 
     def turn_off(self) -> None:
+        self._scope["notice"] = None
         self._scope["supports"] = _nothing
         self._scope["otherwise"] = self.upstream
 

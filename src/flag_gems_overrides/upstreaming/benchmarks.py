@@ -6,25 +6,20 @@ Upstream's own reduce dimension 1 of few shapes only, and normalize few rows.
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from flag_gems_overrides.benchmark_files import benchmark_file
 from flag_gems_overrides.operators import OPERATORS
-from flag_gems_overrides.perf.cases import CaseError, Shapes
+from flag_gems_overrides.perf.cases import Shapes
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.templates import render
-
-SHAPES = Path("benchmark", "core_shapes.yaml")
 
 
 def benchmarks(module: str, functions: tuple[str, ...], line: Line) -> dict[str, str]:
     """The benchmark file of an operator, by its path.
 
     Raises:
-        CaseError: the file of shapes is not there or cannot be read; the message names it.
+        CaseError: the file of shapes is missing or cannot be read; the message names it.
     """
-    if not SHAPES.exists():
-        raise CaseError(f"{SHAPES}: is not there; run this in the folder of the project, which has it")
-    shapes = Shapes(SHAPES)
+    shapes = Shapes(benchmark_file("core_shapes.yaml"))
     made = []
     for name in functions:
         operator = OPERATORS[name]

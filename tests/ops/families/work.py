@@ -78,15 +78,15 @@ def _norm(backward: bool) -> Callable[[int, int, int, int, Limits], Work]:
     def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
         plan = (norm_plan.plan_backward if backward else norm_plan.plan_forward)(M, N, itemsize, limits)
         if isinstance(plan, norm_plan.Loop):
-            blocks = _cdiv(N, plan.block)
+            blocks = _cdiv(N, plan.block_n)
             iterations = _cdiv(M, plan.programs) * blocks
-            return Work(plan.programs, iterations, M * blocks * plan.block, 3 if backward else 2, 0)
+            return Work(plan.programs, iterations, M * blocks * plan.block_n, 3 if backward else 2, 0)
         if isinstance(plan, norm_plan.Split):
-            groups, tile = plan.programs // plan.group, plan.chunks * plan.width
+            groups, tile = plan.programs // plan.group, plan.chunks * plan.block_n
             numbers = 2 * groups * N if backward and groups > 1 else 0
             return Work(plan.programs, _cdiv(M, groups), M * plan.group * tile, 1, numbers)
-        tile = plan.rows * plan.chunks * plan.width
-        iterations = _cdiv(M, plan.programs * plan.rows)
+        tile = plan.block_m * plan.chunks * plan.block_n
+        iterations = _cdiv(M, plan.programs * plan.block_m)
         numbers = 2 * plan.programs * N if backward and plan.programs > 1 else 0
         return Work(plan.programs, iterations, plan.programs * iterations * tile, 1, numbers)
 

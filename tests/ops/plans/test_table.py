@@ -194,6 +194,22 @@ def test_rows_are_counted_by_multiprocessor(folder):
     assert find(1024, 64, limits=quarter) == Configuration("rows", 2)
 
 
+def test_a_device_of_another_size_has_no_table(folder):
+    put(folder)
+    assert table.nearest(H200._replace(sm_count=33)) is not None
+    assert table.nearest(H200._replace(sm_count=32)) is None
+    assert find(64, 64, limits=H200._replace(sm_count=4)) is None
+
+
+def test_where_plans_come_from_is_said(folder):
+    assert table.describe(H200) == "by rule: there is no table of a GPU like this one"
+    put(folder)
+    table._nearest.cache_clear()
+    assert table.describe(H200) == "the table of NVIDIA H200"
+    scaled = "the table of NVIDIA H200, scaled from 132 to 108 multiprocessors"
+    assert table.describe(H200._replace(sm_count=108, capability=(8, 0))) == scaled
+
+
 def test_the_shipped_tables_are_whole():
     for path in sorted(table.FOLDER.glob("*.json")):
         loaded = table.load(path)

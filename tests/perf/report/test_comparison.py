@@ -118,3 +118,10 @@ def test_markdown_names_the_worst_three_and_folds_the_rest():
     assert [worst.count("<tr>"), means.count("<tr>"), every.count("<tr>")] == [1 + 3, 1 + 3, 1 + 4]
     assert "<details>" in means
     assert rendered(comparison.markdown(comparison.compare(session(), session()))).count("<table>") == 2
+
+
+def test_a_cell_is_not_broken_in_a_narrow_column_of_markdown():
+    text = comparison.markdown(comparison.compare(session(), session((1.4, 1.3, 1.2, 1.1))))
+    interval = next(line for line in text.splitlines() if KEYS[0].split()[1] in line).split(" | ")[6]
+    assert "%" in interval
+    assert " " not in interval

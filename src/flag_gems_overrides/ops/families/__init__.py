@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The kernels, a folder for each family of operators."""

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Kernel launches that are prepared once: allocation, workspace, limits of the device."""

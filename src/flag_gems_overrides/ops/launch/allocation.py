@@ -8,6 +8,7 @@ from flag_gems.runtime import device as backend
 from torch._C._dynamo import guards
 
 from .devices import current_device
+from .recording import note, recordings
 
 
 class Allocation:
@@ -17,17 +18,21 @@ class Allocation:
     takes 1.2 us; a small reduction as a whole takes torch 7 us.
     """
 
-    __slots__ = ("_device", "_dtype", "_index", "_shape", "_stride")
+    __slots__ = ("_device", "_index", "_stride", "dtype", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, index: int):
         """``index``: the device's (what ``tensor.get_device()`` says; -1 on the CPU)."""
-        self._shape = tuple(shape)
+        self.shape = tuple(shape)
         self._stride = torch.empty(shape, device="meta").stride()
-        self._dtype = dtype
+        self.dtype = dtype
         self._index = index if backend.name == "cuda" else None
         self._device = torch.device(backend.name, index) if index >= 0 else torch.device("cpu")
 
     def __call__(self) -> torch.Tensor:
         if self._index is not None and current_device() == self._index:
-            return guards._empty_strided_cuda(self._shape, self._stride, self._dtype)  # type: ignore[attr-defined]
-        return torch.empty_strided(self._shape, self._stride, dtype=self._dtype, device=self._device)
+            made = guards._empty_strided_cuda(self.shape, self._stride, self.dtype)  # type: ignore[attr-defined]
+        else:
+            made = torch.empty_strided(self.shape, self._stride, dtype=self.dtype, device=self._device)
+        if recordings:
+            note(self, made)
+        return made

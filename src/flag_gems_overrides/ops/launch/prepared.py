@@ -27,6 +27,7 @@ from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
 from .devices import current_device
+from .recording import note, recordings
 from .triton_versions import COMPILE_OPTIONS, launcher
 
 # Triton's compiler is not thread-safe. A lock held by another thread at a fork would never be free in the child.
@@ -59,6 +60,8 @@ class Launch:
         self._compiled: CompiledKernel | None = None
 
     def __call__(self, *tensors: torch.Tensor | None) -> None:
+        if recordings:
+            note(self, tensors)
         if self._compiled is not None:
             pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
             bits = 0
@@ -74,6 +77,10 @@ class Launch:
                         self._run(*self._grid, self._stream(device), *self._tail[0], *pointers, *self._tail[1])
                 return
         self._launch_through_entry(tensors)
+
+    def parts(self) -> tuple[CompiledKernel | None, int, tuple[int, ...], tuple[int | float, ...]]:
+        """The kernel, None before it was compiled for aligned tensors; the device; the grid; the scalars."""
+        return self._compiled, self._device, self._grid, self._scalars
 
     def _launch_through_entry(self, tensors: tuple[torch.Tensor | None, ...]) -> None:
         with torch_device_fn.device(self._device):

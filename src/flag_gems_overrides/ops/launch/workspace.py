@@ -21,13 +21,23 @@ Programs that do not wait for each other need the counters alone: the last to ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from triton.runtime import driver
 
+from .recording import note, recordings
+
 _kept: dict[tuple[int, int, torch.dtype], torch.Tensor] = {}
+
+
+class Counters(NamedTuple):
+    """What was asked for, as recordings note it."""
+
+    dtype: torch.dtype
+    size: int
 
 
 def counters(like: torch.Tensor, count: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
@@ -37,6 +47,13 @@ def counters(like: torch.Tensor, count: int, dtype: torch.dtype = torch.int32) -
     memset (a zeroed allocation costs 7 us of host time on an H200 machine, more than a launch). A graph under capture
     may be replayed on any stream beside it, so it gets counters of its own, zeroed at each replay.
     """
+    made = _counters(like, count, dtype)
+    if recordings:
+        note(Counters(dtype, count), made)
+    return made
+
+
+def _counters(like: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
     if not like.is_cuda or torch.cuda.is_current_stream_capturing():
         return torch.zeros(count, dtype=dtype, device=like.device)
     device = like.get_device()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 FOLDER = Path(__file__).parent
+# A table says nothing of devices with so many times as many multiprocessors, or as few.
+MAX_SM_RATIO = 4
 # In log2 of (M, N, K): the tuner's grid is no coarser than a factor of 4 along each.
 MAX_DISTANCE = 2.0
 
@@ -172,10 +174,22 @@ def nearest(limits: Limits) -> Table | None:
     return _nearest(limits, FOLDER)
 
 
+def describe(limits: Limits) -> str:
+    """Where this device's plans come from, in words."""
+    table = nearest(limits)
+    if table is None:
+        return "by rule: there is no table of a GPU like this one"
+    name, sm_count = table.device["name"], table.device["sm_count"]
+    if (sm_count, tuple(table.device["capability"])) == (limits.sm_count, limits.capability):
+        return f"the table of {name}"
+    return f"the table of {name}, scaled from {sm_count} to {limits.sm_count} multiprocessors"
+
+
 @functools.lru_cache(maxsize=64)
 def _nearest(limits: Limits, folder: Path) -> Table | None:
     tables = [_loaded(path) for path in sorted(folder.glob("*.json"))]
-    return min(tables, key=lambda each: _unlike(each, limits), default=None)
+    near = [each for each in tables if 1 / MAX_SM_RATIO <= each.device["sm_count"] / limits.sm_count <= MAX_SM_RATIO]
+    return min(near, key=lambda each: _unlike(each, limits), default=None)
 
 
 _loaded = functools.lru_cache(maxsize=64)(load)

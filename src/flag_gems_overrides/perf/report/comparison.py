@@ -174,13 +174,13 @@ def notes(difference: Difference) -> list[str]:
 def cases(changes: Sequence[Change], title: str) -> Table:
     """A line for each change."""
     columns = [Column("Op", text=True), Column("Size Detail", text=True), Column("dtype", 1, text=True)]
-    columns += [Column("Old", 2), Column("New", 2), Column("Ratio"), Column("Change", 3), Column("95 % interval", 4)]
-    columns.append(Column("Verdict", text=True))
+    columns += [Column("Verdict", text=True), Column("Ratio"), Column("Change", 3), Column("95 % interval", 4)]
+    columns += [Column("Old", 2), Column("New", 2)]
     lines = []
     for change in changes:
         case = parse(change.key)
-        cells = [case.op, case.size, case.dtype, change.old, change.new, f"{change.ratio:.2f}x", percent(change.ratio)]
-        lines.append(Line([*cells, change.interval, change.word], change.key, change.word))
+        cells = [case.op, case.size, case.dtype, change.word, f"{change.ratio:.2f}x", percent(change.ratio)]
+        lines.append(Line([*cells, change.interval, change.old, change.new], change.key, change.word))
     return Table(title, columns, lines, [])
 
 

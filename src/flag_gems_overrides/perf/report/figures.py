@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, PEERS, UPSTREAM, Case
+from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.records import Session
 from flag_gems_overrides.perf.report.view import LABELS, View
 from flag_gems_overrides.perf.results import Timed
@@ -53,14 +54,16 @@ class Figure(NamedTuple):
         return element.replace(_INK, "currentColor")
 
     def save(self, folder: Path) -> Path:
+        image = io.BytesIO()
+        self.canvas.savefig(image, format="png", dpi=150, bbox_inches="tight")
         path = folder / f"{self.name}.png"
-        self.canvas.savefig(path, dpi=150, bbox_inches="tight")
+        write(path, image.getvalue())
         return path
 
 
 def figures(shown: View) -> list[Figure]:
-    """Roofline of all ops, then a heatmap and latency lines for each; none of counts, nor of empty tensors, which have
-    no place on logarithmic axes. Times of the host have heatmaps alone."""
+    """Roofline of all ops, then a heatmap and latency lines for each; none of counts or of empty tensors, which
+    have no place on logarithmic axes. Times of the host have heatmaps alone."""
     if shown.counted:
         return []
     results = [r for r in shown.results if math.prod(r.case.shape) and r.ms(OVERRIDE)]

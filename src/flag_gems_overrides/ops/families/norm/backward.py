@@ -163,7 +163,7 @@ def accumulate_chunks(
 
 @triton.jit
 def accumulate(x, dy, mean, rstd, weight, dweight, dbias, ROUND: tl.constexpr):
-    """(xhat, wdy, dweight + dy * xhat, dbias + dy). weight may be None."""
+    """(xhat, wdy, dweight + dy * xhat, dbias + dy). weight is a tuple of one, or empty."""
     dy = dy.to(mean.dtype)
     xhat = (x.to(mean.dtype) - mean) * rstd
     dweight += dy * xhat
@@ -173,17 +173,17 @@ def accumulate(x, dy, mean, rstd, weight, dweight, dbias, ROUND: tl.constexpr):
 
 @triton.jit
 def weighted(dy, weight, ROUND: tl.constexpr):
-    """weight * dy; weight may be None.
+    """weight * dy; weight is a tuple of one, or empty where there is none.
 
     With ROUND the product is rounded. Otherwise the compiler fuses it with a later difference, and dx of rows of one
     column is not exactly 0.
     """
-    if weight is None:
+    if len(weight) == 0:
         return dy
     elif ROUND:
-        return tl.fma(dy, weight.to(dy.dtype), tl.full([], 0.0, dy.dtype))
+        return tl.fma(dy, weight[0].to(dy.dtype), tl.full([], 0.0, dy.dtype))
     else:
-        return dy * weight.to(dy.dtype)
+        return dy * weight[0].to(dy.dtype)
 
 
 @triton.jit

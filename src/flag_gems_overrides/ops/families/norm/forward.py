@@ -107,12 +107,12 @@ def layer_norm_rows(
 
 @triton.jit
 def normalize(x, mean, rstd, weight, bias):
-    """weight and bias may be None."""
+    """weight and bias are tuples of one, or empty where there is none."""
     y = (x - mean) * rstd
-    if weight is not None:
-        y = y * weight.to(y.dtype)
-    if bias is not None:
-        y = y + bias.to(y.dtype)
+    if len(weight) > 0:
+        y = y * weight[0].to(y.dtype)
+    if len(bias) > 0:
+        y = y + bias[0].to(y.dtype)
     return y
 
 

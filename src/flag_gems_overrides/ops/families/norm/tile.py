@@ -88,11 +88,11 @@ def load_parameters(weight_ptr, bias_ptr, head, begin, end, CHUNKS: tl.constexpr
 
 @triton.jit
 def chunk_of_parameter(chunks, c: tl.constexpr):
-    """Chunk c of weight or bias; None if there is none."""
+    """Chunk c of weight or bias as a tuple of one, or the empty tuple: a kernel's function cannot return None."""
     if len(chunks) == 0:
-        return None
+        return chunks
     else:
-        return chunks[c]
+        return (chunks[c],)
 
 
 @triton.jit
@@ -121,11 +121,11 @@ def load_edges(ptr, rows, M, N, columns, mask):
 
 @triton.jit
 def load_parameter_at(ptr, columns, mask):
-    """Any columns of weight or bias, ``ptr: [N]``; None if ``ptr`` is None."""
-    if ptr is None:
-        return None
-    else:
-        return tl.load(ptr + columns, mask=mask, other=0.0)
+    """Any columns of weight or bias, ``ptr: [N]``, as a tuple of one; the empty tuple if ``ptr`` is None."""
+    values = ()
+    if ptr is not None:
+        values = values + (tl.load(ptr + columns, mask=mask, other=0.0),)
+    return values
 
 
 @triton.jit

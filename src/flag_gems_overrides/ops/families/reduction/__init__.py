@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Reductions: a policy for each operator, one set of kernels."""

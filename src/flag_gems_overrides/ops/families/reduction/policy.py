@@ -53,10 +53,12 @@ def promoted(dtype: torch.dtype, requested: torch.dtype | None) -> Dtypes:
     return Dtypes(converted, accumulator(converted), converted)
 
 
-class Arithmetic(NamedTuple):
+@dataclass(frozen=True)
+class Arithmetic:
     """The part of a policy that kernels are compiled with, for the dtypes of one launch.
 
-    Kernels take it as one constexpr, ``OP``, and call its functions: ``OP.combine(a, b)``.
+    Kernels take it as one constexpr, ``OP``, and call its functions: ``OP.combine(a, b)``. It is no tuple: from Triton
+    3.8 on a constexpr that is one is taken apart, and ``tl.reduce`` refuses a function that is a constexpr itself.
     """
 
     combine: JITFunction
@@ -70,11 +72,11 @@ class Arithmetic(NamedTuple):
     @property
     def cache_key(self) -> str:
         """Part of Triton's key for compiled kernels, so that a changed function is compiled again."""
-        return str([getattr(part, "cache_key", part) for part in self])
+        return str([getattr(part, "cache_key", part) for part in vars(self).values()])
 
     def __str__(self) -> str:
         """For records of launches: ``multiply 1.0 bf16 fp32``."""
-        return " ".join(str(getattr(part, "__name__", part)) for part in self if part is not None)
+        return " ".join(str(getattr(part, "__name__", part)) for part in vars(self).values() if part is not None)
 
 
 # Compared by identity: a policy is part of the key of every call.

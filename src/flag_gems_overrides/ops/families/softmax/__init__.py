@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""softmax and log_softmax with their gradients."""

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of flag_gems that are known to answer wrongly or to crash, by version and device.
+
+``enable()`` leaves them out unless an override stands in their place; ``doctor`` and docs/harmful.md list them. Imports
+neither torch nor flag_gems.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+ISSUES = "https://github.com/flagos-ai/FlagGems/issues/"
+HOPPER = ((9, 0), (9, 9))
+
+
+@dataclass(frozen=True)
+class Harmful:
+    """One operator.
+
+    Attributes:
+        name: ``__name__`` of the function that flag_gems registers.
+        reason: what goes wrong.
+        reproduction: a Python expression of ``torch`` and ``F`` (torch.nn.functional) whose value differs from
+            PyTorch's, or which raises, while flag_gems has the operator registered.
+        versions: of flag_gems, as package requirements write them.
+        capabilities: lowest and highest compute capability of the devices concerned; None for all devices.
+        issue: upstream's number, None if none is known.
+    """
+
+    name: str
+    reason: str
+    reproduction: str
+    versions: str = ">=5.0.2"
+    capabilities: tuple[tuple[int, int], tuple[int, int]] | None = None
+    issue: int | None = None
+
+    def holds(self, version: str, capability: tuple[int, int] | None) -> bool:
+        """Whether it concerns this flag_gems on this device; ``capability`` is None where that has none."""
+        release = re.match(r"\d+(\.\d+)*", version)
+        if release is None or Version(release[0]) not in SpecifierSet(self.versions):
+            return False
+        if self.capabilities is None:
+            return True
+        lowest, highest = self.capabilities
+        return capability is not None and lowest <= capability <= highest
+
+
+HARMFUL = (
+    Harmful(
+        "mm",
+        "asserts 16-byte strides: rows that are no multiple of 16 bytes apart stop with an AssertionError",
+        "torch.mm(torch.randn(64, 65, device='cuda').half()[:, :64], torch.randn(64, 64, device='cuda').half())",
+        capabilities=HOPPER,
+        issue=2489,
+    ),
+    Harmful(
+        "mul",
+        "an illegal memory access in the training step of a Llama (4 layers, batch 8 x 512, bfloat16 autocast)",
+        "__import__('benchmark.models').models.step('llama')()",
+        versions="==5.0.2",
+        capabilities=HOPPER,
+    ),
+    Harmful(
+        "sum",
+        "integers are not promoted to int64 and wrap",
+        "torch.sum(torch.full((2,), 127, dtype=torch.int8))",
+        issue=5501,
+    ),
+    Harmful(
+        "sum_dim",
+        "integers are not promoted to int64 and wrap; bool sums are wrong in loops",
+        "torch.sum(torch.full((2, 2), 127, dtype=torch.int8), 1)",
+    ),
+    Harmful(
+        "mean",
+        "partial sums are kept in half precision: a mean of large halves is inf",
+        "torch.mean(torch.full((1 << 18,), 1000.0, dtype=torch.float16))",
+        issue=6333,
+    ),
+    Harmful("rms_norm", "raises without a weight", "F.rms_norm(torch.ones(2, 8), (8,))", issue=5009),
+    Harmful(
+        "nll_loss_backward",
+        "a row that is ignored stores a 0 at its start - 100: outside of the tensor, or into another row",
+        "torch.ops.aten.nll_loss_backward(torch.tensor(1.0), torch.zeros(2, 110), torch.tensor([10, -100]), None, 2, "
+        "-100, torch.tensor(1.0))",
+        issue=5026,
+    ),
+    Harmful(
+        "group_norm",
+        "wrong where the channels of a group are no power of two, and stores into the next group",
+        "torch.native_group_norm(torch.randn(2, 12, 16), torch.ones(12), torch.zeros(12), 2, 12, 16, 4, 1e-5)[0]",
+        issue=4984,
+    ),
+    Harmful(
+        "any",
+        "strided tensors are read as if they were contiguous",
+        "torch.any(torch.tensor([0, 1, 0, 1])[::2])",
+        issue=6074,
+    ),
+    Harmful(
+        "all",
+        "strided tensors are read as if they were contiguous",
+        "torch.all(torch.tensor([1, 0, 1, 0])[::2])",
+        issue=6074,
+    ),
+    Harmful(
+        "vector_norm",
+        "negative orders give 0; NaN is dropped for an infinite order",
+        "torch.linalg.vector_norm(torch.tensor([1.0, float('nan'), 2.0]), float('inf'))",
+        issue=4600,
+    ),
+    Harmful(
+        "var",
+        "strided tensors are read as if they were contiguous; far from 0 the variance is 0",
+        "torch.var(torch.arange(8.0)[::2], unbiased=False)",
+        issue=4099,
+    ),
+    Harmful("std", "the deviation of data with a NaN is 0", "torch.std(torch.tensor([1.0, float('nan'), 2.0]))"),
+    Harmful(
+        "cumsum",
+        "int32 along a dimension that is not the last wraps inside of an int64 result",
+        "torch.cumsum(torch.full((4, 2), 2**30, dtype=torch.int32), 0)",
+        issue=4543,
+    ),
+    Harmful(
+        "batch_norm",
+        "training without running statistics overwrites the input",
+        "[x := torch.randn(4, 3, 8), torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)[0], x][1:]",
+        issue=6332,
+    ),
+    Harmful("aminmax", "NaN is dropped", "torch.aminmax(torch.tensor([1.0, float('nan'), 2.0]))", issue=3816),
+    Harmful("count_nonzero", "a negative dimension is refused", "torch.count_nonzero(torch.ones(2, 3), dim=-1)"),
+    Harmful(
+        "layer_norm_backward",
+        "takes the number of rows from the first dimension: wrong gradients of 3-D inputs, stores out of bounds",
+        "torch.autograd.grad(F.layer_norm(x := torch.randn(3, 4, 8, requires_grad=True), (8,)).square().sum(), x)",
+        issue=5392,
+    ),
+)
+
+
+def known(version: str, capability: tuple[int, int] | None, overridden: Collection[str] = ()) -> tuple[Harmful, ...]:
+    """Those of this flag_gems on this device, without the ones that an override replaces."""
+    return tuple(each for each in HARMFUL if each.name not in overridden and each.holds(version, capability))
+
+
+def table() -> str:
+    """docs/harmful.md."""
+    rows = [
+        "| operator | flag_gems | devices | what goes wrong | upstream | reproduction |",
+        "|---|---|---|---|---|---|",
+    ]
+    for each in HARMFUL:
+        devices = "all"
+        if each.capabilities is not None:
+            devices = " to ".join(f"sm_{major}{minor}" for major, minor in each.capabilities)
+        issue = f"[#{each.issue}]({ISSUES}{each.issue})" if each.issue else "none known"
+        rows.append(
+            f"| `{each.name}` | {each.versions} | {devices} | {each.reason} | {issue} | `{each.reproduction}` |"
+        )
+    return "\n".join(rows) + "\n"

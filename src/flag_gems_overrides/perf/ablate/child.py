@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One measurement of ``gems-overrides ablate``, in a process of its own: ``python -m ... '{"step": ...}'``.
+
+Without a contender it looks which of flag_gems' operators the step reaches. With one it runs the first steps under it
+for their losses, then times native and contender in turn in the order A B B A.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from flag_gems_overrides import environment, registration
+from flag_gems_overrides.perf import ablate
+from flag_gems_overrides.registration import compat, enabling, upstream
+
+PACKAGES = ("torch", "triton", "flag_gems")
+Contexts = Callable[[], AbstractContextManager]
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    try:
+        result = _run(job)
+    except Exception as error:
+        result = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+    output = Path(job["output"])
+    unfinished = output.with_suffix(".part")
+    unfinished.write_text(json.dumps(result))
+    os.replace(unfinished, output)
+    # After an error of the device its clean-up may hang or abort; the answer is written.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _run(job: dict[str, Any]) -> dict[str, Any]:
+    gems = environment.load()
+    import torch
+
+    torch.manual_seed(0)
+    module, _, function = job["step"].partition(":")
+    step = getattr(importlib.import_module(module), function)
+    if job["contender"] is None:
+        return _look(gems, step)
+    # What flag_gems needs on a Triton that is newer than it, with or without overrides.
+    compat.apply()
+    context = _context(gems, job["contender"])
+    with context():
+        losses = [_loss(step()) for _ in range(job["steps"])]
+    times: dict[str, list[float]] = {"native_ms": [], "ms": []}
+    for _ in range(job["rounds"]):
+        first, second, third, fourth = (
+            _timed(step, each, job["steps"]) for each in (nullcontext, context, context, nullcontext)
+        )
+        times["native_ms"].append((first + fourth) / 2)
+        times["ms"].append((second + third) / 2)
+    return {**times, "losses": [loss for loss in losses if loss is not None]}
+
+
+def _look(gems: ModuleType, step: Callable[[], Any]) -> dict[str, Any]:
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    step()
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        step()
+    seen: dict[str, set[str]] = {}
+    for event in profiled.events():
+        seen.setdefault(event.name, set()).add(getattr(event, "overload_name", "") or "")
+    return {
+        "reached": _reached(gems, seen),
+        "exclude_argument": enabling.exclude_argument(gems),
+        "versions": {package: environment._version(package) for package in PACKAGES},
+        "device": "cpu" if gems.device == "cpu" else torch.cuda.get_device_name(),
+    }
+
+
+def _reached(gems: ModuleType, seen: dict[str, set[str]]) -> list[str]:
+    """Names of flag_gems' functions whose overload ran. A profile without overloads counts all of a name."""
+    names = []
+    for overload, function in upstream.rows(gems).items():
+        packet, _, variant = overload.partition(".")
+        variants = seen.get(f"aten::{packet}", set())
+        if variants and (variant in variants or not any(variants)):
+            names.append(function.__name__)
+    return list(dict.fromkeys(names))
+
+
+def _context(gems: ModuleType, contender: str) -> Contexts:
+    if contender == ablate.NATIVE:
+        return nullcontext
+    if contender == ablate.ALL:
+        return lambda: _without_overrides(gems, None)
+    if contender == ablate.ALL_WITH_OVERRIDES:
+        return lambda: _with_overrides(gems, None, None)
+    if contender == ablate.ENABLED:
+        return registration.enable
+    if contender.endswith(ablate.OVERRIDE):
+        name = contender.removesuffix(ablate.OVERRIDE)
+        return lambda: _with_overrides(gems, [name], upstream.registered_names(gems, [name])[0])
+    return lambda: _without_overrides(gems, contender)
+
+
+@contextmanager
+def _without_overrides(gems: ModuleType, name: str | None) -> Iterator[None]:
+    with registration.use_overrides(include=[]), _gems(gems, name):
+        yield
+
+
+@contextmanager
+def _with_overrides(gems: ModuleType, overrides: list[str] | None, name: str | None) -> Iterator[None]:
+    with registration.use_overrides(include=overrides), _gems(gems, name):
+        yield
+
+
+def _gems(gems: ModuleType, name: str | None) -> AbstractContextManager:
+    """flag_gems with one function, or with all."""
+    if name is None:
+        every: AbstractContextManager = gems.use_gems()
+        return every
+    if hasattr(gems, "only_enable"):
+        return gems.use_gems(include=[name])
+    return gems.use_gems(unused=[f.__name__ for f in upstream.rows(gems).values() if f.__name__ != name])
+
+
+def _timed(step: Callable[[], Any], context: Contexts, steps: int) -> float:
+    """Milliseconds a step."""
+    import torch
+
+    with context():
+        step()  # what is registered anew is noticed by the first call
+        _synchronize(torch)
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        _synchronize(torch)
+        return (time.perf_counter() - start) / steps * 1e3
+
+
+def _synchronize(torch: ModuleType) -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _loss(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+if __name__ == "__main__":
+    main()

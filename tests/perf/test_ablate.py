@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+from typer.testing import CliRunner
+
+from flag_gems_overrides.cli.commands import app
+from flag_gems_overrides.perf import ablate
+from flag_gems_overrides.perf.ablate import Ablation, AblationError, Report, Row
+
+STEP = """
+import os
+import time
+
+import flag_gems
+import torch
+
+x = torch.linspace(-1, 1, 32).view(4, 8)
+
+
+def enabled(overload):
+    registrar = vars(flag_gems).get("current_work_registrar")
+    return registrar is not None and any(e.startswith(f"aten/{overload}/") for e in registrar.lib._op_impls)
+
+
+def step():
+    if enabled("abs"):
+        os.abort()
+    if enabled("exp"):
+        raise RuntimeError("exp is broken")
+    if enabled("sin"):
+        time.sleep(1000)
+    x.abs().exp().sin().cos()
+    return torch.softmax(x, 1).amax() + (0.5 if enabled("cos") else 0)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "tiny.py").write_text(STEP)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["ablate", *arguments])
+    return result.exit_code, result.output
+
+
+class TestProcesses:
+    def test_crashes_errors_hangs_and_losses(self, folder, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "250")
+        only = [word for name in ("abs", "exp", "sin", "cos", "softmax") for word in ("--only", name)]
+        code, text = run("tiny:step", "--steps", "2", "--rounds", "2", "--limit", "40", *only)
+        assert code == 0, text
+        report = ablate.load(folder / "ablate" / "ablate.json")
+        errors = {name: row.error for name, row in report.rows.items()}
+        assert errors["abs"].startswith("killed by SIGABRT")
+        assert errors["exp"] == "RuntimeError: exp is broken"
+        assert errors["sin"] == "not through after 40 s"
+        assert errors["all"] is not None
+        assert errors["softmax"] is errors["softmax (override)"] is errors["native"] is None
+        assert report.rows["cos"].loss_difference(report.native) > 0.5
+        assert len(report.rows["softmax (override)"].ms) == 2
+        gems, _ = report.excluded()
+        assert gems[:4] == sorted(gems[:3], key=["abs", "exp", "sin"].index) + ["cos"]
+        assert f"flag_gems.enable({report.exclude_argument}={gems})" in " ".join(text.split())
+        page = (folder / "ablate" / "ablate.md").read_text()
+        assert "| exp |" in page
+        assert "RuntimeError: exp is broken" in page
+
+    def test_goes_on_with_what_is_missing(self, folder):
+        path = folder / "ablate.json"
+        first = Ablation("tiny:step", path, 1, 1, 60, ("exp",))
+        rows = first.run()
+        next(rows)
+        rows.close()
+        assert list(ablate.load(path).rows) == ["native"]
+        kept = json.loads(path.read_text())["rows"][0]
+        second = Ablation("tiny:step", path, 1, 1, 60, ("exp",))
+        for _, row in zip(range(2), second.run(), strict=False):
+            last = row
+        assert last.name == "exp"
+        assert json.loads(path.read_text())["rows"][0] == kept
+        assert not Ablation("tiny:step", path, 2, 1, 60, ("exp",)).report.rows  # other conditions
+
+    @pytest.mark.parametrize(
+        ("step", "message"),
+        [
+            ("tiny", "not of the form MODULE:FUNCTION"),
+            ("tiny:missing", "AttributeError: module 'tiny' has no attribute 'missing'"),
+            ("no_such_module:step", "ModuleNotFoundError"),
+        ],
+    )
+    def test_bad_input_is_one_line(self, folder, step, message):
+        code, text = run(step, "--limit", "60")
+        assert code == 2
+        assert message in text
+
+    def test_a_broken_report(self, folder):
+        (folder / "ablate").mkdir()
+        (folder / "ablate" / "ablate.json").write_text("{")
+        code, text = run("tiny:step", "--limit", "60")
+        assert code == 2
+        assert "no report of ablate" in text
+
+
+class TestReport:
+    def report(self, *rows):
+        native = Row("native", None, [1.0] * 4, [1.0] * 4, [2.0, 1.0])
+        return Report({}, ["a", "b", "c", "softmax"], "unused", {row.name: row for row in (native, *rows)})
+
+    def test_worst_first_and_what_is_left_out(self):
+        report = self.report(
+            Row("a", None, [1.0] * 4, [1.2] * 4, [2.0, 1.0]),
+            Row("b", None, [1.0] * 4, [3.0] * 4, [2.0, 1.0]),
+            Row("c", None, [1.0] * 4, [0.5] * 4, [2.0, 1.5]),
+            Row("softmax", error="IndexError"),
+            Row("softmax (override)", None, [1.0] * 4, [0.9] * 4, [2.0, 1.0]),
+        )
+        assert [row.name for row in report.ranked()] == ["softmax", "c", "b", "a", "native", "softmax (override)"]
+        assert report.harm(report.rows["c"]) == "its loss differs by 50.00%"
+        assert report.harm(report.rows["b"]) == "2.00 ms a step slower"
+        assert report.harm(report.rows["softmax (override)"]) is None
+        # The override stands where upstream's softmax fails.
+        assert report.lines() == [
+            "flag_gems_overrides.install(exclude=[])",
+            "flag_gems.enable(unused=['c', 'b', 'a'])",
+        ]
+
+    def test_an_override_that_hurts_is_left_out_of_both(self):
+        report = self.report(
+            Row("softmax", None, [1.0] * 4, [2.0] * 4, [2.0, 1.0]),
+            Row("softmax (override)", None, [1.0] * 4, [1.5] * 4, [2.0, 1.0]),
+        )
+        assert report.excluded() == (["softmax"], ["softmax"])
+
+    def test_losses_that_are_not_numbers(self):
+        row = Row("a", None, [1.0], [1.0], [2.0, float("nan")])
+        report = self.report(row)
+        assert report.harm(row) == "its loss differs by inf%"
+
+    def test_nothing_is_written_in_part(self, tmp_path):
+        report = self.report()
+        report.save(tmp_path / "a.json")
+        assert ablate.load(tmp_path / "a.json") == report
+        assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+    def test_another_schema(self, tmp_path):
+        (tmp_path / "a.json").write_text(textwrap.dedent('{"schema": 9}'))
+        with pytest.raises(AblationError, match="schema: 9 is not known here"):
+            ablate.load(tmp_path / "a.json")

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import flag_gems
+import pytest
+import torch
+import torch.nn.functional as F
+
+from flag_gems_overrides import enable, harmful, install, uninstall
+from flag_gems_overrides.harmful import HARMFUL, Harmful
+from flag_gems_overrides.registration import enabling, upstream
+
+ROOT = Path(__file__).parents[2]
+HERE = [each for each in HARMFUL if each.holds(flag_gems.__version__, None)]
+
+
+def _value(reproduction):
+    torch.manual_seed(0)
+    value = eval(reproduction, {"torch": torch, "F": F})
+    return [value] if isinstance(value, torch.Tensor) else list(value)
+
+
+class TestData:
+    @pytest.mark.parametrize("each", HERE, ids=lambda each: each.name)
+    def test_each_reproduction_shows_it(self, each):
+        """If it no longer does, flag_gems has changed: the row's versions are to be closed."""
+        want = _value(each.reproduction)
+        registered = {function.__name__ for function in upstream.rows(flag_gems).values()}
+        assert each.name in registered
+        with flag_gems.use_gems(include=[each.name]):
+            try:
+                got = _value(each.reproduction)
+            except Exception:
+                return
+        same = [a.dtype == b.dtype and torch.allclose(a, b, equal_nan=True) for a, b in zip(got, want, strict=True)]
+        assert not all(same)
+
+    def test_versions_and_devices(self):
+        row = Harmful("mm", "", "", versions=">=5.0.2,<5.4", capabilities=((9, 0), (9, 9)))
+        assert row.holds("5.0.2", (9, 0))
+        assert row.holds("5.3.4.post1.dev166+ged2508bcb", (9, 0))
+        assert not row.holds("4.2.0", (9, 0))
+        assert not row.holds("5.4.0", (9, 0))
+        assert not row.holds("5.0.2", (8, 0))
+        assert not row.holds("5.0.2", None)
+        assert not row.holds("unknown", (9, 0))
+
+    def test_the_documented_table_is_this_one(self):
+        assert harmful.table() in (ROOT / "docs" / "harmful.md").read_text()
+
+
+@pytest.mark.usefixtures("torch_library")
+class TestEnable:
+    def test_overrides_are_in_force_and_harmful_operators_are_not(self, x, who):
+        with enable() as enabled:
+            assert who(torch.softmax, x, 1) == ["ours"]
+            assert "softmax" in enabled.overrides
+            names = {each.name for each in enabled.left_out}
+            assert {"sum", "mean", "batch_norm"} <= names
+            assert "layer_norm_backward" not in names  # an override stands there
+            registered = {entry.split("/")[1] for entry in enabled._library._op_impls}
+        assert {"add.Tensor", "_softmax"} <= registered
+        assert not {"sum", "mean", "native_batch_norm"} & registered
+        assert who(torch.softmax, x, 1) == []
+
+    def test_everything_is_as_it_was_afterwards(self, state):
+        before = state()
+        enable().disable()
+        uninstall()
+        assert not before.differences(state())
+
+    def test_the_choice_before_is_the_choice_after(self):
+        before = install(include=["max"])
+        enabled = enable()
+        enabled.disable()
+        enabled.disable()
+        assert enabling.installation._installation.names == before
+
+    def test_exclude(self, x, who):
+        with enable(exclude=["softmax", "add", "layer_norm_backward"]) as enabled:
+            assert who(torch.softmax, x, 1) == []
+            assert "softmax" not in enabled.overrides
+            assert not any(entry.startswith("aten/add.Tensor/") for entry in enabled._library._op_impls)
+            assert "layer_norm_backward" in {each.name for each in enabled.left_out}
+
+    def test_bad_names(self, state):
+        before = state()
+        with pytest.raises(ValueError, match="registers no function named"):
+            enable(exclude=["no_such_op"])
+        with pytest.raises(TypeError, match="must be a list of names"):
+            enable(exclude="add")
+        assert not before.differences(state())
+
+    def test_what_is_left_out_is_logged_once(self, monkeypatch, caplog):
+        monkeypatch.setattr(enabling, "_said", set())
+        for _ in range(2):
+            with enable():
+                pass
+        lines = [record.getMessage() for record in caplog.records if record.name == enabling.logger.name]
+        assert len(lines) == 1
+        assert "sum" in lines[0]
