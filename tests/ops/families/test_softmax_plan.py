@@ -8,7 +8,20 @@ from accuracy.softmaxes import CASES
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flag_gems_overrides.ops.families.softmax.plan import VECTOR_BYTES, WARP, Rows, Split, cdiv, plan, power_of_2
+from flag_gems_overrides.ops.families.softmax.plan import (
+    VECTOR_BYTES,
+    WARP,
+    Problem,
+    Rows,
+    Short,
+    Single,
+    Split,
+    cdiv,
+    configurations,
+    launch,
+    plan,
+    power_of_2,
+)
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.shape import split_at, wrap_dim
 
@@ -35,6 +48,15 @@ numbers = st.integers(1, 300) | st.integers(1, 10**7)
 @example(2**31 + 5, 2, 2, 2, 1, H200)
 def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
     p = plan(M, N, K, size, inputs, limits)
+    if isinstance(p, Single):
+        assert N == 1
+        assert p.programs * p.block >= M * K > (p.programs - 1) * p.block
+        return
+    if isinstance(p, Short):
+        assert K > 1
+        assert p.block_n >= N
+        assert p.programs * p.columns >= M * K > (p.programs - 1) * p.columns
+        return
     if isinstance(p, Rows):
         assert K == 1
         assert p.depth * p.width >= N
@@ -70,6 +92,11 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
     p = plan(M, N, K, size, inputs, limits)
     assert 1 <= p.warps <= 32
     assert p.warps * WARP <= limits.threads_per_sm
+    if isinstance(p, (Single, Short)):
+        tile = (p.block,) if isinstance(p, Single) else (p.block_n, p.columns)
+        assert all(side == power_of_2(side) for side in tile)
+        assert p.programs < 2**31
+        return
     assert p.vec * size <= VECTOR_BYTES
     shape = (p.block_m, p.depth, p.width) if isinstance(p, Rows) else (p.lanes, p.depth, p.block_k)
     assert all(side == power_of_2(side) for side in shape)
@@ -88,17 +115,35 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
             assert p.int64_offsets or K + p.block_k <= 2**31
 
 
+def _elements(p: Single | Short | Rows | Split) -> int:
+    """Of each input that a program holds."""
+    if isinstance(p, Single):
+        return p.block
+    if isinstance(p, Short):
+        return p.block_n * p.columns
+    return p.block_m * p.depth * p.width if isinstance(p, Rows) else p.lanes * p.depth * p.block_k
+
+
+@given(numbers, numbers, numbers, sizes, inputs, limits)
+def test_configurations_are_legal_few_and_begin_with_the_default(M, N, K, size, inputs, limits):
+    problem = Problem(M, N, K, size, inputs)
+    found = configurations(problem, limits)
+    assert 1 <= len(found) <= 12
+    assert launch(problem, found[0], limits) == plan(M, N, K, size, inputs, limits)
+    assert len({launch(problem, each, limits) for each in found}) == len(found)
+
+
 @given(numbers, numbers, sizes, inputs, limits)
 def test_a_tile_fits_in_registers(M, N, size, inputs, limits):
     for K in (1, 7, 64):
         p = plan(M, N, K, size, inputs, limits)
-        tile = p.block_m * p.depth * p.width if isinstance(p, Rows) else p.lanes * p.depth * p.block_k
+        tile = _elements(p)
         # In float32 or float64, next to what a program needs anyway.
         words = tile // (p.warps * WARP) * inputs * (2 if size == 8 else 1)
         assert words <= 64
 
 
-@given(st.integers(1, 10**6), sizes, inputs)
+@given(st.integers(2, 10**6), sizes, inputs)  # rows of one element are one flat tensor: M is what there is of it
 def test_a_new_number_of_rows_rarely_compiles(N, size, inputs):
     """What the compiler sees depends on M only where there are too few rows to fill the device."""
 
@@ -132,7 +177,9 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     for shape, dim in CASES:
         M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
         p = plan(M, N, K, size, inputs, INTERPRETER)
-        if isinstance(p, Rows):
+        if isinstance(p, (Single, Short)):
+            ways.add((type(p).__name__, p.programs > 1))
+        elif isinstance(p, Rows):
             ways.add(("rows", p.block_m > 1, p.depth > 1))
         else:
             ways.add((p.contiguous, p.unaligned, p.group > 1, p.looped))
@@ -145,6 +192,7 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     expected |= {(True, True, False, False), (True, False, True, False), (True, True, True, False)}
     expected |= {(True, False, True, True), (True, True, True, True)}
     expected |= {(False, False, False, False), (False, False, False, True), (False, False, True, True)}
+    expected |= {("Single", False), ("Single", True), ("Short", False), ("Short", True)}
     if (size, inputs) == (4, 2):
         expected.add((False, False, True, False))
     else:
