@@ -102,6 +102,6 @@ KINDS = (
     Kind("softmax gradient", True, (2, 4, 8), 2, False, _softmax(2)),
     Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(False)),
     Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(True)),
-    Kind("layer_norm", False, (2, 4, 8), 1, False, _norm(False)),
-    Kind("layer_norm gradient", False, (2, 4, 8), 2, False, _norm(True)),
 )
+# One program has a long odd row to itself: 4 x 1376837 float32 exceeds the bounds.
+UNBOUNDED = Kind("layer_norm", False, (2, 4, 8), 1, False, _norm(False))

@@ -384,7 +384,8 @@ def _long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: 
 
 
 def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration:
-    block_k = min(power_of_2(K), 128 // size)
+    # A cache line of each column's row; of very short columns more, for 256 elements to a program.
+    block_k = min(power_of_2(K), max(128 // size, 256 // power_of_2(N)))
     blocks = M * cdiv(K, block_k)
     shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
