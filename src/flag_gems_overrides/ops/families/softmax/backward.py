@@ -16,6 +16,7 @@ from .group import clear_last, clear_own, group_position, group_workspace
 from .tile import (
     column_mask,
     column_share,
+    column_sum,
     column_tile,
     exp,
     for_each_lane,
@@ -171,7 +172,7 @@ def softmax_backward_short_columns(
     offsets, mask = short_columns(M, N, K, BLOCK_N, COLUMNS)
     g = tl.load(g_ptr + offsets, mask=mask, other=0.0).to(COMPUTE)
     y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(COMPUTE)
-    row_sum = tl.sum(summand(g, y, mask, LOG), 0, keep_dims=True)
+    row_sum = column_sum(summand(g, y, mask, LOG))
     tl.store(dx_ptr + offsets, gradient(g, y, row_sum, LOG), mask=mask)
 
 

@@ -72,8 +72,10 @@ def launch_with(configuration: Configuration, op: str, *arguments: Any) -> torch
     """The result of ``op`` by a launch in this configuration; ValueError where it is not legal."""
     log = op.startswith("log_")
     if op.endswith("_backward"):
-        return backward(*arguments, log, configuration)
-    return forward(*arguments, log, configuration)
+        grad_output, output, dim, input_dtype = arguments
+        return backward(grad_output, output, dim, input_dtype, log, configuration)
+    x, dim, half_to_float = arguments
+    return forward(x, dim, half_to_float, log, configuration)
 
 
 def forward(

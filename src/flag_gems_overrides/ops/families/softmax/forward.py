@@ -29,7 +29,9 @@ from ...launch.workspace import collect_two, decode, encode, publish
 from .group import clear_last, clear_own, group_position, group_workspace
 from .tile import (
     column_mask,
+    column_max,
     column_share,
+    column_sum,
     column_tile,
     exp,
     for_each_lane,
@@ -223,8 +225,8 @@ def softmax_short_columns(
     """
     offsets, mask = short_columns(M, N, K, BLOCK_N, COLUMNS)
     x = tl.load(x_ptr + offsets, mask=mask, other=float("-inf")).to(COMPUTE)
-    row_max = tl.max(x, 0, keep_dims=True)
-    row_sum = tl.sum(exp(x - row_max), 0, keep_dims=True)
+    row_max = column_max(x)
+    row_sum = column_sum(exp(x - row_max))
     tl.store(out_ptr + offsets, normalize(x, row_max, row_sum, LOG), mask=mask)
 
 

@@ -59,13 +59,30 @@ def column_tile(K, LANES: tl.constexpr, DEPTH: tl.constexpr, BLOCK_K: tl.constex
 
 
 @triton.jit
-def short_columns(M, N, K, BLOCK_N: tl.constexpr, COLUMNS: tl.constexpr):
-    """(offsets, mask) of this program's [BLOCK_N, COLUMNS] of the M * K columns."""
+def short_columns(M, N, K, BLOCK_N: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexpr = DEPTH_AXIS):
+    """(offsets, mask) of this program's COLUMNS of the M * K columns: BLOCK_N along AXIS, the columns along the other.
+
+    Where nothing tells Triton which dimension is contiguous it lays threads along the first (3.6) or the last (3.7):
+    along the columns, or loads are not coalesced. 7072 x 5 x 1647 bf16 with threads along N: 636 us, PyTorch 190.
+    """
     start = tl.program_id(0).to(tl.int64) * COLUMNS
-    column = (start % K).to(K.dtype) + tl.arange(0, COLUMNS)[None, :]  # counted from where the first [N, K] begins
+    # Counted from where the first [N, K] begins.
+    column = (start % K).to(K.dtype) + tl.expand_dims(tl.arange(0, COLUMNS), AXIS)
     row = start // K + column // K
-    n = tl.arange(0, BLOCK_N)[:, None]
+    n = tl.expand_dims(tl.arange(0, BLOCK_N), 1 - AXIS)
     return (row * N + n) * K + column % K, (row < M) & (n < N)
+
+
+@triton.jit
+def column_max(x, AXIS: tl.constexpr = DEPTH_AXIS):
+    """Of each column of ``short_columns``."""
+    return tl.max(x, AXIS, keep_dims=True)
+
+
+@triton.jit
+def column_sum(x, AXIS: tl.constexpr = DEPTH_AXIS):
+    """Of each column of ``short_columns``."""
+    return tl.sum(x, AXIS, keep_dims=True)
 
 
 @triton.jit
