@@ -22,6 +22,11 @@ def doctor() -> None:
         for override in found.overrides:
             if override.left_out is not None:
                 print(f"{styled('left out', 'yellow')} {override.left_out}")
+        print(f"\nhost path: {environment.host_path()}")
+        left = environment.left_to_pytorch()
+        print(f"enable() leaves {len(left)} operators of flag_gems to PyTorch{':' if left else ''}")
+        for row in left:
+            print(f"  {row.name}: {row.reason}")
     else:
         print(f"\n{styled('problem', 'red')} {found.problem}")
     print(f"\n{styled('usable', 'green') if found.usable else styled('not usable', 'red')}")
