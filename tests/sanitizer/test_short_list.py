@@ -39,6 +39,7 @@ SIZES = {
         "1x300000 dim=1 float16",
         "1x20000x8 dim=1 float32",
         "2x37x5 dim=1 float32",
+        "2x40x40 dim=1 float32",
         "9000x1 dim=1 bfloat16",
         "90x3x2 dim=1 bfloat16",
         "9x20000 dim=1 bfloat16",

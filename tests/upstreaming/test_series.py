@@ -116,7 +116,7 @@ def _imported(path: Path, text: str) -> set[Path]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.level:
             module = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-            whole_modules = node.module is None or module.name in ("launch", "families")
+            whole_modules = node.module is None or module.name in ("launch", "families", "plans")
             files |= {module / f"{alias.name}.py" for alias in node.names} if whole_modules else {Path(f"{module}.py")}
     packages = {file.parent / "__init__.py" for file in files}
     return files | packages
