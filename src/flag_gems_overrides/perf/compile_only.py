@@ -5,8 +5,8 @@ It has a process of its own because Triton either compiles or interprets, for th
 called on tensors without data and with the limits of the GPU, so that they plan as they would there; their launches
 are caught and the kernels compiled, through Triton's own launcher, with exactly the specialization of that launch.
 
-Reads JSON {"gpu", "cases", "known", "folder"} from standard input, writes a JSON line for each configuration of a
-kernel, and into the folder, if there is one, what the compiler made of it at each stage.
+Reads JSON {"gpu", "cases", "known", "folder", "parameters"} from standard input, writes a JSON line for each
+configuration of a kernel, and into the folder, if there is one, what the compiler made of it at each stage.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def main() -> None:
     driver.set_active(_Driver(gpu.arch))
     known = {row["digest"]: row for row in task["known"]}
     folder = Path(task["folder"]) if task["folder"] else None
-    for digest, launch in _launches(task["cases"], gpu).items():
+    for digest, launch in _launches(task["cases"], gpu, task["parameters"]).items():
         row = known.get(digest) or _compiled(digest, launch, gpu, folder)
         print(json.dumps({**row, "case": launch["case"]}), flush=True)
 
 
-def _launches(cases: list[str], gpu: Gpu) -> dict[str, dict[str, Any]]:
+def _launches(cases: list[str], gpu: Gpu, parameters: bool = True) -> dict[str, dict[str, Any]]:
     """The launches of the overrides, by a digest of all that the compiler sees."""
     from flag_gems_overrides.operators import OPERATORS
     from flag_gems_overrides.ops.launch import devices
@@ -95,9 +95,8 @@ def _launches(cases: list[str], gpu: Gpu) -> dict[str, dict[str, Any]]:
         for case in cases:
             op = parse(case).op
             arguments = op_inputs.arguments(parse(case), "meta")
-            for given in (arguments, op_inputs.without_parameters(op, arguments)):
-                if given is not None:
-                    OPERATORS[op].load()[0](*given)
+            given = arguments if parameters else op_inputs.without_parameters(op, arguments)
+            OPERATORS[op].load()[0](*(given or arguments))
     return launches
 
 

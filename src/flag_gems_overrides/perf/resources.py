@@ -48,6 +48,7 @@ def survey(
     known: Iterable[Row] = (),
     folder: Path | None = None,
     compiled: Callable[[Row], object] = lambda row: None,
+    parameters: bool = True,
 ) -> list[Row]:
     """One row for each configuration in which the overrides' kernels are launched for the ``chosen`` cases.
 
@@ -56,13 +57,15 @@ def survey(
         known: rows of earlier surveys. A configuration among them, of the same source and Triton, is not compiled.
         folder: where to put what the compiler made of each kernel, from TTIR to SASS.
         compiled: called with each row as soon as it is there, from several threads.
+        parameters: whether norms are called with weight and bias.
 
     Raises:
         ResourceError: a process failed.
     """
     known = list(known)
     keys = [case.key for case in chosen]
-    tasks = [{"gpu": gpu, "cases": keys, "known": known, "folder": folder and str(folder)} for gpu in gpus]
+    task = {"cases": keys, "known": known, "folder": folder and str(folder), "parameters": parameters}
+    tasks = [task | {"gpu": gpu} for gpu in gpus]
     # The processes end with this, so that nobody waits for them where it is interrupted.
     with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as processes:
         return [row for rows in pool.map(lambda task: _compile(task, compiled, processes), tasks) for row in rows]
