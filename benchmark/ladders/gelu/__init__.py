@@ -3,7 +3,7 @@
 
 y = x * P(x), with P the normal distribution's cumulative function (exact, by erf) or its approximation by tanh.
 Nothing is reduced and every element stands alone, so there is nothing to keep and nothing to exchange: 8 bytes per
-element, read once and written once, whoever writes the kernel. What is left to win is fusion, and enough bytes under
+element, read once and written once, in any kernel. What is left to win is fusion, and enough bytes under
 way.
 """
 

@@ -24,14 +24,14 @@ def ablate(
     """Find the operators of flag_gems that slow a model down, change its loss or crash. Ctrl-C keeps what is done."""
     say(f"Looking which operators {step} reaches ...")
     ablation = Ablation(step, output / "ablate.json", steps, rounds, limit, tuple(only or ()))
-    contenders = ablation.contenders()
+    variants = ablation.variants()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     interrupted = False
     try:
         with Progress(*columns, console=console(), transient=True) as progress:
-            task = progress.add_task(contenders[0], total=len(contenders))
+            task = progress.add_task(variants[0], total=len(variants))
             for done, _ in enumerate(ablation.run(), 1):
-                following = contenders[done] if done < len(contenders) else ""
+                following = variants[done] if done < len(variants) else ""
                 progress.update(task, advance=1, description=escape(following))
     except KeyboardInterrupt:
         interrupted = True
@@ -47,7 +47,7 @@ COLUMNS = ("operator", "ms a step", "native / with", "interval", "difference of 
 
 
 def cells(report: Report) -> list[tuple[str, ...]]:
-    """One row for each contender, worst first."""
+    """One row for each variant, worst first."""
     made: list[tuple[str, ...]] = []
     for row in report.ranked():
         found, difference = row.comparison, row.loss_difference(report.native)

@@ -124,8 +124,8 @@ def _measure(tuner: Any, todo: list[Any], kept: Any, until: float) -> None:
             kept.add(measured)
             count += 1
     say(f"measured {count} of {len(todo)} problems in {time.monotonic() - start:.0f} s")
-    for complaint in tuner.errors:
-        say(complaint)
+    for message in tuner.errors:
+        say(message)
 
 
 def _show(changes: list[Any], path: Path) -> None:

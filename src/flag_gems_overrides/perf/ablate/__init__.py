@@ -38,7 +38,7 @@ class AblationError(UserError):
 
 @dataclass
 class Row:
-    """What one contender did. Either ``error`` or the rest."""
+    """What one variant did. Either ``error`` or the rest."""
 
     name: str
     error: str | None = None
@@ -83,7 +83,7 @@ class Report:
         return self.rows.get(NATIVE)
 
     def harm(self, row: Row) -> str | None:
-        """Why the contender should not be used; None if it may."""
+        """Why the variant should not be used; None if it may."""
         if row.error is not None:
             return row.error
         difference, found = row.loss_difference(self.native), row.comparison
@@ -155,7 +155,7 @@ class Ablation:
     Args:
         step: ``module:function``; called without arguments, returns a loss or None.
         steps: whose losses are compared, and which one sample times.
-        rounds: samples of native and of each contender.
+        rounds: samples of native and of each variant.
         limit_s: seconds that a process may take.
         only: operators to measure alone, all that are reached if empty.
     """
@@ -182,7 +182,7 @@ class Ablation:
         if unknown:
             raise AblationError(f"--only: {step} does not reach {', '.join(unknown)}; it reaches {found['reached']}")
 
-    def contenders(self) -> list[str]:
+    def variants(self) -> list[str]:
         """All that are measured, in order."""
         reached = [name for name in self.report.reached if not self._only or name in self._only]
         overrides = [name + OVERRIDE for name in reached if name in OPERATORS]
@@ -190,17 +190,17 @@ class Ablation:
 
     def run(self) -> Iterator[Row]:
         """Measure what is missing, row by row. The report is saved after each."""
-        for name in self.contenders():
+        for name in self.variants():
             if name not in self.report.rows:
                 found = self._child(name)
                 self.report.rows[name] = Row(name, **found)
                 self.report.save(self._path)
             yield self.report.rows[name]
 
-    def _child(self, contender: str | None) -> dict[str, Any]:
+    def _child(self, variant: str | None) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "row.json"
-            job = json.dumps({**self._options, "contender": contender, "output": str(output)})
+            job = json.dumps({**self._options, "variant": variant, "output": str(output)})
             command = [sys.executable, "-m", "flag_gems_overrides.perf.ablate.child", job]
             with (Path(folder) / "log").open("w+") as log:
                 process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One measurement of ``gems-overrides ablate``, in a process of its own: ``python -m ... '{"step": ...}'``.
 
-Without a contender it looks which of flag_gems' operators the step reaches. With one it runs the first steps under it
-for their losses, then times native and contender in turn in the order A B B A.
+Without a variant it looks which of flag_gems' operators the step reaches. With one it runs the first steps under it
+for their losses, then times native and variant in turn in the order A B B A.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     torch.manual_seed(0)
     module, _, function = job["step"].partition(":")
     step = getattr(importlib.import_module(module), function)
-    if job["contender"] is None:
+    if job["variant"] is None:
         return _look(gems, step)
     # What flag_gems needs on a Triton that is newer than it, with or without overrides.
     compat.apply()
-    context = _context(gems, job["contender"])
+    context = _context(gems, job["variant"])
     with context():
         losses = [_loss(step()) for _ in range(job["steps"])]
     times: dict[str, list[float]] = {"native_ms": [], "ms": []}
@@ -94,19 +94,19 @@ def _reached(gems: ModuleType, seen: dict[str, set[str]]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _context(gems: ModuleType, contender: str) -> Contexts:
-    if contender == ablate.NATIVE:
+def _context(gems: ModuleType, variant: str) -> Contexts:
+    if variant == ablate.NATIVE:
         return nullcontext
-    if contender == ablate.ALL:
+    if variant == ablate.ALL:
         return lambda: _without_overrides(gems, None)
-    if contender == ablate.ALL_WITH_OVERRIDES:
+    if variant == ablate.ALL_WITH_OVERRIDES:
         return lambda: _with_overrides(gems, None, None)
-    if contender == ablate.ENABLED:
+    if variant == ablate.ENABLED:
         return registration.enable
-    if contender.endswith(ablate.OVERRIDE):
-        name = contender.removesuffix(ablate.OVERRIDE)
+    if variant.endswith(ablate.OVERRIDE):
+        name = variant.removesuffix(ablate.OVERRIDE)
         return lambda: _with_overrides(gems, [name], upstream.registered_names(gems, [name])[0])
-    return lambda: _without_overrides(gems, contender)
+    return lambda: _without_overrides(gems, variant)
 
 
 @contextmanager
