@@ -183,7 +183,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Pl
         or warps > WARP
     ):
         raise ValueError(f"no legal program: {configuration}")
-    if registers * warps * WARP > limits.registers_per_sm:
+    if registers < 32 or warps > WARP or registers * warps * WARP > limits.registers_per_sm:
         raise ValueError("a program has the registers of one multiprocessor at most")
     if neighbours and (accumulators != 2 or kernel != "rows" or vector == 1):
         raise ValueError("neighbours are combined for a position, and in vectors")
@@ -365,7 +365,7 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
             # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
             tile, warps = tile // 2, warps // 2
     alone = MAX_LENGTH_WITHOUT_NEIGHBOURS[size <= 2]
-    neighbours = positions and vector > 1 and N > alone
+    neighbours = positions and vector > 1 and alone < N
     return _fitting(
         problem,
         Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
@@ -438,7 +438,7 @@ def _by_warps(problem: Problem, limits: Limits) -> Configuration | None:
     elif N > 4:
         occupancy //= 2
         block_n, block_k = 8, min(512 // max(size, 2), power_of_2(results))
-        enough, fits = 0, BY_WARPS_BLOCK_K < 2 * results
+        enough, fits = 0, 2 * results > BY_WARPS_BLOCK_K
     else:
         block_n = power_of_2(N)
         block_k = BY_WARPS_MAX_TILE // block_n
