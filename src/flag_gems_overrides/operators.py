@@ -453,6 +453,23 @@ _ROWS = (
         defects=("NL5", "NL6"),
         resolves=("#5025", "#5026"),
     ),
+    Operator(
+        name="cumsum",
+        module="cumsum",
+        overload="cumsum",
+        family="scan",
+        supports="cumsum",
+        dtypes=REAL,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="along",
+        torch_calls=("torch.cumsum",),
+        benchmark_arguments="x, number",
+        opinfo=(("cumsum", ""),),
+        log="GEMS CUMSUM",
+        defects=("CU1", "CU2", "CU3", "CU4", "CU5"),
+        resolves=("#4543",),
+    ),
 )
 OPERATORS = {operator.name: operator for operator in _ROWS}
 

@@ -115,3 +115,16 @@ def nll_loss_backward(
         and (total_weight is None or (total_weight.dtype is dtype and _device(total_weight) == _device(self)))
         and nll_loss(self, target, weight)
     )
+
+
+def cumsum(inp: torch.Tensor, dtype: torch.dtype | None) -> bool:
+    return (
+        inp.dtype in REAL
+        and (dtype is None or (dtype in REAL and dtype is not torch.bool))
+        and inp.layout is _strided
+        and _device(inp) >= 0
+    )
+
+
+def cumsum_out(inp: torch.Tensor, dtype: torch.dtype | None, out: torch.Tensor) -> bool:
+    return cumsum(inp, dtype) and cumsum(out, out.dtype) and _device(inp) == _device(out)
