@@ -15,7 +15,7 @@ from ...launch.triton_versions import LANES_BEFORE_DEPTH
 from .elements import identity_of, is_best, load, store_located, store_values
 
 # Where nothing tells Triton which dimension of a tile is contiguous in memory, it lays threads along the first (3.6) or
-# the last (3.7): results are there. A default, because Triton's cache does not know a kernel by its globals.
+# the last (3.7): results are there.
 N_AXIS = 1 if LANES_BEFORE_DEPTH else 0
 
 
@@ -59,7 +59,7 @@ def reduce_columns_kernel(
     STAGES: tl.constexpr,
     EVICT: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
-    AXIS: tl.constexpr = N_AXIS,
+    AXIS: tl.constexpr,
 ):
     """Reduce N.
 
@@ -71,8 +71,8 @@ def reduce_columns_kernel(
         partial_ptr: [splits, M, K] of accumulators, None without splits.
         arrived_ptr: [blocks] of zeros, None without splits.
         count: number of elements of which each final result is made.
-        AXIS: of a tile, the one along N.
         K_DIVISOR: a power of two that divides K, for the compiler to know.
+        AXIS: the one of N in a tile.
 
     The rest is as in ``reduce_rows_kernel``.
     """
@@ -129,7 +129,7 @@ def locate_columns_kernel(
     STAGES: tl.constexpr,
     EVICT: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
-    AXIS: tl.constexpr = N_AXIS,
+    AXIS: tl.constexpr,
 ):
     """As :func:`reduce_columns_kernel`, and where along N the first element is that equals the result.
 
