@@ -46,8 +46,8 @@ SHORT_BYTES, SHORT_WARPS, MIN_BYTES_OF_LONG, BYTES_WITH_ALL_WARPS = 4096, 4, 512
 # Where there is not enough for all multiprocessors, 8 elements to a thread. bf16 with 16: 33 x 100 2.5 us, not 2.4,
 # max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with 32 2.8, not 2.4.
 LITTLE_TILE = 1024
-# What that is: elements for each multiprocessor, and bytes of a row. One program reads a row and its ends element by
-# element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 by one program 3.0, by two 3.8.
+# What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
+# element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.
 LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
@@ -294,10 +294,12 @@ def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: b
     lanes = tile.block_m * tile.block_n * columns / (configuration.warps * WARP)
     if problem.accumulators == 3:
         return lanes * max(size / 4, 1) * 3
+    # A load takes a register at least.
+    loaded = max(size / 4, 1 / tile.vector)
     if not looped:
-        return lanes * size / 4
+        return lanes * loaded
     kept = max(size / 4, 1) + (problem.accumulators == 2)
-    return lanes * (size / 4 + kept / tile.vector if configuration.neighbours else kept)
+    return lanes * (loaded + kept / tile.vector if configuration.neighbours else kept)
 
 
 def _words(problem: Problem) -> int:
@@ -382,7 +384,7 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         if positions and N * size > BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
             # On sm_100 8 bytes of 300000 x 50 bf16 spill.
             warps = 1 if edges else 2
-            tile = min(tile, warps * WARP * min(128 // size, MAX_WORDS))
+            tile = min(tile, warps * WARP * min(128 // size, 32 * vector, MAX_WORDS))
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
         if edges and positions:

@@ -242,7 +242,7 @@ def _others(problem: Problem, limits: Limits) -> list[Configuration]:
         return [*found, _short(problem, limits)] if N <= 8 * MAX_SHORT and K < 2**30 else found
     vec = VECTOR_BYTES // size
     found = [_rows(M, N, math.gcd(N, vec), size, inputs)]
-    if N < 64 * vec:
+    if 64 * vec > N:
         return found
     shapes = [shape for shape, _, _ in IN_L1.get((size, inputs), ())]
     found += [_row_with_unaligned(N, size, inputs), _long_rows(M, N, size, inputs, N % vec != 0, limits)]
