@@ -10,6 +10,7 @@ from flag_gems_overrides import ops
 from flag_gems_overrides.ops.families.gather import call as gather
 from flag_gems_overrides.ops.families.norm import call as norm
 from flag_gems_overrides.ops.families.reduction import call as reduction
+from flag_gems_overrides.ops.families.scan import call as scan
 from flag_gems_overrides.ops.families.softmax import call as softmax
 from flag_gems_overrides.ops.launch.prepared import Entry
 from flag_gems_overrides.registration import host
@@ -30,6 +31,7 @@ PREPARED = [
     norm.prepare_backward,
     gather._prepare_forward,
     gather._prepare_backward,
+    scan._prepare,
 ]
 
 

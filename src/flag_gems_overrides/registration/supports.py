@@ -117,14 +117,5 @@ def nll_loss_backward(
     )
 
 
-def cumsum(inp: torch.Tensor, dtype: torch.dtype | None) -> bool:
-    return (
-        inp.dtype in REAL
-        and (dtype is None or (dtype in REAL and dtype is not torch.bool))
-        and inp.layout is _strided
-        and _device(inp) >= 0
-    )
-
-
 def cumsum_out(inp: torch.Tensor, dtype: torch.dtype | None, out: torch.Tensor) -> bool:
-    return cumsum(inp, dtype) and cumsum(out, out.dtype) and _device(inp) == _device(out)
+    return reduction_as(inp, dtype) and reduction(out) and _device(inp) == _device(out)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
+from torch._prims_common.wrappers import _maybe_resize_out
 
 from ...launch import devices
 from ...launch.allocation import Allocation
@@ -37,7 +38,7 @@ def cumsum_out(x: torch.Tensor, dim: int, dtype: torch.dtype | None, out: torch.
             f"Expected out tensor to have dtype {_NAMES[dtype]}, but got {_NAMES.get(out.dtype, out.dtype)} instead"
         )
     _, launch = _prepare(x.shape, x.dtype, dim, out.dtype, x.get_device())
-    torch.ops.aten._resize_output_(out, x.shape, out.device)
+    _maybe_resize_out(out, x.shape)
     same = x.data_ptr() == out.data_ptr() and x.dtype is out.dtype and x.stride() == out.stride()
     apart = x.untyped_storage().data_ptr() != out.untyped_storage().data_ptr()
     if not out.is_contiguous() or not (same or apart):
@@ -53,6 +54,8 @@ def _prepare(
 ) -> _Prepared:
     M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
     result = requested or (dtype if dtype.is_floating_point else torch.int64)
+    if result is torch.bool:
+        raise NotImplementedError("\"cumsum_cuda\" not implemented for 'Bool'")
     out = Allocation(shape, result, device)
     if M * N * K == 0:
         return _Prepared(out, None)

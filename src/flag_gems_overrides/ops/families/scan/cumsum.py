@@ -104,7 +104,7 @@ def cumsum_in_steps(
         left = N - member * BLOCK_N
         carry = tl.zeros([1, BLOCK_K], ACC)
         x = tl.load(x_ptr + start + offsets, mask=(n < left) & (lanes < K - k), other=0)
-        for step in range(0, steps):
+        for step in range(steps):
             x = x.to(CONVERTED).to(ACC)
             own = tl.sum(x, 0, keep_dims=True)
             if MEMBERS > 1:
@@ -177,7 +177,7 @@ def collect_sums(
     read_ptr = words_ptr + (other * BLOCK_K + lanes) * WORDS
     if ACC.is_floating():
         words = collect(read_ptr, other < group)
-        if ACC == tl.float32:
+        if tl.float32 == ACC:
             words = words.to(tl.int32)
         sums = decode(words, ACC)
     else:
