@@ -20,6 +20,9 @@ MAX_ROWS = 5
 # Bytes of a tile, and positions of its last dimension: their targets stay in registers.
 TILE_BYTES, MAX_BLOCK_D = 8192, 1024
 WARPS = 4
+# Of logits: elements of a tile, at most and, for rows that are shorter, at least; of a thread; most warps.
+LOGITS_TILE, MIN_LOGITS_TILE, ELEMENTS, LOGITS_WARPS = 8192, 1024, 16, 16
+VECTOR_BYTES = 16
 # Programs that keep a multiprocessor busy.
 PROGRAMS_PER_SM = 8
 
@@ -77,3 +80,23 @@ def gradient(problem: Problem, limits: Limits) -> Flat | Tile:
     blocks = cdiv(N, block_n) * cdiv(D, block_d)
     splits = min(cdiv(C, block_c), cdiv(PROGRAMS_PER_SM * limits.sm_count, blocks))
     return Tile(block_n, block_c, block_d, splits, blocks * splits)
+
+
+class Logits(NamedTuple):
+    """A program takes every ``programs``-th tile of ``block_r`` rows, ``block_c`` of their classes at a time."""
+
+    block_r: int
+    block_c: int
+    vec: int
+    warps: int
+    programs: int
+
+
+def cross_entropy(problem: Problem, limits: Limits) -> Logits:
+    """For logits of [N, C], at least one row."""
+    N, C, _, size = problem
+    block_c = min(next_power_of_2(C), LOGITS_TILE // (2 if size == 8 else 1))
+    block_r = min(next_power_of_2(N), max(MIN_LOGITS_TILE // block_c, 1))
+    warps = max(1, min(LOGITS_WARPS, block_r * block_c // (ELEMENTS * 32)))
+    resident = limits.sm_count * (limits.threads_per_sm // 2 // (warps * 32))
+    return Logits(block_r, block_c, VECTOR_BYTES // size, warps, min(cdiv(N, block_r), resident, MAX_FORWARD_PROGRAMS))
