@@ -353,7 +353,7 @@ def test_through_autograd_and_dispatch(shape, k, dtype, overridden, device):
 @triton.jit
 def _second_group_leaves(slots_ptr, M, GROUP):
     if tl.program_id(0) // GROUP == 1:
-        clear_last(slots_ptr, M, GROUP, 32)
+        clear_last(slots_ptr, M, GROUP, 1, 32)
 
 
 def test_a_group_that_leaves_clears_the_words_of_its_last_row_alone():

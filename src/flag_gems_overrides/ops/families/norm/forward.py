@@ -17,12 +17,13 @@ import triton.language as tl
 from ...launch.prepared import entry
 from .exchange import clear_last, clear_previous, publish_pair
 from .statistics import (
+    deviations,
+    deviations_of_edges,
     from_bits,
     group_statistics,
     mean_to_store,
     slice_elements,
-    squared_deviations,
-    sum_squared_deviations_of_edges,
+    sum_squares,
 )
 from .tile import (
     body_offset,
@@ -34,6 +35,7 @@ from .tile import (
     head_size,
     load_chunks,
     load_edges,
+    load_first,
     load_parameter_at,
     load_parameters,
     sum_chunks,
@@ -77,21 +79,27 @@ def layer_norm_rows(
         edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
         edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
         edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
-        next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
+    begin = program * (1 if UNALIGNED else BLOCK_M)
+    next_rows = begin + tl.arange(0, BLOCK_M)[:, None] * row_step
+    # Loads of single elements are not pipelined: they are issued one iteration ahead.
+    next_first = load_first(x_ptr, next_rows, M, N)
+    if UNALIGNED:
         next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
-    for first in tl.range(program * (1 if UNALIGNED else BLOCK_M), M, programs * BLOCK_M, num_stages=STAGES):
+    for first in tl.range(begin, M, programs * BLOCK_M, num_stages=STAGES):
         rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
         body = body_offset(rows, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, rows < M, 0, end, CHUNKS, BLOCK_N, ACC)
-        row_sum = sum_chunks(xs, CHUNKS)
+        shift = next_first.to(ACC)
+        next_first = load_first(x_ptr, rows + programs * BLOCK_M, M, N)
+        shifted_sum = sum_chunks(deviations(xs, shift, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1), CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
             next_edge_x = load_edges(x_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
-            row_sum += tl.sum(edge_x, 1, keep_dims=True)
-        mean = row_sum / N
-        squares = sum_chunks(squared_deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1), CHUNKS)
+            shifted_sum += sum_chunks((deviations_of_edges(edge_x, shift, edge_mask),), 1)
+        mean = shift + shifted_sum / N
+        squares = sum_squares(deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1), CHUNKS)
         if UNALIGNED:
-            squares += sum_squared_deviations_of_edges(edge_x, mean, edge_mask)
+            squares += sum_squares((deviations_of_edges(edge_x, mean, edge_mask),), 1)
         variance = squares / N
         rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=rows < M)
@@ -159,22 +167,25 @@ def layer_norm_split(
         edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
         edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
         next_edge_x = load_edges(x_ptr, group, M, N, edge_columns, edge_mask)
+    next_first = load_first(x_ptr, group, M, N)
     for row in tl.range(group, M, groups, num_stages=STAGES):
         body = body_offset(row, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, None, begin, end, CHUNKS, BLOCK_N, tl.float32)
-        slice_sum = tl.sum(sum_chunks(xs, CHUNKS))
+        shift = next_first.to(tl.float32)
+        next_first = load_first(x_ptr, row + groups, M, N)
+        shifted_sum = tl.sum(sum_chunks(deviations(xs, shift, begin, end, CHUNKS, BLOCK_N, 0), CHUNKS))
         if UNALIGNED:
             edge_x = next_edge_x.to(tl.float32)
             next_edge_x = load_edges(x_ptr, row + groups, M, N, edge_columns, edge_mask)
-            slice_sum += tl.sum(edge_x)
-        slice_mean = slice_sum / tl.maximum(elements, 1)
-        slice_squares = tl.sum(sum_chunks(squared_deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0), CHUNKS))
+            shifted_sum += tl.sum(deviations_of_edges(edge_x, shift, edge_mask))
+        slice_mean = shift + shifted_sum / tl.maximum(elements, 1)
+        slice_squares = tl.sum(sum_squares(deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0), CHUNKS))
         if UNALIGNED:
-            slice_squares += tl.sum(sum_squared_deviations_of_edges(edge_x, slice_mean, edge_mask))
+            slice_squares += tl.sum(sum_squares((deviations_of_edges(edge_x, slice_mean, edge_mask),), 1))
         row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
         publish_pair(row_workspace_ptr, rank, slice_mean, slice_squares)
         mean, variance = group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC, BLOCK)
-        clear_previous(row_workspace_ptr, row, GROUP)
+        clear_previous(row_workspace_ptr, row, GROUP, 1)
         rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=rank == 0)
         tl.store(rstd_ptr + row, rstd, mask=rank == 0)
@@ -185,4 +196,4 @@ def layer_norm_split(
         if UNALIGNED:
             y = normalize(edge_x, mean, rstd, edge_weight, edge_bias)
             tl.store(y_ptr + edge_offsets(row, N, edge_columns), y, mask=edge_mask)
-    clear_last(workspace_ptr, M, GROUP, BLOCK)
+    clear_last(workspace_ptr, M, GROUP, 1, BLOCK)

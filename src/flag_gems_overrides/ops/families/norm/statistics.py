@@ -2,7 +2,8 @@
 # mypy: disable-error-code=assignment
 """Mean and variance of rows that programs hold in registers.
 
-The variance is the mean of squared deviations, never the difference of two large sums.
+The variance is the mean of squared deviations, never the difference of two large sums. The mean is the first element
+and the mean of the differences to it: of elements that are all equal it is exactly their value, as PyTorch's.
 """
 
 import triton
@@ -19,25 +20,31 @@ def from_bits(eps_bits, ACC: tl.constexpr):
 
 
 @triton.jit
-def squared_deviations(
-    chunks, mean, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr, FULL_CHUNKS: tl.constexpr
-):
-    """(x - mean)**2 of each element, 0 outside of the row. The first FULL_CHUNKS chunks need no mask."""
-    squares = ()
+def deviations(chunks, center, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr, FULL_CHUNKS: tl.constexpr):
+    """x - center of each element, 0 outside of the row. The first FULL_CHUNKS chunks need no mask."""
+    differences = ()
     for c in tl.static_range(CHUNKS):
-        deviation = chunks[c] - mean
+        difference = chunks[c] - center
         if c >= FULL_CHUNKS:
             _, mask = chunk(c, begin, end, None, BLOCK_N)
-            deviation = tl.where(mask, deviation, 0.0)
-        squares = squares + (deviation * deviation,)
-    return squares
+            difference = tl.where(mask, difference, 0.0)
+        differences = differences + (difference,)
+    return differences
 
 
 @triton.jit
-def sum_squared_deviations_of_edges(x, mean, mask):
-    """The sum over the edges of each row: [BLOCK_M, 1]."""
-    deviation = tl.where(mask, x - mean, 0.0)
-    return tl.sum(deviation * deviation, 1, keep_dims=True)
+def sum_squares(chunks, CHUNKS: tl.constexpr):
+    """The sum of the squares of each row over all chunks: [BLOCK_M, 1]."""
+    squares = chunks[0] * chunks[0]
+    for c in tl.static_range(1, CHUNKS):
+        squares += chunks[c] * chunks[c]
+    return tl.sum(squares, 1, keep_dims=True)
+
+
+@triton.jit
+def deviations_of_edges(x, center, mask):
+    """The same of the edges of each row."""
+    return tl.where(mask, x - center, 0.0)
 
 
 @triton.jit
@@ -57,7 +64,7 @@ def slice_elements(rank, SLICE, head, N, VEC: tl.constexpr):
 @triton.jit(noinline=True)
 def group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC: tl.constexpr, BLOCK: tl.constexpr):
     """(mean, variance) of a row from what each program of the group published: the mean and the sum of squared
-    deviations of its slice. Merged block by block (Chan, Golub and LeVeque). Not inlined, see :func:`collect`.
+    deviations of its slice. Not inlined, see :func:`collect`.
     """
     count = 0.0
     mean = 0.0
@@ -66,13 +73,23 @@ def group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC: tl.constexpr
         slice_means, slice_squares = collect_pairs(row_workspace_ptr, first, GROUP, BLOCK)
         rank = first + tl.arange(0, BLOCK)
         counts = tl.where(rank < GROUP, slice_elements(rank, SLICE, head, N, VEC), 0).to(tl.float32)
-        block_count = tl.sum(counts, 0)
-        block_mean = tl.sum(slice_means * counts, 0) / tl.maximum(block_count, 1.0)
-        deviation = slice_means - block_mean
-        delta = block_mean - mean
-        new_count = count + block_count
-        block_squares = tl.sum(slice_squares + counts * deviation * deviation, 0)
-        squares += block_squares + delta * delta * count * block_count / new_count
-        mean += delta * block_count / new_count
-        count = new_count
+        count, mean, squares = merge(count, mean, squares, counts, slice_means, slice_squares)
     return mean, squares / N
+
+
+@triton.jit
+def merge(count, mean, squares, counts, means, block_squares):
+    """(count, mean, sum of squared deviations) of some elements and a block of others, given as these three of each
+    lane (Chan, Golub and LeVeque). Equal means have exactly that mean, because the differences to it are added again.
+    """
+    block_count = tl.sum(counts, 0)
+    divisor = tl.maximum(block_count, 1.0)
+    block_mean = tl.sum(means * counts, 0) / divisor
+    block_mean += tl.sum((means - block_mean) * counts, 0) / divisor
+    deviation = means - block_mean
+    delta = block_mean - mean
+    new_count = count + block_count
+    squares += (
+        tl.sum(block_squares + counts * deviation * deviation, 0) + delta * delta * count * block_count / new_count
+    )
+    return new_count, mean + delta * (block_count / new_count), squares
