@@ -222,15 +222,16 @@ def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Sp
     _, warps, vec, _, _, stages, chunks, registers = configuration
     _check(itemsize < 8, "two float32 are exchanged at a time")
     _check(chunks > 0 and registers > 0 and vec * itemsize == VECTOR_BYTES, "slices are of whole vectors")
-    _check(registers * warps * WARP <= limits.registers_per_sm, "a program fits")
     block_n = warps * WARP * vec
     _check(block_n <= N, "a slice is shorter than its row")
     unaligned = N % vec != 0
     shared = (stages - 1) * chunks * block_n * itemsize * (2 if backward else 1) + 2048
     # Each quarter of a multiprocessor has its own registers: at 152 a thread, 12 warps run at once and not 13.
     quarter = limits.registers_per_sm // 4 // (cdiv(registers, 8) * 8 * WARP)
-    per_sm = min(PROGRAMS_PER_SM, 4 * quarter // warps)
-    programs = limits.sm_count * max(1, min(per_sm, limits.shared_bytes // shared))
+    threads = warps * WARP
+    per_sm = min(PROGRAMS_PER_SM, 4 * quarter // warps, limits.threads_per_sm // threads, limits.shared_bytes // shared)
+    _check(per_sm > 0, "a program fits")
+    programs = limits.sm_count * per_sm
     # Slices of a multiple of 16 elements are of whole vectors, and what Triton compiles for.
     slice_size = cdiv(N, 16 * cdiv(N, chunks * block_n)) * 16
     group = cdiv(N, slice_size)

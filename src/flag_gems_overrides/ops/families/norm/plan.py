@@ -99,7 +99,7 @@ def _flat(problem: Problem, limits: Limits) -> Configuration:
     M, N, _, itemsize, _ = problem
     elements = 2 * VECTOR_BYTES // itemsize if N != 3 else 6
     threads = 4 * WARP
-    while elements >= 2 * N and elements // 2 * threads * limits.sm_count >= M * N:
+    while elements >= 2 * N and elements // 4 * threads * limits.sm_count >= M * N:
         elements //= 2
     rows = max(elements * threads // N, 16)
     return Configuration("columns" if N == 3 else "flat", 4, rows=rows)
