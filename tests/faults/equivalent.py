@@ -23,6 +23,14 @@ _REASONS: dict[str, tuple[str, ...]] = {
         for name, value in (("mean", "mean_to_store(mean, variance)"), ("rstd", "rstd"))
         for kernel in ("forward/layer_norm_split", "loop/layer_norm_loop")
     ),
+    "a whole tile may have a mask": ("norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",),
+    "a row that is not there mixes with no other": tuple(
+        name
+        for statistic in ("mean", "rstd")
+        for name in _any_other(
+            "norm/columns/gradient_of_rows", f"tl.load({statistic}_ptr + rows, mask=rows < M, other=0.0)"
+        )
+    ),
     "all columns of a row of a few are there": tuple(
         f"norm/flat/normalize_flat/off_by_one: columns < N{which}" for which in ("", " (2)")
     ),
@@ -98,6 +106,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/backward/layer_norm_backward_rows/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
         "norm/backward/layer_norm_backward_rows/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
         "norm/backward/accumulate_chunks/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        "norm/columns/gradient_of_rows/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         "norm/loop/load_terms/wrong_other: tl.load(x_ptr + columns, mask=mask, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",

@@ -52,7 +52,8 @@ def problem(op: str, *arguments: Any) -> Problem:
 
 def launch_with(configuration: Configuration, op: str, *arguments: Any) -> tuple[torch.Tensor | None, ...]:
     """The results of ``op`` by a launch in this configuration; ValueError where it is not legal."""
-    return (backward if op.endswith("_backward") else forward)(*arguments, configuration=configuration)
+    compute: Callable[..., tuple[torch.Tensor | None, ...]] = backward if op.endswith("_backward") else forward
+    return compute(*arguments, configuration)
 
 
 def forward(
@@ -238,8 +239,7 @@ def _backward_launch(
     if isinstance(chosen, Loop) or (isinstance(chosen, Split) and not want_input):
         dx = None
         if want_input and isinstance(chosen, Loop):
-            sizes = M, N, chosen.slice_size, chosen.group
-            dx = _loop(layer_norm_backward_loop, sizes, M, dtype, chosen, device)
+            dx = _loop(layer_norm_backward_loop, (M, N, chosen.slice_size, chosen.group), M, dtype, chosen, device)
         sums = _sums_of_columns(M, N, dtype, outputs, device) if outputs else None
         return functools.partial(_backward_in_two, dx, sums)
     stride = -(-N // 16) * 16

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...launch.devices import Limits
@@ -167,7 +168,7 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
     _, warps, _, rows, *_ = configuration
     columns = configuration.kernel == "columns"
     _check(not backward, "no kernel for gradients")
-    _check(N <= 8 if columns else power_of_two(N) == N <= VECTOR_BYTES // itemsize, "rows of a few elements only")
+    _check(1 < N <= 8 if columns else power_of_two(N) == N <= VECTOR_BYTES // itemsize, "rows of a few elements only")
     _check(rows == power_of_two(rows) and rows * N >= 16, "tiles are whole vectors")
     _check(cdiv(rows * N, warps * WARP) * itemsize <= 64, "a thread holds 64 bytes")
     _check(cdiv(M, rows) < 2**31, "a grid has fewer programs")
@@ -288,7 +289,14 @@ def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) ->
     return FewRows(cdiv(M, block_m), cdiv(N, columns), block_m, block_n, column_rows, columns, warps)
 
 
-_LAUNCHES = {"flat": _flat, "columns": _flat, "rows": _rows, "split": _split, "loop": _loop, "few_rows": _few_rows}
+_LAUNCHES: dict[str, Callable[[Problem, Configuration, Limits], Launch]] = {
+    "flat": _flat,
+    "columns": _flat,
+    "rows": _rows,
+    "split": _split,
+    "loop": _loop,
+    "few_rows": _few_rows,
+}
 
 
 def partial_sums(P: int, N: int, outputs: int, limits: Limits) -> PartialSums:

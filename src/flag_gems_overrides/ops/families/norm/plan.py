@@ -270,7 +270,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     elements = M * N
     p = launch(problem, configuration, limits)
     us, reads, per_load = LAUNCH_US, inputs, configuration.vec
-    workspace, programs = 0, 0
+    workspace, iterations = 0, 1.0
     if isinstance(p, Flat):
         programs, threads, iterations = p.programs, p.warps * WARP, 1
         per_load = 1 if p.columns else VECTOR_BYTES // itemsize
