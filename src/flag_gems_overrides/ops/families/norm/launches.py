@@ -280,7 +280,8 @@ def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) ->
     _check(backward, "gradients only")
     block_n = power_of_two(N)
     wide = max(1, itemsize // 4)
-    _check(block_m * block_n * wide <= 32 * warps * WARP and (warps < 16 or itemsize < 8), "a row is one tile")
+    # Of 16384 float32 columns 224 bytes spill with 16 warps.
+    _check(block_m * block_n * wide <= min(32 * warps, 256) * WARP, "a row is one tile")
     _check(block_m == power_of_two(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     elements = COLUMN_ELEMENTS * warps * WARP // wide
     columns = max(min(COLUMN_BYTES // itemsize, elements // power_of_two(M)), VECTOR_BYTES // itemsize)

@@ -215,7 +215,7 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
     """What is worth timing next to the default; some may not be legal."""
     M, N, _, itemsize, backward = problem
     common = math.gcd(N, VECTOR_BYTES // itemsize)
-    for field in ("warps", "rows", "per_sm"):
+    for field in () if default.kernel == "split" else ("warps", "rows", "per_sm"):
         value = getattr(default, field)
         yield default._replace(**{field: value * 2})
         yield default._replace(**{field: value // 2})
