@@ -163,6 +163,23 @@ def test_rows_too_long_for_all_programs(shape, k, dtype, device, small_device):
     _check_backward(case)
 
 
+@each("mask", [(True, True, True), (False, True, False), (False, False, True)])
+def test_sums_of_columns_by_several_programs(mask, device, device_with):
+    """Three splits of the rows, the last shorter."""
+    device_with(registers_per_sm=1024)
+    case = Case((205, 300), 1, torch.float32, device)
+    arguments = case.normalized, case.weight, case.bias
+    _, *statistics = layer_norm(case.x, *arguments, EPS)
+    _, *native_statistics = aten.native_layer_norm(case.x, *arguments, EPS)
+    rest = *arguments[1:], list(mask)
+    actual = layer_norm_backward(case.dy, case.x, case.normalized, *statistics, *rest)
+    native = aten.native_layer_norm_backward(case.dy, case.x, case.normalized, *native_statistics, *rest)
+    for ours, theirs, truth, wanted in zip(actual, native, case.exact()[3:], mask, strict=True):
+        assert (ours is not None) == wanted
+        if wanted:
+            assert_same_answer(ours, theirs, truth)
+
+
 def test_gradient_of_rows_too_long_for_all_programs_without_weight(device, small_device):
     case = Case((5, 1001), 1, torch.float64, device)
     case.weight = torch.ones_like(case.weight)
