@@ -34,9 +34,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "all columns of a row of a few are there": tuple(
         f"norm/flat/normalize_flat/off_by_one: columns < N{which}" for which in ("", " (2)")
     ),
-    "the first element of a row that is not there": _any_other(
-        "norm/tile/load_first", "tl.load(ptr + tl.cast(rows, tl.int64) * N, mask=rows < M, other=0.0)"
-    ),
     "kept on a GPU only, where the faults are not planted": (
         "launch/workspace/counters/not_zeroed: torch.zeros(size, dtype=dtype, device=like.device)",
     ),

@@ -17,13 +17,17 @@ import triton.language as tl
 from ...launch.prepared import entry
 from .exchange import clear_last, clear_previous, publish_pair
 from .statistics import (
+    corrected,
     deviations,
     deviations_of_edges,
+    divide,
     from_bits,
     group_statistics,
     mean_to_store,
     slice_elements,
+    sum_and_sum_squares,
     sum_squares,
+    sums_are_exact,
 )
 from .tile import (
     body_offset,
@@ -35,7 +39,6 @@ from .tile import (
     head_size,
     load_chunks,
     load_edges,
-    load_first,
     load_parameter_at,
     load_parameters,
     sum_chunks,
@@ -65,6 +68,7 @@ def layer_norm_rows(
     """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows."""
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    EXACT: tl.constexpr = sums_are_exact(x_ptr.dtype.element_ty, CHUNKS * BLOCK_N + 2 * VEC * UNALIGNED)
     eps = from_bits(eps_bits, ACC)
     if INT64_ROWS:
         M = tl.cast(M, tl.int64)
@@ -79,27 +83,30 @@ def layer_norm_rows(
         edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
         edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
         edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
-    begin = program * (1 if UNALIGNED else BLOCK_M)
-    next_rows = begin + tl.arange(0, BLOCK_M)[:, None] * row_step
-    # Loads of single elements are not pipelined: they are issued one iteration ahead.
-    next_first = load_first(x_ptr, next_rows, M, N)
-    if UNALIGNED:
+        next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
         next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
-    for first in tl.range(begin, M, programs * BLOCK_M, num_stages=STAGES):
+    for first in tl.range(program * (1 if UNALIGNED else BLOCK_M), M, programs * BLOCK_M, num_stages=STAGES):
         rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
         body = body_offset(rows, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, rows < M, 0, end, CHUNKS, BLOCK_N, ACC)
-        shift = next_first.to(ACC)
-        next_first = load_first(x_ptr, rows + programs * BLOCK_M, M, N)
-        shifted_sum = sum_chunks(deviations(xs, shift, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1), CHUNKS)
+        row_sum = sum_chunks(xs, CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
             next_edge_x = load_edges(x_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
-            shifted_sum += sum_chunks((deviations_of_edges(edge_x, shift, edge_mask),), 1)
-        mean = shift + shifted_sum / N
-        squares = sum_squares(deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1), CHUNKS)
-        if UNALIGNED:
-            squares += sum_squares((deviations_of_edges(edge_x, mean, edge_mask),), 1)
+            row_sum += tl.sum(edge_x, 1, keep_dims=True)
+        mean = divide(row_sum, N)
+        differences = deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1)
+        if EXACT:
+            squares = sum_squares(differences, CHUNKS)
+            if UNALIGNED:
+                squares += sum_squares((deviations_of_edges(edge_x, mean, edge_mask),), 1)
+        else:
+            deviation_sum, squares = sum_and_sum_squares(differences, CHUNKS)
+            if UNALIGNED:
+                edge_sum, edge_squares = sum_and_sum_squares((deviations_of_edges(edge_x, mean, edge_mask),), 1)
+                deviation_sum += edge_sum
+                squares += edge_squares
+            mean, squares = corrected(mean, deviation_sum, squares, N)
         variance = squares / N
         rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=rows < M)
@@ -152,6 +159,7 @@ def layer_norm_split(
     workspace_ptr: [M, GROUP] words, then a counter per group.
     """
     tl.static_assert(x_ptr.dtype.element_ty != tl.float64, "two float32 are exchanged at a time")
+    EXACT: tl.constexpr = sums_are_exact(x_ptr.dtype.element_ty, CHUNKS * BLOCK_N + 2 * VEC * UNALIGNED)
     eps = from_bits(eps_bits, tl.float32)
     rank = tl.program_id(0) % GROUP
     group = tl.program_id(0) // GROUP
@@ -160,28 +168,34 @@ def layer_norm_split(
     begin = rank * SLICE
     end = tl.minimum(begin + SLICE, body_size(head, N, VEC))
     weights, biases = load_parameters(weight_ptr, bias_ptr, head, begin, end, CHUNKS, BLOCK_N)
-    elements = slice_elements(rank, SLICE, head, N, VEC)
+    elements = tl.maximum(slice_elements(rank, 1, SLICE, head, N, VEC), 1)
     if UNALIGNED:
         edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
         edge_mask = edge_mask & (rank == 0)
         edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
         edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
         next_edge_x = load_edges(x_ptr, group, M, N, edge_columns, edge_mask)
-    next_first = load_first(x_ptr, group, M, N)
     for row in tl.range(group, M, groups, num_stages=STAGES):
         body = body_offset(row, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, None, begin, end, CHUNKS, BLOCK_N, tl.float32)
-        shift = next_first.to(tl.float32)
-        next_first = load_first(x_ptr, row + groups, M, N)
-        shifted_sum = tl.sum(sum_chunks(deviations(xs, shift, begin, end, CHUNKS, BLOCK_N, 0), CHUNKS))
+        slice_sum = tl.sum(sum_chunks(xs, CHUNKS))
         if UNALIGNED:
             edge_x = next_edge_x.to(tl.float32)
             next_edge_x = load_edges(x_ptr, row + groups, M, N, edge_columns, edge_mask)
-            shifted_sum += tl.sum(deviations_of_edges(edge_x, shift, edge_mask))
-        slice_mean = shift + shifted_sum / tl.maximum(elements, 1)
-        slice_squares = tl.sum(sum_squares(deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0), CHUNKS))
-        if UNALIGNED:
-            slice_squares += tl.sum(sum_squares((deviations_of_edges(edge_x, slice_mean, edge_mask),), 1))
+            slice_sum += tl.sum(edge_x)
+        slice_mean = divide(slice_sum, elements)
+        differences = deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0)
+        if EXACT:
+            slice_squares = tl.sum(sum_squares(differences, CHUNKS))
+            if UNALIGNED:
+                slice_squares += tl.sum(sum_squares((deviations_of_edges(edge_x, slice_mean, edge_mask),), 1))
+        else:
+            deviation_sum, squares = sum_and_sum_squares(differences, CHUNKS)
+            if UNALIGNED:
+                edge_sum, edge_squares = sum_and_sum_squares((deviations_of_edges(edge_x, slice_mean, edge_mask),), 1)
+                deviation_sum += edge_sum
+                squares += edge_squares
+            slice_mean, slice_squares = corrected(slice_mean, tl.sum(deviation_sum), tl.sum(squares), elements)
         row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
         publish_pair(row_workspace_ptr, rank, slice_mean, slice_squares)
         mean, variance = group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC, BLOCK)

@@ -65,7 +65,7 @@ def layer_norm_loop(
             lane_squares += delta * tl.where(mask, x - lane_mean, 0.0)
         count = tl.where(last * BLOCK_N + lanes < size, last + 1, last).to(ACC)
         zero = tl.zeros([], ACC)
-        _, mean, squares = merge(zero, zero, zero, count, lane_mean, lane_squares)
+        _, mean, squares = merge(zero, zero, zero, size.to(ACC), count, lane_mean, lane_squares)
         if workspace_ptr is not None:
             row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * (2 * GROUP)
             publish_two(row_workspace_ptr, rank, GROUP, mean, squares)
@@ -96,7 +96,9 @@ def slice_statistics(row_workspace_ptr, GROUP, SLICE, N, ACC: tl.constexpr):
         means, slice_squares = collect_both(row_workspace_ptr, first, GROUP, 32, ACC)
         rank = first + tl.arange(0, 32)
         counts = tl.where(rank < GROUP, tl.minimum(SLICE, N - rank * SLICE), 0).to(ACC)
-        count, mean, squares = merge(count, mean, squares, counts, means, slice_squares)
+        end = tl.cast(first + 32, tl.int64) * SLICE
+        block_count = (tl.minimum(end, N) - first * SLICE).to(ACC)
+        count, mean, squares = merge(count, mean, squares, block_count, counts, means, slice_squares)
     return mean, squares
 
 

@@ -129,12 +129,6 @@ def load_parameter_at(ptr, columns, mask):
 
 
 @triton.jit
-def load_first(ptr, rows, M, N):
-    """The first element of each row: ``ptr: [M, N]``, ``rows: [BLOCK_M, 1]`` or a scalar."""
-    return tl.load(ptr + tl.cast(rows, tl.int64) * N, mask=rows < M, other=0.0)
-
-
-@triton.jit
 def sum_chunks(chunks, CHUNKS: tl.constexpr):
     """The sum of each row over all chunks: [BLOCK_M, 1]."""
     chunk_sum = chunks[0]
