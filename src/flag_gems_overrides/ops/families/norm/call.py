@@ -160,7 +160,9 @@ def _forward_launch(
         kernel = layer_norm_columns if chosen.columns else layer_norm_flat
         return kernel.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, N=N, BLOCK_M=chosen.block_m)
     if isinstance(chosen, Rows):
-        return layer_norm_rows.bind(device, (chosen.programs,), M, N, eps_bits, **_rows_options(chosen, M))
+        return layer_norm_rows.bind(
+            device, (chosen.programs,), M, N, eps_bits, **_rows_options(chosen, M), LATE=chosen.late
+        )
     if isinstance(chosen, Split):
         sizes = M, N, eps_bits, chosen.slice_size, chosen.group
         return _with_workspace(

@@ -64,8 +64,12 @@ def layer_norm_rows(
     UNALIGNED: tl.constexpr,
     INT64_ROWS: tl.constexpr,
     STAGES: tl.constexpr,
+    LATE: tl.constexpr,
 ):
-    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows."""
+    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
+
+    With LATE weight and bias are loaded after the statistics: they take no registers from the row before.
+    """
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     EXACT: tl.constexpr = sums_are_exact(x_ptr.dtype.element_ty, CHUNKS * BLOCK_N + 2 * VEC * UNALIGNED)
@@ -78,7 +82,8 @@ def layer_norm_rows(
     row_step = programs if UNALIGNED else 1
     head = head_size(program, N, VEC, UNALIGNED)
     end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))  # the chunks hold all; it saves 1 or 2 registers
-    weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
+    if not LATE:
+        weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
     if UNALIGNED:
         edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
         edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
@@ -111,6 +116,8 @@ def layer_norm_rows(
         rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=rows < M)
         tl.store(rstd_ptr + rows, rstd, mask=rows < M)
+        if LATE:
+            weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
         for c in tl.static_range(CHUNKS):
             offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
             y = normalize(xs[c], mean, rstd, chunk_of_parameter(weights, c), chunk_of_parameter(biases, c))

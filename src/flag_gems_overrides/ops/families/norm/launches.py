@@ -54,6 +54,7 @@ class Configuration(NamedTuple):
     stages: int = 1
     chunks: int = 0  # vectors of a row that a thread holds
     registers: int = 0
+    late: bool = False  # weight and bias are loaded after the statistics
 
 
 class Flat(NamedTuple):
@@ -76,6 +77,7 @@ class Rows(NamedTuple):
     unaligned: bool
     stages: int
     warps: int
+    late: bool
 
     def int64_rows(self, M: int) -> bool:
         """Whether row numbers exceed int32, including those of the iteration after the last row."""
@@ -177,9 +179,10 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
 
 def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
     M, N, _, itemsize, backward = problem
-    _, warps, vec, block_m, per_sm, stages, *_ = configuration
+    _, warps, vec, block_m, per_sm, stages, _, _, late = configuration
     unaligned = N % vec != 0
     _check(vec * itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
+    _check(not late or (not backward and per_sm == 0), "what a program needs once may be loaded late")
     _check(not unaligned or (vec * itemsize == VECTOR_BYTES and N >= MIN_UNALIGNED), "a row is too short for edges")
     span = N // vec * vec
     block_n = min(power_of_two(span), warps * WARP * VECTOR_BYTES // itemsize)
@@ -190,6 +193,8 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     words = 4 * per_thread * (4 if backward else 1) * max(1, itemsize // 4)
     available = min(limits.registers_per_sm // (WARP * warps), 256)
     _check(per_thread == 1 or words <= 2 * available, "a tile takes half of the registers")
+    # Each element of its own has an address and a mask: of 32 bf16 80 bytes spill.
+    _check(vec > 1 or per_thread <= 16, "few elements are loaded one by one")
     _check(chunks <= (2 if backward else 1) * MAX_VECTORS[backward] and chunks > 0, "a thread holds a few vectors")
     bytes_per_sm = (2 if backward else 1) * tile * itemsize * max(per_sm, 1)
     pipelined = stages > 1
@@ -202,13 +207,13 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
             # Each stores a row of partial sums: two to an SM, or one for every 8 tiles, whichever is more.
             max_programs = min(max_programs, max(2 * limits.sm_count, cdiv(M, 8 * block_m)))
         programs = _programs(M, block_m, max_programs, vec, unaligned)
-        return Rows(programs, block_m, chunks, block_n, vec, unaligned, stages, warps)
+        return Rows(programs, block_m, chunks, block_n, vec, unaligned, stages, warps, late)
     _check(not backward or block_m >= M, "partial sums of each tile are too many")
     _check(not unaligned or block_m == 1, "neighbours start at different places of a vector")
     # A kernel counts the rows of all its programs in 32 bits.
     programs = min(cdiv(M, block_m), 2**30 // block_m)
     _check(not unaligned or programs == M, "rows of a program start equally far from a vector")
-    return Rows(programs, block_m, chunks, block_n, vec, unaligned, 1, warps)
+    return Rows(programs, block_m, chunks, block_n, vec, unaligned, 1, warps, late)
 
 
 def _programs(M: int, block_m: int, max_programs: int, vec: int, unaligned: bool) -> int:
@@ -220,7 +225,7 @@ def _programs(M: int, block_m: int, max_programs: int, vec: int, unaligned: bool
 
 def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
     M, N, _, itemsize, backward = problem
-    _, warps, vec, _, _, stages, chunks, registers = configuration
+    _, warps, vec, _, _, stages, chunks, registers, _ = configuration
     _check(itemsize < 8, "two float32 are exchanged at a time")
     _check(chunks > 0 and registers > 0 and vec * itemsize == VECTOR_BYTES, "slices are of whole vectors")
     block_n = warps * WARP * vec
@@ -250,7 +255,7 @@ def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Sp
 
 def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loop:
     M, N, _, itemsize, backward = problem
-    _, warps, _, _, _, stages, chunks, registers = configuration
+    _, warps, _, _, _, stages, chunks, registers, _ = configuration
     _check(chunks > 0 and registers > 0, "a block has a size")
     _check(chunks == power_of_two(chunks), "blocks are a power of two")
     block_n = min(chunks * (VECTOR_BYTES // itemsize) * warps * WARP, power_of_two(N))

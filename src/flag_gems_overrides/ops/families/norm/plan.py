@@ -36,6 +36,10 @@ BYTES_IN_FLIGHT = 32768
 # -> 38, 64 x 64 3.3 -> 3.1, and 16384 x 2048 38 -> 39; float32: 262144 x 128 74 -> 68, 65536 x 768 105 -> 99, 8192 x
 # 4096 74 -> 68.
 MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
+# Shorter rows are not tried by several programs each.
+MIN_SPLIT = 4096
+# Programs of a group that hold a row: 12 x 1376837 float32 232 us by 337, read twice 122.
+MAX_GROUP = 128
 # For ``estimate``: bytes a multiprocessor moves in a microsecond; microseconds of a launch, of a second kernel that
 # starts early, of an iteration, and of an exchange between programs.
 BYTES_PER_US, LAUNCH_US, SECOND_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 1.2, 0.7, 1.5
@@ -86,23 +90,24 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
         yield _backward_rows(problem, vec, limits)
     else:
         if N == 3 or (power_of_two(N) == N and vector >= N):
-            yield _flat(problem, limits)
+            yield _flat(problem)
         one_tile = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N and (WARP * vector >= N or limits.sm_count < M)
         if one_tile and N % vec == 0:
             yield _one_tile(problem, vec, limits)
+        if N % vec and limits.sm_count >= M:
+            yield _few_unaligned_rows(problem)
         yield _rows(problem, vec, limits)
     yield from _splits(problem, limits)
 
 
-def _flat(problem: Problem, limits: Limits) -> Configuration:
-    """16-byte loads, twice; of few elements fewer, for more programs."""
-    M, N, _, itemsize, _ = problem
-    elements = 2 * VECTOR_BYTES // itemsize if N != 3 else 6
-    threads = 4 * WARP
-    while elements >= 2 * N and elements // 4 * threads * limits.sm_count >= M * N:
-        elements //= 2
-    rows = max(elements * threads // N, 16)
-    return Configuration("columns" if N == 3 else "flat", 4, rows=rows)
+def _flat(problem: Problem) -> Configuration:
+    _, N, _, itemsize, _ = problem
+    if N == 3:
+        # 5779150 x 3 float16: 48.5 us with a row to a thread, 62.4 with four of fewer warps.
+        return Configuration("columns", 8, rows=8 * WARP)
+    # One load of 4 elements at least: statistics of 8197496 x 1 are four times as many bytes. Twice of many elements.
+    elements = max(N, 4) if N == 1 else VECTOR_BYTES // itemsize
+    return Configuration("flat", 4, rows=elements * 4 * WARP // N)
 
 
 def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
@@ -124,6 +129,13 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     return Configuration("rows", warps, vec, min(block_m, power_of_two(M)))
 
 
+def _few_unaligned_rows(problem: Problem) -> Configuration:
+    """Loads of what divides a row: 1 x 7989 float32 5.2 us, 10.5 with edges; 38 x 2028 bf16 3.9, not 4.5."""
+    _, N, _, itemsize, _ = problem
+    vector = VECTOR_BYTES // itemsize
+    return Configuration("rows", _warps(N, 2 * WARP * vector), math.gcd(N, vector))
+
+
 def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     """None if a row is too long for one program."""
     M, N, _, itemsize, _ = problem
@@ -142,7 +154,8 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
         block_m = min(block_m, power_of_two_within(M // limits.sm_count))
     block_m = min(block_m, power_of_two(M))
     tile_bytes = block_m * cdiv(span, block_n) * block_n * itemsize
-    per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
+    # As many as the registers hold: of 5 programs of 2 warps to an SM, for 6 chunks of 12288 x 3072, one ran alone.
+    per_sm = power_of_two_within(BYTES_IN_FLIGHT // tile_bytes)
     stages = _stages(4, per_sm * tile_bytes, limits)
     if itemsize > 2 and min(2, per_sm) * limits.sm_count * block_m >= M:
         # One tile to a program: 16 x 6144 float32 4.0 us, through shared memory 4.6; bf16 4.2, not 4.0.
@@ -199,7 +212,7 @@ def _splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for max_group, warps, chunks, registers in slices(itemsize, N % vec != 0, backward, limits):
         found = Configuration("split", warps, vec, stages=4, chunks=chunks, registers=registers)
         launched = launch_or_none(problem, found, limits)
-        if isinstance(launched, Split) and launched.group <= max_group:
+        if isinstance(launched, Split) and launched.group <= min(max_group, MAX_GROUP):
             yield found
 
 
@@ -220,12 +233,17 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
         yield default._replace(**{field: value * 2})
         yield default._replace(**{field: value // 2})
     if default.kernel in ("flat", "columns"):
+        for times in (2, 4):
+            yield default._replace(warps=default.warps * 2, rows=default.rows * times)
         yield default._replace(warps=default.warps // 2, rows=default.rows // 2)
         return
+    if default.kernel == "rows" and not backward:
+        yield default._replace(late=True, per_sm=0, stages=1)
     if default.kernel == "rows":
         if default.per_sm and not backward:
             for warps in (default.warps, 2 * default.warps, 4 * default.warps):
-                yield Configuration("rows", warps, default.vec)
+                yield Configuration("rows", warps, default.vec, late=True)
+            yield Configuration("rows", 2 * default.warps, default.vec)
         if default.vec != common:
             yield default._replace(vec=common, per_sm=0, stages=1)
             yield default._replace(vec=common, per_sm=0, stages=1, warps=default.warps // 2)
@@ -237,8 +255,9 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
         for warps in (2, 4, 8, 16):
             if power_of_two(N) <= 32 * WARP * warps:
                 yield Configuration("few_rows", warps, rows=max(1, 8 * WARP * warps // power_of_two(N)))
-    yield from _splits(problem, limits)
-    yield _loop(problem)
+    if default.kernel != "rows" or N >= MIN_SPLIT:
+        yield from _splits(problem, limits)
+        yield _loop(problem)
 
 
 def _stages(stages: int, bytes_per_sm: int, limits: Limits) -> int:
