@@ -208,7 +208,9 @@ def test_the_programs_of_loops_share_rows_and_all_run(direction, M, N, size, lim
             assert p.programs <= limits.sm_count * on_one
 
 
-@given(directions, numbers, numbers, sizes, limits)
+@given(directions, numbers, numbers | st.integers(1, 4096), sizes, limits)
+@example(DIRECTIONS[0], 90882, 175, 2, H200)
+@example(DIRECTIONS[1], 18179, 91, 2, H200)
 def test_loops_only_what_nothing_else_holds(direction, M, N, size, limits):
     if isinstance(default(M, N, size, direction[0], limits), Loop):
         # Float64 goes from whole rows to loops; others are first split over all programs.

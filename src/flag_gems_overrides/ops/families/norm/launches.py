@@ -193,8 +193,8 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     words = 4 * per_thread * (4 if backward else 1) * max(1, itemsize // 4)
     available = min(limits.registers_per_sm // (WARP * warps), 256)
     _check(per_thread == 1 or words <= 2 * available, "a tile takes half of the registers")
-    # Each element of its own has an address and a mask: of 32 bf16 80 bytes spill.
-    _check(vec > 1 or per_thread <= 16, "few elements are loaded one by one")
+    # Each element of its own has an address and a mask: of 4 chunks of 8 bf16 80 bytes spill.
+    _check(vec > 1 or chunks == 1 or per_thread <= 16, "few elements are loaded one by one")
     _check(chunks <= (2 if backward else 1) * MAX_VECTORS[backward] and chunks > 0, "a thread holds a few vectors")
     bytes_per_sm = (2 if backward else 1) * tile * itemsize * max(per_sm, 1)
     pipelined = stages > 1

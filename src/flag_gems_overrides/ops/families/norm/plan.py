@@ -94,7 +94,7 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
         one_tile = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N and (WARP * vector >= N or limits.sm_count < M)
         if one_tile and N % vec == 0:
             yield _one_tile(problem, vec, limits)
-        if N % vec and limits.sm_count >= M:
+        if N % vec and limits.sm_count >= M and 2 * N * itemsize <= limits.registers_per_sm:
             yield _few_unaligned_rows(problem)
         yield _rows(problem, vec, limits)
     yield from _splits(problem, limits)
