@@ -58,14 +58,14 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Lo
         block_m = power_of_two_within(min(8 * warps * lanes // (chunks * block_n), M // (2 * limits.sm_count)))
         return Rows(min(-(-M // block_m), 2**30 // block_m), block_m, chunks, block_n, vec, False, 1, warps)
     # With few rows, more warps to each are faster.
-    warps = _warps(span, (8 if M > limits.sm_count else 2) * lanes, 16)
+    warps = _warps(span, (8 if limits.sm_count < M else 2) * lanes, 16)
     block_n = min(power_of_two(span), warps * lanes)
     chunks = -(-span // block_n)
     block_m = power_of_two_within(4 * lanes // (chunks * block_n))
     tile_bytes = block_m * chunks * block_n * element_size
     per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
     programs = _programs(M, block_m, limits.sm_count * per_sm, vec, unaligned)
-    stages = 1 if M <= programs * block_m else _stages(4, per_sm * tile_bytes, limits)
+    stages = 1 if programs * block_m >= M else _stages(4, per_sm * tile_bytes, limits)
     return Rows(programs, block_m, chunks, block_n, vec, unaligned, stages, warps)
 
 
