@@ -14,8 +14,6 @@ from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each
 from flag_gems_overrides.ops.rms_norm import rms_norm, rms_norm_backward, rms_norm_forward
 
 EPS = 1e-5
-# flag_gems registers rms_norm for a device, not for autograd: PyTorch warns of any gradient that goes back through it.
-pytestmark = pytest.mark.filterwarnings("ignore:aten..rms_norm. an autograd kernel was not registered")
 
 # (shape, number of normalized dimensions): rows whole, with and without edges, several to a program; in loops. The
 # first is upstream's.
