@@ -36,7 +36,7 @@ def rms_norm(
         RuntimeError, ValueError: as PyTorch, when the shapes do not fit.
     """
     if torch.is_grad_enabled() and (x.requires_grad or (weight is not None and weight.requires_grad)):
-        output: torch.Tensor = _RmsNorm.apply(x, normalized_shape, weight, eps)  # type: ignore[no-untyped-call]
+        output: torch.Tensor = _RmsNorm.apply(x, normalized_shape, weight, eps)
         return output
     return rms_norm_forward(x, normalized_shape, weight, eps)[0]
 
@@ -125,16 +125,15 @@ class _RmsNorm(torch.autograd.Function):
         x, rstd, weight = ctx.saved_tensors
         want = ctx.needs_input_grad[0], ctx.needs_input_grad[2]
         if torch.is_grad_enabled():  # a gradient of the gradient may be asked for
-            dx, dweight = _composed_gradients(dy, x, weight, len(ctx.normalized_shape), ctx.eps)
-            return dx if want[0] else None, None, dweight if want[1] else None, None
+            return _composed_gradients(dy, x, weight, len(ctx.normalized_shape), ctx.eps)
         dx, dweight = rms_norm_backward(dy, x, rstd, ctx.normalized_shape, weight, want)
         return dx, None, dweight, None
 
 
 def _composed_gradients(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, dims: int, eps: float | None
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Both gradients from PyTorch's operators, which have gradients themselves."""
+) -> tuple[torch.Tensor | None, ...]:
+    """What :meth:`_RmsNorm.backward` returns, from PyTorch's operators, which have gradients themselves."""
     wide = torch.float64 if x.dtype is torch.float64 else torch.float32
     over = tuple(range(-dims, 0))
     wide_x, wide_dy = x.to(wide), dy.to(wide)
@@ -144,6 +143,6 @@ def _composed_gradients(
     wdy = wide_dy if weight is None else wide_dy * weight.to(wide)
     dx = (wdy - xhat * (xhat * wdy).mean(over, keepdim=True)) * rstd
     if weight is None:
-        return dx.to(x.dtype), None
+        return dx.to(x.dtype), None, None, None
     dweight = (wide_dy * xhat).reshape(-1, *weight.shape).sum(0)
-    return dx.to(x.dtype), dweight.to(weight.dtype)
+    return dx.to(x.dtype), None, dweight.to(weight.dtype), None

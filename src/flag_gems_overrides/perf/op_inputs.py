@@ -82,9 +82,9 @@ def group_norm(case: Case, device: torch.device) -> Arguments:
 
 
 def group_norm_backward(case: Case, device: torch.device) -> Arguments:
-    x, weight, bias, *sizes, eps = group_norm(case, device)
-    _, mean, rstd = torch.native_group_norm(x, weight, bias, *sizes, eps)
-    return torch.randn_like(x), x, mean, rstd, weight, *sizes, [True, True, True]
+    x, weight, bias, N, C, HW, groups, eps = group_norm(case, device)
+    _, mean, rstd = torch.native_group_norm(x, weight, bias, N, C, HW, groups, eps)
+    return torch.randn_like(x), x, mean, rstd, weight, N, C, HW, groups, [True, True, True]
 
 
 def softmax(case: Case, device: torch.device) -> Arguments:

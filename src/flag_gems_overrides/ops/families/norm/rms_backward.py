@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code=assignment
+# mypy: disable-error-code="assignment, misc"
 """Backward kernels of RMS normalization: both gradients from one read of x and dy.
 
 With ``xhat = x * rstd`` and ``wdy = weight * dy``, of an M x N input

@@ -15,7 +15,7 @@ from triton import knobs
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
-from .call import _accumulator, _Parameter
+from .call import _NONE, _accumulator, _Parameter
 from .partial_sums import sum_partials
 from .plan import plan_partial_sums
 from .rms_backward import rms_norm_backward_loop_dweight, rms_norm_backward_loop_dx, rms_norm_backward_rows
@@ -86,7 +86,8 @@ def prepare_backward(
     M, N = math.prod(shape[: len(shape) - len(normalized_shape)]), math.prod(normalized_shape)
     if sizes != (M * N, M):
         raise RuntimeError(f"Expected grad_out of {M * N} elements and rstd of {M}, but got {sizes[0]} and {sizes[1]}")
-    dweight = Allocation(*(weight or ((), torch.float32)), device)
+    size, dtype = weight or _NONE
+    dweight = Allocation(size, dtype, device)
     launch = _backward_launch(M, N, dtypes[0], want_input, want_weight, device)
     return _Backward(Allocation(shape, dtypes[0], device), dweight, launch)
 
