@@ -169,7 +169,8 @@ def test_values_that_are_not_finite_stay_in_their_group(shape, value, device, sm
         assert torch.equal(torch.isfinite(actual), torch.isfinite(expected))
 
 
-@each("shape", [(0, 6, 5, 2), (2, 6, 0, 2), (0, 6, 0, 3), (3, 0, 4, 1)])
+# No channels at all are too much for PyTorch on CUDA (2.11).
+@each("shape", [(0, 6, 5, 2), (2, 6, 0, 2), (0, 6, 0, 3), *([] if ON_GPU else [(3, 0, 4, 1)])])
 def test_empty(shape, device):
     N, C, HW, _ = shape
     x, weight = torch.randn(N, C, HW, device=device), torch.randn(C, device=device)

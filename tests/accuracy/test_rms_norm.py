@@ -147,12 +147,13 @@ def test_any_mask(shape, k, mask, device, small_device):
 def test_values_that_are_not_finite_stay_in_their_row(shape, k, value, device, small_device):
     case = Case(shape, k, torch.float32, device)
     case.x.view(-1, math.prod(case.normalized))[1, 5] = value
-    native = case.native(case.weight, EPS)
     y, rstd = rms_norm_forward(case.x, case.normalized, case.weight, EPS)
-    ours = y, *rms_norm_backward(case.dy, case.x, rstd, case.normalized, case.weight)
-    for actual, expected in zip(ours, native, strict=True):
-        assert torch.equal(torch.isfinite(actual), torch.isfinite(expected))
-    assert torch.equal(torch.isnan(y), torch.isnan(native[0]))
+    dx, dweight = rms_norm_backward(case.dy, case.x, rstd, case.normalized, case.weight)
+    # How much of the row itself is NaN depends on the kernel that PyTorch chooses.
+    for result in (y.view(-1, *case.normalized), dx.view(-1, *case.normalized)):
+        assert torch.isnan(result[1, 5])
+        assert torch.isfinite(result).all(1).tolist() == [row != 1 for row in range(len(result))]
+    assert torch.isfinite(dweight).sum() == dweight.numel() - (dweight.numel() if math.isnan(value) else 1)
 
 
 @each("shape", [(0, 8), (3, 0), (0, 0)])
