@@ -7,6 +7,7 @@ import pkgutil
 from importlib import import_module
 
 from flag_gems_overrides import ops
+from flag_gems_overrides.ops.families.gather import call as gather
 from flag_gems_overrides.ops.families.norm import call as norm
 from flag_gems_overrides.ops.families.norm import group_call as group_norm
 from flag_gems_overrides.ops.families.norm import rms_call as rms_norm
@@ -33,6 +34,8 @@ PREPARED = [
     group_norm.prepare_backward,
     rms_norm.prepare_forward,
     rms_norm.prepare_backward,
+    gather._prepare_forward,
+    gather._prepare_backward,
 ]
 
 

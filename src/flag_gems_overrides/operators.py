@@ -34,10 +34,12 @@ class Operator:
         supports: the predicate over the inputs, a function of ``registration/supports.py``.
         dtypes: of the input of a case.
 
+        ndim: how many dimensions the shape of a case has; None for any.
         arguments: what a case gives beside a shape: ``"dim"``, ``"normalized"`` (how many dimensions), ``"groups"``.
         required: those of :attr:`arguments` that a case must give.
         inputs: the function of ``perf/op_inputs.py`` that builds the arguments of a case.
         unread: positions of tensors among these that need not be read.
+        picked: positions of those of which one element is read for each one of the second tensor.
         compared: the function of ``perf/op_inputs.py`` that says what of a result is compared; None for all of it.
         flops: operations for each element of the input.
 
@@ -65,10 +67,12 @@ class Operator:
     supports: str
     dtypes: tuple[str, ...]
 
+    ndim: int | None = None
     arguments: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     inputs: str
     unread: tuple[int, ...] = ()
+    picked: tuple[int, ...] = ()
     compared: str | None = None
     flops: int = 1
 
@@ -428,6 +432,80 @@ _ROWS = (
         opinfo=(("argmin", ""),),
         log="GEMS ARGMIN",
         defects=("A1", "A2", "A5", "A6", "A7"),
+    ),
+    Operator(
+        name="nll_loss_forward",
+        module="nllloss",
+        overload="nll_loss_forward",
+        family="gather",
+        supports="nll_loss",
+        dtypes=FLOATING,
+        ndim=2,
+        inputs="nll_loss",
+        picked=(0,),
+        torch_calls=("torch.nn.functional.nll_loss",),
+        benchmark_arguments="x, torch.randint(0, shape[1], shape[:1], device=x.device), None, 1, -100",
+        opinfo=(("nn.functional.nll_loss", ""),),
+        log="GEMS NLL Loss FWD",
+        defects=("NL1", "NL2", "NL3", "NL4"),
+        resolves=("#5025", "#5026"),
+    ),
+    Operator(
+        name="nll_loss_backward",
+        module="nllloss",
+        overload="nll_loss_backward",
+        family="gather",
+        supports="nll_loss_backward",
+        dtypes=FLOATING,
+        ndim=2,
+        inputs="nll_loss_backward",
+        unread=(1,),
+        torch_calls=("aten.nll_loss_backward",),
+        benchmark_arguments=(
+            "x.new_ones(()), x, torch.randint(0, shape[1], shape[:1], device=x.device), None, 1, -100, "
+            "x.new_full((), shape[0])"
+        ),
+        gradient_of="nll_loss_forward",
+        log="GEMS NLL Loss BWD",
+        defects=("NL5", "NL6"),
+        resolves=("#5025", "#5026"),
+    ),
+    Operator(
+        name="nll_loss2d_forward",
+        module="nllloss",
+        overload="nll_loss2d_forward",
+        family="gather",
+        supports="nll_loss",
+        dtypes=FLOATING,
+        ndim=4,
+        inputs="nll_loss",
+        picked=(0,),
+        torch_calls=("torch.nn.functional.nll_loss",),
+        benchmark_arguments=("x, torch.randint(0, shape[1], (shape[0], *shape[2:]), device=x.device), None, 1, -100"),
+        opinfo=(("nn.functional.nll_loss", ""),),
+        log="GEMS NLL Loss2d FWD",
+        defects=("NL1", "NL2", "NL3"),
+        resolves=("#5025", "#5026"),
+    ),
+    Operator(
+        name="nll_loss2d_backward",
+        module="nllloss",
+        overload="nll_loss2d_backward",
+        family="gather",
+        supports="nll_loss_backward",
+        dtypes=FLOATING,
+        ndim=4,
+        inputs="nll_loss_backward",
+        unread=(1,),
+        torch_calls=("aten.nll_loss2d_backward",),
+        benchmark_arguments=(
+            "x.new_ones(()), x, torch.randint(0, shape[1], (shape[0], *shape[2:]), device=x.device), None, 1, -100, "
+            "x.new_full((), x.numel() // shape[1])"
+        ),
+        gradient_of="nll_loss2d_forward",
+        log="GEMS NLL Loss2d BWD",
+        defects=("NL5", "NL6"),
+        resolves=("#5025", "#5026"),
     ),
 )
 OPERATORS = {operator.name: operator for operator in _ROWS}

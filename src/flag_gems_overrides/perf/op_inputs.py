@@ -150,6 +150,18 @@ def along_list(case: Case, device: torch.device) -> Arguments:
     return _values(case, device), [_dim(case)]
 
 
+def nll_loss(case: Case, device: torch.device) -> Arguments:
+    """Scores of [N, C, ...] and a class for each of the others."""
+    x = _values(case, device)
+    return x, torch.randint(0, x.shape[1], (x.shape[0], *x.shape[2:]), device=device), None, 1, -100
+
+
+def nll_loss_backward(case: Case, device: torch.device) -> Arguments:
+    x, target, weight, reduction, ignore_index = nll_loss(case, device)
+    # total_weight is that of every row.
+    return x.new_ones(()), x, target, weight, reduction, ignore_index, x.new_full((), target.numel())
+
+
 def compared(op: str, arguments: Arguments, result: Any) -> Any:
     """What of a result is compared with another's."""
     name = OPERATORS[op].compared
@@ -200,8 +212,13 @@ def native(op: str) -> Callable[..., Any]:
 def compulsory(case: Case) -> Compulsory:
     """The bytes of ``case``, from shapes alone."""
     inputs = arguments(case, "meta")
-    unread = OPERATORS[case.op].unread
-    read = sum(_bytes(x) for position, x in enumerate(inputs) if position not in unread)
+    operator = OPERATORS[case.op]
+    read = 0
+    for position, x in enumerate(inputs):
+        if position in operator.picked:
+            read += x.element_size() * inputs[1].numel()
+        elif position not in operator.unread:
+            read += _bytes(x)
     return Compulsory(read, sum(_bytes(x) for x in outputs(native(case.op)(*inputs))))
 
 

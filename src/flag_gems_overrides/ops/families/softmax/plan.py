@@ -218,16 +218,32 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     for field in ("elements", "warps", "group", "block_k"):
         value = getattr(default, field)
         candidates += [default._replace(**{field: value * 2}), default._replace(**{field: value // 2})]
-    if problem.K > 1 and problem.N > 1 and default.kernel != "short" and problem.N <= 8 * MAX_SHORT:
-        candidates.append(_short(problem))
-    if problem.K > 1 and default.kernel == "short":
-        candidates.append(_columns(*problem, limits))
+    candidates += _others(problem, limits)
     found: dict[Single | Short | Rows | Split, Configuration] = {}
     for candidate in candidates:
         launched = _launch_or_none(problem, candidate, limits)
         if launched is not None:
             found.setdefault(launched, candidate)
     return list(found.values())
+
+
+def _others(problem: Problem, limits: Limits) -> list[Configuration]:
+    """What other kernels do best, as far as they are of use."""
+    M, N, K, size, inputs = problem
+    if N == 1:
+        return []
+    if K > 1:
+        found = [_columns(M, N, K, size, inputs, limits)]
+        if (size, inputs) in COLUMNS_IN_L1:
+            found += filter(None, [_columns_in_l1(M, N, K, size, inputs, limits)])
+        return [*found, _short(problem)] if N <= 8 * MAX_SHORT and K < 2**30 else found
+    vec = VECTOR_BYTES // size
+    found = [_rows(M, N, math.gcd(N, vec), size, inputs)]
+    if N < 64 * vec:
+        return found
+    shapes = [shape for shape, _, _ in IN_L1.get((size, inputs), ())]
+    found += [_row_with_unaligned(N, size, inputs), _long_rows(M, N, size, inputs, N % vec != 0, limits)]
+    return found + [_configuration(vec, vec, _without_spills(shape, limits), 1) for shape in shapes]
 
 
 def _launch_or_none(
