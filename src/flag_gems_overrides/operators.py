@@ -35,7 +35,7 @@ class Operator:
         dtypes: of the input of a case.
 
         ndim: how many dimensions the shape of a case has; None for any.
-        arguments: what a case gives beside a shape: ``"dim"``, or ``"normalized"`` (how many dimensions).
+        arguments: what a case gives beside a shape: ``"dim"``, ``"normalized"`` (how many dimensions), ``"groups"``.
         required: those of :attr:`arguments` that a case must give.
         inputs: the function of ``perf/op_inputs.py`` that builds the arguments of a case.
         unread: positions of tensors among these that need not be read.
@@ -144,6 +144,60 @@ _ROWS = (
         log="GEMS LAYERNORM BACKWARD",
         defects=("L1", "L4", "L6", "L7"),
         resolves=("#5392", "#5490"),
+    ),
+    Operator(
+        name="group_norm",
+        module="groupnorm",
+        overload="native_group_norm",
+        family="norm",
+        supports="group_norm",
+        dtypes=FLOATING,
+        arguments=("groups",),
+        required=("groups",),
+        inputs="group_norm",
+        flops=8,
+        torch_calls=("torch.native_group_norm",),
+        benchmark_arguments="x, *channel_parameters(x), *shape[:2], x[0, 0].numel(), number, 1e-5",
+        opinfo=(("nn.functional.group_norm", ""),),
+        log="GEMS GROUPNORM FORWARD",
+        defects=("G1", "G2", "G3", "G4"),
+        resolves=("#4984", "#4985"),
+    ),
+    Operator(
+        name="group_norm_backward",
+        module="groupnorm",
+        overload="native_group_norm_backward",
+        family="norm",
+        supports="group_norm_backward",
+        dtypes=FLOATING,
+        arguments=("groups",),
+        required=("groups",),
+        inputs="group_norm_backward",
+        flops=13,
+        torch_calls=("aten.native_group_norm_backward",),
+        benchmark_arguments=(
+            "torch.randn_like(x), x, *group_statistics(x, number), channel_parameters(x)[0], *shape[:2], "
+            "x[0, 0].numel(), number, [True, True, True]"
+        ),
+        gradient_of="group_norm",
+        log="GEMS GROUPNORM BACKWARD",
+        defects=("G1", "G3", "G4"),
+    ),
+    Operator(
+        name="rms_norm",
+        module="rms_norm",
+        overload="rms_norm",
+        family="norm",
+        supports="rms_norm",
+        dtypes=FLOATING,
+        arguments=("normalized",),
+        inputs="rms_norm",
+        flops=4,  # mean square 2, normalize 1, weight 1
+        torch_calls=("torch.rms_norm",),
+        benchmark_arguments="x, shape[-number:], affine(x, number)[0], 1e-5",
+        opinfo=(("nn.functional.rms_norm", ""),),
+        log="GEMS RMS_NORM FORWARD",
+        defects=("R1", "R2", "R3", "R4", "R5"),
     ),
     Operator(
         name="softmax",

@@ -30,6 +30,9 @@ SIZES = {
         "2x20000 normalized=1 float32",
         "3x20001 normalized=1 bfloat16",
         "3x5000 normalized=1 float64",
+        "3x20x9 groups=2 float32",
+        "2x6x4099 groups=2 bfloat16",
+        "1x6x6200 groups=2 float16",
     ],
     "softmax": [
         "300x16 dim=1 float32",

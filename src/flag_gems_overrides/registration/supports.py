@@ -61,6 +61,20 @@ def _mix(parameter: torch.dtype, input: torch.dtype) -> bool:
     return parameter in FLOATING and input is not torch.float64 and parameter is not torch.float64
 
 
+def group_norm(input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> bool:
+    return layer_norm(input, weight, bias) and (weight is None or bias is None or weight.dtype is bias.dtype)
+
+
+def group_norm_backward(
+    grad_out: torch.Tensor, input: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None
+) -> bool:
+    return layer_norm_backward(grad_out, input, mean, rstd, weight, None)
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor | None) -> bool:
+    return layer_norm(x, weight, None)
+
+
 def softmax(self: torch.Tensor) -> bool:
     return self.dtype in FLOATING and self.layout is _strided and _device(self) >= 0
 
