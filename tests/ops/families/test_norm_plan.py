@@ -21,10 +21,9 @@ from flag_gems_overrides.ops.families.norm.launches import (
     Split,
     columns,
     launch,
-    partial_sums,
     power_of_two,
 )
-from flag_gems_overrides.ops.families.norm.plan import configurations
+from flag_gems_overrides.ops.families.norm.plan import configurations, plan_partial_sums
 from flag_gems_overrides.ops.launch.devices import Limits
 
 A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
@@ -325,7 +324,7 @@ def test_few_rows_are_spread_over_programs():
 
 @given(numbers, numbers, st.sampled_from([1, 2]), limits)
 def test_partial_sums_are_added_in_tiles_that_a_program_holds(P, N, outputs, limits):
-    p = partial_sums(P, N, outputs, limits)
+    p = plan_partial_sums(P, N, outputs, limits)
     assert (p.programs - 1) * p.block_n < N <= p.programs * p.block_n
     assert p.block_p == power_of_two(p.block_p) < 2 * P
     assert p.block_n == power_of_two(p.block_n)
@@ -337,7 +336,7 @@ def test_few_partial_sums_leave_no_tile_empty():
     for M, N in ((1024, 65536), (20, 393216)):
         p = default(M, N, 2, True, H200)
         P = p.programs // p.group
-        assert partial_sums(P, N, 2, H200).block_p < 2 * P
+        assert plan_partial_sums(P, N, 2, H200).block_p < 2 * P
 
 
 @pytest.mark.parametrize(("M", "N"), [(64, 64), (16, 128), (1, 64), (128, 32), (512, 8), (3, 100), (17, 1)])

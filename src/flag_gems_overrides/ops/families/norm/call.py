@@ -291,7 +291,7 @@ def _sums_of_columns(M: int, N: int, dtype: torch.dtype, outputs: int, device: i
 
 
 def _partial_sums(P: int, N: int, stride: int, outputs: int, pdl: bool, device: int) -> Launch:
-    sums = launches.partial_sums(P, N, outputs, devices.limits(device))
+    sums = plan.plan_partial_sums(P, N, outputs, devices.limits(device))
     return sum_partials.bind(
         device,
         (sums.programs, outputs),

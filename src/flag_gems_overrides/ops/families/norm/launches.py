@@ -23,12 +23,6 @@ MAX_VECTORS = {False: 8, True: 4}
 MIN_GROUPS = 8
 # Elements of a tile of columns to a thread, and its widest row: a cache line, and a warp's worth of rows.
 COLUMN_ELEMENTS, COLUMN_BYTES = 32, 128
-# (partial sums to add at a time, columns, warps), the first and the last at most: where columns fill the device, and
-# where they do not. Gradients of bf16: 1024 x 65536 163 -> 148 us, 20 x 393216 138 -> 46, 16384 x 8192 209 -> 204,
-# 262144 x 64 38.4 -> 37.3, all against 128 sums of 16 columns by 8 warps; the next sizes on either side are 0 to 3 %
-# slower.
-WIDE_SUMS = (64, 32, 4)
-NARROW_SUMS = (256, 8, 8)
 
 
 class Problem(NamedTuple):
@@ -303,14 +297,6 @@ _LAUNCHES: dict[str, Callable[[Problem, Configuration, Limits], Launch]] = {
     "loop": _loop,
     "few_rows": _few_rows,
 }
-
-
-def partial_sums(P: int, N: int, outputs: int, limits: Limits) -> PartialSums:
-    """How to add P partial sums of N columns for each of ``outputs`` gradients."""
-    max_p, block_n, max_warps = WIDE_SUMS if N * outputs >= WIDE_SUMS[1] * limits.sm_count else NARROW_SUMS
-    block_p = min(power_of_two(P), max_p)
-    block_n = max(block_n, 16 * block_n // block_p)
-    return PartialSums(cdiv(N, block_n), block_p, block_n, min(max(block_p * block_n // 256, 2), max_warps))
 
 
 def columns(M: int, N: int, limits: Limits) -> Columns:
