@@ -128,6 +128,10 @@ def along_list(case: Case, device: torch.device) -> Arguments:
     return _values(case, device), [_dim(case)]
 
 
+def norm_along(case: Case, device: torch.device) -> Arguments:
+    return _values(case, device), 2, [_dim(case)]
+
+
 def compared(op: str, arguments: Arguments, result: Any) -> Any:
     """What of a result is compared with another's."""
     name = OPERATORS[op].compared
