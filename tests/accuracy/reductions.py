@@ -262,7 +262,7 @@ def check_rounded(op: Reduction, x: torch.Tensor, *dim: int) -> None:
         roundings = min(2 * n, (6 * n) ** 0.5)
     allowed = roundings * torch.finfo(computed_in).eps * magnitude
     if x.dtype is not computed_in:
-        allowed += torch.finfo(x.dtype).eps / 2 * truth.abs()
+        allowed += torch.finfo(x.dtype).eps / 2 * truth.abs().clamp(min=torch.finfo(x.dtype).smallest_normal)
     excess = (actual.double() - truth).abs() / allowed
     assert (excess <= 1).all(), f"error {excess.max():.3g} times what is allowed"
 
