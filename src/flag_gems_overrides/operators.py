@@ -386,7 +386,7 @@ _ROWS = (
         torch_calls=("torch.sum",),
         benchmark_arguments="x,",
         log="GEMS SUM",
-        defects=("U1", "U2", "U3"),
+        defects=("U1", "U2", "U3", "U4"),
     ),
     Operator(
         name="sum_dim",
@@ -402,7 +402,7 @@ _ROWS = (
         benchmark_arguments="x, [number]",
         opinfo=(("sum", ""),),
         log="GEMS SUM_DIM",
-        defects=("U1", "U4"),
+        defects=("U1", "U5", "U6"),
     ),
     Operator(
         name="mean",
@@ -431,7 +431,7 @@ _ROWS = (
         benchmark_arguments="x, [number]",
         opinfo=(("mean", ""),),
         log="GEMS MEAN_DIM",
-        defects=("E1", "E4"),
+        defects=("E4", "E5", "E6"),
     ),
     Operator(
         name="any",
@@ -522,20 +522,6 @@ _ROWS = (
         defects=("Z3",),
     ),
     Operator(
-        name="_is_all_true",
-        module="_is_all_true",
-        overload="_is_all_true",
-        family="reduction",
-        since="5.0.2",
-        supports="truths",
-        dtypes=("bool",),
-        inputs="whole",
-        torch_calls=("aten._is_all_true",),
-        benchmark_arguments="x,",
-        log="GEMS _IS_ALL_TRUE",
-        defects=("T1",),
-    ),
-    Operator(
         name="count_nonzero",
         module="count_nonzero",
         overload="count_nonzero",
@@ -565,7 +551,7 @@ _ROWS = (
         benchmark_arguments="x, 2, [number]",
         opinfo=(("linalg.vector_norm", ""),),
         log="GEMS VECTOR NORM",
-        defects=("V1", "V2", "V3", "V4"),
+        defects=("V1", "V2", "V3", "V4", "V5"),
     ),
 )
 OPERATORS = {operator.name: operator for operator in _ROWS}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-# Operators that differ from others in what they combine, not in how: one case of so many is enough, other ones for each.
+# Operators that differ from others in what they combine, not in how: one case of so many is enough, others for each.
 THIN = 6
 THINNED = ("sum", "mean", "any", "all", "count_nonzero", "vector_norm")
 

@@ -198,13 +198,7 @@ def _reductions(operator: Operator) -> list[Reduction]:
     return [_reduction(operator)]
 
 
-# Without _is_all_true, which is all() of bool alone.
-REDUCTIONS = [
-    op
-    for operator in OPERATORS.values()
-    if operator.family == "reduction" and "float32" in operator.dtypes
-    for op in _reductions(operator)
-]
+REDUCTIONS = [op for row in OPERATORS.values() if row.family == "reduction" for op in _reductions(row)]
 
 
 def reductions(condition: Callable[[Reduction], bool] = lambda op: True) -> pytest.MarkDecorator:

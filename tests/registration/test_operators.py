@@ -50,6 +50,16 @@ FLOATING = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 REAL = FLOATING | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
 
 
+# Of what a predicate looks at, all that is neither a tensor nor a dtype.
+OTHERS = {"dim": None, "ord": 2}
+
+
+def given(predicate, x: torch.Tensor, dtype: torch.dtype | None) -> dict:
+    """Arguments of a predicate."""
+    names = inspect.signature(predicate).parameters
+    return {name: dtype if "dtype" in name else OTHERS.get(name, x) for name in names}
+
+
 def ones(like: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.ones(2, device=like.device, dtype=dtype)
 
@@ -59,8 +69,7 @@ def test_the_predicate_says_yes_to_the_dtypes_of_the_row(override, device):
     predicate = override.load()[1]
     for dtype in SMALL | COMPLEX | REAL:
         x = torch.empty(2, dtype=dtype, device=device)
-        arguments = {name: dtype if "dtype" in name else x for name in inspect.signature(predicate).parameters}
-        assert predicate(**arguments) is (str(dtype).removeprefix("torch.") in override.dtypes), dtype
+        assert predicate(**given(predicate, x, dtype)) is (str(dtype).removeprefix("torch.") in override.dtypes), dtype
 
 
 @pytest.mark.parametrize(
@@ -93,10 +102,9 @@ def elsewhere(request, device):
 def test_tensors_on_another_device_are_not_supported(override, device, elsewhere):
     predicate = override.load()[1]
     here, there = torch.ones(2, device=device), torch.ones(2, device=elsewhere)
-    parameters = inspect.signature(predicate).parameters
-    arguments = {name: torch.float32 if "dtype" in name else here for name in parameters}
+    arguments = given(predicate, here, torch.float32)
     assert predicate(**arguments)
-    for name in parameters:
+    for name in arguments:
         if arguments[name] is here:
             assert not predicate(**{**arguments, name: there}), name
 
@@ -111,8 +119,7 @@ def test_layouts_other_than_strided_are_not_supported(override):
         sparse.coalesce().to_sparse_csr(),
         torch.quantize_per_tensor(torch.eye(2), 1, 0, torch.qint8),
     ):
-        arguments = {name: None if "dtype" in name else x for name in inspect.signature(predicate).parameters}
-        assert not predicate(**arguments)
+        assert not predicate(**given(predicate, x, None))
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")
@@ -124,6 +131,16 @@ class TestNative:
         ("prod", "prod", lambda f, x: f(x, dtype=torch.complex128), torch.float32),
         ("prod_dim", "prod.dim_int", lambda f, x: f(x, 1, True), torch.complex128),
         ("prod_dim", "prod.dim_int", lambda f, x: f(x, 0, dtype=torch.complex64), torch.int64),
+        ("sum", "sum", lambda f, x: f(x), torch.complex64),
+        ("sum_dim", "sum.dim_IntList", lambda f, x: f(x, [1], dtype=torch.complex64), torch.float32),
+        ("mean", "mean", lambda f, x: f(x), torch.int32),
+        ("mean_dim", "mean.dim", lambda f, x: f(x, [1], True, dtype=torch.int64), torch.float32),
+        ("any", "any", lambda f, x: f(x), torch.complex64),
+        ("all_dims", "all.dims", lambda f, x: f(x, []), torch.float32),
+        ("count_nonzero", "count_nonzero", lambda f, x: f(x, 1), torch.complex64),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, 2, [1]), torch.complex64),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, 2, dtype=torch.float16), torch.float32),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, float("nan")), torch.float32),
         ("max", "max", lambda f, x: f(x), torch.complex64),
         ("max_dim", "max.dim", lambda f, x: f(x, 0), torch.complex64),
         ("amax", "amax", lambda f, x: f(x, [0]), torch.complex64),

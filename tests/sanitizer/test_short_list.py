@@ -63,7 +63,7 @@ def _cases(operator: Operator) -> Iterator[Case]:
     for size in SIZES[operator.family]:
         case = f"{operator.name} {size}"
         given = {word.partition("=")[0] for word in size.split()[1:-1]}
-        if set(operator.required) <= given <= set(operator.arguments):
+        if set(operator.required) <= given <= set(operator.arguments) and size.split()[-1] in operator.dtypes:
             yield parse(case)
 
 

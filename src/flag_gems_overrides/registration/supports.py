@@ -98,10 +98,6 @@ def some_dims(inp: torch.Tensor, dim: Sequence[int] | int | None) -> bool:
     return (dim is None or isinstance(dim, int) or len(dim) > 0) and reduction(inp)
 
 
-def truths(inp: torch.Tensor) -> bool:
-    return inp.dtype is torch.bool and reduction(inp)
-
-
 def count(x: torch.Tensor) -> bool:
     return reduction(x)
 

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Upstream's ops/_is_all_true.py."""
