@@ -50,16 +50,6 @@ FLOATING = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 REAL = FLOATING | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
 
 
-# Of what a predicate looks at, all that is neither a tensor nor a dtype.
-OTHERS = {"dim": None, "ord": 2}
-
-
-def given(predicate, x: torch.Tensor, dtype: torch.dtype | None) -> dict:
-    """Arguments of a predicate."""
-    names = inspect.signature(predicate).parameters
-    return {name: dtype if "dtype" in name else OTHERS.get(name, x) for name in names}
-
-
 def ones(like: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.ones(2, device=like.device, dtype=dtype)
 
@@ -69,7 +59,8 @@ def test_the_predicate_says_yes_to_the_dtypes_of_the_row(override, device):
     predicate = override.load()[1]
     for dtype in SMALL | COMPLEX | REAL:
         x = torch.empty(2, dtype=dtype, device=device)
-        assert predicate(**given(predicate, x, dtype)) is (str(dtype).removeprefix("torch.") in override.dtypes), dtype
+        arguments = alike(predicate, x, dtype)
+        assert predicate(**arguments) is (str(dtype).removeprefix("torch.") in override.dtypes), dtype
 
 
 @pytest.mark.parametrize(
@@ -102,11 +93,11 @@ def elsewhere(request, device):
 def test_tensors_on_another_device_are_not_supported(override, device, elsewhere):
     predicate = override.load()[1]
     here, there = torch.ones(2, device=device), torch.ones(2, device=elsewhere)
-    arguments = given(predicate, here, torch.float32)
+    arguments = alike(predicate, here, torch.float32)
     assert predicate(**arguments)
-    for name in arguments:
-        if arguments[name] is here:
-            assert not predicate(**{**arguments, name: there}), name
+    for name, argument in arguments.items():
+        if isinstance(argument, torch.Tensor):
+            assert not predicate(**{**arguments, name: argument.to(there.device)}), name
 
 
 @every
@@ -119,7 +110,7 @@ def test_layouts_other_than_strided_are_not_supported(override):
         sparse.coalesce().to_sparse_csr(),
         torch.quantize_per_tensor(torch.eye(2), 1, 0, torch.qint8),
     ):
-        assert not predicate(**given(predicate, x, None))
+        assert not predicate(**alike(predicate, x, None))
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")
@@ -247,6 +238,17 @@ class TestNative:
             (gradient,) = torch.autograd.grad(torch.prod(x).abs(), x)
         (expected,) = torch.autograd.grad((x[0] * x[1]).abs(), x)
         torch.testing.assert_close(gradient, expected)
+
+
+def alike(predicate, x, dtype):
+    """Arguments of a predicate: tensors like ``x``, but for classes, which are int64, and what is no tensor."""
+    names = inspect.signature(predicate).parameters
+    values = dict.fromkeys(names, x) | {
+        "target": torch.zeros(x.shape, dtype=torch.int64, device=x.device),
+        "dim": None,
+        "ord": 2,
+    }
+    return {name: dtype if "dtype" in name else values[name] for name in names}
 
 
 def outcome(call, function, x):

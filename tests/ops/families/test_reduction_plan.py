@@ -87,7 +87,7 @@ def test_counts_past_a_row_are_bounded():
 
 @given(problems)
 def test_splits_fill_the_device_and_no_more(problem):
-    M, _, K, _, _, limits = problem
+    limits = problem[-1]
     p = plan(*problem)
     programs = p.blocks * p.splits
     if p.splits > 1:
@@ -102,7 +102,6 @@ def test_splits_fill_the_device_and_no_more(problem):
 )
 @pytest.mark.parametrize("itemsize", [2, 4])
 def test_few_long_rows_occupy_the_device(problem, itemsize, limits):
-    M, _, K = problem
     p = plan(*problem, itemsize, 1, limits)
     assert p.blocks * p.splits >= limits.sm_count
 
@@ -130,7 +129,7 @@ def test_known_shapes():
     short = plan(1 << 20, 16, 1, 2, 2, H200)
     assert (short.block_m, short.block_n, short.neighbours, short.warps) == (128, 16, 1, 4)
     vocabulary = plan(8192, 50257, 1, 2, 2, H200)
-    assert (vocabulary.vector, vocabulary.neighbours, vocabulary.step, vocabulary.splits) == (8, 8, 4096, 1)
+    assert (vocabulary.vector, vocabulary.neighbours, vocabulary.step, vocabulary.splits) == (8, 8, 2048, 1)
     channels = plan(200, 40999, 3, 2, 1, H200)
     assert channels.kernel == "classes"
     assert channels.step % math.lcm(3, 8) == 0
@@ -144,14 +143,14 @@ def test_known_shapes():
 def test_few_elements_of_many_results_are_folded_within_a_warp(problem, itemsize, accumulators):
     """4096 x 5 x 1000 bf16, max.dim: 302 us by programs of four warps, 28 us so."""
     p = plan(*problem, itemsize, accumulators, H200)
-    assert (p.kernel, p.warps, p.splits) == ("columns", 1, 1)
+    assert (p.kernel, p.warps <= 2, p.splits) == ("columns", True, 1)
     assert p.block_n * p.block_k <= 64 * 32
 
 
 @pytest.mark.parametrize("problem", [(128, 768, 197), (16, 1000, 4096), (8, 300, 8192), (1024, 2, 512), (1000, 48, 16)])
 def test_a_warp_for_each_tile_only_where_that_fills_the_device(problem):
     """128 x 768 x 197 bf16, amax: 21 us, so 59."""
-    assert plan(*problem, 2, 1, H200).warps > 1
+    assert plan(*problem, 2, 1, H200).warps > 2
 
 
 @pytest.mark.parametrize("accumulators", [1, 2])

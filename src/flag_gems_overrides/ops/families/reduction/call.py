@@ -19,7 +19,7 @@ from ...launch.prepared import Launch
 from ...launch.shape import wrap_dim
 from . import plan
 from .classes import locate_classes_kernel, reduce_classes_kernel
-from .columns import locate_columns_kernel, reduce_columns_kernel
+from .columns import N_AXIS, locate_columns_kernel, reduce_columns_kernel
 from .extremum import LARGEST
 from .plan import Configuration, Plan, Problem
 from .policy import Arithmetic, Policy
@@ -183,7 +183,7 @@ def _bind(
     if chosen.kernel == "columns":
         kernel = locate_columns_kernel if positions else reduce_columns_kernel
         sizes = (M, N, K)
-        options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector}
+        options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
     else:
         options |= {"VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
         if chosen.kernel == "rows":

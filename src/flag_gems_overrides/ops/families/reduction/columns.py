@@ -15,19 +15,19 @@ from ...launch.triton_versions import LANES_BEFORE_DEPTH
 from .elements import identity_of, is_best, load, store_located, store_values
 
 # Where nothing tells Triton which dimension of a tile is contiguous in memory, it lays threads along the first (3.6) or
-# the last (3.7): results are there. A default, because Triton's cache does not know a kernel by its globals.
+# the last (3.7): results are there.
 N_AXIS = 1 if LANES_BEFORE_DEPTH else 0
 
 
 @triton.jit
-def _results(M, N, K, BLOCK_K: tl.constexpr):
-    """(indices, offsets of the columns, mask) of the results of a program, [BLOCK_K], of all M * K."""
+def _results(x_ptr, M, N, K, BLOCK_K: tl.constexpr):
+    """(indices, pointer, offsets from it, mask) of the results of a program, [BLOCK_K], and of their first elements."""
     first = tl.program_id(0).to(tl.int64) * BLOCK_K
     lane = tl.arange(0, BLOCK_K)
-    # Counted from where the first [N, K] begins, so that a lane need not divide 64 bits.
+    # Counted from the [N, K] where the first lies, in 32 bits if they suffice.
+    m = first // K
     column = (first % K).to(K.dtype) + lane
-    m = first // K + column // K
-    return first + lane, m * N * K + column % K, m < M
+    return first + lane, x_ptr + m * N * K, column // K * (N * K) + column % K, column // K < M - m
 
 
 @triton.jit
@@ -59,7 +59,7 @@ def reduce_columns_kernel(
     STAGES: tl.constexpr,
     EVICT: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
-    AXIS: tl.constexpr = N_AXIS,
+    AXIS: tl.constexpr,
 ):
     """Reduce N.
 
@@ -71,27 +71,27 @@ def reduce_columns_kernel(
         partial_ptr: [splits, M, K] of accumulators, None without splits.
         arrived_ptr: [blocks] of zeros, None without splits.
         count: number of elements of which each final result is made.
-        AXIS: of a tile, the one along N.
         K_DIVISOR: a power of two that divides K, for the compiler to know.
+        AXIS: the one of N in a tile.
 
     The rest is as in ``reduce_rows_kernel``.
     """
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, offsets, mask = _results(M, N, K, BLOCK_K)
-    column_ptr = x_ptr + tl.expand_dims(offsets, AXIS)
+    results, block_ptr, offsets, mask = _results(x_ptr, M, N, K, BLOCK_K)
+    offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
     identity = identity_of(x_ptr, OP)
     if ONE_TILE_PER_CTA:
         n = first.to(N.dtype)
-        acc = load(column_ptr + n * K, tile_mask & (n < N), OP, EVICT)
+        acc = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
     else:
         acc = _full(identity, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
             n = tile + first
-            x = load(column_ptr + n * K, tile_mask & (n < N), OP, EVICT)
+            x = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
             acc = OP.combine(acc, x)
     store_values(
         tl.reduce(acc, AXIS, OP.combine)[None, :],
@@ -129,7 +129,7 @@ def locate_columns_kernel(
     STAGES: tl.constexpr,
     EVICT: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
-    AXIS: tl.constexpr = N_AXIS,
+    AXIS: tl.constexpr,
 ):
     """As :func:`reduce_columns_kernel`, and where along N the first element is that equals the result.
 
@@ -141,20 +141,20 @@ def locate_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, offsets, mask = _results(M, N, K, BLOCK_K)
-    column_ptr = x_ptr + tl.expand_dims(offsets, AXIS)
+    results, block_ptr, offsets, mask = _results(x_ptr, M, N, K, BLOCK_K)
+    offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
     identity = identity_of(x_ptr, OP)
     best_tile = _full(0, N.dtype, BLOCK_N, BLOCK_K, AXIS)
     if ONE_TILE_PER_CTA:
         n = first.to(N.dtype)
-        best = load(column_ptr + n * K, tile_mask & (n < N), OP, EVICT)
+        best = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
     else:
         best = _full(identity, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
             n = tile + first
-            x = load(column_ptr + n * K, tile_mask & (n < N), OP, EVICT)
+            x = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
             better = OP.replaces(x, best)
             best = tl.where(better, x, best)
             best_tile = tl.where(better, tile, best_tile)

@@ -31,7 +31,7 @@ BYTES_PER_US, LANES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US, EDGES_US = 320
 # Warps that a multiprocessor has to work on. More programs than fit at once leave a part of the last round idle:
 # 64 x 16384 x 64 bf16 along 1 took 47 us with 4 programs of 8 warps, 57 us with 6. With 80 registers and more a
 # thread, as an index reduction has that keeps every element apart, fewer fit.
-OCCUPANCY, POSITIONS_OCCUPANCY = 32, 24
+OCCUPANCY, COLUMNS_OCCUPANCY = 32, {1: 32, 2: 24, 3: 16}
 # A program of 8 warps has 16 KB in flight: 2**29 bf16 at 4283 GB/s; half of that or 4 warps cost 1 to 4 %.
 TILE_BYTES, LONG_WARPS, MAX_TILE = 16384, 8, 8192
 # Where row ends need care, fewer, and of 16-bit elements several tiles in flight: 8192 x 50257 bf16 202 us, without
@@ -39,14 +39,19 @@ TILE_BYTES, LONG_WARPS, MAX_TILE = 16384, 8, 8192
 TILE_WITH_EDGES, STAGES = 4096, 3
 # Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
-# 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16) or few.
+# 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16). Where row ends
+# need care too, a single warp: max.dim 1436552 x 147 bf16 198 us, by 2 warps 227, 999 x 1001 4.0, not 4.7; and half of
+# the warps in longer rows: 31032 x 2729 bf16 54 us, by 8 warps 72.
 SHORT_BYTES, SHORT_WARPS, MIN_BYTES_OF_LONG, BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
 # Where there is not enough for all multiprocessors, 8 elements to a thread. bf16 with 16: 33 x 100 2.5 us, not 2.4,
 # max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with 32 2.8, not 2.4.
 LITTLE_TILE = 1024
+# What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
+# element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.
+LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
-CLASSES_TILE, CLASSES_OCCUPANCY = 512, {False: 24, True: 16}
+CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -169,6 +174,7 @@ class _Tile(NamedTuple):
     step: int
     vector: int
     edges: bool
+    rows: int = 1  # that a program of columns reaches into
 
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Plan:
@@ -201,11 +207,13 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Pl
     looped = splits * tile.step < tile.length
     if kernel == "classes" and tile.step % K and (looped or splits > 1):
         raise ValueError("an accumulator meets elements of one class")
-    if looped and accumulators == 2 and not neighbours and elements * (_words(problem) + 1) > registers // 2:
-        raise ValueError("each element has a position of its own")
+    if _held(problem, configuration, tile, looped) > registers // 2:
+        raise ValueError("too many elements for the registers")
     # One for each thread: a smaller tensor Triton loads in the tile's layout, each element by many threads.
     edge_lanes = max(2 * tile.vector, warps * WARP // tile.block_m) if tile.edges else 0
-    furthest = (tile.length + splits * tile.step + edge_lanes) * (K if kernel == "columns" else 1) + tile.block_k
+    furthest = tile.rows * tile.length + splits * tile.step + edge_lanes
+    if kernel == "columns":
+        furthest = furthest * K + tile.block_k
     # An input that passes through the L2 cache need not displace what others left there and what must be written back
     # first: amax of 65536 x 768 bf16 29 us, not 34; 64 x 512 x 512 along 1 15.5 us, not 18.5, though not pipelined, for
     # asynchronous copies take no policy. Smaller inputs may be wanted again; with larger ones it costs: 2**30 float32
@@ -261,7 +269,10 @@ def _column_tile(problem: Problem, configuration: Configuration) -> _Tile:
     elements = configuration.elements * configuration.warps * WARP
     block_k = min(configuration.block_k, power_of_2(M * K), elements)
     block_n = min(power_of_2(N), elements // block_k)
-    return _Tile(N, cdiv(M * K, block_k), 1, block_n, block_k, block_n, math.gcd(K, 16), False)
+    if block_k > 16 * configuration.warps * WARP:
+        raise ValueError("a thread has 16 results at most")
+    rows = 1 if M == 1 or K % block_k == 0 else cdiv(block_k, K) + 1
+    return _Tile(N, cdiv(M * K, block_k), 1, block_n, block_k, block_n, math.gcd(K, 16), False, rows)
 
 
 _TILES = {"rows": _row_tile, "classes": _class_tile, "columns": _column_tile}
@@ -274,6 +285,21 @@ def _vector(problem: Problem, configuration: Configuration) -> tuple[int, bool]:
     if vector * problem.itemsize > VECTOR_BYTES or configuration.block_k > 1 or (edges and length < 2 * vector):
         raise ValueError("a row is too short for vectors and edges")
     return vector, edges
+
+
+def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: bool) -> float:
+    """32-bit words that a thread holds of its elements."""
+    size = problem.itemsize
+    columns = tile.block_k if configuration.kernel == "columns" else 1
+    lanes = tile.block_m * tile.block_n * columns / (configuration.warps * WARP)
+    if problem.accumulators == 3:
+        return lanes * max(size / 4, 1) * 3
+    # A load takes a register at least.
+    loaded = max(size / 4, 1 / tile.vector)
+    if not looped:
+        return lanes * loaded
+    kept = max(size / 4, 1) + (problem.accumulators == 2)
+    return lanes * (loaded + kept / tile.vector if configuration.neighbours else kept)
 
 
 def _words(problem: Problem) -> int:
@@ -340,28 +366,32 @@ def _kinds(problem: Problem, limits: Limits) -> list[Configuration]:
 
 
 def _rows(problem: Problem, limits: Limits) -> Configuration:
+    """Several rows to a program, one, or several programs for a row."""
     M, N, _, size, accumulators = problem
     positions = accumulators == 2
-    row_bytes, block_n = N * size, power_of_2(N)
-    vector = _row_vector(N, size)
+    vector, block_n = _row_vector(N, size), power_of_2(N)
     edges = N % vector != 0
     # Of bytes 8 spill in 64 registers.
-    occupancy = OCCUPANCY // 2 if size == 1 and not positions else OCCUPANCY
+    occupancy = OCCUPANCY // 2 if (size == 1 and not positions) or accumulators == 3 else OCCUPANCY
     stages = 1
-    if row_bytes <= SHORT_BYTES:
-        long = positions and row_bytes >= MIN_BYTES_OF_LONG
-        tile, warps = SHORT_BYTES * (2 if edges or (long and size > 2) else 1) // size, SHORT_WARPS
-        if M * block_n < limits.sm_count * tile:
-            tile = min(max(LITTLE_TILE, block_n), power_of_2(M) * block_n)
-            warps = max(1, min(SHORT_WARPS, tile // (8 * WARP)))
-        elif positions and row_bytes > BYTES_WITH_ALL_WARPS and tile <= 64 * WARP * 2 and limits.capability < (10, 0):
-            # A thread holds 64 elements at most. On sm_100 8 bytes of 300000 x 50 bf16 spill.
-            warps //= 2
+    if M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES:
+        vector = math.gcd(N, vector)
+        tile = min(max(LITTLE_TILE, block_n), power_of_2(M) * block_n)
+        warps = max(1, min(tile // (8 * WARP), max(4, tile // (32 * WARP)), 16))
+    elif N * size <= SHORT_BYTES:
+        several = positions and N * size >= MIN_BYTES_OF_LONG
+        tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
+        if positions and N * size > BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
+            # On sm_100 8 bytes of 300000 x 50 bf16 spill.
+            warps = 1 if edges else 2
+            tile = min(tile, warps * WARP * min(128 // size, 32 * vector, MAX_WORDS))
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
-        if edges and not positions and size <= 2:
+        if edges and positions:
+            tile, warps = tile // 2, warps // 2
+        elif edges and size <= 2:
             stages = STAGES
-        if size == 1 and not (edges or positions):
+        elif size == 1 and not positions:
             # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
             tile, warps = tile // 2, warps // 2
     alone = MAX_LENGTH_WITHOUT_NEIGHBOURS[size <= 2]
@@ -381,13 +411,13 @@ def _row_vector(length: int, size: int) -> int:
 def _classes(problem: Problem, limits: Limits) -> Configuration:
     M, N, K, size, accumulators = problem
     positions = accumulators == 2
-    occupancy, stages = CLASSES_OCCUPANCY[positions], 1
+    occupancy, stages = CLASSES_OCCUPANCY[accumulators], 1
     tile, warps = CLASSES_TILE // (1 if K <= 4 and size > 1 else 2), 1
     if limits.sm_count * occupancy > MAX_SPLITS_OF_A_WARP * M:
         tile, warps = SHORT_BYTES // size, SHORT_WARPS
         if positions:
             stages = STAGES
-        else:
+        elif accumulators == 1:
             occupancy = OCCUPANCY
     tile = min(tile, power_of_2(N * K))
     vector = _row_vector(N * K, size)
@@ -404,7 +434,7 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
         return found
     positions = accumulators == 2
     tile = min(TILE_BYTES // 2 // size, TILED_ELEMENTS)
-    occupancy = POSITIONS_OCCUPANCY if positions else OCCUPANCY
+    occupancy = COLUMNS_OCCUPANCY[accumulators]
     # With 4 vectors to a thread ptxas may make two of them wait: min.dim of 64 x 512 x 512 int64 41 us, not 55; max.dim
     # 42, not 40.
     warps = TILED_WARPS * (2 if positions and size == 8 else 1)
@@ -427,16 +457,14 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _by_warps(problem: Problem, limits: Limits) -> Configuration | None:
-    """A warp for each tile, where there are many results of few elements each: nothing is folded across warps."""
-    M, N, K, size, _ = problem
-    occupancy = OCCUPANCY
-    results = M * K
+    """A warp or two for each tile, where there are many results of few elements each: little is folded across."""
+    M, N, K, size, accumulators = problem
+    results, warps = M * K, 2
     if N > 8:
-        block_n, block_k = 8, BY_WARPS_BLOCK_K
+        block_n, block_k, warps = 8, BY_WARPS_BLOCK_K, 1
         enough = min(cdiv(N, block_n), BY_WARPS_PER_SM) if FEW_ROUNDS * block_n < N else 0
         fits = N <= BY_WARPS_MAX_N and block_k < 2 * results
     elif N > 4:
-        occupancy //= 2
         block_n, block_k = 8, min(512 // max(size, 2), power_of_2(results))
         enough, fits = 0, 2 * results > BY_WARPS_BLOCK_K
     else:
@@ -446,9 +474,9 @@ def _by_warps(problem: Problem, limits: Limits) -> Configuration | None:
     if not fits or cdiv(results, block_k) < enough * limits.sm_count:
         return None
     stages = STAGES if size <= 2 else 1
-    return _fitting(
-        problem, Configuration("columns", block_n * block_k // WARP, 1, occupancy, 1, block_k, False, stages)
-    )
+    occupancy = OCCUPANCY if accumulators == 1 and N > 8 else OCCUPANCY // 2
+    elements = max(block_n * block_k // (warps * WARP), 1)
+    return _fitting(problem, Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages))
 
 
 def _fitting(problem: Problem, configuration: Configuration) -> Configuration:
