@@ -34,10 +34,12 @@ class Operator:
         supports: the predicate over the inputs, a function of ``registration/supports.py``.
         dtypes: of the input of a case.
 
-        arguments: what a case gives beside a shape: ``"dim"``, or ``"normalized"`` (how many dimensions).
+        ndim: how many dimensions the shape of a case has; None for any.
+        arguments: what a case gives beside a shape: ``"dim"``, ``"normalized"`` (how many dimensions), ``"groups"``.
         required: those of :attr:`arguments` that a case must give.
         inputs: the function of ``perf/op_inputs.py`` that builds the arguments of a case.
         unread: positions of tensors among these that need not be read.
+        picked: positions of those of which one element is read for each one of the second tensor.
         compared: the function of ``perf/op_inputs.py`` that says what of a result is compared; None for all of it.
         flops: operations for each element of the input.
 
@@ -65,10 +67,12 @@ class Operator:
     supports: str
     dtypes: tuple[str, ...]
 
+    ndim: int | None = None
     arguments: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     inputs: str
     unread: tuple[int, ...] = ()
+    picked: tuple[int, ...] = ()
     compared: str | None = None
     flops: int = 1
 
@@ -140,6 +144,60 @@ _ROWS = (
         log="GEMS LAYERNORM BACKWARD",
         defects=("L1", "L4", "L6", "L7"),
         resolves=("#5392", "#5490"),
+    ),
+    Operator(
+        name="group_norm",
+        module="groupnorm",
+        overload="native_group_norm",
+        family="norm",
+        supports="group_norm",
+        dtypes=FLOATING,
+        arguments=("groups",),
+        required=("groups",),
+        inputs="group_norm",
+        flops=8,
+        torch_calls=("torch.native_group_norm",),
+        benchmark_arguments="x, *channel_parameters(x), *shape[:2], x[0, 0].numel(), number, 1e-5",
+        opinfo=(("nn.functional.group_norm", ""),),
+        log="GEMS GROUPNORM FORWARD",
+        defects=("G1", "G2", "G3", "G4"),
+        resolves=("#4984", "#4985"),
+    ),
+    Operator(
+        name="group_norm_backward",
+        module="groupnorm",
+        overload="native_group_norm_backward",
+        family="norm",
+        supports="group_norm_backward",
+        dtypes=FLOATING,
+        arguments=("groups",),
+        required=("groups",),
+        inputs="group_norm_backward",
+        flops=13,
+        torch_calls=("aten.native_group_norm_backward",),
+        benchmark_arguments=(
+            "torch.randn_like(x), x, *group_statistics(x, number), channel_parameters(x)[0], *shape[:2], "
+            "x[0, 0].numel(), number, [True, True, True]"
+        ),
+        gradient_of="group_norm",
+        log="GEMS GROUPNORM BACKWARD",
+        defects=("G1", "G3", "G4"),
+    ),
+    Operator(
+        name="rms_norm",
+        module="rms_norm",
+        overload="rms_norm",
+        family="norm",
+        supports="rms_norm",
+        dtypes=FLOATING,
+        arguments=("normalized",),
+        inputs="rms_norm",
+        flops=4,  # mean square 2, normalize 1, weight 1
+        torch_calls=("torch.rms_norm",),
+        benchmark_arguments="x, shape[-number:], affine(x, number)[0], 1e-5",
+        opinfo=(("nn.functional.rms_norm", ""),),
+        log="GEMS RMS_NORM FORWARD",
+        defects=("R1", "R2", "R3", "R4", "R5"),
     ),
     Operator(
         name="softmax",
@@ -374,6 +432,80 @@ _ROWS = (
         opinfo=(("argmin", ""),),
         log="GEMS ARGMIN",
         defects=("A1", "A2", "A5", "A6", "A7"),
+    ),
+    Operator(
+        name="nll_loss_forward",
+        module="nllloss",
+        overload="nll_loss_forward",
+        family="gather",
+        supports="nll_loss",
+        dtypes=FLOATING,
+        ndim=2,
+        inputs="nll_loss",
+        picked=(0,),
+        torch_calls=("torch.nn.functional.nll_loss",),
+        benchmark_arguments="x, torch.randint(0, shape[1], shape[:1], device=x.device), None, 1, -100",
+        opinfo=(("nn.functional.nll_loss", ""),),
+        log="GEMS NLL Loss FWD",
+        defects=("NL1", "NL2", "NL3", "NL4"),
+        resolves=("#5025", "#5026"),
+    ),
+    Operator(
+        name="nll_loss_backward",
+        module="nllloss",
+        overload="nll_loss_backward",
+        family="gather",
+        supports="nll_loss_backward",
+        dtypes=FLOATING,
+        ndim=2,
+        inputs="nll_loss_backward",
+        unread=(1,),
+        torch_calls=("aten.nll_loss_backward",),
+        benchmark_arguments=(
+            "x.new_ones(()), x, torch.randint(0, shape[1], shape[:1], device=x.device), None, 1, -100, "
+            "x.new_full((), shape[0])"
+        ),
+        gradient_of="nll_loss_forward",
+        log="GEMS NLL Loss BWD",
+        defects=("NL5", "NL6"),
+        resolves=("#5025", "#5026"),
+    ),
+    Operator(
+        name="nll_loss2d_forward",
+        module="nllloss",
+        overload="nll_loss2d_forward",
+        family="gather",
+        supports="nll_loss",
+        dtypes=FLOATING,
+        ndim=4,
+        inputs="nll_loss",
+        picked=(0,),
+        torch_calls=("torch.nn.functional.nll_loss",),
+        benchmark_arguments=("x, torch.randint(0, shape[1], (shape[0], *shape[2:]), device=x.device), None, 1, -100"),
+        opinfo=(("nn.functional.nll_loss", ""),),
+        log="GEMS NLL Loss2d FWD",
+        defects=("NL1", "NL2", "NL3"),
+        resolves=("#5025", "#5026"),
+    ),
+    Operator(
+        name="nll_loss2d_backward",
+        module="nllloss",
+        overload="nll_loss2d_backward",
+        family="gather",
+        supports="nll_loss_backward",
+        dtypes=FLOATING,
+        ndim=4,
+        inputs="nll_loss_backward",
+        unread=(1,),
+        torch_calls=("aten.nll_loss2d_backward",),
+        benchmark_arguments=(
+            "x.new_ones(()), x, torch.randint(0, shape[1], (shape[0], *shape[2:]), device=x.device), None, 1, -100, "
+            "x.new_full((), x.numel() // shape[1])"
+        ),
+        gradient_of="nll_loss2d_forward",
+        log="GEMS NLL Loss2d BWD",
+        defects=("NL5", "NL6"),
+        resolves=("#5025", "#5026"),
     ),
 )
 OPERATORS = {operator.name: operator for operator in _ROWS}

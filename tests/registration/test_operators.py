@@ -59,7 +59,7 @@ def test_the_predicate_says_yes_to_the_dtypes_of_the_row(override, device):
     predicate = override.load()[1]
     for dtype in SMALL | COMPLEX | REAL:
         x = torch.empty(2, dtype=dtype, device=device)
-        arguments = {name: dtype if "dtype" in name else x for name in inspect.signature(predicate).parameters}
+        arguments = alike(predicate, x, dtype)
         assert predicate(**arguments) is (str(dtype).removeprefix("torch.") in override.dtypes), dtype
 
 
@@ -93,12 +93,11 @@ def elsewhere(request, device):
 def test_tensors_on_another_device_are_not_supported(override, device, elsewhere):
     predicate = override.load()[1]
     here, there = torch.ones(2, device=device), torch.ones(2, device=elsewhere)
-    parameters = inspect.signature(predicate).parameters
-    arguments = {name: torch.float32 if "dtype" in name else here for name in parameters}
+    arguments = alike(predicate, here, torch.float32)
     assert predicate(**arguments)
-    for name in parameters:
-        if arguments[name] is here:
-            assert not predicate(**{**arguments, name: there}), name
+    for name, argument in arguments.items():
+        if isinstance(argument, torch.Tensor):
+            assert not predicate(**{**arguments, name: argument.to(there.device)}), name
 
 
 @every
@@ -230,6 +229,15 @@ class TestNative:
             (gradient,) = torch.autograd.grad(torch.prod(x).abs(), x)
         (expected,) = torch.autograd.grad((x[0] * x[1]).abs(), x)
         torch.testing.assert_close(gradient, expected)
+
+
+def alike(predicate, x, dtype):
+    """Arguments of a predicate: tensors like ``x``, but for classes, which are int64."""
+    tensors = dict.fromkeys(inspect.signature(predicate).parameters, x) | {
+        "target": torch.zeros(x.shape, dtype=torch.int64, device=x.device)
+    }
+    names = inspect.signature(predicate).parameters
+    return {name: dtype if "dtype" in name else tensors[name] for name in names}
 
 
 def outcome(call, function, x):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ class Native:
         packet, _, variant = overload.partition(".")
         self._overload = getattr(getattr(torch.ops.aten, packet), variant or "default")
         self._kernel = torch.library.get_kernel(self._overload, dispatch_key)
+        # PyTorch composes some operators, such as rms_norm, of others. Those are what autograd records.
+        composed = torch._C._dispatch_has_kernel_for_dispatch_key(self._overload.name(), "CompositeImplicitAutograd")
+        self._below = nullcontext if composed else torch._C._AutoDispatchBelowAutograd
         self._key = torch._C._dispatch_key_parse(dispatch_key)
         self._keys = torch._C.DispatchKeySet(self._key)
         # What lies above the backend for every plain tensor: autograd, autocast, in-place and view tracking.
@@ -31,9 +35,8 @@ class Native:
         values = [default if arg is None else arg for arg, default in zip(args, self._defaults, strict=False)]
         kwargs = {name: value for name, value in kwargs.items() if value is not None}
         if self._is_chosen_for(values):
-            # Nothing may be recorded for autograd inside the kernel: the caller is below it, or called us
-            # directly.
-            with torch._C._AutoDispatchBelowAutograd():
+            # Nothing may be recorded for autograd inside the kernel: the caller is below it, or called us directly.
+            with self._below():
                 result = self._kernel.call_boxed(self._keys, *values, **kwargs)
         else:
             result = self._overload(*values, **kwargs)

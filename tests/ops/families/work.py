@@ -62,13 +62,14 @@ def _softmax(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
     return work
 
 
-def _reduction(indexed: bool) -> Callable[[int, int, int, int, Limits], Work]:
+def _reduction(accumulators: int) -> Callable[[int, int, int, int, Limits], Work]:
     def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
-        plan = reduction_plan.plan(M, N, K, itemsize, indexed, limits)
-        programs = plan.blocks(M, K) * plan.splits
-        iterations = max(_cdiv(N * K if plan.flat else N, plan.splits * plan.step), 1)
-        tile = plan.block_m * plan.block_n * (1 if plan.flat else plan.block_k)
-        numbers = plan.splits * M * K if plan.splits > 1 else 0
+        plan = reduction_plan.plan(M, N, K, itemsize, accumulators, limits)
+        columns = plan.kernel == "columns"
+        programs = plan.blocks * plan.splits
+        iterations = max(_cdiv(N if columns else N * K, plan.splits * plan.step), 1)
+        tile = plan.block_m * plan.block_n * (plan.block_k if columns else 1)
+        numbers = accumulators * plan.splits * M * K if plan.splits > 1 else 0
         return Work(programs, iterations, programs * iterations * tile, 1, numbers)
 
     return work
@@ -100,8 +101,9 @@ def _cdiv(a: int, b: int) -> int:
 KINDS = (
     Kind("softmax", True, (2, 4, 8), 1, False, _softmax(1)),
     Kind("softmax gradient", True, (2, 4, 8), 2, False, _softmax(2)),
-    Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(False)),
-    Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(True)),
+    Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(1)),
+    Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(2)),
+    Kind("reduction with statistics", True, (2, 4, 8), 1, True, _reduction(3)),
 )
 # One program has a long odd row to itself: 4 x 1376837 float32 exceeds the bounds.
 UNBOUNDED = Kind("layer_norm", False, (2, 4, 8), 1, False, _norm(False))

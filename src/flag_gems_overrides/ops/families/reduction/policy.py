@@ -110,6 +110,11 @@ class Policy:
     replaces: JITFunction | None = None
     """``(x, best)``, needed for positions: whether ``combine(best, x)`` differs from ``best``."""
 
+    @property
+    def accumulators(self) -> int:
+        """Numbers that are kept of what was combined: a value, and its position."""
+        return 2 if self.positions else 1
+
     def arithmetic(self, dtypes: Dtypes, *, elements: torch.dtype, first: bool, last: bool) -> Arithmetic:
         """For the ``first`` and/or ``last`` launch of a reduction, that reads tensors of dtype ``elements``."""
         return Arithmetic(
