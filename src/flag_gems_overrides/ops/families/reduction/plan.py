@@ -374,7 +374,7 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     # Of bytes 8 spill in 64 registers.
     occupancy = OCCUPANCY // 2 if (size == 1 and not positions) or accumulators == 3 else OCCUPANCY
     stages = 1
-    if M * block_n <= limits.sm_count * LITTLE[positions] and N * size <= MAX_LITTLE_BYTES:
+    if M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES:
         vector = math.gcd(N, vector)
         tile = min(max(LITTLE_TILE, block_n), power_of_2(M) * block_n)
         warps = max(1, min(tile // (8 * WARP), max(4, tile // (32 * WARP)), 16))
