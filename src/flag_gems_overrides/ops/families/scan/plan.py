@@ -17,7 +17,7 @@ WHOLE_ELEMENTS, MAX_WHOLE_WARPS, MIN_TILE = 16, 16, 1024
 COLUMN_BYTES = 128
 # (elements, warps, registers of a thread) of a tile where N takes several: as many registers as spill nothing. They say
 # how many programs run at once. Rows that are no whole vectors are read element by element, each with its address.
-ROW_TILE, LARGE_ROW_TILE = (8192, 16, 64), (4096, 8, 128)
+ROW_TILE, OTHER_ROW_TILE = (8192, 16, 64), (4096, 8, 128)
 COLUMN_TILES = {1: (4096, 8, 80), 2: (4096, 8, 80), 4: (4096, 8, 96), 8: (2048, 8, 128)}
 # Words of other programs that a thread reads at once.
 WORDS = 4
@@ -71,7 +71,9 @@ def plan(problem: Problem, limits: Limits) -> Whole | Steps:
     if K > 1:
         tile, warps, registers = COLUMN_TILES[8 if K * size % VECTOR_BYTES else size]
     else:
-        tile, warps, registers = LARGE_ROW_TILE if size == 8 or N * size % VECTOR_BYTES else ROW_TILE
+        # Where there are so many rows that each has one program, smaller ones leave no multiprocessor idle.
+        few = limits.sm_count >= M and size < 8 and N * size % VECTOR_BYTES == 0
+        tile, warps, registers = ROW_TILE if few else OTHER_ROW_TILE
     block_n = tile // block_k
     blocks, tiles = M * cdiv(K, block_k), cdiv(N, block_n)
     threads = warps * WARP
