@@ -364,8 +364,8 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
     elements = max(elements // (2 if size == 8 else 1), vec)
     if vec == inputs == 1:
-        # Two threads to a row at least: 2000000 x 7 bf16 24.7 us, single threads 34.9, 7530 x 5 float32 3.0 and 4.1. The
-        # gradient of 6624672 x 7 takes 115 us by two, 98 by single ones; 1000000 x 6, loaded in pairs, 14.1 and 10.8.
+        # Two threads to a row at least: 2000000 x 7 bf16 24.7 us, single threads 34.9, 7530 x 5 float32 3.0 and 4.1.
+        # The gradient of 6624672 x 7 takes 115 us by two, 98 by single ones; 1000000 x 6, in pairs, 14.1 and 10.8.
         elements = min(elements, max(block_n // 2, 1))
     threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
     # Of few rows no more warps than they need.
