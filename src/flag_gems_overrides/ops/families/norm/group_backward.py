@@ -45,6 +45,7 @@ def group_norm_backward_tile(
     BLOCK_D: tl.constexpr,
     BLOCK_HW: tl.constexpr,
     VEC: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Small groups: each program holds BLOCK_G whole groups of a sample at a time, the same ones of each of its
     samples, so that its sums for weight and bias stay in registers. dx_ptr may be None.
@@ -63,7 +64,8 @@ def group_norm_backward_tile(
     weight = load_parameter(weight_ptr, channels, channel_mask, ACC)
     a = tl.zeros([BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     b = tl.zeros([BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
-    for n in tl.range(tl.program_id(0) // blocks, N, tl.num_programs(0) // blocks):
+    size = tl.cast(D, ACC) * HW
+    for n in tl.range(tl.program_id(0) // blocks, N, tl.num_programs(0) // blocks, num_stages=STAGES):
         sample = tl.cast(n, tl.int64) * G
         start = sample * D * channel_size(HW, VEC)
         mean = tl.load(mean_ptr + sample + groups, mask=groups < G, other=0.0).to(ACC)
@@ -74,8 +76,8 @@ def group_norm_backward_tile(
         b += dy
         if dx_ptr is not None:
             wdy = weighted(dy, weight)
-            c1 = sum_group(xhat * wdy) / D / HW
-            c2 = sum_group(wdy) / D / HW
+            c1 = sum_group(xhat * wdy) / size
+            c2 = sum_group(wdy) / size
             tl.store(dx_ptr + start + offsets, input_gradient(xhat, wdy, rstd, c1, c2), mask=mask)
     row = tl.cast(tl.program_id(0) // blocks, tl.int64) * G * D
     if a_ptr is not None:
