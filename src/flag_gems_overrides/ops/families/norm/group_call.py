@@ -150,7 +150,7 @@ def _backward_launch(
     if isinstance(plan, Tile):
         rows = plan.programs // -(-G // plan.block_m)
         launch = group_norm_backward_tile.bind(
-            device, (plan.programs,), N, G, D, HW, **_tile_options(plan, "BLOCK_G"), STAGES=3
+            device, (plan.programs,), N, G, D, HW, **_tile_options(plan, "BLOCK_G"), STAGES=plan.stages
         )
     else:
         blocks = {"num_warps": plan.warps, "BLOCK_D": plan.block_d, "BLOCK_HW": plan.block_hw, "VEC": plan.vec}

@@ -133,11 +133,11 @@ def store_tile(
     VEC: tl.constexpr,
 ):
     """Tile i of the group that x_ptr and y_ptr point to."""
-    channels, offsets, mask = tile_of_group(i, D, HW, VEC, BLOCK_D, BLOCK_HW)
+    channels, start, offsets, mask = tile_of_group(i, D, HW, VEC, BLOCK_D, BLOCK_HW)
     weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
     bias = load_parameter(bias_ptr, first_channel + channels, channels < D, ACC)
-    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-    tl.store(y_ptr + offsets, affine(x, mean, rstd, weight, bias), mask=mask)
+    x = tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
+    tl.store(y_ptr + start + offsets, affine(x, mean, rstd, weight, bias), mask=mask)
 
 
 @entry()

@@ -29,6 +29,7 @@ class Tile(NamedTuple):
     block_d: int
     block_hw: int
     vec: int
+    stages: int
     warps: int
 
 
@@ -85,7 +86,9 @@ def plan_backward(
         programs = limits.sm_count * min(max(BYTES_IN_FLIGHT // tile_bytes, PROGRAMS_PER_SM), 16)
         blocks = -(-G // block_g)
         warps = _tile_warps(block_g * tile.block_d * tile.block_hw, element_size)
-        return tile._replace(programs=blocks * min(N, max(1, programs // blocks)), block_m=block_g, warps=warps)
+        samples = min(N, max(1, programs // blocks))
+        stages = STAGES if samples < N else 1
+        return tile._replace(programs=blocks * samples, block_m=block_g, stages=stages, warps=warps)
     block_d, block_hw = _blocks(D, HW, element_size)
     vec, tiles = math.gcd(HW, 16 // element_size), _tiles(D, HW, block_d, block_hw)
     if want_input and limits.sm_count <= N * G:
@@ -104,7 +107,7 @@ def _tile(M: int, D: int, HW: int, element_size: int, share: int, limits: Limits
     # Several groups to a program where they are small, as long as there are enough programs.
     block_m = power_of_two_within(min(ELEMENTS_HELD // group, M // (2 * limits.sm_count)))
     warps = _tile_warps(block_m * group, element_size)
-    return Tile(0, block_m, block_d, block_hw, math.gcd(HW, 16 // element_size), warps)
+    return Tile(0, block_m, block_d, block_hw, math.gcd(HW, 16 // element_size), 1, warps)
 
 
 def _tile_warps(elements: int, element_size: int) -> int:

@@ -63,7 +63,7 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Lo
     if 4 * span * registers > limits.registers_per_sm:
         if limits.sm_count > M:
             return _split(M, N, element_size, limits)
-        return Loop(min(M, 2 * limits.sm_count), 16384 // element_size, 3, 8)
+        return Loop(min(M, 2 * limits.sm_count), (8192 if unaligned else 16384) // element_size, 3, 8)
     one_tile = not unaligned and span * element_size <= MAX_BYTES_OF_ONE_TILE[element_size]
     if one_tile:
         # Up to 8 vectors to a thread; few rows rather go to more programs.
