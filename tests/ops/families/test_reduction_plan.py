@@ -129,7 +129,7 @@ def test_known_shapes():
     short = plan(1 << 20, 16, 1, 2, 2, H200)
     assert (short.block_m, short.block_n, short.neighbours, short.warps) == (128, 16, 1, 4)
     vocabulary = plan(8192, 50257, 1, 2, 2, H200)
-    assert (vocabulary.vector, vocabulary.neighbours, vocabulary.step, vocabulary.splits) == (8, 8, 4096, 1)
+    assert (vocabulary.vector, vocabulary.neighbours, vocabulary.step, vocabulary.splits) == (8, 8, 2048, 1)
     channels = plan(200, 40999, 3, 2, 1, H200)
     assert channels.kernel == "classes"
     assert channels.step % math.lcm(3, 8) == 0

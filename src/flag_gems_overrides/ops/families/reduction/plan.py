@@ -39,11 +39,16 @@ TILE_BYTES, LONG_WARPS, MAX_TILE = 16384, 8, 8192
 TILE_WITH_EDGES, STAGES = 4096, 3
 # Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
-# 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16) or few.
+# 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16). Where row ends
+# need care too, a single warp: max.dim 1436552 x 147 bf16 198 us, by 2 warps 227, 999 x 1001 4.0, not 4.7; and half of
+# the warps in longer rows: 31032 x 2729 bf16 54 us, by 8 warps 72.
 SHORT_BYTES, SHORT_WARPS, MIN_BYTES_OF_LONG, BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
 # Where there is not enough for all multiprocessors, 8 elements to a thread. bf16 with 16: 33 x 100 2.5 us, not 2.4,
 # max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with 32 2.8, not 2.4.
 LITTLE_TILE = 1024
+# What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
+# element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.
+LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
 CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
@@ -289,10 +294,12 @@ def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: b
     lanes = tile.block_m * tile.block_n * columns / (configuration.warps * WARP)
     if problem.accumulators == 3:
         return lanes * max(size / 4, 1) * 3
+    # A load takes a register at least.
+    loaded = max(size / 4, 1 / tile.vector)
     if not looped:
-        return lanes * size / 4
+        return lanes * loaded
     kept = max(size / 4, 1) + (problem.accumulators == 2)
-    return lanes * (size / 4 + kept / tile.vector if configuration.neighbours else kept)
+    return lanes * (loaded + kept / tile.vector if configuration.neighbours else kept)
 
 
 def _words(problem: Problem) -> int:
@@ -359,28 +366,32 @@ def _kinds(problem: Problem, limits: Limits) -> list[Configuration]:
 
 
 def _rows(problem: Problem, limits: Limits) -> Configuration:
+    """Several rows to a program, one, or several programs for a row."""
     M, N, _, size, accumulators = problem
     positions = accumulators == 2
-    row_bytes, block_n = N * size, power_of_2(N)
-    vector = _row_vector(N, size)
+    vector, block_n = _row_vector(N, size), power_of_2(N)
     edges = N % vector != 0
     # Of bytes 8 spill in 64 registers.
     occupancy = OCCUPANCY // 2 if (size == 1 and not positions) or accumulators == 3 else OCCUPANCY
     stages = 1
-    if row_bytes <= SHORT_BYTES:
-        long = positions and row_bytes >= MIN_BYTES_OF_LONG
-        tile, warps = SHORT_BYTES * (2 if edges or (long and size > 2) else 1) // size, SHORT_WARPS
-        if M * block_n < limits.sm_count * tile:
-            tile = min(max(LITTLE_TILE, block_n), power_of_2(M) * block_n)
-            warps = max(1, min(SHORT_WARPS, tile // (8 * WARP)))
-        elif positions and row_bytes > BYTES_WITH_ALL_WARPS and tile <= 64 * WARP * 2 and limits.capability < (10, 0):
-            # A thread holds 64 elements at most. On sm_100 8 bytes of 300000 x 50 bf16 spill.
-            warps //= 2
+    if M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES:
+        vector = math.gcd(N, vector)
+        tile = min(max(LITTLE_TILE, block_n), power_of_2(M) * block_n)
+        warps = max(1, min(tile // (8 * WARP), max(4, tile // (32 * WARP)), 16))
+    elif N * size <= SHORT_BYTES:
+        several = positions and N * size >= MIN_BYTES_OF_LONG
+        tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
+        if positions and N * size > BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
+            # On sm_100 8 bytes of 300000 x 50 bf16 spill.
+            warps = 1 if edges else 2
+            tile = min(tile, warps * WARP * min(128 // size, 32 * vector, MAX_WORDS))
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
-        if edges and not positions and size <= 2:
+        if edges and positions:
+            tile, warps = tile // 2, warps // 2
+        elif edges and size <= 2:
             stages = STAGES
-        if size == 1 and not (edges or positions):
+        elif size == 1 and not positions:
             # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
             tile, warps = tile // 2, warps // 2
     alone = MAX_LENGTH_WITHOUT_NEIGHBOURS[size <= 2]

@@ -35,6 +35,9 @@ MIN_BLOCKS = 8
 MAX_SHORT = 32
 # The same for all columns of [N, K] with no more elements than this, of which a program has many.
 MAX_SHORT_ELEMENTS = 512
+# Elements for each multiprocessor up to which a thread of short columns has no more than four: softmax 3 x 146 float16
+# 2.7 us, with 8 2.9; log_softmax 6 x 5 x 18 float64 3.5, with 8 4.1.
+LITTLE = 1024
 # 32-bit words of all inputs that a thread may hold.
 MAX_WORDS = 64
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch and of an iteration.
@@ -236,10 +239,10 @@ def _others(problem: Problem, limits: Limits) -> list[Configuration]:
         found = [_columns(M, N, K, size, inputs, limits)]
         if (size, inputs) in COLUMNS_IN_L1:
             found += filter(None, [_columns_in_l1(M, N, K, size, inputs, limits)])
-        return [*found, _short(problem)] if N <= 8 * MAX_SHORT and K < 2**30 else found
+        return [*found, _short(problem, limits)] if N <= 8 * MAX_SHORT and K < 2**30 else found
     vec = VECTOR_BYTES // size
     found = [_rows(M, N, math.gcd(N, vec), size, inputs)]
-    if N < 64 * vec:
+    if 64 * vec > N:
         return found
     shapes = [shape for shape, _, _ in IN_L1.get((size, inputs), ())]
     found += [_row_with_unaligned(N, size, inputs), _long_rows(M, N, size, inputs, N % vec != 0, limits)]
@@ -324,7 +327,7 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
     if K > 1:
         unaligned = K % (VECTOR_BYTES // size) != 0
         if K < 2**30 and (N * K <= MAX_SHORT_ELEMENTS or (unaligned and N <= MAX_SHORT)):
-            return _short(problem)
+            return _short(problem, limits)
         return _columns(M, N, K, size, inputs, limits)
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
@@ -337,11 +340,13 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
     return _rows(M, N, vec, size, inputs)
 
 
-def _short(problem: Problem) -> Configuration:
+def _short(problem: Problem, limits: Limits) -> Configuration:
     """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side."""
     M, N, K, size, inputs = problem
     block_n, most = power_of_2(N), (32 if size < 8 else 16) // inputs
     elements = max(min(block_n, most), most // 4)  # log_softmax of 5 rows spills 8 bytes with 16
+    if M * K * block_n <= limits.sm_count * LITTLE:
+        elements = min(elements, 4)
     tile = block_n * power_of_2(M * K)
     warps = max(1, min(4, tile // (elements * WARP)), block_n // (elements * WARP))
     return Configuration("short", elements, power_of_2(warps))
@@ -353,8 +358,9 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     # 81 % with 16, 84 % with 32. Loads of one element are many instructions: 99 columns 68 % with 8, 39 % with 16.
     short = 128 if vec == 1 else 64
     elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
-    # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
-    elements = max(elements // (2 if size == 8 else 1), vec)
+    # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16. A row is of two threads at least: 7530
+    # x 5 float32 3.0 us, by single threads 4.1.
+    elements = max(min(elements // (2 if size == 8 else 1), block_n // 2), vec)
     threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
     # Of few rows no more warps than they need.
     warps = max(min(4, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
