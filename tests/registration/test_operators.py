@@ -111,8 +111,7 @@ def test_layouts_other_than_strided_are_not_supported(override):
         sparse.coalesce().to_sparse_csr(),
         torch.quantize_per_tensor(torch.eye(2), 1, 0, torch.qint8),
     ):
-        arguments = {name: None if "dtype" in name else x for name in inspect.signature(predicate).parameters}
-        assert not predicate(**arguments)
+        assert not predicate(**alike(predicate, x, None))
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")
@@ -124,6 +123,16 @@ class TestNative:
         ("prod", "prod", lambda f, x: f(x, dtype=torch.complex128), torch.float32),
         ("prod_dim", "prod.dim_int", lambda f, x: f(x, 1, True), torch.complex128),
         ("prod_dim", "prod.dim_int", lambda f, x: f(x, 0, dtype=torch.complex64), torch.int64),
+        ("sum", "sum", lambda f, x: f(x), torch.complex64),
+        ("sum_dim", "sum.dim_IntList", lambda f, x: f(x, [1], dtype=torch.complex64), torch.float32),
+        ("mean", "mean", lambda f, x: f(x), torch.int32),
+        ("mean_dim", "mean.dim", lambda f, x: f(x, [1], True, dtype=torch.int64), torch.float32),
+        ("any", "any", lambda f, x: f(x), torch.complex64),
+        ("all_dims", "all.dims", lambda f, x: f(x, []), torch.float32),
+        ("count_nonzero", "count_nonzero", lambda f, x: f(x, 1), torch.complex64),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, 2, [1]), torch.complex64),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, 2, dtype=torch.float16), torch.float32),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, float("nan")), torch.float32),
         ("max", "max", lambda f, x: f(x), torch.complex64),
         ("max_dim", "max.dim", lambda f, x: f(x, 0), torch.complex64),
         ("amax", "amax", lambda f, x: f(x, [0]), torch.complex64),
@@ -247,12 +256,14 @@ class TestNative:
 
 
 def alike(predicate, x, dtype):
-    """Arguments of a predicate: tensors like ``x``, but for classes, which are int64."""
-    tensors = dict.fromkeys(inspect.signature(predicate).parameters, x) | {
-        "target": torch.zeros(x.shape, dtype=torch.int64, device=x.device)
-    }
+    """Arguments of a predicate: tensors like ``x``, but for classes, which are int64, and what is no tensor."""
     names = inspect.signature(predicate).parameters
-    return {name: dtype if "dtype" in name else tensors[name] for name in names}
+    values = dict.fromkeys(names, x) | {
+        "target": torch.zeros(x.shape, dtype=torch.int64, device=x.device),
+        "dim": None,
+        "ord": 2,
+    }
+    return {name: dtype if "dtype" in name else values[name] for name in names}
 
 
 def outcome(call, function, x):

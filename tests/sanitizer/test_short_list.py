@@ -73,7 +73,8 @@ def _cases(operator: Operator) -> Iterator[Case]:
         case = f"{operator.name} {size}"
         given = {word.partition("=")[0] for word in size.split()[1:-1]}
         ndim = 1 + size.split()[0].count("x")
-        if set(operator.required) <= given <= set(operator.arguments) and operator.ndim in (None, ndim):
+        has_arguments = set(operator.required) <= given <= set(operator.arguments)
+        if has_arguments and operator.ndim in (None, ndim) and size.split()[-1] in operator.dtypes:
             yield parse(case)
 
 

@@ -150,6 +150,10 @@ def along_list(case: Case, device: torch.device) -> Arguments:
     return _values(case, device), [_dim(case)]
 
 
+def norm_along(case: Case, device: torch.device) -> Arguments:
+    return _values(case, device), 2, [_dim(case)]
+
+
 def nll_loss(case: Case, device: torch.device) -> Arguments:
     """Scores of [N, C, ...] and a class for each of the others."""
     x = _values(case, device)

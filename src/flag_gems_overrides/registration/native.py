@@ -29,9 +29,14 @@ class Native:
         self._above = torch._C._dispatch_keys(torch.empty(0, device=device)) - self._keys
         schema = self._overload._schema
         self._defaults = [a.default_value if a.has_default_value() else None for a in schema.arguments]
+        # Upstream's function may take by position what aten takes by name only.
+        self._positional = sum(not a.kwarg_only for a in schema.arguments)
+        self._named = [a.name for a in schema.arguments if a.kwarg_only]
         self._result = getattr(torch.return_types, packet, None) if len(schema.returns) > 1 else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs |= zip(self._named, args[self._positional :], strict=False)
+        args = args[: self._positional]
         values = [default if arg is None else arg for arg, default in zip(args, self._defaults, strict=False)]
         kwargs = {name: value for name, value in kwargs.items() if value is not None}
         if self._is_chosen_for(values):
