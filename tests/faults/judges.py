@@ -3,8 +3,8 @@
 
     python tests/faults/judges.py [--count N] [PATTERN...]
 
-mutmut makes the faults of the modules that pyproject.toml names and runs for each the tests that reach it. PATTERN is of
-a fault's name, as in "*.perf.gates.*"; of all that match, N are drawn, always the same ones.
+mutmut makes the faults of the modules that pyproject.toml names and runs for each the tests that reach it. PATTERN is
+of a fault's name, as in "*.perf.gates.*"; of all that match, N are drawn, always the same ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import subprocess
 from pathlib import Path
 
 SEED = 26
-# What decides whether a change may land, whole: ten minutes on two cores. A sample of the rest says where tests are thin.
+# What decides whether a change may land. A sample of the rest says where tests are thin.
 GATE = [f"*.perf.{module}.*" for module in ("baselines", "gates", "statistics", "verdict")]
 
 
