@@ -11,6 +11,7 @@ import torch
 import flag_gems_overrides
 from flag_gems_overrides.operators import OPERATORS, select
 from flag_gems_overrides.registration import native, supports, upstream
+from flag_gems_overrides.registration.native import Native
 
 every = pytest.mark.parametrize("override", OPERATORS.values(), ids=OPERATORS)
 
@@ -110,8 +111,7 @@ def test_layouts_other_than_strided_are_not_supported(override):
         sparse.coalesce().to_sparse_csr(),
         torch.quantize_per_tensor(torch.eye(2), 1, 0, torch.qint8),
     ):
-        arguments = {name: None if "dtype" in name else x for name in inspect.signature(predicate).parameters}
-        assert not predicate(**arguments)
+        assert not predicate(**alike(predicate, x, None))
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")
@@ -123,6 +123,16 @@ class TestNative:
         ("prod", "prod", lambda f, x: f(x, dtype=torch.complex128), torch.float32),
         ("prod_dim", "prod.dim_int", lambda f, x: f(x, 1, True), torch.complex128),
         ("prod_dim", "prod.dim_int", lambda f, x: f(x, 0, dtype=torch.complex64), torch.int64),
+        ("sum", "sum", lambda f, x: f(x), torch.complex64),
+        ("sum_dim", "sum.dim_IntList", lambda f, x: f(x, [1], dtype=torch.complex64), torch.float32),
+        ("mean", "mean", lambda f, x: f(x), torch.int32),
+        ("mean_dim", "mean.dim", lambda f, x: f(x, [1], True, dtype=torch.int64), torch.float32),
+        ("any", "any", lambda f, x: f(x), torch.complex64),
+        ("all_dims", "all.dims", lambda f, x: f(x, []), torch.float32),
+        ("count_nonzero", "count_nonzero", lambda f, x: f(x, 1), torch.complex64),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, 2, [1]), torch.complex64),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, 2, dtype=torch.float16), torch.float32),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, float("nan")), torch.float32),
         ("max", "max", lambda f, x: f(x), torch.complex64),
         ("max_dim", "max.dim", lambda f, x: f(x, 0), torch.complex64),
         ("amax", "amax", lambda f, x: f(x, [0]), torch.complex64),
@@ -149,6 +159,20 @@ class TestNative:
             torch.float32,
         ),
     )
+
+    def test_a_result_is_named_like_pytorchs(self, device):
+        x = torch.ones(2, 3, device=device)
+        assert type(Native("max.dim", x.device.type.upper(), device)(x, 1)) is torch.return_types.max
+        assert type(Native("native_layer_norm", x.device.type.upper(), device)(x, [3], None, None, 1e-5)) is tuple
+
+    def test_what_another_kernel_answers_gets_all_arguments(self, device):
+        """The dispatcher resolves a negated view before it calls the kernel that is kept here."""
+        x = torch.tensor([1 + 2j, 3 + 4j], device=device).conj().imag
+        assert x.is_neg()
+        native = Native("prod", x.device.type.upper(), device)
+        assert not native._is_chosen_for([x])
+        result = native(x, dtype=torch.float64)
+        assert (result.dtype, result.item()) == (torch.float64, 8.0)
 
     @pytest.mark.parametrize("dispatched", [False, True], ids=["direct", "dispatched"])
     @pytest.mark.parametrize(("name", "overload", "call", "dtype"), CALLS)
@@ -232,12 +256,14 @@ class TestNative:
 
 
 def alike(predicate, x, dtype):
-    """Arguments of a predicate: tensors like ``x``, but for classes, which are int64."""
-    tensors = dict.fromkeys(inspect.signature(predicate).parameters, x) | {
-        "target": torch.zeros(x.shape, dtype=torch.int64, device=x.device)
-    }
+    """Arguments of a predicate: tensors like ``x``, but for classes, which are int64, and what is no tensor."""
     names = inspect.signature(predicate).parameters
-    return {name: dtype if "dtype" in name else tensors[name] for name in names}
+    values = dict.fromkeys(names, x) | {
+        "target": torch.zeros(x.shape, dtype=torch.int64, device=x.device),
+        "dim": None,
+        "ord": 2,
+    }
+    return {name: dtype if "dtype" in name else values[name] for name in names}
 
 
 def outcome(call, function, x):

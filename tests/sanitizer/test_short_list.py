@@ -30,6 +30,9 @@ SIZES = {
         "2x20000 normalized=1 float32",
         "3x20001 normalized=1 bfloat16",
         "3x5000 normalized=1 float64",
+        "3x20x9 groups=2 float32",
+        "2x6x4099 groups=2 bfloat16",
+        "1x6x6200 groups=2 float16",
     ],
     "softmax": [
         "300x16 dim=1 float32",
@@ -77,7 +80,8 @@ def _cases(operator: Operator) -> Iterator[Case]:
         case = f"{operator.name} {size}"
         given = {word.partition("=")[0] for word in size.split()[1:-1]}
         ndim = 1 + size.split()[0].count("x")
-        if set(operator.required) <= given <= set(operator.arguments) and operator.ndim in (None, ndim):
+        has_arguments = set(operator.required) <= given <= set(operator.arguments)
+        if has_arguments and operator.ndim in (None, ndim) and size.split()[-1] in operator.dtypes:
             yield parse(case)
 
 

@@ -58,7 +58,10 @@ def _prepare(
     dims = _wrapped(dim, len(shape))
     if 0 in shape and policy.empty is not None:
         _refuse_empty(policy.name, policy.empty, shape, () if dim is None or dim == () else dims)
-    dtypes = policy.dtypes(dtype, requested)
+    count = math.prod(shape[d] for d in dims if shape)
+    if count == 1 and policy.single is not None:
+        policy = policy.single
+    dtypes = policy.dtypes(dtype, requested, count)
     result = tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
     new_values = Allocation(result, dtypes.result, device) if policy.values else None
     new_positions = Allocation(result, torch.int64, device) if policy.positions else None
@@ -70,7 +73,6 @@ def _prepare(
         order = _memory_order(shape, stride, dims)
     copy = stride is not None and order is None
     sizes = [(shape[d], d in dims) for d in order or range(len(shape)) if shape[d] != 1]
-    count = math.prod(size for size, reduced in sizes if reduced)
     problems = list(_problems(sizes)) if 0 not in shape else [(math.prod(result), 0, 1)]
     limits = devices.limits(device)
     steps = []
@@ -106,13 +108,13 @@ def _wrapped(dim: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
     return dims
 
 
-def _refuse_empty(name: str, whole: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+def _refuse_empty(name: str, error: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     """Raise as PyTorch does where a result would be made of no element; without ``dims`` all are reduced."""
     if not dims:
-        raise whole(name)
+        raise error(name, None)
     for d in dims:
         if shape[d] == 0:
-            raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+            raise error(name, d)
 
 
 def _memory_order(shape: tuple[int, ...], stride: tuple[int, ...], dims: tuple[int, ...]) -> list[int] | None:

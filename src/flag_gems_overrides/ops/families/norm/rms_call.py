@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the arguments of a call to prepared launches, for RMS normalization."""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from triton import knobs
+
+from ...launch import devices
+from ...launch.allocation import Allocation
+from ...launch.prepared import Launch
+from .call import _NONE, _accumulator, _Parameter
+from .partial_sums import sum_partials
+from .plan import plan_partial_sums
+from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
+from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
+from .rms_plan import Loop, Rows, Split, plan_backward, plan_forward, power_of_two
+
+
+class _Forward(NamedTuple):
+    output: Allocation
+    statistic: Allocation
+    launch: Callable[..., None]
+
+
+class _Backward(NamedTuple):
+    dx: Allocation
+    dweight: Allocation
+    launch: Callable[..., None]
+
+
+@functools.lru_cache(maxsize=4096)
+def prepare_forward(
+    shape: torch.Size,
+    normalized_shape: tuple[int, ...],
+    dtype: torch.dtype,
+    weight: _Parameter | None,
+    eps: float | None,
+    device: int,
+) -> _Forward:
+    """What all calls with these arguments share. eps None is PyTorch's default: that of the type it computes in."""
+    _check(shape, normalized_shape, weight)
+    outer = shape[: len(shape) - len(normalized_shape)]
+    accumulator = _accumulator(dtype)
+    (eps_bits,) = struct.unpack("q", struct.pack("d", torch.finfo(accumulator).eps if eps is None else eps))
+    statistic = Allocation((*outer, *(1 for _ in normalized_shape)), accumulator, device)
+    launch = _forward_launch(math.prod(outer), math.prod(normalized_shape), dtype, eps_bits, device)
+    return _Forward(Allocation(shape, dtype, device), statistic, launch)
+
+
+def _forward_launch(M: int, N: int, dtype: torch.dtype, eps_bits: int, device: int) -> Callable[..., None]:
+    if M == 0 or N == 0:
+        return _forward_of_nothing
+    plan = plan_forward(M, N, dtype.itemsize, devices.limits(device))
+    if isinstance(plan, Rows):
+        return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M))
+    if isinstance(plan, Loop):
+        return rms_norm_loop.bind(
+            device, (plan.programs,), M, N, eps_bits, num_warps=plan.warps, BLOCK_N=plan.block_n, STAGES=plan.stages
+        )
+    blocks = {"num_warps": plan.warps, "BLOCK_N": plan.block_n, "VEC": plan.vec}
+    squares = rms_norm_partial_squares.bind(
+        device, (M * plan.splits,), N, plan.slice_size, plan.splits, **blocks, STAGES=plan.stages
+    )
+    apply = rms_norm_apply.bind(
+        device,
+        (M * -(-N // plan.block_n),),
+        N,
+        plan.splits,
+        eps_bits,
+        **blocks,
+        BLOCK_S=power_of_two(plan.splits),
+    )
+    return functools.partial(_forward_split, squares, apply, Allocation((M, plan.splits), _accumulator(dtype), device))
+
+
+@functools.lru_cache(maxsize=4096)
+def prepare_backward(
+    shape: torch.Size,
+    normalized_shape: tuple[int, ...],
+    dtypes: tuple[torch.dtype, ...],
+    sizes: tuple[int, int],
+    weight: _Parameter | None,
+    want_input: bool,
+    want_weight: bool,
+    device: int,
+) -> _Backward:
+    """What all calls with these arguments share.
+
+    Args:
+        dtypes: of input, grad_out and rstd; a launch is for one combination of them.
+        sizes: numbers of elements of grad_out and rstd.
+    """
+    _check(shape, normalized_shape, weight)
+    M, N = math.prod(shape[: len(shape) - len(normalized_shape)]), math.prod(normalized_shape)
+    if sizes != (M * N, M):
+        raise RuntimeError(f"Expected grad_out of {M * N} elements and rstd of {M}, but got {sizes[0]} and {sizes[1]}")
+    size, dtype = weight or _NONE
+    dweight = Allocation(size, dtype, device)
+    launch = _backward_launch(M, N, dtypes[0], want_input, want_weight, device)
+    return _Backward(Allocation(shape, dtypes[0], device), dweight, launch)
+
+
+def _backward_launch(
+    M: int, N: int, dtype: torch.dtype, want_input: bool, want_weight: bool, device: int
+) -> Callable[..., None]:
+    if M == 0 or N == 0 or not (want_input or want_weight):
+        return _backward_of_nothing
+    limits = devices.limits(device)
+    plan = plan_backward(M, N, dtype.itemsize, limits)
+    stride = -(-N // 16) * 16
+    partials = plan.programs if isinstance(plan, Rows) else -(-M // plan.rows)
+    two_launches = want_weight and partials > 1
+    pdl = two_launches and isinstance(plan, Rows) and limits.capability >= (9, 0) and not knobs.runtime.interpret
+    launch: Callable[..., None]
+    if isinstance(plan, Rows):
+        options = _rows_options(plan, M)
+        launch = rms_norm_backward_rows.bind(device, (plan.programs,), M, N, stride, **options, PDL=pdl)
+    else:
+        launch = _split_launch(M, N, stride, plan, dtype, want_input, device)
+    if not two_launches:
+        return launch
+    sums = plan_partial_sums(partials, N, 1, limits)
+    launch_sums = sum_partials.bind(
+        device,
+        (sums.programs, 1),
+        partials,
+        N,
+        stride,
+        num_warps=sums.warps,
+        BLOCK_P=sums.block_p,
+        BLOCK_N=sums.block_n,
+        PDL=pdl,
+        **({"launch_pdl": True} if pdl else {}),
+    )
+    partial = Allocation((partials, stride), _accumulator(dtype), device)
+    return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
+
+
+def _split_launch(
+    M: int, N: int, stride: int, plan: Split, dtype: torch.dtype, want_input: bool, device: int
+) -> Callable[..., None]:
+    """Takes what the kernel of whole rows takes."""
+    blocks = {"num_warps": plan.warps, "BLOCK_N": plan.block_n, "VEC": plan.vec, "STAGES": plan.stages}
+    products = None
+    if want_input:
+        products = rms_norm_backward_products.bind(
+            device, (M * plan.splits,), N, plan.slice_size, plan.splits, **blocks
+        )
+    columns = rms_norm_backward_columns.bind(
+        device,
+        (-(-N // plan.block_n) * -(-M // plan.rows),),
+        M,
+        N,
+        stride,
+        plan.splits,
+        plan.rows,
+        **blocks,
+        BLOCK_S=power_of_two(plan.splits),
+    )
+    return functools.partial(
+        _backward_split, products, columns, Allocation((M, plan.splits), _accumulator(dtype), device)
+    )
+
+
+def _rows_options(plan: Rows, M: int) -> dict[str, int | bool]:
+    return {
+        "num_warps": plan.warps,
+        "BLOCK_M": plan.block_m,
+        "CHUNKS": plan.chunks,
+        "BLOCK_N": plan.block_n,
+        "VEC": plan.vec,
+        "UNALIGNED": plan.unaligned,
+        "INT64_ROWS": plan.int64_rows(M),
+        "STAGES": plan.stages,
+    }
+
+
+def _forward_split(
+    launch_squares: Launch,
+    launch_apply: Launch,
+    partial: Allocation,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    output: torch.Tensor,
+    rstd: torch.Tensor,
+) -> None:
+    squares = partial()
+    launch_squares(input, squares)
+    launch_apply(input, weight, output, rstd, squares)
+
+
+def _backward_split(
+    launch_products: Launch | None,
+    launch_columns: Launch,
+    partial: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+) -> None:
+    products = None
+    if launch_products is not None:
+        products = partial()
+        launch_products(grad_out, input, weight, rstd, products)
+    launch_columns(grad_out, input, weight, rstd, dx, dweight, products)
+
+
+def _backward_with_partial_sums(
+    launch: Callable[..., None],
+    launch_sums: Launch,
+    partial: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+) -> None:
+    dweight_partial = partial()
+    launch(grad_out, input, weight, rstd, dx, dweight_partial)
+    launch_sums(dweight_partial, None, dweight, None)
+
+
+def _forward_of_nothing(*tensors: torch.Tensor) -> None:
+    tensors[-1].fill_(math.nan)  # the mean of no squares
+
+
+def _backward_of_nothing(*tensors: torch.Tensor | None) -> None:
+    if tensors[-1] is not None:
+        tensors[-1].zero_()
+
+
+def _check(shape: torch.Size, normalized_shape: tuple[int, ...], weight: _Parameter | None) -> None:
+    """Raise PyTorch's error when the shapes do not fit together."""
+    dims = len(normalized_shape)
+    if not dims:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
+        )
+    if weight is not None and weight[0] != normalized_shape:
+        raise RuntimeError(
+            f"Expected weight to be of same shape as normalized_shape, but got weight of shape {list(weight[0])} and "
+            f"normalized_shape = {list(normalized_shape)}"
+        )
+    if len(shape) < dims:
+        raise ValueError(f"Input tensor must have at least {dims} dimensions, but got {len(shape)}")
+    if shape[-dims:] != normalized_shape:
+        raise RuntimeError(
+            f"Given normalized_shape={list(normalized_shape)}, expected input with shape "
+            f"[*{', '.join(map(str, normalized_shape))}], but got input of size{list(shape)}"
+        )
