@@ -25,7 +25,7 @@ JUDGES = {
     "softmax": ["softmax", "log_softmax"],
     "reduction": ["reduction", "product"],
     "scan": ["cumsum"],
-    "gather": ["nll_loss"],
+    "gather": ["nll_loss", "cross_entropy_loss"],
 }
 
 

@@ -32,7 +32,7 @@ def row_tile(start, R, C, VEC: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.
 def load_tile(ptr, c, mask, whole, ACC: tl.constexpr, OTHER: tl.constexpr, BLOCK_R: tl.constexpr):
     """A tile of logits, OTHER where there is none. Without a mask loads are of whole vectors."""
     if BLOCK_R == 1:
-        if whole:
+        if whole:  # noqa: SIM108
             x = tl.load(ptr)
         else:
             x = tl.load(ptr, mask=mask, other=OTHER)
