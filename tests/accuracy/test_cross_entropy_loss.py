@@ -63,7 +63,9 @@ def test_classes(shape, dtype, reduction, device):
     x = logits(shape, dtype, device)
     weight = (torch.rand(shape[min(1, len(shape) - 1)], device=device) + 0.5).to(dtype)
     check(x, classes(shape, device), reduction=reduction)
-    check(x, classes(shape, device), reduction=reduction, weight=weight, label_smoothing=0.1)
+    # PyTorch adds the logarithms of all classes up in float16, where they are inf.
+    smoothing = 0.0 if dtype is torch.float16 else 0.1
+    check(x, classes(shape, device), reduction=reduction, weight=weight, label_smoothing=smoothing)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=name)

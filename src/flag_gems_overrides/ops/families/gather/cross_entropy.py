@@ -2,7 +2,9 @@
 # mypy: disable-error-code="no-untyped-def"
 """Kernels of the cross entropy of logits [R, C] and its gradient. With q the distribution that a row should have,
 
-    log_sum = log(sum(exp(x)))      loss = sum(q * (log_sum - x))      dx = grad * (sum(q) * exp(x - log_sum) - q)
+    log_sum = log(sum(exp(x - row_max)))
+    loss = sum(q * (row_max - x + log_sum))
+    dx = grad * (sum(q) * exp(x - row_max - log_sum) - q)
 
 A class target t means q = (1 - smoothing) * weight[t] at t, and smoothing / C * weight everywhere; probabilities p mean
 q = ((1 - smoothing) * p + smoothing / C) * weight. Programs take every ``programs``-th tile of BLOCK_R rows.
@@ -69,6 +71,7 @@ def cross_entropy_forward(
     weight_ptr,
     loss_ptr,
     total_ptr,
+    row_max_ptr,
     log_sum_ptr,
     q_sum_ptr,
     partial_ptr,
@@ -94,7 +97,7 @@ def cross_entropy_forward(
         weight_ptr: [C], None for ones.
         loss_ptr: [R]; [] if REDUCED.
         total_ptr: [], what a mean divides by; None unless REDUCED.
-        log_sum_ptr, q_sum_ptr: [R] of ACC.
+        row_max_ptr, log_sum_ptr, q_sum_ptr: [R] of ACC.
         partial_ptr: [2, programs] of ACC; None unless REDUCED.
         arrived_ptr: [1]; None unless REDUCED.
     """
@@ -121,22 +124,25 @@ def cross_entropy_forward(
             new_max = tl.maximum(row_max, tl.max(x, 1, keep_dims=True))
             finite_max = tl.where(new_max == float("-inf"), 0.0, new_max)
             sums = sums * tl.exp(row_max - finite_max) + tl.exp(x - finite_max)
-            row_max = new_max
             if PROBABILITIES or SMOOTHING > 0:
                 q = wanted(
                     target_ptr + offset + tile + lanes, weight_ptr, c, mask, target, target_weight, C,
                     PROBABILITIES, SMOOTHING, ACC,
                 )  # fmt: skip
-                dots += tl.where(mask, q * x, 0.0)
+                # Relative to the maximum, as exponentials are: of logits of -200 the digits after it would be lost.
+                dots += q_sums * (tl.where(row_max == float("-inf"), 0.0, row_max) - finite_max)
+                dots += tl.where(mask, q * (x - finite_max), 0.0)
                 q_sums += q
-        log_sum = row_max + tl.log(tl.sum(sums, 1, keep_dims=True))
+            row_max = new_max
+        log_sum = tl.log(tl.sum(sums, 1, keep_dims=True))
         if PROBABILITIES or SMOOTHING > 0:
             q_sum = tl.sum(q_sums, 1, keep_dims=True)
             loss = q_sum * log_sum - tl.sum(dots, 1, keep_dims=True)
         else:
             q_sum = target_weight
-            loss = q_sum * (log_sum - tl.load(x_ptr + row * C + target, mask=counts, other=0).to(ACC))
+            loss = q_sum * (row_max - tl.load(x_ptr + row * C + target, mask=counts, other=0).to(ACC) + log_sum)
         loss = tl.where(counts, loss, 0.0)
+        tl.store(row_max_ptr + row, row_max, mask=row < R)
         tl.store(log_sum_ptr + row, log_sum, mask=row < R)
         tl.store(q_sum_ptr + row, q_sum, mask=row < R)
         if REDUCED:
@@ -163,6 +169,7 @@ def cross_entropy_gradient(
     target_ptr,
     weight_ptr,
     total_ptr,
+    row_max_ptr,
     log_sum_ptr,
     q_sum_ptr,
     dx_ptr,
@@ -186,7 +193,7 @@ def cross_entropy_gradient(
         target_ptr: [R] of classes, or [R, C] of PROBABILITIES.
         weight_ptr: [C], None for ones.
         total_ptr: [], None unless MEAN.
-        log_sum_ptr, q_sum_ptr: [R] of ACC.
+        row_max_ptr, log_sum_ptr, q_sum_ptr: [R] of ACC.
     """
     lanes = tl.arange(0, BLOCK_C)[None, :]
     for start in range(tl.program_id(0), tl.cdiv(R, BLOCK_R), tl.num_programs(0)):
@@ -199,6 +206,7 @@ def cross_entropy_gradient(
         grad = tl.load(grad_ptr + row * grad_stride, mask=counts, other=0).to(ACC)
         if MEAN:
             grad = grad / tl.load(total_ptr).to(ACC)
+        row_max = tl.load(row_max_ptr + row, mask=counts, other=0)
         log_sum = tl.load(log_sum_ptr + row, mask=counts, other=0)
         q_sum = tl.load(q_sum_ptr + row, mask=counts, other=0)
         for tile in range(0, C - class_0, BLOCK_C):
@@ -210,7 +218,7 @@ def cross_entropy_gradient(
                 target_ptr + offset + tile + lanes, weight_ptr, c, mask, target, target_weight, C,
                 PROBABILITIES, SMOOTHING, ACC,
             )  # fmt: skip
-            dx = tl.where(counts, grad * (q_sum * tl.exp(x - log_sum) - q), 0.0)
+            dx = tl.where(counts, grad * (q_sum * tl.exp(x - row_max - log_sum) - q), 0.0)
             if BLOCK_R == 1:
                 if whole:
                     tl.store(dx_ptr + offset + tile + lanes, dx)

@@ -43,19 +43,19 @@ class CrossEntropy(torch.autograd.Function):
     ) -> torch.Tensor:
         key = x.shape, x.dtype, target.dim() == 2, weight is not None, reduction, ignore_index, smoothing
         prepared = _prepare(*key, x.get_device())
-        loss, log_sum, q_sum = prepared.new_loss(), prepared.new_statistics(), prepared.new_statistics()
+        loss, statistics = prepared.new_loss(), [prepared.new_statistics() for _ in range(3)]
         total = partials = arrived = None
         if prepared.new_total is not None and prepared.new_partials is not None:
             total, partials, arrived = prepared.new_total(), prepared.new_partials(), workspace.counters(x, 1)
-        prepared.forward(x, target, weight, loss, total, log_sum, q_sum, partials, arrived)
-        ctx.save_for_backward(x, target, weight, total, log_sum, q_sum)
+        prepared.forward(x, target, weight, loss, total, *statistics, partials, arrived)
+        ctx.save_for_backward(x, target, weight, total, *statistics)
         ctx.prepared, ctx.mean = prepared, reduction == MEAN
         return loss
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        x, target, weight, total, log_sum, q_sum = ctx.saved_tensors
+        x, target, weight, total, *statistics = ctx.saved_tensors
         dx = ctx.prepared.new_dx()
         expanded = not any(grad.stride())
         launch = ctx.prepared.gradient if expanded else ctx.prepared.gradients
@@ -65,8 +65,7 @@ class CrossEntropy(torch.autograd.Function):
             target,
             weight,
             total if ctx.mean else None,
-            log_sum,
-            q_sum,
+            *statistics,
             dx,
         )
         return dx, None, None, None, None, None
