@@ -360,7 +360,7 @@ def _kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     if K == 1:
         return [_rows(problem, limits)]
     kinds = [_columns(problem, limits)]
-    if K <= MAX_CLASSES:
+    if K <= MAX_CLASSES and problem.accumulators < 3:
         kinds.insert(0 if N * K * size > SHORT_BYTES else 1, _classes(problem, limits))
     return kinds
 
