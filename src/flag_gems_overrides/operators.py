@@ -627,7 +627,7 @@ _ROWS = (
         benchmark_arguments="x, [number]",
         opinfo=(("var", ""),),
         log="GEMS VAR_CORRECTION",
-        defects=("W1", "W2", "W3", "W4"),
+        defects=("W1", "W2", "W3"),
     ),
     Operator(
         name="std",

@@ -11,6 +11,7 @@ import torch
 import flag_gems_overrides
 from flag_gems_overrides.operators import OPERATORS, select
 from flag_gems_overrides.registration import native, supports, upstream
+from flag_gems_overrides.registration.native import Native
 
 every = pytest.mark.parametrize("override", OPERATORS.values(), ids=OPERATORS)
 
@@ -158,6 +159,20 @@ class TestNative:
             torch.float32,
         ),
     )
+
+    def test_a_result_is_named_like_pytorchs(self, device):
+        x = torch.ones(2, 3, device=device)
+        assert type(Native("max.dim", x.device.type.upper(), device)(x, 1)) is torch.return_types.max
+        assert type(Native("native_layer_norm", x.device.type.upper(), device)(x, [3], None, None, 1e-5)) is tuple
+
+    def test_what_another_kernel_answers_gets_all_arguments(self, device):
+        """The dispatcher resolves a negated view before it calls the kernel that is kept here."""
+        x = torch.tensor([1 + 2j, 3 + 4j], device=device).conj().imag
+        assert x.is_neg()
+        native = Native("prod", x.device.type.upper(), device)
+        assert not native._is_chosen_for([x])
+        result = native(x, dtype=torch.float64)
+        assert (result.dtype, result.item()) == (torch.float64, 8.0)
 
     @pytest.mark.parametrize("dispatched", [False, True], ids=["direct", "dispatched"])
     @pytest.mark.parametrize(("name", "overload", "call", "dtype"), CALLS)

@@ -64,11 +64,11 @@ class Family(NamedTuple):
 
 
 _PACKAGE = "flag_gems_overrides.ops.families"
-# The plan of norm has rules and no configurations yet.
 FAMILIES = {
     family.name: family
     for family in (
         Family(f"{_PACKAGE}.softmax", ("softmax", "softmax_backward")),
+        Family(f"{_PACKAGE}.norm", ("layer_norm", "layer_norm_backward")),
         Family(f"{_PACKAGE}.reduction", ("amax", "max_dim")),
     )
 }

@@ -52,15 +52,3 @@ def w2(device: torch.device) -> None:
 def w3(device: torch.device) -> None:
     x = torch.tensor([1.0, 9.0, 1.0, 9.0], device=device)[::2]
     check_value(torch.var(x, correction=0), 0.0, torch.float32)
-
-
-@defect(
-    "W4",
-    title="a correction above the number of elements gives negative variances",
-    pytorch="inf",
-    upstream=_since_5_0_2("AssertionError: 1 of 1"),
-    hidden=_NOT_BEFORE,
-)
-def w4(device: torch.device) -> None:
-    x = torch.tensor([[1.0, 3.0]], device=device)
-    check_close(1 / torch.var(x, [1], correction=3), torch.zeros(1, device=device))

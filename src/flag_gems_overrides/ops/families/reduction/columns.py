@@ -22,12 +22,11 @@ N_AXIS = 1 if LANES_BEFORE_DEPTH else 0
 @triton.jit
 def results_of(M, N, K, BLOCK_K: tl.constexpr):
     """(indices, start, offsets from it, mask) of the results of a program, [BLOCK_K], and of their first elements."""
-    first = tl.program_id(0).to(tl.int64) * BLOCK_K
+    first = tl.program_id(0).to(K.dtype) * BLOCK_K
     lane = tl.arange(0, BLOCK_K)
-    # Counted from the [N, K] where the first lies, in 32 bits if they suffice.
     m = first // K
-    column = (first % K).to(K.dtype) + lane
-    return first + lane, m * N * K, column // K * (N * K) + column % K, column // K < M - m
+    column = first % K + lane  # counted from the [N, K] where the first lies
+    return first + lane, m.to(tl.int64) * N * K, column // K * (N * K) + column % K, column // K < M - m
 
 
 @triton.jit

@@ -41,7 +41,7 @@ TILE_WITH_EDGES, STAGES = 4096, 3
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
 # 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16). Where row ends
 # need care too, a single warp: max.dim 1436552 x 147 bf16 198 us, by 2 warps 227, 999 x 1001 4.0, not 4.7; and half of
-# the warps in longer rows: 31032 x 2729 bf16 54 us, by 8 warps 72.
+# the warps in longer rows: 31032 x 2729 bf16 54 us, by 8 warps 72, 60000 x 2049 float32 121, with 16 elements 131.
 SHORT_BYTES, SHORT_WARPS, MIN_BYTES_OF_LONG, BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
 # Where there is not enough for all multiprocessors, 8 elements to a thread. bf16 with 16: 33 x 100 2.5 us, not 2.4,
 # max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with 32 2.8, not 2.4.
@@ -51,6 +51,8 @@ LITTLE_TILE = 1024
 LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
+# Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2.
+MIN_BYTES_OF_CLASSES = 4 << 20
 CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
@@ -63,12 +65,15 @@ MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # 43 us, not 74.
 TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
 TILES_TO_WIDEN = 12
-# Many results of few elements each: a warp for each tile, nothing is folded across warps. Tiles of 8 x 64, for up to
-# 8 elements of 8 x 256 (512 bytes wide), for up to 4 of 1024 in all. Along 1, by programs of four warps, and so: amax
-# 16 x 21 x 262144 bf16 187 and 57 us, float32 118 and 96, max.dim bf16 358 and 86, 4096 x 5 x 1000 302 and 28. It takes
-# 24 warps on a multiprocessor, fewer if they are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000
-# elements (16 x 1000 x 4096) take up to 7 % longer. Tiles of 8 x 128 spill in 64 registers.
-BY_WARPS_BLOCK_K, BY_WARPS_MAX_TILE, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS = 64, 1024, 512, 24, 4
+# Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
+# 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (424501 x 10 x 4 bf16 20.3,
+# by warps that loop 26.6, 300000 x 21 x 7 float32 51.7 and 72), up to 128 one of 32 where that is little (100 x 100 x
+# 100 bf16 4.4, in a loop 5.3).
+MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE = 32, 64, 128
+# More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
+# are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
+# longer.
+BY_WARPS_BLOCK_K, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS = 64, 512, 24, 4
 
 
 class Problem(NamedTuple):
@@ -213,7 +218,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Pl
     edge_lanes = max(2 * tile.vector, warps * WARP // tile.block_m) if tile.edges else 0
     furthest = tile.rows * tile.length + splits * tile.step + edge_lanes
     if kernel == "columns":
-        furthest = furthest * K + tile.block_k
+        furthest = max(furthest * K, tile.blocks * tile.block_k) + tile.block_k
     # An input that passes through the L2 cache need not displace what others left there and what must be written back
     # first: amax of 65536 x 768 bf16 29 us, not 34; 64 x 512 x 512 along 1 15.5 us, not 18.5, though not pipelined, for
     # asynchronous copies take no policy. Smaller inputs may be wanted again; with larger ones it costs: 2**30 float32
@@ -356,12 +361,13 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
 
 def _kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     """A configuration of each kernel that can be, the best first."""
-    _, N, K, size, _ = problem
+    M, N, K, size, _ = problem
     if K == 1:
         return [_rows(problem, limits)]
     kinds = [_columns(problem, limits)]
     if K <= MAX_CLASSES and problem.accumulators < 3:
-        kinds.insert(0 if N * K * size > SHORT_BYTES else 1, _classes(problem, limits))
+        worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
+        kinds.insert(0 if worth else 1, _classes(problem, limits))
     return kinds
 
 
@@ -388,7 +394,7 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
         if edges and positions:
-            tile, warps = tile // 2, warps // 2
+            tile, warps = SHORT_BYTES // size, SHORT_WARPS
         elif edges and size <= 2:
             stages = STAGES
         elif size == 1 and not positions:
@@ -429,7 +435,7 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
 
 def _columns(problem: Problem, limits: Limits) -> Configuration:
     M, N, K, size, accumulators = problem
-    found = _by_warps(problem, limits)
+    found = _few_elements(problem, limits)
     if found is not None:
         return found
     positions = accumulators == 2
@@ -456,25 +462,25 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     )
 
 
-def _by_warps(problem: Problem, limits: Limits) -> Configuration | None:
-    """A warp or two for each tile, where there are many results of few elements each: little is folded across."""
+def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
+    """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
     M, N, K, size, accumulators = problem
-    results, warps = M * K, 2
-    if N > 8:
+    results, block_n = M * K, power_of_2(N)
+    occupancy = OCCUPANCY if accumulators == 1 and N > 8 else OCCUPANCY // 2
+    stages = STAGES if size <= 2 else 1
+    if N <= 8:
+        block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
+    elif N <= MAX_IN_ONE_TILE:
+        block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
+    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and results <= limits.sm_count * 4 * BLOCK_K:
+        block_k, warps = BLOCK_K, block_n // 16
+    else:
         block_n, block_k, warps = 8, BY_WARPS_BLOCK_K, 1
         enough = min(cdiv(N, block_n), BY_WARPS_PER_SM) if FEW_ROUNDS * block_n < N else 0
-        fits = N <= BY_WARPS_MAX_N and block_k < 2 * results
-    elif N > 4:
-        block_n, block_k = 8, min(512 // max(size, 2), power_of_2(results))
-        enough, fits = 0, 2 * results > BY_WARPS_BLOCK_K
-    else:
-        block_n = power_of_2(N)
-        block_k = BY_WARPS_MAX_TILE // block_n
-        enough, fits = BY_WARPS_PER_SM, size <= 2 and block_k <= results
-    if not fits or cdiv(results, block_k) < enough * limits.sm_count:
-        return None
-    stages = STAGES if size <= 2 else 1
-    occupancy = OCCUPANCY if accumulators == 1 and N > 8 else OCCUPANCY // 2
+        if N > BY_WARPS_MAX_N or block_k >= 2 * results or cdiv(results, block_k) < enough * limits.sm_count:
+            return None
+    block_k = min(block_k, power_of_2(results))
+    warps = max(1, min(warps, block_n * block_k // (2 * WARP)))
     elements = max(block_n * block_k // (warps * WARP), 1)
     return _fitting(problem, Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages))
 
