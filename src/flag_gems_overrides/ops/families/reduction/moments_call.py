@@ -66,7 +66,7 @@ def _prepare(
     for number, (M, N, K) in enumerate(problems, 1):
         last = number == len(problems)
         # What passes between launches is little, and a large mean has no digits to lose.
-        outputs = final if last else tuple(Allocation((M * K,), torch.float64, device) for _ in range(2))
+        new_squares, new_mean = final if last else (Allocation((M * K,), torch.float64, device) for _ in range(2))
         policy = Policy("", add, zero, lambda *_: None, epilogue=epilogue, parameter=correction)  # type: ignore
         dtypes = Dtypes(computed, computed, dtype)
         arithmetic = policy.arithmetic(dtypes, elements=elements, first=True, last=last)
@@ -93,10 +93,10 @@ def _prepare(
             options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
         launch = kernel.bind(device, (chosen.blocks, chosen.splits), *sizes_of, **options)
         if chosen.splits == 1:
-            steps.append(Step(*outputs, launch))
+            steps.append(Step(new_squares, new_mean, launch))
         else:
             partials = tuple(Allocation((chosen.splits * M * K,), computed, device) for _ in range(3))
-            steps.append(Step(*outputs, launch, partials, chosen.blocks))
+            steps.append(Step(new_squares, new_mean, launch, partials, chosen.blocks))
         weight, elements, computed = weight * N, torch.float64, torch.float64
     return Prepared(tuple(steps), copy)
 
