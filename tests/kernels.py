@@ -13,6 +13,7 @@ from flag_gems_overrides.ops.families.norm import group_call as group_norm
 from flag_gems_overrides.ops.families.norm import rms_call as rms_norm
 from flag_gems_overrides.ops.families.reduction import call as reduction
 from flag_gems_overrides.ops.families.reduction import moments_call
+from flag_gems_overrides.ops.families.scan import call as scan
 from flag_gems_overrides.ops.families.softmax import call as softmax
 from flag_gems_overrides.ops.launch.prepared import Entry
 from flag_gems_overrides.registration import host
@@ -38,6 +39,7 @@ PREPARED = [
     rms_norm.prepare_backward,
     gather._prepare_forward,
     gather._prepare_backward,
+    scan._prepare,
 ]
 
 
