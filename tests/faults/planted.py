@@ -23,7 +23,7 @@ SECONDS = 500
 JUDGES = {
     "norm": ["layernorm", "layernorm_errors", "group_norm", "rms_norm"],
     "softmax": ["softmax", "log_softmax"],
-    "reduction": ["reduction", "product"],
+    "reduction": ["reduction", "product", "moments"],
     "scan": ["cumsum"],
     "gather": ["nll_loss"],
 }

@@ -117,6 +117,10 @@ def count(x: torch.Tensor) -> bool:
     return reduction(x)
 
 
+def moments(x: torch.Tensor) -> bool:
+    return x.dtype in FLOATING and reduction(x)
+
+
 def vector_norm(x: torch.Tensor, ord: float, dtype: torch.dtype | None) -> bool:
     return (
         x.dtype in FLOATING

@@ -78,7 +78,7 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     if K == 1:
         return [_rows(problem, limits)]
     kinds = [_columns(problem, limits)]
-    if K <= MAX_CLASSES:
+    if K <= MAX_CLASSES and problem.accumulators < 3:
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
         kinds.insert(0 if worth else 1, _classes(problem, limits))
     return kinds
