@@ -142,6 +142,41 @@ _ROWS = (
         resolves=("#5392", "#5490"),
     ),
     Operator(
+        name="batch_norm",
+        module="batch_norm",
+        overload="native_batch_norm",
+        family="batch_norm",
+        supports="batch_norm",
+        dtypes=FLOATING,
+        inputs="batch_norm",
+        flops=8,  # mean 1, variance 3, normalize 2, affine 2
+        torch_calls=("torch.native_batch_norm",),
+        benchmark_arguments="x, *affine_of_channels(x), *running_statistics(x), True, 0.1, 1e-5",
+        opinfo=(("nn.functional.batch_norm", ""), ("native_batch_norm", "")),
+        log="GEMS BATCHNORM FORWARD",
+        defects=(),
+        resolves=("#6332",),
+        overlaps=("#6435",),
+    ),
+    Operator(
+        name="batch_norm_backward",
+        module="batch_norm",
+        overload="native_batch_norm_backward",
+        family="batch_norm",
+        supports="batch_norm_backward",
+        dtypes=FLOATING,
+        inputs="batch_norm_backward",
+        flops=11,  # x - mean 1, two sums 3, dx 7
+        torch_calls=("aten.native_batch_norm_backward",),
+        benchmark_arguments=(
+            "torch.randn_like(x), x, affine_of_channels(x)[0], *running_statistics(x), *statistics_of_channels(x), "
+            "True, 1e-5, [True, True, True]"
+        ),
+        gradient_of="batch_norm",
+        log="GEMS BATCHNORM BACKWARD",
+        defects=(),
+    ),
+    Operator(
         name="softmax",
         module="softmax",
         overload="_softmax",

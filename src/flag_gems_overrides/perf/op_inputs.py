@@ -65,6 +65,22 @@ def layer_norm_backward(case: Case, device: torch.device) -> Arguments:
     return torch.randn_like(x), x, normalized_shape, mean, rstd, weight, bias, [True, True, True]
 
 
+def batch_norm(case: Case, device: torch.device) -> Arguments:
+    """Training, as modules call it."""
+    if len(case.shape) < 2:
+        raise CaseError(f"{case.key}: a batch has two dimensions or more")
+    x = _values(case, device)
+    weight, bias, running_mean = (torch.randn(x.shape[1], dtype=x.dtype, device=device) for _ in range(3))
+    running_var = torch.rand(x.shape[1], dtype=x.dtype, device=device) + 0.5
+    return x, weight, bias, running_mean, running_var, True, 0.1, 1e-5
+
+
+def batch_norm_backward(case: Case, device: torch.device) -> Arguments:
+    x, weight, _, running_mean, running_var, training, _, eps = batch_norm(case, device)
+    _, mean, rstd = torch.native_batch_norm(x, weight, None, None, None, training, 0.1, eps)
+    return torch.randn_like(x), x, weight, running_mean, running_var, mean, rstd, training, eps, [True, True, True]
+
+
 def softmax(case: Case, device: torch.device) -> Arguments:
     return _values(case, device), _dim(case), False
 
