@@ -138,10 +138,10 @@ def batch_norm_statistics(
         tl.store(places + tl.cast(SPLITS, tl.int64) * C, part_squares, mask=channels < C)
         if is_last(counter_ptr + block, SPLITS, "acq_rel"):
             columns = channels_of(block, CHANNELS, True)
-            mean, squares = merge_parts(partial_ptr, columns, C, SPLITS, SLICE, total, UNIT, PARTS, ACC)
-            mean += first_elements(x_ptr, columns, C, vectors, VEC, COLUMNS, ACC)
+            whole_mean, whole_squares = merge_parts(partial_ptr, columns, C, SPLITS, SLICE, total, UNIT, PARTS, ACC)
+            whole_mean += first_elements(x_ptr, columns, C, vectors, VEC, COLUMNS, ACC)
             store_statistics(
-                mean, squares, columns, C, count, eps, momentum,
+                whole_mean, whole_squares, columns, C, count, eps, momentum,
                 mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
             )  # fmt: skip
 
