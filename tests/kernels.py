@@ -7,6 +7,7 @@ import pkgutil
 from importlib import import_module
 
 from flag_gems_overrides import ops
+from flag_gems_overrides.ops.families.batch_norm import call as batch_norm
 from flag_gems_overrides.ops.families.norm import call as norm
 from flag_gems_overrides.ops.families.reduction import call as reduction
 from flag_gems_overrides.ops.families.softmax import call as softmax
@@ -27,6 +28,8 @@ PREPARED = [
     reduction._prepare,
     norm.prepare_forward,
     norm.prepare_backward,
+    batch_norm.prepare_forward,
+    batch_norm.prepare_backward,
 ]
 
 

@@ -151,10 +151,10 @@ _ROWS = (
         inputs="batch_norm",
         flops=8,  # mean 1, variance 3, normalize 2, affine 2
         torch_calls=("torch.native_batch_norm",),
-        benchmark_arguments="x, *affine_of_channels(x), *running_statistics(x), True, 0.1, 1e-5",
+        benchmark_arguments="x, *vectors(x, 2), *running_statistics(x), True, 0.1, 1e-5",
         opinfo=(("nn.functional.batch_norm", ""), ("native_batch_norm", "")),
         log="GEMS BATCHNORM FORWARD",
-        defects=(),
+        defects=("B1", "B2", "B5", "B6", "B7", "B8"),
         resolves=("#6332",),
         overlaps=("#6435",),
     ),
@@ -169,12 +169,12 @@ _ROWS = (
         flops=11,  # x - mean 1, two sums 3, dx 7
         torch_calls=("aten.native_batch_norm_backward",),
         benchmark_arguments=(
-            "torch.randn_like(x), x, affine_of_channels(x)[0], *running_statistics(x), *statistics_of_channels(x), "
-            "True, 1e-5, [True, True, True]"
+            "torch.randn_like(x), x, *vectors(x, 1), *running_statistics(x), "
+            "*torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)[1:], True, 1e-5, [True, True, True]"
         ),
         gradient_of="batch_norm",
         log="GEMS BATCHNORM BACKWARD",
-        defects=(),
+        defects=("B3", "B4", "B5"),
     ),
     Operator(
         name="softmax",

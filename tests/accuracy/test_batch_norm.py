@@ -25,7 +25,15 @@ SHAPES = [(16, 3), (5, 4, 7), (2, 3, 4, 5), (2, 3, 2, 3, 4), (3, 70, 2), (7, 1, 
 SHAPES += [(2, 2, 80, 128), (3, 2, 61, 113), (2500, 40)]
 if ON_GPU:
     SHAPES += [(32, 32, 32), (8, 32, 224, 224), (2050, 16, 32, 32), (8, 16, 3, 224, 224), (32, 2048, 7, 7)]
-    SHAPES += [(32, 256, 56, 56), (65536, 512), (100000, 3), (2, 4096, 3), (1, 1, 2**22 + 1), (64, 1030), (32, 320, 14, 14)]
+    SHAPES += [
+        (32, 256, 56, 56),
+        (65536, 512),
+        (100000, 3),
+        (2, 4096, 3),
+        (1, 1, 2**22 + 1),
+        (64, 1030),
+        (32, 320, 14, 14),
+    ]
 # The host needs half a minute in longdouble for the truth about more elements in float64.
 WITH_DTYPES = [
     (shape, dtype) for shape in SHAPES for dtype in FLOATING if dtype != torch.float64 or math.prod(shape) <= 2**24
@@ -75,9 +83,7 @@ class Case:
         channels = (xhat * weight + bias, dx)
         y, dx = (wide.back(t, self.x.device).reshape(C, -1, *self.x.shape[2:]).transpose(0, 1) for t in channels)
         rest = (mean, rstd, running_mean, running_var, (dy * xhat).sum(1), dy.sum(1))
-        mean, rstd, running_mean, running_var, dweight, dbias = (
-            wide.back(t, self.x.device).reshape(C) for t in rest
-        )
+        mean, rstd, running_mean, running_var, dweight, dbias = (wide.back(t, self.x.device).reshape(C) for t in rest)
         return Results(y, mean, rstd, running_mean, running_var, dx, dweight, dbias)
 
     def ours(self, training: bool = True, mask: tuple[bool, ...] = (True,) * 3) -> Results:

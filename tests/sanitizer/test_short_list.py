@@ -31,6 +31,14 @@ SIZES = {
         "3x20001 normalized=1 bfloat16",
         "3x5000 normalized=1 float64",
     ],
+    "batch_norm": [
+        "40x12 float32",
+        "3x5x7 bfloat16",
+        "5x2x61x113 float16",
+        "2x2x16x1024 float32",
+        "2500x40 bfloat16",
+        "3x2x8000 float64",
+    ],
     "softmax": [
         "300x16 dim=1 float32",
         "9x1027 dim=1 bfloat16",

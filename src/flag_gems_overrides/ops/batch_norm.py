@@ -69,7 +69,7 @@ def batch_norm(
     )
     if training:
         for each, updated in zip((running_mean, running_var), running, strict=True):
-            if each is not None and updated is not each:
+            if each is not None and updated is not None and updated is not each:
                 each.copy_(updated)
     return output, mean, rstd
 
@@ -106,7 +106,9 @@ def batch_norm_backward(
     logger.debug("GEMS BATCHNORM BACKWARD")
     center, spread = (save_mean, save_invstd) if train else (running_mean, running_var)
     if center is None or spread is None:
-        raise RuntimeError(f"{'save_mean and save_invstd' if train else 'running_mean and running_var'} must be defined")
+        raise RuntimeError(
+            f"{'save_mean and save_invstd' if train else 'running_mean and running_var'} must be defined"
+        )
     want_input, want_weight, want_bias = output_mask
     shape, strides = input.shape, input.stride()
     dense, new_dx, new_dparameter, compute = prepare_backward(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from flag_gems_overrides.ops.families.batch_norm import plan as batch_norm_plan
 from flag_gems_overrides.ops.families.norm import plan as norm_plan
 from flag_gems_overrides.ops.families.reduction import plan as reduction_plan
 from flag_gems_overrides.ops.families.softmax import plan as softmax_plan
@@ -93,6 +94,21 @@ def _norm(backward: bool) -> Callable[[int, int, int, int, Limits], Work]:
     return work
 
 
+def _batch_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
+    def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
+        plan = batch_norm_plan.plan(batch_norm_plan.Problem(M, N, K, itemsize, inputs), limits)
+        tiling = plan.tiling
+        tile = tiling.channels * tiling.block
+        if isinstance(plan, batch_norm_plan.Channels):
+            return Work(tiling.blocks, 1, tiling.blocks * tile, 1, 0)
+        elements = plan.slice_size * (1 if tiling.columns else tiling.vec)
+        tiles = _cdiv(elements, tiling.block)
+        numbers = 2 * plan.splits * N if plan.splits > 1 else 0
+        return Work(plan.programs, tiles, plan.programs * tiles * tile, 2, numbers)
+
+    return work
+
+
 def _cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
@@ -100,6 +116,8 @@ def _cdiv(a: int, b: int) -> int:
 KINDS = (
     Kind("softmax", True, (2, 4, 8), 1, False, _softmax(1)),
     Kind("softmax gradient", True, (2, 4, 8), 2, False, _softmax(2)),
+    Kind("batch norm", True, (2, 4, 8), 1, False, _batch_norm(1)),
+    Kind("batch norm gradient", True, (2, 4, 8), 2, False, _batch_norm(2)),
     Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(False)),
     Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(True)),
 )

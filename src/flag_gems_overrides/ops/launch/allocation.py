@@ -20,9 +20,7 @@ class Allocation:
 
     __slots__ = ("_device", "_index", "dtype", "shape", "stride")
 
-    def __init__(
-        self, shape: tuple[int, ...], dtype: torch.dtype, index: int, stride: tuple[int, ...] | None = None
-    ):
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, index: int, stride: tuple[int, ...] | None = None):
         """``index``: the device's (what ``tensor.get_device()`` says; -1 on the CPU)."""
         self.shape = tuple(shape)
         self.stride = torch.empty(shape, device="meta").stride() if stride is None else stride

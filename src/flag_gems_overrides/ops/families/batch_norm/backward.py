@@ -146,9 +146,7 @@ def batch_norm_backward_sums(
                 whole_dy += tl.sum(tl.load(their_places, mask=of_parts, other=0.0), 0, keep_dims=True)
                 their_places += tl.cast(SPLITS, tl.int64) * C
                 whole_dyx += tl.sum(tl.load(their_places, mask=of_parts, other=0.0), 0, keep_dims=True)
-            store_sums(
-                whole_dy, whole_dyx, columns, C, spread_ptr, eps, sums_ptr, dweight_ptr, dbias_ptr, EVALUATION
-            )
+            store_sums(whole_dy, whole_dyx, columns, C, spread_ptr, eps, sums_ptr, dweight_ptr, dbias_ptr, EVALUATION)
 
 
 @triton.jit

@@ -99,9 +99,7 @@ def _forward_launch(
     normalize = batch_norm_normalize.bind(device, grid, *sizes, **_options(chosen.tiling, False))
     sizes.insert(4, momentum_bits)
     statistics = batch_norm_statistics.bind(device, grid, *sizes, **_options(chosen.tiling), PARTS=chosen.parts)
-    return functools.partial(
-        _training, _with_partials(statistics, chosen, C, _accumulator(dtype), device), normalize
-    )
+    return functools.partial(_training, _with_partials(statistics, chosen, C, _accumulator(dtype), device), normalize)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -125,7 +123,9 @@ def prepare_backward(
     """
     C = shape[1]
     if sizes[0] != math.prod(shape):
-        raise RuntimeError(f"Expected grad_out to have {math.prod(shape)} elements, as the input, but it has {sizes[0]}")
+        raise RuntimeError(
+            f"Expected grad_out to have {math.prod(shape)} elements, as the input, but it has {sizes[0]}"
+        )
     given = zip(("mean", "variance"), sizes[1:], dtypes[2:], strict=True)
     _check_sizes(C, {"weight": weight, **{name: (size, dtype) for name, size, dtype in given}})
     layout = view(shape, strides)

@@ -185,9 +185,9 @@ def batch_norm_normalize(
     mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
     rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), from_bits(eps_bits, ACC), EVALUATION)
     if EVALUATION:
-        if part == 0:
-            tl.store(mean_ptr + channels, mean, mask=channels < C)
-            tl.store(rstd_ptr + channels, rstd, mask=channels < C)
+        stored = (channels < C) & (part == 0)
+        tl.store(mean_ptr + channels, mean, mask=stored)
+        tl.store(rstd_ptr + channels, rstd, mask=stored)
     scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
     tiles = (end - begin + BLOCK - 1) // BLOCK

@@ -48,6 +48,4 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 def same_order(shape: Sequence[int], strides: Sequence[int], others: Sequence[int]) -> bool:
     """Whether tensors of these strides have their elements in the same order."""
-    return all(
-        size == 1 or stride == other for size, stride, other in zip(shape, strides, others, strict=True)
-    )
+    return all(size == 1 or stride == other for size, stride, other in zip(shape, strides, others, strict=True))

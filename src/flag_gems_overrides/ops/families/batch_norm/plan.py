@@ -76,7 +76,7 @@ def plan(problem: Problem, limits: Limits) -> Channels | Parts:
 
 def parts(problem: Problem, limits: Limits) -> Parts:
     """The launch of kernels that go through channels tile by tile; evaluation has no other."""
-    A, C, B, size, _ = problem
+    _, C, B, size, _ = problem
     vec = VECTOR_BYTES // size
     if B == 1:
         channels = min(max(ROW_BYTES // size, 1), power_of_2(C))
@@ -108,13 +108,13 @@ def _channels(problem: Problem, limits: Limits) -> Channels | None:
     A, C, B, size, inputs = problem
     elements = ELEMENTS_OF_CHANNELS[inputs] // (2 if size == 8 else 1)
     most = elements * MAX_WARPS * WARP
-    if A * B > most:
+    if most < A * B:
         return None
     block = power_of_2(A * B)
     if B == 1:
-        # Sectors of 32 bytes, or lines, as long as there is a program for each multiprocessor.
-        channels = min(ROW_BYTES // size, power_of_2(C))
-        while channels > 32 // size and C < channels * limits.sm_count:
+        # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.
+        channels = min(max(ROW_BYTES // size, 512 // block), power_of_2(C))
+        while channels > 32 // size and channels * limits.sm_count > C:
             channels //= 2
         if channels * block > most:
             return None

@@ -4,8 +4,8 @@
 
 A part sums x - pivot, where the pivot is the mean of its first tile. Of T tiles these sums cancel at most T times the
 rounding of the variance, whatever the data, because a first tile that is far from the others makes the variance large;
-as a rule they cancel nothing. Parts are merged as Chan, Golub and LeVeque do. Their means are counted from the channel's
-first element: means themselves would be rounded to the last digit of a large one.
+as a rule they cancel nothing. Parts are merged as Chan, Golub and LeVeque do. Their means are counted from the first
+element of the channel: means themselves would be rounded to the last digit of a large one.
 """
 
 import triton

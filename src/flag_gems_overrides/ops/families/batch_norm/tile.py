@@ -27,9 +27,7 @@ def channels_of(block, CHANNELS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def begin_and_end(
-    part, slice_size, total, VEC: tl.constexpr, COLUMNS: tl.constexpr, INT64_OFFSETS: tl.constexpr
-):
+def begin_and_end(part, slice_size, total, VEC: tl.constexpr, COLUMNS: tl.constexpr, INT64_OFFSETS: tl.constexpr):
     """The elements of each channel that are of this part: rows, or vectors. Written so that the compiler sees that VEC
     divides both."""
     if INT64_OFFSETS:
@@ -43,9 +41,7 @@ def begin_and_end(
 
 
 @triton.jit
-def tile_at(
-    first, end, channels, C, vectors, BLOCK: tl.constexpr, VEC: tl.constexpr, COLUMNS: tl.constexpr
-):
+def tile_at(first, end, channels, C, vectors, BLOCK: tl.constexpr, VEC: tl.constexpr, COLUMNS: tl.constexpr):
     """(offsets, mask) of the elements [first, first + BLOCK) of these channels."""
     if COLUMNS:
         rows = first + tl.arange(0, BLOCK)[:, None]
