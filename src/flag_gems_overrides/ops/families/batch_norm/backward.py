@@ -17,10 +17,10 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ...launch.workspace import is_last
 from ..norm.statistics import from_bits
 from .statistics import rstd_of
 from .tile import begin_and_end, channels_of, load_of_channels, over_tile, tile_at
+from .turns import announce, arrives_last, leave, wait_for
 
 
 @triton.jit
@@ -81,22 +81,24 @@ def batch_norm_backward_channels(
 
 
 @entry()
-@triton.jit(do_not_specialize=["total", "eps_bits", "SPLITS", "SLICE"])
-def batch_norm_backward_sums(
+@triton.jit(do_not_specialize=["total", "eps_bits", "blocks", "GROUP", "SLICE"])
+def batch_norm_backward_groups(
     dy_ptr,
     x_ptr,
+    weight_ptr,
     center_ptr,
     spread_ptr,
-    sums_ptr,
+    dx_ptr,
     dweight_ptr,
     dbias_ptr,
     partial_ptr,
-    counter_ptr,
+    workspace_ptr,
     C,
     vectors,
     total,
     eps_bits,
-    SPLITS,
+    blocks,
+    GROUP,
     SLICE,
     CHANNELS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -106,109 +108,115 @@ def batch_norm_backward_sums(
     PARTS: tl.constexpr,
     EVALUATION: tl.constexpr,
 ):
-    """The two sums of channels that several programs share; the last of them adds what each has stored, in order.
+    """All gradients where GROUP programs share a block of channels. In training each reads its part of x and dy twice,
+    the second time from L2; in evaluation dx does not wait for the sums.
 
-    sums_ptr: [2, C] or None, the sums for :func:`batch_norm_backward_input`
-    partial_ptr: [2, SPLITS, C], counter_ptr: [blocks of channels]; both None where one program has its channels alone
+    The last program of a group to have read its part adds up all parts, in order.
+
+    partial_ptr: [2, GROUP, C], at the end the sums in place of the first part; workspace_ptr: [2, blocks]; both
+    None for groups of one
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    block = tl.program_id(0) // SPLITS
-    part = tl.program_id(0) % SPLITS
-    channels = channels_of(block, CHANNELS, COLUMNS)
+    part = tl.program_id(0) % GROUP
     begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
-    mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
-    shape: tl.constexpr = [BLOCK, CHANNELS] if COLUMNS else [CHANNELS, BLOCK]
-    sum_dy = tl.zeros(shape, ACC)
-    sum_dyx = tl.zeros(shape, ACC)
-    for first in tl.range(begin, end, BLOCK):
-        offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-        sum_dy += dy
-        sum_dyx += tl.where(mask, dy * (x - mean), 0.0)
-    part_dy = over_tile(sum_dy, COLUMNS)
-    part_dyx = over_tile(sum_dyx, COLUMNS)
+    count = tl.cast(total, ACC) * (1 if COLUMNS else VEC)
     eps = from_bits(eps_bits, ACC)
-    if partial_ptr is None:
-        store_sums(part_dy, part_dyx, channels, C, spread_ptr, eps, sums_ptr, dweight_ptr, dbias_ptr, EVALUATION)
-    else:
-        places = partial_ptr + tl.cast(part, tl.int64) * C + channels
-        tl.store(places, part_dy, mask=channels < C)
-        tl.store(places + tl.cast(SPLITS, tl.int64) * C, part_dyx, mask=channels < C)
-        if is_last(counter_ptr + block, SPLITS, "acq_rel"):
-            columns = channels_of(block, CHANNELS, True)
-            whole_dy = tl.zeros(columns.shape, ACC)
-            whole_dyx = tl.zeros(columns.shape, ACC)
-            for first_part in tl.range(0, SPLITS, PARTS):
-                parts = first_part + tl.arange(0, PARTS)[:, None]
-                of_parts = (parts < SPLITS) & (columns < C)
-                their_places = partial_ptr + tl.cast(parts, tl.int64) * C + columns
-                whole_dy += tl.sum(tl.load(their_places, mask=of_parts, other=0.0), 0, keep_dims=True)
-                their_places += tl.cast(SPLITS, tl.int64) * C
-                whole_dyx += tl.sum(tl.load(their_places, mask=of_parts, other=0.0), 0, keep_dims=True)
-            store_sums(whole_dy, whole_dyx, columns, C, spread_ptr, eps, sums_ptr, dweight_ptr, dbias_ptr, EVALUATION)
+    shape: tl.constexpr = [BLOCK, CHANNELS] if COLUMNS else [CHANNELS, BLOCK]
+    tiles = (end - begin + BLOCK - 1) // BLOCK
+    WAITS: tl.constexpr = partial_ptr is not None and dx_ptr is not None and not EVALUATION
+    for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
+        channels = channels_of(block, CHANNELS, COLUMNS)
+        mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
+        rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), eps, EVALUATION)
+        scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+        tile_dy = tl.zeros(shape, ACC)
+        tile_dyx = tl.zeros(shape, ACC)
+        for first in tl.range(begin, end, BLOCK):
+            offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            tile_dy += dy
+            tile_dyx += tl.where(mask, dy * (x - mean), 0.0)
+            if EVALUATION and dx_ptr is not None:
+                tl.store(dx_ptr + offsets, dy * scale, mask=mask)
+        sum_dy = over_tile(tile_dy, COLUMNS)
+        sum_dyx = over_tile(tile_dyx, COLUMNS)
+        if partial_ptr is None:
+            store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
+        else:
+            places = partial_ptr + tl.cast(part, tl.int64) * C + channels
+            tl.store(places, sum_dy, mask=channels < C)
+            tl.store(places + tl.cast(GROUP, tl.int64) * C, sum_dyx, mask=channels < C)
+            if arrives_last(workspace_ptr, block, GROUP):
+                columns = channels_of(block, CHANNELS, True)
+                whole_dy, whole_dyx = add_parts(partial_ptr, columns, C, GROUP, PARTS, ACC)
+                columns_rstd = rstd_of(load_of_channels(spread_ptr, columns, C, ACC, 1.0), eps, EVALUATION)
+                store_gradients(whole_dy, whole_dyx, columns_rstd, columns, C, dweight_ptr, dbias_ptr)
+                if WAITS:
+                    tl.store(partial_ptr + columns, whole_dy, mask=columns < C)
+                    tl.store(partial_ptr + tl.cast(GROUP, tl.int64) * C + columns, whole_dyx, mask=columns < C)
+                    announce(workspace_ptr, block, blocks)
+        if dx_ptr is not None and not EVALUATION:
+            if WAITS:
+                wait_for(workspace_ptr, block, blocks)
+                sum_dy = load_of_channels(partial_ptr, channels, C, ACC, 0.0)
+                sum_dyx = load_of_channels(partial_ptr + tl.cast(GROUP, tl.int64) * C, channels, C, ACC, 0.0)
+            # Backwards: what was read last may still be in L1.
+            for tile in tl.range(0, tiles):
+                first = begin + (tiles - 1 - tile) * BLOCK
+                offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+                dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+                x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+                dx = input_gradient(dy, x - mean, sum_dy, sum_dyx, rstd, scale, count)
+                tl.store(dx_ptr + offsets, dx, mask=mask)
+        if WAITS:
+            leave(workspace_ptr, block, blocks, GROUP)
 
 
 @triton.jit
-def store_sums(
-    sum_dy, sum_dyx, channels, C, spread_ptr, eps, sums_ptr, dweight_ptr, dbias_ptr, EVALUATION: tl.constexpr
-):
-    rstd = rstd_of(load_of_channels(spread_ptr, channels, C, sum_dy.dtype, 1.0), eps, EVALUATION)
-    store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
-    if sums_ptr is not None:
-        tl.store(sums_ptr + channels, sum_dy, mask=channels < C)
-        tl.store(sums_ptr + C + channels, sum_dyx, mask=channels < C)
+def add_parts(partial_ptr, channels, C, GROUP, PARTS: tl.constexpr, DTYPE: tl.constexpr):
+    """The two sums of each channel over what the programs of a group stored.
+
+    partial_ptr: [2, GROUP, C]; channels: [1, CHANNELS]
+    """
+    sum_dy = tl.zeros(channels.shape, DTYPE)
+    sum_dyx = tl.zeros(channels.shape, DTYPE)
+    for first in tl.range(0, GROUP, PARTS):
+        parts = first + tl.arange(0, PARTS)[:, None]
+        mask = (parts < GROUP) & (channels < C)
+        places = partial_ptr + tl.cast(parts, tl.int64) * C + channels
+        sum_dy += tl.sum(tl.load(places, mask=mask, other=0.0), 0, keep_dims=True)
+        sum_dyx += tl.sum(tl.load(places + tl.cast(GROUP, tl.int64) * C, mask=mask, other=0.0), 0, keep_dims=True)
+    return sum_dy, sum_dyx
 
 
 @entry()
-@triton.jit(do_not_specialize=["total", "eps_bits", "SPLITS", "SLICE"])
-def batch_norm_backward_input(
+@triton.jit(do_not_specialize=["total", "eps_bits", "GROUP", "SLICE"])
+def batch_norm_backward_evaluation(
     dy_ptr,
-    x_ptr,
     weight_ptr,
-    center_ptr,
-    spread_ptr,
-    sums_ptr,
+    running_var_ptr,
     dx_ptr,
     C,
     vectors,
     total,
     eps_bits,
-    SPLITS,
+    GROUP,
     SLICE,
     CHANNELS: tl.constexpr,
     BLOCK: tl.constexpr,
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
-    EVALUATION: tl.constexpr,
 ):
-    """dx, from the sums in training; evaluation does not read x.
-
-    x_ptr: None in evaluation      sums_ptr: [2, C], None in evaluation
-    """
+    """dx of evaluation where no other gradient is asked for: x is not read."""
     ACC: tl.constexpr = tl.float64 if dy_ptr.dtype.element_ty == tl.float64 else tl.float32
-    # Backwards: what the sums' kernel has read last is still in L2.
-    program = tl.num_programs(0) - 1 - tl.program_id(0)
-    block = program // SPLITS
-    part = program % SPLITS
-    channels = channels_of(block, CHANNELS, COLUMNS)
+    part = tl.program_id(0) % GROUP
+    channels = channels_of(tl.program_id(0) // GROUP, CHANNELS, COLUMNS)
     begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
-    rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), from_bits(eps_bits, ACC), EVALUATION)
+    rstd = tl.rsqrt(load_of_channels(running_var_ptr, channels, C, ACC, 1.0) + from_bits(eps_bits, ACC))
     scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
-    if not EVALUATION:
-        mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
-        count = tl.cast(total, ACC) * (1 if COLUMNS else VEC)
-        sum_dy = load_of_channels(sums_ptr, channels, C, ACC, 0.0)
-        sum_dyx = tl.load(sums_ptr + C + channels, mask=channels < C, other=0.0)
-    tiles = (end - begin + BLOCK - 1) // BLOCK
-    for tile in tl.range(0, tiles):
-        first = begin + (tiles - 1 - tile) * BLOCK
+    for first in tl.range(begin, end, BLOCK):
         offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
         dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
-        if EVALUATION:
-            dx = dy * scale
-        else:
-            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            dx = input_gradient(dy, x - mean, sum_dy, sum_dyx, rstd, scale, count)
-        tl.store(dx_ptr + offsets, dx, mask=mask)
+        tl.store(dx_ptr + offsets, dy * scale, mask=mask)

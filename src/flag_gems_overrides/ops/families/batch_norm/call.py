@@ -15,10 +15,10 @@ from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.workspace import with_counters
-from .backward import batch_norm_backward_channels, batch_norm_backward_input, batch_norm_backward_sums
-from .forward import batch_norm_channels, batch_norm_normalize, batch_norm_statistics
+from .backward import batch_norm_backward_channels, batch_norm_backward_evaluation, batch_norm_backward_groups
+from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
 from .layout import View, view
-from .plan import Channels, Parts, Problem, Tiling, parts, plan
+from .plan import Channels, Groups, Problem, Tiling, plan, plan_evaluation
 
 _Launch = Callable[..., None]
 _Vector = tuple[int, torch.dtype]  # elements and dtype of a tensor with a number for each channel
@@ -86,20 +86,17 @@ def _forward_launch(
     limits = devices.limits(device)
     eps_bits, momentum_bits = _bits(eps), _bits(momentum)
     if not training:
-        planned = parts(problem, limits)
-        launch = batch_norm_normalize.bind(device, *_of_parts(planned, C, eps_bits), **_options(planned.tiling, True))
-        return functools.partial(_evaluation, launch)
+        planned = plan_evaluation(problem, limits)
+        return batch_norm_evaluation.bind(device, *_of_evaluation(planned, C, eps_bits), **_options(planned.tiling))
     chosen = plan(problem, limits)
+    tiling = chosen.tiling
+    sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
     if isinstance(chosen, Channels):
-        tiling = chosen.tiling
-        return batch_norm_channels.bind(
-            device, (tiling.blocks,), C, tiling.vectors, tiling.total, eps_bits, momentum_bits, **_options(tiling)
-        )
-    grid, *sizes = _of_parts(chosen, C, eps_bits)
-    normalize = batch_norm_normalize.bind(device, grid, *sizes, **_options(chosen.tiling, False))
-    sizes.insert(4, momentum_bits)
-    statistics = batch_norm_statistics.bind(device, grid, *sizes, **_options(chosen.tiling), PARTS=chosen.parts)
-    return functools.partial(_training, _with_partials(statistics, chosen, C, _accumulator(dtype), device), normalize)
+        return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **_options(tiling))
+    launch = batch_norm_groups.bind(
+        device, (chosen.programs,), *sizes, *_of_groups(chosen), **_options(tiling), **_options_of_groups(chosen)
+    )
+    return _with_parts(launch, chosen, 3, C, _accumulator(dtype), device)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -146,38 +143,30 @@ def _backward_launch(
         return _nothing
     if A * B == 0:
         return _backward_of_nothing
-    want_input, want_sums = mask[0], mask[1] or mask[2]
+    want_sums = mask[1] or mask[2]
     problem = Problem(A, C, B, dtype.itemsize, 2)
     limits = devices.limits(device)
     eps_bits = _bits(eps)
-    chosen = plan(problem, limits)
-    evaluation = not training
-    if isinstance(chosen, Channels) and (want_sums or training):
-        tiling = chosen.tiling
-        return batch_norm_backward_channels.bind(
-            device, (tiling.blocks,), C, tiling.vectors, tiling.total, eps_bits, **_options(tiling, evaluation)
+    if not (training or want_sums):
+        planned = plan_evaluation(problem, limits)
+        launch = batch_norm_backward_evaluation.bind(
+            device, *_of_evaluation(planned, C, eps_bits), **_options(planned.tiling)
         )
-    planned = parts(problem, limits)
-    grid, *sizes = _of_parts(planned, C, eps_bits)
-    options = _options(planned.tiling, evaluation)
-    sums = whole = None
-    if want_sums or training:
-        bound = batch_norm_backward_sums.bind(device, grid, *sizes, **options, PARTS=planned.parts)
-        sums = _with_partials(bound, planned, C, _accumulator(dtype), device)
-        whole = Allocation((2, C), _accumulator(dtype), device) if training and want_input else None
-    gradient = batch_norm_backward_input.bind(device, grid, *sizes, **options) if want_input else None
-    return functools.partial(_backward_in_parts, sums, whole, gradient, training)
+        return functools.partial(_input_gradient_alone, launch)
+    chosen = plan(problem, limits)
+    tiling = chosen.tiling
+    sizes = C, tiling.vectors, tiling.total, eps_bits
+    options = {**_options(tiling), "EVALUATION": not training}
+    if isinstance(chosen, Channels):
+        return batch_norm_backward_channels.bind(device, (tiling.blocks,), *sizes, **options)
+    launch = batch_norm_backward_groups.bind(
+        device, (chosen.programs,), *sizes, *_of_groups(chosen), **options, **_options_of_groups(chosen)
+    )
+    return _with_parts(launch, chosen, 2, C, _accumulator(dtype), device)
 
 
-def _of_parts(planned: Parts, C: int, eps_bits: int) -> tuple[Any, ...]:
-    """The grid, and the sizes that all kernels of parts are given."""
-    tiling = planned.tiling
-    grid = (planned.programs,)
-    return grid, C, tiling.vectors, tiling.total, eps_bits, planned.splits, planned.slice_size
-
-
-def _options(tiling: Tiling, evaluation: bool | None = None) -> dict[str, int | bool]:
-    options: dict[str, int | bool] = {
+def _options(tiling: Tiling) -> dict[str, int | bool]:
+    return {
         "num_warps": tiling.warps,
         "CHANNELS": tiling.channels,
         "BLOCK": tiling.block,
@@ -185,15 +174,29 @@ def _options(tiling: Tiling, evaluation: bool | None = None) -> dict[str, int | 
         "COLUMNS": tiling.columns,
         "INT64_OFFSETS": tiling.int64_offsets,
     }
-    return options if evaluation is None else {**options, "EVALUATION": evaluation}
 
 
-def _with_partials(launch: Launch, planned: Parts, C: int, dtype: torch.dtype, device: int) -> _Launch:
-    """With room for what each part stores and a counter for each block of channels, if there are several parts."""
-    if planned.splits == 1:
+def _of_groups(chosen: Groups) -> tuple[int, int, int]:
+    return chosen.tiling.blocks, chosen.group, chosen.slice_size
+
+
+def _options_of_groups(chosen: Groups) -> dict[str, int | bool]:
+    waits = {"launch_cooperative_grid": True} if chosen.group > 1 else {}
+    return {"PARTS": chosen.parts, "maxnreg": chosen.registers, **waits}
+
+
+def _of_evaluation(planned: Groups, C: int, eps_bits: int) -> tuple[Any, ...]:
+    tiling = planned.tiling
+    sizes = C, tiling.vectors, tiling.total, eps_bits, planned.group, planned.slice_size
+    return (planned.programs,), *sizes
+
+
+def _with_parts(launch: Launch, chosen: Groups, planes: int, C: int, dtype: torch.dtype, device: int) -> _Launch:
+    """With room for ``planes`` numbers of each part and channel, if a group has several programs."""
+    if chosen.group == 1:
         return functools.partial(_alone, launch)
-    partial = Allocation((2, planned.splits, C), dtype, device)
-    return functools.partial(_together, launch, partial, planned.tiling.blocks)
+    partial = Allocation((planes, chosen.group, C), dtype, device)
+    return functools.partial(_together, launch, partial, 2 * chosen.tiling.blocks)
 
 
 def _alone(launch: Launch, *tensors: torch.Tensor | None) -> None:
@@ -201,60 +204,22 @@ def _alone(launch: Launch, *tensors: torch.Tensor | None) -> None:
 
 
 def _together(
-    launch: Launch, partial: Allocation, blocks: int, first: torch.Tensor, *others: torch.Tensor | None
+    launch: Launch, partial: Allocation, words: int, first: torch.Tensor, *others: torch.Tensor | None
 ) -> None:
-    with_counters(launch, blocks, torch.int32, first, *others, partial())
+    with_counters(launch, words, torch.int32, first, *others, partial())
 
 
-def _training(
-    statistics: _Launch,
-    normalize: Launch,
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    output: torch.Tensor,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-) -> None:
-    statistics(input, running_mean, running_var, mean, rstd)
-    normalize(input, weight, bias, mean, rstd, output, None, None)
-
-
-def _evaluation(
-    normalize: Launch,
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    output: torch.Tensor,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-) -> None:
-    normalize(input, weight, bias, running_mean, running_var, output, mean, rstd)
-
-
-def _backward_in_parts(
-    sums: _Launch | None,
-    whole: Allocation | None,
-    gradient: Launch | None,
-    training: bool,
+def _input_gradient_alone(
+    launch: Launch,
     grad_out: torch.Tensor,
     input: torch.Tensor,
     weight: torch.Tensor | None,
-    center: torch.Tensor,
-    spread: torch.Tensor,
-    dx: torch.Tensor | None,
-    dweight: torch.Tensor | None,
-    dbias: torch.Tensor | None,
+    running_mean: torch.Tensor,
+    running_var: torch.Tensor,
+    dx: torch.Tensor,
+    *_: None,
 ) -> None:
-    made = None if whole is None else whole()
-    if sums is not None:
-        sums(grad_out, input, center, spread, made, dweight, dbias)
-    if gradient is not None:
-        gradient(grad_out, input if training else None, weight, center, spread, made, dx)
+    launch(grad_out, weight, running_var, dx)
 
 
 def _nothing(*tensors: torch.Tensor | None) -> None:

@@ -13,10 +13,10 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ...launch.workspace import is_last
 from ..norm.statistics import from_bits
-from .statistics import merge_parts, rstd_of, store_statistics
-from .tile import begin_and_end, channels_of, first_elements, load_of_channels, over_tile, tile_at
+from .statistics import merge_parts, store_statistics
+from .tile import begin_and_end, channels_of, load_of_channels, over_tile, tile_at
+from .turns import announce, arrives_last, leave, wait_for
 
 
 @entry()
@@ -74,21 +74,25 @@ def batch_norm_channels(
 
 
 @entry()
-@triton.jit(do_not_specialize=["total", "eps_bits", "momentum_bits", "SPLITS", "SLICE"])
-def batch_norm_statistics(
+@triton.jit(do_not_specialize=["total", "eps_bits", "momentum_bits", "blocks", "GROUP", "SLICE"])
+def batch_norm_groups(
     x_ptr,
+    weight_ptr,
+    bias_ptr,
     running_mean_ptr,
     running_var_ptr,
+    y_ptr,
     mean_ptr,
     rstd_ptr,
     partial_ptr,
-    counter_ptr,
+    workspace_ptr,
     C,
     vectors,
     total,
     eps_bits,
     momentum_bits,
-    SPLITS,
+    blocks,
+    GROUP,
     SLICE,
     CHANNELS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -97,63 +101,82 @@ def batch_norm_statistics(
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """Mean and rstd of channels that several programs share; the last of them merges what each has stored.
+    """Training where GROUP programs share a block of channels: each has a part of it, which it reads twice. The second
+    time it is in L2 as long as no more channels are in work than that holds.
 
-    partial_ptr: [2, SPLITS, C], counter_ptr: [blocks of channels]; both None where one program has its channels alone
+    The last program of a group to have read its part merges all parts; the others wait for it.
+
+    partial_ptr: [3, GROUP, C], workspace_ptr: [2, blocks]; both None for groups of one
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     UNIT: tl.constexpr = 1 if COLUMNS else VEC
-    block = tl.program_id(0) // SPLITS
-    part = tl.program_id(0) % SPLITS
-    channels = channels_of(block, CHANNELS, COLUMNS)
+    part = tl.program_id(0) % GROUP
     begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
-    offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
-    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-    pivot = over_tile(x, COLUMNS) / tl.cast(tl.minimum(end - begin, BLOCK), ACC)
-    deviation = tl.where(mask, x - pivot, 0.0)
-    sums = deviation
-    squares = deviation * deviation
-    for first in tl.range(begin + BLOCK, end, BLOCK):
-        offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-        deviation = tl.where(mask, x - pivot, 0.0)
-        sums += deviation
-        squares += deviation * deviation
     part_count = tl.cast(end - begin, ACC)
-    shift = over_tile(sums, COLUMNS) / part_count
-    part_squares = over_tile(squares, COLUMNS) - shift * shift * part_count
-    part_squares = tl.where(part_squares < 0, 0.0, part_squares)
+    count = tl.cast(total, ACC) * UNIT
     eps = from_bits(eps_bits, ACC)
     momentum = from_bits(momentum_bits, ACC)
-    count = tl.cast(total, ACC) * UNIT
-    if partial_ptr is None:
-        store_statistics(
-            pivot + shift, part_squares, channels, C, count, eps, momentum,
-            mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
-        )  # fmt: skip
-    else:
-        places = partial_ptr + tl.cast(part, tl.int64) * C + channels
-        origin = first_elements(x_ptr, channels, C, vectors, VEC, COLUMNS, ACC)
-        tl.store(places, (pivot - origin) + shift, mask=channels < C)
-        tl.store(places + tl.cast(SPLITS, tl.int64) * C, part_squares, mask=channels < C)
-        if is_last(counter_ptr + block, SPLITS, "acq_rel"):
-            columns = channels_of(block, CHANNELS, True)
-            whole_mean, whole_squares = merge_parts(partial_ptr, columns, C, SPLITS, SLICE, total, UNIT, PARTS, ACC)
-            whole_mean += first_elements(x_ptr, columns, C, vectors, VEC, COLUMNS, ACC)
-            store_statistics(
-                whole_mean, whole_squares, columns, C, count, eps, momentum,
+    tiles = (end - begin + BLOCK - 1) // BLOCK
+    plane = tl.cast(GROUP, tl.int64) * C
+    for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
+        channels = channels_of(block, CHANNELS, COLUMNS)
+        offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+        pivot = over_tile(x, COLUMNS) / tl.cast(tl.minimum(end - begin, BLOCK), ACC)
+        deviation = tl.where(mask, x - pivot, 0.0)
+        sums = deviation
+        squares = deviation * deviation
+        for first in tl.range(begin + BLOCK, end, BLOCK):
+            offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            deviation = tl.where(mask, x - pivot, 0.0)
+            sums += deviation
+            squares += deviation * deviation
+        shift = over_tile(sums, COLUMNS) / part_count
+        part_squares = over_tile(squares, COLUMNS) - shift * shift * part_count
+        part_squares = tl.where(part_squares < 0, 0.0, part_squares)
+        if partial_ptr is None:
+            mean = pivot + shift
+            rstd = store_statistics(
+                mean, part_squares, channels, C, count, eps, momentum,
                 mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
             )  # fmt: skip
+        else:
+            places = partial_ptr + tl.cast(part, tl.int64) * C + channels
+            tl.store(places, pivot, mask=channels < C)
+            tl.store(places + plane, shift, mask=channels < C)
+            tl.store(places + 2 * plane, part_squares, mask=channels < C)
+            if arrives_last(workspace_ptr, block, GROUP):
+                columns = channels_of(block, CHANNELS, True)
+                whole_mean, whole_squares = merge_parts(partial_ptr, columns, C, GROUP, SLICE, total, UNIT, PARTS, ACC)
+                store_statistics(
+                    whole_mean, whole_squares, columns, C, count, eps, momentum,
+                    mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
+                )  # fmt: skip
+                announce(workspace_ptr, block, blocks)
+            wait_for(workspace_ptr, block, blocks)
+            mean = load_of_channels(mean_ptr, channels, C, ACC, 0.0)
+            rstd = load_of_channels(rstd_ptr, channels, C, ACC, 1.0)
+        scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+        bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
+        # Backwards: what was read last may still be in L1.
+        for tile in tl.range(0, tiles):
+            first = begin + (tiles - 1 - tile) * BLOCK
+            offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)
+        if partial_ptr is not None:
+            leave(workspace_ptr, block, blocks, GROUP)
 
 
 @entry()
-@triton.jit(do_not_specialize=["total", "eps_bits", "SPLITS", "SLICE"])
-def batch_norm_normalize(
+@triton.jit(do_not_specialize=["total", "eps_bits", "GROUP", "SLICE"])
+def batch_norm_evaluation(
     x_ptr,
     weight_ptr,
     bias_ptr,
-    center_ptr,
-    spread_ptr,
+    running_mean_ptr,
+    running_var_ptr,
     y_ptr,
     mean_ptr,
     rstd_ptr,
@@ -161,38 +184,26 @@ def batch_norm_normalize(
     vectors,
     total,
     eps_bits,
-    SPLITS,
+    GROUP,
     SLICE,
     CHANNELS: tl.constexpr,
     BLOCK: tl.constexpr,
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
-    EVALUATION: tl.constexpr,
 ):
-    """Of x that is read a second time, and of evaluation.
-
-    center_ptr, spread_ptr: [C], mean and rstd in training, running mean and variance in evaluation, which stores mean
-    and rstd
-    """
+    """By the running statistics, which are the mean and rstd that it returns."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    # Backwards: what the statistics' kernel has read last is still in L2.
-    program = tl.num_programs(0) - 1 - tl.program_id(0)
-    block = program // SPLITS
-    part = program % SPLITS
-    channels = channels_of(block, CHANNELS, COLUMNS)
+    part = tl.program_id(0) % GROUP
+    channels = channels_of(tl.program_id(0) // GROUP, CHANNELS, COLUMNS)
     begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
-    mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
-    rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), from_bits(eps_bits, ACC), EVALUATION)
-    if EVALUATION:
-        stored = (channels < C) & (part == 0)
-        tl.store(mean_ptr + channels, mean, mask=stored)
-        tl.store(rstd_ptr + channels, rstd, mask=stored)
+    mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
+    rstd = tl.rsqrt(load_of_channels(running_var_ptr, channels, C, ACC, 1.0) + from_bits(eps_bits, ACC))
+    tl.store(mean_ptr + channels, mean, mask=(channels < C) & (part == 0))
+    tl.store(rstd_ptr + channels, rstd, mask=(channels < C) & (part == 0))
     scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
-    tiles = (end - begin + BLOCK - 1) // BLOCK
-    for tile in tl.range(0, tiles):
-        first = begin + (tiles - 1 - tile) * BLOCK
+    for first in tl.range(begin, end, BLOCK):
         offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
         tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)

@@ -12,17 +12,19 @@ WARP = 32
 VECTOR_BYTES = 16
 # Elements of each input that a thread holds where a program has whole channels, by the number of inputs, and warps.
 ELEMENTS_OF_CHANNELS, MAX_WARPS = {1: 32, 2: 16}, 16
-# The same where it goes through them tile by tile: two loads of 16 bytes for each input.
+# Loads of each input that a thread has in flight where a program goes through channels tile by tile.
 LOADS = 2
-# Warps of a multiprocessor whose loads keep the memory busy.
+# Warps of a multiprocessor whose loads keep the memory busy. More of a group cost more to wait for.
 WARPS_PER_SM = 32
-# What a program of columns reads side by side: a DRAM burst of 64 bytes twice.
+# Of L2, what the channels in work may take, so that it still has what is read a second time.
+L2_SHARE = 0.4
+# What a program of columns reads side by side.
 ROW_BYTES = 128
-# Numbers of other programs that the last one has at a time, for each of its threads.
+# Numbers of other programs that the last one of a group has at a time, for each of its threads.
 PARTS_PER_THREAD = 8
-# Tiles of a program that are worth its place in the workspace.
-MIN_TILES = 4
-# A second wave of programs for a few channels leaves the device half empty: more, smaller programs even that out.
+# Tiles of a program that are worth the wait for the others of its group.
+MIN_TILES = 2
+# Of evaluation, whose programs wait for nobody: more than the device has at once even out its tail.
 WAVES = 4
 
 
@@ -56,51 +58,70 @@ class Channels(NamedTuple):
     tiling: Tiling
 
 
-class Parts(NamedTuple):
-    """``splits`` programs to a block of channels, each with ``slice_size`` rows, or vectors, of them: two kernels."""
+class Groups(NamedTuple):
+    """``group`` programs to a block of channels, each with ``slice_size`` rows, or vectors, of them."""
 
     tiling: Tiling
-    splits: int
+    group: int
     slice_size: int
     parts: int  # that the last program merges at a time
-
-    @property
-    def programs(self) -> int:
-        return self.tiling.blocks * self.splits
+    programs: int
+    registers: int  # most for one thread, which makes ``programs`` fit on the device
 
 
-def plan(problem: Problem, limits: Limits) -> Channels | Parts:
+def plan(problem: Problem, limits: Limits) -> Channels | Groups:
     """The launch for these sizes, none of them 0."""
-    return _channels(problem, limits) or parts(problem, limits)
+    return _channels(problem, limits) or _groups(problem, limits)
 
 
-def parts(problem: Problem, limits: Limits) -> Parts:
-    """The launch of kernels that go through channels tile by tile; evaluation has no other."""
+def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
+    """The same where no program needs what another one has read; each group has one block of channels."""
+    tiling = _tiles(problem)
+    tiles = cdiv(tiling.total, _tile(tiling))
+    group = max(1, min(cdiv(WAVES * _places(problem, tiling, limits), tiling.blocks), tiles))
+    slice_size = cdiv(tiles, group) * _tile(tiling)
+    group = cdiv(tiling.total, slice_size)
+    return Groups(tiling, group, slice_size, 1, group * tiling.blocks, 0)
+
+
+def _groups(problem: Problem, limits: Limits) -> Groups:
+    A, _, B, size, inputs = problem
+    tiling = _tiles(problem)
+    places = _places(problem, tiling, limits)
+    block_bytes = A * B * tiling.channels * size * inputs
+    at_once = max(1, min(tiling.blocks, places, int(L2_SHARE * limits.l2_bytes) // block_bytes))
+    # As many turns, with fewer channels in each.
+    at_once = cdiv(tiling.blocks, cdiv(tiling.blocks, at_once))
+    group = max(1, min(places // at_once, tiling.total // (MIN_TILES * _tile(tiling))))
+    # Whole lines of memory.
+    unit = 1 if tiling.columns else ROW_BYTES // size // tiling.vec
+    slice_size = cdiv(cdiv(tiling.total, group), unit) * unit
+    group = cdiv(tiling.total, slice_size)
+    merged = PARTS_PER_THREAD * tiling.warps * WARP // tiling.channels
+    registers = min(limits.registers_per_sm * limits.sm_count // (places * tiling.warps * WARP) // 8 * 8, 255)
+    programs = min(places // group, tiling.blocks) * group
+    return Groups(tiling, group, slice_size, min(power_of_2(group), max(merged, 1)), programs, registers)
+
+
+def _tiles(problem: Problem) -> Tiling:
     _, C, B, size, _ = problem
     vec = VECTOR_BYTES // size
-    if B == 1:
-        channels = min(max(ROW_BYTES // size, 1), power_of_2(C))
-        # More warps, so that fewer programs have partial sums of many channels.
-        warps = 8
-        block = max(LOADS * vec * warps * WARP // channels, 1)
-    else:
-        channels, warps = 1, 4
-        block = LOADS * vec * warps * WARP
-    tiling = _tiling(problem, channels, block, warps)
-    unit = 1 if B == 1 else tiling.vec
-    tiles = cdiv(tiling.total * unit, block)
-    splits = _splits(tiling.blocks, tiles, limits.sm_count * WARPS_PER_SM // warps)
-    # Whole tiles: only a channel's last one is not full.
-    slice_size = cdiv(tiles, splits) * (block // unit)
-    splits = cdiv(tiling.total, slice_size)
-    merged = max(PARTS_PER_THREAD * warps * WARP // channels, 1)
-    return Parts(tiling, splits, slice_size, min(power_of_2(splits), merged))
+    if B > 1:
+        return _tiling(problem, 1, LOADS * vec * 4 * WARP, 4)
+    # More warps, so that fewer programs tell each other of many channels.
+    channels = min(ROW_BYTES // size, power_of_2(C))
+    return _tiling(problem, channels, LOADS * vec * 8 * WARP // channels, 8)
 
 
-def _splits(blocks: int, tiles: int, places: int) -> int:
-    """Programs for each block of channels: one wave of the device, or several."""
-    splits = places // blocks if 2 * blocks <= places else cdiv(WAVES * places, blocks)
-    return max(1, min(splits, tiles // MIN_TILES))
+def _tile(tiling: Tiling) -> int:
+    """Rows, or vectors, of a tile."""
+    return tiling.block if tiling.columns else tiling.block // tiling.vec
+
+
+def _places(problem: Problem, tiling: Tiling, limits: Limits) -> int:
+    """Programs that the device has at once. float64 takes twice the registers."""
+    warps = min(WARPS_PER_SM // (2 if problem.itemsize == 8 else 1), limits.threads_per_sm // WARP)
+    return limits.sm_count * (warps // tiling.warps)
 
 
 def _channels(problem: Problem, limits: Limits) -> Channels | None:
@@ -108,9 +129,9 @@ def _channels(problem: Problem, limits: Limits) -> Channels | None:
     A, C, B, size, inputs = problem
     elements = ELEMENTS_OF_CHANNELS[inputs] // (2 if size == 8 else 1)
     most = elements * MAX_WARPS * WARP
-    if most < A * B:
-        return None
     block = power_of_2(A * B)
+    if block > most:
+        return None
     if B == 1:
         # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.
         channels = min(max(ROW_BYTES // size, 512 // block), power_of_2(C))

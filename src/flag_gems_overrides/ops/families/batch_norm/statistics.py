@@ -4,8 +4,8 @@
 
 A part sums x - pivot, where the pivot is the mean of its first tile. Of T tiles these sums cancel at most T times the
 rounding of the variance, whatever the data, because a first tile that is far from the others makes the variance large;
-as a rule they cancel nothing. Parts are merged as Chan, Golub and LeVeque do. Their means are counted from the first
-element of the channel: means themselves would be rounded to the last digit of a large one.
+as a rule they cancel nothing. Parts are merged as Chan, Golub and LeVeque do. Their means are counted from the pivot of
+the first part: means themselves would be rounded to the last digit of a large one.
 """
 
 import triton
@@ -16,22 +16,25 @@ from ..norm.statistics import mean_to_store
 
 @triton.jit
 def merge_parts(
-    partial_ptr, channels, C, SPLITS, SLICE, total, UNIT: tl.constexpr, PARTS: tl.constexpr, DTYPE: tl.constexpr
+    partial_ptr, channels, C, GROUP, SLICE, total, UNIT: tl.constexpr, PARTS: tl.constexpr, DTYPE: tl.constexpr
 ):
     """(mean, sum of squared deviations) of channels from what each part stored, PARTS of them at a time.
 
-    partial_ptr: [2, SPLITS, C], means and sums of squared deviations; channels: [1, CHANNELS]
+    partial_ptr: [3, GROUP, C], pivots, means minus pivots, sums of squared deviations; channels: [1, CHANNELS]
     """
+    origin = tl.load(partial_ptr + channels, mask=channels < C, other=0.0)
     mean = tl.zeros(channels.shape, DTYPE)
     squares = tl.zeros(channels.shape, DTYPE)
     count = tl.zeros([1, 1], DTYPE)
-    for first in tl.range(0, SPLITS, PARTS):
+    plane = tl.cast(GROUP, tl.int64) * C
+    for first in tl.range(0, GROUP, PARTS):
         parts = first + tl.arange(0, PARTS)[:, None]
-        mask = (parts < SPLITS) & (channels < C)
+        mask = (parts < GROUP) & (channels < C)
         places = partial_ptr + tl.cast(parts, tl.int64) * C + channels
-        part_mean = tl.load(places, mask=mask, other=0.0)
-        part_squares = tl.load(places + tl.cast(SPLITS, tl.int64) * C, mask=mask, other=0.0)
-        counts = part_sizes(parts, SPLITS, SLICE, total, UNIT).to(DTYPE)
+        pivot = tl.load(places, mask=mask, other=0.0)
+        part_mean = (pivot - origin) + tl.load(places + plane, mask=mask, other=0.0)
+        part_squares = tl.load(places + 2 * plane, mask=mask, other=0.0)
+        counts = part_sizes(parts, GROUP, SLICE, total, UNIT).to(DTYPE)
         block_count = tl.sum(counts, 0, keep_dims=True)
         shift = tl.sum(tl.where(mask, part_mean - mean, 0.0) * counts, 0, keep_dims=True) / block_count
         deviation = tl.where(mask, part_mean - (mean + shift), 0.0)
@@ -40,14 +43,14 @@ def merge_parts(
         squares += block_squares + shift * shift * count * (block_count / new_count)
         mean += shift * (block_count / new_count)
         count = new_count
-    return mean, squares
+    return origin + mean, squares
 
 
 @triton.jit
-def part_sizes(parts, SPLITS, SLICE, total, UNIT: tl.constexpr):
+def part_sizes(parts, GROUP, SLICE, total, UNIT: tl.constexpr):
     """How many elements of a channel each part has; 0 beyond the last."""
     begin = tl.cast(parts, tl.int64) * SLICE
-    return tl.where(parts < SPLITS, tl.minimum(begin + SLICE, total) - begin, 0) * UNIT
+    return tl.where(parts < GROUP, tl.minimum(begin + SLICE, total) - begin, 0) * UNIT
 
 
 @triton.jit

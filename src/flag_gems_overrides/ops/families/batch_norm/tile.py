@@ -55,15 +55,6 @@ def tile_at(first, end, channels, C, vectors, BLOCK: tl.constexpr, VEC: tl.const
 
 
 @triton.jit
-def first_elements(x_ptr, channels, C, vectors, VEC: tl.constexpr, COLUMNS: tl.constexpr, DTYPE: tl.constexpr):
-    """Of each channel, its first element in memory."""
-    offsets = channels
-    if not COLUMNS:
-        offsets = tl.cast(channels, tl.int64) * (vectors * VEC)
-    return tl.load(x_ptr + offsets, mask=channels < C, other=0.0).to(DTYPE)
-
-
-@triton.jit
 def over_tile(x, COLUMNS: tl.constexpr):
     """The sum of each channel's elements."""
     return tl.sum(x, 0 if COLUMNS else 1, keep_dims=True)
