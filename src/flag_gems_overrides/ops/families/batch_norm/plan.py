@@ -12,16 +12,18 @@ WARP = 32
 VECTOR_BYTES = 16
 # Elements of each input that a thread holds where a program has whole channels, by the number of inputs, and warps.
 ELEMENTS_OF_CHANNELS, MAX_WARPS = {1: 32, 2: 16}, 16
-# Loads of each input that a thread has in flight where a program goes through channels tile by tile.
-LOADS = 2
-# Warps of a multiprocessor whose loads keep the memory busy. More of a group cost more to wait for.
-WARPS_PER_SM = 32
+# Loads of each input that a thread has in flight where a program goes through channels tile by tile. Elements that are
+# loaded one by one take an address and a mask each.
+LOADS, LOADS_OF_ONE_BYTES = 2, 16
+# Warps of a program, and of a multiprocessor, which leave a thread 64 registers and 80. Columns have more to a program,
+# so that fewer of them tell each other of many channels.
+ROW_WARPS, COLUMN_WARPS = (4, 32), (8, 24)
 # Of L2, what the channels in work may take, so that it still has what is read a second time.
 L2_SHARE = 0.4
 # What a program of columns reads side by side.
 ROW_BYTES = 128
 # Numbers of other programs that the last one of a group has at a time, for each of its threads.
-PARTS_PER_THREAD = 8
+PARTS_PER_THREAD = 4
 # Tiles of a program that are worth the wait for the others of its group.
 MIN_TILES = 2
 # Of evaluation, whose programs wait for nobody: more than the device has at once even out its tail.
@@ -105,12 +107,12 @@ def _groups(problem: Problem, limits: Limits) -> Groups:
 
 def _tiles(problem: Problem) -> Tiling:
     _, C, B, size, _ = problem
-    vec = VECTOR_BYTES // size
-    if B > 1:
-        return _tiling(problem, 1, LOADS * vec * 4 * WARP, 4)
-    # More warps, so that fewer programs tell each other of many channels.
-    channels = min(ROW_BYTES // size, power_of_2(C))
-    return _tiling(problem, channels, LOADS * vec * 8 * WARP // channels, 8)
+    columns = B == 1
+    warps, _ = COLUMN_WARPS if columns else ROW_WARPS
+    vec = math.gcd(C if columns else B, VECTOR_BYTES // size)
+    elements = LOADS * vec if vec * size == VECTOR_BYTES else LOADS_OF_ONE_BYTES // size
+    channels = min(ROW_BYTES // size, power_of_2(C)) if columns else 1
+    return _tiling(problem, channels, elements * warps * WARP // channels, warps)
 
 
 def _tile(tiling: Tiling) -> int:
@@ -120,8 +122,9 @@ def _tile(tiling: Tiling) -> int:
 
 def _places(problem: Problem, tiling: Tiling, limits: Limits) -> int:
     """Programs that the device has at once. float64 takes twice the registers."""
-    warps = min(WARPS_PER_SM // (2 if problem.itemsize == 8 else 1), limits.threads_per_sm // WARP)
-    return limits.sm_count * (warps // tiling.warps)
+    _, warps = COLUMN_WARPS if tiling.columns else ROW_WARPS
+    warps = min(warps // (2 if problem.itemsize == 8 else 1), limits.threads_per_sm // WARP)
+    return limits.sm_count * max(warps // tiling.warps, 1)
 
 
 def _channels(problem: Problem, limits: Limits) -> Channels | None:
