@@ -14,15 +14,14 @@ from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, each
 
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
+from flag_gems_overrides.ops.families.batch_norm import plan
 from flag_gems_overrides.ops.families.batch_norm.layout import view
 
 aten = torch.ops.aten
 EPS, MOMENTUM = 1e-5, 0.3
 
-# On the interpreter's device of 4 multiprocessors these take every way through the plan: whole channels, several or one
-# to a program, as rows and as columns; channels in parts, aligned or not. The first is upstream's.
-SHAPES = [(16, 3), (5, 4, 7), (2, 3, 4, 5), (2, 3, 2, 3, 4), (3, 70, 2), (7, 1, 9), (6, 3, 1, 1), (2, 5, 4096)]
-SHAPES += [(2, 2, 80, 128), (3, 2, 61, 113), (2500, 40)]
+# Whole channels, several or one to a program, as rows and as columns. The first is upstream's.
+SHAPES = [(16, 3), (5, 4, 7), (2, 3, 4, 5), (2, 3, 2, 3, 4), (3, 70, 2), (7, 1, 9), (6, 3, 1, 1), (2, 5, 512)]
 if ON_GPU:
     SHAPES += [(32, 32, 32), (8, 32, 224, 224), (2050, 16, 32, 32), (8, 16, 3, 224, 224), (32, 2048, 7, 7)]
     SHAPES += [
@@ -38,7 +37,17 @@ if ON_GPU:
 WITH_DTYPES = [
     (shape, dtype) for shape in SHAPES for dtype in FLOATING if dtype != torch.float64 or math.prod(shape) <= 2**24
 ]
-FEW = [(4, 3, 5, 6), (2, 2, 80, 128), (2500, 40)]
+LARGE = [((2, 2, 80, 128), torch.bfloat16), ((3, 2, 61, 113), torch.float32), ((2500, 40), torch.float16)]
+# Where programs are of one warp: whole channels, and groups with rows, aligned or not, and with columns.
+FEW = [(4, 3, 5, 6), (3, 2, 9, 40), (3, 2, 7, 53), (150, 20)]
+small_programs = pytest.mark.usefixtures("programs_of_one_warp")
+
+
+@pytest.fixture
+def programs_of_one_warp(monkeypatch, device_with):
+    for name, value in (("MAX_WARPS", 1), ("ROW_WARPS", (1, 4)), ("COLUMN_WARPS", (1, 4))):
+        monkeypatch.setattr(plan, name, value)
+    device_with()
 
 
 class Results(NamedTuple):
@@ -135,15 +144,17 @@ def _check(case: Case, training: bool = True) -> Results:
     return ours
 
 
-@each("shape, dtype", WITH_DTYPES)
+@each("shape, dtype", WITH_DTYPES + LARGE)
 def test_training(shape, dtype, device):
     _check(Case(shape, dtype, device))
 
 
+@pytest.mark.parametrize("training", [True, False])
 @each("dtype", FLOATING)
+@small_programs
 @each("shape", FEW)
-def test_evaluation(shape, dtype, device):
-    _check(Case(shape, dtype, device), training=False)
+def test_groups(shape, dtype, training, device):
+    _check(Case(shape, dtype, device), training)
 
 
 @each("shape", [(1, 3), (1, 3, 1), (1, 3, 7), (1, 300, 2)])
@@ -152,6 +163,7 @@ def test_batches_of_one(shape, device):
 
 
 @each("dtype", [torch.float32, torch.float64])
+@small_programs
 @each("shape", FEW)
 def test_a_small_spread_about_a_large_mean(shape, dtype, device):
     """A variance taken as the difference of two large sums has no digit left here. The output is off by the rounding
@@ -161,6 +173,7 @@ def test_a_small_spread_about_a_large_mean(shape, dtype, device):
         assert_same_answer(actual, native, truth)
 
 
+@small_programs
 @each("shape", FEW)
 def test_a_first_tile_unlike_the_others(shape, device):
     case = Case(shape, torch.float32, device, mean=100.0)
@@ -168,6 +181,7 @@ def test_a_first_tile_unlike_the_others(shape, device):
     _check(case)
 
 
+@small_programs
 def test_equal_elements_have_no_variance(device):
     for shape in FEW:
         case = Case(shape, torch.float32, device)
@@ -188,6 +202,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=[name.replace(" ", "-") for name in LAYOUTS])
+@small_programs
 @each("shape", FEW)
 def test_layouts(shape, layout, device):
     """Each tensor in that order, and the gradient in another."""
@@ -204,6 +219,7 @@ def test_layouts(shape, layout, device):
 
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("training", [True, False])
+@small_programs
 @each("shape", FEW)
 def test_any_mask_with_or_without_parameters(shape, training, affine, device):
     case = Case(shape, torch.float32, device)
@@ -224,6 +240,7 @@ def test_any_mask_with_or_without_parameters(shape, training, affine, device):
                 assert_same_answer(actual, truth.float() if theirs is None else theirs, truth)
 
 
+@small_programs
 @each("shape", FEW)
 def test_without_running_statistics_the_input_is_left_alone(shape, device):
     case = Case(shape, torch.float32, device)
@@ -236,6 +253,7 @@ def test_without_running_statistics_the_input_is_left_alone(shape, device):
 
 
 @each("dtype", [torch.float16, torch.bfloat16])
+@small_programs
 @each("shape", FEW)
 @pytest.mark.parametrize("training", [True, False])
 def test_half_input_with_wide_parameters_and_statistics(shape, training, dtype, device):
@@ -248,6 +266,7 @@ def test_half_input_with_wide_parameters_and_statistics(shape, training, dtype, 
 
 
 @each("value", [math.nan, math.inf])
+@small_programs
 @each("shape", FEW)
 def test_values_that_are_not_finite_stay_in_their_channel(shape, value, device):
     case = Case(shape, torch.float32, device)
@@ -306,11 +325,12 @@ def test_errors(device):
         batch_norm_backward(x[:1], x, None, None, None, three, three, True, EPS, [True] * 3)
 
 
-def test_parts_that_are_merged_in_turns(device, device_with):
-    """Of many multiprocessors: more parts than the last program has at a time."""
-    device_with(sm_count=40)
-    case = Case((6600, 70), torch.float32, device, mean=10.0)
-    case.x += torch.linspace(-5, 5, 6600, device=device)[:, None]  # or a part's mean were that of its channel
+@small_programs
+def test_parts_that_are_merged_in_turns(device, monkeypatch):
+    """More parts than the last program has at a time."""
+    monkeypatch.setattr(plan, "PARTS_PER_THREAD", 0.25)
+    case = Case((300, 20), torch.float32, device, mean=10.0)
+    case.x += torch.linspace(-5, 5, 300, device=device)[:, None]  # or a part's mean were that of its channel
     _check(case)
 
 

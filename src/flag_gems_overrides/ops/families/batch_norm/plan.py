@@ -99,7 +99,7 @@ def _groups(problem: Problem, limits: Limits) -> Groups:
     unit = 1 if tiling.columns else ROW_BYTES // size // tiling.vec
     slice_size = cdiv(cdiv(tiling.total, group), unit) * unit
     group = cdiv(tiling.total, slice_size)
-    merged = PARTS_PER_THREAD * tiling.warps * WARP // tiling.channels
+    merged = int(PARTS_PER_THREAD * tiling.warps * WARP) // tiling.channels
     registers = min(limits.registers_per_sm * limits.sm_count // (places * tiling.warps * WARP) // 8 * 8, 255)
     programs = min(places // group, tiling.blocks) * group
     return Groups(tiling, group, slice_size, min(power_of_2(group), max(merged, 1)), programs, registers)
