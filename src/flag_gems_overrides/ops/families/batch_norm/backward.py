@@ -19,7 +19,16 @@ import triton.language as tl
 from ...launch.prepared import entry
 from ..norm.statistics import from_bits
 from .statistics import rstd_of
-from .tile import begin_and_end, channels_of, load_of_channels, over_tile, tile_at
+from .tile import (
+    begin_and_end,
+    channels_of,
+    load_of_channels,
+    merged_channels,
+    merged_parts,
+    over_parts,
+    over_tile,
+    tile_at,
+)
 from .turns import announce, arrives_last, leave, wait_for
 
 
@@ -113,7 +122,7 @@ def batch_norm_backward_groups(
 
     The last program of a group to have read its part adds up all parts, in order.
 
-    partial_ptr: [2, GROUP, C], at the end the sums in place of the first part; workspace_ptr: [2, blocks]; both
+    partial_ptr: [2, GROUP, C], at the end the sums in place of the first part; workspace_ptr: see turns.py; both
     None for groups of one
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
@@ -148,13 +157,12 @@ def batch_norm_backward_groups(
             tl.store(places, sum_dy, mask=channels < C)
             tl.store(places + tl.cast(GROUP, tl.int64) * C, sum_dyx, mask=channels < C)
             if arrives_last(workspace_ptr, block, GROUP):
-                columns = channels_of(block, CHANNELS, True)
-                whole_dy, whole_dyx = add_parts(partial_ptr, columns, C, GROUP, PARTS, ACC)
-                columns_rstd = rstd_of(load_of_channels(spread_ptr, columns, C, ACC, 1.0), eps, EVALUATION)
-                store_gradients(whole_dy, whole_dyx, columns_rstd, columns, C, dweight_ptr, dbias_ptr)
+                whole_dy, whole_dyx, added = add_parts(partial_ptr, block, C, GROUP, CHANNELS, PARTS)
+                added_rstd = rstd_of(load_of_channels(spread_ptr, added, C, ACC, 1.0), eps, EVALUATION)
+                store_gradients(whole_dy, whole_dyx, added_rstd, added, C, dweight_ptr, dbias_ptr)
                 if WAITS:
-                    tl.store(partial_ptr + columns, whole_dy, mask=columns < C)
-                    tl.store(partial_ptr + tl.cast(GROUP, tl.int64) * C + columns, whole_dyx, mask=columns < C)
+                    tl.store(partial_ptr + added, whole_dy, mask=added < C)
+                    tl.store(partial_ptr + tl.cast(GROUP, tl.int64) * C + added, whole_dyx, mask=added < C)
                     announce(workspace_ptr, block, blocks)
         if dx_ptr is not None and not EVALUATION:
             if WAITS:
@@ -174,20 +182,22 @@ def batch_norm_backward_groups(
 
 
 @triton.jit
-def add_parts(partial_ptr, channels, C, GROUP, PARTS: tl.constexpr, DTYPE: tl.constexpr):
-    """The two sums of each channel over what the programs of a group stored.
+def add_parts(partial_ptr, block, C, GROUP, CHANNELS: tl.constexpr, PARTS: tl.constexpr):
+    """(sum of dy, sum of dy * (x - mean), channels) of a block over what the programs of a group stored.
 
-    partial_ptr: [2, GROUP, C]; channels: [1, CHANNELS]
+    partial_ptr: [2, GROUP, C]
     """
-    sum_dy = tl.zeros(channels.shape, DTYPE)
-    sum_dyx = tl.zeros(channels.shape, DTYPE)
+    channels = merged_channels(block, CHANNELS)
+    plane = tl.cast(GROUP, tl.int64) * C
+    sum_dy = tl.zeros_like(tl.load(partial_ptr + channels, mask=channels < C, other=0.0))
+    sum_dyx = tl.zeros_like(sum_dy)
     for first in tl.range(0, GROUP, PARTS):
-        parts = first + tl.arange(0, PARTS)[:, None]
+        parts = merged_parts(first, CHANNELS, PARTS)
         mask = (parts < GROUP) & (channels < C)
         places = partial_ptr + tl.cast(parts, tl.int64) * C + channels
-        sum_dy += tl.sum(tl.load(places, mask=mask, other=0.0), 0, keep_dims=True)
-        sum_dyx += tl.sum(tl.load(places + tl.cast(GROUP, tl.int64) * C, mask=mask, other=0.0), 0, keep_dims=True)
-    return sum_dy, sum_dyx
+        sum_dy += over_parts(tl.load(places, mask=mask, other=0.0))
+        sum_dyx += over_parts(tl.load(places + plane, mask=mask, other=0.0))
+    return sum_dy, sum_dyx, channels
 
 
 @entry()

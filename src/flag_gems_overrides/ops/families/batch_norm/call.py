@@ -196,7 +196,7 @@ def _with_parts(launch: Launch, chosen: Groups, planes: int, C: int, dtype: torc
     if chosen.group == 1:
         return functools.partial(_alone, launch)
     partial = Allocation((planes, chosen.group, C), dtype, device)
-    return functools.partial(_together, launch, partial, 2 * chosen.tiling.blocks)
+    return functools.partial(_together, launch, partial, 2 * chosen.tiling.blocks + 31)
 
 
 def _alone(launch: Launch, *tensors: torch.Tensor | None) -> None:

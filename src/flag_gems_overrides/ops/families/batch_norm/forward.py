@@ -106,7 +106,7 @@ def batch_norm_groups(
 
     The last program of a group to have read its part merges all parts; the others wait for it.
 
-    partial_ptr: [3, GROUP, C], workspace_ptr: [2, blocks]; both None for groups of one
+    partial_ptr: [3, GROUP, C], workspace_ptr: see turns.py; both None for groups of one
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     UNIT: tl.constexpr = 1 if COLUMNS else VEC
@@ -147,10 +147,11 @@ def batch_norm_groups(
             tl.store(places + plane, shift, mask=channels < C)
             tl.store(places + 2 * plane, part_squares, mask=channels < C)
             if arrives_last(workspace_ptr, block, GROUP):
-                columns = channels_of(block, CHANNELS, True)
-                whole_mean, whole_squares = merge_parts(partial_ptr, columns, C, GROUP, SLICE, total, UNIT, PARTS, ACC)
+                whole_mean, whole_squares, merged = merge_parts(
+                    partial_ptr, block, C, GROUP, SLICE, total, UNIT, CHANNELS, PARTS
+                )
                 store_statistics(
-                    whole_mean, whole_squares, columns, C, count, eps, momentum,
+                    whole_mean, whole_squares, merged, C, count, eps, momentum,
                     mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
                 )  # fmt: skip
                 announce(workspace_ptr, block, blocks)

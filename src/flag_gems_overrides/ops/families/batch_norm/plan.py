@@ -12,12 +12,6 @@ WARP = 32
 VECTOR_BYTES = 16
 # Elements of each input that a thread holds where a program has whole channels, by the number of inputs, and warps.
 ELEMENTS_OF_CHANNELS, MAX_WARPS = {1: 32, 2: 16}, 16
-# Loads of each input that a thread has in flight where a program goes through channels tile by tile. Elements that are
-# loaded one by one take an address and a mask each.
-LOADS, LOADS_OF_ONE_BYTES = 2, 16
-# Warps of a program, and of a multiprocessor, which leave a thread 64 registers and 80. Columns have more to a program,
-# so that fewer of them tell each other of many channels.
-ROW_WARPS, COLUMN_WARPS = (4, 32), (8, 24)
 # Of L2, what the channels in work may take, so that it still has what is read a second time.
 L2_SHARE = 0.4
 # What a program of columns reads side by side.
@@ -28,6 +22,18 @@ PARTS_PER_THREAD = 4
 MIN_TILES = 2
 # Of evaluation, whose programs wait for nobody: more than the device has at once even out its tail.
 WAVES = 4
+
+
+class Shape(NamedTuple):
+    """Of a program that goes through channels tile by tile."""
+
+    loads: int  # of 16 bytes of each input that a thread has in flight; half as many bytes where it loads one by one
+    warps: int
+    warps_per_sm: int  # which leaves a thread 65536 / 32 / warps_per_sm registers
+
+
+# Columns have more to a program, so that fewer of them tell each other of many channels.
+ROWS, COLUMNS = Shape(2, 4, 32), Shape(4, 8, 16)
 
 
 class Problem(NamedTuple):
@@ -108,9 +114,10 @@ def _groups(problem: Problem, limits: Limits) -> Groups:
 def _tiles(problem: Problem) -> Tiling:
     _, C, B, size, _ = problem
     columns = B == 1
-    warps, _ = COLUMN_WARPS if columns else ROW_WARPS
+    loads, warps, _ = COLUMNS if columns else ROWS
     vec = math.gcd(C if columns else B, VECTOR_BYTES // size)
-    elements = LOADS * vec if vec * size == VECTOR_BYTES else LOADS_OF_ONE_BYTES // size
+    # Elements that are loaded one by one take an address and a mask each.
+    elements = loads * (VECTOR_BYTES if vec * size == VECTOR_BYTES else VECTOR_BYTES // 2) // size
     channels = min(ROW_BYTES // size, power_of_2(C)) if columns else 1
     return _tiling(problem, channels, elements * warps * WARP // channels, warps)
 
@@ -122,7 +129,7 @@ def _tile(tiling: Tiling) -> int:
 
 def _places(problem: Problem, tiling: Tiling, limits: Limits) -> int:
     """Programs that the device has at once. float64 takes twice the registers."""
-    _, warps = COLUMN_WARPS if tiling.columns else ROW_WARPS
+    warps = (COLUMNS if tiling.columns else ROWS).warps_per_sm
     warps = min(warps // (2 if problem.itemsize == 8 else 1), limits.threads_per_sm // WARP)
     return limits.sm_count * max(warps // tiling.warps, 1)
 

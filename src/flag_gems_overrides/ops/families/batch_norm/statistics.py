@@ -12,38 +12,40 @@ import triton
 import triton.language as tl
 
 from ..norm.statistics import mean_to_store
+from .tile import merged_channels, merged_parts, over_parts
 
 
 @triton.jit
 def merge_parts(
-    partial_ptr, channels, C, GROUP, SLICE, total, UNIT: tl.constexpr, PARTS: tl.constexpr, DTYPE: tl.constexpr
+    partial_ptr, block, C, GROUP, SLICE, total, UNIT: tl.constexpr, CHANNELS: tl.constexpr, PARTS: tl.constexpr
 ):
-    """(mean, sum of squared deviations) of channels from what each part stored, PARTS of them at a time.
+    """(mean, sum of squared deviations, channels) of a block from what each part stored, PARTS of them at a time.
 
-    partial_ptr: [3, GROUP, C], pivots, means minus pivots, sums of squared deviations; channels: [1, CHANNELS]
+    partial_ptr: [3, GROUP, C], pivots, means minus pivots, sums of squared deviations
     """
+    channels = merged_channels(block, CHANNELS)
     origin = tl.load(partial_ptr + channels, mask=channels < C, other=0.0)
-    mean = tl.zeros(channels.shape, DTYPE)
-    squares = tl.zeros(channels.shape, DTYPE)
-    count = tl.zeros([1, 1], DTYPE)
+    mean = tl.zeros_like(origin)
+    squares = tl.zeros_like(origin)
+    count = tl.zeros_like(origin)
     plane = tl.cast(GROUP, tl.int64) * C
     for first in tl.range(0, GROUP, PARTS):
-        parts = first + tl.arange(0, PARTS)[:, None]
+        parts = merged_parts(first, CHANNELS, PARTS)
         mask = (parts < GROUP) & (channels < C)
         places = partial_ptr + tl.cast(parts, tl.int64) * C + channels
         pivot = tl.load(places, mask=mask, other=0.0)
         part_mean = (pivot - origin) + tl.load(places + plane, mask=mask, other=0.0)
         part_squares = tl.load(places + 2 * plane, mask=mask, other=0.0)
-        counts = part_sizes(parts, GROUP, SLICE, total, UNIT).to(DTYPE)
-        block_count = tl.sum(counts, 0, keep_dims=True)
-        shift = tl.sum(tl.where(mask, part_mean - mean, 0.0) * counts, 0, keep_dims=True) / block_count
+        counts = part_sizes(parts, GROUP, SLICE, total, UNIT).to(mean.dtype)
+        block_count = over_parts(counts)
+        shift = over_parts(tl.where(mask, part_mean - mean, 0.0) * counts) / block_count
         deviation = tl.where(mask, part_mean - (mean + shift), 0.0)
-        block_squares = tl.sum(part_squares + counts * deviation * deviation, 0, keep_dims=True)
+        block_squares = over_parts(part_squares + counts * deviation * deviation)
         new_count = count + block_count
         squares += block_squares + shift * shift * count * (block_count / new_count)
         mean += shift * (block_count / new_count)
         count = new_count
-    return origin + mean, squares
+    return origin + mean, squares, channels
 
 
 @triton.jit

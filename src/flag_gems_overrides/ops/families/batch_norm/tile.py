@@ -27,6 +27,31 @@ def channels_of(block, CHANNELS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
+def merged_channels(block, CHANNELS: tl.constexpr):
+    """The channels of a block whose parts are merged: [1, CHANNELS], or a scalar."""
+    if CHANNELS == 1:
+        return block
+    else:
+        return (block * CHANNELS + tl.arange(0, CHANNELS))[None, :]
+
+
+@triton.jit
+def merged_parts(first, CHANNELS: tl.constexpr, PARTS: tl.constexpr):
+    """The parts beside them: [PARTS, 1], or [PARTS]. Of [PARTS, 1] Triton 3.6 gives each thread all parts, and
+    spills 12 KB."""
+    parts = first + tl.arange(0, PARTS)
+    if CHANNELS == 1:
+        return parts
+    else:
+        return parts[:, None]
+
+
+@triton.jit
+def over_parts(x):
+    return tl.sum(x, 0, keep_dims=len(x.shape) == 2)
+
+
+@triton.jit
 def begin_and_end(part, slice_size, total, VEC: tl.constexpr, COLUMNS: tl.constexpr, INT64_OFFSETS: tl.constexpr):
     """The elements of each channel that are of this part: rows, or vectors. Written so that the compiler sees that VEC
     divides both."""
