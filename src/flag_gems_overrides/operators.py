@@ -34,7 +34,8 @@ class Operator:
         supports: the predicate over the inputs, a function of ``registration/supports.py``.
         dtypes: of the input of a case.
 
-        arguments: what a case gives beside a shape: ``"dim"``, or ``"normalized"`` (how many dimensions).
+        arguments: what a case gives beside a shape: ``"dim"``, ``"normalized"`` (how many dimensions), ``"training"``
+            (0 for evaluation).
         required: those of :attr:`arguments` that a case must give.
         inputs: the function of ``perf/op_inputs.py`` that builds the arguments of a case.
         unread: positions of tensors among these that need not be read.
@@ -148,7 +149,9 @@ _ROWS = (
         family="batch_norm",
         supports="batch_norm",
         dtypes=FLOATING,
+        arguments=("training",),
         inputs="batch_norm",
+        compared="without_statistics_of_evaluation",
         flops=8,  # mean 1, variance 3, normalize 2, affine 2
         torch_calls=("torch.native_batch_norm",),
         benchmark_arguments="x, *vectors(x, 2), *running_statistics(x), True, 0.1, 1e-5",
@@ -165,6 +168,7 @@ _ROWS = (
         family="batch_norm",
         supports="batch_norm_backward",
         dtypes=FLOATING,
+        arguments=("training",),
         inputs="batch_norm_backward",
         flops=11,  # x - mean 1, two sums 3, dx 7
         torch_calls=("aten.native_batch_norm_backward",),

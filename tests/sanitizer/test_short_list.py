@@ -38,6 +38,7 @@ SIZES = {
         "2x2x16x1024 float32",
         "2500x40 bfloat16",
         "3x2x8000 float64",
+        "4x3x70 training=0 bfloat16",
     ],
     "softmax": [
         "300x16 dim=1 float32",

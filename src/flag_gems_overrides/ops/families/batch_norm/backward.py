@@ -118,7 +118,7 @@ def batch_norm_backward_groups(
     EVALUATION: tl.constexpr,
 ):
     """All gradients where GROUP programs share a block of channels. In training each reads its part of x and dy twice,
-    the second time from L2; in evaluation dx does not wait for the sums.
+    the second time from L2; in evaluation dx does not wait for the sums, and x is not read if nobody asks for them.
 
     The last program of a group to have read its part adds up all parts, in order.
 
@@ -132,6 +132,7 @@ def batch_norm_backward_groups(
     eps = from_bits(eps_bits, ACC)
     shape: tl.constexpr = [BLOCK, CHANNELS] if COLUMNS else [CHANNELS, BLOCK]
     tiles = (end - begin + BLOCK - 1) // BLOCK
+    SUMS: tl.constexpr = dweight_ptr is not None or dbias_ptr is not None or not EVALUATION
     WAITS: tl.constexpr = partial_ptr is not None and dx_ptr is not None and not EVALUATION
     for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
         channels = channels_of(block, CHANNELS, COLUMNS)
@@ -140,12 +141,13 @@ def batch_norm_backward_groups(
         scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
         tile_dy = tl.zeros(shape, ACC)
         tile_dyx = tl.zeros(shape, ACC)
-        for first in tl.range(begin, end, BLOCK):
-            offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+        for tile in tl.range(0, tiles):
+            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
             dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            tile_dy += dy
-            tile_dyx += tl.where(mask, dy * (x - mean), 0.0)
+            if SUMS:
+                x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+                tile_dy += dy
+                tile_dyx += tl.where(mask, dy * (x - mean), 0.0)
             if EVALUATION and dx_ptr is not None:
                 tl.store(dx_ptr + offsets, dy * scale, mask=mask)
         sum_dy = over_tile(tile_dy, COLUMNS)
@@ -153,22 +155,22 @@ def batch_norm_backward_groups(
         if partial_ptr is None:
             store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
         else:
-            places = partial_ptr + tl.cast(part, tl.int64) * C + channels
+            places = partial_ptr + part * C + channels
             tl.store(places, sum_dy, mask=channels < C)
-            tl.store(places + tl.cast(GROUP, tl.int64) * C, sum_dyx, mask=channels < C)
+            tl.store(places + GROUP * C, sum_dyx, mask=channels < C)
             if arrives_last(workspace_ptr, block, GROUP):
                 whole_dy, whole_dyx, added = add_parts(partial_ptr, block, C, GROUP, CHANNELS, PARTS)
                 added_rstd = rstd_of(load_of_channels(spread_ptr, added, C, ACC, 1.0), eps, EVALUATION)
                 store_gradients(whole_dy, whole_dyx, added_rstd, added, C, dweight_ptr, dbias_ptr)
                 if WAITS:
                     tl.store(partial_ptr + added, whole_dy, mask=added < C)
-                    tl.store(partial_ptr + tl.cast(GROUP, tl.int64) * C + added, whole_dyx, mask=added < C)
+                    tl.store(partial_ptr + GROUP * C + added, whole_dyx, mask=added < C)
                     announce(workspace_ptr, block, blocks)
         if dx_ptr is not None and not EVALUATION:
             if WAITS:
                 wait_for(workspace_ptr, block, blocks)
                 sum_dy = load_of_channels(partial_ptr, channels, C, ACC, 0.0)
-                sum_dyx = load_of_channels(partial_ptr + tl.cast(GROUP, tl.int64) * C, channels, C, ACC, 0.0)
+                sum_dyx = load_of_channels(partial_ptr + GROUP * C, channels, C, ACC, 0.0)
             # Backwards: what was read last may still be in L1.
             for tile in tl.range(0, tiles):
                 first = begin + (tiles - 1 - tile) * BLOCK
@@ -188,45 +190,13 @@ def add_parts(partial_ptr, block, C, GROUP, CHANNELS: tl.constexpr, PARTS: tl.co
     partial_ptr: [2, GROUP, C]
     """
     channels = merged_channels(block, CHANNELS)
-    plane = tl.cast(GROUP, tl.int64) * C
+    plane = GROUP * C
     sum_dy = tl.zeros_like(tl.load(partial_ptr + channels, mask=channels < C, other=0.0))
     sum_dyx = tl.zeros_like(sum_dy)
     for first in tl.range(0, GROUP, PARTS):
         parts = merged_parts(first, CHANNELS, PARTS)
         mask = (parts < GROUP) & (channels < C)
-        places = partial_ptr + tl.cast(parts, tl.int64) * C + channels
+        places = partial_ptr + parts * C + channels
         sum_dy += over_parts(tl.load(places, mask=mask, other=0.0))
         sum_dyx += over_parts(tl.load(places + plane, mask=mask, other=0.0))
     return sum_dy, sum_dyx, channels
-
-
-@entry()
-@triton.jit(do_not_specialize=["total", "eps_bits", "GROUP", "SLICE"])
-def batch_norm_backward_evaluation(
-    dy_ptr,
-    weight_ptr,
-    running_var_ptr,
-    dx_ptr,
-    C,
-    vectors,
-    total,
-    eps_bits,
-    GROUP,
-    SLICE,
-    CHANNELS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    VEC: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    INT64_OFFSETS: tl.constexpr,
-):
-    """dx of evaluation where no other gradient is asked for: x is not read."""
-    ACC: tl.constexpr = tl.float64 if dy_ptr.dtype.element_ty == tl.float64 else tl.float32
-    part = tl.program_id(0) % GROUP
-    channels = channels_of(tl.program_id(0) // GROUP, CHANNELS, COLUMNS)
-    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
-    rstd = tl.rsqrt(load_of_channels(running_var_ptr, channels, C, ACC, 1.0) + from_bits(eps_bits, ACC))
-    scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
-    for first in tl.range(begin, end, BLOCK):
-        offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
-        tl.store(dx_ptr + offsets, dy * scale, mask=mask)

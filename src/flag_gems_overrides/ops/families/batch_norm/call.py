@@ -15,7 +15,7 @@ from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.workspace import with_counters
-from .backward import batch_norm_backward_channels, batch_norm_backward_evaluation, batch_norm_backward_groups
+from .backward import batch_norm_backward_channels, batch_norm_backward_groups
 from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
 from .layout import View, view
 from .plan import Channels, Groups, Problem, Tiling, plan, plan_evaluation
@@ -93,10 +93,11 @@ def _forward_launch(
     sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
     if isinstance(chosen, Channels):
         return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **_options(tiling))
+    alone = chosen.group == 1
     launch = batch_norm_groups.bind(
-        device, (chosen.programs,), *sizes, *_of_groups(chosen), **_options(tiling), **_options_of_groups(chosen)
+        device, (chosen.programs,), *sizes, *_of_groups(chosen), **_options(tiling), **_options_of_groups(chosen, alone)
     )
-    return _with_parts(launch, chosen, 3, C, _accumulator(dtype), device)
+    return _with_parts(launch, chosen, alone, 3, C, _accumulator(dtype), device)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -147,22 +148,18 @@ def _backward_launch(
     problem = Problem(A, C, B, dtype.itemsize, 2)
     limits = devices.limits(device)
     eps_bits = _bits(eps)
-    if not (training or want_sums):
-        planned = plan_evaluation(problem, limits)
-        launch = batch_norm_backward_evaluation.bind(
-            device, *_of_evaluation(planned, C, eps_bits), **_options(planned.tiling)
-        )
-        return functools.partial(_input_gradient_alone, launch)
-    chosen = plan(problem, limits)
+    # dx alone is an operation for each element, as all of evaluation is forward.
+    chosen = plan(problem, limits) if training or want_sums else plan_evaluation(problem, limits)
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits
     options = {**_options(tiling), "EVALUATION": not training}
     if isinstance(chosen, Channels):
         return batch_norm_backward_channels.bind(device, (tiling.blocks,), *sizes, **options)
+    alone = chosen.group == 1 or not (training or want_sums)
     launch = batch_norm_backward_groups.bind(
-        device, (chosen.programs,), *sizes, *_of_groups(chosen), **options, **_options_of_groups(chosen)
+        device, (chosen.programs,), *sizes, *_of_groups(chosen), **options, **_options_of_groups(chosen, alone)
     )
-    return _with_parts(launch, chosen, 2, C, _accumulator(dtype), device)
+    return _with_parts(launch, chosen, alone, 2, C, _accumulator(dtype), device)
 
 
 def _options(tiling: Tiling) -> dict[str, int | bool]:
@@ -180,9 +177,11 @@ def _of_groups(chosen: Groups) -> tuple[int, int, int]:
     return chosen.tiling.blocks, chosen.group, chosen.slice_size
 
 
-def _options_of_groups(chosen: Groups) -> dict[str, int | bool]:
-    waits = {"launch_cooperative_grid": True} if chosen.group > 1 else {}
-    return {"PARTS": chosen.parts, "maxnreg": chosen.registers, **waits}
+def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
+    """``alone``: whether no program waits for another one."""
+    if alone:
+        return {"PARTS": 1}
+    return {"PARTS": chosen.parts, "maxnreg": chosen.registers, "launch_cooperative_grid": True}
 
 
 def _of_evaluation(planned: Groups, C: int, eps_bits: int) -> tuple[Any, ...]:
@@ -191,9 +190,11 @@ def _of_evaluation(planned: Groups, C: int, eps_bits: int) -> tuple[Any, ...]:
     return (planned.programs,), *sizes
 
 
-def _with_parts(launch: Launch, chosen: Groups, planes: int, C: int, dtype: torch.dtype, device: int) -> _Launch:
-    """With room for ``planes`` numbers of each part and channel, if a group has several programs."""
-    if chosen.group == 1:
+def _with_parts(
+    launch: Launch, chosen: Groups, alone: bool, planes: int, C: int, dtype: torch.dtype, device: int
+) -> _Launch:
+    """With room for ``planes`` numbers of each part and channel, unless programs work alone."""
+    if alone:
         return functools.partial(_alone, launch)
     partial = Allocation((planes, chosen.group, C), dtype, device)
     return functools.partial(_together, launch, partial, 2 * chosen.tiling.blocks + 31)
@@ -207,19 +208,6 @@ def _together(
     launch: Launch, partial: Allocation, words: int, first: torch.Tensor, *others: torch.Tensor | None
 ) -> None:
     with_counters(launch, words, torch.int32, first, *others, partial())
-
-
-def _input_gradient_alone(
-    launch: Launch,
-    grad_out: torch.Tensor,
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    running_mean: torch.Tensor,
-    running_var: torch.Tensor,
-    dx: torch.Tensor,
-    *_: None,
-) -> None:
-    launch(grad_out, weight, running_var, dx)
 
 
 def _nothing(*tensors: torch.Tensor | None) -> None:

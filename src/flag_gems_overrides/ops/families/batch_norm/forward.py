@@ -106,7 +106,8 @@ def batch_norm_groups(
 
     The last program of a group to have read its part merges all parts; the others wait for it.
 
-    partial_ptr: [3, GROUP, C], workspace_ptr: see turns.py; both None for groups of one
+    partial_ptr: [3, GROUP, C], less than 2**31 numbers, because a part has many elements; workspace_ptr: see turns.py;
+    both None for groups of one
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     UNIT: tl.constexpr = 1 if COLUMNS else VEC
@@ -117,7 +118,7 @@ def batch_norm_groups(
     eps = from_bits(eps_bits, ACC)
     momentum = from_bits(momentum_bits, ACC)
     tiles = (end - begin + BLOCK - 1) // BLOCK
-    plane = tl.cast(GROUP, tl.int64) * C
+    plane = GROUP * C
     for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
         channels = channels_of(block, CHANNELS, COLUMNS)
         offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
@@ -126,8 +127,8 @@ def batch_norm_groups(
         deviation = tl.where(mask, x - pivot, 0.0)
         sums = deviation
         squares = deviation * deviation
-        for first in tl.range(begin + BLOCK, end, BLOCK):
-            offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+        for tile in tl.range(1, tiles):
+            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
             x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
             deviation = tl.where(mask, x - pivot, 0.0)
             sums += deviation
@@ -142,7 +143,7 @@ def batch_norm_groups(
                 mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
             )  # fmt: skip
         else:
-            places = partial_ptr + tl.cast(part, tl.int64) * C + channels
+            places = partial_ptr + part * C + channels
             tl.store(places, pivot, mask=channels < C)
             tl.store(places + plane, shift, mask=channels < C)
             tl.store(places + 2 * plane, part_squares, mask=channels < C)
@@ -204,7 +205,7 @@ def batch_norm_evaluation(
     tl.store(rstd_ptr + channels, rstd, mask=(channels < C) & (part == 0))
     scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
-    for first in tl.range(begin, end, BLOCK):
-        offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+    for tile in tl.range(0, (end - begin + BLOCK - 1) // BLOCK):
+        offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
         tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)

@@ -28,11 +28,11 @@ def merge_parts(
     mean = tl.zeros_like(origin)
     squares = tl.zeros_like(origin)
     count = tl.zeros_like(origin)
-    plane = tl.cast(GROUP, tl.int64) * C
+    plane = GROUP * C
     for first in tl.range(0, GROUP, PARTS):
         parts = merged_parts(first, CHANNELS, PARTS)
         mask = (parts < GROUP) & (channels < C)
-        places = partial_ptr + tl.cast(parts, tl.int64) * C + channels
+        places = partial_ptr + parts * C + channels
         pivot = tl.load(places, mask=mask, other=0.0)
         part_mean = (pivot - origin) + tl.load(places + plane, mask=mask, other=0.0)
         part_squares = tl.load(places + 2 * plane, mask=mask, other=0.0)
@@ -51,8 +51,8 @@ def merge_parts(
 @triton.jit
 def part_sizes(parts, GROUP, SLICE, total, UNIT: tl.constexpr):
     """How many elements of a channel each part has; 0 beyond the last."""
-    begin = tl.cast(parts, tl.int64) * SLICE
-    return tl.where(parts < GROUP, tl.minimum(begin + SLICE, total) - begin, 0) * UNIT
+    last = total - tl.cast(GROUP - 1, tl.int64) * SLICE
+    return tl.where(parts < GROUP - 1, SLICE, tl.where(parts < GROUP, last, 0)) * UNIT
 
 
 @triton.jit
