@@ -117,8 +117,8 @@ def batch_norm_backward_groups(
     PARTS: tl.constexpr,
     EVALUATION: tl.constexpr,
 ):
-    """All gradients where GROUP programs share a block of channels. In training each reads its part of x and dy twice,
-    the second time from L2; in evaluation dx does not wait for the sums, and x is not read if nobody asks for them.
+    """All gradients where GROUP programs share a block of channels. In training each reads its part of x and dy twice;
+    in evaluation dx does not wait for the sums, and x is not read if nobody asks for them.
 
     The last program of a group to have read its part adds up all parts, in order.
 

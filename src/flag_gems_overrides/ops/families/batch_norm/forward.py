@@ -101,8 +101,7 @@ def batch_norm_groups(
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """Training where GROUP programs share a block of channels: each has a part of it, which it reads twice. The second
-    time it is in L2 as long as no more channels are in work than that holds.
+    """Training where GROUP programs share a block of channels: each has a part of it, which it reads twice.
 
     The last program of a group to have read its part merges all parts; the others wait for it.
 
