@@ -25,7 +25,7 @@ WAVES = 4
 class Shape(NamedTuple):
     """Of a program that goes through channels tile by tile."""
 
-    loads: int  # of 16 bytes of each input that a thread has in flight; half as many bytes where it loads one by one
+    loads: int  # of 16 bytes of each input that a thread has in flight; a quarter of it where it loads one by one
     warps: int
     warps_per_sm: int  # which leaves a thread 65536 / 32 / warps_per_sm registers
 
@@ -92,15 +92,14 @@ def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
 
 
 def _groups(problem: Problem, limits: Limits) -> Groups:
-    size = problem.itemsize
     tiling = _tiles(problem)
     places = _places(problem, tiling, limits)
-    # All channels at once if there are places, or in as few turns as can be, evenly. With fewer at a time, so that L2 holds
-    # what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us, two blocks at a time.
+    # All channels at once if there are places, or in as few turns as can be, evenly. With fewer at a time, so that L2
+    # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us in four turns.
     at_once = cdiv(tiling.blocks, cdiv(tiling.blocks, places))
     group = max(1, min(places // at_once, tiling.total // (MIN_TILES * _tile(tiling))))
     # Whole lines of memory.
-    unit = 1 if tiling.columns else ROW_BYTES // size // tiling.vec
+    unit = 1 if tiling.columns else ROW_BYTES // problem.itemsize // tiling.vec
     slice_size = cdiv(cdiv(tiling.total, group), unit) * unit
     group = cdiv(tiling.total, slice_size)
     merged = int(PARTS_PER_THREAD * tiling.warps * WARP) // tiling.channels
@@ -115,7 +114,7 @@ def _tiles(problem: Problem) -> Tiling:
     loads, warps, _ = COLUMNS if columns else ROWS
     vec = math.gcd(C if columns else B, VECTOR_BYTES // size)
     # Elements that are loaded one by one take an address and a mask each.
-    elements = loads * (VECTOR_BYTES if vec * size == VECTOR_BYTES else VECTOR_BYTES // 2) // size
+    elements = max(loads * (VECTOR_BYTES if vec * size == VECTOR_BYTES else VECTOR_BYTES // 4) // size, 1)
     channels = min(ROW_BYTES // size, power_of_2(C)) if columns else 1
     return _tiling(problem, channels, elements * warps * WARP // channels, warps)
 
