@@ -7,6 +7,7 @@ import pkgutil
 from importlib import import_module
 
 from flag_gems_overrides import ops
+from flag_gems_overrides.ops.families.batch_norm import call as batch_norm
 from flag_gems_overrides.ops.families.gather import call as gather
 from flag_gems_overrides.ops.families.norm import call as norm
 from flag_gems_overrides.ops.families.norm import group_call as group_norm
@@ -33,6 +34,8 @@ PREPARED = [
     moments_call._prepare,
     norm.prepare_forward,
     norm.prepare_backward,
+    batch_norm.prepare_forward,
+    batch_norm.prepare_backward,
     group_norm.prepare_forward,
     group_norm.prepare_backward,
     rms_norm.prepare_forward,

@@ -37,6 +37,15 @@ SIZES = {
         "2x6x4099 groups=2 bfloat16",
         "1x6x6200 groups=2 float16",
     ],
+    "batch_norm": [
+        "40x12 float32",
+        "3x5x7 bfloat16",
+        "5x2x61x113 float16",
+        "2x2x16x1024 float32",
+        "2500x40 bfloat16",
+        "3x2x8000 float64",
+        "4x3x70 training=0 bfloat16",
+    ],
     "softmax": [
         "300x16 dim=1 float32",
         "9x1027 dim=1 bfloat16",
