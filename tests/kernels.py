@@ -12,6 +12,7 @@ from flag_gems_overrides.ops.families.norm import call as norm
 from flag_gems_overrides.ops.families.norm import group_call as group_norm
 from flag_gems_overrides.ops.families.norm import rms_call as rms_norm
 from flag_gems_overrides.ops.families.reduction import call as reduction
+from flag_gems_overrides.ops.families.scan import call as scan
 from flag_gems_overrides.ops.families.softmax import call as softmax
 from flag_gems_overrides.ops.launch.prepared import Entry
 from flag_gems_overrides.registration import host
@@ -36,6 +37,7 @@ PREPARED = [
     rms_norm.prepare_backward,
     gather._prepare_forward,
     gather._prepare_backward,
+    scan._prepare,
 ]
 
 

@@ -132,7 +132,7 @@ def test_any_mask(shape, k, mask, device, small_device):
     _, rstd = rms_norm_forward(case.x, case.normalized, case.weight, EPS)
     for wanted, gradient, truth in zip(
         mask,
-        rms_norm_backward(case.dy, case.x, rstd, case.normalized, case.weight, mask),
+        rms_norm_backward(case.dy, case.x, rstd, case.normalized, case.weight, output_mask=mask),
         case.exact()[2:],
         strict=True,
     ):

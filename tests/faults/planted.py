@@ -24,6 +24,7 @@ JUDGES = {
     "norm": ["layernorm", "layernorm_errors", "group_norm", "rms_norm"],
     "softmax": ["softmax", "log_softmax"],
     "reduction": ["reduction", "product"],
+    "scan": ["cumsum"],
     "gather": ["nll_loss"],
 }
 

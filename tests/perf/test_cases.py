@@ -17,7 +17,8 @@ FILE = Path(__file__).parents[2] / "benchmark" / "core_shapes.yaml"
 @st.composite
 def any_case(draw):
     op = draw(st.sampled_from(list(OPERATORS)))
-    shape = draw(st.lists(st.integers(0, 2**31), min_size=1, max_size=5))
+    ndim = OPERATORS[op].ndim
+    shape = draw(st.lists(st.integers(0, 2**31), min_size=ndim or 1, max_size=ndim or 5))
     names = OPERATORS[op].arguments
     arguments = [
         (name, draw(st.integers(-5, 5))) for name in names if name in OPERATORS[op].required or draw(st.booleans())

@@ -72,6 +72,7 @@ def rms_norm_backward(
     inv_rms: torch.Tensor,
     normalized_shape: Sequence[int],
     weight: torch.Tensor | None = None,
+    eps: float | None = None,
     output_mask: Sequence[bool] = (True, True),
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Gradients of x and weight of :func:`rms_norm`. The same input gives the same bits in every process.
@@ -79,6 +80,7 @@ def rms_norm_backward(
     Args:
         dy: gradient of the output, of x's shape.
         inv_rms: what :func:`rms_norm_forward` returned beside the output.
+        eps: not used, it is in inv_rms.
         output_mask: which of the two gradients to compute.
 
     Returns:
@@ -109,6 +111,17 @@ def rms_norm_backward(
     return dx, dweight
 
 
+def rms_norm_out(
+    result: torch.Tensor,
+    x: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None = None,
+    eps: float | None = None,
+) -> torch.Tensor:
+    """:func:`rms_norm` into ``result``, which is returned."""
+    return result.copy_(rms_norm_forward(x, normalized_shape, weight, eps)[0])
+
+
 class _RmsNorm(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -126,7 +139,7 @@ class _RmsNorm(torch.autograd.Function):
         want = ctx.needs_input_grad[0], ctx.needs_input_grad[2]
         if torch.is_grad_enabled():  # a gradient of the gradient may be asked for
             return _composed_gradients(dy, x, weight, len(ctx.normalized_shape), ctx.eps)
-        dx, dweight = rms_norm_backward(dy, x, rstd, ctx.normalized_shape, weight, want)
+        dx, dweight = rms_norm_backward(dy, x, rstd, ctx.normalized_shape, weight, output_mask=want)
         return dx, None, dweight, None
 
 

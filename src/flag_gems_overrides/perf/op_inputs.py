@@ -134,6 +134,12 @@ def along(case: Case, device: torch.device) -> Arguments:
     return _values(case, device), _dim(case)
 
 
+def along_out(case: Case, device: torch.device) -> Arguments:
+    """With the tensor that the result goes to, of its usual dtype."""
+    x, dim = along(case, device)
+    return x, dim, torch.empty(x.shape, dtype=x.dtype if x.is_floating_point() else torch.int64, device=device)
+
+
 def whole_or_along(case: Case, device: torch.device) -> Arguments:
     return along(case, device) if case.arguments else whole(case, device)
 
@@ -210,7 +216,19 @@ def native(op: str) -> Callable[..., Any]:
     function: Callable[..., Any] = getattr(torch, packet, None) or getattr(
         getattr(torch.ops.aten, packet), overload or "default"
     )
-    return function
+    return by_position(op, function)
+
+
+def override(op: str) -> Callable[..., Any]:
+    """The override's function."""
+    return by_position(op, OPERATORS[op].load()[0])
+
+
+def by_position(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``; of an ``out`` overload, with the tensor that the result goes to as the last argument."""
+    if not OPERATORS[op].overload.endswith("out"):
+        return function
+    return lambda *arguments: function(*arguments[:-1], out=arguments[-1])
 
 
 def compulsory(case: Case) -> Compulsory:

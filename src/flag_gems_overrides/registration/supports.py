@@ -152,3 +152,7 @@ def nll_loss_backward(
         and (total_weight is None or (total_weight.dtype is dtype and _device(total_weight) == _device(self)))
         and nll_loss(self, target, weight)
     )
+
+
+def cumsum_out(inp: torch.Tensor, dtype: torch.dtype | None, out: torch.Tensor) -> bool:
+    return reduction_as(inp, dtype) and reduction(out) and _device(inp) == _device(out)

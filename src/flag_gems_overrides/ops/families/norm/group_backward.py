@@ -45,6 +45,7 @@ def group_norm_backward_tile(
     BLOCK_D: tl.constexpr,
     BLOCK_HW: tl.constexpr,
     VEC: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Small groups: each program holds BLOCK_G whole groups of a sample at a time, the same ones of each of its
     samples, so that its sums for weight and bias stay in registers. dx_ptr may be None.
@@ -63,7 +64,8 @@ def group_norm_backward_tile(
     weight = load_parameter(weight_ptr, channels, channel_mask, ACC)
     a = tl.zeros([BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     b = tl.zeros([BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
-    for n in tl.range(tl.program_id(0) // blocks, N, tl.num_programs(0) // blocks):
+    size = tl.cast(D, ACC) * HW
+    for n in tl.range(tl.program_id(0) // blocks, N, tl.num_programs(0) // blocks, num_stages=STAGES):
         sample = tl.cast(n, tl.int64) * G
         start = sample * D * channel_size(HW, VEC)
         mean = tl.load(mean_ptr + sample + groups, mask=groups < G, other=0.0).to(ACC)
@@ -74,8 +76,8 @@ def group_norm_backward_tile(
         b += dy
         if dx_ptr is not None:
             wdy = weighted(dy, weight)
-            c1 = sum_group(xhat * wdy) / D / HW
-            c2 = sum_group(wdy) / D / HW
+            c1 = sum_group(xhat * wdy) / size
+            c2 = sum_group(wdy) / size
             tl.store(dx_ptr + start + offsets, input_gradient(xhat, wdy, rstd, c1, c2), mask=mask)
     row = tl.cast(tl.program_id(0) // blocks, tl.int64) * G * D
     if a_ptr is not None:
@@ -127,10 +129,11 @@ def group_norm_backward_loop(
         c1 = tl.zeros([BLOCK_D, 1], ACC)
         c2 = tl.zeros([BLOCK_D, 1], ACC)
         for d in tl.range(0, (D - 1) // BLOCK_D + 1):
-            channels = d * BLOCK_D + tl.arange(0, BLOCK_D)[:, None]
+            first = d * BLOCK_D
+            channels = first + tl.arange(0, BLOCK_D)[:, None]
             weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
             a, b = channel_sums(
-                dy_ptr + start, x_ptr + start, mean, rstd, channels, 0, HW, D, HW, ACC, BLOCK_HW, VEC, STAGES
+                dy_ptr + start, x_ptr + start, mean, rstd, first, 0, HW, D, HW, ACC, BLOCK_D, BLOCK_HW, VEC, STAGES
             )
             if a_ptr is not None:
                 tl.store(a_ptr + row * D + channels, a, mask=channels < D)
@@ -155,26 +158,29 @@ def channel_sums(
     x_ptr,
     mean,
     rstd,
-    channels,
+    first,
     begin,
     end,
     D,
     HW,
     ACC: tl.constexpr,
+    BLOCK_D: tl.constexpr,
     BLOCK_HW: tl.constexpr,
     VEC: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """(a, b), [BLOCK_D, 1] each, of the elements [begin, end) of these channels of the group that dy_ptr and x_ptr
-    point to."""
-    a = tl.zeros([channels.shape[0], BLOCK_HW], ACC)
-    b = tl.zeros([channels.shape[0], BLOCK_HW], ACC)
-    offsets = tl.cast(channels, tl.int64) * channel_size(HW, VEC) + begin
+    """(a, b), [BLOCK_D, 1] each, of the elements [begin, end) of the channels from ``first`` on, of the group that
+    dy_ptr and x_ptr point to."""
+    a = tl.zeros([BLOCK_D, BLOCK_HW], ACC)
+    b = tl.zeros([BLOCK_D, BLOCK_HW], ACC)
+    within = tl.arange(0, BLOCK_D)[:, None]
+    start = tl.cast(first, tl.int64) * channel_size(HW, VEC) + begin
     for i in tl.range(0, (end - begin - 1) // BLOCK_HW + 1, num_stages=STAGES):
         elements = i * BLOCK_HW + tl.arange(0, BLOCK_HW)[None, :]
-        mask = (channels < D) & (elements < end - begin)
-        dy = tl.load(dy_ptr + offsets + elements, mask=mask, other=0.0).to(ACC)
-        x = tl.load(x_ptr + offsets + elements, mask=mask, other=0.0).to(ACC)
+        mask = (first + within < D) & (elements < end - begin)
+        offsets = within * channel_size(HW, VEC) + elements
+        dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
+        x = tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
         a += dy * ((x - mean) * rstd)
         b += dy
     return tl.sum(a, 1, keep_dims=True), tl.sum(b, 1, keep_dims=True)
@@ -200,11 +206,11 @@ def store_gradient(
     VEC: tl.constexpr,
 ):
     """dx of tile i of the group that the pointers point to."""
-    channels, offsets, mask = tile_of_group(i, D, HW, VEC, BLOCK_D, BLOCK_HW)
+    channels, start, offsets, mask = tile_of_group(i, D, HW, VEC, BLOCK_D, BLOCK_HW)
     weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
-    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
-    xhat = (tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC) - mean) * rstd
-    tl.store(dx_ptr + offsets, input_gradient(xhat, weighted(dy, weight), rstd, c1, c2), mask=mask)
+    dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
+    xhat = (tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC) - mean) * rstd
+    tl.store(dx_ptr + start + offsets, input_gradient(xhat, weighted(dy, weight), rstd, c1, c2), mask=mask)
 
 
 @entry()
@@ -239,11 +245,12 @@ def group_norm_backward_sums(
     start = row * D * channel_size(HW, VEC)
     mean = tl.load(mean_ptr + row).to(ACC)
     rstd = tl.load(rstd_ptr + row).to(ACC)
-    channels = block * BLOCK_D + tl.arange(0, BLOCK_D)[:, None]
+    first = block * BLOCK_D
+    channels = first + tl.arange(0, BLOCK_D)[:, None]
     begin = tl.cast(split, tl.int64) * SLICE
     end = tl.minimum(begin + SLICE, HW)
     a, b = channel_sums(
-        dy_ptr + start, x_ptr + start, mean, rstd, channels, begin, end, D, HW, ACC, BLOCK_HW, VEC, STAGES
+        dy_ptr + start, x_ptr + start, mean, rstd, first, begin, end, D, HW, ACC, BLOCK_D, BLOCK_HW, VEC, STAGES
     )
     out = ((row // G) * SPLITS + split) * (G * D) + row % G * D + channels
     if a_ptr is not None:

@@ -74,7 +74,9 @@ def _forward_launch(dtype: torch.dtype, sizes: Sizes, eps: float, device: int) -
     (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
     plan = plan_forward(N, G, D, HW, dtype.itemsize, devices.limits(device))
     if isinstance(plan, Tile):
-        return group_norm_tile.bind(device, (plan.blocks * plan.samples,), N, G, D, HW, eps_bits, **_tile_options(plan))
+        return group_norm_tile.bind(
+            device, (plan.programs,), N * G, G, D, HW, eps_bits, **_tile_options(plan, "BLOCK_M")
+        )
     blocks = {"num_warps": plan.warps, "BLOCK_D": plan.block_d, "BLOCK_HW": plan.block_hw, "VEC": plan.vec}
     if isinstance(plan, Loop):
         return group_norm_loop.bind(
@@ -146,9 +148,9 @@ def _backward_launch(
     plan = plan_backward(N, G, D, HW, dtype.itemsize, want_input, limits)
     sums = apply = None
     if isinstance(plan, Tile):
-        rows = plan.samples
+        rows = plan.programs // -(-G // plan.block_m)
         launch = group_norm_backward_tile.bind(
-            device, (plan.blocks * plan.samples,), N, G, D, HW, **_tile_options(plan)
+            device, (plan.programs,), N, G, D, HW, **_tile_options(plan, "BLOCK_G"), STAGES=plan.stages
         )
     else:
         blocks = {"num_warps": plan.warps, "BLOCK_D": plan.block_d, "BLOCK_HW": plan.block_hw, "VEC": plan.vec}
@@ -194,10 +196,10 @@ def _backward_launch(
     return functools.partial(_backward_whole, launch, sums, partial)
 
 
-def _tile_options(plan: Tile) -> dict[str, int]:
+def _tile_options(plan: Tile, groups: str) -> dict[str, int]:
     return {
         "num_warps": plan.warps,
-        "BLOCK_G": plan.block_g,
+        groups: plan.block_m,
         "BLOCK_D": plan.block_d,
         "BLOCK_HW": plan.block_hw,
         "VEC": plan.vec,

@@ -27,7 +27,7 @@ from .statistics import from_bits, mean_to_store
 
 
 @entry()
-@triton.jit(do_not_specialize=["N", "eps_bits"])
+@triton.jit(do_not_specialize=["M", "eps_bits"])
 def group_norm_tile(
     x_ptr,
     weight_ptr,
@@ -35,46 +35,41 @@ def group_norm_tile(
     y_ptr,
     mean_ptr,
     rstd_ptr,
-    N,
+    M,
     G,
     D,
     HW,
     eps_bits,
-    BLOCK_G: tl.constexpr,
+    BLOCK_M: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_HW: tl.constexpr,
     VEC: tl.constexpr,
 ):
-    """Small groups: each program holds BLOCK_G whole groups of a sample at a time, the same ones of each of its
-    samples, so that weight and bias stay in registers."""
+    """Small groups: each program holds BLOCK_M of the M = N * G groups."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    eps = from_bits(eps_bits, ACC)
-    blocks = (G - 1) // BLOCK_G + 1
-    groups = tl.program_id(0) % blocks * BLOCK_G + tl.arange(0, BLOCK_G)[:, None, None]
+    row = tl.cast(tl.program_id(0), tl.int64) * BLOCK_M
+    rows = row + tl.arange(0, BLOCK_M)[:, None, None]
     within = tl.arange(0, BLOCK_D)[None, :, None]
     elements = tl.arange(0, BLOCK_HW)[None, None, :]
-    channels = groups * D + within
-    channel_mask = (groups < G) & (within < D)
+    channel_mask = (rows < M) & (within < D)
     mask = channel_mask & (elements < HW)
-    offsets = tl.cast(channels, tl.int64) * channel_size(HW, VEC) + elements
-    weight = load_parameter(weight_ptr, channels, channel_mask, ACC)
-    bias = load_parameter(bias_ptr, channels, channel_mask, ACC)
-    for n in tl.range(tl.program_id(0) // blocks, N, tl.num_programs(0) // blocks):
-        sample = tl.cast(n, tl.int64) * G
-        start = sample * D * channel_size(HW, VEC)
-        x = tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
-        mean = sum_group(x) / D / HW
-        deviation = tl.where(mask, x - mean, 0.0)
-        variance = sum_group(deviation * deviation) / D / HW
-        rstd = tl.rsqrt(variance + eps)
-        tl.store(mean_ptr + sample + groups, mean_to_store(mean, variance), mask=groups < G)
-        tl.store(rstd_ptr + sample + groups, rstd, mask=groups < G)
-        tl.store(y_ptr + start + offsets, affine(x, mean, rstd, weight, bias), mask=mask)
+    offsets = (rows * D + within) * channel_size(HW, VEC) + elements
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    weight = load_parameter(weight_ptr, rows % G * D + within, channel_mask, ACC)
+    bias = load_parameter(bias_ptr, rows % G * D + within, channel_mask, ACC)
+    size = tl.cast(D, ACC) * HW
+    mean = sum_group(x) / size
+    deviation = tl.where(mask, x - mean, 0.0)
+    variance = sum_group(deviation * deviation) / size
+    rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))
+    tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=rows < M)
+    tl.store(rstd_ptr + rows, rstd, mask=rows < M)
+    tl.store(y_ptr + offsets, affine(x, mean, rstd, weight, bias), mask=mask)
 
 
 @triton.jit
 def sum_group(x):
-    """[BLOCK_G, BLOCK_D, BLOCK_HW] to [BLOCK_G, 1, 1]."""
+    """[groups, channels, elements] to [groups, 1, 1]."""
     return tl.sum(tl.sum(x, 2, keep_dims=True), 1, keep_dims=True)
 
 
@@ -138,11 +133,11 @@ def store_tile(
     VEC: tl.constexpr,
 ):
     """Tile i of the group that x_ptr and y_ptr point to."""
-    channels, offsets, mask = tile_of_group(i, D, HW, VEC, BLOCK_D, BLOCK_HW)
+    channels, start, offsets, mask = tile_of_group(i, D, HW, VEC, BLOCK_D, BLOCK_HW)
     weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
     bias = load_parameter(bias_ptr, first_channel + channels, channels < D, ACC)
-    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-    tl.store(y_ptr + offsets, affine(x, mean, rstd, weight, bias), mask=mask)
+    x = tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
+    tl.store(y_ptr + start + offsets, affine(x, mean, rstd, weight, bias), mask=mask)
 
 
 @entry()

@@ -20,12 +20,15 @@ def channel_size(HW, VEC: tl.constexpr):
 
 @triton.jit
 def tile_of_group(i, D, HW, VEC: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_HW: tl.constexpr):
-    """(channels [BLOCK_D, 1], offsets, mask) of tile i of a group; offsets are from the group's first element."""
+    """(channels [BLOCK_D, 1], start, offsets, mask) of tile i of a group; start is from the group's first element, and
+    the offsets, which are from there, need 32 bits: several channels are in a tile only if they are short."""
     across = (HW - 1) // BLOCK_HW + 1
-    channels = i // across * BLOCK_D + tl.arange(0, BLOCK_D)[:, None]
+    first = i // across * BLOCK_D
+    channels = first + tl.arange(0, BLOCK_D)[:, None]
     elements = i % across * BLOCK_HW + tl.arange(0, BLOCK_HW)[None, :]
-    offsets = tl.cast(channels, tl.int64) * channel_size(HW, VEC) + elements
-    return channels, offsets, (channels < D) & (elements < HW)
+    start = tl.cast(first, tl.int64) * channel_size(HW, VEC)
+    offsets = tl.arange(0, BLOCK_D)[:, None] * channel_size(HW, VEC) + elements
+    return channels, start, offsets, (channels < D) & (elements < HW)
 
 
 @triton.jit

@@ -132,72 +132,82 @@ def accumulate(x, dy, rstd, weight, dweight):
 
 
 @entry()
-@triton.jit(do_not_specialize=["M"])
-def rms_norm_backward_loop_dx(
+@triton.jit(do_not_specialize=["SPLITS"])
+def rms_norm_backward_products(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    rstd_ptr,
+    product_ptr,
+    N,
+    SLICE,
+    SPLITS,
+    BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Rows too long for registers: the sum of xhat * wdy over a slice of SLICE columns of one of them.
+
+    product_ptr: [M, SPLITS]
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    row = tl.cast(tl.program_id(0) // SPLITS, tl.int64)
+    begin = tl.cast(tl.program_id(0) % SPLITS, tl.int64) * SLICE
+    count = tl.minimum(N - begin, SLICE).to(tl.int32)
+    start = row * (N // VEC * VEC) + begin
+    rstd = tl.load(rstd_ptr + row).to(ACC)
+    products = tl.zeros([BLOCK_N], ACC)
+    for block in tl.range(0, (count - 1) // BLOCK_N + 1, num_stages=STAGES):
+        columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
+        mask = columns < count
+        dy = tl.load(dy_ptr + start + columns, mask=mask, other=0.0)
+        x = tl.load(x_ptr + start + columns, mask=mask, other=0.0)
+        weight = load_parameter_at(weight_ptr, begin + columns, mask)
+        products += x.to(ACC) * rstd * weighted(dy.to(ACC), weight, False)
+    tl.store(product_ptr + tl.program_id(0), tl.sum(products, 0))
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "SPLITS", "ROWS"])
+def rms_norm_backward_columns(
     dy_ptr,
     x_ptr,
     weight_ptr,
     rstd_ptr,
     dx_ptr,
+    dweight_ptr,
+    product_ptr,
     M,
     N,
+    stride,
+    SPLITS,
+    ROWS,
     BLOCK_N: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+    VEC: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """dx of rows too long for registers: two passes over the columns of a row, the second backwards."""
-    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    lanes = tl.arange(0, BLOCK_N)
-    last = (N - 1) // BLOCK_N
-    for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
-        start = tl.cast(row, tl.int64) * N
-        rstd = tl.load(rstd_ptr + row).to(ACC)
-        products = tl.zeros([BLOCK_N], ACC)
-        for block in tl.range(0, last + 1, num_stages=STAGES):
-            columns = block * BLOCK_N + lanes
-            xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, rstd, columns, N)
-            products += xhat * wdy
-        mean_product = tl.sum(products, 0) / N
-        for i in tl.range(0, last + 1, num_stages=STAGES):
-            columns = (last - i) * BLOCK_N + lanes
-            xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, rstd, columns, N)
-            tl.store(dx_ptr + start + columns, (wdy - xhat * mean_product) * rstd, mask=columns < N)
+    """The same rows: dx of a block of columns of ROWS of them, and the sum for their weights. dx_ptr may be None.
 
-
-@triton.jit
-def load_terms(dy_ptr, x_ptr, weight_ptr, rstd, columns, N):
-    """(xhat, wdy) of these columns of the row that dy_ptr and x_ptr point to."""
-    mask = columns < N
-    dy = tl.load(dy_ptr + columns, mask=mask, other=0.0).to(rstd.dtype)
-    x = tl.load(x_ptr + columns, mask=mask, other=0.0).to(rstd.dtype)
-    return x * rstd, weighted(dy, load_parameter_at(weight_ptr, columns, mask), False)
-
-
-@entry()
-@triton.jit(do_not_specialize=["M"])
-def rms_norm_backward_loop_dweight(
-    dy_ptr,
-    x_ptr,
-    rstd_ptr,
-    dweight_ptr,
-    M,
-    N,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
-    """dweight of rows too long for registers: a grid-stride loop over blocks of columns, and over all rows of each.
-
-    dweight_ptr: [N]
+    product_ptr: [M, SPLITS], or None without dx; BLOCK_S is at least SPLITS. dweight_ptr: [M / ROWS, stride] or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    for block in tl.range(tl.program_id(0), (N - 1) // BLOCK_N + 1, tl.num_programs(0)):
-        columns = block * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-        dweight = tl.zeros([BLOCK_M, BLOCK_N], ACC)
-        for first in tl.range(0, M, BLOCK_M):
-            rows = first + tl.arange(0, BLOCK_M)[:, None]
-            mask = (rows < M) & (columns < N)
-            offsets = tl.cast(rows, tl.int64) * N + columns
-            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
-            dweight += dy * (x * rstd)
-        tl.store(dweight_ptr + columns, tl.sum(dweight, 0, keep_dims=True), mask=columns < N)
+    blocks = (N - 1) // BLOCK_N + 1
+    columns = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = columns < N
+    part = tl.cast(tl.program_id(0) // blocks, tl.int64)
+    weight = load_parameter_at(weight_ptr, columns, mask)
+    dweight = tl.zeros([BLOCK_N], ACC)
+    split = tl.arange(0, BLOCK_S)
+    for row in tl.range(part * ROWS, tl.minimum(part * ROWS + ROWS, M), num_stages=STAGES):
+        rstd = tl.load(rstd_ptr + row).to(ACC)
+        start = row * (N // VEC * VEC)
+        dy = tl.load(dy_ptr + start + columns, mask=mask, other=0.0).to(ACC)
+        xhat = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC) * rstd
+        dweight += dy * xhat
+        if dx_ptr is not None:
+            products = tl.load(product_ptr + row * SPLITS + split, mask=split < SPLITS, other=0.0)
+            dx = (weighted(dy, weight, False) - xhat * (tl.sum(products, 0) / N)) * rstd
+            tl.store(dx_ptr + start + columns, dx, mask=mask)
+    if dweight_ptr is not None:
+        tl.store(dweight_ptr + part * stride + columns, dweight, mask=mask)

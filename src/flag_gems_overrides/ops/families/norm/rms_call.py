@@ -18,9 +18,9 @@ from ...launch.prepared import Launch
 from .call import _NONE, _accumulator, _Parameter
 from .partial_sums import sum_partials
 from .plan import plan_partial_sums
-from .rms_backward import rms_norm_backward_loop_dweight, rms_norm_backward_loop_dx, rms_norm_backward_rows
-from .rms_forward import rms_norm_loop, rms_norm_rows
-from .rms_plan import Rows, plan_backward, plan_forward
+from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
+from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
+from .rms_plan import Loop, Rows, Split, plan_backward, plan_forward, power_of_two
 
 
 class _Forward(NamedTuple):
@@ -60,9 +60,24 @@ def _forward_launch(M: int, N: int, dtype: torch.dtype, eps_bits: int, device: i
     plan = plan_forward(M, N, dtype.itemsize, devices.limits(device))
     if isinstance(plan, Rows):
         return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M))
-    return rms_norm_loop.bind(
-        device, (plan.programs,), M, N, eps_bits, num_warps=plan.warps, BLOCK_N=plan.block_n, STAGES=plan.stages
+    if isinstance(plan, Loop):
+        return rms_norm_loop.bind(
+            device, (plan.programs,), M, N, eps_bits, num_warps=plan.warps, BLOCK_N=plan.block_n, STAGES=plan.stages
+        )
+    blocks = {"num_warps": plan.warps, "BLOCK_N": plan.block_n, "VEC": plan.vec}
+    squares = rms_norm_partial_squares.bind(
+        device, (M * plan.splits,), N, plan.slice_size, plan.splits, **blocks, STAGES=plan.stages
     )
+    apply = rms_norm_apply.bind(
+        device,
+        (M * -(-N // plan.block_n),),
+        N,
+        plan.splits,
+        eps_bits,
+        **blocks,
+        BLOCK_S=power_of_two(plan.splits),
+    )
+    return functools.partial(_forward_split, squares, apply, Allocation((M, plan.splits), _accumulator(dtype), device))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -99,29 +114,23 @@ def _backward_launch(
         return _backward_of_nothing
     limits = devices.limits(device)
     plan = plan_backward(M, N, dtype.itemsize, limits)
-    if not isinstance(plan, Rows):
-        launch_dx = launch_dweight = None
-        if want_input:
-            launch_dx = rms_norm_backward_loop_dx.bind(
-                device, (plan.programs,), M, N, num_warps=plan.warps, BLOCK_N=plan.block_n, STAGES=plan.stages
-            )
-        if want_weight:
-            programs = min(-(-N // 128), limits.sm_count * 8)
-            launch_dweight = rms_norm_backward_loop_dweight.bind(
-                device, (programs,), M, N, num_warps=4, BLOCK_M=16, BLOCK_N=128
-            )
-        return functools.partial(_backward_in_loops, launch_dx, launch_dweight)
     stride = -(-N // 16) * 16
-    two_launches = want_weight and plan.programs > 1
-    pdl = two_launches and limits.capability >= (9, 0) and not knobs.runtime.interpret
-    launch = rms_norm_backward_rows.bind(device, (plan.programs,), M, N, stride, **_rows_options(plan, M), PDL=pdl)
+    partials = plan.programs if isinstance(plan, Rows) else -(-M // plan.rows)
+    two_launches = want_weight and partials > 1
+    pdl = two_launches and isinstance(plan, Rows) and limits.capability >= (9, 0) and not knobs.runtime.interpret
+    launch: Callable[..., None]
+    if isinstance(plan, Rows):
+        options = _rows_options(plan, M)
+        launch = rms_norm_backward_rows.bind(device, (plan.programs,), M, N, stride, **options, PDL=pdl)
+    else:
+        launch = _split_launch(M, N, stride, plan, dtype, want_input, device)
     if not two_launches:
         return launch
-    sums = plan_partial_sums(plan.programs, N, 1, limits)
+    sums = plan_partial_sums(partials, N, 1, limits)
     launch_sums = sum_partials.bind(
         device,
         (sums.programs, 1),
-        plan.programs,
+        partials,
         N,
         stride,
         num_warps=sums.warps,
@@ -130,8 +139,34 @@ def _backward_launch(
         PDL=pdl,
         **({"launch_pdl": True} if pdl else {}),
     )
-    partial = Allocation((plan.programs, stride), _accumulator(dtype), device)
+    partial = Allocation((partials, stride), _accumulator(dtype), device)
     return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
+
+
+def _split_launch(
+    M: int, N: int, stride: int, plan: Split, dtype: torch.dtype, want_input: bool, device: int
+) -> Callable[..., None]:
+    """Takes what the kernel of whole rows takes."""
+    blocks = {"num_warps": plan.warps, "BLOCK_N": plan.block_n, "VEC": plan.vec, "STAGES": plan.stages}
+    products = None
+    if want_input:
+        products = rms_norm_backward_products.bind(
+            device, (M * plan.splits,), N, plan.slice_size, plan.splits, **blocks
+        )
+    columns = rms_norm_backward_columns.bind(
+        device,
+        (-(-N // plan.block_n) * -(-M // plan.rows),),
+        M,
+        N,
+        stride,
+        plan.splits,
+        plan.rows,
+        **blocks,
+        BLOCK_S=power_of_two(plan.splits),
+    )
+    return functools.partial(
+        _backward_split, products, columns, Allocation((M, plan.splits), _accumulator(dtype), device)
+    )
 
 
 def _rows_options(plan: Rows, M: int) -> dict[str, int | bool]:
@@ -147,8 +182,40 @@ def _rows_options(plan: Rows, M: int) -> dict[str, int | bool]:
     }
 
 
+def _forward_split(
+    launch_squares: Launch,
+    launch_apply: Launch,
+    partial: Allocation,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    output: torch.Tensor,
+    rstd: torch.Tensor,
+) -> None:
+    squares = partial()
+    launch_squares(input, squares)
+    launch_apply(input, weight, output, rstd, squares)
+
+
+def _backward_split(
+    launch_products: Launch | None,
+    launch_columns: Launch,
+    partial: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+) -> None:
+    products = None
+    if launch_products is not None:
+        products = partial()
+        launch_products(grad_out, input, weight, rstd, products)
+    launch_columns(grad_out, input, weight, rstd, dx, dweight, products)
+
+
 def _backward_with_partial_sums(
-    launch: Launch,
+    launch: Callable[..., None],
     launch_sums: Launch,
     partial: Allocation,
     grad_out: torch.Tensor,
@@ -161,22 +228,6 @@ def _backward_with_partial_sums(
     dweight_partial = partial()
     launch(grad_out, input, weight, rstd, dx, dweight_partial)
     launch_sums(dweight_partial, None, dweight, None)
-
-
-def _backward_in_loops(
-    launch_dx: Launch | None,
-    launch_dweight: Launch | None,
-    grad_out: torch.Tensor,
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    rstd: torch.Tensor,
-    dx: torch.Tensor | None,
-    dweight: torch.Tensor | None,
-) -> None:
-    if launch_dx is not None:
-        launch_dx(grad_out, input, weight, rstd, dx)
-    if launch_dweight is not None:
-        launch_dweight(grad_out, input, rstd, dweight)
 
 
 def _forward_of_nothing(*tensors: torch.Tensor) -> None:

@@ -137,3 +137,61 @@ def rms_norm_loop(
             x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
             weight = load_parameter_at(weight_ptr, columns, mask)
             tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)
+
+
+@entry()
+@triton.jit(do_not_specialize=["SPLITS"])
+def rms_norm_partial_squares(
+    x_ptr,
+    squares_ptr,
+    N,
+    SLICE,
+    SPLITS,
+    BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Few, long rows: the sum of squares of a slice of SLICE columns of one of them. squares_ptr: [M, SPLITS]"""
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    row = tl.cast(tl.program_id(0) // SPLITS, tl.int64)
+    begin = tl.cast(tl.program_id(0) % SPLITS, tl.int64) * SLICE
+    count = tl.minimum(N - begin, SLICE).to(tl.int32)
+    start = row * (N // VEC * VEC) + begin
+    squares = tl.zeros([BLOCK_N], ACC)
+    for block in tl.range(0, (count - 1) // BLOCK_N + 1, num_stages=STAGES):
+        columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
+        x = tl.load(x_ptr + start + columns, mask=columns < count, other=0.0).to(ACC)
+        squares += x * x
+    tl.store(squares_ptr + tl.program_id(0), tl.sum(squares, 0))
+
+
+@entry()
+@triton.jit(do_not_specialize=["SPLITS", "eps_bits"])
+def rms_norm_apply(
+    x_ptr,
+    weight_ptr,
+    y_ptr,
+    rstd_ptr,
+    squares_ptr,
+    N,
+    SPLITS,
+    eps_bits,
+    BLOCK_N: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """The same rows: one block of columns. squares_ptr: [M, SPLITS]; BLOCK_S is at least SPLITS."""
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    blocks = (N - 1) // BLOCK_N + 1
+    row = tl.cast(tl.program_id(0) // blocks, tl.int64)
+    block = tl.program_id(0) % blocks
+    split = tl.arange(0, BLOCK_S)
+    squares = tl.load(squares_ptr + row * SPLITS + split, mask=split < SPLITS, other=0.0)
+    rstd = tl.rsqrt(tl.sum(squares, 0) / N + from_bits(eps_bits, ACC))
+    tl.store(rstd_ptr + row, rstd, mask=block == 0)
+    columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = columns < N
+    start = row * (N // VEC * VEC)
+    x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
+    weight = load_parameter_at(weight_ptr, columns, mask)
+    tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)
