@@ -95,7 +95,7 @@ def _groups(problem: Problem, limits: Limits) -> Groups:
     tiling = _tiles(problem)
     places = _places(problem, tiling, limits)
     # All channels at once if there are places, or in as few turns as can be, evenly. With fewer at a time, so that L2
-    # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us in four turns.
+    # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us.
     at_once = cdiv(tiling.blocks, cdiv(tiling.blocks, places))
     group = max(1, min(places // at_once, tiling.total // (MIN_TILES * _tile(tiling))))
     # Whole lines of memory.
@@ -109,13 +109,16 @@ def _groups(problem: Problem, limits: Limits) -> Groups:
 
 
 def _tiles(problem: Problem) -> Tiling:
-    _, C, B, size, _ = problem
+    A, C, B, size, _ = problem
     columns = B == 1
     loads, warps, _ = COLUMNS if columns else ROWS
     vec = math.gcd(C if columns else B, VECTOR_BYTES // size)
     # Elements that are loaded one by one take an address and a mask each.
     elements = max(loads * (VECTOR_BYTES if vec * size == VECTOR_BYTES else VECTOR_BYTES // 4) // size, 1)
     channels = min(ROW_BYTES // size, power_of_2(C)) if columns else 1
+    # Of few rows several tiles too.
+    while columns and warps > 4 and A * channels < 4 * elements * warps * WARP:
+        warps //= 2
     return _tiling(problem, channels, elements * warps * WARP // channels, warps)
 
 
