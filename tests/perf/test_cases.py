@@ -17,7 +17,8 @@ FILE = Path(__file__).parents[2] / "benchmark" / "core_shapes.yaml"
 @st.composite
 def any_case(draw):
     op = draw(st.sampled_from(list(OPERATORS)))
-    shape = draw(st.lists(st.integers(0, 2**31), min_size=1, max_size=5))
+    ndim = OPERATORS[op].ndim
+    shape = draw(st.lists(st.integers(0, 2**31), min_size=ndim or 1, max_size=ndim or 5))
     names = OPERATORS[op].arguments
     arguments = [
         (name, draw(st.integers(-5, 5))) for name in names if name in OPERATORS[op].required or draw(st.booleans())
@@ -131,6 +132,7 @@ def test_our_file_has_upstreams_core_shapes():
     assert cases("softmax_backward") == reduction - {(1024, 1024, 1024)} | {(256, 1024, 1024)}
     norm = {(4, 16, 64, 4), (16, 16, 8, 48), (16, 16, 8, 88), (16, 16, 128), (20, 6, 65536)}
     assert cases("layer_norm") == cases("layer_norm_backward") == norm
+    assert cases("batch_norm") == cases("batch_norm_backward") == norm
 
 
 def test_our_file_has_the_transformer_shapes():

@@ -11,6 +11,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from flag_gems_overrides.cli import _device, commands
 from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.perf import resources, run
 from flag_gems_overrides.perf.records import Recorder, dumps, read
@@ -395,6 +396,38 @@ def test_a_full_disk_ends_bench_with_status_2(invoke, monkeypatch, tmp_path):
     assert "error: benchmark_result.jsonl: No space left on device; the lines before are whole: make room" in output
     (session,) = read(tmp_path / "benchmark_result.jsonl")
     assert (len(session.rows), session.ended, session.torn) == (1, False, False)
+
+
+def test_bench_measures_what_was_asked_for(invoke, monkeypatch, shapes):
+    asked = []
+    monkeypatch.setattr(run, "meter", lambda *arguments: asked.append(arguments) or Meter())
+    monkeypatch.setattr(run, "is_timed", lambda: True)
+    monkeypatch.setattr(_device, "prepare", lambda: None)
+    invoke("bench", "softmax", "--shape", "8x8 dim=1", "--mode", "operator", "--peer", "quack", "--peer", "compile")
+    invoke("bench", "softmax", "--level", "comprehensive")
+    invoke("bench", "softmax")
+    assert asked == [
+        ("operator", "8x8 dim=1", ["quack", "compile"]),
+        ("kernel", "comprehensive", ()),
+        ("kernel", "core", ()),
+    ]
+
+
+def test_a_pipe_gets_the_results_and_the_terminal_what_is_said_about_them(monkeypatch, tmp_path, record):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        ran = CliRunner().invoke(app, list(words))
+        return ran.exit_code, ran.stdout, ran.stderr.strip()
+
+    nothing = "record.jsonl: no case of what was asked for"
+    status, out, said = call("report", "record.jsonl", "--verdict", "slower", "--format", "json")
+    assert (status, json.loads(out)["cases"], said) == (0, [], nothing)
+    assert call("report", "record.jsonl", "--markdown", "a.md") == (0, "", "wrote a.md")
+    assert call("report", "none.jsonl")[:2] == (2, "")
+    assert call("report", "none.jsonl")[2].startswith("error: none.jsonl: No such file")
+    monkeypatch.setattr(commands, "version", lambda: "flag-gems-overrides 7.8")
+    assert call("--version") == (0, "flag-gems-overrides 7.8\n", "")
 
 
 def test_what_has_no_effect_without_a_gpu_is_said(invoke, monkeypatch):

@@ -10,7 +10,8 @@ from flag_gems_overrides.perf.cases import CaseError, parse
 
 
 def small(op: str, dtype: str = "bfloat16"):
-    return parse(" ".join([op, "6x8", *(f"{name}=1" for name in OPERATORS[op].arguments), dtype]))
+    shape = "6x8" if OPERATORS[op].ndim != 4 else "6x8x2x3"
+    return parse(" ".join([op, shape, *(f"{name}=1" for name in OPERATORS[op].arguments), dtype]))
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,10 @@ def test_native_takes_the_arguments_and_repeats_itself(op):
         ("argmin 6x8 float32", 192, 8),
         ("argmin 6x8 dim=1 float32", 192, 48),
         ("layer_norm 6x8 normalized=1 float32", 192 + 2 * 32, 192 + 2 * 24),
+        ("nll_loss_forward 6x8 bfloat16", 6 * (2 + 8), 2 + 2),
+        ("nll_loss2d_backward 6x8x2x3 bfloat16", 2 + 36 * 8 + 2, 6 * 8 * 6 * 2),
+        ("cumsum 6x8 dim=1 int8", 48, 384),
+        ("cumsum_out 6x8 dim=1 bfloat16", 96, 96),
         # The bias is passed and need not be read.
         ("layer_norm_backward 2x3x8 normalized=1 float32", 2 * 192 + 2 * 24 + 32, 192 + 2 * 32),
     ],
@@ -52,6 +57,8 @@ def test_compulsory_bytes(key, read, written):
     [
         ("softmax 6x8 dim=2 float32", "dim=2 is out of range for 2 dimensions"),
         ("layer_norm 6x8 normalized=3 float32", "normalized=3 is out of range"),
+        ("nll_loss2d_forward 6x8 float32", "does not have 4 dimensions"),
+        ("batch_norm 8 float32", "two dimensions or more"),
     ],
 )
 def test_bad_cases_are_named(key, message):

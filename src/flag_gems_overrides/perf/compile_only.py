@@ -68,7 +68,6 @@ def main() -> None:
 
 def _launches(cases: list[str], gpu: Gpu, parameters: bool = True) -> dict[str, dict[str, Any]]:
     """The launches of the overrides, by a digest of all that the compiler sees."""
-    from flag_gems_overrides.operators import OPERATORS
     from flag_gems_overrides.ops.launch import devices
     from flag_gems_overrides.ops.launch.prepared import Entry
     from flag_gems_overrides.perf import op_inputs
@@ -96,7 +95,7 @@ def _launches(cases: list[str], gpu: Gpu, parameters: bool = True) -> dict[str, 
             op = parse(case).op
             arguments = op_inputs.arguments(parse(case), "meta")
             given = arguments if parameters else op_inputs.without_parameters(op, arguments)
-            OPERATORS[op].load()[0](*(given or arguments))
+            op_inputs.override(op)(*(given or arguments))
     return launches
 
 

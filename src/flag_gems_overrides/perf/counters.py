@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from flag_gems_overrides.errors import UserError
-from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.cases import Case, parse
 
 SECTIONS = ("SpeedOfLight", "MemoryWorkloadAnalysis", "WarpStateStats", "Occupancy", "LaunchStats")
@@ -91,7 +90,7 @@ def _once(case: Case) -> None:
 
     from flag_gems_overrides.perf import op_inputs
 
-    override = OPERATORS[case.op].load()[0]
+    override = op_inputs.override(case.op)
     arguments = op_inputs.arguments(case, "cuda")
     with torch.no_grad():
         override(*arguments)

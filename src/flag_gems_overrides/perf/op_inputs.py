@@ -66,6 +66,22 @@ def layer_norm_backward(case: Case, device: torch.device) -> Arguments:
     return torch.randn_like(x), x, normalized_shape, mean, rstd, weight, bias, [True, True, True]
 
 
+def batch_norm(case: Case, device: torch.device) -> Arguments:
+    """Training, unless the case says training=0."""
+    if len(case.shape) < 2:
+        raise CaseError(f"{case.key}: a batch has two dimensions or more")
+    x = _values(case, device)
+    weight, bias, running_mean = (torch.randn(x.shape[1], dtype=x.dtype, device=device) for _ in range(3))
+    running_var = torch.rand(x.shape[1], dtype=x.dtype, device=device) + 0.5
+    return x, weight, bias, running_mean, running_var, bool(case.get("training", 1)), 0.1, 1e-5
+
+
+def batch_norm_backward(case: Case, device: torch.device) -> Arguments:
+    x, weight, _, running_mean, running_var, training, _, eps = batch_norm(case, device)
+    _, mean, rstd = torch.native_batch_norm(x, weight, None, None, None, True, 0.1, eps)
+    return torch.randn_like(x), x, weight, running_mean, running_var, mean, rstd, training, eps, [True, True, True]
+
+
 def rms_norm(case: Case, device: torch.device) -> Arguments:
     x, normalized_shape, weight, _, eps = layer_norm(case, device)
     return x, normalized_shape, weight, eps
@@ -121,6 +137,11 @@ def values_and_values_at(arguments: Arguments, result: Any) -> tuple[torch.Tenso
     return values, values_at(arguments, indices)
 
 
+def without_statistics_of_evaluation(arguments: Arguments, result: Any) -> Any:
+    """Of those PyTorch's CPU kernel returns none."""
+    return result if arguments[5] else result[0]
+
+
 def _kept(x: torch.Tensor, dim: int) -> list[int]:
     """The shape of ``x`` with ``dim`` reduced and kept."""
     return [1 if i == dim % x.dim() else size for i, size in enumerate(x.shape)]
@@ -132,6 +153,12 @@ def whole(case: Case, device: torch.device) -> Arguments:
 
 def along(case: Case, device: torch.device) -> Arguments:
     return _values(case, device), _dim(case)
+
+
+def along_out(case: Case, device: torch.device) -> Arguments:
+    """With the tensor that the result goes to, of its usual dtype."""
+    x, dim = along(case, device)
+    return x, dim, torch.empty(x.shape, dtype=x.dtype if x.is_floating_point() else torch.int64, device=device)
 
 
 def whole_or_along(case: Case, device: torch.device) -> Arguments:
@@ -210,7 +237,19 @@ def native(op: str) -> Callable[..., Any]:
     function: Callable[..., Any] = getattr(torch, packet, None) or getattr(
         getattr(torch.ops.aten, packet), overload or "default"
     )
-    return function
+    return by_position(op, function)
+
+
+def override(op: str) -> Callable[..., Any]:
+    """The override's function."""
+    return by_position(op, OPERATORS[op].load()[0])
+
+
+def by_position(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``; of an ``out`` overload, with the tensor that the result goes to as the last argument."""
+    if not OPERATORS[op].overload.endswith("out"):
+        return function
+    return lambda *arguments: function(*arguments[:-1], out=arguments[-1])
 
 
 def compulsory(case: Case) -> Compulsory:

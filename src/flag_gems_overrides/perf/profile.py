@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.ops.launch.prepared import Launch
 from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.cases import Case
@@ -29,7 +28,7 @@ def trace(case: Case, folder: Path) -> str:
     Returns:
         The profiler's table, by time on the device.
     """
-    override = OPERATORS[case.op].load()[0]
+    override = op_inputs.override(case.op)
     arguments = op_inputs.arguments(case, "cuda")
     folder.mkdir(parents=True, exist_ok=True)
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]

@@ -43,8 +43,8 @@ def for_case(case: Case, peers: Sequence[str] = ()) -> Iterator[tuple[dict[str, 
         if unsafe or function is None:
             absent[UPSTREAM] = {"absent": unsafe or f"this flag_gems has no {case.op}"}
         else:
-            calls[UPSTREAM] = function
-        calls[OVERRIDE] = override.load()[0]
+            calls[UPSTREAM] = op_inputs.by_position(case.op, function)
+        calls[OVERRIDE] = op_inputs.override(case.op)
         found = {peer: _peer(peer, case.op) for peer in peers}
         calls |= {peer: call for peer, call in found.items() if not isinstance(call, str)}
         absent |= {peer: {"absent": reason} for peer, reason in found.items() if isinstance(reason, str)}

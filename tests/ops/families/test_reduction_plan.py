@@ -140,14 +140,15 @@ def test_known_shapes():
 @pytest.mark.parametrize(
     "problem", [(16, 21, 1 << 18), (4096, 5, 1000), (32, 8, 256), (512, 16, 196), (32, 150, 16384)]
 )
-def test_few_elements_of_many_results_are_folded_within_a_warp(problem, itemsize, accumulators):
-    """4096 x 5 x 1000 bf16, max.dim: 302 us by programs of four warps, 28 us so."""
+def test_few_elements_of_many_results_are_of_few_warps(problem, itemsize, accumulators):
+    """4096 x 5 x 1000 bf16, max.dim: 302 us by programs of four warps that loop, 28 us by single ones."""
     p = plan(*problem, itemsize, accumulators, H200)
-    assert (p.kernel, p.warps <= 2, p.splits) == ("columns", True, 1)
-    assert p.block_n * p.block_k <= 64 * 32
+    looped = p.step < problem[1]
+    assert (p.kernel, p.warps <= (1 if looped else 4), p.splits) == ("columns", True, 1)
+    assert p.block_n * p.block_k <= 64 * 32 * p.warps
 
 
-@pytest.mark.parametrize("problem", [(128, 768, 197), (16, 1000, 4096), (8, 300, 8192), (1024, 2, 512), (1000, 48, 16)])
+@pytest.mark.parametrize("problem", [(128, 768, 197), (16, 1000, 4096), (8, 300, 8192), (1000, 48, 16)])
 def test_a_warp_for_each_tile_only_where_that_fills_the_device(problem):
     """128 x 768 x 197 bf16, amax: 21 us, so 59."""
     assert plan(*problem, 2, 1, H200).warps > 2

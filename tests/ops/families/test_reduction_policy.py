@@ -18,12 +18,12 @@ def add(a, b):
 
 
 @triton.jit
-def divided(total, count):
+def divided(total, count, OP: tl.constexpr):
     return total / count
 
 
 @triton.jit
-def is_nonzero(x):
+def is_nonzero(x, OP: tl.constexpr):
     return x != 0
 
 
@@ -33,13 +33,13 @@ def both(a, b):
 
 
 @triton.jit
-def square(x):
+def square(x, OP: tl.constexpr):
     x = x.to(tl.float32)
     return x * x
 
 
 @triton.jit
-def root(total, count):
+def root(total, count, OP: tl.constexpr):
     return tl.sqrt(total)
 
 
@@ -49,17 +49,21 @@ COUNT_NONZERO = Policy(
     "count_nonzero",
     add,
     lambda dtype: 0,
-    lambda dtype, requested: Dtypes(dtype, torch.int64, torch.int64),
+    lambda dtype, requested, count: Dtypes(dtype, torch.int64, torch.int64),
     prologue=is_nonzero,
 )
 ALL = Policy(
-    "all", both, lambda dtype: 1, lambda dtype, requested: Dtypes(dtype, torch.int32, torch.bool), prologue=is_nonzero
+    "all",
+    both,
+    lambda dtype: 1,
+    lambda dtype, requested, count: Dtypes(dtype, torch.int32, torch.bool),
+    prologue=is_nonzero,
 )
 NORM = Policy(
     "norm",
     add,
     lambda dtype: 0,
-    lambda dtype, requested: Dtypes(dtype, accumulator(dtype), dtype),
+    lambda dtype, requested, count: Dtypes(dtype, accumulator(dtype), dtype),
     prologue=square,
     epilogue=root,
 )
@@ -126,7 +130,7 @@ def test_problems_of_separate_dimensions():
 
 
 def test_a_changed_function_is_compiled_again():
-    dtypes = SUM.dtypes(torch.float32, None)
+    dtypes = SUM.dtypes(torch.float32, None, 1)
     keys = {
         policy.arithmetic(dtypes, elements=torch.float32, first=True, last=True).cache_key for policy in (SUM, MEAN)
     }

@@ -8,19 +8,16 @@ from accuracy.softmaxes import CASES
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from flag_gems_overrides.ops.families.softmax.launches import VECTOR_BYTES, WARP, cdiv, power_of_2
 from flag_gems_overrides.ops.families.softmax.plan import (
-    VECTOR_BYTES,
-    WARP,
     Problem,
     Rows,
     Short,
     Single,
     Split,
-    cdiv,
     configurations,
     launch,
     plan,
-    power_of_2,
 )
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.shape import split_at, wrap_dim

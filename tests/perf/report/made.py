@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from flag_gems_overrides.perf.records import Session
+from flag_gems_overrides.perf.report.tables import Table
 from flag_gems_overrides.perf.report.view import View, view
 
 from .. import rows
@@ -36,3 +37,8 @@ def shown(*made: dict, **changes) -> View:
 
 def counts(*made: dict) -> View:
     return view(rows.head("count"), made)
+
+
+def columns(table: Table) -> str:
+    """Each column's name and rank; text has a <."""
+    return "; ".join(f"{name} {rank}{'<' * text}" for name, rank, text in table.columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from flag_gems_overrides.perf.report.summary import conditions, summary
 
 from .. import rows
-from .made import KEYS, counts, lines, shown
+from .made import KEYS, columns, counts, lines, shown
 
 
 def nothing(row: dict) -> dict:
@@ -70,3 +70,43 @@ def test_conditions_name_the_code_and_of_the_host_no_bandwidth():
 def test_only_what_was_timed_has_a_column():
     alone = [row for row in lines() if row["providers"].pop("liger", None)]
     assert "vs Liger" not in [column.name for column in summary(shown(*alone))[0].columns]
+
+
+def test_columns_are_named_aligned_and_ranked():
+    means, providers, worst = summary(shown())
+    assert columns(means) == (
+        "Op 0<; dtype 0<; Cases 5; vs Torch 1; vs Gems 1; vs Liger 4; worst 2; FASTER 3; SAME 3; SLOWER 3; UNSURE 3"
+    )
+    assert columns(providers) == "Against 0<; Cases 0; geomean 0; FASTER 0; SAME 0; SLOWER 0; UNSURE 0"
+    assert columns(worst) == (
+        "Op 0<; Size Detail 0<; dtype 1<; Against 0<; Verdict 1<; Ratio 0; Change 3<; Override Latency (ms) 2; "
+        "Their Latency (ms) 2"
+    )
+    (counted,) = summary(counts(rows.counted()))
+    assert columns(counted) == (
+        "Op 0<; dtype 0<; Cases 1; Gems passes 2; Override passes 0; Gems launches 2; Override launches 0; LESS 1; "
+        "SAME 1; MORE 1"
+    )
+    titles = [table.title for table in (means, providers, worst, counted)]
+    assert titles == [
+        "Geometric means, and verdicts against the best of all",
+        "Verdicts by provider",
+        "Worst cases",
+        "Means of passes, sums of launches",
+    ]
+
+
+def test_the_worst_case_with_all_that_is_said_of_it():
+    made = lines()
+    for name, ms in (("override", 4.0), ("native", 3.0)):
+        made[1]["providers"][name]["samples_ms"] = [ms] * 20
+    (worst,) = [line for line in summary(shown(*made))[2].lines if line.cells[3] == "Torch" and line.key == KEYS[1]]
+    assert worst.word == "SLOWER"
+    assert worst.cells == [
+        *("softmax", "64x64 dim=1", "bfloat16", "Torch", "SLOWER"),
+        *("0.75x", "-25.0 % [-25.0 %, -25.0 %]", "4.000", "3.000"),
+    ]
+
+
+def test_a_commit_is_cut_but_not_that_files_were_changed():
+    assert conditions(rows.head(commit="0123456789abcdef")).endswith(", commit 0123456789ab")

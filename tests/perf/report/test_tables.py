@@ -6,7 +6,7 @@ import pytest
 from flag_gems_overrides.perf.report.tables import size, tables
 
 from .. import rows
-from .made import counts, lines, shown
+from .made import columns, counts, lines, shown
 
 
 def cells(table, i=0) -> dict[str, str]:
@@ -112,3 +112,16 @@ def test_a_wrong_answer_a_failure_and_no_call_are_three_notes():
 )
 def test_sizes_read_well(count, text):
     assert size(count) == text
+
+
+def test_columns_are_named_aligned_and_ranked():
+    assert columns(tables(shown(cold=rows.COLD))[0]) == (
+        "Size Detail 0<; Verdict 0<; Against 2<; Change 8<; Override Latency (ms) 1; Override Speedup 1; "
+        "Torch Latency (ms) 4; Gems Latency (ms) 5; Gems Speedup 7; vs Gems 2; Liger Latency (ms) 6; vs Liger 3; "
+        "Override GBPS 11; of copy 10; of read 12; of cold copy 9"
+    )
+    assert columns(tables(counts(rows.counted()))[0]) == (
+        "Size Detail 0<; Verdict 0<; Bytes Ratio 1; Gems Loaded 5; Override Loaded 4; Gems Stored 6; "
+        "Override Stored 5; Gems Passes 3; Override Passes 2; Gems Launches 2; Override Launches 1; "
+        "Gems Allocations 7; Override Allocations 6"
+    )

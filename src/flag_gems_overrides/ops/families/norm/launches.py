@@ -21,7 +21,7 @@ MIN_UNALIGNED = 256
 MAX_VECTORS = {False: 8, True: 4}
 # Rows in flight that are read twice, at least, however few of them L2 holds: with fewer, nothing hides a group's wait.
 MIN_GROUPS = 8
-# Elements of a tile of columns to a thread, and its widest row: a cache line, and a warp's worth of rows.
+# Elements of a tile of columns to a thread, and a cache line.
 COLUMN_ELEMENTS, COLUMN_BYTES = 32, 128
 
 
@@ -283,9 +283,11 @@ def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) ->
     _check(block_m * block_n * wide <= min(32 * warps, 256) * WARP, "a row is one tile")
     _check(block_m == power_of_two(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     elements = COLUMN_ELEMENTS * warps * WARP // wide
-    columns = max(min(COLUMN_BYTES // itemsize, elements // power_of_two(M)), VECTOR_BYTES // itemsize)
-    columns = min(columns, block_n)
-    column_rows = min(power_of_two(M), elements // columns)
+    rows = power_of_two(M)
+    # A cache line at least, and of few rows a vector for each thread.
+    columns = max(COLUMN_BYTES // itemsize, warps * WARP * (VECTOR_BYTES // itemsize) // rows)
+    columns = min(max(min(columns, elements // rows), VECTOR_BYTES // itemsize), block_n)
+    column_rows = min(rows, elements // columns)
     return FewRows(cdiv(M, block_m), cdiv(N, columns), block_m, block_n, column_rows, columns, warps)
 
 

@@ -13,6 +13,7 @@ from .launches import (
     VECTOR_BYTES,
     WARP,
     Configuration,
+    FewRows,
     Flat,
     Launch,
     Loop,
@@ -87,13 +88,15 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
     for found in _defaults(problem, limits):
         if found is not None and launch_or_none(problem, found, limits) is not None:
             return found
-    return _loop(problem)
+    return _loop(problem, limits)
 
 
 def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
     M, N, _, itemsize, backward = problem
     vector, vec = VECTOR_BYTES // itemsize, widest(N, itemsize)
     if backward:
+        yield _little_gradient(problem)
+        yield _few_rows(problem, limits)
         yield _backward_rows(problem, vec, limits)
     else:
         if N == 3 or (power_of_two(N) == N and vector >= N):
@@ -132,7 +135,8 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     block_m = min(power_of_two_within(vectors * warps * lanes // (cdiv(N, block_n) * block_n)), 8 * at_once)
     # Few rows: rather more programs, as long as each thread has some. 256 x 128: 3.4 us with 1 row, 3.7 with 8.
     # With one vector to a thread 8 bytes of 64 x 64 float32 spill (Triton 3.7).
-    block_m = min(block_m, max(power_of_two_within(M // (2 * limits.sm_count)), at_once * (2 if little else 1)))
+    # 4240 x 64 bf16: 3.6 us with 8 rows, 4.0 with 16.
+    block_m = min(block_m, max(power_of_two_within(M // (4 * limits.sm_count)), at_once * (2 if little else 1)))
     return Configuration("rows", warps, vec, min(block_m, power_of_two(M)))
 
 
@@ -161,24 +165,55 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
         block_m = min(block_m, power_of_two_within(M // limits.sm_count))
     block_m = min(block_m, power_of_two(M))
     tile_bytes = block_m * cdiv(span, block_n) * block_n * itemsize
-    # As many as the registers hold: of 5 programs of 2 warps to an SM, for 6 chunks of 12288 x 3072, one ran alone.
-    per_sm = power_of_two_within(BYTES_IN_FLIGHT // tile_bytes)
+    # More than the registers hold, so that the last to start end with the others: bf16 12288 x 3072 47.8 us with 10
+    # programs to an SM, 52.7 with 5; 13051 x 1600 30.7 with 18, 34.3 with 9; 8192 x 4096 41.1 with 8, 41.8 with 4.
+    per_sm = max(1, BYTES_IN_FLIGHT * (2 if itemsize == 2 else 1) // tile_bytes)
     stages = _stages(4, per_sm * tile_bytes, limits)
     if itemsize > 2 and min(2, per_sm) * limits.sm_count * block_m >= M:
         # One tile to a program: 16 x 6144 float32 4.0 us, through shared memory 4.6; bf16 4.2, not 4.0.
         stages = 1
+    if itemsize == 8 and N % vec == 0 and MAX_N_OF_ONE_TILE[2] >= N and limits.sm_count < M:
+        # 50000 x 864: 181 us without a pipeline, 199 with one.
+        per_sm, stages = 0, 1
     return Configuration("rows", warps, vec, block_m, per_sm, stages)
+
+
+def _little_gradient(problem: Problem) -> Configuration | None:
+    """One program, and so no second kernel to launch.
+
+    On the device bf16 128 x 32 takes 4.1 us, not 4.4, 17 x 1 3.0, not 4.1, 64 x 64 4.4, not 4.3.
+    """
+    M, N, _, itemsize, _ = problem
+    vec = math.gcd(N, VECTOR_BYTES // itemsize)
+    elements = power_of_two(M) * power_of_two(N)
+    if itemsize == 8 or N > 128 or elements > min(4096 if N <= 64 else 2048, 256 * vec * itemsize):
+        return None
+    warps = 4 if elements > 2048 else 2 if elements > 256 else 1
+    return Configuration("rows", warps, vec, power_of_two(M))
+
+
+def _few_rows(problem: Problem, limits: Limits) -> Configuration | None:
+    """One launch, where all of its programs run at once and columns take one iteration; None elsewhere."""
+    M, N, *_ = problem
+    # 248 x 111 float16: 4.8 us with 4 warps, 6.3 with 8; by rows and partial sums 9.2.
+    warps = 8 if N > 1024 else 4
+    found = Configuration("few_rows", warps, rows=min(_rows_of_few(N, warps), power_of_two(M)))
+    launched = launch_or_none(problem, found, limits)
+    if not isinstance(launched, FewRows) or launched.column_rows < M:
+        return None
+    # With up to 255 registers a thread 8 warps fit on an SM.
+    fits = launched.row_programs + launched.column_programs <= limits.sm_count * 8 // warps
+    return found if fits else None
+
+
+def _rows_of_few(N: int, warps: int) -> int:
+    """Rows of a tile of 8 elements to a thread."""
+    return max(1, 8 * WARP * warps // power_of_two(N))
 
 
 def _backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     """None if a row is too long for one program."""
     M, N, _, itemsize, _ = problem
-    # One program, and so no second kernel to launch. On the device bf16 128 x 32 takes 4.1 us, not 4.4, 17 x 1 3.0, not
-    # 4.1, 64 x 64 4.4, not 4.3.
-    elements = power_of_two(M) * power_of_two(N)
-    if itemsize < 8 and N <= 128 and elements <= min(4096 if N <= 64 else 2048, 256 * vec * itemsize):
-        warps = 4 if elements > 2048 else 2 if elements > 256 else 1
-        return Configuration("rows", warps, vec, power_of_two(M))
     span, lanes, unaligned = N // vec * vec, WARP * VECTOR_BYTES // itemsize, N % vec != 0
     # sm_100 takes more registers for the same code: 8 to 24 bytes spill with what sm_80 and sm_90 get.
     tight = limits.capability >= (10, 0)
@@ -223,12 +258,12 @@ def _splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             yield found
 
 
-def _loop(problem: Problem) -> Configuration:
+def _loop(problem: Problem, limits: Limits) -> Configuration:
     """Two programs to a multiprocessor."""
-    # 8 elements to a thread, 16 float64 spill.
-    return Configuration(
-        "loop", 8, chunks=4 if problem.itemsize == 8 else 2 if problem.itemsize == 2 else 4, stages=1, registers=128
-    )
+    # 16 elements to a thread, and 8 float64, of which 16 bytes spill on sm_100.
+    tight = problem.itemsize == 8 and limits.capability >= (10, 0)
+    chunks = 2 if problem.itemsize == 2 or tight else 4
+    return Configuration("loop", 8, chunks=chunks, registers=128)
 
 
 def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> Iterator[Configuration]:
@@ -258,13 +293,15 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
             yield default._replace(per_sm=max(1, 16 // default.warps), stages=4)
         if N <= 8 and not backward:
             yield Configuration("columns", 4, rows=256)
+    if default.kernel == "few_rows":
+        yield _backward_rows(problem, widest(N, itemsize), limits) or _loop(problem, limits)
     if backward and M <= MAX_FEW_ROWS:
         for warps in (2, 4, 8, 16):
             if power_of_two(N) <= 32 * WARP * warps:
-                yield Configuration("few_rows", warps, rows=max(1, 8 * WARP * warps // power_of_two(N)))
+                yield Configuration("few_rows", warps, rows=_rows_of_few(N, warps))
     if default.kernel != "rows" or N >= MIN_SPLIT:
         yield from _splits(problem, limits)
-        yield _loop(problem)
+        yield _loop(problem, limits)
 
 
 def _stages(stages: int, bytes_per_sm: int, limits: Limits) -> int:

@@ -66,15 +66,10 @@ def divide(x, count):
         return tl.div_rn(x, tl.cast(count, tl.float32))
 
 
-@triton.jit
-def sums_are_exact(dtype: tl.constexpr, ELEMENTS: tl.constexpr):
-    """Whether a float32 holds any multiple, up to ELEMENTS, of a number of this dtype."""
-    if dtype == tl.bfloat16:
-        return ELEMENTS <= 2**16
-    elif dtype == tl.float16:
-        return ELEMENTS <= 2**13
-    else:
-        return False
+@triton.constexpr_function
+def sums_are_exact(dtype, elements):
+    """Whether a float32 holds any multiple, up to ``elements``, of a number of this dtype."""
+    return elements <= {"bf16": 2**16, "fp16": 2**13}.get(str(dtype), 0)
 
 
 @triton.jit

@@ -1,200 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a softmax of [M, N, K] over N is launched: plain numbers in, a plan out.
-
-The figures behind the constants are sweeps of about 5000 (shape, configuration) pairs on one H200 (torch 2.11.0,
-triton 3.6.0), in percent of its copy bandwidth of 4250 GB/s.
-"""
+"""How a softmax of [M, N, K] over N is launched: plain numbers in, a plan out."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...plans import table
+from .defaults import default, others
+from .launches import (
+    VECTOR_BYTES,
+    Configuration,
+    Problem,
+    Rows,
+    Short,
+    Single,
+    Split,
+    estimate,
+    launch,
+    launch_or_none,
+)
 
-WARP = 32
-VECTOR_BYTES = 16
-# Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
-# many of float64.
-MAX_IN_ONE_TILE = 16384
-# From here on rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load could
-# take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
-MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
-
-
-# Programs of a group whose parts of a row stay in registers. With more, waiting costs more than reading again.
-MAX_GROUP = 256
-# Words of other programs that a thread reads at a time: all of 256 programs and 64 columns spilled 2 KB.
-WORDS = 2
-# Blocks in flight at least, however little of them L2 holds: with fewer, nothing hides the wait of a group.
-MIN_BLOCKS = 8
-
-
-# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this.
-MAX_SHORT = 32
-# The same for all columns of [N, K] with no more elements than this, of which a program has many.
-MAX_SHORT_ELEMENTS = 512
-# Elements for each multiprocessor up to which a thread of short columns has no more than four: softmax 3 x 146 float16
-# 2.7 us, with 8 2.9; log_softmax 6 x 5 x 18 float64 3.5, with 8 4.1.
-LITTLE = 1024
-# 32-bit words of all inputs that a thread may hold.
-MAX_WORDS = 64
-# For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch and of an iteration.
-BYTES_PER_US, LAUNCH_US, ITERATION_US = 32000, 2.0, 0.7
-
-
-class Problem(NamedTuple):
-    """Softmax of [M, N, K] over N. inputs: tensors that are read, 1 forward and 2 backward."""
-
-    M: int
-    N: int
-    K: int
-    itemsize: int
-    inputs: int
-
-
-class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: single, short, rows, split; the latter looks into ``launch`` for its loop."""
-
-    kernel: str
-    elements: int  # of each input that a thread holds
-    warps: int
-    registers: int = 0
-    vec: int = 1
-    block_k: int = 1
-    group: int = 1
-    stages: int = 1
-    prefetch: bool = False
-
-
-class Single(NamedTuple):
-    """Rows of one element: the ``*_single`` kernels. Names as there."""
-
-    block: int
-    warps: int
-    programs: int
-
-
-class Short(NamedTuple):
-    """Whole columns side by side (K > 1): the ``*_short_columns`` kernels. Names as there."""
-
-    block_n: int
-    columns: int
-    warps: int
-    programs: int
-
-
-class Rows(NamedTuple):
-    """Whole rows in one tile (K = 1): the ``*_rows`` kernels. Names as there."""
-
-    vec: int
-    block_m: int
-    depth: int
-    width: int
-    warps: int
-    programs: int
-
-
-class Split(NamedTuple):
-    """Rows or columns in tiles, by ``group`` programs for each block: all other kernels. Names as there."""
-
-    contiguous: bool  # K = 1: rows, not columns
-    vec: int
-    unaligned: bool
-    even: bool
-    even_k: bool
-    int64_offsets: bool
-    group: int
-    members: int
-    looped: bool
-    depth: int
-    lanes: int
-    block_k: int
-    stages: int
-    prefetch: bool
-    warps: int
-    registers: int  # most for one thread, which makes ``programs`` of a cooperative launch fit on the device
-    programs: int
-    blocks: int
-
-
-class Shape(NamedTuple):
-    """Of one program."""
-
-    elements: int  # of each input that a thread holds
-    warps: int
-    registers: int
-    stages: int = 1
-    vec_bytes: int = VECTOR_BYTES
-    prefetch: bool = False
-
-
-# By bytes of an element and number of inputs (1 forward, 2 backward).
-# Groups that keep a row in registers. 1024 x 131072 bf16: 85 %, without the prefetch 81 %, with half the elements and
-# twice the warps 69 %; backward 88 %. 512 x 131072 fp32: 86 %; with half the warps 81 %, backward the reverse.
-SPLIT_ROWS = {
-    (2, 1): Shape(64, 4, 128, prefetch=True),
-    (2, 2): Shape(32, 4, 128, prefetch=True),
-    (4, 1): Shape(32, 8, 64),
-    (4, 2): Shape(16, 4, 64),
-    (8, 1): Shape(16, 4, 128),
-    (8, 2): Shape(16, 4, 128),
-}
-# The same for unaligned rows, whose edges need registers of their own.
-SPLIT_UNALIGNED_ROWS = {
-    (2, 1): Shape(64, 4, 128),
-    (2, 2): Shape(32, 4, 128, prefetch=True),
-    (4, 1): Shape(32, 4, 72),
-    (4, 2): Shape(16, 4, 72),
-    (8, 1): Shape(16, 4, 128),
-    (8, 2): Shape(8, 4, 128),
-}
-# One program for a row that it reads twice, the second time from L1: (shape, how much of L1 the rows of one
-# multiprocessor may take, whether also for unaligned rows, as far as these were timed). bf16 4096 x 18432: 87 us, 99
-# by groups; 8192 x 32768: 266, not 295; 8192 x 50257: 469, not 561; backward 4096 x 18432: 116, not 132; float32 4096 x
-# 32768: 279, not 290.
-IN_L1 = {
-    (2, 1): ((Shape(32, 8, 64), 1.0, True), (Shape(64, 8, 80), 1.3, False), (Shape(32, 16, 64), 1.15, True)),
-    (2, 2): ((Shape(32, 8, 80), 1.0, False), (Shape(32, 8, 128), 1.15, False)),
-    (4, 1): ((Shape(16, 16, 64), 1.15, False),),
-}
-# Rows too long for registers and L1. 1 x 2**24 bf16: 51 %, 55 % backward; with half the elements and twice the programs
-# 46 %.
-LOOPED_ROWS = {
-    (2, 1): Shape(64, 8, 128),
-    (2, 2): Shape(32, 8, 128),
-    (4, 1): Shape(64, 8, 128),
-    (4, 2): Shape(32, 8, 128),
-    (8, 1): Shape(16, 8, 128),
-    (8, 2): Shape(8, 8, 128),
-}
-# Columns read in a loop. 64 x 512 x 512 bf16: 61 %; with 16-byte loads 54 %, without the asynchronous copies 57 %.
-COLUMNS = {
-    (2, 1): Shape(32, 4, 128, stages=3, vec_bytes=8),
-    (2, 2): Shape(16, 8, 128),
-    (4, 1): Shape(32, 8, 128),
-    (4, 2): Shape(16, 8, 128),
-    (8, 1): Shape(8, 8, 128),
-    (8, 2): Shape(8, 8, 128),
-}
-# The same by larger groups, where fewer programs have less to tell each other. 65536 x 256 bf16 along 0: 42 %, not 35.
-LONG_COLUMNS, MAX_SMALL_GROUP = {(2, 1): Shape(32, 8, 128)}, 16
-# Where L2 does not hold all columns, a program has no more of them than L1 does: (shape, bytes of a block's row). 64 x
-# 16384 x 64 bf16: 114 us, 126 through L2; log_softmax backward 147, not 163. 8 x 4096 x 1024, which fits: 65, not 60.
-# Larger groups than of 28 programs were not timed.
-COLUMNS_IN_L1, MAX_GROUP_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Shape(32, 8, 128), 64)}, 32
-# Of shared memory, for what threads tell each other.
-EXCHANGE_BYTES = 8192
-# Columns short enough for one tile, by up to 8 warps. 8 x 21 x 262144: bf16 73 and 81 %, fp32 92 and 97 %.
-SHORT_COLUMNS = {
-    (2, 1): Shape(64, 1, 128),
-    (2, 2): Shape(32, 1, 128),
-    (4, 1): Shape(64, 1, 128),
-    (4, 2): Shape(32, 1, 128),
-    (8, 1): Shape(16, 1, 128),
-    (8, 2): Shape(16, 1, 128),
-}
+__all__ = [
+    "Configuration",
+    "Problem",
+    "Rows",
+    "Short",
+    "Single",
+    "Split",
+    "choose",
+    "class_of",
+    "configurations",
+    "estimate",
+    "launch",
+    "plan",
+]
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -208,371 +48,29 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         problem,
         class_of,
         Configuration,
-        lambda each: _launch_or_none(problem, each, limits) is not None,
+        lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    return found or _default(problem, limits)
+    return found or default(problem, limits)
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: the neighbours of it that are legal and another launch."""
-    default = _default(problem, limits)
-    candidates = [default]
+    first = default(problem, limits)
+    candidates = [first]
     for field in ("elements", "warps", "group", "block_k"):
-        value = getattr(default, field)
-        candidates += [default._replace(**{field: value * 2}), default._replace(**{field: value // 2})]
-    candidates += _others(problem, limits)
+        value = getattr(first, field)
+        candidates += [first._replace(**{field: value * 2}), first._replace(**{field: value // 2})]
+    candidates += others(problem, limits)
     found: dict[Single | Short | Rows | Split, Configuration] = {}
     for candidate in candidates:
-        launched = _launch_or_none(problem, candidate, limits)
+        launched = launch_or_none(problem, candidate, limits)
         if launched is not None:
             found.setdefault(launched, candidate)
     return list(found.values())
-
-
-def _others(problem: Problem, limits: Limits) -> list[Configuration]:
-    """What other kernels do best, as far as they are of use."""
-    M, N, K, size, inputs = problem
-    if N == 1:
-        return []
-    if K > 1:
-        found = [_columns(M, N, K, size, inputs, limits)]
-        if (size, inputs) in COLUMNS_IN_L1:
-            found += filter(None, [_columns_in_l1(M, N, K, size, inputs, limits)])
-        return [*found, _short(problem, limits)] if N <= 8 * MAX_SHORT and K < 2**30 else found
-    vec = VECTOR_BYTES // size
-    found = [_rows(M, N, math.gcd(N, vec), size, inputs)]
-    if 64 * vec > N:
-        return found
-    shapes = [shape for shape, _, _ in IN_L1.get((size, inputs), ())]
-    found += [_row_with_unaligned(N, size, inputs), _long_rows(M, N, size, inputs, N % vec != 0, limits)]
-    return found + [_configuration(vec, vec, _without_spills(shape, limits), 1) for shape in shapes]
-
-
-def _launch_or_none(
-    problem: Problem, configuration: Configuration, limits: Limits
-) -> Single | Short | Rows | Split | None:
-    try:
-        return launch(problem, configuration, limits)
-    except ValueError:
-        return None
-
-
-def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Single | Short | Rows | Split:
-    """ValueError if the problem cannot be launched so."""
-    M, N, K, size, inputs = problem
-    kernel, elements, warps, *_ = configuration
-    words = elements * inputs * (2 if size == 8 else 1)
-    if not (elements > 0 and words <= MAX_WORDS and 1 <= warps <= 32):
-        raise ValueError(f"no legal program: {configuration}")
-    if kernel == "single":
-        block = elements * warps * WARP
-        if N > 1 or cdiv(M * K, block) >= 2**31:
-            raise ValueError("rows of one element only")
-        return Single(block, warps, cdiv(M * K, block))
-    if kernel == "short":
-        block_n = power_of_2(N)
-        columns = elements * warps * WARP // block_n
-        if K == 1 or not columns or K >= 2**30 or cdiv(M * K, columns) >= 2**31:
-            raise ValueError("columns of no more elements than one tile only")
-        return Short(block_n, columns, warps, cdiv(M * K, columns))
-    if kernel == "rows":
-        if K > 1 or elements * warps * WARP < N:
-            raise ValueError("rows of no more elements than one tile only")
-        vec = math.gcd(N, VECTOR_BYTES // size)
-        block_n = max(power_of_2(N), vec)
-        depth = max(min(elements, block_n) // vec, 1)
-        width = block_n // depth
-        threads = width // vec
-        if threads > warps * WARP or elements < vec:
-            raise ValueError("a row is of one program")
-        block_m = warps * WARP // threads
-        return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
-    return _split(problem, configuration, limits)
-
-
-def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
-    M, N, K, size, inputs = problem
-    p = launch(problem, configuration, limits)
-    resident = limits.sm_count * max(limits.threads_per_sm // (p.warps * WARP), 1)
-    elements, reads, iterations, per_load = M * N * K, 1, cdiv(p.programs, resident), 1
-    if isinstance(p, Rows):
-        per_load = p.vec
-    elif isinstance(p, Split):
-        length = cdiv(N // p.vec if p.contiguous else N, p.group)
-        iterations *= cdiv(p.blocks * p.group, p.programs) * max(cdiv(length, p.depth * p.lanes), 1)
-        reads, per_load = 2 if p.looped and elements * size * inputs > limits.l2_bytes else 1, p.vec
-        iterations += p.group > 1
-    busy = min(limits.sm_count, p.programs)
-    # A load of less than four bytes does not keep the memory busy.
-    moved = elements * size * (inputs * reads + 1) * (1.5 if per_load * size < 4 else 1.0)
-    return LAUNCH_US + max(moved / (busy * BYTES_PER_US), iterations * ITERATION_US)
 
 
 def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Single | Short | Rows | Split:
     """The launch that is chosen for these sizes, none of them 0."""
     problem = Problem(M, N, K, size, inputs)
     return launch(problem, choose(problem, limits), limits)
-
-
-def _default(problem: Problem, limits: Limits) -> Configuration:
-    M, N, K, size, inputs = problem
-    if N == 1:
-        # 16-byte loads of each input, twice; of few elements fewer, for more programs.
-        total, elements = M * K, VECTOR_BYTES // size * 2
-        while elements > 1 and total <= elements // 2 * 4 * WARP * limits.sm_count:
-            elements //= 2
-        return Configuration("single", elements, max(1, min(4, power_of_2(cdiv(total, elements * WARP)))))
-    if K > 1:
-        unaligned = K % (VECTOR_BYTES // size) != 0
-        if K < 2**30 and (N * K <= MAX_SHORT_ELEMENTS or (unaligned and N <= MAX_SHORT)):
-            return _short(problem, limits)
-        return _columns(M, N, K, size, inputs, limits)
-    vec = math.gcd(N, VECTOR_BYTES // size)
-    longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
-    unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
-    large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and _fills_a_large_tile(M, N, limits)
-    if longest < N and not large:
-        return _long_rows(M, N, size, inputs, unaligned, limits)
-    if unaligned:
-        return _row_with_unaligned(N, size, inputs)
-    return _rows(M, N, vec, size, inputs)
-
-
-def _short(problem: Problem, limits: Limits) -> Configuration:
-    """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side."""
-    M, N, K, size, inputs = problem
-    block_n, most = power_of_2(N), (32 if size < 8 else 16) // inputs
-    elements = max(min(block_n, most), most // 4)  # log_softmax of 5 rows spills 8 bytes with 16
-    if M * K * block_n <= limits.sm_count * LITTLE:
-        elements = min(elements, 4)
-    tile = block_n * power_of_2(M * K)
-    warps = max(1, min(4, tile // (elements * WARP)), block_n // (elements * WARP))
-    return Configuration("short", elements, power_of_2(warps))
-
-
-def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
-    block_n = max(power_of_2(N), vec)
-    # Elements of a thread. bf16 forward: 64 columns 74 % with 8, 70 % with 16; 1024 87 % with 16, 85 % with 32; 4096
-    # 81 % with 16, 84 % with 32. Loads of one element are many instructions: 99 columns 68 % with 8, 39 % with 16.
-    short = 128 if vec == 1 else 64
-    elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
-    # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16. A row is of two threads at least: 7530
-    # x 5 float32 3.0 us, by single threads 4.1.
-    elements = max(min(elements // (2 if size == 8 else 1), block_n // 2), vec)
-    threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
-    # Of few rows no more warps than they need.
-    warps = max(min(4, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
-    return Configuration("rows", elements, warps)
-
-
-def _fills_a_large_tile(M: int, N: int, limits: Limits) -> bool:
-    """Whether a row of float32 that is longer than others in one tile is still best off in one, of 32 warps.
-
-    4096 x 32768: 262 us, twice through L1 274; x 24576, a quarter of the tile empty, 206, not 196. 16 x 32768 7.8 us,
-    by groups 9.5; one row 7.2, not 6.1.
-    """
-    return M > 1 and (limits.sm_count > M or N > 7 * 4096)
-
-
-def _row_with_unaligned(N: int, size: int, inputs: int) -> Configuration:
-    """One program for a row, of as few warps as can hold it: each of them goes through the edges."""
-    vec = VECTOR_BYTES // size
-    elements = (32 if inputs == 1 else 16) // (2 if size == 8 else 1)
-    warps = max(1, power_of_2(N // vec) * vec // (elements * WARP))
-    shape = Shape(elements, warps, 128 if warps <= 16 else 64)
-    return _configuration(vec, vec, shape, 1)
-
-
-def _long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration:
-    vec = VECTOR_BYTES // size
-    length = N // vec
-    if limits.sm_count <= M:  # or some would be idle
-        for shape, most, with_unaligned in IN_L1.get((size, inputs), ()):
-            shape = _without_spills(shape, limits)
-            if with_unaligned >= unaligned and N * size * inputs <= most * _l1_share(shape, limits):
-                return _configuration(vec, vec, shape, 1)
-    shape = _without_spills((SPLIT_UNALIGNED_ROWS if unaligned else SPLIT_ROWS)[size, inputs], limits)
-    tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
-    if tiles > min(_resident(shape, limits) // 2, MAX_GROUP):
-        shape = LOOPED_ROWS[size, inputs]
-        tiles = _group(M, N * size * inputs, shape, limits)
-    # Few rows: more programs, with less each.
-    while shape.elements > vec and 2 * M * tiles <= _resident(shape, limits):
-        shape = shape._replace(elements=shape.elements // 2)
-        tiles *= 2
-    return _configuration(vec, vec, shape, tiles)
-
-
-def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration:
-    # A cache line of each column's row; of very short columns more, for 256 elements to a program.
-    block_k = min(power_of_2(K), max(128 // size, 256 // power_of_2(N)))
-    blocks = M * cdiv(K, block_k)
-    shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
-    warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
-    if warps <= 8:
-        return _configuration(vec, block_k, shape._replace(warps=warps), 1)
-    if (size, inputs) == (4, 2) and warps // 8 <= min(64, _resident(shape._replace(warps=8), limits)):
-        # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop.
-        return _configuration(vec, block_k, shape._replace(warps=8), warps // 8)
-    if (size, inputs) == (2, 1) and vec * size == VECTOR_BYTES and block_k == 64:
-        narrow = _narrow_columns(M, N, K, vec, warps, shape, limits)
-        if narrow is not None:
-            return narrow
-    if (size, inputs) in COLUMNS_IN_L1 and M * N * K * size * inputs > 2 * limits.l2_bytes:
-        in_l1 = _columns_in_l1(M, N, K, size, inputs, limits)
-        if in_l1 is not None:
-            return in_l1
-    if inputs == 1 and blocks == 1 and block_k * size >= 64:
-        # One half of the columns is read while the other waits: 262144 x 32 bf16 21 us, not 27, float32 34, not 36.
-        block_k //= 2
-        blocks = 2
-    shape, vec = _for_columns(COLUMNS, K, block_k, size, inputs, limits)
-    group = _group(blocks, N * block_k * size * inputs, shape, limits)
-    if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
-        shape, vec = _for_columns(LONG_COLUMNS, K, block_k, size, inputs, limits)
-        group = _group(blocks, N * block_k * size * inputs, shape, limits)
-    return _configuration(vec, block_k, shape, group)
-
-
-def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, limits: Limits) -> Configuration | None:
-    """Blocks of 32 columns in one tile; None where they leave multiprocessors idle, or too much of the tile empty.
-
-    Args:
-        warps: that blocks of 64 would take.
-    """
-    blocks = M * cdiv(K, 32)
-    if blocks < limits.sm_count or N / power_of_2(N) <= 0.875:
-        return None
-    if warps == 16:
-        # 256 x 512 x 1024: 159 us, 178 in a loop.
-        return _configuration(vec, 32, shape._replace(warps=8), 1)
-    stage_bytes = power_of_2(N) * 32 * 2
-    if warps == 32 and 2 * stage_bytes + EXCHANGE_BYTES <= limits.shared_bytes:
-        # 1024 x 1024 x 1024: 1.42 ms, 1.54 in a loop; without the next blocks on their way as in a loop.
-        return _configuration(vec, 32, shape._replace(warps=16, stages=3), 1)
-    return None
-
-
-def _columns_in_l1(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration | None:
-    """None where rows are no whole vectors, or a group would be so large that waiting costs more."""
-    shape, row_bytes = COLUMNS_IN_L1[size, inputs]
-    shape = _without_spills(shape, limits)
-    vec, block_k = VECTOR_BYTES // size, row_bytes // size
-    group = cdiv(N * row_bytes * inputs, _l1_share(shape, limits))
-    if K % vec or block_k > K or group > min(MAX_GROUP_IN_L1, _resident(shape, limits)):
-        return None
-    return _configuration(vec, block_k, shape, group)
-
-
-def _for_columns(
-    shapes: dict[tuple[int, int], Shape], K: int, block_k: int, size: int, inputs: int, limits: Limits
-) -> tuple[Shape, int]:
-    """(shape, elements to a load) for blocks of ``block_k`` columns."""
-    shape = _without_spills(shapes[size, inputs], limits)
-    vec = math.gcd(K, shape.vec_bytes // size, block_k)
-    if vec == 1:
-        # Loads of single elements have an address and a mask each: 16 of them spill.
-        shape = shape._replace(elements=min(shape.elements, 8 // inputs))
-    return shape, vec
-
-
-def _without_spills(shape: Shape, limits: Limits) -> Shape:
-    """What just fits the registers on sm_90 is up to 100 bytes too much on sm_80 and sm_100."""
-    return shape if limits.capability[0] == 9 else shape._replace(elements=shape.elements // 2)
-
-
-def _resident(shape: Shape, limits: Limits) -> int:
-    """Programs that are on the device at once."""
-    threads = WARP * shape.warps
-    return limits.sm_count * min(
-        limits.registers_per_sm // (shape.registers * threads), limits.threads_per_sm // threads
-    )
-
-
-def _l1_share(shape: Shape, limits: Limits) -> int:
-    """Bytes of L1, which is what shared memory leaves, for each program on a multiprocessor."""
-    return limits.shared_bytes * limits.sm_count // _resident(shape, limits)
-
-
-def _group(blocks: int, block_bytes: int, shape: Shape, limits: Limits) -> int:
-    """Programs for one block: as many as leave no block waiting, and what is read a second time in L2."""
-    groups = min(blocks, _resident(shape, limits))
-    if blocks * block_bytes > 2 * limits.l2_bytes:
-        groups = min(groups, max(MIN_BLOCKS, limits.l2_bytes // 2 // block_bytes))
-    return _resident(shape, limits) // groups
-
-
-def _configuration(vec: int, block_k: int, shape: Shape, group: int) -> Configuration:
-    return Configuration(
-        "split", shape.elements, shape.warps, shape.registers, vec, block_k, group, shape.stages, shape.prefetch
-    )
-
-
-def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
-    M, N, K, size, _ = problem
-    _, elements, warps, registers, vec, block_k, group, stages, prefetch = configuration
-    shape = Shape(elements, warps, registers, stages, prefetch=prefetch)
-    if not (0 < vec <= elements and min(block_k, group) > 0 and 0 < registers <= 65536 // (warps * WARP)):
-        raise ValueError(f"no legal program: {configuration}")
-    unaligned = K == 1 and N % vec != 0
-    if unaligned and (2 * vec > N or vec * size != VECTOR_BYTES):
-        raise ValueError("a row is too short for an interior and edges")
-    if K == 1:
-        if block_k != vec:
-            raise ValueError("rows are read in vectors")
-        blocks, length = M, N // vec
-    else:
-        if block_k < 2 or block_k > power_of_2(K) or K % vec or block_k % vec:
-            raise ValueError("columns are read in vectors")
-        blocks, length = M * cdiv(K, block_k), N
-    if group > max(_resident(shape, limits), 1):
-        raise ValueError("programs of a group run at once")
-    lanes = max(warps * WARP * vec // block_k, 1)
-    depth = min(elements // vec, 16)
-    while depth > 1 and lanes * depth // 2 >= length:
-        depth //= 2
-    tile = lanes * depth
-    group = min(group, cdiv(length, tile), _to_be_added_to(length))
-    looped = cdiv(length, group) > tile
-    even_k = K == 1 or K % block_k == 0
-    pipelined = group == 1 and not looped and shape.stages > 1
-    if group > 1 or pipelined:
-        programs = min(_resident(shape, limits) // group, blocks) * group
-    else:
-        programs = min(blocks, _to_be_added_to(blocks))
-    return Split(
-        contiguous=K == 1,
-        vec=vec,
-        unaligned=unaligned,
-        even=even_k and not unaligned and not looped and length % (group * tile) == 0,
-        even_k=even_k,
-        int64_offsets=K > 1 and tile * K >= 2**31,
-        group=group,
-        members=min(power_of_2(group), max(WORDS * WARP * shape.warps // (1 if K == 1 else block_k), 2)),
-        looped=looped,
-        depth=depth,
-        lanes=lanes,
-        block_k=block_k,
-        stages=shape.stages if looped or pipelined else 1,
-        prefetch=shape.prefetch and group > 1 and not looped,
-        warps=shape.warps,
-        registers=shape.registers,
-        programs=programs,
-        blocks=blocks,
-    )
-
-
-def _to_be_added_to(count: int) -> int:
-    """The most that keeps a sum within 32 bits, in which kernels count below 2**31; beyond, what a grid may have."""
-    return 2**31 - count if count < 2**31 else 2**31 - 1
-
-
-def cdiv(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def power_of_2(n: int) -> int:
-    """The smallest that is not below ``n``."""
-    return 1 << (n - 1).bit_length()

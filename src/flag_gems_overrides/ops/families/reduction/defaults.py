@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reduction is launched with where no table says better.
+
+Constants were chosen on an H200 (132 SMs, triton 3.6.0) with the L2 cache full of clean lines; times are of amax.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...launch.devices import Limits
+from .launches import (
+    MAX_CLASSES,
+    MAX_PARTIALS,
+    MAX_SPLITS_OF_A_WARP,
+    MAX_WIDE_PARTIALS,
+    MAX_WORDS,
+    VECTOR_BYTES,
+    WARP,
+    Configuration,
+    Problem,
+    cdiv,
+    power_of_2,
+    words,
+)
+
+# Warps that a multiprocessor has to work on. More programs than fit at once leave a part of the last round idle:
+# 64 x 16384 x 64 bf16 along 1 took 47 us with 4 programs of 8 warps, 57 us with 6. With 80 registers and more a
+# thread, as an index reduction has that keeps every element apart, fewer fit.
+OCCUPANCY, COLUMNS_OCCUPANCY = 32, {1: 32, 2: 24, 3: 16}
+# A program of 8 warps has 16 KB in flight: 2**29 bf16 at 4283 GB/s; half of that or 4 warps cost 1 to 4 %.
+TILE_BYTES, LONG_WARPS, MAX_TILE = 16384, 8, 8192
+# Where row ends need care, fewer, and of 16-bit elements several tiles in flight: 8192 x 50257 bf16 202 us, without
+# the second 210, without the first 241.
+TILE_WITH_EDGES, STAGES = 4096, 3
+# Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
+# needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
+# 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16). Where row ends
+# need care too, a single warp: max.dim 1436552 x 147 bf16 198 us, by 2 warps 227, 999 x 1001 4.0, not 4.7; and half of
+# the warps in longer rows: 31032 x 2729 bf16 54 us, by 8 warps 72, 60000 x 2049 float32 121, with 16 elements 131.
+SHORT_BYTES, SHORT_WARPS, MIN_BYTES_OF_LONG, BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
+# Where there is not enough for all multiprocessors, 8 elements to a thread. bf16 with 16: 33 x 100 2.5 us, not 2.4,
+# max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with 32 2.8, not 2.4.
+LITTLE_TILE = 1024
+# What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
+# element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.
+LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
+# K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
+# four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
+# Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2.
+MIN_BYTES_OF_CLASSES = 4 << 20
+CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
+# Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
+# 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
+MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
+# Tiles of 64 x 32 by 4 warps were best or within 5 % for every split shape, 32 x 64 where there are outputs enough
+# (256 x 1024 x 1024 bf16 along 1 129 us, not 157). Of 16-bit elements several tiles are in flight (64 x 512 x 512
+# bf16 along 1 14.3 us, without 16.3), of larger ones that costs more than it brings. 64 columns also where a program
+# has a dozen tiles or more: 64 x 16384 x 64 bf16 along 1 43 us, not 49, x 128 78, not 95; with 8 it is 5 % slower.
+# Where partial results are too few for all programs, programs are twice as large: amax of 1000000 x 64 along 0 bf16
+# 43 us, not 74.
+TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
+TILES_TO_WIDEN = 12
+# Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
+# 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (424501 x 10 x 4 bf16 20.3,
+# by warps that loop 26.6, 300000 x 21 x 7 float32 51.7 and 72) unless rows of K are whole vectors,
+# up to 128 one of 32 where that is little (100 x 100 x 100 bf16 4.4, in a loop 5.3).
+MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE = 32, 64, 128
+# More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
+# are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
+# longer.
+BY_WARPS_BLOCK_K, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS = 64, 512, 24, 4
+
+
+def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
+    """A configuration of each kernel that can be, the best first."""
+    M, N, K, size, _ = problem
+    if K == 1:
+        return [_rows(problem, limits)]
+    kinds = [_columns(problem, limits)]
+    if K <= MAX_CLASSES and problem.accumulators < 3:
+        worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
+        kinds.insert(0 if worth else 1, _classes(problem, limits))
+    return kinds
+
+
+def _rows(problem: Problem, limits: Limits) -> Configuration:
+    """Several rows to a program, one, or several programs for a row."""
+    M, N, _, size, accumulators = problem
+    positions = accumulators == 2
+    vector, block_n = _row_vector(N, size), power_of_2(N)
+    edges = N % vector != 0
+    # Of bytes 8 spill in 64 registers.
+    occupancy = OCCUPANCY // 2 if (size == 1 and not positions) or accumulators == 3 else OCCUPANCY
+    stages = 1
+    if M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES:
+        vector = math.gcd(N, vector)
+        tile = min(max(LITTLE_TILE, block_n), power_of_2(M) * block_n)
+        warps = max(1, min(tile // (8 * WARP), max(4, tile // (32 * WARP)), 16))
+    elif N * size <= SHORT_BYTES:
+        several = positions and N * size >= MIN_BYTES_OF_LONG
+        tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
+        if positions and N * size > BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
+            # On sm_100 8 bytes of 300000 x 50 bf16 spill.
+            warps = 1 if edges else 2
+            tile = min(tile, warps * WARP * min(128 // size, 32 * vector, MAX_WORDS))
+    else:
+        tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
+        if edges and positions:
+            tile, warps = SHORT_BYTES // size, SHORT_WARPS
+        elif edges and size <= 2:
+            stages = STAGES
+        elif size == 1 and not positions:
+            # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
+            tile, warps = tile // 2, warps // 2
+    alone = MAX_LENGTH_WITHOUT_NEIGHBOURS[size <= 2]
+    neighbours = positions and vector > 1 and alone < N
+    return _fitting(
+        problem,
+        Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
+    )
+
+
+def _row_vector(length: int, size: int) -> int:
+    vector = VECTOR_BYTES // size
+    # Shorter rows are not worth reading their ends apart from the rest.
+    return vector if length >= 16 * vector else math.gcd(length, vector)
+
+
+def _classes(problem: Problem, limits: Limits) -> Configuration:
+    M, N, K, size, accumulators = problem
+    positions = accumulators == 2
+    occupancy, stages = CLASSES_OCCUPANCY[accumulators], 1
+    tile, warps = CLASSES_TILE // (1 if K <= 4 and size > 1 else 2), 1
+    if limits.sm_count * occupancy > MAX_SPLITS_OF_A_WARP * M:
+        tile, warps = SHORT_BYTES // size, SHORT_WARPS
+        if positions:
+            stages = STAGES
+        elif accumulators == 1:
+            occupancy = OCCUPANCY
+    tile = min(tile, power_of_2(N * K))
+    vector = _row_vector(N * K, size)
+    return _fitting(
+        problem,
+        Configuration("classes", max(tile // (warps * WARP), 1), warps, occupancy, vector, stages=stages),
+    )
+
+
+def _columns(problem: Problem, limits: Limits) -> Configuration:
+    M, N, K, size, accumulators = problem
+    found = _few_elements(problem, limits)
+    if found is not None:
+        return found
+    positions = accumulators == 2
+    tile = min(TILE_BYTES // 2 // size, TILED_ELEMENTS)
+    occupancy = COLUMNS_OCCUPANCY[accumulators]
+    # With 4 vectors to a thread ptxas may make two of them wait: min.dim of 64 x 512 x 512 int64 41 us, not 55; max.dim
+    # 42, not 40.
+    warps = TILED_WARPS * (2 if positions and size == 8 else 1)
+    programs = limits.sm_count * occupancy // warps
+    max_partials = max(warps, 4) * (MAX_PARTIALS if size <= 4 and accumulators < 3 else MAX_WIDE_PARTIALS)
+    tiles = M * N * K // (programs * tile)  # of a program, if all had as many
+    block_k, blocks = WIDE_BLOCK_K, cdiv(M * K, WIDE_BLOCK_K)
+    if blocks < programs and (tiles < TILES_TO_WIDEN or 8 * blocks * (max_partials // block_k) < 7 * programs):
+        block_k = BLOCK_K
+    block_k = min(block_k, power_of_2(M * K))
+    if tiles >= 2 and 4 * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
+        tile, warps = 2 * tile, 2 * warps
+    block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
+    tile = min(tile, power_of_2(N) * block_k)
+    warps = max(1, min(warps, tile // WARP))
+    stages = STAGES if size <= 2 else 1
+    return _fitting(
+        problem, Configuration("columns", tile // (warps * WARP) or 1, warps, occupancy, 1, block_k, True, stages)
+    )
+
+
+def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
+    """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
+    M, N, K, size, accumulators = problem
+    results, block_n = M * K, power_of_2(N)
+    occupancy = OCCUPANCY if accumulators == 1 and N > 8 else OCCUPANCY // 2
+    stages = STAGES if size <= 2 else 1
+    if N <= 8:
+        block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
+    elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
+        block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
+    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and results <= limits.sm_count * 4 * BLOCK_K:
+        block_k, warps = BLOCK_K, block_n // 16
+    else:
+        block_n, block_k, warps = 8, BY_WARPS_BLOCK_K, 1
+        enough = min(cdiv(N, block_n), BY_WARPS_PER_SM) if FEW_ROUNDS * block_n < N else 0
+        if N > BY_WARPS_MAX_N or block_k >= 2 * results or cdiv(results, block_k) < enough * limits.sm_count:
+            return None
+    block_k = min(block_k, power_of_2(results))
+    warps = max(1, min(warps, block_n * block_k // (2 * WARP)))
+    elements = max(block_n * block_k // (warps * WARP), 1)
+    return _fitting(problem, Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages))
+
+
+def _fitting(problem: Problem, configuration: Configuration) -> Configuration:
+    """With no more elements than a thread can hold."""
+    elements = configuration.elements
+    while elements * words(problem) > MAX_WORDS:
+        elements //= 2
+    return configuration._replace(elements=elements)

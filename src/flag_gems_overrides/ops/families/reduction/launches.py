@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reduction is planned for, what a plan can choose, and the launch that a choice means: plain numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ...launch.devices import Limits
+
+WARP = 32
+VECTOR_BYTES = 16
+# 32-bit words of elements that a thread may hold, and registers.
+MAX_WORDS, MAX_REGISTERS = 64, 248
+# Partial results that a warp of the last program of a block can have in registers, of up to 4 and of 8 bytes.
+MAX_PARTIALS, MAX_WIDE_PARTIALS = 1024, 512
+# A single warp has fewer, for it combines its classes one after the other.
+MAX_SPLITS_OF_A_WARP = 256
+# K up to which a row is read as it lies, its K classes combined one after the other.
+MAX_CLASSES = 8
+
+# For ``estimate``: bytes a multiprocessor reads in a microsecond, lanes of the device; microseconds of a launch, of an
+# iteration, of the programs that share a result, and of the ends of rows.
+BYTES_PER_US, LANES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US, EDGES_US = 32000, 4e6, 2.0, 0.7, 1.0, 0.3
+
+
+class Problem(NamedTuple):
+    """A reduction of a contiguous [M, N, K] over N, none of them 0."""
+
+    M: int
+    N: int
+    K: int
+    itemsize: int  # of the input
+    accumulators: int  # 1 a value; 2 a value and its position; 3 mean, sum of squares and count
+
+
+class Configuration(NamedTuple):
+    """What the tuner chooses."""
+
+    kernel: str  # rows (K = 1), classes (K = 2 to 8, read as it lies) or columns (K > 1)
+    elements: int  # of a tile that a thread has
+    warps: int
+    occupancy: int  # warps for which a multiprocessor has registers
+    vector: int = 1  # elements that a load takes together, along a row
+    block_k: int = 1  # results of a tile, of columns
+    split: bool = True  # whether programs share a result where there are too few for the device
+    stages: int = 1  # tiles in flight
+    neighbours: bool = False  # whether the elements of a vector are combined before they are compared
+
+
+class Plan(NamedTuple):
+    """What one program does and how many there are. Names as in the kernels."""
+
+    kernel: str
+    blocks: int  # programs along the results
+    block_m: int
+    block_n: int
+    block_k: int
+    step: int  # how much of block_n is used
+    vector: int
+    edge_lanes: int  # for the elements of a row that are in no whole vector, 0 if there are none
+    neighbours: int
+    splits: int  # programs that share a result
+    warps: int
+    stages: int
+    registers: int  # that a thread may have
+    evict: str  # the policy of the L2 cache for the input
+    int64_offsets: bool
+
+
+def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Plan | None:
+    try:
+        return launch(problem, configuration, limits)
+    except ValueError:
+        return None
+
+
+class _Tile(NamedTuple):
+    """Names as in :class:`Plan`."""
+
+    length: int  # of what a result is made, in the order in which it is read
+    blocks: int
+    block_m: int
+    block_n: int
+    block_k: int
+    step: int
+    vector: int
+    edges: bool
+    rows: int = 1  # that a program of columns reaches into
+
+
+def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Plan:
+    """ValueError if the problem cannot be launched so."""
+    M, N, K, size, accumulators = problem
+    kernel, elements, warps, occupancy, vector, block_k, split, stages, neighbours = configuration
+    registers = _registers(problem, occupancy, limits)
+    if (
+        min(elements, warps, block_k, stages) < 1
+        or registers < 32
+        or elements * words(problem) > MAX_WORDS
+        or warps > WARP
+    ):
+        raise ValueError(f"no legal program: {configuration}")
+    if registers < 32 or warps > WARP or registers * warps * WARP > limits.registers_per_sm:
+        raise ValueError("a program has the registers of one multiprocessor at most")
+    if neighbours and (accumulators != 2 or kernel != "rows" or vector == 1):
+        raise ValueError("neighbours are combined for a position, and in vectors")
+    tile = _TILES[kernel](problem, configuration)
+    # What a block leaves idle other blocks cannot use.
+    if warps > 1 and tile.block_m * tile.block_n * (tile.block_k if kernel == "columns" else 1) < warps * WARP:
+        raise ValueError("more threads than elements")
+    programs = limits.sm_count * occupancy // warps if split else 1
+    splits = min(
+        cdiv(tile.length, tile.step),
+        programs // tile.blocks,
+        _max_partials(problem, configuration) // tile.block_m // tile.block_k,
+    )
+    splits = max(splits, 1)
+    looped = splits * tile.step < tile.length
+    if kernel == "classes" and tile.step % K and (looped or splits > 1):
+        raise ValueError("an accumulator meets elements of one class")
+    if _held(problem, configuration, tile, looped) > registers // 2:
+        raise ValueError("too many elements for the registers")
+    # One for each thread: a smaller tensor Triton loads in the tile's layout, each element by many threads.
+    edge_lanes = max(2 * tile.vector, warps * WARP // tile.block_m) if tile.edges else 0
+    furthest = tile.rows * tile.length + splits * tile.step + edge_lanes
+    if kernel == "columns":
+        furthest = max(furthest * K, tile.blocks * tile.block_k) + tile.block_k
+    # An input that passes through the L2 cache need not displace what others left there and what must be written back
+    # first: amax of 65536 x 768 bf16 29 us, not 34; 64 x 512 x 512 along 1 15.5 us, not 18.5, though not pipelined, for
+    # asynchronous copies take no policy. Smaller inputs may be wanted again; with larger ones it costs: 2**30 float32
+    # 1003 us, not 958.
+    through = limits.l2_bytes // 2 < M * N * K * size <= 4 * limits.l2_bytes
+    return Plan(
+        kernel=kernel,
+        blocks=tile.blocks,
+        block_m=tile.block_m,
+        block_n=tile.block_n,
+        block_k=tile.block_k,
+        step=tile.step,
+        vector=tile.vector,
+        edge_lanes=edge_lanes,
+        neighbours=vector if neighbours else 1,
+        splits=splits,
+        warps=warps,
+        stages=stages if looped and not (through and kernel == "columns") else 1,
+        registers=registers,
+        evict="evict_first" if through else "",
+        int64_offsets=furthest >= 2**31,
+    )
+
+
+def _row_tile(problem: Problem, configuration: Configuration) -> _Tile:
+    M, N, K, _, _ = problem
+    if K > 1:
+        raise ValueError("rows have K = 1")
+    elements = configuration.elements * configuration.warps * WARP
+    block_n = min(power_of_2(N), elements)
+    block_m = min(power_of_2(M), elements // block_n)
+    vector, edges = _vector(problem, configuration)
+    return _Tile(N, cdiv(M, block_m), block_m, block_n, 1, block_n, vector, edges)
+
+
+def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
+    M, N, K, _, _ = problem
+    if not 1 < K <= MAX_CLASSES:
+        raise ValueError(f"a row has 2 to {MAX_CLASSES} classes")
+    block_n = min(power_of_2(N * K), configuration.elements * configuration.warps * WARP)
+    vector, edges = _vector(problem, configuration)
+    period = math.lcm(K, vector)
+    step = block_n // period * period
+    if not step:
+        raise ValueError("a tile has all classes")
+    return _Tile(N * K, M, 1, block_n, power_of_2(K), step, vector, edges)
+
+
+def _column_tile(problem: Problem, configuration: Configuration) -> _Tile:
+    M, N, K, _, _ = problem
+    if K == 1 or configuration.vector != 1:
+        raise ValueError("columns have K > 1, which decides how they are loaded")
+    elements = configuration.elements * configuration.warps * WARP
+    block_k = min(configuration.block_k, power_of_2(M * K), elements)
+    block_n = min(power_of_2(N), elements // block_k)
+    if block_k > 16 * configuration.warps * WARP:
+        raise ValueError("a thread has 16 results at most")
+    rows = 1 if M == 1 or K % block_k == 0 else cdiv(block_k, K) + 1
+    return _Tile(N, cdiv(M * K, block_k), 1, block_n, block_k, block_n, math.gcd(K, 16), False, rows)
+
+
+_TILES = {"rows": _row_tile, "classes": _class_tile, "columns": _column_tile}
+
+
+def _vector(problem: Problem, configuration: Configuration) -> tuple[int, bool]:
+    """(Elements that a load takes together, whether a row has others.)"""
+    length, vector = problem.N * problem.K, configuration.vector
+    edges = length % vector != 0
+    if vector * problem.itemsize > VECTOR_BYTES or configuration.block_k > 1 or (edges and length < 2 * vector):
+        raise ValueError("a row is too short for vectors and edges")
+    return vector, edges
+
+
+def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: bool) -> float:
+    """32-bit words that a thread holds of its elements."""
+    size = problem.itemsize
+    columns = tile.block_k if configuration.kernel == "columns" else 1
+    lanes = tile.block_m * tile.block_n * columns / (configuration.warps * WARP)
+    if problem.accumulators == 3:
+        return lanes * max(size / 4, 1) * 3
+    # A load takes a register at least.
+    loaded = max(size / 4, 1 / tile.vector)
+    if not looped:
+        return lanes * loaded
+    kept = max(size / 4, 1) + (problem.accumulators == 2)
+    return lanes * (loaded + kept / tile.vector if configuration.neighbours else kept)
+
+
+def words(problem: Problem) -> int:
+    """Of an element in registers."""
+    return max(problem.itemsize // 4, 1) * (3 if problem.accumulators == 3 else 1)
+
+
+def _registers(problem: Problem, occupancy: int, limits: Limits) -> int:
+    """As many as let so many warps be resident.
+
+    Without a limit ptxas takes fewer, for more warps than there are, and lets the loads of a tile wait for each other:
+    2**30 float32 1077 us in 30 registers, at 88 % of the bandwidth at which bfloat16, in 64, is read.
+    """
+    registers = min(limits.registers_per_sm // (WARP * occupancy) // 8 * 8, MAX_REGISTERS)
+    # Left to itself, ptxas spills a register or two of 64-bit values to have one more program resident.
+    return max(registers, 128) if problem.itemsize == 8 else registers
+
+
+def _max_partials(problem: Problem, configuration: Configuration) -> int:
+    """Partial results that the last program of a block can have in registers."""
+    if configuration.kernel == "classes" and configuration.warps == 1:
+        return MAX_SPLITS_OF_A_WARP * power_of_2(problem.K)
+    wide = problem.itemsize > 4 or problem.accumulators == 3
+    return max(configuration.warps, 4) * (MAX_WIDE_PARTIALS if wide else MAX_PARTIALS)
+
+
+def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
+    """Microseconds: the bytes that are read, and the iterations of a program one after the other."""
+    M, N, K, size, _ = problem
+    p = launch(problem, configuration, limits)
+    programs = p.blocks * p.splits
+    resident = limits.sm_count * max(limits.registers_per_sm // (p.registers * p.warps * WARP), 1)
+    reduced = N if p.kernel == "columns" else N * K
+    iterations = cdiv(programs, resident) * max(cdiv(reduced, p.splits * p.step), 1)
+    lanes = programs * max(cdiv(reduced, p.splits * p.step), 1) * configuration.elements * p.warps * WARP
+    # A load of less than four bytes does not keep the memory busy.
+    busy = min(limits.sm_count, programs) * BYTES_PER_US / (1.5 if p.vector * size < 4 else 1.0)
+    exchange = EXCHANGE_US if p.splits > 1 else EDGES_US if p.edge_lanes else 0.0
+    return LAUNCH_US + max(M * N * K * size / busy, lanes / LANES_PER_US, iterations * ITERATION_US) + exchange
+
+
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def power_of_2(n: int) -> int:
+    """The smallest that is not below ``n``."""
+    return 1 << (n - 1).bit_length()

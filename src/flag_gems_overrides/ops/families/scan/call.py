@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From tensors to launches, for running sums."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import triton.language as tl
+from torch._prims_common.wrappers import _maybe_resize_out
+
+from ...launch import devices
+from ...launch.allocation import Allocation
+from ...launch.shape import split_at, wrap_dim
+from ...launch.workspace import with_counters
+from . import plan
+from .cumsum import cumsum_in_steps, cumsum_whole
+
+
+class _Prepared(NamedTuple):
+    new_out: Allocation
+    launch: Callable[..., None] | None  # takes the input and the result; None if they have no elements
+
+
+def cumsum(x: torch.Tensor, dim: int, dtype: torch.dtype | None) -> torch.Tensor:
+    new_out, launch = _prepare(x.shape, x.dtype, dim, dtype, x.get_device())
+    out = new_out()
+    if launch is not None:
+        launch(x.contiguous(), out)
+    return out
+
+
+def cumsum_out(x: torch.Tensor, dim: int, dtype: torch.dtype | None, out: torch.Tensor) -> torch.Tensor:
+    if dtype is not None and dtype is not out.dtype:
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {_NAMES[dtype]}, but got {_NAMES.get(out.dtype, out.dtype)} instead"
+        )
+    _, launch = _prepare(x.shape, x.dtype, dim, out.dtype, x.get_device())
+    _maybe_resize_out(out, x.shape)
+    same = x.data_ptr() == out.data_ptr() and x.dtype is out.dtype and x.stride() == out.stride()
+    apart = x.untyped_storage().data_ptr() != out.untyped_storage().data_ptr()
+    if not out.is_contiguous() or not (same or apart):
+        return out.copy_(cumsum(x, dim, out.dtype))
+    if launch is not None:
+        launch(x.contiguous(), out)
+    return out
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepare(
+    shape: tuple[int, ...], dtype: torch.dtype, dim: int, requested: torch.dtype | None, device: int
+) -> _Prepared:
+    M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
+    result = requested or (dtype if dtype.is_floating_point else torch.int64)
+    if result is torch.bool:
+        raise NotImplementedError("\"cumsum_cuda\" not implemented for 'Bool'")
+    out = Allocation(shape, result, device)
+    if M * N * K == 0:
+        return _Prepared(out, None)
+    accumulator = _accumulator(result)
+    options: dict[str, Any] = {"CONVERTED": _TRITON[result], "ACC": accumulator}
+    chosen = plan.plan(plan.Problem(M, N, K, max(dtype.itemsize, result.itemsize)), devices.limits(device))
+    if isinstance(chosen, plan.Whole):
+        blocks = {"BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k}
+        launch = cumsum_whole.bind(device, (chosen.programs,), M, N, K, num_warps=chosen.warps, **blocks, **options)
+        return _Prepared(out, launch)
+    options |= {
+        "BLOCK_N": chosen.block_n,
+        "BLOCK_K": chosen.block_k,
+        "MEMBERS": chosen.members,
+        "COPIES": chosen.copies,
+        "num_warps": chosen.warps,
+        "maxnreg": chosen.registers,
+    }
+    grid, sizes = (chosen.programs,), (chosen.group, chosen.blocks, N, K)
+    if chosen.group == 1:
+        return _Prepared(out, cumsum_in_steps.bind(device, grid, None, *sizes, **options))
+    launch = cumsum_in_steps.bind(device, grid, *sizes, launch_cooperative_grid=True, **options)
+    count = chosen.words * (1 if accumulator.is_floating() else 2) + chosen.programs // chosen.group
+    return _Prepared(out, functools.partial(with_counters, launch, count, torch.int64))
+
+
+def _accumulator(dtype: torch.dtype) -> tl.dtype:
+    if dtype in (torch.int64, torch.float64):
+        return _TRITON[dtype]
+    return tl.float32 if dtype.is_floating_point else tl.int32
+
+
+_TRITON = {
+    torch.uint8: tl.uint8,
+    torch.int8: tl.int8,
+    torch.int16: tl.int16,
+    torch.int32: tl.int32,
+    torch.int64: tl.int64,
+    torch.float16: tl.float16,
+    torch.bfloat16: tl.bfloat16,
+    torch.float32: tl.float32,
+    torch.float64: tl.float64,
+}
+# As PyTorch's messages have them.
+_NAMES = {
+    torch.uint8: "unsigned char",
+    torch.int8: "signed char",
+    torch.int16: "short int",
+    torch.int32: "int",
+    torch.int64: "long int",
+    torch.float16: "c10::Half",
+    torch.bfloat16: "c10::BFloat16",
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.bool: "bool",
+}

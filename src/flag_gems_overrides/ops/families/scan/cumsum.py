@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="no-untyped-def"
+"""Kernels of cumsum over N of [M, N, K], row by row in memory whatever K is.
+
+    kernel            a program
+    cumsum_whole      has all of N in one tile of [BLOCK_M, BLOCK_N, BLOCK_K]
+    cumsum_in_steps   has BLOCK_K columns of one [N, K], a tile after the other; or every ``group``-th tile of them
+
+A group of programs shares its columns like this: each adds its tile up and publishes the sums, and waits for those of
+the others; then it knows what comes before its tile, and before the next ``group`` tiles. So x is read once, and sums
+are added in the same order in every call. Programs of a group must be running (cooperative launch).
+"""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from ...launch.workspace import clear, collect, collect_two, decode, encode, is_last, publish
+
+
+@triton.jit
+def load(x_ptr, mask, CONVERTED: tl.constexpr, ACC: tl.constexpr):
+    return tl.load(x_ptr, mask=mask, other=0).to(CONVERTED).to(ACC)
+
+
+@entry()
+@triton.jit
+def cumsum_whole(
+    x_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    CONVERTED: tl.constexpr,
+    ACC: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """All of N in one tile.
+
+    Args:
+        x_ptr: [M, N, K].
+        out_ptr: [M, N, K], may be x_ptr.
+        CONVERTED: what elements are converted to before they are added in ACC.
+    """
+    blocks_k = tl.cdiv(K, BLOCK_K)
+    program = tl.program_id(0)
+    m = (program // blocks_k).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None, None]
+    n = tl.arange(0, BLOCK_N)[None, :, None]
+    k = program % blocks_k * BLOCK_K + tl.arange(0, BLOCK_K)[None, None, :]
+    mask = (m < M) & (n < N) & (k < K)
+    offsets = (m * N + n) * K + k
+    x = load(x_ptr + offsets, mask, CONVERTED, ACC)
+    tl.store(out_ptr + offsets, tl.cumsum(x, 1), mask=mask)
+
+
+@entry()
+@triton.jit
+def cumsum_in_steps(
+    x_ptr,
+    out_ptr,
+    workspace_ptr,
+    group,
+    blocks,
+    N,
+    K,
+    CONVERTED: tl.constexpr,
+    ACC: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    MEMBERS: tl.constexpr,
+    COPIES: tl.constexpr,
+):
+    """N in steps of ``group`` tiles, each group for every ``groups``-th block of columns.
+
+    Args:
+        x_ptr: [M, N, K].
+        out_ptr: [M, N, K], may be x_ptr.
+        workspace_ptr: [blocks, steps, group, BLOCK_K, WORDS] words, and [groups] counters; None for groups of 1.
+        blocks: M times blocks of BLOCK_K columns.
+        MEMBERS: a power of two that is not below ``group``; 1 for groups of 1.
+        COPIES: of each word that is read: with BLOCK_K and MEMBERS as many elements as threads, as ``collect`` wants.
+    """
+    if MEMBERS == 1:
+        group = 1  # known when compiling
+    blocks_k = tl.cdiv(K, BLOCK_K)
+    first, member, groups = tl.program_id(0) // group, tl.program_id(0) % group, tl.num_programs(0) // group
+    steps = tl.cdiv(N, group * BLOCK_N)
+    n = tl.arange(0, BLOCK_N)[:, None]
+    lanes = tl.arange(0, BLOCK_K)[None, :]
+    WORDS: tl.constexpr = 1 if ACC.is_floating() else 2
+    counter_ptr = workspace_ptr
+    words_ptr = workspace_ptr
+    if MEMBERS > 1:
+        counter_ptr += tl.cast(blocks, tl.int64) * steps * group * (BLOCK_K * WORDS) + first
+        words_ptr += first.to(tl.int64) * steps * group * (BLOCK_K * WORDS)
+
+    offsets = n.to(tl.int64) * K + lanes
+    stride = tl.cast(group * BLOCK_N, tl.int64) * K
+    for block in range(first, blocks, groups):
+        k = block % blocks_k * BLOCK_K
+        start = ((block // blocks_k).to(tl.int64) * N + member * BLOCK_N) * K + k
+        left = N - member * BLOCK_N
+        carry = tl.zeros([1, BLOCK_K], ACC)
+        x = tl.load(x_ptr + start + offsets, mask=(n < left) & (lanes < K - k), other=0)
+        for step in range(steps):
+            x = x.to(CONVERTED).to(ACC)
+            own = tl.sum(x, 0, keep_dims=True)
+            if MEMBERS > 1:
+                own_ptr = words_ptr + (member * BLOCK_K + lanes) * WORDS
+                publish_sums(own_ptr, own)
+            # On their way while this program waits for the others, or scans.
+            following = tl.load(
+                x_ptr + start + stride + offsets, mask=(n < left - group * BLOCK_N) & (lanes < K - k), other=0
+            )
+            if MEMBERS > 1:
+                before, total = collect_sums(words_ptr, group, member, ACC, BLOCK_K, MEMBERS, COPIES)
+                # Whoever has published for this step has read what was published for the one before.
+                if (step > 0) | (block > first):
+                    previous = tl.where(step > 0, 1, (groups - 1) * steps + 1).to(tl.int64)
+                    clear_sums(own_ptr - previous * group * (BLOCK_K * WORDS), ACC)
+                words_ptr += group * (BLOCK_K * WORDS)
+                out = carry + before + tl.cumsum(x, 0)
+                carry += total
+            else:
+                out = carry + tl.cumsum(x, 0)
+                carry += own
+            tl.store(out_ptr + start + offsets, out, mask=(n < left) & (lanes < K - k))
+            left -= group * BLOCK_N
+            start += stride
+            x = following
+        if MEMBERS > 1:
+            words_ptr += tl.cast((groups - 1) * steps, tl.int64) * group * (BLOCK_K * WORDS)
+    if MEMBERS > 1:
+        last = is_last(counter_ptr, group, "relaxed")
+        member_words = tl.arange(0, MEMBERS)[:, None] * (BLOCK_K * WORDS)
+        words_ptr -= tl.cast((groups - 1) * steps + 1, tl.int64) * group * (BLOCK_K * WORDS)
+        for word in tl.static_range(WORDS):
+            clear(
+                words_ptr + member_words + lanes * WORDS + word,
+                mask=(tl.arange(0, MEMBERS)[:, None] < group) & (lanes < BLOCK_K) & last,
+            )
+
+
+@triton.jit
+def publish_sums(own_ptr, sums):
+    """One word for a float; two for an integer, for any 64 bits may be a sum: 32 of them in each, and a bit beside."""
+    if sums.dtype.is_floating():
+        publish(own_ptr, encode(sums).to(tl.int64))
+    else:
+        publish(own_ptr, low_bits(sums) | (1 << 32))
+        publish(own_ptr + 1, low_bits(sums.to(tl.int64) >> 32) | (1 << 32))
+
+
+@triton.jit
+def low_bits(x):
+    return x.to(tl.int64) & 0xFFFFFFFF
+
+
+@triton.jit
+def clear_sums(own_ptr, ACC: tl.constexpr):
+    clear(own_ptr, None)
+    if not ACC.is_floating():
+        clear(own_ptr + 1, None)
+
+
+@triton.jit
+def collect_sums(
+    words_ptr, group, member, ACC: tl.constexpr, BLOCK_K: tl.constexpr, MEMBERS: tl.constexpr, COPIES: tl.constexpr
+):
+    """Sums over the members before this one, and over all, [1, BLOCK_K]."""
+    WORDS: tl.constexpr = 1 if ACC.is_floating() else 2
+    lanes = tl.arange(0, BLOCK_K)[None, None, :]
+    copy = tl.arange(0, COPIES)[None, :, None]
+    other = tl.arange(0, MEMBERS)[:, None, None] + 0 * (copy + lanes)
+    read_ptr = words_ptr + (other * BLOCK_K + lanes) * WORDS
+    if ACC.is_floating():
+        words = collect(read_ptr, other < group)
+        if tl.float32 == ACC:
+            words = words.to(tl.int32)
+        sums = decode(words, ACC)
+    else:
+        low, high = collect_two(read_ptr, read_ptr + 1, other < group)
+        sums = (low_bits(low) | (high << 32)).to(ACC)
+    # The copies are the same, and one is enough.
+    sums = tl.where((other < group) & (copy == 0), sums, 0)
+    before = tl.sum(tl.sum(tl.where(other < member, sums, 0), 1), 0, keep_dims=True)
+    return before, tl.sum(tl.sum(sums, 1), 0, keep_dims=True)

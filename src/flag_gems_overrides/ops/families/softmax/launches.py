@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a softmax is planned for, what a plan can choose, and the launch that a choice means: plain numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ...launch.devices import Limits
+
+WARP = 32
+VECTOR_BYTES = 16
+# Words of other programs that a thread reads at a time: all of 256 programs and 64 columns spilled 2 KB.
+WORDS = 2
+# 32-bit words of all inputs that a thread may hold.
+MAX_WORDS = 64
+# For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch and of an iteration.
+BYTES_PER_US, LAUNCH_US, ITERATION_US = 32000, 2.0, 0.7
+
+
+class Problem(NamedTuple):
+    """Softmax of [M, N, K] over N. inputs: tensors that are read, 1 forward and 2 backward."""
+
+    M: int
+    N: int
+    K: int
+    itemsize: int
+    inputs: int
+
+
+class Configuration(NamedTuple):
+    """What the tuner chooses. Kernels: single, short, rows, split; the latter looks into ``launch`` for its loop."""
+
+    kernel: str
+    elements: int  # of each input that a thread holds
+    warps: int
+    registers: int = 0
+    vec: int = 1
+    block_k: int = 1
+    group: int = 1
+    stages: int = 1
+    prefetch: bool = False
+
+
+class Single(NamedTuple):
+    """Rows of one element: the ``*_single`` kernels. Names as there."""
+
+    block: int
+    warps: int
+    programs: int
+
+
+class Short(NamedTuple):
+    """Whole columns side by side (K > 1): the ``*_short_columns`` kernels. Names as there."""
+
+    block_n: int
+    columns: int
+    warps: int
+    programs: int
+
+
+class Rows(NamedTuple):
+    """Whole rows in one tile (K = 1): the ``*_rows`` kernels. Names as there."""
+
+    vec: int
+    block_m: int
+    depth: int
+    width: int
+    warps: int
+    programs: int
+
+
+class Split(NamedTuple):
+    """Rows or columns in tiles, by ``group`` programs for each block: all other kernels. Names as there."""
+
+    contiguous: bool  # K = 1: rows, not columns
+    vec: int
+    unaligned: bool
+    even: bool
+    even_k: bool
+    int64_offsets: bool
+    group: int
+    members: int
+    looped: bool
+    depth: int
+    lanes: int
+    block_k: int
+    stages: int
+    prefetch: bool
+    warps: int
+    registers: int  # most for one thread, which makes ``programs`` of a cooperative launch fit on the device
+    programs: int
+    blocks: int
+
+
+class Shape(NamedTuple):
+    """Of one program."""
+
+    elements: int  # of each input that a thread holds
+    warps: int
+    registers: int
+    stages: int = 1
+    vec_bytes: int = VECTOR_BYTES
+    prefetch: bool = False
+
+
+def launch_or_none(
+    problem: Problem, configuration: Configuration, limits: Limits
+) -> Single | Short | Rows | Split | None:
+    try:
+        return launch(problem, configuration, limits)
+    except ValueError:
+        return None
+
+
+def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Single | Short | Rows | Split:
+    """ValueError if the problem cannot be launched so."""
+    M, N, K, size, inputs = problem
+    kernel, elements, warps, *_ = configuration
+    words = elements * inputs * (2 if size == 8 else 1)
+    if not (elements > 0 and words <= MAX_WORDS and 1 <= warps <= 32):
+        raise ValueError(f"no legal program: {configuration}")
+    if kernel == "single":
+        block = elements * warps * WARP
+        if N > 1 or cdiv(M * K, block) >= 2**31:
+            raise ValueError("rows of one element only")
+        return Single(block, warps, cdiv(M * K, block))
+    if kernel == "short":
+        block_n = power_of_2(N)
+        columns = elements * warps * WARP // block_n
+        if K == 1 or not columns or K >= 2**30 or cdiv(M * K, columns) >= 2**31:
+            raise ValueError("columns of no more elements than one tile only")
+        return Short(block_n, columns, warps, cdiv(M * K, columns))
+    if kernel == "rows":
+        if K > 1 or elements * warps * WARP < N:
+            raise ValueError("rows of no more elements than one tile only")
+        vec = math.gcd(N, VECTOR_BYTES // size)
+        block_n = max(power_of_2(N), vec)
+        depth = max(min(elements, block_n) // vec, 1)
+        width = block_n // depth
+        threads = width // vec
+        if threads > warps * WARP or elements < vec:
+            raise ValueError("a row is of one program")
+        block_m = warps * WARP // threads
+        return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
+    return _split(problem, configuration, limits)
+
+
+def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
+    """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
+    M, N, K, size, inputs = problem
+    p = launch(problem, configuration, limits)
+    resident = limits.sm_count * max(limits.threads_per_sm // (p.warps * WARP), 1)
+    elements, reads, iterations, per_load = M * N * K, 1, cdiv(p.programs, resident), 1
+    if isinstance(p, Rows):
+        per_load = p.vec
+    elif isinstance(p, Split):
+        length = cdiv(N // p.vec if p.contiguous else N, p.group)
+        iterations *= cdiv(p.blocks * p.group, p.programs) * max(cdiv(length, p.depth * p.lanes), 1)
+        reads, per_load = 2 if p.looped and elements * size * inputs > limits.l2_bytes else 1, p.vec
+        iterations += p.group > 1
+    busy = min(limits.sm_count, p.programs)
+    # A load of less than four bytes does not keep the memory busy.
+    moved = elements * size * (inputs * reads + 1) * (1.5 if per_load * size < 4 else 1.0)
+    return LAUNCH_US + max(moved / (busy * BYTES_PER_US), iterations * ITERATION_US)
+
+
+def resident(shape: Shape, limits: Limits) -> int:
+    """Programs that are on the device at once."""
+    threads = WARP * shape.warps
+    return limits.sm_count * min(
+        limits.registers_per_sm // (shape.registers * threads), limits.threads_per_sm // threads
+    )
+
+
+def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
+    M, N, K, size, _ = problem
+    _, elements, warps, registers, vec, block_k, group, stages, prefetch = configuration
+    shape = Shape(elements, warps, registers, stages, prefetch=prefetch)
+    if not (0 < vec <= elements and min(block_k, group) > 0 and 0 < registers <= 65536 // (warps * WARP)):
+        raise ValueError(f"no legal program: {configuration}")
+    unaligned = K == 1 and N % vec != 0
+    if unaligned and (2 * vec > N or vec * size != VECTOR_BYTES):
+        raise ValueError("a row is too short for an interior and edges")
+    if K == 1:
+        if block_k != vec:
+            raise ValueError("rows are read in vectors")
+        blocks, length = M, N // vec
+    else:
+        if block_k < 2 or block_k > power_of_2(K) or K % vec or block_k % vec:
+            raise ValueError("columns are read in vectors")
+        blocks, length = M * cdiv(K, block_k), N
+    if group > max(resident(shape, limits), 1):
+        raise ValueError("programs of a group run at once")
+    lanes = max(warps * WARP * vec // block_k, 1)
+    depth = min(elements // vec, 16)
+    while depth > 1 and lanes * depth // 2 >= length:
+        depth //= 2
+    tile = lanes * depth
+    group = min(group, cdiv(length, tile), _to_be_added_to(length))
+    looped = cdiv(length, group) > tile
+    even_k = K == 1 or K % block_k == 0
+    pipelined = group == 1 and not looped and shape.stages > 1
+    if group > 1 or pipelined:
+        programs = min(resident(shape, limits) // group, blocks) * group
+    else:
+        programs = min(blocks, _to_be_added_to(blocks))
+    return Split(
+        contiguous=K == 1,
+        vec=vec,
+        unaligned=unaligned,
+        even=even_k and not unaligned and not looped and length % (group * tile) == 0,
+        even_k=even_k,
+        int64_offsets=K > 1 and tile * K >= 2**31,
+        group=group,
+        members=min(power_of_2(group), max(WORDS * WARP * shape.warps // (1 if K == 1 else block_k), 2)),
+        looped=looped,
+        depth=depth,
+        lanes=lanes,
+        block_k=block_k,
+        stages=shape.stages if looped or pipelined else 1,
+        prefetch=shape.prefetch and group > 1 and not looped,
+        warps=shape.warps,
+        registers=shape.registers,
+        programs=programs,
+        blocks=blocks,
+    )
+
+
+def _to_be_added_to(count: int) -> int:
+    """The most that keeps a sum within 32 bits, in which kernels count below 2**31; beyond, what a grid may have."""
+    return 2**31 - count if count < 2**31 else 2**31 - 1
+
+
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def power_of_2(n: int) -> int:
+    """The smallest that is not below ``n``."""
+    return 1 << (n - 1).bit_length()

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cumsum and cumsum.out, beside PyTorch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from accuracy.judge import assert_same_answer
+
+from flag_gems_overrides.ops.cumsum import cumsum, cumsum_out
+
+ON_GPU = torch.cuda.is_available()
+FLOATING = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+INTEGER = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+# Whole in a tile, rows and columns in steps of one program, and of groups of them, sizes of 1, odd sizes.
+SHAPES = [(), (1,), (7, 5), (64, 64), (300, 3), (3, 16384), (1, 40000), (3, 8193), (2, 700, 24), (1, 260, 33)]
+SHAPES += [(90, 5, 3)]
+if ON_GPU:
+    SHAPES += [(8192, 4096), (4096, 8191), (16, 2**20), (1, 2**26), (3, 2**22 + 1), (1000000, 64), (100000, 33)]
+    SHAPES += [(64, 16384, 64), (200, 40999, 3), (2, 3, 70000), (16, 21, 65536), (2**20, 16), (5, 100000, 8)]
+FEW = [(7, 5), (2, 9000), (2, 300, 24)]
+WIDE = (torch.float32, torch.bfloat16, torch.int64)
+EXACT = [(shape, dtype) for shape in SHAPES for dtype in (FLOATING + INTEGER if ON_GPU else WIDE)]
+EXACT += [(shape, dtype) for shape in FEW for dtype in FLOATING + INTEGER if dtype not in WIDE]
+
+
+def name(value: object) -> str:
+    return str(value).removeprefix("torch.").replace(" ", "")
+
+
+def draw(shape, dtype, device):
+    """Floats whose running sums are exact in float32, integers of all of their range."""
+    if dtype is torch.bool:
+        return torch.rand(shape, device=device) > 0.5
+    if dtype.is_floating_point:
+        return torch.randint(-1, 2, shape, device=device).to(dtype)
+    info = torch.iinfo(dtype)
+    return torch.randint(info.min, info.max, shape, dtype=dtype, device=device)
+
+
+def check(x, dim, dtype=None):
+    actual, native = cumsum(x, dim, dtype=dtype), torch.cumsum(x, dim, dtype=dtype)
+    assert actual.is_contiguous()
+    truth = native
+    if native.dtype.is_floating_point:
+        truth = torch.cumsum(x.to(native.dtype).double(), dim)
+    assert_same_answer(actual, native, truth)
+
+
+def check_everywhere(x, dtype=None):
+    for dim in range(max(x.dim(), 1)):
+        check(x, dim, dtype)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), EXACT, ids=name)
+def test_exact_sums(shape, dtype, device):
+    check_everywhere(draw(shape, dtype, device))
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=name)
+@pytest.mark.parametrize("shape", FEW + ([(8192, 4096), (1, 2**24)] if ON_GPU else []), ids=name)
+def test_rounded_sums(shape, dtype, device):
+    """Within what rounding n times, upwards as often as downwards, makes of the sum of magnitudes."""
+    x = torch.randn(shape, device=device, dtype=torch.float64).to(dtype)
+    for dim in range(x.dim()):
+        truth, magnitude = x.double().cumsum(dim), x.double().abs().cumsum(dim)
+        n = x.shape[dim]
+        computed_in = torch.float64 if dtype is torch.float64 else torch.float32
+        allowed = min(n, (6 * n) ** 0.5) * torch.finfo(computed_in).eps * magnitude
+        if dtype is not computed_in:
+            allowed += torch.finfo(dtype).eps / 2 * truth.abs()
+        assert ((cumsum(x, dim).double() - truth).abs() <= allowed).all()
+
+
+@pytest.mark.parametrize("requested", [torch.float64, torch.float16, torch.int64, torch.int8], ids=name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.bool], ids=name)
+def test_elements_are_converted_first(dtype, requested, device):
+    x = torch.randint(0, 5, (3, 70), device=device)
+    x = x.to(dtype) if not dtype.is_floating_point else x.to(dtype) * 0.75
+    check_everywhere(x, requested)
+    tiny = torch.tensor([1.0, 1e-9], device=device)
+    assert cumsum(tiny, 0, dtype=torch.float64)[1].item() == 1.0 + tiny[1].item()
+
+
+def test_halves_are_added_in_float32(device):
+    x = torch.full((4096, 3), 2.0**-4, dtype=torch.float16, device=device)
+    x[0] = 2048.0
+    assert cumsum(x, 0)[-1].tolist() == [2304.0] * 3
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 5)], ids=name)
+def test_empty(shape, device):
+    check_everywhere(torch.empty(shape, device=device))
+    check_everywhere(torch.empty(shape, dtype=torch.bool, device=device))
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((5, 64), 0), ((5, 64), 1), ((1, 20000), 1), ((1, 300, 24), 1)], ids=name)
+def test_nan_and_infinities_stay(shape, dim, device):
+    for values in ([math.nan], [math.inf], [-math.inf], [math.inf, -math.inf]):
+        x = draw(shape, torch.float32, device)
+        for i, value in enumerate(values):
+            x.view(-1)[x.numel() // 2 + 9 * i] = value
+        check(x, dim)
+
+
+def test_strides(device):
+    x = draw((64, 40), torch.float32, device)
+    for y in (x.T, x[::2, ::3], x[:1].expand(64, 40), x[5:, 1:]):
+        check_everywhere(y)
+
+
+def test_out(device):
+    x = draw((40, 300), torch.float32, device)
+    for out in (
+        torch.empty(40, 300, device=device),
+        torch.empty(300, 40, device=device).T,
+        torch.empty(80, 600, device=device)[::2, ::2],
+        torch.empty(0, device=device),
+        torch.empty(40, 300, dtype=torch.float64, device=device),
+        torch.empty(40, 300, dtype=torch.int32, device=device),
+    ):
+        for dim in (0, 1):
+            assert cumsum_out(x, dim, out=out) is out
+            assert torch.equal(out, torch.cumsum(x, dim, dtype=out.dtype))
+
+
+def test_out_may_be_the_input_or_share_its_memory(device):
+    for shape in ((40, 300), (1, 40000), (700, 70)):
+        for dim in (0, 1):
+            x = draw(shape, torch.float32, device)
+            expected = torch.cumsum(x, dim)
+            cumsum_out(x, dim, out=x)
+            assert torch.equal(x, expected)
+    memory = draw((500,), torch.float32, device)
+    x, out = memory[:400], memory[100:]
+    expected = torch.cumsum(x, 0)
+    assert torch.equal(cumsum_out(x, 0, out=out), expected)
+
+
+def test_a_resized_out_warns(device):
+    out = torch.empty(3, device=device)
+    with pytest.warns(UserWarning, match="resized"):
+        cumsum_out(torch.ones(2, 3, device=device), 1, out=out)
+    assert out.tolist() == [[1, 2, 3]] * 2
+
+
+def test_errors_are_pytorchs(device):
+    x = torch.ones(3, 4, device=device)
+    for dim in (2, -3):
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            cumsum(x, dim)
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        cumsum(x[0, 0], 1)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+        cumsum(x, 0, dtype=torch.bool)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype long int, but got float instead"):
+        cumsum_out(x, 0, dtype=torch.int64, out=x.clone())
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (1, 20000), (1, 300, 24)], ids=name)
+def test_the_same_bits_every_time(shape, device):
+    x = torch.randn(shape, device=device)
+    for dim in range(len(shape)):
+        first = cumsum(x, dim)
+        for _ in range(3):
+            assert torch.equal(cumsum(x, dim), first)
