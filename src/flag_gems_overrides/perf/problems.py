@@ -69,6 +69,9 @@ def _case(op: str, rng: random.Random) -> Case:
         M, N = _sizes(rng, 2)
         outer, inner = _dims(rng, M), _dims(rng, N) or (1,)
         return Case(op, (*outer, *inner), dtype, (("normalized", len(inner)),))
+    if "training" in names:
+        N, C, rest = _sizes(rng, 3) if rng.random() < 0.7 else (*_sizes(rng, 2), 1)
+        return Case(op, (N, C, *_dims(rng, rest)), dtype)
     if "groups" in names:
         N, D, HW = _sizes(rng, 3)
         # Mostly of few groups, as models have them.

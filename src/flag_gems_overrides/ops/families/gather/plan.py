@@ -16,7 +16,7 @@ FORWARD_BLOCK, MAX_FORWARD_PROGRAMS = 256, 1024
 # vector, at least.
 MAX_FLAT_BYTES, MIN_FLAT_BYTES = 16384, 2048
 # Rows of such a piece: each costs a comparison and a selection an element.
-MAX_ROWS = 5
+MAX_ROWS = 6
 # Bytes of a tile, and positions of its last dimension: their targets stay in registers.
 TILE_BYTES, MAX_BLOCK_D = 8192, 1024
 WARPS = 4
