@@ -114,7 +114,7 @@ def _fixes(line: Line, functions: dict[str, tuple[str, ...]]) -> list[Patch]:
                 module,
                 "fix",
                 functions[module],
-                tuple(rows),
+                tuple(row for row in DEFECTS.values() if set(row.functions) & set(functions[module])),
                 {f"tests/test_{module}_as_pytorch.py": text} if text else {},
                 fix_file(line, module),
                 stands_on=(*_tests_of(line, module), *others),
