@@ -131,11 +131,11 @@ def drift(line: Line, folder: Path) -> list[str]:
         stored.mkdir()
         git(stored, "init", "--quiet")
         files = patch_files(line, folder)
-        for patch in files:
+        for file in files:
             # All that a patch adds and nothing that it changes: upstream's files are not here.
-            added = [f"--include={name}" for name in _added(patch.read_text())]
+            added = [f"--include={name}" for name in _added(file.read_text())]
             if added:
-                git(stored, "apply", *added, str(patch.resolve()))
+                git(stored, "apply", *added, str(file.resolve()))
         patches = series(line)
         wanted = {path: text for patch in patches for path, text in patch.added.items()}
         for path, text in wanted.items():
@@ -144,7 +144,8 @@ def drift(line: Line, folder: Path) -> list[str]:
         exact = not formatting.missing()
         if exact:
             formatting.format_files(now, [path for path in wanted if path.endswith(".py")])
-        there = {str(path.relative_to(stored)) for folder in ("src", "tests", "benchmark") for path in _below(stored, folder)}
+        added_to = [stored / name for name in ("src", "tests", "benchmark")]
+        there = {str(path.relative_to(stored)) for root in added_to for path in root.rglob("*") if path.is_file()}
         changed = {
             path
             for path in there | set(wanted)
@@ -157,10 +158,6 @@ def drift(line: Line, folder: Path) -> list[str]:
         elif patch.changes is not None and _lines(patch.changes.read_text()) != _lines(names[patch.id].read_text()):
             changed.add(f"{patch.id}: {patch.changes.name}")
     return sorted(changed)
-
-
-def _below(root: Path, folder: str) -> Iterator[Path]:
-    return (path for path in (root / folder).rglob("*") if path.is_file())
 
 
 def _lines(patch: str) -> list[str]:

@@ -75,6 +75,7 @@ _LICENCE = """\
 
 """
 _NORM_TESTS = "tests/test_layer_norm.py"
+_RUNTIME = "src/flag_gems/runtime/__init__.py"
 _NVIDIA = "src/flag_gems/runtime/backend/_nvidia"
 
 
@@ -85,8 +86,10 @@ def _example(path: str, body: str) -> Edit:
 
 # 5.0.2 imports _nvidia/ops on NVIDIA and does not use it.
 _USE_VENDOR_OPS = (
-    Edit("src/flag_gems/runtime/__init__.py", "from . import backend, common, error\n", "from . import backend, error\n"),
-    Edit("src/flag_gems/runtime/__init__.py", "if device.vendor != common.vendors.NVIDIA:", "if extended_ops:"),
+    Edit(
+        "src/flag_gems/runtime/__init__.py", "from . import backend, common, error\n", "from . import backend, error\n"
+    ),
+    Edit(_RUNTIME, "if device.vendor != common.vendors.NVIDIA:", "if extended_ops:"),
     _example(
         f"{_NVIDIA}/ops/__init__.py",
         'from .add import add\nfrom .gelu import gelu\n\n__all__ = [\n    "add",\n    "gelu",\n]\n',
@@ -105,7 +108,12 @@ _ANY_DTYPE = Edit(
     "        utils.gems_assert_close(actual, expected, actual.dtype)\n\n\n@pytest.mark.layer_norm",
 )
 _ANY_DTYPE_SINCE_MAIN = tuple(
-    Edit(_NORM_TESTS, f"ref_{statistic}, dtype,", f"ref_{statistic}, res_{statistic}.dtype,")
+    Edit(
+        _NORM_TESTS,
+        f"    utils.gems_assert_close(res_{statistic}, ref_{statistic}, dtype, reduce_dim=reduce_dim)\n",
+        f"    utils.gems_assert_close(\n        res_{statistic}, ref_{statistic}, res_{statistic}.dtype, "
+        "reduce_dim=reduce_dim\n    )\n",
+    )
     for statistic in ("mean", "rstd")
 )
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from packaging.version import Version
@@ -57,7 +58,7 @@ class Patch(NamedTuple):
     kind: Kind
     functions: tuple[str, ...]
     defects: tuple[Defect, ...] = ()
-    added: dict[str, str] = {}
+    added: Mapping[str, str] = MappingProxyType({})
     changes: Path | None = None
     exports: tuple[tuple[str, tuple[str, ...]], ...] = ()
     stands_on: tuple[str, ...] = ()
@@ -140,7 +141,9 @@ def _kernels(line: Line, functions: dict[str, tuple[str, ...]]) -> list[Patch]:
             # Newer lines register some functions by a wrapper with a name of its own.
             if name in line.include:
                 alias = line.include[name]
-                added[f"{FOLDER}/{alias}.py"] = line.header + render("alias.py.j2", name=name, module=module, alias=alias)
+                added[f"{FOLDER}/{alias}.py"] = line.header + render(
+                    "alias.py.j2", name=name, module=module, alias=alias
+                )
                 exports.append((alias, (alias,)))
         patches.append(
             Patch(
