@@ -69,7 +69,7 @@ def run(tree: Path, text: str, *words: str, seconds: float | None = None) -> reh
     (tree / "tests").mkdir()
     (tree / "tests/conftest.py").write_text(CONFTEST)
     (tree / "tests/test_max.py").write_text(text)
-    return rehearsal._run(tree, ["tests/test_max.py"], "bare", words, seconds)
+    return rehearsal.run_tests(tree, ["tests/test_max.py"], "bare", words, seconds)
 
 
 def test_outcomes_are_what_pytest_says(tmp_path: Path) -> None:

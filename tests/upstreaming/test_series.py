@@ -97,7 +97,8 @@ def test_each_function_is_replaced_once_and_each_file_added_once(line: Line) -> 
     left_out = {"amin"} if line.name == "v5.0.2" else set()
     assert sorted(functions) == sorted(set(OPERATORS) - left_out)
     fixed = [name for patch in patches if patch.kind == "fix" for name in patch.functions]
-    without = {name for name in functions if OPERATORS[name].module in series.without_fix(line)}
+    modules = series.without_fix(line)
+    without = {name for name in functions if OPERATORS[name].module in modules}
     assert sorted(fixed) == sorted(set(functions) - without)
     paths = [path for patch in patches for path in patch.added]
     assert len(paths) == len(set(paths))
@@ -320,7 +321,7 @@ def test_fixes_are_tried_on_another_vendor_and_kernels_on_nvidia(
         verdict = "passed" if fixed else "failed"
         return {"test_a": rehearsal.Outcome(verdict, "AssertionError: no"), "test_b": rehearsal.Outcome("skipped")}
 
-    monkeypatch.setattr(rehearsal, "_run", run)
+    monkeypatch.setattr(rehearsal, "run_tests", run)
     assert list(rehearsal.proofs(line, tmp_path / "patches", checkout)) == [
         "kernel patches, NVIDIA: test_a: failed AssertionError: no",
         "fix and kernel patches, other vendor: ModuleNotFoundError: no",

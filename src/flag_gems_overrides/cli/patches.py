@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from flag_gems_overrides.upstreaming import exchange, rehearsal
+from flag_gems_overrides.upstreaming import checks, exchange, rehearsal, series
 from flag_gems_overrides.upstreaming.git import git
 from flag_gems_overrides.upstreaming.lines import LINES, Line
 from flag_gems_overrides.upstreaming.message import RECORDS
@@ -127,3 +127,50 @@ def branch(
     """Make a branch per pull request in a clone of FlagGems, each with what it stands on, and print the bodies."""
     for name, body in exchange.branch(_lines(line)[0], folder, checkout, op, kind, onto):
         Console(highlight=False).print(f"branch {name}\n\n{body}", markup=False, soft_wrap=True)
+
+
+@patches.command()
+def status(
+    checkout: Checkout,
+    line: Name = None,
+    on: Annotated[
+        list[str] | None, typer.Option(help="Commits or branches of the clone. [default: the line's base, and HEAD]")
+    ] = None,
+    folder: Folder = FOLDER,
+) -> None:
+    """Say of each patch its size, what it stands on, whether it applies or is merged already, and upstream's issues."""
+    from flag_gems_overrides.upstreaming import standing
+
+    for chosen in _lines(line):
+        for row in standing.standings(chosen, folder, checkout, on or [chosen.base, "HEAD"]):
+            where = ", ".join(f"{verdict} at {commit[:12]}" for commit, verdict in row.verdicts.items())
+            print(f"{chosen.name} {row.patch.id}: {row.size.code} lines, {row.size.tests} of tests; {where}")
+            for what, names in (
+                ("stands on", row.patch.stands_on),
+                ("resolves", row.resolves),
+                ("overlaps", row.associated),
+            ):
+                if names:
+                    print(f"    {what} {', '.join(names)}")
+        for module in series.without_fix(chosen):
+            print(f"{chosen.name} {module}-fix: not written; only NVIDIA's kernel answers its defects")
+
+
+@patches.command()
+def upstream(
+    checkout: Checkout,
+    line: Name = None,
+    folder: Folder = FOLDER,
+    kind: Kind = None,
+    words: Annotated[list[str] | None, typer.Argument(help="For pytest, behind --, as in `-- -n 2`.")] = None,
+) -> None:
+    """Run upstream's own checks on a patched tree: its pre-commit hooks, its list of operators, and the tests that
+    change, as its CI runs them: all, and in quick mode beside the CPU. Exit status 1 if one fails."""
+    wrong = False
+    for chosen in _lines(line):
+        for error in checks.run(chosen, folder, checkout, kind, words or []):
+            Console(highlight=False).print(f"{chosen.name}: {error}", markup=False, soft_wrap=True)
+            wrong = True
+        if not wrong:
+            print(f"{chosen.name}: passes upstream's checks")
+    raise typer.Exit(wrong)

@@ -6,6 +6,7 @@ Upstream's own reduce dimension 1 of few shapes only, and normalize few rows.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -37,12 +38,17 @@ def size_tests(module: str, functions: tuple[str, ...], line: Line) -> dict[str,
     return {f"tests/test_{module}_sizes.py": line.header + render("sizes.py.j2", line=line, functions=made)}
 
 
+@functools.cache
+def _shapes() -> Shapes:
+    return Shapes(benchmark_file("core_shapes.yaml"))
+
+
 def _described(name: str, line: Line, level: str) -> dict[str, Any]:
     operator = OPERATORS[name]
     # All dimensions but the first are normalized unless a case says how many.
     normalizes = "normalized" in operator.arguments
     cases: dict[tuple[tuple[int, ...], int | None], None] = {}
-    for case in Shapes(benchmark_file("core_shapes.yaml")).cases(name, level, ["float32"]):
+    for case in _shapes().cases(name, level, ["float32"]):
         numbers = [value for _, value in case.arguments]
         cases[case.shape, next(iter(numbers), len(case.shape) - 1 if normalizes else None)] = None
     overload, _, variant = operator.overload.partition(".")

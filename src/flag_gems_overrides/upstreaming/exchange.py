@@ -7,8 +7,6 @@ import ast
 import importlib.util
 import itertools
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
@@ -17,8 +15,8 @@ from pathlib import Path
 from packaging.version import Version
 
 from flag_gems_overrides.errors import UserError
-from flag_gems_overrides.upstreaming import formatting, imports, vendors
-from flag_gems_overrides.upstreaming.git import apply_mail, git, worktree
+from flag_gems_overrides.upstreaming import checks, formatting, imports, vendors
+from flag_gems_overrides.upstreaming.git import apply_mail, git, read_mail, worktree
 from flag_gems_overrides.upstreaming.imports import UpstreamError
 from flag_gems_overrides.upstreaming.lines import LINES, Edit, Line
 from flag_gems_overrides.upstreaming.message import message
@@ -163,11 +161,11 @@ def drift(line: Line, folder: Path) -> list[str]:
 def _lines(patch: str) -> list[str]:
     """The lines that a patch takes from and puts into files that are there already."""
     found = []
-    adds = False
+    changes = False  # not in the message
     for before, line in itertools.pairwise(["", *patch.splitlines()]):
         if line.startswith("+++ "):
-            adds = before == "--- /dev/null"
-        elif line[:1] in ("+", "-") and not line.startswith("--- ") and not adds:
+            changes = before != "--- /dev/null"
+        elif line[:1] in ("+", "-") and not line.startswith("--- ") and changes:
             found.append(line)
     return found
 
@@ -210,28 +208,13 @@ def check(line: Line, folder: Path, checkout: Path) -> list[str]:
     patches = paired(line, folder)
     with worktree(checkout, line.base) as tree:
         for patch, _ in patches:
-            for _, path in together(patches, [patch.id]):
-                git(tree, "apply", str(path.resolve()))
+            for each, path in together(patches, [patch.id]):
+                put(tree, each, path)
             git(tree, "reset", "--quiet", "--hard")
-            git(tree, "clean", "--quiet", "--force", "-d")
         for _, path in patches:
             apply_mail(tree, path)
         touched = git(tree, "diff", "--name-only", line.base, "HEAD", "--", "*.py").split()
-        return [*_formatting_errors(tree, touched), *vendors.named(git(tree, "diff", line.base, "HEAD"))]
-
-
-def _formatting_errors(tree: Path, touched: list[str]) -> Iterator[str]:
-    commands: Iterable[list[str]] = (
-        ["black", "--check", "--quiet"],
-        ["isort", "--profile", "black", "--check"],
-        ["flake8", "--ignore=F405,E731,W503,E203,E701,E704", "--max-line-length=120"],
-    )
-    for command in commands:
-        if formatting.installed(command[0]) is None:
-            continue
-        done = subprocess.run([sys.executable, "-m", *command, *touched], cwd=tree, capture_output=True, text=True)
-        if done.returncode:
-            yield f"{command[0]}: {(done.stdout + done.stderr).strip() or 'files would be reformatted'}"
+        return [*checks.formatting_errors(tree, touched), *vendors.named(git(tree, "diff", line.base, "HEAD"))]
 
 
 def apply(folder: Path, target: Path, kind: Kind | None = None) -> Path:
@@ -273,6 +256,22 @@ def together(patches: list[tuple[Patch, Path]], chosen: Iterable[str]) -> list[t
     return [(patch, path) for patch, path in patches if patch.id in wanted]
 
 
+def put(tree: Path, patch: Patch, path: Path) -> None:
+    """Change a tree and its index as a patch does, with or without the patches before it that it does not need.
+
+    All kernels add their lines to one file, and a patch would not find its neighbours' there.
+
+    Raises:
+        GitError: the patch does not apply.
+    """
+    elsewhere = [f"--exclude={imports.PATH}"] if patch.exports else []
+    git(tree, "apply", "--index", *elsewhere, str(path.resolve()))
+    if patch.exports:
+        entry = tree / imports.PATH
+        entry.write_text(imports.register(entry.read_text(), patch.exports))
+        git(tree, "add", imports.PATH)
+
+
 def branch(
     line: Line, folder: Path, checkout: Path, op: str | None = None, kind: Kind | None = None, onto: str | None = None
 ) -> Iterator[tuple[str, str]]:
@@ -299,8 +298,10 @@ def branch(
         for patch in chosen:
             name = f"planned-{patch.id}"
             with worktree(checkout, onto or line.base) as tree:
-                for _, path in together(patches, [patch.id]):
-                    apply_mail(tree, path)
+                for each, path in together(patches, [patch.id]):
+                    put(tree, each, path)
+                    subject, body = read_mail(tree, path)
+                    git(tree, "commit", "--quiet", "--no-verify", "--file=-", text=f"{subject}\n\n{body}")
                 git(tree, "branch", name, "HEAD")
                 made.append((name, git(tree, "log", "-1", "--format=%B")))
     except BaseException:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,6 +84,19 @@ def performance(patch: Patch, folder: Path) -> tuple[list[Speed], dict[str, Any]
     """The newest kernel times of each case, and the versions; only of sessions with the versions of ``core.jsonl``."""
     if not (folder / "core.jsonl").exists():
         return [], {}
+    versions, sessions = _sessions(folder)
+    speeds: dict[str, Speed] = {}
+    for session in sessions:
+        for key, row in session.rows.items():
+            case, providers = parse(key), row["providers"]
+            times = [providers.get(name, {}).get("samples_ms") for name in ("native", "upstream", "override")]
+            if case.op in patch.functions and case.dtype in ("float16", "float32", "bfloat16") and all(times):
+                speeds[key] = Speed(case.op, case.size, case.dtype, *map(statistics.median, times))
+    return [speeds[key] for key in sorted(speeds)], versions
+
+
+@functools.cache
+def _sessions(folder: Path) -> tuple[dict[str, Any], list[records.Session]]:
     versions = records.read(folder / "core.jsonl")[-1].head["versions"]
     sessions = [
         session
@@ -90,11 +104,4 @@ def performance(patch: Patch, folder: Path) -> tuple[list[Speed], dict[str, Any]
         for session in records.read(path)
         if session.head["versions"] == versions and session.head["measure"] == "kernel"
     ]
-    speeds: dict[str, Speed] = {}
-    for session in sorted(sessions, key=lambda session: session.head["started"]):
-        for key, row in session.rows.items():
-            case, providers = parse(key), row["providers"]
-            times = [providers.get(name, {}).get("samples_ms") for name in ("native", "upstream", "override")]
-            if case.op in patch.functions and case.dtype in ("float16", "float32", "bfloat16") and all(times):
-                speeds[key] = Speed(case.op, case.size, case.dtype, *map(statistics.median, times))
-    return [speeds[key] for key in sorted(speeds)], versions
+    return versions, sorted(sessions, key=lambda session: session.head["started"])

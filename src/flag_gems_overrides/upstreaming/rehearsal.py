@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from flag_gems_overrides.upstreaming.exchange import PatchesError, paired
+from flag_gems_overrides.upstreaming.exchange import PatchesError, paired, put
 from flag_gems_overrides.upstreaming.git import apply_mail, git, worktree
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.series import Patch, series
@@ -62,7 +62,7 @@ def rehearse(
         PatchesError: pytest did not get to the tests; the message has its last lines.
         GitError: a patch does not apply.
     """
-    with _built(line, checkout) as tree:
+    with built(line, checkout) as tree:
         files = [path for path in _test_files(line) if (tree / path).exists()]
         found: dict[str, Outcomes] = {}
         for variant in VARIANTS:
@@ -70,7 +70,7 @@ def rehearse(
                 if variant == ("patched" if patch.kind == "kernel" else "fixes"):
                     apply_mail(tree, path)
                     files += _tests(patch)
-            found[variant] = _run(tree, files, variant, words, seconds)
+            found[variant] = run_tests(tree, files, variant, words, seconds)
         return found
 
 
@@ -93,18 +93,18 @@ def proofs(line: Line, folder: Path, checkout: Path) -> Iterator[str]:
     """
     patches = paired(line, folder)
     for kinds, variant in _PROOFS:
-        with _built(line, checkout) as tree:
+        with built(line, checkout) as tree:
             files = []
             for patch, path in patches:
                 if patch.kind in kinds:
-                    git(tree, "apply", str(path.resolve()))
+                    put(tree, patch, path)
                 elif patch.kind == "fix":  # the kernels answer its tests too
                     git(tree, "apply", "--include=tests/*", str(path.resolve()))
                 if patch.kind == "fix" or (patch.kind in kinds and variant == "patched"):
                     files += _tests(patch)
             what = f"{' and '.join(kinds[1:])} patches, {'NVIDIA' if variant == 'patched' else variant}"
             try:
-                outcomes = _run(tree, files, variant, [], None)
+                outcomes = run_tests(tree, files, variant, [], None)
             except PatchesError as error:
                 yield f"{what}: {str(error).strip().splitlines()[-1]}"
                 continue
@@ -118,7 +118,7 @@ def _tests(patch: Patch) -> list[str]:
 
 
 @contextlib.contextmanager
-def _built(line: Line, checkout: Path) -> Iterator[Path]:
+def built(line: Line, checkout: Path) -> Iterator[Path]:
     """A scratch work tree at the line's base that can be imported."""
     with worktree(checkout, line.base) as tree:
         # What a build writes there; without both names the installed package's version counts, and an override that
@@ -132,7 +132,7 @@ def _test_files(line: Line) -> list[str]:
     return [f"tests/test_{_FILES.get(name, name)}.py" for name in names]
 
 
-def _run(tree: Path, files: list[str], variant: str, words: Iterable[str], seconds: float | None) -> Outcomes:
+def run_tests(tree: Path, files: list[str], variant: str, words: Iterable[str], seconds: float | None) -> Outcomes:
     search = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH", "")]))
     # Not those by which a worker of xdist knows itself, if a test calls this.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}

@@ -36,7 +36,7 @@ FOLDER = "src/flag_gems/runtime/backend/_nvidia/ops"
 PACKAGE = "_nvidia.ops"
 
 # The kernels of a family come with the first operator that needs them.
-_FAMILIES = "families/"
+_OF_A_FAMILY = "families/.+/"
 _SPDX = "# SPDX-License-Identifier: Apache-2.0\n"
 
 
@@ -128,7 +128,7 @@ def _kernels(line: Line, functions: dict[str, tuple[str, ...]]) -> list[Patch]:
     from flag_gems_overrides.upstreaming.defects import DEFECTS
 
     needed = {module: _needs(f"{module}.py") for module in functions}
-    shared = {file for files in needed.values() for file in files if not file.startswith(_FAMILIES)}
+    shared = {file for files in needed.values() for file in files if not re.match(_OF_A_FAMILY, file)}
     patches = [Patch("shared", "kernel", (), added=_files(shared, line))]
     owners = dict.fromkeys(shared, patches[0].id)
     for module, names in functions.items():
