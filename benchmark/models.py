@@ -27,12 +27,16 @@ class Size:
     width: int = 768
     heads: int = 12
     tokens: int = 512
-    vocabulary: int = 50257
+    vocabulary: int | None = None  # the configuration's own: 50257 for GPT-2, 30522 for BERT
     pixels: int = 224
 
 
 TINY = Size(layers=1, width=16, heads=2, tokens=8, vocabulary=32, pixels=32)
 ABLATED = Size(layers=4, width=512, heads=8)
+
+
+def _vocabulary(size: Size) -> dict[str, int]:
+    return {} if size.vocabulary is None else {"vocab_size": size.vocabulary}
 
 
 def _gpt2(size: Size) -> Any:
@@ -42,7 +46,7 @@ def _gpt2(size: Size) -> Any:
             n_embd=size.width,
             n_head=size.heads,
             n_positions=size.tokens,
-            vocab_size=size.vocabulary,
+            **_vocabulary(size),
             **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
             attn_implementation="eager",
             bos_token_id=0,
@@ -59,7 +63,7 @@ def _bert(size: Size) -> Any:
             num_attention_heads=size.heads,
             intermediate_size=4 * size.width,
             max_position_embeddings=size.tokens,
-            vocab_size=size.vocabulary,
+            **_vocabulary(size),
             hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0,
             attn_implementation="eager",
@@ -75,7 +79,7 @@ def _llama(size: Size) -> Any:
             num_attention_heads=size.heads,
             intermediate_size=3 * size.width,
             max_position_embeddings=size.tokens,
-            vocab_size=size.vocabulary,
+            **_vocabulary(size),
             attn_implementation="eager",
             bos_token_id=0,
             eos_token_id=0,
@@ -91,7 +95,7 @@ def _t5(size: Size) -> Any:
             num_heads=size.heads,
             d_kv=size.width // size.heads,
             d_ff=4 * size.width,
-            vocab_size=size.vocabulary,
+            **_vocabulary(size),
             dropout_rate=0.0,
             decoder_start_token_id=0,
         )
@@ -126,12 +130,12 @@ MODELS = {"gpt2": _gpt2, "bert": _bert, "vit": _vit, "llama": _llama, "t5": _t5,
 IMAGES = ("vit", "resnet")
 
 
-def _inputs(name: str, batch: int, size: Size) -> dict[str, torch.Tensor]:
+def _inputs(name: str, batch: int, size: Size, model: torch.nn.Module) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     if name in IMAGES:
         pixels = torch.randn(batch, 3, size.pixels, size.pixels, generator=generator)
         return {"pixel_values": pixels.to(DEVICE), "labels": torch.arange(batch, device=DEVICE) % 16}
-    tokens = torch.randint(size.vocabulary, (batch, size.tokens), generator=generator).to(DEVICE)
+    tokens = torch.randint(model.config.vocab_size, (batch, size.tokens), generator=generator).to(DEVICE)
     return {"input_ids": tokens, "labels": tokens}
 
 
@@ -139,7 +143,7 @@ def training(name: str, batch: int, size: Size = Size()) -> Step:
     """A step of AdamW under bfloat16 autocast; returns the loss. The same weights and data each time it is made."""
     torch.manual_seed(0)
     model = MODELS[name](size).to(DEVICE).train()
-    inputs = _inputs(name, batch, size)
+    inputs = _inputs(name, batch, size, model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=DEVICE == "cuda")
 
     def step() -> torch.Tensor:
@@ -157,7 +161,7 @@ def inference(name: str, batch: int, size: Size = Size()) -> Step:
     """The forward pass; returns the loss."""
     torch.manual_seed(0)
     model = MODELS[name](size).to(DEVICE).eval()
-    inputs = _inputs(name, batch, size)
+    inputs = _inputs(name, batch, size, model)
 
     def step() -> torch.Tensor:
         with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):

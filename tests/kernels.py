@@ -7,7 +7,10 @@ import pkgutil
 from importlib import import_module
 
 from flag_gems_overrides import ops
+from flag_gems_overrides.ops.families.gather import call as gather
 from flag_gems_overrides.ops.families.norm import call as norm
+from flag_gems_overrides.ops.families.norm import group_call as group_norm
+from flag_gems_overrides.ops.families.norm import rms_call as rms_norm
 from flag_gems_overrides.ops.families.reduction import call as reduction
 from flag_gems_overrides.ops.families.softmax import call as softmax
 from flag_gems_overrides.ops.launch.prepared import Entry
@@ -27,6 +30,12 @@ PREPARED = [
     reduction._prepare,
     norm.prepare_forward,
     norm.prepare_backward,
+    group_norm.prepare_forward,
+    group_norm.prepare_backward,
+    rms_norm.prepare_forward,
+    rms_norm.prepare_backward,
+    gather._prepare_forward,
+    gather._prepare_backward,
 ]
 
 

@@ -4,9 +4,24 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
+
+# Operators that differ from others in what they combine, not in how: one case of so many is enough, others for each.
+THIN = 6
+THINNED = ("sum", "mean", "any", "all", "count_nonzero", "vector_norm")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    def is_kept(item: pytest.Item) -> bool:
+        op = getattr(getattr(item, "callspec", None), "params", {}).get("op")
+        return not getattr(op, "name", "").startswith(THINNED) or zlib.crc32(item.nodeid.encode()) % THIN == 0
+
+    kept = [item for item in items if is_kept(item)]
+    config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+    items[:] = kept
 
 
 @pytest.fixture(autouse=True)

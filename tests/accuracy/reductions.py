@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -84,16 +86,18 @@ def _signs(shape: tuple[int, ...], device: str) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Reduction:
-    """One operator of the family: what its row and PyTorch's schema of it say.
+    """One operator of the family, or its norm of one order: what its row and PyTorch's schema of it say.
 
     Attributes:
-        ours: the override.
+        ours: the override, and native where that is for what the override does not support.
         native: PyTorch's overload, with the same arguments.
         public: PyTorch's function.
         dim: the type of its argument ``dim``; None if it has none.
         whole: whether it reduces a whole tensor when it is given nothing else.
         requestable: whether it has an argument ``dtype``.
         rounds: whether a result need not be one of the elements.
+        selects: whether a result is one of the elements, or its position.
+        ulps: how many the last operation may be off by where all before it are exact.
     """
 
     name: str
@@ -105,6 +109,8 @@ class Reduction:
     whole: bool
     requestable: bool
     rounds: bool
+    selects: bool
+    ulps: int
 
     @property
     def several(self) -> bool:
@@ -113,43 +119,87 @@ class Reduction:
 
     def draw_exact(self, shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
         """Floating-point input of which every result is exact."""
-        return _EXACT.get(self.public.__name__, draw_whole_numbers if self.rounds else draw)(shape, dtype, device)
+        if self.name.startswith("prod"):
+            return draw_exact_factors(shape, dtype, device)
+        return (draw_whole_numbers if self.rounds else draw)(shape, dtype, device)
 
     def draw(self, shape: tuple[int, ...], count: int, dtype: torch.dtype, device: str) -> torch.Tensor:
         """Floating-point input of which every result, of ``count`` elements, is rounded."""
-        if self.public.__name__ == "prod":
+        if self.name.startswith("prod"):
             return draw_factors(shape, count, dtype, device)
         return draw(shape, dtype, device)
 
 
-_EXACT = {"prod": draw_exact_factors}
+# The orders that vector_norm is tested with: each has its own combine or its own epilogue.
+ORDERS = (2, 1, float("inf"), 0, -float("inf"), 3, -1.5)
+# Roots and divisions of exact numbers: PyTorch multiplies by a rounded inverse on a GPU; a power has several roundings;
+# float32 counts to 2**24.
+_ULPS = {"mean": 2, "mean_dim": 2, "vector_norm-0": 2, "vector_norm-2": 2, "vector_norm-3": 4, "vector_norm--1.5": 4}
 
 
-def _reduction(operator: Operator) -> Reduction:
+def _reduction(operator: Operator, *between: Any) -> Reduction:
+    """``between``: what is given between the tensor and the dimensions."""
     packet, _, overload = operator.overload.partition(".")
     native = getattr(getattr(torch.ops.aten, packet), overload or "default")
     arguments = {argument.name: argument for argument in native._schema.arguments}
     dim = arguments.get("dim")
+    count = 2 if "keepdim" in arguments else 1
+
+    def called(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            dims = [[each] if dim and "List" in str(dim.type) and isinstance(each, int) else each for each in args[:1]]
+            return function(x, *between, *dims, *args[1:count], **kwargs)
+
+        return call
+
     elements = torch.tensor([0.1, 0.2, 0.4])
-    result = _tensors(native(elements, *([0] if dim else [])))[0]
+    result = _tensors(called(native)(elements, *([0] if dim else [])))[0]
+    name = "-".join(map(str, (operator.name, *between)))
     return Reduction(
-        operator.name,
-        operator.load()[0],
-        native,
-        getattr(torch, packet),
+        name,
+        called(_supported(operator, native)),
+        called(native),
+        called(_public(operator)),
         tuple(getattr(torch, name) for name in operator.dtypes),
         str(dim.type) if dim else None,
         dim is None or dim.has_default_value(),
         "dtype" in arguments,
         result.is_floating_point() and result not in elements,
+        result in elements or (result.dtype is torch.int64 and int(result) < len(elements)),
+        _ULPS.get(name, 0),
     )
+
+
+def _supported(operator: Operator, native: Callable[..., Any]) -> Callable[..., Any]:
+    """The override for what it supports, native for the rest."""
+    override, supports = operator.load()
+    judged = inspect.signature(supports).parameters
+
+    @functools.wraps(override)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(override).bind(*args, **kwargs)
+        given.apply_defaults()
+        return (override if supports(*(given.arguments[name] for name in judged)) else native)(*args, **kwargs)
+
+    return function
+
+
+def _public(operator: Operator) -> Callable[..., Any]:
+    module, *path = operator.torch_calls[0].split(".")
+    return functools.reduce(getattr, path, torch if module == "torch" else torch.ops.aten)
 
 
 def _tensors(result: Any) -> tuple[torch.Tensor, ...]:
     return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
 
-REDUCTIONS = [_reduction(operator) for operator in OPERATORS.values() if operator.family == "reduction"]
+def _reductions(operator: Operator) -> list[Reduction]:
+    if operator.name == "vector_norm":
+        return [_reduction(operator, order) for order in ORDERS]
+    return [_reduction(operator)]
+
+
+REDUCTIONS = [op for row in OPERATORS.values() if row.family == "reduction" for op in _reductions(row)]
 
 
 def reductions(condition: Callable[[Reduction], bool] = lambda op: True) -> pytest.MarkDecorator:
@@ -167,7 +217,7 @@ def check(op: Reduction, x: torch.Tensor, *args: Any, **kwargs: Any) -> None:
     actual, native = _tensors(op.ours(x, *args, **kwargs)), _tensors(op.native(x, *args, **kwargs))
     assert len(actual) == len(native)
     for ours, theirs in zip(actual, native, strict=True):
-        assert_same(ours, theirs)
+        assert_same(ours, theirs, op.ulps)
 
 
 def check_everywhere(op: Reduction, x: torch.Tensor, keepdim: bool = False) -> None:
@@ -179,14 +229,14 @@ def check_everywhere(op: Reduction, x: torch.Tensor, keepdim: bool = False) -> N
         check(op, x)
 
 
-def check_outcome(op: Reduction, x: torch.Tensor, *args: Any) -> None:
+def check_outcome(op: Reduction, x: torch.Tensor, *args: Any, **kwargs: Any) -> None:
     """The override answers as PyTorch does, or raises the same class with the same text."""
     try:
-        op.native(x, *args)
+        op.native(x, *args, **kwargs)
     except Exception:
-        assert_same_error(lambda: op.ours(x, *args), lambda: op.native(x, *args))
+        assert_same_error(lambda: op.ours(x, *args, **kwargs), lambda: op.native(x, *args, **kwargs))
     else:
-        check(op, x, *args)
+        check(op, x, *args, **kwargs)
 
 
 def check_rounded(op: Reduction, x: torch.Tensor, *dim: int) -> None:
@@ -207,7 +257,7 @@ def check_rounded(op: Reduction, x: torch.Tensor, *dim: int) -> None:
         roundings = min(2 * n, (6 * n) ** 0.5)
     allowed = roundings * torch.finfo(computed_in).eps * magnitude
     if x.dtype is not computed_in:
-        allowed += torch.finfo(x.dtype).eps / 2 * truth.abs()
+        allowed += torch.finfo(x.dtype).eps / 2 * truth.abs().clamp(min=torch.finfo(x.dtype).smallest_normal)
     excess = (actual.double() - truth).abs() / allowed
     assert (excess <= 1).all(), f"error {excess.max():.3g} times what is allowed"
 
@@ -237,9 +287,11 @@ def put_nans(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def assert_same(actual: torch.Tensor, native: torch.Tensor) -> None:
-    """Equal to the bit, except that a NaN is a NaN and 0.0 is -0.0; of the same dtype, shape and strides."""
-    torch.testing.assert_close(actual, native, rtol=0, atol=0, equal_nan=True, check_stride=True)
+def assert_same(actual: torch.Tensor, native: torch.Tensor, ulps: int = 0) -> None:
+    """Equal to the bit, or but for some ulps, except that a NaN is a NaN and 0.0 is -0.0; of the same dtype, shape and
+    strides."""
+    rtol = ulps * torch.finfo(native.dtype).eps if native.is_floating_point() else 0
+    torch.testing.assert_close(actual, native, rtol=rtol, atol=0, equal_nan=True, check_stride=True)
 
 
 def assert_same_error(actual, native) -> None:

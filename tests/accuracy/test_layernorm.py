@@ -163,6 +163,23 @@ def test_rows_too_long_for_all_programs(shape, k, dtype, device, small_device):
     _check_backward(case)
 
 
+@each("mask", [(True, True, True), (False, True, False), (False, False, True)])
+def test_sums_of_columns_by_several_programs(mask, device, device_with):
+    """Three splits of the rows, the last shorter."""
+    device_with(registers_per_sm=1024)
+    case = Case((205, 300), 1, torch.float32, device)
+    arguments = case.normalized, case.weight, case.bias
+    _, *statistics = layer_norm(case.x, *arguments, EPS)
+    _, *native_statistics = aten.native_layer_norm(case.x, *arguments, EPS)
+    rest = *arguments[1:], list(mask)
+    actual = layer_norm_backward(case.dy, case.x, case.normalized, *statistics, *rest)
+    native = aten.native_layer_norm_backward(case.dy, case.x, case.normalized, *native_statistics, *rest)
+    for ours, theirs, truth, wanted in zip(actual, native, case.exact()[3:], mask, strict=True):
+        assert (ours is not None) == wanted
+        if wanted:
+            assert_same_answer(ours, theirs, truth)
+
+
 def test_gradient_of_rows_too_long_for_all_programs_without_weight(device, small_device):
     case = Case((5, 1001), 1, torch.float64, device)
     case.weight = torch.ones_like(case.weight)
@@ -181,6 +198,70 @@ def test_groups_of_many_programs(device, device_with):
     case.x += torch.linspace(-50, 50, 140000, device=device)  # or the mean of each program's slice were that of the row
     _check_forward(case)
     _check_backward(Case((2, 70000), 1, torch.float32, device, mean=0.0))
+
+
+def test_loops_of_many_programs(device, device_with):
+    """A group of 44 programs for a row of float64, which look at 32 together."""
+    device_with(sm_count=40)
+    case = Case((1, 90000), 1, torch.float64, device)
+    case.x += torch.linspace(-50, 50, 90000, device=device)
+    _check_forward(case)
+    _check_backward(case)
+
+
+# Rows of a whole vector and less, of one program and several; read as they lie, and three columns one by one.
+FEW_ELEMENTS = [((1, 1), 1), ((2100, 1), 1), ((7, 2), 1), ((1500, 2), 1), ((90, 2, 2), 2), ((33, 8), 1), ((700, 3), 1)]
+
+
+@each("dtype", FLOATING)
+@each("shape, k", FEW_ELEMENTS)
+def test_rows_of_a_few_elements(shape, k, dtype, device):
+    case = Case(shape, k, dtype, device)
+    _check_forward(case)
+    bare = layer_norm(case.x, case.normalized, None, None, EPS)[0]
+    exact = (case.exact()[0] - case.bias) / case.weight
+    native = aten.native_layer_norm(case.x, case.normalized, None, None, EPS)[0]
+    assert_same_answer(bare, native, exact.to(case.x.dtype).to(exact.dtype))
+
+
+@each("value", [math.nan, math.inf, -math.inf])
+@each("columns", [1, 2, 3, 4])
+def test_few_elements_that_are_not_finite_stay_in_their_row(columns, value, device):
+    x = torch.randn(300, columns, device=device)
+    x[0, 0] = x[150, -1] = value
+    for ours, theirs in zip(
+        layer_norm(x, [columns]), aten.native_layer_norm(x, [columns], None, None, EPS), strict=True
+    ):
+        assert torch.equal(torch.isnan(ours), torch.isnan(theirs))
+        assert torch.equal(torch.isfinite(ours), torch.isfinite(theirs))
+
+
+EQUAL = [
+    (*case, dtype)
+    for case in ((3, 1), (3, 2), (3, 3), (5, 7), (3, 33), (2, 100), (3, 1001), (1, 4099))
+    for dtype in FLOATING
+] + [(2, 20000, torch.float32), (1, 20001, torch.bfloat16)]
+
+
+def _check_equal_elements(M: int, N: int, dtype: torch.dtype, device: str) -> None:
+    for value in (1 / 3, -1234.56, 3e4):
+        x = torch.full((M, N), value, device=device).to(dtype)
+        y, mean, rstd = layer_norm(x, [N], None, None, EPS)
+        assert torch.equal(y, torch.zeros_like(x)), value
+        assert torch.equal(mean, x[:, :1].to(mean.dtype)), value
+        native_rstd = aten.native_layer_norm(x.to(mean.dtype), [N], None, None, EPS)[2]
+        torch.testing.assert_close(rstd, native_rstd, rtol=1e-5, atol=0)
+
+
+@each("M, N, dtype", EQUAL)
+def test_equal_elements_are_exactly_0(M, N, dtype, device):
+    """A mean that is rounded leaves a difference, which 1 / sqrt(eps) makes 316 times as large."""
+    _check_equal_elements(M, N, dtype, device)
+
+
+@each("dtype", [torch.float32, torch.float64])
+def test_equal_elements_of_rows_too_long_for_all_programs_are_exactly_0(dtype, device, small_device):
+    _check_equal_elements(3, 1001, dtype, device)
 
 
 def test_more_partial_sums_than_are_added_together(device, device_with):
@@ -353,7 +434,7 @@ def test_through_autograd_and_dispatch(shape, k, dtype, overridden, device):
 @triton.jit
 def _second_group_leaves(slots_ptr, M, GROUP):
     if tl.program_id(0) // GROUP == 1:
-        clear_last(slots_ptr, M, GROUP, 32)
+        clear_last(slots_ptr, M, GROUP, 1, 32)
 
 
 def test_a_group_that_leaves_clears_the_words_of_its_last_row_alone():

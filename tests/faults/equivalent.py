@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 _LOOP = "norm/loop/layer_norm_loop"
-_LOOP_DX = "norm/loop/layer_norm_backward_loop_dx"
-_LOOP_DWEIGHT = "norm/loop/layer_norm_backward_loop_dweight"
+_LOOP_DX = "norm/loop/layer_norm_backward_loop"
+_COLUMN_SUMS = "norm/columns/sum_columns_of_rows"
 _ROWS = ("unaligned_rows", "split_rows", "looped_rows")
 _HELD = (*_ROWS, "columns", "looped_columns")
 _WEIGHT, _BIAS = (f"tl.load({name}_ptr + head + offsets, mask=mask, other=0.0)" for name in ("weight", "bias"))
@@ -19,8 +19,20 @@ def _any_other(function: str, load: str) -> tuple[str, str]:
 _REASONS: dict[str, tuple[str, ...]] = {
     "the axis is 0 from Triton 3.7 on": ("softmax/tile/lanes_and_depths/minus_dropped: 1 - AXIS",),
     "all programs of a group store the same": tuple(
-        f"norm/forward/layer_norm_split/drop_mask: tl.store({name}_ptr + row, {value}, mask=rank == 0)"
+        f"norm/{kernel}/drop_mask: tl.store({name}_ptr + row, {value}, mask=rank == 0)"
         for name, value in (("mean", "mean_to_store(mean, variance)"), ("rstd", "rstd"))
+        for kernel in ("forward/layer_norm_split", "loop/layer_norm_loop")
+    ),
+    "a whole tile may have a mask": ("norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",),
+    "a row that is not there mixes with no other": tuple(
+        name
+        for statistic in ("mean", "rstd")
+        for name in _any_other(
+            "norm/columns/gradient_of_rows", f"tl.load({statistic}_ptr + rows, mask=rows < M, other=0.0)"
+        )
+    ),
+    "all columns of a row of a few are there": tuple(
+        f"norm/flat/normalize_flat/off_by_one: columns < N{which}" for which in ("", " (2)")
     ),
     "kept on a GPU only, where the faults are not planted": (
         "launch/workspace/counters/not_zeroed: torch.zeros(size, dtype=dtype, device=like.device)",
@@ -38,11 +50,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
             for kernel in kernels
         ),
     ),
-    "multiplied with a count that is 0": (f"{_LOOP}/off_by_one: count > 0",),
     "the slice behind the last is empty": ("norm/statistics/group_statistics/off_by_one: rank < GROUP",),
-    "a block without a column more": tuple(
-        f"{kernel}/minus_dropped: N - 1" for kernel in (_LOOP, _LOOP_DX, _LOOP_DWEIGHT)
-    ),
+    "a block without a column more": tuple(f"{kernel}/minus_dropped: size - 1" for kernel in (_LOOP, _LOOP_DX)),
     "a column behind the last is added up and not stored": (
         "norm/partial_sums/sum_columns/off_by_one: columns < N (2)",
     ),
@@ -94,10 +103,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/backward/layer_norm_backward_rows/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
         "norm/backward/layer_norm_backward_rows/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
         "norm/backward/accumulate_chunks/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        "norm/columns/gradient_of_rows/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         "norm/loop/load_terms/wrong_other: tl.load(x_ptr + columns, mask=mask, other=0.0)",
-        f"{_LOOP_DWEIGHT}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
-        f"{_LOOP_DWEIGHT}/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
-        f"{_LOOP_DWEIGHT}/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
+        f"{_COLUMN_SUMS}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        f"{_COLUMN_SUMS}/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
+        f"{_COLUMN_SUMS}/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
     ),
     "multiplied with a gradient that is 0 there, or comes out in elements that are not stored only": (
         f"norm/tile/load_parameters/wrong_other: {_WEIGHT}",

@@ -21,9 +21,10 @@ SECONDS = 500
 
 # The accuracy tests that judge a family; those of all families judge what families share.
 JUDGES = {
-    "norm": ["layernorm", "layernorm_errors"],
+    "norm": ["layernorm", "layernorm_errors", "group_norm", "rms_norm"],
     "softmax": ["softmax", "log_softmax"],
     "reduction": ["reduction", "product"],
+    "gather": ["nll_loss"],
 }
 
 

@@ -25,7 +25,9 @@ SHAPES = [((512, 1000), 1), ((3, 300001), 1), ((4, 8192, 64), 1)]
 
 
 def _case(op: str, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
-    if op.startswith("layer_norm"):
+    if "groups" in OPERATORS[op].arguments:
+        return Case(op, shape, dtype, (("groups", 1),))
+    if "normalized" in OPERATORS[op].arguments:
         return Case(op, shape, dtype, (("normalized", len(shape) - dim),))
     return Case(op, shape, dtype, () if op in ("prod", "max", "min") else (("dim", dim),))
 

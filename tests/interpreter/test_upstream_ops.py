@@ -102,3 +102,19 @@ def test_dispatched_and_differentiated(caplog: pytest.LogCaptureFixture):
     torch.testing.assert_close(gradient, torch.autograd.grad(y2, x2, x)[0])
     assert "GEMS SOFTMAX" in caplog.messages
     assert {"GEMS SOFTMAX VJP", "GEMS SOFTMAX_BACKWARD"} & set(caplog.messages)  # from 5.3 on the latter
+
+
+def test_random_numbers_follow_the_seed():
+    drawn = []
+    with flag_gems.use_gems():
+        for seed in (3, 3, 4):
+            torch.manual_seed(seed)
+            drawn.append((torch.rand(1000), torch.randn(1000), torch.randn(1000)))
+    for again, first in zip(drawn[1], drawn[0], strict=True):
+        torch.testing.assert_close(again, first, rtol=0, atol=0)
+    uniform, normal, another = drawn[0]
+    assert not (normal == another).any()
+    assert not (normal == drawn[2][1]).any()
+    assert 0 <= uniform.min() < 0.05 < 0.95 < uniform.max() < 1
+    assert abs(normal.mean()) < 0.2
+    assert abs(normal.std() - 1) < 0.1

@@ -59,7 +59,8 @@ def write(tmp_path: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("softmax: [[1]]", "softmax: expected a mapping"),
+        ("softmax: [[1]]", "softmax: expected a mapping with core, "),
+        ("max: {core: [[4, -1]]}", r"max\.core\[0\]: \[4, -1\] is neither"),
         ("softmax: {cores: []}", "softmax: unknown cores; known: core"),
         ("max: {core: [[1], 7]}", r"max\.core\[1\]: 7"),
         ("softmax: {core: [{shape: [4], dim: last}]}", r"softmax\.core\[0\]: dim must be an integer"),
@@ -80,6 +81,10 @@ def test_a_bad_file_is_named_with_the_place(tmp_path, text, named):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(CaseError, match=r"none\.yaml: No such file"):
         Shapes(tmp_path / "none.yaml")
+
+
+def test_a_size_may_be_0(tmp_path):
+    assert Shapes(write(tmp_path, "max: {core: [[0, 4]]}")).cases("max", "core", ["int8"])[0].shape == (0, 4)
 
 
 def test_comprehensive_includes_core_once(tmp_path):

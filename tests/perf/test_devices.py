@@ -22,6 +22,9 @@ from flag_gems_overrides.perf.devices import A100, H200, KNOWN, here, occupancy
         (H200, 4, 32, 100 << 10, 0.125),  # 2 programs by shared memory
         (A100, 4, 32, 100 << 10, 0.0625),
         (H200, 1, 152, 0, 0.1875),  # 3 in each quarter, of which 16384 / (152 * 32) = 3.4 would fit
+        (H200, 1, 102, 0, 0.25),  # 3264 registers of a warp become 3328: 4 in each quarter, not 5
+        (H200, 12, 0, 0, 0.9375),  # 5 programs of 384 threads, and 128 threads are left over
+        (H200, 12, 64, 0, 0.375),  # registers for 32 warps: 2 programs, and 8 warps are left over
         (H200, 1, 16, 0, 0.5),  # 32 programs at most
     ],
 )

@@ -76,6 +76,11 @@ def test_a_wrong_answer_is_no_competitor_and_ours_is_an_error():
     made["providers"]["override"] = {"absent": "RuntimeError: no"}
     assert hunt.result(made).error == "RuntimeError: no"
     assert hunt.tallies([made])[-1].wrong == 1
+    del made["providers"]["override"]
+    assert hunt.result(made).error == "not called"
+    del made["providers"]["native"], made["providers"]["upstream"]
+    nothing = hunt.result(made)
+    assert (nothing.us, nothing.best, nothing.ratio, nothing.is_loss) == (None, None, 1.0, False)
 
 
 def test_the_gate_wants_few_losses_and_none_far_behind():
@@ -100,7 +105,7 @@ class Clock:
         self.efforts: list[int] = []
 
     def bandwidth(self) -> tuple[float, float]:
-        return 4000.0, 4500.0
+        return 4000.06, 4500.04
 
     def group(self, call_bytes: int) -> int:
         return 2
@@ -124,11 +129,26 @@ def test_what_looks_like_a_loss_is_measured_again_and_longer(tmp_path):
     assert made["rounds"] == {"kept": 5 * hunt.SECOND_LOOK, "dropped": 0, "attempts": 2}
     assert made["providers"]["override"]["agrees"]
     assert made["launches"]
-    head = hunt.Hunter(1, [], clock).head
+    hunter = hunt.Hunter(1, [], clock)
+    head = hunter.head
+    assert (head["copy_gbps"], head["read_gbps"]) == (4000.1, 4500.0)
+    assert "clock_mhz" not in made["rounds"]
     recorder = records.Recorder(tmp_path / "r.jsonl", head, [made["key"]])
     recorder.row(made)
     recorder.close()
     assert records.read(tmp_path / "r.jsonl")[0].ended
+
+
+def test_what_is_no_loss_is_measured_once_beside_its_clock():
+    clock = Clock()
+    clock.device_times = lambda calls: Times({name: [0.01] * 5 for name in calls}, 1, (1200, 1980))
+    hunter = hunt.Hunter(1, [], clock)
+    made = hunter.measure(
+        Problem("softmax", make("softmax", "4x64 dim=1", "float32"), False), beforehand.Prepared({}, {})
+    )
+    assert made["rounds"] == {"kept": 5, "dropped": 1, "attempts": 1, "clock_mhz": [1200, 1980]}
+    assert set(hunter.seconds) == {"inputs", "samples", "slow", "native", "upstream", "override"}
+    assert min(hunter.seconds.values()) >= 0
 
 
 def test_a_provider_that_ended_its_process_is_not_called():
@@ -200,6 +220,20 @@ def test_a_wrong_answer_is_not_right():
     assert hunt.is_right("softmax", (x, 1, False), right, right)
     assert not hunt.is_right("softmax", (x, 1, False), wrong, right)
     assert not hunt.is_right("softmax", (x, 1, False), missing, right)
+    assert not hunt.is_right("softmax", (x, 1, False), right[:4], right)
+    index = x.argmax(1)
+    assert hunt.is_right("argmax", (x, 1, False), index, index)
+    assert not hunt.is_right("argmax", (x, 1, False), (index + 1) % 64, index), "an index is never nearly right"
+
+
+def test_an_error_is_the_largest_difference_and_one_unit_in_the_last_place():
+    infinite = torch.tensor([-math.inf, math.inf, math.nan, 0.0], dtype=torch.float64)
+    assert hunt._error(infinite.float(), infinite) == 0
+    ulp = torch.finfo(torch.float32).eps * 4
+    exact = torch.tensor([1.0, -4.0, math.inf], dtype=torch.float64)
+    assert hunt._error(torch.tensor([1.5, -4.0, math.inf]), exact) == pytest.approx(0.5 + ulp)
+    for wrong in (math.inf, -math.inf, math.nan):
+        assert hunt._error(torch.tensor([wrong, -4.0, math.inf]), exact) == math.inf
 
 
 def test_kept_losses_are_shapes_of_the_gate_each_once(tmp_path):

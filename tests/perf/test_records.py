@@ -253,3 +253,40 @@ def test_benchmarks_say_in_one_line_that_a_record_cannot_be_written():
     assert done.returncode == 2, done.stdout + done.stderr
     assert "error: /dev/full: Invalid argument; give a path that can be written" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_line_is_the_same_for_the_same_value_and_no_nan_is_in_it():
+    assert dumps({"b": 1, "a": [1, 2]}) == dumps({"a": [1, 2], "b": 1}) == '{"a": [1, 2], "b": 1}'
+    with pytest.raises(ValueError, match="JSON compliant"):
+        dumps(float("nan"))
+
+
+def test_everybody_may_read_a_record(path):
+    before = os.umask(0o027)
+    try:
+        record(path)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_line_of_no_kind_is_named_as_a_whole(path):
+    path.parent.mkdir()
+    path.write_text('{"schema": 2}\n')
+    with pytest.raises(RecordError, match=r"line 1: line: 'kind' is a required property"):
+        read(path)
+
+
+def test_a_session_without_a_schema_lacks_a_field(path):
+    path.parent.mkdir()
+    path.write_text('{"kind": "session"}\n')
+    with pytest.raises(RecordError, match="is a required property"):
+        read(path)
+
+
+def test_a_row_is_of_a_case_without_saying_so(path):
+    row = {name: value for name, value in rows.timed("max 8 int8", override=1.0).items() if name != "kind"}
+    recorder = Recorder(path, rows.head(), ["max 8 int8"])
+    recorder.row(row)
+    recorder.close()
+    assert read(path)[0].rows["max 8 int8"]["kind"] == "case"

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from flag_gems_overrides import environment
 from flag_gems_overrides.cli.commands import app
+from flag_gems_overrides.cli.list import list_overrides
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.registration import upstream
 
@@ -55,6 +56,22 @@ def test_list_needs_neither_a_gpu_nor_flag_gems():
     for override in OPERATORS.values():
         for text in (override.name, override.overload, f"flag_gems.ops.{override.module}"):
             assert text in done.stdout
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_in_a_terminal_no_line_is_longer_and_no_word_is_cut(monkeypatch, capsys, columns):
+    list_overrides()
+    whole = capsys.readouterr().out
+    assert max(map(len, whole.split("\n"))) > 80, "a pipe gets a line as it is"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    list_overrides()
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.split("\n"))) <= columns
+    assert shown.split() == whole.split()
+    (first,) = [line for line in shown.split("\n") if "(input.shape[1],)" in line][:1]
+    assert first.startswith("  - " if columns > 70 else "    "), "it hangs below the text"
 
 
 def test_list_shows_every_fix(invoke):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 from types import ModuleType
 
@@ -94,9 +95,26 @@ class TestOnANewerTriton:
 @pytest.mark.parametrize("minor", [3, 5])
 def test_a_known_triton_is_left_alone(minor, monkeypatch):
     monkeypatch.setattr(sys.modules["flag_gems.utils.libentry"], "minor_version", minor)
+    monkeypatch.setattr(compat, "_has_typed_block_pointers", lambda: True)
+    assert compat.repairs() == []
     compat.apply()
     assert seen() == (3, minor)
     compat.undo()
+
+
+def test_the_newest_known_triton_needs_no_repair_and_the_next_does(monkeypatch):
+    major, minor = compat.newest_known()
+    monkeypatch.setattr(compat, "_has_typed_block_pointers", lambda: True)
+    monkeypatch.setattr(compat, "running", lambda: (major, minor))
+    assert compat.repairs() == []
+    monkeypatch.setattr(compat, "running", lambda: (major, minor + 1))
+    (repair,) = compat.repairs()
+    assert repair.endswith(f"on Triton 3.{minor + 1}; install() lets it see 3.{minor}")
+
+
+def test_block_pointers_are_there_up_to_triton_3_7():
+    version = tuple(map(int, importlib.metadata.version("triton").split(".")[:2]))
+    assert compat._has_typed_block_pointers() == (version < (3, 8))
 
 
 class TestPointwiseKernels:

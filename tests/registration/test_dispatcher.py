@@ -71,6 +71,16 @@ class TestDispatch:
         uninstall()
         assert (who(torch.softmax, x, 1), who(torch.max, x)) == (["upstream"], [])
 
+    def test_one_of_two_libraries_changes(self, x, enable, use_gems, who):
+        """Whichever of the two is looked at first."""
+        enable("softmax")
+        with use_gems("max"):
+            for include in (["softmax"], ["softmax", "max"], ["max"], ["softmax", "max"]):
+                install(include=include)
+                ours = {name: "ours" if name in include else "upstream" for name in ("softmax", "max")}
+                assert who(torch.softmax, x, 1) == [ours["softmax"]]
+                assert who(torch.max, x) == [ours["max"]]
+
     def test_a_library_of_the_callers_own(self, x, enable, who, overload_dump):
         before = overload_dump("_softmax")
         library = torch.library.Library("aten", "IMPL")
@@ -157,6 +167,13 @@ class TestNativeBehindAnEnabledFlagGems:
             uninstall()
             assert overload_dump("prod.dim_int") == inside
         assert overload_dump("prod.dim_int") == before
+
+    def test_a_library_that_was_destroyed_is_none_of_them(self, fresh, enable, x, who):
+        library = torch.library.Library("aten", "IMPL")
+        enable("softmax", lib=library)
+        library._destroy()
+        install()
+        assert who(torch.softmax, x, 1) == []
 
     def test_refused_where_the_library_holds_more(self, fresh, enable, state):
         library = torch.library.Library("aten", "IMPL")

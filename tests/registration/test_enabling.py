@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import flag_gems
 import pytest
@@ -101,3 +102,12 @@ class TestEnable:
         lines = [record.getMessage() for record in caplog.records if record.name == enabling.logger.name]
         assert len(lines) == 1
         assert "sum" in lines[0]
+
+
+def test_what_is_left_out_is_an_argument_of_enable_by_the_name_that_it_has():
+    def old(lib=None, unused=None): ...
+
+    def new(lib=None, exclude=None): ...
+
+    assert enabling.exclude_argument(SimpleNamespace(enable=old)) == "unused"
+    assert enabling.exclude_argument(SimpleNamespace(enable=new)) == "exclude"

@@ -220,6 +220,17 @@ class TestReplay:
         torch.testing.assert_close(x.grad, want)
         assert driver.launched
 
+    def test_above_autograd_python_answers_what_needs_a_gradient(self, enabled, driver):
+        """As for an operator that PyTorch composes of others, such as rms_norm, whose override brings its gradient."""
+        x = matrix()
+        warm(x)
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+        torch.ops.aten._softmax.default.redispatch(keys, x.requires_grad_(), 1, False)
+        assert (enabled.replayed, driver.launched) == (0, [])
+        with torch.no_grad():
+            torch.ops.aten._softmax.default.redispatch(keys, x, 1, False)
+        assert enabled.replayed == 1
+
     def test_inside_vmap_autocast_and_inference_mode(self, enabled):
         x = matrix(3, 4, 8)
         want = x.exp() / x.exp().sum(2, keepdim=True)

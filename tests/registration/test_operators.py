@@ -11,6 +11,7 @@ import torch
 import flag_gems_overrides
 from flag_gems_overrides.operators import OPERATORS, select
 from flag_gems_overrides.registration import native, supports, upstream
+from flag_gems_overrides.registration.native import Native
 
 every = pytest.mark.parametrize("override", OPERATORS.values(), ids=OPERATORS)
 
@@ -59,7 +60,7 @@ def test_the_predicate_says_yes_to_the_dtypes_of_the_row(override, device):
     predicate = override.load()[1]
     for dtype in SMALL | COMPLEX | REAL:
         x = torch.empty(2, dtype=dtype, device=device)
-        arguments = {name: dtype if "dtype" in name else x for name in inspect.signature(predicate).parameters}
+        arguments = alike(predicate, x, dtype)
         assert predicate(**arguments) is (str(dtype).removeprefix("torch.") in override.dtypes), dtype
 
 
@@ -93,12 +94,11 @@ def elsewhere(request, device):
 def test_tensors_on_another_device_are_not_supported(override, device, elsewhere):
     predicate = override.load()[1]
     here, there = torch.ones(2, device=device), torch.ones(2, device=elsewhere)
-    parameters = inspect.signature(predicate).parameters
-    arguments = {name: torch.float32 if "dtype" in name else here for name in parameters}
+    arguments = alike(predicate, here, torch.float32)
     assert predicate(**arguments)
-    for name in parameters:
-        if arguments[name] is here:
-            assert not predicate(**{**arguments, name: there}), name
+    for name, argument in arguments.items():
+        if isinstance(argument, torch.Tensor):
+            assert not predicate(**{**arguments, name: argument.to(there.device)}), name
 
 
 @every
@@ -111,8 +111,7 @@ def test_layouts_other_than_strided_are_not_supported(override):
         sparse.coalesce().to_sparse_csr(),
         torch.quantize_per_tensor(torch.eye(2), 1, 0, torch.qint8),
     ):
-        arguments = {name: None if "dtype" in name else x for name in inspect.signature(predicate).parameters}
-        assert not predicate(**arguments)
+        assert not predicate(**alike(predicate, x, None))
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")
@@ -124,6 +123,16 @@ class TestNative:
         ("prod", "prod", lambda f, x: f(x, dtype=torch.complex128), torch.float32),
         ("prod_dim", "prod.dim_int", lambda f, x: f(x, 1, True), torch.complex128),
         ("prod_dim", "prod.dim_int", lambda f, x: f(x, 0, dtype=torch.complex64), torch.int64),
+        ("sum", "sum", lambda f, x: f(x), torch.complex64),
+        ("sum_dim", "sum.dim_IntList", lambda f, x: f(x, [1], dtype=torch.complex64), torch.float32),
+        ("mean", "mean", lambda f, x: f(x), torch.int32),
+        ("mean_dim", "mean.dim", lambda f, x: f(x, [1], True, dtype=torch.int64), torch.float32),
+        ("any", "any", lambda f, x: f(x), torch.complex64),
+        ("all_dims", "all.dims", lambda f, x: f(x, []), torch.float32),
+        ("count_nonzero", "count_nonzero", lambda f, x: f(x, 1), torch.complex64),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, 2, [1]), torch.complex64),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, 2, dtype=torch.float16), torch.float32),
+        ("vector_norm", "linalg_vector_norm", lambda f, x: f(x, float("nan")), torch.float32),
         ("max", "max", lambda f, x: f(x), torch.complex64),
         ("max_dim", "max.dim", lambda f, x: f(x, 0), torch.complex64),
         ("amax", "amax", lambda f, x: f(x, [0]), torch.complex64),
@@ -150,6 +159,20 @@ class TestNative:
             torch.float32,
         ),
     )
+
+    def test_a_result_is_named_like_pytorchs(self, device):
+        x = torch.ones(2, 3, device=device)
+        assert type(Native("max.dim", x.device.type.upper(), device)(x, 1)) is torch.return_types.max
+        assert type(Native("native_layer_norm", x.device.type.upper(), device)(x, [3], None, None, 1e-5)) is tuple
+
+    def test_what_another_kernel_answers_gets_all_arguments(self, device):
+        """The dispatcher resolves a negated view before it calls the kernel that is kept here."""
+        x = torch.tensor([1 + 2j, 3 + 4j], device=device).conj().imag
+        assert x.is_neg()
+        native = Native("prod", x.device.type.upper(), device)
+        assert not native._is_chosen_for([x])
+        result = native(x, dtype=torch.float64)
+        assert (result.dtype, result.item()) == (torch.float64, 8.0)
 
     @pytest.mark.parametrize("dispatched", [False, True], ids=["direct", "dispatched"])
     @pytest.mark.parametrize(("name", "overload", "call", "dtype"), CALLS)
@@ -230,6 +253,17 @@ class TestNative:
             (gradient,) = torch.autograd.grad(torch.prod(x).abs(), x)
         (expected,) = torch.autograd.grad((x[0] * x[1]).abs(), x)
         torch.testing.assert_close(gradient, expected)
+
+
+def alike(predicate, x, dtype):
+    """Arguments of a predicate: tensors like ``x``, but for classes, which are int64, and what is no tensor."""
+    names = inspect.signature(predicate).parameters
+    values = dict.fromkeys(names, x) | {
+        "target": torch.zeros(x.shape, dtype=torch.int64, device=x.device),
+        "dim": None,
+        "ord": 2,
+    }
+    return {name: dtype if "dtype" in name else values[name] for name in names}
 
 
 def outcome(call, function, x):

@@ -17,7 +17,7 @@ import torch
 import flag_gems_overrides
 from flag_gems_overrides import install, uninstall, use_overrides
 from flag_gems_overrides.operators import OPERATORS
-from flag_gems_overrides.registration import dispatcher
+from flag_gems_overrides.registration import dispatcher, installation, wrapper
 
 pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operators")
 
@@ -99,6 +99,27 @@ def test_a_module_imported_later_is_restored_too(monkeypatch):
     monkeypatch.setitem(sys.modules, late.__name__, late)
     uninstall()
     assert late.gems_max is upstreams
+
+
+def test_before_the_first_installation_the_catalog_has_nothing_installed(monkeypatch, names):
+    monkeypatch.setattr(installation, "_installation", None)
+    assert [override.name for override in flag_gems_overrides.catalog()] == list(OPERATORS)
+    assert not any(override.installed for override in flag_gems_overrides.catalog())
+
+
+def test_a_notice_gets_every_call_while_the_override_is_on():
+    def op(x, *, dtype=None):
+        return "ours"
+
+    made = wrapper.Wrapper(op, lambda x: x > 0, lambda x, *, dtype=None: "native", lambda *_, **__: "theirs")
+    noticed = []
+    made.call_first(lambda x, *, dtype=None: noticed.append((x, dtype)))
+    assert made.function(1, dtype=2) == "theirs"
+    made.turn_on()
+    assert [made.function(1, dtype=2), made.function(-1)] == ["ours", "native"]
+    made.turn_off()
+    assert made.function(3) == "theirs"
+    assert noticed == [(1, 2), (-1, None)]
 
 
 class TestChoice:

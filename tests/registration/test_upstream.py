@@ -73,3 +73,56 @@ def test_reading_the_rows_leaves_no_trace():
     del flag_gems.current_work_registrar  # as after a use_gems block
     upstream.rows(flag_gems)
     assert not hasattr(flag_gems, "current_work_registrar")
+
+
+class TestOtherLines:
+    """What the installed flag_gems is not: 4.2.0, without rows and ``only_enable``, and 5.3.4, with other names."""
+
+    @pytest.fixture
+    def old(self):
+        def softmax(): ...
+
+        def enable(registrar):
+            gems.current_work_registrar = "what enable leaves"
+            registrar([("_softmax", softmax), ("op", theirs)], unused=[])
+
+        gems = SimpleNamespace(enable=enable, use_gems=lambda **options: options)
+        return gems
+
+    def test_rows_are_those_that_enable_would_register(self, old):
+        assert [*upstream.rows(old)] == ["_softmax", "op"]
+        assert upstream.rows(old)["op"] is theirs
+        assert not hasattr(old, "current_work_registrar")
+        old.current_work_registrar = registrar = object()
+        upstream.rows(old)
+        assert old.current_work_registrar is registrar
+
+    def test_only_these_operators_are_all_but_the_others(self, old):
+        assert upstream.use_gems(old, ["softmax"], record=True) == {"unused": ["theirs"], "record": True}
+
+    def test_an_operator_goes_by_the_name_of_the_function_that_is_registered(self):
+        def native_layer_norm(): ...
+
+        gems = SimpleNamespace(
+            _FULL_CONFIG=(("native_layer_norm", native_layer_norm), ("_softmax", flag_gems.softmax)),
+            only_enable=None,
+            use_gems=lambda **options: options,
+        )
+        assert upstream.registered_names(gems, ["layer_norm", "softmax", "prod"]) == [
+            "native_layer_norm",
+            "softmax",
+            "prod",
+        ]
+        assert upstream.use_gems(gems, ["layer_norm"], record=True) == {
+            "include": ["native_layer_norm"],
+            "record": True,
+        }
+
+
+def test_without_a_device_it_says_what_to_do(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(upstream, "is_loaded", lambda: False)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match=r"interpreter\.activate\(\)"):
+        upstream.load()

@@ -30,6 +30,9 @@ SIZES = {
         "2x20000 normalized=1 float32",
         "3x20001 normalized=1 bfloat16",
         "3x5000 normalized=1 float64",
+        "3x20x9 groups=2 float32",
+        "2x6x4099 groups=2 bfloat16",
+        "1x6x6200 groups=2 float16",
     ],
     "softmax": [
         "300x16 dim=1 float32",
@@ -56,6 +59,12 @@ SIZES = {
         "5000x3 dim=0 float16",
         "3x3001x5 dim=1 float64",
     ],
+    "gather": [
+        "300x7 float32",
+        "3x9001 bfloat16",
+        "2x5x3x70 float64",
+        "3x9001x1x1 float16",
+    ],
 }
 
 
@@ -63,7 +72,9 @@ def _cases(operator: Operator) -> Iterator[Case]:
     for size in SIZES[operator.family]:
         case = f"{operator.name} {size}"
         given = {word.partition("=")[0] for word in size.split()[1:-1]}
-        if set(operator.required) <= given <= set(operator.arguments):
+        ndim = 1 + size.split()[0].count("x")
+        has_arguments = set(operator.required) <= given <= set(operator.arguments)
+        if has_arguments and operator.ndim in (None, ndim) and size.split()[-1] in operator.dtypes:
             yield parse(case)
 
 

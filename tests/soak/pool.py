@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import NamedTuple
@@ -54,7 +55,10 @@ def _case(op: str, chance: random.Random) -> Case:
         budget //= sizes[-1]
     chance.shuffle(sizes)
     rank = len(sizes)
-    values = {"normalized": chance.randint(1, rank), "dim": chance.randrange(rank)}
+    if "groups" in operator.arguments:
+        sizes = [*sizes, 1][: max(rank, 2)]
+    groups = math.gcd(sizes[1], 32) if len(sizes) > 1 else 1
+    values = {"groups": groups, "normalized": chance.randint(1, rank), "dim": chance.randrange(rank)}
     return Case(op, tuple(sizes), dtype, tuple((name, values[name]) for name in operator.arguments))
 
 

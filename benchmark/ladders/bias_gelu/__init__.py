@@ -15,6 +15,7 @@ RUNGS = {
     "native": Rung(passes=2.0),
     "compiled": Rung(after="native"),
     "triton_fused": Rung(after="native"),  # each program loads the bias anew: from the cache, not from memory
+    "triton_in_order": Rung(after="triton_fused"),
     "cuda_fused": Rung(after="native", multiple=4),
 }
 TARGET = (4096, 16384)

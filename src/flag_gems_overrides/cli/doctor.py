@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from flag_gems_overrides import environment
-from flag_gems_overrides.cli._plain import styled
+from flag_gems_overrides.cli._plain import say, styled
 
 
 def doctor() -> None:
@@ -11,23 +11,23 @@ def doctor() -> None:
     facts = {**found.versions, "device": found.device, "plans": found.plans}
     width = max(map(len, facts))
     for name, fact in facts.items():
-        print(f"{name:{width}}  {fact}")
+        say(f"{name:{width}}  {fact}")
     for caution in found.cautions:
-        print(f"\n{styled('caution', 'yellow')} {caution}")
+        say(f"\n{styled('caution', 'yellow')} {caution}")
 
     if found.problem is None:
         can = [override for override in found.overrides if override.left_out is None]
-        print(f"\n{len(can)} of {len(found.overrides)} overrides would be installed:")
-        print(", ".join(override.name for override in can))
+        say(f"\n{len(can)} of {len(found.overrides)} overrides would be installed:")
+        say(", ".join(override.name for override in can))
         for override in found.overrides:
             if override.left_out is not None:
-                print(f"{styled('left out', 'yellow')} {override.left_out}")
-        print(f"\nhost path: {environment.host_path()}")
+                say(f"{styled('left out', 'yellow')} {override.left_out}")
+        say(f"\nhost path: {environment.host_path()}")
         left = environment.left_to_pytorch()
-        print(f"enable() leaves {len(left)} operators of flag_gems to PyTorch{':' if left else ''}")
+        say(f"enable() leaves {len(left)} operators of flag_gems to PyTorch{':' if left else ''}")
         for row in left:
-            print(f"  {row.name}: {row.reason}")
+            say(f"  {row.name}: {row.reason}")
     else:
-        print(f"\n{styled('problem', 'red')} {found.problem}")
-    print(f"\n{styled('usable', 'green') if found.usable else styled('not usable', 'red')}")
+        say(f"\n{styled('problem', 'red')} {found.problem}")
+    say(f"\n{styled('usable', 'green') if found.usable else styled('not usable', 'red')}")
     raise SystemExit(0 if found.usable else 2)

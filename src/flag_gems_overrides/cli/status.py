@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from flag_gems_overrides.cli._plain import styled
+from flag_gems_overrides.cli._plain import say, styled
 from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.requirements import FLAG_GEMS
 
@@ -18,7 +18,7 @@ def show_status() -> None:
         raise UserError(str(error)) from None
     release = _release()
     where = {"cuda": "the GPU", "interpreter": "Triton's interpreter"}[status.backend()]
-    print(f"flag_gems {release} alone, on {where}\n", flush=True)
+    say(f"flag_gems {release} alone, on {where}\n")
     try:
         standings = status.status(release)
     except RuntimeError as error:
@@ -27,13 +27,13 @@ def show_status() -> None:
     for standing in standings:
         row, verdict = standing.defect, standing.verdict
         # A block, not a table: names stay whole whatever the width.
-        print(f"{styled(row.id, 'bold')} {styled(verdict, _COLOURS[verdict])}: {', '.join(row.functions)}")
-        print(f"   {row.title}{' (' + ', '.join(row.references) + ')' if row.references else ''}")
+        say(f"{styled(row.id, 'bold')} {styled(verdict, _COLOURS[verdict])}: {', '.join(row.functions)}")
+        say(f"   {row.title}{' (' + ', '.join(row.references) + ')' if row.references else ''}")
         if standing.outcome is None:
-            print(f"   not visible here: {row.hidden}")
+            say(f"   not visible here: {row.hidden}")
     droppable = status.droppable(standings)
     if droppable:
-        print(f"\nNo known defect needs these overrides any more: {', '.join(droppable)}")
+        say(f"\nNo known defect needs these overrides any more: {', '.join(droppable)}")
 
 
 def _release() -> str:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import torch
+
 
 class Properties(NamedTuple):
     """A Hopper's limits per SM, but few SMs: grids are sized by them, and every program costs milliseconds here."""
@@ -49,10 +51,23 @@ class Device:
         pass
 
 
+class Generator:
+    """Stands for a GPU's generator, whose state is a seed and an offset. Each seed is drawn from PyTorch's generator of
+    the CPU, which ``torch.manual_seed`` starts again."""
+
+    def get_state(self) -> torch.Tensor:
+        seed = torch.empty((), dtype=torch.int64).random_(1 << 31)
+        return torch.tensor([int(seed), 0]).view(torch.uint8)
+
+    def set_state(self, state: torch.Tensor) -> None:
+        """flag_gems advances the offset; the next seed is another anyway."""
+
+
 class DeviceModule(ModuleType):
     """Stands for ``torch.cuda``; whatever is not here comes from ``torch.cpu``."""
 
     device = Device
+    default_generators = (Generator(),)
 
     def __init__(self, cpu: ModuleType) -> None:
         super().__init__("torch.cpu")

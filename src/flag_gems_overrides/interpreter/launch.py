@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,7 @@ class InterpretedKernel(JITFunction):
         with _one_launch, np.errstate(all="ignore"):
             builder.set_grid_dim(*size)
             builder.memory = memory = LaunchMemory(self.__name__, arguments.tensors(bound))
+            builder.options = replace(builder.options, debug=bool(options.get("debug")))
             try:
                 indices = itertools.product(range(x), range(y), range(z))
                 if options.get("launch_cooperative_grid"):

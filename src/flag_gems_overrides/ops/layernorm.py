@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .families.norm.call import prepare_backward, prepare_forward
+from .families.norm.call import backward, forward
 
 logger = logging.getLogger("flag_gems.ops.layernorm")
 
@@ -35,27 +35,7 @@ def layer_norm(
         RuntimeError: as PyTorch, when the shapes do not fit.
     """
     logger.debug("GEMS LAYERNORM FORWARD")
-    new_output, new_statistic, compute = prepare_forward(
-        input.shape,
-        tuple(normalized_shape),
-        input.dtype,
-        None if weight is None else (weight.shape, weight.dtype),
-        None if bias is None else (bias.shape, bias.dtype),
-        eps,
-        input.get_device(),
-    )
-    output = new_output()
-    mean = new_statistic()
-    rstd = new_statistic()
-    compute(
-        input.contiguous(),
-        None if weight is None else weight.contiguous(),
-        None if bias is None else bias.contiguous(),
-        output,
-        mean,
-        rstd,
-    )
-    return output, mean, rstd
+    return forward(input, normalized_shape, weight, bias, eps)
 
 
 def layer_norm_backward(
@@ -84,30 +64,4 @@ def layer_norm_backward(
         RuntimeError: as PyTorch, when the sizes do not fit, or when the gradient of an absent tensor is asked for.
     """
     logger.debug("GEMS LAYERNORM BACKWARD")
-    want_input, want_weight, want_bias = output_mask
-    new_dx, new_dweight, new_dbias, compute = prepare_backward(
-        input.shape,
-        tuple(normalized_shape),
-        (input.dtype, grad_out.dtype, mean.dtype, rstd.dtype),
-        (grad_out.numel(), mean.numel(), rstd.numel()),
-        None if weight is None else (weight.shape, weight.dtype),
-        None if bias is None else (bias.shape, bias.dtype),
-        want_input,
-        want_weight,
-        want_bias,
-        input.get_device(),
-    )
-    dx = new_dx() if want_input else None
-    dweight = new_dweight() if want_weight else None
-    dbias = new_dbias() if want_bias else None
-    compute(
-        grad_out.contiguous(),
-        input.contiguous(),
-        None if weight is None else weight.contiguous(),
-        mean.contiguous(),
-        rstd.contiguous(),
-        dx,
-        dweight,
-        dbias,
-    )
-    return dx, dweight, dbias
+    return backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)

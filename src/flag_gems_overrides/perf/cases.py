@@ -51,6 +51,9 @@ class Case:
     def __post_init__(self) -> None:
         check("op", self.op, tuple(OPERATORS))
         check(f"{self.op}: dtype", self.dtype, OPERATORS[self.op].dtypes)
+        ndim = OPERATORS[self.op].ndim
+        if ndim not in (None, len(self.shape)):
+            raise CaseError(f"{self.op}: shape {self.size!r} does not have {ndim} dimensions")
         names = [name for name, _ in self.arguments]
         for name in names:
             check(f"{self.op}: argument", name, OPERATORS[self.op].arguments)

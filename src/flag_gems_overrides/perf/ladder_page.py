@@ -60,15 +60,22 @@ class Tour:
     def __init__(self, folder: Path, ladders: Path) -> None:
         sessions = records.read(folder / "record.jsonl")
         cold = [session for session in sessions if session.head["level"] == "ladder"]
-        if not cold or cold[-1].head["measure"] != "kernel":
+        if not cold or any(session.head["measure"] != "kernel" for session in cold):
             raise LadderError(
                 f"{folder / 'record.jsonl'}: holds no session that timed all rungs; run {COMMAND} on a GPU"
             )
-        self.head: dict[str, Any] = cold[-1].head
-        self._cold = cold[-1].rows
+        self.head: dict[str, Any] = cold[0].head
+        for session in cold[1:]:
+            if any(session.head[field] != self.head[field] for field in ("device", "versions")):
+                raise LadderError(
+                    f"{folder / 'record.jsonl'}: sessions of different devices or versions; keep those of one"
+                )
+        self._cold: dict[str, Row] = {}
         self._hot: dict[str, Row] = {}
-        for session in sessions:
-            self._hot |= session.rows if "L2 not flushed" in session.head["level"] else {}
+        for session in sessions:  # a ladder that was climbed again replaces what was measured of it before
+            rows = self._hot if "L2 not flushed" in session.head["level"] else self._cold
+            rows |= session.rows
+        self.again = sorted({key.split()[0] for session in cold[1:] for key in session.rows})
         self.ladders = {name: load(name, ladders) for name in names(ladders)}
         self._opened = _opened(folder / "rungs.jsonl")
 

@@ -7,6 +7,7 @@ names the functions of this file that build them (``inputs``) and that say what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -63,6 +64,27 @@ def layer_norm_backward(case: Case, device: torch.device) -> Arguments:
     x, normalized_shape, weight, bias, eps = layer_norm(case, device)
     _, mean, rstd = torch.native_layer_norm(x, normalized_shape, weight, bias, eps)
     return torch.randn_like(x), x, normalized_shape, mean, rstd, weight, bias, [True, True, True]
+
+
+def rms_norm(case: Case, device: torch.device) -> Arguments:
+    x, normalized_shape, weight, _, eps = layer_norm(case, device)
+    return x, normalized_shape, weight, eps
+
+
+def group_norm(case: Case, device: torch.device) -> Arguments:
+    groups = dict(case.arguments)["groups"]
+    if len(case.shape) < 2 or groups <= 0 or case.shape[1] % groups:
+        raise CaseError(f"{case.key}: groups={groups} does not divide the second dimension")
+    x = _values(case, device)
+    N, C, *rest = case.shape
+    weight, bias = (torch.randn(C, dtype=x.dtype, device=device) for _ in range(2))
+    return x, weight, bias, N, C, math.prod(rest), groups, 1e-5
+
+
+def group_norm_backward(case: Case, device: torch.device) -> Arguments:
+    x, weight, bias, N, C, HW, groups, eps = group_norm(case, device)
+    _, mean, rstd = torch.native_group_norm(x, weight, bias, N, C, HW, groups, eps)
+    return torch.randn_like(x), x, mean, rstd, weight, N, C, HW, groups, [True, True, True]
 
 
 def softmax(case: Case, device: torch.device) -> Arguments:
@@ -128,6 +150,22 @@ def along_list(case: Case, device: torch.device) -> Arguments:
     return _values(case, device), [_dim(case)]
 
 
+def norm_along(case: Case, device: torch.device) -> Arguments:
+    return _values(case, device), 2, [_dim(case)]
+
+
+def nll_loss(case: Case, device: torch.device) -> Arguments:
+    """Scores of [N, C, ...] and a class for each of the others."""
+    x = _values(case, device)
+    return x, torch.randint(0, x.shape[1], (x.shape[0], *x.shape[2:]), device=device), None, 1, -100
+
+
+def nll_loss_backward(case: Case, device: torch.device) -> Arguments:
+    x, target, weight, reduction, ignore_index = nll_loss(case, device)
+    # total_weight is that of every row.
+    return x.new_ones(()), x, target, weight, reduction, ignore_index, x.new_full((), target.numel())
+
+
 def compared(op: str, arguments: Arguments, result: Any) -> Any:
     """What of a result is compared with another's."""
     name = OPERATORS[op].compared
@@ -157,7 +195,10 @@ def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
     """The same call of a norm without weight and bias, which compiles another kernel; None for other operators."""
     if OPERATORS[op].family != "norm":
         return None
-    shape = next(argument for argument in arguments if isinstance(argument, list))
+    if "groups" in OPERATORS[op].arguments:
+        shape = [arguments[0].shape[1]]
+    else:
+        shape = next(argument for argument in arguments if isinstance(argument, list))
     parameters = [x for x in arguments if isinstance(x, torch.Tensor) and list(x.shape) == shape]
     bare = [None if any(x is each for each in parameters) else x for x in arguments]
     return (*bare[:-1], [True, False, False]) if bare[-1] == [True, True, True] else tuple(bare)
@@ -175,8 +216,13 @@ def native(op: str) -> Callable[..., Any]:
 def compulsory(case: Case) -> Compulsory:
     """The bytes of ``case``, from shapes alone."""
     inputs = arguments(case, "meta")
-    unread = OPERATORS[case.op].unread
-    read = sum(_bytes(x) for position, x in enumerate(inputs) if position not in unread)
+    operator = OPERATORS[case.op]
+    read = 0
+    for position, x in enumerate(inputs):
+        if position in operator.picked:
+            read += x.element_size() * inputs[1].numel()
+        elif position not in operator.unread:
+            read += _bytes(x)
     return Compulsory(read, sum(_bytes(x) for x in outputs(native(case.op)(*inputs))))
 
 

@@ -69,6 +69,14 @@ def _case(op: str, rng: random.Random) -> Case:
         M, N = _sizes(rng, 2)
         outer, inner = _dims(rng, M), _dims(rng, N) or (1,)
         return Case(op, (*outer, *inner), dtype, (("normalized", len(inner)),))
+    if "groups" in names:
+        N, D, HW = _sizes(rng, 3)
+        # Mostly of few groups, as models have them.
+        groups = max(g for g in (1, 2, 4, 8, 16, 32, D) if D % g == 0 and g <= rng.choice((1, 8, 32, D)))
+        return Case(op, (N, D, *_dims(rng, HW)), dtype, (("groups", groups),))
+    ndim = OPERATORS[op].ndim
+    if ndim is not None:
+        return Case(op, tuple(_sizes(rng, ndim)), dtype)
     if "dim" not in names:
         return Case(op, _dims(rng, *_sizes(rng, 1)) or (1,), dtype)
     M, N, K = _sizes(rng, 3) if rng.random() < 0.5 else (*_sizes(rng, 2), 1)

@@ -154,8 +154,8 @@ def _digest(keys: Iterable[str]) -> str:
 
 
 def dumps(value: Any) -> str:
-    """JSON that is the same for the same value: sorted keys, no spaces to spare."""
-    return json.dumps(value, sort_keys=True, separators=(", ", ": "), allow_nan=False)
+    """JSON that is the same for the same value."""
+    return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
 def check(row: Mapping[str, Any], where: str) -> None:

@@ -27,6 +27,8 @@ def extent(case: Case) -> tuple[int, int]:
     arguments = dict(case.arguments)
     if "normalized" in OPERATORS[case.op].arguments:
         reduced = math.prod(case.shape[-arguments.get("normalized", len(case.shape) - 1) :])
+    elif "groups" in arguments:
+        reduced = math.prod(case.shape[1:]) // arguments["groups"]
     elif "dim" in arguments:
         reduced = case.shape[arguments["dim"]]
     else:

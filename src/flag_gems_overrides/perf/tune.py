@@ -64,8 +64,14 @@ class Family(NamedTuple):
 
 
 _PACKAGE = "flag_gems_overrides.ops.families"
-# The plans of reduction and norm have rules and no configurations yet.
-FAMILIES = {family.name: family for family in (Family(f"{_PACKAGE}.softmax", ("softmax", "softmax_backward")),)}
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family(f"{_PACKAGE}.softmax", ("softmax", "softmax_backward")),
+        Family(f"{_PACKAGE}.norm", ("layer_norm", "layer_norm_backward")),
+        Family(f"{_PACKAGE}.reduction", ("amax", "max_dim")),
+    )
+}
 
 
 class TuneError(UserError):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -19,21 +20,28 @@ class Native:
         packet, _, variant = overload.partition(".")
         self._overload = getattr(getattr(torch.ops.aten, packet), variant or "default")
         self._kernel = torch.library.get_kernel(self._overload, dispatch_key)
+        # PyTorch composes some operators, such as rms_norm, of others. Those are what autograd records.
+        composed = torch._C._dispatch_has_kernel_for_dispatch_key(self._overload.name(), "CompositeImplicitAutograd")
+        self._below = nullcontext if composed else torch._C._AutoDispatchBelowAutograd
         self._key = torch._C._dispatch_key_parse(dispatch_key)
         self._keys = torch._C.DispatchKeySet(self._key)
         # What lies above the backend for every plain tensor: autograd, autocast, in-place and view tracking.
         self._above = torch._C._dispatch_keys(torch.empty(0, device=device)) - self._keys
         schema = self._overload._schema
         self._defaults = [a.default_value if a.has_default_value() else None for a in schema.arguments]
+        # Upstream's function may take by position what aten takes by name only.
+        self._positional = sum(not a.kwarg_only for a in schema.arguments)
+        self._named = [a.name for a in schema.arguments if a.kwarg_only]
         self._result = getattr(torch.return_types, packet, None) if len(schema.returns) > 1 else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs |= zip(self._named, args[self._positional :], strict=False)
+        args = args[: self._positional]
         values = [default if arg is None else arg for arg, default in zip(args, self._defaults, strict=False)]
         kwargs = {name: value for name, value in kwargs.items() if value is not None}
         if self._is_chosen_for(values):
-            # Nothing may be recorded for autograd inside the kernel: the caller is below it, or called us
-            # directly.
-            with torch._C._AutoDispatchBelowAutograd():
+            # Nothing may be recorded for autograd inside the kernel: the caller is below it, or called us directly.
+            with self._below():
                 result = self._kernel.call_boxed(self._keys, *values, **kwargs)
         else:
             result = self._overload(*values, **kwargs)

@@ -11,7 +11,7 @@ subclassed tensors away and resolves negated views.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import flag_gems
 import torch
@@ -19,6 +19,7 @@ import torch
 HALF = frozenset({torch.float16, torch.bfloat16})
 FLOATING = HALF | {torch.float32, torch.float64}
 REAL = FLOATING | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
+CLASSES = frozenset({torch.int64, torch.uint8})
 _strided = torch.strided
 
 
@@ -60,6 +61,20 @@ def _mix(parameter: torch.dtype, input: torch.dtype) -> bool:
     return parameter in FLOATING and input is not torch.float64 and parameter is not torch.float64
 
 
+def group_norm(input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> bool:
+    return layer_norm(input, weight, bias) and (weight is None or bias is None or weight.dtype is bias.dtype)
+
+
+def group_norm_backward(
+    grad_out: torch.Tensor, input: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None
+) -> bool:
+    return layer_norm_backward(grad_out, input, mean, rstd, weight, None)
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor | None) -> bool:
+    return layer_norm(x, weight, None)
+
+
 def softmax(self: torch.Tensor) -> bool:
     return self.dtype in FLOATING and self.layout is _strided and _device(self) >= 0
 
@@ -87,3 +102,53 @@ def reduction(inp: torch.Tensor) -> bool:
 def reduction_with_order(inp: torch.Tensor) -> bool:
     """A reduction that PyTorch refuses for bool."""
     return inp.dtype is not torch.bool and reduction(inp)
+
+
+def mean(inp: torch.Tensor, dtype: torch.dtype | None) -> bool:
+    return (inp.dtype if dtype is None else dtype) in FLOATING and reduction(inp)
+
+
+def some_dims(inp: torch.Tensor, dim: Sequence[int] | int | None) -> bool:
+    """A reduction that, given a list of no dimension, reduces nothing."""
+    return (dim is None or isinstance(dim, int) or len(dim) > 0) and reduction(inp)
+
+
+def count(x: torch.Tensor) -> bool:
+    return reduction(x)
+
+
+def vector_norm(x: torch.Tensor, ord: float, dtype: torch.dtype | None) -> bool:
+    return (
+        x.dtype in FLOATING
+        and (dtype is None or (dtype in FLOATING and torch.promote_types(x.dtype, dtype) is dtype))
+        and isinstance(ord, (int, float))
+        and ord == ord
+        and reduction(x)
+    )
+
+
+def nll_loss(self: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None) -> bool:
+    dtype, device = self.dtype, _device(self)
+    return (
+        dtype in FLOATING
+        and target.dtype in CLASSES
+        and self.layout is _strided
+        and _device(target) == device >= 0
+        and (weight is None or (weight.dtype is dtype and _device(weight) == device))
+    )
+
+
+def nll_loss_backward(
+    grad_output: torch.Tensor,
+    self: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None,
+    total_weight: torch.Tensor | None,
+) -> bool:
+    dtype = self.dtype
+    return (
+        grad_output.dtype is dtype
+        and _device(grad_output) == _device(self)
+        and (total_weight is None or (total_weight.dtype is dtype and _device(total_weight) == _device(self)))
+        and nll_loss(self, target, weight)
+    )

@@ -9,17 +9,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flag_gems_overrides.ops.families.norm.plan import (
+from flag_gems_overrides.ops.families.norm.launches import (
     MAX_GROUP_OF_ONE_WARP,
     PROGRAMS_PER_SM,
+    FewRows,
+    Flat,
+    Launch,
     Loop,
+    Problem,
     Rows,
     Split,
-    plan_backward,
-    plan_forward,
-    plan_partial_sums,
+    columns,
+    launch,
     power_of_two,
 )
+from flag_gems_overrides.ops.families.norm.plan import configurations, plan_partial_sums
 from flag_gems_overrides.ops.launch.devices import Limits
 
 A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
@@ -33,14 +37,21 @@ INTERPRETER = Limits(4, 1 << 20, 65536, 2048, 227 << 10, (9, 0))
 numbers = st.integers(1, 300) | st.integers(1, 70000) | st.integers(1, 2**31)
 sizes = st.sampled_from([2, 4, 8])
 limits = st.sampled_from([A100, H100, H200, B200, RTX4090, INTERPRETER])
-# (plan, how many tensors a program loads, how many float32 of each element it keeps)
-DIRECTIONS = [(plan_forward, 1, 1), (plan_backward, 2, 4)]
+# (whether backward, how many tensors a program loads, how many float32 of each element it keeps)
+DIRECTIONS = [(False, 1, 1), (True, 2, 4)]
 directions = st.sampled_from(DIRECTIONS)
 
 
-def _plan_of(kind, direction, M, N, size, limits):
-    p = direction[0](M, N, size, limits)
-    return p if isinstance(p, kind) else None
+def default(M: int, N: int, size: int, backward: bool, limits: Limits) -> Launch:
+    problem = Problem(M, N, 1, size, backward)
+    return launch(problem, configurations(problem, limits)[0], limits)
+
+
+def _plans(kind, direction, M, N, size, limits):
+    """Of all configurations, those that launch this kind."""
+    problem = Problem(M, N, 1, size, direction[0])
+    found = [launch(problem, each, limits) for each in configurations(problem, limits)]
+    return [p for p in found if isinstance(p, kind)]
 
 
 def _span(N: int, p: Rows | Split) -> int:
@@ -54,41 +65,37 @@ def _span(N: int, p: Rows | Split) -> int:
 @example(DIRECTIONS[1], 2048, 50257, 2, H200)
 @example(DIRECTIONS[0], 8, 1003, 2, INTERPRETER)
 def test_vectors_are_whole(direction, M, N, size, limits):
-    p = direction[0](M, N, size, limits)
-    if isinstance(p, Loop):
-        return
-    assert p.vec == power_of_two(p.vec)
-    assert p.vec * size <= 16
-    assert p.unaligned == (N % p.vec != 0)
+    for p in _plans((Rows, Split), direction, M, N, size, limits):
+        assert p.vec == power_of_two(p.vec)
+        assert p.vec * size <= 16
+        assert p.unaligned == (N % p.vec != 0)
 
 
 @given(directions, numbers, numbers, sizes, limits)
 @example(DIRECTIONS[1], 16384, 4098, 2, H200)
 def test_rows_all_columns_are_in_a_tile(direction, M, N, size, limits):
-    p = _plan_of(Rows, direction, M, N, size, limits)
-    if p is None:
-        return
-    # The pieces before the last are full, also in a row whose edges take a vector more.
-    assert p.chunks * p.block_n >= _span(N, p) >= (p.chunks - 1) * p.block_n + p.vec
-    for side in (p.block_m, p.block_n, p.warps):
-        assert side == power_of_two(side)
-    # A pipelined tile whose rows share the warps gets its layout wrong.
-    assert p.stages == 1 or p.warps == 1 or p.block_n >= p.warps * 32 * p.vec
+    for p in _plans(Rows, direction, M, N, size, limits):
+        # The pieces before the last are full, also in a row whose edges take a vector more.
+        assert p.chunks * p.block_n >= _span(N, p) >= (p.chunks - 1) * p.block_n + p.vec
+        for side in (p.block_m, p.block_n, p.warps):
+            assert side == power_of_two(side)
+        # A pipelined tile whose rows share the warps gets its layout wrong.
+        assert p.stages == 1 or p.warps == 1 or p.block_n >= p.warps * 32 * p.vec
 
 
 @given(directions, numbers, numbers, sizes, limits)
 @example(DIRECTIONS[0], 6913, 129, 4, A100)
 def test_rows_are_shared_out_evenly(direction, M, N, size, limits):
-    p = _plan_of(Rows, direction, M, N, size, limits)
-    if p is None:
-        return
-    if p.unaligned:
-        assert 1 <= p.programs <= M
-    else:
-        assert (p.programs - 1) * p.block_m < M, "no program without rows: its partial sums would be work for nothing"
-    # Each program of a gradient stores partial sums.
-    a_tile_each = direction[0] is plan_forward and p.programs == min(-(-M // p.block_m), 2**30 // p.block_m)
-    assert a_tile_each or p.programs <= max(limits.sm_count * 32, p.vec)
+    for p in _plans(Rows, direction, M, N, size, limits):
+        if p.unaligned:
+            assert 1 <= p.programs <= M
+        else:
+            assert (p.programs - 1) * p.block_m < M, (
+                "no program without rows: its partial sums would be work for nothing"
+            )
+        # Each program of a gradient stores partial sums.
+        a_tile_each = not direction[0] and p.programs == min(-(-M // p.block_m), 2**30 // p.block_m)
+        assert a_tile_each or p.programs <= max(limits.sm_count * 32, p.vec)
 
 
 @given(directions, numbers, numbers, sizes, limits)
@@ -96,12 +103,10 @@ def test_rows_are_shared_out_evenly(direction, M, N, size, limits):
 @example(DIRECTIONS[0], 2**31 - 1, 1, 8, H200)
 @example(DIRECTIONS[1], 2**31 - 1, 1, 2, H200)
 def test_rows_are_counted_in_64_bits_where_32_do_not_do(direction, M, N, size, limits):
-    p = _plan_of(Rows, direction, M, N, size, limits)
-    if p is None:
-        return
-    assert p.programs * p.block_m < 2**31, "the step of a kernel's loop is an int32"
-    last = M - 1 + p.programs * p.block_m
-    assert p.int64_rows(M) == (last >= 2**31)
+    for p in _plans(Rows, direction, M, N, size, limits):
+        assert p.programs * p.block_m < 2**31, "the step of a kernel's loop is an int32"
+        last = M - 1 + p.programs * p.block_m
+        assert p.int64_rows(M) == (last >= 2**31)
 
 
 def _heads(first: int, N: int, vec: int, step: int) -> set[int]:
@@ -113,12 +118,12 @@ def _heads(first: int, N: int, vec: int, step: int) -> set[int]:
 @example(DIRECTIONS[1], 19, 1001, 2, INTERPRETER)
 @example(DIRECTIONS[1], 12, 12002, 2, INTERPRETER)
 def test_all_rows_of_a_program_start_equally_far_from_a_vector(direction, M, N, size, limits):
-    p = direction[0](M, N, size, limits)
-    if isinstance(p, Loop) or not p.unaligned:
-        return
-    step = p.programs if isinstance(p, Rows) else p.programs // p.group
-    for first in range(min(step, 9)):
-        assert step == M or len(_heads(first, N, p.vec, step)) == 1
+    for p in _plans((Rows, Split), direction, M, N, size, limits):
+        if not p.unaligned:
+            continue
+        step = p.programs if isinstance(p, Rows) else p.programs // p.group
+        for first in range(min(step, 9)):
+            assert step == M or len(_heads(first, N, p.vec, step)) == 1
 
 
 @given(directions, numbers, numbers, sizes, limits)
@@ -126,38 +131,32 @@ def test_all_rows_of_a_program_start_equally_far_from_a_vector(direction, M, N, 
 @example(DIRECTIONS[1], 8192, 4096, 4, H200)
 @example(DIRECTIONS[1], 8192, 4096, 8, H200)
 def test_rows_fit_in_registers(direction, M, N, size, limits):
-    p = _plan_of(Rows, direction, M, N, size, limits)
-    if p is None:
-        return
-    _, _, kept = direction
-    each = kept * max(1, size // 4)
-    elements = p.block_m * p.chunks * p.block_n // (32 * p.warps)
-    available = min(limits.registers_per_sm // (32 * p.warps), 256)
-    # What is left holds addresses, and weight and bias.
-    assert elements * each <= available // 2 or elements == 1
+    for p in _plans(Rows, direction, M, N, size, limits):
+        _, _, kept = direction
+        each = kept * max(1, size // 4)
+        elements = p.block_m * p.chunks * p.block_n // (32 * p.warps)
+        available = min(limits.registers_per_sm // (32 * p.warps), 256)
+        # What is left holds addresses, and weight and bias.
+        assert elements * each <= available // 2 or elements == 1
 
 
 @given(directions, numbers, numbers, sizes, limits)
 def test_pipelines_fit_in_shared_memory(direction, M, N, size, limits):
-    p = direction[0](M, N, size, limits)
-    if isinstance(p, Loop):
-        return
-    tile = p.chunks * p.block_n * (p.block_m if isinstance(p, Rows) else 1) * size * direction[1]
-    assert p.stages in (1, 3, 4)
-    assert p.stages == 1 or (p.stages - 1) * tile + 2048 <= limits.shared_bytes
+    for p in _plans((Rows, Split), direction, M, N, size, limits):
+        tile = p.chunks * p.block_n * (p.block_m if isinstance(p, Rows) else 1) * size * direction[1]
+        assert p.stages in (1, 3, 4)
+        assert p.stages == 1 or (p.stages - 1) * tile + 2048 <= limits.shared_bytes
 
 
 @given(directions, numbers, numbers, sizes, limits)
 @example(DIRECTIONS[0], 3, 2**19 + 1, 2, H200)
 def test_split_all_columns_are_in_a_slice(direction, M, N, size, limits):
-    p = _plan_of(Split, direction, M, N, size, limits)
-    if p is None:
-        return
-    assert p.slice_size % 16 == 0, "a slice starts at a vector, and the compiler sees it"
-    assert p.slice_size <= p.chunks * p.block_n
-    assert p.group * p.slice_size >= _span(N, p)
-    assert (p.group - 1) * p.slice_size < N + 16
-    assert p.block_n == p.warps * 512 // size, "each piece is as wide as the warps"
+    for p in _plans(Split, direction, M, N, size, limits):
+        assert p.slice_size % 16 == 0, "a slice starts at a vector, and the compiler sees it"
+        assert p.slice_size <= p.chunks * p.block_n
+        assert p.group * p.slice_size >= _span(N, p)
+        assert (p.group - 1) * p.slice_size < N + 16
+        assert p.block_n == p.warps * 512 // size, "each piece is as wide as the warps"
 
 
 @given(directions, numbers, numbers, sizes, limits)
@@ -167,65 +166,106 @@ def test_split_all_columns_are_in_a_slice(direction, M, N, size, limits):
 @example(DIRECTIONS[1], 20, 393216, 4, RTX4090)
 def test_programs_that_wait_for_each_other_all_run(direction, M, N, size, limits):
     """Else the cooperative launch is refused."""
-    p = _plan_of(Split, direction, M, N, size, limits)
-    if p is None:
-        return
-    assert p.programs % p.group == 0
-    assert 1 <= p.programs // p.group <= M
-    threads = 32 * p.warps
-    quarter = limits.registers_per_sm // 4 // (-(-p.registers // 8) * 8 * 32)  # as they are handed out
-    shared = (p.stages - 1) * p.chunks * p.block_n * size * direction[1] + 1024
-    on_one = min(
-        4 * quarter // p.warps,
-        limits.threads_per_sm // threads,
-        limits.shared_bytes // shared,
-        PROGRAMS_PER_SM,
-    )
-    assert p.programs <= limits.sm_count * on_one
-    assert p.registers <= 255
+    for p in _plans(Split, direction, M, N, size, limits):
+        assert p.programs % p.group == 0
+        assert 1 <= p.programs // p.group <= M
+        threads = 32 * p.warps
+        quarter = limits.registers_per_sm // 4 // (-(-p.registers // 8) * 8 * 32)  # as they are handed out
+        shared = (p.stages - 1) * p.chunks * p.block_n * size * direction[1] + 1024
+        on_one = min(
+            4 * quarter // p.warps,
+            limits.threads_per_sm // threads,
+            limits.shared_bytes // shared,
+            PROGRAMS_PER_SM,
+        )
+        assert p.programs <= limits.sm_count * on_one
+        assert p.registers <= 255
 
 
 @given(directions, numbers, numbers, sizes, limits)
 def test_each_warp_waits_for_itself(direction, M, N, size, limits):
     """No barrier may be in the loop that waits: a block is of one warp, or the program is."""
-    p = _plan_of(Split, direction, M, N, size, limits)
-    if p is None:
-        return
-    assert p.block in (32, MAX_GROUP_OF_ONE_WARP)
-    assert p.warps == 1 or p.block == 32
-    assert p.warps > 1 or p.group <= p.block, "one look at the group"
+    for p in _plans(Split, direction, M, N, size, limits):
+        assert p.block in (32, MAX_GROUP_OF_ONE_WARP)
+        assert p.warps == 1 or p.block == 32
+        assert p.warps > 1 or p.group <= p.block, "one look at the group"
 
 
 @given(directions, numbers, numbers, sizes, limits)
+@example(DIRECTIONS[0], 12, 1376837, 4, H200)
+@example(DIRECTIONS[1], 1, 2**31, 8, H200)
+def test_the_programs_of_loops_share_rows_and_all_run(direction, M, N, size, limits):
+    for p in _plans(Loop, direction, M, N, size, limits):
+        assert p.block_n == power_of_two(p.block_n)
+        assert p.slice_size % p.block_n == 0
+        assert p.programs % p.group == 0
+        assert 1 <= p.programs // p.group <= M
+        assert (p.group - 1) * p.slice_size < N <= p.group * p.slice_size
+        if p.group > 1:
+            threads = 32 * p.warps
+            on_one = min(limits.registers_per_sm // (p.registers * threads), limits.threads_per_sm // threads)
+            assert p.programs <= limits.sm_count * on_one
+
+
+@given(directions, numbers, numbers | st.integers(1, 4096), sizes, limits)
+@example(DIRECTIONS[0], 90882, 175, 2, H200)
+@example(DIRECTIONS[1], 18179, 91, 2, H200)
 def test_loops_only_what_nothing_else_holds(direction, M, N, size, limits):
-    p = _plan_of(Loop, direction, M, N, size, limits)
-    if p is None:
-        return
-    assert 1 <= p.programs <= M
-    assert p.block_n == power_of_two(p.block_n)
-    # Float64 goes from whole rows to loops; others are first split over all programs.
-    per_sm = {2: 8192, 4: 4096, 8: 2048}[size]
-    assert N * direction[1] > per_sm * (1 if size == 8 else limits.sm_count // 2)
+    if isinstance(default(M, N, size, direction[0], limits), Loop):
+        # Float64 goes from whole rows to loops; others are first split over all programs.
+        per_sm = {2: 8192, 4: 4096, 8: 2048}[size]
+        assert N * direction[1] > per_sm * (1 if size == 8 else limits.sm_count // 2)
 
 
-@pytest.mark.parametrize("plan", [plan_forward, plan_backward])
+@given(numbers, st.integers(1, 16), sizes, limits)
+def test_rows_of_a_few_elements_are_all_in_a_tile(M, N, size, limits):
+    for p in _plans(Flat, DIRECTIONS[0], M, N, size, limits):
+        assert (p.programs - 1) * p.block_m < M <= p.programs * p.block_m
+        assert p.columns or power_of_two(N) == N
+        assert p.block_m * N >= 16
+
+
+@given(st.integers(1, 2048), st.integers(1, 20000), sizes, limits)
+def test_gradients_of_few_rows_have_programs_for_all_rows_and_all_columns(M, N, size, limits):
+    for p in _plans(FewRows, DIRECTIONS[1], M, N, size, limits):
+        assert (p.row_programs - 1) * p.block_m < M <= p.row_programs * p.block_m
+        assert (p.column_programs - 1) * p.columns < N <= p.column_programs * p.columns
+        assert p.block_n == power_of_two(N)
+        for elements in (p.block_m * p.block_n, p.column_rows * p.columns):
+            assert elements * max(1, size // 4) <= 32 * 32 * p.warps or elements <= p.columns
+        assert p.columns == power_of_two(p.columns)
+        assert p.column_rows == power_of_two(p.column_rows)
+
+
+@given(numbers, numbers, limits)
+def test_splits_of_rows_have_all_rows(M, N, limits):
+    p = columns(M, N, limits)
+    assert (p.splits - 1) * p.rows < M <= p.splits * p.rows
+    assert (p.programs - 1) * p.block_n < N <= p.programs * p.block_n
+    assert p.splits == 1 or p.splits * p.programs <= 4 * limits.sm_count
+
+
+@pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("size", [2, 4, 8])
 @given(N=st.integers(1, 70000))
-def test_a_new_number_of_rows_does_not_compile(plan, size, N):
+def test_a_new_number_of_rows_does_not_compile(backward, size, N):
     """As long as the rows fill the device; a multiple of 16, because the tensor's end decides how wide loads are."""
 
+    # A loop takes the number of programs to a row as an argument.
+    varying = ("programs", "group", "slice_size")
+
     def compiled(M):
-        return {k: v for k, v in plan(M, N, size, H200)._asdict().items() if k != "programs"}
+        return {k: v for k, v in default(M, N, size, backward, H200)._asdict().items() if k not in varying}
 
     assert len({str(compiled(16 * M)) for M in (5000, 6001, 20000, 10**6)}) == 1
 
 
-@pytest.mark.parametrize("plan", [plan_forward, plan_backward])
+@pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("size", [2, 4, 8])
-def test_few_kernels_for_all_lengths(plan, size):
+def test_few_kernels_for_all_lengths(backward, size):
     seen = set()
     for N in range(1, 70000, 7):
-        p = plan(4096, N, size, H200)._asdict()
+        p = default(4096, N, size, backward, H200)._asdict()
         seen.add(tuple(p[k] for k in p if k not in ("programs", "group", "slice_size")))
     assert len(seen) <= 60
 
@@ -246,20 +286,20 @@ WAYS = [
 
 @pytest.mark.parametrize(("M", "N", "forward", "backward"), WAYS)
 def test_the_gpu_tests_take_every_way(M, N, forward, backward):
-    for plan, expected in ((plan_forward, forward), (plan_backward, backward)):
-        p = plan(M, N, 2, H200)
+    for is_backward, expected in ((False, forward), (True, backward)):
+        p = default(M, N, 2, is_backward, H200)
         assert (type(p), getattr(p, "unaligned", None), p.warps) == expected
 
 
-@pytest.mark.parametrize("plan", [plan_forward, plan_backward])
-def test_the_accuracy_tests_take_every_way(plan):
+@pytest.mark.parametrize("backward", [False, True])
+def test_the_accuracy_tests_take_every_way(backward):
     from accuracy.test_layernorm import FEW, SHAPES
 
     ways = set()
     for shape, k in SHAPES + FEW:
         M, N = math.prod(shape[:-k]), math.prod(shape[-k:])
         for size in (2, 4, 8):
-            p = plan(M, N, size, INTERPRETER)
+            p = default(M, N, size, backward, INTERPRETER)
             ways.add((type(p).__name__, getattr(p, "unaligned", None)))
             if isinstance(p, Rows):
                 ways |= {("rows", p.block_m > 1), ("chunks", p.chunks > 1), ("warps", p.warps > 1)}
@@ -270,7 +310,7 @@ def test_the_accuracy_tests_take_every_way(plan):
 @pytest.mark.parametrize(("size", "N"), [(2, 64), (2, 768), (2, 1000), (2, 1024), (4, 64), (4, 1000), (4, 4096)])
 @given(M=st.integers(H200.sm_count + 1, 2**31))
 def test_short_rows_are_forward_one_tile_a_program_without_a_pipeline(M, N, size):
-    p = plan_forward(M, N, size, H200)
+    p = default(M, N, size, False, H200)
     assert p.stages == 1
     assert p.programs == min(-(-M // p.block_m), 2**30 // p.block_m)
     # What a thread holds of a tile: two or more elements where there are enough rows, 8 vectors at most.
@@ -278,8 +318,8 @@ def test_short_rows_are_forward_one_tile_a_program_without_a_pipeline(M, N, size
 
 
 def test_few_rows_are_spread_over_programs():
-    assert plan_forward(256, 128, 2, H200).programs == 128
-    assert plan_forward(256, 128, 8, H200).programs == 256
+    assert default(256, 128, 2, False, H200).programs == 128
+    assert default(256, 128, 8, False, H200).programs == 256
 
 
 @given(numbers, numbers, st.sampled_from([1, 2]), limits)
@@ -294,7 +334,7 @@ def test_partial_sums_are_added_in_tiles_that_a_program_holds(P, N, outputs, lim
 def test_few_partial_sums_leave_no_tile_empty():
     """16 and 2 of them took tiles of 128 rows, most of the time of the smallest of these shapes."""
     for M, N in ((1024, 65536), (20, 393216)):
-        p = plan_backward(M, N, 2, H200)
+        p = default(M, N, 2, True, H200)
         P = p.programs // p.group
         assert plan_partial_sums(P, N, 2, H200).block_p < 2 * P
 
@@ -302,7 +342,7 @@ def test_few_partial_sums_leave_no_tile_empty():
 @pytest.mark.parametrize(("M", "N"), [(64, 64), (16, 128), (1, 64), (128, 32), (512, 8), (3, 100), (17, 1)])
 @pytest.mark.parametrize("size", [2, 4])
 def test_very_small_gradients_take_one_program_and_no_second_launch(M, N, size):
-    p = plan_backward(M, N, size, H200)
+    p = default(M, N, size, True, H200)
     assert (p.programs, p.stages, p.unaligned) == (1, 1, False)
     assert p.block_m >= M
     assert p.chunks * p.block_n >= N

@@ -12,7 +12,7 @@ import pytest
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.plans import table
-from flag_gems_overrides.perf import op_inputs
+from flag_gems_overrides.perf import hunt, op_inputs
 from flag_gems_overrides.perf.cases import make
 from flag_gems_overrides.perf.problems import problems
 from flag_gems_overrides.perf.tune import FAMILIES
@@ -62,7 +62,7 @@ def test_every_configuration_answers_right(family, op, device):
         reference = op_inputs.native(op)(*arguments)
         for configuration in plan.configurations(call.problem(op, *arguments), limits):
             answer = call.launch_with(configuration, op, *arguments)
-            assert op_inputs.agree(op, arguments, answer, reference), (case.key, configuration)
+            assert hunt.is_right(op, arguments, answer, reference), (case.key, configuration)
 
 
 @pytest.mark.parametrize(("family", "op"), OPS)

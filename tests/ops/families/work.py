@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from flag_gems_overrides.ops.families.norm import launches as norm_launches
 from flag_gems_overrides.ops.families.norm import plan as norm_plan
 from flag_gems_overrides.ops.families.reduction import plan as reduction_plan
 from flag_gems_overrides.ops.families.softmax import plan as softmax_plan
@@ -62,13 +63,14 @@ def _softmax(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
     return work
 
 
-def _reduction(indexed: bool) -> Callable[[int, int, int, int, Limits], Work]:
+def _reduction(accumulators: int) -> Callable[[int, int, int, int, Limits], Work]:
     def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
-        plan = reduction_plan.plan(M, N, K, itemsize, indexed, limits)
-        programs = plan.blocks(M, K) * plan.splits
-        iterations = max(_cdiv(N * K if plan.flat else N, plan.splits * plan.step), 1)
-        tile = plan.block_m * plan.block_n * (1 if plan.flat else plan.block_k)
-        numbers = plan.splits * M * K if plan.splits > 1 else 0
+        plan = reduction_plan.plan(M, N, K, itemsize, accumulators, limits)
+        columns = plan.kernel == "columns"
+        programs = plan.blocks * plan.splits
+        iterations = max(_cdiv(N if columns else N * K, plan.splits * plan.step), 1)
+        tile = plan.block_m * plan.block_n * (plan.block_k if columns else 1)
+        numbers = accumulators * plan.splits * M * K if plan.splits > 1 else 0
         return Work(programs, iterations, programs * iterations * tile, 1, numbers)
 
     return work
@@ -76,12 +78,22 @@ def _reduction(indexed: bool) -> Callable[[int, int, int, int, Limits], Work]:
 
 def _norm(backward: bool) -> Callable[[int, int, int, int, Limits], Work]:
     def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
-        plan = (norm_plan.plan_backward if backward else norm_plan.plan_forward)(M, N, itemsize, limits)
-        if isinstance(plan, norm_plan.Loop):
-            blocks = _cdiv(N, plan.block_n)
-            iterations = _cdiv(M, plan.programs) * blocks
-            return Work(plan.programs, iterations, M * blocks * plan.block_n, 3 if backward else 2, 0)
-        if isinstance(plan, norm_plan.Split):
+        plan = norm_plan.plan(norm_plan.Problem(M, N, K, itemsize, backward), limits)
+        if isinstance(plan, norm_launches.Flat):
+            width = N if plan.columns else norm_launches.power_of_two(N)
+            return Work(plan.programs, 1, plan.programs * plan.block_m * width, 1, 0)
+        if isinstance(plan, norm_launches.FewRows):
+            # dx reads a row once, the other sums read all rows again.
+            lanes = plan.row_programs * plan.block_m * plan.block_n
+            iterations = _cdiv(M, plan.column_rows)
+            return Work(plan.row_programs + plan.column_programs, iterations, lanes, 2, 0)
+        if isinstance(plan, norm_launches.Loop):
+            groups, blocks = plan.programs // plan.group, _cdiv(plan.slice_size, plan.block_n)
+            sums = norm_launches.columns(M, N, limits)
+            numbers = 2 * sums.splits * N if backward and sums.splits > 1 else 0
+            lanes = M * _cdiv(N, plan.block_n) * plan.block_n
+            return Work(plan.programs, _cdiv(M, groups) * blocks, lanes, 3 if backward else 2, numbers)
+        if isinstance(plan, norm_launches.Split):
             groups, tile = plan.programs // plan.group, plan.chunks * plan.block_n
             numbers = 2 * groups * N if backward and groups > 1 else 0
             return Work(plan.programs, _cdiv(M, groups), M * plan.group * tile, 1, numbers)
@@ -100,8 +112,9 @@ def _cdiv(a: int, b: int) -> int:
 KINDS = (
     Kind("softmax", True, (2, 4, 8), 1, False, _softmax(1)),
     Kind("softmax gradient", True, (2, 4, 8), 2, False, _softmax(2)),
-    Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(False)),
-    Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(True)),
+    Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(1)),
+    Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(2)),
+    Kind("reduction with statistics", True, (2, 4, 8), 1, True, _reduction(3)),
+    Kind("layer_norm", False, (2, 4, 8), 1, False, _norm(False)),
+    Kind("layer_norm gradient", False, (2, 4, 8), 2, False, _norm(True)),
 )
-# One program has a long odd row to itself: 4 x 1376837 float32 exceeds the bounds.
-UNBOUNDED = Kind("layer_norm", False, (2, 4, 8), 1, False, _norm(False))

@@ -8,6 +8,7 @@ import pytest
 from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.perf.records import Session
 from flag_gems_overrides.perf.report import comparison
+from flag_gems_overrides.perf.report.tables import Column, Line
 
 from .. import rows
 from .made import KEYS
@@ -38,6 +39,63 @@ def test_every_case_has_a_verdict_and_the_worst_comes_first():
     )
     means = comparison.means(difference.changes).lines
     assert means[0].cells == ["prod", "float32", "1", "-23.1 %", "1", "0", "0", "0"]
+
+
+def test_tables_have_every_case_and_every_op_with_the_least_important_columns_ranked_last():
+    cases, means = comparison.tables(comparison.compare(session(), session((1.0, 1.1, 0.8, 1.3))))
+    assert (cases.title, means.title) == ("Cases, worst first", "Geometric means")
+    text = ("Op", "Size Detail", "dtype", "Verdict")
+    for table, ranks in (
+        (cases, {"Op": 0, "Size Detail": 0, "dtype": 1, "Verdict": 0, "Ratio": 0, "Change": 3, "95 % interval": 4}),
+        (means, {"Op": 0, "dtype": 0, "Cases": 1, "geomean": 0, "worse": 0, "unsure": 1, "same": 1, "better": 0}),
+    ):
+        ranks |= {"Old": 2, "New": 2} if table is cases else {}
+        assert table.columns == [Column(name, rank, name in text) for name, rank in ranks.items()]
+        assert {len(line.cells) for line in table.lines} == {len(table.columns)}
+    slowest = ["prod", "65536", "float32", "SLOWER", "0.77x", "-23.1 %", "[-23.2 %, -22.9 %]", "0.9995", "1.299"]
+    assert cases.lines[0] == Line(slowest, KEYS[3], "SLOWER")
+    assert [line.cells[3:] for line in means.lines] == [
+        ["-23.1 %", "1", "0", "0", "0"],
+        ["-4.7 %", "1", "0", "1", "0"],
+        ["+25.0 %", "0", "0", "0", "1"],
+    ]
+
+
+def test_json_has_both_heads_and_every_case():
+    new = session((1.0, 1.1, 0.8, 1.3), commit="def")
+    new.rows[KEYS[2]]["providers"]["override"]["agrees"] = False
+    made = comparison.as_json(comparison.compare(session(), new))
+    assert made.keys() == {"old", "new", "noise", "newly_wrong", "cases"}
+    assert (made["old"]["commit"], made["new"]["commit"]) == ("abc", "def")
+    assert (made["noise"], made["newly_wrong"]) == (0.01, [KEYS[2]])
+    assert len(made["cases"]) == 4
+    assert made["cases"][0] == {
+        "key": KEYS[3],
+        "old": "0.9995",
+        "new": "1.299",
+        "ratio": 0.7692,
+        "interval": "[-23.2 %, -22.9 %]",
+        "word": "SLOWER",
+    }
+
+
+def test_noise_of_either_session_counts():
+    for old, new in ((0.01, 0.2), (0.2, 0.01)):
+        difference = comparison.compare(session(noise=old), session((1.1,) * 4, noise=new))
+        assert (difference.noise, difference.worse) == (0.2, False)
+
+
+def test_an_answer_that_was_not_compared_is_not_right():
+    new = session()
+    del new.rows[KEYS[0]]["providers"]["override"]["agrees"]
+    assert comparison.compare(session(), new).newly_wrong == [KEYS[0]]
+
+
+def test_fewer_launches_alone_are_less():
+    (change,) = comparison.compare(counted(rows.counted(launches=2)), counted(rows.counted())).changes
+    assert (change.word, change.old, change.new) == ("LESS", "131072 B in 2", "131072 B in 1")
+    headline = comparison.headline(comparison.compare(counted(rows.counted(launches=2)), counted(rows.counted())))
+    assert headline == "1 cases: 1 LESS; geomean of bytes +0.0 %; all answers right"
 
 
 def test_what_is_only_faster_is_not_worse():
@@ -93,9 +151,9 @@ def test_what_is_not_compared_is_said():
     assert "1 cases of the new record alone are not compared." in notes
     assert f"1 cases without samples in one record, as {KEYS[2]}." in notes
     assert "Old: code 1111111111111111, commit abc." in notes
-    other = {**rows.head()["versions"], "torch": "2.13.0"}
+    other = {**rows.head()["versions"], "torch": "2.13.0", "triton": "3.7.1"}
     notes = comparison.notes(comparison.compare(session(), session(versions=other)))
-    assert notes[-1] == "Other versions: torch 2.11.0 -> 2.13.0"
+    assert notes[-1] == "Other versions: torch 2.11.0 -> 2.13.0, triton 3.6.0 -> 3.7.1"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 import csv
 import json
 
+import pytest
+
 from flag_gems_overrides.perf.report import data
 
 from .. import rows
@@ -22,6 +24,26 @@ def test_json_has_flaggems_names_and_numbers():
     assert made["cases"][3]["Liger Latency (ms)"] is None
 
 
+def test_every_figure_of_a_case_is_under_its_name():
+    gb = 2**26 / 1e6
+    first, *_, last = data.flat(shown())
+    words = {"Operator": "softmax", "dtype": "bfloat16", "Size Detail": "4096x4096 dim=1"}
+    words |= {"Against": "Gems", "Verdict": "SAME"}
+    numbers = {"Override Latency (ms)": 1.0, "Torch Latency (ms)": 1.5, "Gems Latency (ms)": 1.0}
+    numbers |= {"Liger Latency (ms)": 3.0, "Override GBPS": gb, "Torch GBPS": gb / 1.5, "Gems GBPS": gb}
+    numbers |= {"Liger GBPS": gb / 3.0, "Override Speedup": 1.5, "Gems Speedup": 1.5}
+    numbers |= {"vs Torch": 1.5, "vs Gems": 1.0, "vs Liger": 3.0, "Low": 1.0, "High": 1.0, "Ratio": 1.0}
+    assert {name: first[name] for name in words} == words
+    assert {name: value for name, value in first.items() if name not in words} == pytest.approx(numbers, rel=0.005)
+    assert first.keys() == last.keys()
+    assert [last[name] for name in ("Liger GBPS", "vs Liger", "Against")] == [None, None, "Torch"]
+
+
+def test_a_case_without_anything_beside_it_has_no_ratio():
+    (row,) = data.flat(shown(rows.timed(override=1.0)))
+    assert [row[name] for name in ("Override Speedup", "Against", "Low", "High", "Verdict", "Ratio")] == [None] * 6
+
+
 def test_csv_has_a_row_for_each_case_with_the_same_columns():
     table = list(csv.reader(data.as_csv(shown()).splitlines()))
     assert len(table) == 5
@@ -31,8 +53,11 @@ def test_csv_has_a_row_for_each_case_with_the_same_columns():
 
 
 def test_counts_have_bytes_and_launches():
-    (row,) = data.flat(counts(rows.counted(launches=2)))
-    assert (row["Gems Launches"], row["Override Launches"], row["Verdict"], row["Ratio"]) == (1, 2, "MORE", 1.0)
+    made = {"loaded": 70000, "stored": 65537, "atomic": 3, "launches": 2, "allocations": 4, "allocated": 5}
+    (row,) = data.flat(counts(rows.counted(**made)))
+    assert {name: row[f"Override {name.capitalize()}"] for name in made} == made
+    assert [row[f"Gems {name.capitalize()}"] for name in made] == [65536, 65536, 0, 1, 1, 65536]
+    assert (row["Verdict"], row["Ratio"]) == ("MORE", 0.967)
 
 
 def test_nothing_is_a_header_without_columns():

@@ -48,6 +48,16 @@ def test_each_op_has_a_hue_and_a_marker_of_its_own():
     assert len(set(figures._COLOURS.values())) == len(set(figures._LINES.values())) == len(figures._COLOURS)
 
 
+def test_marks_stand_out_from_a_white_and_from_a_dark_page():
+    assert [figures.relative_luminance(to_rgb(name)) for name in ("black", "white")] == pytest.approx([0, 1])
+    assert figures.relative_luminance(to_rgb("#777777")) == pytest.approx(0.184, abs=0.001)
+    white, dark = (figures.relative_luminance(to_rgb(page)) for page in ("#fff", "#14181d"))
+    for colour, _ in figures._styles([f"op{i}" for i in range(16)]).values():
+        luminance = figures.relative_luminance(to_rgb(colour))
+        assert (white + 0.05) / (luminance + 0.05) >= 3
+        assert (luminance + 0.05) / (dark + 0.05) >= 3
+
+
 def test_ops_of_one_intensity_are_drawn_apart():
     same = [rows.timed(f"{op} 4096x4096 dim=1 bfloat16", override=1.0, native=1.5) for op in ("softmax", "log_softmax")]
     xs = [line.get_xdata()[0] for line in drawn(*same)["roofline"].axes[0].lines[:2]]

@@ -83,6 +83,15 @@ def test_one_can_filter_by_op_dtype_and_verdict():
     assert text.count("data-verdict=") == len(KEYS)
 
 
+def test_a_wide_figure_scrolls_inside_its_frame_and_says_so():
+    text = page_of_all()
+    drawn = len(figures.figures(shown()))
+    assert text.count('<figure><div class="scroll"><svg') == text.count("This figure scrolls sideways.") == drawn
+    narrow = re.search(r"@media \(max-width: 600px\) \{\n(.*?)\n\}", text, re.DOTALL).group(1)
+    assert "figure { margin-right: 0; }" in narrow, "a margin beside a figure as wide as the page widens the page"
+    assert "figure svg { max-width: none; }" in narrow
+
+
 def test_the_page_follows_a_dark_screen():
     assert "prefers-color-scheme: dark" in page_of_all()
 

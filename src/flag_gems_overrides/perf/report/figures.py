@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, hsv_to_rgb
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
@@ -228,12 +229,23 @@ def _relative(sessions: Sequence[Session], op: str) -> Iterator[tuple[int, float
 
 
 def _styles(ops: Iterable[str]) -> dict[str, tuple[Any, str]]:
-    """A hue and a marker of its own for each op."""
+    """A hue and a marker of its own for each op. Shades have a contrast of 3 and more to a white and a dark page."""
     names = list(ops)
     return {
-        op: (tuple(hsv_to_rgb((i / len(names), 0.85, 0.9 if i % 2 else 0.65))), _MARKERS[i % len(_MARKERS)])
-        for i, op in enumerate(names)
+        op: (_shade(i / len(names), 0.27 if i % 2 else 0.16), _MARKERS[i % len(_MARKERS)]) for i, op in enumerate(names)
     }
+
+
+def _shade(hue: float, luminance: float) -> tuple[float, float, float]:
+    """The colour of this hue that has the luminance, as WCAG defines it."""
+    steps = [colorsys.hls_to_rgb(hue, step / 100, 0.8) for step in range(101)]
+    return min(steps, key=lambda colour: abs(relative_luminance(colour) - luminance))
+
+
+def relative_luminance(colour: Sequence[float]) -> float:
+    """0 of black, 1 of white; the contrast of two is (a + 0.05) / (b + 0.05)."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def _axes(width: float, height: float) -> tuple[Canvas, Axes]:

@@ -5,6 +5,7 @@
 // answer itself it hands to the Python function. It is built without the CUDA toolkit: the few driver functions come in
 // as addresses, and tests give it others.
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/SmallVector.h>
@@ -129,6 +130,10 @@ bool describe_tensor(const at::Tensor& tensor, Key& key, c10::SmallVector<void*,
     return true;
   }
   if (tensor.layout() != at::kStrided || !tensor.has_storage()) return false;
+  // Here autograd has had its turn, but for operators that PyTorch composes of others (rms_norm): those record theirs.
+  if (tensor.requires_grad() && at::GradMode::is_enabled() &&
+      !c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset))
+    return false;
   void* pointer = tensor.data_ptr();
   int64_t alias = 0;  // the first argument at the same address: a recipe tells arguments apart by their addresses
   while (alias < static_cast<int64_t>(seen.size()) && seen[alias] != pointer) ++alias;

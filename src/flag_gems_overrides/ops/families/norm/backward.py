@@ -296,13 +296,13 @@ def layer_norm_backward_split(
         if UNALIGNED:
             dx = input_gradient(edge_xhat, edge_wdy, rstd, c1, c2)
             tl.store(dx_ptr + edge_offsets(row, N, edge_columns), dx, mask=edge_mask)
-        clear_previous(row_workspace_ptr, row, GROUP)
+        clear_previous(row_workspace_ptr, row, GROUP, 1)
     store_partial_sums(dweight_ptr, dweights, group, stride, head, begin, end, CHUNKS, BLOCK_N)
     store_partial_sums(dbias_ptr, dbiases, group, stride, head, begin, end, CHUNKS, BLOCK_N)
     if UNALIGNED:
         store_partial_sums_of_edges(dweight_ptr, edge_dweight, group, stride, edge_columns, edge_mask)
         store_partial_sums_of_edges(dbias_ptr, edge_dbias, group, stride, edge_columns, edge_mask)
-    clear_last(workspace_ptr, M, GROUP, BLOCK)
+    clear_last(workspace_ptr, M, GROUP, 1, BLOCK)
 
 
 @triton.jit(noinline=True)

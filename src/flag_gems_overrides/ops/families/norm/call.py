@@ -6,21 +6,24 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from triton import knobs
 
 from ...launch import devices
 from ...launch.allocation import Allocation
-from ...launch.prepared import Launch
+from ...launch.prepared import Entry, Launch
 from ...launch.workspace import with_counters
+from . import launches, plan
 from .backward import layer_norm_backward_rows, layer_norm_backward_split
+from .columns import layer_norm_backward_columns, layer_norm_backward_few_rows
+from .flat import layer_norm_columns, layer_norm_flat
 from .forward import layer_norm_rows, layer_norm_split
-from .loop import layer_norm_backward_loop_dweight, layer_norm_backward_loop_dx, layer_norm_loop
+from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, Split
+from .loop import layer_norm_backward_loop, layer_norm_loop
 from .partial_sums import sum_partials
-from .plan import Loop, Rows, Split, plan_backward, plan_forward, plan_partial_sums
 
 _Parameter = tuple[torch.Size, torch.dtype]
 _NONE = (torch.Size(), torch.float32)  # never allocated
@@ -39,6 +42,93 @@ class _Backward(NamedTuple):
     launch: Callable[..., None]
 
 
+def problem(op: str, *arguments: Any) -> Problem:
+    """What ``op`` is planned for on these arguments of its ATen overload; only shapes and dtypes are read."""
+    backward = op.endswith("_backward")
+    x, normalized_shape = arguments[1:3] if backward else arguments[:2]
+    N = math.prod(normalized_shape)
+    return Problem(x.numel() // N, N, 1, x.dtype.itemsize, backward)
+
+
+def launch_with(configuration: Configuration, op: str, *arguments: Any) -> tuple[torch.Tensor | None, ...]:
+    """The results of ``op`` by a launch in this configuration; ValueError where it is not legal."""
+    compute: Callable[..., tuple[torch.Tensor | None, ...]] = backward if op.endswith("_backward") else forward
+    return compute(*arguments, configuration)
+
+
+def forward(
+    input: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+    configuration: Configuration | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    new_output, new_statistic, compute = prepare_forward(
+        input.shape,
+        tuple(normalized_shape),
+        input.dtype,
+        None if weight is None else (weight.shape, weight.dtype),
+        None if bias is None else (bias.shape, bias.dtype),
+        eps,
+        input.get_device(),
+        configuration,
+    )
+    output = new_output()
+    mean = new_statistic()
+    rstd = new_statistic()
+    compute(
+        input.contiguous(),
+        None if weight is None else weight.contiguous(),
+        None if bias is None else bias.contiguous(),
+        output,
+        mean,
+        rstd,
+    )
+    return output, mean, rstd
+
+
+def backward(
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    normalized_shape: Sequence[int],
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    output_mask: Sequence[bool],
+    configuration: Configuration | None = None,
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    want_input, want_weight, want_bias = output_mask
+    new_dx, new_dweight, new_dbias, compute = prepare_backward(
+        input.shape,
+        tuple(normalized_shape),
+        (input.dtype, grad_out.dtype, mean.dtype, rstd.dtype),
+        (grad_out.numel(), mean.numel(), rstd.numel()),
+        None if weight is None else (weight.shape, weight.dtype),
+        None if bias is None else (bias.shape, bias.dtype),
+        want_input,
+        want_weight,
+        want_bias,
+        input.get_device(),
+        configuration,
+    )
+    dx = new_dx() if want_input else None
+    dweight = new_dweight() if want_weight else None
+    dbias = new_dbias() if want_bias else None
+    compute(
+        grad_out.contiguous(),
+        input.contiguous(),
+        None if weight is None else weight.contiguous(),
+        mean.contiguous(),
+        rstd.contiguous(),
+        dx,
+        dweight,
+        dbias,
+    )
+    return dx, dweight, dbias
+
+
 @functools.lru_cache(maxsize=4096)
 def prepare_forward(
     shape: torch.Size,
@@ -48,28 +138,44 @@ def prepare_forward(
     bias: _Parameter | None,
     eps: float,
     device: int,
+    configuration: Configuration | None = None,
 ) -> _Forward:
-    """What all calls with these arguments share."""
+    """What all calls with these arguments share. The configuration is ``plan.choose``'s where none is given."""
     _check(shape, normalized_shape, weight, bias)
     outer = shape[: len(shape) - len(normalized_shape)]
     M, N = math.prod(outer), math.prod(normalized_shape)
     statistic = Allocation((*outer, *(1 for _ in normalized_shape)), _accumulator(dtype), device)
-    return _Forward(Allocation(shape, dtype, device), statistic, _forward_launch(M, N, dtype, eps, device))
+    launch = _forward_launch(M, N, dtype, eps, device, configuration)
+    return _Forward(Allocation(shape, dtype, device), statistic, launch)
 
 
-def _forward_launch(M: int, N: int, dtype: torch.dtype, eps: float, device: int) -> Callable[..., None]:
+def _forward_launch(
+    M: int, N: int, dtype: torch.dtype, eps: float, device: int, configuration: Configuration | None
+) -> Callable[..., None]:
     if M == 0 or N == 0:
         return _forward_of_nothing
     (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
-    plan = plan_forward(M, N, dtype.itemsize, devices.limits(device))
-    if isinstance(plan, Rows):
-        return layer_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M))
-    if isinstance(plan, Split):
-        launch = layer_norm_split.bind(
-            device, (plan.programs,), M, N, eps_bits, plan.slice_size, plan.group, **_split_options(plan)
+    chosen = _planned(Problem(M, N, 1, dtype.itemsize, False), device, configuration)
+    if isinstance(chosen, Flat):
+        kernel = layer_norm_columns if chosen.columns else layer_norm_flat
+        return kernel.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, N=N, BLOCK_M=chosen.block_m)
+    if isinstance(chosen, Rows):
+        return layer_norm_rows.bind(
+            device, (chosen.programs,), M, N, eps_bits, **_rows_options(chosen, M), LATE=chosen.late
         )
-        return _with_workspace(launch, M, plan)
-    return layer_norm_loop.bind(device, (plan.programs,), M, N, eps_bits, num_warps=plan.warps, BLOCK_N=plan.block_n)
+    if isinstance(chosen, Split):
+        sizes = M, N, eps_bits, chosen.slice_size, chosen.group
+        return _with_workspace(
+            layer_norm_split.bind(device, (chosen.programs,), *sizes, **_split_options(chosen)), M, chosen
+        )
+    assert isinstance(chosen, Loop)
+    sizes = M, N, eps_bits, chosen.slice_size, chosen.group
+    return _loop(layer_norm_loop, sizes, M, dtype, chosen, device)
+
+
+def _planned(problem: Problem, device: int, configuration: Configuration | None) -> launches.Launch:
+    limits = devices.limits(device)
+    return launches.launch(problem, configuration or plan.choose(problem, limits), limits)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -84,8 +190,9 @@ def prepare_backward(
     want_weight: bool,
     want_bias: bool,
     device: int,
+    configuration: Configuration | None = None,
 ) -> _Backward:
-    """What all calls with these arguments share.
+    """What all calls with these arguments share. The configuration is ``plan.choose``'s where none is given.
 
     Args:
         dtypes: of input, grad_out, mean and rstd; a launch is for one combination of them.
@@ -100,42 +207,95 @@ def prepare_backward(
     dx, dweight, dbias = (
         Allocation(size, dtype, device) for size, dtype in ((shape, dtypes[0]), weight or _NONE, bias or _NONE)
     )
-    launch = _backward_launch(M, N, dtypes[0], want_input, want_weight, want_bias, device)
+    launch = _backward_launch(M, N, dtypes[0], want_input, want_weight, want_bias, device, configuration)
     return _Backward(dx, dweight, dbias, launch)
 
 
 def _backward_launch(
-    M: int, N: int, dtype: torch.dtype, want_input: bool, want_weight: bool, want_bias: bool, device: int
+    M: int,
+    N: int,
+    dtype: torch.dtype,
+    want_input: bool,
+    want_weight: bool,
+    want_bias: bool,
+    device: int,
+    configuration: Configuration | None,
 ) -> Callable[..., None]:
-    if M == 0 or N == 0 or not (want_input or want_weight or want_bias):
+    outputs = want_weight + want_bias
+    if M == 0 or N == 0 or not (want_input or outputs):
         return _backward_of_nothing
-    limits = devices.limits(device)
-    plan = plan_backward(M, N, dtype.itemsize, limits)
-    if isinstance(plan, Loop) or (isinstance(plan, Split) and not want_input):
-        return _backward_loops(M, N, plan, want_input, want_weight or want_bias, limits, device)
+    chosen = _planned(Problem(M, N, 1, dtype.itemsize, True), device, configuration)
+    if isinstance(chosen, FewRows):
+        programs = want_input * chosen.row_programs + (outputs > 0) * chosen.column_programs
+        return layer_norm_backward_few_rows.bind(
+            device,
+            (programs,),
+            M,
+            N,
+            num_warps=chosen.warps,
+            BLOCK_M=chosen.block_m,
+            BLOCK_N=chosen.block_n,
+            COLUMN_ROWS=chosen.column_rows,
+            COLUMNS=chosen.columns,
+        )
+    if isinstance(chosen, Loop) or (isinstance(chosen, Split) and not want_input):
+        dx = None
+        if want_input and isinstance(chosen, Loop):
+            dx = _loop(layer_norm_backward_loop, (M, N, chosen.slice_size, chosen.group), M, dtype, chosen, device)
+        sums = _sums_of_columns(M, N, dtype, outputs, device) if outputs else None
+        return functools.partial(_backward_in_two, dx, sums)
     stride = -(-N // 16) * 16
     # Not after a cooperative launch: CUDA does not document the combination, least of all in a graph.
-    pdl = isinstance(plan, Rows) and limits.capability >= (9, 0) and not knobs.runtime.interpret
+    pdl = isinstance(chosen, Rows) and _has_pdl(device)
     launch: Callable[..., None]
-    if isinstance(plan, Rows):
-        partials = plan.programs
+    if isinstance(chosen, Rows):
+        partials = chosen.programs
         launch = layer_norm_backward_rows.bind(
-            device, (plan.programs,), M, N, stride, **_rows_options(plan, M), PDL=pdl
+            device, (chosen.programs,), M, N, stride, **_rows_options(chosen, M), PDL=pdl
         )
     else:
-        partials = plan.programs // plan.group
-        split = layer_norm_backward_split.bind(
-            device, (plan.programs,), M, N, stride, plan.slice_size, plan.group, **_split_options(plan)
-        )
-        launch = _with_workspace(split, M, plan)
-    if partials == 1 or not (want_weight or want_bias):
+        assert isinstance(chosen, Split)
+        partials = chosen.programs // chosen.group
+        sizes = M, N, stride, chosen.slice_size, chosen.group
+        split = layer_norm_backward_split.bind(device, (chosen.programs,), *sizes, **_split_options(chosen))
+        launch = _with_workspace(split, M, chosen)
+    if partials == 1 or not outputs:
         return launch
-    outputs = want_weight + want_bias
-    sums = plan_partial_sums(partials, N, outputs, limits)
-    launch_sums = sum_partials.bind(
+    launch_sums = _partial_sums(partials, N, stride, outputs, pdl, device)
+    partial = Allocation((partials, stride), _accumulator(dtype), device)
+    return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
+
+
+def _sums_of_columns(M: int, N: int, dtype: torch.dtype, outputs: int, device: int) -> Callable[..., None]:
+    """dweight and dbias from grad_out, input, mean and rstd."""
+    chosen = launches.columns(M, N, devices.limits(device))
+    stride = -(-N // 16) * 16
+    pdl = chosen.splits > 1 and _has_pdl(device)
+    launch = layer_norm_backward_columns.bind(
+        device,
+        (chosen.programs, chosen.splits),
+        M,
+        N,
+        stride,
+        chosen.rows,
+        num_warps=chosen.warps,
+        BLOCK_M=chosen.block_m,
+        BLOCK_N=chosen.block_n,
+        PDL=pdl,
+    )
+    if chosen.splits == 1:
+        return launch
+    launch_sums = _partial_sums(chosen.splits, N, stride, outputs, pdl, device)
+    partial = Allocation((chosen.splits, stride), _accumulator(dtype), device)
+    return functools.partial(_columns_with_partial_sums, launch, launch_sums, partial)
+
+
+def _partial_sums(P: int, N: int, stride: int, outputs: int, pdl: bool, device: int) -> Launch:
+    sums = plan.plan_partial_sums(P, N, outputs, devices.limits(device))
+    return sum_partials.bind(
         device,
         (sums.programs, outputs),
-        partials,
+        P,
         N,
         stride,
         num_warps=sums.warps,
@@ -144,56 +304,57 @@ def _backward_launch(
         PDL=pdl,
         **({"launch_pdl": True} if pdl else {}),
     )
-    partial = Allocation((partials, stride), _accumulator(dtype), device)
-    return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
 
 
-def _backward_loops(
-    M: int, N: int, plan: Split | Loop, want_input: bool, want_sums: bool, limits: devices.Limits, device: int
+def _loop(
+    kernel: Entry, sizes: tuple[int, ...], M: int, dtype: torch.dtype, chosen: Loop, device: int
 ) -> Callable[..., None]:
-    launch_dx = launch_dweight = None
-    if want_input and isinstance(plan, Loop):
-        launch_dx = layer_norm_backward_loop_dx.bind(
-            device, (plan.programs,), M, N, num_warps=plan.warps, BLOCK_N=plan.block_n
-        )
-    if want_sums:
-        programs = min(-(-N // 128), limits.sm_count * 8)
-        launch_dweight = layer_norm_backward_loop_dweight.bind(
-            device, (programs,), M, N, num_warps=4, BLOCK_M=16, BLOCK_N=128
-        )
-    return functools.partial(_backward_in_loops, launch_dx, launch_dweight)
+    options = {"num_warps": chosen.warps, "BLOCK_N": chosen.block_n, "STAGES": chosen.stages}
+    if chosen.group == 1:
+        no_workspace = None
+        return kernel.bind(device, (chosen.programs,), no_workspace, *sizes, **options)
+    launch = kernel.bind(
+        device, (chosen.programs,), *sizes, maxnreg=chosen.registers, launch_cooperative_grid=True, **options
+    )
+    # Two words for each row and program of its group, and a counter for each group.
+    count = 2 * M * chosen.group + chosen.programs // chosen.group
+    return functools.partial(with_counters, launch, count, torch.int64 if dtype is torch.float64 else torch.int32)
 
 
-def _rows_options(plan: Rows, M: int) -> dict[str, int | bool]:
+def _has_pdl(device: int) -> bool:
+    return devices.limits(device).capability >= (9, 0) and not knobs.runtime.interpret
+
+
+def _rows_options(rows: Rows, M: int) -> dict[str, int | bool]:
     return {
-        "num_warps": plan.warps,
-        "BLOCK_M": plan.block_m,
-        "CHUNKS": plan.chunks,
-        "BLOCK_N": plan.block_n,
-        "VEC": plan.vec,
-        "UNALIGNED": plan.unaligned,
-        "INT64_ROWS": plan.int64_rows(M),
-        "STAGES": plan.stages,
+        "num_warps": rows.warps,
+        "BLOCK_M": rows.block_m,
+        "CHUNKS": rows.chunks,
+        "BLOCK_N": rows.block_n,
+        "VEC": rows.vec,
+        "UNALIGNED": rows.unaligned,
+        "INT64_ROWS": rows.int64_rows(M),
+        "STAGES": rows.stages,
     }
 
 
-def _split_options(plan: Split) -> dict[str, int | bool]:
+def _split_options(split: Split) -> dict[str, int | bool]:
     return {
-        "num_warps": plan.warps,
-        "maxnreg": plan.registers,
+        "num_warps": split.warps,
+        "maxnreg": split.registers,
         "launch_cooperative_grid": True,
-        "CHUNKS": plan.chunks,
-        "BLOCK_N": plan.block_n,
-        "VEC": plan.vec,
-        "UNALIGNED": plan.unaligned,
-        "BLOCK": plan.block,
-        "STAGES": plan.stages,
+        "CHUNKS": split.chunks,
+        "BLOCK_N": split.block_n,
+        "VEC": split.vec,
+        "UNALIGNED": split.unaligned,
+        "BLOCK": split.block,
+        "STAGES": split.stages,
     }
 
 
-def _with_workspace(launch: Launch, M: int, plan: Split) -> Callable[..., None]:
+def _with_workspace(launch: Launch, M: int, split: Split) -> Callable[..., None]:
     """With a word for each row and program of its group, and a counter for each group."""
-    return functools.partial(with_counters, launch, M * plan.group + plan.programs // plan.group, torch.int64)
+    return functools.partial(with_counters, launch, M * split.group + split.programs // split.group, torch.int64)
 
 
 def _backward_with_partial_sums(
@@ -215,9 +376,26 @@ def _backward_with_partial_sums(
     launch_sums(dweight_partial, dbias_partial, dweight, dbias)
 
 
-def _backward_in_loops(
-    launch_dx: Launch | None,
-    launch_dweight: Launch | None,
+def _columns_with_partial_sums(
+    launch: Launch,
+    launch_sums: Launch,
+    partial: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    dweight: torch.Tensor | None,
+    dbias: torch.Tensor | None,
+) -> None:
+    dweight_partial = None if dweight is None else partial()
+    dbias_partial = None if dbias is None else partial()
+    launch(grad_out, input, mean, rstd, dweight_partial, dbias_partial)
+    launch_sums(dweight_partial, dbias_partial, dweight, dbias)
+
+
+def _backward_in_two(
+    launch_dx: Callable[..., None] | None,
+    launch_sums: Callable[..., None] | None,
     grad_out: torch.Tensor,
     input: torch.Tensor,
     weight: torch.Tensor | None,
@@ -229,8 +407,8 @@ def _backward_in_loops(
 ) -> None:
     if launch_dx is not None:
         launch_dx(grad_out, input, weight, mean, rstd, dx)
-    if launch_dweight is not None:
-        launch_dweight(grad_out, input, mean, rstd, dweight, dbias)
+    if launch_sums is not None:
+        launch_sums(grad_out, input, mean, rstd, dweight, dbias)
 
 
 def _forward_of_nothing(*tensors: torch.Tensor) -> None:

@@ -1,14 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the programs of a group, which share rows, give each other two float32 per row through a workspace.
+"""How the programs of a group, which share rows, give each other two numbers per row through a workspace.
 
-workspace_ptr: [M, GROUP] words of 64 bits, then a counter per group (launch/workspace.py has the protocol)
-row_workspace_ptr: [GROUP], the words of one row
+Two float32 are one word of 64 bits, two numbers of any kind two words (launch/workspace.py has the protocol).
+
+workspace_ptr: [M, WORDS, GROUP] words, then a counter per group
+row_workspace_ptr: [WORDS, GROUP], the words of one row
 """
 
 import triton
 import triton.language as tl
 
-from ...launch.workspace import clear, collect, decode_pair, encode_pair, is_last, publish
+from ...launch.workspace import (
+    clear,
+    collect,
+    collect_two,
+    decode,
+    decode_pair,
+    encode,
+    encode_pair,
+    is_last,
+    publish,
+)
 
 
 @triton.jit
@@ -25,16 +37,32 @@ def collect_pairs(row_workspace_ptr, first, GROUP, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def clear_previous(row_workspace_ptr, row, GROUP):
-    """Clear this program's word of the group's previous row: whoever published for this row has collected it."""
+def publish_two(row_workspace_ptr, rank, GROUP, a, b):
+    publish(row_workspace_ptr + rank, encode(a))
+    publish(row_workspace_ptr + GROUP + rank, encode(b))
+
+
+@triton.jit
+def collect_both(row_workspace_ptr, first, GROUP, BLOCK: tl.constexpr, ACC: tl.constexpr):
+    """As :func:`collect_pairs`, of what :func:`publish_two` published: two [BLOCK] of ACC."""
+    rank = first + tl.arange(0, BLOCK)
+    mask = rank < GROUP
+    a, b = collect_two(row_workspace_ptr + rank, row_workspace_ptr + GROUP + rank, mask)
+    return tl.where(mask, decode(a, ACC), 0.0), tl.where(mask, decode(b, ACC), 0.0)
+
+
+@triton.jit
+def clear_previous(row_workspace_ptr, row, GROUP, WORDS: tl.constexpr):
+    """Clear this program's words of the group's previous row: whoever published for this row has collected them."""
     groups = tl.num_programs(0) // GROUP
     # In 32 bits 8 bytes of the gradient of 8192 x 32768 float32 spill on sm_100 (Triton 3.7).
-    previous_ptr = row_workspace_ptr - tl.cast(groups, tl.int64) * GROUP
-    clear(previous_ptr + tl.program_id(0) % GROUP, row >= groups)
+    previous_ptr = row_workspace_ptr - tl.cast(groups, tl.int64) * GROUP * WORDS
+    for word in tl.static_range(WORDS):
+        clear(previous_ptr + word * GROUP + tl.program_id(0) % GROUP, row >= groups)
 
 
 @triton.jit(noinline=True)
-def clear_last(workspace_ptr, M, GROUP, BLOCK: tl.constexpr):
+def clear_last(workspace_ptr, M, GROUP, WORDS: tl.constexpr, BLOCK: tl.constexpr):
     """The last program of the group clears the words of the group's last row, and its counter.
 
     32 bits are enough for offsets: a program has 512 columns and more of a row, so 2**31 words belong to 2**40
@@ -42,8 +70,8 @@ def clear_last(workspace_ptr, M, GROUP, BLOCK: tl.constexpr):
     """
     group = tl.program_id(0) // GROUP
     groups = tl.num_programs(0) // GROUP
-    if is_last(workspace_ptr + M * GROUP + group, GROUP, "relaxed"):
+    if is_last(workspace_ptr + M * (GROUP * WORDS) + group, GROUP, "relaxed"):
         last_row = M - 1 - (M - 1 - group) % groups
-        for first in tl.range(0, GROUP, BLOCK):
-            rank = first + tl.arange(0, BLOCK)
-            clear(workspace_ptr + last_row * GROUP + rank, rank < GROUP)
+        for first in tl.range(0, GROUP * WORDS, BLOCK):
+            word = first + tl.arange(0, BLOCK)
+            clear(workspace_ptr + last_row * (GROUP * WORDS) + word, word < GROUP * WORDS)

@@ -17,12 +17,17 @@ import triton.language as tl
 from ...launch.prepared import entry
 from .exchange import clear_last, clear_previous, publish_pair
 from .statistics import (
+    corrected,
+    deviations,
+    deviations_of_edges,
+    divide,
     from_bits,
     group_statistics,
     mean_to_store,
     slice_elements,
-    squared_deviations,
-    sum_squared_deviations_of_edges,
+    sum_and_sum_squares,
+    sum_squares,
+    sums_are_exact,
 )
 from .tile import (
     body_offset,
@@ -59,10 +64,15 @@ def layer_norm_rows(
     UNALIGNED: tl.constexpr,
     INT64_ROWS: tl.constexpr,
     STAGES: tl.constexpr,
+    LATE: tl.constexpr,
 ):
-    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows."""
+    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
+
+    With LATE weight and bias are loaded after the statistics: they take no registers from the row before.
+    """
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    EXACT: tl.constexpr = sums_are_exact(x_ptr.dtype.element_ty, CHUNKS * BLOCK_N + 2 * VEC * UNALIGNED)
     eps = from_bits(eps_bits, ACC)
     if INT64_ROWS:
         M = tl.cast(M, tl.int64)
@@ -72,7 +82,8 @@ def layer_norm_rows(
     row_step = programs if UNALIGNED else 1
     head = head_size(program, N, VEC, UNALIGNED)
     end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))  # the chunks hold all; it saves 1 or 2 registers
-    weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
+    if not LATE:
+        weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
     if UNALIGNED:
         edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
         edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
@@ -88,14 +99,25 @@ def layer_norm_rows(
             edge_x = next_edge_x.to(ACC)
             next_edge_x = load_edges(x_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
             row_sum += tl.sum(edge_x, 1, keep_dims=True)
-        mean = row_sum / N
-        squares = sum_chunks(squared_deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1), CHUNKS)
-        if UNALIGNED:
-            squares += sum_squared_deviations_of_edges(edge_x, mean, edge_mask)
+        mean = divide(row_sum, N)
+        differences = deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1)
+        if EXACT:
+            squares = sum_squares(differences, CHUNKS)
+            if UNALIGNED:
+                squares += sum_squares((deviations_of_edges(edge_x, mean, edge_mask),), 1)
+        else:
+            deviation_sum, squares = sum_and_sum_squares(differences, CHUNKS)
+            if UNALIGNED:
+                edge_sum, edge_squares = sum_and_sum_squares((deviations_of_edges(edge_x, mean, edge_mask),), 1)
+                deviation_sum += edge_sum
+                squares += edge_squares
+            mean, squares = corrected(mean, deviation_sum, squares, N)
         variance = squares / N
         rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=rows < M)
         tl.store(rstd_ptr + rows, rstd, mask=rows < M)
+        if LATE:
+            weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
         for c in tl.static_range(CHUNKS):
             offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
             y = normalize(xs[c], mean, rstd, chunk_of_parameter(weights, c), chunk_of_parameter(biases, c))
@@ -144,6 +166,7 @@ def layer_norm_split(
     workspace_ptr: [M, GROUP] words, then a counter per group.
     """
     tl.static_assert(x_ptr.dtype.element_ty != tl.float64, "two float32 are exchanged at a time")
+    EXACT: tl.constexpr = sums_are_exact(x_ptr.dtype.element_ty, CHUNKS * BLOCK_N + 2 * VEC * UNALIGNED)
     eps = from_bits(eps_bits, tl.float32)
     rank = tl.program_id(0) % GROUP
     group = tl.program_id(0) // GROUP
@@ -152,7 +175,7 @@ def layer_norm_split(
     begin = rank * SLICE
     end = tl.minimum(begin + SLICE, body_size(head, N, VEC))
     weights, biases = load_parameters(weight_ptr, bias_ptr, head, begin, end, CHUNKS, BLOCK_N)
-    elements = slice_elements(rank, SLICE, head, N, VEC)
+    elements = tl.maximum(slice_elements(rank, 1, SLICE, head, N, VEC), 1)
     if UNALIGNED:
         edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
         edge_mask = edge_mask & (rank == 0)
@@ -167,14 +190,23 @@ def layer_norm_split(
             edge_x = next_edge_x.to(tl.float32)
             next_edge_x = load_edges(x_ptr, row + groups, M, N, edge_columns, edge_mask)
             slice_sum += tl.sum(edge_x)
-        slice_mean = slice_sum / tl.maximum(elements, 1)
-        slice_squares = tl.sum(sum_chunks(squared_deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0), CHUNKS))
-        if UNALIGNED:
-            slice_squares += tl.sum(sum_squared_deviations_of_edges(edge_x, slice_mean, edge_mask))
+        slice_mean = divide(slice_sum, elements)
+        differences = deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0)
+        if EXACT:
+            slice_squares = tl.sum(sum_squares(differences, CHUNKS))
+            if UNALIGNED:
+                slice_squares += tl.sum(sum_squares((deviations_of_edges(edge_x, slice_mean, edge_mask),), 1))
+        else:
+            deviation_sum, squares = sum_and_sum_squares(differences, CHUNKS)
+            if UNALIGNED:
+                edge_sum, edge_squares = sum_and_sum_squares((deviations_of_edges(edge_x, slice_mean, edge_mask),), 1)
+                deviation_sum += edge_sum
+                squares += edge_squares
+            slice_mean, slice_squares = corrected(slice_mean, tl.sum(deviation_sum), tl.sum(squares), elements)
         row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
         publish_pair(row_workspace_ptr, rank, slice_mean, slice_squares)
         mean, variance = group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC, BLOCK)
-        clear_previous(row_workspace_ptr, row, GROUP)
+        clear_previous(row_workspace_ptr, row, GROUP, 1)
         rstd = tl.rsqrt(variance + eps)
         tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=rank == 0)
         tl.store(rstd_ptr + row, rstd, mask=rank == 0)
@@ -185,4 +217,4 @@ def layer_norm_split(
         if UNALIGNED:
             y = normalize(edge_x, mean, rstd, edge_weight, edge_bias)
             tl.store(y_ptr + edge_offsets(row, N, edge_columns), y, mask=edge_mask)
-    clear_last(workspace_ptr, M, GROUP, BLOCK)
+    clear_last(workspace_ptr, M, GROUP, 1, BLOCK)

@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
 """Layer normalization of rows that not even all programs of the device together can hold: a row is read twice, in
-blocks of BLOCK_N columns, and one program has it to itself.
+blocks of BLOCK_N columns, by one program or by the GROUP programs of a group, each with a slice of SLICE columns.
 
 Loops count blocks, not columns: in a row of almost 2**31 elements the first column after the last block is no int32.
 
-    x_ptr, y_ptr, dy_ptr, dx_ptr: [M, N]
-    weight_ptr, bias_ptr, dweight_ptr, dbias_ptr: [N] or None
-    mean_ptr, rstd_ptr: [M]
+    x_ptr, y_ptr, dy_ptr, dx_ptr: [M, N]    weight_ptr, bias_ptr: [N] or None    mean_ptr, rstd_ptr: [M]
+    workspace_ptr: [M, 2, GROUP] words, then a counter per group (exchange.py); None where GROUP is 1
 """
 
 import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .backward import input_gradient, weighted
+from .backward import add_pairs, input_gradient, weighted
+from .exchange import clear_last, clear_previous, collect_both, publish_two
 from .forward import normalize
-from .statistics import from_bits, mean_to_store
+from .statistics import from_bits, mean_to_store, merge
 from .tile import load_parameter_at
 
 
 @entry()
-@triton.jit(do_not_specialize=["M", "eps_bits"])
+@triton.jit(do_not_specialize=["M", "eps_bits", "GROUP"])
 def layer_norm_loop(
     x_ptr,
     weight_ptr,
@@ -28,126 +29,150 @@ def layer_norm_loop(
     y_ptr,
     mean_ptr,
     rstd_ptr,
+    workspace_ptr,
     M,
     N,
     eps_bits,
+    SLICE,
+    GROUP,
     BLOCK_N: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
-    """Two passes over the columns of a row, the second backwards, so that it starts with what is in the cache.
+    """Two passes over the columns of a slice, the second backwards, so that it starts with what is in the cache.
 
     The first pass updates the mean and the sum of squared deviations of each lane's elements (Welford); the lanes are
-    merged at the end (Chan, Golub and LeVeque).
+    merged at the end, and the programs of the group.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     eps = from_bits(eps_bits, ACC)
+    rank = tl.program_id(0) % GROUP
+    groups = tl.num_programs(0) // GROUP
+    begin = rank * SLICE
+    size = tl.minimum(SLICE, N - begin)
     lanes = tl.arange(0, BLOCK_N)
-    last = (N - 1) // BLOCK_N
-    for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
-        start = tl.cast(row, tl.int64) * N
+    last = (size - 1) // BLOCK_N
+    for row in tl.range(tl.program_id(0) // GROUP, M, groups):
+        start = tl.cast(row, tl.int64) * N + begin
         lane_mean = tl.zeros([BLOCK_N], ACC)
         lane_squares = tl.zeros([BLOCK_N], ACC)
-        for block in tl.range(0, last + 1):
+        for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block * BLOCK_N + lanes
-            mask = columns < N
+            mask = columns < size
             x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
             delta = tl.where(mask, x - lane_mean, 0.0)
             # Of float64 20 x 393216 took 365 us with a division for each element, 248 with one for all.
             lane_mean += delta * (1.0 / tl.cast(block + 1, ACC))
             lane_squares += delta * tl.where(mask, x - lane_mean, 0.0)
-        count = tl.where(last * BLOCK_N + lanes < N, last + 1, last).to(ACC)
-        mean = tl.sum(lane_mean * count, 0) / N
-        deviation = tl.where(count > 0, lane_mean - mean, 0.0)
-        variance = tl.sum(lane_squares + count * deviation * deviation, 0) / N
+        count = tl.where(last * BLOCK_N + lanes < size, last + 1, last).to(ACC)
+        zero = tl.zeros([], ACC)
+        _, mean, squares = merge(zero, zero, zero, size.to(ACC), count, lane_mean, lane_squares)
+        if workspace_ptr is not None:
+            row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * (2 * GROUP)
+            publish_two(row_workspace_ptr, rank, GROUP, mean, squares)
+            mean, squares = slice_statistics(row_workspace_ptr, GROUP, SLICE, N, ACC)
+            clear_previous(row_workspace_ptr, row, GROUP, 2)
+        variance = squares / N
         rstd = tl.rsqrt(variance + eps)
-        tl.store(mean_ptr + row, mean_to_store(mean, variance))
-        tl.store(rstd_ptr + row, rstd)
-        for i in tl.range(0, last + 1):
+        tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=rank == 0)
+        tl.store(rstd_ptr + row, rstd, mask=rank == 0)
+        for i in tl.range(0, last + 1, num_stages=STAGES):
             columns = (last - i) * BLOCK_N + lanes
-            mask = columns < N
+            mask = columns < size
             x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
-            weight = load_parameter_at(weight_ptr, columns, mask)
-            bias = load_parameter_at(bias_ptr, columns, mask)
+            weight = load_parameter_at(weight_ptr, begin + columns, mask)
+            bias = load_parameter_at(bias_ptr, begin + columns, mask)
             tl.store(y_ptr + start + columns, normalize(x, mean, rstd, weight, bias), mask=mask)
+    if workspace_ptr is not None:
+        clear_last(workspace_ptr, M, GROUP, 2, 32)
+
+
+@triton.jit
+def slice_statistics(row_workspace_ptr, GROUP, SLICE, N, ACC: tl.constexpr):
+    """(mean, sum of squared deviations) of a row from those of its slices."""
+    count = tl.zeros([], ACC)
+    mean = count
+    squares = count
+    for first in tl.range(0, GROUP, 32):
+        means, slice_squares = collect_both(row_workspace_ptr, first, GROUP, 32, ACC)
+        rank = first + tl.arange(0, 32)
+        counts = tl.where(rank < GROUP, tl.minimum(SLICE, N - rank * SLICE), 0).to(ACC)
+        end = tl.cast(first + 32, tl.int64) * SLICE
+        block_count = (tl.minimum(end, N) - first * SLICE).to(ACC)
+        count, mean, squares = merge(count, mean, squares, block_count, counts, means, slice_squares)
+    return mean, squares
 
 
 @entry()
-@triton.jit(do_not_specialize=["M"])
-def layer_norm_backward_loop_dx(
+@triton.jit(do_not_specialize=["M", "GROUP"])
+def layer_norm_backward_loop(
     dy_ptr,
     x_ptr,
     weight_ptr,
     mean_ptr,
     rstd_ptr,
     dx_ptr,
+    workspace_ptr,
     M,
     N,
+    SLICE,
+    GROUP,
     BLOCK_N: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
-    """dx (backward.py has the formula): two passes over the columns of a row, the second backwards."""
+    """dx (backward.py has the formula): two passes over the columns of a slice, the second backwards."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    rank = tl.program_id(0) % GROUP
+    groups = tl.num_programs(0) // GROUP
+    begin = rank * SLICE
+    size = tl.minimum(SLICE, N - begin)
+    if weight_ptr is not None:
+        weight_ptr += begin
     lanes = tl.arange(0, BLOCK_N)
-    last = (N - 1) // BLOCK_N
-    for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
-        start = tl.cast(row, tl.int64) * N
+    last = (size - 1) // BLOCK_N
+    for row in tl.range(tl.program_id(0) // GROUP, M, groups):
+        start = tl.cast(row, tl.int64) * N + begin
         mean = tl.load(mean_ptr + row).to(ACC)
         rstd = tl.load(rstd_ptr + row).to(ACC)
         sum1 = tl.zeros([BLOCK_N], ACC)
         sum2 = tl.zeros([BLOCK_N], ACC)
-        for block in tl.range(0, last + 1):
+        for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block * BLOCK_N + lanes
-            xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, mean, rstd, columns, N)
+            xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, mean, rstd, columns, size)
             sum1 += xhat * wdy
             sum2 += wdy
-        c1 = tl.sum(sum1, 0) / N
-        c2 = tl.sum(sum2, 0) / N
-        for i in tl.range(0, last + 1):
+        c1, c2 = tl.reduce((sum1, sum2), 0, add_pairs)
+        if workspace_ptr is not None:
+            row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * (2 * GROUP)
+            publish_two(row_workspace_ptr, rank, GROUP, c1, c2)
+            c1, c2 = slice_sums(row_workspace_ptr, GROUP, ACC)
+            clear_previous(row_workspace_ptr, row, GROUP, 2)
+        c1 /= N
+        c2 /= N
+        for i in tl.range(0, last + 1, num_stages=STAGES):
             columns = (last - i) * BLOCK_N + lanes
-            xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, mean, rstd, columns, N)
-            tl.store(dx_ptr + start + columns, input_gradient(xhat, wdy, rstd, c1, c2), mask=columns < N)
+            xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, mean, rstd, columns, size)
+            tl.store(dx_ptr + start + columns, input_gradient(xhat, wdy, rstd, c1, c2), mask=columns < size)
+    if workspace_ptr is not None:
+        clear_last(workspace_ptr, M, GROUP, 2, 32)
 
 
 @triton.jit
-def load_terms(dy_ptr, x_ptr, weight_ptr, mean, rstd, columns, N):
-    """(xhat, wdy) of these columns of the row that dy_ptr and x_ptr point to."""
-    mask = columns < N
+def load_terms(dy_ptr, x_ptr, weight_ptr, mean, rstd, columns, size):
+    """(xhat, wdy) of these columns of the slice that dy_ptr, x_ptr and weight_ptr point to."""
+    mask = columns < size
     dy = tl.load(dy_ptr + columns, mask=mask, other=0.0).to(mean.dtype)
     x = tl.load(x_ptr + columns, mask=mask, other=0.0).to(mean.dtype)
     weight = load_parameter_at(weight_ptr, columns, mask)
     return (x - mean) * rstd, weighted(dy, weight, False)
 
 
-@entry()
-@triton.jit(do_not_specialize=["M"])
-def layer_norm_backward_loop_dweight(
-    dy_ptr,
-    x_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dweight_ptr,
-    dbias_ptr,
-    M,
-    N,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
-    """dweight and dbias: a grid-stride loop over blocks of columns, one pass over the rows of each."""
-    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    for block in tl.range(tl.program_id(0), (N - 1) // BLOCK_N + 1, tl.num_programs(0)):
-        columns = block * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-        dweight = tl.zeros([BLOCK_M, BLOCK_N], ACC)
-        dbias = tl.zeros([BLOCK_M, BLOCK_N], ACC)
-        for first in tl.range(0, M, BLOCK_M):
-            rows = first + tl.arange(0, BLOCK_M)[:, None]
-            mask = (rows < M) & (columns < N)
-            offsets = tl.cast(rows, tl.int64) * N + columns
-            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            dbias += dy
-            if dweight_ptr is not None:
-                x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-                mean = tl.load(mean_ptr + rows, mask=rows < M, other=0.0).to(ACC)
-                rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
-                dweight += dy * (x - mean) * rstd
-        if dweight_ptr is not None:
-            tl.store(dweight_ptr + columns, tl.sum(dweight, 0, keep_dims=True), mask=columns < N)
-        if dbias_ptr is not None:
-            tl.store(dbias_ptr + columns, tl.sum(dbias, 0, keep_dims=True), mask=columns < N)
+@triton.jit
+def slice_sums(row_workspace_ptr, GROUP, ACC: tl.constexpr):
+    """The two sums over what all programs of the group published."""
+    a = tl.zeros([], ACC)
+    b = tl.zeros([], ACC)
+    for first in tl.range(0, GROUP, 32):
+        block_a, block_b = tl.reduce(collect_both(row_workspace_ptr, first, GROUP, 32, ACC), 0, add_pairs)
+        a += block_a
+        b += block_b
+    return a, b

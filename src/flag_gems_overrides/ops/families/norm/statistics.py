@@ -2,7 +2,8 @@
 # mypy: disable-error-code=assignment
 """Mean and variance of rows that programs hold in registers.
 
-The variance is the mean of squared deviations, never the difference of two large sums.
+The variance is the mean of squared deviations, never the difference of two large sums. The mean of elements that are
+all equal is exactly their value, as PyTorch's: where a sum may be rounded, the deviations from its mean are added too.
 """
 
 import triton
@@ -19,25 +20,70 @@ def from_bits(eps_bits, ACC: tl.constexpr):
 
 
 @triton.jit
-def squared_deviations(
-    chunks, mean, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr, FULL_CHUNKS: tl.constexpr
-):
-    """(x - mean)**2 of each element, 0 outside of the row. The first FULL_CHUNKS chunks need no mask."""
-    squares = ()
+def deviations(chunks, center, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr, FULL_CHUNKS: tl.constexpr):
+    """x - center of each element, 0 outside of the row. The first FULL_CHUNKS chunks need no mask."""
+    differences = ()
     for c in tl.static_range(CHUNKS):
-        deviation = chunks[c] - mean
+        difference = chunks[c] - center
         if c >= FULL_CHUNKS:
             _, mask = chunk(c, begin, end, None, BLOCK_N)
-            deviation = tl.where(mask, deviation, 0.0)
-        squares = squares + (deviation * deviation,)
-    return squares
+            difference = tl.where(mask, difference, 0.0)
+        differences = differences + (difference,)
+    return differences
 
 
 @triton.jit
-def sum_squared_deviations_of_edges(x, mean, mask):
-    """The sum over the edges of each row: [BLOCK_M, 1]."""
-    deviation = tl.where(mask, x - mean, 0.0)
-    return tl.sum(deviation * deviation, 1, keep_dims=True)
+def sum_squares(chunks, CHUNKS: tl.constexpr):
+    """The sum of the squares of each row over all chunks: [BLOCK_M, 1]."""
+    squares = chunks[0] * chunks[0]
+    for c in tl.static_range(1, CHUNKS):
+        squares += chunks[c] * chunks[c]
+    return tl.sum(squares, 1, keep_dims=True)
+
+
+@triton.jit
+def sum_and_sum_squares(chunks, CHUNKS: tl.constexpr):
+    """The sums of each row over all chunks, of the elements and of their squares: [BLOCK_M, 1] each."""
+    chunk_sum = chunks[0]
+    squares = chunks[0] * chunks[0]
+    for c in tl.static_range(1, CHUNKS):
+        chunk_sum += chunks[c]
+        squares += chunks[c] * chunks[c]
+    return tl.reduce((chunk_sum, squares), 1, add_pairs, keep_dims=True)
+
+
+@triton.jit
+def add_pairs(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def divide(x, count):
+    """Rounded once: a fast division of count * x by count need not be x."""
+    if x.dtype == tl.float64:
+        return x / count
+    else:
+        return tl.div_rn(x, tl.cast(count, tl.float32))
+
+
+@triton.constexpr_function
+def sums_are_exact(dtype, elements):
+    """Whether a float32 holds any multiple, up to ``elements``, of a number of this dtype."""
+    return elements <= {"bf16": 2**16, "fp16": 2**13}.get(str(dtype), 0)
+
+
+@triton.jit
+def corrected(mean, deviation_sum, squares, count):
+    """(mean, sum of squared deviations) from a rounded mean and the sums of the deviations from it."""
+    correction = deviation_sum / count
+    excess = tl.minimum(correction * deviation_sum, squares)
+    return mean + correction, tl.where(squares < float("inf"), squares - excess, squares)
+
+
+@triton.jit
+def deviations_of_edges(x, center, mask):
+    """The same of the edges of each row."""
+    return tl.where(mask, x - center, 0.0)
 
 
 @triton.jit
@@ -47,17 +93,19 @@ def mean_to_store(mean, variance):
 
 
 @triton.jit
-def slice_elements(rank, SLICE, head, N, VEC: tl.constexpr):
-    """How many elements of a row program ``rank`` of its group holds: its slice, and rank 0 the edges. May be 0."""
+def slice_elements(rank, SLICES: tl.constexpr, SLICE, head, N, VEC: tl.constexpr):
+    """How many elements of a row are in SLICES slices from that of program ``rank`` on, the edges in that of program 0.
+    May be 0.
+    """
     body = body_size(head, N, VEC)
-    held = tl.maximum(tl.minimum(rank * SLICE + SLICE, body) - rank * SLICE, 0)
+    held = tl.maximum(tl.minimum((rank + SLICES) * SLICE, body) - rank * SLICE, 0)
     return held + tl.where(rank == 0, N - body, 0)
 
 
 @triton.jit(noinline=True)
 def group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC: tl.constexpr, BLOCK: tl.constexpr):
     """(mean, variance) of a row from what each program of the group published: the mean and the sum of squared
-    deviations of its slice. Merged block by block (Chan, Golub and LeVeque). Not inlined, see :func:`collect`.
+    deviations of its slice. Not inlined, see :func:`collect`.
     """
     count = 0.0
     mean = 0.0
@@ -65,14 +113,21 @@ def group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC: tl.constexpr
     for first in tl.range(0, GROUP, BLOCK):
         slice_means, slice_squares = collect_pairs(row_workspace_ptr, first, GROUP, BLOCK)
         rank = first + tl.arange(0, BLOCK)
-        counts = tl.where(rank < GROUP, slice_elements(rank, SLICE, head, N, VEC), 0).to(tl.float32)
-        block_count = tl.sum(counts, 0)
-        block_mean = tl.sum(slice_means * counts, 0) / tl.maximum(block_count, 1.0)
-        deviation = slice_means - block_mean
-        delta = block_mean - mean
-        new_count = count + block_count
-        block_squares = tl.sum(slice_squares + counts * deviation * deviation, 0)
-        squares += block_squares + delta * delta * count * block_count / new_count
-        mean += delta * block_count / new_count
-        count = new_count
+        counts = tl.where(rank < GROUP, slice_elements(rank, 1, SLICE, head, N, VEC), 0).to(tl.float32)
+        block_count = slice_elements(first, BLOCK, SLICE, head, N, VEC).to(tl.float32)
+        count, mean, squares = merge(count, mean, squares, block_count, counts, slice_means, slice_squares)
     return mean, squares / N
+
+
+@triton.jit
+def merge(count, mean, squares, block_count, counts, means, block_squares):
+    """(count, mean, sum of squared deviations) of some elements and ``block_count`` others, given as these three of
+    each lane (Chan, Golub and LeVeque). Equal means have exactly that mean: the differences to it are added again.
+    """
+    block_mean = tl.sum(means * counts, 0) / block_count
+    block_mean += tl.sum((means - block_mean) * counts, 0) / block_count
+    deviation = means - block_mean
+    delta = block_mean - mean
+    share = block_count / (count + block_count)
+    squares += tl.sum(block_squares + counts * deviation * deviation, 0) + delta * delta * count * share
+    return count + block_count, mean + delta * share, squares

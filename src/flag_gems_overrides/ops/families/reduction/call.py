@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,9 +17,11 @@ from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.shape import wrap_dim
+from . import plan
 from .classes import locate_classes_kernel, reduce_classes_kernel
-from .columns import locate_columns_kernel, reduce_columns_kernel
-from .plan import Plan, plan
+from .columns import N_AXIS, locate_columns_kernel, reduce_columns_kernel
+from .extremum import LARGEST
+from .plan import Configuration, Plan, Problem
 from .policy import Arithmetic, Policy
 from .rows import locate_rows_kernel, reduce_rows_kernel
 
@@ -50,11 +53,15 @@ def _prepare(
     dim: int | tuple[int, ...] | None,
     keepdim: bool,
     device: int,
+    configuration: Configuration | None,
 ) -> Prepared:
     dims = _wrapped(dim, len(shape))
     if 0 in shape and policy.empty is not None:
         _refuse_empty(policy.name, policy.empty, shape, () if dim is None or dim == () else dims)
-    dtypes = policy.dtypes(dtype, requested)
+    count = math.prod(shape[d] for d in dims if shape)
+    if count == 1 and policy.single is not None:
+        policy = policy.single
+    dtypes = policy.dtypes(dtype, requested, count)
     result = tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
     new_values = Allocation(result, dtypes.result, device) if policy.values else None
     new_positions = Allocation(result, torch.int64, device) if policy.positions else None
@@ -66,24 +73,26 @@ def _prepare(
         order = _memory_order(shape, stride, dims)
     copy = stride is not None and order is None
     sizes = [(shape[d], d in dims) for d in order or range(len(shape)) if shape[d] != 1]
-    count = math.prod(size for size, reduced in sizes if reduced)
     problems = list(_problems(sizes)) if 0 not in shape else [(math.prod(result), 0, 1)]
+    limits = devices.limits(device)
     steps = []
     for number, (M, N, K) in enumerate(problems, 1):
         first, last = number == 1, number == len(problems)
         elements = dtype if first else dtypes.accumulator
         arithmetic = policy.arithmetic(dtypes, elements=elements, first=first, last=last)
         outputs = (new_values, new_positions) if last else (Allocation((M * K,), dtypes.accumulator, device), None)
-        planned = plan(M, N, K, elements.itemsize, policy.positions, devices.limits(device))
-        launch = _bind(planned, arithmetic, M, N, K, count, policy.positions, dtypes.accumulator.itemsize, device)
-        if planned.splits == 1:
+        # Without elements a program is like one of a single element.
+        problem = Problem(M, max(N, 1), K, elements.itemsize, policy.accumulators)
+        chosen = plan.launch(problem, configuration or plan.choose(problem, limits), limits)
+        launch = _bind(chosen, arithmetic, M, N, K, count, policy.positions, dtypes.accumulator.itemsize, device)
+        if chosen.splits == 1:
             steps.append(Step(*outputs, launch))
             continue
-        partials = [Allocation((planned.splits * M * K,), dtypes.accumulator, device)]
+        partials = [Allocation((chosen.splits * M * K,), dtypes.accumulator, device)]
         if policy.positions:
-            offset = torch.int64 if _wide(planned, N, K) else torch.int32
-            partials.append(Allocation((planned.splits * M * K,), offset, device))
-        steps.append(Step(*outputs, launch, tuple(partials), planned.blocks(M, K)))
+            offset = torch.int64 if chosen.int64_offsets else torch.int32
+            partials.append(Allocation((chosen.splits * M * K,), offset, device))
+        steps.append(Step(*outputs, launch, tuple(partials), chosen.blocks))
     return Prepared(tuple(steps), copy)
 
 
@@ -99,13 +108,13 @@ def _wrapped(dim: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
     return dims
 
 
-def _refuse_empty(name: str, whole: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+def _refuse_empty(name: str, error: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     """Raise as PyTorch does where a result would be made of no element; without ``dims`` all are reduced."""
     if not dims:
-        raise whole(name)
+        raise error(name, None)
     for d in dims:
         if shape[d] == 0:
-            raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+            raise error(name, d)
 
 
 def _memory_order(shape: tuple[int, ...], stride: tuple[int, ...], dims: tuple[int, ...]) -> list[int] | None:
@@ -146,12 +155,8 @@ def _problems(sizes: list[tuple[int, bool]]) -> Iterator[tuple[int, int, int]]:
         del runs[i]
 
 
-def _wide(planned: Plan, N: int, K: int) -> bool:
-    return planned.max_offset(N, K) >= 2**31
-
-
 def _bind(
-    planned: Plan,
+    chosen: Plan,
     arithmetic: Arithmetic,
     M: int,
     N: int,
@@ -164,33 +169,57 @@ def _bind(
     """The launch of the kernel that a plan means."""
     options: dict[str, Any] = {
         "OP": arithmetic,
-        "BLOCK_N": planned.block_n,
-        "BLOCK_SPLITS": triton.next_power_of_2(planned.splits),
-        "ONE_TILE_PER_CTA": planned.splits * planned.step >= (N * K if planned.flat else N),
-        "STAGES": planned.num_stages,
-        "EVICT": planned.evict,
-        "INT64_OFFSETS": _wide(planned, N, K),
-        "num_warps": planned.num_warps,
-        # Left to itself, ptxas spills a register or two of 64-bit values to have one more program resident.
-        "maxnreg": max(planned.registers, 128) if accumulator_bytes == 8 else planned.registers,
+        "BLOCK_N": chosen.block_n,
+        "BLOCK_SPLITS": triton.next_power_of_2(chosen.splits),
+        "ONE_TILE_PER_CTA": chosen.splits * chosen.step >= (N if chosen.kernel == "columns" else N * K),
+        "STAGES": chosen.stages,
+        "EVICT": chosen.evict,
+        "INT64_OFFSETS": chosen.int64_offsets,
+        "num_warps": chosen.warps,
+        # As the plan does for elements of 64 bits.
+        "maxnreg": max(chosen.registers, 128) if accumulator_bytes == 8 else chosen.registers,
     }
     sizes: tuple[int, ...] = (M, N)
-    if not planned.flat:
+    if chosen.kernel == "columns":
         kernel = locate_columns_kernel if positions else reduce_columns_kernel
         sizes = (M, N, K)
-        options |= {"BLOCK_M": planned.block_m, "BLOCK_K": planned.block_k, "K_DIVISOR": planned.vector}
-    elif K == 1:
-        kernel = locate_rows_kernel if positions else reduce_rows_kernel
-        options |= {"BLOCK_M": planned.block_m, "VECTOR": planned.vector, "EDGE_LANES": planned.edge_lanes}
-        if positions:
-            options["NEIGHBOURS"] = planned.neighbours
+        options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
     else:
-        kernel = locate_classes_kernel if positions else reduce_classes_kernel
-        options |= {"K": K, "BLOCK_K": planned.block_k, "STEP": planned.step}
-        options |= {"VECTOR": planned.vector, "EDGE_LANES": planned.edge_lanes}
+        options |= {"VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
+        if chosen.kernel == "rows":
+            kernel = locate_rows_kernel if positions else reduce_rows_kernel
+            options["BLOCK_M"] = chosen.block_m
+            if positions:
+                options["NEIGHBOURS"] = chosen.neighbours
+        else:
+            kernel = locate_classes_kernel if positions else reduce_classes_kernel
+            options |= {"K": K, "BLOCK_K": chosen.block_k, "STEP": chosen.step}
     if not positions:
         sizes = (*sizes, count)
-    return kernel.bind(device, (planned.blocks(M, K), planned.splits), *sizes, **options)
+    return kernel.bind(device, (chosen.blocks, chosen.splits), *sizes, **options)
+
+
+# Of the operators that are tuned; the others of the family share their problems.
+_TUNED = {"amax": LARGEST, "max_dim": replace(LARGEST, positions=True)}
+
+
+def problem(op: str, x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> Problem:
+    """What ``op`` is planned for on a contiguous ``x`` and one dimension, or all; only shape and dtype are read."""
+    shape = x.shape
+    dims = _wrapped(_hashable(dim), len(shape))
+    M, N, K = next(_problems([(size, d in dims) for d, size in enumerate(shape) if size != 1]))
+    return Problem(M, max(N, 1), K, x.dtype.itemsize, _TUNED[op].accumulators)
+
+
+def _hashable(dim: Any = None) -> Any:
+    return tuple(dim) if isinstance(dim, list) else dim
+
+
+def launch_with(configuration: Configuration, op: str, x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """The result of ``op`` by a launch in this configuration; ValueError where it is not legal."""
+    policy = _TUNED[op]
+    values, positions = reduce(policy, x, _hashable(dim), keepdim, configuration=configuration)
+    return (values, positions) if policy.positions else values
 
 
 def reduce(
@@ -199,6 +228,7 @@ def reduce(
     dim: int | tuple[int, ...] | None = None,
     keepdim: bool = False,
     dtype: torch.dtype | None = None,
+    configuration: Configuration | None = None,
 ) -> tuple[Any, Any]:
     """``x`` reduced over ``dim``, or over everything: the values and their positions, ``None`` for what is not wanted.
 
@@ -208,6 +238,7 @@ def reduce(
         dim: as PyTorch takes it; one or, without positions, several.
         keepdim: whether reduced dimensions stay, with size 1.
         dtype: the one that the caller requests.
+        configuration: the one to launch with, and not what is planned.
 
     Returns:
         values: of the dtype that the policy says.
@@ -217,7 +248,7 @@ def reduce(
         IndexError, RuntimeError: as PyTorch does for dimensions that do not exist, come twice or are empty.
     """
     stride = None if x.is_contiguous() else x.stride()
-    steps, copy = _prepare(policy, x.shape, stride, x.dtype, dtype, dim, keepdim, x.get_device())
+    steps, copy = _prepare(policy, x.shape, stride, x.dtype, dtype, dim, keepdim, x.get_device(), configuration)
     if copy:
         x = x.contiguous()
     for new_values, new_positions, launch, new_partials, blocks in steps:

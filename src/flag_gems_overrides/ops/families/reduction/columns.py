@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="no-untyped-def"
-"""A contiguous [M, N, K] in tiles of [BLOCK_M, BLOCK_N, BLOCK_K], so that reading along K is contiguous."""
+"""A contiguous [M, N, K] in tiles of BLOCK_K results by BLOCK_N elements of each.
+
+Results lie side by side, even those of different [N, K]: whatever K is, no lane is without one.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,32 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.triton_versions import LANES_BEFORE_DEPTH
 from .elements import identity_of, is_best, load, store_located, store_values
+
+# Where nothing tells Triton which dimension of a tile is contiguous in memory, it lays threads along the first (3.6) or
+# the last (3.7): results are there.
+N_AXIS = 1 if LANES_BEFORE_DEPTH else 0
 
 
 @triton.jit
-def _block(K, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr):
-    """The results of a program, as indices [BLOCK_M, 1] of M and [1, BLOCK_K] of K."""
-    block = tl.program_id(0)
-    k_blocks = tl.cdiv(K, BLOCK_K)
-    m = (block // k_blocks).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
-    k = (block % k_blocks) * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
-    return m, k
+def _results(x_ptr, M, N, K, BLOCK_K: tl.constexpr):
+    """(indices, pointer, offsets from it, mask) of the results of a program, [BLOCK_K], and of their first elements."""
+    first = tl.program_id(0).to(K.dtype) * BLOCK_K
+    lane = tl.arange(0, BLOCK_K)
+    m = first // K
+    column = first % K + lane  # counted from the [N, K] where the first lies
+    block_ptr = x_ptr + m.to(tl.int64) * N * K
+    return first + lane, block_ptr, column // K * (N * K) + column % K, column // K < M - m
+
+
+@triton.jit
+def _full(value, dtype: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, AXIS: tl.constexpr):
+    """A tile of one value."""
+    if AXIS == 0:
+        return tl.full([BLOCK_N, BLOCK_K], value, dtype)
+    else:
+        return tl.full([BLOCK_K, BLOCK_N], value, dtype)
 
 
 @entry()
@@ -33,7 +51,6 @@ def reduce_columns_kernel(
     K,
     count,
     OP: tl.constexpr,
-    BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
@@ -42,10 +59,11 @@ def reduce_columns_kernel(
     STAGES: tl.constexpr,
     EVICT: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
+    AXIS: tl.constexpr,
 ):
     """Reduce N.
 
-    Grid: blocks of BLOCK_M x BLOCK_K results, programs that share them.
+    Grid: blocks of BLOCK_K results, programs that share them.
 
     Args:
         x_ptr: [M, N, K].
@@ -54,33 +72,34 @@ def reduce_columns_kernel(
         arrived_ptr: [blocks] of zeros, None without splits.
         count: number of elements of which each final result is made.
         K_DIVISOR: a power of two that divides K, for the compiler to know.
+        AXIS: the one of N in a tile.
 
     The rest is as in ``reduce_rows_kernel``.
     """
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    m, k = _block(K, BLOCK_M, BLOCK_K)
-    column_ptr = x_ptr + (m * N * K + k)[:, None, :]
-    mask = (m < M) & (k < K)
-    first = split * BLOCK_N + tl.arange(0, BLOCK_N)[None, :, None]
+    results, block_ptr, offsets, mask = _results(x_ptr, M, N, K, BLOCK_K)
+    offsets = tl.expand_dims(offsets, AXIS)
+    tile_mask = tl.expand_dims(mask, AXIS)
+    first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
     identity = identity_of(x_ptr, OP)
     if ONE_TILE_PER_CTA:
         n = first.to(N.dtype)
-        acc = load(column_ptr + n * K, mask[:, None, :] & (n < N), OP, EVICT)
+        acc = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
     else:
-        acc = tl.full([BLOCK_M, BLOCK_N, BLOCK_K], identity, OP.accumulator)
+        acc = _full(identity, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
             n = tile + first
-            x = load(column_ptr + n * K, mask[:, None, :] & (n < N), OP, EVICT)
+            x = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
             acc = OP.combine(acc, x)
     store_values(
-        tl.reduce(acc, 1, OP.combine),
+        tl.reduce(acc, AXIS, OP.combine)[None, :],
         out_ptr,
         partial_ptr,
         arrived_ptr,
-        offsets=m * K + k,
-        mask=mask,
+        offsets=results[None, :],
+        mask=mask[None, :],
         size=tl.full([], M, tl.int64) * K,
         count=count,
         identity=identity,
@@ -102,7 +121,6 @@ def locate_columns_kernel(
     N,
     K,
     OP: tl.constexpr,
-    BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
@@ -111,6 +129,7 @@ def locate_columns_kernel(
     STAGES: tl.constexpr,
     EVICT: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
+    AXIS: tl.constexpr,
 ):
     """As :func:`reduce_columns_kernel`, and where along N the first element is that equals the result.
 
@@ -122,34 +141,35 @@ def locate_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    m, k = _block(K, BLOCK_M, BLOCK_K)
-    column_ptr = x_ptr + (m * N * K + k)[:, None, :]
-    mask = (m < M) & (k < K)
-    first = split * BLOCK_N + tl.arange(0, BLOCK_N)[None, :, None]
+    results, block_ptr, offsets, mask = _results(x_ptr, M, N, K, BLOCK_K)
+    offsets = tl.expand_dims(offsets, AXIS)
+    tile_mask = tl.expand_dims(mask, AXIS)
+    first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
     identity = identity_of(x_ptr, OP)
-    best_tile = tl.full([BLOCK_M, BLOCK_N, BLOCK_K], 0, N.dtype)
+    best_tile = _full(0, N.dtype, BLOCK_N, BLOCK_K, AXIS)
     if ONE_TILE_PER_CTA:
         n = first.to(N.dtype)
-        best = load(column_ptr + n * K, mask[:, None, :] & (n < N), OP, EVICT)
+        best = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
     else:
-        best = tl.full([BLOCK_M, BLOCK_N, BLOCK_K], identity, OP.accumulator)
+        best = _full(identity, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
             n = tile + first
-            x = load(column_ptr + n * K, mask[:, None, :] & (n < N), OP, EVICT)
+            x = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
             better = OP.replaces(x, best)
             best = tl.where(better, x, best)
             best_tile = tl.where(better, tile, best_tile)
-    values = tl.reduce(best, 1, OP.combine)
+    values = tl.reduce(best, AXIS, OP.combine)
+    found = is_best(best, tl.expand_dims(values, AXIS))
     store_located(
-        values,
-        tl.min(tl.where(is_best(best, values[:, None, :]), best_tile + first, N), 1),
+        values[None, :],
+        tl.min(tl.where(found, best_tile + first, N), AXIS)[None, :],
         out_ptr,
         position_ptr,
         partial_ptr,
         partial_position_ptr,
         arrived_ptr,
-        offsets=m * K + k,
-        mask=mask,
+        offsets=results[None, :],
+        mask=mask[None, :],
         size=tl.full([], M, tl.int64) * K,
         N=N,
         identity=identity,

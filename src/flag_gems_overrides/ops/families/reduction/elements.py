@@ -19,7 +19,7 @@ def prepare(x, OP: tl.constexpr):
     """Elements as accumulators."""
     x = x.to(OP.converted)
     if OP.prologue is not None:
-        x = OP.prologue(x)
+        x = OP.prologue(x, OP)
     return x.to(OP.accumulator)
 
 
@@ -44,7 +44,7 @@ def is_best(x, best):
 @triton.jit
 def _finished(result, count, OP: tl.constexpr):
     if OP.epilogue is not None:
-        result = OP.epilogue(result, count)
+        result = OP.epilogue(result, count, OP)
     return result
 
 

@@ -56,17 +56,25 @@ def _highest(dtype: torch.dtype) -> int | float:
     return 1 if dtype is torch.bool else torch.iinfo(dtype).max
 
 
-def without_value(name: str) -> Exception:
+def without_value(name: str, dim: int | None) -> Exception:
     """What PyTorch raises where a result would be an element, and there is none."""
+    if dim is not None:
+        return _without_element(name, dim)
     return RuntimeError(
         f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
         "Specify the reduction dim with the 'dim' argument."
     )
 
 
-def without_position(name: str) -> Exception:
+def without_position(name: str, dim: int | None) -> Exception:
     """What PyTorch raises where a result would be a position, and there is none."""
+    if dim is not None:
+        return _without_element(name, dim)
     return IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
+
+
+def _without_element(name: str, dim: int) -> Exception:
+    return IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size.")
 
 
 # Each operator gives its name.

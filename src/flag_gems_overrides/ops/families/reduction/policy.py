@@ -42,12 +42,12 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype.is_floating_point else torch.int32
 
 
-def unchanged(dtype: torch.dtype, requested: torch.dtype | None) -> Dtypes:
+def unchanged(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> Dtypes:
     """The result has the dtype of the input; none can be requested."""
     return Dtypes(dtype, accumulator(dtype), dtype)
 
 
-def promoted(dtype: torch.dtype, requested: torch.dtype | None) -> Dtypes:
+def promoted(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> Dtypes:
     """The result has the requested dtype; by default that of the input, and int64 for bool and integers."""
     converted = requested or (dtype if dtype.is_floating_point else torch.int64)
     return Dtypes(converted, accumulator(converted), converted)
@@ -65,6 +65,7 @@ class Arithmetic:
     replaces: JITFunction | None
     prologue: JITFunction | None
     epilogue: JITFunction | None
+    parameter: float
     identity: int | float
     converted: tl.dtype
     accumulator: tl.dtype
@@ -94,21 +95,30 @@ class Policy:
     """``(a, b)``: two accumulators as one. Associative and commutative."""
     identity: Callable[[torch.dtype], int | float]
     """By dtype, the element that changes no result. Takes the place of elements that are not there."""
-    dtypes: Callable[[torch.dtype, torch.dtype | None], Dtypes]
-    """By the dtype of the input and the one that the caller requests."""
+    dtypes: Callable[[torch.dtype, torch.dtype | None, int], Dtypes]
+    """By the dtype of the input, the one that the caller requests, and the number of elements to a result."""
     prologue: JITFunction | None = None
-    """``(x)``: what is combined instead of the converted elements."""
+    """``(x, OP)``: what is combined instead of the converted elements."""
     epilogue: JITFunction | None = None
-    """``(result, count)``: the final result, from the accumulator and the number of elements that it combines."""
-    empty: Callable[[str], Exception] | None = None
-    """By ``name``, the error for a whole tensor without elements; then a dimension without elements is refused too.
-    ``None``: the result is that of ``identity``."""
+    """``(result, count, OP)``: the final result, from the accumulator and the number of elements that it combines."""
+    parameter: float = 0.0
+    """A number that ``prologue`` and ``epilogue`` depend on, as ``OP.parameter``."""
+    single: Policy | None = None
+    """Takes the place of this policy where a result is made of one element."""
+    empty: Callable[[str, int | None], Exception] | None = None
+    """By ``name`` and dimension, the error for a dimension without elements; without a dimension, for a whole tensor
+    without elements. ``None``: the result is that of ``identity``."""
     values: bool = True
     """Whether results are wanted."""
     positions: bool = False
     """Whether positions are wanted: of the first element that equals the result, or that is NaN as the result is."""
     replaces: JITFunction | None = None
     """``(x, best)``, needed for positions: whether ``combine(best, x)`` differs from ``best``."""
+
+    @property
+    def accumulators(self) -> int:
+        """Numbers that are kept of what was combined: a value, and its position."""
+        return 2 if self.positions else 1
 
     def arithmetic(self, dtypes: Dtypes, *, elements: torch.dtype, first: bool, last: bool) -> Arithmetic:
         """For the ``first`` and/or ``last`` launch of a reduction, that reads tensors of dtype ``elements``."""
@@ -117,6 +127,7 @@ class Policy:
             replaces=self.replaces if self.positions else None,
             prologue=self.prologue if first else None,
             epilogue=self.epilogue if last else None,
+            parameter=self.parameter,
             identity=self.identity(elements),
             converted=_TRITON[dtypes.converted if first else dtypes.accumulator],
             accumulator=_TRITON[dtypes.accumulator],

@@ -31,10 +31,15 @@ WORDS = 2
 MIN_BLOCKS = 8
 
 
-# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this.
-MAX_SHORT = 32
-# The same for all columns of [N, K] with no more elements than this, of which a program has many.
+# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this, by
+# bytes of an element: the gradient of 512 x 64 x 197 float32 27.9 us, in a loop 68.6, of 72 x 2021 along 0 4.0 and 5.4.
+MAX_SHORT = {2: 64, 4: 128, 8: 64}
+# The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
+# longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
+# Elements for each multiprocessor up to which a thread of short columns has no more than four: softmax 3 x 146 float16
+# 2.7 us, with 8 2.9; log_softmax 6 x 5 x 18 float64 3.5, with 8 4.1.
+LITTLE = 1024
 # 32-bit words of all inputs that a thread may hold.
 MAX_WORDS = 64
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch and of an iteration.
@@ -218,16 +223,32 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     for field in ("elements", "warps", "group", "block_k"):
         value = getattr(default, field)
         candidates += [default._replace(**{field: value * 2}), default._replace(**{field: value // 2})]
-    if problem.K > 1 and problem.N > 1 and default.kernel != "short" and problem.N <= 8 * MAX_SHORT:
-        candidates.append(_short(problem))
-    if problem.K > 1 and default.kernel == "short":
-        candidates.append(_columns(*problem, limits))
+    candidates += _others(problem, limits)
     found: dict[Single | Short | Rows | Split, Configuration] = {}
     for candidate in candidates:
         launched = _launch_or_none(problem, candidate, limits)
         if launched is not None:
             found.setdefault(launched, candidate)
     return list(found.values())
+
+
+def _others(problem: Problem, limits: Limits) -> list[Configuration]:
+    """What other kernels do best, as far as they are of use."""
+    M, N, K, size, inputs = problem
+    if N == 1:
+        return []
+    if K > 1:
+        found = [_columns(M, N, K, size, inputs, limits)]
+        if (size, inputs) in COLUMNS_IN_L1:
+            found += filter(None, [_columns_in_l1(M, N, K, size, inputs, limits)])
+        return [*found, _short(problem, limits)] if N <= 256 and K < 2**30 else found
+    vec = VECTOR_BYTES // size
+    found = [_rows(M, N, math.gcd(N, vec), size, inputs)]
+    if 64 * vec > N:
+        return found
+    shapes = [shape for shape, _, _ in IN_L1.get((size, inputs), ())]
+    found += [_row_with_unaligned(N, size, inputs), _long_rows(M, N, size, inputs, N % vec != 0, limits)]
+    return found + [_configuration(vec, vec, _without_spills(shape, limits), 1) for shape in shapes]
 
 
 def _launch_or_none(
@@ -307,8 +328,9 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
         return Configuration("single", elements, max(1, min(4, power_of_2(cdiv(total, elements * WARP)))))
     if K > 1:
         unaligned = K % (VECTOR_BYTES // size) != 0
-        if K < 2**30 and (N * K <= MAX_SHORT_ELEMENTS or (unaligned and N <= MAX_SHORT)):
-            return _short(problem)
+        few = N * K <= MAX_SHORT_ELEMENTS and MAX_SHORT[2] >= N
+        if K < 2**30 and (few or (unaligned and MAX_SHORT[size] >= N)):
+            return _short(problem, limits)
         return _columns(M, N, K, size, inputs, limits)
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
@@ -321,11 +343,13 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
     return _rows(M, N, vec, size, inputs)
 
 
-def _short(problem: Problem) -> Configuration:
+def _short(problem: Problem, limits: Limits) -> Configuration:
     """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side."""
     M, N, K, size, inputs = problem
     block_n, most = power_of_2(N), (32 if size < 8 else 16) // inputs
     elements = max(min(block_n, most), most // 4)  # log_softmax of 5 rows spills 8 bytes with 16
+    if M * K * block_n <= limits.sm_count * LITTLE:
+        elements = min(elements, 4)
     tile = block_n * power_of_2(M * K)
     warps = max(1, min(4, tile // (elements * WARP)), block_n // (elements * WARP))
     return Configuration("short", elements, power_of_2(warps))
@@ -339,6 +363,10 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
     # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
     elements = max(elements // (2 if size == 8 else 1), vec)
+    if vec == inputs == 1:
+        # Two threads to a row at least: 2000000 x 7 bf16 24.7 us, single threads 34.9, 7530 x 5 float32 3.0 and 4.1.
+        # The gradient of 6624672 x 7 takes 115 us by two, 98 by single ones; 1000000 x 6, in pairs, 14.1 and 10.8.
+        elements = min(elements, max(block_n // 2, 1))
     threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
     # Of few rows no more warps than they need.
     warps = max(min(4, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
@@ -389,6 +417,9 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
     blocks = M * cdiv(K, block_k)
     shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
+    while shape.elements > 2 * vec and blocks * warps < 4 * limits.sm_count and warps < 8:
+        # Idle multiprocessors: softmax 300 x 200 x 6 bf16 4.0 us by two warps for each [N, K], by one 6.2.
+        shape, warps = shape._replace(elements=shape.elements // 2), warps * 2
     if warps <= 8:
         return _configuration(vec, block_k, shape._replace(warps=warps), 1)
     if (size, inputs) == (4, 2) and warps // 8 <= min(64, _resident(shape._replace(warps=8), limits)):

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses that pick one class of each row: nll_loss with its gradient."""

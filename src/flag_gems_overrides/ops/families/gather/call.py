@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From tensors to launches, for nll_loss and nll_loss2d alike."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from ...launch import devices, workspace
+from ...launch.allocation import Allocation
+from . import plan
+from .nll import nll_forward, nll_gradient_flat, nll_gradient_tile
+
+NONE, MEAN, SUM = range(3)
+# Device assertions, but no checks of integer overflow.
+ASSERTIONS: dict[str, Any] = {"debug": True, "sanitize_overflow": False}
+
+
+class _Forward(NamedTuple):
+    new_out: Allocation
+    new_total: Allocation
+    launch: Callable[..., None]
+    new_partials: Allocation | None  # None for one program
+    copy: bool  # whether the scores must be made contiguous first
+
+
+class _Backward(NamedTuple):
+    new_dx: Allocation
+    launch: Callable[..., None] | None  # None if there is nothing to write
+
+
+def forward(
+    x: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    spatial: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss, and the sum of the weights that count."""
+    weight_shape = None if weight is None else weight.shape
+    key = x.shape, x.stride(), x.dtype, target.shape, weight_shape, reduction, ignore_index, spatial, x.get_device()
+    new_out, new_total, launch, new_partials, copy = _prepare_forward(*key)
+    out, total = new_out(), new_total()
+    if copy:
+        x = x.contiguous()
+    tensors = x, target.contiguous(), None if weight is None else weight.contiguous(), out, total
+    if new_partials is None:
+        launch(*tensors, None, None)
+    else:
+        launch(*tensors, new_partials(), workspace.counters(x, 1))
+    return out, total
+
+
+def backward(
+    grad_output: torch.Tensor,
+    x: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: torch.Tensor | None,
+    spatial: bool,
+) -> torch.Tensor:
+    """The gradient by the scores."""
+    weight_shape = None if weight is None else weight.shape
+    total_shape = None if total_weight is None else total_weight.shape
+    # Of a sum's gradient all elements are one, which need not be copied.
+    expanded = not any(grad_output.stride())
+    tensors = (grad_output.shape, expanded, x.shape, x.dtype, target.shape, weight_shape, total_shape)
+    new_dx, launch = _prepare_backward(*tensors, reduction, ignore_index, spatial, x.get_device())
+    dx = new_dx()
+    if launch is not None:
+        launch(
+            grad_output if expanded else grad_output.contiguous(),
+            target.contiguous(),
+            None if weight is None else weight.contiguous(),
+            total_weight if reduction == MEAN else None,
+            dx,
+        )
+    return dx
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepare_forward(
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    dtype: torch.dtype,
+    target: tuple[int, ...],
+    weight: tuple[int, ...] | None,
+    reduction: int,
+    ignore_index: int,
+    spatial: bool,
+    device: int,
+) -> _Forward:
+    (_refuse_spatial if spatial else _refuse)(shape, target)
+    N, C, D = _sizes(shape, spatial)
+    if weight is not None and weight != (C,):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {C} classes or no classes but got weight tensor of "
+            f"shape: {list(weight)}"
+        )
+    strides = _strides(shape, stride, spatial)
+    accumulator = _accumulator(dtype)
+    # PyTorch reduces what is no batch whatever it is asked for.
+    reduced = reduction != NONE or len(shape) == 1
+    planned = plan.forward(plan.Problem(N, C, D, dtype.itemsize))
+    programs = planned.programs
+    launch = nll_forward.bind(
+        device,
+        (programs,),
+        N * D,
+        C,
+        D,
+        *(strides or (C * D, D, 1)),
+        ignore_index,
+        num_warps=plan.WARPS,
+        REDUCED=reduced,
+        MEAN=reduction == MEAN,
+        ACC=_TRITON[accumulator],
+        BLOCK=planned.block,
+        BLOCK_PROGRAMS=triton.next_power_of_2(programs),
+        **ASSERTIONS,
+    )
+    partials = Allocation((2, programs), accumulator, device) if reduced and programs > 1 else None
+    out = Allocation(() if reduced else target, dtype, device)
+    return _Forward(out, Allocation((), dtype, device), launch, partials, strides is None)
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepare_backward(
+    grad: tuple[int, ...],
+    expanded: bool,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    target: tuple[int, ...],
+    weight: tuple[int, ...] | None,
+    total: tuple[int, ...] | None,
+    reduction: int,
+    ignore_index: int,
+    spatial: bool,
+    device: int,
+) -> _Backward:
+    (_refuse_spatial if spatial else _refuse)(shape, target)
+    N, C, D = problem = _sizes(shape, spatial)
+    if total is not None and math.prod(total) != 1:
+        raise RuntimeError(
+            f"expected total_weight to be a single element tensor, got: {list(total)} ({math.prod(total)} elements)"
+        )
+    if weight is not None and weight != (C,):
+        raise RuntimeError("weight tensor should be defined either for all or no classes")
+    if reduction == NONE and len(shape) > 1:
+        if grad != target:
+            raise RuntimeError(f"size mismatch (got grad_output: {list(grad)} target: {list(target)})")
+    elif len(grad) > 1 or math.prod(grad) != 1:
+        raise RuntimeError(f"Expected a single element grad_output tensor, but got: {list(grad)}")
+
+    dx = Allocation(shape, dtype, device)
+    if N * C * D == 0:
+        return _Backward(dx, None)
+    chosen = plan.gradient(plan.Problem(*problem, dtype.itemsize), devices.limits(device))
+    grad_stride = 0 if expanded or math.prod(grad) == 1 else 1
+    options = {"MEAN": reduction == MEAN, "ACC": _TRITON[_accumulator(dtype)], "num_warps": plan.WARPS, **ASSERTIONS}
+    if isinstance(chosen, plan.Flat):
+        blocks = {"BLOCK": chosen.block, "ROWS": chosen.rows}
+        return _Backward(
+            dx,
+            nll_gradient_flat.bind(device, (chosen.programs,), N, C, grad_stride, ignore_index, **blocks, **options),
+        )
+    blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d}
+    sizes = N, C, D, chosen.splits
+    return _Backward(
+        dx, nll_gradient_tile.bind(device, (chosen.programs,), *sizes, grad_stride, ignore_index, **blocks, **options)
+    )
+
+
+def _refuse(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
+    """Raise as PyTorch does for shapes that do not go together."""
+    if len(shape) not in (1, 2):
+        raise RuntimeError("input tensor should be 1D or 2D")
+    if len(target) > 1:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if len(shape) == 1 and math.prod(target) != 1:
+        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {math.prod(target)}")
+    if len(shape) == 2 and shape[:1] != target:
+        raise RuntimeError(f"size mismatch (got input: {list(shape)}, target: {list(target)})")
+
+
+def _refuse_spatial(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
+    if len(target) != 3:
+        raise RuntimeError(
+            f"only batches of spatial targets supported (3D tensors) but got targets of dimension: {len(target)}"
+        )
+    if len(shape) != 4:
+        raise RuntimeError(
+            f"only batches of spatial inputs supported (4D tensors), but got input of dimension: {len(shape)}"
+        )
+    if (shape[0], *shape[2:]) != target:
+        raise RuntimeError(f"size mismatch (got input: {list(shape)} , target: {list(target)}")
+
+
+def _sizes(shape: tuple[int, ...], spatial: bool) -> tuple[int, int, int]:
+    """(N, C, D) of the scores."""
+    if spatial:
+        return shape[0], shape[1], shape[2] * shape[3]
+    return (shape[0] if len(shape) == 2 else 1), shape[-1], 1
+
+
+def _strides(shape: tuple[int, ...], stride: tuple[int, ...], spatial: bool) -> tuple[int, int, int] | None:
+    """Of N, C and D; None where the two dimensions of D do not lie like one."""
+    if not spatial:
+        return (stride[0] if len(shape) == 2 else 0), stride[-1], 0
+    if shape[2] > 1 and shape[3] > 1 and stride[2] != shape[3] * stride[3]:
+        return None
+    return stride[0], stride[1], stride[3] if shape[3] > 1 else stride[2]
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+_TRITON = {torch.float32: tl.float32, torch.float64: tl.float64}

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="no-untyped-def"
+"""Kernels of nll_loss, for scores of [N, C, D] and targets of [N, D]; D is 1 unless the loss is a spatial one.
+
+    kernel              a program
+    nll_forward         reads the score of the target of BLOCK positions at a time
+    nll_gradient_flat   writes BLOCK elements as they lie in memory, of at most ROWS rows (D = 1)
+    nll_gradient_tile   writes tiles of [BLOCK_N, BLOCK_C, BLOCK_D], one class after the other
+
+A target that is no class ends the kernel, as in PyTorch: launches ask for device assertions with ``debug``.
+"""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from ...launch.workspace import is_last
+
+
+@triton.jit
+def load_targets(target_ptr, weight_ptr, positions, mask, C, ignore_index, ACC: tl.constexpr):
+    """The class of each position, whether it counts, and its weight, 0 where it does not."""
+    target = tl.load(target_ptr + positions, mask=mask, other=0).to(tl.int64)
+    counts = mask & (target != ignore_index)
+    tl.device_assert((target >= 0) & (target < C), "nll_loss: a target is out of bounds", mask=counts)
+    if weight_ptr is None:
+        return target, counts, counts.to(ACC)
+    else:
+        return target, counts, tl.load(weight_ptr + target, mask=counts, other=0).to(ACC)
+
+
+@triton.jit
+def gradients(
+    grad_ptr, target_ptr, weight_ptr, total_ptr, positions, mask, C, grad_stride, ignore_index,
+    MEAN: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """The class of each position, whether it counts, and the gradient by that class's score."""
+    target, counts, weight = load_targets(target_ptr, weight_ptr, positions, mask, C, ignore_index, ACC)
+    grad = tl.load(grad_ptr + positions * grad_stride, mask=counts, other=0).to(ACC)
+    if MEAN:
+        grad = grad / tl.load(total_ptr).to(ACC)
+    return target, counts, -(grad * weight)
+
+
+@entry()
+@triton.jit
+def nll_forward(
+    x_ptr,
+    target_ptr,
+    weight_ptr,
+    out_ptr,
+    total_ptr,
+    partial_ptr,
+    arrived_ptr,
+    positions,
+    C,
+    D,
+    stride_n,
+    stride_c,
+    stride_d,
+    ignore_index,
+    REDUCED: tl.constexpr,
+    MEAN: tl.constexpr,
+    ACC: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCK_PROGRAMS: tl.constexpr,
+):
+    """-weight[target] * x[target], of each position or summed.
+
+    Args:
+        x_ptr: [N, C, D] with the strides given.
+        target_ptr: [N, D], contiguous.
+        weight_ptr: [C], None for ones.
+        out_ptr: [N, D]; [] if REDUCED.
+        total_ptr: [], the sum of the weights that count; 0 unless REDUCED.
+        partial_ptr: [2, programs] of ACC, None for one program: its sums of losses and of weights.
+        arrived_ptr: [1], None for one program.
+        positions: N * D.
+        BLOCK_PROGRAMS: a power of two that is not below the number of programs.
+    """
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    losses = tl.zeros([BLOCK], ACC)
+    weights = tl.zeros([BLOCK], ACC)
+    for start in range(program.to(tl.int64) * BLOCK, positions, programs.to(tl.int64) * BLOCK):
+        position = start + tl.arange(0, BLOCK)
+        mask = position < positions
+        target, counts, weight = load_targets(target_ptr, weight_ptr, position, mask, C, ignore_index, ACC)
+        offsets = position // D * stride_n + target * stride_c + position % D * stride_d
+        x = tl.load(x_ptr + offsets, mask=counts, other=0).to(ACC)
+        loss = tl.where(counts, -(x * weight), 0.0)
+        if REDUCED:
+            losses += loss
+            weights += weight
+        else:
+            tl.store(out_ptr + position, loss, mask=mask)
+    if REDUCED:
+        loss, total = tl.sum(losses), tl.sum(weights)
+        if BLOCK_PROGRAMS == 1:
+            store_sums(out_ptr, total_ptr, loss, total, MEAN)
+        else:
+            tl.store(partial_ptr + program, loss)
+            tl.store(partial_ptr + programs + program, total)
+            if is_last(arrived_ptr, programs, "acq_rel"):
+                other = tl.arange(0, BLOCK_PROGRAMS)
+                mask = other < programs
+                all_losses = tl.load(partial_ptr + other, mask=mask, other=0.0, volatile=True)
+                all_totals = tl.load(partial_ptr + programs + other, mask=mask, other=0.0, volatile=True)
+                store_sums(out_ptr, total_ptr, tl.sum(all_losses), tl.sum(all_totals), MEAN)
+    elif program == 0:
+        tl.store(total_ptr, 0.0)
+
+
+@triton.jit
+def store_sums(out_ptr, total_ptr, loss, total, MEAN: tl.constexpr):
+    if MEAN:
+        loss = loss / total
+    tl.store(out_ptr, loss)
+    tl.store(total_ptr, total)
+
+
+@entry()
+@triton.jit
+def nll_gradient_flat(
+    grad_ptr,
+    target_ptr,
+    weight_ptr,
+    total_ptr,
+    dx_ptr,
+    N,
+    C,
+    grad_stride,
+    ignore_index,
+    MEAN: tl.constexpr,
+    ACC: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """The gradient by x, in whole vectors wherever rows begin.
+
+    Args:
+        grad_ptr: [N], or one element with grad_stride 0.
+        target_ptr: [N].
+        weight_ptr: [C], None for ones.
+        total_ptr: [], None unless MEAN.
+        dx_ptr: [N, C].
+        ROWS: how many rows BLOCK elements may touch.
+    """
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    first = start // C
+    lanes = tl.arange(0, BLOCK)
+    dx = tl.zeros([BLOCK], dx_ptr.dtype.element_ty)
+    for i in tl.static_range(ROWS):
+        row = first + i
+        target, counts, gradient = gradients(
+            grad_ptr, target_ptr, weight_ptr, total_ptr, row, row < N, C, grad_stride, ignore_index, MEAN, ACC
+        )
+        lane = row * C + target - start
+        lane = tl.where(counts & (lane >= 0) & (lane < BLOCK), lane, -1).to(tl.int32)
+        dx = tl.where(lanes == lane, gradient.to(dx.dtype), dx)
+    left = tl.cast(N, tl.int64) * C - start
+    # Without a mask, whose limit need not be a multiple of a vector, the stores are whole vectors.
+    if left >= BLOCK:
+        tl.store(dx_ptr + start + lanes, dx)
+    else:
+        tl.store(dx_ptr + start + lanes, dx, mask=lanes < left.to(tl.int32))
+
+
+@entry()
+@triton.jit
+def nll_gradient_tile(
+    grad_ptr,
+    target_ptr,
+    weight_ptr,
+    total_ptr,
+    dx_ptr,
+    N,
+    C,
+    D,
+    splits,
+    grad_stride,
+    ignore_index,
+    MEAN: tl.constexpr,
+    ACC: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    """The gradient by x, of all classes or of every ``splits``-th tile of them.
+
+    Args:
+        grad_ptr: [N, D], or one element with grad_stride 0.
+        target_ptr: [N, D].
+        weight_ptr: [C], None for ones.
+        total_ptr: [], None unless MEAN.
+        dx_ptr: [N, C, D].
+        splits: programs that share the classes of their positions.
+    """
+    blocks_d = tl.cdiv(D, BLOCK_D)
+    program = tl.program_id(0)
+    block, split = program // splits, program % splits
+    n = (block // blocks_d).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[:, None, None]
+    d = (block % blocks_d).to(tl.int64) * BLOCK_D + tl.arange(0, BLOCK_D)[None, None, :]
+    mask = (n < N) & (d < D)
+    target, counts, gradient = gradients(
+        grad_ptr, target_ptr, weight_ptr, total_ptr, n * D + d, mask, C, grad_stride, ignore_index, MEAN, ACC
+    )
+    target = tl.where(counts, target, -1).to(tl.int32)
+    gradient = gradient.to(dx_ptr.dtype.element_ty)
+    lanes = tl.arange(0, BLOCK_C)[None, :, None]
+    dx_ptr += (n * C + lanes) * D + d
+    for start in range(split * BLOCK_C, C, splits * BLOCK_C):
+        c = start + lanes
+        dx = tl.where(c == target, gradient, 0.0)
+        tl.store(dx_ptr + tl.cast(start, tl.int64) * D, dx, mask=mask & (c < C))

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
+"""Gradients of weight and bias by programs that have columns: each adds up all rows, or a split of them, of BLOCK_N.
+
+dy_ptr, x_ptr: [M, N]    weight_ptr: [N] or None    mean_ptr, rstd_ptr: [M]    dx_ptr: [M, N] or None
+dweight_ptr, dbias_ptr: [splits, stride] or None; partial_sums.py says what becomes of several splits
+"""
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
+
+from ...launch.prepared import entry
+from .backward import accumulate, input_gradient, row_sums
+from .tile import load_parameter_at
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "ROWS"])
+def layer_norm_backward_columns(
+    dy_ptr,
+    x_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    M,
+    N,
+    stride,
+    ROWS,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """The sums over ROWS rows for each program of the grid's second axis. PDL: see backward.py."""
+    split = tl.program_id(1)
+    begin = tl.cast(split, tl.int64) * ROWS
+    if dweight_ptr is not None:
+        dweight_ptr += tl.cast(split, tl.int64) * stride
+    if dbias_ptr is not None:
+        dbias_ptr += tl.cast(split, tl.int64) * stride
+    rows = tl.minimum(ROWS, M - begin).to(tl.int32)
+    sum_columns_of_rows(
+        dy_ptr + begin * N,
+        x_ptr + begin * N,
+        mean_ptr + begin,
+        rstd_ptr + begin,
+        dweight_ptr,
+        dbias_ptr,
+        tl.program_id(0),
+        rows,
+        N,
+        BLOCK_M,
+        BLOCK_N,
+    )
+    if PDL:
+        gdc_launch_dependents()
+
+
+@triton.jit
+def sum_columns_of_rows(
+    dy_ptr,
+    x_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    block,
+    M,
+    N,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Block ``block`` of BLOCK_N columns, BLOCK_M rows at a time."""
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    columns = block * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    dweight = tl.zeros([BLOCK_M, BLOCK_N], ACC)
+    dbias = tl.zeros([BLOCK_M, BLOCK_N], ACC)
+    for first in tl.range(0, M, BLOCK_M):
+        rows = first + tl.arange(0, BLOCK_M)[:, None]
+        mask = (rows < M) & (columns < N)
+        offsets = tl.cast(rows, tl.int64) * N + columns
+        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+        dbias += dy
+        if dweight_ptr is not None:
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            mean = tl.load(mean_ptr + rows, mask=rows < M, other=0.0).to(ACC)
+            rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
+            dweight += dy * (x - mean) * rstd
+    if dweight_ptr is not None:
+        tl.store(dweight_ptr + columns, tl.sum(dweight, 0, keep_dims=True), mask=columns < N)
+    if dbias_ptr is not None:
+        tl.store(dbias_ptr + columns, tl.sum(dbias, 0, keep_dims=True), mask=columns < N)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M"])
+def layer_norm_backward_few_rows(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    M,
+    N,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    COLUMN_ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """All three gradients of few rows in one launch, by two kinds of programs that know nothing of each other.
+
+    The first have BLOCK_M whole rows each, for dx; the others COLUMNS columns, for dweight and dbias, of COLUMN_ROWS
+    rows at a time. x and dy are loaded twice, and are small enough for L2.
+    """
+    row_programs = 0
+    if dx_ptr is not None:
+        row_programs = (M - 1) // BLOCK_M + 1
+    program = tl.program_id(0)
+    if program >= row_programs:
+        sum_columns_of_rows(
+            dy_ptr,
+            x_ptr,
+            mean_ptr,
+            rstd_ptr,
+            dweight_ptr,
+            dbias_ptr,
+            program - row_programs,
+            M,
+            N,
+            COLUMN_ROWS,
+            COLUMNS,
+        )
+    elif dx_ptr is not None:
+        gradient_of_rows(
+            dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, program * BLOCK_M, M, N, BLOCK_M, BLOCK_N
+        )
+
+
+@triton.jit
+def gradient_of_rows(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    first,
+    M,
+    N,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """dx of the rows from ``first``, of no more than BLOCK_N columns."""
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    rows = first + tl.arange(0, BLOCK_M)[:, None]
+    columns = tl.arange(0, BLOCK_N)[None, :]
+    mask = (rows < M) & (columns < N)
+    offsets = tl.cast(rows, tl.int64) * N + columns
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0)
+    mean = tl.load(mean_ptr + rows, mask=rows < M, other=0.0).to(ACC)
+    rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
+    weight = load_parameter_at(weight_ptr, columns, columns < N)
+    xhat, wdy, _, _ = accumulate(x, dy, mean, rstd, weight, dy.to(ACC), dy.to(ACC), True)
+    c1, c2 = row_sums((xhat,), (wdy,), 1)
+    tl.store(dx_ptr + offsets, input_gradient(xhat, wdy, rstd, c1 / N, c2 / N), mask=mask)

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
+"""Backward kernels of group normalization.
+
+With ``xhat = (x - mean) * rstd``, and for each channel of each sample ``a = sum(dy * xhat)`` and ``b = sum(dy)``,
+
+    dx = (weight * dy - (xhat * c1 + c2)) * rstd    c1, c2 = sums of weight * a, weight * b over the group, / size
+    dweight, dbias = sums of a, b over the samples
+
+so that x and dy are read once for all sums, and once more, mostly from a cache, for dx; not even that where groups are
+small. Everything between load and store is float32, or float64 for float64 input. A masked element has dy = 0, so that
+all its products are 0.
+
+In all kernels
+
+    dy_ptr, x_ptr: [N, C, HW]   weight_ptr: [C] or None   mean_ptr, rstd_ptr: [N, G]   dx_ptr: [N, C, HW]
+    a_ptr, b_ptr: [rows, C] with any number of rows that are to be added, or None where no sum is asked for
+"""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from .backward import input_gradient
+from .group_forward import sum_group
+from .group_tile import channel_size, load_parameter, scaled, tile_of_group, tiles_of_group
+
+
+@entry()
+@triton.jit(do_not_specialize=["N"])
+def group_norm_backward_tile(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    a_ptr,
+    b_ptr,
+    N,
+    G,
+    D,
+    HW,
+    BLOCK_G: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_HW: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """Small groups: each program holds BLOCK_G whole groups of a sample at a time, the same ones of each of its
+    samples, so that its sums for weight and bias stay in registers. dx_ptr may be None.
+
+    a_ptr, b_ptr: [programs / blocks of groups, C] or None
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    blocks = (G - 1) // BLOCK_G + 1
+    groups = tl.program_id(0) % blocks * BLOCK_G + tl.arange(0, BLOCK_G)[:, None, None]
+    within = tl.arange(0, BLOCK_D)[None, :, None]
+    elements = tl.arange(0, BLOCK_HW)[None, None, :]
+    channels = groups * D + within
+    channel_mask = (groups < G) & (within < D)
+    mask = channel_mask & (elements < HW)
+    offsets = tl.cast(channels, tl.int64) * channel_size(HW, VEC) + elements
+    weight = load_parameter(weight_ptr, channels, channel_mask, ACC)
+    a = tl.zeros([BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
+    b = tl.zeros([BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
+    for n in tl.range(tl.program_id(0) // blocks, N, tl.num_programs(0) // blocks):
+        sample = tl.cast(n, tl.int64) * G
+        start = sample * D * channel_size(HW, VEC)
+        mean = tl.load(mean_ptr + sample + groups, mask=groups < G, other=0.0).to(ACC)
+        rstd = tl.load(rstd_ptr + sample + groups, mask=groups < G, other=0.0).to(ACC)
+        dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
+        xhat = (tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC) - mean) * rstd
+        a += dy * xhat
+        b += dy
+        if dx_ptr is not None:
+            wdy = weighted(dy, weight)
+            c1 = sum_group(xhat * wdy) / D / HW
+            c2 = sum_group(wdy) / D / HW
+            tl.store(dx_ptr + start + offsets, input_gradient(xhat, wdy, rstd, c1, c2), mask=mask)
+    row = tl.cast(tl.program_id(0) // blocks, tl.int64) * G * D
+    if a_ptr is not None:
+        tl.store(a_ptr + row + channels, tl.sum(a, 2, keep_dims=True), mask=channel_mask)
+    if b_ptr is not None:
+        tl.store(b_ptr + row + channels, tl.sum(b, 2, keep_dims=True), mask=channel_mask)
+
+
+@triton.jit
+def weighted(dy, weight):
+    """weight * dy, rounded: were it fused with a later difference, dx of groups of one element would not be 0."""
+    if len(weight) == 0:
+        return dy
+    else:
+        return tl.fma(dy, weight[0], tl.full([], 0.0, dy.dtype))
+
+
+@entry()
+@triton.jit(do_not_specialize=["M"])
+def group_norm_backward_loop(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    a_ptr,
+    b_ptr,
+    M,
+    G,
+    D,
+    HW,
+    BLOCK_D: tl.constexpr,
+    BLOCK_HW: tl.constexpr,
+    VEC: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """One program to a group: one pass for the sums and one, backwards, for dx.
+
+    a_ptr, b_ptr: [N, C] or None
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
+        row = tl.cast(row, tl.int64)
+        start = row * D * channel_size(HW, VEC)
+        first_channel = row % G * D
+        mean = tl.load(mean_ptr + row).to(ACC)
+        rstd = tl.load(rstd_ptr + row).to(ACC)
+        c1 = tl.zeros([BLOCK_D, 1], ACC)
+        c2 = tl.zeros([BLOCK_D, 1], ACC)
+        for d in tl.range(0, (D - 1) // BLOCK_D + 1):
+            channels = d * BLOCK_D + tl.arange(0, BLOCK_D)[:, None]
+            weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
+            a, b = channel_sums(
+                dy_ptr + start, x_ptr + start, mean, rstd, channels, 0, HW, D, HW, ACC, BLOCK_HW, VEC, STAGES
+            )
+            if a_ptr is not None:
+                tl.store(a_ptr + row * D + channels, a, mask=channels < D)
+            if b_ptr is not None:
+                tl.store(b_ptr + row * D + channels, b, mask=channels < D)
+            c1 += scaled(a, weight)
+            c2 += scaled(b, weight)
+        size = tl.cast(D, ACC) * HW
+        group_c1 = tl.sum(c1) / size
+        group_c2 = tl.sum(c2) / size
+        last = tiles_of_group(D, HW, BLOCK_D, BLOCK_HW) - 1
+        for i in tl.range(0, last + 1, num_stages=STAGES):
+            store_gradient(
+                dy_ptr + start, x_ptr + start, weight_ptr, dx_ptr + start, mean, rstd, group_c1, group_c2,
+                first_channel, last - i, D, HW, ACC, BLOCK_D, BLOCK_HW, VEC,
+            )  # fmt: skip
+
+
+@triton.jit
+def channel_sums(
+    dy_ptr,
+    x_ptr,
+    mean,
+    rstd,
+    channels,
+    begin,
+    end,
+    D,
+    HW,
+    ACC: tl.constexpr,
+    BLOCK_HW: tl.constexpr,
+    VEC: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """(a, b), [BLOCK_D, 1] each, of the elements [begin, end) of these channels of the group that dy_ptr and x_ptr
+    point to."""
+    a = tl.zeros([channels.shape[0], BLOCK_HW], ACC)
+    b = tl.zeros([channels.shape[0], BLOCK_HW], ACC)
+    offsets = tl.cast(channels, tl.int64) * channel_size(HW, VEC) + begin
+    for i in tl.range(0, (end - begin - 1) // BLOCK_HW + 1, num_stages=STAGES):
+        elements = i * BLOCK_HW + tl.arange(0, BLOCK_HW)[None, :]
+        mask = (channels < D) & (elements < end - begin)
+        dy = tl.load(dy_ptr + offsets + elements, mask=mask, other=0.0).to(ACC)
+        x = tl.load(x_ptr + offsets + elements, mask=mask, other=0.0).to(ACC)
+        a += dy * ((x - mean) * rstd)
+        b += dy
+    return tl.sum(a, 1, keep_dims=True), tl.sum(b, 1, keep_dims=True)
+
+
+@triton.jit
+def store_gradient(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    dx_ptr,
+    mean,
+    rstd,
+    c1,
+    c2,
+    first_channel,
+    i,
+    D,
+    HW,
+    ACC: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_HW: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """dx of tile i of the group that the pointers point to."""
+    channels, offsets, mask = tile_of_group(i, D, HW, VEC, BLOCK_D, BLOCK_HW)
+    weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    xhat = (tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC) - mean) * rstd
+    tl.store(dx_ptr + offsets, input_gradient(xhat, weighted(dy, weight), rstd, c1, c2), mask=mask)
+
+
+@entry()
+@triton.jit(do_not_specialize=["SPLITS"])
+def group_norm_backward_sums(
+    dy_ptr,
+    x_ptr,
+    mean_ptr,
+    rstd_ptr,
+    a_ptr,
+    b_ptr,
+    G,
+    D,
+    HW,
+    SLICE,
+    SPLITS,
+    BLOCK_D: tl.constexpr,
+    BLOCK_HW: tl.constexpr,
+    VEC: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Few, long groups, and gradients of weight and bias alone: the sums of a slice of SLICE elements of a block of
+    channels.
+
+    a_ptr, b_ptr: [N, SPLITS, C] or None
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    blocks = (D - 1) // BLOCK_D + 1
+    split = tl.program_id(0) % SPLITS
+    block = tl.program_id(0) // SPLITS % blocks
+    row = tl.cast(tl.program_id(0) // SPLITS // blocks, tl.int64)
+    start = row * D * channel_size(HW, VEC)
+    mean = tl.load(mean_ptr + row).to(ACC)
+    rstd = tl.load(rstd_ptr + row).to(ACC)
+    channels = block * BLOCK_D + tl.arange(0, BLOCK_D)[:, None]
+    begin = tl.cast(split, tl.int64) * SLICE
+    end = tl.minimum(begin + SLICE, HW)
+    a, b = channel_sums(
+        dy_ptr + start, x_ptr + start, mean, rstd, channels, begin, end, D, HW, ACC, BLOCK_HW, VEC, STAGES
+    )
+    out = ((row // G) * SPLITS + split) * (G * D) + row % G * D + channels
+    if a_ptr is not None:
+        tl.store(a_ptr + out, a, mask=channels < D)
+    if b_ptr is not None:
+        tl.store(b_ptr + out, b, mask=channels < D)
+
+
+@entry()
+@triton.jit(do_not_specialize=["SPLITS"])
+def group_norm_backward_apply(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    a_ptr,
+    b_ptr,
+    G,
+    D,
+    HW,
+    SPLITS,
+    BLOCK: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_HW: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """dx of one tile of a group, from the sums of all its channels.
+
+    a_ptr, b_ptr: [N, SPLITS, C]
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    tiles = tiles_of_group(D, HW, BLOCK_D, BLOCK_HW)
+    row = tl.cast(tl.program_id(0) // tiles, tl.int64)
+    first_channel = row % G * D
+    c1 = tl.zeros([BLOCK], ACC)
+    c2 = tl.zeros([BLOCK], ACC)
+    for i in tl.range(0, (D * SPLITS - 1) // BLOCK + 1):
+        at = i * BLOCK + tl.arange(0, BLOCK)
+        channel = first_channel + at % D
+        offsets = ((row // G) * SPLITS + at // D) * (G * D) + channel
+        mask = at < D * SPLITS
+        weight = load_parameter(weight_ptr, channel, mask, ACC)
+        c1 += scaled(tl.load(a_ptr + offsets, mask=mask, other=0.0), weight)
+        c2 += scaled(tl.load(b_ptr + offsets, mask=mask, other=0.0), weight)
+    size = tl.cast(D, ACC) * HW
+    mean = tl.load(mean_ptr + row).to(ACC)
+    rstd = tl.load(rstd_ptr + row).to(ACC)
+    start = row * D * channel_size(HW, VEC)
+    store_gradient(
+        dy_ptr + start, x_ptr + start, weight_ptr, dx_ptr + start, mean, rstd, tl.sum(c1) / size, tl.sum(c2) / size,
+        first_channel, tl.program_id(0) % tiles, D, HW, ACC, BLOCK_D, BLOCK_HW, VEC,
+    )  # fmt: skip

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the arguments of a call to prepared launches, for group normalization."""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from ...launch import devices
+from ...launch.allocation import Allocation
+from ...launch.prepared import Launch
+from .call import _accumulator, _Parameter
+from .group_backward import (
+    group_norm_backward_apply,
+    group_norm_backward_loop,
+    group_norm_backward_sums,
+    group_norm_backward_tile,
+)
+from .group_forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_tile
+from .group_plan import Loop, Split, Tile, plan_backward, plan_forward
+from .partial_sums import sum_partials
+from .plan import plan_partial_sums
+
+
+class Sizes(NamedTuple):
+    """What a call says about its input, as aten passes it."""
+
+    N: int
+    C: int
+    HW: int
+    G: int
+
+
+class _Forward(NamedTuple):
+    output: Allocation
+    statistic: Allocation
+    launch: Callable[..., None]
+
+
+class _Backward(NamedTuple):
+    dx: Allocation
+    parameter: Allocation
+    launch: Callable[..., None]
+
+
+@functools.lru_cache(maxsize=4096)
+def prepare_forward(
+    shape: torch.Size,
+    dtype: torch.dtype,
+    weight: _Parameter | None,
+    bias: _Parameter | None,
+    sizes: Sizes,
+    eps: float,
+    device: int,
+) -> _Forward:
+    """What all calls with these arguments share."""
+    _check(shape, weight, bias, sizes)
+    # PyTorch's statistics are of the input's type, those of half inputs too, or of the parameters' where they differ.
+    parameter = weight or bias
+    statistic = Allocation((sizes.N, sizes.G), parameter[1] if parameter else dtype, device)
+    return _Forward(Allocation(shape, dtype, device), statistic, _forward_launch(dtype, sizes, eps, device))
+
+
+def _forward_launch(dtype: torch.dtype, sizes: Sizes, eps: float, device: int) -> Callable[..., None]:
+    if math.prod(sizes) == 0:
+        return _forward_of_nothing
+    N, C, HW, G = sizes
+    D = C // G
+    (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
+    plan = plan_forward(N, G, D, HW, dtype.itemsize, devices.limits(device))
+    if isinstance(plan, Tile):
+        return group_norm_tile.bind(device, (plan.blocks * plan.samples,), N, G, D, HW, eps_bits, **_tile_options(plan))
+    blocks = {"num_warps": plan.warps, "BLOCK_D": plan.block_d, "BLOCK_HW": plan.block_hw, "VEC": plan.vec}
+    if isinstance(plan, Loop):
+        return group_norm_loop.bind(
+            device, (plan.programs,), N * G, G, D, HW, D * HW, eps_bits, **blocks, STAGES=plan.stages
+        )
+    statistics = group_norm_partial_statistics.bind(
+        device,
+        (N * G * plan.splits,),
+        D * HW,
+        plan.slice_size,
+        plan.splits,
+        num_warps=plan.warps,
+        BLOCK=plan.block_d * plan.block_hw,
+        VEC=plan.vec,
+        STAGES=plan.stages,
+    )
+    apply = group_norm_apply.bind(
+        device,
+        (N * G * plan.tiles,),
+        G,
+        D,
+        HW,
+        D * HW,
+        plan.slice_size,
+        plan.splits,
+        eps_bits,
+        **blocks,
+        BLOCK_S=1 << (plan.splits - 1).bit_length(),
+    )
+    partial = Allocation((N * G, plan.splits), _accumulator(dtype), device)
+    return functools.partial(_forward_split, statistics, apply, partial)
+
+
+@functools.lru_cache(maxsize=4096)
+def prepare_backward(
+    shape: torch.Size,
+    dtypes: tuple[torch.dtype, ...],
+    counts: tuple[int, int, int],
+    weight: _Parameter | None,
+    sizes: Sizes,
+    want: tuple[bool, bool, bool],
+    device: int,
+) -> _Backward:
+    """What all calls with these arguments share.
+
+    Args:
+        dtypes: of input, mean and rstd; a launch is for one combination of them.
+        counts: numbers of elements of grad_out, mean and rstd.
+        want: which of the gradients of input, weight and bias.
+    """
+    _check(shape, weight, None, sizes)
+    expected = (math.prod(shape), sizes.N * sizes.G, sizes.N * sizes.G)
+    for name, count, of in zip(("dY", "mean", "rstd"), counts, expected, strict=True):
+        if count != of and expected[0]:
+            raise RuntimeError(f"Expected {name} of {of} elements, but got {count}")
+    parameter = Allocation((sizes.C,), weight[1] if weight else dtypes[0], device)
+    return _Backward(Allocation(shape, dtypes[0], device), parameter, _backward_launch(dtypes[0], sizes, want, device))
+
+
+def _backward_launch(
+    dtype: torch.dtype, sizes: Sizes, want: tuple[bool, bool, bool], device: int
+) -> Callable[..., None]:
+    if math.prod(sizes) == 0 or not any(want):
+        return _backward_of_nothing
+    N, C, HW, G = sizes
+    D = C // G
+    limits = devices.limits(device)
+    want_input = want[0]
+    plan = plan_backward(N, G, D, HW, dtype.itemsize, want_input, limits)
+    sums = apply = None
+    if isinstance(plan, Tile):
+        rows = plan.samples
+        launch = group_norm_backward_tile.bind(
+            device, (plan.blocks * plan.samples,), N, G, D, HW, **_tile_options(plan)
+        )
+    else:
+        blocks = {"num_warps": plan.warps, "BLOCK_D": plan.block_d, "BLOCK_HW": plan.block_hw, "VEC": plan.vec}
+        if isinstance(plan, Loop):
+            rows = N
+            launch = group_norm_backward_loop.bind(
+                device, (plan.programs,), N * G, G, D, HW, **blocks, STAGES=plan.stages
+            )
+        else:
+            rows = N * plan.splits
+            launch = group_norm_backward_sums.bind(
+                device,
+                (N * G * -(-D // plan.block_d) * plan.splits,),
+                G,
+                D,
+                HW,
+                plan.slice_size,
+                plan.splits,
+                **blocks,
+                STAGES=plan.stages,
+            )
+            if want_input:
+                apply = group_norm_backward_apply.bind(
+                    device, (N * G * plan.tiles,), G, D, HW, plan.splits, **blocks, BLOCK=256
+                )
+    outputs = want[1] + want[2]
+    if outputs and (rows > 1 or apply is not None):
+        configuration = plan_partial_sums(rows, C, outputs, limits)
+        sums = sum_partials.bind(
+            device,
+            (configuration.programs, outputs),
+            rows,
+            C,
+            C,
+            num_warps=configuration.warps,
+            BLOCK_P=configuration.block_p,
+            BLOCK_N=configuration.block_n,
+            PDL=False,
+        )
+    partial = Allocation((rows, C), _accumulator(dtype), device)
+    if isinstance(plan, Split):
+        return functools.partial(_backward_split, launch, apply, sums, partial)
+    return functools.partial(_backward_whole, launch, sums, partial)
+
+
+def _tile_options(plan: Tile) -> dict[str, int]:
+    return {
+        "num_warps": plan.warps,
+        "BLOCK_G": plan.block_g,
+        "BLOCK_D": plan.block_d,
+        "BLOCK_HW": plan.block_hw,
+        "VEC": plan.vec,
+    }
+
+
+def _forward_split(
+    statistics: Launch,
+    apply: Launch,
+    partial: Allocation,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    output: torch.Tensor,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+) -> None:
+    partial_mean, partial_squares = partial(), partial()
+    statistics(input, partial_mean, partial_squares)
+    apply(input, weight, bias, output, mean, rstd, partial_mean, partial_squares)
+
+
+def _backward_whole(
+    launch: Launch,
+    sums: Launch | None,
+    partial: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+    dbias: torch.Tensor | None,
+) -> None:
+    """One kernel for dx and the sums of each program, and one that adds these up, if there are several."""
+    if sums is None:
+        launch(grad_out, input, weight, mean, rstd, dx, dweight, dbias)
+        return
+    a = None if dweight is None else partial()
+    b = None if dbias is None else partial()
+    launch(grad_out, input, weight, mean, rstd, dx, a, b)
+    sums(a, b, dweight, dbias)
+
+
+def _backward_split(
+    launch: Launch,
+    apply: Launch | None,
+    sums: Launch | None,
+    partial: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+    dbias: torch.Tensor | None,
+) -> None:
+    """One kernel for the sums, one that makes dx of them, and one that adds them up."""
+    if apply is None and sums is None:
+        launch(grad_out, input, mean, rstd, dweight, dbias)
+        return
+    a = None if dweight is None and apply is None else partial()
+    b = None if dbias is None and apply is None else partial()
+    launch(grad_out, input, mean, rstd, a, b)
+    if apply is not None:
+        apply(grad_out, input, weight, mean, rstd, dx, a, b)
+    if sums is not None:
+        sums(None if dweight is None else a, None if dbias is None else b, dweight, dbias)
+
+
+def _forward_of_nothing(*tensors: torch.Tensor) -> None:
+    # As PyTorch: the mean of a group without elements is 0, its rstd is NaN.
+    tensors[-2].zero_()
+    tensors[-1].fill_(math.nan)
+
+
+def _backward_of_nothing(*tensors: torch.Tensor | None) -> None:
+    for gradient in tensors[-2:]:
+        if gradient is not None:
+            gradient.zero_()
+
+
+def _check(shape: torch.Size, weight: _Parameter | None, bias: _Parameter | None, sizes: Sizes) -> None:
+    """Raise PyTorch's error when the arguments do not fit together."""
+    if sizes.G <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {sizes.G}")
+    if sizes.C % sizes.G:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{list(shape)} and num_groups={sizes.G}"
+        )
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None and parameter[0] != (sizes.C,):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
+                # PyTorch's text has the weight's for both.
+                f"shape {list(weight[0]) if weight else [0]} and input of shape {list(shape)}"
+            )
+    if math.prod(shape) != sizes.N * sizes.C * sizes.HW:
+        raise RuntimeError(
+            f"Expected input of N * C * HxW = {sizes.N} * {sizes.C} * {sizes.HW} elements, but got shape {list(shape)}"
+        )

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the kernels of layer_norm can be launched: a problem and a configuration in, grid and sizes out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...launch.devices import Limits
+
+WARP = 32
+VECTOR_BYTES = 16
+# Programs that fit one SM on every device that Triton supports.
+PROGRAMS_PER_SM = 16
+# Programs of a group whose words one warp polls: the more of them, the longer it takes.
+MAX_GROUP_OF_ONE_WARP = 64
+# Shorter rows are mostly edges.
+MIN_UNALIGNED = 256
+# Vectors of a row tile, and of its sums where there are gradients, that a thread of up to 8 warps may hold.
+MAX_VECTORS = {False: 8, True: 4}
+# Rows in flight that are read twice, at least, however few of them L2 holds: with fewer, nothing hides a group's wait.
+MIN_GROUPS = 8
+# Elements of a tile of columns to a thread, and its widest row: a cache line, and a warp's worth of rows.
+COLUMN_ELEMENTS, COLUMN_BYTES = 32, 128
+
+
+class Problem(NamedTuple):
+    """layer_norm of [M, N] over N. K is always 1."""
+
+    M: int
+    N: int
+    K: int
+    itemsize: int
+    backward: bool
+
+
+class Configuration(NamedTuple):
+    """What the tuner chooses. Kernels: flat, columns, rows, split, loop, few_rows; which field counts for which is in
+    their functions below.
+    """
+
+    kernel: str
+    warps: int
+    vec: int = 1  # elements of a load; where it does not divide N, a row has edges
+    rows: int = 1  # of a tile
+    per_sm: int = 0  # programs of a multiprocessor; with 0 there are as many as tiles
+    stages: int = 1
+    chunks: int = 0  # vectors of a row that a thread holds
+    registers: int = 0
+    late: bool = False  # weight and bias are loaded after the statistics
+
+
+class Flat(NamedTuple):
+    """Rows of a few elements: the kernels of flat.py."""
+
+    programs: int
+    block_m: int
+    columns: bool  # read column by column
+    warps: int
+
+
+class Rows(NamedTuple):
+    """Programs that hold whole rows: tiles of ``block_m`` x (``chunks`` x ``block_n``)."""
+
+    programs: int
+    block_m: int
+    chunks: int
+    block_n: int
+    vec: int
+    unaligned: bool
+    stages: int
+    warps: int
+    late: bool
+
+    def int64_rows(self, M: int) -> bool:
+        """Whether row numbers exceed int32, including those of the iteration after the last row."""
+        return M + self.programs * self.block_m > 2**31
+
+
+class Split(NamedTuple):
+    """``group`` programs to a row, each with a slice of ``slice_size`` columns in ``chunks`` x ``block_n``."""
+
+    programs: int
+    group: int
+    slice_size: int
+    block: int
+    chunks: int
+    block_n: int
+    vec: int
+    unaligned: bool
+    stages: int
+    warps: int
+    registers: int
+
+
+class Loop(NamedTuple):
+    """``group`` programs to a row, each with a slice of ``slice_size`` columns in blocks of ``block_n``."""
+
+    programs: int
+    group: int
+    slice_size: int
+    block_n: int
+    stages: int
+    warps: int
+    registers: int
+
+
+class FewRows(NamedTuple):
+    """``row_programs`` of ``block_m`` x ``block_n`` for dx, ``column_programs`` of ``column_rows`` x ``columns``."""
+
+    row_programs: int
+    column_programs: int
+    block_m: int
+    block_n: int
+    column_rows: int
+    columns: int
+    warps: int
+
+
+class PartialSums(NamedTuple):
+    """Programs that add ``block_n`` columns of the partial sums each, ``block_p`` partial sums at a time."""
+
+    programs: int
+    block_p: int
+    block_n: int
+    warps: int
+
+
+class Columns(NamedTuple):
+    """Programs that add ``rows`` rows of ``block_n`` columns each, ``block_m`` at a time; ``splits`` of the rows."""
+
+    programs: int
+    splits: int
+    rows: int
+    block_m: int
+    block_n: int
+    warps: int
+
+
+Launch = Flat | Rows | Split | Loop | FewRows
+
+
+def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launch | None:
+    try:
+        return launch(problem, configuration, limits)
+    except ValueError:
+        return None
+
+
+def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
+    """ValueError if the problem cannot be launched so."""
+    _check(configuration.warps in (1, 2, 4, 8, 16), "warps are a power of two up to 16")
+    return _LAUNCHES[configuration.kernel](problem, configuration, limits)
+
+
+def _check(holds: bool, rule: str) -> None:
+    if not holds:
+        raise ValueError(rule)
+
+
+def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Flat:
+    M, N, _, itemsize, backward = problem
+    _, warps, _, rows, *_ = configuration
+    columns = configuration.kernel == "columns"
+    _check(not backward, "no kernel for gradients")
+    _check(1 < N <= 8 if columns else power_of_two(N) == N <= VECTOR_BYTES // itemsize, "rows of a few elements only")
+    _check(rows == power_of_two(rows) and rows * N >= 16, "tiles are whole vectors")
+    _check(cdiv(rows * N, warps * WARP) * itemsize <= 64, "a thread holds 64 bytes")
+    _check(cdiv(M, rows) < 2**31, "a grid has fewer programs")
+    return Flat(cdiv(M, rows), rows, columns, warps)
+
+
+def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
+    M, N, _, itemsize, backward = problem
+    _, warps, vec, block_m, per_sm, stages, _, _, late = configuration
+    unaligned = N % vec != 0
+    _check(vec * itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
+    _check(not late or (not backward and per_sm == 0), "what a program needs once may be loaded late")
+    _check(not unaligned or (vec * itemsize == VECTOR_BYTES and N >= MIN_UNALIGNED), "a row is too short for edges")
+    span = N // vec * vec
+    block_n = min(power_of_two(span), warps * WARP * VECTOR_BYTES // itemsize)
+    chunks = cdiv(span, block_n)
+    tile = block_m * chunks * block_n
+    _check(block_m == power_of_two(block_m) and block_m // 2 < M, "no tile for more rows than there are")
+    per_thread = cdiv(tile, warps * WARP)
+    words = 4 * per_thread * (4 if backward else 1) * max(1, itemsize // 4)
+    available = min(limits.registers_per_sm // (WARP * warps), 256)
+    _check(per_thread == 1 or words <= 2 * available, "a tile takes half of the registers")
+    # Each element of its own has an address and a mask: of 4 chunks of 8 bf16 80 bytes spill.
+    _check(vec > 1 or chunks == 1 or per_thread <= 16, "few elements are loaded one by one")
+    _check(chunks <= (2 if backward else 1) * MAX_VECTORS[backward] and chunks > 0, "a thread holds a few vectors")
+    bytes_per_sm = (2 if backward else 1) * tile * itemsize * max(per_sm, 1)
+    pipelined = stages > 1
+    _check(not pipelined or per_sm > 0, "one tile to a program needs no pipeline")
+    _check(not pipelined or (stages - 1) * bytes_per_sm + 8192 <= limits.shared_bytes, "stages are in shared memory")
+    _check(not pipelined or warps == 1 or block_n >= warps * WARP * vec, "rows of a pipelined tile share no warps")
+    if per_sm:
+        max_programs = limits.sm_count * per_sm
+        if backward:
+            # Each stores a row of partial sums: two to an SM, or one for every 8 tiles, whichever is more.
+            max_programs = min(max_programs, max(2 * limits.sm_count, cdiv(M, 8 * block_m)))
+        programs = _programs(M, block_m, max_programs, vec, unaligned)
+        return Rows(programs, block_m, chunks, block_n, vec, unaligned, stages, warps, late)
+    _check(not backward or block_m >= M, "partial sums of each tile are too many")
+    _check(not unaligned or block_m == 1, "neighbours start at different places of a vector")
+    # A kernel counts the rows of all its programs in 32 bits.
+    programs = min(cdiv(M, block_m), 2**30 // block_m)
+    _check(not unaligned or programs == M, "rows of a program start equally far from a vector")
+    return Rows(programs, block_m, chunks, block_n, vec, unaligned, 1, warps, late)
+
+
+def _programs(M: int, block_m: int, max_programs: int, vec: int, unaligned: bool) -> int:
+    if unaligned:
+        # All rows of a program start equally far from a vector.
+        return M if max_programs >= M else max(max_programs // vec, 1) * vec
+    return min(max_programs, cdiv(M, block_m))
+
+
+def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
+    M, N, _, itemsize, backward = problem
+    _, warps, vec, _, _, stages, chunks, registers, _ = configuration
+    _check(itemsize < 8, "two float32 are exchanged at a time")
+    _check(chunks > 0 and registers > 0 and vec * itemsize == VECTOR_BYTES, "slices are of whole vectors")
+    block_n = warps * WARP * vec
+    _check(block_n <= N, "a slice is shorter than its row")
+    unaligned = N % vec != 0
+    shared = (stages - 1) * chunks * block_n * itemsize * (2 if backward else 1) + 2048
+    # Each quarter of a multiprocessor has its own registers: at 152 a thread, 12 warps run at once and not 13.
+    quarter = limits.registers_per_sm // 4 // (cdiv(registers, 8) * 8 * WARP)
+    threads = warps * WARP
+    per_sm = min(PROGRAMS_PER_SM, 4 * quarter // warps, limits.threads_per_sm // threads, limits.shared_bytes // shared)
+    _check(per_sm > 0, "a program fits")
+    programs = limits.sm_count * per_sm
+    # Slices of a multiple of 16 elements are of whole vectors, and what Triton compiles for.
+    slice_size = cdiv(N, 16 * cdiv(N, chunks * block_n)) * 16
+    group = cdiv(N, slice_size)
+    _check(1 < group <= programs, "a row takes no more programs than can run at once")
+    _check(warps > 1 or group <= MAX_GROUP_OF_ONE_WARP, "one warp polls no more words")
+    groups = min(programs // group, M)
+    if unaligned and groups < M:
+        # All rows of a group start equally far from a vector: a multiple of vec groups.
+        vec = min(vec, power_of_two_within(groups))
+        groups = groups // vec * vec
+        unaligned = N % vec != 0
+    block = 32 if warps > 1 or group <= 32 else MAX_GROUP_OF_ONE_WARP
+    return Split(groups * group, group, slice_size, block, chunks, block_n, vec, unaligned, stages, warps, registers)
+
+
+def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loop:
+    M, N, _, itemsize, backward = problem
+    _, warps, _, _, _, stages, chunks, registers, _ = configuration
+    _check(chunks > 0 and registers > 0, "a block has a size")
+    _check(chunks == power_of_two(chunks), "blocks are a power of two")
+    block_n = min(chunks * (VECTOR_BYTES // itemsize) * warps * WARP, power_of_two(N))
+    inputs = 2 if backward else 1
+    # x and weight and bias, or dy, x and weight, the latter of up to four bytes an element.
+    shared = (stages - 1) * block_n * (itemsize * inputs + max(itemsize, 4) * (3 - inputs)) + 4096
+    _check(shared <= limits.shared_bytes, "stages are in shared memory")
+    threads = warps * WARP
+    per_sm = min(limits.registers_per_sm // (registers * threads), limits.threads_per_sm // threads)
+    resident = limits.sm_count * max(1, min(per_sm, limits.shared_bytes // shared))
+    groups = min(M, resident)
+    row_bytes = N * itemsize * inputs
+    if M * row_bytes > limits.l2_bytes and groups * row_bytes > limits.l2_bytes:
+        groups = min(groups, max(limits.l2_bytes // 2 // row_bytes, MIN_GROUPS))
+    blocks = cdiv(N, block_n)
+    group = min(resident // groups, blocks)
+    slice_size = cdiv(blocks, group) * block_n
+    group = cdiv(N, slice_size)
+    if group == 1:
+        groups = min(M, resident)
+    return Loop(groups * group, group, slice_size, block_n, stages, warps, registers if group > 1 else 0)
+
+
+def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) -> FewRows:
+    M, N, _, itemsize, backward = problem
+    _, warps, _, block_m, *_ = configuration
+    _check(backward, "gradients only")
+    block_n = power_of_two(N)
+    wide = max(1, itemsize // 4)
+    # Of 16384 float32 columns 224 bytes spill with 16 warps.
+    _check(block_m * block_n * wide <= min(32 * warps, 256) * WARP, "a row is one tile")
+    _check(block_m == power_of_two(block_m) and block_m // 2 < M, "no tile for more rows than there are")
+    elements = COLUMN_ELEMENTS * warps * WARP // wide
+    columns = max(min(COLUMN_BYTES // itemsize, elements // power_of_two(M)), VECTOR_BYTES // itemsize)
+    columns = min(columns, block_n)
+    column_rows = min(power_of_two(M), elements // columns)
+    return FewRows(cdiv(M, block_m), cdiv(N, columns), block_m, block_n, column_rows, columns, warps)
+
+
+_LAUNCHES: dict[str, Callable[[Problem, Configuration, Limits], Launch]] = {
+    "flat": _flat,
+    "columns": _flat,
+    "rows": _rows,
+    "split": _split,
+    "loop": _loop,
+    "few_rows": _few_rows,
+}
+
+
+def columns(M: int, N: int, limits: Limits) -> Columns:
+    """How to add M rows of N columns by programs that have columns: four to a multiprocessor."""
+    block_m, block_n = 16, 128
+    programs = cdiv(N, block_n)
+    splits = max(1, min(4 * limits.sm_count // programs, M // (4 * block_m)))
+    rows = cdiv(M, splits * block_m) * block_m
+    return Columns(programs, cdiv(M, rows), rows, block_m, block_n, 4)
+
+
+def widest(N: int, itemsize: int) -> int:
+    """Elements of a load: a whole vector where rows are long enough for edges, else what divides N."""
+    vector = VECTOR_BYTES // itemsize
+    return vector if N >= MIN_UNALIGNED else math.gcd(N, vector)
+
+
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def power_of_two(n: int) -> int:
+    """The next."""
+    return 1 << (n - 1).bit_length()
+
+
+def power_of_two_within(n: int) -> int:
+    """The last, at least 1."""
+    return 1 << max(n.bit_length() - 1, 0)

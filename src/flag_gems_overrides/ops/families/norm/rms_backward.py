@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="assignment, misc"
+"""Backward kernels of RMS normalization: both gradients from one read of x and dy.
+
+With ``xhat = x * rstd`` and ``wdy = weight * dy``, of an M x N input
+
+    dx = (wdy - xhat * c) * rstd    c = sum(xhat * wdy) / N over each row
+    dweight = sum(dy * xhat) over all rows
+
+Everything between load and store is float32, or float64 for float64 input. A masked element has dy = 0, so that all its
+products are 0.
+
+In all kernels
+
+    dy_ptr, x_ptr, dx_ptr: [M, N]    weight_ptr: [N] or None    rstd_ptr: [M]
+    dweight_ptr: [partial sums, stride] or None; partial_sums.py says what becomes of them
+"""
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
+
+from ...launch.prepared import entry
+from .backward import weighted
+from .partial_sums import store_partial_sums, store_partial_sums_of_edges, zeros
+from .tile import (
+    body_offset,
+    body_size,
+    chunk,
+    chunk_of_parameter,
+    edge_offsets,
+    edges,
+    head_size,
+    load_edges,
+    load_parameter_at,
+    load_parameters,
+)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M"])
+def rms_norm_backward_rows(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dweight_ptr,
+    M,
+    N,
+    stride,
+    BLOCK_M: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    INT64_ROWS: tl.constexpr,
+    STAGES: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows. dx_ptr may be None.
+
+    Its partial sum of dweight stays in registers until the end. PDL (programmatic dependent launch) lets the next
+    kernel, which adds them up, start before they are stored; it then waits for them.
+    """
+    tl.static_assert(BLOCK_N % VEC == 0)
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    if INT64_ROWS:
+        M = tl.cast(M, tl.int64)
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    # The rows of a tile are neighbours, unless they would have heads of different sizes.
+    row_step = programs if UNALIGNED else 1
+    head = head_size(program, N, VEC, UNALIGNED)
+    end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))
+    weights, _ = load_parameters(weight_ptr, None, head, 0, end, CHUNKS, BLOCK_N)
+    dweights = zeros(BLOCK_M, CHUNKS, BLOCK_N, ACC)
+    if UNALIGNED:
+        edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
+        edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+        edge_dweight = tl.zeros([BLOCK_M, edge_mask.shape[1]], ACC)
+        next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
+        next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
+        next_edge_dy = load_edges(dy_ptr, next_rows, M, N, edge_columns, edge_mask)
+    for first in tl.range(program * (1 if UNALIGNED else BLOCK_M), M, programs * BLOCK_M, num_stages=STAGES):
+        rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
+        body = body_offset(rows, N, VEC, UNALIGNED)
+        rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
+        xhats = ()
+        wdys = ()
+        new_dweights = ()
+        for c in tl.static_range(CHUNKS):
+            offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
+            x = tl.load(x_ptr + body + offsets, mask=mask, other=0.0)
+            dy = tl.load(dy_ptr + body + offsets, mask=mask, other=0.0)
+            xhat, wdy, dweight = accumulate(x, dy, rstd, chunk_of_parameter(weights, c), dweights[c])
+            xhats = xhats + (xhat,)
+            wdys = wdys + (wdy,)
+            new_dweights = new_dweights + (dweight,)
+        dweights = new_dweights
+        if UNALIGNED:
+            edge_xhat, edge_wdy, edge_dweight = accumulate(next_edge_x, next_edge_dy, rstd, edge_weight, edge_dweight)
+            next_edge_x = load_edges(x_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
+            next_edge_dy = load_edges(dy_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
+        if dx_ptr is not None:
+            products = xhats[0] * wdys[0]
+            for c in tl.static_range(1, CHUNKS):
+                products += xhats[c] * wdys[c]
+            mean_product = tl.sum(products, 1, keep_dims=True)
+            if UNALIGNED:
+                mean_product += tl.sum(edge_xhat * edge_wdy, 1, keep_dims=True)
+            mean_product /= N
+            for c in tl.static_range(CHUNKS):
+                offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
+                tl.store(dx_ptr + body + offsets, (wdys[c] - xhats[c] * mean_product) * rstd, mask=mask)
+            if UNALIGNED:
+                dx = (edge_wdy - edge_xhat * mean_product) * rstd
+                tl.store(dx_ptr + edge_offsets(rows, N, edge_columns), dx, mask=edge_mask & (rows < M))
+    if PDL:
+        gdc_launch_dependents()
+    store_partial_sums(dweight_ptr, dweights, program, stride, head, 0, end, CHUNKS, BLOCK_N)
+    if UNALIGNED:
+        store_partial_sums_of_edges(dweight_ptr, edge_dweight, program, stride, edge_columns, edge_mask)
+
+
+@triton.jit
+def accumulate(x, dy, rstd, weight, dweight):
+    """(xhat, wdy, dweight + dy * xhat). weight is a tuple of one, or empty."""
+    dy = dy.to(rstd.dtype)
+    xhat = x.to(rstd.dtype) * rstd
+    return xhat, weighted(dy, weight, False), dweight + dy * xhat
+
+
+@entry()
+@triton.jit(do_not_specialize=["M"])
+def rms_norm_backward_loop_dx(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    rstd_ptr,
+    dx_ptr,
+    M,
+    N,
+    BLOCK_N: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """dx of rows too long for registers: two passes over the columns of a row, the second backwards."""
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    lanes = tl.arange(0, BLOCK_N)
+    last = (N - 1) // BLOCK_N
+    for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
+        start = tl.cast(row, tl.int64) * N
+        rstd = tl.load(rstd_ptr + row).to(ACC)
+        products = tl.zeros([BLOCK_N], ACC)
+        for block in tl.range(0, last + 1, num_stages=STAGES):
+            columns = block * BLOCK_N + lanes
+            xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, rstd, columns, N)
+            products += xhat * wdy
+        mean_product = tl.sum(products, 0) / N
+        for i in tl.range(0, last + 1, num_stages=STAGES):
+            columns = (last - i) * BLOCK_N + lanes
+            xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, rstd, columns, N)
+            tl.store(dx_ptr + start + columns, (wdy - xhat * mean_product) * rstd, mask=columns < N)
+
+
+@triton.jit
+def load_terms(dy_ptr, x_ptr, weight_ptr, rstd, columns, N):
+    """(xhat, wdy) of these columns of the row that dy_ptr and x_ptr point to."""
+    mask = columns < N
+    dy = tl.load(dy_ptr + columns, mask=mask, other=0.0).to(rstd.dtype)
+    x = tl.load(x_ptr + columns, mask=mask, other=0.0).to(rstd.dtype)
+    return x * rstd, weighted(dy, load_parameter_at(weight_ptr, columns, mask), False)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M"])
+def rms_norm_backward_loop_dweight(
+    dy_ptr,
+    x_ptr,
+    rstd_ptr,
+    dweight_ptr,
+    M,
+    N,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """dweight of rows too long for registers: a grid-stride loop over blocks of columns, and over all rows of each.
+
+    dweight_ptr: [N]
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    for block in tl.range(tl.program_id(0), (N - 1) // BLOCK_N + 1, tl.num_programs(0)):
+        columns = block * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+        dweight = tl.zeros([BLOCK_M, BLOCK_N], ACC)
+        for first in tl.range(0, M, BLOCK_M):
+            rows = first + tl.arange(0, BLOCK_M)[:, None]
+            mask = (rows < M) & (columns < N)
+            offsets = tl.cast(rows, tl.int64) * N + columns
+            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
+            dweight += dy * (x * rstd)
+        tl.store(dweight_ptr + columns, tl.sum(dweight, 0, keep_dims=True), mask=columns < N)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the arguments of a call to prepared launches, for RMS normalization."""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from triton import knobs
+
+from ...launch import devices
+from ...launch.allocation import Allocation
+from ...launch.prepared import Launch
+from .call import _NONE, _accumulator, _Parameter
+from .partial_sums import sum_partials
+from .plan import plan_partial_sums
+from .rms_backward import rms_norm_backward_loop_dweight, rms_norm_backward_loop_dx, rms_norm_backward_rows
+from .rms_forward import rms_norm_loop, rms_norm_rows
+from .rms_plan import Rows, plan_backward, plan_forward
+
+
+class _Forward(NamedTuple):
+    output: Allocation
+    statistic: Allocation
+    launch: Callable[..., None]
+
+
+class _Backward(NamedTuple):
+    dx: Allocation
+    dweight: Allocation
+    launch: Callable[..., None]
+
+
+@functools.lru_cache(maxsize=4096)
+def prepare_forward(
+    shape: torch.Size,
+    normalized_shape: tuple[int, ...],
+    dtype: torch.dtype,
+    weight: _Parameter | None,
+    eps: float | None,
+    device: int,
+) -> _Forward:
+    """What all calls with these arguments share. eps None is PyTorch's default: that of the type it computes in."""
+    _check(shape, normalized_shape, weight)
+    outer = shape[: len(shape) - len(normalized_shape)]
+    accumulator = _accumulator(dtype)
+    (eps_bits,) = struct.unpack("q", struct.pack("d", torch.finfo(accumulator).eps if eps is None else eps))
+    statistic = Allocation((*outer, *(1 for _ in normalized_shape)), accumulator, device)
+    launch = _forward_launch(math.prod(outer), math.prod(normalized_shape), dtype, eps_bits, device)
+    return _Forward(Allocation(shape, dtype, device), statistic, launch)
+
+
+def _forward_launch(M: int, N: int, dtype: torch.dtype, eps_bits: int, device: int) -> Callable[..., None]:
+    if M == 0 or N == 0:
+        return _forward_of_nothing
+    plan = plan_forward(M, N, dtype.itemsize, devices.limits(device))
+    if isinstance(plan, Rows):
+        return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M))
+    return rms_norm_loop.bind(
+        device, (plan.programs,), M, N, eps_bits, num_warps=plan.warps, BLOCK_N=plan.block_n, STAGES=plan.stages
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def prepare_backward(
+    shape: torch.Size,
+    normalized_shape: tuple[int, ...],
+    dtypes: tuple[torch.dtype, ...],
+    sizes: tuple[int, int],
+    weight: _Parameter | None,
+    want_input: bool,
+    want_weight: bool,
+    device: int,
+) -> _Backward:
+    """What all calls with these arguments share.
+
+    Args:
+        dtypes: of input, grad_out and rstd; a launch is for one combination of them.
+        sizes: numbers of elements of grad_out and rstd.
+    """
+    _check(shape, normalized_shape, weight)
+    M, N = math.prod(shape[: len(shape) - len(normalized_shape)]), math.prod(normalized_shape)
+    if sizes != (M * N, M):
+        raise RuntimeError(f"Expected grad_out of {M * N} elements and rstd of {M}, but got {sizes[0]} and {sizes[1]}")
+    size, dtype = weight or _NONE
+    dweight = Allocation(size, dtype, device)
+    launch = _backward_launch(M, N, dtypes[0], want_input, want_weight, device)
+    return _Backward(Allocation(shape, dtypes[0], device), dweight, launch)
+
+
+def _backward_launch(
+    M: int, N: int, dtype: torch.dtype, want_input: bool, want_weight: bool, device: int
+) -> Callable[..., None]:
+    if M == 0 or N == 0 or not (want_input or want_weight):
+        return _backward_of_nothing
+    limits = devices.limits(device)
+    plan = plan_backward(M, N, dtype.itemsize, limits)
+    if not isinstance(plan, Rows):
+        launch_dx = launch_dweight = None
+        if want_input:
+            launch_dx = rms_norm_backward_loop_dx.bind(
+                device, (plan.programs,), M, N, num_warps=plan.warps, BLOCK_N=plan.block_n, STAGES=plan.stages
+            )
+        if want_weight:
+            programs = min(-(-N // 128), limits.sm_count * 8)
+            launch_dweight = rms_norm_backward_loop_dweight.bind(
+                device, (programs,), M, N, num_warps=4, BLOCK_M=16, BLOCK_N=128
+            )
+        return functools.partial(_backward_in_loops, launch_dx, launch_dweight)
+    stride = -(-N // 16) * 16
+    two_launches = want_weight and plan.programs > 1
+    pdl = two_launches and limits.capability >= (9, 0) and not knobs.runtime.interpret
+    launch = rms_norm_backward_rows.bind(device, (plan.programs,), M, N, stride, **_rows_options(plan, M), PDL=pdl)
+    if not two_launches:
+        return launch
+    sums = plan_partial_sums(plan.programs, N, 1, limits)
+    launch_sums = sum_partials.bind(
+        device,
+        (sums.programs, 1),
+        plan.programs,
+        N,
+        stride,
+        num_warps=sums.warps,
+        BLOCK_P=sums.block_p,
+        BLOCK_N=sums.block_n,
+        PDL=pdl,
+        **({"launch_pdl": True} if pdl else {}),
+    )
+    partial = Allocation((plan.programs, stride), _accumulator(dtype), device)
+    return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
+
+
+def _rows_options(plan: Rows, M: int) -> dict[str, int | bool]:
+    return {
+        "num_warps": plan.warps,
+        "BLOCK_M": plan.block_m,
+        "CHUNKS": plan.chunks,
+        "BLOCK_N": plan.block_n,
+        "VEC": plan.vec,
+        "UNALIGNED": plan.unaligned,
+        "INT64_ROWS": plan.int64_rows(M),
+        "STAGES": plan.stages,
+    }
+
+
+def _backward_with_partial_sums(
+    launch: Launch,
+    launch_sums: Launch,
+    partial: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+) -> None:
+    dweight_partial = partial()
+    launch(grad_out, input, weight, rstd, dx, dweight_partial)
+    launch_sums(dweight_partial, None, dweight, None)
+
+
+def _backward_in_loops(
+    launch_dx: Launch | None,
+    launch_dweight: Launch | None,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+) -> None:
+    if launch_dx is not None:
+        launch_dx(grad_out, input, weight, rstd, dx)
+    if launch_dweight is not None:
+        launch_dweight(grad_out, input, rstd, dweight)
+
+
+def _forward_of_nothing(*tensors: torch.Tensor) -> None:
+    tensors[-1].fill_(math.nan)  # the mean of no squares
+
+
+def _backward_of_nothing(*tensors: torch.Tensor | None) -> None:
+    if tensors[-1] is not None:
+        tensors[-1].zero_()
+
+
+def _check(shape: torch.Size, normalized_shape: tuple[int, ...], weight: _Parameter | None) -> None:
+    """Raise PyTorch's error when the shapes do not fit together."""
+    dims = len(normalized_shape)
+    if not dims:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
+        )
+    if weight is not None and weight[0] != normalized_shape:
+        raise RuntimeError(
+            f"Expected weight to be of same shape as normalized_shape, but got weight of shape {list(weight[0])} and "
+            f"normalized_shape = {list(normalized_shape)}"
+        )
+    if len(shape) < dims:
+        raise ValueError(f"Input tensor must have at least {dims} dimensions, but got {len(shape)}")
+    if shape[-dims:] != normalized_shape:
+        raise RuntimeError(
+            f"Given normalized_shape={list(normalized_shape)}, expected input with shape "
+            f"[*{', '.join(map(str, normalized_shape))}], but got input of size{list(shape)}"
+        )

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
+"""Forward kernels of RMS normalization.
+
+Each row of an M x N input becomes ``y = x * rstd * weight`` with ``rstd = 1 / sqrt(mean(x * x) + eps)``. Everything
+between load and store is float32, or float64 for float64 input.
+
+In both kernels
+
+    x_ptr, y_ptr: [M, N]    weight_ptr: [N] or None    rstd_ptr: [M]
+"""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from .statistics import from_bits
+from .tile import (
+    body_offset,
+    body_size,
+    chunk,
+    chunk_of_parameter,
+    edge_offsets,
+    edges,
+    head_size,
+    load_chunks,
+    load_edges,
+    load_parameter_at,
+    load_parameters,
+)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "eps_bits"])
+def rms_norm_rows(
+    x_ptr,
+    weight_ptr,
+    y_ptr,
+    rstd_ptr,
+    M,
+    N,
+    eps_bits,
+    BLOCK_M: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    INT64_ROWS: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows."""
+    tl.static_assert(BLOCK_N % VEC == 0)
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    eps = from_bits(eps_bits, ACC)
+    if INT64_ROWS:
+        M = tl.cast(M, tl.int64)
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    # The rows of a tile are neighbours, unless they would have heads of different sizes.
+    row_step = programs if UNALIGNED else 1
+    head = head_size(program, N, VEC, UNALIGNED)
+    end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))
+    weights, _ = load_parameters(weight_ptr, None, head, 0, end, CHUNKS, BLOCK_N)
+    if UNALIGNED:
+        edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
+        edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+        next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
+        next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
+    for first in tl.range(program * (1 if UNALIGNED else BLOCK_M), M, programs * BLOCK_M, num_stages=STAGES):
+        rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
+        body = body_offset(rows, N, VEC, UNALIGNED)
+        xs = load_chunks(x_ptr + body, rows < M, 0, end, CHUNKS, BLOCK_N, ACC)
+        squares = sum_squares(xs, CHUNKS)
+        if UNALIGNED:
+            edge_x = next_edge_x.to(ACC)
+            next_edge_x = load_edges(x_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
+            squares += tl.sum(edge_x * edge_x, 1, keep_dims=True)
+        rstd = tl.rsqrt(squares / N + eps)
+        tl.store(rstd_ptr + rows, rstd, mask=rows < M)
+        for c in tl.static_range(CHUNKS):
+            offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
+            tl.store(y_ptr + body + offsets, scale(xs[c], rstd, chunk_of_parameter(weights, c)), mask=mask)
+        if UNALIGNED:
+            y = scale(edge_x, rstd, edge_weight)
+            tl.store(y_ptr + edge_offsets(rows, N, edge_columns), y, mask=edge_mask & (rows < M))
+
+
+@triton.jit
+def sum_squares(chunks, CHUNKS: tl.constexpr):
+    """The sum of squares of each row over all chunks: [BLOCK_M, 1]."""
+    squares = chunks[0] * chunks[0]
+    for c in tl.static_range(1, CHUNKS):
+        squares += chunks[c] * chunks[c]
+    return tl.sum(squares, 1, keep_dims=True)
+
+
+@triton.jit
+def scale(x, rstd, weight):
+    """weight is a tuple of one, or empty where there is none."""
+    y = x * rstd
+    if len(weight) > 0:
+        y = y * weight[0].to(y.dtype)
+    return y
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "eps_bits"])
+def rms_norm_loop(
+    x_ptr,
+    weight_ptr,
+    y_ptr,
+    rstd_ptr,
+    M,
+    N,
+    eps_bits,
+    BLOCK_N: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """For rows too long for registers: two passes over the columns of a row, the second backwards, so that it starts
+    with what is in the cache. Loops count blocks: the first column after the last block may be no int32."""
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    eps = from_bits(eps_bits, ACC)
+    lanes = tl.arange(0, BLOCK_N)
+    last = (N - 1) // BLOCK_N
+    for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
+        start = tl.cast(row, tl.int64) * N
+        squares = tl.zeros([BLOCK_N], ACC)
+        for block in tl.range(0, last + 1, num_stages=STAGES):
+            columns = block * BLOCK_N + lanes
+            x = tl.load(x_ptr + start + columns, mask=columns < N, other=0.0).to(ACC)
+            squares += x * x
+        rstd = tl.rsqrt(tl.sum(squares, 0) / N + eps)
+        tl.store(rstd_ptr + row, rstd)
+        for i in tl.range(0, last + 1, num_stages=STAGES):
+            columns = (last - i) * BLOCK_N + lanes
+            mask = columns < N
+            x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
+            weight = load_parameter_at(weight_ptr, columns, mask)
+            tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)

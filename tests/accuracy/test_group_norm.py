@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""native_group_norm and native_group_norm_backward."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from accuracy.judge import assert_same_answer
+from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each
+
+from flag_gems_overrides.ops.groupnorm import group_norm, group_norm_backward
+
+aten = torch.ops.aten
+EPS = 1e-5
+
+# (N, C, HW, groups). On the interpreter's device of 4 multiprocessors: small groups, several to a program and one, of
+# any number of channels; a program to a group; groups that several programs share.
+SHAPES = [(5, 12, 1, 3), (3, 20, 9, 2), (2, 40, 64, 4), (1, 1, 1, 1), (2, 6, 4099, 2), (1, 6, 6200, 2)]
+if ON_GPU:
+    SHAPES += [(16, 320, 4096, 32), (8, 640, 1024, 32), (4, 1280, 64, 32), (2, 512, 49, 32), (1, 128, 16384, 32)]
+    SHAPES += [(2000, 256, 1, 8), (1, 4, 300001, 2), (3, 96, 3136, 1), (64, 7, 999, 7), (9, 6, 1, 6), (1, 300, 129, 1)]
+# One of each kind on a small device.
+FEW = [(3, 20, 9, 2), (5, 10, 301, 2), (1, 6, 700, 2)]
+
+
+@pytest.fixture
+def small_device(device_with):
+    """A device on which even small groups do not fit a program."""
+    device_with(registers_per_sm=2048, sm_count=4)
+
+
+class Case:
+    """Inputs of one dtype, and the truth about them in 64 bits of mantissa (on x86)."""
+
+    def __init__(self, N, C, HW, G, dtype, device, mean=1.0):
+        def draw(*shape: int) -> torch.Tensor:
+            return torch.randn(shape, device=device).to(dtype)
+
+        self.sizes = N, C, HW, G
+        self.x = (torch.randn(N, C, HW, device=device) * 2 + mean).to(dtype)
+        self.weight, self.bias, self.dy = draw(C), draw(C), draw(N, C, HW)
+
+    def exact(self) -> list[torch.Tensor]:
+        """[y, mean, rstd, dx, dweight, dbias]"""
+        N, C, HW, G = self.sizes
+        x, weight, bias, dy = (
+            t.double().cpu().numpy().astype(np.longdouble) for t in (self.x, self.weight, self.bias, self.dy)
+        )
+        x = x.reshape(N, G, -1)
+        mean = x.mean(2, keepdims=True)
+        rstd = 1 / (((x - mean) ** 2).mean(2, keepdims=True) + EPS) ** 0.5
+        xhat = (x - mean) * rstd
+        g = (dy * weight[:, None]).reshape(N, G, -1)
+        dx = (g - g.mean(2, keepdims=True) - xhat * (g * xhat).mean(2, keepdims=True)) * rstd
+        xhat = xhat.reshape(N, C, HW)
+        results = [
+            xhat * weight[:, None] + bias[:, None],
+            mean[..., 0],
+            rstd[..., 0],
+            dx.reshape(N, C, HW),
+            (dy * xhat).sum((0, 2)),
+            dy.sum((0, 2)),
+        ]
+        return [torch.from_numpy(r.astype(np.float64)).to(self.x.device) for r in results]
+
+    def check(self, weight: torch.Tensor | None, bias: torch.Tensor | None, mask=(True, True, True)) -> None:
+        """Each side goes back from its own forward."""
+        exact = self.exact()
+        ours = group_norm(self.x, weight, bias, *self.sizes, EPS)
+        ours += group_norm_backward(self.dy, self.x, *ours[1:], weight, *self.sizes, mask)
+        x, dy = self.x.contiguous(), self.dy.contiguous()  # PyTorch refuses others on the CPU
+        native = aten.native_group_norm(x, weight, bias, *self.sizes, EPS)
+        native += aten.native_group_norm_backward(dy, x, *native[1:], weight, *self.sizes, mask)
+        for actual, expected, truth in zip(ours, native, exact, strict=True):
+            if expected is None:
+                assert actual is None
+            else:
+                assert_same_answer(actual, expected, truth)
+
+
+@each("dtype", FLOATING)
+@each("shape", SHAPES)
+def test_group_norm(shape, dtype, device):
+    case = Case(*shape, dtype, device)
+    case.check(case.weight, case.bias)
+
+
+@each("shape", FEW)
+def test_any_mask_without_bias(shape, device, small_device):
+    case = Case(*shape, torch.float32, device)
+    case.bias = torch.zeros_like(case.bias)
+    for mask in itertools.product([True, False], repeat=3):
+        case.check(case.weight, None, mask)
+
+
+@each("shape", FEW)
+def test_without_weight(shape, device, small_device):
+    case = Case(*shape, torch.float32, device)
+    case.weight = torch.ones_like(case.weight)
+    case.check(None, case.bias, (True, False, False))
+
+
+@each("dtype", [torch.float32, torch.float64])
+@each("shape", FEW)
+def test_variance_of_a_small_spread_about_a_large_mean(shape, dtype, device, small_device):
+    """A variance taken as the difference of two large sums has no digit left here."""
+    case = Case(*shape, dtype, device, mean=3000.0)
+    ours = group_norm(case.x, None, None, *shape, EPS)
+    native = aten.native_group_norm(case.x, None, None, *shape, EPS)
+    for actual, expected, truth in zip(ours[1:], native[1:], case.exact()[1:3], strict=True):
+        assert_same_answer(actual, expected, truth)
+
+
+@each("shape", FEW)
+def test_equal_elements_give_the_bias(shape, device, small_device):
+    N, C, HW, _ = shape
+    bias = torch.randn(C, device=device)
+    y, mean, _ = group_norm(torch.full((N, C, HW), 0.1, device=device), None, bias, *shape, EPS)
+    assert_same_answer(mean, torch.full_like(mean, 0.1), torch.full_like(mean, 0.1).double())
+    assert (y - bias[:, None]).abs().max() <= 4e-5
+
+
+@each("shape", FEW)
+def test_layouts(shape, device, small_device):
+    case = Case(*shape, torch.float32, device)
+    case.x, case.dy = (torch.cat([t, t], 1)[:, : shape[1]].mT.contiguous().mT for t in (case.x, case.dy))
+    case.weight, case.bias = (torch.stack([t, -t], 1)[:, 0] for t in (case.weight, case.bias))
+    case.check(case.weight, case.bias)
+
+
+def test_misaligned(device):
+    case = Case(3, 20, 16, 2, torch.bfloat16, device)
+    case.x = torch.cat([case.x.flatten()[:1], case.x.flatten()])[1:].view(case.x.shape)
+    case.check(case.weight, case.bias)
+
+
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("shape", FEW)
+def test_half_input_with_wide_parameters(shape, dtype, device, small_device):
+    """PyTorch takes this on the CPU; the statistics are then of the parameters' dtype."""
+    case = Case(*shape, dtype, device)
+    weight, bias = case.weight.float(), case.bias.float()
+    ours = group_norm(case.x, weight, bias, *shape, EPS)
+    assert ours[1].dtype is ours[2].dtype is torch.float32
+    ours += group_norm_backward(case.dy, case.x, *ours[1:], weight, *shape, [True] * 3)
+    wide = case.x.float()
+    native = aten.native_group_norm(wide, weight, bias, *shape, EPS)
+    native += aten.native_group_norm_backward(case.dy.float(), wide, *native[1:], weight, *shape, [True] * 3)
+    for actual, expected, truth in zip(ours, native, case.exact(), strict=True):
+        assert_same_answer(actual, expected.to(actual.dtype), truth)
+
+
+@each("value", [math.nan, math.inf])
+@each("shape", FEW)
+def test_values_that_are_not_finite_stay_in_their_group(shape, value, device, small_device):
+    case = Case(*shape, torch.float32, device)
+    case.x[0, 1, -1] = value
+    ours = group_norm(case.x, case.weight, case.bias, *shape, EPS)
+    native = aten.native_group_norm(case.x, case.weight, case.bias, *shape, EPS)
+    for actual, expected in zip(ours, native, strict=True):
+        assert torch.equal(torch.isnan(actual), torch.isnan(expected))
+    ours = group_norm_backward(case.dy, case.x, *ours[1:], case.weight, *shape, [True] * 3)
+    native = aten.native_group_norm_backward(case.dy, case.x, *native[1:], case.weight, *shape, [True] * 3)
+    for actual, expected in zip(ours, native, strict=True):
+        assert torch.equal(torch.isfinite(actual), torch.isfinite(expected))
+
+
+# No channels at all are too much for PyTorch on CUDA (2.11).
+@each("shape", [(0, 6, 5, 2), (2, 6, 0, 2), (0, 6, 0, 3), *([] if ON_GPU else [(3, 0, 4, 1)])])
+def test_empty(shape, device):
+    N, C, HW, _ = shape
+    x, weight = torch.randn(N, C, HW, device=device), torch.randn(C, device=device)
+    ours = group_norm(x, weight, weight, *shape, EPS)
+    native = aten.native_group_norm(x, weight, weight, *shape, EPS)
+    ours += group_norm_backward(x, x, *ours[1:], weight, *shape, [True] * 3)
+    native += (x, torch.zeros_like(weight), torch.zeros_like(weight))  # PyTorch 2.13 has NaN for weight, later ones 0
+    for actual, expected in zip(ours, native, strict=True):
+        assert_same_answer(actual, expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "bias", "sizes"),
+    [
+        ((2, 6, 4), None, None, (2, 6, 4, 4)),
+        ((2, 6, 4), None, None, (2, 6, 4, 0)),
+        ((2, 6, 4), (5,), None, (2, 6, 4, 3)),
+        ((2, 6, 4), (6,), (1, 6), (2, 6, 4, 3)),
+    ],
+)
+def test_errors(shape, weight, bias, sizes, device):
+    x = torch.randn(shape, device=device)
+    parameters = [None if p is None else torch.ones(p, device=device) for p in (weight, bias)]
+    arguments = x, *parameters, *sizes, EPS
+    assert_same_error(lambda: group_norm(*arguments), lambda: aten.native_group_norm(*arguments))
+
+
+@each("sizes", [(2, 6, 5, 3), (3, 6, 4, 3)])
+def test_sizes_that_would_be_read_out_of_bounds(sizes, device):
+    x, statistic = torch.randn(2, 6, 4, device=device), torch.randn(2, 3, device=device)
+    with pytest.raises(RuntimeError, match="elements, but got"):
+        group_norm(x, None, None, *sizes, EPS)
+    with pytest.raises(RuntimeError, match="elements, but got"):
+        group_norm_backward(x, x, statistic[:1], statistic, None, 2, 6, 4, 3, [True, False, False])
+
+
+@each("dtype", [torch.float32, torch.bfloat16])
+@each("shape", FEW)
+def test_through_autograd_and_dispatch(shape, dtype, overridden, device, small_device):
+    case = Case(*shape, dtype, device)
+
+    def gradients() -> tuple[torch.Tensor, ...]:
+        leaves = [t.clone().requires_grad_() for t in (case.x, case.weight, case.bias)]
+        y = torch.nn.functional.group_norm(leaves[0], shape[3], leaves[1], leaves[2], EPS)
+        return (y.detach(), *torch.autograd.grad(y, leaves, case.dy))
+
+    native = gradients()
+    with overridden():
+        actual = gradients()
+    exact = case.exact()
+    for ours, theirs, truth in zip(actual, native, (exact[0], *exact[3:]), strict=True):
+        assert_same_answer(ours, theirs, truth)

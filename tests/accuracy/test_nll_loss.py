@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nll_loss and nll_loss2d with their gradients, beside PyTorch."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from accuracy.judge import assert_same_answer
+
+from flag_gems_overrides.ops.nllloss import (
+    nll_loss2d_backward,
+    nll_loss2d_forward,
+    nll_loss_backward,
+    nll_loss_forward,
+)
+
+aten = torch.ops.aten
+ON_GPU = torch.cuda.is_available()
+FLOATING = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+REDUCTIONS = [0, 1, 2]
+# [N, C] and [N, C, H, W]: gradients that lie in one piece, tiles, several programs, sizes of 1.
+SHAPES = [(1, 1), (1, 300), (5, 9001), (33, 1000), (700, 33), (2, 5, 3, 4), (3, 2, 70, 1), (1, 300, 6, 7), (2, 3, 1, 1)]
+if ON_GPU:
+    SHAPES += [(8192, 50257), (300000, 10), (64, 128256), (16, 21, 300, 512), (4, 1000, 7, 7), (2, 32000, 1, 1023)]
+
+
+def name(value: object) -> str:
+    return str(value).removeprefix("torch.").replace(" ", "")
+
+
+def scores(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
+    """Of one sign: what nearly cancels has errors of any size."""
+    return -torch.rand(shape, device=device).to(dtype) - 1
+
+
+def targets(shape: tuple[int, ...], device: str, ignore_index: int) -> torch.Tensor:
+    """Every third one is ignored."""
+    target = torch.randint(0, shape[1], (shape[0], *shape[2:]), device=device)
+    target.view(-1)[1::3] = ignore_index
+    return target
+
+
+def check(x, target, weight, reduction, ignore_index, expanded=False):
+    """Loss, total weight and gradient are PyTorch's."""
+    forward, backward, native_forward, native_backward = (
+        (nll_loss_forward, nll_loss_backward, aten.nll_loss_forward, aten.nll_loss_backward)
+        if x.dim() < 4
+        else (nll_loss2d_forward, nll_loss2d_backward, aten.nll_loss2d_forward, aten.nll_loss2d_backward)
+    )
+    options = (weight, reduction, ignore_index)
+    wide = (None if weight is None else weight.double(), reduction, ignore_index)
+    actual = forward(x, target, *options)
+    native = native_forward(x, target, *options)
+    truth = native_forward(x.double(), target, *wide)
+    for ours, theirs, reference in zip(actual, native, truth, strict=True):
+        assert_same_answer(ours, theirs, reference)
+    grad = torch.rand_like(native[0][:1].expand_as(native[0]) if expanded else native[0]) + 1
+    if expanded:
+        grad = grad.view(-1)[0].expand_as(native[0])
+    total = native[1]
+    ours = backward(grad, x, target, *options, total)
+    # Some of PyTorch's want what is given to be contiguous.
+    theirs = native_backward(grad.contiguous(), x.contiguous(), target.contiguous(), *options, total)
+    reference = native_backward(
+        grad.double().contiguous(), x.double().contiguous(), target.contiguous(), *wide, total.double()
+    )
+    assert_same_answer(ours, theirs, reference)
+    assert ours.is_contiguous()
+    assert torch.equal(ours != 0, theirs != 0)
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=name)
+@pytest.mark.parametrize("shape", SHAPES, ids=name)
+def test_every_reduction(shape, dtype, device):
+    if dtype is torch.float64 and math.prod(shape) > 2**28:
+        pytest.skip("its float64 reference needs too much memory")
+    x = scores(shape, dtype, device)
+    for reduction in REDUCTIONS:
+        check(x, targets(shape, device, -100), None, reduction, -100)
+    weight = torch.rand(shape[1], device=device).to(dtype) + 0.5
+    check(x, targets(shape, device, 0), weight, 1, 0)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_ignore_index_may_be_anywhere(reduction, device):
+    for ignore_index in (-(2**40), -1, 6, 7, 255, 2**40):
+        target = targets((9, 7), device, ignore_index)
+        check(scores((9, 7), torch.float32, device), target, None, reduction, ignore_index)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("shape", [(0, 4), (0, 4, 2, 3), (2, 4, 0, 3)], ids=name)
+def test_empty(shape, reduction, device):
+    check(scores(shape, torch.float32, device), targets(shape, device, -100), None, reduction, -100)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_one_row_without_a_batch(reduction, device):
+    x = scores((7,), torch.float32, device)
+    target = torch.tensor(3, device=device)
+    check(x, target, None, reduction, -100)
+    check(x, target, torch.rand(7, device=device) + 0.5, reduction, -100)
+    loss, _ = nll_loss_forward(x, target[None], None, reduction)
+    assert torch.equal(loss, -x[3])
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_all_ignored(reduction, device):
+    x = scores((5, 7), torch.float32, device)
+    x[2] = math.nan
+    check(x, torch.full((5,), 2, device=device), None, reduction, 2)
+
+
+def test_an_infinite_or_nan_score_of_no_target_does_not_count(device):
+    x = scores((4, 3), torch.float32, device)
+    x[:, 1] = torch.tensor([math.inf, -math.inf, math.nan, 1.0], device=device)
+    check(x, torch.tensor([0, 2, 0, 1], device=device), None, 1, -100)
+    for ignored in (False, True):
+        check(x, torch.full((4,), 1, device=device), None, 0, 1 if ignored else -100)
+    check(x[:2], torch.full((2,), 1, device=device), None, 2, -100)
+
+
+def test_strides(device):
+    target = targets((6, 10), device, -100)
+    for x in (
+        scores((10, 6), torch.float32, device).T,
+        scores((12, 20), torch.float32, device)[::2, ::2],
+        scores((6, 1), torch.float32, device).expand(6, 10),
+    ):
+        check(x, target, None, 1, -100)
+    check(scores((6, 10), torch.float32, device), target.repeat_interleave(2)[::2], None, 0, -100)
+    weight = (torch.rand(20, device=device) + 0.5)[::2]
+    check(scores((6, 10), torch.float32, device), target, weight, 1, -100)
+
+
+def test_strides_of_images(device):
+    x, target = scores((2, 3, 4, 5), torch.float32, device), targets((2, 3, 4, 5), device, -100)
+    for y in (x.to(memory_format=torch.channels_last), x.transpose(2, 3).contiguous().transpose(2, 3), x[:, :, ::2]):
+        check(y, target[:, : y.shape[2]], None, 1, -100)
+
+
+def test_the_gradient_of_a_sum_of_losses_is_expanded(device):
+    for shape in ((5, 7), (5, 3000), (2, 5, 3, 4)):
+        check(scores(shape, torch.float32, device), targets(shape, device, -100), None, 0, -100, expanded=True)
+
+
+def test_targets_of_one_byte(device):
+    target = torch.tensor([0, 255, 3, 200], dtype=torch.uint8, device=device)
+    check(scores((4, 256), torch.float32, device), target, None, 1, 200)
+
+
+@pytest.mark.parametrize("target", [[1, 4], [1, -1], [1, 2**40]], ids=name)
+def test_a_target_that_is_no_class_ends_the_kernel(target, device):
+    """On a GPU in a process of its own: an assertion is the end of the CUDA context."""
+    if not ON_GPU:
+        x, target = scores((2, 4), torch.float32, device), torch.tensor(target, device=device)
+        one = torch.ones((), device=device)
+        with pytest.raises(Exception, match="a target is out of bounds"):
+            nll_loss_forward(x, target)
+        with pytest.raises(Exception, match="a target is out of bounds"):
+            nll_loss_backward(one, x, target, None, 2, -100, one)
+        return
+    code = f"""
+import torch
+from flag_gems_overrides.ops.nllloss import nll_loss_forward
+nll_loss_forward(torch.zeros(2, 4, device="cuda"), torch.tensor({target}, device="cuda"))
+torch.cuda.synchronize()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode != 0
+    assert "device-side assert" in ended.stderr
+
+
+def test_errors_are_pytorchs(device):
+    x, target, one = torch.zeros(2, 3, device=device), torch.zeros(2, dtype=torch.int64, device=device), torch.ones(())
+    image, map = x.view(2, 3, 1, 1), target.view(2, 1, 1)
+    one = one.to(device)
+    for ours, native, arguments in [
+        (nll_loss_forward, aten.nll_loss_forward, (x[None], target)),
+        (nll_loss_forward, aten.nll_loss_forward, (x, target[:1])),
+        (nll_loss_forward, aten.nll_loss_forward, (x, target[:, None])),
+        (nll_loss_forward, aten.nll_loss_forward, (x[0], target)),
+        (nll_loss_forward, aten.nll_loss_forward, (x, target, x[0, :2])),
+        (nll_loss2d_forward, aten.nll_loss2d_forward, (image, target)),
+        (nll_loss2d_forward, aten.nll_loss2d_forward, (image[0], map)),
+        (nll_loss2d_forward, aten.nll_loss2d_forward, (image, map[:1])),
+        (nll_loss2d_forward, aten.nll_loss2d_forward, (image, map, x[0, :2])),
+    ]:
+        options = (*arguments, None)[:3]
+        assert_same_error(lambda: ours(*options, 1, -100), lambda: native(*options, 1, -100))  # noqa: B023
+    for ours, native, grad, reduction, total, inputs in [
+        (nll_loss_backward, aten.nll_loss_backward, target * 1.0, 1, one, (x, target)),
+        (nll_loss_backward, aten.nll_loss_backward, one[None][:0], 2, one, (x, target)),
+        (nll_loss_backward, aten.nll_loss_backward, one[None], 0, one, (x, target)),
+        (nll_loss_backward, aten.nll_loss_backward, one, 1, x, (x, target)),
+        (nll_loss2d_backward, aten.nll_loss2d_backward, target * 1.0, 1, one, (image, map)),
+        (nll_loss2d_backward, aten.nll_loss2d_backward, one[None, None].expand(2, 2, 1), 0, one, (image, map)),
+        (nll_loss2d_backward, aten.nll_loss2d_backward, one, 1, x, (image, map)),
+    ]:
+        arguments = (grad, *inputs, None, reduction, -100, total)
+        with pytest.raises(RuntimeError):
+            native(*arguments)
+        with pytest.raises(RuntimeError):
+            ours(*arguments)
+
+
+def assert_same_error(ours, native):
+    with pytest.raises((RuntimeError, ValueError)) as theirs:
+        native()
+    start = str(theirs.value)[:45]
+    with pytest.raises(theirs.type, match=re.escape(start)):
+        ours()
+
+
+def test_the_same_bits_every_time(device):
+    x, target = scores((5000, 30), torch.float32, device), targets((5000, 30), device, -100)
+    first, total = nll_loss_forward(x, target)
+    for _ in range(5):
+        loss, again = nll_loss_forward(x, target)
+        assert torch.equal(loss, first)
+        assert torch.equal(again, total)

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rms_norm and its gradient."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from accuracy.judge import assert_same_answer
+from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each
+
+from flag_gems_overrides.ops.rms_norm import rms_norm, rms_norm_backward, rms_norm_forward
+
+EPS = 1e-5
+
+# (shape, number of normalized dimensions): rows whole, with and without edges, several to a program; in loops. The
+# first is upstream's.
+SHAPES = [((200, 36), 1), ((65, 100), 1), ((4, 16, 64), 2), ((19, 1001), 1), ((7, 1), 1), ((300,), 1), ((3, 20000), 1)]
+if ON_GPU:
+    SHAPES += [
+        ((8192, 4096), 1),
+        ((65536, 128), 1),
+        ((4096, 768), 1),
+        ((2**20, 8), 1),
+        ((1000, 8192), 1),
+        ((1, 4099), 1),
+    ]
+    SHAPES += [((300, 16384), 1), ((257, 50257), 1), ((30, 2**18), 1), ((16, 8, 128, 128), 3), ((1024, 1023), 1)]
+FEW = [((4, 16, 64), 1), ((16, 301), 1), ((3, 700), 1)]  # one of each kind on a small device
+
+
+@pytest.fixture
+def small_device(device_with):
+    """A device on which even short rows do not fit a program."""
+    device_with(registers_per_sm=2048, sm_count=4)
+
+
+class Case:
+    """Inputs of one dtype, and the truth about them in 64 bits of mantissa (on x86)."""
+
+    def __init__(self, shape, k, dtype, device, scale=2.0):
+        def draw(shape: tuple[int, ...]) -> torch.Tensor:
+            return torch.randn(shape, device=device).to(dtype)
+
+        self.k, self.normalized = k, list(shape[-k:])
+        self.x = (torch.randn(shape, device=device) * scale + scale / 2).to(dtype)
+        self.weight, self.dy = draw(shape[-k:]), draw(shape)
+
+    def exact(self, eps: float = EPS) -> list[torch.Tensor]:
+        """[y, rstd, dx, dweight]"""
+        x, weight, dy = (t.double().cpu().numpy().astype(np.longdouble) for t in (self.x, self.weight, self.dy))
+        over = tuple(range(-self.k, 0))
+        rstd = 1 / ((x * x).mean(over, keepdims=True) + eps) ** 0.5
+        xhat, g = x * rstd, dy * weight
+        dx = (g - xhat * (g * xhat).mean(over, keepdims=True)) * rstd
+        dweight = (dy * xhat).sum(tuple(range(x.ndim - self.k)))
+        return [torch.from_numpy(r.astype(np.float64)).to(self.x.device) for r in (xhat * weight, rstd, dx, dweight)]
+
+    def native(self, weight: torch.Tensor | None, eps: float | None) -> tuple[torch.Tensor, ...]:
+        """PyTorch's output and gradients; those of half inputs by its composition, which computes in float32."""
+        leaves = [t.detach().clone().requires_grad_() for t in (self.x, weight) if t is not None]
+        y = torch.nn.functional.rms_norm(leaves[0], self.normalized, *leaves[1:], eps=eps)
+        return (y.detach(), *torch.autograd.grad(y, leaves, self.dy))
+
+    def check(self, weight: torch.Tensor | None, eps: float | None = EPS) -> None:
+        exact = self.exact(torch.finfo(torch.promote_types(self.x.dtype, torch.float32)).eps if eps is None else eps)
+        native = self.native(weight, eps)
+        y, rstd = rms_norm_forward(self.x, self.normalized, weight, eps)
+        assert rstd.shape == (*self.x.shape[: -self.k], *(1,) * self.k)
+        assert rstd.dtype is (torch.float64 if self.x.dtype is torch.float64 else torch.float32)
+        dx, dweight = rms_norm_backward(self.dy, self.x, rstd, self.normalized, weight)
+        assert_same_answer(rstd, exact[1].to(rstd.dtype), exact[1])
+        assert_same_answer(y, native[0], exact[0])
+        assert_same_answer(dx, native[1], exact[2])
+        if weight is None:
+            assert dweight is None
+        else:
+            assert_same_answer(dweight, native[2], exact[3])
+
+
+@each("dtype", FLOATING)
+@each("shape, k", SHAPES)
+def test_rms_norm(shape, k, dtype, device):
+    case = Case(shape, k, dtype, device)
+    case.check(case.weight)
+
+
+@each("dtype", FLOATING)
+@each("shape, k", FEW)
+def test_without_weight(shape, k, dtype, device, small_device):
+    case = Case(shape, k, dtype, device)
+    case.weight = torch.ones_like(case.weight)
+    case.check(None)
+
+
+@each("dtype", FLOATING)
+def test_eps_by_default_is_of_the_type_computed_in(dtype, device):
+    case = Case((5, 64), 1, dtype, device, scale=1e-4 if dtype is not torch.float64 else 1e-8)
+    case.check(case.weight, None)
+
+
+@each("shape, k", FEW)
+def test_layouts(shape, k, device, small_device):
+    case = Case(shape, k, torch.float32, device)
+    case.x, case.dy = (t.transpose(0, -1).contiguous().transpose(0, -1) for t in (case.x, case.dy))
+    case.weight = torch.stack([case.weight, case.weight], -1)[..., 0]
+    case.check(case.weight)
+
+
+def test_misaligned(device):
+    case = Case((9, 64), 1, torch.bfloat16, device)
+    case.x = torch.cat([case.x.flatten()[:1], case.x.flatten()])[1:].view(case.x.shape)
+    case.check(case.weight)
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
+@each("dtype, other", [(torch.bfloat16, torch.float32), (torch.float32, torch.float16)])
+@each("shape, k", FEW)
+def test_weight_of_another_dtype(shape, k, dtype, other, device, small_device):
+    """PyTorch computes in the wider and returns the input's dtype."""
+    case = Case(shape, k, dtype, device)
+    case.weight = case.weight.to(other)
+    case.check(case.weight)
+
+
+@each("mask", [(True, False), (False, True), (False, False)])
+@each("shape, k", FEW)
+def test_any_mask(shape, k, mask, device, small_device):
+    case = Case(shape, k, torch.float32, device)
+    _, rstd = rms_norm_forward(case.x, case.normalized, case.weight, EPS)
+    for wanted, gradient, truth in zip(
+        mask,
+        rms_norm_backward(case.dy, case.x, rstd, case.normalized, case.weight, mask),
+        case.exact()[2:],
+        strict=True,
+    ):
+        if wanted:
+            assert_same_answer(gradient, truth.float(), truth)
+        else:
+            assert gradient is None
+
+
+@each("value", [math.nan, math.inf])
+@each("shape, k", FEW)
+def test_values_that_are_not_finite_stay_in_their_row(shape, k, value, device, small_device):
+    case = Case(shape, k, torch.float32, device)
+    case.x.view(-1, math.prod(case.normalized))[1, 5] = value
+    y, rstd = rms_norm_forward(case.x, case.normalized, case.weight, EPS)
+    dx, dweight = rms_norm_backward(case.dy, case.x, rstd, case.normalized, case.weight)
+    # How much of the row itself is NaN depends on the kernel that PyTorch chooses.
+    for result in (y.view(-1, *case.normalized), dx.view(-1, *case.normalized)):
+        assert torch.isnan(result[1, 5])
+        assert torch.isfinite(result).all(1).tolist() == [row != 1 for row in range(len(result))]
+    assert torch.isfinite(dweight).sum() == dweight.numel() - (dweight.numel() if math.isnan(value) else 1)
+
+
+@each("shape", [(0, 8), (3, 0), (0, 0)])
+def test_empty(shape, device):
+    x, weight = torch.randn(shape, device=device), torch.randn(shape[1:], device=device)
+    y, rstd = rms_norm_forward(x, shape[1:], weight, EPS)
+    assert y.shape == shape
+    dx, dweight = rms_norm_backward(y, x, rstd, shape[1:], weight)
+    assert dx.shape == shape
+    assert torch.equal(dweight, torch.zeros_like(weight))
+
+
+@pytest.mark.parametrize(
+    ("shape", "normalized", "weight"),
+    [
+        ((3, 8), [7], None),
+        ((4, 3, 7), [3, 8], None),
+        ((8,), [3, 8], None),
+        ((3, 8), [], None),
+        ((3, 8), [8], (7,)),
+        ((3, 4, 8), [4, 8], (8,)),
+    ],
+)
+def test_errors(shape, normalized, weight, device):
+    x = torch.randn(shape, device=device)
+    weight = None if weight is None else torch.ones(weight, device=device)
+    arguments = x, normalized, weight, EPS
+    assert_same_error(lambda: rms_norm(*arguments), lambda: torch.rms_norm(*arguments))
+    with pytest.raises((RuntimeError, ValueError)):
+        rms_norm_backward(x, x, x, normalized, weight)
+
+
+def test_sizes_that_would_be_read_out_of_bounds(device):
+    x, rstd = torch.randn(3, 8, device=device), torch.randn(3, 1, device=device)
+    for dy, statistic in ((x[:2], rstd), (x, rstd[:2])):
+        with pytest.raises(RuntimeError, match="elements and rstd of"):
+            rms_norm_backward(dy, x, statistic, [8])
+
+
+@each("dtype", [torch.float32, torch.bfloat16])
+@each("shape, k", FEW)
+def test_through_autograd_and_dispatch(shape, k, dtype, overridden, device, small_device):
+    case = Case(shape, k, dtype, device)
+    native = case.native(case.weight, EPS)
+    with overridden():
+        actual = case.native(case.weight, EPS)
+    exact = case.exact()
+    for ours, theirs, truth in zip(actual, native, (exact[0], *exact[2:]), strict=True):
+        assert_same_answer(ours, theirs, truth)
+
+
+def test_gradient_of_the_gradient(overridden, device):
+    x, weight = torch.randn(3, 5, device=device).double(), torch.randn(5, device=device).double()
+
+    def second() -> tuple[torch.Tensor, ...]:
+        leaves = [t.clone().requires_grad_() for t in (x, weight)]
+        first = torch.autograd.grad(torch.rms_norm(leaves[0], [5], leaves[1]).square().sum(), leaves, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
+
+    native = second()
+    with overridden():
+        actual = second()
+    for ours, theirs in zip(actual, native, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_only_what_needs_a_gradient_has_one(overridden, device):
+    x, weight = torch.randn(3, 5, device=device), torch.randn(5, device=device)
+    with overridden():
+        assert not torch.rms_norm(x, [5], weight).requires_grad
+        with torch.no_grad():
+            assert not torch.rms_norm(x, [5], weight.requires_grad_()).requires_grad
+        assert torch.rms_norm(x, [5], weight).requires_grad
