@@ -44,14 +44,6 @@ def ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-@pytest.fixture
-def unformatted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Patches of files as they are, made and checked without formatters."""
-    monkeypatch.setattr(formatting, "missing", lambda: "")
-    monkeypatch.setattr(formatting, "installed", lambda name: None)
-    monkeypatch.setattr(formatting, "format_files", lambda root, paths: None)
-
-
 @pytest.mark.usefixtures("unformatted")
 def test_a_line_edited_in_an_operator_is_a_drift(ops: Path, upstream: tuple[Path, Line], tmp_path: Path) -> None:
     checkout, line = upstream
@@ -224,29 +216,6 @@ def test_functions_are_registered_beside_those_that_are_there() -> None:
 def test_a_file_of_vendor_functions_with_more_than_imports_is_refused() -> None:
     with pytest.raises(UpstreamError, match=r"_nvidia/ops/__init__.py: has 'import os'"):
         register("import os\n", (("softmax", ("softmax",)),))
-
-
-@pytest.fixture
-def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Line]:
-    """A repository with as much of FlagGems as the patches change, and the line that it is the base of.
-
-    One fix: of a file of three lines.
-    """
-    checkout, fixes = tmp_path / "FlagGems", tmp_path / "fixes"
-    files = {PATH: "", "src/flag_gems/ops/max.py": "one\ntwo\nthree\n"}
-    for edit in LINE.edits["shared-kernel"]:
-        files[edit.path] = files.get(edit.path, "") + edit.old
-    for path, text in files.items():
-        (checkout / path).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / path).write_text(text)
-    git(checkout, "init", "--quiet", "--initial-branch=master")
-    git(checkout, "add", ".")
-    git(checkout, "commit", "--quiet", "--message=base")
-    fixes.mkdir()
-    name = "src/flag_gems/ops/max.py"
-    (fixes / "max.patch").write_text(f"--- a/{name}\n+++ b/{name}\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n")
-    monkeypatch.setattr(series, "FIXES", fixes)
-    return checkout, LINE._replace(base=git(checkout, "rev-parse", "HEAD").strip())
 
 
 @pytest.mark.usefixtures("unformatted")

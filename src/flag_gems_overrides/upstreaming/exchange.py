@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -20,15 +21,22 @@ from flag_gems_overrides.upstreaming.git import apply_mail, git, read_mail, work
 from flag_gems_overrides.upstreaming.imports import UpstreamError
 from flag_gems_overrides.upstreaming.lines import LINES, Edit, Line
 from flag_gems_overrides.upstreaming.message import message
-from flag_gems_overrides.upstreaming.series import Kind, Patch, series
+from flag_gems_overrides.upstreaming.series import Kind, Patch, series, without_fix
 
 
 class PatchesError(UserError):
     """Patches that cannot be made or used; the message names file and remedy."""
 
 
+class Size(NamedTuple):
+    """Changed lines of a patch: of code, and of tests and benchmarks."""
+
+    code: int
+    tests: int
+
+
 def export(line: Line, checkout: Path, folder: Path, records: Path) -> list[Path]:
-    """Write the patches of a line, and ``series``, into ``folder/<line>``; other patches there go.
+    """Write the patches of a line, ``series``, and a table of them into ``folder/<line>``; other patches there go.
 
     Args:
         checkout: a clone of FlagGems that has the line's base. Its work tree is not touched.
@@ -66,7 +74,38 @@ def export(line: Line, checkout: Path, folder: Path, records: Path) -> list[Path
         for path, name in zip(made, names, strict=True):
             (target / name).write_bytes(path.read_bytes())
     (target / "series").write_text("".join(f"{name}\n" for name in names))
+    (target / "README.md").write_text(table(line, folder))
     return patch_files(line, folder)
+
+
+def table(line: Line, folder: Path) -> str:
+    """What each pull request changes, and which others have to be merged before, as a page."""
+    patches = paired(line, folder)
+    rows = [
+        f"| [{patch.id}]({path.name}) | {size(path).code} | {size(path).tests} | {', '.join(patch.stands_on) or '-'} |"
+        for patch, path in patches
+    ]
+    missing = without_fix(line)
+    lack = (
+        f"No fix is written yet for {', '.join(missing)}: only the kernels answer as PyTorch does.\n" if missing else ""
+    )
+    return (
+        f"# Pull requests for FlagGems {line.name}\n\nMade at {line.base} by `gems-overrides patches export`. "
+        "Lines are those added and removed.\n\n| patch | lines of code | of tests and benchmarks | stands on |\n"
+        f"|:---|---:|---:|:---|\n{chr(10).join(rows)}\n\n{lack}"
+    )
+
+
+def size(path: Path) -> Size:
+    """The lines that a patch file adds and removes."""
+    counts = {"code": 0, "tests": 0}
+    kind = ""
+    for line in path.read_text().splitlines():
+        if line.startswith("diff --git "):
+            kind = "tests" if line.split(" b/")[-1].startswith(("tests/", "benchmark/")) else "code"
+        elif kind and line[:1] in ("+", "-") and not line.startswith(("+++ ", "--- ")):
+            counts[kind] += 1
+    return Size(**counts)
 
 
 def _write(patch: Patch, line: Line, tree: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from flag_gems_overrides.upstreaming import observe
 from flag_gems_overrides.upstreaming.defects import FIXED
-from flag_gems_overrides.upstreaming.exchange import paired, put, together
+from flag_gems_overrides.upstreaming.exchange import Size, paired, put, size, together
 from flag_gems_overrides.upstreaming.git import GitError, git, worktree
 from flag_gems_overrides.upstreaming.imports import UpstreamError
 from flag_gems_overrides.upstreaming.lines import Line
@@ -18,13 +18,6 @@ from flag_gems_overrides.upstreaming.series import Patch
 from flag_gems_overrides.upstreaming.status import backend, visible
 
 Verdict = Literal["applies", "merged", "does not apply"]
-
-
-class Size(NamedTuple):
-    """Changed lines of a patch: of code, and of tests and benchmarks."""
-
-    code: int
-    tests: int
 
 
 class Standing(NamedTuple):
@@ -36,18 +29,6 @@ class Standing(NamedTuple):
     """By commit, as it was named."""
     resolves: list[str]
     associated: list[str]
-
-
-def size(path: Path) -> Size:
-    """The lines that a patch file adds and removes."""
-    counts = {"code": 0, "tests": 0}
-    kind = ""
-    for line in path.read_text().splitlines():
-        if line.startswith("diff --git "):
-            kind = "tests" if line.split(" b/")[-1].startswith(("tests/", "benchmark/")) else "code"
-        elif kind and line[:1] in ("+", "-") and not line.startswith(("+++ ", "--- ")):
-            counts[kind] += 1
-    return Size(**counts)
 
 
 def standings(line: Line, folder: Path, checkout: Path, commits: Iterable[str]) -> list[Standing]:
