@@ -249,8 +249,8 @@ def _check_equal_elements(M: int, N: int, dtype: torch.dtype, device: str) -> No
         y, mean, rstd = layer_norm(x, [N], None, None, EPS)
         assert torch.equal(y, torch.zeros_like(x)), value
         assert torch.equal(mean, x[:, :1].to(mean.dtype)), value
-        native_rstd = aten.native_layer_norm(x.to(mean.dtype), [N], None, None, EPS)[2]
-        torch.testing.assert_close(rstd, native_rstd, rtol=1e-5, atol=0)
+        # PyTorch's own on CUDA is 3.5 % off in rows of 20000: its mean is rounded.
+        torch.testing.assert_close(rstd, torch.full_like(rstd, EPS**-0.5), rtol=1e-5, atol=0)
 
 
 @each("M, N, dtype", EQUAL)

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 import torch
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS
-from flag_gems_overrides.perf import op_inputs
+from flag_gems_overrides.perf import op_inputs, problems
 from flag_gems_overrides.perf.cases import Case
 
 ON_GPU = torch.cuda.is_available()
@@ -48,25 +48,14 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def draw(chance: random.Random, dispatched: tuple[str, ...], device: str) -> list[Call]:
     """Calls of every override, through PyTorch those that are ``dispatched``. No override may be in force yet."""
-    cases = [_case(op, chance) for op in OPERATORS for _ in range(CASES_PER_OP)]
+    seed = chance.randrange(2**32)
+    # In bool few random numbers are all alike.
+    cases = [
+        case
+        for op in OPERATORS
+        for case in islice((c for c in problems.cases(op, seed, MAX_ELEMENTS) if c.dtype != "bool"), CASES_PER_OP)
+    ]
     return [_call(case, chance.random() < 0.25, case.op in dispatched, device) for case in cases]
-
-
-def _case(op: str, chance: random.Random) -> Case:
-    """Sizes are as likely to be between 1 and 10 as between 1000 and 10000."""
-    operator = OPERATORS[op]
-    dtype = chance.choice([name for name in operator.dtypes if name != "bool"])
-    budget, sizes = MAX_ELEMENTS, []
-    for _ in range(chance.choice((1, 2, 2, 3))):
-        sizes.append(int(budget ** chance.random()))
-        budget //= sizes[-1]
-    chance.shuffle(sizes)
-    rank = len(sizes)
-    if "groups" in operator.arguments:
-        sizes = [*sizes, 1][: max(rank, 2)]
-    groups = math.gcd(sizes[1], 32) if len(sizes) > 1 else 1
-    values = {"groups": groups, "normalized": chance.randint(1, rank), "dim": chance.randrange(rank)}
-    return Case(op, tuple(sizes), dtype, tuple((name, values[name]) for name in operator.arguments))
 
 
 def _call(case: Case, misaligned: bool, dispatched: bool, device: str) -> Call:
