@@ -7,7 +7,8 @@ import pytest
 
 from flag_gems_overrides.operators import OPERATORS
 
-NORMS = [name for name, operator in OPERATORS.items() if operator.family == "norm" and name != "layer_norm_backward"]
+FAMILIES = ("norm", "batch_norm")
+NORMS = [name for name, each in OPERATORS.items() if each.family in FAMILIES and name != "layer_norm_backward"]
 
 
 @pytest.mark.parametrize("op", [pytest.param(op, marks=getattr(pytest.mark, op)) for op in NORMS])

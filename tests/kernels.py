@@ -7,12 +7,14 @@ import pkgutil
 from importlib import import_module
 
 from flag_gems_overrides import ops
+from flag_gems_overrides.ops.families.batch_norm import call as batch_norm
 from flag_gems_overrides.ops.families.gather import call as gather
 from flag_gems_overrides.ops.families.gather import logits
 from flag_gems_overrides.ops.families.norm import call as norm
 from flag_gems_overrides.ops.families.norm import group_call as group_norm
 from flag_gems_overrides.ops.families.norm import rms_call as rms_norm
 from flag_gems_overrides.ops.families.reduction import call as reduction
+from flag_gems_overrides.ops.families.reduction import moments_call
 from flag_gems_overrides.ops.families.scan import call as scan
 from flag_gems_overrides.ops.families.softmax import call as softmax
 from flag_gems_overrides.ops.launch.prepared import Entry
@@ -30,8 +32,11 @@ PREPARED = [
     softmax._prepare_forward,
     softmax._prepare_backward,
     reduction._prepare,
+    moments_call._prepare,
     norm.prepare_forward,
     norm.prepare_backward,
+    batch_norm.prepare_forward,
+    batch_norm.prepare_backward,
     group_norm.prepare_forward,
     group_norm.prepare_backward,
     rms_norm.prepare_forward,

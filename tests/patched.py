@@ -9,13 +9,13 @@ from pathlib import Path
 
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.registration import upstream
+from flag_gems_overrides.upstreaming.series import PACKAGE as THEIRS
 
 OURS = "flag_gems_overrides.ops"
-THEIRS = "flag_gems.ops.planned"
 
 
 def stand_in(folder: str) -> None:
-    """Let ``flag_gems_overrides.ops`` be what the patches added to the flag_gems in ``folder``.
+    """Let ``flag_gems_overrides.ops`` be what the patches added to the flag_gems in ``folder``, if they added kernels.
 
     A function that this flag_gems has not yet is ours, on the patched one's helpers.
     """
@@ -23,13 +23,15 @@ def stand_in(folder: str) -> None:
 
     home = Path(flag_gems.__file__).parent
     assert home.parent == Path(folder).resolve(), f"flag_gems is {home}, not the one in {folder}"
+    if not (home / "runtime/backend" / THEIRS.replace(".", "/") / "launch").exists():
+        return  # fixes of the generic files alone
     ours, theirs = importlib.import_module(OURS), importlib.import_module(THEIRS)
     theirs.__path__ = [*theirs.__path__, *ours.__path__]
     for name in [name for name in sys.modules if name.startswith(f"{OURS}.")]:
         del sys.modules[name]
     sys.modules[OURS] = theirs
-    for file in (home / "ops" / "planned").glob("[!_]*.py"):
-        importlib.import_module(f"{THEIRS}.{file.stem}")
+    for module in dict.fromkeys(operator.module for operator in OPERATORS.values()):
+        importlib.import_module(f"{THEIRS}.{module}")
     for name in [name for name in sys.modules if name.startswith(f"{THEIRS}.")]:
         sys.modules[name.replace(THEIRS, OURS)] = sys.modules[name]
     for override in OPERATORS.values():

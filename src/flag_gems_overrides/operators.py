@@ -35,7 +35,8 @@ class Operator:
         dtypes: of the input of a case.
 
         ndim: how many dimensions the shape of a case has; None for any.
-        arguments: what a case gives beside a shape: ``"dim"``, ``"normalized"`` (how many dimensions), ``"groups"``.
+        arguments: what a case gives beside a shape: ``"dim"``, ``"normalized"`` (how many dimensions), ``"groups"``,
+            ``"training"`` (0 for evaluation).
         required: those of :attr:`arguments` that a case must give.
         inputs: the function of ``perf/op_inputs.py`` that builds the arguments of a case.
         unread: positions of tensors among these that need not be read.
@@ -144,6 +145,44 @@ _ROWS = (
         log="GEMS LAYERNORM BACKWARD",
         defects=("L1", "L4", "L6", "L7"),
         resolves=("#5392", "#5490"),
+    ),
+    Operator(
+        name="batch_norm",
+        module="batch_norm",
+        overload="native_batch_norm",
+        family="batch_norm",
+        supports="batch_norm",
+        dtypes=FLOATING,
+        arguments=("training",),
+        inputs="batch_norm",
+        compared="without_statistics_of_evaluation",
+        flops=8,  # mean 1, variance 3, normalize 2, affine 2
+        torch_calls=("torch.native_batch_norm",),
+        benchmark_arguments="x, *vectors(x, 2), *running_statistics(x), True, 0.1, 1e-5",
+        opinfo=(("nn.functional.batch_norm", ""), ("native_batch_norm", "")),
+        log="GEMS BATCHNORM FORWARD",
+        defects=("B1", "B2", "B5", "B6", "B7", "B8"),
+        resolves=("#6332",),
+        overlaps=("#6435",),
+    ),
+    Operator(
+        name="batch_norm_backward",
+        module="batch_norm",
+        overload="native_batch_norm_backward",
+        family="batch_norm",
+        supports="batch_norm_backward",
+        dtypes=FLOATING,
+        arguments=("training",),
+        inputs="batch_norm_backward",
+        flops=11,  # x - mean 1, two sums 3, dx 7
+        torch_calls=("aten.native_batch_norm_backward",),
+        benchmark_arguments=(
+            "torch.randn_like(x), x, *vectors(x, 1), *running_statistics(x), "
+            "*torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)[1:], True, 1e-5, [True, True, True]"
+        ),
+        gradient_of="batch_norm",
+        log="GEMS BATCHNORM BACKWARD",
+        defects=("B3", "B4", "B5"),
     ),
     Operator(
         name="group_norm",
@@ -610,6 +649,58 @@ _ROWS = (
         opinfo=(("linalg.vector_norm", ""),),
         log="GEMS VECTOR NORM",
         defects=("V1", "V2", "V3", "V4", "V5"),
+    ),
+    Operator(
+        name="var_correction",
+        module="var",
+        overload="var.correction",
+        family="reduction",
+        since="5.0.2",
+        supports="moments",
+        dtypes=FLOATING,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="along_list",
+        flops=4,  # mean 1, squared deviations 3
+        torch_calls=("torch.var",),
+        benchmark_arguments="x, [number]",
+        opinfo=(("var", ""),),
+        log="GEMS VAR_CORRECTION",
+        defects=("W1", "W2", "W3"),
+    ),
+    Operator(
+        name="std",
+        module="std",
+        overload="std.correction",
+        family="reduction",
+        supports="moments",
+        dtypes=FLOATING,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="along_list",
+        flops=4,  # mean 1, squared deviations 3
+        torch_calls=("torch.std",),
+        benchmark_arguments="x, [number]",
+        opinfo=(("std", ""),),
+        log="GEMS STD",
+        defects=("D1", "D2"),
+    ),
+    Operator(
+        name="var_mean",
+        module="var_mean",
+        overload="var_mean.correction",
+        family="reduction",
+        supports="moments",
+        dtypes=FLOATING,
+        arguments=("dim",),
+        required=("dim",),
+        inputs="along_list",
+        flops=4,  # mean 1, squared deviations 3
+        torch_calls=("torch.var_mean",),
+        benchmark_arguments="x, [number]",
+        opinfo=(("var_mean", ""),),
+        log="GEMS VAR MEAN",
+        defects=("J1", "J2"),
     ),
     Operator(
         name="nll_loss_forward",

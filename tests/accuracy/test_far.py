@@ -15,6 +15,7 @@ from accuracy.judge import assert_same_answer
 from accuracy.reductions import each
 
 from flag_gems_overrides.ops.amax import amax
+from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.launch import workspace
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
@@ -155,3 +156,20 @@ def test_layer_norm_weight_and_bias(M, N, only_last, device_with):
     xhat = (x[:, -8:].double() - mean) * rstd
     torch.testing.assert_close(dweight[-8:].double(), (wide * xhat).sum(0), rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(dbias[-8:].double(), wide.sum(0), rtol=1e-2, atol=1e-2)
+
+
+# Rows of whole vectors and not, and columns.
+@each("shape", [(17, 1, 2**27 + 8), (17, 1, 2**27 + 3), (2**25 + 3, 72)])
+def test_batch_norm(shape, only_last):
+    x, dy = sparse(shape, torch.float16), sparse(shape, torch.float16)
+    last = [tensor.view(-1)[-3:] for tensor in (x, dy)]
+    for each_last in last:
+        each_last.copy_(torch.randn(3))
+    only_last(1)
+    mean, variance = torch.randn(shape[1]), torch.rand(shape[1]) + 0.5
+    y, _, _ = batch_norm(x, None, None, mean, variance, False, 0.1, 1e-5)
+    dx, _, _ = batch_norm_backward(dy, x, None, mean, variance, None, None, False, 1e-5, [True, False, False])
+    channels = slice(-3, None) if len(shape) == 2 else slice(None)
+    rstd = (variance[channels] + 1e-5).rsqrt()
+    torch.testing.assert_close(y.view(-1)[-3:].float(), (last[0] - mean[channels]) * rstd, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(dx.view(-1)[-3:].float(), last[1] * rstd, rtol=1e-3, atol=1e-3)

@@ -204,7 +204,7 @@ def test_loops_of_many_programs(device, device_with):
     """A group of 44 programs for a row of float64, which look at 32 together."""
     device_with(sm_count=40)
     case = Case((1, 90000), 1, torch.float64, device)
-    case.x += torch.linspace(-50, 50, 90000, device=device)
+    case.x += torch.linspace(0, 100, 90000, device=device)
     _check_forward(case)
     _check_backward(case)
 
@@ -227,12 +227,12 @@ def test_rows_of_a_few_elements(shape, k, dtype, device):
 @each("value", [math.nan, math.inf, -math.inf])
 @each("columns", [1, 2, 3, 4])
 def test_few_elements_that_are_not_finite_stay_in_their_row(columns, value, device):
+    """Whether a mean with an infinity is one or a NaN depends on the order of the operations."""
     x = torch.randn(300, columns, device=device)
     x[0, 0] = x[150, -1] = value
-    for ours, theirs in zip(
-        layer_norm(x, [columns]), aten.native_layer_norm(x, [columns], None, None, EPS), strict=True
-    ):
-        assert torch.equal(torch.isnan(ours), torch.isnan(theirs))
+    actual, native = layer_norm(x, [columns]), aten.native_layer_norm(x, [columns], None, None, EPS)
+    assert torch.equal(torch.isnan(actual[0]), torch.isnan(native[0]))
+    for ours, theirs in zip(actual, native, strict=True):
         assert torch.equal(torch.isfinite(ours), torch.isfinite(theirs))
 
 
@@ -249,8 +249,8 @@ def _check_equal_elements(M: int, N: int, dtype: torch.dtype, device: str) -> No
         y, mean, rstd = layer_norm(x, [N], None, None, EPS)
         assert torch.equal(y, torch.zeros_like(x)), value
         assert torch.equal(mean, x[:, :1].to(mean.dtype)), value
-        native_rstd = aten.native_layer_norm(x.to(mean.dtype), [N], None, None, EPS)[2]
-        torch.testing.assert_close(rstd, native_rstd, rtol=1e-5, atol=0)
+        # PyTorch's own on CUDA is 3.5 % off in rows of 20000: its mean is rounded.
+        torch.testing.assert_close(rstd, torch.full_like(rstd, EPS**-0.5), rtol=1e-5, atol=0)
 
 
 @each("M, N, dtype", EQUAL)

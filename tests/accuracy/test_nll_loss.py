@@ -214,8 +214,7 @@ def assert_same_error(ours, native):
     with pytest.raises((RuntimeError, ValueError)) as theirs:
         native()
     # CUDA's texts for images differ from those of the CPU, which these are.
-    start = "" if ON_GPU else str(theirs.value)[:45]
-    with pytest.raises(theirs.type, match=re.escape(start)):
+    with pytest.raises(theirs.type, match=None if ON_GPU else re.escape(str(theirs.value)[:45])):
         ours()
 
 

@@ -22,8 +22,9 @@ SECONDS = 500
 # The accuracy tests that judge a family; those of all families judge what families share.
 JUDGES = {
     "norm": ["layernorm", "layernorm_errors", "group_norm", "rms_norm"],
+    "batch_norm": ["batch_norm"],
     "softmax": ["softmax", "log_softmax"],
-    "reduction": ["reduction", "product"],
+    "reduction": ["reduction", "product", "moments"],
     "scan": ["cumsum"],
     "gather": ["nll_loss", "cross_entropy_loss"],
 }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
@@ -25,11 +26,11 @@ SHAPES = [((512, 1000), 1), ((3, 300001), 1), ((4, 8192, 64), 1)]
 
 
 def _case(op: str, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
-    if "groups" in OPERATORS[op].arguments:
-        return Case(op, shape, dtype, (("groups", 1),))
-    if "normalized" in OPERATORS[op].arguments:
-        return Case(op, shape, dtype, (("normalized", len(shape) - dim),))
-    return Case(op, shape, dtype, () if op in ("prod", "max", "min") else (("dim", dim),))
+    operator = OPERATORS[op]
+    if operator.ndim is not None:
+        shape = ((*shape[:2], *shape[2:], 1, 1)[: operator.ndim - 1]) + (math.prod(shape[operator.ndim - 1 :]),)
+    values = {"groups": 1, "normalized": len(shape) - dim, "dim": dim, "training": 1}
+    return Case(op, shape, dtype, tuple((name, values[name]) for name in operator.arguments))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -60,7 +60,7 @@ def without_the_vendors_module() -> None:
     _interpret()
     from flag_gems_overrides.interpreter import vendor
 
-    vendor._vendor = lambda extra_name: None
+    vendor._vendor = lambda name, extra_name: None
     _activate()
 
 

@@ -19,6 +19,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from torch.testing._internal.common_methods_invocations import op_db
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")
+
 # OpInfo's (name, variant), and what the overrides log that must answer it on this flag_gems.
 COVERED: dict[tuple[str, str], set[str]] = {}
 for override in catalog():
@@ -97,14 +99,20 @@ def _refused(call, sample, overridden):
 
 
 def _assert_same(op, ours, theirs, truth, alike=()):
+    if op.name == "native_batch_norm" and not theirs.numel() and not torch.cuda.is_available():
+        # In evaluation PyTorch's CPU saves no statistics, CUDA those that it used, which the overrides follow.
+        return
     if theirs.is_complex():
-        assert torch.equal(ours, theirs)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
     elif theirs.dtype == torch.float64:
         # There is no wider truth; both round in float64, one computed in float32 would differ by 1e-7.
         torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13, equal_nan=True)
+    elif op.name == "var_mean" and theirs.dtype == torch.float32 and not torch.cuda.is_available():
+        # PyTorch's CPU adds these in float64, its CUDA kernels in float32: there the bound below holds.
+        torch.testing.assert_close(ours, truth.to(ours.dtype), equal_nan=True)
     else:
         if (
-            op.name == "native_layer_norm"
+            op.name in ("native_layer_norm", "native_batch_norm")
             and theirs.dtype in (torch.float16, torch.bfloat16)
             and ours.dtype == torch.float32
         ):
@@ -127,10 +135,15 @@ def test_samples(op, dtype, overridden, caplog):
             continue
         native = _call(op, sample)
         reference = _call(op, _in_float64(sample))
+        alike = functools.cache(
+            lambda sample=sample: [(_call(op, other), _call(op, _in_float64(other))) for other in _alike(sample)]
+        )
         with overridden():
             actual = _call(op, sample)
-        for ours, theirs, truth in zip(actual, native, reference, strict=True):
-            _assert_same(op, ours, theirs, truth)
+        for i, (ours, theirs, truth) in enumerate(zip(actual, native, reference, strict=True)):
+            # alike() is called when somebody asks for the first one.
+            more = ((answers[at], truths[at]) for at in (i,) for answers, truths in alike())
+            _assert_same(op, ours, theirs, truth, more)
     if not dtype.is_complex:
         texts = {record.getMessage() for record in caplog.records}
         assert texts >= COVERED[op.name, op.variant_test_name]

@@ -132,6 +132,7 @@ def test_our_file_has_upstreams_core_shapes():
     assert cases("softmax_backward") == reduction - {(1024, 1024, 1024)} | {(256, 1024, 1024)}
     norm = {(4, 16, 64, 4), (16, 16, 8, 48), (16, 16, 8, 88), (16, 16, 128), (20, 6, 65536)}
     assert cases("layer_norm") == cases("layer_norm_backward") == norm
+    assert cases("batch_norm") == cases("batch_norm_backward") == norm
 
 
 def test_our_file_has_the_transformer_shapes():

@@ -58,6 +58,7 @@ def test_compulsory_bytes(key, read, written):
         ("softmax 6x8 dim=2 float32", "dim=2 is out of range for 2 dimensions"),
         ("layer_norm 6x8 normalized=3 float32", "normalized=3 is out of range"),
         ("nll_loss2d_forward 6x8 float32", "does not have 4 dimensions"),
+        ("batch_norm 8 float32", "two dimensions or more"),
     ],
 )
 def test_bad_cases_are_named(key, message):

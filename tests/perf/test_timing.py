@@ -102,6 +102,7 @@ def test_short_calls_are_grouped_within_half_the_cache(timer, call_bytes, calls)
 def test_cold_copies_and_reads_move_as_many_bytes_and_are_grouped_like_cases(timer, monkeypatch):
     class Memory:
         def __init__(self, size, device):
+            assert device == timer.device
             self._size = size
 
         def copy(self):

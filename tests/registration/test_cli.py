@@ -10,9 +10,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from flag_gems_overrides import environment
+from flag_gems_overrides import cli, environment
 from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.cli.list import list_overrides
+from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.registration import upstream
 
@@ -72,6 +73,33 @@ def test_in_a_terminal_no_line_is_longer_and_no_word_is_cut(monkeypatch, capsys,
     assert shown.split() == whole.split()
     (first,) = [line for line in shown.split("\n") if "(input.shape[1],)" in line][:1]
     assert first.startswith("  - " if columns > 70 else "    "), "it hangs below the text"
+
+
+def test_without_typer_three_commands_run_and_the_others_say_what_they_lack(monkeypatch, capsys):
+    def ends():
+        raise SystemExit(2)
+
+    def fails():
+        raise UserError("no flag_gems")
+
+    monkeypatch.setattr(cli, "version", lambda: "flag-gems-overrides 7.8")
+    monkeypatch.setattr("flag_gems_overrides.cli.doctor.doctor", ends)
+    monkeypatch.setattr("flag_gems_overrides.cli.status.show_status", fails)
+    lacks = "needs typer: pip install 'flag-gems-overrides[bench]'\n"
+    usage = f"gems-overrides [doctor|list|status|--version]; every other command {lacks}"
+    for words, status, out, said in (
+        ([], 0, usage, ""),
+        (["--help"], 0, usage, ""),
+        (["--version"], 0, "flag-gems-overrides 7.8\n", ""),
+        (["doctor"], 2, "", ""),
+        (["status"], 2, "", "error: no flag_gems\n"),
+        (["bench", "softmax"], 2, "", f"error: bench softmax {lacks}"),
+        (["list", "--all"], 2, "", f"error: list --all {lacks}"),
+    ):
+        assert cli.run_light(words) == status
+        assert capsys.readouterr() == (out, said)
+    assert cli.run_light(["list"]) == 0
+    assert "softmax" in capsys.readouterr().out
 
 
 def test_list_shows_every_fix(invoke):

@@ -15,7 +15,10 @@ from kernels import KERNELS, forget_launches
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS, Operator
+from flag_gems_overrides.ops.families.reduction.call import launch_with
+from flag_gems_overrides.ops.families.reduction.plan import Configuration
 from flag_gems_overrides.ops.launch import devices
+from flag_gems_overrides.ops.rms_norm import rms_norm_backward, rms_norm_forward
 from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.cases import Case, parse
 from flag_gems_overrides.perf.launches import captured
@@ -30,9 +33,22 @@ SIZES = {
         "2x20000 normalized=1 float32",
         "3x20001 normalized=1 bfloat16",
         "3x5000 normalized=1 float64",
+        "300x2 normalized=1 bfloat16",
+        "70x3 normalized=1 float32",
+        "1x700 normalized=1 float32",
+        "5x16400 normalized=1 bfloat16",
         "3x20x9 groups=2 float32",
         "2x6x4099 groups=2 bfloat16",
         "1x6x6200 groups=2 float16",
+    ],
+    "batch_norm": [
+        "40x12 float32",
+        "3x5x7 bfloat16",
+        "5x2x61x113 float16",
+        "2x2x16x1024 float32",
+        "2500x40 bfloat16",
+        "3x2x8000 float64",
+        "4x3x70 training=0 bfloat16",
     ],
     "softmax": [
         "300x16 dim=1 float32",
@@ -122,6 +138,41 @@ def test_answer(case, offset, device):
     assert op_inputs.agree(case.op, inputs, result, op_inputs.native(case.op)(*inputs))
 
 
+# What no case reaches: the gradient that rms_norm takes by itself, and configurations for inputs larger than a cache.
+CLASSES = Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
+GRADIENTS = [(65, 100), (2, 20000), (3, 20001)]
+LARGE = ["amax 300x4x7 dim=1 float32", "max_dim 300x4x7 dim=1 bfloat16"]
+
+
+def _rms_norm_gradients(shape: tuple[int, int], device: str) -> tuple[tuple, tuple]:
+    """PyTorch's gradients of x and weight, and ours, on the CPU."""
+    x, dy, weight = torch.randn(shape), torch.randn(shape), torch.randn(shape[1])
+    leaves = [x.clone().requires_grad_(), weight.clone().requires_grad_()]
+    expected = torch.autograd.grad(torch.rms_norm(leaves[0], shape[1:], leaves[1], 1e-5), leaves, dy)
+    there = [t.to(device) for t in (dy, x, weight)]
+    inv_rms = rms_norm_forward(there[1], shape[1:], there[2], 1e-5)[1]
+    return expected, tuple(t.cpu() for t in rms_norm_backward(*there[:2], inv_rms, shape[1:], there[2]))
+
+
+def _in_classes(key: str, device: str) -> tuple[Case, tuple, object]:
+    case = parse(key)
+    inputs = op_inputs.arguments(case, "cpu")
+    result = launch_with(CLASSES, case.op, inputs[0].to(device), *inputs[1:])
+    return case, inputs, tree_map_only(torch.Tensor, torch.Tensor.cpu, result)
+
+
+@pytest.mark.parametrize("shape", GRADIENTS, ids=str)
+def test_gradients_of_rms_norm(shape, device):
+    for theirs, ours in zip(*_rms_norm_gradients(shape, device), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("key", LARGE)
+def test_configurations_of_large_inputs(key, device):
+    case, inputs, result = _in_classes(key, device)
+    assert op_inputs.agree(case.op, inputs, result, op_inputs.native(case.op)(*inputs))
+
+
 def test_every_override_is_called():
     assert {case.op for case in CASES} == set(OPERATORS)
 
@@ -130,6 +181,10 @@ def test_every_kernel_is_launched_and_with_and_without_groups_where_it_has_both(
     with captured() as launches:
         for case in CASES:
             _run(case, device)
+        for shape in GRADIENTS:
+            _rms_norm_gradients(shape, device)
+        for key in LARGE:
+            _in_classes(key, device)
     assert {launch.kernel for launch in launches} == set(KERNELS)
     for kernel in KERNELS:
         if not re.fullmatch("softmax(_backward)?_(looped_rows|columns|looped_columns)", kernel):

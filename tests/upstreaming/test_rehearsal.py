@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream's own tests, three times; here, what is made of their outcomes."""
+"""Upstream's own tests, with and without patches; here, what is made of their outcomes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ LINE = LINES["v5.0.2"]._replace(differences=(("half", ("overrides",), "the test 
 
 
 def found(bare: Outcome, overrides: Outcome, patched: Outcome, test: str = "test_max::test_max") -> dict:
-    return {"bare": {test: bare}, "overrides": {test: overrides}, "patched": {test: patched}}
+    return {"bare": {test: bare}, "overrides": {test: overrides}, "fixes": {test: patched}, "patched": {test: patched}}
 
 
 def test_what_passes_or_is_skipped_alike_is_no_difference() -> None:
     assert differences(LINE, found(PASSED, PASSED, PASSED)) == []
     assert differences(LINE, found(SKIPPED, SKIPPED, SKIPPED)) == []
     assert differences(LINE, found(PASSED, PASSED, UNFINISHED)) == []
-    assert differences(LINE, {"bare": {}, "overrides": {}, "patched": {"test_max_as_pytorch::test_x1": PASSED}}) == []
+    assert (
+        differences(
+            LINE, {"bare": {}, "overrides": {}, "fixes": {}, "patched": {"test_max_as_pytorch::test_x1": PASSED}}
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,7 +69,7 @@ def run(tree: Path, text: str, *words: str, seconds: float | None = None) -> reh
     (tree / "tests").mkdir()
     (tree / "tests/conftest.py").write_text(CONFTEST)
     (tree / "tests/test_max.py").write_text(text)
-    return rehearsal._run(tree, ["tests/test_max.py"], "bare", words, seconds)
+    return rehearsal.run_tests(tree, ["tests/test_max.py"], "bare", words, seconds)
 
 
 def test_outcomes_are_what_pytest_says(tmp_path: Path) -> None:

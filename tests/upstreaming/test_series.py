@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import json
+import itertools
+import re
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -16,12 +17,12 @@ from typer.testing import CliRunner
 
 from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.operators import OPERATORS
-from flag_gems_overrides.perf import baselines
-from flag_gems_overrides.upstreaming import exchange, formatting, regression, rehearsal, series
+from flag_gems_overrides.upstreaming import exchange, formatting, regression, rehearsal, reproduction, series, vendors
+from flag_gems_overrides.upstreaming.defects import DEFECTS
 from flag_gems_overrides.upstreaming.git import git
-from flag_gems_overrides.upstreaming.imports import PATH, UpstreamError, redirect
+from flag_gems_overrides.upstreaming.imports import PATH, UpstreamError, register
 from flag_gems_overrides.upstreaming.lines import LINES, Line
-from flag_gems_overrides.upstreaming.message import DEVICE, message
+from flag_gems_overrides.upstreaming.message import message, performance
 
 PATCHES = Path(__file__).parents[2] / "patches"
 LINE = LINES["v5.0.2"]
@@ -43,14 +44,6 @@ def ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-@pytest.fixture
-def unformatted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Patches of files as they are, made and checked without formatters."""
-    monkeypatch.setattr(formatting, "missing", lambda: "")
-    monkeypatch.setattr(formatting, "installed", lambda name: None)
-    monkeypatch.setattr(formatting, "format_files", lambda root, paths: None)
-
-
 @pytest.mark.usefixtures("unformatted")
 def test_a_line_edited_in_an_operator_is_a_drift(ops: Path, upstream: tuple[Path, Line], tmp_path: Path) -> None:
     checkout, line = upstream
@@ -58,7 +51,7 @@ def test_a_line_edited_in_an_operator_is_a_drift(ops: Path, upstream: tuple[Path
     assert exchange.drift(line, tmp_path / "patches") == []
     amax = ops / "amax.py"
     amax.write_text(amax.read_text().replace('logger.debug("GEMS AMAX")', 'logger.debug("GEMS AMAXIMUM")'))
-    assert exchange.drift(line, tmp_path / "patches") == ["src/flag_gems/ops/planned/amax.py"]
+    assert exchange.drift(line, tmp_path / "patches") == [f"{series.FOLDER}/amax.py"]
 
 
 def test_without_formatters_layout_and_the_order_of_imports_do_not_count_and_all_else_does(
@@ -76,7 +69,7 @@ def test_without_formatters_layout_and_the_order_of_imports_do_not_count_and_all
     shape.write_text(text.replace(future, future + "\n\n").replace("import math\n", "import math  # so\n"))
     assert exchange.drift(line, tmp_path / "patches") == []
     shape.write_text(text.replace("import math\n", "import math\nimport cmath\n"))
-    assert exchange.drift(line, tmp_path / "patches") == ["src/flag_gems/ops/planned/launch/shape.py"]
+    assert exchange.drift(line, tmp_path / "patches") == [f"{series.FOLDER}/launch/shape.py"]
 
 
 @pytest.mark.usefixtures("unformatted")
@@ -86,15 +79,19 @@ def test_an_operator_that_no_patch_has_is_a_drift(ops: Path, upstream: tuple[Pat
     (ops / "launch" / "more.py").write_text('"""More."""\n')
     (ops / "amax.py").write_text((ops / "amax.py").read_text() + "\nfrom .launch.more import more\n")
     drifted = exchange.drift(line, tmp_path / "patches")
-    assert drifted == ["src/flag_gems/ops/planned/amax.py", "src/flag_gems/ops/planned/launch/more.py"]
+    assert drifted == [f"{series.FOLDER}/amax.py", f"{series.FOLDER}/launch/more.py"]
 
 
 @every_line
 def test_each_function_is_replaced_once_and_each_file_added_once(line: Line) -> None:
     patches = series.series(line)
-    functions = [name for patch in patches for name in patch.functions]
+    functions = [name for patch in patches if patch.kind == "kernel" for name in patch.functions]
     left_out = {"amin"} if line.name == "v5.0.2" else set()
     assert sorted(functions) == sorted(set(OPERATORS) - left_out)
+    fixed = [name for patch in patches if patch.kind == "fix" for name in patch.functions]
+    modules = series.without_fix(line)
+    without = {name for name in functions if OPERATORS[name].module in modules}
+    assert sorted(fixed) == sorted(set(functions) - without)
     paths = [path for patch in patches for path in patch.added]
     assert len(paths) == len(set(paths))
 
@@ -107,7 +104,7 @@ def test_a_patch_imports_what_is_there_and_nothing_of_ours(line: Line) -> None:
         for path, text in patch.added.items():
             assert "flag_gems_overrides" not in text, path
             if path.startswith(series.FOLDER):
-                assert _imported(Path(path), text) <= there, path
+                assert _imported(Path(path), text) <= there | {Path(PATH)}, path
 
 
 def _imported(path: Path, text: str) -> set[Path]:
@@ -124,19 +121,20 @@ def _imported(path: Path, text: str) -> set[Path]:
 
 @every_line
 def test_tests_are_of_the_defects_that_can_show_on_a_gpu(line: Line) -> None:
-    for patch in series.series(line):
-        tests = patch.added.get(f"tests/test_{patch.name}_as_pytorch.py", "")
+    fixes = [patch for patch in series.series(line) if patch.kind == "fix"]
+    tests = "".join(patch.added.get(f"tests/test_{patch.name}_as_pytorch.py", "") for patch in fixes)
+    for patch in fixes:
         for row in patch.defects:
             shows = any(seen.cuda for seen in row.upstream.values())
-            assert (f"def test_{row.id.lower()}()" in tests) == shows
-    marked = {"v5.0.2": "log_softmax_backward", "main": "log_softmax_backward_data"}[line.name]
-    softmax = next(patch for patch in series.series(line) if patch.name == "log_softmax")
+            assert tests.count(f"def test_{row.id.lower()}()") == shows
+    marked = "log_softmax_backward" if line.name == "v5.0.2" else "log_softmax_backward_data"
+    softmax = next(patch for patch in fixes if patch.name == "log_softmax")
     assert f"@pytest.mark.{marked}\n" in softmax.added["tests/test_log_softmax_as_pytorch.py"]
 
 
 @every_line
 def test_each_function_has_a_benchmark_in_the_manner_of_the_line(line: Line) -> None:
-    for patch in series.series(line):
+    for patch in [patch for patch in series.series(line) if patch.kind == "kernel"]:
         for name in patch.functions:
             text = patch.added[line.benchmark.path.format(patch.name)]
             mark = line.marks.get(name, name)
@@ -161,40 +159,63 @@ def test_new_tests_for_main_call_flag_gems_functions_themselves() -> None:
     assert dispatched == ["test_l1"]  # it goes through autograd
 
 
-UPSTREAM = (
-    "from flag_gems.ops.softmax import (\n    softmax,\n    softmax_out,\n)\nfrom flag_gems.ops.zeros import zeros\n"
-)
-NAMES = "\n__all__ = []\n"
+@every_line
+def test_no_file_belongs_to_a_fix_and_to_a_kernel(line: Line) -> None:
+    """Either can be merged without the other."""
+    files: dict[str, set[str]] = {"fix": set(), "kernel": set(), "tests": set()}
+    for patch in series.series(line):
+        files[patch.kind] |= patch.added.keys()
+        files[patch.kind] |= {edit.path for edit in line.edits.get(patch.id, ())}
+        if patch.changes is not None:
+            files[patch.kind] |= set(re.findall(r"^\+\+\+ b/(.*)$", patch.changes.read_text(), re.MULTILINE))
+    for one, other in itertools.combinations(files.values(), 2):
+        assert not one & other
+    assert all(path.startswith(("src/flag_gems/ops/", "tests/")) for path in files["fix"])
+    elsewhere = {
+        path
+        for path in files["kernel"]
+        if not path.startswith((f"{vendors.BACKENDS}/_nvidia/", "tests/", "benchmark/"))
+    }
+    assert elsewhere == ({"src/flag_gems/runtime/__init__.py"} if line.name == "v5.0.2" else set())
 
 
-def test_imports_move_to_the_end_and_the_others_of_the_module_stay() -> None:
-    once = redirect(UPSTREAM + NAMES, "softmax", ("softmax",))
-    rest = "from flag_gems.ops.softmax import softmax_out\nfrom flag_gems.ops.zeros import zeros\n"
-    assert once == f"{rest}\nfrom .planned.softmax import softmax\n{NAMES}"
-    twice = redirect(once, "zeros", ("zeros",))
-    kept, _, planned = twice.partition("\n\n")
-    assert kept == "from flag_gems.ops.softmax import softmax_out"
-    assert planned == f"from .planned.softmax import softmax\nfrom .planned.zeros import zeros\n{NAMES}"
+@every_line
+def test_a_fix_is_small_and_in_words_that_all_vendors_have(line: Line) -> None:
+    for patch in series.series(line):
+        if patch.changes is not None:
+            text = patch.changes.read_text()
+            changed = [row for row in text.splitlines() if re.match(r"[+-](?![+-])", row)]
+            assert len(changed) < 200, patch.id
+            assert list(vendors.named(text)) == [], patch.id
 
 
-def test_an_upstream_without_the_function_is_refused() -> None:
-    with pytest.raises(UpstreamError, match=r"ops/__init__.py: has no import of softmin from flag_gems.ops.softmax"):
-        redirect(UPSTREAM + NAMES, "softmax", ("softmin",))
+def test_a_line_that_speaks_of_nvidia_outside_of_its_folder_is_found() -> None:
+    diff = (
+        "+++ b/src/flag_gems/ops/planned/launch/prepared.py\n+from triton.backends.nvidia.driver import CudaLauncher\n"
+        "+++ b/src/flag_gems/runtime/backend/_nvidia/ops/max.py\n+torch._C._cuda_getDevice\n"
+        "+++ b/src/flag_gems/ops/max.py\n-cuda\n+    properties.L2_cache_size\n+x = 1\n"
+    )
+    assert [found.partition(":")[0] for found in vendors.named(diff)] == [
+        "src/flag_gems/ops/planned/launch/prepared.py",
+        "src/flag_gems/ops/max.py",
+    ]
 
 
-@pytest.fixture
-def upstream(tmp_path: Path) -> tuple[Path, Line]:
-    """A repository with as much of FlagGems as the patches change, and the line that it is the base of."""
-    checkout = tmp_path / "FlagGems"
-    entry = checkout / PATH
-    entry.parent.mkdir(parents=True)
-    patches = series.series(LINE)
-    rows = sorted(f"from flag_gems.ops.{p.name} import {', '.join(p.functions)}\n" for p in patches if p.functions)
-    entry.write_text("".join(rows) + "from flag_gems.ops.zeros import zeros\n" + NAMES)
-    git(checkout, "init", "--quiet", "--initial-branch=master")
-    git(checkout, "add", ".")
-    git(checkout, "commit", "--quiet", "--message=base")
-    return checkout, LINE._replace(base=git(checkout, "rev-parse", "HEAD").strip())
+HEAD = '"""Example.\n\nfrom .add import add\n"""\n'
+
+
+def test_functions_are_registered_beside_those_that_are_there() -> None:
+    once = register(HEAD, (("softmax", ("softmax_backward", "softmax")),))
+    listed = '__all__ = [\n    "softmax",\n    "softmax_backward",\n]\n'
+    assert once == f"{HEAD}\nfrom .softmax import softmax, softmax_backward\n\n{listed}"
+    twice = register(once, (("max", ("max",)),))
+    assert twice.startswith(f"{HEAD}\nfrom .max import max\nfrom .softmax import softmax, softmax_backward\n")
+    assert twice.endswith('__all__ = [\n    "max",\n    "softmax",\n    "softmax_backward",\n]\n')
+
+
+def test_a_file_of_vendor_functions_with_more_than_imports_is_refused() -> None:
+    with pytest.raises(UpstreamError, match=r"_nvidia/ops/__init__.py: has 'import os'"):
+        register("import os\n", (("softmax", ("softmax",)),))
 
 
 @pytest.mark.usefixtures("unformatted")
@@ -210,7 +231,7 @@ def test_export_writes_the_same_bytes_again_and_they_apply(upstream: tuple[Path,
 
 
 @pytest.mark.usefixtures("unformatted")
-def test_branches_stand_on_each_other_and_the_checkout_stays_as_it_is(
+def test_branches_stand_on_what_they_need_and_the_checkout_stays_as_it_is(
     upstream: tuple[Path, Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkout, line = upstream
@@ -218,45 +239,68 @@ def test_branches_stand_on_each_other_and_the_checkout_stays_as_it_is(
     exchange.export(line, checkout, tmp_path / "patches", tmp_path)
     command = ["patches", "branch", "--line=v5.0.2", f"--checkout={checkout}", f"--folder={tmp_path / 'patches'}"]
 
-    result = CliRunner().invoke(app, [*command, "--op=softmax"])
+    # Whatever the clone is at.
+    (checkout / "notes").write_text("mine")
+    git(checkout, "checkout", "--quiet", "-b", "other")
+    result = CliRunner().invoke(app, [*command, "--op=log_softmax", "--kind=kernel"])
     assert result.exit_code == 0, result.output
-    assert "branch planned-softmax" in result.output
+    assert "branch planned-log_softmax-kernel" in result.output
     assert "### PR Category" in result.output
-    assert git(checkout, "branch", "--format=%(refname:short)").split() == ["master", "planned-softmax"]
-    assert git(checkout, "rev-list", "--count", "master..planned-softmax").strip() == "3"
+    assert _branches(checkout) == {"master", "other", "planned-log_softmax-kernel"}
+    # Its family came with softmax.
+    subjects = git(checkout, "log", "--format=%s", "--reverse", "master..planned-log_softmax-kernel").splitlines()
+    assert [subject.split()[1] for subject in subjects] == ["launches", "softmax", "log_softmax"]
+
+    result = CliRunner().invoke(app, [*command, "--op=max", "--kind=fix"])
+    assert git(checkout, "show", "planned-max-fix:src/flag_gems/ops/max.py") == "one\n2\nthree\n"
 
     result = CliRunner().invoke(app, [*command, "--op=softmin"])
-    assert (result.exit_code, "no patch of 'softmin'" in result.output) == (2, True)
+    assert (result.exit_code, "no such patch; there are " in result.output) == (2, True)
 
-    (checkout / "notes").write_text("mine")
+    # One of all is there already: nothing is made.
     result = CliRunner().invoke(app, command)
-    assert (result.exit_code, "has changes that are not committed" in result.output) == (2, True)
-    assert git(checkout, "rev-parse", "HEAD").strip() == line.base
+    assert (result.exit_code, "already exists" in result.output) == (2, True)
+    assert _branches(checkout) == {"master", "other", "planned-log_softmax-kernel", "planned-max-fix"}
+    assert git(checkout, "rev-parse", "--abbrev-ref", "HEAD").strip() == "other"
+    assert len(git(checkout, "worktree", "list").splitlines()) == 1
+
+
+def _branches(checkout: Path) -> set[str]:
+    return set(git(checkout, "branch", "--format=%(refname:short)").split())
 
 
 @pytest.mark.usefixtures("unformatted")
-def test_after_each_patch_the_tests_that_it_brings_are_run(
+def test_fixes_are_tried_on_another_vendor_and_kernels_on_nvidia(
     upstream: tuple[Path, Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkout, line = upstream
     exchange.export(line, checkout, tmp_path / "patches", tmp_path)
-    (checkout / "src/flag_gems").mkdir(exist_ok=True)
     runs = []
 
     def run(tree, files, variant, words, seconds):
-        runs.append((variant, *files))
+        fixed = "2" in (tree / "src/flag_gems/ops/max.py").read_text()
+        kernels = (tree / series.FOLDER / "max.py").exists()
         assert all((tree / file).exists() for file in files)
         assert (tree / "src/flag_gems/_version.py").exists()
-        verdict = "failed" if "prod" in files[0] else "passed"
+        runs.append(
+            (variant, fixed, kernels, "tests/test_max_as_pytorch.py" in files, "tests/test_max_sizes.py" in files)
+        )
+        if variant == "other vendor" and kernels:
+            raise exchange.PatchesError("other vendor: upstream's tests did not run:\nModuleNotFoundError: no")
+        verdict = "passed" if fixed else "failed"
         return {"test_a": rehearsal.Outcome(verdict, "AssertionError: no"), "test_b": rehearsal.Outcome("skipped")}
 
-    monkeypatch.setattr(rehearsal, "_run", run)
-    found = list(rehearsal.one_after_the_other(line, tmp_path / "patches", checkout))
-    with_tests = [p for p in series.series(line) if any(path.startswith("tests/") for path in p.added)]
-    assert runs == [("patched", f"tests/test_{patch.name}_as_pytorch.py") for patch in with_tests]
-    (problem,) = found
-    assert problem.endswith(": test_a: failed AssertionError: no")
-    assert "-prod-" in problem
+    monkeypatch.setattr(rehearsal, "run_tests", run)
+    assert list(rehearsal.proofs(line, tmp_path / "patches", checkout)) == [
+        "kernel patches, NVIDIA: test_a: failed AssertionError: no",
+        "fix and kernel patches, other vendor: ModuleNotFoundError: no",
+    ]
+    assert runs == [
+        ("other vendor", True, False, True, False),
+        ("patched", False, True, True, True),
+        ("other vendor", True, True, True, False),
+        ("patched", True, True, True, True),
+    ]
 
 
 @pytest.mark.usefixtures("unformatted")
@@ -265,13 +309,13 @@ def test_check_says_which_patch_does_not_apply(
 ) -> None:
     checkout, line = upstream
     exchange.export(line, checkout, tmp_path / "patches", tmp_path)
-    (checkout / PATH).write_text("from flag_gems.ops.zeros import zeros\n")
+    (checkout / "src/flag_gems/ops/max.py").write_text("three\n")
     git(checkout, "commit", "--quiet", "--all", "--message=moved on")
     monkeypatch.setitem(LINES, "v5.0.2", line._replace(base=git(checkout, "rev-parse", "HEAD").strip()))
     command = ["patches", "check", "--line=v5.0.2", f"--checkout={checkout}", f"--folder={tmp_path / 'patches'}"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 2
-    assert "patch failed: src/flag_gems/ops/__init__.py" in result.output
+    assert "patch failed: src/flag_gems/ops/max.py" in result.output
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
 
 
@@ -286,17 +330,24 @@ def test_check_says_what_export_would_write_otherwise_and_tries_nothing_else(
     command = [f"--checkout={checkout}", f"--folder={tmp_path / 'patches'}"]
     result = CliRunner().invoke(app, ["patches", "check", "--line=v5.0.2", *command])
     assert result.exit_code == 1, result.output
-    assert "v5.0.2: src/flag_gems/ops/planned/amin.py is not what export would write" in result.output
+    assert f"v5.0.2: {series.FOLDER}/amin.py is not what export would write" in result.output
 
-    stored, now = (len(exchange.patch_files(line, tmp_path / "patches")), len(series.series(line)))
-    assert now == stored + 1
     result = CliRunner().invoke(app, ["patches", "branch", "--line=v5.0.2", *command])
     assert result.exit_code == 2, result.output
-    assert f"series: has {stored} patches and the operators make {now}" in result.output
+    assert "series: is not what the operators make now (amin-kernel)" in result.output
     assert "gems-overrides patches export" in result.output
     assert git(checkout, "branch", "--format=%(refname:short)").split() == ["master"]
-    with pytest.raises(exchange.PatchesError, match=f"has {stored} patches"):
-        next(rehearsal.one_after_the_other(line, tmp_path / "patches", checkout))
+    with pytest.raises(exchange.PatchesError, match="amin-kernel"):
+        next(rehearsal.proofs(line, tmp_path / "patches", checkout))
+
+
+@pytest.mark.usefixtures("unformatted")
+def test_another_line_in_a_fix_is_a_drift(upstream: tuple[Path, Line], tmp_path: Path) -> None:
+    checkout, line = upstream
+    exchange.export(line, checkout, tmp_path / "patches", tmp_path)
+    fix = series.FIXES / "max.patch"
+    fix.write_text(fix.read_text().replace("+2", "+2.0"))
+    assert exchange.drift(line, tmp_path / "patches") == ["max-fix: max.patch"]
 
 
 def test_outside_the_project_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,9 +366,10 @@ def test_applied_to_a_copy_of_the_installed_package_they_are_what_it_calls(tmp_p
     assert result.exit_code == 0, result.output
     source = Path(result.output.strip())
     assert source == tmp_path / "copy" / "src"
-    text = (source / "flag_gems/ops/__init__.py").read_text()
-    assert "from .planned.softmax import softmax, softmax_backward\n" in text
-    assert (source / "flag_gems/ops/planned/softmax.py").exists()
+    ops = source / "flag_gems/runtime/backend/_nvidia/ops"
+    assert "from .softmax import softmax, softmax_backward\n" in (ops / "__init__.py").read_text()
+    assert (ops / "softmax.py").exists()
+    assert "def wrap_dim(" in (source / "flag_gems/ops/softmax.py").read_text()
     assert (source / "flag_gems/runtime/backend/_nvidia/tune_configs.yaml").exists()
     result = CliRunner().invoke(app, command)
     assert (result.exit_code, "is there already" in result.output) == (2, True)
@@ -327,21 +379,41 @@ def test_applied_to_a_copy_of_the_installed_package_they_are_what_it_calls(tmp_p
 def test_bad_words_end_with_status_2_and_a_remedy(words: list[str]) -> None:
     result = CliRunner().invoke(app, ["patches", "check", *words], env={"FLAGGEMS_CHECKOUT": ""})
     assert result.exit_code == 2
-    assert "v5.0.2, main" in result.output or "gems-overrides patches export" in result.output
+    assert "v5.0.2, v5.3.4, main" in result.output or "gems-overrides patches export" in result.output
 
 
-def test_the_table_of_performance_comes_from_the_accepted_record(tmp_path: Path) -> None:
-    patch = next(patch for patch in series.series(LINE) if patch.name == "amax")
-    assert "filled from the NVIDIA H200 record" in message(patch, LINE, tmp_path)
-    baseline = {
-        "schema": baselines.SCHEMA,
-        "device": DEVICE,
-        "measure": "kernel",
-        "accepted_from": {"versions": {"torch": "2.11.0", "flag_gems": "5.0.2"}},
-        "cases": {"amax 64x64 dim=1 float16": {"ms": 0.00512, "ratio": 1.25, "floor": 0.97}},
-    }
-    (tmp_path / "nvidia-h200").mkdir()
-    (tmp_path / "nvidia-h200" / "amax.json").write_text(json.dumps(baseline))
-    text = message(patch, LINE, tmp_path)
-    assert "torch 2.11.0, flag_gems 5.0.2" in text
-    assert "| amax | 64x64 dim=1 | float16 | 0.0051 | 1.25 |" in text
+def test_the_table_of_performance_comes_from_the_records(tmp_path: Path) -> None:
+    patch = next(patch for patch in series.series(LINE) if patch.id == "amax-kernel")
+    assert "No record of these functions yet." in message(patch, LINE, tmp_path, tmp_path)
+    records = PATCHES.parent / "benchmark/records/nvidia-h200"
+    speeds, versions = performance(patch, records)
+    assert {speed.function for speed in speeds} == {"amax"}
+    assert len(speeds) == len({(speed.size, speed.dtype) for speed in speeds})
+    text = message(patch, LINE, tmp_path, records)
+    assert f"torch {versions['torch']}" in text
+    first = speeds[0]
+    assert f"| amax | {first.dtype} | {first.torch_ms:.6f} | {first.ms:.6f} | {first.torch_ms / first.ms:.3f} |" in text
+
+
+@every_line
+def test_the_reproduction_of_a_fix_runs_and_is_short(line: Line, device: str) -> None:
+    found = 0
+    for patch in series.series(line):
+        defects = [row for row in patch.defects if row.recorded(line.release, "cuda")]
+        text = reproduction.script(defects, line) if patch.kind == "fix" else ""
+        if text:
+            found += 1
+            compile(text, patch.id, "exec")
+            assert "flag_gems.use_gems" in text
+            assert len(text.splitlines()) <= reproduction.MAX_LINES
+    assert found >= 8
+
+
+def test_a_reproduction_prints_what_its_checks_compare() -> None:
+    text = reproduction.script([DEFECTS["P5"]], LINES["main"])
+    assert text == (
+        "import torch, flag_gems\n"
+        "device = flag_gems.device\n"
+        "with flag_gems.use_gems(include=['prod']):\n"
+        "    print(torch.prod(torch.empty(0, device=device)), 'PyTorch:', 1.0)"
+    )

@@ -62,8 +62,11 @@ def is_active() -> bool:
     return _active
 
 
-def activate() -> None:
+def activate(vendor: str = "nvidia") -> None:
     """Make flag_gems run on CPU tensors through Triton's interpreter, from here to the end of the process.
+
+    Args:
+        vendor: whose operators and configurations flag_gems takes, by its own names of vendors.
 
     Raises:
         RuntimeError: flag_gems, or Triton without TRITON_INTERPRET=1, has been imported already, or Triton is of a
@@ -90,11 +93,12 @@ def activate() -> None:
         )
     os.environ["TRITON_INTERPRET"] = "1"
     # They import Triton.
-    from flag_gems_overrides.interpreter import language, libdevice, vendor
+    from flag_gems_overrides.interpreter import language, libdevice
+    from flag_gems_overrides.interpreter.vendor import import_flag_gems
 
     language.patch()
     libdevice.provide()
-    vendor.import_flag_gems()
+    import_flag_gems(vendor=vendor)
     # PyTorch warns in every process that flag_gems registers over a CPU kernel, which is what it is meant to do here.
     warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
     _active = True

@@ -26,7 +26,16 @@ class Properties(NamedTuple):
     warp_size: int = 32
 
 
-PROPERTIES = Properties()
+class Other(NamedTuple):
+    """A device of another vendor: nobody but NVIDIA tells more than this."""
+
+    name: str = "Triton's interpreter, another vendor's"
+    multi_processor_count: int = 4
+    total_memory: int = 1 << 30
+    warp_size: int = 64
+
+
+PROPERTIES: Properties | Other = Properties()
 
 
 class Device:
@@ -77,12 +86,13 @@ class DeviceModule(ModuleType):
     def set_device(self, device: object) -> None:
         pass
 
-    def get_device_properties(self, device: object = None) -> Properties:
+    def get_device_properties(self, device: object = None) -> Properties | Other:
         """Without it flag_gems would ask Triton's active driver, and there is none."""
         return PROPERTIES
 
     def get_device_capability(self, device: object = None) -> tuple[int, int]:
-        return PROPERTIES.major, PROPERTIES.minor
+        properties = self.get_device_properties()
+        return (properties.major, properties.minor) if isinstance(properties, Properties) else (0, 0)
 
     def get_device_name(self, device: object = None) -> str:
         return PROPERTIES.name

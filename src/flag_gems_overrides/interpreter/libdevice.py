@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -56,21 +57,24 @@ _PREDICATES: dict[str, Callable[..., Any]] = {
 
 def provide() -> None:
     """flag_gems imports ``triton.language.extra.<name of the vendor>.libdevice``."""
+    if f"triton.language.extra.{EXTRA_NAME}" in sys.modules:
+        return
+    from triton.language.extra.cuda import libdevice as of_cuda
+
+    names = frozenset(name for name in dir(of_cuda) if not name.startswith("_"))
     libdevice = ModuleType(f"triton.language.extra.{EXTRA_NAME}.libdevice")
     vars(libdevice).update({name: _elementwise(function) for name, function in _FLOATS.items()})
     vars(libdevice).update({name: _elementwise(function, tl.int1) for name, function in _PREDICATES.items()})
-    vars(libdevice)["__getattr__"] = _not_here
+    vars(libdevice)["__getattr__"] = partial(_not_here, names)
     package: Any = ModuleType(f"triton.language.extra.{EXTRA_NAME}")
     package.__path__ = []
     package.libdevice = libdevice
     sys.modules[package.__name__], sys.modules[libdevice.__name__] = package, libdevice
 
 
-def _not_here(name: str) -> Callable[..., Any]:
+def _not_here(names: frozenset[str], name: str) -> Callable[..., Any]:
     """CUDA's functions of which there is none in numpy's clothes: flag_gems names them while it is imported."""
-    from triton.language.extra.cuda import libdevice
-
-    if not hasattr(libdevice, name) or name.startswith("_"):
+    if name not in names:
         raise AttributeError(f"CUDA's libdevice has no {name!r}", name=name)
 
     def call(*operands: Any) -> Any:

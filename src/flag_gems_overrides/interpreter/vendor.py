@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import flag_gems on a machine without a device, as if it had found an NVIDIA GPU called "cpu"."""
+"""Import flag_gems on a machine without a device, as if it had found a GPU called "cpu", an NVIDIA one by default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flag_gems_overrides.interpreter.device import DeviceModule
 from flag_gems_overrides.interpreter.libdevice import EXTRA_NAME
 
 
-def import_flag_gems(extra_name: str = EXTRA_NAME) -> None:
+def import_flag_gems(extra_name: str = EXTRA_NAME, vendor: str = "nvidia") -> None:
     """Import it, with Triton's math library of this name: "cuda" where kernels are to be compiled, not interpreted."""
     import torch
     from triton.runtime import driver
@@ -27,28 +27,30 @@ def import_flag_gems(extra_name: str = EXTRA_NAME) -> None:
     # GEMS_VENDOR: flag_gems accepts vendors of its own enumeration only, and the one with a CPU is not in there.
     # FLAGGEMS_DB_URL: its tuner would keep what it "measured" in a file in the home directory.
     with (
-        _environment(GEMS_VENDOR="nvidia", FLAGGEMS_DB_URL="sqlite://"),
+        _environment(GEMS_VENDOR=vendor, FLAGGEMS_DB_URL="sqlite://"),
         _attribute(torch, "cpu", device),
     ):
         # flag_gems evaluates `torch.<device name>` once, while it is being imported, and keeps the module.
-        sys.modules["_nvidia"] = _vendor(extra_name)
+        sys.modules[f"_{vendor}"] = _vendor(vendor, extra_name)
         importlib.import_module("flag_gems")
     # These heuristics ask torch.cuda, not flag_gems' own device module, for the number of SMs.
-    heuristics: Any = importlib.import_module("_nvidia.heuristics_config_utils")
-    heuristics.torch = _TorchWithDevice(torch, device)
+    for name in dict.fromkeys((vendor, "nvidia")):
+        heuristics: Any = sys.modules.get(f"_{name}.heuristics_config_utils")
+        if heuristics is not None:
+            heuristics.torch = _TorchWithDevice(torch, device)
 
 
-def _vendor(extra_name: str) -> ModuleType:
-    """flag_gems' NVIDIA back end under its own name, so that its configurations and heuristics are the GPU's, but
-    with the device "cpu" and, having no ARCH_MAP, without operators of its own for one architecture."""
-    vendor: Any = ModuleType("_nvidia")
+def _vendor(name: str, extra_name: str) -> ModuleType:
+    """flag_gems' back end under its own name, so that its configurations and heuristics are the GPU's, but with the
+    device "cpu" and, having no ARCH_MAP, without operators of its own for one architecture."""
+    vendor: Any = ModuleType(f"_{name}")
     package = importlib.util.find_spec("flag_gems")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("No module named 'flag_gems'", name="flag_gems")
     # Its parts, such as _nvidia.ops, are imported from here.
-    vendor.__path__ = [str(Path(package.origin).parent / "runtime" / "backend" / "_nvidia")]
+    vendor.__path__ = [str(Path(package.origin).parent / "runtime" / "backend" / f"_{name}")]
     vendor.vendor_info = SimpleNamespace(
-        vendor_name="nvidia",
+        vendor_name=name,
         device_name="cpu",
         dispatch_key="CPU",
         device_query_cmd="true",

@@ -7,7 +7,8 @@ import logging
 
 import torch
 
-from .families.scan import call
+from .families.scan.call import cumsum as scan
+from .families.scan.call import cumsum_out as scan_into
 
 logger = logging.getLogger("flag_gems.ops.cumsum")
 
@@ -28,7 +29,7 @@ def cumsum(inp: torch.Tensor, dim: int = 1, *, dtype: torch.dtype | None = None)
         IndexError: ``dim`` is out of range.
     """
     logger.debug("GEMS CUMSUM")
-    return call.cumsum(inp, dim, dtype)
+    return scan(inp, dim, dtype)
 
 
 def cumsum_out(inp: torch.Tensor, dim: int = 1, *, dtype: torch.dtype | None = None, out: torch.Tensor) -> torch.Tensor:
@@ -39,4 +40,4 @@ def cumsum_out(inp: torch.Tensor, dim: int = 1, *, dtype: torch.dtype | None = N
         RuntimeError: ``out`` does not have the dtype that is asked for.
     """
     logger.debug("GEMS CUMSUM_OUT")
-    return call.cumsum_out(inp, dim, dtype, out)
+    return scan_into(inp, dim, dtype, out)

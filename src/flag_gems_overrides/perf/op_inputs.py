@@ -66,6 +66,22 @@ def layer_norm_backward(case: Case, device: torch.device) -> Arguments:
     return torch.randn_like(x), x, normalized_shape, mean, rstd, weight, bias, [True, True, True]
 
 
+def batch_norm(case: Case, device: torch.device) -> Arguments:
+    """Training, unless the case says training=0."""
+    if len(case.shape) < 2:
+        raise CaseError(f"{case.key}: a batch has two dimensions or more")
+    x = _values(case, device)
+    weight, bias, running_mean = (torch.randn(x.shape[1], dtype=x.dtype, device=device) for _ in range(3))
+    running_var = torch.rand(x.shape[1], dtype=x.dtype, device=device) + 0.5
+    return x, weight, bias, running_mean, running_var, bool(case.get("training", 1)), 0.1, 1e-5
+
+
+def batch_norm_backward(case: Case, device: torch.device) -> Arguments:
+    x, weight, _, running_mean, running_var, training, _, eps = batch_norm(case, device)
+    _, mean, rstd = torch.native_batch_norm(x, weight, None, None, None, True, 0.1, eps)
+    return torch.randn_like(x), x, weight, running_mean, running_var, mean, rstd, training, eps, [True, True, True]
+
+
 def rms_norm(case: Case, device: torch.device) -> Arguments:
     x, normalized_shape, weight, _, eps = layer_norm(case, device)
     return x, normalized_shape, weight, eps
@@ -119,6 +135,11 @@ def values_at(arguments: Arguments, indices: Any) -> torch.Tensor | None:
 def values_and_values_at(arguments: Arguments, result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     values, indices = result
     return values, values_at(arguments, indices)
+
+
+def without_statistics_of_evaluation(arguments: Arguments, result: Any) -> Any:
+    """Of those PyTorch's CPU kernel returns none."""
+    return result if arguments[5] else result[0]
 
 
 def _kept(x: torch.Tensor, dim: int) -> list[int]:

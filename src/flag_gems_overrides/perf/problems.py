@@ -38,7 +38,7 @@ def problems(ops: Sequence[str], count: int, seed: int, compile_share: float) ->
         compile_share: the share of each op's problems that is compared with torch.compile too.
     """
     of_family = {name: [op for op in ops if OPERATORS[op].family == name] for name in FAMILIES}
-    streams = {op: _cases(op, seed) for op in ops}
+    streams = {op: cases(op, seed) for op in ops}
     chosen = []
     for i in range(count):
         for name, members in of_family.items():
@@ -51,35 +51,38 @@ def problems(ops: Sequence[str], count: int, seed: int, compile_share: float) ->
     return chosen
 
 
-def _cases(op: str, seed: int) -> Iterator[Case]:
+def cases(op: str, seed: int, max_elements: int = MAX_ELEMENTS) -> Iterator[Case]:
     """Different cases of ``op`` without end."""
     rng = random.Random(f"{seed} {op}")
     drawn = set()
     while True:
-        case = _case(op, rng)
+        case = _case(op, rng, max_elements)
         if case not in drawn:
             drawn.add(case)
             yield case
 
 
-def _case(op: str, rng: random.Random) -> Case:
+def _case(op: str, rng: random.Random, max_elements: int) -> Case:
     dtype = _dtype(op, rng)
     names = OPERATORS[op].arguments
     if "normalized" in names:
-        M, N = _sizes(rng, 2)
+        M, N = _sizes(rng, 2, max_elements)
         outer, inner = _dims(rng, M), _dims(rng, N) or (1,)
         return Case(op, (*outer, *inner), dtype, (("normalized", len(inner)),))
+    if "training" in names:
+        N, C, rest = _sizes(rng, 3, max_elements) if rng.random() < 0.7 else (*_sizes(rng, 2, max_elements), 1)
+        return Case(op, (N, C, *_dims(rng, rest)), dtype)
     if "groups" in names:
-        N, D, HW = _sizes(rng, 3)
+        N, D, HW = _sizes(rng, 3, max_elements)
         # Mostly of few groups, as models have them.
         groups = max(g for g in (1, 2, 4, 8, 16, 32, D) if D % g == 0 and g <= rng.choice((1, 8, 32, D)))
         return Case(op, (N, D, *_dims(rng, HW)), dtype, (("groups", groups),))
     ndim = OPERATORS[op].ndim
     if ndim is not None:
-        return Case(op, tuple(_sizes(rng, ndim)), dtype)
+        return Case(op, tuple(_sizes(rng, ndim, max_elements)), dtype)
     if "dim" not in names:
-        return Case(op, _dims(rng, *_sizes(rng, 1)) or (1,), dtype)
-    M, N, K = _sizes(rng, 3) if rng.random() < 0.5 else (*_sizes(rng, 2), 1)
+        return Case(op, _dims(rng, *_sizes(rng, 1, max_elements)) or (1,), dtype)
+    M, N, K = _sizes(rng, 3, max_elements) if rng.random() < 0.5 else (*_sizes(rng, 2, max_elements), 1)
     outer, inner = _dims(rng, M), _dims(rng, K)
     return Case(op, (*outer, N, *inner), dtype, (("dim", len(outer)),))
 
@@ -89,16 +92,16 @@ def _dtype(op: str, rng: random.Random) -> str:
     return rng.choices(list(weights), list(weights.values()))[0]
 
 
-def _sizes(rng: random.Random, parts: int) -> list[int]:
-    """Sizes whose product is about log-uniform from 1 to :data:`MAX_ELEMENTS`; now and then one of them is 1."""
-    total = rng.uniform(0, math.log2(MAX_ELEMENTS))
+def _sizes(rng: random.Random, parts: int, max_elements: int) -> list[int]:
+    """Sizes whose product is about log-uniform from 1 to ``max_elements``; now and then one of them is 1."""
+    total = rng.uniform(0, math.log2(max_elements))
     cuts = [0.0, *sorted(rng.uniform(0, total) for _ in range(parts - 1)), total]
     sizes = [_size(rng, 2 ** (end - start)) for start, end in itertools.pairwise(cuts)]
     if parts > 1 and rng.random() < 0.15:
         sizes[rng.randrange(parts)] = 1
     largest = sizes.index(max(sizes))
     others = math.prod(sizes) // sizes[largest]
-    sizes[largest] = min(sizes[largest], MAX_ELEMENTS // others)
+    sizes[largest] = min(sizes[largest], max_elements // others)
     return sizes
 
 

@@ -56,6 +56,42 @@ def layer_norm_backward(
     )
 
 
+def batch_norm(
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+) -> bool:
+    dtype, device = input.dtype, _device(input)
+    if dtype not in FLOATING or device < 0 or input.layout is not _strided:
+        return False
+    for each in (weight, bias, running_mean, running_var):
+        if each is not None and not (
+            (each.dtype is dtype or _mix(each.dtype, dtype)) and _device(each) == device and each.dim() == 1
+        ):
+            return False
+    return True
+
+
+def batch_norm_backward(
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    save_mean: torch.Tensor | None,
+    save_invstd: torch.Tensor | None,
+) -> bool:
+    return (
+        grad_out.dtype is input.dtype
+        and _device(grad_out) == _device(input)
+        and grad_out.shape == input.shape
+        and batch_norm(input, weight, running_mean, running_var, None)
+        and batch_norm(input, None, save_mean, save_invstd, None)
+    )
+
+
 def _mix(parameter: torch.dtype, input: torch.dtype) -> bool:
     """Parameters may be half where the input is float32, and the reverse; float64 goes with float64 only."""
     return parameter in FLOATING and input is not torch.float64 and parameter is not torch.float64
@@ -115,6 +151,10 @@ def some_dims(inp: torch.Tensor, dim: Sequence[int] | int | None) -> bool:
 
 def count(x: torch.Tensor) -> bool:
     return reduction(x)
+
+
+def moments(x: torch.Tensor) -> bool:
+    return x.dtype in FLOATING and reduction(x)
 
 
 def vector_norm(x: torch.Tensor, ord: float, dtype: torch.dtype | None) -> bool:

@@ -7,34 +7,40 @@ import ast
 import importlib.util
 import itertools
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.version import Version
 
 from flag_gems_overrides.errors import UserError
-from flag_gems_overrides.upstreaming import formatting, imports
-from flag_gems_overrides.upstreaming.git import apply_mail, git, worktree
+from flag_gems_overrides.upstreaming import checks, formatting, imports, vendors
+from flag_gems_overrides.upstreaming.git import apply_mail, git, read_mail, worktree
 from flag_gems_overrides.upstreaming.imports import UpstreamError
 from flag_gems_overrides.upstreaming.lines import LINES, Edit, Line
 from flag_gems_overrides.upstreaming.message import message
-from flag_gems_overrides.upstreaming.series import Patch, series
+from flag_gems_overrides.upstreaming.series import Kind, Patch, series, without_fix
 
 
 class PatchesError(UserError):
     """Patches that cannot be made or used; the message names file and remedy."""
 
 
-def export(line: Line, checkout: Path, folder: Path, baselines: Path) -> list[Path]:
-    """Write the patches of a line, and ``series``, into ``folder/<line>``; other patches there go.
+class Size(NamedTuple):
+    """Changed lines of a patch: of code, and of tests and benchmarks."""
+
+    code: int
+    tests: int
+
+
+def export(line: Line, checkout: Path, folder: Path, records: Path) -> list[Path]:
+    """Write the patches of a line, ``series``, and a table of them into ``folder/<line>``; other patches there go.
 
     Args:
         checkout: a clone of FlagGems that has the line's base. Its work tree is not touched.
-        baselines: folder of accepted baselines, for the tables of performance.
+        records: folder of records of measurements, for the tables of performance.
 
     Raises:
         PatchesError: a formatter is missing.
@@ -46,7 +52,8 @@ def export(line: Line, checkout: Path, folder: Path, baselines: Path) -> list[Pa
         for patch in series(line):
             _write(patch, line, tree)
             git(tree, "add", "--all")
-            git(tree, "commit", "--quiet", "--no-verify", "--file=-", text=message(patch, line, baselines))
+            text = message(patch, line, tree, records)
+            git(tree, "commit", "--quiet", "--no-verify", "--file=-", text=text)
         git(
             tree,
             *("-c", "format.useAutoBase=false", "-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false"),
@@ -63,21 +70,55 @@ def export(line: Line, checkout: Path, folder: Path, baselines: Path) -> list[Pa
         target.mkdir(parents=True, exist_ok=True)
         for old in target.glob("*.patch"):
             old.unlink()
-        for path in made:
-            (target / path.name).write_bytes(path.read_bytes())
-    (target / "series").write_text("".join(f"{path.name}\n" for path in made))
+        names = [f"{number:04}-{patch.id}.patch" for number, patch in enumerate(series(line), 1)]
+        for path, name in zip(made, names, strict=True):
+            (target / name).write_bytes(path.read_bytes())
+    (target / "series").write_text("".join(f"{name}\n" for name in names))
+    (target / "README.md").write_text(table(line, folder))
     return patch_files(line, folder)
+
+
+def table(line: Line, folder: Path) -> str:
+    """What each pull request changes, and which others have to be merged before, as a page."""
+    patches = paired(line, folder)
+    rows = [
+        f"| [{patch.id}]({path.name}) | {size(path).code} | {size(path).tests} | {', '.join(patch.stands_on) or '-'} |"
+        for patch, path in patches
+    ]
+    missing = without_fix(line)
+    lack = (
+        f"No fix is written yet for {', '.join(missing)}: only the kernels answer as PyTorch does.\n" if missing else ""
+    )
+    return (
+        f"# Pull requests for FlagGems {line.name}\n\nMade at {line.base} by `gems-overrides patches export`. "
+        "Lines are those added and removed.\n\n| patch | lines of code | of tests and benchmarks | stands on |\n"
+        f"|:---|---:|---:|:---|\n{chr(10).join(rows)}\n\n{lack}"
+    )
+
+
+def size(path: Path) -> Size:
+    """The lines that a patch file adds and removes."""
+    counts = {"code": 0, "tests": 0}
+    kind = ""
+    for line in path.read_text().splitlines():
+        if line.startswith("diff --git "):
+            kind = "tests" if line.split(" b/")[-1].startswith(("tests/", "benchmark/")) else "code"
+        elif kind and line[:1] in ("+", "-") and not line.startswith(("+++ ", "--- ")):
+            counts[kind] += 1
+    return Size(**counts)
 
 
 def _write(patch: Patch, line: Line, tree: Path) -> None:
     for path, text in patch.added.items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text(text)
-    formatting.format_files(tree, list(patch.added))
-    if patch.functions:
+    formatting.format_files(tree, [path for path in patch.added if path.endswith(".py")])
+    if patch.changes is not None:
+        git(tree, "apply", str(patch.changes.resolve()))
+    if patch.exports:
         entry = tree / imports.PATH
-        entry.write_text(imports.redirect(entry.read_text(), patch.name, patch.functions))
-    for edit in line.edits.get(patch.name, ()):
+        entry.write_text(imports.register(entry.read_text(), patch.exports))
+    for edit in line.edits.get(patch.id, ()):
         _edit(tree, edit)
 
 
@@ -104,13 +145,15 @@ def paired(line: Line, folder: Path) -> list[tuple[Patch, Path]]:
     """Each patch of a line, and the file that has it.
 
     Raises:
-        PatchesError: there are none, or not as many as there would be now.
+        PatchesError: there are none, or not those that there would be now.
     """
     patches, paths = series(line), patch_files(line, folder)
-    if len(patches) != len(paths):
+    wanted, there = [patch.id for patch in patches], [path.stem[5:] for path in paths]
+    if wanted != there:
+        differing = ", ".join(sorted(set(wanted) ^ set(there))) or "their order"
         raise PatchesError(
-            f"{folder / line.name / 'series'}: has {len(paths)} patches and the operators make {len(patches)}; write "
-            "them anew with `gems-overrides patches export`"
+            f"{folder / line.name / 'series'}: is not what the operators make now ({differing}); write it anew with "
+            "`gems-overrides patches export`"
         )
     return list(zip(patches, paths, strict=True))
 
@@ -124,24 +167,46 @@ def drift(line: Line, folder: Path) -> list[str]:
         stored, now = Path(scratch, "stored"), Path(scratch, "now")
         stored.mkdir()
         git(stored, "init", "--quiet")
-        for patch in patch_files(line, folder):
+        files = patch_files(line, folder)
+        for file in files:
             # All that a patch adds and nothing that it changes: upstream's files are not here.
-            added = [f"--include={name}" for name in _added(patch.read_text())]
+            added = [f"--include={name}" for name in _added(file.read_text())]
             if added:
-                git(stored, "apply", *added, str(patch.resolve()))
-        wanted = {path: text for patch in series(line) for path, text in patch.added.items()}
+                git(stored, "apply", *added, str(file.resolve()))
+        patches = series(line)
+        wanted = {path: text for patch in patches for path, text in patch.added.items()}
         for path, text in wanted.items():
             (now / path).parent.mkdir(parents=True, exist_ok=True)
             (now / path).write_text(text)
         exact = not formatting.missing()
         if exact:
-            formatting.format_files(now, list(wanted))
-        there = {str(path.relative_to(stored)) for path in stored.rglob("*.py")}
-        return sorted(
+            formatting.format_files(now, [path for path in wanted if path.endswith(".py")])
+        added_to = [stored / name for name in ("src", "tests", "benchmark")]
+        there = {str(path.relative_to(stored)) for root in added_to for path in root.rglob("*") if path.is_file()}
+        changed = {
             path
             for path in there | set(wanted)
             if path not in there or path not in wanted or not _same(stored / path, now / path, exact)
-        )
+        }
+    names = {path.stem[5:]: path for path in files}
+    for patch in patches:
+        if patch.id not in names:
+            changed.add(patch.id)
+        elif patch.changes is not None and _lines(patch.changes.read_text()) != _lines(names[patch.id].read_text()):
+            changed.add(f"{patch.id}: {patch.changes.name}")
+    return sorted(changed)
+
+
+def _lines(patch: str) -> list[str]:
+    """The lines that a patch takes from and puts into files that are there already."""
+    found = []
+    changes = False  # not in the message
+    for before, line in itertools.pairwise(["", *patch.splitlines()]):
+        if line.startswith("+++ "):
+            changes = before != "--- /dev/null"
+        elif line[:1] in ("+", "-") and not line.startswith("--- ") and changes:
+            found.append(line)
+    return found
 
 
 def _added(patch: str) -> list[str]:
@@ -155,7 +220,7 @@ def _added(patch: str) -> list[str]:
 
 def _same(one: Path, other: Path, exact: bool) -> bool:
     texts = one.read_text(), other.read_text()
-    return texts[0] == texts[1] if exact else _meaning(texts[0]) == _meaning(texts[1])
+    return texts[0] == texts[1] if exact or one.suffix != ".py" else _meaning(texts[0]) == _meaning(texts[1])
 
 
 def _meaning(text: str) -> tuple[set[str], str]:
@@ -173,36 +238,28 @@ def _meaning(text: str) -> tuple[set[str], str]:
 
 
 def check(line: Line, folder: Path, checkout: Path) -> list[str]:
-    """Apply the patches of a line at its base, and return what upstream's formatters, as far as installed, say.
+    """Apply the patches of a line at its base: all, and each with what it stands on alone. Return what upstream's
+    formatters, as far as installed, say, and which files outside of ``_nvidia`` speak of NVIDIA.
 
     Raises:
         GitError: a patch does not apply.
     """
+    patches = paired(line, folder)
     with worktree(checkout, line.base) as tree:
-        for patch in patch_files(line, folder):
-            apply_mail(tree, patch)
+        for patch, _ in patches:
+            for each, path in together(patches, [patch.id]):
+                put(tree, each, path)
+            git(tree, "reset", "--quiet", "--hard")
+        for _, path in patches:
+            apply_mail(tree, path)
         touched = git(tree, "diff", "--name-only", line.base, "HEAD", "--", "*.py").split()
-        return list(_formatting_errors(tree, touched))
+        return [*checks.formatting_errors(tree, touched), *vendors.named(git(tree, "diff", line.base, "HEAD"))]
 
 
-def _formatting_errors(tree: Path, touched: list[str]) -> Iterator[str]:
-    commands: Iterable[list[str]] = (
-        ["black", "--check", "--quiet"],
-        ["isort", "--profile", "black", "--check"],
-        ["flake8", "--ignore=F405,E731,W503,E203,E701,E704", "--max-line-length=120"],
-    )
-    for command in commands:
-        if formatting.installed(command[0]) is None:
-            continue
-        done = subprocess.run([sys.executable, "-m", *command, *touched], cwd=tree, capture_output=True, text=True)
-        if done.returncode:
-            yield f"{command[0]}: {(done.stdout + done.stderr).strip() or 'files would be reformatted'}"
-
-
-def apply(folder: Path, target: Path) -> Path:
+def apply(folder: Path, target: Path, kind: Kind | None = None) -> Path:
     """Copy the installed flag_gems to ``target/src``, apply its line's patches there, and return that folder.
 
-    On ``sys.path`` before the installed one it is flag_gems with the patches merged.
+    On ``sys.path`` before the installed one it is flag_gems with the patches merged: all, or those of a kind.
 
     Raises:
         PatchesError: no flag_gems is installed, or one that no line is made for; or ``target`` is there already.
@@ -217,37 +274,77 @@ def apply(folder: Path, target: Path) -> Path:
         raise PatchesError(f"flag_gems {release}: no patches are made for it; there are for {', '.join(LINES)}")
     if target.exists():
         raise PatchesError(f"{target}: is there already; name a new folder")
+    patches = paired(max(lines, key=lambda line: Version(line.release)), folder)
     source = Path(target, "src")
     shutil.copytree(Path(package.origin).parent, source / "flag_gems", ignore=shutil.ignore_patterns("__pycache__"))
     git(target, "init", "--quiet")
-    git(target, "add", "--all", "--force")
-    git(target, "commit", "--quiet", "--message=as installed")
-    for patch in patch_files(max(lines, key=lambda line: Version(line.release)), folder):
-        apply_mail(target, patch)
+    for patch, path in patches:
+        if patch.kind != "tests" and kind in (None, patch.kind):
+            # An installed package has no tests and benchmarks to change.
+            git(target, "apply", "--include=src/*", str(path.resolve()))
     return source
 
 
-def branch(line: Line, folder: Path, checkout: Path, op: str | None) -> Iterator[tuple[str, str]]:
-    """Make a branch per pull request on the checkout's HEAD, each on the one before it: its name, and the body.
+def together(patches: list[tuple[Patch, Path]], chosen: Iterable[str]) -> list[tuple[Patch, Path]]:
+    """Those patches of a line that are chosen, by their ids, and those that they stand on, in the line's order."""
+    known = {patch.id: patch for patch, _ in patches}
+    left, wanted = list(chosen), set()
+    while left:
+        wanted.add(left[-1])
+        left += set(known[left.pop()].stands_on) - wanted
+    return [(patch, path) for patch, path in patches if patch.id in wanted]
 
-    Args:
-        op: a patch's name; only its branch is made, with the patches that it stands on.
+
+def put(tree: Path, patch: Patch, path: Path) -> None:
+    """Change a tree and its index as a patch does, with or without the patches before it that it does not need.
+
+    All kernels add their lines to one file, and a patch would not find its neighbours' there.
 
     Raises:
-        PatchesError: the checkout has changes, no patch is of ``op``, or there are not as many as there would be now.
+        GitError: the patch does not apply.
+    """
+    elsewhere = [f"--exclude={imports.PATH}"] if patch.exports else []
+    git(tree, "apply", "--index", *elsewhere, str(path.resolve()))
+    if patch.exports:
+        entry = tree / imports.PATH
+        entry.write_text(imports.register(entry.read_text(), patch.exports))
+        git(tree, "add", imports.PATH)
+
+
+def branch(
+    line: Line, folder: Path, checkout: Path, op: str | None = None, kind: Kind | None = None, onto: str | None = None
+) -> Iterator[tuple[str, str]]:
+    """Make a branch per pull request in a checkout, with the patches that it stands on: its name, and the body.
+
+    The checkout may be on any branch and have any changes. When a patch does not apply, no branch stays.
+
+    Args:
+        op: a patch's name; only its branches are made.
+        kind: ``"fix"``, ``"kernel"`` or ``"tests"``, likewise.
+        onto: a commit of the checkout; the line's base if it is None.
+
+    Raises:
+        PatchesError: no such patch, or there are not those that there would be now.
         GitError: a patch does not apply, or a branch is there already.
     """
-    if git(checkout, "status", "--porcelain"):
-        raise PatchesError(f"{checkout}: has changes that are not committed; commit them or take a fresh clone")
     patches = paired(line, folder)
-    names = [patch.name for patch, _ in patches]
-    if op is not None and op not in names:
-        raise PatchesError(f"--op: no patch of {op!r}; there are {', '.join(names)}")
-    with worktree(checkout, "HEAD") as tree:
-        for patch, path in patches:
-            apply_mail(tree, path)
-            if op in (None, patch.name):
-                git(tree, "branch", f"planned-{patch.name}", "HEAD")
-                yield f"planned-{patch.name}", git(tree, "log", "-1", "--format=%B")
-            if op == patch.name:
-                return
+    chosen = [patch for patch, _ in patches if op in (None, patch.name) and kind in (None, patch.kind)]
+    if not chosen:
+        known = ", ".join(patch.id for patch, _ in patches)
+        raise PatchesError(f"--op {op} --kind {kind}: no such patch; there are {known}")
+    made: list[tuple[str, str]] = []
+    try:
+        for patch in chosen:
+            name = f"planned-{patch.id}"
+            with worktree(checkout, onto or line.base) as tree:
+                for each, path in together(patches, [patch.id]):
+                    put(tree, each, path)
+                    subject, body = read_mail(tree, path)
+                    git(tree, "commit", "--quiet", "--no-verify", "--file=-", text=f"{subject}\n\n{body}")
+                git(tree, "branch", name, "HEAD")
+                made.append((name, git(tree, "log", "-1", "--format=%B")))
+    except BaseException:
+        for name, _ in made:
+            git(checkout, "branch", "--quiet", "--delete", "--force", name)
+        raise
+    yield from made

@@ -64,3 +64,12 @@ def worktree(checkout: Path, commit: str) -> Iterator[Path]:
 def apply_mail(tree: Path, patch: Path) -> None:
     """Commit a patch as ``git am`` does, which requires an exact match of the context."""
     git(tree, "am", "--quiet", str(patch.resolve()))
+
+
+def read_mail(tree: Path, patch: Path) -> tuple[str, str]:
+    """The subject and the body of a patch's message."""
+    with tempfile.TemporaryDirectory() as scratch:
+        body = Path(scratch, "body")
+        head = git(tree, "mailinfo", str(body), str(Path(scratch, "diff")), text=patch.read_text())
+        subject = next(line for line in head.splitlines() if line.startswith("Subject: "))
+        return subject.removeprefix("Subject: "), body.read_text()

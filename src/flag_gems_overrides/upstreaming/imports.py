@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one file of upstream that every patch changes: ``flag_gems/ops/__init__.py``."""
+"""The one file of upstream that every kernel's patch changes: ``_nvidia/ops/__init__.py``, whose functions replace the
+generic ones of the same name on NVIDIA."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import ast
 
 from flag_gems_overrides.errors import UserError
 
-PATH = "src/flag_gems/ops/__init__.py"
+PATH = "src/flag_gems/runtime/backend/_nvidia/ops/__init__.py"
 _WIDTH = 88  # black's
 
 
@@ -15,39 +16,29 @@ class UpstreamError(UserError):
     """Upstream is not as a patch expects it; the message names the file and what is missing."""
 
 
-def redirect(text: str, module: str, functions: tuple[str, ...]) -> str:
-    """Let ``ops/__init__.py`` take these functions from ``planned/<module>``, and the module's others as before.
-
-    The new imports are relative, which isort puts last. The import of a submodule sets a name of the package, and
-    ``flag_gems.ops.softmax`` has to end as the function: were ``planned`` imported before ``flag_gems.ops.softmax``,
-    which on newer lines still has the ``_out`` variants, it would end as that module.
+def register(text: str, exports: tuple[tuple[str, tuple[str, ...]], ...]) -> str:
+    """Let ``_nvidia/ops/__init__.py`` have these functions from the modules beside it, and keep what it has.
 
     Raises:
-        UpstreamError: the functions are not imported from there.
+        UpstreamError: there is something in that file other than comments, imports and ``__all__``.
     """
-    tree = ast.parse(text)
-    lines = text.splitlines(keepends=True)
-    found = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    old = [node for node in found if node.module == f"flag_gems.ops.{module}" and node.level == 0]
-    names = {alias.name for node in old for alias in node.names}
-    if len(old) != 1 or not names.issuperset(functions):
-        raise UpstreamError(f"{PATH}: has no import of {', '.join(functions)} from flag_gems.ops.{module}")
-
-    planned = {node.module or "": [alias.name for alias in node.names] for node in found if node.level == 1}
-    planned[f"planned.{module}"] = sorted(functions)
-    block = "".join(_line(f".{name}", planned[name]) for name in sorted(planned))
-
-    for node in reversed(found):
-        assert node.end_lineno is not None
-        here = slice(node.lineno - 1, node.end_lineno)
-        if node.level == 1:
-            del lines[here]
-        elif node is old[0]:
-            kept = sorted(names - set(functions))
-            lines[here] = [_line(f"flag_gems.ops.{module}", kept)] if kept else []
-    last = max(n.end_lineno or 0 for n in ast.parse("".join(lines)).body if isinstance(n, ast.ImportFrom))
-    rest = "".join(lines[last:]).lstrip("\n")
-    return "".join(lines[:last]) + "\n" + block + "\n" + rest
+    body = ast.parse(text).body
+    names: dict[str, set[str]] = {}
+    start = None
+    for node in body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            names[node.module or ""] = {alias.name for alias in node.names}
+        elif not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"):
+            raise UpstreamError(f"{PATH}: has {ast.unparse(node).splitlines()[0]!r}, which no patch expects")
+        start = min(start or node.lineno, node.lineno)
+    for module, functions in exports:
+        names[module] = names.get(module, set()) | set(functions)
+    head = "".join(text.splitlines(keepends=True)[: start - 1] if start else [text]).rstrip("\n")
+    imported = "".join(_line(f".{module}", sorted(names[module])) for module in sorted(names))
+    listed = "".join(f'    "{name}",\n' for name in sorted(set().union(*names.values())))
+    return (f"{head}\n\n" if head else "") + f"{imported}\n__all__ = [\n{listed}]\n"
 
 
 def _line(module: str, names: list[str]) -> str:

@@ -39,10 +39,9 @@ class Line(NamedTuple):
         base: the commit that the patches are made on.
         header: what new files start with.
         marks: pytest's marks of functions where they differ from the function's name.
-        include: what ``use_gems(include=...)`` calls a function, likewise.
+        include: what flag_gems registers in a function's place, and ``use_gems(include=...)`` calls it.
         benchmark: how it writes benchmarks.
-        edits: changes beside ``ops/__init__.py``, by upstream's ops module, or by ``<module>-tests`` in a patch of
-            their own.
+        edits: what patches change beside the fixes and ``_nvidia/ops/__init__.py``, by the patch's id.
         explicit_calls: whether new tests have to call ``flag_gems.<function>`` instead of PyTorch's dispatcher.
         differences: upstream's tests (a pattern) that fail in these variants of a rehearsal, and why they do.
     """
@@ -76,6 +75,72 @@ _LICENCE = """\
 
 """
 _NORM_TESTS = "tests/test_layer_norm.py"
+_RUNTIME = "src/flag_gems/runtime/__init__.py"
+_NVIDIA = "src/flag_gems/runtime/backend/_nvidia"
+
+
+def _example(path: str, body: str) -> Edit:
+    """What 5.3 did to these files when it began to use them on NVIDIA: functions that nobody had called stay unused."""
+    return Edit(path, body, f'"""\nExample for multi-backend ops.\n\n\n{body}"""\n')
+
+
+# 5.0.2 imports _nvidia/ops on NVIDIA and does not use it.
+_USE_VENDOR_OPS = (
+    Edit(
+        "src/flag_gems/runtime/__init__.py", "from . import backend, common, error\n", "from . import backend, error\n"
+    ),
+    Edit(_RUNTIME, "if device.vendor != common.vendors.NVIDIA:", "if extended_ops:"),
+    _example(
+        f"{_NVIDIA}/ops/__init__.py",
+        'from .add import add\nfrom .gelu import gelu\n\n__all__ = [\n    "add",\n    "gelu",\n]\n',
+    ),
+    _example(
+        f"{_NVIDIA}/fused/__init__.py",
+        'from .fused_add_rms_norm import fused_add_rms_norm\n\n__all__ = [\n    "fused_add_rms_norm",\n]\n',
+    ),
+)
+
+# These tests ask for statistics of half inputs in half, and PyTorch's are float32. Whichever they are, so that the
+# patch can be merged before the fix, before the kernels, or alone; the fix brings a test of the dtype.
+_ANY_DTYPE = Edit(
+    _NORM_TESTS,
+    "        utils.gems_assert_close(actual, expected, dtype)\n\n\n@pytest.mark.layer_norm",
+    "        utils.gems_assert_close(actual, expected, actual.dtype)\n\n\n@pytest.mark.layer_norm",
+)
+_ANY_DTYPE_SINCE_MAIN = tuple(
+    Edit(
+        _NORM_TESTS,
+        f"    utils.gems_assert_close(res_{statistic}, ref_{statistic}, dtype, reduce_dim=reduce_dim)\n",
+        f"    utils.gems_assert_close(\n        res_{statistic}, ref_{statistic}, res_{statistic}.dtype, "
+        "reduce_dim=reduce_dim\n    )\n",
+    )
+    for statistic in ("mean", "rstd")
+)
+
+_WITH_NATIVE_LAYER_NORM = Line(
+    "v5.3.4",
+    "5.3.4",
+    "f7c55cb2fe1fb90fc713eafa6f63d7cbb73453a9",
+    header=_LICENCE,
+    explicit_calls=True,
+    marks={"prod_dim": "prod_dim_int", "log_softmax_backward": "log_softmax_backward_data"},
+    include={"layer_norm": "native_layer_norm"},
+    benchmark=Benchmark(
+        "benchmark/test_{}_sizes.py",
+        ("from . import base, consts",),
+        "base.GenericBenchmark",
+        "consts.FLOAT_DTYPES",
+    ),
+    edits={"layernorm-tests": (_ANY_DTYPE,)},
+    differences=(
+        (
+            "^test_layer_norm::test_native_layer_norm",
+            ("overrides",),
+            "asks for statistics of half inputs in half; PyTorch's CUDA kernel keeps float32, and so do we. The "
+            "patches change the test",
+        ),
+    ),
+)
 
 LINES = {
     line.name: line
@@ -96,56 +161,14 @@ LINES = {
                 "GenericBenchmark",
                 "FLOAT_DTYPES",
             ),
-            edits={},
+            edits={"shared-kernel": _USE_VENDOR_OPS},
         ),
-        Line(
-            "main",
-            "5.3.4",
-            "ed2508bcb5a03000e9774734201d840ba362cd11",
-            header=_LICENCE,
-            explicit_calls=True,
-            marks={"prod_dim": "prod_dim_int", "log_softmax_backward": "log_softmax_backward_data"},
-            include={"layer_norm": "native_layer_norm"},
-            benchmark=Benchmark(
-                "benchmark/test_{}_sizes.py",
-                ("from . import base, consts",),
-                "base.GenericBenchmark",
-                "consts.FLOAT_DTYPES",
-            ),
-            edits={
-                "layernorm": (
-                    Edit(
-                        "src/flag_gems/ops/native_layer_norm.py",
-                        "from flag_gems.ops.layernorm import layer_norm",
-                        "from flag_gems.ops.planned.layernorm import layer_norm",
-                    ),
-                    # Statistics of half inputs are float32, as PyTorch's are; these tests ask for half.
-                    Edit(
-                        _NORM_TESTS,
-                        "    for actual, expected in zip(result, ref_result):",
-                        "    dtypes = (dtype, torch.float32, torch.float32)\n"
-                        "    for actual, expected, kind in zip(result, ref_result, dtypes):",
-                    ),
-                    Edit(
-                        _NORM_TESTS,
-                        "gems_assert_close(actual, expected, dtype)",
-                        "gems_assert_close(actual, expected, kind)",
-                    ),
-                ),
-                # A patch of its own: 5.3.4, where the rest of the series applies, does not have this test.
-                "layernorm-tests": tuple(
-                    Edit(_NORM_TESTS, f"ref_{statistic}, dtype,", f"ref_{statistic}, torch.float32,")
-                    for statistic in ("mean", "rstd")
-                ),
-            },
-            differences=(
-                (
-                    "^test_layer_norm::test_native_layer_norm",
-                    ("overrides",),
-                    "asks for statistics of half inputs in half; PyTorch's CUDA kernel keeps float32, and so do "
-                    "we. The patches change the test",
-                ),
-            ),
+        _WITH_NATIVE_LAYER_NORM,
+        _WITH_NATIVE_LAYER_NORM._replace(
+            name="main",
+            release="5.4.0.dev0",
+            base="ed2508bcb5a03000e9774734201d840ba362cd11",
+            edits={"layernorm-tests": (_ANY_DTYPE, *_ANY_DTYPE_SINCE_MAIN)},
         ),
     )
 }

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TextIO
 
 import torch
@@ -22,16 +24,23 @@ from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.upstreaming.defects import DEFECTS, FIXED, Defect
 
 
-def observe(ids: Iterable[str]) -> dict[str, str]:
-    """``FIXED``, or the exception's ``Class: text``, of each reproduction on the installed flag_gems alone.
+def observe(ids: Iterable[str], source: Path | None = None) -> dict[str, str]:
+    """``FIXED``, or the exception's ``Class: text``, of each reproduction on the installed flag_gems alone, or on the
+    one in the folder ``source``.
 
     Raises:
         RuntimeError: the process did not reach the first reproduction, e.g. flag_gems cannot be imported.
     """
+    search = os.pathsep.join(filter(None, [str(source or ""), os.environ.get("PYTHONPATH")]))
     left = list(ids)
     outcomes: dict[str, str] = {}
     while left:
-        process = subprocess.run([sys.executable, "-m", __name__, *left], capture_output=True, text=True)
+        process = subprocess.run(
+            [sys.executable, "-m", __name__, *left],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": search},
+        )
         began, *lines = process.stdout.splitlines() or [""]
         if not began:
             raise RuntimeError(f"the reproductions did not start:\n{process.stderr}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream's own tests of the operators, three times: on its tree as it is, with the overrides, with the patches."""
+"""Upstream's own tests of the operators: on its tree as it is, with the overrides, with the fixes, with all patches."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from flag_gems_overrides.upstreaming.exchange import PatchesError, paired, patch_files
-from flag_gems_overrides.upstreaming.git import apply_mail, worktree
+from flag_gems_overrides.upstreaming.exchange import PatchesError, paired, put
+from flag_gems_overrides.upstreaming.git import apply_mail, git, worktree
 from flag_gems_overrides.upstreaming.lines import Line
-from flag_gems_overrides.upstreaming.series import series
+from flag_gems_overrides.upstreaming.series import Patch, series
 
-VARIANTS = ("bare", "overrides", "patched")
+VARIANTS = ("bare", "overrides", "fixes", "patched")
 
 _FILES = {"layernorm": "layer_norm"}
 
@@ -62,38 +62,63 @@ def rehearse(
         PatchesError: pytest did not get to the tests; the message has its last lines.
         GitError: a patch does not apply.
     """
-    with _built(line, checkout) as tree:
+    with built(line, checkout) as tree:
         files = [path for path in _test_files(line) if (tree / path).exists()]
         found: dict[str, Outcomes] = {}
         for variant in VARIANTS:
-            if variant == "patched":
-                for patch in patch_files(line, folder):
-                    apply_mail(tree, patch)
-                files += [path for patch in series(line) for path in patch.added if path.startswith("tests/")]
-            found[variant] = _run(tree, files, variant, words, seconds)
+            for patch, path in paired(line, folder):
+                if variant == ("patched" if patch.kind == "kernel" else "fixes"):
+                    apply_mail(tree, path)
+                    files += _tests(patch)
+            found[variant] = run_tests(tree, files, variant, words, seconds)
         return found
 
 
-def one_after_the_other(line: Line, folder: Path, checkout: Path) -> Iterator[str]:
-    """Apply the patches at the line's base, and after each run the tests that it brings: what fails, in words.
+# What runs with which of a line's patches, as in "kernel" alone, and on whose device.
+_PROOFS = (
+    (("tests", "fix"), "other vendor"),
+    (("tests", "kernel"), "patched"),
+    (("tests", "fix", "kernel"), "other vendor"),
+    (("tests", "fix", "kernel"), "patched"),
+)
+
+
+def proofs(line: Line, folder: Path, checkout: Path) -> Iterator[str]:
+    """Run the tests that the patches bring, and say what fails: with the fixes alone and with all patches as on a
+    vendor that is not NVIDIA, with the kernels alone and with all patches as on NVIDIA.
 
     Raises:
-        PatchesError: pytest did not get to the tests, flag_gems cannot be imported for example; or there are not as
-            many patches as there would be now.
+        PatchesError: pytest did not get to the tests, flag_gems cannot be imported for example.
         GitError: a patch does not apply.
     """
     patches = paired(line, folder)
-    with _built(line, checkout) as tree:
-        for patch, path in patches:
-            apply_mail(tree, path)
-            tests = [name for name in patch.added if name.startswith("tests/")]
-            for test, outcome in (_run(tree, tests, "patched", [], None) if tests else {}).items():
+    for kinds, variant in _PROOFS:
+        with built(line, checkout) as tree:
+            files = []
+            for patch, path in patches:
+                if patch.kind in kinds:
+                    put(tree, patch, path)
+                elif patch.kind == "fix":  # the kernels answer its tests too
+                    git(tree, "apply", "--include=tests/*", str(path.resolve()))
+                if patch.kind == "fix" or (patch.kind in kinds and variant == "patched"):
+                    files += _tests(patch)
+            what = f"{' and '.join(kinds[1:])} patches, {'NVIDIA' if variant == 'patched' else variant}"
+            try:
+                outcomes = run_tests(tree, files, variant, [], None)
+            except PatchesError as error:
+                yield f"{what}: {str(error).strip().splitlines()[-1]}"
+                continue
+            for test, outcome in outcomes.items():
                 if outcome.verdict not in ("passed", "skipped"):
-                    yield f"{path.name}: {test}: {outcome.verdict} {outcome.why}"
+                    yield f"{what}: {test}: {outcome.verdict} {outcome.why}"
+
+
+def _tests(patch: Patch) -> list[str]:
+    return [path for path in patch.added if path.startswith("tests/")]
 
 
 @contextlib.contextmanager
-def _built(line: Line, checkout: Path) -> Iterator[Path]:
+def built(line: Line, checkout: Path) -> Iterator[Path]:
     """A scratch work tree at the line's base that can be imported."""
     with worktree(checkout, line.base) as tree:
         # What a build writes there; without both names the installed package's version counts, and an override that
@@ -103,10 +128,11 @@ def _built(line: Line, checkout: Path) -> Iterator[Path]:
 
 
 def _test_files(line: Line) -> list[str]:
-    return [f"tests/test_{_FILES.get(patch.name, patch.name)}.py" for patch in series(line) if patch.functions]
+    names = dict.fromkeys(patch.name for patch in series(line) if patch.functions)
+    return [f"tests/test_{_FILES.get(name, name)}.py" for name in names]
 
 
-def _run(tree: Path, files: list[str], variant: str, words: Iterable[str], seconds: float | None) -> Outcomes:
+def run_tests(tree: Path, files: list[str], variant: str, words: Iterable[str], seconds: float | None) -> Outcomes:
     search = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH", "")]))
     # Not those by which a worker of xdist knows itself, if a test calls this.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}

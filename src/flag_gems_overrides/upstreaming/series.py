@@ -1,98 +1,181 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each patch of a line adds to FlagGems: shared helpers first, then one operator's file after the other.
+"""The patches of a line: portable fixes of upstream's own files first, then this package's kernels for NVIDIA alone.
 
-The files come from this package's ops. They stand beside upstream's as ``flag_gems.ops.planned``.
+A fix changes ``flag_gems/ops/<module>.py``, which every vendor runs; it is a file of ``fixes/``. The kernels come from
+this package's ops and stand in ``runtime/backend/_nvidia/ops``, which flag_gems imports on NVIDIA alone. No file
+belongs to a fix and to a kernel, so that either can be merged without the other.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from packaging.version import Version
 
 import flag_gems_overrides.ops
 from flag_gems_overrides.operators import OPERATORS
-from flag_gems_overrides.upstreaming.benchmarks import benchmarks
+from flag_gems_overrides.upstreaming.benchmarks import benchmarks, size_tests
 from flag_gems_overrides.upstreaming.lines import Line
 from flag_gems_overrides.upstreaming.templates import render
 
 if TYPE_CHECKING:
     from flag_gems_overrides.upstreaming.defects import Defect
 
+Kind = Literal["tests", "fix", "kernel"]
+
 OPS = Path(next(iter(flag_gems_overrides.ops.__path__)))
-FOLDER = "src/flag_gems/ops/planned"
+FIXES = Path(__file__).parent / "fixes"
+FOLDER = "src/flag_gems/runtime/backend/_nvidia/ops"
+
+# What they are imported as: flag_gems puts its folder of vendors on sys.path.
+PACKAGE = "_nvidia.ops"
 
 # The kernels of a family come with the first operator that needs them.
-_FAMILIES = "families/"
+_OF_A_FAMILY = "families/.+/"
 _SPDX = "# SPDX-License-Identifier: Apache-2.0\n"
 
 
 class Patch(NamedTuple):
-    """One patch.
+    """One patch, and one pull request.
 
     Attributes:
-        name: upstream's ops module; ``shared`` for the helpers; ``<module>-tests`` for changes of upstream's tests.
-        functions: those of upstream's functions that it replaces.
+        name: upstream's ops module, or ``shared`` for the helpers of all kernels.
+        kind: ``"fix"`` changes upstream's own file, ``"kernel"`` adds files for NVIDIA, ``"tests"`` changes tests.
+        functions: those of upstream's functions that it is about.
         defects: what it fixes, as far as a test shows it.
         added: the files it adds, by their paths in FlagGems, not yet formatted.
+        changes: the file of ``fixes/`` with what it changes; None if it adds files only.
+        exports: what ``_nvidia/ops/__init__.py`` gets from each module of that folder.
+        stands_on: the patches, by :attr:`id`, that have to be there before.
     """
 
     name: str
+    kind: Kind
     functions: tuple[str, ...]
-    defects: tuple[Defect, ...]
-    added: dict[str, str]
+    defects: tuple[Defect, ...] = ()
+    added: Mapping[str, str] = MappingProxyType({})
+    changes: Path | None = None
+    exports: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    stands_on: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}-{self.kind}"
 
 
 def series(line: Line) -> list[Patch]:
     """The patches of a line, in their order."""
-    # They import PyTorch, without which `gems-overrides doctor` must start too.
-    from flag_gems_overrides.upstreaming import regression
-    from flag_gems_overrides.upstreaming.defects import DEFECTS
-
     functions: dict[str, tuple[str, ...]] = {}
     for override in OPERATORS.values():
         if override.since is None or Version(override.since) <= Version(line.release):
             functions[override.module] = (*functions.get(override.module, ()), override.name)
-    modules = {name: module for module, names in functions.items() for name in names}
-    order = list(functions)
-    known = [row for row in DEFECTS.values() if modules.keys() >= set(row.functions)]
+    tests = [Patch(module, "tests", names) for module, names in functions.items() if f"{module}-tests" in line.edits]
+    return [*tests, *_fixes(line, functions), *_kernels(line, functions)]
 
-    needed = {module: _needs(f"{module}.py") for module in order}
-    shared = {file for files in needed.values() for file in files if not file.startswith(_FAMILIES)}
-    added = {f"{FOLDER}/__init__.py": line.header + render("package.py.j2")}
-    patches = [Patch("shared", (), (), added | {_path(file): _source(file, line) for file in sorted(shared)})]
-    done = shared
+
+def without_fix(line: Line) -> list[str]:
+    """The modules of the line's kernels that no portable fix is written for."""
+    patches = series(line)
+    fixed = {patch.name for patch in patches if patch.kind == "fix"}
+    return [patch.name for patch in patches if patch.kind == "kernel" and patch.functions and patch.name not in fixed]
+
+
+def fix_file(line: Line, module: str) -> Path | None:
+    """The fix of a module: the line's own or, where one fits several lines, the one for all."""
+    candidates = (FIXES / line.name / f"{module}.patch", FIXES / f"{module}.patch")
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _fixes(line: Line, functions: dict[str, tuple[str, ...]]) -> list[Patch]:
+    # They import PyTorch, without which `gems-overrides doctor` must start too.
+    from flag_gems_overrides.upstreaming import regression
+    from flag_gems_overrides.upstreaming.defects import DEFECTS
+
+    order = [module for module in functions if fix_file(line, module)]
+    modules = {name: module for module in order for name in functions[module]}
+    patches = []
     for module in order:
-        files = {f"{module}.py", *needed[module]} - done
-        done = done | files
-        # A reproduction that calls several modules' functions is of use once the last of them is there.
-        rows = tuple(row for row in known if max((modules[f] for f in row.functions), key=order.index) == module)
-        added = {_path(file): _source(file, line) for file in sorted(files)}
-        tests = regression.tests(rows, line)
-        if tests:
-            added[f"tests/test_{module}_as_pytorch.py"] = tests
-        added |= benchmarks(module, functions[module], line)
-        patches.append(Patch(module, functions[module], rows, added))
-        if f"{module}-tests" in line.edits:
-            patches.append(Patch(f"{module}-tests", (), (), {}))
+        rows = []
+        others: dict[str, None] = {}
+        for row in DEFECTS.values():
+            if modules.keys() >= set(row.functions):
+                concerned = {modules[name] for name in row.functions}
+                # A reproduction that calls several modules' functions is of use once the last of them is there.
+                if max(concerned, key=order.index) == module:
+                    rows.append(row)
+                    others |= dict.fromkeys(sorted(f"{other}-fix" for other in concerned - {module}))
+        text = regression.tests(rows, line)
+        patches.append(
+            Patch(
+                module,
+                "fix",
+                functions[module],
+                tuple(row for row in DEFECTS.values() if set(row.functions) & set(functions[module])),
+                {f"tests/test_{module}_as_pytorch.py": text} if text else {},
+                fix_file(line, module),
+                stands_on=(*_tests_of(line, module), *others),
+            )
+        )
     return patches
 
 
-def _path(file: str) -> str:
-    return f"{FOLDER}/{file}"
+def _kernels(line: Line, functions: dict[str, tuple[str, ...]]) -> list[Patch]:
+    from flag_gems_overrides.upstreaming.defects import DEFECTS
+
+    needed = {module: _needs(f"{module}.py") for module in functions}
+    shared = {file for files in needed.values() for file in files if not re.match(_OF_A_FAMILY, file)}
+    patches = [Patch("shared", "kernel", (), added=_files(shared, line))]
+    owners = dict.fromkeys(shared, patches[0].id)
+    for module, names in functions.items():
+        files = {f"{module}.py", *needed[module]} - owners.keys()
+        stands_on = {owners[file]: None for file in sorted(needed[module]) if file in owners}
+        owners |= dict.fromkeys(files, f"{module}-kernel")
+        added = _files(files, line)
+        exports = [(module, names)]
+        for name in names:
+            # Newer lines register some functions by a wrapper with a name of its own.
+            if name in line.include:
+                alias = line.include[name]
+                added[f"{FOLDER}/{alias}.py"] = line.header + render(
+                    "alias.py.j2", name=name, module=module, alias=alias
+                )
+                exports.append((alias, (alias,)))
+        patches.append(
+            Patch(
+                module,
+                "kernel",
+                names,
+                tuple(row for row in DEFECTS.values() if set(row.functions) & set(names)),
+                added | size_tests(module, names, line) | benchmarks(module, names, line),
+                exports=tuple(exports),
+                stands_on=(*_tests_of(line, module), *stands_on),
+            )
+        )
+    return patches
+
+
+def _tests_of(line: Line, module: str) -> tuple[str, ...]:
+    return (f"{module}-tests",) if f"{module}-tests" in line.edits else ()
+
+
+def _files(files: Iterable[str], line: Line) -> dict[str, str]:
+    return {f"{FOLDER}/{file}": _source(file, line) for file in sorted(files)}
 
 
 def _source(file: str, line: Line) -> str:
     text = (OPS / file).read_text()
-    text = re.sub(r"\bflag_gems_overrides\.ops\b", "flag_gems.ops.planned", text)
+    text = re.sub(r"\bflag_gems_overrides\.ops\b", PACKAGE, text)
     return text.replace(_SPDX, line.header, 1) if line.header else text
 
 
 def _needs(file: str, seen: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The files that an ops file imports and those that they import, with the packages that they are in.
+    """The files that an ops file imports and those that they import, with the packages that they are in and the
+    tables of plans.
 
     Files are named by their path below ``ops``.
     """
@@ -108,5 +191,7 @@ def _needs(file: str, seen: frozenset[str] = frozenset()) -> frozenset[str]:
     found |= {(folder / "__init__.py").as_posix() for each in found for folder in Path(each).parents[:-1]}
     for helper in found - seen:
         seen |= {helper}
-        seen |= _needs(helper, seen)
+        if helper == "plans/table.py":
+            seen |= {path.relative_to(OPS).as_posix() for path in (OPS / "plans").glob("*.json")}
+        seen |= _needs(helper, seen) if helper.endswith(".py") else seen
     return seen

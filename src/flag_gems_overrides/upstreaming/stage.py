@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin under which upstream's own tests run: ``-p flag_gems_overrides.upstreaming.stage``.
 
-On a GPU or, where there is none, in Triton's interpreter; with the overrides if ``GEMS_STAGE`` says so. To the file
+On a GPU or, where there is none, in Triton's interpreter; with the overrides if ``GEMS_STAGE`` says "overrides", as on
+a vendor that is not NVIDIA if it says "other vendor". To the file
 ``GEMS_STAGE_OUTCOMES`` goes a line of JSON for each test, ``[test, verdict, why]``: "unfinished" for all of them at
 first, and then what became of it, as soon as that is known.
 """
@@ -21,9 +22,12 @@ import torch
 
 from flag_gems_overrides import install, interpreter
 from flag_gems_overrides.registration import compat
+from flag_gems_overrides.upstreaming import other_vendor
 from flag_gems_overrides.upstreaming.defects import DEFECTS
 
-if not torch.cuda.is_available():
+if os.environ.get("GEMS_STAGE") == "other vendor":
+    other_vendor.activate()
+elif not torch.cuda.is_available():
     interpreter.activate()
 
 # On a Triton that LibEntry does not know nothing else of upstream could be seen.

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flag_gems_overrides.ops.families.reduction.call import _problems, reduce
+from flag_gems_overrides.ops.families.reduction.call import problems_of, reduce
 from flag_gems_overrides.ops.families.reduction.policy import Dtypes, Policy, accumulator, promoted
 
 
@@ -123,10 +123,10 @@ def test_without_elements_the_result_is_the_identity_s(shape, dim, device):
 
 def test_problems_of_separate_dimensions():
     """The largest first; what is left of the tensor is the next problem."""
-    assert list(_problems([(3, True), (5, False), (7, True)])) == [(15, 7, 1), (1, 3, 5)]
-    assert list(_problems([(2, False), (3, True), (5, True), (7, False)])) == [(2, 15, 7)]
-    assert list(_problems([(4, False)])) == [(1, 1, 4)]
-    assert list(_problems([])) == [(1, 1, 1)]
+    assert list(problems_of([(3, True), (5, False), (7, True)])) == [(15, 7, 1), (1, 3, 5)]
+    assert list(problems_of([(2, False), (3, True), (5, True), (7, False)])) == [(2, 15, 7)]
+    assert list(problems_of([(4, False)])) == [(1, 1, 4)]
+    assert list(problems_of([])) == [(1, 1, 1)]
 
 
 def test_a_changed_function_is_compiled_again():

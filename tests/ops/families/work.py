@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from flag_gems_overrides.ops.families.batch_norm import plan as batch_norm_plan
 from flag_gems_overrides.ops.families.norm import launches as norm_launches
 from flag_gems_overrides.ops.families.norm import plan as norm_plan
 from flag_gems_overrides.ops.families.reduction import plan as reduction_plan
@@ -105,6 +106,21 @@ def _norm(backward: bool) -> Callable[[int, int, int, int, Limits], Work]:
     return work
 
 
+def _batch_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
+    def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
+        plan = batch_norm_plan.plan(batch_norm_plan.Problem(M, N, K, itemsize, inputs), limits)
+        tiling = plan.tiling
+        tile = tiling.channels * tiling.block
+        if isinstance(plan, batch_norm_plan.Channels):
+            return Work(tiling.blocks, 1, tiling.blocks * tile, 1, 0)
+        tiles = _cdiv(plan.slice_size * (1 if tiling.columns else tiling.vec), tiling.block)
+        turns = _cdiv(tiling.blocks * plan.group, plan.programs)
+        numbers = 3 * plan.group * N if plan.group > 1 else 0
+        return Work(plan.programs, turns * tiles, tiling.blocks * plan.group * tiles * tile, 2, numbers)
+
+    return work
+
+
 def _cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
@@ -112,6 +128,8 @@ def _cdiv(a: int, b: int) -> int:
 KINDS = (
     Kind("softmax", True, (2, 4, 8), 1, False, _softmax(1)),
     Kind("softmax gradient", True, (2, 4, 8), 2, False, _softmax(2)),
+    Kind("batch norm", True, (2, 4, 8), 1, False, _batch_norm(1)),
+    Kind("batch norm gradient", True, (2, 4, 8), 2, False, _batch_norm(2)),
     Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(1)),
     Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(2)),
     Kind("reduction with statistics", True, (2, 4, 8), 1, True, _reduction(3)),

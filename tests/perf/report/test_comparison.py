@@ -172,6 +172,7 @@ def test_what_cannot_be_compared_is_refused(new, message):
 def test_markdown_names_the_worst_three_and_folds_the_rest():
     page = rendered(comparison.markdown(comparison.compare(session(), session((1.4, 1.3, 1.2, 1.1)))))
     assert page.startswith("<p><strong>4 cases: 4 SLOWER;")
+    assert "<summary>Every case, worst first</summary>" in page
     worst, means, every = page.split("<table>")[1:]
     assert [worst.count("<tr>"), means.count("<tr>"), every.count("<tr>")] == [1 + 3, 1 + 3, 1 + 4]
     assert "<details>" in means

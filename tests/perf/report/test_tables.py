@@ -6,7 +6,7 @@ import pytest
 from flag_gems_overrides.perf.report.tables import size, tables
 
 from .. import rows
-from .made import columns, counts, lines, shown
+from .made import KEYS, columns, counts, lines, shown
 
 
 def cells(table, i=0) -> dict[str, str]:
@@ -125,3 +125,10 @@ def test_columns_are_named_aligned_and_ranked():
         "Override Stored 5; Gems Passes 3; Override Passes 2; Gems Launches 2; Override Launches 1; "
         "Gems Allocations 7; Override Allocations 6"
     )
+
+
+def test_a_line_has_the_key_and_the_verdict_of_its_case():
+    found = [(line.key, line.word) for table in tables(shown()) for line in table.lines]
+    assert found == list(zip(KEYS, ("SAME", "SLOWER", "SAME", "FASTER"), strict=True))
+    (alone,) = tables(shown(rows.timed(override=1.0)))[0].lines
+    assert alone.word == ""

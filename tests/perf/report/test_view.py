@@ -31,6 +31,11 @@ def test_cases_are_chosen_by_op_dtype_and_verdict(chosen, left):
     assert made.notes == ((f"{len(left)} of 4 cases, as chosen.",) if len(left) < 4 else ())
 
 
+def test_an_unknown_op_is_named_by_its_option():
+    with pytest.raises(UserError, match="--op 'gelu' is not known; known: softmax, prod"):
+        select(shown(), ops=["gelu"])
+
+
 def test_the_worst_or_the_slowest_come_first():
     assert keys(select(shown(), order="worst"))[0] == KEYS[1]
     assert keys(select(shown(), order="worst"))[-1] == KEYS[3]
@@ -45,7 +50,11 @@ def test_a_partial_session_says_so_and_how_much_of_it_is_there():
     partial.ended = False
     assert of([partial], None, "r").notes == ("Partial: the session was not ended; 4 of 9 cases are in it.",)
     partial.torn = True
-    assert "The last line of the record was cut off" in of([partial], None, "r").notes[1]
+    cut = "The last line of the record was cut off while it was written, and is left out."
+    assert of([partial], None, "r").notes[1] == cut
+    older = session()
+    older.ended = False
+    assert of([older], None, "r").notes == ("Partial: the session was not ended; 4 cases are in it.",)
     assert of([session()], None, "r").notes == ()
 
 

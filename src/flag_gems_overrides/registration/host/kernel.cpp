@@ -84,10 +84,15 @@ struct Launch {
   std::vector<Param> params;
 };
 
+struct Allocation {
+  std::vector<int64_t> shape, strides;  // no strides where it is contiguous
+  at::ScalarType dtype;
+};
+
 struct Recipe {
   c10::Device device;
   void* context;
-  std::vector<std::pair<std::vector<int64_t>, at::ScalarType>> allocations;
+  std::vector<Allocation> allocations;
   std::vector<size_t> copies;  // arguments that are made contiguous
   std::vector<std::pair<at::ScalarType, int64_t>> counters;
   std::vector<Launch> launches;
@@ -264,11 +269,13 @@ void renew_locks() {  // a lock held by another thread at a fork would never be 
   for (auto* op : operators) new (&op->lock) std::shared_mutex;
 }
 
-at::Tensor allocate(const std::pair<std::vector<int64_t>, at::ScalarType>& wanted, c10::Device device) {
+at::Tensor allocate(const Allocation& wanted, c10::Device device) {
   auto* allocator = device.is_cuda() ? at::detail::getCUDAHooks().getCUDADeviceAllocator()
                                      : c10::GetAllocator(device.type());
-  const auto keys = c10::DispatchKeySet(c10::computeDispatchKey(wanted.second, c10::kStrided, device));
-  return at::Tensor(at::detail::empty_generic(wanted.first, allocator, keys, wanted.second, std::nullopt));
+  const auto keys = c10::DispatchKeySet(c10::computeDispatchKey(wanted.dtype, c10::kStrided, device));
+  if (wanted.strides.empty())
+    return at::Tensor(at::detail::empty_generic(wanted.shape, allocator, keys, wanted.dtype, std::nullopt));
+  return at::Tensor(at::detail::empty_strided_generic(wanted.shape, wanted.strides, allocator, keys, wanted.dtype));
 }
 
 enum class Outcome { Done, Python, Stale };
@@ -443,8 +450,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         if (device.is_cuda()) guard.reset_device(device);
         return Recipe{device, current_context(), {}, {}, {}, {}, {}};
       }))
-      .def("allocate", [](Recipe& r, std::vector<int64_t> shape, py::handle dtype) {
-        r.allocations.emplace_back(std::move(shape), dtype_of(dtype));
+      .def("allocate", [](Recipe& r, std::vector<int64_t> shape, std::vector<int64_t> strides, py::handle dtype) {
+        r.allocations.push_back({std::move(shape), std::move(strides), dtype_of(dtype)});
       })
       .def("copy", [](Recipe& r, size_t argument) { r.copies.push_back(argument); })
       .def("count", [](Recipe& r, py::handle dtype, int64_t n) { r.counters.emplace_back(dtype_of(dtype), n); })

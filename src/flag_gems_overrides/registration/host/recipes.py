@@ -65,7 +65,7 @@ def recipe(
             places.setdefault(argument.data_ptr(), (_ARGUMENT, place))
     made = extension.Recipe(device)
     for place, (wanted, tensor) in enumerate(allocations):
-        made.allocate(list(wanted.shape), wanted.dtype)
+        made.allocate(list(wanted.shape), [] if tensor.is_contiguous() else list(wanted.stride), wanted.dtype)
         places[tensor.data_ptr()] = (_ALLOCATION, place)
     for place, (asked, tensor) in enumerate(counters):
         made.count(asked.dtype, asked.size)

@@ -22,7 +22,7 @@ from .group_backward import (
     group_norm_backward_tile,
 )
 from .group_forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_tile
-from .group_plan import Loop, Split, Tile, plan_backward, plan_forward
+from .group_plan import LOOP_REGISTERS, Loop, Split, Tile, plan_backward, plan_forward
 from .partial_sums import sum_partials
 from .plan import plan_partial_sums
 
@@ -80,7 +80,17 @@ def _forward_launch(dtype: torch.dtype, sizes: Sizes, eps: float, device: int) -
     blocks = {"num_warps": plan.warps, "BLOCK_D": plan.block_d, "BLOCK_HW": plan.block_hw, "VEC": plan.vec}
     if isinstance(plan, Loop):
         return group_norm_loop.bind(
-            device, (plan.programs,), N * G, G, D, HW, D * HW, eps_bits, **blocks, STAGES=plan.stages
+            device,
+            (plan.programs,),
+            N * G,
+            G,
+            D,
+            HW,
+            D * HW,
+            eps_bits,
+            **blocks,
+            STAGES=plan.stages,
+            maxnreg=LOOP_REGISTERS,
         )
     statistics = group_norm_partial_statistics.bind(
         device,
@@ -157,7 +167,7 @@ def _backward_launch(
         if isinstance(plan, Loop):
             rows = N
             launch = group_norm_backward_loop.bind(
-                device, (plan.programs,), N * G, G, D, HW, **blocks, STAGES=plan.stages
+                device, (plan.programs,), N * G, G, D, HW, **blocks, STAGES=plan.stages, maxnreg=LOOP_REGISTERS
             )
         else:
             rows = N * plan.splits

@@ -15,6 +15,8 @@ WARPS = 8
 STAGES = 3
 # Programs to a multiprocessor where work can be divided at will.
 PROGRAMS_PER_SM = 4
+# Left to itself the compiler spills 8 bytes for a fourth program to a multiprocessor (float32, 64 registers a thread).
+LOOP_REGISTERS = 128
 # Of small groups, elements that a program holds if there are as many, and bytes that a multiprocessor's programs load
 # at a time: layer_norm's, measured on an H200.
 ELEMENTS_HELD = 2048

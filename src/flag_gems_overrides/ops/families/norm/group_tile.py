@@ -21,7 +21,8 @@ def channel_size(HW, VEC: tl.constexpr):
 @triton.jit
 def tile_of_group(i, D, HW, VEC: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_HW: tl.constexpr):
     """(channels [BLOCK_D, 1], start, offsets, mask) of tile i of a group; start is from the group's first element, and
-    the offsets, which are from there, need 32 bits: several channels are in a tile only if they are short."""
+    the offsets, which are from there, need 32 bits: several channels are in a tile only if they are short.
+    """
     across = (HW - 1) // BLOCK_HW + 1
     first = i // across * BLOCK_D
     channels = first + tl.arange(0, BLOCK_D)[:, None]

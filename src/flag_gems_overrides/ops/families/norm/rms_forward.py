@@ -117,7 +117,8 @@ def rms_norm_loop(
     STAGES: tl.constexpr,
 ):
     """For rows too long for registers: two passes over the columns of a row, the second backwards, so that it starts
-    with what is in the cache. Loops count blocks: the first column after the last block may be no int32."""
+    with what is in the cache. Loops count blocks: the first column after the last block may be no int32.
+    """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     eps = from_bits(eps_bits, ACC)
     lanes = tl.arange(0, BLOCK_N)

@@ -55,7 +55,7 @@ def _prepare(
     device: int,
     configuration: Configuration | None,
 ) -> Prepared:
-    dims = _wrapped(dim, len(shape))
+    dims = wrapped(dim, len(shape))
     if 0 in shape and policy.empty is not None:
         _refuse_empty(policy.name, policy.empty, shape, () if dim is None or dim == () else dims)
     count = math.prod(shape[d] for d in dims if shape)
@@ -70,10 +70,10 @@ def _prepare(
 
     order = None
     if stride is not None and not (policy.positions and dim is None):  # those are counted row by row
-        order = _memory_order(shape, stride, dims)
+        order = memory_order(shape, stride, dims)
     copy = stride is not None and order is None
     sizes = [(shape[d], d in dims) for d in order or range(len(shape)) if shape[d] != 1]
-    problems = list(_problems(sizes)) if 0 not in shape else [(math.prod(result), 0, 1)]
+    problems = list(problems_of(sizes)) if 0 not in shape else [(math.prod(result), 0, 1)]
     limits = devices.limits(device)
     steps = []
     for number, (M, N, K) in enumerate(problems, 1):
@@ -96,7 +96,7 @@ def _prepare(
     return Prepared(tuple(steps), copy)
 
 
-def _wrapped(dim: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
+def wrapped(dim: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
     if dim is None or dim == ():
         return tuple(range(ndim))
     dims = tuple(wrap_dim(d, ndim) for d in (dim if isinstance(dim, tuple) else (dim,)))
@@ -117,7 +117,7 @@ def _refuse_empty(name: str, error: Any, shape: tuple[int, ...], dims: tuple[int
             raise error(name, d)
 
 
-def _memory_order(shape: tuple[int, ...], stride: tuple[int, ...], dims: tuple[int, ...]) -> list[int] | None:
+def memory_order(shape: tuple[int, ...], stride: tuple[int, ...], dims: tuple[int, ...]) -> list[int] | None:
     """Dimensions from the outermost in memory to the innermost, without those of size 1.
 
     None if the tensor has gaps or overlaps, or if what is left of it after a reduction over ``dims`` would not be in
@@ -133,7 +133,7 @@ def _memory_order(shape: tuple[int, ...], stride: tuple[int, ...], dims: tuple[i
     return order if kept == sorted(kept) else None
 
 
-def _problems(sizes: list[tuple[int, bool]]) -> Iterator[tuple[int, int, int]]:
+def problems_of(sizes: list[tuple[int, bool]]) -> Iterator[tuple[int, int, int]]:
     """(M, N, K) of each launch, from the sizes in memory and whether they are reduced.
 
     Adjacent dimensions are reduced together, and of those apart the largest first, which leaves least to read.
@@ -206,8 +206,8 @@ _TUNED = {"amax": LARGEST, "max_dim": replace(LARGEST, positions=True)}
 def problem(op: str, x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> Problem:
     """What ``op`` is planned for on a contiguous ``x`` and one dimension, or all; only shape and dtype are read."""
     shape = x.shape
-    dims = _wrapped(_hashable(dim), len(shape))
-    M, N, K = next(_problems([(size, d in dims) for d, size in enumerate(shape) if size != 1]))
+    dims = wrapped(_hashable(dim), len(shape))
+    M, N, K = next(problems_of([(size, d in dims) for d, size in enumerate(shape) if size != 1]))
     return Problem(M, max(N, 1), K, x.dtype.itemsize, _TUNED[op].accumulators)
 
 

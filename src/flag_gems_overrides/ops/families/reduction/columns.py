@@ -20,18 +20,17 @@ N_AXIS = 1 if LANES_BEFORE_DEPTH else 0
 
 
 @triton.jit
-def _results(x_ptr, M, N, K, BLOCK_K: tl.constexpr):
-    """(indices, pointer, offsets from it, mask) of the results of a program, [BLOCK_K], and of their first elements."""
+def results_of(M, N, K, BLOCK_K: tl.constexpr):
+    """(indices, start, offsets from it, mask) of the results of a program, [BLOCK_K], and of their first elements."""
     first = tl.program_id(0).to(K.dtype) * BLOCK_K
     lane = tl.arange(0, BLOCK_K)
     m = first // K
     column = first % K + lane  # counted from the [N, K] where the first lies
-    block_ptr = x_ptr + m.to(tl.int64) * N * K
-    return first + lane, block_ptr, column // K * (N * K) + column % K, column // K < M - m
+    return first + lane, m.to(tl.int64) * N * K, column // K * (N * K) + column % K, column // K < M - m
 
 
 @triton.jit
-def _full(value, dtype: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, AXIS: tl.constexpr):
+def full_tile(value, dtype: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, AXIS: tl.constexpr):
     """A tile of one value."""
     if AXIS == 0:
         return tl.full([BLOCK_N, BLOCK_K], value, dtype)
@@ -79,19 +78,19 @@ def reduce_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, block_ptr, offsets, mask = _results(x_ptr, M, N, K, BLOCK_K)
+    results, start, offsets, mask = results_of(M, N, K, BLOCK_K)
     offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
     identity = identity_of(x_ptr, OP)
     if ONE_TILE_PER_CTA:
         n = first.to(N.dtype)
-        acc = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
+        acc = load(x_ptr + start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
     else:
-        acc = _full(identity, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
+        acc = full_tile(identity, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
             n = tile + first
-            x = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
+            x = load(x_ptr + start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
             acc = OP.combine(acc, x)
     store_values(
         tl.reduce(acc, AXIS, OP.combine)[None, :],
@@ -141,20 +140,20 @@ def locate_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, block_ptr, offsets, mask = _results(x_ptr, M, N, K, BLOCK_K)
+    results, start, offsets, mask = results_of(M, N, K, BLOCK_K)
     offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
     identity = identity_of(x_ptr, OP)
-    best_tile = _full(0, N.dtype, BLOCK_N, BLOCK_K, AXIS)
+    best_tile = full_tile(0, N.dtype, BLOCK_N, BLOCK_K, AXIS)
     if ONE_TILE_PER_CTA:
         n = first.to(N.dtype)
-        best = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
+        best = load(x_ptr + start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
     else:
-        best = _full(identity, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
+        best = full_tile(identity, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
             n = tile + first
-            x = load(block_ptr + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
+            x = load(x_ptr + start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
             better = OP.replaces(x, best)
             best = tl.where(better, x, best)
             best_tile = tl.where(better, tile, best_tile)

@@ -26,8 +26,9 @@ from .launches import (
 
 # Warps that a multiprocessor has to work on. More programs than fit at once leave a part of the last round idle:
 # 64 x 16384 x 64 bf16 along 1 took 47 us with 4 programs of 8 warps, 57 us with 6. With 80 registers and more a
-# thread, as an index reduction has that keeps every element apart, fewer fit.
-OCCUPANCY, COLUMNS_OCCUPANCY = 32, {1: 32, 2: 24, 3: 16}
+# thread, as an index reduction has that keeps every element apart, fewer fit. Columns of 1024 x 1024 x 1024 bf16 in
+# 64 registers took 677 us (sum), in 80 495 (amax).
+OCCUPANCY, COLUMNS_OCCUPANCY = 32, {1: 24, 2: 24, 3: 16}
 # A program of 8 warps has 16 KB in flight: 2**29 bf16 at 4283 GB/s; half of that or 4 warps cost 1 to 4 %.
 TILE_BYTES, LONG_WARPS, MAX_TILE = 16384, 8, 8192
 # Where row ends need care, fewer, and of 16-bit elements several tiles in flight: 8192 x 50257 bf16 202 us, without
@@ -63,8 +64,8 @@ TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
 TILES_TO_WIDEN = 12
 # Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
 # 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (424501 x 10 x 4 bf16 20.3,
-# by warps that loop 26.6, 300000 x 21 x 7 float32 51.7 and 72), up to 128 one of 32 where that is little (100 x 100 x
-# 100 bf16 4.4, in a loop 5.3).
+# by warps that loop 26.6, 300000 x 21 x 7 float32 51.7 and 72) unless rows of K are whole vectors,
+# up to 128 one of 32 where that is little (100 x 100 x 100 bf16 4.4, in a loop 5.3).
 MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE = 32, 64, 128
 # More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
@@ -78,7 +79,7 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     if K == 1:
         return [_rows(problem, limits)]
     kinds = [_columns(problem, limits)]
-    if K <= MAX_CLASSES:
+    if K <= MAX_CLASSES and problem.accumulators < 3:
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
         kinds.insert(0 if worth else 1, _classes(problem, limits))
     return kinds
@@ -183,7 +184,7 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     stages = STAGES if size <= 2 else 1
     if N <= 8:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
-    elif N <= MAX_IN_ONE_TILE:
+    elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
     elif N <= MAX_IN_ONE_TILE_OF_LITTLE and results <= limits.sm_count * 4 * BLOCK_K:
         block_k, warps = BLOCK_K, block_n // 16

@@ -38,7 +38,7 @@ def load_edges(
 
 
 @triton.jit
-def _remaining(body, tile):
+def remaining(body, tile):
     """How many elements there are from ``tile`` on, or very many: so that lanes need not count in 64 bits."""
     return tl.minimum(body - tile, 1 << 30).to(tl.int32)
 
@@ -63,7 +63,7 @@ def reduce_tiles(
     else:
         acc = tl.full([BLOCK_M, BLOCK_N], identity_of(x_ptr, OP), OP.accumulator)
         for tile in tl.range(0, length, tl.num_programs(1) * STEP, num_stages=STAGES):
-            x = load(body_ptr + tile + first, mask & (first < _remaining(body, tile)), OP, EVICT)
+            x = load(body_ptr + tile + first, mask & (first < remaining(body, tile)), OP, EVICT)
             acc = OP.combine(acc, x)
         return acc
 
@@ -93,7 +93,7 @@ def locate_tiles(
     else:
         best = tl.full([BLOCK_M, BLOCK_N // NEIGHBOURS], identity_of(x_ptr, OP), OP.accumulator)
         for tile in tl.range(0, length, tl.num_programs(1) * STEP, num_stages=STAGES):
-            x = load(body_ptr + tile + first, mask & (first < _remaining(body, tile)), OP, EVICT)
+            x = load(body_ptr + tile + first, mask & (first < remaining(body, tile)), OP, EVICT)
             x = _combine_neighbours(x, NEIGHBOURS, OP)
             better = OP.replaces(x, best)
             best = tl.where(better, x, best)

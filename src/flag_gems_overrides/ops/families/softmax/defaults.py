@@ -22,9 +22,10 @@ MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
 MAX_GROUP = 256
 # Blocks in flight at least, however little of them L2 holds: with fewer, nothing hides the wait of a group.
 MIN_BLOCKS = 8
-# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this, by
-# bytes of an element: the gradient of 512 x 64 x 197 float32 27.9 us, in a loop 68.6, of 72 x 2021 along 0 4.0 and 5.4.
-MAX_SHORT = {2: 64, 4: 128, 8: 64}
+# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this;
+# gradients of float32 if they are no longer than 128: 512 x 64 x 197 27.9 us, in a loop 68.6, 72 x 2021 along 0 4.0 and
+# 5.4.
+MAX_SHORT, MAX_SHORT_FLOAT32_GRADIENT = 32, 128
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
@@ -108,8 +109,9 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         return Configuration("single", elements, max(1, min(4, power_of_2(cdiv(total, elements * WARP)))))
     if K > 1:
         unaligned = K % (VECTOR_BYTES // size) != 0
-        few = N * K <= MAX_SHORT_ELEMENTS and MAX_SHORT[2] >= N
-        if K < 2**30 and (few or (unaligned and MAX_SHORT[size] >= N)):
+        most = MAX_SHORT_FLOAT32_GRADIENT if (size, inputs) == (4, 2) else MAX_SHORT
+        few = N * K <= MAX_SHORT_ELEMENTS and N <= 2 * MAX_SHORT
+        if K < 2**30 and (few or (unaligned and most >= N)):
             return _short(problem, limits)
         return _columns(M, N, K, size, inputs, limits)
     vec = math.gcd(N, VECTOR_BYTES // size)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
+"""Backward kernels of batch normalization. Of the N elements of a channel
+
+    dbias = sum(dy)      dweight = sum(dy * (x - mean)) * rstd
+    dx = (dy - dbias / N - (x - mean) * rstd * dweight / N) * rstd * weight, in evaluation dy * rstd * weight
+
+In all kernels
+
+    dy_ptr, x_ptr, dx_ptr: [A, C, B]; tile.py says how a program goes through them
+    center_ptr, spread_ptr: [C], mean and rstd in training, running mean and variance in evaluation
+    weight_ptr: [C] or None      dweight_ptr, dbias_ptr: [C] or None
+    C: channels      vectors: of B, or of C with COLUMNS      total: rows, or vectors, of a channel
+"""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from ..norm.statistics import from_bits
+from .statistics import rstd_of
+from .tile import (
+    begin_and_end,
+    channels_of,
+    load_of_channels,
+    merged_channels,
+    merged_parts,
+    over_parts,
+    over_tile,
+    tile_at,
+)
+from .turns import announce, arrives_last, leave, wait_for
+
+
+@triton.jit
+def store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr):
+    if dweight_ptr is not None:
+        tl.store(dweight_ptr + channels, sum_dyx * rstd, mask=channels < C)
+    if dbias_ptr is not None:
+        tl.store(dbias_ptr + channels, sum_dy, mask=channels < C)
+
+
+@triton.jit
+def input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, count):
+    return (dy - sum_dy / count - deviation * (rstd * rstd * (sum_dyx / count))) * scale
+
+
+@entry()
+@triton.jit(do_not_specialize=["total", "eps_bits"])
+def batch_norm_backward_channels(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    center_ptr,
+    spread_ptr,
+    dx_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    C,
+    vectors,
+    total,
+    eps_bits,
+    CHANNELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+    EVALUATION: tl.constexpr,
+):
+    """All gradients where a program holds whole channels: x and dy are read once."""
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    channels = channels_of(tl.program_id(0), CHANNELS, COLUMNS)
+    begin, end = begin_and_end(0, total, total, VEC, COLUMNS, INT64_OFFSETS)
+    offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+    mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
+    rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), from_bits(eps_bits, ACC), EVALUATION)
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    deviation = x - mean
+    sum_dy = over_tile(dy, COLUMNS)
+    sum_dyx = over_tile(tl.where(mask, dy * deviation, 0.0), COLUMNS)
+    store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
+    if dx_ptr is not None:
+        scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+        if EVALUATION:
+            dx = dy * scale
+        else:
+            dx = input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, tl.cast(end, ACC))
+        tl.store(dx_ptr + offsets, dx, mask=mask)
+
+
+@entry()
+@triton.jit(do_not_specialize=["total", "eps_bits", "blocks", "GROUP", "SLICE"])
+def batch_norm_backward_groups(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    center_ptr,
+    spread_ptr,
+    dx_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    partial_ptr,
+    workspace_ptr,
+    C,
+    vectors,
+    total,
+    eps_bits,
+    blocks,
+    GROUP,
+    SLICE,
+    CHANNELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+    PARTS: tl.constexpr,
+    EVALUATION: tl.constexpr,
+):
+    """All gradients where GROUP programs share a block of channels. In training each reads its part of x and dy twice;
+    in evaluation dx does not wait for the sums, and x is not read if nobody asks for them.
+
+    The last program of a group to have read its part adds up all parts, in order.
+
+    partial_ptr: [2, GROUP, C], at the end the sums in place of the first part; workspace_ptr: see turns.py; both
+    None for groups of one
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    part = tl.program_id(0) % GROUP
+    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
+    count = tl.cast(total, ACC) * (1 if COLUMNS else VEC)
+    eps = from_bits(eps_bits, ACC)
+    shape: tl.constexpr = [BLOCK, CHANNELS] if COLUMNS else [CHANNELS, BLOCK]
+    tiles = (end - begin + BLOCK - 1) // BLOCK
+    SUMS: tl.constexpr = dweight_ptr is not None or dbias_ptr is not None or not EVALUATION
+    WAITS: tl.constexpr = partial_ptr is not None and dx_ptr is not None and not EVALUATION
+    for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
+        channels = channels_of(block, CHANNELS, COLUMNS)
+        mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
+        rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), eps, EVALUATION)
+        scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+        tile_dy = tl.zeros(shape, ACC)
+        tile_dyx = tl.zeros(shape, ACC)
+        for tile in tl.range(0, tiles):
+            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            if SUMS:
+                x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+                tile_dy += dy
+                tile_dyx += tl.where(mask, dy * (x - mean), 0.0)
+            if EVALUATION and dx_ptr is not None:
+                tl.store(dx_ptr + offsets, dy * scale, mask=mask)
+        sum_dy = over_tile(tile_dy, COLUMNS)
+        sum_dyx = over_tile(tile_dyx, COLUMNS)
+        if partial_ptr is None:
+            store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
+        else:
+            places = partial_ptr + part * C + channels
+            tl.store(places, sum_dy, mask=channels < C)
+            tl.store(places + GROUP * C, sum_dyx, mask=channels < C)
+            if arrives_last(workspace_ptr, block, GROUP):
+                whole_dy, whole_dyx, added = add_parts(partial_ptr, block, C, GROUP, CHANNELS, PARTS)
+                added_rstd = rstd_of(load_of_channels(spread_ptr, added, C, ACC, 1.0), eps, EVALUATION)
+                store_gradients(whole_dy, whole_dyx, added_rstd, added, C, dweight_ptr, dbias_ptr)
+                if WAITS:
+                    tl.store(partial_ptr + added, whole_dy, mask=added < C)
+                    tl.store(partial_ptr + GROUP * C + added, whole_dyx, mask=added < C)
+                    announce(workspace_ptr, block, blocks)
+        if dx_ptr is not None and not EVALUATION:
+            if WAITS:
+                wait_for(workspace_ptr, block, blocks)
+                sum_dy = load_of_channels(partial_ptr, channels, C, ACC, 0.0)
+                sum_dyx = load_of_channels(partial_ptr + GROUP * C, channels, C, ACC, 0.0)
+            # Backwards: what was read last may still be in L1.
+            for tile in tl.range(0, tiles):
+                first = begin + (tiles - 1 - tile) * BLOCK
+                offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+                dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+                x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+                dx = input_gradient(dy, x - mean, sum_dy, sum_dyx, rstd, scale, count)
+                tl.store(dx_ptr + offsets, dx, mask=mask)
+        if WAITS:
+            leave(workspace_ptr, block, blocks, GROUP)
+
+
+@triton.jit
+def add_parts(partial_ptr, block, C, GROUP, CHANNELS: tl.constexpr, PARTS: tl.constexpr):
+    """(sum of dy, sum of dy * (x - mean), channels) of a block over what the programs of a group stored.
+
+    partial_ptr: [2, GROUP, C]
+    """
+    channels = merged_channels(block, CHANNELS)
+    plane = GROUP * C
+    sum_dy = tl.zeros_like(tl.load(partial_ptr + channels, mask=channels < C, other=0.0))
+    sum_dyx = tl.zeros_like(sum_dy)
+    for first in tl.range(0, GROUP, PARTS):
+        parts = merged_parts(first, CHANNELS, PARTS)
+        mask = (parts < GROUP) & (channels < C)
+        places = partial_ptr + parts * C + channels
+        sum_dy += over_parts(tl.load(places, mask=mask, other=0.0))
+        sum_dyx += over_parts(tl.load(places + plane, mask=mask, other=0.0))
+    return sum_dy, sum_dyx, channels

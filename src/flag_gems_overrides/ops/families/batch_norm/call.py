@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the arguments of a call to prepared launches, for batch normalization."""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from ...launch import devices
+from ...launch.allocation import Allocation
+from ...launch.prepared import Launch
+from ...launch.workspace import with_counters
+from .backward import batch_norm_backward_channels, batch_norm_backward_groups
+from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
+from .layout import View, view
+from .plan import Channels, Groups, Problem, Tiling, plan, plan_evaluation
+
+_Launch = Callable[..., None]
+_Vector = tuple[int, torch.dtype]  # elements and dtype of a tensor with a number for each channel
+
+
+class _Forward(NamedTuple):
+    dense: bool
+    output: Allocation
+    statistic: Allocation
+    launch: _Launch
+
+
+class _Backward(NamedTuple):
+    dense: bool
+    dx: Allocation
+    dparameter: Allocation
+    launch: _Launch
+
+
+@functools.lru_cache(maxsize=4096)
+def prepare_forward(
+    shape: torch.Size,
+    strides: tuple[int, ...],
+    dtype: torch.dtype,
+    weight: _Vector | None,
+    bias: _Vector | None,
+    running_mean: _Vector | None,
+    running_var: _Vector | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    device: int,
+) -> _Forward:
+    """What all calls with these arguments share. The dtypes are there because a launch is for one combination."""
+    if len(shape) < 2:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-max(len(shape), 1)}, {max(len(shape), 1) - 1}], "
+            "but got 1)"
+        )
+    if (running_mean is None) != (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
+    if not training and running_mean is None:
+        raise RuntimeError("running_mean must be defined in evaluation mode")
+    vectors = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    _check_sizes(shape[1], vectors)
+    layout = view(shape, strides)
+    ordered = strides if layout else _preserved(shape, strides)
+    layout = layout or view(shape, ordered)
+    assert layout is not None
+    output = Allocation(shape, dtype, device, ordered)
+    statistic = Allocation((shape[1],), _accumulator(dtype), device)
+    launch = _forward_launch(layout, dtype, training, momentum, eps, device)
+    return _Forward(ordered is strides, output, statistic, launch)
+
+
+def _forward_launch(
+    layout: View, dtype: torch.dtype, training: bool, momentum: float, eps: float, device: int
+) -> _Launch:
+    A, C, B = layout
+    if C == 0:
+        return _nothing
+    if A * B == 0:
+        return functools.partial(_forward_of_nothing, training, eps)
+    problem = Problem(A, C, B, dtype.itemsize, 1)
+    limits = devices.limits(device)
+    eps_bits, momentum_bits = _bits(eps), _bits(momentum)
+    if not training:
+        planned = plan_evaluation(problem, limits)
+        return batch_norm_evaluation.bind(device, *_of_evaluation(planned, C, eps_bits), **_options(planned.tiling))
+    chosen = plan(problem, limits)
+    tiling = chosen.tiling
+    sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
+    if isinstance(chosen, Channels):
+        return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **_options(tiling))
+    alone = chosen.group == 1
+    launch = batch_norm_groups.bind(
+        device, (chosen.programs,), *sizes, *_of_groups(chosen), **_options(tiling), **_options_of_groups(chosen, alone)
+    )
+    return _with_parts(launch, chosen, alone, 3, C, _accumulator(dtype), device)
+
+
+@functools.lru_cache(maxsize=4096)
+def prepare_backward(
+    shape: torch.Size,
+    strides: tuple[int, ...],
+    dtypes: tuple[torch.dtype, ...],
+    sizes: tuple[int, ...],
+    weight: _Vector | None,
+    training: bool,
+    eps: float,
+    mask: tuple[bool, bool, bool],
+    device: int,
+) -> _Backward:
+    """What all calls with these arguments share.
+
+    Args:
+        strides: of the input.
+        dtypes: of input, grad_out and the two statistics; a launch is for one combination of them.
+        sizes: numbers of elements of grad_out and the two statistics.
+    """
+    C = shape[1]
+    if sizes[0] != math.prod(shape):
+        raise RuntimeError(
+            f"Expected grad_out to have {math.prod(shape)} elements, as the input, but it has {sizes[0]}"
+        )
+    given = zip(("mean", "variance"), sizes[1:], dtypes[2:], strict=True)
+    _check_sizes(C, {"weight": weight, **{name: (size, dtype) for name, size, dtype in given}})
+    layout = view(shape, strides)
+    ordered = strides if layout else _preserved(shape, strides)
+    layout = layout or view(shape, ordered)
+    assert layout is not None
+    dx = Allocation(shape, dtypes[0], device, ordered)
+    dparameter = Allocation((C,), weight[1] if weight else dtypes[0], device)
+    launch = _backward_launch(layout, dtypes[0], training, eps, mask, device)
+    return _Backward(ordered is strides, dx, dparameter, launch)
+
+
+def _backward_launch(
+    layout: View, dtype: torch.dtype, training: bool, eps: float, mask: tuple[bool, bool, bool], device: int
+) -> _Launch:
+    A, C, B = layout
+    if C == 0 or not any(mask):
+        return _nothing
+    if A * B == 0:
+        return _backward_of_nothing
+    want_sums = mask[1] or mask[2]
+    problem = Problem(A, C, B, dtype.itemsize, 2)
+    limits = devices.limits(device)
+    eps_bits = _bits(eps)
+    # dx alone is an operation for each element, as all of evaluation is forward.
+    chosen = plan(problem, limits) if training or want_sums else plan_evaluation(problem, limits)
+    tiling = chosen.tiling
+    sizes = C, tiling.vectors, tiling.total, eps_bits
+    options = {**_options(tiling), "EVALUATION": not training}
+    if isinstance(chosen, Channels):
+        return batch_norm_backward_channels.bind(device, (tiling.blocks,), *sizes, **options)
+    alone = chosen.group == 1 or not (training or want_sums)
+    launch = batch_norm_backward_groups.bind(
+        device, (chosen.programs,), *sizes, *_of_groups(chosen), **options, **_options_of_groups(chosen, alone)
+    )
+    return _with_parts(launch, chosen, alone, 2, C, _accumulator(dtype), device)
+
+
+def _options(tiling: Tiling) -> dict[str, int | bool]:
+    return {
+        "num_warps": tiling.warps,
+        "CHANNELS": tiling.channels,
+        "BLOCK": tiling.block,
+        "VEC": tiling.vec,
+        "COLUMNS": tiling.columns,
+        "INT64_OFFSETS": tiling.int64_offsets,
+    }
+
+
+def _of_groups(chosen: Groups) -> tuple[int, int, int]:
+    return chosen.tiling.blocks, chosen.group, chosen.slice_size
+
+
+def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
+    """``alone``: whether no program waits for another one."""
+    if alone:
+        return {"PARTS": 1}
+    return {"PARTS": chosen.parts, "maxnreg": chosen.registers, "launch_cooperative_grid": True}
+
+
+def _of_evaluation(planned: Groups, C: int, eps_bits: int) -> tuple[Any, ...]:
+    tiling = planned.tiling
+    sizes = C, tiling.vectors, tiling.total, eps_bits, planned.group, planned.slice_size
+    return (planned.programs,), *sizes
+
+
+def _with_parts(
+    launch: Launch, chosen: Groups, alone: bool, planes: int, C: int, dtype: torch.dtype, device: int
+) -> _Launch:
+    """With room for ``planes`` numbers of each part and channel, unless programs work alone."""
+    if alone:
+        return functools.partial(_alone, launch)
+    partial = Allocation((planes, chosen.group, C), dtype, device)
+    return functools.partial(_together, launch, partial, 2 * chosen.tiling.blocks + 31)
+
+
+def _alone(launch: Launch, *tensors: torch.Tensor | None) -> None:
+    launch(*tensors, None, None)
+
+
+def _together(
+    launch: Launch, partial: Allocation, words: int, first: torch.Tensor, *others: torch.Tensor | None
+) -> None:
+    with_counters(launch, words, torch.int32, first, *others, partial())
+
+
+def _nothing(*tensors: torch.Tensor | None) -> None:
+    pass
+
+
+def _forward_of_nothing(training: bool, eps: float, *tensors: torch.Tensor | None) -> None:
+    """The mean of no elements is 0, its rstd NaN."""
+    running_mean, running_var, _, mean, rstd = tensors[-5:]
+    assert mean is not None
+    assert rstd is not None
+    if training:
+        mean.zero_()
+        rstd.fill_(math.nan)
+    else:
+        assert running_mean is not None
+        assert running_var is not None
+        mean.copy_(running_mean)
+        rstd.copy_((running_var.to(rstd.dtype) + eps).rsqrt())
+
+
+def _backward_of_nothing(*tensors: torch.Tensor | None) -> None:
+    for gradient in tensors[-2:]:
+        if gradient is not None:
+            gradient.zero_()
+
+
+def _preserved(shape: torch.Size, strides: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides that PyTorch gives a copy of such a tensor."""
+    return torch.empty_like(torch.empty_strided(shape, strides, device="meta")).stride()
+
+
+def _bits(number: float) -> int:
+    (bits,) = struct.unpack("q", struct.pack("d", number))
+    return int(bits)
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _check_sizes(C: int, vectors: dict[str, _Vector | None]) -> None:
+    """Raise the error of ``torch.nn.functional.batch_norm`` where a tensor has not a number for each channel."""
+    for name, each in vectors.items():
+        if each is not None and each[0] != C:
+            raise RuntimeError(f"{name} should contain {C} elements not {each[0]}")

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
+"""Forward kernels of batch normalization: ``y = (x - mean) * rstd * weight + bias``.
+
+In all kernels
+
+    x_ptr, y_ptr: [A, C, B]; tile.py says how a program goes through them
+    weight_ptr, bias_ptr, running_mean_ptr, running_var_ptr: [C] or None      mean_ptr, rstd_ptr: [C]
+    C: channels      vectors: of B, or of C with COLUMNS      total: rows, or vectors, of a channel
+"""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from ..norm.statistics import from_bits
+from .statistics import merge_parts, store_statistics
+from .tile import begin_and_end, channels_of, load_of_channels, over_tile, tile_at
+from .turns import announce, arrives_last, leave, wait_for
+
+
+@entry()
+@triton.jit(do_not_specialize=["total", "eps_bits", "momentum_bits"])
+def batch_norm_channels(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    running_mean_ptr,
+    running_var_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    C,
+    vectors,
+    total,
+    eps_bits,
+    momentum_bits,
+    CHANNELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+):
+    """Training where a program holds whole channels: x is read once."""
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    channels = channels_of(tl.program_id(0), CHANNELS, COLUMNS)
+    begin, end = begin_and_end(0, total, total, VEC, COLUMNS, INT64_OFFSETS)
+    offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    count = tl.cast(end, ACC)
+    mean = over_tile(x, COLUMNS) / count
+    deviation = tl.where(mask, x - mean, 0.0)
+    # What the mean was rounded by, all elements of a channel are off by.
+    correction = over_tile(deviation, COLUMNS) / count
+    mean += correction
+    deviation = tl.where(mask, x - mean, 0.0)
+    squares = over_tile(deviation * deviation, COLUMNS)
+    rstd = store_statistics(
+        mean,
+        squares,
+        channels,
+        C,
+        count,
+        from_bits(eps_bits, ACC),
+        from_bits(momentum_bits, ACC),
+        mean_ptr,
+        rstd_ptr,
+        running_mean_ptr,
+        running_var_ptr,
+    )
+    scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+    bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
+    tl.store(y_ptr + offsets, deviation * scale + bias, mask=mask)
+
+
+@entry()
+@triton.jit(do_not_specialize=["total", "eps_bits", "momentum_bits", "blocks", "GROUP", "SLICE"])
+def batch_norm_groups(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    running_mean_ptr,
+    running_var_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    partial_ptr,
+    workspace_ptr,
+    C,
+    vectors,
+    total,
+    eps_bits,
+    momentum_bits,
+    blocks,
+    GROUP,
+    SLICE,
+    CHANNELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+    PARTS: tl.constexpr,
+):
+    """Training where GROUP programs share a block of channels: each has a part of it, which it reads twice.
+
+    The last program of a group to have read its part merges all parts; the others wait for it.
+
+    partial_ptr: [3, GROUP, C], less than 2**31 numbers, because a part has many elements; workspace_ptr: see turns.py;
+    both None for groups of one
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    UNIT: tl.constexpr = 1 if COLUMNS else VEC
+    part = tl.program_id(0) % GROUP
+    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
+    part_count = tl.cast(end - begin, ACC)
+    count = tl.cast(total, ACC) * UNIT
+    eps = from_bits(eps_bits, ACC)
+    momentum = from_bits(momentum_bits, ACC)
+    tiles = (end - begin + BLOCK - 1) // BLOCK
+    plane = GROUP * C
+    for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
+        channels = channels_of(block, CHANNELS, COLUMNS)
+        offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+        pivot = over_tile(x, COLUMNS) / tl.cast(tl.minimum(end - begin, BLOCK), ACC)
+        deviation = tl.where(mask, x - pivot, 0.0)
+        sums = deviation
+        squares = deviation * deviation
+        for tile in tl.range(1, tiles):
+            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            deviation = tl.where(mask, x - pivot, 0.0)
+            sums += deviation
+            squares += deviation * deviation
+        shift = over_tile(sums, COLUMNS) / part_count
+        part_squares = over_tile(squares, COLUMNS) - shift * shift * part_count
+        part_squares = tl.where(part_squares < 0, 0.0, part_squares)
+        if partial_ptr is None:
+            mean = pivot + shift
+            rstd = store_statistics(
+                mean, part_squares, channels, C, count, eps, momentum,
+                mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
+            )  # fmt: skip
+        else:
+            places = partial_ptr + part * C + channels
+            tl.store(places, pivot, mask=channels < C)
+            tl.store(places + plane, shift, mask=channels < C)
+            tl.store(places + 2 * plane, part_squares, mask=channels < C)
+            if arrives_last(workspace_ptr, block, GROUP):
+                whole_mean, whole_squares, merged = merge_parts(
+                    partial_ptr, block, C, GROUP, SLICE, total, UNIT, CHANNELS, PARTS
+                )
+                store_statistics(
+                    whole_mean, whole_squares, merged, C, count, eps, momentum,
+                    mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
+                )  # fmt: skip
+                announce(workspace_ptr, block, blocks)
+            wait_for(workspace_ptr, block, blocks)
+            mean = load_of_channels(mean_ptr, channels, C, ACC, 0.0)
+            rstd = load_of_channels(rstd_ptr, channels, C, ACC, 1.0)
+        scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+        bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
+        # Backwards: what was read last may still be in L1.
+        for tile in tl.range(0, tiles):
+            first = begin + (tiles - 1 - tile) * BLOCK
+            offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)
+        if partial_ptr is not None:
+            leave(workspace_ptr, block, blocks, GROUP)
+
+
+@entry()
+@triton.jit(do_not_specialize=["total", "eps_bits", "GROUP", "SLICE"])
+def batch_norm_evaluation(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    running_mean_ptr,
+    running_var_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    C,
+    vectors,
+    total,
+    eps_bits,
+    GROUP,
+    SLICE,
+    CHANNELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+):
+    """By the running statistics, which are the mean and rstd that it returns."""
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    part = tl.program_id(0) % GROUP
+    channels = channels_of(tl.program_id(0) // GROUP, CHANNELS, COLUMNS)
+    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
+    mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
+    rstd = tl.rsqrt(load_of_channels(running_var_ptr, channels, C, ACC, 1.0) + from_bits(eps_bits, ACC))
+    tl.store(mean_ptr + channels, mean, mask=(channels < C) & (part == 0))
+    tl.store(rstd_ptr + channels, rstd, mask=(channels < C) & (part == 0))
+    scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+    bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
+    for tile in tl.range(0, (end - begin + BLOCK - 1) // BLOCK):
+        offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+        tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)

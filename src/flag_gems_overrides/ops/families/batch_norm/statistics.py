@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
+"""Mean and variance of channels, from parts of them.
+
+A part sums x - pivot, where the pivot is the mean of its first tile. Of T tiles these sums cancel at most T times the
+rounding of the variance, whatever the data, because a first tile that is far from the others makes the variance large;
+as a rule they cancel nothing. Parts are merged as Chan, Golub and LeVeque do. Their means are counted from the pivot of
+the first part: means themselves would be rounded to the last digit of a large one.
+"""
+
+import triton
+import triton.language as tl
+
+from ..norm.statistics import mean_to_store
+from .tile import merged_channels, merged_parts, over_parts
+
+
+@triton.jit
+def merge_parts(
+    partial_ptr, block, C, GROUP, SLICE, total, UNIT: tl.constexpr, CHANNELS: tl.constexpr, PARTS: tl.constexpr
+):
+    """(mean, sum of squared deviations, channels) of a block from what each part stored, PARTS of them at a time.
+
+    partial_ptr: [3, GROUP, C], pivots, means minus pivots, sums of squared deviations
+    """
+    channels = merged_channels(block, CHANNELS)
+    origin = tl.load(partial_ptr + channels, mask=channels < C, other=0.0)
+    mean = tl.zeros_like(origin)
+    squares = tl.zeros_like(origin)
+    count = tl.zeros_like(origin)
+    plane = GROUP * C
+    for first in tl.range(0, GROUP, PARTS):
+        parts = merged_parts(first, CHANNELS, PARTS)
+        mask = (parts < GROUP) & (channels < C)
+        places = partial_ptr + parts * C + channels
+        pivot = tl.load(places, mask=mask, other=0.0)
+        part_mean = (pivot - origin) + tl.load(places + plane, mask=mask, other=0.0)
+        part_squares = tl.load(places + 2 * plane, mask=mask, other=0.0)
+        counts = part_sizes(parts, GROUP, SLICE, total, UNIT).to(mean.dtype)
+        block_count = over_parts(counts)
+        shift = over_parts(tl.where(mask, part_mean - mean, 0.0) * counts) / block_count
+        deviation = tl.where(mask, part_mean - (mean + shift), 0.0)
+        block_squares = over_parts(part_squares + counts * deviation * deviation)
+        new_count = count + block_count
+        squares += block_squares + shift * shift * count * (block_count / new_count)
+        mean += shift * (block_count / new_count)
+        count = new_count
+    return origin + mean, squares, channels
+
+
+@triton.jit
+def part_sizes(parts, GROUP, SLICE, total, UNIT: tl.constexpr):
+    """How many elements of a channel each part has; 0 beyond the last."""
+    last = total - tl.cast(GROUP - 1, tl.int64) * SLICE
+    return tl.where(parts < GROUP - 1, SLICE, tl.where(parts < GROUP, last, 0)) * UNIT
+
+
+@triton.jit
+def store_statistics(
+    mean, squares, channels, C, count, eps, momentum, mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr
+):
+    """Store mean and rstd, and update the running statistics; returns rstd.
+
+    mean_ptr, rstd_ptr: [C]; running_mean_ptr, running_var_ptr: [C] or None. The running variance is of a sample: of one
+    element it is 0 / 0.
+    """
+    mask = channels < C
+    variance = squares / count
+    rstd = tl.rsqrt(variance + eps)
+    stored = mean_to_store(mean, variance)
+    tl.store(mean_ptr + channels, stored, mask=mask)
+    tl.store(rstd_ptr + channels, rstd, mask=mask)
+    if running_mean_ptr is not None:
+        running = tl.load(running_mean_ptr + channels, mask=mask, other=0.0).to(mean.dtype)
+        tl.store(running_mean_ptr + channels, momentum * stored + (1 - momentum) * running, mask=mask)
+        running = tl.load(running_var_ptr + channels, mask=mask, other=0.0).to(mean.dtype)
+        # Where there is one element the quotient is 0 / 0, the NaN that PyTorch stores.
+        unbiased = squares / (count - 1.0)
+        tl.store(running_var_ptr + channels, momentum * unbiased + (1 - momentum) * running, mask=mask)
+    return rstd
+
+
+@triton.jit
+def rstd_of(variance_or_rstd, eps, EVALUATION: tl.constexpr):
+    """Evaluation is given running variances."""
+    if EVALUATION:
+        return tl.rsqrt(variance_or_rstd + eps)
+    else:
+        return variance_or_rstd

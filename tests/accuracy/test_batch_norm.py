@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""native_batch_norm and native_batch_norm_backward."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from accuracy.judge import assert_same_answer
+from accuracy.reductions import FLOATING, ON_GPU, each
+
+from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
+from flag_gems_overrides.ops.families.batch_norm import plan
+from flag_gems_overrides.ops.families.batch_norm.layout import view
+
+aten = torch.ops.aten
+EPS, MOMENTUM = 1e-5, 0.3
+
+# Whole channels, several or one to a program, as rows and as columns. The first is upstream's.
+SHAPES = [(16, 3), (5, 4, 7), (2, 3, 4, 5), (2, 3, 2, 3, 4), (3, 70, 2), (7, 1, 9), (6, 3, 1, 1), (2, 5, 512)]
+if ON_GPU:
+    SHAPES += [(32, 32, 32), (8, 32, 224, 224), (2050, 16, 32, 32), (8, 16, 3, 224, 224), (32, 2048, 7, 7)]
+    SHAPES += [
+        (32, 256, 56, 56),
+        (65536, 512),
+        (100000, 3),
+        (2, 4096, 3),
+        (1, 1, 2**22 + 1),
+        (64, 1030),
+        (32, 320, 14, 14),
+    ]
+# The host needs half a minute in longdouble for the truth about more elements in float64.
+WITH_DTYPES = [
+    (shape, dtype) for shape in SHAPES for dtype in FLOATING if dtype != torch.float64 or math.prod(shape) <= 2**21
+]
+LARGE = [((2, 2, 80, 128), torch.bfloat16), ((3, 2, 61, 113), torch.float32), ((2500, 40), torch.float16)]
+# Where programs are of one warp: whole channels, and groups with rows, aligned or not, and with columns.
+FEW = [(4, 3, 5, 6), (3, 2, 9, 40), (3, 2, 7, 53), (150, 20)]
+small_programs = pytest.mark.usefixtures("programs_of_one_warp")
+
+
+@pytest.fixture
+def programs_of_one_warp(monkeypatch, device_with):
+    for name, value in (("MAX_WARPS", 1), ("ROWS", plan.Shape(2, 1, 4)), ("COLUMNS", plan.Shape(2, 1, 4))):
+        monkeypatch.setattr(plan, name, value)
+    device_with()
+
+
+class Results(NamedTuple):
+    y: torch.Tensor
+    mean: torch.Tensor
+    rstd: torch.Tensor
+    running_mean: torch.Tensor
+    running_var: torch.Tensor
+    dx: torch.Tensor | None
+    dweight: torch.Tensor | None
+    dbias: torch.Tensor | None
+
+
+class Case:
+    """Inputs of one dtype, and the truth about them."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, device: str, mean: float = 1.0) -> None:
+        C = shape[1]
+        self.x = (torch.randn(shape, device=device) * 2 + mean).to(dtype)
+        self.dy = torch.randn(shape, device=device).to(dtype)
+        self.weight, self.bias, self.running_mean = (torch.randn(C, device=device).to(dtype) for _ in range(3))
+        self.running_var = (torch.rand(C, device=device) + 0.5).to(dtype)
+
+    def exact(self, training: bool = True) -> Results:
+        """In a wider format: float64, or longdouble for float64 input."""
+        wide = _Longdouble if self.x.dtype is torch.float64 else _Double
+        C, N = self.x.shape[1], self.x.numel() // self.x.shape[1]
+        x, dy = (wide.of(t.transpose(0, 1).reshape(C, N)) for t in (self.x, self.dy))
+        weight, bias = (wide.of(t).reshape(C, 1) for t in (self.weight, self.bias))
+        running_mean, running_var = (wide.of(t).reshape(C, 1) for t in (self.running_mean, self.running_var))
+        if training:
+            mean = x.mean(1, keepdims=True)
+            variance = ((x - mean) ** 2).mean(1, keepdims=True)
+            running_mean = (1 - MOMENTUM) * running_mean + MOMENTUM * mean
+            running_var = (1 - MOMENTUM) * running_var + MOMENTUM * (variance * N / max(N - 1, 1))
+        else:
+            mean, variance = running_mean, running_var
+        rstd = 1 / (variance + EPS) ** 0.5
+        xhat = (x - mean) * rstd
+        g = dy * weight
+        dx = (g - g.mean(1, keepdims=True) - xhat * (g * xhat).mean(1, keepdims=True)) * rstd if training else g * rstd
+        channels = (xhat * weight + bias, dx)
+        y, dx = (wide.back(t, self.x.device).reshape(C, -1, *self.x.shape[2:]).transpose(0, 1) for t in channels)
+        rest = (mean, rstd, running_mean, running_var, (dy * xhat).sum(1), dy.sum(1))
+        mean, rstd, running_mean, running_var, dweight, dbias = (wide.back(t, self.x.device).reshape(C) for t in rest)
+        return Results(y, mean, rstd, running_mean, running_var, dx, dweight, dbias)
+
+    def ours(self, training: bool = True, mask: tuple[bool, ...] = (True,) * 3) -> Results:
+        return self._results(batch_norm, batch_norm_backward, training, mask)
+
+    def native(self, training: bool = True, mask: tuple[bool, ...] = (True,) * 3) -> Results:
+        return self._results(aten.native_batch_norm, aten.native_batch_norm_backward, training, mask)
+
+    def _results(self, forward, backward, training: bool, mask: tuple[bool, ...]) -> Results:
+        running = [None if t is None else t.clone() for t in (self.running_mean, self.running_var)]
+        y, mean, rstd = forward(self.x, self.weight, self.bias, *running, training, MOMENTUM, EPS)
+        arguments = self.weight, self.running_mean, self.running_var, mean, rstd, training, EPS, list(mask)
+        return Results(y, mean, rstd, *running, *backward(self.dy, self.x, *arguments))
+
+
+class _Double:
+    @staticmethod
+    def of(t: torch.Tensor) -> torch.Tensor:
+        return t.double()
+
+    @staticmethod
+    def back(t: torch.Tensor, device: torch.device) -> torch.Tensor:
+        return t
+
+
+class _Longdouble:
+    """float64 is judged by something wider than itself: 64 bits of mantissa on x86."""
+
+    @staticmethod
+    def of(t: torch.Tensor) -> np.ndarray:
+        return t.cpu().numpy().astype(np.longdouble)
+
+    @staticmethod
+    def back(t: np.ndarray, device: torch.device) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(t.astype(np.float64))).to(device)
+
+
+def _check(case: Case, training: bool = True) -> Results:
+    """The statistics are CUDA's: PyTorch's CPU kernel keeps those of half inputs in half, and none in evaluation."""
+    ours, native, exact = case.ours(training), case.native(training), case.exact(training)
+    wide = torch.float64 if case.x.dtype is torch.float64 else torch.float32
+    one = case.x.numel() == case.x.shape[1]  # the variance of a sample of one is NaN
+    for name, actual, theirs, truth in zip(Results._fields, ours, native, exact, strict=True):
+        if name in ("mean", "rstd"):
+            assert actual.dtype == wide
+            theirs = theirs if ON_GPU else truth.to(wide)
+        assert_same_answer(actual, theirs, theirs.double() if one and name == "running_var" else truth)
+    assert ours.y.stride() == case.x.stride() or view(case.x.shape, case.x.stride()) is None
+    return ours
+
+
+@each("shape, dtype", WITH_DTYPES + LARGE)
+def test_training(shape, dtype, device):
+    _check(Case(shape, dtype, device))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@each("dtype", FLOATING)
+@small_programs
+@each("shape", FEW)
+def test_groups(shape, dtype, training, device):
+    _check(Case(shape, dtype, device), training)
+
+
+@each("shape", [(1, 3), (1, 3, 1), (1, 3, 7), (1, 300, 2)])
+def test_batches_of_one(shape, device):
+    _check(Case(shape, torch.float32, device))
+
+
+@each("dtype", [torch.float32, torch.float64])
+@small_programs
+@each("shape", FEW)
+def test_a_small_spread_about_a_large_mean(shape, dtype, device):
+    """A variance taken as the difference of two large sums has no digit left here. The output is off by the rounding
+    of the mean, as PyTorch's is on CUDA."""
+    case = Case(shape, dtype, device, mean=1e4)
+    for actual, native, truth in zip(case.ours()[1:5], case.native()[1:5], case.exact()[1:5], strict=True):
+        assert_same_answer(actual, native, truth)
+
+
+@small_programs
+@each("shape", FEW)
+def test_a_first_tile_unlike_the_others(shape, device):
+    case = Case(shape, torch.float32, device, mean=100.0)
+    case.x[0] = 0.0
+    _check(case)
+
+
+@small_programs
+def test_equal_elements_have_no_variance(device):
+    for shape in FEW:
+        case = Case(shape, torch.float32, device)
+        case.x[:] = 0.1
+        ours = case.ours()
+        assert torch.equal(ours.mean, torch.full_like(ours.mean, 0.1))
+        assert torch.equal(ours.y, case.bias.view(-1, *[1] * (len(shape) - 2)).expand(shape))
+
+
+LAYOUTS = {
+    "channels last": lambda x: x.transpose(1, -1).contiguous().transpose(1, -1),
+    "channels first": lambda x: x.transpose(0, 1).contiguous().transpose(0, 1),
+    "every second": lambda x: torch.stack([x, -x], -1)[..., 0],
+    "rows apart": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
+    "expanded": lambda x: x[:1].expand(x.shape),
+    "misaligned": lambda x: torch.cat([x.flatten()[:1], x.flatten()])[1:].view(x.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=[name.replace(" ", "-") for name in LAYOUTS])
+@small_programs
+@each("shape", FEW)
+def test_layouts(shape, layout, device):
+    """Each tensor in that order, and the gradient in another."""
+    case = Case(shape, torch.float32, device)
+    case.x = layout(case.x)
+    case.weight, case.bias, case.running_mean, case.running_var = (
+        torch.stack([t, t], 1)[:, 0] for t in (case.weight, case.bias, case.running_mean, case.running_var)
+    )
+    _check(case)
+    case.dy = layout(case.dy)
+    ours = _check(case)
+    assert ours.dx.stride() == ours.y.stride() == torch.empty_like(case.x).stride()
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+@small_programs
+@each("shape", FEW)
+def test_any_mask_with_or_without_parameters(shape, training, affine, device):
+    case = Case(shape, torch.float32, device)
+    if not affine:
+        case.weight, case.bias = torch.ones_like(case.weight), torch.zeros_like(case.bias)
+    exact, alike = case.exact(training), case.native(training)
+    if not affine:
+        case.weight = case.bias = None
+    for mask in itertools.product([True, False], repeat=3):
+        ours = case.ours(training, mask)
+        # PyTorch's CUDA kernel refuses the gradients of absent parameters: those of ones and zeros are the same.
+        native = case.native(training, mask if affine or not ON_GPU else (mask[0], False, False))
+        assert_same_answer(ours.y, native.y, exact.y)
+        for wanted, actual, theirs, truth in zip(mask, ours[5:], alike[5:], exact[5:], strict=True):
+            assert (actual is not None) == wanted
+            if actual is not None:
+                assert_same_answer(actual, theirs, truth)
+
+
+@small_programs
+@each("shape", FEW)
+def test_without_running_statistics_the_input_is_left_alone(shape, device):
+    case = Case(shape, torch.float32, device)
+    exact, before = case.exact(), case.x.clone()
+    case.running_mean = case.running_var = None
+    ours, native = case.ours(), case.native()
+    assert torch.equal(case.x, before)
+    for name in ("y", "mean", "rstd", "dx", "dweight", "dbias"):
+        assert_same_answer(*(getattr(results, name) for results in (ours, native, exact)))
+
+
+@each("dtype", [torch.float16, torch.bfloat16])
+@small_programs
+@each("shape", FEW)
+@pytest.mark.parametrize("training", [True, False])
+def test_half_input_with_wide_parameters_and_statistics(shape, training, dtype, device):
+    case = Case(shape, dtype, device)
+    case.weight, case.bias = case.weight.float(), case.bias.float()
+    case.running_mean, case.running_var = case.running_mean.float(), case.running_var.float()
+    ours = _check(case, training)
+    assert ours.y.dtype == ours.dx.dtype == dtype
+    assert ours.dweight.dtype == ours.dbias.dtype == ours.running_var.dtype == torch.float32
+
+
+@each("value", [math.nan, math.inf])
+@small_programs
+@each("shape", FEW)
+def test_values_that_are_not_finite_stay_in_their_channel(shape, value, device):
+    case = Case(shape, torch.float32, device)
+    clean = case.ours()
+    case.x[-1, 1].view(-1)[-1] = value
+    case.dy[-1, 0].view(-1)[-1] = value
+    for name, before, actual in zip(Results._fields, clean, case.ours(), strict=True):
+        channels = [0] if name in ("dx", "dweight", "dbias") else []
+        harmed = torch.zeros(shape[1], dtype=torch.bool, device=device)
+        harmed[[1, *channels] if name != "dbias" else channels] = True
+        of_channels = actual.transpose(0, 1).reshape(shape[1], -1) if actual.dim() > 1 else actual[:, None]
+        assert torch.equal(~of_channels.isfinite().all(1), harmed), name
+        before = before.transpose(0, 1).reshape(shape[1], -1) if before.dim() > 1 else before[:, None]
+        assert torch.equal(of_channels[~harmed], before[~harmed])
+
+
+@each("shape", [(0, 3), (0, 3, 5), (4, 3, 0), (4, 0, 5)])
+def test_nothing(shape, device):
+    """No element has a mean; the sums of none are 0."""
+    case = Case(shape, torch.float32, device)
+    y, mean, rstd = batch_norm(case.x, case.weight, case.bias, None, None, True, MOMENTUM, EPS)
+    assert y.shape == shape
+    assert torch.equal(mean, torch.zeros_like(mean))
+    assert rstd.isnan().all()
+    running = case.running_mean, case.running_var
+    y, mean, rstd = batch_norm(case.x, case.weight, case.bias, *running, False, MOMENTUM, EPS)
+    assert y.shape == shape
+    assert torch.equal(mean, running[0])
+    torch.testing.assert_close(rstd, (running[1] + EPS).rsqrt())
+    for training in (True, False):
+        rest = *running, mean, rstd, training, EPS, [True] * 3
+        dx, *sums = batch_norm_backward(case.dy, case.x, case.weight, *rest)
+        assert dx.shape == shape
+        for each_sum in sums:
+            assert torch.equal(each_sum, torch.zeros(shape[1], device=device))
+
+
+def test_errors(device):
+    x, three, four = (torch.ones(size, device=device) for size in ((2, 3, 4), 3, 4))
+    rest = MOMENTUM, EPS
+    for arguments, error, text in [
+        ((x, None, None, three, None, True), ValueError, "must either both be None or neither"),
+        ((x, None, None, None, three, True), ValueError, "must either both be None or neither"),
+        ((x, None, None, None, None, False), RuntimeError, "running_mean"),
+        ((x, four, None, None, None, True), RuntimeError, "weight should contain 3 elements not 4"),
+        ((x, None, four, None, None, True), RuntimeError, "bias should contain 3 elements not 4"),
+        ((x, None, None, four, three, True), RuntimeError, "running_mean should contain 3 elements not 4"),
+        ((x, None, None, three, four, True), RuntimeError, "running_var should contain 3 elements not 4"),
+        ((three, None, None, None, None, True), IndexError, r"expected to be in range of \[-1, 0\], but got 1"),
+    ]:
+        with pytest.raises(error, match=text):
+            batch_norm(*arguments, *rest)
+    with pytest.raises(RuntimeError, match="save_mean and save_invstd must be defined"):
+        batch_norm_backward(x, x, None, three, three, None, None, True, EPS, [True] * 3)
+    with pytest.raises(RuntimeError, match="Expected grad_out to have 24 elements"):
+        batch_norm_backward(x[:1], x, None, None, None, three, three, True, EPS, [True] * 3)
+
+
+@small_programs
+def test_parts_that_are_merged_in_turns(device, monkeypatch):
+    """More parts than the last program has at a time."""
+    monkeypatch.setattr(plan, "PARTS_PER_THREAD", 0.25)
+    case = Case((300, 20), torch.float32, device, mean=10.0)
+    case.x += torch.linspace(-5, 5, 300, device=device)[:, None]  # or a part's mean were that of its channel
+    _check(case)
+
+
+@each("dtype", FLOATING)
+@pytest.mark.parametrize("training", [True, False])
+def test_through_autograd_and_dispatch(training, dtype, overridden, device):
+    case = Case((4, 3, 5, 6), dtype, device)
+
+    def gradients() -> tuple[torch.Tensor, ...]:
+        leaves = [t.clone().requires_grad_() for t in (case.x, case.weight, case.bias)]
+        running = case.running_mean.clone(), case.running_var.clone()
+        with torch.backends.cudnn.flags(enabled=False):
+            y = torch.nn.functional.batch_norm(leaves[0], *running, *leaves[1:], training, MOMENTUM, EPS)
+            return (y.detach(), *running, *torch.autograd.grad(y, leaves, case.dy))
+
+    native = gradients()
+    with overridden():
+        actual = gradients()
+    exact = case.exact(training)
+    truths = exact.y, exact.running_mean, exact.running_var, exact.dx, exact.dweight, exact.dbias
+    for ours, theirs, truth in zip(actual, native, truths, strict=True):
+        assert_same_answer(ours, theirs, truth)

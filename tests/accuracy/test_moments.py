@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variances, standard deviations and means, against PyTorch's answer in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from accuracy.reductions import FLOATING, LAYOUTS, SHAPES, assert_same_error, each
+
+from flag_gems_overrides.ops.std import std
+from flag_gems_overrides.ops.var import var_correction
+from flag_gems_overrides.ops.var_mean import var_mean
+
+nan, inf = float("nan"), float("inf")
+# What a result may be off by, of itself: a few roundings of the dtype in which it is computed, one of its own.
+ULPS = 24
+
+
+def check(x: torch.Tensor, *args, **kwargs) -> None:
+    """All three, and the mean as close as the elements allow; NaN and infinities where PyTorch has them."""
+    wide = x.double()
+    variance, mean = var_mean(x, *args, **kwargs)
+    truth, center = torch.ops.aten.var_mean.correction(wide, *args, **kwargs)
+    # Of another kernel: multiplications and additions may be fused otherwise.
+    ulp = torch.finfo(variance.dtype).eps
+    torch.testing.assert_close(
+        var_correction(x, *args, **kwargs), variance, rtol=4 * ulp, atol=4 * ulp * ulp, equal_nan=True
+    )
+    computed = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
+    # PyTorch's own answer to float64 is rounded more than ours: all of its elements one after the other.
+    relative = ULPS * computed * (20 if x.dtype is torch.float64 else 1) + torch.finfo(x.dtype).eps
+    spread = truth.sqrt().nan_to_num(0, 0).max().item() if truth.numel() else 0.0
+    for ours, theirs, atol in (
+        (variance, truth, 0.0),
+        (std(x, *args, **kwargs), truth.sqrt(), 0.0),
+        (mean, center, ULPS * computed * spread),
+    ):
+        assert ours.dtype == x.dtype
+        theirs = theirs.to(x.dtype).double()
+        torch.testing.assert_close(ours.double(), theirs, rtol=relative, atol=atol, equal_nan=True)
+        assert ours.stride() == theirs.stride()
+
+
+def draw(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
+    return (torch.randn(shape, device=device, dtype=torch.float64) + 0.25).to(dtype)
+
+
+@each("dtype", FLOATING)
+@each("shape", SHAPES)
+def test_shapes(shape, dtype, device):
+    x = draw(shape, dtype, device)
+    if x.numel() != 1:
+        check(x)
+    if len(shape) > 1:
+        dim = SHAPES.index(shape) % len(shape)
+        check(x, [dim] if shape[dim] > 1 else [0, 1], keepdim=dtype is torch.float16)
+
+
+@each("dims", [[0, 2], [1, 3], [0, 1], [2, 3], [0, 2, 3], [-1, 0], []])
+def test_several_dimensions(dims, device):
+    x = draw((7, 4, 11, 3), torch.float32, device)
+    for y in x, x.permute(2, 0, 3, 1), x[:, 1:3]:
+        check(y, dims)
+        check(y + 1e4, dims, correction=0, keepdim=True)
+
+
+@each("layout", list(LAYOUTS))
+def test_layouts(layout, device):
+    check(LAYOUTS[layout](draw((3, 3001, 5), torch.float32, device)), [0, 1])
+
+
+@each("mean, deviation", [(1e4, 1.0), (1e8, 100.0), (-1e8, 1000.0)])
+@each("shape, dims", [((40000,), None), ((3, 5001), [1]), ((5000, 3), [0]), ((2, 700, 64), [1]), ((5, 301, 4), [0, 2])])
+def test_beside_a_large_mean(shape, dims, mean, deviation, device):
+    check((draw(shape, torch.float64, device) * deviation + mean).float(), dims)
+
+
+def test_the_first_element_far_from_all_others(device):
+    """Not worse than Welford's error, which grows with what the mean is above the first element, in deviations."""
+    x = draw((2, 4096), torch.float32, device) + 100
+    x[:, 0] = 0
+    truth = torch.var(x.double(), 1)
+    assert ((var_correction(x, [1]).double() - truth).abs() / truth).max().item() < 1e-4
+
+
+@each("correction", [0, 1, 0.5, 2, 5, 7.5, None])
+def test_corrections(correction, device):
+    check(draw((4, 5), torch.float32, device), [1], correction=correction)
+
+
+@each("values", [(nan, 0.0), (inf, 0.0), (inf, -inf), (-inf, nan)])
+def test_special_values(values, device):
+    x = torch.ones(40000, device=device)
+    x[[5, 33333]] = torch.tensor(values, device=device)
+    assert var_mean(x)[0].isnan()
+    assert std(x.view(8, -1), [0])[5].isnan()
+
+
+@each("shape, dims", [((0,), None), ((0, 3), [0]), ((3, 0), [0]), ((), None), ((1, 3), [0]), ((2, 0, 4), [1])])
+@pytest.mark.filterwarnings("ignore:var")
+def test_no_element_and_one(shape, dims, device):
+    check(torch.ones(shape, device=device), dims)
+    check(torch.ones(shape, device=device), dims, correction=0)
+
+
+@each("shape, dims", [((3, 4), [2]), ((3, 4), [0, -2]), ((), [1])])
+def test_dimensions_that_are_not_there_or_come_twice(shape, dims, device):
+    x = torch.ones(shape, device=device)
+    for ours, theirs in ((var_mean, torch.var_mean), (std, torch.std), (var_correction, torch.var)):
+        assert_same_error(lambda ours=ours: ours(x, dims), lambda theirs=theirs: theirs(x, dims))
