@@ -14,8 +14,9 @@ import triton.language as tl
 
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
+from ...launch.prepared import Entry
 from . import plan
-from .nll import nll_forward, nll_gradient_flat, nll_gradient_tile
+from .nll import nll_forward, nll_gradient_flat, nll_gradient_images, nll_gradient_rows, nll_gradient_tile
 
 NONE, MEAN, SUM = range(3)
 # Device assertions, but no checks of integer overflow.
@@ -165,19 +166,31 @@ def _prepare_backward(
     if N * C * D == 0:
         return _Backward(dx, None)
     chosen = plan.gradient(plan.Problem(*problem, dtype.itemsize), devices.limits(device))
+    kernel, sizes, blocks = _gradient_kernel(chosen, N, C, D)
     grad_stride = 0 if expanded or math.prod(grad) == 1 else 1
-    options = {"MEAN": reduction == MEAN, "ACC": _TRITON[_accumulator(dtype)], "num_warps": plan.WARPS, **ASSERTIONS}
-    if isinstance(chosen, plan.Flat):
-        blocks = {"BLOCK": chosen.block, "ROWS": chosen.rows}
-        return _Backward(
-            dx,
-            nll_gradient_flat.bind(device, (chosen.programs,), N, C, grad_stride, ignore_index, **blocks, **options),
-        )
+    options: dict[str, Any] = {"num_warps": plan.WARPS, **blocks, **ASSERTIONS}
+    options |= {"MEAN": reduction == MEAN, "ACC": _TRITON[_accumulator(dtype)]}
+    return _Backward(dx, kernel.bind(device, (chosen.programs,), *sizes, grad_stride, ignore_index, **options))
+
+
+def _gradient_kernel(
+    chosen: plan.Flat | plan.Rows | plan.Images | plan.Tile, N: int, C: int, D: int
+) -> tuple[Entry, tuple[int, ...], dict[str, int]]:
+    """The kernel, its sizes, and its blocks by name."""
+    match chosen:
+        case plan.Flat():
+            return nll_gradient_flat, (N, C), {"BLOCK": chosen.block, "ROWS": chosen.rows}
+        case plan.Rows():
+            return nll_gradient_rows, (N, C), {"VECTORS": chosen.vectors, "VEC": chosen.vec}
+        case plan.Images():
+            sizes = N, C, D, chosen.blocks, chosen.step, chosen.advance
+            return (
+                nll_gradient_images,
+                sizes,
+                {"VECTORS": chosen.vectors, "VEC": chosen.vec, "num_warps": chosen.warps},
+            )
     blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d}
-    sizes = N, C, D, chosen.splits
-    return _Backward(
-        dx, nll_gradient_tile.bind(device, (chosen.programs,), *sizes, grad_stride, ignore_index, **blocks, **options)
-    )
+    return nll_gradient_tile, (N, C, D, chosen.splits), blocks
 
 
 def _refuse(shape: tuple[int, ...], target: tuple[int, ...]) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from triton import cdiv, next_power_of_2
@@ -12,11 +13,12 @@ from ...launch.devices import Limits
 # Positions of a program forward: two to a thread, for most of the time is the latency of the target and then of its
 # score. The last program adds what the others found, so there are no more than it can load at once.
 FORWARD_BLOCK, MAX_FORWARD_PROGRAMS = 256, 1024
-# Bytes of the gradient that a program writes at a time where it lies in one piece, at most and, as every thread has a
-# vector, at least.
-MAX_FLAT_BYTES, MIN_FLAT_BYTES = 16384, 2048
-# Rows of such a piece: each costs a comparison and a selection an element.
-MAX_ROWS = 6
+# Bytes of the gradient that a program writes at a time where it lies in one piece, of two rows at most: each row costs
+# a comparison and a selection an element, and the latency of its target.
+FLAT_BYTES = 16384
+# Vectors of a program where each has a target of its own, and where an image has enough of them for targets that stay
+# in registers.
+ROW_VECTORS, IMAGE_VECTORS, MIN_IMAGE_VECTORS = 512, 256, 16
 # Bytes of a tile, and positions of its last dimension: their targets stay in registers.
 TILE_BYTES, MAX_BLOCK_D = 8192, 1024
 WARPS = 4
@@ -49,6 +51,29 @@ class Flat(NamedTuple):
     programs: int
 
 
+class Rows(NamedTuple):
+    """A program writes ``vectors`` vectors of ``vec`` elements."""
+
+    vectors: int
+    vec: int
+    programs: int
+
+
+class Images(NamedTuple):
+    """A program writes ``vectors`` vectors of every ``step``-th class of an image, which has ``blocks`` times as many.
+
+    Such classes begin at the same lane of a vector, ``advance`` vectors apart.
+    """
+
+    vectors: int
+    vec: int
+    blocks: int
+    step: int
+    advance: int
+    warps: int
+    programs: int
+
+
 class Tile(NamedTuple):
     """A program writes tiles of [block_n, block_c, block_d], every ``splits``-th of its positions."""
 
@@ -64,15 +89,23 @@ def forward(problem: Problem) -> Forward:
     return Forward(FORWARD_BLOCK, min(max(programs, 1), MAX_FORWARD_PROGRAMS))
 
 
-def gradient(problem: Problem, limits: Limits) -> Flat | Tile:
+def gradient(problem: Problem, limits: Limits) -> Flat | Rows | Images | Tile:
     """For a problem of at least one element."""
     N, C, D, size = problem
-    if D == 1:
-        block = MAX_FLAT_BYTES // size
-        while block * size > MIN_FLAT_BYTES and cdiv(block, C) + 1 > MAX_ROWS:
-            block //= 2
-        if cdiv(block, C) + 1 <= MAX_ROWS:
-            return Flat(block, cdiv(block, C) + 1, cdiv(N * C, block))
+    vec = VECTOR_BYTES // size
+    if D == 1 and C * size >= FLAT_BYTES:
+        block = FLAT_BYTES // size
+        return Flat(block, cdiv(block, C) + 1, cdiv(N * C, block))
+    if D == 1 and C >= vec:
+        return Rows(ROW_VECTORS, vec, cdiv(N * C, ROW_VECTORS * vec))
+    if D >= MIN_IMAGE_VECTORS * vec:
+        vectors = max(min(next_power_of_2(cdiv(D, vec)), IMAGE_VECTORS), 32)
+        blocks = cdiv(D, vectors * vec)
+        period = vec // math.gcd(D, vec)
+        splits = cdiv(PROGRAMS_PER_SM * limits.sm_count, N * blocks * period)
+        step = period * min(splits, cdiv(C, period))
+        warps = max(1, min(WARPS, vectors // 64))
+        return Images(vectors, vec, blocks, step, step * D // vec, warps, N * blocks * step)
     tile = TILE_BYTES // size
     block_d = min(next_power_of_2(D), MAX_BLOCK_D)
     block_c = min(next_power_of_2(C), tile // block_d)
