@@ -54,5 +54,6 @@ def cross_entropy_loss(
         _reduction.get_enum(reduction),
         ignore_index,
         label_smoothing,
+        inp.requires_grad and torch.is_grad_enabled(),
     )
     return loss.view(shape) if reduction == "none" else loss

@@ -7,7 +7,9 @@ names the functions of this file that build them (``inputs``) and that say what 
 
 from __future__ import annotations
 
+import functools
 import math
+import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ import torch
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.cases import Case, CaseError
 from flag_gems_overrides.perf.roofline import extent
+from flag_gems_overrides.registration.native import outside_aten
 
 Arguments = tuple[Any, ...]
 
@@ -193,6 +196,12 @@ def nll_loss_backward(case: Case, device: torch.device) -> Arguments:
     return x.new_ones(()), x, target, weight, reduction, ignore_index, x.new_full((), target.numel())
 
 
+def cross_entropy(case: Case, device: torch.device) -> Arguments:
+    """With its gradient if the case says gradient=1."""
+    x, target, *_ = nll_loss(case, device)
+    return x, target, None, "mean", -100, 0.0, bool(case.get("gradient", 0))
+
+
 def compared(op: str, arguments: Arguments, result: Any) -> Any:
     """What of a result is compared with another's."""
     name = OPERATORS[op].compared
@@ -232,12 +241,19 @@ def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
 
 
 def native(op: str) -> Callable[..., Any]:
-    """PyTorch's function for the aten overload of ``op``, through the dispatcher."""
-    packet, _, overload = OPERATORS[op].overload.partition(".")
-    function: Callable[..., Any] = getattr(torch, packet, None) or getattr(
-        getattr(torch.ops.aten, packet), overload or "default"
+    """PyTorch's function for ``op``, through the dispatcher."""
+    return by_position(op, pytorch(op))
+
+
+def pytorch(op: str) -> Callable[..., Any]:
+    """The same, without what :func:`by_position` adds."""
+    operator = OPERATORS[op]
+    if operator.overload is None:
+        return outside_aten(operator)
+    function: Callable[..., Any] = getattr(torch, operator.overload.partition(".")[0], None) or pkgutil.resolve_name(
+        operator.native
     )
-    return by_position(op, function)
+    return function
 
 
 def override(op: str) -> Callable[..., Any]:
@@ -246,10 +262,24 @@ def override(op: str) -> Callable[..., Any]:
 
 
 def by_position(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``; of an ``out`` overload, with the tensor that the result goes to as the last argument."""
-    if not OPERATORS[op].overload.endswith("out"):
-        return function
-    return lambda *arguments: function(*arguments[:-1], out=arguments[-1])
+    """``function``; of an ``out`` overload, with the tensor that the result goes to as the last argument; where a case
+    may ask for the gradient too, with whether it does as the last one."""
+    operator = OPERATORS[op]
+    if "gradient" in operator.arguments:
+        return functools.partial(_with_gradient, function)
+    if (operator.overload or "").endswith("out"):
+        return lambda *arguments: function(*arguments[:-1], out=arguments[-1])
+    return function
+
+
+def _with_gradient(function: Callable[..., Any], x: torch.Tensor, *others: Any) -> Any:
+    *others, gradient = others
+    if not gradient:
+        return function(x, *others)
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        result = function(x, *others)
+        return result, *torch.autograd.grad(result, x)
 
 
 def compulsory(case: Case) -> Compulsory:

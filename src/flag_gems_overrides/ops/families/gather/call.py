@@ -46,16 +46,18 @@ def forward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The loss, and the sum of the weights that count."""
     weight_shape = None if weight is None else weight.shape
-    key = x.shape, x.stride(), x.dtype, target.shape, weight_shape, reduction, ignore_index, spatial, x.get_device()
-    new_out, new_total, launch, new_partials, copy = _prepare_forward(*key)
+    tensors = x.shape, x.stride(), x.dtype, target.shape, target.dtype, weight_shape
+    new_out, new_total, launch, new_partials, copy = _prepare_forward(
+        *tensors, reduction, ignore_index, spatial, x.get_device()
+    )
     out, total = new_out(), new_total()
     if copy:
         x = x.contiguous()
-    tensors = x, target.contiguous(), None if weight is None else weight.contiguous(), out, total
+    given = x, target.contiguous(), None if weight is None else weight.contiguous(), out, total
     if new_partials is None:
-        launch(*tensors, None, None)
+        launch(*given, None, None)
     else:
-        launch(*tensors, new_partials(), workspace.counters(x, 1))
+        launch(*given, new_partials(), workspace.counters(x, 1))
     return out, total
 
 
@@ -74,7 +76,7 @@ def backward(
     total_shape = None if total_weight is None else total_weight.shape
     # Of a sum's gradient all elements are one, which need not be copied.
     expanded = not any(grad_output.stride())
-    tensors = (grad_output.shape, expanded, x.shape, x.dtype, target.shape, weight_shape, total_shape)
+    tensors = grad_output.shape, expanded, x.shape, x.dtype, target.shape, target.dtype, weight_shape, total_shape
     new_dx, launch = _prepare_backward(*tensors, reduction, ignore_index, spatial, x.get_device())
     dx = new_dx()
     if launch is not None:
@@ -94,6 +96,7 @@ def _prepare_forward(
     stride: tuple[int, ...],
     dtype: torch.dtype,
     target: tuple[int, ...],
+    target_dtype: torch.dtype,
     weight: tuple[int, ...] | None,
     reduction: int,
     ignore_index: int,
@@ -141,6 +144,7 @@ def _prepare_backward(
     shape: tuple[int, ...],
     dtype: torch.dtype,
     target: tuple[int, ...],
+    target_dtype: torch.dtype,
     weight: tuple[int, ...] | None,
     total: tuple[int, ...] | None,
     reduction: int,

@@ -14,18 +14,21 @@ from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from . import plan
 from .call import _TRITON, ASSERTIONS, MEAN, NONE, _accumulator
-from .cross_entropy import cross_entropy_forward, cross_entropy_gradient
+from .cross_entropy import cross_entropy_rows, cross_entropy_rows_gradient, cross_entropy_total
+from .cross_entropy_looped import cross_entropy_looped, cross_entropy_looped_gradient
 
 
 class _Prepared(NamedTuple):
     new_loss: Allocation
-    new_total: Allocation | None  # None without a reduction
+    new_total: Allocation | None  # of a mean of classes
+    new_partials: Allocation | None  # None without a reduction
     new_statistics: Allocation  # for each row
-    new_partials: Allocation | None
     new_dx: Allocation
+    total: Callable[..., None] | None  # None if the forward finds it
     forward: Callable[..., None]
     gradient: Callable[..., None]  # of a reduction, or of a gradient that is expanded
     gradients: Callable[..., None]  # of one gradient for each row
+    written: Callable[..., None] | None  # where the forward writes the gradient: corrects it, unless it is of 1
 
 
 class CrossEntropy(torch.autograd.Function):
@@ -40,35 +43,44 @@ class CrossEntropy(torch.autograd.Function):
         reduction: int,
         ignore_index: int,
         smoothing: float,
+        differentiable: bool,
     ) -> torch.Tensor:
-        key = x.shape, x.dtype, target.dim() == 2, weight is not None, reduction, ignore_index, smoothing
-        prepared = _prepare(*key, x.get_device())
-        loss, statistics = prepared.new_loss(), [prepared.new_statistics() for _ in range(3)]
-        total = partials = arrived = None
-        if prepared.new_total is not None and prepared.new_partials is not None:
-            total, partials, arrived = prepared.new_total(), prepared.new_partials(), workspace.counters(x, 1)
-        prepared.forward(x, target, weight, loss, total, *statistics, partials, arrived)
+        options = reduction, ignore_index, smoothing
+        prepared = _prepare(
+            x.shape, x.dtype, target.dim() == 2, target.dtype, weight is None, *options, differentiable, x.get_device()
+        )
+        loss = prepared.new_loss()
+        statistics = [prepared.new_statistics() if differentiable else None for _ in range(3)]
+        total = None if prepared.new_total is None else prepared.new_total()
+        partials = arrived = None
+        if prepared.new_partials is not None:
+            partials, arrived = prepared.new_partials(), workspace.counters(x, 1)
+        if prepared.total is not None:
+            prepared.total(target, weight, total, partials, arrived)
+        ctx.dx = None if prepared.written is None else prepared.new_dx()
+        prepared.forward(x, target, weight, loss, total, *statistics, partials, arrived, ctx.dx)
         ctx.save_for_backward(x, target, weight, total, *statistics)
-        ctx.prepared, ctx.mean = prepared, reduction == MEAN
+        ctx.prepared, ctx.options = prepared, options
         return loss
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        x, target, weight, total, *statistics = ctx.saved_tensors
-        dx = ctx.prepared.new_dx()
+        prepared = ctx.prepared
+        if torch.is_grad_enabled():  # the gradient has to have one too
+            x, target, weight, *_ = ctx.saved_tensors
+            loss = torch._C._nn.cross_entropy_loss(x, target, weight, *ctx.options)
+            (dx,) = torch.autograd.grad(loss, x, grad, create_graph=True)
+            return dx, None, None, None, None, None, None
         expanded = not any(grad.stride())
-        launch = ctx.prepared.gradient if expanded else ctx.prepared.gradients
-        launch(
-            grad if expanded else grad.contiguous(),
-            x,
-            target,
-            weight,
-            total if ctx.mean else None,
-            *statistics,
-            dx,
-        )
-        return dx, None, None, None, None, None
+        launch = prepared.gradient if expanded else prepared.gradients
+        # What the forward wrote is handed out once.
+        dx, ctx.dx = ctx.dx, None
+        if dx is None:
+            dx = prepared.new_dx()
+        elif prepared.written is not None:
+            launch = prepared.written
+        launch(grad if expanded else grad.contiguous(), *ctx.saved_tensors, dx)
+        return dx, None, None, None, None, None, None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -76,45 +88,66 @@ def _prepare(
     shape: tuple[int, ...],
     dtype: torch.dtype,
     probabilities: bool,
-    weighted: bool,
+    target: torch.dtype,
+    unweighted: bool,
     reduction: int,
     ignore_index: int,
     smoothing: float,
+    differentiable: bool,
     device: int,
 ) -> _Prepared:
     R, C = shape
     accumulator = _accumulator(dtype)
-    planned = plan.cross_entropy(plan.Problem(max(R, 1), C, 1, dtype.itemsize), devices.limits(device))
-    grid = (planned.programs,)
+    limits = devices.limits(device)
+    problem = plan.Problem(max(R, 1), C, 1, dtype.itemsize)
+    reduced, mean = reduction != NONE, reduction == MEAN
+    written = differentiable and reduced and plan.writes_gradient(problem, limits)
+    planned = plan.cross_entropy(problem, limits, written)
+    programs = (planned.programs,)
     options: dict[str, Any] = {
-        "MEAN": reduction == MEAN,
+        "MEAN": mean,
         "PROBABILITIES": probabilities,
         "SMOOTHING": float(smoothing),
         "ACC": _TRITON[accumulator],
-        "VEC": planned.vec,
-        "BLOCK_R": planned.block_r,
-        "BLOCK_C": planned.block_c,
         "num_warps": planned.warps,
         **ASSERTIONS,
     }
-    reduced = reduction != NONE
-    forward = cross_entropy_forward.bind(
-        device,
-        grid,
-        R,
-        C,
-        ignore_index,
-        REDUCED=reduced,
-        BLOCK_PROGRAMS=triton.next_power_of_2(planned.programs),
-        **options,
-    )
-    gradients = [cross_entropy_gradient.bind(device, grid, R, C, stride, ignore_index, **options) for stride in (0, 1)]
+    if isinstance(planned, plan.Whole):
+        kernels = cross_entropy_rows, cross_entropy_rows_gradient
+        options |= {"BLOCK_R": planned.block_r, "BLOCK_C": planned.block_c}
+    else:
+        kernels = cross_entropy_looped, cross_entropy_looped_gradient
+        options |= {"UNALIGNED": C % planned.vec != 0, "VECTORS": planned.vectors, "VEC": planned.vec}
+        options["STAGES"] = planned.stages
+    forward, gradient = kernels
+    total = None
+    if written and mean and not probabilities:
+        blocks = {"BLOCK": plan.FORWARD_BLOCK, "BLOCK_PROGRAMS": triton.next_power_of_2(planned.programs)}
+        total = cross_entropy_total.bind(
+            device, programs, R, C, ignore_index, ACC=_TRITON[accumulator], **blocks, **ASSERTIONS
+        )
+
+    def bind_gradient(stride: int, written: bool) -> Callable[..., None]:
+        return gradient.bind(device, programs, R, C, stride, ignore_index, WRITTEN=written, **options)
+
     return _Prepared(
         Allocation(() if reduced else (R,), dtype, device),
-        Allocation((), accumulator, device) if reduced else None,
-        Allocation((R,), accumulator, device),
+        Allocation((), accumulator, device) if mean and not probabilities else None,
         Allocation((2, planned.programs), accumulator, device) if reduced else None,
+        Allocation((R,), accumulator, device),
         Allocation(shape, dtype, device),
-        forward,
-        *gradients,
+        total,
+        forward.bind(
+            device,
+            programs,
+            R,
+            C,
+            ignore_index,
+            REDUCED=reduced,
+            BLOCK_PROGRAMS=triton.next_power_of_2(planned.programs),
+            **options,
+        ),
+        bind_gradient(0, False),
+        bind_gradient(1, False),
+        bind_gradient(0, True) if written else None,
     )

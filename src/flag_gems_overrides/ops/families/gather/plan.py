@@ -22,8 +22,12 @@ ROW_VECTORS, IMAGE_VECTORS, MIN_IMAGE_VECTORS = 512, 256, 16
 # Bytes of a tile, and positions of its last dimension: their targets stay in registers.
 TILE_BYTES, MAX_BLOCK_D = 8192, 1024
 WARPS = 4
-# Of logits: elements of a tile, at most and, for rows that are shorter, at least; of a thread; most warps.
-LOGITS_TILE, MIN_LOGITS_TILE, ELEMENTS, LOGITS_WARPS = 8192, 1024, 16, 16
+# Of logits: elements of a tile of whole rows; classes from which on a row is read in a loop; its vectors, stages and
+# warps; and the share of the L2 cache that rows may take which are to be read again.
+ROWS_TILE = 1024
+MIN_LOOPED = 512
+LOOPED_VECTORS, LOOPED_STAGES, LOOPED_WARPS = 1024, 3, 16
+L2_SHARE = 0.75
 VECTOR_BYTES = 16
 # Programs that keep a multiprocessor busy.
 PROGRAMS_PER_SM = 8
@@ -115,21 +119,44 @@ def gradient(problem: Problem, limits: Limits) -> Flat | Rows | Images | Tile:
     return Tile(block_n, block_c, block_d, splits, blocks * splits)
 
 
-class Logits(NamedTuple):
-    """A program takes every ``programs``-th tile of ``block_r`` rows, ``block_c`` of their classes at a time."""
+class Whole(NamedTuple):
+    """A program takes every ``programs``-th tile of ``block_r`` whole rows."""
 
     block_r: int
     block_c: int
-    vec: int
     warps: int
     programs: int
 
 
-def cross_entropy(problem: Problem, limits: Limits) -> Logits:
-    """For logits of [N, C], at least one row."""
+class Looped(NamedTuple):
+    """A program takes every ``programs``-th row, ``vectors`` vectors at a time."""
+
+    vectors: int
+    vec: int
+    stages: int
+    warps: int
+    programs: int
+
+
+def cross_entropy(problem: Problem, limits: Limits, written: bool) -> Whole | Looped:
+    """For logits of [N, C], at least one row; ``written`` if the gradient comes with the loss."""
     N, C, _, size = problem
-    block_c = min(next_power_of_2(C), LOGITS_TILE // (2 if size == 8 else 1))
-    block_r = min(next_power_of_2(N), max(MIN_LOGITS_TILE // block_c, 1))
-    warps = max(1, min(LOGITS_WARPS, block_r * block_c // (ELEMENTS * 32)))
-    resident = limits.sm_count * (limits.threads_per_sm // 2 // (warps * 32))
-    return Logits(block_r, block_c, VECTOR_BYTES // size, warps, min(cdiv(N, block_r), resident, MAX_FORWARD_PROGRAMS))
+    vec = VECTOR_BYTES // size
+    if C < MIN_LOOPED:
+        block_c = next_power_of_2(C)
+        block_r = min(next_power_of_2(N), max(ROWS_TILE // block_c, 1))
+        warps = max(1, min(WARPS, block_r * block_c // 256))
+        resident = limits.sm_count * (limits.threads_per_sm // (warps * 32))
+        return Whole(block_r, block_c, warps, min(cdiv(N, block_r), resident, MAX_FORWARD_PROGRAMS))
+    vectors = min(next_power_of_2(cdiv(C, vec)), LOOPED_VECTORS)
+    warps = max(1, min(LOOPED_WARPS, vectors // 32))
+    programs = limits.sm_count * (limits.threads_per_sm // 2 // (warps * 32))
+    if written:
+        # So few that the rows in work stay in the L2 cache until they are read again.
+        programs = min(programs, max(limits.sm_count, int(L2_SHARE * limits.l2_bytes) // (C * size)))
+    return Looped(vectors, vec, LOOPED_STAGES, warps, min(N, programs, MAX_FORWARD_PROGRAMS))
+
+
+def writes_gradient(problem: Problem, limits: Limits) -> bool:
+    """Whether a loss whose gradient is wanted writes it at once: what fits the L2 cache is read twice from there."""
+    return problem.N * problem.C * problem.size > limits.l2_bytes
