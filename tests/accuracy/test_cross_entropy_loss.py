@@ -9,6 +9,9 @@ from accuracy.judge import assert_same_answer
 from torch.nn.functional import cross_entropy
 
 from flag_gems_overrides.ops.cross_entropy_loss import cross_entropy_loss
+from flag_gems_overrides.ops.families.gather import plan
+from flag_gems_overrides.ops.families.gather.logits import _prepare
+from flag_gems_overrides.perf.launches import captured
 
 FLOATING = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 # One class after the other, several rows to a tile, rows of several tiles from anywhere, images, no batch.
@@ -39,15 +42,15 @@ def wide(value):
     return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def check(x, target, **options):
-    """Loss and gradient are PyTorch's."""
+def check(x, target, of_one=False, **options):
+    """Loss and gradient are PyTorch's. of_one: the gradient for one of 1."""
     answers = []
     for function, change in ((cross_entropy_loss, lambda v: v), (cross_entropy, lambda v: v), (cross_entropy, wide)):
         y = change(x.detach()).requires_grad_()
         loss = function(y, change(target), **{key: change(value) for key, value in options.items()})
         torch.manual_seed(1)
         grad = change(torch.rand(loss.shape, device=x.device).to(x.dtype) + 0.5)
-        loss.backward(grad)
+        loss.backward(torch.ones_like(loss) if of_one else grad)
         answers.append((loss.detach(), y.grad))
     for ours, theirs, reference in zip(*answers, strict=True):
         if x.dtype is torch.float64:  # there is no wider truth
@@ -95,11 +98,51 @@ def test_strides(device):
         check(x, classes(x.shape, device))
 
 
-def test_a_gradient_may_be_asked_for_twice(device):
-    x, target = logits((5, 7), torch.float32, device), classes((5, 7), device)
+@pytest.fixture(params=[False, True], ids=["later", "with the loss"])
+def written(request, monkeypatch):
+    """When the gradient is written, whatever the size."""
+    monkeypatch.setattr(plan, "writes_gradient", lambda *_: request.param)
+    _prepare.cache_clear()
+    yield
+    _prepare.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=name)
+@pytest.mark.parametrize("shape", [(7, 5), (3, 9001), (33, 1000), (2, 5, 3, 4)], ids=name)
+@pytest.mark.usefixtures("written")
+def test_a_gradient_that_comes_with_the_loss(shape, dtype, device):
+    """It is written for a gradient of 1, and right for any other."""
+    x, target = logits(shape, dtype, device), classes(shape, device)
+    weight = (torch.rand(shape[1], device=device) + 0.5).to(dtype)
+    for of_one in (True, False):
+        check(x, target, of_one)
+        check(x, target, of_one, reduction="sum", weight=weight, label_smoothing=0.1)
+        check(x, probabilities(shape, dtype, device), of_one, weight=weight)
+
+
+@pytest.mark.usefixtures("written")
+@pytest.mark.parametrize("C", [7, 1001])
+def test_a_gradient_may_be_asked_for_more_than_once(C, device):
+    x, target = logits((5, C), torch.float32, device), classes((5, C), device)
     loss = cross_entropy_loss(x, target)
     first, second = (torch.autograd.grad(loss, x, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)
+    (third,) = torch.autograd.grad(loss, x, torch.tensor(2.0, device=device))
+    assert torch.equal(first * 2, third)
+
+
+def test_no_gradient_is_written_where_none_is_wanted(device):
+    x, target = logits((5, 7), torch.float32, device), classes((5, 7), device)
+    with torch.no_grad(), captured() as launches:
+        assert not cross_entropy_loss(x, target).requires_grad
+    assert len(launches) == 1
+
+
+def test_the_gradient_has_a_gradient(device):
+    x, target = logits((4, 6), torch.float64, device), classes((4, 6), device)
+    weight = torch.rand(6, dtype=torch.float64, device=device)
+    for options in ({}, {"weight": weight, "reduction": "sum", "label_smoothing": 0.1}, {"reduction": "none"}):
+        torch.autograd.gradgradcheck(lambda x, options=options: cross_entropy_loss(x, target, **options), x)
 
 
 def test_the_same_bits_every_time(device):

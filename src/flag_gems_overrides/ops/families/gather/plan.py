@@ -150,11 +150,11 @@ def cross_entropy(problem: Problem, limits: Limits, written: bool) -> Whole | Lo
         return Whole(block_r, block_c, warps, min(cdiv(N, block_r), resident, MAX_FORWARD_PROGRAMS))
     vectors = min(next_power_of_2(cdiv(C, vec)), LOOPED_VECTORS)
     warps = max(1, min(LOOPED_WARPS, vectors // 32))
-    programs = limits.sm_count * (limits.threads_per_sm // 2 // (warps * 32))
+    per_sm = limits.threads_per_sm // 2 // (warps * 32)
     if written:
         # So few that the rows in work stay in the L2 cache until they are read again.
-        programs = min(programs, max(limits.sm_count, int(L2_SHARE * limits.l2_bytes) // (C * size)))
-    return Looped(vectors, vec, LOOPED_STAGES, warps, min(N, programs, MAX_FORWARD_PROGRAMS))
+        per_sm = min(per_sm, max(1, int(L2_SHARE * limits.l2_bytes) // (limits.sm_count * C * size)))
+    return Looped(vectors, vec, LOOPED_STAGES, warps, min(N, limits.sm_count * per_sm, MAX_FORWARD_PROGRAMS))
 
 
 def writes_gradient(problem: Problem, limits: Limits) -> bool:
