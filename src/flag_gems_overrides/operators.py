@@ -806,7 +806,6 @@ _ROWS = (
         flops=5,  # maximum, subtract, exponential, sum, the class
         torch_calls=("torch.nn.functional.cross_entropy",),
         benchmark_arguments="x, torch.randint(0, shape[1], shape[:1], device=x.device)",
-        opinfo=(("nn.functional.cross_entropy", ""),),
         log="GEMS CrossEntropyLoss",
         defects=("CE1", "CE2", "CE3", "CE4", "CE5", "CE6", "CE7", "CE8", "CE9"),
     ),

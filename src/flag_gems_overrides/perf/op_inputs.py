@@ -279,7 +279,7 @@ def _with_gradient(function: Callable[..., Any], x: torch.Tensor, *others: Any) 
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         result = function(x, *others)
-        return result, *torch.autograd.grad(result, x)
+        return result.detach(), *torch.autograd.grad(result, x)
 
 
 def compulsory(case: Case) -> Compulsory:
