@@ -38,7 +38,7 @@ class Operator:
 
         ndim: how many dimensions the shape of a case has; None for any.
         arguments: what a case gives beside a shape: ``"dim"``, ``"normalized"`` (how many dimensions), ``"groups"``,
-            ``"training"`` (0 for evaluation), ``"gradient"`` (1 for the result with its gradient by the first argument).
+            ``"training"`` (0 for evaluation), ``"gradient"`` (1 for the result with its gradient by the input).
         required: those of :attr:`arguments` that a case must give.
         inputs: the function of ``perf/op_inputs.py`` that builds the arguments of a case.
         unread: positions of tensors among these that need not be read.

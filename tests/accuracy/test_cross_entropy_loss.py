@@ -108,7 +108,7 @@ def written(request, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=name)
-@pytest.mark.parametrize("shape", [(7, 5), (2, 1001), (3, 600), (2, 5, 3, 4)], ids=name)
+@pytest.mark.parametrize("shape", [(7, 5), (2, 4001), (3, 600), (2, 5, 3, 4)], ids=name)
 @pytest.mark.usefixtures("written")
 def test_a_gradient_that_comes_with_the_loss(shape, dtype, device):
     """It is written for a gradient of 1, and right for any other."""
@@ -121,7 +121,7 @@ def test_a_gradient_that_comes_with_the_loss(shape, dtype, device):
 
 
 @pytest.mark.usefixtures("written")
-@pytest.mark.parametrize("C", [7, 1001])
+@pytest.mark.parametrize("C", [7, 4001])
 def test_a_gradient_may_be_asked_for_more_than_once(C, device):
     x, target = logits((5, C), torch.float32, device), classes((5, C), device)
     loss = cross_entropy_loss(x, target)

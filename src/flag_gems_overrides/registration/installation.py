@@ -43,9 +43,9 @@ def install(include: Iterable[str] | None = None, exclude: Iterable[str] | None 
     """Let flag_gems use these overrides and no others; a repeated call replaces the previous choice.
 
     Afterwards ``flag_gems.enable()``, ``only_enable()`` and ``use_gems()`` register them, and
-    ``flag_gems.<op>``, and ``flag_gems.ops.<op>`` or ``flag_gems.fused.<op>``, are them. Where flag_gems is enabled already they take
-    effect at once. Names that other packages imported from flag_gems before stay as they are. Holds for all
-    threads.
+    ``flag_gems.<op>`` and ``flag_gems.ops.<op>``, or ``flag_gems.fused.<op>``, are them. Where flag_gems is
+    enabled already they take effect at once. Names that other packages imported from flag_gems before stay as
+    they are. Holds for all threads.
 
     Args:
         include: upstream function names, such as ``["softmax", "max_dim"]``; all of the catalog if None.
@@ -151,7 +151,9 @@ class _Installation:
         self._overloads: dict[str, list[str]] = {}
         # PyTorch's own kernels of all overrides at once, whichever are asked for: flag_gems hides them while
         # enabled.
-        with dispatcher.lifted(gems, rows, for_overloads={override.overload for override in overrides if override.overload}):
+        with dispatcher.lifted(
+            gems, rows, for_overloads={override.overload for override in overrides if override.overload}
+        ):
             for override in overrides:
                 function = upstream.find(override)
                 assert function is not None

@@ -88,7 +88,8 @@ def ce5(device: torch.device) -> None:
 def ce6(device: torch.device) -> None:
     x, target = sample(2, 4, device=device), torch.tensor([0, 3, 1], device=device)
     text = "weight tensor should be defined either for all 4 classes or no classes"
-    check_raises(RuntimeError, text, lambda: torch.nn.functional.cross_entropy(x, target[:2], torch.ones(5, device=device)))
+    weight = torch.ones(5, device=device)
+    check_raises(RuntimeError, text, lambda: torch.nn.functional.cross_entropy(x, target[:2], weight))
     text = "Expected input batch_size (2) to match target batch_size (3)"
     check_raises(ValueError, text, lambda: torch.nn.functional.cross_entropy(x, target))
 

@@ -16,7 +16,14 @@ from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Entry
 from . import plan
-from .nll import nll_forward, nll_gradient_flat, nll_gradient_images, nll_gradient_rows, nll_gradient_tile
+from .nll import (
+    nll_forward,
+    nll_gradient_flat,
+    nll_gradient_images,
+    nll_gradient_rows,
+    nll_gradient_short,
+    nll_gradient_tile,
+)
 
 NONE, MEAN, SUM = range(3)
 # Device assertions, but no checks of integer overflow.
@@ -178,21 +185,21 @@ def _prepare_backward(
 
 
 def _gradient_kernel(
-    chosen: plan.Flat | plan.Rows | plan.Images | plan.Tile, N: int, C: int, D: int
+    chosen: plan.Flat | plan.Rows | plan.Short | plan.Images | plan.Tile, N: int, C: int, D: int
 ) -> tuple[Entry, tuple[int, ...], dict[str, int]]:
     """The kernel, its sizes, and its blocks by name."""
     match chosen:
         case plan.Flat():
             return nll_gradient_flat, (N, C), {"BLOCK": chosen.block, "ROWS": chosen.rows}
         case plan.Rows():
-            return nll_gradient_rows, (N, C), {"VECTORS": chosen.vectors, "VEC": chosen.vec}
+            blocks = {"BLOCK_N": chosen.block_n, "VECTORS": chosen.vectors, "VEC": chosen.vec}
+            return nll_gradient_rows, (N, C), blocks
+        case plan.Short():
+            return nll_gradient_short, (N, C), {"VECTORS": chosen.vectors, "VEC": chosen.vec}
         case plan.Images():
             sizes = N, C, D, chosen.blocks, chosen.step, chosen.advance
-            return (
-                nll_gradient_images,
-                sizes,
-                {"VECTORS": chosen.vectors, "VEC": chosen.vec, "num_warps": chosen.warps},
-            )
+            blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "num_warps": chosen.warps}
+            return nll_gradient_images, sizes, blocks
     blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d}
     return nll_gradient_tile, (N, C, D, chosen.splits), blocks
 

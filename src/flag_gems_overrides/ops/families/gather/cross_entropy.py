@@ -69,12 +69,12 @@ def wanted(
 @triton.jit
 def row_gradient(grad_ptr, row, grad_stride, total_ptr, R, counts, MEAN: tl.constexpr, ACC: tl.constexpr):
     """The gradient of each row's loss. grad_ptr: None for 1."""
-    if grad_ptr is None:
+    if grad_ptr is None:  # noqa: SIM108
         grad = counts.to(ACC)
     else:
         grad = tl.load(grad_ptr + row * grad_stride, mask=counts, other=0).to(ACC)
     if MEAN:
-        if total_ptr is None:
+        if total_ptr is None:  # noqa: SIM108
             grad = grad / tl.cast(R, ACC)
         else:
             grad = grad / tl.load(total_ptr).to(ACC)
@@ -171,6 +171,7 @@ def cross_entropy_rows(
     PROBABILITIES: tl.constexpr,
     SMOOTHING: tl.constexpr,
     ACC: tl.constexpr,
+    VEC: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
     BLOCK_PROGRAMS: tl.constexpr,
@@ -187,7 +188,9 @@ def cross_entropy_rows(
         partial_ptr: [2, programs] of ACC; None unless REDUCED.
         arrived_ptr: [1]; None unless REDUCED.
         dx_ptr: [R, C], None if the gradient is not to be written.
+        VEC: divides C.
     """
+    C = C // VEC * VEC  # now the compiler sees it too
     losses = tl.zeros([BLOCK_R, 1], ACC)
     totals = tl.zeros([BLOCK_R, 1], ACC)
     c = tl.arange(0, BLOCK_C)[None, :]
@@ -253,6 +256,7 @@ def cross_entropy_rows_gradient(
     PROBABILITIES: tl.constexpr,
     SMOOTHING: tl.constexpr,
     ACC: tl.constexpr,
+    VEC: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):
@@ -266,7 +270,9 @@ def cross_entropy_rows_gradient(
         total_ptr: [], None unless MEAN of classes.
         row_max_ptr, log_sum_ptr, q_sum_ptr: [R] of ACC.
         WRITTEN: dx is right already if the one gradient is 1.
+        VEC: divides C.
     """
+    C = C // VEC * VEC  # now the compiler sees it too
     c = tl.arange(0, BLOCK_C)[None, :]
     rows = rows_to_do(grad_ptr, R, WRITTEN)
     for start in range(tl.program_id(0), tl.cdiv(rows, BLOCK_R), tl.num_programs(0)):

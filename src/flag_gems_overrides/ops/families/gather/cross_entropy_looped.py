@@ -64,9 +64,7 @@ def row_statistics(
     dot = tl.sum(dots + q_sums * (finite(maxima) - base))
     if UNALIGNED and (PROBABILITIES or SMOOTHING > 0):
         c = (offset - row * C).to(tl.int32)
-        q = wanted(
-            target_ptr + offset, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC
-        )
+        q = wanted(target_ptr + offset, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC)
         dot += tl.sum(tl.where(mask, q * (edge - base), 0.0))
         q_sum += tl.sum(q)
     return row_max, row_sum, q_sum, dot
@@ -74,17 +72,17 @@ def row_statistics(
 
 @triton.jit
 def write_gradient(
-    x_ptr, target_ptr, weight_ptr, dx_ptr, row, C, target, target_weight, counts, grad, row_max, log_sum, q_sum,
-    PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr,
+    x_ptr, target_ptr, weight_ptr, dx_ptr, row, member, members, C, target, target_weight, counts, grad,
+    row_max, log_sum, q_sum, PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr,
     UNALIGNED: tl.constexpr, VECTORS: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of a row. Backwards: what was read last is the surest to be in cache."""
+    """The gradient of every ``members``-th tile. Backwards: what was read last is the surest to be in cache."""
     start, length = row_interior(row, C, VEC, UNALIGNED)
     first_class = (start - row * C).to(tl.int32)
     lanes = tl.arange(0, VECTORS)[:, None] * VEC + tl.arange(0, VEC)[None, :]
     vectors = (length // VEC).to(tl.int32)
     tiles = tl.cdiv(vectors, VECTORS)
-    for i in tl.range(0, tiles, num_stages=STAGES):
+    for i in tl.range(member, tiles, members, num_stages=STAGES):
         first = (tiles - 1 - i) * VECTORS
         mask = first + tl.arange(0, VECTORS)[:, None] < vectors
         offset = start + first * VEC + lanes
@@ -97,11 +95,10 @@ def write_gradient(
         tl.store(dx_ptr + offset, dx, mask=mask, eviction_policy="evict_first")
     if UNALIGNED:
         offset, mask = row_edges(row, C, VEC)
+        mask &= member == 0
         x = tl.load(x_ptr + offset, mask=mask, other=0).to(ACC)
         c = (offset - row * C).to(tl.int32)
-        q = wanted(
-            target_ptr + offset, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC
-        )
+        q = wanted(target_ptr + offset, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC)
         dx = tl.where(counts, grad * (q_sum * exp(x - row_max - log_sum) - q), 0.0)
         tl.store(dx_ptr + offset, dx, mask=mask)
 
@@ -171,7 +168,7 @@ def cross_entropy_looped(
         if dx_ptr is not None:
             grad = row_gradient(None, row, 0, total_ptr, R, counts, MEAN, ACC)
             write_gradient(
-                x_ptr, target_ptr, weight_ptr, dx_ptr, row, C, target, target_weight, counts, grad,
+                x_ptr, target_ptr, weight_ptr, dx_ptr, row, 0, 1, C, target, target_weight, counts, grad,
                 row_max, log_sum, q_sum, PROBABILITIES, SMOOTHING, ACC, UNALIGNED, VECTORS, VEC, STAGES,
             )  # fmt: skip
         if REDUCED:
@@ -200,6 +197,7 @@ def cross_entropy_looped_gradient(
     dx_ptr,
     R,
     C,
+    members,
     grad_stride,
     ignore_index,
     WRITTEN: tl.constexpr,
@@ -221,16 +219,19 @@ def cross_entropy_looped_gradient(
         weight_ptr: [C], None for ones.
         total_ptr: [], None unless MEAN of classes.
         row_max_ptr, log_sum_ptr, q_sum_ptr: [R] of ACC.
+        members: programs that share a row.
         WRITTEN: dx is right already if the one gradient is 1.
     """
-    for index in range(tl.program_id(0), rows_to_do(grad_ptr, R, WRITTEN), tl.num_programs(0)):
-        row = index.to(tl.int64)
+    shares = tl.cast(rows_to_do(grad_ptr, R, WRITTEN), tl.int64) * members
+    for share in range(tl.program_id(0).to(tl.int64), shares, tl.num_programs(0)):
+        row = share // members
+        member = (share % members).to(tl.int32)
         target, counts, target_weight = load_row_targets(
             target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
         )
         grad = row_gradient(grad_ptr, row, grad_stride, total_ptr, R, counts, MEAN, ACC)
         row_max, log_sum, q_sum = tl.load(row_max_ptr + row), tl.load(log_sum_ptr + row), tl.load(q_sum_ptr + row)
         write_gradient(
-            x_ptr, target_ptr, weight_ptr, dx_ptr, row, C, target, target_weight, counts, grad, row_max, log_sum, q_sum,
-            PROBABILITIES, SMOOTHING, ACC, UNALIGNED, VECTORS, VEC, STAGES,
+            x_ptr, target_ptr, weight_ptr, dx_ptr, row, member, members, C, target, target_weight, counts, grad,
+            row_max, log_sum, q_sum, PROBABILITIES, SMOOTHING, ACC, UNALIGNED, VECTORS, VEC, STAGES,
         )  # fmt: skip

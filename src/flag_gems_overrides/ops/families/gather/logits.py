@@ -109,17 +109,9 @@ def _prepare(
         "PROBABILITIES": probabilities,
         "SMOOTHING": float(smoothing),
         "ACC": _TRITON[accumulator],
-        "num_warps": planned.warps,
         **ASSERTIONS,
     }
-    if isinstance(planned, plan.Whole):
-        kernels = cross_entropy_rows, cross_entropy_rows_gradient
-        options |= {"BLOCK_R": planned.block_r, "BLOCK_C": planned.block_c}
-    else:
-        kernels = cross_entropy_looped, cross_entropy_looped_gradient
-        options |= {"UNALIGNED": C % planned.vec != 0, "VECTORS": planned.vectors, "VEC": planned.vec}
-        options["STAGES"] = planned.stages
-    forward, gradient = kernels
+    forward = cross_entropy_rows if isinstance(planned, plan.Whole) else cross_entropy_looped
     total = None
     if written and mean and not probabilities:
         blocks = {"BLOCK": plan.FORWARD_BLOCK, "BLOCK_PROGRAMS": triton.next_power_of_2(planned.programs)}
@@ -128,7 +120,13 @@ def _prepare(
         )
 
     def bind_gradient(stride: int, written: bool) -> Callable[..., None]:
-        return gradient.bind(device, programs, R, C, stride, ignore_index, WRITTEN=written, **options)
+        planned = plan.cross_entropy_gradient(problem, limits, written)
+        grid, blocks = (planned.programs,), {**_blocks(planned, C), "WRITTEN": written}
+        if isinstance(planned, plan.Whole):
+            return cross_entropy_rows_gradient.bind(device, grid, R, C, stride, ignore_index, **blocks, **options)
+        return cross_entropy_looped_gradient.bind(
+            device, grid, R, C, planned.members, stride, ignore_index, **blocks, **options
+        )
 
     return _Prepared(
         Allocation(() if reduced else (R,), dtype, device),
@@ -145,9 +143,28 @@ def _prepare(
             ignore_index,
             REDUCED=reduced,
             BLOCK_PROGRAMS=triton.next_power_of_2(planned.programs),
+            **_blocks(planned, C),
             **options,
         ),
         bind_gradient(0, False),
         bind_gradient(1, False),
         bind_gradient(0, True) if written else None,
     )
+
+
+def _blocks(planned: plan.Whole | plan.Looped, C: int) -> dict[str, Any]:
+    """What a kernel of cross_entropy.py, or of cross_entropy_looped.py, wants to know of its tiles."""
+    if isinstance(planned, plan.Whole):
+        return {
+            "VEC": planned.vec,
+            "BLOCK_R": planned.block_r,
+            "BLOCK_C": planned.block_c,
+            "num_warps": planned.warps,
+        }
+    return {
+        "UNALIGNED": C % planned.vec != 0,
+        "VECTORS": planned.vectors,
+        "VEC": planned.vec,
+        "STAGES": planned.stages,
+        "num_warps": planned.warps,
+    }

@@ -5,7 +5,8 @@
     kernel              a program
     nll_forward         reads the score of the target of BLOCK positions at a time
     nll_gradient_flat   writes BLOCK elements as they lie in memory, of at most ROWS rows (D = 1)
-    nll_gradient_rows   writes VECTORS vectors as they lie in memory, each of two rows at most (D = 1)
+    nll_gradient_rows   writes the vectors that begin in BLOCK_N rows (D = 1)
+    nll_gradient_short  writes VECTORS vectors as they lie in memory, each of two rows at most (D = 1)
     nll_gradient_images writes VECTORS vectors of each of its classes, whose targets stay in registers
     nll_gradient_tile   writes tiles of [BLOCK_N, BLOCK_C, BLOCK_D], one class after the other
 
@@ -188,6 +189,27 @@ def nll_gradient_flat(
         tl.store(dx_ptr + start + lanes, dx, mask=lanes < left.to(tl.int32))
 
 
+@triton.jit
+def gradients_of_pairs(
+    grad_ptr, target_ptr, weight_ptr, total_ptr, row, ends, N, C, grad_stride, ignore_index,
+    MEAN: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """The class and gradient of each row, and of the row after it if ``ends``; class -1 - C where it does not count."""
+    # Both targets are loaded before anything waits for one.
+    after = ends & (row + 1 < N)
+    target = tl.load(target_ptr + row, mask=row < N, other=0).to(tl.int64)
+    next_target = tl.load(target_ptr + row + 1, mask=after, other=0).to(tl.int64)
+    target, counts, gradient = gradients_of(
+        target, grad_ptr, weight_ptr, total_ptr, row, row < N, C, grad_stride, ignore_index, MEAN, ACC
+    )
+    next_target, next_counts, next_gradient = gradients_of(
+        next_target, grad_ptr, weight_ptr, total_ptr, row + 1, after, C, grad_stride, ignore_index, MEAN, ACC
+    )
+    target = tl.where(counts, target, -1 - C).to(tl.int32)
+    next_target = tl.where(next_counts, next_target, -1 - C).to(tl.int32)
+    return target, gradient, next_target, next_gradient
+
+
 @entry()
 @triton.jit
 def nll_gradient_rows(
@@ -202,10 +224,57 @@ def nll_gradient_rows(
     ignore_index,
     MEAN: tl.constexpr,
     ACC: tl.constexpr,
+    BLOCK_N: tl.constexpr,
     VECTORS: tl.constexpr,
     VEC: tl.constexpr,
 ):
-    """The gradient by x, of rows of VEC classes or more.
+    """The gradient by x, of rows of VEC to VECTORS * VEC classes.
+
+    Args:
+        grad_ptr: [N], or one element with grad_stride 0.
+        target_ptr: [N].
+        weight_ptr: [C], None for ones.
+        total_ptr: [], None unless MEAN.
+        dx_ptr: [N, C].
+    """
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    target, gradient, next_target, next_gradient = gradients_of_pairs(
+        grad_ptr, target_ptr, weight_ptr, total_ptr, rows, rows < N, N, C, grad_stride, ignore_index, MEAN, ACC
+    )
+    row = rows[:, None, None]
+    aligned = tl.cdiv(row * C, VEC) * VEC
+    lead = (aligned - row * C).to(tl.int32)
+    vectors = tl.arange(0, VECTORS)[None, :, None] * VEC
+    begins = (row < N) & (lead + vectors < C)
+    c = lead + vectors + tl.arange(0, VEC)[None, None, :]
+    element_ty: tl.constexpr = dx_ptr.dtype.element_ty
+    dx = tl.where(c - C == next_target[:, None, None], next_gradient.to(element_ty)[:, None, None], 0.0)
+    dx = tl.where(c == target[:, None, None], gradient.to(element_ty)[:, None, None], dx)
+    dx_ptr += aligned + vectors + tl.arange(0, VEC)[None, None, :]
+    if (tl.program_id(0) + 1).to(tl.int64) * BLOCK_N < N:
+        tl.store(dx_ptr, dx, mask=begins)
+    else:  # after the last row there is nothing
+        tl.store(dx_ptr, dx, mask=begins & ((row + 1 < N) | (c < C)))
+
+
+@entry()
+@triton.jit
+def nll_gradient_short(
+    grad_ptr,
+    target_ptr,
+    weight_ptr,
+    total_ptr,
+    dx_ptr,
+    N,
+    C,
+    grad_stride,
+    ignore_index,
+    MEAN: tl.constexpr,
+    ACC: tl.constexpr,
+    VECTORS: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """The gradient by x, of short rows of VEC classes or more.
 
     Args:
         grad_ptr: [N], or one element with grad_stride 0.
@@ -219,22 +288,13 @@ def nll_gradient_rows(
     vectors = tl.arange(0, VECTORS)[:, None] * VEC
     offset = (start - first * C).to(tl.int32) + vectors
     row = first + offset // C
-    c = offset % C
-    # Of both rows before anything waits for them.
-    ends = c + VEC > C
-    target = tl.load(target_ptr + row, mask=row < N, other=0).to(tl.int64)
-    next_target = tl.load(target_ptr + row + 1, mask=ends & (row + 1 < N), other=0).to(tl.int64)
-    target, counts, gradient = gradients_of(
-        target, grad_ptr, weight_ptr, total_ptr, row, row < N, C, grad_stride, ignore_index, MEAN, ACC
+    begin = offset % C
+    target, gradient, next_target, next_gradient = gradients_of_pairs(
+        grad_ptr, target_ptr, weight_ptr, total_ptr, row, begin + VEC > C, N, C, grad_stride, ignore_index, MEAN, ACC
     )
-    next_target, next_counts, next_gradient = gradients_of(
-        next_target, grad_ptr, weight_ptr, total_ptr, row + 1, ends & (row + 1 < N), C, grad_stride, ignore_index,
-        MEAN, ACC,
-    )  # fmt: skip
     lanes = tl.arange(0, VEC)[None, :]
-    lane = tl.where(counts, target - c, -1).to(tl.int32)
-    next_lane = tl.where(next_counts, next_target + (C - c), -1).to(tl.int32)
-    dx = tl.where(lanes == lane, gradient, tl.where(lanes == next_lane, next_gradient, 0.0))
+    c = begin + lanes
+    dx = tl.where(c == target, gradient, tl.where(c - C == next_target, next_gradient, 0.0))
     left = tl.cast(N, tl.int64) * C - start
     if left >= VECTORS * VEC:
         tl.store(dx_ptr + start + vectors + lanes, dx)
