@@ -273,12 +273,12 @@ def by_position(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_gradient(function: Callable[..., Any], x: torch.Tensor, *others: Any) -> Any:
-    *others, gradient = others
+    *given, gradient = others
     if not gradient:
-        return function(x, *others)
+        return function(x, *given)
     with torch.enable_grad():
         x = x.detach().requires_grad_()
-        result = function(x, *others)
+        result = function(x, *given)
         return result.detach(), *torch.autograd.grad(result, x)
 
 

@@ -195,7 +195,7 @@ def cross_entropy_rows(
     totals = tl.zeros([BLOCK_R, 1], ACC)
     c = tl.arange(0, BLOCK_C)[None, :]
     for start in range(tl.program_id(0), tl.cdiv(R, BLOCK_R), tl.num_programs(0)):
-        row = start.to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
+        row = tl.cast(start, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
         mask = (row < R) & (c < C)
         target, counts, target_weight = load_row_targets(
             target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
@@ -276,7 +276,7 @@ def cross_entropy_rows_gradient(
     c = tl.arange(0, BLOCK_C)[None, :]
     rows = rows_to_do(grad_ptr, R, WRITTEN)
     for start in range(tl.program_id(0), tl.cdiv(rows, BLOCK_R), tl.num_programs(0)):
-        row = start.to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
+        row = tl.cast(start, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
         mask = (row < R) & (c < C)
         target, counts, target_weight = load_row_targets(
             target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC

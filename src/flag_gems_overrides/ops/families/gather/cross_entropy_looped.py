@@ -147,7 +147,7 @@ def cross_entropy_looped(
     losses = tl.zeros([1], ACC)
     totals = tl.zeros([1], ACC)
     for index in range(tl.program_id(0), R, tl.num_programs(0)):
-        row = index.to(tl.int64)
+        row = tl.cast(index, tl.int64)
         target, counts, target_weight = load_row_targets(
             target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
         )

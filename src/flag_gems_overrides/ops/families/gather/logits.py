@@ -64,7 +64,7 @@ class CrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         prepared = ctx.prepared
         if torch.is_grad_enabled():  # the gradient has to have one too
             x, target, weight, *_ = ctx.saved_tensors
