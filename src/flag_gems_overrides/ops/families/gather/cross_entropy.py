@@ -197,10 +197,11 @@ def cross_entropy_rows(
     for start in range(tl.program_id(0), tl.cdiv(R, BLOCK_R), tl.num_programs(0)):
         row = tl.cast(start, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
         mask = (row < R) & (c < C)
+        # Before anything waits for a target.
+        x = tl.load(x_ptr + row * C + c, mask=mask, other=float("-inf")).to(ACC)
         target, counts, target_weight = load_row_targets(
             target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
         )
-        x = tl.load(x_ptr + row * C + c, mask=mask, other=float("-inf")).to(ACC)
         row_max = tl.max(x, 1, keep_dims=True)
         x -= finite(row_max)
         log_sum = tl.log(tl.sum(exp(x), 1, keep_dims=True))
@@ -278,6 +279,8 @@ def cross_entropy_rows_gradient(
     for start in range(tl.program_id(0), tl.cdiv(rows, BLOCK_R), tl.num_programs(0)):
         row = tl.cast(start, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
         mask = (row < R) & (c < C)
+        # Before anything waits for a target.
+        x = tl.load(x_ptr + row * C + c, mask=mask, other=0).to(ACC)
         target, counts, target_weight = load_row_targets(
             target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
         )
@@ -285,7 +288,6 @@ def cross_entropy_rows_gradient(
         row_max = tl.load(row_max_ptr + row, mask=counts, other=0)
         log_sum = tl.load(log_sum_ptr + row, mask=counts, other=0)
         q_sum = tl.load(q_sum_ptr + row, mask=counts, other=0)
-        x = tl.load(x_ptr + row * C + c, mask=mask, other=0).to(ACC)
         q = wanted(
             target_ptr + row * C + c, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC
         )

@@ -21,13 +21,15 @@ FLAT_BYTES = 16384
 # with a target for each vector.
 ROW_VECTORS, SHORT_VECTORS, IMAGE_VECTORS = 512, 256, 256
 MIN_ROW_VECTORS, MIN_IMAGE_VECTORS = 8, 16
+# Classes of such a program, whose gradients are 16 bytes or more: a target is 8.
+MIN_IMAGE_CLASSES = 8
 # Bytes of a tile, and positions of its last dimension: their targets stay in registers.
 TILE_BYTES, MAX_BLOCK_D = 8192, 1024
 WARPS = 4
-# Of logits: the longest rows that are whole in a tile, and its elements. Longer ones are read LOOPED_VECTORS at a time;
+# Of logits: the longest rows that are whole in a tile, its elements, and most programs. Longer ones are read LOOPED_VECTORS at a time;
 # WRITTEN_VECTORS where the gradient comes with the loss, and GRADIENT_VECTORS where it comes later, by programs that
 # have GRADIENT_TILES of a row. A thread has two vectors.
-MAX_WHOLE, MIN_WHOLE_TILE, WHOLE_TILE = 2048, 1024, 4096
+MAX_WHOLE, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 512, 1024, 4096
 LOOPED_VECTORS, WRITTEN_VECTORS, GRADIENT_VECTORS = 2048, 1024, 512
 LOOPED_STAGES, GRADIENT_STAGES, GRADIENT_TILES = 3, 2, 4
 # What all rows in work may take of the L2 cache if they are to be read again from there. Half of it is far from a
@@ -120,12 +122,12 @@ def gradient(problem: Problem, limits: Limits) -> Flat | Rows | Short | Images |
         return Rows(block_n, vectors, vec, cdiv(N, block_n))
     if D == 1 and vec <= C:
         return Short(SHORT_VECTORS, vec, cdiv(N * C, SHORT_VECTORS * vec))
-    if MIN_IMAGE_VECTORS * vec <= D:
+    period = vec // math.gcd(D, vec)
+    if MIN_IMAGE_VECTORS * vec <= D and MIN_IMAGE_CLASSES * period <= C:
         vectors = max(min(next_power_of_2(cdiv(D, vec)), IMAGE_VECTORS), 32)
         blocks = cdiv(D, vectors * vec)
-        period = vec // math.gcd(D, vec)
         splits = cdiv(PROGRAMS_PER_SM * limits.sm_count, N * blocks * period)
-        step = period * min(splits, cdiv(C, period))
+        step = period * min(splits, C // (MIN_IMAGE_CLASSES * period))
         warps = max(1, min(WARPS, vectors // 64))
         return Images(vectors, vec, blocks, step, step * D // vec, warps, N * blocks * step)
     tile = TILE_BYTES // size
@@ -168,7 +170,7 @@ def cross_entropy(problem: Problem, limits: Limits, written: bool) -> Whole | Lo
     per_sm = limits.threads_per_sm // 2 // (warps * 32)
     if written:
         per_sm = min(per_sm, _rows_in_cache(problem, limits) // limits.sm_count)
-    programs = min(N, limits.sm_count * max(per_sm, 1), MAX_FORWARD_PROGRAMS)
+    programs = min(N, limits.sm_count * max(per_sm, 1), MAX_LOGITS_PROGRAMS)
     return Looped(vectors, VECTOR_BYTES // size, LOOPED_STAGES, warps, 1, programs)
 
 
@@ -195,12 +197,11 @@ def writes_gradient(problem: Problem, limits: Limits) -> bool:
 def _whole(problem: Problem, limits: Limits) -> Whole:
     N, C, _, size = problem
     block_c = next_power_of_2(C)
-    tile = max(MIN_WHOLE_TILE, min(4 * block_c, WHOLE_TILE))
-    block_r = min(next_power_of_2(N), tile // block_c)
-    warps = max(1, min(8, 2 * WARPS if tile == WHOLE_TILE else WARPS, block_r * block_c // 32))
+    block_r = min(next_power_of_2(N), WHOLE_TILE // block_c)
+    warps = max(1, min(WARPS, block_r * block_c // 256))
     resident = limits.sm_count * (limits.threads_per_sm // (warps * 32))
     vec = math.gcd(C, VECTOR_BYTES // size)
-    return Whole(block_r, block_c, vec, warps, min(cdiv(N, block_r), resident, MAX_FORWARD_PROGRAMS))
+    return Whole(block_r, block_c, vec, warps, min(cdiv(N, block_r), resident, MAX_LOGITS_PROGRAMS))
 
 
 def _vectors(problem: Problem, most: int) -> int:
