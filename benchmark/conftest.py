@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or getattr(config.option, "numprocesses", None):
         raise pytest.UsageError(UNDER_XDIST)
     for op in SHAPES.ops:
-        config.addinivalue_line("markers", f"{op}: benchmarks {op}")
+        config.addinivalue_line("markers", f"{op.lstrip('_')}: benchmarks {op}")
     config.stash[_BENCH] = Bench(config)
 
 
@@ -108,7 +108,7 @@ class Bench:
         """The cases of the ops that the items are marked with are to be measured."""
         dtypes = self._options.dtypes or run.dtypes()
         marks = {mark.name for item in items if HERE in item.path.parents for mark in item.iter_markers()}
-        self._cases = {op: SHAPES.cases(op, self._level, dtypes) for op in SHAPES.ops if op in marks}
+        self._cases = {op: SHAPES.cases(op, self._level, dtypes) for op in SHAPES.ops if op.lstrip("_") in marks}
         if run.is_timed():
             for op in marks.intersection(HUNTED.ops):
                 hunted = HUNTED.cases(op, "core", dtypes)
