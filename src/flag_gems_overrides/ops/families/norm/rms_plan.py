@@ -107,7 +107,8 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | S
     warps = _tight_warps(span, lanes, max_warps, per_thread * element_size // 16)
     block_n = min(power_of_two(span), warps * lanes)
     chunks = -(-span // block_n)
-    if element_size < 8 and (warps == 16 or (element_size == 4 and (chunks == 1 or warps == 1))):
+    # Unaligned float32 rows of 32 elements a thread spill 32 bytes on sm_80 (1024 x 1001).
+    if element_size < 8 and (warps == 16 or (element_size == 4 and (unaligned or chunks == 1 or warps == 1))):
         per_thread = 16
     block_m = power_of_two_within(warps * 32 * per_thread // (chunks * block_n))
     tile_bytes = 2 * block_m * chunks * block_n * element_size
