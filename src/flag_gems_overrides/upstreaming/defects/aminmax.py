@@ -21,6 +21,7 @@ def _since_5_0_2(outcome: str) -> Mapping[str, Seen]:
     "AM1",
     title="NaN is dropped",
     pytorch="NaN, twice",
+    references=("#3816",),
     upstream=_since_5_0_2("AssertionError"),
     hidden=_NOT_BEFORE,
 )
