@@ -210,8 +210,9 @@ def nll_loss(case: Case, device: torch.device) -> Arguments:
 
 def nll_loss_backward(case: Case, device: torch.device) -> Arguments:
     x, target, weight, reduction, ignore_index = nll_loss(case, device)
-    # total_weight is that of every row.
-    return x.new_ones(()), x, target, weight, reduction, ignore_index, x.new_full((), target.numel())
+    # total_weight is that of every row, or as much as the dtype holds.
+    total_weight = x.new_full((), min(target.numel(), torch.finfo(x.dtype).max))
+    return x.new_ones(()), x, target, weight, reduction, ignore_index, total_weight
 
 
 def compared(op: str, arguments: Arguments, result: Any) -> Any:

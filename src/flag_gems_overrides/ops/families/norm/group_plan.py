@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from .rms_plan import power_of_two, power_of_two_within
+from .launches import power_of_two, power_of_two_within
 
 # Elements of a tile that one thread holds, in vectors of 16 bytes, and warps of a program.
 VECTORS = 2

@@ -16,11 +16,12 @@ from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from .call import _NONE, _accumulator, _Parameter
+from .launches import Rows, power_of_two
 from .partial_sums import sum_partials
 from .plan import plan_partial_sums
 from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
 from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
-from .rms_plan import Loop, Rows, Split, plan_backward, plan_forward, power_of_two
+from .rms_plan import Loop, Split, plan_backward, plan_forward
 
 
 class _Forward(NamedTuple):
