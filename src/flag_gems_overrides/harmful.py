@@ -120,6 +120,11 @@ HARMFUL = (
         "torch.var(torch.arange(8.0)[::2], unbiased=False)",
         issue=4099,
     ),
+    Harmful(
+        "var_dim",
+        "raises where unbiased is said; without, a gradient of torch.func is 0: PyTorch composes var.dim above autograd",
+        "torch.var(torch.ones(2, 3), 1, False)",
+    ),
     Harmful("std", "the deviation of data with a NaN is 0", "torch.std(torch.tensor([1.0, float('nan'), 2.0]))"),
     Harmful(
         "cumsum",

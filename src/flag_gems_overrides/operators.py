@@ -747,6 +747,8 @@ _ROWS = (
         log="GEMS VECTOR NORM",
         defects=("V1", "V2", "V3", "V4", "V5"),
     ),
+    # Not var and var.dim: PyTorch composes them of var.correction above autograd, which records that. Whatever is
+    # registered for them lies below, and torch.func.grad gives zeros. enable() leaves upstream's out (harmful.py).
     Operator(
         name="var_correction",
         module="var",

@@ -72,6 +72,16 @@ class TestEnable:
         assert "sub.Tensor" not in registered
         assert who(torch.softmax, x, 1) == []
 
+    @pytest.mark.filterwarnings("ignore:tl.make_block_ptr is deprecated")  # upstream's subtraction, in the gradient
+    def test_var_is_composed_of_the_override_above_autograd(self, x, caplog):
+        def variance(x):
+            return torch.var(x, 1, False).sum()
+
+        expected = torch.func.grad(variance)(x)
+        with enable(), caplog.at_level("DEBUG", logger="flag_gems.ops.var"):
+            torch.testing.assert_close(torch.func.grad(variance)(x), expected)
+        assert "GEMS VAR_CORRECTION" in caplog.messages
+
     def test_everything_is_as_it_was_afterwards(self, state):
         before = state()
         enable().disable()
