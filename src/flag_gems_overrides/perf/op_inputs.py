@@ -19,6 +19,9 @@ from flag_gems_overrides.perf.roofline import extent
 
 Arguments = tuple[Any, ...]
 
+# Of these PyTorch has no CPU kernel; its own decomposition is native there.
+_GPU_ONLY = (torch.ops.aten._fused_rms_norm_backward.default,)
+
 
 class Compulsory(NamedTuple):
     """Bytes that every implementation moves: each input read once, each output written once."""
@@ -89,6 +92,12 @@ def batch_norm_backward(case: Case, device: torch.device) -> Arguments:
 def rms_norm(case: Case, device: torch.device) -> Arguments:
     x, normalized_shape, weight, _, eps = layer_norm(case, device)
     return x, normalized_shape, weight, eps
+
+
+def rms_norm_backward(case: Case, device: torch.device) -> Arguments:
+    x, normalized_shape, weight, eps = rms_norm(case, device)
+    _, rstd = torch._fused_rms_norm(x, normalized_shape, weight, eps)
+    return torch.randn_like(x), x, normalized_shape, rstd, weight, [True, True]
 
 
 def group_norm(case: Case, device: torch.device) -> Arguments:
@@ -250,11 +259,13 @@ def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
         shape = next(argument for argument in arguments if isinstance(argument, list))
     parameters = [x for x in arguments if isinstance(x, torch.Tensor) and list(x.shape) == shape]
     bare = [None if any(x is each for each in parameters) else x for x in arguments]
-    return (*bare[:-1], [True, False, False]) if bare[-1] == [True, True, True] else tuple(bare)
+    mask = bare[-1]
+    return (*bare[:-1], [True, *[False] * (len(mask) - 1)]) if isinstance(mask, list) else tuple(bare)
 
 
 def native(op: str) -> Callable[..., Any]:
     """PyTorch's function for the aten overload of ``op``, through the dispatcher."""
+<<<<<<< HEAD
     packet, _, overload = OPERATORS[op].overload.partition(".")
     # torch.sum, without a dimension, takes no out.
     public = None if overload == "out" else getattr(torch, packet, None)
@@ -264,6 +275,14 @@ def native(op: str) -> Callable[..., Any]:
 def _aten(op: str) -> Any:
     packet, _, overload = OPERATORS[op].overload.partition(".")
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
+=======
+    packet, _, variant = OPERATORS[op].overload.partition(".")
+    overload = getattr(getattr(torch.ops.aten, packet), variant or "default")
+    function: Callable[..., Any] = getattr(torch, packet, None) or overload
+    if not torch.cuda.is_available() and overload in _GPU_ONLY:
+        function = torch._decomp.decomposition_table[overload]
+    return by_position(op, function)
+>>>>>>> main
 
 
 def override(op: str) -> Callable[..., Any]:
