@@ -60,11 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or getattr(config.option, "numprocesses", None):
         raise pytest.UsageError(UNDER_XDIST)
     for op in SHAPES.ops:
-<<<<<<< HEAD
-        config.addinivalue_line("markers", f"{op.lstrip('_')}: benchmarks {op}")
-=======
         config.addinivalue_line("markers", f"{_mark(op)}: benchmarks {op}")
->>>>>>> main
     config.stash[_BENCH] = Bench(config)
 
 
@@ -117,11 +113,7 @@ class Bench:
         """The cases of the ops that the items are marked with are to be measured."""
         dtypes = self._options.dtypes or run.dtypes()
         marks = {mark.name for item in items if HERE in item.path.parents for mark in item.iter_markers()}
-<<<<<<< HEAD
-        self._cases = {op: SHAPES.cases(op, self._level, dtypes) for op in SHAPES.ops if op.lstrip("_") in marks}
-=======
         self._cases = {op: SHAPES.cases(op, self._level, dtypes) for op in SHAPES.ops if _mark(op) in marks}
->>>>>>> main
         if run.is_timed():
             for op in self._cases.keys() & HUNTED.ops:
                 hunted = HUNTED.cases(op, "core", dtypes)

@@ -123,15 +123,9 @@ class Shapes:
             raise CaseError(f"{path} is not YAML: {error}") from None
         if not isinstance(table, dict):
             raise CaseError(f"{path}: expected a mapping from op to its shapes")
-<<<<<<< HEAD
-        # Others that start so are parts of entries.
-        hidden = {op for op in table if str(op).startswith("_") and op not in OPERATORS}
-        self._table = {op: self._levels(op, entry) for op, entry in table.items() if op not in hidden}
-=======
         # Lists that several ops share begin with an underscore.
         entries = {op: entry for op, entry in table.items() if op in OPERATORS or not str(op).startswith("_")}
         self._table = {op: self._levels(op, entry) for op, entry in entries.items()}
->>>>>>> main
 
     @property
     def ops(self) -> tuple[str, ...]:

@@ -265,24 +265,18 @@ def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
 
 def native(op: str) -> Callable[..., Any]:
     """PyTorch's function for the aten overload of ``op``, through the dispatcher."""
-<<<<<<< HEAD
-    packet, _, overload = OPERATORS[op].overload.partition(".")
+    overload = _aten(op)
     # torch.sum, without a dimension, takes no out.
-    public = None if overload == "out" else getattr(torch, packet, None)
-    return by_position(op, public or _aten(op))
+    public = None if overload._overloadname == "out" else getattr(torch, overload._opname, None)
+    function: Callable[..., Any] = public or overload
+    if not torch.cuda.is_available() and overload in _GPU_ONLY:
+        function = torch._decomp.decomposition_table[overload]
+    return by_position(op, function)
 
 
 def _aten(op: str) -> Any:
     packet, _, overload = OPERATORS[op].overload.partition(".")
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
-=======
-    packet, _, variant = OPERATORS[op].overload.partition(".")
-    overload = getattr(getattr(torch.ops.aten, packet), variant or "default")
-    function: Callable[..., Any] = getattr(torch, packet, None) or overload
-    if not torch.cuda.is_available() and overload in _GPU_ONLY:
-        function = torch._decomp.decomposition_table[overload]
-    return by_position(op, function)
->>>>>>> main
 
 
 def override(op: str) -> Callable[..., Any]:

@@ -126,12 +126,9 @@ _WITH_NATIVE_LAYER_NORM = Line(
     marks={
         "prod_dim": "prod_dim_int",
         "log_softmax_backward": "log_softmax_backward_data",
-<<<<<<< HEAD
         "_is_all_true": "is_all_true",
-=======
         "_fused_rms_norm": "fused_rms_norm",
         "_fused_rms_norm_backward": "fused_rms_norm_backward",
->>>>>>> main
     },
     include={"layer_norm": "native_layer_norm"},
     benchmark=Benchmark(
