@@ -185,6 +185,27 @@ _ROWS = (
         defects=("B3", "B4", "B5"),
     ),
     Operator(
+        name="cudnn_batch_norm_backward",
+        module="cudnn_batch_norm_backward",
+        overload="cudnn_batch_norm_backward",
+        family="batch_norm",
+        since="5.3.2",
+        supports="cudnn_batch_norm_backward",
+        dtypes=FLOATING,
+        inputs="cudnn_batch_norm_backward",
+        unread=(3, 4, 8),
+        flops=11,
+        torch_calls=("aten.cudnn_batch_norm_backward",),
+        benchmark_arguments=(
+            "x, torch.randn_like(x), w := torch.ones(shape[1], device=x.device), *running_statistics(x), "
+            "*torch.cudnn_batch_norm(x, w, w, None, None, True, 0.1, 1e-5)[1:3], 1e-5, "
+            "torch.cudnn_batch_norm(x, w, w, None, None, True, 0.1, 1e-5)[3]"
+        ),
+        gradient_of="batch_norm",
+        log="GEMS CUDNN_BATCH_NORM_BACKWARD",
+        defects=("CB1",),
+    ),
+    Operator(
         name="group_norm",
         module="groupnorm",
         overload="native_group_norm",

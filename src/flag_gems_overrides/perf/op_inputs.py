@@ -20,7 +20,7 @@ from flag_gems_overrides.perf.roofline import extent
 Arguments = tuple[Any, ...]
 
 # Of these PyTorch has no CPU kernel; its own decomposition is native there.
-_GPU_ONLY = (torch.ops.aten._fused_rms_norm_backward.default,)
+_GPU_ONLY = (torch.ops.aten._fused_rms_norm_backward.default, torch.ops.aten.cudnn_batch_norm_backward.default)
 
 
 class Compulsory(NamedTuple):
@@ -87,6 +87,19 @@ def batch_norm_backward(case: Case, device: torch.device) -> Arguments:
     x, weight, _, running_mean, running_var, training, _, eps = batch_norm(case, device)
     _, mean, rstd = torch.native_batch_norm(x, weight, None, None, None, True, 0.1, eps)
     return torch.randn_like(x), x, weight, running_mean, running_var, mean, rstd, training, eps, [True, True, True]
+
+
+def cudnn_batch_norm_backward(case: Case, device: torch.device) -> Arguments:
+    """As cuDNN has them: with parameters and statistics of float32 beside half inputs."""
+    dy, x, weight, running_mean, running_var, mean, rstd, *_ = batch_norm_backward(case, device)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    weight, running_mean, running_var, mean, rstd = (
+        t.to(wide) for t in (weight, running_mean, running_var, mean, rstd)
+    )
+    reserve = torch.empty(0, dtype=torch.uint8, device=device)
+    if device.type == "cuda":
+        _, mean, rstd, reserve = torch.cudnn_batch_norm(x, weight, weight, None, None, True, 0.1, 1e-5)
+    return x, dy, weight, running_mean, running_var, mean, rstd, 1e-5, reserve
 
 
 def rms_norm(case: Case, device: torch.device) -> Arguments:

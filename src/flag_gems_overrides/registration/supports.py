@@ -92,6 +92,16 @@ def batch_norm_backward(
     )
 
 
+def cudnn_batch_norm_backward(
+    input: torch.Tensor,
+    grad_output: torch.Tensor,
+    weight: torch.Tensor,
+    save_mean: torch.Tensor | None,
+    save_var: torch.Tensor | None,
+) -> bool:
+    return batch_norm_backward(grad_output, input, weight, None, None, save_mean, save_var)
+
+
 def _mix(parameter: torch.dtype, input: torch.dtype) -> bool:
     """Parameters may be half where the input is float32, and the reverse; float64 goes with float64 only."""
     return parameter in FLOATING and input is not torch.float64 and parameter is not torch.float64

@@ -48,7 +48,13 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Lo
 
 def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split:
     """How to compute the gradients of M rows of N elements of ``element_size`` bytes."""
-    return rows(Problem(M, N, 1, element_size, True), limits) or _split(M, N, element_size, limits)
+    found = rows(Problem(M, N, 1, element_size, True), limits)
+    if found is None:
+        return _split(M, N, element_size, limits)
+    if found.unaligned and element_size == 4 and found.block_m > 1 and limits.capability < (9, 0):
+        # 32 elements to a thread spill 32 bytes there (1024 x 1001, sm_80).
+        return found._replace(block_m=found.block_m // 2)
+    return found
 
 
 def _split(M: int, N: int, element_size: int, limits: Limits) -> Split:
