@@ -124,9 +124,8 @@ def _tiles(problem: Problem, limits: Limits) -> Tiling:
     # Elements that are loaded one by one take an address and a mask each.
     elements = max(loads * (VECTOR_BYTES if vec * size == VECTOR_BYTES else VECTOR_BYTES // SINGLES) // size, 1)
     channels = min(ROW_BYTES // size if columns else _neighbours(problem), power_of_2(C))
-    # Of few rows several tiles too, and forward enough programs. The gradient spills with fewer warps.
-    programs = cdiv(limits.sm_count, cdiv(C, channels)) if inputs == 1 else 1
-    while columns and warps > 4 and A * channels < max(2 * MIN_TILES * programs, 4) * elements * warps * WARP:
+    # Of few rows several tiles too.
+    while columns and warps > 4 and A * channels < 4 * elements * warps * WARP:
         warps //= 2
     return _tiling(problem, channels, elements * warps * WARP // channels, warps)
 

@@ -27,7 +27,7 @@ ROW_TILE, OTHER_ROW_TILE = (8192, 16, 64), (4096, 8, 128)
 COLUMN_TILE, OTHER_COLUMN_TILE = (4096, 8, 96), (2048, 8, 128)
 # A step of a group takes as long as so many of a program alone: 7.6 and 1.6 us.
 EXCHANGES = 4
-# From here on rows that leave much of one tile empty take several.
+# Longer rows that leave much of one tile empty take several.
 MAX_WASTEFUL = 4096
 # Words of other programs that a thread reads at once.
 WORDS = 4
@@ -76,7 +76,7 @@ def plan(problem: Problem, limits: Limits) -> Whole | Steps:
         block_k //= 2
     largest = MAX_WHOLE_WARPS * WARP * WHOLE_ELEMENTS // (2 if size == 8 else 1)
     # 3632 x 5496 bf16 in one tile of 8192: 119 us, upstream 59.
-    wasteful = block_n > MAX_WASTEFUL and 7 * block_n > 8 * N
+    wasteful = K == 1 and MAX_WASTEFUL < block_n <= largest and 7 * block_n > 8 * N
     if block_n * block_k <= (largest if K == 1 else COLUMN_TILE[0]) and not wasteful:
         little = M * block_n * cdiv(K, block_k) * block_k <= LITTLE * limits.sm_count
         min_tile, elements = (MIN_TILE // 4, LITTLE_ELEMENTS) if little else (MIN_TILE, WHOLE_ELEMENTS)
@@ -90,7 +90,7 @@ def plan(problem: Problem, limits: Limits) -> Whole | Steps:
         # Where there are so many rows that each has one program, smaller ones leave no multiprocessor idle.
         few = limits.sm_count >= M and size < 8 and N % KNOWN_MULTIPLE == 0
         tile, warps, registers = ROW_TILE if few else OTHER_ROW_TILE
-    if wasteful and K == 1 and limits.sm_count < M:
+    if wasteful and limits.sm_count < M:
         tile, warps = tile // 2, warps // 2
     block_n = tile // block_k
     blocks, tiles = M * cdiv(K, block_k), cdiv(N, block_n)
