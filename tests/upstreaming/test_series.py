@@ -95,7 +95,7 @@ def test_each_function_is_replaced_once_and_each_file_added_once(line: Line) -> 
             "cudnn_batch_norm_backward",
             "_fused_rms_norm",
             "_fused_rms_norm_backward",
-        },  # fmt: skip
+        },
         "v5.3.4": {"_fused_rms_norm_backward"},
         "main": set(),
     }[line.name]
