@@ -326,7 +326,7 @@ def test_check_says_what_export_would_write_otherwise_and_tries_nothing_else(
     checkout, line = upstream
     exchange.export(line, checkout, tmp_path / "patches", tmp_path)
     monkeypatch.setitem(LINES, "v5.0.2", line)
-    monkeypatch.setitem(OPERATORS, "amin", dataclasses.replace(OPERATORS["amin"], since=None))  # a patch more
+    monkeypatch.setitem(series.OPERATORS, "amin", dataclasses.replace(OPERATORS["amin"], since=None))  # a patch more
     command = [f"--checkout={checkout}", f"--folder={tmp_path / 'patches'}"]
     result = CliRunner().invoke(app, ["patches", "check", "--line=v5.0.2", *command])
     assert result.exit_code == 1, result.output

@@ -47,7 +47,7 @@ def test_each_patch_applies_or_not_or_is_merged(
     assert result.exit_code == 0, result.output
     assert "v5.0.2 max-fix: 2 lines, " in result.output
     assert "merged at HEAD" in result.output
-    assert "    resolves #5392, #5490" in result.output
+    assert "    resolves #4543" in result.output
     assert "v5.0.2 softmax-fix: not written" in result.output
 
 
