@@ -99,7 +99,7 @@ def differing(before: list[str], after: list[str]) -> tuple[str, str]:
 
 def _alike(one: list[str], other: list[str]) -> int:
     """How many lines are the same at the start of both."""
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other)))
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def drawn(known: list[Fault], count: int, seed: int) -> list[Fault]:

@@ -79,8 +79,8 @@ def test_columns_are_named_aligned_and_ranked():
     )
     assert columns(providers) == "Against 0<; Cases 0; geomean 0; FASTER 0; SAME 0; SLOWER 0; UNSURE 0"
     assert columns(worst) == (
-        "Op 0<; Size Detail 0<; dtype 1<; Against 0<; Verdict 1<; Ratio 0; Change 3<; Override Latency (ms) 2; "
-        "Their Latency (ms) 2"
+        "Op 0<; Size Detail 0<; dtype 0<; Against 1<; Verdict 2<; Ratio 0; Change 4<; Override Latency (ms) 3; "
+        "Their Latency (ms) 3"
     )
     (counted,) = summary(counts(rows.counted()))
     assert columns(counted) == (
