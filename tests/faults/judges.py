@@ -4,8 +4,8 @@
     python tests/faults/judges.py [--count N | --all] [--seed S] [--again] [PATTERN...]
 
 mutmut makes the faults of the modules that pyproject.toml names and runs for each the tests that reach it. PATTERN is
-of a fault as ``show`` writes it, as in "perf.gates.*"; of all that match, N are drawn. A line of code that nobody
-edits keeps its lot, so that a change elsewhere draws no others.
+of a fault as ``show`` writes it, as in "perf.gates.*"; of all that match, N are drawn. A function that nobody edits
+keeps its lot, so that a change elsewhere draws no others.
 
 What was tried is kept in the folder ``mutants`` until its function is edited: the same command goes on where it was
 interrupted. --again tries once more what no test noticed, for example with a new test.
@@ -84,8 +84,7 @@ def faults() -> Iterator[Fault]:
         for name, code in json.loads(path.read_text())["exit_code_by_key"].items():
             function = name.rpartition(".")[2]
             right = f"{function.partition('__mutmut_')[0]}__mutmut_orig"
-            # The first line has the name, which differs.
-            texts = [lines[slice(*spans[each])] for each in (right, function)]
+            texts = [[line.replace(each, "") for line in lines[slice(*spans[each])]] for each in (right, function)]
             yield Fault(name, *differing(*texts), status_by_exit_code[code])
 
 
@@ -104,14 +103,12 @@ def _alike(one: list[str], other: list[str]) -> int:
 
 def drawn(known: list[Fault], count: int, seed: int) -> list[Fault]:
     """So many of them, always the same ones."""
-    return sorted(known, key=lambda fault: hashlib.sha256(f"{seed} {fault.show()} {fault.name}".encode()).digest())[
-        :count
-    ]
+    return sorted(known, key=lambda fault: hashlib.sha256(f"{seed} {fault.name}".encode()).digest())[:count]
 
 
 def try_out(names: list[str]) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "MUTANT_UNDER_TEST"}
-    children = environ.get("MUTATION_CHILDREN", "2")
+    children = environ.get("MUTATION_CHILDREN") or str(os.cpu_count())
     subprocess.run(["mutmut", "run", "--max-children", children, *names], env=environ, check=True)
 
 

@@ -21,7 +21,7 @@ def test_a_fault_is_named_by_its_function_and_what_it_changes() -> None:
 
 
 def test_what_is_drawn_does_not_depend_on_what_else_there_is() -> None:
-    known = [FAULT._replace(before=f"line {number}") for number in range(100)]
+    known = [FAULT._replace(name=f"flag_gems_overrides.a.x_f__mutmut_{number}") for number in range(100)]
     few = drawn(known, 10, 1)
     assert few == drawn(known[::-1], 10, 1)
     assert few != drawn(known, 10, 2)
@@ -55,3 +55,21 @@ def test_what_no_test_notices_needs_a_reason(
     assert ("both are the same" in output) == (
         status == "survived" and "perf.gates._times: * < * -> * <= *" in patterns
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ('say("no such case")', 'say("XXno such caseXX")', True),
+        ('say("No such case")', 'say("no such case")', True),
+        ('say("no such case", "a")', 'say("no such case", "XXaXX")', False),
+        ('say("no such case", "a")', 'say("no such case", "A")', False),
+        ('say("no such case", x)', "say(None, x)", False),
+        ('say("no such case") + 1', 'say("no such case") - 1', False),
+        ('if line.startswith("diff --git "):', 'if line.startswith("XXdiff --git XX"):', False),
+        ('if "no such" in text:', 'if "NO SUCH" in text:', False),
+        ('row["samples_ms"]', 'row["XXsamples_msXX"]', False),
+    ],
+)
+def test_prose_is_told_from_words_that_are_looked_for(before: str, after: str, words: bool) -> None:
+    assert unnoticed.in_words(FAULT._replace(before=before, after=after)) is words

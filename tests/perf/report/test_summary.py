@@ -59,6 +59,12 @@ def test_an_empty_tensor_is_in_no_mean_of_passes():
     assert summary(counts(*both))[0].lines[0].cells[3:7] == ["1.00", "2.00", "1", "1"]
 
 
+def test_without_an_upstream_to_count_there_are_no_means():
+    alone = rows.counted()
+    alone["providers"]["upstream"] = {"absent": "flag_gems 5.0.2 has no amin"}
+    assert summary(counts(alone))[0].lines[0].cells == ["softmax", "float32", "1", "-", "-", "-", "-", "0", "0", "0"]
+
+
 def test_conditions_name_the_code_and_of_the_host_no_bandwidth():
     head = rows.head(commit="0123456789abcdef0123-dirty")
     assert "copies at 4243 GB/s, reads at 4600 GB/s; noise 1.0%" in conditions(head)
