@@ -48,6 +48,29 @@ REASONS: dict[str, tuple[str, ...]] = {
         "upstreaming.other_vendor.*",
         "upstreaming.stage.*",
     ),
+    "runs while modules are imported, before a fault is planted": ("upstreaming.defects._defect.*",),
+    "says the same: None is false, and both are as long": (
+        "*allow_nan=False* -> *allow_nan=None*",
+        "*strict=True* -> *strict=*",
+        "*strict=True* -> *)",
+    ),
+    "times that are equal to the last bit do not occur": (
+        "perf.tune.Tuner._us: * < * -> * <= *",
+        "perf.tune.Tuner.measure: if us[best] > us[default] * -> *",
+    ),
+    "text that is flushed at the end of the process too": ("cli._plain.say: *flush=*",),
+    "the device is the CPU here, with None as without": ("perf.op_inputs.*device) -> *None)",),
+    "os.cpu_count() is near the default": ("*os.cpu_count()* -> *None*",),
+    "in what a compiling process is told, which tests of the suite start and this run leaves out": (
+        "perf.resources.survey: task = *",
+    ),
+    "looks for a profiler that this machine does not have": ('cli.profile.profile: *which("ncu")*',),
+    "which column a narrow terminal leaves out first": ("cli.profile._counters: *rank*",),
+    "a text in the place of none": ("* -> *'XXXX'*",),
+    "a value that is replaced before it is read": (
+        "perf.timing.Timer.__init__: self._cycles_per_ms = *",
+        'perf.ladder.Ladder.__init__: *__file__ or "* -> *',
+    ),
 }
 
 
