@@ -239,6 +239,42 @@ _ROWS = (
         defects=("R1", "R2", "R3", "R4", "R5"),
     ),
     Operator(
+        name="_fused_rms_norm",
+        module="_fused_rms_norm",
+        overload="_fused_rms_norm",
+        family="norm",
+        since="5.3.3",
+        supports="rms_norm",
+        dtypes=FLOATING,
+        arguments=("normalized",),
+        inputs="rms_norm",
+        flops=4,
+        torch_calls=("torch._fused_rms_norm",),
+        benchmark_arguments="x, shape[-number:], affine(x, number)[0], 1e-5",
+        log="GEMS _FUSED_RMS_NORM FORWARD",
+        defects=("FR1", "FR2", "FR3"),
+    ),
+    Operator(
+        name="_fused_rms_norm_backward",
+        module="_fused_rms_norm",
+        overload="_fused_rms_norm_backward",
+        family="norm",
+        since="5.4.0.dev0",
+        supports="rms_norm_backward",
+        dtypes=FLOATING,
+        arguments=("normalized",),
+        inputs="rms_norm_backward",
+        flops=8,  # xhat 1, w * dy 1, row sum 2, dx 2, dw 2
+        torch_calls=("aten._fused_rms_norm_backward",),
+        benchmark_arguments=(
+            "torch.randn_like(x), x, shape[-number:], "
+            "*torch._fused_rms_norm(x, shape[-number:], None, 1e-5)[1:], affine(x, number)[0], [True, True]"
+        ),
+        gradient_of="_fused_rms_norm",
+        log="GEMS _FUSED_RMS_NORM BACKWARD",
+        defects=("FR4",),
+    ),
+    Operator(
         name="softmax",
         module="softmax",
         overload="_softmax",

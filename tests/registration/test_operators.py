@@ -34,8 +34,9 @@ def test_a_row_names_what_exists(override):
     assert set(inspect.signature(predicate).parameters) <= set(inspect.signature(implementation).parameters)
     name, _, variant = override.overload.partition(".")
     assert isinstance(getattr(getattr(torch.ops.aten, name), variant or "default"), torch._ops.OpOverload)
-    registered, function = upstream.rows(flag_gems).get(override.overload), upstream.find(override)
-    assert registered is function or registered.__globals__[override.name] is function
+    if not upstream.predates(override, flag_gems):
+        registered, function = upstream.rows(flag_gems).get(override.overload), upstream.find(override)
+        assert registered is function or registered.__globals__[override.name] is function
     assert len(override.fixes) == len(override.defects) > 0
 
 

@@ -123,7 +123,9 @@ class Shapes:
             raise CaseError(f"{path} is not YAML: {error}") from None
         if not isinstance(table, dict):
             raise CaseError(f"{path}: expected a mapping from op to its shapes")
-        self._table = {op: self._levels(op, entry) for op, entry in table.items() if not str(op).startswith("_")}
+        # Lists that several ops share begin with an underscore.
+        entries = {op: entry for op, entry in table.items() if op in OPERATORS or not str(op).startswith("_")}
+        self._table = {op: self._levels(op, entry) for op, entry in entries.items()}
 
     @property
     def ops(self) -> tuple[str, ...]:

@@ -19,6 +19,9 @@ from flag_gems_overrides.perf.roofline import extent
 
 Arguments = tuple[Any, ...]
 
+# Of these PyTorch has no CPU kernel; its own decomposition is native there.
+_GPU_ONLY = (torch.ops.aten._fused_rms_norm_backward.default,)
+
 
 class Compulsory(NamedTuple):
     """Bytes that every implementation moves: each input read once, each output written once."""
@@ -73,7 +76,11 @@ def batch_norm(case: Case, device: torch.device) -> Arguments:
     x = _values(case, device)
     weight, bias, running_mean = (torch.randn(x.shape[1], dtype=x.dtype, device=device) for _ in range(3))
     running_var = torch.rand(x.shape[1], dtype=x.dtype, device=device) + 0.5
-    return x, weight, bias, running_mean, running_var, bool(case.get("training", 1)), 0.1, 1e-5
+    training = bool(case.get("training", 1))
+    if training and x.numel() == x.shape[1]:
+        # One element has no unbiased variance.
+        return x, weight, bias, None, None, training, 0.1, 1e-5
+    return x, weight, bias, running_mean, running_var, training, 0.1, 1e-5
 
 
 def batch_norm_backward(case: Case, device: torch.device) -> Arguments:
@@ -85,6 +92,12 @@ def batch_norm_backward(case: Case, device: torch.device) -> Arguments:
 def rms_norm(case: Case, device: torch.device) -> Arguments:
     x, normalized_shape, weight, _, eps = layer_norm(case, device)
     return x, normalized_shape, weight, eps
+
+
+def rms_norm_backward(case: Case, device: torch.device) -> Arguments:
+    x, normalized_shape, weight, eps = rms_norm(case, device)
+    _, rstd = torch._fused_rms_norm(x, normalized_shape, weight, eps)
+    return torch.randn_like(x), x, normalized_shape, rstd, weight, [True, True]
 
 
 def group_norm(case: Case, device: torch.device) -> Arguments:
@@ -189,8 +202,9 @@ def nll_loss(case: Case, device: torch.device) -> Arguments:
 
 def nll_loss_backward(case: Case, device: torch.device) -> Arguments:
     x, target, weight, reduction, ignore_index = nll_loss(case, device)
-    # total_weight is that of every row.
-    return x.new_ones(()), x, target, weight, reduction, ignore_index, x.new_full((), target.numel())
+    # total_weight is that of every row, or as much as the dtype holds.
+    total_weight = x.new_full((), min(target.numel(), torch.finfo(x.dtype).max))
+    return x.new_ones(()), x, target, weight, reduction, ignore_index, total_weight
 
 
 def compared(op: str, arguments: Arguments, result: Any) -> Any:
@@ -228,15 +242,17 @@ def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
         shape = next(argument for argument in arguments if isinstance(argument, list))
     parameters = [x for x in arguments if isinstance(x, torch.Tensor) and list(x.shape) == shape]
     bare = [None if any(x is each for each in parameters) else x for x in arguments]
-    return (*bare[:-1], [True, False, False]) if bare[-1] == [True, True, True] else tuple(bare)
+    mask = bare[-1]
+    return (*bare[:-1], [True, *[False] * (len(mask) - 1)]) if isinstance(mask, list) else tuple(bare)
 
 
 def native(op: str) -> Callable[..., Any]:
     """PyTorch's function for the aten overload of ``op``, through the dispatcher."""
-    packet, _, overload = OPERATORS[op].overload.partition(".")
-    function: Callable[..., Any] = getattr(torch, packet, None) or getattr(
-        getattr(torch.ops.aten, packet), overload or "default"
-    )
+    packet, _, variant = OPERATORS[op].overload.partition(".")
+    overload = getattr(getattr(torch.ops.aten, packet), variant or "default")
+    function: Callable[..., Any] = getattr(torch, packet, None) or overload
+    if not torch.cuda.is_available() and overload in _GPU_ONLY:
+        function = torch._decomp.decomposition_table[overload]
     return by_position(op, function)
 
 

@@ -111,6 +111,16 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor | None) -> bool:
     return layer_norm(x, weight, None)
 
 
+def rms_norm_backward(
+    grad_out: torch.Tensor, input: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None
+) -> bool:
+    return (
+        grad_out.dtype is input.dtype
+        and _device(grad_out) == _device(input) == _device(rstd)
+        and layer_norm(input, weight, None)
+    )
+
+
 def softmax(self: torch.Tensor) -> bool:
     return self.dtype in FLOATING and self.layout is _strided and _device(self) >= 0
 

@@ -123,7 +123,12 @@ _WITH_NATIVE_LAYER_NORM = Line(
     "f7c55cb2fe1fb90fc713eafa6f63d7cbb73453a9",
     header=_LICENCE,
     explicit_calls=True,
-    marks={"prod_dim": "prod_dim_int", "log_softmax_backward": "log_softmax_backward_data"},
+    marks={
+        "prod_dim": "prod_dim_int",
+        "log_softmax_backward": "log_softmax_backward_data",
+        "_fused_rms_norm": "fused_rms_norm",
+        "_fused_rms_norm_backward": "fused_rms_norm_backward",
+    },
     include={"layer_norm": "native_layer_norm"},
     benchmark=Benchmark(
         "benchmark/test_{}_sizes.py",

@@ -12,8 +12,12 @@ WARP = 32
 VECTOR_BYTES = 16
 # Elements of each input that a thread holds where a program has whole channels, by the number of inputs, and warps.
 ELEMENTS_OF_CHANNELS, MAX_WARPS = {1: 32, 2: 16}, 16
-# What a program of columns reads side by side.
-ROW_BYTES = 128
+# What a program of columns reads side by side, and one of other channels at least: a sector of the cache.
+ROW_BYTES, SECTOR_BYTES = 128, 32
+# Programs that hold columns of fewer bytes than a sector read the rest of it for nothing, from L2; so much at most.
+MAX_BYTES_OF_SECTORS = 16 << 20
+# Of the bytes of a vector, the share that a thread loads where it loads one by one.
+SINGLES = 4
 # Numbers of other programs that the last one of a group has at a time, for each of its threads.
 PARTS_PER_THREAD = 4
 # Tiles of a program that are worth the wait for the others of its group.
@@ -114,8 +118,8 @@ def _tiles(problem: Problem) -> Tiling:
     loads, warps, _ = COLUMNS if columns else ROWS
     vec = math.gcd(C if columns else B, VECTOR_BYTES // size)
     # Elements that are loaded one by one take an address and a mask each.
-    elements = max(loads * (VECTOR_BYTES if vec * size == VECTOR_BYTES else VECTOR_BYTES // 4) // size, 1)
-    channels = min(ROW_BYTES // size, power_of_2(C)) if columns else 1
+    elements = max(loads * (VECTOR_BYTES if vec * size == VECTOR_BYTES else VECTOR_BYTES // SINGLES) // size, 1)
+    channels = min(ROW_BYTES // size if columns else _neighbours(problem), power_of_2(C))
     # Of few rows several tiles too.
     while columns and warps > 4 and A * channels < 4 * elements * warps * WARP:
         warps //= 2
@@ -148,12 +152,20 @@ def _channels(problem: Problem, limits: Limits) -> Channels | None:
         while channels > 32 // size and channels * limits.sm_count > C:
             channels //= 2
         if channels * block > most:
-            return None
+            channels = most // block
+            if cdiv(C, channels) * A * SECTOR_BYTES > MAX_BYTES_OF_SECTORS:
+                return None
     else:
         # Several channels of few elements; one warp is enough for 16 of a thread.
-        channels = max(1, min(512 // block, power_of_2(cdiv(C, limits.sm_count))))
+        channels = min(512 // block, power_of_2(cdiv(C, limits.sm_count)))
+        channels = max(1, channels, min(_neighbours(problem), power_of_2(C), most // block))
     warps = max(1, min(MAX_WARPS, channels * block // (elements // 2 * WARP)))
     return Channels(_tiling(problem, channels, block, warps))
+
+
+def _neighbours(problem: Problem) -> int:
+    """Channels that lie in one sector."""
+    return power_of_2(cdiv(SECTOR_BYTES, problem.B * problem.itemsize))
 
 
 def _tiling(problem: Problem, channels: int, block: int, warps: int) -> Tiling:

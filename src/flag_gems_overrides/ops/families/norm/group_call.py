@@ -22,7 +22,7 @@ from .group_backward import (
     group_norm_backward_tile,
 )
 from .group_forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_tile
-from .group_plan import LOOP_REGISTERS, Loop, Split, Tile, plan_backward, plan_forward
+from .group_plan import APPLY_REGISTERS, LOOP_REGISTERS, Loop, Split, Tile, plan_backward, plan_forward
 from .partial_sums import sum_partials
 from .plan import plan_partial_sums
 
@@ -184,7 +184,7 @@ def _backward_launch(
             )
             if want_input:
                 apply = group_norm_backward_apply.bind(
-                    device, (N * G * plan.tiles,), G, D, HW, plan.splits, **blocks, BLOCK=256
+                    device, (N * G * plan.tiles,), G, D, HW, plan.splits, **blocks, BLOCK=256, maxnreg=APPLY_REGISTERS
                 )
     outputs = want[1] + want[2]
     if outputs and (rows > 1 or apply is not None):

@@ -83,6 +83,16 @@ def plan(problem: Problem, limits: Limits) -> Launch:
     return launch(problem, choose(problem, limits), limits)
 
 
+def rows(problem: Problem, limits: Limits) -> Rows | None:
+    """The launch of whole rows that is chosen, or comes first; None if a row is too long for one program."""
+    defaults = (each for each in _defaults(problem, limits) if each is not None)
+    for found in (choose(problem, limits), *defaults):
+        launched = launch_or_none(problem, found, limits)
+        if isinstance(launched, Rows):
+            return launched
+    return None
+
+
 def _default(problem: Problem, limits: Limits) -> Configuration:
     """The first that is legal of what suits ever longer rows."""
     for found in _defaults(problem, limits):

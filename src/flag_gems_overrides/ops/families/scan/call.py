@@ -59,7 +59,7 @@ def _prepare(
     out = Allocation(shape, result, device)
     if M * N * K == 0:
         return _Prepared(out, None)
-    accumulator = _accumulator(result)
+    accumulator = _accumulator(dtype, result, N)
     options: dict[str, Any] = {"CONVERTED": _TRITON[result], "ACC": accumulator}
     chosen = plan.plan(plan.Problem(M, N, K, max(dtype.itemsize, result.itemsize)), devices.limits(device))
     if isinstance(chosen, plan.Whole):
@@ -82,10 +82,12 @@ def _prepare(
     return _Prepared(out, functools.partial(with_counters, launch, count, torch.int64))
 
 
-def _accumulator(dtype: torch.dtype) -> tl.dtype:
-    if dtype in (torch.int64, torch.float64):
-        return _TRITON[dtype]
-    return tl.float32 if dtype.is_floating_point else tl.int32
+def _accumulator(dtype: torch.dtype, result: torch.dtype, N: int) -> tl.dtype:
+    """int64 only where a sum may need it: a scan of int64 takes twice as long."""
+    if result.is_floating_point:
+        return tl.float64 if result is torch.float64 else tl.float32
+    narrow = not dtype.is_floating_point and dtype.itemsize <= 2 and N << 8 * dtype.itemsize < 2**31
+    return tl.int64 if result is torch.int64 and not narrow else tl.int32
 
 
 _TRITON = {
