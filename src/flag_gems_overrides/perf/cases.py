@@ -132,16 +132,20 @@ class Shapes:
         return tuple(self._table)
 
     def cases(self, op: str, level: str, dtypes: Sequence[str]) -> list[Case]:
-        """The cases of one op, dtype by dtype. The comprehensive level includes the core."""
+        """The cases of one op, dtype by dtype. The comprehensive level includes the core.
+
+        An op of one dtype is measured in that, whatever others are.
+        """
         if op not in self._table:
             raise CaseError(f"{self.path}: no op {op!r}; there are {', '.join(self._table)}")
         check("level", level, LEVELS)
         levels = ("core", "comprehensive") if level == "comprehensive" else (level,)
         cases = dict.fromkeys(case for each in levels for case in self._table[op][each])
-        return [replace(case, dtype=dtype) for dtype in dtypes for case in cases]
+        taken = OPERATORS[op].dtypes
+        return [replace(case, dtype=dtype) for dtype in (dtypes if len(taken) > 1 else taken) for case in cases]
 
     def _levels(self, op: str, entry: Any) -> dict[str, list[Case]]:
-        """Cases of one dtype, which every op takes."""
+        """Cases of one dtype that the op takes."""
         check(f"{self.path}: op", op, tuple(OPERATORS))
         if not isinstance(entry, dict):
             raise CaseError(f"{self.path}: {op}: expected a mapping with {', '.join(LEVELS)}")
@@ -163,6 +167,6 @@ class Shapes:
         if wrong:
             raise CaseError(f"{self.path}: {where}: {wrong[0]} must be an integer")
         try:
-            return Case(op, tuple(shape), "float32", pairs)
+            return Case(op, tuple(shape), OPERATORS[op].dtypes[0], pairs)
         except CaseError as error:
             raise CaseError(f"{self.path}: {where}: {error}") from None

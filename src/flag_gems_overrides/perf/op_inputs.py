@@ -184,7 +184,24 @@ def along(case: Case, device: torch.device) -> Arguments:
 def along_out(case: Case, device: torch.device) -> Arguments:
     """With the tensor that the result goes to, of its usual dtype."""
     x, dim = along(case, device)
-    return x, dim, torch.empty(x.shape, dtype=x.dtype if x.is_floating_point() else torch.int64, device=device)
+    return x, dim, torch.empty(x.shape, dtype=_summed(x), device=device)
+
+
+def whole_out(case: Case, device: torch.device) -> Arguments:
+    """With the tensor that the result goes to, of its usual dtype."""
+    (x,) = whole(case, device)
+    return x, torch.empty((), dtype=_summed(x), device=device)
+
+
+def along_list_out(case: Case, device: torch.device) -> Arguments:
+    """As :func:`whole_out`."""
+    x, (dim,) = along_list(case, device)
+    kept = [size for i, size in enumerate(x.shape) if i != dim % x.dim()]
+    return x, [dim], torch.empty(kept, dtype=_summed(x), device=device)
+
+
+def _summed(x: torch.Tensor) -> torch.dtype:
+    return x.dtype if x.is_floating_point() else torch.int64
 
 
 def whole_or_along(case: Case, device: torch.device) -> Arguments:
@@ -261,12 +278,18 @@ def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
 
 def native(op: str) -> Callable[..., Any]:
     """PyTorch's function for the aten overload of ``op``, through the dispatcher."""
-    packet, _, variant = OPERATORS[op].overload.partition(".")
-    overload = getattr(getattr(torch.ops.aten, packet), variant or "default")
-    function: Callable[..., Any] = getattr(torch, packet, None) or overload
+    overload = _aten(op)
+    # torch.sum, without a dimension, takes no out.
+    public = None if overload._overloadname == "out" else getattr(torch, overload._opname, None)
+    function: Callable[..., Any] = public or overload
     if overload is _CUDNN or (overload in _GPU_ONLY and not torch.cuda.is_available()):
         function = torch._decomp.decomposition_table[overload]
     return by_position(op, function)
+
+
+def _aten(op: str) -> Any:
+    packet, _, overload = OPERATORS[op].overload.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
 def override(op: str) -> Callable[..., Any]:
@@ -275,10 +298,18 @@ def override(op: str) -> Callable[..., Any]:
 
 
 def by_position(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``; of an ``out`` overload, with the tensor that the result goes to as the last argument."""
-    if not OPERATORS[op].overload.endswith("out"):
+    """``function`` with all of a case's arguments by position, those too that aten takes by name only.
+
+    Of an ``out`` overload, the tensor that the result goes to is the last.
+    """
+    if OPERATORS[op].overload.endswith("out"):
+        return lambda *arguments: function(*arguments[:-1], out=arguments[-1])
+    schema = _aten(op)._schema.arguments
+    names = [each.name for each in schema if each.kwarg_only and each.name in OPERATORS[op].arguments]
+    if not names:
         return function
-    return lambda *arguments: function(*arguments[:-1], out=arguments[-1])
+    count = sum(not each.kwarg_only for each in schema)
+    return lambda *arguments: function(*arguments[:count], **dict(zip(names, arguments[count:], strict=False)))
 
 
 def compulsory(case: Case) -> Compulsory:

@@ -173,6 +173,19 @@ def count(x: torch.Tensor) -> bool:
     return reduction(x)
 
 
+def logsumexp(inp: torch.Tensor, dim: Sequence[int] | int | None) -> bool:
+    return inp.dtype in FLOATING and some_dims(inp, dim)
+
+
+def nansum(inp: torch.Tensor, dtype: torch.dtype | None) -> bool:
+    """PyTorch refuses a floating input for another result."""
+    return reduction_as(inp, dtype) and (dtype is None or dtype in FLOATING or inp.dtype not in FLOATING)
+
+
+def is_all_true(inp: torch.Tensor) -> bool:
+    return inp.dtype is torch.bool and reduction(inp)
+
+
 def moments(x: torch.Tensor) -> bool:
     return x.dtype in FLOATING and reduction(x)
 
@@ -214,5 +227,9 @@ def nll_loss_backward(
     )
 
 
-def cumsum_out(inp: torch.Tensor, dtype: torch.dtype | None, out: torch.Tensor) -> bool:
+def reduction_out(inp: torch.Tensor, dtype: torch.dtype | None, out: torch.Tensor) -> bool:
     return reduction_as(inp, dtype) and reduction(out) and _device(inp) == _device(out)
+
+
+def nansum_out(inp: torch.Tensor, dtype: torch.dtype | None, out: torch.Tensor) -> bool:
+    return reduction_out(inp, dtype, out) and nansum(inp, out.dtype)

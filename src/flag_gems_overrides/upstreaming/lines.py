@@ -126,6 +126,7 @@ _WITH_NATIVE_LAYER_NORM = Line(
     marks={
         "prod_dim": "prod_dim_int",
         "log_softmax_backward": "log_softmax_backward_data",
+        "_is_all_true": "is_all_true",
         "_fused_rms_norm": "fused_rms_norm",
         "_fused_rms_norm_backward": "fused_rms_norm_backward",
     },
@@ -155,7 +156,7 @@ LINES = {
             "5.0.2",
             "30bfcc0735b8ebd48bd7339ef752ec64df69663f",
             header="",
-            marks={"prod_dim": "prod_dim_int"},
+            marks={"prod_dim": "prod_dim_int", "_is_all_true": "is_all_true"},
             include={},
             benchmark=Benchmark(
                 "benchmark/test_{}_sizes_perf.py",

@@ -12,10 +12,11 @@ WARP = 32
 VECTOR_BYTES = 16
 # Elements of each input that a thread holds where a program has whole channels, by the number of inputs, and warps.
 ELEMENTS_OF_CHANNELS, MAX_WARPS = {1: 32, 2: 16}, 16
-# What a program of columns reads side by side, and one of other channels at least: a sector of the cache.
-ROW_BYTES, SECTOR_BYTES = 128, 32
-# Programs that hold columns of fewer bytes than a sector read the rest of it for nothing, from L2; so much at most.
-MAX_BYTES_OF_SECTORS = 16 << 20
+# What a program reads side by side: of columns, and of neighbouring channels at least.
+ROW_BYTES, NEIGHBOUR_BYTES, SECTOR_BYTES = 128, 128, 32
+# Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
+# for more programs, and so much for programs that hold their columns at all.
+LITTLE_BYTES_OF_SECTORS, MAX_BYTES_OF_SECTORS = 1 << 20, 16 << 20
 # Of the bytes of a vector, the share that a thread loads where it loads one by one.
 SINGLES = 4
 # Numbers of other programs that the last one of a group has at a time, for each of its threads.
@@ -87,7 +88,7 @@ def plan(problem: Problem, limits: Limits) -> Channels | Groups:
 
 def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
     """The same where no program needs what another one has read; each group has one block of channels."""
-    tiling = _tiles(problem)
+    tiling = _tiles(problem, limits)
     tiles = cdiv(tiling.total, _tile(tiling))
     group = max(1, min(cdiv(WAVES * _places(problem, tiling, limits), tiling.blocks), tiles))
     slice_size = cdiv(tiles, group) * _tile(tiling)
@@ -96,7 +97,7 @@ def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
 
 
 def _groups(problem: Problem, limits: Limits) -> Groups:
-    tiling = _tiles(problem)
+    tiling = _tiles(problem, limits)
     places = _places(problem, tiling, limits)
     # All channels at once if there are places, or in as few turns as can be, evenly. With fewer at a time, so that L2
     # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us.
@@ -112,10 +113,13 @@ def _groups(problem: Problem, limits: Limits) -> Groups:
     return Groups(tiling, group, slice_size, min(power_of_2(group), max(merged, 1)), programs, registers)
 
 
-def _tiles(problem: Problem) -> Tiling:
-    A, C, B, size, _ = problem
+def _tiles(problem: Problem, limits: Limits) -> Tiling:
+    A, C, B, size, inputs = problem
     columns = B == 1
     loads, warps, _ = COLUMNS if columns else ROWS
+    if columns and inputs == 2 and limits.capability[0] != 9:
+        # 28304 x 64 bfloat16 spills 32 and 56 bytes on sm_80 and sm_100.
+        loads //= 2
     vec = math.gcd(C if columns else B, VECTOR_BYTES // size)
     # Elements that are loaded one by one take an address and a mask each.
     elements = max(loads * (VECTOR_BYTES if vec * size == VECTOR_BYTES else VECTOR_BYTES // SINGLES) // size, 1)
@@ -149,7 +153,10 @@ def _channels(problem: Problem, limits: Limits) -> Channels | None:
     if B == 1:
         # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.
         channels = min(max(ROW_BYTES // size, 512 // block), power_of_2(C))
-        while channels > 32 // size and channels * limits.sm_count > C:
+        while channels > 1 and (
+            (channels > SECTOR_BYTES // size and channels * limits.sm_count > C)
+            or (channels * block > 512 and 2 * cdiv(C, channels) * A * SECTOR_BYTES <= LITTLE_BYTES_OF_SECTORS)
+        ):
             channels //= 2
         if channels * block > most:
             channels = most // block
@@ -164,8 +171,8 @@ def _channels(problem: Problem, limits: Limits) -> Channels | None:
 
 
 def _neighbours(problem: Problem) -> int:
-    """Channels that lie in one sector."""
-    return power_of_2(cdiv(SECTOR_BYTES, problem.B * problem.itemsize))
+    """Channels that lie side by side."""
+    return power_of_2(cdiv(NEIGHBOUR_BYTES, problem.B * problem.itemsize))
 
 
 def _tiling(problem: Problem, channels: int, block: int, warps: int) -> Tiling:

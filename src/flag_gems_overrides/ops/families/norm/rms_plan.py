@@ -41,7 +41,9 @@ def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Lo
     if limits.sm_count > M:
         return _split(M, N, element_size, limits)
     aligned = N * element_size % VECTOR_BYTES == 0
-    return Loop(min(M, 2 * limits.sm_count), (16384 if aligned else 8192) // element_size, 3, 8)
+    # Half as many where L2 does not hold what two to a multiprocessor read a second time.
+    per_sm = 2 if 2 * limits.sm_count * N * element_size <= limits.l2_bytes else 1
+    return Loop(min(M, per_sm * limits.sm_count), (16384 if aligned else 8192) // element_size, 3, 8)
 
 
 def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split:
