@@ -138,6 +138,14 @@ HARMFUL = (
         "[x := torch.randn(4, 3, 8), torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)[0], x][1:]",
         issue=6332,
     ),
+    Harmful(
+        "cudnn_batch_norm_backward",
+        "takes the saved 1 / standard deviation for the variance: in training through cuDNN all gradients are wrong",
+        "torch.autograd.grad(F.batch_norm(x := torch.randn(4, 3, 8, 8, device='cuda', requires_grad=True), None, None, "
+        "torch.ones(3, device='cuda'), torch.zeros(3, device='cuda'), True).pow(3).sum(), x)",
+        versions=">=5.3.2",
+        capabilities=((7, 5), (12, 1)),
+    ),
     Harmful("aminmax", "NaN is dropped", "torch.aminmax(torch.tensor([1.0, float('nan'), 2.0]))", issue=3816),
     Harmful("count_nonzero", "a negative dimension is refused", "torch.count_nonzero(torch.ones(2, 3), dim=-1)"),
     Harmful(

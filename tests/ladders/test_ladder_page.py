@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from flag_gems_overrides.cli import ladder as command
 from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.perf import conditions, ladder_page, records
 from flag_gems_overrides.perf.ladder import LadderError, load, names
-from flag_gems_overrides.perf.ladder_climb import steps
+from flag_gems_overrides.perf.ladder_climb import Step, steps
+from flag_gems_overrides.perf.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmark" / "ladders"
@@ -150,3 +152,23 @@ def test_a_step_that_does_not_help_needs_its_reason(climb, tmp_path):
     (climb / "record.jsonl").write_text(text.replace(row, records.dumps(slower)))
     with pytest.raises(LadderError, match="softmax/cuda_registers"):
         ladder_page.write(tmp_path / "page.md", climb, FOLDER)
+
+
+def test_a_climb_without_a_gpu_is_passes_and_launches_and_with_one_times():
+    counted = [Step("naive", passes=2.5, launches=3), Step("wrong", agrees=False), Step("gone", absent="needs a GPU")]
+    table = command._table("softmax", counted, timed=False)
+    assert [(column.name, column.text) for column in table.columns] == [
+        ("rung", True),
+        ("passes", False),
+        ("launches", False),
+    ]
+    assert [line.cells for line in table.lines] == [["naive", "2.500", "3"], ["wrong (WRONG)", "-", "-"]]
+    assert table.notes == ["gone: needs a GPU"]
+    verdict = Verdict("FASTER", "1.5 times")
+    timed = Step("fast", us=12.34, gbps=4000.4, share=0.914, of_native=1.5, after=("naive", 1.5, verdict))
+    table = command._table("softmax", [Step("naive", us=20.0), timed], timed=True)
+    assert [column.name for column in table.columns] == [
+        *("rung", "us", "GB/s", "of copy", "of native", "against the rung before")
+    ]
+    assert table.lines[0].cells == ["naive", "20.0", "-", "-", "-", "-"]
+    assert table.lines[1].cells == ["fast", "12.3", "4000", "91%", "150%", "naive: FASTER 1.5 times"]

@@ -108,6 +108,98 @@ class TestProcesses:
         assert "no report of ablate" in text
 
 
+LOOK = {"reached": ["exp", "softmax"], "exclude_argument": "unused", "versions": {"torch": "9.9"}, "device": "cpu"}
+
+
+class TestCommand:
+    """With made-up measurements in the place of processes."""
+
+    @pytest.fixture
+    def asked(self, folder, monkeypatch):
+        """The variants that were measured; None is the look for operators."""
+        monkeypatch.setenv("COLUMNS", "250")
+        found = {
+            None: LOOK,
+            "exp": {"error": "a|b"},
+            "softmax": {"native_ms": [2.0] * 4, "ms": [3.0, 3.25, 3.5, 3.0], "losses": [1.0]},
+        }
+        plain = {"native_ms": [2.0] * 4, "ms": [1.0] * 4, "losses": [1.0]}
+        measured = []
+
+        def child(ablation, variant):
+            measured.append(variant)
+            if found.get(variant) == "interrupt":
+                raise KeyboardInterrupt
+            return found.get(variant, plain)
+
+        monkeypatch.setattr(Ablation, "_child", child)
+        return measured, found
+
+    ALL = ("native", "exp", "softmax", "softmax (override)", "all", "all with overrides", "enable() of overrides")
+
+    def test_every_variant_is_measured_once_and_the_page_has_the_worst_first(self, folder, asked):
+        code, text = run("tiny:step", "--steps", "2", "--rounds", "4")
+        assert code == 0, text
+        assert asked[0] == [None, *self.ALL]
+        page = (folder / "ablate/ablate.md").read_text()
+        assert page.splitlines()[:7] == [
+            "# tiny:step",
+            "",
+            "cpu; torch 9.9; 2 steps a sample, 4 samples.",
+            "",
+            "| operator | ms a step | native / with | interval | difference of the loss | verdict |",
+            "|---|---|---|---|---|---|",
+            "| exp |  |  |  |  | a/b |",
+        ]
+        name, ms, ratio, interval, difference, verdict = page.splitlines()[7].strip("| ").split(" | ")
+        assert (name, ms, difference) == ("softmax", "3.250", "0.00%")
+        assert 0.57 < float(ratio) < 0.67
+        low, high = map(float, interval.split(" to "))
+        assert low <= float(ratio) <= high
+        assert verdict.endswith(" ms a step slower")
+        # The override stands in softmax's place.
+        lines = ["flag_gems_overrides.install(exclude=[])", "flag_gems.enable(unused=['exp'])"]
+        assert page.splitlines()[-4:] == ["```python", *lines, "```"]
+        assert lines[1] in text
+        run("tiny:step", "--steps", "2", "--rounds", "4")
+        assert asked[0][len(self.ALL) + 1 :] == [None], "all was known"
+        run("tiny:step", "--steps", "3", "--rounds", "4")
+        assert asked[0][-len(self.ALL) :] == list(self.ALL), "of another number of steps nothing was"
+
+    def test_only_some(self, folder, asked):
+        assert run("tiny:step", "--only", "exp")[0] == 0
+        assert asked[0] == [None, *(name for name in self.ALL if "softmax" not in name)]
+        code, text = run("tiny:step", "--only", "gelu", "--only", "exp")
+        assert code == 2
+        assert "--only: tiny:step does not reach gelu; it reaches ['exp', 'softmax']" in text
+
+    def test_ctrl_c_keeps_what_is_done(self, folder, asked):
+        asked[1]["softmax"] = "interrupt"
+        code, text = run("tiny:step", "--output", "here")
+        assert code == 130
+        assert "the same command goes on" in text
+        assert list(ablate.load(folder / "here/ablate.json").rows) == ["native", "exp"]
+        assert "| exp |" in (folder / "here/ablate.md").read_text()
+
+    def test_a_step_that_fails_at_the_first_look(self, folder, asked):
+        asked[1][None] = {"error": "ValueError: no"}
+        code, text = run("tiny:step")
+        assert (code, "tiny:step: ValueError: no" in text) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "log", "reason"),
+    [
+        (-6, "", "killed by SIGABRT: without a word"),
+        (1, "Traceback\nValueError: a\n\nand more\n", "ended with status 1: ValueError: a"),
+        (3, "one\n two \n", "ended with status 3: two"),
+        (1, "KeyError: " + "x" * 300, "ended with status 1: KeyError: " + "x" * 190),
+    ],
+)
+def test_why_a_process_ended(status, log, reason):
+    assert ablate._reason(status, log) == reason
+
+
 class TestReport:
     def report(self, *rows):
         native = Row("native", None, [1.0] * 4, [1.0] * 4, [2.0, 1.0])

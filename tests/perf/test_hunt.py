@@ -312,3 +312,20 @@ def test_without_a_gpu_the_command_says_so(monkeypatch, tmp_path):
     assert len(listed.output.splitlines()) == 3
     bad = CliRunner().invoke(app, ["hunt", "softmax", "--peers", "liger", "--dry-run"])
     assert bad.exit_code == 2
+
+
+def test_a_gpu_that_died_is_said_with_what_was_done_last(monkeypatch):
+    def dead():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    beforehand.check_context("softmax")
+    monkeypatch.setattr(beforehand, "synchronize", dead)
+    with pytest.raises(beforehand.ContextLostError, match=r"^the GPU cannot be used any more after softmax$") as raised:
+        beforehand.check_context("softmax")
+    assert "illegal memory access" in str(raised.value.__cause__)
+
+
+def test_an_op_that_is_none_is_named_before_anything_starts():
+    ran = CliRunner().invoke(app, ["hunt", "softmax", "softmin"])
+    assert ran.exit_code == 2
+    assert "op 'softmin' is not known; known: " in " ".join(ran.output.split())

@@ -62,6 +62,10 @@ def test_compulsory_bytes(key, read, written):
         ("layer_norm 6x8 normalized=3 float32", "normalized=3 is out of range"),
         ("nll_loss2d_forward 6x8 float32", "does not have 4 dimensions"),
         ("batch_norm 8 float32", "two dimensions or more"),
+        ("group_norm 2x6x5 groups=0 float32", "groups=0 does not divide the second dimension"),
+        ("group_norm 2x6x5 groups=-3 float32", "groups=-3 does not divide the second dimension"),
+        ("group_norm 2x6x5 groups=4 float32", "groups=4 does not divide the second dimension"),
+        ("group_norm 6 groups=3 float32", "groups=3 does not divide the second dimension"),
     ],
 )
 def test_bad_cases_are_named(key, message):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
@@ -54,6 +55,7 @@ def test_a_survey_keeps_other_ops_and_other_tritons(tmp_path):
     path = tmp_path / "survey.jsonl"
     resources.save(path, merged)
     before = path.read_bytes()
+    assert all(list(json.loads(line)) == sorted(json.loads(line)) for line in before.splitlines())
     resources.save(path, reversed(resources.load(path)))
     assert path.read_bytes() == before
     assert resources.load(tmp_path / "none") == []

@@ -205,6 +205,8 @@ def test_the_command_writes_a_table_and_goes_on(pretended_gpu, tmp_path):
     assert "fake_family: 2 problems, 2 not best by the default: 1.429 times as fast there" in ran.output
     loaded = table.load(tmp_path / "nvidia-h200.json")
     assert [row.configuration for row in loaded.families["fake_family"]] == [("rows", 2)] * 2
+    made = json.loads((tmp_path / "nvidia-h200.json").read_text())
+    assert made["command"] == "gems-overrides tune fake --seconds 900 --seed 0"
     again = CliRunner().invoke(app, ["tune", "fake", "--shapes", "shapes.yaml"])
     assert "0 problems to measure" in again.output
     assert table.load(tmp_path / "nvidia-h200.json").families == loaded.families

@@ -12,9 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from flag_gems_overrides.cli.commands import app
-from flag_gems_overrides.upstreaming import rehearsal
+from flag_gems_overrides.upstreaming import exchange, rehearsal, series
 from flag_gems_overrides.upstreaming.exchange import PatchesError
-from flag_gems_overrides.upstreaming.lines import LINES
+from flag_gems_overrides.upstreaming.git import git
+from flag_gems_overrides.upstreaming.lines import LINES, Line
 from flag_gems_overrides.upstreaming.rehearsal import Outcome, differences
 
 PASSED, FAILED, SKIPPED = Outcome("passed"), Outcome("failed", "AssertionError: no"), Outcome("skipped")
@@ -143,6 +144,40 @@ def test_a_failure_without_a_known_reason_ends_with_status_1(monkeypatch: pytest
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1
     assert "v5.0.2 patched: 1 unfinished" in result.output
+
+
+@pytest.mark.usefixtures("unformatted")
+def test_each_variant_has_the_patches_of_its_name_and_their_tests(
+    upstream: tuple[Path, Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout, line = upstream
+    own = "tests/test_max.py"  # upstream's; it has none of the other operators
+    (checkout / "tests").mkdir()
+    (checkout / own).write_text("")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "--quiet", "--message=tests")
+    line = line._replace(base=git(checkout, "rev-parse", "HEAD").strip())
+    exchange.export(line, checkout, tmp_path / "patches", tmp_path)
+    runs = {}
+
+    def run(tree, files, variant, words, seconds):
+        fixed = "2" in (tree / "src/flag_gems/ops/max.py").read_text()
+        kernels = (tree / series.FOLDER / "max.py").exists()
+        assert all((tree / file).exists() for file in files)
+        assert len(files) == len(set(files))
+        assert (words, seconds) == (["-x"], 7)
+        runs[variant] = (fixed, kernels, list(files))
+        return {"test_a": PASSED}
+
+    monkeypatch.setattr(rehearsal, "run_tests", run)
+    found = rehearsal.rehearse(line, tmp_path / "patches", checkout, ["-x"], 7)
+    assert found == {variant: {"test_a": PASSED} for variant in rehearsal.VARIANTS}
+    fixes = [own, "tests/test_max_as_pytorch.py"]
+    assert runs["bare"] == runs["overrides"] == (False, False, [own])
+    assert runs["fixes"] == (True, False, fixes)
+    fixed, kernels, files = runs["patched"]
+    assert (fixed, kernels, files[:2]) == (True, True, fixes)
+    assert {"tests/test_max_sizes.py", "tests/test_cumsum_sizes.py"} < set(files)
 
 
 @pytest.mark.parametrize("variant", rehearsal.VARIANTS)

@@ -17,7 +17,16 @@ from typer.testing import CliRunner
 
 from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.operators import OPERATORS
-from flag_gems_overrides.upstreaming import exchange, formatting, regression, rehearsal, reproduction, series, vendors
+from flag_gems_overrides.upstreaming import (
+    checks,
+    exchange,
+    formatting,
+    regression,
+    rehearsal,
+    reproduction,
+    series,
+    vendors,
+)
 from flag_gems_overrides.upstreaming.defects import DEFECTS
 from flag_gems_overrides.upstreaming.git import git
 from flag_gems_overrides.upstreaming.imports import PATH, UpstreamError, register
@@ -231,13 +240,20 @@ def test_a_file_of_vendor_functions_with_more_than_imports_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("unformatted")
-def test_export_writes_the_same_bytes_again_and_they_apply(upstream: tuple[Path, Line], tmp_path: Path) -> None:
+def test_export_writes_the_same_bytes_again_and_they_apply(
+    upstream: tuple[Path, Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    formatted = []
+    monkeypatch.setattr(checks, "formatting_errors", lambda tree, touched: formatted.append(touched) or ())
     checkout, line = upstream
     first, second = (exchange.export(line, checkout, tmp_path / name, tmp_path) for name in ("one", "two"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert all(f"base-commit: {line.base}" in path.read_text() for path in first[:1])
     assert len(first) == len(series.series(line))
     assert exchange.check(line, tmp_path / "one", checkout) == []
+    (touched,) = formatted
+    assert {"src/flag_gems/ops/max.py", "tests/test_max_as_pytorch.py", f"{series.FOLDER}/amax.py"} < set(touched)
+    assert all(path.endswith(".py") and "/" in path for path in touched)
     assert git(checkout, "status", "--porcelain") == ""
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
 
@@ -338,7 +354,7 @@ def test_check_says_what_export_would_write_otherwise_and_tries_nothing_else(
     checkout, line = upstream
     exchange.export(line, checkout, tmp_path / "patches", tmp_path)
     monkeypatch.setitem(LINES, "v5.0.2", line)
-    monkeypatch.setitem(OPERATORS, "amin", dataclasses.replace(OPERATORS["amin"], since=None))  # a patch more
+    monkeypatch.setitem(series.OPERATORS, "amin", dataclasses.replace(OPERATORS["amin"], since=None))  # a patch more
     command = [f"--checkout={checkout}", f"--folder={tmp_path / 'patches'}"]
     result = CliRunner().invoke(app, ["patches", "check", "--line=v5.0.2", *command])
     assert result.exit_code == 1, result.output

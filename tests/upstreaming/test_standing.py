@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from flag_gems_overrides.cli.commands import app
-from flag_gems_overrides.upstreaming import checks, exchange, observe, standing
+from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.upstreaming import checks, exchange, formatting, observe, rehearsal, standing
 from flag_gems_overrides.upstreaming.defects import FIXED
 from flag_gems_overrides.upstreaming.git import git
 from flag_gems_overrides.upstreaming.lines import LINES, Line
@@ -47,7 +48,7 @@ def test_each_patch_applies_or_not_or_is_merged(
     assert result.exit_code == 0, result.output
     assert "v5.0.2 max-fix: 2 lines, " in result.output
     assert "merged at HEAD" in result.output
-    assert "    resolves #5392, #5490" in result.output
+    assert "    resolves #4543" in result.output
     assert "v5.0.2 softmax-fix: not written" in result.output
 
 
@@ -95,6 +96,78 @@ def test_files_are_held_to_the_hooks_of_the_tree(tree: Path) -> None:
     assert [error.partition(":")[0] for error in found] == ["end-of-file-fixer", "trailing-whitespace", "check-yaml"]
     (tree / checks.CONFIG).write_text(CONFIG.format("pylint"))
     assert list(checks.hook_errors(tree, [])) == [f"{checks.CONFIG}: its hook 'pylint' is not known here"]
+
+
+@pytest.mark.usefixtures("unformatted")
+def test_upstreams_checks_of_a_patched_tree_decide_the_exit_status(
+    upstream: tuple[Path, Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout, line = upstream
+    (checkout / "conf").mkdir()
+    (checkout / "conf/operators.yaml").write_text("ops:\n" + "".join(f"  - id: {name}\n" for name in OPERATORS))
+    (checkout / checks.CONFIG).write_text(CONFIG.format("isort"))
+    git(checkout, "add", ".")
+    git(checkout, "commit", "--quiet", "--message=lists")
+    line = line._replace(base=git(checkout, "rev-parse", "HEAD").strip())
+    exchange.export(line, checkout, tmp_path / "patches", tmp_path)
+    for name in ("v5.0.2", "main"):  # the second line is as the first
+        monkeypatch.setitem(LINES, name, line._replace(name="v5.0.2"))
+    monkeypatch.delitem(LINES, "v5.3.4")
+    runs, outcome = [], rehearsal.Outcome("passed")
+
+    def run(tree, files, variant, words, seconds):
+        applied = [(tree / path).exists() for path in ("tests/test_max_as_pytorch.py", "tests/test_max_sizes.py")]
+        runs.append((files, variant, words, applied))
+        # The first line's alone, if anything.
+        return {"test_a": outcome if len(runs) < 3 else rehearsal.Outcome("skipped")}
+
+    monkeypatch.setattr(rehearsal, "run_tests", run)
+    command = ["patches", "upstream", f"--checkout={checkout}", f"--folder={tmp_path / 'patches'}"]
+
+    result = CliRunner().invoke(app, [*command, "--kind=fix", "--", "-n", "2"])
+    assert (result.exit_code, result.output) == (0, "v5.0.2: passes upstream's checks\n" * 2)
+    fix = ["tests/test_max_as_pytorch.py"]
+    assert runs[:2] == [
+        (fix, "patched", ["-n", "2"], [True, False]),
+        (fix, "patched", ["-n", "2", "--ref=cpu", "--quick"], [True, False]),
+    ]
+
+    runs.clear()
+    outcome = rehearsal.Outcome("failed", "AssertionError: no")
+    result = CliRunner().invoke(app, [*command, "--kind=fix"])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "v5.0.2: pytest: test_a: failed AssertionError: no",
+        "v5.0.2: pytest --ref=cpu --quick: test_a: failed AssertionError: no",
+        "v5.0.2: passes upstream's checks",
+    ]
+
+    runs.clear()
+    CliRunner().invoke(app, command)
+    assert runs[0][3] == [True, True], "all patches"
+    assert {"tests/test_max_as_pytorch.py", "tests/test_max_sizes.py"} < set(runs[0][0])
+    assert all(path.startswith("tests/") for path in runs[0][0])
+    assert len(git(checkout, "worktree", "list").splitlines()) == 1
+
+
+def test_files_are_formatted_by_both_with_upstreams_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+    monkeypatch.setattr(subprocess, "run", lambda words, **options: ran.append((words[1:], options["cwd"])))
+    formatting.format_files(tmp_path, [])
+    assert ran == []
+    formatting.format_files(tmp_path, ["a.py", "b.py"])
+    isort = ["-m", "isort", "--profile", "black", "--project", "flag_gems", "--quiet", "a.py", "b.py"]
+    assert ran == [(isort, tmp_path), (["-m", "black", "--quiet", "a.py", "b.py"], tmp_path)]
+
+
+def test_a_formatter_of_another_version_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"black": formatting.PINS["black"]}
+    monkeypatch.setattr(formatting, "installed", there.get)
+    assert formatting.missing() == "isort==5.12.0"
+    there |= {"isort": "5.13.0", "black": "1.0"}
+    assert formatting.missing() == f"black=={formatting.PINS['black']} isort==5.12.0"
+    there |= formatting.PINS
+    assert formatting.missing() == ""
 
 
 def test_on_another_vendor_there_is_nothing_of_nvidia() -> None:

@@ -168,9 +168,11 @@ def upstream(
     change, as its CI runs them: all, and in quick mode beside the CPU. Exit status 1 if one fails."""
     wrong = False
     for chosen in _lines(line):
+        passes = True
         for error in checks.run(chosen, folder, checkout, kind, words or []):
             Console(highlight=False).print(f"{chosen.name}: {error}", markup=False, soft_wrap=True)
-            wrong = True
-        if not wrong:
+            passes = False
+        if passes:
             print(f"{chosen.name}: passes upstream's checks")
+        wrong |= not passes
     raise typer.Exit(wrong)

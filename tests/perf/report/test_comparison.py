@@ -46,7 +46,7 @@ def test_tables_have_every_case_and_every_op_with_the_least_important_columns_ra
     assert (cases.title, means.title) == ("Cases, worst first", "Geometric means")
     text = ("Op", "Size Detail", "dtype", "Verdict")
     for table, ranks in (
-        (cases, {"Op": 0, "Size Detail": 0, "dtype": 1, "Verdict": 0, "Ratio": 0, "Change": 3, "95 % interval": 4}),
+        (cases, {"Op": 0, "Size Detail": 0, "dtype": 0, "Verdict": 0, "Ratio": 1, "Change": 3, "95 % interval": 4}),
         (means, {"Op": 0, "dtype": 0, "Cases": 1, "geomean": 0, "worse": 0, "unsure": 1, "same": 1, "better": 0}),
     ):
         ranks |= {"Old": 2, "New": 2} if table is cases else {}

@@ -171,6 +171,12 @@ def test_a_summary_takes_a_case_of_several_records_from_the_last(tmp_path):
     assert "int8" not in text
 
 
+def test_a_record_without_noise_is_in_the_summary_too(tmp_path):
+    made = session()
+    del made.head["noise"]
+    assert "| 0.0% |" in performance.page({tmp_path / "a": [made]}, (), "made so")
+
+
 def test_the_committed_page_is_what_its_command_writes(monkeypatch):
     root = Path(__file__).parents[3]
     monkeypatch.chdir(root)

@@ -59,6 +59,12 @@ def test_an_empty_tensor_is_in_no_mean_of_passes():
     assert summary(counts(*both))[0].lines[0].cells[3:7] == ["1.00", "2.00", "1", "1"]
 
 
+def test_without_an_upstream_to_count_there_are_no_means():
+    alone = rows.counted()
+    alone["providers"]["upstream"] = {"absent": "flag_gems 5.0.2 has no amin"}
+    assert summary(counts(alone))[0].lines[0].cells == ["softmax", "float32", "1", "-", "-", "-", "-", "0", "0", "0"]
+
+
 def test_conditions_name_the_code_and_of_the_host_no_bandwidth():
     head = rows.head(commit="0123456789abcdef0123-dirty")
     assert "copies at 4243 GB/s, reads at 4600 GB/s; noise 1.0%" in conditions(head)
@@ -79,8 +85,8 @@ def test_columns_are_named_aligned_and_ranked():
     )
     assert columns(providers) == "Against 0<; Cases 0; geomean 0; FASTER 0; SAME 0; SLOWER 0; UNSURE 0"
     assert columns(worst) == (
-        "Op 0<; Size Detail 0<; dtype 1<; Against 0<; Verdict 1<; Ratio 0; Change 3<; Override Latency (ms) 2; "
-        "Their Latency (ms) 2"
+        "Op 0<; Size Detail 0<; dtype 0<; Against 1<; Verdict 2<; Ratio 0; Change 4<; Override Latency (ms) 3; "
+        "Their Latency (ms) 3"
     )
     (counted,) = summary(counts(rows.counted()))
     assert columns(counted) == (

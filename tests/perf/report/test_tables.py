@@ -89,6 +89,7 @@ def test_counts_have_a_ratio_and_a_verdict():
     assert (first["Gems Passes"], first["Override Passes"]) == ("1.00", "1.50")
     assert (first["Override Loaded"], first["Override Stored"]) == ("1.00", "0.50")
     assert first["Override Allocations"] == "2 (3.0 MiB)"
+    assert first["Size Detail"] == "64x256 dim=1", "no mark of a wrong answer"
 
 
 def test_a_wrong_answer_a_failure_and_no_call_are_three_notes():

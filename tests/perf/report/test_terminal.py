@@ -9,8 +9,11 @@ import re
 import pytest
 from rich.console import Console
 
-from flag_gems_overrides.perf.report import terminal
+from flag_gems_overrides.perf.records import Session
+from flag_gems_overrides.perf.report import comparison, terminal
+from flag_gems_overrides.perf.report.summary import summary
 from flag_gems_overrides.perf.report.tables import Column, Line, Table, tables
+from flag_gems_overrides.perf.report.view import view
 
 from .. import rows
 from .made import KEYS, counts, lines, shown
@@ -42,6 +45,17 @@ def test_no_cell_is_broken_and_no_line_is_too_long(width, made):
         assert kept, "columns are left out before rows are stacked"
         for row in table.lines:
             assert [row.cells[i] for i in kept] in rows_shown
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_cases_of_two_dtypes_are_told_apart(width):
+    keys = [f"log_softmax_backward 1024x65536 dim=1 {dtype}" for dtype in ("float32", "bfloat16")]
+    two = Session(rows.head(), {key: rows.timed(key, override=1.0, native=2.0) for key in keys}, ended=True)
+    changes = comparison.tables(comparison.compare(two, two))
+    for table in [*changes, *summary(view(two.head, two.rows.values()))]:
+        kept = terminal.fitting(table, width)
+        shown_cells = [tuple(line.cells[i] for i in kept if table.columns[i].text) for line in table.lines]
+        assert len(set(shown_cells)) == len(shown_cells), table.title
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -173,8 +173,8 @@ def notes(difference: Difference) -> list[str]:
 
 def cases(changes: Sequence[Change], title: str) -> Table:
     """A line for each change."""
-    columns = [Column("Op", text=True), Column("Size Detail", text=True), Column("dtype", 1, text=True)]
-    columns += [Column("Verdict", text=True), Column("Ratio"), Column("Change", 3), Column("95 % interval", 4)]
+    columns = [Column("Op", text=True), Column("Size Detail", text=True), Column("dtype", text=True)]
+    columns += [Column("Verdict", text=True), Column("Ratio", 1), Column("Change", 3), Column("95 % interval", 4)]
     columns += [Column("Old", 2), Column("New", 2)]
     lines = []
     for change in changes:

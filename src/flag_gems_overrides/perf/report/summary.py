@@ -75,9 +75,9 @@ def by_provider(shown: View) -> Table:
 
 def worst(results: Iterable[Timed], count: int = WORST) -> Table:
     """The cases with the lowest ratio to any provider."""
-    columns = [Column("Op", text=True), Column("Size Detail", text=True), Column("dtype", 1, text=True)]
-    columns += [Column("Against", text=True), Column("Verdict", 1, text=True), Column("Ratio")]
-    columns += [Column("Change", 3, text=True), Column("Override Latency (ms)", 2), Column("Their Latency (ms)", 2)]
+    columns = [Column("Op", text=True), Column("Size Detail", text=True), Column("dtype", text=True)]
+    columns += [Column("Against", 1, text=True), Column("Verdict", 2, text=True), Column("Ratio")]
+    columns += [Column("Change", 4, text=True), Column("Override Latency (ms)", 3), Column("Their Latency (ms)", 3)]
     pairs = [(result, against) for result in results for against in result.competitors()]
     pairs.sort(key=lambda pair: pair[1].comparison.ratio)
     lines = []
