@@ -49,13 +49,13 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
 def draw(chance: random.Random, dispatched: tuple[str, ...], device: str) -> list[Call]:
     """Calls of every override, through PyTorch those that are ``dispatched``. No override may be in force yet."""
     seed = chance.randrange(2**32)
+    # No dispatcher leads to what is outside of aten.
+    dispatched = tuple(op for op in dispatched if OPERATORS[op].overload is not None)
     cases = [
         case
         for op, operator in OPERATORS.items()
         for case in islice(
-            # No dispatcher leads to what is outside of aten.
-    dispatched = tuple(op for op in dispatched if OPERATORS[op].overload is not None)
-    # In bool few random numbers are all alike.
+            # In bool few random numbers are all alike.
             (c for c in problems.cases(op, seed, MAX_ELEMENTS) if c.dtype != "bool" or len(operator.dtypes) == 1),
             CASES_PER_OP,
         )
