@@ -9,6 +9,7 @@ from importlib import import_module
 from flag_gems_overrides import ops
 from flag_gems_overrides.ops.families.batch_norm import call as batch_norm
 from flag_gems_overrides.ops.families.gather import call as gather
+from flag_gems_overrides.ops.families.gather import logits
 from flag_gems_overrides.ops.families.norm import call as norm
 from flag_gems_overrides.ops.families.norm import group_call as group_norm
 from flag_gems_overrides.ops.families.norm import rms_call as rms_norm
@@ -43,6 +44,7 @@ PREPARED = [
     rms_norm.prepare_backward,
     gather._prepare_forward,
     gather._prepare_backward,
+    logits._prepare,
     scan._prepare,
 ]
 

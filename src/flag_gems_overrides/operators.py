@@ -26,8 +26,10 @@ class Operator:
     Attributes:
         name: ``__name__`` of the upstream function; what ``include`` and ``exclude`` mean here, and in flag_gems but
             for ``layer_norm``, which it registers as ``native_layer_norm`` from 5.3.4 on.
-        module: upstream's file, ``flag_gems.ops.<module>``, and ours, ``ops/<module>.py``.
-        overload: the aten overload that upstream registers the function for, as in ``"max.dim"``.
+        module: upstream's file, ``flag_gems.<package>.<module>``, and ours, ``ops/<module>.py``.
+        package: upstream's: ``"ops"``, or ``"fused"``, whose functions people call by their names in flag_gems.
+        overload: the aten overload that upstream registers the function for, as in ``"max.dim"``; None for a function
+            outside of aten, for which PyTorch's stands that is the first of ``torch_calls``.
         family: whose kernels it uses, a folder of ``ops/families``.
         since: the first flag_gems release that has the function; None if all supported releases have it.
 
@@ -36,7 +38,7 @@ class Operator:
 
         ndim: how many dimensions the shape of a case has; None for any.
         arguments: what a case gives beside a shape: ``"dim"``, ``"normalized"`` (how many dimensions), ``"groups"``,
-            ``"training"`` (0 for evaluation).
+            ``"training"`` (0 for evaluation), ``"gradient"`` (1 for the result with its gradient by the input).
         required: those of :attr:`arguments` that a case must give.
         inputs: the function of ``perf/op_inputs.py`` that builds the arguments of a case.
         unread: positions of tensors among these that need not be read.
@@ -61,7 +63,8 @@ class Operator:
 
     name: str
     module: str
-    overload: str
+    package: str = "ops"
+    overload: str | None
     family: str
     since: str | None = None
 
@@ -94,6 +97,19 @@ class Operator:
     def implementation(self) -> str:
         """Where the function that replaces upstream's lives, as ``"package.module:function"``."""
         return f"flag_gems_overrides.ops.{self.module}:{self.name}"
+
+    @property
+    def upstream_module(self) -> str:
+        """Where upstream's function lives."""
+        return f"flag_gems.{self.package}.{self.module}"
+
+    @property
+    def native(self) -> str:
+        """PyTorch's function with the same arguments, as Python source."""
+        if self.overload is None:
+            return self.torch_calls[0]
+        packet, _, variant = self.overload.partition(".")
+        return f"torch.ops.aten.{packet}.{variant or 'default'}"
 
     @property
     def fixes(self) -> tuple[str, ...]:
@@ -949,6 +965,23 @@ _ROWS = (
         log="GEMS NLL Loss2d BWD",
         defects=("NL5", "NL6"),
         resolves=("#5025", "#5026"),
+    ),
+    Operator(
+        name="cross_entropy_loss",
+        module="cross_entropy_loss",
+        package="fused",
+        overload=None,
+        family="gather",
+        supports="cross_entropy",
+        dtypes=FLOATING,
+        ndim=2,
+        arguments=("gradient",),
+        inputs="cross_entropy",
+        flops=5,  # maximum, subtract, exponential, sum, the class
+        torch_calls=("torch.nn.functional.cross_entropy",),
+        benchmark_arguments="x, torch.randint(0, shape[1], shape[:1], device=x.device)",
+        log="GEMS CrossEntropyLoss",
+        defects=("CE1", "CE2", "CE3", "CE4", "CE5", "CE6", "CE7", "CE8", "CE9"),
     ),
     Operator(
         name="cumsum",

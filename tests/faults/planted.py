@@ -26,7 +26,7 @@ JUDGES = {
     "softmax": ["softmax", "log_softmax"],
     "reduction": ["reduction", "product", "moments", "pairs", "out"],
     "scan": ["cumsum"],
-    "gather": ["nll_loss"],
+    "gather": ["nll_loss", "cross_entropy_loss"],
 }
 
 

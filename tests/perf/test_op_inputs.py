@@ -43,6 +43,8 @@ def test_native_takes_the_arguments_and_repeats_itself(op):
         ("layer_norm 6x8 normalized=1 float32", 192 + 2 * 32, 192 + 2 * 24),
         ("nll_loss_forward 6x8 bfloat16", 6 * (2 + 8), 2 + 2),
         ("nll_loss2d_backward 6x8x2x3 bfloat16", 2 + 36 * 8 + 2, 6 * 8 * 6 * 2),
+        ("cross_entropy_loss 6x8 bfloat16", 96 + 6 * 8, 2),
+        ("cross_entropy_loss 6x8 gradient=1 bfloat16", 96 + 6 * 8, 2 + 96),
         ("cumsum 6x8 dim=1 int8", 48, 384),
         ("cumsum_out 6x8 dim=1 bfloat16", 96, 96),
         # The bias is passed and need not be read.

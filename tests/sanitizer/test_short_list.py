@@ -88,6 +88,12 @@ SIZES = {
         "3x9001 bfloat16",
         "2x5x3x70 float64",
         "3x9001x1x1 float16",
+        "3x300x1x143 bfloat16",
+        "9x301 bfloat16",
+        "2x5x3x7 float32",
+        "300x7 gradient=1 float32",
+        "3x9001 gradient=1 bfloat16",
+        "20x9001 gradient=1 float32",
     ],
 }
 

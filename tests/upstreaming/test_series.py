@@ -160,7 +160,7 @@ def test_each_function_has_a_benchmark_in_the_manner_of_the_line(line: Line) -> 
             text = patch.added[line.benchmark.path.format(patch.name)]
             mark = line.marks.get(name, name)
             assert f"@pytest.mark.{mark}\ndef test_{mark}_sizes():" in text
-            assert f"torch_op=torch.ops.aten.{OPERATORS[name].overload}" in text
+            assert f"torch_op={OPERATORS[name].native.removesuffix('.default')}" in text
             assert set(line.benchmark.imports) <= set(text.splitlines())
 
 

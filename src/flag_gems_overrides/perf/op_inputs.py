@@ -7,7 +7,9 @@ names the functions of this file that build them (``inputs``) and that say what 
 
 from __future__ import annotations
 
+import functools
 import math
+import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ import torch
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.cases import Case, CaseError
 from flag_gems_overrides.perf.roofline import extent
+from flag_gems_overrides.registration.native import outside_aten
 
 Arguments = tuple[Any, ...]
 
@@ -237,6 +240,12 @@ def nll_loss_backward(case: Case, device: torch.device) -> Arguments:
     return x.new_ones(()), x, target, weight, reduction, ignore_index, total_weight
 
 
+def cross_entropy(case: Case, device: torch.device) -> Arguments:
+    """With its gradient if the case says gradient=1."""
+    x, target, *_ = nll_loss(case, device)
+    return x, target, None, "mean", -100, 0.0, bool(case.get("gradient", 0))
+
+
 def compared(op: str, arguments: Arguments, result: Any) -> Any:
     """What of a result is compared with another's."""
     name = OPERATORS[op].compared
@@ -277,19 +286,21 @@ def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
 
 
 def native(op: str) -> Callable[..., Any]:
-    """PyTorch's function for the aten overload of ``op``, through the dispatcher."""
-    overload = _aten(op)
+    """PyTorch's function for ``op``, through the dispatcher."""
+    return by_position(op, pytorch(op))
+
+
+def pytorch(op: str) -> Callable[..., Any]:
+    """The same, without what :func:`by_position` adds."""
+    if OPERATORS[op].overload is None:
+        return outside_aten(OPERATORS[op])
+    overload = pkgutil.resolve_name(OPERATORS[op].native)
     # torch.sum, without a dimension, takes no out.
     public = None if overload._overloadname == "out" else getattr(torch, overload._opname, None)
     function: Callable[..., Any] = public or overload
     if overload is _CUDNN or (overload in _GPU_ONLY and not torch.cuda.is_available()):
         function = torch._decomp.decomposition_table[overload]
-    return by_position(op, function)
-
-
-def _aten(op: str) -> Any:
-    packet, _, overload = OPERATORS[op].overload.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+    return function
 
 
 def override(op: str) -> Callable[..., Any]:
@@ -300,16 +311,32 @@ def override(op: str) -> Callable[..., Any]:
 def by_position(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with all of a case's arguments by position, those too that aten takes by name only.
 
-    Of an ``out`` overload, the tensor that the result goes to is the last.
+    Of an ``out`` overload, the tensor that the result goes to is the last. Where a case may ask for the gradient too,
+    whether it does.
     """
-    if OPERATORS[op].overload.endswith("out"):
+    operator = OPERATORS[op]
+    if "gradient" in operator.arguments:
+        return functools.partial(_with_gradient, function)
+    if operator.overload is None:
+        return function
+    if operator.overload.endswith("out"):
         return lambda *arguments: function(*arguments[:-1], out=arguments[-1])
-    schema = _aten(op)._schema.arguments
-    names = [each.name for each in schema if each.kwarg_only and each.name in OPERATORS[op].arguments]
+    schema = pkgutil.resolve_name(operator.native)._schema.arguments
+    names = [each.name for each in schema if each.kwarg_only and each.name in operator.arguments]
     if not names:
         return function
     count = sum(not each.kwarg_only for each in schema)
     return lambda *arguments: function(*arguments[:count], **dict(zip(names, arguments[count:], strict=False)))
+
+
+def _with_gradient(function: Callable[..., Any], x: torch.Tensor, *others: Any) -> Any:
+    *given, gradient = others
+    if not gradient:
+        return function(x, *given)
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        result = function(x, *given)
+        return result.detach(), *torch.autograd.grad(result, x)
 
 
 def compulsory(case: Case) -> Compulsory:

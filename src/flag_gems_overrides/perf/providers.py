@@ -75,13 +75,17 @@ def dispatching(op: str) -> dict[str, tuple[Call, Callable[[], AbstractContextMa
         with registration.use_overrides(include=[op]), upstream.use_gems(gems, [op]):
             yield
 
-    function = op_inputs.native(op)
     contexts: dict[str, Callable[[], AbstractContextManager]] = {
         NATIVE: contextlib.nullcontext,
         UPSTREAM: with_upstream,
         OVERRIDE: with_override,
     }
-    return {name: (function, context) for name, context in contexts.items()}
+    if OPERATORS[op].overload is not None:
+        return {name: (op_inputs.native(op), context) for name, context in contexts.items()}
+    # Outside of aten flag_gems' function has a name of its own, whoever stands behind it.
+    by_name = op_inputs.by_position(op, lambda *arguments: getattr(gems, op)(*arguments))
+    functions = {NATIVE: op_inputs.native(op), UPSTREAM: by_name, OVERRIDE: by_name}
+    return {name: (functions[name], context) for name, context in contexts.items()}
 
 
 def _peer(peer: str, op: str) -> Call | str:
@@ -98,11 +102,12 @@ def _peer(peer: str, op: str) -> Call | str:
 
 
 def _compiled(op: str) -> Call:
-    function = op_inputs.native(op)
+    function = op_inputs.pytorch(op)
     # All that are compiled here are of one code object, which keeps 8 compilations and is then run as it is.
     torch._dynamo.reset()
     # A name of our own: the function itself may be a builtin, which is not traced.
-    return torch.compile(lambda *arguments: function(*arguments), dynamic=False)
+    compiled = torch.compile(lambda *arguments, **named: function(*arguments, **named), dynamic=False)
+    return op_inputs.by_position(op, compiled)
 
 
 def _last_dim_only(x: torch.Tensor, dim: int) -> None:

@@ -43,9 +43,9 @@ def install(include: Iterable[str] | None = None, exclude: Iterable[str] | None 
     """Let flag_gems use these overrides and no others; a repeated call replaces the previous choice.
 
     Afterwards ``flag_gems.enable()``, ``only_enable()`` and ``use_gems()`` register them, and
-    ``flag_gems.<op>`` and ``flag_gems.ops.<op>`` are them. Where flag_gems is enabled already they take
-    effect at once. Names that other packages imported from flag_gems before stay as they are. Holds for all
-    threads.
+    ``flag_gems.<op>`` and ``flag_gems.ops.<op>``, or ``flag_gems.fused.<op>``, are them. Where flag_gems is
+    enabled already they take effect at once. Names that other packages imported from flag_gems before stay as
+    they are. Holds for all threads.
 
     Args:
         include: upstream function names, such as ``["softmax", "max_dim"]``; all of the catalog if None.
@@ -133,7 +133,7 @@ class _Installation:
     def __init__(self, gems: ModuleType) -> None:
         # Here and not above, so that importing the package does not import torch.
         from flag_gems_overrides.registration import dispatcher
-        from flag_gems_overrides.registration.native import Native
+        from flag_gems_overrides.registration.native import native_function
         from flag_gems_overrides.registration.wrapper import Wrapper
 
         self.names: tuple[str, ...] = ()
@@ -151,11 +151,13 @@ class _Installation:
         self._overloads: dict[str, list[str]] = {}
         # PyTorch's own kernels of all overrides at once, whichever are asked for: flag_gems hides them while
         # enabled.
-        with dispatcher.lifted(gems, rows, for_overloads={override.overload for override in overrides}):
+        with dispatcher.lifted(
+            gems, rows, for_overloads={override.overload for override in overrides if override.overload}
+        ):
             for override in overrides:
                 function = upstream.find(override)
                 assert function is not None
-                native = Native(override.overload, self._dispatch_key, gems.device)
+                native = native_function(override, self._dispatch_key, gems.device)
                 self._wrappers[override.name] = Wrapper(*override.load(), native, function)
                 # Not always the catalog's: from 5.3.4 on a function of another name is registered, and calls
                 # this one.
@@ -167,8 +169,9 @@ class _Installation:
         from flag_gems_overrides.registration import host
 
         for name, wrapper in self._wrappers.items():
-            if self._overloads[name] == [OPERATORS[name].overload]:
-                path = host.HostPath(self._gems, wrapper, OPERATORS[name].overload, self._dispatch_key)
+            overload = OPERATORS[name].overload
+            if overload and self._overloads[name] == [overload]:
+                path = host.HostPath(self._gems, wrapper, overload, self._dispatch_key)
                 wrapper.call_first(path.notice)
                 self._host_paths.append(path)
 

@@ -3,10 +3,34 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from contextlib import nullcontext
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
+
+from flag_gems_overrides.operators import Operator
+
+
+def native_function(override: Operator, dispatch_key: str, device: str) -> Callable[..., Any]:
+    """What answers in PyTorch's place for an override."""
+    return outside_aten(override) if override.overload is None else Native(override.overload, dispatch_key, device)
+
+
+def outside_aten(override: Operator) -> Callable[..., Any]:
+    """PyTorch's function for one that is not aten's, called as upstream's is: what need not be given has the same name
+    in both, and a place of its own in each."""
+    function = resolve_name(override.native)
+    parameters = inspect.signature(override.load()[0]).parameters.values()
+    required = sum(parameter.default is parameter.empty for parameter in parameters)
+    names = [parameter.name for parameter in parameters][required:]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args[:required], **dict(zip(names, args[required:], strict=False)), **kwargs)
+
+    return call
 
 
 class Native:

@@ -227,6 +227,36 @@ def nll_loss_backward(
     )
 
 
+def cross_entropy(
+    inp: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+) -> bool:
+    """Shapes that go together, too: all others are refused by PyTorch."""
+    dtype, device, shape = inp.dtype, _device(inp), inp.shape
+    if not (
+        dtype in FLOATING
+        and inp.layout is _strided
+        and _device(target) == device >= 0
+        and shape
+        and shape[1 if len(shape) > 1 else 0] > 0
+        and isinstance(label_smoothing, (int, float))
+        and 0 <= label_smoothing <= 1
+    ):
+        return False
+    classes = shape[1] if len(shape) > 1 else shape[0]
+    if weight is not None and not (
+        weight.dtype is dtype and _device(weight) == device and weight.shape == (classes,) and not weight.requires_grad
+    ):
+        return False
+    if target.dtype in CLASSES:
+        return target.shape == (*shape[:1], *shape[2:])[: len(shape) - 1]
+    # Of probabilities none can be ignored; those that need a gradient are PyTorch's.
+    return target.dtype is dtype and target.shape == shape and ignore_index < 0 and not target.requires_grad
+
+
 def reduction_out(inp: torch.Tensor, dtype: torch.dtype | None, out: torch.Tensor) -> bool:
     return reduction_as(inp, dtype) and reduction(out) and _device(inp) == _device(out)
 

@@ -57,7 +57,7 @@ def load() -> ModuleType:
 def find(override: Operator) -> Callable[..., Any] | None:
     """The upstream function that ``override`` stands for, or None if this flag_gems has none of that name."""
     try:
-        return getattr(importlib.import_module(f"flag_gems.ops.{override.module}"), override.name, None)
+        return getattr(importlib.import_module(override.upstream_module), override.name, None)
     except ModuleNotFoundError:
         return None
 
@@ -90,7 +90,7 @@ def _reason_to_leave_out(override: Operator, gems: ModuleType) -> str | None:
     if predates(override, gems):
         return f"{where} has no {override.name} yet, it came with {override.since}"
     if function is None:
-        return f"{where} has no function {override.name} in ops/{override.module}.py"
+        return f"{where} has no function {override.name} in {override.package}/{override.module}.py"
     if override.overload in gems.config.aten_patch_list:
         return f"{where} registers {override.overload} from its C++ extension (USE_C_EXTENSION)"
     theirs, ours = (_parameters(f) for f in (function, override.load()[0]))
@@ -169,10 +169,11 @@ def use_gems(gems: ModuleType, names: Collection[str], **options: Any) -> Abstra
 def registered_names(gems: ModuleType, names: Collection[str]) -> list[str]:
     """What ``include`` and ``exclude`` of flag_gems call these operators: the names of the functions that it registers.
 
-    From 5.3.4 on that is ``native_layer_norm`` for ``layer_norm``, which it calls.
+    From 5.3.4 on that is ``native_layer_norm`` for ``layer_norm``, which it calls. A function outside of aten has none.
     """
     functions = rows(gems)
-    return [getattr(functions.get(OPERATORS[name].overload), "__name__", name) for name in names]
+    overloads = [(name, OPERATORS[name].overload) for name in names]
+    return [getattr(functions.get(overload), "__name__", name) for name, overload in overloads if overload]
 
 
 def _rows_inside_enable(gems: ModuleType) -> list[tuple[Any, ...]]:

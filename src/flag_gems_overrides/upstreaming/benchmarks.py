@@ -51,11 +51,10 @@ def _described(name: str, line: Line, level: str) -> dict[str, Any]:
     for case in _shapes().cases(name, level, ["float32"]):
         numbers = [value for _, value in case.arguments]
         cases[case.shape, next(iter(numbers), len(case.shape) - 1 if normalizes else None)] = None
-    overload, _, variant = operator.overload.partition(".")
     return {
         "name": line.marks.get(name, name),
         "function": line.include.get(name, name),
-        "op": f"torch.ops.aten.{overload}.{variant or 'default'}",
+        "op": operator.native,
         "cases": list(cases),
         "arguments": operator.benchmark_arguments,
     }

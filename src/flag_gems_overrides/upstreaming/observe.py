@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
+from unittest import mock
 
 import torch
 
@@ -90,22 +91,25 @@ def _outcome(row: Defect, device: torch.device) -> str:
 
 @contextlib.contextmanager
 def dispatched(functions: Iterable[str]) -> Iterator[None]:
-    """Let PyTorch's dispatcher call flag_gems' functions of these names, as they are now, inside the block.
+    """Let PyTorch call flag_gems' functions of these names, as they are now, inside the block.
 
-    What ``flag_gems.use_gems(include=...)`` does, which 4.2.0 does not have.
+    What ``flag_gems.use_gems(include=...)`` does, which 4.2.0 does not have; and PyTorch's functions that are none of
+    aten's, whose place flag_gems does not take, are flag_gems' for as long.
     """
     import flag_gems
 
     library = torch.library.Library("aten", "IMPL")
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(library._destroy)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a kernel is overridden
             for name in functions:
-                key = flag_gems.runtime.device.dispatch_key
-                library.impl(OPERATORS[name].overload, getattr(flag_gems, name), key)
+                operator, function = OPERATORS[name], getattr(flag_gems, name)
+                if operator.overload is None:
+                    stack.enter_context(mock.patch(operator.native, function))
+                else:
+                    library.impl(operator.overload, function, flag_gems.runtime.device.dispatch_key)
         yield
-    finally:
-        library._destroy()
 
 
 if __name__ == "__main__":

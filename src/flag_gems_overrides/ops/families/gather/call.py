@@ -14,8 +14,16 @@ import triton.language as tl
 
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
+from ...launch.prepared import Entry
 from . import plan
-from .nll import nll_forward, nll_gradient_flat, nll_gradient_tile
+from .nll import (
+    nll_forward,
+    nll_gradient_flat,
+    nll_gradient_images,
+    nll_gradient_rows,
+    nll_gradient_short,
+    nll_gradient_tile,
+)
 
 NONE, MEAN, SUM = range(3)
 # Device assertions, but no checks of integer overflow.
@@ -45,16 +53,18 @@ def forward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The loss, and the sum of the weights that count."""
     weight_shape = None if weight is None else weight.shape
-    key = x.shape, x.stride(), x.dtype, target.shape, weight_shape, reduction, ignore_index, spatial, x.get_device()
-    new_out, new_total, launch, new_partials, copy = _prepare_forward(*key)
+    tensors = x.shape, x.stride(), x.dtype, target.shape, target.dtype, weight_shape
+    new_out, new_total, launch, new_partials, copy = _prepare_forward(
+        *tensors, reduction, ignore_index, spatial, x.get_device()
+    )
     out, total = new_out(), new_total()
     if copy:
         x = x.contiguous()
-    tensors = x, target.contiguous(), None if weight is None else weight.contiguous(), out, total
+    given = x, target.contiguous(), None if weight is None else weight.contiguous(), out, total
     if new_partials is None:
-        launch(*tensors, None, None)
+        launch(*given, None, None)
     else:
-        launch(*tensors, new_partials(), workspace.counters(x, 1))
+        launch(*given, new_partials(), workspace.counters(x, 1))
     return out, total
 
 
@@ -73,7 +83,7 @@ def backward(
     total_shape = None if total_weight is None else total_weight.shape
     # Of a sum's gradient all elements are one, which need not be copied.
     expanded = not any(grad_output.stride())
-    tensors = (grad_output.shape, expanded, x.shape, x.dtype, target.shape, weight_shape, total_shape)
+    tensors = grad_output.shape, expanded, x.shape, x.dtype, target.shape, target.dtype, weight_shape, total_shape
     new_dx, launch = _prepare_backward(*tensors, reduction, ignore_index, spatial, x.get_device())
     dx = new_dx()
     if launch is not None:
@@ -93,6 +103,7 @@ def _prepare_forward(
     stride: tuple[int, ...],
     dtype: torch.dtype,
     target: tuple[int, ...],
+    target_dtype: torch.dtype,
     weight: tuple[int, ...] | None,
     reduction: int,
     ignore_index: int,
@@ -140,6 +151,7 @@ def _prepare_backward(
     shape: tuple[int, ...],
     dtype: torch.dtype,
     target: tuple[int, ...],
+    target_dtype: torch.dtype,
     weight: tuple[int, ...] | None,
     total: tuple[int, ...] | None,
     reduction: int,
@@ -165,19 +177,31 @@ def _prepare_backward(
     if N * C * D == 0:
         return _Backward(dx, None)
     chosen = plan.gradient(plan.Problem(*problem, dtype.itemsize), devices.limits(device))
+    kernel, sizes, blocks = _gradient_kernel(chosen, N, C, D)
     grad_stride = 0 if expanded or math.prod(grad) == 1 else 1
-    options = {"MEAN": reduction == MEAN, "ACC": _TRITON[_accumulator(dtype)], "num_warps": plan.WARPS, **ASSERTIONS}
-    if isinstance(chosen, plan.Flat):
-        blocks = {"BLOCK": chosen.block, "ROWS": chosen.rows}
-        return _Backward(
-            dx,
-            nll_gradient_flat.bind(device, (chosen.programs,), N, C, grad_stride, ignore_index, **blocks, **options),
-        )
+    options: dict[str, Any] = {"num_warps": plan.WARPS, **blocks, **ASSERTIONS}
+    options |= {"MEAN": reduction == MEAN, "ACC": _TRITON[_accumulator(dtype)]}
+    return _Backward(dx, kernel.bind(device, (chosen.programs,), *sizes, grad_stride, ignore_index, **options))
+
+
+def _gradient_kernel(
+    chosen: plan.Flat | plan.Rows | plan.Short | plan.Images | plan.Tile, N: int, C: int, D: int
+) -> tuple[Entry, tuple[int, ...], dict[str, int]]:
+    """The kernel, its sizes, and its blocks by name."""
+    match chosen:
+        case plan.Flat():
+            return nll_gradient_flat, (N, C), {"BLOCK": chosen.block, "ROWS": chosen.rows}
+        case plan.Rows():
+            blocks = {"BLOCK_N": chosen.block_n, "VECTORS": chosen.vectors, "VEC": chosen.vec}
+            return nll_gradient_rows, (N, C), blocks
+        case plan.Short():
+            return nll_gradient_short, (N, C), {"VECTORS": chosen.vectors, "VEC": chosen.vec}
+        case plan.Images():
+            sizes = N, C, D, chosen.blocks, chosen.step, chosen.advance
+            blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "num_warps": chosen.warps}
+            return nll_gradient_images, sizes, blocks
     blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d}
-    sizes = N, C, D, chosen.splits
-    return _Backward(
-        dx, nll_gradient_tile.bind(device, (chosen.programs,), *sizes, grad_stride, ignore_index, **blocks, **options)
-    )
+    return nll_gradient_tile, (N, C, D, chosen.splits), blocks
 
 
 def _refuse(shape: tuple[int, ...], target: tuple[int, ...]) -> None:

@@ -5,7 +5,13 @@
     kernel              a program
     nll_forward         reads the score of the target of BLOCK positions at a time
     nll_gradient_flat   writes BLOCK elements as they lie in memory, of at most ROWS rows (D = 1)
+    nll_gradient_rows   writes the vectors that begin in BLOCK_N rows (D = 1)
+    nll_gradient_short  writes VECTORS vectors as they lie in memory, each of two rows at most (D = 1)
+    nll_gradient_images writes VECTORS vectors of each of its classes, whose targets stay in registers
     nll_gradient_tile   writes tiles of [BLOCK_N, BLOCK_C, BLOCK_D], one class after the other
+
+Rows and classes begin anywhere in a vector. A store is of whole vectors only where it has no mask, or one mask for all
+of a vector; so a vector that begins in one row or class is stored with what it has of the next.
 
 A target that is no class ends the kernel, as in PyTorch: launches ask for device assertions with ``debug``.
 """
@@ -21,6 +27,12 @@ from ...launch.workspace import is_last
 def load_targets(target_ptr, weight_ptr, positions, mask, C, ignore_index, ACC: tl.constexpr):
     """The class of each position, whether it counts, and its weight, 0 where it does not."""
     target = tl.load(target_ptr + positions, mask=mask, other=0).to(tl.int64)
+    return weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
+
+
+@triton.jit
+def weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC: tl.constexpr):
+    """``load_targets``, once they are loaded."""
     counts = mask & (target != ignore_index)
     tl.device_assert((target >= 0) & (target < C), "nll_loss: a target is out of bounds", mask=counts)
     if weight_ptr is None:
@@ -35,7 +47,19 @@ def gradients(
     MEAN: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """The class of each position, whether it counts, and the gradient by that class's score."""
-    target, counts, weight = load_targets(target_ptr, weight_ptr, positions, mask, C, ignore_index, ACC)
+    target = tl.load(target_ptr + positions, mask=mask, other=0).to(tl.int64)
+    return gradients_of(
+        target, grad_ptr, weight_ptr, total_ptr, positions, mask, C, grad_stride, ignore_index, MEAN, ACC
+    )
+
+
+@triton.jit
+def gradients_of(
+    target, grad_ptr, weight_ptr, total_ptr, positions, mask, C, grad_stride, ignore_index,
+    MEAN: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """``gradients``, once the targets are loaded."""
+    target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
     grad = tl.load(grad_ptr + positions * grad_stride, mask=counts, other=0).to(ACC)
     if MEAN:
         grad = grad / tl.load(total_ptr).to(ACC)
@@ -163,6 +187,183 @@ def nll_gradient_flat(
         tl.store(dx_ptr + start + lanes, dx)
     else:
         tl.store(dx_ptr + start + lanes, dx, mask=lanes < left.to(tl.int32))
+
+
+@triton.jit
+def gradients_of_pairs(
+    grad_ptr, target_ptr, weight_ptr, total_ptr, row, ends, N, C, grad_stride, ignore_index,
+    MEAN: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """The class and gradient of each row, and of the row after it if ``ends``; class -1 - C where it does not count."""
+    # Both targets are loaded before anything waits for one.
+    after = ends & (row + 1 < N)
+    target = tl.load(target_ptr + row, mask=row < N, other=0).to(tl.int64)
+    next_target = tl.load(target_ptr + row + 1, mask=after, other=0).to(tl.int64)
+    target, counts, gradient = gradients_of(
+        target, grad_ptr, weight_ptr, total_ptr, row, row < N, C, grad_stride, ignore_index, MEAN, ACC
+    )
+    next_target, next_counts, next_gradient = gradients_of(
+        next_target, grad_ptr, weight_ptr, total_ptr, row + 1, after, C, grad_stride, ignore_index, MEAN, ACC
+    )
+    target = tl.where(counts, target, -1 - C).to(tl.int32)
+    next_target = tl.where(next_counts, next_target, -1 - C).to(tl.int32)
+    return target, gradient, next_target, next_gradient
+
+
+@entry()
+@triton.jit
+def nll_gradient_rows(
+    grad_ptr,
+    target_ptr,
+    weight_ptr,
+    total_ptr,
+    dx_ptr,
+    N,
+    C,
+    grad_stride,
+    ignore_index,
+    MEAN: tl.constexpr,
+    ACC: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VECTORS: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """The gradient by x, of rows of VEC to VECTORS * VEC classes.
+
+    Args:
+        grad_ptr: [N], or one element with grad_stride 0.
+        target_ptr: [N].
+        weight_ptr: [C], None for ones.
+        total_ptr: [], None unless MEAN.
+        dx_ptr: [N, C].
+    """
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    target, gradient, next_target, next_gradient = gradients_of_pairs(
+        grad_ptr, target_ptr, weight_ptr, total_ptr, rows, rows < N, N, C, grad_stride, ignore_index, MEAN, ACC
+    )
+    row = rows[:, None, None]
+    aligned = tl.cdiv(row * C, VEC) * VEC
+    lead = (aligned - row * C).to(tl.int32)
+    vectors = tl.arange(0, VECTORS)[None, :, None] * VEC
+    begins = (row < N) & (lead + vectors < C)
+    c = lead + vectors + tl.arange(0, VEC)[None, None, :]
+    element_ty: tl.constexpr = dx_ptr.dtype.element_ty
+    dx = tl.where(c - C == next_target[:, None, None], next_gradient.to(element_ty)[:, None, None], 0.0)
+    dx = tl.where(c == target[:, None, None], gradient.to(element_ty)[:, None, None], dx)
+    dx_ptr += aligned + vectors + tl.arange(0, VEC)[None, None, :]
+    if (tl.program_id(0) + 1).to(tl.int64) * BLOCK_N < N:
+        tl.store(dx_ptr, dx, mask=begins)
+    else:  # after the last row there is nothing
+        tl.store(dx_ptr, dx, mask=begins & ((row + 1 < N) | (c < C)))
+
+
+@entry()
+@triton.jit
+def nll_gradient_short(
+    grad_ptr,
+    target_ptr,
+    weight_ptr,
+    total_ptr,
+    dx_ptr,
+    N,
+    C,
+    grad_stride,
+    ignore_index,
+    MEAN: tl.constexpr,
+    ACC: tl.constexpr,
+    VECTORS: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """The gradient by x, of short rows of VEC classes or more.
+
+    Args:
+        grad_ptr: [N], or one element with grad_stride 0.
+        target_ptr: [N].
+        weight_ptr: [C], None for ones.
+        total_ptr: [], None unless MEAN.
+        dx_ptr: [N, C].
+    """
+    start = tl.program_id(0).to(tl.int64) * (VECTORS * VEC)
+    first = start // C
+    vectors = tl.arange(0, VECTORS)[:, None] * VEC
+    offset = (start - first * C).to(tl.int32) + vectors
+    row = first + offset // C
+    begin = offset % C
+    target, gradient, next_target, next_gradient = gradients_of_pairs(
+        grad_ptr, target_ptr, weight_ptr, total_ptr, row, begin + VEC > C, N, C, grad_stride, ignore_index, MEAN, ACC
+    )
+    lanes = tl.arange(0, VEC)[None, :]
+    c = begin + lanes
+    dx = tl.where(c == target, gradient, tl.where(c - C == next_target, next_gradient, 0.0))
+    left = tl.cast(N, tl.int64) * C - start
+    if left >= VECTORS * VEC:
+        tl.store(dx_ptr + start + vectors + lanes, dx)
+    else:
+        tl.store(dx_ptr + start + vectors + lanes, dx, mask=vectors + lanes < left)
+
+
+@entry()
+@triton.jit
+def nll_gradient_images(
+    grad_ptr,
+    target_ptr,
+    weight_ptr,
+    total_ptr,
+    dx_ptr,
+    N,
+    C,
+    D,
+    blocks,
+    step,
+    advance,
+    grad_stride,
+    ignore_index,
+    MEAN: tl.constexpr,
+    ACC: tl.constexpr,
+    VECTORS: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """The gradient by x, of classes of VEC elements or more. Every ``step``-th begins at the same lane.
+
+    Args:
+        grad_ptr: [N, D], or one element with grad_stride 0.
+        target_ptr: [N, D].
+        weight_ptr: [C], None for ones.
+        total_ptr: [], None unless MEAN.
+        dx_ptr: [N, C, D].
+        blocks: of VECTORS vectors that a class has.
+        step: programs that share the classes of an image.
+        advance: vectors from the one to the other.
+    """
+    program = tl.program_id(0)
+    first = program % step
+    block = program // step % blocks
+    n = (program // step // blocks).to(tl.int64)
+    start = (n * C + first) * D
+    aligned = tl.cdiv(start, VEC) * VEC
+    vectors = (block.to(tl.int64) * VECTORS + tl.arange(0, VECTORS)[:, None]) * VEC
+    begins = aligned - start + vectors < D
+    d = aligned - start + vectors + tl.arange(0, VEC)[None, :]
+    after = d >= D  # in the next class
+    position = n * D + tl.where(after, d - D, d)
+    target, counts, gradient = gradients(
+        grad_ptr, target_ptr, weight_ptr, total_ptr, position, begins, C, grad_stride, ignore_index, MEAN, ACC
+    )
+    wanted = tl.where(counts, target - after.to(tl.int64), -2).to(tl.int32)
+    value = gradient.to(dx_ptr.dtype.element_ty)
+    dx_ptr += aligned + vectors + tl.arange(0, VEC)[None, :]
+    count = tl.cdiv(C - 1 - first, step)
+    for i in range(count):
+        dx = tl.where(wanted == first + i * step, value, 0.0)
+        tl.store(dx_ptr + tl.cast(i, tl.int64) * advance * VEC, dx, mask=begins)
+    if first + count * step == C - 1:
+        # After the last class comes the first one of the next image, or nothing.
+        exists = begins & (n * D + d < tl.cast(N, tl.int64) * D)
+        target, counts, gradient = gradients(
+            grad_ptr, target_ptr, weight_ptr, total_ptr, n * D + d, exists, C, grad_stride, ignore_index, MEAN, ACC
+        )
+        dx = tl.where(counts & (target == tl.where(after, 0, C - 1)), gradient, 0.0)
+        tl.store(dx_ptr + tl.cast(count, tl.int64) * advance * VEC, dx, mask=exists)
 
 
 @entry()

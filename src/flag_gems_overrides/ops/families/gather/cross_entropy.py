@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="no-untyped-def"
+"""Kernels of the cross entropy of logits [R, C] and its gradient. With q the distribution that a row should have,
+
+    log_sum = log(sum(exp(x - row_max)))
+    loss = sum(q * (row_max - x + log_sum))
+    dx = grad * (sum(q) * exp(x - row_max - log_sum) - q)
+
+A class target t means q = (1 - smoothing) * weight[t] at t, and smoothing / C * weight everywhere; probabilities p mean
+q = ((1 - smoothing) * p + smoothing / C) * weight.
+
+    kernel                          a program reads
+    cross_entropy_total             BLOCK targets at a time, for the sum of their weights
+    cross_entropy_rows              BLOCK_R whole rows in one tile
+    cross_entropy_rows_gradient     the same
+    cross_entropy_looped            a row in a loop, and again to write the gradient
+    cross_entropy_looped_gradient   a row in a loop
+
+A loss that is asked for with its gradient (dx_ptr is not None) writes it at once, for a gradient of 1: a row is then
+in registers or in the L2 cache still. The gradient kernels do nothing where it is 1 and they are told so (WRITTEN).
+"""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from ...launch.workspace import is_last
+from ..softmax.tile import exp
+from .nll import load_targets, store_sums
+
+
+@triton.jit
+def finite(x_max):
+    """``x_max``, or 0 where that is -inf: what to subtract, so that exp(-inf) is 0 and not NaN."""
+    return tl.where(x_max == float("-inf"), 0.0, x_max)
+
+
+@triton.jit
+def load_row_targets(
+    target_ptr, weight_ptr, row, mask, C, ignore_index, PROBABILITIES: tl.constexpr, ACC: tl.constexpr
+):
+    """The class of each row, whether it counts, and its weight."""
+    if PROBABILITIES:
+        return tl.full(row.shape, -1, tl.int64), mask, mask.to(ACC)
+    else:
+        return load_targets(target_ptr, weight_ptr, row, mask, C, ignore_index, ACC)
+
+
+@triton.jit
+def wanted(
+    p_ptr, weight_ptr, c, mask, target, target_weight, C,
+    PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """q of a tile. p_ptr: where the probabilities of the tile are."""
+    everywhere = SMOOTHING / tl.cast(C, ACC)
+    weight = 1.0
+    if (PROBABILITIES or SMOOTHING > 0) and weight_ptr is not None:
+        weight = tl.load(weight_ptr + c, mask=mask, other=0).to(ACC)
+    if PROBABILITIES:
+        p = tl.load(p_ptr, mask=mask, other=0).to(ACC)
+        q = ((1 - SMOOTHING) * p + everywhere) * weight
+    else:
+        q = tl.where(c == target, (1 - SMOOTHING) * target_weight, 0.0)
+        if SMOOTHING > 0:
+            q += everywhere * weight
+    return tl.where(mask, q, 0.0)
+
+
+@triton.jit
+def row_gradient(grad_ptr, row, grad_stride, total_ptr, R, counts, MEAN: tl.constexpr, ACC: tl.constexpr):
+    """The gradient of each row's loss. grad_ptr: None for 1."""
+    if grad_ptr is None:  # noqa: SIM108
+        grad = counts.to(ACC)
+    else:
+        grad = tl.load(grad_ptr + row * grad_stride, mask=counts, other=0).to(ACC)
+    if MEAN:
+        if total_ptr is None:  # noqa: SIM108
+            grad = grad / tl.cast(R, ACC)
+        else:
+            grad = grad / tl.load(total_ptr).to(ACC)
+    return grad
+
+
+@triton.jit
+def rows_to_do(grad_ptr, R, WRITTEN: tl.constexpr):
+    """R, or none if the gradient is the one that the forward wrote."""
+    if WRITTEN:
+        return tl.where(tl.load(grad_ptr).to(tl.float32) == 1.0, 0, R)
+    else:
+        return R
+
+
+@triton.jit
+def reduce_losses(
+    loss_ptr, total_ptr, partial_ptr, arrived_ptr, loss, total, R,
+    MEAN: tl.constexpr, TOTALED: tl.constexpr, BLOCK_PROGRAMS: tl.constexpr,
+):  # fmt: skip
+    """The sum or mean of what all programs found, by the last of them. TOTALED: the total is there already."""
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    tl.store(partial_ptr + program, loss)
+    tl.store(partial_ptr + programs + program, total)
+    if is_last(arrived_ptr, programs, "acq_rel"):
+        other = tl.arange(0, BLOCK_PROGRAMS)
+        mask = other < programs
+        all_losses = tl.sum(tl.load(partial_ptr + other, mask=mask, other=0.0, volatile=True))
+        if total_ptr is None:
+            tl.store(loss_ptr, all_losses / tl.cast(R, all_losses.dtype) if MEAN else all_losses)
+        elif TOTALED:
+            tl.store(loss_ptr, all_losses / tl.load(total_ptr) if MEAN else all_losses)
+        else:
+            all_totals = tl.load(partial_ptr + programs + other, mask=mask, other=0.0, volatile=True)
+            store_sums(loss_ptr, total_ptr, all_losses, tl.sum(all_totals), MEAN)
+
+
+@entry()
+@triton.jit
+def cross_entropy_total(
+    target_ptr,
+    weight_ptr,
+    total_ptr,
+    partial_ptr,
+    arrived_ptr,
+    R,
+    C,
+    ignore_index,
+    ACC: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCK_PROGRAMS: tl.constexpr,
+):
+    """What a mean divides by.
+
+    Args:
+        target_ptr: [R].
+        weight_ptr: [C], None for ones.
+        total_ptr: [].
+        partial_ptr: [2, programs] of ACC.
+        arrived_ptr: [1].
+    """
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    totals = tl.zeros([BLOCK], ACC)
+    for start in range(program.to(tl.int64) * BLOCK, R, programs.to(tl.int64) * BLOCK):
+        row = start + tl.arange(0, BLOCK)
+        _, _, weight = load_targets(target_ptr, weight_ptr, row, row < R, C, ignore_index, ACC)
+        totals += weight
+    tl.store(partial_ptr + program, tl.sum(totals))
+    if is_last(arrived_ptr, programs, "acq_rel"):
+        other = tl.arange(0, BLOCK_PROGRAMS)
+        every = tl.load(partial_ptr + other, mask=other < programs, other=0.0, volatile=True)
+        tl.store(total_ptr, tl.sum(every))
+
+
+@entry()
+@triton.jit
+def cross_entropy_rows(
+    x_ptr,
+    target_ptr,
+    weight_ptr,
+    loss_ptr,
+    total_ptr,
+    row_max_ptr,
+    log_sum_ptr,
+    q_sum_ptr,
+    partial_ptr,
+    arrived_ptr,
+    dx_ptr,
+    R,
+    C,
+    ignore_index,
+    REDUCED: tl.constexpr,
+    MEAN: tl.constexpr,
+    PROBABILITIES: tl.constexpr,
+    SMOOTHING: tl.constexpr,
+    ACC: tl.constexpr,
+    VEC: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+    BLOCK_PROGRAMS: tl.constexpr,
+):
+    """The loss of each row, or their sum or mean, and what the gradient needs.
+
+    Args:
+        x_ptr: [R, C].
+        target_ptr: [R] of classes, or [R, C] of PROBABILITIES.
+        weight_ptr: [C], None for ones.
+        loss_ptr: [R]; [] if REDUCED.
+        total_ptr: [], what a mean of classes divides by; read if there is a dx_ptr, else written; may be None.
+        row_max_ptr, log_sum_ptr, q_sum_ptr: [R] of ACC; None if no gradient is wanted.
+        partial_ptr: [2, programs] of ACC; None unless REDUCED.
+        arrived_ptr: [1]; None unless REDUCED.
+        dx_ptr: [R, C], None if the gradient is not to be written.
+        VEC: divides C.
+    """
+    C = C // VEC * VEC  # now the compiler sees it too
+    losses = tl.zeros([BLOCK_R, 1], ACC)
+    totals = tl.zeros([BLOCK_R, 1], ACC)
+    c = tl.arange(0, BLOCK_C)[None, :]
+    for start in range(tl.program_id(0), tl.cdiv(R, BLOCK_R), tl.num_programs(0)):
+        row = tl.cast(start, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
+        mask = (row < R) & (c < C)
+        # Before anything waits for a target.
+        x = tl.load(x_ptr + row * C + c, mask=mask, other=float("-inf")).to(ACC)
+        target, counts, target_weight = load_row_targets(
+            target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
+        )
+        row_max = tl.max(x, 1, keep_dims=True)
+        x -= finite(row_max)
+        log_sum = tl.log(tl.sum(exp(x), 1, keep_dims=True))
+        q = wanted(
+            target_ptr + row * C + c, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC
+        )
+        q_sum = target_weight
+        # Of one class the other logits may be -inf; of a distribution that makes NaN, as in PyTorch.
+        of_q = c == target
+        if PROBABILITIES or SMOOTHING > 0:
+            q_sum = tl.sum(q, 1, keep_dims=True)
+            of_q = mask
+        dot = tl.sum(tl.where(of_q, q * x, 0.0), 1, keep_dims=True)
+        loss = tl.where(counts, q_sum * log_sum - dot, 0.0)
+        if row_max_ptr is not None:
+            tl.store(row_max_ptr + row, row_max, mask=row < R)
+            tl.store(log_sum_ptr + row, log_sum, mask=row < R)
+            tl.store(q_sum_ptr + row, q_sum, mask=row < R)
+        if dx_ptr is not None:
+            grad = row_gradient(None, row, 0, total_ptr, R, counts, MEAN, ACC)
+            dx = tl.where(counts, grad * (q_sum * exp(x - log_sum) - q), 0.0)
+            tl.store(dx_ptr + row * C + c, dx, mask=mask)
+        if REDUCED:
+            losses += loss
+            totals += target_weight
+        else:
+            tl.store(loss_ptr + row, loss, mask=row < R)
+    if REDUCED:
+        reduce_losses(
+            loss_ptr, total_ptr, partial_ptr, arrived_ptr, tl.sum(losses), tl.sum(totals), R,
+            MEAN, dx_ptr is not None, BLOCK_PROGRAMS,
+        )  # fmt: skip
+
+
+@entry()
+@triton.jit
+def cross_entropy_rows_gradient(
+    grad_ptr,
+    x_ptr,
+    target_ptr,
+    weight_ptr,
+    total_ptr,
+    row_max_ptr,
+    log_sum_ptr,
+    q_sum_ptr,
+    dx_ptr,
+    R,
+    C,
+    grad_stride,
+    ignore_index,
+    WRITTEN: tl.constexpr,
+    MEAN: tl.constexpr,
+    PROBABILITIES: tl.constexpr,
+    SMOOTHING: tl.constexpr,
+    ACC: tl.constexpr,
+    VEC: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
+    """The gradient by x.
+
+    Args:
+        grad_ptr: [R], or one element with grad_stride 0.
+        x_ptr, dx_ptr: [R, C].
+        target_ptr: [R] of classes, or [R, C] of PROBABILITIES.
+        weight_ptr: [C], None for ones.
+        total_ptr: [], None unless MEAN of classes.
+        row_max_ptr, log_sum_ptr, q_sum_ptr: [R] of ACC.
+        WRITTEN: dx is right already if the one gradient is 1.
+        VEC: divides C.
+    """
+    C = C // VEC * VEC  # now the compiler sees it too
+    c = tl.arange(0, BLOCK_C)[None, :]
+    rows = rows_to_do(grad_ptr, R, WRITTEN)
+    for start in range(tl.program_id(0), tl.cdiv(rows, BLOCK_R), tl.num_programs(0)):
+        row = tl.cast(start, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
+        mask = (row < R) & (c < C)
+        # Before anything waits for a target.
+        x = tl.load(x_ptr + row * C + c, mask=mask, other=0).to(ACC)
+        target, counts, target_weight = load_row_targets(
+            target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
+        )
+        grad = row_gradient(grad_ptr, row, grad_stride, total_ptr, R, counts, MEAN, ACC)
+        row_max = tl.load(row_max_ptr + row, mask=counts, other=0)
+        log_sum = tl.load(log_sum_ptr + row, mask=counts, other=0)
+        q_sum = tl.load(q_sum_ptr + row, mask=counts, other=0)
+        q = wanted(
+            target_ptr + row * C + c, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC
+        )
+        dx = tl.where(counts, grad * (q_sum * exp(x - row_max - log_sum) - q), 0.0)
+        tl.store(dx_ptr + row * C + c, dx, mask=mask)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From tensors to launches, for the cross entropy of logits."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import triton
+
+from ...launch import devices, workspace
+from ...launch.allocation import Allocation
+from . import plan
+from .call import _TRITON, ASSERTIONS, MEAN, NONE, _accumulator
+from .cross_entropy import cross_entropy_rows, cross_entropy_rows_gradient, cross_entropy_total
+from .cross_entropy_looped import cross_entropy_looped, cross_entropy_looped_gradient
+
+
+class _Prepared(NamedTuple):
+    new_loss: Allocation
+    new_total: Allocation | None  # of a mean of classes
+    new_partials: Allocation | None  # None without a reduction
+    new_statistics: Allocation  # for each row
+    new_dx: Allocation
+    total: Callable[..., None] | None  # None if the forward finds it
+    forward: Callable[..., None]
+    gradient: Callable[..., None]  # of a reduction, or of a gradient that is expanded
+    gradients: Callable[..., None]  # of one gradient for each row
+    written: Callable[..., None] | None  # where the forward writes the gradient: corrects it, unless it is of 1
+
+
+class CrossEntropy(torch.autograd.Function):
+    """Of x [R, C], contiguous, and targets of [R] or [R, C]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        target: torch.Tensor,
+        weight: torch.Tensor | None,
+        reduction: int,
+        ignore_index: int,
+        smoothing: float,
+        differentiable: bool,
+    ) -> torch.Tensor:
+        options = reduction, ignore_index, smoothing
+        prepared = _prepare(
+            x.shape, x.dtype, target.dim() == 2, target.dtype, weight is None, *options, differentiable, x.get_device()
+        )
+        loss = prepared.new_loss()
+        statistics = [prepared.new_statistics() if differentiable else None for _ in range(3)]
+        total = None if prepared.new_total is None else prepared.new_total()
+        partials = arrived = None
+        if prepared.new_partials is not None:
+            partials, arrived = prepared.new_partials(), workspace.counters(x, 1)
+        if prepared.total is not None:
+            prepared.total(target, weight, total, partials, arrived)
+        ctx.dx = None if prepared.written is None else prepared.new_dx()
+        prepared.forward(x, target, weight, loss, total, *statistics, partials, arrived, ctx.dx)
+        ctx.save_for_backward(x, target, weight, total, *statistics)
+        ctx.prepared, ctx.options = prepared, options
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        prepared = ctx.prepared
+        if torch.is_grad_enabled():  # the gradient has to have one too
+            x, target, weight, *_ = ctx.saved_tensors
+            loss = torch._C._nn.cross_entropy_loss(x, target, weight, *ctx.options)
+            (dx,) = torch.autograd.grad(loss, x, grad, create_graph=True)
+            return dx, None, None, None, None, None, None
+        expanded = not any(grad.stride())
+        launch = prepared.gradient if expanded else prepared.gradients
+        # What the forward wrote is handed out once.
+        dx, ctx.dx = ctx.dx, None
+        if dx is None:
+            dx = prepared.new_dx()
+        elif prepared.written is not None:
+            launch = prepared.written
+        launch(grad if expanded else grad.contiguous(), *ctx.saved_tensors, dx)
+        return dx, None, None, None, None, None, None
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepare(
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    probabilities: bool,
+    target: torch.dtype,
+    unweighted: bool,
+    reduction: int,
+    ignore_index: int,
+    smoothing: float,
+    differentiable: bool,
+    device: int,
+) -> _Prepared:
+    R, C = shape
+    accumulator = _accumulator(dtype)
+    limits = devices.limits(device)
+    problem = plan.Problem(max(R, 1), C, 1, dtype.itemsize)
+    reduced, mean = reduction != NONE, reduction == MEAN
+    written = differentiable and reduced and plan.writes_gradient(problem, limits)
+    planned = plan.cross_entropy(problem, limits, written)
+    programs = (planned.programs,)
+    options: dict[str, Any] = {
+        "MEAN": mean,
+        "PROBABILITIES": probabilities,
+        "SMOOTHING": float(smoothing),
+        "ACC": _TRITON[accumulator],
+        **ASSERTIONS,
+    }
+    forward = cross_entropy_rows if isinstance(planned, plan.Whole) else cross_entropy_looped
+    total = None
+    if written and mean and not probabilities:
+        blocks = {"BLOCK": plan.FORWARD_BLOCK, "BLOCK_PROGRAMS": triton.next_power_of_2(planned.programs)}
+        total = cross_entropy_total.bind(
+            device, programs, R, C, ignore_index, ACC=_TRITON[accumulator], **blocks, **ASSERTIONS
+        )
+
+    def bind_gradient(stride: int, written: bool) -> Callable[..., None]:
+        planned = plan.cross_entropy_gradient(problem, limits, written)
+        grid, blocks = (planned.programs,), {**_blocks(planned, C), "WRITTEN": written}
+        if isinstance(planned, plan.Whole):
+            return cross_entropy_rows_gradient.bind(device, grid, R, C, stride, ignore_index, **blocks, **options)
+        return cross_entropy_looped_gradient.bind(
+            device, grid, R, C, planned.members, stride, ignore_index, **blocks, **options
+        )
+
+    return _Prepared(
+        Allocation(() if reduced else (R,), dtype, device),
+        Allocation((), accumulator, device) if mean and not probabilities else None,
+        Allocation((2, planned.programs), accumulator, device) if reduced else None,
+        Allocation((R,), accumulator, device),
+        Allocation(shape, dtype, device),
+        total,
+        forward.bind(
+            device,
+            programs,
+            R,
+            C,
+            ignore_index,
+            REDUCED=reduced,
+            BLOCK_PROGRAMS=triton.next_power_of_2(planned.programs),
+            **_blocks(planned, C),
+            **options,
+        ),
+        bind_gradient(0, False),
+        bind_gradient(1, False),
+        bind_gradient(0, True) if written else None,
+    )
+
+
+def _blocks(planned: plan.Whole | plan.Looped, C: int) -> dict[str, Any]:
+    """What a kernel of cross_entropy.py, or of cross_entropy_looped.py, wants to know of its tiles."""
+    if isinstance(planned, plan.Whole):
+        return {
+            "VEC": planned.vec,
+            "BLOCK_R": planned.block_r,
+            "BLOCK_C": planned.block_c,
+            "num_warps": planned.warps,
+        }
+    return {
+        "UNALIGNED": C % planned.vec != 0,
+        "VECTORS": planned.vectors,
+        "VEC": planned.vec,
+        "STAGES": planned.stages,
+        "num_warps": planned.warps,
+    }

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fused cross entropy with its gradient, beside torch.nn.functional.cross_entropy."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from accuracy.judge import assert_same_answer
+from torch.nn.functional import cross_entropy
+
+from flag_gems_overrides.ops.cross_entropy_loss import cross_entropy_loss
+from flag_gems_overrides.ops.families.gather import plan
+from flag_gems_overrides.ops.families.gather.logits import _prepare
+from flag_gems_overrides.perf.launches import captured
+
+FLOATING = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+# One class after the other, several rows to a tile, rows of several tiles from anywhere, images, no batch.
+SHAPES = [(5,), (7, 5), (300, 10), (2, 9001), (5, 1000), (2, 5, 3, 4)]
+if torch.cuda.is_available():
+    SHAPES += [(2048, 50257), (1024, 128256), (70000, 100), (8, 21, 100, 101)]
+
+
+def name(value: object) -> str:
+    return str(value).removeprefix("torch.").replace(" ", "")
+
+
+def logits(shape, dtype, device):
+    return (torch.randn(shape, device=device) * 3).to(dtype).requires_grad_()
+
+
+def classes(shape, device):
+    target = torch.randint(0, shape[min(1, len(shape) - 1)], (*shape[:1], *shape[2:])[: len(shape) - 1], device=device)
+    target.view(-1)[1::3] = -100
+    return target
+
+
+def probabilities(shape, dtype, device):
+    return torch.softmax(torch.randn(shape, device=device), min(1, len(shape) - 1)).to(dtype)
+
+
+def wide(value):
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def check(x, target, of_one=False, **options):
+    """Loss and gradient are PyTorch's. of_one: the gradient for one of 1."""
+    answers = []
+    for function, change in ((cross_entropy_loss, lambda v: v), (cross_entropy, lambda v: v), (cross_entropy, wide)):
+        y = change(x.detach()).requires_grad_()
+        loss = function(y, change(target), **{key: change(value) for key, value in options.items()})
+        torch.manual_seed(1)
+        grad = change(torch.rand(loss.shape, device=x.device).to(x.dtype) + 0.5)
+        loss.backward(torch.ones_like(loss) if of_one else grad)
+        answers.append((loss.detach(), y.grad))
+    for ours, theirs, reference in zip(*answers, strict=True):
+        if x.dtype is torch.float64:  # there is no wider truth
+            torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13, equal_nan=True)
+        else:
+            assert_same_answer(ours, theirs, reference)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("dtype", FLOATING, ids=name)
+@pytest.mark.parametrize("shape", SHAPES, ids=name)
+def test_classes(shape, dtype, reduction, device):
+    x = logits(shape, dtype, device)
+    weight = (torch.rand(shape[min(1, len(shape) - 1)], device=device) + 0.5).to(dtype)
+    check(x, classes(shape, device), reduction=reduction)
+    # PyTorch adds the logarithms of all classes up in float16, where they are inf.
+    smoothing = 0.0 if dtype is torch.float16 else 0.1
+    check(x, classes(shape, device), reduction=reduction, weight=weight, label_smoothing=smoothing)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=name)
+@pytest.mark.parametrize("shape", SHAPES, ids=name)
+def test_probabilities(shape, dtype, device):
+    x = logits(shape, dtype, device)
+    weight = (torch.rand(shape[min(1, len(shape) - 1)], device=device) + 0.5).to(dtype)
+    check(x, probabilities(shape, dtype, device))
+    check(x, probabilities(shape, dtype, device), reduction="sum", weight=weight, label_smoothing=0.2)
+
+
+def test_small_logits_and_infinite_ones(device):
+    x = torch.full((3, 40), -200.0, device=device)
+    check(x, torch.tensor([0, 5, 39], device=device))
+    x[:, 3] = float("-inf")
+    check(x, torch.tensor([0, 5, 39], device=device))
+
+
+def test_all_ignored(device):
+    x = logits((4, 6), torch.float32, device)
+    for reduction in ("mean", "sum", "none"):
+        check(x, torch.full((4,), 2, device=device), ignore_index=2, reduction=reduction)
+
+
+def test_strides(device):
+    for x in (logits((10, 6), torch.float32, device).T, logits((12, 20), torch.float32, device)[::2, ::2]):
+        check(x, classes(x.shape, device))
+
+
+@pytest.fixture(params=[False, True], ids=["later", "with the loss"])
+def written(request, monkeypatch):
+    """When the gradient is written, whatever the size."""
+    monkeypatch.setattr(plan, "writes_gradient", lambda *_: request.param)
+    _prepare.cache_clear()
+    yield
+    _prepare.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=name)
+@pytest.mark.parametrize("shape", [(7, 5), (2, 4001), (3, 600), (2, 5, 3, 4)], ids=name)
+@pytest.mark.usefixtures("written")
+def test_a_gradient_that_comes_with_the_loss(shape, dtype, device):
+    """It is written for a gradient of 1, and right for any other."""
+    x, target = logits(shape, dtype, device), classes(shape, device)
+    weight = (torch.rand(shape[1], device=device) + 0.5).to(dtype)
+    for of_one in (True, False):
+        check(x, target, of_one)
+        check(x, target, of_one, reduction="sum", weight=weight, label_smoothing=0.1)
+        check(x, probabilities(shape, dtype, device), of_one, weight=weight)
+
+
+@pytest.mark.usefixtures("written")
+@pytest.mark.parametrize("C", [7, 4001])
+def test_a_gradient_may_be_asked_for_more_than_once(C, device):
+    x, target = logits((5, C), torch.float32, device), classes((5, C), device)
+    loss = cross_entropy_loss(x, target)
+    first, second = (torch.autograd.grad(loss, x, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    (third,) = torch.autograd.grad(loss, x, torch.tensor(2.0, device=device))
+    assert torch.equal(first * 2, third)
+
+
+def test_no_gradient_is_written_where_none_is_wanted(device):
+    x, target = logits((5, 7), torch.float32, device), classes((5, 7), device)
+    with torch.no_grad(), captured() as launches:
+        assert not cross_entropy_loss(x, target).requires_grad
+    assert len(launches) == 1
+
+
+def test_the_gradient_has_a_gradient(device):
+    x, target = logits((4, 6), torch.float64, device), classes((4, 6), device)
+    weight = torch.rand(6, dtype=torch.float64, device=device)
+    for options in ({}, {"weight": weight, "reduction": "sum", "label_smoothing": 0.1}):
+        answers = []
+        for function in (cross_entropy_loss, cross_entropy):
+            (grad,) = torch.autograd.grad(function(x, target, **options), x, create_graph=True)
+            answers.append((grad, *torch.autograd.grad(grad.square().sum(), x)))
+        for ours, theirs in zip(*answers, strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_the_same_bits_every_time(device):
+    x, target = logits((600, 100), torch.float32, device), classes((600, 100), device)
+    first = cross_entropy_loss(x, target)
+    assert all(torch.equal(cross_entropy_loss(x, target), first) for _ in range(3))
