@@ -3,8 +3,8 @@
 
 One launch. As many programs for each channel as all channels at once leave room for; the last of them merges their
 sums, the others wait for it, and each reads its part of the channel again, from L2 where all of x fits into it. 1.5
-passes, and 1 where a program holds a channel. One launch is not always better than two: at 64 x 32 x 3136, which L2 holds,
-waiting costs more than the second launch of `triton_split`.
+passes, and 1 where a program holds a channel. One launch is not always better than two: at 64 x 32 x 3136, which L2
+holds, waiting costs more than the second launch of `triton_split`.
 """
 
 import torch

@@ -27,7 +27,7 @@ class Properties(NamedTuple):
 
 
 class Other(NamedTuple):
-    """A device of another vendor: nobody but NVIDIA tells more than this."""
+    """A device of another vendor: only NVIDIA reports more than this."""
 
     name: str = "Triton's interpreter, another vendor's"
     multi_processor_count: int = 4

@@ -99,7 +99,7 @@ def make(op: str, size: str, dtype: str) -> Case:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that a mapping has twice: the last would count, and nobody hear of the first."""
+    """Refuses a key that a mapping has twice: YAML keeps the last and drops the first without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: list[Any] = []

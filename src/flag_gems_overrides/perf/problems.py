@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random problems: what users call operators with is on nobody's list of shapes."""
+"""Random problems: users call operators with shapes that no list has."""
 
 from __future__ import annotations
 

@@ -191,6 +191,16 @@ def _quack_rmsnorm_backward() -> Call:
     return call
 
 
+def _quack_fused_rms_norm_backward() -> Call:
+    module = importlib.import_module("quack.rmsnorm")
+
+    def call(dy, x, normalized_shape, rstd, weight, output_mask):
+        x, dy = (_rows(t, normalized_shape) for t in (x, dy))
+        return module.rmsnorm_bwd(x, weight.view(-1), dy, rstd.view(-1))
+
+    return call
+
+
 _ADAPTERS: dict[tuple[str, str], Callable[[], Call]] = {
     ("liger", "layer_norm"): _liger_layer_norm,
     ("liger", "layer_norm_backward"): _liger_layer_norm_backward,
@@ -199,4 +209,5 @@ _ADAPTERS: dict[tuple[str, str], Callable[[], Call]] = {
     ("quack", "softmax_backward"): _quack_softmax_backward,
     ("quack", "layer_norm_backward"): _quack_layer_norm_backward,
     ("quack_rmsnorm", "layer_norm_backward"): _quack_rmsnorm_backward,
+    ("quack", "_fused_rms_norm_backward"): _quack_fused_rms_norm_backward,
 }

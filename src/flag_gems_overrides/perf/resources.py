@@ -66,7 +66,7 @@ def survey(
     keys = [case.key for case in chosen]
     task = {"cases": keys, "known": known, "folder": folder and str(folder), "parameters": parameters}
     tasks = [task | {"gpu": gpu} for gpu in gpus]
-    # The processes end with this, so that nobody waits for them where it is interrupted.
+    # The processes end with this block: an interrupt does not wait for them.
     with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as processes:
         return [row for rows in pool.map(lambda task: _compile(task, compiled, processes), tasks) for row in rows]
 

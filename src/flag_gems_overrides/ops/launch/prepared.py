@@ -46,7 +46,7 @@ class Launch:
     """A kernel with everything but its tensors decided. Made by :meth:`Entry.bind`.
 
     Call it with the kernel's tensors in the order of its parameters, ``None`` for an absent one. Which tensors are
-    absent, and their dtypes, must be the same in every call: whoever keeps a launch keeps it under a key that says so.
+    absent, and their dtypes, must be the same in every call: a cache of launches has them in its keys.
     """
 
     __slots__ = ("_compiled", "_device", "_entry", "_grid", "_options", "_run", "_scalars", "_stream", "_tail")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call allocates and launches, noted for whoever wants to do the same again without Python."""
+"""What a call allocates and launches, recorded so that it can be repeated without Python."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class _Registered:
 
 
 class _ReachedError(BaseException):
-    """The override was reached. Nobody else should catch it."""
+    """The override was reached. Only this module catches it."""
 
 
 def forget() -> None:

@@ -29,7 +29,7 @@ from .tile import (
     over_tile,
     tile_at,
 )
-from .turns import announce, arrives_last, leave, wait_for
+from .waiting import announce, arrives_last, leave, wait_for
 
 
 @triton.jit
@@ -119,11 +119,11 @@ def batch_norm_backward_groups(
     EVALUATION: tl.constexpr,
 ):
     """All gradients where GROUP programs share a block of channels. In training each reads its part of x and dy twice;
-    in evaluation dx does not wait for the sums, and x is not read if nobody asks for them.
+    in evaluation dx does not wait for the sums, and x is not read if they are not wanted.
 
     The last program of a group to have read its part adds up all parts, in order.
 
-    partial_ptr: [2, GROUP, C], at the end the sums in place of the first part; workspace_ptr: see turns.py; both
+    partial_ptr: [2, GROUP, C], at the end the sums in place of the first part; workspace_ptr: see waiting.py; both
     None for groups of one
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32

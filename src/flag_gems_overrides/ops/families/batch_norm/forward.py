@@ -16,7 +16,7 @@ from ...launch.prepared import entry
 from ..norm.statistics import from_bits
 from .statistics import merge_parts, store_statistics
 from .tile import begin_and_end, channels_of, load_of_channels, over_tile, tile_at
-from .turns import announce, arrives_last, leave, wait_for
+from .waiting import announce, arrives_last, leave, wait_for
 
 
 @entry()
@@ -100,7 +100,8 @@ def batch_norm_groups(
 
     The last program of a group to have read its part merges all parts; the others wait for it.
 
-    partial_ptr: [3, GROUP, C], less than 2**31 numbers, because a part has many elements; workspace_ptr: see turns.py;
+    partial_ptr: [3, GROUP, C], less than 2**31 numbers, because a part has many elements
+    workspace_ptr: see waiting.py
     both None for groups of one
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32

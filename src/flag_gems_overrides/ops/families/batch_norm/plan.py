@@ -23,7 +23,7 @@ SINGLES = 4
 PARTS_PER_THREAD = 4
 # Tiles of a program that are worth the wait for the others of its group.
 MIN_TILES = 2
-# Of evaluation, whose programs wait for nobody: more than the device has at once even out its tail.
+# Of evaluation, whose programs do not wait: more programs than run at once shorten the last round.
 WAVES = 4
 
 
@@ -99,7 +99,7 @@ def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
 def _groups(problem: Problem, limits: Limits) -> Groups:
     tiling = _tiles(problem, limits)
     places = _places(problem, tiling, limits)
-    # All channels at once if there are places, or in as few turns as can be, evenly. With fewer at a time, so that L2
+    # All channels at once if there are places, or in as few rounds as can be, evenly. With fewer at a time, so that L2
     # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us.
     at_once = cdiv(tiling.blocks, cdiv(tiling.blocks, places))
     group = max(1, min(places // at_once, tiling.total // (MIN_TILES * _tile(tiling))))

@@ -53,7 +53,7 @@ def collect_both(row_workspace_ptr, first, GROUP, BLOCK: tl.constexpr, ACC: tl.c
 
 @triton.jit
 def clear_previous(row_workspace_ptr, row, GROUP, WORDS: tl.constexpr):
-    """Clear this program's words of the group's previous row: whoever published for this row has collected them."""
+    """Clear this program's words of the group's previous row: all that published for this row have collected them."""
     groups = tl.num_programs(0) // GROUP
     # In 32 bits 8 bytes of the gradient of 8192 x 32768 float32 spill on sm_100 (Triton 3.7).
     previous_ptr = row_workspace_ptr - tl.cast(groups, tl.int64) * GROUP * WORDS

@@ -116,7 +116,7 @@ def cumsum_in_steps(
             )
             if MEMBERS > 1:
                 before, total = collect_sums(words_ptr, group, member, ACC, BLOCK_K, MEMBERS, COPIES)
-                # Whoever has published for this step has read what was published for the one before.
+                # A program that has published for this step has read what was published for the one before.
                 if (step > 0) | (block > first):
                     previous = tl.where(step > 0, 1, (groups - 1) * steps + 1).to(tl.int64)
                     clear_sums(own_ptr - previous * group * (BLOCK_K * WORDS), ACC)

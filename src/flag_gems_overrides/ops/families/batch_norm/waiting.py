@@ -8,7 +8,7 @@
     wait_for(workspace_ptr, block, blocks)         then read what the last one has stored
     leave(workspace_ptr, block, blocks, GROUP)     at the end
 
-All programs must be running: a cooperative launch. Each block of channels has its turn once in a launch.
+All programs must be running: a cooperative launch. A launch uses each counter once.
 """
 
 import triton
