@@ -229,7 +229,8 @@ def norm_along(case: Case, device: torch.device) -> Arguments:
 
 def nll_loss(case: Case, device: torch.device) -> Arguments:
     """Scores of [N, C, ...] and a class for each of the others."""
-    x = _values(case, device)
+    # Log-probabilities: of scores with both signs the loss is what is left of their rounding.
+    x = -_values(case, device).abs()
     return x, torch.randint(0, x.shape[1], (x.shape[0], *x.shape[2:]), device=device), None, 1, -100
 
 
