@@ -36,7 +36,9 @@ def stand_in(folder: str) -> None:
     if not (home / "runtime/backend" / THEIRS.replace(".", "/") / "launch").exists():
         compat.apply()  # these go through LibEntry, and the Triton may be newer than it knows
         for operator in fixed():
-            setattr(importlib.import_module(f"{OURS}.{operator.module}"), operator.name, getattr(flag_gems, operator.name))
+            setattr(
+                importlib.import_module(f"{OURS}.{operator.module}"), operator.name, getattr(flag_gems, operator.name)
+            )
         return
     ours, theirs = importlib.import_module(OURS), importlib.import_module(THEIRS)
     theirs.__path__ = [*theirs.__path__, *ours.__path__]

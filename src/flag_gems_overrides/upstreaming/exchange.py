@@ -239,7 +239,8 @@ def _meaning(text: str) -> tuple[set[str], str]:
 
 def check(line: Line, folder: Path, checkout: Path) -> list[str]:
     """Apply the patches of a line at its base: all, and each with what it stands on alone. Return what upstream's
-    formatters, as far as installed, say, and which files outside of ``_nvidia`` speak of NVIDIA.
+    formatters, as far as installed, say, which files outside of ``_nvidia`` speak of NVIDIA, and what vendors' files
+    import that is no longer there.
 
     Raises:
         GitError: a patch does not apply.
@@ -253,7 +254,8 @@ def check(line: Line, folder: Path, checkout: Path) -> list[str]:
         for _, path in patches:
             apply_mail(tree, path)
         touched = git(tree, "diff", "--name-only", line.base, "HEAD", "--", "*.py").split()
-        return [*checks.formatting_errors(tree, touched), *vendors.named(git(tree, "diff", line.base, "HEAD"))]
+        named = vendors.named(git(tree, "diff", line.base, "HEAD"))
+        return [*checks.formatting_errors(tree, touched), *named, *vendors.dangling(tree)]
 
 
 def apply(folder: Path, target: Path, kind: Kind | None = None) -> Path:
