@@ -11,6 +11,6 @@ FAMILIES = ("norm", "batch_norm")
 NORMS = [name for name, each in OPERATORS.items() if each.family in FAMILIES and name != "layer_norm_backward"]
 
 
-@pytest.mark.parametrize("op", [pytest.param(op, marks=getattr(pytest.mark, op)) for op in NORMS])
+@pytest.mark.parametrize("op", [pytest.param(op, marks=getattr(pytest.mark, op.lstrip("_"))) for op in NORMS])
 def test_perf_norm(bench, op):
     bench(op)

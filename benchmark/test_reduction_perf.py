@@ -10,7 +10,7 @@ from flag_gems_overrides.operators import OPERATORS
 REDUCTIONS = [name for name, operator in OPERATORS.items() if operator.family not in ("norm", "batch_norm")]
 
 
-@pytest.mark.parametrize("op", [pytest.param(op, marks=getattr(pytest.mark, op)) for op in REDUCTIONS])
+@pytest.mark.parametrize("op", [pytest.param(op, marks=getattr(pytest.mark, op.lstrip("_"))) for op in REDUCTIONS])
 def test_perf_reduction(bench, op):
     bench(op)
 

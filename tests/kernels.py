@@ -13,7 +13,7 @@ from flag_gems_overrides.ops.families.norm import call as norm
 from flag_gems_overrides.ops.families.norm import group_call as group_norm
 from flag_gems_overrides.ops.families.norm import rms_call as rms_norm
 from flag_gems_overrides.ops.families.reduction import call as reduction
-from flag_gems_overrides.ops.families.reduction import moments_call
+from flag_gems_overrides.ops.families.reduction import moments_call, pairs_call
 from flag_gems_overrides.ops.families.scan import call as scan
 from flag_gems_overrides.ops.families.softmax import call as softmax
 from flag_gems_overrides.ops.launch.prepared import Entry
@@ -32,6 +32,7 @@ PREPARED = [
     softmax._prepare_backward,
     reduction._prepare,
     moments_call._prepare,
+    pairs_call._prepare,
     norm.prepare_forward,
     norm.prepare_backward,
     batch_norm.prepare_forward,

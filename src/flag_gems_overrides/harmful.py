@@ -120,6 +120,11 @@ HARMFUL = (
         "torch.var(torch.arange(8.0)[::2], unbiased=False)",
         issue=4099,
     ),
+    Harmful(
+        "var_dim",
+        "raises where unbiased is said; PyTorch composes it above autograd, so that here gradients of torch.func are 0",
+        "torch.var(torch.ones(2, 3), 1, False)",
+    ),
     Harmful("std", "the deviation of data with a NaN is 0", "torch.std(torch.tensor([1.0, float('nan'), 2.0]))"),
     Harmful(
         "cumsum",

@@ -199,10 +199,13 @@ def _reductions(operator: Operator) -> list[Reduction]:
     return [_reduction(operator)]
 
 
-# Variances and their like are judged by test_moments.py.
-MOMENTS = ("var_correction", "std", "var_mean")
+# Judged by test_moments.py, by test_pairs.py and by test_out.py; _is_all_true, which takes bool only, by the last too.
+ELSEWHERE = ("var_correction", "std", "var_mean", "aminmax", "logsumexp", "_is_all_true")
 REDUCTIONS = [
-    op for row in OPERATORS.values() if row.family == "reduction" and row.name not in MOMENTS for op in _reductions(row)
+    op
+    for row in OPERATORS.values()
+    if row.family == "reduction" and row.name not in ELSEWHERE and not row.overload.endswith("out")
+    for op in _reductions(row)
 ]
 
 

@@ -14,6 +14,7 @@ from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, each
 
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
+from flag_gems_overrides.ops.cudnn_batch_norm_backward import cudnn_batch_norm_backward
 from flag_gems_overrides.ops.families.batch_norm import plan
 from flag_gems_overrides.ops.families.batch_norm.layout import view
 
@@ -352,3 +353,23 @@ def test_through_autograd_and_dispatch(training, dtype, overridden, device):
     truths = exact.y, exact.running_mean, exact.running_var, exact.dx, exact.dweight, exact.dbias
     for ours, theirs, truth in zip(actual, native, truths, strict=True):
         assert_same_answer(ours, theirs, truth)
+
+
+@each("dtype", [torch.float32, torch.float16])
+def test_gradient_of_cudnns_forward(dtype, device):
+    """What F.batch_norm calls on CUDA; flag_gems has it from 5.3.2 on. Parameters are float32 there."""
+    case = Case((4, 3, 5, 6), dtype, device)
+    _, mean, rstd = torch.native_batch_norm(case.x.float(), None, None, None, None, True, MOMENTUM, EPS)
+    weight, reserve = case.weight.float(), torch.empty(0, dtype=torch.uint8, device=device)
+    if device == "cuda":
+        _, mean, rstd, reserve = torch.cudnn_batch_norm(case.x, weight, weight, None, None, True, MOMENTUM, EPS)
+    exact = case.exact()
+    actual = cudnn_batch_norm_backward(case.x, case.dy, weight, None, None, mean, rstd, EPS, reserve)
+    native = torch.ops.aten.native_batch_norm_backward(
+        case.dy.float(), case.x.float(), weight, None, None, mean, rstd, True, EPS, [True] * 3
+    )
+    assert [t.dtype for t in actual] == [dtype, torch.float32, torch.float32]
+    for ours, theirs, truth in zip(actual, native, (exact.dx, exact.dweight, exact.dbias), strict=True):
+        assert_same_answer(ours, theirs.to(ours.dtype), truth)
+    with pytest.raises(RuntimeError, match="save_mean and save_var must be defined"):
+        cudnn_batch_norm_backward(case.x, case.dy, weight, epsilon=EPS, reserveSpace=reserve)

@@ -225,7 +225,7 @@ def test_several_dimensions_that_are_empty_or_come_twice(shape, dims, op, device
 
 @reductions(lambda op: op.requestable)
 @each("dtype", [torch.float64, torch.float16, torch.int64, torch.int32, torch.int8, torch.bool])
-@each("source", [torch.float32, torch.bfloat16, torch.int32, torch.bool])
+@each("source", [torch.float32, torch.bfloat16, torch.int32, torch.uint8, torch.bool])
 def test_dtype_is_converted_to_first(source, dtype, op, device):
     x = (op.draw_exact((6, 5), torch.float32, device) * 2.75).to(source)
     if op.dim is not None:

@@ -11,6 +11,7 @@ import torch
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each
 
+from flag_gems_overrides.ops._fused_rms_norm import _fused_rms_norm, _fused_rms_norm_backward
 from flag_gems_overrides.ops.rms_norm import rms_norm, rms_norm_backward, rms_norm_forward
 
 EPS = 1e-5
@@ -227,3 +228,32 @@ def test_only_what_needs_a_gradient_has_one(overridden, device):
         with torch.no_grad():
             assert not torch.rms_norm(x, [5], weight.requires_grad_()).requires_grad
         assert torch.rms_norm(x, [5], weight).requires_grad
+
+
+@each("mask", [(True, True), (True, False), (False, True)])
+@each("shape, k", FEW)
+def test_with_its_statistic(shape, k, mask, device, small_device):
+    """What PyTorch makes of it on CUDA: the same kernels, arguments in another order."""
+    case = Case(shape, k, torch.bfloat16, device)
+    arguments = case.x, case.normalized, case.weight, EPS
+    y, rstd = _fused_rms_norm(*arguments)
+    gradients = _fused_rms_norm_backward(case.dy, case.x, case.normalized, rstd, case.weight, mask)
+    same = rms_norm_backward(case.dy, case.x, rstd, case.normalized, case.weight, output_mask=mask)
+    for ours, theirs in zip((y, rstd, *gradients), (*rms_norm_forward(*arguments), *same), strict=True):
+        assert ours is theirs is None or torch.equal(ours, theirs)
+
+
+@each("dtype", FLOATING)
+@each("weighted", [True, False])
+def test_with_its_statistic_through_dispatch(dtype, weighted, overridden, device):
+    """flag_gems has it from 5.3.3 on; before that it is PyTorch's."""
+    case = Case((2, 3, 301), 1, dtype, device)
+    case.weight = case.weight if weighted else torch.ones_like(case.weight)
+    arguments = case.x, case.normalized, case.weight if weighted else None, None
+    native = torch._fused_rms_norm(*arguments)
+    with overridden():
+        dispatched = torch._fused_rms_norm(*arguments)
+    exact = case.exact(torch.finfo(torch.promote_types(dtype, torch.float32)).eps)
+    for ours, theirs, truth in zip(dispatched, native, exact[:2], strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        assert_same_answer(ours, theirs, truth)

@@ -24,7 +24,7 @@ JUDGES = {
     "norm": ["layernorm", "layernorm_errors", "group_norm", "rms_norm"],
     "batch_norm": ["batch_norm"],
     "softmax": ["softmax", "log_softmax"],
-    "reduction": ["reduction", "product", "moments"],
+    "reduction": ["reduction", "product", "moments", "pairs", "out"],
     "scan": ["cumsum"],
     "gather": ["nll_loss"],
 }

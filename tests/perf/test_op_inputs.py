@@ -9,7 +9,8 @@ from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.cases import CaseError, parse
 
 
-def small(op: str, dtype: str = "bfloat16"):
+def small(op: str, dtype: str | None = None):
+    dtype = dtype or ("bfloat16" if "bfloat16" in OPERATORS[op].dtypes else OPERATORS[op].dtypes[0])
     shape = "6x8" if OPERATORS[op].ndim != 4 else "6x8x2x3"
     return parse(" ".join([op, shape, *(f"{name}=1" for name in OPERATORS[op].arguments), dtype]))
 

@@ -54,17 +54,33 @@ class TestData:
 
 @pytest.mark.usefixtures("torch_library")
 class TestEnable:
+    @pytest.fixture
+    def subtraction(self, monkeypatch):
+        """That of flag_gems is harmful, and has no override."""
+        monkeypatch.setattr(harmful, "HARMFUL", (*HARMFUL, Harmful("sub", "", "")))
+
+    @pytest.mark.usefixtures("subtraction")
     def test_overrides_are_in_force_and_harmful_operators_are_not(self, x, who):
         with enable() as enabled:
             assert who(torch.softmax, x, 1) == ["ours"]
             assert "softmax" in enabled.overrides
             names = {each.name for each in enabled.left_out}
-            assert "aminmax" in names
+            assert "sub" in names
             assert not {"layer_norm_backward", "sum", "batch_norm"} & names  # overrides stand there
             registered = {entry.split("/")[1] for entry in enabled._library._op_impls}
         assert {"add.Tensor", "_softmax", "sum"} <= registered
-        assert "aminmax" not in registered
+        assert "sub.Tensor" not in registered
         assert who(torch.softmax, x, 1) == []
+
+    @pytest.mark.filterwarnings("ignore:tl.make_block_ptr is deprecated")  # upstream's subtraction, in the gradient
+    def test_var_is_composed_of_the_override_above_autograd(self, x, caplog):
+        def variance(x):
+            return torch.var(x, 1, False).sum()
+
+        expected = torch.func.grad(variance)(x)
+        with enable(), caplog.at_level("DEBUG", logger="flag_gems.ops.var"):
+            torch.testing.assert_close(torch.func.grad(variance)(x), expected)
+        assert "GEMS VAR_CORRECTION" in caplog.messages
 
     def test_everything_is_as_it_was_afterwards(self, state):
         before = state()
@@ -94,6 +110,7 @@ class TestEnable:
             enable(exclude="add")
         assert not before.differences(state())
 
+    @pytest.mark.usefixtures("subtraction")
     def test_what_is_left_out_is_logged_once(self, monkeypatch, caplog):
         monkeypatch.setattr(enabling, "_said", set())
         for _ in range(2):
@@ -101,7 +118,7 @@ class TestEnable:
                 pass
         lines = [record.getMessage() for record in caplog.records if record.name == enabling.logger.name]
         assert len(lines) == 1
-        assert "aminmax" in lines[0]
+        assert "sub" in lines[0]
 
 
 def test_what_is_left_out_is_an_argument_of_enable_by_the_name_that_it_has():

@@ -34,8 +34,9 @@ def test_a_row_names_what_exists(override):
     assert set(inspect.signature(predicate).parameters) <= set(inspect.signature(implementation).parameters)
     name, _, variant = override.overload.partition(".")
     assert isinstance(getattr(getattr(torch.ops.aten, name), variant or "default"), torch._ops.OpOverload)
-    registered, function = upstream.rows(flag_gems).get(override.overload), upstream.find(override)
-    assert registered is function or registered.__globals__[override.name] is function
+    if not upstream.predates(override, flag_gems):
+        registered, function = upstream.rows(flag_gems).get(override.overload), upstream.find(override)
+        assert registered is function or registered.__globals__[override.name] is function
     assert len(override.fixes) == len(override.defects) > 0
 
 
@@ -93,8 +94,9 @@ def elsewhere(request, device):
 @every
 def test_tensors_on_another_device_are_not_supported(override, device, elsewhere):
     predicate = override.load()[1]
-    here, there = torch.ones(2, device=device), torch.ones(2, device=elsewhere)
-    arguments = alike(predicate, here, torch.float32)
+    dtype = torch.float32 if "float32" in override.dtypes else getattr(torch, override.dtypes[0])
+    here, there = (torch.ones(2, dtype=dtype, device=where) for where in (device, elsewhere))
+    arguments = alike(predicate, here, dtype)
     assert predicate(**arguments)
     for name, argument in arguments.items():
         if isinstance(argument, torch.Tensor):

@@ -69,6 +69,7 @@ SIZES = {
     "reduction": [
         "40001 bfloat16",
         "7x5 int8",
+        "301 bool",
         "300x24 dim=1 float32",
         "3x5001 dim=1 bfloat16",
         "2x700x64 dim=1 int64",

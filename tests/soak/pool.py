@@ -49,11 +49,14 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
 def draw(chance: random.Random, dispatched: tuple[str, ...], device: str) -> list[Call]:
     """Calls of every override, through PyTorch those that are ``dispatched``. No override may be in force yet."""
     seed = chance.randrange(2**32)
-    # In bool few random numbers are all alike.
     cases = [
         case
-        for op in OPERATORS
-        for case in islice((c for c in problems.cases(op, seed, MAX_ELEMENTS) if c.dtype != "bool"), CASES_PER_OP)
+        for op, operator in OPERATORS.items()
+        for case in islice(
+            # In bool few random numbers are all alike.
+            (c for c in problems.cases(op, seed, MAX_ELEMENTS) if c.dtype != "bool" or len(operator.dtypes) == 1),
+            CASES_PER_OP,
+        )
     ]
     return [_call(case, chance.random() < 0.25, case.op in dispatched, device) for case in cases]
 

@@ -38,7 +38,10 @@ SAMPLES = 200
 # More in the last quarter than in the second is a leak: of a byte for each call, in 10 million.
 GROWTH_BYTES, GROWTH = 16 * 2**20, 0.01
 MAX_MESSAGES = 20
-pytestmark = pytest.mark.timeout(SECONDS + 1800)
+pytestmark = [
+    pytest.mark.timeout(SECONDS + 1800),
+    pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0"),
+]
 
 
 @dataclass

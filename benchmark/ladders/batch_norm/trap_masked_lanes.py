@@ -2,7 +2,7 @@
 """Trap: a divisor, and a variance, that count masked lanes
 
 The mean is taken over BLOCK lanes where only L of them hold data, and the variance adds (0 - mean)**2 for each masked
-lane. With L a power of 2 there are none and every test passes: the tests use 200, and data with a mean of 5.
+lane. With L a power of 2 there are none and every test passes: the tests use 2001, and data with a mean of 5.
 """
 
 import torch

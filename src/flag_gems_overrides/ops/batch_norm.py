@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .families.batch_norm.call import prepare_backward, prepare_forward
-from .families.batch_norm.layout import same_order
+from .families.batch_norm.call import compute_backward, prepare_forward
 
 logger = logging.getLogger("flag_gems.ops.batch_norm")
 
@@ -109,34 +108,4 @@ def batch_norm_backward(
         raise RuntimeError(
             f"{'save_mean and save_invstd' if train else 'running_mean and running_var'} must be defined"
         )
-    want_input, want_weight, want_bias = output_mask
-    shape, strides = input.shape, input.stride()
-    dense, new_dx, new_dparameter, compute = prepare_backward(
-        shape,
-        strides,
-        (input.dtype, grad_out.dtype, center.dtype, spread.dtype),
-        (grad_out.numel(), center.numel(), spread.numel()),
-        None if weight is None else (weight.numel(), weight.dtype),
-        train,
-        eps,
-        (want_input, want_weight, want_bias),
-        input.get_device(),
-    )
-    dx = new_dx() if want_input else None
-    dweight = new_dparameter() if want_weight else None
-    dbias = new_dparameter() if want_bias else None
-    if not dense:
-        input = new_dx().copy_(input)
-    if not same_order(shape, input.stride(), grad_out.stride()):
-        grad_out = grad_out.contiguous() if input.is_contiguous() else new_dx().copy_(grad_out)
-    compute(
-        grad_out,
-        input,
-        None if weight is None else weight.contiguous(),
-        center.contiguous(),
-        spread.contiguous(),
-        dx,
-        dweight,
-        dbias,
-    )
-    return dx, dweight, dbias
+    return compute_backward(grad_out, input, weight, center, spread, train, eps, output_mask)

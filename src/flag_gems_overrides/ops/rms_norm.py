@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .families.norm.rms_call import prepare_backward, prepare_forward
+from .families.norm.rms_call import compute_backward, compute_forward
 
 logger = logging.getLogger("flag_gems.ops.rms_norm")
 
@@ -52,18 +52,7 @@ def rms_norm_forward(
     That has x's shape with ones for the normalized dimensions, and is float32 for half inputs.
     """
     logger.debug("GEMS RMS_NORM FORWARD")
-    new_output, new_statistic, compute = prepare_forward(
-        x.shape,
-        tuple(normalized_shape),
-        x.dtype,
-        None if weight is None else (weight.shape, weight.dtype),
-        eps,
-        x.get_device(),
-    )
-    output = new_output()
-    rstd = new_statistic()
-    compute(x.contiguous(), None if weight is None else weight.contiguous(), output, rstd)
-    return output, rstd
+    return compute_forward(x, normalized_shape, weight, eps)
 
 
 def rms_norm_backward(
@@ -87,28 +76,7 @@ def rms_norm_backward(
         The gradients in the dtypes of x and weight; None where ``output_mask`` does not ask, or there is no weight.
     """
     logger.debug("GEMS RMS_NORM BACKWARD")
-    want_input, want_weight = output_mask[0], output_mask[1] and weight is not None
-    new_dx, new_dweight, compute = prepare_backward(
-        x.shape,
-        tuple(normalized_shape),
-        (x.dtype, dy.dtype, inv_rms.dtype),
-        (dy.numel(), inv_rms.numel()),
-        None if weight is None else (weight.shape, weight.dtype),
-        want_input,
-        want_weight,
-        x.get_device(),
-    )
-    dx = new_dx() if want_input else None
-    dweight = new_dweight() if want_weight else None
-    compute(
-        dy.contiguous(),
-        x.contiguous(),
-        None if weight is None else weight.contiguous(),
-        inv_rms.contiguous(),
-        dx,
-        dweight,
-    )
-    return dx, dweight
+    return compute_backward(dy, x, inv_rms, normalized_shape, weight, output_mask)
 
 
 def rms_norm_out(

@@ -123,23 +123,29 @@ class Shapes:
             raise CaseError(f"{path} is not YAML: {error}") from None
         if not isinstance(table, dict):
             raise CaseError(f"{path}: expected a mapping from op to its shapes")
-        self._table = {op: self._levels(op, entry) for op, entry in table.items() if not str(op).startswith("_")}
+        # Lists that several ops share begin with an underscore.
+        entries = {op: entry for op, entry in table.items() if op in OPERATORS or not str(op).startswith("_")}
+        self._table = {op: self._levels(op, entry) for op, entry in entries.items()}
 
     @property
     def ops(self) -> tuple[str, ...]:
         return tuple(self._table)
 
     def cases(self, op: str, level: str, dtypes: Sequence[str]) -> list[Case]:
-        """The cases of one op, dtype by dtype. The comprehensive level includes the core."""
+        """The cases of one op, dtype by dtype. The comprehensive level includes the core.
+
+        An op of one dtype is measured in that, whatever others are.
+        """
         if op not in self._table:
             raise CaseError(f"{self.path}: no op {op!r}; there are {', '.join(self._table)}")
         check("level", level, LEVELS)
         levels = ("core", "comprehensive") if level == "comprehensive" else (level,)
         cases = dict.fromkeys(case for each in levels for case in self._table[op][each])
-        return [replace(case, dtype=dtype) for dtype in dtypes for case in cases]
+        taken = OPERATORS[op].dtypes
+        return [replace(case, dtype=dtype) for dtype in (dtypes if len(taken) > 1 else taken) for case in cases]
 
     def _levels(self, op: str, entry: Any) -> dict[str, list[Case]]:
-        """Cases of one dtype, which every op takes."""
+        """Cases of one dtype that the op takes."""
         check(f"{self.path}: op", op, tuple(OPERATORS))
         if not isinstance(entry, dict):
             raise CaseError(f"{self.path}: {op}: expected a mapping with {', '.join(LEVELS)}")
@@ -161,6 +167,6 @@ class Shapes:
         if wrong:
             raise CaseError(f"{self.path}: {where}: {wrong[0]} must be an integer")
         try:
-            return Case(op, tuple(shape), "float32", pairs)
+            return Case(op, tuple(shape), OPERATORS[op].dtypes[0], pairs)
         except CaseError as error:
             raise CaseError(f"{self.path}: {where}: {error}") from None

@@ -19,6 +19,9 @@ from flag_gems_overrides.perf.roofline import extent
 
 Arguments = tuple[Any, ...]
 
+# Of these PyTorch has no CPU kernel; its own decomposition is native there.
+_GPU_ONLY = (torch.ops.aten._fused_rms_norm_backward.default, torch.ops.aten.cudnn_batch_norm_backward.default)
+
 
 class Compulsory(NamedTuple):
     """Bytes that every implementation moves: each input read once, each output written once."""
@@ -73,7 +76,11 @@ def batch_norm(case: Case, device: torch.device) -> Arguments:
     x = _values(case, device)
     weight, bias, running_mean = (torch.randn(x.shape[1], dtype=x.dtype, device=device) for _ in range(3))
     running_var = torch.rand(x.shape[1], dtype=x.dtype, device=device) + 0.5
-    return x, weight, bias, running_mean, running_var, bool(case.get("training", 1)), 0.1, 1e-5
+    training = bool(case.get("training", 1))
+    if training and x.numel() == x.shape[1]:
+        # One element has no unbiased variance.
+        return x, weight, bias, None, None, training, 0.1, 1e-5
+    return x, weight, bias, running_mean, running_var, training, 0.1, 1e-5
 
 
 def batch_norm_backward(case: Case, device: torch.device) -> Arguments:
@@ -82,9 +89,28 @@ def batch_norm_backward(case: Case, device: torch.device) -> Arguments:
     return torch.randn_like(x), x, weight, running_mean, running_var, mean, rstd, training, eps, [True, True, True]
 
 
+def cudnn_batch_norm_backward(case: Case, device: torch.device) -> Arguments:
+    """As cuDNN has them: with parameters and statistics of float32 beside half inputs."""
+    dy, x, weight, running_mean, running_var, mean, rstd, *_ = batch_norm_backward(case, device)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    weight, running_mean, running_var, mean, rstd = (
+        t.to(wide) for t in (weight, running_mean, running_var, mean, rstd)
+    )
+    reserve = torch.empty(0, dtype=torch.uint8, device=device)
+    if device.type == "cuda":
+        _, mean, rstd, reserve = torch.cudnn_batch_norm(x, weight, weight, None, None, True, 0.1, 1e-5)
+    return x, dy, weight, running_mean, running_var, mean, rstd, 1e-5, reserve
+
+
 def rms_norm(case: Case, device: torch.device) -> Arguments:
     x, normalized_shape, weight, _, eps = layer_norm(case, device)
     return x, normalized_shape, weight, eps
+
+
+def rms_norm_backward(case: Case, device: torch.device) -> Arguments:
+    x, normalized_shape, weight, eps = rms_norm(case, device)
+    _, rstd = torch._fused_rms_norm(x, normalized_shape, weight, eps)
+    return torch.randn_like(x), x, normalized_shape, rstd, weight, [True, True]
 
 
 def group_norm(case: Case, device: torch.device) -> Arguments:
@@ -158,7 +184,24 @@ def along(case: Case, device: torch.device) -> Arguments:
 def along_out(case: Case, device: torch.device) -> Arguments:
     """With the tensor that the result goes to, of its usual dtype."""
     x, dim = along(case, device)
-    return x, dim, torch.empty(x.shape, dtype=x.dtype if x.is_floating_point() else torch.int64, device=device)
+    return x, dim, torch.empty(x.shape, dtype=_summed(x), device=device)
+
+
+def whole_out(case: Case, device: torch.device) -> Arguments:
+    """With the tensor that the result goes to, of its usual dtype."""
+    (x,) = whole(case, device)
+    return x, torch.empty((), dtype=_summed(x), device=device)
+
+
+def along_list_out(case: Case, device: torch.device) -> Arguments:
+    """As :func:`whole_out`."""
+    x, (dim,) = along_list(case, device)
+    kept = [size for i, size in enumerate(x.shape) if i != dim % x.dim()]
+    return x, [dim], torch.empty(kept, dtype=_summed(x), device=device)
+
+
+def _summed(x: torch.Tensor) -> torch.dtype:
+    return x.dtype if x.is_floating_point() else torch.int64
 
 
 def whole_or_along(case: Case, device: torch.device) -> Arguments:
@@ -189,8 +232,9 @@ def nll_loss(case: Case, device: torch.device) -> Arguments:
 
 def nll_loss_backward(case: Case, device: torch.device) -> Arguments:
     x, target, weight, reduction, ignore_index = nll_loss(case, device)
-    # total_weight is that of every row.
-    return x.new_ones(()), x, target, weight, reduction, ignore_index, x.new_full((), target.numel())
+    # total_weight is that of every row, or as much as the dtype holds.
+    total_weight = x.new_full((), min(target.numel(), torch.finfo(x.dtype).max))
+    return x.new_ones(()), x, target, weight, reduction, ignore_index, total_weight
 
 
 def compared(op: str, arguments: Arguments, result: Any) -> Any:
@@ -228,16 +272,24 @@ def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
         shape = next(argument for argument in arguments if isinstance(argument, list))
     parameters = [x for x in arguments if isinstance(x, torch.Tensor) and list(x.shape) == shape]
     bare = [None if any(x is each for each in parameters) else x for x in arguments]
-    return (*bare[:-1], [True, False, False]) if bare[-1] == [True, True, True] else tuple(bare)
+    mask = bare[-1]
+    return (*bare[:-1], [True, *[False] * (len(mask) - 1)]) if isinstance(mask, list) else tuple(bare)
 
 
 def native(op: str) -> Callable[..., Any]:
     """PyTorch's function for the aten overload of ``op``, through the dispatcher."""
-    packet, _, overload = OPERATORS[op].overload.partition(".")
-    function: Callable[..., Any] = getattr(torch, packet, None) or getattr(
-        getattr(torch.ops.aten, packet), overload or "default"
-    )
+    overload = _aten(op)
+    # torch.sum, without a dimension, takes no out.
+    public = None if overload._overloadname == "out" else getattr(torch, overload._opname, None)
+    function: Callable[..., Any] = public or overload
+    if not torch.cuda.is_available() and overload in _GPU_ONLY:
+        function = torch._decomp.decomposition_table[overload]
     return by_position(op, function)
+
+
+def _aten(op: str) -> Any:
+    packet, _, overload = OPERATORS[op].overload.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
 def override(op: str) -> Callable[..., Any]:
@@ -246,10 +298,18 @@ def override(op: str) -> Callable[..., Any]:
 
 
 def by_position(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``; of an ``out`` overload, with the tensor that the result goes to as the last argument."""
-    if not OPERATORS[op].overload.endswith("out"):
+    """``function`` with all of a case's arguments by position, those too that aten takes by name only.
+
+    Of an ``out`` overload, the tensor that the result goes to is the last.
+    """
+    if OPERATORS[op].overload.endswith("out"):
+        return lambda *arguments: function(*arguments[:-1], out=arguments[-1])
+    schema = _aten(op)._schema.arguments
+    names = [each.name for each in schema if each.kwarg_only and each.name in OPERATORS[op].arguments]
+    if not names:
         return function
-    return lambda *arguments: function(*arguments[:-1], out=arguments[-1])
+    count = sum(not each.kwarg_only for each in schema)
+    return lambda *arguments: function(*arguments[:count], **dict(zip(names, arguments[count:], strict=False)))
 
 
 def compulsory(case: Case) -> Compulsory:

@@ -40,7 +40,7 @@ def for_case(case: Case, peers: Sequence[str] = ()) -> Iterator[tuple[dict[str, 
         calls: dict[str, Call] = {NATIVE: op_inputs.native(case.op)}
         unsafe = op_inputs.upstream_unsafe(case)
         function = upstream.find(override)
-        if unsafe or function is None:
+        if unsafe or function is None or upstream.predates(override, upstream.load()):
             absent[UPSTREAM] = {"absent": unsafe or f"this flag_gems has no {case.op}"}
         else:
             calls[UPSTREAM] = op_inputs.by_position(case.op, function)

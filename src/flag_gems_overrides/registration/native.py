@@ -19,7 +19,9 @@ class Native:
     def __init__(self, overload: str, dispatch_key: str, device: str) -> None:
         packet, _, variant = overload.partition(".")
         self._overload = getattr(getattr(torch.ops.aten, packet), variant or "default")
-        self._kernel = torch.library.get_kernel(self._overload, dispatch_key)
+        # PyTorch has gradients without a kernel for the CPU, where the interpreter runs.
+        has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key(self._overload.name(), dispatch_key)
+        self._kernel = torch.library.get_kernel(self._overload, dispatch_key) if has_kernel else None
         # PyTorch composes some operators, such as rms_norm, of others. Those are what autograd records.
         composed = torch._C._dispatch_has_kernel_for_dispatch_key(self._overload.name(), "CompositeImplicitAutograd")
         self._below = nullcontext if composed else torch._C._AutoDispatchBelowAutograd
@@ -40,6 +42,8 @@ class Native:
         values = [default if arg is None else arg for arg, default in zip(args, self._defaults, strict=False)]
         kwargs = {name: value for name, value in kwargs.items() if value is not None}
         if self._is_chosen_for(values):
+            if self._kernel is None:
+                raise NotImplementedError(f"PyTorch has no kernel of {self._overload.name()} for this device.")
             # Nothing may be recorded for autograd inside the kernel: the caller is below it, or called us directly.
             with self._below():
                 result = self._kernel.call_boxed(self._keys, *values, **kwargs)

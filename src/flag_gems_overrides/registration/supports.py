@@ -92,6 +92,16 @@ def batch_norm_backward(
     )
 
 
+def cudnn_batch_norm_backward(
+    input: torch.Tensor,
+    grad_output: torch.Tensor,
+    weight: torch.Tensor,
+    save_mean: torch.Tensor | None,
+    save_var: torch.Tensor | None,
+) -> bool:
+    return batch_norm_backward(grad_output, input, weight, None, None, save_mean, save_var)
+
+
 def _mix(parameter: torch.dtype, input: torch.dtype) -> bool:
     """Parameters may be half where the input is float32, and the reverse; float64 goes with float64 only."""
     return parameter in FLOATING and input is not torch.float64 and parameter is not torch.float64
@@ -109,6 +119,16 @@ def group_norm_backward(
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor | None) -> bool:
     return layer_norm(x, weight, None)
+
+
+def rms_norm_backward(
+    grad_out: torch.Tensor, input: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None
+) -> bool:
+    return (
+        grad_out.dtype is input.dtype
+        and _device(grad_out) == _device(input) == _device(rstd)
+        and layer_norm(input, weight, None)
+    )
 
 
 def softmax(self: torch.Tensor) -> bool:
@@ -153,6 +173,19 @@ def count(x: torch.Tensor) -> bool:
     return reduction(x)
 
 
+def logsumexp(inp: torch.Tensor, dim: Sequence[int] | int | None) -> bool:
+    return inp.dtype in FLOATING and some_dims(inp, dim)
+
+
+def nansum(inp: torch.Tensor, dtype: torch.dtype | None) -> bool:
+    """PyTorch refuses a floating input for another result."""
+    return reduction_as(inp, dtype) and (dtype is None or dtype in FLOATING or inp.dtype not in FLOATING)
+
+
+def is_all_true(inp: torch.Tensor) -> bool:
+    return inp.dtype is torch.bool and reduction(inp)
+
+
 def moments(x: torch.Tensor) -> bool:
     return x.dtype in FLOATING and reduction(x)
 
@@ -194,5 +227,9 @@ def nll_loss_backward(
     )
 
 
-def cumsum_out(inp: torch.Tensor, dtype: torch.dtype | None, out: torch.Tensor) -> bool:
+def reduction_out(inp: torch.Tensor, dtype: torch.dtype | None, out: torch.Tensor) -> bool:
     return reduction_as(inp, dtype) and reduction(out) and _device(inp) == _device(out)
+
+
+def nansum_out(inp: torch.Tensor, dtype: torch.dtype | None, out: torch.Tensor) -> bool:
+    return reduction_out(inp, dtype, out) and nansum(inp, out.dtype)

@@ -70,13 +70,18 @@ def left_out() -> dict[str, str]:
 
 
 def predates(override: Operator, gems: ModuleType) -> bool:
-    """Whether the loaded flag_gems is older than the upstream function, and so has none."""
-    if override.since is None or find(override) is not None:
+    """Whether the loaded flag_gems is older than the upstream function: it has none, or one of other parameters."""
+    if override.since is None or _has(override):
         return False
     # The release alone: the whole may not be a version, as in "5.3.4.post1.dev166+ged2508bcb+ged2508bcb" of one
     # installed from git, or "unknown" of a bare source folder.
     release = re.match(r"\d+(\.\d+)*", gems.__version__)
     return release is not None and Version(release[0]) < Version(override.since)
+
+
+def _has(override: Operator) -> bool:
+    function = find(override)
+    return function is not None and _parameters(function) == _parameters(override.load()[0])
 
 
 def _reason_to_leave_out(override: Operator, gems: ModuleType) -> str | None:

@@ -123,7 +123,13 @@ _WITH_NATIVE_LAYER_NORM = Line(
     "f7c55cb2fe1fb90fc713eafa6f63d7cbb73453a9",
     header=_LICENCE,
     explicit_calls=True,
-    marks={"prod_dim": "prod_dim_int", "log_softmax_backward": "log_softmax_backward_data"},
+    marks={
+        "prod_dim": "prod_dim_int",
+        "log_softmax_backward": "log_softmax_backward_data",
+        "_is_all_true": "is_all_true",
+        "_fused_rms_norm": "fused_rms_norm",
+        "_fused_rms_norm_backward": "fused_rms_norm_backward",
+    },
     include={"layer_norm": "native_layer_norm"},
     benchmark=Benchmark(
         "benchmark/test_{}_sizes.py",
@@ -150,7 +156,7 @@ LINES = {
             "5.0.2",
             "30bfcc0735b8ebd48bd7339ef752ec64df69663f",
             header="",
-            marks={"prod_dim": "prod_dim_int"},
+            marks={"prod_dim": "prod_dim_int", "_is_all_true": "is_all_true"},
             include={},
             benchmark=Benchmark(
                 "benchmark/test_{}_sizes_perf.py",

@@ -58,8 +58,11 @@ class Defect:
         return tuple(operator.name for operator in OPERATORS.values() if self.id in operator.defects)
 
     def recorded(self, release: str, backend: Backend) -> str | None:
-        """What bare upstream is known to do: the record of the newest release that is not later."""
+        """What bare upstream is known to do: the record of the newest release that is not later; None if none had the
+        function yet."""
         known = [r for r in self.upstream if Version(r) <= Version(release)]
+        if not known:
+            return None
         return getattr(self.upstream[max(known, key=Version)], backend)
 
     def surprise(self, outcome: str, release: str, backend: Backend) -> str | None:

@@ -76,12 +76,13 @@ def batch_norm_backward_channels(
     rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), from_bits(eps_bits, ACC), EVALUATION)
     dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     deviation = x - mean
     sum_dy = over_tile(dy, COLUMNS)
     sum_dyx = over_tile(tl.where(mask, dy * deviation, 0.0), COLUMNS)
     store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
     if dx_ptr is not None:
-        scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+        scale = rstd * weight
         if EVALUATION:
             dx = dy * scale
         else:

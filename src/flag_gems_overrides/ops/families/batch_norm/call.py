@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,11 +17,58 @@ from ...launch.prepared import Launch
 from ...launch.workspace import with_counters
 from .backward import batch_norm_backward_channels, batch_norm_backward_groups
 from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
-from .layout import View, view
+from .layout import View, same_order, view
 from .plan import Channels, Groups, Problem, Tiling, plan, plan_evaluation
 
 _Launch = Callable[..., None]
 _Vector = tuple[int, torch.dtype]  # elements and dtype of a tensor with a number for each channel
+
+
+def compute_backward(
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor,
+    spread: torch.Tensor,
+    train: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """The gradients of input, weight and bias, or None for what ``output_mask`` does not ask for.
+
+    ``spread`` is 1 / standard deviation of each channel in training, and the running variance else.
+    """
+    want_input, want_weight, want_bias = output_mask
+    shape, strides = input.shape, input.stride()
+    dense, new_dx, new_dparameter, compute = prepare_backward(
+        shape,
+        strides,
+        (input.dtype, grad_out.dtype, mean.dtype, spread.dtype),
+        (grad_out.numel(), mean.numel(), spread.numel()),
+        None if weight is None else (weight.numel(), weight.dtype),
+        train,
+        eps,
+        (want_input, want_weight, want_bias),
+        input.get_device(),
+    )
+    dx = new_dx() if want_input else None
+    dweight = new_dparameter() if want_weight else None
+    dbias = new_dparameter() if want_bias else None
+    if not dense:
+        input = new_dx().copy_(input)
+    if not same_order(shape, input.stride(), grad_out.stride()):
+        grad_out = grad_out.contiguous() if input.is_contiguous() else new_dx().copy_(grad_out)
+    compute(
+        grad_out,
+        input,
+        None if weight is None else weight.contiguous(),
+        mean.contiguous(),
+        spread.contiguous(),
+        dx,
+        dweight,
+        dbias,
+    )
+    return dx, dweight, dbias
 
 
 class _Forward(NamedTuple):

@@ -47,6 +47,11 @@ def batch_norm_channels(
     begin, end = begin_and_end(0, total, total, VEC, COLUMNS, INT64_OFFSETS)
     offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    # All loads at once, so that none waits for another.
+    weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+    bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
+    running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
+    running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
     count = tl.cast(end, ACC)
     mean = over_tile(x, COLUMNS) / count
     deviation = tl.where(mask, x - mean, 0.0)
@@ -56,21 +61,11 @@ def batch_norm_channels(
     deviation = tl.where(mask, x - mean, 0.0)
     squares = over_tile(deviation * deviation, COLUMNS)
     rstd = store_statistics(
-        mean,
-        squares,
-        channels,
-        C,
-        count,
-        from_bits(eps_bits, ACC),
-        from_bits(momentum_bits, ACC),
-        mean_ptr,
-        rstd_ptr,
-        running_mean_ptr,
-        running_var_ptr,
-    )
-    scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
-    bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
-    tl.store(y_ptr + offsets, deviation * scale + bias, mask=mask)
+        mean, squares, running_mean, running_var, channels, C, count,
+        from_bits(eps_bits, ACC), from_bits(momentum_bits, ACC),
+        mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
+    )  # fmt: skip
+    tl.store(y_ptr + offsets, deviation * (rstd * weight) + bias, mask=mask)
 
 
 @entry()
@@ -135,10 +130,15 @@ def batch_norm_groups(
         shift = over_tile(sums, COLUMNS) / part_count
         part_squares = over_tile(squares, COLUMNS) - shift * shift * part_count
         part_squares = tl.where(part_squares < 0, 0.0, part_squares)
+        # On their way while this program waits for the others.
+        weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+        bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
         if partial_ptr is None:
             mean = pivot + shift
+            running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
+            running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
             rstd = store_statistics(
-                mean, part_squares, channels, C, count, eps, momentum,
+                mean, part_squares, running_mean, running_var, channels, C, count, eps, momentum,
                 mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
             )  # fmt: skip
         else:
@@ -150,16 +150,17 @@ def batch_norm_groups(
                 whole_mean, whole_squares, merged = merge_parts(
                     partial_ptr, block, C, GROUP, SLICE, total, UNIT, CHANNELS, PARTS
                 )
+                running_mean = load_of_channels(running_mean_ptr, merged, C, ACC, 0.0)
+                running_var = load_of_channels(running_var_ptr, merged, C, ACC, 0.0)
                 store_statistics(
-                    whole_mean, whole_squares, merged, C, count, eps, momentum,
+                    whole_mean, whole_squares, running_mean, running_var, merged, C, count, eps, momentum,
                     mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
                 )  # fmt: skip
                 announce(workspace_ptr, block, blocks)
             wait_for(workspace_ptr, block, blocks)
             mean = load_of_channels(mean_ptr, channels, C, ACC, 0.0)
             rstd = load_of_channels(rstd_ptr, channels, C, ACC, 1.0)
-        scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
-        bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
+        scale = rstd * weight
         # Backwards: what was read last may still be in L1.
         for tile in tl.range(0, tiles):
             first = begin + (tiles - 1 - tile) * BLOCK

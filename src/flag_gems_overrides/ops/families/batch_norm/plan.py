@@ -12,8 +12,13 @@ WARP = 32
 VECTOR_BYTES = 16
 # Elements of each input that a thread holds where a program has whole channels, by the number of inputs, and warps.
 ELEMENTS_OF_CHANNELS, MAX_WARPS = {1: 32, 2: 16}, 16
-# What a program of columns reads side by side.
-ROW_BYTES = 128
+# What a program reads side by side: of columns, and of neighbouring channels at least.
+ROW_BYTES, NEIGHBOUR_BYTES, SECTOR_BYTES = 128, 128, 32
+# Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
+# for more programs, and so much for programs that hold their columns at all.
+LITTLE_BYTES_OF_SECTORS, MAX_BYTES_OF_SECTORS = 1 << 20, 16 << 20
+# Of the bytes of a vector, the share that a thread loads where it loads one by one.
+SINGLES = 4
 # Numbers of other programs that the last one of a group has at a time, for each of its threads.
 PARTS_PER_THREAD = 4
 # Tiles of a program that are worth the wait for the others of its group.
@@ -83,7 +88,7 @@ def plan(problem: Problem, limits: Limits) -> Channels | Groups:
 
 def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
     """The same where no program needs what another one has read; each group has one block of channels."""
-    tiling = _tiles(problem)
+    tiling = _tiles(problem, limits)
     tiles = cdiv(tiling.total, _tile(tiling))
     group = max(1, min(cdiv(WAVES * _places(problem, tiling, limits), tiling.blocks), tiles))
     slice_size = cdiv(tiles, group) * _tile(tiling)
@@ -92,7 +97,7 @@ def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
 
 
 def _groups(problem: Problem, limits: Limits) -> Groups:
-    tiling = _tiles(problem)
+    tiling = _tiles(problem, limits)
     places = _places(problem, tiling, limits)
     # All channels at once if there are places, or in as few turns as can be, evenly. With fewer at a time, so that L2
     # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us.
@@ -108,14 +113,17 @@ def _groups(problem: Problem, limits: Limits) -> Groups:
     return Groups(tiling, group, slice_size, min(power_of_2(group), max(merged, 1)), programs, registers)
 
 
-def _tiles(problem: Problem) -> Tiling:
-    A, C, B, size, _ = problem
+def _tiles(problem: Problem, limits: Limits) -> Tiling:
+    A, C, B, size, inputs = problem
     columns = B == 1
     loads, warps, _ = COLUMNS if columns else ROWS
+    if columns and inputs == 2 and limits.capability[0] != 9:
+        # 28304 x 64 bfloat16 spills 32 and 56 bytes on sm_80 and sm_100.
+        loads //= 2
     vec = math.gcd(C if columns else B, VECTOR_BYTES // size)
     # Elements that are loaded one by one take an address and a mask each.
-    elements = max(loads * (VECTOR_BYTES if vec * size == VECTOR_BYTES else VECTOR_BYTES // 4) // size, 1)
-    channels = min(ROW_BYTES // size, power_of_2(C)) if columns else 1
+    elements = max(loads * (VECTOR_BYTES if vec * size == VECTOR_BYTES else VECTOR_BYTES // SINGLES) // size, 1)
+    channels = min(ROW_BYTES // size if columns else _neighbours(problem), power_of_2(C))
     # Of few rows several tiles too.
     while columns and warps > 4 and A * channels < 4 * elements * warps * WARP:
         warps //= 2
@@ -145,15 +153,26 @@ def _channels(problem: Problem, limits: Limits) -> Channels | None:
     if B == 1:
         # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.
         channels = min(max(ROW_BYTES // size, 512 // block), power_of_2(C))
-        while channels > 32 // size and channels * limits.sm_count > C:
+        while channels > 1 and (
+            (channels > SECTOR_BYTES // size and channels * limits.sm_count > C)
+            or (channels * block > 512 and 2 * cdiv(C, channels) * A * SECTOR_BYTES <= LITTLE_BYTES_OF_SECTORS)
+        ):
             channels //= 2
         if channels * block > most:
-            return None
+            channels = most // block
+            if cdiv(C, channels) * A * SECTOR_BYTES > MAX_BYTES_OF_SECTORS:
+                return None
     else:
         # Several channels of few elements; one warp is enough for 16 of a thread.
-        channels = max(1, min(512 // block, power_of_2(cdiv(C, limits.sm_count))))
+        channels = min(512 // block, power_of_2(cdiv(C, limits.sm_count)))
+        channels = max(1, channels, min(_neighbours(problem), power_of_2(C), most // block))
     warps = max(1, min(MAX_WARPS, channels * block // (elements // 2 * WARP)))
     return Channels(_tiling(problem, channels, block, warps))
+
+
+def _neighbours(problem: Problem) -> int:
+    """Channels that lie side by side."""
+    return power_of_2(cdiv(NEIGHBOUR_BYTES, problem.B * problem.itemsize))
 
 
 def _tiling(problem: Problem, channels: int, block: int, warps: int) -> Tiling:

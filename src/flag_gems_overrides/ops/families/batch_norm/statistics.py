@@ -57,9 +57,10 @@ def part_sizes(parts, GROUP, SLICE, total, UNIT: tl.constexpr):
 
 @triton.jit
 def store_statistics(
-    mean, squares, channels, C, count, eps, momentum, mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr
-):
-    """Store mean and rstd, and update the running statistics; returns rstd.
+    mean, squares, running_mean, running_var, channels, C, count, eps, momentum,
+    mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
+):  # fmt: skip
+    """Store mean and rstd, and update the running statistics, whose values are given; returns rstd.
 
     mean_ptr, rstd_ptr: [C]; running_mean_ptr, running_var_ptr: [C] or None. The running variance is of a sample: of one
     element it is 0 / 0.
@@ -71,12 +72,10 @@ def store_statistics(
     tl.store(mean_ptr + channels, stored, mask=mask)
     tl.store(rstd_ptr + channels, rstd, mask=mask)
     if running_mean_ptr is not None:
-        running = tl.load(running_mean_ptr + channels, mask=mask, other=0.0).to(mean.dtype)
-        tl.store(running_mean_ptr + channels, momentum * stored + (1 - momentum) * running, mask=mask)
-        running = tl.load(running_var_ptr + channels, mask=mask, other=0.0).to(mean.dtype)
+        tl.store(running_mean_ptr + channels, momentum * stored + (1 - momentum) * running_mean, mask=mask)
         # Where there is one element the quotient is 0 / 0, the NaN that PyTorch stores.
         unbiased = squares / (count - 1.0)
-        tl.store(running_var_ptr + channels, momentum * unbiased + (1 - momentum) * running, mask=mask)
+        tl.store(running_var_ptr + channels, momentum * unbiased + (1 - momentum) * running_var, mask=mask)
     return rstd
 
 

@@ -218,10 +218,12 @@ def store_gradient(
 def group_norm_backward_sums(
     dy_ptr,
     x_ptr,
+    weight_ptr,
     mean_ptr,
     rstd_ptr,
     a_ptr,
     b_ptr,
+    partial_ptr,
     G,
     D,
     HW,
@@ -236,6 +238,7 @@ def group_norm_backward_sums(
     channels.
 
     a_ptr, b_ptr: [N, SPLITS, C] or None
+    partial_ptr: [N * G, parts, 2] or None, for dx: what each program has of a group's sums of weight * a and weight * b
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     blocks = (D - 1) // BLOCK_D + 1
@@ -257,10 +260,15 @@ def group_norm_backward_sums(
         tl.store(a_ptr + out, a, mask=channels < D)
     if b_ptr is not None:
         tl.store(b_ptr + out, b, mask=channels < D)
+    if partial_ptr is not None:
+        weight = load_parameter(weight_ptr, row % G * D + channels, channels < D, ACC)
+        place = tl.cast(tl.program_id(0), tl.int64) * 2
+        tl.store(partial_ptr + place, tl.sum(scaled(a, weight)))
+        tl.store(partial_ptr + place + 1, tl.sum(scaled(b, weight)))
 
 
 @entry()
-@triton.jit(do_not_specialize=["SPLITS"])
+@triton.jit(do_not_specialize=["PARTS"])
 def group_norm_backward_apply(
     dy_ptr,
     x_ptr,
@@ -268,20 +276,19 @@ def group_norm_backward_apply(
     mean_ptr,
     rstd_ptr,
     dx_ptr,
-    a_ptr,
-    b_ptr,
+    partial_ptr,
     G,
     D,
     HW,
-    SPLITS,
+    PARTS,
     BLOCK: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_HW: tl.constexpr,
     VEC: tl.constexpr,
 ):
-    """dx of one tile of a group, from the sums of all its channels.
+    """dx of one tile of a group, from the sums of its parts.
 
-    a_ptr, b_ptr: [N, SPLITS, C]
+    partial_ptr: [N * G, PARTS, 2]
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     tiles = tiles_of_group(D, HW, BLOCK_D, BLOCK_HW)
@@ -289,14 +296,11 @@ def group_norm_backward_apply(
     first_channel = row % G * D
     c1 = tl.zeros([BLOCK], ACC)
     c2 = tl.zeros([BLOCK], ACC)
-    for i in tl.range(0, (D * SPLITS - 1) // BLOCK + 1):
-        at = i * BLOCK + tl.arange(0, BLOCK)
-        channel = first_channel + at % D
-        offsets = ((row // G) * SPLITS + at // D) * (G * D) + channel
-        mask = at < D * SPLITS
-        weight = load_parameter(weight_ptr, channel, mask, ACC)
-        c1 += scaled(tl.load(a_ptr + offsets, mask=mask, other=0.0), weight)
-        c2 += scaled(tl.load(b_ptr + offsets, mask=mask, other=0.0), weight)
+    for i in tl.range(0, (PARTS - 1) // BLOCK + 1):
+        part = i * BLOCK + tl.arange(0, BLOCK)
+        places = partial_ptr + (row * PARTS + part) * 2
+        c1 += tl.load(places, mask=part < PARTS, other=0.0)
+        c2 += tl.load(places + 1, mask=part < PARTS, other=0.0)
     size = tl.cast(D, ACC) * HW
     mean = tl.load(mean_ptr + row).to(ACC)
     rstd = tl.load(rstd_ptr + row).to(ACC)

@@ -22,7 +22,7 @@ from .group_backward import (
     group_norm_backward_tile,
 )
 from .group_forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_tile
-from .group_plan import LOOP_REGISTERS, Loop, Split, Tile, plan_backward, plan_forward
+from .group_plan import APPLY_REGISTERS, LOOP_REGISTERS, Loop, Split, Tile, plan_backward, plan_forward
 from .partial_sums import sum_partials
 from .plan import plan_partial_sums
 
@@ -170,10 +170,10 @@ def _backward_launch(
                 device, (plan.programs,), N * G, G, D, HW, **blocks, STAGES=plan.stages, maxnreg=LOOP_REGISTERS
             )
         else:
-            rows = N * plan.splits
+            rows, parts = N * plan.splits, -(-D // plan.block_d) * plan.splits
             launch = group_norm_backward_sums.bind(
                 device,
-                (N * G * -(-D // plan.block_d) * plan.splits,),
+                (N * G * parts,),
                 G,
                 D,
                 HW,
@@ -181,13 +181,14 @@ def _backward_launch(
                 plan.splits,
                 **blocks,
                 STAGES=plan.stages,
+                maxnreg=LOOP_REGISTERS,
             )
             if want_input:
                 apply = group_norm_backward_apply.bind(
-                    device, (N * G * plan.tiles,), G, D, HW, plan.splits, **blocks, BLOCK=256
+                    device, (N * G * plan.tiles,), G, D, HW, parts, **blocks, BLOCK=256, maxnreg=APPLY_REGISTERS
                 )
     outputs = want[1] + want[2]
-    if outputs and (rows > 1 or apply is not None):
+    if outputs and rows > 1:
         configuration = plan_partial_sums(rows, C, outputs, limits)
         sums = sum_partials.bind(
             device,
@@ -202,7 +203,8 @@ def _backward_launch(
         )
     partial = Allocation((rows, C), _accumulator(dtype), device)
     if isinstance(plan, Split):
-        return functools.partial(_backward_split, launch, apply, sums, partial)
+        of_groups = Allocation((N * G, parts, 2), _accumulator(dtype), device)
+        return functools.partial(_backward_split, launch, apply, sums, partial, of_groups)
     return functools.partial(_backward_whole, launch, sums, partial)
 
 
@@ -260,6 +262,7 @@ def _backward_split(
     apply: Launch | None,
     sums: Launch | None,
     partial: Allocation,
+    of_groups: Allocation,
     grad_out: torch.Tensor,
     input: torch.Tensor,
     weight: torch.Tensor | None,
@@ -270,16 +273,14 @@ def _backward_split(
     dbias: torch.Tensor | None,
 ) -> None:
     """One kernel for the sums, one that makes dx of them, and one that adds them up."""
-    if apply is None and sums is None:
-        launch(grad_out, input, mean, rstd, dweight, dbias)
-        return
-    a = None if dweight is None and apply is None else partial()
-    b = None if dbias is None and apply is None else partial()
-    launch(grad_out, input, mean, rstd, a, b)
+    a = dweight if sums is None or dweight is None else partial()
+    b = dbias if sums is None or dbias is None else partial()
+    parts = None if apply is None else of_groups()
+    launch(grad_out, input, weight, mean, rstd, a, b, parts)
     if apply is not None:
-        apply(grad_out, input, weight, mean, rstd, dx, a, b)
+        apply(grad_out, input, weight, mean, rstd, dx, parts)
     if sums is not None:
-        sums(None if dweight is None else a, None if dbias is None else b, dweight, dbias)
+        sums(a, b, dweight, dbias)
 
 
 def _forward_of_nothing(*tensors: torch.Tensor) -> None:

@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from .rms_plan import power_of_two, power_of_two_within
+from .launches import power_of_two, power_of_two_within
 
 # Elements of a tile that one thread holds, in vectors of 16 bytes, and warps of a program.
 VECTORS = 2
@@ -17,6 +17,8 @@ STAGES = 3
 PROGRAMS_PER_SM = 4
 # Left to itself the compiler spills 8 bytes for a fourth program to a multiprocessor (float32, 64 registers a thread).
 LOOP_REGISTERS = 128
+# And 32 bytes for a fifth of the kernel that makes dx of sums (8 x 256 x 10001 bfloat16, sm_100, 48 registers).
+APPLY_REGISTERS = 64
 # Of small groups, elements that a program holds if there are as many, and bytes that a multiprocessor's programs load
 # at a time: layer_norm's, measured on an H200.
 ELEMENTS_HELD = 2048
@@ -87,7 +89,9 @@ def plan_backward(
         tile_bytes = 2 * block_g * tile.block_d * tile.block_hw * element_size
         programs = limits.sm_count * min(max(BYTES_IN_FLIGHT // tile_bytes, PROGRAMS_PER_SM), 16)
         blocks = -(-G // block_g)
-        warps = _tile_warps(block_g * tile.block_d * tile.block_hw, element_size)
+        # Loads of single elements need an address each: 8 to a thread spill 16 bytes (64 x 512 x 7 x 7, sm_100).
+        halves = 2 if tile.vec == 1 and element_size == 4 else 1
+        warps = _tile_warps(halves * block_g * tile.block_d * tile.block_hw, element_size)
         samples = min(N, max(1, programs // blocks))
         stages = STAGES if samples < N else 1
         return tile._replace(programs=blocks * samples, block_m=block_g, stages=stages, warps=warps)

@@ -38,6 +38,8 @@ BYTES_IN_FLIGHT = 32768
 # -> 38, 64 x 64 3.3 -> 3.1, and 16384 x 2048 38 -> 39; float32: 262144 x 128 74 -> 68, 65536 x 768 105 -> 99, 8192 x
 # 4096 74 -> 68.
 MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
+# Of one warp each; more of them are better larger.
+MAX_PROGRAMS_PER_SM = 512
 # Shorter rows are not tried by several programs each.
 MIN_SPLIT = 4096
 # Programs of a group that hold a row: 12 x 1376837 float32 232 us by 337, read twice 122.
@@ -81,6 +83,16 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 def plan(problem: Problem, limits: Limits) -> Launch:
     """The launch that is chosen for this problem, none of its sizes 0."""
     return launch(problem, choose(problem, limits), limits)
+
+
+def rows(problem: Problem, limits: Limits) -> Rows | None:
+    """The launch of whole rows that is chosen, or comes first; None if a row is too long for one program."""
+    defaults = (each for each in _defaults(problem, limits) if each is not None)
+    for found in (choose(problem, limits), *defaults):
+        launched = launch_or_none(problem, found, limits)
+        if isinstance(launched, Rows):
+            return launched
+    return None
 
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
@@ -137,6 +149,9 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     # With one vector to a thread 8 bytes of 64 x 64 float32 spill (Triton 3.7).
     # 4240 x 64 bf16: 3.6 us with 8 rows, 4.0 with 16.
     block_m = min(block_m, max(power_of_two_within(M // (4 * limits.sm_count)), at_once * (2 if little else 1)))
+    # A program takes some time to start: 6692064 x 11 float32 347 us by 418254 of them.
+    while warps < 4 and cdiv(M, block_m) > MAX_PROGRAMS_PER_SM * limits.sm_count:
+        warps, block_m = 2 * warps, 2 * block_m
     return Configuration("rows", warps, vec, min(block_m, power_of_two(M)))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,11 +16,63 @@ from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from .call import _NONE, _accumulator, _Parameter
+from .launches import Rows, power_of_two
 from .partial_sums import sum_partials
 from .plan import plan_partial_sums
 from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
 from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
-from .rms_plan import Loop, Rows, Split, plan_backward, plan_forward, power_of_two
+from .rms_plan import Loop, Split, plan_backward, plan_forward
+
+
+def compute_forward(
+    x: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None, eps: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The normalized rows, and 1 / root mean square of each in x's shape with ones for the normalized dimensions."""
+    new_output, new_statistic, compute = prepare_forward(
+        x.shape,
+        tuple(normalized_shape),
+        x.dtype,
+        None if weight is None else (weight.shape, weight.dtype),
+        eps,
+        x.get_device(),
+    )
+    output = new_output()
+    rstd = new_statistic()
+    compute(x.contiguous(), None if weight is None else weight.contiguous(), output, rstd)
+    return output, rstd
+
+
+def compute_backward(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    rstd: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None,
+    output_mask: Sequence[bool],
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The gradients of x and weight, or None for what ``output_mask`` does not ask for."""
+    want_input, want_weight = output_mask[0], output_mask[1] and weight is not None
+    new_dx, new_dweight, compute = prepare_backward(
+        x.shape,
+        tuple(normalized_shape),
+        (x.dtype, dy.dtype, rstd.dtype),
+        (dy.numel(), rstd.numel()),
+        None if weight is None else (weight.shape, weight.dtype),
+        want_input,
+        want_weight,
+        x.get_device(),
+    )
+    dx = new_dx() if want_input else None
+    dweight = new_dweight() if want_weight else None
+    compute(
+        dy.contiguous(),
+        x.contiguous(),
+        None if weight is None else weight.contiguous(),
+        rstd.contiguous(),
+        dx,
+        dweight,
+    )
+    return dx, dweight
 
 
 class _Forward(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 import triton
 
-from ...launch import devices, workspace
+from ...launch import devices, outputs, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.shape import wrap_dim
@@ -57,7 +57,7 @@ def _prepare(
 ) -> Prepared:
     dims = wrapped(dim, len(shape))
     if 0 in shape and policy.empty is not None:
-        _refuse_empty(policy.name, policy.empty, shape, () if dim is None or dim == () else dims)
+        refuse_empty(policy.name, policy.empty, shape, () if dim is None or dim == () else dims)
     count = math.prod(shape[d] for d in dims if shape)
     if count == 1 and policy.single is not None:
         policy = policy.single
@@ -108,7 +108,7 @@ def wrapped(dim: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
     return dims
 
 
-def _refuse_empty(name: str, error: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+def refuse_empty(name: str, error: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     """Raise as PyTorch does where a result would be made of no element; without ``dims`` all are reduced."""
     if not dims:
         raise error(name, None)
@@ -248,17 +248,49 @@ def reduce(
         IndexError, RuntimeError: as PyTorch does for dimensions that do not exist, come twice or are empty.
     """
     stride = None if x.is_contiguous() else x.stride()
-    steps, copy = _prepare(policy, x.shape, stride, x.dtype, dtype, dim, keepdim, x.get_device(), configuration)
+    prepared = _prepare(policy, x.shape, stride, x.dtype, dtype, dim, keepdim, x.get_device(), configuration)
+    return _launch(prepared, x, None)
+
+
+def reduce_into(
+    out: torch.Tensor,
+    policy: Policy,
+    x: torch.Tensor,
+    dim: int | tuple[int, ...] | None,
+    keepdim: bool,
+    dtype: torch.dtype | None,
+) -> torch.Tensor:
+    """The values of :func:`reduce` in ``out``, of any strides and the dtype that they have; it is resized to fit.
+
+    Where it may share memory with ``x``, all is read before anything is written.
+    """
+    stride = None if x.is_contiguous() else x.stride()
+    prepared = _prepare(policy, x.shape, stride, x.dtype, dtype, dim, keepdim, x.get_device(), None)
+    new_values = prepared.steps[-1].new_values
+    assert new_values is not None
+    outputs.resize(out, new_values.shape)
+    if out.is_contiguous() and not torch._C._is_alias_of(x, out):  # type: ignore[attr-defined]
+        _launch(prepared, x, out)
+    else:
+        out.copy_(_launch(prepared, x, None)[0])
+    return out
+
+
+def _launch(prepared: Prepared, x: torch.Tensor, out: torch.Tensor | None) -> tuple[Any, Any]:
+    """Values, in ``out`` if that is given, and positions."""
+    steps, copy = prepared
     if copy:
         x = x.contiguous()
-    for new_values, new_positions, launch, new_partials, blocks in steps:
-        values = None if new_values is None else new_values()
+    last = steps[-1]
+    for step in steps:
+        new_values, new_positions, launch, new_partials, blocks = step
+        values = out if step is last and out is not None else None if new_values is None else new_values()
         positions = None if new_positions is None else new_positions()
         if launch is not None:
-            outputs = (values,) if positions is None else (values, positions)
+            results = (values,) if positions is None else (values, positions)
             if blocks:
-                launch(x, *outputs, *(new() for new in new_partials), workspace.counters(x, blocks))
+                launch(x, *results, *(new() for new in new_partials), workspace.counters(x, blocks))
             else:
-                launch(x, *outputs, *(None,) * len(outputs), None)
+                launch(x, *results, *(None,) * len(results), None)
         x = values  # type: ignore[assignment]  # of the last step they are returned
     return values, positions

@@ -44,13 +44,13 @@ def replaces_smallest(x, best):
     return (best == best) & ~(x >= best)
 
 
-def _lowest(dtype: torch.dtype) -> int | float:
+def lowest(dtype: torch.dtype) -> int | float:
     if dtype.is_floating_point:
         return -math.inf
     return 0 if dtype is torch.bool else torch.iinfo(dtype).min
 
 
-def _highest(dtype: torch.dtype) -> int | float:
+def highest(dtype: torch.dtype) -> int | float:
     if dtype.is_floating_point:
         return math.inf
     return 1 if dtype is torch.bool else torch.iinfo(dtype).max
@@ -78,5 +78,5 @@ def _without_element(name: str, dim: int) -> Exception:
 
 
 # Each operator gives its name.
-LARGEST = Policy("", larger, _lowest, unchanged, empty=without_value, replaces=replaces_largest)
-SMALLEST = Policy("", smaller, _highest, unchanged, empty=without_value, replaces=replaces_smallest)
+LARGEST = Policy("", larger, lowest, unchanged, empty=without_value, replaces=replaces_largest)
+SMALLEST = Policy("", smaller, highest, unchanged, empty=without_value, replaces=replaces_smallest)

@@ -32,8 +32,8 @@ def _one(dtype: torch.dtype) -> int | float:
 
 
 def _truth(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> Dtypes:
-    """The result is bool, but of uint8 uint8."""
-    return Dtypes(dtype, torch.int32, torch.uint8 if dtype is torch.uint8 else torch.bool)
+    """The result is bool, but of uint8 uint8 unless bool is requested."""
+    return Dtypes(dtype, torch.int32, requested or (torch.uint8 if dtype is torch.uint8 else torch.bool))
 
 
 def _counted(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> Dtypes:

@@ -11,7 +11,7 @@ import torch
 import triton.language as tl
 from triton import JITFunction
 
-_TRITON = {
+TRITON = {
     torch.bool: tl.int1,
     torch.uint8: tl.uint8,
     torch.int8: tl.int8,
@@ -53,12 +53,28 @@ def promoted(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> D
     return Dtypes(converted, accumulator(converted), converted)
 
 
+class Compiled:
+    """What kernels are compiled with: functions, numbers and dtypes, as one constexpr.
+
+    It is no tuple: from Triton 3.8 on a constexpr that is one is taken apart, and ``tl.reduce`` refuses a function that
+    is a constexpr itself.
+    """
+
+    @property
+    def cache_key(self) -> str:
+        """Part of Triton's key for compiled kernels, so that a changed function is compiled again."""
+        return str([getattr(part, "cache_key", part) for part in vars(self).values()])
+
+    def __str__(self) -> str:
+        """For records of launches: ``multiply 1.0 bf16 fp32``."""
+        return " ".join(str(getattr(part, "__name__", part)) for part in vars(self).values() if part is not None)
+
+
 @dataclass(frozen=True)
-class Arithmetic:
+class Arithmetic(Compiled):
     """The part of a policy that kernels are compiled with, for the dtypes of one launch.
 
-    Kernels take it as one constexpr, ``OP``, and call its functions: ``OP.combine(a, b)``. It is no tuple: from Triton
-    3.8 on a constexpr that is one is taken apart, and ``tl.reduce`` refuses a function that is a constexpr itself.
+    Kernels take it as ``OP`` and call its functions: ``OP.combine(a, b)``.
     """
 
     combine: JITFunction
@@ -69,15 +85,6 @@ class Arithmetic:
     identity: int | float
     converted: tl.dtype
     accumulator: tl.dtype
-
-    @property
-    def cache_key(self) -> str:
-        """Part of Triton's key for compiled kernels, so that a changed function is compiled again."""
-        return str([getattr(part, "cache_key", part) for part in vars(self).values()])
-
-    def __str__(self) -> str:
-        """For records of launches: ``multiply 1.0 bf16 fp32``."""
-        return " ".join(str(getattr(part, "__name__", part)) for part in vars(self).values() if part is not None)
 
 
 # Compared by identity: a policy is part of the key of every call.
@@ -129,6 +136,6 @@ class Policy:
             epilogue=self.epilogue if last else None,
             parameter=self.parameter,
             identity=self.identity(elements),
-            converted=_TRITON[dtypes.converted if first else dtypes.accumulator],
-            accumulator=_TRITON[dtypes.accumulator],
+            converted=TRITON[dtypes.converted if first else dtypes.accumulator],
+            accumulator=TRITON[dtypes.accumulator],
         )

@@ -17,6 +17,12 @@ def add(a, b):
 
 
 @triton.jit
+def without_nan(x, OP: tl.constexpr):
+    x = x.to(OP.accumulator)
+    return tl.where(x == x, x, 0.0)
+
+
+@triton.jit
 def divide(result, count, OP: tl.constexpr):
     count = tl.full([], count, OP.accumulator)
     if OP.accumulator == tl.float32:
@@ -39,10 +45,11 @@ def _summed(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> Dt
     return dtypes
 
 
-def _averaged(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> Dtypes:
+def _floating(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> Dtypes:
     converted = requested or dtype
     return Dtypes(converted, accumulator(converted), converted)
 
 
 SUM = Policy("sum", add, zero, _summed)
-MEAN = Policy("mean", add, zero, _averaged, epilogue=divide)
+MEAN = Policy("mean", add, zero, _floating, epilogue=divide)
+NANSUM = Policy("nansum", add, zero, _floating, prologue=without_nan)

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
-from torch._prims_common.wrappers import _maybe_resize_out
 
-from ...launch import devices
+from ...launch import devices, outputs
 from ...launch.allocation import Allocation
 from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
@@ -33,12 +32,9 @@ def cumsum(x: torch.Tensor, dim: int, dtype: torch.dtype | None) -> torch.Tensor
 
 
 def cumsum_out(x: torch.Tensor, dim: int, dtype: torch.dtype | None, out: torch.Tensor) -> torch.Tensor:
-    if dtype is not None and dtype is not out.dtype:
-        raise RuntimeError(
-            f"Expected out tensor to have dtype {_NAMES[dtype]}, but got {_NAMES.get(out.dtype, out.dtype)} instead"
-        )
+    outputs.check_dtype(out, dtype)
     _, launch = _prepare(x.shape, x.dtype, dim, out.dtype, x.get_device())
-    _maybe_resize_out(out, x.shape)
+    outputs.resize(out, x.shape)
     same = x.data_ptr() == out.data_ptr() and x.dtype is out.dtype and x.stride() == out.stride()
     apart = x.untyped_storage().data_ptr() != out.untyped_storage().data_ptr()
     if not out.is_contiguous() or not (same or apart):
@@ -59,7 +55,7 @@ def _prepare(
     out = Allocation(shape, result, device)
     if M * N * K == 0:
         return _Prepared(out, None)
-    accumulator = _accumulator(result)
+    accumulator = _accumulator(dtype, result, N)
     options: dict[str, Any] = {"CONVERTED": _TRITON[result], "ACC": accumulator}
     chosen = plan.plan(plan.Problem(M, N, K, max(dtype.itemsize, result.itemsize)), devices.limits(device))
     if isinstance(chosen, plan.Whole):
@@ -82,10 +78,12 @@ def _prepare(
     return _Prepared(out, functools.partial(with_counters, launch, count, torch.int64))
 
 
-def _accumulator(dtype: torch.dtype) -> tl.dtype:
-    if dtype in (torch.int64, torch.float64):
-        return _TRITON[dtype]
-    return tl.float32 if dtype.is_floating_point else tl.int32
+def _accumulator(dtype: torch.dtype, result: torch.dtype, N: int) -> tl.dtype:
+    """int64 only where a sum may need it: a scan of int64 takes twice as long."""
+    if result.is_floating_point:
+        return tl.float64 if result is torch.float64 else tl.float32
+    narrow = not dtype.is_floating_point and dtype.itemsize <= 2 and N << 8 * dtype.itemsize < 2**31
+    return tl.int64 if result is torch.int64 and not narrow else tl.int32
 
 
 _TRITON = {
@@ -98,17 +96,4 @@ _TRITON = {
     torch.bfloat16: tl.bfloat16,
     torch.float32: tl.float32,
     torch.float64: tl.float64,
-}
-# As PyTorch's messages have them.
-_NAMES = {
-    torch.uint8: "unsigned char",
-    torch.int8: "signed char",
-    torch.int16: "short int",
-    torch.int32: "int",
-    torch.int64: "long int",
-    torch.float16: "c10::Half",
-    torch.bfloat16: "c10::BFloat16",
-    torch.float32: "float",
-    torch.float64: "double",
-    torch.bool: "bool",
 }

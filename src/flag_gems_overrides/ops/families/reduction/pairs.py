@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="no-untyped-def"
+"""Reductions that keep two numbers of what they have read, in one reading.
+
+``OP`` is a :class:`.pair_policy.Pairing`: ``OP.lift`` makes elements pairs, ``OP.merge`` makes two pairs one, and
+``OP.fold`` all pairs along an axis.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from ...launch.workspace import is_last
+from .columns import full_tile, results_of
+from .elements import load
+from .row import remaining, whole_vectors
+
+
+@triton.jit
+def _load_pairs(x_ptr, second_ptr, offsets, mask, OP: tl.constexpr, EVICT: tl.constexpr):
+    """Pairs of elements, or those that an earlier launch has stored; of nothing outside of ``mask``."""
+    if second_ptr is None:
+        return OP.lift(load(x_ptr + offsets, mask, OP, EVICT), mask, OP)
+    else:
+        first = tl.load(x_ptr + offsets, mask=mask, other=OP.first)
+        return first, tl.load(second_ptr + offsets, mask=mask, other=OP.second)
+
+
+@triton.jit
+def _fold_neighbours(a, b, NEIGHBOURS: tl.constexpr, OP: tl.constexpr):
+    if NEIGHBOURS == 1:
+        return a, b
+    else:
+        shape: tl.constexpr = [a.shape[0], a.shape[1] // NEIGHBOURS, NEIGHBOURS]
+        return OP.fold(tl.reshape(a, shape), tl.reshape(b, shape), 2, OP)
+
+
+@triton.jit
+def _store_final(a, b, out_ptr, second_out_ptr, offsets, mask, OP: tl.constexpr):
+    if OP.epilogue is not None:
+        tl.store(out_ptr + offsets, OP.epilogue(a, b, OP), mask=mask)
+    else:
+        tl.store(out_ptr + offsets, a, mask=mask)
+        tl.store(second_out_ptr + offsets, b, mask=mask)
+
+
+@triton.jit
+def _store(
+    a, b, out_ptr, second_out_ptr, partial_ptr, partial_second_ptr, arrived_ptr, offsets, mask, size,
+    OP: tl.constexpr, BLOCK_SPLITS: tl.constexpr,
+):  # fmt: skip
+    """As ``elements.store_values``, for pairs of [BLOCK_M, BLOCK_K]."""
+    if BLOCK_SPLITS == 1:
+        _store_final(a, b, out_ptr, second_out_ptr, offsets, mask, OP)
+    else:
+        here = offsets + tl.program_id(1) * size
+        tl.store(partial_ptr + here, a, mask=mask)
+        tl.store(partial_second_ptr + here, b, mask=mask)
+        if is_last(arrived_ptr + tl.program_id(0), tl.num_programs(1), "acq_rel"):
+            split = tl.arange(0, BLOCK_SPLITS)[None, :, None]
+            each = mask[:, None, :] & (split < tl.num_programs(1))
+            there = offsets[:, None, :] + split * size
+            a = tl.load(partial_ptr + there, mask=each, other=OP.first, cache_modifier=".cg")
+            b = tl.load(partial_second_ptr + there, mask=each, other=OP.second, cache_modifier=".cg")
+            a, b = OP.fold(a, b, 1, OP)
+            _store_final(a, b, out_ptr, second_out_ptr, offsets, mask, OP)
+
+
+@entry()
+@triton.jit
+def reduce_pairs_of_rows_kernel(
+    x_ptr,
+    second_ptr,
+    out_ptr,
+    second_out_ptr,
+    partial_ptr,
+    partial_second_ptr,
+    arrived_ptr,
+    M,
+    N,
+    OP: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGE_LANES: tl.constexpr,
+    NEIGHBOURS: tl.constexpr,
+    BLOCK_SPLITS: tl.constexpr,
+    ONE_TILE_PER_CTA: tl.constexpr,
+    STAGES: tl.constexpr,
+    EVICT: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+):
+    """Reduce N.
+
+    Grid: blocks of BLOCK_M rows, programs that share them.
+
+    Args:
+        x_ptr: [M, N] of elements, or of the first numbers of pairs.
+        second_ptr: [M, N], their second numbers; None for elements.
+        out_ptr: [M], what OP.epilogue makes of the pairs, or their first numbers.
+        second_out_ptr: [M], their second numbers, None with OP.epilogue.
+        partial_ptr, partial_second_ptr: [splits, M] of accumulators, None without splits.
+        arrived_ptr: [blocks] of zeros, None without splits.
+        NEIGHBOURS: elements that share an accumulator; divides VECTOR.
+
+    The rest is as in ``reduce_rows_kernel``.
+    """
+    tl.static_assert(BLOCK_N % VECTOR == 0)
+    tl.static_assert(VECTOR % NEIGHBOURS == 0)
+    m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    split = tl.program_id(1)
+    N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
+    start, head, body = whole_vectors(m, N, VECTOR)
+    body_start = (start + head) // VECTOR * VECTOR
+    first = split * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    if ONE_TILE_PER_CTA:
+        a, b = _load_pairs(x_ptr, second_ptr, body_start + first, (m < M) & (first < body), OP, EVICT)
+    else:
+        a = tl.full([BLOCK_M, BLOCK_N // NEIGHBOURS], OP.first, OP.accumulator)
+        b = tl.full([BLOCK_M, BLOCK_N // NEIGHBOURS], OP.second, OP.accumulator)
+        for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
+            mask = (m < M) & (first < remaining(body, tile))
+            c, d = _load_pairs(x_ptr, second_ptr, body_start + tile + first, mask, OP, EVICT)
+            c, d = _fold_neighbours(c, d, NEIGHBOURS, OP)
+            a, b = OP.merge(a, b, c, d, OP)
+    a, b = OP.fold(a, b, 1, OP)
+    if EDGE_LANES:
+        lane = tl.arange(0, EDGE_LANES)[None, :]
+        positions = tl.where(lane < VECTOR, lane, head + body + lane - VECTOR)
+        mask = (m < M) & (split == 0) & tl.where(lane < VECTOR, lane < head, positions < N)
+        c, d = _load_pairs(x_ptr, second_ptr, start + positions, mask, OP, EVICT="")
+        c, d = OP.fold(c, d, 1, OP)
+        a, b = OP.merge(a, b, c, d, OP)
+    _store(
+        a[:, None],
+        b[:, None],
+        out_ptr,
+        second_out_ptr,
+        partial_ptr,
+        partial_second_ptr,
+        arrived_ptr,
+        offsets=m,
+        mask=m < M,
+        size=tl.full([], M, tl.int64),
+        OP=OP,
+        BLOCK_SPLITS=BLOCK_SPLITS,
+    )
+
+
+@entry()
+@triton.jit
+def reduce_pairs_of_columns_kernel(
+    x_ptr,
+    second_ptr,
+    out_ptr,
+    second_out_ptr,
+    partial_ptr,
+    partial_second_ptr,
+    arrived_ptr,
+    M,
+    N,
+    K,
+    OP: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    K_DIVISOR: tl.constexpr,
+    BLOCK_SPLITS: tl.constexpr,
+    ONE_TILE_PER_CTA: tl.constexpr,
+    STAGES: tl.constexpr,
+    EVICT: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+    AXIS: tl.constexpr,
+):
+    """Reduce N of [M, N, K] to [M, K]. Grid and parameters as in ``reduce_columns_kernel`` and above."""
+    split = tl.program_id(1)
+    N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
+    K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
+    results, start, offsets, column_mask = results_of(M, N, K, BLOCK_K)
+    offsets = tl.expand_dims(offsets, AXIS)
+    tile_mask = tl.expand_dims(column_mask, AXIS)
+    first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
+    if ONE_TILE_PER_CTA:
+        n = first.to(N.dtype)
+        a, b = _load_pairs(x_ptr, second_ptr, start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
+    else:
+        a = full_tile(OP.first, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
+        b = full_tile(OP.second, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
+        for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
+            n = tile + first
+            c, d = _load_pairs(x_ptr, second_ptr, start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
+            a, b = OP.merge(a, b, c, d, OP)
+    a, b = OP.fold(a, b, AXIS, OP)
+    _store(
+        a[None, :],
+        b[None, :],
+        out_ptr,
+        second_out_ptr,
+        partial_ptr,
+        partial_second_ptr,
+        arrived_ptr,
+        offsets=results[None, :],
+        mask=column_mask[None, :],
+        size=tl.full([], M, tl.int64) * K,
+        OP=OP,
+        BLOCK_SPLITS=BLOCK_SPLITS,
+    )

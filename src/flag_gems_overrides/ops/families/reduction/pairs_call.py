@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prepares the launches of reductions to pairs, once for each shape, and makes them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import torch
+import triton
+
+from ...launch import devices, workspace
+from ...launch.allocation import Allocation
+from ...launch.prepared import Launch
+from . import plan
+from .call import memory_order, problems_of, refuse_empty, wrapped
+from .columns import N_AXIS
+from .defaults import kinds
+from .pair_policy import PairPolicy
+from .pairs import reduce_pairs_of_columns_kernel, reduce_pairs_of_rows_kernel
+from .plan import Plan, Problem
+from .policy import accumulator
+
+
+class Step(NamedTuple):
+    """One launch and what it writes."""
+
+    new_first: Allocation
+    new_second: Allocation | None  # None where the pair has become one result
+    launch: Launch | None = None  # None if there is no result
+    new_partials: tuple[Allocation, ...] = ()  # what the programs of a result exchange
+    blocks: int = 0  # whose programs are counted; 0 where no result has more than one
+
+
+class Prepared(NamedTuple):
+    steps: tuple[Step, ...]  # the next reduces the pairs of the one before
+    copy: bool = False  # whether the input must be made contiguous first
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepare(
+    policy: PairPolicy,
+    shape: tuple[int, ...],
+    stride: tuple[int, ...] | None,
+    dtype: torch.dtype,
+    dim: int | tuple[int, ...] | None,
+    keepdim: bool,
+    device: int,
+) -> Prepared:
+    dims = wrapped(dim, len(shape))
+    if 0 in shape and policy.empty is not None:
+        refuse_empty(policy.name, policy.empty, shape, () if dim is None else dims)
+    result = tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
+    final = Allocation(result, dtype, device), None if policy.epilogue else Allocation(result, dtype, device)
+    if 0 in result:
+        return Prepared((Step(*final),))
+    order = memory_order(shape, stride, dims) if stride is not None else None
+    copy = stride is not None and order is None
+    sizes = [(shape[d], d in dims) for d in order or range(len(shape)) if shape[d] != 1]
+    problems = list(problems_of(sizes)) if 0 not in shape else [(math.prod(result), 0, 1)]
+    elements, computed, steps = dtype, accumulator(dtype), []
+    for number, (M, N, K) in enumerate(problems, 1):
+        last = number == len(problems)
+        chosen = _plan(Problem(M, max(N, 1), K, elements.itemsize, 2), device)
+        options: dict[str, Any] = {
+            "OP": policy.pairing(dtype, elements, computed, last),
+            "BLOCK_N": chosen.block_n,
+            "BLOCK_SPLITS": triton.next_power_of_2(chosen.splits),
+            "ONE_TILE_PER_CTA": chosen.splits * chosen.step >= N,
+            "STAGES": chosen.stages,
+            "EVICT": chosen.evict,
+            "INT64_OFFSETS": chosen.int64_offsets,
+            "num_warps": chosen.warps,
+            "maxnreg": max(chosen.registers, 128) if computed.itemsize == 8 else chosen.registers,
+        }
+        sizes_of: tuple[int, ...] = (M, N)
+        if chosen.kernel == "rows":
+            kernel = reduce_pairs_of_rows_kernel
+            options |= {"BLOCK_M": chosen.block_m, "VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
+            options["NEIGHBOURS"] = chosen.neighbours
+        else:
+            kernel = reduce_pairs_of_columns_kernel
+            sizes_of = (M, N, K)
+            options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
+        launch = kernel.bind(device, (chosen.blocks, chosen.splits), *sizes_of, **options)
+        pairs = final if last else (Allocation((M * K,), computed, device), Allocation((M * K,), computed, device))
+        if chosen.splits == 1:
+            steps.append(Step(*pairs, launch))
+        else:
+            partials = tuple(Allocation((chosen.splits * M * K,), computed, device) for _ in range(2))
+            steps.append(Step(*pairs, launch, partials, chosen.blocks))
+        elements = computed
+    return Prepared(tuple(steps), copy)
+
+
+def _plan(problem: Problem, device: int) -> Plan:
+    """As for a value and its position; few K are columns, for there is no kernel for classes."""
+    limits = devices.limits(device)
+    configuration = plan.choose(problem, limits)
+    if configuration.kernel == "classes":
+        configuration = next(each for each in kinds(problem, limits) if each.kernel == "columns")
+    return plan.launch(problem, configuration, limits)
+
+
+def reduce_pairs(
+    policy: PairPolicy, x: torch.Tensor, dim: int | tuple[int, ...] | None = None, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """``x`` reduced over ``dim``, or over everything: the result and None, or both numbers.
+
+    Args:
+        policy: which reduction.
+        x: any strides, a real dtype.
+        dim: as PyTorch takes it; one, or several; None or () for all.
+        keepdim: whether reduced dimensions stay, with size 1.
+
+    Raises:
+        IndexError, RuntimeError: as PyTorch does for dimensions that do not exist, come twice or are empty.
+    """
+    stride = None if x.is_contiguous() else x.stride()
+    steps, copy = _prepare(policy, x.shape, stride, x.dtype, dim, keepdim, x.get_device())
+    if copy:
+        x = x.contiguous()
+    second = None
+    for new_first, new_second, launch, new_partials, blocks in steps:
+        results = new_first(), None if new_second is None else new_second()
+        if launch is not None:
+            if blocks:
+                launch(x, second, *results, *(new() for new in new_partials), workspace.counters(x, blocks))
+            else:
+                launch(x, second, *results, None, None, None)
+        x, second = results
+    return x, second
