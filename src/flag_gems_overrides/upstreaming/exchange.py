@@ -23,6 +23,9 @@ from flag_gems_overrides.upstreaming.lines import LINES, Edit, Line
 from flag_gems_overrides.upstreaming.message import message
 from flag_gems_overrides.upstreaming.series import Kind, Patch, series, without_fix
 
+# Pull requests of a line that are written as they would be posted, beside its patches.
+_SHOWN = {"main": ("sum-fix", "softmax-kernel")}
+
 
 class PatchesError(UserError):
     """Patches that cannot be made or used; the message names file and remedy."""
@@ -73,6 +76,11 @@ def export(line: Line, checkout: Path, folder: Path, records: Path) -> list[Path
         names = [f"{number:04}-{patch.id}.patch" for number, patch in enumerate(series(line), 1)]
         for path, name in zip(made, names, strict=True):
             (target / name).write_bytes(path.read_bytes())
+        for patch, name in zip(series(line), names, strict=True):
+            if patch.id in _SHOWN.get(line.name, ()):
+                title, body = read_mail(checkout, target / name)
+                body = body[: body.index("Origin: other, ")].rstrip()
+                (target / f"{patch.id}.md").write_text(f"# {title}\n\n{body}\n")
     (target / "series").write_text("".join(f"{name}\n" for name in names))
     (target / "README.md").write_text(table(line, folder))
     return patch_files(line, folder)

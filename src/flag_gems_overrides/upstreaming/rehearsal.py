@@ -24,6 +24,8 @@ VARIANTS = ("bare", "overrides", "fixes", "patched")
 
 # Upstream's tests of a module where they have other names.
 _FILES = {
+    "_fused_rms_norm": ("fused_rms_norm",),
+    "_is_all_true": ("is_all_true",),
     "layernorm": ("layer_norm",),
     "groupnorm": ("group_norm",),
     "nllloss": ("nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward", "nll_loss_nd"),
