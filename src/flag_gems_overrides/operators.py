@@ -213,7 +213,7 @@ _ROWS = (
         flops=11,
         torch_calls=("aten.cudnn_batch_norm_backward",),
         benchmark_arguments=(
-            "x, torch.randn_like(x), w := torch.ones(shape[1], device=x.device), *running_statistics(x), "
+            "x, torch.randn_like(x), (w := torch.ones(shape[1], device=x.device)), *running_statistics(x), "
             "*torch.cudnn_batch_norm(x, w, w, None, None, True, 0.1, 1e-5)[1:3], 1e-5, "
             "torch.cudnn_batch_norm(x, w, w, None, None, True, 0.1, 1e-5)[3]"
         ),

@@ -21,8 +21,12 @@ def mean(inp: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor
         inp: any shape and strides; with a ``dtype`` bool and integers too.
         dtype: floating; what the elements are converted to first, and the dtype of the result, by default that of
             ``inp``. Halves are added and divided in float32.
+
+    Raises:
+        RuntimeError: the result would be an integer or a bool.
     """
     logger.debug("GEMS MEAN")
+    _refuse_integers(inp, dtype)
     return reduce(MEAN, inp, None, False, dtype)[0]
 
 
@@ -40,4 +44,15 @@ def mean_dim(
         RuntimeError: a dimension comes twice.
     """
     logger.debug("GEMS MEAN_DIM")
+    _refuse_integers(inp, dtype)
     return reduce(MEAN, inp, dim if dim is None or isinstance(dim, int) else tuple(dim), keepdim, dtype)[0]
+
+
+def _refuse_integers(inp: torch.Tensor, dtype: torch.dtype | None) -> None:
+    """Raise as PyTorch does; flag_gems calls these functions with any dtype where no predicate stands before them."""
+    if not (dtype or inp.dtype).is_floating_point:
+        which = "Input" if dtype is None else "Optional"
+        raise RuntimeError(
+            f"mean(): could not infer output dtype. {which} dtype must be either a floating point or complex dtype. "
+            f"Got: {dtype or inp.dtype}"
+        )

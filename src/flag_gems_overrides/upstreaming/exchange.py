@@ -23,6 +23,9 @@ from flag_gems_overrides.upstreaming.lines import LINES, Edit, Line
 from flag_gems_overrides.upstreaming.message import message
 from flag_gems_overrides.upstreaming.series import Kind, Patch, series, without_fix
 
+# Pull requests of a line that are written as they would be posted, beside its patches.
+_SHOWN = {"main": ("sum-fix", "softmax-kernel")}
+
 
 class PatchesError(UserError):
     """Patches that cannot be made or used; the message names file and remedy."""
@@ -73,6 +76,11 @@ def export(line: Line, checkout: Path, folder: Path, records: Path) -> list[Path
         names = [f"{number:04}-{patch.id}.patch" for number, patch in enumerate(series(line), 1)]
         for path, name in zip(made, names, strict=True):
             (target / name).write_bytes(path.read_bytes())
+        for patch, name in zip(series(line), names, strict=True):
+            if patch.id in _SHOWN.get(line.name, ()):
+                title, body = read_mail(checkout, target / name)
+                body = body[: body.index("Origin: other, ")].rstrip()
+                (target / f"{patch.id}.md").write_text(f"# {title}\n\n{body}\n")
     (target / "series").write_text("".join(f"{name}\n" for name in names))
     (target / "README.md").write_text(table(line, folder))
     return patch_files(line, folder)
@@ -239,7 +247,8 @@ def _meaning(text: str) -> tuple[set[str], str]:
 
 def check(line: Line, folder: Path, checkout: Path) -> list[str]:
     """Apply the patches of a line at its base: all, and each with what it stands on alone. Return what upstream's
-    formatters, as far as installed, say, and which files outside of ``_nvidia`` speak of NVIDIA.
+    formatters, as far as installed, say, which files outside of ``_nvidia`` speak of NVIDIA, and what vendors' files
+    import that is no longer there.
 
     Raises:
         GitError: a patch does not apply.
@@ -253,7 +262,8 @@ def check(line: Line, folder: Path, checkout: Path) -> list[str]:
         for _, path in patches:
             apply_mail(tree, path)
         touched = git(tree, "diff", "--name-only", line.base, "HEAD", "--", "*.py").split()
-        return [*checks.formatting_errors(tree, touched), *vendors.named(git(tree, "diff", line.base, "HEAD"))]
+        named = vendors.named(git(tree, "diff", line.base, "HEAD"))
+        return [*checks.formatting_errors(tree, touched), *named, *vendors.dangling(tree)]
 
 
 def apply(folder: Path, target: Path, kind: Kind | None = None) -> Path:

@@ -22,7 +22,14 @@ from flag_gems_overrides.upstreaming.series import Patch, series
 
 VARIANTS = ("bare", "overrides", "fixes", "patched")
 
-_FILES = {"layernorm": "layer_norm"}
+# Upstream's tests of a module where they have other names.
+_FILES = {
+    "_fused_rms_norm": ("fused_rms_norm",),
+    "_is_all_true": ("is_all_true",),
+    "layernorm": ("layer_norm",),
+    "groupnorm": ("group_norm",),
+    "nllloss": ("nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward", "nll_loss_nd"),
+}
 
 
 class Outcome(NamedTuple):
@@ -129,7 +136,7 @@ def built(line: Line, checkout: Path) -> Iterator[Path]:
 
 def _test_files(line: Line) -> list[str]:
     names = dict.fromkeys(patch.name for patch in series(line) if patch.functions)
-    return [f"tests/test_{_FILES.get(name, name)}.py" for name in names]
+    return [f"tests/test_{file}.py" for name in names for file in _FILES.get(name, (name,))]
 
 
 def run_tests(tree: Path, files: list[str], variant: str, words: Iterable[str], seconds: float | None) -> Outcomes:
