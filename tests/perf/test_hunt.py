@@ -54,6 +54,8 @@ def test_problems_are_of_every_family_op_and_kind():
     assert {case.dtype for case in cases} >= {"bfloat16", "float16", "float32", "float64", "int64"}
     for op in OPERATORS:
         assert len({extent(case)[1] for case in cases if case.op == op}) > 4, op
+    rows_of = [case.shape[-case.get("normalized", 0) :] for case in cases if "normalized" in dict(case.arguments)]
+    assert len({math.prod(row) for row in rows_of}) > 20
 
 
 def test_sizes_are_of_each_alignment_and_powers_of_two_the_fewest():
