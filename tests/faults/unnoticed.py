@@ -77,6 +77,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "looks of a figure, which people judge": (
         "perf.ladder_page.Tour._roofline: *alpha=* -> *",
         "perf.ladder_page.Tour._roofline: *fontsize=* -> *",
+        "perf.report.figures.*rotation=* -> *",
     ),
     "blank lines of a page, which Markdown shows as one": ("perf.ladder_page.write: *_blocks=* -> *",),
     "which column a narrow terminal leaves out first": ("cli.profile._counters: *rank*",),
