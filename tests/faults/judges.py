@@ -21,7 +21,6 @@ import itertools
 import json
 import os
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -107,9 +106,18 @@ def drawn(known: list[Fault], count: int, seed: int) -> list[Fault]:
 
 
 def try_out(names: list[str]) -> None:
-    environ = {name: value for name, value in os.environ.items() if name != "MUTANT_UNDER_TEST"}
-    children = environ.get("MUTATION_CHILDREN") or str(os.cpu_count())
-    subprocess.run(["mutmut", "run", "--max-children", children, *names], env=environ, check=True)
+    """Run the tests that reach each of these faults, the short ones first: most faults are noticed by any."""
+    import mutmut.__main__ as mutmut
+    from mutmut.state import state
+    from mutmut.workers.isolation import ForkServerRunner
+
+    submit = ForkServerRunner.submit
+
+    def shortest_first(runner: ForkServerRunner, name: str, tests: list[str], *limits: float) -> None:
+        submit(runner, name, sorted(tests, key=state().duration_by_test.__getitem__), *limits)
+
+    ForkServerRunner.submit = shortest_first
+    mutmut._run(names, int(os.environ.get("MUTATION_CHILDREN") or os.cpu_count() or 1))
 
 
 def report(tried: list[Fault]) -> int:

@@ -74,6 +74,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "perf.tune.points: if not 0 < * -> if not 1 < *",
         "perf.ladder.Ladder.cases: * or [0] -> * or [1]",
     ),
+    "looks of a figure, which people judge": (
+        "perf.ladder_page.Tour._roofline: *alpha=* -> *",
+        "perf.ladder_page.Tour._roofline: *fontsize=* -> *",
+        "perf.report.figures.*rotation=* -> *",
+    ),
+    "blank lines of a page, which Markdown shows as one": ("perf.ladder_page.write: *_blocks=* -> *",),
     "which column a narrow terminal leaves out first": ("cli.profile._counters: *rank*",),
     "a text in the place of none": ("* -> *'XXXX'*",),
     "a value that is replaced before it is read": (

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import beforehand, conditions, hunt, op_inputs, records
 from flag_gems_overrides.perf.cases import Case, Shapes, make
-from flag_gems_overrides.perf.problems import FAMILIES, MAX_ELEMENTS, Problem, problems
+from flag_gems_overrides.perf.problems import FAMILIES, MAX_ELEMENTS, Problem, _size, problems
 from flag_gems_overrides.perf.roofline import extent
 from flag_gems_overrides.perf.timing import Times
 
@@ -51,6 +52,20 @@ def test_problems_are_of_every_family_op_and_kind():
     assert {n % 2 for n in reduced} == {0, 1}
     assert 1 in reduced
     assert {case.dtype for case in cases} >= {"bfloat16", "float16", "float32", "float64", "int64"}
+    for op in OPERATORS:
+        assert len({extent(case)[1] for case in cases if case.op == op}) > 4, op
+    rows_of = [case.shape[-case.get("normalized", 0) :] for case in cases if "normalized" in dict(case.arguments)]
+    assert len({math.prod(row) for row in rows_of}) > 20
+
+
+def test_sizes_are_of_each_alignment_and_powers_of_two_the_fewest():
+    rng = random.Random(0)
+    found = Counter(_size(rng, 1001.0) for _ in range(10_000))
+    assert set(found) == {1000, 1001, 1024}
+    assert found[1000] == pytest.approx(2500, abs=200)
+    assert found[1024] == pytest.approx(1500, abs=200)
+    assert {_size(rng, 3.0) for _ in range(100)} == {3, 4}
+    assert {_size(rng, 0.2) for _ in range(100)} == {1}
 
 
 def row(key: str = "softmax 64x64 dim=1 float32", **us: float) -> dict:

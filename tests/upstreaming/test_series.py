@@ -274,6 +274,8 @@ def test_branches_stand_on_what_they_need_and_the_checkout_stays_as_it_is(
     assert result.exit_code == 0, result.output
     assert "branch planned-log_softmax-kernel" in result.output
     assert "### PR Category" in result.output
+    subject = git(checkout, "log", "-1", "--format=%s", "planned-log_softmax-kernel").strip()
+    assert f"branch planned-log_softmax-kernel\n\n{subject}\n" in result.output
     assert _branches(checkout) == {"master", "other", "planned-log_softmax-kernel"}
     # Its family came with softmax.
     subjects = git(checkout, "log", "--format=%s", "--reverse", "master..planned-log_softmax-kernel").splitlines()

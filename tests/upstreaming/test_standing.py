@@ -94,6 +94,10 @@ def test_files_are_held_to_the_hooks_of_the_tree(tree: Path) -> None:
     (tree / "b.yaml").write_text("[\n")
     found = list(checks.hook_errors(tree, ["a.txt", "b.yaml"]))
     assert [error.partition(":")[0] for error in found] == ["end-of-file-fixer", "trailing-whitespace", "check-yaml"]
+    (tree / "c.yml").write_text("{\n")
+    assert [error.partition(":")[0] for error in checks.hook_errors(tree, ["c.yml"])] == ["check-yaml"]
+    (tree / checks.CONFIG).write_text(CONFIG.format("clang-format"))
+    assert list(checks.hook_errors(tree, [])) == [], "it looks at what no patch has"
     (tree / checks.CONFIG).write_text(CONFIG.format("pylint"))
     assert list(checks.hook_errors(tree, [])) == [f"{checks.CONFIG}: its hook 'pylint' is not known here"]
 
