@@ -7,6 +7,8 @@ import torch
 
 from ._defect import Seen, check_close, check_raises, check_value, defect, everywhere, sample
 
+aten = torch.ops.aten
+
 _UNWRITTEN = "AssertionError: 0.0, not 6.0"
 
 
@@ -86,7 +88,7 @@ def u6(device: torch.device) -> None:
 )
 def u7(device: torch.device) -> None:
     x = torch.tensor([1.0, 2.0, 1.0, 2.0], device=device)[::2]
-    check_value(torch.ops.aten.sum.out(x, out=torch.zeros((), device=device)), 2.0, torch.float32)
+    check_value(aten.sum.out(x, out=torch.zeros((), device=device)), 2.0, torch.float32)
 
 
 @defect(
@@ -98,7 +100,7 @@ def u7(device: torch.device) -> None:
 def u8(device: torch.device) -> None:
     x, out = (torch.full(shape, 2**30, dtype=torch.int32, device=device) for shape in ((4,), ()))
     text = "Expected out tensor to have dtype long int, but got int instead"
-    check_raises(RuntimeError, text, lambda: torch.ops.aten.sum.out(x, out=out))
+    check_raises(RuntimeError, text, lambda: aten.sum.out(x, out=out))
 
 
 @defect(
@@ -109,7 +111,7 @@ def u8(device: torch.device) -> None:
 )
 def u9(device: torch.device) -> None:
     x = torch.empty(0, 3, device=device)
-    check_value(torch.ops.aten.sum.out(x, out=torch.ones((), device=device)), 0.0, torch.float32)
+    check_value(aten.sum.out(x, out=torch.ones((), device=device)), 0.0, torch.float32)
     assert torch.sum(x, 0, out=torch.ones(3, device=device)).tolist() == [0, 0, 0]
 
 

@@ -155,12 +155,13 @@ def _channels(problem: Problem, limits: Limits) -> Channels | None:
         channels = min(max(ROW_BYTES // size, 512 // block), power_of_2(C))
         while channels > 1 and (
             (channels > SECTOR_BYTES // size and channels * limits.sm_count > C)
-            or (channels * block > 512 and 2 * cdiv(C, channels) * A * SECTOR_BYTES <= LITTLE_BYTES_OF_SECTORS)
+            or (inputs == 1 and channels * block > 512 and _bytes(problem, channels // 2) <= LITTLE_BYTES_OF_SECTORS)
         ):
             channels //= 2
         if channels * block > most:
-            channels = most // block
-            if cdiv(C, channels) * A * SECTOR_BYTES > MAX_BYTES_OF_SECTORS:
+            # Half of it of two inputs: 2500 x 40 float16 spills 8 bytes on sm_80.
+            channels = most // (inputs * block)
+            if channels == 0 or _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
                 return None
     else:
         # Several channels of few elements; one warp is enough for 16 of a thread.
@@ -168,6 +169,11 @@ def _channels(problem: Problem, limits: Limits) -> Channels | None:
         channels = max(1, channels, min(_neighbours(problem), power_of_2(C), most // block))
     warps = max(1, min(MAX_WARPS, channels * block // (elements // 2 * WARP)))
     return Channels(_tiling(problem, channels, block, warps))
+
+
+def _bytes(problem: Problem, channels: int) -> int:
+    """Of the sectors that programs of so few columns read."""
+    return cdiv(problem.C, channels) * problem.A * SECTOR_BYTES
 
 
 def _neighbours(problem: Problem) -> int:

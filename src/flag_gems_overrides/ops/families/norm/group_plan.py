@@ -18,7 +18,7 @@ PROGRAMS_PER_SM = 4
 # Left to itself the compiler spills 8 bytes for a fourth program to a multiprocessor (float32, 64 registers a thread).
 LOOP_REGISTERS = 128
 # And 32 bytes for a fifth of the kernel that makes dx of sums (8 x 256 x 10001 bfloat16, sm_100, 48 registers).
-APPLY_REGISTERS = 64
+APPLY_REGISTERS = 80
 # Of small groups, elements that a program holds if there are as many, and bytes that a multiprocessor's programs load
 # at a time: layer_norm's, measured on an H200.
 ELEMENTS_HELD = 2048

@@ -279,8 +279,10 @@ def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) ->
     _check(backward, "gradients only")
     block_n = power_of_two(N)
     wide = max(1, itemsize // 4)
-    # Of 16384 float32 columns 224 bytes spill with 16 warps.
-    _check(block_m * block_n * wide <= min(32 * warps, 256) * WARP, "a row is one tile")
+    # Of 16384 float32 columns 224 bytes spill with 16 warps, of 4096 by 4 warps 8, of 1000 float16 by 2 warps 40.
+    _check(warps >= 4, "columns have enough threads")
+    per_thread = 32 if itemsize == 2 else 16
+    _check(block_m * block_n * wide <= min(per_thread * warps, 256) * WARP, "a row is one tile")
     _check(block_m == power_of_two(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     elements = COLUMN_ELEMENTS * warps * WARP // wide
     rows = power_of_two(M)

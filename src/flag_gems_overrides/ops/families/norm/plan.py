@@ -38,8 +38,9 @@ BYTES_IN_FLIGHT = 32768
 # -> 38, 64 x 64 3.3 -> 3.1, and 16384 x 2048 38 -> 39; float32: 262144 x 128 74 -> 68, 65536 x 768 105 -> 99, 8192 x
 # 4096 74 -> 68.
 MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
-# Of one warp each; more of them are better larger.
-MAX_PROGRAMS_PER_SM = 512
+# So many rows of up to so many elements are for programs of four warps, for each takes some time to start: 6692064 x 11
+# float32 347 us by programs of 16 rows, upstream 256.
+MAX_N_OF_MANY_ROWS, MIN_ROWS_PER_SM = 16, 512
 # Shorter rows are not tried by several programs each.
 MIN_SPLIT = 4096
 # Programs of a group that hold a row: 12 x 1376837 float32 232 us by 337, read twice 122.
@@ -149,9 +150,8 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     # With one vector to a thread 8 bytes of 64 x 64 float32 spill (Triton 3.7).
     # 4240 x 64 bf16: 3.6 us with 8 rows, 4.0 with 16.
     block_m = min(block_m, max(power_of_two_within(M // (4 * limits.sm_count)), at_once * (2 if little else 1)))
-    # A program takes some time to start: 6692064 x 11 float32 347 us by 418254 of them.
-    while warps < 4 and cdiv(M, block_m) > MAX_PROGRAMS_PER_SM * limits.sm_count:
-        warps, block_m = 2 * warps, 2 * block_m
+    if block_n <= MAX_N_OF_MANY_ROWS and limits.sm_count * MIN_ROWS_PER_SM <= M:
+        warps, block_m = 4 * warps, 4 * block_m
     return Configuration("rows", warps, vec, min(block_m, power_of_two(M)))
 
 
