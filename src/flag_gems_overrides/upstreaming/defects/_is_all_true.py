@@ -7,6 +7,8 @@ import torch
 
 from ._defect import Seen, check_value, defect
 
+aten = torch.ops.aten
+
 
 @defect(
     "T1",
@@ -17,4 +19,4 @@ from ._defect import Seen, check_value, defect
 )
 def t1(device: torch.device) -> None:
     x = torch.tensor([True, False, True, False], device=device)[::2]
-    check_value(torch.ops.aten._is_all_true(x), True, torch.bool)
+    check_value(aten._is_all_true(x), True, torch.bool)
