@@ -26,6 +26,7 @@ MIN_IMAGE_CLASSES = 8
 # Bytes of a tile, and positions of its last dimension: their targets stay in registers.
 TILE_BYTES, MAX_BLOCK_D = 8192, 1024
 WARPS = 4
+ROW_REGISTERS = 168
 # Of logits: the longest rows that are whole in a tile, its elements, and most programs. Longer ones are read
 # LOOPED_VECTORS at a time;
 # WRITTEN_VECTORS where the gradient comes with the loss, and GRADIENT_VECTORS where it comes later, by programs that
