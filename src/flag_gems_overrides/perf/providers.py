@@ -82,7 +82,7 @@ def dispatching(op: str) -> dict[str, tuple[Call, Callable[[], AbstractContextMa
     }
     if OPERATORS[op].overload is not None:
         return {name: (op_inputs.native(op), context) for name, context in contexts.items()}
-    # Outside of aten flag_gems' function has a name of its own, whoever stands behind it.
+    # Outside of aten flag_gems' function has a name of its own, upstream's or ours.
     by_name = op_inputs.by_position(op, lambda *arguments: getattr(gems, op)(*arguments))
     functions = {NATIVE: op_inputs.native(op), UPSTREAM: by_name, OVERRIDE: by_name}
     return {name: (functions[name], context) for name, context in contexts.items()}
