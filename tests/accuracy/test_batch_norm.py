@@ -182,6 +182,14 @@ def test_a_first_tile_unlike_the_others(shape, device):
     _check(case)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(3, 300, 4), (12, 300)], ids=str)
+def test_means_of_few_halves_are_rounded_once(shape, dtype, device):
+    x = (torch.randint(-255, 256, shape, device=device) / 32).to(dtype)  # whose sums float32 holds
+    mean = batch_norm(x, None, None, None, None, True, MOMENTUM, EPS)[1]
+    assert torch.equal(mean, x.double().mean([0, *range(2, x.dim())]).float())
+
+
 @small_programs
 def test_equal_elements_have_no_variance(device):
     for shape in FEW:

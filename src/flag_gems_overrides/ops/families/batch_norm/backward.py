@@ -45,6 +45,12 @@ def input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, count):
     return (dy - sum_dy / count - deviation * (rstd * rstd * (sum_dyx / count))) * scale
 
 
+@triton.jit
+def rstd_and_weight(spread_ptr, weight_ptr, channels, C, eps, EVALUATION: tl.constexpr, ACC: tl.constexpr):
+    rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), eps, EVALUATION)
+    return rstd, load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+
+
 @entry()
 @triton.jit(do_not_specialize=["total", "eps_bits"])
 def batch_norm_backward_channels(
@@ -138,8 +144,9 @@ def batch_norm_backward_groups(
     for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
         channels = channels_of(block, CHANNELS, COLUMNS)
         mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
-        rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), eps, EVALUATION)
-        scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+        if EVALUATION:
+            rstd, weight = rstd_and_weight(spread_ptr, weight_ptr, channels, C, eps, EVALUATION, ACC)
+            scale = rstd * weight
         tile_dy = tl.zeros(shape, ACC)
         tile_dyx = tl.zeros(shape, ACC)
         for tile in tl.range(0, tiles):
@@ -153,6 +160,9 @@ def batch_norm_backward_groups(
                 tl.store(dx_ptr + offsets, dy * scale, mask=mask)
         sum_dy = over_tile(tile_dy, COLUMNS)
         sum_dyx = over_tile(tile_dyx, COLUMNS)
+        if not EVALUATION:
+            # After the loop, which has no register for them; on their way while this program waits for the others.
+            rstd, weight = rstd_and_weight(spread_ptr, weight_ptr, channels, C, eps, EVALUATION, ACC)
         if partial_ptr is None:
             store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
         else:
@@ -172,6 +182,7 @@ def batch_norm_backward_groups(
                 wait_for(workspace_ptr, block, blocks)
                 sum_dy = load_of_channels(partial_ptr, channels, C, ACC, 0.0)
                 sum_dyx = load_of_channels(partial_ptr + GROUP * C, channels, C, ACC, 0.0)
+            scale = rstd * weight
             # Backwards: what was read last may still be in L1.
             for tile in tl.range(0, tiles):
                 first = begin + (tiles - 1 - tile) * BLOCK

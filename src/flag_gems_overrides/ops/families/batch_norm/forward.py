@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ..norm.statistics import from_bits
+from ..norm.statistics import divide, from_bits, sums_are_exact
 from .statistics import merge_parts, store_statistics
 from .tile import begin_and_end, channels_of, load_of_channels, over_tile, tile_at
 from .waiting import announce, arrives_last, leave, wait_for
@@ -53,12 +53,12 @@ def batch_norm_channels(
     running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
     running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
     count = tl.cast(end, ACC)
-    mean = over_tile(x, COLUMNS) / count
+    mean = divide(over_tile(x, COLUMNS), count)
     deviation = tl.where(mask, x - mean, 0.0)
-    # What the mean was rounded by, all elements of a channel are off by.
-    correction = over_tile(deviation, COLUMNS) / count
-    mean += correction
-    deviation = tl.where(mask, x - mean, 0.0)
+    if not sums_are_exact(x_ptr.dtype.element_ty, BLOCK):
+        # What the mean was rounded by, all elements of a channel are off by.
+        mean += over_tile(deviation, COLUMNS) / count
+        deviation = tl.where(mask, x - mean, 0.0)
     squares = over_tile(deviation * deviation, COLUMNS)
     rstd = store_statistics(
         mean, squares, running_mean, running_var, channels, C, count,

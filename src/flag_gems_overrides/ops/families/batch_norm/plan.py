@@ -129,6 +129,9 @@ def _groups(problem: Problem, limits: Limits) -> Configuration:
     if columns and inputs == 2 and limits.capability[0] != 9:
         # 28304 x 64 bfloat16 spills 32 and 56 bytes on sm_80 and sm_100.
         loads //= 2
+    if not columns and size == 2 and limits.capability[0] > 9:
+        # One program less, for 72 registers: of 64 Triton 3.6 spills 8 to 24 bytes (20 x 6 x 65536, sm_100).
+        warps_per_sm -= warps
     channels = min(ROW_BYTES // size if columns else _neighbours(problem), power_of_2(C))
     # Of few rows several tiles too.
     while columns and warps > 4 and A * channels < 4 * elements(problem, loads) * warps * WARP:
