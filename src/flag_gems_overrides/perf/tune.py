@@ -37,6 +37,7 @@ MIN_GAIN, MIN_GAIN_US = 0.02, 0.1
 ROUNDS, WARM_UP_SECONDS, SECOND_LOOK = 5, 0.004, 4
 # Exponents of 2 of the grid: each level lies between the points of those before.
 LEVELS = (8, 4, 2)
+INNER_STEP = 4
 # Sizes of eight bytes and of one are rare: they are tuned on the coarser levels only.
 _DTYPES = {"bfloat16": len(LEVELS), "float32": len(LEVELS), "float64": 2}
 _REDUCTION_DTYPES = _DTYPES | {"uint8": 2, "int64": 2}
@@ -123,12 +124,12 @@ def cases(family: Family, shapes: Shapes, seed: int) -> Iterator[Case]:
 
 
 def _places(step: int, inner: bool) -> list[tuple[int, int, int]]:
-    """Exponents of M, N and K; K = 1 is a class of its own and has all steps, larger ones one step less."""
+    """Exponents of M, N and K; K = 1 is a class of its own and has all steps, larger ones no finer than INNER_STEP."""
     most = math.frexp(MAX_ELEMENTS)[1] - 1
     flat = [(m, n, 0) for m, n in itertools.product(range(0, most + 1, step), repeat=2) if 0 < m + n <= most]
     if not inner:
         return flat
-    coarse = range(0, most + 1, min(2 * step, LEVELS[0]))
+    coarse = range(0, most + 1, max(step, INNER_STEP))
     deep = [(m, n, k) for m, n, k in itertools.product(coarse, coarse, coarse) if k and m + n + k <= most]
     return flat + deep
 
