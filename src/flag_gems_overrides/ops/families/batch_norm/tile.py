@@ -95,20 +95,20 @@ def tile_at(
     if COLUMNS:
         rows = first + tl.arange(0, BLOCK)[:, None]
         return rows * width + channels, (rows < end) & (channels < width)
-    lanes = tl.arange(0, BLOCK)[None, :]
-    if RUN == 0:
-        elements = first + lanes
+    elif RUN == 0:
+        elements = first + tl.arange(0, BLOCK)[None, :]
         before = elements // VEC // vectors
         # before * C * B + channel * B + (elements - before * B)
         return (before * (C - 1) + channels) * width + elements, (elements < end) & (channels < C)
     elif RUN < BLOCK:
+        lanes = tl.arange(0, BLOCK)[None, :]
         runs = first // RUN + lanes // RUN
         places = lanes % RUN
         return (runs * C + channels) * width + places, (runs < end // RUN) & (places < width) & (channels < C)
     else:
         piece = first // RUN
         pieces = (width + RUN - 1) // RUN
-        places = piece % pieces * RUN + lanes
+        places = piece % pieces * RUN + tl.arange(0, BLOCK)[None, :]
         return (piece // pieces * C + channels) * width + places, (places < width) & (channels < C)
 
 
