@@ -64,8 +64,8 @@ def bench(
         recorder.close()
     terminal.show(view.view(meter.head, rows), console)
     if interrupted:
-        done = f"{len(rows)} of {many(len(cases), 'case')}"
-        _options.say(f"\nInterrupted with {done} in {output}; the same command resumes.")
+        part = f"{len(rows)} of {many(len(cases), 'case')}"
+        _options.say(f"\nInterrupted with {part} in {output}; the same command resumes.")
         raise typer.Exit(130)
     _options.say(f"\n{many(len(rows), 'case')} in {output}")
 
