@@ -15,7 +15,7 @@ from accuracy.reductions import FLOATING, ON_GPU, each
 
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.cudnn_batch_norm_backward import cudnn_batch_norm_backward
-from flag_gems_overrides.ops.families.batch_norm import plan
+from flag_gems_overrides.ops.families.batch_norm import launches, plan
 from flag_gems_overrides.ops.families.batch_norm.layout import view
 
 aten = torch.ops.aten
@@ -46,7 +46,7 @@ small_programs = pytest.mark.usefixtures("programs_of_one_warp")
 
 @pytest.fixture
 def programs_of_one_warp(monkeypatch, device_with):
-    for name, value in (("MAX_WARPS", 1), ("ROWS", plan.Shape(2, 1, 4)), ("COLUMNS", plan.Shape(2, 1, 4))):
+    for name, value in (("MAX_WARPS", 1), ("ROWS", (2, 1, 4, 2)), ("COLUMNS", (2, 1, 4, 2))):
         monkeypatch.setattr(plan, name, value)
     device_with()
 
@@ -180,6 +180,14 @@ def test_a_first_tile_unlike_the_others(shape, device):
     case = Case(shape, torch.float32, device, mean=100.0)
     case.x[0] = 0.0
     _check(case)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(3, 300, 4), (12, 300)], ids=str)
+def test_means_of_few_halves_are_rounded_once(shape, dtype, device):
+    x = (torch.randint(-255, 256, shape, device=device) / 32).to(dtype)  # whose sums float32 holds
+    mean = batch_norm(x, None, None, None, None, True, MOMENTUM, EPS)[1]
+    assert torch.equal(mean, x.double().mean([0, *range(2, x.dim())]).float())
 
 
 @small_programs
@@ -328,7 +336,7 @@ def test_errors(device):
 @small_programs
 def test_parts_that_are_merged_in_turns(device, monkeypatch):
     """More parts than the last program has at a time."""
-    monkeypatch.setattr(plan, "PARTS_PER_THREAD", 0.25)
+    monkeypatch.setattr(launches, "PARTS_PER_THREAD", 0.25)
     case = Case((300, 20), torch.float32, device, mean=10.0)
     case.x += torch.linspace(-5, 5, 300, device=device)[:, None]  # or a part's mean were that of its channel
     _check(case)

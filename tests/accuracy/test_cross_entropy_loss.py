@@ -56,7 +56,13 @@ def check(x, target, of_one=False, **options):
         if x.dtype is torch.float64:  # there is no wider truth
             torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13, equal_nan=True)
         else:
-            assert_same_answer(ours, theirs, reference)
+            assert_same_answer(ours, without_overflow(theirs, reference), reference)
+
+
+def without_overflow(native, reference):
+    """PyTorch's answer; the truth where PyTorch's is infinite without need: on CUDA it adds images up in float16."""
+    truth = reference.to(native.dtype)
+    return torch.where(native.isinf() & truth.isfinite(), truth, native)
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])

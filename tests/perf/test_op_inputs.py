@@ -19,12 +19,20 @@ def small(op: str, dtype: str | None = None):
     ("op", "dtype"), [(op, dtype) for op, operator in OPERATORS.items() for dtype in operator.dtypes]
 )
 def test_native_takes_every_dtype(op, dtype):
-    op_inputs.native(op)(*op_inputs.arguments(small(op, dtype), "cpu"))
+    op_inputs.native(op, "cpu")(*op_inputs.arguments(small(op, dtype), "cpu"))
+
+
+def test_native_of_cpu_tensors_on_a_machine_with_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    inputs = op_inputs.arguments(small("_fused_rms_norm_backward"), "cpu")
+    dx, dweight = op_inputs.native("_fused_rms_norm_backward", "cpu")(*inputs)
+    assert dx.shape == inputs[1].shape
+    assert dweight.shape == inputs[4].shape
 
 
 @pytest.mark.parametrize("op", OPERATORS)
 def test_native_takes_the_arguments_and_repeats_itself(op):
-    first, second = (op_inputs.native(op)(*op_inputs.arguments(small(op), "cpu")) for _ in range(2))
+    first, second = (op_inputs.native(op, "cpu")(*op_inputs.arguments(small(op), "cpu")) for _ in range(2))
     assert op_inputs.agree(op, op_inputs.arguments(small(op), "cpu"), first, second)
     for a, b in zip(op_inputs.outputs(first), op_inputs.outputs(second), strict=True):
         assert torch.equal(a, b)

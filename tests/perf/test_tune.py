@@ -64,16 +64,17 @@ def point(size="64x32 dim=1"):
 
 
 def test_the_default_and_what_the_model_thinks_best_are_measured():
-    assert [c.warps for c in tune.candidates(point(), LIMITS)] == [4, 1, 2, 3, 5, 8]
+    assert [c.warps for c in tune.candidates(point(), LIMITS)] == [4, 1, 2, 3, 5, 8, 16, 32]
 
 
 def test_what_beats_the_default_is_looked_at_twice_and_kept():
     clock = Clock(w1=8.0, w2=7.0)
     tuner = tune.Tuner(clock, LIMITS)
-    family, row = tuner.measure(point())
+    family, row, us = tuner.measure(point())
+    assert dict(us) == {("rows", 1): 8.0, ("rows", 2): 7.0, **{("rows", warps): 10.0 for warps in (4, 8, 16, 32)}}
     assert family == "fake_family"
     assert row == table.Row((64, 32, 1, 4), ("rows", 2), 7.0, 10.0, 8.0, pytest.approx(16384 / 7.0 / 1e3 / 4000, 1e-2))
-    assert clock.looks == [{4, 1, 2, 8}, {4, 1, 2}]
+    assert clock.looks == [{4, 1, 2, 8, 16, 32}, {4, 1, 2}]
 
 
 @pytest.mark.parametrize("us", [9.95, 10.0, 11.0])

@@ -20,7 +20,7 @@ _MOST_CHANGES_SHOWN = 10
 
 
 def tune(
-    families: Annotated[list[str] | None, typer.Argument(help="reduction, softmax, norm; all if none.")] = None,
+    families: Annotated[list[str] | None, typer.Argument(help="Folders of ops/families; all if none.")] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Stop after so many; the same command goes on.")] = 900,
     seed: Annotated[int, typer.Option(help="Where in the cells of the grid the problems lie.")] = 0,
     journal: Annotated[Path | None, typer.Option(help="What was measured. [default: tune-DEVICE.jsonl]")] = None,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .families.batch_norm.call import compute_backward, prepare_forward
+from .families.batch_norm.call import compute_backward, compute_forward
 
 logger = logging.getLogger("flag_gems.ops.batch_norm")
 
@@ -40,37 +40,7 @@ def batch_norm(
         IndexError, RuntimeError, ValueError: as PyTorch, when the shapes do not fit or one running statistic is absent.
     """
     logger.debug("GEMS BATCHNORM FORWARD")
-    dense, new_output, new_statistic, compute = prepare_forward(
-        input.shape,
-        input.stride(),
-        input.dtype,
-        None if weight is None else (weight.numel(), weight.dtype),
-        None if bias is None else (bias.numel(), bias.dtype),
-        None if running_mean is None else (running_mean.numel(), running_mean.dtype),
-        None if running_var is None else (running_var.numel(), running_var.dtype),
-        training,
-        momentum,
-        eps,
-        input.get_device(),
-    )
-    output = new_output()
-    mean = new_statistic()
-    rstd = new_statistic()
-    running = [None if each is None else each.contiguous() for each in (running_mean, running_var)]
-    compute(
-        input if dense else output.copy_(input),
-        None if weight is None else weight.contiguous(),
-        None if bias is None else bias.contiguous(),
-        *running,
-        output,
-        mean,
-        rstd,
-    )
-    if training:
-        for each, updated in zip((running_mean, running_var), running, strict=True):
-            if each is not None and updated is not None and updated is not each:
-                each.copy_(updated)
-    return output, mean, rstd
+    return compute_forward(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 def batch_norm_backward(

@@ -286,12 +286,12 @@ def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
     return (*bare[:-1], [True, *[False] * (len(mask) - 1)]) if isinstance(mask, list) else tuple(bare)
 
 
-def native(op: str) -> Callable[..., Any]:
-    """PyTorch's function for ``op``, through the dispatcher."""
-    return by_position(op, pytorch(op))
+def native(op: str, device: str | None = None) -> Callable[..., Any]:
+    """PyTorch's function for ``op``, through the dispatcher, for inputs on ``device``: by default a GPU, if any."""
+    return by_position(op, pytorch(op, device))
 
 
-def pytorch(op: str) -> Callable[..., Any]:
+def pytorch(op: str, device: str | None = None) -> Callable[..., Any]:
     """The same, without what :func:`by_position` adds."""
     if OPERATORS[op].overload is None:
         return outside_aten(OPERATORS[op])
@@ -299,7 +299,8 @@ def pytorch(op: str) -> Callable[..., Any]:
     # torch.sum, without a dimension, takes no out.
     public = None if overload._overloadname == "out" else getattr(torch, overload._opname, None)
     function: Callable[..., Any] = public or overload
-    if overload is _CUDNN or (overload in _GPU_ONLY and not torch.cuda.is_available()):
+    on_cpu = device == "cpu" or not torch.cuda.is_available()
+    if overload is _CUDNN or (overload in _GPU_ONLY and on_cpu):
         function = torch._decomp.decomposition_table[overload]
     return function
 

@@ -31,12 +31,13 @@ from flag_gems_overrides.perf.statistics import geomean
 
 MAX_ELEMENTS = 1 << 28
 # Configurations of a problem that are measured: the default and what the model thinks best.
-CANDIDATES = 6
+CANDIDATES = 8
 # A configuration that is faster than the default by less than both has not been shown to be faster.
 MIN_GAIN, MIN_GAIN_US = 0.02, 0.1
 ROUNDS, WARM_UP_SECONDS, SECOND_LOOK = 5, 0.004, 4
 # Exponents of 2 of the grid: each level lies between the points of those before.
 LEVELS = (8, 4, 2)
+INNER_STEP = 4
 # Sizes of eight bytes and of one are rare: they are tuned on the coarser levels only.
 _DTYPES = {"bfloat16": len(LEVELS), "float32": len(LEVELS), "float64": 2}
 _REDUCTION_DTYPES = _DTYPES | {"uint8": 2, "int64": 2}
@@ -69,6 +70,7 @@ FAMILIES = {
     for family in (
         Family(f"{_PACKAGE}.softmax", ("softmax", "softmax_backward")),
         Family(f"{_PACKAGE}.norm", ("layer_norm", "layer_norm_backward")),
+        Family(f"{_PACKAGE}.batch_norm", ("batch_norm", "batch_norm_backward")),
         Family(f"{_PACKAGE}.reduction", ("amax", "max_dim")),
     )
 }
@@ -91,6 +93,8 @@ class Measured(NamedTuple):
 
     family: str
     row: table.Row
+    us: tuple[tuple[tuple, float], ...] = ()
+    """Of each configuration. The journal keeps them: what a rule of lookup would have chosen can be computed."""
 
 
 # The grid.
@@ -108,9 +112,8 @@ def cases(family: Family, shapes: Shapes, seed: int) -> Iterator[Case]:
     rng = random.Random(seed)
     drawn = set()
     for level, step in enumerate(LEVELS):
-        places = [
-            place for place in _places(step, inner="dim" in OPERATORS[family.ops[0]].arguments) if place not in drawn
-        ]
+        inner = "normalized" not in OPERATORS[family.ops[0]].arguments
+        places = [place for place in _places(step, inner) if place not in drawn]
         drawn.update(places)
         rng.shuffle(places)
         dtypes = _REDUCTION_DTYPES if "uint8" in OPERATORS[family.ops[0]].dtypes else _DTYPES
@@ -121,12 +124,12 @@ def cases(family: Family, shapes: Shapes, seed: int) -> Iterator[Case]:
 
 
 def _places(step: int, inner: bool) -> list[tuple[int, int, int]]:
-    """Exponents of M, N and K; K = 1 is a class of its own and has all steps, larger ones one step less."""
+    """Exponents of M, N and K; K = 1 is a class of its own and has all steps, larger ones no finer than INNER_STEP."""
     most = math.frexp(MAX_ELEMENTS)[1] - 1
     flat = [(m, n, 0) for m, n in itertools.product(range(0, most + 1, step), repeat=2) if 0 < m + n <= most]
     if not inner:
         return flat
-    coarse = range(0, most + 1, min(2 * step, LEVELS[0]))
+    coarse = range(0, most + 1, max(step, INNER_STEP))
     deep = [(m, n, k) for m, n, k in itertools.product(coarse, coarse, coarse) if k and m + n + k <= most]
     return flat + deep
 
@@ -145,7 +148,8 @@ def _case(op: str, sizes: tuple[int, ...], dtype: str) -> Case:
     M, N, K = sizes
     if "normalized" in OPERATORS[op].arguments:
         return Case(op, (M, N), dtype, (("normalized", 1),))
-    return Case(op, (M, N, K) if K > 1 else (M, N), dtype, (("dim", 1),))
+    dim = (("dim", 1),) if "dim" in OPERATORS[op].arguments else ()
+    return Case(op, (M, N, K) if K > 1 else (M, N), dtype, dim)
 
 
 def points(family: Family, shapes: Shapes, seed: int) -> Iterator[Point]:
@@ -263,7 +267,7 @@ class Tuner:
             min((round(t, 3) for configuration, t in us.items() if configuration != best), default=None),
             float(f"{necessary / us[best] / 1e3 / self.copy_gbps:.3g}"),
         )
-        return Measured(point.family.name, row)
+        return Measured(point.family.name, row, tuple((tuple(each), round(t, 3)) for each, t in us.items()))
 
     def _works(self, point: Point, configuration: Any, inputs: Any, reference: Any) -> bool:
         from flag_gems_overrides.perf import hunt
@@ -333,7 +337,8 @@ class Journal:
 
     def add(self, measured: Measured) -> None:
         self.rows.setdefault(measured.family, {})[measured.row.problem] = measured.row
-        self._append({"family": measured.family, "row": measured.row._asdict()})
+        line = {"family": measured.family, "row": measured.row._asdict(), "us": measured.us}
+        self._append(line)
 
     def close(self) -> None:
         self._file.close()

@@ -9,11 +9,12 @@ import random
 
 import pytest
 
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.plans import table
 from flag_gems_overrides.perf import hunt, op_inputs
-from flag_gems_overrides.perf.cases import make
+from flag_gems_overrides.perf.cases import Case, make
 from flag_gems_overrides.perf.problems import problems
 from flag_gems_overrides.perf.tune import FAMILIES
 
@@ -27,6 +28,11 @@ OPS = [(family, op) for family, members in FAMILIES.items() for op in members.op
 # Sizes that the interpreter computes in a moment; rows, columns, one element, a long row, odd and even.
 ALONG = ("1x1 dim=1", "5x33 dim=1", "3x16 dim=1", "600x3x2 dim=1", "7x40x5 dim=1", "2x3000 dim=1", "4x64x32 dim=1")
 NORMALIZED = ("1x1 normalized=1", "5x33 normalized=1", "70x16 normalized=1", "2x3000 normalized=1", "40x1 normalized=1")
+
+
+def case_of(op: str, size: str, dtype: str) -> Case:
+    """``size`` for an op along a dimension, over the last ones, or over all but the second."""
+    return make(op, size if "dim" in OPERATORS[op].arguments else size.replace(" dim=1", ""), dtype)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +63,7 @@ def test_every_configuration_answers_right(family, op, device):
     plan, call, limits = FAMILIES[family].plan, FAMILIES[family].call, devices.limits(0)
     random.seed(0)
     for size in NORMALIZED if family == "norm" else ALONG:
-        case = make(op, size, random.choice(["bfloat16", "float32"]))
+        case = case_of(op, size, random.choice(["bfloat16", "float32"]))
         arguments = op_inputs.arguments(case, device)
         reference = op_inputs.native(op)(*arguments)
         for configuration in plan.configurations(call.problem(op, *arguments), limits):
@@ -69,7 +75,7 @@ def test_every_configuration_answers_right(family, op, device):
 def test_a_row_of_the_table_is_what_is_chosen(family, op, tmp_path):
     """The last configuration of a problem, which is not the default, by a table that says so."""
     plan, call, limits = FAMILIES[family].plan, FAMILIES[family].call, DEVICES["H200"]
-    case = make(op, "4096x1024 normalized=1" if family == "norm" else "4096x1024 dim=1", "bfloat16")
+    case = case_of(op, "4096x1024 normalized=1" if family == "norm" else "4096x1024 dim=1", "bfloat16")
     problem = call.problem(op, *op_inputs.arguments(case, "meta"))
     *_, last = plan.configurations(problem, limits)
     row = table.Row(tuple(problem), tuple(last), 1.0, 2.0, None, 0.5)

@@ -22,6 +22,7 @@ from .statistics import rstd_of
 from .tile import (
     begin_and_end,
     channels_of,
+    elements_before,
     load_of_channels,
     merged_channels,
     merged_parts,
@@ -43,6 +44,12 @@ def store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr):
 @triton.jit
 def input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, count):
     return (dy - sum_dy / count - deviation * (rstd * rstd * (sum_dyx / count))) * scale
+
+
+@triton.jit
+def rstd_and_weight(spread_ptr, weight_ptr, channels, C, eps, EVALUATION: tl.constexpr, ACC: tl.constexpr):
+    rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), eps, EVALUATION)
+    return rstd, load_of_channels(weight_ptr, channels, C, ACC, 1.0)
 
 
 @entry()
@@ -114,6 +121,7 @@ def batch_norm_backward_groups(
     BLOCK: tl.constexpr,
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
+    RUN: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
     EVALUATION: tl.constexpr,
@@ -128,8 +136,9 @@ def batch_norm_backward_groups(
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     part = tl.program_id(0) % GROUP
-    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
-    count = tl.cast(total, ACC) * (1 if COLUMNS else VEC)
+    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS, RUN)
+    UNIT: tl.constexpr = 1 if COLUMNS else VEC
+    count = tl.cast(elements_before(tl.cast(total, tl.int64), vectors, UNIT, RUN), ACC)
     eps = from_bits(eps_bits, ACC)
     shape: tl.constexpr = [BLOCK, CHANNELS] if COLUMNS else [CHANNELS, BLOCK]
     tiles = (end - begin + BLOCK - 1) // BLOCK
@@ -138,12 +147,13 @@ def batch_norm_backward_groups(
     for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
         channels = channels_of(block, CHANNELS, COLUMNS)
         mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
-        rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), eps, EVALUATION)
-        scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
+        if EVALUATION:
+            rstd, weight = rstd_and_weight(spread_ptr, weight_ptr, channels, C, eps, EVALUATION, ACC)
+            scale = rstd * weight
         tile_dy = tl.zeros(shape, ACC)
         tile_dyx = tl.zeros(shape, ACC)
         for tile in tl.range(0, tiles):
-            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
             dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
             if SUMS:
                 x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
@@ -153,6 +163,9 @@ def batch_norm_backward_groups(
                 tl.store(dx_ptr + offsets, dy * scale, mask=mask)
         sum_dy = over_tile(tile_dy, COLUMNS)
         sum_dyx = over_tile(tile_dyx, COLUMNS)
+        if not EVALUATION:
+            # After the loop, which has no register for them; on their way while this program waits for the others.
+            rstd, weight = rstd_and_weight(spread_ptr, weight_ptr, channels, C, eps, EVALUATION, ACC)
         if partial_ptr is None:
             store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
         else:
@@ -172,10 +185,11 @@ def batch_norm_backward_groups(
                 wait_for(workspace_ptr, block, blocks)
                 sum_dy = load_of_channels(partial_ptr, channels, C, ACC, 0.0)
                 sum_dyx = load_of_channels(partial_ptr + GROUP * C, channels, C, ACC, 0.0)
+            scale = rstd * weight
             # Backwards: what was read last may still be in L1.
             for tile in tl.range(0, tiles):
                 first = begin + (tiles - 1 - tile) * BLOCK
-                offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+                offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
                 dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
                 x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
                 dx = input_gradient(dy, x - mean, sum_dy, sum_dyx, rstd, scale, count)

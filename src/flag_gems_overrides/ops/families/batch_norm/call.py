@@ -17,11 +17,76 @@ from ...launch.prepared import Launch
 from ...launch.workspace import with_counters
 from .backward import batch_norm_backward_channels, batch_norm_backward_groups
 from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
+from .launches import launch as launch_of
 from .layout import View, same_order, view
-from .plan import Channels, Groups, Problem, Tiling, plan, plan_evaluation
+from .plan import Channels, Configuration, Groups, Problem, Tiling, plan, plan_evaluation
 
 _Launch = Callable[..., None]
 _Vector = tuple[int, torch.dtype]  # elements and dtype of a tensor with a number for each channel
+
+
+def problem(op: str, *arguments: Any) -> Problem:
+    """What ``op`` is planned for on these arguments of its ATen overload; only shapes, strides and dtypes are read."""
+    backward = op.endswith("_backward")
+    x = arguments[1 if backward else 0]
+    layout = view(x.shape, x.stride()) or view(x.shape, _preserved(x.shape, x.stride()))
+    assert layout is not None
+    return Problem(*layout, x.dtype.itemsize, 2 if backward else 1)
+
+
+def launch_with(configuration: Configuration, op: str, *arguments: Any) -> tuple[torch.Tensor | None, ...]:
+    """The result of ``op`` in training by a launch in this configuration; ValueError where it is not legal."""
+    if op.endswith("_backward"):
+        grad_out, x, weight, _, _, mean, rstd, train, eps, mask = arguments
+        return compute_backward(grad_out, x, weight, mean, rstd, train, eps, mask, configuration)
+    x, weight, bias, running_mean, running_var, training, momentum, eps = arguments
+    return compute_forward(x, weight, bias, running_mean, running_var, training, momentum, eps, configuration)
+
+
+def compute_forward(
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    configuration: Configuration | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(output, mean, rstd); the running statistics are updated in place in training."""
+    dense, new_output, new_statistic, compute = prepare_forward(
+        input.shape,
+        input.stride(),
+        input.dtype,
+        None if weight is None else (weight.numel(), weight.dtype),
+        None if bias is None else (bias.numel(), bias.dtype),
+        None if running_mean is None else (running_mean.numel(), running_mean.dtype),
+        None if running_var is None else (running_var.numel(), running_var.dtype),
+        training,
+        momentum,
+        eps,
+        input.get_device(),
+        configuration,
+    )
+    output = new_output()
+    mean = new_statistic()
+    rstd = new_statistic()
+    running = [None if each is None else each.contiguous() for each in (running_mean, running_var)]
+    compute(
+        input if dense else output.copy_(input),
+        None if weight is None else weight.contiguous(),
+        None if bias is None else bias.contiguous(),
+        *running,
+        output,
+        mean,
+        rstd,
+    )
+    if training:
+        for each, updated in zip((running_mean, running_var), running, strict=True):
+            if each is not None and updated is not None and updated is not each:
+                each.copy_(updated)
+    return output, mean, rstd
 
 
 def compute_backward(
@@ -33,6 +98,7 @@ def compute_backward(
     train: bool,
     eps: float,
     output_mask: Sequence[bool],
+    configuration: Configuration | None = None,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
     """The gradients of input, weight and bias, or None for what ``output_mask`` does not ask for.
 
@@ -50,6 +116,7 @@ def compute_backward(
         eps,
         (want_input, want_weight, want_bias),
         input.get_device(),
+        configuration,
     )
     dx = new_dx() if want_input else None
     dweight = new_dparameter() if want_weight else None
@@ -98,6 +165,7 @@ def prepare_forward(
     momentum: float,
     eps: float,
     device: int,
+    configuration: Configuration | None = None,
 ) -> _Forward:
     """What all calls with these arguments share. The dtypes are there because a launch is for one combination."""
     if len(shape) < 2:
@@ -117,12 +185,18 @@ def prepare_forward(
     assert layout is not None
     output = Allocation(shape, dtype, device, ordered)
     statistic = Allocation((shape[1],), _accumulator(dtype), device)
-    launch = _forward_launch(layout, dtype, training, momentum, eps, device)
+    launch = _forward_launch(layout, dtype, training, momentum, eps, device, configuration)
     return _Forward(ordered is strides, output, statistic, launch)
 
 
 def _forward_launch(
-    layout: View, dtype: torch.dtype, training: bool, momentum: float, eps: float, device: int
+    layout: View,
+    dtype: torch.dtype,
+    training: bool,
+    momentum: float,
+    eps: float,
+    device: int,
+    configuration: Configuration | None,
 ) -> _Launch:
     A, C, B = layout
     if C == 0:
@@ -134,8 +208,9 @@ def _forward_launch(
     eps_bits, momentum_bits = _bits(eps), _bits(momentum)
     if not training:
         planned = plan_evaluation(problem, limits)
-        return batch_norm_evaluation.bind(device, *_of_evaluation(planned, C, eps_bits), **_options(planned.tiling))
-    chosen = plan(problem, limits)
+        options = {**_options(planned.tiling), "RUN": planned.tiling.run}
+        return batch_norm_evaluation.bind(device, *_of_evaluation(planned, C, eps_bits), **options)
+    chosen = launch_of(problem, configuration, limits) if configuration else plan(problem, limits)
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
     if isinstance(chosen, Channels):
@@ -158,6 +233,7 @@ def prepare_backward(
     eps: float,
     mask: tuple[bool, bool, bool],
     device: int,
+    configuration: Configuration | None = None,
 ) -> _Backward:
     """What all calls with these arguments share.
 
@@ -179,12 +255,18 @@ def prepare_backward(
     assert layout is not None
     dx = Allocation(shape, dtypes[0], device, ordered)
     dparameter = Allocation((C,), weight[1] if weight else dtypes[0], device)
-    launch = _backward_launch(layout, dtypes[0], training, eps, mask, device)
+    launch = _backward_launch(layout, dtypes[0], training, eps, mask, device, configuration)
     return _Backward(ordered is strides, dx, dparameter, launch)
 
 
 def _backward_launch(
-    layout: View, dtype: torch.dtype, training: bool, eps: float, mask: tuple[bool, bool, bool], device: int
+    layout: View,
+    dtype: torch.dtype,
+    training: bool,
+    eps: float,
+    mask: tuple[bool, bool, bool],
+    device: int,
+    configuration: Configuration | None,
 ) -> _Launch:
     A, C, B = layout
     if C == 0 or not any(mask):
@@ -196,7 +278,10 @@ def _backward_launch(
     limits = devices.limits(device)
     eps_bits = _bits(eps)
     # dx alone is an operation for each element, as all of evaluation is forward.
-    chosen = plan(problem, limits) if training or want_sums else plan_evaluation(problem, limits)
+    if configuration is not None:
+        chosen = launch_of(problem, configuration, limits)
+    else:
+        chosen = plan(problem, limits) if training or want_sums else plan_evaluation(problem, limits)
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits
     options = {**_options(tiling), "EVALUATION": not training}
@@ -226,9 +311,10 @@ def _of_groups(chosen: Groups) -> tuple[int, int, int]:
 
 def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
     """``alone``: whether no program waits for another one."""
+    run = chosen.tiling.run
     if alone:
-        return {"PARTS": 1}
-    return {"PARTS": chosen.parts, "maxnreg": chosen.registers, "launch_cooperative_grid": True}
+        return {"PARTS": 1, "RUN": run}
+    return {"PARTS": chosen.parts, "RUN": run, "maxnreg": chosen.registers, "launch_cooperative_grid": True}
 
 
 def _of_evaluation(planned: Groups, C: int, eps_bits: int) -> tuple[Any, ...]:

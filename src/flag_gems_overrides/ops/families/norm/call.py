@@ -334,6 +334,7 @@ def _rows_options(rows: Rows, M: int) -> dict[str, int | bool]:
         "VEC": rows.vec,
         "UNALIGNED": rows.unaligned,
         "INT64_ROWS": rows.int64_rows(M),
+        "ONE_TILE": rows.programs * rows.block_m >= M,
         "STAGES": rows.stages,
     }
 

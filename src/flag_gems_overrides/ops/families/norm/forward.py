@@ -36,6 +36,7 @@ from .tile import (
     chunk_of_parameter,
     edge_offsets,
     edges,
+    first_row,
     head_size,
     load_chunks,
     load_edges,
@@ -63,6 +64,7 @@ def layer_norm_rows(
     VEC: tl.constexpr,
     UNALIGNED: tl.constexpr,
     INT64_ROWS: tl.constexpr,
+    ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
     LATE: tl.constexpr,
 ):
@@ -90,7 +92,9 @@ def layer_norm_rows(
         edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
         next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
         next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
-    for first in tl.range(program * (1 if UNALIGNED else BLOCK_M), M, programs * BLOCK_M, num_stages=STAGES):
+    start, step = first_row(program, BLOCK_M, UNALIGNED, INT64_ROWS), programs * BLOCK_M
+    for tile in tl.range(0 if ONE_TILE else start, 1 if ONE_TILE else M, 1 if ONE_TILE else step, num_stages=STAGES):
+        first = start if ONE_TILE else tile
         rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
         body = body_offset(rows, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, rows < M, 0, end, CHUNKS, BLOCK_N, ACC)

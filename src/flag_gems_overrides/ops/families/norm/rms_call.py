@@ -15,7 +15,7 @@ from triton import knobs
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
-from .call import _NONE, _accumulator, _Parameter
+from .call import _NONE, _accumulator, _Parameter, _rows_options
 from .launches import Rows, power_of_two
 from .partial_sums import sum_partials
 from .plan import plan_partial_sums
@@ -219,19 +219,6 @@ def _split_launch(
     return functools.partial(
         _backward_split, products, columns, Allocation((M, plan.splits), _accumulator(dtype), device)
     )
-
-
-def _rows_options(plan: Rows, M: int) -> dict[str, int | bool]:
-    return {
-        "num_warps": plan.warps,
-        "BLOCK_M": plan.block_m,
-        "CHUNKS": plan.chunks,
-        "BLOCK_N": plan.block_n,
-        "VEC": plan.vec,
-        "UNALIGNED": plan.unaligned,
-        "INT64_ROWS": plan.int64_rows(M),
-        "STAGES": plan.stages,
-    }
 
 
 def _forward_split(

@@ -20,6 +20,13 @@ import triton.language as tl
 
 
 @triton.jit
+def first_row(program, BLOCK_M: tl.constexpr, UNALIGNED: tl.constexpr, INT64_ROWS: tl.constexpr):
+    """Of a program's first tile. A program of one tile has no loop: before a loop it would wait for its parameters."""
+    row = program * (1 if UNALIGNED else BLOCK_M)
+    return tl.cast(row, tl.int64) if INT64_ROWS else row
+
+
+@triton.jit
 def head_size(row, N, VEC: tl.constexpr, UNALIGNED: tl.constexpr):
     """Number of elements of a row before its first whole vector."""
     if UNALIGNED:
