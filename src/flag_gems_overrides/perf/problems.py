@@ -69,7 +69,7 @@ def _case(op: str, rng: random.Random, max_elements: int) -> Case:
         M, N = _sizes(rng, 2, max_elements)
         outer, inner = _dims(rng, M), _dims(rng, N) or (1,)
         return Case(op, (*outer, *inner), dtype, (("normalized", len(inner)),))
-    if "training" in names:
+    if OPERATORS[op].family == "batch_norm":
         N, C, rest = _sizes(rng, 3, max_elements) if rng.random() < 0.7 else (*_sizes(rng, 2, max_elements), 1)
         return Case(op, (N, C, *_dims(rng, rest)), dtype)
     if "groups" in names:

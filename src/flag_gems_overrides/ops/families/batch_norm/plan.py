@@ -23,6 +23,7 @@ from .launches import (
     held,
     launch,
     launch_or_none,
+    least_registers,
     places,
     power_of_2,
     tiles,
@@ -52,7 +53,11 @@ LITTLE_BYTES_OF_SECTORS, MAX_BYTES_OF_SECTORS = 1 << 20, 16 << 20
 WAVES = 4
 # (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more to a program, so that fewer of them
 # tell each other of many channels: 65536 x 512 bf16 takes 83 and 110 us, forward and backward, with 8 warps 95 and 112.
-ROWS, COLUMNS = (2, 4, 32, 2), (4, 16, 16, 2)
+ROWS, COLUMNS = (2, 4, 32, 1), (4, 16, 16, 2)
+# Rows of no whole vectors: twice the loads forward, twice the warps backward, and padded. Over 45 problems of more than 8
+# MB that tune --seed 0 measured, 4 loads have 90 % of the speed of the fastest configuration, 2 have 76 %; backward 64
+# warps have 97 %, though they spill 16 bytes, 32 have 75 %.
+SINGLE_LOADS, SINGLE_WARPS = 4, 64
 # Lanes for each element of a run that is read in pieces of a power of two.
 MAX_PADDING = 1.5
 # More tiles than any program has: programs work alone.
@@ -121,7 +126,7 @@ def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
     _, channels, warps, loads, warps_per_sm, _, padded = _groups(problem, limits)
     tiling = tiles(problem, channels, warps, loads, padded)
     count = cdiv(tiling.total, tiling.rows)
-    group = max(1, min(cdiv(WAVES * places(problem, tiling, warps_per_sm, limits), tiling.blocks), count))
+    group = max(1, min(cdiv(WAVES * places(tiling, warps_per_sm, limits), tiling.blocks), count))
     slice_size = cdiv(count, group) * tiling.rows
     group = cdiv(tiling.total, slice_size)
     return Groups(tiling, group, slice_size, 1, group * tiling.blocks, 0)
@@ -134,9 +139,13 @@ def _groups(problem: Problem, limits: Limits) -> Configuration:
     if columns and inputs == 2 and limits.capability[0] != 9:
         # 28304 x 64 bfloat16 spills 32 and 56 bytes on sm_80 and sm_100.
         loads //= 2
-    if not columns and size == 2 and limits.capability[0] > 9:
-        # One program less, for 72 registers: of 64 Triton 3.6 spills 8 to 24 bytes (20 x 6 x 65536, sm_100).
-        warps_per_sm -= warps
+    single = not columns and math.gcd(B, VECTOR_BYTES // size) * size < VECTOR_BYTES
+    if single and inputs == 1:
+        loads = max(loads, SINGLE_LOADS)
+    elif single:
+        warps_per_sm = max(warps_per_sm, SINGLE_WARPS)
+    most = limits.registers_per_sm // WARP // least_registers(problem, limits)
+    warps_per_sm = min(warps_per_sm, most // warps * warps)
     channels = min(ROW_BYTES // size if columns else _neighbours(problem), power_of_2(C))
     # Of few rows several tiles too.
     while columns and warps > 4 and A * channels < 4 * elements(problem, loads) * warps * WARP:
