@@ -185,3 +185,10 @@ def test_a_climb_without_a_gpu_is_passes_and_launches_and_with_one_times():
     ]
     assert table.lines[0].cells == ["naive", "20.0", "-", "-", "-", "-"]
     assert table.lines[1].cells == ["fast", "12.3", "4000", "91%", "150%", "naive: FASTER 1.5 times"]
+
+
+def test_ladders_are_found_in_a_folder_that_python_does_not_know(monkeypatch):
+    parent = str(FOLDER.resolve().parent)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != parent])
+    assert names(FOLDER)
+    assert sys.path[0] == parent

@@ -10,8 +10,10 @@ import re
 import shutil
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from packaging.version import Version
 from typer.testing import CliRunner
 
@@ -35,6 +37,7 @@ from flag_gems_overrides.upstreaming.message import message, performance
 
 PATCHES = Path(__file__).parents[2] / "patches"
 LINE = LINES["v5.0.2"]
+aten = torch.ops.aten
 
 every_line = pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 
@@ -447,3 +450,31 @@ def test_a_reproduction_prints_what_its_checks_compare() -> None:
         "with flag_gems.use_gems(include=['prod']):\n"
         "    print(torch.prod(torch.empty(0, device=device)), 'PyTorch:', 1.0)"
     )
+
+
+def test_a_reproduction_has_every_kind_of_check() -> None:
+    def reproduce(device: str) -> None:
+        check_close(aten.sum(sample(2)), 2.0)  # noqa: F821
+        check_raises(ValueError, "no dimension", lambda: torch.prod(device))  # noqa: F821
+        assert device
+
+    row = SimpleNamespace(reproduce=reproduce, functions=("prod",))
+    assert reproduction._script(row, LINES["main"]).splitlines() == [
+        "import torch, flag_gems",
+        "device = flag_gems.device",
+        "aten = torch.ops.aten",
+        "with flag_gems.use_gems(include=['prod']):",
+        "    print(aten.sum(torch.randn(2)), 'PyTorch:', 2.0)",
+        "    print(torch.prod(device), 'PyTorch: ValueError')",
+        "    print(device, 'PyTorch: True')",
+    ]
+
+
+def test_a_test_defines_aten_and_imports_modules() -> None:
+    def uses_both() -> object:
+        return aten, torch
+
+    imports: set[str] = set()
+    helpers: dict[str, str] = {}
+    regression._gather(uses_both, imports, helpers)
+    assert (imports, helpers) == ({"import torch"}, {"aten": "aten = torch.ops.aten"})
