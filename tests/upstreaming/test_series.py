@@ -29,7 +29,7 @@ from flag_gems_overrides.upstreaming import (
     series,
     vendors,
 )
-from flag_gems_overrides.upstreaming.defects import DEFECTS
+from flag_gems_overrides.upstreaming.defects import DEFECTS, FIXED
 from flag_gems_overrides.upstreaming.git import git
 from flag_gems_overrides.upstreaming.imports import PATH, UpstreamError, register
 from flag_gems_overrides.upstreaming.lines import LINES, Line
@@ -426,6 +426,18 @@ def test_the_table_of_performance_comes_from_the_records(tmp_path: Path) -> None
     assert f"torch {versions['torch']}" in text
     first = speeds[0]
     assert f"| amax | {first.dtype} | {first.torch_ms:.6f} | {first.ms:.6f} | {first.torch_ms / first.ms:.3f} |" in text
+
+
+def test_a_fix_names_each_defect_of_its_release_once_and_its_tests(tmp_path: Path) -> None:
+    fixes = [patch for patch in series.series(LINE) if patch.kind == "fix"]
+    for patch in fixes:
+        text = message(patch, LINE, tmp_path, tmp_path)
+        for row in patch.defects:
+            recorded = row.recorded(LINE.release, "cuda")
+            wrong = bool(row.hidden) if recorded is None else recorded != FIXED
+            said = f"- {', '.join(row.functions)}: {row.title}; PyTorch gives {row.pytorch}"
+            assert text.splitlines().count(said) == wrong, (patch.id, row.id)
+        assert all(path in text for path in patch.added if path.startswith("tests/")), patch.id
 
 
 @every_line
