@@ -185,3 +185,22 @@ def test_a_climb_without_a_gpu_is_passes_and_launches_and_with_one_times():
     ]
     assert table.lines[0].cells == ["naive", "20.0", "-", "-", "-", "-"]
     assert table.lines[1].cells == ["fast", "12.3", "4000", "91%", "150%", "naive: FASTER 1.5 times"]
+
+
+def test_ladders_are_found_in_a_folder_that_python_does_not_know(monkeypatch):
+    parent = str(FOLDER.resolve().parent)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != parent])
+    assert names(FOLDER)
+    assert sys.path[0] == parent
+
+
+def test_a_rung_without_a_file_is_named():
+    with pytest.raises(LadderError, match=r"there is no gone\.py and no gone\.cu; add one"):
+        LADDERS[0].source("gone")
+
+
+def test_a_page_of_two_devices_or_versions_is_refused(climb):
+    text = (climb / "record.jsonl").read_text()
+    (climb / "record.jsonl").write_text(text + re.sub(r'"triton":\s*"[^"]*"', '"triton":"9.9"', text))
+    with pytest.raises(LadderError, match=r"record\.jsonl: sessions of different devices or versions"):
+        ladder_page.Tour(climb, FOLDER)

@@ -327,8 +327,10 @@ def test_without_a_gpu_the_command_says_so(monkeypatch, tmp_path):
     assert len(listed.output.splitlines()) == 3
     two = CliRunner().invoke(app, ["hunt", "softmax", "cumsum", "--count", "1", "--seed", "3", "--dry-run"])
     assert two.output.splitlines()[0] == "--seed 3: 2 problems, 1 for each family: softmax, scan"
-    bad = CliRunner().invoke(app, ["hunt", "softmax", "--peers", "liger", "--dry-run"])
-    assert bad.exit_code == 2
+    for words, message in ((["softmax", "--peers", "liger"], "--peers 'liger' is"), (["softmin"], "op 'softmin' is")):
+        bad = CliRunner().invoke(app, ["hunt", *words, "--dry-run"])
+        assert bad.exit_code == 2
+        assert message in bad.output
 
 
 def test_a_gpu_that_died_is_said_with_what_was_done_last(monkeypatch):

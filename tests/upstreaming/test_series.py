@@ -10,8 +10,10 @@ import re
 import shutil
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from packaging.version import Version
 from typer.testing import CliRunner
 
@@ -27,7 +29,7 @@ from flag_gems_overrides.upstreaming import (
     series,
     vendors,
 )
-from flag_gems_overrides.upstreaming.defects import DEFECTS
+from flag_gems_overrides.upstreaming.defects import DEFECTS, FIXED
 from flag_gems_overrides.upstreaming.git import git
 from flag_gems_overrides.upstreaming.imports import PATH, UpstreamError, register
 from flag_gems_overrides.upstreaming.lines import LINES, Line
@@ -35,6 +37,7 @@ from flag_gems_overrides.upstreaming.message import message, performance
 
 PATCHES = Path(__file__).parents[2] / "patches"
 LINE = LINES["v5.0.2"]
+aten = torch.ops.aten
 
 every_line = pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 
@@ -425,6 +428,18 @@ def test_the_table_of_performance_comes_from_the_records(tmp_path: Path) -> None
     assert f"| amax | {first.dtype} | {first.torch_ms:.6f} | {first.ms:.6f} | {first.torch_ms / first.ms:.3f} |" in text
 
 
+def test_a_fix_names_each_defect_of_its_release_once_and_its_tests(tmp_path: Path) -> None:
+    fixes = [patch for patch in series.series(LINE) if patch.kind == "fix"]
+    for patch in fixes:
+        text = message(patch, LINE, tmp_path, tmp_path)
+        for row in patch.defects:
+            recorded = row.recorded(LINE.release, "cuda")
+            wrong = bool(row.hidden) if recorded is None else recorded != FIXED
+            said = f"- {', '.join(row.functions)}: {row.title}; PyTorch gives {row.pytorch}"
+            assert text.splitlines().count(said) == wrong, (patch.id, row.id)
+        assert all(path in text for path in patch.added if path.startswith("tests/")), patch.id
+
+
 @every_line
 def test_the_reproduction_of_a_fix_runs_and_is_short(line: Line, device: str) -> None:
     found = 0
@@ -447,3 +462,31 @@ def test_a_reproduction_prints_what_its_checks_compare() -> None:
         "with flag_gems.use_gems(include=['prod']):\n"
         "    print(torch.prod(torch.empty(0, device=device)), 'PyTorch:', 1.0)"
     )
+
+
+def test_a_reproduction_has_every_kind_of_check() -> None:
+    def reproduce(device: str) -> None:
+        check_close(aten.sum(sample(2)), 2.0)  # noqa: F821
+        check_raises(ValueError, "no dimension", lambda: torch.prod(device))  # noqa: F821
+        assert device
+
+    row = SimpleNamespace(reproduce=reproduce, functions=("prod",))
+    assert reproduction._script(row, LINES["main"]).splitlines() == [
+        "import torch, flag_gems",
+        "device = flag_gems.device",
+        "aten = torch.ops.aten",
+        "with flag_gems.use_gems(include=['prod']):",
+        "    print(aten.sum(torch.randn(2)), 'PyTorch:', 2.0)",
+        "    print(torch.prod(device), 'PyTorch: ValueError')",
+        "    print(device, 'PyTorch: True')",
+    ]
+
+
+def test_a_test_defines_aten_and_imports_modules() -> None:
+    def uses_both() -> object:
+        return aten, torch
+
+    imports: set[str] = set()
+    helpers: dict[str, str] = {}
+    regression._gather(uses_both, imports, helpers)
+    assert (imports, helpers) == ({"import torch"}, {"aten": "aten = torch.ops.aten"})
