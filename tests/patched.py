@@ -37,6 +37,15 @@ DIFFERENCES = (
         "upstream asserts shapes that do not go together: AssertionError, not RuntimeError",
     ),
     (
+        r"test_reduction\.py::test_the_type_of_the_result\[(max|min)_dim\]",
+        "called by itself upstream's function returns its own named tuple; through the dispatcher it is PyTorch's",
+    ),
+    (
+        r"test_reduction\.py::test_no_elements_and_dimensions_that_are_not_there\[\(1(,1){64}\)-64-\w+-"
+        r"(prod_dim|max_dim|min_dim|argmax|argmin|any_dim|all_dim|count_nonzero)\]",
+        "a tensor of 65 dimensions, which PyTorch refuses to reduce, is reduced",
+    ),
+    (
         r"test_moments\.py::(test_beside_a_large_mean|test_several_dimensions\[\[.+\]\])"
         r"|test_moments\.py::test_shapes\[\(3,3001,5\)-float32\]",
         "upstream's variance is of one pass in float32 without a shift: right, but for more roundings than ours",
