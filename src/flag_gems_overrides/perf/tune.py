@@ -72,6 +72,7 @@ FAMILIES = {
         Family(f"{_PACKAGE}.norm", ("layer_norm", "layer_norm_backward")),
         Family(f"{_PACKAGE}.batch_norm", ("batch_norm", "batch_norm_backward")),
         Family(f"{_PACKAGE}.reduction", ("amax", "max_dim")),
+        Family(f"{_PACKAGE}.scan", ("cumsum",)),
     )
 }
 
