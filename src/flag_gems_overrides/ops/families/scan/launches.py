@@ -77,7 +77,7 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Whole | Steps:
     """ValueError if the problem cannot be launched so."""
-    M, N, K, size, _ = problem
+    M, N, K, *_ = problem
     kernel, elements, warps, block_k, registers, shared = configuration
     tile = elements * warps * WARP
     if not (0 < elements <= MAX_ELEMENTS and 0 < warps <= MAX_WARPS and 0 < block_k <= next_power_of_2(K)):
