@@ -23,7 +23,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,15 +108,32 @@ def drawn(known: list[Fault], count: int, seed: int) -> list[Fault]:
 def try_out(names: list[str]) -> None:
     """Run the tests that reach each of these faults, the short ones first: most faults are noticed by any."""
     import mutmut.__main__ as mutmut
+    from mutmut.runners.harness import PytestRunner
     from mutmut.state import state
     from mutmut.workers.isolation import ForkServerRunner
 
-    submit = ForkServerRunner.submit
+    submit, run_clean_tests = ForkServerRunner.submit, ForkServerRunner.run_clean_tests
+    known = Path("mutants/mutmut-stats.json").exists()
 
     def shortest_first(runner: ForkServerRunner, name: str, tests: list[str], *limits: float) -> None:
         submit(runner, name, sorted(tests, key=state().duration_by_test.__getitem__), *limits)
 
-    ForkServerRunner.submit = shortest_first
+    def once(runner: ForkServerRunner, tests: set[str]) -> int:
+        """Without a fault all tests must pass. If they were not known before, all have passed a moment ago."""
+        return run_clean_tests(runner, sorted(tests)) if known else 0
+
+    def shown(operation: Callable[..., int]) -> Callable[..., int]:
+        """pytest's own words, which mutmut keeps from a terminal: they name a test that fails without a fault."""
+
+        def show(*args: object, **options: object) -> int:
+            if os.environ["MUTANT_UNDER_TEST"] in ("", "stats"):
+                sys.stdout = sys.__stdout__  # of this child process, until it ends
+            return operation(*args, **options)
+
+        return show
+
+    ForkServerRunner.submit, ForkServerRunner.run_clean_tests = shortest_first, once
+    PytestRunner.run_stats, PytestRunner.run_tests = map(shown, (PytestRunner.run_stats, PytestRunner.run_tests))
     mutmut._run(names, int(os.environ.get("MUTATION_CHILDREN") or os.cpu_count() or 1))
 
 

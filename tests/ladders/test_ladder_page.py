@@ -163,7 +163,12 @@ def test_a_step_that_does_not_help_needs_its_reason(climb, tmp_path):
 
 
 def test_a_climb_without_a_gpu_is_passes_and_launches_and_with_one_times():
-    counted = [Step("naive", passes=2.5, launches=3), Step("wrong", agrees=False), Step("gone", absent="needs a GPU")]
+    counted = [
+        Step("naive", passes=2.5, launches=3),
+        Step("wrong", agrees=False),
+        Step("gone", absent="needs a GPU"),
+        Step("away", absent="needs a GPU"),
+    ]
     table = command._table("softmax", counted, timed=False)
     assert [(column.name, column.text) for column in table.columns] == [
         ("rung", True),
@@ -171,7 +176,7 @@ def test_a_climb_without_a_gpu_is_passes_and_launches_and_with_one_times():
         ("launches", False),
     ]
     assert [line.cells for line in table.lines] == [["naive", "2.500", "3"], ["wrong (WRONG)", "-", "-"]]
-    assert table.notes == ["gone: needs a GPU"]
+    assert table.notes == ["gone, away: needs a GPU"]
     verdict = Verdict("FASTER", "1.5 times")
     timed = Step("fast", us=12.34, gbps=4000.4, share=0.914, of_native=1.5, after=("naive", 1.5, verdict))
     table = command._table("softmax", [Step("naive", us=20.0), timed], timed=True)

@@ -107,7 +107,7 @@ def test_accept_refuses_a_record_that_lacks_cases_of_the_level(invoke, record, s
     shapes.write_text("softmax: {core: [{shape: [4096, 4096], dim: 1}, {shape: [8, 8], dim: 1}]}")
     status, output = invoke("accept", str(record))
     assert status == 2
-    assert "partial: lacks 1 cases of level core, as softmax 8x8 dim=1 bfloat16; measure all" in output
+    assert "partial: lacks 1 case of level core, as softmax 8x8 dim=1 bfloat16; measure all" in output
 
 
 def test_accept_leaves_out_what_is_not_of_the_level(invoke, shapes, tmp_path):
@@ -115,7 +115,7 @@ def test_accept_leaves_out_what_is_not_of_the_level(invoke, shapes, tmp_path):
     write_record(tmp_path / "more.jsonl", rows.timed(override=1.0, native=2.0), other)
     status, output = invoke("accept", "more.jsonl", "--folder", "base")
     assert status == 0
-    assert "1 cases that are not of the level are left out" in output
+    assert "left out: 1 case not of the level" in output
     cases = json.loads((tmp_path / "base/nvidia-h200/softmax.json").read_text())["cases"]
     assert list(cases) == ["softmax 4096x4096 dim=1 bfloat16"]
 
@@ -257,7 +257,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_resumes(invoke, monkeypa
     monkeypatch.setattr(run, "meter", lambda *_: Meter(stop_at="float16"))
     status, output = invoke(*command)
     assert status == 130
-    assert "Interrupted: 1 of 2 cases are in benchmark_result.jsonl" in output
+    assert "Interrupted with 1 of 2 cases in benchmark_result.jsonl" in output
     assert "8x8 dim=1" in output
     assert output.endswith("the same command resumes."), "what comes last is read"
 
@@ -269,8 +269,8 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_resumes(invoke, monkeypa
     monkeypatch.setattr(run, "meter", lambda *_: second)
     status, output = invoke(*command)
     assert status == 0
-    assert "benchmark_result.jsonl: resuming: 1 of 2 cases are there already" in output
-    assert output.endswith("2 cases are in benchmark_result.jsonl")
+    assert "benchmark_result.jsonl: resuming after 1 of 2 cases" in output
+    assert output.endswith("2 cases in benchmark_result.jsonl")
     assert second.measured == ["softmax 8x8 dim=1 float16"]
     (session,) = read(tmp_path / "benchmark_result.jsonl")
     assert session.ended
@@ -516,12 +516,12 @@ def test_compare_ends_with_1_if_a_case_became_slower(invoke, record, tmp_path):
     write_record(tmp_path / "slower.jsonl", rows.timed(override=1.2, native=2.0))
     status, output = invoke("compare", "record.jsonl", "slower.jsonl")
     assert status == 1
-    assert "1 cases: 1 SLOWER; geomean of speed -16." in output
+    assert "1 case: 1 SLOWER; geomean of speed -16." in output
     assert invoke("compare", "slower.jsonl", "record.jsonl")[0] == 0
-    assert "1 cases: 1 SAME" in invoke("compare", "record.jsonl", "record.jsonl")[1]
+    assert "1 case: 1 SAME" in invoke("compare", "record.jsonl", "record.jsonl")[1]
     status, output = invoke("compare", "record.jsonl", "slower.jsonl", "--format", "markdown")
     assert status == 1
-    assert output.startswith("**1 cases: 1 SLOWER;")
+    assert output.startswith("**1 case: 1 SLOWER;")
     status, output = invoke("compare", "record.jsonl", "slower.jsonl", "--format", "json")
     assert json.loads(output)["cases"][0]["word"] == "SLOWER"
 

@@ -283,7 +283,7 @@ def test_the_command_shows_and_keeps_losses_and_fails(pretended_gpu, tmp_path):
     ran = CliRunner().invoke(app, command)
     assert ran.exit_code == 1, ran.output
     words = " ".join(ran.output.split())
-    assert "--seed 7: 3 problems" in words
+    assert "--seed 7: 3 problems, 3 for each family: softmax" in words
     assert "0.500" in words
     assert len(Shapes(tmp_path / "benchmark" / "hunted_shapes.yaml").cases("softmax", "core", ["float32"])) == 3
     assert records.read(tmp_path / "hunt-7.jsonl")[0].ended
@@ -303,7 +303,7 @@ def test_what_is_interrupted_goes_on(pretended_gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(hunt.Hunter, "measure", measure)
     command = ["hunt", "softmax", "--seed", "7", "--count", "3"]
     ran = CliRunner().invoke(app, command)
-    assert "2 of 3 problems are in hunt-7.jsonl; the same command with --seed 7 resumes" in " ".join(ran.output.split())
+    assert "2 of 3 problems in hunt-7.jsonl; the same command with --seed 7 resumes" in " ".join(ran.output.split())
     measured.clear()
     assert CliRunner().invoke(app, command).exit_code == 0
     assert len(measured) == 1
@@ -323,8 +323,10 @@ def test_without_a_gpu_the_command_says_so(monkeypatch, tmp_path):
     assert ran.exit_code == (2 if not torch.cuda.is_available() else ran.exit_code)
     listed = CliRunner().invoke(app, ["hunt", "softmax", "--count", "2", "--seed", "3", "--dry-run"])
     assert listed.exit_code == 0
-    assert listed.output.splitlines()[0] == "--seed 3: 2 problems"
+    assert listed.output.splitlines()[0] == "--seed 3: 2 problems, 2 for each family: softmax"
     assert len(listed.output.splitlines()) == 3
+    two = CliRunner().invoke(app, ["hunt", "softmax", "cumsum", "--count", "1", "--seed", "3", "--dry-run"])
+    assert two.output.splitlines()[0] == "--seed 3: 2 problems, 1 for each family: softmax, scan"
     bad = CliRunner().invoke(app, ["hunt", "softmax", "--peers", "liger", "--dry-run"])
     assert bad.exit_code == 2
 

@@ -26,7 +26,8 @@ def test_native_of_cpu_tensors_on_a_machine_with_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     inputs = op_inputs.arguments(small("_fused_rms_norm_backward"), "cpu")
     dx, dweight = op_inputs.native("_fused_rms_norm_backward", "cpu")(*inputs)
-    assert dx.shape == inputs[1].shape and dweight.shape == inputs[4].shape
+    assert dx.shape == inputs[1].shape
+    assert dweight.shape == inputs[4].shape
 
 
 @pytest.mark.parametrize("op", OPERATORS)

@@ -19,4 +19,4 @@ def prepare() -> None:
     except (RuntimeError, ImportError) as error:
         raise UserError(str(error)) from None
     if gems.device == "cpu":
-        _options.say("No GPU: flag_gems runs in Triton's interpreter, on the CPU, and counts.", err=True)
+        _options.say("No GPU: counting in Triton's interpreter, on the CPU.", err=True)

@@ -9,6 +9,7 @@ from flag_gems_overrides.cli import _options
 from flag_gems_overrides.perf import baselines, records
 from flag_gems_overrides.perf.cases import Shapes
 from flag_gems_overrides.perf.files import write
+from flag_gems_overrides.words import many
 
 
 def accept(
@@ -34,7 +35,7 @@ def accept(
         raise baselines.BaselineError(f"{record}: {error}") from None
     left_out = len(session.rows) - len(keys)
     if left_out:
-        _options.say(f"{left_out} cases that are not of the level are left out")
+        _options.say(f"left out: {many(left_out, 'case')} not of the level")
     changes = [_changes(proposal) for proposal in proposals]
     terminal.show_tables([table for table in changes if table.lines], _options.console())
     changed = sum(len(table.lines) for table in changes)

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from flag_gems_overrides.cli import _device, _options
 from flag_gems_overrides.perf import records
 from flag_gems_overrides.perf.cases import LEVELS, MODES, PEERS, Case, CaseError, Shapes, check, make
+from flag_gems_overrides.words import many
 
 
 def bench(
@@ -46,7 +47,7 @@ def bench(
     recorder = records.Recorder(output, meter.head, [case.key for case in cases])
     done = len(recorder.session.rows)
     if done:
-        _options.say(f"{output}: resuming: {done} of {len(cases)} cases are there already", err=True)
+        _options.say(f"{output}: resuming after {done} of {many(len(cases), 'case')}", err=True)
     rows, interrupted = [], False
     console = _options.console()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
@@ -63,9 +64,10 @@ def bench(
         recorder.close()
     terminal.show(view.view(meter.head, rows), console)
     if interrupted:
-        _options.say(f"\nInterrupted: {len(rows)} of {len(cases)} cases are in {output}; the same command resumes.")
+        part = f"{len(rows)} of {many(len(cases), 'case')}"
+        _options.say(f"\nInterrupted with {part} in {output}; the same command resumes.")
         raise typer.Exit(130)
-    _options.say(f"\n{len(rows)} cases are in {output}")
+    _options.say(f"\n{many(len(rows), 'case')} in {output}")
 
 
 def _no_shapes_among(ops: list[str] | tuple[str, ...], shape: str | None) -> None:

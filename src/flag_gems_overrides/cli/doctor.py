@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from flag_gems_overrides import environment
 from flag_gems_overrides.cli._plain import say, styled
+from flag_gems_overrides.words import many
 
 
 def doctor() -> None:
@@ -24,7 +25,7 @@ def doctor() -> None:
                 say(f"{styled('left out', 'yellow')} {override.left_out}")
         say(f"\nhost path: {environment.host_path()}")
         left = environment.left_to_pytorch()
-        say(f"enable() leaves {len(left)} operators of flag_gems to PyTorch{':' if left else ''}")
+        say(f"enable() leaves {many(len(left), 'operator')} of flag_gems to PyTorch{':' if left else ''}")
         for row in left:
             say(f"  {row.name}: {row.reason}")
     else:

@@ -16,6 +16,7 @@ from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import beforehand, records
 from flag_gems_overrides.perf.cases import check, parse
 from flag_gems_overrides.perf.problems import Problem, problems
+from flag_gems_overrides.words import many
 
 HUNTED = Path("benchmark/hunted_shapes.yaml")
 # Of the time that is left, what compiling may take at most.
@@ -28,7 +29,9 @@ def hunt(
     seed: Annotated[int | None, typer.Option(help="Of the random problems. [default: a new one]")] = None,
     count: Annotated[int, typer.Option(min=1, help="Problems for each family of ops.")] = 300,
     peers: Annotated[list[str] | None, typer.Option(help="Beside native and upstream: compile.")] = None,
-    compile_share: Annotated[float, typer.Option(min=0, max=1, help="Of problems with --peers compile.")] = 1 / 7,
+    compile_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Of problems with --peers compile.", show_default="1/7")
+    ] = 1 / 7,
     seconds: Annotated[float, typer.Option(min=1, help="Stop after so many; the same command resumes.")] = 3600,
     output: Annotated[Path | None, typer.Option(help="Record to append to. [default: hunt-SEED.jsonl]")] = None,
     keep: Annotated[bool, typer.Option("--keep", help=f"Add the losses to {HUNTED}.")] = False,
@@ -45,7 +48,8 @@ def hunt(
         check("--peers", peer, (beforehand.COMPILE,))
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed
     chosen = problems(ops or tuple(OPERATORS), count, seed, compile_share if peers else 0)
-    say(f"--seed {seed}: {len(chosen)} problems")
+    families = list(dict.fromkeys(problem.family for problem in chosen))
+    say(f"--seed {seed}: {many(len(chosen), 'problem')}, {count} for each family: {', '.join(families)}")
     if dry_run:
         for problem in chosen:
             say(f"{problem.case.key}{'  torch.compile' if problem.compiled else ''}")
@@ -63,9 +67,9 @@ def hunt(
     passed = _show(rows)
     if keep:
         losses = [parse(each.key) for each in map(hunting.result, rows) if each.is_loss]
-        say(f"{hunting.keep(HUNTED, losses)} new shapes in {HUNTED}")
+        say(f"{many(hunting.keep(HUNTED, losses), 'new shape')} in {HUNTED}")
     if len(rows) < len(chosen):
-        say(f"{len(rows)} of {len(chosen)} problems are in {output}; the same command with --seed {seed} resumes")
+        say(f"{len(rows)} of {many(len(chosen), 'problem')} in {output}; the same command with --seed {seed} resumes")
     raise typer.Exit(0 if passed else 1)
 
 
@@ -94,7 +98,7 @@ def _measure(chosen: list[Problem], seed: int, peers: list[str], output: Path, u
             except ThrottledError as error:
                 say(f"{problem.case.key}: {error}")
         steps = ", ".join(f"{step} {seconds:.0f}" for step, seconds in hunter.seconds.items())
-        say(f"measured {measured} problems in {time.monotonic() - start:.0f} s: {steps}")
+        say(f"measured {many(measured, 'problem')} in {time.monotonic() - start:.0f} s: {steps}")
     except beforehand.ContextLostError as error:
         say(str(error))
     except KeyboardInterrupt:
@@ -120,7 +124,7 @@ def _show(rows: Iterable[Mapping[str, Any]]) -> bool:
         for each in shown
     ]
     notes = [f"and {len(losses) - len(shown)} more"] if len(shown) < len(losses) else []
-    made = [Table(f"{len(losses)} losses", columns, lines, notes)] if losses else []
+    made = [Table("1 loss" if len(losses) == 1 else f"{len(losses)} losses", columns, lines, notes)] if losses else []
     for each in results:
         if each.error:
             say(f"{each.key}: {each.error}")

@@ -85,10 +85,11 @@ def _table(title: str, climb: list[Step], timed: bool) -> Table:
     columns = [Column("rung", text=True), *map(Column, names)]
     if timed:
         columns.append(Column("against the rung before", 1, text=True))
-    lines, notes = [], []
+    lines = []
+    absent: dict[str, list[str]] = {}
     for step in climb:
         if step.absent:
-            notes.append(f"{step.rung}: {step.absent}")
+            absent.setdefault(step.absent, []).append(step.rung)
             continue
         cells = (
             ((step.us, "{:.1f}"), (step.gbps, "{:.0f}"), (step.share, "{:.0%}"), (step.of_native, "{:.0%}"))
@@ -99,7 +100,7 @@ def _table(title: str, climb: list[Step], timed: bool) -> Table:
         before = f"{step.after[0]}: {step.after[2].word} {step.after[2].reason}" if step.after else "-"
         rung = step.rung if step.agrees else f"{step.rung} (WRONG)"
         lines.append(Line([rung, *numbers, *([before] if timed else [])]))
-    return Table(title, columns, lines, notes)
+    return Table(title, columns, lines, [f"{', '.join(rungs)}: {why}" for why, rungs in absent.items()])
 
 
 def _shape(text: str) -> Shape:

@@ -13,6 +13,7 @@ from flag_gems_overrides.cli._options import say
 from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.perf import beforehand
 from flag_gems_overrides.perf.cases import Shapes, check
+from flag_gems_overrides.words import many
 
 # Of the time that is left, what compiling may take at most.
 _COMPILING_SHARE = 0.5
@@ -68,7 +69,7 @@ def tune(
     kept = Journal(journal or Path(f"tune-{slug(device)}.jsonl"), conditions_of_journal)
     todo = in_turn([list(points(family, listed, seed)) for family in chosen])
     todo = [point for point in todo if tuple(point.problem) not in kept.rows.get(point.family.name, {})]
-    say(f"{len(todo)} problems to measure")
+    say(f"{many(len(todo), 'problem')} to measure")
     tuner = Tuner(Timer(torch.device("cuda", index), ROUNDS, WARM_UP_SECONDS), limits)
     until = started + seconds
     try:
@@ -123,7 +124,7 @@ def _measure(tuner: Any, todo: list[Any], kept: Any, until: float) -> None:
         if measured:
             kept.add(measured)
             count += 1
-    say(f"measured {count} of {len(todo)} problems in {time.monotonic() - start:.0f} s")
+    say(f"measured {count} of {many(len(todo), 'problem')} in {time.monotonic() - start:.0f} s")
     for message in tuner.errors:
         say(message)
 
@@ -132,7 +133,7 @@ def _show(changes: list[Any], path: Path) -> None:
     """What a family's rows are, and how they differ from those before."""
     for change in changes:
         say(
-            f"{change.family}: {change.rows} problems, {change.tuned} not best by the default: "
+            f"{change.family}: {many(change.rows, 'problem')}, {change.tuned} not best by the default: "
             f"{change.gain:.3f} times as fast there; {len(change.changed)} of those before changed",
         )
         for before, now in change.changed[:_MOST_CHANGES_SHOWN]:

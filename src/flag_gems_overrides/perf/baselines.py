@@ -18,6 +18,7 @@ from flag_gems_overrides.perf.cases import LEVELS, OVERRIDE, UPSTREAM, Shapes, p
 from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.records import Session
 from flag_gems_overrides.perf.results import Counted, Timed, is_counted, moved
+from flag_gems_overrides.words import many
 
 SCHEMA = 1
 # What an op may lose against its accepted speed before the gate closes: twice the noise of a good run on one case,
@@ -190,7 +191,8 @@ def of_level(session: Session, shapes: Shapes, level: str | None) -> list[str]:
     listed = [case.key for op, dtypes in measured.items() for case in shapes.cases(op, wanted, sorted(dtypes))]
     missing = [key for key in listed if key not in session.rows]
     if missing:
-        raise BaselineError(f"partial: lacks {len(missing)} cases of level {wanted}, as {missing[0]}; measure all")
+        lacking = many(len(missing), "case")
+        raise BaselineError(f"partial: lacks {lacking} of level {wanted}, as {missing[0]}; measure all")
     return [key for key in session.rows if key in set(listed)]
 
 

@@ -11,6 +11,7 @@ from flag_gems_overrides.perf.cases import OVERRIDE
 from flag_gems_overrides.perf.results import Counted, Row, Timed, is_counted, moved
 from flag_gems_overrides.perf.statistics import geomean
 from flag_gems_overrides.perf.verdict import MIN_NOISE, SLOWER, percent
+from flag_gems_overrides.words import many
 
 Baseline = Mapping[str, Any]
 
@@ -116,5 +117,5 @@ def _mean(rows: list[Timed], baseline: Baseline) -> list[Failure]:
     if mean >= floor:
         return []
     op = rows[0].case.op
-    against = f"geomean over {len(ratios)} cases against the better of native and upstream"
+    against = f"geomean over {many(len(ratios), 'case')} against the better of native and upstream"
     return [Failure("geomean", op, f"{against} {mean:.3f}, floor {floor:.3f}")]

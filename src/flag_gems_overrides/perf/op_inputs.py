@@ -287,7 +287,7 @@ def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
 
 
 def native(op: str, device: str | None = None) -> Callable[..., Any]:
-    """PyTorch's function for ``op``, through the dispatcher, for inputs on ``device``: a GPU by default, if there is one."""
+    """PyTorch's function for ``op``, through the dispatcher, for inputs on ``device``: by default a GPU, if any."""
     return by_position(op, pytorch(op, device))
 
 

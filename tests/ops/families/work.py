@@ -113,7 +113,7 @@ def _batch_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
         tile = tiling.channels * tiling.block
         if isinstance(plan, batch_norm_plan.Channels):
             return Work(tiling.blocks, 1, tiling.blocks * tile, 1, 0)
-        tiles = _cdiv(plan.slice_size * (1 if tiling.columns else tiling.vec), tiling.block)
+        tiles = _cdiv(plan.slice_size, tiling.rows)
         turns = _cdiv(tiling.blocks * plan.group, plan.programs)
         numbers = 3 * plan.group * N if plan.group > 1 else 0
         return Work(plan.programs, turns * tiles, tiling.blocks * plan.group * tiles * tile, 2, numbers)

@@ -46,10 +46,10 @@ def test_tables_have_every_case_and_every_op_with_the_least_important_columns_ra
     assert (cases.title, means.title) == ("Cases, worst first", "Geometric means")
     text = ("Op", "Size Detail", "dtype", "Verdict")
     for table, ranks in (
-        (cases, {"Op": 0, "Size Detail": 0, "dtype": 0, "Verdict": 0, "Ratio": 1, "Change": 3, "95 % interval": 4}),
+        (cases, {"Op": 0, "Size Detail": 0, "dtype": 0, "Verdict": 0, "Ratio": 3, "Change": 1, "95 % interval": 2}),
         (means, {"Op": 0, "dtype": 0, "Cases": 1, "geomean": 0, "worse": 0, "unsure": 1, "same": 1, "better": 0}),
     ):
-        ranks |= {"Old": 2, "New": 2} if table is cases else {}
+        ranks |= {"Old (ms)": 4, "New (ms)": 4} if table is cases else {}
         assert table.columns == [Column(name, rank, name in text) for name, rank in ranks.items()]
         assert {len(line.cells) for line in table.lines} == {len(table.columns)}
     slowest = ["prod", "65536", "float32", "SLOWER", "0.77x", "-23.1 %", "[-23.2 %, -22.9 %]", "0.9995", "1.299"]
@@ -95,7 +95,7 @@ def test_fewer_launches_alone_are_less():
     (change,) = comparison.compare(counted(rows.counted(launches=2)), counted(rows.counted())).changes
     assert (change.word, change.old, change.new) == ("LESS", "131072 B in 2", "131072 B in 1")
     headline = comparison.headline(comparison.compare(counted(rows.counted(launches=2)), counted(rows.counted())))
-    assert headline == "1 cases: 1 LESS; geomean of bytes +0.0 %; all answers right"
+    assert headline == "1 case: 1 LESS; geomean of bytes +0.0 %; all answers right"
 
 
 def test_what_is_only_faster_is_not_worse():
@@ -120,10 +120,10 @@ def test_an_answer_that_became_wrong_is_worse_even_if_faster():
     new.rows[KEYS[0]]["providers"]["override"]["agrees"] = False
     difference = comparison.compare(session(), new)
     assert difference.worse
-    assert f"1 answers newly WRONG: {KEYS[0]}" in comparison.headline(difference)
+    assert f"1 answer newly WRONG: {KEYS[0]}" in comparison.headline(difference)
     was_wrong = copy.deepcopy(new)
     assert not comparison.compare(was_wrong, new).worse
-    assert comparison.headline(comparison.compare(was_wrong, new)).endswith("1 wrong answers, 1 before")
+    assert comparison.headline(comparison.compare(was_wrong, new)).endswith("1 wrong answer, 1 before")
 
 
 def test_counts_are_compared_exactly():
@@ -147,9 +147,9 @@ def test_what_is_not_compared_is_said():
     del new.rows[KEYS[3]]
     new.rows[KEYS[2]]["providers"]["override"] = {"absent": "OutOfMemoryError"}
     notes = " ".join(comparison.notes(comparison.compare(session(), new)))
-    assert "1 cases of the old record alone are not compared." in notes
-    assert "1 cases of the new record alone are not compared." in notes
-    assert f"1 cases without samples in one record, as {KEYS[2]}." in notes
+    assert "Not compared: 1 case of the old record alone." in notes
+    assert "Not compared: 1 case of the new record alone." in notes
+    assert f"Not compared: 1 case without samples in one record, as {KEYS[2]}." in notes
     assert "Old: code 1111111111111111, commit abc." in notes
     other = {**rows.head()["versions"], "torch": "2.13.0", "triton": "3.7.1"}
     notes = comparison.notes(comparison.compare(session(), session(versions=other)))

@@ -48,13 +48,13 @@ def test_the_worst_or_the_slowest_come_first():
 def test_a_partial_session_says_so_and_how_much_of_it_is_there():
     partial = session(total=9)
     partial.ended = False
-    assert of([partial], None, "r").notes == ("Partial: the session was not ended; 4 of 9 cases are in it.",)
+    assert of([partial], None, "r").notes == ("Partial: the session was not ended; it has 4 of 9 cases.",)
     partial.torn = True
     cut = "The last line of the record was cut off while it was written, and is left out."
     assert of([partial], None, "r").notes[1] == cut
     older = session()
     older.ended = False
-    assert of([older], None, "r").notes == ("Partial: the session was not ended; 4 cases are in it.",)
+    assert of([older], None, "r").notes == ("Partial: the session was not ended; it has 4 cases.",)
     assert of([session()], None, "r").notes == ()
 
 

@@ -18,8 +18,11 @@ from flag_gems_overrides.perf.report.view import LESS, MORE
 from flag_gems_overrides.perf.results import Counted, Row, Timed, is_counted, moved
 from flag_gems_overrides.perf.statistics import compare_unpaired, geomean
 from flag_gems_overrides.perf.verdict import FASTER, MIN_NOISE, SAME, SLOWER, UNSURE, judge, noise_floor, percent
+from flag_gems_overrides.words import many
 
 WORST = 3
+# In the place of an interval.
+_EXACT = "exact"
 _WORDS = (MORE, SLOWER, UNSURE, SAME, LESS, FASTER)
 
 
@@ -118,7 +121,7 @@ def _counted(before: Counted, after: Counted) -> Change:
     if bytes_[1] > bytes_[0] or launches[1] > launches[0]:
         word = MORE
     old, new = (f"{size} B in {count}" for size, count in zip(bytes_, launches, strict=True))
-    return Change(after.case.key, old, new, max(1, bytes_[0]) / max(1, bytes_[1]), "exact", word)
+    return Change(after.case.key, old, new, max(1, bytes_[0]) / max(1, bytes_[1]), _EXACT, word)
 
 
 def _launches(counts: Mapping[str, int]) -> int:
@@ -135,16 +138,15 @@ def headline(difference: Difference) -> str:
     tally = ", ".join(f"{words[word]} {word}" for word in _WORDS if words[word])
     mean = percent(geomean(change.ratio for change in difference.changes)) if difference.changes else "nothing"
     what = "bytes" if difference.heads[1]["measure"] == "count" else "speed"
-    return (
-        f"{len(difference.changes)} cases: {tally or 'none compared'}; geomean of {what} {mean}; {_answers(difference)}"
-    )
+    compared = many(len(difference.changes), "case")
+    return f"{compared}: {tally or 'none compared'}; geomean of {what} {mean}; {_answers(difference)}"
 
 
 def _answers(difference: Difference) -> str:
     before, after = map(len, difference.wrong)
     if difference.newly_wrong:
-        return f"{len(difference.newly_wrong)} answers newly WRONG: {', '.join(difference.newly_wrong[:WORST])}"
-    return "all answers right" if not after else f"{after} wrong answers, {before} before"
+        return f"{many(len(difference.newly_wrong), 'answer')} newly WRONG: {', '.join(difference.newly_wrong[:WORST])}"
+    return "all answers right" if not after else f"{many(after, 'wrong answer')}, {before} before"
 
 
 def notes(difference: Difference) -> list[str]:
@@ -160,9 +162,10 @@ def notes(difference: Difference) -> list[str]:
         )
     for count, which in zip(difference.only, ("old", "new"), strict=True):
         if count:
-            made.append(f"{count} cases of the {which} record alone are not compared.")
+            made.append(f"Not compared: {many(count, 'case')} of the {which} record alone.")
     if difference.missing:
-        made.append(f"{len(difference.missing)} cases without samples in one record, as {difference.missing[0]}.")
+        absent = many(len(difference.missing), "case")
+        made.append(f"Not compared: {absent} without samples in one record, as {difference.missing[0]}.")
     changed = [name for name in old["versions"] if old["versions"][name] != new["versions"].get(name)]
     if changed:
         made.append(
@@ -174,8 +177,9 @@ def notes(difference: Difference) -> list[str]:
 def cases(changes: Sequence[Change], title: str) -> Table:
     """A line for each change."""
     columns = [Column("Op", text=True), Column("Size Detail", text=True), Column("dtype", text=True)]
-    columns += [Column("Verdict", text=True), Column("Ratio", 1), Column("Change", 3), Column("95 % interval", 4)]
-    columns += [Column("Old", 2), Column("New", 2)]
+    unit = "" if any(change.interval == _EXACT for change in changes) else " (ms)"
+    columns += [Column("Verdict", text=True), Column("Ratio", 3), Column("Change", 1), Column("95 % interval", 2)]
+    columns += [Column(f"Old{unit}", 4), Column(f"New{unit}", 4)]
     lines = []
     for change in changes:
         case = parse(change.key)

@@ -23,6 +23,7 @@ from flag_gems_overrides.perf.report.view import LABELS, View
 from flag_gems_overrides.perf.results import Timed
 from flag_gems_overrides.perf.roofline import extent, flops, intensity
 from flag_gems_overrides.perf.statistics import geomean
+from flag_gems_overrides.words import many
 
 # Override, native, upstream, peers: Okabe and Ito's colours, which the colour-blind can tell apart, on white and black.
 _COLOURS = dict(
@@ -107,7 +108,7 @@ def roofline(head: Mapping[str, Any], results: Sequence[Timed]) -> Figure:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    _title(axes, f"Achieved against attainable on {head['device']['name']}, {_cases(len(results))}")
+    _title(axes, f"Achieved against attainable on {head['device']['name']}, {many(len(results), 'case')}")
     return Figure("roofline", "Every case of the override. Ops of one intensity are drawn side by side.", canvas)
 
 
@@ -140,7 +141,8 @@ def heatmap(op: str, results: Sequence[Timed]) -> Figure:
     bar.ax.set_yticklabels(["0.5x", "0.7x", "1x", "1.4x", "2x"], fontsize=7)
     bar.ax.minorticks_off()
     _recolour(bar.ax)
-    _title(axes, f"{op}: times faster than the best of\n{', '.join(LABELS[name] for name in names)}, {_cases(shown)}")
+    others = ", ".join(LABELS[name] for name in names)
+    _title(axes, f"{op}: times faster than the best of\n{others}, {many(shown, 'case')}")
     return Figure(f"heatmap-{op}", "1 K is 1024; the worst of the dtypes where several have the place.", canvas)
 
 
@@ -172,7 +174,7 @@ def latency(head: Mapping[str, Any], op: str, results: Sequence[Timed]) -> Figur
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.tick_params(labelsize=7)
-        axes.set_title(f"{dtype}, {_cases(len(same))}", fontsize=8, color=_INK)
+        axes.set_title(f"{dtype}, {many(len(same), 'case')}", fontsize=8, color=_INK)
         axes.grid(alpha=0.3)
         _recolour(axes)
     panels[0].set_ylabel("us per compulsory MB")
@@ -270,10 +272,6 @@ def _title(axes: Axes, text: str) -> None:
     if legend:
         for entry in legend.get_texts():
             entry.set_color(_INK)
-
-
-def _cases(n: int) -> str:
-    return "1 case" if n == 1 else f"{n} cases"
 
 
 def _labels(sizes: Sequence[int]) -> list[str]:

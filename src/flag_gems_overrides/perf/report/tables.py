@@ -12,6 +12,7 @@ from flag_gems_overrides.perf.report.view import LABELS, View, ratio_of, word_of
 from flag_gems_overrides.perf.results import Against, Counted, Timed
 from flag_gems_overrides.perf.roofline import cold_ms
 from flag_gems_overrides.perf.verdict import percent
+from flag_gems_overrides.words import many
 
 MISSING = "-"
 
@@ -110,7 +111,7 @@ def _times(title: str, head: Mapping[str, Any], results: Sequence[Timed]) -> Tab
     notes = _absences(rows)
     dropped = sum(row.get("rounds", {}).get("dropped", 0) for row in rows)
     if dropped:
-        notes.append(f"{dropped} rounds dropped: the device was throttled.")
+        notes.append(f"{many(dropped, 'round')} dropped: the device was throttled.")
     return Table(title, columns, lines, notes)
 
 
@@ -123,7 +124,9 @@ def _absences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             if reason:
                 # Messages that differ in numbers alone are of one kind.
                 found.setdefault((LABELS.get(name, name), re.sub(r"\d+", "#", reason)), []).append(reason)
-    return [f"{name}: {reasons[0].rstrip('.: ')} ({_cases(len(reasons))})." for (name, _), reasons in found.items()]
+    return [
+        f"{name}: {reasons[0].rstrip('.: ')} ({many(len(reasons), 'case')})." for (name, _), reasons in found.items()
+    ]
 
 
 def _absence(entry: Mapping[str, Any]) -> str | None:
@@ -131,10 +134,6 @@ def _absence(entry: Mapping[str, Any]) -> str | None:
         return None if entry["agrees"] else "* another answer than PyTorch's"
     failed = re.match(r"\w*(Error|Exception)\b", entry["absent"])
     return f"failed with {entry['absent']}" if failed else f"not called: {entry['absent']}"
-
-
-def _cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count} cases"
 
 
 def change(against: Against) -> str:

@@ -35,18 +35,21 @@ def show_lines(lines: Iterable[str], console: Console) -> None:
 
 
 def show_tables(made: Sequence[Table], console: Console) -> None:
-    """Print tables as wide as the terminal allows, and say once which columns were left out."""
-    left_out: dict[str, None] = {}
+    """Print tables as wide as the terminal allows, and say at the end which columns were left out, and of which."""
+    left_out: dict[str, dict[str, None]] = {}
     for table in made:
         _line("", console)
         if console.is_terminal:
-            left_out |= dict.fromkeys(_show(table, console))
+            # The tables of an op and dtype each have one title until the colon.
+            left_out.setdefault(table.title.partition(":")[0], {}).update(dict.fromkeys(_show(table, console)))
         else:
             _show_plain(table, console)
-    if left_out:
+    if any(left_out.values()):
         _line("", console)
-        names = ", ".join(left_out)
-        _line(f"Left out at {console.width} columns: {names}. A wider terminal or a pipe shows them.", console)
+        _line(f"Left out at {console.width} columns; a wider terminal or a pipe shows them:", console)
+    for title, names in left_out.items():
+        if names:
+            _line(f"{title}: {', '.join(names)}", console)
 
 
 def _show(table: Table, console: Console) -> list[str]:

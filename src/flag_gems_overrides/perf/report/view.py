@@ -13,6 +13,7 @@ from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, PEERS, UPSTREAM, ch
 from flag_gems_overrides.perf.records import Session
 from flag_gems_overrides.perf.results import Counted, Row, Timed, moved
 from flag_gems_overrides.perf.verdict import FASTER, MIN_NOISE, SAME, SLOWER, UNSURE
+from flag_gems_overrides.words import many
 
 # What people who know upstream's tables call the providers.
 LABELS = {
@@ -80,8 +81,9 @@ def of(sessions: Sequence[Session], chosen: int | None, where: str) -> View:
         started = session.head.get("started", session.head["commit"] or "")[:19]
         notes.append(f"Session {number} of {len(sessions)} in this record ({started}); --session chooses another.")
     if not session.ended:
-        total = f" of {session.head['total']}" if "total" in session.head else ""
-        notes.append(f"Partial: the session was not ended; {len(session.rows)}{total} cases are in it.")
+        done = len(session.rows)
+        cases = f"{done} of {session.head['total']} cases" if "total" in session.head else many(done, "case")
+        notes.append(f"Partial: the session was not ended; it has {cases}.")
     if session.torn:
         notes.append("The last line of the record was cut off while it was written, and is left out.")
     return view(session.head, session.rows.values(), notes)

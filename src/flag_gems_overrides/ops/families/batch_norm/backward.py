@@ -22,6 +22,7 @@ from .statistics import rstd_of
 from .tile import (
     begin_and_end,
     channels_of,
+    elements_before,
     load_of_channels,
     merged_channels,
     merged_parts,
@@ -120,6 +121,7 @@ def batch_norm_backward_groups(
     BLOCK: tl.constexpr,
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
+    RUN: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
     EVALUATION: tl.constexpr,
@@ -134,8 +136,9 @@ def batch_norm_backward_groups(
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     part = tl.program_id(0) % GROUP
-    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
-    count = tl.cast(total, ACC) * (1 if COLUMNS else VEC)
+    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS, RUN)
+    UNIT: tl.constexpr = 1 if COLUMNS else VEC
+    count = tl.cast(elements_before(tl.cast(total, tl.int64), vectors, UNIT, RUN), ACC)
     eps = from_bits(eps_bits, ACC)
     shape: tl.constexpr = [BLOCK, CHANNELS] if COLUMNS else [CHANNELS, BLOCK]
     tiles = (end - begin + BLOCK - 1) // BLOCK
@@ -150,7 +153,7 @@ def batch_norm_backward_groups(
         tile_dy = tl.zeros(shape, ACC)
         tile_dyx = tl.zeros(shape, ACC)
         for tile in tl.range(0, tiles):
-            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
             dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
             if SUMS:
                 x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
@@ -186,7 +189,7 @@ def batch_norm_backward_groups(
             # Backwards: what was read last may still be in L1.
             for tile in tl.range(0, tiles):
                 first = begin + (tiles - 1 - tile) * BLOCK
-                offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+                offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
                 dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
                 x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
                 dx = input_gradient(dy, x - mean, sum_dy, sum_dyx, rstd, scale, count)

@@ -208,7 +208,8 @@ def _forward_launch(
     eps_bits, momentum_bits = _bits(eps), _bits(momentum)
     if not training:
         planned = plan_evaluation(problem, limits)
-        return batch_norm_evaluation.bind(device, *_of_evaluation(planned, C, eps_bits), **_options(planned.tiling))
+        options = {**_options(planned.tiling), "RUN": planned.tiling.run}
+        return batch_norm_evaluation.bind(device, *_of_evaluation(planned, C, eps_bits), **options)
     chosen = launch_of(problem, configuration, limits) if configuration else plan(problem, limits)
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
@@ -310,9 +311,10 @@ def _of_groups(chosen: Groups) -> tuple[int, int, int]:
 
 def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
     """``alone``: whether no program waits for another one."""
+    run = chosen.tiling.run
     if alone:
-        return {"PARTS": 1}
-    return {"PARTS": chosen.parts, "maxnreg": chosen.registers, "launch_cooperative_grid": True}
+        return {"PARTS": 1, "RUN": run}
+    return {"PARTS": chosen.parts, "RUN": run, "maxnreg": chosen.registers, "launch_cooperative_grid": True}
 
 
 def _of_evaluation(planned: Groups, C: int, eps_bits: int) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ import triton.language as tl
 from ...launch.prepared import entry
 from ..norm.statistics import divide, from_bits, sums_are_exact
 from .statistics import merge_parts, store_statistics
-from .tile import begin_and_end, channels_of, load_of_channels, over_tile, tile_at
+from .tile import begin_and_end, channels_of, count_between, elements_before, load_of_channels, over_tile, tile_at
 from .waiting import announce, arrives_last, leave, wait_for
 
 
@@ -93,6 +93,7 @@ def batch_norm_groups(
     BLOCK: tl.constexpr,
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
+    RUN: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
 ):
@@ -107,23 +108,24 @@ def batch_norm_groups(
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     UNIT: tl.constexpr = 1 if COLUMNS else VEC
     part = tl.program_id(0) % GROUP
-    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
-    part_count = tl.cast(end - begin, ACC)
-    count = tl.cast(total, ACC) * UNIT
+    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS, RUN)
+    part_count = tl.cast(count_between(begin, end, vectors, UNIT, RUN), ACC)
+    count = tl.cast(elements_before(tl.cast(total, tl.int64), vectors, UNIT, RUN), ACC)
     eps = from_bits(eps_bits, ACC)
     momentum = from_bits(momentum_bits, ACC)
     tiles = (end - begin + BLOCK - 1) // BLOCK
     plane = GROUP * C
     for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
         channels = channels_of(block, CHANNELS, COLUMNS)
-        offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+        offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-        pivot = over_tile(x, COLUMNS) / tl.cast(tl.minimum(end - begin, BLOCK), ACC)
+        first_count = count_between(begin, tl.minimum(begin + BLOCK, end), vectors, UNIT, RUN)
+        pivot = over_tile(x, COLUMNS) / tl.cast(first_count, ACC)
         deviation = tl.where(mask, x - pivot, 0.0)
         sums = deviation
         squares = deviation * deviation
         for tile in tl.range(1, tiles):
-            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
             x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
             deviation = tl.where(mask, x - pivot, 0.0)
             sums += deviation
@@ -149,7 +151,7 @@ def batch_norm_groups(
             tl.store(places + 2 * plane, part_squares, mask=channels < C)
             if arrives_last(workspace_ptr, block, GROUP):
                 whole_mean, whole_squares, merged = merge_parts(
-                    partial_ptr, block, C, GROUP, SLICE, total, UNIT, CHANNELS, PARTS
+                    partial_ptr, block, C, GROUP, SLICE, total, vectors, UNIT, RUN, CHANNELS, PARTS
                 )
                 running_mean = load_of_channels(running_mean_ptr, merged, C, ACC, 0.0)
                 running_var = load_of_channels(running_var_ptr, merged, C, ACC, 0.0)
@@ -165,7 +167,7 @@ def batch_norm_groups(
         # Backwards: what was read last may still be in L1.
         for tile in tl.range(0, tiles):
             first = begin + (tiles - 1 - tile) * BLOCK
-            offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+            offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
             x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
             tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)
         if partial_ptr is not None:
@@ -193,13 +195,14 @@ def batch_norm_evaluation(
     BLOCK: tl.constexpr,
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
+    RUN: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
 ):
     """By the running statistics, which are the mean and rstd that it returns."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     part = tl.program_id(0) % GROUP
     channels = channels_of(tl.program_id(0) // GROUP, CHANNELS, COLUMNS)
-    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS)
+    begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS, RUN)
     mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
     rstd = tl.rsqrt(load_of_channels(running_var_ptr, channels, C, ACC, 1.0) + from_bits(eps_bits, ACC))
     tl.store(mean_ptr + channels, mean, mask=(channels < C) & (part == 0))
@@ -207,6 +210,6 @@ def batch_norm_evaluation(
     scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
     for tile in tl.range(0, (end - begin + BLOCK - 1) // BLOCK):
-        offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+        offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
         tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)

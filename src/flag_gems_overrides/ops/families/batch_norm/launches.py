@@ -46,6 +46,7 @@ class Configuration(NamedTuple):
     loads: int = 0  # groups: of 16 bytes of each input that a thread has in flight; a quarter of it one by one
     warps_per_sm: int = 0  # groups: which leaves a thread 65536 / 32 / warps_per_sm registers
     tiles: int = 1  # groups: of a program at least, which are worth the wait for others
+    padded: bool = False  # groups: runs of B are read in pieces of a power of two
 
 
 class Tiling(NamedTuple):
@@ -57,14 +58,15 @@ class Tiling(NamedTuple):
     vectors: int
     total: int
     columns: bool
+    run: int
     int64_offsets: bool
     warps: int
     blocks: int  # of channels
 
     @property
     def rows(self) -> int:
-        """Rows, or vectors, of a tile."""
-        return self.block if self.columns else self.block // self.vec
+        """Rows, vectors, or pieces of a tile."""
+        return self.block // (self.run or (1 if self.columns else self.vec))
 
 
 class Channels(NamedTuple):
@@ -74,7 +76,7 @@ class Channels(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """``group`` programs to a block of channels, each with ``slice_size`` rows, or vectors, of them."""
+    """``group`` programs to a block of channels, each with ``slice_size`` rows, vectors, or pieces of them."""
 
     tiling: Tiling
     group: int
@@ -131,8 +133,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
 
 
 def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> Groups:
-    _, channels, warps, loads, warps_per_sm, least = configuration
-    tiling = tiles(problem, channels, warps, loads)
+    _, channels, warps, loads, warps_per_sm, least, padded = configuration
+    tiling = tiles(problem, channels, warps, loads, padded)
     if min(warps_per_sm, least) < 1 or tiling.rows < 1 or tiling.vec > tiling.block:
         raise ValueError(f"no legal program: {configuration}")
     at_once = places(problem, tiling, warps_per_sm, limits)
@@ -146,7 +148,7 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     blocks = cdiv(tiling.blocks, cdiv(tiling.blocks, at_once))
     group = max(1, min(at_once // blocks, tiling.total // (least * tiling.rows)))
     # Whole lines of memory.
-    unit = 1 if tiling.columns else max(ROW_BYTES // problem.itemsize // tiling.vec, 1)
+    unit = 1 if tiling.columns or tiling.run else max(ROW_BYTES // problem.itemsize // tiling.vec, 1)
     slice_size = cdiv(cdiv(tiling.total, group), unit) * unit
     group = cdiv(tiling.total, slice_size)
     merged = int(PARTS_PER_THREAD * warps * WARP) // channels
@@ -154,9 +156,11 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     return Groups(tiling, group, slice_size, min(power_of_2(group), max(merged, 1)), programs, registers)
 
 
-def tiles(problem: Problem, channels: int, warps: int, loads: int) -> Tiling:
+def tiles(problem: Problem, channels: int, warps: int, loads: int, padded: bool) -> Tiling:
     """Of programs that go through channels tile by tile."""
-    return _tiling(problem, channels, elements(problem, loads) * warps * WARP // channels, warps)
+    block = elements(problem, loads) * warps * WARP // channels
+    run = min(block, power_of_2(problem.K)) if padded and problem.K > 1 else 0
+    return _tiling(problem, channels, block, warps, run)
 
 
 def elements(problem: Problem, loads: int) -> int:
@@ -172,15 +176,15 @@ def places(problem: Problem, tiling: Tiling, warps_per_sm: int, limits: Limits) 
     return limits.sm_count * max(warps // tiling.warps, 1)
 
 
-def _tiling(problem: Problem, channels: int, block: int, warps: int) -> Tiling:
+def _tiling(problem: Problem, channels: int, block: int, warps: int, run: int = 0) -> Tiling:
     A, C, B, size, _ = problem
     columns = B == 1
-    run = C if columns else B
-    vec = math.gcd(run, VECTOR_BYTES // size)
-    total = A if columns else A * B // vec
+    width = C if columns else B
+    vec = math.gcd(width, VECTOR_BYTES // size)
+    total = A if columns else A * cdiv(B, run) if run else A * B // vec
     # Of the tile after the last too, whose elements are masked.
-    far = A * C * B + channels * block * (C if columns else 1) >= 2**31
-    return Tiling(channels, block, vec, run // vec, total, columns, far, warps, cdiv(C, channels))
+    far = max(A * C * B, total * run) + channels * block * (C if columns else 1) >= 2**31
+    return Tiling(channels, block, vec, width // vec, total, columns, run, far, warps, cdiv(C, channels))
 
 
 def cdiv(a: int, b: int) -> int:

@@ -53,6 +53,8 @@ WAVES = 4
 # (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more to a program, so that fewer of them
 # tell each other of many channels: 65536 x 512 bf16 takes 83 and 110 us, forward and backward, with 8 warps 95 and 112.
 ROWS, COLUMNS = (2, 4, 32, 2), (4, 16, 16, 2)
+# Lanes for each element of a run that is read in pieces of a power of two.
+MAX_PADDING = 1.5
 # More tiles than any program has: programs work alone.
 ALONE = 1 << 30
 
@@ -91,6 +93,9 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield from _neighbours_of(channels, "warps", "channels")
     yield groups
     yield from _neighbours_of(groups, "tiles", "warps", "loads", "warps_per_sm", "channels")
+    other = groups._replace(padded=not groups.padded)
+    yield other
+    yield other._replace(loads=2 * groups.loads)
     for warps in (4, 8, MAX_WARPS):
         for loads in (groups.loads, 2 * groups.loads):
             yield groups._replace(warps=warps, loads=loads, warps_per_sm=16, tiles=ALONE)
@@ -113,8 +118,8 @@ def plan(problem: Problem, limits: Limits) -> Channels | Groups:
 
 def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
     """The same where no program needs what another one has read; each group has one block of channels."""
-    _, channels, warps, loads, warps_per_sm, _ = _groups(problem, limits)
-    tiling = tiles(problem, channels, warps, loads)
+    _, channels, warps, loads, warps_per_sm, _, padded = _groups(problem, limits)
+    tiling = tiles(problem, channels, warps, loads, padded)
     count = cdiv(tiling.total, tiling.rows)
     group = max(1, min(cdiv(WAVES * places(problem, tiling, warps_per_sm, limits), tiling.blocks), count))
     slice_size = cdiv(count, group) * tiling.rows
@@ -136,7 +141,18 @@ def _groups(problem: Problem, limits: Limits) -> Configuration:
     # Of few rows several tiles too.
     while columns and warps > 4 and A * channels < 4 * elements(problem, loads) * warps * WARP:
         warps //= 2
-    return Configuration("groups", channels, warps, loads, warps_per_sm, least)
+    configuration = Configuration("groups", channels, warps, loads, warps_per_sm, least)
+    return configuration._replace(padded=_padded(problem, configuration))
+
+
+def _padded(problem: Problem, configuration: Configuration) -> bool:
+    """Whether it is worth masked lanes not to divide for each load: where a load is of less than a vector."""
+    _, _, B, size, _ = problem
+    if B == 1 or math.gcd(B, VECTOR_BYTES // size) * size == VECTOR_BYTES:
+        return False
+    _, channels, warps, loads, *_ = configuration
+    run = tiles(problem, channels, warps, loads, True).run
+    return run > 0 and cdiv(B, run) * run <= MAX_PADDING * B
 
 
 def _channels(problem: Problem, limits: Limits) -> Configuration | None:

@@ -12,12 +12,22 @@ import triton
 import triton.language as tl
 
 from ..norm.statistics import mean_to_store
-from .tile import merged_channels, merged_parts, over_parts
+from .tile import elements_before, merged_channels, merged_parts, over_parts
 
 
 @triton.jit
 def merge_parts(
-    partial_ptr, block, C, GROUP, SLICE, total, UNIT: tl.constexpr, CHANNELS: tl.constexpr, PARTS: tl.constexpr
+    partial_ptr,
+    block,
+    C,
+    GROUP,
+    SLICE,
+    total,
+    vectors,
+    UNIT: tl.constexpr,
+    RUN: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    PARTS: tl.constexpr,
 ):
     """(mean, sum of squared deviations, channels) of a block from what each part stored, PARTS of them at a time.
 
@@ -36,7 +46,7 @@ def merge_parts(
         pivot = tl.load(places, mask=mask, other=0.0)
         part_mean = (pivot - origin) + tl.load(places + plane, mask=mask, other=0.0)
         part_squares = tl.load(places + 2 * plane, mask=mask, other=0.0)
-        counts = part_sizes(parts, GROUP, SLICE, total, UNIT).to(mean.dtype)
+        counts = part_sizes(parts, SLICE, total, vectors, UNIT, RUN).to(mean.dtype)
         block_count = over_parts(counts)
         shift = over_parts(tl.where(mask, part_mean - mean, 0.0) * counts) / block_count
         deviation = tl.where(mask, part_mean - (mean + shift), 0.0)
@@ -49,10 +59,11 @@ def merge_parts(
 
 
 @triton.jit
-def part_sizes(parts, GROUP, SLICE, total, UNIT: tl.constexpr):
+def part_sizes(parts, SLICE, total, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
     """How many elements of a channel each part has; 0 beyond the last."""
-    last = total - tl.cast(GROUP - 1, tl.int64) * SLICE
-    return tl.where(parts < GROUP - 1, SLICE, tl.where(parts < GROUP, last, 0)) * UNIT
+    begin = tl.minimum(tl.cast(parts, tl.int64) * SLICE, total)
+    end = tl.minimum(begin + SLICE, total)
+    return elements_before(end, vectors, UNIT, RUN) - elements_before(begin, vectors, UNIT, RUN)
 
 
 @triton.jit

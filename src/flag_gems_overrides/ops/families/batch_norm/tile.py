@@ -10,6 +10,9 @@ time), or, where B is 1, some rows of A and some neighbouring channels (COLUMNS)
     True      [BLOCK, CHANNELS]     [1, CHANNELS]          0
 
 A load is of VEC elements, which divides B, or C. ``vectors`` is how many of them a run of B has, or a row of C.
+
+RUN, if it is not 0, is a power of two: a run of B is read in pieces of so many elements, the last of them masked, so
+that no thread divides by B. Either a run is one piece and a tile has several runs, or a tile is one piece.
 """
 
 import triton
@@ -52,31 +55,80 @@ def over_parts(x):
 
 
 @triton.jit
-def begin_and_end(part, slice_size, total, VEC: tl.constexpr, COLUMNS: tl.constexpr, INT64_OFFSETS: tl.constexpr):
-    """The elements of each channel that are of this part: rows, or vectors. Written so that the compiler sees that VEC
-    divides both."""
+def begin_and_end(
+    part,
+    slice_size,
+    total,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+    RUN: tl.constexpr = 0,
+):
+    """The elements of each channel that are of this part, masked ones included: of rows, vectors, or pieces. Written so
+    that the compiler sees what divides both."""
     if INT64_OFFSETS:
         part = tl.cast(part, tl.int64)
     begin = part * slice_size
     end = tl.minimum(begin + slice_size, total)
     if COLUMNS:
         return begin, end
+    elif RUN > 0:
+        return begin * RUN, end * RUN
     else:
         return begin * VEC, end * VEC
 
 
 @triton.jit
-def tile_at(first, end, channels, C, vectors, BLOCK: tl.constexpr, VEC: tl.constexpr, COLUMNS: tl.constexpr):
+def tile_at(
+    first,
+    end,
+    channels,
+    C,
+    vectors,
+    BLOCK: tl.constexpr,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    RUN: tl.constexpr = 0,
+):
     """(offsets, mask) of the elements [first, first + BLOCK) of these channels."""
+    width = vectors * VEC
     if COLUMNS:
         rows = first + tl.arange(0, BLOCK)[:, None]
-        width = vectors * VEC
         return rows * width + channels, (rows < end) & (channels < width)
-    else:
+    elif RUN == 0:
         elements = first + tl.arange(0, BLOCK)[None, :]
         before = elements // VEC // vectors
         # before * C * B + channel * B + (elements - before * B)
-        return (before * (C - 1) + channels) * (vectors * VEC) + elements, (elements < end) & (channels < C)
+        return (before * (C - 1) + channels) * width + elements, (elements < end) & (channels < C)
+    elif RUN < BLOCK:
+        lanes = tl.arange(0, BLOCK)[None, :]
+        runs = first // RUN + lanes // RUN
+        places = lanes % RUN
+        return (runs * C + channels) * width + places, (runs < end // RUN) & (places < width) & (channels < C)
+    else:
+        piece = first // RUN
+        pieces = (width + RUN - 1) // RUN
+        places = piece % pieces * RUN + tl.arange(0, BLOCK)[None, :]
+        return (piece // pieces * C + channels) * width + places, (places < width) & (channels < C)
+
+
+@triton.jit
+def elements_before(units, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
+    """Elements of a channel before so many rows, or vectors (UNIT is 1, or VEC), or pieces."""
+    if RUN == 0:
+        return units * UNIT
+    else:
+        pieces = (vectors * UNIT + RUN - 1) // RUN
+        return units // pieces * (vectors * UNIT) + tl.minimum(units % pieces * RUN, vectors * UNIT)
+
+
+@triton.jit
+def count_between(begin, end, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
+    """Elements of a channel in [begin, end) without the masked ones; both are of :func:`begin_and_end`, or of tiles."""
+    if RUN == 0:
+        return end - begin
+    else:
+        return elements_before(end // RUN, vectors, UNIT, RUN) - elements_before(begin // RUN, vectors, UNIT, RUN)
 
 
 @triton.jit

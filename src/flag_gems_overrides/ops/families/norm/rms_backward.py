@@ -122,7 +122,8 @@ def rms_norm_backward_rows(
                 tl.store(dx_ptr + edge_offsets(rows, N, edge_columns), dx, mask=edge_mask & (rows < M))
     if PDL:
         gdc_launch_dependents()
-    store_partial_sums(dweight_ptr, dweights, program, stride, head, 0, end, CHUNKS, BLOCK_N)
+    # Not ``end``: the mask would wait all the time for this, and 8 bytes spill with Triton 3.6 (float32, 1024 columns).
+    store_partial_sums(dweight_ptr, dweights, program, stride, head, 0, body_size(head, N, VEC), CHUNKS, BLOCK_N)
     if UNALIGNED:
         store_partial_sums_of_edges(dweight_ptr, edge_dweight, program, stride, edge_columns, edge_mask)
 
