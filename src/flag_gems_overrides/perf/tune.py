@@ -72,6 +72,8 @@ FAMILIES = {
         Family(f"{_PACKAGE}.norm", ("layer_norm", "layer_norm_backward")),
         Family(f"{_PACKAGE}.batch_norm", ("batch_norm", "batch_norm_backward")),
         Family(f"{_PACKAGE}.reduction", ("amax", "max_dim")),
+        Family(f"{_PACKAGE}.scan", ("cumsum",)),
+        Family(f"{_PACKAGE}.gather", ("nll_loss_backward", "nll_loss2d_backward")),
     )
 }
 
@@ -149,7 +151,8 @@ def _case(op: str, sizes: tuple[int, ...], dtype: str) -> Case:
     if "normalized" in OPERATORS[op].arguments:
         return Case(op, (M, N), dtype, (("normalized", 1),))
     dim = (("dim", 1),) if "dim" in OPERATORS[op].arguments else ()
-    return Case(op, (M, N, K) if K > 1 else (M, N), dtype, dim)
+    # With K left out where an op has none: points are of problems, each once.
+    return Case(op, (M, N, K, 1)[: OPERATORS[op].ndim or (3 if K > 1 else 2)], dtype, dim)
 
 
 def points(family: Family, shapes: Shapes, seed: int) -> Iterator[Point]:

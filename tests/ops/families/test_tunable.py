@@ -31,7 +31,9 @@ NORMALIZED = ("1x1 normalized=1", "5x33 normalized=1", "70x16 normalized=1", "2x
 
 
 def case_of(op: str, size: str, dtype: str) -> Case:
-    """``size`` for an op along a dimension, over the last ones, or over all but the second."""
+    """``size`` for an op along a dimension, over the last ones, over all but the second, or of so many dimensions."""
+    if OPERATORS[op].ndim:
+        size = "x".join([*size.removesuffix(" dim=1").split("x"), "1", "1"][: OPERATORS[op].ndim])
     return make(op, size if "dim" in OPERATORS[op].arguments else size.replace(" dim=1", ""), dtype)
 
 

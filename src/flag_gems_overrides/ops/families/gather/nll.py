@@ -42,27 +42,25 @@ def weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC: tl.constexpr):
 
 
 @triton.jit
+def load_gradient(
+    grad_ptr, total_ptr, positions, mask, grad_stride, MEAN: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """Of each position's loss; not only where the target counts, for then it would wait for the target."""
+    grad = tl.load(grad_ptr + positions * grad_stride, mask=mask, other=0).to(ACC)
+    if MEAN:
+        grad = grad / tl.load(total_ptr).to(ACC)
+    return grad
+
+
+@triton.jit
 def gradients(
     grad_ptr, target_ptr, weight_ptr, total_ptr, positions, mask, C, grad_stride, ignore_index,
     MEAN: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """The class of each position, whether it counts, and the gradient by that class's score."""
     target = tl.load(target_ptr + positions, mask=mask, other=0).to(tl.int64)
-    return gradients_of(
-        target, grad_ptr, weight_ptr, total_ptr, positions, mask, C, grad_stride, ignore_index, MEAN, ACC
-    )
-
-
-@triton.jit
-def gradients_of(
-    target, grad_ptr, weight_ptr, total_ptr, positions, mask, C, grad_stride, ignore_index,
-    MEAN: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
-    """``gradients``, once the targets are loaded."""
+    grad = load_gradient(grad_ptr, total_ptr, positions, mask, grad_stride, MEAN, ACC)
     target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
-    grad = tl.load(grad_ptr + positions * grad_stride, mask=counts, other=0).to(ACC)
-    if MEAN:
-        grad = grad / tl.load(total_ptr).to(ACC)
     return target, counts, -(grad * weight)
 
 
@@ -195,19 +193,17 @@ def gradients_of_pairs(
     MEAN: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """The class and gradient of each row, and of the row after it if ``ends``; class -1 - C where it does not count."""
-    # Both targets are loaded before anything waits for one.
+    # All is loaded before anything waits for a target.
     after = ends & (row + 1 < N)
     target = tl.load(target_ptr + row, mask=row < N, other=0).to(tl.int64)
     next_target = tl.load(target_ptr + row + 1, mask=after, other=0).to(tl.int64)
-    target, counts, gradient = gradients_of(
-        target, grad_ptr, weight_ptr, total_ptr, row, row < N, C, grad_stride, ignore_index, MEAN, ACC
-    )
-    next_target, next_counts, next_gradient = gradients_of(
-        next_target, grad_ptr, weight_ptr, total_ptr, row + 1, after, C, grad_stride, ignore_index, MEAN, ACC
-    )
+    grad = load_gradient(grad_ptr, total_ptr, row, row < N, grad_stride, MEAN, ACC)
+    next_grad = load_gradient(grad_ptr, total_ptr, row + 1, after, grad_stride, MEAN, ACC)
+    target, counts, weight = weigh_targets(target, weight_ptr, row < N, C, ignore_index, ACC)
+    next_target, next_counts, next_weight = weigh_targets(next_target, weight_ptr, after, C, ignore_index, ACC)
     target = tl.where(counts, target, -1 - C).to(tl.int32)
     next_target = tl.where(next_counts, next_target, -1 - C).to(tl.int32)
-    return target, gradient, next_target, next_gradient
+    return target, -(grad * weight), next_target, -(next_grad * next_weight)
 
 
 @entry()

@@ -9,23 +9,58 @@ from typing import NamedTuple
 from triton import cdiv, next_power_of_2
 
 from ...launch.devices import Limits
+from ...plans import table
+from .launches import (
+    MAX_GRID,
+    VECTOR_BYTES,
+    WARP,
+    Configuration,
+    Flat,
+    Gradient,
+    Images,
+    Problem,
+    Rows,
+    Short,
+    Tile,
+    estimate,
+    launch,
+    launch_or_none,
+)
+
+__all__ = [
+    "Configuration",
+    "Flat",
+    "Gradient",
+    "Images",
+    "Problem",
+    "Rows",
+    "Short",
+    "Tile",
+    "choose",
+    "class_of",
+    "configurations",
+    "cross_entropy",
+    "cross_entropy_gradient",
+    "estimate",
+    "forward",
+    "gradient",
+    "launch",
+    "writes_gradient",
+]
 
 # Positions of a program forward: two to a thread, for most of the time is the latency of the target and then of its
 # score. The last program adds what the others found, so there are no more than it can load at once.
 FORWARD_BLOCK, MAX_FORWARD_PROGRAMS = 256, 1024
-# Bytes of the gradient that a program writes at a time where it lies in one piece, of two rows at most: each row costs
-# a comparison and a selection an element, and the latency of its target.
+# Shorter rows have several to a program: each costs a comparison and a selection an element, and the latency of its
+# target.
 FLAT_BYTES = 16384
-# Vectors of a program: of whole rows; where each has a target of its own; where an image has enough of them, for
-# targets that stay in registers. From MIN_ROW_VECTORS on a row is whole in a tile: 65536 x 1000 bfloat16 took 79 us
-# with a target for each vector.
-ROW_VECTORS, SHORT_VECTORS, IMAGE_VECTORS = 512, 256, 256
+# From so many vectors on a row is whole in a tile: 65536 x 1000 bfloat16 took 79 us with a target for each vector. And
+# so many an image has for targets that stay in registers.
 MIN_ROW_VECTORS, MIN_IMAGE_VECTORS = 8, 16
-# Classes of such a program, whose gradients are 16 bytes or more: a target is 8.
-MIN_IMAGE_CLASSES = 8
-# Bytes of a tile, and positions of its last dimension: their targets stay in registers.
-TILE_BYTES, MAX_BLOCK_D = 8192, 1024
 WARPS = 4
+# Classes of a program of images, whose gradients are 16 bytes or more: a target is 8.
+FLAT, ROWS, SHORT = Configuration("flat", 8, WARPS), Configuration("rows", 4, WARPS), Configuration("short", 2, WARPS)
+IMAGES, TILE = Configuration("images", 2, WARPS, 8, classes=8), Configuration("tile", 4, WARPS, 8, positions=1024)
 ROW_REGISTERS = 168
 # Of logits: the longest rows that are whole in a tile, its elements, and most programs. Longer ones are read
 # LOOPED_VECTORS at a time;
@@ -37,18 +72,6 @@ LOOPED_STAGES, GRADIENT_STAGES, GRADIENT_TILES = 3, 2, 4
 # What all rows in work may take of the L2 cache if they are to be read again from there. Half of it is far from a
 # multiprocessor, and has copies in the other half: of 128256 bfloat16, 68 % of it on an H200, little is found again.
 L2_SHARE = 0.4
-VECTOR_BYTES = 16
-# Programs that keep a multiprocessor busy, and the most that one launch can have.
-PROGRAMS_PER_SM, MAX_GRID = 8, 2**31 - 1
-
-
-class Problem(NamedTuple):
-    """Scores of [N, C, D], of ``size`` bytes each."""
-
-    N: int
-    C: int
-    D: int
-    size: int
 
 
 class Forward(NamedTuple):
@@ -56,89 +79,73 @@ class Forward(NamedTuple):
     programs: int
 
 
-class Flat(NamedTuple):
-    """A program writes ``block`` elements, of at most ``rows`` rows."""
-
-    block: int
-    rows: int
-    programs: int
-
-
-class Rows(NamedTuple):
-    """A program writes ``block_n`` rows of up to ``vectors`` vectors of ``vec`` elements."""
-
-    block_n: int
-    vectors: int
-    vec: int
-    programs: int
-
-
-class Short(NamedTuple):
-    """A program writes ``vectors`` vectors of ``vec`` elements."""
-
-    vectors: int
-    vec: int
-    programs: int
-
-
-class Images(NamedTuple):
-    """A program writes ``vectors`` vectors of every ``step``-th class of an image, which has ``blocks`` times as many.
-
-    Such classes begin at the same lane of a vector, ``advance`` vectors apart.
-    """
-
-    vectors: int
-    vec: int
-    blocks: int
-    step: int
-    advance: int
-    warps: int
-    programs: int
-
-
-class Tile(NamedTuple):
-    """A program writes tiles of [block_n, block_c, block_d], every ``splits``-th of its positions."""
-
-    block_n: int
-    block_c: int
-    block_d: int
-    splits: int
-    programs: int
-
-
 def forward(problem: Problem) -> Forward:
-    programs = cdiv(problem.N * problem.D, FORWARD_BLOCK)
+    programs = cdiv(problem.M * problem.K, FORWARD_BLOCK)
     return Forward(FORWARD_BLOCK, min(max(programs, 1), MAX_FORWARD_PROGRAMS))
 
 
-def gradient(problem: Problem, limits: Limits) -> Flat | Rows | Short | Images | Tile:
-    """For a problem of at least one element."""
-    N, C, D, size = problem
+def class_of(problem: Problem) -> tuple[int | bool, ...]:
+    _, C, D, size = problem
+    vec = VECTOR_BYTES // size
+    return size, D == 1, vec > C if D == 1 else vec > D, math.gcd(D, vec)
+
+
+def choose(problem: Problem, limits: Limits) -> Configuration:
+    found = table.lookup(
+        "gather",
+        problem,
+        class_of,
+        Configuration,
+        lambda each: launch_or_none(problem, each, limits) is not None,
+        limits,
+    )
+    return found or _default(problem)
+
+
+def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
+    """The default, and what is worth timing next to it: legal, and each another launch."""
+    default = _default(problem)
+    others = [FLAT, ROWS, SHORT, TILE] if problem.K == 1 else [IMAGES, TILE]
+    candidates = [default]
+    for each in (default, *(other for other in others if other.kernel != default.kernel)):
+        candidates += [
+            each,
+            each._replace(vectors=each.vectors // 2),
+            each._replace(vectors=each.vectors * 2),
+            each._replace(warps=1),
+            each._replace(per_sm=each.per_sm * 2, classes=each.classes // 2),
+            each._replace(per_sm=each.per_sm * 2),
+            each._replace(per_sm=each.per_sm // 2),
+        ]
+    candidates.append(FLAT._replace(vectors=1))
+    found: dict[Gradient, Configuration] = {}
+    for candidate in candidates:
+        launched = launch_or_none(problem, candidate, limits)
+        if launched is not None:
+            found.setdefault(launched, candidate)
+    return list(found.values())
+
+
+def gradient(problem: Problem, limits: Limits) -> Gradient:
+    """The launch that is chosen, for a problem of at least one element."""
+    return launch(problem, choose(problem, limits), limits)
+
+
+def _default(problem: Problem) -> Configuration:
+    _, C, D, size = problem
     vec = VECTOR_BYTES // size
     if D == 1 and C * size >= FLAT_BYTES:
-        block = FLAT_BYTES // size
-        return Flat(block, cdiv(block, C) + 1, cdiv(N * C, block))
+        return FLAT
     if D == 1 and MIN_ROW_VECTORS * vec <= C:
-        vectors = next_power_of_2(cdiv(C, vec))
-        block_n = min(next_power_of_2(N), max(ROW_VECTORS // vectors, 1))
-        return Rows(block_n, vectors, vec, cdiv(N, block_n))
+        return ROWS if cdiv(C, vec) <= ROWS.vectors * WARPS * WARP else ROWS._replace(vectors=2 * ROWS.vectors)
     if D == 1 and vec <= C:
-        return Short(SHORT_VECTORS, vec, cdiv(N * C, SHORT_VECTORS * vec))
+        return SHORT
     period = vec // math.gcd(D, vec)
-    if MIN_IMAGE_VECTORS * vec <= D and MIN_IMAGE_CLASSES * period <= C:
-        vectors = max(min(next_power_of_2(cdiv(D, vec)), IMAGE_VECTORS), 32)
-        blocks = cdiv(D, vectors * vec)
-        splits = cdiv(PROGRAMS_PER_SM * limits.sm_count, N * blocks * period)
-        step = period * min(splits, C // (MIN_IMAGE_CLASSES * period))
-        warps = max(1, min(WARPS, vectors // 64))
-        return Images(vectors, vec, blocks, step, step * D // vec, warps, N * blocks * step)
-    tile = TILE_BYTES // size
-    block_d = min(next_power_of_2(D), MAX_BLOCK_D)
-    block_c = min(next_power_of_2(C), tile // block_d)
-    block_n = min(next_power_of_2(N), tile // block_d // block_c)
-    blocks = cdiv(N, block_n) * cdiv(D, block_d)
-    splits = min(cdiv(C, block_c), cdiv(PROGRAMS_PER_SM * limits.sm_count, blocks))
-    return Tile(block_n, block_c, block_d, splits, blocks * splits)
+    if MIN_IMAGE_VECTORS * vec <= D and IMAGES.classes * period <= C:
+        vectors = max(min(next_power_of_2(cdiv(D, vec)), IMAGES.vectors * WARPS * WARP), WARP)
+        warps = max(1, min(WARPS, vectors // (2 * WARP)))
+        return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps)
+    return TILE
 
 
 class Whole(NamedTuple):
@@ -191,9 +198,9 @@ def cross_entropy_gradient(problem: Problem, limits: Limits, written: bool) -> W
 
 def writes_gradient(problem: Problem, limits: Limits) -> bool:
     """Whether a loss whose gradient is wanted writes it at once: reads of what fits the L2 cache cost little."""
-    if problem.N * problem.C * problem.size <= limits.l2_bytes // 2:
+    if problem.M * problem.N * problem.size <= limits.l2_bytes // 2:
         return False
-    return problem.C <= MAX_WHOLE or _rows_in_cache(problem, limits) >= 2 * limits.sm_count
+    return problem.N <= MAX_WHOLE or _rows_in_cache(problem, limits) >= 2 * limits.sm_count
 
 
 def _whole(problem: Problem, limits: Limits) -> Whole:
@@ -207,8 +214,8 @@ def _whole(problem: Problem, limits: Limits) -> Whole:
 
 
 def _vectors(problem: Problem, most: int) -> int:
-    return min(next_power_of_2(cdiv(problem.C * problem.size, VECTOR_BYTES)), most)
+    return min(next_power_of_2(cdiv(problem.N * problem.size, VECTOR_BYTES)), most)
 
 
 def _rows_in_cache(problem: Problem, limits: Limits) -> int:
-    return int(L2_SHARE * limits.l2_bytes) // (problem.C * problem.size)
+    return int(L2_SHARE * limits.l2_bytes) // (problem.N * problem.size)

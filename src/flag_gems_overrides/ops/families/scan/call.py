@@ -23,8 +23,20 @@ class _Prepared(NamedTuple):
     launch: Callable[..., None] | None  # takes the input and the result; None if they have no elements
 
 
-def cumsum(x: torch.Tensor, dim: int, dtype: torch.dtype | None) -> torch.Tensor:
-    new_out, launch = _prepare(x.shape, x.dtype, dim, dtype, x.get_device())
+def problem(op: str, x: torch.Tensor, dim: int) -> plan.Problem:
+    """What ``op`` is planned for on these arguments; only shape and dtype are read."""
+    return _problem(split_at(x.shape, wrap_dim(dim, x.dim())), x.dtype, _result(x.dtype, None))
+
+
+def launch_with(configuration: plan.Configuration, op: str, x: torch.Tensor, dim: int) -> torch.Tensor:
+    """The result of ``op`` by a launch in this configuration; ValueError where it is not legal."""
+    return cumsum(x, dim, None, configuration)
+
+
+def cumsum(
+    x: torch.Tensor, dim: int, dtype: torch.dtype | None, configuration: plan.Configuration | None = None
+) -> torch.Tensor:
+    new_out, launch = _prepare(x.shape, x.dtype, dim, dtype, x.get_device(), configuration)
     out = new_out()
     if launch is not None:
         launch(x.contiguous(), out)
@@ -46,10 +58,15 @@ def cumsum_out(x: torch.Tensor, dim: int, dtype: torch.dtype | None, out: torch.
 
 @functools.lru_cache(maxsize=4096)
 def _prepare(
-    shape: tuple[int, ...], dtype: torch.dtype, dim: int, requested: torch.dtype | None, device: int
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    dim: int,
+    requested: torch.dtype | None,
+    device: int,
+    configuration: plan.Configuration | None = None,
 ) -> _Prepared:
-    M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
-    result = requested or (dtype if dtype.is_floating_point else torch.int64)
+    M, N, K = sizes = split_at(shape, wrap_dim(dim, len(shape)))
+    result = _result(dtype, requested)
     if result is torch.bool:
         raise NotImplementedError("\"cumsum_cuda\" not implemented for 'Bool'")
     out = Allocation(shape, result, device)
@@ -57,7 +74,8 @@ def _prepare(
         return _Prepared(out, None)
     accumulator = _accumulator(dtype, result, N)
     options: dict[str, Any] = {"CONVERTED": _TRITON[result], "ACC": accumulator}
-    chosen = plan.plan(plan.Problem(M, N, K, max(dtype.itemsize, result.itemsize)), devices.limits(device))
+    problem, limits = _problem(sizes, dtype, result), devices.limits(device)
+    chosen = plan.launch(problem, configuration or plan.choose(problem, limits), limits)
     if isinstance(chosen, plan.Whole):
         blocks = {"BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k}
         launch = cumsum_whole.bind(device, (chosen.programs,), M, N, K, num_warps=chosen.warps, **blocks, **options)
@@ -70,12 +88,21 @@ def _prepare(
         "num_warps": chosen.warps,
         "maxnreg": chosen.registers,
     }
-    grid, sizes = (chosen.programs,), (chosen.group, chosen.blocks, N, K)
+    grid, numbers = (chosen.programs,), (chosen.group, chosen.blocks, N, K)
     if chosen.group == 1:
-        return _Prepared(out, cumsum_in_steps.bind(device, grid, None, *sizes, **options))
-    launch = cumsum_in_steps.bind(device, grid, *sizes, launch_cooperative_grid=True, **options)
+        return _Prepared(out, cumsum_in_steps.bind(device, grid, None, *numbers, **options))
+    launch = cumsum_in_steps.bind(device, grid, *numbers, launch_cooperative_grid=True, **options)
     count = chosen.words * (1 if accumulator.is_floating() else 2) + chosen.programs // chosen.group
     return _Prepared(out, functools.partial(with_counters, launch, count, torch.int64))
+
+
+def _result(dtype: torch.dtype, requested: torch.dtype | None) -> torch.dtype:
+    return requested or (dtype if dtype.is_floating_point else torch.int64)
+
+
+def _problem(sizes: tuple[int, int, int], dtype: torch.dtype, result: torch.dtype) -> plan.Problem:
+    size = max(dtype.itemsize, result.itemsize)
+    return plan.Problem(*sizes, size, not result.is_floating_point)
 
 
 def _accumulator(dtype: torch.dtype, result: torch.dtype, N: int) -> tl.dtype:
