@@ -65,11 +65,13 @@ def _body(function: Callable[..., object]) -> str:
 
 
 def explicit_calls(line: Line) -> dict[str, tuple[str, str]]:
-    """For each of PyTorch's functions, flag_gems' function that stands for it without a dimension, and with one."""
+    """For each of PyTorch's functions, flag_gems' function that stands for it without a dimension, and with one; with
+    an out, below the function's name and " out"."""
     functions: dict[str, tuple[str, str]] = {}
     for operator in OPERATORS.values():
         name = line.include.get(operator.name, operator.name)
         for call in operator.torch_calls:
+            call += " out" * operator.name.endswith("_out")
             functions[call] = (functions.get(call, (name,))[0], name)
     return functions
 
@@ -83,8 +85,9 @@ def _explicit(body: str, line: Line) -> str:
     # From the last to the first, so that positions stay true. Upstream's lines are of ASCII: offsets are columns.
     for call in sorted(calls, key=lambda call: (call.func.lineno, call.func.col_offset), reverse=True):
         name = ast.unparse(call.func)
-        if name in functions:
-            whole, along = functions[name]
+        key = name + " out" * any(keyword.arg == "out" for keyword in call.keywords)
+        if key in functions:
+            whole, along = functions[key]
             text, start = lines[call.lineno - 1], call.func.col_offset + shift
             assert text[start:].startswith(name), text
             made = f"flag_gems.{along if len(call.args) > 1 else whole}"

@@ -17,6 +17,9 @@ MAX_ELEMENTS = {1: 32, 2: 16}
 MAX_WARPS = 16
 # Of a thread's registers, those that may hold sums and loads; the others are for addresses and masks.
 MAX_REGISTERS = 0.75
+# More tiles than any program has: programs work alone, with so many elements of a block of channels at most, unless it
+# is no more than twice a multiprocessor's share.
+ALONE, MAX_ALONE = 1 << 30, 32768
 # Numbers of other programs that the last one of a group has at a time, for each of its threads.
 PARTS_PER_THREAD = 2
 # What a program writes and reads side by side where a channel's elements lie together.
@@ -157,6 +160,9 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us.
     blocks = cdiv(tiling.blocks, cdiv(tiling.blocks, at_once))
     group = max(1, min(at_once // blocks, tiling.total // (least * tiling.rows)))
+    lanes = tiling.channels * cdiv(tiling.total, tiling.rows) * tiling.block
+    if least >= ALONE and lanes > max(MAX_ALONE, 2 * problem.M * problem.N * problem.K // limits.sm_count):
+        raise ValueError("a program alone has much more than its share")
     # Whole lines of memory.
     unit = 1 if tiling.columns or tiling.run else max(ROW_BYTES // problem.itemsize // tiling.vec, 1)
     slice_size = cdiv(cdiv(tiling.total, group), unit) * unit

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...plans import table
 from .launches import (
+    ALONE,
     MAX_WARPS,
     VECTOR_BYTES,
     WARP,
@@ -60,8 +61,6 @@ ROWS, COLUMNS = (2, 4, 32, 1), (4, 16, 16, 2)
 SINGLE_LOADS, SINGLE_WARPS = 4, 64
 # Lanes for each element of a run that is read in pieces of a power of two.
 MAX_PADDING = 1.5
-# More tiles than any program has: programs work alone.
-ALONE = 1 << 30
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
