@@ -14,6 +14,8 @@ WARP = 32
 VECTOR_BYTES = 16
 # Vectors of a thread, and warps, that spill nothing.
 MAX_VECTORS, MAX_WARPS = 8, 8
+# 3 x 271 x 334 x 21 bfloat16 spills 168 bytes with 4.
+MAX_IMAGE_VECTORS = 2
 # Rows of a flat program: each costs a comparison and a selection an element, and the latency of its target.
 MAX_FLAT_ROWS = 5
 # Fewer vectors of an image leave lanes of a warp without one.
@@ -144,6 +146,8 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     if per_sm < 1:
         raise ValueError(f"no legal program: {configuration}")
     if kernel == "images":
+        if configuration.vectors > MAX_IMAGE_VECTORS:
+            raise ValueError("more registers than a thread has")
         period = vec // math.gcd(D, vec)
         if (
             vec > D

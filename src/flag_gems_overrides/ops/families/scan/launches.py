@@ -77,7 +77,7 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Whole | Steps:
     """ValueError if the problem cannot be launched so."""
-    M, N, K, *_ = problem
+    M, N, K, size, _ = problem
     kernel, elements, warps, block_k, registers, shared = configuration
     tile = elements * warps * WARP
     if not (0 < elements <= MAX_ELEMENTS and 0 < warps <= MAX_WARPS and 0 < block_k <= next_power_of_2(K)):
@@ -93,6 +93,9 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Wh
     threads = warps * WARP
     if elements > steps_elements(problem) or not 0 < registers <= limits.registers_per_sm // threads:
         raise ValueError(f"no legal program: {configuration}")
+    # 300 x 5001 int64 spills 56 bytes, 2 x 3 x 1463 x 8 float16 16.
+    if warps > MAX_WARPS // 2 and (K > 1 or size == 8 or N % KNOWN_MULTIPLE):
+        raise ValueError("more warps have whole vectors of rows only")
     block_n = tile // block_k
     if block_n < 2:
         raise ValueError("more columns than a tile has elements")
