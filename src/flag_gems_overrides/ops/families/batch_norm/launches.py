@@ -115,11 +115,10 @@ def held(problem: Problem) -> int:
 
 
 def least_registers(problem: Problem, limits: Limits) -> int:
-    """With fewer the last program of a group spills up to 24 bytes while it merges all parts (Triton 3.6). 32 spill 16
-    bytes, and were the fastest on an H200 all the same."""
+    """With fewer, batches with no whole vectors, of float64, or on sm_100 spill 8 to 24 bytes (Triton 3.6)."""
     if problem.itemsize == 8:
         return 80
-    return 72 if problem.itemsize == 2 and limits.capability[0] > 9 else 32
+    return 72 if limits.capability[0] > 9 else 56
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
