@@ -213,6 +213,14 @@ def test_the_command_writes_a_table_and_goes_on(pretended_gpu, tmp_path):
     assert table.load(tmp_path / "nvidia-h200.json").families == loaded.families
 
 
+def test_without_a_measurement_there_is_no_table(pretended_gpu, monkeypatch, tmp_path):
+    monkeypatch.setattr(tune.Tuner, "measure", lambda self, point: None)
+    ran = CliRunner().invoke(app, ["tune", "fake", "--shapes", "shapes.yaml"])
+    assert ran.exit_code == 1
+    assert "nothing was measured" in ran.output
+    assert not (tmp_path / "nvidia-h200.json").exists()
+
+
 def test_a_family_that_is_none_is_refused(pretended_gpu):
     ran = CliRunner().invoke(app, ["tune", "scan"])
     assert ran.exit_code == 2

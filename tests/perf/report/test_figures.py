@@ -74,6 +74,19 @@ def test_latency_lines_join_cases_that_differ_in_n_alone():
     assert joined == [[128], [128, 512], [512]]
 
 
+def test_latencies_are_microseconds_for_a_megabyte():
+    row = rows.timed("softmax 4096x4096 dim=1 bfloat16", override=1.0)
+    line = drawn(row)["latency-softmax"].axes[0].lines[0]
+    assert list(line.get_ydata()) == pytest.approx([1e3 / (2 * 4096 * 4096 * 2 / 1e6)])
+
+
+def test_roofs_are_the_bandwidths_of_the_session():
+    head = rows.head()
+    copy, read = drawn()["roofline"].axes[0].lines[-2:]
+    for line, gbps in ((copy, head["copy_gbps"]), (read, head["read_gbps"])):
+        assert list(line.get_ydata()) == pytest.approx([gbps * x for x in line.get_xdata()])
+
+
 def test_a_heatmap_has_a_colour_bar_and_one_label_for_each_size():
     keys = [f"softmax 8192x{n} dim=1 float32" for n in (50257, 50304, 65536)]
     canvas = drawn(*(rows.timed(key, override=1.0, native=1.5) for key in keys))["heatmap-softmax"]

@@ -118,6 +118,12 @@ def test_words_from_a_record_do_not_become_markup():
     assert r"Error: \| a \</details\> [x\](http://x) \`y\`" in text
 
 
+def test_a_page_without_figures_has_no_history():
+    empty = shown(nothing(rows.timed("prod_dim 0x16 dim=1 float32", override=1.0, native=1.5)))
+    assert "<svg" in html.html(shown(), [session(commit="0123456789"), session()])
+    assert "<svg" not in html.html(empty, [session(commit="0123456789"), session()])
+
+
 def test_counts_make_a_page_without_figures():
     text = html.html(counts(rows.counted()))
     assert "<svg" not in text
