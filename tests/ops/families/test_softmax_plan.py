@@ -127,7 +127,7 @@ def test_configurations_are_legal_few_and_begin_with_the_default(M, N, K, size, 
     problem = Problem(M, N, K, size, inputs)
     found = configurations(problem, limits)
     assert 1 <= len(found) <= 12
-    assert launch(problem, found[0], limits) == plan(M, N, K, size, inputs, limits)
+    assert launch(problem, found[0], limits) == launch(problem, default(problem, limits), limits)
     assert len({launch(problem, each, limits) for each in found}) == len(found)
 
 

@@ -55,9 +55,9 @@ WAVES = 4
 # (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more to a program, so that fewer of them
 # tell each other of many channels: 65536 x 512 bf16 takes 83 and 110 us, forward and backward, with 8 warps 95 and 112.
 ROWS, COLUMNS = (2, 4, 32, 1), (4, 16, 16, 2)
-# Rows of no whole vectors: twice the loads forward, more warps backward, and padded. Over the 45 problems of more than 8
-# MB that tune --seed 0 measured, 4 loads have 90 % of the speed of the fastest configuration and 2 have 76 %; backward 32
-# warps have 75 %, 64 have 97 % but spill 16 bytes; 36, the most that do not, were not measured.
+# Rows of no whole vectors: twice the loads forward, more warps backward, and padded. Over the 45 problems of more than
+# 8 MB that tune --seed 0 measured, 4 loads have 90 % of the speed of the fastest configuration and 2 have 76 %;
+# backward 32 warps have 75 %, 64 have 97 % but spill 16 bytes; 36, the most that do not, were not measured.
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
 # Lanes for each element of a run that is read in pieces of a power of two.
 MAX_PADDING = 1.5
