@@ -10,7 +10,6 @@ import functools
 import itertools
 import json
 import math
-import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -25,7 +24,7 @@ from flag_gems_overrides.perf import workers
 from flag_gems_overrides.perf.baselines import slug
 from flag_gems_overrides.perf.beforehand import call_or_end, check_context, first_line, free, processes
 from flag_gems_overrides.perf.cases import Case, Shapes, parse
-from flag_gems_overrides.perf.files import write
+from flag_gems_overrides.perf.files import append, write
 from flag_gems_overrides.perf.records import dumps
 from flag_gems_overrides.perf.statistics import geomean
 
@@ -332,16 +331,14 @@ class Journal:
                 self._read(line, number)
             self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
             self._file.truncate(len(whole))
-            self._file.seek(len(whole))
         except OSError as error:
             raise TuneError(f"{path}: {error.strerror}; give a path that can be written") from None
         if not lines:
             self._append({"head": head})
 
     def add(self, measured: Measured) -> None:
+        self._append({"family": measured.family, "row": measured.row._asdict(), "us": measured.us})
         self.rows.setdefault(measured.family, {})[measured.row.problem] = measured.row
-        line = {"family": measured.family, "row": measured.row._asdict(), "us": measured.us}
-        self._append(line)
 
     def close(self) -> None:
         self._file.close()
@@ -368,8 +365,12 @@ class Journal:
         return parsed
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        self._file.write(dumps(line).encode() + b"\n")
-        os.fsync(self._file.fileno())
+        try:
+            append(self._file.fileno(), dumps(line))
+        except OSError as error:
+            raise TuneError(
+                f"{self._path}: {error.strerror}; the lines before are whole: make room, and the same command goes on"
+            ) from None
 
 
 # The table.

@@ -28,6 +28,7 @@ def html(shown: View, sessions: Sequence[Session] = ()) -> str:
     return render(
         "report.html.j2",
         head=head,
+        scope=shown.scope,
         conditions=conditions(head),
         notes=shown.notes,
         summary=summary(shown),
