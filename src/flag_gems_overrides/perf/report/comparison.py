@@ -17,7 +17,17 @@ from flag_gems_overrides.perf.report.templates import render
 from flag_gems_overrides.perf.report.view import LESS, MORE
 from flag_gems_overrides.perf.results import Counted, Row, Timed, is_counted, moved
 from flag_gems_overrides.perf.statistics import compare_unpaired, geomean
-from flag_gems_overrides.perf.verdict import FASTER, MIN_NOISE, SAME, SLOWER, UNSURE, judge, noise_floor, percent
+from flag_gems_overrides.perf.verdict import (
+    FASTER,
+    MIN_NOISE,
+    SAME,
+    SLOWER,
+    UNSURE,
+    judge,
+    noise_floor,
+    percent,
+    percents,
+)
 from flag_gems_overrides.words import many
 
 WORST = 3
@@ -109,8 +119,8 @@ def _change(before: Row, after: Row, noise: float) -> Change | None:
     comparison = compare_unpaired(new, old, key)
     verdict = judge(comparison, noise)
     old_ms, new_ms = (milliseconds(Timed(row).ms(OVERRIDE)) for row in (before, after))
-    interval = f"[{percent(comparison.low)}, {percent(comparison.high)}]"
-    return Change(key, old_ms, new_ms, comparison.ratio, interval, verdict.word)
+    _, *ends = percents(*comparison[:3])
+    return Change(key, old_ms, new_ms, comparison.ratio, f"[{', '.join(ends)}]", verdict.word)
 
 
 def _counted(before: Counted, after: Counted) -> Change:

@@ -11,7 +11,7 @@ from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, PEERS, UPSTREAM
 from flag_gems_overrides.perf.report.view import LABELS, View, ratio_of, word_of
 from flag_gems_overrides.perf.results import Against, Counted, Timed
 from flag_gems_overrides.perf.roofline import cold_ms
-from flag_gems_overrides.perf.verdict import percent
+from flag_gems_overrides.perf.verdict import percents
 from flag_gems_overrides.words import many
 
 MISSING = "-"
@@ -137,8 +137,8 @@ def _absence(entry: Mapping[str, Any]) -> str | None:
 
 def change(against: Against) -> str:
     """The ratio with its interval."""
-    ratio, low, high, _ = against.comparison
-    return f"{percent(ratio)} [{percent(low)}, {percent(high)}]"
+    ratio, low, high = percents(*against.comparison[:3])
+    return f"{ratio} [{low}, {high}]"
 
 
 def _latency(result: Timed, name: str) -> str:
