@@ -188,13 +188,13 @@ def cases(changes: Sequence[Change], title: str) -> Table:
     """A line for each change."""
     columns = [Column("Op", text=True), Column("Size Detail", text=True), Column("dtype", text=True)]
     unit = "" if any(change.interval == _EXACT for change in changes) else " (ms)"
-    columns += [Column("Verdict", text=True), Column("Change", 1), Column("95 % interval", 2)]
-    columns += [Column(f"Old{unit}", 3), Column(f"New{unit}", 3)]
+    columns += [Column("Verdict", text=True), Column("Change", 1), Column(f"Old{unit}", 3), Column(f"New{unit}", 3)]
+    columns += [Column("95 % interval", 2)]
     lines = []
     for change in changes:
         case = parse(change.key)
         cells = [case.op, case.size, case.dtype, change.word, percent(change.ratio)]
-        lines.append(Line([*cells, change.interval, change.old, change.new], change.key, change.word))
+        lines.append(Line([*cells, change.old, change.new, change.interval], change.key, change.word))
     return Table(title, columns, lines, [])
 
 

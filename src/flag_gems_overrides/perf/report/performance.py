@@ -118,7 +118,8 @@ def _sessions(records: Records, shown: View) -> Table:
 def _described(session: Session) -> list[str]:
     head = session.head
     started = head.get("started", MISSING)[:16].replace("T", " ")
-    return [head["level"], str(len(session.rows)), started, summary.code(head), f"{head.get('noise', 0):.1%}"]
+    partial = f" of {head['total']}" if "total" in head and not session.ended else ""
+    return [head["level"], f"{len(session.rows)}{partial}", started, summary.code(head), f"{head.get('noise', 0):.1%}"]
 
 
 def _setup(head: Mapping[str, Any]) -> str:
