@@ -12,6 +12,7 @@ from flag_gems_overrides.ops.families.group_norm import plan as group_norm_plan
 from flag_gems_overrides.ops.families.norm import launches as norm_launches
 from flag_gems_overrides.ops.families.norm import plan as norm_plan
 from flag_gems_overrides.ops.families.reduction import plan as reduction_plan
+from flag_gems_overrides.ops.families.scan import plan as scan_plan
 from flag_gems_overrides.ops.families.softmax import plan as softmax_plan
 from flag_gems_overrides.ops.launch.devices import Limits
 
@@ -152,6 +153,16 @@ def _group_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
     return work
 
 
+def _scan(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
+    plan = scan_plan.plan(scan_plan.Problem(M, N, K, itemsize), limits)
+    if isinstance(plan, scan_plan.Whole):
+        return Work(plan.programs, 1, plan.programs * plan.block_m * plan.block_n * plan.block_k, 1, 0)
+    steps = _cdiv(N, plan.group * plan.block_n)
+    lanes = plan.blocks * plan.group * steps * plan.block_n * plan.block_k
+    iterations = _cdiv(plan.blocks * plan.group, plan.programs) * steps
+    return Work(plan.programs, iterations, lanes, 1, plan.words if plan.group > 1 else 0)
+
+
 def _cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
@@ -165,6 +176,7 @@ KINDS = (
     # many sums as its inputs have elements, in float32.
     Kind("group norm", True, (2, 4, 8), 1, False, _group_norm(1), max_lanes=4.0),
     Kind("group norm gradient", True, (2, 4, 8), 2, False, _group_norm(2), max_lanes=4.0, max_bytes=4.5),
+    Kind("cumsum", True, (1, 2, 4, 8), 1, False, _scan),
     Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(1)),
     Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(2)),
     Kind("reduction with statistics", True, (2, 4, 8), 1, True, _reduction(3)),
