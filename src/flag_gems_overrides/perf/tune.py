@@ -37,6 +37,8 @@ ROUNDS, WARM_UP_SECONDS, SECOND_LOOK = 5, 0.004, 4
 # Exponents of 2 of the grid: each level lies between the points of those before.
 LEVELS = (8, 4, 2)
 INNER_STEP = 4
+# Groups of a sample, as most models have them.
+MAX_GROUPS = 32
 # Sizes of eight bytes and of one are rare: they are tuned on the coarser levels only.
 _DTYPES = {"bfloat16": len(LEVELS), "float32": len(LEVELS), "float64": 2}
 _REDUCTION_DTYPES = _DTYPES | {"uint8": 2, "int64": 2}
@@ -69,6 +71,7 @@ FAMILIES = {
     for family in (
         Family(f"{_PACKAGE}.softmax", ("softmax", "softmax_backward")),
         Family(f"{_PACKAGE}.norm", ("layer_norm", "layer_norm_backward")),
+        Family(f"{_PACKAGE}.group_norm", ("group_norm", "group_norm_backward")),
         Family(f"{_PACKAGE}.batch_norm", ("batch_norm", "batch_norm_backward")),
         Family(f"{_PACKAGE}.reduction", ("amax", "max_dim")),
         Family(f"{_PACKAGE}.scan", ("cumsum",)),
@@ -149,6 +152,9 @@ def _case(op: str, sizes: tuple[int, ...], dtype: str) -> Case:
     M, N, K = sizes
     if "normalized" in OPERATORS[op].arguments:
         return Case(op, (M, N), dtype, (("normalized", 1),))
+    if "groups" in OPERATORS[op].arguments:
+        groups = math.gcd(M, MAX_GROUPS)
+        return Case(op, (M // groups, groups * N, K), dtype, (("groups", groups),))
     dim = (("dim", 1),) if "dim" in OPERATORS[op].arguments else ()
     # With K left out where an op has none: points are of problems, each once.
     return Case(op, (M, N, K, 1)[: OPERATORS[op].ndim or (3 if K > 1 else 2)], dtype, dim)
