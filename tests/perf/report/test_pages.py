@@ -175,8 +175,10 @@ def test_a_summary_takes_a_case_of_several_records_from_the_last(tmp_path):
     assert "code 2222222222222222" in page
     assert "code 1111111111111111" in page, "one case is of it alone"
     text = performance.short(several, ("float32",))
-    assert "| softmax | float32 | 1 | 3.00x | 2.00x | - |" in text
+    assert "| softmax | 1 | 3.00x | 2.00x | - |" in text
+    assert "Geometric means of the speedup in float32; " in text
     assert "int8" not in text
+    assert "| softmax | float32 | 1 | 3.00x | 2.00x | - |" in performance.short(several, ("float32", "bfloat16"))
 
 
 def test_a_record_without_noise_is_in_the_summary_too(tmp_path):
