@@ -62,6 +62,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "perf.tune.Tuner._us: * < * -> * <= *",
         "perf.tune.Tuner.measure: if us[best] > us[default] * -> *",
     ),
+    "a thread that is joined before the process ends": ("perf.workers.run: *daemon=True* -> *",),
     "text that is flushed at the end of the process too": ("cli._plain.say: *flush=*",),
     "the device is the CPU here, with None as without": ("perf.op_inputs.*device) -> *None)",),
     "os.cpu_count() is near the default": ("*os.cpu_count()* -> *None*",),

@@ -56,6 +56,7 @@ def test_problems_are_of_every_family_op_and_kind():
         assert len({extent(case)[1] for case in cases if case.op == op}) > 4, op
     rows_of = [case.shape[-case.get("normalized", 0) :] for case in cases if "normalized" in dict(case.arguments)]
     assert len({math.prod(row) for row in rows_of}) > 20
+    assert {1} < {case.get("normalized", 1) for case in cases} < {1, 2, 3, 4}
 
 
 def test_sizes_are_of_each_alignment_and_powers_of_two_the_fewest():
