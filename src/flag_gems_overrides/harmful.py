@@ -163,17 +163,13 @@ def known(version: str, capability: tuple[int, int] | None, overridden: Collecti
 
 
 def table() -> str:
-    """docs/harmful.md."""
-    rows = [
-        "| operator | flag_gems | devices | what goes wrong | upstream | reproduction |",
-        "|---|---|---|---|---|---|",
-    ]
+    """The table of docs/harmful.md, and the reproductions, which are too long for a cell."""
+    rows = ["| operator | flag_gems | devices | what goes wrong | upstream |", "|---|---|---|---|---|"]
     for each in HARMFUL:
         devices = "all"
         if each.capabilities is not None:
             devices = " to ".join(f"sm_{major}{minor}" for major, minor in each.capabilities)
         issue = f"[#{each.issue}]({ISSUES}{each.issue})" if each.issue else "none known"
-        rows.append(
-            f"| `{each.name}` | {each.versions} | {devices} | {each.reason} | {issue} | `{each.reproduction}` |"
-        )
-    return "\n".join(rows) + "\n"
+        rows.append(f"| `{each.name}` | {each.versions} | {devices} | {each.reason} | {issue} |")
+    reproductions = [f"# {each.name}\n{each.reproduction}" for each in HARMFUL]
+    return "\n".join([*rows, "", "```", *reproductions, "```"]) + "\n"

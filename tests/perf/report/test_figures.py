@@ -182,4 +182,5 @@ def test_history_is_relative_to_the_first_session():
         ]
     [figure] = figures.history([slower, faster])
     assert [list(line.get_ydata()) for line in figure.canvas.axes[0].lines] == [pytest.approx([1, 2])] * 2
+    assert figure.canvas.axes[0].get_title() == "Over the sessions of the record"
     assert figures.history([slower]) == []

@@ -130,6 +130,8 @@ def test_counts_make_a_page_without_figures():
     text = html.html(counts(rows.counted()))
     assert "<svg" not in text
     assert "Override Passes" in text
+    assert "<h1>Bytes and launches, counted in the interpreter</h1>" in text
+    assert "<h1>Performance on NVIDIA H200</h1>" in html.html(shown())
 
 
 @pytest.mark.parametrize("alone", [True, False])
