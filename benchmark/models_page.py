@@ -34,7 +34,7 @@ own losses move when all weights are changed by one part in a million, at least 
 
 def main() -> None:
     record = json.loads(Path(sys.argv[1]).read_text())
-    rows = [row for row in record["rows"] if "ratio" in row]
+    rows = sorted((row for row in record["rows"] if "ratio" in row), key=lambda row: row["case"])
     enabled = [row for row in record["rows"] if "enable" in row["losses"]]
     (DOCS / "models.md").write_text(page(record, rows, enabled))
     picture(rows)
@@ -47,17 +47,21 @@ def page(record: dict[str, Any], rows: list[dict[str, Any]], enabled: list[dict[
         f"{record['device']}; {versions}.\n",
         "![Native time over time with the overrides](models.svg)\n",
         "| model | native, ms | with overrides, ms | ratio | interval | difference of the losses | bound |",
-        "|---|---|---|---|---|---|---|",
+        "|:---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
         ratio, low, high = row["ratio"]
         apart = _apart(row["losses"]["overrides"], row["losses"]["native"])
         lines.append(
             f"| {row['case']} | {row['native_ms']:.2f} | {row['overrides_ms']:.2f} | {ratio:.3f} "
-            f"| {low:.3f} to {high:.3f} | {apart:.2%} | {row['bound']:.2%} |"
+            f"| {low:.3f}&nbsp;to&nbsp;{high:.3f} | {apart:.2%} | {row['bound']:.2%} |"
         )
     if enabled:
-        lines += ["\n## Training under `enable()`\n", "| model | difference of the losses | bound |", "|---|---|---|"]
+        lines += [
+            "\n## Training under `enable()`\n",
+            "| model | difference of the losses | bound |",
+            "|:---|---:|---:|",
+        ]
         for row in enabled:
             apart = _apart(row["losses"]["enable"], row["losses"]["native"])
             lines.append(f"| {row['case'].split()[0]} | {apart:.2%} | {row['bound']:.2%} |")

@@ -7,7 +7,7 @@ import pytest
 
 from flag_gems_overrides.operators import OPERATORS
 
-FAMILIES = ("norm", "batch_norm")
+FAMILIES = ("norm", "group_norm", "batch_norm")
 NORMS = [name for name, each in OPERATORS.items() if each.family in FAMILIES and name != "layer_norm_backward"]
 
 

@@ -10,8 +10,8 @@ from flag_gems_overrides import ops
 from flag_gems_overrides.ops.families.batch_norm import call as batch_norm
 from flag_gems_overrides.ops.families.gather import call as gather
 from flag_gems_overrides.ops.families.gather import logits
+from flag_gems_overrides.ops.families.group_norm import call as group_norm
 from flag_gems_overrides.ops.families.norm import call as norm
-from flag_gems_overrides.ops.families.norm import group_call as group_norm
 from flag_gems_overrides.ops.families.norm import rms_call as rms_norm
 from flag_gems_overrides.ops.families.reduction import call as reduction
 from flag_gems_overrides.ops.families.reduction import moments_call, pairs_call

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,7 +11,20 @@ from pathlib import Path
 import pytest
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "train_transformer.py"
+README = Path(__file__).parents[1] / "README.md"
 STEPS = 6
+
+
+@pytest.mark.skipif(version("flag_gems") == "4.2.0", reason="its use_gems has no include, as the readme says")
+def test_what_the_readme_shows_runs_without_a_warning(device: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    # The interpreter must come before the others, and what stays enabled after them.
+    blocks.sort(key=lambda block: ("interpreter" not in block, "with " not in block))
+    code = "\n".join(blocks[device != "cpu" :])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
+    assert "Warning" not in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,12 @@ aten = torch.ops.aten
 EPS = 1e-5
 
 # (N, C, HW, groups). On the interpreter's device of 4 multiprocessors: small groups, several to a program and one, of
-# any number of channels; a program to a group; groups that several programs share.
-SHAPES = [(5, 12, 1, 3), (3, 20, 9, 2), (2, 40, 64, 4), (1, 1, 1, 1), (2, 6, 4099, 2), (1, 6, 6200, 2)]
+# any number of channels, and several samples; a program to a group; groups that several programs share.
+SHAPES = [(5, 12, 1, 3), (3, 20, 9, 2), (2, 40, 64, 4), (1, 1, 1, 1), (70, 6, 5, 3), (2, 6, 4099, 2), (1, 6, 6200, 2)]
 if ON_GPU:
     SHAPES += [(16, 320, 4096, 32), (8, 640, 1024, 32), (4, 1280, 64, 32), (2, 512, 49, 32), (1, 128, 16384, 32)]
     SHAPES += [(2000, 256, 1, 8), (1, 4, 300001, 2), (3, 96, 3136, 1), (64, 7, 999, 7), (9, 6, 1, 6), (1, 300, 129, 1)]
+    SHAPES += [(100003, 16, 1, 1), (9999, 24, 3, 3)]
 # One of each kind on a small device.
 FEW = [(3, 20, 9, 2), (5, 10, 301, 2), (1, 6, 700, 2)]
 

@@ -21,6 +21,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -70,6 +71,16 @@ def make() -> None:
         for step in (mutmut.copy_src_dir, mutmut.copy_also_copy_files, mutmut.setup_source_paths):
             step()
         mutmut.create_mutants(1)
+    refresh()
+
+
+def refresh() -> None:
+    """Copy what is no Python, as templates are; mutmut does so once, and not again when it was edited."""
+    for path in Path("src").rglob("*"):
+        if path.is_file() and path.suffix not in (".py", ".pyc"):
+            target = "mutants" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
 
 
 def faults() -> Iterator[Fault]:

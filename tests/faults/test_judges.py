@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from faults import unnoticed
-from faults.judges import Fault, differing, drawn, report
+from faults.judges import Fault, differing, drawn, refresh, report
 
 FAULT = Fault("flag_gems_overrides.perf.gates.x__times__mutmut_1", "return a < b", "return a <= b", "survived")
 
@@ -18,6 +20,21 @@ def test_a_fault_is_named_by_its_function_and_what_it_changes() -> None:
     after = ["def f_1():", "    x = 1", "    y = g(", "        None,", "    )", "    return y"]
     assert differing(before[1:], after[1:]) == ("x,", "None,")
     assert differing(["a", "b", "a"], ["a", "a"]) == ("b", "")
+
+
+def test_an_edited_template_is_copied_again_and_code_with_faults_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("src/a", "mutants/src/a"):
+        Path(folder).mkdir(parents=True)
+        for name in ("page.md.j2", "code.py"):
+            (Path(folder) / name).write_text(folder)
+    Path("src/a/new.json").write_text("{}")
+    refresh()
+    assert Path("mutants/src/a/page.md.j2").read_text() == "src/a"
+    assert Path("mutants/src/a/code.py").read_text() == "mutants/src/a"
+    assert Path("mutants/src/a/new.json").exists()
 
 
 def test_what_is_drawn_does_not_depend_on_what_else_there_is() -> None:

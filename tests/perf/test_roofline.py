@@ -18,6 +18,10 @@ from . import rows
         ("prod 1024 float32", (1, 1024)),
         ("layer_norm 4x16x64x4 float32", (4, 16 * 64 * 4)),
         ("layer_norm_backward 2x3x8 normalized=1 float32", (6, 8)),
+        ("batch_norm 4x16x9x12 float32", (16, 4 * 9 * 12)),
+        ("nll_loss_forward 8192x50257 float32", (8192, 50257)),
+        ("nll_loss2d_backward 16x21x4x8 float32", (16 * 4 * 8, 21)),
+        ("cross_entropy_loss 64x1000 gradient=1 float32", (64, 1000)),
     ],
 )
 def test_extent(key, rows_and_size):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -145,6 +146,30 @@ def test_an_interrupted_journal_goes_on(tmp_path):
     last = tune.Journal(path, {"device": "a"})
     last.close()
     assert len(last.rows["fake"]) == 3
+
+
+def test_a_full_disk_leaves_a_journal_of_whole_lines(tmp_path, monkeypatch):
+    path = tmp_path / "journal.jsonl"
+    journal = tune.Journal(path, {"device": "a"})
+    journal.add(tune.Measured("fake", row(64)))
+    before, write, room = path.read_bytes(), os.write, [20]
+
+    def until_full(file, text):
+        """Writes what there is room for, as file systems do, and fails when asked for the rest."""
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, text[: room.pop()])
+
+    monkeypatch.setattr(os, "write", until_full)
+    message = r"journal\.jsonl: No space left on device; the lines before are whole: make room, and the same command"
+    with pytest.raises(tune.TuneError, match=message):
+        journal.add(tune.Measured("fake", row(128)))
+    journal.close()
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    again = tune.Journal(path, {"device": "a"})
+    again.close()
+    assert list(again.rows["fake"].values()) == [row(64)] == list(journal.rows["fake"].values())
 
 
 def test_a_journal_of_other_conditions_or_none_is_refused(tmp_path):

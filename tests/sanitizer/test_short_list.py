@@ -37,6 +37,8 @@ SIZES = {
         "70x3 normalized=1 float32",
         "1x700 normalized=1 float32",
         "5x16400 normalized=1 bfloat16",
+    ],
+    "group_norm": [
         "3x20x9 groups=2 float32",
         "2x6x4099 groups=2 bfloat16",
         "1x6x6200 groups=2 float16",

@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.metadata
+import os
 import sys
 from collections.abc import Sequence
 
@@ -19,11 +21,25 @@ LIGHT = {"doctor": "doctor", "list": "list_overrides", "status": "show_status"}
 
 def main() -> None:
     try:
+        _run()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        # Python flushes stdout once more at the end, which would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"error: {error.strerror}: what was written is not whole; make room, and run it again", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _run() -> None:
+    try:
         from flag_gems_overrides.cli.commands import app
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "typer":
             raise
-        raise SystemExit(run_light(sys.argv[1:])) from None
+        status = run_light(sys.argv[1:])
+        sys.stdout.flush()
+        raise SystemExit(status) from None
     app()
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from flag_gems_overrides.cli._options import console, say
 from flag_gems_overrides.perf.ablate import Ablation, Report
+from flag_gems_overrides.perf.files import write
 
 
 def ablate(
@@ -37,8 +38,7 @@ def ablate(
         interrupted = True
         say(f"Interrupted: what is done is in {output}; the same command goes on.")
     report = ablation.report
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "ablate.md").write_text(markdown(report))
+    write(output / "ablate.md", markdown(report))
     _show(report)
     raise typer.Exit(130 if interrupted else 0)
 

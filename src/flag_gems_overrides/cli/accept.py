@@ -36,11 +36,14 @@ def accept(
     left_out = len(session.rows) - len(keys)
     if left_out:
         _options.say(f"left out: {many(left_out, 'case')} not of the level")
-    changes = [_changes(proposal) for proposal in proposals]
-    terminal.show_tables([table for table in changes if table.lines], _options.console())
-    changed = sum(len(table.lines) for table in changes)
+    changing = [proposal for proposal in proposals if proposal.changed]
+    if not changing:
+        _options.say(f"nothing changes: {many(len(keys), 'case')} as accepted")
+        return
+    terminal.show_tables([_changes(proposal) for proposal in changing], _options.console())
+    changed = sum(len(proposal.changed) for proposal in changing)
     _options.say(f"{changed} of {len(keys)} cases change; cases that were not measured keep their baseline")
-    for proposal in proposals:
+    for proposal in changing:
         if not dry_run:
             write(proposal.path, proposal.text)
         _options.say(f"{'would write' if dry_run else 'accepted'} {proposal.path}")
@@ -50,14 +53,13 @@ def _changes(proposal: baselines.Proposal) -> Any:
     """Old and new side by side, for each case that is new or differs."""
     from flag_gems_overrides.perf.report.tables import MISSING, Column, Line, Table
 
-    names = list(next(iter(proposal.new.values())))
+    entries = [(key, proposal.old.get(key, {}), proposal.new[key]) for key in proposal.changed]
+    names = list(dict.fromkeys(name for _, old, new in entries for name in (*new, *old)))
     columns = [Column("Case", text=True)]
     for name in names:
         columns += [Column(f"old {name}"), Column(f"new {name}")]
     lines = []
-    for key, new in proposal.new.items():
-        old = proposal.old.get(key, {})
-        if old != new:
-            pairs = [(old.get(name, MISSING), new.get(name, MISSING)) for name in names]
-            lines.append(Line([key, *(str(value) for pair in pairs for value in pair)], key))
+    for key, old, new in entries:
+        pairs = [(old.get(name, MISSING), new.get(name, MISSING)) for name in names]
+        lines.append(Line([key, *(str(value) for pair in pairs for value in pair)], key))
     return Table(proposal.path.stem, columns, lines, [])

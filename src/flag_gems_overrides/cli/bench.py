@@ -10,7 +10,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from flag_gems_overrides.cli import _device, _options
 from flag_gems_overrides.perf import records
-from flag_gems_overrides.perf.cases import LEVELS, MODES, PEERS, Case, CaseError, Shapes, check, make
+from flag_gems_overrides.perf.cases import (
+    COUNTED_DTYPES,
+    LEVELS,
+    MODES,
+    PEERS,
+    Case,
+    CaseError,
+    Shapes,
+    check,
+    make,
+    taken,
+)
 from flag_gems_overrides.words import many
 
 
@@ -34,6 +45,8 @@ def bench(
     _no_shapes_among(ops or (), shape)
     if shape is not None and level is not None:
         raise CaseError("--level and --shape exclude each other: leave one out")
+    if shape is not None:
+        _cases(ops, shape, dtype or COUNTED_DTYPES, "", shapes)  # says what is wrong before flag_gems is loaded
     _device.prepare()
     from flag_gems_overrides.perf import run
     from flag_gems_overrides.perf.report import terminal, view
@@ -93,6 +106,6 @@ def _cases(
     if shape is not None:
         if not ops:
             raise CaseError("--shape needs an op: gems-overrides bench softmax --shape '64x512 dim=1'")
-        return [make(op, shape, dtype) for op in ops for dtype in dtypes]
+        return [make(op, shape, each) for op in ops for each in taken(op, dtypes)]
     shapes = Shapes(path)
     return [case for op in ops or shapes.ops for case in shapes.cases(op, level, dtypes)]

@@ -11,6 +11,7 @@ from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.perf import records
 from flag_gems_overrides.perf.cases import check
 from flag_gems_overrides.perf.files import make_folder, write
+from flag_gems_overrides.words import many
 
 FORMATS = ("table", "markdown", "json", "csv")
 
@@ -71,4 +72,4 @@ def _write(shown: Any, sessions: Any, markdown: Path | None, html: Path | None, 
             raise UserError(f"--figures {figures}: there is nothing to draw: counts and empty tensors have no figures")
         for figure in drawn:
             figure.save(figures)
-        _options.say(f"wrote {len(drawn)} figures into {figures}", err=True)
+        _options.say(f"wrote {many(len(drawn), 'figure')} into {figures}", err=True)

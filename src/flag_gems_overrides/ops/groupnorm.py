@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .families.norm.group_call import Sizes, prepare_backward, prepare_forward
+from .families.group_norm.call import compute_backward, compute_forward
 
 logger = logging.getLogger("flag_gems.ops.groupnorm")
 
@@ -39,27 +39,7 @@ def group_norm(
         RuntimeError: as PyTorch, when the sizes do not fit.
     """
     logger.debug("GEMS GROUPNORM FORWARD")
-    new_output, new_statistic, compute = prepare_forward(
-        input.shape,
-        input.dtype,
-        None if weight is None else (weight.shape, weight.dtype),
-        None if bias is None else (bias.shape, bias.dtype),
-        Sizes(N, C, HxW, group),
-        eps,
-        input.get_device(),
-    )
-    output = new_output()
-    mean = new_statistic()
-    rstd = new_statistic()
-    compute(
-        input.contiguous(),
-        None if weight is None else weight.contiguous(),
-        None if bias is None else bias.contiguous(),
-        output,
-        mean,
-        rstd,
-    )
-    return output, mean, rstd
+    return compute_forward(input, weight, bias, N, C, HxW, group, eps)
 
 
 def group_norm_backward(
@@ -91,27 +71,4 @@ def group_norm_backward(
         RuntimeError: as PyTorch, when the sizes do not fit.
     """
     logger.debug("GEMS GROUPNORM BACKWARD")
-    want_input, want_weight, want_bias = output_mask
-    new_dx, new_parameter, compute = prepare_backward(
-        input.shape,
-        (input.dtype, mean.dtype, rstd.dtype),
-        (grad_out.numel(), mean.numel(), rstd.numel()),
-        None if weight is None else (weight.shape, weight.dtype),
-        Sizes(N, C, HxW, group),
-        (want_input, want_weight, want_bias),
-        input.get_device(),
-    )
-    dx = new_dx() if want_input else None
-    dweight = new_parameter() if want_weight else None
-    dbias = new_parameter() if want_bias else None
-    compute(
-        grad_out.contiguous(),
-        input.contiguous(),
-        None if weight is None else weight.contiguous(),
-        mean.contiguous(),
-        rstd.contiguous(),
-        dx,
-        dweight,
-        dbias,
-    )
-    return dx, dweight, dbias
+    return compute_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)

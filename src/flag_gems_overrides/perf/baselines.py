@@ -116,6 +116,11 @@ class Proposal(NamedTuple):
     text: str
     """Of the whole file."""
 
+    @property
+    def changed(self) -> list[str]:
+        """The cases that are new or differ, by their keys."""
+        return [key for key, case in self.new.items() if self.old.get(key) != case]
+
 
 def propose(
     folder: Path, session: Session, reason: str | None = None, keys: Collection[str] | None = None
@@ -155,8 +160,9 @@ def propose(
 
 
 def accept(folder: Path, session: Session, reason: str | None = None) -> list[Path]:
-    """Make the rows of a session the baseline of their device; returns the files written. See :func:`propose`."""
-    proposals = propose(folder, session, reason)
+    """Make the rows of a session the baseline of their device; returns the files written. A file of which no case
+    changes stays as it is. See :func:`propose`."""
+    proposals = [proposal for proposal in propose(folder, session, reason) if proposal.changed]
     for proposal in proposals:
         write(proposal.path, proposal.text)
     return [proposal.path for proposal in proposals]

@@ -35,6 +35,13 @@ def check(what: str, word: str, known: Sequence[str]) -> None:
         raise CaseError(f"{what} {word!r} is not known; known: {', '.join(known) or 'none'}")
 
 
+def taken(op: str, dtypes: Sequence[str]) -> Sequence[str]:
+    """The dtypes to measure ``op`` in: these, but an op of one dtype is measured in that, whatever others are."""
+    check("op", op, tuple(OPERATORS))
+    own = OPERATORS[op].dtypes
+    return dtypes if len(own) > 1 else own
+
+
 @dataclass(frozen=True)
 class Case:
     """One (op, shape, other arguments, dtype).
@@ -132,17 +139,13 @@ class Shapes:
         return tuple(self._table)
 
     def cases(self, op: str, level: str, dtypes: Sequence[str]) -> list[Case]:
-        """The cases of one op, dtype by dtype. The comprehensive level includes the core.
-
-        An op of one dtype is measured in that, whatever others are.
-        """
+        """The cases of one op, dtype by dtype. The comprehensive level includes the core."""
         if op not in self._table:
             raise CaseError(f"{self.path}: no op {op!r}; there are {', '.join(self._table)}")
         check("level", level, LEVELS)
         levels = ("core", "comprehensive") if level == "comprehensive" else (level,)
         cases = dict.fromkeys(case for each in levels for case in self._table[op][each])
-        taken = OPERATORS[op].dtypes
-        return [replace(case, dtype=dtype) for dtype in (dtypes if len(taken) > 1 else taken) for case in cases]
+        return [replace(case, dtype=dtype) for dtype in taken(op, dtypes) for case in cases]
 
     def _levels(self, op: str, entry: Any) -> dict[str, list[Case]]:
         """Cases of one dtype that the op takes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are there as a whole or not at all."""
+"""Files, and lines of them, that are there as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -32,6 +32,23 @@ def write(path: Path, content: str | bytes) -> None:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise WriteError(f"{path}: {error.strerror}; name a file that can be written") from None
+
+
+def append(file: int, line: str) -> None:
+    """Add a line to the end of an open file, and sync it. If that fails, the file ends where it did before.
+
+    Raises:
+        OSError: nothing was added.
+    """
+    end = os.lseek(file, 0, os.SEEK_END)
+    rest = line.encode() + b"\n"
+    try:
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+    except OSError:
+        os.ftruncate(file, end)
+        raise
 
 
 def make_folder(path: Path) -> None:

@@ -10,7 +10,7 @@ from flag_gems_overrides.perf.baselines import GEOMEAN_ALLOWANCE, SHORT_MS, more
 from flag_gems_overrides.perf.cases import OVERRIDE
 from flag_gems_overrides.perf.results import Counted, Row, Timed, is_counted, moved
 from flag_gems_overrides.perf.statistics import geomean
-from flag_gems_overrides.perf.verdict import MIN_NOISE, SLOWER, percent
+from flag_gems_overrides.perf.verdict import MIN_NOISE, SLOWER, percents
 from flag_gems_overrides.words import many
 
 Baseline = Mapping[str, Any]
@@ -93,10 +93,9 @@ def _times(timed: Timed, accepted: Mapping[str, Any]) -> list[Failure]:
     best = timed.against_best()
     if best is None or best.verdict.word != SLOWER or best.comparison.high >= accepted["floor"]:
         return []
-    ratio, low, high = map(percent, best.comparison[:3])
+    ratio, low, high, floor = percents(*best.comparison[:3], accepted["floor"])
     times = f"override {timed.ms(OVERRIDE):.4f} ms, {best.name} {timed.ms(best.name):.4f} ms"
-    floor = f"floor {percent(accepted['floor'])}"
-    return [Failure("slower", timed.case.key, f"{times}: {ratio}, interval {low} to {high}, {floor}")]
+    return [Failure("slower", timed.case.key, f"{times}: {ratio}, interval {low} to {high}, floor {floor}")]
 
 
 def _mean(rows: list[Timed], baseline: Baseline) -> list[Failure]:

@@ -274,7 +274,7 @@ def upstream_unsafe(case: Case) -> str | None:
 
 def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
     """The same call of a norm without weight and bias, which compiles another kernel; None for other operators."""
-    if OPERATORS[op].family != "norm":
+    if OPERATORS[op].family not in ("norm", "group_norm"):
         return None
     if "groups" in OPERATORS[op].arguments:
         shape = [arguments[0].shape[1]]

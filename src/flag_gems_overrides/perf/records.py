@@ -23,6 +23,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.perf.files import append
 
 SCHEMA = 2
 # What may differ between the two halves of an interrupted session: the device is measured anew by each.
@@ -135,15 +136,9 @@ class Recorder:
             os.close(self._file)
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        """Write the whole line. If that fails, the file ends where it did before."""
-        end = os.lseek(self._file, 0, os.SEEK_END)
-        rest = dumps(line).encode() + b"\n"
         try:
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
-            os.fsync(self._file)
+            append(self._file, dumps(line))
         except OSError as error:
-            os.ftruncate(self._file, end)
             raise RecordError(
                 f"{self._path}: {error.strerror}; the lines before are whole: make room, and the same command resumes"
             ) from None

@@ -22,10 +22,15 @@ ENOUGH_WARPS = 16
 
 
 def extent(case: Case) -> tuple[int, int]:
-    """(M, N): rows, and the size that is reduced or normalized."""
+    """(M, N): rows, and the size that is reduced or normalized: of batch norm channels and the rest, of losses of
+    classes the batch and the classes."""
     total = math.prod(case.shape)
-    arguments = dict(case.arguments)
-    if "normalized" in OPERATORS[case.op].arguments:
+    arguments, family = dict(case.arguments), OPERATORS[case.op].family
+    if family == "batch_norm":
+        reduced = total // max(1, case.shape[1])
+    elif family == "gather":
+        reduced = case.shape[1]
+    elif "normalized" in OPERATORS[case.op].arguments:
         reduced = math.prod(case.shape[-arguments.get("normalized", len(case.shape) - 1) :])
     elif "groups" in arguments:
         reduced = math.prod(case.shape[1:]) // arguments["groups"]

@@ -10,7 +10,6 @@ import functools
 import itertools
 import json
 import math
-import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -25,7 +24,7 @@ from flag_gems_overrides.perf import workers
 from flag_gems_overrides.perf.baselines import slug
 from flag_gems_overrides.perf.beforehand import call_or_end, check_context, first_line, free, processes
 from flag_gems_overrides.perf.cases import Case, Shapes, parse
-from flag_gems_overrides.perf.files import write
+from flag_gems_overrides.perf.files import append, write
 from flag_gems_overrides.perf.records import dumps
 from flag_gems_overrides.perf.statistics import geomean
 
@@ -38,6 +37,8 @@ ROUNDS, WARM_UP_SECONDS, SECOND_LOOK = 5, 0.004, 4
 # Exponents of 2 of the grid: each level lies between the points of those before.
 LEVELS = (8, 4, 2)
 INNER_STEP = 4
+# Groups of a sample, as most models have them.
+MAX_GROUPS = 32
 # Sizes of eight bytes and of one are rare: they are tuned on the coarser levels only.
 _DTYPES = {"bfloat16": len(LEVELS), "float32": len(LEVELS), "float64": 2}
 _REDUCTION_DTYPES = _DTYPES | {"uint8": 2, "int64": 2}
@@ -70,6 +71,7 @@ FAMILIES = {
     for family in (
         Family(f"{_PACKAGE}.softmax", ("softmax", "softmax_backward")),
         Family(f"{_PACKAGE}.norm", ("layer_norm", "layer_norm_backward")),
+        Family(f"{_PACKAGE}.group_norm", ("group_norm", "group_norm_backward")),
         Family(f"{_PACKAGE}.batch_norm", ("batch_norm", "batch_norm_backward")),
         Family(f"{_PACKAGE}.reduction", ("amax", "max_dim")),
         Family(f"{_PACKAGE}.scan", ("cumsum",)),
@@ -150,6 +152,9 @@ def _case(op: str, sizes: tuple[int, ...], dtype: str) -> Case:
     M, N, K = sizes
     if "normalized" in OPERATORS[op].arguments:
         return Case(op, (M, N), dtype, (("normalized", 1),))
+    if "groups" in OPERATORS[op].arguments:
+        groups = math.gcd(M, MAX_GROUPS)
+        return Case(op, (M // groups, groups * N, K), dtype, (("groups", groups),))
     dim = (("dim", 1),) if "dim" in OPERATORS[op].arguments else ()
     # With K left out where an op has none: points are of problems, each once.
     return Case(op, (M, N, K, 1)[: OPERATORS[op].ndim or (3 if K > 1 else 2)], dtype, dim)
@@ -332,16 +337,14 @@ class Journal:
                 self._read(line, number)
             self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
             self._file.truncate(len(whole))
-            self._file.seek(len(whole))
         except OSError as error:
             raise TuneError(f"{path}: {error.strerror}; give a path that can be written") from None
         if not lines:
             self._append({"head": head})
 
     def add(self, measured: Measured) -> None:
+        self._append({"family": measured.family, "row": measured.row._asdict(), "us": measured.us})
         self.rows.setdefault(measured.family, {})[measured.row.problem] = measured.row
-        line = {"family": measured.family, "row": measured.row._asdict(), "us": measured.us}
-        self._append(line)
 
     def close(self) -> None:
         self._file.close()
@@ -368,8 +371,12 @@ class Journal:
         return parsed
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        self._file.write(dumps(line).encode() + b"\n")
-        os.fsync(self._file.fileno())
+        try:
+            append(self._file.fileno(), dumps(line))
+        except OSError as error:
+            raise TuneError(
+                f"{self._path}: {error.strerror}; the lines before are whole: make room, and the same command goes on"
+            ) from None
 
 
 # The table.

@@ -34,15 +34,16 @@ def judge(comparison: Comparison, noise: float = MIN_NOISE) -> Verdict:
     ratio, low, high, rounds = comparison
     band = math.log1p(noise)
     effect = math.log(ratio)
-    interval = f"[{percent(low)}, {percent(high)}]"
+    change, *ends = percents(ratio, low, high)
+    interval = f"[{', '.join(ends)}]"
     if rounds < MIN_ROUNDS:
         return Verdict(UNSURE, f"{rounds} rounds left, {MIN_ROUNDS} needed")
     if abs(effect) > band:
         if low <= 1 <= high:
-            return Verdict(UNSURE, f"{percent(ratio)}, but {interval} contains 0")
-        return Verdict(FASTER if effect > 0 else SLOWER, f"{percent(ratio)} {interval}")
+            return Verdict(UNSURE, f"{change}, but {interval} includes no difference")
+        return Verdict(FASTER if effect > 0 else SLOWER, f"{change} {interval}")
     if math.log(high) > 2 * band or math.log(low) < -2 * band:
-        return Verdict(UNSURE, f"{percent(ratio)}, but {interval} is wide for a noise of {noise:.1%}")
+        return Verdict(UNSURE, f"{change}, but {interval} is wide for a noise of {noise:.1%}")
     return Verdict(SAME, f"{percent(ratio)}, within the noise of {noise:.1%}")
 
 
@@ -60,4 +61,11 @@ def noise_floor(ratios: Sequence[float]) -> float:
 
 def percent(ratio: float) -> str:
     """A ratio as people say it: 1.05 is ``"+5.0 %"``, twice as fast ``"2.00x"``."""
-    return f"{ratio:.2f}x" if not 0.5 < ratio < 2 else f"{(ratio - 1) * 100:+.1f} %"
+    return percents(ratio)[0]
+
+
+def percents(*ratios: float) -> list[str]:
+    """Ratios that are read together, all in one form."""
+    if all(0.5 < ratio < 2 for ratio in ratios):
+        return [f"{(ratio - 1) * 100:+.1f} %" for ratio in ratios]
+    return [f"{ratio:.2f}x" for ratio in ratios]

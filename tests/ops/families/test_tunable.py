@@ -27,6 +27,14 @@ MAX_CONFIGURATIONS = 24
 OPS = [(family, op) for family, members in FAMILIES.items() for op in members.ops]
 # Sizes that the interpreter computes in a moment; rows, columns, one element, a long row, odd and even.
 ALONG = ("1x1 dim=1", "5x33 dim=1", "3x16 dim=1", "600x3x2 dim=1", "7x40x5 dim=1", "2x3000 dim=1", "4x64x32 dim=1")
+GROUPS = (
+    "1x1x1 groups=1",
+    "3x6x33 groups=2",
+    "5x8 groups=4",
+    "2x6x4099 groups=2",
+    "2x70x64 groups=1",
+    "40x3x1 groups=3",
+)
 NORMALIZED = ("1x1 normalized=1", "5x33 normalized=1", "70x16 normalized=1", "2x3000 normalized=1", "40x1 normalized=1")
 
 
@@ -64,7 +72,7 @@ def test_configurations_are_few_and_legal(family, op, device):
 def test_every_configuration_answers_right(family, op, device):
     plan, call, limits = FAMILIES[family].plan, FAMILIES[family].call, devices.limits(0)
     random.seed(0)
-    for size in NORMALIZED if family == "norm" else ALONG:
+    for size in {"norm": NORMALIZED, "group_norm": GROUPS}.get(family, ALONG):
         case = case_of(op, size, random.choice(["bfloat16", "float32"]))
         arguments = op_inputs.arguments(case, device)
         reference = op_inputs.native(op)(*arguments)
@@ -77,7 +85,8 @@ def test_every_configuration_answers_right(family, op, device):
 def test_a_row_of_the_table_is_what_is_chosen(family, op, tmp_path):
     """The last configuration of a problem, which is not the default, by a table that says so."""
     plan, call, limits = FAMILIES[family].plan, FAMILIES[family].call, DEVICES["H200"]
-    case = case_of(op, "4096x1024 normalized=1" if family == "norm" else "4096x1024 dim=1", "bfloat16")
+    size = {"norm": "4096x1024 normalized=1", "group_norm": "64x320x64x64 groups=32"}.get(family, "4096x1024 dim=1")
+    case = case_of(op, size, "bfloat16")
     problem = call.problem(op, *op_inputs.arguments(case, "meta"))
     *_, last = plan.configurations(problem, limits)
     row = table.Row(tuple(problem), tuple(last), 1.0, 2.0, None, 0.5)

@@ -24,16 +24,12 @@ LARGEST_EXPONENT = 28
 
 # What a device does at once costs the same, used or not: so many lanes and programs of a multiprocessor are free.
 FREE_LANES, FREE_PROGRAMS = 4096, 32
-# Lanes for an element: a tile is up to twice as wide as its rows, and rows and columns both may be.
-MAX_LANES = 2.5
 # Elements for a program, four to a thread of one warp: with fewer, starting programs is the work.
 MIN_ELEMENTS = 128
 # The busiest program over an even share of all multiprocessors; what is small may be one program's.
 MAX_SERIAL, SMALL = 4, 8192
 # Iterations of a program wait for memory one after the other.
 FREE_ITERATIONS, MIN_ELEMENTS_PER_ITERATION = 8, 256
-# Bytes for a compulsory byte: a gradient that reads its inputs for the sums and for the result has 2.3.
-MAX_BYTES = 2.5
 
 
 def excess(kind: Kind, problem: tuple[int, int, int], itemsize: int, limits: Limits) -> list[str]:
@@ -43,7 +39,7 @@ def excess(kind: Kind, problem: tuple[int, int, int], itemsize: int, limits: Lim
     elements, sms = M * N * K, limits.sm_count
     share = elements / sms
     found = {
-        "lanes": (work.lanes, MAX_LANES * elements + FREE_LANES * sms),
+        "lanes": (work.lanes, kind.max_lanes * elements + FREE_LANES * sms),
         "programs": (work.programs, elements / MIN_ELEMENTS + FREE_PROGRAMS * sms),
         "lanes of one program": (work.lanes / work.programs, MAX_SERIAL * max(share, SMALL)),
         "iterations": (work.iterations, max(share / MIN_ELEMENTS_PER_ITERATION, FREE_ITERATIONS)),
@@ -58,7 +54,7 @@ def _bytes(kind: Kind, work: Work, problem: tuple[int, int, int], itemsize: int,
     result = elements // problem[1] if kind.reduces else elements
     moved = (work.reads * kind.inputs * elements + result) * itemsize + 2 * 4 * work.workspace
     free = FREE_LANES * limits.sm_count * itemsize
-    return moved, MAX_BYTES * (kind.inputs * elements + result) * itemsize + free
+    return moved, kind.max_bytes * (kind.inputs * elements + result) * itemsize + free
 
 
 @st.composite

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from flag_gems_overrides.ops.families.batch_norm import plan as batch_norm_plan
+from flag_gems_overrides.ops.families.group_norm import plan as group_norm_plan
 from flag_gems_overrides.ops.families.norm import launches as norm_launches
 from flag_gems_overrides.ops.families.norm import plan as norm_plan
 from flag_gems_overrides.ops.families.reduction import plan as reduction_plan
+from flag_gems_overrides.ops.families.scan import plan as scan_plan
 from flag_gems_overrides.ops.families.softmax import plan as softmax_plan
 from flag_gems_overrides.ops.launch.devices import Limits
 
@@ -41,6 +43,10 @@ class Kind(NamedTuple):
     reduces: bool
     """Whether the result is [M, K] and not [M, N, K]."""
     work: Callable[[int, int, int, int, Limits], Work]
+    max_lanes: float = 2.5
+    """For an element: a tile is up to twice as wide as its rows, and rows and columns both may be."""
+    max_bytes: float = 2.5
+    """For a compulsory byte: a gradient that reads its inputs for the sums and for the result has 2.3."""
 
 
 def _softmax(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
@@ -121,6 +127,42 @@ def _batch_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
     return work
 
 
+def _group_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
+    """Of one group a sample."""
+
+    def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
+        problem = group_norm_plan.Problem(M, N, K, 1, itemsize, inputs, inputs == 2)
+        plan = group_norm_plan.plan(problem, limits)
+        tile = plan.block_d * plan.block_hw
+        if isinstance(plan, group_norm_plan.Tile):
+            groups = plan.samples * plan.groups
+            iterations = _cdiv(M, plan.programs * groups)
+            numbers = 2 * plan.programs * N if inputs == 2 and plan.programs > 1 else 0
+            return Work(plan.programs, iterations, plan.programs * iterations * groups * tile, 1, numbers)
+        tiles = _cdiv(N, plan.block_d) * _cdiv(K, plan.block_hw)
+        if isinstance(plan, group_norm_plan.Loop):
+            iterations = _cdiv(M, plan.programs) * 2 * tiles
+            return Work(plan.programs, iterations, M * tiles * tile, 2, 2 * M * N if inputs == 2 and M > 1 else 0)
+        if inputs == 1:
+            programs, share, numbers = M * plan.splits, tile, 2 * M * plan.splits
+        else:
+            programs, share = M * plan.splits * _cdiv(N, plan.block_d), plan.block_hw
+            numbers = 2 * programs + (2 * M * plan.splits * N if M * plan.splits > 1 else 0)
+        return Work(programs + M * plan.tiles, _cdiv(plan.slice_size, share) + 1, M * tiles * tile, 2, numbers)
+
+    return work
+
+
+def _scan(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
+    plan = scan_plan.plan(scan_plan.Problem(M, N, K, itemsize), limits)
+    if isinstance(plan, scan_plan.Whole):
+        return Work(plan.programs, 1, plan.programs * plan.block_m * plan.block_n * plan.block_k, 1, 0)
+    steps = _cdiv(N, plan.group * plan.block_n)
+    lanes = plan.blocks * plan.group * steps * plan.block_n * plan.block_k
+    iterations = _cdiv(plan.blocks * plan.group, plan.programs) * steps
+    return Work(plan.programs, iterations, lanes, 1, plan.words if plan.group > 1 else 0)
+
+
 def _cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
@@ -130,6 +172,11 @@ KINDS = (
     Kind("softmax gradient", True, (2, 4, 8), 2, False, _softmax(2)),
     Kind("batch norm", True, (2, 4, 8), 1, False, _batch_norm(1)),
     Kind("batch norm gradient", True, (2, 4, 8), 2, False, _batch_norm(2)),
+    # Channels and elements are two dimensions of a tile. Of thousands of channels of one element the gradient writes as
+    # many sums as its inputs have elements, in float32.
+    Kind("group norm", True, (2, 4, 8), 1, False, _group_norm(1), max_lanes=4.0),
+    Kind("group norm gradient", True, (2, 4, 8), 2, False, _group_norm(2), max_lanes=4.0, max_bytes=4.5),
+    Kind("cumsum", True, (1, 2, 4, 8), 1, False, _scan),
     Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(1)),
     Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(2)),
     Kind("reduction with statistics", True, (2, 4, 8), 1, True, _reduction(3)),

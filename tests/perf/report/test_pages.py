@@ -21,6 +21,8 @@ from .. import rows
 from .made import KEYS, counts, lines, session, shown
 from .test_summary import nothing
 
+ROOT = Path(__file__).parents[3]
+
 
 class Page(HTMLParser):
     def __init__(self, text: str) -> None:
@@ -173,8 +175,10 @@ def test_a_summary_takes_a_case_of_several_records_from_the_last(tmp_path):
     assert "code 2222222222222222" in page
     assert "code 1111111111111111" in page, "one case is of it alone"
     text = performance.short(several, ("float32",))
-    assert "| softmax | float32 | 1 | 3.00x | 2.00x | - |" in text
+    assert "| softmax | 1 | 3.00x | 2.00x | - |" in text
+    assert "Geometric means of the speedup in float32; " in text
     assert "int8" not in text
+    assert "| softmax | float32 | 1 | 3.00x | 2.00x | - |" in performance.short(several, ("float32", "bfloat16"))
 
 
 def test_a_record_without_noise_is_in_the_summary_too(tmp_path):
@@ -183,9 +187,25 @@ def test_a_record_without_noise_is_in_the_summary_too(tmp_path):
     assert "| 0.0% |" in performance.page({tmp_path / "a": [made]}, (), "made so")
 
 
+def test_a_session_that_was_ended_early_is_named_partial():
+    made = session(total=9)
+    made.ended = False
+    assert "| a | core | 4 of 9 |" in performance.page({Path("a"): [made]}, (), "made so").replace("\xa0", " ")
+    made.ended = True
+    assert "| a | core | 4 |" in performance.page({Path("a"): [made]}, (), "made so").replace("\xa0", " ")
+
+
+def test_the_readmes_table_is_what_its_command_writes(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    readme = Path("README.md").read_text()
+    words = shlex.split(re.search(r"`gems-overrides (summary [^`]* --short)`", readme)[1])
+    assert words[-3:] == ["--dtype", "bfloat16", "--short"]
+    paths = [path for pattern in words[1:-3] for path in sorted(Path().glob(pattern))]
+    assert performance.short({path: records.read(path) for path in paths}, ("bfloat16",)).strip() in readme
+
+
 def test_the_committed_page_is_what_its_command_writes(monkeypatch):
-    root = Path(__file__).parents[3]
-    monkeypatch.chdir(root)
+    monkeypatch.chdir(ROOT)
     page = Path("docs/performance.md").read_text()
     command = shlex.split(re.search(r"^    gems-overrides (summary .*)$", page, re.MULTILINE)[1])
     assert command[-2:] == ["--output", "docs/performance.md"]

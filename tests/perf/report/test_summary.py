@@ -50,6 +50,8 @@ def test_the_worst_cases_come_first_with_their_shape():
 def test_counts_have_means_alone():
     (means,) = summary(counts(rows.counted(launches=2)))
     assert means.lines[0].cells == ["softmax", "float32", "1", "1.00", "1.00", "1", "2", "0", "0", "1"]
+    (note,) = means.notes
+    assert "passes are per compulsory byte" in note, "said once, not below each table"
 
 
 def test_an_empty_tensor_is_in_no_mean_of_passes():

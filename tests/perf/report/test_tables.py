@@ -32,6 +32,13 @@ def test_one_table_for_each_op_and_dtype_in_upstreams_columns():
     assert (slow["Override GBPS"], slow["of copy"]) == ("34", "1%")
 
 
+@pytest.mark.parametrize(
+    ("level", "scope"), [("8x64 dim=1", "shape=8x64 dim=1"), ("hunt --seed 1", "level=hunt --seed 1")]
+)
+def test_a_title_tells_a_shape_from_a_level(level, scope):
+    assert tables(shown(rows.timed(override=1.0), level=level))[0].title.endswith(f"mode=kernel, {scope})")
+
+
 def test_a_peer_that_is_faster_decides_the_verdict():
     row = rows.timed(override=1.156, native=2.152, upstream=1.5, quack=1.023)
     made = cells(tables(shown(row))[0])
@@ -98,7 +105,7 @@ def test_a_wrong_answer_a_failure_and_no_call_are_three_notes():
     failed["providers"]["upstream"] = {"absent": "RuntimeError: Triton Error"}
     unsafe["providers"]["upstream"] = {"absent": "writes beyond the gradients"}
     (table,) = tables(counts(wrong, failed, unsafe))
-    assert table.notes[1:] == [
+    assert table.notes == [
         "Gems: * another answer than PyTorch's (1 case).",
         "Gems: failed with RuntimeError: Triton Error (1 case).",
         "Gems: not called: writes beyond the gradients (1 case).",

@@ -78,10 +78,15 @@ def test_verdict_and_own_time_stay_longest(width, columns):
 
 
 def test_where_not_even_those_fit_rows_are_stacked():
-    table = Table("t", [Column("Size Detail", text=True), Column("ms", 1), Column("Verdict")], [], [])
-    table.lines.append(Line(["1x2x3x4x5x6x7x8x9 dim=3", "0.0029", "FASTER"]))
-    text = printed(lambda made, console: terminal.show_tables([made], console), table, 24)
-    assert text.split("\n")[1:5] == ["t", "1x2x3x4x5x6x7x8x9 dim=3", "  ms: 0.0029", "  Verdict: FASTER"]
+    columns = [Column("Size Detail", text=True), Column("Verdict", text=True), Column("Old (ms)", 1), Column("95 % of")]
+    table = Table("t", columns, [Line(["1x2x3x4x5x6x7x8 dim=3", "SAME", "0.0029", "[-1.0 %, +2.0 %]"])], [])
+    text = printed(lambda made, console: terminal.show_tables([made], console), table, 28)
+    assert text.split("\n")[1:5] == [
+        "t",
+        "1x2x3x4x5x6x7x8 dim=3  SAME",
+        "  Old (ms) 0.0029,",
+        "  95 % of [-1.0 %, +2.0 %]",
+    ]
 
 
 def test_prose_keeps_a_number_and_its_unit_together():

@@ -21,6 +21,7 @@ from typing import Any
 
 from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.operators import OPERATORS
+from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.statistics import Comparison, compare
 
 SCHEMA = 1
@@ -120,11 +121,8 @@ class Report:
 
     def save(self, path: Path) -> None:
         """Write atomically."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".part")
         value = {"schema": SCHEMA, **asdict(self), "rows": [asdict(row) for row in self.rows.values()]}
-        unfinished.write_text(json.dumps(value, indent=1) + "\n")
-        os.replace(unfinished, path)
+        write(path, json.dumps(value, indent=1) + "\n")
 
 
 def load(path: Path) -> Report:

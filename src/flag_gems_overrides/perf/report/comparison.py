@@ -17,7 +17,17 @@ from flag_gems_overrides.perf.report.templates import render
 from flag_gems_overrides.perf.report.view import LESS, MORE
 from flag_gems_overrides.perf.results import Counted, Row, Timed, is_counted, moved
 from flag_gems_overrides.perf.statistics import compare_unpaired, geomean
-from flag_gems_overrides.perf.verdict import FASTER, MIN_NOISE, SAME, SLOWER, UNSURE, judge, noise_floor, percent
+from flag_gems_overrides.perf.verdict import (
+    FASTER,
+    MIN_NOISE,
+    SAME,
+    SLOWER,
+    UNSURE,
+    judge,
+    noise_floor,
+    percent,
+    percents,
+)
 from flag_gems_overrides.words import many
 
 WORST = 3
@@ -109,8 +119,8 @@ def _change(before: Row, after: Row, noise: float) -> Change | None:
     comparison = compare_unpaired(new, old, key)
     verdict = judge(comparison, noise)
     old_ms, new_ms = (milliseconds(Timed(row).ms(OVERRIDE)) for row in (before, after))
-    interval = f"[{percent(comparison.low)}, {percent(comparison.high)}]"
-    return Change(key, old_ms, new_ms, comparison.ratio, interval, verdict.word)
+    _, *ends = percents(*comparison[:3])
+    return Change(key, old_ms, new_ms, comparison.ratio, f"[{', '.join(ends)}]", verdict.word)
 
 
 def _counted(before: Counted, after: Counted) -> Change:
@@ -154,11 +164,11 @@ def notes(difference: Difference) -> list[str]:
     old, new = difference.heads
     made = [f"Old: {code(old)}. New: {code(new)}. {new['device']['name']}."]
     if new["measure"] == "count":
-        made.append("Counts are exact. Ratio: old bytes over new.")
+        made.append("Counts are exact. Change: of old bytes over new.")
     else:
         made.append(
-            f"Ratio: old time over new. SAME: within {difference.noise:.1%}, which is the noise of the sessions and of "
-            "PyTorch's own times between them."
+            f"Change: of speed, old time over new. SAME: within {difference.noise:.1%}, which is the noise of the "
+            "sessions and of PyTorch's own times between them."
         )
     for count, which in zip(difference.only, ("old", "new"), strict=True):
         if count:
@@ -178,22 +188,28 @@ def cases(changes: Sequence[Change], title: str) -> Table:
     """A line for each change."""
     columns = [Column("Op", text=True), Column("Size Detail", text=True), Column("dtype", text=True)]
     unit = "" if any(change.interval == _EXACT for change in changes) else " (ms)"
-    columns += [Column("Verdict", text=True), Column("Ratio", 3), Column("Change", 1), Column("95 % interval", 2)]
-    columns += [Column(f"Old{unit}", 4), Column(f"New{unit}", 4)]
+    columns += [Column("Verdict", text=True), Column("Change", 1), Column(f"Old{unit}", 3), Column(f"New{unit}", 3)]
+    columns += [Column("95 % interval", 2)]
     lines = []
     for change in changes:
         case = parse(change.key)
-        cells = [case.op, case.size, case.dtype, change.word, f"{change.ratio:.2f}x", percent(change.ratio)]
-        lines.append(Line([*cells, change.interval, change.old, change.new], change.key, change.word))
+        cells = [case.op, case.size, case.dtype, change.word, percent(change.ratio)]
+        lines.append(Line([*cells, change.old, change.new, change.interval], change.key, change.word))
     return Table(title, columns, lines, [])
 
 
-def means(changes: Iterable[Change]) -> Table:
-    """Geometric means by op and dtype, worst first."""
+def means(changes: Iterable[Change], moved_only: bool = False) -> Table:
+    """Geometric means by op and dtype, worst first.
+
+    Args:
+        moved_only: leave out those of which no case became better or worse.
+    """
     groups: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
         case = parse(change.key)
         groups.setdefault((case.op, case.dtype), []).append(change)
+    if moved_only:
+        groups = {key: same for key, same in groups.items() if any(each.word not in (SAME, UNSURE) for each in same)}
     columns = [Column("Op", text=True), Column("dtype", text=True), Column("Cases", 1), Column("geomean")]
     columns += [Column("worse"), Column("unsure", 1), Column("same", 1), Column("better")]
     by_mean = sorted((geomean(change.ratio for change in same), *key, same) for key, same in groups.items())
@@ -205,7 +221,8 @@ def means(changes: Iterable[Change]) -> Table:
             for kind in ((SLOWER, MORE), (UNSURE,), (SAME,), (FASTER, LESS))
         ]
         lines.append(Line([op, dtype, str(len(same)), percent(mean), *tally]))
-    return Table("Geometric means", columns, lines, [])
+    title = "Operators of which a case became better or worse" if moved_only else "Geometric means of every operator"
+    return Table(title, columns, lines, [])
 
 
 def tables(difference: Difference) -> list[Table]:
@@ -213,13 +230,14 @@ def tables(difference: Difference) -> list[Table]:
 
 
 def markdown(difference: Difference) -> str:
-    """For a job summary or a comment: the sentence, the worst, and everything folded."""
+    """For a job summary or a comment: the sentence, the worst cases, the ops that changed, and everything folded."""
     worst = [change for change in difference.changes if change.word not in (SAME, FASTER, LESS)][:WORST]
     return render(
         "compare.md.j2",
         headline=headline(difference),
         notes=notes(difference),
-        worst=cases(worst, "Worst"),
+        worst=cases(worst, "The worst cases"),
+        moved=means(difference.changes, moved_only=True),
         means=means(difference.changes),
         all=cases(difference.changes, "Every case, worst first"),
     )

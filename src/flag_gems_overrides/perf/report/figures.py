@@ -16,6 +16,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, PEERS, UPSTREAM, Case
 from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.records import Session
@@ -34,10 +35,19 @@ _COLOURS = dict(
     )
 )
 _LINES = dict(zip(_COLOURS, "osD^vP*", strict=True))
-_MARKERS = "osD^vP*X<>hpd8H1"
-_WORTH_A_LINE = 4 << 20  # bytes
+# One can tell no more by colour and marker than these.
+_MARKERS = "osD^vP*X<>hp"
+_MAX_OPS = len(_MARKERS)
+# What ops of one intensity are drawn apart by.
+_ASIDE = 1.04
+# Bytes; smaller cases only show what a launch costs.
+_WORTH_A_LINE = 4 << 20
 # Drawn where the page's own text colour is to be.
 _INK = "#1f2329"
+
+
+# Colour and marker by op.
+Styles = Mapping[str, tuple[Any, str]]
 
 
 class Figure(NamedTuple):
@@ -64,37 +74,54 @@ class Figure(NamedTuple):
 
 
 def figures(shown: View) -> list[Figure]:
-    """Roofline of all ops, then a heatmap and latency lines for each; none of counts or of empty tensors, which
-    have no place on logarithmic axes. Times of the host have heatmaps alone."""
+    """Rooflines of all ops, then a heatmap and latency lines for each that has several sizes; none of counts or of
+    empty tensors, which have no place on logarithmic axes. Times of the host have heatmaps alone."""
     if shown.counted:
         return []
     results = [r for r in shown.results if math.prod(r.case.shape) and r.ms(OVERRIDE)]
     if not results:
         return []
     kernels = shown.head["measure"] == "kernel"
-    made = [roofline(shown.head, results)] if kernels and "copy_gbps" in shown.head else []
-    for op in dict.fromkeys(result.case.op for result in results):
+    ops = dict.fromkeys(result.case.op for result in results)
+    made = []
+    if kernels and "copy_gbps" in shown.head:
+        styles = _styles(ops)
+        made += [roofline(shown.head, results, styles, i) for i in range(len(styles))]
+    for op in ops:
         same = [result for result in results if result.case.op == op]
-        if any(result.competitors() for result in same):
-            made.append(heatmap(op, same))
-        if kernels:
-            made.append(latency(shown.head, op, same))
+        compared = [result for result in same if result.competitors()]
+        if _sizes(compared) > 1:
+            made.append(heatmap(op, compared))
+        large = [r for r in same if sum(r.row["compulsory"].values()) >= _WORTH_A_LINE] or same
+        if kernels and _sizes(large) > 1:
+            made.append(latency(shown.head, op, large))
     return made
 
 
-def roofline(head: Mapping[str, Any], results: Sequence[Timed]) -> Figure:
-    """Operations per second against operations per byte, under the bandwidth measured in the same session."""
+def _sizes(results: Iterable[Timed]) -> int:
+    """How many places the cases have on the axes of a heatmap."""
+    return len({extent(result.case) for result in results})
+
+
+def roofline(head: Mapping[str, Any], results: Iterable[Timed], figures: Sequence[Styles], which: int) -> Figure:
+    """Operations per second against operations per byte, under the bandwidth measured in the same session.
+
+    Args:
+        figures: the ops of each roofline.
+        which: of these is drawn.
+    """
     canvas, axes = _axes(7.5, 4.8)
-    styles = _styles(dict.fromkeys(result.case.op for result in results))
+    styles = figures[which]
+    results = [result for result in results if result.case.op in styles]
     for i, (op, (colour, marker)) in enumerate(styles.items()):
         # Ops of one intensity lie beside each other, not on each other.
-        aside = 1.05 ** (i - (len(styles) - 1) / 2)
+        aside = _ASIDE ** (i - (len(styles) - 1) / 2)
         points = [
             (aside * intensity(r.case, r.row["compulsory"]), flops(r.case) / ms / 1e6)
             for r in results
             if r.case.op == op and (ms := r.ms(OVERRIDE))
         ]
-        axes.plot(*zip(*points, strict=True), marker, color=colour, ms=4, alpha=0.8, ls="", label=op)
+        axes.plot(*zip(*points, strict=True), marker, color=colour, ms=4, alpha=0.8, ls="", label=_label(op))
     axes.set(xscale="log", yscale="log", xlabel="operations per compulsory byte", ylabel="Gop/s")
     left, right = axes.get_xlim()
     left, right = left / 1.3, right * 1.3
@@ -108,21 +135,20 @@ def roofline(head: Mapping[str, Any], results: Sequence[Timed]) -> Figure:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    _title(axes, f"Achieved against attainable on {head['device']['name']}, {many(len(results), 'case')}")
-    return Figure("roofline", "Every case of the override. Ops of one intensity are drawn side by side.", canvas)
+    part = f" ({which + 1} of {len(figures)})" if len(figures) > 1 else ""
+    _title(axes, f"Achieved against attainable on {head['device']['name']}, {many(len(results), 'case')}{part}")
+    caption = f"Every case of the override. Ops of one intensity are drawn side by side, {_ASIDE - 1:.0%} apart."
+    return Figure(f"roofline-{which + 1}" if which else "roofline", caption, canvas)
 
 
 def heatmap(op: str, results: Sequence[Timed]) -> Figure:
     """Speedup against the best other provider over rows and reduced size; the worst of the dtypes."""
     ratios: dict[tuple[int, int], float] = {}
-    shown, names = 0, dict.fromkeys(each.name for result in results for each in result.competitors())
+    names = dict.fromkeys(each.name for result in results for each in result.competitors())
     for result in results:
-        competitors = result.competitors()
-        if competitors:
-            shown += 1
-            place = extent(result.case)
-            lowest = min(each.comparison.ratio for each in competitors)
-            ratios[place] = min(ratios.get(place, math.inf), lowest)
+        place = extent(result.case)
+        lowest = min(each.comparison.ratio for each in result.competitors())
+        ratios[place] = min(ratios.get(place, math.inf), lowest)
     rows, columns = (sorted({place[axis] for place in ratios}) for axis in (0, 1))
     canvas, axes = _axes(2.6 + 0.5 * len(columns), 1.6 + 0.32 * len(rows))
     grid = [[ratios.get((m, n), math.nan) for n in columns] for m in rows]
@@ -142,14 +168,13 @@ def heatmap(op: str, results: Sequence[Timed]) -> Figure:
     bar.ax.minorticks_off()
     _recolour(bar.ax)
     others = ", ".join(LABELS[name] for name in names)
-    _title(axes, f"{op}: times faster than the best of\n{others}, {many(shown, 'case')}")
+    _title(axes, f"{op}: times faster than the best of\n{others}, {many(len(results), 'case')}")
     return Figure(f"heatmap-{op}", "1 K is 1024; the worst of the dtypes where several have the place.", canvas)
 
 
 def latency(head: Mapping[str, Any], op: str, results: Sequence[Timed]) -> Figure:
     """Time of every provider against N, one panel a dtype; per MB, since every N comes with other rows. A line joins
-    cases that differ in N alone. Without the smallest cases, which only show what a launch costs."""
-    results = [r for r in results if sum(r.row["compulsory"].values()) >= _WORTH_A_LINE] or results
+    cases that differ in N alone."""
     dtypes = list(dict.fromkeys(result.case.dtype for result in results))
     canvas = Canvas(figsize=(max(4.6, 3.4 * len(dtypes)), 3.4), layout="constrained")
     panels = canvas.subplots(1, len(dtypes), sharey=True, squeeze=False)[0]
@@ -196,26 +221,31 @@ def _lines(results: Iterable[Timed], name: str) -> list[list[tuple[int, float]]]
 
 
 def _all_but_n(case: Case) -> tuple:
-    axis = case.get("dim", -1) % max(1, len(case.shape))
+    # Batches grow by their size; classes are beside the batch.
+    axis = {"batch_norm": 0, "gather": 1}.get(OPERATORS[case.op].family, case.get("dim", -1)) % max(1, len(case.shape))
     return (*case.arguments, len(case.shape), *case.shape[:axis], *case.shape[axis + 1 :])
 
 
-def history(sessions: Sequence[Session]) -> Figure | None:
+def history(sessions: Sequence[Session]) -> list[Figure]:
     """Geometric mean of the override's milliseconds by op over the sessions of one device, relative to the first."""
+    ops = dict.fromkeys(key.split()[0] for session in sessions for key in session.rows)
+    lines = {op: points for op in ops if len(points := list(_relative(sessions, op))) > 1}
+    return [_history(sessions, lines, styles, i) for i, styles in enumerate(_styles(lines))]
+
+
+def _history(
+    sessions: Sequence[Session], lines: Mapping[str, list[tuple[int, float]]], styles: Styles, which: int
+) -> Figure:
     canvas, axes = _axes(7.5, 3.4)
     labels = [f"{i + 1}: {(s.head['commit'] or s.head.get('started', '?'))[:9]}" for i, s in enumerate(sessions)]
-    ops = dict.fromkeys(key.split()[0] for session in sessions for key in session.rows)
-    for op, (colour, marker) in _styles(ops).items():
-        points = list(_relative(sessions, op))
-        if len(points) > 1:
-            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, ms=4, lw=1, label=op)
-    if not axes.lines:
-        return None
+    for op, (colour, marker) in styles.items():
+        axes.plot(*zip(*lines[op], strict=True), color=colour, marker=marker, ms=4, lw=1, label=_label(op))
     axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", fontsize=7)
     axes.set_ylabel("times faster than the first")
     axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     _title(axes, "Over the sessions of the record")
-    return Figure("history", "Geometric mean over the cases that a session shares with the first.", canvas)
+    caption = "Geometric mean over the cases that a session shares with the first."
+    return Figure(f"history-{which + 1}" if which else "history", caption, canvas)
 
 
 def _relative(sessions: Sequence[Session], op: str) -> Iterator[tuple[int, float]]:
@@ -230,12 +260,26 @@ def _relative(sessions: Sequence[Session], op: str) -> Iterator[tuple[int, float
             yield i, geomean(first[key] / times[key] for key in shared)
 
 
-def _styles(ops: Iterable[str]) -> dict[str, tuple[Any, str]]:
-    """A hue and a marker of its own for each op. Shades have a contrast of 3 and more to a white and a dark page."""
+def _styles(ops: Iterable[str]) -> list[Styles]:
+    """A hue of its own for each op, and within a figure a marker; for as many figures as it takes to tell them apart.
+
+    The hues of a figure are evenly spaced, and lie between those of the others. Shades have a contrast of 3 and more to
+    a white and a dark page.
+    """
     names = list(ops)
-    return {
-        op: (_shade(i / len(names), 0.27 if i % 2 else 0.16), _MARKERS[i % len(_MARKERS)]) for i, op in enumerate(names)
-    }
+    count = math.ceil(len(names) / _MAX_OPS)
+    chosen = [names[i * len(names) // count : (i + 1) * len(names) // count] for i in range(count)]
+    made: list[Styles] = []
+    for which, some in enumerate(chosen):
+        hues = [(i + which / count) / max(map(len, chosen)) for i in range(len(some))]
+        shades = [_shade(hue, 0.27 if i % 2 else 0.16) for i, hue in enumerate(hues)]
+        made.append(dict(zip(some, zip(shades, _MARKERS, strict=False), strict=True)))
+    return made
+
+
+def _label(op: str) -> str:
+    """For a legend; matplotlib leaves out what begins with an underscore."""
+    return f" {op}"
 
 
 def _shade(hue: float, luminance: float) -> tuple[float, float, float]:

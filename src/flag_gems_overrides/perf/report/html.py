@@ -21,13 +21,14 @@ def html(shown: View, sessions: Sequence[Session] = ()) -> str:
     drawn = figures(shown)
     head = shown.head
     alike = [s for s in sessions if s.head["device"] == head["device"] and s.head["measure"] == head["measure"]]
-    past = history(alike) if drawn else None
+    past = history(alike) if drawn else []
     known = next((gpu for gpu in KNOWN if gpu.name == head["device"]["name"]), None)
     kernels = known and head["measure"] == "kernel"
     estimated, measured = estimates(known, [r.row for r in shown.results]) if known and kernels else ([], [])
     return render(
         "report.html.j2",
         head=head,
+        scope=shown.scope,
         conditions=conditions(head),
         notes=shown.notes,
         summary=summary(shown),
@@ -36,5 +37,5 @@ def html(shown: View, sessions: Sequence[Session] = ()) -> str:
         dtypes=list(dict.fromkeys(result.case.dtype for result in shown.results)),
         words=sorted({word_of(result) for result in shown.results} - {""}),
         correlation=rank_correlation(estimated, measured) if len(set(estimated)) > 2 else None,
-        figures=[*drawn, past] if past else drawn,
+        figures=[*drawn, *past],
     )

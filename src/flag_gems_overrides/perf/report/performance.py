@@ -46,18 +46,20 @@ def page(records: Records, dtypes: Collection[str], command: str) -> str:
 def short(records: Records, dtypes: Collection[str]) -> str:
     """Means against PyTorch, FlagGems and torch.compile, for a README."""
     shown = _together(records, dtypes)
-    columns = [Column("operator", text=True), Column("dtype", text=True), Column("cases")]
+    found = list(dict.fromkeys(dtype for _, dtype in shown.groups()))
+    only = found[0] if len(found) == 1 else ""
+    columns = [Column("operator", text=True), *([] if only else [Column("dtype", text=True)]), Column("cases")]
     columns += [Column("vs PyTorch"), Column("vs FlagGems"), Column("vs torch.compile")]
     lines = []
     for (op, dtype), results in shown.groups().items():
         means = (summary.mean(results, name) for name in (NATIVE, UPSTREAM, "compile"))
-        lines.append(Line([op, dtype, str(len(results)), *means]))
+        lines.append(Line([op, *([] if only else [dtype]), str(len(results)), *means]))
     versions = shown.head["versions"]
     where = f"{shown.head['device']['name']}, " + ", ".join(
         f"{n} {versions[n]}" for n in ("torch", "triton", "flag_gems")
     )
     codes = ", ".join(dict.fromkeys(s.head["digests"]["flag_gems_overrides"] for s in _sessions_of(records, shown)))
-    return render("short.md.j2", table=Table("", columns, lines, []), where=where, codes=codes)
+    return render("short.md.j2", table=Table("", columns, lines, []), where=where, codes=codes, only=only)
 
 
 def _together(records: Records, dtypes: Collection[str]) -> View:
@@ -118,7 +120,8 @@ def _sessions(records: Records, shown: View) -> Table:
 def _described(session: Session) -> list[str]:
     head = session.head
     started = head.get("started", MISSING)[:16].replace("T", " ")
-    return [head["level"], str(len(session.rows)), started, summary.code(head), f"{head.get('noise', 0):.1%}"]
+    partial = f" of {head['total']}" if "total" in head and not session.ended else ""
+    return [head["level"], f"{len(session.rows)}{partial}", started, summary.code(head), f"{head.get('noise', 0):.1%}"]
 
 
 def _setup(head: Mapping[str, Any]) -> str:

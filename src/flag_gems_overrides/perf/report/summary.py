@@ -100,7 +100,8 @@ def _counted_means(shown: View) -> Table:
         both = [(counted, theirs) for counted in results if (theirs := counted.of(UPSTREAM))]
         cells = [op, dtype, str(len(results)), *_counted_cells(both)]
         lines.append(Line(cells + _tally(map(word_of, results), _COUNTED_WORDS)))
-    return Table("Means of passes, sums of launches", columns, lines, [])
+    note = "Loaded, stored and passes are per compulsory byte; the ratio is Gems' bytes over the override's."
+    return Table("Means of passes, sums of launches", columns, lines, [note])
 
 
 def _counted_cells(both: Sequence[tuple[Counted, Mapping[str, int]]]) -> list[str]:

@@ -11,7 +11,7 @@ from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, PEERS, UPSTREAM
 from flag_gems_overrides.perf.report.view import LABELS, View, ratio_of, word_of
 from flag_gems_overrides.perf.results import Against, Counted, Timed
 from flag_gems_overrides.perf.roofline import cold_ms
-from flag_gems_overrides.perf.verdict import percent
+from flag_gems_overrides.perf.verdict import percents
 from flag_gems_overrides.words import many
 
 MISSING = "-"
@@ -44,8 +44,8 @@ def tables(shown: View) -> list[Table]:
     """One table per op and dtype."""
     made = []
     for (op, dtype), results in shown.groups().items():
-        mode, level = shown.head["measure"], shown.head["level"]
-        title = f"Operator: {op}  Performance Test (dtype={dtype}, mode={mode}, level={level})"
+        mode = shown.head["measure"]
+        title = f"Operator: {op}  Performance Test (dtype={dtype}, mode={mode}, {shown.scope})"
         made.append(_counts(title, results) if shown.counted else _times(title, shown.head, results))
     return made
 
@@ -61,8 +61,7 @@ def _counts(title: str, results: Sequence[Counted]) -> Table:
         cells = [counted.case.size + wrong, word or MISSING, _ratio(ratio)]
         pairs = zip(_cells(counted, theirs), _cells(counted, counted.override), strict=True)
         lines.append(Line([*cells, *(cell for pair in pairs for cell in pair)], counted.case.key, word))
-    notes = ["Loaded, stored and passes are per compulsory byte; the ratio is Gems' bytes over the override's."]
-    return Table(title, columns, lines, notes + _absences([counted.row for counted in results]))
+    return Table(title, columns, lines, _absences([counted.row for counted in results]))
 
 
 def _cells(counted: Counted, counts: Mapping[str, int] | None) -> list[str]:
@@ -138,8 +137,8 @@ def _absence(entry: Mapping[str, Any]) -> str | None:
 
 def change(against: Against) -> str:
     """The ratio with its interval."""
-    ratio, low, high, _ = against.comparison
-    return f"{percent(ratio)} [{percent(low)}, {percent(high)}]"
+    ratio, low, high = percents(*against.comparison[:3])
+    return f"{ratio} [{low}, {high}]"
 
 
 def _latency(result: Timed, name: str) -> str:

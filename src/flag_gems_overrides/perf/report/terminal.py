@@ -89,11 +89,12 @@ def _width(table: Table, i: int) -> int:
 
 
 def _stack(table: Table, console: Console) -> None:
-    """A block of lines for each case."""
+    """For each case its text on a line, and its figures below, each whole."""
     for line in table.lines:
-        _line(line.cells[0], console)
-        for column, cell in list(zip(table.columns, line.cells, strict=True))[1:]:
-            _line(f"  {column.name}: {cell}", console)
+        cells = list(zip(table.columns, line.cells, strict=True))
+        _line("  ".join(cell for column, cell in cells if column.text), console)
+        figures = [f"{column.name} {cell}" for column, cell in cells if not column.text]
+        _line(", ".join(text.replace(" ", "\N{NO-BREAK SPACE}") for text in figures), console, indent="  ")
 
 
 def _show_plain(table: Table, console: Console) -> None:
@@ -111,12 +112,14 @@ def _aligned(column: Column, cell: str, width: int) -> str:
     return cell.ljust(width) if column.text else cell.rjust(width)
 
 
-def _line(text: str, console: Console, style: str = "") -> None:
+def _line(text: str, console: Console, style: str = "", indent: str = "") -> None:
     """Prose wraps at the terminal's width, between words and never before a unit; plain text never wraps."""
     if console.is_terminal:
         text = textwrap.fill(
             _BEFORE_A_UNIT.sub("\N{NO-BREAK SPACE}", text),
             console.width,
+            initial_indent=indent,
+            subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,
         ).replace("\N{NO-BREAK SPACE}", " ")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,12 @@ class View:
     @property
     def counted(self) -> bool:
         return bool(self.head["measure"] == "count")
+
+    @property
+    def scope(self) -> str:
+        """Which cases were measured: ``level=core``, or ``shape=8x64 dim=1`` of `bench --shape`."""
+        level = self.head["level"]
+        return f"shape={level}" if re.match(r"\d", level) else f"level={level}"
 
     @property
     def rivals(self) -> list[str]:

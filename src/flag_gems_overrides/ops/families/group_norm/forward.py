@@ -15,7 +15,8 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .group_tile import (
+from ..norm.statistics import from_bits, mean_to_store
+from .tile import (
     affine,
     channel_size,
     load_parameter,
@@ -23,7 +24,6 @@ from .group_tile import (
     tile_of_group,
     tiles_of_group,
 )
-from .statistics import from_bits, mean_to_store
 
 
 @entry()

@@ -21,9 +21,9 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .backward import input_gradient
-from .group_forward import sum_group
-from .group_tile import channel_size, load_parameter, scaled, tile_of_group, tiles_of_group
+from ..norm.backward import input_gradient
+from .forward import sum_group
+from .tile import channel_size, load_parameter, scaled, tile_of_group, tiles_of_group
 
 
 @entry()
@@ -41,35 +41,41 @@ def group_norm_backward_tile(
     G,
     D,
     HW,
+    BLOCK_N: tl.constexpr,
     BLOCK_G: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_HW: tl.constexpr,
     VEC: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Small groups: each program holds BLOCK_G whole groups of a sample at a time, the same ones of each of its
+    """Small groups: each program holds BLOCK_G whole groups of BLOCK_N samples at a time, the same groups of all its
     samples, so that its sums for weight and bias stay in registers. dx_ptr may be None.
 
     a_ptr, b_ptr: [programs / blocks of groups, C] or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     blocks = (G - 1) // BLOCK_G + 1
-    groups = tl.program_id(0) % blocks * BLOCK_G + tl.arange(0, BLOCK_G)[:, None, None]
+    first_group = tl.program_id(0) % blocks * BLOCK_G
+    rows = tl.arange(0, BLOCK_N * BLOCK_G)[:, None, None]
+    samples = tl.cast(rows // BLOCK_G, tl.int64)
+    groups = first_group + rows % BLOCK_G
     within = tl.arange(0, BLOCK_D)[None, :, None]
     elements = tl.arange(0, BLOCK_HW)[None, None, :]
     channels = groups * D + within
     channel_mask = (groups < G) & (within < D)
-    mask = channel_mask & (elements < HW)
-    offsets = tl.cast(channels, tl.int64) * channel_size(HW, VEC) + elements
+    offsets = (samples * G * D + channels) * channel_size(HW, VEC) + elements
     weight = load_parameter(weight_ptr, channels, channel_mask, ACC)
-    a = tl.zeros([BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
-    b = tl.zeros([BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
+    a = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
+    b = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     size = tl.cast(D, ACC) * HW
-    for n in tl.range(tl.program_id(0) // blocks, N, tl.num_programs(0) // blocks, num_stages=STAGES):
+    first, step = tl.program_id(0) // blocks * BLOCK_N, tl.num_programs(0) // blocks * BLOCK_N
+    for n in tl.range(first, N, step, num_stages=STAGES):
+        row_mask = (n + samples < N) & (groups < G)
+        mask = row_mask & (within < D) & (elements < HW)
         sample = tl.cast(n, tl.int64) * G
         start = sample * D * channel_size(HW, VEC)
-        mean = tl.load(mean_ptr + sample + groups, mask=groups < G, other=0.0).to(ACC)
-        rstd = tl.load(rstd_ptr + sample + groups, mask=groups < G, other=0.0).to(ACC)
+        mean = tl.load(mean_ptr + sample + samples * G + groups, mask=row_mask, other=0.0).to(ACC)
+        rstd = tl.load(rstd_ptr + sample + samples * G + groups, mask=row_mask, other=0.0).to(ACC)
         dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
         xhat = (tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC) - mean) * rstd
         a += dy * xhat
@@ -79,11 +85,20 @@ def group_norm_backward_tile(
             c1 = sum_group(xhat * wdy) / size
             c2 = sum_group(wdy) / size
             tl.store(dx_ptr + start + offsets, input_gradient(xhat, wdy, rstd, c1, c2), mask=mask)
-    row = tl.cast(tl.program_id(0) // blocks, tl.int64) * G * D
+    groups = first_group + tl.arange(0, BLOCK_G)[:, None]
+    within = tl.arange(0, BLOCK_D)[None, :]
+    out = tl.cast(tl.program_id(0) // blocks, tl.int64) * G * D + groups * D + within
     if a_ptr is not None:
-        tl.store(a_ptr + row + channels, tl.sum(a, 2, keep_dims=True), mask=channel_mask)
+        tl.store(a_ptr + out, sum_samples(a, BLOCK_N, BLOCK_G), mask=(groups < G) & (within < D))
     if b_ptr is not None:
-        tl.store(b_ptr + row + channels, tl.sum(b, 2, keep_dims=True), mask=channel_mask)
+        tl.store(b_ptr + out, sum_samples(b, BLOCK_N, BLOCK_G), mask=(groups < G) & (within < D))
+
+
+@triton.jit
+def sum_samples(x, BLOCK_N: tl.constexpr, BLOCK_G: tl.constexpr):
+    """[BLOCK_N * BLOCK_G, channels, elements] to [BLOCK_G, channels]."""
+    of_channels = tl.sum(x, 2)
+    return tl.sum(tl.reshape(of_channels, [BLOCK_N, BLOCK_G, of_channels.shape[1]]), 0)
 
 
 @triton.jit

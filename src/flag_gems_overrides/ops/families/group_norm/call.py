@@ -6,25 +6,31 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
-from .call import _accumulator, _Parameter
-from .group_backward import (
+from ..norm.partial_sums import sum_partials
+from ..norm.plan import plan_partial_sums
+from .backward import (
     group_norm_backward_apply,
     group_norm_backward_loop,
     group_norm_backward_sums,
     group_norm_backward_tile,
 )
-from .group_forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_tile
-from .group_plan import APPLY_REGISTERS, LOOP_REGISTERS, Loop, Split, Tile, plan_backward, plan_forward
-from .partial_sums import sum_partials
-from .plan import plan_partial_sums
+from .forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_tile
+from .launches import LOOP_REGISTERS, Configuration, Loop, Problem, Split, Tile
+from .plan import choose, launch
+
+# Of the kernel that makes dx of sums. Left to itself the compiler spills 32 bytes for a fifth program to a
+# multiprocessor (8 x 256 x 10001 bfloat16, sm_100, 48 registers).
+APPLY_REGISTERS = 80
+
+_Parameter = tuple[torch.Size, torch.dtype]
 
 
 class Sizes(NamedTuple):
@@ -34,6 +40,104 @@ class Sizes(NamedTuple):
     C: int
     HW: int
     G: int
+
+
+def problem(op: str, *arguments: Any) -> Problem:
+    """What ``op`` is planned for on these arguments of its ATen overload; only sizes and dtypes are read."""
+    if op == "group_norm_backward":
+        _, x, _, _, _, N, C, HW, G, (dx, _, _) = arguments
+        return _problem(Sizes(N, C, HW, G), x.dtype, 2, dx)
+    x, _, _, N, C, HW, G, _ = arguments
+    return _problem(Sizes(N, C, HW, G), x.dtype, 1, False)
+
+
+def _problem(sizes: Sizes, dtype: torch.dtype, inputs: int, dx: bool) -> Problem:
+    N, C, HW, G = sizes
+    return Problem(N * G, C // G, HW, G, dtype.itemsize, inputs, dx)
+
+
+def launch_with(configuration: Configuration, op: str, *arguments: Any) -> tuple[torch.Tensor | None, ...]:
+    """The result of ``op`` by a launch in this configuration; ValueError where it is not legal."""
+    compute: Any = compute_backward if op == "group_norm_backward" else compute_forward
+    result: tuple[torch.Tensor | None, ...] = compute(*arguments, configuration)
+    return result
+
+
+def compute_forward(
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+    configuration: Configuration | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(output, mean, rstd), by the configuration that the plan chooses unless one is given."""
+    new_output, new_statistic, compute = prepare_forward(
+        input.shape,
+        input.dtype,
+        None if weight is None else (weight.shape, weight.dtype),
+        None if bias is None else (bias.shape, bias.dtype),
+        Sizes(N, C, HxW, group),
+        eps,
+        input.get_device(),
+        configuration,
+    )
+    output = new_output()
+    mean = new_statistic()
+    rstd = new_statistic()
+    compute(
+        input.contiguous(),
+        None if weight is None else weight.contiguous(),
+        None if bias is None else bias.contiguous(),
+        output,
+        mean,
+        rstd,
+    )
+    return output, mean, rstd
+
+
+def compute_backward(
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    weight: torch.Tensor | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    output_mask: Sequence[bool],
+    configuration: Configuration | None = None,
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """The gradients of input, weight and bias, or None for what ``output_mask`` does not ask for."""
+    want_input, want_weight, want_bias = output_mask
+    new_dx, new_parameter, compute = prepare_backward(
+        input.shape,
+        (input.dtype, mean.dtype, rstd.dtype),
+        (grad_out.numel(), mean.numel(), rstd.numel()),
+        None if weight is None else (weight.shape, weight.dtype),
+        Sizes(N, C, HxW, group),
+        (want_input, want_weight, want_bias),
+        input.get_device(),
+        configuration,
+    )
+    dx = new_dx() if want_input else None
+    dweight = new_parameter() if want_weight else None
+    dbias = new_parameter() if want_bias else None
+    compute(
+        grad_out.contiguous(),
+        input.contiguous(),
+        None if weight is None else weight.contiguous(),
+        mean.contiguous(),
+        rstd.contiguous(),
+        dx,
+        dweight,
+        dbias,
+    )
+    return dx, dweight, dbias
 
 
 class _Forward(NamedTuple):
@@ -57,6 +161,7 @@ def prepare_forward(
     sizes: Sizes,
     eps: float,
     device: int,
+    configuration: Configuration | None = None,
 ) -> _Forward:
     """What all calls with these arguments share."""
     if not (sizes.C and sizes.HW):
@@ -66,16 +171,20 @@ def prepare_forward(
     # PyTorch's statistics are of the input's type, those of half inputs too, or of the parameters' where they differ.
     parameter = weight or bias
     statistic = Allocation((sizes.N, sizes.G), parameter[1] if parameter else dtype, device)
-    return _Forward(Allocation(shape, dtype, device), statistic, _forward_launch(dtype, sizes, eps, device))
+    compute = _forward_launch(dtype, sizes, eps, device, configuration)
+    return _Forward(Allocation(shape, dtype, device), statistic, compute)
 
 
-def _forward_launch(dtype: torch.dtype, sizes: Sizes, eps: float, device: int) -> Callable[..., None]:
+def _forward_launch(
+    dtype: torch.dtype, sizes: Sizes, eps: float, device: int, configuration: Configuration | None
+) -> Callable[..., None]:
     if math.prod(sizes) == 0:
         return _forward_of_nothing
     N, C, HW, G = sizes
     D = C // G
     (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
-    plan = plan_forward(N, G, D, HW, dtype.itemsize, devices.limits(device))
+    limits, problem = devices.limits(device), _problem(sizes, dtype, 1, False)
+    plan = launch(problem, configuration or choose(problem, limits), limits)
     if isinstance(plan, Tile):
         return group_norm_tile.bind(
             device, (plan.programs,), N * G, G, D, HW, eps_bits, **_tile_options(plan, "BLOCK_M")
@@ -132,6 +241,7 @@ def prepare_backward(
     sizes: Sizes,
     want: tuple[bool, bool, bool],
     device: int,
+    configuration: Configuration | None = None,
 ) -> _Backward:
     """What all calls with these arguments share.
 
@@ -146,35 +256,48 @@ def prepare_backward(
         if count != of and expected[0]:
             raise RuntimeError(f"Expected {name} of {of} elements, but got {count}")
     parameter = Allocation((sizes.C,), weight[1] if weight else dtypes[0], device)
-    return _Backward(Allocation(shape, dtypes[0], device), parameter, _backward_launch(dtypes[0], sizes, want, device))
+    compute = _backward_launch(dtypes[0], sizes, want, device, configuration)
+    return _Backward(Allocation(shape, dtypes[0], device), parameter, compute)
 
 
 def _backward_launch(
-    dtype: torch.dtype, sizes: Sizes, want: tuple[bool, bool, bool], device: int
+    dtype: torch.dtype,
+    sizes: Sizes,
+    want: tuple[bool, bool, bool],
+    device: int,
+    configuration: Configuration | None,
 ) -> Callable[..., None]:
     if math.prod(sizes) == 0 or not any(want):
         return _backward_of_nothing
     N, C, HW, G = sizes
     D = C // G
-    limits = devices.limits(device)
     want_input = want[0]
-    plan = plan_backward(N, G, D, HW, dtype.itemsize, want_input, limits)
+    limits, problem = devices.limits(device), _problem(sizes, dtype, 2, want_input)
+    plan = launch(problem, configuration or choose(problem, limits), limits)
     sums = apply = None
     if isinstance(plan, Tile):
-        rows = plan.programs // -(-G // plan.block_m)
-        launch = group_norm_backward_tile.bind(
-            device, (plan.programs,), N, G, D, HW, **_tile_options(plan, "BLOCK_G"), STAGES=plan.stages
+        rows = plan.programs // -(-G // plan.groups)
+        first = group_norm_backward_tile.bind(
+            device,
+            (plan.programs,),
+            N,
+            G,
+            D,
+            HW,
+            BLOCK_N=plan.samples,
+            **_tile_options(plan, "BLOCK_G"),
+            STAGES=plan.stages,
         )
     else:
         blocks = {"num_warps": plan.warps, "BLOCK_D": plan.block_d, "BLOCK_HW": plan.block_hw, "VEC": plan.vec}
         if isinstance(plan, Loop):
             rows = N
-            launch = group_norm_backward_loop.bind(
+            first = group_norm_backward_loop.bind(
                 device, (plan.programs,), N * G, G, D, HW, **blocks, STAGES=plan.stages, maxnreg=LOOP_REGISTERS
             )
         else:
             rows, parts = N * plan.splits, -(-D // plan.block_d) * plan.splits
-            launch = group_norm_backward_sums.bind(
+            first = group_norm_backward_sums.bind(
                 device,
                 (N * G * parts,),
                 G,
@@ -192,29 +315,29 @@ def _backward_launch(
                 )
     outputs = want[1] + want[2]
     if outputs and rows > 1:
-        configuration = plan_partial_sums(rows, C, outputs, limits)
+        adding = plan_partial_sums(rows, C, outputs, limits)
         sums = sum_partials.bind(
             device,
-            (configuration.programs, outputs),
+            (adding.programs, outputs),
             rows,
             C,
             C,
-            num_warps=configuration.warps,
-            BLOCK_P=configuration.block_p,
-            BLOCK_N=configuration.block_n,
+            num_warps=adding.warps,
+            BLOCK_P=adding.block_p,
+            BLOCK_N=adding.block_n,
             PDL=False,
         )
     partial = Allocation((rows, C), _accumulator(dtype), device)
     if isinstance(plan, Split):
         of_groups = Allocation((N * G, parts, 2), _accumulator(dtype), device)
-        return functools.partial(_backward_split, launch, apply, sums, partial, of_groups)
-    return functools.partial(_backward_whole, launch, sums, partial)
+        return functools.partial(_backward_split, first, apply, sums, partial, of_groups)
+    return functools.partial(_backward_whole, first, sums, partial)
 
 
 def _tile_options(plan: Tile, groups: str) -> dict[str, int]:
     return {
         "num_warps": plan.warps,
-        groups: plan.block_m,
+        groups: plan.groups,
         "BLOCK_D": plan.block_d,
         "BLOCK_HW": plan.block_hw,
         "VEC": plan.vec,
@@ -296,6 +419,10 @@ def _backward_of_nothing(*tensors: torch.Tensor | None) -> None:
     for gradient in tensors[-2:]:
         if gradient is not None:
             gradient.zero_()
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _check(shape: torch.Size, weight: _Parameter | None, bias: _Parameter | None, sizes: Sizes) -> None:
