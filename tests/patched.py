@@ -46,6 +46,14 @@ DIFFERENCES = (
         "a tensor of 65 dimensions, which PyTorch refuses to reduce, is reduced",
     ),
     (
+        r"test_reduction\.py::test_no_elements_and_dimensions_that_are_not_there\[.+-1-float32-vector_norm--inf\]",
+        "the error says that the tensor is empty, PyTorch's also which dimension",
+    ),
+    (
+        r"test_pairs\.py::test_aminmax_out",
+        "the error names the dtype as Python does, torch.float64; PyTorch's own says double",
+    ),
+    (
         r"test_moments\.py::(test_beside_a_large_mean|test_several_dimensions\[\[.+\]\])"
         r"|test_moments\.py::test_shapes\[\(3,3001,5\)-float32\]",
         "upstream's variance is of one pass in float32 without a shift: right, but for more roundings than ours",

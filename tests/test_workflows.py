@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -34,11 +36,14 @@ def test_without_its_fixture(missing):
 """
 
 
+def jobs(workflow: str) -> dict[str, Any]:
+    return yaml.safe_load((ROOT / ".github" / "workflows" / f"{workflow}.yml").read_text())["jobs"]
+
+
 @pytest.fixture
 def step(tmp_path):
     """The step of the nightly workflow that opens an issue, in a folder of its own."""
-    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text())["jobs"]
-    (script,) = [each["run"] for each in jobs["newest"]["steps"] if each.get("if") == "failure()"]
+    (script,) = [each["run"] for each in jobs("nightly")["newest"]["steps"] if each.get("if") == "failure()"]
     for name, text in (
         ("gh", GH),
         ("python", f'#!/bin/sh\nexec {sys.executable} "$@"\n'),
@@ -96,3 +101,11 @@ def test_a_long_list_of_names_is_cut(tmp_path):
     command = [sys.executable, str(ROOT / ".github" / "failing.py"), str(junit), str(versions), "url"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines[-2:] == ["- `c::n199`: m", "- and 5 more"]
+
+
+@pytest.mark.parametrize("run", [each["run"] for each in jobs("nightly")["long"]["strategy"]["matrix"]["include"]])
+def test_options_of_the_long_runs_are_known_to_what_they_run(run):
+    environment, _, arguments = run.partition(" -- ")
+    command = ["tests/faults/judges.py"] if environment == "mutation" else ["-m", "pytest"]
+    done = subprocess.run([sys.executable, *command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(re.findall(r"--[a-z-]+", arguments)) <= set(re.findall(r"--[a-z-]+", done.stdout))

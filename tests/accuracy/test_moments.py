@@ -84,6 +84,7 @@ def test_the_first_element_far_from_all_others(device):
 
 
 @each("correction", [0, 1, 0.5, 2, 5, 7.5, None])
+@pytest.mark.filterwarnings("ignore:var")
 def test_corrections(correction, device):
     check(draw((4, 5), torch.float32, device), [1], correction=correction)
 

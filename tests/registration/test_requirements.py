@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import ast
 import importlib.metadata
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from packaging.version import Version
 from flag_gems_overrides import requirements
 from flag_gems_overrides.registration import upstream
 
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "flag_gems_overrides"
 ASKED = ["torch>=2.11", "triton>=3.6,<3.8", "triton-model-analyzer; extra == 'other'"]
 
 
@@ -101,7 +105,38 @@ def test_the_installed_one_is_supported():
 
 def test_pairs_are_what_the_package_asks_for():
     """pyproject.toml's limits are those of the oldest and the newest pair."""
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    text = (ROOT / "pyproject.toml").read_text()
     for name, versions in zip(("torch", "triton"), zip(*requirements.PAIRS, strict=True), strict=True):
         newest = Version(versions[-1])
         assert f'"{name}>={versions[0]},<{newest.major}.{newest.minor + 1}"' in text
+
+
+def test_one_file_does_what_depends_on_tritons_version():
+    """It asks for the version itself; the other two say whether one was tried, and write it into a survey."""
+    asking, naming = set(), set()
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        tree = ast.parse(path.read_text())
+        asked = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, (ast.Attribute, ast.Call))}
+        if any(re.fullmatch(r"triton\.__version__|(.*\.)?version\('triton'\)", text) for text in asked):
+            asking.add(name)
+        texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        if any(isinstance(text, str) and re.fullmatch(r"[<>=~!]*3\.\d+(\.\d+)?", text) for text in texts):
+            naming.add(name)
+    assert asking == {"ops/launch/triton_versions.py", "requirements.py", "perf/compile_only.py"}
+    assert naming == {"ops/launch/triton_versions.py", "requirements.py"}
+
+
+def test_one_file_of_the_interpreter_takes_from_tritons_internals():
+    """The others import what is public: the language, its libdevice, and the runtime's driver."""
+    public = re.compile(r"triton|triton\.language(\.extra\..*)?|triton\.runtime\.driver")
+    taking = set()
+    for path in (PACKAGE / "interpreter").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, (ast.Import, ast.ImportFrom)) or getattr(node, "level", 0):
+                continue
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            names = [module + alias.name for alias in node.names]
+            if any(name.partition(".")[0] == "triton" and not public.fullmatch(name) for name in names):
+                taking.add(path.name)
+    assert taking == {"triton_internals.py"}

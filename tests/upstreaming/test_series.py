@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import itertools
+import math
 import re
 import shutil
 from importlib.metadata import version
@@ -425,6 +426,11 @@ def test_the_table_of_performance_comes_from_the_records(tmp_path: Path) -> None
     text = message(patch, LINE, tmp_path, records)
     assert f"torch {versions['torch']}" in text
     first = speeds[0]
+    ratios = [speed.before_ms / speed.ms for speed in speeds]
+    mean = math.prod(ratios) ** (1 / len(ratios))
+    slower = len([ratio for ratio in ratios if ratio < 0.97])
+    said = f"{mean:.2f} times as fast as the generic kernel (geometric mean; slower by over 3% in {slower})"
+    assert f"- amax, {len(speeds)} cases: {said} and " in text
     assert f"| amax | {first.dtype} | {first.torch_ms:.6f} | {first.ms:.6f} | {first.torch_ms / first.ms:.3f} |" in text
 
 
@@ -435,7 +441,7 @@ def test_a_fix_names_each_defect_of_its_release_once_and_its_tests(tmp_path: Pat
         for row in patch.defects:
             recorded = row.recorded(LINE.release, "cuda")
             wrong = bool(row.hidden) if recorded is None else recorded != FIXED
-            said = f"- {', '.join(row.functions)}: {row.title}; PyTorch gives {row.pytorch}"
+            said = f"- {', '.join(row.functions)}: {row.title}; PyTorch: {row.pytorch}"
             assert text.splitlines().count(said) == wrong, (patch.id, row.id)
         assert all(path in text for path in patch.added if path.startswith("tests/")), patch.id
 
@@ -460,7 +466,7 @@ def test_a_reproduction_prints_what_its_checks_compare() -> None:
         "import torch, flag_gems\n"
         "device = flag_gems.device\n"
         "with flag_gems.use_gems(include=['prod']):\n"
-        "    print(torch.prod(torch.empty(0, device=device)), 'PyTorch:', 1.0)"
+        "    print(torch.prod(torch.empty(0, device=device)), 'PyTorch:', 1.0, torch.float32)"
     )
 
 

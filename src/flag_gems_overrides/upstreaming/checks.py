@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -39,9 +40,8 @@ def run(line: Any, folder: Path, checkout: Path, kind: str | None, words: Iterab
         yield from operator_errors(tree, [*tests, *(path for path in touched if path.startswith("benchmark/"))])
         # tools/test-op.sh: each changed file, and again beside the CPU.
         for mode in ([], ["--ref=cpu", "--quick"]):
-            for test, outcome in rehearsal.run_tests(tree, tests, "patched", [*words, *mode], None).items():
-                if outcome.verdict not in ("passed", "skipped"):
-                    yield f"{' '.join(['pytest', *mode])}: {test}: {outcome.verdict} {outcome.why}"
+            outcomes = rehearsal.run_tests(tree, tests, "patched", [*words, *mode], None)
+            yield from (f"{' '.join(['pytest', *mode])}: {error}" for error in rehearsal.failures(outcomes))
 
 
 def hook_errors(tree: Path, touched: list[str]) -> Iterator[str]:
@@ -72,13 +72,17 @@ def formatting_errors(tree: Path, touched: list[str]) -> Iterator[str]:
     if (tree / CONFIG).exists():
         for repo in yaml.safe_load((tree / CONFIG).read_text())["repos"]:
             arguments |= {hook["id"]: [str(word) for word in hook.get("args", ())] for hook in repo["hooks"]}
-    for name, always in (("black", ["--check", "--quiet"]), ("isort", ["--check"]), ("flake8", [])):
+    for name, always in (("black", ["--check"]), ("isort", ["--check"]), ("flake8", [])):
         if formatting.installed(name) is None or not touched:
             continue
         command = [sys.executable, "-m", name, *always, *arguments.get(name, ())]
         done = subprocess.run([*command, *touched], cwd=tree, capture_output=True, text=True)
         if done.returncode:
-            yield f"{name}: {(done.stdout + done.stderr).strip() or 'files would be reformatted'}"
+            # Not what black says of all files together, or of the Python that it runs on.
+            said = [
+                row for row in (done.stdout + done.stderr).splitlines() if re.match(r"would |error|ERROR|.+:\d+:", row)
+            ]
+            yield from (f"{name}: {row}" for row in said or [f"ended with status {done.returncode}"])
 
 
 def operator_errors(tree: Path, files: list[str]) -> Iterator[str]:

@@ -111,8 +111,8 @@ _ANY_DTYPE_SINCE_MAIN = tuple(
     Edit(
         _NORM_TESTS,
         f"    utils.gems_assert_close(res_{statistic}, ref_{statistic}, dtype, reduce_dim=reduce_dim)\n",
-        f"    utils.gems_assert_close(\n        res_{statistic}, ref_{statistic}, res_{statistic}.dtype, "
-        "reduce_dim=reduce_dim\n    )\n",
+        f"    utils.gems_assert_close(res_{statistic}, ref_{statistic}, res_{statistic}.dtype, "
+        "reduce_dim=reduce_dim)\n",
     )
     for statistic in ("mean", "rstd")
 )

@@ -49,7 +49,7 @@ def message(patch: Patch, line: Line, tree: Path, folder: Path = RECORDS) -> str
     defects = [row for row in patch.defects if row.recorded(line.release, "cuda") not in (FIXED, None)]
     hidden = [row for row in patch.defects if row.recorded(line.release, "cuda") is None and row.hidden]
     speeds, versions = performance(patch, folder) if patch.kind == "kernel" else ([], {})
-    resolves, associated = issues(patch)
+    resolves, associated = issues(patch, line)
     return render(
         "message.md.j2",
         patch=patch,
@@ -62,19 +62,41 @@ def message(patch: Patch, line: Line, tree: Path, folder: Path = RECORDS) -> str
         resolves=resolves,
         associated=associated,
         tests=[path for path in patch.added if path.startswith("tests/")],
+        shared=any(set(row.functions) - set(patch.functions) for row in defects),
         benchmarks=[path for path in patch.added if path.startswith("benchmark/")],
         device=DEVICE,
         speeds=speeds,
+        summary=summary(speeds),
         versions=versions,
         date=DATE[:10],
     )
 
 
-def issues(patch: Patch) -> tuple[list[str], list[str]]:
-    """Upstream's issues that a patch resolves, and its issues and pull requests about the same."""
+def summary(speeds: list[Speed]) -> list[str]:
+    """For each function, how the cases of its table compare: with the generic kernel, and with PyTorch's."""
+    lines = []
+    for function in dict.fromkeys(speed.function for speed in speeds):
+        rows = [speed for speed in speeds if speed.function == function]
+        said = []
+        for name, ratios in (
+            ("the generic kernel", [row.before_ms / row.ms for row in rows]),
+            ("torch", [row.torch_ms / row.ms for row in rows]),
+        ):
+            slower = sum(ratio < 0.97 for ratio in ratios)
+            mean = statistics.geometric_mean(ratios)
+            said.append(f"{mean:.2f} times as fast as {name} (geometric mean; slower by over 3% in {slower})")
+        lines.append(f"{function}, {len(rows)} cases: {' and '.join(said)}")
+    return lines
+
+
+def issues(patch: Patch, line: Line) -> tuple[list[str], list[str]]:
+    """Upstream's issues that a patch of a line resolves, and its issues and pull requests about the same."""
+    from flag_gems_overrides.upstreaming.defects import FIXED
+
     operators = [OPERATORS[name] for name in patch.functions]
     resolves = {issue for operator in operators for issue in operator.resolves}
-    references = {reference for row in patch.defects for reference in row.references}
+    present = [row for row in patch.defects if row.recorded(line.release, "cuda") != FIXED]
+    references = {reference for row in present for reference in row.references}
     references |= {request for operator in operators for request in operator.overlaps}
     references |= set(_SHARED) if patch.name == "shared" else set()
     return sorted(resolves), sorted(references - resolves, key=lambda reference: int(reference[1:]))

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -115,9 +116,20 @@ def proofs(line: Line, folder: Path, checkout: Path) -> Iterator[str]:
             except PatchesError as error:
                 yield f"{what}: {str(error).strip().splitlines()[-1]}"
                 continue
-            for test, outcome in outcomes.items():
-                if outcome.verdict not in ("passed", "skipped"):
-                    yield f"{what}: {test}: {outcome.verdict} {outcome.why}"
+            yield from (f"{what}: {error}" for error in failures(outcomes))
+
+
+def failures(outcomes: Outcomes) -> list[str]:
+    """What failed or was not finished, a line for all cases of a test that did so for the same reason."""
+    counts = Counter(
+        (test.partition("[")[0], *outcome)
+        for test, outcome in outcomes.items()
+        if outcome.verdict not in ("passed", "skipped")
+    )
+    return [
+        f"{test}{f' ({count} cases)' if count > 1 else ''}: {verdict} {why}"
+        for (test, verdict, why), count in counts.items()
+    ]
 
 
 def _tests(patch: Patch) -> list[str]:

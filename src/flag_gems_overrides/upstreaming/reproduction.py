@@ -55,8 +55,8 @@ class _Shown(ast.NodeTransformer):
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             return self.generic_visit(node)
         arguments = [self.visit(argument) for argument in call.args]
-        if call.func.id == "check_value":
-            return _print(arguments[0], "PyTorch:", arguments[1])
+        if call.func.id == "check_value":  # with the dtype, which may be all that is wrong
+            return _print(arguments[0], "PyTorch:", arguments[1], arguments[2])
         if call.func.id == "check_close":
             return _print(arguments[0], "PyTorch:", arguments[1])
         if call.func.id == "check_raises" and isinstance(arguments[2], ast.Lambda):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import json
 import math
 import os
@@ -21,6 +22,7 @@ import pytest
 import torch
 
 from flag_gems_overrides import install, interpreter
+from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.registration import compat
 from flag_gems_overrides.upstreaming import other_vendor
 from flag_gems_overrides.upstreaming.defects import DEFECTS
@@ -53,6 +55,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if LIMIT and (item.name in large or max(_sizes(item), default=0) > LIMIT):
             item.add_marker(pytest.mark.skip(reason="too large for the interpreter"))
+        elif LIMIT and item.name.partition("[")[0] in _beside_cuda():
+            item.add_marker(pytest.mark.skip(reason="PyTorch has no kernel to compare with without a GPU"))
+
+
+@functools.cache
+def _beside_cuda() -> set[str]:
+    """The tests of sizes whose expected answers come from a kernel that PyTorch has for CUDA alone."""
+    there = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+    rows = [row for row in OPERATORS.values() if row.overload is not None and not there(f"aten::{row.overload}", "CPU")]
+    return {f"test_{row.name}_sizes" for row in rows}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -48,7 +48,7 @@ def standings(line: Line, folder: Path, checkout: Path, commits: Iterable[str]) 
             mended = _mended(tree, line)
             for patch, _ in patches:
                 verdicts[patch.id][commit] = _verdict(patch, patches, tree, mended)
-    return [Standing(patch, size(path), verdicts[patch.id], *issues(patch)) for patch, path in patches]
+    return [Standing(patch, size(path), verdicts[patch.id], *issues(patch, line)) for patch, path in patches]
 
 
 def _mended(tree: Path, line: Line) -> dict[str, bool]:

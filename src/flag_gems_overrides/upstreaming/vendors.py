@@ -60,6 +60,8 @@ _READ: Mapping[str, Mapping[str, str]] = {
     "any": dict.fromkeys(("arm", "ascend", "cambricon", "hygon", "mthreads"), "Y1"),
     "all": dict.fromkeys(("arm", "ascend", "cambricon", "hygon", "mthreads", "tsingmicro"), "Z1"),
     "count_nonzero": dict.fromkeys(("ascend", "cambricon", "kunlunxin", "sunrise", "tsingmicro"), "K2"),
+    "aminmax": dict.fromkeys(("kunlunxin", "sunrise"), "AM1 AM2 AM3"),
+    "vector_norm": {"ascend": "V2 V3 V4 V5", "cambricon": "V3", "kunlunxin": "V1 V2 V3 V4"},
     "groupnorm": dict.fromkeys(("ascend", "kunlunxin", "metax"), "G1"),
     "rms_norm": dict.fromkeys(("ascend", "cambricon", "kunlunxin", "sunrise", "tsingmicro"), "R2"),
 }

@@ -172,11 +172,11 @@ KINDS = (
     Kind("softmax gradient", True, (2, 4, 8), 2, False, _softmax(2)),
     Kind("batch norm", True, (2, 4, 8), 1, False, _batch_norm(1)),
     Kind("batch norm gradient", True, (2, 4, 8), 2, False, _batch_norm(2)),
-    # Channels and elements are two dimensions of a tile. Of thousands of channels of one element the gradient writes as
-    # many sums as its inputs have elements, in float32.
+    # Two dimensions of a tile are twice as wide as they need be. Of thousands of channels of one element the gradient
+    # writes as many sums as its inputs have elements, in float32.
     Kind("group norm", True, (2, 4, 8), 1, False, _group_norm(1), max_lanes=4.0),
     Kind("group norm gradient", True, (2, 4, 8), 2, False, _group_norm(2), max_lanes=4.0, max_bytes=4.5),
-    Kind("cumsum", True, (1, 2, 4, 8), 1, False, _scan),
+    Kind("cumsum", True, (1, 2, 4, 8), 1, False, _scan, max_lanes=4.0),
     Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(1)),
     Kind("reduction with index", True, (1, 2, 4, 8), 1, True, _reduction(2)),
     Kind("reduction with statistics", True, (2, 4, 8), 1, True, _reduction(3)),

@@ -180,9 +180,13 @@ def tiles(problem: Problem, channels: int, warps: int, loads: int, padded: bool)
 
 def elements(problem: Problem, loads: int) -> int:
     """Those of so many loads. One by one they take an address and a mask each."""
+    loaded = VECTOR_BYTES if has_vectors(problem) else VECTOR_BYTES // SINGLES
+    return max(loads * loaded // problem.itemsize, 1)
+
+
+def has_vectors(problem: Problem) -> bool:
     _, C, B, size, _ = problem
-    whole = math.gcd(C if B == 1 else B, VECTOR_BYTES // size) * size == VECTOR_BYTES
-    return max(loads * (VECTOR_BYTES if whole else VECTOR_BYTES // SINGLES) // size, 1)
+    return math.gcd(C if B == 1 else B, VECTOR_BYTES // size) * size == VECTOR_BYTES
 
 
 def places(tiling: Tiling, warps_per_sm: int, limits: Limits) -> int:

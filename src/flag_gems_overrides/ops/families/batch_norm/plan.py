@@ -21,6 +21,7 @@ from .launches import (
     cdiv,
     elements,
     estimate,
+    has_vectors,
     held,
     launch,
     launch_or_none,
@@ -59,6 +60,10 @@ ROWS, COLUMNS = (2, 4, 32, 1), (4, 16, 16, 2)
 # 8 MB that tune --seed 0 measured, 4 loads have 90 % of the speed of the fastest configuration and 2 have 76 %;
 # backward 32 warps have 75 %, 64 have 97 % but spill 16 bytes; 36, the most that do not, were not measured.
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
+# Of a thread whose elements are of several channels: 2787 x 719 x 8 float32 spills 64 bytes with 64 and 8 with 72,
+# 1536 x 21 x 32 float16 8 with 64. The table has configurations with 64 that were measured to be faster all the same.
+# Gradients of single elements have fewer in flight: 2787 x 719 x 7 float32 takes 56.
+CHANNELS_REGISTERS = 80
 # Lanes for each element of a run that is read in pieces of a power of two.
 MAX_PADDING = 1.5
 
@@ -138,14 +143,17 @@ def _groups(problem: Problem, limits: Limits) -> Configuration:
     if columns and inputs == 2 and limits.capability[0] != 9:
         # 28304 x 64 bfloat16 spills 32 and 56 bytes on sm_80 and sm_100.
         loads //= 2
-    single = not columns and math.gcd(B, VECTOR_BYTES // size) * size < VECTOR_BYTES
+    single = not columns and not has_vectors(problem)
     if single and inputs == 1:
         loads = max(loads, SINGLE_LOADS)
     elif single:
         warps_per_sm = max(warps_per_sm, SINGLE_WARPS)
-    most = limits.registers_per_sm // WARP // least_registers(problem, limits)
-    warps_per_sm = min(warps_per_sm, most // warps * warps)
     channels = min(ROW_BYTES // size if columns else _neighbours(problem), power_of_2(C))
+    registers = least_registers(problem, limits)
+    if channels > 1 and not columns and (inputs == 1 or has_vectors(problem)):
+        registers = max(registers, CHANNELS_REGISTERS)
+    most = limits.registers_per_sm // WARP // registers
+    warps_per_sm = min(warps_per_sm, most // warps * warps)
     # Of few rows several tiles too.
     while columns and warps > 4 and A * channels < 4 * elements(problem, loads) * warps * WARP:
         warps //= 2

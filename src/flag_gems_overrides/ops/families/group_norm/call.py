@@ -164,6 +164,9 @@ def prepare_forward(
     configuration: Configuration | None = None,
 ) -> _Forward:
     """What all calls with these arguments share."""
+    if not (sizes.C and sizes.HW):
+        # An answer up to PyTorch 2.13, an error from 2.14 on: its function without data knows.
+        torch.native_group_norm(torch.empty(shape, device="meta"), None, None, *sizes, eps)
     _check(shape, weight, bias, sizes)
     # PyTorch's statistics are of the input's type, those of half inputs too, or of the parameters' where they differ.
     parameter = weight or bias
@@ -435,8 +438,7 @@ def _check(shape: torch.Size, weight: _Parameter | None, bias: _Parameter | None
         if parameter is not None and parameter[0] != (sizes.C,):
             raise RuntimeError(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
-                # PyTorch's text has the weight's for both.
-                f"shape {list(weight[0]) if weight else [0]} and input of shape {list(shape)}"
+                f"shape {list(parameter[0])} and input of shape {list(shape)}"
             )
     if math.prod(shape) != sizes.N * sizes.C * sizes.HW:
         raise RuntimeError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from .launches import VECTOR_BYTES, WARP, Configuration, Problem, Shape, cdiv, power_of_2, resident
+from .launches import MAX_DEPTH, VECTOR_BYTES, WARP, Configuration, Problem, Shape, cdiv, power_of_2, resident
 
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
 # many of float64.
@@ -263,10 +263,8 @@ def _for_columns(
     """(shape, elements to a load) for blocks of ``block_k`` columns."""
     shape = _without_spills(shapes[size, inputs], limits)
     vec = math.gcd(K, shape.vec_bytes // size, block_k)
-    if vec == 1:
-        # Loads of single elements have an address and a mask each: 16 of them spill.
-        shape = shape._replace(elements=min(shape.elements, 8 // inputs))
-    return shape, vec
+    # Loads of single elements have an address and a mask each: 16 of them spill.
+    return shape._replace(elements=min(shape.elements, MAX_DEPTH * vec if vec > 1 else 8 // inputs)), vec
 
 
 def _without_spills(shape: Shape, limits: Limits) -> Shape:

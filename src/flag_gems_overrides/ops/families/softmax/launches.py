@@ -14,6 +14,8 @@ VECTOR_BYTES = 16
 WORDS = 2
 # 32-bit words of all inputs that a thread may hold.
 MAX_WORDS = 64
+# Loads of a thread side by side.
+MAX_DEPTH = 16
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch and of an iteration.
 BYTES_PER_US, LAUNCH_US, ITERATION_US = 32000, 2.0, 0.7
 
@@ -193,7 +195,7 @@ def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Sp
     if group > max(resident(shape, limits), 1):
         raise ValueError("programs of a group run at once")
     lanes = max(warps * WARP * vec // block_k, 1)
-    depth = min(elements // vec, 16)
+    depth = min(elements // vec, MAX_DEPTH)
     while depth > 1 and lanes * depth // 2 >= length:
         depth //= 2
     tile = lanes * depth
