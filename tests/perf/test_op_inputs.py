@@ -7,6 +7,7 @@ import torch
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.cases import CaseError, parse
+from flag_gems_overrides.perf.problems import problems
 
 
 def small(op: str, dtype: str | None = None):
@@ -20,6 +21,12 @@ def small(op: str, dtype: str | None = None):
 )
 def test_native_takes_every_dtype(op, dtype):
     op_inputs.native(op, "cpu")(*op_inputs.arguments(small(op, dtype), "cpu"))
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_every_random_problem_has_arguments(op):
+    for problem in problems([op], 60, 0, 0):
+        op_inputs.arguments(problem.case, "meta")
 
 
 def test_native_of_cpu_tensors_on_a_machine_with_a_gpu(monkeypatch):

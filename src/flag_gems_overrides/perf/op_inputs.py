@@ -99,7 +99,7 @@ def cudnn_batch_norm_backward(case: Case, device: torch.device) -> Arguments:
     dy, x, weight, running_mean, running_var, mean, rstd, *_ = batch_norm_backward(case, device)
     wide = torch.promote_types(x.dtype, torch.float32)
     weight, running_mean, running_var, mean, rstd = (
-        t.to(wide) for t in (weight, running_mean, running_var, mean, rstd)
+        None if t is None else t.to(wide) for t in (weight, running_mean, running_var, mean, rstd)
     )
     reserve = torch.empty(0, dtype=torch.uint8, device=device)
     return x, dy, weight, running_mean, running_var, mean, rstd, 1e-5, reserve
