@@ -114,7 +114,7 @@ def held(problem: Problem) -> int:
     return MAX_ELEMENTS[problem.inputs] // (2 if problem.itemsize == 8 else 1)
 
 
-def least_registers(problem: Problem, limits: Limits) -> int:
+def min_registers(problem: Problem, limits: Limits) -> int:
     """With fewer, batches with no whole vectors, of float64, or on sm_100 spill 8 to 24 bytes (Triton 3.6)."""
     if problem.itemsize == 8:
         return 80
@@ -149,7 +149,7 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
         raise ValueError(f"no legal program: {configuration}")
     at_once = places(tiling, warps_per_sm, limits)
     registers = min(limits.registers_per_sm * limits.sm_count // (at_once * warps * WARP) // 8 * 8, 255)
-    if registers < least_registers(problem, limits):
+    if registers < min_registers(problem, limits):
         raise ValueError("a thread has too few registers to merge parts")
     words = max(problem.itemsize, 4) // 4
     elements = channels * tiling.block // (warps * WARP)

@@ -25,7 +25,7 @@ from .launches import (
     held,
     launch,
     launch_or_none,
-    least_registers,
+    min_registers,
     places,
     power_of_2,
     tiles,
@@ -149,7 +149,7 @@ def _groups(problem: Problem, limits: Limits) -> Configuration:
     elif single:
         warps_per_sm = max(warps_per_sm, SINGLE_WARPS)
     channels = min(ROW_BYTES // size if columns else _neighbours(problem), power_of_2(C))
-    registers = least_registers(problem, limits)
+    registers = min_registers(problem, limits)
     if channels > 1 and not columns and (inputs == 1 or has_vectors(problem)):
         registers = max(registers, CHANNELS_REGISTERS)
     most = limits.registers_per_sm // WARP // registers

@@ -7,9 +7,8 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
+from ..norm.launches import VECTOR_BYTES, WARP, cdiv, power_of_two
 
-WARP = 32
-VECTOR_BYTES = 16
 MAX_WARPS = 16
 # Elements of each input that a thread may hold of whole groups, by the number of inputs, and of the tiles of a loop: 32
 # of bfloat16 spill 8 bytes (16 x 320 x 64 x 64, sm_90). Of float64 a quarter: half of it spills 40.
@@ -195,17 +194,3 @@ def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Sp
     slice_size = cdiv(length, splits * unit) * unit
     tiles = tiles_of_group(problem, block_d, block_hw)
     return Split(cdiv(length, slice_size), slice_size, tiles, block_d, block_hw, vector(problem), warps, stages)
-
-
-def cdiv(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def power_of_two(n: int) -> int:
-    """The next."""
-    return 1 << max(n - 1, 0).bit_length()
-
-
-def power_of_two_within(n: int) -> int:
-    """The last that is no larger than n, or 1."""
-    return 1 << max(n.bit_length() - 1, 0)

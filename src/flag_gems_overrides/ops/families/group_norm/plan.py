@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...plans import table
+from ..norm.launches import VECTOR_BYTES, WARP, power_of_two, power_of_two_within
 from .launches import (
     MAX_WARPS,
-    VECTOR_BYTES,
-    WARP,
     Configuration,
     Loop,
     Problem,
@@ -20,8 +19,6 @@ from .launches import (
     held,
     launch,
     launch_or_none,
-    power_of_two,
-    power_of_two_within,
     tiles_of_group,
     vector,
 )
@@ -148,7 +145,7 @@ def _tiles(problem: Problem, limits: Limits) -> Configuration:
 def _blocks(problem: Problem, warps: int) -> tuple[int, int]:
     """Channels and elements of a tile: the fewest tiles, and of these the longest."""
     size = warps * WARP * min(VECTORS * VECTOR_BYTES // problem.itemsize, held(problem, "loop"))
-    most_d, most_hw = power_of_two(problem.N), power_of_two(problem.K)
-    widths = [1 << i for i in range(size.bit_length()) if min(MIN_WIDTH, most_hw) <= 1 << i <= most_hw]
-    pairs = [(min(size // width, most_d), width) for width in widths]
+    max_d, max_hw = power_of_two(problem.N), power_of_two(problem.K)
+    widths = [1 << i for i in range(size.bit_length()) if min(MIN_WIDTH, max_hw) <= 1 << i <= max_hw]
+    pairs = [(min(size // width, max_d), width) for width in widths]
     return min(pairs, key=lambda pair: (tiles_of_group(problem, *pair), -pair[1]))
