@@ -87,6 +87,9 @@ def test_a_mark_that_is_no_operator_is_found(tree: Path) -> None:
     for mark, wrong in (("max", 0), ("softmax", 0), ("maximal", 1)):
         (tree / "tests/test_a.py").write_text(text.format(mark))
         assert len(list(checks.operator_errors(tree, ["tests/test_a.py"]))) == wrong, mark
+    (tree / "tests/test_own.py").write_text(text.format("maximal"))  # one of upstream's own
+    assert list(checks.operator_errors(tree, ["tests/test_a.py"])) == []
+    assert len(list(checks.operator_errors(tree, ["tests/test_a.py", "tests/test_own.py"]))) == 2
 
 
 def test_files_are_held_to_the_hooks_of_the_tree(tree: Path) -> None:
