@@ -115,6 +115,7 @@ def test_each_function_is_replaced_once_and_each_file_added_once(line: Line) -> 
     assert sorted(functions) == sorted(set(OPERATORS) - left_out)
     fixed = [name for patch in patches if patch.kind == "fix" for name in patch.functions]
     modules = series.without_fix(line)
+    assert set(modules) == set(series.KERNEL_ALONE)
     without = {name for name in functions if OPERATORS[name].module in modules}
     assert sorted(fixed) == sorted(set(functions) - without)
     paths = [path for patch in patches for path in patch.added]
