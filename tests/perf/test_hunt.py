@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections import Counter
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import beforehand, conditions, hunt, op_inputs, records
-from flag_gems_overrides.perf.cases import Case, Shapes, make
+from flag_gems_overrides.perf.cases import NATIVE, Case, Shapes, make
 from flag_gems_overrides.perf.problems import FAMILIES, MAX_ELEMENTS, Problem, _size, problems
 from flag_gems_overrides.perf.roofline import extent
 from flag_gems_overrides.perf.timing import Times
@@ -227,30 +228,29 @@ def test_where_terms_cancel_an_answer_as_close_to_the_truth_is_right():
     assert made["providers"]["override"]["agrees"]
 
 
-def test_a_wrong_answer_is_not_right():
-    x = torch.randn(8, 64)
-    right = torch.softmax(x, 1)
-    wrong = right.clone()
-    wrong[3, 5] += 0.5
-    missing = right.clone()
-    missing[0, 0] = math.nan
-    assert hunt.is_right("softmax", (x, 1, False), right, right)
-    assert not hunt.is_right("softmax", (x, 1, False), wrong, right)
-    assert not hunt.is_right("softmax", (x, 1, False), missing, right)
-    assert not hunt.is_right("softmax", (x, 1, False), right[:4], right)
-    index = x.argmax(1)
-    assert hunt.is_right("argmax", (x, 1, False), index, index)
-    assert not hunt.is_right("argmax", (x, 1, False), (index + 1) % 64, index), "an index is never nearly right"
+def test_a_problem_on_which_pytorch_fails_is_measured_beside_the_others(monkeypatch):
+    """And again where the override fails too."""
+    from flag_gems_overrides.perf import providers
 
+    def fails(*arguments):
+        raise RuntimeError("CUDA error: invalid argument")
 
-def test_an_error_is_the_largest_difference_and_one_unit_in_the_last_place():
-    infinite = torch.tensor([-math.inf, math.inf, math.nan, 0.0], dtype=torch.float64)
-    assert hunt._error(infinite.float(), infinite) == 0
-    ulp = torch.finfo(torch.float32).eps * 4
-    exact = torch.tensor([1.0, -4.0, math.inf], dtype=torch.float64)
-    assert hunt._error(torch.tensor([1.5, -4.0, math.inf]), exact) == pytest.approx(0.5 + ulp)
-    for wrong in (math.inf, -math.inf, math.nan):
-        assert hunt._error(torch.tensor([wrong, -4.0, math.inf]), exact) == math.inf
+    def measured(*failing: str) -> dict:
+        @contextlib.contextmanager
+        def for_case(case, peers):
+            with original(case, peers) as (functions, absent):
+                yield functions | dict.fromkeys(failing, fails), absent
+
+        monkeypatch.setattr(providers, "for_case", for_case)
+        return measure("4x64 dim=1")[0]
+
+    original = providers.for_case
+    made = measured(NATIVE)
+    assert made["providers"]["native"] == {"absent": "RuntimeError: CUDA error: invalid argument"}
+    assert made["providers"]["override"]["agrees"]
+    assert hunt.result(made).best == "upstream"
+    assert hunt.result(measured(NATIVE, "override")).error == "RuntimeError: CUDA error: invalid argument"
+    assert hunt.result(measured(NATIVE, "override", "upstream")).best is None
 
 
 def test_kept_losses_are_shapes_of_the_gate_each_once(tmp_path):

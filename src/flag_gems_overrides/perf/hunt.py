@@ -18,6 +18,7 @@ import torch
 
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import conditions, op_inputs, providers
+from flag_gems_overrides.perf.answers import Reference
 from flag_gems_overrides.perf.beforehand import COMPILE, Prepared, check_context, first_line, free, synchronize, tuning
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, Case, Shapes, parse
 from flag_gems_overrides.perf.files import write
@@ -158,7 +159,7 @@ class Hunter:
                 if name not in slow
             }
             with self._timed_as("samples"):
-                row |= self._sampled(case.key, calls, agrees)
+                row |= self._sampled(case.key, calls, agrees) if calls else {"providers": {}}
         row["providers"] |= {name: {"samples_ms": [trials[name].ms], "agrees": agrees[name]} for name in slow}
         row["providers"] |= absent | {n: {"absent": t.failure} for n, t in trials.items() if t.ms is None}
         del inputs, calls
@@ -175,8 +176,11 @@ class Hunter:
 
     def _tried(self, op: str, functions: Mapping[str, Callable], inputs: op_inputs.Arguments) -> dict[str, Trial]:
         with self._timed_as(NATIVE):
-            reference = functions[NATIVE](*inputs)
-            trials = {NATIVE: Trial(_ms(functions[NATIVE], inputs)[0], True)}
+            reference = Reference(op, inputs, functions[NATIVE])
+            if reference.failure is None:
+                trials = {NATIVE: Trial(_ms(functions[NATIVE], inputs)[0], True)}
+            else:
+                trials = {NATIVE: Trial(None, failure=reference.failure)}
         for name, function in functions.items():
             if name != NATIVE:
                 with self._timed_as(name):
@@ -221,12 +225,12 @@ class Trial(NamedTuple):
     failure: str = ""
 
 
-def _tried(op: str, name: str, function: Callable, inputs: op_inputs.Arguments, reference: Any) -> Trial:
+def _tried(op: str, name: str, function: Callable, inputs: op_inputs.Arguments, reference: Reference) -> Trial:
     try:
         function(*inputs)  # compiles and tunes: configurations that are tried write to the same output
         with poisoned():
             ms, answer = _ms(function, inputs)
-        return Trial(ms, is_right(op, inputs, answer, reference))
+        return Trial(ms, reference.is_right(answer))
     except Exception as error:
         check_context(f"{op}: {name}: {first_line(error)}")
         return Trial(None, failure=first_line(error))
@@ -242,40 +246,12 @@ def _ms(function: Callable, inputs: op_inputs.Arguments) -> tuple[float, Any]:
 
 def _slow(trials: Mapping[str, Trial]) -> list[str]:
     """Providers whose one call says enough: samples of them would take most of a hunt's time."""
-    fastest = min(trial.ms for trial in trials.values() if trial.ms is not None and trial.agrees)
+    fastest = min((trial.ms for trial in trials.values() if trial.ms is not None and trial.agrees), default=math.inf)
     return [
         name
         for name, trial in trials.items()
         if name != OVERRIDE and trial.ms is not None and trial.ms > max(_SLOW_MS, _SLOW_RATIO * fastest)
     ]
-
-
-def is_right(op: str, inputs: op_inputs.Arguments, answer: Any, reference: Any) -> bool:
-    """Whether an answer is PyTorch's or, where terms cancel and PyTorch's is rounding noise, as close to the truth."""
-    if op_inputs.agree(op, inputs, answer, reference):
-        return True
-    ours, theirs = (op_inputs.outputs(each) for each in (answer, reference))
-    if [x.numel() for x in ours] != [x.numel() for x in theirs] or not all(x.is_floating_point() for x in theirs):
-        return False
-    truth = op_inputs.outputs(op_inputs.native(op)(*map(_in_float64, inputs)))
-    return all(
-        _error(a, exact) <= 2 * _error(b, exact) for a, b, exact in zip(ours, theirs, truth, strict=True) if a.numel()
-    )
-
-
-def _in_float64(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.double()
-    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
-
-
-def _error(x: torch.Tensor, exact: torch.Tensor) -> float:
-    """The largest, with one unit in the last place of the largest value; infinite for a NaN that should not be."""
-    ulp = torch.finfo(x.dtype).eps * float(exact.nan_to_num(0, 0, 0).abs().max())
-    difference = (x.double().flatten() - exact.flatten()).abs()
-    difference[x.double().flatten() == exact.flatten()] = 0
-    difference[x.flatten().isnan() & exact.flatten().isnan()] = 0
-    return float(difference.nan_to_num(math.inf, math.inf).max()) + ulp
 
 
 # Losses as shapes of the gate.

@@ -247,10 +247,11 @@ class Tuner:
     def measure(self, point: Point) -> Measured | None:
         """The row of a point; None if its default configuration does not work."""
         from flag_gems_overrides.perf import op_inputs
+        from flag_gems_overrides.perf.answers import Reference
 
         necessary = op_inputs.compulsory(point.case).total
         inputs = [op_inputs.arguments(point.case, self._timer.device) for _ in range(self._timer.group(necessary))]
-        reference = op_inputs.native(point.case.op)(*inputs[0])
+        reference = Reference(point.case.op, inputs[0])
         calls = {
             configuration: [
                 functools.partial(point.family.call.launch_with, configuration, point.case.op, *arguments)
@@ -278,7 +279,6 @@ class Tuner:
         return Measured(point.family.name, row, tuple((tuple(each), round(t, 3)) for each, t in us.items()))
 
     def _works(self, point: Point, configuration: Any, inputs: Any, reference: Any) -> bool:
-        from flag_gems_overrides.perf import hunt
         from flag_gems_overrides.perf.poison import poisoned
 
         where = f"{point.case.key}: {tuple(configuration)}"
@@ -287,7 +287,7 @@ class Tuner:
             try:
                 with poisoned():
                     answer = point.family.call.launch_with(configuration, point.case.op, *inputs)
-                if hunt.is_right(point.case.op, inputs, answer, reference):
+                if reference.is_right(answer):
                     return True
                 reason = "its answer is not PyTorch's"
             except Exception as error:

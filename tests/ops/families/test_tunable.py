@@ -13,7 +13,8 @@ from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.plans import table
-from flag_gems_overrides.perf import hunt, op_inputs
+from flag_gems_overrides.perf import op_inputs
+from flag_gems_overrides.perf.answers import Reference
 from flag_gems_overrides.perf.cases import Case, make
 from flag_gems_overrides.perf.problems import problems
 from flag_gems_overrides.perf.tune import FAMILIES
@@ -75,10 +76,10 @@ def test_every_configuration_answers_right(family, op, device):
     for size in {"norm": NORMALIZED, "group_norm": GROUPS}.get(family, ALONG):
         case = case_of(op, size, random.choice(["bfloat16", "float32"]))
         arguments = op_inputs.arguments(case, device)
-        reference = op_inputs.native(op)(*arguments)
+        reference = Reference(op, arguments)
         for configuration in plan.configurations(call.problem(op, *arguments), limits):
             answer = call.launch_with(configuration, op, *arguments)
-            assert hunt.is_right(op, arguments, answer, reference), (case.key, configuration)
+            assert reference.is_right(answer), (case.key, configuration)
 
 
 @pytest.mark.parametrize(("family", "op"), OPS)

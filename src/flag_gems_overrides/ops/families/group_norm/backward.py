@@ -23,7 +23,7 @@ import triton.language as tl
 from ...launch.prepared import entry
 from ..norm.backward import input_gradient
 from .forward import sum_group
-from .tile import channel_size, load_parameter, scaled, tile_of_group, tiles_of_group
+from .tile import load_parameter, scaled, tile_of_group, tiles_of_group
 
 
 @entry()
@@ -54,6 +54,7 @@ def group_norm_backward_tile(
     a_ptr, b_ptr: [programs / blocks of groups, C] or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
     blocks = (G - 1) // BLOCK_G + 1
     first_group = tl.program_id(0) % blocks * BLOCK_G
     rows = tl.arange(0, BLOCK_N * BLOCK_G)[:, None, None]
@@ -63,7 +64,7 @@ def group_norm_backward_tile(
     elements = tl.arange(0, BLOCK_HW)[None, None, :]
     channels = groups * D + within
     channel_mask = (groups < G) & (within < D)
-    offsets = (samples * G * D + channels) * channel_size(HW, VEC) + elements
+    offsets = (samples * G * D + channels) * HW + elements
     weight = load_parameter(weight_ptr, channels, channel_mask, ACC)
     a = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     b = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
@@ -73,7 +74,7 @@ def group_norm_backward_tile(
         row_mask = (n + samples < N) & (groups < G)
         mask = row_mask & (within < D) & (elements < HW)
         sample = tl.cast(n, tl.int64) * G
-        start = sample * D * channel_size(HW, VEC)
+        start = sample * D * HW
         mean = tl.load(mean_ptr + sample + samples * G + groups, mask=row_mask, other=0.0).to(ACC)
         rstd = tl.load(rstd_ptr + sample + samples * G + groups, mask=row_mask, other=0.0).to(ACC)
         dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
@@ -135,9 +136,10 @@ def group_norm_backward_loop(
     a_ptr, b_ptr: [N, C] or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
     for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
         row = tl.cast(row, tl.int64)
-        start = row * D * channel_size(HW, VEC)
+        start = row * D * HW
         first_channel = row % G * D
         mean = tl.load(mean_ptr + row).to(ACC)
         rstd = tl.load(rstd_ptr + row).to(ACC)
@@ -148,7 +150,7 @@ def group_norm_backward_loop(
             channels = first + tl.arange(0, BLOCK_D)[:, None]
             weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
             a, b = channel_sums(
-                dy_ptr + start, x_ptr + start, mean, rstd, first, 0, HW, D, HW, ACC, BLOCK_D, BLOCK_HW, VEC, STAGES
+                dy_ptr + start, x_ptr + start, mean, rstd, first, 0, HW, D, HW, ACC, BLOCK_D, BLOCK_HW, STAGES
             )
             if a_ptr is not None:
                 tl.store(a_ptr + row * D + channels, a, mask=channels < D)
@@ -163,7 +165,7 @@ def group_norm_backward_loop(
         for i in tl.range(0, last + 1, num_stages=STAGES):
             store_gradient(
                 dy_ptr + start, x_ptr + start, weight_ptr, dx_ptr + start, mean, rstd, group_c1, group_c2,
-                first_channel, last - i, D, HW, ACC, BLOCK_D, BLOCK_HW, VEC,
+                first_channel, last - i, D, HW, ACC, BLOCK_D, BLOCK_HW,
             )  # fmt: skip
 
 
@@ -181,7 +183,6 @@ def channel_sums(
     ACC: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_HW: tl.constexpr,
-    VEC: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """(a, b), [BLOCK_D, 1] each, of the elements [begin, end) of the channels from ``first`` on, of the group that
@@ -189,11 +190,11 @@ def channel_sums(
     a = tl.zeros([BLOCK_D, BLOCK_HW], ACC)
     b = tl.zeros([BLOCK_D, BLOCK_HW], ACC)
     within = tl.arange(0, BLOCK_D)[:, None]
-    start = tl.cast(first, tl.int64) * channel_size(HW, VEC) + begin
+    start = tl.cast(first, tl.int64) * HW + begin
     for i in tl.range(0, (end - begin - 1) // BLOCK_HW + 1, num_stages=STAGES):
         elements = i * BLOCK_HW + tl.arange(0, BLOCK_HW)[None, :]
         mask = (first + within < D) & (elements < end - begin)
-        offsets = within * channel_size(HW, VEC) + elements
+        offsets = within * HW + elements
         dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
         x = tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
         a += dy * ((x - mean) * rstd)
@@ -218,10 +219,9 @@ def store_gradient(
     ACC: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_HW: tl.constexpr,
-    VEC: tl.constexpr,
 ):
     """dx of tile i of the group that the pointers point to."""
-    channels, start, offsets, mask = tile_of_group(i, D, HW, VEC, BLOCK_D, BLOCK_HW)
+    channels, start, offsets, mask = tile_of_group(i, D, HW, BLOCK_D, BLOCK_HW)
     weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
     dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
     xhat = (tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC) - mean) * rstd
@@ -256,11 +256,12 @@ def group_norm_backward_sums(
     partial_ptr: [N * G, parts, 2] or None, for dx: what each program has of a group's sums of weight * a and weight * b
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
     blocks = (D - 1) // BLOCK_D + 1
     split = tl.program_id(0) % SPLITS
     block = tl.program_id(0) // SPLITS % blocks
     row = tl.cast(tl.program_id(0) // SPLITS // blocks, tl.int64)
-    start = row * D * channel_size(HW, VEC)
+    start = row * D * HW
     mean = tl.load(mean_ptr + row).to(ACC)
     rstd = tl.load(rstd_ptr + row).to(ACC)
     first = block * BLOCK_D
@@ -268,7 +269,7 @@ def group_norm_backward_sums(
     begin = tl.cast(split, tl.int64) * SLICE
     end = tl.minimum(begin + SLICE, HW)
     a, b = channel_sums(
-        dy_ptr + start, x_ptr + start, mean, rstd, first, begin, end, D, HW, ACC, BLOCK_D, BLOCK_HW, VEC, STAGES
+        dy_ptr + start, x_ptr + start, mean, rstd, first, begin, end, D, HW, ACC, BLOCK_D, BLOCK_HW, STAGES
     )
     out = ((row // G) * SPLITS + split) * (G * D) + row % G * D + channels
     if a_ptr is not None:
@@ -306,6 +307,7 @@ def group_norm_backward_apply(
     partial_ptr: [N * G, PARTS, 2]
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
     tiles = tiles_of_group(D, HW, BLOCK_D, BLOCK_HW)
     row = tl.cast(tl.program_id(0) // tiles, tl.int64)
     first_channel = row % G * D
@@ -319,8 +321,8 @@ def group_norm_backward_apply(
     size = tl.cast(D, ACC) * HW
     mean = tl.load(mean_ptr + row).to(ACC)
     rstd = tl.load(rstd_ptr + row).to(ACC)
-    start = row * D * channel_size(HW, VEC)
+    start = row * D * HW
     store_gradient(
         dy_ptr + start, x_ptr + start, weight_ptr, dx_ptr + start, mean, rstd, tl.sum(c1) / size, tl.sum(c2) / size,
-        first_channel, tl.program_id(0) % tiles, D, HW, ACC, BLOCK_D, BLOCK_HW, VEC,
+        first_channel, tl.program_id(0) % tiles, D, HW, ACC, BLOCK_D, BLOCK_HW,
     )  # fmt: skip

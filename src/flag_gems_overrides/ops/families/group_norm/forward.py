@@ -18,7 +18,6 @@ from ...launch.prepared import entry
 from ..norm.statistics import from_bits, mean_to_store
 from .tile import (
     affine,
-    channel_size,
     load_parameter,
     running_statistics,
     tile_of_group,
@@ -47,13 +46,14 @@ def group_norm_tile(
 ):
     """Small groups: each program holds BLOCK_M of the M = N * G groups."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
     row = tl.cast(tl.program_id(0), tl.int64) * BLOCK_M
     rows = row + tl.arange(0, BLOCK_M)[:, None, None]
     within = tl.arange(0, BLOCK_D)[None, :, None]
     elements = tl.arange(0, BLOCK_HW)[None, None, :]
     channel_mask = (rows < M) & (within < D)
     mask = channel_mask & (elements < HW)
-    offsets = (rows * D + within) * channel_size(HW, VEC) + elements
+    offsets = (rows * D + within) * HW + elements
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
     weight = load_parameter(weight_ptr, rows % G * D + within, channel_mask, ACC)
     bias = load_parameter(bias_ptr, rows % G * D + within, channel_mask, ACC)
@@ -99,9 +99,11 @@ def group_norm_loop(
     M = N * G groups of size = D * HW elements.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
+    size = size // VEC * VEC  # size itself, but the compiler now sees that VEC divides it
     eps = from_bits(eps_bits, ACC)
     for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
-        start = tl.cast(row, tl.int64) * D * channel_size(HW, VEC)
+        start = tl.cast(row, tl.int64) * D * HW
         mean, squares = running_statistics(x_ptr + start, size, ACC, BLOCK_D * BLOCK_HW, STAGES)
         variance = squares / size
         rstd = tl.rsqrt(variance + eps)
@@ -111,7 +113,7 @@ def group_norm_loop(
         for i in tl.range(0, last + 1, num_stages=STAGES):
             store_tile(
                 x_ptr + start, weight_ptr, bias_ptr, y_ptr + start, mean, rstd, row % G * D, last - i, D, HW,
-                ACC, BLOCK_D, BLOCK_HW, VEC,
+                ACC, BLOCK_D, BLOCK_HW,
             )  # fmt: skip
 
 
@@ -130,10 +132,9 @@ def store_tile(
     ACC: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_HW: tl.constexpr,
-    VEC: tl.constexpr,
 ):
     """Tile i of the group that x_ptr and y_ptr point to."""
-    channels, start, offsets, mask = tile_of_group(i, D, HW, VEC, BLOCK_D, BLOCK_HW)
+    channels, start, offsets, mask = tile_of_group(i, D, HW, BLOCK_D, BLOCK_HW)
     weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
     bias = load_parameter(bias_ptr, first_channel + channels, channels < D, ACC)
     x = tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
@@ -158,12 +159,11 @@ def group_norm_partial_statistics(
     partial_mean_ptr, partial_squares_ptr: [N * G, SPLITS]
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    size = size // VEC * VEC  # size itself, but the compiler now sees that VEC divides it
     row = tl.program_id(0) // SPLITS
     begin = tl.cast(tl.program_id(0) % SPLITS, tl.int64) * SLICE
     count = tl.minimum(size - begin, SLICE)
-    mean, squares = running_statistics(
-        x_ptr + tl.cast(row, tl.int64) * channel_size(size, VEC) + begin, count, ACC, BLOCK, STAGES
-    )
+    mean, squares = running_statistics(x_ptr + tl.cast(row, tl.int64) * size + begin, count, ACC, BLOCK, STAGES)
     tl.store(partial_mean_ptr + tl.program_id(0), mean)
     tl.store(partial_squares_ptr + tl.program_id(0), squares)
 
@@ -196,6 +196,8 @@ def group_norm_apply(
     partial_mean_ptr, partial_squares_ptr: [N * G, SPLITS]; BLOCK_S is at least SPLITS.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
+    size = size // VEC * VEC  # size itself, but the compiler now sees that VEC divides it
     tiles = tiles_of_group(D, HW, BLOCK_D, BLOCK_HW)
     row = tl.cast(tl.program_id(0) // tiles, tl.int64)
     tile = tl.program_id(0) % tiles
@@ -209,8 +211,8 @@ def group_norm_apply(
     rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))
     tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=tile == 0)
     tl.store(rstd_ptr + row, rstd, mask=tile == 0)
-    start = row * D * channel_size(HW, VEC)
+    start = row * D * HW
     store_tile(
         x_ptr + start, weight_ptr, bias_ptr, y_ptr + start, mean, rstd, row % G * D, tile, D, HW,
-        ACC, BLOCK_D, BLOCK_HW, VEC,
+        ACC, BLOCK_D, BLOCK_HW,
     )  # fmt: skip

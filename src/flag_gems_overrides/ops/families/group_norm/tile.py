@@ -13,13 +13,7 @@ import triton.language as tl
 
 
 @triton.jit
-def channel_size(HW, VEC: tl.constexpr):
-    """HW, written so that the compiler sees that VEC divides it."""
-    return HW // VEC * VEC
-
-
-@triton.jit
-def tile_of_group(i, D, HW, VEC: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_HW: tl.constexpr):
+def tile_of_group(i, D, HW, BLOCK_D: tl.constexpr, BLOCK_HW: tl.constexpr):
     """(channels [BLOCK_D, 1], start, offsets, mask) of tile i of a group; start is from the group's first element, and
     the offsets, which are from there, need 32 bits: several channels are in a tile only if they are short.
     """
@@ -27,8 +21,8 @@ def tile_of_group(i, D, HW, VEC: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_HW: 
     first = i // across * BLOCK_D
     channels = first + tl.arange(0, BLOCK_D)[:, None]
     elements = i % across * BLOCK_HW + tl.arange(0, BLOCK_HW)[None, :]
-    start = tl.cast(first, tl.int64) * channel_size(HW, VEC)
-    offsets = tl.arange(0, BLOCK_D)[:, None] * channel_size(HW, VEC) + elements
+    start = tl.cast(first, tl.int64) * HW
+    offsets = tl.arange(0, BLOCK_D)[:, None] * HW + elements
     return channels, start, offsets, (channels < D) & (elements < HW)
 
 

@@ -156,10 +156,11 @@ def rms_norm_backward_products(
     product_ptr: [M, SPLITS]
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     row = tl.cast(tl.program_id(0) // SPLITS, tl.int64)
     begin = tl.cast(tl.program_id(0) % SPLITS, tl.int64) * SLICE
     count = tl.minimum(N - begin, SLICE).to(tl.int32)
-    start = row * (N // VEC * VEC) + begin
+    start = row * N + begin
     rstd = tl.load(rstd_ptr + row).to(ACC)
     products = tl.zeros([BLOCK_N], ACC)
     for block in tl.range(0, (count - 1) // BLOCK_N + 1, num_stages=STAGES):
@@ -197,6 +198,7 @@ def rms_norm_backward_columns(
     product_ptr: [M, SPLITS], or None without dx; BLOCK_S is at least SPLITS. dweight_ptr: [M / ROWS, stride] or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     blocks = (N - 1) // BLOCK_N + 1
     columns = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = columns < N
@@ -206,7 +208,7 @@ def rms_norm_backward_columns(
     split = tl.arange(0, BLOCK_S)
     for row in tl.range(part * ROWS, tl.minimum(part * ROWS + ROWS, M), num_stages=STAGES):
         rstd = tl.load(rstd_ptr + row).to(ACC)
-        start = row * (N // VEC * VEC)
+        start = row * N
         dy = tl.load(dy_ptr + start + columns, mask=mask, other=0.0).to(ACC)
         xhat = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC) * rstd
         dweight += dy * xhat

@@ -113,10 +113,8 @@ def _forward_launch(M: int, N: int, dtype: torch.dtype, eps_bits: int, device: i
     if isinstance(plan, Rows):
         return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M))
     if isinstance(plan, Loop):
-        return rms_norm_loop.bind(
-            device, (plan.programs,), M, N, eps_bits, num_warps=plan.warps, BLOCK_N=plan.block_n, STAGES=plan.stages
-        )
-    blocks = {"num_warps": plan.warps, "BLOCK_N": plan.block_n, "VEC": plan.vec}
+        return rms_norm_loop.bind(device, (plan.programs,), M, N, eps_bits, **_blocks(plan), STAGES=plan.stages)
+    blocks = _blocks(plan)
     squares = rms_norm_partial_squares.bind(
         device, (M * plan.splits,), N, plan.slice_size, plan.splits, **blocks, STAGES=plan.stages
     )
@@ -130,6 +128,10 @@ def _forward_launch(M: int, N: int, dtype: torch.dtype, eps_bits: int, device: i
         BLOCK_S=power_of_two(plan.splits),
     )
     return functools.partial(_forward_split, squares, apply, Allocation((M, plan.splits), _accumulator(dtype), device))
+
+
+def _blocks(plan: Loop | Split) -> dict[str, int]:
+    return {"num_warps": plan.warps, "BLOCK_N": plan.block_n, "VEC": plan.vec}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -199,7 +201,7 @@ def _split_launch(
     M: int, N: int, stride: int, plan: Split, dtype: torch.dtype, want_input: bool, device: int
 ) -> Callable[..., None]:
     """Takes what the kernel of whole rows takes."""
-    blocks = {"num_warps": plan.warps, "BLOCK_N": plan.block_n, "VEC": plan.vec, "STAGES": plan.stages}
+    blocks = _blocks(plan) | {"STAGES": plan.stages}
     products = None
     if want_input:
         products = rms_norm_backward_products.bind(

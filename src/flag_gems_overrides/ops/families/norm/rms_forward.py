@@ -118,12 +118,14 @@ def rms_norm_loop(
     N,
     eps_bits,
     BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """For rows too long for registers: two passes over the columns of a row, the second backwards, so that it starts
     with what is in the cache. Loops count blocks: the first column after the last block may be no int32.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     eps = from_bits(eps_bits, ACC)
     lanes = tl.arange(0, BLOCK_N)
     last = (N - 1) // BLOCK_N
@@ -158,10 +160,11 @@ def rms_norm_partial_squares(
 ):
     """Few, long rows: the sum of squares of a slice of SLICE columns of one of them. squares_ptr: [M, SPLITS]"""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     row = tl.cast(tl.program_id(0) // SPLITS, tl.int64)
     begin = tl.cast(tl.program_id(0) % SPLITS, tl.int64) * SLICE
     count = tl.minimum(N - begin, SLICE).to(tl.int32)
-    start = row * (N // VEC * VEC) + begin
+    start = row * N + begin
     squares = tl.zeros([BLOCK_N], ACC)
     for block in tl.range(0, (count - 1) // BLOCK_N + 1, num_stages=STAGES):
         columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -187,6 +190,7 @@ def rms_norm_apply(
 ):
     """The same rows: one block of columns. squares_ptr: [M, SPLITS]; BLOCK_S is at least SPLITS."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     blocks = (N - 1) // BLOCK_N + 1
     row = tl.cast(tl.program_id(0) // blocks, tl.int64)
     block = tl.program_id(0) % blocks
@@ -196,7 +200,7 @@ def rms_norm_apply(
     tl.store(rstd_ptr + row, rstd, mask=block == 0)
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = columns < N
-    start = row * (N // VEC * VEC)
+    start = row * N
     x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
     weight = load_parameter_at(weight_ptr, columns, mask)
     tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)

@@ -10,6 +10,8 @@ from ...launch.devices import Limits
 
 WARP = 32
 VECTOR_BYTES = 16
+# Triton knows of a size whether it is a multiple of this.
+KNOWN_MULTIPLE = 16
 # 32-bit words of elements that a thread may hold, and registers.
 MAX_WORDS, MAX_REGISTERS = 64, 248
 # Partial results that a warp of the last program of a block can have in registers, of up to 4 and of 8 bytes.
@@ -193,6 +195,9 @@ _TILES = {"rows": _row_tile, "classes": _class_tile, "columns": _column_tile}
 def _vector(problem: Problem, configuration: Configuration) -> tuple[int, bool]:
     """(Elements that a load takes together, whether a row has others.)"""
     length, vector = problem.N * problem.K, configuration.vector
+    if vector == 1 and length % KNOWN_MULTIPLE and length % (VECTOR_BYTES // problem.itemsize) == 0:
+        # As Triton does of its own accord where the compiler knows the multiple: 2 bytes at a time otherwise.
+        vector = VECTOR_BYTES // problem.itemsize
     edges = length % vector != 0
     if vector * problem.itemsize > VECTOR_BYTES or configuration.block_k > 1 or (edges and length < 2 * vector):
         raise ValueError("a row is too short for vectors and edges")

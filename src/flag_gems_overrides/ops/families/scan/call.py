@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
 from . import plan
 from .cumsum import cumsum_in_steps, cumsum_whole
+from .launches import KNOWN_MULTIPLE
 
 
 class _Prepared(NamedTuple):
@@ -73,7 +75,8 @@ def _prepare(
     if M * N * K == 0:
         return _Prepared(out, None)
     accumulator = _accumulator(dtype, result, N)
-    options: dict[str, Any] = {"CONVERTED": _TRITON[result], "ACC": accumulator}
+    divisor = math.gcd(N if K == 1 else K, KNOWN_MULTIPLE)
+    options: dict[str, Any] = {"CONVERTED": _TRITON[result], "ACC": accumulator, "DIVISOR": divisor}
     problem, limits = _problem(sizes, dtype, result), devices.limits(device)
     chosen = plan.launch(problem, configuration or plan.choose(problem, limits), limits)
     if isinstance(chosen, plan.Whole):

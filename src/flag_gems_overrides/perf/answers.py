@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the answer that is timed is PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from flag_gems_overrides.perf import op_inputs
+from flag_gems_overrides.perf.beforehand import check_context, first_line
+
+
+class Reference:
+    """PyTorch's answer to a call of ``op``.
+
+    Where PyTorch fails on the GPU the CPU answers: the gradient of group_norm with 140944 groups asks CUDA for a grid
+    that is too large.
+
+    Args:
+        native: PyTorch's function for inputs where ``inputs`` are.
+    """
+
+    def __init__(self, op: str, inputs: op_inputs.Arguments, native: Callable[..., Any] | None = None) -> None:
+        self._op = op
+        self._inputs = inputs
+        self._native = native or op_inputs.native(op)
+        self.failure: str | None = None
+        """Why PyTorch has no answer on the GPU."""
+        try:
+            self._answer = self._native(*inputs)
+        except Exception as error:
+            check_context(f"{op}: native: {first_line(error)}")
+            self.failure = first_line(error)
+            self._inputs = tuple(_on_cpu(value) for value in inputs)
+            self._native = op_inputs.native(op, "cpu")
+            self._answer = self._native(*self._inputs)
+
+    def is_right(self, answer: Any) -> bool:
+        """Whether it is PyTorch's or, where terms cancel and PyTorch's is rounding noise, as close to the truth."""
+        if self.failure is not None:
+            answer = _on_cpu(answer)
+        if op_inputs.agree(self._op, self._inputs, answer, self._answer):
+            return True
+        ours, theirs = (op_inputs.outputs(each) for each in (answer, self._answer))
+        if [x.numel() for x in ours] != [x.numel() for x in theirs] or not all(x.is_floating_point() for x in theirs):
+            return False
+        truth = op_inputs.outputs(self._native(*map(_in_float64, self._inputs)))
+        return all(
+            _error(a, exact) <= 2 * _error(b, exact)
+            for a, b, exact in zip(ours, theirs, truth, strict=True)
+            if a.numel()
+        )
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_on_cpu, value))
+    return value.cpu() if isinstance(value, torch.Tensor) else value
+
+
+def _in_float64(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
+
+
+def _error(x: torch.Tensor, exact: torch.Tensor) -> float:
+    """The largest, with one unit in the last place of the largest value; infinite for a NaN that should not be."""
+    ulp = torch.finfo(x.dtype).eps * float(exact.nan_to_num(0, 0, 0).abs().max())
+    difference = (x.double().flatten() - exact.flatten()).abs()
+    difference[x.double().flatten() == exact.flatten()] = 0
+    difference[x.flatten().isnan() & exact.flatten().isnan()] = 0
+    return float(difference.nan_to_num(math.inf, math.inf).max()) + ulp

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that are whole vectors are loaded as vectors.
+
+Triton does so of its own accord only for multiples of 16 elements; for others a kernel has to say so, or each load is
+of one element. Only the compiler shows it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from flag_gems_overrides.perf import resources
+from flag_gems_overrides.perf.cases import parse
+from flag_gems_overrides.perf.devices import H200
+
+# Cases by the bytes that a load takes: the greatest divisor of a row that is no more than a vector.
+CASES = {
+    16: [
+        "amax 70000x200 dim=1 bfloat16",
+        "max_dim 70000x200 dim=1 float32",
+        "logsumexp 70000x200 dim=1 float32",
+        "var_mean 70000x200 dim=1 bfloat16",
+        "softmax 70000x200 dim=1 bfloat16",
+        "softmax_backward 64x300x200 dim=1 float32",
+        "layer_norm 8192x200 normalized=1 bfloat16",
+        "layer_norm_backward 8192x8200 normalized=1 bfloat16",
+        "rms_norm 1165x82600 normalized=1 bfloat16",
+        "rms_norm 64x694804 normalized=1 float32",
+        "_fused_rms_norm_backward 1165x82600 normalized=1 bfloat16",
+        "batch_norm 16x32x8200 bfloat16",
+        "group_norm 300x32x82600 groups=32 bfloat16",
+        "group_norm_backward 300x32x82600 groups=32 bfloat16",
+        "cross_entropy_loss 1000x200 bfloat16",
+        "cumsum 70000x200 dim=1 bfloat16",
+        "cumsum 70000x82600 dim=1 float32",
+        "cumsum 64x300x200 dim=1 float32",
+    ],
+    8: [
+        "group_norm 64x1024x14x14 groups=32 bfloat16",
+        "group_norm_backward 64x1024x14x14 groups=32 bfloat16",
+        "batch_norm 64x256x14x14 bfloat16",
+    ],
+}
+# What else these cases launch: sums over programs, whose rows are float32 and lie one below the other.
+SUMS = {"sum_partials"}
+# ``ld.global.v4.b32``, and ``cp.async.cg.shared.global [..], [..], 0x10``.
+LOAD = re.compile(r"ld\.global[\w.:]*?(?:\.v(\d))?\.b(\d+)|cp\.async\.c[ag]\.shared\.global [^,]+,[^,]+, (0x\w+|\d+)")
+
+
+def test_rows_of_whole_vectors_are_loaded_as_vectors(tmp_path):
+    cases = [parse(case) for group in CASES.values() for case in group]
+    loads: dict[str, dict[str, set[int]]] = {}
+    for row in resources.survey(cases, [H200], folder=tmp_path):
+        ptx = (tmp_path / f"{row['kernel']}-{row['digest']}.ptx").read_text()
+        widths = {_width(*match.groups()) for match in LOAD.finditer(ptx)}
+        loads.setdefault(row["case"], {}).setdefault(row["kernel"], set()).update(widths)
+    widest = {case: {max(loads[name]) for name in loads if name not in SUMS} for case, loads in loads.items()}
+    assert widest == {case: {width} for width, group in CASES.items() for case in group}
+
+
+def _width(lanes: str | None, bits: str | None, copied: str | None) -> int:
+    return int(copied, 0) if bits is None else int(lanes or 1) * int(bits) // 8

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which answers are PyTorch's."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from flag_gems_overrides.perf import answers
+from flag_gems_overrides.perf.answers import Reference
+
+
+def test_a_wrong_answer_is_not_right():
+    x = torch.randn(8, 64)
+    right = torch.softmax(x, 1)
+    wrong = right.clone()
+    wrong[3, 5] += 0.5
+    missing = right.clone()
+    missing[0, 0] = math.nan
+    softmax = Reference("softmax", (x, 1, False))
+    assert softmax.is_right(right)
+    assert not softmax.is_right(wrong)
+    assert not softmax.is_right(missing)
+    assert not softmax.is_right(right[:4])
+    index = x.argmax(1)
+    argmax = Reference("argmax", (x, 1, False))
+    assert argmax.is_right(index)
+    assert not argmax.is_right((index + 1) % 64), "an index is never nearly right"
+
+
+def test_where_pytorch_fails_on_the_gpu_the_cpu_answers():
+    def fails(*arguments):
+        raise RuntimeError("CUDA error: invalid argument")
+
+    x = torch.randn(8, 64)
+    reference = Reference("max_dim", (x, 1, False), fails)
+    assert reference.failure == "RuntimeError: CUDA error: invalid argument"
+    values, indices = x.max(1)
+    assert reference.is_right((values, indices))
+    assert not reference.is_right((values, (indices + 1) % 64))
+    assert Reference("max_dim", (x, 1, False)).failure is None
+
+
+def test_an_error_is_the_largest_difference_and_one_unit_in_the_last_place():
+    infinite = torch.tensor([-math.inf, math.inf, math.nan, 0.0], dtype=torch.float64)
+    assert answers._error(infinite.float(), infinite) == 0
+    ulp = torch.finfo(torch.float32).eps * 4
+    exact = torch.tensor([1.0, -4.0, math.inf], dtype=torch.float64)
+    assert answers._error(torch.tensor([1.5, -4.0, math.inf]), exact) == pytest.approx(0.5 + ulp)
+    for wrong in (math.inf, -math.inf, math.nan):
+        assert answers._error(torch.tensor([wrong, -4.0, math.inf]), exact) == math.inf
