@@ -48,12 +48,15 @@ def main() -> None:
         if operator.overload not in registered:
             print(f"{op}: flag_gems {flag_gems.__version__} does not register {operator.overload}", flush=True)
             continue
-        size = " ".join(["64x64", *(f"{name}=1" for name in operator.arguments)])
-        arguments = op_inputs.arguments(make(op, size, "bfloat16"), torch.device("cuda"))
+        size = " ".join(
+            ["x".join(["64", "64", "1", "1"][: operator.ndim or 2]), *(f"{n}=1" for n in operator.arguments)]
+        )
+        dtype = "bfloat16" if "bfloat16" in operator.dtypes else operator.dtypes[0]
+        arguments = op_inputs.arguments(make(op, size, dtype), torch.device("cuda"))
         rows.append({"op": op, **times(op, arguments), **checks(op, arguments)})
         print(json.dumps({name: value for name, value in rows[-1].items() if name != "samples_us"}), flush=True)
     record = {
-        "what": f"host time in us, median of {ROUNDS} rounds of {CALLS} calls, 64 x 64 bfloat16, through aten",
+        "what": f"host time in us, median of {ROUNDS} rounds of {CALLS} calls, 64 x 64, bfloat16 where it is had, by aten",
         "device": torch.cuda.get_device_name(),
         "versions": {name: version(name) for name in ("torch", "triton", "flag_gems")},
         "rows": rows,

@@ -8,8 +8,9 @@ import math
 import pytest
 import torch
 
-from flag_gems_overrides.perf import answers
+from flag_gems_overrides.perf import answers, op_inputs
 from flag_gems_overrides.perf.answers import Reference
+from flag_gems_overrides.perf.cases import make
 
 
 def test_a_wrong_answer_is_not_right():
@@ -41,6 +42,21 @@ def test_where_pytorch_fails_on_the_gpu_the_cpu_answers():
     assert reference.is_right((values, indices))
     assert not reference.is_right((values, (indices + 1) % 64))
     assert Reference("max_dim", (x, 1, False)).failure is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "normalized_shape", "unsafe"),
+    [(65537, [2, 1], True), (65536, [2, 1], False), (65537, [2], False)],
+)
+@pytest.mark.parametrize("op", ["layer_norm_backward", "_fused_rms_norm_backward"])
+def test_pytorch_is_not_called_where_it_writes_beyond_its_tensors(op, rows, normalized_shape, unsafe):
+    called = []
+    native = op_inputs.native(op)
+    size = "x".join(map(str, [rows, *normalized_shape]))
+    inputs = op_inputs.arguments(make(op, f"{size} normalized={len(normalized_shape)}", "float32"), "cpu")
+    reference = Reference(op, inputs, lambda *arguments: called.append(op) or native(*arguments))
+    assert (reference.failure is not None, not called) == (unsafe, unsafe)
+    assert reference.is_right(native(*inputs))
 
 
 def test_an_error_is_the_largest_difference_and_one_unit_in_the_last_place():

@@ -272,6 +272,16 @@ def upstream_unsafe(case: Case) -> str | None:
     return None
 
 
+def native_unsafe(op: str, inputs: Arguments) -> str | None:
+    """Why PyTorch's function must not be called on a GPU: pytorch/pytorch#193016, in 2.11 and others."""
+    if op not in ("layer_norm_backward", "_fused_rms_norm_backward"):
+        return None
+    x, normalized_shape = inputs[1:3]
+    if len(normalized_shape) > 1 and x.numel() > 65536 * math.prod(normalized_shape):
+        return "writes beyond its partial sums for weight and bias of several dims and more than 65536 rows"
+    return None
+
+
 def without_parameters(op: str, arguments: Arguments) -> Arguments | None:
     """The same call of a norm without weight and bias, which compiles another kernel; None for other operators."""
     if OPERATORS[op].family not in ("norm", "group_norm"):

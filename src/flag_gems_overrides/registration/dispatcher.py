@@ -17,6 +17,8 @@ from weakref import WeakKeyDictionary
 
 from torch.library import Library
 
+from flag_gems_overrides.registration import retired
+
 Functions = Mapping[str, Callable[..., Any]]
 
 
@@ -51,6 +53,7 @@ def lifted(gems: ModuleType, functions: Functions, for_overloads: set[str]) -> I
                     "which is not flag_gems'. Call install() before enabling flag_gems through it."
                 )
             held.append((library, overload, functions[overload], dispatch_key))
+    retired.keep([retired.kernel(overload, dispatch_key) for _, overload, _, dispatch_key in held])
     for library in {id(library): library for library, *_ in held}.values():
         if library.m is not None:
             library.m.reset()
@@ -88,9 +91,11 @@ class _OnTop:
     def __init__(self, under: Library, functions: Functions, dispatch_key: str) -> None:
         self.functions = functions
         self._library = Library("aten", "IMPL")
+        self._kernels: list[object] = []
         try:
             for overload, function in functions.items():
                 _register(self._library, overload, function, dispatch_key)
+                self._kernels.append(retired.kernel(overload, dispatch_key))
         except BaseException:
             self.destroy()
             raise
@@ -102,6 +107,8 @@ class _OnTop:
         return self._library.m is not None
 
     def destroy(self) -> None:
+        retired.keep(self._kernels)
+        self._kernels.clear()
         # torch notes once that a key is overridden from Python, and the library underneath still does that.
         self._library._op_impls.clear()
         self._library._destroy()

@@ -24,7 +24,7 @@ from triton import knobs
 
 from flag_gems_overrides.ops.launch.recording import recording
 from flag_gems_overrides.ops.launch.workspace import Counters
-from flag_gems_overrides.registration import dispatcher
+from flag_gems_overrides.registration import dispatcher, retired
 from flag_gems_overrides.registration.host.extension import EXTENSION, Extension
 from flag_gems_overrides.registration.host.recipes import OtherWork, recipe
 
@@ -108,12 +108,13 @@ class HostPath:
             on_top = self._is_on_top(args, {name: kwargs[name] for name in self._named & kwargs.keys()})
             if on_top is None:
                 return
-            registered = None
+            registered = kernel = None
             if on_top:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     registered = self._extension.register_kernel(self._overload, self._key, self._operator)
-            self._on[library] = _Registered(library, registered)
+                kernel = retired.kernel(self._overload, self._key)
+            self._on[library] = _Registered(library, registered, kernel)
         finally:
             self._lock.release()
 
@@ -168,13 +169,16 @@ class HostPath:
 class _Registered:
     """C++ on top of a library's registration. Ends with it."""
 
-    def __init__(self, under: Library, registered: Any | None) -> None:
+    def __init__(self, under: Library, registered: Any | None, kernel: object | None) -> None:
         self._registered = registered
+        self._kernel = kernel
         # Called by Library._destroy and when the library is collected, the two ways in which use_gems ends.
         under._registration_handles.append(self)  # type: ignore[arg-type]
 
     def destroy(self) -> None:
         if self._registered is not None:
+            retired.keep([self._kernel])
+            self._kernel = None
             self._registered.destroy()
 
     def remove(self, under: Library) -> None:
