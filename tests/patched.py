@@ -54,6 +54,10 @@ DIFFERENCES = (
         "the error names the dtype as Python does, torch.float64; PyTorch's own says double",
     ),
     (
+        r"test_rms_norm\.py::test_with_its_statistic\[\(16,301\)-",
+        "compared bit by bit with our rms_norm, whose last bits differ: it has no fix",
+    ),
+    (
         r"test_moments\.py::(test_beside_a_large_mean|test_several_dimensions\[\[.+\]\])"
         r"|test_moments\.py::test_shapes\[\(3,3001,5\)-float32\]",
         "upstream's variance is of one pass in float32 without a shift: right, but for more roundings than ours",

@@ -220,6 +220,7 @@ _ROWS = (
         gradient_of="batch_norm",
         log="GEMS CUDNN_BATCH_NORM_BACKWARD",
         defects=("CB1",),
+        resolves=("#5222",),
     ),
     Operator(
         name="group_norm",

@@ -11,6 +11,7 @@ import torch
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each
 
+from flag_gems_overrides.ops import _fused_rms_norm as fused
 from flag_gems_overrides.ops._fused_rms_norm import _fused_rms_norm, _fused_rms_norm_backward
 from flag_gems_overrides.ops.rms_norm import rms_norm, rms_norm_backward, rms_norm_forward
 
@@ -241,6 +242,22 @@ def test_with_its_statistic(shape, k, mask, device, small_device):
     same = rms_norm_backward(case.dy, case.x, rstd, case.normalized, case.weight, output_mask=mask)
     for ours, theirs in zip((y, rstd, *gradients), (*rms_norm_forward(*arguments), *same), strict=True):
         assert ours is theirs is None or torch.equal(ours, theirs)
+
+
+def test_with_its_statistic_called_by_itself_it_has_a_gradient(overridden, device, monkeypatch):
+    case = Case((5, 301), 1, torch.float32, device)
+    leaves = case.x.requires_grad_(), case.weight.requires_grad_()
+    y, _ = _fused_rms_norm(case.x, case.normalized, case.weight, EPS)
+    actual = torch.autograd.grad(y, leaves, case.dy)
+    native = torch.autograd.grad(torch.rms_norm(case.x, case.normalized, case.weight, EPS), leaves, case.dy)
+    for ours, theirs in zip(actual, native, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    with torch.no_grad():
+        assert not _fused_rms_norm(case.x, case.normalized, case.weight, EPS)[0].requires_grad
+    # Below PyTorch's own autograd nothing is kept for a second graph.
+    monkeypatch.setattr(fused._FusedRmsNorm, "forward", lambda *arguments: pytest.fail("a graph of ours"))
+    with overridden():
+        torch._fused_rms_norm(case.x, case.normalized, case.weight, EPS)
 
 
 @each("dtype", FLOATING)

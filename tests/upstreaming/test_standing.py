@@ -49,7 +49,7 @@ def test_each_patch_applies_or_not_or_is_merged(
     assert "v5.0.2 max-fix: 2 lines, " in result.output
     assert "merged at HEAD" in result.output
     assert "    resolves #4543" in result.output
-    assert "v5.0.2 softmax-fix: not written" in result.output
+    assert "v5.0.2 softmax-fix: only NVIDIA's kernel answers its defects; not written yet" in result.output
 
 
 def test_lines_of_code_and_of_tests_are_counted_apart(tmp_path: Path) -> None:
@@ -87,6 +87,9 @@ def test_a_mark_that_is_no_operator_is_found(tree: Path) -> None:
     for mark, wrong in (("max", 0), ("softmax", 0), ("maximal", 1)):
         (tree / "tests/test_a.py").write_text(text.format(mark))
         assert len(list(checks.operator_errors(tree, ["tests/test_a.py"]))) == wrong, mark
+    (tree / "tests/test_own.py").write_text(text.format("maximal"))  # one of upstream's own
+    assert list(checks.operator_errors(tree, ["tests/test_a.py"])) == []
+    assert len(list(checks.operator_errors(tree, ["tests/test_a.py", "tests/test_own.py"]))) == 2
 
 
 def test_files_are_held_to_the_hooks_of_the_tree(tree: Path) -> None:

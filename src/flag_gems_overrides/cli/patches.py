@@ -152,8 +152,8 @@ def status(
             ):
                 if names:
                     print(f"    {what} {', '.join(names)}")
-        for module in series.without_fix(chosen):
-            print(f"{chosen.name} {module}-fix: not written; only NVIDIA's kernel answers its defects")
+        for module, why in series.without_fix(chosen).items():
+            print(f"{chosen.name} {module}-fix: only NVIDIA's kernel answers its defects; {why}")
 
 
 @patches.command()

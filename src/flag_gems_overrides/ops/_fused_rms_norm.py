@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from .families.norm.rms_call import compute_backward, compute_forward
 
@@ -21,7 +23,8 @@ def _fused_rms_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """``aten::_fused_rms_norm``: divide by the root mean square over the last ``len(normalized_shape)`` dimensions.
 
-    Its gradient is PyTorch's, which calls :func:`_fused_rms_norm_backward`.
+    Through PyTorch's dispatcher its gradient is PyTorch's, which calls :func:`_fused_rms_norm_backward`; called by
+    itself, as upstream's may be, it has one of its own.
 
     Args:
         x: floating-point tensor whose shape ends in ``normalized_shape``.
@@ -36,7 +39,33 @@ def _fused_rms_norm(
         RuntimeError, ValueError: as PyTorch, when the shapes do not fit.
     """
     logger.debug("GEMS _FUSED_RMS_NORM FORWARD")
+    if (
+        torch.is_grad_enabled()
+        and (x.requires_grad or (weight is not None and weight.requires_grad))
+        and not torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality)
+    ):
+        return _FusedRmsNorm.apply(x, normalized_shape, weight, eps)
     return compute_forward(x, normalized_shape, weight, eps)
+
+
+class _FusedRmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None, eps: float | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        output, rstd = compute_forward(x, normalized_shape, weight, eps)
+        ctx.save_for_backward(x, rstd, weight)
+        ctx.mark_non_differentiable(rstd)
+        ctx.normalized_shape = tuple(normalized_shape)
+        return output, rstd
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, rstd, weight = ctx.saved_tensors
+        want = ctx.needs_input_grad[0], ctx.needs_input_grad[2]
+        dx, dweight = compute_backward(dy, x, rstd, ctx.normalized_shape, weight, want)
+        return dx, None, dweight, None
 
 
 def _fused_rms_norm_backward(

@@ -94,9 +94,8 @@ def table(line: Line, folder: Path) -> str:
         for patch, path in patches
     ]
     missing = without_fix(line)
-    lack = (
-        f"No fix is written yet for {', '.join(missing)}: only the kernels answer as PyTorch does.\n" if missing else ""
-    )
+    lack = "These have no fix, and only NVIDIA's kernels answer as PyTorch does:\n\n" if missing else ""
+    lack += "".join(f"- {module}: {why}.\n" for module, why in missing.items())
     return (
         f"# Pull requests for FlagGems {line.name}\n\nMade at {line.base} by `gems-overrides patches export`. "
         "Lines are those added and removed.\n\n| patch | lines of code | of tests and benchmarks | stands on |\n"

@@ -117,6 +117,21 @@ _ANY_DTYPE_SINCE_MAIN = tuple(
     for statistic in ("mean", "rstd")
 )
 
+# These tests ask for 1 / root mean square in one dimension, [M]; PyTorch's has the input's shape with ones for the
+# normalized dimensions. Whichever it is, as above.
+_ANY_SHAPE = tuple(
+    Edit(
+        "tests/test_fused_rms_norm.py",
+        f"{before}    utils.gems_assert_close(res_inv_rms, ref_inv_rms, torch.float32)\n",
+        f"{before}    utils.gems_assert_close(res_inv_rms.flatten(), ref_inv_rms, torch.float32)\n",
+    )
+    for before in (
+        "    # Check forward outputs\n    utils.gems_assert_close(res_out, ref_out, dtype)\n",
+        "weight=None, eps=eps\n    )\n\n    utils.gems_assert_close(res_out, ref_out, dtype)\n",
+        "    utils.gems_assert_close(res_out, ref_out, torch.float32)\n",
+    )
+)
+
 _WITH_NATIVE_LAYER_NORM = Line(
     "v5.3.4",
     "5.3.4",
@@ -137,13 +152,19 @@ _WITH_NATIVE_LAYER_NORM = Line(
         "base.GenericBenchmark",
         "consts.FLOAT_DTYPES",
     ),
-    edits={"layernorm-tests": (_ANY_DTYPE,)},
+    edits={"layernorm-tests": (_ANY_DTYPE,), "_fused_rms_norm-tests": _ANY_SHAPE},
     differences=(
         (
             "^test_layer_norm::test_native_layer_norm",
             ("overrides",),
             "asks for statistics of half inputs in half; PyTorch's CUDA kernel keeps float32, and so do we. The "
             "patches change the test",
+        ),
+        (
+            r"^test_fused_rms_norm::test_fused_rms_norm(_no_weight\[|_aten_dispatch$|\[)",
+            ("overrides",),
+            "asks for 1 / root mean square in one dimension; PyTorch's has the input's shape with ones for the "
+            "normalized dimensions, and so has ours. The patches change the test",
         ),
     ),
 )
@@ -156,7 +177,7 @@ LINES = {
             "5.0.2",
             "30bfcc0735b8ebd48bd7339ef752ec64df69663f",
             header="",
-            marks={"prod_dim": "prod_dim_int", "_is_all_true": "is_all_true"},
+            marks={"prod_dim": "prod_dim_int", "_is_all_true": "is_all_true", "var_correction": "var"},
             include={},
             benchmark=Benchmark(
                 "benchmark/test_{}_sizes_perf.py",
@@ -174,7 +195,7 @@ LINES = {
             name="main",
             release="5.4.0.dev0",
             base="ed2508bcb5a03000e9774734201d840ba362cd11",
-            edits={"layernorm-tests": (_ANY_DTYPE, *_ANY_DTYPE_SINCE_MAIN)},
+            edits={"layernorm-tests": (_ANY_DTYPE, *_ANY_DTYPE_SINCE_MAIN), "_fused_rms_norm-tests": _ANY_SHAPE},
         ),
     )
 }

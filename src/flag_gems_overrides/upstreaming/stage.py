@@ -61,10 +61,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @functools.cache
 def _beside_cuda() -> set[str]:
-    """The tests of sizes whose expected answers come from a kernel that PyTorch has for CUDA alone."""
+    """The tests whose expected answers, or whose arguments, come from a kernel that PyTorch has for CUDA alone."""
     there = torch._C._dispatch_has_computed_kernel_for_dispatch_key
     rows = [row for row in OPERATORS.values() if row.overload is not None and not there(f"aten::{row.overload}", "CPU")]
-    return {f"test_{row.name.lstrip('_')}_sizes" for row in rows}
+    # The one of upstream's own calls cuDNN's forward.
+    return {f"test_{row.name.lstrip('_')}_sizes" for row in rows} | {"test_cudnn_batch_norm_backward"}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

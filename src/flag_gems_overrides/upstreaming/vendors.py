@@ -63,6 +63,9 @@ _READ: Mapping[str, Mapping[str, str]] = {
     "aminmax": dict.fromkeys(("kunlunxin", "sunrise"), "AM1 AM2 AM3"),
     "vector_norm": {"ascend": "V2 V3 V4 V5", "cambricon": "V3", "kunlunxin": "V1 V2 V3 V4"},
     "groupnorm": dict.fromkeys(("ascend", "kunlunxin", "metax"), "G1"),
+    "nansum": dict.fromkeys(("ascend", "hygon", "metax"), "H1 H2 H3 H4"),
+    "logsumexp": dict.fromkeys(("cambricon", "kunlunxin"), "LS1 LS2 LS3"),
+    "cudnn_batch_norm_backward": {"thead": "CB1"},
     "rms_norm": dict.fromkeys(("ascend", "cambricon", "kunlunxin", "sunrise", "tsingmicro"), "R2"),
 }
 

@@ -44,8 +44,8 @@ def ls2(device: torch.device) -> None:
 
 @defect(
     "LS3",
-    title="an empty input divides by zero; a dimension that does not exist is an AssertionError",
-    pytorch="-inf; IndexError",
+    title="an empty input divides by zero, and a dimension that does not exist is an AssertionError",
+    pytorch="-inf, and IndexError",
     upstream=_since_5_3_0("ZeroDivisionError"),
     hidden=_NOT_BEFORE,
 )
