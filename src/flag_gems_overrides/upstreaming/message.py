@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +63,7 @@ def message(patch: Patch, line: Line, tree: Path, folder: Path = RECORDS) -> str
         resolves=resolves,
         associated=associated,
         tests=[path for path in patch.added if path.startswith("tests/")],
+        changed=re.findall(r"^\+\+\+ b/(tests/\S+)", patch.changes.read_text(), re.MULTILINE) if patch.changes else [],
         shared=any(set(row.functions) - set(patch.functions) for row in defects),
         benchmarks=[path for path in patch.added if path.startswith("benchmark/")],
         device=DEVICE,
