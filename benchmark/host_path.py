@@ -56,7 +56,7 @@ def main() -> None:
         rows.append({"op": op, **times(op, arguments), **checks(op, arguments)})
         print(json.dumps({name: value for name, value in rows[-1].items() if name != "samples_us"}), flush=True)
     record = {
-        "what": f"host time in us, median of {ROUNDS} rounds of {CALLS} calls, 64 x 64, bfloat16 where it is had, by aten",
+        "what": f"host time in us, median of {ROUNDS} rounds of {CALLS} calls, 64 x 64, bfloat16 if any, by aten",
         "device": torch.cuda.get_device_name(),
         "versions": {name: version(name) for name in ("torch", "triton", "flag_gems")},
         "rows": rows,

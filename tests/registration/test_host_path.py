@@ -105,19 +105,31 @@ def compiled(monkeypatch):
 
 
 @pytest.fixture
-def path(kernel, driver, compiled):
-    """softmax's way through C++, in force once flag_gems has registered it."""
+def path_of(kernel, driver, compiled):
+    """An override's way through C++, in force once flag_gems has registered it."""
     install()
     made = installation._installation
     source = SimpleNamespace(start=lambda: None, module=kernel)
-    path = HostPath(flag_gems, made._wrappers["softmax"], "_softmax", "CPU", source)
-    made._wrappers["softmax"].call_first(path.notice)
-    made._host_paths.append(path)
-    install()
-    yield path
+    changed = []
+
+    def path_of(name: str, overload: str) -> HostPath:
+        path = HostPath(flag_gems, made._wrappers[name], overload, "CPU", source)
+        made._wrappers[name].call_first(path.notice)
+        changed.append(made._wrappers[name])
+        made._host_paths.append(path)
+        install()
+        return path
+
+    yield path_of
     uninstall()
     made._host_paths.clear()
-    made._wrappers["softmax"]._notice = None
+    for wrapper in changed:
+        wrapper._notice = None
+
+
+@pytest.fixture
+def path(path_of):
+    return path_of("softmax", "_softmax")
 
 
 @pytest.fixture
@@ -138,6 +150,15 @@ def warm(x):
     """The first call registers C++, the second is written down."""
     softmax(x)
     softmax(x)
+
+
+def test_what_aten_has_by_name_only(path_of, enable):
+    """aminmax's dim and keepdim, which the override takes by position."""
+    path = path_of("aminmax", "aminmax")
+    enable("aminmax")
+    values = torch.aminmax(matrix(), dim=1)
+    assert [x.shape for x in values] == [(4,), (4,)]
+    assert path._on
 
 
 class TestReplay:

@@ -53,7 +53,7 @@ class HostPath:
         packet, _, variant = overload.partition(".")
         self._op = getattr(getattr(torch.ops.aten, packet), variant or "default")
         self._keys = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key))
-        self._named = {argument.name for argument in self._op._schema.arguments if argument.kwarg_only}
+        self._arguments = self._op._schema.arguments
         self._probing = threading.local()
 
     @property
@@ -105,7 +105,7 @@ class HostPath:
         try:
             if not self._wrapper.is_on:
                 return  # it was when this call began
-            on_top = self._is_on_top(args, {name: kwargs[name] for name in self._named & kwargs.keys()})
+            on_top = self._is_on_top(args, kwargs)
             if on_top is None:
                 return
             registered = kernel = None
@@ -123,9 +123,13 @@ class HostPath:
 
         None if these arguments cannot tell: they are not aten's.
         """
+        # The override may take by position what aten has by name only, as aminmax its dim.
+        named = {declared.name for declared in self._arguments if declared.kwarg_only}
+        given = {name: kwargs[name] for name in named & kwargs.keys()}
+        given |= {a.name: arg for a, arg in zip(self._arguments, args, strict=False) if a.kwarg_only}
         self._probing.on = True
         try:
-            self._op.redispatch(self._keys, *args, **kwargs)
+            self._op.redispatch(self._keys, *args[: len(self._arguments) - len(named)], **given)
         except _ReachedError as reached:
             # Called by the dispatcher itself: between this frame and the override's there is no other.
             trace = reached.__traceback__

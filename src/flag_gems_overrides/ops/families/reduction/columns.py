@@ -20,13 +20,18 @@ N_AXIS = 1 if LANES_BEFORE_DEPTH else 0
 
 
 @triton.jit
-def results_of(M, N, K, BLOCK_K: tl.constexpr):
+def results_of(M, N, K, BLOCK_K: tl.constexpr, K_DIVISOR: tl.constexpr):
     """(indices, start, offsets from it, mask) of the results of a program, [BLOCK_K], and of their first elements."""
+    # Neighbours that are in one row of K. Triton finds that out for itself from 3.9 on, and loads them as a vector:
+    # 1024 x 1024 x 1024 bfloat16 477 us, element by element (3.6) 619.
+    NEIGHBOURS: tl.constexpr = min(K_DIVISOR, BLOCK_K)
     first = tl.program_id(0).to(K.dtype) * BLOCK_K
     lane = tl.arange(0, BLOCK_K)
     m = first // K
     column = first % K + lane  # counted from the [N, K] where the first lies
-    return first + lane, m.to(tl.int64) * N * K, column // K * (N * K) + column % K, column // K < M - m
+    offsets = tl.multiple_of(column // K * (N * K) + column % K, NEIGHBOURS)
+    mask = tl.max_constancy(column // K < M - m, NEIGHBOURS)
+    return first + lane, m.to(tl.int64) * N * K, tl.max_contiguous(offsets, NEIGHBOURS), mask
 
 
 @triton.jit
@@ -78,7 +83,7 @@ def reduce_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, start, offsets, mask = results_of(M, N, K, BLOCK_K)
+    results, start, offsets, mask = results_of(M, N, K, BLOCK_K, K_DIVISOR)
     offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
@@ -140,7 +145,7 @@ def locate_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, start, offsets, mask = results_of(M, N, K, BLOCK_K)
+    results, start, offsets, mask = results_of(M, N, K, BLOCK_K, K_DIVISOR)
     offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)

@@ -228,7 +228,7 @@ def moments_of_columns_kernel(
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
     weight = tl.full([], weight, OP.accumulator)
-    results, block_start, offsets, column_mask = results_of(M, N, K, BLOCK_K)
+    results, block_start, offsets, column_mask = results_of(M, N, K, BLOCK_K, K_DIVISOR)
     shift = load(x_ptr + block_start + offsets, column_mask & (N > 0), OP, EVICT="")
     tile_shift = tl.expand_dims(shift, AXIS)
     offsets = tl.expand_dims(offsets, AXIS)
