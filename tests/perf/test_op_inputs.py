@@ -96,6 +96,7 @@ def test_answers_agree_up_to_rounding_and_shape():
     x = torch.tensor([1.0, 2.0, 100.0])
     assert agree(x * 1.0001, x)
     assert agree(x.view(3, 1), x)
+    assert agree(x.double() * (1 + 1e-13), x.double())
     assert agree(torch.tensor([torch.nan, torch.inf]), torch.tensor([torch.nan, torch.inf]))
 
 
@@ -106,6 +107,8 @@ def test_answers_agree_up_to_rounding_and_shape():
         (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, 1.0])),
         (torch.tensor([1.0]), torch.tensor([1.0, 1.0])),
         (torch.tensor([1.0]), torch.tensor([1])),
+        # Computed in float32: other work than float64's.
+        (torch.tensor([1 / 3]).double(), torch.tensor([1 / 3], dtype=torch.float64)),
         (torch.tensor([4]), torch.tensor([5])),
     ],
 )

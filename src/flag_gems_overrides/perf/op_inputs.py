@@ -374,7 +374,7 @@ def agree(op: str, inputs: Arguments, result: Any, reference: Any) -> bool:
     """Whether two results of ``op`` for ``inputs`` are of the same computation.
 
     A check against timing a wrong answer, not of accuracy: floating-point outputs may differ by 2 % of the reference's
-    largest value (sums in bfloat16), shapes by how rows are arranged.
+    largest value (sums in bfloat16), float64 by what tells it from float32; shapes by how rows are arranged.
     """
     ours, theirs = (outputs(compared(op, inputs, each)) for each in (result, reference))
     if [(x.numel(), x.is_floating_point()) for x in ours] != [(x.numel(), x.is_floating_point()) for x in theirs]:
@@ -385,10 +385,11 @@ def agree(op: str, inputs: Arguments, result: Any, reference: Any) -> bool:
 def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
     if not b.numel():
         return True
-    a, b = a.float().flatten(), b.float().flatten()
+    wide, share = (torch.float64, 1e-10) if b.dtype is torch.float64 else (torch.float32, 0.02)
+    a, b = a.to(wide).flatten(), b.to(wide).flatten()
     finite = b[b.isfinite()]
     scale = float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.allclose(a, b, rtol=0, atol=0.02 * scale, equal_nan=True)
+    return torch.allclose(a, b, rtol=0, atol=share * scale, equal_nan=True)
 
 
 def _bytes(value: Any) -> int:
