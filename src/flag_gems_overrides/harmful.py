@@ -149,6 +149,12 @@ HARMFUL = (
     Harmful("aminmax", "NaN is dropped", "torch.aminmax(torch.tensor([1.0, float('nan'), 2.0]))", issue=3816),
     Harmful("count_nonzero", "a negative dimension is refused", "torch.count_nonzero(torch.ones(2, 3), dim=-1)"),
     Harmful(
+        "embedding_backward",
+        "strided indices and gradients are read as if they were contiguous: BERT's token types end with CUDA error 717",
+        "torch.autograd.grad(F.embedding(torch.tensor([1, 0, 2, 0])[::2], w := torch.ones(4, 3, requires_grad=True))"
+        ".sum(), w)",
+    ),
+    Harmful(
         "layer_norm_backward",
         "takes the number of rows from the first dimension: wrong gradients of 3-D inputs, stores out of bounds",
         "torch.autograd.grad(F.layer_norm(x := torch.randn(3, 4, 8, requires_grad=True), (8,)).square().sum(), x)",
