@@ -161,6 +161,73 @@ def test_what_aten_has_by_name_only(path_of, enable):
     assert path._on
 
 
+class Summing(Driver):
+    """Sums all of a tensor for every launch."""
+
+    def launch(self, configuration, function, params, extra):
+        x, out, _, N = (ctypes.cast(params[i], ctypes.POINTER(ctypes.c_int64))[0] for i in range(4))
+        self.launched.append(function)
+        total = sum((ctypes.c_float * (N & 0xFFFFFFFF)).from_address(x))
+        ctypes.c_float.from_address(out).value = total
+        return 0
+
+
+class TestOut:
+    """What the caller gives for the result."""
+
+    @pytest.fixture
+    def driver(self, kernel):
+        made = Summing()
+        kernel.set_driver(*made.addresses())
+        return made
+
+    @pytest.fixture
+    def enabled(self, compiled, path_of, enable, monkeypatch):
+        fake = Launch.parts
+        signature = dict(enumerate(["*fp32", "*fp32", "constexpr", "constexpr", *["i32"] * 20]))
+
+        def parts(self):
+            made, *rest = fake(self)
+            return (
+                SimpleNamespace(function=FUNCTION, metadata=made.metadata, src=SimpleNamespace(signature=signature)),
+                *rest,
+            )
+
+        monkeypatch.setattr(Launch, "parts", parts)
+        path = path_of("sum_out", "sum.out")
+        enable("sum_out")
+        return path
+
+    def test_it_is_written_and_returned(self, enabled, driver):
+        for _ in range(4):
+            x, out = matrix(), torch.full((), 7.0)
+            assert torch.ops.aten.sum.out(x, out=out) is out
+            torch.testing.assert_close(out, x.flatten().cumsum(0)[-1])
+        assert (enabled.replayed, len(driver.launched)) == (2, 2)
+
+    @pytest.mark.parametrize("start", [0, 1, 4, 31])
+    def test_one_that_is_a_part_of_the_input(self, enabled, driver, start):
+        self.test_it_is_written_and_returned(enabled, driver)
+        for _ in range(4):
+            x = matrix()
+            want = x.flatten().cumsum(0)[-1]
+            torch.testing.assert_close(torch.ops.aten.sum.out(x, out=x.view(-1)[start]), want)
+        assert len(driver.launched) == 2
+
+    def test_one_of_another_shape(self, enabled, driver):
+        for _ in range(4):
+            x, out = matrix(), torch.empty(0)
+            torch.ops.aten.sum.out(x, out=out)
+            torch.testing.assert_close(out, x.flatten().cumsum(0)[-1])
+        assert not driver.launched
+
+    def test_one_of_another_dtype(self, enabled, driver):
+        for _ in range(4):
+            with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float, but got double instead"):
+                torch.ops.aten.sum.out(matrix(), out=torch.empty((), dtype=torch.double))
+        assert not driver.launched
+
+
 class TestReplay:
     def test_a_third_call_does_not_reach_python(self, enabled, driver):
         x = matrix()

@@ -161,7 +161,8 @@ class HostPath:
         assert self._extension is not None
         for buffer in buffers:
             self._extension.keep_buffer(buffer)
-        self._put(key, recipe(self._extension, events, work, args, result), stops)
+        arguments = [*args, *(kwargs[declared.name] for declared in self._arguments[len(args) :])]
+        self._put(key, recipe(self._extension, events, work, arguments, result), stops)
         return result
 
     def _put(self, key: bytes, answer: Any | None, stops: int) -> None:

@@ -18,9 +18,11 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <new>
+#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
 
@@ -96,7 +98,7 @@ struct Recipe {
   std::vector<size_t> copies;  // arguments that are made contiguous
   std::vector<std::pair<at::ScalarType, int64_t>> counters;
   std::vector<Launch> launches;
-  std::vector<int64_t> results;  // which allocation, -1 for none
+  std::vector<std::optional<Param>> results;  // an allocation, an argument (``out``), or none
 };
 
 // ---------------------------------------------------------------- zeroed counters, one buffer for a stream and dtype
@@ -129,7 +131,14 @@ void* find_buffer(void* stream, c10::Device device, const std::pair<at::ScalarTy
 
 // ---------------------------------------------------------------- the description of a call
 
-bool describe_tensor(const at::Tensor& tensor, Key& key, c10::SmallVector<void*, 8>& seen) {
+using Pointers = c10::SmallVector<const void*, 8>;
+
+// The first argument of the same, or how many there are.
+int64_t first_of(const Pointers& seen, const void* pointer) {
+  return std::find(seen.begin(), seen.end(), pointer) - seen.begin();
+}
+
+bool describe_tensor(const at::Tensor& tensor, Key& key, Pointers& addresses, Pointers& storages) {
   if (!tensor.defined()) {
     key.push_back(-1);
     return true;
@@ -139,15 +148,17 @@ bool describe_tensor(const at::Tensor& tensor, Key& key, c10::SmallVector<void*,
   if (tensor.requires_grad() && at::GradMode::is_enabled() &&
       !c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset))
     return false;
-  void* pointer = tensor.data_ptr();
-  int64_t alias = 0;  // the first argument at the same address: a recipe tells arguments apart by their addresses
-  while (alias < static_cast<int64_t>(seen.size()) && seen[alias] != pointer) ++alias;
-  seen.push_back(pointer);
+  const void* pointer = tensor.const_data_ptr();
+  const void* storage = tensor.storage().data();
+  // A recipe tells arguments apart by their addresses, and what may be written depends on what is a part of what.
+  const int64_t alias = first_of(addresses, pointer), part = first_of(storages, storage);
+  addresses.push_back(pointer);
+  storages.push_back(storage);
   const auto device = tensor.device();
   key.push_back(
       static_cast<int64_t>(tensor.scalar_type()) | static_cast<int64_t>(device.type()) << 8 |
       static_cast<int64_t>(static_cast<uint8_t>(device.index())) << 16 | tensor.dim() << 24 | alias << 32 |
-      static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer) % 16 == 0) << 40);
+      static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer) % 16 == 0) << 40 | part << 48);
   key.append(tensor.sizes().begin(), tensor.sizes().end());
   key.append(tensor.strides().begin(), tensor.strides().end());
   return true;
@@ -155,10 +166,10 @@ bool describe_tensor(const at::Tensor& tensor, Key& key, c10::SmallVector<void*,
 
 // Every value starts with a word that says its type and length, so no two calls have one description.
 bool describe(Values values, Key& key) {
-  c10::SmallVector<void*, 8> seen;
+  Pointers addresses, storages;
   for (const auto& value : values) {
     if (value.isTensor()) {
-      if (!describe_tensor(value.toTensor(), key, seen)) return false;
+      if (!describe_tensor(value.toTensor(), key, addresses, storages)) return false;
     } else if (value.isNone()) {
       key.push_back(-2);
     } else if (value.isInt()) {
@@ -325,8 +336,15 @@ Outcome replay(const Recipe& recipe, size_t argument_count, Stack* stack) {
     }
   }
 
+  c10::SmallVector<at::Tensor, 4> results;
+  for (const auto& result : recipe.results) {
+    if (!result)
+      results.emplace_back();
+    else
+      results.push_back(result->kind == Param::Argument ? arguments[result->value].toTensor() : made[result->value]);
+  }
   torch::jit::drop(*stack, argument_count);
-  for (int64_t result : recipe.results) stack->emplace_back(result < 0 ? at::Tensor() : made[result]);
+  for (auto& result : results) stack->emplace_back(std::move(result));
   return Outcome::Done;
 }
 
@@ -456,7 +474,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("copy", [](Recipe& r, size_t argument) { r.copies.push_back(argument); })
       .def("count", [](Recipe& r, py::handle dtype, int64_t n) { r.counters.emplace_back(dtype_of(dtype), n); })
       .def("launch", &add_launch)
-      .def("result", [](Recipe& r, int64_t allocation) { r.results.push_back(allocation); });
+      .def("result", [](Recipe& r, std::optional<std::pair<int, uint64_t>> param) {
+        if (param) r.results.push_back(Param{static_cast<Param::Kind>(param->first), param->second});
+        else r.results.emplace_back();
+      });
 
   py::class_<Operator, std::unique_ptr<Operator, py::nodelete>>(m, "Operator")
       .def(py::init(&make_operator))

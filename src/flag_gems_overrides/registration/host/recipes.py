@@ -45,7 +45,7 @@ def recipe(
 
     Args:
         events: the allocations, counters and launches.
-        arguments: in the schema's order; those that are named only are no tensors.
+        arguments: all, in the schema's order.
         result: what Python returned.
     """
     launches = [(maker, made) for maker, made in events if isinstance(maker, Launch)]
@@ -83,11 +83,12 @@ def recipe(
         if described is None:
             return None
         made.launch(*described)
-    by_identity = {id(tensor): place for place, (_, tensor) in enumerate(allocations)}
+    by_identity = {id(tensor): (_ALLOCATION, place) for place, (_, tensor) in enumerate(allocations)}
+    by_identity |= {id(out): (_ARGUMENT, place) for place, out in enumerate(arguments) if isinstance(out, torch.Tensor)}
     for each in result if isinstance(result, tuple) else (result,):
         if each is not None and id(each) not in by_identity:
             return None
-        made.result(-1 if each is None else by_identity[id(each)])
+        made.result(None if each is None else by_identity[id(each)])
     return made
 
 
