@@ -144,7 +144,7 @@ def _prepare_forward(
         D,
         *(strides or (C * D, D, 1)),
         ignore_index,
-        num_warps=plan.WARPS,
+        num_warps=planned.warps,
         REDUCED=reduced,
         MEAN=reduction == MEAN,
         ACC=_TRITON[accumulator],

@@ -166,7 +166,8 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
         return Tile(cdiv(problem.M, groups), 1, groups, block_d, block_hw, vector(problem), warps, 1)
     if programs_per_sm < 1:
         raise ValueError(f"no legal program: {configuration}")
-    of_sample = min(groups, power_of_two(problem.groups))
+    all_samples = power_of_two(problem.M // problem.groups)
+    of_sample = min(groups // all_samples or groups, power_of_two(problem.groups))
     samples = groups // of_sample
     blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.M // problem.groups, samples)
     side_by_side = min(iterations, max(1, limits.sm_count * programs_per_sm // blocks))

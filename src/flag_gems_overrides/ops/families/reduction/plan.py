@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...plans import table
-from .defaults import kinds
+from .defaults import OCCUPANCY, kinds
 from .launches import (
     MAX_CLASSES,
     VECTOR_BYTES,
+    WARP,
     Configuration,
     Plan,
     Problem,
     estimate,
     launch,
     launch_or_none,
+    power_of_2,
 )
 
 __all__ = [
@@ -33,6 +36,8 @@ __all__ = [
 
 # That a tuner may time.
 MAX_CONFIGURATIONS = 24
+# Elements of a thread and warps of a tile that holds all of a few columns.
+ELEMENTS, MAX_TILE_WARPS = 8, 16
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -56,7 +61,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: other kernels, and neighbours of all that are legal."""
     others = kinds(problem, limits)
-    candidates = list(others)
+    candidates = [*others, *_in_one_tile(problem)]
     for each in others:
         for field in ("elements", "warps", "block_k"):
             value = getattr(each, field)
@@ -73,6 +78,15 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
         if planned is not None:
             found.setdefault(planned, candidate)
     return list(found.values())[:MAX_CONFIGURATIONS]
+
+
+def _in_one_tile(problem: Problem) -> Iterator[Configuration]:
+    """All elements of a few columns, by many warps: nothing is looped over or exchanged."""
+    for block_k in (4, 8, 16, 32) if problem.K > 1 else ():
+        threads = max(block_k * power_of_2(problem.N) // ELEMENTS, WARP)
+        warps = min(threads // WARP, MAX_TILE_WARPS)
+        elements = max(block_k * power_of_2(problem.N) // (warps * WARP), 1)
+        yield Configuration("columns", elements, warps, OCCUPANCY, 1, block_k, False)
 
 
 def plan(M: int, N: int, K: int, itemsize: int, accumulators: int, limits: Limits) -> Plan:
