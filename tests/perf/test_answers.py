@@ -59,6 +59,17 @@ def test_pytorch_is_not_called_where_it_writes_beyond_its_tensors(op, rows, norm
     assert reference.is_right(native(*inputs))
 
 
+def test_half_inputs_whose_statistics_the_cpu_refuses():
+    inputs = op_inputs.arguments(make("_fused_rms_norm_backward", "65537x2x1 normalized=2", "float16"), "cpu")
+    native = op_inputs.native("_fused_rms_norm_backward")
+    right = [x.half() for x in native(*(x.float() if isinstance(x, torch.Tensor) else x for x in inputs))]
+
+    reference = Reference("_fused_rms_norm_backward", inputs)
+    assert reference.failure
+    assert reference.is_right(right)
+    assert not reference.is_right([right[0] + 100, *right[1:]])
+
+
 def test_an_error_is_the_largest_difference_and_one_unit_in_the_last_place():
     infinite = torch.tensor([-math.inf, math.inf, math.nan, 0.0], dtype=torch.float64)
     assert answers._error(infinite.float(), infinite) == 0

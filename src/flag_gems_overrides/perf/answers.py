@@ -16,8 +16,8 @@ from flag_gems_overrides.perf.beforehand import check_context, first_line
 class Reference:
     """PyTorch's answer to a call of ``op``.
 
-    Where PyTorch fails on the GPU, or writes beyond its tensors, the CPU answers: the gradient of group_norm with
-    140944 groups asks CUDA for a grid that is too large.
+    Where PyTorch fails on the GPU, or writes beyond its tensors, the CPU answers in float64: the gradient of group_norm
+    with 140944 groups asks CUDA for a grid that is too large.
 
     Args:
         native: PyTorch's function for inputs where ``inputs`` are.
@@ -36,7 +36,8 @@ class Reference:
             except Exception as error:
                 check_context(f"{op}: native: {first_line(error)}")
                 self.failure = first_line(error)
-        self._inputs = tuple(_on_cpu(value) for value in inputs)
+        # In float64, for the CPU refuses half inputs with float32 statistics.
+        self._inputs = tuple(_in_float64(_on_cpu(value)) for value in inputs)
         self._native = op_inputs.native(op, "cpu")
         self._answer = self._native(*self._inputs)
 

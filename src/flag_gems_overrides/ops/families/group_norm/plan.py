@@ -129,10 +129,12 @@ def _tile(problem: Problem, limits: Limits) -> Configuration | None:
     # Several groups to a program where they are small, as long as there are enough programs.
     together = power_of_two_within(min(ELEMENTS_HELD // group, M // (2 * limits.sm_count)))
     of_all = power_of_two(M // groups) * power_of_two(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
+    vectors = VECTORS
     if inputs == 2 and of_all * group <= min(ELEMENTS_OF_ALL, held(problem, "tile") * MAX_WARPS * WARP):
-        together = max(together, of_all)
+        # With two vectors to a thread 256 groups of 128 bf16 took 4.3 us, with one 3.6.
+        together, vectors = max(together, of_all), 1
     elements = together * group
-    per_thread = min(VECTORS * VECTOR_BYTES // itemsize, held(problem, "tile"))
+    per_thread = min(vectors * VECTOR_BYTES // itemsize, held(problem, "tile"))
     warps = min(power_of_two_within(elements // (per_thread * WARP)), MAX_WARPS)
     if inputs == 1:
         return Configuration("tile", together, block_d, block_hw, warps)
