@@ -155,6 +155,16 @@ HARMFUL = (
         ".sum(), w)",
     ),
     Harmful(
+        "cat",
+        "empty tensors are left out before the dtypes are promoted: a Llama's cache is bfloat16 instead of float32",
+        "torch.cat([torch.ones(0), torch.ones(2, dtype=torch.bfloat16)])",
+    ),
+    Harmful(
+        "slice_backward",
+        "strided gradients are read as if they were contiguous: wrong gradients of Llama's and T5's attention",
+        "torch.ops.aten.slice_backward(torch.arange(12.0).view(3, 4).t(), [4, 6], 1, 0, 3, 1)",
+    ),
+    Harmful(
         "layer_norm_backward",
         "takes the number of rows from the first dimension: wrong gradients of 3-D inputs, stores out of bounds",
         "torch.autograd.grad(F.layer_norm(x := torch.randn(3, 4, 8, requires_grad=True), (8,)).square().sum(), x)",

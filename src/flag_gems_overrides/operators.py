@@ -30,6 +30,7 @@ class Operator:
         package: upstream's: ``"ops"``, or ``"fused"``, whose functions people call by their names in flag_gems.
         overload: the aten overload that upstream registers the function for, as in ``"max.dim"``; None for a function
             outside of aten, for which PyTorch's stands that is the first of ``torch_calls``.
+        composition: where PyTorch has no function for that, one of its operators, as Python source.
         family: whose kernels it uses, a folder of ``ops/families``.
         since: the first flag_gems release that has the function; None if all supported releases have it.
 
@@ -46,7 +47,8 @@ class Operator:
         compared: the function of ``perf/op_inputs.py`` that says what of a result is compared; None for all of it.
         flops: operations for each element of the input.
 
-        torch_calls: PyTorch's functions that reach it, as reproductions of defects write them.
+        torch_calls: PyTorch's functions that reach it, as reproductions of defects write them; flag_gems' own where
+            PyTorch has none.
         benchmark_arguments: the arguments of ``overload`` in upstream's benchmarks, as Python source of ``x``,
             ``number`` (the case's ``dim`` or ``normalized``), ``shape`` and ``dtype``.
         gradient_of: the operator whose gradient it is.
@@ -65,6 +67,7 @@ class Operator:
     module: str
     package: str = "ops"
     overload: str | None
+    composition: str | None = None
     family: str
     since: str | None = None
 
@@ -107,7 +110,7 @@ class Operator:
     def native(self) -> str:
         """PyTorch's function with the same arguments, as Python source."""
         if self.overload is None:
-            return self.torch_calls[0]
+            return self.composition or self.torch_calls[0]
         packet, _, variant = self.overload.partition(".")
         return f"torch.ops.aten.{packet}.{variant or 'default'}"
 
@@ -141,6 +144,26 @@ _ROWS = (
         log="GEMS LAYERNORM FORWARD",
         defects=("L1", "L2", "L3", "L4", "L5"),
         resolves=("#5392", "#5490"),
+    ),
+    Operator(
+        name="skip_layer_norm",
+        module="skip_layernorm",
+        package="fused",
+        overload=None,
+        composition=(
+            "lambda x, residual, normalized_shape, weight, bias, eps=1e-5: "
+            "torch.layer_norm(x + residual, normalized_shape, weight, bias, eps)"
+        ),
+        family="norm",
+        supports="skip_layer_norm",
+        dtypes=FLOATING,
+        arguments=("normalized",),
+        inputs="skip_layer_norm",
+        flops=9,  # sum 1, mean 1, variance 3, normalize 2, affine 2
+        torch_calls=("flag_gems.skip_layer_norm",),
+        benchmark_arguments="x, torch.randn_like(x), shape[-number:], *affine(x, number), 1e-5",
+        log="GEMS SKIP LAYERNORM FORWARD",
+        defects=("SL1", "SL2", "SL3", "SL4", "SL5", "SL6"),
     ),
     Operator(
         name="layer_norm_backward",

@@ -214,6 +214,16 @@ class TestOut:
             torch.testing.assert_close(torch.ops.aten.sum.out(x, out=x.view(-1)[start]), want)
         assert len(driver.launched) == 2
 
+    def test_one_that_is_a_part_of_the_input_by_another_name(self, enabled, driver):
+        for _ in range(4):
+            base = torch.randn(40)
+            other = torch.from_dlpack(base)
+            x = base[:32].view(4, 8)
+            want = x.flatten().cumsum(0)[-1]
+            torch.testing.assert_close(torch.ops.aten.sum.out(x, out=other[32]), want)
+            torch.testing.assert_close(torch.ops.aten.sum.out(x, out=base[4]), want)
+        assert not driver.launched
+
     def test_one_of_another_shape(self, enabled, driver):
         for _ in range(4):
             x, out = matrix(), torch.empty(0)

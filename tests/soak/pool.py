@@ -12,13 +12,15 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS
-from flag_gems_overrides.perf import op_inputs, problems
-from flag_gems_overrides.perf.cases import Case
+from flag_gems_overrides.perf import beforehand, op_inputs, problems, workers
+from flag_gems_overrides.perf.cases import OVERRIDE, Case
 
 ON_GPU = torch.cuda.is_available()
 # So that a GPU needs less time for a call than the host, which then has many in flight.
 MAX_ELEMENTS = 2**20 if ON_GPU else 2**11
 CASES_PER_OP = 16 if ON_GPU else 4
+# One process takes ten minutes for the kernels of all cases.
+SECONDS_TO_COMPILE = 300
 
 
 class Call(NamedTuple):
@@ -60,6 +62,9 @@ def draw(chance: random.Random, dispatched: tuple[str, ...], device: str) -> lis
             CASES_PER_OP,
         )
     ]
+    if ON_GPU:
+        tasks = [(case.key, OVERRIDE) for case in cases]
+        list(workers.run(f"{beforehand.__name__}:compiler", tasks, beforehand.processes(), SECONDS_TO_COMPILE))
     return [_call(case, chance.random() < 0.25, case.op in dispatched, device) for case in cases]
 
 

@@ -68,6 +68,11 @@ def layer_norm(case: Case, device: torch.device) -> Arguments:
     return x, normalized_shape, weight, bias, 1e-5
 
 
+def skip_layer_norm(case: Case, device: torch.device) -> Arguments:
+    x, *others = layer_norm(case, device)
+    return x, torch.randn_like(x), *others
+
+
 def layer_norm_backward(case: Case, device: torch.device) -> Arguments:
     x, normalized_shape, weight, bias, eps = layer_norm(case, device)
     _, mean, rstd = torch.native_layer_norm(x, normalized_shape, weight, bias, eps)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the configurations of a family of kernels over a grid of problems, and writes the device's table.
 
-Problems come coarse grid first, so that a tuner that is stopped early has looked everywhere once.
+Problems come coarse grid first, so that a tuner that is stopped early has looked everywhere once. Those of its finest
+level take turns with random ones, as a hunt draws them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.ops.plans import table
-from flag_gems_overrides.perf import workers
+from flag_gems_overrides.perf import problems, workers
 from flag_gems_overrides.perf.baselines import slug
 from flag_gems_overrides.perf.beforehand import call_or_end, check_context, first_line, free, processes
 from flag_gems_overrides.perf.cases import Case, Shapes, parse
@@ -70,7 +71,7 @@ FAMILIES = {
     family.name: family
     for family in (
         Family(f"{_PACKAGE}.softmax", ("softmax", "softmax_backward")),
-        Family(f"{_PACKAGE}.norm", ("layer_norm", "layer_norm_backward")),
+        Family(f"{_PACKAGE}.norm", ("layer_norm", "layer_norm_backward", "skip_layer_norm")),
         Family(f"{_PACKAGE}.group_norm", ("group_norm", "group_norm_backward")),
         Family(f"{_PACKAGE}.batch_norm", ("batch_norm", "batch_norm_backward")),
         Family(f"{_PACKAGE}.reduction", ("amax", "max_dim")),
@@ -108,13 +109,16 @@ def cases(family: Family, shapes: Shapes, seed: int) -> Iterator[Case]:
     """Cases of the family's ops: those of the shape file, then a grid of (M, N, K) with ever smaller steps.
 
     Args:
-        seed: where in its cell of the grid a problem lies.
+        seed: where in its cell of the grid a problem lies, and which are the random ones.
     """
     for op in family.ops:
         if op in shapes.ops:
             yield from shapes.cases(op, "comprehensive", ["bfloat16", "float32"])
     rng = random.Random(seed)
     drawn = set()
+    # Of other seeds than a hunt has, which would be judged by problems that were tuned. The finest level has one for
+    # each of its own: the grid has no K of 3.
+    streams = {op: problems.cases(op, -1 - seed) for op in family.ops}
     for level, step in enumerate(LEVELS):
         inner = "normalized" not in OPERATORS[family.ops[0]].arguments
         places = [place for place in _places(step, inner) if place not in drawn]
@@ -125,6 +129,8 @@ def cases(family: Family, shapes: Shapes, seed: int) -> Iterator[Case]:
         for (m, n, k), dtype, odd in itertools.product(places, wanted, (False, True)):
             for op in family.ops:
                 yield _case(op, tuple(_size(rng, e, step, odd) for e in (m, n, k)), dtype)
+                if step == LEVELS[-1]:
+                    yield next(streams[op])
 
 
 def _places(step: int, inner: bool) -> list[tuple[int, int, int]]:

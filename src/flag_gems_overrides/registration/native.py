@@ -22,7 +22,8 @@ def native_function(override: Operator, dispatch_key: str, device: str) -> Calla
 def outside_aten(override: Operator) -> Callable[..., Any]:
     """PyTorch's function for one that is not aten's, called as upstream's is: what need not be given has the same name
     in both, and a place of its own in each."""
-    function = resolve_name(override.native)
+    native = override.native
+    function = eval(native, {"torch": torch}) if override.composition else resolve_name(native)
     parameters = inspect.signature(override.load()[0]).parameters.values()
     required = sum(parameter.default is parameter.empty for parameter in parameters)
     names = [parameter.name for parameter in parameters][required:]

@@ -41,6 +41,19 @@ def layer_norm(input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Ten
     )
 
 
+def skip_layer_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None
+) -> bool:
+    """Of the same shape, too: PyTorch expands the smaller one."""
+    return (
+        residual.dtype is x.dtype
+        and residual.shape == x.shape
+        and residual.layout is _strided
+        and _device(residual) == _device(x)
+        and layer_norm(x, weight, bias)
+    )
+
+
 def layer_norm_backward(
     grad_out: torch.Tensor,
     input: torch.Tensor,

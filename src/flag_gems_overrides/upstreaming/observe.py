@@ -105,10 +105,26 @@ def dispatched(functions: Iterable[str]) -> Iterator[None]:
             warnings.simplefilter("ignore")  # that a kernel is overridden
             for name in functions:
                 operator, function = OPERATORS[name], getattr(flag_gems, name)
+                if operator.composition:
+                    continue  # reproductions call flag_gems' function itself
                 if operator.overload is None:
                     stack.enter_context(mock.patch(operator.native, function))
                 else:
                     library.impl(operator.overload, function, flag_gems.runtime.device.dispatch_key)
+        yield
+
+
+@contextlib.contextmanager
+def composed(functions: Iterable[str]) -> Iterator[None]:
+    """Let flag_gems' functions of these names be what PyTorch composes, where it has no function for them."""
+    import flag_gems
+
+    from flag_gems_overrides.registration.native import outside_aten
+
+    with contextlib.ExitStack() as stack:
+        for operator in (OPERATORS[name] for name in functions):
+            if operator.composition:
+                stack.enter_context(mock.patch.object(flag_gems, operator.name, outside_aten(operator)))
         yield
 
 

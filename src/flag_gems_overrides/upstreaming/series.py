@@ -40,6 +40,7 @@ KERNEL_ALONE = {
     "batch_norm": "both kernels compute in float32 and read parameters as contiguous; the gradient is that of training",
     "groupnorm": "a group, or a channel of all samples, is one tile in each of its kernels",
     "rms_norm": "all of its kernels read a weight, and compute in float32",
+    "skip_layernorm": "its kernel reads weight and bias, holds a row in one tile and has no gradient",
     "cross_entropy_loss": "all of its kernels sum exponentials without the maximum, and read the logits of any target",
 }
 

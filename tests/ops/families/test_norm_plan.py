@@ -48,9 +48,10 @@ def default(M: int, N: int, size: int, backward: bool, limits: Limits) -> Launch
 
 
 def _plans(kind, direction, M, N, size, limits):
-    """Of all configurations, those that launch this kind."""
-    problem = Problem(M, N, 1, size, direction[0])
-    found = [launch(problem, each, limits) for each in configurations(problem, limits)]
+    """Of all configurations, those that launch this kind, with a residual too."""
+    backward = direction[0]
+    problems = [Problem(M, N, 1, size, backward, residual) for residual in {False, not backward}]
+    found = [launch(each, configuration, limits) for each in problems for configuration in configurations(each, limits)]
     return [p for p in found if isinstance(p, kind)]
 
 

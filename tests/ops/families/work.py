@@ -83,9 +83,9 @@ def _reduction(accumulators: int) -> Callable[[int, int, int, int, Limits], Work
     return work
 
 
-def _norm(backward: bool) -> Callable[[int, int, int, int, Limits], Work]:
+def _norm(backward: bool, residual: bool = False) -> Callable[[int, int, int, int, Limits], Work]:
     def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
-        plan = norm_plan.plan(norm_plan.Problem(M, N, K, itemsize, backward), limits)
+        plan = norm_plan.plan(norm_plan.Problem(M, N, K, itemsize, backward, residual), limits)
         if isinstance(plan, norm_launches.Flat):
             width = N if plan.columns else norm_launches.power_of_two(N)
             return Work(plan.programs, 1, plan.programs * plan.block_m * width, 1, 0)
@@ -182,4 +182,5 @@ KINDS = (
     Kind("reduction with statistics", True, (2, 4, 8), 1, True, _reduction(3)),
     Kind("layer_norm", False, (2, 4, 8), 1, False, _norm(False)),
     Kind("layer_norm gradient", False, (2, 4, 8), 2, False, _norm(True)),
+    Kind("layer_norm of a sum", False, (2, 4, 8), 2, False, _norm(False, True)),
 )

@@ -136,6 +136,23 @@ def test_a_row_that_the_family_cannot_read_is_refused(folder, changed, complaint
         find(64, 64)
 
 
+def test_a_row_may_leave_out_what_has_a_default(folder):
+    class Wider(NamedTuple):
+        M: int
+        N: int
+        K: int
+        itemsize: int
+        residual: bool = False
+
+    put(folder, rows=[row(64, 64, best=("rows", 1))])
+
+    def find_wider(problem):
+        return table.lookup("fake", problem, lambda p: p.residual, Configuration, lambda c: True, H200)
+
+    assert find_wider(Wider(64, 64, 1, 2)) == Configuration("rows", 1)
+    assert find_wider(Wider(64, 64, 1, 2, True)) is None
+
+
 def test_the_nearest_row_of_the_class_is_found(folder):
     put(
         folder,

@@ -253,7 +253,7 @@ def _by_class(
 
 
 def _made(path: Path, field: str, kind: Any, values: tuple) -> Any:
-    if len(values) != len(kind._fields):
+    if not len(kind._fields) - len(kind._field_defaults) <= len(values) <= len(kind._fields):
         raise TableError(f"{path}: {field}: {list(values)} should be ({', '.join(kind._fields)})")
     return kind(*values)
 

@@ -46,7 +46,8 @@ __all__ = [
     "plan_evaluation",
 ]
 
-# What a program reads side by side: of columns, and of neighbouring channels at least.
+# What a program reads side by side: of columns, of float64 twice as much (768 x 12661 84 us, 118 with 128 bytes), and
+# of neighbouring channels at least, half of it if they are padded: 50000 x 16 x 7 bf16 49.9 us, 84.6 with all of it.
 ROW_BYTES, NEIGHBOUR_BYTES, SECTOR_BYTES = 128, 128, 32
 # Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
 # for more programs, and so much for programs that hold their columns at all.
@@ -56,6 +57,8 @@ WAVES = 4
 # (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more to a program, so that fewer of them
 # tell each other of many channels: 65536 x 512 bf16 takes 83 and 110 us, forward and backward, with 8 warps 95 and 112.
 ROWS, COLUMNS = (2, 4, 32, 1), (4, 16, 16, 2)
+# Columns of float32 forward have twice the warps: 65536 x 512 128 us, 148 without, 240974 x 59 101 and 118.
+COLUMNS_WARPS_FLOAT32 = 32
 # Rows of no whole vectors: twice the loads forward, more warps backward, and padded. Over the 45 problems of more than
 # 8 MB that tune --seed 0 measured, 4 loads have 90 % of the speed of the fastest configuration and 2 have 76 %;
 # backward 32 warps have 75 %, 64 have 97 % but spill 16 bytes; 36, the most that do not, were not measured.
@@ -64,8 +67,9 @@ SINGLE_LOADS, SINGLE_WARPS = 4, 36
 # 1536 x 21 x 32 float16 8 with 64. The table has configurations with 64 that were measured to be faster all the same.
 # Gradients of single elements have fewer in flight: 2787 x 719 x 7 float32 takes 56.
 CHANNELS_REGISTERS = 80
-# Lanes for each element of a run that is read in pieces of a power of two.
-MAX_PADDING = 1.5
+# Lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so, 20.4
+# without, 21627 x 22 x 3, of 4 lanes for 3 elements, 170 and 54.
+MAX_PADDING = 1.32
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -140,6 +144,10 @@ def _groups(problem: Problem, limits: Limits) -> Configuration:
     A, C, B, size, inputs = problem
     columns = B == 1
     loads, warps, warps_per_sm, least = COLUMNS if columns else ROWS
+    if columns and inputs == 1 and size == 4:
+        warps_per_sm = COLUMNS_WARPS_FLOAT32
+    elif columns and size == 8:
+        loads //= 2  # 8 bytes spill
     if columns and inputs == 2 and limits.capability[0] != 9:
         # 28304 x 64 bfloat16 spills 32 and 56 bytes on sm_80 and sm_100.
         loads //= 2
@@ -148,17 +156,20 @@ def _groups(problem: Problem, limits: Limits) -> Configuration:
         loads = max(loads, SINGLE_LOADS)
     elif single:
         warps_per_sm = max(warps_per_sm, SINGLE_WARPS)
-    channels = min(ROW_BYTES // size if columns else _neighbours(problem), power_of_2(C))
+    row_bytes = ROW_BYTES * (2 if size == 8 else 1)
+    channels = min(row_bytes // size if columns else _neighbours(problem), power_of_2(C))
     registers = min_registers(problem, limits)
     if channels > 1 and not columns and (inputs == 1 or has_vectors(problem)):
         registers = max(registers, CHANNELS_REGISTERS)
     most = limits.registers_per_sm // WARP // registers
     warps_per_sm = min(warps_per_sm, most // warps * warps)
     # Of few rows several tiles too.
-    while columns and warps > 4 and A * channels < 4 * elements(problem, loads) * warps * WARP:
+    while columns and warps > 4 and A * channels < 2 * elements(problem, loads) * warps * WARP:
         warps //= 2
     configuration = Configuration("groups", channels, warps, loads, warps_per_sm, least)
-    return configuration._replace(padded=_padded(problem, configuration))
+    if _padded(problem, configuration):
+        return configuration._replace(channels=max(channels // 2, 1), padded=True)
+    return configuration
 
 
 def _padded(problem: Problem, configuration: Configuration) -> bool:
@@ -180,7 +191,7 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
         return None
     if B == 1:
         # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.
-        channels = min(max(ROW_BYTES // size, 512 // block), power_of_2(C))
+        channels = min(max(ROW_BYTES // size, 512 // inputs // block), power_of_2(C))
         while channels > 1 and (
             (channels > SECTOR_BYTES // size and channels * limits.sm_count > C)
             or (inputs == 1 and channels * block > 512 and _bytes(problem, channels // 2) <= LITTLE_BYTES_OF_SECTORS)
@@ -193,9 +204,11 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
                 return None
     else:
         # Several channels of few elements; one warp is enough for 16 of a thread.
-        channels = min(512 // block, power_of_2(cdiv(C, limits.sm_count)))
+        channels = min(512 // inputs // block, power_of_2(cdiv(C, limits.sm_count)))
         channels = max(1, channels, min(_neighbours(problem), power_of_2(C), most // block))
-    warps = max(1, min(MAX_WARPS, channels * block // (held(problem) // 2 * WARP)))
+    # Two columns in half as many elements of a thread: 64 x 64 bf16 3.4 us, 3.7 with as many.
+    per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
+    warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
     return Configuration("channels", channels, warps)
 
 

@@ -63,16 +63,24 @@ WARPS = 4
 FLAT, ROWS, SHORT = Configuration("flat", 8, WARPS), Configuration("rows", 4, WARPS), Configuration("short", 2, WARPS)
 # 61407 x 1 x 83 bfloat16 takes 35 us with tiles of two vectors to a thread, 87 with four, 97 x 1 x 113371 46 and 109.
 IMAGES, TILE = Configuration("images", 2, WARPS, 8, classes=8), Configuration("tile", 2, WARPS, 8, positions=1024)
-# Bytes that are written by the simplest program: 1 x 31751 bfloat16 takes 2.6 us, 5.1 by ``flat``.
-LITTLE_BYTES = 1 << 20
+# Bytes that are written by the simplest program: 1 x 31751 bfloat16 takes 2.6 us, 5.1 by ``flat``, 65 x 512 2.7, 3.0 by
+# ``rows``, 7 x 89211 3.1 and 3.5.
+LITTLE_BYTES = 2 << 20
+MAX_CLASSES_OF_TILE = 4
 ROW_REGISTERS = 168
-# Of logits: the longest rows that are whole in a tile, its elements, and most programs. Longer ones are read
-# LOOPED_VECTORS at a time; GRADIENT_VECTORS where the gradient comes later, by programs that have GRADIENT_TILES of a
-# row. A thread has two vectors. Several programs to a multiprocessor: what comes after a row, one alone would wait for
-# (8192 x 29840 float32 took 326 us with 2048 vectors and one program, FlagGems 265).
-MAX_WHOLE, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 512, 1024, 4096
-LOOPED_VECTORS, GRADIENT_VECTORS = 1024, 512
-LOOPED_STAGES, GRADIENT_STAGES, GRADIENT_TILES = 3, 2, 4
+# Of logits: the longest rows that are whole in a tile, in bytes, its elements, and most programs. 20000 x 700 bf16
+# takes 38.2 us so, 45.6 in a loop.
+MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 4096
+# Longer ones are read so many vectors at a time, and by at least so many warps. What comes after a row, other programs
+# of a multiprocessor hide: 8192 x 32000 bf16 took 152 us with 256 vectors, 158 with 512, 198 with 1024, and with the
+# gradient 388, 407, 458; 100 rows of 50257 float32 15.5 with 1024.
+MIN_LOOPED_VECTORS, LOOPED_VECTORS, LOOPED_STAGES, LOOPED_WARPS = 256, 1024, 3, 4
+# Threads of a multiprocessor for rows of fewer bytes, whose sums the last program is seen to add: 4096 x 1000 float32
+# 13.8 us by 1056 programs, 18.8 by 2112. Of longer ones as many as there are.
+SHORT_ROW_BYTES, SHORT_ROW_THREADS = 32768, 1024
+# The same where the gradient comes later, by programs that have so many tiles of a row. 8192 x 128256 bf16 took 1579 us
+# with the loss, 1809 with 512 vectors and 4 tiles.
+GRADIENT_VECTORS, GRADIENT_STAGES, GRADIENT_TILES = 128, 2, 8
 # What all rows in work may take of the L2 cache if they are to be read again from there. Half of it is far from a
 # multiprocessor, and has copies in the other half: of 128256 bfloat16, 68 % of it on an H200, little is found again.
 L2_SHARE = 0.4
@@ -140,8 +148,10 @@ def gradient(problem: Problem, limits: Limits) -> Gradient:
 def _default(problem: Problem) -> Configuration:
     N, C, D, size = problem
     vec = VECTOR_BYTES // size
+    if D == 1 and C > 1 and N * C * size <= LITTLE_BYTES:
+        return TILE
     if D == 1 and C * size >= FLAT_BYTES:
-        return FLAT if N * C * size > LITTLE_BYTES else TILE._replace(vectors=4)
+        return FLAT
     if D == 1 and MIN_ROW_VECTORS * vec <= C:
         return ROWS if cdiv(C, vec) <= ROWS.vectors * WARPS * WARP else ROWS._replace(vectors=2 * ROWS.vectors)
     if D == 1 and vec <= C:
@@ -150,13 +160,23 @@ def _default(problem: Problem) -> Configuration:
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
     if period > 1 and MIN_IMAGE_VECTORS * vec <= D and IMAGES.classes * period <= C:
         # Not more than an image has: 1 x 116201 x 293 float32 takes 47.6 us with 64 of its 74 vectors, 62.5 with 128.
-        vectors = max(min(1 << cdiv(D, vec).bit_length() - 1, IMAGES.vectors * WARPS * WARP), WARP)
+        # Two to a thread of one warp are all of it: 117 x 11725 x 77 x 2 float32 315 us, in two parts 554.
+        of_image = cdiv(D, vec)
+        vectors = next_power_of_2(of_image if of_image <= 2 * WARP else of_image // 2 + 1)
+        vectors = max(min(vectors, IMAGES.vectors * WARPS * WARP), WARP)
         warps = max(1, min(WARPS, vectors // (2 * WARP)))
-        return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps)
-    # Few classes are in one tile or two, which load a target each: 71 x 3 x 3573 x 2 bfloat16 takes 6.5 us, 8.9 with
-    # two vectors. A class alone has a target for each element: 1972089 x 1 float16 takes 14.1 us with one vector to a
-    # thread, 17.1 with two.
-    return TILE._replace(vectors=1 if C == 1 else 4 if C <= 8 else TILE.vectors)
+        per_sm = IMAGES.per_sm * WARPS // warps
+        return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps, per_sm=per_sm)
+    # A class alone has a target for each element: 1972089 x 1 float16 takes 12.4 us with one vector to a thread, by
+    # four warps 13.8, with two vectors 17.8.
+    if C == D == 1:
+        return TILE._replace(vectors=1, warps=1)
+    if C > MAX_CLASSES_OF_TILE:
+        return TILE
+    # A target is loaded once if all classes are in its tile: 71 x 3 x 3573 x 2 bfloat16 takes 6.5 us with four vectors,
+    # 8.9 with two, 8 x 2 x 4805 6.1 and 4.0.
+    of_thread = next_power_of_2(C) * TILE.positions // (TILE.warps * WARP * vec)
+    return TILE._replace(vectors=min(max(of_thread, 1), 4 if size < 8 else 2))
 
 
 class Whole(NamedTuple):
@@ -183,21 +203,21 @@ class Looped(NamedTuple):
 def cross_entropy(problem: Problem, limits: Limits, written: bool) -> Whole | Looped:
     """For logits of [N, C], at least one row; ``written`` if the gradient comes with the loss."""
     N, C, _, size = problem
-    if C <= MAX_WHOLE:
+    if C * size <= MAX_WHOLE_BYTES:
         return _whole(problem, limits)
-    vectors = _vectors(problem, LOOPED_VECTORS)
-    warps = max(1, vectors // 64)
-    per_sm = limits.threads_per_sm // 2 // (warps * 32)
-    if written:
-        per_sm = min(per_sm, _rows_in_cache(problem, limits) // limits.sm_count)
-    programs = min(N, limits.sm_count * max(per_sm, 1), MAX_LOGITS_PROGRAMS)
+    # A vector for each thread that there is, if each row has one program; of a row half.
+    most = min(limits.threads_per_sm * limits.sm_count // N, next_power_of_2(cdiv(C * size, VECTOR_BYTES)) // 2)
+    vectors = _vectors(problem, min(max(next_power_of_2(most), MIN_LOOPED_VECTORS), LOOPED_VECTORS))
+    warps = max(LOOPED_WARPS, vectors // (2 * WARP))
+    threads = SHORT_ROW_THREADS if C * size < SHORT_ROW_BYTES else limits.threads_per_sm
+    programs = min(N, limits.sm_count * (threads // (warps * WARP)), MAX_LOGITS_PROGRAMS)
     return Looped(vectors, VECTOR_BYTES // size, LOOPED_STAGES, warps, 1, programs)
 
 
 def cross_entropy_gradient(problem: Problem, limits: Limits, written: bool) -> Whole | Looped:
     """Likewise, for the gradient; ``written`` if it is hardly ever wanted."""
     N, C, _, size = problem
-    if C <= MAX_WHOLE:
+    if C * size <= MAX_WHOLE_BYTES:
         return _whole(problem, limits)
     vec = VECTOR_BYTES // size
     vectors = _vectors(problem, GRADIENT_VECTORS)
@@ -211,7 +231,9 @@ def writes_gradient(problem: Problem, limits: Limits) -> bool:
     """Whether a loss whose gradient is wanted writes it at once: reads of what fits the L2 cache cost little."""
     if problem.M * problem.N * problem.size <= limits.l2_bytes // 2:
         return False
-    return problem.N <= MAX_WHOLE or _rows_in_cache(problem, limits) >= 2 * limits.sm_count
+    if problem.N * problem.size <= MAX_WHOLE_BYTES:
+        return True
+    return _rows_in_cache(problem, limits) >= 2 * limits.sm_count
 
 
 def _whole(problem: Problem, limits: Limits) -> Whole:

@@ -37,11 +37,19 @@ __all__ = [
     "plan",
 ]
 
-# Vectors of a tile that one thread holds, and warps of a program.
-VECTORS, WARPS = 2, 8
+# Vectors of a tile that one thread holds: of whole groups forward and in loops, and of all others.
+TILE_VECTORS, VECTORS = 4, 2
+# Warps of a program in a loop: 192 x 509267 bf16 took 340 us with 4, 351 with 8, 2043 x 9762 backward 59 and 79. Where
+# a multiprocessor has one program, as many as there are: 128 groups of 16 x 4096 bf16 17.2 us, with half 21.
+WARPS = 4
 STAGES = 3
 # Programs to a multiprocessor where work can be divided at will.
 PROGRAMS_PER_SM = 4
+# Several programs share a group of more bytes, of all inputs, if there are fewer than so many to a multiprocessor: 320
+# groups of 35 x 3046 float32 114 us, by one program each 131; 512 groups of 10 x 4096 bf16 40, not 34.
+BYTES_TO_SHARE, GROUPS_TO_SHARE = 1 << 18, 3
+# Programs that share one of so few have twice the warps: 1 x 8636224 bf16 takes 22.1 us so, 24.0 with 4.
+MAX_GROUPS_OF_LARGE_TILES = 4
 # Groups are held whole if they take no more than this share of a multiprocessor's registers, by the number of inputs;
 # or twice it, forward, if most lanes have an element: 1200 groups of 12416 float32 took 34.5 us, 53.4 in a loop, but
 # 512 of 40 x 256 23.3 and 19.5.
@@ -96,8 +104,8 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield default._replace(stages=STAGES)
         return
     for kernel in ("loop", "split"):
-        for warps in (4, WARPS, MAX_WARPS):
-            block_d, block_hw = _blocks(problem, warps)
+        for warps in (WARPS, 2 * WARPS, MAX_WARPS):
+            block_d, block_hw = _blocks(problem, warps, TILE_VECTORS if kernel == "loop" else VECTORS)
             other = Configuration(kernel, 1, block_d, block_hw, warps, PROGRAMS_PER_SM, STAGES)
             yield other
             yield other._replace(programs_per_sm=2 * PROGRAMS_PER_SM)
@@ -129,7 +137,7 @@ def _tile(problem: Problem, limits: Limits) -> Configuration | None:
     # Several groups to a program where they are small, as long as there are enough programs.
     together = power_of_two_within(min(ELEMENTS_HELD // group, M // (2 * limits.sm_count)))
     of_all = power_of_two(M // groups) * power_of_two(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
-    vectors = VECTORS
+    vectors = TILE_VECTORS if inputs == 1 and together == 1 and limits.sm_count * PROGRAMS_PER_SM <= M else VECTORS
     if inputs == 2 and of_all * group <= min(ELEMENTS_OF_ALL, held(problem, "tile") * MAX_WARPS * WARP):
         # With two vectors to a thread 256 groups of 128 bf16 took 4.3 us, with one 3.6.
         together, vectors = max(together, of_all), 1
@@ -145,19 +153,26 @@ def _tile(problem: Problem, limits: Limits) -> Configuration | None:
 
 def _tiles(problem: Problem, limits: Limits) -> Configuration:
     M, N, K, _, itemsize, inputs, dx = problem
-    block_d, block_hw = _blocks(problem, WARPS)
-    # Where the channels of a tile are whole, the loop over them waits for each.
-    few = limits.sm_count * (2 if inputs == 2 and block_hw >= K else 1)
+    group_bytes = inputs * N * K * itemsize
+    if inputs == 2 and _blocks(problem, WARPS, TILE_VECTORS)[1] >= K:
+        # Where the channels of a tile are whole, the loop over them waits for each.
+        few = 2 * limits.sm_count
+    elif group_bytes > BYTES_TO_SHARE:
+        few = GROUPS_TO_SHARE * limits.sm_count
+    else:
+        few = limits.sm_count * 3 // 4
     if few > M or (inputs == 2 and not dx):
-        return Configuration("split", 1, block_d, block_hw, WARPS, PROGRAMS_PER_SM, STAGES)
-    # As many groups at a time as half of the L2 cache holds, which the second reading finds there.
-    in_cache = limits.l2_bytes // 2 // (limits.sm_count * inputs * N * K * itemsize)
-    return Configuration("loop", 1, block_d, block_hw, WARPS, min(max(in_cache, 2), PROGRAMS_PER_SM), STAGES)
+        warps = WARPS * (2 if M <= MAX_GROUPS_OF_LARGE_TILES else 1)
+        block_d, block_hw = _blocks(problem, warps, VECTORS)
+        return Configuration("split", 1, block_d, block_hw, warps, PROGRAMS_PER_SM, STAGES)
+    warps = MAX_WARPS if limits.sm_count >= M else WARPS
+    block_d, block_hw = _blocks(problem, warps, TILE_VECTORS)
+    return Configuration("loop", 1, block_d, block_hw, warps, PROGRAMS_PER_SM, STAGES)
 
 
-def _blocks(problem: Problem, warps: int) -> tuple[int, int]:
+def _blocks(problem: Problem, warps: int, vectors: int) -> tuple[int, int]:
     """Channels and elements of a tile: the fewest tiles, and of these the longest."""
-    size = warps * WARP * min(VECTORS * VECTOR_BYTES // problem.itemsize, held(problem, "loop"))
+    size = warps * WARP * min(vectors * VECTOR_BYTES // problem.itemsize, held(problem, "loop"))
     max_d, max_hw = power_of_two(problem.N), power_of_two(problem.K)
     widths = [1 << i for i in range(size.bit_length()) if min(MIN_WIDTH, max_hw) <= 1 << i <= max_hw]
     pairs = [(min(size // width, max_d), width) for width in widths]

@@ -43,15 +43,20 @@ class _Backward(NamedTuple):
 
 
 def problem(op: str, *arguments: Any) -> Problem:
-    """What ``op`` is planned for on these arguments of its ATen overload; only shapes and dtypes are read."""
-    backward = op.endswith("_backward")
-    x, normalized_shape = arguments[1:3] if backward else arguments[:2]
+    """What ``op`` is planned for on the arguments of a case; only shapes and dtypes are read."""
+    backward, residual = op.endswith("_backward"), op.startswith("skip_")
+    x, normalized_shape = arguments[1:3] if backward or residual else arguments[:2]
     N = math.prod(normalized_shape)
-    return Problem(x.numel() // N, N, 1, x.dtype.itemsize, backward)
+    return Problem(x.numel() // N, N, 1, x.dtype.itemsize, backward, residual)
 
 
-def launch_with(configuration: Configuration, op: str, *arguments: Any) -> tuple[torch.Tensor | None, ...]:
+def launch_with(
+    configuration: Configuration, op: str, *arguments: Any
+) -> torch.Tensor | tuple[torch.Tensor | None, ...]:
     """The results of ``op`` by a launch in this configuration; ValueError where it is not legal."""
+    if op.startswith("skip_"):
+        x, residual, normalized_shape, weight, bias, eps = arguments
+        return forward_of_sum(x, residual, normalized_shape, weight, bias, eps, False, configuration)[0]
     compute: Callable[..., tuple[torch.Tensor | None, ...]] = backward if op.endswith("_backward") else forward
     return compute(*arguments, configuration)
 
@@ -84,8 +89,48 @@ def forward(
         output,
         mean,
         rstd,
+        None,
+        None,
     )
     return output, mean, rstd
+
+
+def forward_of_sum(
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+    differentiable: bool,
+    configuration: Configuration | None = None,
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """:func:`forward` of input + residual: the output, and if it is ``differentiable`` the sum, mean and rstd."""
+    new_output, new_statistic, compute = prepare_forward(
+        input.shape,
+        tuple(normalized_shape),
+        input.dtype,
+        None if weight is None else (weight.shape, weight.dtype),
+        None if bias is None else (bias.shape, bias.dtype),
+        eps,
+        input.get_device(),
+        configuration,
+        True,
+        differentiable,
+    )
+    output = new_output()
+    mean, rstd, total = (new_statistic(), new_statistic(), new_output()) if differentiable else (None, None, None)
+    compute(
+        input.contiguous(),
+        None if weight is None else weight.contiguous(),
+        None if bias is None else bias.contiguous(),
+        output,
+        mean,
+        rstd,
+        residual.contiguous(),
+        total,
+    )
+    return output, total, mean, rstd
 
 
 def backward(
@@ -139,23 +184,30 @@ def prepare_forward(
     eps: float,
     device: int,
     configuration: Configuration | None = None,
+    residual: bool = False,
+    differentiable: bool = True,
 ) -> _Forward:
-    """What all calls with these arguments share. The configuration is ``plan.choose``'s where none is given."""
+    """What all calls with these arguments share. The configuration is ``plan.choose``'s where none is given.
+
+    Args:
+        differentiable: whether there are tensors for the statistics, and for the sum with a residual.
+    """
     _check(shape, normalized_shape, weight, bias)
     outer = shape[: len(shape) - len(normalized_shape)]
     M, N = math.prod(outer), math.prod(normalized_shape)
     statistic = Allocation((*outer, *(1 for _ in normalized_shape)), _accumulator(dtype), device)
-    launch = _forward_launch(M, N, dtype, eps, device, configuration)
+    launch = _forward_launch(Problem(M, N, 1, dtype.itemsize, False, residual), dtype, eps, device, configuration)
     return _Forward(Allocation(shape, dtype, device), statistic, launch)
 
 
 def _forward_launch(
-    M: int, N: int, dtype: torch.dtype, eps: float, device: int, configuration: Configuration | None
+    problem: Problem, dtype: torch.dtype, eps: float, device: int, configuration: Configuration | None
 ) -> Callable[..., None]:
+    M, N, *_ = problem
     if M == 0 or N == 0:
         return _forward_of_nothing
     (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
-    chosen = _planned(Problem(M, N, 1, dtype.itemsize, False), device, configuration)
+    chosen = _planned(problem, device, configuration)
     if isinstance(chosen, Flat):
         kernel = layer_norm_columns if chosen.columns else layer_norm_flat
         return kernel.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, N=N, BLOCK_M=chosen.block_m)
@@ -412,10 +464,12 @@ def _backward_in_two(
         launch_sums(grad_out, input, mean, rstd, dweight, dbias)
 
 
-def _forward_of_nothing(*tensors: torch.Tensor) -> None:
+def _forward_of_nothing(*tensors: torch.Tensor | None) -> None:
     # As PyTorch: the mean of a row without elements is 0, its rstd is NaN.
-    tensors[-2].zero_()
-    tensors[-1].fill_(math.nan)
+    mean, rstd = tensors[4:6]
+    if mean is not None and rstd is not None:
+        mean.zero_()
+        rstd.fill_(math.nan)
 
 
 def _backward_of_nothing(*tensors: torch.Tensor | None) -> None:

@@ -3,7 +3,8 @@
 """Forward kernels of layer normalization for rows of a few elements: a thread has whole rows, so that nothing is
 exchanged.
 
-    x_ptr, y_ptr: [M, N]    weight_ptr, bias_ptr: [N] or None    mean_ptr, rstd_ptr: [M]
+    x_ptr, y_ptr: [M, N]    weight_ptr, bias_ptr: [N] or None    mean_ptr, rstd_ptr: [M], or None
+    residual_ptr, sum_ptr: [M, N] or None, see forward.py
 """
 
 import triton
@@ -11,14 +12,25 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from .forward import normalize
-from .statistics import from_bits, mean_to_store
-from .tile import load_parameter_at
+from .statistics import from_bits, mean_to_store, store_statistics
+from .tile import add_rounded, load_parameter_at, load_sum
 
 
 @entry()
 @triton.jit(do_not_specialize=["M", "eps_bits"])
 def layer_norm_flat(
-    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, M, eps_bits, N: tl.constexpr, BLOCK_M: tl.constexpr
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    residual_ptr,
+    sum_ptr,
+    M,
+    eps_bits,
+    N: tl.constexpr,
+    BLOCK_M: tl.constexpr,
 ):
     """Each program loads BLOCK_M rows as they lie, in whole vectors. N is a power of two, at most a vector.
 
@@ -27,20 +39,37 @@ def layer_norm_flat(
     first = tl.program_id(0).to(tl.int64) * BLOCK_M
     x_ptr += first * N
     y_ptr += first * N
-    mean_ptr += first
-    rstd_ptr += first
+    if residual_ptr is not None:
+        residual_ptr += first * N
+    if sum_ptr is not None:
+        sum_ptr += first * N
+    if mean_ptr is not None:
+        mean_ptr += first
+        rstd_ptr += first
+    tensors = (x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, residual_ptr, sum_ptr)
     if first + BLOCK_M <= M:
-        normalize_flat(x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, None, eps_bits, N, BLOCK_M)
+        normalize_flat(*tensors, None, eps_bits, N, BLOCK_M)
     else:
-        normalize_flat(x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, M - first, eps_bits, N, BLOCK_M)
+        normalize_flat(*tensors, M - first, eps_bits, N, BLOCK_M)
 
 
 @triton.jit
 def normalize_flat(
-    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, rows, eps_bits, N: tl.constexpr, BLOCK_M: tl.constexpr
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    residual_ptr,
+    sum_ptr,
+    rows,
+    eps_bits,
+    N: tl.constexpr,
+    BLOCK_M: tl.constexpr,
 ):
-    """The first ``rows`` rows of a tile, or all if that is None. x_ptr, y_ptr: [BLOCK_M, N]; mean_ptr, rstd_ptr:
-    [BLOCK_M].
+    """The first ``rows`` rows of a tile, or all if that is None. x_ptr, y_ptr, residual_ptr, sum_ptr: [BLOCK_M, N];
+    mean_ptr, rstd_ptr: [BLOCK_M].
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     row = tl.arange(0, BLOCK_M)
@@ -50,14 +79,20 @@ def normalize_flat(
     if rows is not None:
         row_mask = row < rows
         mask = offsets < rows * N
-    x = tl.reshape(tl.load(x_ptr + offsets, mask=mask).to(ACC), [BLOCK_M, N])
+    x = tl.load(x_ptr + offsets, mask=mask).to(ACC)
+    if residual_ptr is not None:
+        x = add_rounded(x, tl.load(residual_ptr + offsets, mask=mask))
+        if sum_ptr is not None:
+            tl.store(sum_ptr + offsets, x, mask=mask)
+    x = tl.reshape(x, [BLOCK_M, N])
     # Of elements that are all equal it is exactly their value: N is a power of two.
     mean = tl.sum(x, 1, keep_dims=True) * (1.0 / N)
     deviation = x - mean
     variance = tl.sum(deviation * deviation, 1, keep_dims=True) * (1.0 / N)
     rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))
-    tl.store(mean_ptr + row, tl.reshape(mean_to_store(mean, variance), [BLOCK_M]), mask=row_mask)
-    tl.store(rstd_ptr + row, tl.reshape(rstd, [BLOCK_M]), mask=row_mask)
+    if mean_ptr is not None:
+        tl.store(mean_ptr + row, tl.reshape(mean_to_store(mean, variance), [BLOCK_M]), mask=row_mask)
+        tl.store(rstd_ptr + row, tl.reshape(rstd, [BLOCK_M]), mask=row_mask)
     columns = tl.arange(0, N)[None, :]
     weight = load_parameter_at(weight_ptr, columns, columns < N)
     bias = load_parameter_at(bias_ptr, columns, columns < N)
@@ -67,7 +102,18 @@ def normalize_flat(
 @entry()
 @triton.jit(do_not_specialize=["M", "eps_bits"])
 def layer_norm_columns(
-    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, M, eps_bits, N: tl.constexpr, BLOCK_M: tl.constexpr
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    residual_ptr,
+    sum_ptr,
+    M,
+    eps_bits,
+    N: tl.constexpr,
+    BLOCK_M: tl.constexpr,
 ):
     """Each program loads BLOCK_M rows of two elements and more column by column; neighbouring threads have neighbouring
     rows.
@@ -77,7 +123,10 @@ def layer_norm_columns(
     mask = rows < M
     xs = ()
     for n in tl.static_range(N):
-        xs = xs + (tl.load(x_ptr + rows * N + n, mask=mask).to(ACC),)
+        x = load_sum(x_ptr, residual_ptr, rows * N + n, mask, ACC)
+        if sum_ptr is not None:
+            tl.store(sum_ptr + rows * N + n, x, mask=mask)
+        xs = xs + (x,)
     shift = xs[0]
     row_sum = xs[1] - shift
     for n in tl.static_range(2, N):
@@ -88,8 +137,7 @@ def layer_norm_columns(
         squares += (xs[n] - mean) * (xs[n] - mean)
     variance = squares / N
     rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))
-    tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=mask)
-    tl.store(rstd_ptr + rows, rstd, mask=mask)
+    store_statistics(mean_ptr, rstd_ptr, rows, mean, variance, rstd, mask)
     for n in tl.static_range(N):
         # All threads load the same element.
         weight = load_parameter_at(weight_ptr, n + rows * 0, mask)

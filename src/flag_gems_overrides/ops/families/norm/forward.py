@@ -6,9 +6,13 @@ Each row of an M x N input becomes ``y = (x - mean) * rstd * weight + bias`` wit
 Everything between load and store is float32, or float64 for float64 input. rstd is one rsqrt: dividing by a square
 root rounds twice, which shows in the gradients of rows of two elements.
 
+With a residual, x + residual is what is normalized, rounded to their dtype: gradients are of what is stored.
+
 In both kernels
 
-    x_ptr, y_ptr: [M, N]    weight_ptr, bias_ptr: [N] or None    mean_ptr, rstd_ptr: [M]
+    x_ptr, y_ptr: [M, N]                weight_ptr, bias_ptr: [N] or None
+    residual_ptr: [M, N] or None        mean_ptr, rstd_ptr: [M], or None if they are not wanted
+    sum_ptr: [M, N], x + residual, or None
 """
 
 import triton
@@ -23,13 +27,15 @@ from .statistics import (
     divide,
     from_bits,
     group_statistics,
-    mean_to_store,
     slice_elements,
+    store_statistics,
     sum_and_sum_squares,
     sum_squares,
     sums_are_exact,
 )
 from .tile import (
+    add_residual,
+    add_rounded,
     body_offset,
     body_size,
     chunk,
@@ -55,6 +61,8 @@ def layer_norm_rows(
     y_ptr,
     mean_ptr,
     rstd_ptr,
+    residual_ptr,
+    sum_ptr,
     M,
     N,
     eps_bits,
@@ -92,16 +100,25 @@ def layer_norm_rows(
         edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
         next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
         next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
+        if residual_ptr is not None:
+            next_edge_residual = load_edges(residual_ptr, next_rows, M, N, edge_columns, edge_mask)
     start, step = first_row(program, BLOCK_M, UNALIGNED, INT64_ROWS), programs * BLOCK_M
     for tile in tl.range(0 if ONE_TILE else start, 1 if ONE_TILE else M, 1 if ONE_TILE else step, num_stages=STAGES):
         first = start if ONE_TILE else tile
         rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
         body = body_offset(rows, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, rows < M, 0, end, CHUNKS, BLOCK_N, ACC)
+        xs = add_residual(xs, residual_ptr, sum_ptr, body, rows < M, 0, end, CHUNKS, BLOCK_N)
         row_sum = sum_chunks(xs, CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
-            next_edge_x = load_edges(x_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
+            rows_after = rows + programs * BLOCK_M
+            next_edge_x = load_edges(x_ptr, rows_after, M, N, edge_columns, edge_mask)
+            if residual_ptr is not None:
+                edge_x = add_rounded(edge_x, next_edge_residual)
+                next_edge_residual = load_edges(residual_ptr, rows_after, M, N, edge_columns, edge_mask)
+                if sum_ptr is not None:
+                    tl.store(sum_ptr + edge_offsets(rows, N, edge_columns), edge_x, mask=edge_mask & (rows < M))
             row_sum += tl.sum(edge_x, 1, keep_dims=True)
         mean = divide(row_sum, N)
         differences = deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1)
@@ -118,8 +135,7 @@ def layer_norm_rows(
             mean, squares = corrected(mean, deviation_sum, squares, N)
         variance = squares / N
         rstd = tl.rsqrt(variance + eps)
-        tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=rows < M)
-        tl.store(rstd_ptr + rows, rstd, mask=rows < M)
+        store_statistics(mean_ptr, rstd_ptr, rows, mean, variance, rstd, rows < M)
         if LATE:
             weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
         for c in tl.static_range(CHUNKS):
@@ -151,6 +167,8 @@ def layer_norm_split(
     y_ptr,
     mean_ptr,
     rstd_ptr,
+    residual_ptr,
+    sum_ptr,
     workspace_ptr,
     M,
     N,
@@ -186,13 +204,21 @@ def layer_norm_split(
         edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
         edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
         next_edge_x = load_edges(x_ptr, group, M, N, edge_columns, edge_mask)
+        if residual_ptr is not None:
+            next_edge_residual = load_edges(residual_ptr, group, M, N, edge_columns, edge_mask)
     for row in tl.range(group, M, groups, num_stages=STAGES):
         body = body_offset(row, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, None, begin, end, CHUNKS, BLOCK_N, tl.float32)
+        xs = add_residual(xs, residual_ptr, sum_ptr, body, None, begin, end, CHUNKS, BLOCK_N)
         slice_sum = tl.sum(sum_chunks(xs, CHUNKS))
         if UNALIGNED:
             edge_x = next_edge_x.to(tl.float32)
             next_edge_x = load_edges(x_ptr, row + groups, M, N, edge_columns, edge_mask)
+            if residual_ptr is not None:
+                edge_x = add_rounded(edge_x, next_edge_residual)
+                next_edge_residual = load_edges(residual_ptr, row + groups, M, N, edge_columns, edge_mask)
+                if sum_ptr is not None:
+                    tl.store(sum_ptr + edge_offsets(row, N, edge_columns), edge_x, mask=edge_mask)
             slice_sum += tl.sum(edge_x)
         slice_mean = divide(slice_sum, elements)
         differences = deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0)
@@ -212,8 +238,7 @@ def layer_norm_split(
         mean, variance = group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC, BLOCK)
         clear_previous(row_workspace_ptr, row, GROUP, 1)
         rstd = tl.rsqrt(variance + eps)
-        tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=rank == 0)
-        tl.store(rstd_ptr + row, rstd, mask=rank == 0)
+        store_statistics(mean_ptr, rstd_ptr, row, mean, variance, rstd, rank == 0)
         for c in tl.static_range(CHUNKS):
             offsets, mask = chunk(c, begin, end, None, BLOCK_N)
             y = normalize(xs[c], mean, rstd, chunk_of_parameter(weights, c), chunk_of_parameter(biases, c))

@@ -33,6 +33,12 @@ class Problem(NamedTuple):
     K: int
     itemsize: int
     backward: bool
+    residual: bool = False  # is added before
+
+    @property
+    def inputs(self) -> int:
+        """Tensors of [M, N] that are read."""
+        return 2 if self.backward or self.residual else 1
 
 
 class Configuration(NamedTuple):
@@ -160,7 +166,7 @@ def _check(holds: bool, rule: str) -> None:
 
 
 def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Flat:
-    M, N, _, itemsize, backward = problem
+    M, N, _, itemsize, backward, _ = problem
     _, warps, _, rows, *_ = configuration
     columns = configuration.kernel == "columns"
     _check(not backward, "no kernel for gradients")
@@ -172,7 +178,7 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
 
 
 def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
-    M, N, _, itemsize, backward = problem
+    M, N, _, itemsize, backward, _ = problem
     _, warps, vec, block_m, per_sm, stages, _, _, late = configuration
     unaligned = N % vec != 0
     _check(vec * itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
@@ -190,7 +196,7 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     # Each element of its own has an address and a mask: of 4 chunks of 8 bf16 80 bytes spill.
     _check(vec > 1 or chunks == 1 or per_thread <= 16, "few elements are loaded one by one")
     _check(chunks <= (2 if backward else 1) * MAX_VECTORS[backward] and chunks > 0, "a thread holds a few vectors")
-    bytes_per_sm = (2 if backward else 1) * tile * itemsize * max(per_sm, 1)
+    bytes_per_sm = problem.inputs * tile * itemsize * max(per_sm, 1)
     pipelined = stages > 1
     _check(not pipelined or per_sm > 0, "one tile to a program needs no pipeline")
     _check(not pipelined or (stages - 1) * bytes_per_sm + 8192 <= limits.shared_bytes, "stages are in shared memory")
@@ -218,14 +224,14 @@ def _programs(M: int, block_m: int, max_programs: int, vec: int, unaligned: bool
 
 
 def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
-    M, N, _, itemsize, backward = problem
+    M, N, _, itemsize, *_ = problem
     _, warps, vec, _, _, stages, chunks, registers, _ = configuration
     _check(itemsize < 8, "two float32 are exchanged at a time")
     _check(chunks > 0 and registers > 0 and vec * itemsize == VECTOR_BYTES, "slices are of whole vectors")
     block_n = warps * WARP * vec
     _check(block_n <= N, "a slice is shorter than its row")
     unaligned = N % vec != 0
-    shared = (stages - 1) * chunks * block_n * itemsize * (2 if backward else 1) + 2048
+    shared = (stages - 1) * chunks * block_n * itemsize * problem.inputs + 2048
     # Each quarter of a multiprocessor has its own registers: at 152 a thread, 12 warps run at once and not 13.
     quarter = limits.registers_per_sm // 4 // (cdiv(registers, 8) * 8 * WARP)
     threads = warps * WARP
@@ -248,14 +254,14 @@ def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Sp
 
 
 def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loop:
-    M, N, _, itemsize, backward = problem
+    M, N, _, itemsize, backward, _ = problem
     _, warps, _, _, _, stages, chunks, registers, _ = configuration
     _check(chunks > 0 and registers > 0, "a block has a size")
     _check(chunks == power_of_two(chunks), "blocks are a power of two")
     block_n = min(chunks * (VECTOR_BYTES // itemsize) * warps * WARP, power_of_two(N))
-    inputs = 2 if backward else 1
-    # x and weight and bias, or dy, x and weight, the latter of up to four bytes an element.
-    shared = (stages - 1) * block_n * (itemsize * inputs + max(itemsize, 4) * (3 - inputs)) + 4096
+    inputs, parameters = problem.inputs, 1 if backward else 2
+    # x, a residual, and weight and bias, or dy, x and weight: parameters have up to four bytes an element.
+    shared = (stages - 1) * block_n * (itemsize * inputs + max(itemsize, 4) * parameters) + 4096
     _check(shared <= limits.shared_bytes, "stages are in shared memory")
     threads = warps * WARP
     per_sm = min(limits.registers_per_sm // (registers * threads), limits.threads_per_sm // threads)
@@ -274,7 +280,7 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
 
 
 def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) -> FewRows:
-    M, N, _, itemsize, backward = problem
+    M, N, _, itemsize, backward, _ = problem
     _, warps, _, block_m, *_ = configuration
     _check(backward, "gradients only")
     block_n = power_of_two(N)

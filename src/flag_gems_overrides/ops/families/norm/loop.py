@@ -5,7 +5,8 @@ blocks of BLOCK_N columns, by one program or by the GROUP programs of a group, e
 
 Loops count blocks, not columns: in a row of almost 2**31 elements the first column after the last block is no int32.
 
-    x_ptr, y_ptr, dy_ptr, dx_ptr: [M, N]    weight_ptr, bias_ptr: [N] or None    mean_ptr, rstd_ptr: [M]
+    x_ptr, y_ptr, dy_ptr, dx_ptr: [M, N]    weight_ptr, bias_ptr: [N] or None    mean_ptr, rstd_ptr: [M], or None
+    residual_ptr, sum_ptr: [M, N] or None, see forward.py
     workspace_ptr: [M, 2, GROUP] words, then a counter per group (exchange.py); None where GROUP is 1
 """
 
@@ -16,8 +17,8 @@ from ...launch.prepared import entry
 from .backward import add_pairs, input_gradient, weighted
 from .exchange import clear_last, clear_previous, collect_both, publish_two
 from .forward import normalize
-from .statistics import from_bits, mean_to_store, merge
-from .tile import load_parameter_at
+from .statistics import from_bits, merge, store_statistics
+from .tile import load_parameter_at, load_sum
 
 
 @entry()
@@ -29,6 +30,8 @@ def layer_norm_loop(
     y_ptr,
     mean_ptr,
     rstd_ptr,
+    residual_ptr,
+    sum_ptr,
     workspace_ptr,
     M,
     N,
@@ -58,7 +61,7 @@ def layer_norm_loop(
         for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block * BLOCK_N + lanes
             mask = columns < size
-            x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
+            x = load_sum(x_ptr, residual_ptr, start + columns, mask, ACC)
             delta = tl.where(mask, x - lane_mean, 0.0)
             # Of float64 20 x 393216 took 365 us with a division for each element, 248 with one for all.
             lane_mean += delta * (1.0 / tl.cast(block + 1, ACC))
@@ -73,12 +76,13 @@ def layer_norm_loop(
             clear_previous(row_workspace_ptr, row, GROUP, 2)
         variance = squares / N
         rstd = tl.rsqrt(variance + eps)
-        tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=rank == 0)
-        tl.store(rstd_ptr + row, rstd, mask=rank == 0)
+        store_statistics(mean_ptr, rstd_ptr, row, mean, variance, rstd, rank == 0)
         for i in tl.range(0, last + 1, num_stages=STAGES):
             columns = (last - i) * BLOCK_N + lanes
             mask = columns < size
-            x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
+            x = load_sum(x_ptr, residual_ptr, start + columns, mask, ACC)
+            if sum_ptr is not None:
+                tl.store(sum_ptr + start + columns, x, mask=mask)
             weight = load_parameter_at(weight_ptr, begin + columns, mask)
             bias = load_parameter_at(bias_ptr, begin + columns, mask)
             tl.store(y_ptr + start + columns, normalize(x, mean, rstd, weight, bias), mask=mask)

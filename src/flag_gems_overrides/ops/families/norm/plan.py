@@ -59,8 +59,8 @@ MAX_FEW_ROWS = 2048
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
-    _, N, _, itemsize, backward = problem
-    return backward, itemsize, N if N < 4 else 0, N < MIN_UNALIGNED, math.gcd(N, VECTOR_BYTES // itemsize)
+    _, N, _, itemsize, backward, residual = problem
+    return backward, residual, itemsize, N if N < 4 else 0, N < MIN_UNALIGNED, math.gcd(N, VECTOR_BYTES // itemsize)
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
@@ -105,7 +105,7 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
-    M, N, _, itemsize, backward = problem
+    M, N, _, itemsize, backward, _ = problem
     vector, vec = VECTOR_BYTES // itemsize, widest(N, itemsize)
     if backward:
         yield _little_gradient(problem)
@@ -124,7 +124,7 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
 
 
 def _flat(problem: Problem) -> Configuration:
-    _, N, _, itemsize, _ = problem
+    _, N, _, itemsize, *_ = problem
     if N == 3:
         # 5779150 x 3 float16: 48.5 us with a row to a thread, 62.4 with four of fewer warps.
         return Configuration("columns", 8, rows=8 * WARP)
@@ -135,7 +135,7 @@ def _flat(problem: Problem) -> Configuration:
 
 def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     """As many programs as tiles, of up to 8 vectors to a thread, 4 of them of each row."""
-    M, N, _, itemsize, _ = problem
+    M, N, _, itemsize, *_ = problem
     lanes = WARP * VECTOR_BYTES // itemsize
     # 64 x 64 float32 2.7 us by programs of 4 warps, 3.0 by one; 512 x 64 3.1 and 3.3.
     little = itemsize == 4 and lanes >= 2 * N and 4 * limits.sm_count >= M
@@ -157,14 +157,14 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
 
 def _few_unaligned_rows(problem: Problem) -> Configuration:
     """Loads of what divides a row: 1 x 7989 float32 5.2 us, 10.5 with edges; 38 x 2028 bf16 3.9, not 4.5."""
-    _, N, _, itemsize, _ = problem
+    _, N, _, itemsize, *_ = problem
     vector = VECTOR_BYTES // itemsize
     return Configuration("rows", _warps(N, 2 * WARP * vector), math.gcd(N, vector))
 
 
 def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     """None if a row is too long for one program."""
-    M, N, _, itemsize, _ = problem
+    M, N, _, itemsize, *_ = problem
     span = N // vec * vec
     if 2 * span * itemsize > limits.registers_per_sm:
         return None
@@ -179,7 +179,7 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
         # Few rows: 64 x 128 float64 3.0 us with one, 3.3 with two.
         block_m = min(block_m, power_of_two_within(M // limits.sm_count))
     block_m = min(block_m, power_of_two(M))
-    tile_bytes = block_m * cdiv(span, block_n) * block_n * itemsize
+    tile_bytes = problem.inputs * block_m * cdiv(span, block_n) * block_n * itemsize
     # More than the registers hold, so that the last to start end with the others: bf16 12288 x 3072 47.8 us with 10
     # programs to an SM, 52.7 with 5; 13051 x 1600 30.7 with 18, 34.3 with 9; 8192 x 4096 41.1 with 8, 41.8 with 4.
     per_sm = max(1, BYTES_IN_FLIGHT * (2 if itemsize == 2 else 1) // tile_bytes)
@@ -198,7 +198,7 @@ def _little_gradient(problem: Problem) -> Configuration | None:
 
     On the device bf16 128 x 32 takes 4.1 us, not 4.4, 17 x 1 3.0, not 4.1, 64 x 64 4.4, not 4.3.
     """
-    M, N, _, itemsize, _ = problem
+    M, N, _, itemsize, *_ = problem
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
     elements = power_of_two(M) * power_of_two(N)
     if itemsize == 8 or N > 128 or elements > min(4096 if N <= 64 else 2048, 256 * vec * itemsize):
@@ -228,7 +228,7 @@ def _rows_of_few(N: int, warps: int) -> int:
 
 def _backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     """None if a row is too long for one program."""
-    M, N, _, itemsize, _ = problem
+    M, N, _, itemsize, *_ = problem
     span, lanes, unaligned = N // vec * vec, WARP * VECTOR_BYTES // itemsize, N % vec != 0
     # sm_100 takes more registers for the same code: 8 to 24 bytes spill with what sm_80 and sm_90 get.
     tight = limits.capability >= (10, 0)
@@ -262,15 +262,26 @@ def _backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration 
 
 def _splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """The best first."""
-    _, N, _, itemsize, backward = problem
+    M, N, _, itemsize, backward, _ = problem
     if itemsize == 8:
         return
     vec = VECTOR_BYTES // itemsize
+    found: list[tuple[Split, Configuration]] = []
     for max_group, warps, chunks, registers in slices(itemsize, N % vec != 0, backward, limits):
-        found = Configuration("split", warps, vec, stages=4, chunks=chunks, registers=registers)
-        launched = launch_or_none(problem, found, limits)
+        if problem.residual and itemsize == 4:
+            # The residual has registers too: with those of x alone 30 x 262144 spills 16 bytes, 20 x 393217 72.
+            registers = min(registers + 64, 255)
+        configuration = Configuration("split", warps, vec, stages=4, chunks=chunks, registers=registers)
+        launched = launch_or_none(problem, configuration, limits)
         if isinstance(launched, Split) and launched.group <= min(max_group, MAX_GROUP):
-            yield found
+            if itemsize == 4 and not backward and M * launched.group <= launched.programs:
+                # Nothing comes after the first row: 4 x 362985 float32 12.6 us without the pipeline, 15.1 with it.
+                configuration = configuration._replace(stages=1)
+            found.append((launched, configuration))
+    # Unaligned rows of few groups are loaded in parts of vectors: 200 x 150001 bf16 180 us by groups of 74 programs, 89
+    # by groups of 37.
+    found.sort(key=lambda each: -each[0].vec)
+    yield from (configuration for _, configuration in found)
 
 
 def _loop(problem: Problem, limits: Limits) -> Configuration:
@@ -283,7 +294,7 @@ def _loop(problem: Problem, limits: Limits) -> Configuration:
 
 def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> Iterator[Configuration]:
     """What is worth timing next to the default; some may not be legal."""
-    M, N, _, itemsize, backward = problem
+    M, N, _, itemsize, backward, _ = problem
     common = math.gcd(N, VECTOR_BYTES // itemsize)
     for field in () if default.kernel == "split" else ("warps", "rows", "per_sm"):
         value = getattr(default, field)
@@ -351,8 +362,8 @@ def plan_partial_sums(P: int, N: int, outputs: int, limits: Limits) -> PartialSu
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
     """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
-    M, N, _, itemsize, backward = problem
-    inputs = 2 if backward else 1
+    M, N, _, itemsize, backward, _ = problem
+    inputs = problem.inputs
     elements = M * N
     p = launch(problem, configuration, limits)
     us, reads, per_load = LAUNCH_US, inputs, configuration.vec

@@ -25,9 +25,14 @@ class Slice(NamedTuple):
 # with 4 chunks and 128.
 FORWARD = {
     (2, False): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 4, 128)),
-    (2, True): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 2, 128)),
+    (2, True): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 2, 128), Slice(math.inf, 4, 4, 168)),
     (4, False): (Slice(MAX_GROUP_OF_ONE_WARP, 1, 8, 152), Slice(math.inf, 4, 8, 152)),
-    (4, True): (Slice(MAX_GROUP_OF_ONE_WARP, 1, 8, 152), Slice(math.inf, 4, 6, 152), Slice(math.inf, 4, 8, 168)),
+    (4, True): (
+        Slice(MAX_GROUP_OF_ONE_WARP, 1, 8, 152),
+        Slice(math.inf, 4, 6, 152),
+        Slice(math.inf, 4, 8, 168),
+        Slice(math.inf, 4, 14, 255),
+    ),
 }
 # 2048 x 50257 bf16 275 us by 50 programs of one warp, 292 by 25 of two; 4096 x 32768 263 us with 4 chunks, 269 with 2;
 # float32 2048 x 50257 382 us with 8 chunks, 579 by 25 programs of four warps with 4; 1024 x 65536 227, not 239.

@@ -93,6 +93,14 @@ def mean_to_store(mean, variance):
 
 
 @triton.jit
+def store_statistics(mean_ptr, rstd_ptr, rows, mean, variance, rstd, mask):
+    """Into ``mean_ptr, rstd_ptr: [M]``, if they are wanted."""
+    if mean_ptr is not None:
+        tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=mask)
+        tl.store(rstd_ptr + rows, rstd, mask=mask)
+
+
+@triton.jit
 def slice_elements(rank, SLICES: tl.constexpr, SLICE, head, N, VEC: tl.constexpr):
     """How many elements of a row are in SLICES slices from that of program ``rank`` on, the edges in that of program 0.
     May be 0.

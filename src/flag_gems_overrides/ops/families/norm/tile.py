@@ -77,6 +77,34 @@ def load_chunks(ptr, row_mask, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.con
 
 
 @triton.jit
+def add_rounded(x, residual):
+    """x + residual, rounded to the residual's dtype as PyTorch's sum is, in x's."""
+    return (x + residual.to(x.dtype)).to(residual.dtype).to(x.dtype)
+
+
+@triton.jit
+def add_residual(
+    chunks, residual_ptr, sum_ptr, body, row_mask, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """The chunks plus the same elements of ``residual_ptr: [M, N]``; without a residual, the chunks.
+
+    The sums go to ``sum_ptr: [M, N]`` too, unless that is None. body: offsets of the bodies, scalar or [BLOCK_M, 1].
+    """
+    if residual_ptr is None:
+        return chunks
+    else:
+        sums = ()
+        for c in tl.static_range(CHUNKS):
+            offsets, mask = chunk(c, begin, end, row_mask, BLOCK_N)
+            residual = tl.load(residual_ptr + body + offsets, mask=mask, other=0.0)
+            chunk_sum = add_rounded(chunks[c], residual)
+            if sum_ptr is not None:
+                tl.store(sum_ptr + body + offsets, chunk_sum, mask=mask)
+            sums = sums + (chunk_sum,)
+        return sums
+
+
+@triton.jit
 def load_parameters(weight_ptr, bias_ptr, head, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr):
     """The same columns of weight and bias, [N] each, as two tuples of chunks, empty where the pointer is None.
 
@@ -124,6 +152,15 @@ def edge_offsets(rows, N, columns):
 def load_edges(ptr, rows, M, N, columns, mask):
     """Loads of single elements are not pipelined, so the kernels issue them one iteration ahead."""
     return tl.load(ptr + edge_offsets(rows, N, columns), mask=mask & (rows < M), other=0.0)
+
+
+@triton.jit
+def load_sum(x_ptr, residual_ptr, offsets, mask, DTYPE: tl.constexpr):
+    """Elements of x plus those of the residual, ``x_ptr, residual_ptr: [M, N]``, if there is one."""
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
+    if residual_ptr is not None:
+        x = add_rounded(x, tl.load(residual_ptr + offsets, mask=mask, other=0.0))
+    return x
 
 
 @triton.jit

@@ -269,7 +269,7 @@ def reduce_into(
     new_values = prepared.steps[-1].new_values
     assert new_values is not None
     outputs.resize(out, new_values.shape)
-    if out.is_contiguous() and not torch._C._is_alias_of(x, out):  # type: ignore[attr-defined]
+    if out.is_contiguous() and x.untyped_storage().data_ptr() != out.untyped_storage().data_ptr():
         _launch(prepared, x, out)
     else:
         out.copy_(_launch(prepared, x, None)[0])

@@ -27,8 +27,10 @@ def magnitude(x, OP: tl.constexpr):
 
 @triton.jit
 def square(x, OP: tl.constexpr):
+    # ``x * x`` and the addition after it become one rounding in either of two threads that add the same elements, which
+    # then store other bits to the same place of shared memory (racecheck).
     x = x.to(OP.accumulator)
-    return x * x
+    return tl.fma(x, x, tl.zeros(x.shape, x.dtype))
 
 
 @triton.jit

@@ -53,7 +53,8 @@ ROW_TILE, OTHER_ROW_TILE, COLUMN_TILE, OTHER_COLUMN_TILE = (16, 64), (8, 128), (
 # A step of a group takes as long as so many of a program alone: 7.6 and 1.6 us.
 EXCHANGES = 4
 # Programs that are alone have half the warps where there are many: 64 x 512 x 512 bf16 46 us, 71 with all of them,
-# 8192 x 50257 691, 1339. Rows to a multiprocessor: 256 of 65536 take 28 us with all, 38 with half.
+# 8192 x 50257 691, 1339. Rows to a multiprocessor: 256 of 65536 take 28 us with all, 38 with half. Blocks of columns
+# have a quarter: 801 x 65536 bf16 along 0 92 us, with half 134.
 MANY_ROWS = 4
 # Longer rows that leave much of one tile empty take several.
 MAX_WASTEFUL = 4096
@@ -145,5 +146,5 @@ def _steps(problem: Problem, block_k: int, limits: Limits) -> Configuration:
     group = max(min(tiles, resident_programs(registers, warps, limits) // (M * cdiv(K, block_k))), 1)
     shared = cdiv(tiles, group) * EXCHANGES < tiles
     if not shared and (K > 1 or MANY_ROWS * limits.sm_count < M):
-        warps //= 2
+        warps //= 4 if K > 1 and MANY_ROWS * limits.sm_count <= M * cdiv(K, block_k) else 2
     return Configuration("steps", elements, warps, block_k, registers, shared)

@@ -25,7 +25,7 @@ MIN_BLOCKS = 8
 # Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this;
 # gradients of float32 if they are no longer than 128: 512 x 64 x 197 27.9 us, in a loop 68.6, 72 x 2021 along 0 4.0 and
 # 5.4.
-MAX_SHORT, MAX_SHORT_FLOAT32_GRADIENT = 32, 128
+MAX_SHORT, MAX_SHORT_FLOAT32_GRADIENT, MAX_SHORT_OF_LITTLE = 32, 128, 64
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
@@ -111,7 +111,9 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         unaligned = K % (VECTOR_BYTES // size) != 0
         most = MAX_SHORT_FLOAT32_GRADIENT if (size, inputs) == (4, 2) else MAX_SHORT
         few = N * K <= MAX_SHORT_ELEMENTS and N <= 2 * MAX_SHORT
-        if K < 2**30 and (few or (unaligned and most >= N)):
+        # 6 x 2 x 2832 bf16 takes 2.9 us, 4.8 by vectors, 64 x 16 x 64 3.3 and 3.7.
+        little = N <= MAX_SHORT_OF_LITTLE and limits.sm_count * LITTLE >= M * N * K
+        if K < 2**30 and (few or little or (unaligned and most >= N)):
             return _short(problem, limits)
         return _columns(M, N, K, size, inputs, limits)
     vec = math.gcd(N, VECTOR_BYTES // size)
@@ -148,7 +150,8 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     if vec == inputs == 1:
         # Two threads to a row at least: 2000000 x 7 bf16 24.7 us, single threads 34.9, 7530 x 5 float32 3.0 and 4.1.
         # The gradient of 6624672 x 7 takes 115 us by two, 98 by single ones; 1000000 x 6, in pairs, 14.1 and 10.8.
-        elements = min(elements, max(block_n // 2, 1))
+        # 131072 x 29 float32 takes 12.3 us with 4 elements to a thread, 17.7 with 8, 815776 x 3 bf16 8.7, with 2 10.8.
+        elements = min(elements, max(block_n // 2, 4 if N == 3 else 1), 4 if block_n <= WARP else elements)
     threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
     # Of few rows no more warps than they need.
     warps = max(min(4, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
@@ -194,8 +197,9 @@ def _long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: 
 
 
 def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration:
-    # A cache line of each column's row; of very short columns more, for 256 elements to a program.
-    block_k = min(power_of_2(K), max(128 // size, 256 // power_of_2(N)))
+    # A cache line of each column's row; of very short columns more, for 512 elements to a program: 33920 x 4 x 256
+    # float16 46 us, 86 with half as many.
+    block_k = min(power_of_2(K), max(128 // size, 512 // power_of_2(N)))
     blocks = M * cdiv(K, block_k)
     shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
