@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -15,8 +17,7 @@ from kernels import KERNELS, forget_launches
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS, Operator
-from flag_gems_overrides.ops.families.reduction.call import launch_with
-from flag_gems_overrides.ops.families.reduction.plan import Configuration
+from flag_gems_overrides.ops.families import gather, reduction
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.rms_norm import rms_norm_backward, rms_norm_forward
 from flag_gems_overrides.perf import op_inputs
@@ -68,6 +69,7 @@ SIZES = {
         "2x700x24 dim=1 float32",
         "1x600x300 dim=1 float32",
         "1x600x300 dim=1 bfloat16",
+        "4x100x300 dim=1 float32",
     ],
     "reduction": [
         "40001 bfloat16",
@@ -149,10 +151,16 @@ def test_answer(case, offset, device):
     assert Reference(case.op, inputs, op_inputs.native(case.op, "cpu")).is_right(result)
 
 
-# What no case reaches: the gradient that rms_norm takes by itself, and configurations for inputs larger than a cache.
-CLASSES = Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
+# What no case reaches: the gradient that rms_norm takes by itself, and configurations for large inputs.
 GRADIENTS = [(65, 100), (2, 20000), (3, 20001)]
-LARGE = ["amax 300x4x7 dim=1 float32", "max_dim 300x4x7 dim=1 bfloat16"]
+CLASSES = reduction.plan.Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
+LARGE = [
+    ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
+    ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
+    ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FLAT),
+    ("nll_loss_backward 59x301 bfloat16", gather, gather.plan.ROWS),
+    ("nll_loss_backward 300x8 bfloat16", gather, gather.plan.SHORT),
+]
 
 
 def _rms_norm_gradients(shape: tuple[int, int], device: str) -> tuple[tuple, tuple]:
@@ -165,10 +173,11 @@ def _rms_norm_gradients(shape: tuple[int, int], device: str) -> tuple[tuple, tup
     return expected, tuple(t.cpu() for t in rms_norm_backward(*there[:2], inv_rms, shape[1:], there[2]))
 
 
-def _in_classes(key: str, device: str) -> tuple[Case, tuple, object]:
+def _configured(key: str, family: ModuleType, configuration: Any, device: str) -> tuple[Case, tuple, object]:
     case = parse(key)
     inputs = op_inputs.arguments(case, "cpu")
-    result = launch_with(CLASSES, case.op, inputs[0].to(device), *inputs[1:])
+    there = tree_map_only(torch.Tensor, lambda x: x.to(device), inputs)
+    result = family.call.launch_with(configuration, case.op, *there)
     return case, inputs, tree_map_only(torch.Tensor, torch.Tensor.cpu, result)
 
 
@@ -178,10 +187,10 @@ def test_gradients_of_rms_norm(shape, device):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("key", LARGE)
-def test_configurations_of_large_inputs(key, device):
-    case, inputs, result = _in_classes(key, device)
-    assert op_inputs.agree(case.op, inputs, result, op_inputs.native(case.op, "cpu")(*inputs))
+@pytest.mark.parametrize(("key", "family", "configuration"), LARGE)
+def test_configurations_of_large_inputs(key, family, configuration, device):
+    case, inputs, result = _configured(key, family, configuration, device)
+    assert Reference(case.op, inputs, op_inputs.native(case.op, "cpu")).is_right(result)
 
 
 def test_every_override_is_called():
@@ -194,8 +203,8 @@ def test_every_kernel_is_launched_and_with_and_without_groups_where_it_has_both(
             _run(case, device)
         for shape in GRADIENTS:
             _rms_norm_gradients(shape, device)
-        for key in LARGE:
-            _in_classes(key, device)
+        for each in LARGE:
+            _configured(*each, device)
     assert {launch.kernel for launch in launches} == set(KERNELS)
     for kernel in KERNELS:
         if not re.fullmatch("softmax(_backward)?_(looped_rows|columns|looped_columns)", kernel):

@@ -29,6 +29,7 @@ _FILES = {
     "_is_all_true": ("is_all_true",),
     "layernorm": ("layer_norm",),
     "groupnorm": ("group_norm",),
+    "skip_layernorm": ("skip_layer_norm",),
     "nllloss": ("nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward", "nll_loss_nd"),
 }
 
