@@ -165,6 +165,13 @@ HARMFUL = (
         "torch.ops.aten.slice_backward(torch.arange(12.0).view(3, 4).t(), [4, 6], 1, 0, 3, 1)",
     ),
     Harmful(
+        "conv2d",
+        "stores gradients of channels_last weights as if they were contiguous; refuses unbatched inputs and padding "
+        "'same'; the gradient of a stride copies position by position: 30 steps of a ResNet took more than 325 s",
+        "torch.autograd.grad(F.conv2d(torch.randn(1, 2, 4, 4), w := torch.randn(3, 2, 2, 2).to(memory_format="
+        "torch.channels_last).requires_grad_()).square().sum(), w)",
+    ),
+    Harmful(
         "layer_norm_backward",
         "takes the number of rows from the first dimension: wrong gradients of 3-D inputs, stores out of bounds",
         "torch.autograd.grad(F.layer_norm(x := torch.randn(3, 4, 8, requires_grad=True), (8,)).square().sum(), x)",

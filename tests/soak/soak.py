@@ -179,12 +179,14 @@ def _sample() -> Sample:
 
 
 def _used() -> int:
-    """By all processes on the device."""
+    """By this process; by all on the device where NVML does not know it, for a container gives it another number."""
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByUUID(
         f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
     )
-    return pynvml.nvmlDeviceGetMemoryInfo(handle).used
+    ours = [each for each in pynvml.nvmlDeviceGetComputeRunningProcesses(handle) if each.pid == os.getpid()]
+    used: int | None = ours[0].usedGpuMemory if ours else None
+    return used or pynvml.nvmlDeviceGetMemoryInfo(handle).used
 
 
 def _medians(samples: list[Sample]) -> dict[str, float]:
