@@ -60,10 +60,61 @@ HARMFUL = (
     ),
     Harmful(
         "mul",
-        "an illegal memory access in the training step of a Llama (4 layers, batch 8 x 512, bfloat16 autocast)",
-        "__import__('benchmark.models').models.step('llama')()",
+        "takes tensors of as many dimensions for contiguous ones of one shape, without broadcasting: an illegal memory "
+        "access in the training step of a Llama",
+        "torch.ones(1, 4, device='cuda') * torch.ones(3, 1, device='cuda')",
         versions="==5.0.2",
         capabilities=HOPPER,
+    ),
+    Harmful(
+        "fill_scalar_",
+        "takes views for contiguous: x[:, 0] = 0 zeroes the first row; a T5's decoder gets other tokens",
+        "[x := torch.ones(3, 4, device='cuda'), x[:, 0].fill_(0)]",
+        versions=">=5.0.2,<5.3",
+        capabilities=HOPPER,
+        issue=2347,
+    ),
+    Harmful(
+        "fill_tensor_",
+        "takes views for contiguous",
+        "[x := torch.ones(3, 4, device='cuda'), x[:, 0].fill_(torch.zeros((), device='cuda'))]",
+        versions=">=5.0.2,<5.3",
+        capabilities=HOPPER,
+        issue=2347,
+    ),
+    Harmful(
+        "fill_scalar_out",
+        "takes views for contiguous",
+        "[x := torch.ones(3, 4, device='cuda'), torch.ops.aten.fill.Scalar_out(x[:, 0], 0, out=x[:, 0])]",
+        versions=">=5.0.2,<5.3",
+        capabilities=HOPPER,
+        issue=2347,
+    ),
+    Harmful(
+        "fill_tensor_out",
+        "takes views for contiguous",
+        "[x := torch.ones(3, 4, device='cuda'), torch.ops.aten.fill.Tensor_out(x[:, 0], torch.zeros((), device='cuda')"
+        ", out=x[:, 0])]",
+        versions=">=5.0.2,<5.3",
+        capabilities=HOPPER,
+        issue=2347,
+    ),
+    Harmful(
+        "sqrt",
+        "strided tensors are read as if they were contiguous; float64 is computed in float32",
+        "torch.sqrt(torch.arange(8.0, device='cuda')[::2])",
+        capabilities=HOPPER,
+    ),
+    Harmful(
+        "sqrt_",
+        "strided tensors are read as if they were contiguous; float64 is computed in float32",
+        "torch.arange(8.0, device='cuda')[::2].sqrt_()",
+        capabilities=HOPPER,
+    ),
+    Harmful(
+        "_safe_softmax",
+        "rows of more than 4096 elements are cut off: attention with a mask whose gradient is wanted",
+        "torch.ops.aten._safe_softmax(torch.zeros(1, 5000), 1)",
     ),
     Harmful(
         "sum",

@@ -14,7 +14,8 @@ from flag_gems_overrides.harmful import HARMFUL, Harmful
 from flag_gems_overrides.registration import enabling, upstream
 
 ROOT = Path(__file__).parents[2]
-HERE = [each for each in HARMFUL if each.holds(flag_gems.__version__, None)]
+CAPABILITY = torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+HERE = [each for each in HARMFUL if each.holds(flag_gems.__version__, CAPABILITY)]
 
 
 def _value(reproduction):
