@@ -17,7 +17,7 @@ from kernels import KERNELS, forget_launches
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS, Operator
-from flag_gems_overrides.ops.families import gather, reduction
+from flag_gems_overrides.ops.families import gather, reduction, scan
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.rms_norm import rms_norm_backward, rms_norm_forward
 from flag_gems_overrides.perf import op_inputs
@@ -154,12 +154,15 @@ def test_answer(case, offset, device):
 # What no case reaches: the gradient that rms_norm takes by itself, and configurations for large inputs.
 GRADIENTS = [(65, 100), (2, 20000), (3, 20001)]
 CLASSES = reduction.plan.Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
+CHUNKS = scan.plan.Configuration("chunks", 4, 4, per_sm=4)
 LARGE = [
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
     ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FLAT),
     ("nll_loss_backward 59x301 bfloat16", gather, gather.plan.ROWS),
     ("nll_loss_backward 300x8 bfloat16", gather, gather.plan.SHORT),
+    ("cumsum 2x3001 dim=1 float32", scan, CHUNKS),
+    ("cumsum 3x600x5 dim=1 int64", scan, CHUNKS._replace(block_k=4)),
 ]
 
 

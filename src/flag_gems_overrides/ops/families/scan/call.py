@@ -13,10 +13,11 @@ import triton.language as tl
 
 from ...launch import devices, outputs
 from ...launch.allocation import Allocation
+from ...launch.prepared import Launch
 from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
 from . import plan
-from .cumsum import cumsum_in_steps, cumsum_whole
+from .cumsum import cumsum_chunk_sums, cumsum_chunks, cumsum_in_steps, cumsum_whole
 from .launches import KNOWN_MULTIPLE
 
 
@@ -83,20 +84,26 @@ def _prepare(
         blocks = {"BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k}
         launch = cumsum_whole.bind(device, (chosen.programs,), M, N, K, num_warps=chosen.warps, **blocks, **options)
         return _Prepared(out, launch)
-    options |= {
-        "BLOCK_N": chosen.block_n,
-        "BLOCK_K": chosen.block_k,
-        "MEMBERS": chosen.members,
-        "COPIES": chosen.copies,
-        "num_warps": chosen.warps,
-        "maxnreg": chosen.registers,
-    }
+    options |= {"BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "num_warps": chosen.warps}
+    if isinstance(chosen, plan.Chunks):
+        chunks = chosen.chunks, chosen.rows, N, K
+        launch_sums = cumsum_chunk_sums.bind(device, (chosen.adding,), *chunks, **options)
+        launch = cumsum_chunks.bind(device, (chosen.programs,), *chunks, **options)
+        sums = Allocation((M, chosen.chunks - 1, K), _TORCH[accumulator], device)
+        return _Prepared(out, functools.partial(_in_chunks, launch_sums, launch, sums))
+    options |= {"MEMBERS": chosen.members, "COPIES": chosen.copies, "maxnreg": chosen.registers}
     grid, numbers = (chosen.programs,), (chosen.group, chosen.blocks, N, K)
     if chosen.group == 1:
         return _Prepared(out, cumsum_in_steps.bind(device, grid, None, *numbers, **options))
     launch = cumsum_in_steps.bind(device, grid, *numbers, launch_cooperative_grid=True, **options)
     count = chosen.words * (1 if accumulator.is_floating() else 2) + chosen.programs // chosen.group
     return _Prepared(out, functools.partial(with_counters, launch, count, torch.int64))
+
+
+def _in_chunks(launch_sums: Launch, launch: Launch, new_sums: Allocation, x: torch.Tensor, out: torch.Tensor) -> None:
+    sums = new_sums()
+    launch_sums(x, sums)
+    launch(x, out, sums)
 
 
 def _result(dtype: torch.dtype, requested: torch.dtype | None) -> torch.dtype:
@@ -116,6 +123,7 @@ def _accumulator(dtype: torch.dtype, result: torch.dtype, N: int) -> tl.dtype:
     return tl.int64 if result is torch.int64 and not narrow else tl.int32
 
 
+_TORCH = {tl.int32: torch.int32, tl.int64: torch.int64, tl.float32: torch.float32, tl.float64: torch.float64}
 _TRITON = {
     torch.uint8: tl.uint8,
     torch.int8: tl.int8,

@@ -5,10 +5,13 @@
     kernel            a program
     cumsum_whole      has all of N in one tile of [BLOCK_M, BLOCK_N, BLOCK_K]
     cumsum_in_steps   has BLOCK_K columns of one [N, K], a tile after the other; or every ``group``-th tile of them
+    cumsum_chunks     has BLOCK_K columns of a chunk of N, a tile after the other; cumsum_chunk_sums has added it up
 
 A group of programs shares its columns like this: each adds its tile up and publishes the sums, and waits for those of
 the others; then it knows what comes before its tile, and before the next ``group`` tiles. So x is read once, and sums
 are added in the same order in every call. Programs of a group must be running (cooperative launch).
+
+Chunks take two launches and read x twice, the second time from the L2 cache where it fits, but no program waits.
 """
 
 import triton
@@ -155,6 +158,86 @@ def cumsum_in_steps(
                 words_ptr + member_words + lanes * WORDS + word,
                 mask=(tl.arange(0, MEMBERS)[:, None] < group) & (lanes < BLOCK_K) & last,
             )
+
+
+@entry()
+@triton.jit
+def cumsum_chunk_sums(
+    x_ptr,
+    sums_ptr,
+    chunks,
+    rows,
+    N,
+    K,
+    CONVERTED: tl.constexpr,
+    ACC: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    DIVISOR: tl.constexpr,
+):
+    """The sums of all chunks but the last.
+
+    Args:
+        x_ptr: [M, N, K].
+        sums_ptr: [M, chunks - 1, K] in ACC.
+        rows: of a chunk, a multiple of BLOCK_N.
+    """
+    N, K = divided(N, K, BLOCK_K, DIVISOR)
+    blocks_k = tl.cdiv(K, BLOCK_K)
+    chunk = tl.program_id(0) // blocks_k
+    n = tl.arange(0, BLOCK_N)[:, None]
+    k = tl.program_id(0) % blocks_k * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
+    start = ((chunk // (chunks - 1)).to(tl.int64) * N + (chunk % (chunks - 1)).to(tl.int64) * rows) * K
+    offsets = n.to(tl.int64) * K + k
+    total = tl.zeros([BLOCK_N, BLOCK_K], ACC)
+    for _ in range(0, rows, BLOCK_N):
+        total += load(x_ptr + start + offsets, (n < rows) & (k < K), CONVERTED, ACC)
+        start += tl.cast(BLOCK_N, tl.int64) * K
+    tl.store(sums_ptr + chunk.to(tl.int64) * K + k, tl.sum(total, 0, keep_dims=True), mask=k < K)
+
+
+@entry()
+@triton.jit
+def cumsum_chunks(
+    x_ptr,
+    out_ptr,
+    sums_ptr,
+    chunks,
+    rows,
+    N,
+    K,
+    CONVERTED: tl.constexpr,
+    ACC: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    DIVISOR: tl.constexpr,
+):
+    """N in chunks of ``rows`` rows; arguments as for cumsum_chunk_sums, and out_ptr: [M, N, K], may be x_ptr."""
+    N, K = divided(N, K, BLOCK_K, DIVISOR)
+    blocks_k = tl.cdiv(K, BLOCK_K)
+    m, chunk = tl.program_id(0) // blocks_k // chunks, tl.program_id(0) // blocks_k % chunks
+    n = tl.arange(0, BLOCK_N)[:, None]
+    k = tl.program_id(0) % blocks_k * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
+    offsets, stride = n.to(tl.int64) * K + k, tl.cast(BLOCK_N, tl.int64) * K
+    begin = chunk.to(tl.int64) * rows
+    start = (m.to(tl.int64) * N + begin) * K
+    left = tl.minimum(rows, N - begin)
+    x = tl.load(x_ptr + start + offsets, mask=(n < left) & (k < K), other=0)
+    carry = tl.zeros([1, BLOCK_K], ACC)
+    sums_ptr += m.to(tl.int64) * (chunks - 1) * K
+    for first in range(0, chunk, BLOCK_N):
+        sums = tl.load(sums_ptr + offsets, mask=(n < chunk - first) & (k < K), other=0)
+        carry += tl.sum(sums, 0, keep_dims=True)
+        sums_ptr += stride
+    for _ in range(0, rows, BLOCK_N):
+        # On its way while this tile is scanned.
+        following = tl.load(x_ptr + start + stride + offsets, mask=(n < left - BLOCK_N) & (k < K), other=0)
+        x = x.to(CONVERTED).to(ACC)
+        tl.store(out_ptr + start + offsets, carry + tl.cumsum(x, 0), mask=(n < left) & (k < K))
+        carry += tl.sum(x, 0, keep_dims=True)
+        left -= BLOCK_N
+        start += stride
+        x = following
 
 
 @triton.jit

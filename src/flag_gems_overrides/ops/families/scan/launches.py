@@ -33,7 +33,7 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: whole, steps."""
+    """What the tuner chooses. Kernels: whole, steps, chunks."""
 
     kernel: str
     elements: int  # of a thread
@@ -41,6 +41,7 @@ class Configuration(NamedTuple):
     block_k: int = 1
     registers: int = 0  # of a thread of steps, which says how many programs run at once
     shared: bool = False  # steps: several programs for the same columns
+    per_sm: int = 0  # chunks: programs of a multiprocessor that are wanted; N is divided for them
 
 
 class Whole(NamedTuple):
@@ -68,17 +69,32 @@ class Steps(NamedTuple):
     words: int  # of the workspace, for sums of one word
 
 
-def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Whole | Steps | None:
+class Chunks(NamedTuple):
+    """``chunks`` programs for ``block_k`` columns, each with ``rows`` rows in tiles of [block_n, block_k]."""
+
+    block_n: int
+    block_k: int
+    warps: int
+    rows: int
+    chunks: int
+    adding: int  # programs of the first launch
+    programs: int
+
+
+Launch = Whole | Steps | Chunks
+
+
+def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launch | None:
     try:
         return launch(problem, configuration, limits)
     except ValueError:
         return None
 
 
-def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Whole | Steps:
+def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
     """ValueError if the problem cannot be launched so."""
     M, N, K, size, _ = problem
-    kernel, elements, warps, block_k, registers, shared = configuration
+    kernel, elements, warps, block_k, registers, shared, per_sm = configuration
     tile = elements * warps * WARP
     if not (0 < elements <= MAX_ELEMENTS and 0 < warps <= MAX_WARPS and 0 < block_k <= next_power_of_2(K)):
         raise ValueError(f"no legal program: {configuration}")
@@ -90,8 +106,12 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Wh
         if not block_m or block_m * block_n * block_k > largest(problem):
             raise ValueError("all of N in one tile")
         return Whole(block_m, block_n, block_k, warps, _grid(cdiv(M, block_m) * cdiv(K, block_k)))
+    if elements > steps_elements(problem):
+        raise ValueError(f"no legal program: {configuration}")
+    if kernel == "chunks":
+        return _chunks(problem, tile // block_k, block_k, warps, per_sm, limits)
     threads = warps * WARP
-    if elements > steps_elements(problem) or not 0 < registers <= limits.registers_per_sm // threads:
+    if not 0 < registers <= limits.registers_per_sm // threads:
         raise ValueError(f"no legal program: {configuration}")
     # 300 x 5001 int64 spills 56 bytes, 2 x 3 x 1463 x 8 float16 16.
     if warps > MAX_WARPS // 2 and (K > 1 or size == 8 or N % KNOWN_MULTIPLE):
@@ -118,18 +138,35 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Wh
     )
 
 
+def _chunks(problem: Problem, block_n: int, block_k: int, warps: int, per_sm: int, limits: Limits) -> Chunks:
+    M, N, K, *_ = problem
+    blocks, tiles = M * cdiv(K, block_k), cdiv(N, max(block_n, 1))
+    wanted = per_sm * limits.sm_count // blocks
+    if block_n < 2 or min(wanted, tiles) < 2:
+        raise ValueError("several chunks only")
+    rows = cdiv(tiles, wanted) * block_n
+    chunks = cdiv(N, rows)
+    return Chunks(block_n, block_k, warps, rows, chunks, _grid(blocks * (chunks - 1)), _grid(blocks * chunks))
+
+
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
     """Microseconds: the bytes that are moved, and the steps of a program one after the other."""
     M, N, K, size, _ = problem
     found = launch(problem, configuration, limits)
     resident = limits.sm_count * max(limits.threads_per_sm // (found.warps * WARP), 1)
-    steps, exchanges = cdiv(found.programs, resident), 0
+    steps, exchanges, launches = cdiv(found.programs, resident), 0, 1
+    bytes_moved = 2 * M * N * K * size
     if isinstance(found, Steps):
         steps *= cdiv(found.blocks * found.group, found.programs) * cdiv(N, found.group * found.block_n)
         exchanges = steps if found.group > 1 else 0
-    moved = 2 * M * N * K * size / (min(limits.sm_count, found.programs) * BYTES_PER_US)
-    alone = steps * (STEP_US + configuration.elements * ELEMENT_US) + exchanges * EXCHANGE_US
-    return LAUNCH_US + max(moved, alone)
+    elif isinstance(found, Chunks):
+        steps *= found.rows // found.block_n
+        launches = 2
+        bytes_moved += 0 if bytes_moved < limits.l2_bytes else bytes_moved // 2
+    moved = bytes_moved / (min(limits.sm_count, found.programs) * BYTES_PER_US)
+    exchange = EXCHANGE_US * (2 if size == 8 else 1)  # of two words, or of doubles, which spill
+    alone = steps * (STEP_US + configuration.elements * ELEMENT_US) + exchanges * exchange
+    return launches * LAUNCH_US + max(moved, alone)
 
 
 def largest(problem: Problem) -> int:

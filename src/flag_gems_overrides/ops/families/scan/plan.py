@@ -13,7 +13,9 @@ from .launches import (
     KNOWN_MULTIPLE,
     MAX_WARPS,
     WARP,
+    Chunks,
     Configuration,
+    Launch,
     Problem,
     Steps,
     Whole,
@@ -26,6 +28,7 @@ from .launches import (
 )
 
 __all__ = [
+    "Chunks",
     "Configuration",
     "Problem",
     "Steps",
@@ -56,6 +59,11 @@ EXCHANGES = 4
 # 8192 x 50257 691, 1339. Rows to a multiprocessor: 256 of 65536 take 28 us with all, 38 with half. Blocks of columns
 # have a quarter: 801 x 65536 bf16 along 0 92 us, with half 134.
 MANY_ROWS = 4
+# Of chunks: with 16 elements of a thread, 32 KiB of bf16 are on their way to each multiprocessor.
+CHUNK_WARPS, CHUNKS_PER_SM = 8, 4
+# By the estimate, which is closer for one launch than for two; and bytes that are worth two: 72984 float32 take 5.2 us
+# with one.
+MIN_CHUNKS_GAIN, MIN_CHUNKS_BYTES = 1.25, 1 << 20
 # Longer rows that leave much of one tile empty take several.
 MAX_WASTEFUL = 4096
 
@@ -82,7 +90,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     default = _default(problem, limits)
     steps = _steps(problem, default.block_k, limits)
     candidates = [default]
-    for each in (default, steps):
+    for each in (default, steps, _chunks(problem)):
         elements, warps, block_k = each.elements, each.warps, each.block_k
         candidates += [
             each._replace(shared=not each.shared),
@@ -92,13 +100,15 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
             each._replace(warps=warps * 2),
             each._replace(block_k=block_k // 2),
             each._replace(block_k=block_k * 2),
+            each._replace(per_sm=each.per_sm // 2),
+            each._replace(per_sm=each.per_sm * 2),
         ]
     # Whole columns, as many as a tile takes.
     width = largest(problem) // next_power_of_2(problem.N)
     for warps in (MAX_WARPS // 2, MAX_WARPS):
         elements = largest(problem) // (warps * WARP)
         candidates.append(Configuration("whole", elements, warps, max(min(width, default.block_k), 1)))
-    found: dict[Whole | Steps, Configuration] = {}
+    found: dict[Launch, Configuration] = {}
     for candidate in candidates:
         launched = launch_or_none(problem, candidate, limits)
         if launched is not None:
@@ -106,7 +116,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     return list(found.values())
 
 
-def plan(problem: Problem, limits: Limits) -> Whole | Steps:
+def plan(problem: Problem, limits: Limits) -> Launch:
     """The launch that is chosen, for a problem of at least one element."""
     return launch(problem, choose(problem, limits), limits)
 
@@ -125,7 +135,11 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
         # 7 x 528 x 6 float32 in two steps of 8 columns: 5.9 us, upstream 3.5.
         block_k = max(min(block_k, most // block_n), 2)
     if block_n * block_k > most or wasteful:
-        return _steps(problem, block_k, limits)
+        steps, chunks = _steps(problem, block_k, limits), _chunks(problem)
+        if M * N * K * size < MIN_CHUNKS_BYTES or launch_or_none(problem, chunks, limits) is None:
+            return steps
+        gain = estimate(problem, steps, limits) / estimate(problem, chunks, limits)
+        return chunks if gain > MIN_CHUNKS_GAIN else steps
     min_tile, elements = (MIN_TILE // 4, LITTLE_ELEMENTS) if little else (MIN_TILE, WHOLE_ELEMENTS)
     block_m = min(next_power_of_2(M), max(min_tile // (block_n * block_k), 1))
     tile = block_m * block_n * block_k
@@ -148,3 +162,8 @@ def _steps(problem: Problem, block_k: int, limits: Limits) -> Configuration:
     if not shared and (K > 1 or MANY_ROWS * limits.sm_count < M):
         warps //= 4 if K > 1 and MANY_ROWS * limits.sm_count <= M * cdiv(K, block_k) else 2
     return Configuration("steps", elements, warps, block_k, registers, shared)
+
+
+def _chunks(problem: Problem) -> Configuration:
+    block_k = min(next_power_of_2(problem.K), COLUMN_BYTES // problem.size)
+    return Configuration("chunks", steps_elements(problem), CHUNK_WARPS, block_k, per_sm=CHUNKS_PER_SM)
