@@ -14,9 +14,9 @@ from flag_gems_overrides.ops.cumsum import cumsum, cumsum_out
 ON_GPU = torch.cuda.is_available()
 FLOATING = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 INTEGER = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
-# Whole in a tile, rows and columns in steps of one program, and of groups of them, sizes of 1, odd sizes.
+# Whole in a tile, rows and columns in steps of one program, of groups of them and in chunks, sizes of 1, odd sizes.
 SHAPES = [(), (1,), (7, 5), (64, 64), (300, 3), (3, 16384), (1, 40000), (3, 8193), (2, 700, 24), (1, 260, 33)]
-SHAPES += [(90, 5, 3)]
+SHAPES += [(90, 5, 3), (2, 270001)]
 if ON_GPU:
     SHAPES += [(8192, 4096), (4096, 8191), (16, 2**20), (1, 2**26), (3, 2**22 + 1), (1000000, 64), (100000, 33)]
     SHAPES += [(64, 16384, 64), (200, 40999, 3), (2, 3, 70000), (16, 21, 65536), (2**20, 16), (5, 100000, 8)]
@@ -96,7 +96,9 @@ def test_empty(shape, device):
     check_everywhere(torch.empty(shape, dtype=torch.bool, device=device))
 
 
-@pytest.mark.parametrize(("shape", "dim"), [((5, 64), 0), ((5, 64), 1), ((1, 20000), 1), ((1, 300, 24), 1)], ids=name)
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((5, 64), 0), ((5, 64), 1), ((1, 20000), 1), ((1, 270000), 1), ((1, 300, 24), 1)], ids=name
+)
 def test_nan_and_infinities_stay(shape, dim, device):
     for values in ([math.nan], [math.inf], [-math.inf], [math.inf, -math.inf]):
         x = draw(shape, torch.float32, device)
@@ -127,7 +129,7 @@ def test_out(device):
 
 
 def test_out_may_be_the_input_or_share_its_memory(device):
-    for shape in ((40, 300), (1, 40000), (700, 70)):
+    for shape in ((40, 300), (1, 40000), (700, 70), (1, 270000)):
         for dim in (0, 1):
             x = draw(shape, torch.float32, device)
             expected = torch.cumsum(x, dim)
@@ -159,7 +161,7 @@ def test_errors_are_pytorchs(device):
         cumsum_out(x, 0, dtype=torch.int64, out=x.clone())
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (1, 20000), (1, 300, 24)], ids=name)
+@pytest.mark.parametrize("shape", [(64, 64), (1, 20000), (1, 270000), (1, 300, 24)], ids=name)
 def test_the_same_bits_every_time(shape, device):
     x = torch.randn(shape, device=device)
     for dim in range(len(shape)):
