@@ -24,7 +24,7 @@ aten = torch.ops.aten
 ON_GPU = torch.cuda.is_available()
 FLOATING = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 REDUCTIONS = [0, 1, 2]
-# [N, C] and [N, C, H, W]: gradients that lie in one piece, tiles, several programs, sizes of 1.
+# [N, C] and [N, C, H, W]: gradients that lie in one piece, tiles, groups of classes, several programs, sizes of 1.
 SHAPES = [
     (1, 1),
     (1, 300),
@@ -36,6 +36,7 @@ SHAPES = [
     (1, 300, 6, 7),
     (2, 3, 1, 1),
     (2, 40, 13, 11),
+    (2, 704, 3, 3),
 ]
 if ON_GPU:
     SHAPES += [(2048, 50257), (300000, 10), (64, 128256), (4, 21, 60, 64), (4, 1000, 7, 7), (2, 32000, 1, 1023)]

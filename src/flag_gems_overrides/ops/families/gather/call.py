@@ -19,6 +19,7 @@ from . import plan
 from .nll import (
     nll_forward,
     nll_gradient_flat,
+    nll_gradient_groups,
     nll_gradient_images,
     nll_gradient_rows,
     nll_gradient_short,
@@ -216,6 +217,9 @@ def _gradient_kernel(chosen: plan.Gradient, N: int, C: int, D: int) -> tuple[Ent
             # In 128 registers 8 bytes spill (3 x 271 x 334 x 21 bfloat16, sm_100, Triton 3.6).
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
+        case plan.Groups():
+            sizes = C, D, chosen.group, chosen.parts, C * D // chosen.vec, chosen.group * D // chosen.vec
+            return nll_gradient_groups, sizes, {"VECTORS": chosen.vectors, "VEC": chosen.vec}
     blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d}
     return nll_gradient_tile, (N, C, D, chosen.splits), blocks
 

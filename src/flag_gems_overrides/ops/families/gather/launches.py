@@ -37,12 +37,14 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: flat, rows, short, images, tile."""
+    """What the tuner chooses. Kernels: flat, rows, short, images, groups, tile."""
 
     kernel: str
     vectors: int  # of 16 bytes that a thread writes at a time
     warps: int
-    per_sm: int = 0  # images, tile: programs of a multiprocessor that are wanted; the classes are divided for them
+    per_sm: int = (
+        0  # images, groups, tile: programs of a multiprocessor that are wanted; the classes are divided for them
+    )
     classes: int = 0  # images: that a program has, at least
     positions: int = 0  # tile: of an image side by side, at most
 
@@ -90,6 +92,17 @@ class Images(NamedTuple):
     programs: int
 
 
+class Groups(NamedTuple):
+    """A program writes up to ``vectors`` vectors of every ``parts``-th ``group`` of classes of a sample."""
+
+    vectors: int
+    vec: int
+    group: int
+    parts: int
+    warps: int
+    programs: int
+
+
 class Tile(NamedTuple):
     """A program writes tiles of [block_n, block_c, block_d], every ``splits``-th of its positions."""
 
@@ -101,7 +114,7 @@ class Tile(NamedTuple):
     programs: int
 
 
-Gradient = Flat | Rows | Short | Images | Tile
+Gradient = Flat | Rows | Short | Images | Groups | Tile
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Gradient | None:
@@ -160,6 +173,13 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         splits = cdiv(per_sm * limits.sm_count, N * blocks * period)
         step = period * min(splits, C // (classes * period))
         return Images(vectors, vec, blocks, step, step * D // vec, warps, N * blocks * step)
+    if kernel == "groups":
+        period = vec // math.gcd(D, vec)
+        group = min(vectors * vec // (period * D), cdiv(C, period)) * period
+        if D == 1 or C * D % vec or not group:
+            raise ValueError("small images, of which a sample is whole vectors")
+        parts = max(min(per_sm * limits.sm_count // N, cdiv(C, group)), 1)
+        return Groups(vectors, vec, group, parts, warps, N * parts)
     if positions < 1:
         raise ValueError(f"no legal program: {configuration}")
     tile = vectors * vec
@@ -175,6 +195,8 @@ def tiles(problem: Problem, found: Gradient) -> int:
     """That the program with the most writes one after the other."""
     if isinstance(found, Images):
         return cdiv(problem.N, found.step)
+    if isinstance(found, Groups):
+        return cdiv(cdiv(problem.N, found.group), found.parts)
     return cdiv(cdiv(problem.N, found.block_c), found.splits) if isinstance(found, Tile) else 1
 
 

@@ -8,6 +8,7 @@
     nll_gradient_rows   writes the vectors that begin in BLOCK_N rows (D = 1)
     nll_gradient_short  writes VECTORS vectors as they lie in memory, each of two rows at most (D = 1)
     nll_gradient_images writes VECTORS vectors of each of its classes, whose targets stay in registers
+    nll_gradient_groups the same of whole classes side by side, where images are small
     nll_gradient_tile   writes tiles of [BLOCK_N, BLOCK_C, BLOCK_D], one class after the other
 
 Rows and classes begin anywhere in a vector. A store is of whole vectors only where it has no mask, or one mask for all
@@ -360,6 +361,56 @@ def nll_gradient_images(
         )
         dx = tl.where(counts & (target == tl.where(after, 0, C - 1)), gradient, 0.0)
         tl.store(dx_ptr + tl.cast(count, tl.int64) * advance * VEC, dx, mask=exists)
+
+
+@entry()
+@triton.jit
+def nll_gradient_groups(
+    grad_ptr,
+    target_ptr,
+    weight_ptr,
+    total_ptr,
+    dx_ptr,
+    C,
+    D,
+    group,
+    parts,
+    sample_vectors,
+    group_vectors,
+    grad_stride,
+    ignore_index,
+    MEAN: tl.constexpr,
+    ACC: tl.constexpr,
+    VECTORS: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """The gradient by x, a group of classes after the other.
+
+    Args:
+        grad_ptr: [N, D], or one element with grad_stride 0.
+        target_ptr: [N, D].
+        weight_ptr: [C], None for ones.
+        total_ptr: [], None unless MEAN.
+        dx_ptr: [N, C, D], where C * D is sample_vectors vectors.
+        group: classes, which are group_vectors vectors; at most VECTORS.
+        parts: programs that share the groups of a sample.
+    """
+    part, n = tl.program_id(0) % parts, (tl.program_id(0) // parts).to(tl.int64)
+    vectors = tl.arange(0, VECTORS)[:, None]
+    element = vectors * VEC + tl.arange(0, VEC)[None, :]
+    inside = vectors < group_vectors
+    target, counts, gradient = gradients(
+        grad_ptr, target_ptr, weight_ptr, total_ptr, n * D + element % D, inside, C, grad_stride, ignore_index, MEAN,
+        ACC,
+    )  # fmt: skip
+    # The class with which a group has to begin so that the element is the target's.
+    wanted = tl.where(counts, target - element // D, -1).to(tl.int32)
+    value = gradient.to(dx_ptr.dtype.element_ty)
+    for i in range(part, tl.cdiv(C, group), parts):
+        before = tl.cast(i, tl.int64) * group_vectors
+        dx = tl.where(wanted == i * group, value, 0.0)
+        mask = inside & (before + vectors < sample_vectors)
+        tl.store(dx_ptr + (n * sample_vectors + before) * VEC + element, dx, mask=mask)
 
 
 @entry()
