@@ -20,6 +20,8 @@ MAX_IMAGE_VECTORS = 2
 MAX_FLAT_ROWS = 5
 # Fewer vectors of an image leave lanes of a warp without one.
 MIN_IMAGE_VECTORS = 32
+# Groups of classes of a program, for which it loads a target for each element.
+MIN_GROUPS = 16
 # The most that one launch can have.
 MAX_GRID = 2**31 - 1
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch, of a program, and of each
@@ -178,7 +180,7 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         group = min(vectors * vec // (period * D), cdiv(C, period)) * period
         if D == 1 or C * D % vec or not group:
             raise ValueError("small images, of which a sample is whole vectors")
-        parts = max(min(per_sm * limits.sm_count // N, cdiv(C, group)), 1)
+        parts = max(min(per_sm * limits.sm_count // N, C // (MIN_GROUPS * group)), 1)
         return Groups(vectors, vec, group, parts, warps, N * parts)
     if positions < 1:
         raise ValueError(f"no legal program: {configuration}")

@@ -12,6 +12,7 @@ from ...launch.devices import Limits
 from ...plans import table
 from .launches import (
     MAX_GRID,
+    MIN_GROUPS,
     VECTOR_BYTES,
     WARP,
     Configuration,
@@ -175,7 +176,7 @@ def _default(problem: Problem) -> Configuration:
     # Eight elements of a thread take 80 registers, 16 of bfloat16 164.
     groups = GROUPS._replace(vectors=max(GROUPS.vectors * 4 // vec, 1))
     most = groups.vectors * WARPS * WARP * vec
-    if period > 1 and C * D % vec == 0 and period * D <= most < C * D:
+    if period > 1 and C * D % vec == 0 and period * D <= most and MIN_GROUPS * most <= C * D:
         return groups
     # A class alone has a target for each element: 1972089 x 1 float16 takes 12.4 us with one vector to a thread, by
     # four warps 13.8, with two vectors 17.8.

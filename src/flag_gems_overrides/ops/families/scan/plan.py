@@ -61,9 +61,9 @@ EXCHANGES = 4
 MANY_ROWS = 4
 # Of chunks: with 16 elements of a thread, 32 KiB of bf16 are on their way to each multiprocessor.
 CHUNK_WARPS, CHUNKS_PER_SM = 8, 4
-# By the estimate, which is closer for one launch than for two; and bytes that are worth two: 72984 float32 take 5.2 us
-# with one.
-MIN_CHUNKS_GAIN, MIN_CHUNKS_BYTES = 1.25, 1 << 20
+# By the estimate, which is closer for one launch than for two; and bytes that may be worth two: with one, 786240 took
+# 8.0 us and 908480 9.4, and the estimate of chunks is 5.8.
+MIN_CHUNKS_GAIN, MIN_CHUNKS_BYTES = 1.25, 1 << 18
 # Longer rows that leave much of one tile empty take several.
 MAX_WASTEFUL = 4096
 
