@@ -54,7 +54,7 @@ def _described(name: str, line: Line, level: str) -> dict[str, Any]:
     return {
         "name": line.marks.get(name, name),
         "function": line.include.get(name, name),
-        "op": f"({operator.native})" if operator.composition else operator.native,
+        "op": operator.native,
         "cases": list(cases),
         "arguments": operator.benchmark_arguments,
     }
