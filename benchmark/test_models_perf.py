@@ -29,7 +29,7 @@ pytest.importorskip("transformers", reason="the extra 'models' is not installed"
 import models
 
 STEPS = 30
-ROUNDS, SAMPLE_SECONDS = 12, 0.15
+ROUNDS, SAMPLE_SECONDS = 24, 0.15
 # Native's own losses are this far apart when sums are taken in another order: weights moved by one part in a million.
 NUDGE = 1e-6
 MODES = {"training": models.training, "inference": models.inference}
