@@ -11,6 +11,7 @@ import torch
 from triton.backends.nvidia.driver import CudaLauncher
 from triton.compiler import CompiledKernel
 
+from flag_gems_overrides.ops.launch import prepared
 from flag_gems_overrides.ops.launch.prepared import Launch
 from flag_gems_overrides.ops.launch.triton_versions import launcher
 
@@ -88,6 +89,51 @@ def test_with_another_every_launch_goes_through_the_entry():
     launch(torch.zeros(4))
     launch(torch.zeros(4))
     assert len(launches) == 2
+
+
+def test_a_kernel_is_launched_for_the_alignment_it_was_compiled_for(monkeypatch):
+    streams = SimpleNamespace(active=SimpleNamespace(get_current_stream=lambda device: 0))
+    monkeypatch.setattr(prepared, "driver", streams)
+    monkeypatch.setattr(prepared, "current_device", lambda: 0)
+    launches: list[str] = []
+
+    class Entry:
+        """Triton: a kernel of its own for each alignment."""
+
+        jit_function = SimpleNamespace(params=[])
+
+        def run(self, *tensors: torch.Tensor, **options: Any) -> tuple[Any, dict[str, Any]]:
+            name = "".join("u" if tensor.data_ptr() % 16 else "a" for tensor in tensors)
+            launches.append(f"{name} by triton")
+            made = CompiledKernel.__new__(CompiledKernel)
+            made.module, made.function, made.packed_metadata = None, name, "metadata"
+            made._run = Run()
+            return made, {}
+
+    class Run(OfAnySignature):
+        def __call__(
+            self,
+            gridX,
+            gridY,
+            gridZ,
+            stream,
+            function,
+            kernel_metadata,
+            launch_metadata,
+            launch_enter_hook,
+            launch_exit_hook,
+            *args,
+        ):
+            launches.append(function)
+
+    launch = Launch(Entry(), 0, (1,), (), {})  # type: ignore[arg-type]
+    aligned = torch.zeros(16)
+    unaligned = torch.zeros(17)[1:]
+    for tensors in [(aligned, aligned), (unaligned, aligned), (aligned, unaligned)] * 2:
+        launch(*tensors)
+    assert launches == ["aa by triton", "ua by triton", "au by triton", "aa", "ua", "au"]
+    assert launch.compiled((unaligned, aligned)).function == "ua"
+    assert launch.compiled((unaligned, unaligned)) is None
 
 
 def test_this_triton_is_known():

@@ -100,8 +100,7 @@ def compiled(monkeypatch):
         metadata=SimpleNamespace(num_warps=4, shared=96, num_ctas=1, launch_cooperative_grid=True, launch_pdl=False),
         src=SimpleNamespace(signature={0: "*fp32", 1: "*fp32", 2: "i32", 3: "i32", 4: "constexpr"}),
     )
-    parts = Launch.parts
-    monkeypatch.setattr(Launch, "parts", lambda self: (fake, *parts(self)[1:]))
+    monkeypatch.setattr(Launch, "compiled", lambda self, tensors: fake)
 
 
 @pytest.fixture
@@ -183,17 +182,14 @@ class TestOut:
 
     @pytest.fixture
     def enabled(self, compiled, path_of, enable, monkeypatch):
-        fake = Launch.parts
+        fake = Launch.compiled
         signature = dict(enumerate(["*fp32", "*fp32", "constexpr", "constexpr", *["i32"] * 20]))
 
-        def parts(self):
-            made, *rest = fake(self)
-            return (
-                SimpleNamespace(function=FUNCTION, metadata=made.metadata, src=SimpleNamespace(signature=signature)),
-                *rest,
-            )
+        def compiled(self, tensors):
+            made = fake(self, tensors)
+            return SimpleNamespace(function=FUNCTION, metadata=made.metadata, src=SimpleNamespace(signature=signature))
 
-        monkeypatch.setattr(Launch, "parts", parts)
+        monkeypatch.setattr(Launch, "compiled", compiled)
         path = path_of("sum_out", "sum.out")
         enable("sum_out")
         return path

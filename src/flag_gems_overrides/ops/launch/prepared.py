@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -49,7 +50,7 @@ class Launch:
     absent, and their dtypes, must be the same in every call: a cache of launches has them in its keys.
     """
 
-    __slots__ = ("_compiled", "_device", "_entry", "_grid", "_options", "_run", "_scalars", "_stream", "_tail")
+    __slots__ = ("_device", "_entry", "_grid", "_options", "_scalars", "_variants")
 
     def __init__(self, entry: Entry, device: int, grid: tuple[int, ...], scalars: tuple, options: dict[str, Any]):
         self._entry = entry
@@ -57,45 +58,62 @@ class Launch:
         self._grid = (*grid, 1, 1)[:3]
         self._scalars = scalars
         self._options = options
-        self._compiled: CompiledKernel | None = None
+        self._variants: dict[tuple[int, ...], _Variant] = {}
 
     def __call__(self, *tensors: torch.Tensor | None) -> None:
         if recordings:
             note(self, tensors)
-        if self._compiled is not None:
-            pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-            bits = 0
-            for pointer in pointers:
-                bits |= pointer or 0
-            # The kept kernel was compiled for pointers that are multiples of 16 bytes.
-            if not bits & 15 and not knobs.runtime.launch_enter_hook.calls:
-                device = self._device
-                if current_device() == device:
-                    self._run(*self._grid, self._stream(device), *self._tail[0], *pointers, *self._tail[1])
-                else:
-                    with torch_device_fn.device(device):
-                        self._run(*self._grid, self._stream(device), *self._tail[0], *pointers, *self._tail[1])
-                return
-        self._launch_through_entry(tensors)
+        pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+        variant = self._variants.get(_unaligned(pointers))
+        if variant is None or knobs.runtime.launch_enter_hook.calls:
+            self._launch_through_entry(tensors, pointers)
+            return
+        device = self._device
+        if current_device() == device:
+            variant.run(*self._grid, variant.stream(device), *variant.before, *pointers, *variant.after)
+        else:
+            with torch_device_fn.device(device):
+                variant.run(*self._grid, variant.stream(device), *variant.before, *pointers, *variant.after)
 
-    def parts(self) -> tuple[CompiledKernel | None, int, tuple[int, ...], tuple[int | float, ...]]:
-        """The kernel, None before it was compiled for aligned tensors; the device; the grid; the scalars."""
-        return self._compiled, self._device, self._grid, self._scalars
+    def compiled(self, tensors: Sequence[torch.Tensor | None]) -> CompiledKernel | None:
+        """The kernel for tensors that are aligned like these; None before it was compiled."""
+        variant = self._variants.get(_unaligned([None if tensor is None else tensor.data_ptr() for tensor in tensors]))
+        return None if variant is None else variant.kernel
 
-    def _launch_through_entry(self, tensors: tuple[torch.Tensor | None, ...]) -> None:
+    def parts(self) -> tuple[int, tuple[int, ...], tuple[int | float, ...]]:
+        """The device, the grid, the scalars."""
+        return self._device, self._grid, self._scalars
+
+    def _launch_through_entry(self, tensors: tuple[torch.Tensor | None, ...], pointers: list[int | None]) -> None:
         with torch_device_fn.device(self._device):
             kernel, _ = self._entry.run(*tensors, *self._scalars, grid=self._grid, **self._options)
-        aligned = all(tensor is None or tensor.data_ptr() % 16 == 0 for tensor in tensors)
         # Triton's interpreter hands out no CompiledKernel; there every launch takes this way.
-        if aligned and self._compiled is None and isinstance(kernel, CompiledKernel):
-            known = launcher(kernel)
-            if known is None:
-                return
+        known = launcher(kernel) if isinstance(kernel, CompiledKernel) else None
+        if known is not None:
+            run, before = known
             constexprs = [self._options[p.name] for p in self._entry.jit_function.params if p.is_constexpr]
-            self._run, metadata = known
-            self._tail = metadata, (*self._scalars, *constexprs)
-            self._stream = driver.active.get_current_stream
-            self._compiled = kernel
+            after = (*self._scalars, *constexprs)
+            self._variants[_unaligned(pointers)] = _Variant(
+                kernel, run, before, after, driver.active.get_current_stream
+            )
+
+
+class _Variant(NamedTuple):
+    """A kernel, compiled for pointers of which some are no multiples of 16 bytes, and what launches it."""
+
+    kernel: CompiledKernel
+    run: Callable[..., None]
+    before: tuple  # between the stream and the pointers
+    after: tuple
+    stream: Callable[[int], int]
+
+
+def _unaligned(pointers: Sequence[int | None]) -> tuple[int, ...]:
+    """The places of those that are no multiples of 16 bytes, which is what Triton compiles a kernel for."""
+    bits = 0
+    for pointer in pointers:
+        bits |= pointer or 0
+    return () if not bits & 15 else tuple(place for place, pointer in enumerate(pointers) if (pointer or 0) & 15)
 
 
 class Entry(LibEntry):

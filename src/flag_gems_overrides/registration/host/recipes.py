@@ -126,7 +126,8 @@ def _is_view(args: tuple, result: torch.Tensor) -> bool:
 def _launch(
     launch: Launch, tensors: Sequence[torch.Tensor | None], places: Mapping[int, Param], device: torch.device
 ) -> tuple | None:
-    compiled, index, grid, scalars = launch.parts()
+    index, grid, scalars = launch.parts()
+    compiled = launch.compiled(tensors)
     if compiled is None or index != (device.index or 0):
         return None
     metadata = compiled.metadata
