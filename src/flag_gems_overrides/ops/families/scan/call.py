@@ -18,7 +18,7 @@ from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
 from . import plan
 from .cumsum import cumsum_chunk_sums, cumsum_chunks, cumsum_in_steps, cumsum_whole
-from .launches import KNOWN_MULTIPLE
+from .launches import KNOWN_MULTIPLE, rows_of_thread
 
 
 class _Prepared(NamedTuple):
@@ -85,13 +85,14 @@ def _prepare(
         launch = cumsum_whole.bind(device, (chosen.programs,), M, N, K, num_warps=chosen.warps, **blocks, **options)
         return _Prepared(out, launch)
     options |= {"BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "num_warps": chosen.warps}
+    rows = rows_of_thread(chosen, divisor)
     if isinstance(chosen, plan.Chunks):
         chunks = chosen.chunks, chosen.rows, N, K
         launch_sums = cumsum_chunk_sums.bind(device, (chosen.adding,), *chunks, **options)
-        launch = cumsum_chunks.bind(device, (chosen.programs,), *chunks, **options)
+        launch = cumsum_chunks.bind(device, (chosen.programs,), *chunks, **options, ROWS=rows)
         sums = Allocation((M, chosen.chunks - 1, K), _TORCH[accumulator], device)
         return _Prepared(out, functools.partial(_in_chunks, launch_sums, launch, sums))
-    options |= {"MEMBERS": chosen.members, "COPIES": chosen.copies, "maxnreg": chosen.registers}
+    options |= {"ROWS": rows, "MEMBERS": chosen.members, "COPIES": chosen.copies, "maxnreg": chosen.registers}
     grid, numbers = (chosen.programs,), (chosen.group, chosen.blocks, N, K)
     if chosen.group == 1:
         return _Prepared(out, cumsum_in_steps.bind(device, grid, None, *numbers, **options))

@@ -12,6 +12,9 @@ the others; then it knows what comes before its tile, and before the next ``grou
 are added in the same order in every call. Programs of a group must be running (cooperative launch).
 
 Chunks take two launches and read x twice, the second time from the L2 cache where it fits, but no program waits.
+
+A thread has ROWS neighbouring rows of a few columns: it adds them up by itself, and only its sums are scanned across
+threads.
 """
 
 import triton
@@ -24,6 +27,55 @@ from ...launch.workspace import clear, collect, collect_two, decode, encode, is_
 @triton.jit
 def load(x_ptr, mask, CONVERTED: tl.constexpr, ACC: tl.constexpr):
     return tl.load(x_ptr, mask=mask, other=0).to(CONVERTED).to(ACC)
+
+
+@triton.jit
+def load_rows(x_ptr, left, right, K, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ROWS: tl.constexpr):
+    """A tile of BLOCK_N rows, as ROWS tiles [BLOCK_N / ROWS, BLOCK_K] of every ROWS-th; outside of x 0."""
+    n, lanes = first_rows(BLOCK_N, ROWS), tl.arange(0, BLOCK_K)[None, :]
+    offsets = n.to(tl.int64) * K + lanes
+    tiles = ()
+    for r in tl.static_range(ROWS):
+        mask = (n + r < left) & (lanes < right)
+        tiles = tiles + (tl.load(x_ptr + tl.cast(K, tl.int64) * r + offsets, mask=mask, other=0),)
+    return tiles
+
+
+@triton.jit
+def store_scanned(
+    out_ptr, before, sums, left, right, K, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ROWS: tl.constexpr
+):
+    """``before`` plus the sums up to each row. sums: what :func:`add_up` gave."""
+    n, lanes = first_rows(BLOCK_N, ROWS), tl.arange(0, BLOCK_K)[None, :]
+    offsets = n.to(tl.int64) * K + lanes
+    if ROWS == 1:
+        tl.store(out_ptr + offsets, before + tl.cumsum(sums[0], 0), mask=(n < left) & (lanes < right))
+    else:
+        _, above = tl.associative_scan((sums[ROWS - 1], tl.zeros_like(sums[ROWS - 1])), 0, append)
+        above += before
+        for r in tl.static_range(ROWS):
+            mask = (n + r < left) & (lanes < right)
+            tl.store(out_ptr + tl.cast(K, tl.int64) * r + offsets, above + sums[r], mask=mask)
+
+
+@triton.jit
+def first_rows(BLOCK_N: tl.constexpr, ROWS: tl.constexpr):
+    return tl.arange(0, BLOCK_N // ROWS)[:, None] * ROWS
+
+
+@triton.jit
+def add_up(tiles, CONVERTED: tl.constexpr, ACC: tl.constexpr, ROWS: tl.constexpr):
+    """The sums of each thread's rows up to each of them."""
+    sums = (tiles[0].to(CONVERTED).to(ACC),)
+    for r in tl.static_range(1, ROWS):
+        sums = sums + (sums[r - 1] + tiles[r].to(CONVERTED).to(ACC),)
+    return sums
+
+
+@triton.jit
+def append(left, left_but_last, right, right_but_last):
+    """Sums, and sums of all but the last: what comes before it cannot be had from the sum if the last is infinite."""
+    return left + right, left + right_but_last
 
 
 @triton.jit
@@ -85,6 +137,7 @@ def cumsum_in_steps(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     DIVISOR: tl.constexpr,
+    ROWS: tl.constexpr,
     MEMBERS: tl.constexpr,
     COPIES: tl.constexpr,
 ):
@@ -95,6 +148,7 @@ def cumsum_in_steps(
         out_ptr: [M, N, K], may be x_ptr.
         workspace_ptr: [blocks, steps, group, BLOCK_K, WORDS] words, and [groups] counters; None for groups of 1.
         blocks: M times blocks of BLOCK_K columns.
+        ROWS: of a thread, one after the other; 1 where K is 1.
         MEMBERS: a power of two that is not below ``group``; 1 for groups of 1.
         COPIES: of each word that is read: with BLOCK_K and MEMBERS as many elements as threads, as ``collect`` wants.
     """
@@ -104,7 +158,6 @@ def cumsum_in_steps(
     blocks_k = tl.cdiv(K, BLOCK_K)
     first, member, groups = tl.program_id(0) // group, tl.program_id(0) % group, tl.num_programs(0) // group
     steps = tl.cdiv(N, group * BLOCK_N)
-    n = tl.arange(0, BLOCK_N)[:, None]
     lanes = tl.arange(0, BLOCK_K)[None, :]
     WORDS: tl.constexpr = 1 if ACC.is_floating() else 2
     counter_ptr = workspace_ptr
@@ -113,24 +166,21 @@ def cumsum_in_steps(
         counter_ptr += tl.cast(blocks, tl.int64) * steps * group * (BLOCK_K * WORDS) + first
         words_ptr += first.to(tl.int64) * steps * group * (BLOCK_K * WORDS)
 
-    offsets = n.to(tl.int64) * K + lanes
     stride = tl.cast(group * BLOCK_N, tl.int64) * K
     for block in range(first, blocks, groups):
         k = block % blocks_k * BLOCK_K
         start = ((block // blocks_k).to(tl.int64) * N + member * BLOCK_N) * K + k
         left = N - member * BLOCK_N
         carry = tl.zeros([1, BLOCK_K], ACC)
-        x = tl.load(x_ptr + start + offsets, mask=(n < left) & (lanes < K - k), other=0)
+        tiles = load_rows(x_ptr + start, left, K - k, K, BLOCK_N, BLOCK_K, ROWS)
         for step in range(steps):
-            x = x.to(CONVERTED).to(ACC)
-            own = tl.sum(x, 0, keep_dims=True)
+            sums = add_up(tiles, CONVERTED, ACC, ROWS)
+            own = tl.sum(sums[ROWS - 1], 0, keep_dims=True)
             if MEMBERS > 1:
                 own_ptr = words_ptr + (member * BLOCK_K + lanes) * WORDS
                 publish_sums(own_ptr, own)
             # On their way while this program waits for the others, or scans.
-            following = tl.load(
-                x_ptr + start + stride + offsets, mask=(n < left - group * BLOCK_N) & (lanes < K - k), other=0
-            )
+            tiles = load_rows(x_ptr + start + stride, left - group * BLOCK_N, K - k, K, BLOCK_N, BLOCK_K, ROWS)
             if MEMBERS > 1:
                 before, total = collect_sums(words_ptr, group, member, ACC, BLOCK_K, MEMBERS, COPIES)
                 # A program that has published for this step has read what was published for the one before.
@@ -138,15 +188,13 @@ def cumsum_in_steps(
                     previous = tl.where(step > 0, 1, (groups - 1) * steps + 1).to(tl.int64)
                     clear_sums(own_ptr - previous * group * (BLOCK_K * WORDS), ACC)
                 words_ptr += group * (BLOCK_K * WORDS)
-                out = carry + before + tl.cumsum(x, 0)
+                store_scanned(out_ptr + start, carry + before, sums, left, K - k, K, BLOCK_N, BLOCK_K, ROWS)
                 carry += total
             else:
-                out = carry + tl.cumsum(x, 0)
+                store_scanned(out_ptr + start, carry, sums, left, K - k, K, BLOCK_N, BLOCK_K, ROWS)
                 carry += own
-            tl.store(out_ptr + start + offsets, out, mask=(n < left) & (lanes < K - k))
             left -= group * BLOCK_N
             start += stride
-            x = following
         if MEMBERS > 1:
             words_ptr += tl.cast((groups - 1) * steps, tl.int64) * group * (BLOCK_K * WORDS)
     if MEMBERS > 1:
@@ -211,33 +259,35 @@ def cumsum_chunks(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     DIVISOR: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
-    """N in chunks of ``rows`` rows; arguments as for cumsum_chunk_sums, and out_ptr: [M, N, K], may be x_ptr."""
+    """N in chunks of ``rows`` rows; arguments as for cumsum_chunk_sums, and out_ptr: [M, N, K], may be x_ptr.
+
+    ROWS: of a thread, one after the other; 1 where K is 1.
+    """
     N, K = divided(N, K, BLOCK_K, DIVISOR)
     blocks_k = tl.cdiv(K, BLOCK_K)
     m, chunk = tl.program_id(0) // blocks_k // chunks, tl.program_id(0) // blocks_k % chunks
-    n = tl.arange(0, BLOCK_N)[:, None]
-    k = tl.program_id(0) % blocks_k * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
-    offsets, stride = n.to(tl.int64) * K + k, tl.cast(BLOCK_N, tl.int64) * K
+    k = tl.program_id(0) % blocks_k * BLOCK_K
+    right, stride = K - k, tl.cast(BLOCK_N, tl.int64) * K
     begin = chunk.to(tl.int64) * rows
-    start = (m.to(tl.int64) * N + begin) * K
+    start = (m.to(tl.int64) * N + begin) * K + k
     left = tl.minimum(rows, N - begin)
-    x = tl.load(x_ptr + start + offsets, mask=(n < left) & (k < K), other=0)
+    tiles = load_rows(x_ptr + start, left, right, K, BLOCK_N, BLOCK_K, ROWS)
     carry = tl.zeros([1, BLOCK_K], ACC)
-    sums_ptr += m.to(tl.int64) * (chunks - 1) * K
+    sums_ptr += m.to(tl.int64) * (chunks - 1) * K + k
     for first in range(0, chunk, BLOCK_N):
-        sums = tl.load(sums_ptr + offsets, mask=(n < chunk - first) & (k < K), other=0)
-        carry += tl.sum(sums, 0, keep_dims=True)
+        earlier = load_rows(sums_ptr, chunk - first, right, K, BLOCK_N, BLOCK_K, ROWS)
+        carry += tl.sum(add_up(earlier, ACC, ACC, ROWS)[ROWS - 1], 0, keep_dims=True)
         sums_ptr += stride
     for _ in range(0, rows, BLOCK_N):
+        sums = add_up(tiles, CONVERTED, ACC, ROWS)
         # On its way while this tile is scanned.
-        following = tl.load(x_ptr + start + stride + offsets, mask=(n < left - BLOCK_N) & (k < K), other=0)
-        x = x.to(CONVERTED).to(ACC)
-        tl.store(out_ptr + start + offsets, carry + tl.cumsum(x, 0), mask=(n < left) & (k < K))
-        carry += tl.sum(x, 0, keep_dims=True)
+        tiles = load_rows(x_ptr + start + stride, left - BLOCK_N, right, K, BLOCK_N, BLOCK_K, ROWS)
+        store_scanned(out_ptr + start, carry, sums, left, right, K, BLOCK_N, BLOCK_K, ROWS)
+        carry += tl.sum(sums[ROWS - 1], 0, keep_dims=True)
         left -= BLOCK_N
         start += stride
-        x = following
 
 
 @triton.jit

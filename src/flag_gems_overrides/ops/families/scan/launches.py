@@ -84,6 +84,19 @@ class Chunks(NamedTuple):
 Launch = Whole | Steps | Chunks
 
 
+def rows_of_thread(launch: Steps | Chunks, divisor: int) -> int:
+    """Rows that a thread of columns adds up one after the other: all that leave a warp one row of the tile, for fewer
+    sums to exchange. 8192 x 4096 bf16 along 0: 16 shuffles and 22 loads of shared memory in place of 92 and 140.
+
+    divisor: a power of two that divides K; neighbouring columns of other rows are not loaded as one vector.
+    """
+    if launch.block_k == 1:
+        return 1
+    elements = launch.block_n * launch.block_k // (launch.warps * WARP)
+    columns = min(max(launch.block_k // WARP, 1), divisor)
+    return max(min(elements // columns, launch.block_n), 1)
+
+
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launch | None:
     try:
         return launch(problem, configuration, limits)
