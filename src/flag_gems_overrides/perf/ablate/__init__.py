@@ -8,6 +8,7 @@ other with it. Results are kept after each, and a run that was interrupted goes 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -89,7 +90,7 @@ class Report:
             return row.error
         difference, found = row.loss_difference(self.native), row.comparison
         if difference is not None and difference > LOSS_TOLERANCE:
-            return f"its loss differs by {difference:.2%}"
+            return "its loss is no number" if math.isinf(difference) else f"its loss differs by {difference:.2%}"
         if found is not None and found.high < SLOWER:
             return f"{row.lost_ms:.2f} ms a step slower"
         return None
@@ -112,11 +113,13 @@ class Report:
         return [name for name in harmful if name in self.reached and name not in measured - set(overrides)], overrides
 
     def lines(self) -> list[str]:
-        """What the user can paste."""
+        """What the user can paste: two calls, or one."""
         gems, overrides = self.excluded()
         return [
             f"flag_gems_overrides.install(exclude={overrides})",
             f"flag_gems.enable({self.exclude_argument}={gems})",
+            "# or both in one call, without what is known to be harmful",
+            f"flag_gems_overrides.enable(exclude={list(dict.fromkeys(gems + overrides))})",
         ]
 
     def save(self, path: Path) -> None:
@@ -167,9 +170,12 @@ class Ablation:
         self._options = {"step": step, "steps": steps, "rounds": rounds}
         self._limit_s = limit_s
         self._only = only
+        self._modules: list[str] = []
+        self._waiting: _Child | None = None
         found = self._child(None)
         if "error" in found:
             raise AblationError(f"{step}: {found['error']}")
+        self._modules = found["modules"]
         conditions = {**self._options, "versions": found["versions"], "device": found["device"]}
         self.report = Report(conditions, found["reached"], found["exclude_argument"])
         if path.exists():
@@ -181,45 +187,69 @@ class Ablation:
             raise AblationError(f"--only: {step} does not reach {', '.join(unknown)}; it reaches {found['reached']}")
 
     def variants(self) -> list[str]:
-        """All that are measured, in order."""
+        """All that are measured, in order: first what says most."""
         reached = [name for name in self.report.reached if not self._only or name in self._only]
         overrides = [name + OVERRIDE for name in reached if name in OPERATORS]
-        return [NATIVE, *reached, *overrides, ALL, ALL_WITH_OVERRIDES, ENABLED]
+        return [NATIVE, ALL, ALL_WITH_OVERRIDES, ENABLED, *reached, *overrides]
 
     def run(self) -> Iterator[Row]:
         """Measure what is missing, row by row. The report is saved after each."""
-        for name in self.variants():
-            if name not in self.report.rows:
-                found = self._child(name)
-                self.report.rows[name] = Row(name, **found)
-                self.report.save(self._path)
-            yield self.report.rows[name]
+        try:
+            for name in self.variants():
+                if name not in self.report.rows:
+                    found = self._child(name)
+                    self.report.rows[name] = Row(name, **found)
+                    self.report.save(self._path)
+                yield self.report.rows[name]
+        finally:
+            if self._waiting is not None:
+                self._waiting.close()
 
     def _child(self, variant: str | None) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory() as folder:
-            output = Path(folder) / "row.json"
-            job = json.dumps({**self._options, "variant": variant, "output": str(output)})
-            command = [sys.executable, "-m", "flag_gems_overrides.perf.ablate.child", job]
-            with (Path(folder) / "log").open("w+") as log:
-                process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-                try:
-                    process.wait(self._limit_s)
-                except subprocess.TimeoutExpired:
-                    return {"error": f"not through after {self._limit_s:g} s"}
-                finally:
-                    _end(process)
-                if output.exists():
-                    found: dict[str, Any] = json.loads(output.read_text())
-                    return found
-                log.seek(0)
-                return {"error": _reason(process.returncode, log.read())}
+        child = self._waiting or _Child(self._modules)
+        # Imports take longer than most measurements; the next process is through with them by then.
+        self._waiting = None if variant is None else _Child(self._modules)
+        try:
+            return child.measure({**self._options, "variant": variant}, self._limit_s)
+        finally:
+            child.close()
 
 
-def _end(process: subprocess.Popen) -> None:
-    """With all that it has started."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+class _Child:
+    """A process that imports ``modules``, then waits for what it is to measure."""
+
+    def __init__(self, modules: list[str]) -> None:
+        self._files = tempfile.TemporaryDirectory()
+        folder = Path(self._files.name)
+        self._output = folder / "row.json"
+        (folder / "modules.json").write_text(json.dumps(modules))
+        command = [sys.executable, "-m", "flag_gems_overrides.perf.ablate.child", str(folder)]
+        self._log = (folder / "log").open("w+")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, text=True, start_new_session=True
+        )
+
+    def measure(self, job: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        """What the process answers, or ``{"error": ...}``."""
+        try:
+            self._process.communicate(json.dumps(job), limit_s)
+        except subprocess.TimeoutExpired:
+            return {"error": f"not through after {limit_s:g} s"}
+        if self._output.exists():
+            found: dict[str, Any] = json.loads(self._output.read_text())
+            return found
+        self._log.seek(0)
+        return {"error": _reason(self._process.returncode, self._log.read())}
+
+    def close(self) -> None:
+        """End the process, with all that it has started."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._log.close()
+        self._files.cleanup()
 
 
 def _reason(status: int, log: str) -> str:

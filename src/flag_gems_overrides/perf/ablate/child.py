@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One measurement of ``gems-overrides ablate``, in a process of its own: ``python -m ... '{"step": ...}'``.
+"""One measurement of ``gems-overrides ablate``, in a process of its own: ``python -m ... FOLDER``.
 
-Without a variant it looks which of flag_gems' operators the step reaches. With one it runs the first steps under it
-for their losses, then times native and variant in turn in the order A B B A.
+It imports the modules that FOLDER/modules.json names, reads a job such as ``{"step": ...}`` from its standard input and
+writes FOLDER/row.json. Without a variant it looks which of flag_gems' operators the step reaches. With one it runs the
+first steps under it for their losses, then times native and variant in turn in the order A B B A.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import importlib
 import json
 import os
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,12 +29,14 @@ Contexts = Callable[[], AbstractContextManager]
 
 
 def main() -> None:
-    job = json.loads(sys.argv[1])
+    folder = Path(sys.argv[1])
     try:
-        result = _run(job)
+        gems = environment.load()
+        _import(json.loads((folder / "modules.json").read_text()))
+        result = _run(gems, json.loads(sys.stdin.read()))
     except Exception as error:
         result = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
-    output = Path(job["output"])
+    output = folder / "row.json"
     unfinished = output.with_suffix(".part")
     unfinished.write_text(json.dumps(result))
     os.replace(unfinished, output)
@@ -41,8 +45,14 @@ def main() -> None:
     os._exit(0)
 
 
-def _run(job: dict[str, Any]) -> dict[str, Any]:
-    gems = environment.load()
+def _import(modules: list[str]) -> None:
+    """What the step's module will import. What fails here fails, or does not, when it is needed."""
+    for name in modules:
+        with suppress(Exception):
+            importlib.import_module(name)
+
+
+def _run(gems: ModuleType, job: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     torch.manual_seed(0)
@@ -77,10 +87,17 @@ def _look(gems: ModuleType, step: Callable[[], Any]) -> dict[str, Any]:
         seen.setdefault(event.name, set()).add(getattr(event, "overload_name", "") or "")
     return {
         "reached": _reached(gems, seen),
+        "modules": _installed_modules(),
         "exclude_argument": enabling.exclude_argument(gems),
         "versions": {package: environment._version(package) for package in PACKAGES},
         "device": "cpu" if gems.device == "cpu" else torch.cuda.get_device_name(),
     }
+
+
+def _installed_modules() -> list[str]:
+    """Those that were imported from packages: the user's own may allocate memory of the device when imported."""
+    folders = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    return [name for name, module in sys.modules.items() if str(getattr(module, "__file__", "")).startswith(folders)]
 
 
 def _reached(gems: ModuleType, seen: dict[str, set[str]]) -> list[str]:
