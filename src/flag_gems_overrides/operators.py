@@ -43,6 +43,7 @@ class Operator:
         required: those of :attr:`arguments` that a case must give.
         inputs: the function of ``perf/op_inputs.py`` that builds the arguments of a case.
         unread: positions of tensors among these that need not be read.
+        mutated: positions of those that are written to.
         picked: positions of those of which one element is read for each one of the second tensor.
         compared: the function of ``perf/op_inputs.py`` that says what of a result is compared; None for all of it.
         flops: operations for each element of the input.
@@ -79,6 +80,7 @@ class Operator:
     required: tuple[str, ...] = ()
     inputs: str
     unread: tuple[int, ...] = ()
+    mutated: tuple[int, ...] = ()
     picked: tuple[int, ...] = ()
     compared: str | None = None
     flops: int = 1
@@ -336,6 +338,28 @@ _ROWS = (
         gradient_of="_fused_rms_norm",
         log="GEMS _FUSED_RMS_NORM BACKWARD",
         defects=("FR4",),
+    ),
+    Operator(
+        name="fused_add_rms_norm",
+        module="fused_add_rms_norm",
+        package="fused",
+        overload=None,
+        composition=(
+            "lambda x, residual, normalized_shape, weight, eps=1e-5: "
+            "(x.copy_(torch.rms_norm(total := residual + x, normalized_shape, weight, eps)), residual.copy_(total))"
+        ),
+        family="norm",
+        supports="fused_add_rms_norm",
+        dtypes=FLOATING,
+        arguments=("normalized",),
+        inputs="fused_add_rms_norm",
+        mutated=(0, 1),
+        flops=6,  # sum 1, mean of squares 2, normalize 2, weight 1
+        torch_calls=("flag_gems.fused_add_rms_norm",),
+        # As for skip_layer_norm.
+        benchmark_arguments="x, torch.where(x > 0, x, -2 * x), shape[-number:], affine(x, number)[0], 1e-5",
+        log="GEMS FUSED_ADD_RMS_NORM FORWARD",
+        defects=("FA1", "FA2", "FA3", "FA4"),
     ),
     Operator(
         name="softmax",

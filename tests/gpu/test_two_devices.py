@@ -44,7 +44,7 @@ def test_other_device_than_the_current_one(op, shape, dim, dtype, overridden):
     native = op_inputs.native(op)
     reference = Reference(op, inputs)
     dispatched = {override.name for override in flag_gems_overrides.catalog() if override.left_out is None}
-    function = native if op in dispatched else op_inputs.override(op)
+    function = op_inputs.on_copies(op, native if op in dispatched else op_inputs.override(op))
     with overridden():
         # Launches and counters that are kept are kept for each device.
         results = [function(*inputs), function(*here), function(*inputs)]

@@ -264,6 +264,7 @@ def alike(predicate, x, dtype):
     names = inspect.signature(predicate).parameters
     values = dict.fromkeys(names, x) | {
         "target": torch.zeros((), dtype=torch.int64, device=x.device),
+        "residual": x.clone(),
         "ignore_index": -100,
         "label_smoothing": 0.0,
         "dim": None,

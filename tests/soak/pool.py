@@ -74,7 +74,9 @@ def _call(case: Case, misaligned: bool, dispatched: bool, device: str) -> Call:
         inputs = tree_map_only(
             torch.Tensor, lambda x: torch.cat([x.flatten()[:1], x.flatten()])[1:].view(x.shape), inputs
         )
-    override, native = op_inputs.override(case.op), op_inputs.native(case.op)
+    override, native = (
+        op_inputs.on_copies(case.op, function) for function in (op_inputs.override(case.op), op_inputs.native(case.op))
+    )
     answer = override(*inputs)
     name = f"{case.key}{' misaligned' if misaligned else ''}"
     try:

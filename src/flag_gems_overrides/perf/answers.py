@@ -26,7 +26,7 @@ class Reference:
     def __init__(self, op: str, inputs: op_inputs.Arguments, native: Callable[..., Any] | None = None) -> None:
         self._op = op
         self._inputs = inputs
-        self._native = native or op_inputs.native(op)
+        self._native = op_inputs.on_copies(op, native or op_inputs.native(op))
         self.failure = op_inputs.native_unsafe(op, inputs)
         """Why PyTorch has no answer on the GPU."""
         if self.failure is None:
@@ -38,7 +38,7 @@ class Reference:
                 self.failure = first_line(error)
         # In float64, for the CPU refuses half inputs with float32 statistics.
         self._inputs = tuple(_in_float64(_on_cpu(value)) for value in inputs)
-        self._native = op_inputs.native(op, "cpu")
+        self._native = op_inputs.on_copies(op, op_inputs.native(op, "cpu"))
         self._answer = self._native(*self._inputs)
 
     def is_right(self, answer: Any) -> bool:

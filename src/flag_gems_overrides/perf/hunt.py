@@ -226,6 +226,7 @@ class Trial(NamedTuple):
 
 
 def _tried(op: str, name: str, function: Callable, inputs: op_inputs.Arguments, reference: Reference) -> Trial:
+    function = op_inputs.on_copies(op, function)
     try:
         function(*inputs)  # compiles and tunes: configurations that are tried write to the same output
         with poisoned():

@@ -76,7 +76,7 @@ class DeviceMeter:
     ) -> tuple[Calls, dict[str, bool], dict[str, dict[str, str]]]:
         """Compile, tune, and look whether the answers agree with native's."""
         calls, agrees, absent = {}, {}, {}
-        reference = functions[NATIVE](*inputs[0])
+        reference = op_inputs.on_copies(op, functions[NATIVE])(*inputs[0])
         for name, function in functions.items():
             answer = _agrees(op, function, inputs[0], reference, must_run=name == OVERRIDE)
             if isinstance(answer, str):
@@ -124,6 +124,7 @@ class DeviceMeter:
 
 def _agrees(op: str, function: Callable, arguments: op_inputs.Arguments, reference: Any, must_run: bool) -> bool | str:
     """Whether the function's answer is that of the reference; why not in words if it cannot run."""
+    function = op_inputs.on_copies(op, function)
     try:
         # Compiles, and tunes: the configurations that are tried write to the same output, and what the one that is
         # chosen leaves out would be there already. The next call is like those that are timed.
@@ -153,7 +154,7 @@ class CountMeter:
             "compulsory": op_inputs.compulsory(case)._asdict(),
         }
         with providers.for_case(case) as (functions, left_out), torch.no_grad():
-            reference = functions.pop(NATIVE)(*arguments)
+            reference = op_inputs.on_copies(case.op, functions.pop(NATIVE))(*arguments)
             row["providers"] = dict(left_out)
             for name, function in functions.items():
                 with captured() as launches:
@@ -165,9 +166,10 @@ class CountMeter:
     def _counted(
         op: str, name: str, function: Callable, arguments: op_inputs.Arguments, reference: Any
     ) -> dict[str, Any]:
+        call = functools.partial(function, *op_inputs.copied(op, arguments))
         try:
             with poisoned():
-                result, traffic = count(functools.partial(function, *arguments))
+                result, traffic = count(call)
         except Exception as error:
             if name == OVERRIDE:
                 raise

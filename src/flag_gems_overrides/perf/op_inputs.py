@@ -115,6 +115,11 @@ def rms_norm(case: Case, device: torch.device) -> Arguments:
     return x, normalized_shape, weight, eps
 
 
+def fused_add_rms_norm(case: Case, device: torch.device) -> Arguments:
+    x, *others = rms_norm(case, device)
+    return x, torch.randn_like(x), *others
+
+
 def rms_norm_backward(case: Case, device: torch.device) -> Arguments:
     x, normalized_shape, weight, eps = rms_norm(case, device)
     _, rstd = torch._fused_rms_norm(x, normalized_shape, weight, eps)
@@ -263,6 +268,17 @@ def arguments(case: Case, device: torch.device | str) -> Arguments:
     torch.manual_seed(0)
     build: Callable[[Case, torch.device], Arguments] = globals()[OPERATORS[case.op].inputs]
     return build(case, torch.device(device))
+
+
+def copied(op: str, inputs: Arguments) -> Arguments:
+    """``inputs``, with copies of what ``op`` writes to: for one call after the other on the same ones."""
+    mutated = OPERATORS[op].mutated
+    return tuple(value.clone() if at in mutated else value for at, value in enumerate(inputs)) if mutated else inputs
+
+
+def on_copies(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, called with :func:`copied` arguments."""
+    return (lambda *inputs: function(*copied(op, inputs))) if OPERATORS[op].mutated else function
 
 
 def upstream_unsafe(case: Case) -> str | None:

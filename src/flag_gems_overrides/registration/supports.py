@@ -30,6 +30,15 @@ def _index_in_interpreter(x: torch.Tensor) -> int:
 _device: Callable[[torch.Tensor], int] = _index_in_interpreter if flag_gems.device == "cpu" else torch.Tensor.get_device
 
 
+def _transformed() -> bool:
+    """Whether torch.compile or torch.func look on.
+
+    The dispatcher, which would keep their tensors away from a kernel, does not see calls of functions outside aten. Of
+    PyTorch's operators in such a function's place torch.compile makes one graph.
+    """
+    return torch.compiler.is_dynamo_compiling() or torch._C._are_functorch_transforms_active()
+
+
 def layer_norm(input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> bool:
     dtype, device = input.dtype, _device(input)
     return (
@@ -46,11 +55,22 @@ def skip_layer_norm(
 ) -> bool:
     """Of the same shape, too: PyTorch expands the smaller one."""
     return (
-        residual.dtype is x.dtype
+        not _transformed()
+        and residual.dtype is x.dtype
         and residual.shape == x.shape
         and residual.layout is _strided
         and _device(residual) == _device(x)
         and layer_norm(x, weight, bias)
+    )
+
+
+def fused_add_rms_norm(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None) -> bool:
+    """Both are written to: of one element in two places PyTorch says that it is not supported."""
+    return (
+        skip_layer_norm(x, residual, weight, None)
+        and x.untyped_storage().data_ptr() != residual.untyped_storage().data_ptr()
+        and (x.is_contiguous() or 0 not in x.stride())
+        and (residual.is_contiguous() or 0 not in residual.stride())
     )
 
 
@@ -250,7 +270,8 @@ def cross_entropy(
     """Shapes that go together, too: all others are refused by PyTorch."""
     dtype, device, shape = inp.dtype, _device(inp), inp.shape
     if not (
-        dtype in FLOATING
+        not _transformed()
+        and dtype in FLOATING
         and inp.layout is _strided
         and _device(target) == device >= 0
         and shape

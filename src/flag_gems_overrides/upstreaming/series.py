@@ -41,6 +41,7 @@ KERNEL_ALONE = {
     "groupnorm": "a group, or a channel of all samples, is one tile in each of its kernels",
     "rms_norm": "all of its kernels read a weight, and compute in float32",
     "skip_layernorm": "its kernel reads weight and bias, holds a row in one tile and has no gradient",
+    "fused_add_rms_norm": "its kernel reads a weight, holds a row in one tile and has no gradient",
     "cross_entropy_loss": "all of its kernels sum exponentials without the maximum, and read the logits of any target",
 }
 

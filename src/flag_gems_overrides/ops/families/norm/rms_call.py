@@ -16,7 +16,7 @@ from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from .call import _NONE, _accumulator, _Parameter, _rows_options
-from .launches import Rows, power_of_two
+from .launches import Problem, Rows, power_of_two
 from .partial_sums import sum_partials
 from .plan import plan_partial_sums
 from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
@@ -38,8 +38,40 @@ def compute_forward(
     )
     output = new_output()
     rstd = new_statistic()
-    compute(x.contiguous(), None if weight is None else weight.contiguous(), output, rstd)
+    compute(x.contiguous(), None if weight is None else weight.contiguous(), output, rstd, None, None)
     return output, rstd
+
+
+def compute_forward_of_sum(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None,
+    eps: float,
+    differentiable: bool,
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Writes the normalized sum into ``x`` and the sum into ``residual``.
+
+    Returns:
+        If it is ``differentiable``, the sum, which nobody else writes to, and 1 / root mean square of each row.
+    """
+    new_sum, new_statistic, compute = prepare_forward(
+        x.shape,
+        tuple(normalized_shape),
+        x.dtype,
+        None if weight is None else (weight.shape, weight.dtype),
+        eps,
+        x.get_device(),
+        True,
+    )
+    output, given = x.contiguous(), residual.contiguous()
+    total, rstd = (new_sum(), new_statistic()) if differentiable else (given, None)
+    compute(output, None if weight is None else weight.contiguous(), output, rstd, given, total)
+    if output is not x:
+        x.copy_(output)
+    if total is not residual:
+        residual.copy_(total)
+    return (total, rstd) if differentiable else (None, None)
 
 
 def compute_backward(
@@ -95,6 +127,7 @@ def prepare_forward(
     weight: _Parameter | None,
     eps: float | None,
     device: int,
+    residual: bool = False,
 ) -> _Forward:
     """What all calls with these arguments share. eps None is PyTorch's default: that of the type it computes in."""
     _check(shape, normalized_shape, weight)
@@ -102,14 +135,16 @@ def prepare_forward(
     accumulator = _accumulator(dtype)
     (eps_bits,) = struct.unpack("q", struct.pack("d", torch.finfo(accumulator).eps if eps is None else eps))
     statistic = Allocation((*outer, *(1 for _ in normalized_shape)), accumulator, device)
-    launch = _forward_launch(math.prod(outer), math.prod(normalized_shape), dtype, eps_bits, device)
+    problem = Problem(math.prod(outer), math.prod(normalized_shape), 1, dtype.itemsize, False, residual)
+    launch = _forward_launch(problem, dtype, eps_bits, device)
     return _Forward(Allocation(shape, dtype, device), statistic, launch)
 
 
-def _forward_launch(M: int, N: int, dtype: torch.dtype, eps_bits: int, device: int) -> Callable[..., None]:
+def _forward_launch(problem: Problem, dtype: torch.dtype, eps_bits: int, device: int) -> Callable[..., None]:
+    M, N, *_ = problem
     if M == 0 or N == 0:
         return _forward_of_nothing
-    plan = plan_forward(M, N, dtype.itemsize, devices.limits(device))
+    plan = plan_forward(problem, devices.limits(device))
     if isinstance(plan, Rows):
         return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M))
     if isinstance(plan, Loop):
@@ -230,11 +265,13 @@ def _forward_split(
     input: torch.Tensor,
     weight: torch.Tensor | None,
     output: torch.Tensor,
-    rstd: torch.Tensor,
+    rstd: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    total: torch.Tensor | None,
 ) -> None:
     squares = partial()
-    launch_squares(input, squares)
-    launch_apply(input, weight, output, rstd, squares)
+    launch_squares(input, residual, total, squares)
+    launch_apply(input if total is None else total, weight, output, rstd, squares)
 
 
 def _backward_split(
@@ -271,8 +308,16 @@ def _backward_with_partial_sums(
     launch_sums(dweight_partial, None, dweight, None)
 
 
-def _forward_of_nothing(*tensors: torch.Tensor) -> None:
-    tensors[-1].fill_(math.nan)  # the mean of no squares
+def _forward_of_nothing(
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    output: torch.Tensor,
+    rstd: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    total: torch.Tensor | None,
+) -> None:
+    if rstd is not None:
+        rstd.fill_(math.nan)  # the mean of no squares
 
 
 def _backward_of_nothing(*tensors: torch.Tensor | None) -> None:

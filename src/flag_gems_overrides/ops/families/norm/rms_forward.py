@@ -5,9 +5,15 @@
 Each row of an M x N input becomes ``y = x * rstd * weight`` with ``rstd = 1 / sqrt(mean(x * x) + eps)``. Everything
 between load and store is float32, or float64 for float64 input.
 
-In both kernels
+With a residual, x + residual is what is normalized, rounded to their dtype: gradients are of what is stored.
 
-    x_ptr, y_ptr: [M, N]    weight_ptr: [N] or None    rstd_ptr: [M]
+In all kernels
+
+    x_ptr, y_ptr: [M, N]                weight_ptr: [N] or None
+    residual_ptr: [M, N] or None        rstd_ptr: [M], or None if it is not wanted
+    sum_ptr: [M, N], x + residual; None without a residual
+
+y_ptr may be x_ptr, and sum_ptr residual_ptr.
 """
 
 import triton
@@ -16,6 +22,8 @@ import triton.language as tl
 from ...launch.prepared import entry
 from .statistics import from_bits
 from .tile import (
+    add_residual,
+    add_rounded,
     body_offset,
     body_size,
     chunk,
@@ -28,6 +36,7 @@ from .tile import (
     load_edges,
     load_parameter_at,
     load_parameters,
+    load_sum,
 )
 
 
@@ -38,6 +47,8 @@ def rms_norm_rows(
     weight_ptr,
     y_ptr,
     rstd_ptr,
+    residual_ptr,
+    sum_ptr,
     M,
     N,
     eps_bits,
@@ -68,19 +79,28 @@ def rms_norm_rows(
         edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
         next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
         next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
+        if residual_ptr is not None:
+            next_edge_residual = load_edges(residual_ptr, next_rows, M, N, edge_columns, edge_mask)
     start, step = first_row(program, BLOCK_M, UNALIGNED, INT64_ROWS), programs * BLOCK_M
     for tile in tl.range(0 if ONE_TILE else start, 1 if ONE_TILE else M, 1 if ONE_TILE else step, num_stages=STAGES):
         first = start if ONE_TILE else tile
         rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
         body = body_offset(rows, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, rows < M, 0, end, CHUNKS, BLOCK_N, ACC)
+        xs = add_residual(xs, residual_ptr, sum_ptr, body, rows < M, 0, end, CHUNKS, BLOCK_N)
         squares = sum_squares(xs, CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
-            next_edge_x = load_edges(x_ptr, rows + programs * BLOCK_M, M, N, edge_columns, edge_mask)
+            rows_after = rows + programs * BLOCK_M
+            next_edge_x = load_edges(x_ptr, rows_after, M, N, edge_columns, edge_mask)
+            if residual_ptr is not None:
+                edge_x = add_rounded(edge_x, next_edge_residual)
+                next_edge_residual = load_edges(residual_ptr, rows_after, M, N, edge_columns, edge_mask)
+                tl.store(sum_ptr + edge_offsets(rows, N, edge_columns), edge_x, mask=edge_mask & (rows < M))
             squares += tl.sum(edge_x * edge_x, 1, keep_dims=True)
         rstd = tl.rsqrt(squares / N + eps)
-        tl.store(rstd_ptr + rows, rstd, mask=rows < M)
+        if rstd_ptr is not None:
+            tl.store(rstd_ptr + rows, rstd, mask=rows < M)
         for c in tl.static_range(CHUNKS):
             offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
             tl.store(y_ptr + body + offsets, scale(xs[c], rstd, chunk_of_parameter(weights, c)), mask=mask)
@@ -114,6 +134,8 @@ def rms_norm_loop(
     weight_ptr,
     y_ptr,
     rstd_ptr,
+    residual_ptr,
+    sum_ptr,
     M,
     N,
     eps_bits,
@@ -134,14 +156,21 @@ def rms_norm_loop(
         squares = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block * BLOCK_N + lanes
-            x = tl.load(x_ptr + start + columns, mask=columns < N, other=0.0).to(ACC)
+            x = load_sum(x_ptr, residual_ptr, start + columns, columns < N, ACC)
+            if residual_ptr is not None:
+                tl.store(sum_ptr + start + columns, x, mask=columns < N)
             squares += x * x
         rstd = tl.rsqrt(tl.sum(squares, 0) / N + eps)
-        tl.store(rstd_ptr + row, rstd)
+        if rstd_ptr is not None:
+            tl.store(rstd_ptr + row, rstd)
+        if residual_ptr is not None:
+            # What one thread stored is another's to load.
+            tl.debug_barrier()
         for i in tl.range(0, last + 1, num_stages=STAGES):
             columns = (last - i) * BLOCK_N + lanes
             mask = columns < N
-            x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
+            stored_ptr = x_ptr if residual_ptr is None else sum_ptr
+            x = tl.load(stored_ptr + start + columns, mask=mask, other=0.0).to(ACC)
             weight = load_parameter_at(weight_ptr, columns, mask)
             tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)
 
@@ -150,6 +179,8 @@ def rms_norm_loop(
 @triton.jit(do_not_specialize=["SPLITS"])
 def rms_norm_partial_squares(
     x_ptr,
+    residual_ptr,
+    sum_ptr,
     squares_ptr,
     N,
     SLICE,
@@ -168,7 +199,9 @@ def rms_norm_partial_squares(
     squares = tl.zeros([BLOCK_N], ACC)
     for block in tl.range(0, (count - 1) // BLOCK_N + 1, num_stages=STAGES):
         columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
-        x = tl.load(x_ptr + start + columns, mask=columns < count, other=0.0).to(ACC)
+        x = load_sum(x_ptr, residual_ptr, start + columns, columns < count, ACC)
+        if residual_ptr is not None:
+            tl.store(sum_ptr + start + columns, x, mask=columns < count)
         squares += x * x
     tl.store(squares_ptr + tl.program_id(0), tl.sum(squares, 0))
 
@@ -188,7 +221,10 @@ def rms_norm_apply(
     BLOCK_S: tl.constexpr,
     VEC: tl.constexpr,
 ):
-    """The same rows: one block of columns. squares_ptr: [M, SPLITS]; BLOCK_S is at least SPLITS."""
+    """The same rows, or their sums with the residual, as x: one block of columns.
+
+    squares_ptr: [M, SPLITS]; BLOCK_S is at least SPLITS.
+    """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     blocks = (N - 1) // BLOCK_N + 1
@@ -197,7 +233,8 @@ def rms_norm_apply(
     split = tl.arange(0, BLOCK_S)
     squares = tl.load(squares_ptr + row * SPLITS + split, mask=split < SPLITS, other=0.0)
     rstd = tl.rsqrt(tl.sum(squares, 0) / N + from_bits(eps_bits, ACC))
-    tl.store(rstd_ptr + row, rstd, mask=block == 0)
+    if rstd_ptr is not None:
+        tl.store(rstd_ptr + row, rstd, mask=block == 0)
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = columns < N
     start = row * N

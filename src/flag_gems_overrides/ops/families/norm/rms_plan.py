@@ -37,9 +37,10 @@ class Split(NamedTuple):
     warps: int
 
 
-def plan_forward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Loop | Split:
-    """How to normalize M rows of N elements of ``element_size`` bytes."""
-    found = rows(Problem(M, N, 1, element_size, False), limits)
+def plan_forward(problem: Problem, limits: Limits) -> Rows | Loop | Split:
+    """How to normalize the rows of ``problem``, which is one of the forward pass."""
+    M, N, _, element_size, *_ = problem
+    found = rows(problem, limits)
     if found is not None:
         return found
     if limits.sm_count > M:
