@@ -114,7 +114,7 @@ def written(request, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=name)
-@pytest.mark.parametrize("shape", [(7, 5), (2, 4001), (3, 600), (2, 5, 3, 4)], ids=name)
+@pytest.mark.parametrize("shape", [(7, 5), (2, 4001), (3, 600), (2, 5, 3, 4), (3, 70001), (2, 70400)], ids=name)
 @pytest.mark.usefixtures("written")
 def test_a_gradient_that_comes_with_the_loss(shape, dtype, device):
     """It is written for a gradient of 1, and right for any other."""

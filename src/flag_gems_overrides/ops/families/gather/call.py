@@ -36,6 +36,7 @@ class _Forward(NamedTuple):
     new_total: Allocation
     launch: Callable[..., None]
     new_partials: Allocation | None  # None for one program
+    counters: int
     copy: bool  # whether the scores must be made contiguous first
 
 
@@ -67,7 +68,7 @@ def forward(
     """The loss, and the sum of the weights that count."""
     weight_shape = None if weight is None else weight.shape
     tensors = x.shape, x.stride(), x.dtype, target.shape, target.dtype, weight_shape
-    new_out, new_total, launch, new_partials, copy = _prepare_forward(
+    new_out, new_total, launch, new_partials, counters, copy = _prepare_forward(
         *tensors, reduction, ignore_index, spatial, x.get_device()
     )
     out, total = new_out(), new_total()
@@ -77,7 +78,7 @@ def forward(
     if new_partials is None:
         launch(*given, None, None)
     else:
-        launch(*given, new_partials(), workspace.counters(x, 1))
+        launch(*given, new_partials(), workspace.counters(x, counters))
     return out, total
 
 
@@ -155,7 +156,8 @@ def _prepare_forward(
     )
     partials = Allocation((2, programs), accumulator, device) if reduced and programs > 1 else None
     out = Allocation(() if reduced else target, dtype, device)
-    return _Forward(out, Allocation((), dtype, device), launch, partials, strides is None)
+    counters = workspace.counters_of_many(programs)
+    return _Forward(out, Allocation((), dtype, device), launch, partials, counters, strides is None)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -13,26 +13,22 @@ q = ((1 - smoothing) * p + smoothing / C) * weight.
     cross_entropy_total             BLOCK targets at a time, for the sum of their weights
     cross_entropy_rows              BLOCK_R whole rows in one tile
     cross_entropy_rows_gradient     the same
-    cross_entropy_looped            a row in a loop, and again to write the gradient
+    cross_entropy_looped            a row, or its share of it, in a loop, and again to write the gradient
     cross_entropy_looped_gradient   a row in a loop
 
 A loss that is asked for with its gradient (dx_ptr is not None) writes it at once, for a gradient of 1: a row is then
-in registers or in the L2 cache still. The gradient kernels do nothing where it is 1 and they are told so (WRITTEN).
+in registers or in a cache still. Long rows have it written later where targets are no classes, or smoothed. The
+gradient kernels do nothing where the gradient is 1 and they are told so (WRITTEN).
 """
 
 import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ...launch.workspace import is_last
+from ...launch.workspace import is_last_of_many
+from ..softmax.forward import finite
 from ..softmax.tile import exp
 from .nll import load_targets, store_sums
-
-
-@triton.jit
-def finite(x_max):
-    """``x_max``, or 0 where that is -inf: what to subtract, so that exp(-inf) is 0 and not NaN."""
-    return tl.where(x_max == float("-inf"), 0.0, x_max)
 
 
 @triton.jit
@@ -47,28 +43,40 @@ def load_row_targets(
 
 
 @triton.jit
-def wanted(
-    p_ptr, weight_ptr, c, mask, target, target_weight, C,
-    PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
-    """q of a tile. p_ptr: where the probabilities of the tile are."""
+def distribution(
+    p_ptr, weight_ptr, c, mask, C, PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr
+):
+    """q of a tile without what a class target has by itself. p_ptr: where the probabilities of the tile are."""
     everywhere = SMOOTHING / tl.cast(C, ACC)
     weight = 1.0
-    if (PROBABILITIES or SMOOTHING > 0) and weight_ptr is not None:
+    if weight_ptr is not None:
         weight = tl.load(weight_ptr + c, mask=mask, other=0).to(ACC)
     if PROBABILITIES:
         p = tl.load(p_ptr, mask=mask, other=0).to(ACC)
         q = ((1 - SMOOTHING) * p + everywhere) * weight
     else:
-        q = tl.where(c == target, (1 - SMOOTHING) * target_weight, 0.0)
-        if SMOOTHING > 0:
-            q += everywhere * weight
+        q = tl.zeros(c.shape, ACC) + everywhere * weight
     return tl.where(mask, q, 0.0)
 
 
 @triton.jit
+def wanted(
+    p_ptr, weight_ptr, c, mask, target, target_weight, C,
+    PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """q of a tile. p_ptr: where the probabilities of the tile are."""
+    if PROBABILITIES:
+        q = distribution(p_ptr, weight_ptr, c, mask, C, True, SMOOTHING, ACC)
+    else:
+        q = tl.where(mask & (c == target), (1 - SMOOTHING) * target_weight, 0.0)
+        if SMOOTHING > 0:
+            q += distribution(p_ptr, weight_ptr, c, mask, C, False, SMOOTHING, ACC)
+    return q
+
+
+@triton.jit
 def row_gradient(grad_ptr, row, grad_stride, total_ptr, R, counts, MEAN: tl.constexpr, ACC: tl.constexpr):
-    """The gradient of each row's loss. grad_ptr: None for 1."""
+    """The gradient of each row's loss, 0 of a row that does not count. grad_ptr: None for 1."""
     if grad_ptr is None:  # noqa: SIM108
         grad = counts.to(ACC)
     else:
@@ -78,7 +86,7 @@ def row_gradient(grad_ptr, row, grad_stride, total_ptr, R, counts, MEAN: tl.cons
             grad = grad / tl.cast(R, ACC)
         else:
             grad = grad / tl.load(total_ptr).to(ACC)
-    return grad
+    return tl.where(counts, grad, 0.0)
 
 
 @triton.jit
@@ -92,14 +100,13 @@ def rows_to_do(grad_ptr, R, WRITTEN: tl.constexpr):
 
 @triton.jit
 def reduce_losses(
-    loss_ptr, total_ptr, partial_ptr, arrived_ptr, loss, total, R,
+    loss_ptr, total_ptr, partial_ptr, arrived_ptr, program, programs, loss, total, R,
     MEAN: tl.constexpr, TOTALED: tl.constexpr, BLOCK_PROGRAMS: tl.constexpr,
 ):  # fmt: skip
-    """The sum or mean of what all programs found, by the last of them. TOTALED: the total is there already."""
-    program, programs = tl.program_id(0), tl.num_programs(0)
+    """The sum or mean of what ``programs`` found, by the last of them. TOTALED: the total is there already."""
     tl.store(partial_ptr + program, loss)
     tl.store(partial_ptr + programs + program, total)
-    if is_last(arrived_ptr, programs, "acq_rel"):
+    if is_last_of_many(arrived_ptr, program, programs, BLOCK_PROGRAMS, "acq_rel"):
         other = tl.arange(0, BLOCK_PROGRAMS)
         mask = other < programs
         all_losses = tl.sum(tl.load(partial_ptr + other, mask=mask, other=0.0, volatile=True))
@@ -134,7 +141,7 @@ def cross_entropy_total(
         weight_ptr: [C], None for ones.
         total_ptr: [].
         partial_ptr: [2, programs] of ACC.
-        arrived_ptr: [1].
+        arrived_ptr: counters of all programs.
     """
     program, programs = tl.program_id(0), tl.num_programs(0)
     totals = tl.zeros([BLOCK], ACC)
@@ -143,7 +150,7 @@ def cross_entropy_total(
         _, _, weight = load_targets(target_ptr, weight_ptr, row, row < R, C, ignore_index, ACC)
         totals += weight
     tl.store(partial_ptr + program, tl.sum(totals))
-    if is_last(arrived_ptr, programs, "acq_rel"):
+    if is_last_of_many(arrived_ptr, program, programs, BLOCK_PROGRAMS, "acq_rel"):
         other = tl.arange(0, BLOCK_PROGRAMS)
         every = tl.load(partial_ptr + other, mask=other < programs, other=0.0, volatile=True)
         tl.store(total_ptr, tl.sum(every))
@@ -186,7 +193,7 @@ def cross_entropy_rows(
         total_ptr: [], what a mean of classes divides by; read if there is a dx_ptr, else written; may be None.
         row_max_ptr, log_sum_ptr, q_sum_ptr: [R] of ACC; None if no gradient is wanted.
         partial_ptr: [2, programs] of ACC; None unless REDUCED.
-        arrived_ptr: [1]; None unless REDUCED.
+        arrived_ptr: counters of all programs; None unless REDUCED.
         dx_ptr: [R, C], None if the gradient is not to be written.
         VEC: divides C.
     """
@@ -231,8 +238,8 @@ def cross_entropy_rows(
             tl.store(loss_ptr + row, loss, mask=row < R)
     if REDUCED:
         reduce_losses(
-            loss_ptr, total_ptr, partial_ptr, arrived_ptr, tl.sum(losses), tl.sum(totals), R,
-            MEAN, dx_ptr is not None, BLOCK_PROGRAMS,
+            loss_ptr, total_ptr, partial_ptr, arrived_ptr, tl.program_id(0), tl.num_programs(0), tl.sum(losses),
+            tl.sum(totals), R, MEAN, dx_ptr is not None, BLOCK_PROGRAMS,
         )  # fmt: skip
 
 

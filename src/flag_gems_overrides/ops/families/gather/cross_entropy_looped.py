@@ -2,105 +2,64 @@
 # mypy: disable-error-code="no-untyped-def"
 """Kernels of the cross entropy of long rows; see cross_entropy.py.
 
-A row is read as whole vectors of VEC elements and, where C is no multiple of VEC (UNALIGNED), its edges. Each vector of
-a tile keeps a maximum and sums of its own, so that nothing is exchanged between threads before the end of the row.
+A row is read as whole vectors of VEC elements and, where C is no multiple of VEC (UNALIGNED), its edges. Its tiles are
+those of softmax/tile.py, and what the programs of a group tell each other is what they tell in softmax/forward.py.
 """
 
 import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ..softmax.tile import exp, row_edges, row_interior
-from .cross_entropy import finite, load_row_targets, reduce_losses, row_gradient, rows_to_do, wanted
+from ..softmax.forward import collect_statistics, finite, merge_edges, merge_lanes, publish_statistics
+from ..softmax.group import clear_last, clear_own, group_position, group_workspace
+from ..softmax.tile import (
+    exp,
+    for_each_lane,
+    lane_max,
+    lane_sum,
+    row_edges,
+    row_interior,
+    row_mask,
+    row_share,
+    row_tile,
+)
+from .cross_entropy import distribution, load_row_targets, reduce_losses, row_gradient, rows_to_do, wanted
+from .nll import weigh_targets
 
 
 @triton.jit
-def row_statistics(
-    x_ptr, target_ptr, weight_ptr, row, C, target, target_weight,
-    PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr,
-    UNALIGNED: tl.constexpr, VECTORS: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """Of a row: maximum, sum of exp(x - maximum), sum(q), and sum(q * (x - maximum)).
+def add_tile(x, q, mask, maxima, sums, q_sums, dots, DISTRIBUTION: tl.constexpr):
+    """Of each lane: maximum, sum of exp(x - maximum), sum(q), sum(q * (x - maximum)), and a tile more.
 
-    The last two only of PROBABILITIES or SMOOTHING; else they are zeros.
+    Each lane keeps its own, so that nothing is exchanged between threads before the end of a row. Masked elements of x
+    are -inf. The last two of DISTRIBUTION only.
     """
-    start, length = row_interior(row, C, VEC, UNALIGNED)
-    first_class = (start - row * C).to(tl.int32)
-    maxima = tl.full([VECTORS, 1], float("-inf"), ACC)
-    sums = tl.zeros([VECTORS, 1], ACC)
-    q_sums = tl.zeros([VECTORS, 1], ACC)
-    dots = tl.zeros([VECTORS, 1], ACC)
-    lanes = tl.arange(0, VECTORS)[:, None] * VEC + tl.arange(0, VEC)[None, :]
-    vectors = (length // VEC).to(tl.int32)
-    for first in tl.range(0, vectors, VECTORS, num_stages=STAGES):
-        mask = first + tl.arange(0, VECTORS)[:, None] < vectors
-        offset = start + first * VEC + lanes
-        # The gradient reads it once more.
-        x = tl.load(x_ptr + offset, mask=mask, other=float("-inf"), eviction_policy="evict_last").to(ACC)
-        new_maxima = tl.maximum(maxima, tl.max(x, 1, keep_dims=True))
-        base = finite(new_maxima)
-        sums = sums * exp(maxima - base) + tl.sum(exp(x - base), 1, keep_dims=True)
-        if PROBABILITIES or SMOOTHING > 0:
-            q = wanted(
-                target_ptr + offset, weight_ptr, first_class + first * VEC + lanes, mask, target, target_weight, C,
-                PROBABILITIES, SMOOTHING, ACC,
-            )  # fmt: skip
-            # Relative to the maximum, as exponentials are: of logits of -200 the digits after it would be lost.
-            dots += q_sums * (finite(maxima) - base)
-            dots += tl.sum(tl.where(mask, q * (x - base), 0.0), 1, keep_dims=True)
-            q_sums += tl.sum(q, 1, keep_dims=True)
-        maxima = new_maxima
-    row_max = tl.max(maxima)
-    if UNALIGNED:
-        offset, mask = row_edges(row, C, VEC)
-        edge = tl.load(x_ptr + offset, mask=mask, other=float("-inf")).to(ACC)
-        row_max = tl.maximum(row_max, tl.max(edge))
-        base = finite(row_max)
-        row_sum = tl.sum(sums * exp(maxima - base)) + tl.sum(exp(edge - base))
-    else:
-        base = finite(row_max)
-        row_sum = tl.sum(sums * exp(maxima - base))
-    q_sum = tl.sum(q_sums)
-    dot = tl.sum(dots + q_sums * (finite(maxima) - base))
-    if UNALIGNED and (PROBABILITIES or SMOOTHING > 0):
-        c = (offset - row * C).to(tl.int32)
-        q = wanted(target_ptr + offset, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC)
-        dot += tl.sum(tl.where(mask, q * (edge - base), 0.0))
-        q_sum += tl.sum(q)
-    return row_max, row_sum, q_sum, dot
+    new_maxima = tl.maximum(maxima, lane_max(x, True))
+    base = finite(new_maxima)
+    sums = sums * exp(maxima - base) + lane_sum(exp(x - base), True)
+    if DISTRIBUTION:
+        # Relative to the maximum, as exponentials are: of logits of -200 the digits after it would be lost.
+        dots += q_sums * (finite(maxima) - base) + lane_sum(tl.where(mask, q * (x - base), 0.0), True)
+        q_sums += lane_sum(q, True)
+    return new_maxima, sums, q_sums, dots
 
 
 @triton.jit
-def write_gradient(
-    x_ptr, target_ptr, weight_ptr, dx_ptr, row, member, members, C, target, target_weight, counts, grad,
-    row_max, log_sum, q_sum, PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr,
-    UNALIGNED: tl.constexpr, VECTORS: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """The gradient of every ``members``-th tile. Backwards: what was read last is the surest to be in cache."""
-    start, length = row_interior(row, C, VEC, UNALIGNED)
-    first_class = (start - row * C).to(tl.int32)
-    lanes = tl.arange(0, VECTORS)[:, None] * VEC + tl.arange(0, VEC)[None, :]
-    vectors = (length // VEC).to(tl.int32)
-    tiles = tl.cdiv(vectors, VECTORS)
-    for i in tl.range(member, tiles, members, num_stages=STAGES):
-        first = (tiles - 1 - i) * VECTORS
-        mask = first + tl.arange(0, VECTORS)[:, None] < vectors
-        offset = start + first * VEC + lanes
-        x = tl.load(x_ptr + offset, mask=mask, other=0, eviction_policy="evict_first").to(ACC)
-        q = wanted(
-            target_ptr + offset, weight_ptr, first_class + first * VEC + lanes, mask, target, target_weight, C,
-            PROBABILITIES, SMOOTHING, ACC,
-        )  # fmt: skip
-        dx = tl.where(counts, grad * (q_sum * exp(x - row_max - log_sum) - q), 0.0)
-        tl.store(dx_ptr + offset, dx, mask=mask, eviction_policy="evict_first")
+def scale_of_row(row_max, row_sum, grad, counts):
+    """What to subtract from x, and to multiply the exponential by. Of a row that does not count, whose x are to be 0,
+    dx is 0 then, whatever it holds: a selection of each element would cost a quarter of the time of writing it."""
+    return tl.where(counts, row_max, 0.0), tl.where(counts, grad / row_sum, 0.0)
+
+
+@triton.jit
+def has(offset, row, member, group, C, VEC: tl.constexpr, UNALIGNED: tl.constexpr):
+    """Whether an element of a row is of a program's share, or of its edges."""
+    start, length = row_share(row, member, group, C, VEC, UNALIGNED)
+    inside = (offset >= start) & (offset < start + length * VEC)
     if UNALIGNED:
-        offset, mask = row_edges(row, C, VEC)
-        mask &= member == 0
-        x = tl.load(x_ptr + offset, mask=mask, other=0).to(ACC)
-        c = (offset - row * C).to(tl.int32)
-        q = wanted(target_ptr + offset, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC)
-        dx = tl.where(counts, grad * (q_sum * exp(x - row_max - log_sum) - q), 0.0)
-        tl.store(dx_ptr + offset, dx, mask=mask)
+        start, length = row_interior(row, C, VEC, True)
+        inside = inside | ((member == 0) & ((offset < start) | (offset >= start + length)))
+    return inside
 
 
 @entry()
@@ -112,13 +71,14 @@ def cross_entropy_looped(
     loss_ptr,
     total_ptr,
     row_max_ptr,
-    log_sum_ptr,
+    row_sum_ptr,
     q_sum_ptr,
     partial_ptr,
-    arrived_ptr,
+    workspace_ptr,
     dx_ptr,
     R,
     C,
+    group,
     ignore_index,
     REDUCED: tl.constexpr,
     MEAN: tl.constexpr,
@@ -126,12 +86,16 @@ def cross_entropy_looped(
     SMOOTHING: tl.constexpr,
     ACC: tl.constexpr,
     UNALIGNED: tl.constexpr,
-    VECTORS: tl.constexpr,
+    MEMBERS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
     VEC: tl.constexpr,
-    STAGES: tl.constexpr,
     BLOCK_PROGRAMS: tl.constexpr,
 ):
-    """The loss of each row, or their sum or mean, and what the gradient needs.
+    """The loss of each row, or their sum or mean, and what the gradient needs; ``group`` programs for each row.
+
+    A program reads its share of a row in tiles of LANES * DEPTH vectors, the last of which stays in registers. If there
+    is a dx_ptr, it reads the others again, from L1 or L2.
 
     Args:
         x_ptr: [R, C].
@@ -139,48 +103,138 @@ def cross_entropy_looped(
         weight_ptr: [C], None for ones.
         loss_ptr: [R]; [] if REDUCED.
         total_ptr: [], what a mean of classes divides by; read if there is a dx_ptr, else written; may be None.
-        row_max_ptr, log_sum_ptr, q_sum_ptr: [R] of ACC; None if no gradient is wanted.
-        partial_ptr: [2, programs] of ACC; None unless REDUCED.
-        arrived_ptr: [1]; None unless REDUCED.
+        row_max_ptr, row_sum_ptr, q_sum_ptr: [R] of ACC; None if no gradient is wanted.
+        partial_ptr: [2, groups] of ACC; None unless REDUCED.
+        workspace_ptr: if MEMBERS > 1, [R, group, 2] words and [groups] counters; after them, counters of all groups.
         dx_ptr: [R, C], None if the gradient is not to be written.
     """
+    DISTRIBUTION: tl.constexpr = PROBABILITIES or SMOOTHING > 0
+    tl.static_assert(not DISTRIBUTION or (MEMBERS == 1 and dx_ptr is None), "classes only")
+    TILE: tl.constexpr = LANES * DEPTH
+    group, member, groups = group_position(group, MEMBERS)
+    n, k, offsets = row_tile(LANES, DEPTH, VEC)
+    first = tl.program_id(0) // group
+    if MEMBERS > 1:
+        words_ptr, step, counter_ptr, words, other, counted, own = group_workspace(
+            workspace_ptr, first, R, member, group, groups, MEMBERS, 2, 1, LANES
+        )
+    EVICT: tl.constexpr = "" if dx_ptr is None else "evict_last"
     losses = tl.zeros([1], ACC)
     totals = tl.zeros([1], ACC)
-    for index in range(tl.program_id(0), R, tl.num_programs(0)):
+    for index in tl.range(first, R, groups, num_stages=1):
         row = tl.cast(index, tl.int64)
-        target, counts, target_weight = load_row_targets(
-            target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
-        )
-        row_max, row_sum, q_sum, dot = row_statistics(
-            x_ptr, target_ptr, weight_ptr, row, C, target, target_weight,
-            PROBABILITIES, SMOOTHING, ACC, UNALIGNED, VECTORS, VEC, STAGES,
-        )  # fmt: skip
+        # What it is, nobody waits for before the row has been read.
+        target = tl.full([], -1, tl.int64)
+        if not PROBABILITIES:
+            target = tl.load(target_ptr + row).to(tl.int64)
+        start, length = row_share(row, member, group, C, VEC, UNALIGNED)
+        tiles = tl.maximum(length - 1, 0) // TILE
+        maxima = for_each_lane(float("-inf"), LANES, 1, ACC)
+        sums = for_each_lane(0.0, LANES, 1, ACC)
+        q_sums = for_each_lane(0.0, LANES, 1, ACC)
+        dots = for_each_lane(0.0, LANES, 1, ACC)
+        for _ in tl.range(0, tiles, num_stages=1):
+            x = tl.load(x_ptr + start + offsets, eviction_policy=EVICT).to(ACC)
+            q = x
+            if DISTRIBUTION:
+                c = (start - row * C + offsets).to(tl.int32)
+                q = distribution(
+                    target_ptr + start + offsets, weight_ptr, c, c < C, C, PROBABILITIES, SMOOTHING, ACC
+                )  # fmt: skip
+            maxima, sums, q_sums, dots = add_tile(x, q, n >= 0, maxima, sums, q_sums, dots, DISTRIBUTION)
+            start += TILE * VEC
+        mask = row_mask(n, k, length - tiles * TILE, False)
+        x = tl.load(x_ptr + start + offsets, mask=mask, other=float("-inf")).to(ACC)
+        q = x
+        if DISTRIBUTION:
+            c = (start - row * C + offsets).to(tl.int32)
+            q = distribution(target_ptr + start + offsets, weight_ptr, c, mask, C, PROBABILITIES, SMOOTHING, ACC)
+        maxima, sums, q_sums, dots = add_tile(x, q, mask, maxima, sums, q_sums, dots, DISTRIBUTION)
+        row_max, row_sum = merge_lanes(maxima, sums, True)
+        q_sum = tl.sum(q_sums)
+        dot = tl.sum(dots + q_sums * (finite(maxima) - finite(row_max)))
+        if UNALIGNED:
+            edge_offsets, edge_mask = row_edges(row, C, VEC)
+            edge_mask = edge_mask & (member == 0)
+            edge = tl.load(x_ptr + edge_offsets, mask=edge_mask, other=float("-inf")).to(ACC)
+            old_max = row_max
+            row_max, row_sum = merge_edges(row_max, row_sum, edge)
+            if DISTRIBUTION:
+                c = (edge_offsets - row * C).to(tl.int32)
+                q = distribution(
+                    target_ptr + edge_offsets, weight_ptr, c, edge_mask, C, PROBABILITIES, SMOOTHING, ACC
+                )  # fmt: skip
+                dot += q_sum * (finite(old_max) - finite(row_max))
+                dot += tl.sum(tl.where(edge_mask, q * (edge - finite(row_max)), 0.0))
+                q_sum += tl.sum(q)
+        if MEMBERS > 1:
+            publish_statistics(words_ptr + own, row_max, row_sum, 1)
+            row_max, row_sum = collect_statistics(words_ptr, words, other, counted, group, MEMBERS, 1, True, ACC)
+            clear_own(words_ptr - step + own, 2, 1, mask=index >= groups)
+            words_ptr += step
+        base = finite(row_max)
         log_sum = tl.log(row_sum)
-        if not (PROBABILITIES or SMOOTHING > 0):
-            q_sum = target_weight
-            x = tl.load(x_ptr + row * C + target, mask=counts, other=0).to(ACC)
-            dot = target_weight * (x - finite(row_max))
-        loss = tl.where(counts, q_sum * log_sum - dot, 0.0)
-        if row_max_ptr is not None:
-            tl.store(row_max_ptr + row, row_max)
-            tl.store(log_sum_ptr + row, log_sum)
-            tl.store(q_sum_ptr + row, q_sum)
-        if dx_ptr is not None:
-            grad = row_gradient(None, row, 0, total_ptr, R, counts, MEAN, ACC)
-            write_gradient(
-                x_ptr, target_ptr, weight_ptr, dx_ptr, row, 0, 1, C, target, target_weight, counts, grad,
-                row_max, log_sum, q_sum, PROBABILITIES, SMOOTHING, ACC, UNALIGNED, VECTORS, VEC, STAGES,
-            )  # fmt: skip
-        if REDUCED:
-            losses += loss
-            totals += target_weight
+        if PROBABILITIES:
+            counts = row < R
+            target_weight = counts.to(ACC)
         else:
-            tl.store(loss_ptr + row, loss)
-    if REDUCED:
+            _, counts, target_weight = weigh_targets(target, weight_ptr, row < R, C, ignore_index, ACC)
+            x_target = tl.load(x_ptr + row * C + target, mask=counts, other=0).to(ACC)
+            class_weight = (1 - SMOOTHING) * target_weight
+            q_sum += class_weight
+            dot += class_weight * (x_target - base)
+        if member == 0:
+            loss = tl.where(counts, q_sum * log_sum - dot, 0.0)
+            if row_max_ptr is not None:
+                tl.store(row_max_ptr + row, row_max)
+                tl.store(row_sum_ptr + row, row_sum)
+                tl.store(q_sum_ptr + row, q_sum)
+            if REDUCED:
+                losses += loss
+                if dx_ptr is None:  # else the total is there already
+                    totals += target_weight
+            else:
+                tl.store(loss_ptr + row, loss)
+        if dx_ptr is not None:
+            grad = row_gradient(None, row, 0, total_ptr, R, counts, MEAN, ACC) * q_sum
+            row_max, scale = scale_of_row(row_max, row_sum, grad, counts)
+            if UNALIGNED:
+                dx = exp(tl.where(counts, edge, 0.0) - row_max) * scale
+                tl.store(dx_ptr + edge_offsets, dx, mask=edge_mask)
+            dx = exp(tl.where(counts, x, 0.0) - row_max) * scale
+            tl.store(dx_ptr + start + offsets, dx, mask=mask, eviction_policy="evict_first")
+            # Backwards: what was read last is the surest to be in cache.
+            for _ in tl.range(0, tiles, num_stages=1):
+                start -= TILE * VEC
+                again = tl.load(x_ptr + start + offsets, mask=counts, other=0, eviction_policy="evict_first").to(ACC)
+                tl.store(dx_ptr + start + offsets, exp(again - row_max) * scale, eviction_policy="evict_first")
+            # The class itself, over what another thread of the program that has it may have written.
+            tl.debug_barrier()
+            offset = row * C + target
+            if MEMBERS > 1:
+                counts = counts & has(offset, row, member, group, C, VEC, UNALIGNED)
+            tl.store(dx_ptr + offset, exp(x_target - row_max) * scale - grad, mask=counts)
+    if MEMBERS > 1:
+        clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 2, 1)
+        workspace_ptr += tl.cast(R, tl.int64) * group * 2 + groups
+    if REDUCED and member == 0:
         reduce_losses(
-            loss_ptr, total_ptr, partial_ptr, arrived_ptr, tl.sum(losses), tl.sum(totals), R,
+            loss_ptr, total_ptr, partial_ptr, workspace_ptr, first, groups, tl.sum(losses), tl.sum(totals), R,
             MEAN, dx_ptr is not None, BLOCK_PROGRAMS,
         )  # fmt: skip
+
+
+@triton.jit
+def gradient_of_tile(
+    x, p_ptr, weight_ptr, c, mask, target, target_weight, C, grad, grad_sum, row_max, scale,
+    PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """dx of a tile of classes c. Of class targets it is what cross_entropy_looped writes, to the bit."""
+    if PROBABILITIES or SMOOTHING > 0:
+        wanted_grad = grad * wanted(p_ptr, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC)
+    else:
+        wanted_grad = tl.where(c == target, grad_sum, 0.0)
+    return exp(x - row_max) * scale - wanted_grad
 
 
 @entry()
@@ -192,7 +246,7 @@ def cross_entropy_looped_gradient(
     weight_ptr,
     total_ptr,
     row_max_ptr,
-    log_sum_ptr,
+    row_sum_ptr,
     q_sum_ptr,
     dx_ptr,
     R,
@@ -218,7 +272,7 @@ def cross_entropy_looped_gradient(
         target_ptr: [R] of classes, or [R, C] of PROBABILITIES.
         weight_ptr: [C], None for ones.
         total_ptr: [], None unless MEAN of classes.
-        row_max_ptr, log_sum_ptr, q_sum_ptr: [R] of ACC.
+        row_max_ptr, row_sum_ptr, q_sum_ptr: [R] of ACC.
         members: programs that share a row.
         WRITTEN: dx is right already if the one gradient is 1.
     """
@@ -230,8 +284,30 @@ def cross_entropy_looped_gradient(
             target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
         )
         grad = row_gradient(grad_ptr, row, grad_stride, total_ptr, R, counts, MEAN, ACC)
-        row_max, log_sum, q_sum = tl.load(row_max_ptr + row), tl.load(log_sum_ptr + row), tl.load(q_sum_ptr + row)
-        write_gradient(
-            x_ptr, target_ptr, weight_ptr, dx_ptr, row, member, members, C, target, target_weight, counts, grad,
-            row_max, log_sum, q_sum, PROBABILITIES, SMOOTHING, ACC, UNALIGNED, VECTORS, VEC, STAGES,
-        )  # fmt: skip
+        grad_sum = grad * tl.load(q_sum_ptr + row)
+        row_max, scale = scale_of_row(tl.load(row_max_ptr + row), tl.load(row_sum_ptr + row), grad_sum, counts)
+        start, length = row_interior(row, C, VEC, UNALIGNED)
+        first_class = (start - row * C).to(tl.int32)
+        lanes = tl.arange(0, VECTORS)[:, None] * VEC + tl.arange(0, VEC)[None, :]
+        vectors = (length // VEC).to(tl.int32)
+        tiles = tl.cdiv(vectors, VECTORS)
+        # Backwards: what the forward read last is the surest to be in cache.
+        for i in tl.range(member, tiles, members, num_stages=STAGES):
+            begin = (tiles - 1 - i) * VECTORS
+            mask = begin + tl.arange(0, VECTORS)[:, None] < vectors
+            offset = start + begin * VEC + lanes
+            x = tl.load(x_ptr + offset, mask=mask & counts, other=0, eviction_policy="evict_first").to(ACC)
+            dx = gradient_of_tile(
+                x, target_ptr + offset, weight_ptr, first_class + begin * VEC + lanes, mask, target, target_weight, C,
+                grad, grad_sum, row_max, scale, PROBABILITIES, SMOOTHING, ACC,
+            )  # fmt: skip
+            tl.store(dx_ptr + offset, dx, mask=mask, eviction_policy="evict_first")
+        if UNALIGNED:
+            offset, mask = row_edges(row, C, VEC)
+            mask &= member == 0
+            x = tl.load(x_ptr + offset, mask=mask & counts, other=0).to(ACC)
+            dx = gradient_of_tile(
+                x, target_ptr + offset, weight_ptr, (offset - row * C).to(tl.int32), mask, target, target_weight, C,
+                grad, grad_sum, row_max, scale, PROBABILITIES, SMOOTHING, ACC,
+            )  # fmt: skip
+            tl.store(dx_ptr + offset, dx, mask=mask)

@@ -22,6 +22,7 @@ class _Prepared(NamedTuple):
     new_loss: Allocation
     new_total: Allocation | None  # of a mean of classes
     new_partials: Allocation | None  # None without a reduction
+    workspace: tuple[int, torch.dtype] | None  # its size
     new_statistics: Allocation  # for each row
     new_dx: Allocation
     total: Callable[..., None] | None  # None if the forward finds it
@@ -52,13 +53,12 @@ class CrossEntropy(torch.autograd.Function):
         loss = prepared.new_loss()
         statistics = [prepared.new_statistics() if differentiable else None for _ in range(3)]
         total = None if prepared.new_total is None else prepared.new_total()
-        partials = arrived = None
-        if prepared.new_partials is not None:
-            partials, arrived = prepared.new_partials(), workspace.counters(x, 1)
+        partials = None if prepared.new_partials is None else prepared.new_partials()
+        counters = None if prepared.workspace is None else workspace.counters(x, *prepared.workspace)
         if prepared.total is not None:
-            prepared.total(target, weight, total, partials, arrived)
+            prepared.total(target, weight, total, partials, counters)
         ctx.dx = None if prepared.written is None else prepared.new_dx()
-        prepared.forward(x, target, weight, loss, total, *statistics, partials, arrived, ctx.dx)
+        prepared.forward(x, target, weight, loss, total, *statistics, partials, counters, ctx.dx)
         ctx.save_for_backward(x, target, weight, total, *statistics)
         ctx.prepared, ctx.options = prepared, options
         return loss
@@ -100,10 +100,10 @@ def _prepare(
     accumulator = _accumulator(dtype)
     limits = devices.limits(device)
     problem = plan.Problem(max(R, 1), C, 1, dtype.itemsize)
-    reduced, mean = reduction != NONE, reduction == MEAN
-    written = differentiable and reduced and plan.writes_gradient(problem, limits)
-    planned = plan.cross_entropy(problem, limits, written)
-    programs = (planned.programs,)
+    reduced, mean, classes = reduction != NONE, reduction == MEAN, not probabilities and smoothing == 0
+    written = differentiable and reduced and (classes or plan.is_whole(problem))
+    written = written and plan.writes_gradient(problem, limits)
+    planned = plan.cross_entropy(problem, limits, written, classes)
     options: dict[str, Any] = {
         "MEAN": mean,
         "PROBABILITIES": probabilities,
@@ -111,12 +111,20 @@ def _prepare(
         "ACC": _TRITON[accumulator],
         **ASSERTIONS,
     }
-    forward = cross_entropy_rows if isinstance(planned, plan.Whole) else cross_entropy_looped
+    groups, words, sizes = planned.programs, 0, (R, C)
+    forward = cross_entropy_rows
+    if isinstance(planned, plan.Looped):
+        forward, sizes = cross_entropy_looped, (R, C, planned.group)
+        groups //= planned.group
+        words = 2 * R * planned.group + groups if planned.group > 1 else 0
+    if reduced:
+        words += workspace.counters_of_many(groups)
     total = None
     if written and mean and not probabilities:
-        blocks = {"BLOCK": plan.FORWARD_BLOCK, "BLOCK_PROGRAMS": triton.next_power_of_2(planned.programs)}
+        programs = min(groups, triton.cdiv(R, plan.FORWARD_BLOCK))
+        blocks = {"BLOCK": plan.FORWARD_BLOCK, "BLOCK_PROGRAMS": triton.next_power_of_2(programs)}
         total = cross_entropy_total.bind(
-            device, programs, R, C, ignore_index, ACC=_TRITON[accumulator], **blocks, **ASSERTIONS
+            device, (programs,), R, C, ignore_index, ACC=_TRITON[accumulator], **blocks, **ASSERTIONS
         )
 
     def bind_gradient(stride: int, written: bool) -> Callable[..., None]:
@@ -131,18 +139,18 @@ def _prepare(
     return _Prepared(
         Allocation(() if reduced else (R,), dtype, device),
         Allocation((), accumulator, device) if mean and not probabilities else None,
-        Allocation((2, planned.programs), accumulator, device) if reduced else None,
+        Allocation((2, groups), accumulator, device) if reduced else None,
+        (words, torch.int64 if accumulator is torch.float64 else torch.int32) if words else None,
         Allocation((R,), accumulator, device),
         Allocation(shape, dtype, device),
         total,
         forward.bind(
             device,
-            programs,
-            R,
-            C,
+            (planned.programs,),
+            *sizes,
             ignore_index,
             REDUCED=reduced,
-            BLOCK_PROGRAMS=triton.next_power_of_2(planned.programs),
+            BLOCK_PROGRAMS=triton.next_power_of_2(groups),
             **_blocks(planned, C),
             **options,
         ),
@@ -152,7 +160,7 @@ def _prepare(
     )
 
 
-def _blocks(planned: plan.Whole | plan.Looped, C: int) -> dict[str, Any]:
+def _blocks(planned: plan.Whole | plan.Looped | plan.LoopedGradient, C: int) -> dict[str, Any]:
     """What a kernel of cross_entropy.py, or of cross_entropy_looped.py, wants to know of its tiles."""
     if isinstance(planned, plan.Whole):
         return {
@@ -160,6 +168,17 @@ def _blocks(planned: plan.Whole | plan.Looped, C: int) -> dict[str, Any]:
             "BLOCK_R": planned.block_r,
             "BLOCK_C": planned.block_c,
             "num_warps": planned.warps,
+        }
+    if isinstance(planned, plan.Looped):
+        return {
+            "UNALIGNED": C % planned.vec != 0,
+            "VEC": planned.vec,
+            "LANES": planned.lanes,
+            "DEPTH": planned.depth,
+            "MEMBERS": planned.members if planned.group > 1 else 1,
+            "num_warps": planned.warps,
+            "maxnreg": planned.registers,
+            **({"launch_cooperative_grid": True} if planned.group > 1 else {}),
         }
     return {
         "UNALIGNED": C % planned.vec != 0,

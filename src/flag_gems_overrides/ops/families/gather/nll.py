@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ...launch.workspace import is_last
+from ...launch.workspace import is_last_of_many
 
 
 @triton.jit
@@ -97,7 +97,7 @@ def nll_forward(
         out_ptr: [N, D]; [] if REDUCED.
         total_ptr: [], the sum of the weights that count; 0 unless REDUCED.
         partial_ptr: [2, programs] of ACC, None for one program: its sums of losses and of weights.
-        arrived_ptr: [1], None for one program.
+        arrived_ptr: counters of all programs, None for one.
         positions: N * D.
         BLOCK_PROGRAMS: a power of two that is not below the number of programs.
     """
@@ -123,7 +123,7 @@ def nll_forward(
         else:
             tl.store(partial_ptr + program, loss)
             tl.store(partial_ptr + programs + program, total)
-            if is_last(arrived_ptr, programs, "acq_rel"):
+            if is_last_of_many(arrived_ptr, program, programs, BLOCK_PROGRAMS, "acq_rel"):
                 other = tl.arange(0, BLOCK_PROGRAMS)
                 mask = other < programs
                 all_losses = tl.load(partial_ptr + other, mask=mask, other=0.0, volatile=True)

@@ -10,6 +10,7 @@ from triton import cdiv, next_power_of_2
 
 from ...launch.devices import Limits
 from ...plans import table
+from ..softmax import launches as softmax
 from .launches import (
     MAX_GRID,
     MIN_GROUPS,
@@ -77,19 +78,20 @@ ROW_REGISTERS = 168
 # Of logits: the longest rows that are whole in a tile, in bytes, its elements, and most programs. 20000 x 700 bf16
 # takes 38.2 us so, 45.6 in a loop.
 MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 4096
-# Longer ones are read so many vectors at a time, and by at least so many warps. What comes after a row, other programs
-# of a multiprocessor hide: 8192 x 32000 bf16 took 152 us with 256 vectors, 158 with 512, 198 with 1024, and with the
-# gradient 388, 407, 458; 100 rows of 50257 float32 15.5 with 1024.
-MIN_LOOPED_VECTORS, LOOPED_VECTORS, LOOPED_STAGES, LOOPED_WARPS = 256, 1024, 3, 4
-# Threads of a multiprocessor for rows of fewer bytes, whose sums the last program is seen to add: 4096 x 1000 float32
-# 13.8 us by 1056 programs, 18.8 by 2112. Of longer ones as many as there are.
-SHORT_ROW_BYTES, SHORT_ROW_THREADS = 32768, 1024
-# The same where the gradient comes later, by programs that have so many tiles of a row. 8192 x 128256 bf16 took 1579 us
-# with the loss, 1809 with 512 vectors and 4 tiles.
+# Longer ones are read four vectors to a thread at a time, by so many warps at least and at most; few ones by several
+# programs each.
+LOOPED_VECTORS, MIN_LOOPED_WARPS, MAX_LOOPED_WARPS, LOOPED_REGISTERS = 4, 4, 8, 64
+# Where the gradient comes with the loss, which reads and writes what softmax does: what a program is like, by bytes of
+# an element, each with the longest row in bytes that it is for. Whole rows in a tile, of as many warps as that takes;
+# rows that L1 holds; rows of several programs.
+WRITTEN = {
+    2: ((32768, softmax.Shape(32, 0, 64)), (133000, softmax.Shape(32, 16, 64)), (0, softmax.Shape(64, 4, 128))),
+    4: ((32768, softmax.Shape(32, 0, 72)), (133000, softmax.Shape(16, 16, 64)), (0, softmax.Shape(32, 4, 72))),
+    8: ((65536, softmax.Shape(16, 0, 128)), (0, softmax.Shape(16, 4, 128))),
+}
+# Vectors of a tile where the gradient comes later, and tiles of a row that a program has. 8192 x 128256 bf16 took
+# 1579 us with the loss, 1809 with 512 vectors and 4 tiles.
 GRADIENT_VECTORS, GRADIENT_STAGES, GRADIENT_TILES = 128, 2, 8
-# What all rows in work may take of the L2 cache if they are to be read again from there. Half of it is far from a
-# multiprocessor, and has copies in the other half: of 128256 bfloat16, 68 % of it on an H200, little is found again.
-L2_SHARE = 0.4
 
 
 class Forward(NamedTuple):
@@ -201,6 +203,19 @@ class Whole(NamedTuple):
 
 
 class Looped(NamedTuple):
+    """``group`` programs for every ``programs / group``-th row, which read tiles of ``lanes * depth`` vectors."""
+
+    lanes: int
+    depth: int
+    vec: int
+    group: int
+    members: int
+    warps: int
+    registers: int
+    programs: int
+
+
+class LoopedGradient(NamedTuple):
     """A program takes every ``programs``-th share of rows, of ``members`` each, ``vectors`` vectors at a time."""
 
     vectors: int
@@ -211,40 +226,64 @@ class Looped(NamedTuple):
     programs: int
 
 
-def cross_entropy(problem: Problem, limits: Limits, written: bool) -> Whole | Looped:
-    """For logits of [N, C], at least one row; ``written`` if the gradient comes with the loss."""
-    N, C, _, size = problem
-    if C * size <= MAX_WHOLE_BYTES:
-        return _whole(problem, limits)
-    # A vector for each thread that there is, if each row has one program; of a row half.
-    most = min(limits.threads_per_sm * limits.sm_count // N, next_power_of_2(cdiv(C * size, VECTOR_BYTES)) // 2)
-    vectors = _vectors(problem, min(max(next_power_of_2(most), MIN_LOOPED_VECTORS), LOOPED_VECTORS))
-    warps = max(LOOPED_WARPS, vectors // (2 * WARP))
-    threads = SHORT_ROW_THREADS if C * size < SHORT_ROW_BYTES else limits.threads_per_sm
-    programs = min(N, limits.sm_count * (threads // (warps * WARP)), MAX_LOGITS_PROGRAMS)
-    return Looped(vectors, VECTOR_BYTES // size, LOOPED_STAGES, warps, 1, programs)
+def cross_entropy(problem: Problem, limits: Limits, written: bool, shared: bool) -> Whole | Looped:
+    """For logits of [N, C], at least one row.
 
-
-def cross_entropy_gradient(problem: Problem, limits: Limits, written: bool) -> Whole | Looped:
-    """Likewise, for the gradient; ``written`` if it is hardly ever wanted."""
+    Args:
+        written: whether the gradient comes with the loss: what is read and written is softmax's then.
+        shared: whether programs may share a row.
+    """
     N, C, _, size = problem
-    if C * size <= MAX_WHOLE_BYTES:
+    if is_whole(problem):
         return _whole(problem, limits)
     vec = VECTOR_BYTES // size
-    vectors = _vectors(problem, GRADIENT_VECTORS)
+    shape = _written_shape(C, size) if written else _shape(C, vec)
+    resident = softmax.resident(shape, limits)
+    # As many programs for a row as there are for each, or as hold it.
+    group = resident // N
+    if written and C * size > WRITTEN[size][-2][0]:
+        group = cdiv(C // vec, shape.elements // vec * shape.warps * WARP)
+    group = max(min(group, resident), 1) if shared else 1
+    configuration = softmax.Configuration("split", shape.elements, shape.warps, shape.registers, vec, vec, group)
+    found = softmax.launch(softmax.Problem(N, C, 1, size, 1), configuration, limits)
+    assert isinstance(found, softmax.Split)
+    programs = found.programs if found.group > 1 else min(N, resident)
+    return Looped(found.lanes, found.depth, vec, found.group, found.members, found.warps, found.registers, programs)
+
+
+def _shape(C: int, vec: int) -> softmax.Shape:
+    warps = next_power_of_2(cdiv(C, LOOPED_VECTORS * vec * WARP))
+    return softmax.Shape(LOOPED_VECTORS * vec, min(max(warps, MIN_LOOPED_WARPS), MAX_LOOPED_WARPS), LOOPED_REGISTERS)
+
+
+def _written_shape(C: int, size: int) -> softmax.Shape:
+    shape = next((shape for longest, shape in WRITTEN[size] if C * size <= longest), WRITTEN[size][-1][1])
+    warps = shape.warps or max(next_power_of_2(cdiv(C, shape.elements * WARP)), MIN_LOOPED_WARPS)
+    return shape._replace(warps=warps)
+
+
+def cross_entropy_gradient(problem: Problem, limits: Limits, written: bool) -> Whole | LoopedGradient:
+    """For the gradient that comes later; ``written`` if it is hardly ever wanted."""
+    N, C, _, size = problem
+    if is_whole(problem):
+        return _whole(problem, limits)
+    vec = VECTOR_BYTES // size
+    vectors = min(next_power_of_2(cdiv(C, vec)), GRADIENT_VECTORS)
     warps = max(1, vectors // 64)
     members = cdiv(cdiv(C, vec), vectors * GRADIENT_TILES)
     resident = limits.sm_count * (limits.threads_per_sm // 2 // (warps * 32))
-    return Looped(vectors, vec, GRADIENT_STAGES, warps, members, min(N * members, resident if written else MAX_GRID))
+    programs = min(N * members, resident if written else MAX_GRID)
+    return LoopedGradient(vectors, vec, GRADIENT_STAGES, warps, members, programs)
 
 
 def writes_gradient(problem: Problem, limits: Limits) -> bool:
-    """Whether a loss whose gradient is wanted writes it at once: reads of what fits the L2 cache cost little."""
-    if problem.M * problem.N * problem.size <= limits.l2_bytes // 2:
-        return False
-    if problem.N * problem.size <= MAX_WHOLE_BYTES:
-        return True
-    return _rows_in_cache(problem, limits) >= 2 * limits.sm_count
+    """Whether a loss whose gradient is wanted writes it at once: to read again what fits the L2 cache costs little."""
+    return problem.M * problem.N * problem.size > limits.l2_bytes // 2
+
+
+def is_whole(problem: Problem) -> bool:
+    """Whether a tile has whole rows of logits."""
+    return problem.N * problem.size <= MAX_WHOLE_BYTES
 
 
 def _whole(problem: Problem, limits: Limits) -> Whole:
@@ -255,11 +294,3 @@ def _whole(problem: Problem, limits: Limits) -> Whole:
     resident = limits.sm_count * (limits.threads_per_sm // (warps * 32))
     vec = math.gcd(C, VECTOR_BYTES // size)
     return Whole(block_r, block_c, vec, warps, min(cdiv(N, block_r), resident, MAX_LOGITS_PROGRAMS))
-
-
-def _vectors(problem: Problem, most: int) -> int:
-    return min(next_power_of_2(cdiv(problem.N * problem.size, VECTOR_BYTES)), most)
-
-
-def _rows_in_cache(problem: Problem, limits: Limits) -> int:
-    return int(L2_SHARE * limits.l2_bytes) // (problem.N * problem.size)
