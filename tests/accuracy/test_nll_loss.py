@@ -13,6 +13,8 @@ import torch
 from accuracy.judge import assert_same_answer
 from torch.utils._pytree import tree_map_only
 
+from flag_gems_overrides.ops.families.gather import plan
+from flag_gems_overrides.ops.families.gather.call import _prepare_backward
 from flag_gems_overrides.ops.nllloss import (
     nll_loss2d_backward,
     nll_loss2d_forward,
@@ -98,6 +100,26 @@ def test_every_reduction(shape, dtype, device):
         check(x, targets(shape, device, -100), None, reduction, -100)
     weight = torch.rand(shape[1], device=device).to(dtype) + 0.5
     check(x, targets(shape, device, 0), weight, 1, 0)
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """What little is written, is written as if it were much."""
+    monkeypatch.setattr(plan, "LITTLE_BYTES", 0)
+    _prepare_backward.cache_clear()
+    yield
+    _prepare_backward.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=name)
+@pytest.mark.parametrize("shape", [(5, 9001), (1, 8192), (70, 133), (1, 300, 6, 7), (2, 140, 13, 11)], ids=name)
+@pytest.mark.usefixtures("large")
+def test_gradients_that_are_filled_with_zeros(shape, dtype, device):
+    x = scores(shape, dtype, device)
+    for reduction in REDUCTIONS:
+        check(x, targets(shape, device, -100), None, reduction, -100)
+    weight = torch.rand(shape[1], device=device).to(dtype) + 0.5
+    check(x, targets(shape, device, 0), weight, 0, 0)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)

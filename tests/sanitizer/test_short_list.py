@@ -158,10 +158,10 @@ CHUNKS = scan.plan.Configuration("chunks", 4, 4, per_sm=4)
 LARGE = [
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
-    ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FLAT),
-    ("nll_loss_backward 59x301 bfloat16", gather, gather.plan.ROWS),
+    ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FILL),
+    ("nll_loss_backward 59x301 bfloat16", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
     ("nll_loss_backward 300x8 bfloat16", gather, gather.plan.SHORT),
-    ("nll_loss2d_backward 2x64x3x3 float32", gather, gather.plan.GROUPS._replace(vectors=1, warps=1)),
+    ("nll_loss2d_backward 2x64x3x3 float32", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
     ("cumsum 2x3001 dim=1 float32", scan, CHUNKS),
     ("cumsum 3x600x5 dim=1 int64", scan, CHUNKS._replace(block_k=4)),
 ]

@@ -16,15 +16,7 @@ from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Entry
 from . import plan
-from .nll import (
-    nll_forward,
-    nll_gradient_flat,
-    nll_gradient_groups,
-    nll_gradient_images,
-    nll_gradient_rows,
-    nll_gradient_short,
-    nll_gradient_tile,
-)
+from .nll import nll_forward, nll_gradient_fill, nll_gradient_images, nll_gradient_short, nll_gradient_tile
 
 NONE, MEAN, SUM = range(3)
 # Device assertions, but no checks of integer overflow.
@@ -205,13 +197,8 @@ def _prepare_backward(
 def _gradient_kernel(chosen: plan.Gradient, N: int, C: int, D: int) -> tuple[Entry, tuple[int, ...], dict[str, int]]:
     """The kernel, its sizes, and its blocks by name."""
     match chosen:
-        case plan.Flat():
-            return nll_gradient_flat, (N, C), {"BLOCK": chosen.block, "ROWS": chosen.rows}
-        case plan.Rows():
-            blocks = {"BLOCK_N": chosen.block_n, "VECTORS": chosen.vectors, "VEC": chosen.vec}
-            # Left to itself the compiler spills 16 bytes in 56 registers (256 x 256 float32, sm_80).
-            blocks["maxnreg"] = plan.ROW_REGISTERS
-            return nll_gradient_rows, (N, C), blocks
+        case plan.Fill():
+            return nll_gradient_fill, (N, C, D), {"BLOCK": chosen.block, "POSITIONS": chosen.positions}
         case plan.Short():
             return nll_gradient_short, (N, C), {"VECTORS": chosen.vectors, "VEC": chosen.vec}
         case plan.Images():
@@ -219,9 +206,6 @@ def _gradient_kernel(chosen: plan.Gradient, N: int, C: int, D: int) -> tuple[Ent
             # In 128 registers 8 bytes spill (3 x 271 x 334 x 21 bfloat16, sm_100, Triton 3.6).
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
-        case plan.Groups():
-            sizes = C, D, chosen.group, chosen.parts, C * D // chosen.vec, chosen.group * D // chosen.vec
-            return nll_gradient_groups, sizes, {"VECTORS": chosen.vectors, "VEC": chosen.vec}
     blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d}
     return nll_gradient_tile, (N, C, D, chosen.splits), blocks
 

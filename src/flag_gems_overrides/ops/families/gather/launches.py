@@ -12,16 +12,14 @@ from ...launch.devices import Limits
 
 WARP = 32
 VECTOR_BYTES = 16
-# Vectors of a thread, and warps, that spill nothing.
-MAX_VECTORS, MAX_WARPS = 8, 8
+# Vectors of a thread, and warps, that spill nothing; of zeros there may be more.
+MAX_VECTORS, MAX_ZEROS, MAX_WARPS = 8, 32, 8
 # 3 x 271 x 334 x 21 bfloat16 spills 168 bytes with 4.
 MAX_IMAGE_VECTORS = 2
-# Rows of a flat program: each costs a comparison and a selection an element, and the latency of its target.
-MAX_FLAT_ROWS = 5
+# Targets of a thread that fills.
+MAX_TARGETS = 8
 # Fewer vectors of an image leave lanes of a warp without one.
 MIN_IMAGE_VECTORS = 32
-# Groups of classes of a program, for which it loads a target for each element.
-MIN_GROUPS = 16
 # The most that one launch can have.
 MAX_GRID = 2**31 - 1
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch, of a program, and of each
@@ -39,33 +37,21 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: flat, rows, short, images, groups, tile."""
+    """What the tuner chooses. Kernels: fill, short, images, tile."""
 
     kernel: str
     vectors: int  # of 16 bytes that a thread writes at a time
     warps: int
-    per_sm: int = (
-        0  # images, groups, tile: programs of a multiprocessor that are wanted; the classes are divided for them
-    )
+    per_sm: int = 0  # images, tile: programs of a multiprocessor that are wanted; the classes are divided for them
     classes: int = 0  # images: that a program has, at least
     positions: int = 0  # tile: of an image side by side, at most
 
 
-class Flat(NamedTuple):
-    """A program writes ``block`` elements, of at most ``rows`` rows."""
+class Fill(NamedTuple):
+    """A program writes ``block`` elements, of samples of at most ``positions``."""
 
     block: int
-    rows: int
-    warps: int
-    programs: int
-
-
-class Rows(NamedTuple):
-    """A program writes ``block_n`` rows of up to ``vectors`` vectors of ``vec`` elements."""
-
-    block_n: int
-    vectors: int
-    vec: int
+    positions: int
     warps: int
     programs: int
 
@@ -94,17 +80,6 @@ class Images(NamedTuple):
     programs: int
 
 
-class Groups(NamedTuple):
-    """A program writes up to ``vectors`` vectors of every ``parts``-th ``group`` of classes of a sample."""
-
-    vectors: int
-    vec: int
-    group: int
-    parts: int
-    warps: int
-    programs: int
-
-
 class Tile(NamedTuple):
     """A program writes tiles of [block_n, block_c, block_d], every ``splits``-th of its positions."""
 
@@ -116,7 +91,7 @@ class Tile(NamedTuple):
     programs: int
 
 
-Gradient = Flat | Rows | Short | Images | Groups | Tile
+Gradient = Fill | Short | Images | Tile
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Gradient | None:
@@ -128,8 +103,8 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Gradient:
     """ValueError if the problem cannot be launched so."""
-    _, vectors, warps, *_ = configuration
-    if not (0 < vectors <= MAX_VECTORS and 0 < warps <= MAX_WARPS):
+    kernel, vectors, warps, *_ = configuration
+    if not (0 < vectors <= (MAX_ZEROS if kernel == "fill" else MAX_VECTORS) and 0 < warps <= MAX_WARPS):
         raise ValueError(f"no legal program: {configuration}")
     found = _launch(problem, configuration, limits)
     if found.programs > MAX_GRID:
@@ -142,21 +117,15 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     kernel, vectors, warps, per_sm, classes, positions = configuration
     vec = VECTOR_BYTES // size
     vectors *= warps * WARP
-    if kernel in ("flat", "rows", "short") and (D > 1 or vec > C):
-        raise ValueError("rows of a vector or more")
-    if kernel == "flat":
+    if kernel == "fill":
         block = vectors * vec
-        rows = cdiv(block, C) + 1
-        if rows > MAX_FLAT_ROWS:
-            raise ValueError("long rows only")
-        return Flat(block, rows, warps, cdiv(N * C, block))
-    if kernel == "rows":
-        of_row = next_power_of_2(cdiv(C, vec))
-        if of_row > vectors:
-            raise ValueError("rows that fit one tile only")
-        block_n = min(next_power_of_2(N), vectors // of_row)
-        return Rows(block_n, of_row, vec, warps, cdiv(N, block_n))
+        positions = next_power_of_2(min(_samples(block, C * D), N) * D)
+        if positions > MAX_TARGETS * warps * WARP:
+            raise ValueError("few targets for many elements only")
+        return Fill(block, positions, warps, cdiv(N * C * D, block))
     if kernel == "short":
+        if D > 1 or vec > C:
+            raise ValueError("rows of a vector or more")
         return Short(vectors, vec, warps, cdiv(N * C, vectors * vec))
     if per_sm < 1:
         raise ValueError(f"no legal program: {configuration}")
@@ -175,13 +144,6 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         splits = cdiv(per_sm * limits.sm_count, N * blocks * period)
         step = period * min(splits, C // (classes * period))
         return Images(vectors, vec, blocks, step, step * D // vec, warps, N * blocks * step)
-    if kernel == "groups":
-        period = vec // math.gcd(D, vec)
-        group = min(vectors * vec // (period * D), cdiv(C, period)) * period
-        if D == 1 or C * D % vec or not group:
-            raise ValueError("small images, of which a sample is whole vectors")
-        parts = max(min(per_sm * limits.sm_count // N, C // (MIN_GROUPS * group)), 1)
-        return Groups(vectors, vec, group, parts, warps, N * parts)
     if positions < 1:
         raise ValueError(f"no legal program: {configuration}")
     tile = vectors * vec
@@ -193,12 +155,17 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     return Tile(block_n, block_c, block_d, splits, warps, blocks * splits)
 
 
+def _samples(block: int, sample: int) -> int:
+    """Of ``sample`` elements that ``block`` elements may touch, where a block begins at a multiple of its size."""
+    if block % sample == 0 or sample % block == 0:
+        return max(block // sample, 1)
+    return (block - 2) // sample + 2
+
+
 def tiles(problem: Problem, found: Gradient) -> int:
     """That the program with the most writes one after the other."""
     if isinstance(found, Images):
         return cdiv(problem.N, found.step)
-    if isinstance(found, Groups):
-        return cdiv(cdiv(problem.N, found.group), found.parts)
     return cdiv(cdiv(problem.N, found.block_c), found.splits) if isinstance(found, Tile) else 1
 
 

@@ -4,11 +4,9 @@
 
     kernel              a program
     nll_forward         reads the score of the target of BLOCK positions at a time
-    nll_gradient_flat   writes BLOCK elements as they lie in memory, of at most ROWS rows (D = 1)
-    nll_gradient_rows   writes the vectors that begin in BLOCK_N rows (D = 1)
+    nll_gradient_fill   writes BLOCK zeros as they lie in memory, and then the elements among them that are targets'
     nll_gradient_short  writes VECTORS vectors as they lie in memory, each of two rows at most (D = 1)
     nll_gradient_images writes VECTORS vectors of each of its classes, whose targets stay in registers
-    nll_gradient_groups the same of whole classes side by side, where images are small
     nll_gradient_tile   writes tiles of [BLOCK_N, BLOCK_C, BLOCK_D], one class after the other
 
 Rows and classes begin anywhere in a vector. A store is of whole vectors only where it has no mask, or one mask for all
@@ -143,7 +141,7 @@ def store_sums(out_ptr, total_ptr, loss, total, MEAN: tl.constexpr):
 
 @entry()
 @triton.jit
-def nll_gradient_flat(
+def nll_gradient_fill(
     grad_ptr,
     target_ptr,
     weight_ptr,
@@ -151,41 +149,48 @@ def nll_gradient_flat(
     dx_ptr,
     N,
     C,
+    D,
     grad_stride,
     ignore_index,
     MEAN: tl.constexpr,
     ACC: tl.constexpr,
     BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
+    POSITIONS: tl.constexpr,
 ):
-    """The gradient by x, in whole vectors wherever rows begin.
+    """The gradient by x: zeros, which wait for nothing, and over them what is none.
 
     Args:
-        grad_ptr: [N], or one element with grad_stride 0.
-        target_ptr: [N].
+        grad_ptr: [N, D], or one element with grad_stride 0.
+        target_ptr: [N, D].
         weight_ptr: [C], None for ones.
         total_ptr: [], None unless MEAN.
-        dx_ptr: [N, C].
-        ROWS: how many rows BLOCK elements may touch.
+        dx_ptr: [N, C, D].
+        POSITIONS: at least those of all samples of which BLOCK elements may have some.
     """
+    sample = tl.cast(C, tl.int64) * D
     start = tl.program_id(0).to(tl.int64) * BLOCK
-    first = start // C
+    # The first sample that has one, and where it begins from here.
+    first = start // sample
+    begin = first * sample - start
+    n = tl.arange(0, POSITIONS) // D
+    d = tl.arange(0, POSITIONS) % D
+    position = first * D + tl.arange(0, POSITIONS)
+    mask = (first + n < N) & (begin + n * sample < BLOCK)
+    target = tl.load(target_ptr + position, mask=mask, other=0).to(tl.int64)
+    grad = load_gradient(grad_ptr, total_ptr, position, mask, grad_stride, MEAN, ACC)
     lanes = tl.arange(0, BLOCK)
-    dx = tl.zeros([BLOCK], dx_ptr.dtype.element_ty)
-    for i in tl.static_range(ROWS):
-        row = first + i
-        target, counts, gradient = gradients(
-            grad_ptr, target_ptr, weight_ptr, total_ptr, row, row < N, C, grad_stride, ignore_index, MEAN, ACC
-        )
-        lane = row * C + target - start
-        lane = tl.where(counts & (lane >= 0) & (lane < BLOCK), lane, -1).to(tl.int32)
-        dx = tl.where(lanes == lane, gradient.to(dx.dtype), dx)
-    left = tl.cast(N, tl.int64) * C - start
+    zeros = tl.zeros([BLOCK], dx_ptr.dtype.element_ty)
+    left = tl.cast(N, tl.int64) * sample - start
     # Without a mask, whose limit need not be a multiple of a vector, the stores are whole vectors.
     if left >= BLOCK:
-        tl.store(dx_ptr + start + lanes, dx)
+        tl.store(dx_ptr + start + lanes, zeros)
     else:
-        tl.store(dx_ptr + start + lanes, dx, mask=lanes < left.to(tl.int32))
+        tl.store(dx_ptr + start + lanes, zeros, mask=lanes < left.to(tl.int32))
+    target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
+    offset = begin + n * sample + target * D + d
+    # Another thread may have written the zero.
+    tl.debug_barrier()
+    tl.store(dx_ptr + start + offset, -(grad * weight), mask=counts & (offset >= 0) & (offset < BLOCK))
 
 
 @triton.jit
@@ -205,53 +210,6 @@ def gradients_of_pairs(
     target = tl.where(counts, target, -1 - C).to(tl.int32)
     next_target = tl.where(next_counts, next_target, -1 - C).to(tl.int32)
     return target, -(grad * weight), next_target, -(next_grad * next_weight)
-
-
-@entry()
-@triton.jit
-def nll_gradient_rows(
-    grad_ptr,
-    target_ptr,
-    weight_ptr,
-    total_ptr,
-    dx_ptr,
-    N,
-    C,
-    grad_stride,
-    ignore_index,
-    MEAN: tl.constexpr,
-    ACC: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    VECTORS: tl.constexpr,
-    VEC: tl.constexpr,
-):
-    """The gradient by x, of rows of VEC to VECTORS * VEC classes.
-
-    Args:
-        grad_ptr: [N], or one element with grad_stride 0.
-        target_ptr: [N].
-        weight_ptr: [C], None for ones.
-        total_ptr: [], None unless MEAN.
-        dx_ptr: [N, C].
-    """
-    rows = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    target, gradient, next_target, next_gradient = gradients_of_pairs(
-        grad_ptr, target_ptr, weight_ptr, total_ptr, rows, rows < N, N, C, grad_stride, ignore_index, MEAN, ACC
-    )
-    row = rows[:, None, None]
-    aligned = tl.cdiv(row * C, VEC) * VEC
-    lead = (aligned - row * C).to(tl.int32)
-    vectors = tl.arange(0, VECTORS)[None, :, None] * VEC
-    begins = (row < N) & (lead + vectors < C)
-    c = lead + vectors + tl.arange(0, VEC)[None, None, :]
-    element_ty: tl.constexpr = dx_ptr.dtype.element_ty
-    dx = tl.where(c - C == next_target[:, None, None], next_gradient.to(element_ty)[:, None, None], 0.0)
-    dx = tl.where(c == target[:, None, None], gradient.to(element_ty)[:, None, None], dx)
-    dx_ptr += aligned + vectors + tl.arange(0, VEC)[None, None, :]
-    if (tl.program_id(0) + 1).to(tl.int64) * BLOCK_N < N:
-        tl.store(dx_ptr, dx, mask=begins)
-    else:  # after the last row there is nothing
-        tl.store(dx_ptr, dx, mask=begins & ((row + 1 < N) | (c < C)))
 
 
 @entry()
@@ -361,56 +319,6 @@ def nll_gradient_images(
         )
         dx = tl.where(counts & (target == tl.where(after, 0, C - 1)), gradient, 0.0)
         tl.store(dx_ptr + tl.cast(count, tl.int64) * advance * VEC, dx, mask=exists)
-
-
-@entry()
-@triton.jit
-def nll_gradient_groups(
-    grad_ptr,
-    target_ptr,
-    weight_ptr,
-    total_ptr,
-    dx_ptr,
-    C,
-    D,
-    group,
-    parts,
-    sample_vectors,
-    group_vectors,
-    grad_stride,
-    ignore_index,
-    MEAN: tl.constexpr,
-    ACC: tl.constexpr,
-    VECTORS: tl.constexpr,
-    VEC: tl.constexpr,
-):
-    """The gradient by x, a group of classes after the other.
-
-    Args:
-        grad_ptr: [N, D], or one element with grad_stride 0.
-        target_ptr: [N, D].
-        weight_ptr: [C], None for ones.
-        total_ptr: [], None unless MEAN.
-        dx_ptr: [N, C, D], where C * D is sample_vectors vectors.
-        group: classes, which are group_vectors vectors; at most VECTORS.
-        parts: programs that share the groups of a sample.
-    """
-    part, n = tl.program_id(0) % parts, (tl.program_id(0) // parts).to(tl.int64)
-    vectors = tl.arange(0, VECTORS)[:, None]
-    element = vectors * VEC + tl.arange(0, VEC)[None, :]
-    inside = vectors < group_vectors
-    target, counts, gradient = gradients(
-        grad_ptr, target_ptr, weight_ptr, total_ptr, n * D + element % D, inside, C, grad_stride, ignore_index, MEAN,
-        ACC,
-    )  # fmt: skip
-    # The class with which a group has to begin so that the element is the target's.
-    wanted = tl.where(counts, target - element // D, -1).to(tl.int32)
-    value = gradient.to(dx_ptr.dtype.element_ty)
-    for i in range(part, tl.cdiv(C, group), parts):
-        before = tl.cast(i, tl.int64) * group_vectors
-        dx = tl.where(wanted == i * group, value, 0.0)
-        mask = inside & (before + vectors < sample_vectors)
-        tl.store(dx_ptr + (n * sample_vectors + before) * VEC + element, dx, mask=mask)
 
 
 @entry()

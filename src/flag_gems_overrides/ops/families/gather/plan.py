@@ -13,16 +13,13 @@ from ...plans import table
 from ..softmax import launches as softmax
 from .launches import (
     MAX_GRID,
-    MIN_GROUPS,
     VECTOR_BYTES,
     WARP,
     Configuration,
-    Flat,
+    Fill,
     Gradient,
-    Groups,
     Images,
     Problem,
-    Rows,
     Short,
     Tile,
     estimate,
@@ -32,12 +29,10 @@ from .launches import (
 
 __all__ = [
     "Configuration",
-    "Flat",
+    "Fill",
     "Gradient",
-    "Groups",
     "Images",
     "Problem",
-    "Rows",
     "Short",
     "Tile",
     "choose",
@@ -48,6 +43,7 @@ __all__ = [
     "estimate",
     "forward",
     "gradient",
+    "is_whole",
     "launch",
     "writes_gradient",
 ]
@@ -56,22 +52,19 @@ __all__ = [
 # score; fewer where there are fewer, for their sum is of one warp then (4 targets took 3.0 us, torch.compile 2.3). The
 # last program adds what the others found, so there are no more than it can load at once.
 FORWARD_BLOCK, MAX_FORWARD_PROGRAMS = 256, 1024
-# Shorter rows have several to a program: each costs a comparison and a selection an element, and the latency of its
-# target.
-FLAT_BYTES = 16384
-# From so many vectors on a row is whole in a tile: 65536 x 1000 bfloat16 took 79 us with a target for each vector. And
-# so many an image has for targets that stay in registers.
+# From so many vectors on a row, or all classes of a position, are filled: what a target writes once more is little of
+# it. And so many an image has for targets that stay in registers.
 MIN_ROW_VECTORS, MIN_IMAGE_VECTORS = 8, 16
 WARPS = 4
+# Of an image that is filled, at most, and bytes for each: a program reads the targets of all of its positions.
+MAX_FILLED_POSITIONS, BYTES_OF_POSITION = 512, 64
+# Zeros are written by at least so many programs of a multiprocessor.
+FILL_PER_SM = 8
+FILL, SHORT = Configuration("fill", 8, WARPS), Configuration("short", 2, WARPS)
 # Classes of a program of images, whose gradients are 16 bytes or more: a target is 8.
-FLAT, ROWS, SHORT = Configuration("flat", 8, WARPS), Configuration("rows", 4, WARPS), Configuration("short", 2, WARPS)
 # 61407 x 1 x 83 bfloat16 takes 35 us with tiles of two vectors to a thread, 87 with four, 97 x 1 x 113371 46 and 109.
 IMAGES, TILE = Configuration("images", 2, WARPS, 8, classes=8), Configuration("tile", 2, WARPS, 8, positions=1024)
-# Classes of small images side by side, where a tile would be written element by element: 209 x 16384 x 3 x 3 float32
-# took 57.1 us so, upstream 33.0, and 31 are 123 MB.
-GROUPS = Configuration("groups", 2, WARPS, 8)
-# Bytes that are written by the simplest program: 1 x 31751 bfloat16 takes 2.6 us, 5.1 by ``flat``, 65 x 512 2.7, 3.0 by
-# ``rows``, 7 x 89211 3.1 and 3.5.
+# Bytes that are written by the simplest program: 1 x 31751 bfloat16 takes 2.6 us, 65 x 512 2.7, 7 x 89211 3.1.
 LITTLE_BYTES = 2 << 20
 MAX_CLASSES_OF_TILE = 4
 ROW_REGISTERS = 168
@@ -121,13 +114,13 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    return found or _default(problem)
+    return found or _default(problem, limits)
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: legal, and each another launch."""
-    default = _default(problem)
-    others = [FLAT, ROWS, SHORT, TILE] if problem.K == 1 else [IMAGES, GROUPS, TILE]
+    default = _default(problem, limits)
+    others = [FILL, SHORT, TILE] if problem.K == 1 else [FILL, IMAGES, TILE]
     candidates = [default]
     for each in (default, *(other for other in others if other.kernel != default.kernel)):
         candidates += [
@@ -139,7 +132,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
             each._replace(per_sm=each.per_sm * 2),
             each._replace(per_sm=each.per_sm // 2),
         ]
-    candidates.append(FLAT._replace(vectors=1))
+    candidates += [FILL._replace(vectors=1), FILL._replace(vectors=16, warps=8)]
     found: dict[Gradient, Configuration] = {}
     for candidate in candidates:
         launched = launch_or_none(problem, candidate, limits)
@@ -153,18 +146,18 @@ def gradient(problem: Problem, limits: Limits) -> Gradient:
     return launch(problem, choose(problem, limits), limits)
 
 
-def _default(problem: Problem) -> Configuration:
+def _default(problem: Problem, limits: Limits) -> Configuration:
     N, C, D, size = problem
     vec = VECTOR_BYTES // size
-    if D == 1 and C > 1 and N * C * size <= LITTLE_BYTES:
+    period = vec // math.gcd(D, vec)
+    little = N * C * D * size <= LITTLE_BYTES
+    if D == 1 and C > 1 and little:
         return TILE
-    if D == 1 and C * size >= FLAT_BYTES:
-        return FLAT
-    if D == 1 and MIN_ROW_VECTORS * vec <= C:
-        return ROWS if cdiv(C, vec) <= ROWS.vectors * WARPS * WARP else ROWS._replace(vectors=2 * ROWS.vectors)
+    # Where images are whole vectors, so are tiles.
+    if not little and MIN_ROW_VECTORS * vec <= C and (D == 1 or (period > 1 and MAX_FILLED_POSITIONS >= D)):
+        return _fill(problem, limits)
     if D == 1 and vec <= C:
         return SHORT
-    period = vec // math.gcd(D, vec)
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
     if period > 1 and MIN_IMAGE_VECTORS * vec <= D and IMAGES.classes * period <= C:
         # Not more than an image has: 1 x 116201 x 293 float32 takes 47.6 us with 64 of its 74 vectors, 62.5 with 128.
@@ -175,11 +168,6 @@ def _default(problem: Problem) -> Configuration:
         warps = max(1, min(WARPS, vectors // (2 * WARP)))
         per_sm = IMAGES.per_sm * WARPS // warps
         return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps, per_sm=per_sm)
-    # Eight elements of a thread take 80 registers, 16 of bfloat16 164.
-    groups = GROUPS._replace(vectors=max(GROUPS.vectors * 4 // vec, 1))
-    most = groups.vectors * WARPS * WARP * vec
-    if period > 1 and C * D % vec == 0 and period * D <= most and MIN_GROUPS * most <= C * D:
-        return groups
     # A class alone has a target for each element: 1972089 x 1 float16 takes 12.4 us with one vector to a thread, by
     # four warps 13.8, with two vectors 17.8.
     if C == D == 1:
@@ -190,6 +178,16 @@ def _default(problem: Problem) -> Configuration:
     # 8.9 with two, 8 x 2 x 4805 6.1 and 4.0.
     of_thread = next_power_of_2(C) * TILE.positions // (TILE.warps * WARP * vec)
     return TILE._replace(vectors=min(max(of_thread, 1), 4 if size < 8 else 2))
+
+
+def _fill(problem: Problem, limits: Limits) -> Configuration:
+    N, C, D, size = problem
+    of_one = WARPS * WARP * VECTOR_BYTES
+    least = next_power_of_2(cdiv(BYTES_OF_POSITION * D, of_one))
+    vectors = max(FILL.vectors, least)
+    while vectors > max(least, 2) and N * C * D * size < FILL_PER_SM * limits.sm_count * vectors * of_one:
+        vectors //= 2
+    return FILL._replace(vectors=vectors)
 
 
 class Whole(NamedTuple):
