@@ -18,6 +18,9 @@ from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, UPSTREAM, Case
 from flag_gems_overrides.registration import compat, upstream
 
+# Calls of a provider before it is timed, of which the last is compared.
+_COMPARED_CALLS = 2
+
 Call = Callable[..., Any]
 Absence = dict[str, str]
 """What a record says of a provider that is not there: ``{"absent": reason}``."""
@@ -201,13 +204,128 @@ def _quack_fused_rms_norm_backward() -> Call:
     return call
 
 
+def _liger_rms_norm() -> Call:
+    ops = importlib.import_module("liger_kernel.ops.rms_norm")
+
+    def call(x, normalized_shape, weight, eps):
+        return ops.rms_norm_forward(_rows(x, normalized_shape), weight.view(-1), eps, 0.0, "llama", None)[0]
+
+    return call
+
+
+def _liger_fused_rms_norm() -> Call:
+    ops = importlib.import_module("liger_kernel.ops.rms_norm")
+
+    def call(x, normalized_shape, weight, eps):
+        y, _, rstd, *_ = ops.rms_norm_forward(_rows(x, normalized_shape), weight.view(-1), eps, 0.0, "llama", None)
+        return y, rstd
+
+    return call
+
+
+def _liger_fused_rms_norm_backward() -> Call:
+    ops = importlib.import_module("liger_kernel.ops.rms_norm")
+    mode = ops._str_to_casting_mode["llama"]
+
+    def call(dy, x, normalized_shape, rstd, weight, output_mask):
+        dy, x = (_rows(t, normalized_shape) for t in (dy, x))
+        settings = ops.calculate_settings(x.shape[1])
+        return ops.rms_norm_backward(dy, x, weight.view(-1), rstd.view(-1), 0.0, mode, *settings, False, None)
+
+    return call
+
+
+def _liger_fused_add_rms_norm() -> Call:
+    """Of new tensors, where ours writes over its arguments."""
+    ops = importlib.import_module("liger_kernel.ops.fused_add_rms_norm")
+
+    def call(x, residual, normalized_shape, weight, eps):
+        x, residual = (_rows(t, normalized_shape) for t in (x, residual))
+        return ops.fused_add_rms_norm_forward(x, residual, weight.view(-1), eps, 0.0, "llama")[:2]
+
+    return call
+
+
+def _liger_cross_entropy() -> Call:
+    """Its gradient is written over the logits: to those of a copy of ours.
+
+    That is made for the first calls alone, whose answers are compared. A later call, as those that are timed, finds
+    what the one before it left, which is as much work.
+    """
+    ops = importlib.import_module("liger_kernel.ops.cross_entropy")
+    copies: dict[int, tuple[torch.Tensor, int]] = {}
+
+    def call(x, target, weight, reduction, ignore_index, smoothing, gradient=False):
+        options = weight, ignore_index, 0.0, smoothing, reduction, None, False
+        if not gradient:
+            return ops.cross_entropy_forward(x, target, *options)[0]
+        logits, calls = copies.get(x.data_ptr(), (x, 0))
+        if calls < _COMPARED_CALLS:
+            logits = x.clone().requires_grad_()
+        copies[x.data_ptr()] = logits, calls + 1
+        loss, *_, dx = ops.cross_entropy_forward(logits, target, *options)
+        return loss, dx
+
+    return call
+
+
+def _quack_rms_norm() -> Call:
+    module = importlib.import_module("quack.rmsnorm")
+
+    def call(x, normalized_shape, weight, eps):
+        return module.rmsnorm_fwd(_rows(x, normalized_shape), weight.view(-1), eps=eps)[0]
+
+    return call
+
+
+def _quack_fused_rms_norm() -> Call:
+    module = importlib.import_module("quack.rmsnorm")
+
+    def call(x, normalized_shape, weight, eps):
+        y, _, rstd = module.rmsnorm_fwd(_rows(x, normalized_shape), weight.view(-1), eps=eps, store_rstd=True)
+        return y, rstd
+
+    return call
+
+
+def _quack_fused_add_rms_norm() -> Call:
+    """Of new tensors, where ours writes over its arguments."""
+    module = importlib.import_module("quack.rmsnorm")
+
+    def call(x, residual, normalized_shape, weight, eps):
+        x, residual = (_rows(t, normalized_shape) for t in (x, residual))
+        return module.rmsnorm_fwd(x, weight.view(-1), residual=residual, eps=eps)[:2]
+
+    return call
+
+
+def _quack_cross_entropy() -> Call:
+    module = importlib.import_module("quack.cross_entropy")
+
+    def loss(x, target, weight, reduction, ignore_index, smoothing):
+        if smoothing:
+            raise AbsentError("smooths no labels")
+        return module.cross_entropy(x, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+
+    return op_inputs.by_position("cross_entropy_loss", loss)
+
+
 _ADAPTERS: dict[tuple[str, str], Callable[[], Call]] = {
     ("liger", "layer_norm"): _liger_layer_norm,
     ("liger", "layer_norm_backward"): _liger_layer_norm_backward,
     ("liger", "softmax"): _liger_softmax,
+    ("liger", "rms_norm"): _liger_rms_norm,
+    ("liger", "_fused_rms_norm"): _liger_fused_rms_norm,
+    ("liger", "_fused_rms_norm_backward"): _liger_fused_rms_norm_backward,
+    ("liger", "fused_add_rms_norm"): _liger_fused_add_rms_norm,
+    ("liger", "cross_entropy_loss"): _liger_cross_entropy,
     ("quack", "softmax"): _quack_softmax,
     ("quack", "softmax_backward"): _quack_softmax_backward,
     ("quack", "layer_norm_backward"): _quack_layer_norm_backward,
     ("quack_rmsnorm", "layer_norm_backward"): _quack_rmsnorm_backward,
+    ("quack", "rms_norm"): _quack_rms_norm,
+    ("quack", "_fused_rms_norm"): _quack_fused_rms_norm,
     ("quack", "_fused_rms_norm_backward"): _quack_fused_rms_norm_backward,
+    ("quack", "fused_add_rms_norm"): _quack_fused_add_rms_norm,
+    ("quack", "cross_entropy_loss"): _quack_cross_entropy,
 }
