@@ -146,7 +146,7 @@ def _forward_launch(problem: Problem, dtype: torch.dtype, eps_bits: int, device:
         return _forward_of_nothing
     plan = plan_forward(problem, devices.limits(device))
     if isinstance(plan, Rows):
-        return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M))
+        return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M), LATE=plan.late)
     if isinstance(plan, Loop):
         return rms_norm_loop.bind(device, (plan.programs,), M, N, eps_bits, **_blocks(plan), STAGES=plan.stages)
     blocks = _blocks(plan)

@@ -60,8 +60,12 @@ def rms_norm_rows(
     INT64_ROWS: tl.constexpr,
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
+    LATE: tl.constexpr,
 ):
-    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows."""
+    """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
+
+    With LATE the weight is loaded after the statistics: it takes no registers from the row before.
+    """
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     eps = from_bits(eps_bits, ACC)
@@ -73,7 +77,8 @@ def rms_norm_rows(
     row_step = programs if UNALIGNED else 1
     head = head_size(program, N, VEC, UNALIGNED)
     end = tl.minimum(CHUNKS * BLOCK_N, body_size(head, N, VEC))
-    weights, _ = load_parameters(weight_ptr, None, head, 0, end, CHUNKS, BLOCK_N)
+    if not LATE:
+        weights, _ = load_parameters(weight_ptr, None, head, 0, end, CHUNKS, BLOCK_N)
     if UNALIGNED:
         edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
         edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
@@ -101,6 +106,8 @@ def rms_norm_rows(
         rstd = tl.rsqrt(squares / N + eps)
         if rstd_ptr is not None:
             tl.store(rstd_ptr + rows, rstd, mask=rows < M)
+        if LATE:
+            weights, _ = load_parameters(weight_ptr, None, head, 0, end, CHUNKS, BLOCK_N)
         for c in tl.static_range(CHUNKS):
             offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
             tl.store(y_ptr + body + offsets, scale(xs[c], rstd, chunk_of_parameter(weights, c)), mask=mask)
