@@ -111,10 +111,9 @@ def _prepare(
         "ACC": _TRITON[accumulator],
         **ASSERTIONS,
     }
-    groups, words, sizes = planned.programs, 0, (R, C)
-    forward = cross_entropy_rows
+    groups, words, sizes, forward = planned.programs, 0, [R, C], cross_entropy_rows
     if isinstance(planned, plan.Looped):
-        forward, sizes = cross_entropy_looped, (R, C, planned.group)
+        sizes, forward = [R, C, planned.group], cross_entropy_looped
         groups //= planned.group
         words = 2 * R * planned.group + groups if planned.group > 1 else 0
     if reduced:
