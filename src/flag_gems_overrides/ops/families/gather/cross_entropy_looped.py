@@ -151,8 +151,11 @@ def cross_entropy_looped(
             q = distribution(target_ptr + start + offsets, weight_ptr, c, mask, C, PROBABILITIES, SMOOTHING, ACC)
         maxima, sums, q_sums, dots = add_tile(x, q, mask, maxima, sums, q_sums, dots, DISTRIBUTION)
         row_max, row_sum = merge_lanes(maxima, sums, True)
-        q_sum = tl.sum(q_sums)
-        dot = tl.sum(dots + q_sums * (finite(maxima) - finite(row_max)))
+        q_sum = tl.full([], 0.0, ACC)
+        dot = tl.full([], 0.0, ACC)
+        if DISTRIBUTION:
+            q_sum = tl.sum(q_sums)
+            dot = tl.sum(dots + q_sums * (finite(maxima) - finite(row_max)))
         if UNALIGNED:
             edge_offsets, edge_mask = row_edges(row, C, VEC)
             edge_mask = edge_mask & (member == 0)
