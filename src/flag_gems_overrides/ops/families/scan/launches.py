@@ -26,7 +26,7 @@ MAX_SHARED_COLUMN_TILES = 10
 # Triton loads a step ahead only if a thread has so many bytes side by side. With edges, or with 8 bytes an element, 8
 # bytes are spilled.
 MIN_ASYNC_BYTES = 4
-# Words of other programs that a thread reads at once.
+# Sums of other programs that a thread reads at once; of 8 bytes half as many, which are two words each of an integer.
 WORDS = 4
 
 # For ``estimate``, in microseconds: a launch; what a program takes to begin, and to load from memory; sums exchanged by
@@ -164,8 +164,12 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         return Alone(units, lanes, depth, warps, stages, kernel == "segments", steps, programs)
     if not 0 < registers <= limits.registers_per_sm // threads:
         raise ValueError(f"no legal program: {configuration}")
+    # 8192 x 4096 bfloat16 along 0 spills 8 bytes.
+    if K > 1 and warps > MAX_WARPS // 2:
+        raise ValueError("more warps share rows only")
     blocks, tiles, width = M * blocks_k, cdiv(N, step), 1 if K == 1 else lanes
-    group = min(tiles, resident_programs(registers, warps, limits) // blocks, WORDS * threads // width)
+    words = WORDS * threads // (width * (2 if size == 8 else 1))
+    group = min(tiles, resident_programs(registers, warps, limits) // blocks, words)
     if group < 2:
         raise ValueError("a group of one")
     steps = cdiv(tiles, group)
