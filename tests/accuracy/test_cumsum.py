@@ -10,13 +10,16 @@ import torch
 from accuracy.judge import assert_same_answer
 
 from flag_gems_overrides.ops.cumsum import cumsum, cumsum_out
+from flag_gems_overrides.ops.families.scan.call import launch_with
+from flag_gems_overrides.ops.families.scan.plan import Configuration
+from flag_gems_overrides.ops.launch import workspace
 
 ON_GPU = torch.cuda.is_available()
 FLOATING = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 INTEGER = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
-# Whole in a tile, rows and columns in steps of one program, of groups of them and in chunks, sizes of 1, odd sizes.
+# In one step and in several, of one program and of groups of them, rows and columns, sizes of 1, odd sizes.
 SHAPES = [(), (1,), (7, 5), (64, 64), (300, 3), (3, 16384), (1, 40000), (3, 8193), (2, 700, 24), (1, 260, 33)]
-SHAPES += [(90, 5, 3), (2, 270001)]
+SHAPES += [(90, 5, 3), (2, 270001), (9, 131), (40, 301), (5, 1, 3)]
 if ON_GPU:
     SHAPES += [(8192, 4096), (4096, 8191), (16, 2**20), (1, 2**26), (3, 2**22 + 1), (1000000, 64), (100000, 33)]
     SHAPES += [(64, 16384, 64), (200, 40999, 3), (2, 3, 70000), (16, 21, 65536), (2**20, 16), (5, 100000, 8)]
@@ -97,7 +100,9 @@ def test_empty(shape, device):
 
 
 @pytest.mark.parametrize(
-    ("shape", "dim"), [((5, 64), 0), ((5, 64), 1), ((1, 20000), 1), ((1, 270000), 1), ((1, 300, 24), 1)], ids=name
+    ("shape", "dim"),
+    [((5, 64), 0), ((5, 64), 1), ((5, 301), 1), ((1, 20000), 1), ((1, 270001), 1), ((1, 300, 24), 1)],
+    ids=name,
 )
 def test_nan_and_infinities_stay(shape, dim, device):
     for values in ([math.nan], [math.inf], [-math.inf], [math.inf, -math.inf]):
@@ -129,7 +134,7 @@ def test_out(device):
 
 
 def test_out_may_be_the_input_or_share_its_memory(device):
-    for shape in ((40, 300), (1, 40000), (700, 70), (1, 270000)):
+    for shape in ((40, 300), (40, 301), (1, 40000), (700, 70), (1, 270001)):
         for dim in (0, 1):
             x = draw(shape, torch.float32, device)
             expected = torch.cumsum(x, dim)
@@ -161,7 +166,29 @@ def test_errors_are_pytorchs(device):
         cumsum_out(x, 0, dtype=torch.int64, out=x.clone())
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (1, 20000), (1, 270000), (1, 300, 24)], ids=name)
+# Tiles of a row or of columns, for four programs at once: in one step and in several, of which the last is not full.
+@pytest.mark.parametrize("tiles", [2, 4, 7.1, 16, 20.3])
+@pytest.mark.parametrize("inner", [1, 13, 32], ids=lambda inner: f"K={inner}")
+@pytest.mark.parametrize("dtype", [*FLOATING, torch.bool, torch.int16, torch.int32, torch.int64], ids=name)
+def test_programs_that_share(tiles, inner, dtype, device, device_with):
+    device_with(sm_count=1)
+    vec = 16 // (dtype.itemsize if dtype.is_floating_point else 8)
+    if inner == 1:
+        configuration = Configuration("shared", vec, 32 * vec, 2, 4, registers=128)
+    else:
+        configuration = Configuration("shared", 2, 16, 2, 4, registers=128)
+    N = int(tiles * configuration.step(inner))
+    for n in (N, N + 1):
+        x = draw((1, n, inner), dtype, device)
+        actual, expected = launch_with(configuration, "cumsum", x, 1), torch.cumsum(x, 1)
+        assert actual.dtype is expected.dtype
+        if dtype.is_floating_point:
+            expected = torch.cumsum(x.double(), 1).to(dtype)
+        assert torch.equal(actual, expected)
+    assert not any(words.any() for words in workspace._kept.values())
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (1, 20000), (1, 270001), (1, 300, 24)], ids=name)
 def test_the_same_bits_every_time(shape, device):
     x = torch.randn(shape, device=device)
     for dim in range(len(shape)):

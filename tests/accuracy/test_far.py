@@ -16,6 +16,7 @@ from accuracy.reductions import each
 
 from flag_gems_overrides.ops.amax import amax
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
+from flag_gems_overrides.ops.cumsum import cumsum
 from flag_gems_overrides.ops.launch import workspace
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
@@ -71,6 +72,16 @@ def test_reductions(shape, dim, only_last):
     assert values.view(-1)[-1].item() == 1
     assert indices.view(-1)[-1].item() == last
     assert amax(x, dim).view(-1)[-1].item() == 1
+
+
+# Rows of whole vectors, with edges, and columns.
+@each("shape", [(2**21 + 8, 1024), (2**21 + 5, 1025), (70001, 500, 64)])
+def test_cumsum(shape, only_last):
+    only_last(1)
+    x = sparse(shape, torch.float16)
+    x[-1] = 0.5
+    actual, expected = cumsum(x, 1)[-1], torch.cumsum(x[-1], 0)
+    assert torch.equal(actual.view(shape[1], -1)[:, -1], expected.view(shape[1], -1)[:, -1])
 
 
 # Rows in one tile, with edges, columns by groups, rows of a tile far apart, and groups far apart themselves. With the

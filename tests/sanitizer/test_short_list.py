@@ -154,7 +154,8 @@ def test_answer(case, offset, device):
 # What no case reaches: the gradient that rms_norm takes by itself, and configurations for large inputs.
 GRADIENTS = [(65, 100), (2, 20000), (3, 20001)]
 CLASSES = reduction.plan.Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
-CHUNKS = scan.plan.Configuration("chunks", 4, 4, per_sm=4)
+ROWS_SHARED = scan.plan.Configuration("shared", 4, 128, 1, 4, registers=128)
+COLUMNS_SHARED = scan.plan.Configuration("shared", 1, 8, 2, 4, registers=128)
 LARGE = [
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
@@ -162,8 +163,8 @@ LARGE = [
     ("nll_loss_backward 59x301 bfloat16", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
     ("nll_loss_backward 300x8 bfloat16", gather, gather.plan.SHORT),
     ("nll_loss2d_backward 2x64x3x3 float32", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
-    ("cumsum 2x3001 dim=1 float32", scan, CHUNKS),
-    ("cumsum 3x600x5 dim=1 int64", scan, CHUNKS._replace(block_k=4)),
+    ("cumsum 2x3001 dim=1 float32", scan, ROWS_SHARED),
+    ("cumsum 3x600x5 dim=1 int64", scan, COLUMNS_SHARED),
 ]
 
 

@@ -33,6 +33,8 @@ CASES = {
         "cross_entropy_loss 1000x200 bfloat16",
         "cumsum 70000x200 dim=1 bfloat16",
         "cumsum 70000x82600 dim=1 float32",
+        "cumsum 8192x4097 dim=1 bfloat16",
+        "cumsum 128x329155 dim=1 float16",
     ],
     8: [
         "group_norm 64x1024x14x14 groups=32 bfloat16",

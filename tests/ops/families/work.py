@@ -155,16 +155,8 @@ def _group_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
 
 def _scan(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
     plan = scan_plan.plan(scan_plan.Problem(M, N, K, itemsize), limits)
-    if isinstance(plan, scan_plan.Whole):
-        return Work(plan.programs, 1, plan.programs * plan.block_m * plan.block_n * plan.block_k, 1, 0)
-    if isinstance(plan, scan_plan.Chunks):
-        tiles = plan.rows // plan.block_n
-        lanes = plan.programs * tiles * plan.block_n * plan.block_k
-        return Work(plan.programs, tiles, lanes, 2, M * (plan.chunks - 1) * K)
-    steps = _cdiv(N, plan.group * plan.block_n)
-    lanes = plan.blocks * plan.group * steps * plan.block_n * plan.block_k
-    iterations = _cdiv(plan.blocks * plan.group, plan.programs) * steps
-    return Work(plan.programs, iterations, lanes, 1, plan.words if plan.group > 1 else 0)
+    lanes = plan.programs * plan.steps * plan.units * plan.depth * plan.lanes
+    return Work(plan.programs, plan.steps, lanes, 1, plan.words if isinstance(plan, scan_plan.Shared) else 0)
 
 
 def _cdiv(a: int, b: int) -> int:

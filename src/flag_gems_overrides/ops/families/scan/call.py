@@ -13,12 +13,10 @@ import triton.language as tl
 
 from ...launch import devices, outputs
 from ...launch.allocation import Allocation
-from ...launch.prepared import Launch
 from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
 from . import plan
-from .cumsum import cumsum_chunk_sums, cumsum_chunks, cumsum_in_steps, cumsum_whole
-from .launches import KNOWN_MULTIPLE, rows_of_thread
+from .cumsum import cumsum_alone, cumsum_shared
 
 
 class _Prepared(NamedTuple):
@@ -28,7 +26,7 @@ class _Prepared(NamedTuple):
 
 def problem(op: str, x: torch.Tensor, dim: int) -> plan.Problem:
     """What ``op`` is planned for on these arguments; only shape and dtype are read."""
-    return _problem(split_at(x.shape, wrap_dim(dim, x.dim())), x.dtype, _result(x.dtype, None))
+    return _problem(_sizes(x.shape, dim), x.dtype, _result(x.dtype, None))
 
 
 def launch_with(configuration: plan.Configuration, op: str, x: torch.Tensor, dim: int) -> torch.Tensor:
@@ -68,43 +66,48 @@ def _prepare(
     device: int,
     configuration: plan.Configuration | None = None,
 ) -> _Prepared:
-    M, N, K = sizes = split_at(shape, wrap_dim(dim, len(shape)))
+    M, N, K = sizes = _sizes(shape, dim)
     result = _result(dtype, requested)
     if result is torch.bool:
         raise NotImplementedError("\"cumsum_cuda\" not implemented for 'Bool'")
     out = Allocation(shape, result, device)
     if M * N * K == 0:
         return _Prepared(out, None)
-    accumulator = _accumulator(dtype, result, N)
-    divisor = math.gcd(N if K == 1 else K, KNOWN_MULTIPLE)
-    options: dict[str, Any] = {"CONVERTED": _TRITON[result], "ACC": accumulator, "DIVISOR": divisor}
     problem, limits = _problem(sizes, dtype, result), devices.limits(device)
-    chosen = plan.launch(problem, configuration or plan.choose(problem, limits), limits)
-    if isinstance(chosen, plan.Whole):
-        blocks = {"BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k}
-        launch = cumsum_whole.bind(device, (chosen.programs,), M, N, K, num_warps=chosen.warps, **blocks, **options)
-        return _Prepared(out, launch)
-    options |= {"BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "num_warps": chosen.warps}
-    rows = rows_of_thread(chosen, divisor)
-    if isinstance(chosen, plan.Chunks):
-        chunks = chosen.chunks, chosen.rows, N, K
-        launch_sums = cumsum_chunk_sums.bind(device, (chosen.adding,), *chunks, **options)
-        launch = cumsum_chunks.bind(device, (chosen.programs,), *chunks, **options, ROWS=rows)
-        sums = Allocation((M, chosen.chunks - 1, K), _TORCH[accumulator], device)
-        return _Prepared(out, functools.partial(_in_chunks, launch_sums, launch, sums))
-    options |= {"ROWS": rows, "MEMBERS": chosen.members, "COPIES": chosen.copies, "maxnreg": chosen.registers}
-    grid, numbers = (chosen.programs,), (chosen.group, chosen.blocks, N, K)
-    if chosen.group == 1:
-        return _Prepared(out, cumsum_in_steps.bind(device, grid, None, *numbers, **options))
-    launch = cumsum_in_steps.bind(device, grid, *numbers, launch_cooperative_grid=True, **options)
-    count = chosen.words * (1 if accumulator.is_floating() else 2) + chosen.programs // chosen.group
+    configuration = configuration or plan.choose(problem, limits)
+    chosen = plan.launch(problem, configuration, limits)
+    vec, unaligned = plan.vector(problem)
+    accumulator = _accumulator(dtype, result, N)
+    options: dict[str, Any] = {
+        "CONVERTED": _TRITON[result],
+        "TILE": _accumulator(dtype, result, configuration.step(K) + vec),
+        "ACC": accumulator,
+        "UNITS": chosen.units,
+        "DEPTH": chosen.depth,
+        "LANES": chosen.lanes,
+        "VEC": vec if unaligned else 1,
+        "COLUMNS": K > 1,
+        "UNALIGNED": unaligned,
+        "DIVISOR": math.gcd(N if K == 1 else K, plan.KNOWN_MULTIPLE),
+        "SINGLE": chosen.steps == 1,
+        "num_warps": chosen.warps,
+    }
+    if isinstance(chosen, plan.Alone):
+        options |= {"SEGMENTED": chosen.segmented, "STAGES": chosen.stages}
+        return _Prepared(out, cumsum_alone.bind(device, (chosen.programs,), M, N, K, **options))
+    options["PACKED"] = dtype.itemsize == 2 and configuration.elements > 1
+    options |= {"MEMBERS": chosen.members, "COPIES": chosen.copies, "maxnreg": chosen.registers}
+    launch = cumsum_shared.bind(
+        device, (chosen.programs,), chosen.group, M, N, K, launch_cooperative_grid=True, **options
+    )
+    count = chosen.words * (2 if options["TILE"] is tl.int64 else 1) + chosen.blocks
     return _Prepared(out, functools.partial(with_counters, launch, count, torch.int64))
 
 
-def _in_chunks(launch_sums: Launch, launch: Launch, new_sums: Allocation, x: torch.Tensor, out: torch.Tensor) -> None:
-    sums = new_sums()
-    launch_sums(x, sums)
-    launch(x, out, sums)
+def _sizes(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """(M, N, K); sums of one element each are columns, whatever they are in."""
+    M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
+    return (1, 1, M * K) if N == 1 else (M, N, K)
 
 
 def _result(dtype: torch.dtype, requested: torch.dtype | None) -> torch.dtype:
@@ -116,15 +119,14 @@ def _problem(sizes: tuple[int, int, int], dtype: torch.dtype, result: torch.dtyp
     return plan.Problem(*sizes, size, not result.is_floating_point)
 
 
-def _accumulator(dtype: torch.dtype, result: torch.dtype, N: int) -> tl.dtype:
-    """int64 only where a sum may need it: a scan of int64 takes twice as long."""
+def _accumulator(dtype: torch.dtype, result: torch.dtype, count: int) -> tl.dtype:
+    """For sums of ``count`` elements. int64 only where one may need it: a scan of int64 takes twice as long."""
     if result.is_floating_point:
         return tl.float64 if result is torch.float64 else tl.float32
-    narrow = not dtype.is_floating_point and dtype.itemsize <= 2 and N << 8 * dtype.itemsize < 2**31
+    narrow = not dtype.is_floating_point and dtype.itemsize <= 2 and count << 8 * dtype.itemsize < 2**31
     return tl.int64 if result is torch.int64 and not narrow else tl.int32
 
 
-_TORCH = {tl.int32: torch.int32, tl.int64: torch.int64, tl.float32: torch.float32, tl.float64: torch.float64}
 _TRITON = {
     torch.uint8: tl.uint8,
     torch.int8: tl.int8,

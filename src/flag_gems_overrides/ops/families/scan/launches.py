@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from triton import cdiv, next_power_of_2
@@ -10,16 +11,31 @@ from triton import cdiv, next_power_of_2
 from ...launch.devices import Limits
 
 WARP = 32
+VECTOR_BYTES = 16
 # Triton knows of a size whether it is a multiple of this, and loads whole vectors only if it is.
 KNOWN_MULTIPLE = 16
-MAX_WARPS = 16
-# Elements of a thread that spill nothing, and of a tile with all of N: of rows, and where columns are side by side.
-MAX_ELEMENTS, MAX_WHOLE, MAX_WHOLE_COLUMNS = 16, 8192, 4096
-# Words of other programs that a thread reads at once.
+MAX_WARPS, MAX_STAGES, PROGRAMS_PER_SM = 16, 4, 32
+# Rows of so many elements are read one by one where they are no whole vectors: in a program of 4 warps and rows of 101
+# float32 148 instructions, with edges 202; of 251 277 and 244.
+MAX_SCALAR = 128
+# Elements of a thread that spill nothing, by their bytes: alone, and shared, which has those of three steps. A tile
+# of columns has sums and an address of its own, so shared ones are no more than so many.
+MAX_ROW_ELEMENTS = {1: (32, 16), 2: (64, 32), 4: (32, 16), 8: (16, 8)}
+MAX_COLUMN_ELEMENTS = {1: (32, 10), 2: (32, 16), 4: (32, 10), 8: (16, 4)}
+MAX_SHARED_COLUMN_TILES = 10
+# Triton loads a step ahead only if a thread has so many bytes side by side. With edges, or with 8 bytes an element, 8
+# bytes are spilled.
+MIN_ASYNC_BYTES = 4
+# Sums of other programs that a thread reads at once; of 8 bytes half as many, which are two words each of an integer.
 WORDS = 4
-# For ``estimate``: bytes a multiprocessor moves in a microsecond; microseconds of a launch, of a step, of a step of
-# programs that wait for each other, and of each element of a thread, for a scan goes through them one after the other.
-BYTES_PER_US, LAUNCH_US, STEP_US, EXCHANGE_US, ELEMENT_US = 32000, 2.0, 1.0, 4.0, 0.05
+
+# For ``estimate``, in microseconds: a launch; what a program takes to begin, and to load from memory; sums exchanged by
+# the warps of a program, and by programs, and for each of them; an element of a thread. What a multiprocessor moves and
+# issues in one.
+LAUNCH_US, START_US, LOAD_US, WARPS_US, PROGRAMS_US, WORD_US, ELEMENT_US = 1.5, 0.3, 0.8, 0.15, 1.5, 0.002, 0.012
+BYTES_PER_US, INSTRUCTIONS_PER_US = 32000, 200000
+# Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
+ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 
 
 class Problem(NamedTuple):
@@ -33,68 +49,85 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: whole, steps, chunks."""
+    """What the tuner chooses. A program has ``depth`` tiles of ``lanes`` and as many units as its threads fill.
+
+    Kernels: units are rows (or blocks of columns) of their own; segments of a row or of columns; segments of them that
+    are shared by several programs.
+    """
 
     kernel: str
-    elements: int  # of a thread
+    elements: int  # of a thread in a tile
+    lanes: int
+    depth: int
     warps: int
-    block_k: int = 1
-    registers: int = 0  # of a thread of steps, which says how many programs run at once
-    shared: bool = False  # steps: several programs for the same columns
-    per_sm: int = 0  # chunks: programs of a multiprocessor that are wanted; N is divided for them
+    stages: int = 1  # of the pipeline of steps; programs that share have their own
+    registers: int = 0  # of a thread of programs that share, which says how many run at once
+
+    @property
+    def units(self) -> int:
+        return self.elements * self.warps * WARP // self.lanes
+
+    def step(self, K: int) -> int:
+        """Elements of a row, or of a column, that a program has at once."""
+        return self.depth * (1 if K > 1 else self.lanes) * (1 if self.kernel == "units" else self.units)
 
 
-class Whole(NamedTuple):
-    """All of N in a tile of [block_m, block_n, block_k]."""
+class Alone(NamedTuple):
+    """A program for each block: rows, or ``lanes`` columns."""
 
-    block_m: int
-    block_n: int
-    block_k: int
+    units: int
+    lanes: int
+    depth: int
     warps: int
+    stages: int
+    segmented: bool
+    steps: int
     programs: int
 
 
-class Steps(NamedTuple):
-    """``group`` programs for ``block_k`` columns, tiles of [block_n, block_k]."""
+class Shared(NamedTuple):
+    """``group`` programs for each block."""
 
-    block_n: int
-    block_k: int
+    units: int
+    lanes: int
+    depth: int
     warps: int
     registers: int
+    steps: int
     group: int
     members: int
     copies: int
     blocks: int
-    programs: int
     words: int  # of the workspace, for sums of one word
 
-
-class Chunks(NamedTuple):
-    """``chunks`` programs for ``block_k`` columns, each with ``rows`` rows in tiles of [block_n, block_k]."""
-
-    block_n: int
-    block_k: int
-    warps: int
-    rows: int
-    chunks: int
-    adding: int  # programs of the first launch
-    programs: int
+    @property
+    def programs(self) -> int:
+        return self.blocks * self.group
 
 
-Launch = Whole | Steps | Chunks
+Launch = Alone | Shared
 
 
-def rows_of_thread(launch: Steps | Chunks, divisor: int) -> int:
-    """Rows that a thread of columns adds up one after the other: all that leave a warp one row of the tile, for fewer
-    sums to exchange. 8192 x 4096 bf16 along 0: 16 shuffles and 22 loads of shared memory in place of 92 and 140.
+def vector(problem: Problem) -> tuple[int, bool]:
+    """Elements that are loaded at once, and whether rows are split into an interior of such vectors and edges."""
+    whole = max(VECTOR_BYTES // problem.size, 1)
+    fitting = math.gcd(problem.N if problem.K == 1 else problem.K, whole)
+    odd = fitting == 1 or fitting * problem.size < VECTOR_BYTES // 2
+    unaligned = problem.K == 1 and problem.N > MAX_SCALAR and odd
+    return (whole if unaligned else fitting), unaligned
 
-    divisor: a power of two that divides K; neighbouring columns of other rows are not loaded as one vector.
+
+def max_depth(problem: Problem, elements: int, shared: bool = False) -> int:
+    """Tiles of a program in which a thread has so many elements. Edges need registers too: with 64 elements of bfloat16
+    alone, or 8 of float64 shared, 8 bytes are spilled.
     """
-    if launch.block_k == 1:
-        return 1
-    elements = launch.block_n * launch.block_k // (launch.warps * WARP)
-    columns = min(max(launch.block_k // WARP, 1), divisor)
-    return max(min(elements // columns, launch.block_n), 1)
+    if problem.K > 1:
+        most = MAX_COLUMN_ELEMENTS[problem.size][shared] // elements
+        return min(most, MAX_SHARED_COLUMN_TILES) if shared else most
+    most = MAX_ROW_ELEMENTS[problem.size][shared]
+    if vector(problem)[1] and (not shared or problem.size == 8):
+        most = most * 3 // 4
+    return most // elements
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launch | None:
@@ -107,95 +140,79 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
     """ValueError if the problem cannot be launched so."""
     M, N, K, size, _ = problem
-    kernel, elements, warps, block_k, registers, shared, per_sm = configuration
-    tile = elements * warps * WARP
-    if not (0 < elements <= MAX_ELEMENTS and 0 < warps <= MAX_WARPS and 0 < block_k <= next_power_of_2(K)):
+    kernel, elements, lanes, depth, warps, stages, registers = configuration
+    units, threads, shared = configuration.units, warps * WARP, kernel == "shared"
+    fits = elements > 0 and 0 < depth <= max_depth(problem, elements, shared)
+    if not (fits and 0 < warps <= MAX_WARPS and 0 < stages <= MAX_STAGES):
         raise ValueError(f"no legal program: {configuration}")
-    if (block_k == 1) != (K == 1):
-        raise ValueError("columns are read side by side")
-    if kernel == "whole":
-        block_n = next_power_of_2(N)
-        block_m = min(next_power_of_2(M), tile // (block_n * block_k))
-        if not block_m or block_m * block_n * block_k > largest(problem):
-            raise ValueError("all of N in one tile")
-        return Whole(block_m, block_n, block_k, warps, _grid(cdiv(M, block_m) * cdiv(K, block_k)))
-    if elements > steps_elements(problem):
-        raise ValueError(f"no legal program: {configuration}")
-    if kernel == "chunks":
-        return _chunks(problem, tile // block_k, block_k, warps, per_sm, limits)
-    threads = warps * WARP
+    if not 0 < lanes <= next_power_of_2(N if K == 1 else K) or lanes & (lanes - 1):
+        raise ValueError("more lanes than neighbours")
+    vec, unaligned = vector(problem)
+    if unaligned and lanes % vec:
+        raise ValueError("an interior is of whole vectors")
+    if units < (1 if kernel == "units" else 2) or units & (units - 1):
+        raise ValueError("more lanes than threads have elements, or one segment")
+    if kernel == "units" and warps > 1 and units >= 2 * M:
+        raise ValueError("warps without rows")
+    step, blocks_k = configuration.step(K), cdiv(K, lanes)
+    if stages > 1 and (unaligned or not MIN_ASYNC_BYTES <= elements * size < 8 * elements):
+        raise ValueError("steps that are not loaded ahead, or spill")
+    if not shared:
+        blocks = cdiv(M, units) if kernel == "units" else M
+        steps, programs = cdiv(N, step), _grid(blocks * blocks_k)
+        stages = stages if steps > 1 else 1
+        return Alone(units, lanes, depth, warps, stages, kernel == "segments", steps, programs)
     if not 0 < registers <= limits.registers_per_sm // threads:
         raise ValueError(f"no legal program: {configuration}")
-    # 300 x 5001 int64 spills 56 bytes, 2 x 3 x 1463 x 8 float16 16.
-    if warps > MAX_WARPS // 2 and (K > 1 or size == 8 or N % KNOWN_MULTIPLE):
-        raise ValueError("more warps have whole vectors of rows only")
-    block_n = tile // block_k
-    if block_n < 2:
-        raise ValueError("more columns than a tile has elements")
-    blocks, tiles = M * cdiv(K, block_k), cdiv(N, block_n)
-    resident = resident_programs(registers, warps, limits)
-    group = max(min(tiles, resident // blocks, WORDS * threads // block_k), 1) if shared else 1
+    # 8192 x 4096 bfloat16 along 0 spills 8 bytes.
+    if K > 1 and warps > MAX_WARPS // 2:
+        raise ValueError("more warps share rows only")
+    blocks, tiles, width = M * blocks_k, cdiv(N, step), 1 if K == 1 else lanes
+    words = WORDS * threads // (width * (2 if size == 8 else 1))
+    group = min(tiles, resident_programs(registers, warps, limits) // blocks, words)
+    if group < 2:
+        raise ValueError("a group of one")
+    steps = cdiv(tiles, group)
+    group = cdiv(tiles, steps)
     members = next_power_of_2(group)
-    return Steps(
-        block_n=block_n,
-        block_k=block_k,
-        warps=warps,
-        # Programs that wait for none need not run at once.
-        registers=registers if group > 1 else min(limits.registers_per_sm // threads, 255),
-        group=group,
-        members=members,
-        copies=max(threads // (members * block_k), 1),
-        blocks=blocks,
-        programs=min(resident // group, blocks) * group if group > 1 else _grid(blocks),
-        words=blocks * cdiv(tiles, group) * group * block_k,
-    )
-
-
-def _chunks(problem: Problem, block_n: int, block_k: int, warps: int, per_sm: int, limits: Limits) -> Chunks:
-    M, N, K, *_ = problem
-    blocks, tiles = M * cdiv(K, block_k), cdiv(N, max(block_n, 1))
-    wanted = per_sm * limits.sm_count // blocks
-    if block_n < 2 or min(wanted, tiles) < 2:
-        raise ValueError("several chunks only")
-    rows = cdiv(tiles, wanted) * block_n
-    chunks = cdiv(N, rows)
-    return Chunks(block_n, block_k, warps, rows, chunks, _grid(blocks * (chunks - 1)), _grid(blocks * chunks))
+    # As many as threads hold of a tile, so that both have one layout.
+    copies = max(threads * (1 if K == 1 else elements) // (members * width), 1)
+    words = blocks * steps * group * width
+    return Shared(units, lanes, depth, warps, registers, steps, group, members, copies, blocks, words)
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are moved, and the steps of a program one after the other."""
+    """Microseconds: what all programs move and issue, and what one of them waits for."""
     M, N, K, size, _ = problem
     found = launch(problem, configuration, limits)
-    resident = limits.sm_count * max(limits.threads_per_sm // (found.warps * WARP), 1)
-    steps, exchanges, launches = cdiv(found.programs, resident), 0, 1
-    bytes_moved = 2 * M * N * K * size
-    if isinstance(found, Steps):
-        steps *= cdiv(found.blocks * found.group, found.programs) * cdiv(N, found.group * found.block_n)
-        exchanges = steps if found.group > 1 else 0
-    elif isinstance(found, Chunks):
-        steps *= found.rows // found.block_n
-        launches = 2
-        bytes_moved += 0 if bytes_moved < limits.l2_bytes else bytes_moved // 2
-    moved = bytes_moved / (min(limits.sm_count, found.programs) * BYTES_PER_US)
-    exchange = EXCHANGE_US * (2 if size == 8 else 1)  # of two words, or of doubles, which spill
-    alone = steps * (STEP_US + configuration.elements * ELEMENT_US) + exchanges * exchange
-    return launches * LAUNCH_US + max(moved, alone)
-
-
-def largest(problem: Problem) -> int:
-    """Elements of a tile with all of N, at most."""
-    return MAX_WHOLE // (2 if problem.size == 8 else 1) if problem.K == 1 else MAX_WHOLE_COLUMNS
-
-
-def steps_elements(problem: Problem) -> int:
-    """Of a thread, at most. Columns that are no whole vectors are read element by element, each with its address."""
-    other = problem.K > 1 and (problem.size == 8 or problem.K % KNOWN_MULTIPLE)
-    return MAX_ELEMENTS // 2 if other else MAX_ELEMENTS
+    vec, unaligned = vector(problem)
+    vec = vec if K == 1 else configuration.elements
+    wide, tile = 2 if size == 8 else 1, configuration.elements * found.depth
+    # Elements of a thread that are no neighbours are scanned across the warp each by themselves.
+    step = tile * ELEMENT_US * wide * (max(4 // vec, 1) if K == 1 else 1)
+    step += 0 if configuration.kernel == "units" else WARPS_US * wide
+    serial = LOAD_US + found.steps * step + (WARPS_US if unaligned else 0)
+    sms = min(limits.sm_count, found.programs)
+    # Columns that lie in lines of 128 bytes are moved best, and worst if sectors have some of other programs.
+    partly = 0 if found.lanes >= K else (8 if K * size % 32 == 0 else 32) / (found.lanes * size)
+    moved = (1 + partly) * 2 * M * N * K * size / BYTES_PER_US
+    instructions = ELEMENT_INSTRUCTIONS + (ROW_INSTRUCTIONS if K == 1 else COLUMN_INSTRUCTIONS) / vec
+    lanes = found.programs * found.steps * tile * found.warps * WARP
+    moved = max(moved, lanes * wide * instructions / INSTRUCTIONS_PER_US) / sms
+    if isinstance(found, Shared):
+        # Words are in the L2 cache: published, cleared, and read by each of the group.
+        moved += found.words * wide * 8 * (3 + found.group) / (2 * BYTES_PER_US * limits.sm_count)
+        exchange = PROGRAMS_US * wide + WORD_US * found.group
+        return LAUNCH_US + START_US + exchange + LOAD_US + step + math.hypot(moved, (found.steps - 1) * step)
+    serial += START_US + (found.steps - 1) * LOAD_US / found.stages
+    waves = found.programs / resident_programs(28 + tile * size // 4, found.warps, limits)
+    return LAUNCH_US + serial + math.hypot(moved, max(waves - 1, 0) * serial)
 
 
 def resident_programs(registers: int, warps: int, limits: Limits) -> int:
     threads = warps * WARP
-    return limits.sm_count * min(limits.registers_per_sm // (registers * threads), limits.threads_per_sm // threads)
+    of_sm = min(limits.registers_per_sm // (registers * threads), limits.threads_per_sm // threads, PROGRAMS_PER_SM)
+    return limits.sm_count * max(of_sm, 1)
 
 
 def _grid(programs: int) -> int:

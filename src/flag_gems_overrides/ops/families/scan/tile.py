@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="no-untyped-def, assignment"
+"""Where the tiles of a running sum lie, how they are loaded, added up and stored.
+
+A program has DEPTH tiles [UNITS, LANES] of [M, N, K] at once. Their lanes are neighbours in memory: elements of a row
+(K = 1), or COLUMNS. Their units are
+
+    SEGMENTED       parts of one row, or of the columns: each has DEPTH tiles that follow each other along N
+    otherwise       rows, or blocks of columns of other rows of M: the DEPTH tiles have the same part of each
+
+A warp has all of a unit's tile, or several units. So what is before an element in its unit is known without other
+warps, and only the sums of units are exchanged between them.
+
+A load that begins anywhere goes element by element. So UNALIGNED rows, whose N is no multiple of VEC elements
+(16 bytes), are split into an *interior* of whole vectors and the *edges*, fewer than VEC elements before it and after.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def place(
+    block,
+    M,
+    N,
+    K,
+    UNITS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    SEGMENTED: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+):
+    """(n, offsets, length, right) of a block: of each lane of its first tile where it is along N and in x; elements
+    along N, of rows those of the interior; and columns from the block's first to the last of all."""
+    unit, lane = tl.arange(0, UNITS)[:, None], tl.arange(0, LANES)[None, :]
+    if COLUMNS:
+        blocks_k = tl.cdiv(K, LANES)
+        row, k = (block // blocks_k).to(tl.int64), block % blocks_k * LANES
+    else:
+        row = block.to(tl.int64)
+    if SEGMENTED:
+        n, length = unit * (DEPTH if COLUMNS else DEPTH * LANES), N
+    else:
+        row = row * UNITS + unit
+        n, length = unit * 0, tl.where(row < M, N, 0)
+    if COLUMNS:
+        return n, row * N * K + k + (n.to(tl.int64) * K + lane), length, K - k
+    elif UNALIGNED:
+        start = (row * N + (VEC - 1)) // VEC * VEC
+        length = tl.where(length > 0, (row * N + N) // VEC * VEC - start, 0).to(tl.int32)
+        return n + lane, start + (n + lane), length, 0
+    else:
+        return n + lane, row * N + (n + lane), length, 0
+
+
+@triton.jit
+def along(n, K, COLUMNS: tl.constexpr):
+    """How far ``n`` elements along N are apart in memory."""
+    if COLUMNS:
+        return tl.cast(n, tl.int64) * K
+    else:
+        return tl.cast(n, tl.int64)
+
+
+@triton.jit
+def tile_mask(n, left, right, LANES: tl.constexpr, COLUMNS: tl.constexpr):
+    if COLUMNS:
+        return (n < left) & (tl.arange(0, LANES)[None, :] < right)
+    else:
+        return n < left
+
+
+@triton.jit
+def load_tiles(x_ptr, where, left, K, DEPTH: tl.constexpr, LANES: tl.constexpr, COLUMNS: tl.constexpr):
+    """DEPTH tiles from x_ptr on, of which ``left`` elements along N are of the block; others are 0."""
+    n, offsets, _, right = where
+    WIDTH: tl.constexpr = 1 if COLUMNS else LANES
+    tiles = ()
+    for v in tl.static_range(DEPTH):
+        mask = tile_mask(n, left - v * WIDTH, right, LANES, COLUMNS)
+        tiles = tiles + (tl.load(x_ptr + along(v * WIDTH, K, COLUMNS) + offsets, mask=mask, other=0),)
+    return tiles
+
+
+@triton.jit
+def add_up(tiles, CONVERTED: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constexpr, COLUMNS: tl.constexpr):
+    """The sums of each unit up to and with each of the tiles: [UNITS], or [UNITS, LANES] of COLUMNS."""
+    sums = ()
+    for v in tl.static_range(DEPTH):
+        total = tiles[v].to(CONVERTED).to(TILE)
+        if not COLUMNS:
+            total = tl.sum(total, 1)
+        if v > 0:
+            total += sums[v - 1]
+        sums = sums + (total,)
+    return sums
+
+
+@triton.jit
+def across_units(sums, UNITS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Of SEGMENTED units: the sums before each, and of all: a number, or [1, LANES] of COLUMNS."""
+    up_to, before = tl.associative_scan((sums, tl.zeros_like(sums)), 0, _append)
+    if COLUMNS:
+        return before, tl.sum(sums, 0, keep_dims=True)
+    else:
+        return before, tl.sum(tl.where(tl.arange(0, UNITS) == UNITS - 1, up_to, 0))
+
+
+@triton.jit
+def _append(left, left_but_last, right, right_but_last):
+    """Sums, and sums of all but the last: what comes before it cannot be had from the sum if the last is infinite."""
+    return left + right, left + right_but_last
+
+
+@triton.jit
+def store_scanned(
+    out_ptr,
+    before,
+    tiles,
+    sums,
+    where,
+    left,
+    K,
+    CONVERTED: tl.constexpr,
+    TILE: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """The sums up to each element of the tiles that ``load_tiles`` gave, from out_ptr on.
+
+    Args:
+        before: of what comes before each unit: [UNITS], or [UNITS, LANES] of COLUMNS.
+        sums: what ``add_up`` gave.
+    """
+    n, offsets, _, right = where
+    ACC: tl.constexpr = before.dtype
+    WIDTH: tl.constexpr = 1 if COLUMNS else LANES
+    for v in tl.static_range(DEPTH):
+        if COLUMNS:
+            scanned = before + sums[v].to(ACC)
+        else:
+            until = before if v == 0 else before + sums[v - 1].to(ACC)
+            scanned = until[:, None] + tl.cumsum(tiles[v].to(CONVERTED).to(TILE), 1).to(ACC)
+        mask = tile_mask(n, left - v * WIDTH, right, LANES, COLUMNS)
+        tl.store(out_ptr + along(v * WIDTH, K, COLUMNS) + offsets, scanned, mask=mask)
+
+
+@triton.jit
+def edges(block, M, N, ROWS: tl.constexpr, VEC: tl.constexpr):
+    """Of the elements before and after the interiors of UNALIGNED rows, a block of ROWS: the offsets of the rows
+    [ROWS, 1, 1], those of the elements from there, and their mask [ROWS, 2, VEC]."""
+    row = tl.cast(block, tl.int64) * ROWS + tl.arange(0, ROWS)[:, None, None]
+    side, lane = tl.arange(0, 2)[None, :, None], tl.arange(0, VEC)[None, None, :]
+    before = (row * N + (VEC - 1)) // VEC * VEC - row * N - VEC
+    after = (row * N + N) // VEC * VEC - row * N
+    at = tl.where(side == 0, before, after).to(N.dtype) + lane
+    return row * N, at, (at >= 0) & (at < N) & (row < M)
+
+
+@triton.jit
+def sum_before(edge):
+    """Of what :func:`edges` says where it is: the sum before the interior, [ROWS]."""
+    side = tl.arange(0, 2)[None, :, None]
+    return tl.sum(tl.sum(tl.where(side == 0, edge, 0).to(edge.dtype), 2), 1)
+
+
+@triton.jit
+def scanned_edges(edge, carry):
+    """carry: the sums before what comes after the interiors, [ROWS]."""
+    side = tl.arange(0, 2)[None, :, None]
+    return tl.where(side == 0, 0, carry[:, None, None]) + tl.cumsum(edge, 2).to(carry.dtype)
+
+
+@triton.jit
+def pack(tiles, PACKED: tl.constexpr):
+    """Pairs of 16-bit elements as int32. Carried from one iteration to the next, 16 bits fill a register too."""
+    if PACKED:
+        packed = ()
+        for v in tl.static_range(len(tiles)):
+            x = tiles[v]
+            low, high = tl.split(x.reshape([x.shape[0], x.shape[1] // 2, 2]))
+            low = low.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
+            packed = packed + (low | (high.to(tl.int16, bitcast=True).to(tl.int32) << 16),)
+        return packed
+    else:
+        return tiles
+
+
+@triton.jit
+def unpack(tiles, dtype: tl.constexpr, PACKED: tl.constexpr):
+    """What :func:`pack` was given."""
+    if PACKED:
+        unpacked = ()
+        for v in tl.static_range(len(tiles)):
+            x = tiles[v]
+            pair = tl.join(x.to(tl.int16), (x >> 16).to(tl.int16))
+            unpacked = unpacked + (pair.reshape([x.shape[0], x.shape[1] * 2]).to(dtype, bitcast=True),)
+        return unpacked
+    else:
+        return tiles
