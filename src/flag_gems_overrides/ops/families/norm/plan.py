@@ -317,7 +317,7 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
             yield default._replace(vec=common, per_sm=0, stages=1, warps=default.warps // 2)
         if not default.per_sm and not backward:
             yield default._replace(per_sm=max(1, 16 // default.warps), stages=4)
-        if N <= 8 and not backward:
+        if N <= 16 and not backward:
             yield Configuration("columns", 4, rows=256)
     if default.kernel == "few_rows":
         yield _backward_rows(problem, widest(N, itemsize), limits) or _loop(problem, limits)
