@@ -110,7 +110,7 @@ def _narrow(problem: Problem) -> Iterator[Configuration]:
     """Rows by single warps, two or four to each."""
     vector = VECTOR_BYTES // problem.itemsize
     if narrow_rows(problem, vector):
-        for rows in (1, 2):
+        for rows in (1, 2) if problem.N % vector == 0 else (1,):  # edges of four rows spill
             first = narrow(problem, OCCUPANCY, vector)
             yield first._replace(elements=first.elements * rows, block_k=first.block_k * rows)
 
