@@ -204,7 +204,7 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     M, N, K, size, accumulators = problem
     results, block_n = M * K, power_of_2(N)
     little = results <= limits.sm_count * 4 * BLOCK_K
-    occupancy = OCCUPANCY if accumulators == 1 and N > 8 else OCCUPANCY // 2
+    occupancy = OCCUPANCY if accumulators == 1 and N > 8 and size > 1 else OCCUPANCY // 2
     stages = STAGES if size <= 2 else 1
     if N <= 8:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
