@@ -7,6 +7,10 @@ import pytest
 import torch
 from accuracy.reductions import FLOATING, LAYOUTS, SHAPES, assert_same_error, each
 
+from flag_gems_overrides.ops.families.reduction.launches import Configuration, Problem, launch_or_none
+from flag_gems_overrides.ops.families.reduction.moments import variance
+from flag_gems_overrides.ops.families.reduction.moments_call import moments
+from flag_gems_overrides.ops.launch.devices import limits
 from flag_gems_overrides.ops.std import std
 from flag_gems_overrides.ops.var import var_correction
 from flag_gems_overrides.ops.var_mean import var_mean
@@ -81,6 +85,45 @@ def test_the_first_element_far_from_all_others(device):
     x[:, 0] = 0
     truth = torch.var(x.double(), 1)
     assert ((var_correction(x, [1]).double() - truth).abs() / truth).max().item() < 1e-4
+
+
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("mean", [0.0, 100.0, -1000.0])
+@each("shape, dim", [((3, 2007), 1), ((3, 2000), 1), ((2, 700, 64), 1), ((2, 701, 3), 1), ((5, 40, 33), 1)])
+def test_halves_beside_a_large_mean(shape, dim, mean, dtype, device):
+    """Nothing is subtracted from halves before they are added."""
+    check((draw(shape, torch.float64, device) + mean).to(dtype), [dim])
+    check(torch.full(shape, 1 + mean, dtype=dtype, device=device), [dim])
+
+
+CONFIGURATIONS = [
+    (1, Configuration("rows", 16, 4, 24, 8, block_k=8)),  # several rows to a warp, in a loop
+    (1, Configuration("rows", 8, 4, 24, 8)),
+    (1, Configuration("rows", 8, 1, 24, 1, stages=2)),
+    (3, Configuration("classes", 8, 1, 16, 8)),
+    (3, Configuration("classes", 8, 4, 16, 1, split=False)),
+    (8, Configuration("classes", 8, 2, 16, 4)),
+    (33, Configuration("columns", 8, 2, 24, 1, 32)),  # two elements to a lane
+    (40, Configuration("columns", 1, 1, 24, 1, 32, split=False)),  # and one
+    (40, Configuration("columns", 8, 2, 24, 1, 16, stages=3)),
+]
+
+
+@each("dtype", [torch.bfloat16, torch.float32])
+@each("K, configuration", CONFIGURATIONS)
+@each("N", [2, 3, 41, 1001, 1544])
+def test_configurations(N, K, configuration, dtype, device):
+    """Whatever is planned; lengths that end anywhere in a tile, and in a pair of them."""
+    x = draw((5, N, K), dtype, device)
+    x[:, 0] += 4
+    problem = Problem(5, N, K, x.element_size(), 3)
+    if launch_or_none(problem, configuration, limits(x.get_device())) is None:
+        pytest.skip("not legal for this length")
+    squares, mean = moments(variance, x, 1, 0.0, False, means=True, configuration=configuration)
+    truth, center = torch.var_mean(x.double(), 1, correction=0)
+    eps = torch.finfo(dtype).eps + ULPS * torch.finfo(torch.float32).eps
+    torch.testing.assert_close(squares.double(), truth, rtol=20 * eps, atol=1e-5)
+    torch.testing.assert_close(mean.double(), center, rtol=eps, atol=1e-4)
 
 
 @each("correction", [0, 1, 0.5, 2, 5, 7.5, None])

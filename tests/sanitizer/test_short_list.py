@@ -18,6 +18,8 @@ from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS, Operator
 from flag_gems_overrides.ops.families import gather, reduction, scan
+from flag_gems_overrides.ops.families.reduction.moments import variance
+from flag_gems_overrides.ops.families.reduction.moments_call import moments
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.rms_norm import rms_norm_backward, rms_norm_forward
 from flag_gems_overrides.perf import op_inputs
@@ -151,7 +153,8 @@ def test_answer(case, offset, device):
     assert Reference(case.op, inputs, op_inputs.native(case.op, "cpu")).is_right(result)
 
 
-# What no case reaches: the gradient that rms_norm takes by itself, and configurations for large inputs.
+# What no case reaches: the gradient that rms_norm takes by itself, and configurations for large inputs, which variances
+# have a function of their own for.
 GRADIENTS = [(65, 100), (2, 20000), (3, 20001)]
 CLASSES = reduction.plan.Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
 ROWS_SHARED = scan.plan.Configuration("shared", 4, 128, 1, 4, registers=128)
@@ -178,6 +181,15 @@ def _rms_norm_gradients(shape: tuple[int, int], device: str) -> tuple[tuple, tup
     return expected, tuple(t.cpu() for t in rms_norm_backward(*there[:2], inv_rms, shape[1:], there[2]))
 
 
+def _moments_of_classes(device: str, *splits: bool) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """PyTorch's variances of interleaved columns, and ours, by programs that share a row and by others."""
+    x = torch.randn(3, 701, 3)
+    for split in splits:
+        configuration = CLASSES._replace(elements=8, vector=4, split=split)
+        result = moments(variance, x.to(device), 1, 1.0, False, configuration=configuration)[0]
+        yield torch.var(x, 1), result.cpu()
+
+
 def _configured(key: str, family: ModuleType, configuration: Any, device: str) -> tuple[Case, tuple, object]:
     case = parse(key)
     inputs = op_inputs.arguments(case, "cpu")
@@ -190,6 +202,11 @@ def _configured(key: str, family: ModuleType, configuration: Any, device: str) -
 def test_gradients_of_rms_norm(shape, device):
     for theirs, ours in zip(*_rms_norm_gradients(shape, device), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_variances_of_classes(device):
+    for theirs, ours in _moments_of_classes(device, False, True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=0.0)
 
 
 @pytest.mark.parametrize(("key", "family", "configuration"), LARGE)
@@ -208,6 +225,7 @@ def test_every_kernel_is_launched_and_with_and_without_groups_where_it_has_both(
             _run(case, device)
         for shape in GRADIENTS:
             _rms_norm_gradients(shape, device)
+        list(_moments_of_classes(device, False, True))
         for each in LARGE:
             _configured(*each, device)
     assert {launch.kernel for launch in launches} == set(KERNELS)

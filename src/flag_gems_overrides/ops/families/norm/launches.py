@@ -170,7 +170,7 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
     _, warps, _, rows, *_ = configuration
     columns = configuration.kernel == "columns"
     _check(not backward, "no kernel for gradients")
-    _check(1 < N <= 8 if columns else power_of_two(N) == N <= VECTOR_BYTES // itemsize, "rows of a few elements only")
+    _check(1 < N <= 16 if columns else power_of_two(N) == N <= VECTOR_BYTES // itemsize, "rows of a few elements only")
     _check(rows == power_of_two(rows) and rows * N >= 16, "tiles are whole vectors")
     _check(cdiv(rows * N, warps * WARP) * itemsize <= 64, "a thread holds 64 bytes")
     _check(cdiv(M, rows) < 2**31, "a grid has fewer programs")

@@ -319,7 +319,7 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
             yield default._replace(per_sm=max(1, 16 // default.warps), stages=4)
             # Programs of several warps with as much for each: fewer of them are to be started.
             yield default._replace(warps=default.warps * 4, rows=default.rows * 4)
-        if N <= 8 and not backward:
+        if N <= 16 and not backward:
             yield Configuration("columns", 4, rows=256)
     if default.kernel == "few_rows":
         yield _backward_rows(problem, widest(N, itemsize), limits) or _loop(problem, limits)

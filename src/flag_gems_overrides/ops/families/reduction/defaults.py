@@ -13,7 +13,6 @@ from .launches import (
     MAX_CLASSES,
     MAX_PARTIALS,
     MAX_SPLITS_OF_A_WARP,
-    MAX_WIDE_PARTIALS,
     MAX_WORDS,
     VECTOR_BYTES,
     WARP,
@@ -28,7 +27,9 @@ from .launches import (
 # 64 x 16384 x 64 bf16 along 1 took 47 us with 4 programs of 8 warps, 57 us with 6. With 80 registers and more a
 # thread, as an index reduction has that keeps every element apart, fewer fit. Columns of 1024 x 1024 x 1024 bf16 in
 # 64 registers took 677 us (sum), in 80 495 (amax).
-OCCUPANCY, COLUMNS_OCCUPANCY = 32, {1: 24, 2: 24, 3: 16}
+OCCUPANCY, COLUMNS_OCCUPANCY = 32, {1: 24, 2: 24, 3: 24}
+# Means and squares of rows: 45 to 68 registers with 16 to 32 elements in vectors, of which each has one of either.
+MOMENTS_OCCUPANCY = {True: 24, False: 16}
 # A program of 8 warps has 16 KB in flight: 2**29 bf16 at 4283 GB/s; half of that or 4 warps cost 1 to 4 %.
 TILE_BYTES, LONG_WARPS, MAX_TILE = 16384, 8, 8192
 # Where row ends need care, fewer, and of 16-bit elements several tiles in flight: 8192 x 50257 bf16 202 us, without
@@ -81,7 +82,7 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     if K == 1:
         return [_rows(problem, limits)]
     kinds = [_columns(problem, limits)]
-    if K <= MAX_CLASSES and problem.accumulators < 3:
+    if K <= MAX_CLASSES and (problem.accumulators < 3 or size < 8):  # means of float64 spill 16 to 230 bytes
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
         kinds.insert(0 if worth else 1, _classes(problem, limits))
     return kinds
@@ -94,12 +95,14 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     vector, block_n = _row_vector(N, size), power_of_2(N)
     edges = N % vector != 0
     # Of bytes 8 spill in 64 registers.
-    occupancy = OCCUPANCY // 2 if (size == 1 and not positions) or accumulators == 3 else OCCUPANCY
+    occupancy = OCCUPANCY // 2 if size == 1 and not positions else OCCUPANCY
     stages = 1
     if M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES:
         vector = math.gcd(N, vector)
         tile = min(max(LITTLE_TILE, block_n), power_of_2(M) * block_n)
         warps = max(1, min(tile // (8 * WARP), max(4, tile // (32 * WARP)), 16))
+    elif accumulators == 3 and narrow_rows(problem, vector):
+        return narrow(problem, MOMENTS_OCCUPANCY[True], vector)
     elif N * size <= SHORT_BYTES:
         several = positions and N * size >= MIN_BYTES_OF_LONG
         tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
@@ -116,12 +119,28 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         elif size == 1 and not positions:
             # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
             tile, warps = tile // 2, warps // 2
+    if accumulators == 3:
+        occupancy = MOMENTS_OCCUPANCY[vector > 1]
     alone = MAX_LENGTH_WITHOUT_NEIGHBOURS[size <= 2]
     neighbours = positions and vector > 1 and alone < N
     return _fitting(
         problem,
         Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
     )
+
+
+def narrow_rows(problem: Problem, vector: int) -> bool:
+    """Whether rows are of several vectors for each thread of a warp, but no longer than a tile."""
+    _, N, K, size, _ = problem
+    return K == 1 and 2 * WARP * vector < N <= SHORT_BYTES // size and vector * size == VECTOR_BYTES
+
+
+def narrow(problem: Problem, occupancy: int, vector: int) -> Configuration:
+    """A warp for each two rows, a vector of either to a thread, in a loop: no lanes beyond the row, no warp has to hear
+    of another's. Sums of 65536 x 768 bf16 take 6 instructions an element so, in one tile of 2 x 1024 11.
+    """
+    elements = SHORT_BYTES // problem.itemsize // (SHORT_WARPS * WARP)
+    return Configuration("rows", elements, SHORT_WARPS, occupancy, vector, block_k=SHORT_BYTES // (WARP * VECTOR_BYTES))
 
 
 def _row_vector(length: int, size: int) -> int:
@@ -141,6 +160,8 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
             stages = STAGES
         elif accumulators == 1:
             occupancy = OCCUPANCY
+    if accumulators == 3:
+        tile = CLASSES_TILE // 2 * warps  # two tiles are read at a time
     tile = min(tile, power_of_2(N * K))
     vector = _row_vector(N * K, size)
     return _fitting(
@@ -161,7 +182,7 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     # 42, not 40.
     warps = TILED_WARPS * (2 if positions and size == 8 else 1)
     programs = limits.sm_count * occupancy // warps
-    max_partials = max(warps, 4) * (MAX_PARTIALS if size <= 4 and accumulators < 3 else MAX_WIDE_PARTIALS)
+    max_partials = max(warps, 4) * MAX_PARTIALS[(size > 4) + (accumulators == 3)]
     tiles = M * N * K // (programs * tile)  # of a program, if all had as many
     block_k, blocks = WIDE_BLOCK_K, cdiv(M * K, WIDE_BLOCK_K)
     if blocks < programs and (tiles < TILES_TO_WIDEN or 8 * blocks * (max_partials // block_k) < 7 * programs):
@@ -183,7 +204,7 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     M, N, K, size, accumulators = problem
     results, block_n = M * K, power_of_2(N)
     little = results <= limits.sm_count * 4 * BLOCK_K
-    occupancy = OCCUPANCY if accumulators == 1 and N > 8 else OCCUPANCY // 2
+    occupancy = OCCUPANCY if accumulators == 1 and N > 8 and size > 1 else OCCUPANCY // 2
     stages = STAGES if size <= 2 else 1
     if N <= 8:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
@@ -198,10 +219,13 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
             return None
     block_k = min(block_k, power_of_2(results))
     warps = max(1, min(warps, block_n * block_k // (2 * WARP)))
-    elements = max(block_n * block_k // (warps * WARP), 1)
     vector = math.gcd(K, VECTOR_BYTES // size)
     if N > 1 and vector > 2 and not little:
         warps = max(1, min(warps, block_k // (WARP * vector)))
+    # Fewer results rather than a second tile.
+    while block_k > 1 and block_n * block_k * words(problem) > MAX_WORDS // 2 * warps * WARP:
+        block_k //= 2
+    elements = max(block_n * block_k // (warps * WARP), 1)
     return _fitting(problem, Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages))
 
 

@@ -14,8 +14,9 @@ VECTOR_BYTES = 16
 KNOWN_MULTIPLE = 16
 # 32-bit words of elements that a thread may hold, and registers.
 MAX_WORDS, MAX_REGISTERS = 64, 248
-# Partial results that a warp of the last program of a block can have in registers, of up to 4 and of 8 bytes.
-MAX_PARTIALS, MAX_WIDE_PARTIALS = 1024, 512
+# Partial results that a warp of the last program of a block can have in registers: numbers of up to 4 bytes; of 8, or a
+# mean, a sum of squares and a count; these three of 8 bytes.
+MAX_PARTIALS = (1024, 512, 256)
 # A single warp has fewer, for it combines its classes one after the other.
 MAX_SPLITS_OF_A_WARP = 256
 # K up to which a row is read as it lies, its K classes combined one after the other.
@@ -44,7 +45,7 @@ class Configuration(NamedTuple):
     warps: int
     occupancy: int  # warps for which a multiprocessor has registers
     vector: int = 1  # elements that a load takes together, along a row
-    block_k: int = 1  # results of a tile, of columns
+    block_k: int = 1  # results of a tile, of columns; of rows at least
     split: bool = True  # whether programs share a result where there are too few for the device
     stages: int = 1  # tiles in flight
     neighbours: bool = False  # whether the elements of a vector are combined before they are compared
@@ -157,16 +158,18 @@ def _row_tile(problem: Problem, configuration: Configuration) -> _Tile:
     if K > 1:
         raise ValueError("rows have K = 1")
     elements = configuration.elements * configuration.warps * WARP
-    block_n = min(power_of_2(N), elements)
-    block_m = min(power_of_2(M), elements // block_n)
+    block_n = min(power_of_2(N), elements // configuration.block_k)
     vector, edges = _vector(problem, configuration)
+    if block_n < vector:
+        raise ValueError("more rows than vectors")
+    block_m = min(power_of_2(M), elements // block_n)
     return _Tile(N, cdiv(M, block_m), block_m, block_n, 1, block_n, vector, edges)
 
 
 def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
     M, N, K, _, _ = problem
-    if not 1 < K <= MAX_CLASSES:
-        raise ValueError(f"a row has 2 to {MAX_CLASSES} classes")
+    if not 1 < K <= MAX_CLASSES or configuration.block_k > 1:
+        raise ValueError(f"a row has 2 to {MAX_CLASSES} classes, all of which are in a tile")
     block_n = min(power_of_2(N * K), configuration.elements * configuration.warps * WARP)
     vector, edges = _vector(problem, configuration)
     period = math.lcm(K, vector)
@@ -199,7 +202,7 @@ def _vector(problem: Problem, configuration: Configuration) -> tuple[int, bool]:
         # As Triton does of its own accord where the compiler knows the multiple: 2 bytes at a time otherwise.
         vector = VECTOR_BYTES // problem.itemsize
     edges = length % vector != 0
-    if vector * problem.itemsize > VECTOR_BYTES or configuration.block_k > 1 or (edges and length < 2 * vector):
+    if vector * problem.itemsize > VECTOR_BYTES or (edges and length < 2 * vector):
         raise ValueError("a row is too short for vectors and edges")
     return vector, edges
 
@@ -210,7 +213,7 @@ def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: b
     columns = tile.block_k if configuration.kernel == "columns" else 1
     lanes = tile.block_m * tile.block_n * columns / (configuration.warps * WARP)
     if problem.accumulators == 3:
-        return lanes * max(size / 4, 1) * 3
+        return lanes * _moment_words(problem, configuration, tile)
     # A load takes a register at least.
     loaded = max(size / 4, 1 / tile.vector)
     if not looped:
@@ -219,9 +222,22 @@ def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: b
     return lanes * (loaded + kept / tile.vector if configuration.neighbours else kept)
 
 
+def _moment_words(problem: Problem, configuration: Configuration, tile: _Tile) -> float:
+    """Of an element, where a mean and a sum of squares are kept: of a vector in rows, of two elements elsewhere."""
+    size, wide = problem.itemsize / 4, max(problem.itemsize / 4, 1)
+    if problem.itemsize == 8:
+        return 3 * wide
+    if configuration.kernel == "classes":  # two tiles at a time
+        return 2 * size + 2 * wide
+    return size + (2 * wide / tile.vector if configuration.kernel == "rows" else wide)
+
+
 def words(problem: Problem) -> int:
     """Of an element in registers."""
-    return max(problem.itemsize // 4, 1) * (3 if problem.accumulators == 3 else 1)
+    wide = max(problem.itemsize // 4, 1)
+    if problem.accumulators < 3:
+        return wide
+    return wide * (3 if problem.itemsize == 8 else 2)
 
 
 def _registers(problem: Problem, occupancy: int, limits: Limits) -> int:
@@ -238,9 +254,9 @@ def _registers(problem: Problem, occupancy: int, limits: Limits) -> int:
 def _max_partials(problem: Problem, configuration: Configuration) -> int:
     """Partial results that the last program of a block can have in registers."""
     if configuration.kernel == "classes" and configuration.warps == 1:
-        return MAX_SPLITS_OF_A_WARP * power_of_2(problem.K)
-    wide = problem.itemsize > 4 or problem.accumulators == 3
-    return max(configuration.warps, 4) * (MAX_WIDE_PARTIALS if wide else MAX_PARTIALS)
+        return MAX_SPLITS_OF_A_WARP * power_of_2(problem.K) // (4 if problem.accumulators == 3 else 1)
+    wide = (problem.itemsize > 4) + (problem.accumulators == 3)
+    return max(configuration.warps, 4) * MAX_PARTIALS[wide]
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:

@@ -17,8 +17,11 @@ from ...launch.prepared import Launch
 from . import plan
 from .call import memory_order, problems_of, wrapped
 from .columns import N_AXIS
-from .moments import moments_of_columns_kernel, moments_of_rows_kernel
-from .plan import Problem
+from .defaults import kinds
+from .moment_classes import moments_of_classes_kernel
+from .moment_columns import moments_of_columns_kernel
+from .moment_rows import moments_of_rows_kernel
+from .plan import Configuration, Problem
 from .policy import Dtypes, Policy, accumulator
 from .sum import add, zero
 
@@ -49,6 +52,7 @@ def _prepare(
     dim: int | tuple[int, ...] | None,
     keepdim: bool,
     device: int,
+    configuration: Configuration | None,
 ) -> Prepared:
     dims = wrapped(dim, len(shape))
     count = math.prod(shape[d] for d in dims if shape)
@@ -71,12 +75,11 @@ def _prepare(
         dtypes = Dtypes(computed, computed, dtype)
         arithmetic = policy.arithmetic(dtypes, elements=elements, first=True, last=last)
         problem = Problem(M, max(N, 1), K, elements.itemsize, 3)
-        chosen = plan.launch(problem, plan.choose(problem, limits), limits)
+        chosen = plan.launch(problem, configuration or _choose(problem, number == 1, limits), limits)
         options: dict[str, Any] = {
             "OP": arithmetic,
             "BLOCK_N": chosen.block_n,
             "BLOCK_SPLITS": triton.next_power_of_2(chosen.splits),
-            "ONE_TILE_PER_CTA": chosen.splits == 1 and chosen.step >= N,
             "STAGES": chosen.stages,
             "EVICT": chosen.evict,
             "INT64_OFFSETS": chosen.int64_offsets,
@@ -84,13 +87,20 @@ def _prepare(
             "maxnreg": max(chosen.registers, 128) if computed.itemsize == 8 else chosen.registers,
         }
         sizes_of: tuple[int, ...] = (M, N, weight, count)
-        if chosen.kernel == "rows":
-            kernel = moments_of_rows_kernel
-            options |= {"BLOCK_M": chosen.block_m, "VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
-        else:
+        if chosen.kernel == "columns":
             kernel = moments_of_columns_kernel
             sizes_of = (M, N, K, weight, count)
             options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
+        else:
+            options |= {"VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
+        if chosen.kernel == "classes":
+            kernel = moments_of_classes_kernel
+            options |= {"K": K, "BLOCK_K": chosen.block_k, "STEP": chosen.step}
+        else:
+            options["ONE_TILE_PER_CTA"] = chosen.splits == 1 and chosen.step >= N
+        if chosen.kernel == "rows":
+            kernel = moments_of_rows_kernel
+            options["BLOCK_M"] = chosen.block_m
         launch = kernel.bind(device, (chosen.blocks, chosen.splits), *sizes_of, **options)
         if chosen.splits == 1:
             steps.append(Step(new_squares, new_mean, launch))
@@ -101,6 +111,14 @@ def _prepare(
     return Prepared(tuple(steps), copy)
 
 
+def _choose(problem: Problem, elements: bool, limits: devices.Limits) -> Configuration:
+    """Of means there is no kernel for classes."""
+    configuration = plan.choose(problem, limits)
+    if configuration.kernel == "classes" and not elements:
+        configuration = next(each for each in kinds(problem, limits) if each.kernel == "columns")
+    return configuration
+
+
 def moments(
     epilogue: JITFunction,
     x: torch.Tensor,
@@ -108,6 +126,7 @@ def moments(
     correction: float | None,
     keepdim: bool,
     means: bool = False,
+    configuration: Configuration | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """What ``epilogue`` makes of the sums of squared deviations over ``dim``, and the means if they are wanted.
 
@@ -117,13 +136,17 @@ def moments(
         dim: one or several; None or () for all.
         correction: what the number of elements is diminished by; None is 1.
         keepdim: whether reduced dimensions stay, with size 1.
+        means: whether they are wanted.
+        configuration: the one to launch with, and not what is planned; for dimensions that are one launch.
 
     Raises:
         IndexError, RuntimeError: as PyTorch does for dimensions that do not exist or come twice.
     """
     stride = None if x.is_contiguous() else x.stride()
     correction = 1.0 if correction is None else float(correction)
-    steps, copy = _prepare(epilogue, correction, means, x.shape, stride, x.dtype, dim, keepdim, x.get_device())
+    steps, copy = _prepare(
+        epilogue, correction, means, x.shape, stride, x.dtype, dim, keepdim, x.get_device(), configuration
+    )
     if copy:
         x = x.contiguous()
     squares = None

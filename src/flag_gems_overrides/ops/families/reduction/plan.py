@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...plans import table
-from .defaults import OCCUPANCY, kinds
+from .defaults import OCCUPANCY, kinds, narrow, narrow_rows
 from .launches import (
     MAX_CLASSES,
     VECTOR_BYTES,
@@ -78,7 +78,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 def _candidates(problem: Problem, limits: Limits) -> list[Configuration]:
     """By the rules first. All are legal, and each another launch."""
     others = kinds(problem, limits)
-    candidates = [*others, *_in_one_tile(problem)]
+    candidates = [*others, *_in_one_tile(problem), *_narrow(problem)]
     for each in others:
         for field in ("elements", "warps", "block_k"):
             value = getattr(each, field)
@@ -104,6 +104,15 @@ def _in_one_tile(problem: Problem) -> Iterator[Configuration]:
         warps = min(threads // WARP, MAX_TILE_WARPS)
         elements = max(block_k * power_of_2(problem.N) // (warps * WARP), 1)
         yield Configuration("columns", elements, warps, OCCUPANCY, 1, block_k, False)
+
+
+def _narrow(problem: Problem) -> Iterator[Configuration]:
+    """Rows by single warps, two or four to each."""
+    vector = VECTOR_BYTES // problem.itemsize
+    if narrow_rows(problem, vector):
+        for rows in (1, 2) if problem.N % vector == 0 else (1,):  # edges of four rows spill
+            first = narrow(problem, OCCUPANCY, vector)
+            yield first._replace(elements=first.elements * rows, block_k=first.block_k * rows)
 
 
 def plan(M: int, N: int, K: int, itemsize: int, accumulators: int, limits: Limits) -> Plan:

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="no-untyped-def"
+"""Means and sums of squared deviations of rows of a contiguous [M, N], as :mod:`.moments` says.
+
+Elements that are loaded together share a lane: their own mean and squares take 4 instructions an element, a step of
+Welford's 8 and more.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from .elements import load
+from .moments import first_of, in_share, merged, merged_pair, store_moments
+from .row import load_edges, remaining, whole_vectors
+
+
+@triton.jit
+def _neighbours(x, NEIGHBOURS: tl.constexpr):
+    """Mean and sum of squares of every NEIGHBOURS in a row, which are in one thread."""
+    if NEIGHBOURS == 1:
+        return x, tl.zeros_like(x)
+    else:
+        x = tl.reshape(x, [x.shape[0], x.shape[1] // NEIGHBOURS, NEIGHBOURS])
+        mean = tl.sum(x, 2) * (1.0 / NEIGHBOURS)
+        delta = x - mean[:, :, None]
+        return mean, tl.sum(delta * delta, 2)
+
+
+@entry()
+@triton.jit
+def moments_of_rows_kernel(
+    x_ptr,
+    squares_ptr,
+    out_ptr,
+    mean_ptr,
+    partial_squares_ptr,
+    partial_mean_ptr,
+    partial_count_ptr,
+    arrived_ptr,
+    M,
+    N,
+    weight,
+    count,
+    OP: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGE_LANES: tl.constexpr,
+    BLOCK_SPLITS: tl.constexpr,
+    ONE_TILE_PER_CTA: tl.constexpr,
+    STAGES: tl.constexpr,
+    EVICT: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
+):
+    """Reduce N.
+
+    Grid: blocks of BLOCK_M rows, programs that share them.
+
+    Args:
+        x_ptr: [M, N] of elements, or of means.
+        squares_ptr: [M, N], the sums of squares of means, None for elements.
+        out_ptr: [M], what OP.epilogue makes of the sums of squares.
+        mean_ptr: [M], None if means are not wanted.
+        partial_squares_ptr, partial_mean_ptr, partial_count_ptr: [splits, M] of accumulators, None without splits.
+        arrived_ptr: [blocks] of zeros, None without splits.
+        weight: number of elements behind each input.
+        count: number of elements of which each final result is made.
+
+    The rest is as in ``reduce_rows_kernel``.
+    """
+    tl.static_assert(BLOCK_N % VECTOR == 0)
+    m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    split = tl.program_id(1)
+    N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
+    weight = tl.full([], weight, OP.accumulator)
+    start, head, body = whole_vectors(m, N, VECTOR)
+    shift = first_of(x_ptr + start, (m < M) & (N > 0), OP)
+    body_start = (start + head) // VECTOR * VECTOR
+    first = split * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    # The sums of squares behind means are for each its own.
+    NEIGHBOURS: tl.constexpr = VECTOR if squares_ptr is None else 1
+    lane_first = split * BLOCK_N + tl.arange(0, BLOCK_N // NEIGHBOURS)[None, :] * NEIGHBOURS
+    lane_weight = weight * NEIGHBOURS
+    if ONE_TILE_PER_CTA:
+        stride = BLOCK_N
+        mask = (m < M) & (first < body)
+        lane_mask = (m < M) & (lane_first < body)
+        x = load(x_ptr + body_start + first, mask, OP, EVICT) - shift
+        mean, squares = _neighbours(x, NEIGHBOURS)
+        mean = tl.where(lane_mask, mean, 0.0)
+        squares = tl.where(lane_mask, squares, 0.0)
+        if squares_ptr is not None:
+            squares += tl.load(squares_ptr + body_start + first, mask=mask, other=0.0)
+        lane_count = lane_weight * lane_mask.to(OP.accumulator)
+    else:
+        stride = tl.num_programs(1) * BLOCK_N
+        mean = tl.full([BLOCK_M, BLOCK_N // NEIGHBOURS], 0.0, OP.accumulator)
+        squares = tl.full([BLOCK_M, BLOCK_N // NEIGHBOURS], 0.0, OP.accumulator)
+        seen = tl.full([], 0.0, OP.accumulator)
+        for tile in tl.range(0, N, stride, num_stages=STAGES):
+            left = remaining(body, tile)
+            mask = (m < M) & (first < left)
+            lane_mask = (m < M) & (lane_first < left)
+            x = load(x_ptr + body_start + tile + first, mask, OP, EVICT) - shift
+            tile_mean, tile_squares = _neighbours(x, NEIGHBOURS)
+            seen += 1.0
+            delta = tl.where(lane_mask, tile_mean - mean, 0.0)
+            mean += delta * (1.0 / seen)
+            squares += delta * (lane_weight * (1.0 - 1.0 / seen)) * delta
+            if NEIGHBOURS > 1:
+                squares += tl.where(lane_mask, tile_squares, 0.0)
+            if squares_ptr is not None:
+                squares += tl.load(squares_ptr + body_start + tile + first, mask=mask, other=0.0)
+        tiles = (tl.maximum(body - lane_first, 0) + stride - 1) // stride
+        lane_count = lane_weight * tl.broadcast_to(tiles.to(OP.accumulator), mean.shape)
+    total = weight * in_share(body, split * BLOCK_N, stride, BLOCK_N).to(OP.accumulator)
+    total = tl.reshape(total, [BLOCK_M])
+    mean, squares = merged(mean, squares, lane_count, total, 1)
+    if EDGE_LANES:
+        edges, positions = load_edges(x_ptr, start, head, body, N, (m < M) & (split == 0), OP, VECTOR, EDGE_LANES)
+        lane = tl.arange(0, EDGE_LANES)[None, :]
+        mask = (m < M) & (split == 0) & tl.where(lane < VECTOR, lane < head, positions < N)
+        lane_count = weight * mask.to(OP.accumulator)
+        edge_total = tl.sum(lane_count, 1)
+        edges = tl.where(mask, edges - shift, 0.0)
+        edge_squares = tl.zeros_like(edges)
+        if squares_ptr is not None:
+            edge_squares = tl.load(squares_ptr + start + positions, mask=mask, other=0.0)
+        edge_mean, edge_squares = merged(edges, edge_squares, lane_count, edge_total, 1)
+        mean, squares, total = merged_pair(mean, squares, total, edge_mean, edge_squares, edge_total)
+    store_moments(
+        mean[:, None],
+        squares[:, None],
+        total[:, None],
+        shift,
+        out_ptr,
+        mean_ptr,
+        partial_squares_ptr,
+        partial_mean_ptr,
+        partial_count_ptr,
+        arrived_ptr,
+        offsets=m,
+        mask=m < M,
+        size=tl.full([], M, tl.int64),
+        count=count,
+        OP=OP,
+        BLOCK_SPLITS=BLOCK_SPLITS,
+    )
