@@ -28,6 +28,9 @@ CASES = {
         "rms_norm 64x694804 normalized=1 float32",
         "_fused_rms_norm_backward 1165x82600 normalized=1 bfloat16",
         "batch_norm 16x32x8200 bfloat16",
+        "batch_norm 300000x48x3 bfloat16",
+        "batch_norm_backward 1917328x76 bfloat16",
+        "batch_norm_backward 496196x109 float32",
         "group_norm 300x32x82600 groups=32 bfloat16",
         "group_norm_backward 300x32x82600 groups=32 bfloat16",
         "group_norm 64x1024x14x14 groups=32 bfloat16",
@@ -45,7 +48,7 @@ CASES = {
     4: ["cumsum 64x300x200 dim=1 float32"],
 }
 # What else these cases launch: sums over programs, whose rows are float32 and lie one below the other.
-SUMS = {"sum_partials"}
+SUMS = {"sum_partials", "batch_norm_flat_merge", "batch_norm_backward_flat_merge"}
 # ``ld.global.v4.b32``, and ``cp.async.cg.shared.global [..], [..], 0x10``.
 LOAD = re.compile(r"ld\.global[\w.:]*?(?:\.v(\d))?\.b(\d+)|cp\.async\.c[ag]\.shared\.global [^,]+,[^,]+, (0x\w+|\d+)")
 

@@ -115,6 +115,12 @@ def _norm(backward: bool, residual: bool = False) -> Callable[[int, int, int, in
 def _batch_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
     def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
         plan = batch_norm_plan.plan(batch_norm_plan.Problem(M, N, K, itemsize, inputs), limits)
+        if isinstance(plan, batch_norm_plan.Flat):
+            places, planes = plan.lanes * plan.vec, 3 if inputs == 1 else 2
+            lanes = plan.programs * plan.slice_size * plan.rows * places
+            numbers = planes * (plan.programs * places + plan.group * N)
+            # Of both launches; the rest is a tile too.
+            return Work(2 * plan.programs, 2 * (plan.slice_size + (plan.rest > 0)), lanes, 2, numbers)
         tiling = plan.tiling
         tile = tiling.channels * tiling.block
         if isinstance(plan, batch_norm_plan.Channels):
