@@ -45,8 +45,8 @@ def batch_norm_flat_statistics(
     BLOCK_E: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """The statistics of a part of a block of channels, from a pivot for each place: the mean of the first tile. It is of
-    so few elements that it may be far from all others; so the mean follows, tile after tile (Welford)."""
+    """The statistics of a part of a block of channels, from a pivot for each place: the mean of the first tile. It is
+    of so few elements that it may be far from all others; so the mean follows, tile after tile (Welford)."""
     ACC: tl.constexpr = columns_ptr.dtype.element_ty
     COUNT: tl.constexpr = LANES * VEC
     block, part, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)

@@ -129,7 +129,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield flat
         yield from _neighbours_of(flat, "warps", "warps_per_sm")
     yield groups
-    yield groups._replace(stages=FLAT_STAGES)
+    yield groups._replace(stages=FLAT_STAGES, warps_per_sm=groups.warps_per_sm * 3 // 4)  # it takes registers
     yield from _neighbours_of(groups, "tiles", "loads", "warps_per_sm", "channels")
     other = groups._replace(padded=not groups.padded)
     yield other

@@ -9,7 +9,7 @@ from ...launch.prepared import entry
 from ..norm.backward import add_pairs, input_gradient, weighted
 from ..norm.partial_sums import fold_columns
 from ..norm.tile import body_offset, head_size
-from .vectors import edges_of, elements_of, of_channels, vectors_from
+from .vectors import ROWS_AXIS, edges_of, elements_of, of_channels, vectors_from, zeros_of_vectors
 
 
 @entry()
@@ -65,8 +65,8 @@ def group_norm_backward_rows(
             places = head + vector * VEC
             weight = of_channels(weight_ptr, first_channel, places, vector < vectors, D, HW, VEC, SPAN)
             weights = weights + (weight,)
-        a_sums = a_sums + (tl.zeros([1, LANES, 1 if SPAN == 1 else VEC], ACC),)
-        b_sums = b_sums + (tl.zeros([1, LANES, 1 if SPAN == 1 else VEC], ACC),)
+        a_sums = a_sums + (zeros_of_vectors(LANES, 1 if SPAN == 1 else VEC, ACC),)
+        b_sums = b_sums + (zeros_of_vectors(LANES, 1 if SPAN == 1 else VEC, ACC),)
     if UNALIGNED:
         edge, edge_mask = edges_of(head, vectors, size, LANES, VEC)
         edge_weight = of_channels(weight_ptr, first_channel, edge, edge_mask, D, HW, 1, 1)
@@ -85,7 +85,7 @@ def group_norm_backward_rows(
         wdys = ()
         new_a = ()
         new_b = ()
-        products = tl.zeros([1, LANES, VEC], ACC)
+        products = zeros_of_vectors(LANES, VEC, ACC)
         terms = products
         for c in tl.static_range(CHUNKS):
             vector = vectors_from(c * LANES, LANES)
@@ -190,8 +190,8 @@ def of_vectors(x, SPAN: tl.constexpr):
 
 
 @triton.jit
-def sums_of_rows(a, b):
+def sums_of_rows(a, b, AXIS: tl.constexpr = ROWS_AXIS):
     """[1, lanes, elements] to [1, 1, 1], of both."""
     a, b = tl.reduce((a, b), 2, add_pairs)
-    a, b = tl.reduce((a, b), 1, add_pairs)
-    return a[:, None, None], b[:, None, None]
+    a, b = tl.reduce((a, b), 1 - AXIS, add_pairs)
+    return tl.expand_dims(a[:, None], 1 - AXIS), tl.expand_dims(b[:, None], 1 - AXIS)

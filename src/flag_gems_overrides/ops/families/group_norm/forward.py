@@ -24,6 +24,7 @@ from .vectors import (
     elements_of,
     merged,
     of_channels,
+    rows_from,
     running_statistics,
     store_edges,
     store_tile,
@@ -68,7 +69,7 @@ def group_norm_rows(
     if INT64_ROWS:
         first = tl.cast(first, tl.int64)
     first *= BLOCK_M
-    rows = first + tl.arange(0, BLOCK_M)[:, None, None]
+    rows = rows_from(first, BLOCK_M)
     head = head_size(first, size, VEC, UNALIGNED)
     start = body_offset(rows, size, VEC, UNALIGNED)
     vectors = (size - head) // VEC
@@ -97,7 +98,7 @@ def group_norm_rows(
     if UNALIGNED:
         total += sum_rows(edge_x)
     mean = divide(total, size)
-    squares = tl.zeros([BLOCK_M, LANES, VEC], ACC)
+    squares = tl.zeros_like(xs[0].to(ACC))
     rest = squares
     for c in tl.static_range(CHUNKS):
         deviation = xs[c].to(ACC) - mean

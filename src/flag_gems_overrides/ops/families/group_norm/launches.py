@@ -333,6 +333,8 @@ def _backward_rows(problem: Problem, configuration: Configuration, limits: Limit
     _check(in_group > lanes // 2, "each thread has a vector")
     vectors, chunks = _vectors(problem, vec, lanes), cdiv(in_group, lanes)
     most = MAX_HELD_BACKWARD[vectors.span > 1, max(warps, 8)] // (4 if problem.itemsize == 8 else 1)
+    if vectors.unaligned and vectors.span == 1 and warps == MAX_WARPS:
+        most -= most // 4  # 8 bytes spill of 32 float32
     _check(chunks * vec <= most, "a thread has more elements than registers")
     # Weights of vectors of several channels are in the pipeline too, two float32 for each.
     elements = chunks * lanes * (vec + (max(4 // problem.itemsize, 1) if vectors.span > 1 else 0))

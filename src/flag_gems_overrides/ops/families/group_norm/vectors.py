@@ -8,7 +8,8 @@ A row is loaded in vectors of VEC elements, 16 bytes if that divides anything. W
     head (fewer than VEC elements) | vectors | tail (fewer than VEC elements)
 
 Head and tail are the *edges*; they are loaded and stored element by element. All tensors here have three dimensions,
-[rows, LANES, VEC], or 1 in place of any of them; the numbers of a row are [rows, 1, 1].
+[rows, LANES, VEC], or 1 in place of any of them; the numbers of a row are [rows, 1, 1]. Where Triton lays threads along
+the first dimension before the second, so that neighbouring threads would have different rows, these two are exchanged.
 
 An element's channel is its place in the row divided by HW. SPAN is how many channels a vector has elements of, at most:
 1, 2, or more.
@@ -17,11 +18,29 @@ An element's channel is its place in the row divided by HW. SPAN is how many cha
 import triton
 import triton.language as tl
 
+from ...launch.triton_versions import LANES_BEFORE_DEPTH
+
+# Functions have it as a default: if they looked a global up, Triton's cache would know a kernel by another key after
+# some other kernels had been compiled.
+ROWS_AXIS = 1 if LANES_BEFORE_DEPTH else 0
+
 
 @triton.jit
-def vectors_from(first, LANES: tl.constexpr):
+def rows_from(first, ROWS: tl.constexpr, AXIS: tl.constexpr = ROWS_AXIS):
+    """The numbers of ROWS neighbouring rows: [ROWS, 1, 1]."""
+    return tl.expand_dims((first + tl.arange(0, ROWS))[:, None], 1 - AXIS)
+
+
+@triton.jit
+def vectors_from(first, LANES: tl.constexpr, AXIS: tl.constexpr = ROWS_AXIS):
     """The numbers of LANES neighbouring vectors: [1, LANES, 1]."""
-    return first + tl.arange(0, LANES)[None, :, None]
+    return tl.expand_dims((first + tl.arange(0, LANES))[:, None], AXIS)
+
+
+@triton.jit
+def zeros_of_vectors(LANES: tl.constexpr, VEC: tl.constexpr, DTYPE: tl.constexpr):
+    """[1, LANES, VEC]"""
+    return tl.zeros_like(elements_of(vectors_from(0, LANES), VEC).to(DTYPE))
 
 
 @triton.jit
@@ -37,7 +56,7 @@ def edges_of(head, vectors, size, LANES: tl.constexpr, VEC: tl.constexpr):
     There is a lane for each thread, as LANES has: with fewer Triton loads them several times.
     """
     COUNT: tl.constexpr = max(LANES, 2 * VEC)
-    lane = tl.arange(0, COUNT)[None, :, None]
+    lane = vectors_from(0, COUNT)
     places = tl.where(lane < VEC, lane, head + vectors * VEC + (lane - VEC))
     return places, tl.where(lane < VEC, lane < head, places < size)
 
@@ -81,10 +100,10 @@ def affine(x, mean, rstd, weight, bias):
 
 
 @triton.jit
-def sum_rows(x):
+def sum_rows(x, AXIS: tl.constexpr = ROWS_AXIS):
     """[rows, LANES, VEC] to [rows, 1, 1]. With the dimension kept in between Triton 3.6 may give all LANES numbers to
     each thread: 1552 bytes spill (sm_80)."""
-    return tl.sum(tl.sum(x, 2), 1)[:, None, None]
+    return tl.expand_dims(tl.sum(tl.sum(x, 2), 1 - AXIS)[:, None], 1 - AXIS)
 
 
 @triton.jit
@@ -145,8 +164,8 @@ def running_statistics(x_ptr, vectors, ACC: tl.constexpr, LANES: tl.constexpr, V
     """(number of elements, their mean, their sum of squared deviations) of each lane, [1, LANES, VEC], over the
     ``vectors`` vectors from x_ptr on, in one pass (Welford)."""
     last = (vectors - 1) // LANES
-    lane_mean = tl.zeros([1, LANES, VEC], ACC)
-    lane_squares = tl.zeros([1, LANES, VEC], ACC)
+    lane_mean = zeros_of_vectors(LANES, VEC, ACC)
+    lane_squares = zeros_of_vectors(LANES, VEC, ACC)
     for tile in tl.range(0, last + 1, num_stages=STAGES):
         vector = vectors_from(tile * LANES, LANES)
         mask = vector < vectors
