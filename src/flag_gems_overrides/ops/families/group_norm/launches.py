@@ -11,6 +11,8 @@ from ...launch.devices import Limits
 from ..norm.launches import MIN_UNALIGNED, VECTOR_BYTES, WARP, cdiv, power_of_two
 
 MAX_WARPS = 16
+# Of programs that hold groups forward, whose threads then have half the registers, and hold half as much.
+MAX_ROWS_WARPS = 32
 # Elements that a thread may hold of whole groups, forward: more spill. Edges, and vectors of several channels, take
 # registers too. Of float64 a quarter.
 MAX_HELD, MAX_HELD_OF_SEVERAL = 80, 40
@@ -189,7 +191,8 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
     """ValueError if the problem cannot be launched so."""
     kernel, warps, groups, vec, vectors, *_, stages = configuration
-    if min(groups, vec, vectors, stages) < 1 or not 0 < warps <= MAX_WARPS:
+    most = MAX_ROWS_WARPS if (kernel, problem.inputs) == ("rows", 1) else MAX_WARPS
+    if min(groups, vec, vectors, stages) < 1 or not 0 < warps <= most:
         raise ValueError(f"no legal program: {configuration}")
     made = _LAUNCHES.get((kernel, problem.inputs))
     if made is None:
@@ -238,7 +241,8 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _check(groups == power_of_two(groups) and groups // 2 < problem.M, "no lanes for more groups than there are")
     chunks = cdiv(in_group, lanes)
     per_thread = cdiv(groups * chunks * lanes * vec, warps * WARP)
-    _check(per_thread <= held(problem, vectors), "a thread has more elements than registers")
+    most = held(problem, vectors) // (2 if warps > MAX_WARPS else 1)
+    _check(per_thread <= most, "a thread has more elements than registers")
     programs = cdiv(problem.M, groups)
     _check(programs < 2**31, "a grid has fewer programs")
     # With a weight and a bias for each element they take twice the registers of x.
@@ -276,8 +280,8 @@ def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Sp
 
 
 def _of_loop(problem: Problem) -> int:
-    """Elements that a thread may have of a tile of vectors. Of float64 a quarter: half of it spills 40."""
-    return MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1)
+    """Elements that a thread may have of a tile of vectors: two vectors. Of 16 float32 8 bytes spill (512 x 40960)."""
+    return 2 * VECTOR_BYTES // problem.itemsize
 
 
 def _pipeline(problem: Problem, stages: int, elements: int) -> int:
@@ -318,11 +322,11 @@ def of_tile(problem: Problem, warps: int = MAX_WARPS) -> int:
     return MAX_ELEMENTS
 
 
-def of_sums(problem: Problem, warps: int) -> int:
+def of_sums(problem: Problem, warps: int, tile: Sums) -> int:
     """The same in a loop. Of vectors of less than 16 bytes 136 spill with as many (9 x 136216 x 60 bfloat16, sm_90), of
-    single float64 8 (1 x 64 x 50259)."""
-    vec = vector(problem)
-    halved = vec * problem.itemsize < VECTOR_BYTES and (vec > 1 or problem.itemsize == 8)
+    whole channels 176 (25605 x 261 x 24), of single float64 8 (1 x 64 x 50259)."""
+    vec = tile.vec
+    halved = tile.whole or vec * problem.itemsize < VECTOR_BYTES if vec > 1 else problem.itemsize == 8
     return of_tile(problem, warps) // (2 if halved else 1)
 
 
@@ -378,7 +382,7 @@ def _check_sums(problem: Problem, found: Sums, warps: int) -> None:
     _check(found.block_hw <= power_of_two(problem.K), "a tile is no longer than a channel")
     _check(found.block_d == 1 or found.block_hw < 1 << 16, "offsets have 32 bits")
     elements = found.block_d * (found.block_hw + found.rest_hw)
-    _check(elements <= of_sums(problem, warps) * warps * WARP, "a thread has more elements than registers")
+    _check(elements <= of_sums(problem, warps, found) * warps * WARP, "a thread has more elements than registers")
 
 
 def _backward_loop(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardLoop:

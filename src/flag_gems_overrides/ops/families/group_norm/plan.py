@@ -71,9 +71,9 @@ ELEMENTS_OF_ALL, SECTOR_BYTES = 4096, 32
 # A gradient holds no group as channels x elements of which less than this share of the lanes has an element: 2048
 # groups of 16 x 49 float32 take 35 us with 77 % of them.
 MIN_USED = 0.6
-# Loads of channels x elements are of whole cache lines, if there are as many elements, and of these tiles those that
-# have no more than so many times the lanes of the best.
-MIN_WIDTH_BYTES, MAX_MASKED = 128, 1.1
+# Loads of channels x elements are of so many elements of a channel, or of whole cache lines, if there are as many; and
+# of these tiles those that have no more than so many times the lanes of the best.
+MIN_WIDTH, MIN_WIDTH_BYTES, MAX_MASKED = 512, 128, 1.1
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -157,10 +157,10 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
 def _vector_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Of groups that no program holds."""
     vec = widest(problem)
-    vectors = 1 if problem.itemsize == 8 else VECTORS if problem.size % vec == 0 else VECTORS_OF_FEW
+    vectors = VECTORS_OF_FEW
     for warps, programs_per_sm in ((WARPS, PROGRAMS_PER_SM), (MAX_WARPS, 1), (2 * WARPS, 2)):
         yield Configuration("loop", warps, 1, vec, vectors, 0, 0, programs_per_sm, STAGES)
-    yield Configuration("split", 2 * WARPS, 1, vec, min(vectors, VECTORS_OF_FEW), 0, 0, PROGRAMS_PER_SM, STAGES)
+    yield Configuration("split", 2 * WARPS, 1, vec, vectors, 0, 0, PROGRAMS_PER_SM, STAGES)
     yield Configuration("split", WARPS, 1, vec, 1, 0, 0, PROGRAMS_PER_SM, STAGES)
 
 
@@ -216,15 +216,16 @@ def _tile_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _blocks(problem: Problem, warps: int) -> tuple[int, int]:
     """Channels and elements of a tile: of those without many masked lanes the fewest, and the longest."""
-    size = warps * WARP * min(2 * VECTOR_BYTES // problem.itemsize, of_sums(problem, warps))
     max_d, max_hw = power_of_two(problem.N), power_of_two(problem.K)
-    least = min(MIN_WIDTH_BYTES // problem.itemsize, max_hw)
-    widths = [1 << i for i in range(size.bit_length()) if least <= 1 << i <= max_hw]
     found = {}
-    for width in widths:
-        length = width + sums(problem, 1, width).rest_hw
-        pair = min(power_of_two_within(size // length), max_d), width
-        if size >= length:
+    for width in (1 << i for i in range(max_hw.bit_length())):
+        tile = sums(problem, 1, width)
+        most = warps * WARP * min(2 * VECTOR_BYTES // problem.itemsize, of_sums(problem, warps, tile))
+        if width + tile.rest_hw <= most:
+            pair = min(power_of_two_within(most // (width + tile.rest_hw)), max_d), width
             found[pair] = tiles_and_lanes(problem, sums(problem, *pair))
+    least = MIN_WIDTH if problem.K >= MIN_WIDTH else MIN_WIDTH_BYTES // problem.itemsize
+    least = min(least, max(width for _, width in found))
+    found = {pair: counts for pair, counts in found.items() if pair[1] >= least}
     most = MAX_MASKED * min(lanes for _, lanes in found.values())
     return min((pair for pair in found if found[pair][1] <= most), key=lambda pair: (found[pair][0], -pair[1]))

@@ -22,6 +22,7 @@ from .backward_rows import group_norm_backward_rows
 from .forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_rows
 from .launches import (
     LOOP_REGISTERS,
+    MAX_WARPS,
     BackwardLoop,
     BackwardRows,
     BackwardSplit,
@@ -39,6 +40,9 @@ from .plan import choose, launch
 # Of the kernel that makes dx of sums. Left to itself the compiler spills 32 bytes for a fifth program to a
 # multiprocessor (8 x 256 x 10001 bfloat16, sm_100, 48 registers).
 APPLY_REGISTERS = 80
+# Of the gradient that holds groups, by whether a program has less than 16 warps. Left to itself the compiler spills 16
+# bytes for a second program of 16 (25605 x 261 x 24 float16, sm_90).
+ROWS_REGISTERS = {True: 255, False: 128}
 
 
 class Sizes(NamedTuple):
@@ -170,6 +174,7 @@ def backward_launch(
             BLOCK_D=plan.block_d,
             BLOCK_K=plan.block_k,
             STAGES=plan.stages,
+            maxnreg=ROWS_REGISTERS[plan.warps < MAX_WARPS],
         )
     elif isinstance(plan, BackwardLoop):
         rows = N
