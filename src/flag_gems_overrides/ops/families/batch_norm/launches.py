@@ -193,7 +193,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
             slower *= min(1 + SHORT_RUN_BYTES / (problem.K * problem.itemsize), MAX_OF_SHORT_RUNS)
     else:
         # A pipeline hides half of what an iteration waits.
-        programs, iterations = chosen.programs, 2 * chosen.slice_size * (0.5 if chosen.stages > 1 else 1.0)
+        programs, iterations = chosen.programs, chosen.slice_size * (1 if chosen.stages > 1 else 2)
         us += 2 * SECOND_US
         workspace = 2 * 4 * (3 if problem.inputs == 1 else 2) * programs * chosen.lanes * chosen.vec
         # At the end a program adds up what its threads have.

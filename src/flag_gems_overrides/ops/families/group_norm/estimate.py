@@ -84,23 +84,23 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         workspace = 0 if alone else chosen.programs * chosen.groups * of_channels
         return _Work(chosen.programs, _pipelined(tiles, chosen), lanes, 1 if alone else 2, None, workspace)
     if isinstance(chosen, BackwardRows):
-        tiles = _pipelined(cdiv(M, chosen.programs), chosen) + (FOLD_TILES if chosen.columns else 0)
+        in_turn = _pipelined(cdiv(M, chosen.programs), chosen) + (FOLD_TILES if chosen.columns else 0)
         workspace = chosen.programs * (2 * 4 * chosen.columns + of_channels)
         lanes = M * chosen.chunks * _lanes(chosen)
-        return _Work(chosen.programs, tiles, lanes, 1 if chosen.programs == groups else 2, None, workspace)
-    tiles = cdiv(problem.size, _lanes(chosen))
+        return _Work(chosen.programs, in_turn, lanes, 1 if chosen.programs == groups else 2, None, workspace)
+    in_group = cdiv(problem.size, _lanes(chosen))
     if isinstance(chosen, Loop):
         live = min(M, at_once) * problem.size * itemsize
         turns = cdiv(M, chosen.programs)
-        return _Work(chosen.programs, turns * (1 + _pipelined(2 * tiles, chosen)), 2 * numel, 1, live)
+        return _Work(chosen.programs, turns * (1 + _pipelined(2 * in_group, chosen)), 2 * numel, 1, live)
     if isinstance(chosen, Split):
-        tiles = cdiv(cdiv(problem.size, chosen.splits), _lanes(chosen))
-        return _Work(M * chosen.splits, 2 + _pipelined(tiles, chosen), 2 * numel, 2, numel * itemsize)
+        in_part = cdiv(cdiv(problem.size, chosen.splits), _lanes(chosen))
+        return _Work(M * chosen.splits, 2 + _pipelined(in_part, chosen), 2 * numel, 2, numel * itemsize)
     tiles_of_sums, lanes = tiles_and_lanes(problem, chosen.sums)
     slow = chosen.sums.vec * itemsize < 4  # what loads of less than 4 bytes are not pipelined
     if isinstance(chosen, BackwardLoop):
         live = min(M, at_once) * problem.size * itemsize * inputs
-        each = 1 + (tiles_of_sums if slow else _pipelined(tiles_of_sums, chosen)) + _pipelined(tiles, chosen)
+        each = 1 + (tiles_of_sums if slow else _pipelined(tiles_of_sums, chosen)) + _pipelined(in_group, chosen)
         launches = 1 if groups == M else 2
         return _Work(
             chosen.programs, cdiv(M, chosen.programs) * each, M * lanes + numel, launches, live, M * of_channels
@@ -110,8 +110,8 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
     each = 2 + (tiles_of_part if slow else _pipelined(tiles_of_part, chosen))
     launches = 1 + dx + (M // groups * chosen.splits > 1)
     workspace = M * chosen.splits * of_channels + (8 * M * chosen.parts * chosen.tiles if dx else 0)
-    live = numel * itemsize * inputs if dx else None
-    return _Work(M * chosen.parts, each, M * lanes + numel * dx, launches, live, workspace)
+    read_again = numel * itemsize * inputs if dx else None
+    return _Work(M * chosen.parts, each, M * lanes + numel * dx, launches, read_again, workspace)
 
 
 def _lanes(chosen: Rows | BackwardRows | Loop | Split | BackwardLoop | BackwardSplit) -> int:

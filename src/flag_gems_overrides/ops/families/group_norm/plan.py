@@ -227,5 +227,5 @@ def _blocks(problem: Problem, warps: int) -> tuple[int, int]:
     least = MIN_WIDTH if problem.K >= MIN_WIDTH else MIN_WIDTH_BYTES // problem.itemsize
     least = min(least, max(width for _, width in found))
     found = {pair: counts for pair, counts in found.items() if pair[1] >= least}
-    most = MAX_MASKED * min(lanes for _, lanes in found.values())
-    return min((pair for pair in found if found[pair][1] <= most), key=lambda pair: (found[pair][0], -pair[1]))
+    most_lanes = MAX_MASKED * min(lanes for _, lanes in found.values())
+    return min((pair for pair in found if found[pair][1] <= most_lanes), key=lambda pair: (found[pair][0], -pair[1]))
