@@ -41,6 +41,8 @@ WITH_DTYPES = [
 LARGE = [((2, 2, 80, 128), torch.bfloat16), ((3, 2, 61, 113), torch.float32), ((2500, 40), torch.float16)]
 # Where programs are of one warp: whole channels, and groups with rows, aligned or not, and with columns.
 FEW = [(4, 3, 5, 6), (3, 2, 9, 40), (3, 2, 7, 53), (150, 20)]
+# Short rows, read as they lie: all channels of several rows, with a rest and without, and blocks of so many.
+SHORT = [((700, 5), 5), ((133, 3, 7), 3), ((96, 48), 48), ((90, 504), 128), ((30, 40, 15), 16)]
 small_programs = pytest.mark.usefixtures("programs_of_one_warp")
 
 
@@ -156,6 +158,66 @@ def test_training(shape, dtype, device):
 @each("shape", FEW)
 def test_groups(shape, dtype, training, device):
     _check(Case(shape, dtype, device), training)
+
+
+@pytest.fixture
+def short_rows(monkeypatch, device_with):
+    """A function that lets blocks of so many channels be read as they lie, by as many programs as there can be."""
+    device_with()
+
+    def short_rows(shape: tuple[int, ...], channels: int, itemsize: int) -> None:
+        warps = 1 if math.prod(shape[1:]) * itemsize < 2048 or channels < shape[1] else 8
+        if channels == 16 and itemsize > 2:
+            channels = 8
+        chosen = launches.Configuration("flat", channels, warps, 2, 4, stages=2)
+        monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
+
+    return short_rows
+
+
+@each("dtype", FLOATING)
+@pytest.mark.parametrize(("shape", "channels"), SHORT, ids=str)
+def test_short_rows(shape, channels, dtype, short_rows, device):
+    short_rows(shape, channels, dtype.itemsize)
+    _check(Case(shape, dtype, device, mean=10.0))
+
+
+@pytest.mark.parametrize(("shape", "channels"), SHORT, ids=str)
+def test_short_rows_without_parameters_or_some_gradients(shape, channels, short_rows, device):
+    short_rows(shape, channels, 4)
+    case = Case(shape, torch.float32, device)
+    case.weight, case.bias = torch.ones_like(case.weight), torch.zeros_like(case.bias)
+    exact, native = case.exact(), case.native()
+    case.weight = case.bias = case.running_mean = case.running_var = None
+    for mask in itertools.product([True, False], repeat=3):
+        ours = case.ours(mask=mask)
+        assert_same_answer(ours.y, native.y, exact.y)
+        for wanted, actual, theirs, truth in zip(mask, ours[5:], native[5:], exact[5:], strict=True):
+            assert (actual is not None) == wanted
+            if actual is not None:
+                assert_same_answer(actual, theirs, truth)
+
+
+@pytest.mark.parametrize(("shape", "channels"), SHORT, ids=str)
+def test_short_rows_of_parts_that_are_unlike(shape, channels, short_rows, device):
+    short_rows(shape, channels, 4)
+    case = Case(shape, torch.float32, device, mean=1000.0)
+    case.x += torch.linspace(-50, 50, shape[0], device=device).view(-1, *[1] * (len(shape) - 1))
+    case.x[0] = 0.0
+    _check(case)
+
+
+@each("value", [math.nan, math.inf])
+def test_values_that_are_not_finite_in_short_rows(value, short_rows, device):
+    short_rows((700, 5), 5, 4)
+    case = Case((700, 5), torch.float32, device)
+    case.x[[0, -1], [1, 3]] = value
+    case.dy[5, 0] = value
+    for name, actual in zip(Results._fields, case.ours(), strict=True):
+        harmed = {0} if name in ("dx", "dweight", "dbias") else set()
+        harmed |= {1, 3} if name != "dbias" else set()
+        finite = actual.reshape(-1, 5).isfinite().all(0)
+        assert {channel for channel in range(5) if not finite[channel]} == harmed, name
 
 
 @each("shape", [(1, 3), (1, 3, 1), (1, 3, 7), (1, 300, 2)])

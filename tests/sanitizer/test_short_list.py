@@ -45,7 +45,9 @@ SIZES = {
     "group_norm": [
         "3x20x9 groups=2 float32",
         "2x6x4099 groups=2 bfloat16",
-        "1x6x6200 groups=2 float16",
+        "1x3x21003 groups=1 float16",
+        "8x3x10001 groups=1 float32",
+        "5x60x65 groups=2 float32",
     ],
     "batch_norm": [
         "40x12 float32",
@@ -53,6 +55,7 @@ SIZES = {
         "5x2x61x113 float16",
         "2x2x16x1024 float32",
         "2500x40 bfloat16",
+        "20001x17 bfloat16",
         "3x2x8000 float64",
         "4x3x70 training=0 bfloat16",
     ],

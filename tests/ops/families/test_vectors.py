@@ -28,8 +28,15 @@ CASES = {
         "rms_norm 64x694804 normalized=1 float32",
         "_fused_rms_norm_backward 1165x82600 normalized=1 bfloat16",
         "batch_norm 16x32x8200 bfloat16",
+        "batch_norm 300000x48x3 bfloat16",
+        "batch_norm_backward 1917328x76 bfloat16",
+        "batch_norm_backward 496196x109 float32",
         "group_norm 300x32x82600 groups=32 bfloat16",
         "group_norm_backward 300x32x82600 groups=32 bfloat16",
+        "group_norm 64x1024x14x14 groups=32 bfloat16",
+        "group_norm_backward 64x1024x14x14 groups=32 bfloat16",
+        "group_norm 151x1x18549 groups=1 float16",
+        "group_norm_backward 256x2048x65 groups=16 float32",
         "cross_entropy_loss 1000x200 bfloat16",
         "cumsum 70000x200 dim=1 bfloat16",
         "cumsum 70000x82600 dim=1 float32",
@@ -37,15 +44,13 @@ CASES = {
         "cumsum 128x329155 dim=1 float16",
     ],
     8: [
-        "group_norm 64x1024x14x14 groups=32 bfloat16",
-        "group_norm_backward 64x1024x14x14 groups=32 bfloat16",
         "batch_norm 64x256x14x14 bfloat16",
     ],
     # A warp loads a row of 32 columns: no lane has to hear of another's rows.
     4: ["cumsum 64x300x200 dim=1 float32"],
 }
 # What else these cases launch: sums over programs, whose rows are float32 and lie one below the other.
-SUMS = {"sum_partials"}
+SUMS = {"sum_partials", "batch_norm_flat_merge", "batch_norm_backward_flat_merge"}
 # ``ld.global.v4.b32``, and ``cp.async.cg.shared.global [..], [..], 0x10``.
 LOAD = re.compile(r"ld\.global[\w.:]*?(?:\.v(\d))?\.b(\d+)|cp\.async\.c[ag]\.shared\.global [^,]+,[^,]+, (0x\w+|\d+)")
 

@@ -115,6 +115,12 @@ def _norm(backward: bool, residual: bool = False) -> Callable[[int, int, int, in
 def _batch_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
     def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
         plan = batch_norm_plan.plan(batch_norm_plan.Problem(M, N, K, itemsize, inputs), limits)
+        if isinstance(plan, batch_norm_plan.Flat):
+            places, planes = plan.lanes * plan.vec, 3 if inputs == 1 else 2
+            lanes = plan.programs * plan.slice_size * plan.rows * places
+            numbers = planes * (plan.programs * places + plan.group * N)
+            # Of both launches; the rest is a tile too.
+            return Work(2 * plan.programs, 2 * (plan.slice_size + (plan.rest > 0)), lanes, 2, numbers)
         tiling = plan.tiling
         tile = tiling.channels * tiling.block
         if isinstance(plan, batch_norm_plan.Channels):
@@ -133,22 +139,35 @@ def _group_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
     def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
         problem = group_norm_plan.Problem(M, N, K, 1, itemsize, inputs, inputs == 2)
         plan = group_norm_plan.plan(problem, limits)
-        tile = plan.block_d * plan.block_hw
         if isinstance(plan, group_norm_plan.Tile):
-            groups = plan.samples * plan.groups
+            groups, tile = plan.samples * plan.groups, plan.block_d * plan.block_hw
             iterations = _cdiv(M, plan.programs * groups)
-            numbers = 2 * plan.programs * N if inputs == 2 and plan.programs > 1 else 0
+            numbers = 2 * plan.programs * N if plan.programs > 1 else 0
             return Work(plan.programs, iterations, plan.programs * iterations * groups * tile, 1, numbers)
-        tiles = _cdiv(N, plan.block_d) * _cdiv(K, plan.block_hw)
+        tile = plan.vectors.lanes * plan.vectors.vec
+        tiles = _cdiv(N * K, tile)
+        if isinstance(plan, group_norm_plan.Rows):
+            return Work(plan.programs, 1, plan.programs * plan.groups * plan.chunks * tile, 1, 0)
         if isinstance(plan, group_norm_plan.Loop):
-            iterations = _cdiv(M, plan.programs) * 2 * tiles
-            return Work(plan.programs, iterations, M * tiles * tile, 2, 2 * M * N if inputs == 2 and M > 1 else 0)
-        if inputs == 1:
-            programs, share, numbers = M * plan.splits, tile, 2 * M * plan.splits
-        else:
-            programs, share = M * plan.splits * _cdiv(N, plan.block_d), plan.block_hw
-            numbers = 2 * programs + (2 * M * plan.splits * N if M * plan.splits > 1 else 0)
-        return Work(programs + M * plan.tiles, _cdiv(plan.slice_size, share) + 1, M * tiles * tile, 2, numbers)
+            return Work(plan.programs, _cdiv(M, plan.programs) * 2 * tiles, M * tiles * tile, 2, 0)
+        if isinstance(plan, group_norm_plan.Split):
+            iterations = _cdiv(plan.slice_size, plan.vectors.lanes) + 1
+            return Work(M * (plan.splits + plan.tiles), iterations, M * tiles * tile, 2, 2 * M * plan.splits)
+        if isinstance(plan, group_norm_plan.BackwardRows):
+            iterations = _cdiv(M, plan.programs)
+            numbers = plan.programs * 2 * (plan.columns + (N if plan.programs > 1 else 0))
+            return Work(plan.programs, iterations, M * plan.chunks * tile, 1, numbers)
+        sums = plan.sums
+        across = 1 if sums.whole else _cdiv(K, sums.block_hw)
+        blocks = _cdiv(N, sums.block_d)
+        lanes = M * blocks * sums.block_d * across * (sums.block_hw + (sums.rest_hw if sums.whole else 0))
+        if isinstance(plan, group_norm_plan.BackwardLoop):
+            iterations = _cdiv(M, plan.programs) * (blocks * across + tiles)
+            return Work(plan.programs, iterations, max(lanes, M * tiles * tile), 2, 2 * M * N if M > 1 else 0)
+        programs = M * plan.parts
+        iterations = plan.blocks * _cdiv(across, plan.splits) + 1
+        numbers = 2 * programs + (2 * M * plan.splits * N if M * plan.splits > 1 else 0)
+        return Work(programs + M * plan.tiles, iterations, max(lanes, M * tiles * tile), 2, numbers)
 
     return work
 
@@ -168,9 +187,9 @@ KINDS = (
     Kind("softmax gradient", True, (2, 4, 8), 2, False, _softmax(2)),
     Kind("batch norm", True, (2, 4, 8), 1, False, _batch_norm(1)),
     Kind("batch norm gradient", True, (2, 4, 8), 2, False, _batch_norm(2)),
+    Kind("group norm", True, (2, 4, 8), 1, False, _group_norm(1)),
     # Two dimensions of a tile are twice as wide as they need be. Of thousands of channels of one element the gradient
     # writes as many sums as its inputs have elements, in float32.
-    Kind("group norm", True, (2, 4, 8), 1, False, _group_norm(1), max_lanes=4.0),
     Kind("group norm gradient", True, (2, 4, 8), 2, False, _group_norm(2), max_lanes=4.0, max_bytes=4.5),
     Kind("cumsum", True, (1, 2, 4, 8), 1, False, _scan, max_lanes=4.0),
     Kind("reduction", True, (1, 2, 4, 8), 1, True, _reduction(1)),

@@ -124,6 +124,7 @@ def batch_norm_backward_groups(
     RUN: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
+    STAGES: tl.constexpr,
     EVALUATION: tl.constexpr,
 ):
     """All gradients where GROUP programs share a block of channels. In training each reads its part of x and dy twice;
@@ -152,7 +153,7 @@ def batch_norm_backward_groups(
             scale = rstd * weight
         tile_dy = tl.zeros(shape, ACC)
         tile_dyx = tl.zeros(shape, ACC)
-        for tile in tl.range(0, tiles):
+        for tile in tl.range(0, tiles, num_stages=STAGES):
             offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
             dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
             if SUMS:
@@ -187,7 +188,7 @@ def batch_norm_backward_groups(
                 sum_dyx = load_of_channels(partial_ptr + GROUP * C, channels, C, ACC, 0.0)
             scale = rstd * weight
             # Backwards: what was read last may still be in L1.
-            for tile in tl.range(0, tiles):
+            for tile in tl.range(0, tiles, num_stages=STAGES):
                 first = begin + (tiles - 1 - tile) * BLOCK
                 offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
                 dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)

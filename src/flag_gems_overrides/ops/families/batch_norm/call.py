@@ -16,10 +16,17 @@ from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.workspace import with_counters
 from .backward import batch_norm_backward_channels, batch_norm_backward_groups
+from .flat_backward import (
+    batch_norm_backward_flat_apply,
+    batch_norm_backward_flat_merge,
+    batch_norm_backward_flat_sums,
+)
+from .flat_forward import batch_norm_flat_apply, batch_norm_flat_merge, batch_norm_flat_statistics
 from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
+from .launches import FLAT_REGISTERS, MERGE_WARPS, MERGED_CHANNELS, MERGED_ELEMENTS
 from .launches import launch as launch_of
 from .layout import View, same_order, view
-from .plan import Channels, Configuration, Groups, Problem, Tiling, plan, plan_evaluation
+from .plan import Channels, Configuration, Flat, Groups, Problem, Tiling, plan, plan_evaluation, plan_sums
 
 _Launch = Callable[..., None]
 _Vector = tuple[int, torch.dtype]  # elements and dtype of a tensor with a number for each channel
@@ -211,6 +218,8 @@ def _forward_launch(
         options = {**_options(planned.tiling), "RUN": planned.tiling.run}
         return batch_norm_evaluation.bind(device, *_of_evaluation(planned, C, eps_bits), **options)
     chosen = launch_of(problem, configuration, limits) if configuration else plan(problem, limits)
+    if isinstance(chosen, Flat):
+        return _flat_forward(chosen, problem, dtype, eps_bits, momentum_bits, device)
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
     if isinstance(chosen, Channels):
@@ -280,8 +289,12 @@ def _backward_launch(
     # dx alone is an operation for each element, as all of evaluation is forward.
     if configuration is not None:
         chosen = launch_of(problem, configuration, limits)
+    elif training:
+        chosen = plan(problem, limits)
     else:
-        chosen = plan(problem, limits) if training or want_sums else plan_evaluation(problem, limits)
+        chosen = plan_sums(problem, limits) if want_sums else plan_evaluation(problem, limits)
+    if isinstance(chosen, Flat):
+        return _flat_backward(chosen, problem, dtype, mask, device)
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits
     options = {**_options(tiling), "EVALUATION": not training}
@@ -292,6 +305,126 @@ def _backward_launch(
         device, (chosen.programs,), *sizes, *_of_groups(chosen), **options, **_options_of_groups(chosen, alone)
     )
     return _with_parts(launch, chosen, alone, 2, C, _accumulator(dtype), device)
+
+
+def _flat_forward(
+    chosen: Flat, problem: Problem, dtype: torch.dtype, eps_bits: int, momentum_bits: int, device: int
+) -> _Launch:
+    C, B, grid, accumulator = problem.N, problem.K, (chosen.programs,), _accumulator(dtype)
+    total, parts = problem.M * B, (chosen.group, chosen.slice_size)
+    statistics = batch_norm_flat_statistics.bind(
+        device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts, **_options_of_sums(chosen)
+    )
+    merge = batch_norm_flat_merge.bind(
+        device, *_of_merge(chosen, C), total, eps_bits, momentum_bits, chosen.group, chosen.part(), **_merged(chosen, C)
+    )
+    apply = batch_norm_flat_apply.bind(
+        device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, *parts, **_options_of_flat(chosen)
+    )
+    columns, partial = _flat_workspace(chosen, 3, C, accumulator, device)
+    return functools.partial(_run_flat_forward, statistics, merge, apply, columns, partial)
+
+
+def _run_flat_forward(
+    statistics: Launch,
+    merge: Launch,
+    apply: Launch,
+    columns: Allocation,
+    partial: Allocation,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    output: torch.Tensor,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+) -> None:
+    of_parts = partial()
+    statistics(input, columns(), of_parts)
+    merge(of_parts, running_mean, running_var, mean, rstd)
+    apply(input, weight, bias, output, mean, rstd)
+
+
+def _flat_backward(
+    chosen: Flat, problem: Problem, dtype: torch.dtype, mask: tuple[bool, bool, bool], device: int
+) -> _Launch:
+    C, B, grid, accumulator = problem.N, problem.K, (chosen.programs,), _accumulator(dtype)
+    total, parts = problem.M * B, (chosen.group, chosen.slice_size)
+    sums = batch_norm_backward_flat_sums.bind(
+        device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts, **_options_of_sums(chosen)
+    )
+    merge = batch_norm_backward_flat_merge.bind(device, *_of_merge(chosen, C), chosen.group, **_merged(chosen, C))
+    apply = None
+    if mask[0]:
+        apply = batch_norm_backward_flat_apply.bind(
+            device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, total, *parts, **_options_of_flat(chosen)
+        )
+    columns, partial = _flat_workspace(chosen, 2, C, accumulator, device)
+    added = Allocation((2, C), accumulator, device)
+    return functools.partial(_run_flat_backward, sums, merge, apply, columns, partial, added)
+
+
+def _run_flat_backward(
+    sums: Launch,
+    merge: Launch,
+    apply: Launch | None,
+    columns: Allocation,
+    partial: Allocation,
+    added: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+    dbias: torch.Tensor | None,
+) -> None:
+    of_parts = partial()
+    of_all = None if apply is None else added()
+    sums(grad_out, input, mean, columns(), of_parts)
+    merge(of_parts, rstd, dweight, dbias, of_all)
+    if apply is not None:
+        apply(grad_out, input, weight, mean, rstd, dx, of_all)
+
+
+def _flat_workspace(
+    chosen: Flat, planes: int, C: int, dtype: torch.dtype, device: int
+) -> tuple[Allocation, Allocation]:
+    places = chosen.lanes * chosen.vec
+    columns = Allocation((chosen.programs, planes, places), dtype, device)
+    return columns, Allocation((planes, chosen.group, C), dtype, device)
+
+
+def _options_of_flat(chosen: Flat) -> dict[str, int | bool]:
+    return {
+        "num_warps": chosen.warps,
+        "CHANNELS": chosen.channels,
+        "ALL": chosen.all_channels,
+        "ROWS": chosen.rows,
+        "LANES": chosen.lanes,
+        "VEC": chosen.vec,
+        "STAGES": chosen.stages,
+        "maxnreg": FLAT_REGISTERS,
+    }
+
+
+def _options_of_sums(chosen: Flat) -> dict[str, int | bool]:
+    return {**_options_of_flat(chosen), "BLOCK_C": chosen.block_c, "BLOCK_E": chosen.block_e}
+
+
+def _of_merge(chosen: Flat, C: int) -> tuple[tuple[int], int]:
+    return (-(-C // MERGED_CHANNELS),), C
+
+
+def _merged(chosen: Flat, C: int) -> dict[str, int]:
+    parts = 1 << (chosen.group - 1).bit_length()
+    return {
+        "num_warps": MERGE_WARPS,
+        "CHANNELS": MERGED_CHANNELS,
+        "PARTS": min(parts, MERGED_ELEMENTS // MERGED_CHANNELS),
+    }
 
 
 def _options(tiling: Tiling) -> dict[str, int | bool]:
@@ -313,8 +446,14 @@ def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
     """``alone``: whether no program waits for another one."""
     run = chosen.tiling.run
     if alone:
-        return {"PARTS": 1, "RUN": run}
-    return {"PARTS": chosen.parts, "RUN": run, "maxnreg": chosen.registers, "launch_cooperative_grid": True}
+        return {"PARTS": 1, "RUN": run, "STAGES": chosen.stages}
+    return {
+        "PARTS": chosen.parts,
+        "RUN": run,
+        "STAGES": chosen.stages,
+        "maxnreg": chosen.registers,
+        "launch_cooperative_grid": True,
+    }
 
 
 def _of_evaluation(planned: Groups, C: int, eps_bits: int) -> tuple[Any, ...]:

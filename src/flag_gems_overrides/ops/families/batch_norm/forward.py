@@ -53,11 +53,14 @@ def batch_norm_channels(
     running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
     running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
     count = tl.cast(end, ACC)
-    mean = divide(over_tile(x, COLUMNS), count)
-    deviation = tl.where(mask, x - mean, 0.0)
-    if not sums_are_exact(x_ptr.dtype.element_ty, BLOCK):
+    if sums_are_exact(x_ptr.dtype.element_ty, BLOCK):
+        mean = divide(over_tile(x, COLUMNS), count)
+        deviation = tl.where(mask, x - mean, 0.0)
+    else:
+        inverse = 1.0 / count
+        mean = over_tile(x, COLUMNS) * inverse
         # What the mean was rounded by, all elements of a channel are off by.
-        mean += over_tile(deviation, COLUMNS) / count
+        mean += over_tile(tl.where(mask, x - mean, 0.0), COLUMNS) * inverse
         deviation = tl.where(mask, x - mean, 0.0)
     squares = over_tile(deviation * deviation, COLUMNS)
     rstd = store_statistics(
@@ -96,6 +99,7 @@ def batch_norm_groups(
     RUN: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Training where GROUP programs share a block of channels: each has a part of it, which it reads twice.
 
@@ -124,7 +128,7 @@ def batch_norm_groups(
         deviation = tl.where(mask, x - pivot, 0.0)
         sums = deviation
         squares = deviation * deviation
-        for tile in tl.range(1, tiles):
+        for tile in tl.range(1, tiles, num_stages=STAGES):
             offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
             x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
             deviation = tl.where(mask, x - pivot, 0.0)
@@ -165,7 +169,7 @@ def batch_norm_groups(
             rstd = load_of_channels(rstd_ptr, channels, C, ACC, 1.0)
         scale = rstd * weight
         # Backwards: what was read last may still be in L1.
-        for tile in tl.range(0, tiles):
+        for tile in tl.range(0, tiles, num_stages=STAGES):
             first = begin + (tiles - 1 - tile) * BLOCK
             offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
             x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)

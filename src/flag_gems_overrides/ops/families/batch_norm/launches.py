@@ -24,9 +24,20 @@ ALONE, MAX_ALONE = 1 << 30, 32768
 PARTS_PER_THREAD = 2
 # What a program writes and reads side by side where a channel's elements lie together.
 ROW_BYTES = 128
-# For ``estimate``: bytes a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and until
-# programs have exchanged their sums.
-BYTES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 0.7, 2.5
+# Of flat: most vectors of a row that a thread has, and of all rows of a tile, by the number of inputs: more spill.
+# Registers of a thread; left to itself the compiler spills 8 bytes for a second program of 16 warps.
+FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
+# Channels of a program that adds up what the parts of flat have, and entries of a channel that it has at a time.
+MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS = 8, 1024, 4
+# For ``estimate``: bytes a multiprocessor moves in a microsecond; microseconds of a launch, of a second one, of an
+# iteration, and until programs have exchanged their sums.
+BYTES_PER_US, LAUNCH_US, SECOND_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 1.3, 0.7, 2.5
+# What groups take for loads of fewer bytes than a vector, times as long, and for runs of so many bytes twice as long:
+# of problems of more than 4 MB that tune measured they move 3.6 TB/s by whole vectors, 2.7 by 8 bytes, 2.2 by 4, 1.5 by
+# 2, and of 55521 x 32 x 20 float32 half of it, of 18435 x 24 x 24 and 43848 x 8 x 4 bfloat16 less.
+OF_PARTS_OF_VECTORS, SHORT_RUN_BYTES, MAX_OF_SHORT_RUNS = {16: 1.0, 8: 1.3, 4: 1.6, 2: 2.4}, 64, 3.0
+# What columns take besides: 26435 x 2 float16 6 us, 10000 x 200, 29242 x 112 and 46338 x 168 bfloat16 17, 19 and 25.
+COLUMNS_US = 6.0
 
 
 class Problem(NamedTuple):
@@ -41,15 +52,17 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: channels, which holds them, and groups."""
+    """What the tuner chooses. Kernels: channels, which holds them, groups, and flat, which reads memory as it lies."""
 
     kernel: str
-    channels: int  # of a program
+    channels: int  # of a program; flat: C or more for all
     warps: int
-    loads: int = 0  # groups: of 16 bytes of each input that a thread has in flight; a quarter of it one by one
+    loads: int = 0  # of 16 bytes of each input that a thread has in flight; groups: a quarter of it one by one
     warps_per_sm: int = 0  # groups: which leaves a thread 65536 / 32 / warps_per_sm registers
-    tiles: int = 1  # groups: of a program at least, which are worth the wait for others
+    tiles: int = 1  # of a program at least, which are worth the wait for others
     padded: bool = False  # groups: runs of B are read in pieces of a power of two
+    stages: int = 1  # of the loads of a loop
+    blocks: int = 0  # groups: of channels at once, no more; 0 for as many as there is room for
 
 
 class Tiling(NamedTuple):
@@ -87,16 +100,50 @@ class Groups(NamedTuple):
     parts: int  # that the last program merges at a time
     programs: int
     registers: int  # most for one thread, which makes ``programs`` fit on the device
+    stages: int
 
 
-def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Channels | Groups | None:
+class Flat(NamedTuple):
+    """``group`` programs to a block of channels, each with ``slice_size`` tiles. Names as in flat.py."""
+
+    channels: int
+    all_channels: bool
+    rows_of_long: int  # rows of A
+    width: int
+    per_row: int
+    rows: int
+    lanes: int
+    vec: int
+    tiles: int
+    rest: int
+    blocks: int
+    group: int
+    slice_size: int
+    block_c: int
+    block_e: int
+    warps: int
+    stages: int
+
+    @property
+    def programs(self) -> int:
+        return self.blocks * self.group
+
+    def part(self) -> int:
+        """Elements of a channel that a part has, but the last."""
+        return self.slice_size * self.rows * self.per_row
+
+
+Launch = Channels | Groups | Flat
+
+
+def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launch | None:
     try:
         return launch(problem, configuration, limits)
     except ValueError:
         return None
 
 
-def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Channels | Groups:
+def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
     """ValueError if the problem cannot be launched so."""
     kernel, channels, warps, *_ = configuration
     if not (0 < channels <= power_of_2(problem.N) and 0 < warps <= MAX_WARPS):
@@ -106,6 +153,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Ch
         if channels * block > held(problem) * warps * WARP:
             raise ValueError("a program does not hold a channel")
         return Channels(_tiling(problem, channels, block, warps))
+    if kernel == "flat":
+        return _flat(problem, configuration, limits)
     return _groups(problem, configuration, limits)
 
 
@@ -125,27 +174,41 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
     chosen = launch(problem, configuration, limits)
     numel = problem.M * problem.N * problem.K
-    tiling = chosen.tiling
+    us, reads, slower, workspace = LAUNCH_US, 2, 1.0, 0
     if isinstance(chosen, Channels):
-        programs, reads, exchanges = tiling.blocks, 1, 0
-        at_once = limits.sm_count * max(limits.threads_per_sm // WARP // 2 // tiling.warps, 1)
+        programs, reads, warps = chosen.tiling.blocks, 1, chosen.tiling.warps
+        at_once = limits.sm_count * max(limits.threads_per_sm // WARP // 2 // warps, 1)
         iterations = cdiv(programs, at_once)
-    else:
-        programs, reads = chosen.programs, 2
+    elif isinstance(chosen, Groups):
+        tiling, programs = chosen.tiling, chosen.programs
         turns = cdiv(tiling.blocks * chosen.group, programs)
         iterations = 2 * turns * cdiv(chosen.slice_size, tiling.rows)
-        exchanges = turns if chosen.group > 1 else 0
+        us += turns * EXCHANGE_US if chosen.group > 1 else 0
+        slower = OF_PARTS_OF_VECTORS.get(tiling.vec * problem.itemsize, 1.0)
+        if tiling.columns:
+            us += COLUMNS_US if chosen.group > 1 else 0
+            # Programs of the last block may have fewer channels, but take as long.
+            slower *= tiling.blocks * tiling.channels / problem.N if chosen.group > 1 else 1.0
+        else:
+            slower *= min(1 + SHORT_RUN_BYTES / (problem.K * problem.itemsize), MAX_OF_SHORT_RUNS)
+    else:
+        # A pipeline hides half of what an iteration waits.
+        programs, iterations = chosen.programs, chosen.slice_size * (1 if chosen.stages > 1 else 2)
+        us += 2 * SECOND_US
+        workspace = 2 * 4 * (3 if problem.inputs == 1 else 2) * programs * chosen.lanes * chosen.vec
+        # At the end a program adds up what its threads have.
+        us += 2 * ITERATION_US + ITERATION_US * cdiv(chosen.channels, chosen.block_c)
     if numel * problem.itemsize * problem.inputs <= limits.l2_bytes:
         reads = 1
-    moved = numel * problem.itemsize * (problem.inputs * reads + 1)
+    moved = numel * problem.itemsize * (problem.inputs * reads + 1) * slower + workspace
     busy = min(limits.sm_count, programs)
-    return LAUNCH_US + exchanges * EXCHANGE_US + max(moved / (busy * BYTES_PER_US), iterations * ITERATION_US)
+    return us + max(moved / (busy * BYTES_PER_US), iterations * ITERATION_US)
 
 
 def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> Groups:
-    _, channels, warps, loads, warps_per_sm, least, padded = configuration
+    _, channels, warps, loads, warps_per_sm, least, padded, stages, most = configuration
     tiling = tiles(problem, channels, warps, loads, padded)
-    if min(warps_per_sm, least) < 1 or tiling.rows < 1 or tiling.vec > tiling.block:
+    if min(warps_per_sm, least, stages) < 1 or tiling.rows < 1 or tiling.vec > tiling.block:
         raise ValueError(f"no legal program: {configuration}")
     at_once = places(tiling, warps_per_sm, limits)
     registers = min(limits.registers_per_sm * limits.sm_count // (at_once * warps * WARP) // 8 * 8, 255)
@@ -155,9 +218,12 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     elements = channels * tiling.block // (warps * WARP)
     if elements * (2 * words + problem.inputs * problem.itemsize / 4) > MAX_REGISTERS * registers:
         raise ValueError("a thread has more sums and loads than registers")
+    shared = (stages - 1) * channels * tiling.block * problem.itemsize * problem.inputs + 1024
+    if stages > 1 and shared * max(warps_per_sm // warps, 1) > limits.shared_bytes:
+        raise ValueError("stages are in shared memory")
     # All channels at once if there are places, or in as few rounds as can be, evenly. With fewer at a time, so that L2
     # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us.
-    blocks = cdiv(tiling.blocks, cdiv(tiling.blocks, at_once))
+    blocks = cdiv(tiling.blocks, cdiv(tiling.blocks, min(at_once, most or at_once)))
     group = max(1, min(at_once // blocks, tiling.total // (least * tiling.rows)))
     lanes = tiling.channels * cdiv(tiling.total, tiling.rows) * tiling.block
     if least >= ALONE and lanes > max(MAX_ALONE, 2 * problem.M * problem.N * problem.K // limits.sm_count):
@@ -168,7 +234,49 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     group = cdiv(tiling.total, slice_size)
     merged = int(PARTS_PER_THREAD * warps * WARP) // channels
     programs = min(at_once // group, tiling.blocks) * group
-    return Groups(tiling, group, slice_size, min(power_of_2(group), max(merged, 1)), programs, registers)
+    if most:
+        programs = min(programs, blocks * group)
+    return Groups(tiling, group, slice_size, min(power_of_2(group), max(merged, 1)), programs, registers, stages)
+
+
+def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Flat:
+    _, channels, warps, loads, warps_per_sm, least, padded, stages, _ = configuration
+    A, C, B, size, inputs = problem
+    if min(loads, warps_per_sm, least, stages) < 1 or padded:
+        raise ValueError(f"no legal program: {configuration}")
+    vec, threads, all_channels = VECTOR_BYTES // size, warps * WARP, channels >= C
+    if all_channels:
+        rows_of_long = vec // math.gcd(C * B, vec)
+        lanes = max(threads, power_of_2(rows_of_long * C * B // vec))
+        # As many rows as the lanes have room for.
+        rows_of_long *= lanes * vec // (rows_of_long * C * B)
+    else:
+        if channels * B % vec or C * B % vec:
+            raise ValueError("a block is no whole vectors")
+        rows_of_long, lanes = 1, max(threads, power_of_2(channels * B // vec))
+    per_thread = lanes // threads
+    if per_thread > FLAT_VECTORS or loads % per_thread or loads > FLAT_LOADS[inputs] * (2 if size == 8 else 1):
+        raise ValueError("a thread has more vectors than registers")
+    if 2 * channels * B < lanes * vec and not all_channels:
+        raise ValueError("most lanes have no element")
+    rows = loads // per_thread
+    width = rows_of_long * C * B
+    tiles, rest = A // (rows_of_long * rows), A % (rows_of_long * rows) * C * B
+    if tiles < 1 or rest >= 2**31:
+        raise ValueError("a program has a tile")
+    if (stages - 1) * loads * threads * VECTOR_BYTES * inputs * max(warps_per_sm // warps, 1) > limits.shared_bytes:
+        raise ValueError("stages are in shared memory")
+    blocks = 1 if all_channels else cdiv(C, channels)
+    group = max(1, min(limits.sm_count * max(warps_per_sm // warps, 1) // blocks, tiles // least))
+    slice_size = cdiv(tiles, group)
+    group = cdiv(tiles, slice_size)
+    per_row = rows_of_long * B
+    block_e = min(power_of_2(per_row), WARP)
+    block_c = min(max(4 * threads // block_e, 1), power_of_2(min(channels, C)))
+    return Flat(
+        power_of_2(min(channels, C)), all_channels, rows_of_long, width, per_row, rows, lanes, vec, tiles, rest, blocks,
+        group, slice_size, block_c, block_e, warps, stages,
+    )  # fmt: skip
 
 
 def tiles(problem: Problem, channels: int, warps: int, loads: int, padded: bool) -> Tiling:

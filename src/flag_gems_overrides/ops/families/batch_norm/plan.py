@@ -10,12 +10,16 @@ from ...launch.devices import Limits
 from ...plans import table
 from .launches import (
     ALONE,
+    FLAT_LOADS,
+    FLAT_VECTORS,
     MAX_WARPS,
     VECTOR_BYTES,
     WARP,
     Channels,
     Configuration,
+    Flat,
     Groups,
+    Launch,
     Problem,
     Tiling,
     cdiv,
@@ -34,6 +38,7 @@ from .launches import (
 __all__ = [
     "Channels",
     "Configuration",
+    "Flat",
     "Groups",
     "Problem",
     "Tiling",
@@ -44,14 +49,16 @@ __all__ = [
     "launch",
     "plan",
     "plan_evaluation",
+    "plan_sums",
 ]
 
 # What a program reads side by side: of columns, of float64 twice as much (768 x 12661 84 us, 118 with 128 bytes), and
 # of neighbouring channels at least, half of it if they are padded: 50000 x 16 x 7 bf16 49.9 us, 84.6 with all of it.
 ROW_BYTES, NEIGHBOUR_BYTES, SECTOR_BYTES = 128, 128, 32
 # Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
-# for more programs, and so much for programs that hold their columns at all.
-LITTLE_BYTES_OF_SECTORS, MAX_BYTES_OF_SECTORS = 1 << 20, 16 << 20
+# for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the gradient 3.37
+# and 3.73 with 1024), and so much for programs that hold their columns at all.
+LITTLE_BYTES, LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 1 << 20, 256, 16 << 20
 # Of evaluation, whose programs do not wait: more programs than run at once shorten the last round.
 WAVES = 4
 # (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more to a program, so that fewer of them
@@ -63,6 +70,10 @@ COLUMNS_WARPS_FLOAT32 = 32
 # 8 MB that tune --seed 0 measured, 4 loads have 90 % of the speed of the fastest configuration and 2 have 76 %;
 # backward 32 warps have 75 %, 64 have 97 % but spill 16 bytes; 36, the most that do not, were not measured.
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
+# Of short rows that are read as they lie: warps of a program, and of a multiprocessor; so many times the bytes of the
+# sums of a program's places are those of its rows, unless that makes for few programs. They are planned where they are
+# estimated to take no more than this share of groups.
+FLAT_WARPS, FLAT_WARPS_PER_SM, FLAT_STAGES, FLAT_SHARE, MAX_FLAT = (16, 8, 4), 16, 3, 4, 0.9
 # Of a thread whose elements are of several channels: 2787 x 719 x 8 float32 spills 64 bytes with 64 and 8 with 72,
 # 1536 x 21 x 32 float16 8 with 64. The table has configurations with 64 that were measured to be faster all the same.
 # Gradients of single elements have fewer in flight: 2787 x 719 x 7 float32 takes 56.
@@ -86,12 +97,22 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    return found or _channels(problem, limits) or _groups(problem, limits)
+    return found or _default(problem, limits)
+
+
+def _default(problem: Problem, limits: Limits) -> Configuration:
+    channels = _channels(problem, limits)
+    if channels is not None:
+        return channels
+    groups, flat = _groups(problem, limits), _flat(problem, limits)
+    if flat is None or estimate(problem, flat, limits) > MAX_FLAT * estimate(problem, groups, limits):
+        return groups
+    return flat
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: legal, and each another launch."""
-    found: dict[Channels | Groups, Configuration] = {}
+    found: dict[Launch, Configuration] = {}
     for candidate in _candidates(problem, limits):
         launched = launch_or_none(problem, candidate, limits)
         if launched is not None:
@@ -100,12 +121,16 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 
 
 def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    channels, groups = _channels(problem, limits), _groups(problem, limits)
+    channels, groups, flat = _channels(problem, limits), _groups(problem, limits), _flat(problem, limits)
+    yield _default(problem, limits)
     if channels is not None:
-        yield channels
         yield from _neighbours_of(channels, "warps", "channels")
+    if flat is not None:
+        yield flat
+        yield from _neighbours_of(flat, "warps", "warps_per_sm")
     yield groups
-    yield from _neighbours_of(groups, "tiles", "warps", "loads", "warps_per_sm", "channels")
+    yield groups._replace(stages=FLAT_STAGES, warps_per_sm=groups.warps_per_sm * 3 // 4)  # it takes registers
+    yield from _neighbours_of(groups, "tiles", "loads", "warps_per_sm", "channels")
     other = groups._replace(padded=not groups.padded)
     yield other
     yield other._replace(loads=2 * groups.loads)
@@ -124,20 +149,25 @@ def _neighbours_of(configuration: Configuration, *fields: str) -> Iterator[Confi
         yield configuration._replace(**{field: value // 2})
 
 
-def plan(problem: Problem, limits: Limits) -> Channels | Groups:
+def plan(problem: Problem, limits: Limits) -> Launch:
     """The launch for these sizes, none of them 0."""
     return launch(problem, choose(problem, limits), limits)
 
 
+def plan_sums(problem: Problem, limits: Limits) -> Launch:
+    """The same of evaluation where sums are wanted, which flat's kernels do not have."""
+    return launch(problem, _channels(problem, limits) or _groups(problem, limits), limits)
+
+
 def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
     """The same where no program needs what another one has read; each group has one block of channels."""
-    _, channels, warps, loads, warps_per_sm, _, padded = _groups(problem, limits)
+    _, channels, warps, loads, warps_per_sm, _, padded, *_ = _groups(problem, limits)
     tiling = tiles(problem, channels, warps, loads, padded)
     count = cdiv(tiling.total, tiling.rows)
     group = max(1, min(cdiv(WAVES * places(tiling, warps_per_sm, limits), tiling.blocks), count))
     slice_size = cdiv(count, group) * tiling.rows
     group = cdiv(tiling.total, slice_size)
-    return Groups(tiling, group, slice_size, 1, group * tiling.blocks, 0)
+    return Groups(tiling, group, slice_size, 1, group * tiling.blocks, 0, 1)
 
 
 def _groups(problem: Problem, limits: Limits) -> Configuration:
@@ -172,6 +202,26 @@ def _groups(problem: Problem, limits: Limits) -> Configuration:
     return configuration
 
 
+def _flat(problem: Problem, limits: Limits) -> Configuration | None:
+    """What is estimated to take the least time; None if rows are too long or too few."""
+    legal = (each for each in _flats(problem, limits) if launch_or_none(problem, each, limits) is not None)
+    return min(legal, key=lambda each: estimate(problem, each, limits), default=None)
+
+
+def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    """All channels of a row of A, or as many as a tile has room for; some may not be legal."""
+    A, C, B, size, inputs = problem
+    vec = VECTOR_BYTES // size
+    for warps in FLAT_WARPS:
+        room = warps * WARP * vec
+        of_long_row = C * B * vec // math.gcd(C * B, vec)
+        channels = C if of_long_row <= FLAT_VECTORS * room else power_of_2(room // B + 1) // 2
+        of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2), (2 * inputs + 1) * size
+        for loads in (FLAT_LOADS[inputs], FLAT_LOADS[inputs] // 2):
+            least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), max(A * C * B // (1024 * limits.sm_count), 2))
+            yield Configuration("flat", channels, warps, loads, FLAT_WARPS_PER_SM, least, False, FLAT_STAGES)
+
+
 def _padded(problem: Problem, configuration: Configuration) -> bool:
     """Whether it is worth masked lanes not to divide for each load: where a load is of less than a vector."""
     _, _, B, size, _ = problem
@@ -194,7 +244,7 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
         channels = min(max(ROW_BYTES // size, 512 // inputs // block), power_of_2(C))
         while channels > 1 and (
             (channels > SECTOR_BYTES // size and channels * limits.sm_count > C)
-            or (inputs == 1 and channels * block > 512 and _bytes(problem, channels // 2) <= LITTLE_BYTES_OF_SECTORS)
+            or (channels * block > LITTLE_ELEMENTS and _bytes(problem, channels // 2) <= LITTLE_BYTES)
         ):
             channels //= 2
         if channels * block > most:
@@ -218,5 +268,7 @@ def _bytes(problem: Problem, channels: int) -> int:
 
 
 def _neighbours(problem: Problem) -> int:
-    """Channels that lie side by side."""
-    return power_of_2(cdiv(NEIGHBOUR_BYTES, problem.K * problem.itemsize))
+    """Channels that lie side by side: of little data a sector, because loading anything takes the time (9 x 120 x 5
+    bf16 backward 3.10 us with 8 channels, 3.27 with 16)."""
+    little = problem.M * problem.N * problem.K * problem.itemsize <= LITTLE_BYTES
+    return power_of_2(cdiv(SECTOR_BYTES if little else NEIGHBOUR_BYTES, problem.K * problem.itemsize))

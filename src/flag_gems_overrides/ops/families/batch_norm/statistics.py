@@ -46,7 +46,7 @@ def merge_parts(
         pivot = tl.load(places, mask=mask, other=0.0)
         part_mean = (pivot - origin) + tl.load(places + plane, mask=mask, other=0.0)
         part_squares = tl.load(places + 2 * plane, mask=mask, other=0.0)
-        counts = part_sizes(parts, SLICE, total, vectors, UNIT, RUN).to(mean.dtype)
+        counts = part_sizes(parts, GROUP, SLICE, total, vectors, UNIT, RUN).to(mean.dtype)
         block_count = over_parts(counts)
         shift = over_parts(tl.where(mask, part_mean - mean, 0.0) * counts) / block_count
         deviation = tl.where(mask, part_mean - (mean + shift), 0.0)
@@ -59,11 +59,12 @@ def merge_parts(
 
 
 @triton.jit
-def part_sizes(parts, SLICE, total, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
-    """How many elements of a channel each part has; 0 beyond the last."""
+def part_sizes(parts, GROUP, SLICE, total, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
+    """How many elements of a channel each part has; the last of GROUP all that are left."""
     begin = tl.minimum(tl.cast(parts, tl.int64) * SLICE, total)
-    end = tl.minimum(begin + SLICE, total)
-    return elements_before(end, vectors, UNIT, RUN) - elements_before(begin, vectors, UNIT, RUN)
+    end = tl.where(parts < GROUP - 1, tl.minimum(begin + SLICE, total), total)
+    sizes = elements_before(end, vectors, UNIT, RUN) - elements_before(begin, vectors, UNIT, RUN)
+    return tl.where(parts < GROUP, sizes, 0)
 
 
 @triton.jit
@@ -74,18 +75,19 @@ def store_statistics(
     """Store mean and rstd, and update the running statistics, whose values are given; returns rstd.
 
     mean_ptr, rstd_ptr: [C]; running_mean_ptr, running_var_ptr: [C] or None. The running variance is of a sample: of one
-    element it is 0 / 0.
+    element it is NaN.
     """
     mask = channels < C
-    variance = squares / count
+    # What is divided by depends on nothing that is loaded: 1 / count is there before the sums are.
+    variance = squares * (1.0 / count)
     rstd = tl.rsqrt(variance + eps)
     stored = mean_to_store(mean, variance)
     tl.store(mean_ptr + channels, stored, mask=mask)
     tl.store(rstd_ptr + channels, rstd, mask=mask)
     if running_mean_ptr is not None:
         tl.store(running_mean_ptr + channels, momentum * stored + (1 - momentum) * running_mean, mask=mask)
-        # Where there is one element the quotient is 0 / 0, the NaN that PyTorch stores.
-        unbiased = squares / (count - 1.0)
+        # Where there is one element the product is 0 * inf, the NaN that PyTorch stores.
+        unbiased = squares * (1.0 / (count - 1.0))
         tl.store(running_var_ptr + channels, momentum * unbiased + (1 - momentum) * running_var, mask=mask)
     return rstd
 

@@ -5,55 +5,25 @@ from __future__ import annotations
 
 import functools
 import math
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from ...launch import devices
 from ...launch.allocation import Allocation
-from ...launch.prepared import Launch
-from ..norm.partial_sums import sum_partials
-from ..norm.plan import plan_partial_sums
-from .backward import (
-    group_norm_backward_apply,
-    group_norm_backward_loop,
-    group_norm_backward_sums,
-    group_norm_backward_tile,
-)
-from .forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_tile
-from .launches import LOOP_REGISTERS, Configuration, Loop, Problem, Split, Tile
-from .plan import choose, launch
-
-# Of the kernel that makes dx of sums. Left to itself the compiler spills 32 bytes for a fifth program to a
-# multiprocessor (8 x 256 x 10001 bfloat16, sm_100, 48 registers).
-APPLY_REGISTERS = 80
+from .launches import Configuration, Problem
+from .prepare import Sizes, backward_launch, forward_launch, problem_of
 
 _Parameter = tuple[torch.Size, torch.dtype]
-
-
-class Sizes(NamedTuple):
-    """What a call says about its input, as aten passes it."""
-
-    N: int
-    C: int
-    HW: int
-    G: int
 
 
 def problem(op: str, *arguments: Any) -> Problem:
     """What ``op`` is planned for on these arguments of its ATen overload; only sizes and dtypes are read."""
     if op == "group_norm_backward":
         _, x, _, _, _, N, C, HW, G, (dx, _, _) = arguments
-        return _problem(Sizes(N, C, HW, G), x.dtype, 2, dx)
+        return problem_of(Sizes(N, C, HW, G), x.dtype, 2, dx)
     x, _, _, N, C, HW, G, _ = arguments
-    return _problem(Sizes(N, C, HW, G), x.dtype, 1, False)
-
-
-def _problem(sizes: Sizes, dtype: torch.dtype, inputs: int, dx: bool) -> Problem:
-    N, C, HW, G = sizes
-    return Problem(N * G, C // G, HW, G, dtype.itemsize, inputs, dx)
+    return problem_of(Sizes(N, C, HW, G), x.dtype, 1, False)
 
 
 def launch_with(configuration: Configuration, op: str, *arguments: Any) -> tuple[torch.Tensor | None, ...]:
@@ -171,65 +141,8 @@ def prepare_forward(
     # PyTorch's statistics are of the input's type, those of half inputs too, or of the parameters' where they differ.
     parameter = weight or bias
     statistic = Allocation((sizes.N, sizes.G), parameter[1] if parameter else dtype, device)
-    compute = _forward_launch(dtype, sizes, eps, device, configuration)
+    compute = forward_launch(dtype, sizes, eps, device, configuration)
     return _Forward(Allocation(shape, dtype, device), statistic, compute)
-
-
-def _forward_launch(
-    dtype: torch.dtype, sizes: Sizes, eps: float, device: int, configuration: Configuration | None
-) -> Callable[..., None]:
-    if math.prod(sizes) == 0:
-        return _forward_of_nothing
-    N, C, HW, G = sizes
-    D = C // G
-    (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
-    limits, problem = devices.limits(device), _problem(sizes, dtype, 1, False)
-    plan = launch(problem, configuration or choose(problem, limits), limits)
-    if isinstance(plan, Tile):
-        return group_norm_tile.bind(
-            device, (plan.programs,), N * G, G, D, HW, eps_bits, **_tile_options(plan, "BLOCK_M")
-        )
-    blocks = {"num_warps": plan.warps, "BLOCK_D": plan.block_d, "BLOCK_HW": plan.block_hw, "VEC": plan.vec}
-    if isinstance(plan, Loop):
-        return group_norm_loop.bind(
-            device,
-            (plan.programs,),
-            N * G,
-            G,
-            D,
-            HW,
-            D * HW,
-            eps_bits,
-            **blocks,
-            STAGES=plan.stages,
-            maxnreg=LOOP_REGISTERS,
-        )
-    statistics = group_norm_partial_statistics.bind(
-        device,
-        (N * G * plan.splits,),
-        D * HW,
-        plan.slice_size,
-        plan.splits,
-        num_warps=plan.warps,
-        BLOCK=plan.block_d * plan.block_hw,
-        VEC=plan.vec,
-        STAGES=plan.stages,
-    )
-    apply = group_norm_apply.bind(
-        device,
-        (N * G * plan.tiles,),
-        G,
-        D,
-        HW,
-        D * HW,
-        plan.slice_size,
-        plan.splits,
-        eps_bits,
-        **blocks,
-        BLOCK_S=1 << (plan.splits - 1).bit_length(),
-    )
-    partial = Allocation((N * G, plan.splits), _accumulator(dtype), device)
-    return functools.partial(_forward_split, statistics, apply, partial)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -256,173 +169,8 @@ def prepare_backward(
         if count != of and expected[0]:
             raise RuntimeError(f"Expected {name} of {of} elements, but got {count}")
     parameter = Allocation((sizes.C,), weight[1] if weight else dtypes[0], device)
-    compute = _backward_launch(dtypes[0], sizes, want, device, configuration)
+    compute = backward_launch(dtypes[0], sizes, want, device, configuration)
     return _Backward(Allocation(shape, dtypes[0], device), parameter, compute)
-
-
-def _backward_launch(
-    dtype: torch.dtype,
-    sizes: Sizes,
-    want: tuple[bool, bool, bool],
-    device: int,
-    configuration: Configuration | None,
-) -> Callable[..., None]:
-    if math.prod(sizes) == 0 or not any(want):
-        return _backward_of_nothing
-    N, C, HW, G = sizes
-    D = C // G
-    want_input = want[0]
-    limits, problem = devices.limits(device), _problem(sizes, dtype, 2, want_input)
-    plan = launch(problem, configuration or choose(problem, limits), limits)
-    sums = apply = None
-    if isinstance(plan, Tile):
-        rows = plan.programs // -(-G // plan.groups)
-        first = group_norm_backward_tile.bind(
-            device,
-            (plan.programs,),
-            N,
-            G,
-            D,
-            HW,
-            BLOCK_N=plan.samples,
-            **_tile_options(plan, "BLOCK_G"),
-            STAGES=plan.stages,
-        )
-    else:
-        blocks = {"num_warps": plan.warps, "BLOCK_D": plan.block_d, "BLOCK_HW": plan.block_hw, "VEC": plan.vec}
-        if isinstance(plan, Loop):
-            rows = N
-            first = group_norm_backward_loop.bind(
-                device, (plan.programs,), N * G, G, D, HW, **blocks, STAGES=plan.stages, maxnreg=LOOP_REGISTERS
-            )
-        else:
-            rows, parts = N * plan.splits, -(-D // plan.block_d) * plan.splits
-            first = group_norm_backward_sums.bind(
-                device,
-                (N * G * parts,),
-                G,
-                D,
-                HW,
-                plan.slice_size,
-                plan.splits,
-                **blocks,
-                STAGES=plan.stages,
-                maxnreg=LOOP_REGISTERS,
-            )
-            if want_input:
-                apply = group_norm_backward_apply.bind(
-                    device, (N * G * plan.tiles,), G, D, HW, parts, **blocks, BLOCK=256, maxnreg=APPLY_REGISTERS
-                )
-    outputs = want[1] + want[2]
-    if outputs and rows > 1:
-        adding = plan_partial_sums(rows, C, outputs, limits)
-        sums = sum_partials.bind(
-            device,
-            (adding.programs, outputs),
-            rows,
-            C,
-            C,
-            num_warps=adding.warps,
-            BLOCK_P=adding.block_p,
-            BLOCK_N=adding.block_n,
-            PDL=False,
-        )
-    partial = Allocation((rows, C), _accumulator(dtype), device)
-    if isinstance(plan, Split):
-        of_groups = Allocation((N * G, parts, 2), _accumulator(dtype), device)
-        return functools.partial(_backward_split, first, apply, sums, partial, of_groups)
-    return functools.partial(_backward_whole, first, sums, partial)
-
-
-def _tile_options(plan: Tile, groups: str) -> dict[str, int]:
-    return {
-        "num_warps": plan.warps,
-        groups: plan.groups,
-        "BLOCK_D": plan.block_d,
-        "BLOCK_HW": plan.block_hw,
-        "VEC": plan.vec,
-    }
-
-
-def _forward_split(
-    statistics: Launch,
-    apply: Launch,
-    partial: Allocation,
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    output: torch.Tensor,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-) -> None:
-    partial_mean, partial_squares = partial(), partial()
-    statistics(input, partial_mean, partial_squares)
-    apply(input, weight, bias, output, mean, rstd, partial_mean, partial_squares)
-
-
-def _backward_whole(
-    launch: Launch,
-    sums: Launch | None,
-    partial: Allocation,
-    grad_out: torch.Tensor,
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-    dx: torch.Tensor | None,
-    dweight: torch.Tensor | None,
-    dbias: torch.Tensor | None,
-) -> None:
-    """One kernel for dx and the sums of each program, and one that adds these up, if there are several."""
-    if sums is None:
-        launch(grad_out, input, weight, mean, rstd, dx, dweight, dbias)
-        return
-    a = None if dweight is None else partial()
-    b = None if dbias is None else partial()
-    launch(grad_out, input, weight, mean, rstd, dx, a, b)
-    sums(a, b, dweight, dbias)
-
-
-def _backward_split(
-    launch: Launch,
-    apply: Launch | None,
-    sums: Launch | None,
-    partial: Allocation,
-    of_groups: Allocation,
-    grad_out: torch.Tensor,
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-    dx: torch.Tensor | None,
-    dweight: torch.Tensor | None,
-    dbias: torch.Tensor | None,
-) -> None:
-    """One kernel for the sums, one that makes dx of them, and one that adds them up."""
-    a = dweight if sums is None or dweight is None else partial()
-    b = dbias if sums is None or dbias is None else partial()
-    parts = None if apply is None else of_groups()
-    launch(grad_out, input, weight, mean, rstd, a, b, parts)
-    if apply is not None:
-        apply(grad_out, input, weight, mean, rstd, dx, parts)
-    if sums is not None:
-        sums(a, b, dweight, dbias)
-
-
-def _forward_of_nothing(*tensors: torch.Tensor) -> None:
-    # As PyTorch: the mean of a group without elements is 0, its rstd is NaN.
-    tensors[-2].zero_()
-    tensors[-1].fill_(math.nan)
-
-
-def _backward_of_nothing(*tensors: torch.Tensor | None) -> None:
-    for gradient in tensors[-2:]:
-        if gradient is not None:
-            gradient.zero_()
-
-
-def _accumulator(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _check(shape: torch.Size, weight: _Parameter | None, bias: _Parameter | None, sizes: Sizes) -> None:

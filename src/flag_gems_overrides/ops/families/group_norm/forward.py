@@ -1,33 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code=assignment
+# mypy: disable-error-code="assignment, misc, unreachable, var-annotated"
 """Forward kernels of group normalization.
 
 Each group of an [N, C, HW] input, D = C / G channels of a sample, becomes ``y = (x - mean) * rstd * weight + bias``
 with ``rstd = 1 / sqrt(variance + eps)`` and the weight and bias of the element's channel. Everything between load and
-store is float32, or float64 for float64 input.
+store is float32, or float64 for float64 input. vectors.py says how a group is read.
 
 In all kernels
 
     x_ptr, y_ptr: [N, C, HW]    weight_ptr, bias_ptr: [C] or None    mean_ptr, rstd_ptr: [N, G]
+    M = N * G groups of size = D * HW elements
 """
 
 import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ..norm.statistics import from_bits, mean_to_store
-from .tile import (
+from ..norm.statistics import corrected, divide, from_bits, mean_to_store, sums_are_exact
+from ..norm.tile import body_offset, head_size
+from .vectors import (
     affine,
-    load_parameter,
+    edges_of,
+    elements_of,
+    merged,
+    of_channels,
+    rows_from,
     running_statistics,
-    tile_of_group,
-    tiles_of_group,
+    store_edges,
+    store_tile,
+    sum_rows,
+    vectors_from,
 )
 
 
 @entry()
 @triton.jit(do_not_specialize=["M", "eps_bits"])
-def group_norm_tile(
+def group_norm_rows(
     x_ptr,
     weight_ptr,
     bias_ptr,
@@ -38,39 +46,95 @@ def group_norm_tile(
     G,
     D,
     HW,
+    size,
     eps_bits,
     BLOCK_M: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_HW: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    LANES: tl.constexpr,
     VEC: tl.constexpr,
+    SPAN: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    EARLY: tl.constexpr,
+    INT64_ROWS: tl.constexpr,
 ):
-    """Small groups: each program holds BLOCK_M of the M = N * G groups."""
+    """Groups that a program holds: BLOCK_M of them, CHUNKS times LANES vectors each, so that x is read once.
+
+    All chunks but the last are full. With EARLY weight and bias are loaded with x, so that no store waits for them;
+    they take registers.
+    """
+    tl.static_assert(BLOCK_M == 1 or not UNALIGNED, "heads differ")
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
-    row = tl.cast(tl.program_id(0), tl.int64) * BLOCK_M
-    rows = row + tl.arange(0, BLOCK_M)[:, None, None]
-    within = tl.arange(0, BLOCK_D)[None, :, None]
-    elements = tl.arange(0, BLOCK_HW)[None, None, :]
-    channel_mask = (rows < M) & (within < D)
-    mask = channel_mask & (elements < HW)
-    offsets = (rows * D + within) * HW + elements
-    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-    weight = load_parameter(weight_ptr, rows % G * D + within, channel_mask, ACC)
-    bias = load_parameter(bias_ptr, rows % G * D + within, channel_mask, ACC)
-    size = tl.cast(D, ACC) * HW
-    mean = sum_group(x) / size
-    deviation = tl.where(mask, x - mean, 0.0)
-    variance = sum_group(deviation * deviation) / size
+    EXACT: tl.constexpr = sums_are_exact(x_ptr.dtype.element_ty, CHUNKS * LANES * VEC + 2 * VEC * UNALIGNED)
+    first = tl.program_id(0)
+    if INT64_ROWS:
+        first = tl.cast(first, tl.int64)
+    first *= BLOCK_M
+    rows = rows_from(first, BLOCK_M)
+    head = head_size(first, size, VEC, UNALIGNED)
+    start = body_offset(rows, size, VEC, UNALIGNED)
+    vectors = (size - head) // VEC
+    first_channel = rows % G * D
+    xs = ()
+    weights = ()
+    biases = ()
+    for c in tl.static_range(CHUNKS):
+        vector = vectors_from(c * LANES, LANES)
+        mask = (vector < vectors) & (rows < M)
+        xs = xs + (tl.load(x_ptr + start + elements_of(vector, VEC), mask=mask, other=0.0),)
+        if EARLY:
+            places = head + vector * VEC
+            weights = weights + (of_channels(weight_ptr, first_channel, places, mask, D, HW, VEC, SPAN),)
+            biases = biases + (of_channels(bias_ptr, first_channel, places, mask, D, HW, VEC, SPAN),)
+    if UNALIGNED:
+        edge, edge_mask = edges_of(head, vectors, size, LANES, VEC)
+        edge_offsets = tl.cast(first, tl.int64) * size + edge
+        edge_x = tl.load(x_ptr + edge_offsets, mask=edge_mask, other=0.0).to(ACC)
+        edge_weight = of_channels(weight_ptr, first_channel, edge, edge_mask, D, HW, 1, 1)
+        edge_bias = of_channels(bias_ptr, first_channel, edge, edge_mask, D, HW, 1, 1)
+    total = xs[0].to(ACC)
+    for c in tl.static_range(1, CHUNKS):
+        total += xs[c].to(ACC)
+    total = sum_rows(total)
+    if UNALIGNED:
+        total += sum_rows(edge_x)
+    mean = divide(total, size)
+    squares = tl.zeros_like(xs[0].to(ACC))
+    rest = squares
+    for c in tl.static_range(CHUNKS):
+        deviation = xs[c].to(ACC) - mean
+        if c == CHUNKS - 1:
+            deviation = tl.where(vectors_from(c * LANES, LANES) < vectors, deviation, 0.0)
+        squares += deviation * deviation
+        if not EXACT:
+            rest += deviation
+    squares = sum_rows(squares)
+    if UNALIGNED:
+        deviation = tl.where(edge_mask, edge_x - mean, 0.0)
+        squares += sum_rows(deviation * deviation)
+    if not EXACT:
+        rest = sum_rows(rest)
+        if UNALIGNED:
+            rest += sum_rows(deviation)
+        mean, squares = corrected(mean, rest, squares, size)
+    variance = squares / size
     rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))
     tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=rows < M)
     tl.store(rstd_ptr + rows, rstd, mask=rows < M)
-    tl.store(y_ptr + offsets, affine(x, mean, rstd, weight, bias), mask=mask)
-
-
-@triton.jit
-def sum_group(x):
-    """[groups, channels, elements] to [groups, 1, 1]."""
-    return tl.sum(tl.sum(x, 2, keep_dims=True), 1, keep_dims=True)
+    for c in tl.static_range(CHUNKS):
+        vector = vectors_from(c * LANES, LANES)
+        mask = (vector < vectors) & (rows < M)
+        if EARLY:
+            weight = weights[c]
+            bias = biases[c]
+        else:
+            places = head + vector * VEC
+            weight = of_channels(weight_ptr, first_channel, places, mask, D, HW, VEC, SPAN)
+            bias = of_channels(bias_ptr, first_channel, places, mask, D, HW, VEC, SPAN)
+        y = affine(xs[c].to(ACC), mean, rstd, weight, bias)
+        tl.store(y_ptr + start + elements_of(vector, VEC), y, mask=mask)
+    if UNALIGNED:
+        y = affine(edge_x, mean, rstd, edge_weight, edge_bias)
+        tl.store(y_ptr + edge_offsets, y, mask=edge_mask)
 
 
 @entry()
@@ -88,57 +152,44 @@ def group_norm_loop(
     HW,
     size,
     eps_bits,
-    BLOCK_D: tl.constexpr,
-    BLOCK_HW: tl.constexpr,
+    LANES: tl.constexpr,
     VEC: tl.constexpr,
+    SPAN: tl.constexpr,
+    UNALIGNED: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """One program to a group: one pass for the statistics and one, backwards, for the result. The second finds in the
     cache what the first has read.
-
-    M = N * G groups of size = D * HW elements.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
-    size = size // VEC * VEC  # size itself, but the compiler now sees that VEC divides it
     eps = from_bits(eps_bits, ACC)
     for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
-        start = tl.cast(row, tl.int64) * D * HW
-        mean, squares = running_statistics(x_ptr + start, size, ACC, BLOCK_D * BLOCK_HW, STAGES)
+        head = head_size(row, size, VEC, UNALIGNED)
+        start = body_offset(row, size, VEC, UNALIGNED)
+        vectors = (size - head) // VEC
+        edge_start = tl.cast(row, tl.int64) * size
+        lane_count, lane_mean, lane_squares = running_statistics(x_ptr + start, vectors, ACC, LANES, VEC, STAGES)
+        mean, squares = merged(
+            lane_count, lane_mean, lane_squares, x_ptr + edge_start, head, vectors, size, size, True,
+            ACC, LANES, VEC, UNALIGNED,
+        )  # fmt: skip
         variance = squares / size
         rstd = tl.rsqrt(variance + eps)
-        tl.store(mean_ptr + row, mean_to_store(mean, variance))
-        tl.store(rstd_ptr + row, rstd)
-        last = tiles_of_group(D, HW, BLOCK_D, BLOCK_HW) - 1
+        scalar = tl.zeros([1, 1, 1], tl.int32)
+        tl.store(mean_ptr + row + scalar, mean_to_store(mean, variance))
+        tl.store(rstd_ptr + row + scalar, rstd)
+        first_channel = row % G * D
+        last = (vectors - 1) // LANES
         for i in tl.range(0, last + 1, num_stages=STAGES):
             store_tile(
-                x_ptr + start, weight_ptr, bias_ptr, y_ptr + start, mean, rstd, row % G * D, last - i, D, HW,
-                ACC, BLOCK_D, BLOCK_HW,
+                x_ptr + start, weight_ptr, bias_ptr, y_ptr + start, mean, rstd, first_channel, head,
+                (last - i) * LANES, vectors, D, HW, ACC, LANES, VEC, SPAN,
             )  # fmt: skip
-
-
-@triton.jit
-def store_tile(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    y_ptr,
-    mean,
-    rstd,
-    first_channel,
-    i,
-    D,
-    HW,
-    ACC: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_HW: tl.constexpr,
-):
-    """Tile i of the group that x_ptr and y_ptr point to."""
-    channels, start, offsets, mask = tile_of_group(i, D, HW, BLOCK_D, BLOCK_HW)
-    weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
-    bias = load_parameter(bias_ptr, first_channel + channels, channels < D, ACC)
-    x = tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
-    tl.store(y_ptr + start + offsets, affine(x, mean, rstd, weight, bias), mask=mask)
+        if UNALIGNED:
+            store_edges(
+                x_ptr + edge_start, weight_ptr, bias_ptr, y_ptr + edge_start, mean, rstd, first_channel, head,
+                vectors, size, HW, ACC, LANES, VEC,
+            )  # fmt: skip
 
 
 @entry()
@@ -150,22 +201,40 @@ def group_norm_partial_statistics(
     size,
     SLICE,
     SPLITS,
-    BLOCK: tl.constexpr,
+    LANES: tl.constexpr,
     VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Few, long groups: the statistics of a slice of SLICE elements of one of them.
+    """Few, long groups: the statistics of a slice of SLICE vectors of one of them; the first slice has the edges.
 
-    partial_mean_ptr, partial_squares_ptr: [N * G, SPLITS]
+    partial_mean_ptr, partial_squares_ptr: [M, SPLITS]
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    size = size // VEC * VEC  # size itself, but the compiler now sees that VEC divides it
     row = tl.program_id(0) // SPLITS
-    begin = tl.cast(tl.program_id(0) % SPLITS, tl.int64) * SLICE
-    count = tl.minimum(size - begin, SLICE)
-    mean, squares = running_statistics(x_ptr + tl.cast(row, tl.int64) * size + begin, count, ACC, BLOCK, STAGES)
-    tl.store(partial_mean_ptr + tl.program_id(0), mean)
-    tl.store(partial_squares_ptr + tl.program_id(0), squares)
+    split = tl.program_id(0) % SPLITS
+    head = head_size(row, size, VEC, UNALIGNED)
+    vectors = (size - head) // VEC
+    begin = tl.cast(split, tl.int64) * SLICE
+    count = tl.minimum(vectors - begin, SLICE).to(SLICE.dtype)
+    start = body_offset(row, size, VEC, UNALIGNED) + begin * VEC
+    lane_count, lane_mean, lane_squares = running_statistics(x_ptr + start, count, ACC, LANES, VEC, STAGES)
+    # None in a slice that is there for other rows, whose heads are shorter.
+    elements = tl.maximum(slice_elements(split, SLICE, vectors, size, VEC), 1)
+    mean, squares = merged(
+        lane_count, lane_mean, lane_squares, x_ptr + tl.cast(row, tl.int64) * size, head, vectors, size, elements,
+        split == 0, ACC, LANES, VEC, UNALIGNED,
+    )  # fmt: skip
+    place = tl.program_id(0) + tl.zeros([1, 1, 1], tl.int32)
+    tl.store(partial_mean_ptr + place, mean)
+    tl.store(partial_squares_ptr + place, squares)
+
+
+@triton.jit
+def slice_elements(split, SLICE, vectors, size, VEC: tl.constexpr):
+    """Elements of a slice of a row; the edges are in the first."""
+    held = tl.minimum(vectors - tl.cast(split, tl.int64) * SLICE, SLICE) * VEC
+    return held + tl.where(split == 0, size - vectors * VEC, 0)
 
 
 @entry()
@@ -186,33 +255,42 @@ def group_norm_apply(
     SLICE,
     SPLITS,
     eps_bits,
+    TILES,
     BLOCK_S: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_HW: tl.constexpr,
+    LANES: tl.constexpr,
     VEC: tl.constexpr,
+    SPAN: tl.constexpr,
+    UNALIGNED: tl.constexpr,
 ):
-    """One tile of a group, whose statistics are merged from those of its slices (Chan, Golub and LeVeque).
+    """One of TILES tiles of a group, whose statistics are merged from those of its slices (Chan, Golub and LeVeque).
 
-    partial_mean_ptr, partial_squares_ptr: [N * G, SPLITS]; BLOCK_S is at least SPLITS.
+    partial_mean_ptr, partial_squares_ptr: [M, SPLITS]; BLOCK_S is at least SPLITS.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
-    size = size // VEC * VEC  # size itself, but the compiler now sees that VEC divides it
-    tiles = tiles_of_group(D, HW, BLOCK_D, BLOCK_HW)
-    row = tl.cast(tl.program_id(0) // tiles, tl.int64)
-    tile = tl.program_id(0) % tiles
+    row = tl.program_id(0) // TILES
+    tile = tl.program_id(0) % TILES
+    head = head_size(row, size, VEC, UNALIGNED)
+    start = body_offset(row, size, VEC, UNALIGNED)
+    vectors = (size - head) // VEC
     split = tl.arange(0, BLOCK_S)
-    means = tl.load(partial_mean_ptr + row * SPLITS + split, mask=split < SPLITS, other=0.0)
-    squares = tl.load(partial_squares_ptr + row * SPLITS + split, mask=split < SPLITS, other=0.0)
-    count = tl.where(split < SPLITS, tl.minimum(size - split.to(tl.int64) * SLICE, SLICE), 0).to(ACC)
+    places = row * SPLITS + split
+    means = tl.load(partial_mean_ptr + places, mask=split < SPLITS, other=0.0)
+    squares = tl.load(partial_squares_ptr + places, mask=split < SPLITS, other=0.0)
+    count = tl.where(split < SPLITS, slice_elements(split, SLICE, vectors, size, VEC), 0).to(ACC)
     mean = tl.sum(means * count, 0) / size
     deviation = tl.where(split < SPLITS, means - mean, 0.0)
     variance = tl.sum(squares + count * deviation * deviation, 0) / size
     rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))
     tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=tile == 0)
     tl.store(rstd_ptr + row, rstd, mask=tile == 0)
-    start = row * D * HW
+    first_channel = row % G * D
     store_tile(
-        x_ptr + start, weight_ptr, bias_ptr, y_ptr + start, mean, rstd, row % G * D, tile, D, HW,
-        ACC, BLOCK_D, BLOCK_HW,
+        x_ptr + start, weight_ptr, bias_ptr, y_ptr + start, mean, rstd, first_channel, head, tile * LANES, vectors,
+        D, HW, ACC, LANES, VEC, SPAN,
     )  # fmt: skip
+    if UNALIGNED and tile == 0:
+        edge_start = tl.cast(row, tl.int64) * size
+        store_edges(
+            x_ptr + edge_start, weight_ptr, bias_ptr, y_ptr + edge_start, mean, rstd, first_channel, head,
+            vectors, size, HW, ACC, LANES, VEC,
+        )  # fmt: skip

@@ -4,24 +4,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ..norm.launches import VECTOR_BYTES, WARP, cdiv, power_of_two
+from ..norm.launches import MIN_UNALIGNED, VECTOR_BYTES, WARP, cdiv, power_of_two
 
 MAX_WARPS = 16
-# Elements of each input that a thread may hold of whole groups, by the number of inputs, and of the tiles of a loop: 32
-# of bfloat16 spill 8 bytes (16 x 320 x 64 x 64, sm_90). Of float64 a quarter: half of it spills 40.
-MAX_ELEMENTS, MAX_LOOP_ELEMENTS = {1: 32, 2: 16}, 16
-# Bytes of them in a gradient whose elements are loaded one by one, with an address each: twice as many spill 16 bytes
-# (64 x 512 x 7 x 7 float32, sm_100; 3 x 6 x 4099 bfloat16, sm_90).
-MAX_SINGLE_BYTES = 16
+# Of programs that hold groups forward, whose threads then have half the registers, and hold half as much.
+MAX_ROWS_WARPS = 32
+# Elements that a thread may hold of whole groups, forward: more spill. Edges, and vectors of several channels, take
+# registers too. Of float64 a quarter.
+MAX_HELD, MAX_HELD_OF_SEVERAL = 80, 40
+# The same of each input in a gradient of whole groups, by warps up to 8 and 16: with a sum for each vector (False), and
+# with one for each element.
+MAX_HELD_BACKWARD = {(False, 8): 56, (False, 16): 32, (True, 8): 36, (True, 16): 16}
+# Elements of each input that a thread has of a tile in a gradient, and of the tiles of a loop.
+MAX_ELEMENTS = 16
+# Bytes of them where they are loaded one by one, with an address each, by up to 8 warps: twice as many spill 16 bytes
+# (64 x 512 x 7 x 7 float32, sm_100). By more warps, which have half the registers, so many elements: 8 spill 24 (62 x
+# 64 x 39 float16 in one program, sm_90, Triton 3.7).
+MAX_SINGLE_BYTES, MAX_SINGLES = 16, 4
 # Most of a thread, for the kernels with a loop. Left to itself the compiler spills 8 bytes for a fourth program to a
 # multiprocessor (float32, 64 registers a thread).
 LOOP_REGISTERS = 128
-# For ``estimate``: bytes a multiprocessor moves in a microsecond, the same from L2; microseconds of a launch and of an
-# iteration.
-BYTES_PER_US, L2_BYTES_PER_US, LAUNCH_US, ITERATION_US = 32000, 50000, 2.0, 0.7
+# Shared memory of a program besides its pipeline.
+OTHER_SHARED = 4096
 
 
 class Problem(NamedTuple):
@@ -39,21 +47,77 @@ class Problem(NamedTuple):
     inputs: int
     dx: bool = False
 
+    @property
+    def size(self) -> int:
+        """Elements of a group."""
+        return self.N * self.K
+
+    @property
+    def samples(self) -> int:
+        return self.M // self.groups
+
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: tile, which holds whole groups; loop, one program to a group; split, several."""
+    """What the tuner chooses. Kernels: rows, which holds whole groups as they lie; tile, which holds whole groups as
+    channels x elements, in gradients; loop, one program to a group; split, several."""
 
     kernel: str
-    groups: int  # tile: of a program
-    block_d: int  # channels of a tile
-    block_hw: int  # elements of each
     warps: int
+    groups: int = 1  # of a program: forward rows, tile
+    vec: int = 1  # elements of a load, where a group is read as it lies
+    vectors: int = 1  # loop, split: of a tile, for each thread
+    block_d: int = 0  # gradients but rows: channels of a tile
+    block_hw: int = 0  # and elements of each
     programs_per_sm: int = 0  # most, where programs have several tiles
     stages: int = 1  # of the loads of a loop
 
 
+class Vectors(NamedTuple):
+    """A group as it lies: names as in vectors.py."""
+
+    lanes: int
+    vec: int
+    span: int
+    unaligned: bool
+
+
+class Rows(NamedTuple):
+    """Forward: programs that hold ``groups`` whole groups, ``chunks`` times ``lanes`` vectors of each."""
+
+    programs: int
+    groups: int
+    chunks: int
+    vectors: Vectors
+    early: bool
+    warps: int
+
+    def int64_rows(self) -> bool:
+        """Whether numbers of groups exceed int32."""
+        return (self.programs + 1) * self.groups > 2**31
+
+
+class Loop(NamedTuple):
+    """Forward: programs that have a group to themselves."""
+
+    programs: int
+    vectors: Vectors
+    warps: int
+    stages: int
+
+
+class Split(NamedTuple):
+    """Forward: ``splits`` programs to a group, with ``slice_size`` vectors each; then one for each of ``tiles``."""
+
+    splits: int
+    slice_size: int
+    tiles: int
+    vectors: Vectors
+    warps: int
+    stages: int
+
+
 class Tile(NamedTuple):
-    """Programs that hold ``groups`` whole groups at a time, in the gradient the same ones of ``samples`` samples."""
+    """Backward: programs that hold ``groups`` whole groups at a time, the same ones of ``samples`` samples."""
 
     programs: int
     samples: int
@@ -65,63 +129,80 @@ class Tile(NamedTuple):
     stages: int
 
 
-class Loop(NamedTuple):
-    """Programs that have a group to themselves, in tiles of ``block_d`` x ``block_hw``."""
+class BackwardRows(NamedTuple):
+    """Programs that hold a group, the same one of all their samples, and add up ``columns`` numbers at the end."""
 
     programs: int
+    chunks: int
+    vectors: Vectors
+    columns: int
     block_d: int
-    block_hw: int
-    vec: int
+    block_k: int
     warps: int
     stages: int
 
 
-class Split(NamedTuple):
-    """``splits`` programs to a group (forward), or to ``block_d`` channels of it (backward), with ``slice_size``
-    elements of it or of each; then one for each of ``tiles``."""
+class Sums(NamedTuple):
+    """Tiles of ``block_d`` channels x ``block_hw`` elements; ``whole`` if one of them has a channel, or with a second
+    one, of ``rest_hw`` elements."""
 
+    block_d: int
+    block_hw: int
+    rest_hw: int
+    whole: bool
+    vec: int
+
+
+class BackwardLoop(NamedTuple):
+    """Programs that have a group to themselves."""
+
+    programs: int
+    sums: Sums
+    vectors: Vectors
+    warps: int
+    stages: int
+
+
+class BackwardSplit(NamedTuple):
+    """``parts`` programs to a group: ``splits`` slices of ``slice_size`` elements of each ``blocks`` blocks of
+    channels; then one for each of ``tiles``."""
+
+    parts: int
     splits: int
     slice_size: int
+    blocks: int
     tiles: int
-    block_d: int
-    block_hw: int
-    vec: int
+    sums: Sums
+    vectors: Vectors
     warps: int
     stages: int
 
 
-def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Tile | Loop | Split | None:
+Launch = Rows | Loop | Split | Tile | BackwardRows | BackwardLoop | BackwardSplit
+
+
+def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launch | None:
     try:
         return launch(problem, configuration, limits)
     except ValueError:
         return None
 
 
-def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Tile | Loop | Split:
+def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
     """ValueError if the problem cannot be launched so."""
-    kernel, groups, block_d, block_hw, warps, programs_per_sm, stages = configuration
-    elements = groups * block_d * block_hw
-    if elements < 1 or not 0 < warps <= MAX_WARPS or stages < 1:
+    kernel, warps, groups, vec, vectors, *_, stages = configuration
+    most = MAX_ROWS_WARPS if (kernel, problem.inputs) == ("rows", 1) else MAX_WARPS
+    if min(groups, vec, vectors, stages) < 1 or not 0 < warps <= most:
         raise ValueError(f"no legal program: {configuration}")
-    if elements > held(problem, kernel) * warps * WARP:
-        raise ValueError("a thread has more elements than registers")
-    if kernel == "tile":
-        return _tile(problem, configuration, limits)
-    if groups != 1 or programs_per_sm < 1:
-        raise ValueError(f"no legal program: {configuration}")
-    if block_d > power_of_two(problem.N) or block_hw > power_of_two(problem.K):
-        raise ValueError("a tile is larger than a group")
-    if kernel == "loop":
-        return _loop(problem, configuration, limits)
-    return _split(problem, configuration, limits)
+    made = _LAUNCHES.get((kernel, problem.inputs))
+    if made is None:
+        raise ValueError(f"no such kernel: {configuration}")
+    return made(problem, configuration, limits)
 
 
-def held(problem: Problem, kernel: str) -> int:
-    """Elements of each input that a thread may hold."""
-    most = MAX_ELEMENTS[problem.inputs] if kernel == "tile" else MAX_LOOP_ELEMENTS
-    if problem.itemsize == 8:
-        return most // 4
-    return min(most, MAX_SINGLE_BYTES // problem.itemsize) if problem.inputs == 2 and vector(problem) == 1 else most
+def _check(holds: bool, rule: str) -> None:
+    if not holds:
+        raise ValueError(rule)
 
 
 def vector(problem: Problem) -> int:
@@ -129,69 +210,218 @@ def vector(problem: Problem) -> int:
     return math.gcd(problem.K, VECTOR_BYTES // problem.itemsize)
 
 
-def tiles_of_group(problem: Problem, block_d: int, block_hw: int) -> int:
-    return cdiv(problem.N, block_d) * cdiv(problem.K, block_hw)
+def widest(problem: Problem) -> int:
+    """Elements of a load of a group as it lies: whole vectors where it is long enough for edges."""
+    full = VECTOR_BYTES // problem.itemsize
+    return full if problem.size >= MIN_UNALIGNED else math.gcd(problem.size, full)
 
 
-def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
-    M, N, K, _, itemsize, inputs, dx = problem
-    chosen = launch(problem, configuration, limits)
-    numel, outputs = M * N * K, 1 if inputs == 1 or dx else 0
-    launches = 1
-    again = inputs * outputs
-    if isinstance(chosen, Tile):
-        programs, again = chosen.programs, 0
-        iterations = cdiv(M, programs * chosen.samples * chosen.groups)
-    elif isinstance(chosen, Loop):
-        programs = chosen.programs
-        iterations = cdiv(M, programs) * 2 * tiles_of_group(problem, chosen.block_d, chosen.block_hw)
-    else:
-        launches += outputs
-        programs = M * chosen.splits * (cdiv(N, chosen.block_d) if inputs == 2 else 1)
-        share = chosen.block_hw * (chosen.block_d if inputs == 1 else 1)
-        iterations = cdiv(chosen.slice_size, share) + 1
-    resident = limits.sm_count * max(limits.threads_per_sm // WARP // 2 // chosen.warps, 1)
-    iterations *= cdiv(programs, resident)
-    busy = min(programs, limits.sm_count)
-    moved = numel * itemsize * (inputs + outputs) / BYTES_PER_US + numel * itemsize * again / L2_BYTES_PER_US
-    return LAUNCH_US * launches + max(moved / busy, iterations * ITERATION_US / chosen.stages)
+def span(problem: Problem, vec: int) -> int:
+    """Channels that a vector has elements of, at most; 3 stands for more."""
+    if problem.N == 1 or problem.K % vec == 0:
+        return 1
+    if vec % problem.K == 0 and problem.size % vec == 0:
+        return min(vec // problem.K, 3)
+    return min(1 + cdiv(vec - 1, problem.K), 3)
+
+
+def _vectors(problem: Problem, vec: int, lanes: int) -> Vectors:
+    _check(vec * problem.itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
+    unaligned = problem.size % vec != 0
+    _check(not unaligned or problem.size >= 4 * vec, "a group is too short for edges")
+    return Vectors(lanes, vec, span(problem, vec), unaligned)
+
+
+def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
+    _, warps, groups, vec, *_ = configuration
+    in_group = problem.size // vec
+    lanes = min(power_of_two(in_group), max(warps * WARP, 1))
+    vectors = _vectors(problem, vec, lanes)
+    _check(groups == 1 or not vectors.unaligned, "neighbours start at different places of a vector")
+    _check(groups == power_of_two(groups) and groups // 2 < problem.M, "no lanes for more groups than there are")
+    chunks = cdiv(in_group, lanes)
+    per_thread = cdiv(groups * chunks * lanes * vec, warps * WARP)
+    most = held(problem, vectors) // (2 if warps > MAX_WARPS else 1)
+    _check(per_thread <= most, "a thread has more elements than registers")
+    programs = cdiv(problem.M, groups)
+    _check(programs < 2**31, "a grid has fewer programs")
+    # With a weight and a bias for each element they take twice the registers of x.
+    early = per_thread <= (8 if vectors.span == 3 else 16 if vectors.span == 2 else 32)
+    return Rows(programs, groups, chunks, vectors, early, warps)
+
+
+def held(problem: Problem, vectors: Vectors) -> int:
+    """Elements of a group that a thread may hold forward."""
+    most = MAX_HELD if vectors.span == 1 and not vectors.unaligned else MAX_HELD_OF_SEVERAL
+    return most // 4 if problem.itemsize == 8 else most
+
+
+def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loop:
+    _, warps, _, vec, vectors, _, _, programs_per_sm, stages = configuration
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    _check(problem.size >= vec * warps * WARP, "a tile is larger than a group")
+    _check(vec * vectors <= _of_loop(problem), "a thread has more elements than registers")
+    found = _vectors(problem, vec, vectors * warps * WARP)
+    _check(_pipeline(problem, stages, found.lanes * vec) * programs_per_sm <= limits.shared_bytes, "stages are shared")
+    return Loop(_evenly(problem.M, limits.sm_count * programs_per_sm), found, warps, stages)
+
+
+def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
+    _, warps, _, vec, vectors, _, _, programs_per_sm, stages = configuration
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    _check(vec * vectors <= _of_loop(problem), "a thread has more elements than registers")
+    found = _vectors(problem, vec, vectors * warps * WARP)
+    in_group = problem.size // vec
+    _check(in_group > 0, "a group has a vector")
+    tiles = cdiv(in_group, found.lanes)
+    splits = max(1, min(limits.sm_count * programs_per_sm // problem.M, tiles))
+    slice_size = cdiv(tiles, splits) * found.lanes
+    return Split(cdiv(in_group, slice_size), slice_size, tiles, found, warps, stages)
+
+
+def _of_loop(problem: Problem) -> int:
+    """Elements that a thread may have of a tile of vectors: two vectors. Of 16 float32 8 bytes spill (512 x 40960)."""
+    return 2 * VECTOR_BYTES // problem.itemsize
+
+
+def _pipeline(problem: Problem, stages: int, elements: int) -> int:
+    """Bytes of shared memory."""
+    return (stages - 1) * elements * problem.itemsize * problem.inputs + OTHER_SHARED
+
+
+def _evenly(work: int, most: int) -> int:
+    """Programs, no more than ``most``, that have the same number of ``work`` pieces each."""
+    return cdiv(work, cdiv(work, most))
 
 
 def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Tile:
-    _, groups, block_d, block_hw, warps, programs_per_sm, stages = configuration
-    if (block_d, block_hw) != (power_of_two(problem.N), power_of_two(problem.K)):
-        raise ValueError("a program does not hold a group, or more")
-    if problem.inputs == 1:
-        return Tile(cdiv(problem.M, groups), 1, groups, block_d, block_hw, vector(problem), warps, 1)
-    if programs_per_sm < 1:
-        raise ValueError(f"no legal program: {configuration}")
-    all_samples = power_of_two(problem.M // problem.groups)
+    _, warps, groups, _, _, block_d, block_hw, programs_per_sm, stages = configuration
+    _check(
+        (block_d, block_hw) == (power_of_two(problem.N), power_of_two(problem.K)), "a program holds a group, or more"
+    )
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    _check(
+        groups * block_d * block_hw <= of_tile(problem, warps) * warps * WARP,
+        "a thread has more elements than registers",
+    )
+    all_samples = power_of_two(problem.samples)
     of_sample = min(groups // all_samples or groups, power_of_two(problem.groups))
     samples = groups // of_sample
-    blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.M // problem.groups, samples)
+    blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.samples, samples)
     side_by_side = min(iterations, max(1, limits.sm_count * programs_per_sm // blocks))
     stages = stages if side_by_side < iterations else 1
     return Tile(blocks * side_by_side, samples, of_sample, block_d, block_hw, vector(problem), warps, stages)
 
 
-def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loop:
-    if problem.inputs == 2 and not problem.dx:
-        raise ValueError("the kernel computes dx")
-    _, _, block_d, block_hw, warps, programs_per_sm, stages = configuration
-    # The same number of groups for each program.
-    programs = cdiv(problem.M, cdiv(problem.M, limits.sm_count * programs_per_sm))
-    return Loop(programs, block_d, block_hw, vector(problem), warps, stages)
+def of_tile(problem: Problem, warps: int = MAX_WARPS) -> int:
+    """Elements of each input that a thread may have of a tile of channels x elements."""
+    if problem.itemsize == 8:
+        return MAX_ELEMENTS // 4
+    if vector(problem) == 1:
+        return MAX_SINGLE_BYTES // problem.itemsize if warps < MAX_WARPS else MAX_SINGLES
+    return MAX_ELEMENTS
 
 
-def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
-    _, _, block_d, block_hw, warps, programs_per_sm, stages = configuration
-    M, N, K = problem.M, problem.N, problem.K
-    programs = limits.sm_count * programs_per_sm
-    # Forward a slice is of a group, backward of each channel of a block.
-    length, unit = (N * K, block_d * block_hw) if problem.inputs == 1 else (K, block_hw)
-    rows = M if problem.inputs == 1 else M * cdiv(N, block_d)
-    splits = max(1, min(programs // rows, length // unit))
-    slice_size = cdiv(length, splits * unit) * unit
-    tiles = tiles_of_group(problem, block_d, block_hw)
-    return Split(cdiv(length, slice_size), slice_size, tiles, block_d, block_hw, vector(problem), warps, stages)
+def of_sums(problem: Problem, warps: int, tile: Sums) -> int:
+    """The same in a loop. Of vectors of less than 16 bytes 136 spill with as many (9 x 136216 x 60 bfloat16, sm_90), of
+    whole channels 176 (25605 x 261 x 24), of single float64 8 (1 x 64 x 50259)."""
+    vec = tile.vec
+    halved = tile.whole or vec * problem.itemsize < VECTOR_BYTES if vec > 1 else problem.itemsize == 8
+    return of_tile(problem, warps) // (2 if halved else 1)
+
+
+def _backward_rows(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardRows:
+    _, warps, _, vec, _, _, _, programs_per_sm, stages = configuration
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    in_group, lanes = problem.size // vec, warps * WARP
+    _check(in_group > lanes // 2, "each thread has a vector")
+    vectors, chunks = _vectors(problem, vec, lanes), cdiv(in_group, lanes)
+    most = MAX_HELD_BACKWARD[vectors.span > 1, max(warps, 8)] // (4 if problem.itemsize == 8 else 1)
+    if vectors.unaligned and vectors.span == 1 and warps == MAX_WARPS:
+        most -= most // 4  # 8 bytes spill of 32 float32
+    _check(chunks * vec <= most, "a thread has more elements than registers")
+    # Weights of vectors of several channels are in the pipeline too, two float32 for each.
+    elements = chunks * lanes * (vec + (max(4 // problem.itemsize, 1) if vectors.span > 1 else 0))
+    side_by_side = min(problem.samples, max(1, limits.sm_count * programs_per_sm // problem.groups))
+    side_by_side = _evenly(problem.samples, side_by_side)
+    if vectors.unaligned and side_by_side < problem.samples:
+        # All rows of a program start equally far from a vector.
+        step = vec // math.gcd(problem.groups * problem.size, vec)
+        side_by_side = min(cdiv(side_by_side, step) * step, problem.samples)
+    stages = stages if side_by_side < problem.samples else 1
+    resident = cdiv(side_by_side * problem.groups, limits.sm_count)
+    _check(_pipeline(problem, stages, elements) * min(resident, programs_per_sm) <= limits.shared_bytes, "stages fit")
+    columns = in_group if vectors.span == 1 else problem.size
+    if columns == problem.N or problem.N == 1:
+        columns = 0
+    block_k = min(power_of_two(columns // problem.N), WARP) if columns else 1
+    block_d = 4 * warps * WARP // block_k
+    return BackwardRows(side_by_side * problem.groups, chunks, vectors, columns, block_d, block_k, warps, stages)
+
+
+def sums(problem: Problem, block_d: int, block_hw: int) -> Sums:
+    """The tiles of so many elements of a channel, and the one after it."""
+    rest = problem.K - block_hw
+    rest_hw = power_of_two(rest) if 0 < rest <= block_hw // 2 else 0
+    return Sums(block_d, block_hw, rest_hw, block_hw + rest_hw >= problem.K, vector(problem))
+
+
+def tiles_and_lanes(problem: Problem, tile: Sums) -> tuple[int, int]:
+    """(Tiles of a group, lanes of all of them)."""
+    blocks = cdiv(problem.N, tile.block_d)
+    if tile.whole:
+        return blocks, blocks * tile.block_d * (tile.block_hw + tile.rest_hw)
+    across = cdiv(problem.K, tile.block_hw)
+    # The first tile of each block of channels is waited for.
+    return blocks * (1 + across), blocks * tile.block_d * across * tile.block_hw
+
+
+def _check_sums(problem: Problem, found: Sums, warps: int) -> None:
+    _check(min(found.block_d, found.block_hw) > 0, "a tile has a size")
+    _check(found.block_d <= power_of_two(problem.N), "a tile has no more channels than a group")
+    _check(found.block_hw <= power_of_two(problem.K), "a tile is no longer than a channel")
+    _check(found.block_d == 1 or found.block_hw < 1 << 16, "offsets have 32 bits")
+    elements = found.block_d * (found.block_hw + found.rest_hw)
+    _check(elements <= of_sums(problem, warps, found) * warps * WARP, "a thread has more elements than registers")
+
+
+def _backward_loop(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardLoop:
+    _, warps, _, vec, vectors, block_d, block_hw, programs_per_sm, stages = configuration
+    _check(problem.dx, "the kernel computes dx")
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    found = sums(problem, block_d, block_hw)
+    _check_sums(problem, found, warps)
+    _check(vec * vectors <= MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1), "a thread has registers")
+    read = _vectors(problem, vec, vectors * warps * WARP)
+    elements = max(block_d * (block_hw + found.rest_hw), read.lanes * (vec + max(4 // problem.itemsize, 1)))
+    _check(_pipeline(problem, stages, elements) * programs_per_sm <= limits.shared_bytes, "stages are shared")
+    return BackwardLoop(_evenly(problem.M, limits.sm_count * programs_per_sm), found, read, warps, stages)
+
+
+def _backward_split(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardSplit:
+    _, warps, _, vec, vectors, block_d, block_hw, programs_per_sm, stages = configuration
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    found = sums(problem, block_d, block_hw)
+    _check_sums(problem, found, warps)
+    _check(vec * vectors <= MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1), "a thread has registers")
+    read = _vectors(problem, vec, vectors * warps * WARP)
+    for_group = max(1, limits.sm_count * programs_per_sm // problem.M)
+    blocks_of_channels = cdiv(problem.N, block_d)
+    splits = 1 if found.whole else max(1, min(for_group // blocks_of_channels, problem.K // block_hw))
+    slice_size = problem.K if found.whole else cdiv(problem.K, splits * block_hw) * block_hw
+    splits = cdiv(problem.K, slice_size)
+    blocks = cdiv(blocks_of_channels, max(1, for_group // splits))
+    parts = cdiv(blocks_of_channels, blocks) * splits
+    tiles = cdiv(problem.size // vec, read.lanes)
+    return BackwardSplit(parts, splits, slice_size, blocks, tiles, found, read, warps, stages)
+
+
+_LAUNCHES: dict[tuple[str, int], Callable[[Problem, Configuration, Limits], Launch]] = {
+    ("rows", 1): _rows,
+    ("loop", 1): _loop,
+    ("split", 1): _split,
+    ("tile", 2): _tile,
+    ("rows", 2): _backward_rows,
+    ("loop", 2): _backward_loop,
+    ("split", 2): _backward_split,
+}

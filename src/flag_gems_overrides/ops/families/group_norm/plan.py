@@ -8,25 +8,40 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...plans import table
 from ..norm.launches import VECTOR_BYTES, WARP, cdiv, power_of_two, power_of_two_within
+from .estimate import estimate
 from .launches import (
+    MAX_HELD,
+    MAX_HELD_BACKWARD,
+    MAX_HELD_OF_SEVERAL,
     MAX_WARPS,
+    BackwardLoop,
+    BackwardRows,
+    BackwardSplit,
     Configuration,
+    Launch,
     Loop,
     Problem,
+    Rows,
     Split,
     Tile,
-    estimate,
-    held,
     launch,
     launch_or_none,
-    tiles_of_group,
-    vector,
+    of_sums,
+    of_tile,
+    span,
+    sums,
+    tiles_and_lanes,
+    widest,
 )
 
 __all__ = [
+    "BackwardLoop",
+    "BackwardRows",
+    "BackwardSplit",
     "Configuration",
     "Loop",
     "Problem",
+    "Rows",
     "Split",
     "Tile",
     "choose",
@@ -37,23 +52,15 @@ __all__ = [
     "plan",
 ]
 
-# Vectors of a tile that one thread holds: of whole groups forward and in loops, and of all others.
-TILE_VECTORS, VECTORS = 4, 2
 # Warps of a program in a loop: 192 x 509267 bf16 took 340 us with 4, 351 with 8, 2043 x 9762 backward 59 and 79. Where
 # a multiprocessor has one program, as many as there are: 128 groups of 16 x 4096 bf16 17.2 us, with half 21.
 WARPS = 4
 STAGES = 3
 # Programs to a multiprocessor where work can be divided at will.
 PROGRAMS_PER_SM = 4
-# Several programs share a group of more bytes, of all inputs, if there are fewer than so many to a multiprocessor: 320
-# groups of 35 x 3046 float32 114 us, by one program each 131; 512 groups of 10 x 4096 bf16 40, not 34.
-BYTES_TO_SHARE, GROUPS_TO_SHARE = 1 << 18, 3
-# Programs that share one of so few have twice the warps: 1 x 8636224 bf16 takes 22.1 us so, 24.0 with 4.
-MAX_GROUPS_OF_LARGE_TILES = 4
-# Groups are held whole if they take no more than this share of a multiprocessor's registers, by the number of inputs;
-# or twice it, forward, if most lanes have an element: 1200 groups of 12416 float32 took 34.5 us, 53.4 in a loop, but
-# 512 of 40 x 256 23.3 and 19.5.
-SHARES, MIN_USED = {1: 8, 2: 16}, 0.75
+# Vectors that a thread holds of a group, forward: of as many groups as keep the device busy, of fewer, and where there
+# is no more than one to a program.
+VECTORS, VECTORS_OF_FEW = 4, 2
 # Of small groups, elements that a program holds if there are as many, and bytes that a multiprocessor's programs load
 # at a time: layer_norm's, measured on an H200.
 ELEMENTS_HELD = 2048
@@ -61,12 +68,17 @@ BYTES_IN_FLIGHT, MAX_PROGRAMS_PER_SM = 32768, 16
 # Elements of each input that a program holds of all samples, so that no second launch adds what programs have: a launch
 # is what takes time here, 7 x 6 x 1 bf16 5.1 us by two. Groups of a sample make up a sector of the cache.
 ELEMENTS_OF_ALL, SECTOR_BYTES = 4096, 32
-# Loads of a row are of whole sectors of the cache: not less than so many elements, if there are as many.
-MIN_WIDTH = 512
+# A gradient holds no group as channels x elements of which less than this share of the lanes has an element: 2048
+# groups of 16 x 49 float32 take 35 us with 77 % of them.
+MIN_USED = 0.6
+# Loads of channels x elements are of so many elements of a channel, or of whole cache lines, if there are as many; and
+# of these tiles those that have no more than so many times the lanes of the best.
+MIN_WIDTH, MIN_WIDTH_BYTES, MAX_MASKED = 512, 128, 1.1
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
-    return problem.inputs, problem.dx, problem.itemsize, vector(problem)
+    vec = widest(problem)
+    return problem.inputs, problem.dx, problem.itemsize, vec, problem.size % vec != 0, span(problem, vec)
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
@@ -83,7 +95,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: legal, and each another launch."""
-    found: dict[Tile | Loop | Split, Configuration] = {}
+    found: dict[Launch, Configuration] = {}
     for candidate in _candidates(problem, limits):
         launched = launch_or_none(problem, candidate, limits)
         if launched is not None:
@@ -91,7 +103,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     return list(found.values())
 
 
-def plan(problem: Problem, limits: Limits) -> Tile | Loop | Split:
+def plan(problem: Problem, limits: Limits) -> Launch:
     """The launch that is chosen, for a problem of at least one element."""
     return launch(problem, choose(problem, limits), limits)
 
@@ -102,78 +114,118 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     yield from _neighbours_of(default)
     if default.kernel == "tile":
         yield default._replace(stages=STAGES)
-        return
-    for kernel in ("loop", "split"):
-        for warps in (WARPS, 2 * WARPS, MAX_WARPS):
-            block_d, block_hw = _blocks(problem, warps, TILE_VECTORS if kernel == "loop" else VECTORS)
-            other = Configuration(kernel, 1, block_d, block_hw, warps, PROGRAMS_PER_SM, STAGES)
-            yield other
-            yield other._replace(programs_per_sm=2 * PROGRAMS_PER_SM)
-    # A group that is larger than a share of the registers, held by many threads.
-    yield Configuration("tile", 1, power_of_two(problem.N), power_of_two(problem.K), MAX_WARPS, 1)
+    yield from _defaults(problem, limits)
 
 
 def _neighbours_of(configuration: Configuration) -> Iterator[Configuration]:
-    for field in ("warps", "programs_per_sm", "groups", "block_hw"):
+    for field in ("warps", "programs_per_sm", "groups", "vectors", "block_hw"):
         value = getattr(configuration, field)
         yield configuration._replace(**{field: 2 * value})
         yield configuration._replace(**{field: value // 2})
 
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
-    return _tile(problem, limits) or _tiles(problem, limits)
+    """Of what each kernel would do, what is estimated to take the least time."""
+    legal = (each for each in _defaults(problem, limits) if launch_or_none(problem, each, limits) is not None)
+    return min(legal, key=lambda each: estimate(problem, each, limits))
 
 
-def _tile(problem: Problem, limits: Limits) -> Configuration | None:
-    """None if a program does not hold a group."""
+def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    if problem.inputs == 1:
+        yield _rows(problem, limits)
+        yield from _vector_loops(problem, limits)
+    else:
+        yield from _tile(problem, limits)
+        yield from _backward_rows(problem, limits)
+        yield from _tile_loops(problem, limits)
+
+
+def _rows(problem: Problem, limits: Limits) -> Configuration:
+    vec = widest(problem)
+    group = power_of_two(problem.size // vec) * vec
+    # Several groups to a program where they are small, as long as there are enough programs.
+    together = power_of_two_within(min(ELEMENTS_HELD // group, problem.M // (2 * limits.sm_count)))
+    if problem.size % vec != 0:
+        together = 1
+    many = together == 1 and PROGRAMS_PER_SM * limits.sm_count <= problem.M
+    most = MAX_HELD_OF_SEVERAL if span(problem, vec) > 1 or problem.size % vec != 0 else MAX_HELD
+    per_thread = min((VECTORS if many else VECTORS_OF_FEW) * VECTOR_BYTES // problem.itemsize, most)
+    warps = min(power_of_two_within(together * group // (per_thread * WARP)), MAX_WARPS)
+    return Configuration("rows", warps, together, vec)
+
+
+def _vector_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    """Of groups that no program holds."""
+    vec = widest(problem)
+    vectors = VECTORS_OF_FEW
+    for warps, programs_per_sm in ((WARPS, PROGRAMS_PER_SM), (MAX_WARPS, 1), (2 * WARPS, 2)):
+        yield Configuration("loop", warps, 1, vec, vectors, 0, 0, programs_per_sm, STAGES)
+    yield Configuration("split", 2 * WARPS, 1, vec, vectors, 0, 0, PROGRAMS_PER_SM, STAGES)
+    yield Configuration("split", WARPS, 1, vec, 1, 0, 0, PROGRAMS_PER_SM, STAGES)
+
+
+def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    """Whole groups, as channels x elements; none if a program does not hold one."""
     M, N, K, groups, itemsize, inputs, _ = problem
     block_d, block_hw = power_of_two(N), power_of_two(K)
     group = block_d * block_hw
-    share = SHARES[inputs] // (2 if inputs == 1 and MIN_USED * group <= N * K else 1)
-    if group * max(1, itemsize // 4) * share > limits.registers_per_sm:
-        return None
-    if group > held(problem, "tile") * MAX_WARPS * WARP:
-        return None
+    if group > min(of_tile(problem) * MAX_WARPS * WARP, limits.registers_per_sm // (16 * max(1, itemsize // 4))):
+        return
+    if MIN_USED * group > N * K and group > ELEMENTS_HELD:
+        return
     # Several groups to a program where they are small, as long as there are enough programs.
     together = power_of_two_within(min(ELEMENTS_HELD // group, M // (2 * limits.sm_count)))
-    of_all = power_of_two(M // groups) * power_of_two(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
-    vectors = TILE_VECTORS if inputs == 1 and together == 1 and limits.sm_count * PROGRAMS_PER_SM <= M else VECTORS
-    if inputs == 2 and of_all * group <= min(ELEMENTS_OF_ALL, held(problem, "tile") * MAX_WARPS * WARP):
+    of_all = power_of_two(problem.samples) * power_of_two(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
+    vectors = VECTORS_OF_FEW
+    if of_all * group <= min(ELEMENTS_OF_ALL, of_tile(problem) * MAX_WARPS * WARP):
         # With two vectors to a thread 256 groups of 128 bf16 took 4.3 us, with one 3.6.
         together, vectors = max(together, of_all), 1
     elements = together * group
-    per_thread = min(vectors * VECTOR_BYTES // itemsize, held(problem, "tile"))
+    per_thread = min(vectors * VECTOR_BYTES // itemsize, of_tile(problem, 1))
     warps = min(power_of_two_within(elements // (per_thread * WARP)), MAX_WARPS)
-    if inputs == 1:
-        return Configuration("tile", together, block_d, block_hw, warps)
     in_flight = BYTES_IN_FLIGHT // (inputs * elements * itemsize)
     programs_per_sm = min(max(in_flight, PROGRAMS_PER_SM), MAX_PROGRAMS_PER_SM)
-    return Configuration("tile", together, block_d, block_hw, warps, programs_per_sm, STAGES)
+    yield Configuration("tile", warps, together, 1, 1, block_d, block_hw, programs_per_sm, STAGES)
 
 
-def _tiles(problem: Problem, limits: Limits) -> Configuration:
-    M, N, K, _, itemsize, inputs, dx = problem
-    group_bytes = inputs * N * K * itemsize
-    if inputs == 2 and _blocks(problem, WARPS, TILE_VECTORS)[1] >= K:
-        # Where the channels of a tile are whole, the loop over them waits for each.
-        few = 2 * limits.sm_count
-    elif group_bytes > BYTES_TO_SHARE:
-        few = GROUPS_TO_SHARE * limits.sm_count
-    else:
-        few = limits.sm_count * 3 // 4
-    if few > M or (inputs == 2 and not dx):
-        warps = WARPS * (2 if M <= MAX_GROUPS_OF_LARGE_TILES else 1)
-        block_d, block_hw = _blocks(problem, warps, VECTORS)
-        return Configuration("split", 1, block_d, block_hw, warps, PROGRAMS_PER_SM, STAGES)
-    warps = MAX_WARPS if limits.sm_count >= M else WARPS
-    block_d, block_hw = _blocks(problem, warps, TILE_VECTORS)
-    return Configuration("loop", 1, block_d, block_hw, warps, PROGRAMS_PER_SM, STAGES)
+def _backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    """Whole groups that are not small, as they lie, by the fewest warps that hold one, and by more."""
+    if problem.size < ELEMENTS_HELD // 2:
+        return
+    vec = widest(problem)
+    of_float64 = 4 if problem.itemsize == 8 else 1
+    for warps in (1, 2, 4, 8, MAX_WARPS):
+        most = MAX_HELD_BACKWARD[span(problem, vec) > 1, max(warps, 8)] // of_float64
+        if cdiv(problem.size // vec, warps * WARP) * vec <= most:
+            # A thread has the registers for so many.
+            registers = 255 if warps <= 8 else 128
+            per_sm = max(1, limits.registers_per_sm // (registers * warps * WARP))
+            for stages in (STAGES, 2, 1):
+                yield Configuration("rows", warps, 1, vec, 1, 0, 0, per_sm, stages)
 
 
-def _blocks(problem: Problem, warps: int, vectors: int) -> tuple[int, int]:
-    """Channels and elements of a tile: the fewest tiles, and of these the longest."""
-    size = warps * WARP * min(vectors * VECTOR_BYTES // problem.itemsize, held(problem, "loop"))
+def _tile_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    vec = widest(problem)
+    for warps in (WARPS, 2 * WARPS, MAX_WARPS):
+        block_d, block_hw = _blocks(problem, warps)
+        vectors = max(1, min(VECTORS_OF_FEW, 8 // vec)) if problem.itemsize < 8 else 1
+        for programs_per_sm in (PROGRAMS_PER_SM, MAX_WARPS // warps):
+            for kernel in ("loop", "split"):
+                yield Configuration(kernel, warps, 1, vec, vectors, block_d, block_hw, programs_per_sm, STAGES)
+
+
+def _blocks(problem: Problem, warps: int) -> tuple[int, int]:
+    """Channels and elements of a tile: of those without many masked lanes the fewest, and the longest."""
     max_d, max_hw = power_of_two(problem.N), power_of_two(problem.K)
-    widths = [1 << i for i in range(size.bit_length()) if min(MIN_WIDTH, max_hw) <= 1 << i <= max_hw]
-    pairs = [(min(size // width, max_d), width) for width in widths]
-    return min(pairs, key=lambda pair: (tiles_of_group(problem, *pair), -pair[1]))
+    found = {}
+    for width in (1 << i for i in range(max_hw.bit_length())):
+        tile = sums(problem, 1, width)
+        most = warps * WARP * min(2 * VECTOR_BYTES // problem.itemsize, of_sums(problem, warps, tile))
+        if width + tile.rest_hw <= most:
+            pair = min(power_of_two_within(most // (width + tile.rest_hw)), max_d), width
+            found[pair] = tiles_and_lanes(problem, sums(problem, *pair))
+    least = MIN_WIDTH if problem.K >= MIN_WIDTH else MIN_WIDTH_BYTES // problem.itemsize
+    least = min(least, max(width for _, width in found))
+    found = {pair: counts for pair, counts in found.items() if pair[1] >= least}
+    most_lanes = MAX_MASKED * min(lanes for _, lanes in found.values())
+    return min((pair for pair in found if found[pair][1] <= most_lanes), key=lambda pair: (found[pair][0], -pair[1]))

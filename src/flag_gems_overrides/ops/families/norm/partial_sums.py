@@ -89,3 +89,18 @@ def sum_columns(partial_ptr, out_ptr, P, N, stride, BLOCK_P: tl.constexpr, BLOCK
         partials = partial_ptr + tl.cast(rows, tl.int64) * stride + columns
         column_sum += tl.load(partials, mask=(rows < P) & (columns < N), other=0.0)
     tl.store(out_ptr + columns, tl.sum(column_sum, 0, keep_dims=True), mask=columns < N)
+
+
+@triton.jit
+def fold_columns(columns_ptr, out_ptr, N, K, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    """The sum of each of N rows of K neighbouring numbers, which this program has stored before a barrier.
+
+    columns_ptr: [N, K]; out_ptr: [N]
+    """
+    for first in tl.range(0, N, BLOCK_N):
+        rows = first + tl.arange(0, BLOCK_N)[:, None]
+        sums = tl.zeros([BLOCK_N, BLOCK_K], columns_ptr.dtype.element_ty)
+        for k in tl.range(0, K, BLOCK_K):
+            columns = k + tl.arange(0, BLOCK_K)[None, :]
+            sums += tl.load(columns_ptr + rows * K + columns, mask=(rows < N) & (columns < K), other=0.0)
+        tl.store(out_ptr + rows, tl.sum(sums, 1, keep_dims=True), mask=rows < N)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="assignment, misc"
+"""Batch normalization of short rows: [A, C, B] where C * B, or some channels of B, are no more than a tile is wide.
+Programs read memory as it lies, in whole vectors, whatever C and B are.
+
+Several rows of A are one long row of ``width`` elements, of which VEC divides the number. A program has the same
+*places* of each long row, those of a block of channels, and each thread the same few vectors; so all it needs to know
+of channels it asks once. What it has added up for each place it stores, and adds up the places of each channel:
+
+    places of a block        of CHANNELS * B elements; of a long row if CHANNELS >= C (ALL)
+    channel of a place       place // B % C
+    places of channel c      (i * C + c) * B + b for each row i of a long row and each b < B
+
+A tile is ROWS long rows, ROWS times [LANES, VEC], whose loads are in flight together. The last rows of A, which make no
+tile, are the ``rest``: so many elements, which the last program of each group has.
+
+There are three launches: GROUP programs to a block for the sums, one for some channels that adds up what these have,
+and as many as before for the result. One launch whose programs wait for each other has the registers of all, and
+spills.
+
+In all kernels
+
+    x_ptr, y_ptr, dy_ptr, dx_ptr: [A, C, B] as [tiles, ROWS, width] and [rest]
+    mean_ptr, rstd_ptr: [C]      weight_ptr, bias_ptr: [C] or None
+    columns_ptr: [num_programs, planes, LANES * VEC], what a program has added up for each place
+    partial_ptr: [planes, GROUP, C], the same for each channel; forward pivots, means minus pivots, sums of squared
+        deviations, backward sums of dy and of dy * (x - mean)
+    per_row: elements of a channel in a long row      SLICE: tiles of a program
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def places_of_block(LANES: tl.constexpr, VEC: tl.constexpr):
+    """[LANES, VEC], counted from the first of the block."""
+    return tl.arange(0, LANES)[:, None] * VEC + tl.arange(0, VEC)[None, :]
+
+
+@triton.jit
+def block_of(block, width, B, CHANNELS: tl.constexpr, LANES: tl.constexpr, VEC: tl.constexpr, ALL: tl.constexpr):
+    """(first place of a block, mask of the vectors that it has: [LANES, 1])."""
+    lanes = tl.arange(0, LANES)[:, None]
+    if ALL:
+        return 0, lanes < width // VEC
+    else:
+        first = block * (CHANNELS * B // VEC * VEC)
+        return first, lanes < tl.minimum(CHANNELS * B, width - first) // VEC
+
+
+@triton.jit
+def row_of_tile(tile, r: tl.constexpr, start, width, ROWS: tl.constexpr, VEC: tl.constexpr):
+    """Offset of the block in a long row. Written so that the compiler sees that VEC divides it."""
+    return (tl.cast(tile, tl.int64) * ROWS + r) * (width // VEC * VEC) + start
+
+
+@triton.jit
+def load_tile(ptr, tile, start, width, mask, ROWS: tl.constexpr, LANES: tl.constexpr, VEC: tl.constexpr):
+    """ROWS long rows, as a tuple. What is masked is 0."""
+    rows = ()
+    for r in tl.static_range(ROWS):
+        row_ptr = ptr + row_of_tile(tile, r, start, width, ROWS, VEC)
+        rows = rows + (tl.load(row_ptr + places_of_block(LANES, VEC), mask=mask, other=0.0),)
+    return rows
+
+
+@triton.jit
+def of_places(ptr, channels, DTYPE: tl.constexpr, absent: tl.constexpr):
+    """ptr: [C], or None, which stands for ``absent`` everywhere."""
+    if ptr is None:
+        return tl.full(channels.shape, absent, DTYPE)
+    else:
+        return tl.load(ptr + channels).to(DTYPE)
+
+
+@triton.jit
+def places_of_channels(channels, entries, C, B):
+    """Of these channels of the block those with these numbers, which count rows of A and elements of B."""
+    return (entries // B * C + channels) * B + entries % B
+
+
+@triton.jit
+def rows_of_places(places, start, tiles, rest, with_rest, width, ROWS: tl.constexpr):
+    """How many long rows have these places of a block: all of so many tiles, and some of the rest."""
+    count = tiles * ROWS + tl.zeros_like(places)
+    for r in tl.static_range(ROWS):
+        count += tl.where((start + places < rest - r * width) & with_rest, 1, 0)
+    return count
+
+
+@triton.jit
+def part_of_block(GROUP, SLICE, tiles):
+    """(block, part, first tile, tile after the last, whether the rest is this part's)."""
+    part = tl.program_id(0) % GROUP
+    begin = part * SLICE
+    return tl.program_id(0) // GROUP, part, begin, tl.minimum(begin + SLICE, tiles), part == GROUP - 1
+
+
+@triton.jit
+def places_in_rest(places, mask, start, r: tl.constexpr, tiles, rest, width, ROWS: tl.constexpr):
+    """(offsets, mask) of a block's places in the rest's long row r."""
+    begin = (tl.cast(tiles, tl.int64) * ROWS + r) * width + start
+    return begin + places, mask & (start + places < rest - r * width)

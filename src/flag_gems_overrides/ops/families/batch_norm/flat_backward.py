@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="assignment, misc"
+"""Backward kernels of batch normalization of short rows, in training. flat.py says what their parameters are, and
+backward.py has the formulas."""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from .backward import add_parts, input_gradient, store_gradients
+from .flat import (
+    block_of,
+    load_tile,
+    of_places,
+    part_of_block,
+    places_in_rest,
+    places_of_block,
+    places_of_channels,
+    row_of_tile,
+)
+from .tile import load_of_channels
+
+
+@entry()
+@triton.jit(do_not_specialize=["tiles", "rest", "GROUP", "SLICE"])
+def batch_norm_backward_flat_sums(
+    dy_ptr,
+    x_ptr,
+    mean_ptr,
+    columns_ptr,
+    partial_ptr,
+    C,
+    B,
+    width,
+    per_row,
+    tiles,
+    rest,
+    GROUP,
+    SLICE,
+    CHANNELS: tl.constexpr,
+    ALL: tl.constexpr,
+    ROWS: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """The sums of a part of a block of channels."""
+    ACC: tl.constexpr = columns_ptr.dtype.element_ty
+    COUNT: tl.constexpr = LANES * VEC
+    block, part, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
+    start, mask = block_of(block, width, B, CHANNELS, LANES, VEC, ALL)
+    places = places_of_block(LANES, VEC)
+    mean = of_places(mean_ptr, (block * CHANNELS + places // B) % C, ACC, 0.0)
+    sum_dy = tl.zeros([LANES, VEC], ACC)
+    sum_dyx = tl.zeros([LANES, VEC], ACC)
+    for tile in tl.range(begin, end, num_stages=STAGES):
+        dys = load_tile(dy_ptr, tile, start, width, mask, ROWS, LANES, VEC)
+        xs = load_tile(x_ptr, tile, start, width, mask, ROWS, LANES, VEC)
+        for r in tl.static_range(ROWS):
+            sum_dy += dys[r].to(ACC)
+            sum_dyx += dys[r].to(ACC) * (xs[r].to(ACC) - mean)
+    if with_rest & (rest > 0):
+        for r in tl.static_range(ROWS):
+            offsets, rest_mask = places_in_rest(places, mask, start, r, tiles, rest, width, ROWS)
+            dy = tl.load(dy_ptr + offsets, mask=rest_mask, other=0.0).to(ACC)
+            x = tl.load(x_ptr + offsets, mask=rest_mask, other=0.0).to(ACC)
+            sum_dy += dy
+            # Where there is nothing dy is 0, but the mean may be infinite.
+            sum_dyx += tl.where(rest_mask, dy * (x - mean), 0.0)
+    columns_ptr += tl.cast(tl.program_id(0), tl.int64) * 2 * COUNT
+    tl.store(columns_ptr + places, sum_dy)
+    tl.store(columns_ptr + COUNT + places, sum_dyx)
+    tl.debug_barrier()
+    partial_ptr += part * C
+    add_places(columns_ptr, partial_ptr, block, C, B, per_row, CHANNELS, BLOCK_C, BLOCK_E)
+    add_places(columns_ptr + COUNT, partial_ptr + GROUP * C, block, C, B, per_row, CHANNELS, BLOCK_C, BLOCK_E)
+
+
+@triton.jit
+def add_places(
+    columns_ptr,
+    out_ptr,
+    block,
+    C,
+    B,
+    per_row,
+    CHANNELS: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+):
+    """The sum of each channel's places. columns_ptr: [LANES * VEC]; out_ptr: [C]"""
+    for first in tl.range(0, tl.minimum(CHANNELS, C), BLOCK_C):
+        channels = first + tl.arange(0, BLOCK_C)[:, None]
+        known = (channels < CHANNELS) & (block * CHANNELS + channels < C)
+        sums = tl.zeros([BLOCK_C, BLOCK_E], columns_ptr.dtype.element_ty)
+        for e in tl.range(0, per_row, BLOCK_E):
+            entries = e + tl.arange(0, BLOCK_E)[None, :]
+            places = places_of_channels(channels, entries, C, B)
+            sums += tl.load(columns_ptr + places, mask=known & (entries < per_row), other=0.0)
+        tl.store(out_ptr + block * CHANNELS + channels, tl.sum(sums, 1, keep_dims=True), mask=known)
+
+
+@entry()
+@triton.jit(do_not_specialize=["GROUP"])
+def batch_norm_backward_flat_merge(
+    partial_ptr,
+    rstd_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    sums_ptr,
+    C,
+    GROUP,
+    CHANNELS: tl.constexpr,
+    PARTS: tl.constexpr,
+):
+    """The gradients of weight and bias of CHANNELS channels, and the sums for dx.
+
+    dweight_ptr, dbias_ptr: [C] or None      sums_ptr: [2, C], of dy and of dy * (x - mean), or None
+    """
+    sum_dy, sum_dyx, channels = add_parts(partial_ptr, tl.program_id(0), C, GROUP, CHANNELS, PARTS)
+    rstd = load_of_channels(rstd_ptr, channels, C, partial_ptr.dtype.element_ty, 1.0)
+    store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
+    if sums_ptr is not None:
+        tl.store(sums_ptr + channels, sum_dy, mask=channels < C)
+        tl.store(sums_ptr + C + channels, sum_dyx, mask=channels < C)
+
+
+@entry()
+@triton.jit(do_not_specialize=["tiles", "rest", "GROUP", "SLICE", "total"])
+def batch_norm_backward_flat_apply(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    sums_ptr,
+    C,
+    B,
+    width,
+    tiles,
+    rest,
+    total,
+    GROUP,
+    SLICE,
+    CHANNELS: tl.constexpr,
+    ALL: tl.constexpr,
+    ROWS: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """dx, backwards. sums_ptr: [2, C]; total: elements of a channel"""
+    ACC: tl.constexpr = sums_ptr.dtype.element_ty
+    block, _, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
+    start, mask = block_of(block, width, B, CHANNELS, LANES, VEC, ALL)
+    places = places_of_block(LANES, VEC)
+    channels = (block * CHANNELS + places // B) % C
+    mean = of_places(mean_ptr, channels, ACC, 0.0)
+    rstd = of_places(rstd_ptr, channels, ACC, 1.0)
+    sum_dy = of_places(sums_ptr, channels, ACC, 0.0)
+    sum_dyx = of_places(sums_ptr + C, channels, ACC, 0.0)
+    scale = rstd * of_places(weight_ptr, channels, ACC, 1.0)
+    count = tl.cast(total, ACC)
+    if with_rest & (rest > 0):
+        for r in tl.static_range(ROWS):
+            offsets, rest_mask = places_in_rest(places, mask, start, r, tiles, rest, width, ROWS)
+            dy = tl.load(dy_ptr + offsets, mask=rest_mask, other=0.0).to(ACC)
+            x = tl.load(x_ptr + offsets, mask=rest_mask, other=0.0).to(ACC)
+            dx = input_gradient(dy, x - mean, sum_dy, sum_dyx, rstd, scale, count)
+            tl.store(dx_ptr + offsets, dx, mask=rest_mask)
+    for i in tl.range(0, end - begin, num_stages=STAGES):
+        tile = end - 1 - i
+        dys = load_tile(dy_ptr, tile, start, width, mask, ROWS, LANES, VEC)
+        xs = load_tile(x_ptr, tile, start, width, mask, ROWS, LANES, VEC)
+        for r in tl.static_range(ROWS):
+            dx = input_gradient(dys[r].to(ACC), xs[r].to(ACC) - mean, sum_dy, sum_dyx, rstd, scale, count)
+            tl.store(dx_ptr + row_of_tile(tile, r, start, width, ROWS, VEC) + places, dx, mask=mask)

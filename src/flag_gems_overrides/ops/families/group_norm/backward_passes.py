@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
+"""Backward kernels of group normalization that read each element twice (backward.py has the formulas): for the sums of
+channels, in tiles of channels x their elements (tile.py), and for dx, as it lies in memory (vectors.py)."""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from ..norm.backward import input_gradient, weighted
+from ..norm.tile import body_offset, head_size
+from .tile import load_parameter, scaled
+from .vectors import edges_of, elements_of, of_channels, vectors_from
+
+
+@entry()
+@triton.jit(do_not_specialize=["M"])
+def group_norm_backward_loop(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    a_ptr,
+    b_ptr,
+    M,
+    G,
+    D,
+    HW,
+    size,
+    BLOCK_D: tl.constexpr,
+    BLOCK_HW: tl.constexpr,
+    REST_HW: tl.constexpr,
+    WHOLE: tl.constexpr,
+    SUMS_VEC: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    SPAN: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """One program to a group: one pass for the sums and one, backwards, for dx.
+
+    a_ptr, b_ptr: [N, C] or None
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    HW = HW // SUMS_VEC * SUMS_VEC  # HW itself, but the compiler now sees that SUMS_VEC divides it
+    for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
+        mean = tl.load(mean_ptr + row).to(ACC)
+        rstd = tl.load(rstd_ptr + row).to(ACC)
+        c1, c2 = sums_of_channels(
+            dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, row // G, 0, (D - 1) // BLOCK_D + 1, 0, HW,
+            G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, STAGES,
+        )  # fmt: skip
+        c1 /= size
+        c2 /= size
+        head = head_size(row, size, VEC, UNALIGNED)
+        vectors = (size - head) // VEC
+        last = (vectors - 1) // LANES
+        for i in tl.range(0, last + 1, num_stages=STAGES):
+            store_gradient(
+                dy_ptr, x_ptr, weight_ptr, dx_ptr, mean, rstd, c1, c2, row, head, (last - i) * LANES, vectors,
+                G, D, HW, size, ACC, LANES, VEC, SPAN, UNALIGNED,
+            )  # fmt: skip
+        if UNALIGNED:
+            store_gradient_of_edges(
+                dy_ptr, x_ptr, weight_ptr, dx_ptr, mean, rstd, c1, c2, row, head, vectors, G, D, HW, size,
+                ACC, LANES, VEC,
+            )  # fmt: skip
+
+
+@triton.jit
+def sums_of_channels(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    a_ptr,
+    b_ptr,
+    mean,
+    rstd,
+    row,
+    out_row,
+    first_block,
+    last_block,
+    begin,
+    end,
+    G,
+    D,
+    HW,
+    ACC: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_HW: tl.constexpr,
+    REST_HW: tl.constexpr,
+    WHOLE: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Sums over the elements [begin, end) of the channels of blocks [first_block, last_block) of group ``row``: a and b
+    of each channel go to row ``out_row`` of ``a_ptr, b_ptr: [rows, C]``, those of weight * a and weight * b over all
+    channels are returned.
+
+    With WHOLE all elements of a channel are in one tile, of BLOCK_HW, or two, of BLOCK_HW and REST_HW.
+    """
+    start = tl.cast(row, tl.int64) * D * HW + begin
+    dy_ptr += start
+    x_ptr += start
+    first_channel = row % G * D
+    out = tl.cast(out_row, tl.int64) * G * D + first_channel
+    if a_ptr is not None:
+        a_ptr += out
+    if b_ptr is not None:
+        b_ptr += out
+    c1 = tl.zeros([BLOCK_D, 1], ACC)
+    c2 = tl.zeros([BLOCK_D, 1], ACC)
+    within = tl.arange(0, BLOCK_D)[:, None]
+    if WHOLE:
+        for block in tl.range(first_block, last_block, num_stages=STAGES):
+            channels = block * BLOCK_D + within
+            start = tl.cast(block, tl.int64) * BLOCK_D * HW
+            dy, xhat = terms(
+                dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, 0, end - begin, ACC, BLOCK_HW
+            )
+            a = tl.sum(dy * xhat, 1, keep_dims=True)
+            b = tl.sum(dy, 1, keep_dims=True)
+            if REST_HW > 0:
+                dy, xhat = terms(
+                    dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, BLOCK_HW, end - begin,
+                    ACC, REST_HW,
+                )  # fmt: skip
+                a += tl.sum(dy * xhat, 1, keep_dims=True)
+                b += tl.sum(dy, 1, keep_dims=True)
+            weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
+            c1 += scaled(a, weight)
+            c2 += scaled(b, weight)
+            store_sums(a_ptr, b_ptr, a, b, channels, D)
+    else:
+        for block in tl.range(first_block, last_block):
+            channels = block * BLOCK_D + within
+            start = tl.cast(block, tl.int64) * BLOCK_D * HW
+            tile_a = tl.zeros([BLOCK_D, BLOCK_HW], ACC)
+            tile_b = tl.zeros([BLOCK_D, BLOCK_HW], ACC)
+            for first in tl.range(0, end - begin, BLOCK_HW, num_stages=STAGES):
+                dy, xhat = terms(
+                    dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, first, end - begin,
+                    ACC, BLOCK_HW,
+                )  # fmt: skip
+                tile_a += dy * xhat
+                tile_b += dy
+            a = tl.sum(tile_a, 1, keep_dims=True)
+            b = tl.sum(tile_b, 1, keep_dims=True)
+            weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
+            c1 += scaled(a, weight)
+            c2 += scaled(b, weight)
+            store_sums(a_ptr, b_ptr, a, b, channels, D)
+    return tl.sum(c1), tl.sum(c2)
+
+
+@triton.jit
+def terms(dy_ptr, x_ptr, offsets, channel_mask, mean, rstd, first, end, ACC: tl.constexpr, BLOCK: tl.constexpr):
+    """(dy, xhat) of the elements from ``first`` on, less than ``end``, of channels that start at ``offsets``, which
+    need 32 bits: several channels are in a tile only if they are short."""
+    elements = first + tl.arange(0, BLOCK)[None, :]
+    mask = channel_mask & (elements < end)
+    dy = tl.load(dy_ptr + offsets + elements, mask=mask, other=0.0).to(ACC)
+    x = tl.load(x_ptr + offsets + elements, mask=mask, other=0.0).to(ACC)
+    return dy, (x - mean) * rstd
+
+
+@triton.jit
+def store_sums(a_ptr, b_ptr, a, b, channels, D):
+    if a_ptr is not None:
+        tl.store(a_ptr + channels, a, mask=channels < D)
+    if b_ptr is not None:
+        tl.store(b_ptr + channels, b, mask=channels < D)
+
+
+@triton.jit
+def store_gradient(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    dx_ptr,
+    mean,
+    rstd,
+    c1,
+    c2,
+    row,
+    head,
+    first,
+    vectors,
+    G,
+    D,
+    HW,
+    size,
+    ACC: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    SPAN: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+):
+    """dx of LANES vectors of group ``row``, those from ``first`` on."""
+    vector = vectors_from(first, LANES)
+    mask = vector < vectors
+    weight = of_channels(weight_ptr, row % G * D, head + vector * VEC, mask, D, HW, VEC, SPAN)
+    offsets = body_offset(row, size, VEC, UNALIGNED) + elements_of(vector, VEC)
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    xhat = (tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC) - mean) * rstd
+    tl.store(dx_ptr + offsets, input_gradient(xhat, weighted(dy, weight, True), rstd, c1, c2), mask=mask)
+
+
+@triton.jit
+def store_gradient_of_edges(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    dx_ptr,
+    mean,
+    rstd,
+    c1,
+    c2,
+    row,
+    head,
+    vectors,
+    G,
+    D,
+    HW,
+    size,
+    ACC: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    places, mask = edges_of(head, vectors, size, LANES, VEC)
+    weight = of_channels(weight_ptr, row % G * D, places, mask, D, HW, 1, 1)
+    offsets = tl.cast(row, tl.int64) * size + places
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    xhat = (tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC) - mean) * rstd
+    tl.store(dx_ptr + offsets, input_gradient(xhat, weighted(dy, weight, True), rstd, c1, c2), mask=mask)
+
+
+@entry()
+@triton.jit(do_not_specialize=["SPLITS", "PARTS", "BLOCKS"])
+def group_norm_backward_sums(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    a_ptr,
+    b_ptr,
+    partial_ptr,
+    G,
+    D,
+    HW,
+    SLICE,
+    SPLITS,
+    PARTS,
+    BLOCKS,
+    BLOCK_D: tl.constexpr,
+    BLOCK_HW: tl.constexpr,
+    REST_HW: tl.constexpr,
+    WHOLE: tl.constexpr,
+    SUMS_VEC: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Few, long groups, and gradients of weight and bias alone: the sums of one of PARTS parts of a group. A part is
+    one of SPLITS slices, of SLICE elements, of BLOCKS blocks of channels.
+
+    a_ptr, b_ptr: [N, SPLITS, C] or None
+    partial_ptr: [N * G, PARTS, 2] or None, for dx: what each program has of a group's sums of weight * a and weight * b
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    HW = HW // SUMS_VEC * SUMS_VEC  # HW itself, but the compiler now sees that SUMS_VEC divides it
+    part = tl.program_id(0) % PARTS
+    row = tl.program_id(0) // PARTS
+    split = part % SPLITS
+    first_block = part // SPLITS * BLOCKS
+    last_block = tl.minimum(first_block + BLOCKS, (D - 1) // BLOCK_D + 1)
+    mean = tl.load(mean_ptr + row).to(ACC)
+    rstd = tl.load(rstd_ptr + row).to(ACC)
+    begin = tl.cast(split, tl.int64) * SLICE
+    c1, c2 = sums_of_channels(
+        dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, row // G * SPLITS + split, first_block, last_block,
+        begin, tl.minimum(begin + SLICE, HW), G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, STAGES,
+    )  # fmt: skip
+    if partial_ptr is not None:
+        place = tl.cast(tl.program_id(0), tl.int64) * 2
+        tl.store(partial_ptr + place, c1)
+        tl.store(partial_ptr + place + 1, c2)
+
+
+@entry()
+@triton.jit(do_not_specialize=["PARTS", "TILES"])
+def group_norm_backward_apply(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    partial_ptr,
+    G,
+    D,
+    HW,
+    size,
+    PARTS,
+    TILES,
+    BLOCK: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    SPAN: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+):
+    """dx of one of TILES tiles of a group, from the sums of its parts.
+
+    partial_ptr: [N * G, PARTS, 2]
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    row = tl.program_id(0) // TILES
+    tile = tl.program_id(0) % TILES
+    c1 = tl.zeros([BLOCK], ACC)
+    c2 = tl.zeros([BLOCK], ACC)
+    for i in tl.range(0, (PARTS - 1) // BLOCK + 1):
+        part = i * BLOCK + tl.arange(0, BLOCK)
+        places = partial_ptr + (tl.cast(row, tl.int64) * PARTS + part) * 2
+        c1 += tl.load(places, mask=part < PARTS, other=0.0)
+        c2 += tl.load(places + 1, mask=part < PARTS, other=0.0)
+    group_c1 = tl.sum(c1) / size
+    group_c2 = tl.sum(c2) / size
+    mean = tl.load(mean_ptr + row).to(ACC)
+    rstd = tl.load(rstd_ptr + row).to(ACC)
+    head = head_size(row, size, VEC, UNALIGNED)
+    vectors = (size - head) // VEC
+    store_gradient(
+        dy_ptr, x_ptr, weight_ptr, dx_ptr, mean, rstd, group_c1, group_c2, row, head, tile * LANES, vectors,
+        G, D, HW, size, ACC, LANES, VEC, SPAN, UNALIGNED,
+    )  # fmt: skip
+    if UNALIGNED and tile == 0:
+        store_gradient_of_edges(
+            dy_ptr, x_ptr, weight_ptr, dx_ptr, mean, rstd, group_c1, group_c2, row, head, vectors, G, D, HW,
+            size, ACC, LANES, VEC,
+        )  # fmt: skip

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a launch of a group norm takes, in microseconds, from its numbers: the longest of what the memory takes for
+all bytes, what the multiprocessors take for all lanes, and what the programs of one of them wait one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...launch.devices import Limits
+from ..norm.launches import WARP, cdiv
+from .launches import (
+    BackwardLoop,
+    BackwardRows,
+    BackwardSplit,
+    Configuration,
+    Launch,
+    Loop,
+    Problem,
+    Rows,
+    Split,
+    Tile,
+    launch,
+    tiles_and_lanes,
+)
+
+# Bytes that a multiprocessor moves in a microsecond if all do, and if few do; the same from L2.
+BYTES_PER_US, BYTES_PER_US_OF_FEW, L2_BYTES_PER_US = 32000, 60000, 50000
+# A launch, a second one, and until a load is there.
+LAUNCH_US, SECOND_US, LOAD_US = 2.0, 1.5, 0.8
+# Lanes that a multiprocessor loads, computes and stores: of 128, for 1700 cycles, 24 instructions each; with fewer than
+# so many warps as many fewer.
+LANES_PER_US, BUSY_WARPS = 128 * 1700 // 24, 12
+# What a program that adds up the numbers of its channels at the end takes as long as: so many tiles.
+FOLD_TILES = 2
+
+
+class _Work(NamedTuple):
+    """What a launch does."""
+
+    programs: int
+    tiles: float
+    """Of one program, one after the other; a pipeline hides half of what each waits."""
+    lanes: int
+    launches: int = 1
+    live: int | None = None
+    """Bytes that are read before the first of them are read again; None if nothing is."""
+    workspace: int = 0
+    """Bytes that are written and read."""
+
+
+def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
+    chosen = launch(problem, configuration, limits)
+    reads, writes = problem.inputs, 1 if problem.inputs == 1 or problem.dx else 0
+    numel = problem.M * problem.size
+    resident = max(limits.threads_per_sm // WARP // 2 // chosen.warps, 1)
+    work = _work(problem, chosen, resident * limits.sm_count)
+    on_one = cdiv(work.programs, limits.sm_count)
+    busy = min(work.programs, limits.sm_count)
+    from_memory, from_l2 = numel * problem.itemsize * (reads + writes), 2 * work.workspace
+    if work.live is not None and work.live > limits.l2_bytes * 2 // 3:
+        from_memory += numel * problem.itemsize * reads
+    elif work.live is not None:
+        from_l2 += numel * problem.itemsize * reads
+    of_one = BYTES_PER_US if busy > limits.sm_count // 2 else BYTES_PER_US_OF_FEW
+    of_bytes = from_memory / (busy * of_one) + from_l2 / (busy * max(of_one, L2_BYTES_PER_US))
+    warps = min(on_one, resident) * chosen.warps
+    of_lanes = work.lanes / (busy * LANES_PER_US * min(1.0, warps / BUSY_WARPS))
+    in_turn = cdiv(on_one, resident) * work.tiles * LOAD_US
+    return LAUNCH_US + SECOND_US * (work.launches - 1) + max(of_bytes, of_lanes, in_turn)
+
+
+def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
+    M, N, _, groups, itemsize, inputs, dx = problem
+    numel = M * problem.size
+    of_channels = 2 * 4 * N  # bytes of the two sums of each
+    if isinstance(chosen, Rows):
+        return _Work(chosen.programs, 1, chosen.programs * chosen.groups * chosen.chunks * _lanes(chosen))
+    if isinstance(chosen, Tile):
+        held = chosen.samples * chosen.groups
+        tiles = cdiv(M, chosen.programs * held)
+        lanes = chosen.programs * tiles * held * chosen.block_d * chosen.block_hw
+        alone = chosen.programs == cdiv(groups, chosen.groups)
+        workspace = 0 if alone else chosen.programs * chosen.groups * of_channels
+        return _Work(chosen.programs, _pipelined(tiles, chosen), lanes, 1 if alone else 2, None, workspace)
+    if isinstance(chosen, BackwardRows):
+        in_turn = _pipelined(cdiv(M, chosen.programs), chosen) + (FOLD_TILES if chosen.columns else 0)
+        workspace = chosen.programs * (2 * 4 * chosen.columns + of_channels)
+        lanes = M * chosen.chunks * _lanes(chosen)
+        return _Work(chosen.programs, in_turn, lanes, 1 if chosen.programs == groups else 2, None, workspace)
+    in_group = cdiv(problem.size, _lanes(chosen))
+    if isinstance(chosen, Loop):
+        live = min(M, at_once) * problem.size * itemsize
+        turns = cdiv(M, chosen.programs)
+        return _Work(chosen.programs, turns * (1 + _pipelined(2 * in_group, chosen)), 2 * numel, 1, live)
+    if isinstance(chosen, Split):
+        in_part = cdiv(cdiv(problem.size, chosen.splits), _lanes(chosen))
+        return _Work(M * chosen.splits, 2 + _pipelined(in_part, chosen), 2 * numel, 2, numel * itemsize)
+    tiles_of_sums, lanes = tiles_and_lanes(problem, chosen.sums)
+    slow = chosen.sums.vec * itemsize < 4  # what loads of less than 4 bytes are not pipelined
+    if isinstance(chosen, BackwardLoop):
+        live = min(M, at_once) * problem.size * itemsize * inputs
+        each = 1 + (tiles_of_sums if slow else _pipelined(tiles_of_sums, chosen)) + _pipelined(in_group, chosen)
+        launches = 1 if groups == M else 2
+        return _Work(
+            chosen.programs, cdiv(M, chosen.programs) * each, M * lanes + numel, launches, live, M * of_channels
+        )
+    assert isinstance(chosen, BackwardSplit)
+    tiles_of_part = cdiv(tiles_of_sums, chosen.parts)
+    each = 2 + (tiles_of_part if slow else _pipelined(tiles_of_part, chosen))
+    launches = 1 + dx + (M // groups * chosen.splits > 1)
+    workspace = M * chosen.splits * of_channels + (8 * M * chosen.parts * chosen.tiles if dx else 0)
+    read_again = numel * itemsize * inputs if dx else None
+    return _Work(M * chosen.parts, each, M * lanes + numel * dx, launches, read_again, workspace)
+
+
+def _lanes(chosen: Rows | BackwardRows | Loop | Split | BackwardLoop | BackwardSplit) -> int:
+    """Elements of a tile of vectors."""
+    return chosen.vectors.lanes * chosen.vectors.vec
+
+
+def _pipelined(tiles: int, chosen: Tile | BackwardRows | Loop | Split | BackwardLoop | BackwardSplit) -> float:
+    return 1 + (tiles - 1) * (0.5 if chosen.stages > 1 else 1.0)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="assignment, misc"
+"""A group as it lies in memory: a row of ``size = D * HW`` neighbouring elements, whatever D and HW are.
+
+A row is loaded in vectors of VEC elements, 16 bytes if that divides anything. Where VEC does not divide the size
+(UNALIGNED) a row is
+
+    head (fewer than VEC elements) | vectors | tail (fewer than VEC elements)
+
+Head and tail are the *edges*; they are loaded and stored element by element. All tensors here have three dimensions,
+[rows, LANES, VEC], or 1 in place of any of them; the numbers of a row are [rows, 1, 1]. Where Triton lays threads along
+the first dimension before the second, so that neighbouring threads would have different rows, these two are exchanged.
+
+An element's channel is its place in the row divided by HW. SPAN is how many channels a vector has elements of, at most:
+1, 2, or more.
+"""
+
+import triton
+import triton.language as tl
+
+from ...launch.triton_versions import LANES_BEFORE_DEPTH
+
+# Functions have it as a default: if they looked a global up, Triton's cache would know a kernel by another key after
+# some other kernels had been compiled.
+ROWS_AXIS = 1 if LANES_BEFORE_DEPTH else 0
+
+
+@triton.jit
+def rows_from(first, ROWS: tl.constexpr, AXIS: tl.constexpr = ROWS_AXIS):
+    """The numbers of ROWS neighbouring rows: [ROWS, 1, 1]."""
+    return tl.expand_dims((first + tl.arange(0, ROWS))[:, None], 1 - AXIS)
+
+
+@triton.jit
+def vectors_from(first, LANES: tl.constexpr, AXIS: tl.constexpr = ROWS_AXIS):
+    """The numbers of LANES neighbouring vectors: [1, LANES, 1]."""
+    return tl.expand_dims((first + tl.arange(0, LANES))[:, None], AXIS)
+
+
+@triton.jit
+def zeros_of_vectors(LANES: tl.constexpr, VEC: tl.constexpr, DTYPE: tl.constexpr):
+    """[1, LANES, VEC]"""
+    return tl.zeros_like(elements_of(vectors_from(0, LANES), VEC).to(DTYPE))
+
+
+@triton.jit
+def elements_of(vectors, VEC: tl.constexpr):
+    """Their elements, counted from the first vector: [1, LANES, VEC]. VEC divides the first of each, visibly."""
+    return vectors * VEC + tl.arange(0, VEC)[None, None, :]
+
+
+@triton.jit
+def edges_of(head, vectors, size, LANES: tl.constexpr, VEC: tl.constexpr):
+    """(places in the row, mask) of the edges of a row of ``vectors`` vectors: [1, lanes, 1] each.
+
+    There is a lane for each thread, as LANES has: with fewer Triton loads them several times.
+    """
+    COUNT: tl.constexpr = max(LANES, 2 * VEC)
+    lane = vectors_from(0, COUNT)
+    places = tl.where(lane < VEC, lane, head + vectors * VEC + (lane - VEC))
+    return places, tl.where(lane < VEC, lane < head, places < size)
+
+
+@triton.jit
+def of_channels(ptr, first_channel, places, mask, D, HW, VEC: tl.constexpr, SPAN: tl.constexpr):
+    """weight or bias, ``ptr: [C]``, of vectors whose first elements are at ``places``, as a tuple of one; the empty
+    tuple if ``ptr`` is None. One division for each vector.
+
+    first_channel: of the group, D channels of HW elements
+    """
+    values = ()
+    if ptr is not None:
+        channels = places // HW
+        ptr += first_channel
+        if SPAN == 1:
+            values = values + (tl.load(ptr + channels, mask=mask, other=0.0),)
+        else:
+            within = places - channels * HW + tl.arange(0, VEC)[None, None, :]
+            if SPAN == 2:
+                this = tl.load(ptr + channels, mask=mask, other=0.0)
+                after = tl.load(ptr + channels + 1, mask=mask & (channels + 1 < D), other=0.0)
+                values = values + (tl.where(within < HW, this, after),)
+            else:
+                # HW < VEC <= 16, and within < HW + VEC: a division of small numbers.
+                channels += within * ((65535 + HW) // HW) >> 16
+                values = values + (tl.load(ptr + channels, mask=mask, other=0.0),)
+    return values
+
+
+@triton.jit
+def affine(x, mean, rstd, weight, bias):
+    """weight and bias are tuples of one, or empty where there is none. It is one subtraction and one fma."""
+    scale = rstd
+    if len(weight) > 0:
+        scale = rstd * weight[0].to(x.dtype)
+    y = (x - mean) * scale
+    if len(bias) > 0:
+        y = y + bias[0].to(x.dtype)
+    return y
+
+
+@triton.jit
+def sum_rows(x, AXIS: tl.constexpr = ROWS_AXIS):
+    """[rows, LANES, VEC] to [rows, 1, 1]. With the dimension kept in between Triton 3.6 may give all LANES numbers to
+    each thread: 1552 bytes spill (sm_80)."""
+    return tl.expand_dims(tl.sum(tl.sum(x, 2), 1 - AXIS)[:, None], 1 - AXIS)
+
+
+@triton.jit
+def store_tile(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean,
+    rstd,
+    first_channel,
+    head,
+    first,
+    vectors,
+    D,
+    HW,
+    ACC: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    SPAN: tl.constexpr,
+):
+    """y of the vectors from ``first`` on of the row whose first of ``vectors`` vectors x_ptr and y_ptr point to."""
+    vector = vectors_from(first, LANES)
+    mask = vector < vectors
+    weight = of_channels(weight_ptr, first_channel, head + vector * VEC, mask, D, HW, VEC, SPAN)
+    bias = of_channels(bias_ptr, first_channel, head + vector * VEC, mask, D, HW, VEC, SPAN)
+    x = tl.load(x_ptr + elements_of(vector, VEC), mask=mask, other=0.0).to(ACC)
+    tl.store(y_ptr + elements_of(vector, VEC), affine(x, mean, rstd, weight, bias), mask=mask)
+
+
+@triton.jit
+def store_edges(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean,
+    rstd,
+    first_channel,
+    head,
+    vectors,
+    size,
+    HW,
+    ACC: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """The same of the edges of the row that x_ptr and y_ptr point to."""
+    places, mask = edges_of(head, vectors, size, LANES, VEC)
+    weight = of_channels(weight_ptr, first_channel, places, mask, 1, HW, 1, 1)
+    bias = of_channels(bias_ptr, first_channel, places, mask, 1, HW, 1, 1)
+    x = tl.load(x_ptr + places, mask=mask, other=0.0).to(ACC)
+    tl.store(y_ptr + places, affine(x, mean, rstd, weight, bias), mask=mask)
+
+
+@triton.jit
+def running_statistics(x_ptr, vectors, ACC: tl.constexpr, LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr):
+    """(number of elements, their mean, their sum of squared deviations) of each lane, [1, LANES, VEC], over the
+    ``vectors`` vectors from x_ptr on, in one pass (Welford)."""
+    last = (vectors - 1) // LANES
+    lane_mean = zeros_of_vectors(LANES, VEC, ACC)
+    lane_squares = zeros_of_vectors(LANES, VEC, ACC)
+    for tile in tl.range(0, last + 1, num_stages=STAGES):
+        vector = vectors_from(tile * LANES, LANES)
+        mask = vector < vectors
+        x = tl.load(x_ptr + elements_of(vector, VEC), mask=mask, other=0.0).to(ACC)
+        delta = tl.where(mask, x - lane_mean, 0.0)
+        lane_mean += delta * (1.0 / tl.cast(tile + 1, ACC))
+        lane_squares += delta * tl.where(mask, x - lane_mean, 0.0)
+    count = tl.where(vectors_from(last * LANES, LANES) < vectors, last + 1, last).to(ACC)
+    return count + tl.zeros_like(lane_mean), lane_mean, lane_squares
+
+
+@triton.jit
+def merged(
+    lane_count,
+    lane_mean,
+    lane_squares,
+    row_ptr,
+    head,
+    vectors,
+    size,
+    count,
+    with_edges,
+    ACC: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+):
+    """(mean, sum of squared deviations) of ``count`` elements: those of all lanes and, ``with_edges``, the edges of the
+    row that row_ptr points to (Chan, Golub and LeVeque)."""
+    total = sum_rows(lane_mean * lane_count)
+    if UNALIGNED:
+        edge, mask = edges_of(head, vectors, size, LANES, VEC)
+        mask = mask & with_edges
+        edge_x = tl.load(row_ptr + edge, mask=mask, other=0.0).to(ACC)
+        total += sum_rows(edge_x)
+    mean = total / count
+    deviation = tl.where(lane_count > 0, lane_mean - mean, 0.0)
+    squares = sum_rows(lane_squares + lane_count * deviation * deviation)
+    if UNALIGNED:
+        deviation = tl.where(mask, edge_x - mean, 0.0)
+        squares += sum_rows(deviation * deviation)
+    return mean, squares
