@@ -120,6 +120,20 @@ def test_a_host_that_becomes_slower_is_noticed(gpu, timer):
     assert times.samples_ms["a"] == pytest.approx([0.01] * 50 * timing.ROUNDS)
 
 
+def test_a_call_that_waits_for_the_device_is_timed_all_the_same(gpu, timer):
+    def call() -> None:
+        gpu.queue(0.2)
+        gpu.synchronize(DEVICE)
+        gpu.host += 0.1
+
+    start = gpu.host
+    times = timer.device_times({"a": [call] * 2, "b": [gpu.call(0.01, 0.3)]})
+    # The gaps of the host are a part of what it costs.
+    assert times.samples_ms["a"] == pytest.approx([0.3] * timing.ROUNDS)
+    assert times.samples_ms["b"] == pytest.approx([0.3] * timing.ROUNDS)
+    assert gpu.host - start < 5000
+
+
 def test_the_cache_is_flushed_before_each_sample_unless_it_is_to_be_warm(gpu, timer):
     for cold in (True, False):
         gpu.fills = 0

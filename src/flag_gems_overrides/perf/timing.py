@@ -29,6 +29,8 @@ COOLING_SECONDS = 0.1
 # What the host may need to queue the flush and the events of a sample; too little is noticed and doubled.
 _QUEUEING_MS = 0.05
 _ATTEMPTS = 4
+# No pause is long enough for a call that itself waits for the device, as FlagGems' gradient of cross entropy does.
+_MAX_PAUSE_MS = 50.0
 _MAX_GROUP = 8
 # Host time is taken over this many calls: few enough that the launch queue (1024 entries) never makes them wait.
 HOST_CALLS, HOST_ROUNDS = 50, 10
@@ -83,7 +85,7 @@ class Timer:
                 sample is the time of one.
             cold: flush the L2 cache before each sample.
         """
-        pauses = {name: self._warm_up(calls) + _QUEUEING_MS for name, calls in providers.items()}
+        pauses = {name: min(self._warm_up(calls) + _QUEUEING_MS, _MAX_PAUSE_MS) for name, calls in providers.items()}
 
         def sample(name: str) -> Callable[[], float]:
             calls = providers[name]
@@ -96,10 +98,10 @@ class Timer:
                 for call in calls:
                     call()
                 end.record()
-                if not start.query():
+                if not start.query() or pauses[name] == _MAX_PAUSE_MS:
                     break
                 # The device was there before the last call was queued: it may have waited in between.
-                pauses[name] *= 2
+                pauses[name] = min(2 * pauses[name], _MAX_PAUSE_MS)
             return lambda: start.elapsed_time(end) / len(calls)
 
         return self._rounds(list(providers), sample, effort * self._rounds_at_least)
