@@ -50,6 +50,7 @@ small_programs = pytest.mark.usefixtures("programs_of_one_warp")
 def programs_of_one_warp(monkeypatch, device_with):
     for name, value in (("MAX_WARPS", 1), ("ROWS", (2, 1, 4, 2)), ("COLUMNS", (2, 1, 4, 2))):
         monkeypatch.setattr(plan, name, value)
+    monkeypatch.setattr(plan, "_flat", lambda problem, limits: None)
     device_with()
 
 

@@ -17,6 +17,8 @@ from accuracy.reductions import each
 from flag_gems_overrides.ops.amax import amax
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.cumsum import cumsum
+from flag_gems_overrides.ops.families.batch_norm import call as families_batch_norm
+from flag_gems_overrides.ops.families.group_norm import call as group_norm
 from flag_gems_overrides.ops.launch import workspace
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
@@ -169,6 +171,45 @@ def test_layer_norm_weight_and_bias(M, N, only_last, device_with):
     torch.testing.assert_close(dbias[-8:].double(), wide.sum(0), rtol=1e-2, atol=1e-2)
 
 
+# Whole groups, of vectors and not, by a program that has the last; one group of all elements, by several programs.
+HOLDS = group_norm.Configuration("rows", 1, 1, 8, programs_per_sm=1)
+SHARES = group_norm.Configuration("split", 4, 1, 8, 1, block_d=1, block_hw=1024, programs_per_sm=1)
+TILES = group_norm.Configuration("tile", 4, 1, 1, 1, 1, 1024, 1)
+
+
+@each(
+    "shape, of_forward, of_backward, sm_count",
+    [
+        ((2**21 + 8, 1, 1024), HOLDS, HOLDS, 2**22),
+        ((2**21 + 8, 1, 1025), HOLDS, HOLDS._replace(warps=2), 2**22),
+        ((2**21 + 8, 1, 1023), HOLDS, TILES, 2**22),
+        ((1, 1, 2**31 + 16), SHARES, SHARES, 2000),
+    ],
+)
+def test_group_norm(shape, of_forward, of_backward, sm_count, only_last, device_with):
+    device_with(sm_count=sm_count)
+    only_last(1)
+    x, dy = sparse(shape, torch.float16), sparse(shape, torch.float16)
+    last = [tensor.view(-1)[-1000:] for tensor in (x, dy)]
+    for each_last in last:
+        each_last.copy_(torch.randn(1000))
+    sizes = *shape, 1
+    y, mean, rstd = group_norm.compute_forward(x, None, None, *sizes, 1e-5, of_forward)
+    elements = shape[2]
+    true_mean = last[0].double().sum() / elements
+    variance = (last[0].double() ** 2).sum() / elements - true_mean**2
+    if of_forward is HOLDS:  # of programs that share a group the first stores them
+        torch.testing.assert_close(mean[-1, -1].double(), true_mean, rtol=1e-3, atol=1e-6)
+        torch.testing.assert_close(rstd[-1, -1].double(), (variance + 1e-5).rsqrt(), rtol=1e-3, atol=1e-6)
+    truth = (last[0].double() - true_mean) * (variance + 1e-5).rsqrt()
+    torch.testing.assert_close(y.view(-1)[-3:].double(), truth[-3:], rtol=1e-2, atol=1e-2)
+    mean, rstd = torch.zeros_like(mean), torch.ones_like(rstd)
+    dx, _, _ = group_norm.compute_backward(dy, x, mean, rstd, None, *sizes, [True, False, False], of_backward)
+    wide = [each_last.double() for each_last in last]
+    truth = wide[1] - (wide[1].sum() + wide[0] * (wide[0] * wide[1]).sum()) / elements
+    torch.testing.assert_close(dx.view(-1)[-3:].double(), truth[-3:], rtol=1e-2, atol=1e-2)
+
+
 # Rows of whole vectors and not, and columns.
 @each("shape", [(17, 1, 2**27 + 8), (17, 1, 2**27 + 3), (2**25 + 3, 72)])
 def test_batch_norm(shape, only_last):
@@ -184,3 +225,24 @@ def test_batch_norm(shape, only_last):
     rstd = (variance[channels] + 1e-5).rsqrt()
     torch.testing.assert_close(y.view(-1)[-3:].float(), (last[0] - mean[channels]) * rstd, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(dx.view(-1)[-3:].float(), last[1] * rstd, rtol=1e-3, atol=1e-3)
+
+
+# Short rows, read as they lie, with a rest of them and without.
+@each("rows", [2**27 + 5, 2**27 + 8])
+def test_batch_norm_of_short_rows(rows, only_last, device_with):
+    device_with(sm_count=1000)
+    shape, flat = (rows, 17), families_batch_norm.Configuration("flat", 17, 4, 2, 4, stages=2)
+    only_last(1)
+    x, dy = sparse(shape, torch.float16), sparse(shape, torch.float16)
+    x[-1], dy[-1] = torch.randn(2, 17)
+    y, mean, rstd = families_batch_norm.launch_with(flat, "batch_norm", x, None, None, None, None, True, 0.1, 1e-5)
+    last = x[-1, -1].double()
+    variance = last * last / rows
+    truth = last * (variance + 1e-5).rsqrt()
+    torch.testing.assert_close(y[-1, -1].double(), truth, rtol=1e-2, atol=1e-2)
+    mean, rstd = torch.zeros_like(mean), torch.ones_like(rstd)
+    arguments = dy, x, None, None, None, mean, rstd, True, 1e-5, [True, True, True]
+    dx, dweight, dbias = families_batch_norm.launch_with(flat, "batch_norm_backward", *arguments)
+    torch.testing.assert_close(dx[-1, -1], dy[-1, -1], rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(dbias[-1].double(), dy[-1, -1].double(), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(dweight[-1].double(), (dy[-1, -1] * x[-1, -1]).double(), rtol=1e-2, atol=1e-2)

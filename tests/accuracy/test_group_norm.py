@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -12,6 +13,8 @@ import torch
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each
 
+from flag_gems_overrides.ops.families.group_norm.call import compute_backward, compute_forward
+from flag_gems_overrides.ops.families.group_norm.plan import Configuration
 from flag_gems_overrides.ops.groupnorm import group_norm, group_norm_backward
 
 aten = torch.ops.aten
@@ -26,6 +29,28 @@ if ON_GPU:
     SHAPES += [(100003, 16, 1, 1), (9999, 24, 3, 3)]
 # One of each kind on a small device.
 FEW = [(3, 20, 9, 2), (5, 10, 301, 2), (1, 6, 700, 2)]
+# And configurations for larger groups, forward and backward. A channel to a group, aligned and not; a channel of one
+# element and of three; channels that vectors do not cut, and that they do; with channels of two tiles, of many, and
+# blocks of channels; groups that follow one another, and that programs share.
+LOOP, SPLIT = (
+    Configuration(kernel, 1, 1, 4, 1, programs_per_sm=programs_per_sm, stages=3)
+    for kernel, programs_per_sm in (("loop", 1), ("split", 4))
+)
+ROWS = Configuration("rows", 1, 1, 4, 1, programs_per_sm=1, stages=2)
+KERNELS = [
+    ((9, 3, 1027, 3), LOOP, ROWS),
+    ((9, 3, 1024, 3), SPLIT, ROWS),
+    ((5, 1040, 1, 2), LOOP, ROWS),
+    ((3, 700, 3, 2), SPLIT, ROWS._replace(warps=2)),
+    ((5, 40, 64, 2), ROWS, ROWS),
+    ((5, 10, 301, 2), ROWS._replace(warps=2), ROWS._replace(warps=2)),
+    ((9, 10, 76, 2), LOOP, LOOP._replace(block_d=2, block_hw=64)),
+    ((9, 10, 700, 2), LOOP, LOOP._replace(block_d=2, block_hw=128)),
+    ((9, 10, 301, 2), SPLIT, LOOP._replace(block_d=2, block_hw=64)),
+    ((1, 14, 700, 2), SPLIT, SPLIT._replace(block_d=2, block_hw=128)),
+    ((9, 14, 76, 2), LOOP, SPLIT._replace(block_d=2, block_hw=64)),
+    ((1, 3, 2051, 1), SPLIT, SPLIT._replace(block_d=1, block_hw=128)),
+]
 
 
 @pytest.fixture
@@ -68,11 +93,18 @@ class Case:
         ]
         return [torch.from_numpy(r.astype(np.float64)).to(self.x.device) for r in results]
 
-    def check(self, weight: torch.Tensor | None, bias: torch.Tensor | None, mask=(True, True, True)) -> None:
+    def check(
+        self,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        mask=(True, True, True),
+        forward=group_norm,
+        backward=group_norm_backward,
+    ) -> None:
         """Each side goes back from its own forward."""
         exact = self.exact()
-        ours = group_norm(self.x, weight, bias, *self.sizes, EPS)
-        ours += group_norm_backward(self.dy, self.x, *ours[1:], weight, *self.sizes, mask)
+        ours = forward(self.x, weight, bias, *self.sizes, EPS)
+        ours += backward(self.dy, self.x, *ours[1:], weight, *self.sizes, mask)
         x, dy = self.x.contiguous(), self.dy.contiguous()  # PyTorch refuses others on the CPU
         native = aten.native_group_norm(x, weight, bias, *self.sizes, EPS)
         native += aten.native_group_norm_backward(dy, x, *native[1:], weight, *self.sizes, mask)
@@ -88,6 +120,15 @@ class Case:
 def test_group_norm(shape, dtype, device):
     case = Case(*shape, dtype, device)
     case.check(case.weight, case.bias)
+
+
+@each("mask", [(True, True, True), (True, False, True), (True, True, False)])
+@pytest.mark.parametrize("shape, of_forward, of_backward", KERNELS, ids=[f"{each[0]}" for each in KERNELS])
+def test_configurations(shape, of_forward, of_backward, mask, device, device_with):
+    device_with(sm_count=4)
+    case = Case(*shape, torch.float32, device)
+    forward = functools.partial(compute_forward, configuration=of_forward)
+    case.check(case.weight, case.bias, mask, forward, functools.partial(compute_backward, configuration=of_backward))
 
 
 @each("shape", FEW)
