@@ -218,10 +218,7 @@ def cumsum_chunks(
     earlier = tl.zeros([UNITS, LANES], ACC)
     for first in range(0, chunk * WIDTH, UNITS * LANES):
         earlier += tl.load(sums_ptr + first + word, mask=first + word < chunk * WIDTH, other=0)
-    if COLUMNS:
-        carry = tl.sum(earlier, 0, keep_dims=True)
-    else:
-        carry = tl.zeros([1], ACC) + tl.sum(earlier)
+    carry = tl.sum(earlier, 0, keep_dims=True) if COLUMNS else tl.zeros([1], ACC) + tl.sum(earlier)
     if UNALIGNED:
         edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC)
         edge_mask = edge_mask & (chunk == tl.arange(0, 2)[None, :, None] * (chunks - 1))

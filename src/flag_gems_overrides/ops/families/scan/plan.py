@@ -9,6 +9,7 @@ from triton import cdiv, next_power_of_2
 
 from ...launch.devices import Limits
 from ...plans import table
+from .estimate import estimate
 from .launches import (
     KNOWN_MULTIPLE,
     MAX_SCALAR,
@@ -20,7 +21,6 @@ from .launches import (
     Launch,
     Problem,
     Shared,
-    estimate,
     launch,
     launch_or_none,
     max_depth,
