@@ -21,7 +21,7 @@ MAX_SCALAR = 128
 # Elements of a thread that spill nothing, by their bytes: alone, and in programs of one block, which have those of
 # three steps, or few registers. A tile of columns has sums and an address of its own: those are no more than so many.
 MAX_ROW_ELEMENTS = {1: (32, 16), 2: (64, 32), 4: (32, 16), 8: (16, 8)}
-MAX_COLUMN_ELEMENTS = {1: (32, 8), 2: (32, 16), 4: (32, 8), 8: (16, 4)}
+MAX_COLUMN_ELEMENTS = {1: (32, 6), 2: (32, 12), 4: (32, 6), 8: (16, 4)}
 MAX_TOGETHER_COLUMN_TILES = 8
 # Elements of a thread of columns in fewer than 8 warps.
 MAX_FEW_WARPS_ELEMENTS = 16
