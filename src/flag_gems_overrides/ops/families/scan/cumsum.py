@@ -156,7 +156,7 @@ def cumsum_chunk_sums(
         others: see ``cumsum_alone``.
     """
     N, K = divided(N, K, COLUMNS, DIVISOR)
-    block, chunk = tl.program_id(0) // (chunks - 1), tl.program_id(0) % (chunks - 1)
+    block, chunk = tl.program_id(0) // (chunks - 1), (tl.program_id(0) % (chunks - 1)).to(N.dtype)
     where = place(block, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
     STEP: tl.constexpr = DEPTH * UNITS * (1 if COLUMNS else LANES)
     left = tl.minimum(length, where[2] - chunk * length)
@@ -209,7 +209,7 @@ def cumsum_chunks(
         others: see ``cumsum_chunk_sums`` and ``cumsum_alone``.
     """
     N, K = divided(N, K, COLUMNS, DIVISOR)
-    block, chunk = tl.program_id(0) // chunks, tl.program_id(0) % chunks
+    block, chunk = tl.program_id(0) // chunks, (tl.program_id(0) % chunks).to(N.dtype)
     where = place(block, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
     STEP: tl.constexpr = DEPTH * UNITS * (1 if COLUMNS else LANES)
     WIDTH: tl.constexpr = LANES if COLUMNS else 1
