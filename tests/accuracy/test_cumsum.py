@@ -166,25 +166,29 @@ def test_errors_are_pytorchs(device):
         cumsum_out(x, 0, dtype=torch.int64, out=x.clone())
 
 
-# Tiles of a row or of columns, for four programs at once: in one step and in several, of which the last is not full.
+# Tiles of a row or of columns, for eight programs at once: in one step and in several, of which the last is not full.
 @pytest.mark.parametrize("tiles", [2, 4, 7.1, 16, 20.3])
 @pytest.mark.parametrize("inner", [1, 13, 32], ids=lambda inner: f"K={inner}")
 @pytest.mark.parametrize("dtype", [*FLOATING, torch.bool, torch.int16, torch.int32, torch.int64], ids=name)
-def test_programs_that_share(tiles, inner, dtype, device, device_with):
-    device_with(sm_count=1)
+@pytest.mark.parametrize("kernel", ["shared", "chunks"])
+def test_several_programs_for_a_row_or_columns(kernel, tiles, inner, dtype, device, device_with):
+    device_with(sm_count=2)
     vec = 16 // (dtype.itemsize if dtype.is_floating_point else 8)
     if inner == 1:
-        configuration = Configuration("shared", vec, 32 * vec, 2, 4, registers=128)
+        configuration = Configuration(kernel, vec, 32 * vec, 2, 4, 128)
     else:
-        configuration = Configuration("shared", 2, 16, 2, 4, registers=128)
+        configuration = Configuration(kernel, 2, 16, 2, 4, 128)
     N = int(tiles * configuration.step(inner))
-    for n in (N, N + 1):
-        x = draw((1, n, inner), dtype, device)
+    for rows, n in ((1, N), (2, N + 1)):
+        x = draw((rows, n, inner), dtype, device)
         actual, expected = launch_with(configuration, "cumsum", x, 1), torch.cumsum(x, 1)
         assert actual.dtype is expected.dtype
         if dtype.is_floating_point:
             expected = torch.cumsum(x.double(), 1).to(dtype)
         assert torch.equal(actual, expected)
+        if dtype is actual.dtype:
+            cumsum_out(x, 1, out=x)
+            assert torch.equal(x, expected)
     assert not any(words.any() for words in workspace._kept.values())
 
 

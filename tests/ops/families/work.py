@@ -175,6 +175,9 @@ def _group_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
 def _scan(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
     plan = scan_plan.plan(scan_plan.Problem(M, N, K, itemsize), limits)
     lanes = plan.programs * plan.steps * plan.units * plan.depth * plan.lanes
+    if isinstance(plan, scan_plan.Chunks):
+        numbers = plan.blocks * (plan.chunks - 1) * (plan.lanes if K > 1 else 1)
+        return Work(plan.programs, plan.steps, lanes, 2, numbers)
     return Work(plan.programs, plan.steps, lanes, 1, plan.words if isinstance(plan, scan_plan.Shared) else 0)
 
 

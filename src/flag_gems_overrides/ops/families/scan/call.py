@@ -13,10 +13,11 @@ import triton.language as tl
 
 from ...launch import devices, outputs
 from ...launch.allocation import Allocation
+from ...launch.prepared import Launch
 from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
 from . import plan
-from .cumsum import cumsum_alone, cumsum_shared
+from .cumsum import cumsum_alone, cumsum_chunk_sums, cumsum_chunks, cumsum_shared
 
 
 class _Prepared(NamedTuple):
@@ -89,11 +90,19 @@ def _prepare(
         "COLUMNS": K > 1,
         "UNALIGNED": unaligned,
         "DIVISOR": math.gcd(N if K == 1 else K, plan.KNOWN_MULTIPLE),
-        "SINGLE": chosen.steps == 1,
         "num_warps": chosen.warps,
     }
+    if isinstance(chosen, plan.Chunks):
+        options["maxnreg"] = chosen.registers
+        chunks = chosen.chunks, chosen.length, M, N, K
+        launch = cumsum_chunks.bind(device, (chosen.programs,), *chunks, **options)
+        del options["TILE"]
+        launch_sums = cumsum_chunk_sums.bind(device, (chosen.programs - chosen.blocks,), *chunks, **options)
+        sums = Allocation((chosen.blocks, chosen.chunks - 1, chosen.lanes if K > 1 else 1), _TORCH[accumulator], device)
+        return _Prepared(out, functools.partial(_in_chunks, launch_sums, launch, sums))
+    options["SINGLE"] = chosen.steps == 1
     if isinstance(chosen, plan.Alone):
-        options |= {"SEGMENTED": chosen.segmented, "STAGES": chosen.stages}
+        options["SEGMENTED"] = chosen.segmented
         return _Prepared(out, cumsum_alone.bind(device, (chosen.programs,), M, N, K, **options))
     options["PACKED"] = dtype.itemsize == 2 and configuration.elements > 1
     options |= {"MEMBERS": chosen.members, "COPIES": chosen.copies, "maxnreg": chosen.registers}
@@ -102,6 +111,12 @@ def _prepare(
     )
     count = chosen.words * (2 if options["TILE"] is tl.int64 else 1) + chosen.blocks
     return _Prepared(out, functools.partial(with_counters, launch, count, torch.int64))
+
+
+def _in_chunks(launch_sums: Launch, launch: Launch, new_sums: Allocation, x: torch.Tensor, out: torch.Tensor) -> None:
+    sums = new_sums()
+    launch_sums(x, sums)
+    launch(x, out, sums)
 
 
 def _sizes(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
@@ -127,6 +142,7 @@ def _accumulator(dtype: torch.dtype, result: torch.dtype, count: int) -> tl.dtyp
     return tl.int64 if result is torch.int64 and not narrow else tl.int32
 
 
+_TORCH = {tl.int32: torch.int32, tl.int64: torch.int64, tl.float32: torch.float32, tl.float64: torch.float64}
 _TRITON = {
     torch.uint8: tl.uint8,
     torch.int8: tl.int8,

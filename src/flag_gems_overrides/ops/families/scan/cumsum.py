@@ -4,7 +4,10 @@
 
     kernel            a program has
     cumsum_alone      a block, rows or LANES columns: a step after the other, or all of N in one
+    cumsum_chunks     a chunk of a block, which cumsum_chunk_sums has added up
     cumsum_shared     every ``group``-th step of a block
+
+Chunks take two launches and read x twice, but no program waits for others.
 
 A group of programs shares a block like this: each adds its tiles up and publishes the sums, and waits for those of the
 others; then it knows what comes before its tiles, and before the next ``group`` steps. So x is read once, and sums are
@@ -42,6 +45,39 @@ def divided(N, K, COLUMNS: tl.constexpr, DIVISOR: tl.constexpr):
         return N // DIVISOR * DIVISOR, K
 
 
+@triton.jit
+def scan_steps(
+    x_ptr,
+    out_ptr,
+    carry,
+    where,
+    left,
+    steps,
+    K,
+    CONVERTED: tl.constexpr,
+    TILE: tl.constexpr,
+    UNITS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    SEGMENTED: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """A step after the other, of ``left`` elements along N from x_ptr on; ``carry`` and the sums of them all."""
+    STEP: tl.constexpr = DEPTH * (UNITS if SEGMENTED else 1) * (1 if COLUMNS else LANES)
+    ACC: tl.constexpr = carry.dtype
+    for index in range(steps):
+        begin, after = along(index * STEP, K, COLUMNS), left - index * STEP
+        tiles = load_tiles(x_ptr + begin, where, after, K, DEPTH, LANES, COLUMNS)
+        sums = add_up(tiles, CONVERTED, TILE, DEPTH, COLUMNS)
+        before, total = carry, sums[DEPTH - 1]
+        if SEGMENTED:
+            before, total = across_units(sums[DEPTH - 1], UNITS, COLUMNS)
+            before = carry + before.to(ACC)
+        store_scanned(out_ptr + begin, before, tiles, sums, where, after, K, CONVERTED, TILE, DEPTH, LANES, COLUMNS)
+        carry += total.to(ACC)
+    return carry
+
+
 @entry()
 @triton.jit
 def cumsum_alone(
@@ -62,7 +98,6 @@ def cumsum_alone(
     UNALIGNED: tl.constexpr,
     DIVISOR: tl.constexpr,
     SINGLE: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """A block for each program.
 
@@ -73,7 +108,6 @@ def cumsum_alone(
         UNITS, DEPTH, LANES, VEC, SEGMENTED, COLUMNS, UNALIGNED: see ``tile``.
         DIVISOR: a power of two that divides K, or N where K is 1.
         SINGLE: there is one step.
-        STAGES: of the pipeline of steps; 1 for none.
     """
     N, K = divided(N, K, COLUMNS, DIVISOR)
     block = tl.program_id(0)
@@ -85,16 +119,128 @@ def cumsum_alone(
         edge_rows, edge_at, edge_mask = edges(block, M, N, ROWS, VEC)
         edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0).to(CONVERTED).to(TILE)
         carry += sum_before(edge).to(ACC)
-    for index in tl.range(0, 1 if SINGLE else (N - 1) // STEP + 1, num_stages=STAGES):
-        begin, left = along(index * STEP, K, COLUMNS), where[2] - index * STEP
-        tiles = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
-        sums = add_up(tiles, CONVERTED, TILE, DEPTH, COLUMNS)
-        before, total = carry, sums[DEPTH - 1]
-        if SEGMENTED:
-            before, total = across_units(sums[DEPTH - 1], UNITS, COLUMNS)
-            before = carry + before.to(ACC)
-        store_scanned(out_ptr + begin, before, tiles, sums, where, left, K, CONVERTED, TILE, DEPTH, LANES, COLUMNS)
-        carry += total.to(ACC)
+    steps = 1 if SINGLE else (N - 1) // STEP + 1
+    carry = scan_steps(
+        x_ptr, out_ptr, carry, where, where[2], steps, K, CONVERTED, TILE, UNITS, DEPTH, LANES, SEGMENTED, COLUMNS
+    )
+    if UNALIGNED:
+        tl.store(out_ptr + edge_rows + edge_at, scanned_edges(edge, carry), mask=edge_mask)
+
+
+@entry()
+@triton.jit
+def cumsum_chunk_sums(
+    x_ptr,
+    sums_ptr,
+    chunks,
+    length,
+    M,
+    N,
+    K,
+    CONVERTED: tl.constexpr,
+    ACC: tl.constexpr,
+    UNITS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    DIVISOR: tl.constexpr,
+):
+    """The sum of each chunk of a block but the last. The first has what is before an interior too.
+
+    Args:
+        x_ptr: [M, N, K].
+        sums_ptr: [blocks, chunks - 1, LANES or 1], in ACC.
+        length: of a chunk along N, a multiple of a step.
+        others: see ``cumsum_alone``.
+    """
+    N, K = divided(N, K, COLUMNS, DIVISOR)
+    block, chunk = tl.program_id(0) // (chunks - 1), (tl.program_id(0) % (chunks - 1)).to(N.dtype)
+    where = place(block, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
+    STEP: tl.constexpr = DEPTH * UNITS * (1 if COLUMNS else LANES)
+    left = tl.minimum(length, where[2] - chunk * length)
+    x_ptr += along(chunk * length, K, COLUMNS)
+    total = tl.zeros([UNITS, LANES], ACC)
+    for first in range(0, length, STEP):
+        tiles = load_tiles(x_ptr + along(first, K, COLUMNS), where, left - first, K, DEPTH, LANES, COLUMNS)
+        for v in tl.static_range(DEPTH):
+            total += tiles[v].to(CONVERTED).to(ACC)
+    if COLUMNS:
+        own_ptr = sums_ptr + tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
+        tl.store(own_ptr, tl.sum(total, 0))
+    else:
+        own = tl.sum(total)
+        if UNALIGNED:
+            edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC)
+            edge_ptr = x_ptr - along(chunk * length, K, COLUMNS) + edge_rows + edge_at
+            edge = tl.load(edge_ptr, mask=edge_mask & (chunk == 0), other=0).to(CONVERTED).to(ACC)
+            own += tl.sum(sum_before(edge))
+        tl.store(sums_ptr + tl.program_id(0), own)
+
+
+@entry()
+@triton.jit
+def cumsum_chunks(
+    x_ptr,
+    out_ptr,
+    sums_ptr,
+    chunks,
+    length,
+    M,
+    N,
+    K,
+    CONVERTED: tl.constexpr,
+    TILE: tl.constexpr,
+    ACC: tl.constexpr,
+    UNITS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    DIVISOR: tl.constexpr,
+):
+    """A chunk of a block for each program, once ``cumsum_chunk_sums`` has added them up. The first and the
+    last have an edge each.
+
+    Args:
+        out_ptr: [M, N, K], may be x_ptr.
+        others: see ``cumsum_chunk_sums`` and ``cumsum_alone``.
+    """
+    N, K = divided(N, K, COLUMNS, DIVISOR)
+    block, chunk = tl.program_id(0) // chunks, (tl.program_id(0) % chunks).to(N.dtype)
+    where = place(block, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
+    STEP: tl.constexpr = DEPTH * UNITS * (1 if COLUMNS else LANES)
+    WIDTH: tl.constexpr = LANES if COLUMNS else 1
+    word = tl.arange(0, UNITS)[:, None] * LANES + tl.arange(0, LANES)[None, :]
+    sums_ptr += block.to(tl.int64) * (chunks - 1) * WIDTH
+    earlier = tl.zeros([UNITS, LANES], ACC)
+    for first in range(0, chunk * WIDTH, UNITS * LANES):
+        earlier += tl.load(sums_ptr + first + word, mask=first + word < chunk * WIDTH, other=0)
+    carry = tl.sum(earlier, 0, keep_dims=True) if COLUMNS else tl.zeros([1], ACC) + tl.sum(earlier)
+    if UNALIGNED:
+        edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC)
+        edge_mask = edge_mask & (chunk == tl.arange(0, 2)[None, :, None] * (chunks - 1))
+        edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0).to(CONVERTED).to(TILE)
+        carry += sum_before(edge).to(ACC)
+    begin, left = along(chunk * length, K, COLUMNS), tl.minimum(length, where[2] - chunk * length)
+    carry = scan_steps(
+        x_ptr + begin,
+        out_ptr + begin,
+        carry,
+        where,
+        left,
+        tl.cdiv(length, STEP),
+        K,
+        CONVERTED,
+        TILE,
+        UNITS,
+        DEPTH,
+        LANES,
+        True,
+        COLUMNS,
+    )
     if UNALIGNED:
         tl.store(out_ptr + edge_rows + edge_at, scanned_edges(edge, carry), mask=edge_mask)
 

@@ -9,17 +9,18 @@ from triton import cdiv, next_power_of_2
 
 from ...launch.devices import Limits
 from ...plans import table
+from .estimate import estimate
 from .launches import (
     KNOWN_MULTIPLE,
     MAX_SCALAR,
     MAX_WARPS,
     WARP,
     Alone,
+    Chunks,
     Configuration,
     Launch,
     Problem,
     Shared,
-    estimate,
     launch,
     launch_or_none,
     max_depth,
@@ -30,6 +31,7 @@ from .launches import (
 __all__ = [
     "KNOWN_MULTIPLE",
     "Alone",
+    "Chunks",
     "Configuration",
     "Problem",
     "Shared",
@@ -42,8 +44,9 @@ __all__ = [
     "vector",
 ]
 
-# Programs that share, as (warps, registers of a thread): as many registers as spill nothing.
-SHARING = ((4, 128), (8, 128), (16, 128))
+# Programs of one block, as (warps, registers of a thread): those that share have as many registers as spill nothing,
+# those of chunks as many warps as hide what they wait for.
+SHARING, CHUNKS = ((4, 128), (8, 128)), ((8, 64),)
 # Bytes of the columns that a tile has side by side, where threads have segments of them.
 COLUMN_BYTES = (128, 64, 32)
 MAX_CONFIGURATIONS = 24
@@ -94,7 +97,7 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for warps in _powers(2, MAX_WARPS if tiles > 1 else 1):
         yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), cdiv(tiles, warps))
     if tiles > 1:
-        yield from _shared(problem, elements, lanes, limits)
+        yield from _together(problem, elements, lanes, limits)
 
 
 def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -110,29 +113,29 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for warps in _powers(4, MAX_WARPS):
             units = elements * warps * WARP // lanes
             yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), cdiv(N, units))
-        yield from _shared(problem, elements, lanes, limits)
+        yield from _together(problem, elements, lanes, limits)
 
 
 def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterator[Configuration]:
     """With so many of a unit's ``tiles`` at once that all steps have about as many."""
     most = max_depth(problem, configuration.elements)
     if most:
-        steps = cdiv(tiles, most)
-        for stages in (1, 2):
-            yield configuration._replace(depth=_rounded(cdiv(tiles, steps), most), stages=stages)
+        yield configuration._replace(depth=_rounded(cdiv(tiles, cdiv(tiles, most)), most))
 
 
-def _shared(problem: Problem, elements: int, lanes: int, limits: Limits) -> Iterator[Configuration]:
+def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> Iterator[Configuration]:
+    """Several programs for each block."""
     M, N, K, _, _ = problem
-    blocks, most = M * cdiv(K, lanes), max_depth(problem, elements, shared=True)
-    for warps, registers in SHARING:
-        width = elements * warps * WARP // lanes * (1 if K > 1 else lanes)
-        group = resident_programs(registers, warps, limits) // blocks
-        if group > 1 and most:
-            tiles = cdiv(N, group * width)
-            depth = cdiv(tiles, cdiv(tiles, most))
-            for each in sorted({_rounded(more * depth, most) for more in (1, 2, 4)}):
-                yield Configuration("shared", elements, lanes, each, warps, registers=registers)
+    blocks, most = M * cdiv(K, lanes), max_depth(problem, elements, together=True)
+    for kernel, sizes in (("shared", SHARING), ("chunks", CHUNKS)):
+        for warps, registers in sizes if most else ():
+            width = elements * warps * WARP // lanes * (1 if K > 1 else lanes)
+            group = resident_programs(registers, warps, limits) // blocks
+            if group > 1:
+                tiles = cdiv(N, group * width)
+                depth = cdiv(tiles, cdiv(tiles, most))
+                for each in sorted({_rounded(more * depth, most) for more in (1, 2, 4)}):
+                    yield Configuration(kernel, elements, lanes, each, warps, registers)
 
 
 def _rounded(depth: int, most: int) -> int:
