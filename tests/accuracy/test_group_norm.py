@@ -123,7 +123,7 @@ def test_group_norm(shape, dtype, device):
 
 
 @each("mask", [(True, True, True), (True, False, True), (True, True, False)])
-@pytest.mark.parametrize("shape, of_forward, of_backward", KERNELS, ids=[f"{each[0]}" for each in KERNELS])
+@pytest.mark.parametrize(("shape", "of_forward", "of_backward"), KERNELS, ids=[f"{each[0]}" for each in KERNELS])
 def test_configurations(shape, of_forward, of_backward, mask, device, device_with):
     device_with(sm_count=4)
     case = Case(*shape, torch.float32, device)
