@@ -18,11 +18,6 @@ def _any_other(function: str, load: str) -> tuple[str, str]:
 
 _REASONS: dict[str, tuple[str, ...]] = {
     "the axis is 0 from Triton 3.7 on": ("softmax/tile/lanes_and_depths/minus_dropped: 1 - AXIS",),
-    "all programs of a group store the same": tuple(
-        f"norm/{kernel}/drop_mask: tl.store({name}_ptr + row, {value}, mask=rank == 0)"
-        for name, value in (("mean", "mean_to_store(mean, variance)"), ("rstd", "rstd"))
-        for kernel in ("forward/layer_norm_split", "loop/layer_norm_loop")
-    ),
     "a whole tile may have a mask": ("norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",),
     "a row that is not there mixes with no other": tuple(
         name
@@ -35,7 +30,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"norm/flat/normalize_flat/off_by_one: columns < N{which}" for which in ("", " (2)")
     ),
     "kept on a GPU only, where the faults are not planted": (
-        "launch/workspace/counters/not_zeroed: torch.zeros(size, dtype=dtype, device=like.device)",
+        "launch/workspace/_counters/not_zeroed: torch.zeros(size, dtype=dtype, device=like.device)",
     ),
     "multiplied with an output that is 0 there, or not added": (
         "softmax/backward/softmax_backward_rows/wrong_other: tl.load(g_ptr + row * N + column, mask=mask, other=0.0)",
@@ -115,9 +110,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "comes out in elements that are not stored only": (
         *_any_other("norm/tile/load_parameters", _BIAS),
-        *_any_other(_LOOP, "tl.load(x_ptr + start + columns, mask=mask, other=0.0) (2)"),
     ),
-    "replaced by 0 where it is masked": _any_other(_LOOP, "tl.load(x_ptr + start + columns, mask=mask, other=0.0)"),
     "columns behind the last mix with no other, and behind each row of a loop there is another to read": (
         *_any_other(
             "softmax/tile/load_tile",
