@@ -144,10 +144,9 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     block_n = min(power_of_two(N), warps * lanes)
     # Rows that share a load: 262144 x 64 bf16 22.2 us with 4 vectors, 24.7 with 2, more with 8. Elements that are
     # loaded one by one take an address and a mask each.
-    vectors = 8 if block_n == warps * lanes and vec * itemsize == VECTOR_BYTES else 4
-    if problem.residual and warps == 8:
-        # fused_add_rms_norm of 8192 x 4096 float32 spills 8 bytes with 8 (sm_80 and sm_90, Triton 3.7).
-        vectors = 4
+    # With 8 and a residual 8 bytes of fused_add_rms_norm spill (8192 x 4096 float32, 32768 x 1000 bf16: Triton 3.7).
+    wide = block_n == warps * lanes and vec * itemsize == VECTOR_BYTES and not problem.residual
+    vectors = 8 if wide else 4
     at_once = max(warps * WARP * vec // block_n, 1)
     block_m = min(power_of_two_within(vectors * warps * lanes // (cdiv(N, block_n) * block_n)), 8 * at_once)
     # Few rows: rather more programs, as long as each thread has some. 256 x 128: 3.4 us with 1 row, 3.7 with 8.
