@@ -112,9 +112,9 @@ def large(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", FLOATING, ids=name)
-@pytest.mark.parametrize("shape", [(5, 9001), (1, 8192), (70, 133), (1, 300, 6, 7), (2, 140, 13, 11)], ids=name)
+@pytest.mark.parametrize("shape", [(700, 13), (500, 5), (2, 140, 13, 11), (2, 70, 23, 23)], ids=name)
 @pytest.mark.usefixtures("large")
-def test_gradients_that_are_filled_with_zeros(shape, dtype, device):
+def test_gradients_as_of_many_scores(shape, dtype, device):
     x = scores(shape, dtype, device)
     for reduction in REDUCTIONS:
         check(x, targets(shape, device, -100), None, reduction, -100)

@@ -54,6 +54,8 @@ SUMS = {"sum_partials", "batch_norm_flat_merge", "batch_norm_backward_flat_merge
 # ``ld.global.v4.b32``, and ``cp.async.cg.shared.global [..], [..], 0x10``.
 LOAD = re.compile(r"ld\.global[\w.:]*?(?:\.v(\d))?\.b(\d+)|cp\.async\.c[ag]\.shared\.global [^,]+,[^,]+, (0x\w+|\d+)")
 
+STORE = re.compile(r"st\.global[\w.:]*?(?:\.v(\d))?\.b(\d+)")
+
 
 def test_rows_of_whole_vectors_are_loaded_as_vectors(tmp_path):
     cases = [parse(case) for group in CASES.values() for case in group]
@@ -64,6 +66,19 @@ def test_rows_of_whole_vectors_are_loaded_as_vectors(tmp_path):
         loads.setdefault(row["case"], {}).setdefault(row["kernel"], set()).update(widths)
     widest = {case: {max(loads[name]) for name in loads if name not in SUMS} for case, loads in loads.items()}
     assert widest == {case: {width} for width, group in CASES.items() for case in group}
+
+
+def test_gradients_of_whole_vectors_are_stored_as_vectors(tmp_path):
+    cases = {
+        "nll_loss2d_backward 11x472x71x280 bfloat16": 16,
+        "nll_loss2d_backward 256x3x376x7 float32": 16,
+        "nll_loss2d_backward 1445x7x26532x1 bfloat16": 8,
+    }
+    stored = {}
+    for row in resources.survey([parse(case) for case in cases], [H200], folder=tmp_path):
+        ptx = (tmp_path / f"{row['kernel']}-{row['digest']}.ptx").read_text()
+        stored[row["case"]] = {_width(*match.groups(), None) for match in STORE.finditer(ptx)}
+    assert stored == {case: {width} for case, width in cases.items()}
 
 
 def _width(lanes: str | None, bits: str | None, copied: str | None) -> int:

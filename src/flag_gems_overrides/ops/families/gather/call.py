@@ -206,7 +206,7 @@ def _gradient_kernel(chosen: plan.Gradient, N: int, C: int, D: int) -> tuple[Ent
             # In 128 registers 8 bytes spill (3 x 271 x 334 x 21 bfloat16, sm_100, Triton 3.6).
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
-    blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d}
+    blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d, "VEC": chosen.vec}
     return nll_gradient_tile, (N, C, D, chosen.splits), blocks
 
 

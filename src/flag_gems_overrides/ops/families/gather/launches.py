@@ -81,11 +81,15 @@ class Images(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A program writes tiles of [block_n, block_c, block_d], every ``splits``-th of its positions."""
+    """A program writes tiles of [block_n, block_c, block_d], every ``splits``-th of its positions.
+
+    ``vec`` divides an image, and is a vector at most.
+    """
 
     block_n: int
     block_c: int
     block_d: int
+    vec: int
     splits: int
     warps: int
     programs: int
@@ -152,7 +156,7 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     block_n = min(next_power_of_2(N), tile // block_d // block_c)
     blocks = cdiv(N, block_n) * cdiv(D, block_d)
     splits = min(cdiv(C, block_c), cdiv(per_sm * limits.sm_count, blocks))
-    return Tile(block_n, block_c, block_d, splits, warps, blocks * splits)
+    return Tile(block_n, block_c, block_d, math.gcd(D, vec), splits, warps, blocks * splits)
 
 
 def _samples(block: int, sample: int) -> int:

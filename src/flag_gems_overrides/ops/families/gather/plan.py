@@ -53,35 +53,56 @@ __all__ = [
 # last program adds what the others found, so there are no more than it can load at once.
 FORWARD_BLOCK, MAX_FORWARD_PROGRAMS = 256, 1024
 # From so many vectors on a row, or all classes of a position, are filled: what a target writes once more is little of
-# it. And so many an image has for targets that stay in registers.
-MIN_ROW_VECTORS, MIN_IMAGE_VECTORS = 8, 16
+# it. In bfloat16 18497 x 24 takes 3.3 us so, by tiles 4.0, 262144 x 40 13.2, by ``short`` 14.2; 1048576 x 10 16.4 and
+# 14.4. And so many an image has for targets that stay in registers.
+MIN_ROW_VECTORS, MIN_IMAGE_VECTORS = 3, 16
 WARPS = 4
 # Of an image that is filled, at most, and bytes for each: a program reads the targets of all of its positions.
 MAX_FILLED_POSITIONS, BYTES_OF_POSITION = 512, 64
-# Zeros are written by at least so many programs of a multiprocessor.
-FILL_PER_SM = 8
-FILL, SHORT = Configuration("fill", 8, WARPS), Configuration("short", 2, WARPS)
+# With so few positions little is filled too, and images of whole vectors: a thread has one target of two images. 137 x
+# 96 x 48 float32 takes 3.4 us, by tiles 3.9, 16 x 1088 x 12 bfloat16 3.0 and 3.5; but 64 x 150 x 400 float32 8.9 and
+# 7.9, 4 x 50 x 534 bfloat16 6.5 and 3.7.
+FEW_POSITIONS = 64
+# With eight vectors to a thread 441 x 177416 bfloat16 takes 40.0 us, not 39.0, and 5720 x 93 x 17 11.9, not 11.3; with
+# two 128 x 5540 float32 3.5, not 3.2.
+FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
 # Classes of a program of images, whose gradients are 16 bytes or more: a target is 8.
-# 61407 x 1 x 83 bfloat16 takes 35 us with tiles of two vectors to a thread, 87 with four, 97 x 1 x 113371 46 and 109.
-IMAGES, TILE = Configuration("images", 2, WARPS, 8, classes=8), Configuration("tile", 2, WARPS, 8, positions=1024)
-# Bytes that are written by the simplest program: 1 x 31751 bfloat16 takes 2.6 us, 65 x 512 2.7, 7 x 89211 3.1.
-LITTLE_BYTES = 2 << 20
-MAX_CLASSES_OF_TILE = 4
+# With two vectors to a thread of a tile 4 x 30 x 495616 bfloat16 takes 41.9 us, not 39.3, 2 x 24 x 840 4.1, not 3.5,
+# and by images 2 x 397 x 42042 26.1, not 22.5.
+IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("tile", 1, WARPS, 8, positions=1024)
+# Bytes that are written while most of the time is the latency of targets, of which a thread has few then: 297 bfloat16
+# of one class take 2.8 us with four to a thread, 3.6 with eight, and 3 x 1 x 2182 float32 4.8 with eight.
+LITTLE_BYTES, LITTLE_POSITIONS = 2 << 20, 256
+# From so many on there are twice as many programs, and two vectors to a thread: 17 x 3876 x 2490 float32 takes 203 us,
+# with one 240, 16 x 557 x 9056 83 and 87, 1445 x 7 x 26532 bfloat16 254 and 270.
+MANY_BYTES = 128 << 20
+# All of them are in a tile, by few programs of a multiprocessor, so that each target is loaded once: 256 x 3 x 2632
+# float32 takes 8.9 us, 12.6 where two programs divide the classes.
+MAX_CLASSES_OF_TILE, FEW_PER_SM = 4, 4
 ROW_REGISTERS = 168
 # Of logits: the longest rows that are whole in a tile, in bytes, its elements, and most programs: the sums of 4096 in a
 # gradient with the loss spill 8 bytes (1048576 x 10 bf16). 20000 x 700 bf16 takes 38.2 us so, 45.6 in a loop.
 MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
-# Longer ones are read four vectors to a thread at a time, by so many warps at least and at most; few ones by several
-# programs each.
+# Longer ones are read four vectors to a thread at a time. With more rows than programs of eight warps at once, by four
+# warps each: 2664 x 4581 float16 takes 22.1 us, by eight 25.0, 4096 x 2345 float32 24.8 and 28.4, 8192 x 32000 bfloat16
+# 139 and 143, 8192 x 128256 492 and 484. Few ones are read by several programs each.
 LOOPED_VECTORS, MIN_LOOPED_WARPS, MAX_LOOPED_WARPS, LOOPED_REGISTERS = 4, 4, 8, 64
 # Where the gradient comes with the loss, which reads and writes what softmax does: what a program is like, by bytes of
-# an element, each with the longest row in bytes that it is for. Whole rows in a tile, of as many warps as that takes;
-# rows that L1 holds; rows of several programs.
+# an element, each with the longest row in bytes that it is for, and the fewest rows. Whole rows in a tile, of as many
+# warps as that takes; rows that L1 or L2 holds for all programs; rows of several programs. In bfloat16 8192 x 15001
+# takes 158 us by eight warps, 195 by sixteen, 8192 x 32000 294 and 315; 8192 x 128256 1295 by sixteen, 1495 by several
+# programs.
 WRITTEN = {
-    2: ((32768, softmax.Shape(32, 0, 64)), (133000, softmax.Shape(32, 16, 64)), (0, softmax.Shape(64, 4, 128))),
-    4: ((32768, softmax.Shape(32, 0, 72)), (133000, softmax.Shape(16, 16, 64)), (0, softmax.Shape(32, 4, 80))),
-    8: ((65536, softmax.Shape(16, 0, 128)), (0, softmax.Shape(16, 4, 128))),
+    2: (
+        (16384, 1, softmax.Shape(32, 0, 64)),
+        (65536, 1, softmax.Shape(32, 8, 64)),
+        (133000, 1, softmax.Shape(32, 16, 64)),
+        (262144, 1024, softmax.Shape(32, 16, 64)),
+    ),
+    4: ((32768, 1, softmax.Shape(32, 0, 72)), (133000, 1, softmax.Shape(16, 16, 64))),
+    8: ((65536, 1, softmax.Shape(16, 0, 128)),),
 }
+SHARED = {2: softmax.Shape(64, 4, 128), 4: softmax.Shape(32, 4, 80), 8: softmax.Shape(16, 4, 128)}
 # Vectors of a tile where the gradient comes later, and tiles of a row that a program has. 8192 x 128256 bf16 took
 # 1579 us with the loss, 1809 with 512 vectors and 4 tiles.
 GRADIENT_VECTORS, GRADIENT_STAGES, GRADIENT_TILES = 128, 2, 8
@@ -150,44 +171,40 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
     N, C, D, size = problem
     vec = VECTOR_BYTES // size
     period = vec // math.gcd(D, vec)
-    little = N * C * D * size <= LITTLE_BYTES
-    if D == 1 and C > 1 and little:
-        return TILE
-    # Where images are whole vectors, so are tiles.
-    if not little and MIN_ROW_VECTORS * vec <= C and (D == 1 or (period > 1 and MAX_FILLED_POSITIONS >= D)):
-        return _fill(problem, limits)
+    little, times = N * C * D * size <= LITTLE_BYTES, 2 if N * C * D * size >= MANY_BYTES else 1
+    if MIN_ROW_VECTORS * vec <= C and (D <= FEW_POSITIONS or (period > 1 and MAX_FILLED_POSITIONS >= D and not little)):
+        # 64 x 600 x 500 bfloat16 spills 8 bytes by four warps (sm_100, Triton 3.7).
+        warps = WARPS if MAX_FILLED_POSITIONS >= 2 * D else 2 * WARPS
+        vectors = next_power_of_2(cdiv(BYTES_OF_POSITION * D, warps * WARP * VECTOR_BYTES))
+        return FILL._replace(vectors=max(FILL.vectors, vectors), warps=warps)
+    tile = TILE._replace(positions=LITTLE_POSITIONS) if little else TILE
+    if D == 1 < C and little:
+        return tile
     if D == 1 and vec <= C:
         return SHORT
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
-    if period > 1 and MIN_IMAGE_VECTORS * vec <= D and IMAGES.classes * period <= C:
+    if not little and period > 1 and MIN_IMAGE_VECTORS * vec <= D and IMAGES.classes * period <= C:
         # Not more than an image has: 1 x 116201 x 293 float32 takes 47.6 us with 64 of its 74 vectors, 62.5 with 128.
         # Two to a thread of one warp are all of it: 117 x 11725 x 77 x 2 float32 315 us, in two parts 554.
-        of_image = cdiv(D, vec)
+        of_image, of_warp = cdiv(D, vec), IMAGES.vectors * times * WARP
         vectors = next_power_of_2(of_image if of_image <= 2 * WARP else of_image // 2 + 1)
-        vectors = max(min(vectors, IMAGES.vectors * WARPS * WARP), WARP)
-        warps = max(1, min(WARPS, vectors // (2 * WARP)))
-        per_sm = IMAGES.per_sm * WARPS // warps
+        vectors = max(min(vectors, WARPS * of_warp), WARP)
+        warps = max(1, min(WARPS, vectors // of_warp))
+        per_sm = IMAGES.per_sm * times * WARPS // warps
         return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps, per_sm=per_sm)
     # A class alone has a target for each element: 1972089 x 1 float16 takes 12.4 us with one vector to a thread, by
     # four warps 13.8, with two vectors 17.8.
     if C == D == 1:
-        return TILE._replace(vectors=1, warps=1)
+        return tile._replace(warps=1)
     if C > MAX_CLASSES_OF_TILE:
-        return TILE
+        return tile._replace(vectors=TILE.vectors * times, per_sm=TILE.per_sm * times)
+    # 373 x 1 x 88009 float32 takes 123 us by one warp of four vectors to a thread, 143 by four of two.
+    if C == 1 and size > 2 and not little:
+        return TILE._replace(vectors=4, warps=1)
     # A target is loaded once if all classes are in its tile: 71 x 3 x 3573 x 2 bfloat16 takes 6.5 us with four vectors,
     # 8.9 with two, 8 x 2 x 4805 6.1 and 4.0.
-    of_thread = next_power_of_2(C) * TILE.positions // (TILE.warps * WARP * vec)
-    return TILE._replace(vectors=min(max(of_thread, 1), 4 if size < 8 else 2))
-
-
-def _fill(problem: Problem, limits: Limits) -> Configuration:
-    N, C, D, size = problem
-    of_one = WARPS * WARP * VECTOR_BYTES
-    least = next_power_of_2(cdiv(BYTES_OF_POSITION * D, of_one))
-    vectors = max(FILL.vectors, least)
-    while vectors > max(least, 2) and N * C * D * size < FILL_PER_SM * limits.sm_count * vectors * of_one:
-        vectors //= 2
-    return FILL._replace(vectors=vectors)
+    of_thread = next_power_of_2(C) * tile.positions // (tile.warps * WARP * vec)
+    return tile._replace(vectors=min(max(of_thread, 1), 4 if size < 8 else 2), per_sm=FEW_PER_SM)
 
 
 class Whole(NamedTuple):
@@ -235,11 +252,11 @@ def cross_entropy(problem: Problem, limits: Limits, written: bool, shared: bool)
     if is_whole(problem):
         return _whole(problem, limits)
     vec = VECTOR_BYTES // size
-    shape = _written_shape(C, size, limits) if written else _shape(C, vec)
+    shape = _written_shape(problem, limits) if written else _shape(problem, limits)
     resident = softmax.resident(shape, limits)
     # As many programs for a row as there are for each, or as hold it.
     group = resident // N
-    if written and C * size > WRITTEN[size][-2][0]:
+    if written and _written_by_one(problem) is None:
         group = cdiv(C // vec, shape.elements // vec * shape.warps * WARP)
     group = max(min(group, resident), 1) if shared else 1
     configuration = softmax.Configuration("split", shape.elements, shape.warps, shape.registers, vec, vec, group)
@@ -249,17 +266,29 @@ def cross_entropy(problem: Problem, limits: Limits, written: bool, shared: bool)
     return Looped(found.lanes, found.depth, vec, found.group, found.members, found.warps, found.registers, programs)
 
 
-def _shape(C: int, vec: int) -> softmax.Shape:
-    warps = next_power_of_2(cdiv(C, LOOPED_VECTORS * vec * WARP))
-    return softmax.Shape(LOOPED_VECTORS * vec, min(max(warps, MIN_LOOPED_WARPS), MAX_LOOPED_WARPS), LOOPED_REGISTERS)
+def _shape(problem: Problem, limits: Limits) -> softmax.Shape:
+    N, C, _, size = problem
+    # Four vectors of float64 spill 8 bytes of 600 x 30000 (sm_100, Triton 3.7), 64 registers 16 of 280 x 117815.
+    tight = size == 8 and limits.capability >= (10, 0)
+    elements = LOOPED_VECTORS * VECTOR_BYTES // size // (2 if tight else 1)
+    warps = min(max(next_power_of_2(cdiv(C, elements * WARP)), MIN_LOOPED_WARPS), MAX_LOOPED_WARPS)
+    shape = softmax.Shape(elements, warps, 2 * LOOPED_REGISTERS if tight else LOOPED_REGISTERS)
+    # float64 spills 8 bytes by four warps (8192 x 128256, sm_90, Triton 3.6).
+    return shape._replace(warps=MIN_LOOPED_WARPS) if size < 8 and softmax.resident(shape, limits) < N else shape
 
 
-def _written_shape(C: int, size: int, limits: Limits) -> softmax.Shape:
-    shape = next((shape for longest, shape in WRITTEN[size] if C * size <= longest), WRITTEN[size][-1][1])
+def _written_by_one(problem: Problem) -> softmax.Shape | None:
+    """Of a program that has a whole row; None if several share it."""
+    N, C, _, size = problem
+    return next((shape for longest, rows, shape in WRITTEN[size] if C * size <= longest and rows <= N), None)
+
+
+def _written_shape(problem: Problem, limits: Limits) -> softmax.Shape:
+    shape = _written_by_one(problem) or SHARED[problem.size]
     if limits.capability[0] != 9:
         # 1024 x 65536 bfloat16 spills 32 bytes on sm_100 with what sm_90 gets.
         shape = shape._replace(elements=shape.elements // 2)
-    warps = shape.warps or max(next_power_of_2(cdiv(C, shape.elements * WARP)), MIN_LOOPED_WARPS)
+    warps = shape.warps or max(next_power_of_2(cdiv(problem.N, shape.elements * WARP)), MIN_LOOPED_WARPS)
     return shape._replace(warps=warps)
 
 

@@ -137,13 +137,16 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     """As many programs as tiles, of up to 8 vectors to a thread, 4 of them of each row."""
     M, N, _, itemsize, *_ = problem
     lanes = WARP * VECTOR_BYTES // itemsize
-    # 64 x 64 float32 2.7 us by programs of 4 warps, 3.0 by one; 512 x 64 3.1 and 3.3.
-    little = itemsize == 4 and lanes >= 2 * N and 4 * limits.sm_count >= M
+    # 64 x 64 float32 2.7 us by programs of 4 warps, 3.0 by one; 512 x 64 3.1 and 3.3. But what one warp loads at once
+    # is for one: rms_norm of 1 x 32 takes 2.85 us by 4 warps, 1 x 101 bf16 2.5 by one.
+    little = itemsize == 4 and lanes >= 2 * N and 4 * limits.sm_count >= M and WARP * vec < M * N
     warps = 4 if little else _warps(N, 4 * lanes)
     block_n = min(power_of_two(N), warps * lanes)
     # Rows that share a load: 262144 x 64 bf16 22.2 us with 4 vectors, 24.7 with 2, more with 8. Elements that are
     # loaded one by one take an address and a mask each.
-    vectors = 8 if block_n == warps * lanes and vec * itemsize == VECTOR_BYTES else 4
+    # With 8 and a residual 8 bytes of fused_add_rms_norm spill (8192 x 4096 float32, 32768 x 1000 bf16: Triton 3.7).
+    wide = block_n == warps * lanes and vec * itemsize == VECTOR_BYTES and not problem.residual
+    vectors = 8 if wide else 4
     at_once = max(warps * WARP * vec // block_n, 1)
     block_m = min(power_of_two_within(vectors * warps * lanes // (cdiv(N, block_n) * block_n)), 8 * at_once)
     # Few rows: rather more programs, as long as each thread has some. 256 x 128: 3.4 us with 1 row, 3.7 with 8.

@@ -7,11 +7,17 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from .launches import VECTOR_BYTES, WARP, Problem, Rows, cdiv
+from .launches import VECTOR_BYTES, WARP, Configuration, Problem, Rows, cdiv, launch_or_none, power_of_two
 from .plan import rows
 
 # Of a program that goes over a row in tiles, besides two of them.
 BYTES_IN_FLIGHT = 16384
+# Of a row that a thread holds where each program has one, and threads of a multiprocessor then. bf16 16384 x 8192:
+# 134.9 us by programs of one row, 143.4 by pipelines; 8192 x 4096: 37.6 and 38.3, with a residual 71.5 and 73.5.
+ELEMENTS, THREADS = 32, 1024
+# So often all multiprocessors are filled with rows then, at least. layer_norm of 3059 x 2400, 1.7 times: 12.4 us by
+# pipelines, 13.3 or more so; of 3500 x 7792, 6.3 times: 34.8 and 33.1.
+MIN_WAVES = 4
 
 
 class Loop(NamedTuple):
@@ -42,7 +48,7 @@ def plan_forward(problem: Problem, limits: Limits) -> Rows | Loop | Split:
     M, N, _, element_size, *_ = problem
     found = rows(problem, limits)
     if found is not None:
-        return found
+        return _one_row(problem, found, limits) or found
     if limits.sm_count > M:
         return _split(M, N, element_size, limits)
     aligned = N * element_size % VECTOR_BYTES == 0
@@ -53,6 +59,18 @@ def plan_forward(problem: Problem, limits: Limits) -> Rows | Loop | Split:
     stages = 2 + BYTES_IN_FLIGHT // tile
     vec = math.gcd(N, VECTOR_BYTES // element_size)
     return Loop(min(M, per_sm * limits.sm_count), tile // element_size, vec, stages, 8)
+
+
+def _one_row(problem: Problem, found: Rows, limits: Limits) -> Rows | None:
+    """Of many long rows one to a program, which loads the weight after the statistics; None instead of others."""
+    M, N, _, itemsize, *_ = problem
+    vector = VECTOR_BYTES // itemsize
+    few = MIN_WAVES * limits.sm_count * ELEMENTS * THREADS > M * N
+    if few or found.stages == 1 or N % vector or itemsize == 8:
+        return None
+    warps = power_of_two(cdiv(N, ELEMENTS * WARP))
+    launched = launch_or_none(problem, Configuration("rows", warps, vector, late=True), limits)
+    return launched if isinstance(launched, Rows) else None
 
 
 def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split:
