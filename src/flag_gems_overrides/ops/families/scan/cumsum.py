@@ -35,8 +35,6 @@ from .tile import (
     unpack,
 )
 
-SUMS_AT_ONCE = tl.constexpr(8)
-
 
 @triton.jit
 def divided(N, K, COLUMNS: tl.constexpr, DIVISOR: tl.constexpr):
@@ -224,7 +222,7 @@ def cumsum_chunks(
     word = tl.arange(0, UNITS)[:, None] * LANES + tl.arange(0, LANES)[None, :]
     sums_ptr += block.to(tl.int64) * (chunks - 1) * WIDTH
     earlier = tl.zeros([UNITS, LANES], ACC)
-    AT_ONCE: tl.constexpr = SUMS_AT_ONCE if COLUMNS else 1
+    AT_ONCE: tl.constexpr = 8 if COLUMNS else 1
     # Several on their way at once: 1000000 x 64 has 264 of these tiles before its last chunk.
     for first in range(0, chunk * WIDTH, AT_ONCE * UNITS * LANES):
         for v in tl.static_range(AT_ONCE):
@@ -238,11 +236,15 @@ def cumsum_chunks(
         carry += sum_before(edge).to(ACC)
     begin, left = along(chunk * length, K, COLUMNS), tl.minimum(length, where[2] - chunk * length)
     stride = along(STEP, K, COLUMNS)
-    coming = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
+    if not COLUMNS:
+        coming = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
     for _ in range(0, length, STEP):
-        tiles = coming
-        # On their way while these are scanned.
-        coming = load_tiles(x_ptr + begin + stride, where, left - STEP, K, DEPTH, LANES, COLUMNS)
+        if COLUMNS:
+            tiles = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
+        else:
+            tiles = coming
+            # On their way while these are scanned. Of columns there are no registers for it.
+            coming = load_tiles(x_ptr + begin + stride, where, left - STEP, K, DEPTH, LANES, COLUMNS)
         carry = scan_tiles(
             out_ptr + begin, carry, tiles, where, left, K, CONVERTED, TILE, UNITS, DEPTH, LANES, True, COLUMNS
         )

@@ -27,6 +27,9 @@ FIRST_EXCHANGE_US, FIRST_MEMBER_US = 1.4, 0.003
 BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 0.03
 # Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
+# Lines of memory that its loads and stores take one after the other: 90557 x 416 x 4 float16 along 1 561 us where a
+# thread has 16 rows, in each warp 8 lines.
+LINES_PER_US, LINE_BYTES = 1250, 128
 # Memory is read in sectors. Of columns that are no whole lines it also takes so many bytes more for each piece:
 # 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 80 with 64. Programs with columns of their own drift apart,
 # so that what two share is read and written again: 61 x 1024 x 2483 bfloat16 396 us, in segments 274.
@@ -49,7 +52,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     lanes = found.programs * found.steps * tile * found.warps * WARP
     # Of each multiprocessor.
     moved = _bytes(problem, configuration, found.steps) / BYTES_PER_US
-    issued = max(lanes * wide * instructions / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US)
+    requests = 2 * found.programs * found.steps * found.depth * found.warps * _lines(problem, configuration)
+    issued = max(
+        lanes * wide * instructions / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US
+    )
     work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / min(limits.sm_count, found.programs)
     if K == 1:
         # Elements of a thread that are no neighbours are scanned across the warp each by themselves.
@@ -64,8 +70,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         return LAUNCH_US + LOAD_US + first + work + found.steps * (step + exchange * words)
     if configuration.kernel != "units":
         step += SYNC_US + (SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US * wide) * found.warps
-    # Chunks load a step ahead.
-    step += LOAD_US / (2 if configuration.kernel == "chunks" else 1)
+    # Chunks of rows load a step ahead.
+    step += LOAD_US / (2 if configuration.kernel == "chunks" and K == 1 else 1)
     registers = configuration.registers or _registers(problem, configuration)
     programs = found.programs / limits.sm_count
     resident = min(resident_programs(registers, found.warps, limits) // limits.sm_count, max(math.ceil(programs), 1))
@@ -75,6 +81,16 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         return alone
     # The first launch reads, and adds up.
     return alone + SECOND_LAUNCH_US + work / 2 + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
+
+
+def _lines(problem: Problem, configuration: Configuration) -> int:
+    """Of memory, that the units of a warp are in, which have all columns: those are apart by a thread's rows."""
+    _, _, K, size, _ = problem
+    kernel, elements, lanes, depth, *_ = configuration
+    if K == 1 or kernel == "units" or lanes < K:
+        return 1
+    units = max(elements * WARP // lanes, 1)
+    return min(units, math.ceil(units * depth * K * size / LINE_BYTES))
 
 
 def _registers(problem: Problem, configuration: Configuration) -> int:
@@ -97,7 +113,8 @@ def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
     if K == 1:
         return 2 * M * N * size
     if lanes >= K and kernel != "units":
-        return 2 * M * N * max(K * size, min(depth * K * size, SECTOR_BYTES))
+        # What a sector has of the rows of a thread is in the cache once one of them is read, and is written by each.
+        return M * N * (K * size + max(K * size, min(depth * K * size, SECTOR_BYTES)))
     # A warp's pieces and a program's, whose warps go on together only where they share the columns.
     warp, program = min(lanes, elements * WARP, K) * size, min(lanes, K) * size
     more = PIECE_BYTES if K * size % SECTOR_BYTES == 0 else SECTOR_BYTES

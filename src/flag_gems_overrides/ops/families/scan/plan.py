@@ -119,6 +119,8 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for warps in _powers(4, MAX_WARPS):
             units = elements * warps * WARP // lanes
             yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), cdiv(N, units))
+            for depth in FEW_COLUMNS_DEPTHS if K <= MAX_FEW_COLUMNS else ():
+                yield Configuration("segments", elements, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
 
 
