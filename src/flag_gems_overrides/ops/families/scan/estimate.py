@@ -117,7 +117,7 @@ def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
         return M * N * (K * size + max(K * size, min(depth * K * size, SECTOR_BYTES)))
     # A warp's pieces and a program's, whose warps go on together only where they share the columns.
     warp, program = min(lanes, elements * WARP, K) * size, min(lanes, K) * size
-    more = PIECE_BYTES if K * size % SECTOR_BYTES == 0 else SECTOR_BYTES
+    more: float = PIECE_BYTES if K * size % SECTOR_BYTES == 0 else SECTOR_BYTES
     if kernel == "units":
         more, program = more * (1 + min(steps / DRIFT_STEPS, 2)), warp
     return 2 * M * N * K * size * (1 + sum(min(more / piece, 4) / 2 for piece in (warp, program)))

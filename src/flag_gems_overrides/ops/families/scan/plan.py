@@ -118,9 +118,11 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         elements = max(min(lanes // WARP, vec), 1)
         for warps in _powers(4, MAX_WARPS):
             units = elements * warps * WARP // lanes
-            yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), cdiv(N, units))
+            tiles = cdiv(N, units)
+            yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), tiles)
             for depth in FEW_COLUMNS_DEPTHS if K <= MAX_FEW_COLUMNS else ():
-                yield Configuration("segments", elements, lanes, depth, warps)
+                if depth < tiles:
+                    yield Configuration("segments", elements, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
 
 
