@@ -14,6 +14,7 @@ from .launches import (
     KNOWN_MULTIPLE,
     MAX_SCALAR,
     MAX_WARPS,
+    PROGRAMS_PER_SM,
     WARP,
     Alone,
     Chunks,
@@ -55,6 +56,8 @@ MAX_CONFIGURATIONS = 24
 # Of few columns fewer rows to a thread lie closer together, in fewer sectors of memory: 99 x 21390 x 2 bfloat16 takes
 # 31 us in chunks with 2, the 8 of a thread in one launch 32.
 MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
+# Elements of a program where there are many: four to a thread of one warp.
+MIN_ELEMENTS = 4 * WARP
 # Elements that a thread has of whole rows, where those are short.
 MAX_SCALARS = 16
 
@@ -107,7 +110,7 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    _, N, K, size, _ = problem
+    M, N, K, size, _ = problem
     vec, _ = vector(problem)
     for elements in _powers(1, vec):
         for warps in _powers(1, 4):
@@ -116,7 +119,9 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for lanes in sorted({min(next_power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
         # A warp has one row of the tile, or several: neighbours of a thread are in one row.
         elements = max(min(lanes // WARP, vec), 1)
-        for warps in _powers(4, MAX_WARPS):
+        # Many programs that have less than a warp has at once are mostly begun and ended.
+        tiny = N * min(lanes, K) < MIN_ELEMENTS and M * cdiv(K, lanes) > PROGRAMS_PER_SM * limits.sm_count
+        for warps in _powers(4, MAX_WARPS) if not tiny else ():
             units = elements * warps * WARP // lanes
             tiles = cdiv(N, units)
             yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), tiles)
