@@ -50,8 +50,9 @@ __all__ = [
 # Programs of one block, as (warps, registers of a thread): those that share have as many registers as spill nothing,
 # those of chunks as many warps as hide what they wait for.
 SHARING, CHUNKS = ((4, 128), (8, 128)), ((4, 64), (8, 64))
-# Bytes of the columns that a tile has side by side, where threads have segments of them.
-COLUMN_BYTES = (128, 64, 32)
+# Bytes of the columns that a tile has side by side, where threads have segments of them; at least two columns, which
+# are for what is small: fewer rows to a thread then, in more programs.
+COLUMN_BYTES = (128, 64, 32, 4)
 MAX_CONFIGURATIONS = 24
 # Of few columns fewer rows to a thread lie closer together, in fewer sectors of memory: 99 x 21390 x 2 bfloat16 takes
 # 31 us in chunks with 2, the 8 of a thread in one launch 32.
