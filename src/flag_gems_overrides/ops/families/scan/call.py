@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
+from triton import next_power_of_2
 
 from ...launch import devices, outputs
 from ...launch.allocation import Allocation
@@ -18,6 +19,9 @@ from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
 from . import plan
 from .cumsum import cumsum_alone, cumsum_chunk_sums, cumsum_chunks, cumsum_shared
+
+# Of one input of a chunk's sums, in tiles of its result: so many tiles of int8 take the registers of four of int32.
+MAX_NARROW_TILES = 4
 
 
 class _Prepared(NamedTuple):
@@ -97,6 +101,8 @@ def _prepare(
         chunks = chosen.chunks, chosen.length, M, N, K
         launch = cumsum_chunks.bind(device, (chosen.programs,), *chunks, **options)
         del options["TILE"]
+        # Of narrow elements more tiles at once, for as many bytes on their way.
+        options["DEPTH"] *= min(problem.size // dtype.itemsize, MAX_NARROW_TILES, next_power_of_2(chosen.steps))
         launch_sums = cumsum_chunk_sums.bind(device, (chosen.programs - chosen.blocks,), *chunks, **options)
         sums = Allocation((chosen.blocks, chosen.chunks - 1, chosen.lanes if K > 1 else 1), _TORCH[accumulator], device)
         return _Prepared(out, functools.partial(_in_chunks, launch_sums, launch, sums))
@@ -120,9 +126,8 @@ def _in_chunks(launch_sums: Launch, launch: Launch, new_sums: Allocation, x: tor
 
 
 def _sizes(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
-    """(M, N, K); sums of one element each are columns, whatever they are in."""
-    M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
-    return (1, 1, M * K) if N == 1 else (M, N, K)
+    """(M, N, K)"""
+    return plan.merged(*split_at(shape, wrap_dim(dim, len(shape))))
 
 
 def _result(dtype: torch.dtype, requested: torch.dtype | None) -> torch.dtype:

@@ -46,13 +46,12 @@ def divided(N, K, COLUMNS: tl.constexpr, DIVISOR: tl.constexpr):
 
 
 @triton.jit
-def scan_steps(
-    x_ptr,
+def scan_tiles(
     out_ptr,
     carry,
+    tiles,
     where,
     left,
-    steps,
     K,
     CONVERTED: tl.constexpr,
     TILE: tl.constexpr,
@@ -62,20 +61,15 @@ def scan_steps(
     SEGMENTED: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """A step after the other, of ``left`` elements along N from x_ptr on; ``carry`` and the sums of them all."""
-    STEP: tl.constexpr = DEPTH * (UNITS if SEGMENTED else 1) * (1 if COLUMNS else LANES)
+    """The step of which ``load_tiles`` gave the tiles; ``carry`` and the sums of it."""
     ACC: tl.constexpr = carry.dtype
-    for index in range(steps):
-        begin, after = along(index * STEP, K, COLUMNS), left - index * STEP
-        tiles = load_tiles(x_ptr + begin, where, after, K, DEPTH, LANES, COLUMNS)
-        sums = add_up(tiles, CONVERTED, TILE, DEPTH, COLUMNS)
-        before, total = carry, sums[DEPTH - 1]
-        if SEGMENTED:
-            before, total = across_units(sums[DEPTH - 1], UNITS, COLUMNS)
-            before = carry + before.to(ACC)
-        store_scanned(out_ptr + begin, before, tiles, sums, where, after, K, CONVERTED, TILE, DEPTH, LANES, COLUMNS)
-        carry += total.to(ACC)
-    return carry
+    sums = add_up(tiles, CONVERTED, TILE, DEPTH, COLUMNS)
+    before, total = carry, sums[DEPTH - 1]
+    if SEGMENTED:
+        before, total = across_units(sums[DEPTH - 1], UNITS, COLUMNS)
+        before = carry + before.to(ACC)
+    store_scanned(out_ptr, before, tiles, sums, where, left, K, CONVERTED, TILE, DEPTH, LANES, COLUMNS)
+    return carry + total.to(ACC)
 
 
 @entry()
@@ -117,12 +111,24 @@ def cumsum_alone(
     carry = tl.zeros([ROWS, LANES] if COLUMNS else [ROWS], ACC)
     if UNALIGNED:
         edge_rows, edge_at, edge_mask = edges(block, M, N, ROWS, VEC)
-        edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0).to(CONVERTED).to(TILE)
+        edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0)
+    if SINGLE:
+        # On their way while warps tell each other what is in the edges.
+        tiles = load_tiles(x_ptr, where, where[2], K, DEPTH, LANES, COLUMNS)
+    if UNALIGNED:
+        edge = edge.to(CONVERTED).to(TILE)
         carry += sum_before(edge).to(ACC)
-    steps = 1 if SINGLE else (N - 1) // STEP + 1
-    carry = scan_steps(
-        x_ptr, out_ptr, carry, where, where[2], steps, K, CONVERTED, TILE, UNITS, DEPTH, LANES, SEGMENTED, COLUMNS
-    )
+    if SINGLE:
+        carry = scan_tiles(
+            out_ptr, carry, tiles, where, where[2], K, CONVERTED, TILE, UNITS, DEPTH, LANES, SEGMENTED, COLUMNS
+        )
+    else:
+        for index in range((N - 1) // STEP + 1):
+            begin, left = along(index * STEP, K, COLUMNS), where[2] - index * STEP
+            tiles = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
+            carry = scan_tiles(
+                out_ptr + begin, carry, tiles, where, left, K, CONVERTED, TILE, UNITS, DEPTH, LANES, SEGMENTED, COLUMNS
+            )
     if UNALIGNED:
         tl.store(out_ptr + edge_rows + edge_at, scanned_edges(edge, carry), mask=edge_mask)
 
@@ -216,8 +222,12 @@ def cumsum_chunks(
     word = tl.arange(0, UNITS)[:, None] * LANES + tl.arange(0, LANES)[None, :]
     sums_ptr += block.to(tl.int64) * (chunks - 1) * WIDTH
     earlier = tl.zeros([UNITS, LANES], ACC)
-    for first in range(0, chunk * WIDTH, UNITS * LANES):
-        earlier += tl.load(sums_ptr + first + word, mask=first + word < chunk * WIDTH, other=0)
+    AT_ONCE: tl.constexpr = 8 if COLUMNS else 1
+    # Several on their way at once: 1000000 x 64 has 264 of these tiles before its last chunk.
+    for first in range(0, chunk * WIDTH, AT_ONCE * UNITS * LANES):
+        for v in tl.static_range(AT_ONCE):
+            at = first + v * UNITS * LANES + word
+            earlier += tl.load(sums_ptr + at, mask=at < chunk * WIDTH, other=0)
     carry = tl.sum(earlier, 0, keep_dims=True) if COLUMNS else tl.zeros([1], ACC) + tl.sum(earlier)
     if UNALIGNED:
         edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC)
@@ -225,22 +235,21 @@ def cumsum_chunks(
         edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0).to(CONVERTED).to(TILE)
         carry += sum_before(edge).to(ACC)
     begin, left = along(chunk * length, K, COLUMNS), tl.minimum(length, where[2] - chunk * length)
-    carry = scan_steps(
-        x_ptr + begin,
-        out_ptr + begin,
-        carry,
-        where,
-        left,
-        tl.cdiv(length, STEP),
-        K,
-        CONVERTED,
-        TILE,
-        UNITS,
-        DEPTH,
-        LANES,
-        True,
-        COLUMNS,
-    )
+    stride = along(STEP, K, COLUMNS)
+    if not COLUMNS:
+        coming = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
+    for _ in range(0, length, STEP):
+        if COLUMNS:
+            tiles = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
+        else:
+            tiles = coming
+            # On their way while these are scanned. Of columns there are no registers for it.
+            coming = load_tiles(x_ptr + begin + stride, where, left - STEP, K, DEPTH, LANES, COLUMNS)
+        carry = scan_tiles(
+            out_ptr + begin, carry, tiles, where, left, K, CONVERTED, TILE, UNITS, DEPTH, LANES, True, COLUMNS
+        )
+        begin += stride
+        left -= STEP
     if UNALIGNED:
         tl.store(out_ptr + edge_rows + edge_at, scanned_edges(edge, carry), mask=edge_mask)
 
@@ -298,12 +307,14 @@ def cumsum_shared(
 
     begin, left, stride = along(member * OWN, K, COLUMNS), where[2] - member * OWN, along(step, K, COLUMNS)
     tiles = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
-    sums = add_up(tiles, CONVERTED, TILE, DEPTH, COLUMNS)
-    inner, own = across_units(sums[DEPTH - 1], UNITS, COLUMNS)
     if UNALIGNED:
         edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC)
         edge_mask = edge_mask & (member == 0)
-        edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0).to(CONVERTED).to(TILE)
+        edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0)
+    sums = add_up(tiles, CONVERTED, TILE, DEPTH, COLUMNS)
+    inner, own = across_units(sums[DEPTH - 1], UNITS, COLUMNS)
+    if UNALIGNED:
+        edge = edge.to(CONVERTED).to(TILE)
         inner += sum_before(edge)
         own += tl.sum(sum_before(edge))
     publish_sums(own_ptr, own)

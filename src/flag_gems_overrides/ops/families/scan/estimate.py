@@ -8,31 +8,38 @@ import math
 from ...launch.devices import Limits
 from .launches import WARP, Alone, Configuration, Problem, Shared, launch, resident_programs, vector
 
-# Fitted to 149 launches of 59 problems on an H200: the one of a problem's lowest estimate took at most 1.13 times as
-# long as the fastest, 1.005 times on the average.
+# Fitted to 272 launches of 99 problems on an H200: the one of a problem's lowest estimate took at most 1.064 times as
+# long as the fastest, 1.004 times on the average.
 # A launch, and what is before and after its loop; a second launch, which waits for the first.
 LAUNCH_US, SECOND_LAUNCH_US = 2.0, 2.0
-# A step of a program waits for memory, and goes through the elements of a thread one after the other.
-LOAD_US, ELEMENT_US = 0.5, 0.007
+# A step of a program waits for memory, and goes through the elements of a thread one after the other. Each of columns
+# is a load by itself: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 in each thread of 4 warps, 3.2 with 4 in 16 warps.
+LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
 # Sums exchanged by the warps of a program, and for each of its warps, of rows and of columns.
-SYNC_US, SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.1, 0.015, 0.06
+SYNC_US, SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.1, 0.015, 0.018
 # The same by programs that share: 2**28 float32 takes 2.63 us a step with 4 warps, 2.83 with 8, 3.15 with 16, of which
 # 2.0 are the bytes. Each step, each warp, and of columns each word that a program reads. The first time more, and for
 # each of the group: 196560 float32 take 5.6 us in 192 programs, 5.2 in 96 of twice as many warps.
 EXCHANGE_US, EXCHANGE_WARP_US, EXCHANGE_WORD_US = 0.55, 0.05, 0.0015
 FIRST_EXCHANGE_US, FIRST_MEMBER_US = 1.4, 0.003
 # What a multiprocessor moves and issues in a microsecond, and what it takes for a program: 46 x 712 x 21 in 4094
-# programs 5.4 us, in 2047 4.3.
-BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US = 32500, 200000, 0.1
+# programs 5.4 us, in 2047 4.3. It issues while it moves, but for some of it.
+BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 0.03
 # Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
+# Lines of memory that its loads and stores take one after the other: 90557 x 416 x 4 float16 along 1 561 us where a
+# thread has 16 rows, in each warp 8 lines.
+LINES_PER_US, LINE_BYTES = 1250, 128
 # Memory is read in sectors. Of columns that are no whole lines it also takes so many bytes more for each piece:
-# 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 86 with 64.
-SECTOR_BYTES, PIECE_BYTES = 32, 12
-# Registers of a thread, and for each of its elements (of 4 bytes) in rows and in columns.
-REGISTERS, ROW_REGISTERS, COLUMN_REGISTERS = 20, 1.25, 2.5
+# 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 80 with 64. Programs with columns of their own drift apart,
+# so that what two share is read and written again: 61 x 1024 x 2483 bfloat16 396 us, in segments 274.
+SECTOR_BYTES, PIECE_BYTES, DRIFT_STEPS = 32, 10, 32
+# Registers of a thread, and for each of its elements (of 4 bytes) in rows and in columns; for each row of columns that
+# is added up as it is stored; and for those of many rows, each with an address and a mask. More of int64.
+REGISTERS, ROW_REGISTERS, COLUMN_REGISTERS, INTEGER_COLUMN_REGISTERS = 14, 1.25, 1.6, 2.4
+STORED_ROW_REGISTERS, MANY_ROWS, MANY_ROWS_REGISTERS = 1.5, 16, 2.5
 # Programs of a multiprocessor move while others wait: so many programs, with so many bytes, hide all.
-MAX_OVERLAP, OVERLAP_BYTES = 8, 16384
+MAX_OVERLAP, OVERLAP_BYTES = 8, 8192
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
@@ -44,42 +51,76 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     instructions = ELEMENT_INSTRUCTIONS + (ROW_INSTRUCTIONS if K == 1 else COLUMN_INSTRUCTIONS) / vec
     lanes = found.programs * found.steps * tile * found.warps * WARP
     # Of each multiprocessor.
-    moved = _bytes(problem, configuration) / BYTES_PER_US
-    issued = max(lanes * wide * instructions / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US)
-    moved, issued = (each / min(limits.sm_count, found.programs) for each in (moved, issued))
-    # Elements of a thread that are no neighbours are scanned across the warp each by themselves.
-    step = tile * ELEMENT_US * wide * (max(4 // vec, 1) if K == 1 else 1)
+    moved = _bytes(problem, configuration, found.steps) / BYTES_PER_US
+    requests = 2 * found.programs * found.steps * found.depth * found.warps * _lines(problem, configuration)
+    issued = max(
+        lanes * wide * instructions / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US
+    )
+    work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / min(limits.sm_count, found.programs)
+    if K == 1:
+        # Elements of a thread that are no neighbours are scanned across the warp each by themselves.
+        step = tile * wide * ELEMENT_US * max(4 // vec, 1)
+    else:
+        step = tile * wide * (ELEMENT_US if configuration.kernel == "units" else COLUMN_ELEMENT_US)
     if isinstance(found, Shared):
         exchange = EXCHANGE_US + EXCHANGE_WARP_US * found.warps
         exchange += 0 if K == 1 else EXCHANGE_WORD_US * found.group * found.lanes
         words = 2 if size == 8 and integer else 1
         first = (FIRST_EXCHANGE_US + FIRST_MEMBER_US * found.group) * words
-        return LAUNCH_US + LOAD_US + first + max(moved, issued) + found.steps * (step + exchange * words)
+        return LAUNCH_US + LOAD_US + first + work + found.steps * (step + exchange * words)
     if configuration.kernel != "units":
-        step += SYNC_US + (SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US) * found.warps
-    step += LOAD_US
-    per_element = (ROW_REGISTERS if K == 1 else COLUMN_REGISTERS) / (2 if configuration.kernel == "units" else 1)
-    registers = configuration.registers or REGISTERS + int(tile * wide * per_element)
+        step += SYNC_US + (SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US * wide) * found.warps
+    # Chunks of rows load a step ahead.
+    step += LOAD_US / (2 if configuration.kernel == "chunks" and K == 1 else 1)
+    registers = configuration.registers or _registers(problem, configuration)
     programs = found.programs / limits.sm_count
     resident = min(resident_programs(registers, found.warps, limits) // limits.sm_count, max(math.ceil(programs), 1))
     overlap = max(min(resident, MAX_OVERLAP, resident * tile * size * found.warps * WARP / OVERLAP_BYTES), 1)
-    alone = LAUNCH_US + _overlapped(max(moved, issued), step, found.steps, programs, resident, overlap)
+    alone = LAUNCH_US + _overlapped(work, step, found.steps, programs, resident, overlap)
     if isinstance(found, Alone):
         return alone
     # The first launch reads, and adds up.
-    return alone + SECOND_LAUNCH_US + max(moved, issued) / 2 + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
+    return alone + SECOND_LAUNCH_US + work / 2 + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
 
 
-def _bytes(problem: Problem, configuration: Configuration) -> float:
+def _lines(problem: Problem, configuration: Configuration) -> int:
+    """Of memory, that the units of a warp are in: those are apart by a thread's rows."""
+    _, _, K, size, _ = problem
+    kernel, elements, lanes, depth, *_ = configuration
+    if K == 1 or kernel == "units":
+        return 1
+    units = max(elements * WARP // lanes, 1)
+    return min(units, math.ceil(units * depth * K * size / LINE_BYTES))
+
+
+def _registers(problem: Problem, configuration: Configuration) -> int:
+    """Of a thread, about. Columns of their own are added up as they are stored; of segments all sums are kept."""
+    _, _, K, size, integer = problem
+    kernel, elements, _, depth, *_ = configuration
+    tile = elements * depth * (2 if size == 8 else 1)
+    if K == 1:
+        return REGISTERS + int(tile * ROW_REGISTERS / (2 if kernel == "units" else 1))
+    if kernel == "units":
+        return REGISTERS + int(depth * (max(elements * size / 4, 1) + STORED_ROW_REGISTERS))
+    per_element = INTEGER_COLUMN_REGISTERS if integer and size == 8 else COLUMN_REGISTERS
+    return REGISTERS + int(tile * per_element + max(depth - MANY_ROWS, 0) * MANY_ROWS_REGISTERS)
+
+
+def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
     """That are moved. A warp of columns reads a piece of each row, or of neighbouring rows if those are all of K."""
     M, N, K, size, _ = problem
     kernel, elements, lanes, depth, *_ = configuration
     if K == 1:
         return 2 * M * N * size
     if lanes >= K and kernel != "units":
-        return 2 * M * N * max(K * size, min(depth * K * size, SECTOR_BYTES))
-    piece = min(lanes, elements * WARP, K) * size if kernel == "units" else lanes * size
-    return 2 * M * N * K * size * (1 + (PIECE_BYTES if K * size % SECTOR_BYTES == 0 else SECTOR_BYTES) / piece)
+        # What a sector has of the rows of a thread is in the cache once one of them is read, and is written by each.
+        return M * N * (K * size + max(K * size, min(depth * K * size, SECTOR_BYTES)))
+    # A warp's pieces and a program's, whose warps go on together only where they share the columns.
+    warp, program = min(lanes, elements * WARP, K) * size, min(lanes, K) * size
+    more: float = PIECE_BYTES if K * size % SECTOR_BYTES == 0 else SECTOR_BYTES
+    if kernel == "units":
+        more, program = more * (1 + min(steps / DRIFT_STEPS, 2)), warp
+    return 2 * M * N * K * size * (1 + sum(min(more / piece, 4) / 2 for piece in (warp, program)))
 
 
 def _overlapped(moved: float, step: float, steps: int, programs: float, resident: int, overlap: float) -> float:

@@ -115,6 +115,11 @@ class Shared(NamedTuple):
 Launch = Alone | Chunks | Shared
 
 
+def merged(M: int, N: int, K: int) -> tuple[int, int, int]:
+    """Sums of one element each are columns, whatever they are in."""
+    return (1, 1, M * K) if N == 1 else (M, N, K)
+
+
 def vector(problem: Problem) -> tuple[int, bool]:
     """Elements that are loaded at once, and whether rows are split into an interior of such vectors and edges."""
     whole = max(VECTOR_BYTES // problem.size, 1)
@@ -124,15 +129,17 @@ def vector(problem: Problem) -> tuple[int, bool]:
     return (whole if unaligned else fitting), unaligned
 
 
-def max_depth(problem: Problem, elements: int, together: bool = False) -> int:
+def max_depth(problem: Problem, elements: int, kernel: str) -> int:
     """Tiles of a program in which a thread has so many elements. Edges need registers too: with 64 elements of bfloat16
-    alone, or 8 of float64 in programs of one block, 8 bytes are spilled.
+    alone, or 8 of float64 in programs of one block, 8 bytes are spilled. So do the next tiles of a chunk: with 32 of
+    bfloat16 48 bytes are spilled, with 8 of float64 8. Of int64 the input may be narrower.
     """
+    together = kernel in ("chunks", "shared")
     if problem.K > 1:
         most = MAX_COLUMN_ELEMENTS[problem.size][together] // elements
         return min(most, MAX_TOGETHER_COLUMN_TILES) if together else most
     most = MAX_ROW_ELEMENTS[problem.size][together]
-    if vector(problem)[1] and (not together or problem.size == 8):
+    if (vector(problem)[1] and (not together or problem.size == 8)) or (kernel == "chunks" and not problem.integer):
         most = most * 3 // 4
     return most // elements
 
@@ -149,7 +156,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     M, N, K, size, _ = problem
     kernel, elements, lanes, depth, warps, registers = configuration
     units, threads = configuration.units, warps * WARP
-    fits = elements > 0 and 0 < depth <= max_depth(problem, elements, kernel in ("chunks", "shared"))
+    fits = elements > 0 and 0 < depth <= max_depth(problem, elements, kernel)
     if not (fits and 0 < warps <= MAX_WARPS):
         raise ValueError(f"no legal program: {configuration}")
     if not 0 < lanes <= next_power_of_2(N if K == 1 else K) or lanes & (lanes - 1):

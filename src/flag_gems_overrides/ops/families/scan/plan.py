@@ -14,6 +14,7 @@ from .launches import (
     KNOWN_MULTIPLE,
     MAX_SCALAR,
     MAX_WARPS,
+    PROGRAMS_PER_SM,
     WARP,
     Alone,
     Chunks,
@@ -24,6 +25,7 @@ from .launches import (
     launch,
     launch_or_none,
     max_depth,
+    merged,
     resident_programs,
     vector,
 )
@@ -40,16 +42,23 @@ __all__ = [
     "configurations",
     "estimate",
     "launch",
+    "merged",
     "plan",
     "vector",
 ]
 
 # Programs of one block, as (warps, registers of a thread): those that share have as many registers as spill nothing,
 # those of chunks as many warps as hide what they wait for.
-SHARING, CHUNKS = ((4, 128), (8, 128)), ((8, 64),)
-# Bytes of the columns that a tile has side by side, where threads have segments of them.
-COLUMN_BYTES = (128, 64, 32)
+SHARING, CHUNKS = ((4, 128), (8, 128)), ((4, 64), (8, 64))
+# Bytes of the columns that a tile has side by side, where threads have segments of them; at least two columns, which
+# are for what is small: fewer rows to a thread then, in more programs.
+COLUMN_BYTES = (128, 64, 32, 4)
 MAX_CONFIGURATIONS = 24
+# Of few columns fewer rows to a thread lie closer together, in fewer sectors of memory: 99 x 21390 x 2 bfloat16 takes
+# 31 us in chunks with 2, the 8 of a thread in one launch 32.
+MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
+# Elements of a program where there are many: four to a thread of one warp.
+MIN_ELEMENTS = 4 * WARP
 # Elements that a thread has of whole rows, where those are short.
 MAX_SCALARS = 16
 
@@ -72,6 +81,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 def plan(problem: Problem, limits: Limits) -> Launch:
     """The launch that is chosen, for a problem of at least one element."""
+    problem = Problem(*merged(*problem[:3]), *problem[3:])
     return launch(problem, choose(problem, limits), limits)
 
 
@@ -101,7 +111,7 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    _, N, K, size, _ = problem
+    M, N, K, size, _ = problem
     vec, _ = vector(problem)
     for elements in _powers(1, vec):
         for warps in _powers(1, 4):
@@ -110,15 +120,21 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for lanes in sorted({min(next_power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
         # A warp has one row of the tile, or several: neighbours of a thread are in one row.
         elements = max(min(lanes // WARP, vec), 1)
-        for warps in _powers(4, MAX_WARPS):
+        # Many programs that have less than a warp has at once are mostly begun and ended.
+        tiny = N * min(lanes, K) < MIN_ELEMENTS and M * cdiv(K, lanes) > PROGRAMS_PER_SM * limits.sm_count
+        for warps in _powers(4, MAX_WARPS) if not tiny else ():
             units = elements * warps * WARP // lanes
-            yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), cdiv(N, units))
+            tiles = cdiv(N, units)
+            yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), tiles)
+            for depth in FEW_COLUMNS_DEPTHS if K <= MAX_FEW_COLUMNS else ():
+                if depth < tiles:
+                    yield Configuration("segments", elements, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
 
 
 def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterator[Configuration]:
     """With so many of a unit's ``tiles`` at once that all steps have about as many."""
-    most = max_depth(problem, configuration.elements)
+    most = max_depth(problem, configuration.elements, configuration.kernel)
     if most:
         yield configuration._replace(depth=_rounded(cdiv(tiles, cdiv(tiles, most)), most))
 
@@ -126,21 +142,25 @@ def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterat
 def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> Iterator[Configuration]:
     """Several programs for each block."""
     M, N, K, _, _ = problem
-    blocks, most = M * cdiv(K, lanes), max_depth(problem, elements, together=True)
+    blocks = M * cdiv(K, lanes)
     for kernel, sizes in (("shared", SHARING), ("chunks", CHUNKS)):
+        most = max_depth(problem, elements, kernel)
         for warps, registers in sizes if most else ():
             width = elements * warps * WARP // lanes * (1 if K > 1 else lanes)
             group = resident_programs(registers, warps, limits) // blocks
             if group > 1:
                 tiles = cdiv(N, group * width)
                 depth = cdiv(tiles, cdiv(tiles, most))
-                for each in sorted({_rounded(more * depth, most) for more in (1, 2, 4)}):
+                few = FEW_COLUMNS_DEPTHS if 1 < K <= MAX_FEW_COLUMNS else ()
+                for each in sorted({_rounded(more * depth, most) for more in (1, 2, 4)} | {*few}):
                     yield Configuration(kernel, elements, lanes, each, warps, registers)
 
 
 def _rounded(depth: int, most: int) -> int:
-    """Few different ones: each is another kernel to compile."""
-    return min(depth if depth <= 6 else cdiv(depth, 4) * 4, most)
+    """Few different ones: each is another kernel to compile. Many are a power of two: of bfloat16 columns in 8 warps 28
+    rows take 151 registers, 32 take 106.
+    """
+    return min(depth if depth <= 6 else cdiv(depth, 4) * 4 if depth <= 12 else next_power_of_2(depth), most)
 
 
 def _powers(first: int, last: int) -> Iterator[int]:
