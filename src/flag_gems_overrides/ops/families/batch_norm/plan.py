@@ -186,18 +186,23 @@ def _groups(problem: Problem, limits: Limits) -> Configuration:
 def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Iterator[Configuration]:
     # A pipeline takes registers: 32 x 256 x 3136 bf16 48 us, 56 by more programs without. On sm_80 16 bytes spill.
     pipelined = groups._replace(stages=STAGES, warps_per_sm=groups.warps_per_sm * 3 // 4)
-    if limits.capability[0] < 9:
+    if limits.capability[0] < 9 or (groups.warps_per_sm == COLUMNS_WARPS_ALONE and problem.K == 1):
         pipelined = groups
     if problem.K == 1:
-        if problem.itemsize < 8:
+        wide = has_vectors(problem) and problem.itemsize < 8
+        if wide and groups.loads == COLUMNS[0] and cdiv(problem.N, groups.channels) >= limits.sm_count:
+            # With as many loads 8 bytes spill, forward 32 (592 x 206608 bfloat16).
+            for warps_per_sm in (COLUMNS_WARPS_ALONE, groups.warps_per_sm):
+                yield groups._replace(loads=groups.loads // 2, warps_per_sm=warps_per_sm)
+        if problem.inputs == 2 and problem.itemsize < 8:
             yield groups._replace(warps_per_sm=COLUMNS_WARPS_ALONE)
-        if groups.warps_per_sm < COLUMNS_WARPS_ALONE:
-            yield pipelined
+        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions).
+        yield groups if wide else pipelined
         return
-    if problem.M * problem.K <= MAX_ALONE and has_vectors(problem):
-        # With more loads 8 bytes of a gradient spill on sm_100.
-        loads = groups.loads * (2 if problem.inputs == 1 else 1)
-        yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
+    # On sm_100 8 bytes of a gradient spill.
+    alone = has_vectors(problem) and (problem.inputs == 1 or limits.capability[0] == 9)
+    if alone and problem.M * problem.K <= MAX_ALONE:
+        yield groups._replace(warps=MAX_WARPS, loads=2 * groups.loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
     for least in TILES:
         yield pipelined._replace(tiles=least)
 

@@ -82,6 +82,9 @@ ELEMENTS_OF_ALL, SECTOR_BYTES = 4096, 32
 # groups of 16 x 49 float32 take 35 us with 77 % of them. One channel of as many is read as it lies: 12 x 3248 float32
 # 6.0 us, 6.7 so.
 MIN_USED = 0.6
+# Elements that less than 8 warps hold of groups that are not small: of 48 8 bytes spill (512 x 7 x 6000 float16 on
+# sm_80).
+MAX_HELD_OF_FEW = 40
 # Loads of channels x elements are of so many elements of a channel, or of whole cache lines, if there are as many; and
 # of these tiles those that have no more than so many times the lanes of the best.
 MIN_WIDTH, MIN_WIDTH_BYTES, MAX_MASKED = 512, 128, 1.1
@@ -221,6 +224,8 @@ def _backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     found = False
     for warps in (1, 2, 4, 8, MAX_WARPS):
         most = MAX_HELD_BACKWARD[span(problem, vec) > 1, max(warps, 8)] // of_float64
+        if warps < 8:
+            most = min(most, MAX_HELD_OF_FEW // of_float64)
         # 16 only where 8 hold none: 4 x 925 bf16 7.5 us, 9.6 with 16.
         if cdiv(problem.size // vec, warps * WARP) * vec <= most and (warps < MAX_WARPS or not found):
             found = warps == 8
