@@ -184,17 +184,22 @@ def _groups(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    # A pipeline takes registers: 32 x 256 x 3136 bf16 48 us, 56 by more programs without. On sm_80 16 bytes spill.
-    pipelined = groups._replace(stages=STAGES, warps_per_sm=groups.warps_per_sm * 3 // 4)
-    if limits.capability[0] < 9 or (groups.warps_per_sm == COLUMNS_WARPS_ALONE and problem.K == 1):
+    # A pipeline takes registers: 32 x 256 x 3136 bf16 48 us, 56 by more programs without. On sm_80 16 bytes spill all the
+    # same. Forward elements one by one take more: 8 bytes spill with 24 warps (135 x 7 x 3982 bfloat16, sm_90).
+    share = 5 / 8 if problem.inputs == 1 and problem.K > 1 and not has_vectors(problem) else 3 / 4
+    pipelined = groups._replace(stages=STAGES, warps_per_sm=int(groups.warps_per_sm * share))
+    if limits.capability[0] < 9:
+        pipelined = pipelined._replace(stages=1) if share < 3 / 4 else groups
+    elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
         pipelined = groups
     if problem.K == 1:
         wide = has_vectors(problem) and problem.itemsize < 8
-        if wide and groups.loads == COLUMNS[0] and cdiv(problem.N, groups.channels) >= limits.sm_count:
+        alone = cdiv(problem.N, groups.channels) >= limits.sm_count
+        if wide and alone and groups.loads == COLUMNS[0]:
             # With as many loads 8 bytes spill, forward 32 (592 x 206608 bfloat16).
             for warps_per_sm in (COLUMNS_WARPS_ALONE, groups.warps_per_sm):
                 yield groups._replace(loads=groups.loads // 2, warps_per_sm=warps_per_sm)
-        if problem.inputs == 2 and problem.itemsize < 8:
+        if alone and problem.inputs == 2 and problem.itemsize < 8:
             yield groups._replace(warps_per_sm=COLUMNS_WARPS_ALONE)
         # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions).
         yield groups if wide else pipelined
@@ -296,8 +301,9 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
         channels = max(1, channels, min(_neighbours(problem), power_of_2(C), NEIGHBOUR_ELEMENTS // block))
     # Two columns in half as many elements of a thread: 64 x 64 bf16 3.4 us, 3.7 with as many.
     per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
-    if B == 1 and MANY_PROGRAMS * limits.sm_count * channels < C:
-        # As few instructions as can be: 39 x 912883 bf16 89 us, 117 with twice the warps.
+    if B == 1 and MANY_PROGRAMS * limits.sm_count * channels < C and (size < 8 or inputs == 2):
+        # As few instructions as can be: 39 x 912883 bf16 89 us, 117 with twice the warps. Forward 8 bytes of float64
+        # spill (83 x 34007, sm_80).
         per_thread *= 2
     elif limits.sm_count * channels >= 2 * C and channels * block * inputs >= (1024 if B == 1 else NEIGHBOUR_ELEMENTS):
         # As fast as can be: 1024 x 5 x 2 float32 5.3 us by 16 warps, 63 x 4 x 27 bf16 backward 3.7, 4.1 by 8.
