@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a launch of a group norm takes, in microseconds, from its numbers: what the memory takes for all bytes, what
 the multiprocessors take for all lanes, and what the programs of one of them wait one after the other. One program does
-these in turn; of several to a multiprocessor the longest hides the others.
+these in turn; of several to a multiprocessor, and of groups in a pipeline, the longest hides the others.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     of_lanes = work.lanes / (busy * lanes_per_us * min(1.0, warps / BUSY_WARPS))
     in_turn = cdiv(on_one, resident) * work.tiles * LOAD_US
     longest, total = max(of_bytes, of_lanes, in_turn), of_bytes + of_lanes + in_turn
-    return LAUNCH_US + SECOND_US * (work.launches - 1) + longest + (total - longest) / min(on_one, resident)
+    at_a_time = min(on_one, resident)
+    if isinstance(chosen, Tile | BackwardRows) and chosen.stages > 1:
+        at_a_time *= work.tiles
+    return LAUNCH_US + SECOND_US * (work.launches - 1) + longest + (total - longest) / at_a_time
 
 
 def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
