@@ -31,6 +31,7 @@ from .launches import (
     span,
     sums,
     tiles_and_lanes,
+    vector,
     widest,
 )
 
@@ -208,8 +209,10 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     elements = together * group
     per_thread = min(VECTOR_BYTES // itemsize, of_tile(problem))
     warps = power_of_two_within(elements // (per_thread * WARP))
-    # More than 8 where they do not hold it: 143 groups of 3 x 4 float32 3.7 us, 4.4 with 16.
-    warps = min(warps, 8 if elements <= of_tile(problem, 8) * 8 * WARP else MAX_WARPS)
+    # More than 8 where they do not hold it: 143 groups of 3 x 4 float32 3.7 us, 4.4 with 16. Of less than vectors they
+    # hold half: 8 bytes spill of all (223 x 3 x 6 float32).
+    held = of_tile(problem, 8) // (1 if vector(problem) * itemsize == VECTOR_BYTES else 2)
+    warps = min(warps, 8 if elements <= held * 8 * WARP else MAX_WARPS)
     in_flight = BYTES_IN_FLIGHT // (inputs * elements * itemsize)
     programs_per_sm = min(max(in_flight, PROGRAMS_PER_SM), MAX_PROGRAMS_PER_SM, MAX_WARPS_PER_SM // warps)
     yield Configuration("tile", warps, together, 1, 1, block_d, block_hw, programs_per_sm, STAGES)
