@@ -29,15 +29,22 @@ ROW_BYTES = 128
 FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
 # Channels of a program that adds up what the parts of flat have, and entries of a channel that it has at a time.
 MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS = 8, 1024, 4
-# For ``estimate``: bytes a multiprocessor moves in a microsecond; microseconds of a launch, of a second one, of an
-# iteration, and until programs have exchanged their sums.
-BYTES_PER_US, LAUNCH_US, SECOND_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 1.3, 0.7, 2.5
+# For ``estimate``: bytes a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and until
+# programs have exchanged their sums.
+BYTES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 0.7, 2.5
+# So many programs that wait take a microsecond more, twice as many four: 2966680 bf16 of one channel 17.7 us by 527,
+# 19.1 by 714, 24.4 by 1054, 2048 x 7 x 12 8.2 by 192, 8.7 by 384, 11.6 by 768.
+PROGRAMS_OF_US = 360
 # What groups take for loads of fewer bytes than a vector, times as long, and for runs of so many bytes twice as long:
 # of problems of more than 4 MB that tune measured they move 3.6 TB/s by whole vectors, 2.7 by 8 bytes, 2.2 by 4, 1.5 by
 # 2, and of 55521 x 32 x 20 float32 half of it, of 18435 x 24 x 24 and 43848 x 8 x 4 bfloat16 less.
 OF_PARTS_OF_VECTORS, SHORT_RUN_BYTES, MAX_OF_SHORT_RUNS = {16: 1.0, 8: 1.3, 4: 1.6, 2: 2.4}, 64, 3.0
-# What columns take besides: 26435 x 2 float16 6 us, 10000 x 200, 29242 x 112 and 46338 x 168 bfloat16 17, 19 and 25.
-COLUMNS_US = 6.0
+# Of flat, with its three launches, and until all sums are there.
+FLAT_US = 12.0
+# Of whole vectors of 16 bits columns take so many times as long: 156093 x 168 float16 92 us, 780197 x 136 backward 549.
+OF_WIDE_COLUMNS = 1.5
+# What columns and rows take besides.
+COLUMNS_US, ROWS_US = 5.0, 2.5
 
 
 class Problem(NamedTuple):
@@ -183,21 +190,27 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         tiling, programs = chosen.tiling, chosen.programs
         turns = cdiv(tiling.blocks * chosen.group, programs)
         iterations = 2 * turns * cdiv(chosen.slice_size, tiling.rows)
-        us += turns * EXCHANGE_US if chosen.group > 1 else 0
+        if chosen.group > 1:
+            merges = ITERATION_US * cdiv(chosen.group, chosen.parts)
+            us += turns * (EXCHANGE_US + merges + (programs / PROGRAMS_OF_US) ** 2)
+        iterations = iterations // 2 if chosen.stages > 2 else iterations
         slower = OF_PARTS_OF_VECTORS.get(tiling.vec * problem.itemsize, 1.0)
-        if tiling.columns:
-            us += COLUMNS_US if chosen.group > 1 else 0
+        if tiling.columns and chosen.group > 1:
+            us += COLUMNS_US
             # Programs of the last block may have fewer channels, but take as long.
-            slower *= tiling.blocks * tiling.channels / problem.N if chosen.group > 1 else 1.0
-        else:
+            slower *= tiling.blocks * tiling.channels / problem.N
+            slower *= OF_WIDE_COLUMNS if tiling.vec == VECTOR_BYTES // 2 else 1.0
+        elif not tiling.columns:
+            us += ROWS_US if chosen.group > 1 else 0
             slower *= min(1 + SHORT_RUN_BYTES / (problem.K * problem.itemsize), MAX_OF_SHORT_RUNS)
+            slower *= cdiv(problem.K, tiling.run) * tiling.run / problem.K if tiling.run else 1.0
     else:
         # A pipeline hides half of what an iteration waits.
         programs, iterations = chosen.programs, chosen.slice_size * (1 if chosen.stages > 1 else 2)
-        us += 2 * SECOND_US
-        workspace = 2 * 4 * (3 if problem.inputs == 1 else 2) * programs * chosen.lanes * chosen.vec
         # At the end a program adds up what its threads have.
-        us += 2 * ITERATION_US + ITERATION_US * cdiv(chosen.channels, chosen.block_c)
+        us = FLAT_US + ITERATION_US * cdiv(chosen.channels, chosen.block_c)
+        places = programs * chosen.lanes * chosen.vec
+        workspace = 2 * max(problem.itemsize, 4) * (3 if problem.inputs == 1 else 2) * places
     if numel * problem.itemsize * problem.inputs <= limits.l2_bytes:
         reads = 1
     moved = numel * problem.itemsize * (problem.inputs * reads + 1) * slower + workspace

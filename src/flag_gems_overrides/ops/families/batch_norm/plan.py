@@ -12,6 +12,7 @@ from .launches import (
     ALONE,
     FLAT_LOADS,
     FLAT_VECTORS,
+    MAX_ALONE,
     MAX_WARPS,
     VECTOR_BYTES,
     WARP,
@@ -55,6 +56,9 @@ __all__ = [
 # What a program reads side by side: of columns, of float64 twice as much (768 x 12661 84 us, 118 with 128 bytes), and
 # of neighbouring channels at least, half of it if they are padded: 50000 x 16 x 7 bf16 49.9 us, 84.6 with all of it.
 ROW_BYTES, NEIGHBOUR_BYTES, SECTOR_BYTES = 128, 128, 32
+# Elements of neighbouring channels at most: 445 x 29 x 2 bf16 backward 6.0 us, 8.9 with twice as many. Programs of a
+# multiprocessor that are many.
+NEIGHBOUR_ELEMENTS, MANY_PROGRAMS = 4096, 16
 # Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
 # for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the gradient 3.37
 # and 3.73 with 1024), and so much for programs that hold their columns at all.
@@ -64,16 +68,18 @@ WAVES = 4
 # (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more to a program, so that fewer of them
 # tell each other of many channels: 65536 x 512 bf16 takes 83 and 110 us, forward and backward, with 8 warps 95 and 112.
 ROWS, COLUMNS = (2, 4, 32, 1), (4, 16, 16, 2)
-# Columns of float32 forward have twice the warps: 65536 x 512 128 us, 148 without, 240974 x 59 101 and 118.
-COLUMNS_WARPS_FLOAT32 = 32
+# Of rows so many tiles at least, which make for fewer programs.
+TILES = (1, 2, 4)
+# Columns of float32 forward have twice the warps: 65536 x 512 128 us, 148 without, 240974 x 59 101 and 118. So have
+# those that wait for no other: 592 x 206606 bf16 backward 412 us, 444 with a pipeline instead, 535 with neither.
+COLUMNS_WARPS_ALONE = 32
 # Rows of no whole vectors: twice the loads forward, more warps backward, and padded. Over the 45 problems of more than
 # 8 MB that tune --seed 0 measured, 4 loads have 90 % of the speed of the fastest configuration and 2 have 76 %;
 # backward 32 warps have 75 %, 64 have 97 % but spill 16 bytes; 36, the most that do not, were not measured.
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
 # Of short rows that are read as they lie: warps of a program, and of a multiprocessor; so many times the bytes of the
-# sums of a program's places are those of its rows, unless that makes for few programs. They are planned where they are
-# estimated to take no more than this share of groups.
-FLAT_WARPS, FLAT_WARPS_PER_SM, FLAT_STAGES, FLAT_SHARE, MAX_FLAT = (16, 8, 4), 16, 3, 4, 0.9
+# sums of a program's places are those of its rows, unless that makes for few programs.
+FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES, FLAT_SHARE = (16, 8, 4), 16, 3, 4
 # Of a thread whose elements are of several channels: 2787 x 719 x 8 float32 spills 64 bytes with 64 and 8 with 72,
 # 1536 x 21 x 32 float16 8 with 64. The table has configurations with 64 that were measured to be faster all the same.
 # Gradients of single elements have fewer in flight: 2787 x 719 x 7 float32 takes 56.
@@ -105,7 +111,7 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
     if channels is not None:
         return channels
     groups, flat = _groups(problem, limits), _flat(problem, limits)
-    if flat is None or estimate(problem, flat, limits) > MAX_FLAT * estimate(problem, groups, limits):
+    if flat is None or estimate(problem, flat, limits) > estimate(problem, groups, limits):
         return groups
     return flat
 
@@ -129,7 +135,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield flat
         yield from _neighbours_of(flat, "warps", "warps_per_sm")
     yield groups
-    yield groups._replace(stages=FLAT_STAGES, warps_per_sm=groups.warps_per_sm * 3 // 4)  # it takes registers
+    yield _most_groups(problem, limits)
     yield from _neighbours_of(groups, "tiles", "loads", "warps_per_sm", "channels")
     other = groups._replace(padded=not groups.padded)
     yield other
@@ -161,7 +167,7 @@ def plan_sums(problem: Problem, limits: Limits) -> Launch:
 
 def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
     """The same where no program needs what another one has read; each group has one block of channels."""
-    _, channels, warps, loads, warps_per_sm, _, padded, *_ = _groups(problem, limits)
+    _, channels, warps, loads, warps_per_sm, _, padded, *_ = _most_groups(problem, limits)
     tiling = tiles(problem, channels, warps, loads, padded)
     count = cdiv(tiling.total, tiling.rows)
     group = max(1, min(cdiv(WAVES * places(tiling, warps_per_sm, limits), tiling.blocks), count))
@@ -171,11 +177,48 @@ def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
 
 
 def _groups(problem: Problem, limits: Limits) -> Configuration:
+    """What is estimated to take the least time."""
+    most = _most_groups(problem, limits)
+    legal = (each for each in _variants_of(most, problem, limits) if launch_or_none(problem, each, limits) is not None)
+    return min(legal, key=lambda each: estimate(problem, each, limits), default=most)
+
+
+def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    # A pipeline takes registers: 32 x 256 x 3136 bf16 48 us, 56 by more programs without. On sm_80 16 bytes spill.
+    # Forward elements one by one take more of them: 8 bytes spill with 24 warps (135 x 7 x 3982 bfloat16, sm_90).
+    share = 5 / 8 if problem.inputs == 1 and problem.K > 1 and not has_vectors(problem) else 3 / 4
+    pipelined = groups._replace(stages=STAGES, warps_per_sm=int(groups.warps_per_sm * share))
+    if limits.capability[0] < 9:
+        pipelined = pipelined._replace(stages=1) if share < 3 / 4 else groups
+    elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
+        pipelined = groups
+    if problem.K == 1:
+        wide = has_vectors(problem) and problem.itemsize < 8
+        alone = cdiv(problem.N, groups.channels) >= limits.sm_count
+        if wide and alone and groups.loads == COLUMNS[0]:
+            # With as many loads 8 bytes spill, forward 32 (592 x 206608 bfloat16).
+            for warps_per_sm in (COLUMNS_WARPS_ALONE, groups.warps_per_sm):
+                yield groups._replace(loads=groups.loads // 2, warps_per_sm=warps_per_sm)
+        if alone and problem.inputs == 2 and problem.itemsize < 8:
+            yield groups._replace(warps_per_sm=COLUMNS_WARPS_ALONE)
+        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions).
+        yield groups if wide else pipelined
+        return
+    # On sm_100 8 bytes of a gradient spill.
+    alone = has_vectors(problem) and (problem.inputs == 1 or limits.capability[0] == 9)
+    if alone and problem.M * problem.K <= MAX_ALONE:
+        yield groups._replace(warps=MAX_WARPS, loads=2 * groups.loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
+    for least in TILES:
+        yield pipelined._replace(tiles=least)
+
+
+def _most_groups(problem: Problem, limits: Limits) -> Configuration:
+    """As many programs at once as there are registers for."""
     A, C, B, size, inputs = problem
     columns = B == 1
     loads, warps, warps_per_sm, least = COLUMNS if columns else ROWS
     if columns and inputs == 1 and size == 4:
-        warps_per_sm = COLUMNS_WARPS_FLOAT32
+        warps_per_sm = COLUMNS_WARPS_ALONE
     elif columns and size == 8:
         loads //= 2  # 8 bytes spill
     if columns and inputs == 2 and limits.capability[0] != 9:
@@ -219,7 +262,7 @@ def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2), (2 * inputs + 1) * size
         for loads in (FLAT_LOADS[inputs], FLAT_LOADS[inputs] // 2):
             least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), max(A * C * B // (1024 * limits.sm_count), 2))
-            yield Configuration("flat", channels, warps, loads, FLAT_WARPS_PER_SM, least, False, FLAT_STAGES)
+            yield Configuration("flat", channels, warps, loads, FLAT_WARPS_PER_SM, least, False, STAGES)
 
 
 def _padded(problem: Problem, configuration: Configuration) -> bool:
@@ -255,9 +298,16 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
     else:
         # Several channels of few elements; one warp is enough for 16 of a thread.
         channels = min(512 // inputs // block, power_of_2(cdiv(C, limits.sm_count)))
-        channels = max(1, channels, min(_neighbours(problem), power_of_2(C), most // block))
+        channels = max(1, channels, min(_neighbours(problem), power_of_2(C), NEIGHBOUR_ELEMENTS // block))
     # Two columns in half as many elements of a thread: 64 x 64 bf16 3.4 us, 3.7 with as many.
     per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
+    if B == 1 and MANY_PROGRAMS * limits.sm_count * channels < C and (size < 8 or inputs == 2):
+        # As few instructions as can be: 39 x 912883 bf16 89 us, 117 with twice the warps. Forward 8 bytes of float64
+        # spill (83 x 34007, sm_80).
+        per_thread *= 2
+    elif limits.sm_count * channels >= 2 * C and channels * block * inputs >= (1024 if B == 1 else NEIGHBOUR_ELEMENTS):
+        # As fast as can be: 1024 x 5 x 2 float32 5.3 us by 16 warps, 63 x 4 x 27 bf16 backward 3.7, 4.1 by 8.
+        per_thread //= 2
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
     return Configuration("channels", channels, warps)
 

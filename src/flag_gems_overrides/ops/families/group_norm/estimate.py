@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a launch of a group norm takes, in microseconds, from its numbers: the longest of what the memory takes for
-all bytes, what the multiprocessors take for all lanes, and what the programs of one of them wait one after the other.
+"""How long a launch of a group norm takes, in microseconds, from its numbers: what the memory takes for all bytes, what
+the multiprocessors take for all lanes, and what the programs of one of them wait one after the other. One program does
+these in turn; of several to a multiprocessor, and of groups in a pipeline, the longest hides the others.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from .launches import (
 # Bytes that a multiprocessor moves in a microsecond if all do, and if few do; the same from L2.
 BYTES_PER_US, BYTES_PER_US_OF_FEW, L2_BYTES_PER_US = 32000, 60000, 50000
 # A launch, a second one, and until a load is there.
-LAUNCH_US, SECOND_US, LOAD_US = 2.0, 1.5, 0.8
+LAUNCH_US, SECOND_US, LOAD_US = 2.0, 2.0, 0.8
 # Lanes that a multiprocessor loads, computes and stores: of 128, for 1700 cycles, 24 instructions each; with fewer than
 # so many warps as many fewer.
 LANES_PER_US, BUSY_WARPS = 128 * 1700 // 24, 12
+# Of float64 they load so many times fewer: 248 groups of 11451 take 30 us by two programs each, 51 by one.
+FLOAT64 = 4
 # What a program that adds up the numbers of its channels at the end takes as long as: so many tiles.
 FOLD_TILES = 2
 
@@ -65,9 +68,14 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     of_one = BYTES_PER_US if busy > limits.sm_count // 2 else BYTES_PER_US_OF_FEW
     of_bytes = from_memory / (busy * of_one) + from_l2 / (busy * max(of_one, L2_BYTES_PER_US))
     warps = min(on_one, resident) * chosen.warps
-    of_lanes = work.lanes / (busy * LANES_PER_US * min(1.0, warps / BUSY_WARPS))
+    lanes_per_us = LANES_PER_US // (FLOAT64 if problem.itemsize == 8 else 1)
+    of_lanes = work.lanes / (busy * lanes_per_us * min(1.0, warps / BUSY_WARPS))
     in_turn = cdiv(on_one, resident) * work.tiles * LOAD_US
-    return LAUNCH_US + SECOND_US * (work.launches - 1) + max(of_bytes, of_lanes, in_turn)
+    longest, total = max(of_bytes, of_lanes, in_turn), of_bytes + of_lanes + in_turn
+    at_a_time = min(on_one, resident)
+    if isinstance(chosen, Tile | BackwardRows) and chosen.stages > 1:
+        at_a_time *= work.tiles
+    return LAUNCH_US + SECOND_US * (work.launches - 1) + longest + (total - longest) / at_a_time
 
 
 def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
@@ -75,7 +83,9 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
     numel = M * problem.size
     of_channels = 2 * 4 * N  # bytes of the two sums of each
     if isinstance(chosen, Rows):
-        return _Work(chosen.programs, 1, chosen.programs * chosen.groups * chosen.chunks * _lanes(chosen))
+        lanes = chosen.programs * chosen.groups * chosen.chunks * _lanes(chosen)
+        # Weight and bias of each element by itself.
+        return _Work(chosen.programs, 1, lanes * (2 if chosen.vectors.span == 3 else 1))
     if isinstance(chosen, Tile):
         held = chosen.samples * chosen.groups
         tiles = cdiv(M, chosen.programs * held)
@@ -90,7 +100,7 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         return _Work(chosen.programs, in_turn, lanes, 1 if chosen.programs == groups else 2, None, workspace)
     in_group = cdiv(problem.size, _lanes(chosen))
     if isinstance(chosen, Loop):
-        live = min(M, at_once) * problem.size * itemsize
+        live = min(M, at_once, chosen.programs) * problem.size * itemsize
         turns = cdiv(M, chosen.programs)
         return _Work(chosen.programs, turns * (1 + _pipelined(2 * in_group, chosen)), 2 * numel, 1, live)
     if isinstance(chosen, Split):
@@ -99,7 +109,7 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
     tiles_of_sums, lanes = tiles_and_lanes(problem, chosen.sums)
     slow = chosen.sums.vec * itemsize < 4  # what loads of less than 4 bytes are not pipelined
     if isinstance(chosen, BackwardLoop):
-        live = min(M, at_once) * problem.size * itemsize * inputs
+        live = min(M, at_once, chosen.programs) * problem.size * itemsize * inputs
         each = 1 + (tiles_of_sums if slow else _pipelined(tiles_of_sums, chosen)) + _pipelined(in_group, chosen)
         launches = 1 if groups == M else 2
         return _Work(

@@ -31,6 +31,7 @@ from .launches import (
     span,
     sums,
     tiles_and_lanes,
+    vector,
     widest,
 )
 
@@ -64,13 +65,27 @@ VECTORS, VECTORS_OF_FEW = 4, 2
 # Of small groups, elements that a program holds if there are as many, and bytes that a multiprocessor's programs load
 # at a time: layer_norm's, measured on an H200.
 ELEMENTS_HELD = 2048
-BYTES_IN_FLIGHT, MAX_PROGRAMS_PER_SM = 32768, 16
+# Of groups that are loaded by less than half vectors one vector's bytes to a thread, of 4 warps: 626016 groups of 7
+# bf16 23.4 us, 27.1 with twice as many groups; else VECTORS loads. Of vectors of three channels or more so many
+# elements.
+ELEMENTS_OF_SEVERAL = 16
+BYTES_IN_FLIGHT, MAX_PROGRAMS_PER_SM, MAX_WARPS_PER_SM = 32768, 16, 32
+# The same of a gradient, each thread with the bytes of one vector: 31464 groups of 427 bf16 54 us, with twice as many
+# 64, 8771784 of 2 x 6 301 and 361.
+ELEMENTS_OF_TILE = 1024
+# Of a warp's own groups, forward, as long as a multiprocessor has so many: by their instructions 3612875 groups of 37
+# bf16 take half of the 972 us that 4 warps took, 139481 of 83, 185376 of 312 a third and a tenth less.
+BUSY_WARPS = 16
 # Elements of each input that a program holds of all samples, so that no second launch adds what programs have: a launch
 # is what takes time here, 7 x 6 x 1 bf16 5.1 us by two. Groups of a sample make up a sector of the cache.
 ELEMENTS_OF_ALL, SECTOR_BYTES = 4096, 32
 # A gradient holds no group as channels x elements of which less than this share of the lanes has an element: 2048
-# groups of 16 x 49 float32 take 35 us with 77 % of them.
+# groups of 16 x 49 float32 take 35 us with 77 % of them. One channel of as many is read as it lies: 12 x 3248 float32
+# 6.0 us, 6.7 so.
 MIN_USED = 0.6
+# Elements that less than 8 warps hold of groups that are not small: of 48 8 bytes spill (512 x 7 x 6000 float16 on
+# sm_80).
+MAX_HELD_OF_FEW = 40
 # Loads of channels x elements are of so many elements of a channel, or of whole cache lines, if there are as many; and
 # of these tiles those that have no more than so many times the lanes of the best.
 MIN_WIDTH, MIN_WIDTH_BYTES, MAX_MASKED = 512, 128, 1.1
@@ -143,13 +158,24 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 def _rows(problem: Problem, limits: Limits) -> Configuration:
     vec = widest(problem)
     group = power_of_two(problem.size // vec) * vec
-    # Several groups to a program where they are small, as long as there are enough programs.
-    together = power_of_two_within(min(ELEMENTS_HELD // group, problem.M // (2 * limits.sm_count)))
-    if problem.size % vec != 0:
-        together = 1
-    many = together == 1 and PROGRAMS_PER_SM * limits.sm_count <= problem.M
     most = MAX_HELD_OF_SEVERAL if span(problem, vec) > 1 or problem.size % vec != 0 else MAX_HELD
-    per_thread = min((VECTORS if many else VECTORS_OF_FEW) * VECTOR_BYTES // problem.itemsize, most)
+    wide = 2 * vec * problem.itemsize >= VECTOR_BYTES and problem.itemsize < 8
+    groups_of_warp = problem.M // (BUSY_WARPS * limits.sm_count)
+    if problem.size % vec == 0 and WARP < problem.size // vec <= VECTORS * WARP and groups_of_warp > 0:
+        # A warp for itself adds up fewer numbers of each thread, and waits for no other.
+        per_thread = VECTORS * vec if wide else 2 * VECTOR_BYTES // problem.itemsize
+        return Configuration("rows", 1, power_of_two_within(min(per_thread * WARP // group, groups_of_warp)), vec)
+    # Several groups to a program where they are small, as long as there are enough programs.
+    together = 1
+    if problem.size % vec == 0:
+        per_thread = VECTORS * vec if wide else VECTOR_BYTES // problem.itemsize
+        held = min(WARPS * WARP * per_thread, ELEMENTS_HELD)
+        together = power_of_two_within(min(held // group, problem.M // (2 * limits.sm_count)))
+    if together > 1:
+        per_thread = min(per_thread, ELEMENTS_OF_SEVERAL if span(problem, vec) == 3 else most)
+    else:
+        many = PROGRAMS_PER_SM * limits.sm_count <= problem.M
+        per_thread = min((VECTORS if many else VECTORS_OF_FEW) * VECTOR_BYTES // problem.itemsize, most)
     warps = min(power_of_two_within(together * group // (per_thread * WARP)), MAX_WARPS)
     return Configuration("rows", warps, together, vec)
 
@@ -160,8 +186,10 @@ def _vector_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     vectors = VECTORS_OF_FEW
     for warps, programs_per_sm in ((WARPS, PROGRAMS_PER_SM), (MAX_WARPS, 1), (2 * WARPS, 2)):
         yield Configuration("loop", warps, 1, vec, vectors, 0, 0, programs_per_sm, STAGES)
-    yield Configuration("split", 2 * WARPS, 1, vec, vectors, 0, 0, PROGRAMS_PER_SM, STAGES)
-    yield Configuration("split", WARPS, 1, vec, 1, 0, 0, PROGRAMS_PER_SM, STAGES)
+    # Smaller tiles where there are few.
+    if problem.M * problem.size < PROGRAMS_PER_SM * limits.sm_count * vectors * vec * WARPS * WARP:
+        vectors = 1
+    yield Configuration("split", WARPS, 1, vec, vectors, 0, 0, PROGRAMS_PER_SM, STAGES)
 
 
 def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -171,20 +199,22 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     group = block_d * block_hw
     if group > min(of_tile(problem) * MAX_WARPS * WARP, limits.registers_per_sm // (16 * max(1, itemsize // 4))):
         return
-    if MIN_USED * group > N * K and group > ELEMENTS_HELD:
+    if group > ELEMENTS_HELD and (N == 1 or MIN_USED * group > N * K):
         return
     # Several groups to a program where they are small, as long as there are enough programs.
-    together = power_of_two_within(min(ELEMENTS_HELD // group, M // (2 * limits.sm_count)))
+    together = power_of_two_within(min(ELEMENTS_OF_TILE // group, M // (2 * limits.sm_count)))
     of_all = power_of_two(problem.samples) * power_of_two(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
-    vectors = VECTORS_OF_FEW
     if of_all * group <= min(ELEMENTS_OF_ALL, of_tile(problem) * MAX_WARPS * WARP):
-        # With two vectors to a thread 256 groups of 128 bf16 took 4.3 us, with one 3.6.
-        together, vectors = max(together, of_all), 1
+        together = max(together, of_all)
     elements = together * group
-    per_thread = min(vectors * VECTOR_BYTES // itemsize, of_tile(problem, 1))
-    warps = min(power_of_two_within(elements // (per_thread * WARP)), MAX_WARPS)
+    per_thread = min(VECTOR_BYTES // itemsize, of_tile(problem))
+    warps = power_of_two_within(elements // (per_thread * WARP))
+    # More than 8 where they do not hold it: 143 groups of 3 x 4 float32 3.7 us, 4.4 with 16. Of less than vectors they
+    # hold half: 8 bytes spill of all (223 x 3 x 6 float32).
+    held = of_tile(problem, 8) // (1 if vector(problem) * itemsize == VECTOR_BYTES else 2)
+    warps = min(warps, 8 if elements <= held * 8 * WARP else MAX_WARPS)
     in_flight = BYTES_IN_FLIGHT // (inputs * elements * itemsize)
-    programs_per_sm = min(max(in_flight, PROGRAMS_PER_SM), MAX_PROGRAMS_PER_SM)
+    programs_per_sm = min(max(in_flight, PROGRAMS_PER_SM), MAX_PROGRAMS_PER_SM, MAX_WARPS_PER_SM // warps)
     yield Configuration("tile", warps, together, 1, 1, block_d, block_hw, programs_per_sm, STAGES)
 
 
@@ -194,9 +224,14 @@ def _backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         return
     vec = widest(problem)
     of_float64 = 4 if problem.itemsize == 8 else 1
+    found = False
     for warps in (1, 2, 4, 8, MAX_WARPS):
         most = MAX_HELD_BACKWARD[span(problem, vec) > 1, max(warps, 8)] // of_float64
-        if cdiv(problem.size // vec, warps * WARP) * vec <= most:
+        if warps < 8:
+            most = min(most, MAX_HELD_OF_FEW // of_float64)
+        # 16 only where 8 hold none: 4 x 925 bf16 7.5 us, 9.6 with 16.
+        if cdiv(problem.size // vec, warps * WARP) * vec <= most and (warps < MAX_WARPS or not found):
+            found = warps == 8
             # A thread has the registers for so many.
             registers = 255 if warps <= 8 else 128
             per_sm = max(1, limits.registers_per_sm // (registers * warps * WARP))
@@ -206,12 +241,18 @@ def _backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _tile_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     vec = widest(problem)
+    vectors = max(1, min(VECTORS_OF_FEW, 8 // vec)) if problem.itemsize < 8 else 1
     for warps in (WARPS, 2 * WARPS, MAX_WARPS):
         block_d, block_hw = _blocks(problem, warps)
-        vectors = max(1, min(VECTORS_OF_FEW, 8 // vec)) if problem.itemsize < 8 else 1
+        if warps == WARPS:
+            # More take longer: 144 groups of 123 x 3995 bf16 279 us, 303 with 8 and 425 with 16. Two vectors of a
+            # thread are for the second kernel: 7 of 1721 x 5165 bf16 239 and 219 us.
+            both = VECTORS_OF_FEW if problem.itemsize < 8 else 1
+            yield Configuration("split", warps, 1, vec, both, block_d, block_hw, PROGRAMS_PER_SM, STAGES)
+        elif 2 * limits.sm_count < problem.M:
+            continue
         for programs_per_sm in (PROGRAMS_PER_SM, MAX_WARPS // warps):
-            for kernel in ("loop", "split"):
-                yield Configuration(kernel, warps, 1, vec, vectors, block_d, block_hw, programs_per_sm, STAGES)
+            yield Configuration("loop", warps, 1, vec, vectors, block_d, block_hw, programs_per_sm, STAGES)
 
 
 def _blocks(problem: Problem, warps: int) -> tuple[int, int]:

@@ -71,6 +71,9 @@ def forward_launch(
     plan = launch(problem, configuration or choose(problem, limits), limits)
     sizes_of_group = G, D, HW, D * HW
     if isinstance(plan, Rows):
+        options = _options(plan.vectors)
+        if D == 1:
+            options["SPAN"] = 0
         return group_norm_rows.bind(
             device,
             (plan.programs,),
@@ -80,7 +83,7 @@ def forward_launch(
             num_warps=plan.warps,
             BLOCK_M=plan.groups,
             CHUNKS=plan.chunks,
-            **_options(plan.vectors),
+            **options,
             EARLY=plan.early,
             INT64_ROWS=plan.int64_rows(),
         )

@@ -12,7 +12,7 @@ Head and tail are the *edges*; they are loaded and stored element by element. Al
 the first dimension before the second, so that neighbouring threads would have different rows, these two are exchanged.
 
 An element's channel is its place in the row divided by HW. SPAN is how many channels a vector has elements of, at most:
-1, 2, or more.
+1, 2, or more; 0 if all vectors of a row are of the same one.
 """
 
 import triton
@@ -64,7 +64,7 @@ def edges_of(head, vectors, size, LANES: tl.constexpr, VEC: tl.constexpr):
 @triton.jit
 def of_channels(ptr, first_channel, places, mask, D, HW, VEC: tl.constexpr, SPAN: tl.constexpr):
     """weight or bias, ``ptr: [C]``, of vectors whose first elements are at ``places``, as a tuple of one; the empty
-    tuple if ``ptr`` is None. One division for each vector.
+    tuple if ``ptr`` is None. One division for each vector; with SPAN 0 one number for each row.
 
     first_channel: of the group, D channels of HW elements
     """
@@ -72,7 +72,9 @@ def of_channels(ptr, first_channel, places, mask, D, HW, VEC: tl.constexpr, SPAN
     if ptr is not None:
         channels = places // HW
         ptr += first_channel
-        if SPAN == 1:
+        if SPAN == 0:
+            values = values + (tl.load(ptr),)
+        elif SPAN == 1:
             values = values + (tl.load(ptr + channels, mask=mask, other=0.0),)
         else:
             within = places - channels * HW + tl.arange(0, VEC)[None, None, :]
