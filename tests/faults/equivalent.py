@@ -108,9 +108,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"norm/tile/load_parameters/wrong_other: {_WEIGHT}",
         "norm/tile/load_parameter_at/wrong_other: tl.load(ptr + columns, mask=mask, other=0.0)",
     ),
-    "comes out in elements that are not stored only": (
-        *_any_other("norm/tile/load_parameters", _BIAS),
-    ),
+    "comes out in elements that are not stored only": (*_any_other("norm/tile/load_parameters", _BIAS),),
     "columns behind the last mix with no other, and behind each row of a loop there is another to read": (
         *_any_other(
             "softmax/tile/load_tile",

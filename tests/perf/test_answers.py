@@ -44,6 +44,16 @@ def test_where_pytorch_fails_on_the_gpu_the_cpu_answers():
     assert Reference("max_dim", (x, 1, False)).failure is None
 
 
+def test_in_float64_pytorchs_rounding_noise_is_not_the_truth():
+    """Of groups of one element the gradient is 0; PyTorch's is 5.7e-14."""
+    inputs = op_inputs.arguments(make("group_norm_backward", "143x2 groups=2", "float64"), "cpu")
+    dx, *others = op_inputs.native("group_norm_backward")(*inputs)
+    assert 0 < dx.abs().max() < 1e-12
+    reference = Reference("group_norm_backward", inputs)
+    assert reference.is_right((torch.zeros_like(dx), *others))
+    assert not reference.is_right((torch.full_like(dx, 1e-11), *others))
+
+
 @pytest.mark.parametrize(
     ("rows", "normalized_shape", "unsafe"),
     [(65537, [2, 1], True), (65536, [2, 1], False), (65537, [2], False)],
