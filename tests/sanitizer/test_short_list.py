@@ -17,7 +17,7 @@ from kernels import KERNELS, forget_launches
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS, Operator
-from flag_gems_overrides.ops.families import gather, reduction, scan
+from flag_gems_overrides.ops.families import gather, group_norm, reduction, scan
 from flag_gems_overrides.ops.families.reduction.moments import variance
 from flag_gems_overrides.ops.families.reduction.moments_call import moments
 from flag_gems_overrides.ops.launch import devices
@@ -162,6 +162,8 @@ GRADIENTS = [(65, 100), (2, 20000), (3, 20001)]
 CLASSES = reduction.plan.Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
 ROWS_SHARED = scan.plan.Configuration("shared", 4, 128, 1, 4, registers=128)
 COLUMNS_SHARED = scan.plan.Configuration("shared", 1, 8, 2, 4, registers=128)
+LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_sm=4, stages=3)
+GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
 LARGE = [
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
@@ -169,6 +171,9 @@ LARGE = [
     ("nll_loss_backward 59x301 bfloat16", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
     ("nll_loss_backward 300x8 bfloat16", gather, gather.plan.SHORT),
     ("nll_loss2d_backward 2x64x3x3 float32", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
+    ("nll_loss2d_backward 3x300x1x143 bfloat16", gather, gather.plan.IMAGES._replace(warps=1)),
+    ("group_norm 2x6x4099 groups=2 bfloat16", group_norm, LOOP),
+    ("group_norm_backward 2x6x4099 groups=2 bfloat16", group_norm, GRADIENT_LOOP),
     ("cumsum 2x3001 dim=1 float32", scan, ROWS_SHARED),
     ("cumsum 3x600x5 dim=1 int64", scan, COLUMNS_SHARED),
 ]

@@ -133,7 +133,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield from _neighbours_of(channels, "warps", "channels")
     if flat is not None:
         yield flat
-        yield from _neighbours_of(flat, "warps", "warps_per_sm")
+        yield from _neighbours_of(flat, "warps")
     yield groups
     yield _most_groups(problem, limits)
     yield from _neighbours_of(groups, "tiles", "loads", "warps_per_sm", "channels")
