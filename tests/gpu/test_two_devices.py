@@ -31,6 +31,7 @@ def _case(op: str, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
     if operator.ndim is not None:
         shape = ((*shape[:2], *shape[2:], 1, 1)[: operator.ndim - 1]) + (math.prod(shape[operator.ndim - 1 :]),)
     values = {"groups": 1, "normalized": len(shape) - dim, "dim": dim, "training": 1, "gradient": 1}
+    dtype = dtype if dtype in operator.dtypes else operator.dtypes[0]
     return Case(op, shape, dtype, tuple((name, values[name]) for name in operator.arguments))
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from flag_gems_overrides.perf import conditions, op_inputs, providers, quality
+from flag_gems_overrides.perf.answers import Reference
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, UPSTREAM, Case
 from flag_gems_overrides.perf.launches import captured
 from flag_gems_overrides.perf.poison import poisoned
@@ -76,7 +77,7 @@ class DeviceMeter:
     ) -> tuple[Calls, dict[str, bool], dict[str, dict[str, str]]]:
         """Compile, tune, and look whether the answers agree with native's."""
         calls, agrees, absent = {}, {}, {}
-        reference = op_inputs.on_copies(op, functions[NATIVE])(*inputs[0])
+        reference = Reference(op, inputs[0], functions[NATIVE])
         for name, function in functions.items():
             answer = _agrees(op, function, inputs[0], reference, must_run=name == OVERRIDE)
             if isinstance(answer, str):
@@ -122,8 +123,10 @@ class DeviceMeter:
         return any(judge(comparison, self.head["noise"]).word == UNSURE for comparison in comparisons)
 
 
-def _agrees(op: str, function: Callable, arguments: op_inputs.Arguments, reference: Any, must_run: bool) -> bool | str:
-    """Whether the function's answer is that of the reference; why not in words if it cannot run."""
+def _agrees(
+    op: str, function: Callable, arguments: op_inputs.Arguments, reference: Reference, must_run: bool
+) -> bool | str:
+    """Whether the function's answer is PyTorch's; why not in words if it cannot run."""
     function = op_inputs.on_copies(op, function)
     try:
         # Compiles, and tunes: the configurations that are tried write to the same output, and what the one that is
@@ -131,7 +134,7 @@ def _agrees(op: str, function: Callable, arguments: op_inputs.Arguments, referen
         function(*arguments)
         with poisoned():
             result = function(*arguments)
-        return op_inputs.agree(op, arguments, result, reference)
+        return reference.is_right(result)
     except AbsentError as error:
         return str(error)
     except Exception as error:
@@ -154,7 +157,7 @@ class CountMeter:
             "compulsory": op_inputs.compulsory(case)._asdict(),
         }
         with providers.for_case(case) as (functions, left_out), torch.no_grad():
-            reference = op_inputs.on_copies(case.op, functions.pop(NATIVE))(*arguments)
+            reference = Reference(case.op, arguments, functions.pop(NATIVE))
             row["providers"] = dict(left_out)
             for name, function in functions.items():
                 with captured() as launches:
@@ -164,7 +167,7 @@ class CountMeter:
 
     @staticmethod
     def _counted(
-        op: str, name: str, function: Callable, arguments: op_inputs.Arguments, reference: Any
+        op: str, name: str, function: Callable, arguments: op_inputs.Arguments, reference: Reference
     ) -> dict[str, Any]:
         call = functools.partial(function, *op_inputs.copied(op, arguments))
         try:
@@ -174,7 +177,7 @@ class CountMeter:
             if name == OVERRIDE:
                 raise
             return {"absent": _first_line(error)}
-        return traffic._asdict() | {"agrees": op_inputs.agree(op, arguments, result, reference)}
+        return traffic._asdict() | {"agrees": reference.is_right(result)}
 
 
 def _first_line(error: Exception) -> str:
