@@ -104,19 +104,30 @@ def reduce_losses(
     MEAN: tl.constexpr, TOTALED: tl.constexpr, BLOCK_PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     """The sum or mean of what ``programs`` found, by the last of them. TOTALED: the total is there already."""
-    tl.store(partial_ptr + program, loss)
-    tl.store(partial_ptr + programs + program, total)
-    if is_last_of_many(arrived_ptr, program, programs, BLOCK_PROGRAMS, "acq_rel"):
-        other = tl.arange(0, BLOCK_PROGRAMS)
-        mask = other < programs
-        all_losses = tl.sum(tl.load(partial_ptr + other, mask=mask, other=0.0, volatile=True))
-        if total_ptr is None:
-            tl.store(loss_ptr, all_losses / tl.cast(R, all_losses.dtype) if MEAN else all_losses)
-        elif TOTALED:
-            tl.store(loss_ptr, all_losses / tl.load(total_ptr) if MEAN else all_losses)
-        else:
-            all_totals = tl.load(partial_ptr + programs + other, mask=mask, other=0.0, volatile=True)
-            store_sums(loss_ptr, total_ptr, all_losses, tl.sum(all_totals), MEAN)
+    if BLOCK_PROGRAMS == 1:
+        store_loss(loss_ptr, total_ptr, loss, total, R, MEAN, TOTALED)
+    else:
+        tl.store(partial_ptr + program, loss)
+        tl.store(partial_ptr + programs + program, total)
+        if is_last_of_many(arrived_ptr, program, programs, BLOCK_PROGRAMS, "acq_rel"):
+            other = tl.arange(0, BLOCK_PROGRAMS)
+            mask = other < programs
+            all_losses = tl.sum(tl.load(partial_ptr + other, mask=mask, other=0.0, volatile=True))
+            all_totals = total
+            if total_ptr is not None and not TOTALED:
+                all_totals = tl.sum(tl.load(partial_ptr + programs + other, mask=mask, other=0.0, volatile=True))
+            store_loss(loss_ptr, total_ptr, all_losses, all_totals, R, MEAN, TOTALED)
+
+
+@triton.jit
+def store_loss(loss_ptr, total_ptr, loss, total, R, MEAN: tl.constexpr, TOTALED: tl.constexpr):
+    """``loss_ptr: []``, of the sums over all rows. TOTALED: ``total_ptr: []`` has what a mean divides by."""
+    if total_ptr is None:
+        tl.store(loss_ptr, loss / tl.cast(R, loss.dtype) if MEAN else loss)
+    elif TOTALED:
+        tl.store(loss_ptr, loss / tl.load(total_ptr) if MEAN else loss)
+    else:
+        store_sums(loss_ptr, total_ptr, loss, total, MEAN)
 
 
 @entry()
