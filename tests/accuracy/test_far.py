@@ -140,7 +140,7 @@ def check_log_softmax(shape, programs, only_last):
 )
 def test_layer_norm(shape, dtype, registers, sm_count, only_last, device_with):
     device_with(registers_per_sm=registers, sm_count=sm_count, l2_bytes=2**50)
-    only_last(1)
+    only_last(64)  # of odd rows, one of the last few programs has the last row
     x, dy = sparse(shape, dtype), sparse(shape, dtype)
     x[-1], dy[-1] = torch.randn(2, shape[1])
     wide = torch.promote_types(dtype, torch.float32)
