@@ -168,7 +168,8 @@ def paired(line: Line, folder: Path) -> list[tuple[Patch, Path]]:
 def drift(line: Line, folder: Path) -> list[str]:
     """In which files the patches of a line differ from what they would be made of now.
 
-    Where the formatters are installed, every byte counts; elsewhere, the syntax trees without the order of imports.
+    Where the formatters are installed, every byte counts; elsewhere, the syntax trees without the order of imports and
+    the space that ends docstrings.
     """
     with tempfile.TemporaryDirectory() as scratch:
         stored, now = Path(scratch, "stored"), Path(scratch, "now")
@@ -233,6 +234,10 @@ def _same(one: Path, other: Path, exact: bool) -> bool:
 def _meaning(text: str) -> tuple[set[str], str]:
     """A file's imports in no order, and all the rest."""
     tree = ast.parse(text)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(ast.Constant(str() as docstring)):
+                node.value = ast.Constant(docstring.rstrip())
     imported = set()
     rest = []
     for node in tree.body:
