@@ -77,8 +77,8 @@ COLUMNS_WARPS_ALONE = 32
 # 8 MB that tune --seed 0 measured, 4 loads have 90 % of the speed of the fastest configuration and 2 have 76 %;
 # backward 32 warps have 75 %, 64 have 97 % but spill 16 bytes; 36, the most that do not, were not measured.
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
-# Of whole vectors of 16 bits backward, programs to a channel that are many, and warps of a multiprocessor then: with 24
-# 20 x 6 x 65536 float16 spills 8 bytes (sm_90, Triton 3.7), and none of up to 32 programs.
+# Of whole vectors backward, programs to a channel that are many, and warps of a multiprocessor then: with 24 on sm_90
+# 20 x 6 x 65536 float16 spills 8 bytes (Triton 3.7; none of up to 32 programs), 4 x 16 x 262144 float32 24 (and 3.6).
 MANY_PARTS, MANY_PARTS_WARPS = 32, 20
 # Of short rows that are read as they lie: warps of a program, and of a multiprocessor; so many times the bytes of the
 # sums of a program's places are those of its rows, unless that makes for few programs.
@@ -218,8 +218,8 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
 
 
 def _has_many_parts(problem: Problem, groups: Configuration, limits: Limits) -> bool:
-    """Whether a gradient of whole vectors of 16 bits has so many programs to a channel that merging them spills."""
-    alike = problem.inputs == 2 and problem.K > 1 and problem.itemsize == 2 and has_vectors(problem)
+    """Whether a gradient of whole vectors has so many programs to a channel that merging them spills."""
+    alike = problem.inputs == 2 and problem.K > 1 and problem.itemsize < 8 and has_vectors(problem)
     at_once = limits.sm_count * (groups.warps_per_sm // groups.warps)
     return alike and groups.channels == 1 and at_once > MANY_PARTS * problem.N
 
