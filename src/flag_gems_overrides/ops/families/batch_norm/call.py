@@ -23,7 +23,7 @@ from .flat_backward import (
 )
 from .flat_forward import batch_norm_flat_apply, batch_norm_flat_merge, batch_norm_flat_statistics
 from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
-from .launches import FLAT_REGISTERS, MERGE_WARPS, MERGED_CHANNELS, MERGED_ELEMENTS
+from .launches import FLAT_REGISTERS, MAX_WARPS, MERGE_WARPS, MERGED_CHANNELS, MERGED_ELEMENTS, WARP, has_vectors
 from .launches import launch as launch_of
 from .layout import View, same_order, view
 from .plan import Channels, Configuration, Flat, Groups, Problem, Tiling, plan, plan_evaluation, plan_sums
@@ -222,12 +222,19 @@ def _forward_launch(
         return _flat_forward(chosen, problem, dtype, eps_bits, momentum_bits, device)
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
+    options = _options(tiling)
+    # Left to itself the compiler spills 8 bytes of columns of less than vectors for a second program of 16 warps to a
+    # multiprocessor (512 x 999 float16, 592 x 206606 bfloat16, sm_80).
+    squeezed = tiling.columns and tiling.warps == MAX_WARPS and not has_vectors(problem) and limits.capability[0] < 9
     if isinstance(chosen, Channels):
-        return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **_options(tiling))
+        if squeezed:
+            options["maxnreg"] = limits.registers_per_sm // (MAX_WARPS * WARP)
+        return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **options)
     alone = chosen.group == 1
-    launch = batch_norm_groups.bind(
-        device, (chosen.programs,), *sizes, *_of_groups(chosen), **_options(tiling), **_options_of_groups(chosen, alone)
-    )
+    options |= _options_of_groups(chosen, alone)
+    if squeezed:
+        options["maxnreg"] = chosen.registers
+    launch = batch_norm_groups.bind(device, (chosen.programs,), *sizes, *_of_groups(chosen), **options)
     return _with_parts(launch, chosen, alone, 3, C, _accumulator(dtype), device)
 
 

@@ -77,6 +77,9 @@ COLUMNS_WARPS_ALONE = 32
 # 8 MB that tune --seed 0 measured, 4 loads have 90 % of the speed of the fastest configuration and 2 have 76 %;
 # backward 32 warps have 75 %, 64 have 97 % but spill 16 bytes; 36, the most that do not, were not measured.
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
+# Of whole vectors backward, programs to a channel that are many, and warps of a multiprocessor then: with 24 on sm_90
+# 20 x 6 x 65536 float16 spills 8 bytes (Triton 3.7; none of up to 32 programs), 4 x 16 x 262144 float32 24 (and 3.6).
+MANY_PARTS, MANY_PARTS_WARPS = 32, 20
 # Of short rows that are read as they lie: warps of a program, and of a multiprocessor; so many times the bytes of the
 # sums of a program's places are those of its rows, unless that makes for few programs.
 FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES, FLAT_SHARE = (16, 8, 4), 16, 3, 4
@@ -188,6 +191,8 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     # Forward elements one by one take more of them: 8 bytes spill with 24 warps (135 x 7 x 3982 bfloat16, sm_90).
     share = 5 / 8 if problem.inputs == 1 and problem.K > 1 and not has_vectors(problem) else 3 / 4
     pipelined = groups._replace(stages=STAGES, warps_per_sm=int(groups.warps_per_sm * share))
+    if _has_many_parts(problem, pipelined, limits):
+        pipelined = pipelined._replace(warps_per_sm=MANY_PARTS_WARPS)
     if limits.capability[0] < 9:
         pipelined = pipelined._replace(stages=1) if share < 3 / 4 else groups
     elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
@@ -210,6 +215,13 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
         yield groups._replace(warps=MAX_WARPS, loads=2 * groups.loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
     for least in TILES:
         yield pipelined._replace(tiles=least)
+
+
+def _has_many_parts(problem: Problem, groups: Configuration, limits: Limits) -> bool:
+    """Whether a gradient of whole vectors has so many programs to a channel that merging them spills."""
+    alike = problem.inputs == 2 and problem.K > 1 and problem.itemsize < 8 and has_vectors(problem)
+    at_once = limits.sm_count * (groups.warps_per_sm // groups.warps)
+    return alike and groups.channels == 1 and at_once > MANY_PARTS * problem.N
 
 
 def _most_groups(problem: Problem, limits: Limits) -> Configuration:

@@ -45,6 +45,11 @@ APPLY_REGISTERS = 80
 ROWS_REGISTERS = {True: 255, False: 128}
 
 
+def _all_registers(warps: int, needed: bool) -> dict[str, int]:
+    """All that a program of so many warps can have, where the compiler spills 8 bytes to make room for a second one."""
+    return {"maxnreg": ROWS_REGISTERS[warps < MAX_WARPS]} if needed else {}
+
+
 class Sizes(NamedTuple):
     """What a call says about its input, as aten passes it."""
 
@@ -74,6 +79,8 @@ def forward_launch(
         options = _options(plan.vectors)
         if D == 1:
             options["SPAN"] = 0
+        # 4 x 6 x 4099 bfloat16 in 2 groups, sm_80.
+        edges = plan.vectors.unaligned and plan.vectors.span > 1 and plan.warps == MAX_WARPS
         return group_norm_rows.bind(
             device,
             (plan.programs,),
@@ -86,6 +93,7 @@ def forward_launch(
             **options,
             EARLY=plan.early,
             INT64_ROWS=plan.int64_rows(),
+            **_all_registers(plan.warps, edges and limits.capability[0] < 9),
         )
     if isinstance(plan, Loop):
         return group_norm_loop.bind(
@@ -146,6 +154,8 @@ def backward_launch(
     sizes_of_group = G, D, HW, D * HW
     if isinstance(plan, Tile):
         rows = plan.programs // -(-G // plan.groups)
+        # 5 x 1 x 147 float32 on sm_90 and sm_100, 16 x 16 x 64 x 4 in 16 groups on sm_100.
+        singles = plan.vec == 1 and plan.warps == MAX_WARPS and dtype.itemsize == 4
         first = group_norm_backward_tile.bind(
             device,
             (plan.programs,),
@@ -160,6 +170,7 @@ def backward_launch(
             BLOCK_HW=plan.block_hw,
             VEC=plan.vec,
             STAGES=plan.stages,
+            **_all_registers(plan.warps, singles or limits.capability[0] > 9),
         )
     elif isinstance(plan, BackwardRows):
         rows = plan.programs // G

@@ -55,9 +55,12 @@ def plan_forward(problem: Problem, limits: Limits) -> Rows | Loop | Split:
     # Half as many where L2 does not hold what two to a multiprocessor read a second time.
     per_sm = 2 if 2 * limits.sm_count * N * element_size <= limits.l2_bytes else 1
     # Four vectors of float32 to a thread spill 8 bytes with Triton 3.6 on sm_90.
-    tile = 16384 if aligned and element_size == 2 else 8192
-    stages = 2 + BYTES_IN_FLIGHT // tile
+    # With a residual four of 16 bits spill 16 (8192 x 32768, sm_90), and 16 single elements 24 (2048 x 40499, sm_100).
+    tile = 16384 if aligned and element_size == 2 and not problem.residual else 8192
     vec = math.gcd(N, VECTOR_BYTES // element_size)
+    if vec == 1 and element_size == 2 and limits.capability[0] > 9:
+        tile //= 2
+    stages = 2 + BYTES_IN_FLIGHT // tile
     return Loop(min(M, per_sm * limits.sm_count), tile // element_size, vec, stages, 8)
 
 

@@ -25,6 +25,8 @@ MAX_COLUMN_ELEMENTS = {1: (32, 6), 2: (32, 12), 4: (32, 6), 8: (16, 4)}
 MAX_TOGETHER_COLUMN_TILES = 8
 # Elements of a thread of columns in fewer than 8 warps.
 MAX_FEW_WARPS_ELEMENTS = 16
+# Elements of 16 bits of a thread of rows with edges in fewer than 8 warps, on sm_100.
+MAX_EDGES_ELEMENTS = 40
 # Sums of other programs that a thread reads at once; of 8 bytes half as many, which are two words each of an integer.
 WORDS = 4
 
@@ -171,6 +173,10 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     # 8192 x 4096 bfloat16 along 0 takes 72 us with 4 warps, 54 with 8; for sm_80 64 x 512 x 512 along 1 spills 8 bytes.
     if kernel == "segments" and K > 1 and warps < MAX_WARPS // 2 and elements * depth > MAX_FEW_WARPS_ELEMENTS:
         raise ValueError("more warps")
+    # 8192 x 50257 bfloat16 in 4 warps spills 8 bytes with 48 elements on sm_100.
+    edges = kernel == "segments" and size == 2 and vector(problem)[1] and limits.capability[0] > 9
+    if edges and warps < MAX_WARPS // 2 and elements * depth > MAX_EDGES_ELEMENTS:
+        raise ValueError("edges take registers")
     step, blocks_k = configuration.step(K), cdiv(K, lanes)
     if kernel in ("units", "segments"):
         blocks = cdiv(M, units) if kernel == "units" else M
