@@ -101,6 +101,7 @@ CONFIGURATIONS = [
     (1, Configuration("rows", 8, 4, 24, 8)),
     (1, Configuration("rows", 8, 1, 24, 1, stages=2)),
     (3, Configuration("classes", 8, 1, 16, 8)),
+    (3, Configuration("classes", 8, 1, 16, 4)),  # with edges in float32 too
     (3, Configuration("classes", 8, 4, 16, 1, split=False)),
     (8, Configuration("classes", 8, 2, 16, 4)),
     (33, Configuration("columns", 8, 2, 24, 1, 32)),  # two elements to a lane
@@ -124,6 +125,17 @@ def test_configurations(N, K, configuration, dtype, device):
     eps = torch.finfo(dtype).eps + ULPS * torch.finfo(torch.float32).eps
     torch.testing.assert_close(squares.double(), truth, rtol=20 * eps, atol=1e-5)
     torch.testing.assert_close(mean.double(), center, rtol=eps, atol=1e-4)
+
+
+@each("splits", [True, False])
+def test_means_in_a_loop(splits, device):
+    """The second launch adds up sums of squares; its tiles end anywhere, with other numbers behind them."""
+    x = draw((2, 301, 3, 2, 5), torch.float32, device) + 100
+    configuration = Configuration("columns", 4, 1, 24, 1, 16, split=splits)
+    result, mean = moments(variance, x, (1, 3), 1.0, False, means=True, configuration=configuration)
+    truth, center = torch.var_mean(x.double(), (1, 3))
+    torch.testing.assert_close(result.double(), truth, rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(mean.double(), center, rtol=1e-6, atol=0.0)
 
 
 @each("correction", [0, 1, 0.5, 2, 5, 7.5, None])
