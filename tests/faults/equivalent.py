@@ -36,7 +36,9 @@ _REASONS: dict[str, tuple[str, ...]] = {
         for name in _any_other(
             "norm/columns/gradient_of_rows", f"tl.load({statistic}_ptr + rows, mask=rows < M, other=0.0)"
         )
-    ),
+    )
+    + tuple(f"reduction/moment_rows/moments_of_rows_kernel/off_by_one: m < M{which}" for which in (" (3)", " (6)")),
+    "one neighbour has no squares": ("reduction/moment_rows/moments_of_rows_kernel/off_by_one: NEIGHBOURS > 1",),
     "all columns of a row of a few are there": tuple(
         f"norm/flat/normalize_flat/off_by_one: columns < N{which}" for which in ("", " (2)")
     ),
