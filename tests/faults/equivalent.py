@@ -60,7 +60,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "the slice behind the last is empty": ("norm/statistics/group_statistics/off_by_one: rank < GROUP",),
     "a block without a column more": tuple(f"{kernel}/minus_dropped: size - 1" for kernel in (_LOOP, _LOOP_DX)),
-    "a block more of vectors, channels or parts that are not there": (
+    "a block more of elements, vectors, channels or parts that are not there": (
+        "scan/cumsum/cumsum_alone/minus_dropped: N - 1",
         "group_norm/forward/group_norm_loop/minus_dropped: vectors - 1",
         f"{_GROUPS}_passes/group_norm_backward_loop/minus_dropped: vectors - 1",
         f"{_GROUPS}_passes/group_norm_backward_loop/minus_dropped: D - 1",
@@ -70,6 +71,14 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "whole channels begin at 0": tuple(
         f"{_GROUPS}_passes/sums_of_channels/minus_dropped: end - begin{which}" for which in ("", " (3)")
     ),
+    "the first chunk begins at 0, and no other has this edge": (
+        "scan/cumsum/cumsum_chunk_sums/minus_dropped: x_ptr - along(chunk * length, K, COLUMNS)",
+    ),
+    "the word behind is of the next step, which is cleared before": (
+        "scan/cumsum/cumsum_shared/off_by_one: word * WORDS < words (2)",
+    ),
+    "only columns have more than one sum": ("scan/cumsum/cumsum_shared/wrong_axis: tl.sum(carry + total, 1)",),
+    "each lane is one of the lanes": ("scan/exchange/look/off_by_one: lane < LANES",),
     "each program has a sample": tuple(
         f"{_GROUPS}_rows/group_norm_backward_rows/off_by_one: first < N{which}" for which in ("", " (2)")
     ),
@@ -125,6 +134,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
             f"reduction/moment_{file}/moments_of_{file}_kernel/offset_in_32_bits: tl.full([], M, tl.int64)"
             for file in ("rows", "classes", "columns")
         ),
+        "scan/cumsum/cumsum_chunk_sums/offset_in_32_bits: tl.program_id(0).to(tl.int64)",
+        "scan/cumsum/cumsum_chunks/offset_in_32_bits: block.to(tl.int64)",
         f"{_GROUPS}/group_norm_backward_tile/offset_in_32_bits: tl.cast(tl.program_id(0) // blocks, tl.int64)",
         f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64)",
         f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(tl.program_id(0), tl.int64)",
@@ -141,6 +152,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
             f"softmax/group/group_workspace/offset_in_32_bits: tl.cast({what}, tl.int64)"
             for what in ("first", "groups", "blocks")
         ),
+        "scan/cumsum/cumsum_shared/offset_in_32_bits: block.to(tl.int64)",
+        "scan/cumsum/cumsum_shared/offset_in_32_bits: (tl.num_programs(0) // group).to(tl.int64)",
     ),
     "a row's tile is shorter than 2**31: in 64 bits its offsets need fewer registers": (
         "softmax/tile/row_tile/offset_in_32_bits: tl.cast(lane * VEC + k, tl.int64)",
@@ -153,6 +166,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
             for which in ("", " (2)")
             for name in _any_other(f"launch/workspace/{function}", load + which)
         ),
+        *(
+            name
+            for place in ("read_ptr", "read_ptr + 1")
+            for name in _any_other("scan/exchange/read", f"tl.load({place}, mask=known, other=1, volatile=True)")
+        ),
+        *_any_other("scan/exchange/collect_sums", "tl.load(read_ptr, mask=known, other=1, volatile=True)"),
     ),
     "multiplied with a gradient that is 0 there": (
         "norm/backward/layer_norm_backward_rows/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
