@@ -22,6 +22,8 @@ from flag_gems_overrides.ops.families.group_norm import call as group_norm
 from flag_gems_overrides.ops.families.reduction.launches import Configuration as Moments
 from flag_gems_overrides.ops.families.reduction.moments import variance
 from flag_gems_overrides.ops.families.reduction.moments_call import moments
+from flag_gems_overrides.ops.families.scan.call import launch_with as cumsum_with
+from flag_gems_overrides.ops.families.scan.plan import Configuration as Scan
 from flag_gems_overrides.ops.launch import workspace
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
@@ -87,6 +89,15 @@ def test_cumsum(shape, only_last):
     x[-1] = 0.5
     actual, expected = cumsum(x, 1)[-1], torch.cumsum(x[-1], 0)
     assert torch.equal(actual.view(shape[1], -1)[:, -1], expected.view(shape[1], -1)[:, -1])
+
+
+def test_cumsum_of_columns_far_apart(only_last):
+    """From the first segment of a tile to the last it is 2**31 elements."""
+    only_last(1)
+    x = sparse((1, 128, 2**25 + 64), torch.float16)
+    x[0, :, -1] = 0.5
+    out = cumsum_with(Scan("segments", 4, 8, 1, 8), "cumsum", x, 1)
+    assert torch.equal(out[0, :, -1], torch.cumsum(x[0, :, -1], 0))
 
 
 # Rows in one tile, with edges, columns by groups, rows of a tile far apart, and groups far apart themselves. With the

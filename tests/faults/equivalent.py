@@ -139,8 +139,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"{_GROUPS}/group_norm_backward_tile/offset_in_32_bits: tl.cast(tl.program_id(0) // blocks, tl.int64)",
         f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64)",
         f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(tl.program_id(0), tl.int64)",
-        f"{_GROUPS}_passes/group_norm_backward_sums/offset_in_32_bits: tl.cast(tl.program_id(0), tl.int64)",
-        f"{_GROUPS}_passes/group_norm_backward_apply/offset_in_32_bits: tl.cast(row, tl.int64)",
         "norm/partial_sums/store_partial_sums/offset_in_32_bits: tl.cast(partial, tl.int64)",
         "norm/partial_sums/store_partial_sums_of_edges/offset_in_32_bits: tl.cast(partial, tl.int64)",
         "norm/partial_sums/sum_columns/offset_in_32_bits: tl.cast(rows, tl.int64)",
