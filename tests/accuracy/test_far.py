@@ -100,6 +100,22 @@ def test_cumsum_of_columns_far_apart(only_last):
     assert torch.equal(out[0, :, -1], torch.cumsum(x[0, :, -1], 0))
 
 
+@each(
+    "shape, configuration",
+    [
+        ((1, 2**31 + 2**23), Scan("chunks", 8, 256, 1, 4, 64)),
+        ((1, 2**15 + 2**10, 2**16), Scan("chunks", 2, 32, 1, 8, 64)),
+    ],
+)
+def test_cumsum_in_chunks(shape, configuration, only_last, device_with):
+    """The last begins behind 2**31."""
+    device_with(sm_count=2000 if len(shape) == 2 else 10**6)
+    only_last(1)
+    x = sparse(shape, torch.float16)
+    x.view(-1)[-1] = 0.5
+    assert cumsum_with(configuration, "cumsum", x, 1).view(-1)[-1].item() == 0.5
+
+
 # Rows in one tile, with edges, columns by groups, rows of a tile far apart, and groups far apart themselves. With the
 # programs of a group, forward and backward.
 SOFTMAXES = [
