@@ -116,6 +116,7 @@ def test_strides(device):
     x = draw((64, 40), torch.float32, device)
     for y in (x.T, x[::2, ::3], x[:1].expand(64, 40), x[5:, 1:]):
         check_everywhere(y)
+        assert torch.equal(cumsum_out(y, 1, out=torch.empty(y.shape, device=device)), torch.cumsum(y, 1))
 
 
 def test_out(device):
@@ -190,6 +191,17 @@ def test_several_programs_for_a_row_or_columns(kernel, tiles, inner, dtype, devi
             cumsum_out(x, 1, out=x)
             assert torch.equal(x, expected)
     assert not any(words.any() for words in workspace._kept.values())
+
+
+@pytest.mark.parametrize(
+    ("inner", "chunks", "configuration"),
+    [(1, 150, Configuration("chunks", 4, 64, 1, 1, 128)), (33, 20, Configuration("chunks", 2, 32, 1, 1, 128))],
+    ids=name,
+)
+def test_more_chunks_than_a_program_adds_up_at_once(inner, chunks, configuration, device, device_with):
+    device_with(sm_count=50)
+    x = draw((1, chunks * configuration.step(inner), inner), torch.float32, device)
+    assert torch.equal(launch_with(configuration, "cumsum", x, 1), torch.cumsum(x, 1))
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (1, 20000), (1, 270001), (1, 300, 24)], ids=name)

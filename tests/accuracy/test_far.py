@@ -19,6 +19,11 @@ from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.cumsum import cumsum
 from flag_gems_overrides.ops.families.batch_norm import call as families_batch_norm
 from flag_gems_overrides.ops.families.group_norm import call as group_norm
+from flag_gems_overrides.ops.families.reduction.launches import Configuration as Moments
+from flag_gems_overrides.ops.families.reduction.moments import variance
+from flag_gems_overrides.ops.families.reduction.moments_call import moments
+from flag_gems_overrides.ops.families.scan.call import launch_with as cumsum_with
+from flag_gems_overrides.ops.families.scan.plan import Configuration as Scan
 from flag_gems_overrides.ops.launch import workspace
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
@@ -84,6 +89,31 @@ def test_cumsum(shape, only_last):
     x[-1] = 0.5
     actual, expected = cumsum(x, 1)[-1], torch.cumsum(x[-1], 0)
     assert torch.equal(actual.view(shape[1], -1)[:, -1], expected.view(shape[1], -1)[:, -1])
+
+
+def test_cumsum_of_columns_far_apart(only_last):
+    """From the first segment of a tile to the last it is 2**31 elements."""
+    only_last(1)
+    x = sparse((1, 128, 2**25 + 64), torch.float16)
+    x[0, :, -1] = 0.5
+    out = cumsum_with(Scan("segments", 4, 8, 1, 8), "cumsum", x, 1)
+    assert torch.equal(out[0, :, -1], torch.cumsum(x[0, :, -1], 0))
+
+
+@each(
+    "shape, configuration",
+    [
+        ((1, 2**31 + 2**23), Scan("chunks", 8, 256, 1, 4, 64)),
+        ((1, 2**15 + 2**10, 2**16), Scan("chunks", 2, 32, 1, 8, 64)),
+    ],
+)
+def test_cumsum_in_chunks(shape, configuration, only_last, device_with):
+    """The last begins behind 2**31."""
+    device_with(sm_count=2000 if len(shape) == 2 else 10**6)
+    only_last(1)
+    x = sparse(shape, torch.float16)
+    x.view(-1)[-1] = 0.5
+    assert cumsum_with(configuration, "cumsum", x, 1).view(-1)[-1].item() == 0.5
 
 
 # Rows in one tile, with edges, columns by groups, rows of a tile far apart, and groups far apart themselves. With the
@@ -171,43 +201,87 @@ def test_layer_norm_weight_and_bias(M, N, only_last, device_with):
     torch.testing.assert_close(dbias[-8:].double(), wide.sum(0), rtol=1e-2, atol=1e-2)
 
 
-# Whole groups, of vectors and not, by a program that has the last; one group of all elements, by several programs.
+# Whole groups, of vectors and not, by a program that has the last, also as its second; tiles of one sample, of two, and
+# of two elements. Groups in a loop, and of many channels. Groups that programs share: one of all elements, of one
+# channel and of many; and more than 2**30 of them. With the programs that are run.
 HOLDS = group_norm.Configuration("rows", 1, 1, 8, programs_per_sm=1)
+PAIRS = group_norm.Configuration("rows", 1, 64, 2)
 SHARES = group_norm.Configuration("split", 4, 1, 8, 1, block_d=1, block_hw=1024, programs_per_sm=1)
+FOURS = SHARES._replace(warps=1, vec=4, block_hw=4)
+LOOPS = group_norm.Configuration("loop", 4, 1, 8, 1, block_d=1, block_hw=1024, programs_per_sm=1)
 TILES = group_norm.Configuration("tile", 4, 1, 1, 1, 1, 1024, 1)
 
 
 @each(
-    "shape, of_forward, of_backward, sm_count",
+    "shape, groups, of_forward, of_backward, sm_count, programs",
     [
-        ((2**21 + 8, 1, 1024), HOLDS, HOLDS, 2**22),
-        ((2**21 + 8, 1, 1025), HOLDS, HOLDS._replace(warps=2), 2**22),
-        ((2**21 + 8, 1, 1023), HOLDS, TILES, 2**22),
-        ((1, 1, 2**31 + 16), SHARES, SHARES, 2000),
+        ((2**21 + 8, 1, 1024), 1, HOLDS, HOLDS, 2**22, 1),
+        ((2**21 + 9, 1, 1025), 1, HOLDS, HOLDS._replace(warps=2), 2**22, 1),
+        ((2**22 + 25, 1, 1025), 1, HOLDS, HOLDS._replace(warps=2), 2**21 + 16, 8),
+        ((2**21 + 2**13, 1, 1023), 1, HOLDS, TILES, 2**22, 1),
+        ((2, 2**21 + 8, 1024), 2**21 + 8, HOLDS, TILES._replace(groups=2), 2**22, 1),
+        ((2**31 + 2**28, 1, 2), 1, PAIRS, TILES._replace(groups=64, block_hw=2), 2**22, 1),
+        ((2**21 + 9, 1, 1025), 1, LOOPS._replace(warps=1), LOOPS._replace(block_hw=512), 2**22, 1),
+        ((3, 2**30 + 1024, 1), 2**20 + 1, LOOPS, LOOPS._replace(block_d=1024, block_hw=1), 2**22, 1),
+        ((2**21 + 9, 1, 1025), 1, SHARES, SHARES._replace(block_hw=512), 2**22, 1),
+        ((1, 1, 2**31 + 2**23), 1, SHARES, SHARES, 2000, 1),
+        ((1, 2**21 + 8, 1024), 1, SHARES, SHARES, 20000, 1),
+        ((1, 2**21 + 8, 1024), 1, SHARES, SHARES._replace(block_hw=256), 20000, 1),
+        ((2**30 + 8, 1, 4), 1, FOURS, FOURS, 1, 1),
     ],
 )
-def test_group_norm(shape, of_forward, of_backward, sm_count, only_last, device_with):
+def test_group_norm(shape, groups, of_forward, of_backward, sm_count, programs, only_last, device_with):
     device_with(sm_count=sm_count)
-    only_last(1)
+    only_last(programs)
     x, dy = sparse(shape, torch.float16), sparse(shape, torch.float16)
-    last = [tensor.view(-1)[-1000:] for tensor in (x, dy)]
+    elements = math.prod(shape[1:]) // groups
+    few = slice(-min(elements, 3), None)
+    last = [tensor.view(-1)[-min(elements, 1000) :] for tensor in (x, dy)]
     for each_last in last:
-        each_last.copy_(torch.randn(1000))
-    sizes = *shape, 1
+        each_last.copy_(torch.randn(len(each_last)))
+    sizes = *shape, groups
     y, mean, rstd = group_norm.compute_forward(x, None, None, *sizes, 1e-5, of_forward)
-    elements = shape[2]
     true_mean = last[0].double().sum() / elements
     variance = (last[0].double() ** 2).sum() / elements - true_mean**2
-    if of_forward is HOLDS:  # of programs that share a group the first stores them
+    if of_forward.kernel != "split":  # of programs that share a group the first stores them
         torch.testing.assert_close(mean[-1, -1].double(), true_mean, rtol=1e-3, atol=1e-6)
         torch.testing.assert_close(rstd[-1, -1].double(), (variance + 1e-5).rsqrt(), rtol=1e-3, atol=1e-6)
     truth = (last[0].double() - true_mean) * (variance + 1e-5).rsqrt()
-    torch.testing.assert_close(y.view(-1)[-3:].double(), truth[-3:], rtol=1e-2, atol=1e-2)
-    mean, rstd = torch.zeros_like(mean), torch.ones_like(rstd)
-    dx, _, _ = group_norm.compute_backward(dy, x, mean, rstd, None, *sizes, [True, False, False], of_backward)
+    torch.testing.assert_close(y.view(-1)[few].double(), truth[few], rtol=1e-2, atol=1e-2)
+    mean[-1, -1], rstd[-1, -1] = 0, 1
+    want = [True, shape[2] == 1, False]
+    dx, dweight, _ = group_norm.compute_backward(dy, x, mean, rstd, None, *sizes, want, of_backward)
     wide = [each_last.double() for each_last in last]
     truth = wide[1] - (wide[1].sum() + wide[0] * (wide[0] * wide[1]).sum()) / elements
-    torch.testing.assert_close(dx.view(-1)[-3:].double(), truth[-3:], rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(dx.view(-1)[few].double(), truth[few], rtol=1e-2, atol=1e-2)
+    if dweight is not None:
+        torch.testing.assert_close(dweight[few].double(), (wide[0] * wide[1])[few], rtol=1e-2, atol=1e-2)
+
+
+# Many rows, classes and columns; and one that programs share, with the last tile for the last program.
+@each(
+    "shape, configuration",
+    [
+        ((2**21 + 9, 1025, 1), Moments("rows", 32, 2, 24, 8)),
+        ((2**21 + 9, 343, 3), Moments("classes", 16, 4, 16, 8)),
+        ((40003, 512, 128), Moments("columns", 8, 2, 24, 1, 32, False)),
+        ((1, 2**31 + 2**27 - 8, 1), Moments("rows", 32, 16, 16, 8)),
+        ((1, 129 * 2048 * 8184 // 3, 3), Moments("classes", 16, 16, 16, 8)),
+        ((1, 2**18, 2**13 + 8), Moments("columns", 8, 8, 24, 1, 32)),
+    ],
+)
+def test_moments(shape, configuration, only_last, device_with):
+    device_with(sm_count=2**15)
+    only_last(1)
+    x = sparse(shape, torch.float16)
+    last = 2.0**15 if shape[0] == 1 else 2.0
+    x[-1, -1, -1] = last
+    squares, mean = moments(variance, x, 1, 0.0, False, means=True, configuration=configuration)
+    if shape[0] == 1:  # the sums of the last program's share alone
+        assert 0.5 < squares[-1, -1].item() * shape[1] / last**2 <= 1.001
+    else:
+        torch.testing.assert_close(mean[-1, -1].item(), last / shape[1], rtol=1e-2, atol=0.0)
+        torch.testing.assert_close(squares[-1, -1].item(), last**2 / shape[1], rtol=1e-2, atol=0.0)
 
 
 # Rows of whole vectors and not, and columns.

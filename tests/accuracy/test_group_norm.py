@@ -31,7 +31,7 @@ if ON_GPU:
 FEW = [(3, 20, 9, 2), (5, 10, 301, 2), (1, 6, 700, 2)]
 # And configurations for larger groups, forward and backward. A channel to a group, aligned and not; a channel of one
 # element and of three; channels that vectors do not cut, and that they do; with channels of two tiles, of many, and
-# blocks of channels; groups that follow one another, and that programs share.
+# blocks of channels; groups that follow one another, and that programs share. At last small groups of many samples.
 LOOP, SPLIT = (
     Configuration(kernel, 1, 1, 4, 1, programs_per_sm=programs_per_sm, stages=3)
     for kernel, programs_per_sm in (("loop", 1), ("split", 4))
@@ -50,6 +50,7 @@ KERNELS = [
     ((1, 14, 700, 2), SPLIT, SPLIT._replace(block_d=2, block_hw=128)),
     ((9, 14, 76, 2), LOOP, SPLIT._replace(block_d=2, block_hw=64)),
     ((1, 3, 2051, 1), SPLIT, SPLIT._replace(block_d=1, block_hw=128)),
+    ((70, 6, 4, 3), ROWS, Configuration("tile", 1, 2, 1, 1, 2, 4, 1, 2)),
 ]
 
 
@@ -164,6 +165,26 @@ def test_equal_elements_give_the_bias(shape, device, small_device):
     y, mean, _ = group_norm(torch.full((N, C, HW), 0.1, device=device), None, bias, *shape, EPS)
     assert_same_answer(mean, torch.full_like(mean, 0.1), torch.full_like(mean, 0.1).double())
     assert (y - bias[:, None]).abs().max() <= 4e-5
+
+
+@each("value", [0.1, 0.7, -1000 / 3])
+@each("size", [301, 1505])
+def test_equal_elements_have_exactly_their_mean(value, size, device):
+    """Of rows with edges, whose sum is rounded."""
+    x = torch.full((3, 1, size), value, device=device)
+    _, mean, rstd = compute_forward(x, None, None, *x.shape, 1, EPS, ROWS._replace(warps=2))
+    assert torch.equal(mean, x[:, :, 0])
+    assert_same_answer(rstd, torch.full_like(rstd, EPS**-0.5), torch.full_like(rstd, EPS).double() ** -0.5)
+
+
+def test_strided_statistics(device):
+    case = Case(*FEW[0], torch.float32, device)
+    _, mean, rstd = group_norm(case.x, case.weight, case.bias, *case.sizes, EPS)
+    arguments = case.weight, *case.sizes, [True] * 3
+    expected = group_norm_backward(case.dy, case.x, mean, rstd, *arguments)
+    for statistics in ((mean.T.contiguous().T, rstd), (mean, rstd.T.contiguous().T)):
+        for ours, theirs in zip(group_norm_backward(case.dy, case.x, *statistics, *arguments), expected, strict=True):
+            assert torch.equal(ours, theirs)
 
 
 @each("shape", FEW)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from accuracy.reductions import FLOATING, LAYOUTS, SHAPES, assert_same_error, each
 
+from flag_gems_overrides.ops.families.reduction import moments_call
 from flag_gems_overrides.ops.families.reduction.launches import Configuration, Problem, launch_or_none
 from flag_gems_overrides.ops.families.reduction.moments import variance
 from flag_gems_overrides.ops.families.reduction.moments_call import moments
@@ -101,6 +102,7 @@ CONFIGURATIONS = [
     (1, Configuration("rows", 8, 4, 24, 8)),
     (1, Configuration("rows", 8, 1, 24, 1, stages=2)),
     (3, Configuration("classes", 8, 1, 16, 8)),
+    (3, Configuration("classes", 8, 1, 16, 4)),  # with edges in float32 too
     (3, Configuration("classes", 8, 4, 16, 1, split=False)),
     (8, Configuration("classes", 8, 2, 16, 4)),
     (33, Configuration("columns", 8, 2, 24, 1, 32)),  # two elements to a lane
@@ -124,6 +126,39 @@ def test_configurations(N, K, configuration, dtype, device):
     eps = torch.finfo(dtype).eps + ULPS * torch.finfo(torch.float32).eps
     torch.testing.assert_close(squares.double(), truth, rtol=20 * eps, atol=1e-5)
     torch.testing.assert_close(mean.double(), center, rtol=eps, atol=1e-4)
+
+
+@each("N", [301, 302, 700])
+def test_classes_of_a_ramp(N, device):
+    """Programs that share a row have other means, and not as many elements of each class."""
+    x = draw((5, N, 3), torch.float32, device) + torch.arange(N, device=device)[:, None]
+    configuration = Configuration("classes", 8, 1, 16, 4)
+    result, mean = moments(variance, x, 1, 1.0, False, means=True, configuration=configuration)
+    truth, center = torch.var_mean(x.double(), 1)
+    torch.testing.assert_close(result.double(), truth, rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(mean.double(), center, rtol=1e-6, atol=0.0)
+
+
+# Both by columns; by columns and then by rows with edges, several to a program and one; in a loop, split and not.
+MEANS = [
+    ((2, 37, 3, 41, 5), (1, 3), Configuration("columns", 4, 1, 24, 1, 16, split=False)),
+    ((2, 37, 3, 41, 5), (1, 3), Configuration("columns", 4, 1, 24, 1, 16)),
+    ((151, 7, 141), (0, 2), Configuration("rows", 2, 1, 24, 2, 2, split=False)),
+    ((301, 2, 299), (0, 2), Configuration("rows", 2, 1, 24, 2)),
+]
+
+
+@each("shape, dims, of_means", MEANS)
+def test_means_in_a_loop(shape, dims, of_means, device, device_with, monkeypatch):
+    """The second launch adds up sums of squares; its tiles end anywhere, with other numbers behind them."""
+    first = Configuration("columns", 4, 1, 24, 1, 16)
+    monkeypatch.setattr(moments_call, "_choose", lambda problem, elements, limits: first if elements else of_means)
+    device_with()
+    x = draw(shape, torch.float32, device) + 100
+    result, mean = moments(variance, x, dims, 1.0, False, means=True)
+    truth, center = torch.var_mean(x.double(), dims)
+    torch.testing.assert_close(result.double(), truth, rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(mean.double(), center, rtol=1e-6, atol=0.0)
 
 
 @each("correction", [0, 1, 0.5, 2, 5, 7.5, None])

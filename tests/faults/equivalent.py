@@ -6,6 +6,8 @@ from __future__ import annotations
 _LOOP = "norm/loop/layer_norm_loop"
 _LOOP_DX = "norm/loop/layer_norm_backward_loop"
 _COLUMN_SUMS = "norm/columns/sum_columns_of_rows"
+_GROUPS = "group_norm/backward"
+_MOMENTS_OF_CLASSES = "reduction/moment_classes/moments_of_classes_kernel"
 _ROWS = ("unaligned_rows", "split_rows", "looped_rows")
 _HELD = (*_ROWS, "columns", "looped_columns")
 _WEIGHT, _BIAS = (f"tl.load({name}_ptr + head + offsets, mask=mask, other=0.0)" for name in ("weight", "bias"))
@@ -17,7 +19,16 @@ def _any_other(function: str, load: str) -> tuple[str, str]:
 
 
 _REASONS: dict[str, tuple[str, ...]] = {
-    "the axis is 0 from Triton 3.7 on": ("softmax/tile/lanes_and_depths/minus_dropped: 1 - AXIS",),
+    "the axis is 0 from Triton 3.7 on": (
+        "softmax/tile/lanes_and_depths/minus_dropped: 1 - AXIS",
+        "group_norm/vectors/rows_from/minus_dropped: 1 - AXIS",
+        *(
+            f"reduction/moment_columns/{function}/minus_dropped: 1 - AXIS"
+            for function in ("_pairs_of_columns", "moments_of_columns_kernel")
+        ),
+        *(f"group_norm/vectors/sum_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)")),
+        *(f"group_norm/backward_rows/sums_of_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)", " (3)")),
+    ),
     "a whole tile may have a mask": ("norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",),
     "a row that is not there mixes with no other": tuple(
         name
@@ -25,7 +36,9 @@ _REASONS: dict[str, tuple[str, ...]] = {
         for name in _any_other(
             "norm/columns/gradient_of_rows", f"tl.load({statistic}_ptr + rows, mask=rows < M, other=0.0)"
         )
-    ),
+    )
+    + tuple(f"reduction/moment_rows/moments_of_rows_kernel/off_by_one: m < M{which}" for which in (" (3)", " (6)")),
+    "one neighbour has no squares": ("reduction/moment_rows/moments_of_rows_kernel/off_by_one: NEIGHBOURS > 1",),
     "all columns of a row of a few are there": tuple(
         f"norm/flat/normalize_flat/off_by_one: columns < N{which}" for which in ("", " (2)")
     ),
@@ -47,6 +60,53 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "the slice behind the last is empty": ("norm/statistics/group_statistics/off_by_one: rank < GROUP",),
     "a block without a column more": tuple(f"{kernel}/minus_dropped: size - 1" for kernel in (_LOOP, _LOOP_DX)),
+    "a block more of elements, vectors, channels or parts that are not there": (
+        "scan/cumsum/cumsum_alone/minus_dropped: N - 1",
+        "group_norm/forward/group_norm_loop/minus_dropped: vectors - 1",
+        f"{_GROUPS}_passes/group_norm_backward_loop/minus_dropped: vectors - 1",
+        f"{_GROUPS}_passes/group_norm_backward_loop/minus_dropped: D - 1",
+        f"{_GROUPS}_passes/group_norm_backward_sums/minus_dropped: D - 1",
+        f"{_GROUPS}_passes/group_norm_backward_apply/minus_dropped: PARTS - 1",
+    ),
+    "whole channels begin at 0": tuple(
+        f"{_GROUPS}_passes/sums_of_channels/minus_dropped: end - begin{which}" for which in ("", " (3)")
+    ),
+    "the first chunk begins at 0, and no other has this edge": (
+        "scan/cumsum/cumsum_chunk_sums/minus_dropped: x_ptr - along(chunk * length, K, COLUMNS)",
+    ),
+    "the word behind is of the next step, which is cleared before": (
+        "scan/cumsum/cumsum_shared/off_by_one: word * WORDS < words (2)",
+    ),
+    "only columns have more than one sum": ("scan/cumsum/cumsum_shared/wrong_axis: tl.sum(carry + total, 1)",),
+    "each lane is one of the lanes": ("scan/exchange/look/off_by_one: lane < LANES",),
+    "each program has a sample": tuple(
+        f"{_GROUPS}_rows/group_norm_backward_rows/off_by_one: first < N{which}" for which in ("", " (2)")
+    ),
+    "all programs of a group store the same": tuple(
+        f"group_norm/forward/group_norm_apply/drop_mask: tl.store({store}, mask=tile == 0)"
+        for store in ("mean_ptr + row, mean_to_store(mean, variance)", "rstd_ptr + row, rstd")
+    ),
+    "a slice that is not there counts nothing, and has the mean 0 and no deviation": (
+        "group_norm/forward/group_norm_apply/wrong_other: "
+        "tl.load(partial_mean_ptr + places, mask=split < SPLITS, other=0.0)",
+        "group_norm/forward/group_norm_apply/off_by_one: split < SPLITS",
+        "group_norm/forward/group_norm_apply/off_by_one: split < SPLITS (4)",
+    ),
+    "a lane without an element counts nothing": (
+        "group_norm/vectors/merged/off_by_one: lane_count > 0",
+        f"{_MOMENTS_OF_CLASSES}/off_by_one: lane < STEP",
+    ),
+    "an element that is not there is no deviation": _any_other(
+        "group_norm/vectors/running_statistics", "tl.load(x_ptr + elements_of(vector, VEC), mask=mask, other=0.0)"
+    ),
+    "moments of no element are those of rows": (
+        f"{_MOMENTS_OF_CLASSES}/off_by_one: N > 0",
+        f"{_MOMENTS_OF_CLASSES}/off_by_one: N > 0 (2)",
+        "reduction/moment_columns/moments_of_columns_kernel/off_by_one: N > 0",
+    ),
+    "a result that is not stored may have any shift, and there are two elements for each at least": (
+        f"{_MOMENTS_OF_CLASSES}/off_by_one: k < K (2)",
+    ),
     "a column behind the last is added up and not stored": (
         "norm/partial_sums/sum_columns/off_by_one: columns < N (2)",
     ),
@@ -70,6 +130,15 @@ _REASONS: dict[str, tuple[str, ...]] = {
             for file in ("rows", "classes", "columns")
             for does in ("reduce", "locate")
         ),
+        *(
+            f"reduction/moment_{file}/moments_of_{file}_kernel/offset_in_32_bits: tl.full([], M, tl.int64)"
+            for file in ("rows", "classes", "columns")
+        ),
+        "scan/cumsum/cumsum_chunk_sums/offset_in_32_bits: tl.program_id(0).to(tl.int64)",
+        "scan/cumsum/cumsum_chunks/offset_in_32_bits: block.to(tl.int64)",
+        f"{_GROUPS}/group_norm_backward_tile/offset_in_32_bits: tl.cast(tl.program_id(0) // blocks, tl.int64)",
+        f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64)",
+        f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(tl.program_id(0), tl.int64)",
         "norm/partial_sums/store_partial_sums/offset_in_32_bits: tl.cast(partial, tl.int64)",
         "norm/partial_sums/store_partial_sums_of_edges/offset_in_32_bits: tl.cast(partial, tl.int64)",
         "norm/partial_sums/sum_columns/offset_in_32_bits: tl.cast(rows, tl.int64)",
@@ -81,6 +150,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
             f"softmax/group/group_workspace/offset_in_32_bits: tl.cast({what}, tl.int64)"
             for what in ("first", "groups", "blocks")
         ),
+        "scan/cumsum/cumsum_shared/offset_in_32_bits: block.to(tl.int64)",
+        "scan/cumsum/cumsum_shared/offset_in_32_bits: (tl.num_programs(0) // group).to(tl.int64)",
     ),
     "a row's tile is shorter than 2**31: in 64 bits its offsets need fewer registers": (
         "softmax/tile/row_tile/offset_in_32_bits: tl.cast(lane * VEC + k, tl.int64)",
@@ -93,6 +164,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
             for which in ("", " (2)")
             for name in _any_other(f"launch/workspace/{function}", load + which)
         ),
+        *(
+            name
+            for place in ("read_ptr", "read_ptr + 1")
+            for name in _any_other("scan/exchange/read", f"tl.load({place}, mask=known, other=1, volatile=True)")
+        ),
+        *_any_other("scan/exchange/collect_sums", "tl.load(read_ptr, mask=known, other=1, volatile=True)"),
     ),
     "multiplied with a gradient that is 0 there": (
         "norm/backward/layer_norm_backward_rows/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
@@ -103,12 +180,48 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"{_COLUMN_SUMS}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
+        *(
+            f"{_GROUPS}/group_norm_backward_tile/wrong_other: tl.load({what}, other=0.0)"
+            for what in (
+                "mean_ptr + sample + samples * G + groups, mask=row_mask",
+                "rstd_ptr + sample + samples * G + groups, mask=row_mask",
+                "x_ptr + start + offsets, mask=mask",
+            )
+        ),
+        *(
+            f"{_GROUPS}_rows/group_norm_backward_rows/wrong_other: tl.load(x_ptr + {what}, other=0.0)"
+            for what in (
+                "start + edge, mask=edge_mask & (first < N)",
+                "edge_start + after + edge, mask=edge_mask & (n + step < N)",
+                "offsets, mask=vector < vectors",
+            )
+        ),
+        f"{_GROUPS}_passes/terms/wrong_other: tl.load(x_ptr + offsets + elements, mask=mask, other=0.0)",
+        "group_norm/tile/load_parameter/wrong_other: tl.load(ptr + channels, mask=mask, other=0.0)",
     ),
     "multiplied with a gradient that is 0 there, or comes out in elements that are not stored only": (
         f"norm/tile/load_parameters/wrong_other: {_WEIGHT}",
         "norm/tile/load_parameter_at/wrong_other: tl.load(ptr + columns, mask=mask, other=0.0)",
+        *(
+            f"group_norm/vectors/of_channels/wrong_other: tl.load(ptr + channels, mask=mask, other=0.0){which}"
+            for which in ("", " (2)", " (3)")
+        ),
     ),
-    "comes out in elements that are not stored only": (*_any_other("norm/tile/load_parameters", _BIAS),),
+    "the last channel has all other elements of a vector": (
+        "group_norm/vectors/of_channels/wrong_other: "
+        "tl.load(ptr + channels + 1, mask=mask & (channels + 1 < D), other=0.0)",
+    ),
+    "comes out in elements that are not stored only": (
+        *_any_other("norm/tile/load_parameters", _BIAS),
+        *_any_other("group_norm/vectors/store_tile", "tl.load(x_ptr + elements_of(vector, VEC), mask=mask, other=0.0)"),
+        *_any_other("group_norm/vectors/store_edges", "tl.load(x_ptr + places, mask=mask, other=0.0)"),
+        *(
+            name
+            for function in ("store_gradient", "store_gradient_of_edges")
+            for of in ("dy", "x")
+            for name in _any_other(f"{_GROUPS}_passes/{function}", f"tl.load({of}_ptr + offsets, mask=mask, other=0.0)")
+        ),
+    ),
     "columns behind the last mix with no other, and behind each row of a loop there is another to read": (
         *_any_other(
             "softmax/tile/load_tile",
