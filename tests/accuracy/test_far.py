@@ -208,6 +208,7 @@ HOLDS = group_norm.Configuration("rows", 1, 1, 8, programs_per_sm=1)
 PAIRS = group_norm.Configuration("rows", 1, 64, 2)
 SHARES = group_norm.Configuration("split", 4, 1, 8, 1, block_d=1, block_hw=1024, programs_per_sm=1)
 FOURS = SHARES._replace(warps=1, vec=4, block_hw=4)
+SINGLES = group_norm.Configuration("split", 16, 1, 1, 16, programs_per_sm=1)
 LOOPS = group_norm.Configuration("loop", 4, 1, 8, 1, block_d=1, block_hw=1024, programs_per_sm=1)
 TILES = group_norm.Configuration("tile", 4, 1, 1, 1, 1, 1024, 1)
 
@@ -225,6 +226,7 @@ TILES = group_norm.Configuration("tile", 4, 1, 1, 1, 1, 1024, 1)
         ((3, 2**30 + 1024, 1), 2**20 + 1, LOOPS, LOOPS._replace(block_d=1024, block_hw=1), 2**22, 1),
         ((2**21 + 9, 1, 1025), 1, SHARES, SHARES._replace(block_hw=512), 2**22, 1),
         ((1, 1, 2**31 + 2**23), 1, SHARES, SHARES, 2000, 1),
+        ((1, 1, 2**31 + 2**23), 1, SINGLES, SHARES._replace(warps=16, vec=1, vectors=16), 20000, 1),
         ((1, 2**21 + 8, 1024), 1, SHARES, SHARES, 20000, 1),
         ((1, 2**21 + 8, 1024), 1, SHARES, SHARES._replace(block_hw=256), 20000, 1),
         ((2**30 + 8, 1, 4), 1, FOURS, FOURS, 1, 1),

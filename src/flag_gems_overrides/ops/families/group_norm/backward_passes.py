@@ -330,7 +330,7 @@ def group_norm_backward_apply(
     rstd = tl.load(rstd_ptr + row).to(ACC)
     head = head_size(row, size, VEC, UNALIGNED)
     vectors = (size - head) // VEC
-    first = tl.minimum(tile * LANES, vectors)  # itself, of 64 bits where there are as many elements
+    first = tl.cast(tile, vectors.dtype) * LANES  # of 64 bits where there are as many elements
     store_gradient(
         dy_ptr, x_ptr, weight_ptr, dx_ptr, mean, rstd, group_c1, group_c2, row, head, first, vectors,
         G, D, HW, size, ACC, LANES, VEC, SPAN, UNALIGNED,

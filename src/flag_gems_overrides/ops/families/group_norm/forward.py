@@ -284,7 +284,7 @@ def group_norm_apply(
     tl.store(mean_ptr + row, mean_to_store(mean, variance), mask=tile == 0)
     tl.store(rstd_ptr + row, rstd, mask=tile == 0)
     first_channel = row % G * D
-    first = tl.minimum(tile * LANES, vectors)  # itself, of 64 bits where there are as many elements
+    first = tl.cast(tile, vectors.dtype) * LANES  # of 64 bits where there are as many elements
     store_tile(
         x_ptr + start, weight_ptr, bias_ptr, y_ptr + start, mean, rstd, first_channel, head, first, vectors,
         D, HW, ACC, LANES, VEC, SPAN,
