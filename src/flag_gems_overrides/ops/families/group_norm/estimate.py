@@ -72,7 +72,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     of_lanes = work.lanes / (busy * lanes_per_us * min(1.0, warps / BUSY_WARPS))
     in_turn = cdiv(on_one, resident) * work.tiles * LOAD_US
     longest, total = max(of_bytes, of_lanes, in_turn), of_bytes + of_lanes + in_turn
-    at_a_time = min(on_one, resident)
+    at_a_time = float(min(on_one, resident))
     if isinstance(chosen, Tile | BackwardRows) and chosen.stages > 1:
         at_a_time *= work.tiles
     return LAUNCH_US + SECOND_US * (work.launches - 1) + longest + (total - longest) / at_a_time
