@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...plans import table
@@ -255,18 +256,28 @@ def _tile_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             yield Configuration("loop", warps, 1, vec, vectors, block_d, block_hw, programs_per_sm, STAGES)
 
 
+class _TileShape(NamedTuple):
+    block_d: int
+    block_hw: int
+    tiles: int  # of a group
+    lanes: int  # of all these tiles, masked ones too
+
+
 def _blocks(problem: Problem, warps: int) -> tuple[int, int]:
-    """Channels and elements of a tile: of those without many masked lanes the fewest, and the longest."""
+    """Channels and elements of a tile: few masked lanes, then the fewest tiles, then the longest rows."""
     max_d, max_hw = power_of_two(problem.N), power_of_two(problem.K)
-    found = {}
-    for width in (1 << i for i in range(max_hw.bit_length())):
-        tile = sums(problem, 1, width)
+    shapes = []
+    for block_hw in (1 << i for i in range(max_hw.bit_length())):
+        tile = sums(problem, 1, block_hw)
         most = warps * WARP * min(2 * VECTOR_BYTES // problem.itemsize, of_sums(problem, warps, tile))
-        if width + tile.rest_hw <= most:
-            pair = min(power_of_two_within(most // (width + tile.rest_hw)), max_d), width
-            found[pair] = tiles_and_lanes(problem, sums(problem, *pair))
-    least = MIN_WIDTH if problem.K >= MIN_WIDTH else MIN_WIDTH_BYTES // problem.itemsize
-    least = min(least, max(width for _, width in found))
-    found = {pair: counts for pair, counts in found.items() if pair[1] >= least}
-    most_lanes = MAX_MASKED * min(lanes for _, lanes in found.values())
-    return min((pair for pair in found if found[pair][1] <= most_lanes), key=lambda pair: (found[pair][0], -pair[1]))
+        if block_hw + tile.rest_hw <= most:
+            block_d = min(power_of_two_within(most // (block_hw + tile.rest_hw)), max_d)
+            tiles, lanes = tiles_and_lanes(problem, sums(problem, block_d, block_hw))
+            shapes.append(_TileShape(block_d, block_hw, tiles, lanes))
+    min_hw = MIN_WIDTH if problem.K >= MIN_WIDTH else MIN_WIDTH_BYTES // problem.itemsize
+    min_hw = min(min_hw, max(shape.block_hw for shape in shapes))
+    shapes = [shape for shape in shapes if shape.block_hw >= min_hw]
+    max_lanes = MAX_MASKED * min(shape.lanes for shape in shapes)
+    allowed = [shape for shape in shapes if shape.lanes <= max_lanes]
+    best = min(allowed, key=lambda shape: (shape.tiles, -shape.block_hw))
+    return best.block_d, best.block_hw
