@@ -15,35 +15,37 @@ SINGLES = 4
 # Elements of each input that a thread holds where a program has whole channels, by the number of inputs.
 MAX_ELEMENTS = {1: 32, 2: 16}
 MAX_WARPS = 16
-# Of a thread's registers, those that may hold sums and loads; the others are for addresses and masks.
+# Share of the registers of a thread that may hold sums and loads; the others hold addresses and masks.
 MAX_REGISTERS = 0.75
-# More tiles than any program has: programs work alone, with so many elements of a block of channels at most, unless it
-# is no more than twice a multiprocessor's share.
+# ALONE tiles at least means that no program shares a block of channels. Such a program has at most MAX_ALONE
+# elements, or twice the share of a multiprocessor.
 ALONE, MAX_ALONE = 1 << 30, 32768
-# Numbers of other programs that the last one of a group has at a time, for each of its threads.
+# Parts of other programs that a thread of the last program of a group loads at a time.
 PARTS_PER_THREAD = 2
-# What a program writes and reads side by side where a channel's elements lie together.
+# Bytes that a program stores side by side where the elements of a channel are contiguous.
 ROW_BYTES = 128
-# Of flat: most vectors of a row that a thread has, and of all rows of a tile, by the number of inputs: more spill.
-# Registers of a thread; left to itself the compiler spills 8 bytes for a second program of 16 warps.
+# flat: most vectors of a row in a thread; most vectors of a tile in a thread, by the number of inputs (more spill);
+# registers of a thread (left to itself the compiler spills 8 bytes to fit a second program of 16 warps).
 FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
-# Channels of a program that adds up what the parts of flat have, and entries of a channel that it has at a time.
+# flat: channels of a program that merges the parts, and entries of a channel that it loads at a time.
 MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS = 8, 1024, 4
-# For ``estimate``: bytes a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and until
-# programs have exchanged their sums.
+# For estimate(): bytes that a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and
+# of an exchange of sums between programs.
 BYTES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 0.7, 2.5
-# So many programs that wait take a microsecond more, twice as many four: 2966680 bf16 of one channel 17.7 us by 527,
-# 19.1 by 714, 24.4 by 1054, 2048 x 7 x 12 8.2 by 192, 8.7 by 384, 11.6 by 768.
+# So many programs that wait for each other add a microsecond, twice as many add four: 2966680 bf16 of one channel
+# take 17.7 us with 527 programs, 19.1 with 714, 24.4 with 1054; 2048 x 7 x 12 8.2 with 192, 8.7 with 384, 11.6 with
+# 768.
 PROGRAMS_OF_US = 360
-# What groups take for loads of fewer bytes than a vector, times as long, and for runs of so many bytes twice as long:
-# of problems of more than 4 MB that tune measured they move 3.6 TB/s by whole vectors, 2.7 by 8 bytes, 2.2 by 4, 1.5 by
-# 2, and of 55521 x 32 x 20 float32 half of it, of 18435 x 24 x 24 and 43848 x 8 x 4 bfloat16 less.
+# groups: how many times as long loads take that are shorter than a vector, by their bytes; runs of SHORT_RUN_BYTES
+# take twice as long. Problems of more than 4 MB move 3.6 TB/s with whole vectors, 2.7 with 8 bytes, 2.2 with 4, 1.5
+# with 2; 55521 x 32 x 20 float32 half of it, 18435 x 24 x 24 and 43848 x 8 x 4 bfloat16 less.
 OF_PARTS_OF_VECTORS, SHORT_RUN_BYTES, MAX_OF_SHORT_RUNS = {16: 1.0, 8: 1.3, 4: 1.6, 2: 2.4}, 64, 3.0
-# Of flat, with its three launches, and until all sums are there.
+# flat: its three launches, and the time until all sums are there.
 FLAT_US = 12.0
-# Of whole vectors of 16 bits columns take so many times as long: 156093 x 168 float16 92 us, 780197 x 136 backward 549.
+# Columns of whole 16-bit vectors take so many times as long: 156093 x 168 float16 92 us, the gradient of 780197 x 136
+# 549.
 OF_WIDE_COLUMNS = 1.5
-# What columns and rows take besides.
+# groups: microseconds that columns and rows take besides.
 COLUMNS_US, ROWS_US = 5.0, 2.5
 
 

@@ -53,42 +53,46 @@ __all__ = [
     "plan_sums",
 ]
 
-# What a program reads side by side: of columns, of float64 twice as much (768 x 12661 84 us, 118 with 128 bytes), and
-# of neighbouring channels at least, half of it if they are padded: 50000 x 16 x 7 bf16 49.9 us, 84.6 with all of it.
+# Bytes that a program reads side by side. Columns: ROW_BYTES, of float64 twice as many (768 x 12661 84 us, 118 with
+# 128 bytes). Neighbouring channels: at least NEIGHBOUR_BYTES, half of it if they are padded (50000 x 16 x 7 bf16 49.9
+# us, 84.6 with all of it).
 ROW_BYTES, NEIGHBOUR_BYTES, SECTOR_BYTES = 128, 128, 32
-# Elements of neighbouring channels at most: 445 x 29 x 2 bf16 backward 6.0 us, 8.9 with twice as many. Programs of a
-# multiprocessor that are many.
+# Most elements that a program has of neighbouring channels: the gradient of 445 x 29 x 2 bf16 takes 6.0 us, 8.9 with
+# twice as many. With more than MANY_PROGRAMS programs to a multiprocessor those of columns have fewer warps.
 NEIGHBOUR_ELEMENTS, MANY_PROGRAMS = 4096, 16
 # Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
 # for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the gradient 3.37
 # and 3.73 with 1024), and so much for programs that hold their columns at all.
 LITTLE_BYTES, LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 1 << 20, 256, 16 << 20
-# Of evaluation, whose programs do not wait: more programs than run at once shorten the last round.
+# Evaluation, whose programs do not wait for each other: more programs than run at once shorten the last wave.
 WAVES = 4
-# (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more to a program, so that fewer of them
-# tell each other of many channels: 65536 x 512 bf16 takes 83 and 110 us, forward and backward, with 8 warps 95 and 112.
+# (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more tiles to a program, so that fewer
+# programs exchange sums: 65536 x 512 bf16 takes 83 us, its gradient 110; with 8 warps 95 and 112.
 ROWS, COLUMNS = (2, 4, 32, 1), (4, 16, 16, 2)
-# Of rows so many tiles at least, which make for fewer programs.
+# Least tiles of a program of rows: more tiles make fewer programs.
 TILES = (1, 2, 4)
-# Columns of float32 forward have twice the warps: 65536 x 512 128 us, 148 without, 240974 x 59 101 and 118. So have
-# those that wait for no other: 592 x 206606 bf16 backward 412 us, 444 with a pipeline instead, 535 with neither.
+# Warps of a multiprocessor for float32 columns forward: 65536 x 512 takes 128 us, 148 with 16; 240974 x 59 101 and
+# 118. The same where no program waits: the gradient of 592 x 206606 bf16 takes 412 us, 444 with a pipeline instead,
+# 535 with neither.
 COLUMNS_WARPS_ALONE = 32
-# Rows of no whole vectors: twice the loads forward, more warps backward, and padded. Over the 45 problems of more than
-# 8 MB that tune --seed 0 measured, 4 loads have 90 % of the speed of the fastest configuration and 2 have 76 %;
-# backward 32 warps have 75 %, 64 have 97 % but spill 16 bytes; 36, the most that do not, were not measured.
+# Rows that are no whole vectors have twice the loads forward, more warps in gradients, and are padded. Over 45
+# problems of more than 8 MB (tune --seed 0) 4 loads reach 90 % of the speed of the fastest configuration and 2 reach
+# 76 %; in gradients 32 warps reach 75 %, 64 reach 97 % but spill 16 bytes; 36, the most that spill none, were not
+# measured.
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
-# Of whole vectors backward, programs to a channel that are many, and warps of a multiprocessor then: with 24 on sm_90
-# 20 x 6 x 65536 float16 spills 8 bytes (Triton 3.7; none of up to 32 programs), 4 x 16 x 262144 float32 24 (and 3.6).
+# Gradients of whole vectors with more programs to a channel than MANY_PARTS have so many warps to a multiprocessor.
+# With 24 on sm_90 20 x 6 x 65536 float16 spills 8 bytes (Triton 3.7) and 4 x 16 x 262144 float32 24 (3.6 too); with
+# up to 32 programs none does.
 MANY_PARTS, MANY_PARTS_WARPS = 32, 20
-# Of short rows that are read as they lie: warps of a program, and of a multiprocessor; so many times the bytes of the
-# sums of a program's places are those of its rows, unless that makes for few programs.
+# flat: warps of a program, warps of a multiprocessor, stages, and how many times the bytes of its sums a program
+# reads at least, unless that leaves few programs.
 FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES, FLAT_SHARE = (16, 8, 4), 16, 3, 4
-# Of a thread whose elements are of several channels: 2787 x 719 x 8 float32 spills 64 bytes with 64 and 8 with 72,
-# 1536 x 21 x 32 float16 8 with 64. The table has configurations with 64 that were measured to be faster all the same.
-# Gradients of single elements have fewer in flight: 2787 x 719 x 7 float32 takes 56.
+# Registers of a thread whose elements are of several channels: with 64, 2787 x 719 x 8 float32 spills 64 bytes and
+# 1536 x 21 x 32 float16 8; with 72 the first spills 8. Gradients of single elements have fewer loads in flight: 2787
+# x 719 x 7 float32 needs 56.
 CHANNELS_REGISTERS = 80
-# Lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so, 20.4
-# without, 21627 x 22 x 3, of 4 lanes for 3 elements, 170 and 54.
+# Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
+# 20.4 without; 21627 x 22 x 3, with 4 lanes for 3 elements, 170 and 54.
 MAX_PADDING = 1.32
 
 

@@ -52,46 +52,48 @@ __all__ = [
 # score; fewer where there are fewer, for their sum is of one warp then (4 targets took 3.0 us, torch.compile 2.3). The
 # last program adds what the others found, so there are no more than it can load at once.
 FORWARD_BLOCK, MAX_FORWARD_PROGRAMS = 256, 1024
-# From so many vectors on a row, or all classes of a position, are filled: what a target writes once more is little of
-# it. In bfloat16 18497 x 24 takes 3.3 us so, by tiles 4.0, 262144 x 40 13.2, by ``short`` 14.2; 1048576 x 10 16.4 and
-# 14.4. And so many an image has for targets that stay in registers.
+# Rows, or all classes of a position, of at least MIN_ROW_VECTORS vectors are filled; the one more store for each
+# target is then a small part. bfloat16 18497 x 24 takes 3.3 us so, 4.0 with tile; 262144 x 40 13.2, 14.2 with short;
+# but 1048576 x 10 16.4 and 14.4. Images of at least MIN_IMAGE_VECTORS vectors may go by images, whose targets stay in
+# registers.
 MIN_ROW_VECTORS, MIN_IMAGE_VECTORS = 3, 16
 WARPS = 4
-# Of an image that is filled, at most, and bytes for each: a program reads the targets of all of its positions.
+# Most positions of an image that is filled, and bytes that a program writes for each position at least: it reads the
+# targets of all of its positions.
 MAX_FILLED_POSITIONS, BYTES_OF_POSITION = 512, 64
-# With so few positions little is filled too, and images of whole vectors: a thread has one target of two images. 137 x
-# 96 x 48 float32 takes 3.4 us, by tiles 3.9, 16 x 1088 x 12 bfloat16 3.0 and 3.5; but 64 x 150 x 400 float32 8.9 and
-# 7.9, 4 x 50 x 534 bfloat16 6.5 and 3.7.
+# Images of so few positions are filled although they are small or whole vectors: a thread has one target of two
+# images. 137 x 96 x 48 float32 takes 3.4 us, 3.9 with tile; 16 x 1088 x 12 bfloat16 3.0 and 3.5. But 64 x 150 x 400
+# float32 8.9 and 7.9, 4 x 50 x 534 bfloat16 6.5 and 3.7.
 FEW_POSITIONS = 64
-# With eight vectors to a thread 441 x 177416 bfloat16 takes 40.0 us, not 39.0, and 5720 x 93 x 17 11.9, not 11.3; with
-# two 128 x 5540 float32 3.5, not 3.2.
+# Four vectors to a thread: with eight 441 x 177416 bfloat16 takes 40.0 us instead of 39.0 and 5720 x 93 x 17 11.9
+# instead of 11.3; with two 128 x 5540 float32 3.5 instead of 3.2.
 FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
-# Classes of a program of images, whose gradients are 16 bytes or more: a target is 8.
-# With two vectors to a thread of a tile 4 x 30 x 495616 bfloat16 takes 41.9 us, not 39.3, 2 x 24 x 840 4.1, not 3.5,
-# and by images 2 x 397 x 42042 26.1, not 22.5.
+# One vector to a thread: with two 4 x 30 x 495616 bfloat16 takes 41.9 us instead of 39.3, 2 x 24 x 840 4.1 instead of
+# 3.5, and with images 2 x 397 x 42042 26.1 instead of 22.5. images: at least 8 classes to a program, for a target has
+# 8 bytes and the gradients of 8 classes 16 or more.
 IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("tile", 1, WARPS, 8, positions=1024)
-# Bytes that are written while most of the time is the latency of targets, of which a thread has few then: 297 bfloat16
-# of one class take 2.8 us with four to a thread, 3.6 with eight, and 3 x 1 x 2182 float32 4.8 with eight.
+# Outputs of so few bytes wait mostly for targets, so that a thread has few: 297 bfloat16 of one class take 2.8 us
+# with four to a thread, 3.6 with eight; 3 x 1 x 2182 float32 4.8 with eight.
 LITTLE_BYTES, LITTLE_POSITIONS = 2 << 20, 256
-# From so many on there are twice as many programs, and two vectors to a thread: 17 x 3876 x 2490 float32 takes 203 us,
-# with one 240, 16 x 557 x 9056 83 and 87, 1445 x 7 x 26532 bfloat16 254 and 270.
+# Outputs of at least so many bytes get twice the programs, and two vectors to a thread: 17 x 3876 x 2490 float32
+# takes 203 us, 240 with one; 16 x 557 x 9056 83 and 87; 1445 x 7 x 26532 bfloat16 254 and 270.
 MANY_BYTES = 128 << 20
-# All of them are in a tile, by few programs of a multiprocessor, so that each target is loaded once: 256 x 3 x 2632
-# float32 takes 8.9 us, 12.6 where two programs divide the classes.
+# So few classes are all in one tile, with few programs to a multiprocessor, so that each target is loaded once: 256 x
+# 3 x 2632 float32 takes 8.9 us, 12.6 where two programs divide the classes.
 MAX_CLASSES_OF_TILE, FEW_PER_SM = 4, 4
 ROW_REGISTERS = 168
-# Of logits: the longest rows that are whole in a tile, in bytes, its elements, and most programs: the sums of 4096 in a
-# gradient with the loss spill 8 bytes (1048576 x 10 bf16). 20000 x 700 bf16 takes 38.2 us so, 45.6 in a loop.
+# Cross entropy: rows of at most MAX_WHOLE_BYTES are held whole, in tiles of WHOLE_TILE elements, by at most so many
+# programs (the sums of 4096 programs spill 8 bytes in a gradient with the loss, 1048576 x 10 bf16). 20000 x 700 bf16
+# takes 38.2 us so, 45.6 in a loop.
 MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
-# Longer ones are read four vectors to a thread at a time. With more rows than programs of eight warps at once, by four
-# warps each: 2664 x 4581 float16 takes 22.1 us, by eight 25.0, 4096 x 2345 float32 24.8 and 28.4, 8192 x 32000 bfloat16
-# 139 and 143, 8192 x 128256 492 and 484. Few ones are read by several programs each.
+# Longer rows are read in a loop, four vectors to a thread. If there are more rows than programs of 8 warps run at
+# once, programs have 4 warps: 2664 x 4581 float16 takes 22.1 us, 25.0 with 8; 4096 x 2345 float32 24.8 and 28.4; 8192
+# x 32000 bfloat16 139 and 143; 8192 x 128256 492 and 484. If there are few rows, several programs share one.
 LOOPED_VECTORS, MIN_LOOPED_WARPS, MAX_LOOPED_WARPS, LOOPED_REGISTERS = 4, 4, 8, 64
-# Where the gradient comes with the loss, which reads and writes what softmax does: what a program is like, by bytes of
-# an element, each with the longest row in bytes that it is for, and the fewest rows. Whole rows in a tile, of as many
-# warps as that takes; rows that L1 or L2 holds for all programs; rows of several programs. In bfloat16 8192 x 15001
-# takes 158 us by eight warps, 195 by sixteen, 8192 x 32000 294 and 315; 8192 x 128256 1295 by sixteen, 1495 by several
-# programs.
+# The gradient with the loss, by bytes of an element: (longest row in bytes, least rows, shape of a program). First
+# rows that a tile holds, with as many warps as that takes (0); then rows that L1 or L2 holds for all programs; longer
+# ones are SHARED by several programs. bfloat16 8192 x 15001 takes 158 us with 8 warps, 195 with 16; 8192 x 32000 294
+# and 315; 8192 x 128256 1295 with 16, 1495 shared.
 WRITTEN = {
     2: (
         (16384, 1, softmax.Shape(32, 0, 64)),
@@ -103,7 +105,7 @@ WRITTEN = {
     8: ((65536, 1, softmax.Shape(16, 0, 128)),),
 }
 SHARED = {2: softmax.Shape(64, 4, 128), 4: softmax.Shape(32, 4, 80), 8: softmax.Shape(16, 4, 128)}
-# Vectors of a tile where the gradient comes later, and tiles of a row that a program has. 8192 x 128256 bf16 took
+# The gradient after the loss: vectors of a tile, stages, and tiles of a row in a program. 8192 x 128256 bf16 took
 # 1579 us with the loss, 1809 with 512 vectors and 4 tiles.
 GRADIENT_VECTORS, GRADIENT_STAGES, GRADIENT_TILES = 128, 2, 8
 

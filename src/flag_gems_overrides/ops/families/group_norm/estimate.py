@@ -25,16 +25,16 @@ from .launches import (
     tiles_and_lanes,
 )
 
-# Bytes that a multiprocessor moves in a microsecond if all do, and if few do; the same from L2.
+# Bytes that a multiprocessor moves in a microsecond: if all are busy, if few are, and from L2.
 BYTES_PER_US, BYTES_PER_US_OF_FEW, L2_BYTES_PER_US = 32000, 60000, 50000
-# A launch, a second one, and until a load is there.
+# Microseconds of the first launch, of another launch, and of the latency of a load.
 LAUNCH_US, SECOND_US, LOAD_US = 2.0, 2.0, 0.8
-# Lanes that a multiprocessor loads, computes and stores: of 128, for 1700 cycles, 24 instructions each; with fewer than
-# so many warps as many fewer.
+# Lanes that a multiprocessor loads, computes and stores in a microsecond: 128 instructions a cycle, 1700 cycles, 24
+# instructions to a lane. With fewer than BUSY_WARPS warps proportionally less.
 LANES_PER_US, BUSY_WARPS = 128 * 1700 // 24, 12
-# Of float64 they load so many times fewer: 248 groups of 11451 take 30 us by two programs each, 51 by one.
+# float64 takes so many times as long for a lane: 248 groups of 11451 take 30 us with two programs each, 51 with one.
 FLOAT64 = 4
-# What a program that adds up the numbers of its channels at the end takes as long as: so many tiles.
+# A program that adds up its columns at the end takes as long for it as for so many tiles.
 FOLD_TILES = 2
 
 

@@ -54,41 +54,43 @@ __all__ = [
     "plan",
 ]
 
-# Warps of a program in a loop: 192 x 509267 bf16 took 340 us with 4, 351 with 8, 2043 x 9762 backward 59 and 79. Where
-# a multiprocessor has one program, as many as there are: 128 groups of 16 x 4096 bf16 17.2 us, with half 21.
+# Warps of a program with a loop: 192 x 509267 bf16 takes 340 us with 4 and 351 with 8; the gradient of 2043 x 9762 59
+# and 79. A multiprocessor with one program gets all warps it can: 128 groups of 16 x 4096 bf16 take 17.2 us, 21 with
+# half of them.
 WARPS = 4
 STAGES = 3
-# Programs to a multiprocessor where work can be divided at will.
+# Programs of a multiprocessor where the work can be divided in any way.
 PROGRAMS_PER_SM = 4
-# Vectors that a thread holds of a group, forward: of as many groups as keep the device busy, of fewer, and where there
-# is no more than one to a program.
+# Forward: vectors that a thread holds where there are enough groups to keep the device busy, and where there are
+# fewer.
 VECTORS, VECTORS_OF_FEW = 4, 2
-# Of small groups, elements that a program holds if there are as many, and bytes that a multiprocessor's programs load
-# at a time: layer_norm's, measured on an H200.
+# Elements that a program holds of small groups, if there are as many.
 ELEMENTS_HELD = 2048
-# Of groups that are loaded by less than half vectors one vector's bytes to a thread, of 4 warps: 626016 groups of 7
-# bf16 23.4 us, 27.1 with twice as many groups; else VECTORS loads. Of vectors of three channels or more so many
-# elements.
+# Forward: elements of a thread whose vectors span three channels or more. Loads of less than half a vector: one
+# vector of bytes to a thread and 4 warps (626016 groups of 7 bf16 23.4 us, 27.1 with twice as many groups to a
+# program).
 ELEMENTS_OF_SEVERAL = 16
+# Bytes that the programs of a multiprocessor load at a time (from layer_norm, measured on an H200), and limits of its
+# programs and warps.
 BYTES_IN_FLIGHT, MAX_PROGRAMS_PER_SM, MAX_WARPS_PER_SM = 32768, 16, 32
-# The same of a gradient, each thread with the bytes of one vector: 31464 groups of 427 bf16 54 us, with twice as many
-# 64, 8771784 of 2 x 6 301 and 361.
+# Elements that a program of the gradient holds, one vector to a thread: 31464 groups of 427 bf16 take 54 us, 64 with
+# twice as many; 8771784 of 2 x 6 301 and 361.
 ELEMENTS_OF_TILE = 1024
-# Of a warp's own groups, forward, as long as a multiprocessor has so many: by their instructions 3612875 groups of 37
-# bf16 take half of the 972 us that 4 warps took, 139481 of 83, 185376 of 312 a third and a tenth less.
+# Forward: each warp has groups of its own if a multiprocessor gets at least so many warps. Estimated from instruction
+# counts, not timed: 3612875 groups of 37 bf16 take half of the 972 us of programs of 4 warps, 139481 of 83 a third
+# less, 185376 of 312 a tenth less.
 BUSY_WARPS = 16
-# Elements of each input that a program holds of all samples, so that no second launch adds what programs have: a launch
-# is what takes time here, 7 x 6 x 1 bf16 5.1 us by two. Groups of a sample make up a sector of the cache.
+# One program holds all samples if they have at most so many elements, which saves the second launch that adds partial
+# sums: 7 x 6 x 1 bf16 took 5.1 us with two launches. It takes as many groups of a sample as fill a sector.
 ELEMENTS_OF_ALL, SECTOR_BYTES = 4096, 32
-# A gradient holds no group as channels x elements of which less than this share of the lanes has an element: 2048
-# groups of 16 x 49 float32 take 35 us with 77 % of them. One channel of as many is read as it lies: 12 x 3248 float32
-# 6.0 us, 6.7 so.
+# The gradient does not hold a group as channels x elements if a smaller share of the lanes would have an element:
+# 2048 groups of 16 x 49 float32, where 77 % have one, take 35 us. A group of one channel is read as it lies instead:
+# 12 x 3248 float32 6.0 us, 6.7 as channels x elements.
 MIN_USED = 0.6
-# Elements that less than 8 warps hold of groups that are not small: of 48 8 bytes spill (512 x 7 x 6000 float16 on
-# sm_80).
+# Elements of a thread where fewer than 8 warps hold a group: with 48, 8 bytes spill (512 x 7 x 6000 float16, sm_80).
 MAX_HELD_OF_FEW = 40
-# Loads of channels x elements are of so many elements of a channel, or of whole cache lines, if there are as many; and
-# of these tiles those that have no more than so many times the lanes of the best.
+# A tile of channels x elements has at least MIN_WIDTH elements of a channel, or MIN_WIDTH_BYTES if a channel has
+# fewer, and at most MAX_MASKED times the lanes of the shape with the fewest.
 MIN_WIDTH, MIN_WIDTH_BYTES, MAX_MASKED = 512, 128, 1.1
 
 

@@ -12,11 +12,11 @@ from .plan import rows
 
 # Of a program that goes over a row in tiles, besides two of them.
 BYTES_IN_FLIGHT = 16384
-# Of a row that a thread holds where each program has one, and threads of a multiprocessor then. bf16 16384 x 8192:
-# 134.9 us by programs of one row, 143.4 by pipelines; 8192 x 4096: 37.6 and 38.3, with a residual 71.5 and 73.5.
+# Programs of one row: elements of a thread, and threads of a multiprocessor. bf16 16384 x 8192 takes 134.9 us so,
+# 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5.
 ELEMENTS, THREADS = 32, 1024
-# So often all multiprocessors are filled with rows then, at least. layer_norm of 3059 x 2400, 1.7 times: 12.4 us by
-# pipelines, 13.3 or more so; of 3500 x 7792, 6.3 times: 34.8 and 33.1.
+# Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
+# so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
 MIN_WAVES = 4
 
 

@@ -12,23 +12,25 @@ from .launches import WARP, Alone, Configuration, Problem, Shared, launch, resid
 # long as the fastest, 1.004 times on the average.
 # A launch, and what is before and after its loop; a second launch, which waits for the first.
 LAUNCH_US, SECOND_LAUNCH_US = 2.0, 2.0
-# A step of a program waits for memory, and goes through the elements of a thread one after the other. Each of columns
-# is a load by itself: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 in each thread of 4 warps, 3.2 with 4 in 16 warps.
+# A step of a program: the latency of its loads, then the elements of a thread one after the other. Each element of a
+# column is a load of its own: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 elements in each thread of 4 warps, 3.2
+# with 4 in 16 warps.
 LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
-# Sums exchanged by the warps of a program, and for each of its warps, of rows and of columns.
+# The exchange of sums between the warps of a program, and its share of each warp, for rows and for columns.
 SYNC_US, SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.1, 0.015, 0.018
-# The same by programs that share: 2**28 float32 takes 2.63 us a step with 4 warps, 2.83 with 8, 3.15 with 16, of which
-# 2.0 are the bytes. Each step, each warp, and of columns each word that a program reads. The first time more, and for
-# each of the group: 196560 float32 take 5.6 us in 192 programs, 5.2 in 96 of twice as many warps.
+# The exchange between programs: of each step, of each warp, and for columns of each word that a program reads. 2**28
+# float32 takes 2.63 us a step with 4 warps, 2.83 with 8, 3.15 with 16, of which 2.0 us move bytes. The first exchange
+# takes longer, by each program of the group: 196560 float32 take 5.6 us in 192 programs, 5.2 in 96 of twice as many
+# warps.
 EXCHANGE_US, EXCHANGE_WARP_US, EXCHANGE_WORD_US = 0.55, 0.05, 0.0015
 FIRST_EXCHANGE_US, FIRST_MEMBER_US = 1.4, 0.003
-# What a multiprocessor moves and issues in a microsecond, and what it takes for a program: 46 x 712 x 21 in 4094
-# programs 5.4 us, in 2047 4.3. It issues while it moves, but for some of it.
+# What a multiprocessor moves and issues in a microsecond; microseconds of a program (46 x 712 x 21 takes 5.4 us in
+# 4094 programs, 4.3 in 2047); share of the shorter of the two that the longer does not hide.
 BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 0.03
 # Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
-# Lines of memory that its loads and stores take one after the other: 90557 x 416 x 4 float16 along 1 561 us where a
-# thread has 16 rows, in each warp 8 lines.
+# Cache lines that the loads and stores of a multiprocessor touch in a microsecond: 90557 x 416 x 4 float16 along 1
+# takes 561 us with 16 rows to a thread and 8 lanes to a warp.
 LINES_PER_US, LINE_BYTES = 1250, 128
 # Memory is read in sectors. Of columns that are no whole lines it also takes so many bytes more for each piece:
 # 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 80 with 64. Programs with columns of their own drift apart,

@@ -50,16 +50,16 @@ __all__ = [
 # Programs of one block, as (warps, registers of a thread): those that share have as many registers as spill nothing,
 # those of chunks as many warps as hide what they wait for.
 SHARING, CHUNKS = ((4, 128), (8, 128)), ((4, 64), (8, 64))
-# Bytes of the columns that a tile has side by side, where threads have segments of them; at least two columns, which
-# are for what is small: fewer rows to a thread then, in more programs.
+# Bytes of the columns that lie side by side in a tile whose threads have segments of columns. At least two columns:
+# small problems then have fewer rows to a thread and more programs.
 COLUMN_BYTES = (128, 64, 32, 4)
 MAX_CONFIGURATIONS = 24
-# Of few columns fewer rows to a thread lie closer together, in fewer sectors of memory: 99 x 21390 x 2 bfloat16 takes
-# 31 us in chunks with 2, the 8 of a thread in one launch 32.
+# With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
+# takes 31 us in chunks with 2 rows, 32 in one launch with 8.
 MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
-# Elements of a program where there are many: four to a thread of one warp.
+# Least elements of a program where there are enough: four to each thread of one warp.
 MIN_ELEMENTS = 4 * WARP
-# Elements that a thread has of whole rows, where those are short.
+# Most elements of a thread that has whole short rows.
 MAX_SCALARS = 16
 
 
