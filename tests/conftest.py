@@ -28,6 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu") and not backend.on_gpu():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+        if item.get_closest_marker("no_gpu") and backend.on_gpu():
+            item.add_marker(pytest.mark.skip(reason="runs where there is no GPU"))
 
 
 @pytest.fixture

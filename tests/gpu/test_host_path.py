@@ -16,8 +16,12 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture
-def replayed():
+def replayed(monkeypatch):
     """How many calls C++ has answered by itself."""
+    monkeypatch.delenv(extension.OFF, raising=False)
+    if extension.EXTENSION.module is None:  # switched off for the other tests
+        for name in ("module", "state", "_started"):
+            monkeypatch.setattr(extension.EXTENSION, name, getattr(extension.Extension(), name))
     extension.build()
     install()
     with flag_gems.use_gems():

@@ -22,7 +22,7 @@ from flag_gems_overrides.ops.launch.prepared import Launch
 from flag_gems_overrides.registration import installation
 from flag_gems_overrides.registration.host import HostPath, extension
 
-pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+pytestmark = [pytest.mark.no_gpu, pytest.mark.filterwarnings("ignore:Warning only once for all operators")]
 
 FUNCTION = 0x5EED
 
