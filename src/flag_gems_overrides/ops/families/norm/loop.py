@@ -17,7 +17,7 @@ from ...launch.prepared import entry
 from .backward import add_pairs, input_gradient, weighted
 from .exchange import clear_last, clear_previous, collect_both, publish_two
 from .forward import normalize
-from .statistics import from_bits, merge, store_statistics
+from .statistics import from_bits, merge, store_statistics, variance_of
 from .tile import load_parameter_at, load_sum
 
 
@@ -74,7 +74,7 @@ def layer_norm_loop(
             publish_two(row_workspace_ptr, rank, GROUP, mean, squares)
             mean, squares = slice_statistics(row_workspace_ptr, GROUP, SLICE, N, ACC)
             clear_previous(row_workspace_ptr, row, GROUP, 2)
-        variance = squares / N
+        variance = variance_of(squares, N)
         rstd = tl.rsqrt(variance + eps)
         store_statistics(mean_ptr, rstd_ptr, row, mean, variance, rstd, rank == 0)
         for i in tl.range(0, last + 1, num_stages=STAGES):
