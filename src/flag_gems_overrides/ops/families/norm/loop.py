@@ -39,6 +39,7 @@ def layer_norm_loop(
     SLICE,
     GROUP,
     BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Two passes over the columns of a slice, the second backwards, so that it starts with what is in the cache.
@@ -47,6 +48,7 @@ def layer_norm_loop(
     merged at the end, and the programs of the group.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     eps = from_bits(eps_bits, ACC)
     rank = tl.program_id(0) % GROUP
     groups = tl.num_programs(0) // GROUP
@@ -121,10 +123,12 @@ def layer_norm_backward_loop(
     SLICE,
     GROUP,
     BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """dx (backward.py has the formula): two passes over the columns of a slice, the second backwards."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     rank = tl.program_id(0) % GROUP
     groups = tl.num_programs(0) // GROUP
     begin = rank * SLICE
