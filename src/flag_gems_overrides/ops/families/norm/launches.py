@@ -272,6 +272,8 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
     _, warps, _, _, _, stages, chunks, registers, _ = configuration
     _check(chunks > 0 and registers > 0, "a block has a size")
     _check(chunks == power_of_two(chunks), "blocks are a power of two")
+    _check(chunks <= max_chunks_of_loop(problem, limits), "a thread has more elements than registers")
+    _check(warps <= 8 or itemsize < 8, "24 bytes of 3 x 9000002 float64 spill with 16")
     block_n = min(chunks * (VECTOR_BYTES // itemsize) * warps * WARP, power_of_two(N))
     inputs, parameters = problem.inputs, 1 if backward else 2
     # x, a residual, and weight and bias, or dy, x and weight: parameters have up to four bytes an element.
@@ -292,6 +294,19 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
         groups = min(M, resident)
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
     return Loop(groups * group, group, slice_size, block_n, vec, stages, warps, registers if group > 1 else 0)
+
+
+def max_chunks_of_loop(problem: Problem, limits: Limits) -> int:
+    """Vectors that a thread may have of a block, or as many elements that are loaded one by one.
+
+    Of 8 float64 16 bytes spill on sm_80 and sm_100; forward of single ones 32 on sm_90, with a residual 8. Of 16 single
+    elements and their residual 136 (486 x 399817 float32 and bf16, Triton 3.7).
+    """
+    _, N, _, itemsize, backward, residual = problem
+    if itemsize == 8:
+        more = not backward and (N % 2 == 1 or residual)
+        return 4 if limits.capability[0] == 9 and not more else 2
+    return itemsize // 2 if residual and N % 2 == 1 else MAX_VECTORS[False]
 
 
 def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) -> FewRows:

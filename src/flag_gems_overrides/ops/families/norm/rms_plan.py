@@ -61,21 +61,24 @@ def plan_forward(problem: Problem, limits: Limits, configuration: Configuration 
     if limits.sm_count > M:
         return _split(M, N, element_size, limits)
     vec = math.gcd(N, VECTOR_BYTES // element_size)
-    if vec * element_size < 4 or 2 * limits.sm_count * N * element_size > limits.l2_bytes:
+    whole = vec * element_size == VECTOR_BYTES
+    if (not whole and element_size == 2) or 2 * limits.sm_count * N * element_size > limits.l2_bytes:
         return launch(problem, shared_loop(problem), limits)
     # Two programs to a multiprocessor with a row each, which L2 holds for the second reading. Four vectors of float32
     # to a thread spill 8 bytes with Triton 3.6 on sm_90, and with a residual four of 16 bits 16 (8192 x 32768).
-    tile = 16384 if vec == VECTOR_BYTES // element_size and element_size == 2 and not problem.residual else 8192
-    stages = 2 + BYTES_IN_FLIGHT // tile
-    return Loop(min(M, 2 * limits.sm_count), 1, N, tile // element_size, vec, stages, 8, 0)
+    tile = 16384 if whole and element_size == 2 and not problem.residual else 8192
+    stages, block_n = 2 + BYTES_IN_FLIGHT // tile, tile // element_size
+    # Of whole blocks, as any slice, so that the compiler sees vectors.
+    return Loop(min(M, 2 * limits.sm_count), 1, cdiv(N, block_n) * block_n, block_n, vec, stages, 8, 0)
 
 
 def shared_loop(problem: Problem) -> Configuration:
-    """Four programs to a multiprocessor, which share no more rows than L2 holds: 32 bytes to a thread, or 8 elements
-    of 16 bits that are loaded one by one. Estimated, not timed.
+    """Four programs to a multiprocessor, which share no more rows than L2 holds: 32 bytes to a thread, but 8 elements
+    of 16 bits that are loaded one by one, and 2 float64 and their residual. Estimated, not timed.
     """
-    _, N, _, itemsize, *_ = problem
-    return Configuration("loop", 8, chunks=1 if N % 2 and itemsize == 2 else 2, registers=64)
+    _, N, _, itemsize, _, residual = problem
+    half = N % 2 == 1 if itemsize == 2 else itemsize == 8 and residual
+    return Configuration("loop", 8, chunks=1 if half else 2, registers=64)
 
 
 def _one_row(problem: Problem, found: Rows, limits: Limits) -> Rows | None:
