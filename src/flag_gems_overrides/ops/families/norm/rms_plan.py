@@ -51,10 +51,7 @@ def plan_forward(problem: Problem, limits: Limits, configuration: Configuration 
     """
     M, N, _, element_size, *_ = problem
     if configuration is not None:
-        launched = launch(problem, configuration, limits)
-        if not isinstance(launched, Rows | Loop):
-            raise ValueError(f"no kernel of rms_norm for {configuration.kernel}")
-        return launched
+        return _launch(problem, configuration, limits)
     found = rows(problem, limits)
     if found is not None:
         return _one_row(problem, found, limits) or found
@@ -63,13 +60,20 @@ def plan_forward(problem: Problem, limits: Limits, configuration: Configuration 
     vec = math.gcd(N, VECTOR_BYTES // element_size)
     whole = vec * element_size == VECTOR_BYTES
     if (not whole and element_size == 2) or 2 * limits.sm_count * N * element_size > limits.l2_bytes:
-        return launch(problem, shared_loop(problem), limits)
+        return _launch(problem, shared_loop(problem), limits)
     # Two programs to a multiprocessor with a row each, which L2 holds for the second reading. Four vectors of float32
     # to a thread spill 8 bytes with Triton 3.6 on sm_90, and with a residual four of 16 bits 16 (8192 x 32768).
     tile = 16384 if whole and element_size == 2 and not problem.residual else 8192
     stages, block_n = 2 + BYTES_IN_FLIGHT // tile, tile // element_size
     # Of whole blocks, as any slice, so that the compiler sees vectors.
     return Loop(min(M, 2 * limits.sm_count), 1, cdiv(N, block_n) * block_n, block_n, vec, stages, 8, 0)
+
+
+def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> Rows | Loop:
+    launched = launch(problem, configuration, limits)
+    if not isinstance(launched, Rows | Loop):
+        raise ValueError(f"rms_norm has no kernel for {configuration.kernel}")
+    return launched
 
 
 def shared_loop(problem: Problem) -> Configuration:
