@@ -97,6 +97,13 @@ def test_rows_too_long_for_a_program(shape, k, dtype, device, small_device):
     Case(shape, k, dtype, device).check()
 
 
+@each("dtype", FLOATING)
+@each("shape", [(20, 9008), (20, 9001)])
+def test_programs_that_share_long_rows(shape, dtype, device, device_with):
+    device_with(registers_per_sm=32768, sm_count=8, l2_bytes=1 << 15)
+    Case(shape, 1, dtype, device).check()
+
+
 @each("shape, k", FEW)
 def test_without_weight(shape, k, device):
     Case(shape, k, torch.bfloat16, device).check(weighted=False)

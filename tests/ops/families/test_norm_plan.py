@@ -10,7 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.norm.launches import (
+    MAX_GROUP_IN_TURN,
     MAX_GROUP_OF_ONE_WARP,
+    MIN_TURNS,
     PROGRAMS_PER_SM,
     FewRows,
     Flat,
@@ -213,9 +215,17 @@ def test_the_programs_of_loops_share_rows_and_all_run(direction, M, N, size, lim
 @example(DIRECTIONS[1], 18179, 91, 2, H200)
 def test_loops_only_what_nothing_else_holds(direction, M, N, size, limits):
     if isinstance(default(M, N, size, direction[0], limits), Loop):
-        # Float64 goes from whole rows to loops; others are first split over all programs.
-        per_sm = {2: 8192, 4: 4096, 8: 2048}[size]
-        assert N * direction[1] > per_sm * (1 if size == 8 else limits.sm_count // 2)
+        # Float64 goes from whole rows to loops; others are first split over programs, of which each holds so many.
+        held = {2: 4096, 4: 4096, 8: 2048}[size]
+        assert N * direction[1] > held * (1 if size == 8 else min(limits.sm_count // 2, MAX_GROUP_IN_TURN))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@given(M=st.integers(1, 10**6), N=st.integers(2**18, 2**20))
+def test_many_rows_in_turn_wait_for_few_programs(size, M, N):
+    p = default(M, N, size, False, H200)
+    if isinstance(p, Split):
+        assert p.group <= MAX_GROUP_IN_TURN or p.programs // p.group * MIN_TURNS > M
 
 
 @given(numbers, st.integers(1, 16), sizes, limits)

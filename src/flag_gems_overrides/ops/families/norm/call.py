@@ -333,6 +333,7 @@ def _sums_of_columns(M: int, N: int, dtype: torch.dtype, outputs: int, device: i
         num_warps=chosen.warps,
         BLOCK_M=chosen.block_m,
         BLOCK_N=chosen.block_n,
+        VEC=math.gcd(N, 16 // dtype.itemsize),
         PDL=pdl,
     )
     if chosen.splits == 1:
@@ -361,14 +362,14 @@ def _partial_sums(P: int, N: int, stride: int, outputs: int, pdl: bool, device: 
 def _loop(
     kernel: Entry, sizes: tuple[int, ...], M: int, dtype: torch.dtype, chosen: Loop, device: int
 ) -> Callable[..., None]:
-    options = {"num_warps": chosen.warps, "BLOCK_N": chosen.block_n, "STAGES": chosen.stages}
+    options = {"num_warps": chosen.warps, "BLOCK_N": chosen.block_n, "VEC": chosen.vec, "STAGES": chosen.stages}
     if chosen.group == 1:
         no_workspace = None
         return kernel.bind(device, (chosen.programs,), no_workspace, *sizes, **options)
     launch = kernel.bind(
         device, (chosen.programs,), *sizes, maxnreg=chosen.registers, launch_cooperative_grid=True, **options
     )
-    # Two words for each row and program of its group, and a counter for each group.
+    # Up to two words for each row and program of its group, and a counter for each group.
     count = 2 * M * chosen.group + chosen.programs // chosen.group
     return functools.partial(with_counters, launch, count, torch.int64 if dtype is torch.float64 else torch.int32)
 

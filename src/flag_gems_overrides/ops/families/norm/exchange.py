@@ -37,6 +37,22 @@ def collect_pairs(row_workspace_ptr, first, GROUP, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def publish_one(row_workspace_ptr, rank, a):
+    publish(row_workspace_ptr + rank, encode(a))
+
+
+@triton.jit
+def sum_of_group(row_workspace_ptr, GROUP, BLOCK: tl.constexpr, ACC: tl.constexpr):
+    """The sum of what :func:`publish_one` published for a row, always in the same order."""
+    total = tl.zeros([], ACC)
+    for first in tl.range(0, GROUP, BLOCK):
+        rank = first + tl.arange(0, BLOCK)
+        mask = rank < GROUP
+        total += tl.sum(tl.where(mask, decode(collect(row_workspace_ptr + rank, mask), ACC), 0.0), 0)
+    return total
+
+
+@triton.jit
 def publish_two(row_workspace_ptr, rank, GROUP, a, b):
     publish(row_workspace_ptr + rank, encode(a))
     publish(row_workspace_ptr + GROUP + rank, encode(b))

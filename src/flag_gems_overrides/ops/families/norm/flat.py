@@ -12,7 +12,7 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from .forward import normalize
-from .statistics import from_bits, mean_to_store, store_statistics
+from .statistics import from_bits, mean_to_store, store_statistics, variance_of
 from .tile import add_rounded, load_parameter_at, load_sum
 
 
@@ -135,7 +135,7 @@ def layer_norm_columns(
     squares = (shift - mean) * (shift - mean)
     for n in tl.static_range(1, N):
         squares += (xs[n] - mean) * (xs[n] - mean)
-    variance = squares / N
+    variance = variance_of(squares, N)
     rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))
     store_statistics(mean_ptr, rstd_ptr, rows, mean, variance, rstd, mask)
     for n in tl.static_range(N):

@@ -32,6 +32,7 @@ from .statistics import (
     sum_and_sum_squares,
     sum_squares,
     sums_are_exact,
+    variance_of,
 )
 from .tile import (
     add_residual,
@@ -133,7 +134,7 @@ def layer_norm_rows(
                 deviation_sum += edge_sum
                 squares += edge_squares
             mean, squares = corrected(mean, deviation_sum, squares, N)
-        variance = squares / N
+        variance = variance_of(squares, N)
         rstd = tl.rsqrt(variance + eps)
         store_statistics(mean_ptr, rstd_ptr, rows, mean, variance, rstd, rows < M)
         if LATE:

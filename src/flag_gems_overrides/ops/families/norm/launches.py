@@ -15,12 +15,16 @@ VECTOR_BYTES = 16
 PROGRAMS_PER_SM = 16
 # Programs of a group whose words one warp polls: the more of them, the longer it takes.
 MAX_GROUP_OF_ONE_WARP = 64
+# And programs of a group that normalizes many rows in turn, each with a wait for all of them: 486 x 399816 float32 by
+# 98 programs 704 us and 128 x 441693 by 108 384, FlagGems, which reads rows twice, 677 and 223.
+MAX_GROUP_IN_TURN, MIN_TURNS = 64, 16
 # Shorter rows are mostly edges.
 MIN_UNALIGNED = 256
 # Vectors of a row tile, and of its sums where there are gradients, that a thread of up to 8 warps may hold.
 MAX_VECTORS = {False: 8, True: 4}
-# Rows in flight that are read twice, at least, however few of them L2 holds: with fewer, nothing hides a group's wait.
-MIN_GROUPS = 8
+# Rows in flight that are read twice: what a share of L2 holds, but a few at least. With fewer, nothing hides a group's
+# wait.
+L2_SHARE, MIN_GROUPS = 0.5, 8
 # Elements of a tile of columns to a thread, and a cache line.
 COLUMN_ELEMENTS, COLUMN_BYTES = 32, 128
 
@@ -107,6 +111,7 @@ class Loop(NamedTuple):
     group: int
     slice_size: int
     block_n: int
+    vec: int
     stages: int
     warps: int
     registers: int
@@ -226,7 +231,7 @@ def _programs(M: int, block_m: int, max_programs: int, vec: int, unaligned: bool
 
 
 def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
-    M, N, _, itemsize, *_ = problem
+    M, N, _, itemsize, backward, _ = problem
     _, warps, vec, _, _, stages, chunks, registers, _ = configuration
     _check(itemsize < 8, "two float32 are exchanged at a time")
     _check(chunks > 0 and registers > 0 and vec * itemsize == VECTOR_BYTES, "slices are of whole vectors")
@@ -246,13 +251,20 @@ def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Sp
     _check(1 < group <= programs, "a row takes no more programs than can run at once")
     _check(warps > 1 or group <= MAX_GROUP_OF_ONE_WARP, "one warp polls no more words")
     groups = min(programs // group, M)
+    in_turn = not backward and MIN_TURNS * groups <= M
+    _check(group <= MAX_GROUP_IN_TURN or not in_turn, "a wait for each row is short")
     if unaligned and groups < M:
         # All rows of a group start equally far from a vector: a multiple of vec groups.
         vec = min(vec, power_of_two_within(groups))
         groups = groups // vec * vec
         unaligned = N % vec != 0
-    block = 32 if warps > 1 or group <= 32 else MAX_GROUP_OF_ONE_WARP
+    block = words_at_once(group, warps)
     return Split(groups * group, group, slice_size, block, chunks, block_n, vec, unaligned, stages, warps, registers)
+
+
+def words_at_once(group: int, warps: int) -> int:
+    """Words of a group that a program waits for together."""
+    return 32 if warps > 1 or group <= 32 else MAX_GROUP_OF_ONE_WARP
 
 
 def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loop:
@@ -260,6 +272,8 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
     _, warps, _, _, _, stages, chunks, registers, _ = configuration
     _check(chunks > 0 and registers > 0, "a block has a size")
     _check(chunks == power_of_two(chunks), "blocks are a power of two")
+    _check(chunks <= max_chunks_of_loop(problem, limits), "a thread has more elements than registers")
+    _check(warps <= 8 or itemsize < 8, "24 bytes of 3 x 9000002 float64 spill with 16")
     block_n = min(chunks * (VECTOR_BYTES // itemsize) * warps * WARP, power_of_two(N))
     inputs, parameters = problem.inputs, 1 if backward else 2
     # x, a residual, and weight and bias, or dy, x and weight: parameters have up to four bytes an element.
@@ -271,14 +285,28 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
     groups = min(M, resident)
     row_bytes = N * itemsize * inputs
     if M * row_bytes > limits.l2_bytes and groups * row_bytes > limits.l2_bytes:
-        groups = min(groups, max(limits.l2_bytes // 2 // row_bytes, MIN_GROUPS))
+        groups = min(groups, max(int(limits.l2_bytes * L2_SHARE) // row_bytes, MIN_GROUPS))
     blocks = cdiv(N, block_n)
     group = min(resident // groups, blocks)
     slice_size = cdiv(blocks, group) * block_n
     group = cdiv(N, slice_size)
     if group == 1:
         groups = min(M, resident)
-    return Loop(groups * group, group, slice_size, block_n, stages, warps, registers if group > 1 else 0)
+    vec = math.gcd(N, VECTOR_BYTES // itemsize)
+    return Loop(groups * group, group, slice_size, block_n, vec, stages, warps, registers if group > 1 else 0)
+
+
+def max_chunks_of_loop(problem: Problem, limits: Limits) -> int:
+    """Vectors that a thread may have of a block, or as many elements that are loaded one by one.
+
+    Of 8 float64 16 bytes spill on sm_80 and sm_100; forward of single ones 32 on sm_90, with a residual 8. Of 16 single
+    elements and their residual 136 (486 x 399817 float32 and bf16, Triton 3.7).
+    """
+    _, N, _, itemsize, backward, residual = problem
+    if itemsize == 8:
+        more = not backward and (N % 2 == 1 or residual)
+        return 4 if limits.capability[0] == 9 and not more else 2
+    return itemsize // 2 if residual and N % 2 == 1 else MAX_VECTORS[False]
 
 
 def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) -> FewRows:

@@ -17,7 +17,7 @@ from ...launch.prepared import entry
 from .backward import add_pairs, input_gradient, weighted
 from .exchange import clear_last, clear_previous, collect_both, publish_two
 from .forward import normalize
-from .statistics import from_bits, merge, store_statistics
+from .statistics import from_bits, merge, store_statistics, variance_of
 from .tile import load_parameter_at, load_sum
 
 
@@ -39,6 +39,7 @@ def layer_norm_loop(
     SLICE,
     GROUP,
     BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Two passes over the columns of a slice, the second backwards, so that it starts with what is in the cache.
@@ -47,6 +48,7 @@ def layer_norm_loop(
     merged at the end, and the programs of the group.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     eps = from_bits(eps_bits, ACC)
     rank = tl.program_id(0) % GROUP
     groups = tl.num_programs(0) // GROUP
@@ -54,14 +56,21 @@ def layer_norm_loop(
     size = tl.minimum(SLICE, N - begin)
     lanes = tl.arange(0, BLOCK_N)
     last = (size - 1) // BLOCK_N
+    if weight_ptr is not None:
+        weight_ptr += begin
+    if bias_ptr is not None:
+        bias_ptr += begin
     for row in tl.range(tl.program_id(0) // GROUP, M, groups):
         start = tl.cast(row, tl.int64) * N + begin
+        x_row_ptr = x_ptr + start
+        y_row_ptr = y_ptr + start
+        residual_row_ptr = None if residual_ptr is None else residual_ptr + start
         lane_mean = tl.zeros([BLOCK_N], ACC)
         lane_squares = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block * BLOCK_N + lanes
             mask = columns < size
-            x = load_sum(x_ptr, residual_ptr, start + columns, mask, ACC)
+            x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC)
             delta = tl.where(mask, x - lane_mean, 0.0)
             # Of float64 20 x 393216 took 365 us with a division for each element, 248 with one for all.
             lane_mean += delta * (1.0 / tl.cast(block + 1, ACC))
@@ -74,18 +83,18 @@ def layer_norm_loop(
             publish_two(row_workspace_ptr, rank, GROUP, mean, squares)
             mean, squares = slice_statistics(row_workspace_ptr, GROUP, SLICE, N, ACC)
             clear_previous(row_workspace_ptr, row, GROUP, 2)
-        variance = squares / N
+        variance = variance_of(squares, N)
         rstd = tl.rsqrt(variance + eps)
         store_statistics(mean_ptr, rstd_ptr, row, mean, variance, rstd, rank == 0)
         for i in tl.range(0, last + 1, num_stages=STAGES):
             columns = (last - i) * BLOCK_N + lanes
             mask = columns < size
-            x = load_sum(x_ptr, residual_ptr, start + columns, mask, ACC)
+            x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC)
             if sum_ptr is not None:
                 tl.store(sum_ptr + start + columns, x, mask=mask)
-            weight = load_parameter_at(weight_ptr, begin + columns, mask)
-            bias = load_parameter_at(bias_ptr, begin + columns, mask)
-            tl.store(y_ptr + start + columns, normalize(x, mean, rstd, weight, bias), mask=mask)
+            weight = load_parameter_at(weight_ptr, columns, mask)
+            bias = load_parameter_at(bias_ptr, columns, mask)
+            tl.store(y_row_ptr + columns, normalize(x, mean, rstd, weight, bias), mask=mask)
     if workspace_ptr is not None:
         clear_last(workspace_ptr, M, GROUP, 2, 32)
 
@@ -121,10 +130,12 @@ def layer_norm_backward_loop(
     SLICE,
     GROUP,
     BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """dx (backward.py has the formula): two passes over the columns of a slice, the second backwards."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     rank = tl.program_id(0) % GROUP
     groups = tl.num_programs(0) // GROUP
     begin = rank * SLICE

@@ -24,6 +24,7 @@ from .launches import (
     cdiv,
     launch,
     launch_or_none,
+    max_chunks_of_loop,
     power_of_two,
     power_of_two_within,
     widest,
@@ -159,10 +160,13 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
 
 
 def _few_unaligned_rows(problem: Problem) -> Configuration:
-    """Loads of what divides a row: 1 x 7989 float32 5.2 us, 10.5 with edges; 38 x 2028 bf16 3.9, not 4.5."""
+    """Loads of what divides a row: 1 x 7989 float32 5.2 us, 10.5 with edges; 38 x 2028 bf16 3.9, not 4.5.
+
+    With a residual half of a row to a warp: 15 x 289 bf16 3.6 us by one warp, FlagGems 3.2.
+    """
     _, N, _, itemsize, *_ = problem
     vector = VECTOR_BYTES // itemsize
-    return Configuration("rows", _warps(N, 2 * WARP * vector), math.gcd(N, vector))
+    return Configuration("rows", _warps(N, 2 * WARP * vector // problem.inputs), math.gcd(N, vector))
 
 
 def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
@@ -272,7 +276,10 @@ def _splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     found: list[tuple[Split, Configuration]] = []
     for max_group, warps, chunks, registers in slices(itemsize, N % vec != 0, backward, limits):
         if problem.residual and itemsize == 4:
-            # The residual has registers too: with those of x alone 30 x 262144 spills 16 bytes, 20 x 393217 72.
+            # The residual has registers too: with those of x alone 30 x 262144 spills 16 bytes, 20 x 393217 72, and
+            # 486 x 399817, of which x has all, 136.
+            if registers == 255:
+                continue
             registers = min(registers + 64, 255)
         configuration = Configuration("split", warps, vec, stages=4, chunks=chunks, registers=registers)
         launched = launch_or_none(problem, configuration, limits)
@@ -288,10 +295,8 @@ def _splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _loop(problem: Problem, limits: Limits) -> Configuration:
-    """Two programs to a multiprocessor."""
-    # 16 elements to a thread, and 8 float64, of which 16 bytes spill on sm_100.
-    tight = problem.itemsize == 8 and limits.capability >= (10, 0)
-    chunks = 2 if problem.itemsize == 2 or tight else 4
+    """Two programs to a multiprocessor, 16 elements to a thread or as many float64 as have registers."""
+    chunks = min(2 if problem.itemsize == 2 else 4, max_chunks_of_loop(problem, limits))
     return Configuration("loop", 8, chunks=chunks, registers=128)
 
 

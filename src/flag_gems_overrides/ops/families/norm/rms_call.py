@@ -15,17 +15,21 @@ from triton import knobs
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
-from .call import _NONE, _accumulator, _Parameter, _rows_options
-from .launches import Problem, Rows, power_of_two
+from .call import _NONE, _accumulator, _loop, _Parameter, _rows_options
+from .launches import Configuration, Loop, Problem, Rows, power_of_two
 from .partial_sums import sum_partials
 from .plan import plan_partial_sums
 from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
 from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
-from .rms_plan import Loop, Split, plan_backward, plan_forward
+from .rms_plan import Split, plan_backward, plan_forward
 
 
 def compute_forward(
-    x: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None, eps: float | None
+    x: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None,
+    eps: float | None,
+    configuration: Configuration | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The normalized rows, and 1 / root mean square of each in x's shape with ones for the normalized dimensions."""
     new_output, new_statistic, compute = prepare_forward(
@@ -35,6 +39,8 @@ def compute_forward(
         None if weight is None else (weight.shape, weight.dtype),
         eps,
         x.get_device(),
+        False,
+        configuration,
     )
     output = new_output()
     rstd = new_statistic()
@@ -49,6 +55,7 @@ def compute_forward_of_sum(
     weight: torch.Tensor | None,
     eps: float,
     differentiable: bool,
+    configuration: Configuration | None = None,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Writes the normalized sum into ``x`` and the sum into ``residual``.
 
@@ -63,6 +70,7 @@ def compute_forward_of_sum(
         eps,
         x.get_device(),
         True,
+        configuration,
     )
     output, given = x.contiguous(), residual.contiguous()
     total, rstd = (new_sum(), new_statistic()) if differentiable else (given, None)
@@ -128,27 +136,33 @@ def prepare_forward(
     eps: float | None,
     device: int,
     residual: bool = False,
+    configuration: Configuration | None = None,
 ) -> _Forward:
-    """What all calls with these arguments share. eps None is PyTorch's default: that of the type it computes in."""
+    """What all calls with these arguments share. eps None is PyTorch's default: that of the type it computes in.
+
+    The configuration is ``rms_plan``'s where none is given.
+    """
     _check(shape, normalized_shape, weight)
     outer = shape[: len(shape) - len(normalized_shape)]
     accumulator = _accumulator(dtype)
     (eps_bits,) = struct.unpack("q", struct.pack("d", torch.finfo(accumulator).eps if eps is None else eps))
     statistic = Allocation((*outer, *(1 for _ in normalized_shape)), accumulator, device)
     problem = Problem(math.prod(outer), math.prod(normalized_shape), 1, dtype.itemsize, False, residual)
-    launch = _forward_launch(problem, dtype, eps_bits, device)
+    launch = _forward_launch(problem, dtype, eps_bits, device, configuration)
     return _Forward(Allocation(shape, dtype, device), statistic, launch)
 
 
-def _forward_launch(problem: Problem, dtype: torch.dtype, eps_bits: int, device: int) -> Callable[..., None]:
+def _forward_launch(
+    problem: Problem, dtype: torch.dtype, eps_bits: int, device: int, configuration: Configuration | None
+) -> Callable[..., None]:
     M, N, *_ = problem
     if M == 0 or N == 0:
         return _forward_of_nothing
-    plan = plan_forward(problem, devices.limits(device))
+    plan = plan_forward(problem, devices.limits(device), configuration)
     if isinstance(plan, Rows):
         return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M), LATE=plan.late)
     if isinstance(plan, Loop):
-        return rms_norm_loop.bind(device, (plan.programs,), M, N, eps_bits, **_blocks(plan), STAGES=plan.stages)
+        return _loop(rms_norm_loop, (M, N, eps_bits, plan.slice_size, plan.group), M, dtype, plan, device)
     blocks = _blocks(plan)
     squares = rms_norm_partial_squares.bind(
         device, (M * plan.splits,), N, plan.slice_size, plan.splits, **blocks, STAGES=plan.stages
@@ -165,7 +179,7 @@ def _forward_launch(problem: Problem, dtype: torch.dtype, eps_bits: int, device:
     return functools.partial(_forward_split, squares, apply, Allocation((M, plan.splits), _accumulator(dtype), device))
 
 
-def _blocks(plan: Loop | Split) -> dict[str, int]:
+def _blocks(plan: Split) -> dict[str, int]:
     return {"num_warps": plan.warps, "BLOCK_N": plan.block_n, "VEC": plan.vec}
 
 

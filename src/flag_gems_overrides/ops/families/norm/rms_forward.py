@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from .exchange import clear_last, clear_previous, publish_one, sum_of_group
 from .statistics import from_bits
 from .tile import (
     add_residual,
@@ -135,7 +136,7 @@ def scale(x, rstd, weight):
 
 
 @entry()
-@triton.jit(do_not_specialize=["M", "eps_bits"])
+@triton.jit(do_not_specialize=["M", "eps_bits", "GROUP"])
 def rms_norm_loop(
     x_ptr,
     weight_ptr,
@@ -143,43 +144,61 @@ def rms_norm_loop(
     rstd_ptr,
     residual_ptr,
     sum_ptr,
+    workspace_ptr,
     M,
     N,
     eps_bits,
+    SLICE,
+    GROUP,
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """For rows too long for registers: two passes over the columns of a row, the second backwards, so that it starts
-    with what is in the cache. Loops count blocks: the first column after the last block may be no int32.
+    with what is in the cache; by one program, or by the GROUP programs of a group, each with a slice of SLICE columns.
+    Loops count blocks: the first column after the last block may be no int32.
+
+    workspace_ptr: [M, GROUP] words, then a counter per group (exchange.py); None where GROUP is 1
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     eps = from_bits(eps_bits, ACC)
+    rank = tl.program_id(0) % GROUP
+    groups = tl.num_programs(0) // GROUP
+    begin = rank * SLICE
+    size = tl.minimum(SLICE, N - begin)
     lanes = tl.arange(0, BLOCK_N)
-    last = (N - 1) // BLOCK_N
-    for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
-        start = tl.cast(row, tl.int64) * N
-        squares = tl.zeros([BLOCK_N], ACC)
+    last = (size - 1) // BLOCK_N
+    for row in tl.range(tl.program_id(0) // GROUP, M, groups):
+        start = tl.cast(row, tl.int64) * N + begin
+        lane_squares = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block * BLOCK_N + lanes
-            x = load_sum(x_ptr, residual_ptr, start + columns, columns < N, ACC)
+            x = load_sum(x_ptr, residual_ptr, start + columns, columns < size, ACC)
             if residual_ptr is not None:
-                tl.store(sum_ptr + start + columns, x, mask=columns < N)
-            squares += x * x
-        rstd = tl.rsqrt(tl.sum(squares, 0) / N + eps)
+                tl.store(sum_ptr + start + columns, x, mask=columns < size)
+            lane_squares += x * x
+        squares = tl.sum(lane_squares, 0)
+        if workspace_ptr is not None:
+            row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
+            publish_one(row_workspace_ptr, rank, squares)
+            squares = sum_of_group(row_workspace_ptr, GROUP, 32, ACC)
+            clear_previous(row_workspace_ptr, row, GROUP, 1)
+        rstd = tl.rsqrt(squares / N + eps)
         if rstd_ptr is not None:
-            tl.store(rstd_ptr + row, rstd)
+            tl.store(rstd_ptr + row, rstd, mask=rank == 0)
         if residual_ptr is not None:
             # What one thread stored is another's to load.
             tl.debug_barrier()
         for i in tl.range(0, last + 1, num_stages=STAGES):
             columns = (last - i) * BLOCK_N + lanes
-            mask = columns < N
+            mask = columns < size
             stored_ptr = x_ptr if residual_ptr is None else sum_ptr
-            x = tl.load(stored_ptr + start + columns, mask=mask, other=0.0).to(ACC)
-            weight = load_parameter_at(weight_ptr, columns, mask)
+            x = tl.load(stored_ptr + start + columns, mask=mask, other=0.0, eviction_policy="evict_first").to(ACC)
+            weight = load_parameter_at(weight_ptr, begin + columns, mask)
             tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)
+    if workspace_ptr is not None:
+        clear_last(workspace_ptr, M, GROUP, 1, 32)
 
 
 @entry()

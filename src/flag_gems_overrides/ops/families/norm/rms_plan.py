@@ -7,7 +7,18 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from .launches import VECTOR_BYTES, WARP, Configuration, Problem, Rows, cdiv, launch_or_none, power_of_two
+from .launches import (
+    VECTOR_BYTES,
+    WARP,
+    Configuration,
+    Loop,
+    Problem,
+    Rows,
+    cdiv,
+    launch,
+    launch_or_none,
+    power_of_two,
+)
 from .plan import rows
 
 # Of a program that goes over a row in tiles, besides two of them.
@@ -18,16 +29,6 @@ ELEMENTS, THREADS = 32, 1024
 # Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
 # so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
 MIN_WAVES = 4
-
-
-class Loop(NamedTuple):
-    """Programs that go over a row in blocks of ``block_n`` columns."""
-
-    programs: int
-    block_n: int
-    vec: int
-    stages: int
-    warps: int
 
 
 class Split(NamedTuple):
@@ -43,25 +44,45 @@ class Split(NamedTuple):
     warps: int
 
 
-def plan_forward(problem: Problem, limits: Limits) -> Rows | Loop | Split:
-    """How to normalize the rows of ``problem``, which is one of the forward pass."""
+def plan_forward(problem: Problem, limits: Limits, configuration: Configuration | None = None) -> Rows | Loop | Split:
+    """How to normalize the rows of ``problem``, which is one of the forward pass; with a configuration, so.
+
+    ValueError if the problem cannot be launched so.
+    """
     M, N, _, element_size, *_ = problem
+    if configuration is not None:
+        return _launch(problem, configuration, limits)
     found = rows(problem, limits)
     if found is not None:
         return _one_row(problem, found, limits) or found
     if limits.sm_count > M:
         return _split(M, N, element_size, limits)
-    aligned = N * element_size % VECTOR_BYTES == 0
-    # Half as many where L2 does not hold what two to a multiprocessor read a second time.
-    per_sm = 2 if 2 * limits.sm_count * N * element_size <= limits.l2_bytes else 1
-    # Four vectors of float32 to a thread spill 8 bytes with Triton 3.6 on sm_90.
-    # With a residual four of 16 bits spill 16 (8192 x 32768, sm_90), and 16 single elements 24 (2048 x 40499, sm_100).
-    tile = 16384 if aligned and element_size == 2 and not problem.residual else 8192
     vec = math.gcd(N, VECTOR_BYTES // element_size)
-    if vec == 1 and element_size == 2 and limits.capability[0] > 9:
-        tile //= 2
-    stages = 2 + BYTES_IN_FLIGHT // tile
-    return Loop(min(M, per_sm * limits.sm_count), tile // element_size, vec, stages, 8)
+    whole = vec * element_size == VECTOR_BYTES
+    if (not whole and element_size == 2) or 2 * limits.sm_count * N * element_size > limits.l2_bytes:
+        return _launch(problem, shared_loop(problem), limits)
+    # Two programs to a multiprocessor with a row each, which L2 holds for the second reading. Four vectors of float32
+    # to a thread spill 8 bytes with Triton 3.6 on sm_90, and with a residual four of 16 bits 16 (8192 x 32768).
+    tile = 16384 if whole and element_size == 2 and not problem.residual else 8192
+    stages, block_n = 2 + BYTES_IN_FLIGHT // tile, tile // element_size
+    # Of whole blocks, as any slice, so that the compiler sees vectors.
+    return Loop(min(M, 2 * limits.sm_count), 1, cdiv(N, block_n) * block_n, block_n, vec, stages, 8, 0)
+
+
+def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> Rows | Loop:
+    launched = launch(problem, configuration, limits)
+    if not isinstance(launched, Rows | Loop):
+        raise ValueError(f"rms_norm has no kernel for {configuration.kernel}")
+    return launched
+
+
+def shared_loop(problem: Problem) -> Configuration:
+    """Four programs to a multiprocessor, which share no more rows than L2 holds: 32 bytes to a thread, but 8 elements
+    of 16 bits that are loaded one by one, and 2 float64 and their residual. Estimated, not timed.
+    """
+    _, N, _, itemsize, _, residual = problem
+    half = N % 2 == 1 if itemsize == 2 else itemsize == 8 and residual
+    return Configuration("loop", 8, chunks=1 if half else 2, registers=64)
 
 
 def _one_row(problem: Problem, found: Rows, limits: Limits) -> Rows | None:
