@@ -11,9 +11,11 @@ from ...plans import table
 from .launches import (
     ALONE,
     FLAT_LOADS,
+    FLAT_SHARE,
     FLAT_VECTORS,
     MAX_ALONE,
     MAX_WARPS,
+    SECTOR_BYTES,
     VECTOR_BYTES,
     WARP,
     Channels,
@@ -26,6 +28,7 @@ from .launches import (
     cdiv,
     elements,
     estimate,
+    has_edges,
     has_vectors,
     held,
     launch,
@@ -56,7 +59,7 @@ __all__ = [
 # Bytes that a program reads side by side. Columns: ROW_BYTES, of float64 twice as many (768 x 12661 84 us, 118 with
 # 128 bytes). Neighbouring channels: at least NEIGHBOUR_BYTES, half of it if they are padded (50000 x 16 x 7 bf16 49.9
 # us, 84.6 with all of it).
-ROW_BYTES, NEIGHBOUR_BYTES, SECTOR_BYTES = 128, 128, 32
+ROW_BYTES, NEIGHBOUR_BYTES = 128, 128
 # Most elements that a program has of neighbouring channels: the gradient of 445 x 29 x 2 bf16 takes 6.0 us, 8.9 with
 # twice as many. With more than MANY_PROGRAMS programs to a multiprocessor those of columns have fewer warps.
 NEIGHBOUR_ELEMENTS, MANY_PROGRAMS = 4096, 16
@@ -84,9 +87,8 @@ SINGLE_LOADS, SINGLE_WARPS = 4, 36
 # With 24 on sm_90 20 x 6 x 65536 float16 spills 8 bytes (Triton 3.7) and 4 x 16 x 262144 float32 24 (3.6 too); with
 # up to 32 programs none does.
 MANY_PARTS, MANY_PARTS_WARPS = 32, 20
-# flat: warps of a program, warps of a multiprocessor, stages, and how many times the bytes of its sums a program
-# reads at least, unless that leaves few programs.
-FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES, FLAT_SHARE = (16, 8, 4), 16, 3, 4
+# flat: warps of a program, warps of a multiprocessor, stages.
+FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 16, 3
 # Registers of a thread whose elements are of several channels: with 64, 2787 x 719 x 8 float32 spills 64 bytes and
 # 1536 x 21 x 32 float16 8; with 72 the first spills 8. Gradients of single elements have fewer loads in flight: 2787
 # x 719 x 7 float32 needs 56.
@@ -114,13 +116,14 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
-    channels = _channels(problem, limits)
-    if channels is not None:
+    channels, flat = _channels(problem, limits), _flat(problem, limits)
+    if channels is not None and problem.K == 1:
         return channels
-    groups, flat = _groups(problem, limits), _flat(problem, limits)
-    if flat is None or estimate(problem, flat, limits) > estimate(problem, groups, limits):
-        return groups
-    return flat
+    if channels is not None and not has_edges(problem):
+        found = [channels, flat]
+    else:
+        found = [channels, _groups(problem, limits), flat]
+    return min((each for each in found if each), key=lambda each: estimate(problem, each, limits))
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -210,8 +213,8 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
                 yield groups._replace(loads=groups.loads // 2, warps_per_sm=warps_per_sm)
         if alone and problem.inputs == 2 and problem.itemsize < 8:
             yield groups._replace(warps_per_sm=COLUMNS_WARPS_ALONE)
-        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions).
-        yield groups if wide else pipelined
+        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions); single columns have none.
+        yield groups if wide or problem.N % 2 else pipelined
         return
     # On sm_100 8 bytes of a gradient spill.
     alone = has_vectors(problem) and (problem.inputs == 1 or limits.capability[0] == 9)
@@ -253,7 +256,7 @@ def _most_groups(problem: Problem, limits: Limits) -> Configuration:
     most = limits.registers_per_sm // WARP // registers
     warps_per_sm = min(warps_per_sm, most // warps * warps)
     # Of few rows several tiles too.
-    while columns and warps > 4 and A * channels < 2 * elements(problem, loads) * warps * WARP:
+    while columns and warps > 4 and A * channels < 2 * elements(problem, loads, has_vectors(problem)) * warps * WARP:
         warps //= 2
     configuration = Configuration("groups", channels, warps, loads, warps_per_sm, least)
     if _padded(problem, configuration):
@@ -274,7 +277,11 @@ def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for warps in FLAT_WARPS:
         room = warps * WARP * vec
         of_long_row = C * B * vec // math.gcd(C * B, vec)
-        channels = C if of_long_row <= FLAT_VECTORS * room else power_of_2(room // B + 1) // 2
+        if of_long_row <= FLAT_VECTORS * room:
+            channels = C
+        else:
+            # Gradients: of places, wherever channels begin.
+            channels = power_of_2(room // B + 1) // 2 if inputs == 1 else 1
         of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2), (2 * inputs + 1) * size
         for loads in (FLAT_LOADS[inputs], FLAT_LOADS[inputs] // 2):
             least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), max(A * C * B // (1024 * limits.sm_count), 2))
@@ -283,8 +290,8 @@ def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _padded(problem: Problem, configuration: Configuration) -> bool:
     """Whether it is worth masked lanes not to divide for each load: where a load is of less than a vector."""
-    _, _, B, size, _ = problem
-    if B == 1 or math.gcd(B, VECTOR_BYTES // size) * size == VECTOR_BYTES:
+    B = problem.K
+    if B == 1 or has_vectors(problem):
         return False
     _, channels, warps, loads, *_ = configuration
     run = tiles(problem, channels, warps, loads, True).run

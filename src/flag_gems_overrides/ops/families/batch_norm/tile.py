@@ -113,6 +113,36 @@ def tile_at(
 
 
 @triton.jit
+def unaligned_tile_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.constexpr):
+    """(offsets, mask) of the elements [first, first + BLOCK) of these channels where runs begin anywhere.
+
+    A run is a head of fewer than VEC elements, whole vectors, and a tail. Of each run B // VEC vectors are counted; the
+    last is masked where a head leaves no room for it, and then its elements are the tail's.
+    """
+    elements = first + tl.arange(0, BLOCK)[None, :]
+    vectors = B // VEC
+    before = elements // VEC // vectors
+    run = (before * C + channels) * B
+    body = (run + VEC - 1) // VEC * VEC
+    after = body + (elements // VEC - before * vectors + 1) * VEC
+    offsets = body + (elements - before * (vectors * VEC))
+    return offsets, (elements < end) & (channels < C) & (after <= run + B)
+
+
+@triton.jit
+def edges_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.constexpr):
+    """(offsets, mask) of the heads and tails of the runs from ``first`` on, 2 * VEC lanes to a run."""
+    lanes = tl.arange(0, BLOCK)[None, :]
+    before = first + lanes // (2 * VEC)
+    lane = lanes % (2 * VEC)
+    run = (before * C + channels) * B
+    body = (run + VEC - 1) // VEC * VEC
+    offsets = tl.where(lane < VEC, run + lane, (run + B) // VEC * VEC + lane - VEC)
+    mask = offsets < tl.where(lane < VEC, body, run + B)
+    return offsets, mask & (before < end) & (channels < C)
+
+
+@triton.jit
 def elements_before(units, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
     """Elements of a channel before so many rows, or vectors (UNIT is 1, or VEC), or pieces."""
     if RUN == 0:
