@@ -124,7 +124,7 @@ def batch_norm_backward_groups(
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
     RUN: tl.constexpr,
-    UNALIGNED: tl.constexpr,
+    EDGES: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
     STAGES: tl.constexpr,
@@ -135,8 +135,9 @@ def batch_norm_backward_groups(
 
     The last program of a group to have read its part adds up all parts, in order.
 
-    UNALIGNED: runs of B begin anywhere. ``vectors`` is B then, ``total`` the whole vectors of a channel, as
-    unaligned_tile_at counts them; besides its slice of them a program has the heads and tails of some runs.
+    EDGES is not 0 where runs of B begin anywhere. ``vectors`` is B then, ``total`` the whole vectors of a channel, as
+    unaligned_tile_at counts them; besides its slice of them a program has the heads and tails of some runs, as many as
+    EDGES lanes have room for at a time.
 
     partial_ptr: [2, GROUP, C], at the end the sums in place of the first part; workspace_ptr: see waiting.py; both
     None for groups of one
@@ -145,11 +146,9 @@ def batch_norm_backward_groups(
     part = tl.program_id(0) % GROUP
     begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS, RUN)
     UNIT: tl.constexpr = 1 if COLUMNS else VEC
-    if UNALIGNED:
+    if EDGES:
         runs = total // (vectors // VEC)
         count = tl.cast(tl.cast(runs, tl.int64) * vectors, ACC)
-        # Element by element, and so fewer at a time.
-        EDGES: tl.constexpr = BLOCK // 4
         RUNS: tl.constexpr = EDGES // (2 * VEC)
         first_run, last_run = begin_and_end(part, (runs + GROUP - 1) // GROUP, runs, 1, False, INT64_OFFSETS)
     else:
@@ -166,7 +165,7 @@ def batch_norm_backward_groups(
         if EVALUATION:
             rstd, weight = rstd_and_weight(spread_ptr, weight_ptr, channels, C, eps, EVALUATION, ACC)
             scale = rstd * weight
-        if UNALIGNED:
+        if EDGES:
             edges_dy = tl.zeros([CHANNELS, EDGES], ACC)
             edges_dyx = tl.zeros([CHANNELS, EDGES], ACC)
             for first in tl.range(first_run, last_run, RUNS):
@@ -179,7 +178,7 @@ def batch_norm_backward_groups(
         tile_dy = tl.zeros(shape, ACC)
         tile_dyx = tl.zeros(shape, ACC)
         for tile in tl.range(0, tiles, num_stages=STAGES):
-            if UNALIGNED:
+            if EDGES:
                 offsets, mask = unaligned_tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC)
             else:
                 offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
@@ -188,7 +187,7 @@ def batch_norm_backward_groups(
             )
         sum_dy = over_tile(tile_dy, COLUMNS)
         sum_dyx = over_tile(tile_dyx, COLUMNS)
-        if UNALIGNED:
+        if EDGES:
             sum_dy += first_dy
             sum_dyx += first_dyx
         if not EVALUATION:
@@ -214,14 +213,14 @@ def batch_norm_backward_groups(
                 sum_dy = load_of_channels(partial_ptr, channels, C, ACC, 0.0)
                 sum_dyx = load_of_channels(partial_ptr + GROUP * C, channels, C, ACC, 0.0)
             scale = rstd * weight
-            if UNALIGNED:
+            if EDGES:
                 for first in tl.range(first_run, last_run, RUNS):
                     offsets, mask = edges_at(first, last_run, channels, C, vectors, EDGES, VEC)
                     store_tile(dy_ptr, x_ptr, dx_ptr, offsets, mask, mean, sum_dy, sum_dyx, rstd, scale, count)
             # Backwards: what was read last may still be in L1.
             for tile in tl.range(0, tiles, num_stages=STAGES):
                 first = begin + (tiles - 1 - tile) * BLOCK
-                if UNALIGNED:
+                if EDGES:
                     offsets, mask = unaligned_tile_at(first, end, channels, C, vectors, BLOCK, VEC)
                 else:
                     offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)

@@ -320,7 +320,7 @@ def _backward_launch(
     alone = chosen.group == 1 or not (training or want_sums)
     launch = batch_norm_backward_groups.bind(
         device, (chosen.programs,), *sizes, *_of_groups(chosen),
-        **options, **_options_of_groups(chosen, alone), UNALIGNED=tiling.unaligned,
+        **options, **_options_of_groups(chosen, alone), EDGES=tiling.edges,
     )  # fmt: skip
     return _with_parts(launch, chosen, alone, 2, C, _accumulator(dtype), device)
 
@@ -339,9 +339,7 @@ def _flat_forward(
         device, _merge_grid(C), C, total, eps_bits, momentum_bits, chosen.group, chosen.part(),
         PARTS=_merged_at_once(chosen.group), **_options_of_merge(),
     )  # fmt: skip
-    apply = batch_norm_flat_apply.bind(
-        device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, *parts, **options
-    )
+    apply = batch_norm_flat_apply.bind(device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, *parts, **options)
     columns = _places(chosen, 3, accumulator, device)
     partial = Allocation((3, chosen.group, C), accumulator, device)
     return functools.partial(_run_flat_forward, statistics, merge, apply, columns, partial)
@@ -469,7 +467,9 @@ def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
     """``alone``: whether no program waits for another one."""
     run = chosen.tiling.run
     if alone:
-        return {"PARTS": 1, "RUN": run, "STAGES": chosen.stages}
+        options = {"PARTS": 1, "RUN": run, "STAGES": chosen.stages}
+        # Left to itself the compiler spills 8 to 16 bytes of heads and tails for one more program.
+        return options | ({"maxnreg": chosen.registers} if chosen.tiling.edges else {})
     return {
         "PARTS": chosen.parts,
         "RUN": run,

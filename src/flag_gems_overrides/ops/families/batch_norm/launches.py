@@ -25,6 +25,10 @@ PARTS_PER_THREAD = 2
 # Gradients read runs of so many bytes, which are no whole vectors, as a head, vectors and a tail (estimated, not
 # timed: heads and tails are loaded one by one, 16 lanes of 256).
 MIN_UNALIGNED_BYTES = 512
+# Elements of a tile at most.
+MAX_BLOCK = 1 << 16
+# Of a tile of vectors a tile of heads and tails has the share of 1 / EDGES_OF_TILE (112 bytes spill with as many).
+EDGES_OF_TILE = 4
 # Bytes that a program stores side by side where the elements of a channel are contiguous.
 ROW_BYTES = 128
 # flat: most vectors of a row in a thread; most vectors of a tile in a thread, by the number of inputs (more spill);
@@ -35,33 +39,6 @@ FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
 FLAT_SHARE, FLAT_WAVES = 4, 4
 # flat: channels of a program that merges the parts, and entries of a channel that it loads at a time.
 MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS = 8, 1024, 4
-# For estimate(): bytes that a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and
-# of an exchange of sums between programs.
-BYTES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 0.7, 2.5
-# So many programs that wait for each other add a microsecond, twice as many add four: 2966680 bf16 of one channel
-# take 17.7 us with 527 programs, 19.1 with 714, 24.4 with 1054; 2048 x 7 x 12 8.2 with 192, 8.7 with 384, 11.6 with
-# 768.
-PROGRAMS_OF_US = 360
-# groups: how many times as long loads take that are shorter than a vector, by their bytes; runs of SHORT_RUN_BYTES
-# take twice as long. Problems of more than 4 MB move 3.6 TB/s with whole vectors, 2.7 with 8 bytes, 2.2 with 4, 1.5
-# with 2; 55521 x 32 x 20 float32 half of it, 18435 x 24 x 24 and 43848 x 8 x 4 bfloat16 less.
-OF_PARTS_OF_VECTORS, SHORT_RUN_BYTES, MAX_OF_SHORT_RUNS = {16: 1.0, 8: 1.3, 4: 1.6, 2: 2.4}, 64, 3.0
-# flat: its three launches, and the time until all sums are there, by the number of inputs. Gradients of 5688 x 96 bf16
-# take 14.1 us.
-FLAT_US = {1: 12.0, 2: 10.0}
-# Columns of whole vectors take so many times as long, by the bytes of an element: 156093 x 168 float16 92 us, the
-# gradient of 780197 x 136 549, of 538608 x 128 float32 396, of 213671 x 128 float64 300.
-OF_WIDE_COLUMNS = {2: 1.5, 4: 1.2, 8: 1.15}
-# Runs that are read as a head, vectors and a tail (estimated, not timed).
-OF_EDGES = 1.1
-# What is read a second time, where the cache has room for all that programs go through at once: the gradients of
-# 153491 x 5 x 7 float32 take 46 us, of 42972 x 1 x 232 bf16 37.
-READS_OF_L2 = 1.5
-# channels: programs read sectors of the cache whole, whatever they need of them: the gradient of 952 x 16384 x 2 bf16
-# takes 370 us with 8 bytes at a time.
-SECTOR_BYTES = 32
-# groups: microseconds that columns and rows take besides.
-COLUMNS_US, ROWS_US = 5.0, 2.5
 
 
 class Problem(NamedTuple):
@@ -99,7 +76,7 @@ class Tiling(NamedTuple):
     total: int
     columns: bool
     run: int
-    unaligned: bool  # vectors: elements of a run
+    edges: int  # lanes of heads and tails; if there are any, ``vectors`` is elements of a run
     int64_offsets: bool
     warps: int
     blocks: int  # of channels
@@ -196,59 +173,6 @@ def min_registers(problem: Problem, limits: Limits) -> int:
     return 72 if limits.capability[0] > 9 else 56
 
 
-def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
-    chosen = launch(problem, configuration, limits)
-    numel = problem.M * problem.N * problem.K
-    us, reads, slower, workspace, turns = LAUNCH_US, 2.0, 1.0, 0, 1
-    if isinstance(chosen, Channels):
-        programs, reads, warps = chosen.tiling.blocks, 1, chosen.tiling.warps
-        at_once = limits.sm_count * max(limits.threads_per_sm // WARP // 2 // warps, 1)
-        iterations = cdiv(programs, at_once)
-        if problem.K > 1:
-            slower = OF_PARTS_OF_VECTORS.get(chosen.tiling.vec * problem.itemsize, 1.0)
-            slower *= max(SECTOR_BYTES / (chosen.tiling.channels * problem.K * problem.itemsize), 1.0)
-    elif isinstance(chosen, Groups):
-        tiling, programs = chosen.tiling, chosen.programs
-        turns = cdiv(tiling.blocks * chosen.group, programs)
-        iterations = 2 * turns * cdiv(chosen.slice_size, tiling.rows)
-        if chosen.group > 1:
-            merges = ITERATION_US * cdiv(chosen.group, chosen.parts)
-            us += turns * (EXCHANGE_US + merges + (programs / PROGRAMS_OF_US) ** 2)
-        iterations = iterations // 2 if chosen.stages > 2 else iterations
-        slower = OF_PARTS_OF_VECTORS.get(tiling.vec * problem.itemsize, 1.0)
-        if tiling.columns and chosen.group > 1:
-            us += COLUMNS_US
-            # Programs of the last block may have fewer channels, but take as long.
-            slower *= tiling.blocks * tiling.channels / problem.N
-            slower *= OF_WIDE_COLUMNS[problem.itemsize] if tiling.vec * problem.itemsize == VECTOR_BYTES else 1.0
-        elif not tiling.columns:
-            us += ROWS_US if chosen.group > 1 else 0
-            slower *= min(1 + SHORT_RUN_BYTES / (problem.K * problem.itemsize), MAX_OF_SHORT_RUNS)
-            slower *= cdiv(problem.K, tiling.run) * tiling.run / problem.K if tiling.run else 1.0
-            slower *= OF_EDGES if tiling.unaligned else 1.0
-    else:
-        programs, us = chosen.programs, FLAT_US[problem.inputs]
-        at_once = limits.sm_count * max(limits.threads_per_sm // WARP // 2 // chosen.warps, 1)
-        # A pipeline hides half of what an iteration waits.
-        iterations = cdiv(programs, at_once) * chosen.slice_size * (1 if chosen.stages > 1 else 2)
-        if chosen.by_place:
-            sums, parts = chosen.group * chosen.width, chosen.group * chosen.per_row
-        else:
-            # At the end a program adds up what its threads have.
-            us += ITERATION_US * cdiv(chosen.channels, chosen.block_c) * cdiv(chosen.per_row, chosen.block_e)
-            sums, parts = programs * chosen.lanes * chosen.vec, chosen.group
-        us += ITERATION_US * (parts * MERGED_CHANNELS // MERGED_ELEMENTS)
-        workspace = 2 * max(problem.itemsize, 4) * (3 if problem.inputs == 1 else 2) * sums
-        mergers = min(cdiv(problem.N, MERGED_CHANNELS), limits.sm_count)
-        us += workspace / 2 / (mergers * BYTES_PER_US) if chosen.by_place else 0
-    if reads > 1 and numel * problem.itemsize * problem.inputs / turns <= limits.l2_bytes:
-        reads = READS_OF_L2
-    moved = numel * problem.itemsize * (problem.inputs * reads + 1) * slower + workspace
-    busy = min(limits.sm_count, programs)
-    return us + max(moved / (busy * BYTES_PER_US), iterations * ITERATION_US)
-
-
 def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> Groups:
     _, channels, warps, loads, warps_per_sm, least, padded, stages, most = configuration
     tiling = tiles(problem, channels, warps, loads, padded)
@@ -337,8 +261,8 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
     block_c = min(max(4 * threads // min(power_of_2(per_row), WARP), 1), power_of_2(min(channels, C)))
     block_e = min(power_of_2(per_row), max(4 * threads // block_c, 1))
     return Flat(
-        power_of_2(min(channels, C)), all_channels, rows_of_long, width, per_row, rows, lanes, vec, by_place, tiles, rest,
-        blocks, group, slice_size, block_c, block_e, warps, stages,
+        power_of_2(min(channels, C)), all_channels, rows_of_long, width, per_row, rows, lanes, vec, by_place,
+        tiles, rest, blocks, group, slice_size, block_c, block_e, warps, stages,
     )  # fmt: skip
 
 
@@ -362,9 +286,11 @@ def has_vectors(problem: Problem) -> bool:
 
 
 def has_edges(problem: Problem) -> bool:
-    """Whether runs that are no whole vectors are read as a head, vectors and a tail."""
-    _, _, B, size, inputs = problem
-    return inputs == 2 and B > 1 and B * size >= MIN_UNALIGNED_BYTES and not _divide_into_vectors(problem)
+    """Whether runs that are no whole vectors are read as a head, vectors and a tail. With offsets of 64 bits kernels
+    spill, 128 bytes of bf16 on sm_90."""
+    A, C, B, size, inputs = problem
+    possible = inputs == 2 and B > 1 and A * C * B + MAX_BLOCK < 2**31
+    return possible and B * size >= MIN_UNALIGNED_BYTES and not _divide_into_vectors(problem)
 
 
 def _divide_into_vectors(problem: Problem) -> bool:
@@ -377,19 +303,17 @@ def places(tiling: Tiling, warps_per_sm: int, limits: Limits) -> int:
     return limits.sm_count * max(min(warps_per_sm, limits.threads_per_sm // WARP) // tiling.warps, 1)
 
 
-def _tiling(
-    problem: Problem, channels: int, block: int, warps: int, run: int = 0, unaligned: bool = False
-) -> Tiling:
+def _tiling(problem: Problem, channels: int, block: int, warps: int, run: int = 0, unaligned: bool = False) -> Tiling:
     A, C, B, size, _ = problem
     columns = B == 1
     width = C if columns else B
     vec = VECTOR_BYTES // size if unaligned else math.gcd(width, VECTOR_BYTES // size)
     total = A if columns else A * cdiv(B, run) if run else A * (B // vec)
-    # Of the tile after the last too, whose elements are masked; of heads and tails it has many runs.
-    after = (block // (2 * vec) + 1) * C * B if unaligned else channels * block * (C if columns else 1)
-    far = max(A * C * B, total * run) + after >= 2**31
+    # Of the tile after the last too, whose elements are masked.
+    far = max(A * C * B, total * run) + channels * block * (C if columns else 1) >= 2**31
     vectors = width if unaligned else width // vec
-    return Tiling(channels, block, vec, vectors, total, columns, run, unaligned, far, warps, cdiv(C, channels))
+    edges = max(block // EDGES_OF_TILE, 2 * vec) if unaligned else 0
+    return Tiling(channels, block, vec, vectors, total, columns, run, edges, far, warps, cdiv(C, channels))
 
 
 def cdiv(a: int, b: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...plans import table
+from .estimate import SECTOR_BYTES, estimate
 from .launches import (
     ALONE,
     FLAT_LOADS,
@@ -15,7 +16,6 @@ from .launches import (
     FLAT_VECTORS,
     MAX_ALONE,
     MAX_WARPS,
-    SECTOR_BYTES,
     VECTOR_BYTES,
     WARP,
     Channels,
@@ -27,7 +27,6 @@ from .launches import (
     Tiling,
     cdiv,
     elements,
-    estimate,
     has_edges,
     has_vectors,
     held,
@@ -85,7 +84,8 @@ COLUMNS_WARPS_ALONE = 32
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
 # Gradients of whole vectors with more programs to a channel than MANY_PARTS have so many warps to a multiprocessor.
 # With 24 on sm_90 20 x 6 x 65536 float16 spills 8 bytes (Triton 3.7) and 4 x 16 x 262144 float32 24 (3.6 too); with
-# up to 32 programs none does.
+# up to 32 programs none does. The same where runs have heads and tails: 16 x 352 x 39489 float16 spills 8 bytes
+# (Triton 3.7).
 MANY_PARTS, MANY_PARTS_WARPS = 32, 20
 # flat: warps of a program, warps of a multiprocessor, stages.
 FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 16, 3
@@ -198,10 +198,10 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     # Forward elements one by one take more of them: 8 bytes spill with 24 warps (135 x 7 x 3982 bfloat16, sm_90).
     share = 5 / 8 if problem.inputs == 1 and problem.K > 1 and not has_vectors(problem) else 3 / 4
     pipelined = groups._replace(stages=STAGES, warps_per_sm=int(groups.warps_per_sm * share))
-    if _has_many_parts(problem, pipelined, limits):
+    if _has_many_parts(problem, pipelined, limits) or has_edges(problem):
         pipelined = pipelined._replace(warps_per_sm=MANY_PARTS_WARPS)
     if limits.capability[0] < 9:
-        pipelined = pipelined._replace(stages=1) if share < 3 / 4 else groups
+        pipelined = pipelined._replace(stages=1) if share < 3 / 4 or has_edges(problem) else groups
     elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
         pipelined = groups
     if problem.K == 1:
@@ -219,7 +219,9 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     # On sm_100 8 bytes of a gradient spill.
     alone = has_vectors(problem) and (problem.inputs == 1 or limits.capability[0] == 9)
     if alone and problem.M * problem.K <= MAX_ALONE:
-        yield groups._replace(warps=MAX_WARPS, loads=2 * groups.loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
+        # With heads and tails 8 bytes spill (3 x 3 x 8001 float16).
+        loads = groups.loads if has_edges(problem) else 2 * groups.loads
+        yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
     for least in TILES:
         yield pipelined._replace(tiles=least)
 
@@ -277,11 +279,9 @@ def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for warps in FLAT_WARPS:
         room = warps * WARP * vec
         of_long_row = C * B * vec // math.gcd(C * B, vec)
-        if of_long_row <= FLAT_VECTORS * room:
-            channels = C
-        else:
-            # Gradients: of places, wherever channels begin.
-            channels = power_of_2(room // B + 1) // 2 if inputs == 1 else 1
+        # Gradients: of places, wherever channels begin.
+        some = power_of_2(room // B + 1) // 2 if inputs == 1 else 1
+        channels = C if of_long_row <= FLAT_VECTORS * room else some
         of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2), (2 * inputs + 1) * size
         for loads in (FLAT_LOADS[inputs], FLAT_LOADS[inputs] // 2):
             least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), max(A * C * B // (1024 * limits.sm_count), 2))

@@ -121,7 +121,8 @@ def unaligned_tile_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.c
     """
     elements = first + tl.arange(0, BLOCK)[None, :]
     vectors = B // VEC
-    before = elements // VEC // vectors
+    # Of no more runs than there are, so that offsets are of what there is.
+    before = tl.minimum(elements // VEC // vectors, (end - 1) // VEC // vectors)
     run = (before * C + channels) * B
     body = (run + VEC - 1) // VEC * VEC
     after = body + (elements // VEC - before * vectors + 1) * VEC
@@ -133,13 +134,14 @@ def unaligned_tile_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.c
 def edges_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.constexpr):
     """(offsets, mask) of the heads and tails of the runs from ``first`` on, 2 * VEC lanes to a run."""
     lanes = tl.arange(0, BLOCK)[None, :]
-    before = first + lanes // (2 * VEC)
+    number = first + lanes // (2 * VEC)
+    before = tl.minimum(number, end - 1)
     lane = lanes % (2 * VEC)
     run = (before * C + channels) * B
     body = (run + VEC - 1) // VEC * VEC
     offsets = tl.where(lane < VEC, run + lane, (run + B) // VEC * VEC + lane - VEC)
     mask = offsets < tl.where(lane < VEC, body, run + B)
-    return offsets, mask & (before < end) & (channels < C)
+    return offsets, mask & (number < end) & (channels < C)
 
 
 @triton.jit
