@@ -42,9 +42,9 @@ WITH_DTYPES = [
 LARGE = [((2, 2, 80, 128), torch.bfloat16), ((3, 2, 61, 113), torch.float32), ((2500, 40), torch.float16)]
 # Where programs are of one warp: whole channels, and groups with rows, aligned or not, and with columns.
 FEW = [(4, 3, 5, 6), (3, 2, 9, 40), (3, 2, 7, 53), (150, 20)]
-# Short rows, read as they lie: all channels of several rows, with a rest and without, and blocks of so many.
-SHORT = [((700, 5), 5), ((133, 3, 7), 3), ((96, 48), 48), ((90, 504), 128), ((30, 40, 15), 16)]
-# Rows whose gradients are read by place: blocks that begin and end anywhere, with a rest of rows and without.
+# Rows that are read as they lie: all channels of several rows, with a rest and without, and by place (1).
+SHORT = [((700, 5), 5), ((133, 3, 7), 3), ((96, 48), 48), ((90, 504), 1), ((30, 40, 15), 1)]
+# Rows that are read by place: blocks that begin and end anywhere, with a rest of rows and without.
 BY_PLACE = [(86, 77), (64, 33, 5), (150, 130), (70, 3, 101)]
 # Runs that are no whole vectors and begin at each place of one: few and many to a program, and long ones.
 UNALIGNED = [(3, 5, 257), (40, 2, 265), (1, 3, 1031), (2, 9, 13, 23), (5, 2, 1028)]
@@ -173,8 +173,6 @@ def short_rows(monkeypatch, device_with):
 
     def short_rows(shape: tuple[int, ...], channels: int, itemsize: int) -> None:
         warps = 1 if math.prod(shape[1:]) * itemsize < 2048 or channels < shape[1] else 8
-        if channels == 16 and itemsize > 2:
-            channels = 8
         chosen = launches.Configuration("flat", channels, warps, 2, 4, stages=2)
         monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
 
@@ -215,21 +213,29 @@ def test_short_rows_of_parts_that_are_unlike(shape, channels, short_rows, device
 
 @pytest.fixture
 def by_place(monkeypatch, device_with):
-    """Gradients are read by place, by programs of one warp."""
+    """Rows are read by place, by programs of one warp."""
     device_with()
-    chosen, choose = launches.Configuration("flat", 1, 1, 2, 4, stages=2), plan.choose
-    monkeypatch.setattr(
-        plan, "choose", lambda problem, limits: chosen if problem.inputs == 2 else choose(problem, limits)
-    )
+    chosen = launches.Configuration("flat", 1, 1, 2, 4, stages=2)
+    monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
 
 
 @pytest.mark.usefixtures("by_place")
 @each("dtype", FLOATING)
 @each("shape", BY_PLACE)
-def test_gradients_by_place(shape, dtype, device):
-    problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, 2)
-    assert plan.plan(problem, devices.limits(0)).by_place
+def test_by_place(shape, dtype, device):
+    for inputs in (1, 2):
+        problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, inputs)
+        assert plan.plan(problem, devices.limits(0)).by_place
     _check(Case(shape, dtype, device, mean=10.0))
+
+
+@pytest.mark.usefixtures("by_place")
+@each("shape", BY_PLACE)
+def test_by_place_of_parts_that_are_unlike(shape, device):
+    case = Case(shape, torch.float32, device, mean=1000.0)
+    case.x += torch.linspace(-50, 50, shape[0], device=device).view(-1, *[1] * (len(shape) - 1))
+    case.x[0] = 0.0
+    _check(case)
 
 
 @pytest.mark.usefixtures("by_place")

@@ -330,18 +330,18 @@ def _flat_forward(
 ) -> _Launch:
     C, B, grid, accumulator = problem.N, problem.K, (chosen.programs,), _accumulator(dtype)
     total, parts = problem.M * B, (chosen.group, chosen.slice_size)
-    options = {**_options_of_flat(chosen), "CHANNELS": chosen.channels, "ALL": chosen.all_channels}
+    options = _options_of_flat(chosen)
     statistics = batch_norm_flat_statistics.bind(
         device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts,
         **options, **_options_of_sums(chosen),
     )  # fmt: skip
     merge = batch_norm_flat_merge.bind(
-        device, _merge_grid(C), C, total, eps_bits, momentum_bits, chosen.group, chosen.part(),
-        PARTS=_merged_at_once(chosen.group), **_options_of_merge(),
+        device, _merge_grid(C), *_of_parts(chosen, C, B), chosen.tiles, chosen.rest, total, eps_bits, momentum_bits,
+        chosen.group, chosen.slice_size if chosen.by_place else chosen.part(),
+        ROWS=chosen.rows if chosen.by_place else 0, **_options_of_merge(chosen),
     )  # fmt: skip
     apply = batch_norm_flat_apply.bind(device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, *parts, **options)
-    columns = _places(chosen, 3, accumulator, device)
-    partial = Allocation((3, chosen.group, C), accumulator, device)
+    columns, partial = _flat_workspace(chosen, 3, C, accumulator, device)
     return functools.partial(_run_flat_forward, statistics, merge, apply, columns, partial)
 
 
@@ -349,7 +349,7 @@ def _run_flat_forward(
     statistics: Launch,
     merge: Launch,
     apply: Launch,
-    columns: Allocation,
+    columns: Allocation | None,
     partial: Allocation,
     input: torch.Tensor,
     weight: torch.Tensor | None,
@@ -361,7 +361,7 @@ def _run_flat_forward(
     rstd: torch.Tensor,
 ) -> None:
     of_parts = partial()
-    statistics(input, columns(), of_parts)
+    statistics(input, None if columns is None else columns(), of_parts)
     merge(of_parts, running_mean, running_var, mean, rstd)
     apply(input, weight, bias, output, mean, rstd)
 
@@ -376,18 +376,15 @@ def _flat_backward(
         device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts,
         **options, **_options_of_sums(chosen),
     )  # fmt: skip
-    of_parts = (C, B, chosen.width, chosen.per_row) if chosen.by_place else (C, 1, C, 1)
     merge = batch_norm_backward_flat_merge.bind(
-        device, _merge_grid(C), *of_parts, chosen.group,
-        ENTRIES=_merged_at_once(chosen.group * of_parts[-1]), **_options_of_merge(),
-    )  # fmt: skip
+        device, _merge_grid(C), *_of_parts(chosen, C, B), chosen.group, **_options_of_merge(chosen)
+    )
     apply = None
     if mask[0]:
         apply = batch_norm_backward_flat_apply.bind(
             device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, total, *parts, **options
         )
-    columns = None if chosen.by_place else _places(chosen, 2, accumulator, device)
-    partial = Allocation((2, chosen.group, of_parts[2]), accumulator, device)
+    columns, partial = _flat_workspace(chosen, 2, C, accumulator, device)
     added = Allocation((2, C), accumulator, device)
     return functools.partial(_run_flat_backward, sums, merge, apply, columns, partial, added)
 
@@ -416,8 +413,13 @@ def _run_flat_backward(
         apply(grad_out, input, weight, mean, rstd, dx, of_all)
 
 
-def _places(chosen: Flat, planes: int, dtype: torch.dtype, device: int) -> Allocation:
-    return Allocation((chosen.programs, planes, chosen.lanes * chosen.vec), dtype, device)
+def _flat_workspace(
+    chosen: Flat, planes: int, C: int, dtype: torch.dtype, device: int
+) -> tuple[Allocation | None, Allocation]:
+    if chosen.by_place:
+        return None, Allocation((planes, chosen.group, chosen.width), dtype, device)
+    columns = Allocation((chosen.programs, planes, chosen.lanes * chosen.vec), dtype, device)
+    return columns, Allocation((planes, chosen.group, C), dtype, device)
 
 
 def _options_of_flat(chosen: Flat) -> dict[str, int | bool]:
@@ -439,13 +441,18 @@ def _merge_grid(C: int) -> tuple[int]:
     return (cdiv(C, MERGED_CHANNELS),)
 
 
-def _options_of_merge() -> dict[str, int]:
-    return {"num_warps": MERGE_WARPS, "CHANNELS": MERGED_CHANNELS}
+def _of_parts(chosen: Flat, C: int, B: int) -> tuple[int, int, int, int]:
+    """C, B, width and per_row of what programs store for each other."""
+    return (C, B, chosen.width, chosen.per_row) if chosen.by_place else (C, 1, C, 1)
 
 
-def _merged_at_once(count: int) -> int:
-    """Of so many parts of a channel."""
-    return min(power_of_2(count), MERGED_ELEMENTS // MERGED_CHANNELS)
+def _options_of_merge(chosen: Flat) -> dict[str, int]:
+    entries = chosen.group * (chosen.per_row if chosen.by_place else 1)
+    return {
+        "num_warps": MERGE_WARPS,
+        "CHANNELS": MERGED_CHANNELS,
+        "ENTRIES": min(power_of_2(entries), MERGED_ELEMENTS // MERGED_CHANNELS),
+    }
 
 
 def _options(tiling: Tiling) -> dict[str, int | bool]:

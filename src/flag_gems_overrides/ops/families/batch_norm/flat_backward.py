@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="assignment, misc"
 """Backward kernels of batch normalization that read memory as it lies, in training. flat.py says what their parameters
-are, and backward.py has the formulas. A block is any number of neighbouring places, so rows may be of any length."""
+are, and backward.py has the formulas."""
 
 import triton
 import triton.language as tl
@@ -9,22 +9,17 @@ import triton.language as tl
 from ...launch.prepared import entry
 from .backward import input_gradient, store_gradients
 from .flat import (
+    block_of,
     load_tile,
     of_places,
     part_of_block,
     places_in_rest,
     places_of_block,
     places_of_channels,
+    row_of_part,
     row_of_tile,
 )
 from .tile import load_of_channels
-
-
-@triton.jit
-def block_of_places(block, width, LANES: tl.constexpr, VEC: tl.constexpr):
-    """(first place, mask of the vectors: [LANES, 1]) of a block: as many places of a long row as there are lanes."""
-    start = block * (LANES * VEC)
-    return start, tl.arange(0, LANES)[:, None] < (width - start) // VEC
 
 
 @entry()
@@ -50,15 +45,10 @@ def batch_norm_backward_flat_sums(
     BLOCK_E: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """The sums of a part of a block. If a block is a whole long row, they are those of its channels; if it is less,
-    which may begin and end anywhere in a channel, those of its places.
-
-    columns_ptr: [num_programs, 2, LANES * VEC], or None for blocks that are not whole
-    partial_ptr: [2, GROUP, C], or [2, GROUP, width] for blocks that are not whole
-    """
+    """The sums of a part of a block."""
     ACC: tl.constexpr = partial_ptr.dtype.element_ty
     block, part, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
-    start, mask = block_of_places(block, width, LANES, VEC)
+    start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
     mean = of_places(mean_ptr, (start + places) // B % C, ACC, 0.0)
     sum_dy = tl.zeros([LANES, VEC], ACC)
@@ -78,11 +68,9 @@ def batch_norm_backward_flat_sums(
             # Where there is nothing dy is 0, but the mean may be infinite.
             sum_dyx += tl.where(rest_mask, dy * (x - mean), 0.0)
     if columns_ptr is None:
-        # Written so that the compiler sees that VEC divides it.
-        plane = width // VEC * VEC
-        partial_ptr += part * plane + start
+        partial_ptr += row_of_part(part, start, width, VEC)
         tl.store(partial_ptr + places, sum_dy, mask=mask)
-        tl.store(partial_ptr + GROUP * plane + places, sum_dyx, mask=mask)
+        tl.store(partial_ptr + row_of_part(GROUP, 0, width, VEC) + places, sum_dyx, mask=mask)
     else:
         COUNT: tl.constexpr = LANES * VEC
         columns_ptr += tl.cast(tl.program_id(0), tl.int64) * 2 * COUNT
@@ -191,7 +179,7 @@ def batch_norm_backward_flat_apply(
     """dx, backwards. sums_ptr: [2, C]; total: elements of a channel"""
     ACC: tl.constexpr = sums_ptr.dtype.element_ty
     block, _, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
-    start, mask = block_of_places(block, width, LANES, VEC)
+    start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
     channels = (start + places) // B % C
     mean = of_places(mean_ptr, channels, ACC, 0.0)

@@ -34,8 +34,8 @@ ROW_BYTES = 128
 # flat: most vectors of a row in a thread; most vectors of a tile in a thread, by the number of inputs (more spill);
 # registers of a thread (left to itself the compiler spills 8 bytes to fit a second program of 16 warps).
 FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
-# flat: how many times the bytes of its sums a program reads at least, unless that leaves few programs. Gradients whose
-# blocks are no whole rows: programs in so many waves if a block has few of them, so that the last wave is short.
+# flat: how many times the bytes of its sums a program reads at least, unless that leaves few programs. If blocks are no
+# whole rows: programs in so many waves if a block has few of them, so that the last wave is short.
 FLAT_SHARE, FLAT_WAVES = 4, 4
 # flat: channels of a program that merges the parts, and entries of a channel that it loads at a time.
 MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS = 8, 1024, 4
@@ -56,7 +56,7 @@ class Configuration(NamedTuple):
     """What the tuner chooses. Kernels: channels, which holds them, groups, and flat, which reads memory as it lies."""
 
     kernel: str
-    channels: int  # of a program; flat: C or more for all
+    channels: int  # of a program; flat: C or more if programs add up what they have of channels, 1 if of places
     warps: int
     loads: int = 0  # of 16 bytes of each input that a thread has in flight; groups: a quarter of it one by one
     warps_per_sm: int = 0  # groups: which leaves a thread 65536 / 32 / warps_per_sm registers
@@ -109,7 +109,6 @@ class Flat(NamedTuple):
     """``group`` programs to a block of channels, each with ``slice_size`` tiles. Names as in flat.py."""
 
     channels: int
-    all_channels: bool
     rows_of_long: int  # rows of A
     width: int
     per_row: int
@@ -222,18 +221,14 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
         lanes = max(threads, power_of_2(rows_of_long * C * B // vec))
         # As many rows as the lanes have room for.
         rows_of_long *= lanes * vec // (rows_of_long * C * B)
-    elif inputs == 2:
-        rows_of_long, lanes = vec // math.gcd(C * B, vec), threads
     else:
-        if channels * B % vec or C * B % vec:
-            raise ValueError("a block is no whole vectors")
-        rows_of_long, lanes = 1, max(threads, power_of_2(channels * B // vec))
+        rows_of_long, lanes = vec // math.gcd(C * B, vec), threads
     per_thread = lanes // threads
     if per_thread > FLAT_VECTORS or loads % per_thread or loads > FLAT_LOADS[inputs] * (2 if size == 8 else 1):
         raise ValueError("a thread has more vectors than registers")
     rows = loads // per_thread
     width = rows_of_long * C * B
-    if 2 * (channels * B if inputs == 1 else width) < lanes * vec and not all_channels:
+    if 2 * width < lanes * vec and not all_channels:
         raise ValueError("most lanes have no element")
     tiles, rest = A // (rows_of_long * rows), A % (rows_of_long * rows) * C * B
     if tiles < 1 or rest >= 2**31:
@@ -241,27 +236,24 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
     if (stages - 1) * loads * threads * VECTOR_BYTES * inputs * max(warps_per_sm // warps, 1) > limits.shared_bytes:
         raise ValueError("stages are in shared memory")
     blocks, at_once = 1, limits.sm_count * max(warps_per_sm // warps, 1)
-    by_place = inputs == 2 and not all_channels
-    if by_place:
+    if not all_channels:
         blocks = cdiv(width, lanes * vec)
         if tiles < FLAT_SHARE:
             raise ValueError("sums of places are most of the work")
         if 4 * blocks > at_once:
             # Programs do not wait for each other.
             at_once *= FLAT_WAVES
-    elif not all_channels:
-        blocks = cdiv(C, channels)
     group = max(1, min(at_once // blocks, tiles // least))
     slice_size = cdiv(tiles, group)
     group = cdiv(tiles, slice_size)
-    if by_place and 2 * group * width >= 2**31:
+    if not all_channels and 3 * group * width >= 2**31:
         raise ValueError("sums are counted in 32 bits")
     per_row = rows_of_long * B
     # As many sums to a thread as loads are worth while, and of few channels more places at a time.
     block_c = min(max(4 * threads // min(power_of_2(per_row), WARP), 1), power_of_2(min(channels, C)))
     block_e = min(power_of_2(per_row), max(4 * threads // block_c, 1))
     return Flat(
-        power_of_2(min(channels, C)), all_channels, rows_of_long, width, per_row, rows, lanes, vec, by_place,
+        power_of_2(min(channels, C)), rows_of_long, width, per_row, rows, lanes, vec, not all_channels,
         tiles, rest, blocks, group, slice_size, block_c, block_e, warps, stages,
     )  # fmt: skip
 

@@ -279,9 +279,7 @@ def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for warps in FLAT_WARPS:
         room = warps * WARP * vec
         of_long_row = C * B * vec // math.gcd(C * B, vec)
-        # Gradients: of places, wherever channels begin.
-        some = power_of_2(room // B + 1) // 2 if inputs == 1 else 1
-        channels = C if of_long_row <= FLAT_VECTORS * room else some
+        channels = C if of_long_row <= FLAT_VECTORS * room else 1
         of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2), (2 * inputs + 1) * size
         for loads in (FLAT_LOADS[inputs], FLAT_LOADS[inputs] // 2):
             least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), max(A * C * B // (1024 * limits.sm_count), 2))
