@@ -452,6 +452,7 @@ def _options_of_merge(chosen: Flat) -> dict[str, int]:
         "num_warps": MERGE_WARPS,
         "CHANNELS": MERGED_CHANNELS,
         "ENTRIES": min(power_of_2(entries), MERGED_ELEMENTS // MERGED_CHANNELS),
+        "maxnreg": FLAT_REGISTERS,
     }
 
 

@@ -40,6 +40,9 @@ OF_FLAT_WARPS = {8: 1.03, 16: 1.06}
 # Columns of whole vectors take so many times as long, by the bytes of an element: 156093 x 168 float16 92 us, the
 # gradient of 780197 x 136 549, of 538608 x 128 float32 396, of 213671 x 128 float64 300.
 OF_WIDE_COLUMNS = {2: 1.5, 4: 1.2, 8: 1.15}
+# Columns of less than vectors, besides what these take: 2760 x 74820 bf16 takes 530 us, 292 at 4250 GB/s; the gradient
+# of 14665 x 8523 bf16 912, 294 at 4250.
+OF_NARROW_COLUMNS = 1.25
 # Runs that are read as a head, vectors and a tail (estimated, not timed).
 OF_EDGES = 1.1
 # What is read a second time, where the cache has room for all that programs go through at once: the gradients of
@@ -102,6 +105,8 @@ def _of_groups(problem: Problem, chosen: Groups) -> _Work:
         us += COLUMNS_US if tiling.columns else ROWS_US
     vector = tiling.vec * problem.itemsize
     slower = OF_PARTS_OF_VECTORS.get(vector, 1.0)
+    if tiling.columns and vector < VECTOR_BYTES:
+        slower *= OF_NARROW_COLUMNS
     if tiling.columns and chosen.group > 1:
         # Programs of the last block may have fewer channels, but take as long.
         slower *= tiling.blocks * tiling.channels / problem.N

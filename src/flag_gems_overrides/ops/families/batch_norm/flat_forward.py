@@ -218,9 +218,10 @@ def batch_norm_flat_merge(
     ACC: tl.constexpr = partial_ptr.dtype.element_ty
     channels = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     origin = tl.load(partial_ptr + channels * B, mask=channels < C, other=0.0)
-    mean = tl.zeros_like(origin)
-    squares = tl.zeros_like(origin)
-    count = tl.zeros_like(origin)
+    # Of each of ENTRIES entries by itself, until all are merged.
+    means = tl.zeros([ENTRIES, CHANNELS], ACC)  # minus the origin
+    squares = tl.zeros([ENTRIES, CHANNELS], ACC)
+    counts = tl.zeros([ENTRIES, CHANNELS], ACC)
     plane = GROUP * width
     for first in tl.range(0, GROUP * per_row, ENTRIES):
         entries = first + tl.arange(0, ENTRIES)[:, None]
@@ -236,7 +237,14 @@ def batch_norm_flat_merge(
             of_part = tl.minimum(SLICE, tiles - parts * SLICE)
             elements = rows_of_places(places, of_part, rest, parts == GROUP - 1, width, ROWS)
         part_count = tl.where(parts < GROUP, elements, 0).to(ACC)
-        mean, squares, count = merged_with(mean, squares, count, part_mean, part_squares, part_count, mask)
+        shift = tl.where(mask, part_mean - means, 0.0)
+        new_counts = counts + part_count
+        share = part_count / tl.where(mask, new_counts, 1.0)
+        squares += part_squares + shift * shift * counts * share
+        means += shift * share
+        counts = new_counts
+    none = tl.zeros_like(origin)
+    mean, squares, _ = merged_with(none, none, none, means, squares, counts, counts > 0)
     running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
     running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
     store_statistics(

@@ -32,7 +32,7 @@ EDGES_OF_TILE = 4
 # Bytes that a program stores side by side where the elements of a channel are contiguous.
 ROW_BYTES = 128
 # flat: most vectors of a row in a thread; most vectors of a tile in a thread, by the number of inputs (more spill);
-# registers of a thread (left to itself the compiler spills 8 bytes to fit a second program of 16 warps).
+# registers of a thread (left to itself the compiler spills 8 bytes to fit another program).
 FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
 # flat: how many times the bytes of its sums a program reads at least, unless that leaves few programs. If blocks are no
 # whole rows: programs in so many waves if a block has few of them, so that the last wave is short.

@@ -213,8 +213,10 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
                 yield groups._replace(loads=groups.loads // 2, warps_per_sm=warps_per_sm)
         if alone and problem.inputs == 2 and problem.itemsize < 8:
             yield groups._replace(warps_per_sm=COLUMNS_WARPS_ALONE)
-        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions); single columns have none.
-        yield groups if wide or problem.N % 2 else pipelined
+        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions), of float64 on sm_100 8
+        # (70000 x 128). Single columns have no pipeline.
+        spills = wide or (problem.itemsize == 8 and limits.capability[0] > 9)
+        yield groups if spills or problem.N % 2 else pipelined
         return
     # On sm_100 8 bytes of a gradient spill.
     alone = has_vectors(problem) and (problem.inputs == 1 or limits.capability[0] == 9)
