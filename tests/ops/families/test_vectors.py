@@ -29,6 +29,7 @@ CASES = {
         "_fused_rms_norm_backward 1165x82600 normalized=1 bfloat16",
         "batch_norm 16x32x8200 bfloat16",
         "batch_norm 300000x48x3 bfloat16",
+        "batch_norm 4326x51675 bfloat16",
         "batch_norm_backward 1917328x76 bfloat16",
         "batch_norm_backward 496196x109 float32",
         "batch_norm_backward 14665x8523 bfloat16",

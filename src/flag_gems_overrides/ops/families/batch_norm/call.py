@@ -27,6 +27,7 @@ from .launches import (
     FLAT_REGISTERS,
     MAX_WARPS,
     MERGE_WARPS,
+    MERGE_REGISTERS,
     MERGED_CHANNELS,
     MERGED_ELEMENTS,
     WARP,
@@ -452,7 +453,7 @@ def _options_of_merge(chosen: Flat) -> dict[str, int]:
         "num_warps": MERGE_WARPS,
         "CHANNELS": MERGED_CHANNELS,
         "ENTRIES": min(power_of_2(entries), MERGED_ELEMENTS // MERGED_CHANNELS),
-        "maxnreg": FLAT_REGISTERS,
+        "maxnreg": MERGE_REGISTERS,
     }
 
 

@@ -37,8 +37,9 @@ FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
 # flat: how many times the bytes of its sums a program reads at least, unless that leaves few programs. If blocks are no
 # whole rows: programs in so many waves if a block has few of them, so that the last wave is short.
 FLAT_SHARE, FLAT_WAVES = 4, 4
-# flat: channels of a program that merges the parts, and entries of a channel that it loads at a time.
-MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS = 8, 1024, 4
+# flat: channels of a program that merges the parts, entries of them that it loads at a time, and registers of a thread
+# (with 128 float64 spills 96 bytes, left to itself the compiler spills 8 of float32 on sm_100).
+MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS, MERGE_REGISTERS = 8, 1024, 4, 255
 
 
 class Problem(NamedTuple):
