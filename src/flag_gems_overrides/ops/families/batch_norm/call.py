@@ -26,8 +26,8 @@ from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_grou
 from .launches import (
     FLAT_REGISTERS,
     MAX_WARPS,
-    MERGE_WARPS,
     MERGE_REGISTERS,
+    MERGE_WARPS,
     MERGED_CHANNELS,
     MERGED_ELEMENTS,
     WARP,

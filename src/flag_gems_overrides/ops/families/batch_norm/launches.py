@@ -198,6 +198,8 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     blocks = cdiv(tiling.blocks, cdiv(tiling.blocks, min(at_once, most or at_once)))
     group = max(1, min(at_once // blocks, tiling.total // (least * tiling.rows)))
     lanes = tiling.channels * cdiv(tiling.total, tiling.rows) * tiling.block
+    if tiling.edges:
+        lanes += cdiv(problem.M, tiling.edges // (2 * tiling.vec)) * tiling.edges
     if least >= ALONE and lanes > max(MAX_ALONE, 2 * problem.M * problem.N * problem.K // limits.sm_count):
         raise ValueError("a program alone has much more than its share")
     # Whole lines of memory.

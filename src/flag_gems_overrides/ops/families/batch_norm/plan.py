@@ -87,6 +87,8 @@ SINGLE_LOADS, SINGLE_WARPS = 4, 36
 # up to 32 programs none does. The same where runs have heads and tails: 16 x 352 x 39489 float16 spills 8 bytes
 # (Triton 3.7).
 MANY_PARTS, MANY_PARTS_WARPS = 32, 20
+# Channels of fewer elements with heads and tails are held by programs, not gone through in tiles of more elements.
+MIN_LOOPED = 2048
 # flat: warps of a program, warps of a multiprocessor, stages.
 FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 16, 3
 # Registers of a thread whose elements are of several channels: with 64, 2787 x 719 x 8 float32 spills 64 bytes and
@@ -116,13 +118,12 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
-    channels, flat = _channels(problem, limits), _flat(problem, limits)
+    channels = _channels(problem, limits)
     if channels is not None and problem.K == 1:
         return channels
-    if channels is not None and not has_edges(problem):
-        found = [channels, flat]
-    else:
-        found = [channels, _groups(problem, limits), flat]
+    found = [channels, _flat(problem, limits)]
+    if channels is None or (has_edges(problem) and problem.M * problem.K >= MIN_LOOPED):
+        found.append(_groups(problem, limits))
     return min((each for each in found if each), key=lambda each: estimate(problem, each, limits))
 
 
@@ -275,16 +276,20 @@ def _flat(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    """All channels of a row of A, or as many as a tile has room for; some may not be legal."""
+    """By channel if a tile has room for a long row, or by place; some may not be legal."""
     A, C, B, size, inputs = problem
     vec = VECTOR_BYTES // size
     for warps in FLAT_WARPS:
         room = warps * WARP * vec
         of_long_row = C * B * vec // math.gcd(C * B, vec)
-        channels = C if of_long_row <= FLAT_VECTORS * room else 1
-        of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2), (2 * inputs + 1) * size
+        channels, lanes, used = 1, room, room
+        if of_long_row <= FLAT_VECTORS * room:
+            channels, lanes = C, max(room, power_of_2(of_long_row))
+            used = lanes // of_long_row * of_long_row
+        of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2) * lanes, (2 * inputs + 1) * size * used
         for loads in (FLAT_LOADS[inputs], FLAT_LOADS[inputs] // 2):
-            least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), max(A * C * B // (1024 * limits.sm_count), 2))
+            of_few = max(A * C * B // (1024 * limits.sm_count), 2) * FLAT_LOADS[inputs] // loads
+            least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), of_few)
             yield Configuration("flat", channels, warps, loads, FLAT_WARPS_PER_SM, least, False, STAGES)
 
 
