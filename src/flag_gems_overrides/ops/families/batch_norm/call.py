@@ -478,7 +478,7 @@ def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
     if alone:
         options = {"PARTS": 1, "RUN": run, "STAGES": chosen.stages}
         # Left to itself the compiler spills 8 to 16 bytes of heads and tails for one more program.
-        return options | ({"maxnreg": chosen.registers} if chosen.tiling.edges else {})
+        return options | ({"maxnreg": chosen.registers} if chosen.tiling.edges and chosen.registers else {})
     return {
         "PARTS": chosen.parts,
         "RUN": run,

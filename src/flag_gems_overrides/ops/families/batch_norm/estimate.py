@@ -43,8 +43,9 @@ OF_WIDE_COLUMNS = {2: 1.5, 4: 1.2, 8: 1.15}
 # Columns of less than vectors, besides what these take: 2760 x 74820 bf16 takes 530 us, 292 at 4250 GB/s; the gradient
 # of 14665 x 8523 bf16 912, 294 at 4250.
 OF_NARROW_COLUMNS = 1.25
-# Runs that are read as a head, vectors and a tail (estimated, not timed).
-OF_EDGES = 1.1
+# Runs that are read as a head, vectors and a tail; the edges of a run take as long as so many vectors (estimated, not
+# timed).
+OF_EDGES, EDGE_VECTORS = 1.1, 4
 # What is read a second time, where the cache has room for all that programs go through at once: the gradients of
 # 153491 x 5 x 7 float32 take 46 us, of 42972 x 1 x 232 bf16 37.
 READS_OF_L2 = 1.5
@@ -114,7 +115,7 @@ def _of_groups(problem: Problem, chosen: Groups) -> _Work:
     elif not tiling.columns:
         slower *= min(1 + SHORT_RUN_BYTES / (problem.K * problem.itemsize), MAX_OF_SHORT_RUNS)
         slower *= cdiv(problem.K, tiling.run) * tiling.run / problem.K if tiling.run else 1.0
-        slower *= OF_EDGES if tiling.edges else 1.0
+        slower *= OF_EDGES + EDGE_VECTORS * tiling.vec / problem.K if tiling.edges else 1.0
     return _Work(us, chosen.programs, iterations, slower, turns=turns)
 
 

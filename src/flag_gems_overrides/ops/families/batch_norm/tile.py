@@ -13,6 +13,8 @@ A load is of VEC elements, which divides B, or C. ``vectors`` is how many of the
 
 RUN, if it is not 0, is a power of two: a run of B is read in pieces of so many elements, the last of them masked, so
 that no thread divides by B. Either a run is one piece and a tile has several runs, or a tile is one piece.
+
+Gradients read runs that VEC does not divide as heads, vectors and tails: unaligned_tile_at and edges_at.
 """
 
 import triton
