@@ -144,6 +144,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield from _neighbours_of(channels, "warps", "channels")
     if flat is not None:
         yield flat
+        yield flat._replace(channels=1)
         yield from _neighbours_of(flat, "warps")
     yield groups
     yield _most_groups(problem, limits)
