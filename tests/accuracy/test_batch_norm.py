@@ -17,6 +17,7 @@ from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.cudnn_batch_norm_backward import cudnn_batch_norm_backward
 from flag_gems_overrides.ops.families.batch_norm import launches, plan
 from flag_gems_overrides.ops.families.batch_norm.layout import view
+from flag_gems_overrides.ops.launch import devices
 
 aten = torch.ops.aten
 EPS, MOMENTUM = 1e-5, 0.3
@@ -41,8 +42,12 @@ WITH_DTYPES = [
 LARGE = [((2, 2, 80, 128), torch.bfloat16), ((3, 2, 61, 113), torch.float32), ((2500, 40), torch.float16)]
 # Where programs are of one warp: whole channels, and groups with rows, aligned or not, and with columns.
 FEW = [(4, 3, 5, 6), (3, 2, 9, 40), (3, 2, 7, 53), (150, 20)]
-# Short rows, read as they lie: all channels of several rows, with a rest and without, and blocks of so many.
-SHORT = [((700, 5), 5), ((133, 3, 7), 3), ((96, 48), 48), ((90, 504), 128), ((30, 40, 15), 16)]
+# Rows that are read as they lie: all channels of several rows, with a rest and without, and by place (1).
+SHORT = [((700, 5), 5), ((133, 3, 7), 3), ((96, 48), 48), ((90, 504), 1), ((30, 40, 15), 1)]
+# Rows that are read by place: blocks that begin and end anywhere, with a rest of rows and without.
+BY_PLACE = [(86, 77), (64, 33, 5), (150, 130), (70, 3, 101)]
+# Runs that are no whole vectors and begin at each place of one: few and many to a program, and long ones.
+UNALIGNED = [(3, 5, 257), (40, 2, 265), (1, 3, 1031), (2, 9, 13, 23), (5, 2, 1028)]
 small_programs = pytest.mark.usefixtures("programs_of_one_warp")
 
 
@@ -168,8 +173,6 @@ def short_rows(monkeypatch, device_with):
 
     def short_rows(shape: tuple[int, ...], channels: int, itemsize: int) -> None:
         warps = 1 if math.prod(shape[1:]) * itemsize < 2048 or channels < shape[1] else 8
-        if channels == 16 and itemsize > 2:
-            channels = 8
         chosen = launches.Configuration("flat", channels, warps, 2, 4, stages=2)
         monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
 
@@ -206,6 +209,90 @@ def test_short_rows_of_parts_that_are_unlike(shape, channels, short_rows, device
     case.x += torch.linspace(-50, 50, shape[0], device=device).view(-1, *[1] * (len(shape) - 1))
     case.x[0] = 0.0
     _check(case)
+
+
+@pytest.fixture
+def by_place(monkeypatch, device_with):
+    """Rows are read by place, by programs of one warp."""
+    device_with()
+    chosen = launches.Configuration("flat", 1, 1, 2, 4, stages=2)
+    monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
+
+
+@pytest.mark.usefixtures("by_place")
+@each("dtype", FLOATING)
+@each("shape", BY_PLACE)
+def test_by_place(shape, dtype, device):
+    for inputs in (1, 2):
+        problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, inputs)
+        assert plan.plan(problem, devices.limits(0)).by_place
+    _check(Case(shape, dtype, device, mean=10.0))
+
+
+@pytest.mark.usefixtures("by_place")
+@each("shape", BY_PLACE)
+def test_by_place_of_parts_that_are_unlike(shape, device):
+    case = Case(shape, torch.float32, device, mean=1000.0)
+    case.x += torch.linspace(-50, 50, shape[0], device=device).view(-1, *[1] * (len(shape) - 1))
+    case.x[0] = 0.0
+    _check(case)
+
+
+@pytest.mark.usefixtures("by_place")
+@each("shape", BY_PLACE)
+def test_some_gradients_by_place_of_misaligned_tensors(shape, device):
+    case = Case(shape, torch.bfloat16, device)
+    case.x, case.dy = (LAYOUTS["misaligned"](tensor) for tensor in (case.x, case.dy))
+    exact, native = case.exact(), case.native()
+    for mask in itertools.product([True, False], repeat=3):
+        for wanted, actual, theirs, truth in zip(mask, case.ours(mask=mask)[5:], native[5:], exact[5:], strict=True):
+            assert (actual is not None) == wanted
+            if actual is not None:
+                assert_same_answer(actual, theirs, truth)
+
+
+@pytest.mark.usefixtures("by_place")
+@each("value", [math.nan, math.inf])
+def test_values_that_are_not_finite_stay_in_their_channel_by_place(value, device):
+    case = Case((86, 77), torch.float32, device)
+    case.x[-1, 40] = case.dy[3, 76] = value
+    for name, actual in zip(Results._fields[5:], case.ours()[5:], strict=True):
+        harmed = {76} if name == "dbias" else {40, 76}
+        finite = actual.reshape(-1, 77).isfinite().all(0)
+        assert {channel for channel in range(77) if not finite[channel]} == harmed, name
+
+
+@pytest.mark.parametrize("training", [True, False])
+@small_programs
+@each("dtype", FLOATING)
+@each("shape", UNALIGNED)
+def test_runs_that_begin_anywhere(shape, dtype, training, device):
+    problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, 2)
+    whole_vectors = problem.K * dtype.itemsize % 16 == 0
+    assert (plan.plan(problem, devices.limits(0)).tiling.edges == 0) == whole_vectors
+    _check(Case(shape, dtype, device), training)
+
+
+@small_programs
+@each("shape", UNALIGNED)
+def test_runs_that_begin_anywhere_of_misaligned_tensors(shape, device):
+    case = Case(shape, torch.float16, device)
+    case.x, case.dy = (LAYOUTS["misaligned"](tensor) for tensor in (case.x, case.dy))
+    _check(case)
+
+
+@small_programs
+@each("shape", UNALIGNED)
+def test_some_gradients_of_runs_that_begin_anywhere(shape, device):
+    case = Case(shape, torch.bfloat16, device)
+    for training in (True, False):
+        exact, native = case.exact(training), case.native(training)
+        for mask in itertools.product([True, False], repeat=3):
+            ours = case.ours(training, mask)
+            for wanted, actual, theirs, truth in zip(mask, ours[5:], native[5:], exact[5:], strict=True):
+                assert (actual is not None) == wanted
+                if actual is not None:
+                    assert_same_answer(actual, theirs, truth)
 
 
 @each("value", [math.nan, math.inf])

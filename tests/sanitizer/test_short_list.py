@@ -17,7 +17,7 @@ from kernels import KERNELS, forget_launches
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS, Operator
-from flag_gems_overrides.ops.families import gather, group_norm, reduction, scan
+from flag_gems_overrides.ops.families import batch_norm, gather, group_norm, reduction, scan
 from flag_gems_overrides.ops.families.reduction.moments import variance
 from flag_gems_overrides.ops.families.reduction.moments_call import moments
 from flag_gems_overrides.ops.launch import devices
@@ -53,6 +53,7 @@ SIZES = {
         "40x12 float32",
         "3x5x7 bfloat16",
         "5x2x61x113 float16",
+        "40x2x265 bfloat16",
         "2x2x16x1024 float32",
         "2500x40 bfloat16",
         "20001x17 bfloat16",
@@ -163,8 +164,12 @@ CLASSES = reduction.plan.Configuration("classes", 1, 1, 16, 1, 1, False, 1, Fals
 ROWS_SHARED = scan.plan.Configuration("shared", 4, 128, 1, 4, registers=128)
 COLUMNS_SHARED = scan.plan.Configuration("shared", 1, 8, 2, 4, registers=128)
 LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_sm=4, stages=3)
+BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
 GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
 LARGE = [
+    ("batch_norm 86x77 float32", batch_norm, BY_PLACE),
+    ("batch_norm_backward 86x77 float32", batch_norm, BY_PLACE),
+    ("batch_norm_backward 150x130 bfloat16", batch_norm, BY_PLACE),
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
     ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FILL),

@@ -118,7 +118,9 @@ def _batch_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
         if isinstance(plan, batch_norm_plan.Flat):
             places, planes = plan.lanes * plan.vec, 3 if inputs == 1 else 2
             lanes = plan.programs * plan.slice_size * plan.rows * places
-            numbers = planes * (plan.programs * places + plan.group * N)
+            numbers = planes * plan.group * plan.width
+            if not plan.by_place:
+                numbers = planes * (plan.programs * places + plan.group * N)
             # Of both launches; the rest is a tile too.
             return Work(2 * plan.programs, 2 * (plan.slice_size + (plan.rest > 0)), lanes, 2, numbers)
         tiling = plan.tiling
@@ -126,9 +128,12 @@ def _batch_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
         if isinstance(plan, batch_norm_plan.Channels):
             return Work(tiling.blocks, 1, tiling.blocks * tile, 1, 0)
         tiles = _cdiv(plan.slice_size, tiling.rows)
+        # Heads and tails of runs.
+        edge_tiles = _cdiv(_cdiv(M, plan.group), tiling.edges // (2 * tiling.vec)) if tiling.edges else 0
         turns = _cdiv(tiling.blocks * plan.group, plan.programs)
         numbers = 3 * plan.group * N if plan.group > 1 else 0
-        return Work(plan.programs, turns * tiles, tiling.blocks * plan.group * tiles * tile, 2, numbers)
+        lanes = tiling.blocks * plan.group * (tiles * tile + edge_tiles * tiling.edges)
+        return Work(plan.programs, turns * (tiles + edge_tiles), lanes, 2, numbers)
 
     return work
 

@@ -22,6 +22,7 @@ from .statistics import rstd_of
 from .tile import (
     begin_and_end,
     channels_of,
+    edges_at,
     elements_before,
     load_of_channels,
     merged_channels,
@@ -29,6 +30,7 @@ from .tile import (
     over_parts,
     over_tile,
     tile_at,
+    unaligned_tile_at,
 )
 from .waiting import announce, arrives_last, leave, wait_for
 
@@ -122,6 +124,7 @@ def batch_norm_backward_groups(
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
     RUN: tl.constexpr,
+    EDGES: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
     STAGES: tl.constexpr,
@@ -132,6 +135,10 @@ def batch_norm_backward_groups(
 
     The last program of a group to have read its part adds up all parts, in order.
 
+    EDGES is not 0 where runs of B begin anywhere. ``vectors`` is B then, ``total`` the whole vectors of a channel, as
+    unaligned_tile_at counts them; besides its slice of them a program has the heads and tails of some runs, as many as
+    EDGES lanes have room for at a time.
+
     partial_ptr: [2, GROUP, C], at the end the sums in place of the first part; workspace_ptr: see waiting.py; both
     None for groups of one
     """
@@ -139,7 +146,13 @@ def batch_norm_backward_groups(
     part = tl.program_id(0) % GROUP
     begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS, RUN)
     UNIT: tl.constexpr = 1 if COLUMNS else VEC
-    count = tl.cast(elements_before(tl.cast(total, tl.int64), vectors, UNIT, RUN), ACC)
+    if EDGES:
+        runs = total // (vectors // VEC)
+        count = tl.cast(tl.cast(runs, tl.int64) * vectors, ACC)
+        RUNS: tl.constexpr = EDGES // (2 * VEC)
+        first_run, last_run = begin_and_end(part, (runs + GROUP - 1) // GROUP, runs, 1, False, INT64_OFFSETS)
+    else:
+        count = tl.cast(elements_before(tl.cast(total, tl.int64), vectors, UNIT, RUN), ACC)
     eps = from_bits(eps_bits, ACC)
     shape: tl.constexpr = [BLOCK, CHANNELS] if COLUMNS else [CHANNELS, BLOCK]
     tiles = (end - begin + BLOCK - 1) // BLOCK
@@ -148,22 +161,35 @@ def batch_norm_backward_groups(
     for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
         channels = channels_of(block, CHANNELS, COLUMNS)
         mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
+        scale = mean
         if EVALUATION:
             rstd, weight = rstd_and_weight(spread_ptr, weight_ptr, channels, C, eps, EVALUATION, ACC)
             scale = rstd * weight
+        if EDGES:
+            edges_dy = tl.zeros([CHANNELS, EDGES], ACC)
+            edges_dyx = tl.zeros([CHANNELS, EDGES], ACC)
+            for first in tl.range(first_run, last_run, RUNS):
+                offsets, mask = edges_at(first, last_run, channels, C, vectors, EDGES, VEC)
+                edges_dy, edges_dyx = add_tile(
+                    dy_ptr, x_ptr, dx_ptr, offsets, mask, mean, scale, edges_dy, edges_dyx, SUMS, EVALUATION
+                )
+            first_dy = over_tile(edges_dy, COLUMNS)
+            first_dyx = over_tile(edges_dyx, COLUMNS)
         tile_dy = tl.zeros(shape, ACC)
         tile_dyx = tl.zeros(shape, ACC)
         for tile in tl.range(0, tiles, num_stages=STAGES):
-            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
-            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            if SUMS:
-                x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-                tile_dy += dy
-                tile_dyx += tl.where(mask, dy * (x - mean), 0.0)
-            if EVALUATION and dx_ptr is not None:
-                tl.store(dx_ptr + offsets, dy * scale, mask=mask)
+            if EDGES:
+                offsets, mask = unaligned_tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC)
+            else:
+                offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
+            tile_dy, tile_dyx = add_tile(
+                dy_ptr, x_ptr, dx_ptr, offsets, mask, mean, scale, tile_dy, tile_dyx, SUMS, EVALUATION
+            )
         sum_dy = over_tile(tile_dy, COLUMNS)
         sum_dyx = over_tile(tile_dyx, COLUMNS)
+        if EDGES:
+            sum_dy += first_dy
+            sum_dyx += first_dyx
         if not EVALUATION:
             # After the loop, which has no register for them; on their way while this program waits for the others.
             rstd, weight = rstd_and_weight(spread_ptr, weight_ptr, channels, C, eps, EVALUATION, ACC)
@@ -187,16 +213,53 @@ def batch_norm_backward_groups(
                 sum_dy = load_of_channels(partial_ptr, channels, C, ACC, 0.0)
                 sum_dyx = load_of_channels(partial_ptr + GROUP * C, channels, C, ACC, 0.0)
             scale = rstd * weight
+            if EDGES:
+                for first in tl.range(first_run, last_run, RUNS):
+                    offsets, mask = edges_at(first, last_run, channels, C, vectors, EDGES, VEC)
+                    store_tile(dy_ptr, x_ptr, dx_ptr, offsets, mask, mean, sum_dy, sum_dyx, rstd, scale, count)
             # Backwards: what was read last may still be in L1.
             for tile in tl.range(0, tiles, num_stages=STAGES):
                 first = begin + (tiles - 1 - tile) * BLOCK
-                offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
-                dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
-                x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-                dx = input_gradient(dy, x - mean, sum_dy, sum_dyx, rstd, scale, count)
-                tl.store(dx_ptr + offsets, dx, mask=mask)
+                if EDGES:
+                    offsets, mask = unaligned_tile_at(first, end, channels, C, vectors, BLOCK, VEC)
+                else:
+                    offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
+                store_tile(dy_ptr, x_ptr, dx_ptr, offsets, mask, mean, sum_dy, sum_dyx, rstd, scale, count)
         if WAITS:
             leave(workspace_ptr, block, blocks, GROUP)
+
+
+@triton.jit
+def add_tile(
+    dy_ptr,
+    x_ptr,
+    dx_ptr,
+    offsets,
+    mask,
+    mean,
+    scale,
+    tile_dy,
+    tile_dyx,
+    SUMS: tl.constexpr,
+    EVALUATION: tl.constexpr,
+):
+    """tile_dy and tile_dyx with these elements added. In evaluation their dx is stored too, which ``scale`` is for."""
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(mean.dtype)
+    if SUMS:
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(mean.dtype)
+        tile_dy += dy
+        tile_dyx += tl.where(mask, dy * (x - mean), 0.0)
+    if EVALUATION and dx_ptr is not None:
+        tl.store(dx_ptr + offsets, dy * scale, mask=mask)
+    return tile_dy, tile_dyx
+
+
+@triton.jit
+def store_tile(dy_ptr, x_ptr, dx_ptr, offsets, mask, mean, sum_dy, sum_dyx, rstd, scale, count):
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(mean.dtype)
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(mean.dtype)
+    dx = input_gradient(dy, x - mean, sum_dy, sum_dyx, rstd, scale, count)
+    tl.store(dx_ptr + offsets, dx, mask=mask)
 
 
 @triton.jit

@@ -23,7 +23,18 @@ from .flat_backward import (
 )
 from .flat_forward import batch_norm_flat_apply, batch_norm_flat_merge, batch_norm_flat_statistics
 from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
-from .launches import FLAT_REGISTERS, MAX_WARPS, MERGE_WARPS, MERGED_CHANNELS, MERGED_ELEMENTS, WARP, has_vectors
+from .launches import (
+    FLAT_REGISTERS,
+    MAX_WARPS,
+    MERGE_REGISTERS,
+    MERGE_WARPS,
+    MERGED_CHANNELS,
+    MERGED_ELEMENTS,
+    WARP,
+    cdiv,
+    has_vectors,
+    power_of_2,
+)
 from .launches import launch as launch_of
 from .layout import View, same_order, view
 from .plan import Channels, Configuration, Flat, Groups, Problem, Tiling, plan, plan_evaluation, plan_sums
@@ -309,8 +320,9 @@ def _backward_launch(
         return batch_norm_backward_channels.bind(device, (tiling.blocks,), *sizes, **options)
     alone = chosen.group == 1 or not (training or want_sums)
     launch = batch_norm_backward_groups.bind(
-        device, (chosen.programs,), *sizes, *_of_groups(chosen), **options, **_options_of_groups(chosen, alone)
-    )
+        device, (chosen.programs,), *sizes, *_of_groups(chosen),
+        **options, **_options_of_groups(chosen, alone), EDGES=tiling.edges,
+    )  # fmt: skip
     return _with_parts(launch, chosen, alone, 2, C, _accumulator(dtype), device)
 
 
@@ -319,15 +331,17 @@ def _flat_forward(
 ) -> _Launch:
     C, B, grid, accumulator = problem.N, problem.K, (chosen.programs,), _accumulator(dtype)
     total, parts = problem.M * B, (chosen.group, chosen.slice_size)
+    options = _options_of_flat(chosen)
     statistics = batch_norm_flat_statistics.bind(
-        device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts, **_options_of_sums(chosen)
-    )
+        device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts,
+        **options, **_options_of_sums(chosen),
+    )  # fmt: skip
     merge = batch_norm_flat_merge.bind(
-        device, *_of_merge(chosen, C), total, eps_bits, momentum_bits, chosen.group, chosen.part(), **_merged(chosen, C)
-    )
-    apply = batch_norm_flat_apply.bind(
-        device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, *parts, **_options_of_flat(chosen)
-    )
+        device, _merge_grid(C), *_of_parts(chosen, C, B), chosen.tiles, chosen.rest, total, eps_bits, momentum_bits,
+        chosen.group, chosen.slice_size if chosen.by_place else chosen.part(),
+        ROWS=chosen.rows if chosen.by_place else 0, **_options_of_merge(chosen),
+    )  # fmt: skip
+    apply = batch_norm_flat_apply.bind(device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, *parts, **options)
     columns, partial = _flat_workspace(chosen, 3, C, accumulator, device)
     return functools.partial(_run_flat_forward, statistics, merge, apply, columns, partial)
 
@@ -336,7 +350,7 @@ def _run_flat_forward(
     statistics: Launch,
     merge: Launch,
     apply: Launch,
-    columns: Allocation,
+    columns: Allocation | None,
     partial: Allocation,
     input: torch.Tensor,
     weight: torch.Tensor | None,
@@ -348,7 +362,7 @@ def _run_flat_forward(
     rstd: torch.Tensor,
 ) -> None:
     of_parts = partial()
-    statistics(input, columns(), of_parts)
+    statistics(input, None if columns is None else columns(), of_parts)
     merge(of_parts, running_mean, running_var, mean, rstd)
     apply(input, weight, bias, output, mean, rstd)
 
@@ -358,14 +372,18 @@ def _flat_backward(
 ) -> _Launch:
     C, B, grid, accumulator = problem.N, problem.K, (chosen.programs,), _accumulator(dtype)
     total, parts = problem.M * B, (chosen.group, chosen.slice_size)
+    options = _options_of_flat(chosen)
     sums = batch_norm_backward_flat_sums.bind(
-        device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts, **_options_of_sums(chosen)
+        device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts,
+        **options, **_options_of_sums(chosen),
+    )  # fmt: skip
+    merge = batch_norm_backward_flat_merge.bind(
+        device, _merge_grid(C), *_of_parts(chosen, C, B), chosen.group, **_options_of_merge(chosen)
     )
-    merge = batch_norm_backward_flat_merge.bind(device, *_of_merge(chosen, C), chosen.group, **_merged(chosen, C))
     apply = None
     if mask[0]:
         apply = batch_norm_backward_flat_apply.bind(
-            device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, total, *parts, **_options_of_flat(chosen)
+            device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, total, *parts, **options
         )
     columns, partial = _flat_workspace(chosen, 2, C, accumulator, device)
     added = Allocation((2, C), accumulator, device)
@@ -376,7 +394,7 @@ def _run_flat_backward(
     sums: Launch,
     merge: Launch,
     apply: Launch | None,
-    columns: Allocation,
+    columns: Allocation | None,
     partial: Allocation,
     added: Allocation,
     grad_out: torch.Tensor,
@@ -390,7 +408,7 @@ def _run_flat_backward(
 ) -> None:
     of_parts = partial()
     of_all = None if apply is None else added()
-    sums(grad_out, input, mean, columns(), of_parts)
+    sums(grad_out, input, mean, None if columns is None else columns(), of_parts)
     merge(of_parts, rstd, dweight, dbias, of_all)
     if apply is not None:
         apply(grad_out, input, weight, mean, rstd, dx, of_all)
@@ -398,17 +416,16 @@ def _run_flat_backward(
 
 def _flat_workspace(
     chosen: Flat, planes: int, C: int, dtype: torch.dtype, device: int
-) -> tuple[Allocation, Allocation]:
-    places = chosen.lanes * chosen.vec
-    columns = Allocation((chosen.programs, planes, places), dtype, device)
+) -> tuple[Allocation | None, Allocation]:
+    if chosen.by_place:
+        return None, Allocation((planes, chosen.group, chosen.width), dtype, device)
+    columns = Allocation((chosen.programs, planes, chosen.lanes * chosen.vec), dtype, device)
     return columns, Allocation((planes, chosen.group, C), dtype, device)
 
 
 def _options_of_flat(chosen: Flat) -> dict[str, int | bool]:
     return {
         "num_warps": chosen.warps,
-        "CHANNELS": chosen.channels,
-        "ALL": chosen.all_channels,
         "ROWS": chosen.rows,
         "LANES": chosen.lanes,
         "VEC": chosen.vec,
@@ -417,20 +434,26 @@ def _options_of_flat(chosen: Flat) -> dict[str, int | bool]:
     }
 
 
-def _options_of_sums(chosen: Flat) -> dict[str, int | bool]:
-    return {**_options_of_flat(chosen), "BLOCK_C": chosen.block_c, "BLOCK_E": chosen.block_e}
+def _options_of_sums(chosen: Flat) -> dict[str, int]:
+    return {"BLOCK_C": chosen.block_c, "BLOCK_E": chosen.block_e}
 
 
-def _of_merge(chosen: Flat, C: int) -> tuple[tuple[int], int]:
-    return (-(-C // MERGED_CHANNELS),), C
+def _merge_grid(C: int) -> tuple[int]:
+    return (cdiv(C, MERGED_CHANNELS),)
 
 
-def _merged(chosen: Flat, C: int) -> dict[str, int]:
-    parts = 1 << (chosen.group - 1).bit_length()
+def _of_parts(chosen: Flat, C: int, B: int) -> tuple[int, int, int, int]:
+    """C, B, width and per_row of what programs store for each other."""
+    return (C, B, chosen.width, chosen.per_row) if chosen.by_place else (C, 1, C, 1)
+
+
+def _options_of_merge(chosen: Flat) -> dict[str, int]:
+    entries = chosen.group * (chosen.per_row if chosen.by_place else 1)
     return {
         "num_warps": MERGE_WARPS,
         "CHANNELS": MERGED_CHANNELS,
-        "PARTS": min(parts, MERGED_ELEMENTS // MERGED_CHANNELS),
+        "ENTRIES": min(power_of_2(entries), MERGED_ELEMENTS // MERGED_CHANNELS),
+        "maxnreg": MERGE_REGISTERS,
     }
 
 
@@ -453,7 +476,9 @@ def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
     """``alone``: whether no program waits for another one."""
     run = chosen.tiling.run
     if alone:
-        return {"PARTS": 1, "RUN": run, "STAGES": chosen.stages}
+        options = {"PARTS": 1, "RUN": run, "STAGES": chosen.stages}
+        # Left to itself the compiler spills 8 to 16 bytes of heads and tails for one more program.
+        return options | ({"maxnreg": chosen.registers} if chosen.tiling.edges and chosen.registers else {})
     return {
         "PARTS": chosen.parts,
         "RUN": run,

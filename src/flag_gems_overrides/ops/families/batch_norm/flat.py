@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="assignment, misc"
-"""Batch normalization of short rows: [A, C, B] where C * B, or some channels of B, are no more than a tile is wide.
-Programs read memory as it lies, in whole vectors, whatever C and B are.
+"""Batch normalization of rows as they lie in memory, [A, C, B] in whole vectors, whatever C and B are.
 
 Several rows of A are one long row of ``width`` elements, of which VEC divides the number. A program has the same
-*places* of each long row, those of a block of channels, and each thread the same few vectors; so all it needs to know
-of channels it asks once. What it has added up for each place it stores, and adds up the places of each channel:
+*places* of each long row, those of a block, and each thread the same few vectors; so it asks once for what it needs
+to know of channels. What it has added up for each place is added up for each channel: at its end by the program, if the
+block is a whole long row, or else by what merges the parts.
 
-    places of a block        of CHANNELS * B elements; of a long row if CHANNELS >= C (ALL)
+    places of a block        LANES * VEC of a long row, wherever channels begin
     channel of a place       place // B % C
     places of channel c      (i * C + c) * B + b for each row i of a long row and each b < B
 
@@ -22,9 +22,10 @@ In all kernels
 
     x_ptr, y_ptr, dy_ptr, dx_ptr: [A, C, B] as [tiles, ROWS, width] and [rest]
     mean_ptr, rstd_ptr: [C]      weight_ptr, bias_ptr: [C] or None
-    columns_ptr: [num_programs, planes, LANES * VEC], what a program has added up for each place
-    partial_ptr: [planes, GROUP, C], the same for each channel; forward pivots, means minus pivots, sums of squared
-        deviations, backward sums of dy and of dy * (x - mean)
+    columns_ptr: [num_programs, planes, LANES * VEC], what a program has added up for each place, or None if programs
+        do not add it up for channels
+    partial_ptr: [planes, GROUP, C], the same for each channel, or [planes, GROUP, width], for each place; forward
+        pivots, means minus pivots, sums of squared deviations, backward sums of dy and of dy * (x - mean)
     per_row: elements of a channel in a long row      SLICE: tiles of a program
 """
 
@@ -39,14 +40,16 @@ def places_of_block(LANES: tl.constexpr, VEC: tl.constexpr):
 
 
 @triton.jit
-def block_of(block, width, B, CHANNELS: tl.constexpr, LANES: tl.constexpr, VEC: tl.constexpr, ALL: tl.constexpr):
+def block_of(block, width, LANES: tl.constexpr, VEC: tl.constexpr):
     """(first place of a block, mask of the vectors that it has: [LANES, 1])."""
-    lanes = tl.arange(0, LANES)[:, None]
-    if ALL:
-        return 0, lanes < width // VEC
-    else:
-        first = block * (CHANNELS * B // VEC * VEC)
-        return first, lanes < tl.minimum(CHANNELS * B, width - first) // VEC
+    start = block * (LANES * VEC)
+    return start, tl.arange(0, LANES)[:, None] < (width - start) // VEC
+
+
+@triton.jit
+def row_of_part(part, start, width, VEC: tl.constexpr):
+    """Offset of the block among the sums of places. Written so that the compiler sees that VEC divides it."""
+    return part * (width // VEC * VEC) + start
 
 
 @triton.jit
@@ -81,11 +84,11 @@ def places_of_channels(channels, entries, C, B):
 
 
 @triton.jit
-def rows_of_places(places, start, tiles, rest, with_rest, width, ROWS: tl.constexpr):
-    """How many long rows have these places of a block: all of so many tiles, and some of the rest."""
+def rows_of_places(places, tiles, rest, with_rest, width, ROWS: tl.constexpr):
+    """How many long rows have these places: all of so many tiles, and some of the rest."""
     count = tiles * ROWS + tl.zeros_like(places)
     for r in tl.static_range(ROWS):
-        count += tl.where((start + places < rest - r * width) & with_rest, 1, 0)
+        count += tl.where((places < rest - r * width) & with_rest, 1, 0)
     return count
 
 

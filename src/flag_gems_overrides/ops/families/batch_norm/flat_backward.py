@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="assignment, misc"
-"""Backward kernels of batch normalization of short rows, in training. flat.py says what their parameters are, and
-backward.py has the formulas."""
+"""Backward kernels of batch normalization that read memory as it lies, in training. flat.py says what their parameters
+are, and backward.py has the formulas."""
 
 import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .backward import add_parts, input_gradient, store_gradients
+from .backward import input_gradient, store_gradients
 from .flat import (
     block_of,
     load_tile,
@@ -16,6 +16,7 @@ from .flat import (
     places_in_rest,
     places_of_block,
     places_of_channels,
+    row_of_part,
     row_of_tile,
 )
 from .tile import load_of_channels
@@ -37,8 +38,6 @@ def batch_norm_backward_flat_sums(
     rest,
     GROUP,
     SLICE,
-    CHANNELS: tl.constexpr,
-    ALL: tl.constexpr,
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
     VEC: tl.constexpr,
@@ -46,13 +45,12 @@ def batch_norm_backward_flat_sums(
     BLOCK_E: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """The sums of a part of a block of channels."""
-    ACC: tl.constexpr = columns_ptr.dtype.element_ty
-    COUNT: tl.constexpr = LANES * VEC
+    """The sums of a part of a block."""
+    ACC: tl.constexpr = partial_ptr.dtype.element_ty
     block, part, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
-    start, mask = block_of(block, width, B, CHANNELS, LANES, VEC, ALL)
+    start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
-    mean = of_places(mean_ptr, (block * CHANNELS + places // B) % C, ACC, 0.0)
+    mean = of_places(mean_ptr, (start + places) // B % C, ACC, 0.0)
     sum_dy = tl.zeros([LANES, VEC], ACC)
     sum_dyx = tl.zeros([LANES, VEC], ACC)
     for tile in tl.range(begin, end, num_stages=STAGES):
@@ -69,37 +67,48 @@ def batch_norm_backward_flat_sums(
             sum_dy += dy
             # Where there is nothing dy is 0, but the mean may be infinite.
             sum_dyx += tl.where(rest_mask, dy * (x - mean), 0.0)
-    columns_ptr += tl.cast(tl.program_id(0), tl.int64) * 2 * COUNT
-    tl.store(columns_ptr + places, sum_dy)
-    tl.store(columns_ptr + COUNT + places, sum_dyx)
-    tl.debug_barrier()
-    partial_ptr += part * C
-    add_places(columns_ptr, partial_ptr, block, C, B, per_row, CHANNELS, BLOCK_C, BLOCK_E)
-    add_places(columns_ptr + COUNT, partial_ptr + GROUP * C, block, C, B, per_row, CHANNELS, BLOCK_C, BLOCK_E)
+    if columns_ptr is None:
+        partial_ptr += row_of_part(part, start, width, VEC)
+        tl.store(partial_ptr + places, sum_dy, mask=mask)
+        tl.store(partial_ptr + row_of_part(GROUP, 0, width, VEC) + places, sum_dyx, mask=mask)
+    else:
+        COUNT: tl.constexpr = LANES * VEC
+        columns_ptr += tl.cast(tl.program_id(0), tl.int64) * 2 * COUNT
+        tl.store(columns_ptr + places, sum_dy)
+        tl.store(columns_ptr + COUNT + places, sum_dyx)
+        tl.debug_barrier()
+        add_places(columns_ptr, COUNT, partial_ptr + part * C, GROUP * C, C, B, per_row, BLOCK_C, BLOCK_E)
 
 
 @triton.jit
 def add_places(
     columns_ptr,
-    out_ptr,
-    block,
+    COUNT: tl.constexpr,
+    partial_ptr,
+    plane,
     C,
     B,
     per_row,
-    CHANNELS: tl.constexpr,
     BLOCK_C: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ):
-    """The sum of each channel's places. columns_ptr: [LANES * VEC]; out_ptr: [C]"""
-    for first in tl.range(0, tl.minimum(CHANNELS, C), BLOCK_C):
+    """Both sums of each channel's places.
+
+    columns_ptr: [2, COUNT]      partial_ptr: [2, GROUP, C], where this program's part is; ``plane`` is GROUP * C
+    """
+    ACC: tl.constexpr = columns_ptr.dtype.element_ty
+    for first in tl.range(0, C, BLOCK_C):
         channels = first + tl.arange(0, BLOCK_C)[:, None]
-        known = (channels < CHANNELS) & (block * CHANNELS + channels < C)
-        sums = tl.zeros([BLOCK_C, BLOCK_E], columns_ptr.dtype.element_ty)
+        sum_dy = tl.zeros([BLOCK_C, BLOCK_E], ACC)
+        sum_dyx = tl.zeros([BLOCK_C, BLOCK_E], ACC)
         for e in tl.range(0, per_row, BLOCK_E):
             entries = e + tl.arange(0, BLOCK_E)[None, :]
-            places = places_of_channels(channels, entries, C, B)
-            sums += tl.load(columns_ptr + places, mask=known & (entries < per_row), other=0.0)
-        tl.store(out_ptr + block * CHANNELS + channels, tl.sum(sums, 1, keep_dims=True), mask=known)
+            mask = (channels < C) & (entries < per_row)
+            places = columns_ptr + places_of_channels(channels, entries, C, B)
+            sum_dy += tl.load(places, mask=mask, other=0.0)
+            sum_dyx += tl.load(places + COUNT, mask=mask, other=0.0)
+        tl.store(partial_ptr + channels, tl.sum(sum_dy, 1, keep_dims=True), mask=channels < C)
+        tl.store(partial_ptr + plane + channels, tl.sum(sum_dyx, 1, keep_dims=True), mask=channels < C)
 
 
 @entry()
@@ -111,16 +120,33 @@ def batch_norm_backward_flat_merge(
     dbias_ptr,
     sums_ptr,
     C,
+    B,
+    width,
+    per_row,
     GROUP,
     CHANNELS: tl.constexpr,
-    PARTS: tl.constexpr,
+    ENTRIES: tl.constexpr,
 ):
     """The gradients of weight and bias of CHANNELS channels, and the sums for dx.
 
+    partial_ptr: [2, GROUP, width], of whose places ``per_row`` are of each channel: for sums of channels these are
+        themselves the places, C of them, and B is 1
     dweight_ptr, dbias_ptr: [C] or None      sums_ptr: [2, C], of dy and of dy * (x - mean), or None
     """
-    sum_dy, sum_dyx, channels = add_parts(partial_ptr, tl.program_id(0), C, GROUP, CHANNELS, PARTS)
-    rstd = load_of_channels(rstd_ptr, channels, C, partial_ptr.dtype.element_ty, 1.0)
+    ACC: tl.constexpr = partial_ptr.dtype.element_ty
+    channels = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    entries_dy = tl.zeros([ENTRIES, CHANNELS], ACC)
+    entries_dyx = tl.zeros([ENTRIES, CHANNELS], ACC)
+    for first in tl.range(0, GROUP * per_row, ENTRIES):
+        entries = first + tl.arange(0, ENTRIES)[:, None]
+        parts = entries // per_row
+        mask = (parts < GROUP) & (channels < C)
+        places = parts * width + places_of_channels(channels, entries - parts * per_row, C, B)
+        entries_dy += tl.load(partial_ptr + places, mask=mask, other=0.0)
+        entries_dyx += tl.load(partial_ptr + GROUP * width + places, mask=mask, other=0.0)
+    sum_dy = tl.sum(entries_dy, 0, keep_dims=True)
+    sum_dyx = tl.sum(entries_dyx, 0, keep_dims=True)
+    rstd = load_of_channels(rstd_ptr, channels, C, ACC, 1.0)
     store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
     if sums_ptr is not None:
         tl.store(sums_ptr + channels, sum_dy, mask=channels < C)
@@ -145,8 +171,6 @@ def batch_norm_backward_flat_apply(
     total,
     GROUP,
     SLICE,
-    CHANNELS: tl.constexpr,
-    ALL: tl.constexpr,
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
     VEC: tl.constexpr,
@@ -155,9 +179,9 @@ def batch_norm_backward_flat_apply(
     """dx, backwards. sums_ptr: [2, C]; total: elements of a channel"""
     ACC: tl.constexpr = sums_ptr.dtype.element_ty
     block, _, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
-    start, mask = block_of(block, width, B, CHANNELS, LANES, VEC, ALL)
+    start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
-    channels = (block * CHANNELS + places // B) % C
+    channels = (start + places) // B % C
     mean = of_places(mean_ptr, channels, ACC, 0.0)
     rstd = of_places(rstd_ptr, channels, ACC, 1.0)
     sum_dy = of_places(sums_ptr, channels, ACC, 0.0)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="assignment, misc"
-"""Forward kernels of batch normalization of short rows, in training. flat.py says what their parameters are."""
+"""Forward kernels of batch normalization that read memory as it lies, in training. flat.py says what their parameters
+are."""
 
 import triton
 import triton.language as tl
@@ -15,10 +16,11 @@ from .flat import (
     places_in_rest,
     places_of_block,
     places_of_channels,
+    row_of_part,
     row_of_tile,
     rows_of_places,
 )
-from .statistics import merge_parts, store_statistics
+from .statistics import merged_with, store_statistics
 from .tile import load_of_channels
 
 
@@ -36,8 +38,6 @@ def batch_norm_flat_statistics(
     rest,
     GROUP,
     SLICE,
-    CHANNELS: tl.constexpr,
-    ALL: tl.constexpr,
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
     VEC: tl.constexpr,
@@ -47,10 +47,9 @@ def batch_norm_flat_statistics(
 ):
     """The statistics of a part of a block of channels, from a pivot for each place: the mean of the first tile. It is
     of so few elements that it may be far from all others; so the mean follows, tile after tile (Welford)."""
-    ACC: tl.constexpr = columns_ptr.dtype.element_ty
-    COUNT: tl.constexpr = LANES * VEC
+    ACC: tl.constexpr = partial_ptr.dtype.element_ty
     block, part, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
-    start, mask = block_of(block, width, B, CHANNELS, LANES, VEC, ALL)
+    start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
     first_rows = load_tile(x_ptr, begin, start, width, mask, ROWS, LANES, VEC)
     pivot = first_rows[0].to(ACC)
@@ -83,15 +82,23 @@ def batch_norm_flat_statistics(
             shift = deviation / count
             mean += shift
             squares += deviation * (deviation - shift)
-    columns_ptr += tl.cast(tl.program_id(0), tl.int64) * 3 * COUNT
-    tl.store(columns_ptr + places, pivot)
-    tl.store(columns_ptr + COUNT + places, mean)
-    tl.store(columns_ptr + 2 * COUNT + places, squares)
-    tl.debug_barrier()
-    merge_places(
-        columns_ptr, partial_ptr + part * C, GROUP * C, block, start, C, B, width, per_row, end - begin, rest,
-        with_rest, CHANNELS, ROWS, COUNT, BLOCK_C, BLOCK_E,
-    )  # fmt: skip
+    if columns_ptr is None:
+        partial_ptr += row_of_part(part, start, width, VEC) + places
+        plane = row_of_part(GROUP, 0, width, VEC)
+        tl.store(partial_ptr, pivot, mask=mask)
+        tl.store(partial_ptr + plane, mean, mask=mask)
+        tl.store(partial_ptr + 2 * plane, squares, mask=mask)
+    else:
+        COUNT: tl.constexpr = LANES * VEC
+        columns_ptr += tl.cast(tl.program_id(0), tl.int64) * 3 * COUNT
+        tl.store(columns_ptr + places, pivot)
+        tl.store(columns_ptr + COUNT + places, mean)
+        tl.store(columns_ptr + 2 * COUNT + places, squares)
+        tl.debug_barrier()
+        merge_places(
+            columns_ptr, partial_ptr + part * C, GROUP * C, C, B, width, per_row, end - begin, rest, with_rest,
+            ROWS, COUNT, BLOCK_C, BLOCK_E,
+        )  # fmt: skip
 
 
 @triton.jit
@@ -99,8 +106,6 @@ def merge_places(
     columns_ptr,
     partial_ptr,
     plane,
-    block,
-    start,
     C,
     B,
     width,
@@ -108,7 +113,6 @@ def merge_places(
     tiles,
     rest,
     with_rest,
-    CHANNELS: tl.constexpr,
     ROWS: tl.constexpr,
     COUNT: tl.constexpr,
     BLOCK_C: tl.constexpr,
@@ -121,15 +125,15 @@ def merge_places(
     partial_ptr: [3, GROUP, C], the same of channels, where this program's part is
     """
     ACC: tl.constexpr = columns_ptr.dtype.element_ty
-    for first in tl.range(0, tl.minimum(CHANNELS, C), BLOCK_C):
+    for first in tl.range(0, C, BLOCK_C):
         channels = first + tl.arange(0, BLOCK_C)[:, None]
-        known = (channels < CHANNELS) & (block * CHANNELS + channels < C)
+        known = channels < C
         origin = tl.load(columns_ptr + channels * B, mask=known, other=0.0)
         sums = tl.zeros([BLOCK_C, BLOCK_E], ACC)
         counts = tl.zeros([BLOCK_C, BLOCK_E], ACC)
         for e in tl.range(0, per_row, BLOCK_E):
             count, mean, _ = entries_of_channels(
-                columns_ptr, origin, channels, known, e, start, C, B, width, per_row, tiles, rest, with_rest,
+                columns_ptr, origin, channels, known, e, C, B, width, per_row, tiles, rest, with_rest,
                 ROWS, COUNT, BLOCK_E,
             )  # fmt: skip
             sums += mean * count
@@ -141,14 +145,14 @@ def merge_places(
         rounded = tl.zeros([BLOCK_C, BLOCK_E], ACC)
         for e in tl.range(0, per_row, BLOCK_E):
             count, mean, place_squares = entries_of_channels(
-                columns_ptr, origin, channels, known, e, start, C, B, width, per_row, tiles, rest, with_rest,
+                columns_ptr, origin, channels, known, e, C, B, width, per_row, tiles, rest, with_rest,
                 ROWS, COUNT, BLOCK_E,
             )  # fmt: skip
             deviation = tl.where(count > 0, mean - channel_mean, 0.0)
             squares += place_squares + count * deviation * deviation
             rounded += count * deviation
         channel_mean += tl.sum(rounded, 1, keep_dims=True) / channel_count
-        out = partial_ptr + block * CHANNELS + channels
+        out = partial_ptr + channels
         tl.store(out, origin, mask=known)
         tl.store(out + plane, channel_mean, mask=known)
         tl.store(out + 2 * plane, tl.sum(squares, 1, keep_dims=True), mask=known)
@@ -161,7 +165,6 @@ def entries_of_channels(
     channels,
     known,
     first,
-    start,
     C,
     B,
     width,
@@ -177,14 +180,14 @@ def entries_of_channels(
     entries = first + tl.arange(0, BLOCK_E)[None, :]
     mask = known & (entries < per_row)
     places = places_of_channels(channels, entries, C, B)
-    count = tl.where(mask, rows_of_places(places, start, tiles, rest, with_rest, width, ROWS), 0).to(origin.dtype)
+    count = tl.where(mask, rows_of_places(places, tiles, rest, with_rest, width, ROWS), 0).to(origin.dtype)
     mean = tl.load(columns_ptr + places, mask=mask, other=0.0) - origin
     mean += tl.load(columns_ptr + COUNT + places, mask=mask, other=0.0)
     return count, tl.where(mask, mean, 0.0), tl.load(columns_ptr + 2 * COUNT + places, mask=mask, other=0.0)
 
 
 @entry()
-@triton.jit(do_not_specialize=["eps_bits", "momentum_bits", "GROUP", "SLICE", "total"])
+@triton.jit(do_not_specialize=["eps_bits", "momentum_bits", "GROUP", "SLICE", "total", "tiles", "rest"])
 def batch_norm_flat_merge(
     partial_ptr,
     running_mean_ptr,
@@ -192,26 +195,60 @@ def batch_norm_flat_merge(
     mean_ptr,
     rstd_ptr,
     C,
+    B,
+    width,
+    per_row,
+    tiles,
+    rest,
     total,
     eps_bits,
     momentum_bits,
     GROUP,
     SLICE,
     CHANNELS: tl.constexpr,
-    PARTS: tl.constexpr,
+    ENTRIES: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
-    """The statistics of CHANNELS channels from those of their parts, of SLICE elements each of ``total``.
+    """The statistics of CHANNELS channels, of ``total`` elements each, from those of their parts.
 
+    partial_ptr: [3, GROUP, width], of whose places ``per_row`` are of each channel, or with ROWS 0 statistics of
+        channels: these are themselves the places, C of them, B is 1, and SLICE is the elements of a part
     running_mean_ptr, running_var_ptr: [C] or None
     """
     ACC: tl.constexpr = partial_ptr.dtype.element_ty
-    mean, squares, channels = merge_parts(
-        partial_ptr, tl.program_id(0), C, GROUP, SLICE, total, 1, 1, 0, CHANNELS, PARTS
-    )
+    channels = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    origin = tl.load(partial_ptr + channels * B, mask=channels < C, other=0.0)
+    # Of each of ENTRIES entries by itself, until all are merged.
+    means = tl.zeros([ENTRIES, CHANNELS], ACC)  # minus the origin
+    squares = tl.zeros([ENTRIES, CHANNELS], ACC)
+    counts = tl.zeros([ENTRIES, CHANNELS], ACC)
+    plane = GROUP * width
+    for first in tl.range(0, GROUP * per_row, ENTRIES):
+        entries = first + tl.arange(0, ENTRIES)[:, None]
+        parts = entries // per_row
+        mask = (parts < GROUP) & (channels < C)
+        places = places_of_channels(channels, entries - parts * per_row, C, B)
+        part_ptr = partial_ptr + parts * width + places
+        part_mean = tl.load(part_ptr, mask=mask, other=0.0) - origin + tl.load(part_ptr + plane, mask=mask, other=0.0)
+        part_squares = tl.load(part_ptr + 2 * plane, mask=mask, other=0.0)
+        if ROWS == 0:
+            elements = tl.where(parts < GROUP - 1, SLICE, total - tl.cast(SLICE, tl.int64) * (GROUP - 1))
+        else:
+            of_part = tl.minimum(SLICE, tiles - parts * SLICE)
+            elements = rows_of_places(places, of_part, rest, parts == GROUP - 1, width, ROWS)
+        part_count = tl.where(parts < GROUP, elements, 0).to(ACC)
+        shift = tl.where(mask, part_mean - means, 0.0)
+        new_counts = counts + part_count
+        share = part_count / tl.where(mask, new_counts, 1.0)
+        squares += part_squares + shift * shift * counts * share
+        means += shift * share
+        counts = new_counts
+    none = tl.zeros_like(origin)
+    mean, squares, _ = merged_with(none, none, none, means, squares, counts, counts > 0)
     running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
     running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
     store_statistics(
-        mean, squares, running_mean, running_var, channels, C, tl.cast(total, ACC),
+        origin + mean, squares, running_mean, running_var, channels, C, tl.cast(total, ACC),
         from_bits(eps_bits, ACC), from_bits(momentum_bits, ACC),
         mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
     )  # fmt: skip
@@ -233,8 +270,6 @@ def batch_norm_flat_apply(
     rest,
     GROUP,
     SLICE,
-    CHANNELS: tl.constexpr,
-    ALL: tl.constexpr,
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
     VEC: tl.constexpr,
@@ -243,9 +278,9 @@ def batch_norm_flat_apply(
     """The result, backwards: what was read last may still be in the cache."""
     ACC: tl.constexpr = mean_ptr.dtype.element_ty
     block, _, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
-    start, mask = block_of(block, width, B, CHANNELS, LANES, VEC, ALL)
+    start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
-    channels = (block * CHANNELS + places // B) % C
+    channels = (start + places) // B % C
     mean = of_places(mean_ptr, channels, ACC, 0.0)
     scale = of_places(rstd_ptr, channels, ACC, 1.0) * of_places(weight_ptr, channels, ACC, 1.0)
     bias = of_places(bias_ptr, channels, ACC, 0.0)

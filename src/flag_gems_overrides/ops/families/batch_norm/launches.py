@@ -22,31 +22,24 @@ MAX_REGISTERS = 0.75
 ALONE, MAX_ALONE = 1 << 30, 32768
 # Parts of other programs that a thread of the last program of a group loads at a time.
 PARTS_PER_THREAD = 2
+# Gradients read runs of so many bytes, which are no whole vectors, as a head, vectors and a tail (estimated, not
+# timed: heads and tails are loaded one by one, 16 lanes of 256).
+MIN_UNALIGNED_BYTES = 512
+# Elements of a tile at most.
+MAX_BLOCK = 1 << 16
+# Of a tile of vectors a tile of heads and tails has the share of 1 / EDGES_OF_TILE (112 bytes spill with as many).
+EDGES_OF_TILE = 4
 # Bytes that a program stores side by side where the elements of a channel are contiguous.
 ROW_BYTES = 128
 # flat: most vectors of a row in a thread; most vectors of a tile in a thread, by the number of inputs (more spill);
-# registers of a thread (left to itself the compiler spills 8 bytes to fit a second program of 16 warps).
+# registers of a thread (left to itself the compiler spills 8 bytes to fit another program).
 FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
-# flat: channels of a program that merges the parts, and entries of a channel that it loads at a time.
-MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS = 8, 1024, 4
-# For estimate(): bytes that a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and
-# of an exchange of sums between programs.
-BYTES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 0.7, 2.5
-# So many programs that wait for each other add a microsecond, twice as many add four: 2966680 bf16 of one channel
-# take 17.7 us with 527 programs, 19.1 with 714, 24.4 with 1054; 2048 x 7 x 12 8.2 with 192, 8.7 with 384, 11.6 with
-# 768.
-PROGRAMS_OF_US = 360
-# groups: how many times as long loads take that are shorter than a vector, by their bytes; runs of SHORT_RUN_BYTES
-# take twice as long. Problems of more than 4 MB move 3.6 TB/s with whole vectors, 2.7 with 8 bytes, 2.2 with 4, 1.5
-# with 2; 55521 x 32 x 20 float32 half of it, 18435 x 24 x 24 and 43848 x 8 x 4 bfloat16 less.
-OF_PARTS_OF_VECTORS, SHORT_RUN_BYTES, MAX_OF_SHORT_RUNS = {16: 1.0, 8: 1.3, 4: 1.6, 2: 2.4}, 64, 3.0
-# flat: its three launches, and the time until all sums are there.
-FLAT_US = 12.0
-# Columns of whole 16-bit vectors take so many times as long: 156093 x 168 float16 92 us, the gradient of 780197 x 136
-# 549.
-OF_WIDE_COLUMNS = 1.5
-# groups: microseconds that columns and rows take besides.
-COLUMNS_US, ROWS_US = 5.0, 2.5
+# flat: how many times the bytes of its sums a program reads at least, unless that leaves few programs. If blocks are no
+# whole rows: programs in so many waves if a block has few of them, so that the last wave is short.
+FLAT_SHARE, FLAT_WAVES = 4, 4
+# flat: channels of a program that merges the parts, entries of them that it loads at a time, and registers of a thread
+# (with 128 float64 spills 96 bytes, left to itself the compiler spills 8 of float32 on sm_100).
+MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS, MERGE_REGISTERS = 8, 1024, 4, 255
 
 
 class Problem(NamedTuple):
@@ -64,7 +57,7 @@ class Configuration(NamedTuple):
     """What the tuner chooses. Kernels: channels, which holds them, groups, and flat, which reads memory as it lies."""
 
     kernel: str
-    channels: int  # of a program; flat: C or more for all
+    channels: int  # of a program; flat: C or more if programs add up what they have of channels, 1 if of places
     warps: int
     loads: int = 0  # of 16 bytes of each input that a thread has in flight; groups: a quarter of it one by one
     warps_per_sm: int = 0  # groups: which leaves a thread 65536 / 32 / warps_per_sm registers
@@ -84,6 +77,7 @@ class Tiling(NamedTuple):
     total: int
     columns: bool
     run: int
+    edges: int  # lanes of heads and tails; if there are any, ``vectors`` is elements of a run
     int64_offsets: bool
     warps: int
     blocks: int  # of channels
@@ -116,13 +110,13 @@ class Flat(NamedTuple):
     """``group`` programs to a block of channels, each with ``slice_size`` tiles. Names as in flat.py."""
 
     channels: int
-    all_channels: bool
     rows_of_long: int  # rows of A
     width: int
     per_row: int
     rows: int
     lanes: int
     vec: int
+    by_place: bool  # what programs store for each other, not by channel
     tiles: int
     rest: int
     blocks: int
@@ -179,52 +173,15 @@ def min_registers(problem: Problem, limits: Limits) -> int:
     return 72 if limits.capability[0] > 9 else 56
 
 
-def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
-    chosen = launch(problem, configuration, limits)
-    numel = problem.M * problem.N * problem.K
-    us, reads, slower, workspace = LAUNCH_US, 2, 1.0, 0
-    if isinstance(chosen, Channels):
-        programs, reads, warps = chosen.tiling.blocks, 1, chosen.tiling.warps
-        at_once = limits.sm_count * max(limits.threads_per_sm // WARP // 2 // warps, 1)
-        iterations = cdiv(programs, at_once)
-    elif isinstance(chosen, Groups):
-        tiling, programs = chosen.tiling, chosen.programs
-        turns = cdiv(tiling.blocks * chosen.group, programs)
-        iterations = 2 * turns * cdiv(chosen.slice_size, tiling.rows)
-        if chosen.group > 1:
-            merges = ITERATION_US * cdiv(chosen.group, chosen.parts)
-            us += turns * (EXCHANGE_US + merges + (programs / PROGRAMS_OF_US) ** 2)
-        iterations = iterations // 2 if chosen.stages > 2 else iterations
-        slower = OF_PARTS_OF_VECTORS.get(tiling.vec * problem.itemsize, 1.0)
-        if tiling.columns and chosen.group > 1:
-            us += COLUMNS_US
-            # Programs of the last block may have fewer channels, but take as long.
-            slower *= tiling.blocks * tiling.channels / problem.N
-            slower *= OF_WIDE_COLUMNS if tiling.vec == VECTOR_BYTES // 2 else 1.0
-        elif not tiling.columns:
-            us += ROWS_US if chosen.group > 1 else 0
-            slower *= min(1 + SHORT_RUN_BYTES / (problem.K * problem.itemsize), MAX_OF_SHORT_RUNS)
-            slower *= cdiv(problem.K, tiling.run) * tiling.run / problem.K if tiling.run else 1.0
-    else:
-        # A pipeline hides half of what an iteration waits.
-        programs, iterations = chosen.programs, chosen.slice_size * (1 if chosen.stages > 1 else 2)
-        # At the end a program adds up what its threads have.
-        us = FLAT_US + ITERATION_US * cdiv(chosen.channels, chosen.block_c)
-        places = programs * chosen.lanes * chosen.vec
-        workspace = 2 * max(problem.itemsize, 4) * (3 if problem.inputs == 1 else 2) * places
-    if numel * problem.itemsize * problem.inputs <= limits.l2_bytes:
-        reads = 1
-    moved = numel * problem.itemsize * (problem.inputs * reads + 1) * slower + workspace
-    busy = min(limits.sm_count, programs)
-    return us + max(moved / (busy * BYTES_PER_US), iterations * ITERATION_US)
-
-
 def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> Groups:
     _, channels, warps, loads, warps_per_sm, least, padded, stages, most = configuration
     tiling = tiles(problem, channels, warps, loads, padded)
     if min(warps_per_sm, least, stages) < 1 or tiling.rows < 1 or tiling.vec > tiling.block:
         raise ValueError(f"no legal program: {configuration}")
+    if tiling.columns and tiling.vec == 1 and stages > 1:
+        # Triton stores one column after the other, so that the lanes of a warp have the same bank: 8800 x 39 float32
+        # takes 47 us.
+        raise ValueError("stages of single columns are in one bank of shared memory")
     at_once = places(tiling, warps_per_sm, limits)
     registers = min(limits.registers_per_sm * limits.sm_count // (at_once * warps * WARP) // 8 * 8, 255)
     if registers < min_registers(problem, limits):
@@ -241,6 +198,8 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     blocks = cdiv(tiling.blocks, cdiv(tiling.blocks, min(at_once, most or at_once)))
     group = max(1, min(at_once // blocks, tiling.total // (least * tiling.rows)))
     lanes = tiling.channels * cdiv(tiling.total, tiling.rows) * tiling.block
+    if tiling.edges:
+        lanes += cdiv(problem.M, tiling.edges // (2 * tiling.vec)) * tiling.edges
     if least >= ALONE and lanes > max(MAX_ALONE, 2 * problem.M * problem.N * problem.K // limits.sm_count):
         raise ValueError("a program alone has much more than its share")
     # Whole lines of memory.
@@ -266,48 +225,70 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
         # As many rows as the lanes have room for.
         rows_of_long *= lanes * vec // (rows_of_long * C * B)
     else:
-        if channels * B % vec or C * B % vec:
-            raise ValueError("a block is no whole vectors")
-        rows_of_long, lanes = 1, max(threads, power_of_2(channels * B // vec))
+        rows_of_long, lanes = vec // math.gcd(C * B, vec), threads
     per_thread = lanes // threads
     if per_thread > FLAT_VECTORS or loads % per_thread or loads > FLAT_LOADS[inputs] * (2 if size == 8 else 1):
         raise ValueError("a thread has more vectors than registers")
-    if 2 * channels * B < lanes * vec and not all_channels:
-        raise ValueError("most lanes have no element")
     rows = loads // per_thread
     width = rows_of_long * C * B
+    if 2 * width < lanes * vec and not all_channels:
+        raise ValueError("most lanes have no element")
     tiles, rest = A // (rows_of_long * rows), A % (rows_of_long * rows) * C * B
     if tiles < 1 or rest >= 2**31:
         raise ValueError("a program has a tile")
     if (stages - 1) * loads * threads * VECTOR_BYTES * inputs * max(warps_per_sm // warps, 1) > limits.shared_bytes:
         raise ValueError("stages are in shared memory")
-    blocks = 1 if all_channels else cdiv(C, channels)
-    group = max(1, min(limits.sm_count * max(warps_per_sm // warps, 1) // blocks, tiles // least))
+    blocks, at_once = 1, limits.sm_count * max(warps_per_sm // warps, 1)
+    if not all_channels:
+        blocks = cdiv(width, lanes * vec)
+        if tiles < FLAT_SHARE:
+            raise ValueError("sums of places are most of the work")
+        if 4 * blocks > at_once:
+            # Programs do not wait for each other.
+            at_once *= FLAT_WAVES
+    group = max(1, min(at_once // blocks, tiles // least))
     slice_size = cdiv(tiles, group)
     group = cdiv(tiles, slice_size)
+    if not all_channels and 3 * group * width >= 2**31:
+        raise ValueError("sums are counted in 32 bits")
     per_row = rows_of_long * B
-    block_e = min(power_of_2(per_row), WARP)
-    block_c = min(max(4 * threads // block_e, 1), power_of_2(min(channels, C)))
+    # As many sums to a thread as loads are worth while, and of few channels more places at a time.
+    block_c = min(max(4 * threads // min(power_of_2(per_row), WARP), 1), power_of_2(min(channels, C)))
+    block_e = min(power_of_2(per_row), max(4 * threads // block_c, 1))
     return Flat(
-        power_of_2(min(channels, C)), all_channels, rows_of_long, width, per_row, rows, lanes, vec, tiles, rest, blocks,
-        group, slice_size, block_c, block_e, warps, stages,
+        power_of_2(min(channels, C)), rows_of_long, width, per_row, rows, lanes, vec, not all_channels,
+        tiles, rest, blocks, group, slice_size, block_c, block_e, warps, stages,
     )  # fmt: skip
 
 
 def tiles(problem: Problem, channels: int, warps: int, loads: int, padded: bool) -> Tiling:
     """Of programs that go through channels tile by tile."""
-    block = elements(problem, loads) * warps * WARP // channels
+    unaligned = has_edges(problem) and channels == 1 and not padded
+    block = elements(problem, loads, unaligned or _divide_into_vectors(problem)) * warps * WARP // channels
     run = min(block, power_of_2(problem.K)) if padded and problem.K > 1 else 0
-    return _tiling(problem, channels, block, warps, run)
+    return _tiling(problem, channels, block, warps, run, unaligned)
 
 
-def elements(problem: Problem, loads: int) -> int:
+def elements(problem: Problem, loads: int, vectors: bool) -> int:
     """Those of so many loads. One by one they take an address and a mask each."""
-    loaded = VECTOR_BYTES if has_vectors(problem) else VECTOR_BYTES // SINGLES
+    loaded = VECTOR_BYTES if vectors else VECTOR_BYTES // SINGLES
     return max(loads * loaded // problem.itemsize, 1)
 
 
 def has_vectors(problem: Problem) -> bool:
+    """Whether runs, or columns, are read in whole vectors, if need be with heads and tails."""
+    return _divide_into_vectors(problem) or has_edges(problem)
+
+
+def has_edges(problem: Problem) -> bool:
+    """Whether runs that are no whole vectors are read as a head, vectors and a tail. With offsets of 64 bits kernels
+    spill, 128 bytes of bf16 on sm_90."""
+    A, C, B, size, inputs = problem
+    possible = inputs == 2 and B > 1 and A * C * B + MAX_BLOCK < 2**31
+    return possible and B * size >= MIN_UNALIGNED_BYTES and not _divide_into_vectors(problem)
+
+
+def _divide_into_vectors(problem: Problem) -> bool:
     _, C, B, size, _ = problem
     return math.gcd(C if B == 1 else B, VECTOR_BYTES // size) * size == VECTOR_BYTES
 
@@ -317,15 +298,17 @@ def places(tiling: Tiling, warps_per_sm: int, limits: Limits) -> int:
     return limits.sm_count * max(min(warps_per_sm, limits.threads_per_sm // WARP) // tiling.warps, 1)
 
 
-def _tiling(problem: Problem, channels: int, block: int, warps: int, run: int = 0) -> Tiling:
+def _tiling(problem: Problem, channels: int, block: int, warps: int, run: int = 0, unaligned: bool = False) -> Tiling:
     A, C, B, size, _ = problem
     columns = B == 1
     width = C if columns else B
-    vec = math.gcd(width, VECTOR_BYTES // size)
-    total = A if columns else A * cdiv(B, run) if run else A * B // vec
+    vec = VECTOR_BYTES // size if unaligned else math.gcd(width, VECTOR_BYTES // size)
+    total = A if columns else A * cdiv(B, run) if run else A * (B // vec)
     # Of the tile after the last too, whose elements are masked.
     far = max(A * C * B, total * run) + channels * block * (C if columns else 1) >= 2**31
-    return Tiling(channels, block, vec, width // vec, total, columns, run, far, warps, cdiv(C, channels))
+    vectors = width if unaligned else width // vec
+    edges = max(block // EDGES_OF_TILE, 2 * vec) if unaligned else 0
+    return Tiling(channels, block, vec, vectors, total, columns, run, edges, far, warps, cdiv(C, channels))
 
 
 def cdiv(a: int, b: int) -> int:

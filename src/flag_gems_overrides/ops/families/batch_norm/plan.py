@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...plans import table
+from .estimate import SECTOR_BYTES, estimate
 from .launches import (
     ALONE,
     FLAT_LOADS,
+    FLAT_SHARE,
     FLAT_VECTORS,
     MAX_ALONE,
     MAX_WARPS,
@@ -25,7 +27,7 @@ from .launches import (
     Tiling,
     cdiv,
     elements,
-    estimate,
+    has_edges,
     has_vectors,
     held,
     launch,
@@ -56,7 +58,7 @@ __all__ = [
 # Bytes that a program reads side by side. Columns: ROW_BYTES, of float64 twice as many (768 x 12661 84 us, 118 with
 # 128 bytes). Neighbouring channels: at least NEIGHBOUR_BYTES, half of it if they are padded (50000 x 16 x 7 bf16 49.9
 # us, 84.6 with all of it).
-ROW_BYTES, NEIGHBOUR_BYTES, SECTOR_BYTES = 128, 128, 32
+ROW_BYTES, NEIGHBOUR_BYTES = 128, 128
 # Most elements that a program has of neighbouring channels: the gradient of 445 x 29 x 2 bf16 takes 6.0 us, 8.9 with
 # twice as many. With more than MANY_PROGRAMS programs to a multiprocessor those of columns have fewer warps.
 NEIGHBOUR_ELEMENTS, MANY_PROGRAMS = 4096, 16
@@ -82,11 +84,13 @@ COLUMNS_WARPS_ALONE = 32
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
 # Gradients of whole vectors with more programs to a channel than MANY_PARTS have so many warps to a multiprocessor.
 # With 24 on sm_90 20 x 6 x 65536 float16 spills 8 bytes (Triton 3.7) and 4 x 16 x 262144 float32 24 (3.6 too); with
-# up to 32 programs none does.
+# up to 32 programs none does. The same where runs have heads and tails: 16 x 352 x 39489 float16 spills 8 bytes
+# (Triton 3.7).
 MANY_PARTS, MANY_PARTS_WARPS = 32, 20
-# flat: warps of a program, warps of a multiprocessor, stages, and how many times the bytes of its sums a program
-# reads at least, unless that leaves few programs.
-FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES, FLAT_SHARE = (16, 8, 4), 16, 3, 4
+# Channels of fewer elements with heads and tails are held by programs, not gone through in tiles of more elements.
+MIN_LOOPED = 2048
+# flat: warps of a program, warps of a multiprocessor, stages.
+FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 16, 3
 # Registers of a thread whose elements are of several channels: with 64, 2787 x 719 x 8 float32 spills 64 bytes and
 # 1536 x 21 x 32 float16 8; with 72 the first spills 8. Gradients of single elements have fewer loads in flight: 2787
 # x 719 x 7 float32 needs 56.
@@ -115,12 +119,12 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
     channels = _channels(problem, limits)
-    if channels is not None:
+    if channels is not None and problem.K == 1:
         return channels
-    groups, flat = _groups(problem, limits), _flat(problem, limits)
-    if flat is None or estimate(problem, flat, limits) > estimate(problem, groups, limits):
-        return groups
-    return flat
+    found = [channels, _flat(problem, limits)]
+    if channels is None or (has_edges(problem) and problem.M * problem.K >= MIN_LOOPED):
+        found.append(_groups(problem, limits))
+    return min((each for each in found if each), key=lambda each: estimate(problem, each, limits))
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -140,6 +144,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield from _neighbours_of(channels, "warps", "channels")
     if flat is not None:
         yield flat
+        yield flat._replace(channels=1)
         yield from _neighbours_of(flat, "warps")
     yield groups
     yield _most_groups(problem, limits)
@@ -195,10 +200,10 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     # Forward elements one by one take more of them: 8 bytes spill with 24 warps (135 x 7 x 3982 bfloat16, sm_90).
     share = 5 / 8 if problem.inputs == 1 and problem.K > 1 and not has_vectors(problem) else 3 / 4
     pipelined = groups._replace(stages=STAGES, warps_per_sm=int(groups.warps_per_sm * share))
-    if _has_many_parts(problem, pipelined, limits):
+    if _has_many_parts(problem, pipelined, limits) or has_edges(problem):
         pipelined = pipelined._replace(warps_per_sm=MANY_PARTS_WARPS)
     if limits.capability[0] < 9:
-        pipelined = pipelined._replace(stages=1) if share < 3 / 4 else groups
+        pipelined = pipelined._replace(stages=1) if share < 3 / 4 or has_edges(problem) else groups
     elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
         pipelined = groups
     if problem.K == 1:
@@ -210,13 +215,17 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
                 yield groups._replace(loads=groups.loads // 2, warps_per_sm=warps_per_sm)
         if alone and problem.inputs == 2 and problem.itemsize < 8:
             yield groups._replace(warps_per_sm=COLUMNS_WARPS_ALONE)
-        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions).
-        yield groups if wide else pipelined
+        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions), of float64 on sm_100 8
+        # (70000 x 128). Single columns have no pipeline.
+        spills = wide or (problem.itemsize == 8 and limits.capability[0] > 9)
+        yield groups if spills or problem.N % 2 else pipelined
         return
     # On sm_100 8 bytes of a gradient spill.
     alone = has_vectors(problem) and (problem.inputs == 1 or limits.capability[0] == 9)
     if alone and problem.M * problem.K <= MAX_ALONE:
-        yield groups._replace(warps=MAX_WARPS, loads=2 * groups.loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
+        # With heads and tails 8 bytes spill (3 x 3 x 8001 float16).
+        loads = groups.loads if has_edges(problem) else 2 * groups.loads
+        yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
     for least in TILES:
         yield pipelined._replace(tiles=least)
 
@@ -253,7 +262,7 @@ def _most_groups(problem: Problem, limits: Limits) -> Configuration:
     most = limits.registers_per_sm // WARP // registers
     warps_per_sm = min(warps_per_sm, most // warps * warps)
     # Of few rows several tiles too.
-    while columns and warps > 4 and A * channels < 2 * elements(problem, loads) * warps * WARP:
+    while columns and warps > 4 and A * channels < 2 * elements(problem, loads, has_vectors(problem)) * warps * WARP:
         warps //= 2
     configuration = Configuration("groups", channels, warps, loads, warps_per_sm, least)
     if _padded(problem, configuration):
@@ -268,23 +277,27 @@ def _flat(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    """All channels of a row of A, or as many as a tile has room for; some may not be legal."""
+    """By channel if a tile has room for a long row, or by place; some may not be legal."""
     A, C, B, size, inputs = problem
     vec = VECTOR_BYTES // size
     for warps in FLAT_WARPS:
         room = warps * WARP * vec
         of_long_row = C * B * vec // math.gcd(C * B, vec)
-        channels = C if of_long_row <= FLAT_VECTORS * room else power_of_2(room // B + 1) // 2
-        of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2), (2 * inputs + 1) * size
+        channels, lanes, used = 1, room, room
+        if of_long_row <= FLAT_VECTORS * room:
+            channels, lanes = C, max(room, power_of_2(of_long_row))
+            used = lanes // of_long_row * of_long_row
+        of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2) * lanes, (2 * inputs + 1) * size * used
         for loads in (FLAT_LOADS[inputs], FLAT_LOADS[inputs] // 2):
-            least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), max(A * C * B // (1024 * limits.sm_count), 2))
+            of_few = max(A * C * B // (1024 * limits.sm_count), 2) * FLAT_LOADS[inputs] // loads
+            least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), of_few)
             yield Configuration("flat", channels, warps, loads, FLAT_WARPS_PER_SM, least, False, STAGES)
 
 
 def _padded(problem: Problem, configuration: Configuration) -> bool:
     """Whether it is worth masked lanes not to divide for each load: where a load is of less than a vector."""
-    _, _, B, size, _ = problem
-    if B == 1 or math.gcd(B, VECTOR_BYTES // size) * size == VECTOR_BYTES:
+    B = problem.K
+    if B == 1 or has_vectors(problem):
         return False
     _, channels, warps, loads, *_ = configuration
     run = tiles(problem, channels, warps, loads, True).run

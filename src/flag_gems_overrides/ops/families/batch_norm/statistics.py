@@ -47,15 +47,20 @@ def merge_parts(
         part_mean = (pivot - origin) + tl.load(places + plane, mask=mask, other=0.0)
         part_squares = tl.load(places + 2 * plane, mask=mask, other=0.0)
         counts = part_sizes(parts, GROUP, SLICE, total, vectors, UNIT, RUN).to(mean.dtype)
-        block_count = over_parts(counts)
-        shift = over_parts(tl.where(mask, part_mean - mean, 0.0) * counts) / block_count
-        deviation = tl.where(mask, part_mean - (mean + shift), 0.0)
-        block_squares = over_parts(part_squares + counts * deviation * deviation)
-        new_count = count + block_count
-        squares += block_squares + shift * shift * count * (block_count / new_count)
-        mean += shift * (block_count / new_count)
-        count = new_count
+        mean, squares, count = merged_with(mean, squares, count, part_mean, part_squares, counts, mask)
     return origin + mean, squares, channels
+
+
+@triton.jit
+def merged_with(mean, squares, count, part_mean, part_squares, part_count, mask):
+    """(mean, sum of squared deviations, count) of channels and some parts of them."""
+    block_count = over_parts(part_count)
+    shift = over_parts(tl.where(mask, part_mean - mean, 0.0) * part_count) / block_count
+    deviation = tl.where(mask, part_mean - (mean + shift), 0.0)
+    block_squares = over_parts(part_squares + part_count * deviation * deviation)
+    new_count = count + block_count
+    squares += block_squares + shift * shift * count * (block_count / new_count)
+    return mean + shift * (block_count / new_count), squares, new_count
 
 
 @triton.jit

@@ -13,6 +13,8 @@ A load is of VEC elements, which divides B, or C. ``vectors`` is how many of the
 
 RUN, if it is not 0, is a power of two: a run of B is read in pieces of so many elements, the last of them masked, so
 that no thread divides by B. Either a run is one piece and a tile has several runs, or a tile is one piece.
+
+Gradients read runs that VEC does not divide as heads, vectors and tails: unaligned_tile_at and edges_at.
 """
 
 import triton
@@ -110,6 +112,38 @@ def tile_at(
         pieces = (width + RUN - 1) // RUN
         places = piece % pieces * RUN + tl.arange(0, BLOCK)[None, :]
         return (piece // pieces * C + channels) * width + places, (places < width) & (channels < C)
+
+
+@triton.jit
+def unaligned_tile_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.constexpr):
+    """(offsets, mask) of the elements [first, first + BLOCK) of these channels where runs begin anywhere.
+
+    A run is a head of fewer than VEC elements, whole vectors, and a tail. Of each run B // VEC vectors are counted; the
+    last is masked where a head leaves no room for it, and then its elements are the tail's.
+    """
+    elements = first + tl.arange(0, BLOCK)[None, :]
+    vectors = B // VEC
+    # Of no more runs than there are, so that offsets are of what there is.
+    before = tl.minimum(elements // VEC // vectors, (end - 1) // VEC // vectors)
+    run = (before * C + channels) * B
+    body = (run + VEC - 1) // VEC * VEC
+    after = body + (elements // VEC - before * vectors + 1) * VEC
+    offsets = body + (elements - before * (vectors * VEC))
+    return offsets, (elements < end) & (channels < C) & (after <= run + B)
+
+
+@triton.jit
+def edges_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.constexpr):
+    """(offsets, mask) of the heads and tails of the runs from ``first`` on, 2 * VEC lanes to a run."""
+    lanes = tl.arange(0, BLOCK)[None, :]
+    number = first + lanes // (2 * VEC)
+    before = tl.minimum(number, end - 1)
+    lane = lanes % (2 * VEC)
+    run = (before * C + channels) * B
+    body = (run + VEC - 1) // VEC * VEC
+    offsets = tl.where(lane < VEC, run + lane, (run + B) // VEC * VEC + lane - VEC)
+    mask = offsets < tl.where(lane < VEC, body, run + B)
+    return offsets, mask & (number < end) & (channels < C)
 
 
 @triton.jit

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a launch of batch norm takes, in microseconds of an H200: enough to choose among a few."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...launch.devices import Limits
+from .launches import (
+    MERGED_CHANNELS,
+    MERGED_ELEMENTS,
+    VECTOR_BYTES,
+    WARP,
+    Channels,
+    Configuration,
+    Flat,
+    Groups,
+    Problem,
+    cdiv,
+    launch,
+)
+
+# Bytes that a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and
+# of an exchange of sums between programs.
+BYTES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 0.7, 2.5
+# So many programs that wait for each other add a microsecond, twice as many add four: 2966680 bf16 of one channel
+# take 17.7 us with 527 programs, 19.1 with 714, 24.4 with 1054; 2048 x 7 x 12 8.2 with 192, 8.7 with 384, 11.6 with
+# 768.
+PROGRAMS_OF_US = 360
+# groups: how many times as long loads take that are shorter than a vector, by their bytes; runs of SHORT_RUN_BYTES
+# take twice as long. Problems of more than 4 MB move 3.6 TB/s with whole vectors, 2.7 with 8 bytes, 2.2 with 4, 1.5
+# with 2; 55521 x 32 x 20 float32 half of it, 18435 x 24 x 24 and 43848 x 8 x 4 bfloat16 less.
+OF_PARTS_OF_VECTORS, SHORT_RUN_BYTES, MAX_OF_SHORT_RUNS = {16: 1.0, 8: 1.3, 4: 1.6, 2: 2.4}, 64, 3.0
+# flat: its three launches, and the time until all sums are there, by the number of inputs. Gradients of 5688 x 96 bf16
+# take 14.1 us.
+FLAT_US = {1: 12.0, 2: 10.0}
+# flat: how many times as long large programs take. The gradient of 981496 x 224 bf16 moves 4.1 TB/s by 4 warps, of
+# 1314664 x 185 bf16 3.9 by 16.
+OF_FLAT_WARPS = {8: 1.03, 16: 1.06}
+# Columns of whole vectors take so many times as long, by the bytes of an element: 156093 x 168 float16 92 us, the
+# gradient of 780197 x 136 549, of 538608 x 128 float32 396, of 213671 x 128 float64 300.
+OF_WIDE_COLUMNS = {2: 1.5, 4: 1.2, 8: 1.15}
+# Columns of less than vectors, besides what these take: 2760 x 74820 bf16 takes 530 us, 292 at 4250 GB/s; the gradient
+# of 14665 x 8523 bf16 912, 294 at 4250.
+OF_NARROW_COLUMNS = 1.25
+# Runs that are read as a head, vectors and a tail; the edges of a run take as long as so many vectors (estimated, not
+# timed).
+OF_EDGES, EDGE_VECTORS = 1.1, 4
+# What is read a second time, where the cache has room for all that programs go through at once: the gradients of
+# 153491 x 5 x 7 float32 take 46 us, of 42972 x 1 x 232 bf16 37.
+READS_OF_L2 = 1.5
+# groups: microseconds that columns and rows take besides.
+COLUMNS_US, ROWS_US = 5.0, 2.5
+# channels: programs read sectors of the cache whole, whatever they need of them: the gradient of 952 x 16384 x 2 bf16
+# takes 370 us with 8 bytes at a time.
+SECTOR_BYTES = 32
+
+
+class _Work(NamedTuple):
+    us: float  # besides moving data
+    programs: int
+    iterations: int  # of a program, one after the other
+    slower: float = 1.0  # how many times as long data take
+    reads: int = 2
+    turns: int = 1  # blocks of a program
+    workspace: int = 0  # bytes
+
+
+def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
+    """The bytes that are moved, or the iterations of a program one after the other."""
+    chosen = launch(problem, configuration, limits)
+    if isinstance(chosen, Channels):
+        work = _of_channels(problem, chosen, limits)
+    elif isinstance(chosen, Groups):
+        work = _of_groups(problem, chosen)
+    else:
+        work = _of_flat(problem, chosen, limits)
+    size = problem.M * problem.N * problem.K * problem.itemsize
+    in_l2 = work.reads > 1 and size * problem.inputs / work.turns <= limits.l2_bytes
+    reads = READS_OF_L2 if in_l2 else work.reads
+    moved = size * (problem.inputs * reads + 1) * work.slower + work.workspace
+    busy = min(limits.sm_count, work.programs)
+    return work.us + max(moved / (busy * BYTES_PER_US), work.iterations * ITERATION_US)
+
+
+def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
+    tiling, slower = chosen.tiling, 1.0
+    if problem.K > 1:
+        slower = OF_PARTS_OF_VECTORS.get(tiling.vec * problem.itemsize, 1.0)
+        slower *= max(SECTOR_BYTES / (tiling.channels * problem.K * problem.itemsize), 1.0)
+    return _Work(LAUNCH_US, tiling.blocks, cdiv(tiling.blocks, _at_once(tiling.warps, limits)), slower, reads=1)
+
+
+def _of_groups(problem: Problem, chosen: Groups) -> _Work:
+    tiling, us = chosen.tiling, LAUNCH_US
+    turns = cdiv(tiling.blocks * chosen.group, chosen.programs)
+    iterations = 2 * turns * cdiv(chosen.slice_size, tiling.rows)
+    if tiling.edges:
+        runs_at_once = tiling.edges // (2 * tiling.vec)
+        iterations += 2 * turns * cdiv(cdiv(problem.M, chosen.group), runs_at_once)
+    if chosen.stages > 2:
+        iterations //= 2
+    if chosen.group > 1:
+        merges = ITERATION_US * cdiv(chosen.group, chosen.parts)
+        us += turns * (EXCHANGE_US + merges + (chosen.programs / PROGRAMS_OF_US) ** 2)
+        us += COLUMNS_US if tiling.columns else ROWS_US
+    vector = tiling.vec * problem.itemsize
+    slower = OF_PARTS_OF_VECTORS.get(vector, 1.0)
+    if tiling.columns and vector < VECTOR_BYTES:
+        slower *= OF_NARROW_COLUMNS
+    if tiling.columns and chosen.group > 1:
+        # Programs of the last block may have fewer channels, but take as long.
+        slower *= tiling.blocks * tiling.channels / problem.N
+        slower *= OF_WIDE_COLUMNS[problem.itemsize] if vector == VECTOR_BYTES else 1.0
+    elif not tiling.columns:
+        slower *= min(1 + SHORT_RUN_BYTES / (problem.K * problem.itemsize), MAX_OF_SHORT_RUNS)
+        slower *= cdiv(problem.K, tiling.run) * tiling.run / problem.K if tiling.run else 1.0
+        slower *= OF_EDGES + EDGE_VECTORS * tiling.vec / problem.K if tiling.edges else 1.0
+    return _Work(us, chosen.programs, iterations, slower, turns=turns)
+
+
+def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> _Work:
+    us = FLAT_US[problem.inputs]
+    # A pipeline hides half of what an iteration waits.
+    iterations = cdiv(chosen.programs, _at_once(chosen.warps, limits)) * chosen.slice_size
+    iterations *= 1 if chosen.stages > 1 else 2
+    sums = 2 * max(problem.itemsize, 4) * (3 if problem.inputs == 1 else 2)
+    if chosen.by_place:
+        workspace, parts = sums * chosen.group * chosen.width, chosen.group * chosen.per_row
+        # What merges them reads half of it.
+        mergers = min(cdiv(problem.N, MERGED_CHANNELS), limits.sm_count)
+        us += workspace / 2 / (mergers * BYTES_PER_US)
+    else:
+        # At the end a program adds up what its threads have.
+        us += ITERATION_US * cdiv(chosen.channels, chosen.block_c) * cdiv(chosen.per_row, chosen.block_e)
+        workspace, parts = sums * chosen.programs * chosen.lanes * chosen.vec, chosen.group
+    us += ITERATION_US * (parts * MERGED_CHANNELS // MERGED_ELEMENTS)
+    slower = OF_FLAT_WARPS.get(chosen.warps, 1.0)
+    return _Work(us, chosen.programs, iterations, slower, workspace=workspace)
+
+
+def _at_once(warps: int, limits: Limits) -> int:
+    """Programs of so many warps, which have twice the registers that there are for as many as possible."""
+    return limits.sm_count * max(limits.threads_per_sm // WARP // 2 // warps, 1)
