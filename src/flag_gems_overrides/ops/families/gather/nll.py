@@ -5,6 +5,8 @@
     kernel              a program
     nll_forward         reads the score of the target of BLOCK positions at a time
     nll_gradient_fill   writes BLOCK zeros as they lie in memory, and then the elements among them that are targets'
+    nll_gradient_zeros  writes BLOCK zeros as they lie in memory
+    nll_gradient_scatter writes the elements among them that are targets', of BLOCK positions
     nll_gradient_short  writes VECTORS vectors as they lie in memory, each of two rows at most (D = 1)
     nll_gradient_images writes VECTORS vectors of each of its classes, whose targets stay in registers
     nll_gradient_tile   writes tiles of [BLOCK_N, BLOCK_C, BLOCK_D], one class after the other
@@ -139,6 +141,18 @@ def store_sums(out_ptr, total_ptr, loss, total, MEAN: tl.constexpr):
     tl.store(total_ptr, total)
 
 
+@triton.jit
+def store_zeros(dx_ptr, start, size, BLOCK: tl.constexpr):
+    """BLOCK of them from ``start`` on, or as many as dx_ptr: [size] has."""
+    lanes = tl.arange(0, BLOCK)
+    zeros = tl.zeros([BLOCK], dx_ptr.dtype.element_ty)
+    # Without a mask, whose limit need not be a multiple of a vector, the stores are whole vectors.
+    if size - start >= BLOCK:
+        tl.store(dx_ptr + start + lanes, zeros)
+    else:
+        tl.store(dx_ptr + start + lanes, zeros, mask=lanes < (size - start).to(tl.int32))
+
+
 @entry()
 @triton.jit
 def nll_gradient_fill(
@@ -178,19 +192,54 @@ def nll_gradient_fill(
     mask = (first + n < N) & (begin + n * sample < BLOCK)
     target = tl.load(target_ptr + position, mask=mask, other=0).to(tl.int64)
     grad = load_gradient(grad_ptr, total_ptr, position, mask, grad_stride, MEAN, ACC)
-    lanes = tl.arange(0, BLOCK)
-    zeros = tl.zeros([BLOCK], dx_ptr.dtype.element_ty)
-    left = tl.cast(N, tl.int64) * sample - start
-    # Without a mask, whose limit need not be a multiple of a vector, the stores are whole vectors.
-    if left >= BLOCK:
-        tl.store(dx_ptr + start + lanes, zeros)
-    else:
-        tl.store(dx_ptr + start + lanes, zeros, mask=lanes < left.to(tl.int32))
+    store_zeros(dx_ptr, start, tl.cast(N, tl.int64) * sample, BLOCK)
     target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
     offset = begin + n * sample + target * D + d
     # Another thread may have written the zero.
     tl.debug_barrier()
     tl.store(dx_ptr + start + offset, -(grad * weight), mask=counts & (offset >= 0) & (offset < BLOCK))
+
+
+@entry()
+@triton.jit
+def nll_gradient_zeros(dx_ptr, N, C, D, BLOCK: tl.constexpr):
+    """dx_ptr: [N, C, D]"""
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    store_zeros(dx_ptr, start, tl.cast(N, tl.int64) * C * D, BLOCK)
+
+
+@entry()
+@triton.jit
+def nll_gradient_scatter(
+    grad_ptr,
+    target_ptr,
+    weight_ptr,
+    total_ptr,
+    dx_ptr,
+    N,
+    C,
+    D,
+    grad_stride,
+    ignore_index,
+    MEAN: tl.constexpr,
+    ACC: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """The gradient by x where it is not zero: of BLOCK positions their targets' elements.
+
+    Args:
+        grad_ptr: [N, D], or one element with grad_stride 0.
+        target_ptr: [N, D].
+        weight_ptr: [C], None for ones.
+        total_ptr: [], None unless MEAN.
+        dx_ptr: [N, C, D], of zeros.
+    """
+    position = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    n = position // D
+    target, counts, gradient = gradients(
+        grad_ptr, target_ptr, weight_ptr, total_ptr, position, n < N, C, grad_stride, ignore_index, MEAN, ACC
+    )
+    tl.store(dx_ptr + (n * C + target) * D + (position - n * D), gradient, mask=counts)
 
 
 @triton.jit
