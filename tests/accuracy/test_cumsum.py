@@ -236,5 +236,7 @@ def test_short_rows_in_place(device):
     x = draw((911, 5), torch.bfloat16, device)
     expected = torch.cumsum(x, 1)
     configuration = Configuration("flat", 8, 1024, 1, 4)
-    _prepare(x.shape, x.dtype, 1, None, x.get_device(), configuration).launch(x, x)
+    launch = _prepare(x.shape, x.dtype, 1, None, x.get_device(), configuration).launch
+    assert launch is not None
+    launch(x, x)
     assert torch.equal(x, expected)

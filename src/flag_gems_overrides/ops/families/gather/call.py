@@ -16,15 +16,8 @@ from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Entry, Launch
 from . import plan
-from .nll import (
-    nll_forward,
-    nll_gradient_fill,
-    nll_gradient_images,
-    nll_gradient_scatter,
-    nll_gradient_short,
-    nll_gradient_tile,
-    nll_gradient_zeros,
-)
+from .nll import nll_forward, nll_gradient_fill, nll_gradient_images, nll_gradient_short, nll_gradient_tile
+from .nll_scattered import nll_gradient_scatter, nll_gradient_zeros
 
 NONE, MEAN, SUM = range(3)
 # Device assertions, but no checks of integer overflow.
@@ -214,7 +207,9 @@ def _scattered(zeros: Launch, scatter: Launch, *given: Any) -> None:
     scatter(*given)
 
 
-def _gradient_kernel(chosen: plan.Gradient, N: int, C: int, D: int) -> tuple[Entry, tuple[int, ...], dict[str, int]]:
+def _gradient_kernel(
+    chosen: plan.Fill | plan.Short | plan.Images | plan.Tile, N: int, C: int, D: int
+) -> tuple[Entry, tuple[int, ...], dict[str, int]]:
     """The kernel, its sizes, and its blocks by name."""
     match chosen:
         case plan.Fill():

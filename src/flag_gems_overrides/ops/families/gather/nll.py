@@ -5,8 +5,6 @@
     kernel              a program
     nll_forward         reads the score of the target of BLOCK positions at a time
     nll_gradient_fill   writes BLOCK zeros as they lie in memory, and then the elements among them that are targets'
-    nll_gradient_zeros  writes BLOCK zeros as they lie in memory
-    nll_gradient_scatter writes the elements among them that are targets', of BLOCK positions
     nll_gradient_short  writes VECTORS vectors as they lie in memory, each of two rows at most (D = 1)
     nll_gradient_images writes VECTORS vectors of each of its classes, whose targets stay in registers
     nll_gradient_tile   writes tiles of [BLOCK_N, BLOCK_C, BLOCK_D], one class after the other
@@ -198,48 +196,6 @@ def nll_gradient_fill(
     # Another thread may have written the zero.
     tl.debug_barrier()
     tl.store(dx_ptr + start + offset, -(grad * weight), mask=counts & (offset >= 0) & (offset < BLOCK))
-
-
-@entry()
-@triton.jit
-def nll_gradient_zeros(dx_ptr, N, C, D, BLOCK: tl.constexpr):
-    """dx_ptr: [N, C, D]"""
-    start = tl.program_id(0).to(tl.int64) * BLOCK
-    store_zeros(dx_ptr, start, tl.cast(N, tl.int64) * C * D, BLOCK)
-
-
-@entry()
-@triton.jit
-def nll_gradient_scatter(
-    grad_ptr,
-    target_ptr,
-    weight_ptr,
-    total_ptr,
-    dx_ptr,
-    N,
-    C,
-    D,
-    grad_stride,
-    ignore_index,
-    MEAN: tl.constexpr,
-    ACC: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """The gradient by x where it is not zero: of BLOCK positions their targets' elements.
-
-    Args:
-        grad_ptr: [N, D], or one element with grad_stride 0.
-        target_ptr: [N, D].
-        weight_ptr: [C], None for ones.
-        total_ptr: [], None unless MEAN.
-        dx_ptr: [N, C, D], of zeros.
-    """
-    position = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    n = position // D
-    target, counts, gradient = gradients(
-        grad_ptr, target_ptr, weight_ptr, total_ptr, position, n < N, C, grad_stride, ignore_index, MEAN, ACC
-    )
-    tl.store(dx_ptr + (n * C + target) * D + (position - n * D), gradient, mask=counts)
 
 
 @triton.jit

@@ -64,8 +64,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     )
     work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / min(limits.sm_count, found.programs)
     if K == 1:
-        # Elements of a thread that are no neighbours are scanned across the warp each by themselves.
-        step = tile * wide * ELEMENT_US * (2 if isinstance(found, Flat) else max(4 // vec, 1))
+        # Elements of a thread that are no neighbours are scanned across the warp each by themselves, integers of 8
+        # bytes in two words: 2 x 8 x 95 int32 takes 3.3 us by a warp for each row.
+        words = 2 if integer and size == 8 and configuration.kernel == "units" and tile > vec else 1
+        step = tile * wide * ELEMENT_US * (2 if isinstance(found, Flat) else max(4 // vec, 1) * words)
     else:
         step = tile * wide * (ELEMENT_US if configuration.kernel == "units" else COLUMN_ELEMENT_US)
     if isinstance(found, Shared):

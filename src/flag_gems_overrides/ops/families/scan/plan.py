@@ -112,6 +112,9 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             yield from _steps(problem, Configuration("units", elements * more, lanes, 0, warps), tiles)
     for warps in _powers(2, MAX_WARPS if tiles > 1 else 1):
         yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), cdiv(tiles, warps))
+    # A row that a warp reads element by element may also be one of several warps, with an element in each thread.
+    if tiles == 1 and elements > vec and WARP * vec < N:
+        yield Configuration("segments", vec, WARP * vec, 1, lanes // (WARP * vec))
     if tiles > 1:
         yield from _together(problem, elements, lanes, limits)
     if is_short(problem):
