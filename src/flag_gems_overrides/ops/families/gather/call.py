@@ -192,18 +192,18 @@ def _prepare_backward(
     options: dict[str, Any] = {"num_warps": chosen.warps, **ASSERTIONS}
     options |= {"MEAN": reduction == MEAN, "ACC": _TRITON[_accumulator(dtype)]}
     if isinstance(chosen, plan.Scatter):
-        zeros = nll_gradient_zeros.bind(device, (chosen.programs,), N, C, D, BLOCK=chosen.block, num_warps=chosen.warps)
+        clear = nll_gradient_zeros.bind(device, (chosen.programs,), N, C, D, BLOCK=chosen.block, num_warps=chosen.warps)
         options |= {"BLOCK": plan.SCATTERED, "num_warps": plan.WARPS}
         scatter = nll_gradient_scatter.bind(device, (chosen.scatters,), N, C, D, grad_stride, ignore_index, **options)
-        return _Backward(dx, functools.partial(_scattered, zeros, scatter))
+        return _Backward(dx, functools.partial(_scattered, clear, scatter))
     kernel, sizes, blocks = _gradient_kernel(chosen, N, C, D)
     options |= blocks
     return _Backward(dx, kernel.bind(device, (chosen.programs,), *sizes, grad_stride, ignore_index, **options))
 
 
-def _scattered(zeros: Launch, scatter: Launch, *given: Any) -> None:
+def _scattered(clear: Launch, scatter: Launch, *given: Any) -> None:
     *_, dx = given
-    zeros(dx)
+    clear(dx)
     scatter(*given)
 
 

@@ -140,8 +140,8 @@ def store_sums(out_ptr, total_ptr, loss, total, MEAN: tl.constexpr):
 
 
 @triton.jit
-def store_zeros(dx_ptr, start, size, BLOCK: tl.constexpr):
-    """BLOCK of them from ``start`` on, or as many as dx_ptr: [size] has."""
+def clear_block(dx_ptr, start, size, BLOCK: tl.constexpr):
+    """BLOCK zeros from ``start`` on, or as many as dx_ptr: [size] has."""
     lanes = tl.arange(0, BLOCK)
     zeros = tl.zeros([BLOCK], dx_ptr.dtype.element_ty)
     # Without a mask, whose limit need not be a multiple of a vector, the stores are whole vectors.
@@ -190,7 +190,7 @@ def nll_gradient_fill(
     mask = (first + n < N) & (begin + n * sample < BLOCK)
     target = tl.load(target_ptr + position, mask=mask, other=0).to(tl.int64)
     grad = load_gradient(grad_ptr, total_ptr, position, mask, grad_stride, MEAN, ACC)
-    store_zeros(dx_ptr, start, tl.cast(N, tl.int64) * sample, BLOCK)
+    clear_block(dx_ptr, start, tl.cast(N, tl.int64) * sample, BLOCK)
     target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
     offset = begin + n * sample + target * D + d
     # Another thread may have written the zero.

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .nll import gradients, store_zeros
+from .nll import clear_block, gradients
 
 
 @entry()
@@ -19,7 +19,7 @@ from .nll import gradients, store_zeros
 def nll_gradient_zeros(dx_ptr, N, C, D, BLOCK: tl.constexpr):
     """dx_ptr: [N, C, D]"""
     start = tl.program_id(0).to(tl.int64) * BLOCK
-    store_zeros(dx_ptr, start, tl.cast(N, tl.int64) * C * D, BLOCK)
+    clear_block(dx_ptr, start, tl.cast(N, tl.int64) * C * D, BLOCK)
 
 
 @entry()

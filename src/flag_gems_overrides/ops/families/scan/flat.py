@@ -45,9 +45,9 @@ def cumsum_flat(
     lane = tl.arange(0, LANES)
     # A mask whose limit is a multiple of a vector is one for all of it.
     if left >= ROWS * N:
-        x = tl.load(x_ptr + start + lane, mask=lane < ROWS * N, other=0)
+        x = tl.load(x_ptr + start + lane, mask=lane < ROWS * N)
     else:
-        x = tl.load(x_ptr + start + lane, mask=lane < left, other=0)
+        x = tl.load(x_ptr + start + lane, mask=lane < left)
     row = tl.umulhi(2 * lane, inverse)
     _, scanned = tl.associative_scan((row, x.to(CONVERTED).to(ACC)), 0, _add_in_row)
     if left >= ROWS * N:
