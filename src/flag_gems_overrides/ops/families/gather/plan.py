@@ -101,7 +101,7 @@ MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
 # 11 float32 takes 3.5 us (472 instructions), 8 x 17 float16 4.7 (904), 8 x 97 float32 5.1 (1024), 1 x 31 float32 2.8
 # (144). A thread has most for each piece of a row that it loads by itself, so there are as many warps as leave it one;
 # and one program of so many pieces waits for no others: 31 x 49 bfloat16 takes 5.7 us in two, 35 x 17 5.6.
-MAX_PIECES_ALONE, MAX_WARPS_ALONE, MAX_WHOLE_WARPS = 2048, 32, 16
+MAX_PIECES_ALONE, MAX_ELEMENTS_ALONE, MAX_WARPS_ALONE, MAX_WHOLE_WARPS = 2048, 4096, 32, 16
 # Longer rows are read in a loop, four vectors to a thread. If there are more rows than programs of 8 warps run at
 # once, programs have 4 warps: 2664 x 4581 float16 takes 22.1 us, 25.0 with 8; 4096 x 2345 float32 24.8 and 28.4; 8192
 # x 32000 bfloat16 139 and 143; 8192 x 128256 492 and 484. If there are few rows, several programs share one.
@@ -344,7 +344,8 @@ def _whole(problem: Problem, limits: Limits) -> Whole:
     block_c, vec = next_power_of_2(C), math.gcd(C, VECTOR_BYTES // size)
     pieces = block_c // vec  # of a row, as they are loaded
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
-    alone = next_power_of_2(N) * pieces <= MAX_PIECES_ALONE // (2 if size == 8 else 1)
+    few = next_power_of_2(N) * pieces <= MAX_PIECES_ALONE // (2 if size == 8 else 1)
+    alone = few and next_power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
     block_r = next_power_of_2(N) if alone else min(next_power_of_2(N), WHOLE_TILE // block_c)
     warps = max(1, min(WARPS, block_r * block_c // 256))
     # As long as all programs run at once.
