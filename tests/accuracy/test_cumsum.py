@@ -10,7 +10,7 @@ import torch
 from accuracy.judge import assert_same_answer
 
 from flag_gems_overrides.ops.cumsum import cumsum, cumsum_out
-from flag_gems_overrides.ops.families.scan.call import launch_with
+from flag_gems_overrides.ops.families.scan.call import _prepare, launch_with
 from flag_gems_overrides.ops.families.scan.plan import Configuration
 from flag_gems_overrides.ops.launch import workspace
 
@@ -211,3 +211,32 @@ def test_the_same_bits_every_time(shape, device):
         first = cumsum(x, dim)
         for _ in range(3):
             assert torch.equal(cumsum(x, dim), first)
+
+
+@pytest.mark.parametrize("vectors", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=name)
+@pytest.mark.parametrize(("M", "N"), [(700, 2), (1700, 3), (911, 5), (8, 41), (61, 101), (1, 127)])
+def test_short_rows_as_they_lie_in_memory(M, N, dtype, vectors, device):
+    """Full programs and one that is not, rows that begin anywhere in a vector, and a tensor that does."""
+    elements = vectors * 16 // dtype.itemsize
+    configuration = Configuration("flat", elements, elements * 128, 1, 4)
+    for first in (0, 1):
+        x = draw((M * N + first,), dtype, device)[first:].view(M, N)
+        if N == 2 and dtype is torch.float32:  # half a vector
+            with pytest.raises(ValueError, match="short rows"):
+                launch_with(configuration, "cumsum", x, 1)
+            continue
+        # What is in one row is in no other.
+        x[::3, 1], x[1::3, 0] = torch.inf, torch.nan
+        actual, expected = launch_with(configuration, "cumsum", x, 1), torch.cumsum(x, 1)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def test_short_rows_in_place(device):
+    x = draw((911, 5), torch.bfloat16, device)
+    expected = torch.cumsum(x, 1)
+    configuration = Configuration("flat", 8, 1024, 1, 4)
+    launch = _prepare(x.shape, x.dtype, 1, None, x.get_device(), configuration).launch
+    assert launch is not None
+    launch(x, x)
+    assert torch.equal(x, expected)

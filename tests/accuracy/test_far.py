@@ -18,6 +18,8 @@ from flag_gems_overrides.ops.amax import amax
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.cumsum import cumsum
 from flag_gems_overrides.ops.families.batch_norm import call as families_batch_norm
+from flag_gems_overrides.ops.families.gather.call import launch_with as nll_loss_with
+from flag_gems_overrides.ops.families.gather.plan import SCATTER
 from flag_gems_overrides.ops.families.group_norm import call as group_norm
 from flag_gems_overrides.ops.families.reduction.launches import Configuration as Moments
 from flag_gems_overrides.ops.families.reduction.moments import variance
@@ -322,3 +324,19 @@ def test_batch_norm_of_short_rows(rows, only_last, device_with):
     torch.testing.assert_close(dx[-1, -1], dy[-1, -1], rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(dbias[-1].double(), dy[-1, -1].double(), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(dweight[-1].double(), (dy[-1, -1] * x[-1, -1]).double(), rtol=1e-2, atol=1e-2)
+
+
+def test_cumsum_of_short_rows(only_last):
+    """The last program's begin behind 2**31."""
+    only_last(1)
+    x = sparse((2**31 // 101 + 5000, 101), torch.float16)
+    x[-1] = 0.5
+    assert torch.equal(cumsum_with(Scan("flat", 8, 1024, 1, 4), "cumsum", x, 1)[-1], torch.cumsum(x[-1], 0))
+
+
+def test_a_gradient_in_two_launches(only_last):
+    """The last image begins at 2**31 and more."""
+    only_last(1)
+    x, target = sparse((3, 2**30 + 8, 1, 1), torch.float16), torch.full((3, 1, 1), 2**30 + 7)
+    given = torch.ones((), dtype=torch.float16), x, target, None, 2, -100, torch.ones((), dtype=torch.float16)
+    assert nll_loss_with(SCATTER, "nll_loss2d_backward", *given)[-1, -1].item() == -1

@@ -14,7 +14,7 @@ from accuracy.judge import assert_same_answer
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.ops.families.gather import plan
-from flag_gems_overrides.ops.families.gather.call import _prepare_backward
+from flag_gems_overrides.ops.families.gather.call import _prepare_backward, launch_with
 from flag_gems_overrides.ops.nllloss import (
     nll_loss2d_backward,
     nll_loss2d_forward,
@@ -120,6 +120,21 @@ def test_gradients_as_of_many_scores(shape, dtype, device):
         check(x, targets(shape, device, -100), None, reduction, -100)
     weight = torch.rand(shape[1], device=device).to(dtype) + 0.5
     check(x, targets(shape, device, 0), weight, 0, 0)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=name)
+@pytest.mark.parametrize("shape", [(3, 41, 7, 19), (1, 5, 257, 1), (2, 3000, 1, 3)], ids=str)
+def test_zeros_first_and_the_others_in_a_second_launch(shape, dtype, reduction, device):
+    """Sizes that are no multiples of anything, so that the last zeros are no vector, and images begin at any lane."""
+    target, weight = targets(shape, device, 1), torch.rand(shape[1], device=device).to(dtype) + 1
+    _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, 1)
+    grad = torch.rand(target.shape if reduction == 0 else (), device=device).to(dtype)
+    x = scores(shape, dtype, device)
+    given = grad, x, target, weight, reduction, 1, total
+    actual = launch_with(plan.SCATTER, "nll_loss2d_backward", *given)
+    truth = aten.nll_loss2d_backward(grad.double(), x.double(), target, weight.double(), reduction, 1, total.double())
+    assert_same_answer(actual, aten.nll_loss2d_backward(*given), truth)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)

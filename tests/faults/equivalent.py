@@ -29,7 +29,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *(f"group_norm/vectors/sum_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)")),
         *(f"group_norm/backward_rows/sums_of_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)", " (3)")),
     ),
-    "a whole tile may have a mask": ("norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",),
+    "a whole tile may have a mask": (
+        "norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",
+        "gather/nll/clear_block/off_by_one: size - start >= BLOCK",
+        "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N",
+        "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N (2)",
+    ),
     "a row that is not there mixes with no other": tuple(
         name
         for statistic in ("mean", "rstd")

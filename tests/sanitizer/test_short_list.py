@@ -162,6 +162,7 @@ def test_answer(case, offset, device):
 GRADIENTS = [(65, 100), (2, 20000), (3, 20001)]
 CLASSES = reduction.plan.Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
 ROWS_SHARED = scan.plan.Configuration("shared", 4, 128, 1, 4, registers=128)
+ROWS_FLAT = scan.plan.Configuration("flat", 8, 256, 1, 1)
 COLUMNS_SHARED = scan.plan.Configuration("shared", 1, 8, 2, 4, registers=128)
 LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_sm=4, stages=3)
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
@@ -179,7 +180,9 @@ LARGE = [
     ("nll_loss2d_backward 3x300x1x143 bfloat16", gather, gather.plan.IMAGES._replace(warps=1)),
     ("group_norm 2x6x4099 groups=2 bfloat16", group_norm, LOOP),
     ("group_norm_backward 2x6x4099 groups=2 bfloat16", group_norm, GRADIENT_LOOP),
+    ("nll_loss2d_backward 3x301x7x13 bfloat16", gather, gather.plan.SCATTER._replace(vectors=1, warps=1)),
     ("cumsum 2x3001 dim=1 float32", scan, ROWS_SHARED),
+    ("cumsum 107x5 dim=1 bfloat16", scan, ROWS_FLAT),
     ("cumsum 3x600x5 dim=1 int64", scan, COLUMNS_SHARED),
 ]
 

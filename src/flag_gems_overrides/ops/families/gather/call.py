@@ -14,9 +14,10 @@ import triton.language as tl
 
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
-from ...launch.prepared import Entry
+from ...launch.prepared import Entry, Launch
 from . import plan
 from .nll import nll_forward, nll_gradient_fill, nll_gradient_images, nll_gradient_short, nll_gradient_tile
+from .nll_scattered import nll_gradient_scatter, nll_gradient_zeros
 
 NONE, MEAN, SUM = range(3)
 # Device assertions, but no checks of integer overflow.
@@ -187,14 +188,28 @@ def _prepare_backward(
         return _Backward(dx, None)
     problem, limits = plan.Problem(N, C, D, dtype.itemsize), devices.limits(device)
     chosen = plan.launch(problem, configuration or plan.choose(problem, limits), limits)
-    kernel, sizes, blocks = _gradient_kernel(chosen, N, C, D)
     grad_stride = 0 if expanded or math.prod(grad) == 1 else 1
-    options: dict[str, Any] = {"num_warps": chosen.warps, **blocks, **ASSERTIONS}
+    options: dict[str, Any] = {"num_warps": chosen.warps, **ASSERTIONS}
     options |= {"MEAN": reduction == MEAN, "ACC": _TRITON[_accumulator(dtype)]}
+    if isinstance(chosen, plan.Scatter):
+        clear = nll_gradient_zeros.bind(device, (chosen.programs,), N, C, D, BLOCK=chosen.block, num_warps=chosen.warps)
+        options |= {"BLOCK": plan.SCATTERED, "num_warps": plan.WARPS}
+        scatter = nll_gradient_scatter.bind(device, (chosen.scatters,), N, C, D, grad_stride, ignore_index, **options)
+        return _Backward(dx, functools.partial(_scattered, clear, scatter))
+    kernel, sizes, blocks = _gradient_kernel(chosen, N, C, D)
+    options |= blocks
     return _Backward(dx, kernel.bind(device, (chosen.programs,), *sizes, grad_stride, ignore_index, **options))
 
 
-def _gradient_kernel(chosen: plan.Gradient, N: int, C: int, D: int) -> tuple[Entry, tuple[int, ...], dict[str, int]]:
+def _scattered(clear: Launch, scatter: Launch, *given: Any) -> None:
+    *_, dx = given
+    clear(dx)
+    scatter(*given)
+
+
+def _gradient_kernel(
+    chosen: plan.Fill | plan.Short | plan.Images | plan.Tile, N: int, C: int, D: int
+) -> tuple[Entry, tuple[int, ...], dict[str, int]]:
     """The kernel, its sizes, and its blocks by name."""
     match chosen:
         case plan.Fill():

@@ -25,6 +25,10 @@ MAX_GRID = 2**31 - 1
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch, of a program, and of each
 # further tile that it writes.
 BYTES_PER_US, LAUNCH_US, PROGRAM_US, TILE_US = 32000, 2.0, 1.2, 0.05
+# A second launch, and each position of it: its target is read and a sector of memory written.
+SCATTER_US, POSITION_US = 3.0, 45e-6
+# Positions of a program that scatters: two to a thread of four warps.
+SCATTERED = 256
 
 
 class Problem(NamedTuple):
@@ -37,7 +41,7 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: fill, short, images, tile."""
+    """What the tuner chooses. Kernels: fill, short, images, tile, scatter."""
 
     kernel: str
     vectors: int  # of 16 bytes that a thread writes at a time
@@ -95,7 +99,16 @@ class Tile(NamedTuple):
     programs: int
 
 
-Gradient = Fill | Short | Images | Tile
+class Scatter(NamedTuple):
+    """A program writes ``block`` zeros. A second launch of ``scatters`` programs writes the others."""
+
+    block: int
+    warps: int
+    programs: int
+    scatters: int
+
+
+Gradient = Fill | Short | Images | Tile | Scatter
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Gradient | None:
@@ -108,7 +121,7 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Gradient:
     """ValueError if the problem cannot be launched so."""
     kernel, vectors, warps, *_ = configuration
-    if not (0 < vectors <= (MAX_ZEROS if kernel == "fill" else MAX_VECTORS) and 0 < warps <= MAX_WARPS):
+    if not (0 < vectors <= (MAX_ZEROS if kernel in ("fill", "scatter") else MAX_VECTORS) and 0 < warps <= MAX_WARPS):
         raise ValueError(f"no legal program: {configuration}")
     found = _launch(problem, configuration, limits)
     if found.programs > MAX_GRID:
@@ -127,6 +140,8 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         if positions > MAX_TARGETS * warps * WARP:
             raise ValueError("few targets for many elements only")
         return Fill(block, positions, warps, cdiv(N * C * D, block))
+    if kernel == "scatter":
+        return Scatter(vectors * vec, warps, cdiv(N * C * D, vectors * vec), cdiv(N * D, SCATTERED))
     if kernel == "short":
         if D > 1 or vec > C:
             raise ValueError("rows of a vector or more")
@@ -183,4 +198,6 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     # Tiles are written element by element where a row is no whole vectors.
     share = math.gcd(C if D == 1 else D, vec) / vec if isinstance(found, Tile) else 1
     moved = N * C * D * size * (1.5 if share < 1 else 1.0) / (min(limits.sm_count, found.programs) * BYTES_PER_US)
+    if isinstance(found, Scatter):
+        return LAUNCH_US + moved + SCATTER_US + N * D * POSITION_US
     return LAUNCH_US + max(moved, waves * (PROGRAM_US + tiles(problem, found) * TILE_US))

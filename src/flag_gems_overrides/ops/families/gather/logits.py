@@ -167,6 +167,7 @@ def _blocks(planned: plan.Whole | plan.Looped | plan.LoopedGradient, C: int) -> 
             "BLOCK_R": planned.block_r,
             "BLOCK_C": planned.block_c,
             "num_warps": planned.warps,
+            **({"maxnreg": planned.registers} if planned.registers else {}),
         }
     if isinstance(planned, plan.Looped):
         return {

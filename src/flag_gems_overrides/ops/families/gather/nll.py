@@ -139,6 +139,18 @@ def store_sums(out_ptr, total_ptr, loss, total, MEAN: tl.constexpr):
     tl.store(total_ptr, total)
 
 
+@triton.jit
+def clear_block(dx_ptr, start, size, BLOCK: tl.constexpr):
+    """BLOCK zeros from ``start`` on, or as many as dx_ptr: [size] has."""
+    lanes = tl.arange(0, BLOCK)
+    zeros = tl.zeros([BLOCK], dx_ptr.dtype.element_ty)
+    # Without a mask, whose limit need not be a multiple of a vector, the stores are whole vectors.
+    if size - start >= BLOCK:
+        tl.store(dx_ptr + start + lanes, zeros)
+    else:
+        tl.store(dx_ptr + start + lanes, zeros, mask=lanes < (size - start).to(tl.int32))
+
+
 @entry()
 @triton.jit
 def nll_gradient_fill(
@@ -178,14 +190,7 @@ def nll_gradient_fill(
     mask = (first + n < N) & (begin + n * sample < BLOCK)
     target = tl.load(target_ptr + position, mask=mask, other=0).to(tl.int64)
     grad = load_gradient(grad_ptr, total_ptr, position, mask, grad_stride, MEAN, ACC)
-    lanes = tl.arange(0, BLOCK)
-    zeros = tl.zeros([BLOCK], dx_ptr.dtype.element_ty)
-    left = tl.cast(N, tl.int64) * sample - start
-    # Without a mask, whose limit need not be a multiple of a vector, the stores are whole vectors.
-    if left >= BLOCK:
-        tl.store(dx_ptr + start + lanes, zeros)
-    else:
-        tl.store(dx_ptr + start + lanes, zeros, mask=lanes < left.to(tl.int32))
+    clear_block(dx_ptr, start, tl.cast(N, tl.int64) * sample, BLOCK)
     target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
     offset = begin + n * sample + target * D + d
     # Another thread may have written the zero.

@@ -13,6 +13,7 @@ from ...plans import table
 from ..softmax import launches as softmax
 from .launches import (
     MAX_GRID,
+    SCATTERED,
     VECTOR_BYTES,
     WARP,
     Configuration,
@@ -20,6 +21,7 @@ from .launches import (
     Gradient,
     Images,
     Problem,
+    Scatter,
     Short,
     Tile,
     estimate,
@@ -28,11 +30,13 @@ from .launches import (
 )
 
 __all__ = [
+    "SCATTERED",
     "Configuration",
     "Fill",
     "Gradient",
     "Images",
     "Problem",
+    "Scatter",
     "Short",
     "Tile",
     "choose",
@@ -63,11 +67,18 @@ WARPS = 4
 MAX_FILLED_POSITIONS, BYTES_OF_POSITION = 512, 64
 # Images of so few positions are filled although they are small or whole vectors: a thread has one target of two
 # images. 137 x 96 x 48 float32 takes 3.4 us, 3.9 with tile; 16 x 1088 x 12 bfloat16 3.0 and 3.5. But 64 x 150 x 400
-# float32 8.9 and 7.9, 4 x 50 x 534 bfloat16 6.5 and 3.7.
-FEW_POSITIONS = 64
+# float32 8.9 and 7.9, 4 x 50 x 534 bfloat16 6.5 and 3.7. Of little bytes more: tiles have few of them for their
+# targets. 8 x 520 x 72 float32 takes 3.6 us with tile, torch.compile 3.0, with fill about 3.1 (estimated, not timed).
+FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
+# Outputs of at least so many bytes, and so many for each position, have all zeros written first, as they lie in
+# memory, and the targets' elements in a second launch. FlagGems does so: 1 x 66185 x 551 float32 takes it 38.7 us, 63.9
+# by images; 3 x 10873 x 1980 63.4 and 88.8; 2 x 7421 x 5247 74.4 and 99.1. Images and tiles write about 3300 bytes a
+# nanosecond, zeros 4250; a second launch takes about 3 us and 45 ns for 1000 positions (estimated, not timed).
+MIN_SCATTER_BYTES, MIN_SCATTER_BYTES_OF_POSITION = 64 << 20, 4096
 # Four vectors to a thread: with eight 441 x 177416 bfloat16 takes 40.0 us instead of 39.0 and 5720 x 93 x 17 11.9
 # instead of 11.3; with two 128 x 5540 float32 3.5 instead of 3.2.
 FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
+SCATTER = Configuration("scatter", FILL.vectors, WARPS)
 # One vector to a thread: with two 4 x 30 x 495616 bfloat16 takes 41.9 us instead of 39.3, 2 x 24 x 840 4.1 instead of
 # 3.5, and with images 2 x 397 x 42042 26.1 instead of 22.5. images: at least 8 classes to a program, for a target has
 # 8 bytes and the gradients of 8 classes 16 or more.
@@ -81,11 +92,16 @@ MANY_BYTES = 128 << 20
 # So few classes are all in one tile, with few programs to a multiprocessor, so that each target is loaded once: 256 x
 # 3 x 2632 float32 takes 8.9 us, 12.6 where two programs divide the classes.
 MAX_CLASSES_OF_TILE, FEW_PER_SM = 4, 4
-ROW_REGISTERS = 168
+ROW_REGISTERS, MAX_REGISTERS = 168, 255
 # Cross entropy: rows of at most MAX_WHOLE_BYTES are held whole, in tiles of WHOLE_TILE elements, by at most so many
 # programs (the sums of 4096 programs spill 8 bytes in a gradient with the loss, 1048576 x 10 bf16). 20000 x 700 bf16
 # takes 38.2 us so, 45.6 in a loop.
 MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
+# Where all programs run at once most of the time is that of fetching instructions, about 2.8 us for 1000 of them: 8 x
+# 11 float32 takes 3.5 us (472 instructions), 8 x 17 float16 4.7 (904), 8 x 97 float32 5.1 (1024), 1 x 31 float32 2.8
+# (144). A thread has most for each piece of a row that it loads by itself, so there are as many warps as leave it one;
+# and one program of so many pieces waits for no others: 31 x 49 bfloat16 takes 5.7 us in two, 35 x 17 5.6.
+MAX_PIECES_ALONE, MAX_ELEMENTS_ALONE, MAX_WARPS_ALONE, MAX_WHOLE_WARPS = 2048, 4096, 32, 16
 # Longer rows are read in a loop, four vectors to a thread. If there are more rows than programs of 8 warps run at
 # once, programs have 4 warps: 2664 x 4581 float16 takes 22.1 us, 25.0 with 8; 4096 x 2345 float32 24.8 and 28.4; 8192
 # x 32000 bfloat16 139 and 143; 8192 x 128256 492 and 484. If there are few rows, several programs share one.
@@ -156,6 +172,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
             each._replace(per_sm=each.per_sm // 2),
         ]
     candidates += [FILL._replace(vectors=1), FILL._replace(vectors=16, warps=8)]
+    candidates += [SCATTER] if problem.K > 1 else []
     found: dict[Gradient, Configuration] = {}
     for candidate in candidates:
         launched = launch_or_none(problem, candidate, limits)
@@ -174,7 +191,10 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
     vec = VECTOR_BYTES // size
     period = vec // math.gcd(D, vec)
     little, times = N * C * D * size <= LITTLE_BYTES, 2 if N * C * D * size >= MANY_BYTES else 1
-    if MIN_ROW_VECTORS * vec <= C and (D <= FEW_POSITIONS or (period > 1 and MAX_FILLED_POSITIONS >= D and not little)):
+    few = FEW_POSITIONS_OF_LITTLE if little else FEW_POSITIONS
+    if few < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= MIN_SCATTER_BYTES_OF_POSITION:
+        return SCATTER
+    if MIN_ROW_VECTORS * vec <= C and (few >= D or (period > 1 and MAX_FILLED_POSITIONS >= D and not little)):
         # 64 x 600 x 500 bfloat16 spills 8 bytes by four warps (sm_100, Triton 3.7).
         warps = WARPS if MAX_FILLED_POSITIONS >= 2 * D else 2 * WARPS
         vectors = next_power_of_2(cdiv(BYTES_OF_POSITION * D, warps * WARP * VECTOR_BYTES))
@@ -216,6 +236,7 @@ class Whole(NamedTuple):
     block_c: int
     vec: int
     warps: int
+    registers: int  # 0 for as many as the compiler takes
     programs: int
 
 
@@ -228,7 +249,7 @@ class Looped(NamedTuple):
     group: int
     members: int
     warps: int
-    registers: int
+    registers: int  # 0 for as many as the compiler takes
     programs: int
 
 
@@ -320,9 +341,19 @@ def is_whole(problem: Problem) -> bool:
 
 def _whole(problem: Problem, limits: Limits) -> Whole:
     N, C, _, size = problem
-    block_c = next_power_of_2(C)
-    block_r = min(next_power_of_2(N), WHOLE_TILE // block_c)
+    block_c, vec = next_power_of_2(C), math.gcd(C, VECTOR_BYTES // size)
+    pieces = block_c // vec  # of a row, as they are loaded
+    # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
+    few = next_power_of_2(N) * pieces <= MAX_PIECES_ALONE // (2 if size == 8 else 1)
+    alone = few and next_power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
+    block_r = next_power_of_2(N) if alone else min(next_power_of_2(N), WHOLE_TILE // block_c)
     warps = max(1, min(WARPS, block_r * block_c // 256))
-    resident = limits.sm_count * (limits.threads_per_sm // (warps * 32))
-    vec = math.gcd(C, VECTOR_BYTES // size)
-    return Whole(block_r, block_c, vec, warps, min(cdiv(N, block_r), resident, MAX_LOGITS_PROGRAMS))
+    # As long as all programs run at once.
+    most = limits.sm_count * (limits.threads_per_sm // WARP) // cdiv(N, block_r)
+    most = min(most, block_r * pieces // WARP, MAX_WARPS_ALONE if alone and size < 8 else MAX_WHOLE_WARPS)
+    while 2 * warps <= most:
+        warps *= 2
+    resident = limits.sm_count * (limits.threads_per_sm // (warps * WARP))
+    # All that there are: by itself the compiler spills 8 bytes to have 32 in 32 warps (8 x 230 float32, weighted).
+    registers = min(limits.registers_per_sm // (warps * WARP), MAX_REGISTERS) if warps > WARPS else 0
+    return Whole(block_r, block_c, vec, warps, registers, min(cdiv(N, block_r), resident, MAX_LOGITS_PROGRAMS))

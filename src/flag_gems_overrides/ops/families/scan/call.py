@@ -19,6 +19,7 @@ from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
 from . import plan
 from .cumsum import cumsum_alone, cumsum_chunk_sums, cumsum_chunks, cumsum_shared
+from .flat import cumsum_flat
 
 # Of one input of a chunk's sums, in tiles of its result: so many tiles of int8 take the registers of four of int32.
 MAX_NARROW_TILES = 4
@@ -83,7 +84,12 @@ def _prepare(
     chosen = plan.launch(problem, configuration, limits)
     vec, unaligned = plan.vector(problem)
     accumulator = _accumulator(dtype, result, N)
-    options: dict[str, Any] = {
+    options: dict[str, Any]
+    if isinstance(chosen, plan.Flat):
+        options = {"CONVERTED": _TRITON[result], "ACC": accumulator, "ROWS": chosen.rows, "LANES": chosen.lanes}
+        sizes = M, N, 2**31 // N + 1
+        return _Prepared(out, cumsum_flat.bind(device, (chosen.programs,), *sizes, **options, num_warps=chosen.warps))
+    options = {
         "CONVERTED": _TRITON[result],
         "TILE": _accumulator(dtype, result, configuration.step(K) + vec),
         "ACC": accumulator,

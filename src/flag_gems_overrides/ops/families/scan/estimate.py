@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from .launches import WARP, Alone, Configuration, Problem, Shared, launch, resident_programs, vector
+from .launches import WARP, Alone, Configuration, Flat, Problem, Shared, launch, resident_programs, vector
 
 # Fitted to 272 launches of 99 problems on an H200: the one of a problem's lowest estimate took at most 1.064 times as
 # long as the fastest, 1.004 times on the average.
@@ -29,6 +29,8 @@ FIRST_EXCHANGE_US, FIRST_MEMBER_US = 1.4, 0.003
 BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 0.03
 # Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
+# For an element of rows as they lie in memory, whose sums begin again with each row (counted, not timed).
+FLAT_INSTRUCTIONS = 22
 # Cache lines that the loads and stores of a multiprocessor touch in a microsecond: 90557 x 416 x 4 float16 along 1
 # takes 561 us with 16 rows to a thread and 8 lanes to a warp.
 LINES_PER_US, LINE_BYTES = 1250, 128
@@ -49,8 +51,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     _, _, K, size, integer = problem
     found = launch(problem, configuration, limits)
     wide, tile = 2 if size == 8 else 1, configuration.elements * found.depth
-    vec = vector(problem)[0] if K == 1 else configuration.elements
+    vec = vector(problem)[0] if K == 1 and not isinstance(found, Flat) else configuration.elements
     instructions = ELEMENT_INSTRUCTIONS + (ROW_INSTRUCTIONS if K == 1 else COLUMN_INSTRUCTIONS) / vec
+    if isinstance(found, Flat):
+        instructions = FLAT_INSTRUCTIONS
     lanes = found.programs * found.steps * tile * found.warps * WARP
     # Of each multiprocessor.
     moved = _bytes(problem, configuration, found.steps) / BYTES_PER_US
@@ -60,8 +64,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     )
     work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / min(limits.sm_count, found.programs)
     if K == 1:
-        # Elements of a thread that are no neighbours are scanned across the warp each by themselves.
-        step = tile * wide * ELEMENT_US * max(4 // vec, 1)
+        # Elements of a thread that are no neighbours are scanned across the warp each by themselves, integers of 8
+        # bytes in two words: 2 x 8 x 95 int32 takes 3.3 us by a warp for each row.
+        words = 2 if integer and size == 8 and configuration.kernel == "units" and tile > vec else 1
+        step = tile * wide * ELEMENT_US * (2 if isinstance(found, Flat) else max(4 // vec, 1) * words)
     else:
         step = tile * wide * (ELEMENT_US if configuration.kernel == "units" else COLUMN_ELEMENT_US)
     if isinstance(found, Shared):
@@ -79,7 +85,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     resident = min(resident_programs(registers, found.warps, limits) // limits.sm_count, max(math.ceil(programs), 1))
     overlap = max(min(resident, MAX_OVERLAP, resident * tile * size * found.warps * WARP / OVERLAP_BYTES), 1)
     alone = LAUNCH_US + _overlapped(work, step, found.steps, programs, resident, overlap)
-    if isinstance(found, Alone):
+    if isinstance(found, Alone | Flat):
         return alone
     # The first launch reads, and adds up.
     return alone + SECOND_LAUNCH_US + work / 2 + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US

@@ -44,8 +44,9 @@ class Problem(NamedTuple):
 class Configuration(NamedTuple):
     """What the tuner chooses. A program has ``depth`` tiles of ``lanes`` and as many units as its threads fill.
 
-    Kernels: units are rows (or blocks of columns) of their own; segments of a row or of columns; segments of them that
-    are shared by several programs, or of their chunks.
+    Kernels: short rows as they lie in memory (flat), ``lanes`` of a program; units are rows (or blocks of columns) of
+    their own; segments of a row or of columns; segments of them that are shared by several programs, or of their
+    chunks.
     """
 
     kernel: str
@@ -74,6 +75,18 @@ class Alone(NamedTuple):
     segmented: bool
     steps: int
     programs: int
+
+
+class Flat(NamedTuple):
+    """A program for each ``rows`` rows, which have at most ``lanes`` elements."""
+
+    rows: int
+    lanes: int
+    warps: int
+    programs: int
+    depth: int = 1
+    steps: int = 1
+    units: int = 1
 
 
 class Chunks(NamedTuple):
@@ -114,7 +127,7 @@ class Shared(NamedTuple):
         return self.blocks * self.group
 
 
-Launch = Alone | Chunks | Shared
+Launch = Alone | Flat | Chunks | Shared
 
 
 def merged(M: int, N: int, K: int) -> tuple[int, int, int]:
@@ -161,6 +174,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     fits = elements > 0 and 0 < depth <= max_depth(problem, elements, kernel)
     if not (fits and 0 < warps <= MAX_WARPS):
         raise ValueError(f"no legal program: {configuration}")
+    if kernel == "flat":
+        return _flat(problem, configuration)
     if not 0 < lanes <= next_power_of_2(N if K == 1 else K) or lanes & (lanes - 1):
         raise ValueError("more lanes than neighbours")
     vec, unaligned = vector(problem)
@@ -204,6 +219,25 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     copies = max(threads * (1 if K == 1 else elements) // (members * width), 1)
     words = blocks * steps * group * width
     return Shared(units, lanes, depth, warps, registers, steps, group, members, copies, blocks, words)
+
+
+def _flat(problem: Problem, configuration: Configuration) -> Flat:
+    M, N, *_ = problem
+    if not is_short(problem) or configuration.depth != 1 or configuration.units != 1:
+        raise ValueError("one tile of short rows only")
+    # So many rows are whole vectors.
+    whole = VECTOR_BYTES // problem.size
+    whole //= math.gcd(N, whole)
+    rows = configuration.lanes // N // whole * whole
+    if not rows or configuration.elements * problem.size % VECTOR_BYTES:
+        raise ValueError("whole rows, and whole vectors of a thread")
+    return Flat(rows, configuration.lanes, configuration.warps, _grid(cdiv(M, rows)))
+
+
+def is_short(problem: Problem) -> bool:
+    """Whether rows are no whole vectors, nor long enough to be split into an interior of vectors and edges."""
+    fitting, unaligned = vector(problem)
+    return problem.K == 1 and not unaligned and fitting * problem.size < VECTOR_BYTES // 2
 
 
 def resident_programs(registers: int, warps: int, limits: Limits) -> int:

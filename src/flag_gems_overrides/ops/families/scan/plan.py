@@ -15,13 +15,16 @@ from .launches import (
     MAX_SCALAR,
     MAX_WARPS,
     PROGRAMS_PER_SM,
+    VECTOR_BYTES,
     WARP,
     Alone,
     Chunks,
     Configuration,
+    Flat,
     Launch,
     Problem,
     Shared,
+    is_short,
     launch,
     launch_or_none,
     max_depth,
@@ -35,6 +38,7 @@ __all__ = [
     "Alone",
     "Chunks",
     "Configuration",
+    "Flat",
     "Problem",
     "Shared",
     "choose",
@@ -61,6 +65,8 @@ MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
 MIN_ELEMENTS = 4 * WARP
 # Most elements of a thread that has whole short rows.
 MAX_SCALARS = 16
+# Of programs of rows as they lie in memory.
+FLAT_WARPS = 4
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -106,8 +112,15 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             yield from _steps(problem, Configuration("units", elements * more, lanes, 0, warps), tiles)
     for warps in _powers(2, MAX_WARPS if tiles > 1 else 1):
         yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), cdiv(tiles, warps))
+    # A row that a warp reads element by element may also be one of several warps, with an element in each thread.
+    if tiles == 1 and elements > vec and WARP * vec < N:
+        yield Configuration("segments", vec, WARP * vec, 1, lanes // (WARP * vec))
     if tiles > 1:
         yield from _together(problem, elements, lanes, limits)
+    if is_short(problem):
+        for vectors in (1, 2):
+            elements = vectors * VECTOR_BYTES // problem.size
+            yield Configuration("flat", elements, elements * FLAT_WARPS * WARP, 1, FLAT_WARPS)
 
 
 def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What nll_loss and the cross entropy of logits are planned as, without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flag_gems_overrides.ops.families.gather import plan
+from flag_gems_overrides.ops.launch.devices import Limits
+
+H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        ((1, 66185, 551, 4), plan.Scatter),
+        ((3, 10873, 1980, 4), plan.Scatter),
+        ((2, 7421, 5247, 4), plan.Scatter),
+        ((451, 2089, 216, 2), plan.Scatter),
+        # Few classes: writing the others would take as long as the zeros.
+        ((4, 89, 448818, 2), plan.Images),
+        ((5067, 85, 477, 2), plan.Fill),
+        # A second launch takes longer than it saves.
+        ((1, 8192, 551, 4), plan.Images),
+        # Rows, whose targets are few.
+        ((2, 32051344, 1, 4), plan.Fill),
+        ((8, 520, 72, 4), plan.Fill),
+    ],
+    ids=str,
+)
+def test_the_kernel_of_a_gradient(problem, kernel):
+    assert isinstance(plan.gradient(plan.Problem(*problem), H200), kernel)
+
+
+@given(N=st.integers(1, 3000), C=st.integers(1, 1024), size=st.sampled_from([2, 4, 8]))
+def test_whole_rows_of_logits(N, C, size):
+    problem = plan.Problem(N, C, 1, size)
+    if not plan.is_whole(problem):
+        return
+    found = plan.cross_entropy(problem, H200, False, True)
+    assert isinstance(found, plan.Whole)
+    threads = found.warps * 32
+    assert C <= found.block_c < 2 * C
+    assert C % found.vec == 0
+    assert 0 < found.programs * found.block_r < N + found.block_r or found.programs == 1
+    assert found.registers * threads <= H200.registers_per_sm
+    # Warps beyond the fewest have a piece for each thread, and run at once.
+    assert found.warps <= plan.WARPS or threads <= found.block_r * found.block_c // found.vec
+    assert found.warps <= plan.WARPS or found.programs * threads <= H200.sm_count * H200.threads_per_sm
+
+
+@pytest.mark.parametrize("problem", [(31, 49, 1, 2), (35, 17, 1, 2), (64, 27, 1, 2), (86, 11, 1, 4), (8, 97, 1, 4)])
+def test_few_logits_are_of_one_program(problem):
+    found = plan.cross_entropy(plan.Problem(*problem), H200, False, True)
+    assert found.programs == 1
+    assert found.block_r * found.block_c <= 2 * 32 * found.warps
