@@ -11,6 +11,7 @@ the first part: means themselves would be rounded to the last digit of a large o
 import triton
 import triton.language as tl
 
+from ...launch.products import product
 from ..norm.statistics import mean_to_store
 from .tile import elements_before, merged_channels, merged_parts, over_parts
 
@@ -48,7 +49,7 @@ def merge_parts(
         part_squares = tl.load(places + 2 * plane, mask=mask, other=0.0)
         counts = part_sizes(parts, GROUP, SLICE, total, vectors, UNIT, RUN).to(mean.dtype)
         block_count = over_parts(counts)
-        shift = over_parts(tl.where(mask, part_mean - mean, 0.0) * counts) / block_count
+        shift = over_parts(product(tl.where(mask, part_mean - mean, 0.0), counts)) / block_count
         deviation = tl.where(mask, part_mean - (mean + shift), 0.0)
         block_squares = over_parts(part_squares + counts * deviation * deviation)
         new_count = count + block_count
