@@ -11,6 +11,7 @@ the first part: means themselves would be rounded to the last digit of a large o
 import triton
 import triton.language as tl
 
+from ...launch.products import product
 from ..norm.statistics import mean_to_store
 from .tile import elements_before, merged_channels, merged_parts, over_parts
 
@@ -55,7 +56,7 @@ def merge_parts(
 def merged_with(mean, squares, count, part_mean, part_squares, part_count, mask):
     """(mean, sum of squared deviations, count) of channels and some parts of them."""
     block_count = over_parts(part_count)
-    shift = over_parts(tl.where(mask, part_mean - mean, 0.0) * part_count) / block_count
+    shift = over_parts(product(tl.where(mask, part_mean - mean, 0.0), part_count)) / block_count
     deviation = tl.where(mask, part_mean - (mean + shift), 0.0)
     block_squares = over_parts(part_squares + part_count * deviation * deviation)
     new_count = count + block_count

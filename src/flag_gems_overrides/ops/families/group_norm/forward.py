@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from ..norm.statistics import corrected, divide, from_bits, mean_to_store, sums_are_exact
 from ..norm.tile import body_offset, head_size
 from .vectors import (
@@ -277,7 +278,7 @@ def group_norm_apply(
     means = tl.load(partial_mean_ptr + places, mask=split < SPLITS, other=0.0)
     squares = tl.load(partial_squares_ptr + places, mask=split < SPLITS, other=0.0)
     count = tl.where(split < SPLITS, slice_elements(split, SLICE, vectors, size, VEC), 0).to(ACC)
-    mean = tl.sum(means * count, 0) / size
+    mean = tl.sum(product(means, count), 0) / size
     deviation = tl.where(split < SPLITS, means - mean, 0.0)
     variance = tl.sum(squares + count * deviation * deviation, 0) / size
     rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))

@@ -9,6 +9,7 @@ all equal is exactly their value, as PyTorch's: where a sum may be rounded, the 
 import triton
 import triton.language as tl
 
+from ...launch.products import product
 from .exchange import collect_pairs
 from .tile import body_size, chunk
 
@@ -140,8 +141,8 @@ def merge(count, mean, squares, block_count, counts, means, block_squares):
     """(count, mean, sum of squared deviations) of some elements and ``block_count`` others, given as these three of
     each lane (Chan, Golub and LeVeque). Equal means have exactly that mean: the differences to it are added again.
     """
-    block_mean = tl.sum(means * counts, 0) / block_count
-    block_mean += tl.sum((means - block_mean) * counts, 0) / block_count
+    block_mean = tl.sum(product(means, counts), 0) / block_count
+    block_mean += tl.sum(product(means - block_mean, counts), 0) / block_count
     deviation = means - block_mean
     delta = block_mean - mean
     share = block_count / (count + block_count)

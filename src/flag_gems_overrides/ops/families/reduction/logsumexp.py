@@ -14,6 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ...launch.products import product
 from .extremum import larger
 from .pair_policy import PairPolicy
 from .policy import accumulator
@@ -36,7 +37,7 @@ def one_of_each(x, mask, OP: tl.constexpr):
 @triton.jit
 def fold_exponentials(a, b, AXIS: tl.constexpr, OP: tl.constexpr):
     largest = larger(tl.reduce(a, AXIS, larger), tl.full([], OP.first, OP.accumulator))
-    return largest, tl.sum(b * exp(a - tl.expand_dims(largest, AXIS)), AXIS)
+    return largest, tl.sum(product(b, exp(a - tl.expand_dims(largest, AXIS))), AXIS)
 
 
 @triton.jit

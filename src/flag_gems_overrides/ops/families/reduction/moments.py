@@ -12,6 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ...launch.products import product
 from ...launch.workspace import is_last
 from .elements import load
 
@@ -68,7 +69,7 @@ def pair_step(mean, squares, seen, a, b, count):
 @triton.jit
 def merged(mean, squares, count, total, AXIS: tl.constexpr):
     """(mean, sum of squares) of all along an axis: ``count`` elements to a lane, ``total`` of them."""
-    center = tl.sum(count * mean, AXIS) / tl.maximum(total, 1.0)
+    center = tl.sum(product(count, mean), AXIS) / tl.maximum(total, 1.0)
     delta = mean - tl.expand_dims(center, AXIS)
     return center, tl.sum(squares + count * delta * delta, AXIS)
 

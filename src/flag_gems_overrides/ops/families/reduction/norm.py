@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from flag_gems.utils import tl_extra_shim
 
+from ...launch.products import product
 from .extremum import larger, smaller
 from .nonzero import is_nonzero
 from .policy import Dtypes, Policy, accumulator
@@ -27,10 +28,8 @@ def magnitude(x, OP: tl.constexpr):
 
 @triton.jit
 def square(x, OP: tl.constexpr):
-    # ``x * x`` and the addition after it become one rounding in either of two threads that add the same elements, which
-    # then store other bits to the same place of shared memory (racecheck).
     x = x.to(OP.accumulator)
-    return tl.fma(x, x, tl.zeros(x.shape, x.dtype))
+    return product(x, x)
 
 
 @triton.jit

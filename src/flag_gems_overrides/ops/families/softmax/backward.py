@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from ...launch.workspace import collect, decode, encode, publish
 from .group import clear_last, clear_own, group_position, group_workspace
 from .tile import (
@@ -42,7 +43,7 @@ def summand(g, y, mask, LOG: tl.constexpr):
         # float32: 32 registers and a wait for each vector of y; so, 47 registers and all loads in flight at once).
         return tl.where(mask, g, y)
     else:
-        return g * y
+        return product(g, y)
 
 
 @triton.jit

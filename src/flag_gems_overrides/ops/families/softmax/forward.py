@@ -25,6 +25,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from ...launch.workspace import collect_two, decode, encode, publish
 from .group import clear_last, clear_own, group_position, group_workspace
 from .tile import (
@@ -79,7 +80,7 @@ def normalize_held(x, x_max, numerator, row_max, row_sum, LOG: tl.constexpr):
 def merge_lanes(maxima, sums, CONTIGUOUS: tl.constexpr):
     """(maximum, sum) of a row from those of its lanes, or of the programs of a group."""
     row_max = max_across_lanes(maxima, CONTIGUOUS)
-    return row_max, sum_across_lanes(sums * exp(maxima - finite(row_max)), CONTIGUOUS)
+    return row_max, sum_across_lanes(product(sums, exp(maxima - finite(row_max))), CONTIGUOUS)
 
 
 @triton.jit
