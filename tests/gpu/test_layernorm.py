@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -50,8 +51,15 @@ def _assert_equal(actual: list[torch.Tensor], expected: list[torch.Tensor]) -> N
 
 def _assert_right(actual: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
     exact = _native(*(t.double() for t in tensors))
-    for ours, native, truth in zip(actual, _native(*tensors), exact, strict=True):
-        assert_same_answer(ours, native, truth)
+    for place, (ours, native, truth) in enumerate(zip(actual, _native(*tensors), exact, strict=True)):
+        assert_same_answer(ours, native, truth, _alike(tensors, place))
+
+
+def _alike(tensors: list[torch.Tensor], place: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """PyTorch's answers to others like these: means of three rows are now and then nearly exact."""
+    for _ in range(3):
+        others = [(t.mean() + t.std() * torch.randn_like(t)).to(t.dtype) for t in tensors]
+        yield _native(*others)[place], _native(*(t.double() for t in others))[place]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -79,5 +79,5 @@ def tune_and_compile() -> tuple[list[list], list[str], list[bool]]:
     x = tensor(0)
     _together.wait(120)
     results, kernels = answers_and_kernels(x)
-    tuned = [bool(flag_gems.ops.any_dim(x[:, :columns] > 9, 1).any()) for columns in range(40, 300, 40)]
+    tuned = [bool(flag_gems.ops.mv(x[:, :columns], x[0, :columns]).isnan().any()) for columns in range(40, 300, 40)]
     return [result.tolist() for result in results], kernels, tuned

@@ -17,11 +17,17 @@ from flag_gems_overrides.registration import enabling, upstream
 
 ROOT = Path(__file__).parents[2]
 CAPABILITY = torch.cuda.get_device_capability() if torch.cuda.is_available() else None
-HERE = [each for each in HARMFUL if each.holds(flag_gems.__version__, CAPABILITY)]
+# Two of a GPU's threads store to one element here, in any order.
+RACE = pytest.mark.xfail(CAPABILITY is not None, reason="a race", strict=False)
+HERE = [
+    pytest.param(each, marks=[RACE] if each.name == "nll_loss_backward" else [], id=each.name)
+    for each in HARMFUL
+    if each.holds(flag_gems.__version__, CAPABILITY)
+]
 
 
 class TestData:
-    @pytest.mark.parametrize("each", HERE, ids=lambda each: each.name)
+    @pytest.mark.parametrize("each", HERE)
     def test_each_reproduction_shows_it(self, each, device):
         """If it no longer does, flag_gems has changed: the row's versions are to be closed."""
         registered = {function.__name__ for function in upstream.rows(flag_gems).values()}

@@ -50,7 +50,7 @@ class Launch:
     absent, and their dtypes, must be the same in every call: a cache of launches has them in its keys.
     """
 
-    __slots__ = ("_device", "_entry", "_grid", "_options", "_scalars", "_variants")
+    __slots__ = ("_device", "_dtypes", "_entry", "_grid", "_options", "_scalars", "_variants")
 
     def __init__(self, entry: Entry, device: int, grid: tuple[int, ...], scalars: tuple, options: dict[str, Any]):
         self._entry = entry
@@ -58,6 +58,7 @@ class Launch:
         self._grid = (*grid, 1, 1)[:3]
         self._scalars = scalars
         self._options = options
+        self._dtypes: tuple[torch.dtype | None, ...] | None = None
         self._variants: dict[tuple[int, ...], _Variant] = {}
 
     def __call__(self, *tensors: torch.Tensor | None) -> None:
@@ -85,6 +86,13 @@ class Launch:
         return self._device, self._grid, self._scalars
 
     def _launch_through_entry(self, tensors: tuple[torch.Tensor | None, ...], pointers: list[int | None]) -> None:
+        # The interpreter launches all this way: there a cache whose keys lack something is noticed, at no cost to others.
+        dtypes = tuple(None if tensor is None else tensor.dtype for tensor in tensors)
+        if self._dtypes not in (None, dtypes):
+            raise RuntimeError(
+                f"{self._entry.jit_function.__name__}: prepared for {self._dtypes}, called with {dtypes}"
+            )
+        self._dtypes = dtypes
         with torch_device_fn.device(self._device):
             kernel, _ = self._entry.run(*tensors, *self._scalars, grid=self._grid, **self._options)
         # Triton's interpreter hands out no CompiledKernel; there every launch takes this way.

@@ -138,10 +138,11 @@ def forward(problem: Problem) -> Forward:
     return Forward(block, min(max(cdiv(positions, block), 1), MAX_FORWARD_PROGRAMS), max(block // (2 * WARP), 1))
 
 
-def class_of(problem: Problem) -> tuple[int | bool, ...]:
+def class_of(problem: Problem) -> tuple[int | bool | str, ...]:
     _, C, D, size = problem
     vec = VECTOR_BYTES // size
-    return size, D == 1, vec > C if D == 1 else vec > D, math.gcd(D, vec)
+    # What is faster for a few elements of one kernel is not for many of another: 223238 x 41 bf16 35 us as 97 x 1547.
+    return size, D == 1, vec > C if D == 1 else vec > D, math.gcd(D, vec), _default(problem).kernel
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
@@ -153,12 +154,12 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    return found or _default(problem, limits)
+    return found or _default(problem)
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: legal, and each another launch."""
-    default = _default(problem, limits)
+    default = _default(problem)
     others = [FILL, SHORT, TILE] if problem.K == 1 else [FILL, IMAGES, TILE]
     candidates = [default]
     for each in (default, *(other for other in others if other.kernel != default.kernel)):
@@ -186,7 +187,7 @@ def gradient(problem: Problem, limits: Limits) -> Gradient:
     return launch(problem, choose(problem, limits), limits)
 
 
-def _default(problem: Problem, limits: Limits) -> Configuration:
+def _default(problem: Problem) -> Configuration:
     N, C, D, size = problem
     vec = VECTOR_BYTES // size
     period = vec // math.gcd(D, vec)

@@ -71,6 +71,7 @@ def compute_forward_of_sum(
         x.get_device(),
         True,
         configuration,
+        differentiable,
     )
     output, given = x.contiguous(), residual.contiguous()
     total, rstd = (new_sum(), new_statistic()) if differentiable else (given, None)
@@ -137,10 +138,12 @@ def prepare_forward(
     device: int,
     residual: bool = False,
     configuration: Configuration | None = None,
+    with_statistic: bool = True,
 ) -> _Forward:
     """What all calls with these arguments share. eps None is PyTorch's default: that of the type it computes in.
 
-    The configuration is ``rms_plan``'s where none is given.
+    The configuration is ``rms_plan``'s where none is given. Launches with and without a statistic are of different
+    kernels.
     """
     _check(shape, normalized_shape, weight)
     outer = shape[: len(shape) - len(normalized_shape)]

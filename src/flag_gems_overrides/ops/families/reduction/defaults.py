@@ -66,10 +66,11 @@ TILES_TO_WIDEN = 12
 # Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
 # 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (424501 x 10 x 4 bf16 20.3,
 # by warps that loop 26.6, 300000 x 21 x 7 float32 51.7 and 72) unless rows of K are whole vectors,
-# up to 128 one of 32 where that is little (100 x 100 x 100 bf16 4.4, in a loop 5.3). Many results that are loaded as
+# up to 128 one of 32 where that is little (100 x 100 x 100 bf16 4.4, in a loop 5.3), or where columns are shorter than
+# what memory is read by (239148 x 70 x 3 float32 64 us, by warps that loop 118). Many results that are loaded as
 # vectors need fewer warps, for more divide the elements of a result among them: 8 x 957728 bytes, max.dim, 10 us, by
 # two 43; 653552 x 16 x 16 bf16 111, not 184; 939472 x 8 x 16 float32, max.dim, 163, not 224.
-MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE = 32, 64, 128
+MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE, SECTOR_BYTES = 32, 64, 128, 32
 # More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
 # longer.
@@ -210,7 +211,7 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
     elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
-    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and little:
+    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES):
         block_k, warps = BLOCK_K, block_n // 16
     else:
         block_n, block_k, warps = 8, BY_WARPS_BLOCK_K, 1

@@ -32,6 +32,10 @@ MAX_SHORT_ELEMENTS = 512
 # Elements for each multiprocessor up to which a thread of short columns has no more than four: softmax 3 x 146 float16
 # 2.7 us, with 8 2.9; log_softmax 6 x 5 x 18 float64 3.5, with 8 4.1.
 LITTLE = 1024
+# So few in all, in rows or columns of so few that are loaded one by one: softmax 3 x 400 x 5 float16 3.1 us by a thread
+# for each 8 elements of a column, 5.1 by groups of programs; 3 x 7 float32 2.4 with 4, 3.2 with 8; the gradient of
+# log_softmax 1531 x 5 bf16 2.7 and 3.4.
+TINY, MAX_SHORT_OF_TINY = 16384, 512
 # By bytes of an element and number of inputs (1 forward, 2 backward).
 # Groups that keep a row in registers. 1024 x 131072 bf16: 85 %, without the prefetch 81 %, with half the elements and
 # twice the warps 69 %; backward 88 %. 512 x 131072 fp32: 86 %; with half the warps 81 %, backward the reverse.
@@ -99,6 +103,13 @@ SHORT_COLUMNS = {
 }
 
 
+def is_tiny(problem: Problem) -> bool:
+    """Too few elements for what is measured of more of them: their defaults are not looked up."""
+    M, N, K, size, _ = problem
+    alone = math.gcd(N if K == 1 else K, VECTOR_BYTES // size) == 1
+    return M * N * K <= TINY and (WARP if K == 1 else MAX_SHORT_OF_TINY) >= N and alone
+
+
 def default(problem: Problem, limits: Limits) -> Configuration:
     M, N, K, size, inputs = problem
     if N == 1:
@@ -113,6 +124,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         few = N * K <= MAX_SHORT_ELEMENTS and N <= 2 * MAX_SHORT
         # 6 x 2 x 2832 bf16 takes 2.9 us, 4.8 by vectors, 64 x 16 x 64 3.3 and 3.7.
         little = N <= MAX_SHORT_OF_LITTLE and limits.sm_count * LITTLE >= M * N * K
+        little |= is_tiny(problem)
         if K < 2**30 and (few or little or (unaligned and most >= N)):
             return _short(problem, limits)
         return _columns(M, N, K, size, inputs, limits)
@@ -133,7 +145,7 @@ def _short(problem: Problem, limits: Limits) -> Configuration:
     block_n, most = power_of_2(N), (32 if size < 8 else 16) // inputs
     elements = max(min(block_n, most), most // 4)  # log_softmax of 5 rows spills 8 bytes with 16
     if M * K * block_n <= limits.sm_count * LITTLE:
-        elements = min(elements, 4)
+        elements = min(elements, 4 if block_n <= 2 * MAX_SHORT_OF_LITTLE else 8)
     tile = block_n * power_of_2(M * K)
     warps = max(1, min(4, tile // (elements * WARP)), block_n // (elements * WARP))
     return Configuration("short", elements, power_of_2(warps))
@@ -147,6 +159,8 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
     # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
     elements = max(elements // (2 if size == 8 else 1), vec)
+    if vec == 1 and block_n <= WARP and M * block_n <= TINY:
+        elements = min(elements, 4)
     if vec == inputs == 1:
         # Two threads to a row at least: 2000000 x 7 bf16 24.7 us, single threads 34.9, 7530 x 5 float32 3.0 and 4.1.
         # The gradient of 6624672 x 7 takes 115 us by two, 98 by single ones; 1000000 x 6, in pairs, 14.1 and 10.8.

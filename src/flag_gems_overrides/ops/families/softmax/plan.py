@@ -7,7 +7,7 @@ import math
 
 from ...launch.devices import Limits
 from ...plans import table
-from .defaults import default, others
+from .defaults import default, is_tiny, others
 from .launches import (
     VECTOR_BYTES,
     Configuration,
@@ -43,6 +43,8 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
+    if is_tiny(problem):
+        return default(problem, limits)
     found = table.lookup(
         "softmax",
         problem,
