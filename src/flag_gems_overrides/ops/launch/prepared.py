@@ -86,7 +86,7 @@ class Launch:
         return self._device, self._grid, self._scalars
 
     def _launch_through_entry(self, tensors: tuple[torch.Tensor | None, ...], pointers: list[int | None]) -> None:
-        # The interpreter launches all this way: there a cache whose keys lack something is noticed, at no cost to others.
+        # The interpreter launches all this way: there a cache whose keys lack something is noticed, at no cost.
         dtypes = tuple(None if tensor is None else tensor.dtype for tensor in tensors)
         if self._dtypes not in (None, dtypes):
             raise RuntimeError(
