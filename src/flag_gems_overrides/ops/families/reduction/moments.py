@@ -14,6 +14,7 @@ import triton.language as tl
 
 from ...launch.products import product
 from ...launch.workspace import is_last
+from ..norm.statistics import divide
 from .elements import load
 
 
@@ -68,8 +69,11 @@ def pair_step(mean, squares, seen, a, b, count):
 
 @triton.jit
 def merged(mean, squares, count, total, AXIS: tl.constexpr):
-    """(mean, sum of squares) of all along an axis: ``count`` elements to a lane, ``total`` of them."""
-    center = tl.sum(product(count, mean), AXIS) / tl.maximum(total, 1.0)
+    """(mean, sum of squares) of all along an axis: ``count`` elements to a lane, ``total`` of them.
+
+    The mean of equal halves is theirs, and their variance 0, as long as float32 has their sum.
+    """
+    center = divide(tl.sum(product(count, mean), AXIS), tl.maximum(total, 1.0))
     delta = mean - tl.expand_dims(center, AXIS)
     return center, tl.sum(squares + count * delta * delta, AXIS)
 
