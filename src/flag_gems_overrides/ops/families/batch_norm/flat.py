@@ -7,7 +7,7 @@ Several rows of A are one long row of ``width`` elements, of which VEC divides t
 to know of channels. What it has added up for each place is added up for each channel: at its end by the program, if the
 block is a whole long row, or else by what merges the parts.
 
-    places of a block        LANES * VEC of a long row, wherever channels begin
+    block                    LANES * VEC neighbouring places of a long row; channels may begin at any of them
     channel of a place       place // B % C
     places of channel c      (i * C + c) * B + b for each row i of a long row and each b < B
 

@@ -25,7 +25,8 @@ MAX_GRID = 2**31 - 1
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch, of a program, and of each
 # further tile that it writes.
 BYTES_PER_US, LAUNCH_US, PROGRAM_US, TILE_US = 32000, 2.0, 1.2, 0.05
-# A second launch, and each position of it: its target is read and a sector of memory written.
+# A second launch, and each position of it: its target is read and a sector of memory written. Estimated;
+# 451 x 2089 x 216 bfloat16 takes 101 us so, 124 by images.
 SCATTER_US, POSITION_US = 3.0, 45e-6
 # Positions of a program that scatters: two to a thread of four warps.
 SCATTERED = 256

@@ -68,12 +68,12 @@ MAX_FILLED_POSITIONS, BYTES_OF_POSITION = 512, 64
 # Images of so few positions are filled although they are small or whole vectors: a thread has one target of two
 # images. 137 x 96 x 48 float32 takes 3.4 us, 3.9 with tile; 16 x 1088 x 12 bfloat16 3.0 and 3.5. But 64 x 150 x 400
 # float32 8.9 and 7.9, 4 x 50 x 534 bfloat16 6.5 and 3.7. Of little bytes more: tiles have few of them for their
-# targets. 8 x 520 x 72 float32 takes 3.6 us with tile, torch.compile 3.0, with fill about 3.1 (estimated, not timed).
+# targets. 8 x 520 x 72 float32 takes 3.6 us with tile, torch.compile 3.0, with fill 2.9.
 FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
 # Outputs of at least so many bytes, and so many for each position, have all zeros written first, as they lie in
 # memory, and the targets' elements in a second launch. FlagGems does so: 1 x 66185 x 551 float32 takes it 38.7 us, 63.9
 # by images; 3 x 10873 x 1980 63.4 and 88.8; 2 x 7421 x 5247 74.4 and 99.1. Images and tiles write about 3300 bytes a
-# nanosecond, zeros 4250; a second launch takes about 3 us and 45 ns for 1000 positions (estimated, not timed).
+# nanosecond, zeros 4250: so they take 39.5, 64.4 and 75.7 us.
 MIN_SCATTER_BYTES, MIN_SCATTER_BYTES_OF_POSITION = 64 << 20, 4096
 # Four vectors to a thread: with eight 441 x 177416 bfloat16 takes 40.0 us instead of 39.0 and 5720 x 93 x 17 11.9
 # instead of 11.3; with two 128 x 5540 float32 3.5 instead of 3.2.
@@ -100,7 +100,8 @@ MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
 # Where all programs run at once most of the time is that of fetching instructions, about 2.8 us for 1000 of them: 8 x
 # 11 float32 takes 3.5 us (472 instructions), 8 x 17 float16 4.7 (904), 8 x 97 float32 5.1 (1024), 1 x 31 float32 2.8
 # (144). A thread has most for each piece of a row that it loads by itself, so there are as many warps as leave it one;
-# and one program of so many pieces waits for no others: 31 x 49 bfloat16 takes 5.7 us in two, 35 x 17 5.6.
+# and one program of so many pieces waits for no others: 31 x 49 bfloat16 takes 4.5 us, 5.7 in two, 35 x 17 4.2
+# and 5.5.
 MAX_PIECES_ALONE, MAX_ELEMENTS_ALONE, MAX_WARPS_ALONE, MAX_WHOLE_WARPS = 2048, 4096, 32, 16
 # Longer rows are read in a loop, four vectors to a thread. If there are more rows than programs of 8 warps run at
 # once, programs have 4 warps: 2664 x 4581 float16 takes 22.1 us, 25.0 with 8; 4096 x 2345 float32 24.8 and 28.4; 8192

@@ -254,8 +254,8 @@ def _tile_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         block_d, block_hw = _blocks(problem, warps)
         if warps == WARPS:
             # More take longer: 144 groups of 123 x 3995 bf16 279 us, 303 with 8 and 425 with 16. Two vectors of a
-            # thread are for the second kernel: 7 of 1721 x 5165 bf16 239 and 219 us; of float64 estimated, not timed,
-            # where 1472 groups of 32 x 1327 took 798 us by 244352 programs of one.
+            # thread are for the second kernel: 7 of 1721 x 5165 bf16 239 and 219 us; 1472 of 32 x 1327 float64 666
+            # us, 802 with one.
             yield Configuration("split", warps, 1, vec, VECTORS_OF_FEW, block_d, block_hw, PROGRAMS_PER_SM, STAGES)
         elif 2 * limits.sm_count < problem.M:
             continue
