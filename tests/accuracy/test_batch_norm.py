@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -75,6 +76,7 @@ class Case:
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, device: str, mean: float = 1.0) -> None:
         C = shape[1]
+        self.mean = mean
         self.x = (torch.randn(shape, device=device) * 2 + mean).to(dtype)
         self.dy = torch.randn(shape, device=device).to(dtype)
         self.weight, self.bias, self.running_mean = (torch.randn(C, device=device).to(dtype) for _ in range(3))
@@ -145,12 +147,20 @@ def _check(case: Case, training: bool = True) -> Results:
     wide = torch.float64 if case.x.dtype is torch.float64 else torch.float32
     one = case.x.numel() == case.x.shape[1]  # the variance of a sample of one is NaN
     for name, actual, theirs, truth in zip(Results._fields, ours, native, exact, strict=True):
+        alike = _alike(case, training, name)
         if name in ("mean", "rstd"):
             assert actual.dtype == wide
-            theirs = theirs if ON_GPU else truth.to(wide)
-        assert_same_answer(actual, theirs, theirs.double() if one and name == "running_var" else truth)
+            theirs, alike = (theirs, alike) if ON_GPU else (truth.to(wide), iter(()))
+        assert_same_answer(actual, theirs, theirs.double() if one and name == "running_var" else truth, alike)
     assert ours.y.stride() == case.x.stride() or view(case.x.shape, case.x.stride()) is None
     return ours
+
+
+def _alike(case: Case, training: bool, name: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """PyTorch's result and the truth for other inputs: the sums of few channels nearly cancel now and then."""
+    for _ in range(4):
+        other = Case(tuple(case.x.shape), case.x.dtype, str(case.x.device), case.mean)
+        yield getattr(other.native(training), name), getattr(other.exact(training), name)
 
 
 @each("shape, dtype", WITH_DTYPES + LARGE)

@@ -5,7 +5,7 @@ It has a process of its own because Triton either compiles or interprets, for th
 called on tensors without data and with the limits of the GPU, so that they plan as they would there; their launches
 are caught and the kernels compiled, through Triton's own launcher, with exactly the specialization of that launch.
 
-Reads JSON {"gpu", "cases", "known", "folder", "parameters"} from standard input, writes a JSON line for each
+Reads JSON {"gpu", "cases", "known", "folder", "parameters", "offset"} from standard input, writes a JSON line for each
 configuration of a kernel, and into the folder, if there is one, what the compiler made of it at each stage.
 """
 
@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 import triton
+from torch.utils._pytree import tree_map_only
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
@@ -61,12 +62,12 @@ def main() -> None:
     driver.set_active(_Driver(gpu.arch))
     known = {row["digest"]: row for row in task["known"]}
     folder = Path(task["folder"]) if task["folder"] else None
-    for digest, launch in _launches(task["cases"], gpu, task["parameters"]).items():
+    for digest, launch in _launches(task["cases"], gpu, task["parameters"], task["offset"]).items():
         row = known.get(digest) or _compiled(digest, launch, gpu, folder)
         print(json.dumps({**row, "case": launch["case"]}), flush=True)
 
 
-def _launches(cases: list[str], gpu: Gpu, parameters: bool = True) -> dict[str, dict[str, Any]]:
+def _launches(cases: list[str], gpu: Gpu, parameters: bool = True, offset: int = 0) -> dict[str, dict[str, Any]]:
     """The launches of the overrides, by a digest of all that the compiler sees."""
     from flag_gems_overrides.ops.launch import devices
     from flag_gems_overrides.ops.launch.allocation import Allocation
@@ -98,17 +99,24 @@ def _launches(cases: list[str], gpu: Gpu, parameters: bool = True) -> dict[str, 
         torch.use_deterministic_algorithms(deterministic)
         for case in cases:
             op = parse(case).op
-            arguments = op_inputs.arguments(parse(case), "meta")
+            arguments = tree_map_only(
+                torch.Tensor, lambda x: _moved(x, offset), op_inputs.arguments(parse(case), "meta")
+            )
             given = arguments if parameters else op_inputs.without_parameters(op, arguments)
             op_inputs.override(op)(*(given or arguments))
     return launches
 
 
+def _moved(x: torch.Tensor, offset: int) -> torch.Tensor:
+    """One like ``x`` that begins ``offset`` elements after its memory does."""
+    return torch.empty(offset + x.numel(), dtype=x.dtype, device=x.device)[offset:].view(x.shape)
+
+
 def _digest(launch: dict[str, Any], gpu: Gpu) -> str:
     def seen(value: Any) -> str:
-        """Triton specializes on types, and on integers that are 1 or multiples of 16."""
+        """Triton specializes on types, on alignment, and on integers that are 1 or multiples of 16."""
         if isinstance(value, torch.Tensor):
-            return str(value.dtype)
+            return f"{value.dtype}{' unaligned' if value.data_ptr() % 16 else ''}"
         return f"{type(value).__name__} {value == 1} {value % 16 == 0}" if isinstance(value, int) else str(type(value))
 
     what = [

@@ -49,6 +49,7 @@ def survey(
     folder: Path | None = None,
     compiled: Callable[[Row], object] = lambda row: None,
     parameters: bool = True,
+    offset: int = 0,
 ) -> list[Row]:
     """One row for each configuration in which the overrides' kernels are launched for the ``chosen`` cases.
 
@@ -58,13 +59,20 @@ def survey(
         folder: where to put what the compiler made of each kernel, from TTIR to SASS.
         compiled: called with each row as soon as it is there, from several threads.
         parameters: whether norms are called with weight and bias.
+        offset: in elements, of every input from an aligned address.
 
     Raises:
         ResourceError: a process failed.
     """
     known = list(known)
     keys = [case.key for case in chosen]
-    task = {"cases": keys, "known": known, "folder": folder and str(folder), "parameters": parameters}
+    task = {
+        "cases": keys,
+        "known": known,
+        "folder": folder and str(folder),
+        "parameters": parameters,
+        "offset": offset,
+    }
     tasks = [task | {"gpu": gpu} for gpu in gpus]
     # The processes end with this block: an interrupt does not wait for them.
     with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as processes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from flag_gems_overrides.perf import resources
 from flag_gems_overrides.perf.cases import parse
 from flag_gems_overrides.perf.devices import H200
@@ -28,6 +30,9 @@ CASES = [
     "softmax_backward 3x36957 dim=1 bfloat16",
     "group_norm 6x1127x13x44 groups=1 float32",
     "batch_norm 2224x21x256 bfloat16",
+    "fused_add_rms_norm 33x8 normalized=1 float64",
+    "fused_add_rms_norm 700x3 normalized=1 float64",
+    "rms_norm 90x4 normalized=1 float32",
 ]
 EXCHANGED = re.compile(r"shfl\.sync\.bfly\.b32\s+(%\w+)")
 # Of 64 bits, a register of two that were exchanged.
@@ -35,9 +40,11 @@ JOINED = re.compile(r"mov\.b64\s+(%\w+), \{(%\w+), (%\w+)\}")
 ADDED = re.compile(r"fma\.rn\.f\d+\s+%\w+, [^,]+, [^,]+, (%\w+);")
 
 
-def test_products_are_rounded_before_lanes_add_them(tmp_path):
+# Of inputs that begin beside a vector each lane has one element of it.
+@pytest.mark.parametrize("offset", [0, 1])
+def test_products_are_rounded_before_lanes_add_them(tmp_path, offset):
     merged = {}
-    for row in resources.survey([parse(case) for case in CASES], [H200], folder=tmp_path):
+    for row in resources.survey([parse(case) for case in CASES], [H200], folder=tmp_path, offset=offset):
         ptx = (tmp_path / f"{row['kernel']}-{row['digest']}.ptx").read_text()
         assert "error" not in row
         exchanged = set(EXCHANGED.findall(ptx))

@@ -21,6 +21,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from ..norm.backward import input_gradient, weighted
 from .tile import load_parameter, sum_group
 
@@ -82,7 +83,7 @@ def group_norm_backward_tile(
         b += dy
         if dx_ptr is not None:
             wdy = weighted(dy, weight, True)
-            c1 = sum_group(xhat * wdy) / size
+            c1 = sum_group(product(xhat, wdy)) / size
             c2 = sum_group(wdy) / size
             tl.store(dx_ptr + start + offsets, input_gradient(xhat, wdy, rstd, c1, c2), mask=mask)
     groups = first_group + tl.arange(0, BLOCK_G)[:, None]

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from ..norm.backward import add_pairs, input_gradient, weighted
 from ..norm.partial_sums import fold_columns
 from ..norm.tile import body_offset, head_size
@@ -120,7 +121,7 @@ def group_norm_backward_rows(
         if dx_ptr is not None:
             c1, c2 = sums_of_rows(products, terms)
             if UNALIGNED:
-                edge_c1, edge_c2 = sums_of_rows(edge_xhat * edge_wdy, edge_wdy)
+                edge_c1, edge_c2 = sums_of_rows(product(edge_xhat, edge_wdy), edge_wdy)
                 c1 += edge_c1
                 c2 += edge_c2
             c1 /= size

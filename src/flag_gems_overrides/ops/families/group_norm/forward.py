@@ -111,7 +111,7 @@ def group_norm_rows(
     squares = sum_rows(squares)
     if UNALIGNED:
         deviation = tl.where(edge_mask, edge_x - mean, 0.0)
-        squares += sum_rows(deviation * deviation)
+        squares += sum_rows(product(deviation, deviation))
     if not EXACT:
         rest = sum_rows(rest)
         if UNALIGNED:

@@ -18,6 +18,7 @@ An element's channel is its place in the row divided by HW. SPAN is how many cha
 import triton
 import triton.language as tl
 
+from ...launch.products import product
 from ...launch.triton_versions import LANES_BEFORE_DEPTH
 
 # Functions have it as a default: if they looked a global up, Triton's cache would know a kernel by another key after
@@ -197,7 +198,7 @@ def merged(
 ):
     """(mean, sum of squared deviations) of ``count`` elements: those of all lanes and, ``with_edges``, the edges of the
     row that row_ptr points to (Chan, Golub and LeVeque)."""
-    total = sum_rows(lane_mean * lane_count)
+    total = sum_rows(product(lane_mean, lane_count))
     if UNALIGNED:
         edge, mask = edges_of(head, vectors, size, LANES, VEC)
         mask = mask & with_edges
@@ -208,5 +209,5 @@ def merged(
     squares = sum_rows(lane_squares + lane_count * deviation * deviation)
     if UNALIGNED:
         deviation = tl.where(mask, edge_x - mean, 0.0)
-        squares += sum_rows(deviation * deviation)
+        squares += sum_rows(product(deviation, deviation))
     return mean, squares

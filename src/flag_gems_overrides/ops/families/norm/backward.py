@@ -21,6 +21,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from .exchange import clear_last, clear_previous, collect_pairs, publish_pair
 from .partial_sums import store_partial_sums, store_partial_sums_of_edges, zeros
 from .tile import (
@@ -107,7 +108,7 @@ def layer_norm_backward_rows(
         if dx_ptr is not None:
             c1, c2 = row_sums(xhats, wdys, CHUNKS)
             if UNALIGNED:
-                edge_c1, edge_c2 = row_sums((edge_xhat,), (edge_wdy,), 1)
+                edge_c1, edge_c2 = row_sums_of_edges(edge_xhat, edge_wdy)
                 c1 += edge_c1
                 c2 += edge_c2
             c1 /= N
@@ -202,6 +203,12 @@ def row_sums(xhats, wdys, CHUNKS: tl.constexpr):
 
 
 @triton.jit
+def row_sums_of_edges(xhat, wdy):
+    """The same of the edges, of which a lane has one."""
+    return tl.reduce((product(xhat, wdy), wdy), 1, add_pairs, keep_dims=True)
+
+
+@triton.jit
 def add_pairs(a, b, c, d):
     return a + c, b + d
 
@@ -285,7 +292,7 @@ def layer_norm_backward_split(
             )
             next_edge_x = load_edges(x_ptr, row + groups, M, N, edge_columns, edge_mask)
             next_edge_dy = load_edges(dy_ptr, row + groups, M, N, edge_columns, edge_mask)
-            edge_c1, edge_c2 = row_sums((edge_xhat,), (edge_wdy,), 1)
+            edge_c1, edge_c2 = row_sums_of_edges(edge_xhat, edge_wdy)
             slice_c1 += edge_c1
             slice_c2 += edge_c2
         row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP

@@ -30,6 +30,7 @@ from .statistics import (
     slice_elements,
     store_statistics,
     sum_and_sum_squares,
+    sum_and_sum_squares_of_edges,
     sum_squares,
     sums_are_exact,
     variance_of,
@@ -126,11 +127,11 @@ def layer_norm_rows(
         if EXACT:
             squares = sum_squares(differences, CHUNKS)
             if UNALIGNED:
-                squares += sum_squares((deviations_of_edges(edge_x, mean, edge_mask),), 1)
+                squares += sum_and_sum_squares_of_edges(deviations_of_edges(edge_x, mean, edge_mask))[1]
         else:
             deviation_sum, squares = sum_and_sum_squares(differences, CHUNKS)
             if UNALIGNED:
-                edge_sum, edge_squares = sum_and_sum_squares((deviations_of_edges(edge_x, mean, edge_mask),), 1)
+                edge_sum, edge_squares = sum_and_sum_squares_of_edges(deviations_of_edges(edge_x, mean, edge_mask))
                 deviation_sum += edge_sum
                 squares += edge_squares
             mean, squares = corrected(mean, deviation_sum, squares, N)
@@ -226,11 +227,13 @@ def layer_norm_split(
         if EXACT:
             slice_squares = tl.sum(sum_squares(differences, CHUNKS))
             if UNALIGNED:
-                slice_squares += tl.sum(sum_squares((deviations_of_edges(edge_x, slice_mean, edge_mask),), 1))
+                edge_deviations = deviations_of_edges(edge_x, slice_mean, edge_mask)
+                slice_squares += tl.sum(sum_and_sum_squares_of_edges(edge_deviations)[1])
         else:
             deviation_sum, squares = sum_and_sum_squares(differences, CHUNKS)
             if UNALIGNED:
-                edge_sum, edge_squares = sum_and_sum_squares((deviations_of_edges(edge_x, slice_mean, edge_mask),), 1)
+                edge_deviations = deviations_of_edges(edge_x, slice_mean, edge_mask)
+                edge_sum, edge_squares = sum_and_sum_squares_of_edges(edge_deviations)
                 deviation_sum += edge_sum
                 squares += edge_squares
             slice_mean, slice_squares = corrected(slice_mean, tl.sum(deviation_sum), tl.sum(squares), elements)

@@ -21,6 +21,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from .backward import weighted
 from .partial_sums import store_partial_sums, store_partial_sums_of_edges, zeros
 from .tile import (
@@ -112,7 +113,7 @@ def rms_norm_backward_rows(
                 products += xhats[c] * wdys[c]
             mean_product = tl.sum(products, 1, keep_dims=True)
             if UNALIGNED:
-                mean_product += tl.sum(edge_xhat * edge_wdy, 1, keep_dims=True)
+                mean_product += tl.sum(product(edge_xhat, edge_wdy), 1, keep_dims=True)
             mean_product /= N
             for c in tl.static_range(CHUNKS):
                 offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)

@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from .exchange import clear_last, clear_previous, publish_one, sum_of_group
 from .statistics import from_bits
 from .tile import (
@@ -103,7 +104,7 @@ def rms_norm_rows(
                 edge_x = add_rounded(edge_x, next_edge_residual)
                 next_edge_residual = load_edges(residual_ptr, rows_after, M, N, edge_columns, edge_mask)
                 tl.store(sum_ptr + edge_offsets(rows, N, edge_columns), edge_x, mask=edge_mask & (rows < M))
-            squares += tl.sum(edge_x * edge_x, 1, keep_dims=True)
+            squares += tl.sum(product(edge_x, edge_x), 1, keep_dims=True)
         rstd = tl.rsqrt(squares / N + eps)
         if rstd_ptr is not None:
             tl.store(rstd_ptr + rows, rstd, mask=rows < M)
@@ -120,7 +121,7 @@ def rms_norm_rows(
 @triton.jit
 def sum_squares(chunks, CHUNKS: tl.constexpr):
     """The sum of squares of each row over all chunks: [BLOCK_M, 1]."""
-    squares = chunks[0] * chunks[0]
+    squares = product(chunks[0], chunks[0])
     for c in tl.static_range(1, CHUNKS):
         squares += chunks[c] * chunks[c]
     return tl.sum(squares, 1, keep_dims=True)

@@ -54,6 +54,12 @@ def sum_and_sum_squares(chunks, CHUNKS: tl.constexpr):
 
 
 @triton.jit
+def sum_and_sum_squares_of_edges(x):
+    """The same of the edges, of which a lane has one."""
+    return tl.reduce((x, product(x, x)), 1, add_pairs, keep_dims=True)
+
+
+@triton.jit
 def add_pairs(a, b, c, d):
     return a + c, b + d
 

@@ -23,10 +23,29 @@ def _neighbours(x, NEIGHBOURS: tl.constexpr):
     if NEIGHBOURS == 1:
         return x, tl.zeros_like(x)
     else:
-        x = tl.reshape(x, [x.shape[0], x.shape[1] // NEIGHBOURS, NEIGHBOURS])
-        mean = tl.sum(x, 2) * (1.0 / NEIGHBOURS)
-        delta = x - mean[:, :, None]
-        return mean, tl.sum(delta * delta, 2)
+        elements = _apart(x, NEIGHBOURS)
+        mean = elements[0]
+        for i in tl.static_range(1, NEIGHBOURS):
+            mean += elements[i]
+        mean *= 1.0 / NEIGHBOURS
+        squares = (elements[0] - mean) * (elements[0] - mean)
+        for i in tl.static_range(1, NEIGHBOURS):
+            squares += (elements[i] - mean) * (elements[i] - mean)
+        return mean, squares
+
+
+@triton.jit
+def _apart(x, N: tl.constexpr):
+    """Every N in a row as a tuple of N tensors.
+
+    Triton moves them to one thread where they are not, as without alignment. A sum of their squares over an axis would
+    be one over lanes there, of products that are not rounded: see ``launch/products.py``.
+    """
+    a, b = tl.split(tl.reshape(x, [x.shape[0], x.shape[1] // 2, 2]))
+    if N == 2:
+        return a, b
+    else:
+        return _apart(a, N // 2) + _apart(b, N // 2)
 
 
 @entry()
