@@ -57,13 +57,16 @@ class Case(RmsNormCase):
         if not weighted:
             self.weight = torch.ones_like(self.weight)
         actual, native = (self.results(function, weighted) for function in (fused_add_rms_norm, composed))
-        for ours, theirs, truth in zip(actual, native, self.of_the_sum()[: len(actual)], strict=True):
+        truths = self.of_the_sum()[: len(actual)]
+        for ours, theirs, truth in zip(actual, native, truths, strict=True):
             assert_same_answer(ours, theirs, truth)
+        # Without a gradient nothing else is stored, and Triton may lay a row out over other lanes: its sum of squares
+        # is added in another order.
         x, residual = like(self.x), like(self.residual)
         fused_add_rms_norm(x, residual, self.normalized, self.weight if weighted else None, EPS)
-        for alone, differentiable in zip((x, residual), actual[:2], strict=True):
-            assert torch.equal(alone, differentiable)
+        assert_same_answer(x, native[0], truths[0])
         assert torch.equal(residual, self.x + self.residual)
+        assert torch.equal(residual, actual[1])
 
 
 def like(x: torch.Tensor) -> torch.Tensor:
