@@ -156,7 +156,13 @@ def partial_sums_launch(P: int, N: int, stride: int, outputs: int, pdl: bool, de
 def loop_launch(
     kernel: Entry, sizes: tuple[int, ...], M: int, dtype: torch.dtype, chosen: Loop, device: int
 ) -> Callable[..., None]:
-    options = {"num_warps": chosen.warps, "BLOCK_N": chosen.block_n, "VEC": chosen.vec, "STAGES": chosen.stages}
+    options = {
+        "num_warps": chosen.warps,
+        "BLOCK_N": chosen.block_n,
+        "VEC": chosen.vec,
+        "BLOCK": chosen.block,
+        "STAGES": chosen.stages,
+    }
     if chosen.group == 1:
         no_workspace = None
         return kernel.bind(device, (chosen.programs,), no_workspace, *sizes, **options)
