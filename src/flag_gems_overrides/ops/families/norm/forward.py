@@ -81,8 +81,8 @@ def layer_norm_rows(
 ):
     """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
 
-    With LATE weight and bias are loaded after the statistics, one chunk of many at a time: they take no registers from the
-    row before.
+    With LATE weight and bias are loaded after the statistics, one chunk of many at a time: they take no registers
+    from the row before.
     """
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
