@@ -50,6 +50,7 @@ from .tile import (
     load_edges,
     load_parameter_at,
     load_parameters,
+    parameters_at_once,
     sum_chunks,
 )
 
@@ -80,11 +81,13 @@ def layer_norm_rows(
 ):
     """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
 
-    With LATE weight and bias are loaded after the statistics: they take no registers from the row before.
+    With LATE weight and bias are loaded after the statistics, one chunk of many at a time: they take no registers
+    from the row before.
     """
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     EXACT: tl.constexpr = sums_are_exact(x_ptr.dtype.element_ty, CHUNKS * BLOCK_N + 2 * VEC * UNALIGNED)
+    AT_ONCE: tl.constexpr = parameters_at_once(CHUNKS, LATE, 2)
     eps = from_bits(eps_bits, ACC)
     if INT64_ROWS:
         M = tl.cast(M, tl.int64)
@@ -108,9 +111,10 @@ def layer_norm_rows(
     for tile in tl.range(0 if ONE_TILE else start, 1 if ONE_TILE else M, 1 if ONE_TILE else step, num_stages=STAGES):
         first = start if ONE_TILE else tile
         rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
+        row_mask = None if ONE_TILE and BLOCK_M == 1 and not UNALIGNED else rows < M
         body = body_offset(rows, N, VEC, UNALIGNED)
-        xs = load_chunks(x_ptr + body, rows < M, 0, end, CHUNKS, BLOCK_N, ACC)
-        xs = add_residual(xs, residual_ptr, sum_ptr, body, rows < M, 0, end, CHUNKS, BLOCK_N)
+        xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, ACC)
+        xs = add_residual(xs, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N, STAGES == 1)
         row_sum = sum_chunks(xs, CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
@@ -137,13 +141,13 @@ def layer_norm_rows(
             mean, squares = corrected(mean, deviation_sum, squares, N)
         variance = variance_of(squares, N)
         rstd = tl.rsqrt(variance + eps)
-        store_statistics(mean_ptr, rstd_ptr, rows, mean, variance, rstd, rows < M)
-        if LATE:
-            weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
+        store_statistics(mean_ptr, rstd_ptr, rows, mean, variance, rstd, row_mask)
         for c in tl.static_range(CHUNKS):
-            offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
-            y = normalize(xs[c], mean, rstd, chunk_of_parameter(weights, c), chunk_of_parameter(biases, c))
-            tl.store(y_ptr + body + offsets, y, mask=mask)
+            if LATE and c % AT_ONCE == 0:
+                weights, biases = load_parameters(weight_ptr, bias_ptr, head, c * BLOCK_N, end, AT_ONCE, BLOCK_N)
+            offsets, mask = chunk(c, 0, end, row_mask, BLOCK_N)
+            weight, bias = chunk_of_parameter(weights, c % AT_ONCE), chunk_of_parameter(biases, c % AT_ONCE)
+            tl.store(y_ptr + body + offsets, normalize(xs[c], mean, rstd, weight, bias), mask=mask)
         if UNALIGNED:
             y = normalize(edge_x, mean, rstd, edge_weight, edge_bias)
             tl.store(y_ptr + edge_offsets(rows, N, edge_columns), y, mask=edge_mask & (rows < M))
@@ -211,7 +215,7 @@ def layer_norm_split(
     for row in tl.range(group, M, groups, num_stages=STAGES):
         body = body_offset(row, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, None, begin, end, CHUNKS, BLOCK_N, tl.float32)
-        xs = add_residual(xs, residual_ptr, sum_ptr, body, None, begin, end, CHUNKS, BLOCK_N)
+        xs = add_residual(xs, residual_ptr, sum_ptr, body, None, begin, end, CHUNKS, BLOCK_N, False)
         slice_sum = tl.sum(sum_chunks(xs, CHUNKS))
         if UNALIGNED:
             edge_x = next_edge_x.to(tl.float32)

@@ -40,6 +40,7 @@ def layer_norm_loop(
     GROUP,
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
+    BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Two passes over the columns of a slice, the second backwards, so that it starts with what is in the cache.
@@ -81,7 +82,7 @@ def layer_norm_loop(
         if workspace_ptr is not None:
             row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * (2 * GROUP)
             publish_two(row_workspace_ptr, rank, GROUP, mean, squares)
-            mean, squares = slice_statistics(row_workspace_ptr, GROUP, SLICE, N, ACC)
+            mean, squares = slice_statistics(row_workspace_ptr, GROUP, SLICE, N, BLOCK, ACC)
             clear_previous(row_workspace_ptr, row, GROUP, 2)
         variance = variance_of(squares, N)
         rstd = tl.rsqrt(variance + eps)
@@ -96,20 +97,20 @@ def layer_norm_loop(
             bias = load_parameter_at(bias_ptr, columns, mask)
             tl.store(y_row_ptr + columns, normalize(x, mean, rstd, weight, bias), mask=mask)
     if workspace_ptr is not None:
-        clear_last(workspace_ptr, M, GROUP, 2, 32)
+        clear_last(workspace_ptr, M, GROUP, 2, BLOCK)
 
 
 @triton.jit
-def slice_statistics(row_workspace_ptr, GROUP, SLICE, N, ACC: tl.constexpr):
+def slice_statistics(row_workspace_ptr, GROUP, SLICE, N, BLOCK: tl.constexpr, ACC: tl.constexpr):
     """(mean, sum of squared deviations) of a row from those of its slices."""
     count = tl.zeros([], ACC)
     mean = count
     squares = count
-    for first in tl.range(0, GROUP, 32):
-        means, slice_squares = collect_both(row_workspace_ptr, first, GROUP, 32, ACC)
-        rank = first + tl.arange(0, 32)
+    for first in tl.range(0, GROUP, BLOCK):
+        means, slice_squares = collect_both(row_workspace_ptr, first, GROUP, BLOCK, ACC)
+        rank = first + tl.arange(0, BLOCK)
         counts = tl.where(rank < GROUP, tl.minimum(SLICE, N - rank * SLICE), 0).to(ACC)
-        end = tl.cast(first + 32, tl.int64) * SLICE
+        end = tl.cast(first + BLOCK, tl.int64) * SLICE
         block_count = (tl.minimum(end, N) - first * SLICE).to(ACC)
         count, mean, squares = merge(count, mean, squares, block_count, counts, means, slice_squares)
     return mean, squares
@@ -131,6 +132,7 @@ def layer_norm_backward_loop(
     GROUP,
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
+    BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """dx (backward.py has the formula): two passes over the columns of a slice, the second backwards."""
@@ -159,7 +161,7 @@ def layer_norm_backward_loop(
         if workspace_ptr is not None:
             row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * (2 * GROUP)
             publish_two(row_workspace_ptr, rank, GROUP, c1, c2)
-            c1, c2 = slice_sums(row_workspace_ptr, GROUP, ACC)
+            c1, c2 = slice_sums(row_workspace_ptr, GROUP, BLOCK, ACC)
             clear_previous(row_workspace_ptr, row, GROUP, 2)
         c1 /= N
         c2 /= N
@@ -168,7 +170,7 @@ def layer_norm_backward_loop(
             xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, mean, rstd, columns, size)
             tl.store(dx_ptr + start + columns, input_gradient(xhat, wdy, rstd, c1, c2), mask=columns < size)
     if workspace_ptr is not None:
-        clear_last(workspace_ptr, M, GROUP, 2, 32)
+        clear_last(workspace_ptr, M, GROUP, 2, BLOCK)
 
 
 @triton.jit
@@ -182,12 +184,12 @@ def load_terms(dy_ptr, x_ptr, weight_ptr, mean, rstd, columns, size):
 
 
 @triton.jit
-def slice_sums(row_workspace_ptr, GROUP, ACC: tl.constexpr):
+def slice_sums(row_workspace_ptr, GROUP, BLOCK: tl.constexpr, ACC: tl.constexpr):
     """The two sums over what all programs of the group published."""
     a = tl.zeros([], ACC)
     b = tl.zeros([], ACC)
-    for first in tl.range(0, GROUP, 32):
-        block_a, block_b = tl.reduce(collect_both(row_workspace_ptr, first, GROUP, 32, ACC), 0, add_pairs)
+    for first in tl.range(0, GROUP, BLOCK):
+        block_a, block_b = tl.reduce(collect_both(row_workspace_ptr, first, GROUP, BLOCK, ACC), 0, add_pairs)
         a += block_a
         b += block_b
     return a, b

@@ -8,15 +8,14 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...plans import table
+from .estimate import estimate as estimate
 from .launches import (
     MIN_UNALIGNED,
     VECTOR_BYTES,
     WARP,
     Configuration,
     FewRows,
-    Flat,
     Launch,
-    Loop,
     PartialSums,
     Problem,
     Rows,
@@ -42,6 +41,19 @@ MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
 # So many rows of up to so many elements are for programs of four warps, for each takes some time to start: 6692064 x 11
 # float32 347 us by programs of 16 rows, upstream 256.
 MAX_N_OF_MANY_ROWS, MIN_ROWS_PER_SM = 16, 512
+# A row to a program (``late_row``): elements of a thread, and threads of a multiprocessor. rms_norm of bf16
+# 16384 x 8192 takes 134.9 us so, 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5;
+# layer_norm of float32 16384 x 8192 263.7 and 284.3, of bf16 3500 x 7792 33.1 and 35.2. Longer bf16 rows were not
+# faster: 4096 x 16384 77.6 us with pipelines, when a program of 16 warps left no registers for a second.
+LATE_ELEMENTS, LATE_THREADS, MAX_N_OF_LATE = 32, 1024, 8192
+# Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
+# so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
+MIN_WAVES = 4
+# Rows that leave no room for pipelines are for one program each up to so many for each multiprocessor, and for several
+# programs each beyond. Estimated, not timed: 272 x 19472 bf16 takes 15.7 us by ten programs to a row, three times what
+# its bytes take, 98 x 30200 12.6 and 3.9.
+MAX_LONG_ROWS_PER_SM = 4
+MAX_WARPS = 16
 # Shorter rows are not tried by several programs each.
 MIN_SPLIT = 4096
 # Programs of a group that hold a row: 12 x 1376837 float32 232 us by 337, read twice 122.
@@ -52,9 +64,6 @@ MAX_GROUP = 128
 # slower.
 WIDE_SUMS = (64, 32, 4)
 NARROW_SUMS = (256, 8, 8)
-# For ``estimate``: bytes a multiprocessor moves in a microsecond; microseconds of a launch, of a second kernel that
-# starts early, of an iteration, and of an exchange between programs.
-BYTES_PER_US, LAUNCH_US, SECOND_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 1.2, 0.7, 1.5
 # Gradients of more rows than this are not tried in one launch: columns would take too many iterations.
 MAX_FEW_ROWS = 2048
 
@@ -120,7 +129,15 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
             yield _one_tile(problem, vec, limits)
         if N % vec and limits.sm_count >= M and 2 * N * itemsize <= limits.registers_per_sm:
             yield _few_unaligned_rows(problem)
-        yield _rows(problem, vec, limits)
+        whole = _rows(problem, vec, limits)
+        if whole is None:
+            late = limits.sm_count * MAX_LONG_ROWS_PER_SM >= M
+        else:
+            # Of a residual of 9000 x 3000 float16, where it is misaligned, 48 bytes would spill.
+            late = whole.stages > 1 and MAX_N_OF_LATE >= N and not problem.residual and many_rows(problem, limits)
+        if late:
+            yield late_row(problem)
+        yield whole
     yield from _splits(problem, limits)
 
 
@@ -169,8 +186,23 @@ def _few_unaligned_rows(problem: Problem) -> Configuration:
     return Configuration("rows", _warps(N, 2 * WARP * vector // problem.inputs), math.gcd(N, vector))
 
 
+def many_rows(problem: Problem, limits: Limits) -> bool:
+    """Whether programs with one row each, or a few short ones, come in some waves."""
+    return MIN_WAVES * limits.sm_count * LATE_ELEMENTS * LATE_THREADS <= problem.M * problem.N
+
+
+def late_row(problem: Problem) -> Configuration | None:
+    """A row to a program, which loads weight and bias after the statistics; None if it is too long."""
+    N, itemsize = problem.N, problem.itemsize
+    # A residual has registers too: 56 bytes of 32768 float16 and a misaligned one spill, 8 of 24576.
+    longest = MAX_WARPS * WARP * (32 if problem.residual else 64)
+    if itemsize == 8 or N % (VECTOR_BYTES // itemsize) or longest < N:
+        return None
+    return Configuration("rows", _warps(N, LATE_ELEMENTS * WARP), VECTOR_BYTES // itemsize, late=True)
+
+
 def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
-    """None if a row is too long for one program."""
+    """None if a row is too long for one program with others beside it."""
     M, N, _, itemsize, *_ = problem
     span = N // vec * vec
     if 2 * span * itemsize > limits.registers_per_sm:
@@ -190,6 +222,11 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     # More than the registers hold, so that the last to start end with the others: bf16 12288 x 3072 47.8 us with 10
     # programs to an SM, 52.7 with 5; 13051 x 1600 30.7 with 18, 34.3 with 9; 8192 x 4096 41.1 with 8, 41.8 with 4.
     per_sm = max(1, BYTES_IN_FLIGHT * (2 if itemsize == 2 else 1) // tile_bytes)
+    few = limits.capability[0] == 9 and 2 * per_sm * limits.sm_count > M
+    if few and itemsize == 2 and N % vec and span > 4 * lanes:
+        # Hardly more rows than programs: 1091 x 1995 bf16 and a residual 11.7 us by a program for each, 14.3 with
+        # pipelines of one warp, of which a few have two rows. On sm_80 and sm_100 8 bytes of 900 x 4001 spill.
+        return Configuration("rows", _warps(span, 4 * lanes), vec, late=True)
     stages = _stages(4, per_sm * tile_bytes, limits)
     if itemsize > 2 and min(2, per_sm) * limits.sm_count * block_m >= M:
         # One tile to a program: 16 x 6144 float32 4.0 us, through shared memory 4.6; bf16 4.2, not 4.0.
@@ -261,6 +298,13 @@ def _backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration 
     block_m = min(power_of_two_within(warps * WARP * per_thread // (chunks * block_n)), power_of_two(M))
     tile_bytes = 2 * block_m * chunks * block_n * itemsize
     per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
+    if vec == 1 < N:
+        # Elements that are loaded one by one have an address and a mask each: 1686941 x 3 float16 47.9 us with half of
+        # the rows, 53.3 with all, 25253273 x 9 bf16 1744 and 2951, 13001163 x 29 float64 4261 and 6185.
+        block_m = max(block_m // 2, 1)
+    else:
+        # 1048576 x 6 bf16 32.6 us by 8 programs to a multiprocessor, 37.0 by 16; 1156672 x 8 28.2 and 30.5.
+        per_sm = min(per_sm, 8)
     stages = 4 if per_sm == 1 and block_m == 1 else 3
     if tight and tile_bytes >= BYTES_IN_FLIGHT:
         stages = 3
@@ -353,8 +397,8 @@ def _stages(stages: int, bytes_per_sm: int, limits: Limits) -> int:
 
 
 def _warps(span: int, elements: int) -> int:
-    """Warps of ``elements`` each that hold ``span``: a power of two up to 16."""
-    return min(power_of_two(cdiv(span, elements)), 16)
+    """Warps of ``elements`` each that hold ``span``: a power of two up to MAX_WARPS."""
+    return min(power_of_two(cdiv(span, elements)), MAX_WARPS)
 
 
 def _tight_warps(span: int, lanes: int, max_warps: int, chunks: int) -> int:
@@ -374,45 +418,3 @@ def plan_partial_sums(P: int, N: int, outputs: int, limits: Limits) -> PartialSu
     block_p = min(power_of_two(P), max_p)
     block_n = max(block_n, 16 * block_n // block_p)
     return PartialSums(cdiv(N, block_n), block_p, block_n, min(max(block_p * block_n // 256, 2), max_warps))
-
-
-def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
-    M, N, _, itemsize, backward, _ = problem
-    inputs = problem.inputs
-    elements = M * N
-    p = launch(problem, configuration, limits)
-    us, reads, per_load = LAUNCH_US, inputs, configuration.vec
-    workspace, iterations = 0, 1.0
-    if isinstance(p, Flat):
-        programs, threads, iterations = p.programs, p.warps * WARP, 1
-        per_load = 1 if p.columns else VECTOR_BYTES // itemsize
-    elif isinstance(p, Rows):
-        programs, threads, iterations = p.programs, p.warps * WARP, cdiv(M, p.programs * p.block_m)
-        if backward and p.programs > 1:
-            workspace = 2 * 2 * 4 * p.programs * N
-            us += SECOND_US
-        # A pipeline hides half of what an iteration waits.
-        iterations = 1 + (iterations - 1) * (0.5 if p.stages > 1 else 1.0)
-    elif isinstance(p, Split):
-        groups = p.programs // p.group
-        programs, threads, iterations = p.programs, p.warps * WARP, cdiv(M, groups)
-        us += EXCHANGE_US + (SECOND_US if backward and groups > 1 else 0)
-        workspace = 2 * 2 * 4 * groups * N if backward and groups > 1 else 0
-        per_load = p.vec
-    elif isinstance(p, Loop):
-        groups = p.programs // p.group
-        programs, threads = p.programs, p.warps * WARP
-        iterations = cdiv(M, groups) * 2 * cdiv(p.slice_size, p.block_n)
-        us += (EXCHANGE_US * cdiv(M, groups) if p.group > 1 else 0) + (LAUNCH_US if backward else 0)
-        reads = inputs * (3 if backward else 2)
-        per_load = math.gcd(N, VECTOR_BYTES // itemsize)
-    else:
-        programs, threads = p.row_programs + p.column_programs, p.warps * WARP
-        iterations = cdiv(M, p.column_rows)
-        reads = 2 * inputs
-        per_load = math.gcd(N, VECTOR_BYTES // itemsize)
-    resident = limits.sm_count * max(limits.threads_per_sm // threads, 1)
-    iterations *= cdiv(programs, resident)
-    moved = elements * itemsize * (reads + 1) * (1.5 if per_load * itemsize < 4 else 1.0) + workspace
-    return us + max(moved / (min(limits.sm_count, programs) * BYTES_PER_US), iterations * ITERATION_US)

@@ -10,15 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from triton import knobs
 
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
-from .call import _NONE, _accumulator, _loop, _Parameter, _rows_options
+from .call import _NONE, _Parameter
 from .launches import Configuration, Loop, Problem, Rows, power_of_two
-from .partial_sums import sum_partials
-from .plan import plan_partial_sums
+from .prepare import accumulator, has_pdl, loop_launch, partial_sums_launch, rows_options
 from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
 from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
 from .rms_plan import Split, plan_backward, plan_forward
@@ -147,9 +145,9 @@ def prepare_forward(
     """
     _check(shape, normalized_shape, weight)
     outer = shape[: len(shape) - len(normalized_shape)]
-    accumulator = _accumulator(dtype)
-    (eps_bits,) = struct.unpack("q", struct.pack("d", torch.finfo(accumulator).eps if eps is None else eps))
-    statistic = Allocation((*outer, *(1 for _ in normalized_shape)), accumulator, device)
+    computed = accumulator(dtype)
+    (eps_bits,) = struct.unpack("q", struct.pack("d", torch.finfo(computed).eps if eps is None else eps))
+    statistic = Allocation((*outer, *(1 for _ in normalized_shape)), computed, device)
     problem = Problem(math.prod(outer), math.prod(normalized_shape), 1, dtype.itemsize, False, residual)
     launch = _forward_launch(problem, dtype, eps_bits, device, configuration)
     return _Forward(Allocation(shape, dtype, device), statistic, launch)
@@ -163,9 +161,9 @@ def _forward_launch(
         return _forward_of_nothing
     plan = plan_forward(problem, devices.limits(device), configuration)
     if isinstance(plan, Rows):
-        return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **_rows_options(plan, M), LATE=plan.late)
+        return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **rows_options(plan, M), LATE=plan.late)
     if isinstance(plan, Loop):
-        return _loop(rms_norm_loop, (M, N, eps_bits, plan.slice_size, plan.group), M, dtype, plan, device)
+        return loop_launch(rms_norm_loop, (M, N, eps_bits, plan.slice_size, plan.group), M, dtype, plan, device)
     blocks = _blocks(plan)
     squares = rms_norm_partial_squares.bind(
         device, (M * plan.splits,), N, plan.slice_size, plan.splits, **blocks, STAGES=plan.stages
@@ -179,7 +177,7 @@ def _forward_launch(
         **blocks,
         BLOCK_S=power_of_two(plan.splits),
     )
-    return functools.partial(_forward_split, squares, apply, Allocation((M, plan.splits), _accumulator(dtype), device))
+    return functools.partial(_forward_split, squares, apply, Allocation((M, plan.splits), accumulator(dtype), device))
 
 
 def _blocks(plan: Split) -> dict[str, int]:
@@ -218,34 +216,21 @@ def _backward_launch(
 ) -> Callable[..., None]:
     if M == 0 or N == 0 or not (want_input or want_weight):
         return _backward_of_nothing
-    limits = devices.limits(device)
-    plan = plan_backward(M, N, dtype.itemsize, limits)
+    plan = plan_backward(M, N, dtype.itemsize, devices.limits(device))
     stride = -(-N // 16) * 16
     partials = plan.programs if isinstance(plan, Rows) else -(-M // plan.rows)
     two_launches = want_weight and partials > 1
-    pdl = two_launches and isinstance(plan, Rows) and limits.capability >= (9, 0) and not knobs.runtime.interpret
+    pdl = two_launches and isinstance(plan, Rows) and has_pdl(device)
     launch: Callable[..., None]
     if isinstance(plan, Rows):
-        options = _rows_options(plan, M)
+        options = rows_options(plan, M)
         launch = rms_norm_backward_rows.bind(device, (plan.programs,), M, N, stride, **options, PDL=pdl)
     else:
         launch = _split_launch(M, N, stride, plan, dtype, want_input, device)
     if not two_launches:
         return launch
-    sums = plan_partial_sums(partials, N, 1, limits)
-    launch_sums = sum_partials.bind(
-        device,
-        (sums.programs, 1),
-        partials,
-        N,
-        stride,
-        num_warps=sums.warps,
-        BLOCK_P=sums.block_p,
-        BLOCK_N=sums.block_n,
-        PDL=pdl,
-        **({"launch_pdl": True} if pdl else {}),
-    )
-    partial = Allocation((partials, stride), _accumulator(dtype), device)
+    launch_sums = partial_sums_launch(partials, N, stride, 1, pdl, device)
+    partial = Allocation((partials, stride), accumulator(dtype), device)
     return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
 
 
@@ -271,7 +256,7 @@ def _split_launch(
         BLOCK_S=power_of_two(plan.splits),
     )
     return functools.partial(
-        _backward_split, products, columns, Allocation((M, plan.splits), _accumulator(dtype), device)
+        _backward_split, products, columns, Allocation((M, plan.splits), accumulator(dtype), device)
     )
 
 

@@ -39,6 +39,7 @@ from .tile import (
     load_parameter_at,
     load_parameters,
     load_sum,
+    parameters_at_once,
 )
 
 
@@ -66,10 +67,12 @@ def rms_norm_rows(
 ):
     """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
 
-    With LATE the weight is loaded after the statistics: it takes no registers from the row before.
+    With LATE the weight is loaded after the statistics, one chunk of many at a time: it takes no registers from the row
+    before.
     """
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    AT_ONCE: tl.constexpr = parameters_at_once(CHUNKS, LATE, 4)
     eps = from_bits(eps_bits, ACC)
     if INT64_ROWS:
         M = tl.cast(M, tl.int64)
@@ -92,9 +95,10 @@ def rms_norm_rows(
     for tile in tl.range(0 if ONE_TILE else start, 1 if ONE_TILE else M, 1 if ONE_TILE else step, num_stages=STAGES):
         first = start if ONE_TILE else tile
         rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
+        row_mask = None if ONE_TILE and BLOCK_M == 1 and not UNALIGNED else rows < M
         body = body_offset(rows, N, VEC, UNALIGNED)
-        xs = load_chunks(x_ptr + body, rows < M, 0, end, CHUNKS, BLOCK_N, ACC)
-        xs = add_residual(xs, residual_ptr, sum_ptr, body, rows < M, 0, end, CHUNKS, BLOCK_N)
+        xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, ACC)
+        xs = add_residual(xs, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N, STAGES == 1)
         squares = sum_squares(xs, CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
@@ -107,12 +111,13 @@ def rms_norm_rows(
             squares += tl.sum(product(edge_x, edge_x), 1, keep_dims=True)
         rstd = tl.rsqrt(squares / N + eps)
         if rstd_ptr is not None:
-            tl.store(rstd_ptr + rows, rstd, mask=rows < M)
-        if LATE:
-            weights, _ = load_parameters(weight_ptr, None, head, 0, end, CHUNKS, BLOCK_N)
+            tl.store(rstd_ptr + rows, rstd, mask=row_mask)
         for c in tl.static_range(CHUNKS):
-            offsets, mask = chunk(c, 0, end, rows < M, BLOCK_N)
-            tl.store(y_ptr + body + offsets, scale(xs[c], rstd, chunk_of_parameter(weights, c)), mask=mask)
+            if LATE and c % AT_ONCE == 0:
+                weights, _ = load_parameters(weight_ptr, None, head, c * BLOCK_N, end, AT_ONCE, BLOCK_N)
+            offsets, mask = chunk(c, 0, end, row_mask, BLOCK_N)
+            y = scale(xs[c], rstd, chunk_of_parameter(weights, c % AT_ONCE))
+            tl.store(y_ptr + body + offsets, y, mask=mask)
         if UNALIGNED:
             y = scale(edge_x, rstd, edge_weight)
             tl.store(y_ptr + edge_offsets(rows, N, edge_columns), y, mask=edge_mask & (rows < M))
@@ -153,6 +158,7 @@ def rms_norm_loop(
     GROUP,
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
+    BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """For rows too long for registers: two passes over the columns of a row, the second backwards, so that it starts
@@ -183,7 +189,7 @@ def rms_norm_loop(
         if workspace_ptr is not None:
             row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
             publish_one(row_workspace_ptr, rank, squares)
-            squares = sum_of_group(row_workspace_ptr, GROUP, 32, ACC)
+            squares = sum_of_group(row_workspace_ptr, GROUP, BLOCK, ACC)
             clear_previous(row_workspace_ptr, row, GROUP, 1)
         rstd = tl.rsqrt(squares / N + eps)
         if rstd_ptr is not None:
@@ -199,7 +205,7 @@ def rms_norm_loop(
             weight = load_parameter_at(weight_ptr, begin + columns, mask)
             tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)
     if workspace_ptr is not None:
-        clear_last(workspace_ptr, M, GROUP, 1, 32)
+        clear_last(workspace_ptr, M, GROUP, 1, BLOCK)
 
 
 @entry()
@@ -257,14 +263,15 @@ def rms_norm_apply(
     blocks = (N - 1) // BLOCK_N + 1
     row = tl.cast(tl.program_id(0) // blocks, tl.int64)
     block = tl.program_id(0) % blocks
+    columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = columns < N
+    start = row * N
+    # Before the sum, whose barrier no load is moved across.
+    x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
+    weight = load_parameter_at(weight_ptr, columns, mask)
     split = tl.arange(0, BLOCK_S)
     squares = tl.load(squares_ptr + row * SPLITS + split, mask=split < SPLITS, other=0.0)
     rstd = tl.rsqrt(tl.sum(squares, 0) / N + from_bits(eps_bits, ACC))
     if rstd_ptr is not None:
         tl.store(rstd_ptr + row, rstd, mask=block == 0)
-    columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
-    mask = columns < N
-    start = row * N
-    x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
-    weight = load_parameter_at(weight_ptr, columns, mask)
     tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)

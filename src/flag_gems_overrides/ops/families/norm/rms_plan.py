@@ -19,16 +19,10 @@ from .launches import (
     launch_or_none,
     power_of_two,
 )
-from .plan import rows
+from .plan import late_row, many_rows, rows
 
 # Of a program that goes over a row in tiles, besides two of them.
 BYTES_IN_FLIGHT = 16384
-# Programs of one row: elements of a thread, and threads of a multiprocessor. bf16 16384 x 8192 takes 134.9 us so,
-# 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5.
-ELEMENTS, THREADS = 32, 1024
-# Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
-# so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
-MIN_WAVES = 4
 # Two kernels where rows are fewer than one for so many multiprocessors: 128 x 96656 bf16 28 us, by programs that share
 # rows 24, 128 x 301048 float32 135 and 120, but 37 x 4194304 float16 260 and 275.
 MIN_SHARED_ROWS = 2
@@ -56,8 +50,9 @@ def plan_forward(problem: Problem, limits: Limits, configuration: Configuration 
     if configuration is not None:
         return _launch(problem, configuration, limits)
     found = rows(problem, limits)
+    found = _late(problem, found, limits) or found
     if found is not None:
-        return _one_row(problem, found, limits) or found
+        return found
     if limits.sm_count > MIN_SHARED_ROWS * M:
         return _split(M, N, element_size, limits)
     vec = math.gcd(N, VECTOR_BYTES // element_size)
@@ -90,23 +85,18 @@ def shared_loop(problem: Problem) -> Configuration:
     return Configuration("loop", 8, chunks=1 if half else 2, registers=64)
 
 
-def _one_row(problem: Problem, found: Rows, limits: Limits) -> Rows | None:
-    """Of many long rows one to a program, or a few with a residual, and the weight loaded after the statistics; None
-    instead of others."""
-    M, N, _, itemsize, *_ = problem
-    vector = VECTOR_BYTES // itemsize
-    few = MIN_WAVES * limits.sm_count * ELEMENTS * THREADS > M * N
-    if few or N % vector or itemsize == 8:
-        return None
-    block_n = power_of_two(N)
-    if found.stages > 1:
-        configuration = Configuration("rows", power_of_two(cdiv(N, ELEMENTS * WARP)), vector, late=True)
-    elif problem.residual and itemsize == 2 and 256 <= block_n <= 1024:
+def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
+    """Instead of pipelines or of several programs to a row, one that loads the weight after the statistics. With a
+    residual one for a few short rows, too. None instead of others."""
+    N, vector, block_n = problem.N, VECTOR_BYTES // problem.itemsize, power_of_two(problem.N)
+    many, configuration = many_rows(problem, limits), None
+    if found is None or (found.stages > 1 and many):
+        # Without a bias and a mean two programs of 16 warps fit: 4096 x 16384.
+        configuration = late_row(problem)
+    elif problem.residual and problem.itemsize == 2 and N % vector == 0 and 256 <= block_n <= 1024 and many:
         # 65536 x 496 bf16 68 us, 77 by warps with two rows each.
         configuration = Configuration("rows", 4, vector, 2048 // block_n, late=True)
-    else:
-        return None
-    launched = launch_or_none(problem, configuration, limits)
+    launched = configuration and launch_or_none(problem, configuration, limits)
     return launched if isinstance(launched, Rows) else None
 
 

@@ -84,19 +84,34 @@ def add_rounded(x, residual):
 
 @triton.jit
 def add_residual(
-    chunks, residual_ptr, sum_ptr, body, row_mask, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr
+    chunks,
+    residual_ptr,
+    sum_ptr,
+    body,
+    row_mask,
+    begin,
+    end,
+    CHUNKS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    ALL_FIRST: tl.constexpr,
 ):
     """The chunks plus the same elements of ``residual_ptr: [M, N]``; without a residual, the chunks.
 
     The sums go to ``sum_ptr: [M, N]`` too, unless that is None. body: offsets of the bodies, scalar or [BLOCK_M, 1].
+    With ALL_FIRST all loads are issued before the first store, which the compiler never moves them across: one wait
+    for memory, not one for each chunk. In a pipeline there is none, and registers are short.
     """
     if residual_ptr is None:
         return chunks
     else:
+        residuals = ()
         sums = ()
+        if ALL_FIRST:
+            DTYPE: tl.constexpr = residual_ptr.dtype.element_ty
+            residuals = load_chunks(residual_ptr + body, row_mask, begin, end, CHUNKS, BLOCK_N, DTYPE)
         for c in tl.static_range(CHUNKS):
             offsets, mask = chunk(c, begin, end, row_mask, BLOCK_N)
-            residual = tl.load(residual_ptr + body + offsets, mask=mask, other=0.0)
+            residual = residuals[c] if ALL_FIRST else tl.load(residual_ptr + body + offsets, mask=mask, other=0.0)
             chunk_sum = add_rounded(chunks[c], residual)
             if sum_ptr is not None:
                 tl.store(sum_ptr + body + offsets, chunk_sum, mask=mask)
@@ -119,6 +134,15 @@ def load_parameters(weight_ptr, bias_ptr, head, begin, end, CHUNKS: tl.constexpr
         if bias_ptr is not None:
             biases = biases + (tl.load(bias_ptr + head + offsets, mask=mask, other=0.0),)
     return weights, biases
+
+
+@triton.constexpr_function
+def parameters_at_once(chunks, late, most):
+    """Chunks of weight and bias that are loaded together. Late, one of more than ``most``: all would spill where they
+    are misaligned, 280 bytes of 32768 bf16 by 16 warps, and of 16384 float32 leave room for one program of 16 warps,
+    not for two (112 registers and 64). Two at a time spill 8 bytes of 20480 float16.
+    """
+    return 1 if late and chunks > most else chunks
 
 
 @triton.jit

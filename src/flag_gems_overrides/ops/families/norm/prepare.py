@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The launches of a planned layer normalization, bound."""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Callable
+
+import torch
+from triton import knobs
+
+from ...launch import devices
+from ...launch.allocation import Allocation
+from ...launch.prepared import Entry, Launch
+from ...launch.workspace import with_counters
+from . import launches, plan
+from .backward import layer_norm_backward_rows, layer_norm_backward_split
+from .columns import layer_norm_backward_columns, layer_norm_backward_few_rows
+from .flat import layer_norm_columns, layer_norm_flat
+from .forward import layer_norm_rows, layer_norm_split
+from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, Split
+from .loop import layer_norm_backward_loop, layer_norm_loop
+from .partial_sums import sum_partials
+
+
+def forward_launch(
+    problem: Problem, dtype: torch.dtype, eps: float, device: int, configuration: Configuration | None
+) -> Callable[..., None]:
+    M, N, *_ = problem
+    if M == 0 or N == 0:
+        return _forward_of_nothing
+    (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
+    chosen = _planned(problem, device, configuration)
+    if isinstance(chosen, Flat):
+        kernel = layer_norm_columns if chosen.columns else layer_norm_flat
+        return kernel.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, N=N, BLOCK_M=chosen.block_m)
+    if isinstance(chosen, Rows):
+        return layer_norm_rows.bind(
+            device, (chosen.programs,), M, N, eps_bits, **rows_options(chosen, M), LATE=chosen.late
+        )
+    if isinstance(chosen, Split):
+        sizes = M, N, eps_bits, chosen.slice_size, chosen.group
+        return _with_workspace(
+            layer_norm_split.bind(device, (chosen.programs,), *sizes, **_split_options(chosen)), M, chosen
+        )
+    assert isinstance(chosen, Loop)
+    sizes = M, N, eps_bits, chosen.slice_size, chosen.group
+    return loop_launch(layer_norm_loop, sizes, M, dtype, chosen, device)
+
+
+def _planned(problem: Problem, device: int, configuration: Configuration | None) -> launches.Launch:
+    limits = devices.limits(device)
+    return launches.launch(problem, configuration or plan.choose(problem, limits), limits)
+
+
+def backward_launch(
+    M: int,
+    N: int,
+    dtype: torch.dtype,
+    want_input: bool,
+    want_weight: bool,
+    want_bias: bool,
+    device: int,
+    configuration: Configuration | None,
+) -> Callable[..., None]:
+    outputs = want_weight + want_bias
+    if M == 0 or N == 0 or not (want_input or outputs):
+        return _backward_of_nothing
+    chosen = _planned(Problem(M, N, 1, dtype.itemsize, True), device, configuration)
+    if isinstance(chosen, FewRows):
+        programs = want_input * chosen.row_programs + (outputs > 0) * chosen.column_programs
+        return layer_norm_backward_few_rows.bind(
+            device,
+            (programs,),
+            M,
+            N,
+            num_warps=chosen.warps,
+            BLOCK_M=chosen.block_m,
+            BLOCK_N=chosen.block_n,
+            COLUMN_ROWS=chosen.column_rows,
+            COLUMNS=chosen.columns,
+        )
+    if isinstance(chosen, Loop) or (isinstance(chosen, Split) and not want_input):
+        dx = None
+        if want_input and isinstance(chosen, Loop):
+            dx = loop_launch(
+                layer_norm_backward_loop, (M, N, chosen.slice_size, chosen.group), M, dtype, chosen, device
+            )
+        sums = _sums_of_columns(M, N, dtype, outputs, device) if outputs else None
+        return functools.partial(_backward_in_two, dx, sums)
+    stride = -(-N // 16) * 16
+    # Not after a cooperative launch: CUDA does not document the combination, least of all in a graph.
+    pdl = isinstance(chosen, Rows) and has_pdl(device)
+    launch: Callable[..., None]
+    if isinstance(chosen, Rows):
+        partials = chosen.programs
+        launch = layer_norm_backward_rows.bind(
+            device, (chosen.programs,), M, N, stride, **rows_options(chosen, M), PDL=pdl
+        )
+    else:
+        assert isinstance(chosen, Split)
+        partials = chosen.programs // chosen.group
+        split_sizes = M, N, stride, chosen.slice_size, chosen.group
+        split = layer_norm_backward_split.bind(device, (chosen.programs,), *split_sizes, **_split_options(chosen))
+        launch = _with_workspace(split, M, chosen)
+    if partials == 1 or not outputs:
+        return launch
+    launch_sums = partial_sums_launch(partials, N, stride, outputs, pdl, device)
+    partial = Allocation((partials, stride), accumulator(dtype), device)
+    return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
+
+
+def _sums_of_columns(M: int, N: int, dtype: torch.dtype, outputs: int, device: int) -> Callable[..., None]:
+    """dweight and dbias from grad_out, input, mean and rstd."""
+    chosen = launches.columns(M, N, devices.limits(device))
+    stride = -(-N // 16) * 16
+    pdl = chosen.splits > 1 and has_pdl(device)
+    launch = layer_norm_backward_columns.bind(
+        device,
+        (chosen.programs, chosen.splits),
+        M,
+        N,
+        stride,
+        chosen.rows,
+        num_warps=chosen.warps,
+        BLOCK_M=chosen.block_m,
+        BLOCK_N=chosen.block_n,
+        VEC=math.gcd(N, 16 // dtype.itemsize),
+        PDL=pdl,
+    )
+    if chosen.splits == 1:
+        return launch
+    launch_sums = partial_sums_launch(chosen.splits, N, stride, outputs, pdl, device)
+    partial = Allocation((chosen.splits, stride), accumulator(dtype), device)
+    return functools.partial(_columns_with_partial_sums, launch, launch_sums, partial)
+
+
+def partial_sums_launch(P: int, N: int, stride: int, outputs: int, pdl: bool, device: int) -> Launch:
+    sums = plan.plan_partial_sums(P, N, outputs, devices.limits(device))
+    return sum_partials.bind(
+        device,
+        (sums.programs, outputs),
+        P,
+        N,
+        stride,
+        num_warps=sums.warps,
+        BLOCK_P=sums.block_p,
+        BLOCK_N=sums.block_n,
+        PDL=pdl,
+        **({"launch_pdl": True} if pdl else {}),
+    )
+
+
+def loop_launch(
+    kernel: Entry, sizes: tuple[int, ...], M: int, dtype: torch.dtype, chosen: Loop, device: int
+) -> Callable[..., None]:
+    options = {
+        "num_warps": chosen.warps,
+        "BLOCK_N": chosen.block_n,
+        "VEC": chosen.vec,
+        "BLOCK": chosen.block,
+        "STAGES": chosen.stages,
+    }
+    if chosen.group == 1:
+        no_workspace = None
+        return kernel.bind(device, (chosen.programs,), no_workspace, *sizes, **options)
+    launch = kernel.bind(
+        device, (chosen.programs,), *sizes, maxnreg=chosen.registers, launch_cooperative_grid=True, **options
+    )
+    # Up to two words for each row and program of its group, and a counter for each group.
+    count = 2 * M * chosen.group + chosen.programs // chosen.group
+    return functools.partial(with_counters, launch, count, torch.int64 if dtype is torch.float64 else torch.int32)
+
+
+def has_pdl(device: int) -> bool:
+    return devices.limits(device).capability >= (9, 0) and not knobs.runtime.interpret
+
+
+def rows_options(rows: Rows, M: int) -> dict[str, int | bool]:
+    return {
+        "num_warps": rows.warps,
+        "BLOCK_M": rows.block_m,
+        "CHUNKS": rows.chunks,
+        "BLOCK_N": rows.block_n,
+        "VEC": rows.vec,
+        "UNALIGNED": rows.unaligned,
+        "INT64_ROWS": rows.int64_rows(M),
+        "ONE_TILE": rows.programs * rows.block_m >= M,
+        "STAGES": rows.stages,
+    }
+
+
+def _split_options(split: Split) -> dict[str, int | bool]:
+    return {
+        "num_warps": split.warps,
+        "maxnreg": split.registers,
+        "launch_cooperative_grid": True,
+        "CHUNKS": split.chunks,
+        "BLOCK_N": split.block_n,
+        "VEC": split.vec,
+        "UNALIGNED": split.unaligned,
+        "BLOCK": split.block,
+        "STAGES": split.stages,
+    }
+
+
+def _with_workspace(launch: Launch, M: int, split: Split) -> Callable[..., None]:
+    """With a word for each row and program of its group, and a counter for each group."""
+    return functools.partial(with_counters, launch, M * split.group + split.programs // split.group, torch.int64)
+
+
+def _backward_with_partial_sums(
+    launch: Callable[..., None],
+    launch_sums: Launch,
+    partial: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+    dbias: torch.Tensor | None,
+) -> None:
+    dweight_partial = None if dweight is None else partial()
+    dbias_partial = None if dbias is None else partial()
+    launch(grad_out, input, weight, mean, rstd, dx, dweight_partial, dbias_partial)
+    launch_sums(dweight_partial, dbias_partial, dweight, dbias)
+
+
+def _columns_with_partial_sums(
+    launch: Launch,
+    launch_sums: Launch,
+    partial: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    dweight: torch.Tensor | None,
+    dbias: torch.Tensor | None,
+) -> None:
+    dweight_partial = None if dweight is None else partial()
+    dbias_partial = None if dbias is None else partial()
+    launch(grad_out, input, mean, rstd, dweight_partial, dbias_partial)
+    launch_sums(dweight_partial, dbias_partial, dweight, dbias)
+
+
+def _backward_in_two(
+    launch_dx: Callable[..., None] | None,
+    launch_sums: Callable[..., None] | None,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+    dbias: torch.Tensor | None,
+) -> None:
+    if launch_dx is not None:
+        launch_dx(grad_out, input, weight, mean, rstd, dx)
+    if launch_sums is not None:
+        launch_sums(grad_out, input, mean, rstd, dweight, dbias)
+
+
+def _forward_of_nothing(*tensors: torch.Tensor | None) -> None:
+    # As PyTorch: the mean of a row without elements is 0, its rstd is NaN.
+    mean, rstd = tensors[4:6]
+    if mean is not None and rstd is not None:
+        mean.zero_()
+        rstd.fill_(math.nan)
+
+
+def _backward_of_nothing(*tensors: torch.Tensor | None) -> None:
+    for gradient in tensors[-2:]:
+        if gradient is not None:
+            gradient.zero_()
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
