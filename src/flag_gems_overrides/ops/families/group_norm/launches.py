@@ -236,6 +236,8 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _, warps, groups, vec, *_ = configuration
     in_group = problem.size // vec
     lanes = min(power_of_two(in_group), max(warps * WARP, 1))
+    if problem.size % vec != 0:
+        lanes = max(lanes, 2 * vec)  # one for each element of the edges
     vectors = _vectors(problem, vec, lanes)
     _check(groups == 1 or not vectors.unaligned, "neighbours start at different places of a vector")
     _check(groups == power_of_two(groups) and groups // 2 < problem.M, "no lanes for more groups than there are")

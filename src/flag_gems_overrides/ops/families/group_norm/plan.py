@@ -213,6 +213,8 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     of_all = power_of_two(problem.samples) * power_of_two(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
     if of_all * group <= min(ELEMENTS_OF_ALL, of_tile(problem) * MAX_WARPS * WARP):
         together = max(together, of_all)
+    # An element for each thread of a warp: Triton keeps those of fewer in several layouts, and loads them for each.
+    together = max(together, WARP // group)
     elements = together * group
     per_thread = min(VECTOR_BYTES // itemsize, of_tile(problem))
     warps = power_of_two_within(elements // (per_thread * WARP))
