@@ -43,10 +43,11 @@ def group_norm_backward_rows(
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Each of a grid of programs, [G, samples], holds the same group of one sample after the other, of one sample only
-    with ONE_TILE, as CHUNKS times LANES vectors (vectors.py). All these rows have a head of the same size, so that what it adds up for weight and bias stays in registers: a sum for
-    each vector if that is of one channel (SPAN 1), else for each element. At the end it adds up those of a channel: all
-    with ONE_CHANNEL; with FOLD through memory; else there is one.
+    """Each of a grid of programs, [G, samples], holds the same group of one sample after the other, as CHUNKS times
+    LANES vectors (vectors.py); with ONE_TILE of one sample only, without a loop. All these rows have a head of the same
+    size, so that what it adds up for weight and bias stays in registers: a sum for each vector if that is of one
+    channel (SPAN 1), else for each element. At the end it adds up those of a channel: all with ONE_CHANNEL; with FOLD
+    through memory; else there is one.
 
     a_ptr, b_ptr: [programs of a group, C] or None
     columns_ptr: [programs, 2, COLUMNS] with FOLD, vectors or elements of a row, else None
@@ -200,4 +201,3 @@ def of_vectors(x, SPAN: tl.constexpr):
         return tl.sum(x, 2, keep_dims=True)
     else:
         return x
-

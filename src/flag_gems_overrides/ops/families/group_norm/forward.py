@@ -36,7 +36,7 @@ from .vectors import (
 
 
 @entry()
-@triton.jit(do_not_specialize=["M", "eps_bits"])
+@triton.jit(do_not_specialize=["eps_bits"])
 def group_norm_rows(
     x_ptr,
     weight_ptr,

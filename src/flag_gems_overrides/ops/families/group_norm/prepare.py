@@ -79,8 +79,9 @@ def forward_launch(
         options = _options(plan.vectors)
         if D == 1:
             options["SPAN"] = 0
-        # 4 x 6 x 4099 bfloat16 in 2 groups, sm_80.
-        edges = plan.vectors.unaligned and plan.vectors.span > 1 and plan.warps == MAX_WARPS
+        # 4 x 6 x 4099 bfloat16 in 2 groups, sm_80; 1 x 2 x 3363 float64 in 2 groups, sm_90.
+        several = plan.vectors.span > 1 and limits.capability[0] < 9
+        edges = plan.vectors.unaligned and plan.warps == MAX_WARPS and (several or dtype.itemsize == 8)
         return group_norm_rows.bind(
             device,
             (plan.programs,),
@@ -93,7 +94,7 @@ def forward_launch(
             **options,
             EARLY=plan.early,
             INT64_ROWS=plan.int64_rows(),
-            **_all_registers(plan.warps, edges and limits.capability[0] < 9),
+            **_all_registers(plan.warps, edges),
         )
     if isinstance(plan, Loop):
         return group_norm_loop.bind(

@@ -210,8 +210,8 @@ def merged(
     VEC: tl.constexpr,
     UNALIGNED: tl.constexpr,
 ):
-    """(mean, sum of squared deviations) of ``count`` elements: those of all lanes and, if it ``has_edges``, the edges of the
-    row that row_ptr points to (Chan, Golub and LeVeque)."""
+    """(mean, sum of squared deviations) of ``count`` elements: those of all lanes and, if it ``has_edges``, the edges
+    of the row that row_ptr points to (Chan, Golub and LeVeque)."""
     edges = ()
     if UNALIGNED:
         edge, mask = edges_of(head, vectors, size, LANES, VEC)
