@@ -22,8 +22,8 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from ...launch.products import product
-from ..norm.backward import input_gradient, weighted
-from .tile import load_parameter, sum_group
+from ..norm.backward import add_pairs, input_gradient, weighted
+from .tile import load_parameter
 
 
 @entry()
@@ -46,17 +46,18 @@ def group_norm_backward_tile(
     BLOCK_D: tl.constexpr,
     BLOCK_HW: tl.constexpr,
     VEC: tl.constexpr,
+    ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Small groups: each program holds BLOCK_G whole groups of BLOCK_N samples at a time, the same groups of all its
-    samples, so that its sums for weight and bias stay in registers. dx_ptr may be None.
+    """Small groups: each of a grid of programs, [blocks of groups, samples], holds BLOCK_G whole groups of BLOCK_N
+    samples at a time, the same groups of all its samples, so that its sums for weight and bias stay in registers.
+    dx_ptr may be None. With ONE_TILE there is no loop, before which a program would wait for its parameters.
 
-    a_ptr, b_ptr: [programs / blocks of groups, C] or None
+    a_ptr, b_ptr: [programs of a block, C] or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
-    blocks = (G - 1) // BLOCK_G + 1
-    first_group = tl.program_id(0) % blocks * BLOCK_G
+    first_group = tl.program_id(0) * BLOCK_G
     rows = tl.arange(0, BLOCK_N * BLOCK_G)[:, None, None]
     samples = tl.cast(rows // BLOCK_G, tl.int64)
     groups = first_group + rows % BLOCK_G
@@ -69,34 +70,57 @@ def group_norm_backward_tile(
     a = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     b = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     size = tl.cast(D, ACC) * HW
-    first, step = tl.program_id(0) // blocks * BLOCK_N, tl.num_programs(0) // blocks * BLOCK_N
-    for n in tl.range(first, N, step, num_stages=STAGES):
-        row_mask = (n + samples < N) & (groups < G)
-        mask = row_mask & (within < D) & (elements < HW)
-        sample = tl.cast(n, tl.int64) * G
-        start = sample * D * HW
-        mean = tl.load(mean_ptr + sample + samples * G + groups, mask=row_mask, other=0.0).to(ACC)
-        rstd = tl.load(rstd_ptr + sample + samples * G + groups, mask=row_mask, other=0.0).to(ACC)
+    first, step = tl.program_id(1) * BLOCK_N, tl.num_programs(1) * BLOCK_N
+    # Loads of less than 4 bytes are not pipelined: statistics are loaded an iteration ahead.
+    row_places = samples * G + groups
+    places = tl.cast(first, tl.int64) * G + row_places
+    next_mean = tl.load(mean_ptr + places, mask=(first + samples < N) & (groups < G), other=0.0)
+    next_rstd = tl.load(rstd_ptr + places, mask=(first + samples < N) & (groups < G), other=0.0)
+    for tile in tl.range(0 if ONE_TILE else first, 1 if ONE_TILE else N, 1 if ONE_TILE else step, num_stages=STAGES):
+        n = first if ONE_TILE else tile
+        mean = next_mean.to(ACC)
+        rstd = next_rstd.to(ACC)
+        if not ONE_TILE:
+            places = tl.cast(n + step, tl.int64) * G + row_places
+            next_mean = tl.load(mean_ptr + places, mask=(n + step + samples < N) & (groups < G), other=0.0)
+            next_rstd = tl.load(rstd_ptr + places, mask=(n + step + samples < N) & (groups < G), other=0.0)
+        mask = (n + samples < N) & (groups < G) & (within < D) & (elements < HW)
+        start = tl.cast(n, tl.int64) * G * D * HW
         dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
         xhat = (tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC) - mean) * rstd
         a += dy * xhat
         b += dy
         if dx_ptr is not None:
             wdy = weighted(dy, weight, True)
-            c1 = sum_group(product(xhat, wdy)) / size
-            c2 = sum_group(wdy) / size
-            tl.store(dx_ptr + start + offsets, input_gradient(xhat, wdy, rstd, c1, c2), mask=mask)
+            c1, c2 = sums_of_groups(product(xhat, wdy), wdy)
+            dx = input_gradient(xhat, wdy, rstd, c1 / size, c2 / size)
+            tl.store(dx_ptr + start + offsets, dx, mask=mask)
     groups = first_group + tl.arange(0, BLOCK_G)[:, None]
     within = tl.arange(0, BLOCK_D)[None, :]
-    out = tl.cast(tl.program_id(0) // blocks, tl.int64) * G * D + groups * D + within
+    out = tl.cast(tl.program_id(1), tl.int64) * G * D + groups * D + within
+    a, b = sums_of_samples(a, b, BLOCK_N, BLOCK_G)
     if a_ptr is not None:
-        tl.store(a_ptr + out, sum_samples(a, BLOCK_N, BLOCK_G), mask=(groups < G) & (within < D))
+        tl.store(a_ptr + out, a, mask=(groups < G) & (within < D))
     if b_ptr is not None:
-        tl.store(b_ptr + out, sum_samples(b, BLOCK_N, BLOCK_G), mask=(groups < G) & (within < D))
+        tl.store(b_ptr + out, b, mask=(groups < G) & (within < D))
 
 
 @triton.jit
-def sum_samples(x, BLOCK_N: tl.constexpr, BLOCK_G: tl.constexpr):
-    """[BLOCK_N * BLOCK_G, channels, elements] to [BLOCK_G, channels]."""
-    of_channels = tl.sum(x, 2)
-    return tl.sum(tl.reshape(of_channels, [BLOCK_N, BLOCK_G, of_channels.shape[1]]), 0)
+def sums_of_groups(a, b):
+    """[groups, channels, elements] to [groups, 1, 1], of both: warps wait for each other as often as for one."""
+    a, b = tl.reduce((a, b), 2, add_pairs)
+    if a.shape[1] == 1:
+        return a[:, :, None], b[:, :, None]
+    else:
+        a, b = tl.reduce((a, b), 1, add_pairs)
+        return a[:, None, None], b[:, None, None]
+
+
+@triton.jit
+def sums_of_samples(a, b, BLOCK_N: tl.constexpr, BLOCK_G: tl.constexpr):
+    """[BLOCK_N * BLOCK_G, channels, elements] to [BLOCK_G, channels], of both."""
+    a, b = tl.reduce((a, b), 2, add_pairs)
+    CHANNELS: tl.constexpr = a.shape[1]
+    a = tl.reshape(a, [BLOCK_N, BLOCK_G, CHANNELS])
+    b = tl.reshape(b, [BLOCK_N, BLOCK_G, CHANNELS])
+    return tl.reduce((a, b), 0, add_pairs)

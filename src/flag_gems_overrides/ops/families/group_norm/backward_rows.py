@@ -7,10 +7,10 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from ...launch.products import product
-from ..norm.backward import add_pairs, input_gradient, weighted
+from ..norm.backward import input_gradient, weighted
 from ..norm.partial_sums import fold_columns
 from ..norm.tile import body_offset, head_size
-from .vectors import ROWS_AXIS, edges_of, elements_of, of_channels, vectors_from, zeros_of_vectors
+from .vectors import edges_of, elements_of, of_channels, sums_of_rows, vectors_from, zeros_of_vectors
 
 
 @entry()
@@ -40,20 +40,22 @@ def group_norm_backward_rows(
     UNALIGNED: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Each program holds the same group of one sample after the other, as CHUNKS times LANES vectors (vectors.py). All
-    these rows have a head of the same size, so that what it adds up for weight and bias stays in registers: a sum for
-    each vector if that is of one channel (SPAN 1), else for each element. At the end it adds up those of a channel: all
-    with ONE_CHANNEL; with FOLD through memory; else there is one.
+    """Each of a grid of programs, [G, samples], holds the same group of one sample after the other, as CHUNKS times
+    LANES vectors (vectors.py); with ONE_TILE of one sample only, without a loop. All these rows have a head of the same
+    size, so that what it adds up for weight and bias stays in registers: a sum for each vector if that is of one
+    channel (SPAN 1), else for each element. At the end it adds up those of a channel: all with ONE_CHANNEL; with FOLD
+    through memory; else there is one.
 
-    a_ptr, b_ptr: [num_programs / G, C] or None
-    columns_ptr: [num_programs, 2, COLUMNS] with FOLD, vectors or elements of a row, else None
+    a_ptr, b_ptr: [programs of a group, C] or None
+    columns_ptr: [programs, 2, COLUMNS] with FOLD, vectors or elements of a row, else None
     dx_ptr: as x_ptr, or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    group = tl.program_id(0) % G
-    first, step = tl.program_id(0) // G, tl.num_programs(0) // G
+    group = tl.program_id(0)
+    first, step = tl.program_id(1), tl.num_programs(1)
     head = head_size(first * G + group, size, VEC, UNALIGNED)
     vectors = (size - head) // VEC
     first_channel = group * D
@@ -77,11 +79,19 @@ def group_norm_backward_rows(
         start = (tl.cast(first, tl.int64) * G + group) * size
         next_dy = tl.load(dy_ptr + start + edge, mask=edge_mask & (first < N), other=0.0)
         next_x = tl.load(x_ptr + start + edge, mask=edge_mask & (first < N), other=0.0)
-    for n in tl.range(first, N, step, num_stages=STAGES):
+    # Nor are those of single numbers.
+    next_mean = tl.load(mean_ptr + tl.cast(first, tl.int64) * G + group)
+    next_rstd = tl.load(rstd_ptr + tl.cast(first, tl.int64) * G + group)
+    for tile in tl.range(0 if ONE_TILE else first, 1 if ONE_TILE else N, 1 if ONE_TILE else step, num_stages=STAGES):
+        n = first if ONE_TILE else tile
         row = tl.cast(n, tl.int64) * G + group
         start = body_offset(row, size, VEC, UNALIGNED)
-        mean = tl.load(mean_ptr + row).to(ACC)
-        rstd = tl.load(rstd_ptr + row).to(ACC)
+        mean = next_mean.to(ACC)
+        rstd = next_rstd.to(ACC)
+        if not ONE_TILE:
+            after = tl.cast(n + step, tl.int64) * G + group
+            next_mean = tl.load(mean_ptr + after, mask=n + step < N, other=0.0)
+            next_rstd = tl.load(rstd_ptr + after, mask=n + step < N, other=0.0)
         xhats = ()
         wdys = ()
         new_a = ()
@@ -112,18 +122,20 @@ def group_norm_backward_rows(
             edge_start = row * size
             dy = next_dy.to(ACC)
             edge_xhat = (next_x.to(ACC) - mean) * rstd
-            after = tl.cast(step, tl.int64) * G * size
-            next_dy = tl.load(dy_ptr + edge_start + after + edge, mask=edge_mask & (n + step < N), other=0.0)
-            next_x = tl.load(x_ptr + edge_start + after + edge, mask=edge_mask & (n + step < N), other=0.0)
+            if not ONE_TILE:
+                next_places = edge_start + tl.cast(step, tl.int64) * G * size + edge
+                next_dy = tl.load(dy_ptr + next_places, mask=edge_mask & (n + step < N), other=0.0)
+                next_x = tl.load(x_ptr + next_places, mask=edge_mask & (n + step < N), other=0.0)
             edge_wdy = weighted(dy, edge_weight, True)
             edge_a += dy * edge_xhat
             edge_b += dy
         if dx_ptr is not None:
-            c1, c2 = sums_of_rows(products, terms)
+            edge_products = ()
+            edge_terms = ()
             if UNALIGNED:
-                edge_c1, edge_c2 = sums_of_rows(product(edge_xhat, edge_wdy), edge_wdy)
-                c1 += edge_c1
-                c2 += edge_c2
+                edge_products = (product(edge_xhat, edge_wdy),)
+                edge_terms = (edge_wdy,)
+            c1, c2 = sums_of_rows(products, terms, edge_products, edge_terms)
             c1 /= size
             c2 /= size
             for c in tl.static_range(CHUNKS):
@@ -139,11 +151,12 @@ def group_norm_backward_rows(
         for c in tl.static_range(1, CHUNKS):
             a += a_sums[c]
             b += b_sums[c]
-        a, b = sums_of_rows(a, b)
+        a_edges = ()
+        b_edges = ()
         if UNALIGNED:
-            edge_a, edge_b = sums_of_rows(edge_a, edge_b)
-            a += edge_a
-            b += edge_b
+            a_edges = (edge_a,)
+            b_edges = (edge_b,)
+        a, b = sums_of_rows(a, b, a_edges, b_edges)
         place = out + tl.zeros([1, 1, 1], tl.int32)
         if a_ptr is not None:
             tl.store(a_ptr + place, a)
@@ -153,7 +166,7 @@ def group_norm_backward_rows(
         a_columns_ptr = a_ptr
         b_columns_ptr = b_ptr
         if FOLD:
-            a_columns_ptr = columns_ptr + tl.cast(tl.program_id(0), tl.int64) * 2 * COLUMNS
+            a_columns_ptr = columns_ptr + (tl.cast(first, tl.int64) * G + group) * 2 * COLUMNS
             b_columns_ptr = a_columns_ptr + COLUMNS
         else:
             if a_ptr is not None:
@@ -188,11 +201,3 @@ def of_vectors(x, SPAN: tl.constexpr):
         return tl.sum(x, 2, keep_dims=True)
     else:
         return x
-
-
-@triton.jit
-def sums_of_rows(a, b, AXIS: tl.constexpr = ROWS_AXIS):
-    """[1, lanes, elements] to [1, 1, 1], of both."""
-    a, b = tl.reduce((a, b), 2, add_pairs)
-    a, b = tl.reduce((a, b), 1 - AXIS, add_pairs)
-    return tl.expand_dims(a[:, None], 1 - AXIS), tl.expand_dims(b[:, None], 1 - AXIS)

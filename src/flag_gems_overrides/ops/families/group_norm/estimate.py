@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ..norm.launches import WARP, cdiv
+from ..norm.launches import VECTOR_BYTES, WARP, cdiv
 from .launches import (
     BackwardLoop,
     BackwardRows,
@@ -34,6 +34,11 @@ LAUNCH_US, SECOND_US, LOAD_US = 2.0, 2.0, 0.8
 LANES_PER_US, BUSY_WARPS = 128 * 1700 // 24, 12
 # float64 takes so many times as long for a lane: 248 groups of 11451 take 30 us with two programs each, 51 with one.
 FLOAT64 = 4
+# What is loaded by less than 8 bytes at a time takes so many times as long for a lane: 34 x 368 x 19 float32, 16
+# groups, 29.0 us as a tile, 10.4 as it lies; 5805 x 4 x 381 bfloat16, 4 groups, 47 as a tile.
+NARROW = 3
+# The sums of a group, and what each warp does for a tile, take as long as so many lanes (counted, not timed).
+WARP_LANES = 128
 # A program that adds up its columns at the end takes as long for it as for so many tiles.
 FOLD_TILES = 2
 
@@ -90,13 +95,15 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         held = chosen.samples * chosen.groups
         tiles = cdiv(M, chosen.programs * held)
         lanes = chosen.programs * tiles * held * chosen.block_d * chosen.block_hw
+        lanes = lanes * _narrow(chosen.vec * itemsize) + chosen.programs * tiles * chosen.warps * WARP_LANES
         alone = chosen.programs == cdiv(groups, chosen.groups)
         workspace = 0 if alone else chosen.programs * chosen.groups * of_channels
         return _Work(chosen.programs, _pipelined(tiles, chosen), lanes, 1 if alone else 2, None, workspace)
     if isinstance(chosen, BackwardRows):
         in_turn = _pipelined(cdiv(M, chosen.programs), chosen) + (FOLD_TILES if chosen.columns else 0)
         workspace = chosen.programs * (2 * 4 * chosen.columns + of_channels)
-        lanes = M * chosen.chunks * _lanes(chosen)
+        lanes = M * chosen.chunks * _lanes(chosen) * _narrow(chosen.vectors.vec * itemsize)
+        lanes += M * chosen.warps * WARP_LANES
         return _Work(chosen.programs, in_turn, lanes, 1 if chosen.programs == groups else 2, None, workspace)
     in_group = cdiv(problem.size, _lanes(chosen))
     if isinstance(chosen, Loop):
@@ -127,6 +134,10 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
 def _lanes(chosen: Rows | BackwardRows | Loop | Split | BackwardLoop | BackwardSplit) -> int:
     """Elements of a tile of vectors."""
     return chosen.vectors.lanes * chosen.vectors.vec
+
+
+def _narrow(bytes_of_load: int) -> int:
+    return NARROW if bytes_of_load < VECTOR_BYTES // 2 else 1
 
 
 def _pipelined(tiles: int, chosen: Tile | BackwardRows | Loop | Split | BackwardLoop | BackwardSplit) -> float:

@@ -30,12 +30,13 @@ from .vectors import (
     store_edges,
     store_tile,
     sum_rows,
+    sums_of_rows,
     vectors_from,
 )
 
 
 @entry()
-@triton.jit(do_not_specialize=["M", "eps_bits"])
+@triton.jit(do_not_specialize=["eps_bits"])
 def group_norm_rows(
     x_ptr,
     weight_ptr,
@@ -86,19 +87,17 @@ def group_norm_rows(
             places = head + vector * VEC
             weights = weights + (of_channels(weight_ptr, first_channel, places, mask, D, HW, VEC, SPAN),)
             biases = biases + (of_channels(bias_ptr, first_channel, places, mask, D, HW, VEC, SPAN),)
+    edges = ()
     if UNALIGNED:
         edge, edge_mask = edges_of(head, vectors, size, LANES, VEC)
         edge_offsets = tl.cast(first, tl.int64) * size + edge
-        edge_x = tl.load(x_ptr + edge_offsets, mask=edge_mask, other=0.0).to(ACC)
+        edges = (tl.load(x_ptr + edge_offsets, mask=edge_mask, other=0.0).to(ACC),)
         edge_weight = of_channels(weight_ptr, first_channel, edge, edge_mask, D, HW, 1, 1)
         edge_bias = of_channels(bias_ptr, first_channel, edge, edge_mask, D, HW, 1, 1)
     total = xs[0].to(ACC)
     for c in tl.static_range(1, CHUNKS):
         total += xs[c].to(ACC)
-    total = sum_rows(total)
-    if UNALIGNED:
-        total += sum_rows(edge_x)
-    mean = divide(total, size)
+    mean = divide(sum_rows(total, edges), size)
     squares = tl.zeros_like(xs[0].to(ACC))
     rest = squares
     for c in tl.static_range(CHUNKS):
@@ -108,14 +107,16 @@ def group_norm_rows(
         squares += deviation * deviation
         if not EXACT:
             rest += deviation
-    squares = sum_rows(squares)
+    edge_deviation = ()
+    edge_squares = ()
     if UNALIGNED:
-        deviation = tl.where(edge_mask, edge_x - mean, 0.0)
-        squares += sum_rows(product(deviation, deviation))
-    if not EXACT:
-        rest = sum_rows(rest)
-        if UNALIGNED:
-            rest += sum_rows(deviation)
+        deviation = tl.where(edge_mask, edges[0] - mean, 0.0)
+        edge_deviation = (deviation,)
+        edge_squares = (product(deviation, deviation),)
+    if EXACT:
+        squares = sum_rows(squares, edge_squares)
+    else:
+        squares, rest = sums_of_rows(squares, rest, edge_squares, edge_deviation)
         mean, squares = corrected(mean, rest, squares, size)
     variance = squares / size
     rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))
@@ -134,7 +135,7 @@ def group_norm_rows(
         y = affine(xs[c].to(ACC), mean, rstd, weight, bias)
         tl.store(y_ptr + start + elements_of(vector, VEC), y, mask=mask)
     if UNALIGNED:
-        y = affine(edge_x, mean, rstd, edge_weight, edge_bias)
+        y = affine(edges[0], mean, rstd, edge_weight, edge_bias)
         tl.store(y_ptr + edge_offsets, y, mask=edge_mask)
 
 

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ..norm.launches import MIN_UNALIGNED, VECTOR_BYTES, WARP, cdiv, power_of_two
+from ..norm.launches import MIN_UNALIGNED, VECTOR_BYTES, WARP, cdiv, power_of_two, power_of_two_within
 
 MAX_WARPS = 16
+# Triton knows of a number whether it is a multiple of this.
+KNOWN_MULTIPLE = 16
 # Of programs that hold groups forward, whose threads then have half the registers, and hold half as much.
 MAX_ROWS_WARPS = 32
 # Elements that a thread may hold of whole groups, forward: more spill. Edges, and vectors of several channels, take
@@ -236,6 +238,8 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _, warps, groups, vec, *_ = configuration
     in_group = problem.size // vec
     lanes = min(power_of_two(in_group), max(warps * WARP, 1))
+    if problem.size % vec != 0:
+        lanes = max(lanes, 2 * vec)  # one for each element of the edges
     vectors = _vectors(problem, vec, lanes)
     _check(groups == 1 or not vectors.unaligned, "neighbours start at different places of a vector")
     _check(groups == power_of_two(groups) and groups // 2 < problem.M, "no lanes for more groups than there are")
@@ -304,8 +308,10 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
         groups * block_d * block_hw <= of_tile(problem, warps) * warps * WARP,
         "a thread has more elements than registers",
     )
-    all_samples = power_of_two(problem.samples)
-    of_sample = min(groups // all_samples or groups, power_of_two(problem.groups))
+    # All samples at once, of groups that lie next to each other: more of these where each program still has some.
+    of_sample = groups // power_of_two(problem.samples) or groups
+    of_sample = max(of_sample, power_of_two_within(problem.groups // (limits.sm_count * programs_per_sm)))
+    of_sample = min(of_sample, groups, power_of_two(problem.groups))
     samples = groups // of_sample
     blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.samples, samples)
     side_by_side = min(iterations, max(1, limits.sm_count * programs_per_sm // blocks))

@@ -11,6 +11,7 @@ from ...plans import table
 from ..norm.launches import VECTOR_BYTES, WARP, cdiv, power_of_two, power_of_two_within
 from .estimate import estimate
 from .launches import (
+    KNOWN_MULTIPLE,
     MAX_HELD,
     MAX_HELD_BACKWARD,
     MAX_HELD_OF_SEVERAL,
@@ -61,13 +62,14 @@ WARPS = 4
 STAGES = 3
 # Programs of a multiprocessor where the work can be divided in any way.
 PROGRAMS_PER_SM = 4
-# Forward: vectors that a thread holds where there are enough groups to keep the device busy, and where there are
-# fewer.
+# Vectors that a thread has of several groups forward, and of a tile of a loop.
 VECTORS, VECTORS_OF_FEW = 4, 2
+# Forward: elements that a thread holds at most of a group of its program's own, if there are enough groups to keep the
+# device busy, and vectors if there are fewer: 19836 x 3104 float32 takes 125 us with 28 elements in 4 warps, 129 with
+# 16 in 8; 4 x 1385 float32 3.7 us with 3 vectors in 4 warps, 3.9 with 2 in 8.
+ELEMENTS_OF_MANY, VECTORS_OF_ALONE = 32, 3
 # Elements that a program holds of small groups, if there are as many.
 ELEMENTS_HELD = 2048
-# Backward: elements of a group that is held as a whole where its vectors span several channels.
-MIN_HELD_OF_SEVERAL = 256
 # Forward: elements of a thread whose vectors span three channels or more. Loads of less than half a vector: one
 # vector of bytes to a thread and 4 warps (626016 groups of 7 bf16 23.4 us, 27.1 with twice as many groups to a
 # program).
@@ -155,10 +157,8 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield _rows(problem, limits)
         yield from _vector_loops(problem, limits)
     else:
-        whole = [*_backward_rows(problem, limits)]
-        if not whole or problem.size >= ELEMENTS_HELD // 2:
-            yield from _tile(problem, limits)
-        yield from whole
+        yield from _tile(problem, limits)
+        yield from _backward_rows(problem, limits)
         yield from _tile_loops(problem, limits)
 
 
@@ -176,15 +176,21 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     together = 1
     if problem.size % vec == 0:
         per_thread = VECTORS * vec if wide else VECTOR_BYTES // problem.itemsize
+        if problem.size == 1 and problem.M % KNOWN_MULTIPLE != 0:
+            per_thread = 1  # neighbours of a thread are loaded and stored one by one otherwise
         held = min(WARPS * WARP * per_thread, ELEMENTS_HELD)
         together = power_of_two_within(min(held // group, problem.M // (2 * limits.sm_count)))
     if together > 1:
         per_thread = min(per_thread, ELEMENTS_OF_SEVERAL if span(problem, vec) == 3 else most)
+        warps = power_of_two_within(together * group // (per_thread * WARP))
     else:
         many = PROGRAMS_PER_SM * limits.sm_count <= problem.M
-        per_thread = min((VECTORS if many else VECTORS_OF_FEW) * VECTOR_BYTES // problem.itemsize, most)
-    warps = min(power_of_two_within(together * group // (per_thread * WARP)), MAX_WARPS)
-    return Configuration("rows", warps, together, vec)
+        per_thread = VECTORS_OF_ALONE * VECTOR_BYTES // problem.itemsize
+        if many:
+            per_thread = ELEMENTS_OF_MANY // (4 if problem.itemsize == 8 else 1)
+        vectors = max(min(per_thread, most // 4 if problem.itemsize == 8 else most) // vec, 1)
+        warps = power_of_two(cdiv(problem.size // vec, vectors * WARP))
+    return Configuration("rows", min(warps, MAX_WARPS), together, vec)
 
 
 def _vector_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -211,8 +217,11 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     # Several groups to a program where they are small, as long as there are enough programs.
     together = power_of_two_within(min(ELEMENTS_OF_TILE // group, M // (2 * limits.sm_count)))
     of_all = power_of_two(problem.samples) * power_of_two(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
-    if of_all * group <= min(ELEMENTS_OF_ALL, of_tile(problem) * MAX_WARPS * WARP):
+    of_one = ELEMENTS_OF_ALL if groups < PROGRAMS_PER_SM * limits.sm_count else ELEMENTS_OF_TILE
+    if of_all * group <= min(of_one, of_tile(problem) * MAX_WARPS * WARP):
         together = max(together, of_all)
+    # An element for each thread of a warp: Triton keeps those of fewer in several layouts, and loads them for each.
+    together = max(together, WARP // group)
     elements = together * group
     per_thread = min(VECTOR_BYTES // itemsize, of_tile(problem))
     warps = power_of_two_within(elements // (per_thread * WARP))
@@ -228,9 +237,6 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 def _backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Whole groups that are not small, as they lie, by the fewest warps that hold one, and by more."""
     vec = widest(problem)
-    # Where vectors have elements of several channels 34 x 368 x 19 float32, 16 groups, takes 10.4 us, 29.0 by tiles.
-    if problem.size < (MIN_HELD_OF_SEVERAL if span(problem, vec) > 1 else ELEMENTS_HELD // 2):
-        return
     of_float64 = 4 if problem.itemsize == 8 else 1
     found = False
     for warps in (1, 2, 4, 8, MAX_WARPS):

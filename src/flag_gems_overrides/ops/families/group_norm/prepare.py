@@ -79,8 +79,9 @@ def forward_launch(
         options = _options(plan.vectors)
         if D == 1:
             options["SPAN"] = 0
-        # 4 x 6 x 4099 bfloat16 in 2 groups, sm_80.
-        edges = plan.vectors.unaligned and plan.vectors.span > 1 and plan.warps == MAX_WARPS
+        # 4 x 6 x 4099 bfloat16 in 2 groups, sm_80; 1 x 2 x 3363 float64 in 2 groups, sm_90.
+        several = plan.vectors.span > 1 and limits.capability[0] < 9
+        edges = plan.vectors.unaligned and plan.warps == MAX_WARPS and (several or dtype.itemsize == 8)
         return group_norm_rows.bind(
             device,
             (plan.programs,),
@@ -93,7 +94,7 @@ def forward_launch(
             **options,
             EARLY=plan.early,
             INT64_ROWS=plan.int64_rows(),
-            **_all_registers(plan.warps, edges and limits.capability[0] < 9),
+            **_all_registers(plan.warps, edges),
         )
     if isinstance(plan, Loop):
         return group_norm_loop.bind(
@@ -153,12 +154,13 @@ def backward_launch(
     sums = apply = None
     sizes_of_group = G, D, HW, D * HW
     if isinstance(plan, Tile):
-        rows = plan.programs // -(-G // plan.groups)
+        blocks = -(-G // plan.groups)
+        rows = plan.programs // blocks
         # 5 x 1 x 147 float32 on sm_90 and sm_100, 16 x 16 x 64 x 4 in 16 groups on sm_100.
         singles = plan.vec == 1 and plan.warps == MAX_WARPS and dtype.itemsize == 4
         first = group_norm_backward_tile.bind(
             device,
-            (plan.programs,),
+            (blocks, rows),
             N,
             G,
             D,
@@ -169,6 +171,7 @@ def backward_launch(
             BLOCK_D=plan.block_d,
             BLOCK_HW=plan.block_hw,
             VEC=plan.vec,
+            ONE_TILE=rows * plan.samples >= N,
             STAGES=plan.stages,
             **_all_registers(plan.warps, singles or limits.capability[0] > 9),
         )
@@ -176,7 +179,7 @@ def backward_launch(
         rows = plan.programs // G
         first = group_norm_backward_rows.bind(
             device,
-            (plan.programs,),
+            (G, rows),
             N,
             *sizes_of_group,
             plan.columns,
@@ -187,6 +190,7 @@ def backward_launch(
             FOLD=plan.columns > 0,
             BLOCK_D=plan.block_d,
             BLOCK_K=plan.block_k,
+            ONE_TILE=rows == N,
             STAGES=plan.stages,
             maxnreg=ROWS_REGISTERS[plan.warps < MAX_WARPS],
         )

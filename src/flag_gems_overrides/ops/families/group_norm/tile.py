@@ -27,9 +27,3 @@ def scaled(x, weight):
         return x
     else:
         return x * weight[0]
-
-
-@triton.jit
-def sum_group(x):
-    """[groups, channels, elements] to [groups, 1, 1]."""
-    return tl.sum(tl.sum(x, 2), 1)[:, None, None]

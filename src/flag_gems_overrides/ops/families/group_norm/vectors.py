@@ -20,6 +20,7 @@ import triton.language as tl
 
 from ...launch.products import product
 from ...launch.triton_versions import LANES_BEFORE_DEPTH
+from ..norm.backward import add_pairs
 
 # Functions have it as a default: if they looked a global up, Triton's cache would know a kernel by another key after
 # some other kernels had been compiled.
@@ -52,12 +53,9 @@ def elements_of(vectors, VEC: tl.constexpr):
 
 @triton.jit
 def edges_of(head, vectors, size, LANES: tl.constexpr, VEC: tl.constexpr):
-    """(places in the row, mask) of the edges of a row of ``vectors`` vectors: [1, lanes, 1] each.
-
-    There is a lane for each thread, as LANES has: with fewer Triton loads them several times.
-    """
-    COUNT: tl.constexpr = max(LANES, 2 * VEC)
-    lane = vectors_from(0, COUNT)
+    """(places in the row, mask) of the edges of a row of ``vectors`` vectors, one to a lane: [1, LANES, 1] each."""
+    tl.static_assert(LANES >= 2 * VEC)
+    lane = vectors_from(0, LANES)
     places = tl.where(lane < VEC, lane, head + vectors * VEC + (lane - VEC))
     return places, tl.where(lane < VEC, lane < head, places < size)
 
@@ -103,10 +101,26 @@ def affine(x, mean, rstd, weight, bias):
 
 
 @triton.jit
-def sum_rows(x, AXIS: tl.constexpr = ROWS_AXIS):
-    """[rows, LANES, VEC] to [rows, 1, 1]. With the dimension kept in between Triton 3.6 may give all LANES numbers to
-    each thread: 1552 bytes spill (sm_80)."""
-    return tl.expand_dims(tl.sum(tl.sum(x, 2), 1 - AXIS)[:, None], 1 - AXIS)
+def with_edges(x, edges):
+    """[rows, LANES, VEC] summed over VEC, and the edges of each lane, a tuple of one [1, LANES, 1], or empty."""
+    x = tl.sum(x, 2)
+    if len(edges) > 0:
+        x += tl.sum(edges[0], 2)
+    return x
+
+
+@triton.jit
+def sum_rows(x, edges, AXIS: tl.constexpr = ROWS_AXIS):
+    """[rows, LANES, VEC] and edges to [rows, 1, 1]. With the dimension kept in between Triton 3.6 may give all LANES
+    numbers to each thread: 1552 bytes spill (sm_80)."""
+    return tl.expand_dims(tl.sum(with_edges(x, edges), 1 - AXIS)[:, None], 1 - AXIS)
+
+
+@triton.jit
+def sums_of_rows(a, b, a_edges, b_edges, AXIS: tl.constexpr = ROWS_AXIS):
+    """The same of two at once: warps wait for each other as often as for one."""
+    a, b = tl.reduce((with_edges(a, a_edges), with_edges(b, b_edges)), 1 - AXIS, add_pairs)
+    return tl.expand_dims(a[:, None], 1 - AXIS), tl.expand_dims(b[:, None], 1 - AXIS)
 
 
 @triton.jit
@@ -190,24 +204,23 @@ def merged(
     vectors,
     size,
     count,
-    with_edges,
+    has_edges,
     ACC: tl.constexpr,
     LANES: tl.constexpr,
     VEC: tl.constexpr,
     UNALIGNED: tl.constexpr,
 ):
-    """(mean, sum of squared deviations) of ``count`` elements: those of all lanes and, ``with_edges``, the edges of the
-    row that row_ptr points to (Chan, Golub and LeVeque)."""
-    total = sum_rows(product(lane_mean, lane_count))
+    """(mean, sum of squared deviations) of ``count`` elements: those of all lanes and, if it ``has_edges``, the edges
+    of the row that row_ptr points to (Chan, Golub and LeVeque)."""
+    edges = ()
     if UNALIGNED:
         edge, mask = edges_of(head, vectors, size, LANES, VEC)
-        mask = mask & with_edges
-        edge_x = tl.load(row_ptr + edge, mask=mask, other=0.0).to(ACC)
-        total += sum_rows(edge_x)
-    mean = total / count
-    deviation = tl.where(lane_count > 0, lane_mean - mean, 0.0)
-    squares = sum_rows(lane_squares + lane_count * deviation * deviation)
+        mask = mask & has_edges
+        edges = (tl.load(row_ptr + edge, mask=mask, other=0.0).to(ACC),)
+    mean = sum_rows(product(lane_mean, lane_count), edges) / count
     if UNALIGNED:
-        deviation = tl.where(mask, edge_x - mean, 0.0)
-        squares += sum_rows(product(deviation, deviation))
+        deviation = tl.where(mask, edges[0] - mean, 0.0)
+        edges = (product(deviation, deviation),)
+    deviation = tl.where(lane_count > 0, lane_mean - mean, 0.0)
+    squares = sum_rows(lane_squares + lane_count * deviation * deviation, edges)
     return mean, squares
