@@ -177,7 +177,8 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     if found is not None:
         return found
     positions = accumulators == 2
-    tile = min(TILE_BYTES // 2 // size, TILED_ELEMENTS)
+    # Means and squares are computed of groups of elements, the larger the fewer instructions.
+    tile = min(TILE_BYTES // 2 // size, TILED_ELEMENTS * (2 if accumulators == 3 and size == 2 and K % 2 == 0 else 1))
     occupancy = COLUMNS_OCCUPANCY[accumulators]
     # With 4 vectors to a thread ptxas may make two of them wait: min.dim of 64 x 512 x 512 int64 41 us, not 55; max.dim
     # 42, not 40.
@@ -215,6 +216,8 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
         block_k, warps = BLOCK_K, block_n // 16
     else:
         block_n, block_k, warps = 8, BY_WARPS_BLOCK_K, 1
+        if accumulators == 3:  # a thread has all of its results
+            block_k = max(block_k, WARP * math.gcd(K, VECTOR_BYTES // size))
         enough = min(cdiv(N, block_n), BY_WARPS_PER_SM) if FEW_ROUNDS * block_n < N else 0
         if N > BY_WARPS_MAX_N or block_k >= 2 * results or cdiv(results, block_k) < enough * limits.sm_count:
             return None
@@ -227,7 +230,8 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     # us, in several tiles 105; amax 4096 x 5 x 1000 bf16 19.4 us in two tiles of 256 results, in one of 128 25.3.
     while block_k > WARP * vector and block_n * block_k * words(problem) > MAX_WORDS // 2 * warps * WARP:
         block_k //= 2
-    elements = min(max(block_n * block_k // (warps * WARP), 1), MAX_WORDS // 2)
+    most = MAX_WORDS if accumulators == 3 and size == 2 else MAX_WORDS // 2
+    elements = min(max(block_n * block_k // (warps * WARP), 1), most)
     return _fitting(problem, Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages))
 
 
