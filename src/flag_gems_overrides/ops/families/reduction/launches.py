@@ -188,7 +188,7 @@ def _short_row_lanes(problem: Problem, vector: int) -> int:
     of 64, most of them for the exchange.
     """
     _, N, _, size, accumulators = problem
-    if accumulators < 3 or size == 8 or vector * size >= VECTOR_BYTES or N % vector or N > MAX_DEPTH * WARP * vector:
+    if accumulators < 3 or size == 8 or vector * size >= VECTOR_BYTES or N % vector or MAX_DEPTH * WARP * vector < N:
         return 0
     lanes = vector
     while N // lanes > MAX_DEPTH:
@@ -225,7 +225,7 @@ def _column_tile(problem: Problem, configuration: Configuration) -> _Tile:
 
 
 def _groups(problem: Problem, configuration: Configuration, block_n: int, block_k: int) -> tuple[int, int, int]:
-    """(Elements of a column in a tile, of these side by side, of a lane): a thread has a vector of each, for moments."""
+    """(Elements of a column in a tile, those side by side, those of a lane): for moments, a vector to a thread."""
     N = problem.N
     if problem.accumulators < 3:
         return block_n, block_n, 1
@@ -265,7 +265,8 @@ def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: b
         loaded, kept = max(size / 4, 1 / tile.vector), 2 * max(size / 4, 1)
         if tile.lanes:
             lanes = tile.block_m * tile.lanes * columns / (configuration.warps * WARP)
-            return lanes * ((tile.depth + 1) * loaded + kept)
+            rest = not looped and configuration.kernel != "classes"
+            return lanes * ((tile.depth + rest) * loaded + kept)
         # The elements of a vector share a mean and a sum of squares; of 64 bits more is in registers.
         return lanes * (3 * size / 4 if size == 8 else size / 4 + kept / tile.vector)
     # A load takes a register at least.

@@ -45,7 +45,8 @@ def moments_of_columns_kernel(
     """Reduce N of [M, N, K] to [M, K].
 
     LANES: elements of a column side by side in a tile. DEPTH: elements of a lane that are loaded together. ONE_TILE:
-    they are all, and with REST up to one more to a lane. Grid and other parameters as in ``reduce_columns_kernel`` and ``moments_of_rows_kernel``.
+    they are all, and with REST up to one more to a lane. Grid and other parameters as in ``reduce_columns_kernel`` and
+    ``moments_of_rows_kernel``.
     """
     tl.static_assert(squares_ptr is None or (DEPTH == 1 and not ONE_TILE))
     split = tl.program_id(1)
@@ -83,7 +84,11 @@ def moments_of_columns_kernel(
             delta = tl.where(here, x - mean, 0.0)
             mean += delta * (1.0 / seen)
             squares += delta * (weight * (1.0 - 1.0 / seen)) * delta
-            squares += tl.load(squares_ptr + block_start + (tl.expand_dims(offsets, AXIS) + (tile + first).to(N.dtype) * K), mask=here, other=0.0)
+            squares += tl.load(
+                squares_ptr + block_start + (tl.expand_dims(offsets, AXIS) + (tile + first).to(N.dtype) * K),
+                mask=here,
+                other=0.0,
+            )
         tiles = (tl.maximum(N - first, 0) + stride - 1) // stride
         lane_count = weight * tl.broadcast_to(tiles.to(OP.accumulator), mean.shape)
         total = weight * in_share(N, split * LANES, stride, LANES).to(OP.accumulator)
