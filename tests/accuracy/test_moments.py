@@ -101,13 +101,16 @@ CONFIGURATIONS = [
     (1, Configuration("rows", 16, 4, 24, 8, block_k=8)),  # several rows to a warp, in a loop
     (1, Configuration("rows", 8, 4, 24, 8)),
     (1, Configuration("rows", 8, 1, 24, 1, stages=2)),
+    (1, Configuration("rows", 16, 1, 16, 1, block_k=8)),  # short ones, one or more to a thread
     (3, Configuration("classes", 8, 1, 16, 8)),
     (3, Configuration("classes", 8, 1, 16, 4)),  # with edges in float32 too
     (3, Configuration("classes", 8, 4, 16, 1, split=False)),
     (8, Configuration("classes", 8, 2, 16, 4)),
-    (33, Configuration("columns", 8, 2, 24, 1, 32)),  # two elements to a lane
-    (40, Configuration("columns", 1, 1, 24, 1, 32, split=False)),  # and one
+    (33, Configuration("columns", 8, 2, 24, 1, 32)),
+    (40, Configuration("columns", 1, 1, 24, 1, 32, split=False)),  # an element to a lane
     (40, Configuration("columns", 8, 2, 24, 1, 16, stages=3)),
+    (264, Configuration("columns", 32, 1, 16, 1, 128, split=False)),  # groups of elements, not a power of two
+    (40, Configuration("columns", 16, 4, 24, 1, 32)),  # groups of 4 and 16 elements side by side
 ]
 
 

@@ -51,7 +51,7 @@ def test_every_element_has_a_place(problem):
         assert p.edge_lanes == 0 or p.edge_lanes >= 2 * p.vector
         assert p.step % p.neighbours == 0
     else:
-        assert p.step == p.block_n
+        assert p.step == (p.depth if p.lanes == 1 else p.block_n)
         assert K % p.vector == 0
     # No split is without a tile of its own.
     assert p.splits == 1 or (p.splits - 1) * p.step < reduced

@@ -32,6 +32,11 @@ OCCUPANCY, COLUMNS_OCCUPANCY = 32, {1: 24, 2: 24, 3: 24}
 MOMENTS_OCCUPANCY = {True: 24, False: 16}
 # A program of 8 warps has 16 KB in flight: 2**29 bf16 at 4283 GB/s; half of that or 4 warps cost 1 to 4 %.
 TILE_BYTES, LONG_WARPS, MAX_TILE = 16384, 8, 8192
+# One program for a row where that is enough for the device, up to so many for a multiprocessor, twice as large where
+# others would share a row, or rows are long: amax 256 x 65536 bf16 13.7 us, not 15.3, float32 22.2, not 24.6, 774 x
+# 95096 bf16 60 and 62, 445 x 53459 float64 56 and 59, 141 x 8192 float32 (H100) 5.8 and 6.8; but 359 x 18367 float32
+# 15.1 and 13.6. Rows of 16 bits that need care are read several tiles at a time anyway.
+FEW_ROWS, LONG_ROW_BYTES = 6, 131072
 # Where row ends need care, fewer, and of 16-bit elements several tiles in flight: 8192 x 50257 bf16 202 us, without
 # the second 210, without the first 241.
 TILE_WITH_EDGES, STAGES = 4096, 3
@@ -113,17 +118,20 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
             tile = min(tile, warps * WARP * min(128 // size, 32 * vector, MAX_WORDS))
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
-        if edges and positions:
+        few = accumulators == 1 and limits.sm_count <= M <= FEW_ROWS * limits.sm_count and not (edges and size <= 2)
+        alone = 2 * limits.sm_count < M  # without another program, by the rules for many rows
+        if few and size > 1 and N * size > (LONG_ROW_BYTES if alone else TILE_BYTES):
+            tile, warps = min(2 * tile, block_n), 2 * warps
+        elif edges and positions:
             tile, warps = SHORT_BYTES // size, SHORT_WARPS
         elif edges and size <= 2:
             stages = STAGES
-        elif size == 1 and not positions:
+        elif size == 1 and not positions and not few:
             # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
             tile, warps = tile // 2, warps // 2
     if accumulators == 3:
         occupancy = MOMENTS_OCCUPANCY[vector > 1]
-    alone = MAX_LENGTH_WITHOUT_NEIGHBOURS[size <= 2]
-    neighbours = positions and vector > 1 and alone < N
+    neighbours = positions and vector > 1 and MAX_LENGTH_WITHOUT_NEIGHBOURS[size <= 2] < N
     return _fitting(
         problem,
         Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
@@ -177,7 +185,8 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     if found is not None:
         return found
     positions = accumulators == 2
-    tile = min(TILE_BYTES // 2 // size, TILED_ELEMENTS)
+    # Means and squares are computed of groups of elements, the larger the fewer instructions.
+    tile = min(TILE_BYTES // 2 // size, TILED_ELEMENTS * (2 if accumulators == 3 and size == 2 and K % 2 == 0 else 1))
     occupancy = COLUMNS_OCCUPANCY[accumulators]
     # With 4 vectors to a thread ptxas may make two of them wait: min.dim of 64 x 512 x 512 int64 41 us, not 55; max.dim
     # 42, not 40.
@@ -215,6 +224,8 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
         block_k, warps = BLOCK_K, block_n // 16
     else:
         block_n, block_k, warps = 8, BY_WARPS_BLOCK_K, 1
+        if accumulators == 3:  # a thread has all of its results
+            block_k = max(block_k, WARP * math.gcd(K, VECTOR_BYTES // size))
         enough = min(cdiv(N, block_n), BY_WARPS_PER_SM) if FEW_ROUNDS * block_n < N else 0
         if N > BY_WARPS_MAX_N or block_k >= 2 * results or cdiv(results, block_k) < enough * limits.sm_count:
             return None
@@ -227,7 +238,8 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     # us, in several tiles 105; amax 4096 x 5 x 1000 bf16 19.4 us in two tiles of 256 results, in one of 128 25.3.
     while block_k > WARP * vector and block_n * block_k * words(problem) > MAX_WORDS // 2 * warps * WARP:
         block_k //= 2
-    elements = min(max(block_n * block_k // (warps * WARP), 1), MAX_WORDS // 2)
+    most = MAX_WORDS if accumulators == 3 and size == 2 else MAX_WORDS // 2
+    elements = min(max(block_n * block_k // (warps * WARP), 1), most)
     return _fitting(problem, Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages))
 
 

@@ -22,6 +22,9 @@ MAX_SPLITS_OF_A_WARP = 256
 # K up to which a row is read as it lies, its K classes combined one after the other.
 MAX_CLASSES = 8
 
+# Elements of a lane that moments load together, of classes fewer.
+MAX_DEPTH, CLASSES_DEPTH = 8, 4
+
 # For ``estimate``: bytes a multiprocessor reads in a microsecond, lanes of the device; microseconds of a launch, of an
 # iteration, of the programs that share a result, and of the ends of rows.
 BYTES_PER_US, LANES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US, EDGES_US = 32000, 4e6, 2.0, 0.7, 1.0, 0.3
@@ -69,6 +72,8 @@ class Plan(NamedTuple):
     registers: int  # that a thread may have
     evict: str  # the policy of the L2 cache for the input
     int64_offsets: bool
+    lanes: int  # of moments: elements side by side in a tile, 0 if those of rows are all,
+    depth: int  # and elements of a lane that are loaded together
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Plan | None:
@@ -90,6 +95,8 @@ class _Tile(NamedTuple):
     vector: int
     edges: bool
     rows: int = 1  # that a program of columns reaches into
+    lanes: int = 0
+    depth: int = 1
 
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Plan:
@@ -150,6 +157,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Pl
         registers=registers,
         evict="evict_first" if through else "",
         int64_offsets=furthest >= 2**31,
+        lanes=tile.lanes,
+        depth=tile.depth,
     )
 
 
@@ -162,8 +171,29 @@ def _row_tile(problem: Problem, configuration: Configuration) -> _Tile:
     vector, edges = _vector(problem, configuration)
     if block_n < vector:
         raise ValueError("more rows than vectors")
-    block_m = min(power_of_2(M), elements // block_n)
-    return _Tile(N, cdiv(M, block_m), block_m, block_n, 1, block_n, vector, edges)
+    lanes = _short_row_lanes(problem, vector)
+    if lanes:
+        each = max(configuration.elements // power_of_2(N // lanes * vector), 1)  # rows of a thread
+        block_m = min(power_of_2(M), max(configuration.warps * WARP * vector // lanes, 1) * each)
+    else:
+        block_m = min(power_of_2(M), elements // block_n)
+    depth = N // lanes if lanes else 0
+    return _Tile(N, cdiv(M, block_m), block_m, block_n, 1, block_n, vector, edges, lanes=lanes, depth=depth)
+
+
+def _short_row_lanes(problem: Problem, vector: int) -> int:
+    """For moments of short rows of no whole vectors how many elements are side by side; 0 for all other rows.
+
+    Few, for lanes exchange two sums: of 2718103 x 53 bfloat16, with a lane for every element, 77 instructions for each
+    of 64, most of them for the exchange.
+    """
+    _, N, _, size, accumulators = problem
+    if accumulators < 3 or size == 8 or vector * size >= VECTOR_BYTES or N % vector or MAX_DEPTH * WARP * vector < N:
+        return 0
+    lanes = vector
+    while N // lanes > MAX_DEPTH:
+        lanes *= 2
+    return lanes
 
 
 def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
@@ -176,7 +206,7 @@ def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
     step = block_n // period * period
     if not step:
         raise ValueError("a tile has all classes")
-    return _Tile(N * K, M, 1, block_n, power_of_2(K), step, vector, edges)
+    return _Tile(N * K, M, 1, block_n, power_of_2(K), step, vector, edges, lanes=block_n, depth=CLASSES_DEPTH)
 
 
 def _column_tile(problem: Problem, configuration: Configuration) -> _Tile:
@@ -189,7 +219,26 @@ def _column_tile(problem: Problem, configuration: Configuration) -> _Tile:
     if block_k > 16 * configuration.warps * WARP:
         raise ValueError("a thread has 16 results at most")
     rows = 1 if M == 1 or K % block_k == 0 else cdiv(block_k, K) + 1
-    return _Tile(N, cdiv(M * K, block_k), 1, block_n, block_k, block_n, math.gcd(K, 16), False, rows)
+    step, lanes, depth = _groups(problem, configuration, block_n, block_k)
+    vector = math.gcd(K, 16)
+    return _Tile(N, cdiv(M * K, block_k), 1, block_n, block_k, step, vector, False, rows, lanes, depth)
+
+
+def _groups(problem: Problem, configuration: Configuration, block_n: int, block_k: int) -> tuple[int, int, int]:
+    """(Elements of a column in a tile, those side by side, those of a lane): for moments, a vector to a thread."""
+    N = problem.N
+    if problem.accumulators < 3:
+        return block_n, block_n, 1
+    threads = configuration.warps * WARP
+    lanes = max(threads * math.gcd(problem.K, VECTOR_BYTES // problem.itemsize) // block_k, block_n // MAX_DEPTH, 1)
+    lanes = min(lanes, power_of_2(N + 1) // 2, block_n)
+    if block_n >= N:  # one tile, the last elements apart
+        return block_n, lanes, N // lanes
+    if lanes > 1:
+        return block_n, lanes, block_n // lanes
+    # As many as leave no group in part.
+    depth = next((each for each in range(block_n, block_n // 2, -1) if N % each == 0), block_n)
+    return depth, 1, depth
 
 
 _TILES = {"rows": _row_tile, "classes": _class_tile, "columns": _column_tile}
@@ -213,7 +262,13 @@ def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: b
     columns = tile.block_k if configuration.kernel == "columns" else 1
     lanes = tile.block_m * tile.block_n * columns / (configuration.warps * WARP)
     if problem.accumulators == 3:
-        return lanes * _moment_words(problem, configuration, tile)
+        loaded, kept = max(size / 4, 1 / tile.vector), 2 * max(size / 4, 1)
+        if tile.lanes:
+            lanes = tile.block_m * tile.lanes * columns / (configuration.warps * WARP)
+            rest = not looped and configuration.kernel != "classes"
+            return lanes * ((tile.depth + rest) * loaded + kept)
+        # The elements of a vector share a mean and a sum of squares; of 64 bits more is in registers.
+        return lanes * (3 * size / 4 if size == 8 else size / 4 + kept / tile.vector)
     # A load takes a register at least.
     loaded = max(size / 4, 1 / tile.vector)
     if not looped:
@@ -222,21 +277,13 @@ def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: b
     return lanes * (loaded + kept / tile.vector if configuration.neighbours else kept)
 
 
-def _moment_words(problem: Problem, configuration: Configuration, tile: _Tile) -> float:
-    """Of an element, where a mean and a sum of squares are kept: of a vector in rows, of two elements elsewhere."""
-    size, wide = problem.itemsize / 4, max(problem.itemsize / 4, 1)
-    if problem.itemsize == 8:
-        return 3 * wide
-    if configuration.kernel == "classes":  # two tiles at a time
-        return 2 * size + 2 * wide
-    return size + (2 * wide / tile.vector if configuration.kernel == "rows" else wide)
-
-
 def words(problem: Problem) -> int:
     """Of an element in registers."""
     wide = max(problem.itemsize // 4, 1)
     if problem.accumulators < 3:
         return wide
+    if problem.itemsize == 2 and problem.K > 1:
+        return 1  # a group of them shares a mean and a sum of squares
     return wide * (3 if problem.itemsize == 8 else 2)
 
 

@@ -8,9 +8,8 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .elements import load
-from .moments import first_of, in_share, pair_step, store_moments
-from .row import load_edges, remaining, whole_vectors
+from .moments import first_of, in_share, lane_moments, store_moments
+from .row import load_edges, whole_vectors
 
 
 @entry()
@@ -33,6 +32,7 @@ def moments_of_classes_kernel(
     BLOCK_K: tl.constexpr,
     BLOCK_N: tl.constexpr,
     STEP: tl.constexpr,
+    DEPTH: tl.constexpr,
     VECTOR: tl.constexpr,
     EDGE_LANES: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
@@ -41,7 +41,7 @@ def moments_of_classes_kernel(
     INT64_OFFSETS: tl.constexpr,
 ):
     """Reduce N of [M, N, K] elements to [M, K]. Grid and parameters as in ``reduce_classes_kernel`` and
-    ``moments_of_rows_kernel``; inputs are no means.
+    ``moments_of_columns_kernel``; inputs are no means.
     """
     tl.static_assert(squares_ptr is None)
     tl.static_assert(STEP % VECTOR == 0 and STEP % K == 0)
@@ -55,20 +55,12 @@ def moments_of_classes_kernel(
     first = split * STEP + lane
     lane_class = (head + lane) % K
     shift = first_of(x_ptr + start + lane_class, (lane < STEP) & (N > 0), OP)
-    mean = tl.full([1, BLOCK_N], 0.0, OP.accumulator)
-    squares = tl.full([1, BLOCK_N], 0.0, OP.accumulator)
-    seen = tl.full([], 0.0, OP.accumulator)
     stride = tl.num_programs(1) * STEP
-    for tile in tl.range(0, length, 2 * stride, num_stages=STAGES):
-        left = remaining(body, tile)
-        mask = (lane < STEP) & (first < left)
-        both = (lane < STEP) & (first + stride < left)
-        a = load(body_ptr + tile + first, mask, OP, EVICT) - shift
-        b = load(body_ptr + tile + stride + first, both, OP, EVICT) - shift
-        lane_count = mask.to(OP.accumulator) + both.to(OP.accumulator)
-        mean, squares = pair_step(mean, squares, seen, a, tl.where(both, b, a), lane_count)
-        seen += 2.0
-    lane_count = tl.where(lane < STEP, (tl.maximum(body - first, 0) + stride - 1) // stride, 0).to(OP.accumulator)
+    zeros = tl.full([1, BLOCK_N], 0.0, OP.accumulator)
+    mean, squares, lane_count = lane_moments(
+        body_ptr + first, shift, zeros, lane < STEP, first, split * STEP, body, stride, 1, OP, DEPTH, STAGES, EVICT
+    )
+    lane_count = tl.where(lane < STEP, lane_count, 0.0)
     if EDGE_LANES:
         edges, positions = load_edges(x_ptr, start, head, body, length, split == 0, OP, VECTOR, EDGE_LANES)
         edge_lane = tl.arange(0, EDGE_LANES)[None, :]

@@ -10,38 +10,7 @@ import triton.language as tl
 from ...launch.prepared import entry
 from .columns import full_tile, results_of
 from .elements import load
-from .moments import first_of, in_share, merged, pair_step, store_moments
-
-
-@triton.jit
-def _pairs_of_columns(
-    pointers, shift, mask, N, K,
-    OP: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr, EVICT: tl.constexpr,
-    AXIS: tl.constexpr,
-):  # fmt: skip
-    """(mean, squares, count) of each lane of a program's share, two elements to a lane in each iteration.
-
-    Args:
-        pointers, shift, mask: of the results, to be broadcast over a tile; pointers to their first elements.
-    """
-    HALF: tl.constexpr = BLOCK_N // 2
-    first = tl.expand_dims(tl.program_id(1) * BLOCK_N + tl.arange(0, HALF), 1 - AXIS)
-    stride = tl.num_programs(1) * BLOCK_N
-    mean = full_tile(0.0, OP.accumulator, HALF, BLOCK_K, AXIS)
-    squares = full_tile(0.0, OP.accumulator, HALF, BLOCK_K, AXIS)
-    seen = tl.full([], 0.0, OP.accumulator)
-    for tile in tl.range(0, N, stride, num_stages=STAGES):
-        n = tile + first
-        both = n + HALF < N
-        a = load(pointers + n * K, mask & (n < N), OP, EVICT) - shift
-        b = load(pointers + tl.where(both, n + HALF, n) * K, mask & (n < N), OP, EVICT) - shift
-        count = (n < N).to(OP.accumulator) + both.to(OP.accumulator)
-        mean, squares = pair_step(mean, squares, seen, a, b, count)
-        seen += 2.0
-    counts = tl.zeros(first.shape, tl.int32)
-    for each in tl.static_range(2):
-        counts += ((tl.maximum(N - first - each * HALF, 0) + stride - 1) // stride).to(tl.int32)
-    return mean, squares, tl.broadcast_to(counts.to(OP.accumulator), mean.shape)
+from .moments import first_of, in_share, lane_moments, merged, moments_of_one_tile, store_moments
 
 
 @entry()
@@ -61,17 +30,25 @@ def moments_of_columns_kernel(
     weight,
     count,
     OP: tl.constexpr,
-    BLOCK_N: tl.constexpr,
+    LANES: tl.constexpr,
+    DEPTH: tl.constexpr,
+    REST: tl.constexpr,
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
-    ONE_TILE_PER_CTA: tl.constexpr,
+    ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
     EVICT: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     AXIS: tl.constexpr,
 ):
-    """Reduce N of [M, N, K] to [M, K]. Grid and parameters as in ``reduce_columns_kernel`` and above."""
+    """Reduce N of [M, N, K] to [M, K].
+
+    LANES: elements of a column side by side in a tile. DEPTH: elements of a lane that are loaded together. ONE_TILE:
+    they are all, and with REST up to one more to a lane. Grid and other parameters as in ``reduce_columns_kernel`` and
+    ``moments_of_rows_kernel``.
+    """
+    tl.static_assert(squares_ptr is None or (DEPTH == 1 and not ONE_TILE))
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
@@ -79,42 +56,42 @@ def moments_of_columns_kernel(
     results, block_start, offsets, column_mask = results_of(M, N, K, BLOCK_K, K_DIVISOR)
     shift = first_of(x_ptr + block_start + offsets, column_mask & (N > 0), OP)
     tile_shift = tl.expand_dims(shift, AXIS)
-    offsets = tl.expand_dims(offsets, AXIS)
-    tile_mask = tl.expand_dims(column_mask, AXIS)
-    first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
-    if ONE_TILE_PER_CTA:
-        stride = BLOCK_N
-        n = first.to(N.dtype)
-        mask = tile_mask & (n < N)
-        x = load(x_ptr + block_start + (offsets + n * K), mask, OP, EVICT) - tile_shift
-        mean = tl.where(mask, x, 0.0)
-        squares = tl.zeros_like(x)
-        if squares_ptr is not None:
-            squares = tl.load(squares_ptr + block_start + (offsets + n * K), mask=mask, other=0.0)
-        lane_count = weight * mask.to(OP.accumulator)
-    elif squares_ptr is None and BLOCK_N > 1:
-        mean, squares, lane_count = _pairs_of_columns(
-            x_ptr + block_start + offsets, tile_shift, tile_mask, N, K, OP, BLOCK_N, BLOCK_K, STAGES, EVICT, AXIS
+    mask = tl.expand_dims(column_mask, AXIS)
+    first = tl.expand_dims(split * LANES + tl.arange(0, LANES), 1 - AXIS)
+    pointers = x_ptr + block_start + (tl.expand_dims(offsets, AXIS) + first.to(N.dtype) * K)
+    zeros = full_tile(0.0, OP.accumulator, LANES, BLOCK_K, AXIS)
+    stride = tl.num_programs(1) * LANES
+    if ONE_TILE:
+        mean, squares, lane_count = moments_of_one_tile(
+            pointers, tile_shift, zeros, mask, first, N, K, OP, LANES, DEPTH, REST, EVICT
         )
-        stride = tl.num_programs(1) * BLOCK_N
+        lane_count = tl.broadcast_to(lane_count, mean.shape)
+        total = N.to(OP.accumulator)
+    elif squares_ptr is None:
+        mean, squares, lane_count = lane_moments(
+            pointers, tile_shift, zeros, mask, first, split * LANES, N, stride, K, OP, DEPTH, STAGES, EVICT
+        )
+        lane_count = tl.broadcast_to(lane_count, mean.shape)
+        total = in_share(N, split * LANES, stride, LANES).to(OP.accumulator)
     else:
-        stride = tl.num_programs(1) * BLOCK_N
-        mean = full_tile(0.0, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
-        squares = full_tile(0.0, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
+        mean = zeros
+        squares = zeros
         seen = tl.full([], 0.0, OP.accumulator)
         for tile in tl.range(0, N, stride, num_stages=STAGES):
-            n = tile + first
-            mask = tile_mask & (n < N)
-            x = load(x_ptr + block_start + (offsets + n * K), mask, OP, EVICT) - tile_shift
+            here = mask & (tile + first < N)
+            x = load(pointers + tile * K, here, OP, EVICT) - tile_shift
             seen += 1.0
-            delta = tl.where(mask, x - mean, 0.0)
+            delta = tl.where(here, x - mean, 0.0)
             mean += delta * (1.0 / seen)
             squares += delta * (weight * (1.0 - 1.0 / seen)) * delta
-            if squares_ptr is not None:
-                squares += tl.load(squares_ptr + block_start + (offsets + n * K), mask=mask, other=0.0)
+            squares += tl.load(
+                squares_ptr + block_start + (tl.expand_dims(offsets, AXIS) + (tile + first).to(N.dtype) * K),
+                mask=here,
+                other=0.0,
+            )
         tiles = (tl.maximum(N - first, 0) + stride - 1) // stride
         lane_count = weight * tl.broadcast_to(tiles.to(OP.accumulator), mean.shape)
-    total = weight * in_share(N, split * BLOCK_N, stride, BLOCK_N).to(OP.accumulator)
+        total = weight * in_share(N, split * LANES, stride, LANES).to(OP.accumulator)
     total = tl.broadcast_to(total, [BLOCK_K])
     mean, squares = merged(mean, squares, lane_count, total, AXIS)
     store_moments(

@@ -13,7 +13,7 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from .elements import load
-from .moments import first_of, in_share, merged, merged_pair, store_moments
+from .moments import first_of, in_share, merged, merged_pair, moments_of_one_tile, store_moments
 from .row import load_edges, remaining, whole_vectors
 
 
@@ -66,6 +66,8 @@ def moments_of_rows_kernel(
     OP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    DEPTH: tl.constexpr,
+    REST: tl.constexpr,
     VECTOR: tl.constexpr,
     EDGE_LANES: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
@@ -87,10 +89,13 @@ def moments_of_rows_kernel(
         arrived_ptr: [blocks] of zeros, None without splits.
         weight: number of elements behind each input.
         count: number of elements of which each final result is made.
+        DEPTH: 0, or for rows of a single tile, without edges, how many elements a lane has, with REST up to one more.
+            BLOCK_N are the lanes then.
 
     The rest is as in ``reduce_rows_kernel``.
     """
     tl.static_assert(BLOCK_N % VECTOR == 0)
+    tl.static_assert(DEPTH == 0 or (squares_ptr is None and EDGE_LANES == 0 and BLOCK_SPLITS == 1))
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
@@ -103,7 +108,13 @@ def moments_of_rows_kernel(
     NEIGHBOURS: tl.constexpr = VECTOR if squares_ptr is None else 1
     lane_first = split * BLOCK_N + tl.arange(0, BLOCK_N // NEIGHBOURS)[None, :] * NEIGHBOURS
     lane_weight = weight * NEIGHBOURS
-    if ONE_TILE_PER_CTA:
+    if DEPTH:
+        zeros = tl.full([BLOCK_M, BLOCK_N], 0.0, OP.accumulator)
+        mean, squares, lane_count = moments_of_one_tile(
+            x_ptr + body_start + first, shift, zeros, m < M, first, N, 1, OP, BLOCK_N, DEPTH, REST, EVICT
+        )
+        lane_count = tl.broadcast_to(lane_count, mean.shape)
+    elif ONE_TILE_PER_CTA:
         stride = BLOCK_N
         mask = (m < M) & (first < body)
         lane_mask = (m < M) & (lane_first < body)
@@ -135,7 +146,10 @@ def moments_of_rows_kernel(
                 squares += tl.load(squares_ptr + body_start + tile + first, mask=mask, other=0.0)
         tiles = (tl.maximum(body - lane_first, 0) + stride - 1) // stride
         lane_count = lane_weight * tl.broadcast_to(tiles.to(OP.accumulator), mean.shape)
-    total = weight * in_share(body, split * BLOCK_N, stride, BLOCK_N).to(OP.accumulator)
+    if DEPTH:
+        total = tl.broadcast_to(N.to(OP.accumulator), [BLOCK_M, 1])
+    else:
+        total = weight * in_share(body, split * BLOCK_N, stride, BLOCK_N).to(OP.accumulator)
     total = tl.reshape(total, [BLOCK_M])
     mean, squares = merged(mean, squares, lane_count, total, 1)
     if EDGE_LANES:

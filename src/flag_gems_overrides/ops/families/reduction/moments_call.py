@@ -76,9 +76,9 @@ def _prepare(
         arithmetic = policy.arithmetic(dtypes, elements=elements, first=True, last=last)
         problem = Problem(M, max(N, 1), K, elements.itemsize, 3)
         chosen = plan.launch(problem, configuration or _choose(problem, number == 1, limits), limits)
+        one_tile = chosen.splits == 1 and chosen.step >= N
         options: dict[str, Any] = {
             "OP": arithmetic,
-            "BLOCK_N": chosen.block_n,
             "BLOCK_SPLITS": triton.next_power_of_2(chosen.splits),
             "STAGES": chosen.stages,
             "EVICT": chosen.evict,
@@ -87,20 +87,25 @@ def _prepare(
             "maxnreg": max(chosen.registers, 128) if computed.itemsize == 8 else chosen.registers,
         }
         sizes_of: tuple[int, ...] = (M, N, weight, count)
+        # Of means, and without elements, nothing is loaded in groups.
+        lanes, depth = (chosen.lanes, chosen.depth) if number == 1 and N > 0 else (0, 0)
+        rest = one_tile and lanes > 0 and N % lanes > 0
         if chosen.kernel == "columns":
             kernel = moments_of_columns_kernel
             sizes_of = (M, N, K, weight, count)
             options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
+            options |= {"LANES": lanes or chosen.block_n, "DEPTH": depth or 1, "REST": rest}
+            options["ONE_TILE"] = one_tile and depth > 0
         else:
             options |= {"VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
         if chosen.kernel == "classes":
             kernel = moments_of_classes_kernel
-            options |= {"K": K, "BLOCK_K": chosen.block_k, "STEP": chosen.step}
-        else:
-            options["ONE_TILE_PER_CTA"] = chosen.splits == 1 and chosen.step >= N
+            options |= {"BLOCK_N": chosen.block_n, "STEP": chosen.step, "DEPTH": depth or 1}
+            options |= {"K": K, "BLOCK_K": chosen.block_k}
         if chosen.kernel == "rows":
             kernel = moments_of_rows_kernel
-            options["BLOCK_M"] = chosen.block_m
+            options |= {"BLOCK_M": chosen.block_m, "BLOCK_N": lanes or chosen.block_n}
+            options |= {"DEPTH": depth if lanes else 0, "REST": rest, "ONE_TILE_PER_CTA": one_tile}
         launch = kernel.bind(device, (chosen.blocks, chosen.splits), *sizes_of, **options)
         if chosen.splits == 1:
             steps.append(Step(new_squares, new_mean, launch))

@@ -15,9 +15,7 @@ from ...launch.allocation import Allocation
 from ...launch.prepared import Entry
 from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
-from . import backward as backward_kernels
-from . import forward as forward_kernels
-from . import plan
+from . import backward_columns, backward_rows, forward_columns, forward_rows, plan
 from .plan import Configuration, Problem, Rows, Short, Single, Split
 
 
@@ -33,24 +31,24 @@ class _Kernels(NamedTuple):
 
 
 _FORWARD = _Kernels(
-    forward_kernels.softmax_single,
-    forward_kernels.softmax_short_columns,
-    forward_kernels.softmax_rows,
-    forward_kernels.softmax_unaligned_rows,
-    forward_kernels.softmax_split_rows,
-    forward_kernels.softmax_looped_rows,
-    forward_kernels.softmax_columns,
-    forward_kernels.softmax_looped_columns,
+    forward_rows.softmax_single,
+    forward_columns.softmax_short_columns,
+    forward_rows.softmax_rows,
+    forward_rows.softmax_unaligned_rows,
+    forward_rows.softmax_split_rows,
+    forward_rows.softmax_looped_rows,
+    forward_columns.softmax_columns,
+    forward_columns.softmax_looped_columns,
 )
 _BACKWARD = _Kernels(
-    backward_kernels.softmax_backward_single,
-    backward_kernels.softmax_backward_short_columns,
-    backward_kernels.softmax_backward_rows,
-    backward_kernels.softmax_backward_unaligned_rows,
-    backward_kernels.softmax_backward_split_rows,
-    backward_kernels.softmax_backward_looped_rows,
-    backward_kernels.softmax_backward_columns,
-    backward_kernels.softmax_backward_looped_columns,
+    backward_rows.softmax_backward_single,
+    backward_columns.softmax_backward_short_columns,
+    backward_rows.softmax_backward_rows,
+    backward_rows.softmax_backward_unaligned_rows,
+    backward_rows.softmax_backward_split_rows,
+    backward_rows.softmax_backward_looped_rows,
+    backward_columns.softmax_backward_columns,
+    backward_columns.softmax_backward_looped_columns,
 )
 
 

@@ -90,6 +90,8 @@ LONG_COLUMNS, MAX_SMALL_GROUP = {(2, 1): Shape(32, 8, 128)}, 16
 # 16384 x 64 bf16: 114 us, 126 through L2; log_softmax backward 147, not 163. 8 x 4096 x 1024, which fits: 65, not 60.
 # Larger groups than of 28 programs were not timed.
 COLUMNS_IN_L1, MAX_GROUP_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Shape(32, 8, 128), 64)}, 32
+# What memory is read and written by; of a thread of 16 warps (64 elements of float32 spill 24 bytes).
+SECTOR_BYTES, MAX_BYTES_OF_NARROWER = 32, 128
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 # Columns short enough for one tile, by up to 8 warps. 8 x 21 x 262144: bf16 73 and 81 %, fp32 92 and 97 %.
@@ -214,13 +216,17 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
     # A cache line of each column's row; of very short columns more, for 512 elements to a program: 33920 x 4 x 256
     # float16 46 us, 86 with half as many.
     block_k = min(power_of_2(K), max(128 // size, 512 // power_of_2(N)))
+    narrower = _narrower(M, N, K, size, inputs, block_k, limits)
+    block_k = narrower or block_k
     blocks = M * cdiv(K, block_k)
     shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
+    if narrower:
+        shape = shape._replace(elements=min(shape.elements, MAX_BYTES_OF_NARROWER // size))
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
     while shape.elements > 2 * vec and blocks * warps < 4 * limits.sm_count and warps < 8:
         # Idle multiprocessors: softmax 300 x 200 x 6 bf16 4.0 us by two warps for each [N, K], by one 6.2.
         shape, warps = shape._replace(elements=shape.elements // 2), warps * 2
-    if warps <= 8:
+    if warps <= 8 or narrower:
         return _configuration(vec, block_k, shape._replace(warps=warps), 1)
     if (size, inputs) == (4, 2) and warps // 8 <= min(64, resident(shape._replace(warps=8), limits)):
         # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop.
@@ -238,11 +244,37 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
         block_k //= 2
         blocks = 2
     shape, vec = _for_columns(COLUMNS, K, block_k, size, inputs, limits)
-    group = _group(blocks, N * block_k * size * inputs, shape, limits)
+    if vec <= 2:
+        # More of them spill 100 to 440 bytes: softmax 32 x 29960 x 6 bf16 32 us with 16 elements, with 32 37.5, the
+        # gradient of 133 x 6232 x 34 127 us with 8, with 16 143.
+        shape = shape._replace(elements=min(shape.elements, 8 * vec // inputs))
+    block_bytes = N * block_k * size * inputs
+    group = _group(blocks, block_bytes, shape, limits)
+    wide = shape._replace(warps=2 * shape.warps)
+    if group == 1 and _l1_share(shape, limits) < block_bytes <= _l1_share(wide, limits):
+        # One block for a multiprocessor, which L1 holds until it is written: 26 x 1079 x 317 float32 48 us, not 55.
+        shape = wide
     if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
         shape, vec = _for_columns(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = _group(blocks, N * block_k * size * inputs, shape, limits)
     return _configuration(vec, block_k, shape, group)
+
+
+def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limits: Limits) -> int | None:
+    """Columns of a block where ``block_k`` would leave multiprocessors idle or take groups, whose programs wait for
+    each other, and narrower blocks are single tiles. Estimated, not timed: softmax 5 x 1520 x 72 bf16 takes 8.4 us by
+    groups.
+    """
+    found = None
+    shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
+    if power_of_2(N) * block_k <= 8 * shape.elements * WARP:
+        return None
+    while M * cdiv(K, block_k) < limits.sm_count and block_k * size > SECTOR_BYTES:
+        block_k //= 2
+        shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
+        if power_of_2(N) * block_k <= 16 * min(shape.elements, MAX_BYTES_OF_NARROWER // size) * WARP:
+            found = block_k
+    return found
 
 
 def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, limits: Limits) -> Configuration | None:
@@ -318,7 +350,9 @@ def _group(blocks: int, block_bytes: int, shape: Shape, limits: Limits) -> int:
     """Programs for one block: as many as leave no block waiting, and what is read a second time in L2."""
     groups = min(blocks, resident(shape, limits))
     if blocks * block_bytes > 2 * limits.l2_bytes:
-        groups = min(groups, max(MIN_BLOCKS, limits.l2_bytes // 2 // block_bytes))
+        # Half as many where L2 holds what they read: 8 x 6620032 bf16 on an H100 113 us by fours, 121 by eights.
+        few = MIN_BLOCKS // 2 if MIN_BLOCKS // 2 * block_bytes <= 1.1 * limits.l2_bytes else MIN_BLOCKS
+        groups = min(groups, max(few, limits.l2_bytes // 2 // block_bytes))
     return resident(shape, limits) // groups
 
 

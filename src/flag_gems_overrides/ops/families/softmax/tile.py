@@ -70,7 +70,8 @@ def short_columns(M, N, K, BLOCK_N: tl.constexpr, COLUMNS: tl.constexpr, AXIS: t
     column = (start % K).to(K.dtype) + tl.expand_dims(tl.arange(0, COLUMNS), AXIS)
     row = start // K + column // K
     n = tl.expand_dims(tl.arange(0, BLOCK_N), 1 - AXIS)
-    return (row * N + n) * K + column % K, (row < M) & (n < N)
+    # A multiplication for each column and each n, not for each element.
+    return (row * N * K + column % K) + n * tl.cast(K, tl.int64), (row < M) & (n < N)
 
 
 @triton.jit

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of the gradients of softmax and log_softmax of rows (K = 1), as :mod:`.backward` says."""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from ...launch.workspace import encode, publish
+from .backward import collect_sum, gradient, read_tiles, summand, write_tiles
+from .group import clear_last, clear_own, group_position, group_workspace
+from .tile import lane_sum, lanes_and_depths, pack, row_edges, row_mask, row_share, row_tile, sum_across_lanes, unpack
+
+
+@triton.jit
+def single(g, y, LOG: tl.constexpr):
+    return gradient(g, y, g, LOG) if LOG else gradient(g, y, g * y, LOG)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M"])
+def softmax_backward_single(g_ptr, y_ptr, dx_ptr, M, LOG: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
+    """M rows of one element. g_ptr, y_ptr, dx_ptr: [M]"""
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    offsets = start + tl.arange(0, BLOCK)
+    if start + BLOCK <= M:  # without a mask, which would make loads of single elements
+        g = tl.load(g_ptr + offsets).to(COMPUTE)
+        y = tl.load(y_ptr + offsets).to(COMPUTE)
+        tl.store(dx_ptr + offsets, single(g, y, LOG))
+    else:
+        g = tl.load(g_ptr + offsets, mask=offsets < M, other=0.0).to(COMPUTE)
+        y = tl.load(y_ptr + offsets, mask=offsets < M, other=0.0).to(COMPUTE)
+        tl.store(dx_ptr + offsets, single(g, y, LOG), mask=offsets < M)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "N"])
+def softmax_backward_rows(
+    g_ptr,
+    y_ptr,
+    dx_ptr,
+    M,
+    N,
+    LOG: tl.constexpr,
+    VEC: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    DEPTH: tl.constexpr,
+    WIDTH: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """BLOCK_M whole rows in a tile of DEPTH * WIDTH columns.
+
+    g_ptr, y_ptr, dx_ptr: [M, N]
+    """
+    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
+    row, depth = lanes_and_depths(BLOCK_M, DEPTH)
+    column = depth * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+    row += tl.program_id(0).to(tl.int64) * BLOCK_M
+    mask = (row < M) & (column < N)
+    g = tl.load(g_ptr + row * N + column, mask=mask, other=0.0).to(COMPUTE)
+    y = tl.load(y_ptr + row * N + column, mask=mask, other=0.0).to(COMPUTE)
+    row_sum = lane_sum(summand(g, y, mask, LOG), True)
+    tl.store(dx_ptr + row * N + column, gradient(g, y, row_sum, LOG), mask=mask)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M", "N"])
+def softmax_backward_unaligned_rows(
+    g_ptr,
+    y_ptr,
+    dx_ptr,
+    M,
+    N,
+    LOG: tl.constexpr,
+    VEC: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """One row in a tile of LANES * DEPTH vectors, and its edges; a grid-stride loop over rows.
+
+    g_ptr, y_ptr, dx_ptr: [M, N]
+    """
+    n, k, offsets = row_tile(LANES, DEPTH, VEC)
+    for row in range(tl.program_id(0), M, tl.num_programs(0)):
+        start, length = row_share(row, 0, 1, N, VEC, True)
+        mask = row_mask(n, k, length, False)
+        g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        y = tl.load(y_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        edge_offsets, edge_mask = row_edges(row, N, VEC)
+        edge_g = tl.load(g_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+        edge_y = tl.load(y_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+        row_sum = sum_across_lanes(lane_sum(summand(g, y, mask, LOG), True), True)
+        row_sum += tl.sum(summand(edge_g, edge_y, edge_mask, LOG))
+        tl.store(dx_ptr + edge_offsets, gradient(edge_g, edge_y, row_sum, LOG), mask=edge_mask)
+        tl.store(dx_ptr + start + offsets, gradient(g, y, row_sum, LOG), mask=mask)
+
+
+@entry()
+@triton.jit(do_not_specialize=["group", "M", "N"])
+def softmax_backward_split_rows(
+    g_ptr,
+    y_ptr,
+    dx_ptr,
+    workspace_ptr,
+    group,
+    M,
+    N,
+    LOG: tl.constexpr,
+    VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    EVEN: tl.constexpr,
+    MEMBERS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    PREFETCH: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """``group`` programs for each row; a program's share is a tile of LANES * DEPTH vectors, which stays in registers.
+
+    PREFETCH: while a program waits for the others, its share of the group's next row is on its way. EVEN: all tiles
+    are whole.
+
+    g_ptr, y_ptr, dx_ptr: [M, N]; workspace_ptr: [M, group] words and [groups] counters
+    """
+    tl.static_assert(MEMBERS > 1, "a group has at least two programs")
+    tl.static_assert(not (EVEN and UNALIGNED), "unaligned rows differ in length")
+    group, member, groups = group_position(group, MEMBERS)
+    n, k, offsets = row_tile(LANES, DEPTH, VEC)
+    first = tl.program_id(0) // group
+    words_ptr, step, counter_ptr, words, other, counted, own = group_workspace(
+        workspace_ptr, first, M, member, group, groups, MEMBERS, 1, 1, LANES
+    )
+    if PREFETCH:
+        start, length = row_share(first, member, group, N, VEC, UNALIGNED)
+        mask = row_mask(n, k, length, EVEN)
+        next_g = pack(tl.load(g_ptr + start + offsets, mask=mask, other=0.0))
+        next_y = pack(tl.load(y_ptr + start + offsets, mask=mask, other=0.0))
+    for row in range(first, M, groups):
+        if not PREFETCH:
+            start, length = row_share(row, member, group, N, VEC, UNALIGNED)
+        mask = row_mask(n, k, length, EVEN)
+        if PREFETCH:
+            g = unpack(next_g, g_ptr.dtype.element_ty, COMPUTE)
+            y = unpack(next_y, y_ptr.dtype.element_ty, COMPUTE)
+        else:
+            g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+            y = tl.load(y_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        if UNALIGNED:
+            edge_offsets, edge_mask = row_edges(row, N, VEC)
+            edge_mask = edge_mask & (member == 0)
+            edge_g = tl.load(g_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+            edge_y = tl.load(y_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+        row_sum = sum_across_lanes(lane_sum(summand(g, y, mask, LOG), True), True)
+        if UNALIGNED:
+            row_sum += tl.sum(summand(edge_g, edge_y, edge_mask, LOG))
+        publish(words_ptr + own, encode(row_sum))
+        if PREFETCH:
+            next_start, next_length = row_share(row + groups, member, group, N, VEC, UNALIGNED)
+            next_length = tl.where(row + groups < M, next_length, 0)
+            next_mask = row_mask(n, k, next_length, EVEN)
+            next_g = pack(tl.load(g_ptr + next_start + offsets, mask=next_mask, other=0.0))
+            next_y = pack(tl.load(y_ptr + next_start + offsets, mask=next_mask, other=0.0))
+        row_sum = collect_sum(words_ptr, words, other, counted, group, MEMBERS, 1, True, COMPUTE)
+        clear_own(words_ptr - step + own, 1, 1, mask=row >= groups)
+        words_ptr += step
+        if UNALIGNED:
+            tl.store(dx_ptr + edge_offsets, gradient(edge_g, edge_y, row_sum, LOG), mask=edge_mask)
+        tl.store(dx_ptr + start + offsets, gradient(g, y, row_sum, LOG), mask=mask)
+        if PREFETCH:
+            start = next_start
+            length = next_length
+    clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 1, 1)
+
+
+@entry()
+@triton.jit(do_not_specialize=["group", "M", "N"])
+def softmax_backward_looped_rows(
+    g_ptr,
+    y_ptr,
+    dx_ptr,
+    workspace_ptr,
+    group,
+    M,
+    N,
+    LOG: tl.constexpr,
+    VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    MEMBERS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """``group`` programs for each row; a program reads its share in tiles of LANES * DEPTH vectors.
+
+    All tiles but the last are read in a loop, and again later, from L1 or L2; the last stays in registers.
+
+    g_ptr, y_ptr, dx_ptr: [M, N]; workspace_ptr: [M, group] words and [groups] counters, or None where MEMBERS is 1
+    """
+    TILE: tl.constexpr = LANES * DEPTH
+    group, member, groups = group_position(group, MEMBERS)
+    n, k, offsets = row_tile(LANES, DEPTH, VEC)
+    first = tl.program_id(0) // group
+    if MEMBERS > 1:
+        words_ptr, step, counter_ptr, words, other, counted, own = group_workspace(
+            workspace_ptr, first, M, member, group, groups, MEMBERS, 1, 1, LANES
+        )
+    for row in range(first, M, groups):
+        start, length = row_share(row, member, group, N, VEC, UNALIGNED)
+        tiles = tl.maximum(length - 1, 0) // TILE
+        sums, start = read_tiles(
+            g_ptr, y_ptr, start, offsets, tiles, VEC, k, VEC, LOG, TILE, True, LANES, 1, 1, COMPUTE
+        )
+        mask = row_mask(n, k, length - tiles * TILE, False)
+        g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        y = tl.load(y_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        if UNALIGNED:
+            edge_offsets, edge_mask = row_edges(row, N, VEC)
+            edge_mask = edge_mask & (member == 0)
+            edge_g = tl.load(g_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+            edge_y = tl.load(y_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+        row_sum = sum_across_lanes(lane_sum(summand(g, y, mask, LOG), True) + sums, True)
+        if UNALIGNED:
+            row_sum += tl.sum(summand(edge_g, edge_y, edge_mask, LOG))
+        if MEMBERS > 1:
+            publish(words_ptr + own, encode(row_sum))
+            row_sum = collect_sum(words_ptr, words, other, counted, group, MEMBERS, 1, True, COMPUTE)
+            clear_own(words_ptr - step + own, 1, 1, mask=row >= groups)
+            words_ptr += step
+        if UNALIGNED:
+            tl.store(dx_ptr + edge_offsets, gradient(edge_g, edge_y, row_sum, LOG), mask=edge_mask)
+        tl.store(dx_ptr + start + offsets, gradient(g, y, row_sum, LOG), mask=mask)
+        write_tiles(g_ptr, y_ptr, dx_ptr, start, offsets, tiles, VEC, k, VEC, row_sum, LOG, TILE, True, 1, COMPUTE)
+    if MEMBERS > 1:
+        clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 1, 1)
