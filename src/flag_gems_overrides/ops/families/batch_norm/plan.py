@@ -82,9 +82,9 @@ COLUMNS_WARPS_ALONE = 32
 # 76 %; in gradients 32 warps reach 75 %, 64 reach 97 % but spill 16 bytes; 36, the most that spill none, were not
 # measured.
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
-# Gradients of whole vectors with more programs to a channel than MANY_PARTS have so many warps to a multiprocessor.
-# With 24 on sm_90 20 x 6 x 65536 float16 spills 8 bytes (Triton 3.7) and 4 x 16 x 262144 float32 24 (3.6 too); with
-# up to 32 programs none does. The same where runs have heads and tails: 16 x 352 x 39489 float16 spills 8 bytes
+# Whole vectors with more programs to a channel than MANY_PARTS have so many warps to a multiprocessor. With 24 on sm_90
+# 20 x 6 x 65536 bfloat16 spills 8 bytes, its gradient 16 (Triton 3.7), that of 4 x 16 x 262144 float32 24 (3.6 too);
+# with up to 32 programs none does. The same where runs have heads and tails: 16 x 352 x 39489 float16 spills 8 bytes
 # (Triton 3.7).
 MANY_PARTS, MANY_PARTS_WARPS = 32, 20
 # Channels of fewer elements with heads and tails are held by programs, not gone through in tiles of more elements.
@@ -231,8 +231,8 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
 
 
 def _has_many_parts(problem: Problem, groups: Configuration, limits: Limits) -> bool:
-    """Whether a gradient of whole vectors has so many programs to a channel that merging them spills."""
-    alike = problem.inputs == 2 and problem.K > 1 and problem.itemsize < 8 and has_vectors(problem)
+    """Whether channels of whole vectors have so many programs that merging them spills."""
+    alike = problem.K > 1 and problem.itemsize < 8 and has_vectors(problem)
     at_once = limits.sm_count * (groups.warps_per_sm // groups.warps)
     return alike and groups.channels == 1 and at_once > MANY_PARTS * problem.N
 

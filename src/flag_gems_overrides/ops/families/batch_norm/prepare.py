@@ -22,6 +22,7 @@ from .launches import launch as launch_of
 from .layout import View
 from .plan import Channels, Configuration, Flat, Groups, Problem, Tiling, plan, plan_evaluation, plan_sums
 from .prepare_flat import flat_backward, flat_forward
+from .waiting import shares_of, words_of
 
 
 def forward_launch(
@@ -129,11 +130,12 @@ def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
     """``alone``: whether no program waits for another one."""
     run = chosen.tiling.run
     if alone:
-        options = {"PARTS": 1, "RUN": run, "STAGES": chosen.stages}
+        options = {"PARTS": 1, "SHARES": 1, "RUN": run, "STAGES": chosen.stages}
         # Left to itself the compiler spills 8 to 16 bytes of heads and tails for one more program.
         return options | ({"maxnreg": chosen.registers} if chosen.tiling.edges and chosen.registers else {})
     return {
         "PARTS": chosen.parts,
+        "SHARES": shares_of(chosen.group),
         "RUN": run,
         "STAGES": chosen.stages,
         "maxnreg": chosen.registers,
@@ -154,7 +156,8 @@ def _with_parts(
     if alone:
         return functools.partial(_alone, launch)
     partial = Allocation((planes, chosen.group, C), dtype, device)
-    return functools.partial(_together, launch, partial, 2 * chosen.tiling.blocks + 31)
+    words = words_of(chosen.tiling.blocks, shares_of(chosen.group))
+    return functools.partial(_together, launch, partial, words)
 
 
 def _alone(launch: Launch, *tensors: torch.Tensor | None) -> None:
