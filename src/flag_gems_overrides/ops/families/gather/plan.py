@@ -54,8 +54,10 @@ __all__ = [
 
 # Positions of a program forward: two to a thread, for most of the time is the latency of the target and then of its
 # score; fewer where there are fewer, for their sum is of one warp then (4 targets took 3.0 us, torch.compile 2.3). The
-# last program adds what the others found, so there are no more than it can load at once.
-FORWARD_BLOCK, MAX_FORWARD_PROGRAMS = 256, 1024
+# last program adds what the others found, so there are no more than it can load at once. Waiting for others takes a
+# microsecond (256 targets 3.6 us, two programs of them 4.6), so a program has up to FORWARD_ALONE by itself (that bound
+# is estimated, not timed).
+FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS = 256, 512, 1024
 # Rows, or all classes of a position, of at least MIN_ROW_VECTORS vectors are filled; the one more store for each
 # target is then a small part. bfloat16 18497 x 24 takes 3.3 us so, 4.0 with tile; 262144 x 40 13.2, 14.2 with short;
 # but 1048576 x 10 16.4 and 14.4. Images of at least MIN_IMAGE_VECTORS vectors may go by images, whose targets stay in
@@ -133,9 +135,11 @@ class Forward(NamedTuple):
     warps: int
 
 
-def forward(problem: Problem) -> Forward:
+def forward(problem: Problem, reduced: bool) -> Forward:
     positions = problem.M * problem.K
-    block = min(max(next_power_of_2(positions), WARP), FORWARD_BLOCK)
+    block = max(next_power_of_2(positions), WARP)
+    if block > (FORWARD_ALONE if reduced else FORWARD_BLOCK):
+        block = FORWARD_BLOCK
     return Forward(block, min(max(cdiv(positions, block), 1), MAX_FORWARD_PROGRAMS), max(block // (2 * WARP), 1))
 
 
