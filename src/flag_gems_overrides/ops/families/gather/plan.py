@@ -301,8 +301,10 @@ def _shape(problem: Problem, limits: Limits) -> softmax.Shape:
     tight = size == 8 and limits.capability >= (10, 0)
     elements = LOOPED_VECTORS * VECTOR_BYTES // size // (2 if tight else 1)
     warps = min(max(next_power_of_2(cdiv(C, elements * WARP)), MIN_LOOPED_WARPS), MAX_LOOPED_WARPS)
-    shape = softmax.Shape(elements, warps, 2 * LOOPED_REGISTERS if tight else LOOPED_REGISTERS)
-    # float64 spills 8 bytes by four warps (8192 x 128256, sm_90, Triton 3.6).
+    # float64 spills 8 bytes by four warps (1225 x 383, 8192 x 128256, sm_90, Triton 3.6).
+    more = size == 8 and warps < MAX_LOOPED_WARPS
+    registers = LOOPED_REGISTERS * 2 if tight else LOOPED_REGISTERS + 16 * more
+    shape = softmax.Shape(elements, warps, registers)
     return shape._replace(warps=MIN_LOOPED_WARPS) if size < 8 and softmax.resident(shape, limits) < N else shape
 
 
