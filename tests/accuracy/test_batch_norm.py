@@ -16,7 +16,7 @@ from accuracy.reductions import FLOATING, ON_GPU, each
 
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.cudnn_batch_norm_backward import cudnn_batch_norm_backward
-from flag_gems_overrides.ops.families.batch_norm import launches, plan
+from flag_gems_overrides.ops.families.batch_norm import launches, plan, waiting
 from flag_gems_overrides.ops.families.batch_norm.layout import view
 from flag_gems_overrides.ops.launch import devices
 
@@ -174,6 +174,17 @@ def test_training(shape, dtype, device):
 @each("shape", FEW)
 def test_groups(shape, dtype, training, device):
     _check(Case(shape, dtype, device), training)
+
+
+@each("dtype", FLOATING)
+def test_groups_of_several_shares(dtype, monkeypatch, device_with, device):
+    device_with()
+    chosen = launches.Configuration("groups", 1, 1, 1, 24)
+    monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
+    for inputs in (1, 2):
+        problem = launches.Problem(80, 1, 256, dtype.itemsize, inputs)
+        assert waiting.shares_of(plan.plan(problem, devices.limits(0)).group) > 1
+    _check(Case((80, 1, 256), dtype, device, mean=10.0))
 
 
 @pytest.fixture

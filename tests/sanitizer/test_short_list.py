@@ -168,11 +168,14 @@ ROWS_FLAT = scan.plan.Configuration("flat", 8, 256, 1, 1)
 COLUMNS_SHARED = scan.plan.Configuration("shared", 1, 8, 2, 4, registers=128)
 LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_sm=4, stages=3)
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
+SEVERAL_SHARES = batch_norm.plan.Configuration("groups", 1, 1, 1, 24)
 GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
 LARGE = [
     ("batch_norm 86x77 float32", batch_norm, BY_PLACE),
     ("batch_norm_backward 86x77 float32", batch_norm, BY_PLACE),
     ("batch_norm_backward 150x130 bfloat16", batch_norm, BY_PLACE),
+    ("batch_norm 80x1x256 float32", batch_norm, SEVERAL_SHARES),
+    ("batch_norm_backward 80x1x256 float32", batch_norm, SEVERAL_SHARES),
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
     ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FILL),

@@ -127,6 +127,7 @@ def batch_norm_backward_groups(
     EDGES: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
+    SHARES: tl.constexpr,
     STAGES: tl.constexpr,
     EVALUATION: tl.constexpr,
 ):
@@ -199,17 +200,17 @@ def batch_norm_backward_groups(
             places = partial_ptr + part * C + channels
             tl.store(places, sum_dy, mask=channels < C)
             tl.store(places + GROUP * C, sum_dyx, mask=channels < C)
-            if arrives_last(workspace_ptr, block, GROUP):
+            if arrives_last(workspace_ptr, block, part, GROUP, SHARES):
                 whole_dy, whole_dyx, added = add_parts(partial_ptr, block, C, GROUP, CHANNELS, PARTS)
                 added_rstd = rstd_of(load_of_channels(spread_ptr, added, C, ACC, 1.0), eps, EVALUATION)
                 store_gradients(whole_dy, whole_dyx, added_rstd, added, C, dweight_ptr, dbias_ptr)
                 if WAITS:
                     tl.store(partial_ptr + added, whole_dy, mask=added < C)
                     tl.store(partial_ptr + GROUP * C + added, whole_dyx, mask=added < C)
-                    announce(workspace_ptr, block, blocks)
+                    announce(workspace_ptr, block, blocks, SHARES)
         if dx_ptr is not None and not EVALUATION:
             if WAITS:
-                wait_for(workspace_ptr, block, blocks)
+                wait_for(workspace_ptr, block, blocks, part, SHARES)
                 sum_dy = load_of_channels(partial_ptr, channels, C, ACC, 0.0)
                 sum_dyx = load_of_channels(partial_ptr + GROUP * C, channels, C, ACC, 0.0)
             scale = rstd * weight
@@ -226,7 +227,7 @@ def batch_norm_backward_groups(
                     offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
                 store_tile(dy_ptr, x_ptr, dx_ptr, offsets, mask, mean, sum_dy, sum_dyx, rstd, scale, count)
         if WAITS:
-            leave(workspace_ptr, block, blocks, GROUP)
+            leave(workspace_ptr, block, blocks, part, GROUP, SHARES)
 
 
 @triton.jit

@@ -99,6 +99,7 @@ def batch_norm_groups(
     RUN: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
+    SHARES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Training where GROUP programs share a block of channels: each has a part of it, which it reads twice.
@@ -153,7 +154,7 @@ def batch_norm_groups(
             tl.store(places, pivot, mask=channels < C)
             tl.store(places + plane, shift, mask=channels < C)
             tl.store(places + 2 * plane, part_squares, mask=channels < C)
-            if arrives_last(workspace_ptr, block, GROUP):
+            if arrives_last(workspace_ptr, block, part, GROUP, SHARES):
                 whole_mean, whole_squares, merged = merge_parts(
                     partial_ptr, block, C, GROUP, SLICE, total, vectors, UNIT, RUN, CHANNELS, PARTS
                 )
@@ -163,8 +164,8 @@ def batch_norm_groups(
                     whole_mean, whole_squares, running_mean, running_var, merged, C, count, eps, momentum,
                     mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
                 )  # fmt: skip
-                announce(workspace_ptr, block, blocks)
-            wait_for(workspace_ptr, block, blocks)
+                announce(workspace_ptr, block, blocks, SHARES)
+            wait_for(workspace_ptr, block, blocks, part, SHARES)
             mean = load_of_channels(mean_ptr, channels, C, ACC, 0.0)
             rstd = load_of_channels(rstd_ptr, channels, C, ACC, 1.0)
         scale = rstd * weight
@@ -175,7 +176,7 @@ def batch_norm_groups(
             x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
             tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)
         if partial_ptr is not None:
-            leave(workspace_ptr, block, blocks, GROUP)
+            leave(workspace_ptr, block, blocks, part, GROUP, SHARES)
 
 
 @entry()

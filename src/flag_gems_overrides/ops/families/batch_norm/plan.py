@@ -60,8 +60,13 @@ __all__ = [
 # us, 84.6 with all of it).
 ROW_BYTES, NEIGHBOUR_BYTES = 128, 128
 # Most elements that a program has of neighbouring channels: the gradient of 445 x 29 x 2 bf16 takes 6.0 us, 8.9 with
-# twice as many. With more than MANY_PROGRAMS programs to a multiprocessor those of columns have fewer warps.
-NEIGHBOUR_ELEMENTS, MANY_PROGRAMS = 4096, 16
+# twice as many.
+NEIGHBOUR_ELEMENTS = 4096
+# Programs that hold channels: where a multiprocessor has more warps than run at once, programs of more than FEW_WARPS
+# get half as many, so that fewer warps wait for each other. 39 x 912883 bf16 takes 89 us so, 117 with 8; 32 x 2048 x 49
+# 11.1 and 12.7, its gradient 15.2 and 17.6; the gradients of 5 x 980 x 425 13.8 and 15.1, of 17 x 524288 float64 82 and
+# 183. But with 2 instead of 4 that of 16 x 57253 x 36 float32 120 and 116.
+WARPS_AT_ONCE, FEW_WARPS = 32, 4
 # Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
 # for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the gradient 3.37
 # and 3.73 with 1024), and so much for programs that hold their columns at all.
@@ -82,9 +87,9 @@ COLUMNS_WARPS_ALONE = 32
 # 76 %; in gradients 32 warps reach 75 %, 64 reach 97 % but spill 16 bytes; 36, the most that spill none, were not
 # measured.
 SINGLE_LOADS, SINGLE_WARPS = 4, 36
-# Gradients of whole vectors with more programs to a channel than MANY_PARTS have so many warps to a multiprocessor.
-# With 24 on sm_90 20 x 6 x 65536 float16 spills 8 bytes (Triton 3.7) and 4 x 16 x 262144 float32 24 (3.6 too); with
-# up to 32 programs none does. The same where runs have heads and tails: 16 x 352 x 39489 float16 spills 8 bytes
+# Whole vectors with more programs to a channel than MANY_PARTS have so many warps to a multiprocessor. With 24 on sm_90
+# 20 x 6 x 65536 bfloat16 spills 8 bytes, its gradient 16 (Triton 3.7), that of 4 x 16 x 262144 float32 24 (3.6 too);
+# with up to 32 programs none does. The same where runs have heads and tails: 16 x 352 x 39489 float16 spills 8 bytes
 # (Triton 3.7).
 MANY_PARTS, MANY_PARTS_WARPS = 32, 20
 # Channels of fewer elements with heads and tails are held by programs, not gone through in tiles of more elements.
@@ -231,8 +236,8 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
 
 
 def _has_many_parts(problem: Problem, groups: Configuration, limits: Limits) -> bool:
-    """Whether a gradient of whole vectors has so many programs to a channel that merging them spills."""
-    alike = problem.inputs == 2 and problem.K > 1 and problem.itemsize < 8 and has_vectors(problem)
+    """Whether channels of whole vectors have so many programs that merging them spills."""
+    alike = problem.K > 1 and problem.itemsize < 8 and has_vectors(problem)
     at_once = limits.sm_count * (groups.warps_per_sm // groups.warps)
     return alike and groups.channels == 1 and at_once > MANY_PARTS * problem.N
 
@@ -321,7 +326,7 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
             channels //= 2
         if channels * block > most:
             # Half of it of two inputs: 2500 x 40 float16 spills 8 bytes on sm_80.
-            channels = most // (inputs * block)
+            channels = most // block // (inputs if limits.capability[0] < 9 else 1)
             if channels == 0 or _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
                 return None
     else:
@@ -330,9 +335,10 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
         channels = max(1, channels, min(_neighbours(problem), power_of_2(C), NEIGHBOUR_ELEMENTS // block))
     # Two columns in half as many elements of a thread: 64 x 64 bf16 3.4 us, 3.7 with as many.
     per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
-    if B == 1 and MANY_PROGRAMS * limits.sm_count * channels < C and (size < 8 or inputs == 2):
-        # As few instructions as can be: 39 x 912883 bf16 89 us, 117 with twice the warps. Forward 8 bytes of float64
-        # spill (83 x 34007, sm_80).
+    at_once = WARPS_AT_ONCE * WARP * limits.sm_count
+    many = cdiv(C, channels) * channels * block > at_once * per_thread
+    # Forward 8 bytes of float64 spill (83 x 34007, sm_80).
+    if many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
         per_thread *= 2
     elif limits.sm_count * channels >= 2 * C and channels * block * inputs >= (1024 if B == 1 else NEIGHBOUR_ELEMENTS):
         # As fast as can be: 1024 x 5 x 2 float32 5.3 us by 16 warps, 63 x 4 x 27 bf16 backward 3.7, 4.1 by 8.

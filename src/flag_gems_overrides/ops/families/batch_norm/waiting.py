@@ -1,36 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the programs of a group, which share a block of channels, wait until the last of them has merged their parts.
 
-    workspace_ptr: [blocks] counters, then from the next multiple of 32 words on [blocks] flags, which are looked at all
-    the time; all zero before a launch and after it
-
-    if arrives_last(workspace_ptr, block, GROUP): merge, store, and announce(workspace_ptr, block, blocks)
-    wait_for(workspace_ptr, block, blocks)         then read what the last one has stored
-    leave(workspace_ptr, block, blocks, GROUP)     at the end
+    last = arrives_last(workspace_ptr, block, part, GROUP, SHARES)
+    if last: merge, store, and announce(workspace_ptr, block, blocks, SHARES)
+    wait_for(workspace_ptr, block, blocks, part, SHARES)     then read what the last one has stored
+    leave(workspace_ptr, block, blocks, part, GROUP, SHARES)     at the end
 
 All programs must be running: a cooperative launch. A launch uses each counter once.
+
+Programs that count at one counter, or look at one flag, wait for each other's memory accesses. So a large group is
+divided into SHARES, each with a counter and a flag in lines of memory of their own; the last of a share is counted once
+more. SHARES is a power of two, 1 for small groups.
+
+    workspace_ptr: for SHARES of 1 [blocks] counters, then from the next multiple of LINE words on [blocks] flags, which
+    are looked at all the time; else [blocks, SHARES + 1] lines of counters, the last one for the shares, and [blocks,
+    SHARES] lines of flags. All zero before a launch and after it.
 """
 
 import triton
 import triton.language as tl
 
-from ...launch.workspace import is_last
+from ...launch.workspace import COUNTED, is_last
+
+# Words of a line of memory.
+LINE = 32
+
+
+def shares_of(group: int) -> int:
+    """SHARES of COUNTED programs at most, of as many as are counted together."""
+    return triton.next_power_of_2(triton.cdiv(group, COUNTED)) if group > 2 * COUNTED else 1
+
+
+def words_of(blocks: int, shares: int) -> int:
+    """Words of the workspace."""
+    return blocks * (2 * shares + 1) * LINE if shares > 1 else 2 * blocks + LINE - 1
 
 
 @triton.jit
-def arrives_last(workspace_ptr, block, GROUP):
-    return is_last(workspace_ptr + block, GROUP, "acq_rel")
+def arrives_last(workspace_ptr, block, part, GROUP, SHARES: tl.constexpr):
+    counter_ptr = counter_at(workspace_ptr, block, part % SHARES, SHARES)
+    last = is_last(counter_ptr, members_of(part, GROUP, SHARES), "acq_rel")
+    if SHARES > 1:
+        counter_ptr = counter_at(workspace_ptr, block, SHARES, SHARES)
+        if last:
+            last = is_last(counter_ptr, SHARES, "acq_rel")
+    return last
 
 
 @triton.jit
-def announce(workspace_ptr, block, blocks):
+def announce(workspace_ptr, block, blocks, SHARES: tl.constexpr):
     tl.debug_barrier()
-    tl.atomic_xchg(flag_of(workspace_ptr, block, blocks), 1, sem="release")
+    if SHARES > 1:
+        tl.atomic_xchg(flag_at(workspace_ptr, block, blocks, tl.arange(0, SHARES), SHARES), 1, sem="release")
+    else:
+        tl.atomic_xchg(flag_at(workspace_ptr, block, blocks, 0, SHARES), 1, sem="release")
 
 
 @triton.jit
-def wait_for(workspace_ptr, block, blocks):
-    flag_ptr = flag_of(workspace_ptr, block, blocks)
+def wait_for(workspace_ptr, block, blocks, part, SHARES: tl.constexpr):
+    flag_ptr = flag_at(workspace_ptr, block, blocks, part % SHARES, SHARES)
     flag = tl.load(flag_ptr, volatile=True)
     while flag == 0:
         flag = tl.load(flag_ptr, volatile=True)
@@ -43,12 +71,30 @@ def wait_for(workspace_ptr, block, blocks):
 
 
 @triton.jit
-def leave(workspace_ptr, block, blocks, GROUP):
+def leave(workspace_ptr, block, blocks, part, GROUP, SHARES: tl.constexpr):
     """The counter is zero again since the last one has arrived, and counts once more."""
-    if is_last(workspace_ptr + block, GROUP, "relaxed"):
-        tl.store(flag_of(workspace_ptr, block, blocks), 0)
+    counter_ptr = counter_at(workspace_ptr, block, part % SHARES, SHARES)
+    if is_last(counter_ptr, members_of(part, GROUP, SHARES), "relaxed"):
+        tl.store(flag_at(workspace_ptr, block, blocks, part % SHARES, SHARES), 0)
 
 
 @triton.jit
-def flag_of(workspace_ptr, block, blocks):
-    return workspace_ptr + (blocks + 31) // 32 * 32 + block
+def members_of(part, GROUP, SHARES: tl.constexpr):
+    """Programs of this part's share."""
+    return (GROUP - part % SHARES + SHARES - 1) // SHARES
+
+
+@triton.jit
+def counter_at(workspace_ptr, block, share, SHARES: tl.constexpr, LINE: tl.constexpr = LINE):
+    if SHARES > 1:
+        return workspace_ptr + (block * (SHARES + 1) + share) * LINE
+    else:
+        return workspace_ptr + block
+
+
+@triton.jit
+def flag_at(workspace_ptr, block, blocks, share, SHARES: tl.constexpr, LINE: tl.constexpr = LINE):
+    if SHARES > 1:
+        return workspace_ptr + (blocks * (SHARES + 1) + block * SHARES + share) * LINE
+    else:
+        return workspace_ptr + (blocks + LINE - 1) // LINE * LINE + block

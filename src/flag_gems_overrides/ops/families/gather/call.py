@@ -129,7 +129,7 @@ def _prepare_forward(
     accumulator = _accumulator(dtype)
     # PyTorch reduces what is no batch whatever it is asked for.
     reduced = reduction != NONE or len(shape) == 1
-    planned = plan.forward(plan.Problem(N, C, D, dtype.itemsize))
+    planned = plan.forward(plan.Problem(N, C, D, dtype.itemsize), reduced)
     programs = planned.programs
     launch = nll_forward.bind(
         device,

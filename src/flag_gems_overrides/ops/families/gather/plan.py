@@ -54,8 +54,10 @@ __all__ = [
 
 # Positions of a program forward: two to a thread, for most of the time is the latency of the target and then of its
 # score; fewer where there are fewer, for their sum is of one warp then (4 targets took 3.0 us, torch.compile 2.3). The
-# last program adds what the others found, so there are no more than it can load at once.
-FORWARD_BLOCK, MAX_FORWARD_PROGRAMS = 256, 1024
+# last program adds what the others found, so there are no more than it can load at once. Waiting for others takes a
+# microsecond (256 targets 3.6 us, two programs of them 4.6), so a program has up to FORWARD_ALONE by itself (that bound
+# is estimated, not timed).
+FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS = 256, 512, 1024
 # Rows, or all classes of a position, of at least MIN_ROW_VECTORS vectors are filled; the one more store for each
 # target is then a small part. bfloat16 18497 x 24 takes 3.3 us so, 4.0 with tile; 262144 x 40 13.2, 14.2 with short;
 # but 1048576 x 10 16.4 and 14.4. Images of at least MIN_IMAGE_VECTORS vectors may go by images, whose targets stay in
@@ -133,9 +135,11 @@ class Forward(NamedTuple):
     warps: int
 
 
-def forward(problem: Problem) -> Forward:
+def forward(problem: Problem, reduced: bool) -> Forward:
     positions = problem.M * problem.K
-    block = min(max(next_power_of_2(positions), WARP), FORWARD_BLOCK)
+    block = max(next_power_of_2(positions), WARP)
+    if block > (FORWARD_ALONE if reduced else FORWARD_BLOCK):
+        block = FORWARD_BLOCK
     return Forward(block, min(max(cdiv(positions, block), 1), MAX_FORWARD_PROGRAMS), max(block // (2 * WARP), 1))
 
 
@@ -297,8 +301,10 @@ def _shape(problem: Problem, limits: Limits) -> softmax.Shape:
     tight = size == 8 and limits.capability >= (10, 0)
     elements = LOOPED_VECTORS * VECTOR_BYTES // size // (2 if tight else 1)
     warps = min(max(next_power_of_2(cdiv(C, elements * WARP)), MIN_LOOPED_WARPS), MAX_LOOPED_WARPS)
-    shape = softmax.Shape(elements, warps, 2 * LOOPED_REGISTERS if tight else LOOPED_REGISTERS)
-    # float64 spills 8 bytes by four warps (8192 x 128256, sm_90, Triton 3.6).
+    # float64 spills 8 bytes by four warps (1225 x 383, 8192 x 128256, sm_90, Triton 3.6).
+    more = size == 8 and warps < MAX_LOOPED_WARPS
+    registers = LOOPED_REGISTERS * 2 if tight else LOOPED_REGISTERS + 16 * more
+    shape = softmax.Shape(elements, warps, registers)
     return shape._replace(warps=MIN_LOOPED_WARPS) if size < 8 and softmax.resident(shape, limits) < N else shape
 
 
@@ -350,8 +356,9 @@ def _whole(problem: Problem, limits: Limits) -> Whole:
     alone = few and next_power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
     block_r = next_power_of_2(N) if alone else min(next_power_of_2(N), WHOLE_TILE // block_c)
     warps = max(1, min(WARPS, block_r * block_c // 256))
-    # As long as all programs run at once.
-    most = limits.sm_count * (limits.threads_per_sm // WARP) // cdiv(N, block_r)
+    # As long as all programs run at once, with twice the registers that as many warps as possible have: 1225 x 383
+    # bfloat16 takes 7.1 us with 4 warps, 7.8 with 8.
+    most = limits.sm_count * (limits.threads_per_sm // WARP // 2) // cdiv(N, block_r)
     most = min(most, block_r * pieces // WARP, MAX_WARPS_ALONE if alone and size < 8 else MAX_WHOLE_WARPS)
     while 2 * warps <= most:
         warps *= 2

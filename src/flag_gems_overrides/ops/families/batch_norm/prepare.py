@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The launches of a planned batch norm, bound."""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...launch import devices
+from ...launch.allocation import Allocation
+from ...launch.prepared import Launch
+from ...launch.workspace import with_counters
+from .backward import batch_norm_backward_channels, batch_norm_backward_groups
+from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
+from .launches import MAX_WARPS, WARP, has_vectors
+from .launches import launch as launch_of
+from .layout import View
+from .plan import Channels, Configuration, Flat, Groups, Problem, Tiling, plan, plan_evaluation, plan_sums
+from .prepare_flat import flat_backward, flat_forward
+from .waiting import shares_of, words_of
+
+
+def forward_launch(
+    layout: View,
+    dtype: torch.dtype,
+    training: bool,
+    momentum: float,
+    eps: float,
+    device: int,
+    configuration: Configuration | None,
+) -> Callable[..., None]:
+    A, C, B = layout
+    if C == 0:
+        return _nothing
+    if A * B == 0:
+        return functools.partial(_forward_of_nothing, training, eps)
+    problem = Problem(A, C, B, dtype.itemsize, 1)
+    limits = devices.limits(device)
+    eps_bits, momentum_bits = _bits(eps), _bits(momentum)
+    if not training:
+        planned = plan_evaluation(problem, limits)
+        options = {**_options(planned.tiling), "RUN": planned.tiling.run}
+        return batch_norm_evaluation.bind(device, *_of_evaluation(planned, C, eps_bits), **options)
+    chosen = launch_of(problem, configuration, limits) if configuration else plan(problem, limits)
+    if isinstance(chosen, Flat):
+        return flat_forward(chosen, problem, accumulator(dtype), eps_bits, momentum_bits, device)
+    tiling = chosen.tiling
+    sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
+    options = _options(tiling)
+    # Left to itself the compiler spills 8 bytes of columns of less than vectors for a second program of 16 warps to a
+    # multiprocessor (512 x 999 float16, 592 x 206606 bfloat16, sm_80).
+    squeezed = tiling.columns and tiling.warps == MAX_WARPS and not has_vectors(problem) and limits.capability[0] < 9
+    if isinstance(chosen, Channels):
+        if squeezed:
+            options["maxnreg"] = limits.registers_per_sm // (MAX_WARPS * WARP)
+        return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **options)
+    alone = chosen.group == 1
+    options |= _options_of_groups(chosen, alone)
+    if squeezed:
+        options["maxnreg"] = chosen.registers
+    launch = batch_norm_groups.bind(device, (chosen.programs,), *sizes, *_of_groups(chosen), **options)
+    return _with_parts(launch, chosen, alone, 3, C, accumulator(dtype), device)
+
+
+def backward_launch(
+    layout: View,
+    dtype: torch.dtype,
+    training: bool,
+    eps: float,
+    mask: tuple[bool, bool, bool],
+    device: int,
+    configuration: Configuration | None,
+) -> Callable[..., None]:
+    A, C, B = layout
+    if C == 0 or not any(mask):
+        return _nothing
+    if A * B == 0:
+        return _backward_of_nothing
+    want_sums = mask[1] or mask[2]
+    problem = Problem(A, C, B, dtype.itemsize, 2)
+    limits = devices.limits(device)
+    eps_bits = _bits(eps)
+    # dx alone is an operation for each element, as all of evaluation is forward.
+    if configuration is not None:
+        chosen = launch_of(problem, configuration, limits)
+    elif training:
+        chosen = plan(problem, limits)
+    else:
+        chosen = plan_sums(problem, limits) if want_sums else plan_evaluation(problem, limits)
+    if isinstance(chosen, Flat):
+        return flat_backward(chosen, problem, accumulator(dtype), mask, device)
+    tiling = chosen.tiling
+    sizes = C, tiling.vectors, tiling.total, eps_bits
+    options = {**_options(tiling), "EVALUATION": not training}
+    if isinstance(chosen, Channels):
+        return batch_norm_backward_channels.bind(device, (tiling.blocks,), *sizes, **options)
+    alone = chosen.group == 1 or not (training or want_sums)
+    launch = batch_norm_backward_groups.bind(
+        device, (chosen.programs,), *sizes, *_of_groups(chosen),
+        **options, **_options_of_groups(chosen, alone), EDGES=tiling.edges,
+    )  # fmt: skip
+    return _with_parts(launch, chosen, alone, 2, C, accumulator(dtype), device)
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _options(tiling: Tiling) -> dict[str, int | bool]:
+    return {
+        "num_warps": tiling.warps,
+        "CHANNELS": tiling.channels,
+        "BLOCK": tiling.block,
+        "VEC": tiling.vec,
+        "COLUMNS": tiling.columns,
+        "INT64_OFFSETS": tiling.int64_offsets,
+    }
+
+
+def _of_groups(chosen: Groups) -> tuple[int, int, int]:
+    return chosen.tiling.blocks, chosen.group, chosen.slice_size
+
+
+def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
+    """``alone``: whether no program waits for another one."""
+    run = chosen.tiling.run
+    if alone:
+        options = {"PARTS": 1, "SHARES": 1, "RUN": run, "STAGES": chosen.stages}
+        # Left to itself the compiler spills 8 to 16 bytes of heads and tails for one more program.
+        return options | ({"maxnreg": chosen.registers} if chosen.tiling.edges and chosen.registers else {})
+    return {
+        "PARTS": chosen.parts,
+        "SHARES": shares_of(chosen.group),
+        "RUN": run,
+        "STAGES": chosen.stages,
+        "maxnreg": chosen.registers,
+        "launch_cooperative_grid": True,
+    }
+
+
+def _of_evaluation(planned: Groups, C: int, eps_bits: int) -> tuple[Any, ...]:
+    tiling = planned.tiling
+    sizes = C, tiling.vectors, tiling.total, eps_bits, planned.group, planned.slice_size
+    return (planned.programs,), *sizes
+
+
+def _with_parts(
+    launch: Launch, chosen: Groups, alone: bool, planes: int, C: int, dtype: torch.dtype, device: int
+) -> Callable[..., None]:
+    """With room for ``planes`` numbers of each part and channel, unless programs work alone."""
+    if alone:
+        return functools.partial(_alone, launch)
+    partial = Allocation((planes, chosen.group, C), dtype, device)
+    words = words_of(chosen.tiling.blocks, shares_of(chosen.group))
+    return functools.partial(_together, launch, partial, words)
+
+
+def _alone(launch: Launch, *tensors: torch.Tensor | None) -> None:
+    launch(*tensors, None, None)
+
+
+def _together(
+    launch: Launch, partial: Allocation, words: int, first: torch.Tensor, *others: torch.Tensor | None
+) -> None:
+    with_counters(launch, words, torch.int32, first, *others, partial())
+
+
+def _nothing(*tensors: torch.Tensor | None) -> None:
+    pass
+
+
+def _forward_of_nothing(training: bool, eps: float, *tensors: torch.Tensor | None) -> None:
+    """The mean of no elements is 0, its rstd NaN."""
+    running_mean, running_var, _, mean, rstd = tensors[-5:]
+    assert mean is not None
+    assert rstd is not None
+    if training:
+        mean.zero_()
+        rstd.fill_(math.nan)
+    else:
+        assert running_mean is not None
+        assert running_var is not None
+        mean.copy_(running_mean)
+        rstd.copy_((running_var.to(rstd.dtype) + eps).rsqrt())
+
+
+def _backward_of_nothing(*tensors: torch.Tensor | None) -> None:
+    for gradient in tensors[-2:]:
+        if gradient is not None:
+            gradient.zero_()
+
+
+def _bits(number: float) -> int:
+    (bits,) = struct.unpack("q", struct.pack("d", number))
+    return int(bits)
