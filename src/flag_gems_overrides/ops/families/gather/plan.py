@@ -55,9 +55,9 @@ __all__ = [
 # Positions of a program forward: two to a thread, for most of the time is the latency of the target and then of its
 # score; fewer where there are fewer, for their sum is of one warp then (4 targets took 3.0 us, torch.compile 2.3). The
 # last program adds what the others found, so there are no more than it can load at once. Waiting for others takes a
-# microsecond (256 targets 3.6 us, two programs of them 4.6), so a program has up to FORWARD_ALONE by itself (that bound
-# is estimated, not timed).
-FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS = 256, 512, 1024
+# microsecond (256 targets 3.6 us, two programs of them 4.6), so a program has up to FORWARD_ALONE by itself (H100: 480
+# targets 4.4 us, by two programs 5.1; 768 4.4 and 5.0).
+FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS = 256, 1024, 1024
 # Rows, or all classes of a position, of at least MIN_ROW_VECTORS vectors are filled; the one more store for each
 # target is then a small part. bfloat16 18497 x 24 takes 3.3 us so, 4.0 with tile; 262144 x 40 13.2, 14.2 with short;
 # but 1048576 x 10 16.4 and 14.4. Images of at least MIN_IMAGE_VECTORS vectors may go by images, whose targets stay in

@@ -23,8 +23,9 @@ from .plan import late_row, many_rows, rows
 
 # Of a program that goes over a row in tiles, besides two of them.
 BYTES_IN_FLIGHT = 16384
-# Two kernels where rows are fewer than one for so many multiprocessors: 128 x 96656 bf16 28 us, by programs that share
-# rows 24, 128 x 301048 float32 135 and 120, but 37 x 4194304 float16 260 and 275.
+# Two kernels for fewer rows. By programs that share rows, and by two kernels: 128 x 96656 bf16 24 and 28 us, 128 x 301048
+# float32 120 and 135; on an H100 64 x 262144 float32 68 and 81, 20 x 2097152 float16 89 and 101, 2 x 2097120 float32 26
+# and 29.
 MIN_SHARED_ROWS = 2
 
 
@@ -53,7 +54,7 @@ def plan_forward(problem: Problem, limits: Limits, configuration: Configuration 
     found = _late(problem, found, limits) or found
     if found is not None:
         return found
-    if limits.sm_count > MIN_SHARED_ROWS * M:
+    if M < MIN_SHARED_ROWS:
         return _split(M, N, element_size, limits)
     vec = math.gcd(N, VECTOR_BYTES // element_size)
     whole = vec * element_size == VECTOR_BYTES
