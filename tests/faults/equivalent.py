@@ -27,7 +27,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
             for function in ("_pairs_of_columns", "moments_of_columns_kernel")
         ),
         *(f"group_norm/vectors/sum_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)")),
-        *(f"group_norm/backward_rows/sums_of_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)", " (3)")),
+        *(f"group_norm/vectors/sums_of_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)", " (3)")),
     ),
     "a whole tile may have a mask": (
         "norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",
@@ -141,9 +141,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
         "scan/cumsum/cumsum_chunk_sums/offset_in_32_bits: tl.program_id(0).to(tl.int64)",
         "scan/cumsum/cumsum_chunks/offset_in_32_bits: block.to(tl.int64)",
-        f"{_GROUPS}/group_norm_backward_tile/offset_in_32_bits: tl.cast(tl.program_id(0) // blocks, tl.int64)",
+        f"{_GROUPS}/group_norm_backward_tile/offset_in_32_bits: tl.cast(tl.program_id(1), tl.int64)",
         f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64)",
-        f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(tl.program_id(0), tl.int64)",
+        *(
+            f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64) ({which})"
+            for which in (3, 4, 5)
+        ),
         "norm/partial_sums/store_partial_sums/offset_in_32_bits: tl.cast(partial, tl.int64)",
         "norm/partial_sums/store_partial_sums_of_edges/offset_in_32_bits: tl.cast(partial, tl.int64)",
         "norm/partial_sums/sum_columns/offset_in_32_bits: tl.cast(rows, tl.int64)",
@@ -188,8 +191,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *(
             f"{_GROUPS}/group_norm_backward_tile/wrong_other: tl.load({what}, other=0.0)"
             for what in (
-                "mean_ptr + sample + samples * G + groups, mask=row_mask",
-                "rstd_ptr + sample + samples * G + groups, mask=row_mask",
+                *(
+                    f"{ptr} + places, mask=({n} + samples < N) & (groups < G)"
+                    for ptr in ("mean_ptr", "rstd_ptr")
+                    for n in ("first", "n + step")
+                ),
                 "x_ptr + start + offsets, mask=mask",
             )
         ),
@@ -197,7 +203,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
             f"{_GROUPS}_rows/group_norm_backward_rows/wrong_other: tl.load(x_ptr + {what}, other=0.0)"
             for what in (
                 "start + edge, mask=edge_mask & (first < N)",
-                "edge_start + after + edge, mask=edge_mask & (n + step < N)",
+                "next_places, mask=edge_mask & (n + step < N)",
                 "offsets, mask=vector < vectors",
             )
         ),
