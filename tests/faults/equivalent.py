@@ -141,12 +141,13 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
         "scan/cumsum/cumsum_chunk_sums/offset_in_32_bits: tl.program_id(0).to(tl.int64)",
         "scan/cumsum/cumsum_chunks/offset_in_32_bits: block.to(tl.int64)",
-        f"{_GROUPS}/group_norm_backward_tile/offset_in_32_bits: tl.cast(tl.program_id(1), tl.int64)",
+        f"{_GROUPS}/group_norm_backward_tile/offset_in_32_bits: tl.cast(tl.program_id(0) // blocks, tl.int64)",
         f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64)",
         *(
             f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64) ({which})"
-            for which in (3, 4, 5)
+            for which in (3, 4)
         ),
+        f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(tl.program_id(0), tl.int64)",
         "norm/partial_sums/store_partial_sums/offset_in_32_bits: tl.cast(partial, tl.int64)",
         "norm/partial_sums/store_partial_sums_of_edges/offset_in_32_bits: tl.cast(partial, tl.int64)",
         "norm/partial_sums/sum_columns/offset_in_32_bits: tl.cast(rows, tl.int64)",
@@ -192,9 +193,9 @@ _REASONS: dict[str, tuple[str, ...]] = {
             f"{_GROUPS}/group_norm_backward_tile/wrong_other: tl.load({what}, other=0.0)"
             for what in (
                 *(
-                    f"{ptr} + places, mask=({n} + samples < N) & (groups < G)"
+                    f"{ptr} + {sample} * G + row_places, mask=next_mask"
                     for ptr in ("mean_ptr", "rstd_ptr")
-                    for n in ("first", "n + step")
+                    for sample in ("tl.cast(first, tl.int64)", "after")
                 ),
                 "x_ptr + start + offsets, mask=mask",
             )
