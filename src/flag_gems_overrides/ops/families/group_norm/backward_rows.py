@@ -90,8 +90,8 @@ def group_norm_backward_rows(
         rstd = next_rstd.to(ACC)
         if not ONE_TILE:
             after = tl.cast(n + step, tl.int64) * G + group
-            next_mean = tl.load(mean_ptr + after, mask=n + step < N, other=0.0)
-            next_rstd = tl.load(rstd_ptr + after, mask=n + step < N, other=0.0)
+            next_mean = tl.load(mean_ptr + after, mask=n + step < N)
+            next_rstd = tl.load(rstd_ptr + after, mask=n + step < N)
         xhats = ()
         wdys = ()
         new_a = ()
