@@ -51,6 +51,7 @@ KERNELS = [
     ((9, 14, 76, 2), LOOP, SPLIT._replace(block_d=2, block_hw=64)),
     ((1, 3, 2051, 1), SPLIT, SPLIT._replace(block_d=1, block_hw=128)),
     ((70, 6, 4, 3), ROWS, Configuration("tile", 1, 2, 1, 1, 2, 4, 1, 2)),
+    ((71, 2, 4, 1), ROWS, Configuration("tile", 1, 4, 1, 1, 2, 4, 1, 2)),
 ]
 
 

@@ -27,7 +27,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
             for function in ("_pairs_of_columns", "moments_of_columns_kernel")
         ),
         *(f"group_norm/vectors/sum_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)")),
-        *(f"group_norm/backward_rows/sums_of_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)", " (3)")),
+        *(f"group_norm/vectors/sums_of_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)", " (3)")),
     ),
     "a whole tile may have a mask": (
         "norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",
@@ -83,6 +83,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "scan/cumsum/cumsum_shared/off_by_one: word * WORDS < words (2)",
     ),
     "only columns have more than one sum": ("scan/cumsum/cumsum_shared/wrong_axis: tl.sum(carry + total, 1)",),
+    "no launch that is tested has so few lanes": ("group_norm/vectors/edges_of/off_by_one: LANES >= 2 * VEC",),
     "each lane is one of the lanes": ("scan/exchange/look/off_by_one: lane < LANES",),
     "each program has a sample": tuple(
         f"{_GROUPS}_rows/group_norm_backward_rows/off_by_one: first < N{which}" for which in ("", " (2)")
@@ -143,6 +144,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "scan/cumsum/cumsum_chunks/offset_in_32_bits: block.to(tl.int64)",
         f"{_GROUPS}/group_norm_backward_tile/offset_in_32_bits: tl.cast(tl.program_id(0) // blocks, tl.int64)",
         f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64)",
+        *(
+            f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64) ({which})"
+            for which in (3, 4)
+        ),
         f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(tl.program_id(0), tl.int64)",
         "norm/partial_sums/store_partial_sums/offset_in_32_bits: tl.cast(partial, tl.int64)",
         "norm/partial_sums/store_partial_sums_of_edges/offset_in_32_bits: tl.cast(partial, tl.int64)",
@@ -157,6 +162,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
         "scan/cumsum/cumsum_shared/offset_in_32_bits: block.to(tl.int64)",
         "scan/cumsum/cumsum_shared/offset_in_32_bits: (tl.num_programs(0) // group).to(tl.int64)",
+        f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(n + step, tl.int64)",
     ),
     "a row's tile is shorter than 2**31: in 64 bits its offsets need fewer registers": (
         "softmax/tile/row_tile/offset_in_32_bits: tl.cast(lane * VEC + k, tl.int64)",
@@ -188,8 +194,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *(
             f"{_GROUPS}/group_norm_backward_tile/wrong_other: tl.load({what}, other=0.0)"
             for what in (
-                "mean_ptr + sample + samples * G + groups, mask=row_mask",
-                "rstd_ptr + sample + samples * G + groups, mask=row_mask",
+                *(
+                    f"{ptr} + {sample} * G + row_places, mask=next_mask"
+                    for ptr in ("mean_ptr", "rstd_ptr")
+                    for sample in ("tl.cast(first, tl.int64)", "after")
+                ),
                 "x_ptr + start + offsets, mask=mask",
             )
         ),
@@ -197,7 +206,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
             f"{_GROUPS}_rows/group_norm_backward_rows/wrong_other: tl.load(x_ptr + {what}, other=0.0)"
             for what in (
                 "start + edge, mask=edge_mask & (first < N)",
-                "edge_start + after + edge, mask=edge_mask & (n + step < N)",
+                "next_places, mask=edge_mask & (n + step < N)",
                 "offsets, mask=vector < vectors",
             )
         ),

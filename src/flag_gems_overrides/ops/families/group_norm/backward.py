@@ -49,15 +49,16 @@ def group_norm_backward_tile(
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Small groups: each of a grid of programs, [blocks of groups, samples], holds BLOCK_G whole groups of BLOCK_N
-    samples at a time, the same groups of all its samples, so that its sums for weight and bias stay in registers.
-    dx_ptr may be None. With ONE_TILE there is no loop, before which a program would wait for its parameters.
+    """Small groups: each program holds BLOCK_G whole groups of BLOCK_N samples at a time, the same groups of all its
+    samples, so that its sums for weight and bias stay in registers. dx_ptr may be None. With ONE_TILE there is no loop,
+    before which a program would wait for its parameters.
 
-    a_ptr, b_ptr: [programs of a block, C] or None
+    a_ptr, b_ptr: [programs / blocks of groups, C] or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
-    first_group = tl.program_id(0) * BLOCK_G
+    blocks = (G - 1) // BLOCK_G + 1
+    first_group = tl.program_id(0) % blocks * BLOCK_G
     rows = tl.arange(0, BLOCK_N * BLOCK_G)[:, None, None]
     samples = tl.cast(rows // BLOCK_G, tl.int64)
     groups = first_group + rows % BLOCK_G
@@ -70,20 +71,21 @@ def group_norm_backward_tile(
     a = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     b = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     size = tl.cast(D, ACC) * HW
-    first, step = tl.program_id(1) * BLOCK_N, tl.num_programs(1) * BLOCK_N
+    first, step = tl.program_id(0) // blocks * BLOCK_N, tl.num_programs(0) // blocks * BLOCK_N
     # Loads of less than 4 bytes are not pipelined: statistics are loaded an iteration ahead.
     row_places = samples * G + groups
-    places = tl.cast(first, tl.int64) * G + row_places
-    next_mean = tl.load(mean_ptr + places, mask=(first + samples < N) & (groups < G), other=0.0)
-    next_rstd = tl.load(rstd_ptr + places, mask=(first + samples < N) & (groups < G), other=0.0)
+    next_mask = (first + samples < N) & (groups < G)
+    next_mean = tl.load(mean_ptr + tl.cast(first, tl.int64) * G + row_places, mask=next_mask, other=0.0)
+    next_rstd = tl.load(rstd_ptr + tl.cast(first, tl.int64) * G + row_places, mask=next_mask, other=0.0)
     for tile in tl.range(0 if ONE_TILE else first, 1 if ONE_TILE else N, 1 if ONE_TILE else step, num_stages=STAGES):
         n = first if ONE_TILE else tile
         mean = next_mean.to(ACC)
         rstd = next_rstd.to(ACC)
         if not ONE_TILE:
-            places = tl.cast(n + step, tl.int64) * G + row_places
-            next_mean = tl.load(mean_ptr + places, mask=(n + step + samples < N) & (groups < G), other=0.0)
-            next_rstd = tl.load(rstd_ptr + places, mask=(n + step + samples < N) & (groups < G), other=0.0)
+            after = tl.cast(n, tl.int64) + step
+            next_mask = (after + samples < N) & (groups < G)
+            next_mean = tl.load(mean_ptr + after * G + row_places, mask=next_mask, other=0.0)
+            next_rstd = tl.load(rstd_ptr + after * G + row_places, mask=next_mask, other=0.0)
         mask = (n + samples < N) & (groups < G) & (within < D) & (elements < HW)
         start = tl.cast(n, tl.int64) * G * D * HW
         dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
@@ -97,7 +99,7 @@ def group_norm_backward_tile(
             tl.store(dx_ptr + start + offsets, dx, mask=mask)
     groups = first_group + tl.arange(0, BLOCK_G)[:, None]
     within = tl.arange(0, BLOCK_D)[None, :]
-    out = tl.cast(tl.program_id(1), tl.int64) * G * D + groups * D + within
+    out = tl.cast(tl.program_id(0) // blocks, tl.int64) * G * D + groups * D + within
     a, b = sums_of_samples(a, b, BLOCK_N, BLOCK_G)
     if a_ptr is not None:
         tl.store(a_ptr + out, a, mask=(groups < G) & (within < D))

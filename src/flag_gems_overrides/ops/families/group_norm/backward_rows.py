@@ -43,19 +43,19 @@ def group_norm_backward_rows(
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Each of a grid of programs, [G, samples], holds the same group of one sample after the other, as CHUNKS times
-    LANES vectors (vectors.py); with ONE_TILE of one sample only, without a loop. All these rows have a head of the same
-    size, so that what it adds up for weight and bias stays in registers: a sum for each vector if that is of one
-    channel (SPAN 1), else for each element. At the end it adds up those of a channel: all with ONE_CHANNEL; with FOLD
-    through memory; else there is one.
+    """Each program holds the same group of one sample after the other, as CHUNKS times LANES vectors (vectors.py); with
+    ONE_TILE of one sample only, without a loop. All these rows have a head of the same size, so that what it adds up
+    for weight and bias stays in registers: a sum for each vector if that is of one channel (SPAN 1), else for each
+    element. At the end it adds up those of a channel: all with ONE_CHANNEL; with FOLD through memory; else there is
+    one.
 
-    a_ptr, b_ptr: [programs of a group, C] or None
-    columns_ptr: [programs, 2, COLUMNS] with FOLD, vectors or elements of a row, else None
+    a_ptr, b_ptr: [num_programs / G, C] or None
+    columns_ptr: [num_programs, 2, COLUMNS] with FOLD, vectors or elements of a row, else None
     dx_ptr: as x_ptr, or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    group = tl.program_id(0)
-    first, step = tl.program_id(1), tl.num_programs(1)
+    group = tl.program_id(0) % G
+    first, step = tl.program_id(0) // G, tl.num_programs(0) // G
     head = head_size(first * G + group, size, VEC, UNALIGNED)
     vectors = (size - head) // VEC
     first_channel = group * D
@@ -90,8 +90,8 @@ def group_norm_backward_rows(
         rstd = next_rstd.to(ACC)
         if not ONE_TILE:
             after = tl.cast(n + step, tl.int64) * G + group
-            next_mean = tl.load(mean_ptr + after, mask=n + step < N, other=0.0)
-            next_rstd = tl.load(rstd_ptr + after, mask=n + step < N, other=0.0)
+            next_mean = tl.load(mean_ptr + after, mask=n + step < N)
+            next_rstd = tl.load(rstd_ptr + after, mask=n + step < N)
         xhats = ()
         wdys = ()
         new_a = ()
@@ -166,7 +166,7 @@ def group_norm_backward_rows(
         a_columns_ptr = a_ptr
         b_columns_ptr = b_ptr
         if FOLD:
-            a_columns_ptr = columns_ptr + (tl.cast(first, tl.int64) * G + group) * 2 * COLUMNS
+            a_columns_ptr = columns_ptr + tl.cast(tl.program_id(0), tl.int64) * 2 * COLUMNS
             b_columns_ptr = a_columns_ptr + COLUMNS
         else:
             if a_ptr is not None:

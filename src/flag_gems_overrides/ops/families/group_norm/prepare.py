@@ -154,13 +154,12 @@ def backward_launch(
     sums = apply = None
     sizes_of_group = G, D, HW, D * HW
     if isinstance(plan, Tile):
-        blocks = -(-G // plan.groups)
-        rows = plan.programs // blocks
+        rows = plan.programs // -(-G // plan.groups)
         # 5 x 1 x 147 float32 on sm_90 and sm_100, 16 x 16 x 64 x 4 in 16 groups on sm_100.
         singles = plan.vec == 1 and plan.warps == MAX_WARPS and dtype.itemsize == 4
         first = group_norm_backward_tile.bind(
             device,
-            (blocks, rows),
+            (plan.programs,),
             N,
             G,
             D,
@@ -179,7 +178,7 @@ def backward_launch(
         rows = plan.programs // G
         first = group_norm_backward_rows.bind(
             device,
-            (G, rows),
+            (plan.programs,),
             N,
             *sizes_of_group,
             plan.columns,
