@@ -23,9 +23,9 @@ from .plan import late_row, many_rows, rows
 
 # Of a program that goes over a row in tiles, besides two of them.
 BYTES_IN_FLIGHT = 16384
-# Two kernels for fewer rows. By programs that share rows, and by two kernels: 128 x 96656 bf16 24 and 28 us, 128 x 301048
-# float32 120 and 135; on an H100 64 x 262144 float32 68 and 81, 20 x 2097152 float16 89 and 101, 2 x 2097120 float32 26
-# and 29.
+# Two kernels for fewer rows. By programs that share rows, and by two kernels: 128 x 96656 bf16 24 and 28 us, 128 x
+# 301048 float32 120 and 135; on an H100 64 x 262144 float32 68 and 81, 20 x 2097152 float16 89 and 101, 2 x 2097120
+# float32 26 and 29.
 MIN_SHARED_ROWS = 2
 
 
