@@ -178,6 +178,35 @@ def test_special_values(values, device):
     assert std(x.view(8, -1), [0])[5].isnan()
 
 
+# Rows in tiles and in groups of elements, columns in one tile and in a loop, classes of interleaved ones.
+KERNELS = [((8, 5000), 1), ((7, 53), 1), ((4, 16, 8), 1), ((3, 700, 40), 1), ((3, 1000, 3), 1), ((5, 2), 0)]
+
+
+@each("value", [nan, inf, -inf])
+@each("shape, dim", KERNELS)
+def test_values_that_are_not_finite_in_every_kernel(shape, dim, value, device):
+    """They stay in their result. Whether PyTorch's mean is NaN or infinite is up to where the infinity is."""
+    rows = torch.ones((*(n for d, n in enumerate(shape) if d != dim), shape[dim]), device=device)
+    harmed = torch.zeros(rows.shape[:-1], dtype=torch.bool, device=device)
+    for result, place in ((0, 0), (1, -1), (-1, shape[dim] // 2)):
+        rows.view(-1, shape[dim])[result, place] = value
+        harmed.view(-1)[result] = True
+    variance, mean = var_mean(rows.movedim(-1, dim).contiguous(), [dim])
+    assert torch.equal(variance.isnan(), harmed)
+    assert torch.equal(mean.isfinite(), ~harmed)
+
+
+@each("dtype", [torch.float32, torch.bfloat16])
+@each("shape, dim", KERNELS)
+def test_squares_that_overflow(shape, dim, dtype, device):
+    """The variance of finite numbers is infinite then, as PyTorch's, and their mean is not."""
+    x = (draw(shape, torch.float64, device) * 1e25).to(dtype)
+    variance, mean = var_mean(x, [dim])
+    assert variance.isposinf().all()
+    assert mean.isfinite().all()
+    assert std(x, [dim]).isposinf().all()
+
+
 @each("shape, dims", [((0,), None), ((0, 3), [0]), ((3, 0), [0]), ((), None), ((1, 3), [0]), ((2, 0, 4), [1])])
 @pytest.mark.filterwarnings("ignore:var")
 def test_no_element_and_one(shape, dims, device):
