@@ -10,7 +10,7 @@ All programs must be running: a cooperative launch. A launch uses each counter o
 
 Programs that count at one counter, or look at one flag, wait for each other's memory accesses. So a large group is
 divided into SHARES, each with a counter and a flag in lines of memory of their own; the last of a share is counted once
-more. SHARES is a power of two, 1 for small groups.
+more. SHARES is a power of two, 1 for small groups. 20 x 6 x 65536 bf16 takes 24.8 us so, 27.6 with one (H100).
 
     workspace_ptr: for SHARES of 1 [blocks] counters, then from the next multiple of LINE words on [blocks] flags, which
     are looked at all the time; else [blocks, SHARES + 1] lines of counters, the last one for the shares, and [blocks,

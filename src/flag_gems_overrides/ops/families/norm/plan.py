@@ -50,8 +50,8 @@ LATE_ELEMENTS, LATE_THREADS, MAX_N_OF_LATE = 32, 1024, 8192
 # so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
 MIN_WAVES = 4
 # Rows that leave no room for pipelines are for one program each up to so many for each multiprocessor, and for several
-# programs each beyond. Estimated, not timed: 272 x 19472 bf16 takes 15.7 us by ten programs to a row, three times what
-# its bytes take, 98 x 30200 12.6 and 3.9.
+# programs each beyond: 98 x 30200 bf16 11.9 us so, 12.4 by several, 272 x 19472 16.8 and 17.3, but 300 x 12288 float32
+# 20.1 and 18.8 (H100).
 MAX_LONG_ROWS_PER_SM = 4
 MAX_WARPS = 16
 # Shorter rows are not tried by several programs each.

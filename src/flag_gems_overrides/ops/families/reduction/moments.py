@@ -191,7 +191,7 @@ def store_moments(
 
 @triton.jit
 def _store_final(mean, shift, squares, out_ptr, mean_ptr, offsets, mask, count, OP: tl.constexpr):
-    # A group whose squares overflow has the difference of two infinities. Its mean is finite, unlike that of infinities.
+    # Where squares overflow, group_step takes infinity from infinity; their mean is finite, that of infinities is not.
     squares = tl.where((squares != squares) & (mean - mean == 0.0), float("inf"), squares)
     if OP.epilogue is not None:
         squares = OP.epilogue(squares, count, OP)
