@@ -91,8 +91,8 @@ SINGLE_LOADS, SINGLE_WARPS = 4, 36
 # Whole vectors with more programs to a channel than MANY_PARTS have so many warps to a multiprocessor. With 24 on sm_90
 # 20 x 6 x 65536 bfloat16 spills 8 bytes, its gradient 16 (Triton 3.7), that of 4 x 16 x 262144 float32 24 (3.6 too);
 # with up to 32 programs none does. The same where runs have heads and tails: 16 x 352 x 39489 float16 spills 8 bytes
-# (Triton 3.7).
-MANY_PARTS, MANY_PARTS_WARPS = 32, 20
+# (Triton 3.7). On sm_100 with 20 the gradient of 20 x 6 x 65536 bfloat16 8 bytes, with 16 none.
+MANY_PARTS, MANY_PARTS_WARPS, MANY_PARTS_WARPS_SM_100 = 32, 20, 16
 # Channels of fewer elements with heads and tails are held by programs, not gone through in tiles of more elements.
 MIN_LOOPED = 2048
 # flat: warps of a program, warps of a multiprocessor, stages.
@@ -207,7 +207,8 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     share = 5 / 8 if problem.inputs == 1 and problem.K > 1 and not has_vectors(problem) else 3 / 4
     pipelined = groups._replace(stages=STAGES, warps_per_sm=int(groups.warps_per_sm * share))
     if _has_many_parts(problem, pipelined, limits) or has_edges(problem):
-        pipelined = pipelined._replace(warps_per_sm=MANY_PARTS_WARPS)
+        warps_per_sm = MANY_PARTS_WARPS if limits.capability[0] < 10 else MANY_PARTS_WARPS_SM_100
+        pipelined = pipelined._replace(warps_per_sm=warps_per_sm)
     if limits.capability[0] < 9:
         pipelined = pipelined._replace(stages=1) if share < 3 / 4 or has_edges(problem) else groups
     elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
