@@ -72,20 +72,17 @@ def group_norm_backward_tile(
     b = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     size = tl.cast(D, ACC) * HW
     first, step = tl.program_id(0) // blocks * BLOCK_N, tl.num_programs(0) // blocks * BLOCK_N
-    # Loads of less than 4 bytes are not pipelined: statistics are loaded an iteration ahead.
-    row_places = samples * G + groups
-    next_mask = (first + samples < N) & (groups < G)
-    next_mean = tl.load(mean_ptr + tl.cast(first, tl.int64) * G + row_places, mask=next_mask, other=0.0)
-    next_rstd = tl.load(rstd_ptr + tl.cast(first, tl.int64) * G + row_places, mask=next_mask, other=0.0)
+    if STAGES > 1:
+        # Loads of less than 4 bytes are not pipelined: statistics are loaded an iteration ahead.
+        next_mean, next_rstd = statistics(mean_ptr, rstd_ptr, tl.cast(first, tl.int64), samples, groups, N, G)
     for tile in tl.range(0 if ONE_TILE else first, 1 if ONE_TILE else N, 1 if ONE_TILE else step, num_stages=STAGES):
         n = first if ONE_TILE else tile
-        mean = next_mean.to(ACC)
-        rstd = next_rstd.to(ACC)
-        if not ONE_TILE:
-            after = tl.cast(n, tl.int64) + step
-            next_mask = (after + samples < N) & (groups < G)
-            next_mean = tl.load(mean_ptr + after * G + row_places, mask=next_mask, other=0.0)
-            next_rstd = tl.load(rstd_ptr + after * G + row_places, mask=next_mask, other=0.0)
+        if STAGES > 1:
+            mean, rstd = next_mean.to(ACC), next_rstd.to(ACC)
+            next_mean, next_rstd = statistics(mean_ptr, rstd_ptr, tl.cast(n, tl.int64) + step, samples, groups, N, G)
+        else:
+            mean, rstd = statistics(mean_ptr, rstd_ptr, tl.cast(n, tl.int64), samples, groups, N, G)
+            mean, rstd = mean.to(ACC), rstd.to(ACC)
         mask = (n + samples < N) & (groups < G) & (within < D) & (elements < HW)
         start = tl.cast(n, tl.int64) * G * D * HW
         dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
@@ -105,6 +102,14 @@ def group_norm_backward_tile(
         tl.store(a_ptr + out, a, mask=(groups < G) & (within < D))
     if b_ptr is not None:
         tl.store(b_ptr + out, b, mask=(groups < G) & (within < D))
+
+
+@triton.jit
+def statistics(mean_ptr, rstd_ptr, first, samples, groups, N, G):
+    """(mean, rstd) of these groups of the samples from ``first`` on."""
+    places = first * G + samples * G + groups
+    mask = (first + samples < N) & (groups < G)
+    return tl.load(mean_ptr + places, mask=mask, other=0.0), tl.load(rstd_ptr + places, mask=mask, other=0.0)
 
 
 @triton.jit

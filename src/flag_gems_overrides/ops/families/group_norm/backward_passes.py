@@ -34,6 +34,7 @@ def group_norm_backward_loop(
     REST_HW: tl.constexpr,
     WHOLE: tl.constexpr,
     SUMS_VEC: tl.constexpr,
+    SUMS_STAGES: tl.constexpr,
     LANES: tl.constexpr,
     VEC: tl.constexpr,
     SPAN: tl.constexpr,
@@ -51,7 +52,7 @@ def group_norm_backward_loop(
         rstd = tl.load(rstd_ptr + row).to(ACC)
         c1, c2 = sums_of_channels(
             dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, row // G, 0, (D - 1) // BLOCK_D + 1, 0, HW,
-            G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, STAGES,
+            G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, SUMS_STAGES,
         )  # fmt: skip
         c1 /= size
         c2 /= size
@@ -104,6 +105,8 @@ def sums_of_channels(
     start = tl.cast(row, tl.int64) * D * HW + begin
     dy_ptr += start
     x_ptr += start
+    # As many bits as HW, or 32 where that is a constant; begin has 64.
+    length = tl.cast(end - begin, (tl.zeros([], tl.int32) + HW).dtype)
     first_channel = row % G * D
     out = tl.cast(out_row, tl.int64) * G * D + first_channel
     if a_ptr is not None:
@@ -118,13 +121,13 @@ def sums_of_channels(
             channels = block * BLOCK_D + within
             start = tl.cast(block, tl.int64) * BLOCK_D * HW
             dy, xhat = terms(
-                dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, 0, end - begin, ACC, BLOCK_HW
+                dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, 0, length, ACC, BLOCK_HW
             )
             a = tl.sum(dy * xhat, 1, keep_dims=True)
             b = tl.sum(dy, 1, keep_dims=True)
             if REST_HW > 0:
                 dy, xhat = terms(
-                    dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, BLOCK_HW, end - begin,
+                    dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, BLOCK_HW, length,
                     ACC, REST_HW,
                 )  # fmt: skip
                 a += tl.sum(dy * xhat, 1, keep_dims=True)
@@ -139,9 +142,9 @@ def sums_of_channels(
             start = tl.cast(block, tl.int64) * BLOCK_D * HW
             tile_a = tl.zeros([BLOCK_D, BLOCK_HW], ACC)
             tile_b = tl.zeros([BLOCK_D, BLOCK_HW], ACC)
-            for first in tl.range(0, end - begin, BLOCK_HW, num_stages=STAGES):
+            for first in tl.range(0, length, BLOCK_HW, num_stages=STAGES):
                 dy, xhat = terms(
-                    dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, first, end - begin,
+                    dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, first, length,
                     ACC, BLOCK_HW,
                 )  # fmt: skip
                 tile_a += dy * xhat
@@ -260,7 +263,7 @@ def group_norm_backward_sums(
     REST_HW: tl.constexpr,
     WHOLE: tl.constexpr,
     SUMS_VEC: tl.constexpr,
-    STAGES: tl.constexpr,
+    SUMS_STAGES: tl.constexpr,
 ):
     """Few, long groups, and gradients of weight and bias alone: the sums of one of PARTS parts of a group. A part is
     one of SPLITS slices, of SLICE elements, of BLOCKS blocks of channels.
@@ -280,7 +283,7 @@ def group_norm_backward_sums(
     begin = tl.cast(split, tl.int64) * SLICE
     c1, c2 = sums_of_channels(
         dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, row // G * SPLITS + split, first_block, last_block,
-        begin, tl.minimum(begin + SLICE, HW), G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, STAGES,
+        begin, tl.minimum(begin + SLICE, HW), G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, SUMS_STAGES,
     )  # fmt: skip
     if partial_ptr is not None:
         place = tl.cast(tl.program_id(0), tl.int64) * 2
@@ -310,13 +313,15 @@ def group_norm_backward_apply(
     SPAN: tl.constexpr,
     UNALIGNED: tl.constexpr,
 ):
-    """dx of one of TILES tiles of a group, from the sums of its parts.
+    """dx of one of TILES tiles of a group, from the sums of its parts. From the last to the first: what these have read
+    last is in the cache.
 
     partial_ptr: [N * G, PARTS, 2]
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    row = tl.program_id(0) // TILES
-    tile = tl.program_id(0) % TILES
+    program = tl.num_programs(0) - 1 - tl.program_id(0)
+    row = program // TILES
+    tile = program % TILES
     c1 = tl.zeros([BLOCK], ACC)
     c2 = tl.zeros([BLOCK], ACC)
     for i in tl.range(0, (PARTS - 1) // BLOCK + 1):

@@ -20,6 +20,7 @@ from .launches import (
     Problem,
     Rows,
     Split,
+    Sums,
     Tile,
     launch,
     tiles_and_lanes,
@@ -34,8 +35,8 @@ LAUNCH_US, SECOND_US, LOAD_US = 2.0, 2.0, 0.8
 LANES_PER_US, BUSY_WARPS = 128 * 1700 // 24, 12
 # float64 takes so many times as long for a lane: 248 groups of 11451 take 30 us with two programs each, 51 with one.
 FLOAT64 = 4
-# What is loaded by less than 8 bytes at a time takes so many times as long for a lane: 34 x 368 x 19 float32, 16
-# groups, 29.0 us as a tile, 10.4 as it lies; 5805 x 4 x 381 bfloat16, 4 groups, 47 as a tile.
+# What a tile loads by less than 8 bytes at a time takes so many times as long for a lane: 60 to 70 instructions of a
+# thread (counted). 90248 x 360 x 2 bfloat16 in 8 groups takes 441 us as a tile, as it lies 319 with 8 of 25 programs.
 NARROW = 3
 # The sums of a group, and what each warp does for a tile, take as long as so many lanes (counted, not timed).
 WARP_LANES = 128
@@ -52,7 +53,7 @@ class _Work(NamedTuple):
     lanes: int
     launches: int = 1
     live: int | None = None
-    """Bytes that are read before the first of them are read again; None if nothing is."""
+    """Bytes that are read before the last of them are read again, backwards; None if nothing is."""
     workspace: int = 0
     """Bytes that are written and read."""
 
@@ -66,10 +67,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     on_one = cdiv(work.programs, limits.sm_count)
     busy = min(work.programs, limits.sm_count)
     from_memory, from_l2 = numel * problem.itemsize * (reads + writes), 2 * work.workspace
-    if work.live is not None and work.live > limits.l2_bytes * 2 // 3:
-        from_memory += numel * problem.itemsize * reads
-    elif work.live is not None:
-        from_l2 += numel * problem.itemsize * reads
+    if work.live is not None:
+        cached = min(limits.l2_bytes // 2 / work.live, 1)
+        from_memory += numel * problem.itemsize * reads * (1 - cached)
+        from_l2 += numel * problem.itemsize * reads * cached
     of_one = BYTES_PER_US if busy > limits.sm_count // 2 else BYTES_PER_US_OF_FEW
     of_bytes = from_memory / (busy * of_one) + from_l2 / (busy * max(of_one, L2_BYTES_PER_US))
     warps = min(on_one, resident) * chosen.warps
@@ -95,15 +96,17 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         held = chosen.samples * chosen.groups
         tiles = cdiv(M, chosen.programs * held)
         lanes = chosen.programs * tiles * held * chosen.block_d * chosen.block_hw
-        lanes = lanes * _narrow(chosen.vec * itemsize) + chosen.programs * tiles * chosen.warps * WARP_LANES
+        lanes = (
+            lanes * (NARROW if chosen.vec * itemsize < VECTOR_BYTES // 2 else 1)
+            + chosen.programs * tiles * chosen.warps * WARP_LANES
+        )
         alone = chosen.programs == cdiv(groups, chosen.groups)
         workspace = 0 if alone else chosen.programs * chosen.groups * of_channels
         return _Work(chosen.programs, _pipelined(tiles, chosen), lanes, 1 if alone else 2, None, workspace)
     if isinstance(chosen, BackwardRows):
         in_turn = _pipelined(cdiv(M, chosen.programs), chosen) + (FOLD_TILES if chosen.columns else 0)
         workspace = chosen.programs * (2 * 4 * chosen.columns + of_channels)
-        lanes = M * chosen.chunks * _lanes(chosen) * _narrow(chosen.vectors.vec * itemsize)
-        lanes += M * chosen.warps * WARP_LANES
+        lanes = M * (chosen.chunks * _lanes(chosen) + chosen.warps * WARP_LANES)
         return _Work(chosen.programs, in_turn, lanes, 1 if chosen.programs == groups else 2, None, workspace)
     in_group = cdiv(problem.size, _lanes(chosen))
     if isinstance(chosen, Loop):
@@ -114,17 +117,16 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         in_part = cdiv(cdiv(problem.size, chosen.splits), _lanes(chosen))
         return _Work(M * chosen.splits, 2 + _pipelined(in_part, chosen), 2 * numel, 2, numel * itemsize)
     tiles_of_sums, lanes = tiles_and_lanes(problem, chosen.sums)
-    slow = chosen.sums.vec * itemsize < 4  # what loads of less than 4 bytes are not pipelined
     if isinstance(chosen, BackwardLoop):
         live = min(M, at_once, chosen.programs) * problem.size * itemsize * inputs
-        each = 1 + (tiles_of_sums if slow else _pipelined(tiles_of_sums, chosen)) + _pipelined(in_group, chosen)
+        each = 1 + _pipelined(tiles_of_sums, chosen.sums) + _pipelined(in_group, chosen)
         launches = 1 if groups == M else 2
         return _Work(
             chosen.programs, cdiv(M, chosen.programs) * each, M * lanes + numel, launches, live, M * of_channels
         )
     assert isinstance(chosen, BackwardSplit)
     tiles_of_part = cdiv(tiles_of_sums, chosen.parts)
-    each = 2 + (tiles_of_part if slow else _pipelined(tiles_of_part, chosen))
+    each = 2 + _pipelined(tiles_of_part, chosen.sums)
     launches = 1 + dx + (M // groups * chosen.splits > 1)
     workspace = M * chosen.splits * of_channels + (8 * M * chosen.parts * chosen.tiles if dx else 0)
     read_again = numel * itemsize * inputs if dx else None
@@ -136,9 +138,5 @@ def _lanes(chosen: Rows | BackwardRows | Loop | Split | BackwardLoop | BackwardS
     return chosen.vectors.lanes * chosen.vectors.vec
 
 
-def _narrow(bytes_of_load: int) -> int:
-    return NARROW if bytes_of_load < VECTOR_BYTES // 2 else 1
-
-
-def _pipelined(tiles: int, chosen: Tile | BackwardRows | Loop | Split | BackwardLoop | BackwardSplit) -> float:
+def _pipelined(tiles: int, chosen: Tile | BackwardRows | Loop | Split | BackwardLoop | Sums) -> float:
     return 1 + (tiles - 1) * (0.5 if chosen.stages > 1 else 1.0)

@@ -265,12 +265,14 @@ def group_norm_apply(
     UNALIGNED: tl.constexpr,
 ):
     """One of TILES tiles of a group, whose statistics are merged from those of its slices (Chan, Golub and LeVeque).
+    From the last to the first: what the statistics have read last is in the cache.
 
     partial_mean_ptr, partial_squares_ptr: [M, SPLITS]; BLOCK_S is at least SPLITS.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    row = tl.program_id(0) // TILES
-    tile = tl.program_id(0) % TILES
+    program = tl.num_programs(0) - 1 - tl.program_id(0)
+    row = program // TILES
+    tile = program % TILES
     head = head_size(row, size, VEC, UNALIGNED)
     start = body_offset(row, size, VEC, UNALIGNED)
     vectors = (size - head) // VEC

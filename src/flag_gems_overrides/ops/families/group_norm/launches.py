@@ -30,6 +30,10 @@ MAX_SINGLE_BYTES, MAX_SINGLES = 16, 4
 # Most of a thread, for the kernels with a loop. Left to itself the compiler spills 8 bytes for a fourth program to a
 # multiprocessor (float32, 64 registers a thread).
 LOOP_REGISTERS = 128
+# So many times as many parts of groups as run at once, where there are more groups than that.
+WAVES = 4
+# Single elements of each input that a thread has of a tile of sums, in 8 warps or fewer.
+MAX_SINGLES_OF_SUMS = 8
 # Shared memory of a program besides its pipeline.
 OTHER_SHARED = 4096
 
@@ -153,6 +157,7 @@ class Sums(NamedTuple):
     rest_hw: int
     whole: bool
     vec: int
+    stages: int
 
 
 class BackwardLoop(NamedTuple):
@@ -177,7 +182,6 @@ class BackwardSplit(NamedTuple):
     sums: Sums
     vectors: Vectors
     warps: int
-    stages: int
 
 
 Launch = Rows | Loop | Split | Tile | BackwardRows | BackwardLoop | BackwardSplit
@@ -288,6 +292,16 @@ def _of_loop(problem: Problem) -> int:
     return 2 * VECTOR_BYTES // problem.itemsize
 
 
+def _stages(problem: Problem, stages: int, rows: int) -> int:
+    """Of a loop over tiles of ``rows`` rows of channels' elements. Single elements of several rows have no pipeline:
+    Triton orders its shared memory by what a thread holds, row by row, so that 16 threads of a warp meet in one bank.
+    16 x 8 groups of 5 float32 take 33.5 us a tile and program with it, 26.6 without (39249 x 8 x 5, H100). Nor have
+    loads of less than 4 bytes.
+    """
+    vec = vector(problem)
+    return stages if (vec > 1 or rows == 1) and vec * problem.itemsize >= 4 else 1
+
+
 def _pipeline(problem: Problem, stages: int, elements: int) -> int:
     """Bytes of shared memory."""
     return (stages - 1) * elements * problem.itemsize * problem.inputs + OTHER_SHARED
@@ -314,8 +328,11 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
     of_sample = min(of_sample, groups, power_of_two(problem.groups))
     samples = groups // of_sample
     blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.samples, samples)
-    side_by_side = min(iterations, max(1, limits.sm_count * programs_per_sm // blocks))
-    stages = stages if side_by_side < iterations else 1
+    # A program with two tiles would take twice as long as one with a single tile: 9180 groups of 104 bfloat16 10.5 us in
+    # 528 programs, 9.9 in 765 (H200).
+    most = max(1, limits.sm_count * programs_per_sm // blocks)
+    side_by_side = iterations if iterations < 2 * most else most
+    stages = _stages(problem, stages, groups * block_d) if side_by_side < iterations else 1
     return Tile(blocks * side_by_side, samples, of_sample, block_d, block_hw, vector(problem), warps, stages)
 
 
@@ -332,6 +349,8 @@ def of_sums(problem: Problem, warps: int, tile: Sums) -> int:
     """The same in a loop. Of vectors of less than 16 bytes 136 spill with as many (9 x 136216 x 60 bfloat16, sm_90), of
     whole channels 176 (25605 x 261 x 24), of single float64 8 (1 x 64 x 50259)."""
     vec = tile.vec
+    if vec == 1 and problem.itemsize < 8 and warps < MAX_WARPS:
+        return MAX_SINGLES_OF_SUMS
     halved = tile.whole or vec * problem.itemsize < VECTOR_BYTES if vec > 1 else problem.itemsize == 8
     return of_tile(problem, warps) // (2 if halved else 1)
 
@@ -360,16 +379,20 @@ def _backward_rows(problem: Problem, configuration: Configuration, limits: Limit
     columns = in_group if vectors.span == 1 else problem.size
     if columns == problem.N or problem.N == 1:
         columns = 0
-    block_k = min(power_of_two(columns // problem.N), WARP) if columns else 1
-    block_d = 4 * warps * WARP // block_k
+    # Channels that a program adds up at once: all of few, each by more threads. 1 x 8 x 2687 bfloat16 in 4 groups took
+    # 13.3 us with 32 threads to each of two channels, of which the 84 iterations were about 8 (H200).
+    per_channel = power_of_two(cdiv(columns, problem.N))
+    block_d = min(power_of_two(problem.N), 4 * lanes // min(per_channel, WARP)) if columns else 1
+    block_k = min(per_channel, 4 * lanes // block_d)
     return BackwardRows(side_by_side * problem.groups, chunks, vectors, columns, block_d, block_k, warps, stages)
 
 
-def sums(problem: Problem, block_d: int, block_hw: int) -> Sums:
+def sums(problem: Problem, block_d: int, block_hw: int, stages: int = 1) -> Sums:
     """The tiles of so many elements of a channel, and the one after it."""
     rest = problem.K - block_hw
     rest_hw = power_of_two(rest) if 0 < rest <= block_hw // 2 else 0
-    return Sums(block_d, block_hw, rest_hw, block_hw + rest_hw >= problem.K, vector(problem))
+    whole = block_hw + rest_hw >= problem.K
+    return Sums(block_d, block_hw, rest_hw, whole, vector(problem), _stages(problem, stages, block_d))
 
 
 def tiles_and_lanes(problem: Problem, tile: Sums) -> tuple[int, int]:
@@ -395,7 +418,7 @@ def _backward_loop(problem: Problem, configuration: Configuration, limits: Limit
     _, warps, _, vec, vectors, block_d, block_hw, programs_per_sm, stages = configuration
     _check(problem.dx, "the kernel computes dx")
     _check(programs_per_sm > 0, "a multiprocessor has programs")
-    found = sums(problem, block_d, block_hw)
+    found = sums(problem, block_d, block_hw, stages)
     _check_sums(problem, found, warps)
     _check(vec * vectors <= MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1), "a thread has registers")
     read = _vectors(problem, vec, vectors * warps * WARP)
@@ -407,11 +430,13 @@ def _backward_loop(problem: Problem, configuration: Configuration, limits: Limit
 def _backward_split(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardSplit:
     _, warps, _, vec, vectors, block_d, block_hw, programs_per_sm, stages = configuration
     _check(programs_per_sm > 0, "a multiprocessor has programs")
-    found = sums(problem, block_d, block_hw)
+    found = sums(problem, block_d, block_hw, stages)
     _check_sums(problem, found, warps)
     _check(vec * vectors <= MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1), "a thread has registers")
     read = _vectors(problem, vec, vectors * warps * WARP)
-    for_group = max(1, limits.sm_count * programs_per_sm // problem.M)
+    # More groups than run at once are cut too, so that the last programs are a small part of all (estimated, not timed).
+    at_once = limits.sm_count * programs_per_sm
+    for_group = at_once // problem.M or cdiv(WAVES * at_once, problem.M)
     blocks_of_channels = cdiv(problem.N, block_d)
     splits = 1 if found.whole else max(1, min(for_group // blocks_of_channels, problem.K // block_hw))
     slice_size = problem.K if found.whole else cdiv(problem.K, splits * block_hw) * block_hw
@@ -419,7 +444,7 @@ def _backward_split(problem: Problem, configuration: Configuration, limits: Limi
     blocks = cdiv(blocks_of_channels, max(1, for_group // splits))
     parts = cdiv(blocks_of_channels, blocks) * splits
     tiles = cdiv(problem.size // vec, read.lanes)
-    return BackwardSplit(parts, splits, slice_size, blocks, tiles, found, read, warps, stages)
+    return BackwardSplit(parts, splits, slice_size, blocks, tiles, found, read, warps)
 
 
 _LAUNCHES: dict[tuple[str, int], Callable[[Problem, Configuration, Limits], Launch]] = {

@@ -221,7 +221,6 @@ def backward_launch(
             plan.blocks,
             num_warps=plan.warps,
             **_options_of_sums(plan.sums),
-            STAGES=plan.stages,
             maxnreg=LOOP_REGISTERS,
         )
         if want_input:
@@ -271,6 +270,7 @@ def _options_of_sums(sums: Sums) -> dict[str, int | bool]:
         "REST_HW": sums.rest_hw,
         "WHOLE": sums.whole,
         "SUMS_VEC": sums.vec,
+        "SUMS_STAGES": sums.stages,
     }
 
 
