@@ -16,6 +16,9 @@ LAUNCH_US, SECOND_LAUNCH_US = 2.0, 2.0
 # column is a load of its own: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 elements in each thread of 4 warps, 3.2
 # with 4 in 16 warps.
 LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
+# Each tile after the first of a row that a warp has for itself: 16 x 611 float32 takes 3.4 us with 5 tiles to a warp, 3.0
+# in 4 warps with 2 (H200).
+UNIT_TILE_US = 0.1
 # The exchange of sums between the warps of a program, and its share of each warp, for rows and for columns.
 SYNC_US, SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.1, 0.015, 0.018
 # The exchange between programs: of each step, of each warp, and for columns of each word that a program reads. 2**28
@@ -39,8 +42,10 @@ LINES_PER_US, LINE_BYTES = 1250, 128
 # so that what two share is read and written again: 61 x 1024 x 2483 bfloat16 396 us, in segments 274.
 SECTOR_BYTES, PIECE_BYTES, DRIFT_STEPS = 32, 10, 32
 # Registers of a thread, and for each of its elements (of 4 bytes) in rows and in columns; for each row of columns that
-# is added up as it is stored; and for those of many rows, each with an address and a mask. More of int64.
-REGISTERS, ROW_REGISTERS, COLUMN_REGISTERS, INTEGER_COLUMN_REGISTERS = 14, 1.25, 1.6, 2.4
+# is added up as it is stored; and for those of many rows, each with an address and a mask. More of int64: 506 x 131072
+# int32 has 3 of its programs of 8 warps at once, 80 registers to a thread, and takes 502 us (H100), 416 upstream's.
+REGISTERS, ROW_REGISTERS, COLUMN_REGISTERS = 14, 1.25, 1.6
+INTEGER_ROW_REGISTERS, INTEGER_COLUMN_REGISTERS = 2, 2.4
 STORED_ROW_REGISTERS, MANY_ROWS, MANY_ROWS_REGISTERS = 1.5, 16, 2.5
 # Programs of a multiprocessor move while others wait: so many programs, with so many bytes, hide all.
 MAX_OVERLAP, OVERLAP_BYTES = 8, 8192
@@ -52,13 +57,17 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     found = launch(problem, configuration, limits)
     wide, tile = 2 if size == 8 else 1, configuration.elements * found.depth
     vec = vector(problem)[0] if K == 1 and not isinstance(found, Flat) else configuration.elements
+    accesses = 1
+    if K > 1:
+        vec = min(vec, vector(problem)[0])
+        accesses = configuration.elements // vec
     instructions = ELEMENT_INSTRUCTIONS + (ROW_INSTRUCTIONS if K == 1 else COLUMN_INSTRUCTIONS) / vec
     if isinstance(found, Flat):
         instructions = FLAT_INSTRUCTIONS
     lanes = found.programs * found.steps * tile * found.warps * WARP
     # Of each multiprocessor.
     moved = _bytes(problem, configuration, found.steps) / BYTES_PER_US
-    requests = 2 * found.programs * found.steps * found.depth * found.warps * _lines(problem, configuration)
+    requests = 2 * found.programs * found.steps * found.depth * found.warps * accesses * _lines(problem, configuration)
     issued = max(
         lanes * wide * instructions / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US
     )
@@ -68,6 +77,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         # bytes in two words: 2 x 8 x 95 int32 takes 3.3 us by a warp for each row.
         words = 2 if integer and size == 8 and configuration.kernel == "units" and tile > vec else 1
         step = tile * wide * ELEMENT_US * (2 if isinstance(found, Flat) else max(4 // vec, 1) * words)
+        step += (found.depth - 1) * UNIT_TILE_US if configuration.kernel == "units" else 0
     else:
         step = tile * wide * (ELEMENT_US if configuration.kernel == "units" else COLUMN_ELEMENT_US)
     if isinstance(found, Shared):
@@ -107,7 +117,8 @@ def _registers(problem: Problem, configuration: Configuration) -> int:
     kernel, elements, _, depth, *_ = configuration
     tile = elements * depth * (2 if size == 8 else 1)
     if K == 1:
-        return REGISTERS + int(tile * ROW_REGISTERS / (2 if kernel == "units" else 1))
+        per_element = INTEGER_ROW_REGISTERS if integer and size == 8 else ROW_REGISTERS
+        return REGISTERS + int(tile * per_element / (2 if kernel == "units" else 1))
     if kernel == "units":
         return REGISTERS + int(depth * (max(elements * size / 4, 1) + STORED_ROW_REGISTERS))
     per_element = INTEGER_COLUMN_REGISTERS if integer and size == 8 else COLUMN_REGISTERS
