@@ -47,6 +47,9 @@ SECTOR_BYTES, PIECE_BYTES, DRIFT_STEPS = 32, 10, 32
 REGISTERS, ROW_REGISTERS, COLUMN_REGISTERS = 14, 1.25, 1.6
 INTEGER_ROW_REGISTERS, INTEGER_COLUMN_REGISTERS = 2, 2.4
 STORED_ROW_REGISTERS, MANY_ROWS, MANY_ROWS_REGISTERS = 1.5, 16, 2.5
+# More for segments of columns in several steps, unless they have many rows: 975 x 851 x 3 float16 57 with 4 rows in 4
+# steps, 26 with 8 rows in one.
+STEP_REGISTERS = 25
 # Programs of a multiprocessor move while others wait: so many programs, with so many bytes, hide all.
 MAX_OVERLAP, OVERLAP_BYTES = 8, 8192
 
@@ -90,7 +93,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         step += SYNC_US + (SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US * wide) * found.warps
     # Chunks of rows load a step ahead.
     step += LOAD_US / (2 if configuration.kernel == "chunks" and K == 1 else 1)
-    registers = configuration.registers or _registers(problem, configuration)
+    registers = configuration.registers or _registers(problem, configuration, found.steps)
     programs = found.programs / limits.sm_count
     resident = min(resident_programs(registers, found.warps, limits) // limits.sm_count, max(math.ceil(programs), 1))
     overlap = max(min(resident, MAX_OVERLAP, resident * tile * size * found.warps * WARP / OVERLAP_BYTES), 1)
@@ -111,7 +114,7 @@ def _lines(problem: Problem, configuration: Configuration) -> int:
     return min(units, math.ceil(units * depth * K * size / LINE_BYTES))
 
 
-def _registers(problem: Problem, configuration: Configuration) -> int:
+def _registers(problem: Problem, configuration: Configuration, steps: int) -> int:
     """Of a thread, about. Columns of their own are added up as they are stored; of segments all sums are kept."""
     _, _, K, size, integer = problem
     kernel, elements, _, depth, *_ = configuration
@@ -122,7 +125,8 @@ def _registers(problem: Problem, configuration: Configuration) -> int:
     if kernel == "units":
         return REGISTERS + int(depth * (max(elements * size / 4, 1) + STORED_ROW_REGISTERS))
     per_element = INTEGER_COLUMN_REGISTERS if integer and size == 8 else COLUMN_REGISTERS
-    return REGISTERS + int(tile * per_element + max(depth - MANY_ROWS, 0) * MANY_ROWS_REGISTERS)
+    of_steps = STEP_REGISTERS if steps > 1 and elements == 1 and depth <= MANY_ROWS else 0
+    return REGISTERS + of_steps + int(tile * per_element + max(depth - MANY_ROWS, 0) * MANY_ROWS_REGISTERS)
 
 
 def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
