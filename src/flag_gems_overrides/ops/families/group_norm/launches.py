@@ -328,8 +328,8 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
     of_sample = min(of_sample, groups, power_of_two(problem.groups))
     samples = groups // of_sample
     blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.samples, samples)
-    # A program with two tiles would take twice as long as one with a single tile: 9180 groups of 104 bfloat16 10.5 us in
-    # 528 programs, 9.9 in 765 (H200).
+    # A program with two tiles takes twice as long as one with a single tile: 9180 groups of 104 bfloat16 10.5 us in 528
+    # programs, 9.9 in 765 (H200).
     most = max(1, limits.sm_count * programs_per_sm // blocks)
     side_by_side = iterations if iterations < 2 * most else most
     stages = _stages(problem, stages, groups * block_d) if side_by_side < iterations else 1
@@ -434,7 +434,7 @@ def _backward_split(problem: Problem, configuration: Configuration, limits: Limi
     _check_sums(problem, found, warps)
     _check(vec * vectors <= MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1), "a thread has registers")
     read = _vectors(problem, vec, vectors * warps * WARP)
-    # More groups than run at once are cut too, so that the last programs are a small part of all (estimated, not timed).
+    # More groups than run at once are cut too: the last programs are then a small part of all (estimated, not timed).
     at_once = limits.sm_count * programs_per_sm
     for_group = at_once // problem.M or cdiv(WAVES * at_once, problem.M)
     blocks_of_channels = cdiv(problem.N, block_d)

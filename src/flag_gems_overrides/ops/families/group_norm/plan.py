@@ -77,8 +77,8 @@ ELEMENTS_OF_SEVERAL = 16
 # Bytes that the programs of a multiprocessor load at a time (from layer_norm, measured on an H200), and limits of its
 # programs and warps.
 BYTES_IN_FLIGHT, MAX_PROGRAMS_PER_SM, MAX_WARPS_PER_SM = 32768, 16, 32
-# Programs of a multiprocessor that hold groups of a gradient: 26155 x 12 x 3 x 7 bfloat16 in 4 groups takes 124, 70.6 and
-# 44.2 us with 4, 8 and 16 programs of one warp.
+# Programs of a multiprocessor that hold groups of a gradient: 26155 x 12 x 3 x 7 bfloat16 in 4 groups takes 124, 70.6
+# and 44.2 us with 4, 8 and 16 programs of one warp.
 MAX_RESIDENT = 32
 # Elements that a program of the gradient holds, one vector to a thread: 31464 groups of 427 bf16 take 54 us, 64 with
 # twice as many; 8771784 of 2 x 6 301 and 361.
@@ -258,7 +258,7 @@ def _backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _registers(problem: Problem, elements: int, several: bool) -> int:
-    """Of a thread that holds so many elements in a gradient, no fewer than it takes (compiled for sm_90, 60 launches)."""
+    """Of a thread that holds so many elements in a gradient, no fewer than it takes (60 launches compiled, sm_90)."""
     elements *= 2 if problem.itemsize == 8 else 1
     return cdiv(70 + 10 * elements if several else 50 + 6 * elements, 8) * 8
 

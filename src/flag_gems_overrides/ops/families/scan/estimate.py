@@ -16,8 +16,8 @@ LAUNCH_US, SECOND_LAUNCH_US = 2.0, 2.0
 # column is a load of its own: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 elements in each thread of 4 warps, 3.2
 # with 4 in 16 warps.
 LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
-# Each tile after the first of a row that a warp has for itself: 16 x 611 float32 takes 3.4 us with 5 tiles to a warp, 3.0
-# in 4 warps with 2 (H200).
+# Each tile after the first of a row that a warp has for itself: 16 x 611 float32 takes 3.4 us with 5 tiles to a warp,
+# 3.0 in 4 warps with 2 (H200).
 UNIT_TILE_US = 0.1
 # The exchange of sums between the warps of a program, and its share of each warp, for rows and for columns.
 SYNC_US, SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.1, 0.015, 0.018
