@@ -45,9 +45,9 @@ def group_norm_backward_rows(
 ):
     """Each program holds the same group of one sample after the other, as CHUNKS times LANES vectors (vectors.py); with
     ONE_TILE of one sample only, without a loop. All these rows have a head of the same size, so that what it adds up
-    for weight and bias stays in registers: a sum for each vector if that is of one channel (SPAN 1), else for each
-    element. At the end it adds up those of a channel: all with ONE_CHANNEL; with FOLD through memory; else there is
-    one.
+    for weight and bias stays in registers: a sum for each lane with ONE_CHANNEL, for each vector if that is of one
+    channel (SPAN 1), else for each element. At the end it adds up those of a channel: all with ONE_CHANNEL; with FOLD
+    through memory; else there is one.
 
     a_ptr, b_ptr: [num_programs / G, C] or None
     columns_ptr: [num_programs, 2, COLUMNS] with FOLD, vectors or elements of a row, else None
@@ -66,10 +66,11 @@ def group_norm_backward_rows(
         vector = vectors_from(c * LANES, LANES)
         if SPAN == 1:
             places = head + vector * VEC
-            weight = of_channels(weight_ptr, first_channel, places, vector < vectors, D, HW, VEC, SPAN)
+            weight = of_channels(weight_ptr, first_channel, places, vector < vectors, D, HW, VEC, SPAN - ONE_CHANNEL)
             weights = weights + (weight,)
-        a_sums = a_sums + (zeros_of_vectors(LANES, 1 if SPAN == 1 else VEC, ACC),)
-        b_sums = b_sums + (zeros_of_vectors(LANES, 1 if SPAN == 1 else VEC, ACC),)
+        if c == 0 or not ONE_CHANNEL:
+            a_sums = a_sums + (zeros_of_vectors(LANES, 1 if SPAN == 1 else VEC, ACC),)
+            b_sums = b_sums + (zeros_of_vectors(LANES, 1 if SPAN == 1 else VEC, ACC),)
     if UNALIGNED:
         edge, edge_mask = edges_of(head, vectors, size, LANES, VEC)
         edge_weight = of_channels(weight_ptr, first_channel, edge, edge_mask, D, HW, 1, 1)
@@ -114,8 +115,12 @@ def group_norm_backward_rows(
             terms += wdy
             xhats = xhats + (xhat,)
             wdys = wdys + (wdy,)
-            new_a = new_a + (a_sums[c] + of_vectors(dy * xhat, SPAN),)
-            new_b = new_b + (b_sums[c] + of_vectors(dy, SPAN),)
+            if c == 0 or not ONE_CHANNEL:
+                new_a = new_a + (a_sums[c] + of_vectors(dy * xhat, SPAN),)
+                new_b = new_b + (b_sums[c] + of_vectors(dy, SPAN),)
+            else:
+                new_a = (new_a[0] + of_vectors(dy * xhat, SPAN),)
+                new_b = (new_b[0] + of_vectors(dy, SPAN),)
         a_sums = new_a
         b_sums = new_b
         if UNALIGNED:
@@ -147,16 +152,12 @@ def group_norm_backward_rows(
                 tl.store(dx_ptr + edge_start + edge, dx, mask=edge_mask)
     out = tl.cast(first, tl.int64) * G * D + first_channel
     if ONE_CHANNEL:
-        a, b = a_sums[0], b_sums[0]
-        for c in tl.static_range(1, CHUNKS):
-            a += a_sums[c]
-            b += b_sums[c]
         a_edges = ()
         b_edges = ()
         if UNALIGNED:
             a_edges = (edge_a,)
             b_edges = (edge_b,)
-        a, b = sums_of_rows(a, b, a_edges, b_edges)
+        a, b = sums_of_rows(a_sums[0], b_sums[0], a_edges, b_edges)
         place = out + tl.zeros([1, 1, 1], tl.int32)
         if a_ptr is not None:
             tl.store(a_ptr + place, a)

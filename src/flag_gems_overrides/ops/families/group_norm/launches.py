@@ -347,12 +347,15 @@ def of_tile(problem: Problem, warps: int = MAX_WARPS) -> int:
 
 def of_sums(problem: Problem, warps: int, tile: Sums) -> int:
     """The same in a loop. Of vectors of less than 16 bytes 136 spill with as many (9 x 136216 x 60 bfloat16, sm_90), of
-    whole channels 176 (25605 x 261 x 24), of single float64 8 (1 x 64 x 50259)."""
-    vec = tile.vec
+    whole channels 176 (25605 x 261 x 24), of those in pairs of float32 8 with half (2 x 25648 x 18 in 16 groups), of
+    single float64 8 (1 x 64 x 50259)."""
+    vec, most = tile.vec, of_tile(problem, warps)
     if vec == 1 and problem.itemsize < 8 and warps < MAX_WARPS:
         return MAX_SINGLES_OF_SUMS
+    if tile.whole and vec == 2 and problem.itemsize == 4:
+        return most // 4
     halved = tile.whole or vec * problem.itemsize < VECTOR_BYTES if vec > 1 else problem.itemsize == 8
-    return of_tile(problem, warps) // (2 if halved else 1)
+    return most // (2 if halved else 1)
 
 
 def _backward_rows(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardRows:
@@ -373,7 +376,8 @@ def _backward_rows(problem: Problem, configuration: Configuration, limits: Limit
         # All rows of a program start equally far from a vector.
         step = vec // math.gcd(problem.groups * problem.size, vec)
         side_by_side = min(cdiv(side_by_side, step) * step, problem.samples)
-    stages = stages if side_by_side < problem.samples else 1
+    # With 16 warps 8 bytes spill of three stages (157 x 8 x 14976 float16).
+    stages = min(stages, 2 if warps == MAX_WARPS else stages) if side_by_side < problem.samples else 1
     resident = cdiv(side_by_side * problem.groups, limits.sm_count)
     _check(_pipeline(problem, stages, elements) * min(resident, programs_per_sm) <= limits.shared_bytes, "stages fit")
     columns = in_group if vectors.span == 1 else problem.size
