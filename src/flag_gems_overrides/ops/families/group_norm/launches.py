@@ -34,6 +34,8 @@ LOOP_REGISTERS = 128
 WAVES = 4
 # Single elements of each input that a thread has of a tile of sums, in 8 warps or fewer.
 MAX_SINGLES_OF_SUMS = 8
+# A tile of the sums of channels that have fewer elements has several to a thread.
+MIN_LONG = 256
 # Shared memory of a program besides its pipeline.
 OTHER_SHARED = 4096
 
@@ -347,12 +349,12 @@ def of_tile(problem: Problem, warps: int = MAX_WARPS) -> int:
 
 def of_sums(problem: Problem, warps: int, tile: Sums) -> int:
     """The same in a loop. Of vectors of less than 16 bytes 136 spill with as many (9 x 136216 x 60 bfloat16, sm_90), of
-    whole channels 176 (25605 x 261 x 24), of those in pairs of float32 8 with half (2 x 25648 x 18 in 16 groups), of
-    single float64 8 (1 x 64 x 50259)."""
+    whole channels 176 (25605 x 261 x 24), of short ones in pairs of float32 24 with half (2 x 25648 x 126, 16 groups),
+    of single float64 8 (1 x 64 x 50259)."""
     vec, most = tile.vec, of_tile(problem, warps)
     if vec == 1 and problem.itemsize < 8 and warps < MAX_WARPS:
         return MAX_SINGLES_OF_SUMS
-    if tile.whole and vec == 2 and problem.itemsize == 4:
+    if tile.whole and vec == 2 and problem.itemsize == 4 and tile.block_hw < MIN_LONG:
         return most // 4
     halved = tile.whole or vec * problem.itemsize < VECTOR_BYTES if vec > 1 else problem.itemsize == 8
     return most // (2 if halved else 1)
