@@ -28,7 +28,8 @@ from ...launch.prepared import entry
 from ...launch.workspace import is_last_of_many
 from ..softmax.forward import finite
 from ..softmax.tile import exp
-from .nll import load_targets, store_sums
+from .nll import store_sums
+from .targets import load_targets
 
 
 @triton.jit

@@ -12,6 +12,7 @@ from ...launch.devices import Limits
 from ...plans import table
 from ..softmax import launches as softmax
 from .launches import (
+    MAX_BLOCK,
     MAX_GRID,
     SCATTERED,
     VECTOR_BYTES,
@@ -30,6 +31,7 @@ from .launches import (
 )
 
 __all__ = [
+    "MAX_BLOCK",
     "SCATTERED",
     "Configuration",
     "Fill",
@@ -58,6 +60,10 @@ __all__ = [
 # microsecond (256 targets 3.6 us, two programs of them 4.6), so a program has up to FORWARD_ALONE by itself (H100: 480
 # targets 4.4 us, by two programs 5.1; 768 4.4 and 5.0).
 FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS = 256, 1024, 1024
+# Where programs have several blocks, four positions to a thread, or few of their loads are on their way: 2 x 1 x 64 x
+# 524288 float16 took 345 us with two (H100; PyTorch 305), 256 iterations of two loads one after the other. Estimated,
+# not timed. Eight spill 8 bytes of float64.
+MANY_FORWARD_BLOCK = 512
 # Rows, or all classes of a position, of at least MIN_ROW_VECTORS vectors are filled; the one more store for each
 # target is then a small part. bfloat16 18497 x 24 takes 3.3 us so, 4.0 with tile; 262144 x 40 13.2, 14.2 with short;
 # but 1048576 x 10 16.4 and 14.4. Images of at least MIN_IMAGE_VECTORS vectors may go by images, whose targets stay in
@@ -77,6 +83,9 @@ FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
 # by images; 3 x 10873 x 1980 63.4 and 88.8; 2 x 7421 x 5247 74.4 and 99.1. Images and tiles write about 3300 bytes a
 # nanosecond, zeros 4250: so they take 39.5, 64.4 and 75.7 us.
 MIN_SCATTER_BYTES, MIN_SCATTER_BYTES_OF_POSITION = 64 << 20, 4096
+# So many classes of such images that are no whole vectors are filled too, with as many vectors to a thread as leave it
+# about two targets: 9147 x 6 x 10 bfloat16 takes 3.8 us, 4.2 with tile (torch.compile 3.2), 105 x 3 x 4 3.0 and 3.4.
+MIN_FILLED_CLASSES = 3
 # Four vectors to a thread: with eight 441 x 177416 bfloat16 takes 40.0 us instead of 39.0 and 5720 x 93 x 17 11.9
 # instead of 11.3; with two 128 x 5540 float32 3.5 instead of 3.2.
 FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
@@ -138,9 +147,11 @@ class Forward(NamedTuple):
 def forward(problem: Problem, reduced: bool) -> Forward:
     positions = problem.M * problem.K
     block = max(next_power_of_2(positions), WARP)
+    warps = max(block // (2 * WARP), 1)
     if block > (FORWARD_ALONE if reduced else FORWARD_BLOCK):
-        block = FORWARD_BLOCK
-    return Forward(block, min(max(cdiv(positions, block), 1), MAX_FORWARD_PROGRAMS), max(block // (2 * WARP), 1))
+        many = positions > FORWARD_BLOCK * MAX_FORWARD_PROGRAMS
+        block, warps = MANY_FORWARD_BLOCK if many else FORWARD_BLOCK, WARPS
+    return Forward(block, min(max(cdiv(positions, block), 1), MAX_FORWARD_PROGRAMS), warps)
 
 
 def class_of(problem: Problem) -> tuple[int | bool | str, ...]:
@@ -205,6 +216,8 @@ def _default(problem: Problem) -> Configuration:
         warps = WARPS if MAX_FILLED_POSITIONS >= 2 * D else 2 * WARPS
         vectors = next_power_of_2(cdiv(BYTES_OF_POSITION * D, warps * WARP * VECTOR_BYTES))
         return FILL._replace(vectors=max(FILL.vectors, vectors), warps=warps)
+    if few >= D > 1 and period > 1 and C >= MIN_FILLED_CLASSES:
+        return FILL._replace(vectors=1 if vec > C else 2)
     tile = TILE._replace(positions=LITTLE_POSITIONS) if little else TILE
     if D == 1 < C and little:
         return tile
