@@ -106,8 +106,15 @@ MAX_CLASSES_OF_TILE, FEW_PER_SM = 4, 4
 ROW_REGISTERS, MAX_REGISTERS = 168, 255
 # Cross entropy: rows of at most MAX_WHOLE_BYTES are held whole, in tiles of WHOLE_TILE elements, by at most so many
 # programs (the sums of 4096 programs spill 8 bytes in a gradient with the loss, 1048576 x 10 bf16). 20000 x 700 bf16
-# takes 38.2 us so, 45.6 in a loop.
+# takes 38.2 us so, 45.6 in a loop. Of float64 twice as many: a loop takes more exponentials, 221 us for
+# 54952 x 431 (H100; PyTorch 194; estimated, not timed).
 MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
+# More rows than so many programs have at once are done in loops, whose next tile is on its way: LOOPED_PER_SM programs
+# of a multiprocessor with LOOPED_TILE_BYTES each, targets included, are the 32 KB that it takes to hide a microsecond;
+# a thread loads at most LOOPED_PIECES / 128 pieces. Of float64, or if a gradient is wanted (then of half a tile each),
+# half the programs, for these take twice the registers. Estimated, not timed: one tile after the other 149385 x 320
+# bfloat16 took 122 us, torch.compile 86, and 1422493 x 9 108; to read them takes 22 and 6.
+LOOPED_TILE_BYTES, LOOPED_PIECES, LOOPED_PER_SM, TARGET_BYTES = 4608, 1024, 8, 8
 # Where all programs run at once most of the time is that of fetching instructions, about 2.8 us for 1000 of them: 8 x
 # 11 float32 takes 3.5 us (472 instructions), 8 x 17 float16 4.7 (904), 8 x 97 float32 5.1 (1024), 1 x 31 float32 2.8
 # (144). A thread has most for each piece of a row that it loads by itself, so there are as many warps as leave it one;
@@ -283,16 +290,19 @@ class LoopedGradient(NamedTuple):
     programs: int
 
 
-def cross_entropy(problem: Problem, limits: Limits, written: bool, shared: bool) -> Whole | Looped:
+def cross_entropy(
+    problem: Problem, limits: Limits, written: bool, shared: bool, gradient: bool = False
+) -> Whole | Looped:
     """For logits of [N, C], at least one row.
 
     Args:
+        gradient: whether one will be wanted.
         written: whether the gradient comes with the loss: what is read and written is softmax's then.
         shared: whether programs may share a row.
     """
     N, C, _, size = problem
     if is_whole(problem):
-        return _whole(problem, limits)
+        return _whole(problem, limits, gradient)
     vec = VECTOR_BYTES // size
     shape = _written_shape(problem, limits) if written else _shape(problem, limits)
     resident = softmax.resident(shape, limits)
@@ -340,7 +350,7 @@ def cross_entropy_gradient(problem: Problem, limits: Limits, written: bool) -> W
     """For the gradient that comes later; ``written`` if it is hardly ever wanted."""
     N, C, _, size = problem
     if is_whole(problem):
-        return _whole(problem, limits)
+        return _whole(problem, limits, True)
     vec = VECTOR_BYTES // size
     vectors = min(next_power_of_2(cdiv(C, vec)), GRADIENT_VECTORS)
     warps = max(1, vectors // 64)
@@ -357,13 +367,20 @@ def writes_gradient(problem: Problem, limits: Limits) -> bool:
 
 def is_whole(problem: Problem) -> bool:
     """Whether a tile has whole rows of logits."""
-    return problem.N * problem.size <= MAX_WHOLE_BYTES
+    return problem.N * problem.size <= MAX_WHOLE_BYTES * (2 if problem.size == 8 else 1)
 
 
-def _whole(problem: Problem, limits: Limits) -> Whole:
+def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
     N, C, _, size = problem
     block_c, vec = next_power_of_2(C), math.gcd(C, VECTOR_BYTES // size)
     pieces = block_c // vec  # of a row, as they are loaded
+    if cdiv(N, max(WHOLE_TILE // block_c, 1)) > MAX_LOGITS_PROGRAMS:
+        tile_bytes = LOOPED_TILE_BYTES // (2 if gradient else 1)
+        block_r = min(tile_bytes // (block_c * size + TARGET_BYTES), LOOPED_PIECES // pieces)
+        block_r = 1 << max(block_r, 1).bit_length() - 1
+        per_sm = LOOPED_PER_SM // (2 if size == 8 or gradient else 1)
+        registers = limits.registers_per_sm // (per_sm * WARPS * WARP)
+        return Whole(block_r, block_c, vec, WARPS, registers, limits.sm_count * per_sm)
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     few = next_power_of_2(N) * pieces <= MAX_PIECES_ALONE // (2 if size == 8 else 1)
     alone = few and next_power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
