@@ -115,6 +115,8 @@ MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
 # half the programs, for these take twice the registers. Estimated, not timed: one tile after the other 149385 x 320
 # bfloat16 took 122 us, torch.compile 86, and 1422493 x 9 108; to read them takes 22 and 6.
 LOOPED_TILE_BYTES, LOOPED_PIECES, LOOPED_PER_SM, TARGET_BYTES = 4608, 1024, 8, 8
+# Iterations of a program at least, unless its tile is small.
+LOOPED_ITERATIONS = 4
 # Where all programs run at once most of the time is that of fetching instructions, about 2.8 us for 1000 of them: 8 x
 # 11 float32 takes 3.5 us (472 instructions), 8 x 17 float16 4.7 (904), 8 x 97 float32 5.1 (1024), 1 x 31 float32 2.8
 # (144). A thread has most for each piece of a row that it loads by itself, so there are as many warps as leave it one;
@@ -379,8 +381,12 @@ def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
         block_r = min(tile_bytes // (block_c * size + TARGET_BYTES), LOOPED_PIECES // pieces)
         block_r = 1 << max(block_r, 1).bit_length() - 1
         per_sm = LOOPED_PER_SM // (2 if size == 8 or gradient else 1)
+        programs = limits.sm_count * per_sm
+        # Some programs have a tile more than others, which should not be much more.
+        while cdiv(N, block_r) < LOOPED_ITERATIONS * programs and block_r * block_c > WHOLE_TILE // 2:
+            block_r //= 2
         registers = limits.registers_per_sm // (per_sm * WARPS * WARP)
-        return Whole(block_r, block_c, vec, WARPS, registers, limits.sm_count * per_sm)
+        return Whole(block_r, block_c, vec, WARPS, registers, programs)
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     few = next_power_of_2(N) * pieces <= MAX_PIECES_ALONE // (2 if size == 8 else 1)
     alone = few and next_power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
