@@ -162,9 +162,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     yield groups
     yield _most_groups(problem, limits)
     yield from _neighbours_of(groups, "tiles", "loads", "warps_per_sm", "channels")
-    other = groups._replace(padded=not groups.padded)
-    yield other
-    yield other._replace(loads=2 * groups.loads)
+    yield groups._replace(padded=not groups.padded)
     for warps in (4, 8, MAX_WARPS):
         for loads in (groups.loads, 2 * groups.loads):
             yield groups._replace(warps=warps, loads=loads, warps_per_sm=16, tiles=ALONE)
