@@ -383,10 +383,11 @@ def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
         per_sm = LOOPED_PER_SM // (2 if size == 8 or gradient else 1)
         programs = limits.sm_count * per_sm
         # Some programs have a tile more than others, which should not be much more.
-        while cdiv(N, block_r) < LOOPED_ITERATIONS * programs and block_r * block_c > WHOLE_TILE // 2:
+        least = max(WHOLE_TILE // 2 // block_c, 1)
+        while block_r > least and cdiv(N, block_r) < LOOPED_ITERATIONS * programs:
             block_r //= 2
         registers = limits.registers_per_sm // (per_sm * WARPS * WARP)
-        return Whole(block_r, block_c, vec, WARPS, registers, programs)
+        return Whole(block_r, block_c, vec, WARPS, registers, min(programs, cdiv(N, block_r)))
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     few = next_power_of_2(N) * pieces <= MAX_PIECES_ALONE // (2 if size == 8 else 1)
     alone = few and next_power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
