@@ -112,7 +112,7 @@ def _prepare(
         **ASSERTIONS,
     }
     groups, words, sizes, forward = planned.programs, 0, [R, C], cross_entropy_rows
-    loops = {}
+    loops: dict[str, Any] = {}
     if isinstance(planned, plan.Looped):
         sizes, forward = [R, C, planned.group], cross_entropy_looped
         groups //= planned.group
