@@ -86,6 +86,28 @@ def test_probabilities(shape, dtype, device):
     check(x, probabilities(shape, dtype, device), reduction="sum", weight=weight, label_smoothing=0.2)
 
 
+@pytest.fixture
+def loops(monkeypatch):
+    """Few rows are done as if they were more than programs have at once."""
+    monkeypatch.setattr(plan, "MAX_LOGITS_PROGRAMS", 0)
+    monkeypatch.setattr(plan, "LOOPED_TILE_BYTES", 1024)
+    monkeypatch.setattr(plan, "LOOPED_PER_SM", 2)
+    _prepare.cache_clear()
+    yield
+    _prepare.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=name)
+@pytest.mark.parametrize("shape", [(130, 13), (400, 1), (9, 300)], ids=name)
+@pytest.mark.usefixtures("loops")
+def test_more_rows_than_programs_have_at_once(shape, dtype, device):
+    x, weight = logits(shape, dtype, device), (torch.rand(shape[1], device=device) + 0.5).to(dtype)
+    for reduction in ("none", "mean", "sum"):
+        check(x, classes(shape, device), reduction=reduction, weight=weight)
+    check(x, classes(shape, device), reduction="sum", label_smoothing=0.1)
+    check(x, probabilities(shape, dtype, device))
+
+
 def test_small_logits_and_infinite_ones(device):
     x = torch.full((3, 40), -200.0, device=device)
     check(x, torch.tensor([0, 5, 39], device=device))

@@ -14,7 +14,7 @@ from accuracy.judge import assert_same_answer
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.ops.families.gather import plan
-from flag_gems_overrides.ops.families.gather.call import _prepare_backward, launch_with
+from flag_gems_overrides.ops.families.gather.call import _prepare_backward, _prepare_forward, launch_with
 from flag_gems_overrides.ops.nllloss import (
     nll_loss2d_backward,
     nll_loss2d_forward,
@@ -109,6 +109,17 @@ def large(monkeypatch):
     _prepare_backward.cache_clear()
     yield
     _prepare_backward.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=name)
+@pytest.mark.parametrize("shape", [(1100, 2), (3, 1, 19, 20), (2, 5, 19, 30)], ids=name)
+def test_more_positions_than_programs_have_at_once(shape, dtype, device, monkeypatch):
+    monkeypatch.setattr(plan, "FORWARD_ALONE", 256)
+    monkeypatch.setattr(plan, "MAX_FORWARD_PROGRAMS", 2)
+    _prepare_forward.cache_clear()
+    for reduction in REDUCTIONS:
+        check(scores(shape, dtype, device), targets(shape, device, -100), None, reduction, -100)
+    _prepare_forward.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", FLOATING, ids=name)

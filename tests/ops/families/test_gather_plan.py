@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.gather import plan
@@ -35,7 +35,9 @@ def test_the_kernel_of_a_gradient(problem, kernel):
     assert isinstance(plan.gradient(plan.Problem(*problem), H200), kernel)
 
 
-@given(N=st.integers(1, 3000), C=st.integers(1, 1024), size=st.sampled_from([2, 4, 8]))
+@given(N=st.integers(1, 3000) | st.integers(1, 1 << 24), C=st.integers(1, 1024), size=st.sampled_from([2, 4, 8]))
+@example(2100, 1000, 2)
+@example(1422493, 9, 2)
 def test_whole_rows_of_logits(N, C, size):
     problem = plan.Problem(N, C, 1, size)
     if not plan.is_whole(problem):

@@ -45,7 +45,8 @@ def store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr):
 
 @triton.jit
 def input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, count):
-    return (dy - sum_dy / count - deviation * (rstd * rstd * (sum_dyx / count))) * scale
+    share = 1.0 / count  # one division, which takes 40 instructions in float64
+    return (dy - sum_dy * share - deviation * (rstd * rstd * (sum_dyx * share))) * scale
 
 
 @triton.jit

@@ -305,7 +305,7 @@ def _tiling(problem: Problem, channels: int, block: int, warps: int, run: int = 
     vec = VECTOR_BYTES // size if unaligned else math.gcd(width, VECTOR_BYTES // size)
     total = A if columns else A * cdiv(B, run) if run else A * (B // vec)
     # Of the tile after the last too, whose elements are masked.
-    far = max(A * C * B, total * run) + channels * block * (C if columns else 1) >= 2**31
+    far = max(A * C * B, total * run) + block * (C if columns else channels) >= 2**31
     vectors = width if unaligned else width // vec
     edges = max(block // EDGES_OF_TILE, 2 * vec) if unaligned else 0
     return Tiling(channels, block, vec, vectors, total, columns, run, edges, far, warps, cdiv(C, channels))

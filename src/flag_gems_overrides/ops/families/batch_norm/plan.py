@@ -62,6 +62,11 @@ ROW_BYTES, NEIGHBOUR_BYTES = 128, 128
 # Most elements that a program has of neighbouring channels: the gradient of 445 x 29 x 2 bf16 takes 6.0 us, 8.9 with
 # twice as many.
 NEIGHBOUR_ELEMENTS = 4096
+# Rows that a program has of neighbouring channels at most, unless all multiprocessors have more, where a row is one
+# load: each lane of a warp then has another line for L1 to look up, one a cycle, for each tensor. 256 x 150 x 2 float16
+# takes 6.5 us with 8 channels, 5.0 with 4; 1024 x 5 x 2 float32 7.4 with 4, 5.3 with 2; the gradients of 445 x 29 x 2
+# bf16 8.9 with 8, 6.0 with 4, of 114 x 45 x 2 float16 5.0 with 8, 3.8 with 2 (H100).
+NEIGHBOUR_ROWS = 64
 # Programs that hold channels: where a multiprocessor has more warps than run at once, programs of more than FEW_WARPS
 # get half as many, so that fewer warps wait for each other. 39 x 912883 bf16 takes 89 us so, 117 with 8; 32 x 2048 x 49
 # 11.1 and 12.7, its gradient 15.2 and 17.6; the gradients of 5 x 980 x 425 13.8 and 15.1, of 17 x 524288 float64 82 and
@@ -70,8 +75,10 @@ NEIGHBOUR_ELEMENTS = 4096
 WARPS_AT_ONCE, FEW_WARPS = 32, 4
 # Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
 # for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the gradient 3.37
-# and 3.73 with 1024), and so much for programs that hold their columns at all.
-LITTLE_BYTES, LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 1 << 20, 256, 16 << 20
+# and 3.73 with 1024), and so much for programs that hold their columns at all: 14.5 MB of 6319 x 144 bf16 take
+# 15.3 us so, 18.9 with groups, 17.2 of the gradient of 536 x 4013 bf16 19.9, 21.5 with flat (H100), but 33.6 of that of
+# 2048 x 1024 float32 28.2, 25.8 with groups (H100).
+LITTLE_BYTES, LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 1 << 20, 256, 20 << 20
 # Evaluation, whose programs do not wait for each other: more programs than run at once shorten the last wave.
 WAVES = 4
 # (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more tiles to a program, so that fewer
@@ -155,9 +162,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     yield groups
     yield _most_groups(problem, limits)
     yield from _neighbours_of(groups, "tiles", "loads", "warps_per_sm", "channels")
-    other = groups._replace(padded=not groups.padded)
-    yield other
-    yield other._replace(loads=2 * groups.loads)
+    yield groups._replace(padded=not groups.padded)
     for warps in (4, 8, MAX_WARPS):
         for loads in (groups.loads, 2 * groups.loads):
             yield groups._replace(warps=warps, loads=loads, warps_per_sm=16, tiles=ALONE)
@@ -326,15 +331,22 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
             or (channels * block > LITTLE_ELEMENTS and _bytes(problem, channels // 2) <= LITTLE_BYTES)
         ):
             channels //= 2
+        if channels * block == most and channels > 2 * SECTOR_BYTES // size:
+            # Else one program is all that a multiprocessor has registers for, and it loads, computes, and stores in
+            # turns. Estimated, not timed: 139 x 179633 bf16 took 86 us (H100; torch.compile 78).
+            channels //= 2
         if channels * block > most:
             # Half of it of two inputs: 2500 x 40 float16 spills 8 bytes on sm_80.
             channels = most // block // (inputs if limits.capability[0] < 9 else 1)
-            if channels == 0 or _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
+            if channels == 0 or inputs * _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
                 return None
     else:
         # Several channels of few elements; one warp is enough for 16 of a thread.
-        channels = min(512 // inputs // block, power_of_2(cdiv(C, limits.sm_count)))
-        channels = max(1, channels, min(_neighbours(problem), power_of_2(C), NEIGHBOUR_ELEMENTS // block))
+        share = power_of_2(cdiv(C, limits.sm_count))
+        channels = min(_neighbours(problem), power_of_2(C), NEIGHBOUR_ELEMENTS // block)
+        if VECTOR_BYTES // size % B == 0:
+            channels = min(channels, max(share, power_of_2(NEIGHBOUR_ROWS // A)))
+        channels = max(1, channels, min(512 // inputs // block, share))
     # Two columns in half as many elements of a thread: 64 x 64 bf16 3.4 us, 3.7 with as many.
     per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
     at_once = WARPS_AT_ONCE * WARP * limits.sm_count
@@ -342,8 +354,13 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
     # Forward 8 bytes of float64 spill (83 x 34007, sm_80).
     if many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
         per_thread = held(problem) if problem.K == 1 and inputs == 2 else 2 * per_thread
-    elif limits.sm_count * channels >= 2 * C and channels * block * inputs >= (1024 if B == 1 else NEIGHBOUR_ELEMENTS):
-        # As fast as can be: 1024 x 5 x 2 float32 5.3 us by 16 warps, 63 x 4 x 27 bf16 backward 3.7, 4.1 by 8.
+    elif B == 1:
+        if limits.sm_count * channels >= 2 * C and channels * block * inputs >= 1024:
+            per_thread //= 2
+    elif limits.sm_count >= C and channels == 1 and (B % 2 or VECTOR_BYTES // size % B == 0):
+        # A load is of one element, or of a row: the gradients of 63 x 4 x 27 bf16 take 3.7 us by 16 warps, 4.1 by 8, of
+        # 1 x 1 x 349 float32 2.9 by 4, 3.2 by 2. Of other vectors more warps are slower: 1 x 15 x 2538 bf16 takes 3.8
+        # us by 16, 3.6 by 8.
         per_thread //= 2
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
     return Configuration("channels", channels, warps)
@@ -356,6 +373,9 @@ def _bytes(problem: Problem, channels: int) -> int:
 
 def _neighbours(problem: Problem) -> int:
     """Channels that lie side by side: of little data a sector, because loading anything takes the time (9 x 120 x 5
-    bf16 backward 3.10 us with 8 channels, 3.27 with 16)."""
-    little = problem.M * problem.N * problem.K * problem.itemsize <= LITTLE_BYTES
-    return power_of_2(cdiv(SECTOR_BYTES if little else NEIGHBOUR_BYTES, problem.K * problem.itemsize))
+    bf16 backward 3.10 us with 8 channels, 3.27 with 16; 43 x 2 x 15 3.5 with 1, 3.7 with 2, on an H100)."""
+    row = problem.K * problem.itemsize
+    little = problem.M * problem.N * row <= LITTLE_BYTES
+    if little:
+        return power_of_2(cdiv(SECTOR_BYTES, row)) if 2 * row <= SECTOR_BYTES else 1
+    return power_of_2(cdiv(NEIGHBOUR_BYTES, row))

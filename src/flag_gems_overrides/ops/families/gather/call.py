@@ -145,6 +145,8 @@ def _prepare_forward(
         ACC=_TRITON[accumulator],
         BLOCK=planned.block,
         BLOCK_PROGRAMS=triton.next_power_of_2(programs),
+        ONE_CLASS=C == 1,
+        INT64_POSITIONS=N * D >= 2**31,
         **ASSERTIONS,
     )
     partials = Allocation((2, programs), accumulator, device) if reduced and programs > 1 else None
@@ -209,20 +211,23 @@ def _scattered(clear: Launch, scatter: Launch, *given: Any) -> None:
 
 def _gradient_kernel(
     chosen: plan.Fill | plan.Short | plan.Images | plan.Tile, N: int, C: int, D: int
-) -> tuple[Entry, tuple[int, ...], dict[str, int]]:
+) -> tuple[Entry, tuple[int, ...], dict[str, Any]]:
     """The kernel, its sizes, and its blocks by name."""
+    far = N * C * D + plan.MAX_BLOCK >= 2**31
     match chosen:
         case plan.Fill():
-            return nll_gradient_fill, (N, C, D), {"BLOCK": chosen.block, "POSITIONS": chosen.positions}
+            blocks: dict[str, Any] = {"BLOCK": chosen.block, "POSITIONS": chosen.positions, "INT64_OFFSETS": far}
+            return nll_gradient_fill, (N, C, D), blocks
         case plan.Short():
-            return nll_gradient_short, (N, C), {"VECTORS": chosen.vectors, "VEC": chosen.vec}
+            blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "INT64_OFFSETS": far}
+            return nll_gradient_short, (N, C), blocks
         case plan.Images():
             sizes = N, C, D, chosen.blocks, chosen.step, chosen.advance
             # In 128 registers 8 bytes spill (3 x 271 x 334 x 21 bfloat16, sm_100, Triton 3.6).
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
     blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d, "VEC": chosen.vec}
-    return nll_gradient_tile, (N, C, D, chosen.splits), blocks
+    return nll_gradient_tile, (N, C, D, triton.cdiv(D, chosen.block_d), chosen.splits), blocks
 
 
 def _refuse(shape: tuple[int, ...], target: tuple[int, ...]) -> None:

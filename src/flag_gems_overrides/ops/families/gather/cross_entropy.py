@@ -28,7 +28,8 @@ from ...launch.prepared import entry
 from ...launch.workspace import is_last_of_many
 from ..softmax.forward import finite
 from ..softmax.tile import exp
-from .nll import load_targets, store_sums
+from .nll import store_sums
+from .targets import check_targets, load_targets, weigh_targets
 
 
 @triton.jit
@@ -167,6 +168,72 @@ def cross_entropy_total(
         tl.store(total_ptr, tl.sum(every))
 
 
+@triton.jit
+def load_rows(x_ptr, target_ptr, tile, R, C, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PROBABILITIES: tl.constexpr):
+    """The rows of a tile, their logits, and their targets; if there is no such tile, rows after the last."""
+    row = tl.cast(tile, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
+    c = tl.arange(0, BLOCK_C)[None, :]
+    x = tl.load(x_ptr + row * C + c, mask=(row < R) & (c < C), other=float("-inf"))
+    if PROBABILITIES:
+        return row, x, row
+    else:
+        return row, x, tl.load(target_ptr + row, mask=row < R, other=0)
+
+
+@triton.jit
+def losses_of_rows(
+    x_ptr, target_ptr, weight_ptr, loss_ptr, total_ptr, row_max_ptr, log_sum_ptr, q_sum_ptr, dx_ptr, row, x, target,
+    R, C, ignore_index, REDUCED: tl.constexpr, MEAN: tl.constexpr, PROBABILITIES: tl.constexpr,
+    SMOOTHING: tl.constexpr, ACC: tl.constexpr, LOOPS: tl.constexpr,
+):  # fmt: skip
+    """(loss, weight) of each row that load_rows has loaded; what else cross_entropy_rows stores is stored."""
+    c = tl.arange(0, x.shape[1])[None, :]
+    mask = (row < R) & (c < C)
+    if PROBABILITIES:
+        target, counts, target_weight = tl.full(row.shape, -1, tl.int64), row < R, (row < R).to(ACC)
+    else:
+        target = target.to(tl.int64)
+        check_targets(target, row < R, C, ignore_index)
+        target, counts, target_weight = weigh_targets(target, weight_ptr, row < R, C, ignore_index, ACC)
+    CLASSES: tl.constexpr = not PROBABILITIES and SMOOTHING == 0
+    # A load of each row instead of a comparison of each element, where its target is there already.
+    LOADED: tl.constexpr = CLASSES and LOOPS
+    if LOADED:
+        x_target = tl.load(x_ptr + row * C + target, mask=counts, other=0).to(ACC)
+    x = x.to(ACC)
+    row_max = tl.max(x, 1, keep_dims=True)
+    base = finite(row_max)
+    x -= base
+    log_sum = tl.log(tl.sum(exp(x), 1, keep_dims=True))
+    class_of_row = target.to(tl.int32)
+    if not LOADED or dx_ptr is not None:
+        q = wanted(
+            target_ptr + row * C + c, weight_ptr, c, mask, class_of_row, target_weight, C, PROBABILITIES, SMOOTHING, ACC
+        )
+    q_sum = target_weight
+    if LOADED:
+        dot = tl.where(counts, q_sum * (x_target - base), 0.0)
+    else:
+        # Of one class the other logits may be -inf; of a distribution that makes NaN, as in PyTorch.
+        of_q = c == class_of_row
+        if not CLASSES:
+            q_sum = tl.sum(q, 1, keep_dims=True)
+            of_q = mask
+        dot = tl.sum(tl.where(of_q, q * x, 0.0), 1, keep_dims=True)
+    loss = tl.where(counts, q_sum * log_sum - dot, 0.0)
+    if row_max_ptr is not None:
+        tl.store(row_max_ptr + row, row_max, mask=row < R)
+        tl.store(log_sum_ptr + row, log_sum, mask=row < R)
+        tl.store(q_sum_ptr + row, q_sum, mask=row < R)
+    if dx_ptr is not None:
+        grad = row_gradient(None, row, 0, total_ptr, R, counts, MEAN, ACC)
+        dx = tl.where(counts, grad * (q_sum * exp(x - log_sum) - q), 0.0)
+        tl.store(dx_ptr + row * C + c, dx, mask=mask)
+    if not REDUCED:
+        tl.store(loss_ptr + row, loss, mask=row < R)
+    return loss, target_weight
+
+
 @entry()
 @triton.jit
 def cross_entropy_rows(
@@ -193,6 +260,7 @@ def cross_entropy_rows(
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
     BLOCK_PROGRAMS: tl.constexpr,
+    LOOPS: tl.constexpr,
 ):
     """The loss of each row, or their sum or mean, and what the gradient needs.
 
@@ -207,50 +275,35 @@ def cross_entropy_rows(
         arrived_ptr: counters of all programs; None unless REDUCED.
         dx_ptr: [R, C], None if the gradient is not to be written.
         VEC: divides C.
+        LOOPS: there are more tiles than programs.
     """
     C = C // VEC * VEC  # now the compiler sees it too
-    losses = tl.zeros([BLOCK_R, 1], ACC)
-    totals = tl.zeros([BLOCK_R, 1], ACC)
-    c = tl.arange(0, BLOCK_C)[None, :]
-    for start in range(tl.program_id(0), tl.cdiv(R, BLOCK_R), tl.num_programs(0)):
-        row = tl.cast(start, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
-        mask = (row < R) & (c < C)
-        # Before anything waits for a target.
-        x = tl.load(x_ptr + row * C + c, mask=mask, other=float("-inf")).to(ACC)
-        target, counts, target_weight = load_row_targets(
-            target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
-        )
-        row_max = tl.max(x, 1, keep_dims=True)
-        x -= finite(row_max)
-        log_sum = tl.log(tl.sum(exp(x), 1, keep_dims=True))
-        q = wanted(
-            target_ptr + row * C + c, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC
-        )
-        q_sum = target_weight
-        # Of one class the other logits may be -inf; of a distribution that makes NaN, as in PyTorch.
-        of_q = c == target
-        if PROBABILITIES or SMOOTHING > 0:
-            q_sum = tl.sum(q, 1, keep_dims=True)
-            of_q = mask
-        dot = tl.sum(tl.where(of_q, q * x, 0.0), 1, keep_dims=True)
-        loss = tl.where(counts, q_sum * log_sum - dot, 0.0)
-        if row_max_ptr is not None:
-            tl.store(row_max_ptr + row, row_max, mask=row < R)
-            tl.store(log_sum_ptr + row, log_sum, mask=row < R)
-            tl.store(q_sum_ptr + row, q_sum, mask=row < R)
-        if dx_ptr is not None:
-            grad = row_gradient(None, row, 0, total_ptr, R, counts, MEAN, ACC)
-            dx = tl.where(counts, grad * (q_sum * exp(x - log_sum) - q), 0.0)
-            tl.store(dx_ptr + row * C + c, dx, mask=mask)
-        if REDUCED:
+    first, programs = tl.program_id(0), tl.num_programs(0)
+    row, x, target = load_rows(x_ptr, target_ptr, first, R, C, BLOCK_R, BLOCK_C, PROBABILITIES)
+    if LOOPS:
+        losses = tl.zeros([BLOCK_R, 1], ACC)
+        totals = tl.zeros([BLOCK_R, 1], ACC)
+        for start in range(first, tl.cdiv(R, BLOCK_R), programs):
+            # On their way while this tile is computed.
+            next_row, next_x, next_target = load_rows(
+                x_ptr, target_ptr, start + programs, R, C, BLOCK_R, BLOCK_C, PROBABILITIES
+            )
+            loss, weight = losses_of_rows(
+                x_ptr, target_ptr, weight_ptr, loss_ptr, total_ptr, row_max_ptr, log_sum_ptr, q_sum_ptr, dx_ptr, row, x,
+                target, R, C, ignore_index, REDUCED, MEAN, PROBABILITIES, SMOOTHING, ACC, LOOPS,
+            )  # fmt: skip
             losses += loss
-            totals += target_weight
-        else:
-            tl.store(loss_ptr + row, loss, mask=row < R)
+            totals += weight
+            row, x, target = next_row, next_x, next_target
+    else:
+        losses, totals = losses_of_rows(
+            x_ptr, target_ptr, weight_ptr, loss_ptr, total_ptr, row_max_ptr, log_sum_ptr, q_sum_ptr, dx_ptr, row, x,
+            target, R, C, ignore_index, REDUCED, MEAN, PROBABILITIES, SMOOTHING, ACC, LOOPS,
+        )  # fmt: skip
     if REDUCED:
         reduce_losses(
-            loss_ptr, total_ptr, partial_ptr, arrived_ptr, tl.program_id(0), tl.num_programs(0), tl.sum(losses),
-            tl.sum(totals), R, MEAN, dx_ptr is not None, BLOCK_PROGRAMS,
+            loss_ptr, total_ptr, partial_ptr, arrived_ptr, first, programs, tl.sum(losses), tl.sum(totals), R,
+            MEAN, dx_ptr is not None, BLOCK_PROGRAMS,
         )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from ..softmax.tile import (
     row_tile,
 )
 from .cross_entropy import distribution, load_row_targets, reduce_losses, row_gradient, rows_to_do, wanted
-from .nll import weigh_targets
+from .targets import check_targets, weigh_targets
 
 
 @triton.jit
@@ -186,6 +186,7 @@ def cross_entropy_looped(
             class_weight = (1 - SMOOTHING) * target_weight
             q_sum += class_weight
             dot += class_weight * (x_target - base)
+            check_targets(target, row < R, C, ignore_index)
         if member == 0:
             loss = tl.where(counts, q_sum * log_sum - dot, 0.0)
             if row_max_ptr is not None:

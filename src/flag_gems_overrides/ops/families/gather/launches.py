@@ -14,6 +14,8 @@ WARP = 32
 VECTOR_BYTES = 16
 # Vectors of a thread, and warps, that spill nothing; of zeros there may be more.
 MAX_VECTORS, MAX_ZEROS, MAX_WARPS = 8, 32, 8
+# Elements of a program that fills, of two bytes each, at most.
+MAX_BLOCK = MAX_ZEROS * MAX_WARPS * WARP * VECTOR_BYTES // 2
 # 3 x 271 x 334 x 21 bfloat16 spills 168 bytes with 4.
 MAX_IMAGE_VECTORS = 2
 # Targets of a thread that fills.

@@ -103,7 +103,7 @@ def _prepare(
     reduced, mean, classes = reduction != NONE, reduction == MEAN, not probabilities and smoothing == 0
     written = differentiable and reduced and (classes or plan.is_whole(problem))
     written = written and plan.writes_gradient(problem, limits)
-    planned = plan.cross_entropy(problem, limits, written, classes)
+    planned = plan.cross_entropy(problem, limits, written, classes, differentiable)
     options: dict[str, Any] = {
         "MEAN": mean,
         "PROBABILITIES": probabilities,
@@ -112,10 +112,13 @@ def _prepare(
         **ASSERTIONS,
     }
     groups, words, sizes, forward = planned.programs, 0, [R, C], cross_entropy_rows
+    loops: dict[str, Any] = {}
     if isinstance(planned, plan.Looped):
         sizes, forward = [R, C, planned.group], cross_entropy_looped
         groups //= planned.group
         words = 2 * R * planned.group + groups if planned.group > 1 else 0
+    else:
+        loops = {"LOOPS": triton.cdiv(R, planned.block_r) > planned.programs}
     if reduced:
         words += workspace.counters_of_many(groups)
     total = None
@@ -151,6 +154,7 @@ def _prepare(
             REDUCED=reduced,
             BLOCK_PROGRAMS=triton.next_power_of_2(groups),
             **_blocks(planned, C),
+            **loops,
             **options,
         ),
         bind_gradient(0, False),

@@ -20,47 +20,24 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from ...launch.workspace import is_last_of_many
+from .targets import check_targets, gradients, load_gradient, weigh_targets
 
 
 @triton.jit
-def load_targets(target_ptr, weight_ptr, positions, mask, C, ignore_index, ACC: tl.constexpr):
-    """The class of each position, whether it counts, and its weight, 0 where it does not."""
-    target = tl.load(target_ptr + positions, mask=mask, other=0).to(tl.int64)
-    return weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
-
-
-@triton.jit
-def weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC: tl.constexpr):
-    """``load_targets``, once they are loaded."""
-    counts = mask & (target != ignore_index)
-    tl.device_assert((target >= 0) & (target < C), "nll_loss: a target is out of bounds", mask=counts)
-    if weight_ptr is None:
-        return target, counts, counts.to(ACC)
-    else:
-        return target, counts, tl.load(weight_ptr + target, mask=counts, other=0).to(ACC)
-
-
-@triton.jit
-def load_gradient(
-    grad_ptr, total_ptr, positions, mask, grad_stride, MEAN: tl.constexpr, ACC: tl.constexpr,
+def losses_at(
+    x_ptr, target_ptr, weight_ptr, position, mask, C, D, stride_n, stride_c, stride_d, ignore_index,
+    ACC: tl.constexpr, ONE_CLASS: tl.constexpr,
 ):  # fmt: skip
-    """Of each position's loss; not only where the target counts, for then it would wait for the target."""
-    grad = tl.load(grad_ptr + positions * grad_stride, mask=mask, other=0).to(ACC)
-    if MEAN:
-        grad = grad / tl.load(total_ptr).to(ACC)
-    return grad
-
-
-@triton.jit
-def gradients(
-    grad_ptr, target_ptr, weight_ptr, total_ptr, positions, mask, C, grad_stride, ignore_index,
-    MEAN: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
-    """The class of each position, whether it counts, and the gradient by that class's score."""
-    target = tl.load(target_ptr + positions, mask=mask, other=0).to(tl.int64)
-    grad = load_gradient(grad_ptr, total_ptr, positions, mask, grad_stride, MEAN, ACC)
+    """The loss of each position, and its weight; 0 where it does not count."""
+    target = tl.load(target_ptr + position, mask=mask, other=0).to(tl.int64)
+    x_ptr += (position // D).to(tl.int64) * stride_n + (position % D).to(tl.int64) * stride_d
+    if ONE_CLASS:  # nothing to wait for
+        x = tl.load(x_ptr, mask=mask, other=0)
     target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
-    return target, counts, -(grad * weight)
+    if not ONE_CLASS:
+        x = tl.load(x_ptr + target * stride_c, mask=counts, other=0)
+    check_targets(target, mask, C, ignore_index)
+    return tl.where(counts, -(x.to(ACC) * weight), 0.0), weight
 
 
 @entry()
@@ -85,6 +62,8 @@ def nll_forward(
     ACC: tl.constexpr,
     BLOCK: tl.constexpr,
     BLOCK_PROGRAMS: tl.constexpr,
+    ONE_CLASS: tl.constexpr,
+    INT64_POSITIONS: tl.constexpr,
 ):
     """-weight[target] * x[target], of each position or summed.
 
@@ -98,22 +77,33 @@ def nll_forward(
         arrived_ptr: counters of all programs, None for one.
         positions: N * D.
         BLOCK_PROGRAMS: a power of two that is not below the number of programs.
+        ONE_CLASS: C is 1.
+        INT64_POSITIONS: N * D does not fit 32 bits, in which a division takes a fifth of the instructions.
     """
     program, programs = tl.program_id(0), tl.num_programs(0)
-    losses = tl.zeros([BLOCK], ACC)
-    weights = tl.zeros([BLOCK], ACC)
-    for start in range(program.to(tl.int64) * BLOCK, positions, programs.to(tl.int64) * BLOCK):
-        position = start + tl.arange(0, BLOCK)
-        mask = position < positions
-        target, counts, weight = load_targets(target_ptr, weight_ptr, position, mask, C, ignore_index, ACC)
-        offsets = position // D * stride_n + target * stride_c + position % D * stride_d
-        x = tl.load(x_ptr + offsets, mask=counts, other=0).to(ACC)
-        loss = tl.where(counts, -(x * weight), 0.0)
-        if REDUCED:
-            losses += loss
-            weights += weight
-        else:
-            tl.store(out_ptr + position, loss, mask=mask)
+    if BLOCK_PROGRAMS == 1:
+        position = tl.arange(0, BLOCK)
+        losses, weights = losses_at(
+            x_ptr, target_ptr, weight_ptr, position, position < positions, C, D, stride_n, stride_c, stride_d,
+            ignore_index, ACC, ONE_CLASS,
+        )  # fmt: skip
+        if not REDUCED:
+            tl.store(out_ptr + position, losses, mask=position < positions)
+    else:
+        losses = tl.zeros([BLOCK], ACC)
+        weights = tl.zeros([BLOCK], ACC)
+        for start in range(program.to(tl.int64) * BLOCK, positions, programs.to(tl.int64) * BLOCK):
+            position = start + tl.arange(0, BLOCK)
+            mask = position < positions
+            loss, weight = losses_at(
+                x_ptr, target_ptr, weight_ptr, position if INT64_POSITIONS else position.to(tl.int32), mask, C, D,
+                stride_n, stride_c, stride_d, ignore_index, ACC, ONE_CLASS,
+            )  # fmt: skip
+            if REDUCED:
+                losses += loss
+                weights += weight
+            else:
+                tl.store(out_ptr + position, loss, mask=mask)
     if REDUCED:
         loss, total = tl.sum(losses), tl.sum(weights)
         if BLOCK_PROGRAMS == 1:
@@ -168,6 +158,7 @@ def nll_gradient_fill(
     ACC: tl.constexpr,
     BLOCK: tl.constexpr,
     POSITIONS: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
 ):
     """The gradient by x: zeros, which wait for nothing, and over them what is none.
 
@@ -179,8 +170,9 @@ def nll_gradient_fill(
         dx_ptr: [N, C, D].
         POSITIONS: at least those of all samples of which BLOCK elements may have some.
     """
-    sample = tl.cast(C, tl.int64) * D
-    start = tl.program_id(0).to(tl.int64) * BLOCK
+    OFFSET: tl.constexpr = tl.int64 if INT64_OFFSETS else tl.int32
+    sample = tl.cast(C, OFFSET) * D
+    start = tl.program_id(0).to(OFFSET) * BLOCK
     # The first sample that has one, and where it begins from here.
     first = start // sample
     begin = first * sample - start
@@ -190,12 +182,13 @@ def nll_gradient_fill(
     mask = (first + n < N) & (begin + n * sample < BLOCK)
     target = tl.load(target_ptr + position, mask=mask, other=0).to(tl.int64)
     grad = load_gradient(grad_ptr, total_ptr, position, mask, grad_stride, MEAN, ACC)
-    clear_block(dx_ptr, start, tl.cast(N, tl.int64) * sample, BLOCK)
+    clear_block(dx_ptr, start, N * sample, BLOCK)
     target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
     offset = begin + n * sample + target * D + d
     # Another thread may have written the zero.
     tl.debug_barrier()
     tl.store(dx_ptr + start + offset, -(grad * weight), mask=counts & (offset >= 0) & (offset < BLOCK))
+    check_targets(target, mask, C, ignore_index)
 
 
 @triton.jit
@@ -212,6 +205,8 @@ def gradients_of_pairs(
     next_grad = load_gradient(grad_ptr, total_ptr, row + 1, after, grad_stride, MEAN, ACC)
     target, counts, weight = weigh_targets(target, weight_ptr, row < N, C, ignore_index, ACC)
     next_target, next_counts, next_weight = weigh_targets(next_target, weight_ptr, after, C, ignore_index, ACC)
+    check_targets(target, row < N, C, ignore_index)
+    check_targets(next_target, after, C, ignore_index)
     target = tl.where(counts, target, -1 - C).to(tl.int32)
     next_target = tl.where(next_counts, next_target, -1 - C).to(tl.int32)
     return target, -(grad * weight), next_target, -(next_grad * next_weight)
@@ -233,6 +228,7 @@ def nll_gradient_short(
     ACC: tl.constexpr,
     VECTORS: tl.constexpr,
     VEC: tl.constexpr,
+    INT64_OFFSETS: tl.constexpr,
 ):
     """The gradient by x, of short rows of VEC classes or more.
 
@@ -243,7 +239,8 @@ def nll_gradient_short(
         total_ptr: [], None unless MEAN.
         dx_ptr: [N, C].
     """
-    start = tl.program_id(0).to(tl.int64) * (VECTORS * VEC)
+    OFFSET: tl.constexpr = tl.int64 if INT64_OFFSETS else tl.int32
+    start = tl.program_id(0).to(OFFSET) * (VECTORS * VEC)
     first = start // C
     vectors = tl.arange(0, VECTORS)[:, None] * VEC
     offset = (start - first * C).to(tl.int32) + vectors
@@ -255,7 +252,7 @@ def nll_gradient_short(
     lanes = tl.arange(0, VEC)[None, :]
     c = begin + lanes
     dx = tl.where(c == target, gradient, tl.where(c - C == next_target, next_gradient, 0.0))
-    left = tl.cast(N, tl.int64) * C - start
+    left = tl.cast(N, OFFSET) * C - start
     if left >= VECTORS * VEC:
         tl.store(dx_ptr + start + vectors + lanes, dx)
     else:
@@ -309,6 +306,7 @@ def nll_gradient_images(
     target, counts, gradient = gradients(
         grad_ptr, target_ptr, weight_ptr, total_ptr, position, begins, C, grad_stride, ignore_index, MEAN, ACC
     )
+    check_targets(target, begins, C, ignore_index)
     wanted = tl.where(counts, target - after.to(tl.int64), -2).to(tl.int32)
     value = gradient.to(dx_ptr.dtype.element_ty)
     dx_ptr += aligned + vectors + tl.arange(0, VEC)[None, :]
@@ -337,6 +335,7 @@ def nll_gradient_tile(
     N,
     C,
     D,
+    blocks,
     splits,
     grad_stride,
     ignore_index,
@@ -347,7 +346,7 @@ def nll_gradient_tile(
     BLOCK_D: tl.constexpr,
     VEC: tl.constexpr,
 ):
-    """The gradient by x, of all classes or of every ``splits``-th tile of them.
+    """The gradient by x, of all classes or of every ``splits``-th tile of them, of one of ``blocks`` parts of an image.
 
     Args:
         grad_ptr: [N, D], or one element with grad_stride 0.
@@ -359,16 +358,17 @@ def nll_gradient_tile(
         VEC: divides D.
     """
     D = D // VEC * VEC  # D itself, but the compiler now sees that VEC divides it
-    blocks_d = tl.cdiv(D, BLOCK_D)
     program = tl.program_id(0)
     block, split = program // splits, program % splits
-    n = (block // blocks_d).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[:, None, None]
-    d = (block % blocks_d).to(tl.int64) * BLOCK_D + tl.arange(0, BLOCK_D)[None, None, :]
+    n = (block // blocks).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[:, None, None]
+    d = (block % blocks).to(tl.int64) * BLOCK_D + tl.arange(0, BLOCK_D)[None, None, :]
     mask = (n < N) & (d < D)
-    target, counts, gradient = gradients(
+    target, _, gradient = gradients(
         grad_ptr, target_ptr, weight_ptr, total_ptr, n * D + d, mask, C, grad_stride, ignore_index, MEAN, ACC
     )
-    target = tl.where(counts, target, -1).to(tl.int32)
+    # In half the registers: -1 where it does not count, -2 where it is no class.
+    wrong = (target < 0) | (target >= C)
+    target = tl.where(target != ignore_index, tl.where(wrong, -2, target), -1).to(tl.int32)
     gradient = gradient.to(dx_ptr.dtype.element_ty)
     lanes = tl.arange(0, BLOCK_C)[None, :, None]
     dx_ptr += (n * C + lanes) * D + d
@@ -376,3 +376,4 @@ def nll_gradient_tile(
         c = start + lanes
         dx = tl.where(c == target, gradient, 0.0)
         tl.store(dx_ptr + tl.cast(start, tl.int64) * D, dx, mask=mask & (c < C))
+    tl.device_assert(target != -2, "nll_loss: a target is out of bounds", mask=mask)

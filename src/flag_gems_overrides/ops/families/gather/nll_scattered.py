@@ -11,7 +11,8 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .nll import clear_block, gradients
+from .nll import clear_block
+from .targets import check_targets, gradients
 
 
 @entry()
@@ -54,3 +55,4 @@ def nll_gradient_scatter(
         grad_ptr, target_ptr, weight_ptr, total_ptr, position, n < N, C, grad_stride, ignore_index, MEAN, ACC
     )
     tl.store(dx_ptr + (n * C + target) * D + (position - n * D), gradient, mask=counts)
+    check_targets(target, n < N, C, ignore_index)

@@ -12,6 +12,7 @@ from ...launch.devices import Limits
 from ...plans import table
 from ..softmax import launches as softmax
 from .launches import (
+    MAX_BLOCK,
     MAX_GRID,
     SCATTERED,
     VECTOR_BYTES,
@@ -30,6 +31,7 @@ from .launches import (
 )
 
 __all__ = [
+    "MAX_BLOCK",
     "SCATTERED",
     "Configuration",
     "Fill",
@@ -58,6 +60,10 @@ __all__ = [
 # microsecond (256 targets 3.6 us, two programs of them 4.6), so a program has up to FORWARD_ALONE by itself (H100: 480
 # targets 4.4 us, by two programs 5.1; 768 4.4 and 5.0).
 FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS = 256, 1024, 1024
+# Where programs have several blocks, four positions to a thread, or few of their loads are on their way: 2 x 1 x 64 x
+# 524288 float16 took 345 us with two (H100; PyTorch 305), 256 iterations of two loads one after the other. Estimated,
+# not timed. Eight spill 8 bytes of float64.
+MANY_FORWARD_BLOCK = 512
 # Rows, or all classes of a position, of at least MIN_ROW_VECTORS vectors are filled; the one more store for each
 # target is then a small part. bfloat16 18497 x 24 takes 3.3 us so, 4.0 with tile; 262144 x 40 13.2, 14.2 with short;
 # but 1048576 x 10 16.4 and 14.4. Images of at least MIN_IMAGE_VECTORS vectors may go by images, whose targets stay in
@@ -77,6 +83,9 @@ FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
 # by images; 3 x 10873 x 1980 63.4 and 88.8; 2 x 7421 x 5247 74.4 and 99.1. Images and tiles write about 3300 bytes a
 # nanosecond, zeros 4250: so they take 39.5, 64.4 and 75.7 us.
 MIN_SCATTER_BYTES, MIN_SCATTER_BYTES_OF_POSITION = 64 << 20, 4096
+# So many classes of such images that are no whole vectors are filled too, with as many vectors to a thread as leave it
+# about two targets: 9147 x 6 x 10 bfloat16 takes 3.8 us, 4.2 with tile (torch.compile 3.2), 105 x 3 x 4 3.0 and 3.4.
+MIN_FILLED_CLASSES = 3
 # Four vectors to a thread: with eight 441 x 177416 bfloat16 takes 40.0 us instead of 39.0 and 5720 x 93 x 17 11.9
 # instead of 11.3; with two 128 x 5540 float32 3.5 instead of 3.2.
 FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
@@ -97,8 +106,17 @@ MAX_CLASSES_OF_TILE, FEW_PER_SM = 4, 4
 ROW_REGISTERS, MAX_REGISTERS = 168, 255
 # Cross entropy: rows of at most MAX_WHOLE_BYTES are held whole, in tiles of WHOLE_TILE elements, by at most so many
 # programs (the sums of 4096 programs spill 8 bytes in a gradient with the loss, 1048576 x 10 bf16). 20000 x 700 bf16
-# takes 38.2 us so, 45.6 in a loop.
+# takes 38.2 us so, 45.6 in a loop. Of float64 twice as many: a loop takes more exponentials, 221 us for
+# 54952 x 431 (H100; PyTorch 194; estimated, not timed).
 MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
+# More rows than so many programs have at once are done in loops, whose next tile is on its way: LOOPED_PER_SM programs
+# of a multiprocessor with LOOPED_TILE_BYTES each, targets included, are the 32 KB that it takes to hide a microsecond;
+# a thread loads at most LOOPED_PIECES / 128 pieces. Of float64, or if a gradient is wanted (then of half a tile each),
+# half the programs, for these take twice the registers. Estimated, not timed: one tile after the other 149385 x 320
+# bfloat16 took 122 us, torch.compile 86, and 1422493 x 9 108; to read them takes 22 and 6.
+LOOPED_TILE_BYTES, LOOPED_PIECES, LOOPED_PER_SM, TARGET_BYTES = 4608, 1024, 8, 8
+# Iterations of a program at least, unless its tile is small.
+LOOPED_ITERATIONS = 4
 # Where all programs run at once most of the time is that of fetching instructions, about 2.8 us for 1000 of them: 8 x
 # 11 float32 takes 3.5 us (472 instructions), 8 x 17 float16 4.7 (904), 8 x 97 float32 5.1 (1024), 1 x 31 float32 2.8
 # (144). A thread has most for each piece of a row that it loads by itself, so there are as many warps as leave it one;
@@ -138,9 +156,11 @@ class Forward(NamedTuple):
 def forward(problem: Problem, reduced: bool) -> Forward:
     positions = problem.M * problem.K
     block = max(next_power_of_2(positions), WARP)
+    warps = max(block // (2 * WARP), 1)
     if block > (FORWARD_ALONE if reduced else FORWARD_BLOCK):
-        block = FORWARD_BLOCK
-    return Forward(block, min(max(cdiv(positions, block), 1), MAX_FORWARD_PROGRAMS), max(block // (2 * WARP), 1))
+        many = positions > FORWARD_BLOCK * MAX_FORWARD_PROGRAMS
+        block, warps = MANY_FORWARD_BLOCK if many else FORWARD_BLOCK, WARPS
+    return Forward(block, min(max(cdiv(positions, block), 1), MAX_FORWARD_PROGRAMS), warps)
 
 
 def class_of(problem: Problem) -> tuple[int | bool | str, ...]:
@@ -205,6 +225,8 @@ def _default(problem: Problem) -> Configuration:
         warps = WARPS if MAX_FILLED_POSITIONS >= 2 * D else 2 * WARPS
         vectors = next_power_of_2(cdiv(BYTES_OF_POSITION * D, warps * WARP * VECTOR_BYTES))
         return FILL._replace(vectors=max(FILL.vectors, vectors), warps=warps)
+    if few >= D > 1 and period > 1 and C >= MIN_FILLED_CLASSES:
+        return FILL._replace(vectors=1 if vec > C else 2)
     tile = TILE._replace(positions=LITTLE_POSITIONS) if little else TILE
     if D == 1 < C and little:
         return tile
@@ -270,16 +292,19 @@ class LoopedGradient(NamedTuple):
     programs: int
 
 
-def cross_entropy(problem: Problem, limits: Limits, written: bool, shared: bool) -> Whole | Looped:
+def cross_entropy(
+    problem: Problem, limits: Limits, written: bool, shared: bool, gradient: bool = False
+) -> Whole | Looped:
     """For logits of [N, C], at least one row.
 
     Args:
+        gradient: whether one will be wanted.
         written: whether the gradient comes with the loss: what is read and written is softmax's then.
         shared: whether programs may share a row.
     """
     N, C, _, size = problem
     if is_whole(problem):
-        return _whole(problem, limits)
+        return _whole(problem, limits, gradient)
     vec = VECTOR_BYTES // size
     shape = _written_shape(problem, limits) if written else _shape(problem, limits)
     resident = softmax.resident(shape, limits)
@@ -327,7 +352,7 @@ def cross_entropy_gradient(problem: Problem, limits: Limits, written: bool) -> W
     """For the gradient that comes later; ``written`` if it is hardly ever wanted."""
     N, C, _, size = problem
     if is_whole(problem):
-        return _whole(problem, limits)
+        return _whole(problem, limits, True)
     vec = VECTOR_BYTES // size
     vectors = min(next_power_of_2(cdiv(C, vec)), GRADIENT_VECTORS)
     warps = max(1, vectors // 64)
@@ -344,13 +369,25 @@ def writes_gradient(problem: Problem, limits: Limits) -> bool:
 
 def is_whole(problem: Problem) -> bool:
     """Whether a tile has whole rows of logits."""
-    return problem.N * problem.size <= MAX_WHOLE_BYTES
+    return problem.N * problem.size <= MAX_WHOLE_BYTES * (2 if problem.size == 8 else 1)
 
 
-def _whole(problem: Problem, limits: Limits) -> Whole:
+def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
     N, C, _, size = problem
     block_c, vec = next_power_of_2(C), math.gcd(C, VECTOR_BYTES // size)
     pieces = block_c // vec  # of a row, as they are loaded
+    if cdiv(N, max(WHOLE_TILE // block_c, 1)) > MAX_LOGITS_PROGRAMS:
+        tile_bytes = LOOPED_TILE_BYTES // (2 if gradient else 1)
+        block_r = min(tile_bytes // (block_c * size + TARGET_BYTES), LOOPED_PIECES // pieces)
+        block_r = 1 << max(block_r, 1).bit_length() - 1
+        per_sm = LOOPED_PER_SM // (2 if size == 8 or gradient else 1)
+        programs = limits.sm_count * per_sm
+        # Some programs have a tile more than others, which should not be much more.
+        least = max(WHOLE_TILE // 2 // block_c, 1)
+        while block_r > least and cdiv(N, block_r) < LOOPED_ITERATIONS * programs:
+            block_r //= 2
+        registers = limits.registers_per_sm // (per_sm * WARPS * WARP)
+        return Whole(block_r, block_c, vec, WARPS, registers, min(programs, cdiv(N, block_r)))
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     few = next_power_of_2(N) * pieces <= MAX_PIECES_ALONE // (2 if size == 8 else 1)
     alone = few and next_power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE

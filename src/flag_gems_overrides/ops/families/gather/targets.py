@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="no-untyped-def"
+"""Targets of the kernels of nll_loss and cross entropy, and the gradients by the scores that they name.
+
+target_ptr: [positions] of classes      weight_ptr: [C], None for ones
+grad_ptr: [positions] with a grad_stride of 1, or one element with 0      total_ptr: [], None unless MEAN
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def load_targets(target_ptr, weight_ptr, positions, mask, C, ignore_index, ACC: tl.constexpr):
+    """The class of each position, whether it counts, and its weight, 0 where it does not."""
+    target = tl.load(target_ptr + positions, mask=mask, other=0).to(tl.int64)
+    check_targets(target, mask, C, ignore_index)
+    return weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
+
+
+@triton.jit
+def weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC: tl.constexpr):
+    """``load_targets``, once they are loaded. A target that is no class does not count: see check_targets."""
+    counts = mask & (target != ignore_index) & (target >= 0) & (target < C)
+    if weight_ptr is None:
+        return target, counts, counts.to(ACC)
+    else:
+        return target, counts, tl.load(weight_ptr + target, mask=counts, other=0).to(ACC)
+
+
+@triton.jit
+def check_targets(target, mask, C, ignore_index):
+    """At the end: what follows an assertion is not done while a target is on its way."""
+    wrong = (target < 0) | (target >= C)
+    tl.device_assert(not wrong, "nll_loss: a target is out of bounds", mask=mask & (target != ignore_index))
+
+
+@triton.jit
+def load_gradient(
+    grad_ptr, total_ptr, positions, mask, grad_stride, MEAN: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """Of each position's loss, one number for all of a mean; not only where the target counts, for then it would wait
+    for the target."""
+    if MEAN:
+        return tl.load(grad_ptr).to(ACC) / tl.load(total_ptr).to(ACC)
+    else:
+        return tl.load(grad_ptr + positions * grad_stride, mask=mask, other=0).to(ACC)
+
+
+@triton.jit
+def gradients(
+    grad_ptr, target_ptr, weight_ptr, total_ptr, positions, mask, C, grad_stride, ignore_index,
+    MEAN: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """The class of each position, whether it counts, and the gradient by that class's score; see check_targets."""
+    target = tl.load(target_ptr + positions, mask=mask, other=0).to(tl.int64)
+    grad = load_gradient(grad_ptr, total_ptr, positions, mask, grad_stride, MEAN, ACC)
+    target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
+    return target, counts, -(grad * weight)
