@@ -52,7 +52,7 @@ def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
         return
     if isinstance(p, Short):
         assert K > 1
-        assert p.block_n >= N
+        assert p.lanes * p.depth >= N > p.lanes * (p.depth - 1)
         assert p.programs * p.columns >= M * K > (p.programs - 1) * p.columns
         return
     if isinstance(p, Rows):
@@ -91,7 +91,7 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
     assert 1 <= p.warps <= 32
     assert p.warps * WARP <= limits.threads_per_sm
     if isinstance(p, (Single, Short)):
-        tile = (p.block,) if isinstance(p, Single) else (p.block_n, p.columns)
+        tile = (p.block,) if isinstance(p, Single) else (p.lanes, p.columns)
         assert all(side == power_of_2(side) for side in tile)
         assert p.programs < 2**31
         return
@@ -118,7 +118,7 @@ def _elements(p: Single | Short | Rows | Split) -> int:
     if isinstance(p, Single):
         return p.block
     if isinstance(p, Short):
-        return p.block_n * p.columns
+        return p.lanes * p.depth * p.columns
     return p.block_m * p.depth * p.width if isinstance(p, Rows) else p.lanes * p.depth * p.block_k
 
 

@@ -22,15 +22,19 @@ MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
 MAX_GROUP = 256
 # Blocks in flight at least, however little of them L2 holds: with fewer, nothing hides the wait of a group.
 MIN_BLOCKS = 8
-# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this;
-# gradients of float32 if they are no longer than 128: 512 x 64 x 197 27.9 us, in a loop 68.6, 72 x 2021 along 0 4.0 and
-# 5.4.
-MAX_SHORT, MAX_SHORT_FLOAT32_GRADIENT, MAX_SHORT_OF_LITTLE = 32, 128, 64
+# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this, of
+# few elements in all if they are no longer than 64. The gradients of 197 x 117 x 311 bf16 24.4 us, in a loop 39.6, of
+# 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7, but 203 x 195 x 449 no faster so.
+MAX_SHORT, MAX_SHORT_FLOAT32_GRADIENT, MAX_SHORT_OF_LITTLE = 128, 256, 64
+# Columns of float64 up to here, whole vectors or not: what computes in float64 should have no lane without an element
+# (estimated, not timed; log_softmax 4 x 327360 as vectors of half-empty blocks 18.7 us on an H100, PyTorch 15.5).
+MAX_SHORT_FLOAT64 = 16
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
-# Elements for each multiprocessor up to which a thread of short columns has no more than four: softmax 3 x 146 float16
-# 2.7 us, with 8 2.9; log_softmax 6 x 5 x 18 float64 3.5, with 8 4.1.
+# Elements for each multiprocessor up to which a thread of short columns has no more than eight, of float64 four, in
+# programs of one warp (estimated, not timed; in tiles of a power of two softmax 3 x 146 float16 took 2.7 us with 4, 2.9
+# with 8, log_softmax 6 x 5 x 18 float64 3.5 and 4.1).
 LITTLE = 1024
 # So few in all, in rows or columns of so few that are loaded one by one: softmax 3 x 400 x 5 float16 3.1 us by a thread
 # for each 8 elements of a column, 5.1 by groups of programs; 3 x 7 float32 2.4 with 4, 3.2 with 8; the gradient of
@@ -127,7 +131,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         # 6 x 2 x 2832 bf16 takes 2.9 us, 4.8 by vectors, 64 x 16 x 64 3.3 and 3.7.
         little = N <= MAX_SHORT_OF_LITTLE and limits.sm_count * LITTLE >= M * N * K
         little |= is_tiny(problem)
-        if K < 2**30 and (few or little or (unaligned and most >= N)):
+        short = (unaligned and most >= N) or (size == 8 and N <= MAX_SHORT_FLOAT64)
+        if K < 2**30 and (few or little or short):
             return _short(problem, limits)
         return _columns(M, N, K, size, inputs, limits)
     vec = math.gcd(N, VECTOR_BYTES // size)
@@ -144,13 +149,13 @@ def default(problem: Problem, limits: Limits) -> Configuration:
 def _short(problem: Problem, limits: Limits) -> Configuration:
     """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side."""
     M, N, K, size, inputs = problem
-    block_n, most = power_of_2(N), (32 if size < 8 else 16) // inputs
-    elements = max(min(block_n, most), most // 4)  # log_softmax of 5 rows spills 8 bytes with 16
-    if M * K * block_n <= limits.sm_count * LITTLE:
-        elements = min(elements, 4 if block_n <= 2 * MAX_SHORT_OF_LITTLE else 8)
-    tile = block_n * power_of_2(M * K)
-    warps = max(1, min(4, tile // (elements * WARP)), block_n // (elements * WARP))
-    return Configuration("short", elements, power_of_2(warps))
+    block_n, wide = power_of_2(N), size // 8 + 1
+    if limits.sm_count * LITTLE >= M * N * K:
+        elements = 8 // wide
+        return Configuration("short", elements, max(1, block_n // (elements * WARP // 2)))
+    # Longer columns are of several threads.
+    most = 64 // wide // inputs
+    return Configuration("short", max(block_n, most // 4) if block_n <= most else most // 2, 4)
 
 
 def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
