@@ -20,6 +20,7 @@ from ...launch.shape import wrap_dim
 from . import plan
 from .classes import locate_classes_kernel, reduce_classes_kernel
 from .columns import N_AXIS, locate_columns_kernel, reduce_columns_kernel
+from .defaults import with_wide_accumulators
 from .extremum import LARGEST
 from .plan import Configuration, Plan, Problem
 from .policy import Arithmetic, Policy
@@ -83,7 +84,10 @@ def _prepare(
         outputs = (new_values, new_positions) if last else (Allocation((M * K,), dtypes.accumulator, device), None)
         # Without elements a program is like one of a single element.
         problem = Problem(M, max(N, 1), K, elements.itemsize, policy.accumulators)
-        chosen = plan.launch(problem, configuration or plan.choose(problem, limits), limits)
+        planned = configuration or plan.choose(problem, limits)
+        if configuration is None and dtypes.accumulator.itemsize == 8 > elements.itemsize:
+            planned = with_wide_accumulators(planned)
+        chosen = plan.launch(problem, planned, limits)
         launch = _bind(chosen, arithmetic, M, N, K, count, policy.positions, dtypes.accumulator.itemsize, device)
         if chosen.splits == 1:
             steps.append(Step(*outputs, launch))
@@ -145,7 +149,7 @@ def problems_of(sizes: list[tuple[int, bool]]) -> Iterator[tuple[int, int, int]]
     while True:
         reduced = [i for i, run in enumerate(runs) if run[1]]
         if not reduced:
-            yield 1, 1, math.prod(size for size, _ in runs)
+            yield math.prod(size for size, _ in runs), 1, 1
             return
         i = max(reduced, key=lambda i: runs[i][0])
         M, K = (math.prod(size for size, _ in part) for part in (runs[:i], runs[i + 1 :]))

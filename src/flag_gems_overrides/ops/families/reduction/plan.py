@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...plans import table
-from .defaults import OCCUPANCY, kinds, narrow, narrow_rows
+from .defaults import FEW_ROWS, OCCUPANCY, kinds, narrow, narrow_rows
 from .launches import (
     MAX_CLASSES,
     VECTOR_BYTES,
@@ -49,15 +49,26 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    found = table.lookup(
-        "reduction",
-        problem,
-        class_of,
-        Configuration,
-        lambda each: launch_or_none(problem, each, limits) is not None,
-        limits,
-    )
+    few = FEW_ROWS * limits.sm_count >= problem.M * problem.K
+    simple = few and _is_simple(problem, launch_or_none(problem, kinds(problem, limits)[0], limits))
+
+    def is_legal(configuration: Configuration) -> bool:
+        """Of few results not one with iterations or an exchange if they need neither: what it was timed with perhaps
+        had neither. A configuration of 421 x 2425 bf16 is two programs for each row of 236 x 5769.
+        """
+        launched = launch_or_none(problem, configuration, limits)
+        return _is_simple(problem, launched) if simple else launched is not None
+
+    found = table.lookup("reduction", problem, class_of, Configuration, is_legal, limits)
     return found or configurations(problem, limits)[0]
+
+
+def _is_simple(problem: Problem, launched: Plan | None) -> bool:
+    """Whether this is a launch in which a result is of one tile."""
+    if launched is None:
+        return False
+    length = problem.N if launched.kernel == "columns" else problem.N * problem.K
+    return launched.splits == 1 and launched.step >= length
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:

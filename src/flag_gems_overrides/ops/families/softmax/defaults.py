@@ -10,7 +10,18 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from .launches import MAX_DEPTH, VECTOR_BYTES, WARP, Configuration, Problem, Shape, cdiv, power_of_2, resident
+from .launches import (
+    MAX_DEPTH,
+    MAX_WORDS,
+    VECTOR_BYTES,
+    WARP,
+    Configuration,
+    Problem,
+    Shape,
+    cdiv,
+    power_of_2,
+    resident,
+)
 
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
 # many of float64.
@@ -24,11 +35,16 @@ MAX_GROUP = 256
 MIN_BLOCKS = 8
 # Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this, of
 # few elements in all if they are no longer than 64. The gradients of 197 x 117 x 311 bf16 24.4 us, in a loop 39.6, of
-# 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7, but 203 x 195 x 449 no faster so.
-MAX_SHORT, MAX_SHORT_FLOAT32_GRADIENT, MAX_SHORT_OF_LITTLE = 128, 256, 64
+# 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7. Columns that are loaded one by one are
+# if a program can hold as many as memory is read by: 12 to 15 instructions an element, in a loop 44, by groups of
+# programs that wait for each other 58 (estimated, not timed; by groups the gradient of log_softmax 1899 x 771 x 5
+# float32 124 us, PyTorch 53).
+MAX_SHORT, MAX_SHORT_OF_LITTLE, MAX_SHORT_WARPS = 128, 64, 32
 # Columns of float64 up to here, whole vectors or not: what computes in float64 should have no lane without an element
 # (estimated, not timed; log_softmax 4 x 327360 as vectors of half-empty blocks 18.7 us on an H100, PyTorch 15.5).
 MAX_SHORT_FLOAT64 = 16
+# A thread has elements for a vector of each input at least, where columns are shorter: softmax 262144 x 3 x 6 float32
+# 15.1 us, with twice as many 18.2.
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
@@ -36,6 +52,9 @@ MAX_SHORT_ELEMENTS = 512
 # programs of one warp (estimated, not timed; in tiles of a power of two softmax 3 x 146 float16 took 2.7 us with 4, 2.9
 # with 8, log_softmax 6 x 5 x 18 float64 3.5 and 4.1).
 LITTLE = 1024
+# Rows up to which no thread has several: so many can be as many programs of 4 warps as multiprocessors run at once.
+# 27736541 x 2 bf16, a row to a thread, took 136 us (H100), as long as starting 216692 programs (estimated, not timed).
+MANY_ROWS = 1 << 19
 # So few in all, in rows or columns of so few that are loaded one by one: softmax 3 x 400 x 5 float16 3.1 us by a thread
 # for each 8 elements of a column, 5.1 by groups of programs; 3 x 7 float32 2.4 with 4, 3.2 with 8; the gradient of
 # log_softmax 1531 x 5 bf16 2.7 and 3.4.
@@ -94,6 +113,10 @@ LONG_COLUMNS, MAX_SMALL_GROUP = {(2, 1): Shape(32, 8, 128)}, 16
 # 16384 x 64 bf16: 114 us, 126 through L2; log_softmax backward 147, not 163. 8 x 4096 x 1024, which fits: 65, not 60.
 # Larger groups than of 28 programs were not timed.
 COLUMNS_IN_L1, MAX_GROUP_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Shape(32, 8, 128), 64)}, 32
+# 1520 programs start in a microsecond, in which 4250 KB are moved: 40 x 4 x 416224 float16 by 130070 of 128 columns
+# 95 us (63 to read and write), the gradient of 19488 x 4 x 744 by 233856 145 us (82). So many bytes to each, of so many
+# to each multiprocessor (estimated, not timed).
+MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
 # What memory is read and written by; of a thread of 16 warps (64 elements of float32 spill 24 bytes).
 SECTOR_BYTES, MAX_BYTES_OF_NARROWER = 32, 128
 # Of shared memory, for what threads tell each other.
@@ -126,15 +149,13 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         return Configuration("single", elements, max(1, min(4, power_of_2(cdiv(total, elements * WARP)))))
     if K > 1:
         unaligned = K % (VECTOR_BYTES // size) != 0
-        most = MAX_SHORT_FLOAT32_GRADIENT if (size, inputs) == (4, 2) else MAX_SHORT
-        few = N * K <= MAX_SHORT_ELEMENTS and N <= 2 * MAX_SHORT
+        few = N * K <= MAX_SHORT_ELEMENTS and N <= MAX_SHORT_OF_LITTLE
         # 6 x 2 x 2832 bf16 takes 2.9 us, 4.8 by vectors, 64 x 16 x 64 3.3 and 3.7.
         little = N <= MAX_SHORT_OF_LITTLE and limits.sm_count * LITTLE >= M * N * K
         little |= is_tiny(problem)
-        short = (unaligned and most >= N) or (size == 8 and N <= MAX_SHORT_FLOAT64)
-        if K < 2**30 and (few or little or short):
-            return _short(problem, limits)
-        return _columns(M, N, K, size, inputs, limits)
+        short = (unaligned and N <= MAX_SHORT) or K % 2 == 1 or (size == 8 and N <= MAX_SHORT_FLOAT64)
+        found = _short(problem, limits) if few or little or short else None
+        return found or _columns(M, N, K, size, inputs, limits)
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
@@ -146,16 +167,24 @@ def default(problem: Problem, limits: Limits) -> Configuration:
     return _rows(M, N, vec, size, inputs)
 
 
-def _short(problem: Problem, limits: Limits) -> Configuration:
-    """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side."""
+def _short(problem: Problem, limits: Limits) -> Configuration | None:
+    """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side. None if so many
+    neighbours that memory is read by are more than a program can hold.
+    """
     M, N, K, size, inputs = problem
     block_n, wide = power_of_2(N), size // 8 + 1
-    if limits.sm_count * LITTLE >= M * N * K:
-        elements = 8 // wide
-        return Configuration("short", elements, max(1, block_n // (elements * WARP // 2)))
-    # Longer columns are of several threads.
-    most = 64 // wide // inputs
-    return Configuration("short", max(block_n, most // 4) if block_n <= most else most // 2, 4)
+    most = MAX_WORDS // wide // inputs
+    if limits.sm_count * LITTLE // wide >= M * N * K and N <= MAX_SHORT_OF_TINY:
+        elements, columns, warps = min(block_n, 8 // wide), 2, 1
+    elif block_n <= most:
+        elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
+    else:  # of several threads
+        elements, columns = most // 2, min(SECTOR_BYTES // size, power_of_2(K))
+        warps = 4 if K * size >= SECTOR_BYTES else 1
+    warps = max(warps, columns * block_n // (elements * WARP))
+    if K >= 2**30 or M * K >= 2**31 or warps > MAX_SHORT_WARPS // wide:
+        return None
+    return Configuration("short", elements, warps)
 
 
 def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
@@ -168,11 +197,16 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     elements = max(elements // (2 if size == 8 else 1), vec)
     if vec == 1 and block_n <= WARP and M * block_n <= TINY:
         elements = min(elements, 4)
+    if MANY_ROWS >= M:
+        elements = min(elements, block_n)
     if vec == inputs == 1:
         # Two threads to a row at least: 2000000 x 7 bf16 24.7 us, single threads 34.9, 7530 x 5 float32 3.0 and 4.1.
         # The gradient of 6624672 x 7 takes 115 us by two, 98 by single ones; 1000000 x 6, in pairs, 14.1 and 10.8.
         # 131072 x 29 float32 takes 12.3 us with 4 elements to a thread, 17.7 with 8, 815776 x 3 bf16 8.7, with 2 10.8.
         elements = min(elements, max(block_n // 2, 4 if N == 3 else 1), 4 if block_n <= WARP else elements)
+    elif vec == 1 and block_n == WARP:
+        # As for the forward: the gradient of 447392 x 27 bf16 with 8 45 us (H100, torch.compile 38; estimated, not timed).
+        elements = min(elements, 4)
     threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
     # Of few rows no more warps than they need.
     warps = max(min(4, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
@@ -218,9 +252,11 @@ def _long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: 
 
 
 def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration:
-    # A cache line of each column's row; of very short columns more, for 512 elements to a program: 33920 x 4 x 256
-    # float16 46 us, 86 with half as many.
+    # A cache line of each column's row; of very short columns more, for 512 elements to a program.
     block_k = min(power_of_2(K), max(128 // size, 512 // power_of_2(N)))
+    wider = min(power_of_2(K), power_of_2(cdiv(MIN_PROGRAM_BYTES, N * size * (inputs + 1))))
+    if wider > block_k and M * cdiv(K, wider) >= MANY_PROGRAMS * limits.sm_count:
+        block_k = wider
     narrower = _narrower(M, N, K, size, inputs, block_k, limits)
     block_k = narrower or block_k
     blocks = M * cdiv(K, block_k)
@@ -337,7 +373,7 @@ def others(problem: Problem, limits: Limits) -> list[Configuration]:
         found = [_columns(M, N, K, size, inputs, limits)]
         if (size, inputs) in COLUMNS_IN_L1:
             found += filter(None, [_columns_in_l1(M, N, K, size, inputs, limits)])
-        return [*found, _short(problem, limits)] if N <= 256 and K < 2**30 else found
+        return found + list(filter(None, [_short(problem, limits)])) if N <= MAX_SHORT_OF_TINY else found
     vec = VECTOR_BYTES // size
     found = [_rows(M, N, math.gcd(N, vec), size, inputs)]
     if 64 * vec > N:

@@ -144,7 +144,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Si
         threads = width // vec
         if threads > warps * WARP or elements < vec:
             raise ValueError("a row is of one program")
-        block_m = warps * WARP // threads
+        block_m = warps * WARP // threads * max(elements // block_n, 1)
         return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
     return _split(problem, configuration, limits)
 
