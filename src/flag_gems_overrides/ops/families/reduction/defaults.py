@@ -87,7 +87,10 @@ MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE, SECTOR_BYTES = 
 # 1520 programs start in a microsecond, however small they are: 57232 x 2 x 312 bf16 by 69759 of 256 results 46 us (30
 # to read and write), var 32768 x 2 x 1156 bf16 by 147968 95 us (H100, torch.compile 82). With more than these to each
 # multiprocessor they are larger (estimated, not timed).
-STARTED_AT_ONCE = 32
+STARTED_AT_ONCE = 8
+# Few results of up to 32 elements are of single warps, which exchange nothing: argmax 7 x 32 x 12 float32 by 4 warps
+# 3.6 us (H100, FlagGems 3.1; estimated, not timed), amax 8 x 16 x 160 uint8 2.8 us, with more results to a warp 2.9.
+MAX_RESULTS_OF_ONE_WARP = 4
 # More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
 # longer.
@@ -253,6 +256,8 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
             block_k, warps = block_k * 8 // block_n, warps * 8 // block_n
     elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
+        if MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
+            block_k, warps = block_k // 4, max(block_n // 32, 1)
     elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES):
         block_k, warps = BLOCK_K, block_n // 16
     else:

@@ -48,9 +48,10 @@ MAX_SHORT_FLOAT64 = 16
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
-# Elements for each multiprocessor up to which a thread of short columns has no more than eight, of float64 four, in
-# programs of one warp (estimated, not timed; in tiles of a power of two softmax 3 x 146 float16 took 2.7 us with 4, 2.9
-# with 8, log_softmax 6 x 5 x 18 float64 3.5 and 4.1).
+# Elements for each multiprocessor up to which a thread of short columns has no more than 16, of half as many no more
+# than 8, of float64 half of that. Columns of several threads are in programs of one warp then, which need not wait for
+# others (estimated, not timed; in tiles of a power of two, of four warps, softmax 3 x 146 float16 took 2.7 us with 4
+# elements, 2.9 with 8, log_softmax 6 x 5 x 18 float64 3.5 and 4.1).
 LITTLE = 1024
 # Rows up to which no thread has several: so many can be as many programs of 4 warps as multiprocessors run at once.
 # 27736541 x 2 bf16, a row to a thread, took 136 us (H100), as long as starting 216692 programs (estimated, not timed).
@@ -175,7 +176,8 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
     block_n, wide = power_of_2(N), size // 8 + 1
     most = MAX_WORDS // wide // inputs
     if limits.sm_count * LITTLE // wide >= M * N * K and N <= MAX_SHORT_OF_TINY:
-        elements, columns, warps = min(block_n, 8 // wide), 2, 1
+        elements = min(block_n, (8 if limits.sm_count * LITTLE // wide >= 2 * M * N * K else 16) // wide)
+        columns, warps = (1, max(1, min(4, power_of_2(M * K) // WARP))) if block_n == elements else (2, 1)
     elif block_n <= most:
         elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
     else:  # of several threads
@@ -195,8 +197,9 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
     # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
     elements = max(elements // (2 if size == 8 else 1), vec)
-    if vec == 1 and block_n <= WARP and M * block_n <= TINY:
-        elements = min(elements, 4)
+    if block_n <= WARP and M * block_n <= TINY:
+        # Of float64 a vector: 10 x 32 with 4 elements 3.4 us (H100, FlagGems 3.1; estimated, not timed).
+        elements = min(elements, vec if size == 8 else max(vec, 4))
     if MANY_ROWS >= M:
         elements = min(elements, block_n)
     if vec == inputs == 1:
@@ -205,7 +208,7 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
         # 131072 x 29 float32 takes 12.3 us with 4 elements to a thread, 17.7 with 8, 815776 x 3 bf16 8.7, with 2 10.8.
         elements = min(elements, max(block_n // 2, 4 if N == 3 else 1), 4 if block_n <= WARP else elements)
     elif vec == 1 and block_n == WARP:
-        # As for the forward: the gradient of 447392 x 27 bf16 with 8 45 us (H100, torch.compile 38; estimated, not timed).
+        # As the forward: the gradient of 447392 x 27 bf16 with 8 45 us (H100, torch.compile 38; estimated, not timed).
         elements = min(elements, 4)
     threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
     # Of few rows no more warps than they need.
