@@ -28,6 +28,9 @@ from .launches import (
 # thread, as an index reduction has that keeps every element apart, fewer fit. Columns of 1024 x 1024 x 1024 bf16 in
 # 64 registers took 677 us (sum), in 80 495 (amax).
 OCCUPANCY, COLUMNS_OCCUPANCY = 32, {1: 24, 2: 24, 3: 24}
+# Of bytes 8 spill in 64 registers. With 16 warps all of 261017568 bool took 99 us, FlagGems 84, for too little is in
+# flight (with 24 estimated, not timed).
+BYTES_OCCUPANCY = 24
 # Means and squares of rows: 45 to 68 registers with 16 to 32 elements in vectors, of which each has one of either.
 MOMENTS_OCCUPANCY = {True: 24, False: 16}
 # A program of 8 warps has 16 KB in flight: 2**29 bf16 at 4283 GB/s; half of that or 4 warps cost 1 to 4 %.
@@ -116,8 +119,7 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     positions = accumulators == 2
     vector, block_n = _row_vector(N, size), power_of_2(N)
     edges = N % vector != 0
-    # Of bytes 8 spill in 64 registers.
-    occupancy = OCCUPANCY // 2 if size == 1 and not positions else OCCUPANCY
+    occupancy = BYTES_OCCUPANCY if size == 1 and not positions else OCCUPANCY
     stages = 1
     if N == 1:
         tile, warps = (VECTOR_BYTES // size * 4 * WARP, 4) if _starts_many(M, 256, limits) else (256, 2)
@@ -202,7 +204,7 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
             occupancy = OCCUPANCY
     elif limits.sm_count <= M and MAX_ITERATIONS_ALONE * MAX_CLASSES_WARPS * tile >= N * K:
         warps = min(MAX_CLASSES_WARPS, power_of_2(limits.sm_count * occupancy // M + 1) // 2 or 1)
-        tile *= warps
+        tile = tile * warps // (2 if size == 8 else 1)  # of float64 40 bytes spill
     if accumulators == 3:
         tile = CLASSES_TILE // 2 * warps  # two tiles are read at a time
     tile = min(tile, power_of_2(N * K))

@@ -118,8 +118,8 @@ COLUMNS_IN_L1, MAX_GROUP_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Sha
 # 95 us (63 to read and write), the gradient of 19488 x 4 x 744 by 233856 145 us (82). So many bytes to each, of so many
 # to each multiprocessor (estimated, not timed).
 MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
-# What memory is read and written by; of a thread of 16 warps (64 elements of float32 spill 24 bytes).
-SECTOR_BYTES, MAX_BYTES_OF_NARROWER = 32, 128
+# What memory is read and written by; elements of a thread of 16 warps (64 of float32 spill 24 bytes).
+SECTOR_BYTES, MAX_ELEMENTS_OF_NARROWER = 32, 32
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 # Columns short enough for one tile, by up to 8 warps. 8 x 21 x 262144: bf16 73 and 81 %, fp32 92 and 97 %.
@@ -265,16 +265,20 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
     blocks = M * cdiv(K, block_k)
     shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     if narrower:
-        shape = shape._replace(elements=min(shape.elements, MAX_BYTES_OF_NARROWER // size))
+        shape = shape._replace(elements=min(shape.elements, MAX_ELEMENTS_OF_NARROWER))
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
     while shape.elements > 2 * vec and blocks * warps < 4 * limits.sm_count and warps < 8:
         # Idle multiprocessors: softmax 300 x 200 x 6 bf16 4.0 us by two warps for each [N, K], by one 6.2.
         shape, warps = shape._replace(elements=shape.elements // 2), warps * 2
     if warps <= 8 or narrower:
         return _configuration(vec, block_k, shape._replace(warps=warps), 1)
-    if (size, inputs) == (4, 2) and warps // 8 <= min(64, resident(shape._replace(warps=8), limits)):
-        # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop.
-        return _configuration(vec, block_k, shape._replace(warps=8), warps // 8)
+    if (size, inputs) == (4, 2):
+        # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop. Eight loads of each input: 142 x 1897
+        # x 3 11.0 us, with four 14.5.
+        member = _without_spills(Shape(8 * vec, 8, 128), limits)
+        members = power_of_2(N) * block_k // (member.elements * 8 * WARP)
+        if members <= min(64, resident(member, limits)):
+            return _configuration(vec, block_k, member, members)
     if (size, inputs) == (2, 1) and vec * size == VECTOR_BYTES and block_k == 64:
         narrow = _narrow_columns(M, N, K, vec, warps, shape, limits)
         if narrow is not None:
@@ -307,17 +311,21 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
 def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limits: Limits) -> int | None:
     """Columns of a block where ``block_k`` would leave multiprocessors idle or take groups, whose programs wait for
     each other, and narrower blocks are single tiles: log_softmax 2 x 400 x 512 bf16 5.6 us so, 7.8 by groups, gradients
-    of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2, but softmax 5 x 1520 x 72 bf16 9.1
-    and 8.8 (H100).
+    of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2 (H100). Half a sector if
+    columns of a whole one are too many elements: softmax 5 x 1520 x 72 bf16 by 8 columns 8.0 us, by 16 9.1, by groups
+    8.8, but the first two by 8 5.8 and 4.5.
     """
     found = None
     shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     if power_of_2(N) * block_k <= 8 * shape.elements * WARP:
         return None
-    while M * cdiv(K, block_k) < limits.sm_count and block_k * size > SECTOR_BYTES:
+    least = SECTOR_BYTES // size
+    if power_of_2(N) * least > 16 * MAX_ELEMENTS_OF_NARROWER * WARP:
+        least //= 2
+    while M * cdiv(K, block_k) < limits.sm_count and block_k > least:
         block_k //= 2
         shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
-        if power_of_2(N) * block_k <= 16 * min(shape.elements, MAX_BYTES_OF_NARROWER // size) * WARP:
+        if power_of_2(N) * block_k <= 16 * min(shape.elements, MAX_ELEMENTS_OF_NARROWER) * WARP:
             found = block_k
     return found
 
