@@ -20,7 +20,6 @@ from ...launch.shape import wrap_dim
 from . import plan
 from .classes import locate_classes_kernel, reduce_classes_kernel
 from .columns import N_AXIS, locate_columns_kernel, reduce_columns_kernel
-from .defaults import with_wide_accumulators
 from .extremum import LARGEST
 from .plan import Configuration, Plan, Problem
 from .policy import Arithmetic, Policy
@@ -86,7 +85,7 @@ def _prepare(
         problem = Problem(M, max(N, 1), K, elements.itemsize, policy.accumulators)
         planned = configuration or plan.choose(problem, limits)
         if configuration is None and dtypes.accumulator.itemsize == 8 > elements.itemsize:
-            planned = with_wide_accumulators(planned)
+            planned = plan.with_wide_accumulators(problem, planned, limits)
         chosen = plan.launch(problem, planned, limits)
         launch = _bind(chosen, arithmetic, M, N, K, count, policy.positions, dtypes.accumulator.itemsize, device)
         if chosen.splits == 1:

@@ -45,9 +45,6 @@ FEW_ROWS, LONG_ROW_BYTES = 6, 131072
 TILE_WITH_EDGES, STAGES = 4096, 3
 # But one tile of few such rows: var 274 x 5074 float16 (H100) 6.0 us, in a pipelined loop of two 6.7; count_nonzero
 # 236 x 5769 by two programs for each row 6.4, torch.compile 4.6.
-# Accumulators of 64 bits of smaller elements have as many warps as there are registers for, and fewer elements: prod of
-# 4411664 int16 (H100) 13.4 us with 32 elements, 8 warps and programs for twice as many, 11.7 with 16 and 4.
-WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = 16, 4, 24
 # Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
 # 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16). Where row ends
@@ -62,11 +59,11 @@ LITTLE_TILE = 1024
 LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
-# Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2; but not if there are rows for all
-# multiprocessors: argmax 1082 x 739 x 2 bf16 by columns, of which programs share results, 8.8 us (FlagGems 5.3). Rows
-# of up to 8 iterations are of one program each then: argmax 166 x 5275 x 3 float16 by twelve, 10.2 us (FlagGems 8.3).
-# Both are estimated, not timed.
-MIN_BYTES_OF_CLASSES, MIN_CLASSES_ROW_BYTES = 4 << 20, 2048
+# Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2; positions of half as much if there are rows for
+# all multiprocessors: argmax 1082 x 739 x 2 bf16 by columns, of which programs share results, 8.8 us (FlagGems 5.3).
+# Rows of up to 8 iterations are of one program each then: argmax 166 x 5275 x 3 float16 by twelve, 10.2 us (FlagGems
+# 8.3). Both are estimated, not timed.
+MIN_BYTES_OF_CLASSES = 4 << 20
 CLASSES_TILE, CLASSES_OCCUPANCY, MAX_CLASSES_WARPS, MAX_ITERATIONS_ALONE = 512, {1: 24, 2: 16, 3: 16}, 8, 8
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
@@ -108,7 +105,8 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     kinds = [_columns(problem, limits)]
     if K <= MAX_CLASSES and (problem.accumulators < 3 or size < 8):  # means of float64 spill 16 to 230 bytes
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
-        worth |= N * K * size > MIN_CLASSES_ROW_BYTES and limits.sm_count <= M
+        if problem.accumulators == 2 and limits.sm_count <= M:
+            worth |= N * K * size > SHORT_BYTES // 2 and M * N * K * size > MIN_BYTES_OF_CLASSES // 2
         kinds.insert(0 if worth else 1, _classes(problem, limits))
     return kinds
 
@@ -160,15 +158,6 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         problem,
         Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
     )
-
-
-def with_wide_accumulators(configuration: Configuration) -> Configuration:
-    """The same where numbers of 64 bits are made of smaller elements."""
-    kernel, elements, warps, occupancy, *_ = configuration
-    if kernel == "rows" and elements > WIDE_ELEMENTS:
-        elements, warps = WIDE_ELEMENTS, max(warps // 2, min(warps, WIDE_WARPS))
-    warps = min(warps, WIDE_OCCUPANCY // 3)
-    return configuration._replace(elements=elements, warps=warps, occupancy=min(occupancy, WIDE_OCCUPANCY))
 
 
 def narrow_rows(problem: Problem, vector: int) -> bool:
