@@ -22,6 +22,18 @@ from .launches import (
     power_of_2,
     resident,
 )
+from .shapes import (
+    COLUMNS,
+    COLUMNS_IN_L1,
+    IN_L1,
+    LONG_COLUMNS,
+    LOOPED_ROWS,
+    MAX_GROUP_IN_L1,
+    MAX_SMALL_GROUP,
+    SHORT_COLUMNS,
+    SPLIT_ROWS,
+    SPLIT_UNALIGNED_ROWS,
+)
 
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
 # many of float64.
@@ -35,16 +47,14 @@ MAX_GROUP = 256
 MIN_BLOCKS = 8
 # Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this, of
 # few elements in all if they are no longer than 64. The gradients of 197 x 117 x 311 bf16 24.4 us, in a loop 39.6, of
-# 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7. Columns that are loaded one by one are
-# if a program can hold as many as memory is read by: 12 to 15 instructions an element, in a loop 44, by groups of
-# programs that wait for each other 58 (estimated, not timed; by groups the gradient of log_softmax 1899 x 771 x 5
-# float32 124 us, PyTorch 53).
-MAX_SHORT, MAX_SHORT_OF_LITTLE, MAX_SHORT_WARPS = 128, 64, 32
+# 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7. Longer ones of which no two are
+# loaded together are, if a program can hold as many as memory is read by: 20 to 30 instructions an element, in a loop
+# 44, by groups of programs that wait for each other 58 (estimated, not timed; by groups the gradient of log_softmax
+# 1899 x 771 x 5 float32 124 us, PyTorch 53). Where four of 16 bits are loaded together longer ones were not timed.
+MAX_SHORT, MAX_SHORT_IN_FOURS, MAX_SHORT_OF_LITTLE, MAX_SHORT_WARPS = 128, 32, 64, 32
 # Columns of float64 up to here, whole vectors or not: what computes in float64 should have no lane without an element
 # (estimated, not timed; log_softmax 4 x 327360 as vectors of half-empty blocks 18.7 us on an H100, PyTorch 15.5).
 MAX_SHORT_FLOAT64 = 16
-# A thread has elements for a vector of each input at least, where columns are shorter: softmax 262144 x 3 x 6 float32
-# 15.1 us, with twice as many 18.2.
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
@@ -60,60 +70,6 @@ MANY_ROWS = 1 << 19
 # for each 8 elements of a column, 5.1 by groups of programs; 3 x 7 float32 2.4 with 4, 3.2 with 8; the gradient of
 # log_softmax 1531 x 5 bf16 2.7 and 3.4.
 TINY, MAX_SHORT_OF_TINY = 16384, 512
-# By bytes of an element and number of inputs (1 forward, 2 backward).
-# Groups that keep a row in registers. 1024 x 131072 bf16: 85 %, without the prefetch 81 %, with half the elements and
-# twice the warps 69 %; backward 88 %. 512 x 131072 fp32: 86 %; with half the warps 81 %, backward the reverse.
-SPLIT_ROWS = {
-    (2, 1): Shape(64, 4, 128, prefetch=True),
-    (2, 2): Shape(32, 4, 128, prefetch=True),
-    (4, 1): Shape(32, 8, 64),
-    (4, 2): Shape(16, 4, 64),
-    (8, 1): Shape(16, 4, 128),
-    (8, 2): Shape(16, 4, 128),
-}
-# The same for unaligned rows, whose edges need registers of their own.
-SPLIT_UNALIGNED_ROWS = {
-    (2, 1): Shape(64, 4, 128),
-    (2, 2): Shape(32, 4, 128, prefetch=True),
-    (4, 1): Shape(32, 4, 72),
-    (4, 2): Shape(16, 4, 72),
-    (8, 1): Shape(16, 4, 128),
-    (8, 2): Shape(8, 4, 128),
-}
-# One program for a row that it reads twice, the second time from L1: (shape, how much of L1 the rows of one
-# multiprocessor may take, whether also for unaligned rows, as far as these were timed). bf16 4096 x 18432: 87 us, 99
-# by groups; 8192 x 32768: 266, not 295; 8192 x 50257: 469, not 561; backward 4096 x 18432: 116, not 132; float32 4096 x
-# 32768: 279, not 290.
-IN_L1 = {
-    (2, 1): ((Shape(32, 8, 64), 1.0, True), (Shape(64, 8, 80), 1.3, False), (Shape(32, 16, 64), 1.15, True)),
-    (2, 2): ((Shape(32, 8, 80), 1.0, False), (Shape(32, 8, 128), 1.15, False)),
-    (4, 1): ((Shape(16, 16, 64), 1.15, False),),
-}
-# Rows too long for registers and L1. 1 x 2**24 bf16: 51 %, 55 % backward; with half the elements and twice the programs
-# 46 %.
-LOOPED_ROWS = {
-    (2, 1): Shape(64, 8, 128),
-    (2, 2): Shape(32, 8, 128),
-    (4, 1): Shape(64, 8, 128),
-    (4, 2): Shape(32, 8, 128),
-    (8, 1): Shape(16, 8, 128),
-    (8, 2): Shape(8, 8, 128),
-}
-# Columns read in a loop. 64 x 512 x 512 bf16: 61 %; with 16-byte loads 54 %, without the asynchronous copies 57 %.
-COLUMNS = {
-    (2, 1): Shape(32, 4, 128, stages=3, vec_bytes=8),
-    (2, 2): Shape(16, 8, 128),
-    (4, 1): Shape(32, 8, 128),
-    (4, 2): Shape(16, 8, 128),
-    (8, 1): Shape(8, 8, 128),
-    (8, 2): Shape(8, 8, 128),
-}
-# The same by larger groups, where fewer programs have less to tell each other. 65536 x 256 bf16 along 0: 42 %, not 35.
-LONG_COLUMNS, MAX_SMALL_GROUP = {(2, 1): Shape(32, 8, 128)}, 16
-# Where L2 does not hold all columns, a program has no more of them than L1 does: (shape, bytes of a block's row). 64 x
-# 16384 x 64 bf16: 114 us, 126 through L2; log_softmax backward 147, not 163. 8 x 4096 x 1024, which fits: 65, not 60.
-# Larger groups than of 28 programs were not timed.
-COLUMNS_IN_L1, MAX_GROUP_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Shape(32, 8, 128), 64)}, 32
 # 1520 programs start in a microsecond, in which 4250 KB are moved: 40 x 4 x 416224 float16 by 130070 of 128 columns
 # 95 us (63 to read and write), the gradient of 19488 x 4 x 744 by 233856 145 us (82). So many bytes to each, of so many
 # to each multiprocessor (estimated, not timed).
@@ -122,15 +78,6 @@ MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
 SECTOR_BYTES, MAX_ELEMENTS_OF_NARROWER = 32, 32
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
-# Columns short enough for one tile, by up to 8 warps. 8 x 21 x 262144: bf16 73 and 81 %, fp32 92 and 97 %.
-SHORT_COLUMNS = {
-    (2, 1): Shape(64, 1, 128),
-    (2, 2): Shape(32, 1, 128),
-    (4, 1): Shape(64, 1, 128),
-    (4, 2): Shape(32, 1, 128),
-    (8, 1): Shape(16, 1, 128),
-    (8, 2): Shape(16, 1, 128),
-}
 
 
 def is_tiny(problem: Problem) -> bool:
@@ -154,7 +101,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         # 6 x 2 x 2832 bf16 takes 2.9 us, 4.8 by vectors, 64 x 16 x 64 3.3 and 3.7.
         little = N <= MAX_SHORT_OF_LITTLE and limits.sm_count * LITTLE >= M * N * K
         little |= is_tiny(problem)
-        short = (unaligned and N <= MAX_SHORT) or K % 2 == 1 or (size == 8 and N <= MAX_SHORT_FLOAT64)
+        most = MAX_SHORT if K % 4 else MAX_SHORT_IN_FOURS
+        short = (unaligned and most >= N) or K % 2 == 1 or (size == 8 and N <= MAX_SHORT_FLOAT64)
         found = _short(problem, limits) if few or little or short else None
         return found or _columns(M, N, K, size, inputs, limits)
     vec = math.gcd(N, VECTOR_BYTES // size)
@@ -179,6 +127,7 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
         elements = min(block_n, (8 if limits.sm_count * LITTLE // wide >= 2 * M * N * K else 16) // wide)
         columns, warps = (1, max(1, min(4, power_of_2(M * K) // WARP))) if block_n == elements else (2, 1)
     elif block_n <= most:
+        # A vector of each input at least: softmax 262144 x 3 x 6 float32 15.1 us, with two 18.2.
         elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
     else:  # of several threads
         elements, columns = most // 2, min(SECTOR_BYTES // size, power_of_2(K))
