@@ -129,7 +129,9 @@ def _in_one_tile(problem: Problem) -> Iterator[Configuration]:
         threads = max(block_k * power_of_2(problem.N) // ELEMENTS, WARP)
         warps = min(threads // WARP, MAX_TILE_WARPS)
         elements = max(block_k * power_of_2(problem.N) // (warps * WARP), 1)
-        yield Configuration("columns", elements, warps, OCCUPANCY, 1, block_k, False)
+        # A position for each element too spills 16 bytes in 64 registers.
+        occupancy = OCCUPANCY // (2 if problem.accumulators == 2 and elements > 2 * ELEMENTS else 1)
+        yield Configuration("columns", elements, warps, occupancy, 1, block_k, False)
 
 
 def _narrow(problem: Problem) -> Iterator[Configuration]:

@@ -240,11 +240,7 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
         # One half of the columns is read while the other waits: 262144 x 32 bf16 21 us, not 27, float32 34, not 36.
         block_k //= 2
         blocks = 2
-    shape, vec = _for_columns(COLUMNS, K, block_k, size, inputs, limits)
-    if vec <= 2:
-        # More of them spill 100 to 440 bytes: softmax 32 x 29960 x 6 bf16 32 us with 16 elements, with 32 37.5, the
-        # gradient of 133 x 6232 x 34 127 us with 8, with 16 143.
-        shape = shape._replace(elements=min(shape.elements, 8 * vec // inputs))
+    shape, vec = _for_loops(COLUMNS, K, block_k, size, inputs, limits)
     block_bytes = N * block_k * size * inputs
     group = _group(blocks, block_bytes, shape, limits)
     wide = shape._replace(warps=2 * shape.warps)
@@ -252,7 +248,7 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
         # One block for a multiprocessor, which L1 holds until it is written: 26 x 1079 x 317 float32 48 us, not 55.
         shape = wide
     if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
-        shape, vec = _for_columns(LONG_COLUMNS, K, block_k, size, inputs, limits)
+        shape, vec = _for_loops(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = _group(blocks, N * block_k * size * inputs, shape, limits)
     return _configuration(vec, block_k, shape, group)
 
@@ -317,6 +313,17 @@ def _for_columns(
     vec = math.gcd(K, shape.vec_bytes // size, block_k)
     # Loads of single elements have an address and a mask each: 16 of them spill.
     return shape._replace(elements=min(shape.elements, MAX_DEPTH * vec if vec > 1 else 8 // inputs)), vec
+
+
+def _for_loops(
+    shapes: dict[tuple[int, int], Shape], K: int, block_k: int, size: int, inputs: int, limits: Limits
+) -> tuple[Shape, int]:
+    """The same where each load has an address that every iteration advances: more of one or two elements spill 100 to
+    440 bytes. softmax 32 x 29960 x 6 bf16 32 us with 16 elements, with 32 37.5, the gradient of 133 x 6232 x 34 127 us
+    with 8, with 16 143.
+    """
+    shape, vec = _for_columns(shapes, K, block_k, size, inputs, limits)
+    return shape._replace(elements=min(shape.elements, 8 * vec // inputs)) if vec <= 2 else shape, vec
 
 
 def _without_spills(shape: Shape, limits: Limits) -> Shape:
