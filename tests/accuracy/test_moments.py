@@ -168,6 +168,7 @@ def test_means_in_a_loop(shape, dims, of_means, device, device_with, monkeypatch
 @pytest.mark.filterwarnings("ignore:var")
 def test_corrections(correction, device):
     check(draw((4, 5), torch.float32, device), [1], correction=correction)
+    check(torch.tensor([[3.0], [nan], [-0.0]], device=device), [1], correction=correction)
 
 
 @each("values", [(nan, 0.0), (inf, 0.0), (inf, -inf), (-inf, nan)])

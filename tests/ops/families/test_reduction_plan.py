@@ -10,7 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flag_gems_overrides.ops.families.reduction.plan import Plan, plan
+from flag_gems_overrides.ops.families.reduction.plan import (
+    Plan,
+    Problem,
+    choose,
+    launch,
+    plan,
+    with_wide_accumulators,
+)
 from flag_gems_overrides.ops.launch.devices import Limits
 
 H200 = Limits(132, 60 << 20, 65536, 2048, 232448, (9, 0))
@@ -169,3 +176,15 @@ def test_rows_of_classes_are_read_by_single_warps_where_there_are_rows_enough():
     many, few = plan(20000, 1000, 3, 2, 2, H200), plan(1, 4000000, 8, 2, 2, H200)
     assert (many.kernel, many.warps, many.stages) == ("classes", 1, 1)
     assert (few.kernel, few.warps, few.stages) == ("classes", 4, 3)
+
+
+@given(problems)
+@example((1, 4411664, 1, 2, 1, H200))
+def test_programs_of_wide_accumulators_run_at_once(problem):
+    *numbers, limits = problem
+    problem = Problem(*numbers)
+    planned = choose(problem, limits)
+    launched = launch(problem, with_wide_accumulators(problem, planned, limits), limits)
+    if launched != launch(problem, planned, limits):
+        assert launched.kernel == "rows"
+        assert launched.splits * launched.blocks <= max(24 // launched.warps * limits.sm_count, launched.blocks)

@@ -125,7 +125,7 @@ def test_problems_of_separate_dimensions():
     """The largest first; what is left of the tensor is the next problem."""
     assert list(problems_of([(3, True), (5, False), (7, True)])) == [(15, 7, 1), (1, 3, 5)]
     assert list(problems_of([(2, False), (3, True), (5, True), (7, False)])) == [(2, 15, 7)]
-    assert list(problems_of([(4, False)])) == [(1, 1, 4)]
+    assert list(problems_of([(4, False)])) == [(4, 1, 1)]
     assert list(problems_of([])) == [(1, 1, 1)]
 
 

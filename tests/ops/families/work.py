@@ -55,7 +55,7 @@ def _softmax(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
         if isinstance(plan, softmax_plan.Single):
             return Work(plan.programs, 1, plan.programs * plan.block, 1, 0)
         if isinstance(plan, softmax_plan.Short):
-            return Work(plan.programs, 1, plan.programs * plan.block_n * plan.columns, 1, 0)
+            return Work(plan.programs, 1, plan.programs * plan.lanes * plan.depth * plan.columns, 1, 0)
         if isinstance(plan, softmax_plan.Rows):
             tile = plan.block_m * plan.depth * plan.width
             return Work(plan.programs, 1, plan.programs * tile, 1, 0)

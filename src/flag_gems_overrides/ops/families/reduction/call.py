@@ -83,7 +83,10 @@ def _prepare(
         outputs = (new_values, new_positions) if last else (Allocation((M * K,), dtypes.accumulator, device), None)
         # Without elements a program is like one of a single element.
         problem = Problem(M, max(N, 1), K, elements.itemsize, policy.accumulators)
-        chosen = plan.launch(problem, configuration or plan.choose(problem, limits), limits)
+        planned = configuration or plan.choose(problem, limits)
+        if configuration is None and dtypes.accumulator.itemsize == 8 > elements.itemsize:
+            planned = plan.with_wide_accumulators(problem, planned, limits)
+        chosen = plan.launch(problem, planned, limits)
         launch = _bind(chosen, arithmetic, M, N, K, count, policy.positions, dtypes.accumulator.itemsize, device)
         if chosen.splits == 1:
             steps.append(Step(*outputs, launch))
@@ -145,7 +148,7 @@ def problems_of(sizes: list[tuple[int, bool]]) -> Iterator[tuple[int, int, int]]
     while True:
         reduced = [i for i, run in enumerate(runs) if run[1]]
         if not reduced:
-            yield 1, 1, math.prod(size for size, _ in runs)
+            yield math.prod(size for size, _ in runs), 1, 1
             return
         i = max(reduced, key=lambda i: runs[i][0])
         M, K = (math.prod(size for size, _ in part) for part in (runs[:i], runs[i + 1 :]))

@@ -28,6 +28,9 @@ from .launches import (
 # thread, as an index reduction has that keeps every element apart, fewer fit. Columns of 1024 x 1024 x 1024 bf16 in
 # 64 registers took 677 us (sum), in 80 495 (amax).
 OCCUPANCY, COLUMNS_OCCUPANCY = 32, {1: 24, 2: 24, 3: 24}
+# Of bytes 8 spill in 64 registers. With 16 warps all of 261017568 bool took 99 us, FlagGems 84, for too little is in
+# flight (with 24 estimated, not timed).
+BYTES_OCCUPANCY = 24
 # Means and squares of rows: 45 to 68 registers with 16 to 32 elements in vectors, of which each has one of either.
 MOMENTS_OCCUPANCY = {True: 24, False: 16}
 # A program of 8 warps has 16 KB in flight: 2**29 bf16 at 4283 GB/s; half of that or 4 warps cost 1 to 4 %.
@@ -40,6 +43,8 @@ FEW_ROWS, LONG_ROW_BYTES = 6, 131072
 # Where row ends need care, fewer, and of 16-bit elements several tiles in flight: 8192 x 50257 bf16 202 us, without
 # the second 210, without the first 241.
 TILE_WITH_EDGES, STAGES = 4096, 3
+# But one tile of few such rows: var 274 x 5074 float16 (H100) 6.0 us, in a pipelined loop of two 6.7; count_nonzero
+# 236 x 5769 by two programs for each row 6.4, torch.compile 4.6.
 # Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
 # 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16). Where row ends
@@ -54,9 +59,12 @@ LITTLE_TILE = 1024
 LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
-# Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2.
+# Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2; positions of half as much if there are rows for
+# all multiprocessors: argmax 1082 x 739 x 2 bf16 by columns, of which programs share results, 8.8 us (FlagGems 5.3).
+# Rows of up to 8 iterations are of one program each then: argmax 166 x 5275 x 3 float16 by twelve, 10.2 us (FlagGems
+# 8.3). Both are estimated, not timed.
 MIN_BYTES_OF_CLASSES = 4 << 20
-CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
+CLASSES_TILE, CLASSES_OCCUPANCY, MAX_CLASSES_WARPS, MAX_ITERATIONS_ALONE = 512, {1: 24, 2: 16, 3: 16}, 8, 8
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -76,6 +84,13 @@ TILES_TO_WIDEN = 12
 # vectors need fewer warps, for more divide the elements of a result among them: 8 x 957728 bytes, max.dim, 10 us, by
 # two 43; 653552 x 16 x 16 bf16 111, not 184; 939472 x 8 x 16 float32, max.dim, 163, not 224.
 MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE, SECTOR_BYTES = 32, 64, 128, 32
+# 1520 programs start in a microsecond, however small they are: 57232 x 2 x 312 bf16 by 69759 of 256 results 46 us (30
+# to read and write), var 32768 x 2 x 1156 bf16 by 147968 95 us (H100, torch.compile 82). With more than these to each
+# multiprocessor they are larger (estimated, not timed).
+STARTED_AT_ONCE = 8
+# Few results of up to 32 elements are of single warps, which exchange nothing: argmax 7 x 32 x 12 float32 by 4 warps
+# 3.6 us (H100, FlagGems 3.1; estimated, not timed), amax 8 x 16 x 160 uint8 2.8 us, with more results to a warp 2.9.
+MAX_RESULTS_OF_ONE_WARP = 4
 # More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
 # longer.
@@ -90,6 +105,8 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     kinds = [_columns(problem, limits)]
     if K <= MAX_CLASSES and (problem.accumulators < 3 or size < 8):  # means of float64 spill 16 to 230 bytes
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
+        if problem.accumulators == 2 and limits.sm_count <= M:
+            worth |= N * K * size > SHORT_BYTES // 2 and M * N * K * size > MIN_BYTES_OF_CLASSES // 2
         kinds.insert(0 if worth else 1, _classes(problem, limits))
     return kinds
 
@@ -100,10 +117,13 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     positions = accumulators == 2
     vector, block_n = _row_vector(N, size), power_of_2(N)
     edges = N % vector != 0
-    # Of bytes 8 spill in 64 registers.
-    occupancy = OCCUPANCY // 2 if size == 1 and not positions else OCCUPANCY
+    occupancy = BYTES_OCCUPANCY if size == 1 and not positions else OCCUPANCY
     stages = 1
-    if M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES:
+    if N == 1:
+        tile, warps = (VECTOR_BYTES // size * 4 * WARP, 4) if _starts_many(M, 256, limits) else (256, 2)
+        tile = min(tile, power_of_2(M))
+        warps = max(1, min(warps, tile // WARP))
+    elif M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES:
         vector = math.gcd(N, vector)
         tile = min(max(LITTLE_TILE, block_n), power_of_2(M) * block_n)
         warps = max(1, min(tile // (8 * WARP), max(4, tile // (32 * WARP)), 16))
@@ -124,6 +144,8 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
             tile, warps = min(2 * tile, block_n), 2 * warps
         elif edges and positions:
             tile, warps = SHORT_BYTES // size, SHORT_WARPS
+        elif edges and size == 2 and block_n <= MAX_TILE and FEW_ROWS * limits.sm_count >= M:
+            tile = block_n
         elif edges and size <= 2:
             stages = STAGES
         elif size == 1 and not positions and not few:
@@ -169,6 +191,9 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
             stages = STAGES
         elif accumulators == 1:
             occupancy = OCCUPANCY
+    elif limits.sm_count <= M and MAX_ITERATIONS_ALONE * MAX_CLASSES_WARPS * tile >= N * K:
+        warps = min(MAX_CLASSES_WARPS, power_of_2(limits.sm_count * occupancy // M + 1) // 2 or 1)
+        tile = tile * warps // (2 if size == 8 else 1)  # of float64 40 bytes spill
     if accumulators == 3:
         tile = CLASSES_TILE // 2 * warps  # two tiles are read at a time
     tile = min(tile, power_of_2(N * K))
@@ -218,8 +243,12 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     stages = STAGES if size <= 2 else 1
     if N <= 8:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
+        if _starts_many(results, block_k, limits):
+            block_k, warps = block_k * 8 // block_n, warps * 8 // block_n
     elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
+        if MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
+            block_k, warps = block_k // 4, max(block_n // 32, 1)
     elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES):
         block_k, warps = BLOCK_K, block_n // 16
     else:
@@ -241,6 +270,11 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     most = MAX_WORDS if accumulators == 3 and size == 2 else MAX_WORDS // 2
     elements = min(max(block_n * block_k // (warps * WARP), 1), most)
     return _fitting(problem, Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages))
+
+
+def _starts_many(results: int, block: int, limits: Limits) -> bool:
+    """Whether starting so many programs would take longer than reading."""
+    return results > block * STARTED_AT_ONCE * limits.sm_count
 
 
 def _fitting(problem: Problem, configuration: Configuration) -> Configuration:

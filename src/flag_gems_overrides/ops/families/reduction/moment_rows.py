@@ -14,7 +14,7 @@ import triton.language as tl
 from ...launch.prepared import entry
 from .elements import load
 from .moments import first_of, in_share, merged, merged_pair, moments_of_one_tile, store_moments
-from .row import load_edges, remaining, whole_vectors
+from .row import load_edges, program_of_row, remaining, whole_vectors
 
 
 @triton.jit
@@ -97,7 +97,7 @@ def moments_of_rows_kernel(
     tl.static_assert(BLOCK_N % VECTOR == 0)
     tl.static_assert(DEPTH == 0 or (squares_ptr is None and EDGE_LANES == 0 and BLOCK_SPLITS == 1))
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
-    split = tl.program_id(1)
+    split = program_of_row(BLOCK_SPLITS)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     weight = tl.full([], weight, OP.accumulator)
     start, head, body = whole_vectors(m, N, VECTOR)

@@ -64,6 +64,8 @@ def _prepare(
     copy = stride is not None and order is None
     sizes = [(shape[d], d in dims) for d in order or range(len(shape)) if shape[d] != 1]
     problems = list(problems_of(sizes)) if 0 not in shape else [(math.prod(result), 0, 1)]
+    if count == 1 and correction >= 1 and not means:
+        problems = [(math.prod(result), 0, 1)]  # all are 0 divided by 0: nothing need be read
     limits = devices.limits(device)
     steps = []
     weight, elements, computed = 1, dtype, accumulator(dtype)

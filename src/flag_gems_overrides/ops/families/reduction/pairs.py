@@ -15,7 +15,7 @@ from ...launch.prepared import entry
 from ...launch.workspace import is_last
 from .columns import full_tile, results_of
 from .elements import load
-from .row import remaining, whole_vectors
+from .row import program_of_row, remaining, whole_vectors
 
 
 @triton.jit
@@ -110,7 +110,7 @@ def reduce_pairs_of_rows_kernel(
     tl.static_assert(BLOCK_N % VECTOR == 0)
     tl.static_assert(VECTOR % NEIGHBOURS == 0)
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
-    split = tl.program_id(1)
+    split = program_of_row(BLOCK_SPLITS)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     start, head, body = whole_vectors(m, N, VECTOR)
     body_start = (start + head) // VECTOR * VECTOR

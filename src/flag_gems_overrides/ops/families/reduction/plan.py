@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...plans import table
-from .defaults import OCCUPANCY, kinds, narrow, narrow_rows
+from .defaults import FEW_ROWS, OCCUPANCY, kinds, narrow, narrow_rows
 from .launches import (
     MAX_CLASSES,
     VECTOR_BYTES,
@@ -32,10 +32,14 @@ __all__ = [
     "estimate",
     "launch",
     "plan",
+    "with_wide_accumulators",
 ]
 
 # The model chooses where it expects so much less time than by the rules, of so few elements for each multiprocessor.
 MODEL_GAIN, MODEL_ELEMENTS = 0.8, 8192
+# Accumulators of 64 bits of smaller elements have as many warps as there are registers for, and fewer elements: prod of
+# 4411664 int16 (H100) 13.4 us with 32 elements, 8 warps and programs for twice as many, 11.7 with 16 and 4.
+WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = 16, 4, 24
 # That a tuner may time.
 MAX_CONFIGURATIONS = 24
 # Elements of a thread and warps of a tile that holds all of a few columns.
@@ -49,15 +53,37 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    found = table.lookup(
-        "reduction",
-        problem,
-        class_of,
-        Configuration,
-        lambda each: launch_or_none(problem, each, limits) is not None,
-        limits,
-    )
+    few = FEW_ROWS * limits.sm_count >= problem.M * problem.K
+    simple = few and _is_simple(problem, launch_or_none(problem, kinds(problem, limits)[0], limits))
+
+    def is_legal(configuration: Configuration) -> bool:
+        """Of few results not one with iterations or an exchange if they need neither: what it was timed with perhaps
+        had neither. A configuration of 421 x 2425 bf16 is two programs for each row of 236 x 5769.
+        """
+        launched = launch_or_none(problem, configuration, limits)
+        return _is_simple(problem, launched) if simple else launched is not None
+
+    found = table.lookup("reduction", problem, class_of, Configuration, is_legal, limits)
     return found or configurations(problem, limits)[0]
+
+
+def with_wide_accumulators(problem: Problem, configuration: Configuration, limits: Limits) -> Configuration:
+    """What to launch with where numbers of 64 bits are made of smaller elements."""
+    if configuration.kernel != "rows" or _is_simple(problem, launch(problem, configuration, limits)):
+        return configuration
+    elements, warps = configuration.elements, min(configuration.warps, WIDE_OCCUPANCY // 3)
+    if elements > WIDE_ELEMENTS:
+        elements, warps = WIDE_ELEMENTS, min(warps, WIDE_WARPS)
+    occupancy = min(configuration.occupancy, WIDE_OCCUPANCY)
+    return configuration._replace(elements=elements, warps=warps, occupancy=occupancy)
+
+
+def _is_simple(problem: Problem, launched: Plan | None) -> bool:
+    """Whether this is a launch in which a result is of one tile."""
+    if launched is None:
+        return False
+    length = problem.N if launched.kernel == "columns" else problem.N * problem.K
+    return launched.splits == 1 and launched.step >= length
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -103,7 +129,9 @@ def _in_one_tile(problem: Problem) -> Iterator[Configuration]:
         threads = max(block_k * power_of_2(problem.N) // ELEMENTS, WARP)
         warps = min(threads // WARP, MAX_TILE_WARPS)
         elements = max(block_k * power_of_2(problem.N) // (warps * WARP), 1)
-        yield Configuration("columns", elements, warps, OCCUPANCY, 1, block_k, False)
+        # A position for each element too spills 16 bytes in 64 registers.
+        occupancy = OCCUPANCY // (2 if problem.accumulators == 2 and elements > 2 * ELEMENTS else 1)
+        yield Configuration("columns", elements, warps, occupancy, 1, block_k, False)
 
 
 def _narrow(problem: Problem) -> Iterator[Configuration]:

@@ -27,6 +27,16 @@ def whole_vectors(m, length, VECTOR: tl.constexpr):
 
 
 @triton.jit
+def program_of_row(BLOCK_SPLITS: tl.constexpr):
+    """Which of the programs that share a row this is. A constant where it has none to share with: else no neighbouring
+    rows of one element could be loaded as vectors."""
+    if BLOCK_SPLITS == 1:
+        return tl.full([], 0, tl.int32)
+    else:
+        return tl.program_id(1)
+
+
+@triton.jit
 def load_edges(
     x_ptr, start, head, body, length, mask, OP: tl.constexpr, VECTOR: tl.constexpr, EDGE_LANES: tl.constexpr
 ):

@@ -9,7 +9,7 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from .elements import identity_of, is_best, load, store_located, store_values
-from .row import load_edges, locate_tiles, reduce_tiles, whole_vectors
+from .row import load_edges, locate_tiles, program_of_row, reduce_tiles, whole_vectors
 
 
 @entry()
@@ -52,7 +52,7 @@ def reduce_rows_kernel(
     """
     tl.static_assert(BLOCK_N % VECTOR == 0)
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
-    split = tl.program_id(1)
+    split = program_of_row(BLOCK_SPLITS)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     start, head, body = whole_vectors(m, N, VECTOR)
     if EDGE_LANES:
@@ -124,7 +124,7 @@ def locate_rows_kernel(
     tl.static_assert(BLOCK_N % VECTOR == 0)
     tl.static_assert(VECTOR % NEIGHBOURS == 0)
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
-    split = tl.program_id(1)
+    split = program_of_row(BLOCK_SPLITS)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     start, head, body = whole_vectors(m, N, VECTOR)
     if EDGE_LANES:

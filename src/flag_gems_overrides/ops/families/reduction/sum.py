@@ -51,5 +51,5 @@ def _floating(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> 
 
 
 SUM = Policy("sum", add, zero, _summed)
-MEAN = Policy("mean", add, zero, _floating, epilogue=divide)
+MEAN = Policy("mean", add, zero, _floating, epilogue=divide, single=Policy("mean", add, zero, _floating))
 NANSUM = Policy("nansum", add, zero, _floating, prologue=without_nan)

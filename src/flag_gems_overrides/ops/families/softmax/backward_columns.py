@@ -8,7 +8,16 @@ from ...launch.prepared import entry
 from ...launch.workspace import encode, publish
 from .backward import collect_sum, gradient, read_tiles, summand, write_tiles
 from .group import clear_last, clear_own, group_position, group_workspace
-from .tile import column_mask, column_share, column_sum, column_tile, lane_sum, short_columns, sum_across_lanes
+from .tile import (
+    column_mask,
+    column_share,
+    column_tile,
+    lane_sum,
+    load_short_columns,
+    short_columns,
+    short_mask,
+    sum_across_lanes,
+)
 
 
 @entry()
@@ -21,19 +30,27 @@ def softmax_backward_short_columns(
     N,
     K,
     LOG: tl.constexpr,
-    BLOCK_N: tl.constexpr,
+    LANES: tl.constexpr,
+    DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     COMPUTE: tl.constexpr,
+    AXIS: tl.constexpr,
 ):
-    """COLUMNS of the M * K columns in one tile, side by side even where they are of different [N, K].
+    """As ``softmax_short_columns``.
 
     g_ptr, y_ptr, dx_ptr: [M, N, K]
     """
-    offsets, mask = short_columns(M, N, K, BLOCK_N, COLUMNS)
-    g = tl.load(g_ptr + offsets, mask=mask, other=0.0).to(COMPUTE)
-    y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(COMPUTE)
-    row_sum = column_sum(summand(g, y, mask, LOG))
-    tl.store(dx_ptr + offsets, gradient(g, y, row_sum, LOG), mask=mask)
+    offsets, n, mask = short_columns(M, N, K, LANES, COLUMNS)
+    g = load_short_columns(g_ptr, offsets, mask, n, N, K, 0.0, LANES, DEPTH, COMPUTE)
+    y = load_short_columns(y_ptr, offsets, mask, n, N, K, 0.0, LANES, DEPTH, COMPUTE)
+    row_sum = summand(g[0], y[0], short_mask(mask, n, N, 0, LANES, DEPTH), LOG)
+    for i in tl.static_range(1, DEPTH):
+        row_sum += summand(g[i], y[i], short_mask(mask, n, N, i, LANES, DEPTH), LOG)
+    row_sum = tl.sum(row_sum, AXIS, keep_dims=True)
+    for i in tl.static_range(DEPTH):
+        pointers = dx_ptr + i * LANES * tl.cast(K, tl.int64) + offsets
+        dx = gradient(g[i], y[i], row_sum, LOG)
+        tl.store(pointers, dx, mask=short_mask(mask, n, N, i, LANES, DEPTH))
 
 
 @entry()

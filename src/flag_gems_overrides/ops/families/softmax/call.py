@@ -17,6 +17,7 @@ from ...launch.shape import split_at, wrap_dim
 from ...launch.workspace import with_counters
 from . import backward_columns, backward_rows, forward_columns, forward_rows, plan
 from .plan import Configuration, Problem, Rows, Short, Single, Split
+from .tile import DEPTH_AXIS
 
 
 class _Kernels(NamedTuple):
@@ -168,9 +169,11 @@ def _bind(
             K,
             num_warps=chosen.warps,
             LOG=log,
-            BLOCK_N=chosen.block_n,
+            LANES=chosen.lanes,
+            DEPTH=chosen.depth,
             COLUMNS=chosen.columns,
             COMPUTE=compute,
+            AXIS=DEPTH_AXIS,
         )
     if isinstance(chosen, Rows):
         return kernels.rows.bind(

@@ -10,7 +10,30 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from .launches import MAX_DEPTH, VECTOR_BYTES, WARP, Configuration, Problem, Shape, cdiv, power_of_2, resident
+from .launches import (
+    MAX_DEPTH,
+    MAX_WORDS,
+    VECTOR_BYTES,
+    WARP,
+    Configuration,
+    Problem,
+    Shape,
+    cdiv,
+    power_of_2,
+    resident,
+)
+from .shapes import (
+    COLUMNS,
+    COLUMNS_IN_L1,
+    IN_L1,
+    LONG_COLUMNS,
+    LOOPED_ROWS,
+    MAX_GROUP_IN_L1,
+    MAX_SMALL_GROUP,
+    SHORT_COLUMNS,
+    SPLIT_ROWS,
+    SPLIT_UNALIGNED_ROWS,
+)
 
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
 # many of float64.
@@ -22,87 +45,39 @@ MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
 MAX_GROUP = 256
 # Blocks in flight at least, however little of them L2 holds: with fewer, nothing hides the wait of a group.
 MIN_BLOCKS = 8
-# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this;
-# gradients of float32 if they are no longer than 128: 512 x 64 x 197 27.9 us, in a loop 68.6, 72 x 2021 along 0 4.0 and
-# 5.4.
-MAX_SHORT, MAX_SHORT_FLOAT32_GRADIENT, MAX_SHORT_OF_LITTLE = 32, 128, 64
+# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this, of
+# few elements in all if they are no longer than 64. The gradients of 197 x 117 x 311 bf16 24.4 us, in a loop 39.6, of
+# 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7. Longer ones of which no two are
+# loaded together are, if a program can hold as many as memory is read by: 20 to 30 instructions an element, in a loop
+# 44, by groups of programs that wait for each other 58 (estimated, not timed; by groups the gradient of log_softmax
+# 1899 x 771 x 5 float32 124 us, PyTorch 53). Where four of 16 bits are loaded together longer ones were not timed.
+MAX_SHORT, MAX_SHORT_IN_FOURS, MAX_SHORT_OF_LITTLE, MAX_SHORT_WARPS = 128, 32, 64, 32
+# Columns of float64 up to here, whole vectors or not: what computes in float64 should have no lane without an element
+# (estimated, not timed; log_softmax 4 x 327360 as vectors of half-empty blocks 18.7 us on an H100, PyTorch 15.5).
+MAX_SHORT_FLOAT64 = 16
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
-# Elements for each multiprocessor up to which a thread of short columns has no more than four: softmax 3 x 146 float16
-# 2.7 us, with 8 2.9; log_softmax 6 x 5 x 18 float64 3.5, with 8 4.1.
+# Elements for each multiprocessor up to which a thread of short columns has no more than 16, of half as many no more
+# than 8, of float64 half of that. Columns of several threads are in programs of one warp then, which need not wait for
+# others (estimated, not timed; in tiles of a power of two, of four warps, softmax 3 x 146 float16 took 2.7 us with 4
+# elements, 2.9 with 8, log_softmax 6 x 5 x 18 float64 3.5 and 4.1).
 LITTLE = 1024
+# Rows up to which no thread has several: so many can be as many programs of 4 warps as multiprocessors run at once.
+# 27736541 x 2 bf16, a row to a thread, took 136 us (H100), as long as starting 216692 programs (estimated, not timed).
+MANY_ROWS = 1 << 19
 # So few in all, in rows or columns of so few that are loaded one by one: softmax 3 x 400 x 5 float16 3.1 us by a thread
 # for each 8 elements of a column, 5.1 by groups of programs; 3 x 7 float32 2.4 with 4, 3.2 with 8; the gradient of
 # log_softmax 1531 x 5 bf16 2.7 and 3.4.
 TINY, MAX_SHORT_OF_TINY = 16384, 512
-# By bytes of an element and number of inputs (1 forward, 2 backward).
-# Groups that keep a row in registers. 1024 x 131072 bf16: 85 %, without the prefetch 81 %, with half the elements and
-# twice the warps 69 %; backward 88 %. 512 x 131072 fp32: 86 %; with half the warps 81 %, backward the reverse.
-SPLIT_ROWS = {
-    (2, 1): Shape(64, 4, 128, prefetch=True),
-    (2, 2): Shape(32, 4, 128, prefetch=True),
-    (4, 1): Shape(32, 8, 64),
-    (4, 2): Shape(16, 4, 64),
-    (8, 1): Shape(16, 4, 128),
-    (8, 2): Shape(16, 4, 128),
-}
-# The same for unaligned rows, whose edges need registers of their own.
-SPLIT_UNALIGNED_ROWS = {
-    (2, 1): Shape(64, 4, 128),
-    (2, 2): Shape(32, 4, 128, prefetch=True),
-    (4, 1): Shape(32, 4, 72),
-    (4, 2): Shape(16, 4, 72),
-    (8, 1): Shape(16, 4, 128),
-    (8, 2): Shape(8, 4, 128),
-}
-# One program for a row that it reads twice, the second time from L1: (shape, how much of L1 the rows of one
-# multiprocessor may take, whether also for unaligned rows, as far as these were timed). bf16 4096 x 18432: 87 us, 99
-# by groups; 8192 x 32768: 266, not 295; 8192 x 50257: 469, not 561; backward 4096 x 18432: 116, not 132; float32 4096 x
-# 32768: 279, not 290.
-IN_L1 = {
-    (2, 1): ((Shape(32, 8, 64), 1.0, True), (Shape(64, 8, 80), 1.3, False), (Shape(32, 16, 64), 1.15, True)),
-    (2, 2): ((Shape(32, 8, 80), 1.0, False), (Shape(32, 8, 128), 1.15, False)),
-    (4, 1): ((Shape(16, 16, 64), 1.15, False),),
-}
-# Rows too long for registers and L1. 1 x 2**24 bf16: 51 %, 55 % backward; with half the elements and twice the programs
-# 46 %.
-LOOPED_ROWS = {
-    (2, 1): Shape(64, 8, 128),
-    (2, 2): Shape(32, 8, 128),
-    (4, 1): Shape(64, 8, 128),
-    (4, 2): Shape(32, 8, 128),
-    (8, 1): Shape(16, 8, 128),
-    (8, 2): Shape(8, 8, 128),
-}
-# Columns read in a loop. 64 x 512 x 512 bf16: 61 %; with 16-byte loads 54 %, without the asynchronous copies 57 %.
-COLUMNS = {
-    (2, 1): Shape(32, 4, 128, stages=3, vec_bytes=8),
-    (2, 2): Shape(16, 8, 128),
-    (4, 1): Shape(32, 8, 128),
-    (4, 2): Shape(16, 8, 128),
-    (8, 1): Shape(8, 8, 128),
-    (8, 2): Shape(8, 8, 128),
-}
-# The same by larger groups, where fewer programs have less to tell each other. 65536 x 256 bf16 along 0: 42 %, not 35.
-LONG_COLUMNS, MAX_SMALL_GROUP = {(2, 1): Shape(32, 8, 128)}, 16
-# Where L2 does not hold all columns, a program has no more of them than L1 does: (shape, bytes of a block's row). 64 x
-# 16384 x 64 bf16: 114 us, 126 through L2; log_softmax backward 147, not 163. 8 x 4096 x 1024, which fits: 65, not 60.
-# Larger groups than of 28 programs were not timed.
-COLUMNS_IN_L1, MAX_GROUP_IN_L1 = {(2, 1): (Shape(64, 4, 160), 128), (2, 2): (Shape(32, 8, 128), 64)}, 32
-# What memory is read and written by; of a thread of 16 warps (64 elements of float32 spill 24 bytes).
-SECTOR_BYTES, MAX_BYTES_OF_NARROWER = 32, 128
+# 1520 programs start in a microsecond, in which 4250 KB are moved: 40 x 4 x 416224 float16 by 130070 of 128 columns
+# 95 us (63 to read and write), the gradient of 19488 x 4 x 744 by 233856 145 us (82). So many bytes to each, of so many
+# to each multiprocessor (estimated, not timed).
+MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
+# What memory is read and written by; elements of a thread of 16 warps (64 of float32 spill 24 bytes).
+SECTOR_BYTES, MAX_ELEMENTS_OF_NARROWER = 32, 32
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
-# Columns short enough for one tile, by up to 8 warps. 8 x 21 x 262144: bf16 73 and 81 %, fp32 92 and 97 %.
-SHORT_COLUMNS = {
-    (2, 1): Shape(64, 1, 128),
-    (2, 2): Shape(32, 1, 128),
-    (4, 1): Shape(64, 1, 128),
-    (4, 2): Shape(32, 1, 128),
-    (8, 1): Shape(16, 1, 128),
-    (8, 2): Shape(16, 1, 128),
-}
 
 
 def is_tiny(problem: Problem) -> bool:
@@ -122,14 +97,14 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         return Configuration("single", elements, max(1, min(4, power_of_2(cdiv(total, elements * WARP)))))
     if K > 1:
         unaligned = K % (VECTOR_BYTES // size) != 0
-        most = MAX_SHORT_FLOAT32_GRADIENT if (size, inputs) == (4, 2) else MAX_SHORT
-        few = N * K <= MAX_SHORT_ELEMENTS and N <= 2 * MAX_SHORT
+        few = N * K <= MAX_SHORT_ELEMENTS and N <= MAX_SHORT_OF_LITTLE
         # 6 x 2 x 2832 bf16 takes 2.9 us, 4.8 by vectors, 64 x 16 x 64 3.3 and 3.7.
         little = N <= MAX_SHORT_OF_LITTLE and limits.sm_count * LITTLE >= M * N * K
         little |= is_tiny(problem)
-        if K < 2**30 and (few or little or (unaligned and most >= N)):
-            return _short(problem, limits)
-        return _columns(M, N, K, size, inputs, limits)
+        most = MAX_SHORT if K % 4 else MAX_SHORT_IN_FOURS
+        short = (unaligned and most >= N) or K % 2 == 1 or (size == 8 and N <= MAX_SHORT_FLOAT64)
+        found = _short(problem, limits) if few or little or short else None
+        return found or _columns(M, N, K, size, inputs, limits)
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
@@ -141,16 +116,26 @@ def default(problem: Problem, limits: Limits) -> Configuration:
     return _rows(M, N, vec, size, inputs)
 
 
-def _short(problem: Problem, limits: Limits) -> Configuration:
-    """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side."""
+def _short(problem: Problem, limits: Limits) -> Configuration | None:
+    """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side. None if so many
+    neighbours that memory is read by are more than a program can hold.
+    """
     M, N, K, size, inputs = problem
-    block_n, most = power_of_2(N), (32 if size < 8 else 16) // inputs
-    elements = max(min(block_n, most), most // 4)  # log_softmax of 5 rows spills 8 bytes with 16
-    if M * K * block_n <= limits.sm_count * LITTLE:
-        elements = min(elements, 4 if block_n <= 2 * MAX_SHORT_OF_LITTLE else 8)
-    tile = block_n * power_of_2(M * K)
-    warps = max(1, min(4, tile // (elements * WARP)), block_n // (elements * WARP))
-    return Configuration("short", elements, power_of_2(warps))
+    block_n, wide = power_of_2(N), size // 8 + 1
+    most = MAX_WORDS // wide // inputs
+    if limits.sm_count * LITTLE // wide >= M * N * K and N <= MAX_SHORT_OF_TINY:
+        elements = min(block_n, (8 if limits.sm_count * LITTLE // wide >= 2 * M * N * K else 16) // wide)
+        columns, warps = (1, max(1, min(4, power_of_2(M * K) // WARP))) if block_n == elements else (2, 1)
+    elif block_n <= most:
+        # A vector of each input at least: softmax 262144 x 3 x 6 float32 15.1 us, with two 18.2.
+        elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
+    else:  # of several threads
+        elements, columns = most // 2, min(SECTOR_BYTES // size, power_of_2(K))
+        warps = 4 if K * size >= SECTOR_BYTES else 1
+    warps = max(warps, columns * block_n // (elements * WARP))
+    if K >= 2**30 or M * K >= 2**31 or warps > MAX_SHORT_WARPS // wide:
+        return None
+    return Configuration("short", elements, warps)
 
 
 def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
@@ -161,13 +146,19 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
     # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
     elements = max(elements // (2 if size == 8 else 1), vec)
-    if vec == 1 and block_n <= WARP and M * block_n <= TINY:
-        elements = min(elements, 4)
+    if block_n <= WARP and M * block_n <= TINY:
+        # Of float64 a vector: 10 x 32 with 4 elements 3.4 us (H100, FlagGems 3.1; estimated, not timed).
+        elements = min(elements, vec if size == 8 else max(vec, 4))
+    if MANY_ROWS >= M:
+        elements = min(elements, block_n)
     if vec == inputs == 1:
         # Two threads to a row at least: 2000000 x 7 bf16 24.7 us, single threads 34.9, 7530 x 5 float32 3.0 and 4.1.
         # The gradient of 6624672 x 7 takes 115 us by two, 98 by single ones; 1000000 x 6, in pairs, 14.1 and 10.8.
         # 131072 x 29 float32 takes 12.3 us with 4 elements to a thread, 17.7 with 8, 815776 x 3 bf16 8.7, with 2 10.8.
         elements = min(elements, max(block_n // 2, 4 if N == 3 else 1), 4 if block_n <= WARP else elements)
+    elif vec == 1 and block_n == WARP:
+        # As the forward: the gradient of 447392 x 27 bf16 with 8 45 us (H100, torch.compile 38; estimated, not timed).
+        elements = min(elements, 4)
     threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
     # Of few rows no more warps than they need.
     warps = max(min(4, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
@@ -213,24 +204,30 @@ def _long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: 
 
 
 def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration:
-    # A cache line of each column's row; of very short columns more, for 512 elements to a program: 33920 x 4 x 256
-    # float16 46 us, 86 with half as many.
+    # A cache line of each column's row; of very short columns more, for 512 elements to a program.
     block_k = min(power_of_2(K), max(128 // size, 512 // power_of_2(N)))
+    wider = min(power_of_2(K), power_of_2(cdiv(MIN_PROGRAM_BYTES, N * size * (inputs + 1))))
+    if wider > block_k and M * cdiv(K, wider) >= MANY_PROGRAMS * limits.sm_count:
+        block_k = wider
     narrower = _narrower(M, N, K, size, inputs, block_k, limits)
     block_k = narrower or block_k
     blocks = M * cdiv(K, block_k)
     shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     if narrower:
-        shape = shape._replace(elements=min(shape.elements, MAX_BYTES_OF_NARROWER // size))
+        shape = shape._replace(elements=min(shape.elements, MAX_ELEMENTS_OF_NARROWER))
     warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
     while shape.elements > 2 * vec and blocks * warps < 4 * limits.sm_count and warps < 8:
         # Idle multiprocessors: softmax 300 x 200 x 6 bf16 4.0 us by two warps for each [N, K], by one 6.2.
         shape, warps = shape._replace(elements=shape.elements // 2), warps * 2
     if warps <= 8 or narrower:
         return _configuration(vec, block_k, shape._replace(warps=warps), 1)
-    if (size, inputs) == (4, 2) and warps // 8 <= min(64, resident(shape._replace(warps=8), limits)):
-        # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop.
-        return _configuration(vec, block_k, shape._replace(warps=8), warps // 8)
+    if (size, inputs) == (4, 2):
+        # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop. Eight loads of each input: 142 x 1897
+        # x 3 11.0 us, with four 14.5.
+        member = _without_spills(Shape(8 * vec, 8, 128), limits)
+        members = power_of_2(N) * block_k // (member.elements * 8 * WARP)
+        if members <= min(64, resident(member, limits)):
+            return _configuration(vec, block_k, member, members)
     if (size, inputs) == (2, 1) and vec * size == VECTOR_BYTES and block_k == 64:
         narrow = _narrow_columns(M, N, K, vec, warps, shape, limits)
         if narrow is not None:
@@ -243,11 +240,7 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
         # One half of the columns is read while the other waits: 262144 x 32 bf16 21 us, not 27, float32 34, not 36.
         block_k //= 2
         blocks = 2
-    shape, vec = _for_columns(COLUMNS, K, block_k, size, inputs, limits)
-    if vec <= 2:
-        # More of them spill 100 to 440 bytes: softmax 32 x 29960 x 6 bf16 32 us with 16 elements, with 32 37.5, the
-        # gradient of 133 x 6232 x 34 127 us with 8, with 16 143.
-        shape = shape._replace(elements=min(shape.elements, 8 * vec // inputs))
+    shape, vec = _for_loops(COLUMNS, K, block_k, size, inputs, limits)
     block_bytes = N * block_k * size * inputs
     group = _group(blocks, block_bytes, shape, limits)
     wide = shape._replace(warps=2 * shape.warps)
@@ -255,7 +248,7 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
         # One block for a multiprocessor, which L1 holds until it is written: 26 x 1079 x 317 float32 48 us, not 55.
         shape = wide
     if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
-        shape, vec = _for_columns(LONG_COLUMNS, K, block_k, size, inputs, limits)
+        shape, vec = _for_loops(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = _group(blocks, N * block_k * size * inputs, shape, limits)
     return _configuration(vec, block_k, shape, group)
 
@@ -263,17 +256,21 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
 def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limits: Limits) -> int | None:
     """Columns of a block where ``block_k`` would leave multiprocessors idle or take groups, whose programs wait for
     each other, and narrower blocks are single tiles: log_softmax 2 x 400 x 512 bf16 5.6 us so, 7.8 by groups, gradients
-    of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2, but softmax 5 x 1520 x 72 bf16 9.1
-    and 8.8 (H100).
+    of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2 (H100). Half a sector if
+    columns of a whole one are too many elements: softmax 5 x 1520 x 72 bf16 by 8 columns 8.0 us, by 16 9.1, by groups
+    8.8, but the first two by 8 5.8 and 4.5.
     """
     found = None
     shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     if power_of_2(N) * block_k <= 8 * shape.elements * WARP:
         return None
-    while M * cdiv(K, block_k) < limits.sm_count and block_k * size > SECTOR_BYTES:
+    least = SECTOR_BYTES // size
+    if power_of_2(N) * least > 16 * MAX_ELEMENTS_OF_NARROWER * WARP:
+        least //= 2
+    while M * cdiv(K, block_k) < limits.sm_count and block_k > least:
         block_k //= 2
         shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
-        if power_of_2(N) * block_k <= 16 * min(shape.elements, MAX_BYTES_OF_NARROWER // size) * WARP:
+        if power_of_2(N) * block_k <= 16 * min(shape.elements, MAX_ELEMENTS_OF_NARROWER) * WARP:
             found = block_k
     return found
 
@@ -318,6 +315,17 @@ def _for_columns(
     return shape._replace(elements=min(shape.elements, MAX_DEPTH * vec if vec > 1 else 8 // inputs)), vec
 
 
+def _for_loops(
+    shapes: dict[tuple[int, int], Shape], K: int, block_k: int, size: int, inputs: int, limits: Limits
+) -> tuple[Shape, int]:
+    """The same where each load has an address that every iteration advances: more of one or two elements spill 100 to
+    440 bytes. softmax 32 x 29960 x 6 bf16 32 us with 16 elements, with 32 37.5, the gradient of 133 x 6232 x 34 127 us
+    with 8, with 16 143.
+    """
+    shape, vec = _for_columns(shapes, K, block_k, size, inputs, limits)
+    return shape._replace(elements=min(shape.elements, 8 * vec // inputs)) if vec <= 2 else shape, vec
+
+
 def _without_spills(shape: Shape, limits: Limits) -> Shape:
     """What just fits the registers on sm_90 is up to 100 bytes too much on sm_80 and sm_100."""
     return shape if limits.capability[0] == 9 else shape._replace(elements=shape.elements // 2)
@@ -332,7 +340,7 @@ def others(problem: Problem, limits: Limits) -> list[Configuration]:
         found = [_columns(M, N, K, size, inputs, limits)]
         if (size, inputs) in COLUMNS_IN_L1:
             found += filter(None, [_columns_in_l1(M, N, K, size, inputs, limits)])
-        return [*found, _short(problem, limits)] if N <= 256 and K < 2**30 else found
+        return found + list(filter(None, [_short(problem, limits)])) if N <= MAX_SHORT_OF_TINY else found
     vec = VECTOR_BYTES // size
     found = [_rows(M, N, math.gcd(N, vec), size, inputs)]
     if 64 * vec > N:

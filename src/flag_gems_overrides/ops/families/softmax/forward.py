@@ -10,7 +10,7 @@ has x - row_max = NaN. Only a part of a row may be all -inf without harm, which 
 
     kernel                      reduces      a program reads
     softmax_single              N = 1        BLOCK elements
-    softmax_short_columns       K > 1        COLUMNS whole columns in one tile
+    softmax_short_columns       K > 1        COLUMNS whole columns, in tiles of LANES elements of each
     softmax_rows                K = 1        BLOCK_M whole rows in one tile
     softmax_unaligned_rows      K = 1        one row in one tile, and its edges
     softmax_split_rows          K = 1        its share of a row in one tile; a group of programs has the row

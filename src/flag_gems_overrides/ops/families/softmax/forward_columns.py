@@ -17,7 +17,17 @@ from .forward import (
     write_tiles,
 )
 from .group import clear_last, clear_own, group_position, group_workspace
-from .tile import column_mask, column_max, column_share, column_sum, column_tile, exp, lane_max, lane_sum, short_columns
+from .tile import (
+    column_mask,
+    column_share,
+    column_tile,
+    exp,
+    lane_max,
+    lane_sum,
+    load_short_columns,
+    short_columns,
+    short_mask,
+)
 
 
 @entry()
@@ -29,19 +39,31 @@ def softmax_short_columns(
     N,
     K,
     LOG: tl.constexpr,
-    BLOCK_N: tl.constexpr,
+    LANES: tl.constexpr,
+    DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     COMPUTE: tl.constexpr,
+    AXIS: tl.constexpr,
 ):
-    """COLUMNS of the M * K columns in one tile, side by side even where they are of different [N, K].
+    """COLUMNS of the M * K columns, side by side even where they are of different [N, K]: DEPTH elements to each of
+    LANES along AXIS.
 
     x_ptr, out_ptr: [M, N, K]
     """
-    offsets, mask = short_columns(M, N, K, BLOCK_N, COLUMNS)
-    x = tl.load(x_ptr + offsets, mask=mask, other=float("-inf")).to(COMPUTE)
-    row_max = column_max(x)
-    row_sum = column_sum(exp(x - row_max))
-    tl.store(out_ptr + offsets, normalize(x, row_max, row_sum, LOG), mask=mask)
+    offsets, n, mask = short_columns(M, N, K, LANES, COLUMNS)
+    x = load_short_columns(x_ptr, offsets, mask, n, N, K, float("-inf"), LANES, DEPTH, COMPUTE)
+    row_max = x[0]
+    for i in tl.static_range(1, DEPTH):
+        row_max = tl.maximum(row_max, x[i])
+    row_max = tl.max(row_max, AXIS, keep_dims=True)
+    row_sum = exp(x[0] - row_max)
+    for i in tl.static_range(1, DEPTH):
+        row_sum += exp(x[i] - row_max)
+    row_sum = tl.sum(row_sum, AXIS, keep_dims=True)
+    for i in tl.static_range(DEPTH):
+        pointers = out_ptr + i * LANES * tl.cast(K, tl.int64) + offsets
+        out = normalize(x[i], row_max, row_sum, LOG)
+        tl.store(pointers, out, mask=short_mask(mask, n, N, i, LANES, DEPTH))
 
 
 @entry()

@@ -55,7 +55,8 @@ class Single(NamedTuple):
 class Short(NamedTuple):
     """Whole columns side by side (K > 1): the ``*_short_columns`` kernels. Names as there."""
 
-    block_n: int
+    lanes: int
+    depth: int
     columns: int
     warps: int
     programs: int
@@ -128,11 +129,11 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Si
             raise ValueError("rows of one element only")
         return Single(block, warps, cdiv(M * K, block))
     if kernel == "short":
-        block_n = power_of_2(N)
-        columns = elements * warps * WARP // block_n
+        columns = elements * warps * WARP // power_of_2(N)
         if K == 1 or not columns or K >= 2**30 or cdiv(M * K, columns) >= 2**31:
-            raise ValueError("columns of no more elements than one tile only")
-        return Short(block_n, columns, warps, cdiv(M * K, columns))
+            raise ValueError("columns of no more elements than a program only")
+        lanes = power_of_2(cdiv(N, elements))
+        return Short(lanes, cdiv(N, lanes), columns, warps, cdiv(M * K, columns))
     if kernel == "rows":
         if K > 1 or elements * warps * WARP < N:
             raise ValueError("rows of no more elements than one tile only")
@@ -143,7 +144,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Si
         threads = width // vec
         if threads > warps * WARP or elements < vec:
             raise ValueError("a row is of one program")
-        block_m = warps * WARP // threads
+        block_m = warps * WARP // threads * max(elements // block_n, 1)
         return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
     return _split(problem, configuration, limits)
 
