@@ -43,9 +43,9 @@ MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
 MAX_N_OF_MANY_ROWS, MIN_ROWS_PER_SM = 16, 512
 # A row to a program (``late_row``): elements of a thread, and threads of a multiprocessor. rms_norm of bf16
 # 16384 x 8192 takes 134.9 us so, 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5;
-# layer_norm of float32 16384 x 8192 263.7 and 284.3, of bf16 3500 x 7792 33.1 and 35.2. Longer bf16 rows were not
-# faster: 4096 x 16384 77.6 us with pipelines, when a program of 16 warps left no registers for a second.
-LATE_ELEMENTS, LATE_THREADS, MAX_N_OF_LATE = 32, 1024, 8192
+# layer_norm of float32 16384 x 8192 263.7 and 284.3, of bf16 3500 x 7792 33.1 and 35.2, 4096 x 16384 96.9 and 100.2
+# (H100).
+LATE_ELEMENTS, LATE_THREADS = 32, 1024
 # Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
 # so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
 MIN_WAVES = 4
@@ -144,7 +144,7 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
             late = itemsize == 2 and limits.sm_count * MAX_LONG_ROWS_PER_SM >= M
         else:
             # Of a residual of 9000 x 3000 float16, where it is misaligned, 48 bytes would spill.
-            late = whole.stages > 1 and MAX_N_OF_LATE >= N and not problem.residual and many_rows(problem, limits)
+            late = whole.stages > 1 and not problem.residual and many_rows(problem, limits)
         if late:
             yield late_row(problem)
         yield whole
