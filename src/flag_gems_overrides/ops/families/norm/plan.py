@@ -141,7 +141,8 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
             yield _few_unaligned_rows(problem)
         whole = _rows(problem, vec, limits)
         if whole is None:
-            late = itemsize == 2 and limits.sm_count * MAX_LONG_ROWS_PER_SM >= M
+            # Rows of float64 would be read twice (estimated, not timed).
+            late = itemsize == 8 or (itemsize == 2 and limits.sm_count * MAX_LONG_ROWS_PER_SM >= M)
         else:
             # Of a residual of 9000 x 3000 float16, where it is misaligned, 48 bytes would spill.
             late = whole.stages > 1 and not problem.residual and many_rows(problem, limits)
@@ -209,11 +210,12 @@ def many_rows(problem: Problem, limits: Limits) -> bool:
 def late_row(problem: Problem) -> Configuration | None:
     """A row to a program, which loads weight and bias after the statistics; None if it is too long."""
     N, itemsize = problem.N, problem.itemsize
+    vec, elements = math.gcd(N, VECTOR_BYTES // itemsize), 16 if itemsize == 8 else LATE_ELEMENTS
     # A residual has registers too: 56 bytes of 32768 float16 and a misaligned one spill, 8 of 24576.
-    longest = MAX_WARPS * WARP * (32 if problem.residual else 64)
-    if itemsize == 8 or N % (VECTOR_BYTES // itemsize) or longest < N:
+    longest = MAX_WARPS * WARP * (elements if itemsize == 8 or problem.residual else 64)
+    if longest < N or (itemsize < 8 and vec * itemsize < VECTOR_BYTES):
         return None
-    return Configuration("rows", _warps(N, LATE_ELEMENTS * WARP), VECTOR_BYTES // itemsize, late=True)
+    return Configuration("rows", _warps(N, elements * WARP), vec, late=True)
 
 
 def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
