@@ -137,7 +137,7 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
         short = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N or (fits and (itemsize == 8 or vec < vector))
         if short and N % vec == 0 and (WARP * vector >= N or limits.sm_count < M):
             yield _one_tile(problem, vec, limits)
-        if N % vec and fits and limits.sm_count * (MAX_UNALIGNED_ROWS_PER_SM if N <= 1024 else 1) >= M:
+        if N % widest(N, itemsize) and fits and limits.sm_count * (MAX_UNALIGNED_ROWS_PER_SM if N <= 1024 else 1) >= M:
             yield _few_unaligned_rows(problem)
         whole = _rows(problem, vec, limits)
         if whole is None:
@@ -175,9 +175,9 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     # loaded one by one take an address and a mask each.
     # With 8 and a residual 8 bytes of fused_add_rms_norm spill (8192 x 4096 float32, 32768 x 1000 bf16: Triton 3.7).
     whole = vec * itemsize == VECTOR_BYTES
-    wide = block_n == warps * lanes and whole and not problem.residual
-    # Of float64 two: 5424 x 16 4.3 us, 5.1 with four, 58263 x 17 21.8 and 25.7, 2063007 x 15 304 and 380.
-    vectors = 2 if itemsize == 8 else 8 if wide else 4
+    wide = block_n == warps * lanes and whole and itemsize < 8 and not problem.residual
+    # Of single float64 two: 58263 x 17 21.8 us, 25.7 with four, 2063007 x 15 304 and 380.
+    vectors = 2 if itemsize == 8 and not whole else 8 if wide else 4
     at_once = max(warps * WARP * vec // block_n, 1)
     block_m = min(power_of_two_within(vectors * warps * lanes // (cdiv(N, block_n) * block_n)), 8 * at_once)
     # Few rows: rather more programs, as long as each thread has some. 256 x 128: 3.4 us with 1 row, 3.7 with 8.
