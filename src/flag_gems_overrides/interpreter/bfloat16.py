@@ -69,6 +69,10 @@ class BFloat16Builder(InterpreterBuilder):
         return handle(op(numbers(arg)), arg.dtype.scalar)
 
     def create_fma(self, x: TensorHandle, y: TensorHandle, z: TensorHandle) -> TensorHandle:
+        if z.dtype.scalar == tl.float32:
+            # Rounded once, as good as: a product of two float32 is exact in float64.
+            wide = numbers(x).astype(np.float64) * numbers(y) + numbers(z)
+            return handle(wide.astype(np.float32), tl.float32)
         return handle(numbers(x) * numbers(y) + numbers(z), z.dtype.scalar)
 
     def create_clampf(self, arg: TensorHandle, lo: TensorHandle, hi: TensorHandle, propagate_nan: Any) -> TensorHandle:

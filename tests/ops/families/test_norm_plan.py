@@ -284,7 +284,7 @@ def test_few_kernels_for_all_lengths(backward, size):
 # What tests/gpu/test_layernorm.py relies on: (rows, columns, forward, backward), in bfloat16 on an H200.
 WAYS = [
     (4096, 1000, (Rows, False, 1), (Rows, False, 4)),
-    (1024, 1003, (Rows, True, 1), (Rows, True, 4)),
+    (4096, 1003, (Rows, True, 1), (Rows, True, 4)),
     (512, 24576, (Rows, False, 16), (Split, False, 1)),
     (640, 24576, (Split, False, 1), (Split, False, 1)),
     (256, 20001, (Split, True, 1), (Split, True, 1)),

@@ -80,6 +80,10 @@ def normalize_flat(
         row_mask = row < rows
         mask = offsets < rows * N
     x = tl.load(x_ptr + offsets, mask=mask).to(ACC)
+    # Before the first store, which the compiler never moves loads across: one wait for memory, not two.
+    columns = tl.arange(0, N)[None, :]
+    weight = load_parameter_at(weight_ptr, columns, columns < N)
+    bias = load_parameter_at(bias_ptr, columns, columns < N)
     if residual_ptr is not None:
         x = add_rounded(x, tl.load(residual_ptr + offsets, mask=mask))
         if sum_ptr is not None:
@@ -93,9 +97,6 @@ def normalize_flat(
     if mean_ptr is not None:
         tl.store(mean_ptr + row, tl.reshape(mean_to_store(mean, variance), [BLOCK_M]), mask=row_mask)
         tl.store(rstd_ptr + row, tl.reshape(rstd, [BLOCK_M]), mask=row_mask)
-    columns = tl.arange(0, N)[None, :]
-    weight = load_parameter_at(weight_ptr, columns, columns < N)
-    bias = load_parameter_at(bias_ptr, columns, columns < N)
     tl.store(y_ptr + offsets, tl.reshape(normalize(x, mean, rstd, weight, bias), [BLOCK_M * N]), mask=mask)
 
 
@@ -122,11 +123,17 @@ def layer_norm_columns(
     rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     mask = rows < M
     xs = ()
+    weights = ()
+    biases = ()
+    # All loads before the first store, see above.
     for n in tl.static_range(N):
-        x = load_sum(x_ptr, residual_ptr, rows * N + n, mask, ACC)
-        if sum_ptr is not None:
-            tl.store(sum_ptr + rows * N + n, x, mask=mask)
-        xs = xs + (x,)
+        xs = xs + (load_sum(x_ptr, residual_ptr, rows * N + n, mask, ACC),)
+        # All threads load the same element.
+        weights = weights + (load_parameter_at(weight_ptr, n + rows * 0, mask),)
+        biases = biases + (load_parameter_at(bias_ptr, n + rows * 0, mask),)
+    if sum_ptr is not None:
+        for n in tl.static_range(N):
+            tl.store(sum_ptr + rows * N + n, xs[n], mask=mask)
     shift = xs[0]
     row_sum = xs[1] - shift
     for n in tl.static_range(2, N):
@@ -139,7 +146,4 @@ def layer_norm_columns(
     rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))
     store_statistics(mean_ptr, rstd_ptr, rows, mean, variance, rstd, mask)
     for n in tl.static_range(N):
-        # All threads load the same element.
-        weight = load_parameter_at(weight_ptr, n + rows * 0, mask)
-        bias = load_parameter_at(bias_ptr, n + rows * 0, mask)
-        tl.store(y_ptr + rows * N + n, normalize(xs[n], mean, rstd, weight, bias), mask=mask)
+        tl.store(y_ptr + rows * N + n, normalize(xs[n], mean, rstd, weights[n], biases[n]), mask=mask)

@@ -36,24 +36,27 @@ BYTES_IN_FLIGHT = 32768
 # Up to this N, by bytes of an element, each program has one tile: with as many programs as tiles, all loads are in
 # flight without a pipeline. bf16, before -> after: 1048576 x 256 289 -> 258 us, 65536 x 768 59 -> 54, 32768 x 1000 42
 # -> 38, 64 x 64 3.3 -> 3.1, and 16384 x 2048 38 -> 39; float32: 262144 x 128 74 -> 68, 65536 x 768 105 -> 99, 8192 x
-# 4096 74 -> 68.
+# 4096 74 -> 68. All rows of float64 that a program holds, 50000 x 864 199 -> 181, and of float32 that are no vectors.
 MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
 # So many rows of up to so many elements are for programs of four warps, for each takes some time to start: 6692064 x 11
 # float32 347 us by programs of 16 rows, upstream 256.
 MAX_N_OF_MANY_ROWS, MIN_ROWS_PER_SM = 16, 512
 # A row to a program (``late_row``): elements of a thread, and threads of a multiprocessor. rms_norm of bf16
 # 16384 x 8192 takes 134.9 us so, 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5;
-# layer_norm of float32 16384 x 8192 263.7 and 284.3, of bf16 3500 x 7792 33.1 and 35.2. Longer bf16 rows were not
-# faster: 4096 x 16384 77.6 us with pipelines, when a program of 16 warps left no registers for a second.
-LATE_ELEMENTS, LATE_THREADS, MAX_N_OF_LATE = 32, 1024, 8192
+# layer_norm of float32 16384 x 8192 263.7 and 284.3, of bf16 3500 x 7792 33.1 and 35.2, 4096 x 16384 96.9 and 100.2
+# (H100).
+LATE_ELEMENTS, LATE_THREADS = 32, 1024
 # Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
 # so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
 MIN_WAVES = 4
-# Rows that leave no room for pipelines are for one program each up to so many for each multiprocessor, and for several
-# programs each beyond: 98 x 30200 bf16 11.9 us so, 12.4 by several, 272 x 19472 16.8 and 17.3, but 300 x 12288 float32
+# Rows of 2 bytes that leave no room for pipelines are for one program each up to so many for each multiprocessor, for
+# several each beyond: 98 x 30200 bf16 11.9 us so, 12.4 by several, 272 x 19472 16.8 and 17.3, but 300 x 12288 float32
 # 20.1 and 18.8 (H100).
 MAX_LONG_ROWS_PER_SM = 4
 MAX_WARPS = 16
+# So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
+# float16 and a residual take 4.6 us with edges, FlagGems, which has none, 3.9 (H100).
+MAX_UNALIGNED_ROWS_PER_SM = 8
 # Shorter rows are not tried by several programs each.
 MIN_SPLIT = 4096
 # Programs of a group that hold a row: 12 x 1376837 float32 232 us by 337, read twice 122.
@@ -70,7 +73,10 @@ MAX_FEW_ROWS = 2048
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
     _, N, _, itemsize, backward, residual = problem
-    return backward, residual, itemsize, N if N < 4 else 0, N < MIN_UNALIGNED, math.gcd(N, VECTOR_BYTES // itemsize)
+    # How many short rows a tile has depends on the next power of two: a tile of 4 rows of 17 float64 had 32768 x 7 take
+    # 8.1 us, FlagGems 4.1.
+    short = N if N < 4 else power_of_two(N) if N < MIN_UNALIGNED else 0
+    return backward, residual, itemsize, short, math.gcd(N, VECTOR_BYTES // itemsize)
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
@@ -116,25 +122,30 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
 
 def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
     M, N, _, itemsize, backward, _ = problem
-    vector, vec = VECTOR_BYTES // itemsize, widest(N, itemsize)
+    vector = VECTOR_BYTES // itemsize
     if backward:
         yield _little_gradient(problem)
         yield _few_rows(problem, limits)
-        yield _backward_rows(problem, vec, limits)
+        yield _backward_rows(problem, widest(N, itemsize), limits)
     else:
+        # A warp that loads elements of 4 bytes one by one loads whole cache lines: no edges, which take a pipeline.
+        # fused_add_rms_norm of 26000 x 1249 float32 181.8 us, 198.7 with them (H100).
+        vec = widest(N, itemsize) if itemsize == 2 else math.gcd(N, vector)
         if N == 3 or (power_of_two(N) == N and vector >= N):
             yield _flat(problem)
-        one_tile = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N and (WARP * vector >= N or limits.sm_count < M)
-        if one_tile and N % vec == 0:
+        fits = 2 * N * itemsize <= limits.registers_per_sm
+        short = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N or (fits and (itemsize == 8 or vec < vector))
+        if short and N % vec == 0 and (WARP * vector >= N or limits.sm_count < M):
             yield _one_tile(problem, vec, limits)
-        if N % vec and limits.sm_count >= M and 2 * N * itemsize <= limits.registers_per_sm:
+        if N % widest(N, itemsize) and fits and limits.sm_count * (MAX_UNALIGNED_ROWS_PER_SM if N <= 1024 else 1) >= M:
             yield _few_unaligned_rows(problem)
         whole = _rows(problem, vec, limits)
         if whole is None:
-            late = limits.sm_count * MAX_LONG_ROWS_PER_SM >= M
+            # Rows of float64 would be read twice (estimated, not timed).
+            late = itemsize == 8 or (itemsize == 2 and limits.sm_count * MAX_LONG_ROWS_PER_SM >= M)
         else:
             # Of a residual of 9000 x 3000 float16, where it is misaligned, 48 bytes would spill.
-            late = whole.stages > 1 and MAX_N_OF_LATE >= N and not problem.residual and many_rows(problem, limits)
+            late = whole.stages > 1 and not problem.residual and many_rows(problem, limits)
         if late:
             yield late_row(problem)
         yield whole
@@ -163,17 +174,22 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     # Rows that share a load: 262144 x 64 bf16 22.2 us with 4 vectors, 24.7 with 2, more with 8. Elements that are
     # loaded one by one take an address and a mask each.
     # With 8 and a residual 8 bytes of fused_add_rms_norm spill (8192 x 4096 float32, 32768 x 1000 bf16: Triton 3.7).
-    wide = block_n == warps * lanes and vec * itemsize == VECTOR_BYTES and not problem.residual
-    vectors = 8 if wide else 4
+    whole = vec * itemsize == VECTOR_BYTES
+    wide = block_n == warps * lanes and whole and itemsize < 8 and not problem.residual
+    # Of single float64 two: 58263 x 17 21.8 us, 25.7 with four, 2063007 x 15 304 and 380.
+    vectors = 2 if itemsize == 8 and not whole else 8 if wide else 4
     at_once = max(warps * WARP * vec // block_n, 1)
     block_m = min(power_of_two_within(vectors * warps * lanes // (cdiv(N, block_n) * block_n)), 8 * at_once)
     # Few rows: rather more programs, as long as each thread has some. 256 x 128: 3.4 us with 1 row, 3.7 with 8.
-    # With one vector to a thread 8 bytes of 64 x 64 float32 spill (Triton 3.7).
+    # With one vector to a thread 8 bytes of 64 x 64 float32 spill (Triton 3.7); 5 x 35 float32 3.0 us, 3.2 with two.
     # 4240 x 64 bf16: 3.6 us with 8 rows, 4.0 with 16.
-    block_m = min(block_m, max(power_of_two_within(M // (4 * limits.sm_count)), at_once * (2 if little else 1)))
+    two = little and whole
+    block_m = min(block_m, max(power_of_two_within(M // (4 * limits.sm_count)), at_once * (2 if two else 1)))
     if block_n <= MAX_N_OF_MANY_ROWS and limits.sm_count * MIN_ROWS_PER_SM <= M:
         warps, block_m = 4 * warps, 4 * block_m
-    return Configuration("rows", warps, vec, min(block_m, power_of_two(M)))
+    # 1026283 x 503 float64 2066 us with a late weight and bias, 2361 without.
+    late = N >= MIN_UNALIGNED and (itemsize == 8 or not whole) and many_rows(problem, limits)
+    return Configuration("rows", warps, vec, min(block_m, power_of_two(M)), late=late)
 
 
 def _few_unaligned_rows(problem: Problem) -> Configuration:
@@ -194,11 +210,12 @@ def many_rows(problem: Problem, limits: Limits) -> bool:
 def late_row(problem: Problem) -> Configuration | None:
     """A row to a program, which loads weight and bias after the statistics; None if it is too long."""
     N, itemsize = problem.N, problem.itemsize
+    vec, elements = math.gcd(N, VECTOR_BYTES // itemsize), 16 if itemsize == 8 else LATE_ELEMENTS
     # A residual has registers too: 56 bytes of 32768 float16 and a misaligned one spill, 8 of 24576.
-    longest = MAX_WARPS * WARP * (32 if problem.residual else 64)
-    if itemsize == 8 or N % (VECTOR_BYTES // itemsize) or longest < N:
+    longest = MAX_WARPS * WARP * (elements if itemsize == 8 or problem.residual else 64)
+    if longest < N or (itemsize < 8 and vec * itemsize < VECTOR_BYTES):
         return None
-    return Configuration("rows", _warps(N, LATE_ELEMENTS * WARP), VECTOR_BYTES // itemsize, late=True)
+    return Configuration("rows", _warps(N, elements * WARP), vec, late=True)
 
 
 def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
@@ -231,9 +248,6 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     if itemsize > 2 and min(2, per_sm) * limits.sm_count * block_m >= M:
         # One tile to a program: 16 x 6144 float32 4.0 us, through shared memory 4.6; bf16 4.2, not 4.0.
         stages = 1
-    if itemsize == 8 and N % vec == 0 and MAX_N_OF_ONE_TILE[2] >= N and limits.sm_count < M:
-        # 50000 x 864: 181 us without a pipeline, 199 with one.
-        per_sm, stages = 0, 1
     return Configuration("rows", warps, vec, block_m, per_sm, stages)
 
 

@@ -26,10 +26,10 @@ class Slice(NamedTuple):
 FORWARD = {
     (2, False): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 4, 128)),
     (2, True): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 2, 128), Slice(math.inf, 4, 4, 168)),
-    (4, False): (Slice(MAX_GROUP_OF_ONE_WARP, 1, 8, 152), Slice(math.inf, 4, 8, 152)),
+    (4, False): (Slice(MAX_GROUP_OF_ONE_WARP, 1, 8, 168), Slice(math.inf, 4, 8, 168)),
     (4, True): (
-        Slice(MAX_GROUP_OF_ONE_WARP, 1, 8, 152),
-        Slice(math.inf, 4, 6, 152),
+        Slice(MAX_GROUP_OF_ONE_WARP, 1, 8, 168),
+        Slice(math.inf, 4, 6, 168),
         Slice(math.inf, 4, 8, 168),
         Slice(math.inf, 4, 14, 255),
     ),
