@@ -197,6 +197,13 @@ def test_values_that_are_not_finite_in_every_kernel(shape, dim, value, device):
     assert torch.equal(mean.isfinite(), ~harmed)
 
 
+@each("sizes", [(1,), (1, 4), (1, 1)])
+@pytest.mark.filterwarnings("ignore:var")
+def test_mean_of_one_element_is_itself(sizes, device):
+    x = torch.tensor([inf, -inf, nan, 0.0, 1e38, -3.0], device=device)
+    check(x.view(6, *[1] * len(sizes)).expand(6, *sizes).contiguous(), [1])
+
+
 @each("dtype", [torch.float32, torch.bfloat16])
 @each("shape, dim", KERNELS)
 def test_squares_that_overflow(shape, dim, dtype, device):

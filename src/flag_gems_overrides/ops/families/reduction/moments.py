@@ -199,4 +199,5 @@ def _store_final(mean, shift, squares, out_ptr, mean_ptr, offsets, mask, count, 
     if mean_ptr is not None:
         if mean_ptr.dtype.element_ty == tl.float64:
             mean, shift = mean.to(tl.float64), shift.to(tl.float64)
+        mean = tl.where(count == 1, 0.0, mean)  # an infinite element less itself is NaN
         tl.store(mean_ptr + offsets, tl.where(count > 0, mean + shift, float("nan")), mask=mask)
