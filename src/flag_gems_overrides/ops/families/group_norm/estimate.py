@@ -69,7 +69,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     work = _work(problem, chosen, resident * limits.sm_count)
     on_one = cdiv(work.programs, limits.sm_count)
     busy = min(work.programs, limits.sm_count)
-    from_memory, from_l2 = numel * problem.itemsize * (reads + writes), 2 * work.workspace
+    from_memory, from_l2 = float(numel * problem.itemsize * (reads + writes)), 2.0 * work.workspace
     if work.live is not None:
         cached = min(limits.l2_bytes // 2 / work.live, 1)
         from_memory += numel * problem.itemsize * reads * (1 - cached)
