@@ -108,6 +108,8 @@ FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 16, 3
 # 1536 x 21 x 32 float16 8; with 72 the first spills 8. Gradients of single elements have fewer loads in flight: 2787
 # x 719 x 7 float32 needs 56.
 CHANNELS_REGISTERS = 80
+# Bytes of a gradient's only channel that one program goes through.
+MAX_BYTES_ALONE = 32 << 10
 # Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
 # 20.4 without; 21627 x 22 x 3, with 4 lanes for 3 elements, 170 and 54.
 MAX_PADDING = 1.32
@@ -234,7 +236,10 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
         return
     # On sm_100 8 bytes of a gradient spill.
     alone = has_vectors(problem) and (problem.inputs == 1 or limits.capability[0] == 9)
-    if alone and problem.M * problem.K <= MAX_ALONE:
+    # Few programs do not wait long for each other: the gradient of one channel of 9411 float32 takes 7.5 us by nine, of
+    # 28685 7.6 by 28, but by one program 8.9, and of 26192 bf16 8.6; of 8448 bf16 5.9.
+    bytes_of_one = problem.M * problem.K * problem.itemsize if problem.N == 1 and problem.inputs == 2 else 0
+    if alone and problem.M * problem.K <= MAX_ALONE and bytes_of_one <= MAX_BYTES_ALONE:
         # With heads and tails 8 bytes spill (3 x 3 x 8001 float16).
         loads = groups.loads if has_edges(problem) else 2 * groups.loads
         yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
