@@ -364,9 +364,9 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
             per_thread //= 2
     elif limits.sm_count >= C and channels == 1 and (B % 2 or VECTOR_BYTES // size % B == 0):
         # A load is of one element, or of a row: the gradients of 63 x 4 x 27 bf16 take 3.7 us by 16 warps, 4.1 by 8, of
-        # 1 x 1 x 349 float32 2.9 by 4, 3.2 by 2. Of other vectors more warps are slower: 1 x 15 x 2538 bf16 takes 3.8
-        # us by 16, 3.6 by 8.
-        per_thread //= 2
+        # 1 x 1 x 349 float32 2.9 by 4, 3.2 by 2; 18 x 128 x 27 float16 3.6 by 4, 4.1 by 2. Of other vectors more warps
+        # are slower: 1 x 15 x 2538 bf16 takes 3.8 us by 16, 3.6 by 8.
+        per_thread //= 4 if inputs == 1 and B % 2 and A > 1 else 2
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
     return Configuration("channels", channels, warps)
 
