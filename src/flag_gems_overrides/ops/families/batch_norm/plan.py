@@ -77,9 +77,9 @@ WARPS_AT_ONCE, FEW_WARPS = 32, 4
 # for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the gradient 3.37
 # and 3.73 with 1024), and so much for programs that hold their columns at all: 14.5 MB of 6319 x 144 bf16 take
 # 15.3 us so, 18.9 with groups, 17.2 of the gradient of 536 x 4013 bf16 19.9, 21.5 with flat (H100), but 33.6 of that of
-# 2048 x 1024 float32 28.2, 25.8 with groups (H100).
+# 2048 x 1024 float32 28.2, 25.8 with groups (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
 LITTLE_BYTES, LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 1 << 20, 256, 20 << 20
-# Evaluation, whose programs do not wait for each other: more programs than run at once shorten the last wave.
+# Programs that do not wait for each other: of so many waves the last one is a small part.
 WAVES = 4
 # (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more tiles to a program, so that fewer
 # programs exchange sums: 65536 x 512 bf16 takes 83 us, its gradient 110; with 8 warps 95 and 112.
@@ -328,6 +328,7 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
     block = power_of_2(A * B)
     if block > most:
         return None
+    thin = False
     if B == 1:
         # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.
         channels = min(max(ROW_BYTES // size, 512 // inputs // block), power_of_2(C))
@@ -336,15 +337,19 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
             or (channels * block > LITTLE_ELEMENTS and _bytes(problem, channels // 2) <= LITTLE_BYTES)
         ):
             channels //= 2
-        if channels * block == most and channels > 2 * SECTOR_BYTES // size:
-            # Else one program is all that a multiprocessor has registers for, and it loads, computes, and stores in
-            # turns. Estimated, not timed: 139 x 179633 bf16 took 86 us (H100; torch.compile 78).
-            channels //= 2
         if channels * block > most:
             # Half of it of two inputs: 2500 x 40 float16 spills 8 bytes on sm_80.
             channels = most // block // (inputs if limits.capability[0] < 9 else 1)
             if channels == 0 or inputs * _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
                 return None
+        # A program that fills the registers of a multiprocessor loads, computes, and stores in turns: 139 x 179633 bf16
+        # takes 72 us with 32 channels, 81 with 64 (torch.compile 78); many gradients even with half a sector: 368 x
+        # 10763 float16 22.6 with 8 (8 bytes spill by 8 warps), 24.6 with 16.
+        full = channels * block == most
+        thin = full and inputs == 2 and SECTOR_BYTES <= channels * size <= 2 * SECTOR_BYTES
+        thin = thin and WAVES * channels * limits.sm_count < C
+        if thin or (full and channels > 2 * SECTOR_BYTES // size):
+            channels //= 2
     else:
         # Several channels of few elements; one warp is enough for 16 of a thread.
         share = power_of_2(cdiv(C, limits.sm_count))
@@ -358,7 +363,7 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
     many = cdiv(C, channels) * channels * block > at_once * per_thread
     # Forward 8 bytes of float64 spill (83 x 34007, sm_80).
     if many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
-        per_thread = held(problem) if problem.K == 1 and inputs == 2 else 2 * per_thread
+        per_thread = held(problem) if problem.K == 1 and inputs == 2 and not thin else 2 * per_thread
     elif B == 1:
         if limits.sm_count * channels >= 2 * C and channels * block * inputs >= 1024:
             per_thread //= 2
