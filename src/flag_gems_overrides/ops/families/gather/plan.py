@@ -95,7 +95,7 @@ SCATTER = Configuration("scatter", FILL.vectors, WARPS)
 # 8 bytes and the gradients of 8 classes 16 or more.
 IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("tile", 1, WARPS, 8, positions=1024)
 # Outputs of so few bytes wait mostly for targets, so that a thread has few: 297 bfloat16 of one class take 2.8 us
-# with four to a thread, 3.6 with eight; 3 x 1 x 2182 float32 4.8 with eight.
+# with four to a thread, 3.6 with eight; 3 x 1 x 2182 float32 4.8 with eight, 17 x 1 x 157 bfloat16 5.0 (FlagGems 4.3).
 LITTLE_BYTES, LITTLE_POSITIONS = 2 << 20, 256
 # Outputs of at least so many bytes get twice the programs, and two vectors to a thread: 17 x 3876 x 2490 float32
 # takes 203 us, 240 with one; 16 x 557 x 9056 83 and 87; 1445 x 7 x 26532 bfloat16 254 and 270.
@@ -229,7 +229,7 @@ def _default(problem: Problem) -> Configuration:
         return FILL._replace(vectors=1 if vec > C else 2)
     tile = TILE._replace(positions=LITTLE_POSITIONS) if little else TILE
     if D == 1 < C and little:
-        return tile
+        return TILE
     if D == 1 and vec <= C:
         return SHORT
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
