@@ -35,6 +35,15 @@ def test_the_kernel_of_a_gradient(problem, kernel):
     assert isinstance(plan.gradient(plan.Problem(*problem), H200), kernel)
 
 
+@pytest.mark.parametrize(
+    "problem", [(17, 1, 157, 2), (300, 2, 157, 2), (2048, 1, 3, 2), (77, 1, 744, 4), (1, 1, 297, 2)], ids=str
+)
+def test_little_output_has_two_targets_to_a_thread_at_most(problem):
+    found = plan.gradient(plan.Problem(*problem), H200)
+    assert isinstance(found, plan.Tile)
+    assert found.block_n * found.block_d <= 2 * 32 * found.warps
+
+
 @given(N=st.integers(1, 3000) | st.integers(1, 1 << 24), C=st.integers(1, 1024), size=st.sampled_from([2, 4, 8]))
 @example(2100, 1000, 2)
 @example(1422493, 9, 2)

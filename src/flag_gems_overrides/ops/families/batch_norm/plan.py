@@ -77,9 +77,9 @@ WARPS_AT_ONCE, FEW_WARPS = 32, 4
 # for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the gradient 3.37
 # and 3.73 with 1024), and so much for programs that hold their columns at all: 14.5 MB of 6319 x 144 bf16 take
 # 15.3 us so, 18.9 with groups, 17.2 of the gradient of 536 x 4013 bf16 19.9, 21.5 with flat (H100), but 33.6 of that of
-# 2048 x 1024 float32 28.2, 25.8 with groups (H100).
+# 2048 x 1024 float32 28.2, 25.8 with groups (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
 LITTLE_BYTES, LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 1 << 20, 256, 20 << 20
-# Evaluation, whose programs do not wait for each other: more programs than run at once shorten the last wave.
+# Programs that do not wait for each other: of so many waves the last one is a small part.
 WAVES = 4
 # (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more tiles to a program, so that fewer
 # programs exchange sums: 65536 x 512 bf16 takes 83 us, its gradient 110; with 8 warps 95 and 112.
@@ -108,6 +108,8 @@ FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 16, 3
 # 1536 x 21 x 32 float16 8; with 72 the first spills 8. Gradients of single elements have fewer loads in flight: 2787
 # x 719 x 7 float32 needs 56.
 CHANNELS_REGISTERS = 80
+# Bytes of a gradient's only channel that one program goes through.
+MAX_BYTES_ALONE = 32 << 10
 # Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
 # 20.4 without; 21627 x 22 x 3, with 4 lanes for 3 elements, 170 and 54.
 MAX_PADDING = 1.32
@@ -234,7 +236,10 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
         return
     # On sm_100 8 bytes of a gradient spill.
     alone = has_vectors(problem) and (problem.inputs == 1 or limits.capability[0] == 9)
-    if alone and problem.M * problem.K <= MAX_ALONE:
+    # Few programs do not wait long for each other: the gradient of one channel of 9411 float32 takes 7.5 us by nine, of
+    # 28685 7.6 by 28, but by one program 8.9, and of 26192 bf16 8.6; of 8448 bf16 5.9.
+    bytes_of_one = problem.M * problem.K * problem.itemsize if problem.N == 1 and problem.inputs == 2 else 0
+    if alone and problem.M * problem.K <= MAX_ALONE and bytes_of_one <= MAX_BYTES_ALONE:
         # With heads and tails 8 bytes spill (3 x 3 x 8001 float16).
         loads = groups.loads if has_edges(problem) else 2 * groups.loads
         yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
@@ -323,6 +328,7 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
     block = power_of_2(A * B)
     if block > most:
         return None
+    thin = False
     if B == 1:
         # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.
         channels = min(max(ROW_BYTES // size, 512 // inputs // block), power_of_2(C))
@@ -331,15 +337,19 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
             or (channels * block > LITTLE_ELEMENTS and _bytes(problem, channels // 2) <= LITTLE_BYTES)
         ):
             channels //= 2
-        if channels * block == most and channels > 2 * SECTOR_BYTES // size:
-            # Else one program is all that a multiprocessor has registers for, and it loads, computes, and stores in
-            # turns. Estimated, not timed: 139 x 179633 bf16 took 86 us (H100; torch.compile 78).
-            channels //= 2
         if channels * block > most:
             # Half of it of two inputs: 2500 x 40 float16 spills 8 bytes on sm_80.
             channels = most // block // (inputs if limits.capability[0] < 9 else 1)
             if channels == 0 or inputs * _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
                 return None
+        # A program that fills the registers of a multiprocessor loads, computes, and stores in turns: 139 x 179633 bf16
+        # takes 72 us with 32 channels, 81 with 64 (torch.compile 78); many gradients even with half a sector: 368 x
+        # 10763 float16 22.6 with 8 (8 bytes spill by 8 warps), 24.6 with 16.
+        full = channels * block == most
+        thin = full and inputs == 2 and SECTOR_BYTES <= channels * size <= 2 * SECTOR_BYTES
+        thin = thin and WAVES * channels * limits.sm_count < C
+        if thin or (full and channels > 2 * SECTOR_BYTES // size):
+            channels //= 2
     else:
         # Several channels of few elements; one warp is enough for 16 of a thread.
         share = power_of_2(cdiv(C, limits.sm_count))
@@ -353,15 +363,15 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
     many = cdiv(C, channels) * channels * block > at_once * per_thread
     # Forward 8 bytes of float64 spill (83 x 34007, sm_80).
     if many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
-        per_thread = held(problem) if problem.K == 1 and inputs == 2 else 2 * per_thread
+        per_thread = held(problem) if problem.K == 1 and inputs == 2 and not thin else 2 * per_thread
     elif B == 1:
         if limits.sm_count * channels >= 2 * C and channels * block * inputs >= 1024:
             per_thread //= 2
     elif limits.sm_count >= C and channels == 1 and (B % 2 or VECTOR_BYTES // size % B == 0):
         # A load is of one element, or of a row: the gradients of 63 x 4 x 27 bf16 take 3.7 us by 16 warps, 4.1 by 8, of
-        # 1 x 1 x 349 float32 2.9 by 4, 3.2 by 2. Of other vectors more warps are slower: 1 x 15 x 2538 bf16 takes 3.8
-        # us by 16, 3.6 by 8.
-        per_thread //= 2
+        # 1 x 1 x 349 float32 2.9 by 4, 3.2 by 2; 18 x 128 x 27 float16 3.6 by 4, 4.1 by 2. Of other vectors more warps
+        # are slower: 1 x 15 x 2538 bf16 takes 3.8 us by 16, 3.6 by 8.
+        per_thread //= 4 if inputs == 1 and B % 2 and A > 1 else 2
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
     return Configuration("channels", channels, warps)
 

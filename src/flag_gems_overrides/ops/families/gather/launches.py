@@ -51,7 +51,7 @@ class Configuration(NamedTuple):
     warps: int
     per_sm: int = 0  # images, tile: programs of a multiprocessor that are wanted; the classes are divided for them
     classes: int = 0  # images: that a program has, at least
-    positions: int = 0  # tile: of an image side by side, at most
+    positions: int = 0  # tile: at most, unless one sample has more
 
 
 class Fill(NamedTuple):
@@ -171,7 +171,7 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     tile = vectors * vec
     block_d = min(next_power_of_2(D), positions, tile)
     block_c = min(next_power_of_2(C), tile // block_d)
-    block_n = min(next_power_of_2(N), tile // block_d // block_c)
+    block_n = min(next_power_of_2(N), min(tile // block_c, positions) // block_d)
     blocks = cdiv(N, block_n) * cdiv(D, block_d)
     splits = min(cdiv(C, block_c), cdiv(per_sm * limits.sm_count, blocks))
     return Tile(block_n, block_c, block_d, math.gcd(D, vec), splits, warps, blocks * splits)

@@ -61,8 +61,8 @@ __all__ = [
 # targets 4.4 us, by two programs 5.1; 768 4.4 and 5.0).
 FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS = 256, 1024, 1024
 # Where programs have several blocks, four positions to a thread, or few of their loads are on their way: 2 x 1 x 64 x
-# 524288 float16 took 345 us with two (H100; PyTorch 305), 256 iterations of two loads one after the other. Estimated,
-# not timed. Eight spill 8 bytes of float64.
+# 524288 float16 takes 168 us, 211 with two, 166 with eight (PyTorch 264), 75 x 3 x 157759 x 7 bfloat16 339, 421 with
+# two (PyTorch 472). Eight spill 8 bytes of float64.
 MANY_FORWARD_BLOCK = 512
 # Rows, or all classes of a position, of at least MIN_ROW_VECTORS vectors are filled; the one more store for each
 # target is then a small part. bfloat16 18497 x 24 takes 3.3 us so, 4.0 with tile; 262144 x 40 13.2, 14.2 with short;
@@ -84,7 +84,7 @@ FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
 # nanosecond, zeros 4250: so they take 39.5, 64.4 and 75.7 us.
 MIN_SCATTER_BYTES, MIN_SCATTER_BYTES_OF_POSITION = 64 << 20, 4096
 # So many classes of such images that are no whole vectors are filled too, with as many vectors to a thread as leave it
-# about two targets: 9147 x 6 x 10 bfloat16 takes 3.8 us, 4.2 with tile (torch.compile 3.2), 105 x 3 x 4 3.0 and 3.4.
+# about two targets: 9147 x 6 x 10 bfloat16 takes 3.6 us, 4.2 with tile (torch.compile 3.2), 105 x 3 x 4 3.0 and 3.4.
 MIN_FILLED_CLASSES = 3
 # Four vectors to a thread: with eight 441 x 177416 bfloat16 takes 40.0 us instead of 39.0 and 5720 x 93 x 17 11.9
 # instead of 11.3; with two 128 x 5540 float32 3.5 instead of 3.2.
@@ -95,7 +95,7 @@ SCATTER = Configuration("scatter", FILL.vectors, WARPS)
 # 8 bytes and the gradients of 8 classes 16 or more.
 IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("tile", 1, WARPS, 8, positions=1024)
 # Outputs of so few bytes wait mostly for targets, so that a thread has few: 297 bfloat16 of one class take 2.8 us
-# with four to a thread, 3.6 with eight; 3 x 1 x 2182 float32 4.8 with eight.
+# with four to a thread, 3.6 with eight; 3 x 1 x 2182 float32 4.8 with eight, 17 x 1 x 157 bfloat16 5.0 (FlagGems 4.3).
 LITTLE_BYTES, LITTLE_POSITIONS = 2 << 20, 256
 # Outputs of at least so many bytes get twice the programs, and two vectors to a thread: 17 x 3876 x 2490 float32
 # takes 203 us, 240 with one; 16 x 557 x 9056 83 and 87; 1445 x 7 x 26532 bfloat16 254 and 270.
@@ -106,14 +106,15 @@ MAX_CLASSES_OF_TILE, FEW_PER_SM = 4, 4
 ROW_REGISTERS, MAX_REGISTERS = 168, 255
 # Cross entropy: rows of at most MAX_WHOLE_BYTES are held whole, in tiles of WHOLE_TILE elements, by at most so many
 # programs (the sums of 4096 programs spill 8 bytes in a gradient with the loss, 1048576 x 10 bf16). 20000 x 700 bf16
-# takes 38.2 us so, 45.6 in a loop. Of float64 twice as many: a loop takes more exponentials, 221 us for
-# 54952 x 431 (H100; PyTorch 194; estimated, not timed).
+# takes 38.2 us so, 45.6 in a loop. Of float64 twice as many, for a loop takes more exponentials: 54952 x
+# 431 takes 148 us so, 221 in a loop (PyTorch 156).
 MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
 # More rows than so many programs have at once are done in loops, whose next tile is on its way: LOOPED_PER_SM programs
 # of a multiprocessor with LOOPED_TILE_BYTES each, targets included, are the 32 KB that it takes to hide a microsecond;
 # a thread loads at most LOOPED_PIECES / 128 pieces. Of float64, or if a gradient is wanted (then of half a tile each),
-# half the programs, for these take twice the registers. Estimated, not timed: one tile after the other 149385 x 320
-# bfloat16 took 122 us, torch.compile 86, and 1422493 x 9 108; to read them takes 22 and 6.
+# half the programs, for these take twice the registers. 149385 x 320 bfloat16 takes 80 us (one tile after the other
+# 122; with half the bytes 87, with 6 programs 78; torch.compile 86), 1422493 x 9 72 us (108, 79 and 70); to read them
+# takes 22 and 6.
 LOOPED_TILE_BYTES, LOOPED_PIECES, LOOPED_PER_SM, TARGET_BYTES = 4608, 1024, 8, 8
 # Iterations of a program at least, unless its tile is small.
 LOOPED_ITERATIONS = 4
@@ -229,7 +230,7 @@ def _default(problem: Problem) -> Configuration:
         return FILL._replace(vectors=1 if vec > C else 2)
     tile = TILE._replace(positions=LITTLE_POSITIONS) if little else TILE
     if D == 1 < C and little:
-        return tile
+        return TILE
     if D == 1 and vec <= C:
         return SHORT
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
