@@ -51,7 +51,7 @@ LATE_ELEMENTS, LATE_THREADS = 32, 1024
 MIN_WAVES = 4
 MAX_WARPS = 16
 # So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
-# float16 and a residual take 4.6 us with edges, FlagGems, which has none, 3.9 (H100).
+# float16 and a residual take 4.0 us with edges, 3.5 without, as FlagGems.
 MAX_UNALIGNED_ROWS_PER_SM = 8
 # Shorter rows are not tried by several programs each.
 MIN_SPLIT = 4096
@@ -137,8 +137,9 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
             yield _few_unaligned_rows(problem)
         whole = _rows(problem, vec, limits)
         if whole is None:
-            # Of float64 several programs have none, and of 2 bytes one is faster: 2048 x 24576 bf16 70.5 us, 74.9 by
-            # several, 98 x 30200 11.9 and 12.4, 1000 x 21248 42.7 and 43.2, but 300 x 12288 float32 20.1 and 18.8.
+            # Of float64 the other way is a loop: rms_norm of 228 x 8192 13.2 us, 14.5 so, but layer_norm of 133 x 7271
+            # 18.3 and 16.6. Of 2 bytes several programs are slower: 2048 x 24576 bf16 70.5 us, 74.9 so, 98 x 30200 11.9
+            # and 12.4, 1000 x 21248 42.7 and 43.2, but 300 x 12288 float32 20.1 and 18.8 (the last three: H100).
             late = itemsize != 4
         else:
             # Of a residual of 9000 x 3000 float16, where it is misaligned, 48 bytes would spill.
