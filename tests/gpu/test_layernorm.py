@@ -20,7 +20,7 @@ EPS = 1e-5
 # Whole rows; rows that start between vectors; a group of programs for each row, of one warp each, the same with odd
 # rows, of four and two, of four, each also with odd rows; loops. tests/ops/test_layernorm_plan.py has the same list.
 SHAPES = [
-    *((4096, 1000), (4096, 1003), (512, 24576), (640, 24576), (256, 20001), (128, 98304), (128, 90001)),
+    *((4096, 1000), (4096, 1003), (512, 24576), (640, 40960), (256, 20001), (128, 98304), (128, 90001)),
     *((20, 393216), (8, 200001), (3, 2**22 + 8)),
 ]
 

@@ -286,7 +286,7 @@ WAYS = [
     (4096, 1000, (Rows, False, 1), (Rows, False, 4)),
     (4096, 1003, (Rows, True, 1), (Rows, True, 4)),
     (512, 24576, (Rows, False, 16), (Split, False, 1)),
-    (640, 24576, (Split, False, 1), (Split, False, 1)),
+    (640, 40960, (Split, False, 1), (Split, False, 1)),
     (256, 20001, (Split, True, 1), (Split, True, 1)),
     (128, 98304, (Split, False, 4), (Split, False, 2)),
     (128, 90001, (Split, True, 4), (Split, True, 2)),

@@ -49,13 +49,9 @@ LATE_ELEMENTS, LATE_THREADS = 32, 1024
 # Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
 # so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
 MIN_WAVES = 4
-# Rows of 2 bytes that leave no room for pipelines are for one program each up to so many for each multiprocessor, for
-# several each beyond: 98 x 30200 bf16 11.9 us so, 12.4 by several, 272 x 19472 16.8 and 17.3, but 300 x 12288 float32
-# 20.1 and 18.8 (H100).
-MAX_LONG_ROWS_PER_SM = 4
 MAX_WARPS = 16
 # So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
-# float16 and a residual take 4.6 us with edges, FlagGems, which has none, 3.9 (H100).
+# float16 and a residual take 4.0 us with edges, 3.5 without, as FlagGems.
 MAX_UNALIGNED_ROWS_PER_SM = 8
 # Shorter rows are not tried by several programs each.
 MIN_SPLIT = 4096
@@ -141,8 +137,10 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
             yield _few_unaligned_rows(problem)
         whole = _rows(problem, vec, limits)
         if whole is None:
-            # Rows of float64 would be read twice (estimated, not timed).
-            late = itemsize == 8 or (itemsize == 2 and limits.sm_count * MAX_LONG_ROWS_PER_SM >= M)
+            # Of float64 the other way is a loop: rms_norm of 228 x 8192 13.2 us, 14.5 so, but layer_norm of 133 x 7271
+            # 18.3 and 16.6. Of 2 bytes several programs are slower: 2048 x 24576 bf16 70.5 us, 74.9 so, 98 x 30200 11.9
+            # and 12.4, 1000 x 21248 42.7 and 43.2, but 300 x 12288 float32 20.1 and 18.8 (the last three: H100).
+            late = itemsize != 4
         else:
             # Of a residual of 9000 x 3000 float16, where it is misaligned, 48 bytes would spill.
             late = whole.stages > 1 and not problem.residual and many_rows(problem, limits)
@@ -189,6 +187,9 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
         warps, block_m = 4 * warps, 4 * block_m
     # 1026283 x 503 float64 2066 us with a late weight and bias, 2361 without.
     late = N >= MIN_UNALIGNED and (itemsize == 8 or not whole) and many_rows(problem, limits)
+    if late and itemsize == 4 and vec > 1 and warps == MAX_WARPS:
+        # 16384 x 4098 float32 145 us by 8 warps, 170 by 16, a third of whose lanes have no element.
+        warps = _warps(N, LATE_ELEMENTS * WARP)
     return Configuration("rows", warps, vec, min(block_m, power_of_two(M)), late=late)
 
 
