@@ -64,7 +64,13 @@ LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 # Rows of up to 8 iterations are of one program each then: argmax 166 x 5275 x 3 float16 by twelve, 10.2 us (FlagGems
 # 8.3). Both are estimated, not timed.
 MIN_BYTES_OF_CLASSES = 4 << 20
-CLASSES_TILE, CLASSES_OCCUPANCY, MAX_CLASSES_WARPS, MAX_ITERATIONS_ALONE = 512, {1: 24, 2: 16, 3: 16}, 8, 8
+CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
+# Positions in an [N, K] for each multiprocessor, so few elements for each in all: a program of 8 warps for its columns,
+# as FlagGems', which finds all positions at once, not one class after the other, and shares no result. argmax 1082 x
+# 739 x 2 bf16 6.9 us in classes by single warps, 10.5 in columns that programs share (FlagGems 5.3), 166 x 5275 x 3
+# float16 10.4 in classes by eight warps, 10.0 by twelve programs (8.2), 256 x 3551 x 2 bf16 8.4 by eight (5.8); so they
+# are estimated, not timed. Of more, classes: 20000 x 1000 x 3 bf16 54 us (94), 200 x 40999 x 3 28 (43).
+MAX_ELEMENTS_OF_TILES = 32768
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -105,8 +111,7 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     kinds = [_columns(problem, limits)]
     if K <= MAX_CLASSES and (problem.accumulators < 3 or size < 8):  # means of float64 spill 16 to 230 bytes
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
-        if problem.accumulators == 2 and limits.sm_count <= M:
-            worth |= N * K * size > SHORT_BYTES // 2 and M * N * K * size > MIN_BYTES_OF_CLASSES // 2
+        worth &= not _in_two_tiles(problem, limits)
         kinds.insert(0 if worth else 1, _classes(problem, limits))
     return kinds
 
@@ -191,9 +196,6 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
             stages = STAGES
         elif accumulators == 1:
             occupancy = OCCUPANCY
-    elif limits.sm_count <= M and MAX_ITERATIONS_ALONE * MAX_CLASSES_WARPS * tile >= N * K:
-        warps = min(MAX_CLASSES_WARPS, power_of_2(limits.sm_count * occupancy // M + 1) // 2 or 1)
-        tile = tile * warps // (2 if size == 8 else 1)  # of float64 40 bytes spill
     if accumulators == 3:
         tile = CLASSES_TILE // 2 * warps  # two tiles are read at a time
     tile = min(tile, power_of_2(N * K))
@@ -210,6 +212,13 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     if found is not None:
         return found
     positions = accumulators == 2
+    if _in_two_tiles(problem, limits):
+        block_k = power_of_2(K + 1) // 2
+        tile = min(power_of_2(N) * block_k, MAX_TILE)
+        warps = min(tile // (8 * WARP), 8)
+        elements = tile // (warps * WARP)
+        # 32 elements spill in 64 registers.
+        return Configuration("columns", elements, warps, OCCUPANCY * 16 // max(elements, 16), 1, block_k, False)
     # Means and squares are computed of groups of elements, the larger the fewer instructions.
     tile = min(TILE_BYTES // 2 // size, TILED_ELEMENTS * (2 if accumulators == 3 and size == 2 and K % 2 == 0 else 1))
     occupancy = COLUMNS_OCCUPANCY[accumulators]
@@ -232,6 +241,14 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     return _fitting(
         problem, Configuration("columns", tile // (warps * WARP) or 1, warps, occupancy, 1, block_k, True, stages)
     )
+
+
+def _in_two_tiles(problem: Problem, limits: Limits) -> bool:
+    """Whether a program has some columns of an [N, K], as many as a power of two, in one tile or two."""
+    M, N, K, size, accumulators = problem
+    few = limits.sm_count <= M and limits.sm_count * MAX_ELEMENTS_OF_TILES >= M * N * K
+    fits = MAX_IN_ONE_TILE_OF_LITTLE < N and power_of_2(N) * (power_of_2(K + 1) // 2) <= 2 * MAX_TILE
+    return accumulators == 2 and size < 8 and K <= MAX_CLASSES and few and fits
 
 
 def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
