@@ -94,8 +94,10 @@ MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE, SECTOR_BYTES = 
 # to read and write), var 32768 x 2 x 1156 bf16 by 147968 95 us (H100, torch.compile 82). With more than these to each
 # multiprocessor they are larger (estimated, not timed).
 STARTED_AT_ONCE = 8
-# Few results of up to 32 elements are of single warps, which exchange nothing: argmax 7 x 32 x 12 float32 by 4 warps
-# 3.6 us (H100, FlagGems 3.1; estimated, not timed), amax 8 x 16 x 160 uint8 2.8 us, with more results to a warp 2.9.
+# Few results of up to 32 elements are of single warps, which exchange nothing: argmax 7 x 32 x 12 float32 2.8 us, by 4
+# warps 3.1, amax 8 x 16 x 160 uint8 2.8 us, with more results to a warp 2.9. Of up to 8 a thread has two, for where a
+# result begins takes divisions: argmax 7 x 2 x 48 bf16 with 8 to a thread 3.2 us (FlagGems, 2 x 32 to a program, 2.4;
+# estimated, not timed).
 MAX_RESULTS_OF_ONE_WARP = 4
 # More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
@@ -260,7 +262,9 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     stages = STAGES if size <= 2 else 1
     if N <= 8:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
-        if _starts_many(results, block_k, limits):
+        if MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
+            block_k, warps = 2 * WARP // block_n, 1
+        elif _starts_many(results, block_k, limits):
             block_k, warps = block_k * 8 // block_n, warps * 8 // block_n
     elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
