@@ -59,10 +59,7 @@ LITTLE_TILE = 1024
 LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
-# Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2; positions of half as much if there are rows for
-# all multiprocessors: argmax 1082 x 739 x 2 bf16 by columns, of which programs share results, 8.8 us (FlagGems 5.3).
-# Rows of up to 8 iterations are of one program each then: argmax 166 x 5275 x 3 float16 by twelve, 10.2 us (FlagGems
-# 8.3). Both are estimated, not timed.
+# Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2.
 MIN_BYTES_OF_CLASSES = 4 << 20
 CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
 # Positions in an [N, K] for each multiprocessor, so few elements for each in all: a program of 8 warps for its columns,
@@ -82,6 +79,9 @@ MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # 43 us, not 74.
 TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
 TILES_TO_WIDEN = 12
+# Half as many results where a quarter of the lanes would be idle otherwise, as long as they are a cache line: sum 3 x
+# 449136 x 15 int64, 64 lanes for 45 results, 62.8 us (PyTorch 60.3; with 48 estimated, not timed).
+LINE_BYTES = 128
 # Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
 # 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (424501 x 10 x 4 bf16 20.3,
 # by warps that loop 26.6, 300000 x 21 x 7 float32 51.7 and 72) unless rows of K are whole vectors,
@@ -234,6 +234,9 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     if blocks < programs and (tiles < TILES_TO_WIDEN or 8 * blocks * (max_partials // block_k) < 7 * programs):
         block_k = BLOCK_K
     block_k = min(block_k, power_of_2(M * K))
+    half = block_k // 2
+    if half * size >= LINE_BYTES and 4 * half * cdiv(M * K, half) <= 3 * block_k * cdiv(M * K, block_k):
+        block_k = half
     if tiles >= 2 and 4 * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
         tile, warps = 2 * tile, 2 * warps
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
