@@ -29,7 +29,7 @@ from .launches import (
 # 64 registers took 677 us (sum), in 80 495 (amax).
 OCCUPANCY, COLUMNS_OCCUPANCY = 32, {1: 24, 2: 24, 3: 24}
 # Of bytes 8 spill in 64 registers. With 16 warps all of 261017568 bool took 99 us, FlagGems 84, for too little is in
-# flight (with 24 estimated, not timed).
+# flight, with 24 84.5.
 BYTES_OCCUPANCY = 24
 # Means and squares of rows: 45 to 68 registers with 16 to 32 elements in vectors, of which each has one of either.
 MOMENTS_OCCUPANCY = {True: 24, False: 16}
@@ -44,7 +44,7 @@ FEW_ROWS, LONG_ROW_BYTES = 6, 131072
 # the second 210, without the first 241.
 TILE_WITH_EDGES, STAGES = 4096, 3
 # But one tile of few such rows: var 274 x 5074 float16 (H100) 6.0 us, in a pipelined loop of two 6.7; count_nonzero
-# 236 x 5769 by two programs for each row 6.4, torch.compile 4.6.
+# 236 x 5769 4.5, by two programs for each row 5.4.
 # Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
 # 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16). Where row ends
@@ -59,12 +59,15 @@ LITTLE_TILE = 1024
 LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
-# Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2; positions of half as much if there are rows for
-# all multiprocessors: argmax 1082 x 739 x 2 bf16 by columns, of which programs share results, 8.8 us (FlagGems 5.3).
-# Rows of up to 8 iterations are of one program each then: argmax 166 x 5275 x 3 float16 by twelve, 10.2 us (FlagGems
-# 8.3). Both are estimated, not timed.
+# Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2.
 MIN_BYTES_OF_CLASSES = 4 << 20
-CLASSES_TILE, CLASSES_OCCUPANCY, MAX_CLASSES_WARPS, MAX_ITERATIONS_ALONE = 512, {1: 24, 2: 16, 3: 16}, 8, 8
+CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
+# Positions in an [N, K] for each multiprocessor, so few elements for each in all: a program of 8 warps for its columns,
+# as FlagGems', which finds all positions at once, not one class after the other, and shares no result. argmax 1082 x
+# 739 x 2 bf16 6.9 us in classes by single warps, 10.5 in columns that programs share (FlagGems 5.3), 166 x 5275 x 3
+# float16 10.4 in classes by eight warps, 10.0 by twelve programs (8.2), 256 x 3551 x 2 bf16 8.4 by eight (5.8); so they
+# are estimated, not timed. Of more, classes: 20000 x 1000 x 3 bf16 54 us (94), 200 x 40999 x 3 28 (43).
+MAX_ELEMENTS_OF_TILES = 32768
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -76,6 +79,9 @@ MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # 43 us, not 74.
 TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
 TILES_TO_WIDEN = 12
+# Half as many results where a quarter of the lanes would be idle otherwise, as long as they are a cache line: sum 3 x
+# 449136 x 15 int64, 64 lanes for 45 results, 62.8 us (PyTorch 60.3; with 48 estimated, not timed).
+LINE_BYTES = 128
 # Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
 # 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (424501 x 10 x 4 bf16 20.3,
 # by warps that loop 26.6, 300000 x 21 x 7 float32 51.7 and 72) unless rows of K are whole vectors,
@@ -86,10 +92,12 @@ TILES_TO_WIDEN = 12
 MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE, SECTOR_BYTES = 32, 64, 128, 32
 # 1520 programs start in a microsecond, however small they are: 57232 x 2 x 312 bf16 by 69759 of 256 results 46 us (30
 # to read and write), var 32768 x 2 x 1156 bf16 by 147968 95 us (H100, torch.compile 82). With more than these to each
-# multiprocessor they are larger (estimated, not timed).
+# multiprocessor they are larger: 30.5 us and 66.7 (var before on this device 93.6).
 STARTED_AT_ONCE = 8
-# Few results of up to 32 elements are of single warps, which exchange nothing: argmax 7 x 32 x 12 float32 by 4 warps
-# 3.6 us (H100, FlagGems 3.1; estimated, not timed), amax 8 x 16 x 160 uint8 2.8 us, with more results to a warp 2.9.
+# Few results of up to 32 elements are of single warps, which exchange nothing: argmax 7 x 32 x 12 float32 2.8 us, by 4
+# warps 3.1, amax 8 x 16 x 160 uint8 2.8 us, with more results to a warp 2.9. Of up to 8 a thread has two, for where a
+# result begins takes divisions: argmax 7 x 2 x 48 bf16 with 8 to a thread 3.2 us (FlagGems, 2 x 32 to a program, 2.4;
+# estimated, not timed).
 MAX_RESULTS_OF_ONE_WARP = 4
 # More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
@@ -105,8 +113,7 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     kinds = [_columns(problem, limits)]
     if K <= MAX_CLASSES and (problem.accumulators < 3 or size < 8):  # means of float64 spill 16 to 230 bytes
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
-        if problem.accumulators == 2 and limits.sm_count <= M:
-            worth |= N * K * size > SHORT_BYTES // 2 and M * N * K * size > MIN_BYTES_OF_CLASSES // 2
+        worth &= not _in_two_tiles(problem, limits)
         kinds.insert(0 if worth else 1, _classes(problem, limits))
     return kinds
 
@@ -191,9 +198,6 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
             stages = STAGES
         elif accumulators == 1:
             occupancy = OCCUPANCY
-    elif limits.sm_count <= M and MAX_ITERATIONS_ALONE * MAX_CLASSES_WARPS * tile >= N * K:
-        warps = min(MAX_CLASSES_WARPS, power_of_2(limits.sm_count * occupancy // M + 1) // 2 or 1)
-        tile = tile * warps // (2 if size == 8 else 1)  # of float64 40 bytes spill
     if accumulators == 3:
         tile = CLASSES_TILE // 2 * warps  # two tiles are read at a time
     tile = min(tile, power_of_2(N * K))
@@ -210,6 +214,13 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     if found is not None:
         return found
     positions = accumulators == 2
+    if _in_two_tiles(problem, limits):
+        block_k = power_of_2(K + 1) // 2
+        tile = min(power_of_2(N) * block_k, MAX_TILE)
+        warps = min(tile // (8 * WARP), 8)
+        elements = tile // (warps * WARP)
+        # 32 elements spill in 64 registers.
+        return Configuration("columns", elements, warps, OCCUPANCY * 16 // max(elements, 16), 1, block_k, False)
     # Means and squares are computed of groups of elements, the larger the fewer instructions.
     tile = min(TILE_BYTES // 2 // size, TILED_ELEMENTS * (2 if accumulators == 3 and size == 2 and K % 2 == 0 else 1))
     occupancy = COLUMNS_OCCUPANCY[accumulators]
@@ -223,6 +234,9 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     if blocks < programs and (tiles < TILES_TO_WIDEN or 8 * blocks * (max_partials // block_k) < 7 * programs):
         block_k = BLOCK_K
     block_k = min(block_k, power_of_2(M * K))
+    half = block_k // 2
+    if half * size >= LINE_BYTES and 4 * half * cdiv(M * K, half) <= 3 * block_k * cdiv(M * K, block_k):
+        block_k = half
     if tiles >= 2 and 4 * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
         tile, warps = 2 * tile, 2 * warps
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
@@ -234,6 +248,14 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     )
 
 
+def _in_two_tiles(problem: Problem, limits: Limits) -> bool:
+    """Whether a program has some columns of an [N, K], as many as a power of two, in one tile or two."""
+    M, N, K, size, accumulators = problem
+    few = limits.sm_count <= M and limits.sm_count * MAX_ELEMENTS_OF_TILES >= M * N * K
+    fits = MAX_IN_ONE_TILE_OF_LITTLE < N and power_of_2(N) * (power_of_2(K + 1) // 2) <= 2 * MAX_TILE
+    return accumulators == 2 and size < 8 and K <= MAX_CLASSES and few and fits
+
+
 def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
     M, N, K, size, accumulators = problem
@@ -243,7 +265,9 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     stages = STAGES if size <= 2 else 1
     if N <= 8:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
-        if _starts_many(results, block_k, limits):
+        if MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
+            block_k, warps = 2 * WARP // block_n, 1
+        elif _starts_many(results, block_k, limits):
             block_k, warps = block_k * 8 // block_n, warps * 8 // block_n
     elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8

@@ -22,6 +22,9 @@ from .pairs import reduce_pairs_of_columns_kernel, reduce_pairs_of_rows_kernel
 from .plan import Plan, Problem
 from .policy import accumulator
 
+# Elements of a thread in each of several tiles of columns: 32 spill 40 bytes of logsumexp.
+MAX_LOOPED = 16
+
 
 class Step(NamedTuple):
     """One launch and what it writes."""
@@ -100,7 +103,10 @@ def _plan(problem: Problem, device: int) -> Plan:
     configuration = plan.choose(problem, limits)
     if configuration.kernel == "classes":
         configuration = next(each for each in kinds(problem, limits) if each.kernel == "columns")
-    return plan.launch(problem, configuration, limits)
+    found = plan.launch(problem, configuration, limits)
+    if found.kernel == "columns" and configuration.elements > MAX_LOOPED and found.splits * found.step < problem.N:
+        found = plan.launch(problem, configuration._replace(elements=MAX_LOOPED), limits)
+    return found
 
 
 def reduce_pairs(

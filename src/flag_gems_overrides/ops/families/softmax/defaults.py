@@ -49,30 +49,35 @@ MIN_BLOCKS = 8
 # few elements in all if they are no longer than 64. The gradients of 197 x 117 x 311 bf16 24.4 us, in a loop 39.6, of
 # 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7. Longer ones of which no two are
 # loaded together are, if a program can hold as many as memory is read by: 20 to 30 instructions an element, in a loop
-# 44, by groups of programs that wait for each other 58 (estimated, not timed; by groups the gradient of log_softmax
-# 1899 x 771 x 5 float32 124 us, PyTorch 53). Where four of 16 bits are loaded together longer ones were not timed.
-MAX_SHORT, MAX_SHORT_IN_FOURS, MAX_SHORT_OF_LITTLE, MAX_SHORT_WARPS = 128, 32, 64, 32
+# 44, by groups of programs that wait for each other 58. The gradients of log_softmax 1899 x 771 x 5 float32 36 us, by
+# groups 120 (PyTorch 51), of softmax 142 x 1897 x 3 7.8 and 14.5. By no more than 8 warps where a row of the columns is
+# a part of K, whose first and last sector others read too: softmax 26 x 1079 x 317 float32 by 16 49 us, in a loop 38.
+# Where four of 16 bits are loaded together longer ones were not timed.
+MAX_SHORT, MAX_SHORT_IN_FOURS, MAX_SHORT_OF_LITTLE, MAX_SHORT_WARPS, MAX_WIDE_WARPS = 128, 32, 64, 32, 8
+# Columns from which programs have 256 of 33 to 64 elements, for fewer sectors that two of them read: softmax 4 x 33 x
+# 216585 bf16 44 us, with 128 46.6.
+MANY_COLUMNS = 1 << 18
 # Columns of float64 up to here, whole vectors or not: what computes in float64 should have no lane without an element
-# (estimated, not timed; log_softmax 4 x 327360 as vectors of half-empty blocks 18.7 us on an H100, PyTorch 15.5).
+# (log_softmax 4 x 327360 10.0 us, as vectors of half-empty blocks 15.5, PyTorch 12.6).
 MAX_SHORT_FLOAT64 = 16
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
 # Elements for each multiprocessor up to which a thread of short columns has no more than 16, of half as many no more
 # than 8, of float64 half of that. Columns of several threads are in programs of one warp then, which need not wait for
-# others (estimated, not timed; in tiles of a power of two, of four warps, softmax 3 x 146 float16 took 2.7 us with 4
-# elements, 2.9 with 8, log_softmax 6 x 5 x 18 float64 3.5 and 4.1).
+# others (log_softmax 30 x 16 x 2 float32 2.8 us, by four warps with 4 elements 3.05; in tiles of a power of two, of
+# four warps, softmax 3 x 146 float16 2.7 us with 4 elements, 2.9 with 8, log_softmax 6 x 5 x 18 float64 3.5 and 4.1).
 LITTLE = 1024
 # Rows up to which no thread has several: so many can be as many programs of 4 warps as multiprocessors run at once.
-# 27736541 x 2 bf16, a row to a thread, took 136 us (H100), as long as starting 216692 programs (estimated, not timed).
+# 27736541 x 2 bf16 takes 57 us, with two rows to a thread 70, with one, as long as starting 216692 programs, 135.
 MANY_ROWS = 1 << 19
 # So few in all, in rows or columns of so few that are loaded one by one: softmax 3 x 400 x 5 float16 3.1 us by a thread
 # for each 8 elements of a column, 5.1 by groups of programs; 3 x 7 float32 2.4 with 4, 3.2 with 8; the gradient of
 # log_softmax 1531 x 5 bf16 2.7 and 3.4.
 TINY, MAX_SHORT_OF_TINY = 16384, 512
 # 1520 programs start in a microsecond, in which 4250 KB are moved: 40 x 4 x 416224 float16 by 130070 of 128 columns
-# 95 us (63 to read and write), the gradient of 19488 x 4 x 744 by 233856 145 us (82). So many bytes to each, of so many
-# to each multiprocessor (estimated, not timed).
+# 84 us (62 to read and write), by 65035 71, with 512 columns 76. So many bytes to each, of so many to each
+# multiprocessor.
 MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
 # What memory is read and written by; elements of a thread of 16 warps (64 of float32 spill 24 bytes).
 SECTOR_BYTES, MAX_ELEMENTS_OF_NARROWER = 32, 32
@@ -129,11 +134,14 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
     elif block_n <= most:
         # A vector of each input at least: softmax 262144 x 3 x 6 float32 15.1 us, with two 18.2.
         elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
+        if block_n == MAX_WORDS and M * K >= MANY_COLUMNS:
+            warps = 8
     else:  # of several threads
         elements, columns = most // 2, min(SECTOR_BYTES // size, power_of_2(K))
         warps = 4 if K * size >= SECTOR_BYTES else 1
     warps = max(warps, columns * block_n // (elements * WARP))
-    if K >= 2**30 or M * K >= 2**31 or warps > MAX_SHORT_WARPS // wide:
+    most_warps = MAX_SHORT_WARPS // wide if K * size <= SECTOR_BYTES else MAX_WIDE_WARPS
+    if K >= 2**30 or M * K >= 2**31 or warps > most_warps:
         return None
     return Configuration("short", elements, warps)
 
@@ -147,7 +155,7 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
     elements = max(elements // (2 if size == 8 else 1), vec)
     if block_n <= WARP and M * block_n <= TINY:
-        # Of float64 a vector: 10 x 32 with 4 elements 3.4 us (H100, FlagGems 3.1; estimated, not timed).
+        # Of float64 a vector: 27 x 32 2.8 us, with 4 elements 3.0.
         elements = min(elements, vec if size == 8 else max(vec, 4))
     if MANY_ROWS >= M:
         elements = min(elements, block_n)
@@ -157,7 +165,7 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
         # 131072 x 29 float32 takes 12.3 us with 4 elements to a thread, 17.7 with 8, 815776 x 3 bf16 8.7, with 2 10.8.
         elements = min(elements, max(block_n // 2, 4 if N == 3 else 1), 4 if block_n <= WARP else elements)
     elif vec == 1 and block_n == WARP:
-        # As the forward: the gradient of 447392 x 27 bf16 with 8 45 us (H100, torch.compile 38; estimated, not timed).
+        # As the forward: the gradient of 447392 x 27 bf16 29.5 us, with 8 37.4.
         elements = min(elements, 4)
     threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
     # Of few rows no more warps than they need.
@@ -245,7 +253,7 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
     group = _group(blocks, block_bytes, shape, limits)
     wide = shape._replace(warps=2 * shape.warps)
     if group == 1 and _l1_share(shape, limits) < block_bytes <= _l1_share(wide, limits):
-        # One block for a multiprocessor, which L1 holds until it is written: 26 x 1079 x 317 float32 48 us, not 55.
+        # One block for a multiprocessor, which L1 holds until it is written: 26 x 1079 x 317 float32 38 us.
         shape = wide
     if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
         shape, vec = _for_loops(LONG_COLUMNS, K, block_k, size, inputs, limits)
@@ -254,15 +262,16 @@ def _columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> 
 
 
 def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limits: Limits) -> int | None:
-    """Columns of a block where ``block_k`` would leave multiprocessors idle or take groups, whose programs wait for
+    """Columns of a block where ``block_k`` would leave multiprocessors idle, or take groups, whose programs wait for
     each other, and narrower blocks are single tiles: log_softmax 2 x 400 x 512 bf16 5.6 us so, 7.8 by groups, gradients
-    of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2 (H100). Half a sector if
-    columns of a whole one are too many elements: softmax 5 x 1520 x 72 bf16 by 8 columns 8.0 us, by 16 9.1, by groups
-    8.8, but the first two by 8 5.8 and 4.5.
+    of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2 (H100). Half a sector if columns of
+    a whole one are too many elements: softmax 5 x 1520 x 72 bf16 by 8 columns 8.0 us, by 16 9.1, by groups 8.8, but the
+    first two by 8 5.8 and 4.5. Single tiles are narrower where half of the multiprocessors would be idle: softmax 32 x
+    160 x 24 bf16 in tiles of 32 columns, 32 elements to a thread, 4.4 us (FlagGems 4.0; in 16 estimated, not timed).
     """
     found = None
     shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
-    if power_of_2(N) * block_k <= 8 * shape.elements * WARP:
+    if power_of_2(N) * block_k <= 8 * shape.elements * WARP and 2 * M * cdiv(K, block_k) > limits.sm_count:
         return None
     least = SECTOR_BYTES // size
     if power_of_2(N) * least > 16 * MAX_ELEMENTS_OF_NARROWER * WARP:

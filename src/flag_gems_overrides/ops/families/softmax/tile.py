@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code=assignment
 """What the softmax kernels share: where a row lies, how a tile of it is loaded, and sums and maxima over a tile.
 
 A row of N contiguous elements (K = 1) is read as vectors of VEC elements (16 bytes). Where N is no multiple of VEC,
