@@ -191,13 +191,15 @@ def store_moments(
 
 @triton.jit
 def _store_final(mean, shift, squares, out_ptr, mean_ptr, offsets, mask, count, OP: tl.constexpr):
-    # Where squares overflow, group_step takes infinity from infinity; their mean is finite, that of infinities is not.
-    squares = tl.where((squares != squares) & (mean - mean == 0.0), float("inf"), squares)
+    # Where squares overflow, group_step takes infinity from infinity, or from the elements themselves where that is one
+    # operation: NaN or -inf. Their mean is finite, that of infinities is not.
+    squares = tl.where((squares > float("-inf")) | (mean - mean != 0.0), squares, float("inf"))
     if OP.epilogue is not None:
         squares = OP.epilogue(squares, count, OP)
     tl.store(out_ptr + offsets, squares, mask=mask)
     if mean_ptr is not None:
         if mean_ptr.dtype.element_ty == tl.float64:
             mean, shift = mean.to(tl.float64), shift.to(tl.float64)
-        mean = tl.where(count == 1, 0.0, mean)  # an infinite element less itself is NaN
+        # An infinite element less itself is NaN.
+        mean = tl.where((count == 1) & (shift - shift != 0.0), 0.0, mean)
         tl.store(mean_ptr + offsets, tl.where(count > 0, mean + shift, float("nan")), mask=mask)
