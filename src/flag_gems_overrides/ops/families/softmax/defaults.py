@@ -50,10 +50,10 @@ MIN_BLOCKS = 8
 # 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7. Longer ones of which no two are
 # loaded together are, if a program can hold as many as memory is read by: 20 to 30 instructions an element, in a loop
 # 44, by groups of programs that wait for each other 58. The gradients of log_softmax 1899 x 771 x 5 float32 36 us, by
-# groups 120 (PyTorch 51), of softmax 142 x 1897 x 3 7.8 and 14.5. By no more than 8 warps where a row of the columns is
-# a part of K, whose first and last sector others read too: softmax 26 x 1079 x 317 float32 by 16 49 us, in a loop 38.
+# groups 120 (PyTorch 51), of softmax 142 x 1897 x 3 7.8 and 14.5. By at most MAX_SHARED_WARPS warps where a row of K
+# is longer than a sector, so that programs share sectors: softmax 26 x 1079 x 317 float32 by 16 49 us, in a loop 38.
 # Where four of 16 bits are loaded together longer ones were not timed.
-MAX_SHORT, MAX_SHORT_IN_FOURS, MAX_SHORT_OF_LITTLE, MAX_SHORT_WARPS, MAX_WIDE_WARPS = 128, 32, 64, 32, 8
+MAX_SHORT, MAX_SHORT_IN_FOURS, MAX_SHORT_OF_LITTLE, MAX_SHORT_WARPS, MAX_SHARED_WARPS = 128, 32, 64, 32, 8
 # Columns from which programs have 256 of 33 to 64 elements, for fewer sectors that two of them read: softmax 4 x 33 x
 # 216585 bf16 44 us, with 128 46.6.
 MANY_COLUMNS = 1 << 18
@@ -126,10 +126,10 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
     neighbours that memory is read by are more than a program can hold.
     """
     M, N, K, size, inputs = problem
-    block_n, wide = power_of_2(N), size // 8 + 1
-    most = MAX_WORDS // wide // inputs
-    if limits.sm_count * LITTLE // wide >= M * N * K and N <= MAX_SHORT_OF_TINY:
-        elements = min(block_n, (8 if limits.sm_count * LITTLE // wide >= 2 * M * N * K else 16) // wide)
+    block_n, registers = power_of_2(N), size // 8 + 1  # of an element
+    most = MAX_WORDS // registers // inputs
+    if limits.sm_count * LITTLE // registers >= M * N * K and N <= MAX_SHORT_OF_TINY:
+        elements = min(block_n, (8 if limits.sm_count * LITTLE // registers >= 2 * M * N * K else 16) // registers)
         columns, warps = (1, max(1, min(4, power_of_2(M * K) // WARP))) if block_n == elements else (2, 1)
     elif block_n <= most:
         # A vector of each input at least: softmax 262144 x 3 x 6 float32 15.1 us, with two 18.2.
@@ -140,8 +140,8 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
         elements, columns = most // 2, min(SECTOR_BYTES // size, power_of_2(K))
         warps = 4 if K * size >= SECTOR_BYTES else 1
     warps = max(warps, columns * block_n // (elements * WARP))
-    most_warps = MAX_SHORT_WARPS // wide if K * size <= SECTOR_BYTES else MAX_WIDE_WARPS
-    if K >= 2**30 or M * K >= 2**31 or warps > most_warps:
+    max_warps = MAX_SHORT_WARPS // registers if K * size <= SECTOR_BYTES else MAX_SHARED_WARPS
+    if warps > max_warps or K >= 2**30 or M * K >= 2**31:
         return None
     return Configuration("short", elements, warps)
 
