@@ -400,10 +400,11 @@ def agree(op: str, inputs: Arguments, result: Any, reference: Any) -> bool:
     ours, theirs = (outputs(compared(op, inputs, each)) for each in (result, reference))
     if [(x.numel(), x.is_floating_point()) for x in ours] != [(x.numel(), x.is_floating_point()) for x in theirs]:
         return False
-    return all(_close(a, b) for a, b in zip(ours, theirs, strict=True))
+    return all(close(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
+def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two outputs, of as many elements, differ by no more than :func:`agree` allows."""
     if not b.numel():
         return True
     both = a.dtype is torch.float64 and b.dtype is torch.float64
