@@ -45,6 +45,8 @@ class Reference:
         """Whether each output is PyTorch's or, where terms cancel and that is rounding noise, as close to the truth."""
         if self.failure is not None:
             answer = _on_cpu(answer)
+        elif _narrower(answer, self._answer):
+            return False
         if op_inputs.agree(self._op, self._inputs, answer, self._answer):
             return True
         ours, theirs = (op_inputs.outputs(each) for each in (answer, self._answer))
@@ -61,6 +63,12 @@ class Reference:
             op_inputs.close(a, b) or _error(a, exact) <= 2 * error
             for a, b, exact, error in zip(ours, theirs, truth, errors, strict=True)
         )
+
+
+def _narrower(answer: Any, reference: Any) -> bool:
+    """Whether an output has fewer bytes than it must have: flag_gems stores float32 statistics of half rows as half."""
+    pairs = zip(op_inputs.outputs(answer), op_inputs.outputs(reference), strict=False)
+    return any(ours.element_size() < theirs.element_size() for ours, theirs in pairs)
 
 
 def _on_cpu(value: Any) -> Any:
