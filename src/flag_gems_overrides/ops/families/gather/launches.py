@@ -139,7 +139,8 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     vectors *= warps * WARP
     if kernel == "fill":
         block = vectors * vec
-        positions = next_power_of_2(min(_samples(block, C * D), N) * D)
+        # Two at least: zeros would wait for a target that is the same for all threads.
+        positions = max(next_power_of_2(min(_samples(block, C * D), N) * D), 2)
         if positions > MAX_TARGETS * warps * WARP:
             raise ValueError("few targets for many elements only")
         return Fill(block, positions, warps, cdiv(N * C * D, block))

@@ -20,7 +20,7 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from ...launch.workspace import is_last_of_many
-from .targets import check_targets, gradients, load_gradient, weigh_targets
+from .targets import averaged, check_targets, gradients, load_gradient, weigh_targets
 
 
 @triton.jit
@@ -132,13 +132,18 @@ def store_sums(out_ptr, total_ptr, loss, total, MEAN: tl.constexpr):
 @triton.jit
 def clear_block(dx_ptr, start, size, BLOCK: tl.constexpr):
     """BLOCK zeros from ``start`` on, or as many as dx_ptr: [size] has."""
+    # A vector is stored as one where one mask is for all of it.
+    VEC: tl.constexpr = 16 // (dx_ptr.dtype.element_ty.primitive_bitwidth // 8)
     lanes = tl.arange(0, BLOCK)
     zeros = tl.zeros([BLOCK], dx_ptr.dtype.element_ty)
-    # Without a mask, whose limit need not be a multiple of a vector, the stores are whole vectors.
+    dx_ptr += start
     if size - start >= BLOCK:
-        tl.store(dx_ptr + start + lanes, zeros)
+        tl.store(dx_ptr + lanes, zeros)
     else:
-        tl.store(dx_ptr + start + lanes, zeros, mask=lanes < (size - start).to(tl.int32))
+        vectors = (size - start).to(tl.int32) // VEC
+        tl.store(dx_ptr + lanes, zeros, mask=lanes // VEC < vectors)
+        rest = vectors * VEC + tl.arange(0, VEC)
+        tl.store(dx_ptr + rest, tl.zeros([VEC], dx_ptr.dtype.element_ty), mask=rest < size - start)
 
 
 @entry()
@@ -181,8 +186,10 @@ def nll_gradient_fill(
     position = first * D + tl.arange(0, POSITIONS)
     mask = (first + n < N) & (begin + n * sample < BLOCK)
     target = tl.load(target_ptr + position, mask=mask, other=0).to(tl.int64)
-    grad = load_gradient(grad_ptr, total_ptr, position, mask, grad_stride, MEAN, ACC)
+    grad, total = load_gradient(grad_ptr, total_ptr, position, mask, grad_stride, MEAN)
     clear_block(dx_ptr, start, N * sample, BLOCK)
+    # Not before the zeros are stored, or they would wait for what is loaded.
+    grad = averaged(grad, total, MEAN, ACC)
     target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
     offset = begin + n * sample + target * D + d
     # Another thread may have written the zero.
@@ -201,8 +208,10 @@ def gradients_of_pairs(
     after = ends & (row + 1 < N)
     target = tl.load(target_ptr + row, mask=row < N, other=0).to(tl.int64)
     next_target = tl.load(target_ptr + row + 1, mask=after, other=0).to(tl.int64)
-    grad = load_gradient(grad_ptr, total_ptr, row, row < N, grad_stride, MEAN, ACC)
-    next_grad = load_gradient(grad_ptr, total_ptr, row + 1, after, grad_stride, MEAN, ACC)
+    grad, total = load_gradient(grad_ptr, total_ptr, row, row < N, grad_stride, MEAN)
+    next_grad, _ = load_gradient(grad_ptr, total_ptr, row + 1, after, grad_stride, MEAN)
+    grad = averaged(grad, total, MEAN, ACC)
+    next_grad = averaged(next_grad, total, MEAN, ACC)
     target, counts, weight = weigh_targets(target, weight_ptr, row < N, C, ignore_index, ACC)
     next_target, next_counts, next_weight = weigh_targets(next_target, weight_ptr, after, C, ignore_index, ACC)
     check_targets(target, row < N, C, ignore_index)
@@ -363,15 +372,20 @@ def nll_gradient_tile(
     n = (block // blocks).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[:, None, None]
     d = (block % blocks).to(tl.int64) * BLOCK_D + tl.arange(0, BLOCK_D)[None, None, :]
     mask = (n < N) & (d < D)
-    target, _, gradient = gradients(
-        grad_ptr, target_ptr, weight_ptr, total_ptr, n * D + d, mask, C, grad_stride, ignore_index, MEAN, ACC
-    )
-    # In half the registers: -1 where it does not count, -2 where it is no class.
+    target = tl.load(target_ptr + n * D + d, mask=mask, other=0).to(tl.int64)
+    grad, total = load_gradient(grad_ptr, total_ptr, n * D + d, mask, grad_stride, MEAN)
+    # In half the registers: -1 where it does not count, -2 where it is no class. Masks of what counts would be so many
+    # predicates beside this that four targets of a thread were loaded one after the other.
     wrong = (target < 0) | (target >= C)
     target = tl.where(target != ignore_index, tl.where(wrong, -2, target), -1).to(tl.int32)
+    gradient = -averaged(grad, total, MEAN, ACC)
+    if weight_ptr is not None:
+        gradient *= tl.load(weight_ptr + target, mask=target >= 0, other=0).to(ACC)
     gradient = gradient.to(dx_ptr.dtype.element_ty)
     lanes = tl.arange(0, BLOCK_C)[None, :, None]
     dx_ptr += (n * C + lanes) * D + d
+    # There is a first tile: if the loop might be empty, what only it uses would be loaded after the wait for targets.
+    tl.assume(split * BLOCK_C < C)
     for start in range(split * BLOCK_C, C, splits * BLOCK_C):
         c = start + lanes
         dx = tl.where(c == target, gradient, 0.0)

@@ -36,15 +36,20 @@ def check_targets(target, mask, C, ignore_index):
 
 
 @triton.jit
-def load_gradient(
-    grad_ptr, total_ptr, positions, mask, grad_stride, MEAN: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
-    """Of each position's loss, one number for all of a mean; not only where the target counts, for then it would wait
-    for the target."""
+def load_gradient(grad_ptr, total_ptr, positions, mask, grad_stride, MEAN: tl.constexpr):
+    """Of each position's loss, one number for all of a mean, and what a mean divides it by; not only where the target
+    counts, for then it would wait for the target."""
     if MEAN:
-        return tl.load(grad_ptr).to(ACC) / tl.load(total_ptr).to(ACC)
+        return tl.load(grad_ptr), tl.load(total_ptr)
     else:
-        return tl.load(grad_ptr + positions * grad_stride, mask=mask, other=0).to(ACC)
+        grad = tl.load(grad_ptr + positions * grad_stride, mask=mask, other=0)
+        return grad, grad
+
+
+@triton.jit
+def averaged(grad, total, MEAN: tl.constexpr, ACC: tl.constexpr):
+    """What ``load_gradient`` returned, once it is wanted."""
+    return grad.to(ACC) / total.to(ACC) if MEAN else grad.to(ACC)
 
 
 @triton.jit
@@ -54,6 +59,6 @@ def gradients(
 ):  # fmt: skip
     """The class of each position, whether it counts, and the gradient by that class's score; see check_targets."""
     target = tl.load(target_ptr + positions, mask=mask, other=0).to(tl.int64)
-    grad = load_gradient(grad_ptr, total_ptr, positions, mask, grad_stride, MEAN, ACC)
+    grad, total = load_gradient(grad_ptr, total_ptr, positions, mask, grad_stride, MEAN)
     target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
-    return target, counts, -(grad * weight)
+    return target, counts, -(averaged(grad, total, MEAN, ACC) * weight)

@@ -18,7 +18,7 @@ from .backward import add_pairs, input_gradient, weighted
 from .exchange import clear_last, clear_previous, collect_both, publish_two
 from .forward import normalize
 from .statistics import from_bits, merge, store_statistics, variance_of
-from .tile import load_parameter_at, load_sum
+from .tile import block_columns, load_parameter_at, load_sum
 
 
 @entry()
@@ -69,7 +69,7 @@ def layer_norm_loop(
         lane_mean = tl.zeros([BLOCK_N], ACC)
         lane_squares = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
-            columns = block * BLOCK_N + lanes
+            columns = block_columns(x_ptr, residual_ptr, block, BLOCK_N, VEC)
             mask = columns < size
             x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC)
             delta = tl.where(mask, x - lane_mean, 0.0)
@@ -88,7 +88,7 @@ def layer_norm_loop(
         rstd = tl.rsqrt(variance + eps)
         store_statistics(mean_ptr, rstd_ptr, row, mean, variance, rstd, rank == 0)
         for i in tl.range(0, last + 1, num_stages=STAGES):
-            columns = (last - i) * BLOCK_N + lanes
+            columns = block_columns(x_ptr, residual_ptr, last - i, BLOCK_N, VEC)
             mask = columns < size
             x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC)
             if sum_ptr is not None:
@@ -144,7 +144,6 @@ def layer_norm_backward_loop(
     size = tl.minimum(SLICE, N - begin)
     if weight_ptr is not None:
         weight_ptr += begin
-    lanes = tl.arange(0, BLOCK_N)
     last = (size - 1) // BLOCK_N
     for row in tl.range(tl.program_id(0) // GROUP, M, groups):
         start = tl.cast(row, tl.int64) * N + begin
@@ -153,7 +152,7 @@ def layer_norm_backward_loop(
         sum1 = tl.zeros([BLOCK_N], ACC)
         sum2 = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
-            columns = block * BLOCK_N + lanes
+            columns = block_columns(x_ptr, None, block, BLOCK_N, VEC)
             xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, mean, rstd, columns, size)
             sum1 += xhat * wdy
             sum2 += wdy
@@ -166,7 +165,7 @@ def layer_norm_backward_loop(
         c1 /= N
         c2 /= N
         for i in tl.range(0, last + 1, num_stages=STAGES):
-            columns = (last - i) * BLOCK_N + lanes
+            columns = block_columns(x_ptr, None, last - i, BLOCK_N, VEC)
             xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, mean, rstd, columns, size)
             tl.store(dx_ptr + start + columns, input_gradient(xhat, wdy, rstd, c1, c2), mask=columns < size)
     if workspace_ptr is not None:

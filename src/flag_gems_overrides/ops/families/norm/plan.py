@@ -244,7 +244,11 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     if few and itemsize == 2 and N % vec and span > 4 * lanes:
         # Hardly more rows than programs: 1091 x 1995 bf16 and a residual 11.7 us by a program for each, 14.3 with
         # pipelines of one warp, of which a few have two rows. On sm_80 and sm_100 8 bytes of 900 x 4001 spill.
-        return Configuration("rows", _warps(span, 4 * lanes), vec, late=True)
+        # Of 16 warps one program fits: 256 x 11781 came in two waves. With 8 vectors to a thread of 8 warps one, too
+        # (139 registers of layer_norm).
+        two = limits.sm_count < M and 32 * lanes < span <= 56 * lanes
+        warps = _warps(span, (8 if two else 4) * lanes)
+        return Configuration("rows", warps, vec, late=True)
     stages = _stages(4, per_sm * tile_bytes, limits)
     if itemsize > 2 and min(2, per_sm) * limits.sm_count * block_m >= M:
         # One tile to a program: 16 x 6144 float32 4.0 us, through shared memory 4.6; bf16 4.2, not 4.0.

@@ -25,6 +25,7 @@ from ...launch.products import product
 from .backward import weighted
 from .partial_sums import store_partial_sums, store_partial_sums_of_edges, zeros
 from .tile import (
+    block_columns,
     body_offset,
     body_size,
     chunk,
@@ -165,7 +166,7 @@ def rms_norm_backward_products(
     rstd = tl.load(rstd_ptr + row).to(ACC)
     products = tl.zeros([BLOCK_N], ACC)
     for block in tl.range(0, (count - 1) // BLOCK_N + 1, num_stages=STAGES):
-        columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
+        columns = block_columns(x_ptr, None, block, BLOCK_N, VEC)
         mask = columns < count
         dy = tl.load(dy_ptr + start + columns, mask=mask, other=0.0)
         x = tl.load(x_ptr + start + columns, mask=mask, other=0.0)
@@ -201,7 +202,7 @@ def rms_norm_backward_columns(
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     blocks = (N - 1) // BLOCK_N + 1
-    columns = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
+    columns = block_columns(x_ptr, None, tl.program_id(0) % blocks, BLOCK_N, VEC)
     mask = columns < N
     part = tl.cast(tl.program_id(0) // blocks, tl.int64)
     weight = load_parameter_at(weight_ptr, columns, mask)

@@ -26,6 +26,7 @@ from .statistics import from_bits
 from .tile import (
     add_residual,
     add_rounded,
+    block_columns,
     body_offset,
     body_size,
     chunk,
@@ -174,13 +175,12 @@ def rms_norm_loop(
     groups = tl.num_programs(0) // GROUP
     begin = rank * SLICE
     size = tl.minimum(SLICE, N - begin)
-    lanes = tl.arange(0, BLOCK_N)
     last = (size - 1) // BLOCK_N
     for row in tl.range(tl.program_id(0) // GROUP, M, groups):
         start = tl.cast(row, tl.int64) * N + begin
         lane_squares = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
-            columns = block * BLOCK_N + lanes
+            columns = block_columns(x_ptr, residual_ptr, block, BLOCK_N, VEC)
             x = load_sum(x_ptr, residual_ptr, start + columns, columns < size, ACC)
             if residual_ptr is not None:
                 tl.store(sum_ptr + start + columns, x, mask=columns < size)
@@ -198,7 +198,7 @@ def rms_norm_loop(
             # What one thread stored is another's to load.
             tl.debug_barrier()
         for i in tl.range(0, last + 1, num_stages=STAGES):
-            columns = (last - i) * BLOCK_N + lanes
+            columns = block_columns(x_ptr, residual_ptr, last - i, BLOCK_N, VEC)
             mask = columns < size
             stored_ptr = x_ptr if residual_ptr is None else sum_ptr
             x = tl.load(stored_ptr + start + columns, mask=mask, other=0.0, eviction_policy="evict_first").to(ACC)
@@ -231,7 +231,7 @@ def rms_norm_partial_squares(
     start = row * N + begin
     squares = tl.zeros([BLOCK_N], ACC)
     for block in tl.range(0, (count - 1) // BLOCK_N + 1, num_stages=STAGES):
-        columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
+        columns = block_columns(x_ptr, residual_ptr, block, BLOCK_N, VEC)
         x = load_sum(x_ptr, residual_ptr, start + columns, columns < count, ACC)
         if residual_ptr is not None:
             tl.store(sum_ptr + start + columns, x, mask=columns < count)
@@ -263,7 +263,7 @@ def rms_norm_apply(
     blocks = (N - 1) // BLOCK_N + 1
     row = tl.cast(tl.program_id(0) // blocks, tl.int64)
     block = tl.program_id(0) % blocks
-    columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
+    columns = block_columns(x_ptr, None, block, BLOCK_N, VEC)
     mask = columns < N
     start = row * N
     # Before the sum, whose barrier no load is moved across.

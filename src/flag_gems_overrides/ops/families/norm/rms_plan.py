@@ -59,7 +59,7 @@ def plan_forward(problem: Problem, limits: Limits, configuration: Configuration 
     vec = math.gcd(N, VECTOR_BYTES // element_size)
     whole = vec * element_size == VECTOR_BYTES
     few = limits.sm_count > M
-    if few or (not whole and element_size == 2) or 2 * limits.sm_count * N * element_size > limits.l2_bytes:
+    if few or (not whole and element_size < 8) or 2 * limits.sm_count * N * element_size > limits.l2_bytes:
         return _launch(problem, shared_loop(problem), limits)
     # Two programs to a multiprocessor with a row each, which L2 holds for the second reading. Four vectors of float32
     # to a thread spill 8 bytes with Triton 3.6 on sm_90, and with a residual four of 16 bits 16 (8192 x 32768).

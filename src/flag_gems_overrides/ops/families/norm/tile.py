@@ -197,6 +197,23 @@ def load_parameter_at(ptr, columns, mask):
 
 
 @triton.jit
+def block_columns(x_ptr, residual_ptr, block, BLOCK_N: tl.constexpr, VEC: tl.constexpr):
+    """The columns of block ``block`` of a row of x of which VEC divides the length.
+
+    Of elements that are loaded one by one, or two of 16 bits, the compiler is told that their columns are multiples of
+    VEC and no more. Otherwise it sees whole vectors of weight and bias, gives each thread as many neighbouring elements
+    of x too, and a warp that loads these one by one goes over four or eight times as many bytes as it wants. A layout
+    for single elements takes registers: 8 bytes of 3 x 200002 float32, two to a load, would spill, and with a residual
+    8 of 200 x 200002 float16.
+    """
+    columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
+    if VEC * x_ptr.dtype.element_ty.primitive_bitwidth <= 32 and residual_ptr is None:
+        return tl.multiple_of(columns, VEC)
+    else:
+        return columns
+
+
+@triton.jit
 def sum_chunks(chunks, CHUNKS: tl.constexpr):
     """The sum of each row over all chunks: [BLOCK_M, 1]."""
     chunk_sum = chunks[0]

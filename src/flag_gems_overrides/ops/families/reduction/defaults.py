@@ -94,11 +94,19 @@ MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE, SECTOR_BYTES = 
 # to read and write), var 32768 x 2 x 1156 bf16 by 147968 95 us (H100, torch.compile 82). With more than these to each
 # multiprocessor they are larger: 30.5 us and 66.7 (var before on this device 93.6).
 STARTED_AT_ONCE = 8
-# Few results of up to 32 elements are of single warps, which exchange nothing: argmax 7 x 32 x 12 float32 2.8 us, by 4
-# warps 3.1, amax 8 x 16 x 160 uint8 2.8 us, with more results to a warp 2.9. Of up to 8 a thread has two, for where a
-# result begins takes divisions: argmax 7 x 2 x 48 bf16 with 8 to a thread 3.2 us (FlagGems, 2 x 32 to a program, 2.4;
-# estimated, not timed).
+# Few results of one element are of single warps, two to a thread.
 MAX_RESULTS_OF_ONE_WARP = 4
+# Little is one tile to a program, of as few results as leave a multiprocessor no more than four programs: less to fold
+# across warps, and most multiprocessors read. Up to 16 elements to a thread (8 of 64 bits): argmin 40 x 60 x 16 bf16
+# (H200) by 160 single warps 2.96 us, by 20 programs of 4 warps 3.39, of 8 3.69; amax 3 x 317 x 25 float32 by 19
+# programs 3.13, by 3 3.58. On an H100 argmax 348 x 128 x 4 float16 by 44 of 8 warps 4.24 (FlagGems, 348 programs,
+# 3.39), mean 11 x 1489 x 3 by 9 of 16 warps 3.68 (33 programs, 3.32). At least 8 elements to a thread, but no more than
+# one result, for where it begins takes divisions: amax 9 x 9 x 8 bf16 (H200) by 5 warps 2.60 us, by 9 2.56, by 18 2.66;
+# argmax 7 x 2 x 48 with 8 results to a thread 3.2, FlagGems, 2 x 32 to a program, 2.4.
+LITTLE_PROGRAMS, LITTLE_ELEMENTS, LITTLE_PROGRAM, MAX_LITTLE_WARPS = 4, 16, 8 * WARP, 16
+# But no more than so many programs read a cache line, and they ask for no more than this in sectors: amax 1 x 34 x 426
+# bf16 (H200) by 107 programs of a warp 3.05 us, by 27 of four 2.95.
+MAX_SHARING, MAX_SECTOR_BYTES = 16, 2 << 20
 # More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
 # longer.
@@ -210,7 +218,7 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
 
 def _columns(problem: Problem, limits: Limits) -> Configuration:
     M, N, K, size, accumulators = problem
-    found = _few_elements(problem, limits)
+    found = _little_in_one_tile(problem, limits) or _few_elements(problem, limits)
     if found is not None:
         return found
     positions = accumulators == 2
@@ -256,6 +264,22 @@ def _in_two_tiles(problem: Problem, limits: Limits) -> bool:
     return accumulators == 2 and size < 8 and K <= MAX_CLASSES and few and fits
 
 
+def _little_in_one_tile(problem: Problem, limits: Limits) -> Configuration | None:
+    """As few results to a program as leave a multiprocessor some programs, if all their elements are one tile."""
+    M, N, K, size, _ = problem
+    results, block_n = M * K, power_of_2(N)
+    fewest = max(cdiv(results, LITTLE_PROGRAMS * limits.sm_count), min(K * size, LINE_BYTES) // (MAX_SHARING * size))
+    block_k = max(power_of_2(max(fewest, 1)), min(LITTLE_PROGRAM // block_n, WARP))
+    block_k = min(block_k, power_of_2(results))
+    warps = power_of_2(max(block_n * block_k * words(problem) // (LITTLE_ELEMENTS * WARP), 1))
+    # What is asked of the L2 cache: a program reads whole sectors of a row of K.
+    sectors = M * N * max(K * size, cdiv(K, block_k) * min(K * size, SECTOR_BYTES))
+    if N == 1 or block_k > WARP or warps > MAX_LITTLE_WARPS or sectors > MAX_SECTOR_BYTES:
+        return None
+    elements = max(block_n * block_k // (warps * WARP), 1)
+    return Configuration("columns", elements, warps, OCCUPANCY // 2, 1, block_k, False)
+
+
 def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
     M, N, K, size, accumulators = problem
@@ -265,14 +289,12 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     stages = STAGES if size <= 2 else 1
     if N <= 8:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
-        if MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
-            block_k, warps = 2 * WARP // block_n, 1
+        if N == 1 and MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
+            block_k, warps = 2 * WARP, 1
         elif _starts_many(results, block_k, limits):
             block_k, warps = block_k * 8 // block_n, warps * 8 // block_n
     elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
-        if MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
-            block_k, warps = block_k // 4, max(block_n // 32, 1)
     elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES):
         block_k, warps = BLOCK_K, block_n // 16
     else:

@@ -67,6 +67,8 @@ MAX_SHORT_ELEMENTS = 512
 # than 8, of float64 half of that. Columns of several threads are in programs of one warp then, which need not wait for
 # others (log_softmax 30 x 16 x 2 float32 2.8 us, by four warps with 4 elements 3.05; in tiles of a power of two, of
 # four warps, softmax 3 x 146 float16 2.7 us with 4 elements, 2.9 with 8, log_softmax 6 x 5 x 18 float64 3.5 and 4.1).
+# Longer ones of rows that a sector holds have a program each (estimated, not timed; in four programs of 16 warps with
+# 32 elements softmax 5 x 2032 x 5 bf16 took 7.1 us, FlagGems 4.4, H100), also in place of groups.
 LITTLE = 1024
 # Rows up to which no thread has several: so many can be as many programs of 4 warps as multiprocessors run at once.
 # 27736541 x 2 bf16 takes 57 us, with two rows to a thread 70, with one, as long as starting 216692 programs, 135.
@@ -109,7 +111,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         most = MAX_SHORT if K % 4 else MAX_SHORT_IN_FOURS
         short = (unaligned and most >= N) or K % 2 == 1 or (size == 8 and N <= MAX_SHORT_FLOAT64)
         found = _short(problem, limits) if few or little or short else None
-        return found or _columns(M, N, K, size, inputs, limits)
+        found = found or _columns(M, N, K, size, inputs, limits)
+        return (_short(problem, limits) or found) if found.group > 1 and _is_little(problem, limits) else found
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
@@ -128,9 +131,16 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
     M, N, K, size, inputs = problem
     block_n, registers = power_of_2(N), size // 8 + 1  # of an element
     most = MAX_WORDS // registers // inputs
-    if limits.sm_count * LITTLE // registers >= M * N * K and N <= MAX_SHORT_OF_TINY:
-        elements = min(block_n, (8 if limits.sm_count * LITTLE // registers >= 2 * M * N * K else 16) // registers)
+    little = _is_little(problem, limits)
+    few = (8 if limits.sm_count * LITTLE // registers >= 2 * M * N * K else 16) // registers
+    if little and N <= MAX_SHORT_OF_TINY:
+        elements = min(block_n, few)
         columns, warps = (1, max(1, min(4, power_of_2(M * K) // WARP))) if block_n == elements else (2, 1)
+    elif little and K * size <= SECTOR_BYTES:
+        # Those of neighbours are in the same sectors, but L2 has them.
+        elements, columns, warps = max(few, block_n // (MAX_SHORT_WARPS // registers * WARP)), 1, 1
+        if elements > 16 // registers:
+            return None
     elif block_n <= most:
         # A vector of each input at least: softmax 262144 x 3 x 6 float32 15.1 us, with two 18.2.
         elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
@@ -144,6 +154,11 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
     if warps > max_warps or K >= 2**30 or M * K >= 2**31:
         return None
     return Configuration("short", elements, warps)
+
+
+def _is_little(problem: Problem, limits: Limits) -> bool:
+    M, N, K, size, _ = problem
+    return limits.sm_count * LITTLE // (size // 8 + 1) >= M * N * K
 
 
 def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
