@@ -102,10 +102,8 @@ def group_norm_backward_rows(
         for c in tl.static_range(CHUNKS):
             vector = vectors_from(c * LANES, LANES)
             offsets = start + elements_of(vector, VEC)
-            raw_dy = tl.load(dy_ptr + offsets, mask=vector < vectors, other=0.0)
-            raw_x = tl.load(x_ptr + offsets, mask=vector < vectors, other=0.0)
-            dy = raw_dy.to(ACC)
-            xhat = (raw_x.to(ACC) - mean) * rstd
+            dy = tl.load(dy_ptr + offsets, mask=vector < vectors, other=0.0).to(ACC)
+            xhat = (tl.load(x_ptr + offsets, mask=vector < vectors, other=0.0).to(ACC) - mean) * rstd
             if SPAN == 1:
                 weight = weights[c]
             else:
@@ -115,8 +113,8 @@ def group_norm_backward_rows(
             wdy = weighted(dy, weight, True)
             products += xhat * wdy
             terms += wdy
-            xhats = xhats + (raw_x,)
-            wdys = wdys + (raw_dy if SPAN == 1 else wdy,)
+            xhats = xhats + (xhat,)
+            wdys = wdys + (wdy,)
             if c == 0 or not ONE_CHANNEL:
                 new_a = new_a + (a_sums[c] + of_vectors(dy * xhat, SPAN),)
                 new_b = new_b + (b_sums[c] + of_vectors(dy, SPAN),)
@@ -147,9 +145,7 @@ def group_norm_backward_rows(
             c2 /= size
             for c in tl.static_range(CHUNKS):
                 vector = vectors_from(c * LANES, LANES)
-                wdy = weighted(anew(wdys[c]).to(ACC), weights[c], True) if SPAN == 1 else wdys[c]
-                xhat = (anew(xhats[c]).to(ACC) - mean) * rstd
-                dx = input_gradient(xhat, wdy, rstd, c1, c2)
+                dx = input_gradient(xhats[c], wdys[c], rstd, c1, c2)
                 tl.store(dx_ptr + start + elements_of(vector, VEC), dx, mask=vector < vectors)
             if UNALIGNED:
                 dx = input_gradient(edge_xhat, edge_wdy, rstd, c1, c2)
@@ -204,15 +200,5 @@ def of_vectors(x, SPAN: tl.constexpr):
     """[1, LANES, VEC] summed over VEC if a vector is of one channel."""
     if SPAN == 1:
         return tl.sum(x, 2, keep_dims=True)
-    else:
-        return x
-
-
-@triton.jit
-def anew(x):
-    """``x``, of which the compiler does not know that it has converted it before, and so need not keep that."""
-    if x.dtype.primitive_bitwidth == 16:
-        zero = tl.program_id(1).to(tl.int16)
-        return (x.to(tl.int16, bitcast=True) ^ zero).to(x.dtype, bitcast=True)
     else:
         return x

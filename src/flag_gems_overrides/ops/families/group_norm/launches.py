@@ -20,7 +20,7 @@ MAX_ROWS_WARPS = 32
 MAX_HELD, MAX_HELD_OF_SEVERAL = 80, 40
 # The same of each input in a gradient of whole groups, by warps up to 8 and 16: with a sum for each vector (False), and
 # with one for each element.
-MAX_HELD_BACKWARD = {(False, 8): 56, (False, 16): 40, (True, 8): 36, (True, 16): 16}
+MAX_HELD_BACKWARD = {(False, 8): 56, (False, 16): 32, (True, 8): 36, (True, 16): 16}
 # Elements of each input that a thread has of a tile in a gradient, and of the tiles of a loop.
 MAX_ELEMENTS = 16
 # Bytes of them where they are loaded one by one, with an address each, by up to 8 warps: twice as many spill 16 bytes
