@@ -117,8 +117,15 @@ def sums_of_channels(
     c2 = tl.zeros([BLOCK_D, 1], ACC)
     within = tl.arange(0, BLOCK_D)[:, None]
     if WHOLE:
+        # Loads of single numbers are not pipelined: they are issued an iteration ahead.
+        channels = first_block * BLOCK_D + within
+        next_weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
         for block in tl.range(first_block, last_block, num_stages=STAGES):
             channels = block * BLOCK_D + within
+            weight = next_weight
+            next_channels = channels + BLOCK_D
+            wanted = (next_channels < D) & (block + 1 < last_block)
+            next_weight = load_parameter(weight_ptr, first_channel + next_channels, wanted, ACC)
             start = tl.cast(block, tl.int64) * BLOCK_D * HW
             dy, xhat = terms(
                 dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, 0, length, ACC, BLOCK_HW
@@ -132,7 +139,6 @@ def sums_of_channels(
                 )  # fmt: skip
                 a += tl.sum(dy * xhat, 1, keep_dims=True)
                 b += tl.sum(dy, 1, keep_dims=True)
-            weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
             c1 += scaled(a, weight)
             c2 += scaled(b, weight)
             store_sums(a_ptr, b_ptr, a, b, channels, D)
