@@ -90,7 +90,7 @@ def test_rms_norm(shape, k, dtype, device):
 
 
 @each("dtype", FLOATING)
-@each("shape", [(20, 9008), (20, 9002), (20, 9001), (8, 9001)])
+@each("shape", [(20, 9008), (20, 9002), (20, 9001), (8, 9001), (20, 17001)])
 def test_programs_that_share_long_rows(shape, dtype, device, device_with):
     """As few rows at a time as L2 holds, each by two programs."""
     device_with(registers_per_sm=32768, sm_count=8, l2_bytes=1 << 15)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from flag_gems_overrides.ops.families.norm import rms_plan
 from flag_gems_overrides.ops.families.norm.launches import (
     MAX_GROUP_IN_TURN,
     MAX_GROUP_OF_ONE_WARP,
@@ -358,3 +359,25 @@ def test_very_small_gradients_take_one_program_and_no_second_launch(M, N, size):
     assert (p.programs, p.stages, p.unaligned) == (1, 1, False)
     assert p.block_m >= M
     assert p.chunks * p.block_n >= N
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "warps"),
+    [(10850, 8505, 4, 16), (133, 16382, 4, 16), (8192, 6457, 4, 8), (132, 8505, 4, None), (8192, 8505, 8, None)],
+)
+def test_long_rows_of_float32_that_are_no_vectors_have_a_program_each_in_rms_norm(M, N, size, warps):
+    launched = rms_plan.plan_forward(Problem(M, N, 1, size, False), H200)
+    edges = isinstance(launched, Rows) and launched.unaligned and launched.late
+    assert (launched.warps if edges else None) == warps
+    if edges:
+        assert launched.programs == M
+    assert not getattr(rms_plan.plan_forward(Problem(M, N, 1, size, False, True), H200), "unaligned", False)
+
+
+@pytest.mark.parametrize(("M", "N", "size", "stages"), [(70811, 65, 2, 1), (60000, 65, 2, 3), (65534, 85, 4, 3)])
+def test_gradients_of_single_16_bit_elements_are_not_pipelined_where_there_are_rows_for_more_programs(
+    M, N, size, stages
+):
+    p = default(M, N, size, True, H200)
+    assert (p.vec, p.stages) == (1, stages)
+    assert p.programs == H200.sm_count * (16 if stages == 1 else 8)

@@ -219,6 +219,19 @@ def late_row(problem: Problem) -> Configuration | None:
     return Configuration("rows", _warps(N, elements * WARP), vec, late=True)
 
 
+def late_row_of_edges(problem: Problem, limits: Limits) -> Configuration | None:
+    """The same for rows of float32 that are no whole vectors, more than multiprocessors; None for others.
+
+    rms_norm of 10850 x 8505 takes 251.6 us so, 345.8 in a loop, 282.8 by FlagGems; of 8192 x 6457 146.8, and 154.5
+    where elements are loaded one by one (H100). At most 64 registers a thread: two programs of 16 warps fit.
+    """
+    N, itemsize = problem.N, problem.itemsize
+    longest = MAX_WARPS * WARP * LATE_ELEMENTS
+    if itemsize != 4 or problem.residual or N % 4 == 0 or longest < N or limits.sm_count >= problem.M:
+        return None
+    return Configuration("rows", _warps(N, LATE_ELEMENTS * WARP), VECTOR_BYTES // itemsize, late=True)
+
+
 def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     """None if a row is too long for one program with others beside it."""
     M, N, _, itemsize, *_ = problem
@@ -321,6 +334,11 @@ def _backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration 
         # Elements that are loaded one by one have an address and a mask each: 1686941 x 3 float16 47.9 us with half of
         # the rows, 53.3 with all, 25253273 x 9 bf16 1744 and 2951, 13001163 x 29 float64 4261 and 6185.
         block_m = max(block_m // 2, 1)
+        if itemsize == 2 and per_sm <= 8 and 8 * block_m * 2 * per_sm * limits.sm_count <= M:
+            # Nothing copies 2 bytes to shared memory: their pipeline is in registers. Without it twice as many programs
+            # of a warp fit, with 128 registers a thread: layer_norm of 70811 x 65 bf16 47.7 us so, 57.3 with it, but
+            # 65534 x 85 float32 49.2 and 42.4 (H100).
+            return Configuration("rows", warps, vec, block_m, 2 * per_sm)
     else:
         # 1048576 x 6 bf16 32.6 us by 8 programs to a multiprocessor, 37.0 by 16; 1156672 x 8 28.2 and 30.5.
         per_sm = min(per_sm, 8)

@@ -19,7 +19,7 @@ from .launches import (
     launch_or_none,
     power_of_two,
 )
-from .plan import late_row, many_rows, rows
+from .plan import late_row, late_row_of_edges, many_rows, rows
 
 # Of a program that goes over a row in tiles, besides two of them.
 BYTES_IN_FLIGHT = 16384
@@ -93,7 +93,9 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     many, configuration = many_rows(problem, limits), None
     if found is None or (found.stages > 1 and many):
         # Without a bias and a mean two programs of 16 warps fit: 4096 x 16384.
-        configuration = late_row(problem)
+        configuration = late_row(problem) or late_row_of_edges(problem, limits)
+    elif found.vec == 1 and N > 4096 and many:  # shorter ones are loaded one by one
+        configuration = late_row_of_edges(problem, limits)
     elif problem.residual and problem.itemsize == 2 and N % vector == 0 and 256 <= block_n <= 1024 and many:
         # 65536 x 496 bf16 68 us, 77 by warps with two rows each.
         configuration = Configuration("rows", 4, vector, 2048 // block_n, late=True)
