@@ -79,6 +79,11 @@ WARPS_AT_ONCE, FEW_WARPS = 32, 4
 # 15.3 us so, 18.9 with groups, 17.2 of the gradient of 536 x 4013 bf16 19.9, 21.5 with flat (H100), but 33.6 of that of
 # 2048 x 1024 float32 28.2, 25.8 with groups (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
 LITTLE_BYTES, LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 1 << 20, 256, 20 << 20
+# With more rows than these a program has registers for one column of a gradient, and L1 looks up as many lines as the
+# rows that it loads from have: 4644 x 64 bf16 takes 16.9 us so, 12.0 with flat, 6000 x 32 float32 17.3 and 11.5, but
+# 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. The bytes of a row up to which they do are estimated
+# between these, not timed.
+ROWS_OF_ONE_COLUMN, MAX_ROW_BYTES = 4096, 64
 # Programs that do not wait for each other: of so many waves the last one is a small part.
 WAVES = 4
 # (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more tiles to a program, so that fewer
@@ -342,9 +347,11 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
             channels = most // block // (inputs if limits.capability[0] < 9 else 1)
             if channels == 0 or inputs * _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
                 return None
+            if inputs == 2 and A > ROWS_OF_ONE_COLUMN and C * size > MAX_ROW_BYTES:
+                return None
         # A program that fills the registers of a multiprocessor loads, computes, and stores in turns: 139 x 179633 bf16
         # takes 72 us with 32 channels, 81 with 64 (torch.compile 78); many gradients even with half a sector: 368 x
-        # 10763 float16 22.6 with 8 (8 bytes spill by 8 warps), 24.6 with 16.
+        # 10763 float16 22.6 with 8 (8 bytes spill by 8 warps), 24.6 with 16 (H200; on an H100 27.2 and 26.4).
         full = channels * block == most
         thin = full and inputs == 2 and SECTOR_BYTES <= channels * size <= 2 * SECTOR_BYTES
         thin = thin and WAVES * channels * limits.sm_count < C

@@ -67,8 +67,10 @@ MAX_SHORT_ELEMENTS = 512
 # than 8, of float64 half of that. Columns of several threads are in programs of one warp then, which need not wait for
 # others (log_softmax 30 x 16 x 2 float32 2.8 us, by four warps with 4 elements 3.05; in tiles of a power of two, of
 # four warps, softmax 3 x 146 float16 2.7 us with 4 elements, 2.9 with 8, log_softmax 6 x 5 x 18 float64 3.5 and 4.1).
-# Longer ones of rows that a sector holds have a program each (estimated, not timed; in four programs of 16 warps with
-# 32 elements softmax 5 x 2032 x 5 bf16 took 7.1 us, FlagGems 4.4, H100), also in place of groups.
+# Longer ones of rows that a sector holds have a program each, also in place of groups, if 8 elements to a thread, of
+# float64 half as many, are enough: softmax 5 x 2032 x 5 bf16 3.8 us, in four programs of 16 warps 7.0; its gradient 3.8
+# and 7.6; log_softmax 3 x 5000 x 3 float32 5.4 and 8.1; the gradient of 1 x 5843 x 3 bf16 4.4, by groups 5.0. With 16
+# elements that of 15142 x 3 float32 8.2 and 5.3 (H100).
 LITTLE = 1024
 # Rows up to which no thread has several: so many can be as many programs of 4 warps as multiprocessors run at once.
 # 27736541 x 2 bf16 takes 57 us, with two rows to a thread 70, with one, as long as starting 216692 programs, 135.
@@ -132,15 +134,13 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
     block_n, registers = power_of_2(N), size // 8 + 1  # of an element
     most = MAX_WORDS // registers // inputs
     little = _is_little(problem, limits)
-    few = (8 if limits.sm_count * LITTLE // registers >= 2 * M * N * K else 16) // registers
     if little and N <= MAX_SHORT_OF_TINY:
-        elements = min(block_n, few)
+        few = 8 if limits.sm_count * LITTLE // registers >= 2 * M * N * K else 16
+        elements = min(block_n, few // registers)
         columns, warps = (1, max(1, min(4, power_of_2(M * K) // WARP))) if block_n == elements else (2, 1)
     elif little and K * size <= SECTOR_BYTES:
         # Those of neighbours are in the same sectors, but L2 has them.
-        elements, columns, warps = max(few, block_n // (MAX_SHORT_WARPS // registers * WARP)), 1, 1
-        if elements > 16 // registers:
-            return None
+        elements, columns, warps = 8 // registers, 1, 1
     elif block_n <= most:
         # A vector of each input at least: softmax 262144 x 3 x 6 float32 15.1 us, with two 18.2.
         elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
@@ -179,12 +179,14 @@ def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
         # The gradient of 6624672 x 7 takes 115 us by two, 98 by single ones; 1000000 x 6, in pairs, 14.1 and 10.8.
         # 131072 x 29 float32 takes 12.3 us with 4 elements to a thread, 17.7 with 8, 815776 x 3 bf16 8.7, with 2 10.8.
         elements = min(elements, max(block_n // 2, 4 if N == 3 else 1), 4 if block_n <= WARP else elements)
-    elif vec == 1 and block_n == WARP:
-        # As the forward: the gradient of 447392 x 27 bf16 29.5 us, with 8 37.4.
+    elif vec == 1 and WARP // 2 <= block_n <= WARP:
+        # As the forward: the gradient of 447392 x 27 bf16 29.5 us, with 8 37.4; of 300000 x 11 12.9 and 15.2, of 136037
+        # x 13 float32 12.3 and 14.3 (H100).
         elements = min(elements, 4)
     threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
-    # Of few rows no more warps than they need.
-    warps = max(min(4, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
+    # Of few rows no more warps than they need; of many that short more, for fewer programs (300000 x 11 as fast).
+    most = 8 if vec == 1 and inputs == 2 and block_n == WARP // 2 and M > MANY_ROWS else 4
+    warps = max(min(most, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
     return Configuration("rows", elements, warps)
 
 
