@@ -24,10 +24,10 @@ from flag_gems_overrides.ops.families.norm.launches import (
     Split,
     columns,
     launch,
-    power_of_two,
 )
 from flag_gems_overrides.ops.families.norm.plan import configurations, plan_partial_sums
 from flag_gems_overrides.ops.launch.devices import Limits
+from flag_gems_overrides.ops.launch.sizes import power_of_2
 
 A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
 H100 = Limits(114, 50 << 20, 65536, 2048, 227 << 10, (9, 0))
@@ -70,7 +70,7 @@ def _span(N: int, p: Rows | Split) -> int:
 @example(DIRECTIONS[0], 8, 1003, 2, INTERPRETER)
 def test_vectors_are_whole(direction, M, N, size, limits):
     for p in _plans((Rows, Split), direction, M, N, size, limits):
-        assert p.vec == power_of_two(p.vec)
+        assert p.vec == power_of_2(p.vec)
         assert p.vec * size <= 16
         assert p.unaligned == (N % p.vec != 0)
 
@@ -82,7 +82,7 @@ def test_rows_all_columns_are_in_a_tile(direction, M, N, size, limits):
         # The pieces before the last are full, also in a row whose edges take a vector more.
         assert p.chunks * p.block_n >= _span(N, p) >= (p.chunks - 1) * p.block_n + p.vec
         for side in (p.block_m, p.block_n, p.warps):
-            assert side == power_of_two(side)
+            assert side == power_of_2(side)
         # A pipelined tile whose rows share the warps gets its layout wrong.
         assert p.stages == 1 or p.warps == 1 or p.block_n >= p.warps * 32 * p.vec
 
@@ -200,7 +200,7 @@ def test_each_warp_waits_for_itself(direction, M, N, size, limits):
 @example(DIRECTIONS[1], 1, 2**31, 8, H200)
 def test_the_programs_of_loops_share_rows_and_all_run(direction, M, N, size, limits):
     for p in _plans(Loop, direction, M, N, size, limits):
-        assert p.block_n == power_of_two(p.block_n)
+        assert p.block_n == power_of_2(p.block_n)
         assert p.slice_size % p.block_n == 0
         assert p.programs % p.group == 0
         assert 1 <= p.programs // p.group <= M
@@ -233,7 +233,7 @@ def test_many_rows_in_turn_wait_for_few_programs(size, M, N):
 def test_rows_of_a_few_elements_are_all_in_a_tile(M, N, size, limits):
     for p in _plans(Flat, DIRECTIONS[0], M, N, size, limits):
         assert (p.programs - 1) * p.block_m < M <= p.programs * p.block_m
-        assert p.columns or power_of_two(N) == N
+        assert p.columns or power_of_2(N) == N
         assert p.block_m * N >= 16
 
 
@@ -242,11 +242,11 @@ def test_gradients_of_few_rows_have_programs_for_all_rows_and_all_columns(M, N, 
     for p in _plans(FewRows, DIRECTIONS[1], M, N, size, limits):
         assert (p.row_programs - 1) * p.block_m < M <= p.row_programs * p.block_m
         assert (p.column_programs - 1) * p.columns < N <= p.column_programs * p.columns
-        assert p.block_n == power_of_two(N)
+        assert p.block_n == power_of_2(N)
         for elements in (p.block_m * p.block_n, p.column_rows * p.columns):
             assert elements * max(1, size // 4) <= 32 * 32 * p.warps or elements <= p.columns
-        assert p.columns == power_of_two(p.columns)
-        assert p.column_rows == power_of_two(p.column_rows)
+        assert p.columns == power_of_2(p.columns)
+        assert p.column_rows == power_of_2(p.column_rows)
 
 
 @given(numbers, numbers, limits)
@@ -339,8 +339,8 @@ def test_few_rows_are_spread_over_programs():
 def test_partial_sums_are_added_in_tiles_that_a_program_holds(P, N, outputs, limits):
     p = plan_partial_sums(P, N, outputs, limits)
     assert (p.programs - 1) * p.block_n < N <= p.programs * p.block_n
-    assert p.block_p == power_of_two(p.block_p) < 2 * P
-    assert p.block_n == power_of_two(p.block_n)
+    assert p.block_p == power_of_2(p.block_p) < 2 * P
+    assert p.block_n == power_of_2(p.block_n)
     assert p.block_p * p.block_n <= 32 * 32 * p.warps
 
 

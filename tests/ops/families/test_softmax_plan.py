@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.softmax.defaults import default
-from flag_gems_overrides.ops.families.softmax.launches import VECTOR_BYTES, WARP, cdiv, power_of_2
 from flag_gems_overrides.ops.families.softmax.plan import (
     Problem,
     Rows,
@@ -22,6 +21,7 @@ from flag_gems_overrides.ops.families.softmax.plan import (
 )
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.shape import split_at, wrap_dim
+from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
 H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
 A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))

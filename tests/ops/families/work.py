@@ -15,6 +15,7 @@ from flag_gems_overrides.ops.families.reduction import plan as reduction_plan
 from flag_gems_overrides.ops.families.scan import plan as scan_plan
 from flag_gems_overrides.ops.families.softmax import plan as softmax_plan
 from flag_gems_overrides.ops.launch.devices import Limits
+from flag_gems_overrides.ops.launch.sizes import power_of_2
 
 
 class Work(NamedTuple):
@@ -87,7 +88,7 @@ def _norm(backward: bool, residual: bool = False) -> Callable[[int, int, int, in
     def work(M: int, N: int, K: int, itemsize: int, limits: Limits) -> Work:
         plan = norm_plan.plan(norm_plan.Problem(M, N, K, itemsize, backward, residual), limits)
         if isinstance(plan, norm_launches.Flat):
-            width = N if plan.columns else norm_launches.power_of_two(N)
+            width = N if plan.columns else power_of_2(N)
             return Work(plan.programs, 1, plan.programs * plan.block_m * width, 1, 0)
         if isinstance(plan, norm_launches.FewRows):
             # dx reads a row once, the other sums read all rows again.

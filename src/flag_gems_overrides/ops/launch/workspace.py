@@ -29,6 +29,7 @@ import triton.language as tl
 from triton.runtime import driver
 
 from .recording import note, recordings
+from .sizes import cdiv
 
 _kept: dict[tuple[int, int, torch.dtype], torch.Tensor] = {}
 
@@ -176,7 +177,7 @@ COUNTED = 32
 
 def counters_of_many(programs: int) -> int:
     """Counters that ``is_last_of_many`` needs."""
-    return 1 + triton.cdiv(programs, COUNTED)
+    return 1 + cdiv(programs, COUNTED)
 
 
 @triton.jit

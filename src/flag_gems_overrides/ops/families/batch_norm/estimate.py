@@ -6,19 +6,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from .launches import (
-    MERGED_CHANNELS,
-    MERGED_ELEMENTS,
-    VECTOR_BYTES,
-    WARP,
-    Channels,
-    Configuration,
-    Flat,
-    Groups,
-    Problem,
-    cdiv,
-    launch,
-)
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv
+from .launches import MERGED_CHANNELS, MERGED_ELEMENTS, Channels, Configuration, Flat, Groups, Problem, launch
 
 # Bytes that a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and
 # of an exchange of sums between programs.
@@ -51,9 +40,6 @@ OF_EDGES, EDGE_VECTORS = 1.1, 4
 READS_OF_L2 = 1.5
 # groups: microseconds that columns and rows take besides.
 COLUMNS_US, ROWS_US = 5.0, 2.5
-# channels: programs read sectors of the cache whole, whatever they need of them: the gradient of 952 x 16384 x 2 bf16
-# takes 370 us with 8 bytes at a time.
-SECTOR_BYTES = 32
 
 
 class _Work(NamedTuple):
@@ -87,6 +73,8 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
     tiling, slower = chosen.tiling, 1.0
     if problem.K > 1:
         slower = OF_PARTS_OF_VECTORS.get(tiling.vec * problem.itemsize, 1.0)
+        # Sectors are read whole, whatever is needed of them: the gradient of 952 x 16384 x 2 bf16 takes 370 us with 8
+        # bytes at a time.
         slower *= max(SECTOR_BYTES / (tiling.channels * problem.K * problem.itemsize), 1.0)
     return _Work(LAUNCH_US, tiling.blocks, cdiv(tiling.blocks, _at_once(tiling.warps, limits)), slower, reads=1)
 

@@ -7,9 +7,8 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
-WARP = 32
-VECTOR_BYTES = 16
 # Of the bytes of a vector, the share that a thread loads where it loads one by one.
 SINGLES = 4
 # Elements of each input that a thread holds where a program has whole channels, by the number of inputs.
@@ -309,12 +308,3 @@ def _tiling(problem: Problem, channels: int, block: int, warps: int, run: int = 
     vectors = width if unaligned else width // vec
     edges = max(block // EDGES_OF_TILE, 2 * vec) if unaligned else 0
     return Tiling(channels, block, vec, vectors, total, columns, run, edges, far, warps, cdiv(C, channels))
-
-
-def cdiv(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def power_of_2(n: int) -> int:
-    """The next."""
-    return 1 << max(n - 1, 0).bit_length()

@@ -7,8 +7,9 @@ import math
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from ...plans import table
-from .estimate import SECTOR_BYTES, estimate
+from .estimate import estimate
 from .launches import (
     ALONE,
     FLAT_LOADS,
@@ -16,8 +17,6 @@ from .launches import (
     FLAT_VECTORS,
     MAX_ALONE,
     MAX_WARPS,
-    VECTOR_BYTES,
-    WARP,
     Channels,
     Configuration,
     Flat,
@@ -25,7 +24,6 @@ from .launches import (
     Launch,
     Problem,
     Tiling,
-    cdiv,
     elements,
     has_edges,
     has_vectors,
@@ -34,7 +32,6 @@ from .launches import (
     launch_or_none,
     min_registers,
     places,
-    power_of_2,
     tiles,
 )
 

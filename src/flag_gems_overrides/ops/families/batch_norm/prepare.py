@@ -14,10 +14,11 @@ import torch
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
+from ...launch.sizes import WARP
 from ...launch.workspace import with_counters
 from .backward import batch_norm_backward_channels, batch_norm_backward_groups
 from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
-from .launches import MAX_WARPS, WARP, has_vectors
+from .launches import MAX_WARPS, has_vectors
 from .launches import launch as launch_of
 from .layout import View
 from .plan import Channels, Configuration, Flat, Groups, Problem, Tiling, plan, plan_evaluation, plan_sums

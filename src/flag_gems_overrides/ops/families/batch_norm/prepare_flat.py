@@ -10,23 +10,14 @@ import torch
 
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
+from ...launch.sizes import cdiv, power_of_2
 from .flat_backward import (
     batch_norm_backward_flat_apply,
     batch_norm_backward_flat_merge,
     batch_norm_backward_flat_sums,
 )
 from .flat_forward import batch_norm_flat_apply, batch_norm_flat_merge, batch_norm_flat_statistics
-from .launches import (
-    FLAT_REGISTERS,
-    MERGE_REGISTERS,
-    MERGE_WARPS,
-    MERGED_CHANNELS,
-    MERGED_ELEMENTS,
-    Flat,
-    Problem,
-    cdiv,
-    power_of_2,
-)
+from .launches import FLAT_REGISTERS, MERGE_REGISTERS, MERGE_WARPS, MERGED_CHANNELS, MERGED_ELEMENTS, Flat, Problem
 
 
 def flat_forward(

@@ -20,6 +20,7 @@ more. SHARES is a power of two, 1 for small groups. 20 x 6 x 65536 bf16 takes 24
 import triton
 import triton.language as tl
 
+from ...launch.sizes import cdiv, power_of_2
 from ...launch.workspace import COUNTED, is_last
 
 # Words of a line of memory.
@@ -28,7 +29,7 @@ LINE = 32
 
 def shares_of(group: int) -> int:
     """SHARES of COUNTED programs at most, of as many as are counted together."""
-    return triton.next_power_of_2(triton.cdiv(group, COUNTED)) if group > 2 * COUNTED else 1
+    return power_of_2(cdiv(group, COUNTED)) if group > 2 * COUNTED else 1
 
 
 def words_of(blocks: int, shares: int) -> int:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-import triton
 import triton.language as tl
 
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Entry, Launch
+from ...launch.sizes import cdiv, power_of_2
 from . import plan
 from .nll import nll_forward, nll_gradient_fill, nll_gradient_images, nll_gradient_short, nll_gradient_tile
 from .nll_scattered import nll_gradient_scatter, nll_gradient_zeros
@@ -144,7 +144,7 @@ def _prepare_forward(
         MEAN=reduction == MEAN,
         ACC=_TRITON[accumulator],
         BLOCK=planned.block,
-        BLOCK_PROGRAMS=triton.next_power_of_2(programs),
+        BLOCK_PROGRAMS=power_of_2(programs),
         ONE_CLASS=C == 1,
         INT64_POSITIONS=N * D >= 2**31,
         **ASSERTIONS,
@@ -227,7 +227,7 @@ def _gradient_kernel(
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
     blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d, "VEC": chosen.vec}
-    return nll_gradient_tile, (N, C, D, triton.cdiv(D, chosen.block_d), chosen.splits), blocks
+    return nll_gradient_tile, (N, C, D, cdiv(D, chosen.block_d), chosen.splits), blocks
 
 
 def _refuse(shape: tuple[int, ...], target: tuple[int, ...]) -> None:

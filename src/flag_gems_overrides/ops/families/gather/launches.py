@@ -6,12 +6,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from triton import cdiv, next_power_of_2
-
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
-WARP = 32
-VECTOR_BYTES = 16
 # Vectors of a thread, and warps, that spill nothing; of zeros there may be more.
 MAX_VECTORS, MAX_ZEROS, MAX_WARPS = 8, 32, 8
 # Elements of a program that fills, of two bytes each, at most.
@@ -140,7 +137,7 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     if kernel == "fill":
         block = vectors * vec
         # Two at least: zeros would wait for a target that is the same for all threads.
-        positions = max(next_power_of_2(min(_samples(block, C * D), N) * D), 2)
+        positions = max(power_of_2(min(_samples(block, C * D), N) * D), 2)
         if positions > MAX_TARGETS * warps * WARP:
             raise ValueError("few targets for many elements only")
         return Fill(block, positions, warps, cdiv(N * C * D, block))
@@ -156,12 +153,7 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         if configuration.vectors > MAX_IMAGE_VECTORS:
             raise ValueError("more registers than a thread has")
         period = vec // math.gcd(D, vec)
-        if (
-            vec > D
-            or classes < 1
-            or classes * period > C
-            or vectors > max(next_power_of_2(cdiv(D, vec)), MIN_IMAGE_VECTORS)
-        ):
+        if vec > D or classes < 1 or classes * period > C or vectors > max(power_of_2(cdiv(D, vec)), MIN_IMAGE_VECTORS):
             raise ValueError("images of several classes only")
         blocks = cdiv(D, vectors * vec)
         splits = cdiv(per_sm * limits.sm_count, N * blocks * period)
@@ -170,9 +162,9 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     if positions < 1:
         raise ValueError(f"no legal program: {configuration}")
     tile = vectors * vec
-    block_d = min(next_power_of_2(D), positions, tile)
-    block_c = min(next_power_of_2(C), tile // block_d)
-    block_n = min(next_power_of_2(N), min(tile // block_c, positions) // block_d)
+    block_d = min(power_of_2(D), positions, tile)
+    block_c = min(power_of_2(C), tile // block_d)
+    block_n = min(power_of_2(N), min(tile // block_c, positions) // block_d)
     blocks = cdiv(N, block_n) * cdiv(D, block_d)
     splits = min(cdiv(C, block_c), cdiv(per_sm * limits.sm_count, blocks))
     return Tile(block_n, block_c, block_d, math.gcd(D, vec), splits, warps, blocks * splits)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-import triton
 
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
+from ...launch.sizes import cdiv, power_of_2
 from . import plan
 from .call import _TRITON, ASSERTIONS, MEAN, NONE, _accumulator
 from .cross_entropy import cross_entropy_rows, cross_entropy_rows_gradient, cross_entropy_total
@@ -118,13 +118,13 @@ def _prepare(
         groups //= planned.group
         words = 2 * R * planned.group + groups if planned.group > 1 else 0
     else:
-        loops = {"LOOPS": triton.cdiv(R, planned.block_r) > planned.programs}
+        loops = {"LOOPS": cdiv(R, planned.block_r) > planned.programs}
     if reduced:
         words += workspace.counters_of_many(groups)
     total = None
     if written and mean and not probabilities:
-        programs = min(groups, triton.cdiv(R, plan.FORWARD_BLOCK))
-        blocks = {"BLOCK": plan.FORWARD_BLOCK, "BLOCK_PROGRAMS": triton.next_power_of_2(programs)}
+        programs = min(groups, cdiv(R, plan.FORWARD_BLOCK))
+        blocks = {"BLOCK": plan.FORWARD_BLOCK, "BLOCK_PROGRAMS": power_of_2(programs)}
         total = cross_entropy_total.bind(
             device, (programs,), R, C, ignore_index, ACC=_TRITON[accumulator], **blocks, **ASSERTIONS
         )
@@ -152,7 +152,7 @@ def _prepare(
             *sizes,
             ignore_index,
             REDUCED=reduced,
-            BLOCK_PROGRAMS=triton.next_power_of_2(groups),
+            BLOCK_PROGRAMS=power_of_2(groups),
             **_blocks(planned, C),
             **loops,
             **options,

@@ -6,17 +6,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from triton import cdiv, next_power_of_2
-
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from ...plans import table
 from ..softmax import launches as softmax
 from .launches import (
     MAX_BLOCK,
     MAX_GRID,
     SCATTERED,
-    VECTOR_BYTES,
-    WARP,
     Configuration,
     Fill,
     Gradient,
@@ -156,7 +153,7 @@ class Forward(NamedTuple):
 
 def forward(problem: Problem, reduced: bool) -> Forward:
     positions = problem.M * problem.K
-    block = max(next_power_of_2(positions), WARP)
+    block = max(power_of_2(positions), WARP)
     warps = max(block // (2 * WARP), 1)
     if block > (FORWARD_ALONE if reduced else FORWARD_BLOCK):
         many = positions > FORWARD_BLOCK * MAX_FORWARD_PROGRAMS
@@ -224,7 +221,7 @@ def _default(problem: Problem) -> Configuration:
     if MIN_ROW_VECTORS * vec <= C and (few >= D or (period > 1 and MAX_FILLED_POSITIONS >= D and not little)):
         # 64 x 600 x 500 bfloat16 spills 8 bytes by four warps (sm_100, Triton 3.7).
         warps = WARPS if MAX_FILLED_POSITIONS >= 2 * D else 2 * WARPS
-        vectors = next_power_of_2(cdiv(BYTES_OF_POSITION * D, warps * WARP * VECTOR_BYTES))
+        vectors = power_of_2(cdiv(BYTES_OF_POSITION * D, warps * WARP * VECTOR_BYTES))
         return FILL._replace(vectors=max(FILL.vectors, vectors), warps=warps)
     if few >= D > 1 and period > 1 and C >= MIN_FILLED_CLASSES:
         return FILL._replace(vectors=1 if vec > C else 2)
@@ -238,7 +235,7 @@ def _default(problem: Problem) -> Configuration:
         # Not more than an image has: 1 x 116201 x 293 float32 takes 47.6 us with 64 of its 74 vectors, 62.5 with 128.
         # Two to a thread of one warp are all of it: 117 x 11725 x 77 x 2 float32 315 us, in two parts 554.
         of_image, of_warp = cdiv(D, vec), IMAGES.vectors * times * WARP
-        vectors = next_power_of_2(of_image if of_image <= 2 * WARP else of_image // 2 + 1)
+        vectors = power_of_2(of_image if of_image <= 2 * WARP else of_image // 2 + 1)
         vectors = max(min(vectors, WARPS * of_warp), WARP)
         warps = max(1, min(WARPS, vectors // of_warp))
         per_sm = IMAGES.per_sm * times * WARPS // warps
@@ -254,7 +251,7 @@ def _default(problem: Problem) -> Configuration:
         return TILE._replace(vectors=4, warps=1)
     # A target is loaded once if all classes are in its tile: 71 x 3 x 3573 x 2 bfloat16 takes 6.5 us with four vectors,
     # 8.9 with two, 8 x 2 x 4805 6.1 and 4.0.
-    of_thread = next_power_of_2(C) * tile.positions // (tile.warps * WARP * vec)
+    of_thread = power_of_2(C) * tile.positions // (tile.warps * WARP * vec)
     return tile._replace(vectors=min(max(of_thread, 1), 4 if size < 8 else 2), per_sm=FEW_PER_SM)
 
 
@@ -326,7 +323,7 @@ def _shape(problem: Problem, limits: Limits) -> softmax.Shape:
     # Four vectors of float64 spill 8 bytes of 600 x 30000 (sm_100, Triton 3.7), 64 registers 16 of 280 x 117815.
     tight = size == 8 and limits.capability >= (10, 0)
     elements = LOOPED_VECTORS * VECTOR_BYTES // size // (2 if tight else 1)
-    warps = min(max(next_power_of_2(cdiv(C, elements * WARP)), MIN_LOOPED_WARPS), MAX_LOOPED_WARPS)
+    warps = min(max(power_of_2(cdiv(C, elements * WARP)), MIN_LOOPED_WARPS), MAX_LOOPED_WARPS)
     # float64 spills 8 bytes by four warps (1225 x 383, 8192 x 128256, sm_90, Triton 3.6).
     more = size == 8 and warps < MAX_LOOPED_WARPS
     registers = LOOPED_REGISTERS * 2 if tight else LOOPED_REGISTERS + 16 * more
@@ -345,7 +342,7 @@ def _written_shape(problem: Problem, limits: Limits) -> softmax.Shape:
     if limits.capability[0] != 9:
         # 1024 x 65536 bfloat16 spills 32 bytes on sm_100 with what sm_90 gets.
         shape = shape._replace(elements=shape.elements // 2)
-    warps = shape.warps or max(next_power_of_2(cdiv(problem.N, shape.elements * WARP)), MIN_LOOPED_WARPS)
+    warps = shape.warps or max(power_of_2(cdiv(problem.N, shape.elements * WARP)), MIN_LOOPED_WARPS)
     return shape._replace(warps=warps)
 
 
@@ -355,7 +352,7 @@ def cross_entropy_gradient(problem: Problem, limits: Limits, written: bool) -> W
     if is_whole(problem):
         return _whole(problem, limits, True)
     vec = VECTOR_BYTES // size
-    vectors = min(next_power_of_2(cdiv(C, vec)), GRADIENT_VECTORS)
+    vectors = min(power_of_2(cdiv(C, vec)), GRADIENT_VECTORS)
     warps = max(1, vectors // 64)
     members = cdiv(cdiv(C, vec), vectors * GRADIENT_TILES)
     resident = limits.sm_count * (limits.threads_per_sm // 2 // (warps * 32))
@@ -375,7 +372,7 @@ def is_whole(problem: Problem) -> bool:
 
 def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
     N, C, _, size = problem
-    block_c, vec = next_power_of_2(C), math.gcd(C, VECTOR_BYTES // size)
+    block_c, vec = power_of_2(C), math.gcd(C, VECTOR_BYTES // size)
     pieces = block_c // vec  # of a row, as they are loaded
     if cdiv(N, max(WHOLE_TILE // block_c, 1)) > MAX_LOGITS_PROGRAMS:
         tile_bytes = LOOPED_TILE_BYTES // (2 if gradient else 1)
@@ -390,9 +387,9 @@ def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
         registers = limits.registers_per_sm // (per_sm * WARPS * WARP)
         return Whole(block_r, block_c, vec, WARPS, registers, min(programs, cdiv(N, block_r)))
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
-    few = next_power_of_2(N) * pieces <= MAX_PIECES_ALONE // (2 if size == 8 else 1)
-    alone = few and next_power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
-    block_r = next_power_of_2(N) if alone else min(next_power_of_2(N), WHOLE_TILE // block_c)
+    few = power_of_2(N) * pieces <= MAX_PIECES_ALONE // (2 if size == 8 else 1)
+    alone = few and power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
+    block_r = power_of_2(N) if alone else min(power_of_2(N), WHOLE_TILE // block_c)
     warps = max(1, min(WARPS, block_r * block_c // 256))
     # As long as all programs run at once, with twice the registers that as many warps as possible have: 1225 x 383
     # bfloat16 takes 7.1 us with 4 warps, 7.8 with 8.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ..norm.launches import VECTOR_BYTES, WARP, cdiv
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
 from .launches import (
     BackwardLoop,
     BackwardRows,

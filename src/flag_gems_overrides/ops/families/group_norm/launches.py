@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ..norm.launches import MIN_UNALIGNED, VECTOR_BYTES, WARP, cdiv, power_of_two, power_of_two_within
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
+from ..norm.launches import MIN_UNALIGNED
 
 MAX_WARPS = 16
 # Triton knows of a number whether it is a multiple of this.
@@ -243,12 +244,12 @@ def _vectors(problem: Problem, vec: int, lanes: int) -> Vectors:
 def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
     _, warps, groups, vec, *_ = configuration
     in_group = problem.size // vec
-    lanes = min(power_of_two(in_group), max(warps * WARP, 1))
+    lanes = min(power_of_2(in_group), max(warps * WARP, 1))
     if problem.size % vec != 0:
         lanes = max(lanes, 2 * vec)  # one for each element of the edges
     vectors = _vectors(problem, vec, lanes)
     _check(groups == 1 or not vectors.unaligned, "neighbours start at different places of a vector")
-    _check(groups == power_of_two(groups) and groups // 2 < problem.M, "no lanes for more groups than there are")
+    _check(groups == power_of_2(groups) and groups // 2 < problem.M, "no lanes for more groups than there are")
     chunks = cdiv(in_group, lanes)
     per_thread = cdiv(groups * chunks * lanes * vec, warps * WARP)
     most = held(problem, vectors) // (2 if warps > MAX_WARPS else 1)
@@ -318,18 +319,16 @@ def _evenly(work: int, most: int) -> int:
 
 def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Tile:
     _, warps, groups, _, _, block_d, block_hw, programs_per_sm, stages = configuration
-    _check(
-        (block_d, block_hw) == (power_of_two(problem.N), power_of_two(problem.K)), "a program holds a group, or more"
-    )
+    _check((block_d, block_hw) == (power_of_2(problem.N), power_of_2(problem.K)), "a program holds a group, or more")
     _check(programs_per_sm > 0, "a multiprocessor has programs")
     _check(
         groups * block_d * block_hw <= of_tile(problem, warps) * warps * WARP,
         "a thread has more elements than registers",
     )
     # All samples at once, of groups that lie next to each other: more of these where each program still has some.
-    of_sample = groups // power_of_two(problem.samples) or groups
-    of_sample = max(of_sample, power_of_two_within(problem.groups // (limits.sm_count * programs_per_sm)))
-    of_sample = min(of_sample, groups, power_of_two(problem.groups))
+    of_sample = groups // power_of_2(problem.samples) or groups
+    of_sample = max(of_sample, power_of_2_within(problem.groups // (limits.sm_count * programs_per_sm)))
+    of_sample = min(of_sample, groups, power_of_2(problem.groups))
     samples = groups // of_sample
     blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.samples, samples)
     # A program with two tiles takes twice as long as one with a single tile: 9180 groups of 104 bfloat16 10.5 us in 528
@@ -389,8 +388,8 @@ def _backward_rows(problem: Problem, configuration: Configuration, limits: Limit
         columns = 0
     # Channels that a program adds up at once: all of few, each by more threads. 1 x 8 x 2687 bfloat16 in 4 groups took
     # 13.3 us with 32 threads to each of two channels, of which the 84 iterations were about 8 (H200).
-    per_channel = power_of_two(cdiv(columns, problem.N))
-    block_d = min(power_of_two(problem.N), 4 * lanes // min(per_channel, WARP)) if columns else 1
+    per_channel = power_of_2(cdiv(columns, problem.N))
+    block_d = min(power_of_2(problem.N), 4 * lanes // min(per_channel, WARP)) if columns else 1
     block_k = min(per_channel, 4 * lanes // block_d)
     return BackwardRows(side_by_side * problem.groups, chunks, vectors, columns, block_d, block_k, warps, stages)
 
@@ -398,7 +397,7 @@ def _backward_rows(problem: Problem, configuration: Configuration, limits: Limit
 def sums(problem: Problem, block_d: int, block_hw: int, stages: int = 1) -> Sums:
     """The tiles of so many elements of a channel, and the one after it."""
     rest = problem.K - block_hw
-    rest_hw = power_of_two(rest) if 0 < rest <= block_hw // 2 else 0
+    rest_hw = power_of_2(rest) if 0 < rest <= block_hw // 2 else 0
     whole = block_hw + rest_hw >= problem.K
     return Sums(block_d, block_hw, rest_hw, whole, vector(problem), _stages(problem, stages, block_d))
 
@@ -415,8 +414,8 @@ def tiles_and_lanes(problem: Problem, tile: Sums) -> tuple[int, int]:
 
 def _check_sums(problem: Problem, found: Sums, warps: int) -> None:
     _check(min(found.block_d, found.block_hw) > 0, "a tile has a size")
-    _check(found.block_d <= power_of_two(problem.N), "a tile has no more channels than a group")
-    _check(found.block_hw <= power_of_two(problem.K), "a tile is no longer than a channel")
+    _check(found.block_d <= power_of_2(problem.N), "a tile has no more channels than a group")
+    _check(found.block_hw <= power_of_2(problem.K), "a tile is no longer than a channel")
     _check(found.block_d == 1 or found.block_hw < 1 << 16, "offsets have 32 bits")
     elements = found.block_d * (found.block_hw + found.rest_hw)
     _check(elements <= of_sums(problem, warps, found) * warps * WARP, "a thread has more elements than registers")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...launch.devices import Limits
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 from ...plans import table
-from ..norm.launches import VECTOR_BYTES, WARP, cdiv, power_of_two, power_of_two_within
 from .estimate import estimate
 from .launches import (
     KNOWN_MULTIPLE,
@@ -89,7 +89,7 @@ ELEMENTS_OF_TILE = 1024
 BUSY_WARPS = 16
 # One program holds all samples if they have at most so many elements, which saves the second launch that adds partial
 # sums: 7 x 6 x 1 bf16 took 5.1 us with two launches. It takes as many groups of a sample as fill a sector.
-ELEMENTS_OF_ALL, SECTOR_BYTES = 4096, 32
+ELEMENTS_OF_ALL = 4096
 # The gradient does not hold a group as channels x elements if a smaller share of the lanes would have an element:
 # 2048 groups of 16 x 49 float32, where 77 % have one, take 35 us. A group of one channel is read as it lies instead:
 # 12 x 3248 float32 6.0 us, 6.7 as channels x elements.
@@ -167,14 +167,14 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _rows(problem: Problem, limits: Limits) -> Configuration:
     vec = widest(problem)
-    group = power_of_two(problem.size // vec) * vec
+    group = power_of_2(problem.size // vec) * vec
     most = MAX_HELD_OF_SEVERAL if span(problem, vec) > 1 or problem.size % vec != 0 else MAX_HELD
     wide = 2 * vec * problem.itemsize >= VECTOR_BYTES and problem.itemsize < 8
     groups_of_warp = problem.M // (BUSY_WARPS * limits.sm_count)
     if problem.size % vec == 0 and WARP < problem.size // vec <= VECTORS * WARP:
         # A warp for itself adds up fewer numbers of each thread, and waits for no other.
         per_thread = VECTORS * vec if wide else 2 * VECTOR_BYTES // problem.itemsize
-        together = max(1, power_of_two_within(min(per_thread * WARP // group, groups_of_warp)))
+        together = max(1, power_of_2_within(min(per_thread * WARP // group, groups_of_warp)))
         return Configuration("rows", 1, together, vec)
     # Several groups to a program where they are small, as long as there are enough programs.
     together = 1
@@ -183,17 +183,17 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         if problem.size == 1 and problem.M % KNOWN_MULTIPLE != 0:
             per_thread = 1  # neighbours of a thread are loaded and stored one by one otherwise
         held = min(WARPS * WARP * per_thread, ELEMENTS_HELD)
-        together = power_of_two_within(min(held // group, problem.M // (2 * limits.sm_count)))
+        together = power_of_2_within(min(held // group, problem.M // (2 * limits.sm_count)))
     if together > 1:
         per_thread = min(per_thread, ELEMENTS_OF_SEVERAL if span(problem, vec) == 3 else most)
-        warps = power_of_two_within(together * group // (per_thread * WARP))
+        warps = power_of_2_within(together * group // (per_thread * WARP))
     else:
         many = PROGRAMS_PER_SM * limits.sm_count <= problem.M
         per_thread = VECTORS_OF_ALONE * VECTOR_BYTES // problem.itemsize
         if many:
             per_thread = ELEMENTS_OF_MANY // (4 if problem.itemsize == 8 else 1)
         vectors = max(min(per_thread, most // 4 if problem.itemsize == 8 else most) // vec, 1)
-        warps = power_of_two(cdiv(problem.size // vec, vectors * WARP))
+        warps = power_of_2(cdiv(problem.size // vec, vectors * WARP))
     return Configuration("rows", min(warps, MAX_WARPS), together, vec)
 
 
@@ -212,15 +212,15 @@ def _vector_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Whole groups, as channels x elements; none if a program does not hold one."""
     M, N, K, groups, itemsize, inputs, _ = problem
-    block_d, block_hw = power_of_two(N), power_of_two(K)
+    block_d, block_hw = power_of_2(N), power_of_2(K)
     group = block_d * block_hw
     if group > min(of_tile(problem) * MAX_WARPS * WARP, limits.registers_per_sm // (16 * max(1, itemsize // 4))):
         return
     if group > ELEMENTS_HELD and (N == 1 or MIN_USED * group > N * K):
         return
     # Several groups to a program where they are small, as long as there are enough programs.
-    together = power_of_two_within(min(ELEMENTS_OF_TILE // group, M // (2 * limits.sm_count)))
-    of_all = power_of_two(problem.samples) * power_of_two(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
+    together = power_of_2_within(min(ELEMENTS_OF_TILE // group, M // (2 * limits.sm_count)))
+    of_all = power_of_2(problem.samples) * power_of_2(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
     of_one = ELEMENTS_OF_ALL if groups < PROGRAMS_PER_SM * limits.sm_count else ELEMENTS_OF_TILE
     if of_all * group <= min(of_one, of_tile(problem) * MAX_WARPS * WARP):
         together = max(together, of_all)
@@ -228,7 +228,7 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     together = max(together, WARP // group)
     elements = together * group
     per_thread = min(VECTOR_BYTES // itemsize, of_tile(problem))
-    warps = power_of_two_within(elements // (per_thread * WARP))
+    warps = power_of_2_within(elements // (per_thread * WARP))
     # More than 8 where they do not hold it: 143 groups of 3 x 4 float32 3.7 us, 4.4 with 16. Of less than vectors they
     # hold half: 8 bytes spill of all (223 x 3 x 6 float32).
     held = of_tile(problem, 8) // (1 if vector(problem) * itemsize == VECTOR_BYTES else 2)
@@ -288,13 +288,13 @@ class _TileShape(NamedTuple):
 
 def _blocks(problem: Problem, warps: int) -> tuple[int, int]:
     """Channels and elements of a tile: few masked lanes, then the fewest tiles, then the longest rows."""
-    max_d, max_hw = power_of_two(problem.N), power_of_two(problem.K)
+    max_d, max_hw = power_of_2(problem.N), power_of_2(problem.K)
     shapes = []
     for block_hw in (1 << i for i in range(max_hw.bit_length())):
         tile = sums(problem, 1, block_hw)
         most = warps * WARP * min(2 * VECTOR_BYTES // problem.itemsize, of_sums(problem, warps, tile))
         if block_hw + tile.rest_hw <= most:
-            block_d = min(power_of_two_within(most // (block_hw + tile.rest_hw)), max_d)
+            block_d = min(power_of_2_within(most // (block_hw + tile.rest_hw)), max_d)
             tiles, lanes = tiles_and_lanes(problem, sums(problem, block_d, block_hw))
             shapes.append(_TileShape(block_d, block_hw, tiles, lanes))
     min_hw = MIN_WIDTH if problem.K >= MIN_WIDTH else MIN_WIDTH_BYTES // problem.itemsize

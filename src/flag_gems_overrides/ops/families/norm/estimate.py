@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from .launches import VECTOR_BYTES, WARP, Configuration, Flat, Loop, Problem, Rows, Split, cdiv, launch
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
+from .launches import Configuration, Flat, Loop, Problem, Rows, Split, launch
 
 # Bytes a multiprocessor moves in a microsecond; microseconds of a launch, of a second kernel that
 # starts early, of an iteration, and of an exchange between programs.

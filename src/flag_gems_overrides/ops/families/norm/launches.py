@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 
-WARP = 32
-VECTOR_BYTES = 16
 # Programs that fit one SM on every device that Triton supports.
 PROGRAMS_PER_SM = 16
 # Programs of a group whose words one warp polls: the more of them, the longer it takes.
@@ -184,8 +183,8 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
     _, warps, _, rows, *_ = configuration
     columns = configuration.kernel == "columns"
     _check(not backward, "no kernel for gradients")
-    _check(1 < N <= 16 if columns else power_of_two(N) == N <= VECTOR_BYTES // itemsize, "rows of a few elements only")
-    _check(rows == power_of_two(rows) and rows * N >= 16, "tiles are whole vectors")
+    _check(1 < N <= 16 if columns else power_of_2(N) == N <= VECTOR_BYTES // itemsize, "rows of a few elements only")
+    _check(rows == power_of_2(rows) and rows * N >= 16, "tiles are whole vectors")
     _check(cdiv(rows * N, warps * WARP) * itemsize <= 64, "a thread holds 64 bytes")
     _check(cdiv(M, rows) < 2**31, "a grid has fewer programs")
     return Flat(cdiv(M, rows), rows, columns, warps)
@@ -199,10 +198,10 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _check(not late or (not backward and per_sm == 0), "what a program needs once may be loaded late")
     _check(not unaligned or (vec * itemsize == VECTOR_BYTES and N >= MIN_UNALIGNED), "a row is too short for edges")
     span = N // vec * vec
-    block_n = min(power_of_two(span), warps * WARP * VECTOR_BYTES // itemsize)
+    block_n = min(power_of_2(span), warps * WARP * VECTOR_BYTES // itemsize)
     chunks = cdiv(span, block_n)
     tile = block_m * chunks * block_n
-    _check(block_m == power_of_two(block_m) and block_m // 2 < M, "no tile for more rows than there are")
+    _check(block_m == power_of_2(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     per_thread = cdiv(tile, warps * WARP)
     words = 4 * per_thread * (4 if backward else 1) * max(1, itemsize // 4)
     available = min(limits.registers_per_sm // (WARP * warps), 256)
@@ -264,7 +263,7 @@ def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Sp
     _check(group <= MAX_GROUP_IN_TURN or not in_turn, "a wait for each row is short")
     if unaligned and groups < M:
         # All rows of a group start equally far from a vector: a multiple of vec groups.
-        vec = min(vec, power_of_two_within(groups))
+        vec = min(vec, power_of_2_within(groups))
         groups = groups // vec * vec
         unaligned = N % vec != 0
     block = words_at_once(group, warps)
@@ -280,10 +279,10 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
     M, N, _, itemsize, backward, _ = problem
     _, warps, _, _, _, stages, chunks, registers, _ = configuration
     _check(chunks > 0 and registers > 0, "a block has a size")
-    _check(chunks == power_of_two(chunks), "blocks are a power of two")
+    _check(chunks == power_of_2(chunks), "blocks are a power of two")
     _check(chunks <= max_chunks_of_loop(problem, limits), "a thread has more elements than registers")
     _check(warps <= 8 or itemsize < 8, "24 bytes of 3 x 9000002 float64 spill with 16")
-    block_n = min(chunks * (VECTOR_BYTES // itemsize) * warps * WARP, power_of_two(N))
+    block_n = min(chunks * (VECTOR_BYTES // itemsize) * warps * WARP, power_of_2(N))
     inputs, parameters = problem.inputs, 1 if backward else 2
     # x, a residual, and weight and bias, or dy, x and weight: parameters have up to four bytes an element.
     shared = (stages - 1) * block_n * (itemsize * inputs + max(itemsize, 4) * parameters) + 4096
@@ -324,15 +323,15 @@ def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) ->
     M, N, _, itemsize, backward, _ = problem
     _, warps, _, block_m, *_ = configuration
     _check(backward, "gradients only")
-    block_n = power_of_two(N)
+    block_n = power_of_2(N)
     wide = max(1, itemsize // 4)
     # Of 16384 float32 columns 224 bytes spill with 16 warps, of 4096 by 4 warps 8, of 1000 float16 by 2 warps 40.
     _check(warps >= 4, "columns have enough threads")
     per_thread = 32 if itemsize == 2 else 16
     _check(block_m * block_n * wide <= min(per_thread * warps, 256) * WARP, "a row is one tile")
-    _check(block_m == power_of_two(block_m) and block_m // 2 < M, "no tile for more rows than there are")
+    _check(block_m == power_of_2(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     elements = COLUMN_ELEMENTS * warps * WARP // wide
-    rows = power_of_two(M)
+    rows = power_of_2(M)
     # A cache line at least, and of few rows a vector for each thread.
     columns = max(COLUMN_BYTES // itemsize, warps * WARP * (VECTOR_BYTES // itemsize) // rows)
     columns = min(max(min(columns, elements // rows), VECTOR_BYTES // itemsize), block_n)
@@ -353,7 +352,7 @@ _LAUNCHES: dict[str, Callable[[Problem, Configuration, Limits], Launch]] = {
 def columns(M: int, N: int, limits: Limits) -> Columns:
     """How to add M rows of N columns by programs that have columns: four to a multiprocessor."""
     # No lanes for rows that are not there: the gradient of 3 x 5389151 float32 took 224 us with 16, torch.compile 162.
-    block_m = min(16, power_of_two(M))
+    block_m = min(16, power_of_2(M))
     block_n = 2048 // block_m
     programs = cdiv(N, block_n)
     splits = max(1, min(4 * limits.sm_count // programs, M // (4 * block_m)))
@@ -365,17 +364,3 @@ def widest(N: int, itemsize: int) -> int:
     """Elements of a load: a whole vector where rows are long enough for edges, else what divides N."""
     vector = VECTOR_BYTES // itemsize
     return vector if N >= MIN_UNALIGNED else math.gcd(N, vector)
-
-
-def cdiv(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def power_of_two(n: int) -> int:
-    """The next."""
-    return 1 << (n - 1).bit_length()
-
-
-def power_of_two_within(n: int) -> int:
-    """The last, at least 1."""
-    return 1 << max(n.bit_length() - 1, 0)

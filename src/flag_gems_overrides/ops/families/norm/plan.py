@@ -7,12 +7,11 @@ import math
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 from ...plans import table
 from .estimate import estimate as estimate
 from .launches import (
     MIN_UNALIGNED,
-    VECTOR_BYTES,
-    WARP,
     Configuration,
     FewRows,
     Launch,
@@ -20,12 +19,9 @@ from .launches import (
     Problem,
     Rows,
     Split,
-    cdiv,
     launch,
     launch_or_none,
     max_chunks_of_loop,
-    power_of_two,
-    power_of_two_within,
     widest,
 )
 from .slices import slices
@@ -71,7 +67,7 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
     _, N, _, itemsize, backward, residual = problem
     # How many short rows a tile has depends on the next power of two: a tile of 4 rows of 17 float64 had 32768 x 7 take
     # 8.1 us, FlagGems 4.1.
-    short = N if N < 4 else power_of_two(N) if N < MIN_UNALIGNED else 0
+    short = N if N < 4 else power_of_2(N) if N < MIN_UNALIGNED else 0
     return backward, residual, itemsize, short, math.gcd(N, VECTOR_BYTES // itemsize)
 
 
@@ -127,7 +123,7 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
         # A warp that loads elements of 4 bytes one by one loads whole cache lines: no edges, which take a pipeline.
         # fused_add_rms_norm of 26000 x 1249 float32 181.8 us, 198.7 with them (H100).
         vec = widest(N, itemsize) if itemsize == 2 else math.gcd(N, vector)
-        if N == 3 or (power_of_two(N) == N and vector >= N):
+        if N == 3 or (power_of_2(N) == N and vector >= N):
             yield _flat(problem)
         fits = 2 * N * itemsize <= limits.registers_per_sm
         short = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N or (fits and (itemsize == 8 or vec < vector))
@@ -168,7 +164,7 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     # is for one: rms_norm of 1 x 32 takes 2.85 us by 4 warps, 1 x 101 bf16 2.5 by one.
     little = itemsize == 4 and lanes >= 2 * N and 4 * limits.sm_count >= M and WARP * vec < M * N
     warps = 4 if little else _warps(N, 4 * lanes)
-    block_n = min(power_of_two(N), warps * lanes)
+    block_n = min(power_of_2(N), warps * lanes)
     # Rows that share a load: 262144 x 64 bf16 22.2 us with 4 vectors, 24.7 with 2, more with 8. Elements that are
     # loaded one by one take an address and a mask each.
     # With 8 and a residual 8 bytes of fused_add_rms_norm spill (8192 x 4096 float32, 32768 x 1000 bf16: Triton 3.7).
@@ -177,12 +173,12 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     # Of single float64 two: 58263 x 17 21.8 us, 25.7 with four, 2063007 x 15 304 and 380.
     vectors = 2 if itemsize == 8 and not whole else 8 if wide else 4
     at_once = max(warps * WARP * vec // block_n, 1)
-    block_m = min(power_of_two_within(vectors * warps * lanes // (cdiv(N, block_n) * block_n)), 8 * at_once)
+    block_m = min(power_of_2_within(vectors * warps * lanes // (cdiv(N, block_n) * block_n)), 8 * at_once)
     # Few rows: rather more programs, as long as each thread has some. 256 x 128: 3.4 us with 1 row, 3.7 with 8.
     # With one vector to a thread 8 bytes of 64 x 64 float32 spill (Triton 3.7); 5 x 35 float32 3.0 us, 3.2 with two.
     # 4240 x 64 bf16: 3.6 us with 8 rows, 4.0 with 16.
     two = little and whole
-    block_m = min(block_m, max(power_of_two_within(M // (4 * limits.sm_count)), at_once * (2 if two else 1)))
+    block_m = min(block_m, max(power_of_2_within(M // (4 * limits.sm_count)), at_once * (2 if two else 1)))
     if block_n <= MAX_N_OF_MANY_ROWS and limits.sm_count * MIN_ROWS_PER_SM <= M:
         warps, block_m = 4 * warps, 4 * block_m
     # 1026283 x 503 float64 2066 us with a late weight and bias, 2361 without.
@@ -190,7 +186,7 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     if late and itemsize == 4 and vec > 1 and warps == MAX_WARPS:
         # 16384 x 4098 float32 145 us by 8 warps, 170 by 16, a third of whose lanes have no element.
         warps = _warps(N, LATE_ELEMENTS * WARP)
-    return Configuration("rows", warps, vec, min(block_m, power_of_two(M)), late=late)
+    return Configuration("rows", warps, vec, min(block_m, power_of_2(M)), late=late)
 
 
 def _few_unaligned_rows(problem: Problem) -> Configuration:
@@ -242,13 +238,13 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     # 8192 x 4096 bf16: 82 % of the copy bandwidth with 8 chunks and 2 warps, 78 % with 4 and 4, 71 % with 2 and 8.
     # With few rows, more warps to each are faster.
     warps = _warps(span, (2 if limits.sm_count >= M else 8) * lanes)
-    block_n = min(power_of_two(span), warps * lanes)
+    block_n = min(power_of_2(span), warps * lanes)
     # 32768 x 1024 bf16: 81 % with 4 chunks, be they of one row or of several.
-    block_m = power_of_two_within(4 * lanes // (cdiv(span, block_n) * block_n))
+    block_m = power_of_2_within(4 * lanes // (cdiv(span, block_n) * block_n))
     if itemsize > 2:
         # Few rows: 64 x 128 float64 3.0 us with one, 3.3 with two.
-        block_m = min(block_m, power_of_two_within(M // limits.sm_count))
-    block_m = min(block_m, power_of_two(M))
+        block_m = min(block_m, power_of_2_within(M // limits.sm_count))
+    block_m = min(block_m, power_of_2(M))
     tile_bytes = problem.inputs * block_m * cdiv(span, block_n) * block_n * itemsize
     # More than the registers hold, so that the last to start end with the others: bf16 12288 x 3072 47.8 us with 10
     # programs to an SM, 52.7 with 5; 13051 x 1600 30.7 with 18, 34.3 with 9; 8192 x 4096 41.1 with 8, 41.8 with 4.
@@ -276,11 +272,11 @@ def _little_gradient(problem: Problem) -> Configuration | None:
     """
     M, N, _, itemsize, *_ = problem
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
-    elements = power_of_two(M) * power_of_two(N)
+    elements = power_of_2(M) * power_of_2(N)
     if itemsize == 8 or N > 128 or elements > min(4096 if N <= 64 else 2048, 256 * vec * itemsize):
         return None
     warps = 4 if elements > 2048 else 2 if elements > 256 else 1
-    return Configuration("rows", warps, vec, power_of_two(M))
+    return Configuration("rows", warps, vec, power_of_2(M))
 
 
 def _few_rows(problem: Problem, limits: Limits) -> Configuration | None:
@@ -288,7 +284,7 @@ def _few_rows(problem: Problem, limits: Limits) -> Configuration | None:
     M, N, *_ = problem
     # 248 x 111 float16: 4.8 us with 4 warps, 6.3 with 8; by rows and partial sums 9.2.
     warps = 8 if N > 1024 else 4
-    found = Configuration("few_rows", warps, rows=min(_rows_of_few(N, warps), power_of_two(M)))
+    found = Configuration("few_rows", warps, rows=min(_rows_of_few(N, warps), power_of_2(M)))
     launched = launch_or_none(problem, found, limits)
     if not isinstance(launched, FewRows) or launched.column_rows < M:
         return None
@@ -299,7 +295,7 @@ def _few_rows(problem: Problem, limits: Limits) -> Configuration | None:
 
 def _rows_of_few(N: int, warps: int) -> int:
     """Rows of a tile of 8 elements to a thread."""
-    return max(1, 8 * WARP * warps // power_of_two(N))
+    return max(1, 8 * WARP * warps // power_of_2(N))
 
 
 def _backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
@@ -320,14 +316,14 @@ def _backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration 
         # 8192 x 4096 float32: 89 % with 8 warps, 85 % with 16; of edges 72 bytes spill with 16.
         max_warps = 8 if unaligned and tight else min(max_warps, 8)
     warps = _tight_warps(span, lanes, max_warps, per_thread * itemsize // VECTOR_BYTES)
-    block_n = min(power_of_two(span), warps * lanes)
+    block_n = min(power_of_2(span), warps * lanes)
     chunks = cdiv(span, block_n)
     if itemsize < 8 and (warps == 16 or (itemsize == 4 and chunks == 1 and warps > 1)):
         per_thread = 16  # a thread of 16 warps has 128 registers; 8 rows of 512 float32 spill
     if warps == 1 and (itemsize == 4 or block_n <= 64):
         # 262144 x 64: 8 rows 36 and 58 us, bf16 and float32; 16 rows 43 and 70, and they spill on sm_80.
         per_thread = min(per_thread, 16)
-    block_m = min(power_of_two_within(warps * WARP * per_thread // (chunks * block_n)), power_of_two(M))
+    block_m = min(power_of_2_within(warps * WARP * per_thread // (chunks * block_n)), power_of_2(M))
     tile_bytes = 2 * block_m * chunks * block_n * itemsize
     per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
     if vec == 1 < N:
@@ -420,7 +416,7 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
         yield _backward_rows(problem, widest(N, itemsize), limits) or _loop(problem, limits)
     if backward and M <= MAX_FEW_ROWS:
         for warps in (2, 4, 8, 16):
-            if power_of_two(N) <= 32 * WARP * warps:
+            if power_of_2(N) <= 32 * WARP * warps:
                 yield Configuration("few_rows", warps, rows=_rows_of_few(N, warps))
     if default.kernel != "rows" or N >= MIN_SPLIT:
         yield from _splits(problem, limits)
@@ -435,7 +431,7 @@ def _stages(stages: int, bytes_per_sm: int, limits: Limits) -> int:
 
 def _warps(span: int, elements: int) -> int:
     """Warps of ``elements`` each that hold ``span``: a power of two up to MAX_WARPS."""
-    return min(power_of_two(cdiv(span, elements)), MAX_WARPS)
+    return min(power_of_2(cdiv(span, elements)), MAX_WARPS)
 
 
 def _tight_warps(span: int, lanes: int, max_warps: int, chunks: int) -> int:
@@ -452,6 +448,6 @@ def _tight_warps(span: int, lanes: int, max_warps: int, chunks: int) -> int:
 def plan_partial_sums(P: int, N: int, outputs: int, limits: Limits) -> PartialSums:
     """How to add P partial sums of N columns for each of ``outputs`` gradients."""
     max_p, block_n, max_warps = WIDE_SUMS if N * outputs >= WIDE_SUMS[1] * limits.sm_count else NARROW_SUMS
-    block_p = min(power_of_two(P), max_p)
+    block_p = min(power_of_2(P), max_p)
     block_n = max(block_n, 16 * block_n // block_p)
     return PartialSums(cdiv(N, block_n), block_p, block_n, min(max(block_p * block_n // 256, 2), max_warps))

@@ -14,8 +14,9 @@ import torch
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
+from ...launch.sizes import power_of_2
 from .call import _NONE, _Parameter
-from .launches import Configuration, Loop, Problem, Rows, power_of_two
+from .launches import Configuration, Loop, Problem, Rows
 from .prepare import accumulator, has_pdl, loop_launch, partial_sums_launch, rows_options
 from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
 from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
@@ -175,7 +176,7 @@ def _forward_launch(
         plan.splits,
         eps_bits,
         **blocks,
-        BLOCK_S=power_of_two(plan.splits),
+        BLOCK_S=power_of_2(plan.splits),
     )
     return functools.partial(_forward_split, squares, apply, Allocation((M, plan.splits), accumulator(dtype), device))
 
@@ -253,7 +254,7 @@ def _split_launch(
         plan.splits,
         plan.rows,
         **blocks,
-        BLOCK_S=power_of_two(plan.splits),
+        BLOCK_S=power_of_2(plan.splits),
     )
     return functools.partial(
         _backward_split, products, columns, Allocation((M, plan.splits), accumulator(dtype), device)

@@ -7,18 +7,8 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from .launches import (
-    VECTOR_BYTES,
-    WARP,
-    Configuration,
-    Loop,
-    Problem,
-    Rows,
-    cdiv,
-    launch,
-    launch_or_none,
-    power_of_two,
-)
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from .launches import Configuration, Loop, Problem, Rows, launch, launch_or_none
 from .plan import late_row, late_row_of_edges, many_rows, rows
 
 # Of a program that goes over a row in tiles, besides two of them.
@@ -89,7 +79,7 @@ def shared_loop(problem: Problem) -> Configuration:
 def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     """Instead of pipelines or of several programs to a row, one that loads the weight after the statistics. With a
     residual one for a few short rows, too. None instead of others."""
-    N, vector, block_n = problem.N, VECTOR_BYTES // problem.itemsize, power_of_two(problem.N)
+    N, vector, block_n = problem.N, VECTOR_BYTES // problem.itemsize, power_of_2(problem.N)
     many, configuration = many_rows(problem, limits), None
     if found is None or (found.stages > 1 and many):
         # Without a bias and a mean two programs of 16 warps fit: 4096 x 16384.

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-import triton
 
 from ...launch import devices, outputs, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.shape import wrap_dim
+from ...launch.sizes import power_of_2
 from . import plan
 from .classes import locate_classes_kernel, reduce_classes_kernel
 from .columns import N_AXIS, locate_columns_kernel, reduce_columns_kernel
@@ -173,7 +173,7 @@ def _bind(
     options: dict[str, Any] = {
         "OP": arithmetic,
         "BLOCK_N": chosen.block_n,
-        "BLOCK_SPLITS": triton.next_power_of_2(chosen.splits),
+        "BLOCK_SPLITS": power_of_2(chosen.splits),
         "ONE_TILE_PER_CTA": chosen.splits * chosen.step >= (N if chosen.kernel == "columns" else N * K),
         "STAGES": chosen.stages,
         "EVICT": chosen.evict,

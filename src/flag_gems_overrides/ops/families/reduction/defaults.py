@@ -9,19 +9,8 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from .launches import (
-    MAX_CLASSES,
-    MAX_PARTIALS,
-    MAX_SPLITS_OF_A_WARP,
-    MAX_WORDS,
-    VECTOR_BYTES,
-    WARP,
-    Configuration,
-    Problem,
-    cdiv,
-    power_of_2,
-    words,
-)
+from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from .launches import MAX_CLASSES, MAX_PARTIALS, MAX_SPLITS_OF_A_WARP, MAX_WORDS, Configuration, Problem, words
 
 # Warps that a multiprocessor has to work on. More programs than fit at once leave a part of the last round idle:
 # 64 x 16384 x 64 bf16 along 1 took 47 us with 4 programs of 8 warps, 57 us with 6. With 80 registers and more a
@@ -79,9 +68,6 @@ MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # 43 us, not 74.
 TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
 TILES_TO_WIDEN = 12
-# Half as many results where a quarter of the lanes would be idle otherwise, as long as they are a cache line: sum 3 x
-# 449136 x 15 int64, 64 lanes for 45 results, 62.8 us (PyTorch 60.3; with 48 estimated, not timed).
-LINE_BYTES = 128
 # Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
 # 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (424501 x 10 x 4 bf16 20.3,
 # by warps that loop 26.6, 300000 x 21 x 7 float32 51.7 and 72) unless rows of K are whole vectors,
@@ -89,7 +75,7 @@ LINE_BYTES = 128
 # what memory is read by (239148 x 70 x 3 float32 64 us, by warps that loop 118). Many results that are loaded as
 # vectors need fewer warps, for more divide the elements of a result among them: 8 x 957728 bytes, max.dim, 10 us, by
 # two 43; 653552 x 16 x 16 bf16 111, not 184; 939472 x 8 x 16 float32, max.dim, 163, not 224.
-MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE, SECTOR_BYTES = 32, 64, 128, 32
+MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE = 32, 64, 128
 # 1520 programs start in a microsecond, however small they are: 57232 x 2 x 312 bf16 by 69759 of 256 results 46 us (30
 # to read and write), var 32768 x 2 x 1156 bf16 by 147968 95 us (H100, torch.compile 82). With more than these to each
 # multiprocessor they are larger: 30.5 us and 66.7 (var before on this device 93.6).
@@ -243,6 +229,8 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
         block_k = BLOCK_K
     block_k = min(block_k, power_of_2(M * K))
     half = block_k // 2
+    # Where a quarter of the lanes would be idle otherwise, as long as results are a cache line: sum 3 x 449136 x 15
+    # int64, 64 lanes for 45 results, 62.8 us (PyTorch 60.3; with 48 estimated, not timed).
     if half * size >= LINE_BYTES and 4 * half * cdiv(M * K, half) <= 3 * block_k * cdiv(M * K, block_k):
         block_k = half
     if tiles >= 2 and 4 * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:

@@ -7,9 +7,8 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
-WARP = 32
-VECTOR_BYTES = 16
 # Triton knows of a size whether it is a multiple of this.
 KNOWN_MULTIPLE = 16
 # 32-bit words of elements that a thread may hold, and registers.
@@ -319,12 +318,3 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     busy = min(limits.sm_count, programs) * BYTES_PER_US / (1.5 if p.vector * size < 4 else 1.0)
     exchange = EXCHANGE_US if p.splits > 1 else EDGES_US if p.edge_lanes else 0.0
     return LAUNCH_US + max(M * N * K * size / busy, lanes / LANES_PER_US, iterations * ITERATION_US) + exchange
-
-
-def cdiv(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def power_of_2(n: int) -> int:
-    """The smallest that is not below ``n``."""
-    return 1 << (n - 1).bit_length()

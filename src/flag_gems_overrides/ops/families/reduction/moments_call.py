@@ -8,12 +8,12 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from triton import JITFunction
 
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
+from ...launch.sizes import power_of_2
 from . import plan
 from .call import memory_order, problems_of, wrapped
 from .columns import N_AXIS
@@ -81,7 +81,7 @@ def _prepare(
         one_tile = chosen.splits == 1 and chosen.step >= N
         options: dict[str, Any] = {
             "OP": arithmetic,
-            "BLOCK_SPLITS": triton.next_power_of_2(chosen.splits),
+            "BLOCK_SPLITS": power_of_2(chosen.splits),
             "STAGES": chosen.stages,
             "EVICT": chosen.evict,
             "INT64_OFFSETS": chosen.int64_offsets,

@@ -8,11 +8,11 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-import triton
 
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
+from ...launch.sizes import power_of_2
 from . import plan
 from .call import memory_order, problems_of, refuse_empty, wrapped
 from .columns import N_AXIS
@@ -69,7 +69,7 @@ def _prepare(
         options: dict[str, Any] = {
             "OP": policy.pairing(dtype, elements, computed, last),
             "BLOCK_N": chosen.block_n,
-            "BLOCK_SPLITS": triton.next_power_of_2(chosen.splits),
+            "BLOCK_SPLITS": power_of_2(chosen.splits),
             "ONE_TILE_PER_CTA": chosen.splits * chosen.step >= N,
             "STAGES": chosen.stages,
             "EVICT": chosen.evict,

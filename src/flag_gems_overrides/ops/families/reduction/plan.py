@@ -7,20 +7,10 @@ import math
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .defaults import FEW_ROWS, OCCUPANCY, kinds, narrow, narrow_rows
-from .launches import (
-    MAX_CLASSES,
-    VECTOR_BYTES,
-    WARP,
-    Configuration,
-    Plan,
-    Problem,
-    estimate,
-    launch,
-    launch_or_none,
-    power_of_2,
-)
+from .launches import MAX_CLASSES, Configuration, Plan, Problem, estimate, launch, launch_or_none
 
 __all__ = [
     "Configuration",

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
-from triton import next_power_of_2
 
 from ...launch import devices, outputs
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.shape import split_at, wrap_dim
+from ...launch.sizes import power_of_2
 from ...launch.workspace import with_counters
 from . import plan
 from .cumsum import cumsum_alone, cumsum_chunk_sums, cumsum_chunks, cumsum_shared
@@ -108,7 +108,7 @@ def _prepare(
         launch = cumsum_chunks.bind(device, (chosen.programs,), *chunks, **options)
         del options["TILE"]
         # Of narrow elements more tiles at once, for as many bytes on their way.
-        options["DEPTH"] *= min(problem.size // dtype.itemsize, MAX_NARROW_TILES, next_power_of_2(chosen.steps))
+        options["DEPTH"] *= min(problem.size // dtype.itemsize, MAX_NARROW_TILES, power_of_2(chosen.steps))
         launch_sums = cumsum_chunk_sums.bind(device, (chosen.programs - chosen.blocks,), *chunks, **options)
         sums = Allocation((chosen.blocks, chosen.chunks - 1, chosen.lanes if K > 1 else 1), _TORCH[accumulator], device)
         return _Prepared(out, functools.partial(_in_chunks, launch_sums, launch, sums))

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from .launches import WARP, Alone, Configuration, Flat, Problem, Shared, launch, resident_programs, vector
+from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, WARP
+from .launches import Alone, Configuration, Flat, Problem, Shared, launch, resident_programs, vector
 
 # Fitted to 272 launches of 99 problems on an H200: the one of a problem's lowest estimate took at most 1.064 times as
 # long as the fastest, 1.004 times on the average.
@@ -36,11 +37,11 @@ ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 FLAT_INSTRUCTIONS = 22
 # Cache lines that the loads and stores of a multiprocessor touch in a microsecond: 90557 x 416 x 4 float16 along 1
 # takes 561 us with 16 rows to a thread and 8 lanes to a warp.
-LINES_PER_US, LINE_BYTES = 1250, 128
+LINES_PER_US = 1250
 # Memory is read in sectors. Of columns that are no whole lines it also takes so many bytes more for each piece:
 # 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 80 with 64. Programs with columns of their own drift apart,
 # so that what two share is read and written again: 61 x 1024 x 2483 bfloat16 396 us, in segments 274.
-SECTOR_BYTES, PIECE_BYTES, DRIFT_STEPS = 32, 10, 32
+PIECE_BYTES, DRIFT_STEPS = 10, 32
 # Registers of a thread, and for each of its elements (of 4 bytes) in rows and in columns; for each row of columns that
 # is added up as it is stored; and for those of many rows, each with an address and a mask. More of int64: 506 x 131072
 # int32 has 3 of its programs of 8 warps at once, 80 registers to a thread, and takes 502 us (H100), 416 upstream's.

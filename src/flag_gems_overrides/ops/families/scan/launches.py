@@ -6,12 +6,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from triton import cdiv, next_power_of_2
-
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
-WARP = 32
-VECTOR_BYTES = 16
 # Triton knows of a size whether it is a multiple of this, and loads whole vectors only if it is.
 KNOWN_MULTIPLE = 16
 MAX_WARPS, PROGRAMS_PER_SM = 16, 32
@@ -176,7 +173,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         raise ValueError(f"no legal program: {configuration}")
     if kernel == "flat":
         return _flat(problem, configuration)
-    if not 0 < lanes <= next_power_of_2(N if K == 1 else K) or lanes & (lanes - 1):
+    if not 0 < lanes <= power_of_2(N if K == 1 else K) or lanes & (lanes - 1):
         raise ValueError("more lanes than neighbours")
     vec, unaligned = vector(problem)
     if unaligned and lanes % vec:
@@ -214,7 +211,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         raise ValueError("a group of one")
     steps = cdiv(tiles, group)
     group = cdiv(tiles, steps)
-    members = next_power_of_2(group)
+    members = power_of_2(group)
     # As many as threads hold of a tile, so that both have one layout.
     copies = max(threads * (1 if K == 1 else elements) // (members * width), 1)
     words = blocks * steps * group * width

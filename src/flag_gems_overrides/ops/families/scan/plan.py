@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from triton import cdiv, next_power_of_2
-
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from ...plans import table
 from .estimate import estimate
 from .launches import (
@@ -15,8 +14,6 @@ from .launches import (
     MAX_SCALAR,
     MAX_WARPS,
     PROGRAMS_PER_SM,
-    VECTOR_BYTES,
-    WARP,
     Alone,
     Chunks,
     Configuration,
@@ -106,7 +103,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     _, N, _, _, _ = problem
     vec, _ = vector(problem)
-    lanes = min(next_power_of_2(N), max(WARP * vec, MAX_SCALAR if N <= MAX_SCALAR else 0))
+    lanes = min(power_of_2(N), max(WARP * vec, MAX_SCALAR if N <= MAX_SCALAR else 0))
     elements = max(vec, lanes // WARP)
     tiles = cdiv(N, lanes)
     for warps in _powers(1, 8):
@@ -139,9 +136,9 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         if elements > vec and max_depth(problem, elements, "units") < N:
             break
         for warps in _powers(1, 4):
-            lanes = min(next_power_of_2(K), elements * warps * WARP)
+            lanes = min(power_of_2(K), elements * warps * WARP)
             yield from _steps(problem, Configuration("units", elements, lanes, 0, warps), N)
-    for lanes in sorted({min(next_power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
+    for lanes in sorted({min(power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
         # A warp has one row of the tile, or several: neighbours of a thread are in one row.
         elements = max(min(lanes // WARP, vec), 1)
         # Many programs that have less than a warp has at once are mostly begun and ended.
@@ -184,7 +181,7 @@ def _rounded(depth: int, most: int) -> int:
     """Few different ones: each is another kernel to compile. Many are a power of two: of bfloat16 columns in 8 warps 28
     rows take 151 registers, 32 take 106.
     """
-    return min(depth if depth <= 6 else cdiv(depth, 4) * 4 if depth <= 12 else next_power_of_2(depth), most)
+    return min(depth if depth <= 6 else cdiv(depth, 4) * 4 if depth <= 12 else power_of_2(depth), most)
 
 
 def _powers(first: int, last: int) -> Iterator[int]:

@@ -10,18 +10,8 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from .launches import (
-    MAX_DEPTH,
-    MAX_WORDS,
-    VECTOR_BYTES,
-    WARP,
-    Configuration,
-    Problem,
-    Shape,
-    cdiv,
-    power_of_2,
-    resident,
-)
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from .launches import MAX_DEPTH, MAX_WORDS, Configuration, Problem, Shape, resident
 from .shapes import (
     COLUMNS,
     COLUMNS_IN_L1,
@@ -83,8 +73,8 @@ TINY, MAX_SHORT_OF_TINY = 16384, 512
 # 84 us (62 to read and write), by 65035 71, with 512 columns 76. So many bytes to each, of so many to each
 # multiprocessor.
 MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
-# What memory is read and written by; elements of a thread of 16 warps (64 of float32 spill 24 bytes).
-SECTOR_BYTES, MAX_ELEMENTS_OF_NARROWER = 32, 32
+# Elements of a thread of 16 warps (64 of float32 spill 24 bytes).
+MAX_ELEMENTS_OF_NARROWER = 32
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 

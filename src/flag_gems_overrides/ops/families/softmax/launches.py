@@ -7,9 +7,8 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
-WARP = 32
-VECTOR_BYTES = 16
 # Words of other programs that a thread reads at a time: all of 256 programs and 64 columns spilled 2 KB.
 WORDS = 2
 # 32-bit words of all inputs that a thread may hold.
@@ -233,12 +232,3 @@ def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Sp
 def _to_be_added_to(count: int) -> int:
     """The most that keeps a sum within 32 bits, in which kernels count below 2**31; beyond, what a grid may have."""
     return 2**31 - count if count < 2**31 else 2**31 - 1
-
-
-def cdiv(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def power_of_2(n: int) -> int:
-    """The smallest that is not below ``n``."""
-    return 1 << (n - 1).bit_length()

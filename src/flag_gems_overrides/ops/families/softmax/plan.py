@@ -6,20 +6,10 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES
 from ...plans import table
 from .defaults import default, is_tiny, others
-from .launches import (
-    VECTOR_BYTES,
-    Configuration,
-    Problem,
-    Rows,
-    Short,
-    Single,
-    Split,
-    estimate,
-    launch,
-    launch_or_none,
-)
+from .launches import Configuration, Problem, Rows, Short, Single, Split, estimate, launch, launch_or_none
 
 __all__ = [
     "Configuration",
