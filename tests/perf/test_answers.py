@@ -124,3 +124,30 @@ def test_noise_of_pytorch_that_is_small_by_luck():
     reference = Reference("group_norm_backward", inputs)
     assert reference.is_right((dx.flip(-1).neg(), *others))
     assert not reference.is_right((torch.full_like(dx, 1e-4), *others))
+
+
+@pytest.mark.parametrize(("dtype", "wide"), [("float16", "float32"), ("float32", "float32"), ("float64", "float64")])
+def test_inputs_are_moved_by_a_unit_in_the_last_place_every_second_one_up(dtype, wide):
+    dtype, wide = getattr(torch, dtype), getattr(torch, wide)
+    value = torch.tensor([[1.5, -2.5, 0.0], [math.inf, math.nan, -math.inf]], dtype=dtype)
+    for first in (0, 1):
+        moved = answers._moved(value, first)
+        assert moved.dtype == wide
+        torch.testing.assert_close(moved[1], value[1].to(wide), equal_nan=True)
+        towards = torch.tensor([(-1.0) ** (i + first) * math.inf for i in range(3)], dtype=wide)
+        assert torch.equal(moved[0], torch.nextafter(value[0].to(wide), towards))
+    assert answers._moved(dtype, 0) == wide
+    integers = torch.arange(3)
+    assert answers._moved(integers, 0) is integers
+    assert answers._moved(1e-5, 0) == 1e-5
+    assert answers._moved(torch.int32, 0) is torch.int32
+
+
+def test_saved_bytes_are_a_share_of_all():
+    inputs = (torch.zeros(10), 1, None)
+    reference = (torch.zeros(6), torch.zeros(4))
+    assert answers._saved_share(inputs, (torch.zeros(6).half(), torch.zeros(4).double()), reference) == 12 / 80
+    assert answers._saved_share(inputs, (torch.zeros(5), torch.zeros(4)), reference) == 0, (
+        "another size is another fault"
+    )
+    assert answers._saved_share((), (), ()) == 0
