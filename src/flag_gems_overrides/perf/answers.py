@@ -70,7 +70,10 @@ class Reference:
 
 
 def _saved_share(inputs: op_inputs.Arguments, answer: Any, reference: Any) -> float:
-    """By outputs that are narrower than PyTorch's: flag_gems stores float32 statistics of half rows as half."""
+    """Of all bytes, those that outputs narrower than PyTorch's save.
+
+    flag_gems stores float32 statistics of half rows as half.
+    """
     ours, theirs = op_inputs.outputs(answer), op_inputs.outputs(reference)
     saved = sum(max(b.nbytes - a.nbytes, 0) for a, b in zip(ours, theirs, strict=False) if a.numel() == b.numel())
     return saved / max(sum(x.nbytes for x in (*inputs, *theirs) if isinstance(x, torch.Tensor)), 1)

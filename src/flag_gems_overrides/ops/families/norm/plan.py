@@ -222,10 +222,10 @@ def late_row_of_edges(problem: Problem, limits: Limits) -> Configuration | None:
     where elements are loaded one by one (H100). At most 64 registers a thread: two programs of 16 warps fit.
     """
     N, itemsize = problem.N, problem.itemsize
-    longest = MAX_WARPS * WARP * LATE_ELEMENTS
-    if itemsize != 4 or problem.residual or N % 4 == 0 or longest < N or limits.sm_count >= problem.M:
+    longest, vec = MAX_WARPS * WARP * LATE_ELEMENTS, VECTOR_BYTES // itemsize
+    if itemsize != 4 or problem.residual or N % vec == 0 or longest < N or limits.sm_count >= problem.M:
         return None
-    return Configuration("rows", _warps(N, LATE_ELEMENTS * WARP), VECTOR_BYTES // itemsize, late=True)
+    return Configuration("rows", _warps(N, LATE_ELEMENTS * WARP), vec, late=True)
 
 
 def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
@@ -253,8 +253,8 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     if few and itemsize == 2 and N % vec and span > 4 * lanes:
         # Hardly more rows than programs: 1091 x 1995 bf16 and a residual 11.7 us by a program for each, 14.3 with
         # pipelines of one warp, of which a few have two rows. On sm_80 and sm_100 8 bytes of 900 x 4001 spill.
-        # Of 16 warps one program fits: 256 x 11781 came in two waves. With 8 vectors to a thread of 8 warps one, too
-        # (139 registers of layer_norm).
+        # Of 16 warps one program fits: 256 x 11781 bf16 comes in two waves, 14.7 us, FlagGems 13.0 (H100; by two
+        # programs of 8 estimated, not timed). With 8 vectors to a thread of 8 warps one, too (139 registers).
         two = limits.sm_count < M and 32 * lanes < span <= 56 * lanes
         warps = _warps(span, (8 if two else 4) * lanes)
         return Configuration("rows", warps, vec, late=True)

@@ -18,6 +18,9 @@ BYTES_IN_FLIGHT = 16384
 # float32 26 and 29.
 MIN_SHARED_ROWS = 2
 
+# Rows of single elements that are longer are read as vectors and edges (8192 x 6457); shorter ones were not timed so.
+MIN_ROW_OF_EDGES = 4096
+
 
 class Split(NamedTuple):
     """``splits`` programs to a row, each with ``slice_size`` columns, for its sum; then one for each block of
@@ -84,7 +87,7 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     if found is None or (found.stages > 1 and many):
         # Without a bias and a mean two programs of 16 warps fit: 4096 x 16384.
         configuration = late_row(problem) or late_row_of_edges(problem, limits)
-    elif found.vec == 1 and N > 4096 and many:  # shorter ones are loaded one by one
+    elif found.vec == 1 and N > MIN_ROW_OF_EDGES and many:
         configuration = late_row_of_edges(problem, limits)
     elif problem.residual and problem.itemsize == 2 and N % vector == 0 and 256 <= block_n <= 1024 and many:
         # 65536 x 496 bf16 68 us, 77 by warps with two rows each.

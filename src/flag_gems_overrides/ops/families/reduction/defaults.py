@@ -85,13 +85,13 @@ MAX_RESULTS_OF_ONE_WARP = 4
 # Little is one tile to a program, of as few results as leave a multiprocessor no more than four programs: less to fold
 # across warps, and most multiprocessors read. Up to 16 elements to a thread (8 of 64 bits): argmin 40 x 60 x 16 bf16
 # (H200) by 160 single warps 2.96 us, by 20 programs of 4 warps 3.39, of 8 3.69; amax 3 x 317 x 25 float32 by 19
-# programs 3.13, by 3 3.58. On an H100 argmax 348 x 128 x 4 float16 by 44 of 8 warps 4.24 (FlagGems, 348 programs,
-# 3.39), mean 11 x 1489 x 3 by 9 of 16 warps 3.68 (33 programs, 3.32). At least 8 elements to a thread, but no more than
+# programs 3.13, by 3 3.58. On an H100 argmax 348 x 128 x 4 float16 by 44 of 8 warps 4.22, by 348 3.47; mean
+# 11 x 1489 x 3 by 9 of 16 warps 3.64, by 33 3.17. At least 8 elements to a thread, but no more than
 # one result, for where it begins takes divisions: amax 9 x 9 x 8 bf16 (H200) by 5 warps 2.60 us, by 9 2.56, by 18 2.66;
 # argmax 7 x 2 x 48 with 8 results to a thread 3.2, FlagGems, 2 x 32 to a program, 2.4.
 LITTLE_PROGRAMS, LITTLE_ELEMENTS, LITTLE_PROGRAM, MAX_LITTLE_WARPS = 4, 16, 8 * WARP, 16
 # But no more than so many programs read a cache line, and they ask for no more than this in sectors: amax 1 x 34 x 426
-# bf16 (H200) by 107 programs of a warp 3.05 us, by 27 of four 2.95.
+# bf16 (H200) by 107 programs of a warp 3.05 us, by 27 of four 2.95. The bytes are estimated, not timed.
 MAX_SHARING, MAX_SECTOR_BYTES = 16, 2 << 20
 # More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
