@@ -154,6 +154,13 @@ def test_a_resized_out_warns(device):
     assert out.tolist() == [[1, 2, 3]] * 2
 
 
+def test_of_no_element_or_a_single_number_bool_is_allowed(device):
+    assert cumsum(torch.ones(0, 4, device=device), 1, dtype=torch.bool).shape == (0, 4)
+    for value in (0.0, 0.5):
+        result = cumsum(torch.tensor(value, device=device), 0, dtype=torch.bool)
+        assert (result.dtype, result.shape, result.item()) == (torch.bool, (), value != 0)
+
+
 def test_errors_are_pytorchs(device):
     x = torch.ones(3, 4, device=device)
     for dim in (2, -3):

@@ -219,8 +219,8 @@ def test_squares_that_overflow(shape, dim, dtype, device):
 @each("shape, dims", [((0,), None), ((0, 3), [0]), ((3, 0), [0]), ((), None), ((1, 3), [0]), ((2, 0, 4), [1])])
 @pytest.mark.filterwarnings("ignore:var")
 def test_no_element_and_one(shape, dims, device):
-    check(torch.ones(shape, device=device), dims)
-    check(torch.ones(shape, device=device), dims, correction=0)
+    for correction in (1, 0, -1):
+        check(torch.ones(shape, device=device), dims, correction=correction)
 
 
 @each("shape, dims", [((3, 4), [2]), ((3, 4), [0, -2]), ((), [1])])

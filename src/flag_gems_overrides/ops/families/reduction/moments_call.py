@@ -56,6 +56,8 @@ def _prepare(
 ) -> Prepared:
     dims = wrapped(dim, len(shape))
     count = math.prod(shape[d] for d in dims if shape)
+    if count == 0:
+        correction = max(correction, 0.0)  # 0 divided by 0, whatever it is
     result = tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
     final = (Allocation(result, dtype, device), Allocation(result, dtype, device) if means else None)
     if 0 in result:

@@ -74,11 +74,13 @@ def _prepare(
 ) -> _Prepared:
     M, N, K = sizes = _sizes(shape, dim)
     result = _result(dtype, requested)
-    if result is torch.bool:
-        raise NotImplementedError("\"cumsum_cuda\" not implemented for 'Bool'")
     out = Allocation(shape, result, device)
     if M * N * K == 0:
         return _Prepared(out, None)
+    if result is torch.bool:
+        if shape:
+            raise NotImplementedError("\"cumsum_cuda\" not implemented for 'Bool'")
+        return _Prepared(out, lambda x, out: out.copy_(x))
     problem, limits = _problem(sizes, dtype, result), devices.limits(device)
     configuration = configuration or plan.choose(problem, limits)
     chosen = plan.launch(problem, configuration, limits)
