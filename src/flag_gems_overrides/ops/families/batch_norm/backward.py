@@ -21,9 +21,11 @@ from ..norm.statistics import from_bits
 from .statistics import rstd_of
 from .tile import (
     begin_and_end,
+    both_over_tile,
     channels_of,
     edges_at,
     elements_before,
+    held_channels,
     load_of_channels,
     merged_channels,
     merged_parts,
@@ -79,7 +81,7 @@ def batch_norm_backward_channels(
 ):
     """All gradients where a program holds whole channels: x and dy are read once."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    channels = channels_of(tl.program_id(0), CHANNELS, COLUMNS)
+    channels = held_channels(tl.program_id(0), CHANNELS, COLUMNS)
     begin, end = begin_and_end(0, total, total, VEC, COLUMNS, INT64_OFFSETS)
     offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
     mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
@@ -88,8 +90,7 @@ def batch_norm_backward_channels(
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
     weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     deviation = x - mean
-    sum_dy = over_tile(dy, COLUMNS)
-    sum_dyx = over_tile(tl.where(mask, dy * deviation, 0.0), COLUMNS)
+    sum_dy, sum_dyx = both_over_tile(dy, tl.where(mask, dy * deviation, 0.0), COLUMNS)
     store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
     if dx_ptr is not None:
         scale = rstd * weight

@@ -13,9 +13,19 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ..norm.statistics import divide, from_bits, sums_are_exact
+from ..norm.statistics import corrected_by, divide_by, from_bits, reciprocal, sums_are_exact
 from .statistics import merge_parts, store_statistics
-from .tile import begin_and_end, channels_of, count_between, elements_before, load_of_channels, over_tile, tile_at
+from .tile import (
+    begin_and_end,
+    both_over_tile,
+    channels_of,
+    count_between,
+    elements_before,
+    held_channels,
+    load_of_channels,
+    over_tile,
+    tile_at,
+)
 from .waiting import announce, arrives_last, leave, wait_for
 
 
@@ -43,7 +53,7 @@ def batch_norm_channels(
 ):
     """Training where a program holds whole channels: x is read once."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    channels = channels_of(tl.program_id(0), CHANNELS, COLUMNS)
+    channels = held_channels(tl.program_id(0), CHANNELS, COLUMNS)
     begin, end = begin_and_end(0, total, total, VEC, COLUMNS, INT64_OFFSETS)
     offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
@@ -53,16 +63,18 @@ def batch_norm_channels(
     running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
     running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
     count = tl.cast(end, ACC)
+    inverse = reciprocal(count, ACC)
     if sums_are_exact(x_ptr.dtype.element_ty, BLOCK):
-        mean = divide(over_tile(x, COLUMNS), count)
+        mean = divide_by(over_tile(x, COLUMNS), count, inverse)
         deviation = tl.where(mask, x - mean, 0.0)
+        squares = over_tile(deviation * deviation, COLUMNS)
     else:
-        inverse = 1.0 / count
         mean = over_tile(x, COLUMNS) * inverse
-        # What the mean was rounded by, all elements of a channel are off by.
-        mean += over_tile(tl.where(mask, x - mean, 0.0), COLUMNS) * inverse
         deviation = tl.where(mask, x - mean, 0.0)
-    squares = over_tile(deviation * deviation, COLUMNS)
+        # What the mean was rounded by, all elements of a channel are off by.
+        deviation_sum, squares = both_over_tile(deviation, deviation * deviation, COLUMNS)
+        mean, squares = corrected_by(mean, deviation_sum, squares, inverse)
+        deviation = x - mean
     rstd = store_statistics(
         mean, squares, running_mean, running_var, channels, C, count,
         from_bits(eps_bits, ACC), from_bits(momentum_bits, ACC),

@@ -154,6 +154,9 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         block = power_of_2(problem.M * problem.K)
         if channels * block > held(problem) * warps * WARP:
             raise ValueError("a program does not hold a channel")
+        if channels > 1 and problem.K > 1:
+            # An element for each thread at least, as in rows of layer_norm.
+            block = max(block, warps * WARP // channels)
         return Channels(_tiling(problem, channels, block, warps))
     if kernel == "flat":
         return _flat(problem, configuration, limits)

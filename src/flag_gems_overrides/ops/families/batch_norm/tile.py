@@ -20,6 +20,8 @@ Gradients read runs that VEC does not divide as heads, vectors and tails: unalig
 import triton
 import triton.language as tl
 
+from ..norm.statistics import add_pairs
+
 
 @triton.jit
 def channels_of(block, CHANNELS: tl.constexpr, COLUMNS: tl.constexpr):
@@ -29,6 +31,16 @@ def channels_of(block, CHANNELS: tl.constexpr, COLUMNS: tl.constexpr):
         return channels[None, :]
     else:
         return channels[:, None]
+
+
+@triton.jit
+def held_channels(block, CHANNELS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The same of a program that holds them; of one it is a scalar, and tiles are [BLOCK]. Of [1, 1] numbers and
+    [1, BLOCK] elements Triton gives each thread all elements, which it divides, loads, and adds up one by one."""
+    if CHANNELS == 1:
+        return block
+    else:
+        return channels_of(block, CHANNELS, COLUMNS)
 
 
 @triton.jit
@@ -81,6 +93,18 @@ def begin_and_end(
 
 
 @triton.jit
+def lanes_of(channels, BLOCK: tl.constexpr, COLUMNS: tl.constexpr):
+    """[0, BLOCK) along the dimension of a tile that has no channels."""
+    lanes = tl.arange(0, BLOCK)
+    if len(channels.shape) == 0:
+        return lanes
+    elif COLUMNS:
+        return lanes[:, None]
+    else:
+        return lanes[None, :]
+
+
+@triton.jit
 def tile_at(
     first,
     end,
@@ -95,10 +119,10 @@ def tile_at(
     """(offsets, mask) of the elements [first, first + BLOCK) of these channels."""
     width = vectors * VEC
     if COLUMNS:
-        rows = first + tl.arange(0, BLOCK)[:, None]
+        rows = first + lanes_of(channels, BLOCK, COLUMNS)
         return rows * width + channels, (rows < end) & (channels < width)
     elif RUN == 0:
-        elements = first + tl.arange(0, BLOCK)[None, :]
+        elements = first + lanes_of(channels, BLOCK, COLUMNS)
         before = elements // VEC // vectors
         # before * C * B + channel * B + (elements - before * B)
         return (before * (C - 1) + channels) * width + elements, (elements < end) & (channels < C)
@@ -168,7 +192,19 @@ def count_between(begin, end, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
 @triton.jit
 def over_tile(x, COLUMNS: tl.constexpr):
     """The sum of each channel's elements."""
-    return tl.sum(x, 0 if COLUMNS else 1, keep_dims=True)
+    if len(x.shape) == 1:
+        return tl.sum(x, 0)
+    else:
+        return tl.sum(x, 0 if COLUMNS else 1, keep_dims=True)
+
+
+@triton.jit
+def both_over_tile(x, y, COLUMNS: tl.constexpr):
+    """The sums of both, one exchange between threads."""
+    if len(x.shape) == 1:
+        return tl.reduce((x, y), 0, add_pairs)
+    else:
+        return tl.reduce((x, y), 0 if COLUMNS else 1, add_pairs, keep_dims=True)
 
 
 @triton.jit

@@ -21,19 +21,20 @@ import triton.language as tl
 from ...launch.prepared import entry
 from .exchange import clear_last, clear_previous, publish_pair
 from .statistics import (
-    corrected,
+    corrected_by,
     deviations,
     deviations_of_edges,
-    divide,
+    divide_by,
     from_bits,
     group_statistics,
+    reciprocal,
     slice_elements,
     store_statistics,
     sum_and_sum_squares,
     sum_and_sum_squares_of_edges,
     sum_squares,
     sums_are_exact,
-    variance_of,
+    variance_by,
 )
 from .tile import (
     add_residual,
@@ -50,6 +51,7 @@ from .tile import (
     load_edges,
     load_parameter_at,
     load_parameters,
+    load_residual,
     parameters_at_once,
     sum_chunks,
 )
@@ -114,7 +116,11 @@ def layer_norm_rows(
         row_mask = None if ONE_TILE and BLOCK_M == 1 and not UNALIGNED else rows < M
         body = body_offset(rows, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, ACC)
-        xs = add_residual(xs, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N, STAGES == 1)
+        residuals = ()
+        if ONE_TILE or STAGES == 1:
+            residuals = load_residual(residual_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
+        inverse = reciprocal(N, ACC)
+        xs = add_residual(xs, residuals, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
         row_sum = sum_chunks(xs, CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
@@ -126,7 +132,7 @@ def layer_norm_rows(
                 if sum_ptr is not None:
                     tl.store(sum_ptr + edge_offsets(rows, N, edge_columns), edge_x, mask=edge_mask & (rows < M))
             row_sum += tl.sum(edge_x, 1, keep_dims=True)
-        mean = divide(row_sum, N)
+        mean = divide_by(row_sum, N, inverse)
         differences = deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1)
         if EXACT:
             squares = sum_squares(differences, CHUNKS)
@@ -138,8 +144,8 @@ def layer_norm_rows(
                 edge_sum, edge_squares = sum_and_sum_squares_of_edges(deviations_of_edges(edge_x, mean, edge_mask))
                 deviation_sum += edge_sum
                 squares += edge_squares
-            mean, squares = corrected(mean, deviation_sum, squares, N)
-        variance = variance_of(squares, N)
+            mean, squares = corrected_by(mean, deviation_sum, squares, inverse)
+        variance = variance_by(squares, inverse)
         rstd = tl.rsqrt(variance + eps)
         store_statistics(mean_ptr, rstd_ptr, rows, mean, variance, rstd, row_mask)
         for c in tl.static_range(CHUNKS):
@@ -215,7 +221,7 @@ def layer_norm_split(
     for row in tl.range(group, M, groups, num_stages=STAGES):
         body = body_offset(row, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, None, begin, end, CHUNKS, BLOCK_N, tl.float32)
-        xs = add_residual(xs, residual_ptr, sum_ptr, body, None, begin, end, CHUNKS, BLOCK_N, False)
+        xs = add_residual(xs, (), residual_ptr, sum_ptr, body, None, begin, end, CHUNKS, BLOCK_N)
         slice_sum = tl.sum(sum_chunks(xs, CHUNKS))
         if UNALIGNED:
             edge_x = next_edge_x.to(tl.float32)
@@ -226,7 +232,8 @@ def layer_norm_split(
                 if sum_ptr is not None:
                     tl.store(sum_ptr + edge_offsets(row, N, edge_columns), edge_x, mask=edge_mask)
             slice_sum += tl.sum(edge_x)
-        slice_mean = divide(slice_sum, elements)
+        inverse = reciprocal(elements, tl.float32)
+        slice_mean = divide_by(slice_sum, elements, inverse)
         differences = deviations(xs, slice_mean, begin, end, CHUNKS, BLOCK_N, 0)
         if EXACT:
             slice_squares = tl.sum(sum_squares(differences, CHUNKS))
@@ -240,7 +247,7 @@ def layer_norm_split(
                 edge_sum, edge_squares = sum_and_sum_squares_of_edges(edge_deviations)
                 deviation_sum += edge_sum
                 squares += edge_squares
-            slice_mean, slice_squares = corrected(slice_mean, tl.sum(deviation_sum), tl.sum(squares), elements)
+            slice_mean, slice_squares = corrected_by(slice_mean, tl.sum(deviation_sum), tl.sum(squares), inverse)
         row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
         publish_pair(row_workspace_ptr, rank, slice_mean, slice_squares)
         mean, variance = group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC, BLOCK)

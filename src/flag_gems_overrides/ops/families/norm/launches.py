@@ -197,11 +197,14 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _check(vec * itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
     _check(not late or (not backward and per_sm == 0), "what a program needs once may be loaded late")
     _check(not unaligned or (vec * itemsize == VECTOR_BYTES and N >= MIN_UNALIGNED), "a row is too short for edges")
+    _check(block_m == power_of_2(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     span = N // vec * vec
     block_n = min(power_of_2(span), warps * WARP * VECTOR_BYTES // itemsize)
+    # An element of a tile for each thread at least: Triton takes loads of fewer for cheap, repeats them in the layouts
+    # of numbers of a row, of which each thread has all elements, and goes from one to the other by shared memory.
+    block_n = max(block_n, warps * WARP // block_m)
     chunks = cdiv(span, block_n)
     tile = block_m * chunks * block_n
-    _check(block_m == power_of_2(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     per_thread = cdiv(tile, warps * WARP)
     words = 4 * per_thread * (4 if backward else 1) * max(1, itemsize // 4)
     available = min(limits.registers_per_sm // (WARP * warps), 256)

@@ -162,7 +162,9 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     lanes = WARP * VECTOR_BYTES // itemsize
     # 64 x 64 float32 2.7 us by programs of 4 warps, 3.0 by one; 512 x 64 3.1 and 3.3. But what one warp loads at once
     # is for one: rms_norm of 1 x 32 takes 2.85 us by 4 warps, 1 x 101 bf16 2.5 by one.
-    little = itemsize == 4 and lanes >= 2 * N and 4 * limits.sm_count >= M and WARP * vec < M * N
+    # And a tile has an element for each thread: 2 x 23 float32 has less than 4 warps.
+    enough = WARP * vec < M * N and power_of_2(M) * power_of_2(N) >= 4 * WARP
+    little = itemsize == 4 and lanes >= 2 * N and 4 * limits.sm_count >= M and enough
     warps = 4 if little else _warps(N, 4 * lanes)
     block_n = min(power_of_2(N), warps * lanes)
     # Rows that share a load: 262144 x 64 bf16 22.2 us with 4 vectors, 24.7 with 2, more with 8. Elements that are

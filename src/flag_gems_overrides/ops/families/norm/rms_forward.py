@@ -22,7 +22,7 @@ import triton.language as tl
 from ...launch.prepared import entry
 from ...launch.products import product
 from .exchange import clear_last, clear_previous, publish_one, sum_of_group
-from .statistics import from_bits
+from .statistics import from_bits, reciprocal
 from .tile import (
     add_residual,
     add_rounded,
@@ -39,6 +39,7 @@ from .tile import (
     load_edges,
     load_parameter_at,
     load_parameters,
+    load_residual,
     load_sum,
     parameters_at_once,
 )
@@ -99,7 +100,11 @@ def rms_norm_rows(
         row_mask = None if ONE_TILE and BLOCK_M == 1 and not UNALIGNED else rows < M
         body = body_offset(rows, N, VEC, UNALIGNED)
         xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, ACC)
-        xs = add_residual(xs, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N, STAGES == 1)
+        residuals = ()
+        if ONE_TILE or STAGES == 1:
+            residuals = load_residual(residual_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
+        inverse = reciprocal(N, ACC)
+        xs = add_residual(xs, residuals, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
         squares = sum_squares(xs, CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
@@ -110,7 +115,7 @@ def rms_norm_rows(
                 next_edge_residual = load_edges(residual_ptr, rows_after, M, N, edge_columns, edge_mask)
                 tl.store(sum_ptr + edge_offsets(rows, N, edge_columns), edge_x, mask=edge_mask & (rows < M))
             squares += tl.sum(product(edge_x, edge_x), 1, keep_dims=True)
-        rstd = tl.rsqrt(squares / N + eps)
+        rstd = tl.rsqrt(squares * inverse + eps)
         if rstd_ptr is not None:
             tl.store(rstd_ptr + rows, rstd, mask=row_mask)
         for c in tl.static_range(CHUNKS):

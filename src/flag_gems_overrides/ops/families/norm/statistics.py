@@ -65,29 +65,47 @@ def add_pairs(a, b, c, d):
 
 
 @triton.jit
+def reciprocal(count, DTYPE: tl.constexpr):
+    """1 / count, rounded once.
+
+    Kernels of one tile compute it when all loads are issued, before the first result is used: no load is moved across
+    its branch for rare operands. Left to itself the compiler has the weight, which is needed last, wait for what is
+    needed first, to save registers.
+    """
+    count = tl.cast(count, DTYPE)
+    one = tl.full(count.shape, 1.0, DTYPE)
+    return tl.div_rn(one, count) if count.dtype == tl.float32 else one / count
+
+
+@triton.jit
 def divide(x, count):
-    """Rounded once: a fast division of count * x by count need not be x.
+    return divide_by(x, count, reciprocal(count, x.dtype))
+
+
+@triton.jit
+def divide_by(x, count, inverse):
+    """x / count, rounded once: a fast division of count * x by count need not be x. inverse: their :func:`reciprocal`
 
     Every quotient of a row is refined with one reciprocal, which does not wait for x: a division takes 13 instructions
     and a branch, and 8 of them in turn a fifth of the kernel of 206596 x 15.
     """
-    if x.dtype == tl.float64:
-        return x / count
-    else:
-        count = tl.cast(count, tl.float32)
-        reciprocal = tl.div_rn(tl.full(count.shape, 1.0, tl.float32), count)
-        quotient = x * reciprocal
-        refined = tl.fma(tl.fma(-quotient, count, x), reciprocal, quotient)
-        # The remainder of an infinity is NaN.
-        return tl.where(tl.abs(quotient) < float("inf"), refined, quotient)
+    quotient = x * inverse
+    refined = tl.fma(tl.fma(-quotient, tl.cast(count, x.dtype), x), inverse, quotient)
+    # The remainder of an infinity is NaN.
+    return tl.where(tl.abs(quotient) < float("inf"), refined, quotient)
 
 
 @triton.jit
 def variance_of(squares, N):
+    return variance_by(squares, tl.full([], 1.0, squares.dtype) / N)
+
+
+@triton.jit
+def variance_by(squares, inverse):
     """squares / N, rounded before eps is added to it. Otherwise the compiler fuses the two where the variance has no
     other use, and the bits of a row depend on whether its statistics are stored: 5 % of 700 x 3 float32.
     """
-    return tl.fma(squares, tl.full([], 1.0, squares.dtype) / N, tl.full([], 0.0, squares.dtype))
+    return tl.fma(squares, inverse, tl.full([], 0.0, squares.dtype))
 
 
 @triton.constexpr_function
@@ -98,8 +116,16 @@ def sums_are_exact(dtype, elements):
 
 @triton.jit
 def corrected(mean, deviation_sum, squares, count):
-    """(mean, sum of squared deviations) from a rounded mean and the sums of the deviations from it."""
-    correction = deviation_sum / count
+    return corrected_by(mean, deviation_sum, squares, tl.full([], 1.0, squares.dtype) / count)
+
+
+@triton.jit
+def corrected_by(mean, deviation_sum, squares, inverse):
+    """(mean, sum of squared deviations) from a rounded mean and the sums of the deviations from it.
+
+    inverse: 1 / their number, which does not wait for the sums.
+    """
+    correction = deviation_sum * inverse
     excess = tl.minimum(correction * deviation_sum, squares)
     return mean + correction, tl.where(squares < float("inf"), squares - excess, squares)
 

@@ -83,8 +83,21 @@ def add_rounded(x, residual):
 
 
 @triton.jit
+def load_residual(ptr, body, row_mask, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.constexpr):
+    """The same of ``residual_ptr: [M, N]`` in its own dtype, for :func:`add_residual`; the empty tuple if it is None.
+
+    body: offsets of the bodies, scalar or [BLOCK_M, 1].
+    """
+    if ptr is None:
+        return ()
+    else:
+        return load_chunks(ptr + body, row_mask, begin, end, CHUNKS, BLOCK_N, ptr.dtype.element_ty)
+
+
+@triton.jit
 def add_residual(
     chunks,
+    residuals,
     residual_ptr,
     sum_ptr,
     body,
@@ -93,25 +106,23 @@ def add_residual(
     end,
     CHUNKS: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    ALL_FIRST: tl.constexpr,
 ):
     """The chunks plus the same elements of ``residual_ptr: [M, N]``; without a residual, the chunks.
 
-    The sums go to ``sum_ptr: [M, N]`` too, unless that is None. body: offsets of the bodies, scalar or [BLOCK_M, 1].
-    With ALL_FIRST all loads are issued before the first store, which the compiler never moves them across: one wait
-    for memory, not one for each chunk. In a pipeline there is none, and registers are short.
+    The sums go to ``sum_ptr: [M, N]`` too, unless that is None. residuals: all loaded before the first store, which the
+    compiler never moves loads across, so that there is one wait for memory, not one for each chunk; or the empty tuple:
+    in a pipeline there is no wait, and registers are short.
     """
     if residual_ptr is None:
         return chunks
     else:
-        residuals = ()
         sums = ()
-        if ALL_FIRST:
-            DTYPE: tl.constexpr = residual_ptr.dtype.element_ty
-            residuals = load_chunks(residual_ptr + body, row_mask, begin, end, CHUNKS, BLOCK_N, DTYPE)
         for c in tl.static_range(CHUNKS):
             offsets, mask = chunk(c, begin, end, row_mask, BLOCK_N)
-            residual = residuals[c] if ALL_FIRST else tl.load(residual_ptr + body + offsets, mask=mask, other=0.0)
+            if len(residuals) > 0:
+                residual = residuals[c]
+            else:
+                residual = tl.load(residual_ptr + body + offsets, mask=mask, other=0.0)
             chunk_sum = add_rounded(chunks[c], residual)
             if sum_ptr is not None:
                 tl.store(sum_ptr + body + offsets, chunk_sum, mask=mask)

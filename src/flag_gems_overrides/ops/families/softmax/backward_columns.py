@@ -17,6 +17,7 @@ from .tile import (
     short_columns,
     short_mask,
     sum_across_lanes,
+    whole_vectors,
 )
 
 
@@ -33,6 +34,7 @@ def softmax_backward_short_columns(
     LANES: tl.constexpr,
     DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
+    VEC: tl.constexpr,
     COMPUTE: tl.constexpr,
     AXIS: tl.constexpr,
 ):
@@ -40,7 +42,8 @@ def softmax_backward_short_columns(
 
     g_ptr, y_ptr, dx_ptr: [M, N, K]
     """
-    offsets, n, mask = short_columns(M, N, K, LANES, COLUMNS)
+    K = whole_vectors(K, VEC)
+    offsets, n, mask = short_columns(M, N, K, LANES, COLUMNS, VEC)
     g = load_short_columns(g_ptr, offsets, mask, n, N, K, 0.0, LANES, DEPTH, COMPUTE)
     y = load_short_columns(y_ptr, offsets, mask, n, N, K, 0.0, LANES, DEPTH, COMPUTE)
     row_sum = summand(g[0], y[0], short_mask(mask, n, N, 0, LANES, DEPTH), LOG)

@@ -172,6 +172,7 @@ def _bind(
             LANES=chosen.lanes,
             DEPTH=chosen.depth,
             COLUMNS=chosen.columns,
+            VEC=chosen.vec,
             COMPUTE=compute,
             AXIS=DEPTH_AXIS,
         )

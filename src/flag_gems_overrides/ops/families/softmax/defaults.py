@@ -141,7 +141,7 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
         warps = 4 if K * size >= SECTOR_BYTES else 1
     warps = max(warps, columns * block_n // (elements * WARP))
     max_warps = MAX_SHORT_WARPS // registers if K * size <= SECTOR_BYTES else MAX_SHARED_WARPS
-    if warps > max_warps or K >= 2**30 or M * K >= 2**31:
+    if warps > max_warps or K >= 2**30 or M * K + elements * warps * WARP >= 2**31:
         return None
     return Configuration("short", elements, warps)
 

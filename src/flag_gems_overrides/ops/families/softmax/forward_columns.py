@@ -27,6 +27,7 @@ from .tile import (
     load_short_columns,
     short_columns,
     short_mask,
+    whole_vectors,
 )
 
 
@@ -42,6 +43,7 @@ def softmax_short_columns(
     LANES: tl.constexpr,
     DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
+    VEC: tl.constexpr,
     COMPUTE: tl.constexpr,
     AXIS: tl.constexpr,
 ):
@@ -50,7 +52,8 @@ def softmax_short_columns(
 
     x_ptr, out_ptr: [M, N, K]
     """
-    offsets, n, mask = short_columns(M, N, K, LANES, COLUMNS)
+    K = whole_vectors(K, VEC)
+    offsets, n, mask = short_columns(M, N, K, LANES, COLUMNS, VEC)
     x = load_short_columns(x_ptr, offsets, mask, n, N, K, float("-inf"), LANES, DEPTH, COMPUTE)
     row_max = x[0]
     for i in tl.static_range(1, DEPTH):

@@ -57,6 +57,7 @@ class Short(NamedTuple):
     lanes: int
     depth: int
     columns: int
+    vec: int
     warps: int
     programs: int
 
@@ -129,10 +130,12 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Si
         return Single(block, warps, cdiv(M * K, block))
     if kernel == "short":
         columns = elements * warps * WARP // power_of_2(N)
-        if K == 1 or not columns or K >= 2**30 or cdiv(M * K, columns) >= 2**31:
+        if K == 1 or not columns or K >= 2**30 or M * K + columns >= 2**31:
             raise ValueError("columns of no more elements than a program only")
         lanes = power_of_2(cdiv(N, elements))
-        return Short(lanes, cdiv(N, lanes), columns, warps, cdiv(M * K, columns))
+        # As many neighbours as a thread has.
+        vec = math.gcd(K, VECTOR_BYTES // size, max(columns * lanes // (warps * WARP), 1))
+        return Short(lanes, cdiv(N, lanes), columns, vec, warps, cdiv(M * K, columns))
     if kernel == "rows":
         if K > 1 or elements * warps * WARP < N:
             raise ValueError("rows of no more elements than one tile only")
