@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ..norm.backward import input_gradient, weighted
+from ..norm.backward import add_pairs, input_gradient, weighted
 from ..norm.tile import body_offset, head_size
 from .tile import load_parameter, scaled
 from .vectors import edges_of, elements_of, of_channels, vectors_from
@@ -130,15 +130,17 @@ def sums_of_channels(
             dy, xhat = terms(
                 dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, 0, length, ACC, BLOCK_HW
             )
-            a = tl.sum(dy * xhat, 1, keep_dims=True)
-            b = tl.sum(dy, 1, keep_dims=True)
             if REST_HW > 0:
-                dy, xhat = terms(
+                # Loaded before anything is added up: no load moves across the barriers of a sum.
+                rest_dy, rest_xhat = terms(
                     dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, BLOCK_HW, length,
                     ACC, REST_HW,
                 )  # fmt: skip
-                a += tl.sum(dy * xhat, 1, keep_dims=True)
-                b += tl.sum(dy, 1, keep_dims=True)
+            a, b = sums_of_elements(dy * xhat, dy)
+            if REST_HW > 0:
+                rest_a, rest_b = sums_of_elements(rest_dy * rest_xhat, rest_dy)
+                a += rest_a
+                b += rest_b
             c1 += scaled(a, weight)
             c2 += scaled(b, weight)
             store_sums(a_ptr, b_ptr, a, b, channels, D)
@@ -155,8 +157,7 @@ def sums_of_channels(
                 )  # fmt: skip
                 tile_a += dy * xhat
                 tile_b += dy
-            a = tl.sum(tile_a, 1, keep_dims=True)
-            b = tl.sum(tile_b, 1, keep_dims=True)
+            a, b = sums_of_elements(tile_a, tile_b)
             weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
             c1 += scaled(a, weight)
             c2 += scaled(b, weight)
@@ -173,6 +174,13 @@ def terms(dy_ptr, x_ptr, offsets, channel_mask, mean, rstd, first, end, ACC: tl.
     dy = tl.load(dy_ptr + offsets + elements, mask=mask, other=0.0).to(ACC)
     x = tl.load(x_ptr + offsets + elements, mask=mask, other=0.0).to(ACC)
     return dy, (x - mean) * rstd
+
+
+@triton.jit
+def sums_of_elements(a, b):
+    """[channels, elements] to [channels, 1], of both: warps wait for each other as often as for one."""
+    a, b = tl.reduce((a, b), 1, add_pairs)
+    return a[:, None], b[:, None]
 
 
 @triton.jit
