@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code=assignment
 """Backward kernels of group normalization that read each element twice (backward.py has the formulas): for the sums of
-channels, in tiles of channels x their elements (tile.py), and for dx, as it lies in memory (vectors.py)."""
+channels, in tiles of channels x their elements (tile.py), and for dx, as it lies in memory (vectors.py).
+
+The kernels do not know of G == 1: first channels would then be 0, weight would be loaded in vectors, and so that the
+threads have the same elements x and dy too, one by one, each thread far from its neighbours.
+"""
 
 import triton
 import triton.language as tl
@@ -14,7 +18,7 @@ from .vectors import edges_of, elements_of, of_channels, vectors_from
 
 
 @entry()
-@triton.jit(do_not_specialize=["M"])
+@triton.jit(do_not_specialize=["M", "G"])
 def group_norm_backward_loop(
     dy_ptr,
     x_ptr,
@@ -255,7 +259,7 @@ def store_gradient_of_edges(
 
 
 @entry()
-@triton.jit(do_not_specialize=["SPLITS", "PARTS", "BLOCKS"])
+@triton.jit(do_not_specialize=["G", "SPLITS", "PARTS", "BLOCKS"])
 def group_norm_backward_sums(
     dy_ptr,
     x_ptr,
@@ -294,10 +298,14 @@ def group_norm_backward_sums(
     last_block = tl.minimum(first_block + BLOCKS, (D - 1) // BLOCK_D + 1)
     mean = tl.load(mean_ptr + row).to(ACC)
     rstd = tl.load(rstd_ptr + row).to(ACC)
-    begin = tl.cast(split, tl.int64) * SLICE
+    begin = 0
+    end = HW
+    if not WHOLE:
+        begin = tl.cast(split, tl.int64) * (SLICE // SUMS_VEC * SUMS_VEC)
+        end = tl.minimum(begin + SLICE, HW) // SUMS_VEC * SUMS_VEC
     c1, c2 = sums_of_channels(
         dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, row // G * SPLITS + split, first_block, last_block,
-        begin, tl.minimum(begin + SLICE, HW), G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, SUMS_STAGES,
+        begin, end, G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, SUMS_STAGES,
     )  # fmt: skip
     if partial_ptr is not None:
         place = tl.cast(tl.program_id(0), tl.int64) * 2
