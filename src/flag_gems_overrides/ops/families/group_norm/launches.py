@@ -194,7 +194,8 @@ class BackwardSplit(NamedTuple):
 
 class BackwardChannels(NamedTuple):
     """First ``parts`` programs to a group, with ``blocks`` blocks of channels each, for its two sums alone; then
-    ``programs`` that hold ``block_d`` channels of ``block_hw`` elements, the same ones of each ``shares``-th sample."""
+    ``programs`` that hold ``block_d`` channels of ``block_hw`` elements, the same ones of each ``shares``-th sample,
+    and load those of the next one ``ahead`` of their use."""
 
     parts: int
     blocks: int
@@ -480,12 +481,14 @@ def _backward_channels(problem: Problem, configuration: Configuration, limits: L
     _check(of_channel <= most, "a thread has more elements than registers")
     of_program = min(power_of_2_within(most // of_channel), power_of_2(problem.N))
     side_by_side = problem.groups * cdiv(problem.N, of_program)
+    # They take long, and all the same time: no more than have registers at once, or many times as many.
     resident = limits.sm_count * (limits.registers_per_sm // (LOOP_REGISTERS * warps * WARP))
     if resident >= WAVES * side_by_side:
         shares = resident // side_by_side
     else:
         shares = min(cdiv(WAVES * resident, side_by_side), problem.samples // MIN_TURNS)
     shares = _evenly(problem.samples, max(1, shares))
+    # Loads of 2 bytes are too few bytes in flight otherwise; those of more have no registers for it.
     ahead = problem.itemsize == 2 and shares < problem.samples
     programs = side_by_side * shares
     return BackwardChannels(parts.parts, parts.blocks, found, programs, shares, of_program, of_channel, ahead, warps)
