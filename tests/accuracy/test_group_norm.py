@@ -31,12 +31,14 @@ if ON_GPU:
 FEW = [(3, 20, 9, 2), (5, 10, 301, 2), (1, 6, 700, 2)]
 # And configurations for larger groups, forward and backward. A channel to a group, aligned and not; a channel of one
 # element and of three; channels that vectors do not cut, and that they do; with channels of two tiles, of many, and
-# blocks of channels; groups that follow one another, and that programs share. At last small groups of many samples.
+# blocks of channels; groups that follow one another, and that programs share; short channels that programs have of many
+# samples and of one. At last small groups of many samples.
 LOOP, SPLIT = (
     Configuration(kernel, 1, 1, 4, 1, programs_per_sm=programs_per_sm, stages=3)
     for kernel, programs_per_sm in (("loop", 1), ("split", 4))
 )
 ROWS = Configuration("rows", 1, 1, 4, 1, programs_per_sm=1, stages=2)
+CHANNELS = Configuration("channels", 1, block_d=16, block_hw=1, programs_per_sm=1, stages=2)
 KERNELS = [
     ((9, 3, 1027, 3), LOOP, ROWS),
     ((9, 3, 1024, 3), SPLIT, ROWS),
@@ -50,6 +52,10 @@ KERNELS = [
     ((1, 14, 700, 2), SPLIT, SPLIT._replace(block_d=2, block_hw=128)),
     ((9, 14, 76, 2), LOOP, SPLIT._replace(block_d=2, block_hw=64)),
     ((1, 3, 2051, 1), SPLIT, SPLIT._replace(block_d=1, block_hw=128)),
+    ((70, 600, 1, 2), LOOP, CHANNELS),
+    ((2, 600, 1, 2), LOOP, CHANNELS),
+    ((70, 140, 3, 2), LOOP, CHANNELS._replace(block_hw=4)),
+    ((70, 100, 4, 1), LOOP, CHANNELS._replace(block_hw=4)),
     ((70, 6, 4, 3), ROWS, Configuration("tile", 1, 2, 1, 1, 2, 4, 1, 2)),
     ((71, 2, 4, 1), ROWS, Configuration("tile", 1, 4, 1, 1, 2, 4, 1, 2)),
 ]
@@ -131,6 +137,20 @@ def test_configurations(shape, of_forward, of_backward, mask, device, device_wit
     case = Case(*shape, torch.float32, device)
     forward = functools.partial(compute_forward, configuration=of_forward)
     case.check(case.weight, case.bias, mask, forward, functools.partial(compute_backward, configuration=of_backward))
+
+
+@each("dtype", FLOATING)
+@each("shape", [(70, 600, 1, 2), (70, 69, 3, 1)])
+def test_short_channels(shape, dtype, device, device_with):
+    """Of all dtypes, without dx, and without weight."""
+    device_with(sm_count=4)
+    configuration = CHANNELS._replace(block_hw=4 if shape[2] > 1 else 1)
+    backward = functools.partial(compute_backward, configuration=configuration)
+    case = Case(*shape, dtype, device)
+    for mask in ((True, True, True), (False, True, True), (False, False, True), (True, False, False)):
+        case.check(case.weight, case.bias, mask, backward=backward)
+    case.weight = torch.ones_like(case.weight)
+    case.check(None, case.bias, (True, False, False), backward=backward)
 
 
 @each("shape", FEW)

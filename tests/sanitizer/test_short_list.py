@@ -170,6 +170,7 @@ LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_s
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
 SEVERAL_SHARES = batch_norm.plan.Configuration("groups", 1, 1, 1, 24)
 GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
+CHANNELS = group_norm.plan.Configuration("channels", 1, block_d=16, block_hw=4, programs_per_sm=1)
 LARGE = [
     ("batch_norm 86x77 float32", batch_norm, BY_PLACE),
     ("batch_norm_backward 86x77 float32", batch_norm, BY_PLACE),
@@ -185,6 +186,7 @@ LARGE = [
     ("nll_loss2d_backward 3x300x1x143 bfloat16", gather, gather.plan.IMAGES._replace(warps=1)),
     ("group_norm 2x6x4099 groups=2 bfloat16", group_norm, LOOP),
     ("group_norm_backward 2x6x4099 groups=2 bfloat16", group_norm, GRADIENT_LOOP),
+    ("group_norm_backward 70x140x3 groups=2 bfloat16", group_norm, CHANNELS),
     ("nll_loss2d_backward 3x301x7x13 bfloat16", gather, gather.plan.SCATTER._replace(vectors=1, warps=1)),
     ("cumsum 2x3001 dim=1 float32", scan, ROWS_SHARED),
     ("cumsum 107x5 dim=1 bfloat16", scan, ROWS_FLAT),

@@ -150,6 +150,12 @@ def _group_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
             iterations = _cdiv(M, plan.programs * groups)
             numbers = 2 * plan.programs * N if plan.programs > 1 else 0
             return Work(plan.programs, iterations, plan.programs * iterations * groups * tile, 1, numbers)
+        if isinstance(plan, group_norm_plan.BackwardChannels):
+            sums, tile, iterations = plan.sums, plan.block_d * plan.block_hw, _cdiv(M, plan.shares)
+            lanes = plan.programs * iterations * tile
+            of_sums = M * _cdiv(N, sums.block_d) * sums.block_d * (sums.block_hw + sums.rest_hw)
+            numbers = 2 * M * plan.parts + (2 * plan.shares * N if plan.shares > 1 else 0)
+            return Work(M * plan.parts + plan.programs, plan.blocks + iterations, max(lanes, of_sums), 2, numbers)
         tile = plan.vectors.lanes * plan.vectors.vec
         tiles = _cdiv(N * K, tile)
         if isinstance(plan, group_norm_plan.Rows):

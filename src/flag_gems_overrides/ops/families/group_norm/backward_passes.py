@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code=assignment
 """Backward kernels of group normalization that read each element twice (backward.py has the formulas): for the sums of
-channels, in tiles of channels x their elements (tile.py), and for dx, as it lies in memory (vectors.py)."""
+channels, in tiles of channels x their elements (tile.py), and for dx, as it lies in memory (vectors.py).
+
+The kernels do not know of G == 1: first channels would then be 0, weight would be loaded in vectors, and so that the
+threads have the same elements x and dy too, one by one, each thread far from its neighbours.
+"""
 
 import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ..norm.backward import input_gradient, weighted
+from ..norm.backward import add_pairs, input_gradient, weighted
 from ..norm.tile import body_offset, head_size
 from .tile import load_parameter, scaled
 from .vectors import edges_of, elements_of, of_channels, vectors_from
 
 
 @entry()
-@triton.jit(do_not_specialize=["M"])
+@triton.jit(do_not_specialize=["M", "G"])
 def group_norm_backward_loop(
     dy_ptr,
     x_ptr,
@@ -130,15 +134,17 @@ def sums_of_channels(
             dy, xhat = terms(
                 dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, 0, length, ACC, BLOCK_HW
             )
-            a = tl.sum(dy * xhat, 1, keep_dims=True)
-            b = tl.sum(dy, 1, keep_dims=True)
             if REST_HW > 0:
-                dy, xhat = terms(
+                # Loaded before anything is added up: no load moves across the barriers of a sum.
+                rest_dy, rest_xhat = terms(
                     dy_ptr + start, x_ptr + start, within * HW, channels < D, mean, rstd, BLOCK_HW, length,
                     ACC, REST_HW,
                 )  # fmt: skip
-                a += tl.sum(dy * xhat, 1, keep_dims=True)
-                b += tl.sum(dy, 1, keep_dims=True)
+            a, b = sums_of_elements(dy * xhat, dy)
+            if REST_HW > 0:
+                rest_a, rest_b = sums_of_elements(rest_dy * rest_xhat, rest_dy)
+                a += rest_a
+                b += rest_b
             c1 += scaled(a, weight)
             c2 += scaled(b, weight)
             store_sums(a_ptr, b_ptr, a, b, channels, D)
@@ -155,8 +161,7 @@ def sums_of_channels(
                 )  # fmt: skip
                 tile_a += dy * xhat
                 tile_b += dy
-            a = tl.sum(tile_a, 1, keep_dims=True)
-            b = tl.sum(tile_b, 1, keep_dims=True)
+            a, b = sums_of_elements(tile_a, tile_b)
             weight = load_parameter(weight_ptr, first_channel + channels, channels < D, ACC)
             c1 += scaled(a, weight)
             c2 += scaled(b, weight)
@@ -173,6 +178,13 @@ def terms(dy_ptr, x_ptr, offsets, channel_mask, mean, rstd, first, end, ACC: tl.
     dy = tl.load(dy_ptr + offsets + elements, mask=mask, other=0.0).to(ACC)
     x = tl.load(x_ptr + offsets + elements, mask=mask, other=0.0).to(ACC)
     return dy, (x - mean) * rstd
+
+
+@triton.jit
+def sums_of_elements(a, b):
+    """[channels, elements] to [channels, 1], of both: warps wait for each other as often as for one."""
+    a, b = tl.reduce((a, b), 1, add_pairs)
+    return a[:, None], b[:, None]
 
 
 @triton.jit
@@ -247,7 +259,7 @@ def store_gradient_of_edges(
 
 
 @entry()
-@triton.jit(do_not_specialize=["SPLITS", "PARTS", "BLOCKS"])
+@triton.jit(do_not_specialize=["G", "SPLITS", "PARTS", "BLOCKS"])
 def group_norm_backward_sums(
     dy_ptr,
     x_ptr,
@@ -286,10 +298,14 @@ def group_norm_backward_sums(
     last_block = tl.minimum(first_block + BLOCKS, (D - 1) // BLOCK_D + 1)
     mean = tl.load(mean_ptr + row).to(ACC)
     rstd = tl.load(rstd_ptr + row).to(ACC)
-    begin = tl.cast(split, tl.int64) * SLICE
+    begin = 0
+    end = HW
+    if not WHOLE:
+        begin = tl.cast(split, tl.int64) * (SLICE // SUMS_VEC * SUMS_VEC)
+        end = tl.minimum(begin + SLICE, HW) // SUMS_VEC * SUMS_VEC
     c1, c2 = sums_of_channels(
         dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, row // G * SPLITS + split, first_block, last_block,
-        begin, tl.minimum(begin + SLICE, HW), G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, SUMS_STAGES,
+        begin, end, G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, SUMS_STAGES,
     )  # fmt: skip
     if partial_ptr is not None:
         place = tl.cast(tl.program_id(0), tl.int64) * 2

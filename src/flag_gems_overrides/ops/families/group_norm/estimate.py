@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
 from .launches import (
+    BackwardChannels,
     BackwardLoop,
     BackwardRows,
     BackwardSplit,
@@ -69,7 +70,11 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     work = _work(problem, chosen, resident * limits.sm_count)
     on_one = cdiv(work.programs, limits.sm_count)
     busy = min(work.programs, limits.sm_count)
-    from_memory, from_l2 = float(numel * problem.itemsize * (reads + writes)), 2.0 * work.workspace
+    from_memory = float(numel * problem.itemsize * (reads + writes))
+    # Part of what a workspace has more than the cache does goes to memory and back.
+    cached = min(limits.l2_bytes // 2 / max(work.workspace, 1), 1)
+    from_memory += 2.0 * work.workspace * (1 - cached)
+    from_l2 = 2.0 * work.workspace * cached
     if work.live is not None:
         cached = min(limits.l2_bytes // 2 / work.live, 1)
         from_memory += numel * problem.itemsize * reads * (1 - cached)
@@ -113,6 +118,18 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         workspace = chosen.programs * (2 * 4 * chosen.columns + of_channels)
         lanes = M * (chosen.chunks * _lanes(chosen) + chosen.warps * WARP_LANES)
         return _Work(chosen.programs, in_turn, lanes, 1 if chosen.programs == groups else 2, None, workspace)
+    if isinstance(chosen, BackwardChannels):
+        of_sums, lanes = tiles_and_lanes(problem, chosen.sums)
+        turns = cdiv(problem.samples, chosen.shares)
+        before = (2 + cdiv(of_sums, chosen.parts)) * cdiv(M * chosen.parts, at_once) * dx
+        lanes = M * lanes * dx + chosen.programs * turns * chosen.block_d * chosen.block_hw
+        workspace = 8 * chosen.parts * chosen.programs * turns * dx
+        if chosen.shares > 1:
+            workspace += chosen.shares * groups * of_channels
+        read_again = numel * itemsize * inputs if dx else None
+        launches = 1 + dx + (chosen.shares > 1)
+        in_turn = before + 1 + (turns - 1) * (0.5 if chosen.ahead else 1.0)
+        return _Work(chosen.programs, in_turn, lanes, launches, read_again, workspace)
     in_group = cdiv(problem.size, _lanes(chosen))
     if isinstance(chosen, Loop):
         live = min(M, at_once, chosen.programs) * problem.size * itemsize
@@ -126,14 +143,14 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         live = min(M, at_once, chosen.programs) * problem.size * itemsize * inputs
         each = 1 + _pipelined(tiles_of_sums, chosen.sums) + _pipelined(in_group, chosen)
         launches = 1 if groups == M else 2
-        return _Work(
-            chosen.programs, cdiv(M, chosen.programs) * each, M * lanes + numel, launches, live, M * of_channels
-        )
+        workspace = M * of_channels if launches > 1 else 0
+        return _Work(chosen.programs, cdiv(M, chosen.programs) * each, M * lanes + numel, launches, live, workspace)
     assert isinstance(chosen, BackwardSplit)
     tiles_of_part = cdiv(tiles_of_sums, chosen.parts)
     each = 2 + _pipelined(tiles_of_part, chosen.sums)
-    launches = 1 + dx + (M // groups * chosen.splits > 1)
-    workspace = M * chosen.splits * of_channels + (8 * M * chosen.parts * chosen.tiles if dx else 0)
+    adds = M // groups * chosen.splits > 1
+    launches = 1 + dx + adds
+    workspace = M * chosen.splits * of_channels * adds + 8 * M * chosen.parts * chosen.tiles * dx
     read_again = numel * itemsize * inputs if dx else None
     return _Work(M * chosen.parts, each, M * lanes + numel * dx, launches, read_again, workspace)
 

@@ -31,12 +31,16 @@ MAX_SINGLE_BYTES, MAX_SINGLES = 16, 4
 # Most of a thread, for the kernels with a loop. Left to itself the compiler spills 8 bytes for a fourth program to a
 # multiprocessor (float32, 64 registers a thread).
 LOOP_REGISTERS = 128
-# So many times as many parts of groups as run at once, where there are more groups than that.
+# So many times as many parts of groups as run at once, where a group would have fewer than so many.
 WAVES = 4
 # Single elements of each input that a thread has of a tile of sums, in 8 warps or fewer.
 MAX_SINGLES_OF_SUMS = 8
 # A tile of the sums of channels that have fewer elements has several to a thread.
 MIN_LONG = 256
+# Parts of a group whose sums each thread of a program can load at once.
+MAX_PARTS_HELD = 256
+# Samples of a program that holds sums of channels, at least, where more programs than run at once have some.
+MIN_TURNS = 16
 # Shared memory of a program besides its pipeline.
 OTHER_SHARED = 4096
 
@@ -68,7 +72,8 @@ class Problem(NamedTuple):
 
 class Configuration(NamedTuple):
     """What the tuner chooses. Kernels: rows, which holds whole groups as they lie; tile, which holds whole groups as
-    channels x elements, in gradients; loop, one program to a group; split, several."""
+    channels x elements, in gradients; loop, one program to a group; split, several; channels, programs that hold the
+    same channels of one sample after the other, in gradients."""
 
     kernel: str
     warps: int
@@ -187,7 +192,23 @@ class BackwardSplit(NamedTuple):
     warps: int
 
 
-Launch = Rows | Loop | Split | Tile | BackwardRows | BackwardLoop | BackwardSplit
+class BackwardChannels(NamedTuple):
+    """First ``parts`` programs to a group, with ``blocks`` blocks of channels each, for its two sums alone; then
+    ``programs`` that hold ``block_d`` channels of ``block_hw`` elements, the same ones of each ``shares``-th sample,
+    and load those of the next one ``ahead`` of their use."""
+
+    parts: int
+    blocks: int
+    sums: Sums
+    programs: int
+    shares: int
+    block_d: int
+    block_hw: int
+    ahead: bool
+    warps: int
+
+
+Launch = Rows | Loop | Split | Tile | BackwardRows | BackwardLoop | BackwardSplit | BackwardChannels
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launch | None:
@@ -441,17 +462,59 @@ def _backward_split(problem: Problem, configuration: Configuration, limits: Limi
     _check_sums(problem, found, warps)
     _check(vec * vectors <= MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1), "a thread has registers")
     read = _vectors(problem, vec, vectors * warps * WARP)
-    # More groups than run at once are cut too: the last programs are then a small part of all (estimated, not timed).
+    parts = _parts(problem, found, limits.sm_count * programs_per_sm)
+    tiles = cdiv(problem.size // vec, read.lanes)
+    return BackwardSplit(*parts, tiles, found, read, warps)
+
+
+def _backward_channels(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardChannels:
+    _, warps, _, _, _, block_d, block_hw, programs_per_sm, stages = configuration
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    found = sums(problem, block_d, block_hw, stages)
+    _check_sums(problem, found, warps)
+    _check(found.whole, "a tile has whole channels")
     at_once = limits.sm_count * programs_per_sm
-    for_group = at_once // problem.M or cdiv(WAVES * at_once, problem.M)
-    blocks_of_channels = cdiv(problem.N, block_d)
-    splits = 1 if found.whole else max(1, min(for_group // blocks_of_channels, problem.K // block_hw))
-    slice_size = problem.K if found.whole else cdiv(problem.K, splits * block_hw) * block_hw
+    parts = _parts(problem, found, at_once)
+    _check(parts.parts <= MAX_PARTS_HELD, "a program holds the sums of all parts")
+    of_channel = power_of_2(problem.K)
+    most = warps * WARP * of_sums(problem, warps, sums(problem, 1, of_channel))
+    _check(of_channel <= most, "a thread has more elements than registers")
+    of_program = min(power_of_2_within(most // of_channel), power_of_2(problem.N))
+    side_by_side = problem.groups * cdiv(problem.N, of_program)
+    # They take long, and all the same time: no more than have registers at once, or many times as many.
+    resident = limits.sm_count * (limits.registers_per_sm // (LOOP_REGISTERS * warps * WARP))
+    if resident >= WAVES * side_by_side:
+        shares = resident // side_by_side
+    else:
+        shares = min(cdiv(WAVES * resident, side_by_side), problem.samples // MIN_TURNS)
+    shares = _evenly(problem.samples, max(1, shares))
+    # Loads of 2 bytes are too few bytes in flight otherwise; those of more have no registers for it.
+    ahead = problem.itemsize == 2 and shares < problem.samples
+    programs = side_by_side * shares
+    return BackwardChannels(parts.parts, parts.blocks, found, programs, shares, of_program, of_channel, ahead, warps)
+
+
+class _Parts(NamedTuple):
+    """Of a group: see BackwardSplit."""
+
+    parts: int
+    splits: int
+    slice_size: int
+    blocks: int
+
+
+def _parts(problem: Problem, found: Sums, at_once: int) -> _Parts:
+    # Groups of which few run at once are cut into so many that the last programs are a small part of all, and no
+    # multiprocessor waits for others: 278 groups of one part each took 2001 us (278 x 1071 x 675 bfloat16, H100).
+    for_group = at_once // problem.M
+    if for_group < WAVES:
+        for_group = cdiv(WAVES * at_once, problem.M)
+    blocks_of_channels = cdiv(problem.N, found.block_d)
+    splits = 1 if found.whole else max(1, min(for_group // blocks_of_channels, problem.K // found.block_hw))
+    slice_size = problem.K if found.whole else cdiv(problem.K, splits * found.block_hw) * found.block_hw
     splits = cdiv(problem.K, slice_size)
     blocks = cdiv(blocks_of_channels, max(1, for_group // splits))
-    parts = cdiv(blocks_of_channels, blocks) * splits
-    tiles = cdiv(problem.size // vec, read.lanes)
-    return BackwardSplit(parts, splits, slice_size, blocks, tiles, found, read, warps)
+    return _Parts(cdiv(blocks_of_channels, blocks) * splits, splits, slice_size, blocks)
 
 
 _LAUNCHES: dict[tuple[str, int], Callable[[Problem, Configuration, Limits], Launch]] = {
@@ -462,4 +525,5 @@ _LAUNCHES: dict[tuple[str, int], Callable[[Problem, Configuration, Limits], Laun
     ("rows", 2): _backward_rows,
     ("loop", 2): _backward_loop,
     ("split", 2): _backward_split,
+    ("channels", 2): _backward_channels,
 }

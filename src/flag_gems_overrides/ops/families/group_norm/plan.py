@@ -16,6 +16,7 @@ from .launches import (
     MAX_HELD_BACKWARD,
     MAX_HELD_OF_SEVERAL,
     MAX_WARPS,
+    BackwardChannels,
     BackwardLoop,
     BackwardRows,
     BackwardSplit,
@@ -38,6 +39,7 @@ from .launches import (
 )
 
 __all__ = [
+    "BackwardChannels",
     "BackwardLoop",
     "BackwardRows",
     "BackwardSplit",
@@ -62,6 +64,8 @@ WARPS = 4
 STAGES = 3
 # Programs of a multiprocessor where the work can be divided in any way.
 PROGRAMS_PER_SM = 4
+# And of sums without a pipeline, whose loads nothing hides but other programs.
+PROGRAMS_PER_SM_OF_SUMS = 8
 # Vectors that a thread has of several groups forward, and of a tile of a loop.
 VECTORS, VECTORS_OF_FEW = 4, 2
 # Forward: elements that a thread holds at most of a group of its program's own, if there are enough groups to keep the
@@ -272,7 +276,10 @@ def _tile_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             # More take longer: 144 groups of 123 x 3995 bf16 279 us, 303 with 8 and 425 with 16. Two vectors of a
             # thread are for the second kernel: 7 of 1721 x 5165 bf16 239 and 219 us; 1472 of 32 x 1327 float64 666
             # us, 802 with one.
-            yield Configuration("split", warps, 1, vec, VECTORS_OF_FEW, block_d, block_hw, PROGRAMS_PER_SM, STAGES)
+            pipelined = sums(problem, block_d, block_hw, STAGES).stages > 1
+            per_sm = PROGRAMS_PER_SM if pipelined else PROGRAMS_PER_SM_OF_SUMS
+            yield Configuration("split", warps, 1, vec, VECTORS_OF_FEW, block_d, block_hw, per_sm, STAGES)
+            yield Configuration("channels", warps, 1, 1, 1, block_d, block_hw, per_sm, STAGES)
         elif 2 * limits.sm_count < problem.M:
             continue
         for programs_per_sm in (PROGRAMS_PER_SM, MAX_WARPS // warps):

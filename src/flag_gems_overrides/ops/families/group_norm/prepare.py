@@ -14,15 +14,18 @@ import torch
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
+from ...launch.sizes import power_of_2
 from ..norm.partial_sums import sum_partials
 from ..norm.plan import plan_partial_sums
 from .backward import group_norm_backward_tile
+from .backward_channels import group_norm_backward_channels
 from .backward_passes import group_norm_backward_apply, group_norm_backward_loop, group_norm_backward_sums
 from .backward_rows import group_norm_backward_rows
 from .forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_rows
 from .launches import (
     LOOP_REGISTERS,
     MAX_WARPS,
+    BackwardChannels,
     BackwardLoop,
     BackwardRows,
     BackwardSplit,
@@ -151,7 +154,7 @@ def backward_launch(
     want_input = want[0]
     limits, problem = devices.limits(device), problem_of(sizes, dtype, 2, want_input)
     plan = launch(problem, configuration or choose(problem, limits), limits)
-    sums = apply = None
+    sums = apply = of_groups = None
     sizes_of_group = G, D, HW, D * HW
     if isinstance(plan, Tile):
         rows = plan.programs // -(-G // plan.groups)
@@ -206,6 +209,37 @@ def backward_launch(
             STAGES=plan.stages,
             maxnreg=LOOP_REGISTERS,
         )
+    elif isinstance(plan, BackwardChannels):
+        rows = plan.shares
+        if want_input:
+            of_groups = group_norm_backward_sums.bind(
+                device,
+                (N * G * plan.parts,),
+                G,
+                D,
+                HW,
+                HW,
+                1,
+                plan.parts,
+                plan.blocks,
+                num_warps=plan.warps,
+                **_options_of_sums(plan.sums),
+                maxnreg=LOOP_REGISTERS,
+            )
+        first = group_norm_backward_channels.bind(
+            device,
+            (plan.programs,),
+            N,
+            *sizes_of_group,
+            plan.parts,
+            num_warps=plan.warps,
+            BLOCK_D=plan.block_d,
+            BLOCK_HW=plan.block_hw,
+            BLOCK_P=power_of_2(plan.parts) if want_input else 1,
+            VEC=plan.sums.vec,
+            AHEAD=plan.ahead,
+            maxnreg=LOOP_REGISTERS,
+        )
     else:
         assert isinstance(plan, BackwardSplit)
         rows = N * plan.splits
@@ -251,8 +285,11 @@ def backward_launch(
         )
     partial = Allocation((rows, C), _accumulator(dtype), device)
     if isinstance(plan, BackwardSplit):
-        of_groups = Allocation((N * G, plan.parts, 2), _accumulator(dtype), device)
-        return functools.partial(_backward_split, first, apply, sums, partial, of_groups)
+        of_parts = Allocation((N * G, plan.parts, 2), _accumulator(dtype), device)
+        return functools.partial(_backward_split, first, apply, sums, partial, of_parts)
+    if isinstance(plan, BackwardChannels):
+        of_parts = Allocation((N * G, plan.parts, 2), _accumulator(dtype), device)
+        return functools.partial(_backward_channels, of_groups, first, sums, partial, of_parts)
     if isinstance(plan, BackwardRows):
         columns = Allocation((plan.programs, 2, plan.columns), _accumulator(dtype), device)
         return functools.partial(_backward_rows, first, sums, partial, columns if plan.columns else None)
@@ -340,7 +377,7 @@ def _backward_split(
     apply: Launch | None,
     sums: Launch | None,
     partial: Allocation,
-    of_groups: Allocation,
+    of_parts: Allocation,
     grad_out: torch.Tensor,
     input: torch.Tensor,
     weight: torch.Tensor | None,
@@ -353,10 +390,37 @@ def _backward_split(
     """One kernel for the sums, one that makes dx of them, and one that adds them up."""
     a = dweight if sums is None or dweight is None else partial()
     b = dbias if sums is None or dbias is None else partial()
-    parts = None if apply is None else of_groups()
+    parts = None if apply is None else of_parts()
     launch(grad_out, input, weight, mean, rstd, a, b, parts)
     if apply is not None:
         apply(grad_out, input, weight, mean, rstd, dx, parts)
+    if sums is not None:
+        sums(a, b, dweight, dbias)
+
+
+def _backward_channels(
+    of_groups: Launch | None,
+    launch: Launch,
+    sums: Launch | None,
+    partial: Allocation,
+    of_parts: Allocation,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    dx: torch.Tensor | None,
+    dweight: torch.Tensor | None,
+    dbias: torch.Tensor | None,
+) -> None:
+    """One kernel for the sums of groups, if dx is wanted, one for dx and the sums of channels, one that adds these."""
+    a = dweight if sums is None or dweight is None else partial()
+    b = dbias if sums is None or dbias is None else partial()
+    parts = None
+    if of_groups is not None:
+        parts = of_parts()
+        of_groups(grad_out, input, weight, mean, rstd, None, None, parts)
+    launch(grad_out, input, weight, mean, rstd, dx, a, b, parts)
     if sums is not None:
         sums(a, b, dweight, dbias)
 
