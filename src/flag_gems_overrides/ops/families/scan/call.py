@@ -115,6 +115,7 @@ def _prepare(
     options["SINGLE"] = chosen.steps == 1
     if isinstance(chosen, plan.Alone):
         options["SEGMENTED"] = chosen.segmented
+        options["WHOLE"] = not unaligned and N % (chosen.depth * (1 if K > 1 else chosen.lanes)) == 0
         return _Prepared(out, cumsum_alone.bind(device, (chosen.programs,), M, N, K, **options))
     options["PACKED"] = dtype.itemsize == 2 and configuration.elements > 1
     options |= {"MEMBERS": chosen.members, "COPIES": chosen.copies, "maxnreg": chosen.registers}

@@ -192,6 +192,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     step, blocks_k = configuration.step(K), cdiv(K, lanes)
     if kernel in ("units", "segments"):
         blocks = cdiv(M, units) if kernel == "units" else M
+        if kernel == "units" and K > 1:
+            depth = min(depth, N)
         return Alone(units, lanes, depth, warps, kernel == "segments", cdiv(N, step), _grid(blocks * blocks_k))
     if not 0 < registers <= limits.registers_per_sm // threads:
         raise ValueError(f"no legal program: {configuration}")
