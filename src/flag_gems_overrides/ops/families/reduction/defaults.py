@@ -51,8 +51,9 @@ TILE_WITH_EDGES, STAGES = 4096, 3
 SHORT_BYTES, SHORT_WARPS, MIN_BYTES_OF_LONG, BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
 # Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then.
 SHORT_ROWS = 8
-# Where there is not enough for all multiprocessors, 8 elements to a thread, and single warps while those are few. bf16 with 16: 33 x 100 2.5 us, not 2.4,
-# max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with 32 2.8, not 2.4.
+# Where there is not enough for all multiprocessors, 8 elements to a thread, and single warps while those are few. bf16
+# with 16: 33 x 100 2.5 us, not 2.4, max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with
+# 32 2.8, not 2.4.
 LITTLE_TILE = 1024
 # What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
 # element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.

@@ -12,36 +12,8 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.vectors import apart, together
 from .elements import identity_of, load, store_values
-
-
-@triton.jit
-def _interleaved(a, b, N: tl.constexpr):
-    mixed = ()
-    for i in tl.static_range(N):
-        mixed = mixed + (a[i], b[i])
-    return mixed
-
-
-@triton.jit
-def _apart(x, N: tl.constexpr):
-    """[GROUPS, N] as a tuple of N columns, [GROUPS, 1]."""
-    if N == 1:
-        return (x,)
-    else:
-        a, b = tl.split(tl.reshape(x, [x.shape[0], N // 2, 2]))
-        return _interleaved(_apart(a, N // 2), _apart(b, N // 2), N // 2)
-
-
-@triton.jit
-def _together(columns, FIRST: tl.constexpr, STRIDE: tl.constexpr, N: tl.constexpr):
-    """[GROUPS, N] of every STRIDE-th column from FIRST on."""
-    if N == 1:
-        return columns[FIRST]
-    else:
-        a = _together(columns, FIRST, STRIDE * 2, N // 2)
-        b = _together(columns, FIRST + STRIDE, STRIDE * 2, N // 2)
-        return tl.reshape(tl.join(a, b), [a.shape[0], N])
 
 
 @triton.jit
@@ -60,14 +32,14 @@ def _reduced(
     elements = ()
     for i in tl.static_range(N):
         mask = tl.full(offsets.shape, True, tl.int1) if ALL else offsets + i * VECTOR < left * N
-        elements = elements + _apart(load(x_ptr + offsets + i * VECTOR, mask, OP, EVICT), VECTOR)
+        elements = elements + apart(load(x_ptr + offsets + i * VECTOR, mask, OP, EVICT), VECTOR)
     results = ()
     for row in tl.static_range(VECTOR):
         result = elements[row * N]
         for i in tl.static_range(1, N):
             result = OP.combine(result, elements[row * N + i])
         results = results + (result,)
-    return _together(results, 0, 1, VECTOR)
+    return together(results, 0, VECTOR)
 
 
 @entry()

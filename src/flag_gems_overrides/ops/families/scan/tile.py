@@ -112,7 +112,7 @@ def add_up(tiles, CONVERTED: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constex
 @triton.jit
 def across_units(sums, UNITS: tl.constexpr, COLUMNS: tl.constexpr):
     """Of SEGMENTED units: the sums before each, and of all: a number, or [1, LANES] of COLUMNS."""
-    up_to, before = tl.associative_scan((sums, tl.zeros_like(sums)), 0, _append)
+    up_to, before = tl.associative_scan((sums, tl.zeros_like(sums)), 0, append)
     if COLUMNS:
         return before, tl.sum(sums, 0, keep_dims=True)
     else:
@@ -120,7 +120,7 @@ def across_units(sums, UNITS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def _append(left, left_but_last, right, right_but_last):
+def append(left, left_but_last, right, right_but_last):
     """Sums, and sums of all but the last: what comes before it cannot be had from the sum if the last is infinite."""
     return left + right, left + right_but_last
 
