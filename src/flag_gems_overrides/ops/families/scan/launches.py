@@ -89,13 +89,15 @@ class Flat(NamedTuple):
 
 
 class Interleaved(NamedTuple):
-    """A program for each of M. A thread has ``vec`` rows of all columns."""
+    """A program for each of M, with ``lanes`` elements at once. A thread has ``vec`` rows of all columns."""
 
     vec: int
+    lanes: int
     warps: int
     steps: int
     programs: int
     depth: int = 1
+    units: int = 1
 
 
 class Chunks(NamedTuple):
@@ -257,7 +259,8 @@ def _interleaved(problem: Problem, configuration: Configuration) -> Interleaved:
         raise ValueError("vectors of whole rows of a few columns")
     # Vectors begin before the first element, where that is in one.
     before = vec - 1 if N * K % vec else 0
-    return Interleaved(vec, configuration.warps, cdiv(before + N * K, vec * K * configuration.warps * WARP), _grid(M))
+    lanes = vec * K * configuration.warps * WARP
+    return Interleaved(vec, lanes, configuration.warps, cdiv(before + N * K, lanes), _grid(M))
 
 
 def is_short(problem: Problem) -> bool:
