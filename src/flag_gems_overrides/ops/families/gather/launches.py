@@ -167,6 +167,7 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     block_n = min(power_of_2(N), min(tile // block_c, positions) // block_d)
     blocks = cdiv(N, block_n) * cdiv(D, block_d)
     splits = min(cdiv(C, block_c), cdiv(per_sm * limits.sm_count, blocks))
+    warps = max(min(warps, block_n * block_c * block_d // WARP), 1)  # none without an element
     return Tile(block_n, block_c, block_d, math.gcd(D, vec), splits, warps, blocks * splits)
 
 

@@ -354,6 +354,7 @@ def nll_gradient_tile(
     BLOCK_C: tl.constexpr,
     BLOCK_D: tl.constexpr,
     VEC: tl.constexpr,
+    ONE_TILE: tl.constexpr,
 ):
     """The gradient by x, of all classes or of every ``splits``-th tile of them, of one of ``blocks`` parts of an image.
 
@@ -365,6 +366,7 @@ def nll_gradient_tile(
         dx_ptr: [N, C, D].
         splits: programs that share the classes of their positions.
         VEC: divides D.
+        ONE_TILE: all classes are in one, of one program.
     """
     D = D // VEC * VEC  # D itself, but the compiler now sees that VEC divides it
     program = tl.program_id(0)
@@ -386,7 +388,7 @@ def nll_gradient_tile(
     dx_ptr += (n * C + lanes) * D + d
     # There is a first tile: if the loop might be empty, what only it uses would be loaded after the wait for targets.
     tl.assume(split * BLOCK_C < C)
-    for start in range(split * BLOCK_C, C, splits * BLOCK_C):
+    for start in range(split * BLOCK_C, BLOCK_C if ONE_TILE else C, splits * BLOCK_C):
         c = start + lanes
         dx = tl.where(c == target, gradient, 0.0)
         tl.store(dx_ptr + tl.cast(start, tl.int64) * D, dx, mask=mask & (c < C))

@@ -24,6 +24,7 @@ from .extremum import LARGEST
 from .plan import Configuration, Plan, Problem
 from .policy import Arithmetic, Policy
 from .rows import locate_rows_kernel, reduce_rows_kernel
+from .short_rows import reduce_short_rows_kernel
 
 
 class Step(NamedTuple):
@@ -183,7 +184,12 @@ def _bind(
         "maxnreg": max(chosen.registers, 128) if accumulator_bytes == 8 else chosen.registers,
     }
     sizes: tuple[int, ...] = (M, N)
-    if chosen.kernel == "columns":
+    if chosen.kernel == "short":
+        kept = "OP", "EVICT", "num_warps", "maxnreg"
+        options = {name: options[name] for name in kept}
+        options |= {"N": N, "BLOCK_M": chosen.block_m, "VECTOR": chosen.vector}
+        kernel, sizes = reduce_short_rows_kernel, (M,)
+    elif chosen.kernel == "columns":
         kernel = locate_columns_kernel if positions else reduce_columns_kernel
         sizes = (M, N, K)
         options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}

@@ -10,7 +10,16 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import MAX_CLASSES, MAX_PARTIALS, MAX_SPLITS_OF_A_WARP, MAX_WORDS, Configuration, Problem, words
+from .launches import (
+    MAX_CLASSES,
+    MAX_PARTIALS,
+    MAX_SPLITS_OF_A_WARP,
+    MAX_WORDS,
+    Configuration,
+    Problem,
+    is_short,
+    words,
+)
 
 # Warps that a multiprocessor has to work on. More programs than fit at once leave a part of the last round idle:
 # 64 x 16384 x 64 bf16 along 1 took 47 us with 4 programs of 8 warps, 57 us with 6. With 80 registers and more a
@@ -40,8 +49,11 @@ TILE_WITH_EDGES, STAGES = 4096, 3
 # need care too, a single warp: max.dim 1436552 x 147 bf16 198 us, by 2 warps 227, 999 x 1001 4.0, not 4.7; and half of
 # the warps in longer rows: 31032 x 2729 bf16 54 us, by 8 warps 72, 60000 x 2049 float32 121, with 16 elements 131.
 SHORT_BYTES, SHORT_WARPS, MIN_BYTES_OF_LONG, BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
-# Where there is not enough for all multiprocessors, 8 elements to a thread. bf16 with 16: 33 x 100 2.5 us, not 2.4,
-# max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with 32 2.8, not 2.4.
+# Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then.
+SHORT_ROWS = 8
+# Where there is not enough for all multiprocessors, 8 elements to a thread, and single warps while those are few. bf16
+# with 16: 33 x 100 2.5 us, not 2.4, max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with
+# 32 2.8, not 2.4.
 LITTLE_TILE = 1024
 # What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
 # element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.
@@ -103,7 +115,8 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     """A configuration of each kernel that can be, the best first."""
     M, N, K, size, _ = problem
     if K == 1:
-        return [_rows(problem, limits)]
+        short = _short_rows(problem, limits)
+        return [_rows(problem, limits)] if short is None else [short, _rows(problem, limits)]
     kinds = [_columns(problem, limits)]
     if K <= MAX_CLASSES and (problem.accumulators < 3 or size < 8):  # means of float64 spill 16 to 230 bytes
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
@@ -126,8 +139,11 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         warps = max(1, min(warps, tile // WARP))
     elif M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES:
         vector = math.gcd(N, vector)
-        tile = min(max(LITTLE_TILE, block_n), power_of_2(M) * block_n)
-        warps = max(1, min(tile // (8 * WARP), max(4, tile // (32 * WARP)), 16))
+        alone = M * block_n <= LITTLE_PROGRAM * LITTLE_PROGRAMS * limits.sm_count
+        tile = max(LITTLE_PROGRAM if alone else LITTLE_TILE, block_n)
+        tile = min(tile, power_of_2(M) * block_n)
+        most = 16 if accumulators == 3 else 32  # elements of a thread
+        warps = max(1, min(tile // (8 * WARP), max(4, tile // (most * WARP)), 16))
     elif accumulators == 3 and narrow_rows(problem, vector):
         return narrow(problem, MOMENTS_OCCUPANCY[True], vector)
     elif N * size <= SHORT_BYTES:
@@ -159,6 +175,16 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         problem,
         Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
     )
+
+
+def _short_rows(problem: Problem, limits: Limits) -> Configuration | None:
+    """Whole rows to a thread, where that leaves no multiprocessor without a warp."""
+    M, N, _, size, _ = problem
+    vector = min(VECTOR_BYTES // size, SHORT_ROWS)
+    warps = M // (limits.sm_count * WARP * vector)  # of a multiprocessor
+    if not is_short(problem) or not warps:
+        return None
+    return Configuration("short", N * vector, min(power_of_2(warps + 1) // 2, SHORT_WARPS), OCCUPANCY, vector)
 
 
 def narrow_rows(problem: Problem, vector: int) -> bool:

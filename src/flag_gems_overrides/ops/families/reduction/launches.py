@@ -21,6 +21,8 @@ MAX_SPLITS_OF_A_WARP = 256
 # K up to which a row is read as it lies, its K classes combined one after the other.
 MAX_CLASSES = 8
 
+# N up to which a thread has whole rows, if that is no power of two.
+MAX_SHORT = 7
 # Elements of a lane that moments load together, of classes fewer.
 MAX_DEPTH, CLASSES_DEPTH = 8, 4
 
@@ -42,7 +44,7 @@ class Problem(NamedTuple):
 class Configuration(NamedTuple):
     """What the tuner chooses."""
 
-    kernel: str  # rows (K = 1), classes (K = 2 to 8, read as it lies) or columns (K > 1)
+    kernel: str  # rows (K = 1), short (N = 3, 5, 6, 7 too), classes (K = 2 to 8, read as it lies) or columns (K > 1)
     elements: int  # of a tile that a thread has
     warps: int
     occupancy: int  # warps for which a multiprocessor has registers
@@ -180,6 +182,22 @@ def _row_tile(problem: Problem, configuration: Configuration) -> _Tile:
     return _Tile(N, cdiv(M, block_m), block_m, block_n, 1, block_n, vector, edges, lanes=lanes, depth=depth)
 
 
+def _short_tile(problem: Problem, configuration: Configuration) -> _Tile:
+    M, N, _, size, _ = problem
+    if not is_short(problem) or configuration.elements != N * configuration.vector:
+        raise ValueError("whole short rows of a thread")
+    if configuration.vector * size > VECTOR_BYTES:
+        raise ValueError("more than a vector")
+    block_m = configuration.vector * configuration.warps * WARP
+    return _Tile(N, cdiv(M, block_m), block_m, N, 1, N, configuration.vector, False)
+
+
+def is_short(problem: Problem) -> bool:
+    """Whether a thread may have whole rows."""
+    N = problem.N
+    return problem.K == problem.accumulators == 1 and N <= MAX_SHORT and power_of_2(N) != N
+
+
 def _short_row_lanes(problem: Problem, vector: int) -> int:
     """For moments of short rows of no whole vectors how many elements are side by side; 0 for all other rows.
 
@@ -240,7 +258,7 @@ def _groups(problem: Problem, configuration: Configuration, block_n: int, block_
     return depth, 1, depth
 
 
-_TILES = {"rows": _row_tile, "classes": _class_tile, "columns": _column_tile}
+_TILES = {"rows": _row_tile, "short": _short_tile, "classes": _class_tile, "columns": _column_tile}
 
 
 def _vector(problem: Problem, configuration: Configuration) -> tuple[int, bool]:

@@ -10,7 +10,7 @@ from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .defaults import FEW_ROWS, OCCUPANCY, kinds, narrow, narrow_rows
-from .launches import MAX_CLASSES, Configuration, Plan, Problem, estimate, launch, launch_or_none
+from .launches import MAX_CLASSES, Configuration, Plan, Problem, estimate, is_short, launch, launch_or_none
 
 __all__ = [
     "Configuration",
@@ -39,7 +39,14 @@ ELEMENTS, MAX_TILE_WARPS = 8, 16
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
     _, N, K, size, accumulators = problem
     inner = 1 if K == 1 else 2 if K <= MAX_CLASSES else 3
-    return accumulators, size, inner, N == 1, math.gcd(N * K if inner < 3 else K, VECTOR_BYTES // size)
+    return (
+        accumulators,
+        size,
+        inner,
+        N == 1,
+        is_short(problem),
+        math.gcd(N * K if inner < 3 else K, VECTOR_BYTES // size),
+    )
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:

@@ -15,11 +15,12 @@ from ...launch import devices, outputs
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.shape import split_at, wrap_dim
-from ...launch.sizes import power_of_2
+from ...launch.sizes import WARP, power_of_2
 from ...launch.workspace import with_counters
 from . import plan
 from .cumsum import cumsum_alone, cumsum_chunk_sums, cumsum_chunks, cumsum_shared
 from .flat import cumsum_flat
+from .interleaved import cumsum_interleaved
 
 # Of one input of a chunk's sums, in tiles of its result: so many tiles of int8 take the registers of four of int32.
 MAX_NARROW_TILES = 4
@@ -91,6 +92,12 @@ def _prepare(
         options = {"CONVERTED": _TRITON[result], "ACC": accumulator, "ROWS": chosen.rows, "LANES": chosen.lanes}
         sizes = M, N, 2**31 // N + 1
         return _Prepared(out, cumsum_flat.bind(device, (chosen.programs,), *sizes, **options, num_warps=chosen.warps))
+    if isinstance(chosen, plan.Interleaved):
+        threads = chosen.warps * WARP
+        options = {"CONVERTED": _TRITON[result], "ACC": accumulator, "THREADS": threads, "VEC": chosen.vec, "K": K}
+        options |= {"TILE": _accumulator(dtype, result, threads * chosen.vec), "COLUMNS": power_of_2(K)}
+        options |= {"SINGLE": chosen.steps == 1, "WHOLE": N * K % chosen.vec == 0, "num_warps": chosen.warps}
+        return _Prepared(out, cumsum_interleaved.bind(device, (chosen.programs,), N, **options))
     options = {
         "CONVERTED": _TRITON[result],
         "TILE": _accumulator(dtype, result, configuration.step(K) + vec),
@@ -117,6 +124,7 @@ def _prepare(
     options["SINGLE"] = chosen.steps == 1
     if isinstance(chosen, plan.Alone):
         options["SEGMENTED"] = chosen.segmented
+        options["WHOLE"] = not unaligned and N % (chosen.depth * (1 if K > 1 else chosen.lanes)) == 0
         return _Prepared(out, cumsum_alone.bind(device, (chosen.programs,), M, N, K, **options))
     options["PACKED"] = dtype.itemsize == 2 and configuration.elements > 1
     options |= {"MEMBERS": chosen.members, "COPIES": chosen.copies, "maxnreg": chosen.registers}

@@ -60,6 +60,7 @@ def scan_tiles(
     LANES: tl.constexpr,
     SEGMENTED: tl.constexpr,
     COLUMNS: tl.constexpr,
+    WHOLE: tl.constexpr = False,
 ):
     """The step of which ``load_tiles`` gave the tiles; ``carry`` and the sums of it."""
     ACC: tl.constexpr = carry.dtype
@@ -68,7 +69,7 @@ def scan_tiles(
     if SEGMENTED:
         before, total = across_units(sums[DEPTH - 1], UNITS, COLUMNS)
         before = carry + before.to(ACC)
-    store_scanned(out_ptr, before, tiles, sums, where, left, K, CONVERTED, TILE, DEPTH, LANES, COLUMNS)
+    store_scanned(out_ptr, before, tiles, sums, where, left, K, CONVERTED, TILE, DEPTH, LANES, COLUMNS, WHOLE)
     return carry + total.to(ACC)
 
 
@@ -92,6 +93,7 @@ def cumsum_alone(
     UNALIGNED: tl.constexpr,
     DIVISOR: tl.constexpr,
     SINGLE: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
     """A block for each program.
 
@@ -102,6 +104,7 @@ def cumsum_alone(
         UNITS, DEPTH, LANES, VEC, SEGMENTED, COLUMNS, UNALIGNED: see ``tile``.
         DIVISOR: a power of two that divides K, or N where K is 1.
         SINGLE: there is one step.
+        WHOLE: of a step a unit has all tiles or none.
     """
     N, K = divided(N, K, COLUMNS, DIVISOR)
     block = tl.program_id(0)
@@ -114,21 +117,22 @@ def cumsum_alone(
         edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0)
     if SINGLE:
         # On their way while warps tell each other what is in the edges.
-        tiles = load_tiles(x_ptr, where, where[2], K, DEPTH, LANES, COLUMNS)
+        tiles = load_tiles(x_ptr, where, where[2], K, DEPTH, LANES, COLUMNS, WHOLE)
     if UNALIGNED:
         edge = edge.to(CONVERTED).to(TILE)
         carry += sum_before(edge).to(ACC)
     if SINGLE:
         carry = scan_tiles(
-            out_ptr, carry, tiles, where, where[2], K, CONVERTED, TILE, UNITS, DEPTH, LANES, SEGMENTED, COLUMNS
+            out_ptr, carry, tiles, where, where[2], K, CONVERTED, TILE, UNITS, DEPTH, LANES, SEGMENTED, COLUMNS, WHOLE
         )
     else:
         for index in range((N - 1) // STEP + 1):
             begin, left = along(index * STEP, K, COLUMNS), where[2] - index * STEP
-            tiles = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
+            tiles = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS, WHOLE)
             carry = scan_tiles(
-                out_ptr + begin, carry, tiles, where, left, K, CONVERTED, TILE, UNITS, DEPTH, LANES, SEGMENTED, COLUMNS
-            )
+                out_ptr + begin, carry, tiles, where, left, K, CONVERTED, TILE, UNITS, DEPTH, LANES, SEGMENTED,
+                COLUMNS, WHOLE,
+            )  # fmt: skip
     if UNALIGNED:
         tl.store(out_ptr + edge_rows + edge_at, scanned_edges(edge, carry), mask=edge_mask)
 

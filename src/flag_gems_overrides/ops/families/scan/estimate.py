@@ -7,7 +7,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, WARP
-from .launches import Alone, Configuration, Flat, Problem, Shared, launch, resident_programs, vector
+from .launches import Alone, Configuration, Flat, Interleaved, Problem, Shared, launch, resident_programs, vector
 
 # Fitted to 272 launches of 99 problems on an H200: the one of a problem's lowest estimate took at most 1.064 times as
 # long as the fastest, 1.004 times on the average.
@@ -35,6 +35,8 @@ BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 # For an element of rows as they lie in memory, whose sums begin again with each row (counted, not timed).
 FLAT_INSTRUCTIONS = 22
+# For an element of few columns as they lie, in whole vectors and else (counted, not timed).
+INTERLEAVED_INSTRUCTIONS = {True: 12, False: 25}
 # Cache lines that the loads and stores of a multiprocessor touch in a microsecond: 90557 x 416 x 4 float16 along 1
 # takes 561 us with 16 rows to a thread and 8 lanes to a warp.
 LINES_PER_US = 1250
@@ -57,7 +59,7 @@ MAX_OVERLAP, OVERLAP_BYTES = 8, 8192
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
     """Microseconds: what all programs move and issue, and what one of them waits for."""
-    _, _, K, size, integer = problem
+    _, N, K, size, integer = problem
     found = launch(problem, configuration, limits)
     wide, tile = 2 if size == 8 else 1, configuration.elements * found.depth
     vec = vector(problem)[0] if K == 1 and not isinstance(found, Flat) else configuration.elements
@@ -68,6 +70,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     instructions = ELEMENT_INSTRUCTIONS + (ROW_INSTRUCTIONS if K == 1 else COLUMN_INSTRUCTIONS) / vec
     if isinstance(found, Flat):
         instructions = FLAT_INSTRUCTIONS
+    if isinstance(found, Interleaved):
+        instructions, accesses = INTERLEAVED_INSTRUCTIONS[N * K % found.vec == 0], K
     lanes = found.programs * found.steps * tile * found.warps * WARP
     # Of each multiprocessor.
     moved = _bytes(problem, configuration, found.steps) / BYTES_PER_US
@@ -83,7 +87,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         step = tile * wide * ELEMENT_US * (2 if isinstance(found, Flat) else max(4 // vec, 1) * words)
         step += (found.depth - 1) * UNIT_TILE_US if configuration.kernel == "units" else 0
     else:
-        step = tile * wide * (ELEMENT_US if configuration.kernel == "units" else COLUMN_ELEMENT_US)
+        step = tile * wide * (ELEMENT_US if configuration.kernel in ("units", "interleaved") else COLUMN_ELEMENT_US)
     if isinstance(found, Shared):
         exchange = EXCHANGE_US + EXCHANGE_WARP_US * found.warps
         exchange += 0 if K == 1 else EXCHANGE_WORD_US * found.group * found.lanes
@@ -99,7 +103,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     resident = min(resident_programs(registers, found.warps, limits) // limits.sm_count, max(math.ceil(programs), 1))
     overlap = max(min(resident, MAX_OVERLAP, resident * tile * size * found.warps * WARP / OVERLAP_BYTES), 1)
     alone = LAUNCH_US + _overlapped(work, step, found.steps, programs, resident, overlap)
-    if isinstance(found, Alone | Flat):
+    if isinstance(found, Alone | Flat | Interleaved):
         return alone
     # The first launch reads, and adds up.
     return alone + SECOND_LAUNCH_US + work / 2 + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
@@ -111,6 +115,8 @@ def _lines(problem: Problem, configuration: Configuration) -> int:
     kernel, elements, lanes, depth, *_ = configuration
     if K == 1 or kernel == "units":
         return 1
+    if kernel == "interleaved":
+        return math.ceil(elements * WARP * size / LINE_BYTES)
     units = max(elements * WARP // lanes, 1)
     return min(units, math.ceil(units * depth * K * size / LINE_BYTES))
 
@@ -123,6 +129,8 @@ def _registers(problem: Problem, configuration: Configuration, steps: int) -> in
     if K == 1:
         per_element = INTEGER_ROW_REGISTERS if integer and size == 8 else ROW_REGISTERS
         return REGISTERS + int(tile * per_element / (2 if kernel == "units" else 1))
+    if kernel == "interleaved":
+        return REGISTERS + 2 * tile
     if kernel == "units":
         return REGISTERS + int(depth * (max(elements * size / 4, 1) + STORED_ROW_REGISTERS))
     per_element = INTEGER_COLUMN_REGISTERS if integer and size == 8 else COLUMN_REGISTERS
@@ -136,6 +144,8 @@ def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
     kernel, elements, lanes, depth, *_ = configuration
     if K == 1:
         return 2 * M * N * size
+    if kernel == "interleaved":
+        return 2 * M * N * K * size
     if lanes >= K and kernel != "units":
         # What a sector has of the rows of a thread is in the cache once one of them is read, and is written by each.
         return M * N * (K * size + max(K * size, min(depth * K * size, SECTOR_BYTES)))

@@ -24,6 +24,8 @@ MAX_TOGETHER_COLUMN_TILES = 8
 MAX_FEW_WARPS_ELEMENTS = 16
 # Elements of 16 bits of a thread of rows with edges in fewer than 8 warps, on sm_100.
 MAX_EDGES_ELEMENTS = 40
+# K up to which a thread may have whole rows of a few columns, and its elements of up to 4 bytes.
+MAX_INTERLEAVED, MAX_INTERLEAVED_ELEMENTS = 8, 32
 # Sums of other programs that a thread reads at once; of 8 bytes half as many, which are two words each of an integer.
 WORDS = 4
 
@@ -41,9 +43,9 @@ class Problem(NamedTuple):
 class Configuration(NamedTuple):
     """What the tuner chooses. A program has ``depth`` tiles of ``lanes`` and as many units as its threads fill.
 
-    Kernels: short rows as they lie in memory (flat), ``lanes`` of a program; units are rows (or blocks of columns) of
-    their own; segments of a row or of columns; segments of them that are shared by several programs, or of their
-    chunks.
+    Kernels: short rows as they lie in memory (flat), ``lanes`` of a program; rows of a few columns as they lie
+    (interleaved); units are rows (or blocks of columns) of their own; segments of a row or of columns; segments of
+    them that are shared by several programs, or of their chunks.
     """
 
     kernel: str
@@ -86,6 +88,18 @@ class Flat(NamedTuple):
     units: int = 1
 
 
+class Interleaved(NamedTuple):
+    """A program for each of M, with ``lanes`` elements at once. A thread has ``vec`` rows of all columns."""
+
+    vec: int
+    lanes: int
+    warps: int
+    steps: int
+    programs: int
+    depth: int = 1
+    units: int = 1
+
+
 class Chunks(NamedTuple):
     """``chunks`` programs for each block, each with ``length`` of N. All but the last are added up before."""
 
@@ -124,7 +138,7 @@ class Shared(NamedTuple):
         return self.blocks * self.group
 
 
-Launch = Alone | Flat | Chunks | Shared
+Launch = Alone | Flat | Interleaved | Chunks | Shared
 
 
 def merged(M: int, N: int, K: int) -> tuple[int, int, int]:
@@ -147,6 +161,8 @@ def max_depth(problem: Problem, elements: int, kernel: str) -> int:
     bfloat16 48 bytes are spilled, with 8 of float64 8. Of int64 the input may be narrower.
     """
     together = kernel in ("chunks", "shared")
+    if kernel == "interleaved":
+        return 1
     if problem.K > 1:
         most = MAX_COLUMN_ELEMENTS[problem.size][together] // elements
         return min(most, MAX_TOGETHER_COLUMN_TILES) if together else most
@@ -173,6 +189,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         raise ValueError(f"no legal program: {configuration}")
     if kernel == "flat":
         return _flat(problem, configuration)
+    if kernel == "interleaved":
+        return _interleaved(problem, configuration)
     if not 0 < lanes <= power_of_2(N if K == 1 else K) or lanes & (lanes - 1):
         raise ValueError("more lanes than neighbours")
     vec, unaligned = vector(problem)
@@ -192,6 +210,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     step, blocks_k = configuration.step(K), cdiv(K, lanes)
     if kernel in ("units", "segments"):
         blocks = cdiv(M, units) if kernel == "units" else M
+        if kernel == "units" and K > 1:
+            depth = min(depth, N)
         return Alone(units, lanes, depth, warps, kernel == "segments", cdiv(N, step), _grid(blocks * blocks_k))
     if not 0 < registers <= limits.registers_per_sm // threads:
         raise ValueError(f"no legal program: {configuration}")
@@ -229,6 +249,18 @@ def _flat(problem: Problem, configuration: Configuration) -> Flat:
     if not rows or configuration.elements * problem.size % VECTOR_BYTES:
         raise ValueError("whole rows, and whole vectors of a thread")
     return Flat(rows, configuration.lanes, configuration.warps, _grid(cdiv(M, rows)))
+
+
+def _interleaved(problem: Problem, configuration: Configuration) -> Interleaved:
+    M, N, K, size, _ = problem
+    vec, odd = divmod(configuration.elements, K)
+    most = min(VECTOR_BYTES, MAX_INTERLEAVED_ELEMENTS * 4 // K) // size
+    if not 1 < K <= MAX_INTERLEAVED or odd or configuration.depth != 1 or not 0 < vec <= most or vec & (vec - 1):
+        raise ValueError("vectors of whole rows of a few columns")
+    # Vectors begin before the first element, where that is in one.
+    before = vec - 1 if N * K % vec else 0
+    lanes = vec * K * configuration.warps * WARP
+    return Interleaved(vec, lanes, configuration.warps, cdiv(before + N * K, lanes), _grid(M))
 
 
 def is_short(problem: Problem) -> bool:

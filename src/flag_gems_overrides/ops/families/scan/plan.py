@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
@@ -11,6 +12,7 @@ from ...plans import table
 from .estimate import estimate
 from .launches import (
     KNOWN_MULTIPLE,
+    MAX_INTERLEAVED,
     MAX_SCALAR,
     MAX_WARPS,
     PROGRAMS_PER_SM,
@@ -18,6 +20,7 @@ from .launches import (
     Chunks,
     Configuration,
     Flat,
+    Interleaved,
     Launch,
     Problem,
     Shared,
@@ -36,6 +39,7 @@ __all__ = [
     "Chunks",
     "Configuration",
     "Flat",
+    "Interleaved",
     "Problem",
     "Shared",
     "choose",
@@ -138,6 +142,9 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for warps in _powers(1, 4):
             lanes = min(power_of_2(K), elements * warps * WARP)
             yield from _steps(problem, Configuration("units", elements, lanes, 0, warps), N)
+    if K <= MAX_INTERLEAVED:
+        for vectors, warps in itertools.product((VECTOR_BYTES // size, VECTOR_BYTES // size // 2), _powers(1, 8)):
+            yield Configuration("interleaved", vectors * K, 1, 1, warps)
     for lanes in sorted({min(power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
         # A warp has one row of the tile, or several: neighbours of a thread are in one row.
         elements = max(min(lanes // WARP, vec), 1)

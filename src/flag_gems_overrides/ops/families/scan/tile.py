@@ -66,7 +66,11 @@ def along(n, K, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def tile_mask(n, left, right, LANES: tl.constexpr, COLUMNS: tl.constexpr):
+def tile_mask(n, left, right, tile, LANES: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr):
+    """Of a unit's ``tile``-th, what there is. One mask for all tiles if they are WHOLE: of more masks than there are
+    predicates the loads wait for each other, 16 rows of 8 x 16 x 152 int32 four times."""
+    if not WHOLE:
+        left -= tile * (1 if COLUMNS else LANES)
     if COLUMNS:
         return (n < left) & (tl.arange(0, LANES)[None, :] < right)
     else:
@@ -74,13 +78,19 @@ def tile_mask(n, left, right, LANES: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def load_tiles(x_ptr, where, left, K, DEPTH: tl.constexpr, LANES: tl.constexpr, COLUMNS: tl.constexpr):
-    """DEPTH tiles from x_ptr on, of which ``left`` elements along N are of the block; others are 0."""
+def load_tiles(
+    x_ptr, where, left, K, DEPTH: tl.constexpr, LANES: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr = False
+):
+    """DEPTH tiles from x_ptr on, of which ``left`` elements along N are of the block; others are 0.
+
+    Args:
+        WHOLE: a unit has all of its DEPTH tiles, or none.
+    """
     n, offsets, _, right = where
     WIDTH: tl.constexpr = 1 if COLUMNS else LANES
     tiles = ()
     for v in tl.static_range(DEPTH):
-        mask = tile_mask(n, left - v * WIDTH, right, LANES, COLUMNS)
+        mask = tile_mask(n, left, right, v, LANES, COLUMNS, WHOLE)
         tiles = tiles + (tl.load(x_ptr + along(v * WIDTH, K, COLUMNS) + offsets, mask=mask, other=0),)
     return tiles
 
@@ -102,7 +112,7 @@ def add_up(tiles, CONVERTED: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constex
 @triton.jit
 def across_units(sums, UNITS: tl.constexpr, COLUMNS: tl.constexpr):
     """Of SEGMENTED units: the sums before each, and of all: a number, or [1, LANES] of COLUMNS."""
-    up_to, before = tl.associative_scan((sums, tl.zeros_like(sums)), 0, _append)
+    up_to, before = tl.associative_scan((sums, tl.zeros_like(sums)), 0, append)
     if COLUMNS:
         return before, tl.sum(sums, 0, keep_dims=True)
     else:
@@ -110,7 +120,7 @@ def across_units(sums, UNITS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def _append(left, left_but_last, right, right_but_last):
+def append(left, left_but_last, right, right_but_last):
     """Sums, and sums of all but the last: what comes before it cannot be had from the sum if the last is infinite."""
     return left + right, left + right_but_last
 
@@ -129,12 +139,14 @@ def store_scanned(
     DEPTH: tl.constexpr,
     LANES: tl.constexpr,
     COLUMNS: tl.constexpr,
+    WHOLE: tl.constexpr = False,
 ):
     """The sums up to each element of the tiles that ``load_tiles`` gave, from out_ptr on.
 
     Args:
         before: of what comes before each unit: [UNITS], or [UNITS, LANES] of COLUMNS.
         sums: what ``add_up`` gave.
+        WHOLE: as ``load_tiles`` has it.
     """
     n, offsets, _, right = where
     ACC: tl.constexpr = before.dtype
@@ -145,7 +157,7 @@ def store_scanned(
         else:
             until = before if v == 0 else before + sums[v - 1].to(ACC)
             scanned = until[:, None] + tl.cumsum(tiles[v].to(CONVERTED).to(TILE), 1).to(ACC)
-        mask = tile_mask(n, left - v * WIDTH, right, LANES, COLUMNS)
+        mask = tile_mask(n, left, right, v, LANES, COLUMNS, WHOLE)
         tl.store(out_ptr + along(v * WIDTH, K, COLUMNS) + offsets, scanned, mask=mask)
 
 

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="no-untyped-def, assignment"
+"""cumsum over N of [M, N, K] with few K, as they lie in memory.
+
+A thread has VEC rows of K elements, which are K vectors, whatever K is. By columns it would load and store each element
+by itself: 16384 x 648 x 3 bfloat16 takes 104 us so, 95 by torch.compile (H100).
+"""
+
+import triton
+import triton.language as tl
+
+from ...launch.prepared import entry
+from ...launch.vectors import apart, together
+from .tile import append
+
+
+@triton.jit
+def _masks(begins, first, end, VEC: tl.constexpr, WHOLE: tl.constexpr):
+    """Of vectors that begin there: which are of the row, and which of the others' elements are."""
+    if WHOLE:
+        return begins < end, begins < 0
+    else:
+        at = begins + tl.arange(0, VEC)[None, :]
+        inside = (begins >= first) & (begins + VEC <= end)
+        return inside, (at >= first) & (at < end) & (inside == 0)
+
+
+@entry()
+@triton.jit
+def cumsum_interleaved(
+    x_ptr,
+    out_ptr,
+    N,
+    K: tl.constexpr,
+    CONVERTED: tl.constexpr,
+    TILE: tl.constexpr,
+    ACC: tl.constexpr,
+    THREADS: tl.constexpr,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    SINGLE: tl.constexpr,
+    WHOLE: tl.constexpr,
+):
+    """Program m has x[m].
+
+    Vectors begin where memory has them, not where x[m] does. A thread's elements that are K apart are of one column
+    all the same, and for all threads of the same one.
+
+    Args:
+        x_ptr: [M, N, K].
+        out_ptr: [M, N, K], may be x_ptr.
+        CONVERTED, TILE, ACC: see ``cumsum_alone``.
+        THREADS: of a program.
+        COLUMNS: at least K, a power of two.
+        SINGLE: there is one step.
+        WHOLE: N * K is a multiple of VEC.
+    """
+    STEP: tl.constexpr = THREADS * VEC * K
+    length = tl.cast(N, tl.int64) * K
+    start = tl.program_id(0) * (length // VEC * VEC if WHOLE else length) // VEC * VEC
+    head = (tl.program_id(0) * length - start).to(tl.int32)
+    x_ptr += start
+    out_ptr += start
+    begins = tl.arange(0, THREADS)[:, None] * (VEC * K)
+    lanes = tl.arange(0, VEC)[None, :]
+    carry = tl.zeros([1, COLUMNS], ACC)
+    for step in range(0, STEP if SINGLE else head + length, STEP):
+        end = tl.minimum(head + length - step, STEP).to(tl.int32)
+        first = tl.where(step == 0, head, 0)
+        elements = ()
+        for i in tl.static_range(K):
+            inside, edge = _masks(begins + i * VEC, first, end, VEC, WHOLE)
+            x = tl.load(x_ptr + step + (begins + i * VEC + lanes), mask=inside, other=0)
+            if not WHOLE:
+                x = tl.where(inside, x, tl.load(x_ptr + step + (begins + i * VEC + lanes), mask=edge, other=0))
+            elements = elements + apart(x, VEC)
+        sums = ()
+        for i in tl.static_range(VEC * K):
+            x = elements[i].to(CONVERTED).to(TILE)
+            if i >= K:
+                x += sums[i - K]
+            sums = sums + (x,)
+        totals = ()
+        for k in tl.static_range(COLUMNS):
+            totals = totals + (sums[(VEC - 1) * K + k] if k < K else tl.zeros_like(sums[0]),)
+        total = together(totals, 0, COLUMNS)
+        _, before = tl.associative_scan((total, tl.zeros_like(total)), 0, append)
+        before = apart(carry + before.to(ACC), COLUMNS)
+        scanned = ()
+        for i in tl.static_range(VEC * K):
+            scanned = scanned + ((before[i % K] + sums[i].to(ACC)).to(out_ptr.dtype.element_ty),)
+        for i in tl.static_range(K):
+            inside, edge = _masks(begins + i * VEC, first, end, VEC, WHOLE)
+            vectors = together(scanned, i * VEC, VEC)
+            tl.store(out_ptr + step + (begins + i * VEC + lanes), vectors, mask=inside)
+            if not WHOLE:
+                tl.store(out_ptr + step + (begins + i * VEC + lanes), vectors, mask=edge)
+        carry += tl.sum(total, 0, keep_dims=True).to(ACC)
