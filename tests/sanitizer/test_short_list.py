@@ -163,9 +163,11 @@ def test_answer(case, offset, device):
 # have a function of their own for.
 GRADIENTS = [(65, 100), (2, 20000), (3, 20001)]
 CLASSES = reduction.plan.Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
+SHORT = reduction.plan.Configuration("short", 12, 1, 16, 4)
 ROWS_SHARED = scan.plan.Configuration("shared", 4, 128, 1, 4, registers=128)
 ROWS_FLAT = scan.plan.Configuration("flat", 8, 256, 1, 1)
 COLUMNS_SHARED = scan.plan.Configuration("shared", 1, 8, 2, 4, registers=128)
+INTERLEAVED = scan.plan.Configuration("interleaved", 24, 1, 1, 1)
 LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_sm=4, stages=3)
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
 SEVERAL_SHARES = batch_norm.plan.Configuration("groups", 1, 1, 1, 24)
@@ -179,6 +181,7 @@ LARGE = [
     ("batch_norm_backward 80x1x256 float32", batch_norm, SEVERAL_SHARES),
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
+    ("amax 3001x3 dim=1 float32", reduction, SHORT),
     ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FILL),
     ("nll_loss_backward 59x301 bfloat16", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
     ("nll_loss_backward 300x8 bfloat16", gather, gather.plan.SHORT),
@@ -191,6 +194,7 @@ LARGE = [
     ("cumsum 2x3001 dim=1 float32", scan, ROWS_SHARED),
     ("cumsum 107x5 dim=1 bfloat16", scan, ROWS_FLAT),
     ("cumsum 3x600x5 dim=1 int64", scan, COLUMNS_SHARED),
+    ("cumsum 5x907x3 dim=1 bfloat16", scan, INTERLEAVED),
 ]
 
 
