@@ -226,7 +226,7 @@ TILES = group_norm.Configuration("tile", 4, 1, 1, 1, 1, 1024, 1)
         ((2**31 + 2**28, 1, 2), 1, PAIRS, TILES._replace(groups=64, block_hw=2), 2**22, 1),
         ((2**21 + 9, 1, 1025), 1, LOOPS._replace(warps=1), LOOPS._replace(block_hw=512), 2**22, 1),
         ((3, 2**30 + 1024, 1), 2**20 + 1, LOOPS, LOOPS._replace(block_d=1024, block_hw=1), 2**22, 1),
-        ((2**21 + 9, 1, 1025), 1, SHARES, SHARES._replace(block_hw=512), 2**22, 1),
+        ((2**21 + 9, 1, 1025), 1, SHARES, SHARES._replace(block_hw=512), 2**19, 1),
         ((1, 1, 2**31 + 2**23), 1, SHARES, SHARES, 2000, 1),
         ((1, 1, 2**31 + 2**23), 1, SINGLES, SHARES._replace(warps=16, vec=1, vectors=16), 20000, 1),
         ((1, 2**21 + 8, 1024), 1, SHARES, SHARES, 20000, 1),
