@@ -126,21 +126,32 @@ def test_noise_of_pytorch_that_is_small_by_luck():
     assert not reference.is_right((torch.full_like(dx, 1e-4), *others))
 
 
+BY_TURNS, UP = (math.inf, -math.inf), (math.inf, math.inf)
+
+
+def test_a_mean_may_err_by_what_its_terms_are_rounded_by():
+    """Terms add up to 0: PyTorch's mean is that, and stays it where half of the terms go up and half of them down."""
+    x = torch.tensor([1.0, -1.0] * 10 + [0.0])
+    reference = Reference("mean_dim", (x, [0]))
+    assert reference.is_right(torch.tensor(4e-8))
+    assert not reference.is_right(torch.tensor(4e-7))
+
+
 @pytest.mark.parametrize(("dtype", "wide"), [("float16", "float32"), ("float32", "float32"), ("float64", "float64")])
-def test_inputs_are_moved_by_a_unit_in_the_last_place_every_second_one_up(dtype, wide):
+def test_inputs_are_moved_by_a_unit_in_the_last_place(dtype, wide):
     dtype, wide = getattr(torch, dtype), getattr(torch, wide)
     value = torch.tensor([[1.5, -2.5, 0.0], [math.inf, math.nan, -math.inf]], dtype=dtype)
-    for first in (0, 1):
-        moved = answers._moved(value, first)
+    for position, move, towards in ((0, BY_TURNS, (1, -1, 1)), (1, BY_TURNS, (-1, 1, -1)), (1, UP, (1, 1, 1))):
+        moved = answers._moved(value, move, position)
         assert moved.dtype == wide
         torch.testing.assert_close(moved[1], value[1].to(wide), equal_nan=True)
-        towards = torch.tensor([(-1.0) ** (i + first) * math.inf for i in range(3)], dtype=wide)
+        towards = torch.tensor(towards, dtype=wide) * math.inf
         assert torch.equal(moved[0], torch.nextafter(value[0].to(wide), towards))
-    assert answers._moved(dtype, 0) == wide
+    assert answers._moved(dtype, UP, 0) == wide
     integers = torch.arange(3)
-    assert answers._moved(integers, 0) is integers
-    assert answers._moved(1e-5, 0) == 1e-5
-    assert answers._moved(torch.int32, 0) is torch.int32
+    assert answers._moved(integers, UP, 0) is integers
+    assert answers._moved(1e-5, UP, 0) == 1e-5
+    assert answers._moved(torch.int32, UP, 0) is torch.int32
 
 
 def test_saved_bytes_are_a_share_of_all():
