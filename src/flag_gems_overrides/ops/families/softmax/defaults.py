@@ -11,7 +11,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import MAX_DEPTH, MAX_INTERLEAVED, MAX_WORDS, Configuration, Problem, Shape, launch, resident
+from .launches import MAX_DEPTH, MAX_INTERLEAVED, MAX_WORDS, Configuration, Problem, Shape, Split, launch, resident
 from .shapes import (
     COLUMNS,
     COLUMNS_IN_L1,
@@ -173,7 +173,8 @@ def _is_better_interleaved(problem: Problem, by_columns: Configuration, limits: 
     M, N, K, size, inputs = problem
     if by_columns.group == 1 or K > MAX_INTERLEAVED or power_of_2(K) == K:
         return False
-    return M * N * K * size * inputs > limits.l2_bytes and launch(problem, by_columns, limits).looped
+    launched = launch(problem, by_columns, limits)
+    return M * N * K * size * inputs > limits.l2_bytes and isinstance(launched, Split) and launched.looped
 
 
 def _interleaved(problem: Problem) -> Configuration:
