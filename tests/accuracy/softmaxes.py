@@ -15,7 +15,8 @@ from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each, layou
 nan, inf = float("nan"), float("inf")
 
 # On the interpreter's device of 4 multiprocessors these take every way through the plan (tests/ops/test_softmax_plan.py
-# looks that they do): several rows to a program, one, edges, groups, loops, blocks ahead, wide and narrow K.
+# looks that they do): several rows to a program, one, edges, groups, loops, blocks ahead, wide and narrow K,
+# few columns as they lie.
 CASES = [
     ((), 0),
     ((1,), -1),
@@ -60,6 +61,8 @@ CASES = [
     ((90, 3, 2), 1),
     ((3, 23, 71), 1),
     ((2, 40, 37), 1),
+    ((1, 180001, 3), 1),
+    ((2, 90000, 6), 1),
 ]
 # On a GPU also upstream's shapes and the sizes that plans are made for.
 LARGE = [
@@ -89,6 +92,7 @@ if ON_GPU:
 LAID_OUT = [((17, 300), 1), ((6, 90, 24), 1), ((3, 515), 1)]
 # (shape, dim) of rows long enough to be cut in parts, and short ones.
 WITH_SPECIALS = [((6, 33), 1), ((6, 1025), 1), ((6, 20011), 1), ((6, 120000), 1), ((6, 90, 8), 1), ((6, 9000, 8), 1)]
+WITH_SPECIALS += [((6, 30001, 3), 1)]
 
 
 def _wide(*tensors: torch.Tensor) -> list[np.ndarray]:

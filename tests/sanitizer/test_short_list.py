@@ -17,7 +17,7 @@ from kernels import KERNELS, forget_launches
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS, Operator
-from flag_gems_overrides.ops.families import batch_norm, gather, group_norm, reduction, scan
+from flag_gems_overrides.ops.families import batch_norm, gather, group_norm, reduction, scan, softmax
 from flag_gems_overrides.ops.families.reduction.moments import variance
 from flag_gems_overrides.ops.families.reduction.moments_call import moments
 from flag_gems_overrides.ops.launch import devices
@@ -173,12 +173,17 @@ BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
 SEVERAL_SHARES = batch_norm.plan.Configuration("groups", 1, 1, 1, 24)
 GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
 CHANNELS = group_norm.plan.Configuration("channels", 1, block_d=16, block_hw=4, programs_per_sm=1)
+FEW_COLUMNS = softmax.launches.Configuration("interleaved", 8, 4, group=32)
 LARGE = [
     ("batch_norm 86x77 float32", batch_norm, BY_PLACE),
     ("batch_norm_backward 86x77 float32", batch_norm, BY_PLACE),
     ("batch_norm_backward 150x130 bfloat16", batch_norm, BY_PLACE),
     ("batch_norm 80x1x256 float32", batch_norm, SEVERAL_SHARES),
     ("batch_norm_backward 80x1x256 float32", batch_norm, SEVERAL_SHARES),
+    ("softmax 2x5001x3 dim=1 float32", softmax, FEW_COLUMNS),
+    ("log_softmax 2x5000x6 dim=1 bfloat16", softmax, FEW_COLUMNS),
+    ("softmax_backward 2x5000x6 dim=1 float32", softmax, FEW_COLUMNS),
+    ("log_softmax_backward 2x5001x3 dim=1 bfloat16", softmax, FEW_COLUMNS),
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
     ("amax 3001x3 dim=1 float32", reduction, SHORT),

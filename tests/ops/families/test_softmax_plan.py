@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.softmax.defaults import default
 from flag_gems_overrides.ops.families.softmax.plan import (
+    Interleaved,
+    Launched,
     Problem,
     Rows,
     Short,
@@ -61,6 +63,13 @@ def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
         assert p.programs * p.block_m >= M > (p.programs - 1) * p.block_m
         assert p.block_m * p.width % (p.warps * WARP * p.vec) == 0, "as many vectors side by side as threads"
         return
+    if isinstance(p, Interleaved):
+        assert p.step % K == p.step % p.vec == 0, "a lane has elements of one column, and whole vectors"
+        assert p.block >= p.step > p.block // 2
+        assert p.splits < 2**16
+        assert p.unaligned == (N * K % p.vec != 0)
+        assert M < 2**31
+        return
     assert p.contiguous == (K == 1)
     assert p.blocks == (M if p.contiguous else M * cdiv(K, p.block_k))
     length = N // p.vec if p.contiguous else N
@@ -96,6 +105,9 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
         assert p.programs < 2**31
         return
     assert p.vec * size <= VECTOR_BYTES
+    if isinstance(p, Interleaved):
+        assert p.block == power_of_2(p.block) == p.warps * WARP * p.vec
+        return
     shape = (p.block_m, p.depth, p.width) if isinstance(p, Rows) else (p.lanes, p.depth, p.block_k)
     assert all(side == power_of_2(side) for side in shape)
     assert (N if K == 1 else K) % p.vec == 0 or p.unaligned
@@ -113,12 +125,14 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
             assert p.int64_offsets or K + p.block_k <= 2**31
 
 
-def _elements(p: Single | Short | Rows | Split) -> int:
+def _elements(p: Launched) -> int:
     """Of each input that a program holds."""
     if isinstance(p, Single):
         return p.block
     if isinstance(p, Short):
         return p.lanes * p.depth * p.columns
+    if isinstance(p, Interleaved):
+        return p.block * p.depth
     return p.block_m * p.depth * p.width if isinstance(p, Rows) else p.lanes * p.depth * p.block_k
 
 
@@ -182,6 +196,8 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
         p = plan(M, N, K, size, inputs, INTERPRETER)
         if isinstance(p, (Single, Short)):
             ways.add((type(p).__name__, p.programs > 1))
+        elif isinstance(p, Interleaved):
+            ways.add(("Interleaved", p.unaligned))
         elif isinstance(p, Rows):
             ways.add(("rows", p.block_m > 1, p.depth > 1))
         else:
@@ -196,6 +212,7 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     expected |= {(True, False, True, True), (True, True, True, True)}
     expected |= {(False, False, False, False), (False, False, False, True), (False, False, True, True)}
     expected |= {("Single", False), ("Single", True), ("Short", False), ("Short", True)}
+    expected |= {("Interleaved", False), ("Interleaved", True)}
     if (size, inputs) == (4, 2):
         expected.add((False, False, True, False))
     else:
@@ -223,6 +240,15 @@ def test_rows_that_fill_a_tile_of_32_warps(M, N, size, one_tile):
     p = plan(M, N, 1, size, 1, H200)
     assert (isinstance(p, Rows) and p.warps == 32) == one_tile
     assert isinstance(plan(M, N, 1, size, 2, H200), Split)
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_few_columns_are_read_as_they_lie_where_l2_does_not_hold_them(size, inputs):
+    assert isinstance(plan(35, 2436552, 3, size, inputs, H200), Interleaved)
+    assert isinstance(plan(35, 2436552, 4, size, inputs, H200), Split)
+    assert isinstance(plan(1, 243655, 3, size, inputs, H200), Split)
+    assert isinstance(plan(100000, 500, 3, size, inputs, H200), (Short, Split))
 
 
 @pytest.mark.parametrize("size", [2, 4])

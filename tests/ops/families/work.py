@@ -60,6 +60,11 @@ def _softmax(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
         if isinstance(plan, softmax_plan.Rows):
             tile = plan.block_m * plan.depth * plan.width
             return Work(plan.programs, 1, plan.programs * tile, 1, 0)
+        if isinstance(plan, softmax_plan.Interleaved):
+            programs, tile = M * plan.splits, plan.step * plan.depth
+            iterations = _cdiv(N * K, plan.splits * tile)
+            numbers = 2 * (3 - inputs) * programs * K
+            return Work(programs, 2 * iterations, programs * iterations * plan.block * plan.depth, 2, numbers)
         columns = plan.vec if plan.contiguous else plan.block_k
         length = _cdiv(N // plan.vec if plan.contiguous else N, plan.group)
         tiles = max(_cdiv(length, plan.lanes * plan.depth), 1)

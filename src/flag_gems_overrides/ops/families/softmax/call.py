@@ -14,15 +14,26 @@ from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Entry
 from ...launch.shape import split_at, wrap_dim
+from ...launch.sizes import power_of_2
 from ...launch.workspace import with_counters
-from . import backward_columns, backward_rows, forward_columns, forward_rows, plan
-from .plan import Configuration, Problem, Rows, Short, Single, Split
+from . import (
+    backward_columns,
+    backward_interleaved,
+    backward_rows,
+    forward_columns,
+    forward_interleaved,
+    forward_rows,
+    plan,
+)
+from .plan import Configuration, Interleaved, Problem, Rows, Short, Single, Split
 from .tile import DEPTH_AXIS
 
 
 class _Kernels(NamedTuple):
     single: Entry
     short_columns: Entry
+    interleaved_statistics: Entry
+    interleaved: Entry
     rows: Entry
     unaligned_rows: Entry
     split_rows: Entry
@@ -34,6 +45,8 @@ class _Kernels(NamedTuple):
 _FORWARD = _Kernels(
     forward_rows.softmax_single,
     forward_columns.softmax_short_columns,
+    forward_interleaved.softmax_interleaved_statistics,
+    forward_interleaved.softmax_interleaved,
     forward_rows.softmax_rows,
     forward_rows.softmax_unaligned_rows,
     forward_rows.softmax_split_rows,
@@ -44,6 +57,8 @@ _FORWARD = _Kernels(
 _BACKWARD = _Kernels(
     backward_rows.softmax_backward_single,
     backward_columns.softmax_backward_short_columns,
+    backward_interleaved.softmax_backward_interleaved_sums,
+    backward_interleaved.softmax_backward_interleaved,
     backward_rows.softmax_backward_rows,
     backward_rows.softmax_backward_unaligned_rows,
     backward_rows.softmax_backward_split_rows,
@@ -176,6 +191,8 @@ def _bind(
             COMPUTE=compute,
             AXIS=DEPTH_AXIS,
         )
+    if isinstance(chosen, Interleaved):
+        return _bind_interleaved(kernels, problem, chosen, log, compute, device)
     if isinstance(chosen, Rows):
         return kernels.rows.bind(
             device,
@@ -220,6 +237,36 @@ def _bind(
         return kernel.bind(device, (chosen.programs,), chosen.blocks, *sizes, **options)
     no_workspace = None
     return kernel.bind(device, (chosen.programs,), no_workspace, chosen.group, chosen.blocks, *sizes, **options)
+
+
+def _bind_interleaved(
+    kernels: _Kernels, problem: Problem, chosen: Interleaved, log: bool, compute: Any, device: int
+) -> Callable[..., None]:
+    M, N, K, _, inputs = problem
+    grid = M, chosen.splits
+    options = {
+        "num_warps": chosen.warps,
+        "K": K,
+        "UNALIGNED": chosen.unaligned,
+        "VEC": chosen.vec,
+        "BLOCK": chosen.block,
+        "STEP": chosen.step,
+        "DEPTH": chosen.depth,
+        "COMPUTE": compute,
+    }
+    first = kernels.interleaved_statistics.bind(device, grid, N, **options, **({"LOG": log} if inputs == 2 else {}))
+    second = kernels.interleaved.bind(device, grid, N, LOG=log, SPLITS=power_of_2(chosen.splits), **options)
+    dtype = torch.float64 if compute is tl.float64 else torch.float32
+    partial = Allocation((M, K, chosen.splits), dtype, device)
+    return functools.partial(_launch_interleaved, first, second, partial, 3 - inputs)
+
+
+def _launch_interleaved(
+    first: Callable[..., None], second: Callable[..., None], partial: Allocation, count: int, *tensors: torch.Tensor
+) -> None:
+    statistics = [partial() for _ in range(count)]
+    first(*tensors[:-1], *statistics)
+    second(*tensors, *statistics)
 
 
 def _kernel_of(kernels: _Kernels, inputs: int, chosen: Split) -> tuple[Entry, dict[str, Any]]:

@@ -11,7 +11,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import MAX_DEPTH, MAX_WORDS, Configuration, Problem, Shape, resident
+from .launches import MAX_DEPTH, MAX_INTERLEAVED, MAX_WORDS, Configuration, Problem, Shape, Split, launch, resident
 from .shapes import (
     COLUMNS,
     COLUMNS_IN_L1,
@@ -73,6 +73,8 @@ TINY, MAX_SHORT_OF_TINY = 16384, 512
 # 84 us (62 to read and write), by 65035 71, with 512 columns 76. So many bytes to each, of so many to each
 # multiprocessor.
 MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
+# The fewest to a program that reads and writes one [N, K]: 1520 such start in the time that memory takes for 2.3 MB.
+MIN_BLOCK_BYTES = 1536
 # Elements of a thread of 16 warps (64 of float32 spill 24 bytes).
 MAX_ELEMENTS_OF_NARROWER = 32
 # Of shared memory, for what threads tell each other.
@@ -102,9 +104,12 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         little |= is_tiny(problem)
         most = MAX_SHORT if K % 4 else MAX_SHORT_IN_FOURS
         short = (unaligned and most >= N) or K % 2 == 1 or (size == 8 and N <= MAX_SHORT_FLOAT64)
-        found = _short(problem, limits) if few or little or short else None
+        by_columns = few and not little and _is_gradient_of_vectors(problem)
+        found = _short(problem, limits) if not by_columns and (few or little or short) else None
         found = found or _columns(M, N, K, size, inputs, limits)
-        return (_short(problem, limits) or found) if found.group > 1 and _is_little(problem, limits) else found
+        if found.group > 1 and _is_little(problem, limits):
+            return _short(problem, limits) or found
+        return _interleaved(problem) if _is_better_interleaved(problem, found, limits) else found
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
@@ -146,9 +151,36 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
     return Configuration("short", elements, warps)
 
 
+def _is_gradient_of_vectors(problem: Problem) -> bool:
+    """Whether a program for each [N, K] loads four elements or more of each input together, and a thread with whole
+    columns fewer: the gradients of log_softmax 3000 x 24 x 20 bf16 7.0 us so, by threads 8.0, of softmax 20000 x 4 x 36
+    float32 17.4 and 18.7; where both load four, 1558 x 2 x 132 float16 4.1 and 3.9 (H100).
+    """
+    _, N, K, size, inputs = problem
+    vec = VECTOR_BYTES // size
+    by_thread, by_program = math.gcd(K, max(vec // power_of_2(N), 1)), math.gcd(K, vec)
+    bytes_moved = N * K * size * (inputs + 1)
+    return inputs == 2 and by_program >= 4 and by_program > by_thread and bytes_moved >= MIN_BLOCK_BYTES
+
+
 def _is_little(problem: Problem, limits: Limits) -> bool:
     M, N, K, size, _ = problem
     return limits.sm_count * LITTLE // (size // 8 + 1) >= M * N * K
+
+
+def _is_better_interleaved(problem: Problem, by_columns: Configuration, limits: Limits) -> bool:
+    """Where columns would be read twice too, in a loop by groups whose L2 cannot hold them, and element by element."""
+    M, N, K, size, inputs = problem
+    if by_columns.group == 1 or K > MAX_INTERLEAVED or power_of_2(K) == K:
+        return False
+    launched = launch(problem, by_columns, limits)
+    return M * N * K * size * inputs > limits.l2_bytes and isinstance(launched, Split) and launched.looped
+
+
+def _interleaved(problem: Problem) -> Configuration:
+    """Of 32 programs to a multiprocessor, several rounds of which end at about the same time."""
+    size, inputs = problem.itemsize, problem.inputs
+    return Configuration("interleaved", VECTOR_BYTES // size * 4 // inputs, 4, group=32)
 
 
 def _rows(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:

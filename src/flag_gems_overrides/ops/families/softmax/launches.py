@@ -15,6 +15,8 @@ WORDS = 2
 MAX_WORDS = 64
 # Loads of a thread side by side.
 MAX_DEPTH = 16
+# Columns that are read as they lie, programs of a row at most, and bytes to each program at least.
+MAX_INTERLEAVED, MAX_SPLITS, MIN_SPLIT_BYTES = 8, 1024, 16384
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch and of an iteration.
 BYTES_PER_US, LAUNCH_US, ITERATION_US = 32000, 2.0, 0.7
 
@@ -30,7 +32,7 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: single, short, rows, split; the latter looks into ``launch`` for its loop."""
+    """What the tuner chooses. Kernels: single, short, interleaved, rows, split, whose loop ``launch`` decides on."""
 
     kernel: str
     elements: int  # of each input that a thread holds
@@ -60,6 +62,18 @@ class Short(NamedTuple):
     vec: int
     warps: int
     programs: int
+
+
+class Interleaved(NamedTuple):
+    """Few long columns as they lie (1 < K <= 8): the ``*_interleaved`` kernels. Names as there."""
+
+    unaligned: bool
+    vec: int
+    block: int
+    step: int
+    depth: int
+    splits: int
+    warps: int
 
 
 class Rows(NamedTuple):
@@ -96,6 +110,9 @@ class Split(NamedTuple):
     blocks: int
 
 
+Launched = Single | Short | Interleaved | Rows | Split
+
+
 class Shape(NamedTuple):
     """Of one program."""
 
@@ -107,16 +124,14 @@ class Shape(NamedTuple):
     prefetch: bool = False
 
 
-def launch_or_none(
-    problem: Problem, configuration: Configuration, limits: Limits
-) -> Single | Short | Rows | Split | None:
+def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launched | None:
     try:
         return launch(problem, configuration, limits)
     except ValueError:
         return None
 
 
-def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Single | Short | Rows | Split:
+def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launched:
     """ValueError if the problem cannot be launched so."""
     M, N, K, size, inputs = problem
     kernel, elements, warps, *_ = configuration
@@ -136,6 +151,15 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Si
         # As many neighbours as a thread has.
         vec = math.gcd(K, VECTOR_BYTES // size, max(columns * lanes // (warps * WARP), 1))
         return Short(lanes, cdiv(N, lanes), columns, vec, warps, cdiv(M * K, columns))
+    if kernel == "interleaved":
+        vec = VECTOR_BYTES // size
+        block = warps * WARP * vec
+        step, depth = block // math.lcm(vec, K) * math.lcm(vec, K), elements // vec
+        if not (1 < K <= MAX_INTERLEAVED and step and depth and 4 * vec <= N * K and M < 2**31):
+            raise ValueError("few long columns only")
+        tiles = min(cdiv(N * K, step * depth), cdiv(N * K * size, MIN_SPLIT_BYTES))
+        splits = min(cdiv(max(configuration.group, 1) * limits.sm_count, M), tiles, MAX_SPLITS)
+        return Interleaved(N * K % vec != 0, vec, block, step, depth, splits, warps)
     if kernel == "rows":
         if K > 1 or elements * warps * WARP < N:
             raise ValueError("rows of no more elements than one tile only")
@@ -155,6 +179,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
     M, N, K, size, inputs = problem
     p = launch(problem, configuration, limits)
+    if isinstance(p, Interleaved):  # two launches, both of which read
+        return 2 * LAUNCH_US + M * N * K * size * (2 * inputs + 1) / (min(limits.sm_count, M * p.splits) * BYTES_PER_US)
     resident = limits.sm_count * max(limits.threads_per_sm // (p.warps * WARP), 1)
     elements, reads, iterations, per_load = M * N * K, 1, cdiv(p.programs, resident), 1
     if isinstance(p, Rows):

@@ -9,10 +9,24 @@ from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES
 from ...plans import table
 from .defaults import default, is_tiny, others
-from .launches import Configuration, Problem, Rows, Short, Single, Split, estimate, launch, launch_or_none
+from .launches import (
+    Configuration,
+    Interleaved,
+    Launched,
+    Problem,
+    Rows,
+    Short,
+    Single,
+    Split,
+    estimate,
+    launch,
+    launch_or_none,
+)
 
 __all__ = [
     "Configuration",
+    "Interleaved",
+    "Launched",
     "Problem",
     "Rows",
     "Short",
@@ -34,8 +48,8 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
     by_rules = default(problem, limits)
-    # The table has times of short columns that were tiles of a power of two.
-    if is_tiny(problem) or by_rules.kernel == "short":
+    # The table has times of short columns that were tiles of a power of two, and none of few columns as they lie.
+    if is_tiny(problem) or by_rules.kernel in ("short", "interleaved"):
         return by_rules
     found = table.lookup(
         "softmax",
@@ -56,7 +70,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
         value = getattr(first, field)
         candidates += [first._replace(**{field: value * 2}), first._replace(**{field: value // 2})]
     candidates += others(problem, limits)
-    found: dict[Single | Short | Rows | Split, Configuration] = {}
+    found: dict[Launched, Configuration] = {}
     for candidate in candidates:
         launched = launch_or_none(problem, candidate, limits)
         if launched is not None:
@@ -64,7 +78,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     return list(found.values())
 
 
-def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Single | Short | Rows | Split:
+def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Launched:
     """The launch that is chosen for these sizes, none of them 0."""
     problem = Problem(M, N, K, size, inputs)
     return launch(problem, choose(problem, limits), limits)
