@@ -58,6 +58,10 @@ LITTLE_TILE = 1024
 # What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
 # element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.
 LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
+# Moments of longer odd rows are read in vectors all the same, so many bytes by a thread, in one tile. Each element by
+# itself, and so (H100): std 9 x 3333 float32 4.34 and 3.96 us, var_mean 20 x 7001 float16 4.6 and 4.26, 6 x 2671
+# bfloat16 3.72 and 3.74; 5 x 12345 bfloat16 by two programs for each row 6.54, in one tile 4.47.
+LITTLE_MOMENTS_BYTES = 64
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
 # Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2.
@@ -131,13 +135,16 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     positions = accumulators == 2
     vector, block_n = _row_vector(N, size), power_of_2(N)
     edges = N % vector != 0
+    little = M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES
     occupancy = BYTES_OCCUPANCY if size == 1 and not positions else OCCUPANCY
     stages = 1
     if N == 1:
         tile, warps = (VECTOR_BYTES // size * 4 * WARP, 4) if _starts_many(M, 256, limits) else (256, 2)
         tile = min(tile, power_of_2(M))
         warps = max(1, min(warps, tile // WARP))
-    elif M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES:
+    elif little and accumulators == 3 and N * size > SHORT_BYTES and math.gcd(N, vector) * size < VECTOR_BYTES // 2:
+        tile, warps = block_n, block_n * size // (LITTLE_MOMENTS_BYTES * WARP)
+    elif little:
         vector = math.gcd(N, vector)
         alone = M * block_n <= LITTLE_PROGRAM * LITTLE_PROGRAMS * limits.sm_count
         tile = max(LITTLE_PROGRAM if alone else LITTLE_TILE, block_n)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, WARP
+from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, WARP, power_of_2
 from .launches import Alone, Configuration, Flat, Interleaved, Problem, Shared, launch, resident_programs, vector
 
 # Fitted to 272 launches of 99 problems on an H200: the one of a problem's lowest estimate took at most 1.064 times as
@@ -22,6 +22,10 @@ LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
 UNIT_TILE_US = 0.1
 # The exchange of sums between the warps of a program, and its share of each warp, for rows and for columns.
 SYNC_US, SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.1, 0.015, 0.018
+# Of few columns as they lie a thread has a sum of each: for each of them, of 64 bits four times as long. 66 x 196 x 6
+# float32 takes 4.1 us in 4 warps, in segments 3.7, 478 x 3791 x 5 int32 81 and 67; but 347 x 1385 x 5 float32 16.2 and
+# 18.1, 676 x 30 x 3 in a single warp 3.2 and 3.4 (H100).
+SYNC_INTERLEAVED_WARP_US = 0.009
 # The exchange between programs: of each step, of each warp, and for columns of each word that a program reads. 2**28
 # float32 takes 2.63 us a step with 4 warps, 2.83 with 8, 3.15 with 16, of which 2.0 us move bytes. The first exchange
 # takes longer, by each program of the group: 196560 float32 take 5.6 us in 192 programs, 5.2 in 96 of twice as many
@@ -31,6 +35,9 @@ FIRST_EXCHANGE_US, FIRST_MEMBER_US = 1.4, 0.003
 # What a multiprocessor moves and issues in a microsecond; microseconds of a program (46 x 712 x 21 takes 5.4 us in
 # 4094 programs, 4.3 in 2047); share of the shorter of the two that the longer does not hide.
 BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 0.03
+# What it moves where others have nothing to do, of rows whose loads are issued all at once: 16384 float16 take 4.06 us
+# in one program of 16 warps, 4.3 to 4.4 by 16 programs that share the row, 4.4 to 4.7 by fewer or larger ones (H100).
+ALONE_BYTES_PER_US = 65000
 # Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 # For an element of rows as they lie in memory, whose sums begin again with each row (counted, not timed).
@@ -74,12 +81,16 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         instructions, accesses = INTERLEAVED_INSTRUCTIONS[N * K % found.vec == 0], K
     lanes = found.programs * found.steps * tile * found.warps * WARP
     # Of each multiprocessor.
-    moved = _bytes(problem, configuration, found.steps) / BYTES_PER_US
+    active = min(limits.sm_count, found.programs)
+    bandwidth = BYTES_PER_US
+    if K == 1 and found.steps == 1:
+        bandwidth = min(BYTES_PER_US * limits.sm_count / active, ALONE_BYTES_PER_US)
+    moved = _bytes(problem, configuration, found.steps) / bandwidth
     requests = 2 * found.programs * found.steps * found.depth * found.warps * accesses * _lines(problem, configuration)
     issued = max(
         lanes * wide * instructions / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US
     )
-    work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / min(limits.sm_count, found.programs)
+    work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / active
     if K == 1:
         # Elements of a thread that are no neighbours are scanned across the warp each by themselves, integers of 8
         # bytes in two words: 2 x 8 x 95 int32 takes 3.3 us by a warp for each row.
@@ -95,7 +106,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         first = (FIRST_EXCHANGE_US + FIRST_MEMBER_US * found.group) * words
         return LAUNCH_US + LOAD_US + first + work + found.steps * (step + exchange * words)
     if configuration.kernel != "units":
-        step += SYNC_US + (SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US * wide) * found.warps
+        per_warp = SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US * wide
+        if isinstance(found, Interleaved):
+            per_warp = SYNC_INTERLEAVED_WARP_US * power_of_2(K) * wide**2
+        step += SYNC_US + per_warp * found.warps if found.warps > 1 else 0
     # Chunks of rows load a step ahead.
     step += LOAD_US / (2 if configuration.kernel == "chunks" and K == 1 else 1)
     registers = configuration.registers or _registers(problem, configuration, found.steps)
@@ -130,7 +144,7 @@ def _registers(problem: Problem, configuration: Configuration, steps: int) -> in
         per_element = INTEGER_ROW_REGISTERS if integer and size == 8 else ROW_REGISTERS
         return REGISTERS + int(tile * per_element / (2 if kernel == "units" else 1))
     if kernel == "interleaved":
-        return REGISTERS + 2 * tile
+        return REGISTERS + 2 * tile + (STEP_REGISTERS if steps > 1 else 0)
     if kernel == "units":
         return REGISTERS + int(depth * (max(elements * size / 4, 1) + STORED_ROW_REGISTERS))
     per_element = INTEGER_COLUMN_REGISTERS if integer and size == 8 else COLUMN_REGISTERS
