@@ -28,6 +28,7 @@ from .launches import (
     has_edges,
     has_vectors,
     held,
+    held_of_one,
     launch,
     launch_or_none,
     min_registers,
@@ -139,7 +140,9 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
     if channels is not None and problem.K == 1:
         return channels
     found = [channels, _flat(problem, limits)]
-    if channels is None or (has_edges(problem) and problem.M * problem.K >= MIN_LOOPED):
+    elements = problem.M * problem.K
+    few = elements >= MIN_LOOPED if has_edges(problem) else elements <= held(problem) * MAX_WARPS * WARP
+    if channels is None or not few:
         found.append(_groups(problem, limits))
     return min((each for each in found if each), key=lambda each: estimate(problem, each, limits))
 
@@ -329,7 +332,7 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
     most = held(problem) * MAX_WARPS * WARP
     block = power_of_2(A * B)
     if block > most:
-        return None
+        return Configuration("channels", 1, MAX_WARPS) if block <= held_of_one(problem) * MAX_WARPS * WARP else None
     thin = False
     if B == 1:
         # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.

@@ -188,6 +188,8 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
             per_thread = 1  # neighbours of a thread are loaded and stored one by one otherwise
         held = min(WARPS * WARP * per_thread, ELEMENTS_HELD)
         together = power_of_2_within(min(held // group, problem.M // (2 * limits.sm_count)))
+        # An element for each thread of a warp, as in gradients.
+        together = max(together, min(WARP // group, power_of_2(problem.M)))
     if together > 1:
         per_thread = min(per_thread, ELEMENTS_OF_SEVERAL if span(problem, vec) == 3 else most)
         warps = power_of_2_within(together * group // (per_thread * WARP))

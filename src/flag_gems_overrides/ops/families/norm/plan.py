@@ -243,10 +243,8 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     block_n = min(power_of_2(span), warps * lanes)
     # 32768 x 1024 bf16: 81 % with 4 chunks, be they of one row or of several.
     block_m = power_of_2_within(4 * lanes // (cdiv(span, block_n) * block_n))
-    if itemsize > 2:
-        # Few rows: 64 x 128 float64 3.0 us with one, 3.3 with two.
-        block_m = min(block_m, power_of_2_within(M // limits.sm_count))
-    block_m = min(block_m, power_of_2(M))
+    # Few rows: 64 x 128 float64 3.0 us with one, 3.3 with two, 126 x 352 float16 and a residual 3.1 and 3.3.
+    block_m = min(block_m, power_of_2_within(M // limits.sm_count), power_of_2(M))
     tile_bytes = problem.inputs * block_m * cdiv(span, block_n) * block_n * itemsize
     # More than the registers hold, so that the last to start end with the others: bf16 12288 x 3072 47.8 us with 10
     # programs to an SM, 52.7 with 5; 13051 x 1600 30.7 with 18, 34.3 with 9; 8192 x 4096 41.1 with 8, 41.8 with 4.

@@ -211,14 +211,14 @@ def load_parameter_at(ptr, columns, mask):
 def block_columns(x_ptr, residual_ptr, block, BLOCK_N: tl.constexpr, VEC: tl.constexpr):
     """The columns of block ``block`` of a row of x of which VEC divides the length.
 
-    Of elements that are loaded one by one, or two of 16 bits, the compiler is told that their columns are multiples of
-    VEC and no more. Otherwise it sees whole vectors of weight and bias, gives each thread as many neighbouring elements
-    of x too, and a warp that loads these one by one goes over four or eight times as many bytes as it wants. A layout
-    for single elements takes registers: 8 bytes of 3 x 200002 float32, two to a load, would spill, and with a residual
-    8 of 200 x 200002 float16.
+    Of float32 that are loaded one by one the compiler is told that their columns are multiples of one and no more.
+    Otherwise it sees whole vectors of weight and bias, gives each thread four neighbouring elements of x too, and a
+    warp that loads these one by one goes over four times as many bytes as it wants. Elements of 16 bits are better so:
+    layer_norm of 88 x 85975 float16 takes 37.8 us, 64.6 with elements a warp apart. A layout for single elements takes
+    registers: with a residual 8 bytes spill.
     """
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
-    if VEC * x_ptr.dtype.element_ty.primitive_bitwidth <= 32 and residual_ptr is None:
+    if VEC == 1 and x_ptr.dtype.element_ty.primitive_bitwidth == 32 and residual_ptr is None:
         return tl.multiple_of(columns, VEC)
     else:
         return columns
