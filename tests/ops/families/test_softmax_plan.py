@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from accuracy.softmaxes import CASES
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.softmax.defaults import default
@@ -47,6 +47,7 @@ numbers = st.integers(1, 300) | st.integers(1, 10**7)
 @example(2**30 + 5, 2, 2, 2, 1, H200)
 @example(2**31 + 5, 2, 2, 2, 1, H200)
 def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
+    assume(M * N * K < 2**40)  # what a kernel is asked for is a tensor
     p = plan(M, N, K, size, inputs, limits)
     if isinstance(p, Single):
         assert N == 1
