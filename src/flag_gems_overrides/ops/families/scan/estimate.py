@@ -23,8 +23,8 @@ UNIT_TILE_US = 0.1
 # The exchange of sums between the warps of a program, and its share of each warp, for rows and for columns.
 SYNC_US, SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.1, 0.015, 0.018
 # Of few columns as they lie a thread has a sum of each: for each of them, of 64 bits four times as long. 66 x 196 x 6
-# float32 takes 4.1 us in 4 warps, in segments 3.7, 478 x 3791 x 5 int32 81 and 67; but 347 x 1385 x 5 float32 16.2 and
-# 18.1, 676 x 30 x 3 in a single warp 3.2 and 3.4 (H100).
+# float32 takes 4.1 us in 4 warps, in segments 3.7, 478 x 3791 x 5 int32 81 and 67, float64 91 and 66; but 347 x 1385 x
+# 5 float32 16.2 and 18.1, 676 x 30 x 3 in a single warp 3.2 and 3.4 (H100).
 SYNC_INTERLEAVED_WARP_US = 0.009
 # The exchange between programs: of each step, of each warp, and for columns of each word that a program reads. 2**28
 # float32 takes 2.63 us a step with 4 warps, 2.83 with 8, 3.15 with 16, of which 2.0 us move bytes. The first exchange
@@ -35,8 +35,9 @@ FIRST_EXCHANGE_US, FIRST_MEMBER_US = 1.4, 0.003
 # What a multiprocessor moves and issues in a microsecond; microseconds of a program (46 x 712 x 21 takes 5.4 us in
 # 4094 programs, 4.3 in 2047); share of the shorter of the two that the longer does not hide.
 BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 0.03
-# What it moves where others have nothing to do, of rows whose loads are issued all at once: 16384 float16 take 4.06 us
-# in one program of 16 warps, 4.3 to 4.4 by 16 programs that share the row, 4.4 to 4.7 by fewer or larger ones (H100).
+# What it moves where others have nothing to do, of one row whose loads are issued all at once: 16384 float16 take 4.06
+# us in one program of 16 warps, 4.3 to 4.4 by 16 programs that share the row, 4.4 to 4.7 by fewer or larger ones
+# (H100). Not of more rows: 46 x 13962 float32 6.72 in a program for each, 6.44 by two.
 ALONE_BYTES_PER_US = 65000
 # Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
@@ -66,7 +67,7 @@ MAX_OVERLAP, OVERLAP_BYTES = 8, 8192
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
     """Microseconds: what all programs move and issue, and what one of them waits for."""
-    _, N, K, size, integer = problem
+    M, N, K, size, integer = problem
     found = launch(problem, configuration, limits)
     wide, tile = 2 if size == 8 else 1, configuration.elements * found.depth
     vec = vector(problem)[0] if K == 1 and not isinstance(found, Flat) else configuration.elements
@@ -83,7 +84,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     # Of each multiprocessor.
     active = min(limits.sm_count, found.programs)
     bandwidth = BYTES_PER_US
-    if K == 1 and found.steps == 1:
+    if M == K == 1 and found.steps == 1:
         bandwidth = min(BYTES_PER_US * limits.sm_count / active, ALONE_BYTES_PER_US)
     moved = _bytes(problem, configuration, found.steps) / bandwidth
     requests = 2 * found.programs * found.steps * found.depth * found.warps * accesses * _lines(problem, configuration)

@@ -3,7 +3,7 @@
 """cumsum over N of [M, N, K] with few K, as they lie in memory.
 
 A thread has VEC rows of K elements, which are K vectors, whatever K is. By columns it would load and store each element
-by itself: 16384 x 648 x 3 bfloat16 takes 104 us so, 95 by torch.compile (H100).
+by itself: 16384 x 648 x 3 bfloat16 takes 103 us so, 49.5 as here, 95 by torch.compile (H100).
 """
 
 import triton

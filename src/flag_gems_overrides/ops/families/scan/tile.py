@@ -68,7 +68,7 @@ def along(n, K, COLUMNS: tl.constexpr):
 @triton.jit
 def tile_mask(n, left, right, tile, LANES: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr):
     """Of a unit's ``tile``-th, what there is. One mask for all tiles if they are WHOLE: of more masks than there are
-    predicates the loads wait for each other, 16 rows of 8 x 16 x 152 int32 four times."""
+    predicates the loads wait for each other, 16 rows of 8 x 16 x 152 int32 four times: 4.36 us, not 3.17 (H100)."""
     if not WHOLE:
         left -= tile * (1 if COLUMNS else LANES)
     if COLUMNS:
