@@ -58,6 +58,10 @@ LITTLE_TILE = 1024
 # What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
 # element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.
 LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
+# Values and positions of 16 and 32 bits twice as long, in whole vectors, while one multiprocessor of four has a row:
+# with 64 bytes of values to a thread, or 32 positions. By four programs for a row, and so (H100): amax 1 x 16384
+# float32 3.73 and 3.22 us, argmax 4.07 and 3.50 (by twice as many warps 3.62), argmax 1 x 32768 bf16 4.04 and 3.72.
+SHARE_WITH_LONGER, LONGER_BYTES, LONGER_POSITIONS = 4, 64, 32
 # Moments of longer odd rows are read in vectors all the same, so many bytes by a thread, in one tile. Each element by
 # itself, and so (H100): std 9 x 3333 float32 4.34 and 3.96 us, var_mean 20 x 7001 float16 4.6 and 4.26, 6 x 2671
 # bfloat16 3.72 and 3.74; 5 x 12345 bfloat16 by two programs for each row 6.54, in one tile 4.47.
@@ -106,6 +110,10 @@ MAX_RESULTS_OF_ONE_WARP = 4
 # one result, for where it begins takes divisions: amax 9 x 9 x 8 bf16 (H200) by 5 warps 2.60 us, by 9 2.56, by 18 2.66;
 # argmax 7 x 2 x 48 with 8 results to a thread 3.2, FlagGems, 2 x 32 to a program, 2.4.
 LITTLE_PROGRAMS, LITTLE_ELEMENTS, LITTLE_PROGRAM, MAX_LITTLE_WARPS = 4, 16, 8 * WARP, 16
+# Rows that are loaded element by element half of that where a multiprocessor has no second program: aminmax 125 x 39
+# float32 (H100) by 63 programs 2.91 us, by 32 3.15, mean 22 x 75 by 22 2.72, by 11 2.83; logsumexp 61 x 55 2.92 by
+# either. Not timed of moments.
+LEAST_PROGRAM = 4 * WARP
 # But no more than so many programs read a cache line, and they ask for no more than this in sectors: amax 1 x 34 x 426
 # bf16 (H200) by 107 programs of a warp 3.05 us, by 27 of four 2.95. The bytes are estimated, not timed.
 MAX_SHARING, MAX_SECTOR_BYTES = 16, 2 << 20
@@ -135,7 +143,9 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     positions = accumulators == 2
     vector, block_n = _row_vector(N, size), power_of_2(N)
     edges = N % vector != 0
-    little = M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES
+    longer = not edges and accumulators < 3 and 2 <= size <= 4 and limits.sm_count >= SHARE_WITH_LONGER * M
+    longest = MAX_LITTLE_BYTES * (2 if longer else 1)
+    little = M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= longest
     occupancy = BYTES_OCCUPANCY if size == 1 and not positions else OCCUPANCY
     stages = 1
     if N == 1:
@@ -144,11 +154,15 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         warps = max(1, min(warps, tile // WARP))
     elif little and accumulators == 3 and N * size > SHORT_BYTES and math.gcd(N, vector) * size < VECTOR_BYTES // 2:
         tile, warps = block_n, block_n * size // (LITTLE_MOMENTS_BYTES * WARP)
+    elif little and max(N * size, 2 * block_n) > MAX_LITTLE_BYTES:
+        tile, warps = block_n, block_n // (WARP * (LONGER_POSITIONS if positions else LONGER_BYTES // size))
     elif little:
         vector = math.gcd(N, vector)
         alone = M * block_n <= LITTLE_PROGRAM * LITTLE_PROGRAMS * limits.sm_count
-        tile = max(LITTLE_PROGRAM if alone else LITTLE_TILE, block_n)
-        tile = min(tile, power_of_2(M) * block_n)
+        tile = LITTLE_PROGRAM if alone else LITTLE_TILE
+        if vector == 1 and accumulators < 3 and M * block_n <= LEAST_PROGRAM * limits.sm_count:
+            tile = LEAST_PROGRAM
+        tile = min(max(tile, block_n), power_of_2(M) * block_n)
         most = 16 if accumulators == 3 else 32  # elements of a thread
         warps = max(1, min(tile // (8 * WARP), max(4, tile // (most * WARP)), 16))
     elif accumulators == 3 and narrow_rows(problem, vector):

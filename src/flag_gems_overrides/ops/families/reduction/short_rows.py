@@ -3,7 +3,8 @@
 """Rows of a contiguous [M, N] with few N, so many to a thread that they are whole vectors, each to one result.
 
 A lane for each element would be a load for each, and lanes beyond a row's end without one: any of 1587400 x 3 int16
-takes 11.0 us so, 8.8 torch.compile (H100).
+takes 10.6 us so, 7.9 as here by four warps, 8.3 by two, 8.8 torch.compile (H100). Of fewer rows two are a little
+better: amax 143921 x 5 bfloat16 3.62 and 3.49.
 """
 
 from __future__ import annotations
