@@ -247,9 +247,18 @@ def test_rows_that_fill_a_tile_of_32_warps(M, N, size, one_tile):
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_few_columns_are_read_as_they_lie_where_l2_does_not_hold_them(size, inputs):
     assert isinstance(plan(35, 2436552, 3, size, inputs, H200), Interleaved)
-    assert isinstance(plan(35, 2436552, 4, size, inputs, H200), Split)
+    # Whole vectors, but of 16 bits.
+    assert isinstance(plan(35, 2436552, 4, size, inputs, H200), Interleaved if size == 2 else Split)
     assert isinstance(plan(1, 243655, 3, size, inputs, H200), Split)
     assert isinstance(plan(100000, 500, 3, size, inputs, H200), (Short, Split))
+
+
+def test_odd_columns_loaded_one_by_one_are_read_as_they_lie_unless_they_are_small():
+    assert isinstance(plan(2, 1000000, 3, 2, 2, H200), Interleaved)
+    assert isinstance(plan(2, 600000, 3, 2, 2, H200), Split)
+    assert isinstance(plan(2, 1000000, 3, 8, 1, H200), Split)
+    assert isinstance(plan(3000, 7000, 3, 2, 2, H200), Interleaved)
+    assert isinstance(plan(3000, 7000, 6, 2, 2, H200), Split)
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -119,7 +119,7 @@ LOOPED_ITERATIONS = 4
 # 11 float32 takes 3.5 us (472 instructions), 8 x 17 float16 4.7 (904), 8 x 97 float32 5.1 (1024), 1 x 31 float32 2.8
 # (144). A thread has most for each piece of a row that it loads by itself, so there are as many warps as leave it one;
 # and one program of so many pieces waits for no others: 31 x 49 bfloat16 takes 4.5 us, 5.7 in two, 35 x 17 4.2
-# and 5.5.
+# and 5.5, 447 x 3 float64 4.6 and 5.3 (H100).
 MAX_PIECES_ALONE, MAX_ELEMENTS_ALONE, MAX_WARPS_ALONE, MAX_WHOLE_WARPS = 2048, 4096, 32, 16
 # Longer rows are read in a loop, four vectors to a thread. If there are more rows than programs of 8 warps run at
 # once, programs have 4 warps: 2664 x 4581 float16 takes 22.1 us, 25.0 with 8; 4096 x 2345 float32 24.8 and 28.4; 8192
@@ -386,14 +386,13 @@ def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
             block_r //= 2
         registers = limits.registers_per_sm // (per_sm * WARPS * WARP)
         return Whole(block_r, block_c, vec, WARPS, registers, min(programs, cdiv(N, block_r)))
-    # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
-    few = power_of_2(N) * pieces <= MAX_PIECES_ALONE // (2 if size == 8 else 1)
-    alone = few and power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
+    alone = power_of_2(N) * pieces <= MAX_PIECES_ALONE and power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
     block_r = power_of_2(N) if alone else min(power_of_2(N), WHOLE_TILE // block_c)
     warps = max(1, min(WARPS, block_r * block_c // 256))
     # As long as all programs run at once, with twice the registers that as many warps as possible have: 1225 x 383
     # bfloat16 takes 7.1 us with 4 warps, 7.8 with 8.
     most = limits.sm_count * (limits.threads_per_sm // WARP // 2) // cdiv(N, block_r)
+    # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     most = min(most, block_r * pieces // WARP, MAX_WARPS_ALONE if alone and size < 8 else MAX_WHOLE_WARPS)
     while 2 * warps <= most:
         warps *= 2

@@ -74,7 +74,15 @@ TINY, MAX_SHORT_OF_TINY = 16384, 512
 # multiprocessor.
 MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
 # The fewest to a program that reads and writes one [N, K]: 1520 such start in the time that memory takes for 2.3 MB.
+# The gradient of 20000 x 8 x 16 float32, 1536 bytes each, 16.5 us so, 16.0 by threads, of 40000 x 6 x 44 bf16, 1584
+# bytes, 29.2 and 31.5 (H100).
 MIN_BLOCK_BYTES = 1536
+# Bytes moved from which odd columns of less than 8 bytes an element are read as they lie, by two launches, also where
+# L2 holds them. By columns they take about 0.3 us a megabyte more, two launches about 3 us: the gradient of log_softmax
+# 2 x 1000000 x 3 bf16 (36 MB) 24.2 us so, by columns 34.3. Beyond L2 that of 35 x 2436552 x 3 bf16 747 and 1372
+# (torch.compile 856), softmax 20 x 1000001 x 3 float16 142 and 242, its gradient 1 x 3000000 x 3 float32 67 and 89; by
+# columns in a loop of one program that of 3000 x 7000 x 3 bf16 229 and 313 (H100).
+MIN_INTERLEAVED_BYTES = 24 << 20
 # Elements of a thread of 16 warps (64 of float32 spill 24 bytes).
 MAX_ELEMENTS_OF_NARROWER = 32
 # Of shared memory, for what threads tell each other.
@@ -99,13 +107,13 @@ def default(problem: Problem, limits: Limits) -> Configuration:
     if K > 1:
         unaligned = K % (VECTOR_BYTES // size) != 0
         few = N * K <= MAX_SHORT_ELEMENTS and N <= MAX_SHORT_OF_LITTLE
-        # 6 x 2 x 2832 bf16 takes 2.9 us, 4.8 by vectors, 64 x 16 x 64 3.3 and 3.7.
-        little = N <= MAX_SHORT_OF_LITTLE and limits.sm_count * LITTLE >= M * N * K
-        little |= is_tiny(problem)
+        # 6 x 2 x 2832 bf16 takes 2.9 us, 4.8 by vectors, 64 x 16 x 64 3.3 and 3.7. Here as many elements of float64.
+        by_threads = N <= MAX_SHORT_OF_LITTLE and limits.sm_count * LITTLE >= M * N * K
+        by_threads |= is_tiny(problem)
         most = MAX_SHORT if K % 4 else MAX_SHORT_IN_FOURS
         short = (unaligned and most >= N) or K % 2 == 1 or (size == 8 and N <= MAX_SHORT_FLOAT64)
-        by_columns = few and not little and _is_gradient_of_vectors(problem)
-        found = _short(problem, limits) if not by_columns and (few or little or short) else None
+        by_columns = few and not by_threads and _is_gradient_of_vectors(problem)
+        found = _short(problem, limits) if not by_columns and (few or by_threads or short) else None
         found = found or _columns(M, N, K, size, inputs, limits)
         if found.group > 1 and _is_little(problem, limits):
             return _short(problem, limits) or found
@@ -169,12 +177,21 @@ def _is_little(problem: Problem, limits: Limits) -> bool:
 
 
 def _is_better_interleaved(problem: Problem, by_columns: Configuration, limits: Limits) -> bool:
-    """Where columns would be read twice too, in a loop by groups whose L2 cannot hold them, and element by element."""
+    """Whether 3 to 7 columns that no programs can hold are: of odd K, loaded one by one, if they are not small; others
+    that are no whole vectors where a group reads them twice and L2 cannot hold them. softmax 12 x 1000000 x 4 bf16 113
+    us so, by columns 122 (H100). 2 and 8 columns were not timed.
+    """
     M, N, K, size, inputs = problem
-    if by_columns.group == 1 or K > MAX_INTERLEAVED or power_of_2(K) == K:
+    whole = power_of_2(K) == K and K % (VECTOR_BYTES // size) == 0
+    if whole or not 2 < K < MAX_INTERLEAVED:
         return False
     launched = launch(problem, by_columns, limits)
-    return M * N * K * size * inputs > limits.l2_bytes and isinstance(launched, Split) and launched.looped
+    if not isinstance(launched, Split) or not launched.looped:
+        return False
+    tensor_bytes = M * N * K * size
+    if K % 2 == 1 and size < 8 and tensor_bytes * (inputs + 1) >= MIN_INTERLEAVED_BYTES:
+        return True
+    return launched.group > 1 and tensor_bytes * inputs > limits.l2_bytes
 
 
 def _interleaved(problem: Problem) -> Configuration:
