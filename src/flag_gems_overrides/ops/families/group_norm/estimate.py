@@ -42,7 +42,8 @@ NARROW = 3
 # In gradients of at least MANY_SAMPLES that L2 holds, of runs shorter than two vectors, a lane of what computes dx from
 # a group's sums takes so many times as long: split and channels take for 112 x 2184 x 6 float32 in one group 26.8 and
 # 21.3 us (torch.compile 20.3), for 85 x 89973 bf16 105 and 49; of longer runs 200 x 25648 x 24 float16 in two groups
-# 520 and 542 (H100). Of float64 and of fewer samples nothing was timed.
+# 520 and 542 (H100). Of float64 and of fewer samples nothing was timed; on sm_100 channels would
+# spill 8 bytes (76 x 2899 x 5 float32).
 SHORT_RUNS, MANY_SAMPLES = 9, 64
 # The sums of a group, and what each warp does for a tile, take as long as so many lanes (counted, not timed).
 WARP_LANES = 128
@@ -104,7 +105,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
 def _has_short_runs(problem: Problem, limits: Limits) -> bool:
     in_l2 = problem.M * problem.size * problem.itemsize * (problem.inputs + 1) <= limits.l2_bytes
     short = problem.K * problem.itemsize < 2 * VECTOR_BYTES and problem.itemsize < 8
-    return problem.dx and short and in_l2 and problem.samples >= MANY_SAMPLES
+    return limits.capability[0] < 10 and problem.dx and short and in_l2 and problem.samples >= MANY_SAMPLES
 
 
 def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
