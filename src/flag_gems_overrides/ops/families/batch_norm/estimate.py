@@ -65,9 +65,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     in_l2 = work.reads > 1 and size * problem.inputs / work.turns <= limits.l2_bytes
     reads = READS_OF_L2 if in_l2 else work.reads
     moved = size * (problem.inputs * reads + 1) * work.slower + work.workspace
-    if isinstance(chosen, Groups) and problem.inputs == 2:
-        # All of their programs run at once, and some multiprocessors have one more: of 144 for the gradient of 32768 x
-        # 4592 float32, which takes 1225 us, PyTorch 1114 (H100), 12 have two and the others one.
+    if isinstance(chosen, Groups) and chosen.tiling.columns and problem.inputs == 2:
+        # All of their programs run at once, and some multiprocessors have one more. Flat instead: the gradients of
+        # 32768 x 4592 float32 1044 us, 1220 by 144 programs of which 12 multiprocessors have two (PyTorch 1110), of
+        # 3985 x 17532 511 and 704. Not of rows: of 21 x 690 x 466 bf16 33.9 by 660 programs, 49.6 by 132 (H100).
         # Forward flat, which is taken instead, spills 8 bytes to merge columns (3604 x 14720 float32, sm_90).
         in_turn = work.turns * cdiv(work.programs, limits.sm_count)
         busy = chosen.tiling.blocks * chosen.group / in_turn

@@ -152,7 +152,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         raise ValueError(f"no legal program: {configuration}")
     if kernel == "channels":
         block = power_of_2(problem.M * problem.K)
-        if channels * block > (held_of_one(problem) if channels == 1 else held(problem)) * warps * WARP:
+        if channels * block > (held_of_one(problem, limits) if channels == 1 else held(problem)) * warps * WARP:
             raise ValueError("a program does not hold a channel")
         if channels > 1 and problem.K > 1:
             # An element for each thread at least, as in rows of layer_norm.
@@ -168,14 +168,16 @@ def held(problem: Problem) -> int:
     return MAX_ELEMENTS[problem.inputs] // (2 if problem.itemsize == 8 else 1)
 
 
-def held_of_one(problem: Problem) -> int:
+def held_of_one(problem: Problem, limits: Limits) -> int:
     """The same of a program that has one channel and a multiprocessor: twice as many forward, because the others read
-    x twice (59 x 2358 x 496 float32 205 us, 283 so, bfloat16 108 and 156; 16 x 300 x 1600 float32 31.0 and 41.8, H100).
+    x twice (59 x 2358 x 496 float32 205 us, 283 so, bfloat16 108 and 156; 16 x 2000 x 1030 float32 122 and 164, 16 x
+    140 x 1600 19.9 and 26.0, 16 x 20 x 1600 8.2 and 11.7, H100).
 
-    With loads of one element, or offsets of 64 bits, 64 to 120 bytes spill.
+    With loads of one element, or offsets of 64 bits, 64 to 120 bytes spill; on sm_100 of 4 bytes 8 (27754 float16).
     """
-    A, C, B, _, inputs = problem
-    return held(problem) * (2 if inputs == 1 and B % 2 == 0 and A * C * B + MAX_BLOCK < 2**31 else 1)
+    A, C, B, size, inputs = problem
+    wide = B % 2 == 0 and (B * size % 8 == 0 or limits.capability[0] < 10)
+    return held(problem) * (2 if inputs == 1 and wide and A * C * B + MAX_BLOCK < 2**31 else 1)
 
 
 def min_registers(problem: Problem, limits: Limits) -> int:

@@ -488,7 +488,8 @@ def _backward_channels(problem: Problem, configuration: Configuration, limits: L
     else:
         shares = min(cdiv(WAVES * resident, side_by_side), problem.samples // MIN_TURNS)
     shares = _evenly(problem.samples, max(1, shares))
-    # Loads of 2 bytes are too few bytes in flight otherwise; those of more have no registers for it.
+    # Loads of 2 bytes are too few bytes in flight otherwise: 615 x 34610 float16 in two groups 104.6 us, 106.8 without,
+    # 85 x 89973 bf16 49.5 and 50.6 (H100). Those of more bytes have no registers for it.
     ahead = problem.itemsize == 2 and shares < problem.samples
     programs = side_by_side * shares
     return BackwardChannels(parts.parts, parts.blocks, found, programs, shares, of_program, of_channel, ahead, warps)

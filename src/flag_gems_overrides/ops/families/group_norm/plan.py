@@ -64,7 +64,8 @@ WARPS = 4
 STAGES = 3
 # Programs of a multiprocessor where the work can be divided in any way.
 PROGRAMS_PER_SM = 4
-# And of sums without a pipeline, whose loads nothing hides but other programs.
+# And of sums without a pipeline, whose loads nothing hides but other programs: 278 x 1071 x 675 bf16 777 us, 791 with
+# 4, 804 with 16 (H100).
 PROGRAMS_PER_SM_OF_SUMS = 8
 # Vectors that a thread has of several groups forward, and of a tile of a loop.
 VECTORS, VECTORS_OF_FEW = 4, 2

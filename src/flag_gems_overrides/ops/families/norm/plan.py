@@ -366,9 +366,16 @@ def _splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 configuration = configuration._replace(stages=1)
             found.append((launched, configuration))
     # Unaligned rows of few groups are loaded in parts of vectors: 200 x 150001 bf16 180 us by groups of 74 programs, 89
-    # by groups of 37.
-    found.sort(key=lambda each: -each[0].vec)
-    yield from (configuration for _, configuration in found)
+    # by groups of 37. By several warps rows that come in turns have as few programs as hold them, for each turn is a
+    # wait: 88 x 85975 float16 11 turns of 42 programs to a row 38.8 us, 6 of 21 24.7 (H100; in a loop 36.6, FlagGems
+    # 33.9). By one warp 264 x 50257 bf16 32.0 us, in a loop 53.3. Float32 and gradients were not timed so.
+
+    def first(each: tuple[Split, Configuration]) -> tuple[int, int]:
+        split = each[0]
+        in_turn = itemsize == 2 and not backward and split.warps > 1 and split.programs // split.group < M
+        return -split.vec, split.group if in_turn else 0
+
+    yield from (configuration for _, configuration in sorted(found, key=first))
 
 
 def _loop(problem: Problem, limits: Limits) -> Configuration:
