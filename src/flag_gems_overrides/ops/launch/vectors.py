@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="assignment, no-untyped-def"
 """The elements of vectors by name: what a thread has loaded together it need not exchange with others."""
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     lanes = found.programs * found.steps * tile * found.warps * WARP
     # Of each multiprocessor.
     active = min(limits.sm_count, found.programs)
-    bandwidth = BYTES_PER_US
+    bandwidth = float(BYTES_PER_US)
     if M == K == 1 and found.steps == 1:
         bandwidth = min(BYTES_PER_US * limits.sm_count / active, ALONE_BYTES_PER_US)
     moved = _bytes(problem, configuration, found.steps) / bandwidth

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="no-untyped-def, assignment"
+# mypy: disable-error-code="assignment, misc, no-untyped-def, unreachable"
 """cumsum over N of [M, N, K] with few K, as they lie in memory.
 
 A thread has VEC rows of K elements, which are K vectors, whatever K is. By columns it would load and store each element
