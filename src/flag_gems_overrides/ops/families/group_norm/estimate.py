@@ -23,9 +23,8 @@ from .launches import (
     Split,
     Sums,
     Tile,
-    launch,
-    tiles_and_lanes,
 )
+from .legal import launch, tiles_and_lanes
 
 # Bytes that a multiprocessor moves in a microsecond: if all are busy, if few are, and from L2.
 BYTES_PER_US, BYTES_PER_US_OF_FEW, L2_BYTES_PER_US = 32000, 60000, 50000

@@ -11,11 +11,6 @@ from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2, 
 from ...plans import table
 from .estimate import estimate
 from .launches import (
-    KNOWN_MULTIPLE,
-    MAX_HELD,
-    MAX_HELD_BACKWARD,
-    MAX_HELD_OF_SEVERAL,
-    MAX_WARPS,
     BackwardChannels,
     BackwardLoop,
     BackwardRows,
@@ -27,6 +22,13 @@ from .launches import (
     Rows,
     Split,
     Tile,
+)
+from .legal import (
+    KNOWN_MULTIPLE,
+    MAX_HELD,
+    MAX_HELD_BACKWARD,
+    MAX_HELD_OF_SEVERAL,
+    MAX_WARPS,
     launch,
     launch_or_none,
     of_sums,

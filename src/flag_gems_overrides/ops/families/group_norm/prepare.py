@@ -23,8 +23,6 @@ from .backward_passes import group_norm_backward_apply, group_norm_backward_loop
 from .backward_rows import group_norm_backward_rows
 from .forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_rows
 from .launches import (
-    LOOP_REGISTERS,
-    MAX_WARPS,
     BackwardChannels,
     BackwardLoop,
     BackwardRows,
@@ -38,6 +36,7 @@ from .launches import (
     Tile,
     Vectors,
 )
+from .legal import LOOP_REGISTERS, MAX_WARPS
 from .plan import choose, launch
 
 # Of the kernel that makes dx of sums. Left to itself the compiler spills 32 bytes for a fifth program to a

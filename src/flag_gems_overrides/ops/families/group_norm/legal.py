@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The launch that a configuration of a group norm means, where it is legal: few enough programs, registers for what a
+thread holds, shared memory for pipelines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
+from ..norm.launches import MIN_UNALIGNED
+from .launches import (
+    BackwardChannels,
+    BackwardLoop,
+    BackwardRows,
+    BackwardSplit,
+    Configuration,
+    Launch,
+    Loop,
+    Problem,
+    Rows,
+    Split,
+    Sums,
+    Tile,
+    Vectors,
+)
+
+MAX_WARPS = 16
+# Triton knows of a number whether it is a multiple of this.
+KNOWN_MULTIPLE = 16
+# Of programs that hold groups forward, whose threads then have half the registers, and hold half as much.
+MAX_ROWS_WARPS = 32
+# Elements that a thread may hold of whole groups, forward: more spill. Edges, and vectors of several channels, take
+# registers too. Of float64 a quarter.
+MAX_HELD, MAX_HELD_OF_SEVERAL = 80, 40
+# The same of each input in a gradient of whole groups, by warps up to 8 and 16: with a sum for each vector (False), and
+# with one for each element.
+MAX_HELD_BACKWARD = {(False, 8): 56, (False, 16): 32, (True, 8): 36, (True, 16): 16}
+# Elements of each input that a thread has of a tile in a gradient, and of the tiles of a loop.
+MAX_ELEMENTS = 16
+# Bytes of them where they are loaded one by one, with an address each, by up to 8 warps: twice as many spill 16 bytes
+# (64 x 512 x 7 x 7 float32, sm_100). By more warps, which have half the registers, so many elements: 8 spill 24 (62 x
+# 64 x 39 float16 in one program, sm_90, Triton 3.7).
+MAX_SINGLE_BYTES, MAX_SINGLES = 16, 4
+# Most of a thread, for the kernels with a loop. Left to itself the compiler spills 8 bytes for a fourth program to a
+# multiprocessor (float32, 64 registers a thread).
+LOOP_REGISTERS = 128
+# So many times as many parts of groups as run at once, where a group would have fewer than so many.
+WAVES = 4
+# Single elements of each input that a thread has of a tile of sums, in 8 warps or fewer.
+MAX_SINGLES_OF_SUMS = 8
+# A tile of the sums of channels that have fewer elements has several to a thread.
+MIN_LONG = 256
+# Parts of a group whose sums each thread of a program can load at once.
+MAX_PARTS_HELD = 256
+# Samples of a program that holds sums of channels, at least, where more programs than run at once have some.
+MIN_TURNS = 16
+# Shared memory of a program besides its pipeline.
+OTHER_SHARED = 4096
+
+
+def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launch | None:
+    try:
+        return launch(problem, configuration, limits)
+    except ValueError:
+        return None
+
+
+def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
+    """ValueError if the problem cannot be launched so."""
+    kernel, warps, groups, vec, vectors, *_, stages = configuration
+    most = MAX_ROWS_WARPS if (kernel, problem.inputs) == ("rows", 1) else MAX_WARPS
+    if min(groups, vec, vectors, stages) < 1 or not 0 < warps <= most:
+        raise ValueError(f"no legal program: {configuration}")
+    made = _LAUNCHES.get((kernel, problem.inputs))
+    if made is None:
+        raise ValueError(f"no such kernel: {configuration}")
+    return made(problem, configuration, limits)
+
+
+def _check(holds: bool, rule: str) -> None:
+    if not holds:
+        raise ValueError(rule)
+
+
+def vector(problem: Problem) -> int:
+    """Elements of each channel that one load takes."""
+    return math.gcd(problem.K, VECTOR_BYTES // problem.itemsize)
+
+
+def widest(problem: Problem) -> int:
+    """Elements of a load of a group as it lies: whole vectors where it is long enough for edges."""
+    full = VECTOR_BYTES // problem.itemsize
+    return full if problem.size >= MIN_UNALIGNED else math.gcd(problem.size, full)
+
+
+def span(problem: Problem, vec: int) -> int:
+    """Channels that a vector has elements of, at most; 3 stands for more."""
+    if problem.N == 1 or problem.K % vec == 0:
+        return 1
+    if vec % problem.K == 0 and problem.size % vec == 0:
+        return min(vec // problem.K, 3)
+    return min(1 + cdiv(vec - 1, problem.K), 3)
+
+
+def _vectors(problem: Problem, vec: int, lanes: int) -> Vectors:
+    _check(vec * problem.itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
+    unaligned = problem.size % vec != 0
+    _check(not unaligned or problem.size >= 4 * vec, "a group is too short for edges")
+    return Vectors(lanes, vec, span(problem, vec), unaligned)
+
+
+def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
+    _, warps, groups, vec, *_ = configuration
+    in_group = problem.size // vec
+    lanes = min(power_of_2(in_group), max(warps * WARP, 1))
+    if problem.size % vec != 0:
+        lanes = max(lanes, 2 * vec)  # one for each element of the edges
+    vectors = _vectors(problem, vec, lanes)
+    _check(groups == 1 or not vectors.unaligned, "neighbours start at different places of a vector")
+    _check(groups == power_of_2(groups) and groups // 2 < problem.M, "no lanes for more groups than there are")
+    chunks = cdiv(in_group, lanes)
+    per_thread = cdiv(groups * chunks * lanes * vec, warps * WARP)
+    most = held(problem, vectors) // (2 if warps > MAX_WARPS else 1)
+    _check(per_thread <= most, "a thread has more elements than registers")
+    programs = cdiv(problem.M, groups)
+    _check(programs < 2**31, "a grid has fewer programs")
+    # With a weight and a bias for each element they take twice the registers of x, of which few groups have enough:
+    # 8 x 1277 float32 waits for them after x, 4.4 us, FlagGems 4.1 (H200).
+    several = 8 if vectors.span == 3 and (programs > limits.sm_count or problem.itemsize == 8) else 16
+    early = per_thread <= (several if vectors.span > 1 else 32)
+    return Rows(programs, groups, chunks, vectors, early, warps)
+
+
+def held(problem: Problem, vectors: Vectors) -> int:
+    """Elements of a group that a thread may hold forward."""
+    most = MAX_HELD if vectors.span == 1 and not vectors.unaligned else MAX_HELD_OF_SEVERAL
+    return most // 4 if problem.itemsize == 8 else most
+
+
+def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loop:
+    _, warps, _, vec, vectors, _, _, programs_per_sm, stages = configuration
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    _check(problem.size >= vec * warps * WARP, "a tile is larger than a group")
+    _check(vec * vectors <= _of_loop(problem), "a thread has more elements than registers")
+    found = _vectors(problem, vec, vectors * warps * WARP)
+    _check(_pipeline(problem, stages, found.lanes * vec) * programs_per_sm <= limits.shared_bytes, "stages are shared")
+    return Loop(_evenly(problem.M, limits.sm_count * programs_per_sm), found, warps, stages)
+
+
+def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
+    _, warps, _, vec, vectors, _, _, programs_per_sm, stages = configuration
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    _check(vec * vectors <= _of_loop(problem), "a thread has more elements than registers")
+    found = _vectors(problem, vec, vectors * warps * WARP)
+    in_group = problem.size // vec
+    _check(in_group > 0, "a group has a vector")
+    tiles = cdiv(in_group, found.lanes)
+    splits = max(1, min(limits.sm_count * programs_per_sm // problem.M, tiles))
+    slice_size = cdiv(tiles, splits) * found.lanes
+    return Split(cdiv(in_group, slice_size), slice_size, tiles, found, warps, stages)
+
+
+def _of_loop(problem: Problem) -> int:
+    """Elements that a thread may have of a tile of vectors: two vectors. Of 16 float32 8 bytes spill (512 x 40960)."""
+    return 2 * VECTOR_BYTES // problem.itemsize
+
+
+def _stages(problem: Problem, stages: int, rows: int) -> int:
+    """Of a loop over tiles of ``rows`` rows of channels' elements. Single elements of several rows have no pipeline:
+    Triton orders its shared memory by what a thread holds, row by row, so that 16 threads of a warp meet in one bank.
+    16 x 8 groups of 5 float32 take 33.5 us a tile and program with it, 26.6 without (39249 x 8 x 5, H100). Nor have
+    loads of less than 4 bytes.
+    """
+    vec = vector(problem)
+    return stages if (vec > 1 or rows == 1) and vec * problem.itemsize >= 4 else 1
+
+
+def _pipeline(problem: Problem, stages: int, elements: int) -> int:
+    """Bytes of shared memory."""
+    return (stages - 1) * elements * problem.itemsize * problem.inputs + OTHER_SHARED
+
+
+def _evenly(work: int, most: int) -> int:
+    """Programs, no more than ``most``, that have the same number of ``work`` pieces each."""
+    return cdiv(work, cdiv(work, most))
+
+
+def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Tile:
+    _, warps, groups, _, _, block_d, block_hw, programs_per_sm, stages = configuration
+    _check((block_d, block_hw) == (power_of_2(problem.N), power_of_2(problem.K)), "a program holds a group, or more")
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    _check(
+        groups * block_d * block_hw <= of_tile(problem, warps) * warps * WARP,
+        "a thread has more elements than registers",
+    )
+    # All samples at once, of groups that lie next to each other: more of these where each program still has some.
+    of_sample = groups // power_of_2(problem.samples) or groups
+    of_sample = max(of_sample, power_of_2_within(problem.groups // (limits.sm_count * programs_per_sm)))
+    of_sample = min(of_sample, groups, power_of_2(problem.groups))
+    samples = groups // of_sample
+    blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.samples, samples)
+    # A program with two tiles takes twice as long as one with a single tile: 9180 groups of 104 bfloat16 10.5 us in 528
+    # programs, 9.9 in 765 (H200).
+    most = max(1, limits.sm_count * programs_per_sm // blocks)
+    side_by_side = iterations if iterations < 2 * most else most
+    stages = _stages(problem, stages, groups * block_d) if side_by_side < iterations else 1
+    return Tile(blocks * side_by_side, samples, of_sample, block_d, block_hw, vector(problem), warps, stages)
+
+
+def of_tile(problem: Problem, warps: int = MAX_WARPS) -> int:
+    """Elements of each input that a thread may have of a tile of channels x elements."""
+    if problem.itemsize == 8:
+        return MAX_ELEMENTS // 4
+    if vector(problem) == 1:
+        return MAX_SINGLE_BYTES // problem.itemsize if warps < MAX_WARPS else MAX_SINGLES
+    return MAX_ELEMENTS
+
+
+def of_sums(problem: Problem, warps: int, tile: Sums) -> int:
+    """The same in a loop. Of vectors of less than 16 bytes 136 spill with as many (9 x 136216 x 60 bfloat16, sm_90), of
+    whole channels 176 (25605 x 261 x 24), of short ones in pairs of float32 24 with half (2 x 25648 x 126, 16 groups),
+    of single float64 8 (1 x 64 x 50259)."""
+    vec, most = tile.vec, of_tile(problem, warps)
+    if vec == 1 and problem.itemsize < 8 and warps < MAX_WARPS:
+        return MAX_SINGLES_OF_SUMS
+    if tile.whole and vec == 2 and problem.itemsize == 4 and tile.block_hw < MIN_LONG:
+        return most // 4
+    halved = tile.whole or vec * problem.itemsize < VECTOR_BYTES if vec > 1 else problem.itemsize == 8
+    return most // (2 if halved else 1)
+
+
+def _backward_rows(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardRows:
+    _, warps, _, vec, _, _, _, programs_per_sm, stages = configuration
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    in_group, lanes = problem.size // vec, warps * WARP
+    _check(in_group > lanes // 2, "each thread has a vector")
+    vectors, chunks = _vectors(problem, vec, lanes), cdiv(in_group, lanes)
+    most = MAX_HELD_BACKWARD[vectors.span > 1, max(warps, 8)] // (4 if problem.itemsize == 8 else 1)
+    if vectors.unaligned and vectors.span == 1 and warps == MAX_WARPS:
+        most -= most // 4  # 8 bytes spill of 32 float32
+    _check(chunks * vec <= most, "a thread has more elements than registers")
+    # Weights of vectors of several channels are in the pipeline too, two float32 for each.
+    elements = chunks * lanes * (vec + (max(4 // problem.itemsize, 1) if vectors.span > 1 else 0))
+    side_by_side = min(problem.samples, max(1, limits.sm_count * programs_per_sm // problem.groups))
+    side_by_side = _evenly(problem.samples, side_by_side)
+    if vectors.unaligned and side_by_side < problem.samples:
+        # All rows of a program start equally far from a vector.
+        step = vec // math.gcd(problem.groups * problem.size, vec)
+        side_by_side = min(cdiv(side_by_side, step) * step, problem.samples)
+    # With 16 warps 8 bytes spill of three stages (157 x 8 x 14976 float16).
+    stages = min(stages, 2 if warps == MAX_WARPS else stages) if side_by_side < problem.samples else 1
+    resident = cdiv(side_by_side * problem.groups, limits.sm_count)
+    _check(_pipeline(problem, stages, elements) * min(resident, programs_per_sm) <= limits.shared_bytes, "stages fit")
+    columns = in_group if vectors.span == 1 else problem.size
+    if columns == problem.N or problem.N == 1:
+        columns = 0
+    # Channels that a program adds up at once: all of few, each by more threads. 1 x 8 x 2687 bfloat16 in 4 groups took
+    # 13.3 us with 32 threads to each of two channels, of which the 84 iterations were about 8 (H200).
+    per_channel = power_of_2(cdiv(columns, problem.N))
+    block_d = min(power_of_2(problem.N), 4 * lanes // min(per_channel, WARP)) if columns else 1
+    block_k = min(per_channel, 4 * lanes // block_d)
+    return BackwardRows(side_by_side * problem.groups, chunks, vectors, columns, block_d, block_k, warps, stages)
+
+
+def sums(problem: Problem, block_d: int, block_hw: int, stages: int = 1) -> Sums:
+    """The tiles of so many elements of a channel, and the one after it."""
+    rest = problem.K - block_hw
+    rest_hw = power_of_2(rest) if 0 < rest <= block_hw // 2 else 0
+    whole = block_hw + rest_hw >= problem.K
+    return Sums(block_d, block_hw, rest_hw, whole, vector(problem), _stages(problem, stages, block_d))
+
+
+def tiles_and_lanes(problem: Problem, tile: Sums) -> tuple[int, int]:
+    """(Tiles of a group, lanes of all of them)."""
+    blocks = cdiv(problem.N, tile.block_d)
+    if tile.whole:
+        return blocks, blocks * tile.block_d * (tile.block_hw + tile.rest_hw)
+    across = cdiv(problem.K, tile.block_hw)
+    # The first tile of each block of channels is waited for.
+    return blocks * (1 + across), blocks * tile.block_d * across * tile.block_hw
+
+
+def _check_sums(problem: Problem, found: Sums, warps: int) -> None:
+    _check(min(found.block_d, found.block_hw) > 0, "a tile has a size")
+    _check(found.block_d <= power_of_2(problem.N), "a tile has no more channels than a group")
+    _check(found.block_hw <= power_of_2(problem.K), "a tile is no longer than a channel")
+    _check(found.block_d == 1 or found.block_hw < 1 << 16, "offsets have 32 bits")
+    elements = found.block_d * (found.block_hw + found.rest_hw)
+    _check(elements <= of_sums(problem, warps, found) * warps * WARP, "a thread has more elements than registers")
+
+
+def _backward_loop(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardLoop:
+    _, warps, _, vec, vectors, block_d, block_hw, programs_per_sm, stages = configuration
+    _check(problem.dx, "the kernel computes dx")
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    found = sums(problem, block_d, block_hw, stages)
+    _check_sums(problem, found, warps)
+    _check(vec * vectors <= MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1), "a thread has registers")
+    read = _vectors(problem, vec, vectors * warps * WARP)
+    elements = max(block_d * (block_hw + found.rest_hw), read.lanes * (vec + max(4 // problem.itemsize, 1)))
+    _check(_pipeline(problem, stages, elements) * programs_per_sm <= limits.shared_bytes, "stages are shared")
+    return BackwardLoop(_evenly(problem.M, limits.sm_count * programs_per_sm), found, read, warps, stages)
+
+
+def _backward_split(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardSplit:
+    _, warps, _, vec, vectors, block_d, block_hw, programs_per_sm, stages = configuration
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    found = sums(problem, block_d, block_hw, stages)
+    _check_sums(problem, found, warps)
+    _check(vec * vectors <= MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1), "a thread has registers")
+    read = _vectors(problem, vec, vectors * warps * WARP)
+    parts = _parts(problem, found, limits.sm_count * programs_per_sm)
+    tiles = cdiv(problem.size // vec, read.lanes)
+    return BackwardSplit(*parts, tiles, found, read, warps)
+
+
+def _backward_channels(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardChannels:
+    _, warps, _, _, _, block_d, block_hw, programs_per_sm, stages = configuration
+    _check(programs_per_sm > 0, "a multiprocessor has programs")
+    found = sums(problem, block_d, block_hw, stages)
+    _check_sums(problem, found, warps)
+    _check(found.whole, "a tile has whole channels")
+    at_once = limits.sm_count * programs_per_sm
+    parts = _parts(problem, found, at_once)
+    _check(parts.parts <= MAX_PARTS_HELD, "a program holds the sums of all parts")
+    of_channel = power_of_2(problem.K)
+    most = warps * WARP * of_sums(problem, warps, sums(problem, 1, of_channel))
+    _check(of_channel <= most, "a thread has more elements than registers")
+    of_program = min(power_of_2_within(most // of_channel), power_of_2(problem.N))
+    side_by_side = problem.groups * cdiv(problem.N, of_program)
+    # They take long, and all the same time: no more than have registers at once, or many times as many.
+    resident = limits.sm_count * (limits.registers_per_sm // (LOOP_REGISTERS * warps * WARP))
+    if resident >= WAVES * side_by_side:
+        shares = resident // side_by_side
+    else:
+        shares = min(cdiv(WAVES * resident, side_by_side), problem.samples // MIN_TURNS)
+    shares = _evenly(problem.samples, max(1, shares))
+    # Loads of 2 bytes are too few bytes in flight otherwise: 615 x 34610 float16 in two groups 104.6 us, 106.8 without,
+    # 85 x 89973 bf16 49.5 and 50.6 (H100). Those of more bytes have no registers for it.
+    ahead = problem.itemsize == 2 and shares < problem.samples
+    programs = side_by_side * shares
+    return BackwardChannels(parts.parts, parts.blocks, found, programs, shares, of_program, of_channel, ahead, warps)
+
+
+class _Parts(NamedTuple):
+    """Of a group: see BackwardSplit."""
+
+    parts: int
+    splits: int
+    slice_size: int
+    blocks: int
+
+
+def _parts(problem: Problem, found: Sums, at_once: int) -> _Parts:
+    # Groups of which few run at once are cut into so many that the last programs are a small part of all, and no
+    # multiprocessor waits for others: 278 groups of one part each took 2001 us (278 x 1071 x 675 bfloat16, H100).
+    for_group = at_once // problem.M
+    if for_group < WAVES:
+        for_group = cdiv(WAVES * at_once, problem.M)
+    blocks_of_channels = cdiv(problem.N, found.block_d)
+    splits = 1 if found.whole else max(1, min(for_group // blocks_of_channels, problem.K // found.block_hw))
+    slice_size = problem.K if found.whole else cdiv(problem.K, splits * found.block_hw) * found.block_hw
+    splits = cdiv(problem.K, slice_size)
+    blocks = cdiv(blocks_of_channels, max(1, for_group // splits))
+    return _Parts(cdiv(blocks_of_channels, blocks) * splits, splits, slice_size, blocks)
+
+
+_LAUNCHES: dict[tuple[str, int], Callable[[Problem, Configuration, Limits], Launch]] = {
+    ("rows", 1): _rows,
+    ("loop", 1): _loop,
+    ("split", 1): _split,
+    ("tile", 2): _tile,
+    ("rows", 2): _backward_rows,
+    ("loop", 2): _backward_loop,
+    ("split", 2): _backward_split,
+    ("channels", 2): _backward_channels,
+}
