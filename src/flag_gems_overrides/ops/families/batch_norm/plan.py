@@ -141,7 +141,7 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
         return channels
     found = [channels, _flat(problem, limits)]
     elements = problem.M * problem.K
-    few = elements >= MIN_LOOPED if has_edges(problem) else elements <= held(problem) * MAX_WARPS * WARP
+    few = elements < MIN_LOOPED if has_edges(problem) else elements <= held(problem) * MAX_WARPS * WARP
     if channels is None or not few:
         found.append(_groups(problem, limits))
     return min((each for each in found if each), key=lambda each: estimate(problem, each, limits))

@@ -38,12 +38,6 @@ FLOAT64 = 4
 # What a tile loads by less than 8 bytes at a time takes so many times as long for a lane: 60 to 70 instructions of a
 # thread (counted). 90248 x 360 x 2 bfloat16 in 8 groups takes 441 us as a tile, as it lies 319 with 8 of 25 programs.
 NARROW = 3
-# In gradients of at least MANY_SAMPLES that L2 holds, of runs shorter than two vectors, a lane of what computes dx from
-# a group's sums takes so many times as long: split and channels take for 112 x 2184 x 6 float32 in one group 26.8 and
-# 21.3 us (torch.compile 20.3), for 85 x 89973 bf16 105 and 49; of longer runs 200 x 25648 x 24 float16 in two groups
-# 520 and 542 (H100). Of float64 and of fewer samples nothing was timed; on sm_100 channels would
-# spill 8 bytes (76 x 2899 x 5 float32).
-SHORT_RUNS, MANY_SAMPLES = 9, 64
 # The sums of a group, and what each warp does for a tile, take as long as so many lanes (counted, not timed).
 WARP_LANES = 128
 # A loop's own loads hide so many times as much as other programs do: 3968 groups of 17064 bfloat16 take 163 us in one
@@ -73,8 +67,6 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     numel = problem.M * problem.size
     resident = max(limits.threads_per_sm // WARP // 2 // chosen.warps, 1)
     work = _work(problem, chosen, resident * limits.sm_count)
-    if isinstance(chosen, BackwardLoop | BackwardSplit) and _has_short_runs(problem, limits):
-        work = work._replace(lanes=work.lanes + (SHORT_RUNS - 1) * numel)
     on_one = cdiv(work.programs, limits.sm_count)
     busy = min(work.programs, limits.sm_count)
     from_memory = float(numel * problem.itemsize * (reads + writes))
@@ -99,12 +91,6 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     if isinstance(chosen, BackwardLoop):
         at_a_time *= LOOP_OVERLAP
     return LAUNCH_US + SECOND_US * (work.launches - 1) + longest + (total - longest) / at_a_time
-
-
-def _has_short_runs(problem: Problem, limits: Limits) -> bool:
-    in_l2 = problem.M * problem.size * problem.itemsize * (problem.inputs + 1) <= limits.l2_bytes
-    short = problem.K * problem.itemsize < 2 * VECTOR_BYTES and problem.itemsize < 8
-    return limits.capability[0] < 10 and problem.dx and short and in_l2 and problem.samples >= MANY_SAMPLES
 
 
 def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
