@@ -25,7 +25,7 @@ TRAPS = {"trap_masked_lanes": Rung(passes=2.0)}
 TARGET = (64, 256, 3136)
 SHAPES = {"shapes": [FEW, (64, 256, 784), (64, 256, 3136)]}
 # More than a program of the override holds.
-SMALL_SHAPES = [(9, 3, 2001), (6, 2, 4096)]
+SMALL_SHAPES = [(9, 3, 2001), (9, 2, 4096)]
 OPERATIONS = 6
 
 
