@@ -253,8 +253,9 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     if few and itemsize == 2 and N % vec and span > 4 * lanes:
         # Hardly more rows than programs: 1091 x 1995 bf16 and a residual 11.7 us by a program for each, 14.3 with
         # pipelines of one warp, of which a few have two rows. On sm_80 and sm_100 8 bytes of 900 x 4001 spill.
-        # Of 16 warps one program fits: 256 x 11781 bf16 comes in two waves, 14.7 us, FlagGems 13.0 (H100; by two
-        # programs of 8 estimated, not timed). With 8 vectors to a thread of 8 warps one, too (139 registers).
+        # One program of 16 warps fits on a multiprocessor: 256 x 11781 bf16 comes in two waves, 14.6 us. By programs of
+        # 8 warps, of which two fit, it takes 11.5 to 12.0 (H100; FlagGems 12.9). With 8 vectors to a thread only one
+        # program of 8 warps fits too (139 registers).
         two = limits.sm_count < M and 32 * lanes < span <= 56 * lanes
         warps = _warps(span, (8 if two else 4) * lanes)
         return Configuration("rows", warps, vec, late=True)

@@ -110,10 +110,10 @@ MAX_RESULTS_OF_ONE_WARP = 4
 # one result, for where it begins takes divisions: amax 9 x 9 x 8 bf16 (H200) by 5 warps 2.60 us, by 9 2.56, by 18 2.66;
 # argmax 7 x 2 x 48 with 8 results to a thread 3.2, FlagGems, 2 x 32 to a program, 2.4.
 LITTLE_PROGRAMS, LITTLE_ELEMENTS, LITTLE_PROGRAM, MAX_LITTLE_WARPS = 4, 16, 8 * WARP, 16
-# Rows that are loaded element by element half of that where a multiprocessor has no second program: aminmax 125 x 39
-# float32 (H100) by 63 programs 2.91 us, by 32 3.15, mean 22 x 75 by 22 2.72, by 11 2.83; logsumexp 61 x 55 2.92 by
-# either. Not timed of moments.
-LEAST_PROGRAM = 4 * WARP
+# Rows that are loaded element by element: half as many elements to a program, if there is then at most one program for
+# each multiprocessor. aminmax 125 x 39 float32 (H100) by 63 programs 2.91 us, by 32 3.15, mean 22 x 75 by 22 2.72, by
+# 11 2.83; logsumexp 61 x 55 2.92 by either. Moments were not timed.
+SMALLEST_TILE = 4 * WARP
 # But no more than so many programs read a cache line, and they ask for no more than this in sectors: amax 1 x 34 x 426
 # bf16 (H200) by 107 programs of a warp 3.05 us, by 27 of four 2.95. The bytes are estimated, not timed.
 MAX_SHARING, MAX_SECTOR_BYTES = 16, 2 << 20
@@ -160,8 +160,8 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         vector = math.gcd(N, vector)
         alone = M * block_n <= LITTLE_PROGRAM * LITTLE_PROGRAMS * limits.sm_count
         tile = LITTLE_PROGRAM if alone else LITTLE_TILE
-        if vector == 1 and accumulators < 3 and M * block_n <= LEAST_PROGRAM * limits.sm_count:
-            tile = LEAST_PROGRAM
+        if vector == 1 and accumulators < 3 and M * block_n <= SMALLEST_TILE * limits.sm_count:
+            tile = SMALLEST_TILE
         tile = min(max(tile, block_n), power_of_2(M) * block_n)
         most = 16 if accumulators == 3 else 32  # elements of a thread
         warps = max(1, min(tile // (8 * WARP), max(4, tile // (most * WARP)), 16))
