@@ -12,7 +12,8 @@ import torch
 
 from ...launch.allocation import Allocation
 from .launches import Configuration, Problem
-from .prepare import Sizes, backward_launch, forward_launch, problem_of
+from .prepare import Sizes, forward_launch, problem_of
+from .prepare_backward import backward_launch
 
 _Parameter = tuple[torch.Size, torch.dtype]
 
