@@ -222,6 +222,18 @@ def test_an_override_that_raises_is_a_finding(monkeypatch):
     assert hunt.result(made).error == "RuntimeError: broken"
 
 
+def test_a_full_gpu_is_no_verdict(monkeypatch):
+    """Of the workers that compile: others' inputs fill the memory that they share."""
+    case = make("softmax", "4x64 dim=1", "float32")
+    assert [tensor.shape for tensor in beforehand.inputs_or_none(case, "cpu")[:1]] == [(4, 64)]
+
+    def full(*arguments):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(op_inputs, "arguments", full)
+    assert beforehand.inputs_or_none(case, "cuda") is None
+
+
 def test_where_terms_cancel_an_answer_as_close_to_the_truth_is_right():
     """The gradient of normalizing two elements is nothing but rounding."""
     made, _ = measure("64x2 normalized=1", "layer_norm_backward")

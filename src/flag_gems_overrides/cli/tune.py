@@ -85,7 +85,7 @@ def tune(
         kept.close()
     rows = {name: list(found.values()) for name, found in kept.rows.items()}
     if not rows:
-        say("nothing was measured")
+        say(f"nothing was measured in {seconds:g} s, half of which go to compiling; --seconds gives it more")
         raise typer.Exit(1)
     content = {
         "schema": 1,

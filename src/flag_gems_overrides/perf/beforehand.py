@@ -11,12 +11,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.perf import workers
-from flag_gems_overrides.perf.cases import OVERRIDE, UPSTREAM, parse
+from flag_gems_overrides.perf.cases import OVERRIDE, UPSTREAM, Case, parse
 from flag_gems_overrides.perf.problems import Problem
+
+if TYPE_CHECKING:
+    from flag_gems_overrides.perf import op_inputs
 
 COMPILE = "compile"
 # Milliseconds that upstream's tuner warms up and measures for each configuration. Its own are 25 and 100, 3 s for each
@@ -89,7 +92,7 @@ def compiler() -> Callable[[list[str]], Timings]:
     import torch
     from torch._inductor import config
 
-    from flag_gems_overrides.perf import op_inputs, providers
+    from flag_gems_overrides.perf import providers
 
     # Which configuration of several is the fastest, the process that has the GPU to itself will find out.
     config.autotune_local_cache = False
@@ -98,8 +101,10 @@ def compiler() -> Callable[[list[str]], Timings]:
     def call(task: list[str]) -> Timings:
         key, name = task
         case = parse(key)
-        inputs = op_inputs.arguments(case, device)
         timings: Timings = {}
+        inputs = inputs_or_none(case, device)
+        if inputs is None:
+            return timings
         peers = [COMPILE] if name == COMPILE else []
         with providers.for_case(case, peers) as (functions, _), torch.no_grad(), tuning(timings):
             if name in functions:
@@ -108,6 +113,19 @@ def compiler() -> Callable[[list[str]], Timings]:
         return timings
 
     return call
+
+
+def inputs_or_none(case: Case, device: str) -> op_inputs.Arguments | None:
+    """None where the workers' other cases fill the GPU: what none of them compiled is compiled when it is timed."""
+    import torch
+
+    from flag_gems_overrides.perf import op_inputs
+
+    try:
+        return op_inputs.arguments(case, device)
+    except torch.OutOfMemoryError:
+        free(0)
+        return None
 
 
 def call_or_end(function: Callable, arguments: Sequence[Any]) -> None:

@@ -23,7 +23,14 @@ from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.ops.plans import table
 from flag_gems_overrides.perf import problems, workers
 from flag_gems_overrides.perf.baselines import slug
-from flag_gems_overrides.perf.beforehand import call_or_end, check_context, first_line, free, processes
+from flag_gems_overrides.perf.beforehand import (
+    call_or_end,
+    check_context,
+    first_line,
+    free,
+    inputs_or_none,
+    processes,
+)
 from flag_gems_overrides.perf.cases import Case, Shapes, parse
 from flag_gems_overrides.perf.files import append, write
 from flag_gems_overrides.perf.records import dumps
@@ -215,8 +222,6 @@ def compiler() -> Callable[[list], None]:
     environment.load()
     import torch
 
-    from flag_gems_overrides.perf import op_inputs
-
     device = "cuda" if torch.cuda.is_available() else "cpu"
 
     def call(task: list) -> None:
@@ -224,7 +229,9 @@ def compiler() -> Callable[[list], None]:
         family = Family(package, ())
         case = parse(key)
         configuration = family.plan.Configuration(*values)
-        call_or_end(family.call.launch_with, (configuration, case.op, *op_inputs.arguments(case, device)))
+        inputs = inputs_or_none(case, device)
+        if inputs is not None:
+            call_or_end(family.call.launch_with, (configuration, case.op, *inputs))
         free(_KEPT_BYTES // 8)
 
     return call
