@@ -100,7 +100,7 @@ def test_b():
     time.sleep(600)
 def test_c(): pass
 """
-    assert run(tmp_path, text, "-n", "1", seconds=30) == {
+    assert run(tmp_path, text, "-n", "1", seconds=20) == {
         "test_max::test_a": PASSED,
         "test_max::test_b": Outcome("unfinished", "out of time"),
         "test_max::test_c": Outcome("unfinished", "out of time"),

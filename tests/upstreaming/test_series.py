@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import itertools
 import math
 import re
@@ -41,6 +42,12 @@ LINE = LINES["v5.0.2"]
 aten = torch.ops.aten
 
 every_line = pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+
+
+@functools.cache
+def made(line: str) -> list[series.Patch]:
+    """The patches of this package's operators for a line, which take some seconds to make."""
+    return series.series(LINES[line])
 
 
 @every_line
@@ -97,7 +104,7 @@ def test_an_operator_that_no_patch_has_is_a_drift(ops: Path, upstream: tuple[Pat
 
 @every_line
 def test_each_function_is_replaced_once_and_each_file_added_once(line: Line) -> None:
-    patches = series.series(line)
+    patches = made(line.name)
     functions = [name for patch in patches if patch.kind == "kernel" for name in patch.functions]
     left_out = {
         "v5.0.2": {
@@ -125,7 +132,7 @@ def test_each_function_is_replaced_once_and_each_file_added_once(line: Line) -> 
 @every_line
 def test_a_patch_imports_what_is_there_and_nothing_of_ours(line: Line) -> None:
     there: set[Path] = set()
-    for patch in series.series(line):
+    for patch in made(line.name):
         there |= {Path(path) for path in patch.added}
         for path, text in patch.added.items():
             assert "flag_gems_overrides" not in text, path
@@ -147,7 +154,7 @@ def _imported(path: Path, text: str, there: set[Path]) -> set[Path]:
 
 @every_line
 def test_tests_are_of_the_defects_that_can_show_on_a_gpu(line: Line) -> None:
-    fixes = [patch for patch in series.series(line) if patch.kind == "fix"]
+    fixes = [patch for patch in made(line.name) if patch.kind == "fix"]
     tests = "".join(patch.added.get(f"tests/test_{patch.name}_as_pytorch.py", "") for patch in fixes)
     for patch in fixes:
         for row in patch.defects:
@@ -160,7 +167,7 @@ def test_tests_are_of_the_defects_that_can_show_on_a_gpu(line: Line) -> None:
 
 @every_line
 def test_each_function_has_a_benchmark_in_the_manner_of_the_line(line: Line) -> None:
-    for patch in [patch for patch in series.series(line) if patch.kind == "kernel"]:
+    for patch in [patch for patch in made(line.name) if patch.kind == "kernel"]:
         for name in patch.functions:
             text = patch.added[line.benchmark.path.format(patch.name)]
             mark = line.marks.get(name, name)
@@ -171,7 +178,7 @@ def test_each_function_has_a_benchmark_in_the_manner_of_the_line(line: Line) -> 
 
 def test_new_tests_for_main_call_flag_gems_functions_themselves() -> None:
     dispatched = []
-    for patch in series.series(LINES["main"]):
+    for patch in made("main"):
         text = patch.added.get(f"tests/test_{patch.name}_as_pytorch.py", "")
         found = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
         for test in [node for node in found if node.name.startswith("test_")]:
@@ -189,7 +196,7 @@ def test_new_tests_for_main_call_flag_gems_functions_themselves() -> None:
 def test_no_file_belongs_to_a_fix_and_to_a_kernel(line: Line) -> None:
     """Either can be merged without the other."""
     files: dict[str, set[str]] = {"fix": set(), "kernel": set(), "tests": set()}
-    for patch in series.series(line):
+    for patch in made(line.name):
         files[patch.kind] |= patch.added.keys()
         files[patch.kind] |= {edit.path for edit in line.edits.get(patch.id, ())}
         if patch.changes is not None:
@@ -207,7 +214,7 @@ def test_no_file_belongs_to_a_fix_and_to_a_kernel(line: Line) -> None:
 
 @every_line
 def test_a_fix_is_small_and_in_words_that_all_vendors_have(line: Line) -> None:
-    for patch in series.series(line):
+    for patch in made(line.name):
         if patch.changes is not None:
             text = patch.changes.read_text()
             changed = [row for row in text.splitlines() if re.match(r"[+-](?![+-])", row)]
@@ -419,7 +426,7 @@ def test_bad_words_end_with_status_2_and_a_remedy(words: list[str]) -> None:
 
 
 def test_the_table_of_performance_comes_from_the_records(tmp_path: Path) -> None:
-    patch = next(patch for patch in series.series(LINE) if patch.id == "amax-kernel")
+    patch = next(patch for patch in made(LINE.name) if patch.id == "amax-kernel")
     assert "No record of these functions yet." in message(patch, LINE, tmp_path, tmp_path)
     records = PATCHES.parent / "benchmark/records/nvidia-h200"
     speeds, versions = performance(patch, records)
@@ -437,7 +444,7 @@ def test_the_table_of_performance_comes_from_the_records(tmp_path: Path) -> None
 
 
 def test_a_fix_names_each_defect_of_its_release_once_and_its_tests(tmp_path: Path) -> None:
-    fixes = [patch for patch in series.series(LINE) if patch.kind == "fix"]
+    fixes = [patch for patch in made(LINE.name) if patch.kind == "fix"]
     for patch in fixes:
         text = message(patch, LINE, tmp_path, tmp_path)
         for row in patch.defects:
@@ -451,7 +458,7 @@ def test_a_fix_names_each_defect_of_its_release_once_and_its_tests(tmp_path: Pat
 @every_line
 def test_the_reproduction_of_a_fix_runs_and_is_short(line: Line, device: str) -> None:
     found = 0
-    for patch in series.series(line):
+    for patch in made(line.name):
         defects = [row for row in patch.defects if row.recorded(line.release, "cuda")]
         text = reproduction.script(defects, line) if patch.kind == "fix" else ""
         if text:

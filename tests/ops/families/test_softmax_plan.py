@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from accuracy.softmaxes import CASES
+from accuracy.softmaxes import CASES, LONG
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -192,7 +192,7 @@ def test_a_new_length_compiles_for_its_power_of_2_only(size, inputs):
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_accuracy_tests_take_every_way(size, inputs):
     ways = set()
-    for shape, dim in CASES:
+    for shape, dim in [*CASES, *(case[:2] for case in LONG)]:
         M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
         p = plan(M, N, K, size, inputs, INTERPRETER)
         if isinstance(p, (Single, Short)):
