@@ -68,8 +68,9 @@ NEIGHBOUR_ROWS = 64
 # Programs that hold channels: where a multiprocessor has more warps than run at once, programs of more than FEW_WARPS
 # get half as many, so that fewer warps wait for each other. 39 x 912883 bf16 takes 89 us so, 117 with 8; 32 x 2048 x 49
 # 11.1 and 12.7, its gradient 15.2 and 17.6; the gradients of 5 x 980 x 425 13.8 and 15.1, of 17 x 524288 float64 82 and
-# 183. But with 2 instead of 4 that of 16 x 57253 x 36 float32 120 and 116. Programs of columns get as few as hold them:
-# the gradient of 9 x 131072 bf16 takes 10.8 us with 2, 17.5 with 4, 25.0 with 8 (H100; PyTorch 13.4).
+# 183. But with 2 instead of 4 that of 16 x 57253 x 36 float32 120 and 116. Programs of columns get as few as hold them,
+# of little too: the gradient of 9 x 131072 bf16 takes 10.8 us with 2, 17.5 with 4, 25.0 with 8 (H100; PyTorch 13.4),
+# of 8 x 197184 float16 with 4 14.0 (H100; torch.compile 10.8).
 WARPS_AT_ONCE, FEW_WARPS = 32, 4
 # Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
 # for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the gradient 3.37
@@ -379,8 +380,10 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
     at_once = WARPS_AT_ONCE * WARP * limits.sm_count
     many = cdiv(C, channels) * channels * block > at_once * per_thread
     # Forward 8 bytes of float64 spill (83 x 34007, sm_80).
-    if many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
-        per_thread = held(problem) if problem.K == 1 and inputs == 2 and not thin else 2 * per_thread
+    if many and B == 1 and inputs == 2 and not thin:
+        per_thread = held(problem)
+    elif many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
+        per_thread *= 2
     elif B == 1:
         if limits.sm_count * channels >= 2 * C and channels * block * inputs >= 1024:
             per_thread //= 2
