@@ -116,6 +116,7 @@ class Loop(NamedTuple):
     stages: int
     warps: int
     registers: int
+    unaligned: bool = False  # rms_norm alone
 
     @property
     def block(self) -> int:
@@ -306,8 +307,10 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
     group = cdiv(N, slice_size)
     if group == 1:
         groups = min(M, resident)
-    vec = math.gcd(N, VECTOR_BYTES // itemsize)
-    return Loop(groups * group, group, slice_size, block_n, vec, stages, warps, registers if group > 1 else 0)
+    vec = max(configuration.vec, math.gcd(N, VECTOR_BYTES // itemsize))
+    _check(N % vec == 0 or (vec * itemsize == VECTOR_BYTES and N >= MIN_UNALIGNED), "edges are of whole vectors")
+    registers = registers if group > 1 else 0
+    return Loop(groups * group, group, slice_size, block_n, vec, stages, warps, registers, N % vec != 0)
 
 
 def _rows_at_once(M: int, blocks: int, most: int, resident: int) -> int:

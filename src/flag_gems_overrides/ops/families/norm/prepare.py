@@ -52,7 +52,10 @@ def forward_launch(
 
 def _planned(problem: Problem, device: int, configuration: Configuration | None) -> launches.Launch:
     limits = devices.limits(device)
-    return launches.launch(problem, configuration or plan.choose(problem, limits), limits)
+    planned = launches.launch(problem, configuration or plan.choose(problem, limits), limits)
+    if isinstance(planned, Loop) and planned.unaligned:
+        raise ValueError("layer_norm's loops have no edges")
+    return planned
 
 
 def backward_launch(
@@ -154,7 +157,13 @@ def partial_sums_launch(P: int, N: int, stride: int, outputs: int, pdl: bool, de
 
 
 def loop_launch(
-    kernel: Entry, sizes: tuple[int, ...], M: int, dtype: torch.dtype, chosen: Loop, device: int
+    kernel: Entry,
+    sizes: tuple[int, ...],
+    M: int,
+    dtype: torch.dtype,
+    chosen: Loop,
+    device: int,
+    **edges: bool,
 ) -> Callable[..., None]:
     options = {
         "num_warps": chosen.warps,
@@ -162,6 +171,7 @@ def loop_launch(
         "VEC": chosen.vec,
         "BLOCK": chosen.block,
         "STAGES": chosen.stages,
+        **edges,
     }
     if chosen.group == 1:
         no_workspace = None

@@ -164,7 +164,8 @@ def _forward_launch(
     if isinstance(plan, Rows):
         return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **rows_options(plan, M), LATE=plan.late)
     if isinstance(plan, Loop):
-        return loop_launch(rms_norm_loop, (M, N, eps_bits, plan.slice_size, plan.group), M, dtype, plan, device)
+        sizes = M, N, eps_bits, plan.slice_size, plan.group
+        return loop_launch(rms_norm_loop, sizes, M, dtype, plan, device, UNALIGNED=plan.unaligned)
     blocks = _blocks(plan)
     squares = rms_norm_partial_squares.bind(
         device, (M * plan.splits,), N, plan.slice_size, plan.splits, **blocks, STAGES=plan.stages

@@ -164,25 +164,37 @@ def rms_norm_loop(
     GROUP,
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """For rows too long for registers: two passes over the columns of a row, the second backwards, so that it starts
     with what is in the cache; by one program, or by the GROUP programs of a group, each with a slice of SLICE columns.
-    Loops count blocks: the first column after the last block may be no int32.
+    Loops count blocks: the first column after the last block may be no int32. Slices are of the body of an unaligned
+    row, whose edges are the first program's.
 
     workspace_ptr: [M, GROUP] words, then a counter per group (exchange.py); None where GROUP is 1
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
+    if not UNALIGNED:
+        N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     eps = from_bits(eps_bits, ACC)
     rank = tl.program_id(0) % GROUP
     groups = tl.num_programs(0) // GROUP
     begin = rank * SLICE
-    size = tl.minimum(SLICE, N - begin)
-    last = (size - 1) // BLOCK_N
     for row in tl.range(tl.program_id(0) // GROUP, M, groups):
-        start = tl.cast(row, tl.int64) * N + begin
+        head = head_size(row, N, VEC, UNALIGNED)
+        start = body_offset(row, N, VEC, UNALIGNED) + begin
+        size = tl.minimum(SLICE, body_size(head, N, VEC) - begin)
+        last = (size - 1) // BLOCK_N
+        if UNALIGNED:
+            edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
+            edge_mask = edge_mask & (rank == 0)
+            edge_places = edge_offsets(row, N, edge_columns)
+            edge_x = load_sum(x_ptr, residual_ptr, edge_places, edge_mask, ACC)
+            edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+            if residual_ptr is not None:
+                tl.store(sum_ptr + edge_places, edge_x, mask=edge_mask)
         lane_squares = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block_columns(x_ptr, residual_ptr, block, BLOCK_N, VEC)
@@ -191,6 +203,8 @@ def rms_norm_loop(
                 tl.store(sum_ptr + start + columns, x, mask=columns < size)
             lane_squares += x * x
         squares = tl.sum(lane_squares, 0)
+        if UNALIGNED:
+            squares += tl.sum(tl.sum(edge_x * edge_x, 1), 0)
         if workspace_ptr is not None:
             row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * GROUP
             publish_one(row_workspace_ptr, rank, squares)
@@ -207,8 +221,10 @@ def rms_norm_loop(
             mask = columns < size
             stored_ptr = x_ptr if residual_ptr is None else sum_ptr
             x = tl.load(stored_ptr + start + columns, mask=mask, other=0.0, eviction_policy="evict_first").to(ACC)
-            weight = load_parameter_at(weight_ptr, begin + columns, mask)
+            weight = load_parameter_at(weight_ptr, head + begin + columns, mask)
             tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)
+        if UNALIGNED:
+            tl.store(y_ptr + edge_places, scale(edge_x, rstd, edge_weight), mask=edge_mask)
     if workspace_ptr is not None:
         clear_last(workspace_ptr, M, GROUP, 1, BLOCK)
 
