@@ -19,7 +19,8 @@ EPS = 1e-5
 
 # (shape, number of normalized dimensions): rows whole, with and without edges, several to a program; in loops. The
 # first is upstream's.
-SHAPES = [((200, 36), 1), ((65, 100), 1), ((4, 16, 64), 2), ((19, 1001), 1), ((7, 1), 1), ((300,), 1), ((3, 20000), 1)]
+SHAPES = [((200, 36), 1), ((65, 100), 1), ((4, 16, 64), 2), ((19, 1001), 1), ((7, 1), 1), ((300,), 1)]
+SHAPES += [((3, 20000), 1), ((3, 20001), 1)]
 if ON_GPU:
     SHAPES += [
         ((8192, 4096), 1),
