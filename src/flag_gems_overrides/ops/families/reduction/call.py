@@ -192,7 +192,7 @@ def _bind(
     elif chosen.kernel == "columns":
         kernel = locate_columns_kernel if positions else reduce_columns_kernel
         sizes = (M, N, K)
-        options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
+        options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS, "MATRICES": chosen.matrices}
     else:
         options |= {"VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
         if chosen.kernel == "rows":

@@ -63,6 +63,7 @@ class Plan(NamedTuple):
     block_m: int
     block_n: int
     block_k: int
+    matrices: int  # [N, K] that a program of columns reaches into, 3 for more
     step: int  # how much of block_n is used
     vector: int
     edge_lanes: int  # for the elements of a row that are in no whole vector, 0 if there are none
@@ -148,6 +149,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Pl
         block_m=tile.block_m,
         block_n=tile.block_n,
         block_k=tile.block_k,
+        matrices=min(tile.rows, 3),
         step=tile.step,
         vector=tile.vector,
         edge_lanes=edge_lanes,

@@ -98,6 +98,7 @@ def _prepare(
             kernel = moments_of_columns_kernel
             sizes_of = (M, N, K, weight, count)
             options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
+            options["MATRICES"] = chosen.matrices
             options |= {"LANES": lanes or chosen.block_n, "DEPTH": depth or 1, "REST": rest}
             options["ONE_TILE"] = one_tile and depth > 0
         else:

@@ -86,6 +86,7 @@ def _prepare(
             kernel = reduce_pairs_of_columns_kernel
             sizes_of = (M, N, K)
             options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
+            options["MATRICES"] = chosen.matrices
         launch = kernel.bind(device, (chosen.blocks, chosen.splits), *sizes_of, **options)
         pairs = final if last else (Allocation((M * K,), computed, device), Allocation((M * K,), computed, device))
         if chosen.splits == 1:
