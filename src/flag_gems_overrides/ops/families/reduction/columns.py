@@ -20,7 +20,9 @@ N_AXIS = 1 if LANES_BEFORE_DEPTH else 0
 
 
 @triton.jit
-def results_of(M, N, K, BLOCK_K: tl.constexpr, K_DIVISOR: tl.constexpr, MATRICES: tl.constexpr):
+def results_of(
+    M, N, K, BLOCK_K: tl.constexpr, K_DIVISOR: tl.constexpr, MATRICES: tl.constexpr, BLOCK_SPLITS: tl.constexpr
+):
     """(indices, start, offsets from it, mask) of the results of a program, [BLOCK_K], and of their first elements.
 
     MATRICES: how many [N, K] they are of at most; 3 stands for more. With a division for each vector instead, amax of
@@ -41,7 +43,12 @@ def results_of(M, N, K, BLOCK_K: tl.constexpr, K_DIVISOR: tl.constexpr, MATRICES
         offsets = column // K * (N * K) + column % K
     offsets = tl.max_contiguous(tl.multiple_of(offsets, NEIGHBOURS), NEIGHBOURS)
     mask = tl.max_constancy(column < (M - m) * K, NEIGHBOURS)
-    return first + lane, m.to(tl.int64) * N * K, offsets, mask
+    results = first + lane
+    if BLOCK_SPLITS == 1:
+        # The mask lets no more be stored together. Triton would move longer vectors to each thread, through shared
+        # memory, and store them in pieces that lie apart.
+        results = tl.max_contiguous(results, NEIGHBOURS)
+    return results, m.to(tl.int64) * N * K, offsets, mask
 
 
 @triton.jit
@@ -95,7 +102,7 @@ def reduce_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, start, offsets, mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES)
+    results, start, offsets, mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, BLOCK_SPLITS)
     offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
@@ -158,7 +165,7 @@ def locate_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, start, offsets, mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES)
+    results, start, offsets, mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, BLOCK_SPLITS)
     offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)

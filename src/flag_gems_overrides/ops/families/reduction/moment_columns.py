@@ -54,7 +54,7 @@ def moments_of_columns_kernel(
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
     weight = tl.full([], weight, OP.accumulator)
-    results, block_start, offsets, column_mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES)
+    results, block_start, offsets, column_mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, BLOCK_SPLITS)
     shift = first_of(x_ptr + block_start + offsets, column_mask & (N > 0), OP)
     tile_shift = tl.expand_dims(shift, AXIS)
     mask = tl.expand_dims(column_mask, AXIS)
