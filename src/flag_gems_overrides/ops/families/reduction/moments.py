@@ -111,7 +111,11 @@ def moments_of_one_tile(
     if REST:
         last = load(pointers + DEPTH * LANES * K, mask & exists, OP, EVICT) - shift
         count += exists.to(OP.accumulator)
-    mean, squares = group_step(zeros, zeros, tl.full([], 0.0, OP.accumulator), elements, DEPTH)
+    if DEPTH == 1:
+        mean, squares = group_step(zeros, zeros, tl.full([], 0.0, OP.accumulator), elements, DEPTH)
+    else:
+        above, squares = _group_moments(elements, DEPTH)
+        mean = elements[0] + above
     if REST:
         delta = tl.where(exists, last - mean, 0.0)
         mean += delta * (1.0 / (DEPTH + 1))
@@ -120,24 +124,31 @@ def moments_of_one_tile(
 
 
 @triton.jit
-def group_step(mean, squares, seen, elements, DEPTH: tl.constexpr):
-    """Welford's step for DEPTH elements of each lane at once, after ``seen`` others.
+def _group_moments(elements, DEPTH: tl.constexpr):
+    """How much the mean of several elements of each lane is above the first of them, and their sum of squares.
 
-    Their own moments are of what they are above the first of them: sums of squares that are at most DEPTH times as
-    large as the result, and 0 where all are equal. That takes 3 instructions an element, a step of Welford's 5.
+    It is computed of what they are above the first: sums of squares that are at most DEPTH times as large as the
+    result, and 0 where all are equal. That takes 3 instructions an element, a step of Welford's 5.
     """
+    above = elements[1] - elements[0]
+    above_sum = above
+    squares = above * above
+    for i in tl.static_range(2, DEPTH):
+        above = elements[i] - elements[0]
+        above_sum += above
+        squares += above * above
+    above_mean = above_sum * (1.0 / DEPTH)
+    return above_mean, squares - above_sum * above_mean
+
+
+@triton.jit
+def group_step(mean, squares, seen, elements, DEPTH: tl.constexpr):
+    """Welford's step for DEPTH elements of each lane at once, after ``seen`` others."""
     delta = elements[0] - mean
     if DEPTH > 1:
-        above = elements[1] - elements[0]
-        above_sum = above
-        own = above * above
-        for i in tl.static_range(2, DEPTH):
-            above = elements[i] - elements[0]
-            above_sum += above
-            own += above * above
-        above_mean = above_sum * (1.0 / DEPTH)
+        above_mean, own = _group_moments(elements, DEPTH)
         delta += above_mean
-        squares += own - above_sum * above_mean
+        squares += own
     before = seen / (seen + DEPTH)
     share = 1.0 - before  # exactly 1 at first
     return mean + delta * share, squares + delta * (DEPTH * before) * delta
