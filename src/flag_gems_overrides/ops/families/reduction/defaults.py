@@ -18,6 +18,7 @@ from .launches import (
     Configuration,
     Problem,
     is_short,
+    short_class_lanes,
     words,
 )
 
@@ -134,6 +135,9 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
         worth &= not _in_two_tiles(problem, limits)
         kinds.insert(0 if worth else 1, _classes(problem, limits))
+        short = _short_classes(problem, limits)
+        if short is not None:
+            kinds.insert(0, short)
     return kinds
 
 
@@ -247,6 +251,15 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
         problem,
         Configuration("classes", max(tile // (warps * WARP), 1), warps, occupancy, vector, stages=stages),
     )
+
+
+def _short_classes(problem: Problem, limits: Limits) -> Configuration | None:
+    """An [N, K] by a few lanes, where that is no longer than a short row and there are many."""
+    M, N, K, size, _ = problem
+    vector = math.gcd(N * K, VECTOR_BYTES // size)
+    if N * K * size > SHORT_BYTES or MIN_BYTES_OF_CLASSES >= M * N * K * size or not short_class_lanes(problem, vector):
+        return None
+    return Configuration("short_classes", vector, SHORT_WARPS, MOMENTS_OCCUPANCY[True], vector)
 
 
 def _columns(problem: Problem, limits: Limits) -> Configuration:

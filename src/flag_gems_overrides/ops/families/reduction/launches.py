@@ -44,7 +44,9 @@ class Problem(NamedTuple):
 class Configuration(NamedTuple):
     """What the tuner chooses."""
 
-    kernel: str  # rows (K = 1), short (N = 3, 5, 6, 7 too), classes (K = 2 to 8, read as it lies) or columns (K > 1)
+    # rows (K = 1), short (N = 3, 5, 6, 7 too), classes (K = 2 to 8, read as it lies), short_classes (of moments, several
+    # [N, K] to a program) or columns (K > 1)
+    kernel: str
     elements: int  # of a tile that a thread has
     warps: int
     occupancy: int  # warps for which a multiprocessor has registers
@@ -228,6 +230,29 @@ def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
     return _Tile(N * K, M, 1, block_n, power_of_2(K), step, vector, edges, lanes=block_n, depth=CLASSES_DEPTH)
 
 
+def short_class_lanes(problem: Problem, vector: int) -> int:
+    """Lanes side by side in an [N, K] of which each has no more elements than are loaded together; 0 for others."""
+    _, N, K, size, accumulators = problem
+    if accumulators < 3 or size == 8 or K not in (2, 4, 8) or N < 3:
+        return 0
+    lanes = max(vector, K)
+    while N * K // lanes > MAX_DEPTH:
+        lanes *= 2
+    return lanes if lanes <= WARP * vector and lanes <= N * K else 0
+
+
+def _short_class_tile(problem: Problem, configuration: Configuration) -> _Tile:
+    M, N, K, size, _ = problem
+    vector = configuration.vector
+    # block_k doubles the lanes
+    lanes = short_class_lanes(problem, vector) * configuration.block_k
+    if not lanes or N * K % vector or vector * size > VECTOR_BYTES or lanes > N * K:
+        raise ValueError("2, 4 or 8 classes, of whole vectors")
+    block_m = min(power_of_2(M), max(configuration.elements * configuration.warps * WARP // lanes, 1))
+    length = N * K
+    return _Tile(length, cdiv(M, block_m), block_m, lanes, K, length, vector, False, lanes=lanes, depth=length // lanes)
+
+
 def _column_tile(problem: Problem, configuration: Configuration) -> _Tile:
     M, N, K, _, _ = problem
     if K == 1 or configuration.vector != 1:
@@ -261,6 +286,7 @@ def _groups(problem: Problem, configuration: Configuration, block_n: int, block_
 
 
 _TILES = {"rows": _row_tile, "short": _short_tile, "classes": _class_tile, "columns": _column_tile}
+_TILES["short_classes"] = _short_class_tile
 
 
 def _vector(problem: Problem, configuration: Configuration) -> tuple[int, bool]:

@@ -21,6 +21,7 @@ from .defaults import kinds
 from .moment_classes import moments_of_classes_kernel
 from .moment_columns import moments_of_columns_kernel
 from .moment_rows import moments_of_rows_kernel
+from .moment_short_classes import moments_of_short_classes_kernel
 from .plan import Configuration, Problem
 from .policy import Dtypes, Policy, accumulator
 from .sum import add, zero
@@ -111,6 +112,11 @@ def _prepare(
             kernel = moments_of_rows_kernel
             options |= {"BLOCK_M": chosen.block_m, "BLOCK_N": lanes or chosen.block_n}
             options |= {"DEPTH": depth if lanes else 0, "REST": rest, "ONE_TILE_PER_CTA": one_tile}
+        if chosen.kernel == "short_classes":
+            kernel = moments_of_short_classes_kernel
+            options = {name: options[name] for name in ("OP", "EVICT", "num_warps", "maxnreg")}
+            options |= {"K": K, "BLOCK_M": chosen.block_m, "LANES": lanes, "DEPTH": depth, "VECTOR": chosen.vector}
+            options["REST"] = N * K % lanes > 0
         launch = kernel.bind(device, (chosen.blocks, chosen.splits), *sizes_of, **options)
         if chosen.splits == 1:
             steps.append(Step(new_squares, new_mean, launch))
@@ -122,9 +128,9 @@ def _prepare(
 
 
 def _choose(problem: Problem, elements: bool, limits: devices.Limits) -> Configuration:
-    """Of means there is no kernel for classes."""
+    """Of means there are no kernels for classes."""
     configuration = plan.choose(problem, limits)
-    if configuration.kernel == "classes" and not elements:
+    if configuration.kernel in ("classes", "short_classes") and not elements:
         configuration = next(each for each in kinds(problem, limits) if each.kernel == "columns")
     return configuration
 
