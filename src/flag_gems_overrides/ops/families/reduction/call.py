@@ -24,6 +24,7 @@ from .extremum import LARGEST
 from .plan import Configuration, Plan, Problem
 from .policy import Arithmetic, Policy
 from .rows import locate_rows_kernel, reduce_rows_kernel
+from .short_classes import reduce_short_classes_kernel
 from .short_rows import reduce_short_rows_kernel
 
 
@@ -189,6 +190,12 @@ def _bind(
         options = {name: options[name] for name in kept}
         options |= {"N": N, "BLOCK_M": chosen.block_m, "VECTOR": chosen.vector}
         kernel, sizes = reduce_short_rows_kernel, (M,)
+    elif chosen.kernel == "short_classes":
+        kept = "OP", "EVICT", "num_warps", "maxnreg"
+        options = {name: options[name] for name in kept}
+        options |= {"K": K, "BLOCK_M": chosen.block_m, "LANES": chosen.lanes, "DEPTH": chosen.depth}
+        options |= {"REST": N * K % chosen.lanes > 0, "VECTOR": chosen.vector}
+        kernel = reduce_short_classes_kernel
     elif chosen.kernel == "columns":
         kernel = locate_columns_kernel if positions else reduce_columns_kernel
         sizes = (M, N, K)

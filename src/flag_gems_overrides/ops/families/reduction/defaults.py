@@ -255,11 +255,11 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
 
 def _short_classes(problem: Problem, limits: Limits) -> Configuration | None:
     """An [N, K] by a few lanes, where that is no longer than a short row and there are many."""
-    M, N, K, size, _ = problem
+    M, N, K, size, accumulators = problem
     vector = math.gcd(N * K, VECTOR_BYTES // size)
     if N * K * size > SHORT_BYTES or MIN_BYTES_OF_CLASSES >= M * N * K * size or not short_class_lanes(problem, vector):
         return None
-    return Configuration("short_classes", vector, SHORT_WARPS, MOMENTS_OCCUPANCY[True], vector)
+    return Configuration("short_classes", vector, SHORT_WARPS, CLASSES_OCCUPANCY[accumulators], vector)
 
 
 def _columns(problem: Problem, limits: Limits) -> Configuration:

@@ -44,8 +44,8 @@ class Problem(NamedTuple):
 class Configuration(NamedTuple):
     """What the tuner chooses."""
 
-    # rows (K = 1), short (N = 3, 5, 6, 7 too), classes (K = 2 to 8, read as it lies), short_classes (of moments, several
-    # [N, K] to a program) or columns (K > 1)
+    # rows (K = 1), short (N = 3, 5, 6, 7 too), classes (K = 2 to 8, read as it lies), short_classes (several [N, K] to
+    # a program) or columns (K > 1)
     kernel: str
     elements: int  # of a tile that a thread has
     warps: int
@@ -233,7 +233,7 @@ def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
 def short_class_lanes(problem: Problem, vector: int) -> int:
     """Lanes side by side in an [N, K] of which each has no more elements than are loaded together; 0 for others."""
     _, N, K, size, accumulators = problem
-    if accumulators < 3 or size == 8 or K not in (2, 4, 8) or N < 3:
+    if accumulators == 2 or size == 8 or K not in (2, 4, 8) or N < 3:
         return 0
     lanes = max(vector, K)
     while N * K // lanes > MAX_DEPTH:
@@ -244,8 +244,7 @@ def short_class_lanes(problem: Problem, vector: int) -> int:
 def _short_class_tile(problem: Problem, configuration: Configuration) -> _Tile:
     M, N, K, size, _ = problem
     vector = configuration.vector
-    # block_k doubles the lanes
-    lanes = short_class_lanes(problem, vector) * configuration.block_k
+    lanes = short_class_lanes(problem, vector) * configuration.block_k  # as many, or twice
     if not lanes or N * K % vector or vector * size > VECTOR_BYTES or lanes > N * K:
         raise ValueError("2, 4 or 8 classes, of whole vectors")
     block_m = min(power_of_2(M), max(configuration.elements * configuration.warps * WARP // lanes, 1))
@@ -285,8 +284,13 @@ def _groups(problem: Problem, configuration: Configuration, block_n: int, block_
     return depth, 1, depth
 
 
-_TILES = {"rows": _row_tile, "short": _short_tile, "classes": _class_tile, "columns": _column_tile}
-_TILES["short_classes"] = _short_class_tile
+_TILES = {
+    "rows": _row_tile,
+    "short": _short_tile,
+    "classes": _class_tile,
+    "short_classes": _short_class_tile,
+    "columns": _column_tile,
+}
 
 
 def _vector(problem: Problem, configuration: Configuration) -> tuple[int, bool]:

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="no-untyped-def"
-"""Means and sums of squared deviations over N of [M, N, K] with few N and K of 2, 4 or 8, several [N, K] to a program.
-
-Lanes are side by side in an [N, K] as it lies. As columns, whose lanes are results, each load of a warp reaches into as
-many [N, K] as it has vectors.
-"""
+"""Means and sums of squared deviations over N of [M, N, K] with few N and K, read as :mod:`.short_classes` says."""
 
 from __future__ import annotations
 
@@ -39,10 +35,8 @@ def moments_of_short_classes_kernel(
     VECTOR: tl.constexpr,
     EVICT: tl.constexpr,
 ):
-    """Reduce N of [M, N, K] elements to [M, K]. Grid: blocks of BLOCK_M of M.
-
-    LANES: lanes of an [N, K], a multiple of K; each has DEPTH elements, with REST some one more. VECTOR: divides N * K.
-    Other parameters as in ``moments_of_rows_kernel``; inputs are no means, and results have a program to themselves.
+    """Reduce N of [M, N, K] elements to [M, K]. Grid and parameters as in ``reduce_short_classes_kernel`` and
+    ``moments_of_rows_kernel``; inputs are no means.
     """
     tl.static_assert(squares_ptr is None and LANES % K == 0 and LANES % VECTOR == 0)
     block = tl.program_id(0).to(tl.int64) * BLOCK_M
