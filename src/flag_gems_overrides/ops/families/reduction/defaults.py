@@ -257,7 +257,7 @@ def _short_classes(problem: Problem, limits: Limits) -> Configuration | None:
     """An [N, K] by a few lanes, where that is no longer than a short row and there are many."""
     M, N, K, size, accumulators = problem
     vector = math.gcd(N * K, VECTOR_BYTES // size)
-    if N * K * size > SHORT_BYTES or MIN_BYTES_OF_CLASSES >= M * N * K * size or not short_class_lanes(problem, vector):
+    if N * K * size > SHORT_BYTES or M * N * K * size <= MIN_BYTES_OF_CLASSES or not short_class_lanes(problem, vector):
         return None
     return Configuration("short_classes", vector, SHORT_WARPS, CLASSES_OCCUPANCY[accumulators], vector)
 
