@@ -26,6 +26,8 @@ from accuracy.reductions import (
     reductions,
 )
 
+from flag_gems_overrides.ops.families.reduction import defaults
+
 nan, inf = float("nan"), float("inf")
 WITH_DIM = [(shape, dim) for shape in SHAPES for dim in along(shape)]
 FEW_WITH_DIM = [(shape, dim) for shape in FEW for dim in along(shape)]
@@ -54,6 +56,17 @@ def test_along_a_dimension(shape, dim, dtype, op, device):
     x = op.draw_exact(shape, dtype, device)
     check(op, x, dim)
     check(op, put_nans(x), dim, True)
+
+
+@with_dim
+@each("dtype", FLOATING)
+@each("shape", [(70, 17, 2), (33, 41, 4), (9, 10, 8)])
+def test_short_matrices_of_few_columns(shape, dtype, op, device, monkeypatch):
+    """As many of them are read."""
+    monkeypatch.setattr(defaults, "MIN_BYTES_OF_CLASSES", 0)
+    x = op.draw_exact(shape, dtype, device)
+    check(op, x, 1)
+    check(op, put_nans(x), 1, True)
 
 
 @rounding

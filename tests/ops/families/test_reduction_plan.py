@@ -171,6 +171,19 @@ def test_few_columns_of_one_matrix_occupy_the_device(N, K, itemsize, accumulator
     assert warps >= 7 * H200.sm_count
 
 
+@pytest.mark.parametrize("accumulators", [1, 3])
+def test_many_short_matrices_of_few_columns_are_read_as_they_lie(accumulators):
+    p = plan(1048576, 17, 2, 2, accumulators, H200)
+    assert (p.kernel, p.lanes, p.depth, p.splits) == ("short_classes", 4, 8, 1)
+    assert plan(1048576, 17, 2, 2, 2, H200).kernel == "columns"  # there are no positions
+    assert plan(1000, 17, 2, 2, accumulators, H200).kernel == "columns"
+
+
+@pytest.mark.parametrize(("M", "K", "matrices"), [(1, 1000, 1), (6, 1024, 1), (6, 1000002, 2), (600000, 30, 3)])
+def test_how_many_matrices_a_program_of_columns_reaches_into(M, K, matrices):
+    assert plan(M, 2, K, 2, 1, H200).matrices == matrices
+
+
 def test_rows_of_classes_are_read_by_single_warps_where_there_are_rows_enough():
     """20000 x 1000 x 3 bf16, max.dim: 158 us by programs of four warps, 55 us so."""
     many, few = plan(20000, 1000, 3, 2, 2, H200), plan(1, 4000000, 8, 2, 2, H200)
