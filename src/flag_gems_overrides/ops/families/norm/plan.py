@@ -383,9 +383,11 @@ def _loop(problem: Problem, limits: Limits) -> Configuration:
     """Two programs to a multiprocessor, 16 elements to a thread or as many float64 as have registers.
 
     Of many rows four, which share no more rows than L2 holds: 486 x 399816 float32 685 us, by two 860, 424 x 180760
-    bf16 130 and 158; of fewer rows than multiprocessors two (128 x 441693 float32 267 by four).
+    bf16 130 and 158. Of fewer rows than multiprocessors two of float32 (128 x 441693 267 by four), four of 16 bits
+    (112 x 524288 bf16 137 us, by two 157, 33 x 1000000 77 and 100; H100).
     """
-    if not problem.backward and not problem.residual and problem.itemsize < 8 and limits.sm_count < problem.M:
+    many = problem.itemsize == 2 or limits.sm_count < problem.M
+    if not problem.backward and not problem.residual and problem.itemsize < 8 and many:
         return Configuration("loop", 8, chunks=1 if problem.itemsize == 2 and problem.N % 2 else 2, registers=64)
     chunks = min(2 if problem.itemsize == 2 else 4, max_chunks_of_loop(problem, limits))
     return Configuration("loop", 8, chunks=chunks, registers=128)

@@ -262,6 +262,15 @@ def _short_classes(problem: Problem, limits: Limits) -> Configuration | None:
     return Configuration("short_classes", vector, SHORT_WARPS, CLASSES_OCCUPANCY[accumulators], vector)
 
 
+def _is_deep(problem: Problem, limits: Limits) -> bool:
+    """Moments of which a thread loads eight vectors together: half as many warps have half as many lanes to merge.
+
+    On sm_100 8 bytes spill (64 x 16384 x 64 bf16, Triton 3.7).
+    """
+    vectors = problem.K % (VECTOR_BYTES // problem.itemsize) == 0
+    return problem.accumulators == 3 and problem.itemsize == 2 and vectors and limits.capability[0] < 10
+
+
 def _columns(problem: Problem, limits: Limits) -> Configuration:
     M, N, K, size, accumulators = problem
     found = _little_in_one_tile(problem, limits) or _few_elements(problem, limits)
@@ -281,6 +290,9 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     # With 4 vectors to a thread ptxas may make two of them wait: min.dim of 64 x 512 x 512 int64 41 us, not 55; max.dim
     # 42, not 40.
     warps = TILED_WARPS * (2 if positions and size == 8 else 1)
+    deep = _is_deep(problem, limits)
+    if deep:
+        warps, occupancy = warps // 2, MOMENTS_OCCUPANCY[False]
     programs = limits.sm_count * occupancy // warps
     max_partials = max(warps, 4) * MAX_PARTIALS[(size > 4) + (accumulators == 3)]
     tiles = M * N * K // (programs * tile)  # of a program, if all had as many
@@ -293,8 +305,9 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     # int64, 64 lanes for 45 results, 62.8 us (PyTorch 60.3; with 48 estimated, not timed).
     if half * size >= LINE_BYTES and 4 * half * cdiv(M * K, half) <= 3 * block_k * cdiv(M * K, block_k):
         block_k = half
-    if tiles >= 2 and 4 * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
-        tile, warps = 2 * tile, 2 * warps
+    for share in (4, 8) if deep else (4,):
+        if tiles >= 2 and share * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
+            tile, warps = 2 * tile, 2 * warps
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
     tile = min(tile, power_of_2(N) * block_k)
     warps = max(1, min(warps, tile // WARP))

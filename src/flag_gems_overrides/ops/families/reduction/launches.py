@@ -25,6 +25,10 @@ MAX_CLASSES = 8
 MAX_SHORT = 7
 # Elements of a lane that moments load together, of classes fewer.
 MAX_DEPTH, CLASSES_DEPTH = 8, 4
+# Of a thread that shares a short [N, K] of few columns: with 30, not 60, var_mean of 262144 x 60 x 2 bf16 takes 27.4
+# us, not 30.5; but with 8, not 17, that of 1048576 x 17 x 2, loaded in pairs, 38.5, not 33.1 (H100). As columns they
+# take 32.3 and 67.4, amax of the second 42.6, so 30.7; but var_mean of 524288 x 9 x 4 float32 37.7, so 45.3.
+SHORT_CLASS_ELEMENTS = 32
 
 # For ``estimate``: bytes a multiprocessor reads in a microsecond, lanes of the device; microseconds of a launch, of an
 # iteration, of the programs that share a result, and of the ends of rows.
@@ -231,12 +235,12 @@ def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
 
 
 def short_class_lanes(problem: Problem, vector: int) -> int:
-    """Lanes side by side in an [N, K] of which each has no more elements than are loaded together; 0 for others."""
+    """Lanes side by side in an [N, K], so that a thread loads all its elements together; 0 where there are none."""
     _, N, K, size, accumulators = problem
-    if accumulators == 2 or size == 8 or K not in (2, 4, 8) or N < 3:
+    if accumulators == 2 or size > 2 or K not in (2, 4, 8) or N < 3:
         return 0
     lanes = max(vector, K)
-    while N * K // lanes > MAX_DEPTH:
+    while N * K // lanes > min(MAX_DEPTH, SHORT_CLASS_ELEMENTS // vector):
         lanes *= 2
     return lanes if lanes <= WARP * vector and lanes <= N * K else 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="no-untyped-def,assignment"
+# mypy: disable-error-code="no-untyped-def,assignment,misc"
 """Means, and sums of squared deviations from them: what the kernels of rows, columns and classes share.
 
 All is computed of what elements are above the first one of their result, so that a large mean costs no digits. A lane

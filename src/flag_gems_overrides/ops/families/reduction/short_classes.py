@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="assignment, no-untyped-def, var-annotated"
+# mypy: disable-error-code="assignment, no-untyped-def, var-annotated, misc"
 """A contiguous [M, N, K] with few N and K of 2, 4 or 8, several [N, K] to a program.
 
 Lanes are side by side in an [N, K] as it lies. As columns, whose lanes are results, each load of a warp reaches into as
