@@ -70,7 +70,7 @@ NEIGHBOUR_ROWS = 64
 # 11.1 and 12.7, its gradient 15.2 and 17.6; the gradients of 5 x 980 x 425 13.8 and 15.1, of 17 x 524288 float64 82 and
 # 183. But with 2 instead of 4 that of 16 x 57253 x 36 float32 120 and 116. Programs of columns get as few as hold them,
 # of little too: the gradient of 9 x 131072 bf16 takes 10.8 us with 2, 17.5 with 4, 25.0 with 8 (H100; PyTorch 13.4),
-# of 8 x 197184 float16 with 4 14.0 (H100; torch.compile 10.8).
+# of 8 x 197184 float16 8.3 with 1, 13.6 with 4 (torch.compile 10.8), of 2 x 300000 bf16 6.5 with 1, 8.5 with 2.
 WARPS_AT_ONCE, FEW_WARPS = 32, 4
 # Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
 # for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the gradient 3.37
