@@ -265,10 +265,14 @@ def _short_classes(problem: Problem, limits: Limits) -> Configuration | None:
 def _is_deep(problem: Problem, limits: Limits) -> bool:
     """Moments of which a thread loads eight vectors together: half as many warps have half as many lanes to merge.
 
-    On sm_100 8 bytes spill (64 x 16384 x 64 bf16, Triton 3.7).
+    bf16 (H100, not deep in parentheses): var_mean 64 x 512 x 512 along 1 20.9 us (22.5), 300 x 700 x 96 22.9 (23.8),
+    64 x 16384 x 64 58.9 (62.1), 65536 x 256 along 0 22.1 (23.2), std 2000 x 300 x 40 float16 27.1 (31.1); but 100000 x
+    200 28.0 (27.6), 1024 x 1024 x 1024 along 1 755 (745). Not of few results: these are shared by too few programs of
+    half as many warps, 1000000 x 64 along 0 60.1 us (58.4). On sm_100 8 bytes spill (64 x 16384 x 64, Triton 3.7).
     """
-    vectors = problem.K % (VECTOR_BYTES // problem.itemsize) == 0
-    return problem.accumulators == 3 and problem.itemsize == 2 and vectors and limits.capability[0] < 10
+    M, _, K, size, accumulators = problem
+    vectors, few = K % (VECTOR_BYTES // size) == 0, M * K <= 2 * WIDE_BLOCK_K
+    return accumulators == 3 and size == 2 and vectors and not few and limits.capability[0] < 10
 
 
 def _columns(problem: Problem, limits: Limits) -> Configuration:
@@ -290,8 +294,7 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     # With 4 vectors to a thread ptxas may make two of them wait: min.dim of 64 x 512 x 512 int64 41 us, not 55; max.dim
     # 42, not 40.
     warps = TILED_WARPS * (2 if positions and size == 8 else 1)
-    deep = _is_deep(problem, limits)
-    if deep:
+    if _is_deep(problem, limits):
         warps, occupancy = warps // 2, MOMENTS_OCCUPANCY[False]
     programs = limits.sm_count * occupancy // warps
     max_partials = max(warps, 4) * MAX_PARTIALS[(size > 4) + (accumulators == 3)]
@@ -305,9 +308,8 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     # int64, 64 lanes for 45 results, 62.8 us (PyTorch 60.3; with 48 estimated, not timed).
     if half * size >= LINE_BYTES and 4 * half * cdiv(M * K, half) <= 3 * block_k * cdiv(M * K, block_k):
         block_k = half
-    for share in (4, 8) if deep else (4,):
-        if tiles >= 2 and share * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
-            tile, warps = 2 * tile, 2 * warps
+    if tiles >= 2 and 4 * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
+        tile, warps = 2 * tile, 2 * warps
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
     tile = min(tile, power_of_2(N) * block_k)
     warps = max(1, min(warps, tile // WARP))
