@@ -164,6 +164,7 @@ def test_answer(case, offset, device):
 GRADIENTS = [(65, 100), (2, 20000), (3, 20001)]
 CLASSES = reduction.plan.Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
 SHORT = reduction.plan.Configuration("short", 12, 1, 16, 4)
+SHORT_CLASSES = reduction.plan.Configuration("short_classes", 2, 1, 16, 2)
 ROWS_SHARED = scan.plan.Configuration("shared", 4, 128, 1, 4, registers=128)
 ROWS_FLAT = scan.plan.Configuration("flat", 8, 256, 1, 1)
 COLUMNS_SHARED = scan.plan.Configuration("shared", 1, 8, 2, 4, registers=128)
@@ -187,6 +188,8 @@ LARGE = [
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
     ("amax 3001x3 dim=1 float32", reduction, SHORT),
+    ("amax 301x17x2 dim=1 bfloat16", reduction, SHORT_CLASSES),
+    ("amax 71x17x8 dim=1 float16", reduction, SHORT_CLASSES._replace(elements=8, vector=8)),
     ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FILL),
     ("nll_loss_backward 59x301 bfloat16", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
     ("nll_loss_backward 300x8 bfloat16", gather, gather.plan.SHORT),
@@ -213,13 +216,19 @@ def _rms_norm_gradients(shape: tuple[int, int], device: str) -> tuple[tuple, tup
     return expected, tuple(t.cpu() for t in rms_norm_backward(*there[:2], inv_rms, shape[1:], there[2]))
 
 
-def _moments_of_classes(device: str, *splits: bool) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """PyTorch's variances of interleaved columns, and ours, by programs that share a row and by others."""
-    x = torch.randn(3, 701, 3)
-    for split in splits:
-        configuration = CLASSES._replace(elements=8, vector=4, split=split)
+def _moments_of_classes(device: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """PyTorch's variances of interleaved columns, and ours: by programs that share a row, that do not, and that have
+    several short rows.
+    """
+    for shape, dtype, configuration in (
+        ((3, 701, 3), torch.float32, CLASSES._replace(elements=8, vector=4, split=True)),
+        ((3, 701, 3), torch.float32, CLASSES._replace(elements=8, vector=4)),
+        ((301, 17, 2), torch.bfloat16, SHORT_CLASSES),
+        ((71, 17, 8), torch.float16, SHORT_CLASSES._replace(elements=8, vector=8)),
+    ):
+        x = torch.randn(shape).to(dtype)
         result = moments(variance, x.to(device), 1, 1.0, False, configuration=configuration)[0]
-        yield torch.var(x, 1), result.cpu()
+        yield torch.var(x.float(), 1).to(dtype), result.cpu()
 
 
 def _configured(key: str, family: ModuleType, configuration: Any, device: str) -> tuple[Case, tuple, object]:
@@ -237,8 +246,8 @@ def test_gradients_of_rms_norm(shape, device):
 
 
 def test_variances_of_classes(device):
-    for theirs, ours in _moments_of_classes(device, False, True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=0.0)
+    for theirs, ours in _moments_of_classes(device):
+        torch.testing.assert_close(ours, theirs, rtol=max(1e-5, torch.finfo(ours.dtype).eps), atol=0.0)
 
 
 @pytest.mark.parametrize(("key", "family", "configuration"), LARGE)
@@ -257,7 +266,7 @@ def test_every_kernel_is_launched_and_with_and_without_groups_where_it_has_both(
             _run(case, device)
         for shape in GRADIENTS:
             _rms_norm_gradients(shape, device)
-        list(_moments_of_classes(device, False, True))
+        list(_moments_of_classes(device))
         for each in LARGE:
             _configured(*each, device)
     assert {launch.kernel for launch in launches} == set(KERNELS)
