@@ -76,29 +76,54 @@ def batch_norm_backward_channels(
     BLOCK: tl.constexpr,
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
+    EDGES: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     EVALUATION: tl.constexpr,
 ):
-    """All gradients where a program holds whole channels: x and dy are read once."""
+    """All gradients where a program holds whole channels: x and dy are read once.
+
+    EDGES: as in batch_norm_backward_groups, with lanes for the heads and tails of all runs
+    """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     channels = held_channels(tl.program_id(0), CHANNELS, COLUMNS)
     begin, end = begin_and_end(0, total, total, VEC, COLUMNS, INT64_OFFSETS)
-    offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+    if EDGES:
+        runs = total // (vectors // VEC)
+        count = tl.cast(runs * vectors, ACC)
+        offsets, mask = unaligned_tile_at(begin, end, channels, C, vectors, BLOCK, VEC)
+        at_edges, in_edges = edges_at(0, runs, channels, C, vectors, EDGES, VEC)
+    else:
+        count = tl.cast(end, ACC)
+        offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
     mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
     rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), from_bits(eps_bits, ACC), EVALUATION)
     dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    if EDGES:
+        dy_of_edges = tl.load(dy_ptr + at_edges, mask=in_edges, other=0.0).to(ACC)
+        x_of_edges = tl.load(x_ptr + at_edges, mask=in_edges, other=0.0).to(ACC)
     weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     deviation = x - mean
     sum_dy, sum_dyx = both_over_tile(dy, tl.where(mask, dy * deviation, 0.0), COLUMNS)
+    if EDGES:
+        of_edges = x_of_edges - mean
+        more_dy, more_dyx = both_over_tile(dy_of_edges, tl.where(in_edges, dy_of_edges * of_edges, 0.0), COLUMNS)
+        sum_dy += more_dy
+        sum_dyx += more_dyx
     store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
     if dx_ptr is not None:
         scale = rstd * weight
         if EVALUATION:
             dx = dy * scale
         else:
-            dx = input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, tl.cast(end, ACC))
+            dx = input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, count)
         tl.store(dx_ptr + offsets, dx, mask=mask)
+        if EDGES:
+            if EVALUATION:
+                dx = dy_of_edges * scale
+            else:
+                dx = input_gradient(dy_of_edges, of_edges, sum_dy, sum_dyx, rstd, scale, count)
+            tl.store(dx_ptr + at_edges, dx, mask=in_edges)
 
 
 @entry()

@@ -58,7 +58,9 @@ class Configuration(NamedTuple):
     kernel: str
     channels: int  # of a program; flat: C or more if programs add up what they have of channels, 1 if of places
     warps: int
-    loads: int = 0  # of 16 bytes of each input that a thread has in flight; groups: a quarter of it one by one
+    # of 16 bytes of each input that a thread has in flight; groups: a quarter of it one by one; channels: not 0 if
+    # runs that are no whole vectors are read as a head, vectors and a tail
+    loads: int = 0
     warps_per_sm: int = 0  # groups: which leaves a thread 65536 / 32 / warps_per_sm registers
     tiles: int = 1  # of a program at least, which are worth the wait for others
     padded: bool = False  # groups: runs of B are read in pieces of a power of two
@@ -157,6 +159,13 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         if channels > 1 and problem.K > 1:
             # An element for each thread at least, as in rows of layer_norm.
             block = max(block, warps * WARP // channels)
+        if configuration.loads:
+            if channels > 1 or not has_edges(problem):
+                raise ValueError("no runs of one channel that begin anywhere")
+            vec = VECTOR_BYTES // problem.itemsize
+            block = power_of_2(problem.M * (problem.K // vec) * vec)
+            tiling = _tiling(problem, channels, block, warps, unaligned=True)
+            return Channels(tiling._replace(edges=power_of_2(problem.M) * 2 * vec))
         return Channels(_tiling(problem, channels, block, warps))
     if kernel == "flat":
         return _flat(problem, configuration, limits)

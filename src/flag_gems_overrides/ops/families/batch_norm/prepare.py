@@ -99,7 +99,7 @@ def backward_launch(
     sizes = C, tiling.vectors, tiling.total, eps_bits
     options = {**_options(tiling), "EVALUATION": not training}
     if isinstance(chosen, Channels):
-        return batch_norm_backward_channels.bind(device, (tiling.blocks,), *sizes, **options)
+        return batch_norm_backward_channels.bind(device, (tiling.blocks,), *sizes, **options, EDGES=tiling.edges)
     alone = chosen.group == 1 or not (training or want_sums)
     launch = batch_norm_backward_groups.bind(
         device, (chosen.programs,), *sizes, *_of_groups(chosen),

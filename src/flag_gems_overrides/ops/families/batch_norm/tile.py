@@ -145,7 +145,7 @@ def unaligned_tile_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.c
     A run is a head of fewer than VEC elements, whole vectors, and a tail. Of each run B // VEC vectors are counted; the
     last is masked where a head leaves no room for it, and then its elements are the tail's.
     """
-    elements = first + tl.arange(0, BLOCK)[None, :]
+    elements = first + lanes_of(channels, BLOCK, False)
     vectors = B // VEC
     # Of no more runs than there are, so that offsets are of what there is.
     before = tl.minimum(elements // VEC // vectors, (end - 1) // VEC // vectors)
@@ -159,7 +159,7 @@ def unaligned_tile_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.c
 @triton.jit
 def edges_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.constexpr):
     """(offsets, mask) of the heads and tails of the runs from ``first`` on, 2 * VEC lanes to a run."""
-    lanes = tl.arange(0, BLOCK)[None, :]
+    lanes = lanes_of(channels, BLOCK, False)
     number = first + lanes // (2 * VEC)
     before = tl.minimum(number, end - 1)
     lane = lanes % (2 * VEC)
