@@ -113,10 +113,7 @@ def batch_norm_backward_channels(
     store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
     if dx_ptr is not None:
         scale = rstd * weight
-        if EVALUATION:
-            dx = dy * scale
-        else:
-            dx = input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, count)
+        dx = dy * scale if EVALUATION else input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, count)
         tl.store(dx_ptr + offsets, dx, mask=mask)
         if EDGES:
             if EVALUATION:
