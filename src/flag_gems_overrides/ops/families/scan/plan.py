@@ -68,6 +68,11 @@ MIN_ELEMENTS = 4 * WARP
 MAX_SCALARS = 16
 # Elements of int64 of a thread that has 64 registers.
 FEWER_INTEGERS = 12
+# So many times as many neighbours to a thread in rows of sums of int64, whose input is mostly narrower: half as many
+# scans across the warp. In two steps of one program of 16 warps for each multiprocessor 120 x 16384 int32 takes 16.1 us
+# so, with two neighbours 19.4, 130 x 16384 16.8 and 19.6 (H100). Neither more or shorter rows nor fewer warps were
+# timed.
+WIDE = 2
 # Of programs of rows as they lie in memory.
 FLAT_WARPS = 4
 
@@ -105,20 +110,23 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 
 
 def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    _, N, _, _, _ = problem
-    vec, _ = vector(problem)
+    M, N, _, size, integer = problem
+    vec, unaligned = vector(problem)
     lanes = min(power_of_2(N), max(WARP * vec, MAX_SCALAR if N <= MAX_SCALAR else 0))
     elements = max(vec, lanes // WARP)
     tiles = cdiv(N, lanes)
     for warps in _powers(1, 8):
         for more in _powers(1, MAX_SCALARS // elements if tiles == 1 else 1):
             yield from _steps(problem, Configuration("units", elements * more, lanes, 0, warps), tiles)
+    alone = integer and size == 8 and limits.sm_count >= M and not unaligned and N % (WIDE * vec) == 0
     for warps in _powers(2, MAX_WARPS if tiles > 1 else 1):
-        yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), cdiv(tiles, warps))
+        many = cdiv(tiles, warps) > max_depth(problem, elements, "segments")
+        wide = WIDE if alone and many and warps == MAX_WARPS else 1
+        segments = Configuration("segments", wide * elements, wide * lanes, 0, warps)
+        yield from _steps(problem, segments, cdiv(tiles, wide * warps))
         # Of int64 also a quarter less: threads of 64 registers, of which four programs of 8 warps run at once. 4451 x
         # 5801 int32 takes 130 us so, 2.4 TB/s; 506 x 131072 with 8 tiles 423 by 4 warps, 446 by 8, 1.9 (H200).
-        many = cdiv(tiles, warps) > max_depth(problem, elements, "segments")
-        if problem.integer and problem.size == 8 and warps >= 4 and many:
+        if integer and size == 8 and warps >= 4 and many:
             yield Configuration("segments", elements, lanes, FEWER_INTEGERS // elements, warps)
     # A row that a warp reads element by element may also be one of several warps, with an element in each thread.
     if tiles == 1 and elements > vec and WARP * vec < N:
