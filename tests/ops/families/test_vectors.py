@@ -37,6 +37,7 @@ CASES = {
         "batch_norm_backward 496196x109 float32",
         "batch_norm_backward 14665x8523 bfloat16",
         "batch_norm_backward 16x352x39489 float16",
+        "batch_norm_backward 3x4232x759 float16",
         "group_norm 300x32x82600 groups=32 bfloat16",
         "group_norm_backward 300x32x82600 groups=32 bfloat16",
         "group_norm 64x1024x14x14 groups=32 bfloat16",

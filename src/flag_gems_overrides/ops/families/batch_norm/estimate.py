@@ -84,6 +84,7 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
         # Sectors are read whole, whatever is needed of them: the gradient of 952 x 16384 x 2 bf16 takes 370 us with 8
         # bytes at a time.
         slower *= max(SECTOR_BYTES / (tiling.channels * problem.K * problem.itemsize), 1.0)
+        slower *= OF_EDGES + EDGE_VECTORS * tiling.vec / problem.K if tiling.edges else 1.0
     return _Work(LAUNCH_US, tiling.blocks, cdiv(tiling.blocks, _at_once(tiling.warps, limits)), slower, reads=1)
 
 

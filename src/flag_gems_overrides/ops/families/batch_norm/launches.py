@@ -153,23 +153,27 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     if not (0 < channels <= power_of_2(problem.N) and 0 < warps <= MAX_WARPS):
         raise ValueError(f"no legal program: {configuration}")
     if kernel == "channels":
-        block = power_of_2(problem.M * problem.K)
-        if channels * block > (held_of_one(problem, limits) if channels == 1 else held(problem)) * warps * WARP:
+        unaligned = configuration.loads > 0
+        if unaligned and (channels > 1 or not has_edges(problem)):
+            raise ValueError("no runs of one channel that begin anywhere")
+        block = block_of(problem, unaligned)
+        per_thread = held_of_one(problem, unaligned, limits) if channels == 1 else held(problem)
+        if channels * block > per_thread * warps * WARP:
             raise ValueError("a program does not hold a channel")
         if channels > 1 and problem.K > 1:
             # An element for each thread at least, as in rows of layer_norm.
             block = max(block, warps * WARP // channels)
-        if configuration.loads:
-            if channels > 1 or not has_edges(problem):
-                raise ValueError("no runs of one channel that begin anywhere")
-            vec = VECTOR_BYTES // problem.itemsize
-            block = power_of_2(problem.M * (problem.K // vec) * vec)
-            tiling = _tiling(problem, channels, block, warps, unaligned=True)
-            return Channels(tiling._replace(edges=power_of_2(problem.M) * 2 * vec))
-        return Channels(_tiling(problem, channels, block, warps))
+        tiling = _tiling(problem, channels, block, warps, unaligned=unaligned)
+        return Channels(tiling._replace(edges=power_of_2(problem.M) * 2 * tiling.vec if unaligned else 0))
     if kernel == "flat":
         return _flat(problem, configuration, limits)
     return _groups(problem, configuration, limits)
+
+
+def block_of(problem: Problem, unaligned: bool) -> int:
+    """Lanes of a program for the elements of a channel; where runs begin anywhere, for their whole vectors."""
+    vec = VECTOR_BYTES // problem.itemsize if unaligned else 1
+    return power_of_2(problem.M * (problem.K // vec) * vec)
 
 
 def held(problem: Problem) -> int:
@@ -177,16 +181,21 @@ def held(problem: Problem) -> int:
     return MAX_ELEMENTS[problem.inputs] // (2 if problem.itemsize == 8 else 1)
 
 
-def held_of_one(problem: Problem, limits: Limits) -> int:
-    """The same of a program that has one channel and a multiprocessor: twice as many forward, because the others read
-    x twice (59 x 2358 x 496 float32 205 us, 283 so, bfloat16 108 and 156; 16 x 2000 x 1030 float32 122 and 164, 16 x
-    140 x 1600 19.9 and 26.0, 16 x 20 x 1600 8.2 and 11.7, H100).
+def held_of_one(problem: Problem, unaligned: bool, limits: Limits) -> int:
+    """The same of a program that has one channel and a multiprocessor: twice as many, because the others read x twice.
+    Forward 59 x 2358 x 496 float32 205 us, 283 so, bfloat16 108 and 156; 16 x 2000 x 1030 float32 122 and 164, 16 x
+    140 x 1600 19.9 and 26.0, 16 x 20 x 1600 8.2 and 11.7; the gradients of 99 x 21007 x 96 float16 517 and 714, of 128
+    x 8000 x 96 float32 436 and 632 (H100).
 
     With loads of one element, or offsets of 64 bits, 64 to 120 bytes spill; on sm_100 of 4 bytes 8 (27754 float16).
+    Gradients: of whole vectors alone.
     """
     A, C, B, size, inputs = problem
-    wide = B % 2 == 0 and (B * size % 8 == 0 or limits.capability[0] < 10)
-    return held(problem) * (2 if inputs == 1 and wide and A * C * B + MAX_BLOCK < 2**31 else 1)
+    if inputs == 2:
+        wide = unaligned or (B > 1 and _divide_into_vectors(problem))
+    else:
+        wide = B % 2 == 0 and (B * size % 8 == 0 or limits.capability[0] < 10)
+    return held(problem) * (2 if wide and A * C * B + MAX_BLOCK < 2**31 else 1)
 
 
 def min_registers(problem: Problem, limits: Limits) -> int:
