@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,10 @@ import pytest
 import torch
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each, layouts
+
+from flag_gems_overrides.ops.families.softmax import call
+from flag_gems_overrides.ops.families.softmax.plan import Configuration
+from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES
 
 nan, inf = float("nan"), float("inf")
 
@@ -158,6 +163,18 @@ class Softmaxes:
     def test_gradient(self, shape, dim, dtype, device):
         y = self.native(torch.randn(shape, device=device).to(dtype), dim, False)
         self.check_gradient(torch.randn(shape, device=device).to(dtype), y, dim)
+
+    @each("dtype", FLOATING)
+    @each("N, K", [(3, 2), (41, 2), (64, 2), (41, 4), (23, 8)])
+    def test_a_program_for_each_block_of_columns(self, N, K, dtype, device):
+        """Which is planned for too many elements for every dtype in the interpreter."""
+        configuration = Configuration("short", 16, 1, vec=math.gcd(K, VECTOR_BYTES // dtype.itemsize))
+        x, g = (torch.randn(5, N, K, device=device).to(dtype) for _ in range(2))
+        y = self.native(x, 1, False)
+        assert_same_answer(call.forward(x, 1, False, self.log, configuration), y, truth(x, 1, self.log))
+        native = self.native_backward(g, y, 1, dtype)
+        actual = call.backward(g, y, 1, dtype, self.log, configuration)
+        assert_same_answer(actual, native, gradient_truth(g, y, 1, self.log))
 
     def test_more_programs_than_are_read_from_at_a_time(self, device, device_with):
         """16 to a group, of which each reads the words of 8, then those of the others."""

@@ -175,6 +175,7 @@ HELD_UNALIGNED = batch_norm.plan.Configuration("channels", 1, 1, 1)
 SEVERAL_SHARES = batch_norm.plan.Configuration("groups", 1, 1, 1, 24)
 GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
 CHANNELS = group_norm.plan.Configuration("channels", 1, block_d=16, block_hw=4, programs_per_sm=1)
+WHOLE = softmax.launches.Configuration("short", 20, 2, vec=2)
 FEW_COLUMNS = softmax.launches.Configuration("interleaved", 8, 4, group=32)
 LARGE = [
     ("batch_norm 86x77 float32", batch_norm, BY_PLACE),
@@ -184,6 +185,8 @@ LARGE = [
     ("batch_norm_backward 3x5x131 float32", batch_norm, HELD_UNALIGNED),
     ("batch_norm 80x1x256 float32", batch_norm, SEVERAL_SHARES),
     ("batch_norm_backward 80x1x256 float32", batch_norm, SEVERAL_SHARES),
+    ("softmax 3x301x2 dim=1 float32", softmax, WHOLE),
+    ("log_softmax_backward 3x301x4 dim=1 bfloat16", softmax, WHOLE._replace(vec=4)),
     ("softmax 2x5001x3 dim=1 float32", softmax, FEW_COLUMNS),
     ("log_softmax 2x5000x6 dim=1 bfloat16", softmax, FEW_COLUMNS),
     ("softmax_backward 2x5000x6 dim=1 float32", softmax, FEW_COLUMNS),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.softmax.defaults import default
 from flag_gems_overrides.ops.families.softmax.plan import (
+    Configuration,
     Interleaved,
     Launched,
     Problem,
@@ -266,3 +267,50 @@ def test_the_one_block_of_few_columns_is_halved_so_that_two_groups_take_turns(si
     p = plan(1, 262144, 64 // size, size, 1, H200)
     assert p.blocks == 2
     assert p.programs == 2 * p.group
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "size", "inputs", "depth"),
+    [
+        (48, 4479, 2, 4, 1, 9),
+        (48, 4479, 2, 4, 2, 9),
+        (300, 4479, 2, 4, 1, 9),
+        (40, 5000, 4, 2, 1, 10),
+        (300, 16384, 2, 4, 1, 32),  # in place of a loop all that registers hold
+        (300, 4096, 2, 8, 2, 8),
+    ],
+)
+def test_few_columns_that_a_program_holds(M, N, K, size, inputs, depth):
+    p = plan(M, N, K, size, inputs, H200)
+    assert isinstance(p, Short)
+    assert (p.programs, p.columns, p.warps, p.depth) == (M, K, 16, depth)
+    assert p.lanes * K == p.warps * WARP * p.vec, "a vector for each thread"
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(300, 16385, 2), (48, 16384, 2), (48, 4479, 6), (48, 4479, 16)])
+def test_columns_that_no_program_holds_or_of_rows_longer_than_a_sector(M, N, K):
+    assert isinstance(plan(M, N, K, 4, 1, H200), Split)
+
+
+@pytest.mark.parametrize(
+    ("N", "K", "elements", "warps", "vec", "rule"),
+    [
+        (100, 6, 16, 4, 2, "a power of two of columns"),
+        (100, 2, 16, 4, 4, "whole vectors"),
+        (100, 8, 16, 4, 8, "whole vectors"),  # of 32 bytes
+        (129, 2, 2, 4, 2, "no more elements than a program"),
+        (1, 256, 4, 1, 4, "no more elements than a program"),
+        (1, 2**30, 4, 32, 4, "no more elements than a program"),
+    ],
+)
+def test_programs_that_cannot_have_all_columns(N, K, elements, warps, vec, rule):
+    with pytest.raises(ValueError, match=rule):
+        launch(Problem(5, N, K, 4, 1), Configuration("short", elements, warps, vec=vec), H200)
+
+
+def test_a_table_row_turns_no_rows_that_the_default_holds_into_a_loop_of_many_tiles():
+    assert not plan(216, 49696, 1, 4, 1, H200).looped
+    assert not plan(150, 60000, 1, 4, 1, H200).looped
+    # As the table has them.
+    assert plan(64, 35696, 1, 4, 1, H200).looped
+    assert plan(195, 91811, 1, 8, 1, H200).looped

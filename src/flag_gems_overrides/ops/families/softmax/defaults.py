@@ -85,6 +85,13 @@ MIN_BLOCK_BYTES = 1536
 MIN_INTERLEAVED_BYTES = 24 << 20
 # Elements of a thread of 16 warps (64 of float32 spill 24 bytes).
 MAX_ELEMENTS_OF_NARROWER = 32
+# [N, K] of rows that a sector holds have a program each, which holds them, where the columns kernel would need a loop
+# or a group, whose programs wait for each other: softmax 48 x 4479 x 2 float32 5.4 us, by groups 8.8 (FlagGems 6.2),
+# its gradient 5.8 and 7.1, 20 x 4479 x 2 4.8 and 7.2, 40 x 5000 x 4 bf16 6.0 and 6.9, log_softmax 30 x 6000 x 2 bf16
+# 4.8 and 6.9; 300 x 4479 x 2 float32 10.1, in a loop 13.3. With 8 warps 48 x 4479 x 2 and 300 x 4479 x 2 take 4 % less,
+# but fewer [N, K] fit; with 32 none is faster. In place of a group up to so many words to a thread as were timed, for
+# one multiprocessor moves all of it (H100).
+WHOLE_WARPS, MAX_WORDS_FOR_GROUP = 16, 40
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -116,8 +123,14 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         found = _short(problem, limits) if not by_columns and (few or by_threads or short) else None
         found = found or _columns(M, N, K, size, inputs, limits)
         if found.group > 1 and _is_little(problem, limits):
-            return _short(problem, limits) or found
-        return _interleaved(problem) if _is_better_interleaved(problem, found, limits) else found
+            found = _short(problem, limits) or found
+        launched = launch(problem, found, limits)
+        if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
+            return found
+        whole = _whole(problem, MAX_WORDS_FOR_GROUP if launched.group > 1 else MAX_WORDS)
+        if whole is None and _is_better_interleaved(problem, launched, limits):
+            return _interleaved(problem)
+        return whole or found
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
@@ -159,6 +172,18 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
     return Configuration("short", elements, warps)
 
 
+def _whole(problem: Problem, most_words: int, warps: int = WHOLE_WARPS) -> Configuration | None:
+    """A program for each [N, K]; None if its columns are not a power of two that a sector holds, or its threads would
+    have more words than so many.
+    """
+    _, N, K, size, inputs = problem
+    vec = math.gcd(K, VECTOR_BYTES // size)
+    elements = cdiv(N * K, warps * WARP * vec) * vec
+    if power_of_2(K) != K or K * size > SECTOR_BYTES or elements * inputs * (size // 8 + 1) > most_words:
+        return None
+    return Configuration("short", elements, warps, vec=vec)
+
+
 def _is_gradient_of_vectors(problem: Problem) -> bool:
     """Whether a program for each [N, K] loads four elements or more of each input together, and a thread with whole
     columns fewer: the gradients of log_softmax 3000 x 24 x 20 bf16 7.0 us so, by threads 8.0, of softmax 20000 x 4 x 36
@@ -176,22 +201,19 @@ def _is_little(problem: Problem, limits: Limits) -> bool:
     return limits.sm_count * LITTLE // (size // 8 + 1) >= M * N * K
 
 
-def _is_better_interleaved(problem: Problem, by_columns: Configuration, limits: Limits) -> bool:
+def _is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -> bool:
     """Whether 3 to 7 columns that no programs can hold are: of odd K, loaded one by one, if they are not small; others
     that are no whole vectors where a group reads them twice and L2 cannot hold them. softmax 12 x 1000000 x 4 bf16 113
     us so, by columns 122 (H100). 2 and 8 columns were not timed.
     """
     M, N, K, size, inputs = problem
     whole = power_of_2(K) == K and K % (VECTOR_BYTES // size) == 0
-    if whole or not 2 < K < MAX_INTERLEAVED:
-        return False
-    launched = launch(problem, by_columns, limits)
-    if not isinstance(launched, Split) or not launched.looped:
+    if whole or not 2 < K < MAX_INTERLEAVED or not by_columns.looped:
         return False
     tensor_bytes = M * N * K * size
     if K % 2 == 1 and size < 8 and tensor_bytes * (inputs + 1) >= MIN_INTERLEAVED_BYTES:
         return True
-    return launched.group > 1 and tensor_bytes * inputs > limits.l2_bytes
+    return by_columns.group > 1 and tensor_bytes * inputs > limits.l2_bytes
 
 
 def _interleaved(problem: Problem) -> Configuration:
@@ -405,6 +427,7 @@ def others(problem: Problem, limits: Limits) -> list[Configuration]:
         found = [_columns(M, N, K, size, inputs, limits)]
         if (size, inputs) in COLUMNS_IN_L1:
             found += filter(None, [_columns_in_l1(M, N, K, size, inputs, limits)])
+        found += filter(None, [_whole(problem, MAX_WORDS, warps) for warps in (WHOLE_WARPS // 2, WHOLE_WARPS)])
         return found + list(filter(None, [_short(problem, limits)])) if N <= MAX_SHORT_OF_TINY else found
     vec = VECTOR_BYTES // size
     found = [_rows(M, N, math.gcd(N, vec), size, inputs)]

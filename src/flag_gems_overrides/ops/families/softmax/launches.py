@@ -32,7 +32,10 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: single, short, interleaved, rows, split, whose loop ``launch`` decides on."""
+    """What the tuner chooses. Kernels: single, short, interleaved, rows, split, whose loop ``launch`` decides on.
+
+    short with vec > 1: a program for each [N, K], which loads so many columns together.
+    """
 
     kernel: str
     elements: int  # of each input that a thread holds
@@ -143,6 +146,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         if N > 1 or cdiv(M * K, block) >= 2**31:
             raise ValueError("rows of one element only")
         return Single(block, warps, cdiv(M * K, block))
+    if kernel == "short" and configuration.vec > 1:
+        return _whole(problem, configuration)
     if kernel == "short":
         columns = elements * warps * WARP // power_of_2(N)
         if K == 1 or not columns or K >= 2**30 or M * K + columns >= 2**31:
@@ -202,6 +207,22 @@ def resident(shape: Shape, limits: Limits) -> int:
     return limits.sm_count * min(
         limits.registers_per_sm // (shape.registers * threads), limits.threads_per_sm // threads
     )
+
+
+def _whole(problem: Problem, configuration: Configuration) -> Short:
+    """A program for each [N, K]. Its threads go along N no further than there are elements: 9 vectors each of 4479 x 2
+    float32 by 16 warps, where a tile of a power of two has 16.
+    """
+    M, N, K, size, _ = problem
+    vec, warps = configuration.vec, configuration.warps
+    if power_of_2(K) != K or K % vec or vec * size > VECTOR_BYTES:
+        raise ValueError("an [N, K] of one program has a power of two of columns, which are whole vectors")
+    lanes = warps * WARP * vec // K
+    if not lanes or cdiv(N, lanes) * vec > configuration.elements:
+        raise ValueError("an [N, K] of no more elements than a program only")
+    if K >= 2**30 or M * K + K >= 2**31:
+        raise ValueError("columns are counted in 32 bits")
+    return Short(lanes, cdiv(N, lanes), K, vec, warps, M)
 
 
 def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES
+from ...launch.sizes import VECTOR_BYTES, cdiv
 from ...plans import table
 from .defaults import default, is_tiny, others
 from .launches import (
@@ -40,6 +40,9 @@ __all__ = [
     "plan",
 ]
 
+# Of each program of a group that reads a row twice, at most, where the table has it though the default holds the row.
+MAX_TILES_OF_LOOP = 2
+
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
     _, N, K, size, inputs = problem
@@ -59,7 +62,20 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    return found or by_rules
+    return by_rules if found is None or _loops_too_long(problem, found, by_rules, limits) else found
+
+
+def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:
+    """Whether a group, of as many programs as were best for shorter rows, loops over more tiles than any of the table,
+    and the default holds the row: softmax 216 x 49696 float32 36.8 us by the default, by 5 programs in a loop of 3
+    tiles 47.1; 150 x 60000 32.8 and 33.2 (H100). Fewer rows than multiprocessors were not timed.
+    """
+    looped = launch(problem, found, limits)
+    if limits.sm_count > problem.M or not isinstance(looped, Split) or not looped.contiguous or looped.group == 1:
+        return False
+    tiles = cdiv(cdiv(problem.N // looped.vec, looped.group), looped.depth * looped.lanes)
+    held = launch(problem, by_rules, limits)
+    return tiles > MAX_TILES_OF_LOOP and not (isinstance(held, Split) and held.looped)
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
