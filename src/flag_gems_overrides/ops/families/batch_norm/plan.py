@@ -408,7 +408,8 @@ def _unaligned(problem: Problem, limits: Limits) -> Configuration | None:
     """A program that holds a channel whose runs it reads as a head, vectors and a tail, where a multiprocessor has more
     warps of them than run at once: the gradients of 3 x 4232 x 759 float16 take 29.0 us so, 38.7 element by element,
     54.5 with groups, of 2 x 5000 x 759 21.7 and 25.6 element by element, of 8 x 1000 x 1001 bf16 24.2 and 34.2 with
-    groups (H100). Of fewer channels it was not timed."""
+    groups (H100). Of fewer channels it was not timed.
+    """
     block, per_thread = block_of(problem, True), held(problem)
     if problem.N * block <= WARPS_AT_ONCE * WARP * limits.sm_count * per_thread // 2:
         return None

@@ -48,7 +48,7 @@ def plan_forward(problem: Problem, limits: Limits, configuration: Configuration 
     if found is not None:
         # Where no other program reads while one waits for the weight, it is not loaded late: 7 x 16368 float32 4.8 us,
         # late 7.0, 100 x 16384 9.2 and 11.1, 16 x 32768 float16 5.1 and 7.4 (H100; FlagGems 5.9 for the first).
-        return found._replace(late=found.late and (M > limits.sm_count or found.unaligned))
+        return found._replace(late=found.late and (limits.sm_count < M or found.unaligned))
     if M < MIN_SHARED_ROWS:
         return _split(M, N, element_size, limits)
     vec = math.gcd(N, VECTOR_BYTES // element_size)

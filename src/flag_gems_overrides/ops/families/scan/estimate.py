@@ -110,9 +110,9 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     if isinstance(found, Shared):
         exchange = EXCHANGE_US + EXCHANGE_WARP_US * found.warps
         exchange += 0 if K == 1 else EXCHANGE_WORD_US * found.group * found.lanes
-        words = EXCHANGE_OF_TWO_WORDS if size == 8 and integer else 1
+        exchange *= EXCHANGE_OF_TWO_WORDS if size == 8 and integer else 1
         first = FIRST_EXCHANGE_US + FIRST_MEMBER_US * found.group
-        return LAUNCH_US + LOAD_US + first + work + found.steps * (step + exchange * words)
+        return LAUNCH_US + LOAD_US + first + work + found.steps * (step + exchange)
     if configuration.kernel != "units":
         per_warp = SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US * wide
         if isinstance(found, Interleaved):
