@@ -92,8 +92,8 @@ MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
 TILES_TO_WIDEN = 12
 # Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
-# 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (424501 x 10 x 4 bf16 20.3,
-# by warps that loop 26.6, 300000 x 21 x 7 float32 51.7 and 72) unless rows of K are whole vectors,
+# 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (300000 x 21 x 7 float32
+# 51.7, by warps that loop 72) unless rows of K are whole vectors,
 # up to 128 one of 32 where that is little (100 x 100 x 100 bf16 4.4, in a loop 5.3), or where columns are shorter than
 # what memory is read by (239148 x 70 x 3 float32 64 us, by warps that loop 118). Many results that are loaded as
 # vectors need fewer warps, for more divide the elements of a result among them: 8 x 957728 bytes, max.dim, 10 us, by

@@ -27,7 +27,8 @@ MAX_SHORT = 7
 MAX_DEPTH, CLASSES_DEPTH = 8, 4
 # Of a thread that shares a short [N, K] of few columns: with 30, not 60, var_mean of 262144 x 60 x 2 bf16 takes 27.4
 # us, not 30.5; but with 8, not 17, that of 1048576 x 17 x 2, loaded in pairs, 38.5, not 33.1 (H100). As columns they
-# take 32.3 and 67.4, amax of the second 42.6, so 30.7; but var_mean of 524288 x 9 x 4 float32 37.7, so 45.3.
+# take 32.3 and 67.4, amax of the second 42.6 (30.7 by lanes of an [N, K]). Elements of four bytes stay columns:
+# var_mean of 524288 x 9 x 4 float32 37.7, by lanes of an [N, K] 45.3.
 SHORT_CLASS_ELEMENTS = 32
 
 # For ``estimate``: bytes a multiprocessor reads in a microsecond, lanes of the device; microseconds of a launch, of an
