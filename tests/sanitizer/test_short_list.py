@@ -167,6 +167,8 @@ SHORT = reduction.plan.Configuration("short", 12, 1, 16, 4)
 SHORT_CLASSES = reduction.plan.Configuration("short_classes", 2, 1, 16, 2)
 ROWS_SHARED = scan.plan.Configuration("shared", 4, 128, 1, 4, registers=128)
 ROWS_FLAT = scan.plan.Configuration("flat", 8, 256, 1, 1)
+ROWS_CHUNKS = scan.plan.Configuration("chunks", 2, 64, 2, 4, registers=64)
+COLUMNS_CHUNKS = scan.plan.Configuration("chunks", 1, 16, 5, 4, registers=64)
 COLUMNS_SHARED = scan.plan.Configuration("shared", 1, 8, 2, 4, registers=128)
 INTERLEAVED = scan.plan.Configuration("interleaved", 24, 1, 1, 1)
 LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_sm=4, stages=3)
@@ -206,6 +208,8 @@ LARGE = [
     ("group_norm_backward 70x140x3 groups=2 bfloat16", group_norm, CHANNELS),
     ("nll_loss2d_backward 3x301x7x13 bfloat16", gather, gather.plan.SCATTER._replace(vectors=1, warps=1)),
     ("cumsum 2x3001 dim=1 float32", scan, ROWS_SHARED),
+    ("cumsum 3x3000 dim=1 int32", scan, ROWS_CHUNKS),
+    ("cumsum 2x300x24 dim=1 float32", scan, COLUMNS_CHUNKS),
     ("cumsum 107x5 dim=1 bfloat16", scan, ROWS_FLAT),
     ("cumsum 3x600x5 dim=1 int64", scan, COLUMNS_SHARED),
     ("cumsum 5x907x3 dim=1 bfloat16", scan, INTERLEAVED),
