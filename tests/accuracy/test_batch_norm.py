@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -156,6 +156,14 @@ def _check(case: Case, training: bool = True) -> Results:
     return ours
 
 
+def _check_gradients(mask: Sequence[bool], ours: Results, native: Results, exact: Results) -> None:
+    """Those that the mask wants, and no others."""
+    for wanted, actual, theirs, truth in zip(mask, ours[5:], native[5:], exact[5:], strict=True):
+        assert (actual is not None) == wanted
+        if actual is not None:
+            assert_same_answer(actual, theirs, truth)
+
+
 def _alike(case: Case, training: bool, name: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """PyTorch's result and the truth for other inputs: the sums of few channels nearly cancel now and then."""
     for _ in range(4):
@@ -217,10 +225,7 @@ def test_short_rows_without_parameters_or_some_gradients(shape, channels, short_
     for mask in itertools.product([True, False], repeat=3):
         ours = case.ours(mask=mask)
         assert_same_answer(ours.y, native.y, exact.y)
-        for wanted, actual, theirs, truth in zip(mask, ours[5:], native[5:], exact[5:], strict=True):
-            assert (actual is not None) == wanted
-            if actual is not None:
-                assert_same_answer(actual, theirs, truth)
+        _check_gradients(mask, ours, native, exact)
 
 
 @pytest.mark.parametrize(("shape", "channels"), SHORT, ids=str)
@@ -266,10 +271,7 @@ def test_some_gradients_by_place_of_misaligned_tensors(shape, device):
     case.x, case.dy = (LAYOUTS["misaligned"](tensor) for tensor in (case.x, case.dy))
     exact, native = case.exact(), case.native()
     for mask in itertools.product([True, False], repeat=3):
-        for wanted, actual, theirs, truth in zip(mask, case.ours(mask=mask)[5:], native[5:], exact[5:], strict=True):
-            assert (actual is not None) == wanted
-            if actual is not None:
-                assert_same_answer(actual, theirs, truth)
+        _check_gradients(mask, case.ours(mask=mask), native, exact)
 
 
 @pytest.mark.usefixtures("by_place")
@@ -310,10 +312,7 @@ def test_some_gradients_of_runs_that_begin_anywhere(shape, device):
         exact, native = case.exact(training), case.native(training)
         for mask in itertools.product([True, False], repeat=3):
             ours = case.ours(training, mask)
-            for wanted, actual, theirs, truth in zip(mask, ours[5:], native[5:], exact[5:], strict=True):
-                assert (actual is not None) == wanted
-                if actual is not None:
-                    assert_same_answer(actual, theirs, truth)
+            _check_gradients(mask, ours, native, exact)
 
 
 @pytest.fixture
@@ -348,11 +347,7 @@ def test_some_gradients_of_held_runs_of_misaligned_tensors_without_weight(shape,
     exact, native = case.exact(training), case.native(training)
     case.weight = case.bias = None
     for mask in itertools.product([True, False], repeat=3):
-        ours = case.ours(training, mask)
-        for wanted, actual, theirs, truth in zip(mask, ours[5:], native[5:], exact[5:], strict=True):
-            assert (actual is not None) == wanted
-            if actual is not None:
-                assert_same_answer(actual, theirs, truth)
+        _check_gradients(mask, case.ours(training, mask), native, exact)
 
 
 @pytest.mark.usefixtures("held_unaligned")
@@ -463,10 +458,7 @@ def test_any_mask_with_or_without_parameters(shape, training, affine, device):
         # PyTorch's CUDA kernel refuses the gradients of absent parameters: those of ones and zeros are the same.
         native = case.native(training, mask if affine or not ON_GPU else (mask[0], False, False))
         assert_same_answer(ours.y, native.y, exact.y)
-        for wanted, actual, theirs, truth in zip(mask, ours[5:], alike[5:], exact[5:], strict=True):
-            assert (actual is not None) == wanted
-            if actual is not None:
-                assert_same_answer(actual, theirs, truth)
+        _check_gradients(mask, ours, alike, exact)
 
 
 @small_programs

@@ -108,7 +108,7 @@ CONFIGURATIONS = [
     (8, Configuration("classes", 8, 2, 16, 4)),
     (2, Configuration("short_classes", 2, 1, 16, 2)),
     (4, Configuration("short_classes", 8, 2, 16, 4)),  # two vectors to a thread
-    (8, Configuration("short_classes", 4, 2, 16, 4, block_k=2)),
+    (8, Configuration("short_classes", 4, 2, 16, 4)),
     (33, Configuration("columns", 8, 2, 24, 1, 32)),
     (40, Configuration("columns", 1, 1, 24, 1, 32, split=False)),  # an element to a lane
     (40, Configuration("columns", 8, 2, 24, 1, 16, stages=3)),

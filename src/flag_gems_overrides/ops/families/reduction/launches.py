@@ -249,7 +249,7 @@ def short_class_lanes(problem: Problem, vector: int) -> int:
 def _short_class_tile(problem: Problem, configuration: Configuration) -> _Tile:
     M, N, K, size, _ = problem
     vector = configuration.vector
-    lanes = short_class_lanes(problem, vector) * configuration.block_k  # as many, or twice
+    lanes = short_class_lanes(problem, vector)
     if not lanes or N * K % vector or vector * size > VECTOR_BYTES or lanes > N * K:
         raise ValueError("2, 4 or 8 classes, of whole vectors")
     block_m = min(power_of_2(M), max(configuration.elements * configuration.warps * WARP // lanes, 1))

@@ -89,9 +89,9 @@ MAX_ELEMENTS_OF_NARROWER = 32
 # or a group, whose programs wait for each other: softmax 48 x 4479 x 2 float32 5.4 us, by groups 8.8 (FlagGems 6.2),
 # its gradient 5.8 and 7.1, 20 x 4479 x 2 4.8 and 7.2, 40 x 5000 x 4 bf16 6.0 and 6.9, log_softmax 30 x 6000 x 2 bf16
 # 4.8 and 6.9; 300 x 4479 x 2 float32 10.1, in a loop 13.3. With 8 warps 48 x 4479 x 2 and 300 x 4479 x 2 take 4 % less,
-# but fewer [N, K] fit; with 32 none is faster. In place of a group up to so many words to a thread as were timed, for
-# one multiprocessor moves all of it (H100).
-WHOLE_WARPS, MAX_WORDS_FOR_GROUP = 16, 40
+# but fewer [N, K] fit; with 32 none is faster. In place of a group up to as many registers for the elements of a
+# thread as were timed, for one multiprocessor moves all of it (H100).
+WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -127,7 +127,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
             return found
-        whole = _whole(problem, MAX_WORDS_FOR_GROUP if launched.group > 1 else MAX_WORDS)
+        whole = _whole(problem, MAX_REGISTERS_FOR_GROUP if launched.group > 1 else MAX_WORDS)
         if whole is None and _is_better_interleaved(problem, launched, limits):
             return _interleaved(problem)
         return whole or found
@@ -172,14 +172,14 @@ def _short(problem: Problem, limits: Limits) -> Configuration | None:
     return Configuration("short", elements, warps)
 
 
-def _whole(problem: Problem, most_words: int, warps: int = WHOLE_WARPS) -> Configuration | None:
-    """A program for each [N, K]; None if its columns are not a power of two that a sector holds, or its threads would
-    have more words than so many.
+def _whole(problem: Problem, most_registers: int, warps: int = WHOLE_WARPS) -> Configuration | None:
+    """A program for each [N, K]; None if its columns are not a power of two that a sector holds, or a thread would
+    need more than ``most_registers`` for its elements.
     """
     _, N, K, size, inputs = problem
     vec = math.gcd(K, VECTOR_BYTES // size)
     elements = cdiv(N * K, warps * WARP * vec) * vec
-    if power_of_2(K) != K or K * size > SECTOR_BYTES or elements * inputs * (size // 8 + 1) > most_words:
+    if power_of_2(K) != K or K * size > SECTOR_BYTES or elements * inputs * (size // 8 + 1) > most_registers:
         return None
     return Configuration("short", elements, warps, vec=vec)
 
