@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.norm import rms_plan
+from flag_gems_overrides.ops.families.norm.backward_plan import plan_partial_sums
 from flag_gems_overrides.ops.families.norm.launches import (
     MAX_GROUP_IN_TURN,
     MAX_GROUP_OF_ONE_WARP,
@@ -25,7 +26,7 @@ from flag_gems_overrides.ops.families.norm.launches import (
     columns,
     launch,
 )
-from flag_gems_overrides.ops.families.norm.plan import configurations, plan_partial_sums
+from flag_gems_overrides.ops.families.norm.plan import configurations
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import power_of_2
 

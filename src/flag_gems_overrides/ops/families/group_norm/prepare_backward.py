@@ -15,8 +15,8 @@ from ...launch.allocation import Allocation
 from ...launch.devices import Limits
 from ...launch.prepared import Launch
 from ...launch.sizes import power_of_2
+from ..norm.backward_plan import plan_partial_sums
 from ..norm.partial_sums import sum_partials
-from ..norm.plan import plan_partial_sums
 from .backward import group_norm_backward_tile
 from .backward_channels import group_norm_backward_channels
 from .backward_passes import group_norm_backward_apply, group_norm_backward_loop, group_norm_backward_sums

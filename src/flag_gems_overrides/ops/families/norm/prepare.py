@@ -17,6 +17,7 @@ from ...launch.prepared import Entry, Launch
 from ...launch.workspace import with_counters
 from . import launches, plan
 from .backward import layer_norm_backward_rows, layer_norm_backward_split
+from .backward_plan import plan_partial_sums
 from .columns import layer_norm_backward_columns, layer_norm_backward_few_rows
 from .flat import layer_norm_columns, layer_norm_flat
 from .forward import layer_norm_rows, layer_norm_split
@@ -141,7 +142,7 @@ def _sums_of_columns(M: int, N: int, dtype: torch.dtype, outputs: int, device: i
 
 
 def partial_sums_launch(P: int, N: int, stride: int, outputs: int, pdl: bool, device: int) -> Launch:
-    sums = plan.plan_partial_sums(P, N, outputs, devices.limits(device))
+    sums = plan_partial_sums(P, N, outputs, devices.limits(device))
     return sum_partials.bind(
         device,
         (sums.programs, outputs),

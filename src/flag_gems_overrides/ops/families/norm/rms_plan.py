@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from .forward_plan import late_row, late_row_of_edges, many_rows
 from .launches import Configuration, Loop, Problem, Rows, launch, launch_or_none
-from .plan import late_row, late_row_of_edges, many_rows, rows
+from .plan import rows
 
 # Of a program that goes over a row in tiles, besides two of them.
 BYTES_IN_FLIGHT = 16384

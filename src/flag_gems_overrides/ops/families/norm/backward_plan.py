@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole rows of the gradient, and how their partial sums are added. Measured on an H200."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
+from .launches import Configuration, FewRows, PartialSums, Problem, launch_or_none, widest
+from .programs import BYTES_IN_FLIGHT, stages_within, warps_for
+
+# (partial sums to add at a time, columns, warps), the first and the last at most: where columns fill the device, and
+# where they do not. Gradients of bf16: 1024 x 65536 163 -> 148 us, 20 x 393216 138 -> 46, 16384 x 8192 209 -> 204,
+# 262144 x 64 38.4 -> 37.3, all against 128 sums of 16 columns by 8 warps; the next sizes on either side are 0 to 3 %
+# slower.
+WIDE_SUMS = (64, 32, 4)
+NARROW_SUMS = (256, 8, 8)
+
+
+def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
+    """What suits ever longer rows."""
+    yield _little_gradient(problem)
+    yield _few_rows(problem, limits)
+    yield whole_backward_rows(problem, widest(problem.N, problem.itemsize), limits)
+
+
+def _little_gradient(problem: Problem) -> Configuration | None:
+    """One program, and so no second kernel to launch.
+
+    On the device bf16 128 x 32 takes 4.1 us, not 4.4, 17 x 1 3.0, not 4.1, 64 x 64 4.4, not 4.3.
+    """
+    M, N, _, itemsize, *_ = problem
+    vec = math.gcd(N, VECTOR_BYTES // itemsize)
+    elements = power_of_2(M) * power_of_2(N)
+    if itemsize == 8 or N > 128 or elements > min(4096 if N <= 64 else 2048, 256 * vec * itemsize):
+        return None
+    warps = 4 if elements > 2048 else 2 if elements > 256 else 1
+    return Configuration("rows", warps, vec, power_of_2(M))
+
+
+def _few_rows(problem: Problem, limits: Limits) -> Configuration | None:
+    """One launch, where all of its programs run at once and columns take one iteration; None elsewhere."""
+    M, N, *_ = problem
+    # 248 x 111 float16: 4.8 us with 4 warps, 6.3 with 8; by rows and partial sums 9.2.
+    warps = 8 if N > 1024 else 4
+    found = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
+    launched = launch_or_none(problem, found, limits)
+    if not isinstance(launched, FewRows) or launched.column_rows < M:
+        return None
+    # With up to 255 registers a thread 8 warps fit on an SM.
+    fits = launched.row_programs + launched.column_programs <= limits.sm_count * 8 // warps
+    return found if fits else None
+
+
+def rows_of_few(N: int, warps: int) -> int:
+    """Rows of a tile of 8 elements to a thread."""
+    return max(1, 8 * WARP * warps // power_of_2(N))
+
+
+def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
+    """None if a row is too long for one program."""
+    M, N, _, itemsize, *_ = problem
+    span, lanes, unaligned = N // vec * vec, WARP * VECTOR_BYTES // itemsize, N % vec != 0
+    # sm_100 takes more registers for the same code: 8 to 24 bytes spill with what sm_80 and sm_90 get.
+    tight = limits.capability >= (10, 0)
+    # dweight, dbias, xhat and g are in registers, two for a float64 each.
+    # Edges take some too: 48 bytes of 8190 float32 spill.
+    if 8 * (span + 1024 * unaligned * (1 + tight)) * max(1, itemsize // 4) > limits.registers_per_sm:
+        return None
+    per_thread = 8 if itemsize == 8 else 16 if unaligned and tight else 32  # 16 float64 spill
+    # A row goes over all warps: Triton's pipeline mixes up the layout of a tile whose rows share them.
+    row_bytes = span * itemsize
+    max_warps = 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 or itemsize == 8 else 16
+    if unaligned or (itemsize == 4 and row_bytes <= 16384) or (tight and row_bytes > 16384):
+        # 8192 x 4096 float32: 89 % with 8 warps, 85 % with 16; of edges 72 bytes spill with 16.
+        max_warps = 8 if unaligned and tight else min(max_warps, 8)
+    warps = _tight_warps(span, lanes, max_warps, per_thread * itemsize // VECTOR_BYTES)
+    block_n = min(power_of_2(span), warps * lanes)
+    chunks = cdiv(span, block_n)
+    if itemsize < 8 and (warps == 16 or (itemsize == 4 and chunks == 1 and warps > 1)):
+        per_thread = 16  # a thread of 16 warps has 128 registers; 8 rows of 512 float32 spill
+    if warps == 1 and (itemsize == 4 or block_n <= 64):
+        # 262144 x 64: 8 rows 36 and 58 us, bf16 and float32; 16 rows 43 and 70, and they spill on sm_80.
+        per_thread = min(per_thread, 16)
+    block_m = min(power_of_2_within(warps * WARP * per_thread // (chunks * block_n)), power_of_2(M))
+    tile_bytes = 2 * block_m * chunks * block_n * itemsize
+    per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
+    if vec == 1 < N:
+        # Elements that are loaded one by one have an address and a mask each: 1686941 x 3 float16 47.9 us with half of
+        # the rows, 53.3 with all, 25253273 x 9 bf16 1744 and 2951, 13001163 x 29 float64 4261 and 6185.
+        block_m = max(block_m // 2, 1)
+        if itemsize == 2 and per_sm <= 8 and 8 * block_m * 2 * per_sm * limits.sm_count <= M:
+            # Nothing copies 2 bytes to shared memory: their pipeline is in registers. Without it twice as many programs
+            # of a warp fit, with 128 registers a thread: layer_norm of 70811 x 65 bf16 47.7 us so, 57.3 with it, but
+            # 65534 x 85 float32 49.2 and 42.4 (H100).
+            return Configuration("rows", warps, vec, block_m, 2 * per_sm)
+    else:
+        # 1048576 x 6 bf16 32.6 us by 8 programs to a multiprocessor, 37.0 by 16; 1156672 x 8 28.2 and 30.5.
+        per_sm = min(per_sm, 8)
+    stages = 4 if per_sm == 1 and block_m == 1 else 3
+    if tight and tile_bytes >= BYTES_IN_FLIGHT:
+        stages = 3
+    return Configuration("rows", warps, vec, block_m, per_sm, stages_within(stages, per_sm * tile_bytes, limits))
+
+
+def _tight_warps(span: int, lanes: int, max_warps: int, chunks: int) -> int:
+    """Warps, up to ``max_warps``, that hold ``span`` in at most ``chunks`` chunks with the least left over.
+
+    65536 x 768 bf16 backward: 82 to 84 us by one warp with 3 chunks, 89 by 4 with one.
+    """
+    max_warps = min(warps_for(span, lanes), max_warps)
+    max_chunks = max(chunks, cdiv(span, max_warps * lanes))
+    fit = [w for w in (16, 8, 4, 2, 1) if w <= max_warps and cdiv(span, w * lanes) <= max_chunks]
+    return min(fit, key=lambda w: cdiv(span, w * lanes) * w)
+
+
+def plan_partial_sums(P: int, N: int, outputs: int, limits: Limits) -> PartialSums:
+    """How to add P partial sums of N columns for each of ``outputs`` gradients."""
+    max_p, block_n, max_warps = WIDE_SUMS if N * outputs >= WIDE_SUMS[1] * limits.sm_count else NARROW_SUMS
+    block_p = min(power_of_2(P), max_p)
+    block_n = max(block_n, 16 * block_n // block_p)
+    return PartialSums(cdiv(N, block_n), block_p, block_n, min(max(block_p * block_n // 256, 2), max_warps))

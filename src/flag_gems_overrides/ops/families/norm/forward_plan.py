@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole rows of the forward pass: a tile, a row or a pipeline to a program. Measured on an H200."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
+from .launches import MIN_UNALIGNED, Configuration, Problem, widest
+from .programs import BYTES_IN_FLIGHT, MAX_WARPS, stages_within, warps_for
+
+# Up to this N, by bytes of an element, each program has one tile: with as many programs as tiles, all loads are in
+# flight without a pipeline. bf16, before -> after: 1048576 x 256 289 -> 258 us, 65536 x 768 59 -> 54, 32768 x 1000 42
+# -> 38, 64 x 64 3.3 -> 3.1, and 16384 x 2048 38 -> 39; float32: 262144 x 128 74 -> 68, 65536 x 768 105 -> 99, 8192 x
+# 4096 74 -> 68. All rows of float64 that a program holds, 50000 x 864 199 -> 181, and of float32 that are no vectors.
+MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
+# So many rows of up to so many elements are for programs of four warps, for each takes some time to start: 6692064 x 11
+# float32 347 us by programs of 16 rows, upstream 256.
+MAX_N_OF_MANY_ROWS, MIN_ROWS_PER_SM = 16, 512
+# A row to a program (``late_row``): elements of a thread, and threads of a multiprocessor. rms_norm of bf16
+# 16384 x 8192 takes 134.9 us so, 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5;
+# layer_norm of float32 16384 x 8192 263.7 and 284.3, of bf16 3500 x 7792 33.1 and 35.2, 4096 x 16384 96.9 and 100.2
+# (H100).
+LATE_ELEMENTS, LATE_THREADS = 32, 1024
+# Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
+# so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
+MIN_WAVES = 4
+# So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
+# float16 and a residual take 4.0 us with edges, 3.5 without, as FlagGems.
+MAX_UNALIGNED_ROWS_PER_SM = 8
+
+
+def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
+    """What suits ever longer rows."""
+    M, N, _, itemsize, *_ = problem
+    vector = VECTOR_BYTES // itemsize
+    # A warp that loads elements of 4 bytes one by one loads whole cache lines: no edges, which take a pipeline.
+    # fused_add_rms_norm of 26000 x 1249 float32 181.8 us, 198.7 with them (H100).
+    vec = widest(N, itemsize) if itemsize == 2 else math.gcd(N, vector)
+    if N == 3 or (power_of_2(N) == N and vector >= N):
+        yield _flat(problem)
+    fits = 2 * N * itemsize <= limits.registers_per_sm
+    short = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N or (fits and (itemsize == 8 or vec < vector))
+    if short and N % vec == 0 and (WARP * vector >= N or limits.sm_count < M):
+        yield _one_tile(problem, vec, limits)
+    if N % widest(N, itemsize) and fits and limits.sm_count * (MAX_UNALIGNED_ROWS_PER_SM if N <= 1024 else 1) >= M:
+        yield _few_unaligned_rows(problem)
+    whole = _rows(problem, vec, limits)
+    # If there is no such program: of float64 the other way is a loop, rms_norm of 228 x 8192 13.2 us, 14.5 so, but
+    # layer_norm of 133 x 7271 18.3 and 16.6. Of 2 bytes several programs are slower: 2048 x 24576 bf16 70.5 us, 74.9
+    # so, 98 x 30200 11.9 and 12.4, 1000 x 21248 42.7 and 43.2, but 300 x 12288 float32 20.1 and 18.8 (the last three:
+    # H100).
+    if whole is None and itemsize != 4:
+        yield late_row(problem)
+    # Of a residual of 9000 x 3000 float16, where it is misaligned, 48 bytes would spill.
+    if whole is not None and whole.stages > 1 and not problem.residual and many_rows(problem, limits):
+        yield late_row(problem)
+    yield whole
+
+
+def _flat(problem: Problem) -> Configuration:
+    _, N, _, itemsize, *_ = problem
+    if N == 3:
+        # 5779150 x 3 float16: 48.5 us with a row to a thread, 62.4 with four of fewer warps.
+        return Configuration("columns", 8, rows=8 * WARP)
+    # One load of 4 elements at least: statistics of 8197496 x 1 are four times as many bytes. Twice of many elements.
+    elements = max(N, 4) if N == 1 else VECTOR_BYTES // itemsize
+    return Configuration("flat", 4, rows=elements * 4 * WARP // N)
+
+
+def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
+    """As many programs as tiles, of up to 8 vectors to a thread, 4 of them of each row."""
+    M, N, _, itemsize, *_ = problem
+    lanes = WARP * VECTOR_BYTES // itemsize
+    # 64 x 64 float32 2.7 us by programs of 4 warps, 3.0 by one; 512 x 64 3.1 and 3.3. But what one warp loads at once
+    # is for one: rms_norm of 1 x 32 takes 2.85 us by 4 warps, 1 x 101 bf16 2.5 by one.
+    # And a tile has an element for each thread: 2 x 23 float32 has less than 4 warps.
+    enough = WARP * vec < M * N and power_of_2(M) * power_of_2(N) >= 4 * WARP
+    little = itemsize == 4 and lanes >= 2 * N and 4 * limits.sm_count >= M and enough
+    warps = 4 if little else warps_for(N, 4 * lanes)
+    block_n = min(power_of_2(N), warps * lanes)
+    # Rows that share a load: 262144 x 64 bf16 22.2 us with 4 vectors, 24.7 with 2, more with 8. Elements that are
+    # loaded one by one take an address and a mask each.
+    # With 8 and a residual 8 bytes of fused_add_rms_norm spill (8192 x 4096 float32, 32768 x 1000 bf16: Triton 3.7).
+    whole = vec * itemsize == VECTOR_BYTES
+    wide = block_n == warps * lanes and whole and itemsize < 8 and not problem.residual
+    # Of single float64 two: 58263 x 17 21.8 us, 25.7 with four, 2063007 x 15 304 and 380.
+    vectors = 2 if itemsize == 8 and not whole else 8 if wide else 4
+    at_once = max(warps * WARP * vec // block_n, 1)
+    block_m = min(power_of_2_within(vectors * warps * lanes // (cdiv(N, block_n) * block_n)), 8 * at_once)
+    # Few rows: rather more programs, as long as each thread has some. 256 x 128: 3.4 us with 1 row, 3.7 with 8.
+    # With one vector to a thread 8 bytes of 64 x 64 float32 spill (Triton 3.7); 5 x 35 float32 3.0 us, 3.2 with two.
+    # 4240 x 64 bf16: 3.6 us with 8 rows, 4.0 with 16.
+    two = little and whole
+    block_m = min(block_m, max(power_of_2_within(M // (4 * limits.sm_count)), at_once * (2 if two else 1)))
+    if block_n <= MAX_N_OF_MANY_ROWS and limits.sm_count * MIN_ROWS_PER_SM <= M:
+        warps, block_m = 4 * warps, 4 * block_m
+    # 1026283 x 503 float64 2066 us with a late weight and bias, 2361 without.
+    late = N >= MIN_UNALIGNED and (itemsize == 8 or not whole) and many_rows(problem, limits)
+    if late and itemsize == 4 and vec > 1 and warps == MAX_WARPS:
+        # 16384 x 4098 float32 145 us by 8 warps, 170 by 16, a third of whose lanes have no element.
+        warps = warps_for(N, LATE_ELEMENTS * WARP)
+    return Configuration("rows", warps, vec, min(block_m, power_of_2(M)), late=late)
+
+
+def _few_unaligned_rows(problem: Problem) -> Configuration:
+    """Loads of what divides a row: 1 x 7989 float32 5.2 us, 10.5 with edges; 38 x 2028 bf16 3.9, not 4.5.
+
+    With a residual half of a row to a warp: 15 x 289 bf16 3.6 us by one warp, FlagGems 3.2.
+    """
+    _, N, _, itemsize, *_ = problem
+    vector = VECTOR_BYTES // itemsize
+    return Configuration("rows", warps_for(N, 2 * WARP * vector // problem.inputs), math.gcd(N, vector))
+
+
+def many_rows(problem: Problem, limits: Limits) -> bool:
+    """Whether programs with one row each, or a few short ones, come in some waves."""
+    return MIN_WAVES * limits.sm_count * LATE_ELEMENTS * LATE_THREADS <= problem.M * problem.N
+
+
+def late_row(problem: Problem) -> Configuration | None:
+    """A row to a program, which loads weight and bias after the statistics; None if it is too long."""
+    N, itemsize = problem.N, problem.itemsize
+    vec, elements = math.gcd(N, VECTOR_BYTES // itemsize), 16 if itemsize == 8 else LATE_ELEMENTS
+    # A residual has registers too: 56 bytes of 32768 float16 and a misaligned one spill, 8 of 24576.
+    longest = MAX_WARPS * WARP * (elements if itemsize == 8 or problem.residual else 64)
+    if longest < N or (itemsize < 8 and vec * itemsize < VECTOR_BYTES):
+        return None
+    return Configuration("rows", warps_for(N, elements * WARP), vec, late=True)
+
+
+def late_row_of_edges(problem: Problem, limits: Limits) -> Configuration | None:
+    """The same for rows of float32 that are no whole vectors, more than multiprocessors; None for others.
+
+    rms_norm of 10850 x 8505 takes 251.6 us so, 345.8 in a loop, 282.8 by FlagGems; of 8192 x 6457 146.8, and 154.5
+    where elements are loaded one by one (H100). At most 64 registers a thread: two programs of 16 warps fit.
+    """
+    N, itemsize = problem.N, problem.itemsize
+    longest, vec = MAX_WARPS * WARP * LATE_ELEMENTS, VECTOR_BYTES // itemsize
+    if itemsize != 4 or problem.residual or N % vec == 0 or longest < N or limits.sm_count >= problem.M:
+        return None
+    return Configuration("rows", warps_for(N, LATE_ELEMENTS * WARP), vec, late=True)
+
+
+def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
+    """None if a row is too long for one program with others beside it."""
+    M, N, _, itemsize, *_ = problem
+    span = N // vec * vec
+    if 2 * span * itemsize > limits.registers_per_sm:
+        return None
+    lanes = WARP * VECTOR_BYTES // itemsize
+    # 8192 x 4096 bf16: 82 % of the copy bandwidth with 8 chunks and 2 warps, 78 % with 4 and 4, 71 % with 2 and 8.
+    # With few rows, more warps to each are faster.
+    warps = warps_for(span, (2 if limits.sm_count >= M else 8) * lanes)
+    block_n = min(power_of_2(span), warps * lanes)
+    # 32768 x 1024 bf16: 81 % with 4 chunks, be they of one row or of several.
+    block_m = power_of_2_within(4 * lanes // (cdiv(span, block_n) * block_n))
+    # Few rows: 64 x 128 float64 3.0 us with one, 3.3 with two, 126 x 352 float16 and a residual 3.1 and 3.3.
+    block_m = min(block_m, power_of_2_within(M // limits.sm_count), power_of_2(M))
+    tile_bytes = problem.inputs * block_m * cdiv(span, block_n) * block_n * itemsize
+    # More than the registers hold, so that the last to start end with the others: bf16 12288 x 3072 47.8 us with 10
+    # programs to an SM, 52.7 with 5; 13051 x 1600 30.7 with 18, 34.3 with 9; 8192 x 4096 41.1 with 8, 41.8 with 4.
+    per_sm = max(1, BYTES_IN_FLIGHT * (2 if itemsize == 2 else 1) // tile_bytes)
+    few = limits.capability[0] == 9 and 2 * per_sm * limits.sm_count > M
+    if few and itemsize == 2 and N % vec and span > 4 * lanes:
+        # Hardly more rows than programs: 1091 x 1995 bf16 and a residual 11.7 us by a program for each, 14.3 with
+        # pipelines of one warp, of which a few have two rows. On sm_80 and sm_100 8 bytes of 900 x 4001 spill.
+        # One program of 16 warps fits on a multiprocessor: 256 x 11781 bf16 comes in two waves, 14.6 us. By programs of
+        # 8 warps, of which two fit, it takes 11.5 to 12.0 (H100; FlagGems 12.9). With 8 vectors to a thread only one
+        # program of 8 warps fits too (139 registers).
+        two = limits.sm_count < M and 32 * lanes < span <= 56 * lanes
+        warps = warps_for(span, (8 if two else 4) * lanes)
+        return Configuration("rows", warps, vec, late=True)
+    stages = stages_within(4, per_sm * tile_bytes, limits)
+    if itemsize > 2 and min(2, per_sm) * limits.sm_count * block_m >= M:
+        # One tile to a program: 16 x 6144 float32 4.0 us, through shared memory 4.6; bf16 4.2, not 4.0.
+        stages = 1
+    return Configuration("rows", warps, vec, block_m, per_sm, stages)

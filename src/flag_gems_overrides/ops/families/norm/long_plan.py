@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that no program holds: several programs to a row, or a loop. Measured on an H200."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES
+from .launches import Configuration, Problem, Split, launch_or_none, max_chunks_of_loop
+from .slices import slices
+
+# Programs of a group that hold a row: 12 x 1376837 float32 232 us by 337, read twice 122.
+MAX_GROUP = 128
+
+
+def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    """The best first."""
+    M, N, _, itemsize, backward, _ = problem
+    if itemsize == 8:
+        return
+    vec = VECTOR_BYTES // itemsize
+    found: list[tuple[Split, Configuration]] = []
+    for max_group, warps, chunks, registers in slices(itemsize, N % vec != 0, backward, limits):
+        if problem.residual and itemsize == 4:
+            # The residual has registers too: with those of x alone 30 x 262144 spills 16 bytes, 20 x 393217 72, and
+            # 486 x 399817, of which x has all, 136.
+            if registers == 255:
+                continue
+            registers = min(registers + 64, 255)
+        configuration = Configuration("split", warps, vec, stages=4, chunks=chunks, registers=registers)
+        launched = launch_or_none(problem, configuration, limits)
+        if isinstance(launched, Split) and launched.group <= min(max_group, MAX_GROUP):
+            if itemsize == 4 and not backward and M * launched.group <= launched.programs:
+                # Nothing comes after the first row: 4 x 362985 float32 12.6 us without the pipeline, 15.1 with it.
+                configuration = configuration._replace(stages=1)
+            found.append((launched, configuration))
+    # Unaligned rows of few groups are loaded in parts of vectors: 200 x 150001 bf16 180 us by groups of 74 programs, 89
+    # by groups of 37. By several warps rows that come in turns have as few programs as hold them, for each turn is a
+    # wait: 88 x 85975 float16 11 turns of 42 programs to a row 38.8 us, 6 of 21 24.7 (H100; in a loop 36.6, FlagGems
+    # 33.9). By one warp 264 x 50257 bf16 32.0 us, in a loop 53.3. Float32 and gradients were not timed so.
+
+    def first(each: tuple[Split, Configuration]) -> tuple[int, int]:
+        split = each[0]
+        in_turn = itemsize == 2 and not backward and split.warps > 1 and split.programs // split.group < M
+        return -split.vec, split.group if in_turn else 0
+
+    yield from (configuration for _, configuration in sorted(found, key=first))
+
+
+def loop(problem: Problem, limits: Limits) -> Configuration:
+    """Two programs to a multiprocessor, 16 elements to a thread or as many float64 as have registers.
+
+    Of many rows four, which share no more rows than L2 holds: 486 x 399816 float32 685 us, by two 860, 424 x 180760
+    bf16 130 and 158. Of fewer rows than multiprocessors two of float32 (128 x 441693 267 by four), four of 16 bits
+    (112 x 524288 bf16 137 us, by two 157, 33 x 1000000 77 and 100; H100).
+    """
+    many = problem.itemsize == 2 or limits.sm_count < problem.M
+    if not problem.backward and not problem.residual and problem.itemsize < 8 and many:
+        return Configuration("loop", 8, chunks=1 if problem.itemsize == 2 and problem.N % 2 else 2, registers=64)
+    chunks = min(2 if problem.itemsize == 2 else 4, max_chunks_of_loop(problem, limits))
+    return Configuration("loop", 8, chunks=chunks, registers=128)
