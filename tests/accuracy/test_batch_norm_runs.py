@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch norms whose runs of a channel are no whole vectors and begin anywhere."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from accuracy.batch_norms import LAYOUTS, Case, Results, check, check_gradients, programs_of_one_warp
+from accuracy.reductions import FLOATING, each
+
+from flag_gems_overrides.ops.families.batch_norm import launches, plan
+from flag_gems_overrides.ops.launch import devices
+
+# Runs that are no whole vectors and begin at each place of one: few and many to a program, and long ones.
+UNALIGNED = [(3, 5, 257), (40, 2, 265), (1, 3, 1031), (2, 9, 13, 23), (5, 2, 1028)]
+
+
+@pytest.fixture
+def small_programs(monkeypatch, device_with):
+    programs_of_one_warp(monkeypatch)
+    device_with()
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.usefixtures("small_programs")
+@each("dtype", FLOATING)
+@each("shape", UNALIGNED)
+def test_runs_that_begin_anywhere(shape, dtype, training, device):
+    problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, 2)
+    whole_vectors = problem.K * dtype.itemsize % 16 == 0
+    assert (plan.plan(problem, devices.limits(0)).tiling.edges == 0) == whole_vectors
+    check(Case(shape, dtype, device), training)
+
+
+@pytest.mark.usefixtures("small_programs")
+@each("shape", UNALIGNED)
+def test_runs_that_begin_anywhere_of_misaligned_tensors(shape, device):
+    case = Case(shape, torch.float16, device)
+    case.x, case.dy = (LAYOUTS["misaligned"](tensor) for tensor in (case.x, case.dy))
+    check(case)
+
+
+@pytest.mark.usefixtures("small_programs")
+@each("shape", UNALIGNED)
+def test_some_gradients_of_runs_that_begin_anywhere(shape, device):
+    case = Case(shape, torch.bfloat16, device)
+    for training in (True, False):
+        exact, native = case.exact(training), case.native(training)
+        for mask in itertools.product([True, False], repeat=3):
+            ours = case.ours(training, mask)
+            check_gradients(mask, ours, native, exact)
+
+
+@pytest.fixture
+def held_unaligned(monkeypatch, device_with):
+    """Programs hold a channel whose runs begin anywhere, however few there are."""
+    device_with()
+    monkeypatch.setattr(plan, "WARPS_AT_ONCE", 0)
+    monkeypatch.setattr(plan, "_flat", lambda problem, limits: None)
+
+
+@pytest.mark.usefixtures("held_unaligned")
+@pytest.mark.parametrize("training", [True, False])
+@each("dtype", FLOATING)
+@each("shape", UNALIGNED)
+def test_held_runs_that_begin_anywhere(shape, dtype, training, device):
+    problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, 2)
+    planned = plan.plan(problem, devices.limits(0))
+    whole_vectors = problem.K * dtype.itemsize % 16 == 0
+    assert whole_vectors or planned.tiling.edges > 0
+    # 40 x 265 of float64 are too many.
+    assert isinstance(planned, launches.Channels) or problem.M == 40
+    check(Case(shape, dtype, device), training)
+
+
+@pytest.mark.usefixtures("held_unaligned")
+@pytest.mark.parametrize("training", [True, False])
+@each("shape", UNALIGNED)
+def test_some_gradients_of_held_runs_of_misaligned_tensors_without_weight(shape, training, device):
+    case = Case(shape, torch.bfloat16, device)
+    case.weight = torch.ones_like(case.weight)
+    case.x, case.dy = (LAYOUTS["misaligned"](tensor) for tensor in (case.x, case.dy))
+    exact, native = case.exact(training), case.native(training)
+    case.weight = case.bias = None
+    for mask in itertools.product([True, False], repeat=3):
+        check_gradients(mask, case.ours(training, mask), native, exact)
+
+
+@pytest.mark.usefixtures("held_unaligned")
+@each("value", [math.nan, math.inf])
+def test_values_that_are_not_finite_stay_in_their_channel_of_held_runs(value, device):
+    case = Case((3, 5, 257), torch.float32, device)
+    case.x[0, 1, 0] = case.dy[2, 3, 256] = value
+    for name, actual in zip(Results._fields[5:], case.ours()[5:], strict=True):
+        channels = actual.transpose(0, 1) if name == "dx" else actual
+        finite = channels.reshape(5, -1).isfinite().all(1)
+        assert {channel for channel in range(5) if not finite[channel]} == ({3} if name == "dbias" else {1, 3}), name
