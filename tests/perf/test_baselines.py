@@ -16,7 +16,7 @@ from flag_gems_overrides.perf.baselines import (
     path_of,
     propose,
 )
-from flag_gems_overrides.perf.cases import COUNTED_DTYPES, Shapes
+from flag_gems_overrides.perf.cases import COUNTED_DTYPES, Shapes, parse
 from flag_gems_overrides.perf.records import Session
 from flag_gems_overrides.perf.results import Counted
 
@@ -115,6 +115,16 @@ def test_every_counted_case_has_an_accepted_count():
         assert accepted is not None, op
         cases = shapes.cases(op, "interpreter", COUNTED_DTYPES)
         assert {case.key for case in cases} <= accepted["cases"].keys()
+
+
+@pytest.mark.parametrize(("device", "level"), [("NVIDIA H200", "core"), ("interpreter", "interpreter")])
+def test_baselines_have_the_shapes_of_their_level_alone(device, level):
+    benchmark = Path(__file__).parents[2] / "benchmark"
+    shapes = Shapes(benchmark / "core_shapes.yaml")
+    for path in path_of(benchmark / "baselines", device, "softmax").parent.glob("*.json"):
+        accepted = load(benchmark / "baselines", device, path.stem)
+        sizes = {case.size for case in shapes.cases(path.stem, level, ["float32"])}
+        assert {parse(key).size for key in accepted["cases"]} <= sizes, path
 
 
 @pytest.fixture
