@@ -31,6 +31,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "a whole tile may have a mask": (
         "norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",
+        "norm/rms_flat/rms_norm_flat/off_by_one: first + BLOCK_M <= M",
         "gather/nll/clear_block/off_by_one: size - start >= BLOCK",
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N",
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N (2)",
@@ -46,7 +47,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "one neighbour has no squares": ("reduction/moment_rows/moments_of_rows_kernel/off_by_one: NEIGHBOURS > 1",),
     "all columns of a row of a few are there": tuple(
         f"norm/flat/normalize_flat/off_by_one: columns < N{which}" for which in ("", " (2)")
-    ),
+    )
+    + ("norm/rms_flat/normalize_flat/off_by_one: columns < N",),
     "kept on a GPU only, where the faults are not planted": (
         "launch/workspace/_counters/not_zeroed: torch.zeros(size, dtype=dtype, device=like.device)",
     ),

@@ -23,7 +23,7 @@ SECONDS = 500
 JUDGES = {
     "norm": ["layernorm", "layernorm_errors", "rms_norm", "skip_layernorm", "fused_add_rms_norm"],
     "group_norm": ["group_norm"],
-    "batch_norm": ["batch_norm"],
+    "batch_norm": ["batch_norm", "batch_norm_rows", "batch_norm_runs"],
     "softmax": ["softmax", "log_softmax"],
     "reduction": ["reduction", "product", "moments", "pairs", "out"],
     "scan": ["cumsum"],

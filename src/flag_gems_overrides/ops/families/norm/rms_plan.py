@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from .forward_plan import late_row, late_row_of_edges, many_rows
-from .launches import Configuration, Loop, Problem, Rows, launch, launch_or_none
-from .plan import rows
+from .launches import Configuration, Flat, Loop, Problem, Rows, launch, launch_or_none
+from .plan import plan, rows
 
 # Of a program that goes over a row in tiles, besides two of them.
 BYTES_IN_FLIGHT = 16384
@@ -36,7 +36,9 @@ class Split(NamedTuple):
     warps: int
 
 
-def plan_forward(problem: Problem, limits: Limits, configuration: Configuration | None = None) -> Rows | Loop | Split:
+def plan_forward(
+    problem: Problem, limits: Limits, configuration: Configuration | None = None
+) -> Flat | Rows | Loop | Split:
     """How to normalize the rows of ``problem``, which is one of the forward pass; with a configuration, so.
 
     ValueError if the problem cannot be launched so.
@@ -44,6 +46,9 @@ def plan_forward(problem: Problem, limits: Limits, configuration: Configuration 
     M, N, _, element_size, *_ = problem
     if configuration is not None:
         return _launch(problem, configuration, limits)
+    few_elements = plan(problem, limits)
+    if isinstance(few_elements, Flat):
+        return few_elements
     found = rows(problem, limits)
     found = _late(problem, found, limits) or found
     if found is not None:
@@ -65,9 +70,9 @@ def plan_forward(problem: Problem, limits: Limits, configuration: Configuration 
     return Loop(min(M, 2 * limits.sm_count), 1, cdiv(N, block_n) * block_n, block_n, vec, stages, 8, 0)
 
 
-def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> Rows | Loop:
+def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> Flat | Rows | Loop:
     launched = launch(problem, configuration, limits)
-    if not isinstance(launched, Rows | Loop):
+    if not isinstance(launched, Flat | Rows | Loop):
         raise ValueError(f"rms_norm has no kernel for {configuration.kernel}")
     return launched
 
