@@ -10,6 +10,7 @@ import torch
 from accuracy.judge import assert_same_answer
 
 from flag_gems_overrides.ops.cumsum import cumsum, cumsum_out
+from flag_gems_overrides.ops.families.scan import call
 from flag_gems_overrides.ops.families.scan.call import _prepare, launch_with
 from flag_gems_overrides.ops.families.scan.plan import Configuration
 from flag_gems_overrides.ops.launch import workspace
@@ -75,6 +76,13 @@ def test_rounded_sums(shape, dtype, device):
         if dtype is not computed_in:
             allowed += torch.finfo(dtype).eps / 2 * truth.abs()
         assert ((cumsum(x, dim).double() - truth).abs() <= allowed).all()
+
+
+def test_more_rows_of_columns_than_a_grid_has(monkeypatch, device):
+    monkeypatch.setattr(call, "MAX_GRID_ROWS", 1)
+    _prepare.cache_clear()
+    check_everywhere(draw((3, 40, 37), torch.float32, device))
+    _prepare.cache_clear()
 
 
 @pytest.mark.parametrize("requested", [torch.float64, torch.float16, torch.int64, torch.int8], ids=name)

@@ -30,6 +30,7 @@ from .tile import (
     pack,
     place,
     scanned_edges,
+    split,
     store_scanned,
     sum_before,
     unpack,
@@ -94,6 +95,7 @@ def cumsum_alone(
     DIVISOR: tl.constexpr,
     SINGLE: tl.constexpr,
     WHOLE: tl.constexpr,
+    GRID: tl.constexpr,
 ):
     """A block for each program.
 
@@ -105,15 +107,19 @@ def cumsum_alone(
         DIVISOR: a power of two that divides K, or N where K is 1.
         SINGLE: there is one step.
         WHOLE: of a step a unit has all tiles or none.
+        GRID: programs are [M, blocks of columns], so none divides.
     """
     N, K = divided(N, K, COLUMNS, DIVISOR)
-    block = tl.program_id(0)
-    where = place(block, M, N, K, UNITS, DEPTH, LANES, VEC, SEGMENTED, COLUMNS, UNALIGNED)
+    if GRID:
+        row, column = tl.program_id(1), tl.program_id(0)
+    else:
+        row, column = split(tl.program_id(0), K, LANES, COLUMNS)
+    where = place(row, column, M, N, K, UNITS, DEPTH, LANES, VEC, SEGMENTED, COLUMNS, UNALIGNED)
     STEP: tl.constexpr = DEPTH * (UNITS if SEGMENTED else 1) * (1 if COLUMNS else LANES)
     ROWS: tl.constexpr = 1 if SEGMENTED else UNITS
     carry = tl.zeros([ROWS, LANES] if COLUMNS else [ROWS], ACC)
     if UNALIGNED:
-        edge_rows, edge_at, edge_mask = edges(block, M, N, ROWS, VEC)
+        edge_rows, edge_at, edge_mask = edges(row, M, N, ROWS, VEC)
         edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0)
     if SINGLE:
         # On their way while warps tell each other what is in the edges.
@@ -167,7 +173,8 @@ def cumsum_chunk_sums(
     """
     N, K = divided(N, K, COLUMNS, DIVISOR)
     block, chunk = tl.program_id(0) // (chunks - 1), (tl.program_id(0) % (chunks - 1)).to(N.dtype)
-    where = place(block, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
+    row, column = split(block, K, LANES, COLUMNS)
+    where = place(row, column, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
     STEP: tl.constexpr = DEPTH * UNITS * (1 if COLUMNS else LANES)
     left = tl.minimum(length, where[2] - chunk * length)
     x_ptr += along(chunk * length, K, COLUMNS)
@@ -220,7 +227,8 @@ def cumsum_chunks(
     """
     N, K = divided(N, K, COLUMNS, DIVISOR)
     block, chunk = tl.program_id(0) // chunks, (tl.program_id(0) % chunks).to(N.dtype)
-    where = place(block, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
+    row, column = split(block, K, LANES, COLUMNS)
+    where = place(row, column, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
     STEP: tl.constexpr = DEPTH * UNITS * (1 if COLUMNS else LANES)
     WIDTH: tl.constexpr = LANES if COLUMNS else 1
     word = tl.arange(0, UNITS)[:, None] * LANES + tl.arange(0, LANES)[None, :]
@@ -294,7 +302,8 @@ def cumsum_shared(
     """
     N, K = divided(N, K, COLUMNS, DIVISOR)
     block, member = tl.program_id(0) // group, tl.program_id(0) % group
-    where = place(block, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
+    row, column = split(block, K, LANES, COLUMNS)
+    where = place(row, column, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
     OWN: tl.constexpr = DEPTH * UNITS * (1 if COLUMNS else LANES)
     step = group * OWN
     steps = 1 if SINGLE else (N - 1) // step + 1

@@ -20,8 +20,19 @@ import triton.language as tl
 
 
 @triton.jit
+def split(block, K, LANES: tl.constexpr, COLUMNS: tl.constexpr):
+    """(row, column) of a block: which rows it has, or which of M, and which LANES columns of it."""
+    if COLUMNS:
+        blocks_k = tl.cdiv(K, LANES)
+        return block // blocks_k, block % blocks_k
+    else:
+        return block, 0
+
+
+@triton.jit
 def place(
-    block,
+    row,
+    column,
     M,
     N,
     K,
@@ -33,14 +44,10 @@ def place(
     COLUMNS: tl.constexpr,
     UNALIGNED: tl.constexpr,
 ):
-    """(n, offsets, length, right) of a block: of each lane of its first tile where it is along N and in x; elements
-    along N, of rows those of the interior; and columns from the block's first to the last of all."""
+    """(n, offsets, length, right) of the block at (row, column): of each lane of its first tile where it is along N and
+    in x; elements along N, of rows those of the interior; and columns from the block's first to the last of all."""
     unit, lane = tl.arange(0, UNITS)[:, None], tl.arange(0, LANES)[None, :]
-    if COLUMNS:
-        blocks_k = tl.cdiv(K, LANES)
-        row, k = (block // blocks_k).to(tl.int64), block % blocks_k * LANES
-    else:
-        row = block.to(tl.int64)
+    row, k = row.to(tl.int64), column * LANES
     if SEGMENTED:
         n, length = unit * (DEPTH if COLUMNS else DEPTH * LANES), N
     else:
