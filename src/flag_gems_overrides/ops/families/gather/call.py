@@ -227,7 +227,7 @@ def _gradient_kernel(
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
     blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d, "VEC": chosen.vec}
-    blocks["ONE_TILE"] = chosen.block_c >= C
+    blocks |= {"ONE_TILE": chosen.block_c >= C, "WHOLE": chosen.block_c == C}
     return nll_gradient_tile, (N, C, D, cdiv(D, chosen.block_d), chosen.splits), blocks
 
 

@@ -355,6 +355,7 @@ def nll_gradient_tile(
     BLOCK_D: tl.constexpr,
     VEC: tl.constexpr,
     ONE_TILE: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
     """The gradient by x, of all classes or of every ``splits``-th tile of them, of one of ``blocks`` parts of an image.
 
@@ -367,8 +368,11 @@ def nll_gradient_tile(
         splits: programs that share the classes of their positions.
         VEC: divides D.
         ONE_TILE: all classes are in one, of one program.
+        WHOLE: they are all of it: C is BLOCK_C.
     """
     D = D // VEC * VEC  # D itself, but the compiler now sees that VEC divides it
+    if WHOLE:
+        C = tl.full([], BLOCK_C, tl.int32)
     program = tl.program_id(0)
     block, split = program // splits, program % splits
     n = (block // blocks).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[:, None, None]
@@ -391,5 +395,5 @@ def nll_gradient_tile(
     for start in range(split * BLOCK_C, BLOCK_C if ONE_TILE else C, splits * BLOCK_C):
         c = start + lanes
         dx = tl.where(c == target, gradient, 0.0)
-        tl.store(dx_ptr + tl.cast(start, tl.int64) * D, dx, mask=mask & (c < C))
+        tl.store(dx_ptr + tl.cast(start, tl.int64) * D, dx, mask=mask if WHOLE else mask & (c < C))
     tl.device_assert(target != -2, "nll_loss: a target is out of bounds", mask=mask)
