@@ -128,6 +128,7 @@ def _prepare(
     if isinstance(chosen, plan.Alone):
         options["SEGMENTED"] = chosen.segmented
         options["WHOLE"] = not unaligned and N % (chosen.depth * (1 if K > 1 else chosen.lanes)) == 0
+        options["AT_ONCE"] = plan.at_once(problem, chosen)
         columns = cdiv(K, chosen.lanes)
         options["GRID"] = K > 1 and chosen.programs // columns <= MAX_GRID_ROWS
         grid = (columns, chosen.programs // columns) if options["GRID"] else (chosen.programs,)

@@ -33,6 +33,7 @@ from .tile import (
     split,
     store_scanned,
     sum_before,
+    tile_mask,
     unpack,
 )
 
@@ -96,6 +97,7 @@ def cumsum_alone(
     SINGLE: tl.constexpr,
     WHOLE: tl.constexpr,
     GRID: tl.constexpr,
+    AT_ONCE: tl.constexpr,
 ):
     """A block for each program.
 
@@ -108,6 +110,8 @@ def cumsum_alone(
         SINGLE: there is one step.
         WHOLE: of a step a unit has all tiles or none.
         GRID: programs are [M, blocks of columns], so none divides.
+        AT_ONCE: a program has one tile, which is a row without edges, and scans across its warps: they tell each other
+            where they end, in place of sums that all would add up before. SEGMENTED, SINGLE, DEPTH is 1.
     """
     N, K = divided(N, K, COLUMNS, DIVISOR)
     if GRID:
@@ -127,7 +131,11 @@ def cumsum_alone(
     if UNALIGNED:
         edge = edge.to(CONVERTED).to(TILE)
         carry += sum_before(edge).to(ACC)
-    if SINGLE:
+    if AT_ONCE:
+        scanned = tl.cumsum(tiles[0].to(CONVERTED).to(TILE).reshape([UNITS * LANES]), 0)
+        mask = tile_mask(where[0], where[2], 0, 0, LANES, COLUMNS, WHOLE)
+        tl.store(out_ptr + where[1], scanned.reshape([UNITS, LANES]), mask=mask)
+    elif SINGLE:
         carry = scan_tiles(
             out_ptr, carry, tiles, where, where[2], K, CONVERTED, TILE, UNITS, DEPTH, LANES, SEGMENTED, COLUMNS, WHOLE
         )

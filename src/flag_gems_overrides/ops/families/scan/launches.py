@@ -13,8 +13,8 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 KNOWN_MULTIPLE = 16
 MAX_WARPS, PROGRAMS_PER_SM = 16, 32
 # Rows of so many elements are read one by one where they are no whole vectors: in a program of 4 warps and rows of 101
-# float32 148 instructions, with edges 202; of 251 277 and 244.
-MAX_SCALAR = 128
+# float32 148 instructions, with edges 202; of 251 277 and 244. Elements of 8 bytes are half a vector each.
+MAX_SCALAR, MAX_WIDE_SCALAR = 128, 512
 # Elements of a thread that spill nothing, by their bytes: alone, and in programs of one block, which have those of
 # three steps, or few registers. A tile of columns has sums and an address of its own: those are no more than so many.
 MAX_ROW_ELEMENTS = {1: (32, 16), 2: (64, 32), 4: (32, 16), 8: (16, 8)}
@@ -151,8 +151,19 @@ def vector(problem: Problem) -> tuple[int, bool]:
     whole = max(VECTOR_BYTES // problem.size, 1)
     fitting = math.gcd(problem.N if problem.K == 1 else problem.K, whole)
     odd = fitting == 1 or fitting * problem.size < VECTOR_BYTES // 2
-    unaligned = problem.K == 1 and problem.N > MAX_SCALAR and odd
+    unaligned = problem.K == 1 and max_scalar(problem) < problem.N and odd
     return (whole if unaligned else fitting), unaligned
+
+
+def max_scalar(problem: Problem) -> int:
+    """The longest row of no whole vectors that is read one by one, without edges."""
+    return MAX_WIDE_SCALAR if problem.size == 8 and problem.N % 2 else MAX_SCALAR
+
+
+def at_once(problem: Problem, chosen: Alone) -> bool:
+    """Whether a program scans its only tile of a row across its warps."""
+    one = chosen.depth * chosen.steps == 1
+    return one and chosen.segmented and problem.K == 1 and not vector(problem)[1]
 
 
 def max_depth(problem: Problem, elements: int, kernel: str) -> int:

@@ -13,7 +13,6 @@ from .estimate import estimate
 from .launches import (
     KNOWN_MULTIPLE,
     MAX_INTERLEAVED,
-    MAX_SCALAR,
     MAX_WARPS,
     PROGRAMS_PER_SM,
     Alone,
@@ -24,10 +23,12 @@ from .launches import (
     Launch,
     Problem,
     Shared,
+    at_once,
     is_short,
     launch,
     launch_or_none,
     max_depth,
+    max_scalar,
     merged,
     resident_programs,
     vector,
@@ -42,6 +43,7 @@ __all__ = [
     "Interleaved",
     "Problem",
     "Shared",
+    "at_once",
     "choose",
     "class_of",
     "configurations",
@@ -112,7 +114,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     M, N, _, size, integer = problem
     vec, unaligned = vector(problem)
-    lanes = min(power_of_2(N), max(WARP * vec, MAX_SCALAR if N <= MAX_SCALAR else 0))
+    lanes = min(power_of_2(N), max(WARP * vec, max_scalar(problem) if max_scalar(problem) >= N else 0))
     elements = max(vec, lanes // WARP)
     tiles = cdiv(N, lanes)
     for warps in _powers(1, 8):
@@ -128,9 +130,10 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         # 5801 int32 takes 130 us so, 2.4 TB/s; 506 x 131072 with 8 tiles 423 by 4 warps, 446 by 8, 1.9 (H200).
         if integer and size == 8 and warps >= 4 and many:
             yield Configuration("segments", elements, lanes, FEWER_INTEGERS // elements, warps)
-    # A row that a warp reads element by element may also be one of several warps, with an element in each thread.
+    # A row that a warp reads element by element may also be one of several warps.
     if tiles == 1 and elements > vec and WARP * vec < N:
-        yield Configuration("segments", vec, WARP * vec, 1, lanes // (WARP * vec))
+        for warps in _powers(2, lanes // (WARP * vec)):
+            yield Configuration("segments", lanes // (WARP * warps), WARP * vec, 1, warps)
     if tiles > 1:
         yield from _together(problem, elements, lanes, limits)
     if is_short(problem):
