@@ -30,6 +30,7 @@ from flag_gems_overrides.ops.launch import workspace
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
 from flag_gems_overrides.ops.max import max_dim
+from flag_gems_overrides.ops.rms_norm import rms_norm_forward
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="programs are left out in the interpreter only")
 
@@ -185,6 +186,23 @@ def test_layer_norm(shape, dtype, registers, sm_count, only_last, device_with):
     exact = dy[-1:].to(wide), x[-1:].to(wide)
     native = torch.ops.aten.native_layer_norm_backward(*exact, shape[1:], *statistics, None, None, [True, False, False])
     torch.testing.assert_close(dx[-1:].to(wide), native[0], rtol=1e-3, atol=1e-3)
+
+
+# As they lie in memory, and column by column.
+@each("N", [4, 3])
+def test_norms_of_a_few_elements(N, only_last):
+    only_last(1)
+    x = sparse((2**31 // N + 200, N), torch.float16)
+    x[-20:] = torch.randn(20, N)
+    last = x[-20:].float()
+    out, mean, rstd = layer_norm(x, [N])
+    native, *statistics = torch.ops.aten.native_layer_norm(last, [N], None, None, 1e-5)
+    torch.testing.assert_close(out[-20:].float(), native, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(mean[-20:], statistics[0])
+    torch.testing.assert_close(rstd[-20:], statistics[1])
+    out, rstd = rms_norm_forward(x, [N], None, 1e-5)
+    torch.testing.assert_close(out[-20:].float(), torch.rms_norm(last, [N], None, 1e-5), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(rstd[-20:], (last.square().mean(1, keepdim=True) + 1e-5).rsqrt())
 
 
 # Rows far into the tensor; one whose last block of columns ends behind 2**31.
