@@ -17,15 +17,17 @@ from ...launch.shape import split_at, wrap_dim
 from ...launch.sizes import power_of_2
 from ...launch.workspace import with_counters
 from . import (
+    backward_blocks,
     backward_columns,
     backward_interleaved,
     backward_rows,
+    forward_blocks,
     forward_columns,
     forward_interleaved,
     forward_rows,
     plan,
 )
-from .plan import Configuration, Interleaved, Problem, Rows, Short, Single, Split
+from .plan import Blocks, Configuration, Interleaved, Problem, Rows, Short, Single, Split
 from .tile import DEPTH_AXIS
 
 
@@ -34,6 +36,7 @@ class _Kernels(NamedTuple):
     short_columns: Entry
     interleaved_statistics: Entry
     interleaved: Entry
+    blocks: Entry
     rows: Entry
     unaligned_rows: Entry
     split_rows: Entry
@@ -47,6 +50,7 @@ _FORWARD = _Kernels(
     forward_columns.softmax_short_columns,
     forward_interleaved.softmax_interleaved_statistics,
     forward_interleaved.softmax_interleaved,
+    forward_blocks.softmax_blocks,
     forward_rows.softmax_rows,
     forward_rows.softmax_unaligned_rows,
     forward_rows.softmax_split_rows,
@@ -59,6 +63,7 @@ _BACKWARD = _Kernels(
     backward_columns.softmax_backward_short_columns,
     backward_interleaved.softmax_backward_interleaved_sums,
     backward_interleaved.softmax_backward_interleaved,
+    backward_blocks.softmax_backward_blocks,
     backward_rows.softmax_backward_rows,
     backward_rows.softmax_backward_unaligned_rows,
     backward_rows.softmax_backward_split_rows,
@@ -193,6 +198,25 @@ def _bind(
         )
     if isinstance(chosen, Interleaved):
         return _bind_interleaved(kernels, problem, chosen, log, compute, device)
+    if isinstance(chosen, Blocks):
+        return kernels.blocks.bind(
+            device,
+            (chosen.programs,),
+            N,
+            K,
+            chosen.step,
+            num_warps=chosen.warps,
+            maxnreg=chosen.registers,
+            LOG=log,
+            UNALIGNED=chosen.unaligned,
+            VEC=chosen.vec,
+            BLOCK=chosen.block,
+            DEPTH=chosen.depth,
+            LOOPED=chosen.looped,
+            ROWS=chosen.rows,
+            COLUMNS=chosen.columns,
+            COMPUTE=compute,
+        )
     if isinstance(chosen, Rows):
         return kernels.rows.bind(
             device,

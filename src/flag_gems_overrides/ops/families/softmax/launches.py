@@ -32,7 +32,7 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: single, short, interleaved, rows, split, whose loop ``launch`` decides on.
+    """What the tuner chooses. Kernels: single, short, interleaved, blocks, rows, split. ``launch`` decides on loops.
 
     short with vec > 1: a program for each [N, K], which loads so many columns together.
     """
@@ -79,6 +79,22 @@ class Interleaved(NamedTuple):
     warps: int
 
 
+class Blocks(NamedTuple):
+    """An [N, K] of one program, as it lies (K > 1): the ``*_blocks`` kernels. Names as there."""
+
+    unaligned: bool
+    vec: int
+    block: int
+    step: int
+    depth: int
+    looped: bool
+    rows: int
+    columns: int
+    warps: int
+    registers: int
+    programs: int
+
+
 class Rows(NamedTuple):
     """Whole rows in one tile (K = 1): the ``*_rows`` kernels. Names as there."""
 
@@ -113,7 +129,7 @@ class Split(NamedTuple):
     blocks: int
 
 
-Launched = Single | Short | Interleaved | Rows | Split
+Launched = Single | Short | Interleaved | Blocks | Rows | Split
 
 
 class Shape(NamedTuple):
@@ -138,7 +154,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     """ValueError if the problem cannot be launched so."""
     M, N, K, size, inputs = problem
     kernel, elements, warps, *_ = configuration
-    words = elements * inputs * (2 if size == 8 else 1)
+    # Blocks are held in the precision of memory.
+    words = elements * inputs * (size if kernel == "blocks" else max(size, 4)) // 4
     if not (elements > 0 and words <= MAX_WORDS and 1 <= warps <= 32):
         raise ValueError(f"no legal program: {configuration}")
     if kernel == "single":
@@ -165,6 +182,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         tiles = min(cdiv(N * K, step * depth), cdiv(N * K * size, MIN_SPLIT_BYTES))
         splits = min(cdiv(max(configuration.group, 1) * limits.sm_count, M), tiles, MAX_SPLITS)
         return Interleaved(N * K % vec != 0, vec, block, step, depth, splits, warps)
+    if kernel == "blocks":
+        return _blocks(problem, configuration)
     if kernel == "rows":
         if K > 1 or elements * warps * WARP < N:
             raise ValueError("rows of no more elements than one tile only")
@@ -223,6 +242,32 @@ def _whole(problem: Problem, configuration: Configuration) -> Short:
     if K >= 2**30 or M * K + K >= 2**31:
         raise ValueError("columns are counted in 32 bits")
     return Short(lanes, cdiv(N, lanes), K, vec, warps, M)
+
+
+def _blocks(problem: Problem, configuration: Configuration) -> Blocks:
+    M, N, K, size, _ = problem
+    vec, warps, registers = VECTOR_BYTES // size, configuration.warps, configuration.registers
+    block, unit = warps * WARP * vec, math.lcm(vec, K)
+    step, depth = block // unit * unit, configuration.elements // vec
+    if not (K > 1 and step and depth and 0 < registers <= 65536 // (warps * WARP)):
+        raise ValueError("rows of no more elements than a tile only")
+    if 4 * vec > N * K or N * K + step * depth >= 2**31 or M >= 2**31:
+        raise ValueError("an [N, K] is too short for an interior and edges, or too long")
+    tiles = cdiv(N * K, step)
+    rounds = cdiv(tiles, depth)
+    return Blocks(
+        unaligned=N * K % vec != 0,
+        vec=vec,
+        block=block,
+        step=step,
+        depth=cdiv(tiles, rounds),
+        looped=rounds > 1,
+        rows=power_of_2(step // K),
+        columns=power_of_2(K),
+        warps=warps,
+        registers=registers,
+        programs=M,
+    )
 
 
 def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:

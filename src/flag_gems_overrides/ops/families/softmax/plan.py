@@ -10,6 +10,7 @@ from ...launch.sizes import VECTOR_BYTES, cdiv
 from ...plans import table
 from .defaults import default, is_tiny, others
 from .launches import (
+    Blocks,
     Configuration,
     Interleaved,
     Launched,
@@ -24,6 +25,7 @@ from .launches import (
 )
 
 __all__ = [
+    "Blocks",
     "Configuration",
     "Interleaved",
     "Launched",
