@@ -7,7 +7,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, WARP, power_of_2
-from .launches import Alone, Configuration, Flat, Interleaved, Problem, Shared, launch, resident_programs, vector
+from .launches import Alone, Configuration, Flat, Interleaved, Problem, Shared, at_once, launch, resident_programs, vector
 
 # Fitted to 272 launches of 99 problems on an H200: the one of a problem's lowest estimate took at most 1.064 times as
 # long as the fastest, 1.004 times on the average.
@@ -17,10 +17,15 @@ LAUNCH_US, SECOND_LAUNCH_US = 2.0, 2.0
 # column is a load of its own: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 elements in each thread of 4 warps, 3.2
 # with 4 in 16 warps.
 LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
+# Of few columns as they lie: what each thread divides by K before its loads, and an element. 185 x 5 bfloat16 takes 3.13
+# us in one warp with 40 elements to a thread, 2.88 in two with 20, 2.48 in segments, 1 x 58 x 4 int64 2.72, in segments
+# 2.30 (H200).
+INTERLEAVED_US, INTERLEAVED_ELEMENT_US = 0.2, 0.014
 # Each tile after the first of a row that a warp has for itself: 16 x 611 float32 takes 3.4 us with 5 tiles to a warp,
 # 3.0 in 4 warps with 2 (H200).
 UNIT_TILE_US = 0.1
-# The exchange of sums between the warps of a program, and its share of each warp, for rows and for columns.
+# The exchange of sums between the warps of a program, and its share of each warp, for rows and for columns; half of it
+# where they scan one tile at once: 100 x 1024 float32 2.88 us in 8 warps, in 4 with two tiles 3.03 (H200).
 SYNC_US, SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.1, 0.015, 0.018
 # Of few columns as they lie a thread has a sum of each: for each of them, of 64 bits four times as long. 66 x 196 x 6
 # float32 takes 4.1 us in 4 warps, in segments 3.7, 478 x 3791 x 5 int32 81 and 67, float64 91 and 66; but 347 x 1385 x
@@ -106,7 +111,9 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         step = tile * wide * ELEMENT_US * (2 if isinstance(found, Flat) else max(4 // vec, 1) * words)
         step += (found.depth - 1) * UNIT_TILE_US if configuration.kernel == "units" else 0
     else:
-        step = tile * wide * (ELEMENT_US if configuration.kernel in ("units", "interleaved") else COLUMN_ELEMENT_US)
+        step = tile * wide * (ELEMENT_US if configuration.kernel == "units" else COLUMN_ELEMENT_US)
+        if isinstance(found, Interleaved):
+            step = INTERLEAVED_US + tile * wide * INTERLEAVED_ELEMENT_US
     if isinstance(found, Shared):
         exchange = EXCHANGE_US + EXCHANGE_WARP_US * found.warps
         exchange += 0 if K == 1 else EXCHANGE_WORD_US * found.group * found.lanes
@@ -117,7 +124,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         per_warp = SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US * wide
         if isinstance(found, Interleaved):
             per_warp = SYNC_INTERLEAVED_WARP_US * power_of_2(K) * wide**2
-        step += SYNC_US + per_warp * found.warps if found.warps > 1 else 0
+        one_scan = isinstance(found, Alone) and at_once(problem, found)
+        step += (SYNC_US / 2 if one_scan else SYNC_US) + per_warp * found.warps if found.warps > 1 else 0
     # Chunks of rows load a step ahead.
     step += LOAD_US / (2 if configuration.kernel == "chunks" and K == 1 else 1)
     registers = configuration.registers or _registers(problem, configuration, found.steps)

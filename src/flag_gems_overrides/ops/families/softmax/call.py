@@ -21,10 +21,12 @@ from . import (
     backward_columns,
     backward_interleaved,
     backward_rows,
+    backward_singly,
     forward_blocks,
     forward_columns,
     forward_interleaved,
     forward_rows,
+    forward_singly,
     plan,
 )
 from .plan import Blocks, Configuration, Interleaved, Problem, Rows, Short, Single, Split
@@ -43,6 +45,7 @@ class _Kernels(NamedTuple):
     looped_rows: Entry
     columns: Entry
     looped_columns: Entry
+    looped_single_columns: Entry
 
 
 _FORWARD = _Kernels(
@@ -57,6 +60,7 @@ _FORWARD = _Kernels(
     forward_rows.softmax_looped_rows,
     forward_columns.softmax_columns,
     forward_columns.softmax_looped_columns,
+    forward_singly.softmax_looped_single_columns,
 )
 _BACKWARD = _Kernels(
     backward_rows.softmax_backward_single,
@@ -70,6 +74,7 @@ _BACKWARD = _Kernels(
     backward_rows.softmax_backward_looped_rows,
     backward_columns.softmax_backward_columns,
     backward_columns.softmax_backward_looped_columns,
+    backward_singly.softmax_backward_looped_single_columns,
 )
 
 
@@ -303,6 +308,8 @@ def _kernel_of(kernels: _Kernels, inputs: int, chosen: Split) -> tuple[Entry, di
         flags = {"UNALIGNED": chosen.unaligned, "EVEN": chosen.even, "MEMBERS": chosen.members}
         return kernels.split_rows, {**flags, "PREFETCH": chosen.prefetch}
     flags = {"INT64_OFFSETS": chosen.int64_offsets, "MEMBERS": chosen.members, "BLOCK_K": chosen.block_k}
+    if chosen.vec == 1 and (chosen.looped or chosen.group > 1):
+        return kernels.looped_single_columns, {**flags, "EVEN_K": chosen.even_k, "STAGES": 1}
     if chosen.looped:
         return kernels.looped_columns, {**flags, "EVEN_K": chosen.even_k, "STAGES": chosen.stages}
     if inputs == 1:

@@ -11,8 +11,9 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import MAX_DEPTH, MAX_INTERLEAVED, MAX_WORDS, Configuration, Problem, Shape, Split, launch, resident
+from .launches import MAX_DEPTH, MAX_INTERLEAVED, MAX_WORDS, Configuration, Problem, Shape, Split, launch, launch_or_none, resident
 from .shapes import (
+    BLOCKS,
     COLUMNS,
     COLUMNS_IN_L1,
     IN_L1,
@@ -21,6 +22,7 @@ from .shapes import (
     MAX_GROUP_IN_L1,
     MAX_SMALL_GROUP,
     SHORT_COLUMNS,
+    SINGLE_COLUMNS,
     SPLIT_ROWS,
     SPLIT_UNALIGNED_ROWS,
 )
@@ -92,6 +94,10 @@ MAX_ELEMENTS_OF_NARROWER = 32
 # but fewer [N, K] fit; with 32 none is faster. In place of a group up to as many registers for the elements of a
 # thread as were timed, for one multiprocessor moves all of it (H100).
 WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
+# Of a tile of a program that has an [N, K]: the least share with elements.
+MIN_FILLED = 0.75
+# Columns of such a program up to which two of them have registers at once, on sm_90; elsewhere half as many.
+MAX_TIGHT_COLUMNS = 128
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -127,6 +133,9 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
             return found
+        blocks = _blocks(problem, limits)
+        if blocks is not None:
+            return blocks
         whole = _whole(problem, MAX_REGISTERS_FOR_GROUP if launched.group > 1 else MAX_WORDS)
         if whole is None and _is_better_interleaved(problem, launched, limits):
             return _interleaved(problem)
@@ -182,6 +191,27 @@ def _whole(problem: Problem, most_registers: int, warps: int = WHOLE_WARPS) -> C
     if power_of_2(K) != K or K * size > SECTOR_BYTES or elements * inputs * (size // 8 + 1) > most_registers:
         return None
     return Configuration("short", elements, warps, vec=vec)
+
+
+def _blocks(problem: Problem, limits: Limits) -> Configuration | None:
+    """A program for each [N, K], read as it lies; None where that leaves multiprocessors idle, columns are whole
+    vectors, or a tile of any size is mostly empty.
+    """
+    M, N, K, size, inputs = problem
+    vec = VECTOR_BYTES // size
+    if (size, inputs) not in BLOCKS or K % vec == 0 or limits.sm_count > M:
+        return None
+    preferred = BLOCKS[size, inputs]
+    # By 64 registers 104 bytes of the gradient of log_softmax 400 x 700 x 501 float16 would spill.
+    tight = K > (MAX_TIGHT_COLUMNS if limits.capability[0] == 9 else MAX_TIGHT_COLUMNS // 2)
+    for warps in (preferred.warps, 16, 32):
+        block, unit = warps * WARP * vec, math.lcm(vec, K)
+        if block // unit * unit >= MIN_FILLED * block:
+            available = limits.registers_per_sm // (warps * WARP)
+            registers = available if inputs == 2 and size == 2 and tight else min(preferred.registers, available)
+            found = Configuration("blocks", preferred.elements, warps, registers)
+            return found if launch_or_none(problem, found, limits) is not None else None
+    return None
 
 
 def _is_gradient_of_vectors(problem: Problem) -> bool:
@@ -272,7 +302,9 @@ def _row_with_unaligned(N: int, size: int, inputs: int) -> Configuration:
 def _long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration:
     vec = VECTOR_BYTES // size
     length = N // vec
-    if limits.sm_count <= M:  # or some would be idle
+    # Or some would be idle. Of float64, which none hold in one turn, a few may be: log_softmax 120 x 12881 14.2 us so, by
+    # groups 22.6 (PyTorch 17.0), its gradient of 100 x 12881 13.7 and 17.2 (H200).
+    if limits.sm_count <= (M + M // 3 if size == 8 else M):
         for shape, most, with_unaligned in IN_L1.get((size, inputs), ()):
             shape = _without_spills(shape, limits)
             if with_unaligned >= unaligned and N * size * inputs <= most * _l1_share(shape, limits):
@@ -410,6 +442,8 @@ def _for_loops(
     with 8, with 16 143.
     """
     shape, vec = _for_columns(shapes, K, block_k, size, inputs, limits)
+    if vec == 1 and size < 8:
+        return SINGLE_COLUMNS, vec
     return shape._replace(elements=min(shape.elements, 8 * vec // inputs)) if vec <= 2 else shape, vec
 
 

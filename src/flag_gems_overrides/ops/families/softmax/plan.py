@@ -54,7 +54,7 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 def choose(problem: Problem, limits: Limits) -> Configuration:
     by_rules = default(problem, limits)
     # The table has times of short columns that were tiles of a power of two, and none of few columns as they lie.
-    if is_tiny(problem) or by_rules.kernel in ("short", "interleaved"):
+    if is_tiny(problem) or by_rules.kernel in ("short", "interleaved", "blocks"):
         return by_rules
     found = table.lookup(
         "softmax",
