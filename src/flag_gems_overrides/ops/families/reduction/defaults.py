@@ -260,8 +260,8 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
             occupancy = OCCUPANCY
         partials = SHORT_WARPS * MAX_PARTIALS[size > 4] // power_of_2(K)
         if accumulators == 1 and 4 * M * partials < 3 * limits.sm_count * occupancy // warps:
-            # Twice as large, where partial results are too few for all programs: nansum 2 x 6974730 x 6 int64 169 us, by
-            # four warps 211 (PyTorch 184), sum 1 x 3000001 x 6 float32 26.8 and 29.5 (H200).
+            # Twice as large, where partial results are too few for all programs: nansum 2 x 6974730 x 6 int64 169 us,
+            # by four warps 211 (PyTorch 184), sum 1 x 3000001 x 6 float32 26.8 and 29.5 (H200).
             tile, warps = 2 * tile, 2 * warps
     if accumulators == 3:
         tile = CLASSES_TILE // 2 * warps  # two tiles are read at a time

@@ -7,7 +7,18 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, WARP, power_of_2
-from .launches import Alone, Configuration, Flat, Interleaved, Problem, Shared, at_once, launch, resident_programs, vector
+from .launches import (
+    Alone,
+    Configuration,
+    Flat,
+    Interleaved,
+    Problem,
+    Shared,
+    at_once,
+    launch,
+    resident_programs,
+    vector,
+)
 
 # Fitted to 272 launches of 99 problems on an H200: the one of a problem's lowest estimate took at most 1.064 times as
 # long as the fastest, 1.004 times on the average.
@@ -17,7 +28,7 @@ LAUNCH_US, SECOND_LAUNCH_US = 2.0, 2.0
 # column is a load of its own: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 elements in each thread of 4 warps, 3.2
 # with 4 in 16 warps.
 LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
-# Of few columns as they lie: what each thread divides by K before its loads, and an element. 185 x 5 bfloat16 takes 3.13
+# Of few columns as they lie: what a thread divides by K before its loads, and an element. 185 x 5 bfloat16 takes 3.13
 # us in one warp with 40 elements to a thread, 2.88 in two with 20, 2.48 in segments, 1 x 58 x 4 int64 2.72, in segments
 # 2.30 (H200).
 INTERLEAVED_US, INTERLEAVED_ELEMENT_US = 0.2, 0.014

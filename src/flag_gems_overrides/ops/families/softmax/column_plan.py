@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Softmax of columns side by side: in one tile, in a loop, or by programs of a group. Figures are those of
+:mod:`.defaults`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...launch.devices import Limits
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from .launches import (
+    MAX_DEPTH,
+    Configuration,
+    Shape,
+    resident,
+)
+from .programs import configuration_of, group_of, l1_share, without_spills
+from .shapes import (
+    COLUMNS,
+    COLUMNS_IN_L1,
+    LONG_COLUMNS,
+    MAX_GROUP_IN_L1,
+    MAX_SMALL_GROUP,
+    SHORT_COLUMNS,
+    SINGLE_COLUMNS,
+)
+
+# 1520 programs start in a microsecond, in which 4250 KB are moved: 40 x 4 x 416224 float16 by 130070 of 128 columns
+# 84 us (62 to read and write), by 65035 71, with 512 columns 76. So many bytes to each, of so many to each
+# multiprocessor.
+MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
+# Elements of a thread of 16 warps (64 of float32 spill 24 bytes).
+MAX_ELEMENTS_OF_NARROWER = 32
+# Of shared memory, for what threads tell each other.
+EXCHANGE_BYTES = 8192
+
+
+def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration:
+    # A cache line of each column's row; of very short columns more, for 512 elements to a program.
+    block_k = min(power_of_2(K), max(128 // size, 512 // power_of_2(N)))
+    wider = min(power_of_2(K), power_of_2(cdiv(MIN_PROGRAM_BYTES, N * size * (inputs + 1))))
+    if wider > block_k and M * cdiv(K, wider) >= MANY_PROGRAMS * limits.sm_count:
+        block_k = wider
+    narrower = _narrower(M, N, K, size, inputs, block_k, limits)
+    block_k = narrower or block_k
+    blocks = M * cdiv(K, block_k)
+    shape, vec = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
+    if narrower:
+        shape = shape._replace(elements=min(shape.elements, MAX_ELEMENTS_OF_NARROWER))
+    warps = max(1, power_of_2(N) * block_k // (shape.elements * WARP))
+    while shape.elements > 2 * vec and blocks * warps < 4 * limits.sm_count and warps < 8:
+        # Idle multiprocessors: softmax 300 x 200 x 6 bf16 4.0 us by two warps for each [N, K], by one 6.2.
+        shape, warps = shape._replace(elements=shape.elements // 2), warps * 2
+    if warps <= 8 or narrower:
+        return configuration_of(vec, block_k, shape._replace(warps=warps), 1)
+    if (size, inputs) == (4, 2):
+        # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop. Eight loads of each input: 142 x 1897
+        # x 3 11.0 us, with four 14.5.
+        member = without_spills(Shape(8 * vec, 8, 128), limits)
+        members = power_of_2(N) * block_k // (member.elements * 8 * WARP)
+        if members <= min(64, resident(member, limits)):
+            return configuration_of(vec, block_k, member, members)
+    if (size, inputs) == (2, 1) and vec * size == VECTOR_BYTES and block_k == 64:
+        narrow = _narrow_columns(M, N, K, vec, warps, shape, limits)
+        if narrow is not None:
+            return narrow
+    if (size, inputs) in COLUMNS_IN_L1 and M * N * K * size * inputs > 2 * limits.l2_bytes:
+        in_l1 = columns_in_l1(M, N, K, size, inputs, limits)
+        if in_l1 is not None:
+            return in_l1
+    if inputs == 1 and blocks == 1 and block_k * size >= 64:
+        # One half of the columns is read while the other waits: 262144 x 32 bf16 21 us, not 27, float32 34, not 36.
+        block_k //= 2
+        blocks = 2
+    shape, vec = _for_loops(COLUMNS, K, block_k, size, inputs, limits)
+    block_bytes = N * block_k * size * inputs
+    group = group_of(blocks, block_bytes, shape, limits)
+    wide = shape._replace(warps=2 * shape.warps)
+    if group == 1 and l1_share(shape, limits) < block_bytes <= l1_share(wide, limits):
+        # One block for a multiprocessor, which L1 holds until it is written: 26 x 1079 x 317 float32 38 us.
+        shape = wide
+    if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
+        shape, vec = _for_loops(LONG_COLUMNS, K, block_k, size, inputs, limits)
+        group = group_of(blocks, N * block_k * size * inputs, shape, limits)
+    return configuration_of(vec, block_k, shape, group)
+
+
+def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limits: Limits) -> int | None:
+    """Columns of a block where ``block_k`` would leave multiprocessors idle, or take groups, whose programs wait for
+    each other, and narrower blocks are single tiles: log_softmax 2 x 400 x 512 bf16 5.6 us so, 7.8 by groups, gradients
+    of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2 (H100). Half a sector if columns of
+    a whole one are too many elements: softmax 5 x 1520 x 72 bf16 by 8 columns 8.0 us, by 16 9.1, by groups 8.8, but the
+    first two by 8 5.8 and 4.5. Single tiles are narrower where half of the multiprocessors would be idle: softmax 32 x
+    160 x 24 bf16 in tiles of 32 columns, 32 elements to a thread, 4.4 us (FlagGems 4.0; in 16 estimated, not timed).
+    """
+    found = None
+    shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
+    if power_of_2(N) * block_k <= 8 * shape.elements * WARP and 2 * M * cdiv(K, block_k) > limits.sm_count:
+        return None
+    least = SECTOR_BYTES // size
+    if power_of_2(N) * least > 16 * MAX_ELEMENTS_OF_NARROWER * WARP:
+        least //= 2
+    while M * cdiv(K, block_k) < limits.sm_count and block_k > least:
+        block_k //= 2
+        shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
+        if power_of_2(N) * block_k <= 16 * min(shape.elements, MAX_ELEMENTS_OF_NARROWER) * WARP:
+            found = block_k
+    return found
+
+
+def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, limits: Limits) -> Configuration | None:
+    """Blocks of 32 columns in one tile; None where they leave multiprocessors idle, or too much of the tile empty.
+
+    Args:
+        warps: that blocks of 64 would take.
+    """
+    blocks = M * cdiv(K, 32)
+    if blocks < limits.sm_count or N / power_of_2(N) <= 0.875:
+        return None
+    if warps == 16:
+        # 256 x 512 x 1024: 159 us, 178 in a loop.
+        return configuration_of(vec, 32, shape._replace(warps=8), 1)
+    stage_bytes = power_of_2(N) * 32 * 2
+    if warps == 32 and 2 * stage_bytes + EXCHANGE_BYTES <= limits.shared_bytes:
+        # 1024 x 1024 x 1024: 1.42 ms, 1.54 in a loop; without the next blocks on their way as in a loop.
+        return configuration_of(vec, 32, shape._replace(warps=16, stages=3), 1)
+    return None
+
+
+def columns_in_l1(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration | None:
+    """None where rows are no whole vectors, or a group would be so large that waiting costs more."""
+    shape, row_bytes = COLUMNS_IN_L1[size, inputs]
+    shape = without_spills(shape, limits)
+    vec, block_k = VECTOR_BYTES // size, row_bytes // size
+    group = cdiv(N * row_bytes * inputs, l1_share(shape, limits))
+    if K % vec or block_k > K or group > min(MAX_GROUP_IN_L1, resident(shape, limits)):
+        return None
+    return configuration_of(vec, block_k, shape, group)
+
+
+def _for_columns(
+    shapes: dict[tuple[int, int], Shape], K: int, block_k: int, size: int, inputs: int, limits: Limits
+) -> tuple[Shape, int]:
+    """(shape, elements to a load) for blocks of ``block_k`` columns."""
+    shape = without_spills(shapes[size, inputs], limits)
+    vec = math.gcd(K, shape.vec_bytes // size, block_k)
+    # Loads of single elements have an address and a mask each: 16 of them spill.
+    return shape._replace(elements=min(shape.elements, MAX_DEPTH * vec if vec > 1 else 8 // inputs)), vec
+
+
+def _for_loops(
+    shapes: dict[tuple[int, int], Shape], K: int, block_k: int, size: int, inputs: int, limits: Limits
+) -> tuple[Shape, int]:
+    """The same where each load has an address that every iteration advances: more of one or two elements spill 100 to
+    440 bytes. softmax 32 x 29960 x 6 bf16 32 us with 16 elements, with 32 37.5, the gradient of 133 x 6232 x 34 127 us
+    with 8, with 16 143.
+    """
+    shape, vec = _for_columns(shapes, K, block_k, size, inputs, limits)
+    if vec == 1 and size < 8:
+        return without_spills(SINGLE_COLUMNS, limits), vec
+    if vec > 2:
+        return shape, vec
+    # With 4 of float64, one by one, 8 bytes of log_softmax 20 x 3000 x 33 spill (sm_100, Triton 3.7).
+    tight = vec == 1 and limits.capability >= (10, 0)
+    return shape._replace(elements=min(shape.elements, (2 if tight else 8) * vec // inputs)), vec

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Softmax of columns that a thread or a program holds, or that are read as they lie. Figures are those of
+:mod:`.defaults`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...launch.devices import Limits
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from .launches import (
+    MAX_INTERLEAVED,
+    MAX_WORDS,
+    Configuration,
+    Problem,
+    Split,
+    launch_or_none,
+)
+from .little import LITTLE, MAX_SHORT_OF_TINY, is_little
+from .shapes import (
+    BLOCKS,
+)
+
+# Columns from which programs have 256 of 33 to 64 elements, for fewer sectors that two of them read: softmax 4 x 33 x
+# 216585 bf16 44 us, with 128 46.6.
+MANY_COLUMNS = 1 << 18
+# Warps of a program of such columns: at most MAX_SHARED_WARPS where a row of K is longer than a sector, so that
+# programs share sectors: softmax 26 x 1079 x 317 float32 by 16 49 us, in a loop 38.
+MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
+# The fewest to a program that reads and writes one [N, K]: 1520 such start in the time that memory takes for 2.3 MB.
+# The gradient of 20000 x 8 x 16 float32, 1536 bytes each, 16.5 us so, 16.0 by threads, of 40000 x 6 x 44 bf16, 1584
+# bytes, 29.2 and 31.5 (H100).
+MIN_BLOCK_BYTES = 1536
+# Bytes moved from which odd columns of less than 8 bytes an element are read as they lie, by two launches, also where
+# L2 holds them. By columns they take about 0.3 us a megabyte more, two launches about 3 us: the gradient of log_softmax
+# 2 x 1000000 x 3 bf16 (36 MB) 24.2 us so, by columns 34.3. Beyond L2 that of 35 x 2436552 x 3 bf16 747 and 1372
+# (torch.compile 856), softmax 20 x 1000001 x 3 float16 142 and 242, its gradient 1 x 3000000 x 3 float32 67 and 89; by
+# columns in a loop of one program that of 3000 x 7000 x 3 bf16 229 and 313 (H100).
+MIN_INTERLEAVED_BYTES = 24 << 20
+# [N, K] of rows that a sector holds have a program each, which holds them, where the columns kernel would need a loop
+# or a group, whose programs wait for each other: softmax 48 x 4479 x 2 float32 5.4 us, by groups 8.8 (FlagGems 6.2),
+# its gradient 5.8 and 7.1, 20 x 4479 x 2 4.8 and 7.2, 40 x 5000 x 4 bf16 6.0 and 6.9, log_softmax 30 x 6000 x 2 bf16
+# 4.8 and 6.9; 300 x 4479 x 2 float32 10.1, in a loop 13.3. With 8 warps 48 x 4479 x 2 and 300 x 4479 x 2 take 4 % less,
+# but fewer [N, K] fit; with 32 none is faster. In place of a group up to as many registers for the elements of a
+# thread as were timed, for one multiprocessor moves all of it (H100).
+WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
+# Of a tile of a program that has an [N, K]: the least share with elements.
+MIN_FILLED = 0.75
+# Columns of such a program up to which two of them have registers at once, on sm_90; elsewhere half as many.
+MAX_TIGHT_COLUMNS = 128
+
+
+def short_columns(problem: Problem, limits: Limits) -> Configuration | None:
+    """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side. None if so many
+    neighbours that memory is read by are more than a program can hold.
+    """
+    M, N, K, size, inputs = problem
+    block_n, registers = power_of_2(N), size // 8 + 1  # of an element
+    most = MAX_WORDS // registers // inputs
+    little = is_little(problem, limits)
+    if little and N <= MAX_SHORT_OF_TINY:
+        few = 8 if limits.sm_count * LITTLE // registers >= 2 * M * N * K else 16
+        elements = min(block_n, few // registers)
+        columns, warps = (1, max(1, min(4, power_of_2(M * K) // WARP))) if block_n == elements else (2, 1)
+    elif little and K * size <= SECTOR_BYTES:
+        # Those of neighbours are in the same sectors, but L2 has them.
+        elements, columns, warps = 8 // registers, 1, 1
+    elif block_n <= most:
+        # A vector of each input at least: softmax 262144 x 3 x 6 float32 15.1 us, with two 18.2.
+        elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
+        if block_n == MAX_WORDS and M * K >= MANY_COLUMNS:
+            warps = 8
+    else:  # of several threads
+        elements, columns = most // 2, min(SECTOR_BYTES // size, power_of_2(K))
+        warps = 4 if K * size >= SECTOR_BYTES else 1
+    warps = max(warps, columns * block_n // (elements * WARP))
+    max_warps = MAX_SHORT_WARPS // registers if K * size <= SECTOR_BYTES else MAX_SHARED_WARPS
+    if warps > max_warps or K >= 2**30 or M * K + elements * warps * WARP >= 2**31:
+        return None
+    return Configuration("short", elements, warps)
+
+
+def held_block(problem: Problem, most_registers: int, warps: int = WHOLE_WARPS) -> Configuration | None:
+    """A program for each [N, K]; None if its columns are not a power of two that a sector holds, or a thread would
+    need more than ``most_registers`` for its elements.
+    """
+    _, N, K, size, inputs = problem
+    vec = math.gcd(K, VECTOR_BYTES // size)
+    elements = cdiv(N * K, warps * WARP * vec) * vec
+    if power_of_2(K) != K or K * size > SECTOR_BYTES or elements * inputs * (size // 8 + 1) > most_registers:
+        return None
+    return Configuration("short", elements, warps, vec=vec)
+
+
+def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:
+    """A program for each [N, K], read as it lies; None where that leaves multiprocessors idle, columns are whole
+    vectors, or a tile of any size is mostly empty.
+    """
+    M, _, K, size, inputs = problem
+    vec = VECTOR_BYTES // size
+    if (size, inputs) not in BLOCKS or K % vec == 0 or limits.sm_count > M:
+        return None
+    preferred = BLOCKS[size, inputs]
+    # By 64 registers 104 bytes of the gradient of log_softmax 400 x 700 x 501 float16 would spill.
+    tight = (MAX_TIGHT_COLUMNS if limits.capability[0] == 9 else MAX_TIGHT_COLUMNS // 2) < K
+    for warps in (preferred.warps, 16, 32):
+        block, unit = warps * WARP * vec, math.lcm(vec, K)
+        if block // unit * unit >= MIN_FILLED * block:
+            available = limits.registers_per_sm // (warps * WARP)
+            registers = available if inputs == 2 and size == 2 and tight else min(preferred.registers, available)
+            found = Configuration("blocks", preferred.elements, warps, registers)
+            return found if launch_or_none(problem, found, limits) is not None else None
+    return None
+
+
+def is_gradient_of_vectors(problem: Problem) -> bool:
+    """Whether a program for each [N, K] loads four elements or more of each input together, and a thread with whole
+    columns fewer: the gradients of log_softmax 3000 x 24 x 20 bf16 7.0 us so, by threads 8.0, of softmax 20000 x 4 x 36
+    float32 17.4 and 18.7; where both load four, 1558 x 2 x 132 float16 4.1 and 3.9 (H100).
+    """
+    _, N, K, size, inputs = problem
+    vec = VECTOR_BYTES // size
+    by_thread, by_program = math.gcd(K, max(vec // power_of_2(N), 1)), math.gcd(K, vec)
+    bytes_moved = N * K * size * (inputs + 1)
+    return inputs == 2 and by_program >= 4 and by_program > by_thread and bytes_moved >= MIN_BLOCK_BYTES
+
+
+def is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -> bool:
+    """Whether 3 to 7 columns that no programs can hold are: of odd K, loaded one by one, if they are not small; others
+    that are no whole vectors where a group reads them twice and L2 cannot hold them. softmax 12 x 1000000 x 4 bf16 113
+    us so, by columns 122 (H100). 2 and 8 columns were not timed.
+    """
+    M, N, K, size, inputs = problem
+    whole = power_of_2(K) == K and K % (VECTOR_BYTES // size) == 0
+    if whole or not 2 < K < MAX_INTERLEAVED or not by_columns.looped:
+        return False
+    tensor_bytes = M * N * K * size
+    if K % 2 == 1 and size < 8 and tensor_bytes * (inputs + 1) >= MIN_INTERLEAVED_BYTES:
+        return True
+    return by_columns.group > 1 and tensor_bytes * inputs > limits.l2_bytes
+
+
+def interleaved(problem: Problem) -> Configuration:
+    """Of 32 programs to a multiprocessor, several rounds of which end at about the same time."""
+    size, inputs = problem.itemsize, problem.inputs
+    return Configuration("interleaved", VECTOR_BYTES // size * 4 // inputs, 4, group=32)

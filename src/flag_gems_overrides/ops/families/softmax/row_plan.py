@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Softmax of rows (K = 1): in one tile, or by programs of a group. Figures are those of :mod:`.defaults`."""
+
+from __future__ import annotations
+
+from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from .launches import (
+    Configuration,
+    Shape,
+    resident,
+)
+from .little import TINY
+from .programs import configuration_of, group_of, l1_share, without_spills
+from .shapes import (
+    IN_L1,
+    LOOPED_ROWS,
+    SPLIT_ROWS,
+    SPLIT_UNALIGNED_ROWS,
+)
+
+# Programs of a group whose parts of a row stay in registers. With more, waiting costs more than reading again.
+MAX_GROUP = 256
+# Rows up to which no thread has several: so many can be as many programs of 4 warps as multiprocessors run at once.
+# 27736541 x 2 bf16 takes 57 us, with two rows to a thread 70, with one, as long as starting 216692 programs, 135.
+MANY_ROWS = 1 << 19
+
+
+def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
+    block_n = max(power_of_2(N), vec)
+    # Elements of a thread. bf16 forward: 64 columns 74 % with 8, 70 % with 16; 1024 87 % with 16, 85 % with 32; 4096
+    # 81 % with 16, 84 % with 32. Loads of one element are many instructions: 99 columns 68 % with 8, 39 % with 16.
+    short = 128 if vec == 1 else 64
+    elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
+    # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
+    elements = max(elements // (2 if size == 8 else 1), vec)
+    if block_n <= WARP and M * block_n <= TINY:
+        # Of float64 a vector: 27 x 32 2.8 us, with 4 elements 3.0.
+        elements = min(elements, vec if size == 8 else max(vec, 4))
+    if MANY_ROWS >= M:
+        elements = min(elements, block_n)
+    if vec == inputs == 1:
+        # Two threads to a row at least: 2000000 x 7 bf16 24.7 us, single threads 34.9, 7530 x 5 float32 3.0 and 4.1.
+        # The gradient of 6624672 x 7 takes 115 us by two, 98 by single ones; 1000000 x 6, in pairs, 14.1 and 10.8.
+        # 131072 x 29 float32 takes 12.3 us with 4 elements to a thread, 17.7 with 8, 815776 x 3 bf16 8.7, with 2 10.8.
+        elements = min(elements, max(block_n // 2, 4 if N == 3 else 1), 4 if block_n <= WARP else elements)
+    elif vec == 1 and WARP // 2 <= block_n <= WARP:
+        # As the forward: the gradient of 447392 x 27 bf16 29.5 us, with 8 37.4; of 300000 x 11 12.9 and 15.2, of 136037
+        # x 13 float32 12.3 and 14.3 (H100).
+        elements = min(elements, 4)
+    threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
+    # Of few rows no more warps than they need; of many that short more, for fewer programs (300000 x 11 as fast).
+    most = 8 if vec == 1 and inputs == 2 and block_n == WARP // 2 and M > MANY_ROWS else 4
+    warps = max(min(most, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
+    return Configuration("rows", elements, warps)
+
+
+def fills_a_large_tile(M: int, N: int, limits: Limits) -> bool:
+    """Whether a row of float32 that is longer than others in one tile is still best off in one, of 32 warps.
+
+    4096 x 32768: 262 us, twice through L1 274; x 24576, a quarter of the tile empty, 206, not 196. 16 x 32768 7.8 us,
+    by groups 9.5; one row 7.2, not 6.1.
+    """
+    return M > 1 and (limits.sm_count > M or N > 7 * 4096)
+
+
+def row_with_unaligned(N: int, size: int, inputs: int) -> Configuration:
+    """One program for a row, of as few warps as can hold it: each of them goes through the edges."""
+    vec = VECTOR_BYTES // size
+    elements = (32 if inputs == 1 else 16) // (2 if size == 8 else 1)
+    warps = max(1, power_of_2(N // vec) * vec // (elements * WARP))
+    shape = Shape(elements, warps, 128 if warps <= 16 else 64)
+    return configuration_of(vec, vec, shape, 1)
+
+
+def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration:
+    vec = VECTOR_BYTES // size
+    length = N // vec
+    # Or some would be idle. Of float64, which none hold in one turn, a few may be: log_softmax 120 x 12881 14.2 us so,
+    # by groups 22.6 (PyTorch 17.0), its gradient of 100 x 12881 13.7 and 17.2 (H200).
+    if limits.sm_count <= (M + M // 3 if size == 8 else M):
+        for shape, most, with_unaligned in IN_L1.get((size, inputs), ()):
+            shape = without_spills(shape, limits)
+            if with_unaligned >= unaligned and N * size * inputs <= most * l1_share(shape, limits):
+                return configuration_of(vec, vec, shape, 1)
+    shape = without_spills((SPLIT_UNALIGNED_ROWS if unaligned else SPLIT_ROWS)[size, inputs], limits)
+    tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
+    if tiles > min(resident(shape, limits) // 2, MAX_GROUP):
+        shape = LOOPED_ROWS[size, inputs]
+        tiles = group_of(M, N * size * inputs, shape, limits)
+    # Few rows: more programs, with less each.
+    while shape.elements > vec and 2 * M * tiles <= resident(shape, limits):
+        shape = shape._replace(elements=shape.elements // 2)
+        tiles *= 2
+    return configuration_of(vec, vec, shape, tiles)
