@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.softmax.defaults import default
 from flag_gems_overrides.ops.families.softmax.plan import (
+    Blocks,
     Configuration,
     Interleaved,
     Launched,
@@ -72,6 +73,15 @@ def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
         assert p.unaligned == (N * K % p.vec != 0)
         assert M < 2**31
         return
+    if isinstance(p, Blocks):
+        assert K > 1
+        assert p.programs == M
+        assert p.step % K == p.step % p.vec == 0, "a lane has elements of one column, and whole vectors"
+        assert p.block >= p.step > p.block // 2
+        assert p.rows * p.columns >= p.step
+        assert p.looped == (p.step * p.depth < N * K)
+        assert p.unaligned == (N * K % p.vec != 0)
+        return
     assert p.contiguous == (K == 1)
     assert p.blocks == (M if p.contiguous else M * cdiv(K, p.block_k))
     length = N // p.vec if p.contiguous else N
@@ -107,8 +117,9 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
         assert p.programs < 2**31
         return
     assert p.vec * size <= VECTOR_BYTES
-    if isinstance(p, Interleaved):
+    if isinstance(p, (Blocks, Interleaved)):
         assert p.block == power_of_2(p.block) == p.warps * WARP * p.vec
+        assert N * K + p.step * p.depth < 2**31 or isinstance(p, Interleaved)
         return
     shape = (p.block_m, p.depth, p.width) if isinstance(p, Rows) else (p.lanes, p.depth, p.block_k)
     assert all(side == power_of_2(side) for side in shape)
@@ -133,7 +144,7 @@ def _elements(p: Launched) -> int:
         return p.block
     if isinstance(p, Short):
         return p.lanes * p.depth * p.columns
-    if isinstance(p, Interleaved):
+    if isinstance(p, (Blocks, Interleaved)):
         return p.block * p.depth
     return p.block_m * p.depth * p.width if isinstance(p, Rows) else p.lanes * p.depth * p.block_k
 
@@ -200,6 +211,8 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
             ways.add((type(p).__name__, p.programs > 1))
         elif isinstance(p, Interleaved):
             ways.add(("Interleaved", p.unaligned))
+        elif isinstance(p, Blocks):
+            ways.add(("Blocks", p.unaligned, p.looped))
         elif isinstance(p, Rows):
             ways.add(("rows", p.block_m > 1, p.depth > 1))
         else:
@@ -215,6 +228,9 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     expected |= {(False, False, False, False), (False, False, False, True), (False, False, True, True)}
     expected |= {("Single", False), ("Single", True), ("Short", False), ("Short", True)}
     expected |= {("Interleaved", False), ("Interleaved", True)}
+    expected |= {("Blocks", False, True), ("Blocks", True, True)}
+    if (size, inputs) == (2, 2):
+        expected |= {("Blocks", False, False), ("Blocks", True, False)}
     if (size, inputs) == (4, 2):
         expected.add((False, False, True, False))
     else:
@@ -259,7 +275,18 @@ def test_odd_columns_loaded_one_by_one_are_read_as_they_lie_unless_they_are_smal
     assert isinstance(plan(2, 600000, 3, 2, 2, H200), Split)
     assert isinstance(plan(2, 1000000, 3, 8, 1, H200), Split)
     assert isinstance(plan(3000, 7000, 3, 2, 2, H200), Interleaved)
-    assert isinstance(plan(3000, 7000, 6, 2, 2, H200), Split)
+    assert isinstance(plan(3000, 7000, 6, 2, 2, H200), Blocks)
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("size", [2, 4])
+def test_columns_of_no_whole_vectors_are_read_as_they_lie_by_a_program_for_each_block(size, inputs):
+    for M, N, K in [(1444, 588, 39), (132, 3000, 501), (5000, 2000, 1023)]:
+        assert isinstance(plan(M, N, K, size, inputs, H200), Blocks), (M, N, K)
+    # Multiprocessors without a block; whole vectors; columns of which a tile has too few; and those that threads hold.
+    for M, N, K in [(131, 3000, 501), (1444, 588, 40), (1444, 588, 16385), (1444, 100, 39)]:
+        assert not isinstance(plan(M, N, K, size, inputs, H200), Blocks), (M, N, K)
+    assert not isinstance(plan(1444, 588, 39, 8, inputs, H200), Blocks)
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -65,6 +65,9 @@ def _softmax(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
             iterations = _cdiv(N * K, plan.splits * tile)
             numbers = 2 * (3 - inputs) * programs * K
             return Work(programs, 2 * iterations, programs * iterations * plan.block * plan.depth, 2, numbers)
+        if isinstance(plan, softmax_plan.Blocks):
+            iterations = _cdiv(N * K, plan.step * plan.depth)
+            return Work(M, iterations, M * iterations * plan.block * plan.depth, 2 if plan.looped else 1, 0)
         columns = plan.vec if plan.contiguous else plan.block_k
         length = _cdiv(N // plan.vec if plan.contiguous else N, plan.group)
         tiles = max(_cdiv(length, plan.lanes * plan.depth), 1)

@@ -158,7 +158,9 @@ def _for_loops(
     """
     shape, vec = _for_columns(shapes, K, block_k, size, inputs, limits)
     if vec == 1 and size < 8:
-        return without_spills(SINGLE_COLUMNS, limits), vec
+        # By 64 registers 40 bytes of the gradient of 4 x 30000 x 131 float16 would spill elsewhere (sm_100, Triton 3.7).
+        registers = SINGLE_COLUMNS.registers if limits.capability[0] == 9 else 80
+        return SINGLE_COLUMNS._replace(registers=registers), vec
     if vec > 2:
         return shape, vec
     # With 4 of float64, one by one, 8 bytes of log_softmax 20 x 3000 x 33 spill (sm_100, Triton 3.7).

@@ -74,13 +74,10 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
             return found
-        blocks = block_as_it_lies(problem, limits)
-        if blocks is not None:
-            return blocks
         whole = held_block(problem, MAX_REGISTERS_FOR_GROUP if launched.group > 1 else MAX_WORDS)
         if whole is None and is_better_interleaved(problem, launched, limits):
             return interleaved(problem)
-        return whole or found
+        return whole or block_as_it_lies(problem, limits) or found
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
