@@ -121,6 +121,9 @@ LOOPED_ITERATIONS = 4
 # and one program of so many pieces waits for no others: 31 x 49 bfloat16 takes 4.5 us, 5.7 in two, 35 x 17 4.2
 # and 5.5, 447 x 3 float64 4.6 and 5.3 (H100).
 MAX_PIECES_ALONE, MAX_ELEMENTS_ALONE, MAX_WARPS_ALONE, MAX_WHOLE_WARPS = 2048, 4096, 32, 16
+# But of so few classes so many: 500 x 3 float32 takes 3.18 us by 8 warps, 3.86 by 32, 912 x 1 bfloat16 2.95 and 3.19,
+# 300 x 5 4.18 and 4.06 (H200).
+FEW_CLASSES, WARPS_OF_FEW_CLASSES = 4, 8
 # Longer rows are read in a loop, four vectors to a thread. If there are more rows than programs of 8 warps run at
 # once, programs have 4 warps: 2664 x 4581 float16 takes 22.1 us, 25.0 with 8; 4096 x 2345 float32 24.8 and 28.4; 8192
 # x 32000 bfloat16 139 and 143; 8192 x 128256 492 and 484. If there are few rows, several programs share one.
@@ -394,6 +397,8 @@ def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
     most = limits.sm_count * (limits.threads_per_sm // WARP // 2) // cdiv(N, block_r)
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     most = min(most, block_r * pieces // WARP, MAX_WARPS_ALONE if alone and size < 8 else MAX_WHOLE_WARPS)
+    if alone and C <= FEW_CLASSES:
+        most = min(most, WARPS_OF_FEW_CLASSES)
     while 2 * warps <= most:
         warps *= 2
     resident = limits.sm_count * (limits.threads_per_sm // (warps * WARP))

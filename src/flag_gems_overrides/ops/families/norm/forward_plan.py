@@ -27,6 +27,8 @@ LATE_ELEMENTS, LATE_THREADS = 32, 1024
 # Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
 # so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
 MIN_WAVES = 4
+# Of rows with edges: the shortest, of which half with a residual, and the fewest for each multiprocessor.
+MIN_LATE_EDGES, MANY_ROWS_PER_SM = 2048, 8
 # So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
 # float16 and a residual take 4.0 us with edges, 3.5 without, as FlagGems.
 MAX_UNALIGNED_ROWS_PER_SM = 8
@@ -41,6 +43,7 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
     vec = widest(N, itemsize) if itemsize == 2 else math.gcd(N, vector)
     if N == 3 or (power_of_2(N) == N and vector >= N):
         yield _flat(problem)
+    yield late_rows_of_edges(problem, limits)
     fits = 2 * N * itemsize <= limits.registers_per_sm
     short = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N or (fits and (itemsize == 8 or vec < vector))
     if short and N % vec == 0 and (WARP * vector >= N or limits.sm_count < M):
@@ -54,9 +57,9 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
     # H100).
     if whole is None and itemsize != 4:
         yield late_row(problem)
-    # Of a residual of 9000 x 3000 float16, where it is misaligned, 48 bytes would spill.
-    if whole is not None and whole.stages > 1 and not problem.residual and many_rows(problem, limits):
-        yield late_row(problem)
+    if whole is not None and whole.stages > 1 and many_rows(problem, limits):
+        # Of a misaligned residual of 9000 x 3000 float16, late, 48 bytes would spill.
+        yield row_of_sum(problem) if problem.residual else late_row(problem)
     yield whole
 
 
@@ -129,6 +132,39 @@ def late_row(problem: Problem) -> Configuration | None:
     if longest < N or (itemsize < 8 and vec * itemsize < VECTOR_BYTES):
         return None
     return Configuration("rows", warps_for(N, elements * WARP), vec, late=True)
+
+
+def row_of_sum(problem: Problem) -> Configuration | None:
+    """A row and its residual to a program of up to 8 warps, of 16 bits and in whole vectors; None for others.
+
+    layer_norm of the sums of 16086 x 3408 bf16 takes 81.0 us so, with pipelines 89.0 (FlagGems 84.0), of 65536 x 1520
+    141.9 and 171, of 8192 x 5120 float16 63.3 and 72.3, of 4000 x 7000 45.3 and 54.2.
+    """
+    N, itemsize = problem.N, problem.itemsize
+    # By 16 warps 48 bytes of 8192 x 16384 would spill where tensors are misaligned.
+    if itemsize != 2 or N % (VECTOR_BYTES // itemsize) or N > MAX_WARPS // 2 * WARP * LATE_ELEMENTS:
+        return None
+    return Configuration("rows", warps_for(N, LATE_ELEMENTS * WARP), VECTOR_BYTES // itemsize)
+
+
+def late_rows_of_edges(problem: Problem, limits: Limits) -> Configuration | None:
+    """Many rows of float32 that are no whole vectors, one to a program of up to 8 warps; None for others.
+
+    layer_norm of 6000 x 4097 takes 63.1 us so, element by element 86.5, of 8192 x 2501 55.3 and 63.3, but of 20000 x
+    1249 80.0 and 76.1; of sums with a residual 80.9 and 115, 67.0 and 78.1, 86.1 and 92.9, of 2174 x 6759 57.0 and 75.3
+    (FlagGems 64), but of 300 x 6759 17.8 and 16.0. By 16 warps of 3000 x 9001 127 and 96.5.
+    """
+    N, itemsize = problem.N, problem.itemsize
+    vec, shortest = VECTOR_BYTES // itemsize, MIN_LATE_EDGES // (2 if problem.residual else 1)
+    longest = MAX_WARPS // 2 * WARP * LATE_ELEMENTS
+    if (
+        itemsize != 4
+        or N % vec == 0
+        or not shortest <= N < longest + vec
+        or MANY_ROWS_PER_SM * limits.sm_count > problem.M
+    ):
+        return None
+    return Configuration("rows", max(warps_for(N // vec * vec, LATE_ELEMENTS * WARP), 4), vec, late=True)
 
 
 def late_row_of_edges(problem: Problem, limits: Limits) -> Configuration | None:

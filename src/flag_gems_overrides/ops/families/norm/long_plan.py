@@ -12,6 +12,11 @@ from .slices import slices
 
 # Programs of a group that hold a row: 12 x 1376837 float32 232 us by 337, read twice 122.
 MAX_GROUP = 128
+# Gradients of rows that begin anywhere are held by so many groups in turn, or read in a loop: fewer groups load smaller
+# parts of vectors, and have more turns. 1024 x 145855 float32 takes 796 us by groups of 4 warps with 5 chunks, 844 with
+# 7, in a loop 1020, by half as many groups 1632 (PyTorch 1503); 287 x 221447 294 and 455, 459 x 144449 bf16 312 by two
+# warps with 4 chunks, by four 342, in a loop 418 (H200).
+MIN_VEC_OF_GRADIENTS = 4
 
 
 def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -31,6 +36,8 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         configuration = Configuration("split", warps, vec, stages=4, chunks=chunks, registers=registers)
         launched = launch_or_none(problem, configuration, limits)
         if isinstance(launched, Split) and launched.group <= min(max_group, MAX_GROUP):
+            if backward and launched.vec < MIN_VEC_OF_GRADIENTS:
+                continue
             if itemsize == 4 and not backward and M * launched.group <= launched.programs:
                 # Nothing comes after the first row: 4 x 362985 float32 12.6 us without the pipeline, 15.1 with it.
                 configuration = configuration._replace(stages=1)

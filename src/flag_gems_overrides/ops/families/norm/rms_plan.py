@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
-from .forward_plan import late_row, late_row_of_edges, many_rows
+from .forward_plan import late_row, late_row_of_edges, late_rows_of_edges, many_rows
 from .launches import Configuration, Flat, Loop, Problem, Rows, launch, launch_or_none
 from .plan import plan, rows
 
@@ -104,6 +104,8 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     elif problem.residual and problem.itemsize == 2 and N % vector == 0 and 256 <= block_n <= 1024 and many:
         # 65536 x 496 bf16 68 us, 77 by warps with two rows each.
         configuration = Configuration("rows", 4, vector, 2048 // block_n, late=True)
+    if problem.residual and configuration is None:
+        configuration = late_rows_of_edges(problem, limits)
     launched = configuration and launch_or_none(problem, configuration, limits)
     return launched if isinstance(launched, Rows) else None
 

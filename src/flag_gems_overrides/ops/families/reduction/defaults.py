@@ -43,7 +43,9 @@ FEW_ROWS, LONG_ROW_BYTES = 6, 131072
 # the second 210, without the first 241.
 TILE_WITH_EDGES, STAGES = 4096, 3
 # But one tile of few such rows: var 274 x 5074 float16 (H100) 6.0 us, in a pipelined loop of two 6.7; count_nonzero
-# 236 x 5769 4.5, by two programs for each row 5.4.
+# 236 x 5769 4.5, by two programs for each row 5.4. And of any number of values: prod 8792 x 4203 bf16 25.4 us, in a
+# loop of two 44.1, 8792 x 5635 29.0 and 45.4 (FlagGems 39.1), 60000 x 5635 174 and 259, sum 8792 x 5001 float32 45.9
+# and 54.7, amax 2000 x 7001 18.6 and 19.4, but argmax 8792 x 5635 bf16 32.6 and 30.9 (H200).
 # Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
 # 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16). Where row ends
@@ -67,7 +69,9 @@ LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 SHARE_WITH_LONGER, LONGER_BYTES, LONGER_POSITIONS = 4, 64, 32
 # Moments of longer odd rows are read in vectors all the same, so many bytes by a thread, in one tile. Each element by
 # itself, and so (H100): std 9 x 3333 float32 4.34 and 3.96 us, var_mean 20 x 7001 float16 4.6 and 4.26, 6 x 2671
-# bfloat16 3.72 and 3.74; 5 x 12345 bfloat16 by two programs for each row 6.54, in one tile 4.47.
+# bfloat16 3.72 and 3.74; 5 x 12345 bfloat16 by two programs for each row 6.54, in one tile 4.47. But more rows of
+# float32 than multiprocessors by twice as many warps, and no vectors: var 216 x 2081 4.19 us, in vectors 4.57 (FlagGems
+# 4.35), 150 x 3001 4.38 and 4.53, std 216 x 1025 3.50 and 4.00; 216 x 3333 bfloat16 4.34 and 4.26 (H200).
 LITTLE_MOMENTS_BYTES = 64
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
@@ -158,6 +162,8 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         tile, warps = (VECTOR_BYTES // size * 4 * WARP, 4) if _starts_many(M, 256, limits) else (256, 2)
         tile = min(tile, power_of_2(M))
         warps = max(1, min(warps, tile // WARP))
+    elif little and accumulators == 3 and size == 4 and vector > math.gcd(N, vector) == 1 and limits.sm_count < M:
+        vector, tile, warps = 1, block_n, max(1, min(block_n // (8 * WARP), 16))
     elif little and accumulators == 3 and N * size > SHORT_BYTES and math.gcd(N, vector) * size < VECTOR_BYTES // 2:
         tile, warps = block_n, block_n * size // (LITTLE_MOMENTS_BYTES * WARP)
     elif little and max(N * size, 2 * block_n) > MAX_LITTLE_BYTES:
@@ -190,7 +196,7 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
             tile, warps = min(2 * tile, block_n), 2 * warps
         elif edges and positions:
             tile, warps = SHORT_BYTES // size, SHORT_WARPS
-        elif edges and size == 2 and block_n <= MAX_TILE and FEW_ROWS * limits.sm_count >= M:
+        elif edges and size > 1 and block_n <= MAX_TILE and _in_one_tile(problem, limits):
             tile = block_n
         elif edges and size <= 2:
             stages = STAGES
@@ -204,6 +210,12 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         problem,
         Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
     )
+
+
+def _in_one_tile(problem: Problem, limits: Limits) -> bool:
+    """Whether rows with edges, which two iterations would take, are better one tile."""
+    M, _, _, size, accumulators = problem
+    return accumulators == 1 or (size == 2 and FEW_ROWS * limits.sm_count >= M)
 
 
 def _by_half_vectors(problem: Problem, vector: int) -> bool:

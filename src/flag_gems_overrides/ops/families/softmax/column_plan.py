@@ -158,7 +158,7 @@ def _for_loops(
     """
     shape, vec = _for_columns(shapes, K, block_k, size, inputs, limits)
     if vec == 1 and size < 8:
-        # By 64 registers 40 bytes of the gradient of 4 x 30000 x 131 float16 would spill elsewhere (sm_100, Triton 3.7).
+        # By 64 registers 40 bytes of the gradient of 4 x 30000 x 131 float16 would spill on sm_100 (Triton 3.7).
         registers = SINGLE_COLUMNS.registers if limits.capability[0] == 9 else 80
         return SINGLE_COLUMNS._replace(registers=registers), vec
     if vec > 2:

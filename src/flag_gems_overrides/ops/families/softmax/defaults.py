@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from .column_plan import columns_in_l1, tiled_columns
 from .held_plan import (
     MAX_REGISTERS_FOR_GROUP,
@@ -48,6 +48,8 @@ MAX_SHORT_FLOAT64 = 16
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
+# Longer ones of more than a sector are read as they lie rather than held by threads, where that is possible (see BLOCKS).
+MAX_HELD = 512
 
 
 def default(problem: Problem, limits: Limits) -> Configuration:
@@ -71,6 +73,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         found = found or tiled_columns(M, N, K, size, inputs, limits)
         if found.group > 1 and is_little(problem, limits):
             found = short_columns(problem, limits) or found
+        if found.kernel == "short" and N > MAX_HELD and K * size > SECTOR_BYTES:
+            found = block_as_it_lies(problem, limits) or found
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
             return found

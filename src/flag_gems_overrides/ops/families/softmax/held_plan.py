@@ -45,8 +45,8 @@ MIN_INTERLEAVED_BYTES = 24 << 20
 # but fewer [N, K] fit; with 32 none is faster. In place of a group up to as many registers for the elements of a
 # thread as were timed, for one multiprocessor moves all of it (H100).
 WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
-# Of a tile of a program that has an [N, K]: the least share with elements.
-MIN_FILLED = 0.75
+# Of a tile of a program that has an [N, K]: the least share with elements, and the most warps.
+MIN_FILLED, MAX_WARPS = 0.75, 32
 # Columns of such a program up to which two of them have registers at once, on sm_90; elsewhere half as many.
 MAX_TIGHT_COLUMNS = 128
 
@@ -94,23 +94,26 @@ def held_block(problem: Problem, most_registers: int, warps: int = WHOLE_WARPS) 
 
 
 def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:
-    """A program for each [N, K], read as it lies; None where that leaves multiprocessors idle, columns are whole
-    vectors, or a tile of any size is mostly empty.
+    """A program for each [N, K], read as it lies; None where that leaves multiprocessors idle, L1 does not hold columns
+    of whole vectors for the second time, or a tile of any size is mostly empty.
     """
-    M, _, K, size, inputs = problem
+    M, N, K, size, inputs = problem
     vec = VECTOR_BYTES // size
-    if (size, inputs) not in BLOCKS or K % vec == 0 or limits.sm_count > M:
+    if (size, inputs) not in BLOCKS or limits.sm_count > M:
         return None
-    preferred = BLOCKS[size, inputs]
+    if K % vec == 0 and 2 * N * K * size * inputs > limits.shared_bytes:
+        return None
+    elements, warps, registers, *_ = BLOCKS[size, inputs]
     # By 64 registers 104 bytes of the gradient of log_softmax 400 x 700 x 501 float16 would spill.
-    tight = (MAX_TIGHT_COLUMNS if limits.capability[0] == 9 else MAX_TIGHT_COLUMNS // 2) < K
-    for warps in (preferred.warps, 16, 32):
+    if size == inputs == 2 and (MAX_TIGHT_COLUMNS if limits.capability[0] == 9 else MAX_TIGHT_COLUMNS // 2) < K:
+        elements, registers = 3 * vec, 2 * registers
+    while warps <= MAX_WARPS:
         block, unit = warps * WARP * vec, math.lcm(vec, K)
         if block // unit * unit >= MIN_FILLED * block:
-            available = limits.registers_per_sm // (warps * WARP)
-            registers = available if inputs == 2 and size == 2 and tight else min(preferred.registers, available)
-            found = Configuration("blocks", preferred.elements, warps, registers)
+            registers = min(registers, limits.registers_per_sm // (warps * WARP))
+            found = Configuration("blocks", elements, warps, registers)
             return found if launch_or_none(problem, found, limits) is not None else None
+        warps *= 2
     return None
 
 
