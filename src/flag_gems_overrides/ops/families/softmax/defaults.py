@@ -48,7 +48,7 @@ MAX_SHORT_FLOAT64 = 16
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
-# Longer ones of more than a sector are read as they lie rather than held by threads, where that is possible (see BLOCKS).
+# Longer ones of more than a sector are read as they lie where that is possible, not held by threads (see BLOCKS).
 MAX_HELD = 512
 
 

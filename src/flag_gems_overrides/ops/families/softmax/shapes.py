@@ -59,8 +59,8 @@ COLUMNS = {
 }
 # [N, K] as they lie, of which a program holds the last part and reads what is before it again. The gradients of 1444 x
 # 588 x 39 bf16 65 us, column by column in a loop 202 (FlagGems 178), of 400 x 700 x 501 float16 375 and 594, of 300 x
-# 1500 x 77 float32 184 and 279, softmax 1444 x 588 x 39 bf16 64 and 122, float32 82, by threads that hold columns 215; in
-# whole vectors 1444 x 588 x 40 bf16 56 and 74, its gradient 66 and 86 (H200).
+# 1500 x 77 float32 184 and 279, softmax 1444 x 588 x 39 bf16 64 and 122, float32 82, by threads that hold columns 215;
+# in whole vectors 1444 x 588 x 40 bf16 56 and 74, its gradient 66 and 86 (H200).
 BLOCKS = {
     (2, 1): Shape(16, 8, 80),
     (2, 2): Shape(16, 16, 64),
