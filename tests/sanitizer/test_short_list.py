@@ -179,6 +179,8 @@ GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
 CHANNELS = group_norm.plan.Configuration("channels", 1, block_d=16, block_hw=4, programs_per_sm=1)
 WHOLE = softmax.launches.Configuration("short", 20, 2, vec=2)
 FEW_COLUMNS = softmax.launches.Configuration("interleaved", 8, 4, group=32)
+BLOCKS = softmax.launches.Configuration("blocks", 16, 1, 64)
+SINGLY = softmax.launches.Configuration("split", 4, 1, 64, block_k=8)
 LARGE = [
     ("batch_norm 86x77 float32", batch_norm, BY_PLACE),
     ("batch_norm_backward 86x77 float32", batch_norm, BY_PLACE),
@@ -193,6 +195,14 @@ LARGE = [
     ("log_softmax 2x5000x6 dim=1 bfloat16", softmax, FEW_COLUMNS),
     ("softmax_backward 2x5000x6 dim=1 float32", softmax, FEW_COLUMNS),
     ("log_softmax_backward 2x5001x3 dim=1 bfloat16", softmax, FEW_COLUMNS),
+    ("softmax 3x301x5 dim=1 bfloat16", softmax, BLOCKS),
+    ("log_softmax 3x300x12 dim=1 float32", softmax, BLOCKS),
+    ("softmax_backward 3x300x12 dim=1 bfloat16", softmax, BLOCKS),
+    ("log_softmax_backward 3x301x5 dim=1 float32", softmax, BLOCKS._replace(elements=4)),
+    ("softmax 2x301x9 dim=1 float32", softmax, SINGLY),
+    ("log_softmax 2x301x9 dim=1 bfloat16", softmax, SINGLY._replace(group=3)),
+    ("softmax_backward 2x301x9 dim=1 bfloat16", softmax, SINGLY._replace(group=3)),
+    ("log_softmax_backward 2x301x9 dim=1 float32", softmax, SINGLY),
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
     ("amax 3001x3 dim=1 float32", reduction, SHORT),
@@ -281,7 +291,7 @@ def test_every_kernel_is_launched_and_with_and_without_groups_where_it_has_both(
             _configured(*each, device)
     assert {launch.kernel for launch in launches} == set(KERNELS)
     for kernel in KERNELS:
-        if not re.fullmatch("softmax(_backward)?_(looped_rows|columns|looped_columns)", kernel):
+        if not re.fullmatch("softmax(_backward)?_(looped_rows|columns|looped_columns|looped_single_columns)", kernel):
             continue
         ways = {launch.options.get("launch_cooperative_grid", False) for launch in launches if launch.kernel == kernel}
         assert ways == {False, True}, kernel

@@ -284,7 +284,7 @@ def test_columns_of_no_whole_vectors_are_read_as_they_lie_by_a_program_for_each_
     for M, N, K in [(1444, 588, 39), (132, 3000, 501), (5000, 2000, 1023)]:
         assert isinstance(plan(M, N, K, size, inputs, H200), Blocks), (M, N, K)
     assert isinstance(plan(1444, 588, 40, size, inputs, H200), Blocks if (size, inputs) != (4, 2) else Split)
-    # Multiprocessors without a block; whole vectors that L1 does not hold; columns of which a tile has too few; and those
+    # Multiprocessors without a block; whole vectors that L1 does not hold; columns of which a tile has too few; those
     # that threads hold.
     for M, N, K in [(131, 3000, 501), (1444, 2000, 40), (1444, 588, 16385), (1444, 100, 39)]:
         assert not isinstance(plan(M, N, K, size, inputs, H200), Blocks), (M, N, K)
