@@ -69,6 +69,23 @@ def test_groups_of_several_shares(dtype, monkeypatch, device_with, device):
     check(Case((80, 1, 256), dtype, device, mean=10.0))
 
 
+@pytest.mark.parametrize("training", [True, False])
+@each("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_that_read_their_input_again(dtype, training, monkeypatch, device_with, device):
+    shape = (2, 5, 4104)
+    device_with(sm_count=4)
+    chosen = launches.Configuration("channels", 1, 16)
+    monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
+    monkeypatch.setattr(plan, "_channels", lambda problem, limits: chosen)
+    assert plan.plan(launches.Problem(*shape, dtype.itemsize, 2), devices.limits(0)).again
+    case = Case(shape, dtype, device)
+    case.x[0, 1, 0] += 100.0
+    check(case, training)
+    exact, native = case.exact(training), case.native(training)
+    for mask in itertools.product([True, False], repeat=3):
+        check_gradients(mask, case.ours(training, mask), native, exact)
+
+
 @each("shape", [(1, 3), (1, 3, 1), (1, 3, 7), (1, 300, 2)])
 def test_batches_of_one(shape, device):
     check(Case(shape, torch.float32, device))

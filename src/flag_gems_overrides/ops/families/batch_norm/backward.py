@@ -79,10 +79,12 @@ def batch_norm_backward_channels(
     EDGES: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     EVALUATION: tl.constexpr,
+    AGAIN: tl.constexpr,
 ):
-    """All gradients where a program holds whole channels: x and dy are read once.
+    """All gradients where a program holds whole channels: x and dy are read once from memory.
 
     EDGES: as in batch_norm_backward_groups, with lanes for the heads and tails of all runs
+    AGAIN: x and dy are read again, from L1, so that they take no registers while a program adds up
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     channels = held_channels(tl.program_id(0), CHANNELS, COLUMNS)
@@ -112,6 +114,10 @@ def batch_norm_backward_channels(
         sum_dyx += more_dyx
     store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
     if dx_ptr is not None:
+        if AGAIN:
+            tl.debug_barrier()  # or the compiler keeps what it has loaded
+            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+            deviation = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC) - mean
         scale = rstd * weight
         dx = dy * scale if EVALUATION else input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, count)
         tl.store(dx_ptr + offsets, dx, mask=mask)

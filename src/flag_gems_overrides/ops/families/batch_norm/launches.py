@@ -93,6 +93,7 @@ class Channels(NamedTuple):
     """Programs that hold whole channels: the ``*_channels`` kernels."""
 
     tiling: Tiling
+    again: bool  # gradients: x and dy are read again, from L1
 
 
 class Groups(NamedTuple):
@@ -164,10 +165,21 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
             # An element for each thread at least, as in rows of layer_norm.
             block = max(block, warps * WARP // channels)
         tiling = _tiling(problem, channels, block, warps, unaligned=unaligned)
-        return Channels(tiling._replace(edges=power_of_2(problem.M) * 2 * tiling.vec if unaligned else 0))
+        edges = power_of_2(problem.M) * 2 * tiling.vec if unaligned else 0
+        return Channels(tiling._replace(edges=edges), _reads_again(problem, tiling, limits))
     if kernel == "flat":
         return _flat(problem, configuration, limits)
     return _groups(problem, configuration, limits)
+
+
+def _reads_again(problem: Problem, tiling: Tiling, limits: Limits) -> bool:
+    """Whether programs of a gradient that would take all registers of a multiprocessor read x and dy again, from L1, so
+    that two of them run at once: one alone loads, computes, and stores in turns. 99 x 21007 x 96 float16 takes 371 us
+    so, 445 without (H200). Wider elements are too many for L1; runs with heads and tails were not timed.
+    """
+    full = tiling.channels == 1 and tiling.block > held(problem) * MAX_WARPS * WARP
+    narrow = problem.inputs == 2 and problem.itemsize == 2 and not tiling.edges
+    return full and narrow and limits.sm_count < problem.N
 
 
 def block_of(problem: Problem, unaligned: bool) -> int:

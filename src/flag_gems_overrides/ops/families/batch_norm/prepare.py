@@ -102,7 +102,9 @@ def backward_launch(
         if tiling.edges and dtype == torch.float64 and not training and limits.capability[0] < 9:
             # Left to itself the compiler spills 8 bytes for a third program of 16 warps (60 x 1000 x 67, sm_80).
             options["maxnreg"] = limits.registers_per_sm // (MAX_WARPS * WARP)
-        return batch_norm_backward_channels.bind(device, (tiling.blocks,), *sizes, **options, EDGES=tiling.edges)
+        return batch_norm_backward_channels.bind(
+            device, (tiling.blocks,), *sizes, **options, EDGES=tiling.edges, AGAIN=chosen.again
+        )
     alone = chosen.group == 1 or not (training or want_sums)
     launch = batch_norm_backward_groups.bind(
         device, (chosen.programs,), *sizes, *_of_groups(chosen),
