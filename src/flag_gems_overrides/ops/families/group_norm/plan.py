@@ -90,10 +90,10 @@ MAX_RESIDENT = 32
 # Elements that a program of the gradient holds, one vector to a thread: 31464 groups of 427 bf16 take 54 us, 64 with
 # twice as many; 8771784 of 2 x 6 301 and 361.
 ELEMENTS_OF_TILE = 1024
-# Of float64 that are loaded one by one fewer, by 4 warps, so that twice as many warps run at once, unless programs then
-# have many tiles: 512 x 133 x 9 in 133 groups takes 17.2 us so, 25.9 with 1024 by 8 warps, 23.9 by 16, but 262144 x 6 x
-# 3 in 6 groups 126.7, 116.9 and 128.1 (H200). Tiles from which they are many: between the 2 and the 11 of these.
-ELEMENTS_OF_FLOAT64, MANY_TILES = 256, 4
+# Of float64 that are loaded one by one fewer, by 4 warps, of which as many programs as have registers: 512 x 133 x 9 in
+# 133 groups takes 17.2 us so, 25.9 with 1024 by 8 warps, 23.9 by 16 (H200), 262144 x 6 x 3 in 6 groups 98.8, with 1024
+# by 8 warps 119.8, 1000 x 133 x 4 in 133 15.8 and 17.9, 60237 x 300 in 20 290 and 298 (H100).
+ELEMENTS_OF_FLOAT64, WARPS_PER_SM_OF_FLOAT64 = 256, 28
 # Forward: each warp has groups of its own if a multiprocessor gets at least so many warps. Estimated from instruction
 # counts, not timed: 3612875 groups of 37 bf16 take half of the 972 us of programs of 4 warps, 139481 of 83 a third
 # less, 185376 of 312 a tenth less.
@@ -237,9 +237,8 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     if group > ELEMENTS_HELD and (N == 1 or MIN_USED * group > N * K):
         return
     single = itemsize == 8 and vector(problem) == 1
-    many = MANY_TILES * ELEMENTS_OF_TILE * PROGRAMS_PER_SM * limits.sm_count <= M * group
     # Several groups to a program where they are small, as long as there are enough programs.
-    most = ELEMENTS_OF_FLOAT64 if single and not many else ELEMENTS_OF_TILE
+    most = ELEMENTS_OF_FLOAT64 if single else ELEMENTS_OF_TILE
     together = power_of_2_within(min(most // group, M // (2 * limits.sm_count)))
     of_all = power_of_2(problem.samples) * power_of_2(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
     if M * group <= LITTLE:
@@ -254,10 +253,11 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     warps = power_of_2_within(elements // (per_thread * WARP))
     # More than 8 where they do not hold it: 143 groups of 3 x 4 float32 3.7 us, 4.4 with 16. Of less than vectors they
     # hold half: 8 bytes spill of all (223 x 3 x 6 float32).
-    held = of_tile(problem, 8) // (1 if vector(problem) * itemsize == VECTOR_BYTES or (single and many) else 2)
+    held = of_tile(problem, 8) // (1 if vector(problem) * itemsize == VECTOR_BYTES else 2)
     warps = min(warps, 8 if elements <= held * 8 * WARP else MAX_WARPS)
     in_flight = BYTES_IN_FLIGHT // (inputs * elements * itemsize)
-    programs_per_sm = min(max(in_flight, PROGRAMS_PER_SM), MAX_PROGRAMS_PER_SM, MAX_WARPS_PER_SM // warps)
+    warps_per_sm = WARPS_PER_SM_OF_FLOAT64 if single else MAX_WARPS_PER_SM
+    programs_per_sm = min(max(in_flight, PROGRAMS_PER_SM), MAX_PROGRAMS_PER_SM, max(warps_per_sm // warps, 1))
     yield Configuration("tile", warps, together, 1, 1, block_d, block_hw, programs_per_sm, STAGES)
 
 

@@ -18,6 +18,10 @@ BYTES_IN_FLIGHT = 16384
 # 301048 float32 120 and 135; on an H100 64 x 262144 float32 68 and 81, 20 x 2097152 float16 89 and 101, 2 x 2097120
 # float32 26 and 29.
 MIN_SHARED_ROWS = 2
+# So many rows of 16 bits for each multiprocessor are shared too, float32 and sums with a residual only if there is
+# less than one: 351 x 59296 float16 39.0 us, by a program for each row 44.4, 700 x 59296 75.2 and 81.1, 300 x 40000
+# bf16 25.9 and 27.6, but 500 x 59296 float32 108.6 and 108.6 (H100).
+SHARED_TURNS = 8
 
 # Rows of single elements that are longer are read as vectors and edges (8192 x 6457); shorter ones were not timed so.
 MIN_ROW_OF_EDGES = 4096
@@ -59,7 +63,7 @@ def plan_forward(
         return _split(M, N, element_size, limits)
     vec = math.gcd(N, VECTOR_BYTES // element_size)
     whole = vec * element_size == VECTOR_BYTES
-    few = limits.sm_count > M
+    few = (SHARED_TURNS if element_size == 2 and not problem.residual else 1) * limits.sm_count > M
     if few or (not whole and element_size < 8) or 2 * limits.sm_count * N * element_size > limits.l2_bytes:
         return _launch(problem, shared_loop(problem), limits)
     # Two programs to a multiprocessor with a row each, which L2 holds for the second reading. Four vectors of float32

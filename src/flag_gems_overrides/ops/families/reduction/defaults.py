@@ -92,7 +92,9 @@ MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # bf16 along 1 14.3 us, without 16.3), of larger ones that costs more than it brings. 64 columns also where a program
 # has a dozen tiles or more: 64 x 16384 x 64 bf16 along 1 43 us, not 49, x 128 78, not 95; with 8 it is 5 % slower.
 # Where partial results are too few for all programs, programs are twice as large: amax of 1000000 x 64 along 0 bf16
-# 43 us, not 74.
+# 43 us, not 74. Of no whole vectors one tile is in flight where L2 does not hold them: max.dim 3 x 1680 x 21508 bf16 89
+# us, not 114, amax 3 x 1680 x 21506 87, not 94; and positions of odd K are never 64 columns wide: max.dim 3 x 1680 x
+# 21509 103, not 164 (PyTorch 129; H100).
 TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
 TILES_TO_WIDEN = 12
 # Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
@@ -334,6 +336,9 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     block_k, blocks = WIDE_BLOCK_K, cdiv(M * K, WIDE_BLOCK_K)
     if blocks < programs and (tiles < TILES_TO_WIDEN or 8 * blocks * (max_partials // block_k) < 7 * programs):
         block_k = BLOCK_K
+    if positions and K % 2 == 1 and size == 2:
+        # By 24 warps 8 bytes of 3 x 1680 x 21509 spill.
+        block_k, occupancy = BLOCK_K, min(occupancy, 20)
     block_k = min(block_k, power_of_2(M * K))
     half = block_k // 2
     # Where a quarter of the lanes would be idle otherwise, as long as results are a cache line: sum 3 x 449136 x 15
@@ -345,9 +350,12 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
     tile = min(tile, power_of_2(N) * block_k)
     warps = max(1, min(warps, tile // WARP))
-    stages = STAGES if size <= 2 else 1
+    pipelined = size <= 2 and (K % (VECTOR_BYTES // size) == 0 or M * N * K * size <= limits.l2_bytes)
     return _fitting(
-        problem, Configuration("columns", tile // (warps * WARP) or 1, warps, occupancy, 1, block_k, True, stages)
+        problem,
+        Configuration(
+            "columns", tile // (warps * WARP) or 1, warps, occupancy, 1, block_k, True, STAGES if pipelined else 1
+        ),
     )
 
 

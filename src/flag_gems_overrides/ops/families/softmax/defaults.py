@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from .column_plan import columns_in_l1, tiled_columns
 from .held_plan import (
     MAX_REGISTERS_FOR_GROUP,
@@ -31,6 +31,9 @@ from .shapes import COLUMNS_IN_L1, IN_L1
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
 # many of float64.
 MAX_IN_ONE_TILE = 16384
+# Many rows of float64 that are computed once: log_softmax 44632 x 2863 721 us in a loop, in one tile of 4096 1105
+# (PyTorch 807), 547 x 4055 19.0 and 22.9, softmax 3000 x 5001 97 and 161, but log_softmax 3000 x 1500 38 and 28 (H100).
+MAX_FLOAT64_IN_ONE_TILE = 2048
 # From here on rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load could
 # take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
 MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
@@ -48,8 +51,6 @@ MAX_SHORT_FLOAT64 = 16
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
-# Longer ones of more than a sector are read as they lie where that is possible, not held by threads (see BLOCKS).
-MAX_HELD = 512
 
 
 def default(problem: Problem, limits: Limits) -> Configuration:
@@ -73,17 +74,21 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         found = found or tiled_columns(M, N, K, size, inputs, limits)
         if found.group > 1 and is_little(problem, limits):
             found = short_columns(problem, limits) or found
-        if found.kernel == "short" and N > MAX_HELD and K * size > SECTOR_BYTES:
+        if found.kernel == "short" and power_of_2(N) > found.elements:
+            # Of several threads for each column.
             found = block_as_it_lies(problem, limits) or found
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
             return found
         whole = held_block(problem, MAX_REGISTERS_FOR_GROUP if launched.group > 1 else MAX_WORDS)
+        whole = whole or block_as_it_lies(problem, limits)
         if whole is None and is_better_interleaved(problem, launched, limits):
             return interleaved(problem)
-        return whole or block_as_it_lies(problem, limits) or found
+        return whole or found
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
+    if size == 8 and inputs == 1 and 3 * limits.sm_count <= 4 * M:
+        longest = MAX_FLOAT64_IN_ONE_TILE
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
     large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and fills_a_large_tile(M, N, limits)
     if longest < N and not large:

@@ -18,9 +18,6 @@ from .launches import (
     launch_or_none,
 )
 from .little import LITTLE, MAX_SHORT_OF_TINY, is_little
-from .shapes import (
-    BLOCKS,
-)
 
 # Columns from which programs have 256 of 33 to 64 elements, for fewer sectors that two of them read: softmax 4 x 33 x
 # 216585 bf16 44 us, with 128 46.6.
@@ -45,8 +42,11 @@ MIN_INTERLEAVED_BYTES = 24 << 20
 # but fewer [N, K] fit; with 32 none is faster. In place of a group up to as many registers for the elements of a
 # thread as were timed, for one multiprocessor moves all of it (H100).
 WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
-# Of a tile of a program that has an [N, K]: the least share with elements, and the most warps.
-MIN_FILLED, MAX_WARPS = 0.75, 32
+# A program that has an [N, K] as it lies: elements of a thread, and how many bytes it may have before there are twice
+# as many warps. softmax of bf16 (H100) 3000 x 150 x 37 44 us by 4 warps, 55 by 8, 1000 x 200 x 100 41 by 8, 48 by 16,
+# 1444 x 1500 x 40 176 by 16, 184 by 8, the gradients of 2000 x 300 x 33 float16 54 by 8, 59 by 16, 3000 x 7000 x 3 bf16
+# 146 by 16, 170 by 8. The fewest elements, the least share of a tile that has some, and the most warps.
+ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS = 16, 192, 3072, 0.75, 32
 # Columns of such a program up to which two of them have registers at once, on sm_90; elsewhere half as many.
 MAX_TIGHT_COLUMNS = 128
 
@@ -94,27 +94,35 @@ def held_block(problem: Problem, most_registers: int, warps: int = WHOLE_WARPS) 
 
 
 def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:
-    """A program for each [N, K], read as it lies; None where that leaves multiprocessors idle, L1 does not hold columns
-    of whole vectors for the second time, or a tile of any size is mostly empty.
+    """A program for each [N, K], read as it lies, of which it holds the last part and reads what is before it again;
+    None where that leaves multiprocessors idle, L1 does not hold columns of whole vectors for the second time, or a
+    tile of any size is mostly empty.
+
+    The gradients of 1444 x 588 x 39 bf16 take 65 us so, column by column in a loop 202 (FlagGems 178), of 400 x 700 x
+    501 float16 375 and 594, softmax 1444 x 588 x 39 bf16 64 and 122, in whole vectors 1444 x 588 x 40 56 and 74, by
+    threads that hold columns 1444 x 588 x 39 float32 82 and 215 (H200), 2000 x 300 x 33 64 and 155; as
+    :mod:`.interleaved` 3000 x 7000 x 3 bf16 118 and 159, its gradient 146 and 235 (H100).
     """
     M, N, K, size, inputs = problem
-    vec = VECTOR_BYTES // size
-    if (size, inputs) not in BLOCKS or limits.sm_count > M:
+    vec, block_bytes = VECTOR_BYTES // size, N * K * size * inputs
+    if size == 8 or limits.sm_count > M or N * K < MIN_ELEMENTS_OF_BLOCK:
         return None
-    if K % vec == 0 and 2 * N * K * size * inputs > limits.shared_bytes:
+    if K % vec == 0 and 2 * block_bytes > limits.shared_bytes:
         return None
-    elements, warps, registers, *_ = BLOCKS[size, inputs]
+    warps, elements = 4 * inputs, ELEMENTS_OF_BLOCK
+    while BYTES_OF_THREAD * WARP * warps < block_bytes and warps < 16:
+        warps *= 2
+    while warps * WARP * vec // math.lcm(vec, K) * math.lcm(vec, K) < MIN_FILLED * warps * WARP * vec:
+        if warps == MAX_WARPS:
+            return None
+        warps *= 2
+    # By 80 registers 8 bytes of softmax 3000 x 150 x 37 bf16 would spill, by 96 of log_softmax 1899 x 771 x 5.
+    registers = {4: 96 if K > 8 else 128, 8: 80}.get(warps, limits.registers_per_sm // 2 // (warps * WARP))
     # By 64 registers 104 bytes of the gradient of log_softmax 400 x 700 x 501 float16 would spill.
     if size == inputs == 2 and (MAX_TIGHT_COLUMNS if limits.capability[0] == 9 else MAX_TIGHT_COLUMNS // 2) < K:
-        elements, registers = 3 * vec, 2 * registers
-    while warps <= MAX_WARPS:
-        block, unit = warps * WARP * vec, math.lcm(vec, K)
-        if block // unit * unit >= MIN_FILLED * block:
-            registers = min(registers, limits.registers_per_sm // (warps * WARP))
-            found = Configuration("blocks", elements, warps, registers)
-            return found if launch_or_none(problem, found, limits) is not None else None
-        warps *= 2
-    return None
+        elements, registers = 3 * vec, limits.registers_per_sm // (max(warps, 16) * WARP)
+    found = Configuration("blocks", elements, warps, registers)
+    return found if launch_or_none(problem, found, limits) is not None else None
 
 
 def is_gradient_of_vectors(problem: Problem) -> bool:

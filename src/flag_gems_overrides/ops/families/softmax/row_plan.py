@@ -81,6 +81,9 @@ def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: L
     if limits.sm_count <= (M + M // 3 if size == 8 else M):
         for shape, most, with_unaligned in IN_L1.get((size, inputs), ()):
             shape = without_spills(shape, limits)
+            if size == 8 and limits.capability[0] != 9:
+                # By 64 registers 8 bytes of softmax 3000 x 5001 spill (sm_100, Triton 3.7).
+                shape = shape._replace(registers=max(shape.registers, 80))
             if with_unaligned >= unaligned and N * size * inputs <= most * l1_share(shape, limits):
                 return configuration_of(vec, vec, shape, 1)
     shape = without_spills((SPLIT_UNALIGNED_ROWS if unaligned else SPLIT_ROWS)[size, inputs], limits)

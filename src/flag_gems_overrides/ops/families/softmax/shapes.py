@@ -35,7 +35,7 @@ IN_L1 = {
     (2, 1): ((Shape(32, 8, 64), 1.0, True), (Shape(64, 8, 80), 1.3, False), (Shape(32, 16, 64), 1.15, True)),
     (2, 2): ((Shape(32, 8, 80), 1.0, False), (Shape(32, 8, 128), 1.15, False)),
     (4, 1): ((Shape(16, 16, 64), 1.15, False),),
-    (8, 1): ((Shape(8, 16, 64), 1.0, True),),
+    (8, 1): ((Shape(8, 8, 64), 1.0, True), (Shape(8, 16, 64), 1.0, True)),
     (8, 2): ((Shape(8, 16, 128), 1.0, True),),
 }
 # Rows too long for registers and L1. 1 x 2**24 bf16: 51 %, 55 % backward; with half the elements and twice the programs
@@ -56,16 +56,6 @@ COLUMNS = {
     (4, 2): Shape(16, 8, 128),
     (8, 1): Shape(8, 8, 128),
     (8, 2): Shape(8, 8, 128),
-}
-# [N, K] as they lie, of which a program holds the last part and reads what is before it again. The gradients of 1444 x
-# 588 x 39 bf16 65 us, column by column in a loop 202 (FlagGems 178), of 400 x 700 x 501 float16 375 and 594, of 300 x
-# 1500 x 77 float32 184 and 279, softmax 1444 x 588 x 39 bf16 64 and 122, float32 82, by threads that hold columns 215;
-# in whole vectors 1444 x 588 x 40 bf16 56 and 74, its gradient 66 and 86 (H200).
-BLOCKS = {
-    (2, 1): Shape(16, 8, 80),
-    (2, 2): Shape(16, 16, 64),
-    (4, 1): Shape(16, 16, 64),
-    (4, 2): Shape(16, 16, 64),
 }
 # Columns loaded one by one in a loop. The gradient of 4 x 1637 x 15831 bf16 339 us, with addresses of their own and
 # half as many programs of 128 registers 511 (FlagGems 491), log_softmax 272 and 364 (H200).
