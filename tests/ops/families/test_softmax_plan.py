@@ -343,3 +343,9 @@ def test_a_table_row_turns_no_rows_that_the_default_holds_into_a_loop_of_many_ti
     # As the table has them.
     assert plan(64, 35696, 1, 4, 1, H200).looped
     assert plan(195, 91811, 1, 8, 1, H200).looped
+
+
+def test_columns_that_the_default_holds_are_no_loop_of_the_table():
+    assert not plan(24, 51, 131072, 4, 1, H200).looped
+    # Where nothing else holds them, they are one.
+    assert plan(24, 5100, 131072, 4, 1, H200).looped

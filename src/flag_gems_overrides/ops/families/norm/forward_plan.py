@@ -16,8 +16,9 @@ from .programs import BYTES_IN_FLIGHT, MAX_WARPS, stages_within, warps_for
 # -> 38, 64 x 64 3.3 -> 3.1, and 16384 x 2048 38 -> 39; float32: 262144 x 128 74 -> 68, 65536 x 768 105 -> 99, 8192 x
 # 4096 74 -> 68. All rows of float64 that a program holds, 50000 x 864 199 -> 181, and of float32 that are no vectors.
 MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
-# So many rows of up to so many elements are for programs of four warps, for each takes some time to start: 6692064 x 11
-# float32 347 us by programs of 16 rows, upstream 256.
+# So many rows of up to so many elements, twice as many that are loaded one by one, are for programs of four warps, for
+# each takes some time to start: 6692064 x 11 float32 347 us by programs of 16 rows, upstream 256, 87120 x 25 14.3 by
+# 10890 programs of one warp, upstream 12.8 (H100).
 MAX_N_OF_MANY_ROWS, MIN_ROWS_PER_SM = 16, 512
 # A row to a program (``late_row``): elements of a thread, and threads of a multiprocessor. rms_norm of bf16
 # 16384 x 8192 takes 134.9 us so, 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5;
@@ -98,7 +99,7 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     # 4240 x 64 bf16: 3.6 us with 8 rows, 4.0 with 16.
     two = little and whole
     block_m = min(block_m, max(power_of_2_within(M // (4 * limits.sm_count)), at_once * (2 if two else 1)))
-    if block_n <= MAX_N_OF_MANY_ROWS and limits.sm_count * MIN_ROWS_PER_SM <= M:
+    if block_n <= MAX_N_OF_MANY_ROWS * (2 if vec == 1 else 1) and limits.sm_count * MIN_ROWS_PER_SM <= M:
         warps, block_m = 4 * warps, 4 * block_m
     # 1026283 x 503 float64 2066 us with a late weight and bias, 2361 without.
     late = N >= MIN_UNALIGNED and (itemsize == 8 or not whole) and many_rows(problem, limits)

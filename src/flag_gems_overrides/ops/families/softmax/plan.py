@@ -68,16 +68,20 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:
-    """Whether a group, of as many programs as were best for shorter rows, loops over more tiles than any of the table,
-    and the default holds the row: softmax 216 x 49696 float32 36.8 us by the default, by 5 programs in a loop of 3
-    tiles 47.1; 150 x 60000 32.8 and 33.2 (H100). Fewer rows than multiprocessors were not timed.
+    """Whether the table has a loop where the default holds a row, though what was timed was no loop, or a shorter one.
+
+    A group of as many programs as were best for shorter rows loops over more tiles than any of the table: softmax 216 x
+    49696 float32 36.8 us by the default, by 5 programs in a loop of 3 tiles 47.1; 150 x 60000 32.8 and 33.2 (H100).
+    Fewer rows than multiprocessors were not timed. Columns are in one tile where they were timed: softmax 24 x 51 x
+    131072 float32 in 64 columns, a loop that spills, 872 us (FlagGems 681, H100).
     """
-    looped = launch(problem, found, limits)
-    if limits.sm_count > problem.M or not isinstance(looped, Split) or not looped.contiguous or looped.group == 1:
+    looped, held = (launch(problem, each, limits) for each in (found, by_rules))
+    if not isinstance(looped, Split) or not looped.looped or (isinstance(held, Split) and held.looped):
         return False
+    if not looped.contiguous:
+        return looped.group == 1
     tiles = cdiv(cdiv(problem.N // looped.vec, looped.group), looped.depth * looped.lanes)
-    held = launch(problem, by_rules, limits)
-    return tiles > MAX_TILES_OF_LOOP and not (isinstance(held, Split) and held.looped)
+    return limits.sm_count <= problem.M and looped.group > 1 and tiles > MAX_TILES_OF_LOOP
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
