@@ -108,6 +108,7 @@ def others(problem: Problem, limits: Limits) -> list[Configuration]:
         if (size, inputs) in COLUMNS_IN_L1:
             found += filter(None, [columns_in_l1(M, N, K, size, inputs, limits)])
         found += filter(None, [held_block(problem, MAX_WORDS, warps) for warps in (WHOLE_WARPS // 2, WHOLE_WARPS)])
+        found += filter(None, [block_as_it_lies(problem, limits)])
         return found + list(filter(None, [short_columns(problem, limits)])) if N <= MAX_SHORT_OF_TINY else found
     vec = VECTOR_BYTES // size
     found = [rows_of_one_tile(M, N, math.gcd(N, vec), size, inputs)]

@@ -214,6 +214,9 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         iterations *= cdiv(p.blocks * p.group, p.programs) * max(cdiv(length, p.depth * p.lanes), 1)
         reads, per_load = 2 if p.looped and elements * size * inputs > limits.l2_bytes else 1, p.vec
         iterations += p.group > 1
+    elif isinstance(p, Blocks):
+        iterations *= cdiv(N * K, p.step * p.depth)
+        reads, per_load = 2 if p.looped and elements * size * inputs > limits.l2_bytes else 1, p.vec
     busy = min(limits.sm_count, p.programs)
     # A load of less than four bytes does not keep the memory busy.
     moved = elements * size * (inputs * reads + 1) * (1.5 if per_load * size < 4 else 1.0)
