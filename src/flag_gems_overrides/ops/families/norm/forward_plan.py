@@ -44,7 +44,7 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
     vec = widest(N, itemsize) if itemsize == 2 else math.gcd(N, vector)
     if N == 3 or (power_of_2(N) == N and vector >= N):
         yield _flat(problem)
-    yield late_rows_of_edges(problem, limits)
+    yield row_with_edges(problem, limits)
     fits = 2 * N * itemsize <= limits.registers_per_sm
     short = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N or (fits and (itemsize == 8 or vec < vector))
     if short and N % vec == 0 and (WARP * vector >= N or limits.sm_count < M):
@@ -148,7 +148,7 @@ def row_of_sum(problem: Problem) -> Configuration | None:
     return Configuration("rows", warps_for(N, LATE_ELEMENTS * WARP), VECTOR_BYTES // itemsize)
 
 
-def late_rows_of_edges(problem: Problem, limits: Limits) -> Configuration | None:
+def row_with_edges(problem: Problem, limits: Limits) -> Configuration | None:
     """Many rows of float32 that are no whole vectors, one to a program of up to 8 warps; None for others.
 
     layer_norm of 6000 x 4097 takes 63.1 us so, element by element 86.5, of 8192 x 2501 55.3 and 63.3, but of 20000 x
@@ -168,8 +168,9 @@ def late_rows_of_edges(problem: Problem, limits: Limits) -> Configuration | None
     return Configuration("rows", max(warps_for(N // vec * vec, LATE_ELEMENTS * WARP), 4), vec, late=True)
 
 
-def late_row_of_edges(problem: Problem, limits: Limits) -> Configuration | None:
-    """The same for rows of float32 that are no whole vectors, more than multiprocessors; None for others.
+def long_row_with_edges(problem: Problem, limits: Limits) -> Configuration | None:
+    """``late_row`` for rows of float32 that are no whole vectors, of up to 16 warps, where there are more of them than
+    multiprocessors; None for others. For rms_norm alone.
 
     rms_norm of 10850 x 8505 takes 251.6 us so, 345.8 in a loop, 282.8 by FlagGems; of 8192 x 6457 146.8, and 154.5
     where elements are loaded one by one (H100). At most 64 registers a thread: two programs of 16 warps fit.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
-from .forward_plan import late_row, late_row_of_edges, late_rows_of_edges, many_rows
+from .forward_plan import late_row, long_row_with_edges, many_rows
 from .launches import Configuration, Flat, Loop, Problem, Rows, launch, launch_or_none
 from .plan import plan, rows
 
@@ -102,14 +102,12 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     many, configuration = many_rows(problem, limits), None
     if found is None or (found.stages > 1 and many):
         # Without a bias and a mean two programs of 16 warps fit: 4096 x 16384.
-        configuration = late_row(problem) or late_row_of_edges(problem, limits)
+        configuration = late_row(problem) or long_row_with_edges(problem, limits)
     elif found.vec == 1 and N > MIN_ROW_OF_EDGES and many:
-        configuration = late_row_of_edges(problem, limits)
+        configuration = long_row_with_edges(problem, limits)
     elif problem.residual and problem.itemsize == 2 and N % vector == 0 and 256 <= block_n <= 1024 and many:
         # 65536 x 496 bf16 68 us, 77 by warps with two rows each.
         configuration = Configuration("rows", 4, vector, 2048 // block_n, late=True)
-    if problem.residual and configuration is None:
-        configuration = late_rows_of_edges(problem, limits)
     launched = configuration and launch_or_none(problem, configuration, limits)
     return launched if isinstance(launched, Rows) else None
 

@@ -25,13 +25,11 @@ def softmax_backward_looped_single_columns(
     K,
     LOG: tl.constexpr,
     VEC: tl.constexpr,
-    EVEN_K: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     MEMBERS: tl.constexpr,
     DEPTH: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
     """As ``softmax_backward_looped_columns``, but a thread has one offset, to which it adds what is the same for all

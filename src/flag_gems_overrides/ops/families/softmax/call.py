@@ -309,7 +309,7 @@ def _kernel_of(kernels: _Kernels, inputs: int, chosen: Split) -> tuple[Entry, di
         return kernels.split_rows, {**flags, "PREFETCH": chosen.prefetch}
     flags = {"INT64_OFFSETS": chosen.int64_offsets, "MEMBERS": chosen.members, "BLOCK_K": chosen.block_k}
     if chosen.vec == 1 and (chosen.looped or chosen.group > 1):
-        return kernels.looped_single_columns, {**flags, "EVEN_K": chosen.even_k, "STAGES": 1}
+        return kernels.looped_single_columns, flags
     if chosen.looped:
         return kernels.looped_columns, {**flags, "EVEN_K": chosen.even_k, "STAGES": chosen.stages}
     if inputs == 1:

@@ -25,7 +25,7 @@ from .held_plan import (
 from .launches import MAX_WORDS, Configuration, Problem, Split, launch
 from .little import LITTLE, MAX_SHORT_OF_TINY, is_little, is_tiny
 from .programs import configuration_of, without_spills
-from .row_plan import fills_a_large_tile, long_rows, row_with_unaligned, rows_of_one_tile
+from .row_plan import enough_rows, fills_a_large_tile, long_rows, row_with_unaligned, rows_of_one_tile
 from .shapes import COLUMNS_IN_L1, IN_L1
 
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
@@ -87,7 +87,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         return whole or found
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
-    if size == 8 and inputs == 1 and 3 * limits.sm_count <= 4 * M:
+    if size == 8 and inputs == 1 and enough_rows(M, size, limits):
         longest = MAX_FLOAT64_IN_ONE_TILE
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
     large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and fills_a_large_tile(M, N, limits)

@@ -36,13 +36,11 @@ def softmax_looped_single_columns(
     K,
     LOG: tl.constexpr,
     VEC: tl.constexpr,
-    EVEN_K: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     MEMBERS: tl.constexpr,
     DEPTH: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
     """x_ptr, out_ptr: [M, N, K]; workspace_ptr: as in softmax_columns"""

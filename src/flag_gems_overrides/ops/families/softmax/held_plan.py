@@ -82,14 +82,14 @@ def short_columns(problem: Problem, limits: Limits) -> Configuration | None:
     return Configuration("short", elements, warps)
 
 
-def held_block(problem: Problem, most_registers: int, warps: int = WHOLE_WARPS) -> Configuration | None:
+def held_block(problem: Problem, max_registers: int, warps: int = WHOLE_WARPS) -> Configuration | None:
     """A program for each [N, K]; None if its columns are not a power of two that a sector holds, or a thread would
-    need more than ``most_registers`` for its elements.
+    need more than ``max_registers`` for its elements.
     """
     _, N, K, size, inputs = problem
     vec = math.gcd(K, VECTOR_BYTES // size)
     elements = cdiv(N * K, warps * WARP * vec) * vec
-    if power_of_2(K) != K or K * size > SECTOR_BYTES or elements * inputs * (size // 8 + 1) > most_registers:
+    if power_of_2(K) != K or K * size > SECTOR_BYTES or elements * inputs * (size // 8 + 1) > max_registers:
         return None
     return Configuration("short", elements, warps, vec=vec)
 

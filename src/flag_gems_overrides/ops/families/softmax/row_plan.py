@@ -73,12 +73,19 @@ def row_with_unaligned(N: int, size: int, inputs: int) -> Configuration:
     return configuration_of(vec, vec, shape, 1)
 
 
+def enough_rows(M: int, size: int, limits: Limits) -> bool:
+    """Whether a program for each row leaves no multiprocessor idle.
+
+    A quarter of them may be for float64, of which nothing holds a long row at once: log_softmax 120 x 12881 takes 14.2
+    us so, by groups 22.6 (PyTorch 17.0), its gradient of 100 x 12881 13.7 and 17.2 (H200).
+    """
+    return limits.sm_count <= M or (size == 8 and 3 * limits.sm_count <= 4 * M)
+
+
 def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration:
     vec = VECTOR_BYTES // size
     length = N // vec
-    # Or some would be idle. Of float64, which none hold in one turn, a few may be: log_softmax 120 x 12881 14.2 us so,
-    # by groups 22.6 (PyTorch 17.0), its gradient of 100 x 12881 13.7 and 17.2 (H200).
-    if limits.sm_count <= (M + M // 3 if size == 8 else M):
+    if enough_rows(M, size, limits):
         for shape, most, with_unaligned in IN_L1.get((size, inputs), ()):
             shape = without_spills(shape, limits)
             if size == 8 and limits.capability[0] != 9:
