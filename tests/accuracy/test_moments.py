@@ -134,6 +134,20 @@ def test_configurations(N, K, configuration, dtype, device):
     torch.testing.assert_close(mean.double(), center, rtol=eps, atol=1e-4)
 
 
+@each("dtype", FLOATING)
+@each("N", [1, 2, 3, 7])
+@pytest.mark.filterwarnings("ignore:var")
+def test_short_rows(N, dtype, device, device_with):
+    """So many to a thread that they are whole vectors; the last program has fewer."""
+    device_with(sm_count=1)
+    x = draw((2049, N), dtype, device)
+    x[77] = 3.0
+    x[2048, 0] = nan
+    for correction in (0, 1):
+        check(x, [1], correction=correction)
+    assert N == 1 or var_mean(x, [1])[0][77] == 0.0
+
+
 @each("N", [301, 302, 700])
 def test_classes_of_a_ramp(N, device):
     """Programs that share a row have other means, and not as many elements of each class."""
@@ -183,7 +197,7 @@ def test_special_values(values, device):
 
 
 # Rows in tiles and in groups of elements, columns in one tile and in a loop, classes of interleaved ones.
-KERNELS = [((8, 5000), 1), ((7, 53), 1), ((4, 16, 8), 1), ((3, 700, 40), 1), ((3, 1000, 3), 1), ((5, 2), 0)]
+KERNELS = [((8, 5000), 1), ((7, 53), 1), ((9000, 5), 1), ((4, 16, 8), 1), ((3, 700, 40), 1), ((3, 1000, 3), 1), ((5, 2), 0)]
 
 
 @each("value", [nan, inf, -inf])

@@ -69,6 +69,17 @@ def test_short_matrices_of_few_columns(shape, dtype, op, device, monkeypatch):
     check(op, put_nans(x), 1, True)
 
 
+@with_dim
+@each("dtype", FLOATING)
+@each("N", [1, 3, 4, 7])
+def test_short_rows(N, dtype, op, device, device_with):
+    """So many to a thread that they are whole vectors; the last program has fewer."""
+    device_with(sm_count=1)
+    x = op.draw_exact((2049, N), dtype, device)
+    check(op, x, 1)
+    check(op, put_nans(x), 1, True)
+
+
 @rounding
 @each("dtype", FLOATING)
 @each("shape", SHAPES)

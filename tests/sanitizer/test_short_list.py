@@ -208,6 +208,7 @@ LARGE = [
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
     ("amax 3001x3 dim=1 float32", reduction, SHORT),
+    ("max_dim 3001x5 dim=1 float16", reduction, SHORT._replace(elements=40, vector=8)),
     ("amax 301x17x2 dim=1 bfloat16", reduction, SHORT_CLASSES),
     ("amax 71x17x8 dim=1 float16", reduction, SHORT_CLASSES._replace(elements=8, vector=8)),
     ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FILL),
@@ -238,15 +239,16 @@ def _rms_norm_gradients(shape: tuple[int, int], device: str) -> tuple[tuple, tup
     return expected, tuple(t.cpu() for t in rms_norm_backward(*there[:2], inv_rms, shape[1:], there[2]))
 
 
-def _moments_of_classes(device: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """PyTorch's variances of interleaved columns, and ours: by programs that share a row, that do not, and that have
-    several short rows.
+def _moments(device: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """PyTorch's variances, and ours: of interleaved columns by programs that share a row, that do not, and that have
+    several short ones; of short rows.
     """
     for shape, dtype, configuration in (
         ((3, 701, 3), torch.float32, CLASSES._replace(elements=8, vector=4, split=True)),
         ((3, 701, 3), torch.float32, CLASSES._replace(elements=8, vector=4)),
         ((301, 17, 2), torch.bfloat16, SHORT_CLASSES),
         ((71, 17, 8), torch.float16, SHORT_CLASSES._replace(elements=8, vector=8)),
+        ((3001, 3), torch.float32, SHORT),
     ):
         x = torch.randn(shape).to(dtype)
         result = moments(variance, x.to(device), 1, 1.0, False, configuration=configuration)[0]
@@ -268,7 +270,7 @@ def test_gradients_of_rms_norm(shape, device):
 
 
 def test_variances_of_classes(device):
-    for theirs, ours in _moments_of_classes(device):
+    for theirs, ours in _moments(device):
         torch.testing.assert_close(ours, theirs, rtol=max(1e-5, torch.finfo(ours.dtype).eps), atol=0.0)
 
 
@@ -288,7 +290,7 @@ def test_every_kernel_is_launched_and_with_and_without_groups_where_it_has_both(
             _run(case, device)
         for shape in GRADIENTS:
             _rms_norm_gradients(shape, device)
-        list(_moments_of_classes(device))
+        list(_moments(device))
         for each in LARGE:
             _configured(*each, device)
     assert {launch.kernel for launch in launches} == set(KERNELS)

@@ -115,12 +115,15 @@ def test_few_long_rows_occupy_the_device(problem, itemsize, limits):
 
 @pytest.mark.parametrize("N", [1, 16, 100, 1000, 4096, 50257, 1 << 20])
 def test_another_number_of_rows_costs_no_compilation(N):
-    """One kernel for what passes through the L2 cache, one for what is smaller or larger, two for very little."""
+    """One kernel for what passes through the L2 cache, one for what is smaller or larger, two for very little, and one
+    where each thread of the device has whole rows.
+    """
     kernels: dict[tuple[bool, ...], set[Plan]] = collections.defaultdict(set)
     for M in range(4096, 40000, 61):
         through = H200.l2_bytes // 2 < M * N * 2 <= 4 * H200.l2_bytes
         little, least = (H200.sm_count * elements >= M * N for elements in (2048, 1024))
-        kernels[through, little, least].add(plan(M, N, 1, 2, 2, H200)._replace(blocks=1, splits=1))
+        whole = N == 1 and H200.sm_count * 32 * 8 <= M
+        kernels[through, little, least, whole].add(plan(M, N, 1, 2, 2, H200)._replace(blocks=1, splits=1))
     assert all(len(each) == 1 for each in kernels.values())
 
 

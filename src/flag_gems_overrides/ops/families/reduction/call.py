@@ -25,7 +25,7 @@ from .plan import Configuration, Plan, Problem
 from .policy import Arithmetic, Policy
 from .rows import locate_rows_kernel, reduce_rows_kernel
 from .short_classes import reduce_short_classes_kernel
-from .short_rows import reduce_short_rows_kernel
+from .short_rows import locate_short_rows_kernel, reduce_short_rows_kernel
 
 
 class Step(NamedTuple):
@@ -83,8 +83,8 @@ def _prepare(
         elements = dtype if first else dtypes.accumulator
         arithmetic = policy.arithmetic(dtypes, elements=elements, first=first, last=last)
         outputs = (new_values, new_positions) if last else (Allocation((M * K,), dtypes.accumulator, device), None)
-        # Without elements a program is like one of a single element.
-        problem = Problem(M, max(N, 1), K, elements.itemsize, policy.accumulators)
+        # Without elements a program is like one of two elements.
+        problem = Problem(M, N or 2, K, elements.itemsize, policy.accumulators)
         planned = configuration or plan.choose(problem, limits)
         if configuration is None and dtypes.accumulator.itemsize == 8 > elements.itemsize:
             planned = plan.with_wide_accumulators(problem, planned, limits)
@@ -189,7 +189,7 @@ def _bind(
         kept = "OP", "EVICT", "num_warps", "maxnreg"
         options = {name: options[name] for name in kept}
         options |= {"N": N, "BLOCK_M": chosen.block_m, "VECTOR": chosen.vector}
-        kernel, sizes = reduce_short_rows_kernel, (M,)
+        kernel, sizes = locate_short_rows_kernel if positions else reduce_short_rows_kernel, (M,)
     elif chosen.kernel == "short_classes":
         kept = "OP", "EVICT", "num_warps", "maxnreg"
         options = {name: options[name] for name in kept}
@@ -200,6 +200,10 @@ def _bind(
         kernel = locate_columns_kernel if positions else reduce_columns_kernel
         sizes = (M, N, K)
         options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS, "MATRICES": chosen.matrices}
+        options |= {"BLOCK_N": chosen.lanes}
+        # Of programs that share results each has a tile in part.
+        alone = chosen.block_n >= N
+        options |= {"DEPTH": chosen.depth if alone else 0, "REST": not alone or N % chosen.lanes > 0}
     else:
         options |= {"VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
         if chosen.kernel == "rows":
@@ -224,7 +228,7 @@ def problem(op: str, x: torch.Tensor, dim: Any = None, keepdim: bool = False) ->
     shape = x.shape
     dims = wrapped(_hashable(dim), len(shape))
     M, N, K = next(problems_of([(size, d in dims) for d, size in enumerate(shape) if size != 1]))
-    return Problem(M, max(N, 1), K, x.dtype.itemsize, _TUNED[op].accumulators)
+    return Problem(M, N or 2, K, x.dtype.itemsize, _TUNED[op].accumulators)
 
 
 def _hashable(dim: Any = None) -> Any:

@@ -60,6 +60,24 @@ def full_tile(value, dtype: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.con
         return tl.full([BLOCK_K, BLOCK_N], value, dtype)
 
 
+@triton.jit
+def _load_tile(
+    pointers, mask, first, N, K,
+    OP: tl.constexpr, BLOCK_N: tl.constexpr, DEPTH: tl.constexpr, REST: tl.constexpr, EVICT: tl.constexpr,
+):  # fmt: skip
+    """A tuple of tiles, which together have all elements: DEPTH whole ones, with REST one in part.
+
+    No lanes beyond N are loaded then, but a few of the last: a tile of a power of two has up to half of them there.
+    """
+    elements = ()
+    for i in tl.static_range(DEPTH):
+        elements = elements + (load(pointers + i * BLOCK_N * K, mask, OP, EVICT),)
+    if REST:
+        exists = first + DEPTH * BLOCK_N < N
+        elements = elements + (load(pointers + DEPTH * BLOCK_N * K, mask & exists, OP, EVICT),)
+    return elements
+
+
 @entry()
 @triton.jit
 def reduce_columns_kernel(
@@ -73,6 +91,8 @@ def reduce_columns_kernel(
     count,
     OP: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    DEPTH: tl.constexpr,
+    REST: tl.constexpr,
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
     MATRICES: tl.constexpr,
@@ -93,6 +113,7 @@ def reduce_columns_kernel(
         partial_ptr: [splits, M, K] of accumulators, None without splits.
         arrived_ptr: [blocks] of zeros, None without splits.
         count: number of elements of which each final result is made.
+        DEPTH, REST: as in :func:`_load_tile`, of ONE_TILE_PER_CTA.
         K_DIVISOR: a power of two that divides K, for the compiler to know.
         MATRICES: as in :func:`results_of`.
         AXIS: the one of N in a tile.
@@ -108,8 +129,11 @@ def reduce_columns_kernel(
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
     identity = identity_of(x_ptr, OP)
     if ONE_TILE_PER_CTA:
-        n = first.to(N.dtype)
-        acc = load(x_ptr + start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
+        pointers = x_ptr + start + (offsets + first.to(N.dtype) * K)
+        elements = _load_tile(pointers, tile_mask, first, N, K, OP, BLOCK_N, DEPTH, REST, EVICT)
+        acc = elements[0]
+        for i in tl.static_range(1, DEPTH + REST):
+            acc = OP.combine(acc, elements[i])
     else:
         acc = full_tile(identity, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
@@ -145,6 +169,8 @@ def locate_columns_kernel(
     K,
     OP: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    DEPTH: tl.constexpr,
+    REST: tl.constexpr,
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
     MATRICES: tl.constexpr,
@@ -172,8 +198,13 @@ def locate_columns_kernel(
     identity = identity_of(x_ptr, OP)
     best_tile = full_tile(0, N.dtype, BLOCK_N, BLOCK_K, AXIS)
     if ONE_TILE_PER_CTA:
-        n = first.to(N.dtype)
-        best = load(x_ptr + start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
+        pointers = x_ptr + start + (offsets + first.to(N.dtype) * K)
+        elements = _load_tile(pointers, tile_mask, first, N, K, OP, BLOCK_N, DEPTH, REST, EVICT)
+        best = elements[0]
+        for i in tl.static_range(1, DEPTH + REST):
+            better = OP.replaces(elements[i], best)
+            best = tl.where(better, elements[i], best)
+            best_tile = tl.where(better, i * BLOCK_N, best_tile)
     else:
         best = full_tile(identity, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):

@@ -46,6 +46,11 @@ TILE_WITH_EDGES, STAGES = 4096, 3
 # 236 x 5769 4.5, by two programs for each row 5.4. And of any number of values: prod 8792 x 4203 bf16 25.4 us, in a
 # loop of two 44.1, 8792 x 5635 29.0 and 45.4 (FlagGems 39.1), 60000 x 5635 174 and 259, sum 8792 x 5001 float32 45.9
 # and 54.7, amax 2000 x 7001 18.6 and 19.4, but argmax 8792 x 5635 bf16 32.6 and 30.9 (H200).
+# Shorter rows than so many vectors are not worth reading their ends apart from the rest. Positions, by (accumulators,
+# bytes): max.dim 93967 x 87 float32 13.9 us element by element, in vectors 15.7 to 22.4, 2123 x 293 4.4 and 4.3 to 4.7,
+# 3177 x 193 uint8 4.0 and 5.1. And two elements are hardly a vector: amax 154903 x 271 float64 92 and 135, 63801 x 737
+# 106 and 147, but 241 x 31847 24.9 and 24.0; max.dim 144625 x 109 35.5 and 41.6, 88937 x 235 47 and 53 (H200).
+MIN_VECTORS, MIN_VECTORS_OF = 16, {(1, 8): 512, (2, 8): 512, (2, 4): 64, (2, 1): 64}
 # Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
 # 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16). Where row ends
@@ -54,8 +59,9 @@ TILE_WITH_EDGES, STAGES = 4096, 3
 SHORT_BYTES, SHORT_WARPS, MIN_BYTES_OF_LONG, BYTES_WITH_ALL_WARPS = 4096, 4, 512, 64
 # Most elements of a row by half vectors.
 HALF_VECTORS_MAX_N = 128
-# Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then.
-SHORT_ROWS = 8
+# Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then; with 56 of 16 bits and their
+# positions 16 bytes spill.
+SHORT_ROWS, SHORT_WORDS = 8, {1: MAX_WORDS, 2: 48, 3: MAX_WORDS}
 # Where there is not enough for all multiprocessors, 8 elements to a thread, and single warps while those are few. bf16
 # with 16: 33 x 100 2.5 us, not 2.4, max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with
 # 32 2.8, not 2.4.
@@ -93,7 +99,8 @@ MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # has a dozen tiles or more: 64 x 16384 x 64 bf16 along 1 43 us, not 49, x 128 78, not 95; with 8 it is 5 % slower.
 # Where partial results are too few for all programs, programs are twice as large: amax of 1000000 x 64 along 0 bf16
 # 43 us, not 74. Of no whole vectors one tile is in flight where L2 does not hold them: max.dim 3 x 1680 x 21508 bf16 89
-# us, not 114, amax 3 x 1680 x 21506 87, not 94; and positions of odd K are never 64 columns wide: max.dim 3 x 1680 x
+# us, not 114, amax 3 x 1680 x 21506 87, not 94. So are rows of one vector: any of 52512 x 352 x 8 bf16 97 us, not 146,
+# max.dim 5408 x 6048 x 8 194, not 272. And positions of odd K are never 64 columns wide: max.dim 3 x 1680 x
 # 21509 103, not 164 (PyTorch 129; H100).
 TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
 TILES_TO_WIDEN = 12
@@ -141,7 +148,9 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     kinds = [_columns(problem, limits)]
     if K <= MAX_CLASSES and (problem.accumulators < 3 or size < 8):  # means of float64 spill 16 to 230 bytes
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
-        worth &= not _in_two_tiles(problem, limits)
+        # Eight columns of many rows are whole vectors (H200): max.dim 3744 x 5840 x 8 uint8 84 us, in classes 113 to
+        # 169, 33440 x 256 x 8 float32 76 and 107, any of 52512 x 352 x 8 bf16 97 and 104 to 120.
+        worth &= (K < MAX_CLASSES or limits.sm_count > M) and not _in_two_tiles(problem, limits)
         kinds.insert(0 if worth else 1, _classes(problem, limits))
         short = _short_classes(problem, limits)
         if short is not None:
@@ -153,7 +162,7 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     """Several rows to a program, one, or several programs for a row."""
     M, N, _, size, accumulators = problem
     positions = accumulators == 2
-    vector, block_n = _row_vector(N, size), power_of_2(N)
+    vector, block_n = _row_vector(N, size, accumulators), power_of_2(N)
     edges = N % vector != 0
     longer = not edges and accumulators < 3 and 2 <= size <= 4 and limits.sm_count >= SHARE_WITH_LONGER * M
     longest = MAX_LITTLE_BYTES * (2 if longer else 1)
@@ -192,12 +201,19 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
             vector //= 2
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
-        few = accumulators == 1 and limits.sm_count <= M <= FEW_ROWS * limits.sm_count and not (edges and size <= 2)
+        few = accumulators == 1 or (positions and size < 8)
+        few = few and limits.sm_count <= M <= FEW_ROWS * limits.sm_count and not (edges and size <= 2)
         alone = 2 * limits.sm_count < M  # without another program, by the rules for many rows
         if few and size > 1 and N * size > (LONG_ROW_BYTES if alone else TILE_BYTES):
             tile, warps = min(2 * tile, block_n), 2 * warps
         elif edges and positions:
-            tile, warps = SHORT_BYTES // size, SHORT_WARPS
+            # Of 64 bits twice as much: max.dim of 47276349 int64 100 us, not 129; 149 x 125647 49.7, not 47.8 (H200).
+            large = 2 if size == 8 else 1
+            tile, warps = SHORT_BYTES // size * large, SHORT_WARPS * large
+        elif size == 8 and not edges and vector > 1 and block_n <= SHORT_BYTES // 4:
+            # Two iterations, not eight warps for a row: max.dim 47424 x 544 int64 68 us, not 94, amax 150272 x 800
+            # float64 222, not 233 (H200).
+            tile, warps = tile // 2, warps // 2
         elif edges and size > 1 and block_n <= MAX_TILE and _in_one_tile(problem, limits):
             tile = block_n
         elif edges and size <= 2:
@@ -233,12 +249,19 @@ def _by_half_vectors(problem: Problem, vector: int) -> bool:
 
 def _short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     """Whole rows to a thread, where that leaves no multiprocessor without a warp."""
-    M, N, _, size, _ = problem
-    vector = min(VECTOR_BYTES // size, SHORT_ROWS)
-    warps = M // (limits.sm_count * WARP * vector)  # of a multiprocessor
-    if not is_short(problem) or not warps:
+    M, N, _, size, accumulators = problem
+    if not is_short(problem):
         return None
-    return Configuration("short", N * vector, min(power_of_2(warps + 1) // 2, SHORT_WARPS), OCCUPANCY, vector)
+    vector = VECTOR_BYTES // size if N == 1 else min(VECTOR_BYTES // size, SHORT_ROWS)
+    while N * vector * words(problem) > SHORT_WORDS[accumulators]:
+        vector //= 2
+    warps = M // (limits.sm_count * WARP * vector)  # of a multiprocessor
+    if not warps:
+        return None
+    # Of one element a program of four would be started for every 2 KB.
+    most = SHORT_WARPS * (2 if N == 1 else 1)
+    occupancy = COLUMNS_OCCUPANCY[accumulators] if accumulators > 1 else OCCUPANCY
+    return Configuration("short", N * vector, min(power_of_2(warps + 1) // 2, most), occupancy, vector)
 
 
 def narrow_rows(problem: Problem, vector: int) -> bool:
@@ -255,10 +278,11 @@ def narrow(problem: Problem, occupancy: int, vector: int) -> Configuration:
     return Configuration("rows", elements, SHORT_WARPS, occupancy, vector, block_k=SHORT_BYTES // (WARP * VECTOR_BYTES))
 
 
-def _row_vector(length: int, size: int) -> int:
+def _row_vector(length: int, size: int, accumulators: int) -> int:
+    """Elements that a load takes together."""
     vector = VECTOR_BYTES // size
-    # Shorter rows are not worth reading their ends apart from the rest.
-    return vector if length >= 16 * vector else math.gcd(length, vector)
+    fewest = MIN_VECTORS_OF.get((accumulators, size), MIN_VECTORS)
+    return vector if length >= fewest * vector else math.gcd(length, vector)
 
 
 def _classes(problem: Problem, limits: Limits) -> Configuration:
@@ -280,7 +304,7 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
     if accumulators == 3:
         tile = CLASSES_TILE // 2 * warps  # two tiles are read at a time
     tile = min(tile, power_of_2(N * K))
-    vector = _row_vector(N * K, size)
+    vector = _row_vector(N * K, size, accumulators)
     return _fitting(
         problem,
         Configuration("classes", max(tile // (warps * WARP), 1), warps, occupancy, vector, stages=stages),
@@ -328,6 +352,10 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     # With 4 vectors to a thread ptxas may make two of them wait: min.dim of 64 x 512 x 512 int64 41 us, not 55; max.dim
     # 42, not 40.
     warps = TILED_WARPS * (2 if positions and size == 8 else 1)
+    if positions and size == 8 and N > BY_WARPS_MAX_N:
+        # 13 x 98069 x 361 int64 880 us, with one of four elements 991, 2832 x 5504 x 16 452 and 593, 21 x 4805 x 2165
+        # 418 and 476; but 1 x 208 x 32576 25 and 21 (H200).
+        tile *= 2
     if _is_deep(problem, limits):
         warps, occupancy = warps // 2, MOMENTS_OCCUPANCY[False]
     programs = limits.sm_count * occupancy // warps
@@ -350,7 +378,8 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
     tile = min(tile, power_of_2(N) * block_k)
     warps = max(1, min(warps, tile // WARP))
-    pipelined = size <= 2 and (K % (VECTOR_BYTES // size) == 0 or M * N * K * size <= limits.l2_bytes)
+    vectors = K % (VECTOR_BYTES // size) == 0
+    pipelined = size <= 2 and K * size > VECTOR_BYTES and (vectors or M * N * K * size <= limits.l2_bytes)
     return _fitting(
         problem,
         Configuration(
@@ -389,7 +418,7 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     results, block_n = M * K, power_of_2(N)
     little = results <= limits.sm_count * 4 * BLOCK_K
     occupancy = OCCUPANCY if accumulators == 1 and N > 8 and size > 1 else OCCUPANCY // 2
-    stages = STAGES if size <= 2 else 1
+    stages = STAGES if size <= 2 and K * size > VECTOR_BYTES else 1
     if N <= 8:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
         if N == 1 and MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
@@ -416,7 +445,9 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     # us, in several tiles 105; amax 4096 x 5 x 1000 bf16 19.4 us in two tiles of 256 results, in one of 128 25.3.
     while block_k > WARP * vector and block_n * block_k * words(problem) > MAX_WORDS // 2 * warps * WARP:
         block_k //= 2
-    most = MAX_WORDS if accumulators == 3 and size == 2 else MAX_WORDS // 2
+    # Of a tile that is no power of two fewer are loaded: argmin 4096 x 5 x 1000 bf16 in one 30.0 us, in two of 4 x 256
+    # 36.9, max.dim 32.5 and 38.7 (H100).
+    most = MAX_WORDS if (accumulators == 3 and size == 2) or N < block_n <= 8 else MAX_WORDS // 2
     elements = min(max(block_n * block_k // (warps * WARP), 1), most)
     return _fitting(problem, Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages))
 

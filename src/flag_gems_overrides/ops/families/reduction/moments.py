@@ -114,7 +114,7 @@ def moments_of_one_tile(
     if DEPTH == 1:
         mean, squares = group_step(zeros, zeros, tl.full([], 0.0, OP.accumulator), elements, DEPTH)
     else:
-        above, squares = _group_moments(elements, DEPTH)
+        above, squares = moments_of_elements(elements, DEPTH)
         mean = elements[0] + above
     if REST:
         delta = tl.where(exists, last - mean, 0.0)
@@ -124,13 +124,13 @@ def moments_of_one_tile(
 
 
 @triton.jit
-def _group_moments(elements, DEPTH: tl.constexpr):
+def moments_of_elements(elements, DEPTH: tl.constexpr):
     """How much the mean of several elements of each lane is above the first of them, and their sum of squares.
 
     It is computed of what they are above the first: sums of squares that are at most DEPTH times as large as the
     result, and 0 where all are equal. That takes 3 instructions an element, a step of Welford's 5.
     """
-    above = elements[1] - elements[0]
+    above = elements[DEPTH > 1] - elements[0]  # of one 0, or NaN
     above_sum = above
     squares = above * above
     for i in tl.static_range(2, DEPTH):
@@ -146,7 +146,7 @@ def group_step(mean, squares, seen, elements, DEPTH: tl.constexpr):
     """Welford's step for DEPTH elements of each lane at once, after ``seen`` others."""
     delta = elements[0] - mean
     if DEPTH > 1:
-        above_mean, own = _group_moments(elements, DEPTH)
+        above_mean, own = moments_of_elements(elements, DEPTH)
         delta += above_mean
         squares += own
     before = seen / (seen + DEPTH)

@@ -22,6 +22,7 @@ from .moment_classes import moments_of_classes_kernel
 from .moment_columns import moments_of_columns_kernel
 from .moment_rows import moments_of_rows_kernel
 from .moment_short_classes import moments_of_short_classes_kernel
+from .moment_short_rows import moments_of_short_rows_kernel
 from .moments import variance
 from .plan import Configuration, Problem
 from .policy import Dtypes, Policy, accumulator
@@ -116,6 +117,10 @@ def _prepare(
             kernel = moments_of_rows_kernel
             options |= {"BLOCK_M": chosen.block_m, "BLOCK_N": lanes or chosen.block_n}
             options |= {"DEPTH": depth if lanes else 0, "REST": rest, "ONE_TILE_PER_CTA": one_tile}
+        if chosen.kernel == "short":
+            kernel, sizes_of = moments_of_short_rows_kernel, (M, count)
+            options = {name: options[name] for name in ("OP", "EVICT", "num_warps", "maxnreg")}
+            options |= {"N": N, "BLOCK_M": chosen.block_m, "VECTOR": chosen.vector}
         if chosen.kernel == "short_classes":
             kernel = moments_of_short_classes_kernel
             options = {name: options[name] for name in ("OP", "EVICT", "num_warps", "maxnreg")}
@@ -132,10 +137,10 @@ def _prepare(
 
 
 def _choose(problem: Problem, elements: bool, limits: devices.Limits) -> Configuration:
-    """Of means there are no kernels for classes."""
+    """Of means there are no kernels for classes and whole short rows."""
     configuration = plan.choose(problem, limits)
-    if configuration.kernel in ("classes", "short_classes") and not elements:
-        configuration = next(each for each in kinds(problem, limits) if each.kernel == "columns")
+    if configuration.kernel not in ("rows", "columns") and not elements:
+        configuration = next(each for each in kinds(problem, limits) if each.kernel in ("rows", "columns"))
     return configuration
 
 

@@ -99,11 +99,11 @@ def _prepare(
 
 
 def _plan(problem: Problem, device: int) -> Plan:
-    """As for a value and its position; few K are columns, for there is no kernel for classes."""
+    """As for a value and its position, but there are no kernels for classes and whole short rows."""
     limits = devices.limits(device)
     configuration = plan.choose(problem, limits)
-    if configuration.kernel == "classes":
-        configuration = next(each for each in kinds(problem, limits) if each.kernel == "columns")
+    if configuration.kernel not in ("rows", "columns"):
+        configuration = next(each for each in kinds(problem, limits) if each.kernel in ("rows", "columns"))
     found = plan.launch(problem, configuration, limits)
     if found.kernel == "columns" and configuration.elements > MAX_LOOPED and found.splits * found.step < problem.N:
         found = plan.launch(problem, configuration._replace(elements=MAX_LOOPED), limits)
