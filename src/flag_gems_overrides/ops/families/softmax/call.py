@@ -242,7 +242,6 @@ def _bind(
         "num_warps": chosen.warps,
         "maxnreg": chosen.registers,
         "LOG": log,
-        "VEC": chosen.vec,
         "DEPTH": chosen.depth,
         "LANES": chosen.lanes,
         "COMPUTE": compute,
@@ -301,15 +300,16 @@ def _launch_interleaved(
 def _kernel_of(kernels: _Kernels, inputs: int, chosen: Split) -> tuple[Entry, dict[str, Any]]:
     """The kernel of a plan, and the constexprs that not all kernels have."""
     if chosen.contiguous:
+        if chosen.group == 1 and not chosen.looped:
+            return kernels.unaligned_rows, {"VEC": chosen.vec}
+        flags = {"VEC": chosen.vec, "UNALIGNED": chosen.unaligned, "MEMBERS": chosen.members}
         if chosen.looped:
-            return kernels.looped_rows, {"UNALIGNED": chosen.unaligned, "MEMBERS": chosen.members}
-        if chosen.group == 1:
-            return kernels.unaligned_rows, {}
-        flags = {"UNALIGNED": chosen.unaligned, "EVEN": chosen.even, "MEMBERS": chosen.members}
-        return kernels.split_rows, {**flags, "PREFETCH": chosen.prefetch}
+            return kernels.looped_rows, flags
+        return kernels.split_rows, {**flags, "EVEN": chosen.even, "PREFETCH": chosen.prefetch}
     flags = {"INT64_OFFSETS": chosen.int64_offsets, "MEMBERS": chosen.members, "BLOCK_K": chosen.block_k}
     if chosen.vec == 1 and (chosen.looped or chosen.group > 1):
         return kernels.looped_single_columns, flags
+    flags["VEC"] = chosen.vec
     if chosen.looped:
         return kernels.looped_columns, {**flags, "EVEN_K": chosen.even_k, "STAGES": chosen.stages}
     if inputs == 1:

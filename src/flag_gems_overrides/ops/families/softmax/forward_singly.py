@@ -35,7 +35,6 @@ def softmax_looped_single_columns(
     N,
     K,
     LOG: tl.constexpr,
-    VEC: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     MEMBERS: tl.constexpr,
     DEPTH: tl.constexpr,
