@@ -6,7 +6,7 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from .backward import gradient, summand
-from .blocks import block_edges, block_interior, by_classes, edges_by_classes, load_raw, place
+from .blocks import block_edges, block_interior, by_classes, load_raw, place
 
 
 @entry()
@@ -48,18 +48,16 @@ def softmax_backward_blocks(
     g = load_raw(g_start, first, inside, step, 0.0, BLOCK, DEPTH, VEC)
     y = load_raw(y_start, first, inside, step, 0.0, BLOCK, DEPTH, VEC)
     if UNALIGNED:
-        edge_offsets, edge_mask, edge_classes = block_edges(row, length, start, K, VEC)
-        edge_g = tl.load(g_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
-        edge_y = tl.load(y_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+        edge_offsets, edge_mask = block_edges(row, length, start, inside, K, VEC, COLUMNS)
+        edge_g = tl.load(g_start + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
+        edge_y = tl.load(y_start + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
     for i in tl.static_range(DEPTH):
         _, mask = place(g_start, first, inside, step, i, BLOCK, VEC)
         sums += summand(g[i].to(COMPUTE), y[i].to(COMPUTE), mask, LOG)
     totals = tl.sum(by_classes(sums, K, step, 0.0, ROWS, COLUMNS), 0)
     if UNALIGNED:
-        edge = summand(edge_g, edge_y, edge_mask, LOG)
-        totals += tl.sum(edges_by_classes(edge, edge_mask, edge_classes, 0.0, COLUMNS), 0)
-        edge_sum = tl.gather(totals, edge_classes, 0)
-        tl.store(dx_ptr + edge_offsets, gradient(edge_g, edge_y, edge_sum, LOG), mask=edge_mask)
+        totals += tl.sum(summand(edge_g, edge_y, edge_mask, LOG), 0)
+        tl.store(dx_start + edge_offsets, gradient(edge_g, edge_y, totals[None, :], LOG), mask=edge_mask)
     row_sum = tl.gather(totals, tl.arange(0, BLOCK) % K, 0)
     for i in tl.static_range(DEPTH):
         pointers, mask = place(dx_start, first, inside, step, i, BLOCK, VEC)

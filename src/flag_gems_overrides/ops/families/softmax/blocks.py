@@ -10,7 +10,7 @@ K-th element of a tile is of the same. At its end a program adds up what it has 
 import triton
 import triton.language as tl
 
-from .tile import row_edges, row_interior
+from .tile import row_interior
 
 
 @triton.jit
@@ -45,17 +45,17 @@ def by_classes(values, K, step, other: tl.constexpr, ROWS: tl.constexpr, COLUMNS
 
 
 @triton.jit
-def block_edges(row, length, start, K, VEC: tl.constexpr):
-    """(offsets, mask, classes) of the elements of a block that are in no tile."""
-    offsets, mask = row_edges(row, length, VEC)
-    return offsets, mask, ((offsets - start).to(tl.int32) + VEC * K) % K
-
-
-@triton.jit
-def edges_by_classes(edge, mask, classes, other: tl.constexpr, COLUMNS: tl.constexpr):
-    """[2 * VEC, COLUMNS]"""
-    is_of = (classes[:, None] == tl.arange(0, COLUMNS)[None, :]) & mask[:, None]
-    return tl.where(is_of, edge[:, None], other)
+def block_edges(row, length, start, inside, K, VEC: tl.constexpr, COLUMNS: tl.constexpr):
+    """(offsets, mask) of the elements of a block that are in no tile, from ``start`` on: [edges, COLUMNS], those of a
+    class in a column. There are fewer than VEC before the interior, and as few after it.
+    """
+    EDGES: tl.constexpr = max(2 * VEC // COLUMNS, 1)  # of a class on each side, for 2 * K > COLUMNS
+    edge, column = tl.arange(0, 2 * EDGES)[:, None], tl.arange(0, COLUMNS)[None, :]
+    before = tl.cast(start - row * length, tl.int32)
+    following = inside % K  # the class of the first element after the interior
+    column_after = inside + column - following + tl.where(column < following, K, 0)
+    offsets = tl.where(edge < EDGES, column - K - edge * K, column_after + (edge - EDGES) * K)
+    return offsets, (column < K) & (offsets >= -before) & (offsets < length - before)
 
 
 @triton.jit

@@ -6,7 +6,7 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from ...launch.products import product
-from .blocks import block_edges, block_interior, by_classes, edges_by_classes, load_raw, place
+from .blocks import block_edges, block_interior, by_classes, load_raw, place
 from .forward import finite, normalize
 from .tile import exp
 
@@ -57,21 +57,20 @@ def softmax_blocks(
             x_max, x_sum = add_tiles(x, x_max, x_sum, DEPTH, COMPUTE)
     x = load_raw(x_start, first, inside, step, NONE, BLOCK, DEPTH, VEC)
     if UNALIGNED:
-        edge_offsets, edge_mask, edge_classes = block_edges(row, length, start, K, VEC)
-        edge = tl.load(x_ptr + edge_offsets, mask=edge_mask, other=NONE).to(COMPUTE)
+        edge_offsets, edge_mask = block_edges(row, length, start, inside, K, VEC, COLUMNS)
+        edge = tl.load(x_start + edge_offsets, mask=edge_mask, other=NONE).to(COMPUTE)
     x_max, x_sum = add_tiles(x, x_max, x_sum, DEPTH, COMPUTE)
     maxima = by_classes(x_max, K, step, NONE, ROWS, COLUMNS)
     sums = by_classes(x_sum, K, step, 0.0, ROWS, COLUMNS)
     class_max = tl.max(maxima, 0)
     if UNALIGNED:
-        edge_of_class = edges_by_classes(edge, edge_mask, edge_classes, NONE, COLUMNS)
-        class_max = tl.maximum(class_max, tl.max(edge_of_class, 0))
+        class_max = tl.maximum(class_max, tl.max(edge, 0))
     shift = finite(class_max)[None, :]
     class_sum = tl.sum(product(sums, exp(maxima - shift)), 0)
     if UNALIGNED:
-        class_sum += tl.sum(exp(edge_of_class - shift), 0)
-        edge_max, edge_sum = tl.gather(class_max, edge_classes, 0), tl.gather(class_sum, edge_classes, 0)
-        tl.store(out_ptr + edge_offsets, normalize(edge, edge_max, edge_sum, LOG), mask=edge_mask)
+        class_sum += tl.sum(exp(edge - shift), 0)
+        edge = normalize(edge, class_max[None, :], class_sum[None, :], LOG)
+        tl.store(out_start + edge_offsets, edge, mask=edge_mask)
     classes = tl.arange(0, BLOCK) % K
     row_max, row_sum = tl.gather(class_max, classes, 0), tl.gather(class_sum, classes, 0)
     for i in tl.static_range(DEPTH):
