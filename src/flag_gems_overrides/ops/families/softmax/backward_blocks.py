@@ -54,7 +54,7 @@ def softmax_backward_blocks(
     for i in tl.static_range(DEPTH):
         _, mask = place(g_start, first, inside, step, i, BLOCK, VEC)
         sums += summand(g[i].to(COMPUTE), y[i].to(COMPUTE), mask, LOG)
-    totals = tl.sum(by_classes(sums, K, step, 0.0, ROWS, COLUMNS), 0)
+    totals = tl.sum(by_classes(sums, K, step, 0, 0.0, ROWS, COLUMNS), 0)
     if UNALIGNED:
         totals += tl.sum(summand(edge_g, edge_y, edge_mask, LOG), 0)
         tl.store(dx_start + edge_offsets, gradient(edge_g, edge_y, totals[None, :], LOG), mask=edge_mask)

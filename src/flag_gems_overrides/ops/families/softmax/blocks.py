@@ -34,10 +34,10 @@ def place(x_ptr, first, inside, step, i, BLOCK: tl.constexpr, VEC: tl.constexpr)
 
 
 @triton.jit
-def by_classes(values, K, step, other: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """[ROWS, COLUMNS] of the values of a tile's elements: those of a class in a column."""
+def by_classes(values, K, step, part: tl.constexpr, other: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """[ROWS, COLUMNS] of the values of a tile's elements, those of a class in a column: its ``part``-th ROWS."""
     entry = tl.arange(0, ROWS * COLUMNS)
-    row, column = entry // COLUMNS, entry % COLUMNS
+    row, column = entry // COLUMNS + part * ROWS, entry % COLUMNS
     place = row * K + column
     mask = (column < K) & (place < step)
     gathered = tl.where(mask, tl.gather(values, tl.where(mask, place, 0), 0), other)
