@@ -75,8 +75,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         if found.group > 1 and is_little(problem, limits):
             found = short_columns(problem, limits) or found
         if found.kernel == "short" and power_of_2(N) > found.elements:
-            # Of several threads for each column.
-            found = block_as_it_lies(problem, limits) or found
+            found = _shared_columns(problem, found, limits)
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
             return found
@@ -96,6 +95,24 @@ def default(problem: Problem, limits: Limits) -> Configuration:
     if unaligned:
         return row_with_unaligned(N, size, inputs)
     return rows_of_one_tile(M, N, vec, size, inputs)
+
+
+def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> Configuration:
+    """Columns of which each would be of several threads, as ``short`` has them.
+
+    L2 should hold what the programs of blocks read twice, or tiles that hold columns of whole vectors have less to
+    read: the gradient of log_softmax 171 x 67 x 1794 float32 99 us in tiles, by ``short`` 128, by blocks 221 (H100).
+    """
+    M, N, K, size, inputs = problem
+    block = block_as_it_lies(problem, limits)
+    if block is None:
+        return short
+    if min(M, limits.sm_count) * N * K * size * (inputs + 1) > limits.l2_bytes:
+        tiled = tiled_columns(M, N, K, size, inputs, limits)
+        launched = launch(problem, tiled, limits)
+        if isinstance(launched, Split) and launched.vec > 1 and launched.group == 1 and not launched.looped:
+            return tiled
+    return block
 
 
 def others(problem: Problem, limits: Limits) -> list[Configuration]:

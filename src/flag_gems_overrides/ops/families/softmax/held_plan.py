@@ -118,9 +118,11 @@ def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:
             return None
         warps *= 2
     # By 80 registers 8 bytes of softmax 3000 x 150 x 37 bf16 would spill, by 96 of log_softmax 1899 x 771 x 5.
-    registers = {4: 96 if K > 8 else 128, 8: 80}.get(warps, limits.registers_per_sm // 2 // (warps * WARP))
+    # Two of 32 warps would have 32 each, by which all spill, up to 740 bytes.
+    registers = {4: 96 if K > 8 else 128, 8: 80}.get(warps, limits.registers_per_sm // (MAX_WARPS * WARP))
     # By 64 registers 104 bytes of the gradient of log_softmax 400 x 700 x 501 float16 would spill.
-    if size == inputs == 2 and (MAX_TIGHT_COLUMNS if limits.capability[0] == 9 else MAX_TIGHT_COLUMNS // 2) < K:
+    tight = MAX_TIGHT_COLUMNS if limits.capability[0] == 9 else MAX_TIGHT_COLUMNS // 2
+    if size == inputs == 2 and warps < MAX_WARPS and tight < K:
         elements, registers = 3 * vec, limits.registers_per_sm // (max(warps, 16) * WARP)
     found = Configuration("blocks", elements, warps, registers)
     return found if launch_or_none(problem, found, limits) is not None else None
