@@ -123,7 +123,7 @@ def cumsum_alone(
     ROWS: tl.constexpr = 1 if SEGMENTED else UNITS
     carry = tl.zeros([ROWS, LANES] if COLUMNS else [ROWS], ACC)
     if UNALIGNED:
-        edge_rows, edge_at, edge_mask = edges(row, M, N, ROWS, VEC)
+        edge_rows, edge_at, edge_mask = edges(row, M, N, ROWS, VEC, LANES)
         edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0)
     if SINGLE:
         # On their way while warps tell each other what is in the edges.
@@ -187,7 +187,9 @@ def cumsum_chunk_sums(
     left = tl.minimum(length, where[2] - chunk * length)
     x_ptr += along(chunk * length, K, COLUMNS)
     total = tl.zeros([UNITS, LANES], ACC)
-    for first in range(0, length, STEP):
+    # Backwards: what is read last may still be in the cache when the second launch begins.
+    for done in range(STEP, length + STEP, STEP):
+        first = length - done
         tiles = load_tiles(x_ptr + along(first, K, COLUMNS), where, left - first, K, DEPTH, LANES, COLUMNS)
         for v in tl.static_range(DEPTH):
             total += tiles[v].to(CONVERTED).to(ACC)
@@ -197,7 +199,7 @@ def cumsum_chunk_sums(
     else:
         own = tl.sum(total)
         if UNALIGNED:
-            edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC)
+            edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC, LANES)
             edge_ptr = x_ptr - along(chunk * length, K, COLUMNS) + edge_rows + edge_at
             edge = tl.load(edge_ptr, mask=edge_mask & (chunk == 0), other=0).to(CONVERTED).to(ACC)
             own += tl.sum(sum_before(edge))
@@ -250,7 +252,7 @@ def cumsum_chunks(
             earlier += tl.load(sums_ptr + at, mask=at < chunk * WIDTH, other=0)
     carry = tl.sum(earlier, 0, keep_dims=True) if COLUMNS else tl.zeros([1], ACC) + tl.sum(earlier)
     if UNALIGNED:
-        edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC)
+        edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC, LANES)
         edge_mask = edge_mask & (chunk == tl.arange(0, 2)[None, :, None] * (chunks - 1))
         edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0).to(CONVERTED).to(TILE)
         carry += sum_before(edge).to(ACC)
@@ -329,7 +331,7 @@ def cumsum_shared(
     begin, left, stride = along(member * OWN, K, COLUMNS), where[2] - member * OWN, along(step, K, COLUMNS)
     tiles = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
     if UNALIGNED:
-        edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC)
+        edge_rows, edge_at, edge_mask = edges(block, M, N, 1, VEC, LANES)
         edge_mask = edge_mask & (member == 0)
         edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0)
     sums = add_up(tiles, CONVERTED, TILE, DEPTH, COLUMNS)

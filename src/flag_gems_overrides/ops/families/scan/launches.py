@@ -205,8 +205,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     if not 0 < lanes <= power_of_2(N if K == 1 else K) or lanes & (lanes - 1):
         raise ValueError("more lanes than neighbours")
     vec, unaligned = vector(problem)
-    if unaligned and lanes % vec:
-        raise ValueError("an interior is of whole vectors")
+    if unaligned and (lanes % vec or (kernel == "units" and lanes < vec * vec)):
+        raise ValueError("an interior is of whole vectors, and a row's threads are as many as its edges have elements")
     if units < (1 if kernel == "units" else 2) or units & (units - 1):
         raise ValueError("more lanes than threads have elements, or one segment")
     if kernel == "units" and warps > 1 and units >= 2 * M:

@@ -169,11 +169,11 @@ def store_scanned(
 
 
 @triton.jit
-def edges(block, M, N, ROWS: tl.constexpr, VEC: tl.constexpr):
+def edges(block, M, N, ROWS: tl.constexpr, VEC: tl.constexpr, LANES: tl.constexpr):
     """Of the elements before and after the interiors of UNALIGNED rows, a block of ROWS: the offsets of the rows
-    [ROWS, 1, 1], those of the elements from there, and their mask [ROWS, 2, WIDTH]. Those of several rows fill a
-    warp each, as their interiors do: so warps exchange nothing."""
-    WIDTH: tl.constexpr = VEC if ROWS == 1 else 16
+    [ROWS, 1, 1], those of the elements from there, and their mask [ROWS, 2, WIDTH]. Those of several rows have as many
+    threads as a row's tile of LANES: so a row's edges are where its interior is, and warps exchange nothing."""
+    WIDTH: tl.constexpr = VEC if ROWS == 1 else LANES // VEC
     row = tl.cast(block, tl.int64) * ROWS + tl.arange(0, ROWS)[:, None, None]
     side, lane = tl.arange(0, 2)[None, :, None], tl.arange(0, WIDTH)[None, None, :]
     before = (row * N + (VEC - 1)) // VEC * VEC - row * N - VEC
