@@ -27,8 +27,9 @@ FLAT_US = {1: 12.0, 2: 10.0}
 # 1314664 x 185 bf16 3.9 by 16.
 OF_FLAT_WARPS = {8: 1.03, 16: 1.06}
 # Columns of whole vectors take so many times as long, by the bytes of an element: 156093 x 168 float16 92 us, the
-# gradient of 780197 x 136 549, of 538608 x 128 float32 396, of 213671 x 128 float64 300.
-OF_WIDE_COLUMNS = {2: 1.5, 4: 1.2, 8: 1.15}
+# gradient of 780197 x 136 549, of 538608 x 128 float32 396, of 213671 x 128 float64 300. Forward those of float32 more:
+# 69460 x 32 28.1 us, by flat 21.0 (H100).
+OF_WIDE_COLUMNS, OF_WIDE_COLUMNS_FORWARD = {2: 1.5, 4: 1.2, 8: 1.15}, {2: 1.5, 4: 2.0, 8: 1.15}
 # Columns of less than vectors, besides what these take: 2760 x 74820 bf16 takes 530 us, 292 at 4250 GB/s; the gradient
 # of 14665 x 8523 bf16 912, 294 at 4250.
 OF_NARROW_COLUMNS = 1.25
@@ -108,7 +109,8 @@ def _of_groups(problem: Problem, chosen: Groups) -> _Work:
     if tiling.columns and chosen.group > 1:
         # Programs of the last block may have fewer channels, but take as long.
         slower *= tiling.blocks * tiling.channels / problem.N
-        slower *= OF_WIDE_COLUMNS[problem.itemsize] if vector == VECTOR_BYTES else 1.0
+        wide = OF_WIDE_COLUMNS_FORWARD if problem.inputs == 1 else OF_WIDE_COLUMNS
+        slower *= wide[problem.itemsize] if vector == VECTOR_BYTES else 1.0
     elif not tiling.columns:
         slower *= min(1 + SHORT_RUN_BYTES / (problem.K * problem.itemsize), MAX_OF_SHORT_RUNS)
         slower *= cdiv(problem.K, tiling.run) * tiling.run / problem.K if tiling.run else 1.0

@@ -283,8 +283,8 @@ def _most_groups(problem: Problem, limits: Limits) -> Configuration:
     A, C, B, size, inputs = problem
     columns = B == 1
     loads, warps, warps_per_sm, least = COLUMNS if columns else ROWS
-    if columns and inputs == 1 and size == 4:
-        warps_per_sm = COLUMNS_WARPS_ALONE
+    if columns and inputs == 1 and size == 4 and not has_vectors(problem):
+        warps_per_sm = COLUMNS_WARPS_ALONE  # of whole vectors 72 bytes spill (69460 x 32)
     elif columns and size == 8:
         loads //= 2  # 8 bytes spill
     if columns and inputs == 2 and limits.capability[0] != 9:
