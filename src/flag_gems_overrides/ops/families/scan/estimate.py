@@ -116,9 +116,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         bandwidth = min(BYTES_PER_US * limits.sm_count / active, ALONE_BYTES_PER_US)
     moved = _bytes(problem, configuration, found.steps) / bandwidth
     requests = 2 * found.programs * found.steps * found.depth * found.warps * accesses * _lines(problem, configuration)
-    issued = max(
-        issues / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US
-    )
+    issued = max(issues / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US)
     work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / active
     if K == 1:
         # Elements of a thread that are no neighbours are scanned across the warp each by themselves, integers of 8
