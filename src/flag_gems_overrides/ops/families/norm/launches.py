@@ -116,7 +116,7 @@ class Loop(NamedTuple):
     stages: int
     warps: int
     registers: int
-    unaligned: bool = False  # rms_norm alone
+    unaligned: bool = False
 
     @property
     def block(self) -> int:
@@ -309,6 +309,7 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
         groups = min(M, resident)
     vec = max(configuration.vec, math.gcd(N, VECTOR_BYTES // itemsize))
     _check(N % vec == 0 or (vec * itemsize == VECTOR_BYTES and N >= MIN_UNALIGNED), "edges are of whole vectors")
+    _check(N % vec == 0 or not backward, "gradients in a loop have no edges")
     registers = registers if group > 1 else 0
     return Loop(groups * group, group, slice_size, block_n, vec, stages, warps, registers, N % vec != 0)
 

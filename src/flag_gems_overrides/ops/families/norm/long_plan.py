@@ -64,6 +64,7 @@ def loop(problem: Problem, limits: Limits) -> Configuration:
     """
     many = problem.itemsize == 2 or limits.sm_count < problem.M
     if not problem.backward and not problem.residual and problem.itemsize < 8 and many:
-        return Configuration("loop", 8, chunks=1 if problem.itemsize == 2 and problem.N % 2 else 2, registers=64)
+        odd = problem.itemsize == 2 and problem.N % 2 == 1
+        return Configuration("loop", 8, 8 if odd else 1, chunks=1 if odd else 2, registers=64)
     chunks = min(2 if problem.itemsize == 2 else 4, max_chunks_of_loop(problem, limits))
     return Configuration("loop", 8, chunks=chunks, registers=128)

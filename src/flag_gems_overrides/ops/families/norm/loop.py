@@ -2,6 +2,7 @@
 # mypy: disable-error-code=assignment
 """Layer normalization of rows that not even all programs of the device together can hold: a row is read twice, in
 blocks of BLOCK_N columns, by one program or by the GROUP programs of a group, each with a slice of SLICE columns.
+Slices are of the body of an unaligned row, whose edges are the first program's.
 
 Loops count blocks, not columns: in a row of almost 2**31 elements the first column after the last block is no int32.
 
@@ -17,8 +18,17 @@ from ...launch.prepared import entry
 from .backward import add_pairs, input_gradient, weighted
 from .exchange import clear_last, clear_previous, collect_both, publish_two
 from .forward import normalize
-from .statistics import from_bits, merge, store_statistics, variance_of
-from .tile import block_columns, load_parameter_at, load_sum
+from .statistics import from_bits, merge, slice_elements, store_statistics, variance_of
+from .tile import (
+    block_columns,
+    body_offset,
+    body_size,
+    edge_offsets,
+    edges,
+    head_size,
+    load_parameter_at,
+    load_sum,
+)
 
 
 @entry()
@@ -40,6 +50,7 @@ def layer_norm_loop(
     GROUP,
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
+    UNALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
@@ -49,40 +60,49 @@ def layer_norm_loop(
     merged at the end, and the programs of the group.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
+    if not UNALIGNED:
+        N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     eps = from_bits(eps_bits, ACC)
     rank = tl.program_id(0) % GROUP
     groups = tl.num_programs(0) // GROUP
     begin = rank * SLICE
-    size = tl.minimum(SLICE, N - begin)
     lanes = tl.arange(0, BLOCK_N)
-    last = (size - 1) // BLOCK_N
-    if weight_ptr is not None:
-        weight_ptr += begin
-    if bias_ptr is not None:
-        bias_ptr += begin
     for row in tl.range(tl.program_id(0) // GROUP, M, groups):
-        start = tl.cast(row, tl.int64) * N + begin
-        x_row_ptr = x_ptr + start
-        y_row_ptr = y_ptr + start
-        residual_row_ptr = None if residual_ptr is None else residual_ptr + start
+        head = head_size(row, N, VEC, UNALIGNED)
+        start = body_offset(row, N, VEC, UNALIGNED) + begin
+        # The last slice may be of edges alone, and then has a block of nothing.
+        size = tl.maximum(tl.minimum(SLICE, body_size(head, N, VEC) - begin), 0)
+        last = tl.maximum(size - 1, 0) // BLOCK_N
+        if UNALIGNED:
+            edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
+            edge_mask = edge_mask & (rank == 0)
+            edge_places = edge_offsets(row, N, edge_columns)
+            edge_x = load_sum(x_ptr, residual_ptr, edge_places, edge_mask, ACC)
+            edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+            edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
         lane_mean = tl.zeros([BLOCK_N], ACC)
         lane_squares = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block_columns(x_ptr, residual_ptr, block, BLOCK_N, VEC)
             mask = columns < size
-            x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC)
+            x = load_sum(x_ptr, residual_ptr, start + columns, mask, ACC)
             delta = tl.where(mask, x - lane_mean, 0.0)
             # Of float64 20 x 393216 took 365 us with a division for each element, 248 with one for all.
             lane_mean += delta * (1.0 / tl.cast(block + 1, ACC))
             lane_squares += delta * tl.where(mask, x - lane_mean, 0.0)
-        count = tl.where(last * BLOCK_N + lanes < size, last + 1, last).to(ACC)
+        counts = tl.where(last * BLOCK_N + lanes < size, last + 1, last).to(ACC)
         zero = tl.zeros([], ACC)
-        _, mean, squares = merge(zero, zero, zero, size.to(ACC), count, lane_mean, lane_squares)
+        count, mean, squares = merge(zero, zero, zero, size.to(ACC), counts, lane_mean, lane_squares)
+        if UNALIGNED:
+            edge_counts = tl.ravel(edge_mask).to(ACC)
+            edge_count = tl.sum(edge_counts, 0)
+            _, mean, squares = merge(
+                count, mean, squares, edge_count, edge_counts, tl.ravel(edge_x), tl.zeros_like(edge_counts)
+            )
         if workspace_ptr is not None:
             row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * (2 * GROUP)
             publish_two(row_workspace_ptr, rank, GROUP, mean, squares)
-            mean, squares = slice_statistics(row_workspace_ptr, GROUP, SLICE, N, BLOCK, ACC)
+            mean, squares = slice_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC, BLOCK, ACC)
             clear_previous(row_workspace_ptr, row, GROUP, 2)
         variance = variance_of(squares, N)
         rstd = tl.rsqrt(variance + eps)
@@ -90,28 +110,34 @@ def layer_norm_loop(
         for i in tl.range(0, last + 1, num_stages=STAGES):
             columns = block_columns(x_ptr, residual_ptr, last - i, BLOCK_N, VEC)
             mask = columns < size
-            x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC)
+            x = load_sum(x_ptr, residual_ptr, start + columns, mask, ACC)
             if sum_ptr is not None:
                 tl.store(sum_ptr + start + columns, x, mask=mask)
-            weight = load_parameter_at(weight_ptr, columns, mask)
-            bias = load_parameter_at(bias_ptr, columns, mask)
-            tl.store(y_row_ptr + columns, normalize(x, mean, rstd, weight, bias), mask=mask)
+            weight = load_parameter_at(weight_ptr, head + begin + columns, mask)
+            bias = load_parameter_at(bias_ptr, head + begin + columns, mask)
+            tl.store(y_ptr + start + columns, normalize(x, mean, rstd, weight, bias), mask=mask)
+        if UNALIGNED:
+            if sum_ptr is not None:
+                tl.store(sum_ptr + edge_places, edge_x, mask=edge_mask)
+            tl.store(y_ptr + edge_places, normalize(edge_x, mean, rstd, edge_weight, edge_bias), mask=edge_mask)
     if workspace_ptr is not None:
         clear_last(workspace_ptr, M, GROUP, 2, BLOCK)
 
 
 @triton.jit
-def slice_statistics(row_workspace_ptr, GROUP, SLICE, N, BLOCK: tl.constexpr, ACC: tl.constexpr):
+def slice_statistics(
+    row_workspace_ptr, GROUP, SLICE, head, N, VEC: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr
+):
     """(mean, sum of squared deviations) of a row from those of its slices."""
     count = tl.zeros([], ACC)
     mean = count
     squares = count
     for first in tl.range(0, GROUP, BLOCK):
         means, slice_squares = collect_both(row_workspace_ptr, first, GROUP, BLOCK, ACC)
-        rank = first + tl.arange(0, BLOCK)
-        counts = tl.where(rank < GROUP, tl.minimum(SLICE, N - rank * SLICE), 0).to(ACC)
-        end = tl.cast(first + BLOCK, tl.int64) * SLICE
-        block_count = (tl.minimum(end, N) - first * SLICE).to(ACC)
+        first_rank = tl.cast(first, tl.int64)  # the end of the last slice may be no int32
+        rank = first_rank + tl.arange(0, BLOCK)
+        counts = tl.where(rank < GROUP, slice_elements(rank, 1, SLICE, head, N, VEC), 0).to(ACC)
+        block_count = slice_elements(first_rank, BLOCK, SLICE, head, N, VEC).to(ACC)
         count, mean, squares = merge(count, mean, squares, block_count, counts, means, slice_squares)
     return mean, squares
 

@@ -181,11 +181,13 @@ def group_statistics(row_workspace_ptr, GROUP, SLICE, head, N, VEC: tl.constexpr
 def merge(count, mean, squares, block_count, counts, means, block_squares):
     """(count, mean, sum of squared deviations) of some elements and ``block_count`` others, given as these three of
     each lane (Chan, Golub and LeVeque). Equal means have exactly that mean: the differences to it are added again.
+    There may be no others, or none but others; the square of a difference to no elements may be infinite.
     """
-    block_mean = tl.sum(product(means, counts), 0) / block_count
-    block_mean += tl.sum(product(means - block_mean, counts), 0) / block_count
+    block_divisor = tl.maximum(block_count, 1.0)
+    block_mean = tl.sum(product(means, counts), 0) / block_divisor
+    block_mean += tl.sum(product(means - block_mean, counts), 0) / block_divisor
     deviation = means - block_mean
     delta = block_mean - mean
-    share = block_count / (count + block_count)
-    squares += tl.sum(block_squares + counts * deviation * deviation, 0) + delta * delta * count * share
+    share = block_count / tl.maximum(count + block_count, 1.0)
+    squares += tl.sum(block_squares + counts * deviation * deviation, 0) + delta * (count * share) * delta
     return count + block_count, mean + delta * share, squares
