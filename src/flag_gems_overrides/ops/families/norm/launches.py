@@ -17,6 +17,8 @@ MAX_GROUP_OF_ONE_WARP = 64
 # And programs of a group that normalizes many rows in turn, each with a wait for all of them: 486 x 399816 float32 by
 # 98 programs 704 us and 128 x 441693 by 108 384, FlagGems, which reads rows twice, 677 and 223.
 MAX_GROUP_IN_TURN, MIN_TURNS = 64, 16
+# Of rows that a thread has whole.
+MAX_SHORT_ELEMENTS = 64
 # Shorter rows are mostly edges.
 MIN_UNALIGNED = 256
 # Vectors of a row tile, and of its sums where there are gradients, that a thread of up to 8 warps may hold.
@@ -68,6 +70,16 @@ class Flat(NamedTuple):
     programs: int
     block_m: int
     columns: bool  # read column by column
+    warps: int
+
+
+class ShortRows(NamedTuple):
+    """Rows of a few elements, ``rows`` of them, which are whole vectors of ``vec``, to a thread: short_rows.py."""
+
+    programs: int
+    block_m: int
+    rows: int
+    vec: int
     warps: int
 
 
@@ -160,7 +172,7 @@ class Columns(NamedTuple):
     warps: int
 
 
-Launch = Flat | Rows | Split | Loop | FewRows
+Launch = Flat | ShortRows | Rows | Split | Loop | FewRows
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launch | None:
@@ -191,6 +203,19 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
     _check(cdiv(rows * N, warps * WARP) * itemsize <= 64, "a thread holds 64 bytes")
     _check(cdiv(M, rows) < 2**31, "a grid has fewer programs")
     return Flat(cdiv(M, rows), rows, columns, warps)
+
+
+def _short_rows(problem: Problem, configuration: Configuration, limits: Limits) -> ShortRows:
+    """``configuration.rows`` is of a thread: a multiple of what is whole vectors."""
+    M, N, _, itemsize, backward, _ = problem
+    _, warps, vec, *_ = configuration
+    rows = vec // math.gcd(N, vec)
+    _check(not backward, "no kernel for gradients")
+    _check(vec == power_of_2(vec) and vec * itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
+    _check(rows * N * max(1, itemsize // 4) <= MAX_SHORT_ELEMENTS, "a thread has all elements in registers")
+    block_m = rows * warps * WARP
+    _check(cdiv(M, block_m) < 2**31, "a grid has fewer programs")
+    return ShortRows(cdiv(M, block_m), block_m, rows, vec, warps)
 
 
 def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
@@ -366,6 +391,7 @@ def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) ->
 _LAUNCHES: dict[str, Callable[[Problem, Configuration, Limits], Launch]] = {
     "flat": _flat,
     "columns": _flat,
+    "short": _short_rows,
     "rows": _rows,
     "split": _split,
     "loop": _loop,

@@ -21,9 +21,10 @@ from .backward_plan import plan_partial_sums
 from .columns import layer_norm_backward_columns, layer_norm_backward_few_rows
 from .flat import layer_norm_columns, layer_norm_flat
 from .forward import layer_norm_rows, layer_norm_split
-from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, Split
+from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, Split
 from .loop import layer_norm_backward_loop, layer_norm_loop
 from .partial_sums import sum_partials
+from .short_rows import layer_norm_short_rows
 
 
 def forward_launch(
@@ -37,6 +38,9 @@ def forward_launch(
     if isinstance(chosen, Flat):
         kernel = layer_norm_columns if chosen.columns else layer_norm_flat
         return kernel.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, N=N, BLOCK_M=chosen.block_m)
+    if isinstance(chosen, ShortRows):
+        sizes = {"N": N, "BLOCK_M": chosen.block_m, "ROWS": chosen.rows, "VEC": chosen.vec}
+        return layer_norm_short_rows.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, **sizes)
     if isinstance(chosen, Rows):
         return layer_norm_rows.bind(
             device, (chosen.programs,), M, N, eps_bits, **rows_options(chosen, M), LATE=chosen.late
