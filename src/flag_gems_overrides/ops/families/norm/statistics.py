@@ -189,5 +189,5 @@ def merge(count, mean, squares, block_count, counts, means, block_squares):
     deviation = means - block_mean
     delta = block_mean - mean
     share = block_count / tl.maximum(count + block_count, 1.0)
-    squares += tl.sum(block_squares + counts * deviation * deviation, 0) + delta * (count * share) * delta
+    squares += tl.sum(block_squares + counts * deviation * deviation, 0) + delta * (delta * share * count)
     return count + block_count, mean + delta * share, squares
