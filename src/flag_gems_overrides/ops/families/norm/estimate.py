@@ -7,7 +7,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
-from .launches import Configuration, Flat, Loop, Problem, Rows, Split, launch
+from .launches import Configuration, Flat, Loop, Problem, Rows, ShortRows, Split, launch
 
 # Bytes a multiprocessor moves in a microsecond; microseconds of a launch, of a second kernel that
 # starts early, of an iteration, and of an exchange between programs.
@@ -25,6 +25,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     if isinstance(p, Flat):
         programs, threads, iterations = p.programs, p.warps * WARP, 1
         per_load = 1 if p.columns else VECTOR_BYTES // itemsize
+    elif isinstance(p, ShortRows):
+        programs, threads = p.programs, p.warps * WARP
     elif isinstance(p, Rows):
         programs, threads, iterations = p.programs, p.warps * WARP, cdiv(M, p.programs * p.block_m)
         if backward and p.programs > 1:

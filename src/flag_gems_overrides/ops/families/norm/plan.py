@@ -104,6 +104,8 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
             yield default._replace(warps=default.warps * 4, rows=default.rows * 4)
         if N <= 16 and not backward:
             yield Configuration("columns", 4, rows=256)
+            for vec in (1, 2, 4, VECTOR_BYTES // itemsize):
+                yield Configuration("short", 4, vec)
     if default.kernel == "few_rows":
         yield whole_backward_rows(problem, widest(N, itemsize), limits) or loop(problem, limits)
     if backward and M <= MAX_FEW_ROWS:

@@ -16,12 +16,13 @@ from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.sizes import power_of_2
 from .call import _NONE, _Parameter
-from .launches import Configuration, Flat, Loop, Problem, Rows
+from .launches import Configuration, Flat, Loop, Problem, Rows, ShortRows
 from .prepare import accumulator, has_pdl, loop_launch, partial_sums_launch, rows_options
 from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
 from .rms_flat import rms_norm_columns, rms_norm_flat
 from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
 from .rms_plan import Split, plan_backward, plan_forward
+from .rms_short_rows import rms_norm_short_rows
 
 
 def compute_forward(
@@ -165,6 +166,9 @@ def _forward_launch(
     if isinstance(plan, Flat):
         kernel = rms_norm_columns if plan.columns else rms_norm_flat
         return kernel.bind(device, (plan.programs,), M, eps_bits, N=N, BLOCK_M=plan.block_m, num_warps=plan.warps)
+    if isinstance(plan, ShortRows):
+        sizes = {"N": N, "BLOCK_M": plan.block_m, "ROWS": plan.rows, "VEC": plan.vec}
+        return rms_norm_short_rows.bind(device, (plan.programs,), M, eps_bits, num_warps=plan.warps, **sizes)
     if isinstance(plan, Rows):
         return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **rows_options(plan, M), LATE=plan.late)
     if isinstance(plan, Loop):

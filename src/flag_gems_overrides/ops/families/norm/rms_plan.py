@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from .forward_plan import late_row, long_row_with_edges, many_rows
-from .launches import Configuration, Flat, Loop, Problem, Rows, launch, launch_or_none
+from .launches import Configuration, Flat, Loop, Problem, Rows, ShortRows, launch, launch_or_none
 from .plan import plan, rows
 
 # Of a program that goes over a row in tiles, besides two of them.
@@ -42,7 +42,7 @@ class Split(NamedTuple):
 
 def plan_forward(
     problem: Problem, limits: Limits, configuration: Configuration | None = None
-) -> Flat | Rows | Loop | Split:
+) -> Flat | ShortRows | Rows | Loop | Split:
     """How to normalize the rows of ``problem``, which is one of the forward pass; with a configuration, so.
 
     ValueError if the problem cannot be launched so.
@@ -51,7 +51,7 @@ def plan_forward(
     if configuration is not None:
         return _launch(problem, configuration, limits)
     few_elements = plan(problem, limits)
-    if isinstance(few_elements, Flat):
+    if isinstance(few_elements, Flat | ShortRows):
         return few_elements
     found = rows(problem, limits)
     found = _late(problem, found, limits) or found
@@ -74,9 +74,9 @@ def plan_forward(
     return Loop(min(M, 2 * limits.sm_count), 1, cdiv(N, block_n) * block_n, block_n, vec, stages, 8, 0)
 
 
-def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> Flat | Rows | Loop:
+def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> Flat | ShortRows | Rows | Loop:
     launched = launch(problem, configuration, limits)
-    if not isinstance(launched, Flat | Rows | Loop):
+    if not isinstance(launched, Flat | ShortRows | Rows | Loop):
         raise ValueError(f"rms_norm has no kernel for {configuration.kernel}")
     return launched
 

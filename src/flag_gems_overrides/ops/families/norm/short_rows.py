@@ -37,7 +37,7 @@ def layer_norm_short_rows(
 ):
     """Each program has BLOCK_M rows, ROWS to a thread, loaded as vectors of VEC elements, which divides ROWS * N.
 
-    A mask that may end anywhere makes loads of single elements, so only the last program has one.
+    A mask that may end anywhere makes loads of single elements, so only the last program has one of vectors.
     """
     first = tl.program_id(0).to(tl.int64) * BLOCK_M
     x_ptr += first * N
@@ -50,7 +50,7 @@ def layer_norm_short_rows(
         mean_ptr += first
         rstd_ptr += first
     tensors = (x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, residual_ptr, sum_ptr)
-    if first + BLOCK_M <= M:
+    if VEC > 1 and first + BLOCK_M <= M:
         normalize_short_rows(*tensors, None, eps_bits, N, BLOCK_M, ROWS, VEC)
     else:
         normalize_short_rows(*tensors, (M - first).to(tl.int32), eps_bits, N, BLOCK_M, ROWS, VEC)
@@ -78,6 +78,7 @@ def normalize_short_rows(
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     GROUPS: tl.constexpr = BLOCK_M // ROWS
+    STATISTICS: tl.constexpr = min(ROWS, 128 // ACC.primitive_bitwidth)  # of a store
     xs = load_rows(x_ptr, residual_ptr, left, N, GROUPS, ROWS, VEC, ACC)
     # Before the first store, which the compiler never moves loads across: one wait for memory, not two.
     weights = load_scalars(weight_ptr, N)
@@ -108,8 +109,8 @@ def normalize_short_rows(
             bias = scalar_of(biases, n)
             ys = ys + (normalize(xs[row * N + n], mean, rstd, weight, bias),)
     if mean_ptr is not None:
-        store_rows(mean_ptr, means, left, 1, GROUPS, ROWS, ROWS)
-        store_rows(rstd_ptr, rstds, left, 1, GROUPS, ROWS, ROWS)
+        store_rows(mean_ptr, means, left, 1, GROUPS, ROWS, STATISTICS)
+        store_rows(rstd_ptr, rstds, left, 1, GROUPS, ROWS, STATISTICS)
     store_rows(y_ptr, ys, left, N, GROUPS, ROWS, VEC)
 
 
