@@ -104,6 +104,9 @@ MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # 21509 103, not 164 (PyTorch 129; H100).
 TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
 TILES_TO_WIDEN = 12
+# So many columns of an [N, K] are a program's, which reads it as it lies: sum 743 x 19483 x 16 bf16 174 us, with four
+# of them side by side 195 (FlagGems 182; H100).
+AS_IT_LIES = 16
 # Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
 # 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (300000 x 21 x 7 float32
 # 51.7, by warps that loop 72) unless rows of K are whole vectors,
@@ -133,6 +136,8 @@ SMALLEST_TILE = 4 * WARP
 # But no more than so many programs read a cache line, and they ask for no more than this in sectors: amax 1 x 34 x 426
 # bf16 (H200) by 107 programs of a warp 3.05 us, by 27 of four 2.95. The bytes are estimated, not timed.
 MAX_SHARING, MAX_SECTOR_BYTES = 16, 2 << 20
+# Of programs that have a multiprocessor each: 24 x 3168 x 15 bf16 4.9 us with 9 MB by four results, 5.3 with 18 by two.
+MAX_SECTOR_BYTES_OF_FEW = 10 << 20
 # More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
 # longer.
@@ -335,7 +340,7 @@ def _is_deep(problem: Problem, limits: Limits) -> bool:
 
 def _columns(problem: Problem, limits: Limits) -> Configuration:
     M, N, K, size, accumulators = problem
-    found = _little_in_one_tile(problem, limits) or _few_elements(problem, limits)
+    found = _little_in_one_tile(problem, limits) or _few_results(problem, limits) or _few_elements(problem, limits)
     if found is not None:
         return found
     positions = accumulators == 2
@@ -373,6 +378,8 @@ def _columns(problem: Problem, limits: Limits) -> Configuration:
     # int64, 64 lanes for 45 results, 62.8 us (PyTorch 60.3; with 48 estimated, not timed).
     if half * size >= LINE_BYTES and 4 * half * cdiv(M * K, half) <= 3 * block_k * cdiv(M * K, block_k):
         block_k = half
+    if K == AS_IT_LIES and size == 2 and accumulators == 1 and tiles >= TILES_TO_WIDEN:
+        block_k = K
     if tiles >= 2 and 4 * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
         tile, warps = 2 * tile, 2 * warps
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
@@ -412,6 +419,24 @@ def _little_in_one_tile(problem: Problem, limits: Limits) -> Configuration | Non
     return Configuration("columns", elements, warps, OCCUPANCY // 2, 1, block_k, False)
 
 
+def _few_results(problem: Problem, limits: Limits) -> Configuration | None:
+    """All elements of two or four results to a program, where no multiprocessor has two programs.
+
+    Programs that share results wait for each other: argmax 24 x 3168 x 15 bf16 6.6 us, so 5.4, amax 6.1 and 4.9,
+    argmax 10 x 2000 x 12 float32 5.6 and 4.1, with twice as many results 4.4 (H100).
+    """
+    M, N, K, size, accumulators = problem
+    for block_k in (2, 4):
+        tile = power_of_2(N) * block_k
+        warps = min(tile * words(problem) // (LITTLE_ELEMENTS * WARP), MAX_LITTLE_WARPS)
+        elements = tile // (max(warps, 1) * WARP)
+        sectors = M * N * cdiv(K, block_k) * min(K * size, SECTOR_BYTES)
+        alone = limits.sm_count * block_k >= M * K and elements * words(problem) <= 2 * LITTLE_ELEMENTS
+        if alone and accumulators < 3 and tile > TILED_ELEMENTS and sectors <= MAX_SECTOR_BYTES_OF_FEW:
+            return Configuration("columns", elements, warps, OCCUPANCY // 2, 1, block_k, False)
+    return None
+
+
 def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
     M, N, K, size, accumulators = problem
@@ -421,6 +446,9 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     stages = STAGES if size <= 2 and K * size > VECTOR_BYTES else 1
     if N <= 8:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
+        if N > 1 and K % 2 and size <= 2 and not little:
+            # A load for each element: all of 8 x 5 x 1659497 bf16 by four warps 61.7 us, by two 67.2 (H100).
+            warps *= 2
         if N == 1 and MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
             block_k, warps = 2 * WARP, 1
         elif _starts_many(results, block_k, limits):

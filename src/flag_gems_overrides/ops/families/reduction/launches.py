@@ -318,6 +318,8 @@ def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: b
     columns = tile.block_k if configuration.kernel == "columns" else 1
     lanes = tile.block_m * tile.block_n * columns / (configuration.warps * WARP)
     if problem.accumulators == 3:
+        if configuration.kernel == "short":
+            return lanes * max(size / 4, 1)
         loaded, kept = max(size / 4, 1 / tile.vector), 2 * max(size / 4, 1)
         if tile.lanes:
             lanes = tile.block_m * tile.lanes * columns / (configuration.warps * WARP)
