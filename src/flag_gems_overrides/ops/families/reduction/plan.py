@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
-from .defaults import FEW_ROWS, OCCUPANCY, kinds, narrow, narrow_rows
+from .defaults import kinds
 from .launches import MAX_CLASSES, Configuration, Plan, Problem, estimate, is_short, launch, launch_or_none
+from .programs import OCCUPANCY
+from .row_defaults import FEW_ROWS, narrow, narrow_rows
 
 __all__ = [
     "Configuration",

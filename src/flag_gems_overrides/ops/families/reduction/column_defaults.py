@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reduction along a dimension that is not the last is launched with where no table says better.
+
+Constants were chosen on an H200 (132 SMs, triton 3.6.0) with the L2 cache full of clean lines; times are of amax.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...launch.devices import Limits
+from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from .launches import MAX_CLASSES, MAX_PARTIALS, MAX_WORDS, Configuration, Problem, words
+from .programs import (
+    COLUMNS_OCCUPANCY,
+    LITTLE_ELEMENTS,
+    LITTLE_PROGRAM,
+    LITTLE_PROGRAMS,
+    MAX_LITTLE_WARPS,
+    MAX_TILE,
+    MOMENTS_OCCUPANCY,
+    OCCUPANCY,
+    STAGES,
+    TILE_BYTES,
+    fitting,
+    starts_many,
+)
+
+# Positions in an [N, K] for each multiprocessor, so few elements for each in all: a program of 8 warps for its columns,
+# as FlagGems', which finds all positions at once, not one class after the other, and shares no result. argmax 1082 x
+# 739 x 2 bf16 6.9 us in classes by single warps, 10.5 in columns that programs share (FlagGems 5.3), 166 x 5275 x 3
+# float16 10.4 in classes by eight warps, 10.0 by twelve programs (8.2), 256 x 3551 x 2 bf16 8.4 by eight (5.8); so they
+# are estimated, not timed. Of more, classes: 20000 x 1000 x 3 bf16 54 us (94), 200 x 40999 x 3 28 (43).
+MAX_ELEMENTS_OF_TILES = 32768
+# Tiles of 64 x 32 by 4 warps were best or within 5 % for every split shape, 32 x 64 where there are outputs enough
+# (256 x 1024 x 1024 bf16 along 1 129 us, not 157). Of 16-bit elements several tiles are in flight (64 x 512 x 512
+# bf16 along 1 14.3 us, without 16.3), of larger ones that costs more than it brings. 64 columns also where a program
+# has a dozen tiles or more: 64 x 16384 x 64 bf16 along 1 43 us, not 49, x 128 78, not 95; with 8 it is 5 % slower.
+# Where partial results are too few for all programs, programs are twice as large: amax of 1000000 x 64 along 0 bf16
+# 43 us, not 74. Of no whole vectors one tile is in flight where L2 does not hold them: max.dim 3 x 1680 x 21508 bf16 89
+# us, not 114, amax 3 x 1680 x 21506 87, not 94. So are rows of one vector: any of 52512 x 352 x 8 bf16 97 us, not 146,
+# max.dim 5408 x 6048 x 8 194, not 272. And positions of odd K are never 64 columns wide: max.dim 3 x 1680 x
+# 21509 103, not 164 (PyTorch 129; H100).
+TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
+TILES_TO_WIDEN = 12
+# So many columns of an [N, K] are a program's, which reads it as it lies: sum 743 x 19483 x 16 bf16 174 us, with four
+# of them side by side 195 (FlagGems 182; H100).
+AS_IT_LIES = 16
+# Results of few elements each. Up to 8 are one tile of 512 bytes by two warps (amax 680 x 1 x 6730 bf16 in tiles of
+# 2048 results 17.3 us, of 256 15.1), up to 32 one of 64 results, 16 elements to a thread (300000 x 21 x 7 float32
+# 51.7, by warps that loop 72) unless rows of K are whole vectors,
+# up to 128 one of 32 where that is little (100 x 100 x 100 bf16 4.4, in a loop 5.3), or where columns are shorter than
+# what memory is read by (239148 x 70 x 3 float32 64 us, by warps that loop 118). Many results that are loaded as
+# vectors need fewer warps, for more divide the elements of a result among them: 8 x 957728 bytes, max.dim, 10 us, by
+# two 43; 653552 x 16 x 16 bf16 111, not 184; 939472 x 8 x 16 float32, max.dim, 163, not 224.
+MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE = 32, 64, 128
+# Few results of one element are of single warps, two to a thread.
+MAX_RESULTS_OF_ONE_WARP = 4
+# But no more than so many programs read a cache line, and they ask for no more than this in sectors: amax 1 x 34 x 426
+# bf16 (H200) by 107 programs of a warp 3.05 us, by 27 of four 2.95. The bytes are estimated, not timed.
+MAX_SHARING, MAX_SECTOR_BYTES = 16, 2 << 20
+# Of programs that have a multiprocessor each: 24 x 3168 x 15 bf16 4.9 us with 9 MB by four results, 5.3 with 18 by two.
+MAX_SECTOR_BYTES_OF_FEW = 10 << 20
+# More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
+# are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
+# longer.
+BY_WARPS_BLOCK_K, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS = 64, 512, 24, 4
+
+
+def _is_deep(problem: Problem, limits: Limits) -> bool:
+    """Moments of which a thread loads eight vectors together: half as many warps have half as many lanes to merge.
+
+    bf16 (H100, not deep in parentheses): var_mean 64 x 512 x 512 along 1 20.9 us (22.5), 300 x 700 x 96 22.9 (23.8),
+    64 x 16384 x 64 58.9 (62.1), 65536 x 256 along 0 22.1 (23.2), std 2000 x 300 x 40 float16 27.1 (31.1); but 100000 x
+    200 28.0 (27.6), 1024 x 1024 x 1024 along 1 755 (745). Not of few results: these are shared by too few programs of
+    half as many warps, 1000000 x 64 along 0 60.1 us (58.4). On sm_100 8 bytes spill (64 x 16384 x 64, Triton 3.7).
+    """
+    M, _, K, size, accumulators = problem
+    vectors, few = K % (VECTOR_BYTES // size) == 0, M * K <= 2 * WIDE_BLOCK_K
+    return accumulators == 3 and size == 2 and vectors and not few and limits.capability[0] < 10
+
+
+def columns(problem: Problem, limits: Limits) -> Configuration:
+    M, N, K, size, accumulators = problem
+    found = _little_in_one_tile(problem, limits) or _few_results(problem, limits) or _few_elements(problem, limits)
+    if found is not None:
+        return found
+    positions = accumulators == 2
+    if in_two_tiles(problem, limits):
+        block_k = power_of_2(K + 1) // 2
+        tile = min(power_of_2(N) * block_k, MAX_TILE)
+        warps = min(tile // (8 * WARP), 8)
+        elements = tile // (warps * WARP)
+        # 32 elements spill in 64 registers.
+        return Configuration("columns", elements, warps, OCCUPANCY * 16 // max(elements, 16), 1, block_k, False)
+    # Means and squares are computed of groups of elements, the larger the fewer instructions.
+    tile = min(TILE_BYTES // 2 // size, TILED_ELEMENTS * (2 if accumulators == 3 and size == 2 and K % 2 == 0 else 1))
+    occupancy = COLUMNS_OCCUPANCY[accumulators]
+    # With 4 vectors to a thread ptxas may make two of them wait: min.dim of 64 x 512 x 512 int64 41 us, not 55; max.dim
+    # 42, not 40.
+    warps = TILED_WARPS * (2 if positions and size == 8 else 1)
+    if positions and size == 8 and N > BY_WARPS_MAX_N:
+        # 13 x 98069 x 361 int64 880 us, with one of four elements 991, 2832 x 5504 x 16 452 and 593, 21 x 4805 x 2165
+        # 418 and 476; but 1 x 208 x 32576 25 and 21 (H200).
+        tile *= 2
+    if _is_deep(problem, limits):
+        warps, occupancy = warps // 2, MOMENTS_OCCUPANCY[False]
+    programs = limits.sm_count * occupancy // warps
+    max_partials = max(warps, 4) * MAX_PARTIALS[(size > 4) + (accumulators == 3)]
+    tiles = M * N * K // (programs * tile)  # of a program, if all had as many
+    block_k, blocks = WIDE_BLOCK_K, cdiv(M * K, WIDE_BLOCK_K)
+    if blocks < programs and (tiles < TILES_TO_WIDEN or 8 * blocks * (max_partials // block_k) < 7 * programs):
+        block_k = BLOCK_K
+    if positions and K % 2 == 1 and size == 2:
+        # By 24 warps 8 bytes of 3 x 1680 x 21509 spill.
+        block_k, occupancy = BLOCK_K, min(occupancy, 20)
+    block_k = min(block_k, power_of_2(M * K))
+    half = block_k // 2
+    # Where a quarter of the lanes would be idle otherwise, as long as results are a cache line: sum 3 x 449136 x 15
+    # int64, 64 lanes for 45 results, 62.8 us (PyTorch 60.3; with 48 estimated, not timed).
+    if half * size >= LINE_BYTES and 4 * half * cdiv(M * K, half) <= 3 * block_k * cdiv(M * K, block_k):
+        block_k = half
+    if K == AS_IT_LIES and size == 2 and accumulators == 1 and tiles >= TILES_TO_WIDEN:
+        block_k = K
+    if tiles >= 2 and 4 * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
+        tile, warps = 2 * tile, 2 * warps
+    block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
+    tile = min(tile, power_of_2(N) * block_k)
+    warps = max(1, min(warps, tile // WARP))
+    vectors = K % (VECTOR_BYTES // size) == 0
+    pipelined = size <= 2 and K * size > VECTOR_BYTES and (vectors or M * N * K * size <= limits.l2_bytes)
+    return fitting(
+        problem,
+        Configuration(
+            "columns", tile // (warps * WARP) or 1, warps, occupancy, 1, block_k, True, STAGES if pipelined else 1
+        ),
+    )
+
+
+def in_two_tiles(problem: Problem, limits: Limits) -> bool:
+    """Whether a program has some columns of an [N, K], as many as a power of two, in one tile or two."""
+    M, N, K, size, accumulators = problem
+    few = limits.sm_count <= M and limits.sm_count * MAX_ELEMENTS_OF_TILES >= M * N * K
+    fits = MAX_IN_ONE_TILE_OF_LITTLE < N and power_of_2(N) * (power_of_2(K + 1) // 2) <= 2 * MAX_TILE
+    return accumulators == 2 and size < 8 and K <= MAX_CLASSES and few and fits
+
+
+def _little_in_one_tile(problem: Problem, limits: Limits) -> Configuration | None:
+    """As few results to a program as leave a multiprocessor some programs, if all their elements are one tile."""
+    M, N, K, size, _ = problem
+    results, block_n = M * K, power_of_2(N)
+    fewest = max(cdiv(results, LITTLE_PROGRAMS * limits.sm_count), min(K * size, LINE_BYTES) // (MAX_SHARING * size))
+    block_k = max(power_of_2(max(fewest, 1)), min(LITTLE_PROGRAM // block_n, WARP))
+    block_k = min(block_k, power_of_2(results))
+    warps = power_of_2(max(block_n * block_k * words(problem) // (LITTLE_ELEMENTS * WARP), 1))
+    # What is asked of the L2 cache: a program reads whole sectors of a row of K.
+    sectors = M * N * max(K * size, cdiv(K, block_k) * min(K * size, SECTOR_BYTES))
+    if N == 1 or block_k > WARP or warps > MAX_LITTLE_WARPS or sectors > MAX_SECTOR_BYTES:
+        return None
+    elements = max(block_n * block_k // (warps * WARP), 1)
+    return Configuration("columns", elements, warps, OCCUPANCY // 2, 1, block_k, False)
+
+
+def _few_results(problem: Problem, limits: Limits) -> Configuration | None:
+    """All elements of two or four results to a program, where no multiprocessor has two programs.
+
+    Programs that share results wait for each other: argmax 24 x 3168 x 15 bf16 6.6 us, so 5.4, amax 6.1 and 4.9,
+    argmax 10 x 2000 x 12 float32 5.6 and 4.1, with twice as many results 4.4 (H100).
+    """
+    M, N, K, size, accumulators = problem
+    for block_k in (2, 4):
+        tile = power_of_2(N) * block_k
+        warps = min(tile * words(problem) // (LITTLE_ELEMENTS * WARP), MAX_LITTLE_WARPS)
+        elements = tile // (max(warps, 1) * WARP)
+        sectors = M * N * cdiv(K, block_k) * min(K * size, SECTOR_BYTES)
+        alone = limits.sm_count * block_k >= M * K and elements * words(problem) <= 2 * LITTLE_ELEMENTS
+        if alone and accumulators < 3 and tile > TILED_ELEMENTS and sectors <= MAX_SECTOR_BYTES_OF_FEW:
+            return Configuration("columns", elements, warps, OCCUPANCY // 2, 1, block_k, False)
+    return None
+
+
+def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
+    """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
+    M, N, K, size, accumulators = problem
+    results, block_n = M * K, power_of_2(N)
+    little = results <= limits.sm_count * 4 * BLOCK_K
+    occupancy = OCCUPANCY if accumulators == 1 and N > 8 and size > 1 else OCCUPANCY // 2
+    stages = STAGES if size <= 2 and K * size > VECTOR_BYTES else 1
+    if N <= 8:
+        block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
+        if N > 1 and K % 2 and size <= 2 and not little:
+            # A load for each element: all of 8 x 5 x 1659497 bf16 by four warps 61.7 us, by two 67.2 (H100).
+            warps *= 2
+        if N == 1 and MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
+            block_k, warps = 2 * WARP, 1
+        elif starts_many(results, block_k, limits):
+            block_k, warps = block_k * 8 // block_n, warps * 8 // block_n
+    elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
+        block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
+    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES):
+        block_k, warps = BLOCK_K, block_n // 16
+    else:
+        block_n, block_k, warps = 8, BY_WARPS_BLOCK_K, 1
+        if accumulators == 3:  # a thread has all of its results
+            block_k = max(block_k, WARP * math.gcd(K, VECTOR_BYTES // size))
+        enough = min(cdiv(N, block_n), BY_WARPS_PER_SM) if FEW_ROUNDS * block_n < N else 0
+        if N > BY_WARPS_MAX_N or block_k >= 2 * results or cdiv(results, block_k) < enough * limits.sm_count:
+            return None
+    block_k = min(block_k, power_of_2(results))
+    warps = max(1, min(warps, block_n * block_k // (2 * WARP)))
+    vector = math.gcd(K, VECTOR_BYTES // size)
+    if N > 1 and vector > 2 and not little:
+        warps = max(1, min(warps, block_k // (WARP * vector)))
+    # Fewer results rather than a second tile, as long as a warp loads whole vectors: var_mean 69825 x 5 x 93 float16 65
+    # us, in several tiles 105; amax 4096 x 5 x 1000 bf16 19.4 us in two tiles of 256 results, in one of 128 25.3.
+    while block_k > WARP * vector and block_n * block_k * words(problem) > MAX_WORDS // 2 * warps * WARP:
+        block_k //= 2
+    # Of a tile that is no power of two fewer are loaded: argmin 4096 x 5 x 1000 bf16 in one 30.0 us, in two of 4 x 256
+    # 36.9, max.dim 32.5 and 38.7 (H100).
+    most = MAX_WORDS if (accumulators == 3 and size == 2) or N < block_n <= 8 else MAX_WORDS // 2
+    elements = min(max(block_n * block_k // (warps * WARP), 1), most)
+    return fitting(problem, Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages))

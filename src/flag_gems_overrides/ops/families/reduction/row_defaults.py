@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reduction of rows is launched with where no table says better.
+
+Constants were chosen on an H200 (132 SMs, triton 3.6.0) with the L2 cache full of clean lines; times are of amax.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
+from .launches import MAX_WORDS, Configuration, Problem, is_short, words
+from .programs import (
+    BYTES_WITH_ALL_WARPS,
+    COLUMNS_OCCUPANCY,
+    LITTLE_PROGRAM,
+    LITTLE_PROGRAMS,
+    LONG_WARPS,
+    MAX_TILE,
+    MIN_BYTES_OF_LONG,
+    MOMENTS_OCCUPANCY,
+    OCCUPANCY,
+    SHORT_BYTES,
+    SHORT_WARPS,
+    STAGES,
+    TILE_BYTES,
+    TILE_WITH_EDGES,
+    fitting,
+    row_vector,
+    starts_many,
+)
+
+# Of bytes 8 spill in 64 registers. With 16 warps all of 261017568 bool took 99 us, FlagGems 84, for too little is in
+# flight, with 24 84.5.
+BYTES_OCCUPANCY = 24
+# One program for a row where that is enough for the device, up to so many for a multiprocessor, twice as large where
+# others would share a row, or rows are long: amax 256 x 65536 bf16 13.7 us, not 15.3, float32 22.2, not 24.6, 774 x
+# 95096 bf16 60 and 62, 445 x 53459 float64 56 and 59, 141 x 8192 float32 (H100) 5.8 and 6.8; but 359 x 18367 float32
+# 15.1 and 13.6. Rows of 16 bits that need care are read several tiles at a time anyway.
+FEW_ROWS, LONG_ROW_BYTES = 6, 131072
+# Most elements of a row by half vectors.
+HALF_VECTORS_MAX_N = 128
+# Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then; with 56 of 16 bits and their
+# positions 16 bytes spill.
+SHORT_ROWS, SHORT_WORDS = 8, {1: MAX_WORDS, 2: 48, 3: MAX_WORDS}
+# Where there is not enough for all multiprocessors, 8 elements to a thread, and single warps while those are few. bf16
+# with 16: 33 x 100 2.5 us, not 2.4, max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with
+# 32 2.8, not 2.4.
+LITTLE_TILE = 1024
+# What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
+# element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.
+LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
+# Values and positions of 16 and 32 bits twice as long, in whole vectors, while one multiprocessor of four has a row:
+# with 64 bytes of values to a thread, or 32 positions. By four programs for a row, and so (H100): amax 1 x 16384
+# float32 3.73 and 3.22 us, argmax 4.07 and 3.50 (by twice as many warps 3.62), argmax 1 x 32768 bf16 4.04 and 3.72.
+SHARE_WITH_LONGER, LONGER_BYTES, LONGER_POSITIONS = 4, 64, 32
+# Moments of longer odd rows are read in vectors all the same, so many bytes by a thread, in one tile. Each element by
+# itself, and so (H100): std 9 x 3333 float32 4.34 and 3.96 us, var_mean 20 x 7001 float16 4.6 and 4.26, 6 x 2671
+# bfloat16 3.72 and 3.74; 5 x 12345 bfloat16 by two programs for each row 6.54, in one tile 4.47. But more rows of
+# float32 than multiprocessors by twice as many warps, and no vectors: var 216 x 2081 4.19 us, in vectors 4.57 (FlagGems
+# 4.35), 150 x 3001 4.38 and 4.53, std 216 x 1025 3.50 and 4.00; 216 x 3333 bfloat16 4.34 and 4.26 (H200).
+LITTLE_MOMENTS_BYTES = 64
+# Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
+# 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
+MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
+# Rows that are loaded element by element: half as many elements to a program, if there is then at most one program for
+# each multiprocessor. aminmax 125 x 39 float32 (H100) by 63 programs 2.91 us, by 32 3.15, mean 22 x 75 by 22 2.72, by
+# 11 2.83; logsumexp 61 x 55 2.92 by either. Moments were not timed.
+SMALLEST_TILE = 4 * WARP
+
+
+def rows(problem: Problem, limits: Limits) -> Configuration:
+    """Several rows to a program, one, or several programs for a row."""
+    M, N, _, size, accumulators = problem
+    positions = accumulators == 2
+    vector, block_n = row_vector(N, size, accumulators), power_of_2(N)
+    edges = N % vector != 0
+    longer = not edges and accumulators < 3 and 2 <= size <= 4 and limits.sm_count >= SHARE_WITH_LONGER * M
+    longest = MAX_LITTLE_BYTES * (2 if longer else 1)
+    little = M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= longest
+    occupancy = BYTES_OCCUPANCY if size == 1 and not positions else OCCUPANCY
+    stages = 1
+    if N == 1:
+        tile, warps = (VECTOR_BYTES // size * 4 * WARP, 4) if starts_many(M, 256, limits) else (256, 2)
+        tile = min(tile, power_of_2(M))
+        warps = max(1, min(warps, tile // WARP))
+    elif little and accumulators == 3 and size == 4 and vector > math.gcd(N, vector) == 1 and limits.sm_count < M:
+        vector, tile, warps = 1, block_n, max(1, min(block_n // (8 * WARP), 16))
+    elif little and accumulators == 3 and N * size > SHORT_BYTES and math.gcd(N, vector) * size < VECTOR_BYTES // 2:
+        tile, warps = block_n, block_n * size // (LITTLE_MOMENTS_BYTES * WARP)
+    elif little and max(N * size, 2 * block_n) > MAX_LITTLE_BYTES:
+        tile, warps = block_n, block_n // (WARP * (LONGER_POSITIONS if positions else LONGER_BYTES // size))
+    elif little:
+        vector = math.gcd(N, vector)
+        alone = M * block_n <= LITTLE_PROGRAM * LITTLE_PROGRAMS * limits.sm_count
+        tile = LITTLE_PROGRAM if alone else LITTLE_TILE
+        if vector == 1 and accumulators < 3 and M * block_n <= SMALLEST_TILE * limits.sm_count:
+            tile = SMALLEST_TILE
+        tile = min(max(tile, block_n), power_of_2(M) * block_n)
+        most = 16 if accumulators == 3 else 32  # elements of a thread
+        warps = max(1, min(tile // (8 * WARP), max(4, tile // (most * WARP)), 16))
+    elif accumulators == 3 and narrow_rows(problem, vector):
+        return narrow(problem, MOMENTS_OCCUPANCY[True], vector)
+    elif N * size <= SHORT_BYTES:
+        several = positions and N * size >= MIN_BYTES_OF_LONG
+        tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
+        if positions and N * size > BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
+            # On sm_100 8 bytes of 300000 x 50 bf16 spill.
+            warps = 1 if edges else 2
+            tile = min(tile, warps * WARP * min(128 // size, 32 * vector, MAX_WORDS))
+        elif accumulators == 3 and _by_half_vectors(problem, vector):
+            vector //= 2
+    else:
+        tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
+        few = accumulators == 1 or (positions and size < 8)
+        few = few and limits.sm_count <= M <= FEW_ROWS * limits.sm_count and not (edges and size <= 2)
+        alone = 2 * limits.sm_count < M  # without another program, by the rules for many rows
+        if few and size > 1 and N * size > (LONG_ROW_BYTES if alone else TILE_BYTES):
+            tile, warps = min(2 * tile, block_n), 2 * warps
+        elif edges and positions:
+            # Of 64 bits twice as much: max.dim of 47276349 int64 100 us, not 129; 149 x 125647 49.7, not 47.8 (H200).
+            large = 2 if size == 8 else 1
+            tile, warps = SHORT_BYTES // size * large, SHORT_WARPS * large
+        elif size == 8 and not edges and vector > 1 and block_n <= SHORT_BYTES // 4:
+            # Two iterations, not eight warps for a row: max.dim 47424 x 544 int64 68 us, not 94, amax 150272 x 800
+            # float64 222, not 233 (H200).
+            tile, warps = tile // 2, warps // 2
+        elif edges and size > 1 and block_n <= MAX_TILE and _in_one_tile(problem, limits):
+            tile = block_n
+        elif edges and size <= 2:
+            stages = STAGES
+        elif size == 1 and not positions and not few:
+            # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
+            tile, warps = tile // 2, warps // 2
+    if accumulators == 3:
+        occupancy = MOMENTS_OCCUPANCY[vector > 1]
+    neighbours = positions and vector > 1 and MAX_LENGTH_WITHOUT_NEIGHBOURS[size <= 2] < N
+    return fitting(
+        problem,
+        Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
+    )
+
+
+def _in_one_tile(problem: Problem, limits: Limits) -> bool:
+    """Whether rows with edges, which two iterations would take, are better one tile.
+
+    Few rows: var 274 x 5074 float16 (H100) 6.0 us, in a pipelined loop of two 6.7; count_nonzero 236 x 5769 4.5, by two
+    programs for each row 5.4. And any number of values: prod 8792 x 4203 bf16 25.4 us, in a loop of two 44.1, 8792 x
+    5635 29.0 and 45.4 (FlagGems 39.1), 60000 x 5635 174 and 259, sum 8792 x 5001 float32 45.9 and 54.7, amax 2000 x
+    7001 18.6 and 19.4, but argmax 8792 x 5635 bf16 32.6 and 30.9 (H200).
+    """
+    M, _, _, size, accumulators = problem
+    return accumulators == 1 or (size == 2 and FEW_ROWS * limits.sm_count >= M)
+
+
+def _by_half_vectors(problem: Problem, vector: int) -> bool:
+    """Whether moments of short rows are better loaded half a vector at a time, several by a thread, with no lane idle.
+
+    In vectors a quarter of the lanes would be idle or more. By 1 to 4 threads a row, bf16 (H100, in vectors in
+    parentheses): var_mean 524288 x 24 15.6 us (17.1), 300000 x 40 15.1 (18.9); up to 128 elements estimated, not timed.
+    """
+    _, N, _, size, _ = problem
+    whole = size == 2 and vector * size == VECTOR_BYTES and N % vector == 0
+    return whole and N <= HALF_VECTORS_MAX_N and 3 * power_of_2(N) >= 4 * N
+
+
+def short_rows(problem: Problem, limits: Limits) -> Configuration | None:
+    """Whole rows to a thread, where that leaves no multiprocessor without a warp."""
+    M, N, _, size, accumulators = problem
+    if not is_short(problem):
+        return None
+    vector = VECTOR_BYTES // size if N == 1 else min(VECTOR_BYTES // size, SHORT_ROWS)
+    while N * vector * words(problem) > SHORT_WORDS[accumulators]:
+        vector //= 2
+    warps = M // (limits.sm_count * WARP * vector)  # of a multiprocessor
+    if not warps:
+        return None
+    # Of one element a program of four would be started for every 2 KB.
+    most = SHORT_WARPS * (2 if N == 1 else 1)
+    occupancy = COLUMNS_OCCUPANCY[accumulators] if accumulators > 1 else OCCUPANCY
+    return Configuration("short", N * vector, min(power_of_2(warps + 1) // 2, most), occupancy, vector)
+
+
+def narrow_rows(problem: Problem, vector: int) -> bool:
+    """Whether rows are of several vectors for each thread of a warp, but no longer than a tile."""
+    _, N, K, size, _ = problem
+    return K == 1 and 2 * WARP * vector < N <= SHORT_BYTES // size and vector * size == VECTOR_BYTES
+
+
+def narrow(problem: Problem, occupancy: int, vector: int) -> Configuration:
+    """A warp for each two rows, a vector of either to a thread, in a loop: no lanes beyond the row, no warp has to hear
+    of another's. Sums of 65536 x 768 bf16 take 6 instructions an element so, in one tile of 2 x 1024 11.
+    """
+    elements = SHORT_BYTES // problem.itemsize // (SHORT_WARPS * WARP)
+    return Configuration("rows", elements, SHORT_WARPS, occupancy, vector, block_k=SHORT_BYTES // (WARP * VECTOR_BYTES))
