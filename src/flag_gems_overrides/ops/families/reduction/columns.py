@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="assignment, no-untyped-def"
 """A contiguous [M, N, K] in tiles of BLOCK_K results by BLOCK_N elements of each.
 
 Results lie side by side, even those of different [N, K]: whatever K is, no lane is without one.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="assignment, no-untyped-def, var-annotated"
+# mypy: disable-error-code="assignment, misc, no-untyped-def, var-annotated"
 """Means and sums of squared deviations of rows of a contiguous [M, N] with few N, read as :mod:`.short_rows` says."""
 
 from __future__ import annotations
