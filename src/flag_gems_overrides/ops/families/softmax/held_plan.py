@@ -35,6 +35,10 @@ MIN_BLOCK_BYTES = 1536
 # (torch.compile 856), softmax 20 x 1000001 x 3 float16 142 and 242, its gradient 1 x 3000000 x 3 float32 67 and 89; by
 # columns in a loop of one program that of 3000 x 7000 x 3 bf16 229 and 313 (H100).
 MIN_INTERLEAVED_BYTES = 24 << 20
+# The same of columns loaded in pairs of 16 bits, which is K = 6: softmax 36 x 30365 x 6 bf16 25.4 us so, by columns
+# 59.3 (FlagGems 38.1), 72 x 30365 x 6 41.9 and 86.4, 12 x 30365 x 6 (9 MB) 14.7 and 19.3, the gradient of 36 x 30365 x
+# 6 30.3 and 34.4; in pairs of float32 softmax 36 x 30365 x 6 39.4 and 33.4 (H100).
+MIN_INTERLEAVED_PAIRS_BYTES = 8 << 20
 # [N, K] of rows that a sector holds have a program each, which holds them, where the columns kernel would need a loop
 # or a group, whose programs wait for each other: softmax 48 x 4479 x 2 float32 5.4 us, by groups 8.8 (FlagGems 6.2),
 # its gradient 5.8 and 7.1, 20 x 4479 x 2 4.8 and 7.2, 40 x 5000 x 4 bf16 6.0 and 6.9, log_softmax 30 x 6000 x 2 bf16
@@ -141,16 +145,17 @@ def is_gradient_of_vectors(problem: Problem) -> bool:
 
 
 def is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -> bool:
-    """Whether 3 to 7 columns that no programs can hold are: of odd K, loaded one by one, if they are not small; others
-    that are no whole vectors where a group reads them twice and L2 cannot hold them. softmax 12 x 1000000 x 4 bf16 113
-    us so, by columns 122 (H100). 2 and 8 columns were not timed.
+    """Whether 3 to 7 columns that no programs can hold are: if they are not small those that would be loaded by 4
+    bytes or less; others that are no whole vectors where a group reads them twice and L2 cannot hold them. softmax 12 x
+    1000000 x 4 bf16 113 us so, by columns 122 (H100). 2 and 8 columns were not timed.
     """
     M, N, K, size, inputs = problem
     whole = power_of_2(K) == K and K % (VECTOR_BYTES // size) == 0
     if whole or not 2 < K < MAX_INTERLEAVED or not by_columns.looped:
         return False
     tensor_bytes = M * N * K * size
-    if K % 2 == 1 and size < 8 and tensor_bytes * (inputs + 1) >= MIN_INTERLEAVED_BYTES:
+    least = MIN_INTERLEAVED_BYTES if by_columns.vec == 1 else MIN_INTERLEAVED_PAIRS_BYTES
+    if by_columns.vec * size <= 4 and tensor_bytes * (inputs + 1) >= least:
         return True
     return by_columns.group > 1 and tensor_bytes * inputs > limits.l2_bytes
 
