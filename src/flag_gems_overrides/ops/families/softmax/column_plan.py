@@ -32,6 +32,8 @@ from .shapes import (
 MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
 # Elements of a thread of 16 warps (64 of float32 spill 24 bytes).
 MAX_ELEMENTS_OF_NARROWER = 32
+# Elements of a column that a group holds where L1 would hold it for a second reading.
+MAX_HELD_COLUMN = 2048
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -132,13 +134,24 @@ def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, 
 
 
 def columns_in_l1(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Configuration | None:
-    """None where rows are no whole vectors, or a group would be so large that waiting costs more."""
+    """None where rows are no whole vectors, or a group would be so large that waiting costs more.
+
+    Where a group is needed anyway it holds columns of up to MAX_HELD_COLUMN in its registers, or the programs of a
+    gradient take half of L1: the gradients of 1 x 2048 x 102832 bf16 624 us held by groups of 8, 675 by 6 and 890 by 3
+    that read them twice (FlagGems 787), of 16 x 1024 x 8192 349 by 4 and 361 by 2, of 27 x 8688 x 640 422 by 20, 501 by
+    10 and, held, 496 by 34; softmax 1 x 2048 x 102832 497 by 16, 544 by 2 (H100).
+    """
     shape, row_bytes = COLUMNS_IN_L1[size, inputs]
     shape = without_spills(shape, limits)
     vec, block_k = VECTOR_BYTES // size, row_bytes // size
     group = cdiv(N * row_bytes * inputs, l1_share(shape, limits))
-    if K % vec or block_k > K or group > min(MAX_GROUP_IN_L1, resident(shape, limits)):
+    most = min(MAX_GROUP_IN_L1, resident(shape, limits))
+    if K % vec or block_k > K or group > most:
         return None
+    if group > 1:
+        held = cdiv(N, shape.elements * shape.warps * WARP // block_k)
+        larger = held if N <= MAX_HELD_COLUMN else inputs * group
+        group = larger if larger <= most else group
     return configuration_of(vec, block_k, shape, group)
 
 

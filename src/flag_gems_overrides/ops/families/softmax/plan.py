@@ -73,13 +73,14 @@ def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configurat
     A group of as many programs as were best for shorter rows loops over more tiles than any of the table: softmax 216 x
     49696 float32 36.8 us by the default, by 5 programs in a loop of 3 tiles 47.1; 150 x 60000 32.8 and 33.2 (H100).
     Fewer rows than multiprocessors were not timed. Columns are in one tile where they were timed: softmax 24 x 51 x
-    131072 float32 in 64 columns, a loop that spills, 872 us (FlagGems 681, H100).
+    131072 float32 in 64 columns, a loop that spills, 872 us (FlagGems 681, H100). Those of 16 bits that a group holds
+    were not timed held: softmax 1 x 2048 x 102832 bf16 497 us, by two programs in a loop 544 (H100).
     """
     looped, held = (launch(problem, each, limits) for each in (found, by_rules))
     if not isinstance(looped, Split) or not looped.looped or (isinstance(held, Split) and held.looped):
         return False
     if not looped.contiguous:
-        return looped.group == 1
+        return looped.group == 1 or (problem.itemsize == 2 and isinstance(held, Split) and held.group > 1)
     tiles = cdiv(cdiv(problem.N // looped.vec, looped.group), looped.depth * looped.lanes)
     return limits.sm_count <= problem.M and looped.group > 1 and tiles > MAX_TILES_OF_LOOP
 
