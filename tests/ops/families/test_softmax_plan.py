@@ -349,3 +349,51 @@ def test_columns_that_the_default_holds_are_no_loop_of_the_table():
     assert not plan(24, 51, 131072, 4, 1, H200).looped
     # Where nothing else holds them, they are one.
     assert plan(24, 5100, 131072, 4, 1, H200).looped
+
+
+def test_pairs_of_16_bits_are_read_as_they_lie_too():
+    for M, inputs in [(72, 1), (36, 1), (12, 1), (36, 2)]:
+        assert isinstance(plan(M, 30365, 6, 2, inputs, H200), Interleaved)
+    assert isinstance(plan(4, 30365, 6, 2, 1, H200), Split)
+    assert isinstance(plan(36, 30365, 6, 4, 1, H200), Split)
+
+
+def test_gradients_of_few_elements_have_no_program_that_is_alone_on_its_multiprocessor():
+    for M, N, K, size in [(171, 67, 1001, 4), (300, 200, 263, 2)]:
+        p = plan(M, N, K, size, 2, H200)
+        assert isinstance(p, Short)
+        assert p.warps == 8
+    # Columns in pairs, which a tile holds; more elements than threads side by side hold; the forward.
+    assert isinstance(plan(171, 67, 1794, 4, 2, H200), Split)
+    assert isinstance(plan(300, 700, 263, 4, 2, H200), Blocks)
+    assert isinstance(plan(300, 400, 333, 2, 1, H200), Blocks)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "inputs", "group", "looped"),
+    [
+        (1, 2048, 102832, 2, 8, False),
+        (16, 1024, 8192, 2, 4, False),
+        (1, 2048, 102832, 1, 16, False),  # of which the table has a loop
+        (64, 880, 8192, 2, 1, True),  # one program, which waits for none
+        (27, 8688, 640, 2, 20, True),  # of which L1 has half as much as it could
+        (64, 16384, 160, 2, 19, True),  # no larger group than was timed
+    ],
+)
+def test_groups_hold_columns_that_l2_does_not(M, N, K, inputs, group, looped):
+    p = plan(M, N, K, 2, inputs, H200)
+    assert (p.group, p.looped) == (group, looped)
+
+
+def test_two_or_three_columns_are_vectors_side_by_side_where_tiles_are_many_and_small():
+    for M, N, K in [(300, 3, 3000), (151, 2, 4736)]:
+        p = plan(M, N, K, 2, 1, H200)
+        assert isinstance(p, Short)
+        assert (p.columns, p.lanes, p.depth, p.vec, p.warps) == (512, 1, N, 8, 2)
+    # The gradient; four; larger tiles; few.
+    for M, N, K, inputs in [(151, 2, 4736, 2), (300, 4, 3000, 1), (40, 3, 100000, 1), (30, 3, 3000, 1)]:
+        assert isinstance(plan(M, N, K, 2, inputs, H200), Split), (M, N, K, inputs)
+
+
+def test_groups_that_would_hold_columns_fit_on_the_device():
+    assert plan(1, 2048, 102832, 2, 1, INTERPRETER).looped  # 16 programs, of which 12 run at once

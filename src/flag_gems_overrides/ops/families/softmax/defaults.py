@@ -11,9 +11,11 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
-from .column_plan import columns_in_l1, tiled_columns
+from .column_plan import are_many_small_programs, columns_in_l1, tiled_columns
 from .held_plan import (
     MAX_REGISTERS_FOR_GROUP,
+    MAX_SHARED_WARPS,
+    MAX_WARPS,
     WHOLE_WARPS,
     block_as_it_lies,
     held_block,
@@ -21,6 +23,7 @@ from .held_plan import (
     is_better_interleaved,
     is_gradient_of_vectors,
     short_columns,
+    vectors_of_columns,
 )
 from .launches import MAX_WORDS, Configuration, Problem, Split, launch
 from .little import LITTLE, MAX_SHORT_OF_TINY, is_little, is_tiny
@@ -78,7 +81,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             found = _shared_columns(problem, found, limits)
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
-            return found
+            small = isinstance(launched, Split) and are_many_small_programs(problem, launched, limits)
+            return vectors_of_columns(problem) if small else found
         whole = held_block(problem, MAX_REGISTERS_FOR_GROUP if launched.group > 1 else MAX_WORDS)
         whole = whole or block_as_it_lies(problem, limits)
         if whole is None and is_better_interleaved(problem, launched, limits):
@@ -101,7 +105,10 @@ def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> C
     """Columns of which each would be of several threads, as ``short`` has them.
 
     L2 should hold what the programs of blocks read twice, or tiles that hold columns of whole vectors have less to
-    read: the gradient of log_softmax 171 x 67 x 1794 float32 99 us in tiles, by ``short`` 128, by blocks 221 (H100).
+    read: the gradient of log_softmax 171 x 67 x 1794 float32 101 us in tiles, by ``short`` of 8 warps 111, by blocks
+    150. A program of 32 warps is alone on its multiprocessor, and nothing hides what it waits for: the gradients of
+    log_softmax 171 x 67 x 1001 float32 65.9 us by ``short`` of 8 warps, of 4 78.9, by such blocks 83.9 (PyTorch 89.3),
+    of softmax 300 x 200 x 263 bf16 56.0 and 58.1 by blocks, but softmax 300 x 400 x 333 bf16 138 and 104 (H100).
     """
     M, N, K, size, inputs = problem
     block = block_as_it_lies(problem, limits)
@@ -112,6 +119,8 @@ def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> C
         launched = launch(problem, tiled, limits)
         if isinstance(launched, Split) and launched.vec > 1 and launched.group == 1 and not launched.looped:
             return tiled
+    if inputs == 2 and block.warps == MAX_WARPS:
+        return short._replace(warps=MAX_SHARED_WARPS)
     return block
 
 

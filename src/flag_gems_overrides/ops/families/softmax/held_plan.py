@@ -86,6 +86,11 @@ def short_columns(problem: Problem, limits: Limits) -> Configuration | None:
     return Configuration("short", elements, warps)
 
 
+def vectors_of_columns(problem: Problem) -> Configuration:
+    """A thread has a vector of neighbours, all of each column."""
+    return Configuration("short", VECTOR_BYTES // problem.itemsize * power_of_2(problem.N), 2)
+
+
 def held_block(problem: Problem, max_registers: int, warps: int = WHOLE_WARPS) -> Configuration | None:
     """A program for each [N, K]; None if its columns are not a power of two that a sector holds, or a thread would
     need more than ``max_registers`` for its elements.
