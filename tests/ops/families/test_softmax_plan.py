@@ -121,7 +121,8 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
         assert p.block == power_of_2(p.block) == p.warps * WARP * p.vec
         assert N * K + p.step * p.depth < 2**31 or isinstance(p, Interleaved)
         return
-    shape = (p.block_m, p.depth, p.width) if isinstance(p, Rows) else (p.lanes, p.depth, p.block_k)
+    shape = (p.block_m, p.width) if isinstance(p, Rows) else (p.lanes, p.depth, p.block_k)
+    assert size == 8 or p.depth == power_of_2(p.depth)
     assert all(side == power_of_2(side) for side in shape)
     assert (N if K == 1 else K) % p.vec == 0 or p.unaligned
     if isinstance(p, Split):
@@ -397,3 +398,12 @@ def test_two_or_three_columns_are_vectors_side_by_side_where_tiles_are_many_and_
 
 def test_groups_that_would_hold_columns_fit_on_the_device():
     assert plan(1, 2048, 102832, 2, 1, INTERPRETER).looped  # 16 programs, of which 12 run at once
+
+
+@pytest.mark.parametrize(
+    ("N", "size", "depth", "width"),
+    [(439, 8, 7, 64), (153, 8, 5, 32), (90, 8, 3, 32), (90, 4, 8, 16), (45, 8, 4, 16)],
+)
+def test_rows_of_float64_have_as_many_tiles_as_exist_where_a_warp_has_one(N, size, depth, width):
+    p = plan(40000, N, 1, size, 1, H200)
+    assert (p.depth, p.width) == (depth, width)

@@ -41,6 +41,32 @@ def softmax_single(x_ptr, out_ptr, M, LOG: tl.constexpr, BLOCK: tl.constexpr, CO
         tl.store(out_ptr + offsets, single(x, LOG), mask=offsets < M)
 
 
+@triton.jit
+def rows_in_tiles(
+    x_ptr, out_ptr, row, M, N, LOG: tl.constexpr, DEPTH: tl.constexpr, WIDTH: tl.constexpr, COMPUTE: tl.constexpr
+):
+    """Rows in DEPTH tiles, no power of two, of which only the last has columns that do not exist."""
+    column = tl.arange(0, WIDTH)[None, :]
+    offsets = row * N + column
+    exists = (row < M) & (column >= 0)
+    last = (row < M) & (column < N - (DEPTH - 1) * WIDTH)
+    x = ()
+    for i in tl.static_range(DEPTH):
+        mask = exists if i < DEPTH - 1 else last
+        x = x + (tl.load(x_ptr + i * WIDTH + offsets, mask=mask, other=float("-inf")).to(COMPUTE),)
+    row_max = x[0]
+    for i in tl.static_range(1, DEPTH):
+        row_max = tl.maximum(row_max, x[i])
+    row_max = tl.max(row_max, 1, keep_dims=True)
+    row_sum = exp(x[0] - row_max)
+    for i in tl.static_range(1, DEPTH):
+        row_sum += exp(x[i] - row_max)
+    row_sum = tl.sum(row_sum, 1, keep_dims=True)
+    for i in tl.static_range(DEPTH):
+        mask = exists if i < DEPTH - 1 else last
+        tl.store(out_ptr + i * WIDTH + offsets, normalize(x[i], row_max, row_sum, LOG), mask=mask)
+
+
 @entry()
 @triton.jit(do_not_specialize=["M", "N"])
 def softmax_rows(
@@ -60,14 +86,19 @@ def softmax_rows(
     x_ptr, out_ptr: [M, N]
     """
     N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
-    row, depth = lanes_and_depths(BLOCK_M, DEPTH)
-    column = depth * WIDTH + tl.arange(0, WIDTH)[None, None, :]
-    row += tl.program_id(0).to(tl.int64) * BLOCK_M
-    mask = (row < M) & (column < N)
-    x = tl.load(x_ptr + row * N + column, mask=mask, other=float("-inf")).to(COMPUTE)
-    row_max = lane_max(x, True)
-    row_sum = lane_sum(exp(x - row_max), True)
-    tl.store(out_ptr + row * N + column, normalize(x, row_max, row_sum, LOG), mask=mask)
+    first = tl.program_id(0).to(tl.int64) * BLOCK_M
+    if DEPTH & (DEPTH - 1):
+        row = first + tl.arange(0, BLOCK_M)[:, None]
+        rows_in_tiles(x_ptr, out_ptr, row, M, N, LOG, DEPTH, WIDTH, COMPUTE)
+    else:
+        row, depth = lanes_and_depths(BLOCK_M, DEPTH)
+        column = depth * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+        row += first
+        mask = (row < M) & (column < N)
+        x = tl.load(x_ptr + row * N + column, mask=mask, other=float("-inf")).to(COMPUTE)
+        row_max = lane_max(x, True)
+        row_sum = lane_sum(exp(x - row_max), True)
+        tl.store(out_ptr + row * N + column, normalize(x, row_max, row_sum, LOG), mask=mask)
 
 
 @entry()
