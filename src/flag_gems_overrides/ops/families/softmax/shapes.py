@@ -65,7 +65,7 @@ LONG_COLUMNS, MAX_SMALL_GROUP = {(2, 1): Shape(32, 8, 128)}, 16
 # Where L2 does not hold all columns, a program has no more of them than L1 does: (shape, bytes of a block's row). 64 x
 # 16384 x 64 bf16: 114 us, 126 through L2; log_softmax backward 147, not 163. 8 x 4096 x 1024, which fits: 65, not 60.
 # Larger groups than of 28 programs were not timed.
-# By 160 registers 16 bytes of softmax 1 x 2048 x 102832, held, spill (Triton 3.7); by 168 as many programs are resident.
+# By 160 registers 16 bytes of softmax 1 x 2048 x 102832, held, spill (Triton 3.7); by 168 as many are resident.
 COLUMNS_IN_L1, MAX_GROUP_IN_L1 = {(2, 1): (Shape(64, 4, 168), 128), (2, 2): (Shape(32, 8, 128), 64)}, 32
 # Columns short enough for one tile, by up to 8 warps. 8 x 21 x 262144: bf16 73 and 81 %, fp32 92 and 97 %.
 SHORT_COLUMNS = {
