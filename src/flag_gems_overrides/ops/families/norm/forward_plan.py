@@ -20,6 +20,13 @@ MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
 # each takes some time to start: 6692064 x 11 float32 347 us by programs of 16 rows, upstream 256, 87120 x 25 14.3 by
 # 10890 programs of one warp, upstream 12.8 (H100).
 MAX_N_OF_MANY_ROWS, MIN_ROWS_PER_SM = 16, 512
+# Rows that a thread has whole (short_rows.py): columns, and most elements of a thread. Before -> after: layer_norm of
+# 226634 x 7 bf16 8.6 -> 6.4 us with 14 elements to a thread, 7.8 with 28, 9.3 with 56, 10.1 with 7, which are no
+# vectors; 300000 x 6 float16 7.9 -> 7.4 with 12, 7.6 with 24; 226634 x 5 float32 10.8 -> 8.7 with 10 (by one warp with
+# 20 8.2), 32768 x 5 4.5 -> 3.4; rms_norm of 226634 x 5 float32 8.1 -> 7.3 with 10, 8.5 with 20. Longer rows are slower
+# so: 200000 x 9 float32 15.6 us by tiles, 17.8 by whole rows, 150000 x 15 14.2 and 27.1; 410144 x 8 float16 11.7 flat
+# and 11.5, 1579150 x 3 17.0 by columns and 16.5 (H100).
+SHORT_COLUMNS, SHORT_ELEMENTS = (5, 6, 7), 16
 # A row to a program (``late_row``): elements of a thread, and threads of a multiprocessor. rms_norm of bf16
 # 16384 x 8192 takes 134.9 us so, 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5;
 # layer_norm of float32 16384 x 8192 263.7 and 284.3, of bf16 3500 x 7792 33.1 and 35.2, 4096 x 16384 96.9 and 100.2
@@ -44,6 +51,8 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
     vec = widest(N, itemsize) if itemsize == 2 else math.gcd(N, vector)
     if N == 3 or (power_of_2(N) == N and vector >= N):
         yield _flat(problem)
+    if N in SHORT_COLUMNS:
+        yield _short_rows(problem, limits)
     yield row_with_edges(problem, limits)
     fits = 2 * N * itemsize <= limits.registers_per_sm
     short = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N or (fits and (itemsize == 8 or vec < vector))
@@ -72,6 +81,18 @@ def _flat(problem: Problem) -> Configuration:
     # One load of 4 elements at least: statistics of 8197496 x 1 are four times as many bytes. Twice of many elements.
     elements = max(N, 4) if N == 1 else VECTOR_BYTES // itemsize
     return Configuration("flat", 4, rows=elements * 4 * WARP // N)
+
+
+def _short_rows(problem: Problem, limits: Limits) -> Configuration:
+    """The widest vectors with which a thread has few elements, and each multiprocessor a warp: 400 x 5 float32 3.1 us
+    by tiles, 2.8 with a row to a thread, 3.4 with four (H100).
+    """
+    M, N, _, itemsize, *_ = problem
+    vec = VECTOR_BYTES // itemsize
+    # Of rows that together are whole vectors.
+    while vec > 1 and (math.lcm(N, vec) > SHORT_ELEMENTS or math.lcm(N, vec) * WARP * limits.sm_count > M * N):
+        vec //= 2
+    return Configuration("short", 4 if limits.sm_count * MIN_ROWS_PER_SM <= M else 1, vec)
 
 
 def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:

@@ -49,8 +49,8 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: flat, columns, rows, split, loop, few_rows; which field counts for which is in
-    their functions below.
+    """What the tuner chooses. Kernels: flat, columns, short, rows, split, loop, few_rows; which field counts for which
+    is in their functions below.
     """
 
     kernel: str
@@ -206,7 +206,7 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
 
 
 def _short_rows(problem: Problem, configuration: Configuration, limits: Limits) -> ShortRows:
-    """``configuration.rows`` is of a thread: a multiple of what is whole vectors."""
+    """As many rows to a thread as are whole vectors."""
     M, N, _, itemsize, backward, _ = problem
     _, warps, vec, *_ = configuration
     rows = vec // math.gcd(N, vec)

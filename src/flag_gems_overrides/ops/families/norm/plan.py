@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -25,7 +26,7 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
     _, N, _, itemsize, backward, residual = problem
     # How many short rows a tile has depends on the next power of two: a tile of 4 rows of 17 float64 had 32768 x 7 take
     # 8.1 us, FlagGems 4.1.
-    short = N if N < 4 else power_of_2(N) if N < MIN_UNALIGNED else 0
+    short = N if N < 8 else power_of_2(N) if N < MIN_UNALIGNED else 0
     return backward, residual, itemsize, short, math.gcd(N, VECTOR_BYTES // itemsize)
 
 
@@ -88,6 +89,13 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
             yield default._replace(warps=default.warps * 2, rows=default.rows * times)
         yield default._replace(warps=default.warps // 2, rows=default.rows // 2)
         return
+    if N <= 16 and not backward:
+        yield Configuration("columns", 4, rows=256)
+        for warps, vec in itertools.product((1, 4), (1, 2, 4, VECTOR_BYTES // itemsize)):
+            yield Configuration("short", warps, vec)
+    if default.kernel == "short":
+        yield next(each for each in _defaults(problem, limits) if each is not None and each.kernel == "rows")
+        return
     if default.kernel == "rows" and not backward:
         yield default._replace(late=True, per_sm=0, stages=1)
     if default.kernel == "rows":
@@ -102,10 +110,6 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
             yield default._replace(per_sm=max(1, 16 // default.warps), stages=4)
             # Programs of several warps with as much for each: fewer of them are to be started.
             yield default._replace(warps=default.warps * 4, rows=default.rows * 4)
-        if N <= 16 and not backward:
-            yield Configuration("columns", 4, rows=256)
-            for vec in (1, 2, 4, VECTOR_BYTES // itemsize):
-                yield Configuration("short", 4, vec)
     if default.kernel == "few_rows":
         yield whole_backward_rows(problem, widest(N, itemsize), limits) or loop(problem, limits)
     if backward and M <= MAX_FEW_ROWS:
