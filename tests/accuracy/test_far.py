@@ -188,10 +188,10 @@ def test_layer_norm(shape, dtype, registers, sm_count, only_last, device_with):
     torch.testing.assert_close(dx[-1:].to(wide), native[0], rtol=1e-3, atol=1e-3)
 
 
-# As they lie in memory, and column by column.
-@each("N", [4, 3])
+# As they lie in memory, column by column, and whole rows of a thread.
+@each("N", [4, 3, 5, 7])
 def test_norms_of_a_few_elements(N, only_last):
-    only_last(1)
+    only_last(2)
     x = sparse((2**31 // N + 200, N), torch.float16)
     x[-20:] = torch.randn(20, N)
     last = x[-20:].float()

@@ -39,6 +39,7 @@ SIZES = {
         "3x9000 normalized=1 float64",
         "300x2 normalized=1 bfloat16",
         "70x3 normalized=1 float32",
+        "301x7 normalized=1 bfloat16",
         "1x700 normalized=1 float32",
         "5x16400 normalized=1 bfloat16",
         "1x20000 normalized=1 float16",

@@ -16,15 +16,18 @@ from flag_gems_overrides.ops.families.norm.launches import (
     MAX_GROUP_OF_ONE_WARP,
     MIN_TURNS,
     PROGRAMS_PER_SM,
+    Configuration,
     FewRows,
     Flat,
     Launch,
     Loop,
     Problem,
     Rows,
+    ShortRows,
     Split,
     columns,
     launch,
+    launch_or_none,
 )
 from flag_gems_overrides.ops.families.norm.plan import configurations
 from flag_gems_overrides.ops.launch.devices import Limits
@@ -250,6 +253,58 @@ def test_rows_of_a_few_elements_are_all_in_a_tile(M, N, size, limits):
         assert (p.programs - 1) * p.block_m < M <= p.programs * p.block_m
         assert p.columns or power_of_2(N) == N
         assert p.block_m * N >= 16
+
+
+@given(numbers, st.integers(1, 16), sizes, limits)
+@example(2**31, 5, 8, H200)
+def test_short_rows_are_whole_vectors_of_a_thread(M, N, size, limits):
+    for p in _plans(ShortRows, DIRECTIONS[0], M, N, size, limits):
+        assert (p.programs - 1) * p.block_m < M <= p.programs * p.block_m
+        assert p.block_m == p.rows * p.warps * 32
+        assert p.rows * N % p.vec == 0
+        assert p.vec * size <= 16
+        # Of what was read and of the results.
+        assert p.rows * N * max(1, size // 4) <= 64
+
+
+@given(numbers, st.integers(1, 16), sizes, limits)
+def test_rows_of_5_to_7_columns_are_whole_to_a_thread(M, N, size, limits):
+    p = default(M, N, size, False, limits)
+    assert isinstance(p, ShortRows) == (5 <= N <= 7)
+    if isinstance(p, ShortRows):
+        assert p.rows * N <= 16
+        assert p.vec == 1 or p.rows * 32 * limits.sm_count <= M
+        assert p == rms_plan.plan_forward(Problem(M, N, 1, size, False), limits)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "vec", "warps"),
+    [(226634, 5, 4, 2, 4), (32768, 5, 4, 2, 1), (400, 5, 4, 1, 1), (226634, 7, 2, 2, 4), (300000, 6, 2, 4, 4)],
+)
+def test_short_rows_as_they_were_timed(M, N, size, vec, warps):
+    p = default(M, N, size, False, H200)
+    assert (type(p), p.vec, p.warps) == (ShortRows, vec, warps)
+
+
+@pytest.mark.parametrize(
+    ("problem", "configuration"),
+    [
+        (Problem(300, 5, 1, 4, True), Configuration("short", 1, 1)),
+        (Problem(300, 5, 1, 4, False), Configuration("short", 1, 3)),
+        (Problem(300, 5, 1, 4, False), Configuration("short", 1, 8)),
+        (Problem(300, 9, 1, 2, False), Configuration("short", 1, 8)),
+        (Problem(300, 33, 1, 8, False), Configuration("short", 1, 1)),
+    ],
+)
+def test_not_all_rows_are_short(problem, configuration):
+    """No gradients, vectors, or more elements than registers."""
+    assert launch_or_none(problem, configuration, H200) is None
+
+
+@pytest.mark.parametrize(("N", "vec", "warps", "unaligned"), [(393619, 8, 4, True), (393618, 2, 8, False)])
+def test_loops_over_odd_rows_of_16_bits_read_vectors(N, vec, warps, unaligned):
+    p = default(344, N, 2, False, H200)
+    assert (type(p), p.vec, p.warps, p.unaligned) == (Loop, vec, warps, unaligned)
 
 
 @given(st.integers(1, 2048), st.integers(1, 20000), sizes, limits)
