@@ -39,8 +39,8 @@ def forward_launch(
         kernel = layer_norm_columns if chosen.columns else layer_norm_flat
         return kernel.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, N=N, BLOCK_M=chosen.block_m)
     if isinstance(chosen, ShortRows):
-        sizes = {"N": N, "BLOCK_M": chosen.block_m, "ROWS": chosen.rows, "VEC": chosen.vec}
-        return layer_norm_short_rows.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, **sizes)
+        options = {"N": N, "BLOCK_M": chosen.block_m, "ROWS": chosen.rows, "VEC": chosen.vec}
+        return layer_norm_short_rows.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, **options)
     if isinstance(chosen, Rows):
         return layer_norm_rows.bind(
             device, (chosen.programs,), M, N, eps_bits, **rows_options(chosen, M), LATE=chosen.late

@@ -167,8 +167,8 @@ def _forward_launch(
         kernel = rms_norm_columns if plan.columns else rms_norm_flat
         return kernel.bind(device, (plan.programs,), M, eps_bits, N=N, BLOCK_M=plan.block_m, num_warps=plan.warps)
     if isinstance(plan, ShortRows):
-        sizes = {"N": N, "BLOCK_M": plan.block_m, "ROWS": plan.rows, "VEC": plan.vec}
-        return rms_norm_short_rows.bind(device, (plan.programs,), M, eps_bits, num_warps=plan.warps, **sizes)
+        options = {"N": N, "BLOCK_M": plan.block_m, "ROWS": plan.rows, "VEC": plan.vec}
+        return rms_norm_short_rows.bind(device, (plan.programs,), M, eps_bits, num_warps=plan.warps, **options)
     if isinstance(plan, Rows):
         return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **rows_options(plan, M), LATE=plan.late)
     if isinstance(plan, Loop):
