@@ -17,7 +17,6 @@ from ...launch.prepared import Entry, Launch
 from ...launch.sizes import cdiv, power_of_2
 from . import plan
 from .nll import nll_forward, nll_gradient_fill, nll_gradient_images, nll_gradient_short, nll_gradient_tile
-from .nll_flat import nll_gradient_flat
 from .nll_scattered import nll_gradient_scatter, nll_gradient_zeros
 
 NONE, MEAN, SUM = range(3)
@@ -211,7 +210,7 @@ def _scattered(clear: Launch, scatter: Launch, *given: Any) -> None:
 
 
 def _gradient_kernel(
-    chosen: plan.Fill | plan.Short | plan.Images | plan.Tile | plan.Flat, N: int, C: int, D: int
+    chosen: plan.Fill | plan.Short | plan.Images | plan.Tile, N: int, C: int, D: int
 ) -> tuple[Entry, tuple[int, ...], dict[str, Any]]:
     """The kernel, its sizes, and its blocks by name."""
     far = N * C * D + plan.MAX_BLOCK >= 2**31
@@ -222,10 +221,6 @@ def _gradient_kernel(
         case plan.Short():
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "INT64_OFFSETS": far}
             return nll_gradient_short, (N, C), blocks
-        case plan.Flat():
-            blocks = {"BLOCK": chosen.block, "ONE_CLASS": C == 1, "ONE_PLACE": D == 1, "INT64_OFFSETS": far}
-            inverses = 2**31 // max(C * D, 2) + 1, 2**31 // max(D, 2) + 1
-            return nll_gradient_flat, (N, C, D, *inverses), blocks
         case plan.Images():
             sizes = N, C, D, chosen.blocks, chosen.step, chosen.advance
             # In 128 registers 8 bytes spill (3 x 271 x 334 x 21 bfloat16, sm_100, Triton 3.6).

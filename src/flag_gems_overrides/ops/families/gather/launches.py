@@ -15,8 +15,6 @@ MAX_VECTORS, MAX_ZEROS, MAX_WARPS = 8, 32, 8
 MAX_BLOCK = MAX_ZEROS * MAX_WARPS * WARP * VECTOR_BYTES // 2
 # 3 x 271 x 334 x 21 bfloat16 spills 168 bytes with 4.
 MAX_IMAGE_VECTORS = 2
-# Elements of a thread, each of which has a target.
-MAX_FLAT = 8
 # Targets of a thread that fills.
 MAX_TARGETS = 8
 # Fewer vectors of an image leave lanes of a warp without one.
@@ -43,14 +41,14 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: fill, short, images, tile, flat, scatter."""
+    """What the tuner chooses. Kernels: fill, short, images, tile, scatter."""
 
     kernel: str
     vectors: int  # of 16 bytes that a thread writes at a time
     warps: int
     per_sm: int = 0  # images, tile: programs of a multiprocessor that are wanted; the classes are divided for them
     classes: int = 0  # images: that a program has, at least
-    positions: int = 0  # tile: at most, unless one sample has more; flat: elements of a thread
+    positions: int = 0  # tile: at most, unless one sample has more
 
 
 class Fill(NamedTuple):
@@ -101,14 +99,6 @@ class Tile(NamedTuple):
     programs: int
 
 
-class Flat(NamedTuple):
-    """A program writes ``block`` elements, each of a target of its own."""
-
-    block: int
-    warps: int
-    programs: int
-
-
 class Scatter(NamedTuple):
     """A program writes ``block`` zeros. A second launch of ``scatters`` programs writes the others."""
 
@@ -118,7 +108,7 @@ class Scatter(NamedTuple):
     scatters: int
 
 
-Gradient = Fill | Short | Images | Tile | Flat | Scatter
+Gradient = Fill | Short | Images | Tile | Scatter
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Gradient | None:
@@ -151,13 +141,6 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         if positions > MAX_TARGETS * warps * WARP:
             raise ValueError("few targets for many elements only")
         return Fill(block, positions, warps, cdiv(N * C * D, block))
-    if kernel == "flat":
-        block, sample = positions * warps * WARP, C * D
-        if not 0 < positions <= MAX_FLAT or positions & (positions - 1):
-            raise ValueError("few elements of a thread")
-        if C > 1 and (sample == 1 or sample * (sample + block) >= 2**31):
-            raise ValueError("samples are too large to divide by")
-        return Flat(block, warps, cdiv(N * sample, block))
     if kernel == "scatter":
         return Scatter(vectors * vec, warps, cdiv(N * C * D, vectors * vec), cdiv(N * D, SCATTERED))
     if kernel == "short":
