@@ -82,7 +82,10 @@ FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
 MIN_SCATTER_BYTES, MIN_SCATTER_BYTES_OF_POSITION = 64 << 20, 4096
 # So many classes of such images that are no whole vectors are filled too, with as many vectors to a thread as leave it
 # about two targets: 9147 x 6 x 10 bfloat16 takes 3.6 us, 4.2 with tile (torch.compile 3.2), 105 x 3 x 4 3.0 and 3.4.
-MIN_FILLED_CLASSES = 3
+# Of wider elements and as few classes as a tile has, which are not much more than their targets, so many bytes go by
+# tiles of two vectors to a thread: 32768 x 4 x 42 float32 takes 21.3 us filled, 17.8 with tile, 1781 x 3 x 54 3.8 and
+# 3.4 (H100). Of fewer bytes tiles were not timed.
+MIN_FILLED_CLASSES, MIN_TILED_BYTES = 3, 1 << 20
 # Four vectors to a thread: with eight 441 x 177416 bfloat16 takes 40.0 us instead of 39.0 and 5720 x 93 x 17 11.9
 # instead of 11.3; with two 128 x 5540 float32 3.5 instead of 3.2.
 FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
@@ -230,6 +233,8 @@ def _default(problem: Problem) -> Configuration:
         vectors = power_of_2(cdiv(BYTES_OF_POSITION * D, warps * WARP * VECTOR_BYTES))
         return FILL._replace(vectors=max(FILL.vectors, vectors), warps=warps)
     if few >= D > 1 and period > 1 and C >= MIN_FILLED_CLASSES:
+        if size > 2 and C <= MAX_CLASSES_OF_TILE and N * C * D * size >= MIN_TILED_BYTES:
+            return TILE._replace(vectors=2)
         return FILL._replace(vectors=1 if vec > C else 2)
     tile = TILE._replace(positions=LITTLE_POSITIONS) if little else TILE
     if D == 1 < C and little:
