@@ -107,7 +107,9 @@ SINGLE_LOADS, SINGLE_WARPS = 4, 36
 MANY_PARTS, MANY_PARTS_WARPS, MANY_PARTS_WARPS_SM_100 = 32, 20, 16
 # Channels of fewer elements with heads and tails are held by programs, not gone through in tiles of more elements.
 MIN_LOOPED = 2048
-# flat: warps of a program, warps of a multiprocessor, stages.
+# flat: warps of a program, warps of a multiprocessor, stages. Whole vectors of float32 columns forward by FEW_WARPS where
+# these have a row: 69460 x 32 23.0 us, 24.4 with 8, 20000 x 128 27.6 and 30.1, 5000 x 512 23.7 and 25.4, 65536 x 512
+# 153.8 and 154.8 (H100).
 FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 16, 3
 # Registers of a thread whose elements are of several channels: with 64, 2787 x 719 x 8 float32 spills 64 bytes and
 # 1536 x 21 x 32 float16 8; with 72 the first spills 8. Gradients of single elements have fewer loads in flight: 2787
@@ -253,8 +255,9 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
                 yield groups._replace(loads=groups.loads // 2, warps_per_sm=warps_per_sm)
         if alone and problem.inputs == 2 and problem.itemsize < 8:
             yield groups._replace(warps_per_sm=COLUMNS_WARPS_ALONE)
-        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions), of float64 on sm_100 8
-        # (70000 x 128). Single columns have no pipeline.
+        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions), of float32 that are not
+        # aligned 32 (20000 x 128 takes 25.5 us so, 26.1 without; H100), of float64 on sm_100 8 (70000 x 128). Single
+        # columns have no pipeline.
         spills = wide or (problem.itemsize == 8 and limits.capability[0] > 9)
         yield groups if spills or problem.N % 2 else pipelined
         return
@@ -321,7 +324,8 @@ def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """By channel if a tile has room for a long row, or by place; some may not be legal."""
     A, C, B, size, inputs = problem
     vec = VECTOR_BYTES // size
-    for warps in FLAT_WARPS:
+    fewest = B == 1 and inputs == 1 and size == 4 and has_vectors(problem) and C <= FEW_WARPS * FLAT_VECTORS * WARP * vec
+    for warps in (FEW_WARPS,) if fewest else FLAT_WARPS:
         room = warps * WARP * vec
         of_long_row = C * B * vec // math.gcd(C * B, vec)
         channels, lanes, used = 1, room, room
@@ -389,8 +393,10 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
                 # As many programs as multiprocessors, down to half of a sector: the gradient of 128 x 296 x 4 float16
                 # takes 4.2 us with 2 channels, 4.5 with 4 (H100).
                 share //= 2
-            elif inputs == 1 and share * B * size >= 2 * SECTOR_BYTES:
-                # Two to each: 24 x 1024 x 2 float32 takes 3.6 us with 4 channels, 4.4 with 8 (H100, torch.compile 3.8).
+            elif inputs == 1 and share * B * size >= SECTOR_BYTES:
+                # Two to each, with half of a sector at least: 24 x 1024 x 2 float32 takes 3.6 us with 4 channels, 4.4
+                # with 8 (torch.compile 3.8), 163 x 512 x 4 bfloat16 5.3 with 2, 5.6 with 4, 300 x 512 x 2 float32 6.7
+                # and 7.3, 16 x 512 x 4 bfloat16 3.1 and 3.2 (H100).
                 share //= 2
             channels = min(channels, max(share, power_of_2(NEIGHBOUR_ROWS // A)))
         channels = max(1, channels, min(512 // inputs // block, share))
