@@ -107,7 +107,7 @@ SINGLE_LOADS, SINGLE_WARPS = 4, 36
 MANY_PARTS, MANY_PARTS_WARPS, MANY_PARTS_WARPS_SM_100 = 32, 20, 16
 # Channels of fewer elements with heads and tails are held by programs, not gone through in tiles of more elements.
 MIN_LOOPED = 2048
-# flat: warps of a program, warps of a multiprocessor, stages. Whole vectors of float32 columns forward by FEW_WARPS where
+# flat: warps of a program, warps of a multiprocessor, stages. Whole vectors of float32 columns forward by FEW_WARPS, if
 # these have a row: 69460 x 32 23.0 us, 24.4 with 8, 20000 x 128 27.6 and 30.1, 5000 x 512 23.7 and 25.4, 65536 x 512
 # 153.8 and 154.8 (H100).
 FLAT_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 16, 3
@@ -324,8 +324,8 @@ def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """By channel if a tile has room for a long row, or by place; some may not be legal."""
     A, C, B, size, inputs = problem
     vec = VECTOR_BYTES // size
-    fewest = B == 1 and inputs == 1 and size == 4 and has_vectors(problem) and C <= FEW_WARPS * FLAT_VECTORS * WARP * vec
-    for warps in (FEW_WARPS,) if fewest else FLAT_WARPS:
+    wide = B == 1 and inputs == 1 and size == 4 and has_vectors(problem)
+    for warps in (FEW_WARPS,) if wide and FEW_WARPS * FLAT_VECTORS * WARP * vec >= C else FLAT_WARPS:
         room = warps * WARP * vec
         of_long_row = C * B * vec // math.gcd(C * B, vec)
         channels, lanes, used = 1, room, room
