@@ -64,8 +64,6 @@ BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 
 ALONE_BYTES_PER_US = 65000
 # Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
-# Of a thread for the edges of a row, or of those that a warp has at once.
-EDGE_INSTRUCTIONS = 150
 # For an element of rows as they lie in memory, whose sums begin again with each row (counted, not timed).
 FLAT_INSTRUCTIONS = 22
 # For an element of few columns as they lie, in whole vectors and else (counted, not timed).
@@ -105,10 +103,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         instructions = FLAT_INSTRUCTIONS
     if isinstance(found, Interleaved):
         instructions, accesses = INTERLEAVED_INSTRUCTIONS[N * K % found.vec == 0], K
-    threads = found.programs * found.warps * WARP
-    issues = threads * found.steps * tile * wide * instructions
-    if K == 1 and vector(problem)[1]:
-        issues += threads * EDGE_INSTRUCTIONS
+    issues = found.programs * found.warps * WARP * found.steps * tile * wide * instructions
     # Of each multiprocessor.
     active = min(limits.sm_count, found.programs)
     bandwidth = float(BYTES_PER_US)

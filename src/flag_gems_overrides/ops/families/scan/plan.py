@@ -120,10 +120,6 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for warps in _powers(1, 8):
         for more in _powers(1, MAX_SCALARS // elements if tiles == 1 else 1):
             yield from _steps(problem, Configuration("units", elements * more, lanes, 0, warps), tiles)
-        # Several rows with edges to a warp: those are a thread's whatever it has of the interior.
-        for fewer in (lanes // 2, lanes // 4) if unaligned else ():
-            if cdiv(N, fewer) <= max_depth(problem, elements, "units"):
-                yield from _steps(problem, Configuration("units", elements, fewer, 0, warps), cdiv(N, fewer))
     alone = integer and size == 8 and limits.sm_count >= M and not unaligned and N % (WIDE * vec) == 0
     for warps in _powers(2, MAX_WARPS if tiles > 1 else 1):
         many = cdiv(tiles, warps) > max_depth(problem, elements, "segments")
