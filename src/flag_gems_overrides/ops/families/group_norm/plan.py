@@ -102,8 +102,9 @@ BUSY_WARPS = 16
 # sums: 7 x 6 x 1 bf16 took 5.1 us with two launches. It takes as many groups of a sample as fill a sector.
 ELEMENTS_OF_ALL = 4096
 # Of so few elements a thread has two, so that programs of one warp share the samples' groups: 16 x 11 x 1 bf16 in 11
-# groups 2.74 us, 3.10 with a sector of groups (H100; torch.compile 2.94).
-LITTLE = 256
+# groups 2.74 us, 3.10 with a sector of groups (H100; torch.compile 2.94). Of groups of one element more: 15 x 30
+# float16 in 30 groups 2.97, 3.35 with a sector, 30 x 64 bfloat16 in 64 groups 3.14 and 3.34 (H100).
+LITTLE, LITTLE_SINGLES = 256, 2048
 # The gradient does not hold a group as channels x elements if a smaller share of the lanes would have an element:
 # 2048 groups of 16 x 49 float32, where 77 % have one, take 35 us. A group of one channel is read as it lies instead:
 # 12 x 3248 float32 6.0 us, 6.7 as channels x elements.
@@ -241,8 +242,11 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     most = ELEMENTS_OF_FLOAT64 if single else ELEMENTS_OF_TILE
     together = power_of_2_within(min(most // group, M // (2 * limits.sm_count)))
     of_all = power_of_2(problem.samples) * power_of_2(min(cdiv(SECTOR_BYTES, N * K * itemsize), groups))
+    few = max(power_of_2(problem.samples), 2 * WARP // group)
     if M * group <= LITTLE:
-        of_all = max(power_of_2(problem.samples), 2 * WARP // group)
+        of_all = few
+    elif group == 1 and M <= LITTLE_SINGLES:
+        of_all = min(of_all, few)
     of_one = ELEMENTS_OF_ALL if groups < PROGRAMS_PER_SM * limits.sm_count else ELEMENTS_OF_TILE
     if of_all * group <= min(of_one, of_tile(problem) * MAX_WARPS * WARP):
         together = max(together, of_all)
@@ -329,4 +333,16 @@ def _blocks(problem: Problem, warps: int) -> tuple[int, int]:
     max_lanes = MAX_MASKED * min(shape.lanes for shape in shapes)
     allowed = [shape for shape in shapes if shape.lanes <= max_lanes]
     best = min(allowed, key=lambda shape: (shape.tiles, -shape.block_hw))
+    # A whole channel in one tile where a thread has fewer loads so than of two, whatever is masked.
+    one = min((shape for shape in shapes if shape.block_hw >= problem.K), key=lambda shape: shape.lanes, default=best)
+    if one.tiles <= best.tiles and _loads(problem, one, warps) < _loads(problem, best, warps):
+        best = one
     return best.block_d, best.block_hw
+
+
+def _loads(problem: Problem, shape: _TileShape, warps: int) -> int:
+    """Of a thread for a tile of each input: the gradient of 80 x 4096 x 144 bfloat16 in 32 groups takes 182 us with one
+    of 4 x 256 elements, 206 with two, of 4 x 128 and of 4 x 16 (H100)."""
+    tile = sums(problem, shape.block_d, shape.block_hw)
+    parts = (tile.block_hw, tile.rest_hw) if tile.whole else (tile.block_hw,)
+    return sum(cdiv(tile.block_d * part // tile.vec, warps * WARP) for part in parts)
