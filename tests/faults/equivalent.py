@@ -8,8 +8,11 @@ _LOOP_DX = "norm/loop/layer_norm_backward_loop"
 _COLUMN_SUMS = "norm/columns/sum_columns_of_rows"
 _GROUPS = "group_norm/backward"
 _MOMENTS_OF_CLASSES = "reduction/moment_classes/moments_of_classes_kernel"
+_SHORT_ROWS = (
+    *(f"short_rows/{does}_short_rows" for does in ("reduce", "locate")),
+    "moment_short_rows/moments_of_short_rows",
+)
 _ROWS = ("unaligned_rows", "split_rows", "looped_rows")
-_HELD = (*_ROWS, "columns", "looped_columns")
 _WEIGHT, _BIAS = (f"tl.load({name}_ptr + head + offsets, mask=mask, other=0.0)" for name in ("weight", "bias"))
 _WORDS = [f"tl.load({words}_ptr, mask=mask, other=1, volatile=True)" for words in ("words", "first", "second")]
 
@@ -22,16 +25,15 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "the axis is 0 from Triton 3.7 on": (
         "softmax/tile/lanes_and_depths/minus_dropped: 1 - AXIS",
         "group_norm/vectors/rows_from/minus_dropped: 1 - AXIS",
-        *(
-            f"reduction/moment_columns/{function}/minus_dropped: 1 - AXIS"
-            for function in ("_pairs_of_columns", "moments_of_columns_kernel")
-        ),
+        "reduction/moment_columns/moments_of_columns_kernel/minus_dropped: 1 - AXIS",
         *(f"group_norm/vectors/sum_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)")),
         *(f"group_norm/vectors/sums_of_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)", " (3)")),
     ),
     "a whole tile may have a mask": (
         "norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",
         "norm/rms_flat/rms_norm_flat/off_by_one: first + BLOCK_M <= M",
+        "norm/short_rows/layer_norm_short_rows/off_by_one: first + BLOCK_M <= M",
+        "norm/rms_short_rows/rms_norm_short_rows/off_by_one: first + BLOCK_M <= M",
         "gather/nll/clear_block/off_by_one: size - start >= BLOCK",
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N",
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N (2)",
@@ -53,14 +55,15 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "launch/workspace/_counters/not_zeroed: torch.zeros(size, dtype=dtype, device=like.device)",
     ),
     "multiplied with an output that is 0 there, or not added": (
-        "softmax/backward/softmax_backward_rows/wrong_other: tl.load(g_ptr + row * N + column, mask=mask, other=0.0)",
         *(
-            f"softmax/backward/softmax_backward_{kernel}/wrong_other: tl.load(g_ptr + {offsets}, other=0.0){which}"
-            for kernels, offsets, which in (
-                (_HELD, "start + offsets, mask=mask", ""),
-                (("split_rows",), "start + offsets, mask=mask", " (2)"),
-                (_ROWS, "edge_offsets, mask=edge_mask", ""),
-                (("split_rows",), "next_start + offsets, mask=next_mask", ""),
+            f"softmax/{file}/softmax_backward_{kernel}/wrong_other: tl.load(g_ptr + {offsets}, other=0.0){which}"
+            for file, kernels, offsets, which in (
+                ("backward_rows", ("rows",), "row * N + column, mask=mask", ""),
+                ("backward_rows", _ROWS, "start + offsets, mask=mask", ""),
+                ("backward_columns", ("columns", "looped_columns"), "start + offsets, mask=mask", ""),
+                ("backward_rows", ("split_rows",), "start + offsets, mask=mask", " (2)"),
+                ("backward_rows", _ROWS, "edge_offsets, mask=edge_mask", ""),
+                ("backward_rows", ("split_rows",), "next_start + offsets, mask=next_mask", ""),
             )
             for kernel in kernels
         ),
@@ -75,9 +78,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"{_GROUPS}_passes/group_norm_backward_sums/minus_dropped: D - 1",
         f"{_GROUPS}_passes/group_norm_backward_apply/minus_dropped: PARTS - 1",
     ),
-    "whole channels begin at 0": tuple(
-        f"{_GROUPS}_passes/sums_of_channels/minus_dropped: end - begin{which}" for which in ("", " (3)")
-    ),
+    "whole channels begin at 0": (f"{_GROUPS}_passes/sums_of_channels/minus_dropped: end - begin",),
     "the first chunk begins at 0, and no other has this edge": (
         "scan/cumsum/cumsum_chunk_sums/minus_dropped: x_ptr - along(chunk * length, K, COLUMNS)",
     ),
@@ -131,6 +132,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "of two equals either will do: 0.0 and -0.0 are equal": (
         "reduction/extremum/larger/off_by_one: a <= b",
         "reduction/extremum/smaller/off_by_one: a >= b",
+    ),
+    "a program of short rows has all of its block": tuple(
+        f"reduction/{kernel}_kernel/off_by_one: rows < BLOCK_M" for kernel in _SHORT_ROWS
+    ),
+    "short rows have no partial results": tuple(
+        f"reduction/{kernel}_kernel/offset_in_32_bits: tl.full([], M, tl.int64)" for kernel in _SHORT_ROWS
     ),
     "there are at most as many partial results as programs on the device hold: never 2**31": (
         *(
@@ -193,17 +200,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"{_COLUMN_SUMS}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
-        *(
-            f"{_GROUPS}/group_norm_backward_tile/wrong_other: tl.load({what}, other=0.0)"
-            for what in (
-                *(
-                    f"{ptr} + {sample} * G + row_places, mask=next_mask"
-                    for ptr in ("mean_ptr", "rstd_ptr")
-                    for sample in ("tl.cast(first, tl.int64)", "after")
-                ),
-                "x_ptr + start + offsets, mask=mask",
-            )
-        ),
+        f"{_GROUPS}/group_norm_backward_tile/wrong_other: tl.load(x_ptr + start + offsets, mask=mask, other=0.0)",
         *(
             f"{_GROUPS}_rows/group_norm_backward_rows/wrong_other: tl.load(x_ptr + {what}, other=0.0)"
             for what in (
