@@ -187,9 +187,7 @@ def cumsum_chunk_sums(
     left = tl.minimum(length, where[2] - chunk * length)
     x_ptr += along(chunk * length, K, COLUMNS)
     total = tl.zeros([UNITS, LANES], ACC)
-    # Backwards: what is read last may still be in the cache when the second launch begins.
-    for done in range(STEP, length + STEP, STEP):
-        first = length - done
+    for first in range(0, length, STEP):
         tiles = load_tiles(x_ptr + along(first, K, COLUMNS), where, left - first, K, DEPTH, LANES, COLUMNS)
         for v in tl.static_range(DEPTH):
             total += tiles[v].to(CONVERTED).to(ACC)
