@@ -48,6 +48,19 @@ def check_logsumexp(x: torch.Tensor, dims: list[int], keepdim: bool = False) -> 
     )
 
 
+@each("dtype", [*FLOATING, torch.int8])
+@each("N", [1, 2, 3, 7])
+def test_short_rows(N, dtype, device, device_with):
+    """So many to a thread that they are whole vectors; the last program has fewer."""
+    device_with(sm_count=1)
+    x = draw((2049, N), dtype, device)
+    check_aminmax(x, 1)
+    if dtype.is_floating_point:
+        check_aminmax(put_nans(x), 1, True)
+        x[5], x[6], x[2048] = -inf, inf, nan
+        check_logsumexp(x, [1])
+
+
 @each("dtype", FLOATING)
 @each("shape", SHAPES)
 def test_aminmax(shape, dtype, device):

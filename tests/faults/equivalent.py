@@ -11,6 +11,7 @@ _MOMENTS_OF_CLASSES = "reduction/moment_classes/moments_of_classes_kernel"
 _SHORT_ROWS = (
     *(f"short_rows/{does}_short_rows" for does in ("reduce", "locate")),
     "moment_short_rows/moments_of_short_rows",
+    "pair_short_rows/reduce_pairs_of_short_rows",
 )
 _ROWS = ("unaligned_rows", "split_rows", "looped_rows")
 _WEIGHT, _BIAS = (f"tl.load({name}_ptr + head + offsets, mask=mask, other=0.0)" for name in ("weight", "bias"))

@@ -89,6 +89,7 @@ SIZES = {
         "2x700x64 dim=1 int64",
         "5000x3 dim=0 float16",
         "3x3001x5 dim=1 float64",
+        "9001x3 dim=1 float64",
     ],
     "scan": [
         "300x24 dim=1 float32",

@@ -47,7 +47,7 @@ def _store_final(a, b, out_ptr, second_out_ptr, offsets, mask, OP: tl.constexpr)
 
 
 @triton.jit
-def _store(
+def store_pairs(
     a, b, out_ptr, second_out_ptr, partial_ptr, partial_second_ptr, arrived_ptr, offsets, mask, size,
     OP: tl.constexpr, BLOCK_SPLITS: tl.constexpr,
 ):  # fmt: skip
@@ -133,7 +133,7 @@ def reduce_pairs_of_rows_kernel(
         c, d = _load_pairs(x_ptr, second_ptr, start + positions, mask, OP, EVICT="")
         c, d = OP.fold(c, d, 1, OP)
         a, b = OP.merge(a, b, c, d, OP)
-    _store(
+    store_pairs(
         a[:, None],
         b[:, None],
         out_ptr,
@@ -193,7 +193,7 @@ def reduce_pairs_of_columns_kernel(
             c, d = _load_pairs(x_ptr, second_ptr, start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
             a, b = OP.merge(a, b, c, d, OP)
     a, b = OP.fold(a, b, AXIS, OP)
-    _store(
+    store_pairs(
         a[None, :],
         b[None, :],
         out_ptr,

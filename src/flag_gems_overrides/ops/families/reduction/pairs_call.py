@@ -18,6 +18,7 @@ from .call import memory_order, problems_of, refuse_empty, wrapped
 from .columns import N_AXIS
 from .defaults import kinds
 from .pair_policy import PairPolicy
+from .pair_short_rows import reduce_pairs_of_short_rows_kernel
 from .pairs import reduce_pairs_of_columns_kernel, reduce_pairs_of_rows_kernel
 from .plan import Plan, Problem
 from .policy import accumulator
@@ -65,7 +66,7 @@ def _prepare(
     elements, computed, steps = dtype, accumulator(dtype), []
     for number, (M, N, K) in enumerate(problems, 1):
         last = number == len(problems)
-        chosen = _plan(Problem(M, max(N, 1), K, elements.itemsize, 2), device)
+        chosen = _plan(Problem(M, N or 2, K, elements.itemsize, 2), number == 1, device)
         options: dict[str, Any] = {
             "OP": policy.pairing(dtype, elements, computed, last),
             "BLOCK_N": chosen.block_n,
@@ -78,7 +79,11 @@ def _prepare(
             "maxnreg": max(chosen.registers, 128) if computed.itemsize == 8 else chosen.registers,
         }
         sizes_of: tuple[int, ...] = (M, N)
-        if chosen.kernel == "rows":
+        if chosen.kernel == "short":
+            kernel, sizes_of = reduce_pairs_of_short_rows_kernel, (M,)
+            options = {name: options[name] for name in ("OP", "EVICT", "num_warps", "maxnreg")}
+            options |= {"N": N, "BLOCK_M": chosen.block_m, "VECTOR": chosen.vector}
+        elif chosen.kernel == "rows":
             kernel = reduce_pairs_of_rows_kernel
             options |= {"BLOCK_M": chosen.block_m, "VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
             options["NEIGHBOURS"] = chosen.neighbours
@@ -98,12 +103,13 @@ def _prepare(
     return Prepared(tuple(steps), copy)
 
 
-def _plan(problem: Problem, device: int) -> Plan:
-    """As for a value and its position, but there are no kernels for classes and whole short rows."""
+def _plan(problem: Problem, of_elements: bool, device: int) -> Plan:
+    """As for a value and its position, but there are no kernels for classes, and none for short rows of pairs."""
     limits = devices.limits(device)
     configuration = plan.choose(problem, limits)
-    if configuration.kernel not in ("rows", "columns"):
-        configuration = next(each for each in kinds(problem, limits) if each.kernel in ("rows", "columns"))
+    kernels = ("rows", "columns", "short") if of_elements else ("rows", "columns")
+    if configuration.kernel not in kernels:
+        configuration = next(each for each in kinds(problem, limits) if each.kernel in kernels)
     found = plan.launch(problem, configuration, limits)
     if found.kernel == "columns" and configuration.elements > MAX_LOOPED and found.splits * found.step < problem.N:
         found = plan.launch(problem, configuration._replace(elements=MAX_LOOPED), limits)
