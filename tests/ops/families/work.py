@@ -98,6 +98,8 @@ def _norm(backward: bool, residual: bool = False) -> Callable[[int, int, int, in
         if isinstance(plan, norm_launches.Flat):
             width = N if plan.columns else power_of_2(N)
             return Work(plan.programs, 1, plan.programs * plan.block_m * width, 1, 0)
+        if isinstance(plan, norm_launches.ShortRows):
+            return Work(plan.programs, 1, plan.programs * plan.block_m * N, 1, 0)
         if isinstance(plan, norm_launches.FewRows):
             # dx reads a row once, the other sums read all rows again.
             lanes = plan.row_programs * plan.block_m * plan.block_n
