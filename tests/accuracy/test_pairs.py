@@ -61,6 +61,11 @@ def test_short_rows(N, dtype, device, device_with):
         check_logsumexp(x, [1])
 
 
+def test_many_results_of_no_elements(device, device_with):
+    device_with(sm_count=1)
+    check_logsumexp(torch.empty((2049, 0), device=device), [1])
+
+
 @each("dtype", FLOATING)
 @each("shape", SHAPES)
 def test_aminmax(shape, dtype, device):

@@ -66,7 +66,7 @@ def _prepare(
     elements, computed, steps = dtype, accumulator(dtype), []
     for number, (M, N, K) in enumerate(problems, 1):
         last = number == len(problems)
-        chosen = _plan(Problem(M, N or 2, K, elements.itemsize, 2), number == 1, device)
+        chosen = _plan(Problem(M, N or 2, K, elements.itemsize, 2), number == 1 and N > 0, device)
         options: dict[str, Any] = {
             "OP": policy.pairing(dtype, elements, computed, last),
             "BLOCK_N": chosen.block_n,
