@@ -112,8 +112,10 @@ def test_values_that_are_not_finite_stay_in_their_short_row(vec, value, forward_
     native = torch.ops.aten.native_layer_norm(x, [5], None, None, EPS)
     for ours, theirs in zip(layer_norm(x, [5]), native, strict=True):
         assert torch.equal(torch.isfinite(ours), torch.isfinite(theirs))
+    # PyTorch's kernel for CUDA (2.11) has NaN in a whole row with an infinity, its formula 0 next to it.
+    exact = x * torch.rsqrt(x.square().mean(1, keepdim=True) + EPS)
     y, _ = rms_norm_forward(x, [5], None, EPS)
-    assert torch.equal(torch.isfinite(y), torch.isfinite(torch.rms_norm(x, [5], None, EPS)))
+    assert torch.equal(torch.isfinite(y), torch.isfinite(exact))
 
 
 @each("dtype", FLOATING)
