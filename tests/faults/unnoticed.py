@@ -31,8 +31,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "perf.profile.trace: *",
         "perf.providers.*",
         "perf.run.meter: *",
-        "perf.tune.compile_all: *",
-        "perf.tune.compiler: *",
+        "perf.tune.measuring.compile_all: *",
+        "perf.tune.measuring.compiler: *",
         "registration.installation._Installation._add_host_paths: *",
     ),
     "runs in a process of its own, which tests of the suite start and this run leaves out": (
@@ -59,8 +59,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "*strict=False* -> *strict=None*",
     ),
     "times that are equal to the last bit do not occur": (
-        "perf.tune.Tuner._us: * < * -> * <= *",
-        "perf.tune.Tuner.measure: if us[best] > us[default] * -> *",
+        "perf.tune.measuring.Tuner._us: * < * -> * <= *",
+        "perf.tune.measuring.Tuner.measure: if us[best] > us[default] * -> *",
     ),
     "a thread that is joined before the process ends": ("perf.workers.run: *daemon=True* -> *",),
     "text that is flushed at the end of the process too": ("cli._plain.say: *flush=*",),
@@ -73,7 +73,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "typer reads a command's signature, which has no fault": ("cli.*: Annotated[* -> *: Annotated[*",),
     "there is nothing to apply or to choose in it": (
         'upstreaming.exchange.apply: if patch.kind != "tests"* -> *',
-        "perf.tune.points: if not 0 < * -> if not 1 < *",
+        "perf.tune.grid.points: if not 0 < * -> if not 1 < *",
         "perf.ladder.Ladder.cases: * or [0] -> * or [1]",
     ),
     "looks of a figure, which people judge": (

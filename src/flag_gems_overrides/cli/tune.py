@@ -43,18 +43,11 @@ def tune(
     from flag_gems_overrides.perf import conditions
     from flag_gems_overrides.perf.baselines import slug
     from flag_gems_overrides.perf.timing import Timer
-    from flag_gems_overrides.perf.tune import (
-        FAMILIES,
-        ROUNDS,
-        WARM_UP_SECONDS,
-        Journal,
-        Tuner,
-        compile_all,
-        in_turn,
-        points,
-        save,
-        table_path,
-    )
+    from flag_gems_overrides.perf.tune.families import FAMILIES
+    from flag_gems_overrides.perf.tune.grid import in_turn, points
+    from flag_gems_overrides.perf.tune.journal import Journal
+    from flag_gems_overrides.perf.tune.measuring import ROUNDS, WARM_UP_SECONDS, Tuner, compile_all
+    from flag_gems_overrides.perf.tune.tables import save, table_path
 
     for name in families or ():
         check("family", name, tuple(FAMILIES))

@@ -17,7 +17,7 @@ from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.answers import Reference
 from flag_gems_overrides.perf.cases import Case, make
 from flag_gems_overrides.perf.problems import problems
-from flag_gems_overrides.perf.tune import FAMILIES
+from flag_gems_overrides.perf.tune.families import FAMILIES
 
 DEVICES = {
     "H200": Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0)),

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gems-overrides tune` with a GPU of our own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from perf.tune.made import FAKE, LIMITS, Clock
+from typer.testing import CliRunner
+
+from flag_gems_overrides.cli.commands import app
+from flag_gems_overrides.ops.launch import devices
+from flag_gems_overrides.ops.plans import table
+from flag_gems_overrides.perf import beforehand, conditions, timing
+from flag_gems_overrides.perf.tune import families, grid, measuring
+
+
+@pytest.fixture
+def pretended_gpu(monkeypatch, tmp_path):
+    """The command's own path, with a GPU of our own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(conditions, "device", lambda: {"name": "NVIDIA H200"})
+    monkeypatch.setattr(devices, "limits", lambda index: LIMITS)
+    monkeypatch.setattr(timing, "Timer", lambda *arguments: Clock(w2=7.0))
+    monkeypatch.setattr(table, "FOLDER", tmp_path)
+    monkeypatch.setattr(families, "FAMILIES", {"fake": FAKE})
+    monkeypatch.setattr(measuring, "compile_all", lambda todo, limits, seconds: {})
+    monkeypatch.setattr(beforehand, "synchronize", lambda: None)
+    monkeypatch.setattr(measuring, "free", lambda kept: None)
+    monkeypatch.setattr(beforehand, "share_caches", lambda: None)
+    (tmp_path / "shapes.yaml").write_text("softmax:\n  core:\n    - {shape: [64, 32], dim: 1}\n")
+    monkeypatch.setattr(grid, "LEVELS", (28,))
+    monkeypatch.setattr(grid, "MAX_ELEMENTS", 1 << 10)
+
+
+def test_the_command_writes_a_table_and_goes_on(pretended_gpu, tmp_path):
+    ran = CliRunner().invoke(app, ["tune", "fake", "--shapes", "shapes.yaml"])
+    assert ran.exit_code == 0, ran.output
+    assert "2 problems to measure" in ran.output
+    assert "fake_family: 2 problems, 2 not best by the default: 1.429 times as fast there" in ran.output
+    loaded = table.load(tmp_path / "nvidia-h200.json")
+    assert [row.configuration for row in loaded.families["fake_family"]] == [("rows", 2)] * 2
+    made = json.loads((tmp_path / "nvidia-h200.json").read_text())
+    assert made["command"] == "gems-overrides tune fake --seconds 900 --seed 0"
+    again = CliRunner().invoke(app, ["tune", "fake", "--shapes", "shapes.yaml"])
+    assert "0 problems to measure" in again.output
+    assert table.load(tmp_path / "nvidia-h200.json").families == loaded.families
+
+
+def test_without_a_measurement_there_is_no_table(pretended_gpu, monkeypatch, tmp_path):
+    monkeypatch.setattr(measuring.Tuner, "measure", lambda self, point: None)
+    ran = CliRunner().invoke(app, ["tune", "fake", "--shapes", "shapes.yaml"])
+    assert ran.exit_code == 1
+    assert "nothing was measured" in ran.output
+    assert not (tmp_path / "nvidia-h200.json").exists()
+
+
+def test_a_family_that_is_none_is_refused(pretended_gpu):
+    ran = CliRunner().invoke(app, ["tune", "scan"])
+    assert ran.exit_code == 2
+    assert "family 'scan' is not known; known: fake" in " ".join(ran.output.split())
+
+
+def test_without_a_gpu_the_command_says_so(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(app, ["tune", "softmax"])
+    assert ran.exit_code == 2 or torch.cuda.is_available()
