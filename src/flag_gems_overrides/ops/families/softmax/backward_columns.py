@@ -14,6 +14,7 @@ from .tile import (
     column_tile,
     lane_sum,
     load_short_columns,
+    short_blocks,
     short_columns,
     short_mask,
     sum_across_lanes,
@@ -35,6 +36,8 @@ def softmax_backward_short_columns(
     DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     VEC: tl.constexpr,
+    WIDTH: tl.constexpr,
+    FEW: tl.constexpr,
     COMPUTE: tl.constexpr,
     AXIS: tl.constexpr,
 ):
@@ -42,8 +45,16 @@ def softmax_backward_short_columns(
 
     g_ptr, y_ptr, dx_ptr: [M, N, K]
     """
-    K = whole_vectors(K, VEC)
-    offsets, n, mask = short_columns(M, N, K, LANES, COLUMNS, VEC)
+    if WIDTH:
+        K = FEW
+        start, offsets, n, mask = short_blocks(M, N, K, LANES, COLUMNS // WIDTH, WIDTH, AXIS)
+        g_ptr += start + offsets
+        y_ptr += start + offsets
+        dx_ptr += start + offsets
+        offsets = 0
+    else:
+        K = whole_vectors(K, VEC)
+        offsets, n, mask = short_columns(M, N, K, LANES, COLUMNS, VEC)
     g = load_short_columns(g_ptr, offsets, mask, n, N, K, 0.0, LANES, DEPTH, COMPUTE)
     y = load_short_columns(y_ptr, offsets, mask, n, N, K, 0.0, LANES, DEPTH, COMPUTE)
     row_sum = summand(g[0], y[0], short_mask(mask, n, N, 0, LANES, DEPTH), LOG)

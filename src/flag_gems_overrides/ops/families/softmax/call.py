@@ -198,8 +198,10 @@ def _bind(
             DEPTH=chosen.depth,
             COLUMNS=chosen.columns,
             VEC=chosen.vec,
+            WIDTH=chosen.width,
+            FEW=K if chosen.width else 0,
             COMPUTE=compute,
-            AXIS=DEPTH_AXIS,
+            AXIS=1 - DEPTH_AXIS if chosen.width else DEPTH_AXIS,
         )
     if isinstance(chosen, Interleaved):
         return _bind_interleaved(kernels, problem, chosen, log, compute, device)

@@ -25,6 +25,7 @@ from .tile import (
     lane_max,
     lane_sum,
     load_short_columns,
+    short_blocks,
     short_columns,
     short_mask,
     whole_vectors,
@@ -44,6 +45,8 @@ def softmax_short_columns(
     DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     VEC: tl.constexpr,
+    WIDTH: tl.constexpr,
+    FEW: tl.constexpr,
     COMPUTE: tl.constexpr,
     AXIS: tl.constexpr,
 ):
@@ -52,8 +55,15 @@ def softmax_short_columns(
 
     x_ptr, out_ptr: [M, N, K]
     """
-    K = whole_vectors(K, VEC)
-    offsets, n, mask = short_columns(M, N, K, LANES, COLUMNS, VEC)
+    if WIDTH:
+        K = FEW
+        start, offsets, n, mask = short_blocks(M, N, K, LANES, COLUMNS // WIDTH, WIDTH, AXIS)
+        x_ptr += start + offsets
+        out_ptr += start + offsets
+        offsets = 0
+    else:
+        K = whole_vectors(K, VEC)
+        offsets, n, mask = short_columns(M, N, K, LANES, COLUMNS, VEC)
     x = load_short_columns(x_ptr, offsets, mask, n, N, K, float("-inf"), LANES, DEPTH, COMPUTE)
     row_max = x[0]
     for i in tl.static_range(1, DEPTH):

@@ -65,6 +65,7 @@ class Short(NamedTuple):
     vec: int
     warps: int
     programs: int
+    width: int = 0
 
 
 class Interleaved(NamedTuple):
@@ -165,6 +166,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         return Single(block, warps, cdiv(M * K, block))
     if kernel == "short" and configuration.vec > 1:
         return _whole(problem, configuration)
+    if kernel == "short" and configuration.block_k > 1:
+        return _side_by_side(problem, configuration)
     if kernel == "short":
         columns = elements * warps * WARP // power_of_2(N)
         if K == 1 or not columns or K >= 2**30 or M * K + columns >= 2**31:
@@ -249,6 +252,27 @@ def _whole(problem: Problem, configuration: Configuration) -> Short:
     if K >= 2**30 or M * K + K >= 2**31:
         raise ValueError("columns are counted in 32 bits")
     return Short(lanes, cdiv(N, lanes), K, vec, warps, M)
+
+
+def _side_by_side(problem: Problem, configuration: Configuration) -> Short:
+    """Several [N, K] to a program. As many lanes as a warp has for all columns, which tell each other by shuffles, or
+    more if a thread would have more than its elements.
+    """
+    M, N, K, size, _ = problem
+    elements, threads, width = configuration.elements, configuration.warps * WARP, configuration.block_k
+    vec = math.gcd(K, VECTOR_BYTES // size)
+    if width != power_of_2(K) or K == 1:
+        raise ValueError("all columns")
+    lanes = min(max(WARP * vec // width, 1), power_of_2(N))
+    lanes = max(lanes, power_of_2(cdiv(N, max(elements // vec, 1))))
+    depth = cdiv(N, lanes)
+    blocks = threads * elements // depth // (lanes * width)
+    if elements < vec or not blocks:
+        raise ValueError("an [N, K] of no more elements than a program only")
+    blocks = 1 << (blocks.bit_length() - 1)
+    if N * K >= 2**30 or M + blocks >= 2**31:
+        raise ValueError("offsets within an [N, K] are of 32 bits")
+    return Short(lanes, depth, blocks * width, vec, configuration.warps, cdiv(M, blocks), width)
 
 
 def _blocks(problem: Problem, configuration: Configuration) -> Blocks:

@@ -85,6 +85,24 @@ def short_columns(
 
 
 @triton.jit
+def short_blocks(
+    M, N, K: tl.constexpr, LANES: tl.constexpr, BLOCKS: tl.constexpr, WIDTH: tl.constexpr, AXIS: tl.constexpr
+):
+    """(offset of the first, offsets from there on, which n, mask) of the same of BLOCKS neighbouring [N, K], all K
+    columns of each.
+
+    WIDTH: K, or the power of two above. A warp reads what lies side by side: threads are laid along the columns, then
+    along the lanes, which are along AXIS, as :data:`LANES_BEFORE_DEPTH` says.
+    """
+    block = tl.expand_dims(tl.expand_dims(tl.arange(0, BLOCKS), AXIS), 2)
+    n = tl.expand_dims(tl.expand_dims(tl.arange(0, LANES), 1 - AXIS), 2)
+    k = tl.arange(0, WIDTH)[None, None, :]
+    first = tl.program_id(0) * BLOCKS
+    mask = (first + block < M) & (n >= 0) & (k < K)
+    return tl.cast(first, tl.int64) * (N * K), block * (N * K) + (n * K + k), n, mask
+
+
+@triton.jit
 def whole_vectors(K, VEC: tl.constexpr):
     """K itself, but the compiler now sees that VEC divides it."""
     return K // VEC * VEC
