@@ -69,6 +69,10 @@ CASES = [
     ((5, 257, 34), 1),
     ((4, 257, 15), 1),
     ((4, 100, 38), 1),
+    ((90, 29, 3), 1),
+    ((70, 65, 2), 1),
+    ((101, 9, 6), 1),
+    ((10, 300, 3), 1),
 ]
 # And few columns as they lie: too many elements for every dtype in the interpreter.
 LONG = [((1, 180001, 3), 1, torch.float16), ((2, 90000, 6), 1, torch.float32)]

@@ -45,6 +45,7 @@ numbers = st.integers(1, 300) | st.integers(1, 10**7)
 @example(1, 2**31 + 7, 1, 2, 2, H200)
 @example(3, 5, 2**31 + 1, 4, 1, H200)
 @example(1, 10923, 48, 2, 2, INTERPRETER)
+@example(3085456, 29, 3, 2, 2, H200)
 @example(1, 2**31 - 1, 2, 2, 1, H200)
 @example(2**30 + 5, 2, 2, 2, 1, H200)
 @example(2**31 + 5, 2, 2, 2, 1, H200)
@@ -58,7 +59,8 @@ def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
     if isinstance(p, Short):
         assert K > 1
         assert p.lanes * p.depth >= N > p.lanes * (p.depth - 1)
-        assert p.programs * p.columns >= M * K > (p.programs - 1) * p.columns
+        each, count = (p.columns // p.width, M) if p.width else (p.columns, M * K)
+        assert p.programs * each >= count > (p.programs - 1) * each
         return
     if isinstance(p, Rows):
         assert K == 1
@@ -208,7 +210,9 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     for shape, dim in [*CASES, *(case[:2] for case in LONG)]:
         M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
         p = plan(M, N, K, size, inputs, INTERPRETER)
-        if isinstance(p, (Single, Short)):
+        if isinstance(p, Short) and p.width:
+            ways.add(("side by side", p.width > K))
+        elif isinstance(p, (Single, Short)):
             ways.add((type(p).__name__, p.programs > 1))
         elif isinstance(p, Interleaved):
             ways.add(("Interleaved", p.unaligned))
@@ -228,6 +232,7 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     expected |= {(True, False, True, True), (True, True, True, True)}
     expected |= {(False, False, False, False), (False, False, False, True), (False, False, True, True)}
     expected |= {("Single", False), ("Single", True), ("Short", False), ("Short", True)}
+    expected |= {("side by side", False), ("side by side", True)}
     expected |= {("Interleaved", False), ("Interleaved", True)}
     expected |= {("Blocks", False, True), ("Blocks", True, True)}
     if (size, inputs) == (2, 2):
@@ -336,6 +341,42 @@ def test_columns_that_no_program_holds_or_of_rows_longer_than_a_sector(M, N, K):
 def test_programs_that_cannot_have_all_columns(N, K, elements, warps, vec, rule):
     with pytest.raises(ValueError, match=rule):
         launch(Problem(5, N, K, 4, 1), Configuration("short", elements, warps, vec=vec), H200)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "size", "inputs", "lanes", "blocks", "vec"),
+    [
+        (3085456, 29, 3, 2, 2, 8, 16, 1),
+        (5729, 56, 5, 2, 1, 4, 4, 1),
+        (60000, 64, 6, 2, 1, 8, 4, 2),
+        (60000, 100, 2, 4, 1, 32, 8, 2),
+        (30000, 300, 3, 2, 1, 32, 1, 1),  # of several warps
+    ],
+)
+def test_many_short_blocks_are_read_side_by_side(M, N, K, size, inputs, lanes, blocks, vec):
+    p = plan(M, N, K, size, inputs, H200)
+    assert isinstance(p, Short)
+    assert (p.lanes, p.columns, p.vec, p.width) == (lanes, blocks * power_of_2(K), vec, power_of_2(K))
+    # Few elements, columns of few, rows of half a sector, and what a program has as it lies.
+    for other in [(30, N, K), (M, 4, K), (M, N, 9), (M, 3072, K)]:
+        assert not getattr(plan(*other, size, inputs, H200), "width", 0) or size == 4
+
+
+@pytest.mark.parametrize(
+    ("N", "K", "elements", "width", "rule"),
+    [(29, 3, 16, 8, "all columns"), (700, 3, 16, 4, "no more elements"), (29, 6, 1, 8, "no more elements")],
+)
+def test_what_is_not_side_by_side(N, K, elements, width, rule):
+    with pytest.raises(ValueError, match=rule):
+        launch(Problem(500, N, K, 2, 1), Configuration("short", elements, 4, block_k=width), H200)
+
+
+@pytest.mark.parametrize(("N", "K", "size", "inputs", "block_k"), [(4980, 85, 2, 1, 16), (6000, 45, 4, 2, 16)])
+def test_groups_of_columns_loaded_one_by_one_read_few_words_of_each_other(N, K, size, inputs, block_k):
+    p = plan(1, N, K, size, inputs, H200)
+    assert isinstance(p, Split)
+    assert (p.block_k, cdiv(p.group, p.members)) == (block_k, 2)
+    assert plan(1, 400 * N, K, size, inputs, H200).block_k == 128 // size, "L2 does not hold them"
 
 
 def test_a_table_row_turns_no_rows_that_the_default_holds_into_a_loop_of_many_tiles():

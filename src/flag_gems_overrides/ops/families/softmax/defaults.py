@@ -23,6 +23,7 @@ from .held_plan import (
     is_better_interleaved,
     is_gradient_of_vectors,
     short_columns,
+    side_by_side,
     vectors_of_columns,
 )
 from .launches import MAX_WORDS, Configuration, Problem, Split, launch
@@ -77,8 +78,12 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         found = found or tiled_columns(M, N, K, size, inputs, limits)
         if found.group > 1 and is_little(problem, limits):
             found = short_columns(problem, limits) or found
-        if found.kernel == "short" and power_of_2(N) > found.elements:
-            found = _shared_columns(problem, found, limits)
+        if found.kernel == "short":
+            several = side_by_side(problem, limits)
+            if several is not None:
+                return several
+            if power_of_2(N) > found.elements:
+                found = _shared_columns(problem, found, limits)
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
             small = isinstance(launched, Split) and are_many_small_programs(problem, launched, limits)

@@ -51,7 +51,7 @@ def softmax_short_columns(
     AXIS: tl.constexpr,
 ):
     """COLUMNS of the M * K columns, side by side even where they are of different [N, K]: DEPTH elements to each of
-    LANES along AXIS.
+    LANES along AXIS. WIDTH: those of whole [N, K], FEW columns in a tile of so many each, or 0.
 
     x_ptr, out_ptr: [M, N, K]
     """

@@ -51,6 +51,9 @@ WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
 # 1444 x 1500 x 40 176 by 16, 184 by 8, the gradients of 2000 x 300 x 33 float16 54 by 8, 59 by 16, 3000 x 7000 x 3 bf16
 # 146 by 16, 170 by 8. The fewest elements, the least share of a tile that has some, and the most warps.
 ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS = 16, 192, 3072, 0.75, 32
+# Lines that a warp reads at a time by columns, for each sector that its elements fill, from which programs have several
+# [N, K] side by side; elements of a thread then.
+LINE_BYTES, MIN_LINES, ELEMENTS_SIDE_BY_SIDE = 128, 2, 16
 # Columns of such a program up to which two of them have registers at once, on sm_90; elsewhere half as many.
 MAX_TIGHT_COLUMNS = 128
 
@@ -84,6 +87,23 @@ def short_columns(problem: Problem, limits: Limits) -> Configuration | None:
     if warps > max_warps or K >= 2**30 or M * K + elements * warps * WARP >= 2**31:
         return None
     return Configuration("short", elements, warps)
+
+
+def side_by_side(problem: Problem, limits: Limits) -> Configuration | None:
+    """Several [N, K] to a program, whose threads lie as memory does; None if threads with whole columns read about as
+    well.
+
+    By columns the threads of a warp read a line for each [N, K], of which there are WARP / K, and as many times as a
+    column has elements, where all that they read at a time is ``size`` sectors: the gradient of log_softmax 3085456 x
+    29 x 3 bf16 1946 us (torch.compile 704), softmax 5729 x 56 x 5 bf16 13.2 (7.0, H100).
+    """
+    _, N, K, size, _ = problem
+    lines = min(WARP // K, N * size * WARP // LINE_BYTES)
+    if is_little(problem, limits) or lines <= MIN_LINES * size or N * K >= MIN_ELEMENTS_OF_BLOCK:
+        return None
+    elements = ELEMENTS_SIDE_BY_SIDE // (size // 8 + 1)
+    warps = max(4, power_of_2(cdiv(N, elements) * power_of_2(K)) // WARP)
+    return Configuration("short", elements, warps, block_k=power_of_2(K))
 
 
 def vectors_of_columns(problem: Problem) -> Configuration:

@@ -34,7 +34,8 @@ class Problem(NamedTuple):
 class Configuration(NamedTuple):
     """What the tuner chooses. Kernels: single, short, interleaved, blocks, rows, split. ``launch`` decides on loops.
 
-    short with vec > 1: a program for each [N, K], which loads so many columns together.
+    short with vec > 1: a program for each [N, K], which loads so many columns together. With block_k > 1, the power of
+    two that holds K: several [N, K] side by side, ``group`` of them to a warp at least.
     """
 
     kernel: str
@@ -65,7 +66,7 @@ class Short(NamedTuple):
     vec: int
     warps: int
     programs: int
-    width: int = 0
+    width: int = 0  # of all columns of an [N, K], where they are side by side
 
 
 class Interleaved(NamedTuple):
@@ -263,7 +264,7 @@ def _side_by_side(problem: Problem, configuration: Configuration) -> Short:
     vec = math.gcd(K, VECTOR_BYTES // size)
     if width != power_of_2(K) or K == 1:
         raise ValueError("all columns")
-    lanes = min(max(WARP * vec // width, 1), power_of_2(N))
+    lanes = min(max(WARP * vec // width // max(configuration.group, 1), 1), power_of_2(N))
     lanes = max(lanes, power_of_2(cdiv(N, max(elements // vec, 1))))
     depth = cdiv(N, lanes)
     blocks = threads * elements // depth // (lanes * width)
