@@ -55,6 +55,39 @@ def test_some_gradients_of_runs_that_begin_anywhere(shape, device):
 
 
 @pytest.fixture
+def forward_in_parts(monkeypatch, device_with):
+    """Forward several programs share a channel."""
+    device_with()
+    gradients = plan.choose
+
+    def choose(problem, limits):
+        one_warp = launches.Configuration("groups", 1, 1, 1, 16)
+        return one_warp if problem.inputs == 1 else gradients(problem, limits)
+
+    monkeypatch.setattr(plan, "choose", choose)
+
+
+@pytest.mark.usefixtures("forward_in_parts")
+@pytest.mark.parametrize("misaligned", [False, True])
+@each("dtype", FLOATING)
+@each("shape", UNALIGNED)
+def test_forward_runs_that_begin_anywhere_in_parts(shape, dtype, misaligned, device):
+    case = Case(shape, dtype, device)
+    if misaligned:
+        case.x = LAYOUTS["misaligned"](case.x)
+    check(case)
+
+
+@pytest.mark.usefixtures("forward_in_parts")
+def test_forward_part_with_one_vector_that_is_masked(device):
+    problem = launches.Problem(1, 3, 1289, 2, 1)
+    planned = plan.plan(problem, devices.limits(0))
+    assert planned.group > 1
+    assert planned.tiling.total == 161
+    check(Case((1, 3, 1289), torch.float16, device))
+
+
+@pytest.fixture
 def held_unaligned(monkeypatch, device_with):
     """Programs hold a channel whose runs begin anywhere, however few there are."""
     device_with()

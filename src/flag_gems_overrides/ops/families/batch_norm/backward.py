@@ -20,6 +20,7 @@ from ...launch.prepared import entry
 from ..norm.statistics import from_bits
 from .statistics import rstd_of
 from .tile import (
+    any_tile_at,
     begin_and_end,
     both_over_tile,
     channels_of,
@@ -209,10 +210,8 @@ def batch_norm_backward_groups(
         tile_dy = tl.zeros(shape, ACC)
         tile_dyx = tl.zeros(shape, ACC)
         for tile in tl.range(0, tiles, num_stages=STAGES):
-            if EDGES:
-                offsets, mask = unaligned_tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC)
-            else:
-                offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
+            first = begin + tile * BLOCK
+            offsets, mask = any_tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN, EDGES)
             tile_dy, tile_dyx = add_tile(
                 dy_ptr, x_ptr, dx_ptr, offsets, mask, mean, scale, tile_dy, tile_dyx, SUMS, EVALUATION
             )
@@ -251,10 +250,7 @@ def batch_norm_backward_groups(
             # Backwards: what was read last may still be in L1.
             for tile in tl.range(0, tiles, num_stages=STAGES):
                 first = begin + (tiles - 1 - tile) * BLOCK
-                if EDGES:
-                    offsets, mask = unaligned_tile_at(first, end, channels, C, vectors, BLOCK, VEC)
-                else:
-                    offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
+                offsets, mask = any_tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN, EDGES)
                 store_tile(dy_ptr, x_ptr, dx_ptr, offsets, mask, mean, sum_dy, sum_dyx, rstd, scale, count)
         if WAITS:
             leave(workspace_ptr, block, blocks, part, GROUP, SHARES)

@@ -16,15 +16,17 @@ from ...launch.prepared import entry
 from ..norm.statistics import corrected_by, divide_by, from_bits, reciprocal, sums_are_exact
 from .statistics import merge_parts, store_statistics
 from .tile import (
+    any_tile_at,
     begin_and_end,
     both_over_tile,
     channels_of,
     count_between,
+    edges_at,
     elements_before,
     held_channels,
     load_of_channels,
     over_tile,
-    tile_at,
+    runs_of,
 )
 from .waiting import announce, arrives_last, leave, wait_for
 
@@ -49,30 +51,50 @@ def batch_norm_channels(
     BLOCK: tl.constexpr,
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
+    EDGES: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
 ):
-    """Training where a program holds whole channels: x is read once."""
+    """Training where a program holds whole channels: x is read once.
+
+    EDGES: as in batch_norm_groups, with lanes for the heads and tails of all runs
+    """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     channels = held_channels(tl.program_id(0), CHANNELS, COLUMNS)
     begin, end = begin_and_end(0, total, total, VEC, COLUMNS, INT64_OFFSETS)
-    offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+    offsets, mask = any_tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS, 0, EDGES)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+    count = tl.cast(end, ACC)
+    if EDGES:
+        runs = total // (vectors // VEC)
+        count = tl.cast(runs * vectors, ACC)
+        at_edges, in_edges = edges_at(0, runs, channels, C, vectors, EDGES, VEC)
+        x_of_edges = tl.load(x_ptr + at_edges, mask=in_edges, other=0.0).to(ACC)
     # All loads at once, so that none waits for another.
     weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
     running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
     running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
-    count = tl.cast(end, ACC)
     inverse = reciprocal(count, ACC)
-    if sums_are_exact(x_ptr.dtype.element_ty, BLOCK):
-        mean = divide_by(over_tile(x, COLUMNS), count, inverse)
+    whole_sum = over_tile(x, COLUMNS)
+    if EDGES:
+        whole_sum += over_tile(x_of_edges, COLUMNS)
+    if sums_are_exact(x_ptr.dtype.element_ty, BLOCK + EDGES):
+        mean = divide_by(whole_sum, count, inverse)
         deviation = tl.where(mask, x - mean, 0.0)
         squares = over_tile(deviation * deviation, COLUMNS)
+        if EDGES:
+            of_edges = tl.where(in_edges, x_of_edges - mean, 0.0)
+            squares += over_tile(of_edges * of_edges, COLUMNS)
     else:
-        mean = over_tile(x, COLUMNS) * inverse
+        mean = whole_sum * inverse
         deviation = tl.where(mask, x - mean, 0.0)
         # What the mean was rounded by, all elements of a channel are off by.
         deviation_sum, squares = both_over_tile(deviation, deviation * deviation, COLUMNS)
+        if EDGES:
+            of_edges = tl.where(in_edges, x_of_edges - mean, 0.0)
+            edges_sum, edges_squares = both_over_tile(of_edges, of_edges * of_edges, COLUMNS)
+            deviation_sum += edges_sum
+            squares += edges_squares
         mean, squares = corrected_by(mean, deviation_sum, squares, inverse)
         deviation = x - mean
     rstd = store_statistics(
@@ -81,6 +103,8 @@ def batch_norm_channels(
         mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
     )  # fmt: skip
     tl.store(y_ptr + offsets, deviation * (rstd * weight) + bias, mask=mask)
+    if EDGES:
+        tl.store(y_ptr + at_edges, (x_of_edges - mean) * (rstd * weight) + bias, mask=in_edges)
 
 
 @entry()
@@ -109,6 +133,7 @@ def batch_norm_groups(
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
     RUN: tl.constexpr,
+    EDGES: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     PARTS: tl.constexpr,
     SHARES: tl.constexpr,
@@ -118,6 +143,10 @@ def batch_norm_groups(
 
     The last program of a group to have read its part merges all parts; the others wait for it.
 
+    EDGES is not 0 where runs of B begin anywhere. ``vectors`` is B then, ``total`` the whole vectors of a channel, as
+    unaligned_tile_at counts them; besides its slice of them a program has the heads and tails of the runs that end in
+    it, as many as EDGES lanes have room for at a time.
+
     partial_ptr: [3, GROUP, C], less than 2**31 numbers, because a part has many elements
     workspace_ptr: see waiting.py
     both None for groups of one
@@ -126,29 +155,44 @@ def batch_norm_groups(
     UNIT: tl.constexpr = 1 if COLUMNS else VEC
     part = tl.program_id(0) % GROUP
     begin, end = begin_and_end(part, SLICE, total, VEC, COLUMNS, INT64_OFFSETS, RUN)
-    part_count = tl.cast(count_between(begin, end, vectors, UNIT, RUN), ACC)
-    count = tl.cast(elements_before(tl.cast(total, tl.int64), vectors, UNIT, RUN), ACC)
+    part_count = tl.cast(count_between(begin, end, vectors, UNIT, RUN, EDGES), ACC)
+    count = tl.cast(elements_before(tl.cast(total, tl.int64), vectors, UNIT, RUN, EDGES), ACC)
     eps = from_bits(eps_bits, ACC)
     momentum = from_bits(momentum_bits, ACC)
     tiles = (end - begin + BLOCK - 1) // BLOCK
+    if EDGES:
+        RUNS: tl.constexpr = EDGES // (2 * VEC)
+        first_run, last_run = runs_of(begin, end, vectors, VEC)
     plane = GROUP * C
     for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
         channels = channels_of(block, CHANNELS, COLUMNS)
-        offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
+        offsets, mask = any_tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN, EDGES)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-        first_count = count_between(begin, tl.minimum(begin + BLOCK, end), vectors, UNIT, RUN)
-        pivot = over_tile(x, COLUMNS) / tl.cast(first_count, ACC)
+        if EDGES:
+            first_sum, first_count = both_over_tile(x, mask.to(ACC), COLUMNS)
+            pivot = first_sum / first_count
+        else:
+            first_count = count_between(begin, tl.minimum(begin + BLOCK, end), vectors, UNIT, RUN)
+            pivot = over_tile(x, COLUMNS) / tl.cast(first_count, ACC)
         deviation = tl.where(mask, x - pivot, 0.0)
         sums = deviation
         squares = deviation * deviation
         for tile in tl.range(1, tiles, num_stages=STAGES):
-            offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
-            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            deviation = tl.where(mask, x - pivot, 0.0)
-            sums += deviation
-            squares += deviation * deviation
-        shift = over_tile(sums, COLUMNS) / part_count
-        part_squares = over_tile(squares, COLUMNS) - shift * shift * part_count
+            first = begin + tile * BLOCK
+            offsets, mask = any_tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN, EDGES)
+            sums, squares = add_tile(x_ptr, offsets, mask, pivot, sums, squares)
+        part_sum = over_tile(sums, COLUMNS)
+        part_squares = over_tile(squares, COLUMNS)
+        if EDGES:
+            edges_sums = tl.zeros([CHANNELS, EDGES], ACC)
+            edges_squares = tl.zeros([CHANNELS, EDGES], ACC)
+            for first in tl.range(first_run, last_run, RUNS):
+                at_edges, in_edges = edges_at(first, last_run, channels, C, vectors, EDGES, VEC)
+                edges_sums, edges_squares = add_tile(x_ptr, at_edges, in_edges, pivot, edges_sums, edges_squares)
+            part_sum += over_tile(edges_sums, COLUMNS)
+            part_squares += over_tile(edges_squares, COLUMNS)
+        shift = part_sum / part_count
+        part_squares -= shift * shift * part_count
         part_squares = tl.where(part_squares < 0, 0.0, part_squares)
         # On their way while this program waits for the others.
         weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
@@ -168,7 +212,7 @@ def batch_norm_groups(
             tl.store(places + 2 * plane, part_squares, mask=channels < C)
             if arrives_last(workspace_ptr, block, part, GROUP, SHARES):
                 whole_mean, whole_squares, merged = merge_parts(
-                    partial_ptr, block, C, GROUP, SLICE, total, vectors, UNIT, RUN, CHANNELS, PARTS
+                    partial_ptr, block, C, GROUP, SLICE, total, vectors, UNIT, RUN, EDGES, CHANNELS, PARTS
                 )
                 running_mean = load_of_channels(running_mean_ptr, merged, C, ACC, 0.0)
                 running_var = load_of_channels(running_var_ptr, merged, C, ACC, 0.0)
@@ -181,14 +225,30 @@ def batch_norm_groups(
             mean = load_of_channels(mean_ptr, channels, C, ACC, 0.0)
             rstd = load_of_channels(rstd_ptr, channels, C, ACC, 1.0)
         scale = rstd * weight
+        if EDGES:
+            for first in tl.range(first_run, last_run, RUNS):
+                at_edges, in_edges = edges_at(first, last_run, channels, C, vectors, EDGES, VEC)
+                store_tile(x_ptr, y_ptr, at_edges, in_edges, mean, scale, bias)
         # Backwards: what was read last may still be in L1.
         for tile in tl.range(0, tiles, num_stages=STAGES):
             first = begin + (tiles - 1 - tile) * BLOCK
-            offsets, mask = tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
-            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)
+            offsets, mask = any_tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN, EDGES)
+            store_tile(x_ptr, y_ptr, offsets, mask, mean, scale, bias)
         if partial_ptr is not None:
             leave(workspace_ptr, block, blocks, part, GROUP, SHARES)
+
+
+@triton.jit
+def add_tile(x_ptr, offsets, mask, pivot, sums, squares):
+    """sums and squares with the deviations of these elements added."""
+    deviation = tl.where(mask, tl.load(x_ptr + offsets, mask=mask, other=0.0).to(pivot.dtype) - pivot, 0.0)
+    return sums + deviation, squares + deviation * deviation
+
+
+@triton.jit
+def store_tile(x_ptr, y_ptr, offsets, mask, mean, scale, bias):
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(mean.dtype)
+    tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)
 
 
 @entry()
@@ -213,6 +273,7 @@ def batch_norm_evaluation(
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
     RUN: tl.constexpr,
+    EDGES: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
 ):
     """By the running statistics, which are the mean and rstd that it returns."""
@@ -226,7 +287,13 @@ def batch_norm_evaluation(
     tl.store(rstd_ptr + channels, rstd, mask=(channels < C) & (part == 0))
     scale = rstd * load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
+    if EDGES:
+        RUNS: tl.constexpr = EDGES // (2 * VEC)
+        first_run, last_run = runs_of(begin, end, vectors, VEC)
+        for first in tl.range(first_run, last_run, RUNS):
+            offsets, mask = edges_at(first, last_run, channels, C, vectors, EDGES, VEC)
+            store_tile(x_ptr, y_ptr, offsets, mask, mean, scale, bias)
     for tile in tl.range(0, (end - begin + BLOCK - 1) // BLOCK):
-        offsets, mask = tile_at(begin + tile * BLOCK, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-        tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=mask)
+        first = begin + tile * BLOCK
+        offsets, mask = any_tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN, EDGES)
+        store_tile(x_ptr, y_ptr, offsets, mask, mean, scale, bias)

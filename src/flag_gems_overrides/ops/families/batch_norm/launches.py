@@ -21,8 +21,8 @@ MAX_REGISTERS = 0.75
 ALONE, MAX_ALONE = 1 << 30, 32768
 # Parts of other programs that a thread of the last program of a group loads at a time.
 PARTS_PER_THREAD = 2
-# Gradients read runs of so many bytes, which are no whole vectors, as a head, vectors and a tail: 16 x 352 x
-# 39489 float16 577 us, element by element 1653, 5 x 7063 x 875 float32 143 and 194. The bound itself is estimated.
+# Runs of so many bytes, which are no whole vectors, are read as a head, vectors and a tail: the gradients of 16 x 352 x
+# 39489 float16 577 us, element by element 1653, of 5 x 7063 x 875 float32 143 and 194. The bound itself is estimated.
 MIN_UNALIGNED_BYTES = 512
 # Elements of a tile at most.
 MAX_BLOCK = 1 << 16
@@ -166,6 +166,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
             block = max(block, warps * WARP // channels)
         tiling = _tiling(problem, channels, block, warps, unaligned=unaligned)
         edges = power_of_2(problem.M) * 2 * tiling.vec if unaligned else 0
+        if problem.inputs == 1 and edges > warps * WARP:
+            raise ValueError("a thread has more elements of edges than registers")  # 8 bytes spill, 60 x 2000 x 261
         return Channels(tiling._replace(edges=edges), _reads_again(problem, tiling, limits))
     if kernel == "flat":
         return _flat(problem, configuration, limits)
@@ -249,6 +251,8 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     # Whole lines of memory.
     unit = 1 if tiling.columns or tiling.run else max(ROW_BYTES // problem.itemsize // tiling.vec, 1)
     slice_size = cdiv(cdiv(tiling.total, group), unit) * unit
+    while tiling.edges and group > 1 and tiling.total % slice_size == 1:
+        slice_size += unit  # or the only vector of the last part may be masked, and its first tile has no element
     group = cdiv(tiling.total, slice_size)
     merged = int(PARTS_PER_THREAD * warps * WARP) // channels
     programs = min(at_once // group, tiling.blocks) * group
@@ -327,8 +331,8 @@ def has_vectors(problem: Problem) -> bool:
 def has_edges(problem: Problem) -> bool:
     """Whether runs that are no whole vectors are read as a head, vectors and a tail. With offsets of 64 bits kernels
     spill, 128 bytes of bf16 on sm_90."""
-    A, C, B, size, inputs = problem
-    possible = inputs == 2 and B > 1 and A * C * B + MAX_BLOCK < 2**31
+    A, C, B, size, _ = problem
+    possible = B > 1 and A * C * B + MAX_BLOCK < 2**31
     return possible and B * size >= MIN_UNALIGNED_BYTES and not _divide_into_vectors(problem)
 
 

@@ -156,7 +156,8 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
         return channels
     found = [channels, _flat(problem, limits)]
     elements = problem.M * problem.K
-    few = elements < MIN_LOOPED if has_edges(problem) else elements <= held(problem) * MAX_WARPS * WARP
+    looped = problem.inputs == 2 and has_edges(problem)
+    few = elements < MIN_LOOPED if looped else elements <= held(problem) * MAX_WARPS * WARP
     if channels is None or not few:
         found.append(_groups(problem, limits))
     return min((each for each in found if each), key=lambda each: estimate(problem, each, limits))
@@ -237,7 +238,10 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     if _has_many_parts(problem, pipelined, limits) or has_edges(problem):
         warps_per_sm = MANY_PARTS_WARPS if limits.capability[0] < 10 else MANY_PARTS_WARPS_SM_100
         pipelined = pipelined._replace(warps_per_sm=warps_per_sm)
-    if limits.capability[0] < 9:
+    if problem.K > 1 and problem.inputs == 1 and problem.itemsize == 8 and has_edges(problem):
+        # With a pipeline 24 bytes spill of 3 x 3 x 8001, even with 128 registers.
+        pipelined = pipelined._replace(stages=1, warps_per_sm=MANY_PARTS_WARPS_SM_100)
+    elif limits.capability[0] < 9:
         pipelined = pipelined._replace(stages=1) if share < 3 / 4 or has_edges(problem) else groups
     elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
         pipelined = groups
@@ -430,7 +434,10 @@ def _unaligned(problem: Problem, limits: Limits) -> Configuration | None:
     block, per_thread = block_of(problem, True), held(problem)
     if problem.N * block <= WARPS_AT_ONCE * WARP * limits.sm_count * per_thread // 2:
         return None
-    configuration = Configuration("channels", 1, max(1, min(MAX_WARPS, block // (per_thread * WARP))), 1)
+    warps = block // (per_thread * WARP)
+    if problem.inputs == 1:
+        warps = max(warps, power_of_2(problem.M) * 2 * (VECTOR_BYTES // problem.itemsize) // WARP)
+    configuration = Configuration("channels", 1, max(1, min(MAX_WARPS, warps)), 1)
     return configuration if launch_or_none(problem, configuration, limits) is not None else None
 
 

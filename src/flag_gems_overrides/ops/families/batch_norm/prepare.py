@@ -45,14 +45,14 @@ def forward_launch(
     eps_bits, momentum_bits = _bits(eps), _bits(momentum)
     if not training:
         planned = plan_evaluation(problem, limits)
-        options = {**_options(planned.tiling), "RUN": planned.tiling.run}
+        options = {**_options(planned.tiling), "RUN": planned.tiling.run, "EDGES": planned.tiling.edges}
         return batch_norm_evaluation.bind(device, *_of_evaluation(planned, C, eps_bits), **options)
     chosen = launch_of(problem, configuration, limits) if configuration else plan(problem, limits)
     if isinstance(chosen, Flat):
         return flat_forward(chosen, problem, accumulator(dtype), eps_bits, momentum_bits, device)
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
-    options = _options(tiling)
+    options = {**_options(tiling), "EDGES": tiling.edges}
     # Left to itself the compiler spills 8 bytes of columns of less than vectors for a second program of 16 warps to a
     # multiprocessor (512 x 999 float16, 592 x 206606 bfloat16, sm_80).
     squeezed = tiling.columns and tiling.warps == MAX_WARPS and not has_vectors(problem) and limits.capability[0] < 9

@@ -27,6 +27,7 @@ def merge_parts(
     vectors,
     UNIT: tl.constexpr,
     RUN: tl.constexpr,
+    EDGES: tl.constexpr,
     CHANNELS: tl.constexpr,
     PARTS: tl.constexpr,
 ):
@@ -47,7 +48,7 @@ def merge_parts(
         pivot = tl.load(places, mask=mask, other=0.0)
         part_mean = (pivot - origin) + tl.load(places + plane, mask=mask, other=0.0)
         part_squares = tl.load(places + 2 * plane, mask=mask, other=0.0)
-        counts = part_sizes(parts, GROUP, SLICE, total, vectors, UNIT, RUN).to(mean.dtype)
+        counts = part_sizes(parts, GROUP, SLICE, total, vectors, UNIT, RUN, EDGES).to(mean.dtype)
         mean, squares, count = merged_with(mean, squares, count, part_mean, part_squares, counts, mask)
     return origin + mean, squares, channels
 
@@ -65,11 +66,11 @@ def merged_with(mean, squares, count, part_mean, part_squares, part_count, mask)
 
 
 @triton.jit
-def part_sizes(parts, GROUP, SLICE, total, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
+def part_sizes(parts, GROUP, SLICE, total, vectors, UNIT: tl.constexpr, RUN: tl.constexpr, EDGES: tl.constexpr):
     """How many elements of a channel each part has; the last of GROUP all that are left."""
     begin = tl.minimum(tl.cast(parts, tl.int64) * SLICE, total)
     end = tl.where(parts < GROUP - 1, tl.minimum(begin + SLICE, total), total)
-    sizes = elements_before(end, vectors, UNIT, RUN) - elements_before(begin, vectors, UNIT, RUN)
+    sizes = elements_before(end, vectors, UNIT, RUN, EDGES) - elements_before(begin, vectors, UNIT, RUN, EDGES)
     return tl.where(parts < GROUP, sizes, 0)
 
 

@@ -14,7 +14,7 @@ A load is of VEC elements, which divides B, or C. ``vectors`` is how many of the
 RUN, if it is not 0, is a power of two: a run of B is read in pieces of so many elements, the last of them masked, so
 that no thread divides by B. Either a run is one piece and a tile has several runs, or a tile is one piece.
 
-Gradients read runs that VEC does not divide as heads, vectors and tails: unaligned_tile_at and edges_at.
+Long runs that VEC does not divide are read as heads, vectors and tails: unaligned_tile_at and edges_at.
 """
 
 import triton
@@ -157,6 +157,26 @@ def unaligned_tile_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.c
 
 
 @triton.jit
+def any_tile_at(
+    first,
+    end,
+    channels,
+    C,
+    vectors,
+    BLOCK: tl.constexpr,
+    VEC: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    RUN: tl.constexpr,
+    EDGES: tl.constexpr,
+):
+    """The same where runs begin anywhere if EDGES is not 0, else as tile_at has it."""
+    if EDGES > 0:
+        return unaligned_tile_at(first, end, channels, C, vectors, BLOCK, VEC)
+    else:
+        return tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN)
+
+
+@triton.jit
 def edges_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.constexpr):
     """(offsets, mask) of the heads and tails of the runs from ``first`` on, 2 * VEC lanes to a run."""
     lanes = lanes_of(channels, BLOCK, False)
@@ -171,9 +191,20 @@ def edges_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.constexpr)
 
 
 @triton.jit
-def elements_before(units, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
-    """Elements of a channel before so many rows, or vectors (UNIT is 1, or VEC), or pieces."""
-    if RUN == 0:
+def runs_of(begin, end, B, VEC: tl.constexpr):
+    """The first and the last run, exclusive, whose last vector is in [begin, end): this part has their edges."""
+    vectors = B // VEC
+    return begin // VEC // vectors, end // VEC // vectors
+
+
+@triton.jit
+def elements_before(units, vectors, UNIT: tl.constexpr, RUN: tl.constexpr, EDGES: tl.constexpr = 0):
+    """Elements of a channel before so many rows, or vectors (UNIT is 1, or VEC), or pieces. With EDGES ``vectors`` is
+    elements of a run, and its head and tail are counted with its last vector, the only one that may be masked."""
+    if EDGES > 0:
+        whole = vectors // UNIT
+        return units // whole * vectors + units % whole * UNIT
+    elif RUN == 0:
         return units * UNIT
     else:
         pieces = (vectors * UNIT + RUN - 1) // RUN
@@ -181,9 +212,13 @@ def elements_before(units, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
 
 
 @triton.jit
-def count_between(begin, end, vectors, UNIT: tl.constexpr, RUN: tl.constexpr):
+def count_between(begin, end, vectors, UNIT: tl.constexpr, RUN: tl.constexpr, EDGES: tl.constexpr = 0):
     """Elements of a channel in [begin, end) without the masked ones; both are of :func:`begin_and_end`, or of tiles."""
-    if RUN == 0:
+    if EDGES > 0:
+        return elements_before(end // UNIT, vectors, UNIT, RUN, EDGES) - elements_before(
+            begin // UNIT, vectors, UNIT, RUN, EDGES
+        )
+    elif RUN == 0:
         return end - begin
     else:
         return elements_before(end // RUN, vectors, UNIT, RUN) - elements_before(begin // RUN, vectors, UNIT, RUN)
