@@ -236,11 +236,11 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     share = 5 / 8 if problem.inputs == 1 and problem.K > 1 and not has_vectors(problem) else 3 / 4
     pipelined = groups._replace(stages=STAGES, warps_per_sm=int(groups.warps_per_sm * share))
     if _has_many_parts(problem, pipelined, limits) or has_edges(problem):
-        warps_per_sm = MANY_PARTS_WARPS if limits.capability[0] < 10 else MANY_PARTS_WARPS_SM_100
-        pipelined = pipelined._replace(warps_per_sm=warps_per_sm)
-    if problem.K > 1 and problem.inputs == 1 and problem.itemsize == 8 and has_edges(problem):
-        # With a pipeline 24 bytes spill of 3 x 3 x 8001, even with 128 registers.
-        pipelined = pipelined._replace(stages=1, warps_per_sm=MANY_PARTS_WARPS_SM_100)
+        # Forward with 20 misaligned ones spill: 40 bytes of 3 x 528 x 19495 float32, on sm_80 16 of 16 bits.
+        few = limits.capability[0] > 9 or (problem.inputs == 1 and has_edges(problem))
+        pipelined = pipelined._replace(warps_per_sm=MANY_PARTS_WARPS_SM_100 if few else MANY_PARTS_WARPS)
+    if problem.inputs == 1 and problem.itemsize == 8 and has_edges(problem):
+        pipelined = pipelined._replace(stages=1)  # or 24 bytes of 3 x 3 x 8001 spill, even with 128 registers
     elif limits.capability[0] < 9:
         pipelined = pipelined._replace(stages=1) if share < 3 / 4 or has_edges(problem) else groups
     elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
