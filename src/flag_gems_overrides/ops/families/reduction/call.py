@@ -200,10 +200,7 @@ def _bind(
         kernel = locate_columns_kernel if positions else reduce_columns_kernel
         sizes = (M, N, K)
         options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS, "MATRICES": chosen.matrices}
-        options |= {"BLOCK_N": chosen.lanes}
-        # Of programs that share results each has a tile in part.
-        alone = chosen.block_n >= N
-        options |= {"DEPTH": chosen.depth if alone else 0, "REST": not alone or N % chosen.lanes > 0}
+        options |= tiles_of_columns(chosen, N)
     else:
         options |= {"VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
         if chosen.kernel == "rows":
@@ -217,6 +214,17 @@ def _bind(
     if not positions:
         sizes = (*sizes, count)
     return kernel.bind(device, (chosen.blocks, chosen.splits), *sizes, **options)
+
+
+def tiles_of_columns(chosen: Plan, N: int) -> dict[str, Any]:
+    """What a kernel of columns is compiled with, beside what all are."""
+    # Of programs that share results each has a tile in part.
+    alone = chosen.block_n >= N
+    return {
+        "BLOCK_N": chosen.lanes,
+        "DEPTH": chosen.depth if alone else 0,
+        "REST": not alone or N % chosen.lanes > 0,
+    }
 
 
 # Of the operators that are tuned; the others of the family share their problems.

@@ -61,7 +61,7 @@ def full_tile(value, dtype: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.con
 
 
 @triton.jit
-def _load_tile(
+def load_tile(
     pointers, mask, first, N, K,
     OP: tl.constexpr, BLOCK_N: tl.constexpr, DEPTH: tl.constexpr, REST: tl.constexpr, EVICT: tl.constexpr,
 ):  # fmt: skip
@@ -113,7 +113,7 @@ def reduce_columns_kernel(
         partial_ptr: [splits, M, K] of accumulators, None without splits.
         arrived_ptr: [blocks] of zeros, None without splits.
         count: number of elements of which each final result is made.
-        DEPTH, REST: as in :func:`_load_tile`, of ONE_TILE_PER_CTA.
+        DEPTH, REST: as in :func:`load_tile`, of ONE_TILE_PER_CTA.
         K_DIVISOR: a power of two that divides K, for the compiler to know.
         MATRICES: as in :func:`results_of`.
         AXIS: the one of N in a tile.
@@ -130,7 +130,7 @@ def reduce_columns_kernel(
     identity = identity_of(x_ptr, OP)
     if ONE_TILE_PER_CTA:
         pointers = x_ptr + start + (offsets + first.to(N.dtype) * K)
-        elements = _load_tile(pointers, tile_mask, first, N, K, OP, BLOCK_N, DEPTH, REST, EVICT)
+        elements = load_tile(pointers, tile_mask, first, N, K, OP, BLOCK_N, DEPTH, REST, EVICT)
         acc = elements[0]
         for i in tl.static_range(1, DEPTH + REST):
             acc = OP.combine(acc, elements[i])
@@ -199,7 +199,7 @@ def locate_columns_kernel(
     best_tile = full_tile(0, N.dtype, BLOCK_N, BLOCK_K, AXIS)
     if ONE_TILE_PER_CTA:
         pointers = x_ptr + start + (offsets + first.to(N.dtype) * K)
-        elements = _load_tile(pointers, tile_mask, first, N, K, OP, BLOCK_N, DEPTH, REST, EVICT)
+        elements = load_tile(pointers, tile_mask, first, N, K, OP, BLOCK_N, DEPTH, REST, EVICT)
         best = elements[0]
         for i in tl.static_range(1, DEPTH + REST):
             better = OP.replaces(elements[i], best)

@@ -60,5 +60,12 @@ def _of_none(dtype: torch.dtype) -> tuple[float, float]:
 
 
 LOGSUMEXP = PairPolicy(
-    "logsumexp", one_of_each, fold_exponentials, merge_exponentials, _minus_infinity, _of_none, epilogue=logarithm
+    "logsumexp",
+    one_of_each,
+    fold_exponentials,
+    merge_exponentials,
+    _minus_infinity,
+    _of_none,
+    epilogue=logarithm,
+    tiled=False,
 )

@@ -48,6 +48,9 @@ class PairPolicy:
     """By the dtype of the input, the pair of no element."""
     epilogue: JITFunction | None = None
     """``(a, b, OP)``: the result; without it both numbers are results."""
+    tiled: bool = True
+    """Whether a column of elements may be several tiles, each without rows that do not exist; not where it takes more
+    to merge pairs than to fold them."""
     empty: Callable[[str, int | None], Exception] | None = None
     """As in :class:`.policy.Policy`."""
 
@@ -62,6 +65,6 @@ class PairPolicy:
             identity=self.identity(elements),
             first=first,
             second=second,
-            converted=TRITON[elements],
+            converted=TRITON[accumulator],
             accumulator=TRITON[accumulator],
         )

@@ -13,7 +13,7 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from ...launch.workspace import is_last
-from .columns import full_tile, results_of
+from .columns import full_tile, load_tile, results_of
 from .elements import load
 from .row import program_of_row, remaining, whole_vectors
 
@@ -26,6 +26,16 @@ def _load_pairs(x_ptr, second_ptr, offsets, mask, OP: tl.constexpr, EVICT: tl.co
     else:
         first = tl.load(x_ptr + offsets, mask=mask, other=OP.first)
         return first, tl.load(second_ptr + offsets, mask=mask, other=OP.second)
+
+
+@triton.jit
+def _load_whole(x_ptr, second_ptr, offsets, mask, OP: tl.constexpr, EVICT: tl.constexpr):
+    """As :func:`_load_pairs`, but outside of ``mask``, of columns that are none, they are anything."""
+    if second_ptr is None:
+        x = load(x_ptr + offsets, mask, OP, EVICT)
+        return OP.lift(x, tl.full(x.shape, True, tl.int1), OP)
+    else:
+        return _load_pairs(x_ptr, second_ptr, offsets, mask, OP, EVICT)
 
 
 @triton.jit
@@ -164,6 +174,8 @@ def reduce_pairs_of_columns_kernel(
     K,
     OP: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    DEPTH: tl.constexpr,
+    REST: tl.constexpr,
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
     MATRICES: tl.constexpr,
@@ -174,7 +186,13 @@ def reduce_pairs_of_columns_kernel(
     INT64_OFFSETS: tl.constexpr,
     AXIS: tl.constexpr,
 ):
-    """Reduce N of [M, N, K] to [M, K]. Grid and parameters as in ``reduce_columns_kernel`` and above."""
+    """Reduce N of [M, N, K] to [M, K]. Grid and parameters as in ``reduce_columns_kernel`` and above.
+
+    DEPTH is 0 where ONE_TILE_PER_CTA has BLOCK_N elements of each result and no more.
+    """
+    if x_ptr.dtype.element_ty == tl.int1:
+        # Of single bits LLVM makes vectors, for which it reserves 8 bytes of local memory.
+        x_ptr = x_ptr.to(tl.pointer_type(tl.uint8), bitcast=True)
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
@@ -182,15 +200,31 @@ def reduce_pairs_of_columns_kernel(
     offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(column_mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
-    if ONE_TILE_PER_CTA:
-        n = first.to(N.dtype)
+    n = first.to(N.dtype)
+    if ONE_TILE_PER_CTA and DEPTH > 0:
+        pointers = x_ptr + start + (offsets + n * K)
+        elements = load_tile(pointers, tile_mask, first, N, K, OP, BLOCK_N, DEPTH, REST, EVICT)
+        every = tl.full(elements[0].shape, True, tl.int1)
+        a, b = OP.lift(elements[0], every, OP)
+        for i in tl.static_range(1, DEPTH):
+            c, d = OP.lift(elements[i], every, OP)
+            a, b = OP.merge(a, b, c, d, OP)
+        if REST:
+            exists = first + DEPTH * BLOCK_N < N
+            c, d = OP.lift(elements[DEPTH], tl.broadcast_to(exists, every.shape), OP)
+            a, b = OP.merge(a, b, c, d, OP)
+    elif ONE_TILE_PER_CTA:
         a, b = _load_pairs(x_ptr, second_ptr, start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
     else:
         a = full_tile(OP.first, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
         b = full_tile(OP.second, OP.accumulator, BLOCK_N, BLOCK_K, AXIS)
         for tile in tl.range(0, N, tl.num_programs(1) * BLOCK_N, num_stages=STAGES):
-            n = tile + first
-            c, d = _load_pairs(x_ptr, second_ptr, start + (offsets + n * K), tile_mask & (n < N), OP, EVICT)
+            # The last row again in the place of those that do not exist. With a mask for each row, which its pairs need
+            # too, there are more than predicates, and loads wait for each other: ten times for 8 rows of two columns.
+            last = tl.minimum(tile + n, N - 1)
+            c, d = _load_whole(x_ptr, second_ptr, start + (offsets + last * K), tile_mask, OP, EVICT)
+            c = tl.where(tile + n < N, c, tl.full([], OP.first, c.dtype))
+            d = tl.where(tile + n < N, d, tl.full([], OP.second, d.dtype))
             a, b = OP.merge(a, b, c, d, OP)
     a, b = OP.fold(a, b, AXIS, OP)
     store_pairs(

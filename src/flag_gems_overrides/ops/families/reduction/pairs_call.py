@@ -14,7 +14,7 @@ from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.sizes import power_of_2
 from . import plan
-from .call import memory_order, problems_of, refuse_empty, wrapped
+from .call import memory_order, problems_of, refuse_empty, tiles_of_columns, wrapped
 from .columns import N_AXIS
 from .defaults import kinds
 from .pair_policy import PairPolicy
@@ -92,6 +92,10 @@ def _prepare(
             sizes_of = (M, N, K)
             options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
             options["MATRICES"] = chosen.matrices
+            if policy.tiled and number == 1:
+                options |= tiles_of_columns(chosen, N)
+            else:
+                options |= {"DEPTH": 0, "REST": True}
         launch = kernel.bind(device, (chosen.blocks, chosen.splits), *sizes_of, **options)
         pairs = final if last else (Allocation((M * K,), computed, device), Allocation((M * K,), computed, device))
         if chosen.splits == 1:
