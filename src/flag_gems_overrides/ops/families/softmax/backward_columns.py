@@ -37,7 +37,7 @@ def softmax_backward_short_columns(
     COLUMNS: tl.constexpr,
     VEC: tl.constexpr,
     WIDTH: tl.constexpr,
-    FEW: tl.constexpr,
+    CONSTANT_K: tl.constexpr,
     COMPUTE: tl.constexpr,
     AXIS: tl.constexpr,
 ):
@@ -46,7 +46,7 @@ def softmax_backward_short_columns(
     g_ptr, y_ptr, dx_ptr: [M, N, K]
     """
     if WIDTH:
-        K = FEW
+        K = CONSTANT_K
         start, offsets, n, mask = short_blocks(M, N, K, LANES, COLUMNS // WIDTH, WIDTH, AXIS)
         g_ptr += start + offsets
         y_ptr += start + offsets

@@ -199,7 +199,7 @@ def _bind(
             COLUMNS=chosen.columns,
             VEC=chosen.vec,
             WIDTH=chosen.width,
-            FEW=K if chosen.width else 0,
+            CONSTANT_K=K if chosen.width else 0,
             COMPUTE=compute,
             AXIS=1 - DEPTH_AXIS if chosen.width else DEPTH_AXIS,
         )

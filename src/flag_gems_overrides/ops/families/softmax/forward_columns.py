@@ -46,17 +46,18 @@ def softmax_short_columns(
     COLUMNS: tl.constexpr,
     VEC: tl.constexpr,
     WIDTH: tl.constexpr,
-    FEW: tl.constexpr,
+    CONSTANT_K: tl.constexpr,
     COMPUTE: tl.constexpr,
     AXIS: tl.constexpr,
 ):
     """COLUMNS of the M * K columns, side by side even where they are of different [N, K]: DEPTH elements to each of
-    LANES along AXIS. WIDTH: those of whole [N, K], FEW columns in a tile of so many each, or 0.
+    LANES along AXIS. WIDTH: whole [N, K] side by side, the CONSTANT_K columns of each in so many of a tile; both are 0
+    otherwise.
 
     x_ptr, out_ptr: [M, N, K]
     """
     if WIDTH:
-        K = FEW
+        K = CONSTANT_K
         start, offsets, n, mask = short_blocks(M, N, K, LANES, COLUMNS // WIDTH, WIDTH, AXIS)
         x_ptr += start + offsets
         out_ptr += start + offsets
