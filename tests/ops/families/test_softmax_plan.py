@@ -346,20 +346,26 @@ def test_programs_that_cannot_have_all_columns(N, K, elements, warps, vec, rule)
 @pytest.mark.parametrize(
     ("M", "N", "K", "size", "inputs", "lanes", "blocks", "vec"),
     [
-        (3085456, 29, 3, 2, 2, 8, 16, 1),
+        (3085456, 29, 3, 2, 2, 8, 8, 1),
         (5729, 56, 5, 2, 1, 4, 4, 1),
         (60000, 64, 6, 2, 1, 8, 4, 2),
-        (60000, 100, 2, 4, 1, 32, 8, 2),
+        (60000, 100, 2, 4, 1, 32, 4, 2),
         (30000, 300, 3, 2, 1, 32, 1, 1),  # of several warps
+        (60000, 13, 13, 2, 1, 2, 4, 1),
+        (60000, 50, 12, 2, 1, 16, 2, 4),
+        (60000, 40, 8, 2, 1, 32, 4, 8),
+        (50000, 30, 3, 8, 2, 8, 8, 1),
+        (400000, 10, 3, 2, 1, 4, 16, 1),  # half the lanes of a warp
+        (800000, 6, 3, 2, 1, 2, 32, 1),  # a quarter
     ],
 )
 def test_many_short_blocks_are_read_side_by_side(M, N, K, size, inputs, lanes, blocks, vec):
     p = plan(M, N, K, size, inputs, H200)
     assert isinstance(p, Short)
     assert (p.lanes, p.columns, p.vec, p.width) == (lanes, blocks * power_of_2(K), vec, power_of_2(K))
-    # Few elements, columns of few, rows of half a sector, and what a program has as it lies.
-    for other in [(30, N, K), (M, 4, K), (M, N, 9), (M, 3072, K)]:
-        assert not getattr(plan(*other, size, inputs, H200), "width", 0) or size == 4
+    # Few elements, columns of few, rows of a sector, and what a program has as it lies.
+    for other in [(30, N, K), (M, 5, K), (M, N, 32 // size), (M, 3072, K)]:
+        assert not getattr(plan(*other, size, inputs, H200), "width", 0)
 
 
 @pytest.mark.parametrize(

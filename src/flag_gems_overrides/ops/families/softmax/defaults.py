@@ -66,6 +66,9 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             elements //= 2
         return Configuration("single", elements, max(1, min(4, power_of_2(cdiv(total, elements * WARP)))))
     if K > 1:
+        several = side_by_side(problem, limits)
+        if several is not None:
+            return several
         unaligned = K % (VECTOR_BYTES // size) != 0
         few = N * K <= MAX_SHORT_ELEMENTS and N <= MAX_SHORT_OF_LITTLE
         # 6 x 2 x 2832 bf16 takes 2.9 us, 4.8 by vectors, 64 x 16 x 64 3.3 and 3.7. Here as many elements of float64.
@@ -78,12 +81,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         found = found or tiled_columns(M, N, K, size, inputs, limits)
         if found.group > 1 and is_little(problem, limits):
             found = short_columns(problem, limits) or found
-        if found.kernel == "short":
-            several = side_by_side(problem, limits)
-            if several is not None:
-                return several
-            if power_of_2(N) > found.elements:
-                found = _shared_columns(problem, found, limits)
+        if found.kernel == "short" and power_of_2(N) > found.elements:
+            found = _shared_columns(problem, found, limits)
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
             small = isinstance(launched, Split) and are_many_small_programs(problem, launched, limits)

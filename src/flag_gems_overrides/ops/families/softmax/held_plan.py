@@ -15,6 +15,7 @@ from .launches import (
     Configuration,
     Problem,
     Split,
+    lanes_side_by_side,
     launch_or_none,
 )
 from .little import LITTLE, MAX_SHORT_OF_TINY, is_little
@@ -51,9 +52,12 @@ WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
 # 1444 x 1500 x 40 176 by 16, 184 by 8, the gradients of 2000 x 300 x 33 float16 54 by 8, 59 by 16, 3000 x 7000 x 3 bf16
 # 146 by 16, 170 by 8. The fewest elements, the least share of a tile that has some, and the most warps.
 ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS = 16, 192, 3072, 0.75, 32
-# Lines that a warp reads at a time by columns, for each sector that its elements fill, from which programs have several
-# [N, K] side by side; elements of a thread then.
-LINE_BYTES, MIN_LINES, ELEMENTS_SIDE_BY_SIDE = 128, 2, 16
+# Columns of fewer elements were not timed side by side. Elements of a thread there, if those of one [N, K] are no more,
+# and otherwise: softmax 400000 x 29 x 3 bf16 62.1 us with 8, 67.2 with 16, 8000 x 30 x 3 float32 5.54 and 5.72, the
+# gradients of 300000 x 10 x 5 bf16 47.3 and 50.2, of 60000 x 60 x 4 36.1 and 37.3; of 5729 x 56 x 5, 14 to a thread,
+# 9.37 with 8 and 8.74 with 16, softmax 60000 x 40 x 8 bf16 70.1 and 34.4, 30000 x 90 x 10 67.2 (8 warps) and 43.9, but
+# with 32 42.7. More of float64 were not timed (H100).
+MIN_SIDE_BY_SIDE, FEW_SIDE_BY_SIDE, ELEMENTS_SIDE_BY_SIDE = 6, 8, 16
 # Columns of such a program up to which two of them have registers at once, on sm_90; elsewhere half as many.
 MAX_TIGHT_COLUMNS = 128
 
@@ -90,20 +94,24 @@ def short_columns(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def side_by_side(problem: Problem, limits: Limits) -> Configuration | None:
-    """Several [N, K] to a program, whose threads lie as memory does; None if threads with whole columns read about as
-    well.
+    """Several [N, K] of rows shorter than a sector to a program, whose threads lie as memory does.
 
     By columns the threads of a warp read a line for each [N, K], of which there are WARP / K, and as many times as a
-    column has elements, where all that they read at a time is ``size`` sectors: the gradient of log_softmax 3085456 x
-    29 x 3 bf16 1946 us (torch.compile 704), softmax 5729 x 56 x 5 bf16 13.2 (7.0, H100).
+    column has elements: softmax 400000 x 29 x 3 bf16 245 us, side by side 62, 60000 x 13 x 13 float16 34.6 and 22.2,
+    60000 x 40 x 8 bf16 54.3 and 34.4, 30000 x 90 x 10 60.6 and 43.9, the gradients of 30000 x 40 x 7 float32 47.6 and
+    42.0, of 50000 x 30 x 3 float64 46.1 and 44.3. A tile for each [N, K] is half empty: softmax 60000 x 50 x 12 bf16
+    66.6 us, side by side 55.1 (H100).
     """
     _, N, K, size, _ = problem
-    lines = min(WARP // K, N * size * WARP // LINE_BYTES)
-    if is_little(problem, limits) or lines <= MIN_LINES * size or N * K >= MIN_ELEMENTS_OF_BLOCK:
+    if is_little(problem, limits) or K * size >= SECTOR_BYTES:
         return None
-    elements = ELEMENTS_SIDE_BY_SIDE // (size // 8 + 1)
+    if N < MIN_SIDE_BY_SIDE or N * K >= MIN_ELEMENTS_OF_BLOCK:
+        return None
+    each = cdiv(N, lanes_side_by_side(problem)) * math.gcd(K, VECTOR_BYTES // size)
+    elements = FEW_SIDE_BY_SIDE if each <= FEW_SIDE_BY_SIDE or size == 8 else ELEMENTS_SIDE_BY_SIDE
     warps = max(4, power_of_2(cdiv(N, elements) * power_of_2(K)) // WARP)
-    return Configuration("short", elements, warps, block_k=power_of_2(K))
+    found = Configuration("short", elements, warps, block_k=power_of_2(K))
+    return found if launch_or_none(problem, found, limits) is not None else None
 
 
 def vectors_of_columns(problem: Problem) -> Configuration:

@@ -17,6 +17,11 @@ MAX_WORDS = 64
 MAX_DEPTH = 16
 # Columns that are read as they lie, programs of a row at most, and bytes to each program at least.
 MAX_INTERLEAVED, MAX_SPLITS, MIN_SPLIT_BYTES = 8, 1024, 16384
+# Of [N, K] side by side a warp has half as many lanes, or a quarter, for so much less that is empty, unless a thread
+# would have more rows: softmax 400000 x 10 x 3 bf16 in 4 lanes 33 us, in 8, of which 6 are empty the second time, 58,
+# 800000 x 6 x 3 in 2 and 8 40.5 and 54.8. In lanes by twos neighbours read less side by side: 400000 x 29 x 3, of 15
+# rows each, 127 us, in 8 67 (16 elements to a thread, H100).
+MIN_SAVED, MAX_ROWS_OF_FEWER_LANES = 0.2, 4
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch and of an iteration.
 BYTES_PER_US, LAUNCH_US, ITERATION_US = 32000, 2.0, 0.7
 
@@ -35,7 +40,7 @@ class Configuration(NamedTuple):
     """What the tuner chooses. Kernels: single, short, interleaved, blocks, rows, split. ``launch`` decides on loops.
 
     short with vec > 1: a program for each [N, K], which loads so many columns together. With block_k > 1, the power of
-    two that holds K: several [N, K] side by side, ``group`` of them to a warp at least.
+    two that holds K: several [N, K] side by side.
     """
 
     kernel: str
@@ -255,17 +260,27 @@ def _whole(problem: Problem, configuration: Configuration) -> Short:
     return Short(lanes, cdiv(N, lanes), K, vec, warps, M)
 
 
+def lanes_side_by_side(problem: Problem) -> int:
+    """Of [N, K] side by side: as many as a warp has for all columns, or fewer."""
+    _, N, K, size, _ = problem
+    most = max(min(WARP * math.gcd(K, VECTOR_BYTES // size) // power_of_2(K), power_of_2(N)), 1)
+    for lanes in (most // 2, most // 4):
+        rows = cdiv(N, max(lanes, 1))
+        if rows <= MAX_ROWS_OF_FEWER_LANES and lanes * rows <= (1 - MIN_SAVED) * most * cdiv(N, most):
+            return max(lanes, 1)
+    return most
+
+
 def _side_by_side(problem: Problem, configuration: Configuration) -> Short:
-    """Several [N, K] to a program. As many lanes as a warp has for all columns, which tell each other by shuffles, or
-    more if a thread would have more than its elements.
+    """Several [N, K] to a program. Lanes of a warp tell each other by shuffles; there are more if a thread would have
+    more than its elements.
     """
     M, N, K, size, _ = problem
     elements, threads, width = configuration.elements, configuration.warps * WARP, configuration.block_k
     vec = math.gcd(K, VECTOR_BYTES // size)
     if width != power_of_2(K) or K == 1:
         raise ValueError("all columns")
-    lanes = min(max(WARP * vec // width // max(configuration.group, 1), 1), power_of_2(N))
-    lanes = max(lanes, power_of_2(cdiv(N, max(elements // vec, 1))))
+    lanes = max(lanes_side_by_side(problem), power_of_2(cdiv(N, max(elements // vec, 1))))
     depth = cdiv(N, lanes)
     blocks = threads * elements // depth // (lanes * width)
     if elements < vec or not blocks:
