@@ -377,12 +377,20 @@ def test_what_is_not_side_by_side(N, K, elements, width, rule):
         launch(Problem(500, N, K, 2, 1), Configuration("short", elements, 4, block_k=width), H200)
 
 
-@pytest.mark.parametrize(("N", "K", "size", "inputs", "block_k"), [(4980, 85, 2, 1, 16), (6000, 45, 4, 2, 16)])
-def test_groups_of_columns_loaded_one_by_one_read_few_words_of_each_other(N, K, size, inputs, block_k):
+@pytest.mark.parametrize(
+    ("N", "K", "size", "inputs", "block_k", "rounds"),
+    [
+        (4980, 85, 2, 1, 16, 2),  # no less than a sector
+        (6000, 45, 4, 2, 16, 2),
+        (20000, 100, 2, 2, 16, 2),
+    ],
+)
+def test_groups_of_few_elements_read_few_words_of_each_other(N, K, size, inputs, block_k, rounds):
     p = plan(1, N, K, size, inputs, H200)
     assert isinstance(p, Split)
-    assert (p.block_k, cdiv(p.group, p.members)) == (block_k, 2)
-    assert plan(1, 400 * N, K, size, inputs, H200).block_k == 128 // size, "L2 does not hold them"
+    assert (p.block_k, cdiv(p.group, p.members)) == (block_k, rounds)
+    wide = plan(1, 400 * N, K, size, inputs, H200).block_k
+    assert wide == 128 // size, "L2 does not hold them"
 
 
 def test_a_table_row_turns_no_rows_that_the_default_holds_into_a_loop_of_many_tiles():
@@ -438,9 +446,27 @@ def test_two_or_three_columns_are_vectors_side_by_side_where_tiles_are_many_and_
         p = plan(M, N, K, 2, 1, H200)
         assert isinstance(p, Short)
         assert (p.columns, p.lanes, p.depth, p.vec, p.warps) == (512, 1, N, 8, 2)
-    # The gradient; four; larger tiles; few.
-    for M, N, K, inputs in [(151, 2, 4736, 2), (300, 4, 3000, 1), (40, 3, 100000, 1), (30, 3, 3000, 1)]:
+    # The gradient; larger tiles.
+    for M, N, K, inputs in [(151, 2, 4736, 2), (40, 3, 100000, 1)]:
         assert isinstance(plan(M, N, K, 2, inputs, H200), Split), (M, N, K, inputs)
+
+
+def test_few_columns_of_two_to_four_elements_have_a_thread_each():
+    for M, N, K, inputs in [(1, 2, 131072, 1), (4, 4, 40000, 1), (2, 3, 100000, 2)]:
+        p = plan(M, N, K, 2, inputs, H200)
+        assert isinstance(p, Short)
+        assert (p.columns, p.lanes, p.depth, p.vec, p.warps) == (256, 1, N, 4, 2)
+    # Longer ones; many, of which a tile has whole ones to a thread.
+    for M, N, K in [(4, 8, 40000), (40, 4, 100000)]:
+        assert isinstance(plan(M, N, K, 2, 1, H200), Split), (M, N, K)
+
+
+def test_gradients_of_long_rows_that_begin_anywhere_are_read_twice_by_few_warps():
+    p = plan(8273, 9269, 1, 2, 2, H200)
+    assert (p.looped, p.warps, p.depth, p.registers, p.group) == (True, 8, 2, 64, 1)
+    # Multiprocessors without a row; shorter ones; float32.
+    for M, N, size in [(100, 9269, 2), (8000, 5001, 2), (8273, 9269, 4)]:
+        assert not plan(M, N, 1, size, 2, H200).looped
 
 
 def test_groups_that_would_hold_columns_fit_on_the_device():

@@ -39,6 +39,10 @@ MAX_ELEMENTS_OF_NARROWER = 32
 MAX_HELD_COLUMN = 2048
 # In which a program of a group reads what the others found, at most.
 MAX_ROUNDS = 2
+# Share of L2 up to which groups of a gradient's columns in vectors have fewer of them, for fewer words of each other.
+# Of more than 8 MB they were not timed so. Those of the forward spill up to 360 bytes (sm_90, Triton 3.7), though
+# softmax 4980 x 84 bf16 takes 10.2 us by 64 columns, 7.6 by 16 (H100). Other architectures were not compiled so.
+FEWER_WORDS_OF_VECTORS = 0.25
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -91,15 +95,18 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         shape, vec = _for_loops(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = group_of(blocks, N * block_k * size * inputs, shape, limits)
     found = configuration_of(vec, block_k, shape, group)
-    if vec == 1 and M * N * K * size * inputs <= limits.l2_bytes:
+    vectors = inputs == 2 and size < 8 and limits.capability[0] == 9
+    share = 1 if vec == 1 else FEWER_WORDS_OF_VECTORS if vectors else 0
+    if M * N * K * size * inputs <= share * limits.l2_bytes:
         return _for_fewer_words(Problem(M, N, K, size, inputs), found, limits)
     return found
 
 
 def _for_fewer_words(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
-    """Columns loaded one by one, a sector of them at least, of which each program of a group reads what all others
-    found: MAX_ROUNDS times as many words as it has threads for, each round after the one before. softmax 4980 x 85 bf16
-    by groups of 156 in 20 rounds 19.2 us (FlagGems 17.1, H100).
+    """Columns, a sector of them at least, of which each program of a group reads what all others found: MAX_ROUNDS
+    times as many words as it has threads for, each round after the one before. softmax 4980 x 85 bf16 by groups of 156
+    in 20 rounds 19.4 us, by 16 columns 7.7 (FlagGems 17.1), the gradient of 20000 x 100, in vectors, by 64 20.0, by 16
+    15.6, by 8, half a sector, 17.5 (H100).
     """
     while True:
         launched, block_k = launch(problem, found, limits), found.block_k // 2
@@ -109,7 +116,7 @@ def _for_fewer_words(problem: Problem, found: Configuration, limits: Limits) -> 
         shape = Shape(found.elements, found.warps, found.registers)
         block_bytes = problem.N * block_k * problem.itemsize * problem.inputs
         group = group_of(problem.M * cdiv(problem.K, block_k), block_bytes, shape, limits)
-        found = configuration_of(1, block_k, shape, group)
+        found = configuration_of(found.vec, block_k, shape, group)
 
 
 def are_many_small_programs(problem: Problem, tiled: Split, limits: Limits) -> bool:
@@ -122,6 +129,14 @@ def are_many_small_programs(problem: Problem, tiled: Split, limits: Limits) -> b
     program_bytes = N * tiled.block_k * size * (inputs + 1)
     small = 2 * program_bytes <= MIN_PROGRAM_BYTES and tiled.programs >= MANY_PROGRAMS * limits.sm_count
     return small and inputs == 1 and 1 < N < 4 and tiled.vec * size == VECTOR_BYTES
+
+
+def has_needless_lanes(problem: Problem, tiled: Split) -> bool:
+    """Whether several threads would have a column of 2 to 4 elements, as tiles of few columns leave it to them:
+    log_softmax 1 x 2 x 131072 bf16 5.87 us so, by threads with half a vector of columns 3.65, with a whole one 3.92,
+    softmax 4 x 4 x 40000 float16 4.24, 3.93 and 4.19, the gradient of 2 x 3 x 100000 bf16 4.62, 4.52 and 4.57 (H100).
+    """
+    return problem.N <= 4 and tiled.lanes > 1 and tiled.vec * problem.itemsize == VECTOR_BYTES
 
 
 def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limits: Limits) -> int | None:

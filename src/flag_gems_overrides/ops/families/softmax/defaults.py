@@ -11,7 +11,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
-from .column_plan import are_many_small_programs, columns_in_l1, tiled_columns
+from .column_plan import are_many_small_programs, columns_in_l1, has_needless_lanes, tiled_columns
 from .held_plan import (
     MAX_REGISTERS_FOR_GROUP,
     MAX_SHARED_WARPS,
@@ -29,7 +29,7 @@ from .held_plan import (
 from .launches import MAX_WORDS, Configuration, Problem, Split, launch
 from .little import LITTLE, MAX_SHORT_OF_TINY, is_little, is_tiny
 from .programs import configuration_of, without_spills
-from .row_plan import enough_rows, fills_a_large_tile, long_rows, row_with_unaligned, rows_of_one_tile
+from .row_plan import enough_rows, fills_a_large_tile, long_rows, row_in_l1, row_with_unaligned, rows_of_one_tile
 from .shapes import COLUMNS_IN_L1, IN_L1
 
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
@@ -85,8 +85,11 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             found = _shared_columns(problem, found, limits)
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
-            small = isinstance(launched, Split) and are_many_small_programs(problem, launched, limits)
-            return vectors_of_columns(problem) if small else found
+            if isinstance(launched, Split) and are_many_small_programs(problem, launched, limits):
+                return vectors_of_columns(problem)
+            if isinstance(launched, Split) and has_needless_lanes(problem, launched):
+                return vectors_of_columns(problem, 2)
+            return found
         whole = held_block(problem, MAX_REGISTERS_FOR_GROUP if launched.group > 1 else MAX_WORDS)
         whole = whole or block_as_it_lies(problem, limits)
         if whole is None and is_better_interleaved(problem, launched, limits):
@@ -101,7 +104,11 @@ def default(problem: Problem, limits: Limits) -> Configuration:
     if longest < N and not large:
         return long_rows(M, N, size, inputs, unaligned, limits)
     if unaligned:
-        return row_with_unaligned(N, size, inputs)
+        held = row_with_unaligned(N, size, inputs)
+        # As few warps to a program hide what it waits for: the gradient of 8273 x 9269 float16 161.7 us, by 32 warps,
+        # which are alone on their multiprocessor, 200 (PyTorch 179, H100).
+        in_l1 = row_in_l1(M, N, size, inputs, unaligned, limits) if held.warps == MAX_WARPS else None
+        return in_l1 or held
     return rows_of_one_tile(M, N, vec, size, inputs)
 
 

@@ -114,9 +114,9 @@ def side_by_side(problem: Problem, limits: Limits) -> Configuration | None:
     return found if launch_or_none(problem, found, limits) is not None else None
 
 
-def vectors_of_columns(problem: Problem) -> Configuration:
-    """A thread has a vector of neighbours, all of each column."""
-    return Configuration("short", VECTOR_BYTES // problem.itemsize * power_of_2(problem.N), 2)
+def vectors_of_columns(problem: Problem, divisor: int = 1) -> Configuration:
+    """A thread has a vector of neighbours, or a part of one, all of each column."""
+    return Configuration("short", VECTOR_BYTES // problem.itemsize // divisor * power_of_2(problem.N), 2)
 
 
 def held_block(problem: Problem, max_registers: int, warps: int = WHOLE_WARPS) -> Configuration | None:

@@ -29,8 +29,9 @@ MANY_ROWS = 1 << 19
 def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
     block_n = max(power_of_2(N), vec)
     # Elements of a thread. bf16 forward: 64 columns 74 % with 8, 70 % with 16; 1024 87 % with 16, 85 % with 32; 4096
-    # 81 % with 16, 84 % with 32. Loads of one element are many instructions: 99 columns 68 % with 8, 39 % with 16.
-    short = 128 if vec == 1 else 64
+    # 81 % with 16, 84 % with 32. Loads of one element are many instructions: 99 columns 68 % with 8, 39 % with 16, the
+    # gradient of 241029 x 249 float16 130.5 us with 8, 138.6 with 16 (FlagGems 131.6, H100).
+    short = 128 * inputs if vec == 1 else 64
     elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
     # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
     elements = max(elements // (2 if size == 8 else 1), vec)
@@ -82,17 +83,27 @@ def enough_rows(M: int, size: int, limits: Limits) -> bool:
     return limits.sm_count <= M or (size == 8 and 3 * limits.sm_count <= 4 * M)
 
 
+def row_in_l1(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration | None:
+    """A program for each row, which reads it twice; None if L1 does not hold it, or multiprocessors are idle."""
+    vec = VECTOR_BYTES // size
+    if not enough_rows(M, size, limits):
+        return None
+    for shape, most, with_unaligned in IN_L1.get((size, inputs), ()):
+        shape = without_spills(shape, limits)
+        if size == 8 and limits.capability[0] != 9:
+            # By 64 registers 8 bytes of softmax 3000 x 5001 spill (sm_100, Triton 3.7).
+            shape = shape._replace(registers=max(shape.registers, 80))
+        if with_unaligned >= unaligned and N * size * inputs <= most * l1_share(shape, limits):
+            return configuration_of(vec, vec, shape, 1)
+    return None
+
+
 def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration:
     vec = VECTOR_BYTES // size
     length = N // vec
-    if enough_rows(M, size, limits):
-        for shape, most, with_unaligned in IN_L1.get((size, inputs), ()):
-            shape = without_spills(shape, limits)
-            if size == 8 and limits.capability[0] != 9:
-                # By 64 registers 8 bytes of softmax 3000 x 5001 spill (sm_100, Triton 3.7).
-                shape = shape._replace(registers=max(shape.registers, 80))
-            if with_unaligned >= unaligned and N * size * inputs <= most * l1_share(shape, limits):
-                return configuration_of(vec, vec, shape, 1)
+    in_l1 = row_in_l1(M, N, size, inputs, unaligned, limits)
+    if in_l1 is not None:
+        return in_l1
     shape = without_spills((SPLIT_UNALIGNED_ROWS if unaligned else SPLIT_ROWS)[size, inputs], limits)
     tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
     if tiles > min(resident(shape, limits) // 2, MAX_GROUP):

@@ -33,7 +33,7 @@ SPLIT_UNALIGNED_ROWS = {
 # 32768: 279, not 290.
 IN_L1 = {
     (2, 1): ((Shape(32, 8, 64), 1.0, True), (Shape(64, 8, 80), 1.3, False), (Shape(32, 16, 64), 1.15, True)),
-    (2, 2): ((Shape(32, 8, 80), 1.0, False), (Shape(32, 8, 128), 1.15, False)),
+    (2, 2): ((Shape(32, 8, 80), 1.0, False), (Shape(32, 8, 128), 1.15, False), (Shape(16, 8, 64), 1.0, True)),
     (4, 1): ((Shape(16, 16, 64), 1.15, False),),
     (8, 1): ((Shape(8, 8, 64), 1.0, True), (Shape(8, 16, 64), 1.0, True)),
     (8, 2): ((Shape(8, 16, 128), 1.0, True),),
