@@ -15,6 +15,7 @@ from .launches import (
     Problem,
     Shared,
     at_once,
+    drifts,
     launch,
     resident_programs,
     vector,
@@ -60,8 +61,9 @@ LONE_STEPS_US = 1.0
 BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 0.03
 # What it moves where others have nothing to do, of one row whose loads are issued all at once: 16384 float16 take 4.06
 # us in one program of 16 warps, 4.3 to 4.4 by 16 programs that share the row, 4.4 to 4.7 by fewer or larger ones
-# (H100). Not of more rows: 46 x 13962 float32 6.72 in a program for each, 6.44 by two.
-ALONE_BYTES_PER_US = 65000
+# (H100). Nor have others of few rows: 8 x 8192 float32 takes 3.96 us in a program for each, 4.65 in 16. Not of more:
+# 46 x 13962 float32 6.72 in a program for each, 6.44 by two.
+ALONE_BYTES_PER_US, FEW_ALONE = 65000, 8
 # Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 # For an element of rows as they lie in memory, whose sums begin again with each row (counted, not timed).
@@ -75,6 +77,13 @@ LINES_PER_US = 1250
 # 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 80 with 64. Programs with columns of their own drift apart,
 # so that what two share is read and written again: 61 x 1024 x 2483 bfloat16 396 us, in segments 274.
 PIECE_BYTES, DRIFT_STEPS = 10, 32
+# Segments of columns drift apart too: sectors that are moved again for each piece. 14 x 2354 x 1471 float64 along 1 369
+# to 399 us with pieces of 256 bytes, 309 to 364 of 512, 301 of 1024; of 1472 282, 286 to 296. 322 of their programs are
+# no slower for being two on some multiprocessors and three on others: memory is what they wait for (H100).
+DRIFTED_SECTORS = 3
+# Chunks are read twice. Where L2 does not keep what was read, a row of float64 takes so much of all other work to read
+# and to add up: 40000003 float64 351 us in chunks, shared 310 (H100). Not of int64, whose input is mostly narrower.
+SUMMED, SUMMED_FROM_MEMORY = 0.5, 0.85
 # Registers of a thread, and for each of its elements (of 4 bytes) in rows and in columns; for each row of columns that
 # is added up as it is stored; and for those of many rows, each with an address and a mask. More of int64: 506 x 131072
 # int32 has 3 of its programs of 8 warps at once, 80 registers to a thread, and takes 502 us (H100), 416 upstream's.
@@ -107,9 +116,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     # Of each multiprocessor.
     active = min(limits.sm_count, found.programs)
     bandwidth = float(BYTES_PER_US)
-    if M == K == 1 and found.steps == 1:
+    if K == 1 and M <= FEW_ALONE and found.steps == 1:
         bandwidth = min(BYTES_PER_US * limits.sm_count / active, ALONE_BYTES_PER_US)
-    moved = _bytes(problem, configuration, found.steps) / bandwidth
+    drifted = configuration.kernel == "segments" and found.steps > 1 and drifts(problem, limits)
+    moved = _bytes(problem, configuration, found.steps, drifted) / bandwidth
     requests = 2 * found.programs * found.steps * found.depth * found.warps * accesses * _lines(problem, configuration)
     issued = max(issues / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US)
     work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / active
@@ -144,11 +154,13 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     resident = min(resident_programs(registers, found.warps, limits) // limits.sm_count, max(math.ceil(programs), 1))
     overlap = max(min(resident, MAX_OVERLAP, resident * tile * size * found.warps * WARP / OVERLAP_BYTES), 1)
     alone = LAUNCH_US + (LONE_STEPS_US if K == 1 and resident == 1 < found.steps else 0)
-    alone += _overlapped(work, step, found.steps, programs, resident, overlap)
+    alone += _overlapped(work, step, found.steps, programs, resident, overlap, drifted and moved > issued)
     if isinstance(found, Alone | Flat | Interleaved):
         return alone
     # The first launch reads, and adds up.
-    return alone + SECOND_LAUNCH_US + work / 2 + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
+    wide_row = M == K == 1 and size == 8 and not integer and N * size > limits.l2_bytes
+    again = SUMMED_FROM_MEMORY if wide_row else SUMMED
+    return alone + SECOND_LAUNCH_US + again * work + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
 
 
 def _lines(problem: Problem, configuration: Configuration) -> int:
@@ -180,7 +192,7 @@ def _registers(problem: Problem, configuration: Configuration, steps: int) -> in
     return REGISTERS + of_steps + int(tile * per_element + max(depth - MANY_ROWS, 0) * MANY_ROWS_REGISTERS)
 
 
-def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
+def _bytes(problem: Problem, configuration: Configuration, steps: int, drifted: bool) -> float:
     """That are moved. A warp of columns reads a piece of each row, or of neighbouring rows if those are all of K."""
     M, N, K, size, _ = problem
     kernel, elements, lanes, depth, *_ = configuration
@@ -196,16 +208,22 @@ def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
     more: float = PIECE_BYTES if K * size % SECTOR_BYTES == 0 else SECTOR_BYTES
     if kernel == "units":
         more, program = more * (1 + min(steps / DRIFT_STEPS, 2)), warp
+    if drifted:
+        more, warp = more * DRIFTED_SECTORS, program
     return 2 * M * N * K * size * (1 + sum(min(more / piece, 4) / 2 for piece in (warp, program)))
 
 
-def _overlapped(moved: float, step: float, steps: int, programs: float, resident: int, overlap: float) -> float:
+def _overlapped(
+    moved: float, step: float, steps: int, programs: float, resident: int, overlap: float, spread: bool
+) -> float:
     """Of a multiprocessor's ``programs``, of which ``resident`` run at once: the first from its begin to its end, and
-    the others, which move while others wait. One by one they do not. If all run at once, they begin together.
+    the others, which move while others wait. One by one they do not. If all run at once, they begin together, and where
+    the memory is what they wait for (``spread``), some multiprocessors move more than others.
     """
     programs, per_program = max(programs, 1), moved / max(programs, 1)
     whole = math.ceil(programs) if programs < 4 else programs
     if whole <= resident:
+        whole = programs if spread else whole
         return step + (steps - 1) * step / overlap + per_program * whole
     waited = (whole / resident - 1) * steps * step
     return steps * step + ((per_program * whole) ** overlap + waited**overlap) ** (1 / overlap)

@@ -24,6 +24,7 @@ from .launches import (
     Problem,
     Shared,
     at_once,
+    drifts,
     is_short,
     launch,
     launch_or_none,
@@ -58,8 +59,10 @@ __all__ = [
 # those of chunks as many warps as hide what they wait for.
 SHARING, CHUNKS = ((4, 128), (8, 128)), ((4, 64), (8, 64))
 # Bytes of the columns that lie side by side in a tile whose threads have segments of columns. At least two columns:
-# small problems then have fewer rows to a thread and more programs.
-COLUMN_BYTES = (128, 64, 32, 4)
+# small problems then have fewer rows to a thread and more programs. More, by 8 warps, where programs drift apart. Half
+# as many rows to a thread drift less far: 28 x 2354 x 1471 float32 along 1 335 us by 128 columns and 16 rows, 416 by 32
+# rows, 402 and 415 by 64 columns, 480 by 32 (H100).
+COLUMN_BYTES, WIDE_COLUMN_BYTES, WIDE_WARPS = (128, 64, 32, 4), (1024, 512, 256), 8
 MAX_CONFIGURATIONS = 24
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
@@ -156,6 +159,8 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     if K <= MAX_INTERLEAVED:
         for vectors, warps in itertools.product((VECTOR_BYTES // size, VECTOR_BYTES // size // 2), _powers(1, 8)):
             yield Configuration("interleaved", vectors * K, 1, 1, warps)
+    if drifts(problem, limits):
+        yield from _wide(problem)
     for lanes in sorted({min(power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
         # A warp has one row of the tile, or several: neighbours of a thread are in one row.
         elements = max(min(lanes // WARP, vec), 1)
@@ -169,6 +174,20 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 if depth < tiles:
                     yield Configuration("segments", elements, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
+
+
+def _wide(problem: Problem) -> Iterator[Configuration]:
+    _, N, K, size, _ = problem
+    for piece in WIDE_COLUMN_BYTES:
+        lanes = piece // size
+        elements = min(lanes // WARP, vector(problem)[0])
+        rows = elements * WIDE_WARPS * WARP // lanes
+        if lanes <= power_of_2(K) and rows > 1:
+            for each in _steps(problem, Configuration("segments", elements, lanes, 0, WIDE_WARPS), cdiv(N, rows)):
+                yield each
+                # Of int64 8 bytes spill: ptxas takes 40 registers.
+                if not (problem.integer and size == 8):
+                    yield each._replace(depth=cdiv(each.depth, 2))
 
 
 def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterator[Configuration]:
