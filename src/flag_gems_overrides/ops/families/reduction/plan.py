@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
+from ...launch.sizes import LINE_BYTES, VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .defaults import kinds
 from .launches import MAX_CLASSES, Configuration, Plan, Problem, estimate, is_short, launch, launch_or_none
@@ -34,8 +34,13 @@ MODEL_GAIN, MODEL_ELEMENTS = 0.8, 8192
 WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = 16, 4, 24
 # That a tuner may time.
 MAX_CONFIGURATIONS = 24
-# Elements of a thread and warps of a tile that holds all of a few columns.
-ELEMENTS, MAX_TILE_WARPS = 8, 16
+# Elements of a thread and warps of a tile that holds all of a few columns; of moments half as many elements, as timed.
+# Of other values (H100, with 8 elements to a thread, that is by twice as many warps, in parentheses): sum 2 x 193 x
+# 2048 float32 by 512 programs of 8 columns 5.43 us (5.47), 256 of 16 5.33 (5.55), 128 of 32 5.19; 14 x 245 x 256 by 448
+# of 8 5.5 (5.8), 224 of 16 5.4 (5.7); 33 x 32 x 1024 bf16 by 1056 of 32 4.77 (5.68), 2112 of 16 4.96 (5.35), 4224 of 8
+# 5.9; amax 8 x 512 x 128 float32 by 256 of 4 4.87, 128 of 8 4.64 (4.69).
+ELEMENTS, MAX_TILE_WARPS = 16, 16
+TILE_COLUMNS = (4, 8, 16, 32)
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -103,7 +108,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 def _candidates(problem: Problem, limits: Limits) -> list[Configuration]:
     """By the rules first. All are legal, and each another launch."""
     others = kinds(problem, limits)
-    candidates = [*others, *_in_one_tile(problem), *_narrow(problem)]
+    candidates = [*others, *_in_one_tile(problem, limits), *_narrow(problem)]
     for each in others:
         for field in ("elements", "warps", "block_k"):
             value = getattr(each, field)
@@ -122,14 +127,24 @@ def _candidates(problem: Problem, limits: Limits) -> list[Configuration]:
     return list(found.values())[:MAX_CONFIGURATIONS]
 
 
-def _in_one_tile(problem: Problem) -> Iterator[Configuration]:
+def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """All elements of a few columns, by many warps: nothing is looped over or exchanged."""
-    for block_k in (4, 8, 16, 32) if problem.K > 1 else ():
-        threads = max(block_k * power_of_2(problem.N) // ELEMENTS, WARP)
+    moments = problem.accumulators == 3
+    each = ELEMENTS // 2 if moments else ELEMENTS
+    neighbours = min(problem.K * problem.itemsize, LINE_BYTES)
+    for block_k in TILE_COLUMNS if problem.K > 1 else ():
+        # Less than a line of neighbours only where twice as many would leave multiprocessors without a program, or
+        # threads with more elements.
+        twice = 2 * block_k
+        fits = twice <= TILE_COLUMNS[-1] and twice * power_of_2(problem.N) <= each * MAX_TILE_WARPS * WARP
+        busy = 9 * limits.sm_count * twice <= 10 * problem.M * problem.K
+        if fits and busy and not moments and block_k * problem.itemsize < neighbours:
+            continue
+        threads = max(block_k * power_of_2(problem.N) // each, WARP)
         warps = min(threads // WARP, MAX_TILE_WARPS)
         elements = max(block_k * power_of_2(problem.N) // (warps * WARP), 1)
         # A position for each element too spills 16 bytes in 64 registers.
-        occupancy = OCCUPANCY // (2 if problem.accumulators == 2 and elements > 2 * ELEMENTS else 1)
+        occupancy = OCCUPANCY // (2 if problem.accumulators == 2 and elements > ELEMENTS else 1)
         yield Configuration("columns", elements, warps, occupancy, 1, block_k, False)
 
 
