@@ -16,6 +16,8 @@ MAX_WORDS, MAX_REGISTERS = 64, 248
 # Partial results that a warp of the last program of a block can have in registers: numbers of up to 4 bytes; of 8, or a
 # mean, a sum of squares and a count; these three of 8 bytes.
 MAX_PARTIALS = (1024, 512, 256)
+# Moments by at least four warps of so much occupancy have those of eight warps: 96 of the 128 registers of a thread.
+ROOMY_OCCUPANCY, ROOMY_WARPS = 16, 8
 # A single warp has fewer, for it combines its classes one after the other.
 MAX_SPLITS_OF_A_WARP = 256
 # Fewer tiles a program reads by itself: mean 13 x 191 x 616 bf16 5.74 us, three programs for each result 7.27 (FlagGems
@@ -360,8 +362,10 @@ def _max_partials(problem: Problem, configuration: Configuration) -> int:
     """Partial results that the last program of a block can have in registers."""
     if configuration.kernel == "classes" and configuration.warps == 1:
         return MAX_SPLITS_OF_A_WARP * power_of_2(problem.K) // (4 if problem.accumulators == 3 else 1)
-    wide = (problem.itemsize > 4) + (problem.accumulators == 3)
-    return max(configuration.warps, 4) * MAX_PARTIALS[wide]
+    moments = problem.accumulators == 3
+    roomy = moments and configuration.kernel == "columns" and configuration.occupancy <= ROOMY_OCCUPANCY
+    least = ROOMY_WARPS if roomy and configuration.warps >= 4 else 4
+    return max(configuration.warps, least) * MAX_PARTIALS[(problem.itemsize > 4) + moments]
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
