@@ -24,6 +24,11 @@ PARTS_PER_THREAD = 2
 # Runs of so many bytes, which are no whole vectors, are read as a head, vectors and a tail: the gradients of 16 x 352 x
 # 39489 float16 577 us, element by element 1653, of 5 x 7063 x 875 float32 143 and 194. The bound itself is estimated.
 MIN_UNALIGNED_BYTES = 512
+# Forward they are gone through so in tiles only where all are more than LITTLE_BYTES, for heads and tails are one more
+# wait: 3 x 528 x 19495 bf16 76.4 us, element by element 174.5 (PyTorch 140.9), 40 x 200 x 3001 67.5 and 130.4, 3 x 528
+# x 10001 float32 76.3 and 86.9, 8 x 700 x 1971 float64 105.4 and 129.8, 40 x 20 x 3001 bf16 17.4 and 22.8, 2 x 18 x
+# 11805 float32 11.4 and 12.6, but 3 x 3 x 8001 float16 10.1 and 7.7 (H100).
+LITTLE_BYTES = 1 << 20
 # Elements of a tile at most.
 MAX_BLOCK = 1 << 16
 # Of a tile of vectors a tile of heads and tails has the share of 1 / EDGES_OF_TILE (112 bytes spill with as many).
@@ -155,7 +160,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         raise ValueError(f"no legal program: {configuration}")
     if kernel == "channels":
         unaligned = configuration.loads > 0
-        if unaligned and (channels > 1 or not has_edges(problem)):
+        if unaligned and (channels > 1 or not may_have_edges(problem)):
             raise ValueError("no runs of one channel that begin anywhere")
         block = block_of(problem, unaligned)
         per_thread = held_of_one(problem, unaligned, limits) if channels == 1 else held(problem)
@@ -168,6 +173,9 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         edges = power_of_2(problem.M) * 2 * tiling.vec if unaligned else 0
         if problem.inputs == 1 and edges > warps * WARP:
             raise ValueError("a thread has more elements of edges than registers")  # 8 bytes spill, 60 x 2000 x 261
+        single = problem.inputs == 1 and problem.itemsize == 4 and limits.capability[0] > 9
+        if single and edges and block > held(problem) * MAX_WARPS // 2 * WARP:
+            raise ValueError("16 warps with heads and tails spill")  # 16 bytes on sm_100, 12 x 30 x 1301 float32
         return Channels(tiling._replace(edges=edges), _reads_again(problem, tiling, limits))
     if kernel == "flat":
         return _flat(problem, configuration, limits)
@@ -329,7 +337,13 @@ def has_vectors(problem: Problem) -> bool:
 
 
 def has_edges(problem: Problem) -> bool:
-    """Whether runs that are no whole vectors are read as a head, vectors and a tail. With offsets of 64 bits kernels
+    """Whether runs that are no whole vectors are read in tiles of heads, of vectors and of tails."""
+    A, C, B, size, inputs = problem
+    return may_have_edges(problem) and (inputs == 2 or A * C * B * size > LITTLE_BYTES)
+
+
+def may_have_edges(problem: Problem) -> bool:
+    """Whether runs that are no whole vectors can be read as a head, vectors and a tail. With offsets of 64 bits kernels
     spill, 128 bytes of bf16 on sm_90."""
     A, C, B, size, _ = problem
     possible = B > 1 and A * C * B + MAX_BLOCK < 2**31

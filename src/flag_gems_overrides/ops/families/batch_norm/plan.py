@@ -15,6 +15,7 @@ from .launches import (
     FLAT_LOADS,
     FLAT_SHARE,
     FLAT_VECTORS,
+    LITTLE_BYTES,
     MAX_ALONE,
     MAX_WARPS,
     Channels,
@@ -73,12 +74,12 @@ NEIGHBOUR_ROWS = 64
 # of little too: the gradient of 9 x 131072 bf16 takes 10.8 us with 2, 17.5 with 4, 25.0 with 8 (H100; PyTorch 13.4),
 # of 8 x 197184 float16 8.3 with 1, 13.6 with 4 (torch.compile 10.8), of 2 x 300000 bf16 6.5 with 1, 8.5 with 2.
 WARPS_AT_ONCE, FEW_WARPS = 32, 4
-# Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2: so much
-# for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the gradient 3.37
-# and 3.73 with 1024), and so much for programs that hold their columns at all: 14.5 MB of 6319 x 144 bf16 take
-# 15.3 us so, 18.9 with groups, 17.2 of the gradient of 536 x 4013 bf16 19.9, 21.5 with flat (H100), but 33.6 of that of
-# 2048 x 1024 float32 28.2, 25.8 with groups (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
-LITTLE_BYTES, LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 1 << 20, 256, 20 << 20
+# Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2:
+# LITTLE_BYTES for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the
+# gradient 3.37 and 3.73 with 1024), and so much for programs that hold their columns at all: 14.5 MB of 6319 x 144
+# bf16 take 15.3 us so, 18.9 with groups, 17.2 of the gradient of 536 x 4013 bf16 19.9, 21.5 with flat (H100), but 33.6
+# of that of 2048 x 1024 float32 28.2, 25.8 with groups (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
+LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 256, 20 << 20
 # With more rows than these a program has registers for one column of a gradient, and L1 looks up as many lines as the
 # rows that it loads from have: 4644 x 64 bf16 takes 16.9 us so, 12.0 with flat, 6000 x 32 float32 17.3 and 11.5, but
 # 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. The bytes of a row up to which they do are estimated
@@ -426,13 +427,17 @@ def _channels(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _unaligned(problem: Problem, limits: Limits) -> Configuration | None:
-    """A program that holds a channel whose runs it reads as a head, vectors and a tail, where a multiprocessor has more
-    warps of them than run at once: the gradients of 3 x 4232 x 759 float16 take 29.0 us so, 38.7 element by element,
-    54.5 with groups, of 2 x 5000 x 759 21.7 and 25.6 element by element, of 8 x 1000 x 1001 bf16 24.2 and 34.2 with
-    groups (H100). Of fewer channels it was not timed.
+    """A program that holds a channel whose runs it reads as a head, vectors and a tail: 3 x 4232 x 759 float16 takes
+    22.0 us so, 33.8 element by element, 16 x 2000 x 875 bf16 53.4 and 90.6, 8 x 64 x 1001 float16 5.4 and 5.8, 2 x 500
+    x 801 bf16 5.0 and 5.4.
+
+    Gradients where a multiprocessor has more warps of them than run at once: of 3 x 4232 x 759 float16 29.0 us so, 38.7
+    element by element, 54.5 with groups, of 2 x 5000 x 759 21.7 and 25.6 element by element, of 8 x 1000 x 1001 bf16
+    24.2 and 34.2 with groups (H100). Of fewer channels these were not timed.
     """
     block, per_thread = block_of(problem, True), held(problem)
-    if problem.N * block <= WARPS_AT_ONCE * WARP * limits.sm_count * per_thread // 2:
+    few = problem.N * block <= WARPS_AT_ONCE * WARP * limits.sm_count * per_thread // 2
+    if few and problem.inputs == 2:
         return None
     warps = block // (per_thread * WARP)
     if problem.inputs == 1:
