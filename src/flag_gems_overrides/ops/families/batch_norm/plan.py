@@ -260,6 +260,11 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
                 yield groups._replace(loads=groups.loads // 2, warps_per_sm=warps_per_sm)
         if alone and problem.inputs == 2 and problem.itemsize < 8:
             yield groups._replace(warps_per_sm=COLUMNS_WARPS_ALONE)
+        if wide and problem.inputs == 2 and problem.itemsize == 4:
+            # As many programs as there is room for where columns are short: the gradient of 3012 x 512 float32 takes
+            # 21.6 us by 128 programs of two tiles at most, by flat 24.7 (H100; PyTorch 22.6). Of misaligned 16 bits 152
+            # bytes spill (4012 x 512 bf16).
+            yield groups._replace(tiles=1)
         # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions), of float32 that are not
         # aligned 32 (20000 x 128 takes 25.5 us so, 26.1 without; H100), of float64 on sm_100 8 (70000 x 128). Single
         # columns have no pipeline.
