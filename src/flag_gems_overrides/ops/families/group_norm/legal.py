@@ -127,11 +127,19 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _check(per_thread <= most, "a thread has more elements than registers")
     programs = cdiv(problem.M, groups)
     _check(programs < 2**31, "a grid has fewer programs")
-    # With a weight and a bias for each element they take twice the registers of x, of which few groups have enough:
-    # 8 x 1277 float32 waits for them after x, 4.4 us, FlagGems 4.1 (H200).
-    several = 8 if vectors.span == 3 and (programs > limits.sm_count or problem.itemsize == 8) else 16
-    early = per_thread <= (several if vectors.span > 1 else 32)
-    return Rows(programs, groups, chunks, vectors, early, warps)
+    return Rows(programs, groups, chunks, vectors, per_thread <= most_early(problem, vec, programs, limits), warps)
+
+
+def most_early(problem: Problem, vec: int, programs: int, limits: Limits) -> int:
+    """Elements that a thread may hold of groups forward where it loads weight and bias with them, not afterwards.
+
+    With a weight and a bias for each element they take twice the registers of x, of which few groups have enough: 8 x
+    1277 float32 waits for them after x, 4.4 us, FlagGems 4.1 (H200).
+    """
+    channels = span(problem, vec)
+    if channels == 1:
+        return 32
+    return 8 if channels == 3 and (programs > limits.sm_count or problem.itemsize == 8) else 16
 
 
 def held(problem: Problem, vectors: Vectors) -> int:

@@ -31,6 +31,7 @@ from .legal import (
     MAX_WARPS,
     launch,
     launch_or_none,
+    most_early,
     of_sums,
     of_tile,
     span,
@@ -187,6 +188,11 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     wide = 2 * vec * problem.itemsize >= VECTOR_BYTES and problem.itemsize < 8
     groups_of_warp = problem.M // (BUSY_WARPS * limits.sm_count)
     if problem.size % vec == 0 and WARP < problem.size // vec <= VECTORS * WARP:
+        if groups_of_warp == 0 and span(problem, vec) > 1:
+            # Few groups by as many warps as have registers for weight and bias at once: 2 x 8192 x 4 float16 in 32
+            # groups 3.7 us by 2 warps, 5.3 by one (FlagGems 4.4), 40 x 4096 bf16 in 8 3.8 and 4.2, 69 x 8192 float32 in
+            # 16 5.4 and 6.1 (H100).
+            return Configuration("rows", _early_warps(problem, vec, limits), 1, vec)
         # A warp for itself adds up fewer numbers of each thread, and waits for no other.
         per_thread = VECTORS * vec if wide else 2 * VECTOR_BYTES // problem.itemsize
         together = max(1, power_of_2_within(min(per_thread * WARP // group, groups_of_warp)))
@@ -213,7 +219,16 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
             per_thread = ELEMENTS_OF_MANY // (4 if problem.itemsize == 8 else 1)
         vectors = max(min(per_thread, most // 4 if problem.itemsize == 8 else most) // vec, 1)
         warps = power_of_2(cdiv(problem.size // vec, vectors * WARP))
+        if span(problem, vec) > 1 and not many:
+            # 77 x 2077 bf16 in one group 3.9 us by 8 warps, 4.8 by 4, which have weight and bias late (5.7 in a loop,
+            # FlagGems 5.1), 40 x 1501 float16 3.7 by 4, 4.9 by 2, 3 x 229 x 5 3.5 and 4.6 (H100).
+            warps = max(warps, _early_warps(problem, vec, limits))
     return Configuration("rows", min(warps, MAX_WARPS), together, vec)
+
+
+def _early_warps(problem: Problem, vec: int, limits: Limits) -> int:
+    """Warps of a program of one group whose threads load weight and bias with it."""
+    return power_of_2(cdiv(problem.size // vec * vec, most_early(problem, vec, problem.M, limits) * WARP))
 
 
 def _vector_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
