@@ -33,8 +33,9 @@ SHORT_COLUMNS, SHORT_ELEMENTS = (5, 6, 7), 16
 # (H100).
 LATE_ELEMENTS, LATE_THREADS = 32, 1024
 # Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
-# so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1.
-MIN_WAVES = 4
+# so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1. Of sums with a residual, which load twice as much, fewer: of 1500 x
+# 5120, 1.8 waves, 25.2 and 22.8.
+MIN_WAVES, MIN_WAVES_OF_SUM = 4, 1
 # Of rows with edges: the shortest, of which half with a residual, and the fewest for each multiprocessor.
 MIN_LATE_EDGES, MANY_ROWS_PER_SM = 2048, 8
 # So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
@@ -67,7 +68,9 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
     # H100).
     if whole is None and itemsize != 4:
         yield late_row(problem)
-    if whole is not None and whole.stages > 1 and many_rows(problem, limits):
+    # On sm_100 8 bytes of fused_add_rms_norm of 1000 x 8192 bf16 would spill.
+    waves = MIN_WAVES_OF_SUM if problem.residual and limits.capability[0] < 10 else MIN_WAVES
+    if whole is not None and whole.stages > 1 and many_rows(problem, limits, waves):
         # Of a misaligned residual of 9000 x 3000 float16, late, 48 bytes would spill.
         yield row_of_sum(problem) if problem.residual else late_row(problem)
     yield whole
@@ -140,9 +143,9 @@ def _few_unaligned_rows(problem: Problem) -> Configuration:
     return Configuration("rows", warps_for(N, 2 * WARP * vector // problem.inputs), math.gcd(N, vector))
 
 
-def many_rows(problem: Problem, limits: Limits) -> bool:
+def many_rows(problem: Problem, limits: Limits, waves: int = MIN_WAVES) -> bool:
     """Whether programs with one row each, or a few short ones, come in some waves."""
-    return MIN_WAVES * limits.sm_count * LATE_ELEMENTS * LATE_THREADS <= problem.M * problem.N
+    return waves * limits.sm_count * LATE_ELEMENTS * LATE_THREADS <= problem.M * problem.N
 
 
 def late_row(problem: Problem) -> Configuration | None:
@@ -160,7 +163,9 @@ def row_of_sum(problem: Problem) -> Configuration | None:
     """A row and its residual to a program of up to 8 warps, of 16 bits and in whole vectors; None for others.
 
     layer_norm of the sums of 16086 x 3408 bf16 takes 81.0 us so, with pipelines 89.0 (FlagGems 84.0), of 65536 x 1520
-    141.9 and 171, of 8192 x 5120 float16 63.3 and 72.3, of 4000 x 7000 45.3 and 54.2.
+    141.9 and 171, of 8192 x 5120 float16 63.3 and 72.3, of 4000 x 7000 45.3 and 54.2, of 4096 x 3872 bf16 39.1 and
+    42.1, of 2000 x 3872 23.2 and 24.7, of 1500 x 5120 22.8 and 25.2, of 6000 x 2048 float16 by 4 warps 32.0 and 32.3
+    (H100).
     """
     N, itemsize = problem.N, problem.itemsize
     # By 16 warps 48 bytes of 8192 x 16384 would spill where tensors are misaligned.
