@@ -360,7 +360,7 @@ WAYS = [
     (640, 40960, (Split, False, 1), (Split, False, 1)),
     (256, 20001, (Split, True, 1), (Split, True, 1)),
     (128, 98304, (Split, False, 4), (Split, False, 2)),
-    (128, 90001, (Split, True, 4), (Split, True, 2)),
+    (128, 90001, (Split, True, 1), (Split, True, 2)),
     (20, 393216, (Split, False, 4), (Split, False, 4)),
     (8, 200001, (Split, True, 4), (Split, True, 4)),
     (3, 2**22 + 8, (Loop, False, 8), (Loop, False, 8)),

@@ -17,6 +17,10 @@ MAX_GROUP = 128
 # 7, in a loop 1020, by half as many groups 1632 (PyTorch 1503); 287 x 221447 294 and 455, 459 x 144449 bf16 312 by two
 # warps with 4 chunks, by four 342, in a loop 418 (H200).
 MIN_VEC_OF_GRADIENTS = 4
+# Odd rows of 16 bits that come in turns and are longer than programs of one warp hold are read twice, as vectors and
+# edges: 192 x 262117 float16 143 us, by groups 181, 40 x 262117 bf16 36.8 and 46.0, 300 x 150001 float16 125 and 144,
+# but 600 x 80001 bf16 133 and 102 (H100).
+MAX_ODD_IN_TURN = 48 * 2048
 
 
 def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -37,6 +41,9 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         launched = launch_or_none(problem, configuration, limits)
         if isinstance(launched, Split) and launched.group <= min(max_group, MAX_GROUP):
             if backward and launched.vec < MIN_VEC_OF_GRADIENTS:
+                continue
+            in_turn = launched.programs // launched.group < M
+            if in_turn and N > MAX_ODD_IN_TURN and loop(problem, limits).vec > 1:
                 continue
             if itemsize == 4 and not backward and M * launched.group <= launched.programs:
                 # Nothing comes after the first row: 4 x 362985 float32 12.6 us without the pipeline, 15.1 with it.
