@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from flag_gems_overrides.ops.families.group_norm.launches import Problem, Tile
+from flag_gems_overrides.ops.families.group_norm.launches import Problem, Rows, Tile
 from flag_gems_overrides.ops.families.group_norm.plan import plan
 from flag_gems_overrides.ops.launch.devices import Limits
 
@@ -26,3 +26,21 @@ def test_single_float64_have_smaller_tiles(samples, groups, K, itemsize, warps, 
     assert isinstance(planned, Tile)
     tile = planned.samples * planned.groups * planned.block_d * planned.block_hw
     assert (planned.warps, tile) == (warps, elements)
+
+
+@pytest.mark.parametrize(
+    ("samples", "C", "K", "groups", "itemsize", "warps"),
+    [
+        (2, 8192, 4, 32, 2, 2),
+        (4, 2048, 8, 16, 2, 1),
+        (8, 4096, 2, 16, 2, 1),
+        (69, 8192, 1, 16, 4, 2),
+        (40, 4096, 1, 8, 2, 2),
+        (77, 2077, 1, 1, 2, 8),
+        (3, 229, 5, 1, 2, 4),
+    ],
+)
+def test_few_groups_load_weight_and_bias_early(samples, C, K, groups, itemsize, warps):
+    planned = plan(Problem(samples * groups, C // groups, K, groups, itemsize, 1, True), H200)
+    assert isinstance(planned, Rows)
+    assert (planned.early, planned.warps) == (True, warps)

@@ -29,7 +29,7 @@ from flag_gems_overrides.ops.families.norm.launches import (
     launch,
     launch_or_none,
 )
-from flag_gems_overrides.ops.families.norm.plan import configurations
+from flag_gems_overrides.ops.families.norm.plan import configurations, plan
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import power_of_2
 
@@ -350,6 +350,15 @@ def test_few_kernels_for_all_lengths(backward, size):
         p = default(4096, N, size, backward, H200)._asdict()
         seen.add(tuple(p[k] for k in p if k not in ("programs", "group", "slice_size")))
     assert len(seen) <= 60
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "launched", "warps"),
+    [(600, 80001, Split, 1), (300, 150001, Loop, 4), (192, 262117, Loop, 4), (40, 262117, Loop, 4)],
+)
+def test_long_odd_rows_of_16_bits_are_read_in_vectors(M, N, launched, warps):
+    p = plan(Problem(M, N, 1, 2, False), H200)
+    assert (type(p), p.vec, p.warps, p.unaligned) == (launched, 8, warps, True)
 
 
 # What tests/gpu/test_layernorm.py relies on: (rows, columns, forward, backward), in bfloat16 on an H200.
