@@ -353,18 +353,22 @@ def test_programs_that_cannot_have_all_columns(N, K, elements, warps, vec, rule)
         (30000, 300, 3, 2, 1, 32, 1, 1),  # of several warps
         (60000, 13, 13, 2, 1, 2, 4, 1),
         (60000, 50, 12, 2, 1, 16, 2, 4),
-        (60000, 40, 8, 2, 1, 32, 4, 8),
+        (60000, 40, 8, 2, 1, 16, 8, 8),
         (50000, 30, 3, 8, 2, 8, 8, 1),
         (400000, 10, 3, 2, 1, 4, 16, 1),  # half the lanes of a warp
         (800000, 6, 3, 2, 1, 2, 32, 1),  # a quarter
+        (1041666, 4, 3, 2, 1, 2, 64, 1),  # two rows to a thread at least
+        (277777, 5, 9, 2, 1, 1, 8, 1),
+        (6000, 260, 8, 2, 1, 128, 1, 8),  # three vectors to a thread
+        (40000, 20, 16, 2, 1, 8, 8, 8),  # rows of a sector
     ],
 )
 def test_many_short_blocks_are_read_side_by_side(M, N, K, size, inputs, lanes, blocks, vec):
     p = plan(M, N, K, size, inputs, H200)
     assert isinstance(p, Short)
     assert (p.lanes, p.columns, p.vec, p.width) == (lanes, blocks * power_of_2(K), vec, power_of_2(K))
-    # Few elements, columns of few, rows of a sector, and what a program has as it lies.
-    for other in [(30, N, K), (M, 5, K), (M, N, 32 // size), (M, 3072, K)]:
+    # Few elements, columns of two, rows longer than a sector, and what a program has as it lies.
+    for other in [(30, N, K), (M, 2, K), (M, N, 32 // size + 1), (M, 3072, K)]:
         assert not getattr(plan(*other, size, inputs, H200), "width", 0)
 
 

@@ -55,9 +55,10 @@ ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS
 # Columns of fewer elements were not timed side by side. Elements of a thread there, if those of one [N, K] are no more,
 # and otherwise: softmax 400000 x 29 x 3 bf16 62.1 us with 8, 67.2 with 16, 8000 x 30 x 3 float32 5.54 and 5.72, the
 # gradients of 300000 x 10 x 5 bf16 47.3 and 50.2, of 60000 x 60 x 4 36.1 and 37.3; of 5729 x 56 x 5, 14 to a thread,
-# 9.37 with 8 and 8.74 with 16, softmax 60000 x 40 x 8 bf16 70.1 and 34.4, 30000 x 90 x 10 67.2 (8 warps) and 43.9, but
-# with 32 42.7. More of float64 were not timed (H100).
-MIN_SIDE_BY_SIDE, FEW_SIDE_BY_SIDE, ELEMENTS_SIDE_BY_SIDE = 6, 8, 16
+# 9.37 with 8 and 8.74 with 16, softmax 60000 x 40 x 8 bf16 70.1 and 34.4. Where several are loaded together three
+# vectors of 8: 60000 x 35 x 8 29.4 us, with 16 33.3, 100000 x 20 x 8 27.8 and 29.3, 6000 x 260 x 8 24.1 and 34.9, 6000 x
+# 300 x 10 32.4 and 47.3; with 32 within 1 %. More of float64 were not timed (H100).
+MIN_SIDE_BY_SIDE, FEW_SIDE_BY_SIDE, ELEMENTS_SIDE_BY_SIDE, VECTORS_SIDE_BY_SIDE = 3, 8, 16, 24
 # Columns of such a program up to which two of them have registers at once, on sm_90; elsewhere half as many.
 MAX_TIGHT_COLUMNS = 128
 
@@ -94,21 +95,25 @@ def short_columns(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def side_by_side(problem: Problem, limits: Limits) -> Configuration | None:
-    """Several [N, K] of rows shorter than a sector to a program, whose threads lie as memory does.
+    """Several [N, K] of rows no longer than a sector to a program, whose threads lie as memory does.
 
     By columns the threads of a warp read a line for each [N, K], of which there are WARP / K, and as many times as a
     column has elements: softmax 400000 x 29 x 3 bf16 245 us, side by side 62, 60000 x 13 x 13 float16 34.6 and 22.2,
     60000 x 40 x 8 bf16 54.3 and 34.4, 30000 x 90 x 10 60.6 and 43.9, the gradients of 30000 x 40 x 7 float32 47.6 and
     42.0, of 50000 x 30 x 3 float64 46.1 and 44.3. A tile for each [N, K] is half empty: softmax 60000 x 50 x 12 bf16
-    66.6 us, side by side 55.1 (H100).
+    66.6 us, side by side 55.1. Of few elements, by columns: 320512 x 3 x 13 bf16 30.4 us, side by side 27.5, 625000 x 4
+    x 5 44.1 and 29.8, 240384 x 4 x 13 34.8 and 27.6, 357142 x 5 x 7 28.0 and 27.4; of rows that fill a sector: 40000 x
+    40 x 8 float32 46.0 and 40.3, 40000 x 20 x 16 bf16 26.8 and 24.7, 30000 x 50 x 4 float64 41.2 and 38.6 (H100).
     """
     _, N, K, size, _ = problem
-    if is_little(problem, limits) or K * size >= SECTOR_BYTES:
+    if is_little(problem, limits) or K * size > SECTOR_BYTES:
         return None
     if N < MIN_SIDE_BY_SIDE or N * K >= MIN_ELEMENTS_OF_BLOCK:
         return None
-    each = cdiv(N, lanes_side_by_side(problem)) * math.gcd(K, VECTOR_BYTES // size)
-    elements = FEW_SIDE_BY_SIDE if each <= FEW_SIDE_BY_SIDE or size == 8 else ELEMENTS_SIDE_BY_SIDE
+    vec = math.gcd(K, VECTOR_BYTES // size)
+    elements = ELEMENTS_SIDE_BY_SIDE if vec == 1 else VECTORS_SIDE_BY_SIDE
+    if size == 8 or cdiv(N, lanes_side_by_side(problem)) * vec <= FEW_SIDE_BY_SIDE:
+        elements = FEW_SIDE_BY_SIDE
     warps = max(4, power_of_2(cdiv(N, elements) * power_of_2(K)) // WARP)
     found = Configuration("short", elements, warps, block_k=power_of_2(K))
     return found if launch_or_none(problem, found, limits) is not None else None

@@ -20,8 +20,9 @@ MAX_INTERLEAVED, MAX_SPLITS, MIN_SPLIT_BYTES = 8, 1024, 16384
 # Of [N, K] side by side a warp has half as many lanes, or a quarter, for so much less that is empty, unless a thread
 # would have more rows: softmax 400000 x 10 x 3 bf16 in 4 lanes 33 us, in 8, of which 6 are empty the second time, 58,
 # 800000 x 6 x 3 in 2 and 8 40.5 and 54.8. In lanes by twos neighbours read less side by side: 400000 x 29 x 3, of 15
-# rows each, 127 us, in 8 67 (16 elements to a thread, H100).
-MIN_SAVED, MAX_ROWS_OF_FEWER_LANES = 0.2, 4
+# rows each, 127 us, in 8 67 (16 elements to a thread, H100). 277777 x 5 x 9 in one lane 27.2 us, in two 30.0, 250000 x
+# 17 x 3 in 4 and 8 27.6 and 29.6 (8 elements).
+MIN_SAVED, MAX_ROWS_OF_FEWER_LANES = 0.15, 5
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch and of an iteration.
 BYTES_PER_US, LAUNCH_US, ITERATION_US = 32000, 2.0, 0.7
 
@@ -261,13 +262,15 @@ def _whole(problem: Problem, configuration: Configuration) -> Short:
 
 
 def lanes_side_by_side(problem: Problem) -> int:
-    """Of [N, K] side by side: as many as a warp has for all columns, or fewer."""
+    """Of [N, K] side by side: as many as a warp has for all columns, or fewer. A thread has two rows at least: softmax
+    1041666 x 4 x 3 bf16 28.6 us, with one 33.9, 625000 x 4 x 5 29.8 and 38.6, 446428 x 4 x 7 28.1 and 30.8 (H100).
+    """
     _, N, K, size, _ = problem
-    most = max(min(WARP * math.gcd(K, VECTOR_BYTES // size) // power_of_2(K), power_of_2(N)), 1)
-    for lanes in (most // 2, most // 4):
-        rows = cdiv(N, max(lanes, 1))
+    most = max(min(WARP * math.gcd(K, VECTOR_BYTES // size) // power_of_2(K), power_of_2(N) // 2), 1)
+    for lanes in (max(most // 2, 1), max(most // 4, 1)):
+        rows = cdiv(N, lanes)
         if rows <= MAX_ROWS_OF_FEWER_LANES and lanes * rows <= (1 - MIN_SAVED) * most * cdiv(N, most):
-            return max(lanes, 1)
+            return lanes
     return most
 
 
