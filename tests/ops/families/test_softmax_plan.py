@@ -473,6 +473,20 @@ def test_gradients_of_long_rows_that_begin_anywhere_are_read_twice_by_few_warps(
         assert not plan(M, N, 1, size, 2, H200).looped
 
 
+def test_long_rows_that_begin_anywhere_are_read_twice_by_few_warps():
+    for M, N in [(8000, 9269), (4000, 12001)]:
+        p = plan(M, N, 1, 2, 1, H200)
+        assert (p.looped, p.warps, p.depth, p.registers, p.group) == (True, 8, 4, 64, 1)
+    # Shorter ones; float32.
+    for N, size in [(7001, 2), (9269, 4)]:
+        assert not plan(8000, N, 1, size, 1, H200).looped
+
+
+def test_a_thread_has_8_elements_of_short_rows_loaded_one_by_one():
+    for N, size, depth in [(201, 2, 8), (201, 4, 16), (200, 2, 2), (301, 2, 16)]:
+        assert plan(100000, N, 1, size, 1, H200).depth == depth
+
+
 def test_groups_that_would_hold_columns_fit_on_the_device():
     assert plan(1, 2048, 102832, 2, 1, INTERPRETER).looped  # 16 programs, of which 12 run at once
 

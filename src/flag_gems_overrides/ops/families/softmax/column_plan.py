@@ -40,8 +40,9 @@ MAX_HELD_COLUMN = 2048
 # In which a program of a group reads what the others found, at most.
 MAX_ROUNDS = 2
 # Share of L2 up to which groups of a gradient's columns in vectors have fewer of them, for fewer words of each other.
-# Of more than 8 MB they were not timed so. Those of the forward spill up to 360 bytes (sm_90, Triton 3.7), though
-# softmax 4980 x 84 bf16 takes 10.2 us by 64 columns, 7.6 by 16 (H100). Other architectures were not compiled so.
+# Of more than 8 MB they were not timed so. Those of the forward spill up to 408 bytes with 16 elements to a thread, up
+# to 936 with 8 by 64 registers (Triton 3.7), though softmax 4980 x 84 bf16 takes 10.4 us by 64 columns, by 16 with 16
+# elements 7.3 (H100). Gradients were compiled so for sm_90 only.
 FEWER_WORDS_OF_VECTORS = 0.25
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192

@@ -30,8 +30,9 @@ def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Config
     block_n = max(power_of_2(N), vec)
     # Elements of a thread. bf16 forward: 64 columns 74 % with 8, 70 % with 16; 1024 87 % with 16, 85 % with 32; 4096
     # 81 % with 16, 84 % with 32. Loads of one element are many instructions: 99 columns 68 % with 8, 39 % with 16, the
-    # gradient of 241029 x 249 float16 130.5 us with 8, 138.6 with 16 (FlagGems 131.6, H100).
-    short = 128 * inputs if vec == 1 else 64
+    # gradient of 241029 x 249 float16 130.5 us with 8, 138.6 with 16 (FlagGems 131.6), softmax 100000 x 201 bf16 36.7
+    # and 39.7 (H100).
+    short = 64 if vec > 1 else 256 if size == 2 else 128 * inputs
     elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
     # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
     elements = max(elements // (2 if size == 8 else 1), vec)
