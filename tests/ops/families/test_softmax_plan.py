@@ -305,21 +305,24 @@ def test_the_one_block_of_few_columns_is_halved_so_that_two_groups_take_turns(si
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "K", "size", "inputs", "depth"),
+    ("M", "N", "K", "size", "inputs", "warps", "depth"),
     [
-        (48, 4479, 2, 4, 1, 9),
-        (48, 4479, 2, 4, 2, 9),
-        (300, 4479, 2, 4, 1, 9),
-        (40, 5000, 4, 2, 1, 10),
-        (300, 16384, 2, 4, 1, 32),  # in place of a loop all that registers hold
-        (300, 4096, 2, 8, 2, 8),
+        (48, 4479, 2, 4, 1, 8, 18),
+        (48, 4479, 2, 4, 2, 16, 9),
+        (300, 4479, 2, 4, 1, 8, 18),
+        (40, 5000, 4, 2, 1, 16, 10),
+        (300, 16384, 2, 4, 1, 16, 32),  # in place of a loop all that registers hold
+        (300, 4096, 2, 8, 2, 16, 8),
+        (100, 1500, 8, 2, 2, 16, 3),  # in place of a group
+        (13, 1107, 8, 2, 1, 8, 9),  # in place of a tile as long as a power of two
+        (40, 900, 4, 4, 1, 8, 8),
     ],
 )
-def test_few_columns_that_a_program_holds(M, N, K, size, inputs, depth):
+def test_few_columns_that_a_program_holds(M, N, K, size, inputs, warps, depth):
     p = plan(M, N, K, size, inputs, H200)
     assert isinstance(p, Short)
-    assert (p.programs, p.columns, p.warps, p.depth) == (M, K, 16, depth)
-    assert p.lanes * K == p.warps * WARP * p.vec, "a vector for each thread"
+    assert (p.programs, p.columns, p.warps, p.depth) == (M, K, warps, depth)
+    assert p.lanes * K == p.warps * WARP * p.vec, "a load for each thread"
 
 
 @pytest.mark.parametrize(("M", "N", "K"), [(300, 16385, 2), (48, 16384, 2), (48, 4479, 6), (48, 4479, 16)])

@@ -13,15 +13,17 @@ from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from .column_plan import are_many_small_programs, columns_in_l1, has_needless_lanes, tiled_columns
 from .held_plan import (
-    MAX_REGISTERS_FOR_GROUP,
     MAX_SHARED_WARPS,
     MAX_WARPS,
     WHOLE_WARPS,
     block_as_it_lies,
     held_block,
+    held_forward,
     interleaved,
+    is_better_held,
     is_better_interleaved,
     is_gradient_of_vectors,
+    registers_for_group,
     short_columns,
     side_by_side,
     vectors_of_columns,
@@ -89,8 +91,11 @@ def default(problem: Problem, limits: Limits) -> Configuration:
                 return vectors_of_columns(problem)
             if isinstance(launched, Split) and has_needless_lanes(problem, launched):
                 return vectors_of_columns(problem, 2)
+            if isinstance(launched, Split) and is_better_held(problem, launched, limits):
+                return held_forward(problem) or found
             return found
-        whole = held_block(problem, MAX_REGISTERS_FOR_GROUP if launched.group > 1 else MAX_WORDS)
+        whole = held_forward(problem) if inputs == 1 else None
+        whole = whole or held_block(problem, registers_for_group(problem) if launched.group > 1 else MAX_WORDS)
         whole = whole or block_as_it_lies(problem, limits)
         if whole is None and is_better_interleaved(problem, launched, limits):
             return interleaved(problem)

@@ -43,9 +43,9 @@ MIN_INTERLEAVED_PAIRS_BYTES = 8 << 20
 # [N, K] of rows that a sector holds have a program each, which holds them, where the columns kernel would need a loop
 # or a group, whose programs wait for each other: softmax 48 x 4479 x 2 float32 5.4 us, by groups 8.8 (FlagGems 6.2),
 # its gradient 5.8 and 7.1, 20 x 4479 x 2 4.8 and 7.2, 40 x 5000 x 4 bf16 6.0 and 6.9, log_softmax 30 x 6000 x 2 bf16
-# 4.8 and 6.9; 300 x 4479 x 2 float32 10.1, in a loop 13.3. With 8 warps 48 x 4479 x 2 and 300 x 4479 x 2 take 4 % less,
-# but fewer [N, K] fit; with 32 none is faster. In place of a group up to as many registers for the elements of a
-# thread as were timed, for one multiprocessor moves all of it (H100).
+# 4.8 and 6.9; 300 x 4479 x 2 float32 10.1, in a loop 13.3. With 32 warps none is faster. In place of a group up to as
+# many registers for the elements of a thread as were timed, for one multiprocessor moves all of it; gradients of 16
+# bits: 100 x 1500 x 8 bf16 6.5 us, by groups 8.6, 20 x 2000 x 8 5.2 and 6.1 (H100).
 WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
 # A program that has an [N, K] as it lies: elements of a thread, and how many bytes it may have before there are twice
 # as many warps. softmax of bf16 (H100) 3000 x 150 x 37 44 us by 4 warps, 55 by 8, 1000 x 200 x 100 41 by 8, 48 by 16,
@@ -56,8 +56,8 @@ ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS
 # and otherwise: softmax 400000 x 29 x 3 bf16 62.1 us with 8, 67.2 with 16, 8000 x 30 x 3 float32 5.54 and 5.72, the
 # gradients of 300000 x 10 x 5 bf16 47.3 and 50.2, of 60000 x 60 x 4 36.1 and 37.3; of 5729 x 56 x 5, 14 to a thread,
 # 9.37 with 8 and 8.74 with 16, softmax 60000 x 40 x 8 bf16 70.1 and 34.4. Where several are loaded together three
-# vectors of 8: 60000 x 35 x 8 29.4 us, with 16 33.3, 100000 x 20 x 8 27.8 and 29.3, 6000 x 260 x 8 24.1 and 34.9, 6000 x
-# 300 x 10 32.4 and 47.3; with 32 within 1 %. More of float64 were not timed (H100).
+# vectors of 8: 60000 x 35 x 8 29.4 us, with 16 33.3, 100000 x 20 x 8 27.8 and 29.3, 6000 x 260 x 8 24.1 and 34.9,
+# 6000 x 300 x 10 32.4 and 47.3; with 32 within 1 %. More of float64 were not timed (H100).
 MIN_SIDE_BY_SIDE, FEW_SIDE_BY_SIDE, ELEMENTS_SIDE_BY_SIDE, VECTORS_SIDE_BY_SIDE = 3, 8, 16, 24
 # Columns of such a program up to which two of them have registers at once, on sm_90; elsewhere half as many.
 MAX_TIGHT_COLUMNS = 128
@@ -124,16 +124,39 @@ def vectors_of_columns(problem: Problem, divisor: int = 1) -> Configuration:
     return Configuration("short", VECTOR_BYTES // problem.itemsize // divisor * power_of_2(problem.N), 2)
 
 
-def held_block(problem: Problem, max_registers: int, warps: int = WHOLE_WARPS) -> Configuration | None:
+def held_block(
+    problem: Problem, max_registers: int, warps: int = WHOLE_WARPS, vec_bytes: int = VECTOR_BYTES
+) -> Configuration | None:
     """A program for each [N, K]; None if its columns are not a power of two that a sector holds, or a thread would
     need more than ``max_registers`` for its elements.
     """
     _, N, K, size, inputs = problem
-    vec = math.gcd(K, VECTOR_BYTES // size)
+    vec = math.gcd(K, vec_bytes // size)
     elements = cdiv(N * K, warps * WARP * vec) * vec
     if power_of_2(K) != K or K * size > SECTOR_BYTES or elements * inputs * (size // 8 + 1) > max_registers:
         return None
     return Configuration("short", elements, warps, vec=vec)
+
+
+def registers_for_group(problem: Problem) -> int:
+    return MAX_WORDS if problem.itemsize == problem.inputs == 2 else MAX_REGISTERS_FOR_GROUP
+
+
+def held_forward(problem: Problem) -> Configuration | None:
+    """By 8 warps, with half a vector to a load, where all of it fits: softmax 48 x 4479 x 2 float32 and 300 x 4479 x 2
+    take 4 % less than by 16 (H100).
+    """
+    half = VECTOR_BYTES // 2
+    return held_block(problem, MAX_WORDS, WHOLE_WARPS // 2, half) if problem.itemsize < half else None
+
+
+def is_better_held(problem: Problem, tiled: Split, limits: Limits) -> bool:
+    """Whether few [N, K] of the forward would each be one tile of 8 warps, as long as a power of two: softmax 13 x 1107
+    x 8 bf16 5.4 us so, held by as many warps 4.6, 20 x 2000 x 8 5.8 and 5.5, 100 x 1500 x 8 6.8 and 6.1, 5 x 3000 x 4
+    5.1 and 4.8, 40 x 900 x 4 float32 4.5 and 4.3 (H100).
+    """
+    one_tile = tiled.programs == problem.M and tiled.warps == WHOLE_WARPS // 2
+    return problem.inputs == 1 and one_tile and limits.sm_count >= problem.M
 
 
 def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:
