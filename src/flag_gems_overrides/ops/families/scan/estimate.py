@@ -15,7 +15,6 @@ from .launches import (
     Problem,
     Shared,
     at_once,
-    drifts,
     launch,
     resident_programs,
     vector,
@@ -77,10 +76,6 @@ LINES_PER_US = 1250
 # 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 80 with 64. Programs with columns of their own drift apart,
 # so that what two share is read and written again: 61 x 1024 x 2483 bfloat16 396 us, in segments 274.
 PIECE_BYTES, DRIFT_STEPS = 10, 32
-# Segments of columns drift apart too: sectors that are moved again for each piece. 14 x 2354 x 1471 float64 along 1 369
-# to 399 us with pieces of 256 bytes, 309 to 364 of 512, 301 of 1024; of 1472 282, 286 to 296. 322 of their programs are
-# no slower for being two on some multiprocessors and three on others: memory is what they wait for (H100).
-DRIFTED_SECTORS = 3
 # Chunks are read twice. Where L2 does not keep what was read, a row of float64 takes so much of all other work to read
 # and to add up: 40000003 float64 351 us in chunks, shared 310 (H100). Not of int64, whose input is mostly narrower.
 SUMMED, SUMMED_FROM_MEMORY = 0.5, 0.85
@@ -118,8 +113,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     bandwidth = float(BYTES_PER_US)
     if K == 1 and M <= FEW_ALONE and found.steps == 1:
         bandwidth = min(BYTES_PER_US * limits.sm_count / active, ALONE_BYTES_PER_US)
-    drifted = configuration.kernel == "segments" and found.steps > 1 and drifts(problem, limits)
-    moved = _bytes(problem, configuration, found.steps, drifted) / bandwidth
+    moved = _bytes(problem, configuration, found.steps) / bandwidth
     requests = 2 * found.programs * found.steps * found.depth * found.warps * accesses * _lines(problem, configuration)
     issued = max(issues / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US)
     work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / active
@@ -154,7 +148,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     resident = min(resident_programs(registers, found.warps, limits) // limits.sm_count, max(math.ceil(programs), 1))
     overlap = max(min(resident, MAX_OVERLAP, resident * tile * size * found.warps * WARP / OVERLAP_BYTES), 1)
     alone = LAUNCH_US + (LONE_STEPS_US if K == 1 and resident == 1 < found.steps else 0)
-    alone += _overlapped(work, step, found.steps, programs, resident, overlap, drifted and moved > issued)
+    alone += _overlapped(work, step, found.steps, programs, resident, overlap)
     if isinstance(found, Alone | Flat | Interleaved):
         return alone
     # The first launch reads, and adds up.
@@ -192,7 +186,7 @@ def _registers(problem: Problem, configuration: Configuration, steps: int) -> in
     return REGISTERS + of_steps + int(tile * per_element + max(depth - MANY_ROWS, 0) * MANY_ROWS_REGISTERS)
 
 
-def _bytes(problem: Problem, configuration: Configuration, steps: int, drifted: bool) -> float:
+def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
     """That are moved. A warp of columns reads a piece of each row, or of neighbouring rows if those are all of K."""
     M, N, K, size, _ = problem
     kernel, elements, lanes, depth, *_ = configuration
@@ -208,22 +202,16 @@ def _bytes(problem: Problem, configuration: Configuration, steps: int, drifted: 
     more: float = PIECE_BYTES if K * size % SECTOR_BYTES == 0 else SECTOR_BYTES
     if kernel == "units":
         more, program = more * (1 + min(steps / DRIFT_STEPS, 2)), warp
-    if drifted:
-        more, warp = more * DRIFTED_SECTORS, program
     return 2 * M * N * K * size * (1 + sum(min(more / piece, 4) / 2 for piece in (warp, program)))
 
 
-def _overlapped(
-    moved: float, step: float, steps: int, programs: float, resident: int, overlap: float, spread: bool
-) -> float:
+def _overlapped(moved: float, step: float, steps: int, programs: float, resident: int, overlap: float) -> float:
     """Of a multiprocessor's ``programs``, of which ``resident`` run at once: the first from its begin to its end, and
-    the others, which move while others wait. One by one they do not. If all run at once, they begin together, and where
-    the memory is what they wait for (``spread``), some multiprocessors move more than others.
+    the others, which move while others wait. One by one they do not. If all run at once, they begin together.
     """
     programs, per_program = max(programs, 1), moved / max(programs, 1)
     whole = math.ceil(programs) if programs < 4 else programs
     if whole <= resident:
-        whole = programs if spread else whole
         return step + (steps - 1) * step / overlap + per_program * whole
     waited = (whole / resident - 1) * steps * step
     return steps * step + ((per_program * whole) ** overlap + waited**overlap) ** (1 / overlap)

@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
 # Triton knows of a size whether it is a multiple of this, and loads whole vectors only if it is.
 KNOWN_MULTIPLE = 16
@@ -164,12 +164,6 @@ def at_once(problem: Problem, chosen: Alone) -> bool:
     """Whether a program scans its only tile of a row across its warps."""
     one = chosen.depth * chosen.steps == 1
     return one and chosen.segmented and problem.K == 1 and not vector(problem)[1]
-
-
-def drifts(problem: Problem, limits: Limits) -> bool:
-    """Whether programs side by side share sectors of columns, which L2 no longer has when the second of them comes."""
-    M, N, K, size, _ = problem
-    return K > 1 and K * size % SECTOR_BYTES != 0 and 2 * M * N * K * size > limits.l2_bytes
 
 
 def max_depth(problem: Problem, elements: int, kernel: str) -> int:

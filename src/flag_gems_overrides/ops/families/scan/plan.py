@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from ...plans import table
 from .estimate import estimate
 from .launches import (
@@ -24,7 +24,6 @@ from .launches import (
     Problem,
     Shared,
     at_once,
-    drifts,
     is_short,
     launch,
     launch_or_none,
@@ -59,10 +58,16 @@ __all__ = [
 # those of chunks as many warps as hide what they wait for.
 SHARING, CHUNKS = ((4, 128), (8, 128)), ((4, 64), (8, 64))
 # Bytes of the columns that lie side by side in a tile whose threads have segments of columns. At least two columns:
-# small problems then have fewer rows to a thread and more programs. More, by 8 warps, where programs drift apart. Half
-# as many rows to a thread drift less far: 28 x 2354 x 1471 float32 along 1 335 us by 128 columns and 16 rows, 416 by 32
-# rows, 402 and 415 by 64 columns, 480 by 32 (H100).
-COLUMN_BYTES, WIDE_COLUMN_BYTES, WIDE_WARPS = (128, 64, 32, 4), (1024, 512, 256), 8
+# small problems then have fewer rows to a thread and more programs.
+COLUMN_BYTES = (128, 64, 32, 4)
+# Programs side by side share sectors of columns, which L2 no longer has for the second once they have drifted apart. So
+# a program has so many columns, by 8 warps, one load for each element, and 16 rows to a thread: 32 drift further. H100:
+# 14 x 2354 x 1471 float64 along 1 302 us, by 64 columns 310, 1470 296 and 345; 28 x 2354 x 1471 float32 335, by 32 rows
+# 416, by 64 columns 402 and 415; 28 x 2354 x 1476 312, in vectors 361; 61 x 1024 x 2488 bfloat16 321, by 256 columns in
+# vectors 877; 200 x 100 x 1001 float32 67, by 32 columns 82. Of int64 half as many: 14 x 2354 x 1471 int32 270 us, by
+# 128 columns 363, by 16 354, int64 392, 507 and 429. Not where that leaves multiprocessors without a program: 8193 x
+# 4097 float32 along 0 330 us, by 32 columns 137. Of fewer steps than so many none was timed beside other programs.
+WIDE_COLUMNS, WIDE_INTEGERS, WIDE_ROWS, WIDE_WARPS, WIDE_STEPS = 128, 64, 16, 8, 4
 MAX_CONFIGURATIONS = 24
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
@@ -105,13 +110,16 @@ def plan(problem: Problem, limits: Limits) -> Launch:
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
-    """What is legal, each another launch, by its estimate; the first is the default."""
+    """What is legal, each another launch, by its estimate, wide pieces before; the first is the default."""
     found: dict[Launch, Configuration] = {}
-    for candidate in _rows(problem, limits) if problem.K == 1 else _columns(problem, limits):
+    wide = _wide(problem, limits)
+    first = [wide] if wide else []
+    for candidate in (*first, *(_rows(problem, limits) if problem.K == 1 else _columns(problem, limits))):
         launched = launch_or_none(problem, candidate, limits)
         if launched is not None:
             found.setdefault(launched, candidate)
-    return sorted(found.values(), key=lambda each: estimate(problem, each, limits))[:MAX_CONFIGURATIONS]
+    by_estimate = sorted(found.values(), key=lambda each: (each != wide, estimate(problem, each, limits)))
+    return by_estimate[:MAX_CONFIGURATIONS]
 
 
 def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -159,8 +167,6 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     if K <= MAX_INTERLEAVED:
         for vectors, warps in itertools.product((VECTOR_BYTES // size, VECTOR_BYTES // size // 2), _powers(1, 8)):
             yield Configuration("interleaved", vectors * K, 1, 1, warps)
-    if drifts(problem, limits):
-        yield from _wide(problem)
     for lanes in sorted({min(power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
         # A warp has one row of the tile, or several: neighbours of a thread are in one row.
         elements = max(min(lanes // WARP, vec), 1)
@@ -176,18 +182,14 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield from _together(problem, elements, lanes, limits)
 
 
-def _wide(problem: Problem) -> Iterator[Configuration]:
-    _, N, K, size, _ = problem
-    for piece in WIDE_COLUMN_BYTES:
-        lanes = piece // size
-        elements = min(lanes // WARP, vector(problem)[0])
-        rows = elements * WIDE_WARPS * WARP // lanes
-        if lanes <= power_of_2(K) and rows > 1:
-            for each in _steps(problem, Configuration("segments", elements, lanes, 0, WIDE_WARPS), cdiv(N, rows)):
-                yield each
-                # Of int64 8 bytes spill: ptxas takes 40 registers.
-                if not (problem.integer and size == 8):
-                    yield each._replace(depth=cdiv(each.depth, 2))
+def _wide(problem: Problem, limits: Limits) -> Configuration | None:
+    """Wide pieces of columns that share sectors, where programs drift apart and L2 does not hold all."""
+    M, N, K, size, integer = problem
+    lanes = WIDE_INTEGERS if integer and size == 8 else WIDE_COLUMNS
+    wide = Configuration("segments", 1, lanes, WIDE_ROWS, WIDE_WARPS)
+    share = lanes < K and K * size % SECTOR_BYTES != 0 and 2 * M * N * K * size > limits.l2_bytes
+    drift = cdiv(N, wide.step(K)) >= WIDE_STEPS
+    return wide if share and drift and M * cdiv(K, lanes) >= limits.sm_count else None
 
 
 def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterator[Configuration]:
