@@ -15,6 +15,7 @@ from .launches import (
     Problem,
     Shared,
     at_once,
+    few_from_memory,
     launch,
     resident_programs,
     vector,
@@ -76,9 +77,10 @@ LINES_PER_US = 1250
 # 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 80 with 64. Programs with columns of their own drift apart,
 # so that what two share is read and written again: 61 x 1024 x 2483 bfloat16 396 us, in segments 274.
 PIECE_BYTES, DRIFT_STEPS = 10, 32
-# Chunks are read twice. Where L2 does not keep what was read, a row of float64 takes so much of all other work to read
-# and to add up: 40000003 float64 351 us in chunks, shared 310 (H100). Not of int64, whose input is mostly narrower.
-SUMMED, SUMMED_FROM_MEMORY = 0.5, 0.85
+# Chunks are read twice. Where L2 does not keep what was read, few rows of 8 bytes take as long to read and to add up as
+# all else: 40000003 float64 351 us in chunks, shared 310, int64 347 and 327, 12000000 int64 114 and 95, 4 x 10000001
+# float64 352 and 298. Not of a narrower input: 40000003 int32 241 and 290, bool 164 and 241 (H100).
+SUMMED, SUMMED_FROM_MEMORY = 0.5, 1.0
 # Registers of a thread, and for each of its elements (of 4 bytes) in rows and in columns; for each row of columns that
 # is added up as it is stored; and for those of many rows, each with an address and a mask. More of int64: 506 x 131072
 # int32 has 3 of its programs of 8 warps at once, 80 registers to a thread, and takes 502 us (H100), 416 upstream's.
@@ -94,7 +96,7 @@ MAX_OVERLAP, OVERLAP_BYTES = 8, 8192
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
     """Microseconds: what all programs move and issue, and what one of them waits for."""
-    M, N, K, size, integer = problem
+    M, N, K, size, integer, _ = problem
     found = launch(problem, configuration, limits)
     wide, tile = 2 if size == 8 else 1, configuration.elements * found.depth
     vec = vector(problem)[0] if K == 1 and not isinstance(found, Flat) else configuration.elements
@@ -152,14 +154,13 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     if isinstance(found, Alone | Flat | Interleaved):
         return alone
     # The first launch reads, and adds up.
-    wide_row = M == K == 1 and size == 8 and not integer and N * size > limits.l2_bytes
-    again = SUMMED_FROM_MEMORY if wide_row else SUMMED
+    again = SUMMED_FROM_MEMORY if few_from_memory(problem, limits) else SUMMED
     return alone + SECOND_LAUNCH_US + again * work + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
 
 
 def _lines(problem: Problem, configuration: Configuration) -> int:
     """Of memory, that the units of a warp are in: those are apart by a thread's rows."""
-    _, _, K, size, _ = problem
+    _, _, K, size, *_ = problem
     kernel, elements, lanes, depth, *_ = configuration
     if K == 1 or kernel == "units":
         return 1
@@ -171,7 +172,7 @@ def _lines(problem: Problem, configuration: Configuration) -> int:
 
 def _registers(problem: Problem, configuration: Configuration, steps: int) -> int:
     """Of a thread, about. Columns of their own are added up as they are stored; of segments all sums are kept."""
-    _, _, K, size, integer = problem
+    _, _, K, size, integer, _ = problem
     kernel, elements, _, depth, *_ = configuration
     tile = elements * depth * (2 if size == 8 else 1)
     if K == 1:
@@ -188,7 +189,7 @@ def _registers(problem: Problem, configuration: Configuration, steps: int) -> in
 
 def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
     """That are moved. A warp of columns reads a piece of each row, or of neighbouring rows if those are all of K."""
-    M, N, K, size, _ = problem
+    M, N, K, size, *_ = problem
     kernel, elements, lanes, depth, *_ = configuration
     if K == 1:
         return 2 * M * N * size

@@ -28,6 +28,8 @@ MAX_EDGES_ELEMENTS = 40
 MAX_INTERLEAVED, MAX_INTERLEAVED_ELEMENTS = 8, 32
 # Sums of other programs that a thread reads at once; of 8 bytes half as many, which are two words each of an integer.
 WORDS = 4
+# Rows that are few: of more none of 8 bytes was timed in chunks beside shared ones.
+FEW_ROWS = 8
 
 
 class Problem(NamedTuple):
@@ -38,6 +40,7 @@ class Problem(NamedTuple):
     K: int
     size: int
     integer: bool = False
+    narrow: bool = False  # whether an element of the input has fewer bytes than that
 
 
 class Configuration(NamedTuple):
@@ -166,6 +169,12 @@ def at_once(problem: Problem, chosen: Alone) -> bool:
     return one and chosen.segmented and problem.K == 1 and not vector(problem)[1]
 
 
+def few_from_memory(problem: Problem, limits: Limits) -> bool:
+    """Whether this is a few rows of 8 bytes, in the input too, of which L2 does not keep what was read."""
+    M, N, K, size, _, narrow = problem
+    return K == 1 and M <= FEW_ROWS and size == 8 and not narrow and M * N * size > limits.l2_bytes
+
+
 def max_depth(problem: Problem, elements: int, kernel: str) -> int:
     """Tiles of a program in which a thread has so many elements. Edges need registers too: with 64 elements of bfloat16
     alone, or 8 of float64 in programs of one block, 8 bytes are spilled. So do the next tiles of a chunk: with 32 of
@@ -192,7 +201,7 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
     """ValueError if the problem cannot be launched so."""
-    M, N, K, size, _ = problem
+    M, N, K, size, *_ = problem
     kernel, elements, lanes, depth, warps, registers = configuration
     units, threads = configuration.units, warps * WARP
     fits = elements > 0 and 0 < depth <= max_depth(problem, elements, kernel)
@@ -263,7 +272,7 @@ def _flat(problem: Problem, configuration: Configuration) -> Flat:
 
 
 def _interleaved(problem: Problem, configuration: Configuration) -> Interleaved:
-    M, N, K, size, _ = problem
+    M, N, K, size, *_ = problem
     vec, odd = divmod(configuration.elements, K)
     most = min(VECTOR_BYTES, MAX_INTERLEAVED_ELEMENTS * 4 // K) // size
     if not 1 < K <= MAX_INTERLEAVED or odd or configuration.depth != 1 or not 0 < vec <= most or vec & (vec - 1):

@@ -24,6 +24,7 @@ from .launches import (
     Problem,
     Shared,
     at_once,
+    few_from_memory,
     is_short,
     launch,
     launch_or_none,
@@ -55,7 +56,7 @@ __all__ = [
 ]
 
 # Programs of one block, as (warps, registers of a thread): those that share have as many registers as spill nothing,
-# those of chunks as many warps as hide what they wait for.
+# those of chunks as many warps as hide what they wait for. A few rows of 8 bytes were timed in 8 warps only.
 SHARING, CHUNKS = ((4, 128), (8, 128)), ((4, 64), (8, 64))
 # Bytes of the columns that lie side by side in a tile whose threads have segments of columns. At least two columns:
 # small problems then have fewer rows to a thread and more programs.
@@ -123,7 +124,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 
 
 def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    M, N, _, size, integer = problem
+    M, N, _, size, integer, _ = problem
     vec, unaligned = vector(problem)
     lanes = min(power_of_2(N), max(WARP * vec, max_scalar(problem) if max_scalar(problem) >= N else 0))
     elements = max(vec, lanes // WARP)
@@ -154,7 +155,7 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    M, N, K, size, _ = problem
+    M, N, K, size, *_ = problem
     vec, _ = vector(problem)
     for elements in _powers(1, max(VECTOR_BYTES // size, 1)):
         # No vectors, where they are all that a program has: 23445879 x 1 float32 takes 116 us in 183171 programs with
@@ -184,7 +185,7 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     """Wide pieces of columns that share sectors, where programs drift apart and L2 does not hold all."""
-    M, N, K, size, integer = problem
+    M, N, K, size, integer, _ = problem
     lanes = WIDE_INTEGERS if integer and size == 8 else WIDE_COLUMNS
     wide = Configuration("segments", 1, lanes, WIDE_ROWS, WIDE_WARPS)
     share = lanes < K and K * size % SECTOR_BYTES != 0 and 2 * M * N * K * size > limits.l2_bytes
@@ -201,11 +202,13 @@ def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterat
 
 def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> Iterator[Configuration]:
     """Several programs for each block."""
-    M, N, K, _, _ = problem
+    M, N, K, *_ = problem
     blocks = M * cdiv(K, lanes)
     for kernel, sizes in (("shared", SHARING), ("chunks", CHUNKS)):
         most = max_depth(problem, elements, kernel)
         for warps, registers in sizes if most else ():
+            if kernel == "shared" and warps < SHARING[-1][0] and few_from_memory(problem, limits):
+                continue
             width = elements * warps * WARP // lanes * (1 if K > 1 else lanes)
             group = resident_programs(registers, warps, limits) // blocks
             if group > 1:
