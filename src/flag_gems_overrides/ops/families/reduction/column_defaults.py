@@ -65,6 +65,12 @@ MAX_SECTOR_BYTES_OF_FEW = 10 << 20
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
 # longer.
 BY_WARPS_BLOCK_K, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS = 64, 512, 24, 4
+# Of odd K, a load for each element, more warps to a tile and as many elements to a thread: values by four warps, amax
+# (H100, by single warps in parentheses) 30 x 108 x 20559 bf16 61.1 us (67.5), 8 x 500 x 30001 104.3 (105.7), 4 x 117 x
+# 80115 float32 67.6 (72.1), vector_norm of float16 37.4 (41.9). Positions of 16 bits by two: max.dim 8 x 500 x 30001
+# bf16 116 us (124), 30 x 108 x 20559 68.8 (69.3), also of six programs for each multiprocessor or more: 16 x 300 x 4095
+# float16 26.8, shared 29.3; but 4 x 117 x 80115 float32 68.4 (64.5).
+ODD_VALUES_WARPS, ODD_POSITIONS_WARPS, ODD_POSITIONS_OCCUPANCY, ODD_POSITIONS_PER_SM = 4, 2, 24, 6
 # Moments of few columns, which so many programs share at least: four vectors or more of a thread, and 16 warps, for as
 # many registers as the partial results take. bf16 (H100, before in parentheses): var_mean 100000 x 200 along 0 26.1 us
 # (29.5; amax 24.3), 200000 x 100 26.5 (29.5), 65536 x 256 22.7 (23.2), std 30000 x 520 float16 22.4 (24.2), var_mean
@@ -224,6 +230,12 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
         if accumulators == 3:  # a thread has all of its results
             block_k = max(block_k, WARP * math.gcd(K, VECTOR_BYTES // size))
         enough = min(cdiv(N, block_n), BY_WARPS_PER_SM) if FEW_ROUNDS * block_n < N else 0
+        if K % 2 and accumulators == 1 and 2 <= size <= 4:
+            warps, stages = ODD_VALUES_WARPS, 1
+        elif K % 2 and accumulators == 2 and size == 2:
+            warps, stages, occupancy = ODD_POSITIONS_WARPS, 1, ODD_POSITIONS_OCCUPANCY
+            enough = min(enough, ODD_POSITIONS_PER_SM)
+        block_n *= warps
         if N > BY_WARPS_MAX_N or block_k >= 2 * results or cdiv(results, block_k) < enough * limits.sm_count:
             return None
     block_k = min(block_k, power_of_2(results))
