@@ -68,8 +68,10 @@ MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # each multiprocessor. aminmax 125 x 39 float32 (H100) by 63 programs 2.91 us, by 32 3.15, mean 22 x 75 by 22 2.72, by
 # 11 2.83; logsumexp 61 x 55 2.92 by either. Moments were not timed.
 SMALLEST_TILE = 4 * WARP
-# Two elements to a thread of the shortest rows: mean 176 x 2 float32 2.82 us, with four 2.89, with eight 3.25 (H100).
-SHORTEST = 8
+# Rows of so many elements have a thread each: mean 176 x 2 float32 2.91 us, with four 3.19, with eight
+# 3.47, 3000 x 2 3.08, 3.12 and 3.44; not of four or eight, where sum 500 x 4 float32 takes 2.95 so, before 2.90, amax
+# 2000 x 8 bf16 3.02 and 2.95 (H100).
+SHORTEST = 2
 
 
 def rows(problem: Problem, limits: Limits) -> Configuration:
@@ -99,8 +101,8 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
         tile = LITTLE_PROGRAM if alone else LITTLE_TILE
         if vector == 1 and accumulators < 3 and M * block_n <= SMALLEST_TILE * limits.sm_count:
             tile = SMALLEST_TILE
-        if accumulators == 1 and block_n == N <= SHORTEST and SMALLEST_TILE * limits.sm_count >= M * N:
-            tile, vector = 2 * WARP, 1
+        if accumulators == 1 and N == SHORTEST and SMALLEST_TILE * limits.sm_count >= M * N:
+            tile, vector = SHORTEST * WARP, 1
         tile = min(max(tile, block_n), power_of_2(M) * block_n)
         most = 16 if accumulators == 3 else 32  # elements of a thread
         warps = max(1, min(tile // (8 * WARP), max(4, tile // (most * WARP)), 16))
