@@ -114,7 +114,7 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
         # 13 x 98069 x 361 int64 880 us, with one of four elements 991, 2832 x 5504 x 16 452 and 593, 21 x 4805 x 2165
         # 418 and 476; but 1 x 208 x 32576 25 and 21 (H200).
         tile *= 2
-    if _is_deep(problem, limits):
+    if _is_deep(problem, limits) and not _in_pieces(problem, limits):
         warps, occupancy = warps // 2, MOMENTS_OCCUPANCY[False]
     programs = limits.sm_count * occupancy // warps
     max_partials = max(warps, 4) * MAX_PARTIALS[(size > 4) + (accumulators == 3)]
@@ -135,7 +135,7 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
         block_k = K
     if tiles >= 2 and 4 * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
         tile, warps = 2 * tile, 2 * warps
-    if _many_share(problem, limits):
+    if _many_share(problem, limits) or _in_pieces(problem, limits):
         block_k, warps, occupancy = BLOCK_K, TILED_WARPS, MOMENTS_OCCUPANCY[False]
         tile = SHARED_MOMENTS_ELEMENTS * warps * WARP
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
@@ -149,6 +149,17 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
             "columns", tile // (warps * WARP) or 1, warps, occupancy, 1, block_k, True, STAGES if pipelined else 1
         ),
     )
+
+
+def _in_pieces(problem: Problem, limits: Limits) -> bool:
+    """Whether programs that could be deep share results, of pieces of rows of K that are no whole sectors.
+
+    var_mean 8 x 4096 x 1000 bf16 along 1 36.5 us, deep 42.3 (amax 36.4; H100).
+    """
+    M, _, K, size, _ = problem
+    programs = limits.sm_count * MOMENTS_OCCUPANCY[False] // TILED_WARPS
+    pieces = K > WIDE_BLOCK_K and K * size % SECTOR_BYTES != 0 and 2 * cdiv(M * K, BLOCK_K) <= programs
+    return pieces and _is_deep(problem, limits)
 
 
 def _many_share(problem: Problem, limits: Limits) -> bool:
@@ -224,8 +235,8 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
     elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES):
-        # Of bytes, which are loaded one by one where K is odd, twice as many: aminmax 59304 x 57 x 9 bool 26.4 us, by 32
-        # 30.2, int8 27.7 and 30.3, any of bool 24.7 and 26.4; aminmax 20000 x 57 x 9 bf16 18.7 and 18.5 (H100).
+        # Of bytes, which are loaded one by one where K is odd, twice as many: aminmax 59304 x 57 x 9 bool 26.4 us, by
+        # 32 30.2, int8 27.7 and 30.3, any of bool 24.7 and 26.4; aminmax 20000 x 57 x 9 bf16 18.7 and 18.5 (H100).
         wide = size == 1 and K % 2 and not little
         block_k, warps = IN_ONE_TILE_BLOCK_K if wide else BLOCK_K, block_n // 16
     else:
