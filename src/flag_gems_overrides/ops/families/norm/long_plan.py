@@ -17,10 +17,6 @@ MAX_GROUP = 128
 # 7, in a loop 1020, by half as many groups 1632 (PyTorch 1503); 287 x 221447 294 and 455, 459 x 144449 bf16 312 by two
 # warps with 4 chunks, by four 342, in a loop 418 (H200).
 MIN_VEC_OF_GRADIENTS = 4
-# Odd rows of 16 bits that come in turns and are longer than programs of one warp hold are read twice, as vectors and
-# edges: 192 x 262117 float16 143 us, by groups 181, 40 x 262117 bf16 36.8 and 46.0, 300 x 150001 float16 125 and 144,
-# but 600 x 80001 bf16 133 and 102 (H100).
-MAX_ODD_IN_TURN = 48 * 2048
 
 
 def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -42,8 +38,11 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         if isinstance(launched, Split) and launched.group <= min(max_group, MAX_GROUP):
             if backward and launched.vec < MIN_VEC_OF_GRADIENTS:
                 continue
+            # Odd rows of 16 bits that come in turns and are longer than programs of one warp hold are read twice, as
+            # vectors and edges: 192 x 262117 float16 143 us, by groups 181, 40 x 262117 bf16 36.8 and 46.0, 300 x
+            # 150001 float16 125 and 144, but 600 x 80001 bf16 133 and 102, 400 x 100001 float16 108 and 93.6 (H100).
             in_turn = launched.programs // launched.group < M
-            if in_turn and N > MAX_ODD_IN_TURN and loop(problem, limits).vec > 1:
+            if in_turn and warps > 1 and not found and loop(problem, limits).vec > 1:
                 continue
             if itemsize == 4 and not backward and M * launched.group <= launched.programs:
                 # Nothing comes after the first row: 4 x 362985 float32 12.6 us without the pipeline, 15.1 with it.
@@ -52,12 +51,16 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     # Unaligned rows of few groups are loaded in parts of vectors: 200 x 150001 bf16 180 us by groups of 74 programs, 89
     # by groups of 37. By several warps rows that come in turns have as few programs as hold them, for each turn is a
     # wait: 88 x 85975 float16 11 turns of 42 programs to a row 38.8 us, 6 of 21 24.7 (H100; in a loop 36.6, FlagGems
-    # 33.9). By one warp 264 x 50257 bf16 32.0 us, in a loop 53.3. Float32 and gradients were not timed so.
+    # 33.9). By one warp 264 x 50257 bf16 32.0 us, in a loop 53.3, but unaligned rows only if they come in two turns at
+    # least: 40 x 60001 bf16 14.9 us, by four warps 13.0, 4 x 80001 7.5 and 6.9, 88 x 85975 float16 23.7 and 26.2
+    # (H100). Float32 and gradients were not timed so.
 
-    def first(each: tuple[Split, Configuration]) -> tuple[int, int]:
+    def first(each: tuple[Split, Configuration]) -> tuple[int, bool, int]:
         split = each[0]
-        in_turn = itemsize == 2 and not backward and split.warps > 1 and split.programs // split.group < M
-        return -split.vec, split.group if in_turn else 0
+        of_16_bits = itemsize == 2 and not backward
+        in_turn = of_16_bits and split.warps > 1 and split.programs // split.group < M
+        few = of_16_bits and N % vec != 0 and split.warps == 1 and M * split.group < 2 * split.programs
+        return -split.vec, few, split.group if in_turn else 0
 
     yield from (configuration for _, configuration in sorted(found, key=first))
 
