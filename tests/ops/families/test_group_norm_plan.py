@@ -38,9 +38,19 @@ def test_single_float64_have_smaller_tiles(samples, groups, K, itemsize, warps, 
         (40, 4096, 1, 8, 2, 2),
         (77, 2077, 1, 1, 2, 8),
         (3, 229, 5, 1, 2, 4),
+        (500, 600, 3, 2, 2, 4),
+        (1000, 513, 1, 1, 2, 2),
+        (200, 2048, 2, 8, 2, 2),
+        (300, 1001, 1, 1, 2, 4),
     ],
 )
 def test_few_groups_load_weight_and_bias_early(samples, C, K, groups, itemsize, warps):
     planned = plan(Problem(samples * groups, C // groups, K, groups, itemsize, 1, True), H200)
     assert isinstance(planned, Rows)
     assert (planned.early, planned.warps) == (True, warps)
+
+
+def test_programs_of_groups_alone_run_at_once():
+    planned = plan(Problem(400, 4099, 1, 1, 2, 1, True), H200)
+    assert isinstance(planned, Rows)
+    assert planned.warps == 8

@@ -187,12 +187,10 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     most = MAX_HELD_OF_SEVERAL if span(problem, vec) > 1 or problem.size % vec != 0 else MAX_HELD
     wide = 2 * vec * problem.itemsize >= VECTOR_BYTES and problem.itemsize < 8
     groups_of_warp = problem.M // (BUSY_WARPS * limits.sm_count)
+    early_warps = _early_warps(problem, vec, limits)
     if problem.size % vec == 0 and WARP < problem.size // vec <= VECTORS * WARP:
-        if groups_of_warp == 0 and span(problem, vec) > 1:
-            # Few groups by as many warps as have registers for weight and bias at once: 2 x 8192 x 4 float16 in 32
-            # groups 3.7 us by 2 warps, 5.3 by one (FlagGems 4.4), 40 x 4096 bf16 in 8 3.8 and 4.2, 69 x 8192 float32 in
-            # 16 5.4 and 6.1 (H100).
-            return Configuration("rows", _early_warps(problem, vec, limits), 1, vec)
+        if early_warps > 0:
+            return Configuration("rows", early_warps, 1, vec)
         # A warp for itself adds up fewer numbers of each thread, and waits for no other.
         per_thread = VECTORS * vec if wide else 2 * VECTOR_BYTES // problem.itemsize
         together = max(1, power_of_2_within(min(per_thread * WARP // group, groups_of_warp)))
@@ -218,17 +216,22 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         if many:
             per_thread = ELEMENTS_OF_MANY // (4 if problem.itemsize == 8 else 1)
         vectors = max(min(per_thread, most // 4 if problem.itemsize == 8 else most) // vec, 1)
-        warps = power_of_2(cdiv(problem.size // vec, vectors * WARP))
-        if span(problem, vec) > 1 and not many:
-            # 77 x 2077 bf16 in one group 3.9 us by 8 warps, 4.8 by 4, which have weight and bias late (5.7 in a loop,
-            # FlagGems 5.1), 40 x 1501 float16 3.7 by 4, 4.9 by 2, 3 x 229 x 5 3.5 and 4.6 (H100).
-            warps = max(warps, _early_warps(problem, vec, limits))
+        warps = max(power_of_2(cdiv(problem.size // vec, vectors * WARP)), early_warps)
     return Configuration("rows", min(warps, MAX_WARPS), together, vec)
 
 
 def _early_warps(problem: Problem, vec: int, limits: Limits) -> int:
-    """Warps of a program of one group whose threads load weight and bias with it."""
-    return power_of_2(cdiv(problem.size // vec * vec, most_early(problem, vec, problem.M, limits) * WARP))
+    """Warps of a program of one group of several channels to a vector, whose threads have registers to load weight and
+    bias with it; 0 where those of all groups are more than run at once.
+
+    2 x 8192 x 4 float16 in 32 groups 3.7 us by 2 warps, 5.3 by one (FlagGems 4.4), 40 x 4096 bf16 in 8 3.8 and 4.2, 69
+    x 8192 float32 in 16 5.4 and 6.1; 77 x 2077 bf16 in one 3.9 by 8 warps, 4.8 by 4 (5.7 in a loop, FlagGems 5.1), 40 x
+    1501 float16 3.7 by 4, 4.9 by 2, 3 x 229 x 5 3.5 and 4.6, 500 x 600 x 3 bf16 in 2 5.1 by 4, 5.9 by one, 1000 x 513
+    in one 4.4 by 2, 4.9 by one. But 400 x 4099 float16 9.0 by 16 warps, 8.6 by 8 (H100).
+    """
+    warps = power_of_2(cdiv(problem.size // vec * vec, most_early(problem, vec, problem.M, limits) * WARP))
+    at_once = problem.M * warps <= MAX_WARPS_PER_SM * limits.sm_count
+    return warps if span(problem, vec) > 1 and at_once else 0
 
 
 def _vector_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
