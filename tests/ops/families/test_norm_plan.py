@@ -354,11 +354,28 @@ def test_few_kernels_for_all_lengths(backward, size):
 
 @pytest.mark.parametrize(
     ("M", "N", "launched", "warps"),
-    [(600, 80001, Split, 1), (300, 150001, Loop, 4), (192, 262117, Loop, 4), (40, 262117, Loop, 4)],
+    [
+        (600, 80001, Split, 1),
+        (400, 100001, Split, 1),
+        (88, 85975, Split, 1),
+        (40, 60001, Split, 4),
+        (4, 80001, Split, 4),
+        (4, 262117, Split, 4),
+        (300, 150001, Loop, 4),
+        (192, 262117, Loop, 4),
+        (40, 262117, Loop, 4),
+    ],
 )
 def test_long_odd_rows_of_16_bits_are_read_in_vectors(M, N, launched, warps):
     p = plan(Problem(M, N, 1, 2, False), H200)
     assert (type(p), p.vec, p.warps, p.unaligned) == (launched, 8, warps, True)
+
+
+@pytest.mark.parametrize(("M", "N", "stages"), [(700, 3872, 1), (300, 5120, 1), (132, 4096, 4)])
+def test_sums_have_pipelines_only_where_they_are_few(M, N, stages):
+    p = plan(Problem(M, N, 1, 2, False, residual=True), H200)
+    assert isinstance(p, Rows)
+    assert p.stages == stages
 
 
 # What tests/gpu/test_layernorm.py relies on: (rows, columns, forward, backward), in bfloat16 on an H200.

@@ -34,8 +34,9 @@ SHORT_COLUMNS, SHORT_ELEMENTS = (5, 6, 7), 16
 LATE_ELEMENTS, LATE_THREADS = 32, 1024
 # Least waves of such programs: layer_norm of 3059 x 2400, 1.7 waves, takes 12.4 us with pipelines and at least 13.3
 # so; of 3500 x 7792, 6.3 waves, 34.8 and 33.1. Of sums with a residual, which load twice as much, fewer: of 1500 x
-# 5120, 1.8 waves, 25.2 and 22.8.
-MIN_WAVES, MIN_WAVES_OF_SUM = 4, 1
+# 5120, 1.8 waves, 25.2 and 22.8, of 700 x 3872 bf16 13.4 and 12.1, of 300 x 5120 float16, 0.36 waves, 8.76 and 8.42;
+# fused_add_rms_norm of 700 x 3872 28.9 and 27.3 (H100).
+MIN_WAVES, MIN_WAVES_OF_SUM = 4, 1 / 3
 # Of rows with edges: the shortest, of which half with a residual, and the fewest for each multiprocessor.
 MIN_LATE_EDGES, MANY_ROWS_PER_SM = 2048, 8
 # So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
@@ -143,7 +144,7 @@ def _few_unaligned_rows(problem: Problem) -> Configuration:
     return Configuration("rows", warps_for(N, 2 * WARP * vector // problem.inputs), math.gcd(N, vector))
 
 
-def many_rows(problem: Problem, limits: Limits, waves: int = MIN_WAVES) -> bool:
+def many_rows(problem: Problem, limits: Limits, waves: float = MIN_WAVES) -> bool:
     """Whether programs with one row each, or a few short ones, come in some waves."""
     return waves * limits.sm_count * LATE_ELEMENTS * LATE_THREADS <= problem.M * problem.N
 
