@@ -69,8 +69,10 @@ BY_WARPS_BLOCK_K, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS = 64, 512, 24, 4
 # (H100, by single warps in parentheses) 30 x 108 x 20559 bf16 61.1 us (67.5), 8 x 500 x 30001 104.3 (105.7), 4 x 117 x
 # 80115 float32 67.6 (72.1), vector_norm of float16 37.4 (41.9). Positions of 16 bits by two: max.dim 8 x 500 x 30001
 # bf16 116 us (124), 30 x 108 x 20559 68.8 (69.3), also of six programs for each multiprocessor or more: 16 x 300 x 4095
-# float16 26.8, shared 29.3; but 4 x 117 x 80115 float32 68.4 (64.5).
+# float16 26.8, shared 29.3; but 4 x 117 x 80115 float32 68.4 (64.5), and of fewer elements amax 20 x 40 x 60001 bf16
+# 50.4 (45.4), argmax 58.5 (52.6).
 ODD_VALUES_WARPS, ODD_POSITIONS_WARPS, ODD_POSITIONS_OCCUPANCY, ODD_POSITIONS_PER_SM = 4, 2, 24, 6
+MAX_IN_TILES_OF_A_WARP = 64
 # Moments of few columns, which so many programs share at least: four vectors or more of a thread, and 16 warps, for as
 # many registers as the partial results take. bf16 (H100, before in parentheses): var_mean 100000 x 200 along 0 26.1 us
 # (29.5; amax 24.3), 200000 x 100 26.5 (29.5), 65536 x 256 22.7 (23.2), std 30000 x 520 float16 22.4 (24.2), var_mean
@@ -244,9 +246,10 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
         if accumulators == 3:  # a thread has all of its results
             block_k = max(block_k, WARP * math.gcd(K, VECTOR_BYTES // size))
         enough = min(cdiv(N, block_n), BY_WARPS_PER_SM) if FEW_ROUNDS * block_n < N else 0
-        if K % 2 and accumulators == 1 and 2 <= size <= 4:
+        odd = K % 2 == 1 and N > MAX_IN_TILES_OF_A_WARP
+        if odd and accumulators == 1 and 2 <= size <= 4:
             warps, stages = ODD_VALUES_WARPS, 1
-        elif K % 2 and accumulators == 2 and size == 2:
+        elif odd and accumulators == 2 and size == 2:
             warps, stages, occupancy = ODD_POSITIONS_WARPS, 1, ODD_POSITIONS_OCCUPANCY
             enough = min(enough, ODD_POSITIONS_PER_SM)
         block_n *= warps

@@ -29,7 +29,7 @@ MAX_INTERLEAVED, MAX_INTERLEAVED_ELEMENTS = 8, 32
 # Sums of other programs that a thread reads at once; of 8 bytes half as many, which are two words each of an integer.
 WORDS = 4
 # Rows that are few: of more none of 8 bytes was timed in chunks beside shared ones.
-FEW_ROWS = 8
+FEW_ROWS = 16
 
 
 class Problem(NamedTuple):

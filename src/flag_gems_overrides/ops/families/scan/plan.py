@@ -56,7 +56,8 @@ __all__ = [
 ]
 
 # Programs of one block, as (warps, registers of a thread): those that share have as many registers as spill nothing,
-# those of chunks as many warps as hide what they wait for. A few rows of 8 bytes were timed in 8 warps only.
+# those of chunks as many warps as hide what they wait for. A row of 8 bytes by 8 warps: 40000003 float64 310 us, by 4
+# 432; a few by 4: 4 x 10000001 int64 296 and 313, 16 x 2000001 float64 223 and 241 (H100).
 SHARING, CHUNKS = ((4, 128), (8, 128)), ((4, 64), (8, 64))
 # Bytes of the columns that lie side by side in a tile whose threads have segments of columns. At least two columns:
 # small problems then have fewer rows to a thread and more programs.
@@ -67,7 +68,8 @@ COLUMN_BYTES = (128, 64, 32, 4)
 # 416, by 64 columns 402 and 415; 28 x 2354 x 1476 312, in vectors 361; 61 x 1024 x 2488 bfloat16 321, by 256 columns in
 # vectors 877; 200 x 100 x 1001 float32 67, by 32 columns 82. Of int64 half as many: 14 x 2354 x 1471 int32 270 us, by
 # 128 columns 363, by 16 354, int64 392, 507 and 429. Not where that leaves multiprocessors without a program: 8193 x
-# 4097 float32 along 0 330 us, by 32 columns 137. Of fewer steps than so many none was timed beside other programs.
+# 4097 float32 along 0 330 us, by 32 columns 137; nor of integers that are loaded in vectors: 69 x 329 x 1494 bool 201
+# us, by vectors 137. Of fewer steps than so many none was timed beside other programs.
 WIDE_COLUMNS, WIDE_INTEGERS, WIDE_ROWS, WIDE_WARPS, WIDE_STEPS = 128, 64, 16, 8, 4
 MAX_CONFIGURATIONS = 24
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
@@ -186,6 +188,8 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     """Wide pieces of columns that share sectors, where programs drift apart and L2 does not hold all."""
     M, N, K, size, integer, _ = problem
+    if integer and K % 2 == 0:
+        return None
     lanes = WIDE_INTEGERS if integer and size == 8 else WIDE_COLUMNS
     wide = Configuration("segments", 1, lanes, WIDE_ROWS, WIDE_WARPS)
     share = lanes < K and K * size % SECTOR_BYTES != 0 and 2 * M * N * K * size > limits.l2_bytes
@@ -207,7 +211,7 @@ def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> It
     for kernel, sizes in (("shared", SHARING), ("chunks", CHUNKS)):
         most = max_depth(problem, elements, kernel)
         for warps, registers in sizes if most else ():
-            if kernel == "shared" and warps < SHARING[-1][0] and few_from_memory(problem, limits):
+            if kernel == "shared" and few_from_memory(problem, limits) and warps != (8 if M == 1 else 4):
                 continue
             width = elements * warps * WARP // lanes * (1 if K > 1 else lanes)
             group = resident_programs(registers, warps, limits) // blocks

@@ -58,7 +58,8 @@ ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS
 # 9.37 with 8 and 8.74 with 16, softmax 60000 x 40 x 8 bf16 70.1 and 34.4. Where several are loaded together three
 # vectors of 8: 60000 x 35 x 8 29.4 us, with 16 33.3, 100000 x 20 x 8 27.8 and 29.3, 6000 x 260 x 8 24.1 and 34.9,
 # 6000 x 300 x 10 32.4 and 47.3; with 32 within 1 %. More of float64 were not timed (H100).
-MIN_SIDE_BY_SIDE, FEW_SIDE_BY_SIDE, ELEMENTS_SIDE_BY_SIDE, VECTORS_SIDE_BY_SIDE = 3, 8, 16, 24
+MIN_SIDE_BY_SIDE, MIN_VECTORS_SIDE_BY_SIDE = 3, 6
+FEW_SIDE_BY_SIDE, ELEMENTS_SIDE_BY_SIDE, VECTORS_SIDE_BY_SIDE = 8, 16, 24
 # Columns of such a program up to which two of them have registers at once, on sm_90; elsewhere half as many.
 MAX_TIGHT_COLUMNS = 128
 
@@ -103,14 +104,16 @@ def side_by_side(problem: Problem, limits: Limits) -> Configuration | None:
     42.0, of 50000 x 30 x 3 float64 46.1 and 44.3. A tile for each [N, K] is half empty: softmax 60000 x 50 x 12 bf16
     66.6 us, side by side 55.1. Of few elements, by columns: 320512 x 3 x 13 bf16 30.4 us, side by side 27.5, 625000 x 4
     x 5 44.1 and 29.8, 240384 x 4 x 13 34.8 and 27.6, 357142 x 5 x 7 28.0 and 27.4; of rows that fill a sector: 40000 x
-    40 x 8 float32 46.0 and 40.3, 40000 x 20 x 16 bf16 26.8 and 24.7, 30000 x 50 x 4 float64 41.2 and 38.6 (H100).
+    40 x 8 float32 46.0 and 40.3, 40000 x 20 x 16 bf16 26.8 and 24.7, 30000 x 50 x 4 float64 41.2 and 38.6. Not of few
+    elements that are loaded together: 1000000 x 3 x 4 bf16 31.2 us, by columns 22.5 (H100).
     """
     _, N, K, size, _ = problem
     if is_little(problem, limits) or K * size > SECTOR_BYTES:
         return None
-    if N < MIN_SIDE_BY_SIDE or N * K >= MIN_ELEMENTS_OF_BLOCK:
-        return None
     vec = math.gcd(K, VECTOR_BYTES // size)
+    fewest = MIN_SIDE_BY_SIDE if vec == 1 else MIN_VECTORS_SIDE_BY_SIDE
+    if fewest > N or N * K >= MIN_ELEMENTS_OF_BLOCK:
+        return None
     elements = ELEMENTS_SIDE_BY_SIDE if vec == 1 else VECTORS_SIDE_BY_SIDE
     if size == 8 or cdiv(N, lanes_side_by_side(problem)) * vec <= FEW_SIDE_BY_SIDE:
         elements = FEW_SIDE_BY_SIDE
