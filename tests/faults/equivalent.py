@@ -30,6 +30,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *(f"group_norm/vectors/sum_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)")),
         *(f"group_norm/vectors/sums_of_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)", " (3)")),
     ),
+    "the last row again changes no pair of which the other number is nothing's": (
+        "reduction/pairs/reduce_pairs_of_columns_kernel/off_by_one: tile + n < N",
+        "reduction/pairs/reduce_pairs_of_columns_kernel/off_by_one: tile + n < N (2)",
+    ),
     "a whole tile may have a mask": (
         "norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",
         "norm/rms_flat/rms_norm_flat/off_by_one: first + BLOCK_M <= M",
