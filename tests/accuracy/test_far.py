@@ -15,6 +15,7 @@ from accuracy.judge import assert_same_answer
 from accuracy.reductions import each
 
 from flag_gems_overrides.ops.amax import amax
+from flag_gems_overrides.ops.aminmax import aminmax
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.cumsum import cumsum
 from flag_gems_overrides.ops.families.batch_norm import call as families_batch_norm
@@ -83,6 +84,8 @@ def test_reductions(shape, dim, only_last):
     assert values.view(-1)[-1].item() == 1
     assert indices.view(-1)[-1].item() == last
     assert amax(x, dim).view(-1)[-1].item() == 1
+    smallest, largest = (each.view(-1)[-1].item() for each in aminmax(x, dim=dim))
+    assert (smallest, largest) == (0, 1)
 
 
 # Rows of whole vectors, with edges, and columns.
@@ -120,14 +123,15 @@ def test_cumsum_in_chunks(shape, configuration, only_last, device_with):
     assert cumsum_with(configuration, "cumsum", x, 1).view(-1)[-1].item() == 0.5
 
 
-# Rows in one tile, with edges, columns by groups, rows of a tile far apart, and groups far apart themselves. With the
-# programs of a group, forward and backward.
+# Rows in one tile, with edges, columns by groups, rows of a tile far apart, groups far apart, and few columns side by
+# side. With the programs of a group, forward and backward.
 SOFTMAXES = [
     ((2**21 + 5, 1024), (1, 1)),
     ((2**21 + 5, 1025), (1, 1)),
     ((70001, 500, 64), (8, 8)),
     ((1, 64, 2**25 + 2**20), (1, 1)),
     ((1, 17920, 2**17 + 64), (30, 20)),
+    ((2**31 // 87 + 2**14, 29, 3), (1, 1)),
 ]
 
 
