@@ -72,9 +72,12 @@ def only_last(monkeypatch, device_with):
     return only_last
 
 
-# A row in splits, a tile of columns, a row of more than 2**31 elements, whose last are the last split's, and rows of a
-# thread.
-@each("shape, dim", [((32771, 65536), 1), ((40003, 512, 128), 1), ((33 * 2**26,), 0), ((2**29 + 9, 5), 1)])
+# A row in splits, a tile of columns, a row of more than 2**31 elements, whose last are the last split's, rows of a
+# thread, and columns of which the last element is far from the first.
+@each(
+    "shape, dim",
+    [((32771, 65536), 1), ((40003, 512, 128), 1), ((33 * 2**26,), 0), ((2**29 + 9, 5), 1), ((2**18, 2**13 + 8), 0)],
+)
 def test_reductions(shape, dim, only_last):
     only_last(1)
     x = sparse(shape, torch.int8)

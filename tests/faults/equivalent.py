@@ -27,6 +27,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "softmax/tile/lanes_and_depths/minus_dropped: 1 - AXIS",
         "group_norm/vectors/rows_from/minus_dropped: 1 - AXIS",
         "reduction/moment_columns/moments_of_columns_kernel/minus_dropped: 1 - AXIS",
+        "reduction/pairs/reduce_pairs_of_columns_kernel/minus_dropped: 1 - AXIS",
         *(f"group_norm/vectors/sum_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)")),
         *(f"group_norm/vectors/sums_of_rows/minus_dropped: 1 - AXIS{which}" for which in ("", " (2)", " (3)")),
     ),
@@ -154,6 +155,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
             f"reduction/moment_{file}/moments_of_{file}_kernel/offset_in_32_bits: tl.full([], M, tl.int64)"
             for file in ("rows", "classes", "columns")
         ),
+        "reduction/pairs/reduce_pairs_of_columns_kernel/offset_in_32_bits: tl.full([], M, tl.int64)",
         "scan/cumsum/cumsum_chunk_sums/offset_in_32_bits: tl.program_id(0).to(tl.int64)",
         "scan/cumsum/cumsum_chunks/offset_in_32_bits: block.to(tl.int64)",
         f"{_GROUPS}/group_norm_backward_tile/offset_in_32_bits: tl.cast(tl.program_id(0) // blocks, tl.int64)",
