@@ -127,14 +127,16 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _check(per_thread <= most, "a thread has more elements than registers")
     programs = cdiv(problem.M, groups)
     _check(programs < 2**31, "a grid has fewer programs")
-    return Rows(programs, groups, chunks, vectors, per_thread <= most_early(problem, vec, programs, limits), warps)
+    return Rows(
+        programs, groups, chunks, vectors, per_thread <= max_held_with_parameters(problem, vec, programs, limits), warps
+    )
 
 
-def most_early(problem: Problem, vec: int, programs: int, limits: Limits) -> int:
-    """Elements that a thread may hold of groups forward where it loads weight and bias with them, not afterwards.
+def max_held_with_parameters(problem: Problem, vec: int, programs: int, limits: Limits) -> int:
+    """Elements that a thread of the forward kernel may hold if it loads weight and bias together with x.
 
-    With a weight and a bias for each element they take twice the registers of x, of which few groups have enough: 8 x
-    1277 float32 waits for them after x, 4.4 us, FlagGems 4.1 (H200).
+    With a weight and a bias for each element these take twice the registers of x. A thread with more elements loads
+    them after x, and waits twice: 8 x 1277 float32 4.4 us, FlagGems 4.1 (H200).
     """
     channels = span(problem, vec)
     if channels == 1:

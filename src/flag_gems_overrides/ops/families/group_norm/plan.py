@@ -31,7 +31,7 @@ from .legal import (
     MAX_WARPS,
     launch,
     launch_or_none,
-    most_early,
+    max_held_with_parameters,
     of_sums,
     of_tile,
     span,
@@ -229,7 +229,9 @@ def _early_warps(problem: Problem, vec: int, limits: Limits) -> int:
     1501 float16 3.7 by 4, 4.9 by 2, 3 x 229 x 5 3.5 and 4.6, 500 x 600 x 3 bf16 in 2 5.1 by 4, 5.9 by one, 1000 x 513
     in one 4.4 by 2, 4.9 by one. But 400 x 4099 float16 9.0 by 16 warps, 8.6 by 8 (H100).
     """
-    warps = power_of_2(cdiv(problem.size // vec * vec, most_early(problem, vec, problem.M, limits) * WARP))
+    warps = power_of_2(
+        cdiv(problem.size // vec * vec, max_held_with_parameters(problem, vec, problem.M, limits) * WARP)
+    )
     at_once = problem.M * warps <= MAX_WARPS_PER_SM * limits.sm_count
     return warps if span(problem, vec) > 1 and at_once else 0
 

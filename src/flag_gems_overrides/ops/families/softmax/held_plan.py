@@ -52,12 +52,12 @@ WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
 # 1444 x 1500 x 40 176 by 16, 184 by 8, the gradients of 2000 x 300 x 33 float16 54 by 8, 59 by 16, 3000 x 7000 x 3 bf16
 # 146 by 16, 170 by 8. The fewest elements, the least share of a tile that has some, and the most warps.
 ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS = 16, 192, 3072, 0.75, 32
-# Columns of fewer elements were not timed side by side. Elements of a thread there, if those of one [N, K] are no more,
-# and otherwise: softmax 400000 x 29 x 3 bf16 62.1 us with 8, 67.2 with 16, 8000 x 30 x 3 float32 5.54 and 5.72, the
-# gradients of 300000 x 10 x 5 bf16 47.3 and 50.2, of 60000 x 60 x 4 36.1 and 37.3; of 5729 x 56 x 5, 14 to a thread,
-# 9.37 with 8 and 8.74 with 16, softmax 60000 x 40 x 8 bf16 70.1 and 34.4. Where several are loaded together three
-# vectors of 8: 60000 x 35 x 8 29.4 us, with 16 33.3, 100000 x 20 x 8 27.8 and 29.3, 6000 x 260 x 8 24.1 and 34.9,
-# 6000 x 300 x 10 32.4 and 47.3; with 32 within 1 %. More of float64 were not timed (H100).
+# The fewest elements of a column that are read side by side, one to a load and several. Then how many elements a thread
+# has, if those of one [N, K] are no more, and otherwise: softmax 400000 x 29 x 3 bf16 62.1 us with 8, 67.2 with 16,
+# 8000 x 30 x 3 float32 5.54 and 5.72, the gradients of 300000 x 10 x 5 bf16 47.3 and 50.2, of 60000 x 60 x 4 36.1 and
+# 37.3; of 5729 x 56 x 5, 14 to a thread, 9.37 with 8 and 8.74 with 16, softmax 60000 x 40 x 8 bf16 70.1 and 34.4. Where
+# several are loaded together three vectors of 8: 60000 x 35 x 8 29.4 us, with 16 33.3, 100000 x 20 x 8 27.8 and 29.3,
+# 6000 x 260 x 8 24.1 and 34.9, 6000 x 300 x 10 32.4 and 47.3; with 32 within 1 %. More of float64 was not timed (H100).
 MIN_SIDE_BY_SIDE, MIN_VECTORS_SIDE_BY_SIDE = 3, 6
 FEW_SIDE_BY_SIDE, ELEMENTS_SIDE_BY_SIDE, VECTORS_SIDE_BY_SIDE = 8, 16, 24
 # Columns of such a program up to which two of them have registers at once, on sm_90; elsewhere half as many.
