@@ -65,6 +65,17 @@ def test_in_float64_pytorchs_rounding_noise_is_not_the_truth():
     assert not reference.is_right((torch.full_like(dx, 1e-11), *others))
 
 
+def test_in_float64_the_cpu_judges_pytorchs_answer():
+    """On a GPU PyTorch's statistics of more than 2**24 elements err by 3e-8."""
+    inputs = op_inputs.arguments(make("sum_dim", "8x64 dim=1", "float64"), "cpu")
+    native = op_inputs.native("sum_dim")
+    right = native(*inputs)
+    reference = Reference("sum_dim", inputs, lambda *arguments: native(*arguments) * (1 + 3e-8))
+    assert reference.is_right(right)
+    assert reference.is_right(right * (1 - 2e-8))
+    assert not reference.is_right(right * (1 + 1e-7))
+
+
 @pytest.mark.parametrize(
     ("rows", "normalized_shape", "unsafe"),
     [(65537, [2, 1], True), (65536, [2, 1], False), (65537, [2], False)],
