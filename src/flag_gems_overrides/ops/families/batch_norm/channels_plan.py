@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations of programs that hold whole channels, which read everything once."""
+
+from __future__ import annotations
+
+from ...launch.devices import Limits
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from .launches import LITTLE_BYTES, MAX_WARPS, Configuration, Problem, block_of, held, held_of_one, launch_or_none
+from .side_by_side import ROW_BYTES, neighbours
+
+# Most elements that a program has of neighbouring channels: the gradient of 445 x 29 x 2 bf16 takes 6.0 us, 8.9 with
+# twice as many.
+NEIGHBOUR_ELEMENTS = 4096
+# Rows that a program has of neighbouring channels at most, unless all multiprocessors have more, where a row is one
+# load: each lane of a warp then has another line for L1 to look up, one a cycle, for each tensor. 256 x 150 x 2 float16
+# takes 6.5 us with 8 channels, 5.0 with 4; 1024 x 5 x 2 float32 7.4 with 4, 5.3 with 2; the gradients of 445 x 29 x 2
+# bf16 8.9 with 8, 6.0 with 4, of 114 x 45 x 2 float16 5.0 with 8, 3.8 with 2 (H100).
+NEIGHBOUR_ROWS = 64
+# Programs that hold channels: where a multiprocessor has more warps than run at once, programs of more than FEW_WARPS
+# get half as many, so that fewer warps wait for each other. 39 x 912883 bf16 takes 89 us so, 117 with 8; 32 x 2048 x 49
+# 11.1 and 12.7, its gradient 15.2 and 17.6; the gradients of 5 x 980 x 425 13.8 and 15.1, of 17 x 524288 float64 82 and
+# 183. But with 2 instead of 4 that of 16 x 57253 x 36 float32 120 and 116. Programs of columns get as few as hold them,
+# of little too: the gradient of 9 x 131072 bf16 takes 10.8 us with 2, 17.5 with 4, 25.0 with 8 (H100; PyTorch 13.4),
+# of 8 x 197184 float16 8.3 with 1, 13.6 with 4 (torch.compile 10.8), of 2 x 300000 bf16 6.5 with 1, 8.5 with 2.
+WARPS_AT_ONCE, FEW_WARPS = 32, 4
+# Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2:
+# LITTLE_BYTES for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the
+# gradient 3.37 and 3.73 with 1024), and so much for programs that hold their columns at all: 14.5 MB of 6319 x 144
+# bf16 take 15.3 us so, 18.9 with groups, 17.2 of the gradient of 536 x 4013 bf16 19.9, 21.5 with flat (H100), but 33.6
+# of that of 2048 x 1024 float32 28.2, 25.8 with groups (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
+LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 256, 20 << 20
+# With more rows than these a program has registers for one column of a gradient, and L1 looks up as many lines as the
+# rows that it loads from have: 4644 x 64 bf16 takes 16.9 us so, 12.0 with flat, 6000 x 32 float32 17.3 and 11.5, but
+# 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. The bytes of a row up to which they do are estimated
+# between these, not timed.
+ROWS_OF_ONE_COLUMN, MAX_ROW_BYTES = 4096, 64
+# Programs that do not wait for each other: of so many waves the last one is a small part.
+WAVES = 4
+
+
+def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
+    """None if a program does not hold a channel."""
+    A, C, B, size, inputs = problem
+    unaligned = unaligned_channels(problem, limits)
+    if unaligned is not None:
+        return unaligned
+    most = held(problem) * MAX_WARPS * WARP
+    block = power_of_2(A * B)
+    if block > most:
+        alone = block <= held_of_one(problem, False, limits) * MAX_WARPS * WARP
+        return Configuration("channels", 1, MAX_WARPS) if alone else None
+    thin = False
+    if B == 1:
+        # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.
+        channels = min(max(ROW_BYTES // size, 512 // inputs // block), power_of_2(C))
+        while channels > 1 and (
+            (channels > SECTOR_BYTES // size and channels * limits.sm_count > C)
+            or (channels * block > LITTLE_ELEMENTS and _bytes(problem, channels // 2) <= LITTLE_BYTES)
+        ):
+            channels //= 2
+        if channels * block > most:
+            # Half of it of two inputs: 2500 x 40 float16 spills 8 bytes on sm_80.
+            channels = most // block // (inputs if limits.capability[0] < 9 else 1)
+            if channels == 0 or inputs * _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
+                return None
+            if inputs == 2 and A > ROWS_OF_ONE_COLUMN and C * size > MAX_ROW_BYTES:
+                return None
+        # A program that fills the registers of a multiprocessor loads, computes, and stores in turns: 139 x 179633 bf16
+        # takes 72 us with 32 channels, 81 with 64 (torch.compile 78); many gradients even with half a sector: 368 x
+        # 10763 float16 22.6 with 8 (8 bytes spill by 8 warps), 24.6 with 16 (H200; on an H100 27.2 and 26.4).
+        full = channels * block == most
+        thin = full and inputs == 2 and SECTOR_BYTES <= channels * size <= 2 * SECTOR_BYTES
+        thin = thin and WAVES * channels * limits.sm_count < C
+        if thin or (full and channels > 2 * SECTOR_BYTES // size):
+            channels //= 2
+    else:
+        # Several channels of few elements; one warp is enough for 16 of a thread.
+        share = power_of_2(cdiv(C, limits.sm_count))
+        channels = min(neighbours(problem), power_of_2(C), NEIGHBOUR_ELEMENTS // block)
+        if VECTOR_BYTES // size % B == 0:
+            if inputs == 2 and share * B * size >= SECTOR_BYTES and limits.sm_count > cdiv(C, share):
+                # As many programs as multiprocessors, down to half of a sector: the gradient of 128 x 296 x 4 float16
+                # takes 4.2 us with 2 channels, 4.5 with 4 (H100).
+                share //= 2
+            elif inputs == 1 and share * B * size >= SECTOR_BYTES:
+                # Two to each, with half of a sector at least: 24 x 1024 x 2 float32 takes 3.6 us with 4 channels, 4.4
+                # with 8 (torch.compile 3.8), 163 x 512 x 4 bfloat16 5.3 with 2, 5.6 with 4, 300 x 512 x 2 float32 6.7
+                # and 7.3, 16 x 512 x 4 bfloat16 3.1 and 3.2 (H100).
+                share //= 2
+            channels = min(channels, max(share, power_of_2(NEIGHBOUR_ROWS // A)))
+        channels = max(1, channels, min(512 // inputs // block, share))
+    # Two columns in half as many elements of a thread: 64 x 64 bf16 3.4 us, 3.7 with as many.
+    per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
+    at_once = WARPS_AT_ONCE * WARP * limits.sm_count
+    many = cdiv(C, channels) * channels * block > at_once * per_thread
+    # Forward 8 bytes of float64 spill (83 x 34007, sm_80).
+    if many and B == 1 and inputs == 2 and not thin:
+        per_thread = held(problem)
+    elif many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
+        per_thread *= 2
+    elif B == 1:
+        if limits.sm_count * channels >= 2 * C and channels * block * inputs >= 1024:
+            per_thread //= 2
+    elif limits.sm_count >= C and channels == 1 and (B % 2 or VECTOR_BYTES // size % B == 0):
+        # A load is of one element, or of a row: the gradients of 63 x 4 x 27 bf16 take 3.7 us by 16 warps, 4.1 by 8, of
+        # 1 x 1 x 349 float32 2.9 by 4, 3.2 by 2; 18 x 128 x 27 float16 3.6 by 4, 4.1 by 2. Of other vectors more warps
+        # are slower: 1 x 15 x 2538 bf16 takes 3.8 us by 16, 3.6 by 8.
+        per_thread //= 4 if inputs == 1 and B % 2 and A > 1 else 2
+    warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
+    return Configuration("channels", channels, warps)
+
+
+def unaligned_channels(problem: Problem, limits: Limits) -> Configuration | None:
+    """A program that holds a channel whose runs it reads as a head, vectors and a tail: 3 x 4232 x 759 float16 takes
+    22.0 us so, 33.8 element by element, 16 x 2000 x 875 bf16 53.4 and 90.6, 8 x 64 x 1001 float16 5.4 and 5.8, 2 x 500
+    x 801 bf16 5.0 and 5.4.
+
+    Gradients where a multiprocessor has more warps of them than run at once: of 3 x 4232 x 759 float16 29.0 us so, 38.7
+    element by element, 54.5 with groups, of 2 x 5000 x 759 21.7 and 25.6 element by element, of 8 x 1000 x 1001 bf16
+    24.2 and 34.2 with groups (H100). Of fewer channels these were not timed.
+    """
+    block, per_thread = block_of(problem, True), held(problem)
+    few = problem.N * block <= WARPS_AT_ONCE * WARP * limits.sm_count * per_thread // 2
+    if few and problem.inputs == 2:
+        return None
+    warps = block // (per_thread * WARP)
+    if problem.inputs == 1:
+        warps = max(warps, power_of_2(problem.M) * 2 * (VECTOR_BYTES // problem.itemsize) // WARP)
+    configuration = Configuration("channels", 1, max(1, min(MAX_WARPS, warps)), 1)
+    return configuration if launch_or_none(problem, configuration, limits) is not None else None
+
+
+def _bytes(problem: Problem, channels: int) -> int:
+    """Of the sectors that programs of so few columns read."""
+    return cdiv(problem.N, channels) * problem.M * SECTOR_BYTES

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations of programs that read memory as it lies (flat.py)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from .estimate import estimate
+from .launches import FLAT_LOADS, FLAT_SHARE, FLAT_VECTORS, Configuration, Problem, has_vectors, launch_or_none
+
+# Warps of a program, warps of a multiprocessor, stages. Whole vectors of float32 columns forward by WIDE_WARPS, if
+# these have a row: 69460 x 32 23.0 us, 24.4 with 8, 20000 x 128 27.6 and 30.1, 5000 x 512 23.7 and 25.4, 65536 x 512
+# 153.8 and 154.8 (H100).
+FLAT_WARPS, WIDE_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 4, 16, 3
+
+
+def flat_of(problem: Problem, limits: Limits) -> Configuration | None:
+    """What is estimated to take the least time; None if rows are too long or too few."""
+    legal = (each for each in _flats(problem, limits) if launch_or_none(problem, each, limits) is not None)
+    return min(legal, key=lambda each: estimate(problem, each, limits), default=None)
+
+
+def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    """By channel if a tile has room for a long row, or by place; some may not be legal."""
+    A, C, B, size, inputs = problem
+    vec = VECTOR_BYTES // size
+    wide = B == 1 and inputs == 1 and size == 4 and has_vectors(problem)
+    for warps in (WIDE_WARPS,) if wide and WIDE_WARPS * FLAT_VECTORS * WARP * vec >= C else FLAT_WARPS:
+        room = warps * WARP * vec
+        of_long_row = C * B * vec // math.gcd(C * B, vec)
+        channels, lanes, used = 1, room, room
+        if of_long_row <= FLAT_VECTORS * room:
+            channels, lanes = C, max(room, power_of_2(of_long_row))
+            used = lanes // of_long_row * of_long_row
+        of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2) * lanes, (2 * inputs + 1) * size * used
+        for loads in (FLAT_LOADS[inputs], FLAT_LOADS[inputs] // 2):
+            of_few = max(A * C * B // (1024 * limits.sm_count), 2) * FLAT_LOADS[inputs] // loads
+            least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), of_few)
+            yield Configuration("flat", channels, warps, loads, FLAT_WARPS_PER_SM, least, False, STAGES)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations of groups of programs that share a block of channels, tile by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...launch.devices import Limits
+from ...launch.sizes import WARP, cdiv, power_of_2
+from .estimate import estimate
+from .launches import (
+    ALONE,
+    LITTLE_BYTES,
+    MAX_ALONE,
+    MAX_WARPS,
+    Configuration,
+    Problem,
+    elements,
+    has_edges,
+    has_vectors,
+    launch_or_none,
+    min_registers,
+    tiles,
+)
+from .side_by_side import ROW_BYTES, neighbours
+
+# (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more tiles to a program, so that fewer
+# programs exchange sums: 65536 x 512 bf16 takes 83 us, its gradient 110; with 8 warps 95 and 112.
+ROWS, COLUMNS = (2, 4, 32, 1), (4, 16, 16, 2)
+# Least tiles of a program of rows: more tiles make fewer programs.
+TILES = (1, 2, 4)
+# Warps of a multiprocessor for float32 columns forward: 65536 x 512 takes 128 us, 148 with 16; 240974 x 59 101 and
+# 118. The same where no program waits: the gradient of 592 x 206606 bf16 takes 412 us, 444 with a pipeline instead,
+# 535 with neither.
+COLUMNS_WARPS_ALONE = 32
+# Rows that are no whole vectors have twice the loads forward, more warps in gradients, and are padded. Over 45
+# problems of more than 8 MB (tune --seed 0) 4 loads reach 90 % of the speed of the fastest configuration and 2 reach
+# 76 %; in gradients 32 warps reach 75 %, 64 reach 97 % but spill 16 bytes; 36, the most that spill none, were not
+# measured.
+SINGLE_LOADS, SINGLE_WARPS = 4, 36
+# Whole vectors with more programs to a channel than MANY_PARTS have so many warps to a multiprocessor. With 24 on sm_90
+# 20 x 6 x 65536 bfloat16 spills 8 bytes, its gradient 16 (Triton 3.7), that of 4 x 16 x 262144 float32 24 (3.6 too);
+# with up to 32 programs none does. The same where runs have heads and tails: 16 x 352 x 39489 float16 spills 8 bytes
+# (Triton 3.7). On sm_100 with 20 the gradient of 20 x 6 x 65536 bfloat16 8 bytes, with 16 none.
+MANY_PARTS, MANY_PARTS_WARPS, MANY_PARTS_WARPS_SM_100 = 32, 20, 16
+# Of the loads of a loop.
+STAGES = 3
+# Registers of a thread whose elements are of several channels: with 64, 2787 x 719 x 8 float32 spills 64 bytes and
+# 1536 x 21 x 32 float16 8; with 72 the first spills 8. Gradients of single elements have fewer loads in flight: 2787
+# x 719 x 7 float32 needs 56.
+CHANNELS_REGISTERS = 80
+# Bytes of a gradient's only channel that one program goes through.
+MAX_BYTES_ALONE = 32 << 10
+# Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
+# 20.4 without; 21627 x 22 x 3, with 4 lanes for 3 elements, 170 and 54.
+MAX_PADDING = 1.32
+
+
+def groups_of(problem: Problem, limits: Limits) -> Configuration:
+    """What is estimated to take the least time."""
+    most = most_groups(problem, limits)
+    legal = (each for each in _variants_of(most, problem, limits) if launch_or_none(problem, each, limits) is not None)
+    return min(legal, key=lambda each: estimate(problem, each, limits), default=most)
+
+
+def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    # A pipeline takes registers: 32 x 256 x 3136 bf16 48 us, 56 by more programs without. On sm_80 16 bytes spill.
+    # Forward elements one by one take more of them: 8 bytes spill with 24 warps (135 x 7 x 3982 bfloat16, sm_90).
+    share = 5 / 8 if problem.inputs == 1 and problem.K > 1 and not has_vectors(problem) else 3 / 4
+    pipelined = groups._replace(stages=STAGES, warps_per_sm=int(groups.warps_per_sm * share))
+    if _has_many_parts(problem, pipelined, limits) or has_edges(problem):
+        # Forward with 20 misaligned ones spill: 40 bytes of 3 x 528 x 19495 float32, on sm_80 16 of 16 bits.
+        few = limits.capability[0] > 9 or (problem.inputs == 1 and has_edges(problem))
+        pipelined = pipelined._replace(warps_per_sm=MANY_PARTS_WARPS_SM_100 if few else MANY_PARTS_WARPS)
+    if problem.inputs == 1 and problem.itemsize == 8 and has_edges(problem):
+        pipelined = pipelined._replace(stages=1)  # or 24 bytes of 3 x 3 x 8001 spill, even with 128 registers
+    elif limits.capability[0] < 9:
+        pipelined = pipelined._replace(stages=1) if share < 3 / 4 or has_edges(problem) else groups
+    elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
+        pipelined = groups
+    if problem.K == 1:
+        little = problem.M * problem.N * problem.itemsize <= LITTLE_BYTES
+        if problem.inputs == 1 and groups.channels >= problem.N and little:
+            # Few columns by more, smaller programs: 16481 x 4 float32 8.3 us by 32 of 8 warps, flat 11.5, 11.2 by 8 of
+            # 16 warps (H100; torch.compile 10.5).
+            yield groups._replace(warps=8, loads=2, warps_per_sm=16, tiles=1)
+        wide = has_vectors(problem) and problem.itemsize < 8
+        alone = cdiv(problem.N, groups.channels) >= limits.sm_count
+        if wide and alone and groups.loads == COLUMNS[0]:
+            # With as many loads 8 bytes spill, forward 32 (592 x 206608 bfloat16).
+            for warps_per_sm in (COLUMNS_WARPS_ALONE, groups.warps_per_sm):
+                yield groups._replace(loads=groups.loads // 2, warps_per_sm=warps_per_sm)
+        if alone and problem.inputs == 2 and problem.itemsize < 8:
+            yield groups._replace(warps_per_sm=COLUMNS_WARPS_ALONE)
+        if wide and problem.inputs == 2 and problem.itemsize == 4:
+            # As many programs as there is room for where columns are short: the gradient of 3012 x 512 float32 takes
+            # 21.6 us by 128 programs of two tiles at most, by flat 24.7 (H100; PyTorch 22.6). Of misaligned 16 bits 152
+            # bytes spill (4012 x 512 bf16).
+            yield groups._replace(tiles=1)
+        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions), of float32 that are not
+        # aligned 32 (20000 x 128 takes 25.5 us so, 26.1 without; H100), of float64 on sm_100 8 (70000 x 128). Single
+        # columns have no pipeline.
+        spills = wide or (problem.itemsize == 8 and limits.capability[0] > 9)
+        yield groups if spills or problem.N % 2 else pipelined
+        return
+    # On sm_100 8 bytes of a gradient spill.
+    alone = has_vectors(problem) and (problem.inputs == 1 or limits.capability[0] == 9)
+    # Few programs do not wait long for each other: the gradient of one channel of 9411 float32 takes 7.5 us by nine, of
+    # 28685 7.6 by 28, but by one program 8.9, and of 26192 bf16 8.6; of 8448 bf16 5.9.
+    bytes_of_one = problem.M * problem.K * problem.itemsize if problem.N == 1 and problem.inputs == 2 else 0
+    if alone and problem.M * problem.K <= MAX_ALONE and bytes_of_one <= MAX_BYTES_ALONE:
+        # With heads and tails 8 bytes spill (3 x 3 x 8001 float16).
+        loads = groups.loads if has_edges(problem) else 2 * groups.loads
+        yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
+    for least in TILES:
+        yield pipelined._replace(tiles=least)
+
+
+def _has_many_parts(problem: Problem, groups: Configuration, limits: Limits) -> bool:
+    """Whether channels of whole vectors have so many programs that merging them spills."""
+    alike = problem.K > 1 and problem.itemsize < 8 and has_vectors(problem)
+    at_once = limits.sm_count * (groups.warps_per_sm // groups.warps)
+    return alike and groups.channels == 1 and at_once > MANY_PARTS * problem.N
+
+
+def most_groups(problem: Problem, limits: Limits) -> Configuration:
+    """As many programs at once as there are registers for."""
+    A, C, B, size, inputs = problem
+    columns = B == 1
+    loads, warps, warps_per_sm, least = COLUMNS if columns else ROWS
+    if columns and inputs == 1 and size == 4 and not has_vectors(problem):
+        warps_per_sm = COLUMNS_WARPS_ALONE  # of whole vectors 72 bytes spill (69460 x 32)
+    elif columns and size == 8:
+        loads //= 2  # 8 bytes spill
+    if columns and inputs == 2 and limits.capability[0] != 9:
+        # 28304 x 64 bfloat16 spills 32 and 56 bytes on sm_80 and sm_100.
+        loads //= 2
+    single = not columns and not has_vectors(problem)
+    if single and inputs == 1:
+        loads = max(loads, SINGLE_LOADS)
+    elif single:
+        warps_per_sm = max(warps_per_sm, SINGLE_WARPS)
+    row_bytes = ROW_BYTES * (2 if size == 8 else 1)
+    channels = min(row_bytes // size if columns else neighbours(problem), power_of_2(C))
+    registers = min_registers(problem, limits)
+    if channels > 1 and not columns and (inputs == 1 or has_vectors(problem)):
+        registers = max(registers, CHANNELS_REGISTERS)
+    most = limits.registers_per_sm // WARP // registers
+    warps_per_sm = min(warps_per_sm, most // warps * warps)
+    # Of few rows several tiles too.
+    while columns and warps > 4 and A * channels < 2 * elements(problem, loads, has_vectors(problem)) * warps * WARP:
+        warps //= 2
+    configuration = Configuration("groups", channels, warps, loads, warps_per_sm, least)
+    if _padded(problem, configuration):
+        return configuration._replace(channels=max(channels // 2, 1), padded=True)
+    return configuration
+
+
+def _padded(problem: Problem, configuration: Configuration) -> bool:
+    """Whether it is worth masked lanes not to divide for each load: where a load is of less than a vector."""
+    B = problem.K
+    if B == 1 or has_vectors(problem):
+        return False
+    _, channels, warps, loads, *_ = configuration
+    run = tiles(problem, channels, warps, loads, True).run
+    return run > 0 and cdiv(B, run) * run <= MAX_PADDING * B
