@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from ...launch.workspace import clear, is_last
+from .tile import lanes_and_depths
 
 
 @triton.jit
@@ -23,15 +24,18 @@ def group_position(group, MEMBERS: tl.constexpr):
 
 @triton.jit
 def group_words(member, MEMBERS: tl.constexpr, NUMBERS: tl.constexpr, STATISTICS: tl.constexpr, THREADS: tl.constexpr):
-    """Where the words of the first MEMBERS programs of a group are, of a block's NUMBERS the first: (offsets [MEMBERS,
-    copies, STATISTICS], number of the program, which of them count, offsets of this program's own).
+    """Where the words of the first MEMBERS programs of a group are, of a block's NUMBERS the first: (offsets of MEMBERS
+    times copies times STATISTICS, number of the program, which of them count, offsets of this program's own).
 
     There are at least as many elements as threads, as ``collect`` wants; only one of the copies counts.
     """
     COPIES: tl.constexpr = max(THREADS // (MEMBERS * STATISTICS), 1)
     statistic = tl.arange(0, STATISTICS)[None, None, :]
-    copy = tl.arange(0, COPIES)[None, :, None]
-    other = tl.arange(0, MEMBERS)[:, None, None] + 0 * (copy + statistic)
+    # Programs along the axis of a tile's lanes: Triton 3.7 computes what words and tile meet in as the words lie. With
+    # programs along the depth a thread had all lanes of a column there: softmax 30000 x 40 bf16 spilled 408 bytes
+    # (sm_90), 8192 x 64 float16 440 (sm_100).
+    programs, copy = lanes_and_depths(MEMBERS, COPIES)
+    other = programs + 0 * (copy + statistic)
     own = member * (NUMBERS * STATISTICS)
     if STATISTICS > 1:
         own += statistic
