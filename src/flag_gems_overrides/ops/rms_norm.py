@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .families.norm.rms_call import compute_backward, compute_forward
+from .families.norm.rms_call import compute_backward, compute_forward, compute_forward_alone
 
 logger = logging.getLogger("flag_gems.ops.rms_norm")
 
@@ -38,7 +38,8 @@ def rms_norm(
     if torch.is_grad_enabled() and (x.requires_grad or (weight is not None and weight.requires_grad)):
         output: torch.Tensor = _RmsNorm.apply(x, normalized_shape, weight, eps)
         return output
-    return rms_norm_forward(x, normalized_shape, weight, eps)[0]
+    logger.debug("GEMS RMS_NORM FORWARD")
+    return compute_forward_alone(x, normalized_shape, weight, eps)
 
 
 def rms_norm_forward(
@@ -87,7 +88,8 @@ def rms_norm_out(
     eps: float | None = None,
 ) -> torch.Tensor:
     """:func:`rms_norm` into ``result``, which is returned."""
-    return result.copy_(rms_norm_forward(x, normalized_shape, weight, eps)[0])
+    logger.debug("GEMS RMS_NORM FORWARD")
+    return result.copy_(compute_forward_alone(x, normalized_shape, weight, eps))
 
 
 class _RmsNorm(torch.autograd.Function):

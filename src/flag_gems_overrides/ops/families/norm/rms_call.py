@@ -33,6 +33,27 @@ def compute_forward(
     configuration: Configuration | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The normalized rows, and 1 / root mean square of each in x's shape with ones for the normalized dimensions."""
+    output, rstd = _forward(x, normalized_shape, weight, eps, True, configuration)
+    assert rstd is not None
+    return output, rstd
+
+
+def compute_forward_alone(
+    x: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None, eps: float | None
+) -> torch.Tensor:
+    """The normalized rows alone: of short ones the statistic would be as many bytes. 17 x 407398 x 1 float32 takes
+    25.2 us, 34.8 with it (H100)."""
+    return _forward(x, normalized_shape, weight, eps, False, None)[0]
+
+
+def _forward(
+    x: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None,
+    eps: float | None,
+    with_statistic: bool,
+    configuration: Configuration | None,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     new_output, new_statistic, compute = prepare_forward(
         x.shape,
         tuple(normalized_shape),
@@ -42,9 +63,10 @@ def compute_forward(
         x.get_device(),
         False,
         configuration,
+        with_statistic,
     )
     output = new_output()
-    rstd = new_statistic()
+    rstd = new_statistic() if with_statistic else None
     compute(x.contiguous(), None if weight is None else weight.contiguous(), output, rstd, None, None)
     return output, rstd
 
