@@ -26,6 +26,10 @@ FLAT_US = {1: 12.0, 2: 10.0}
 # flat: how many times as long large programs take. The gradient of 981496 x 224 bf16 moves 4.1 TB/s by 4 warps, of
 # 1314664 x 185 bf16 3.9 by 16.
 OF_FLAT_WARPS = {8: 1.03, 16: 1.06}
+# flat: microseconds that large programs of a gradient take besides to add up channels at the end. Those of 7868 x 304
+# bf16 take 29.7 us by 8 warps, 25.1 by 4, of 15789 x 304 44.3 by 16, 43.8 by 8, 37.7 by 4, of 6287 x 128 float32 21.4
+# by 8, 18.1 by 4, of 12000 x 200 float16 25.4 and 24.9 (H100).
+FLAT_SUMS_US = {8: 3.0, 16: 10.0}
 # Columns of whole vectors take so many times as long, by the bytes of an element: 156093 x 168 float16 92 us, the
 # gradient of 780197 x 136 549, of 538608 x 128 float32 396, of 213671 x 128 float64 300. Forward those of float32 more:
 # 69460 x 32 29.3 us, by flat 23.0, 20000 x 128 26.1 and 27.6, 5000 x 512 23.5 and 23.7 (H100).
@@ -132,6 +136,7 @@ def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> _Work:
     else:
         # At the end a program adds up what its threads have.
         us += ITERATION_US * cdiv(chosen.channels, chosen.block_c) * cdiv(chosen.per_row, chosen.block_e)
+        us += FLAT_SUMS_US.get(chosen.warps, 0.0) if problem.inputs == 2 else 0.0
         workspace, parts = sums * chosen.programs * chosen.lanes * chosen.vec, chosen.group
     us += ITERATION_US * (parts * MERGED_CHANNELS // MERGED_ELEMENTS)
     slower = OF_FLAT_WARPS.get(chosen.warps, 1.0)
