@@ -11,6 +11,15 @@ from .side_by_side import ROW_BYTES, neighbours
 # Most elements that a program has of neighbouring channels: the gradient of 445 x 29 x 2 bf16 takes 6.0 us, 8.9 with
 # twice as many.
 NEIGHBOUR_ELEMENTS = 4096
+# Half as many of 16 bits where there are more than so many programs of 8 warps to a multiprocessor, which has registers
+# for no more: 121 x 1789 x 6 bf16 takes 11.1 us by programs of two channels and 4 warps, 13.1 by twice as large ones, 100
+# x 3000 x 6 float16 14.4 and 15.2, but 121 x 1789 x 6 float32 16.1 both (H100).
+NEIGHBOURS_AT_ONCE = 3
+# Elements of float64 that a program of one warp has of neighbouring channels forward, where a multiprocessor has more
+# warps than run at once: two channels, or at least, and at most, so many. 1 x 16384 x 82 takes 14.5 us with two channels,
+# 15.0 with four, 20.1 with four by two warps, 1 x 30000 x 50 16.5 with two, 17.7 with four, and with eight by two warps,
+# 1 x 16384 x 164 22.2 with one, 22.8 with two by two warps (H100).
+FEW_OF_WARP, MANY_OF_WARP = 128, 256
 # Rows that a program has of neighbouring channels at most, unless all multiprocessors have more, where a row is one
 # load: each lane of a warp then has another line for L1 to look up, one a cycle, for each tensor. 256 x 150 x 2 float16
 # takes 6.5 us with 8 channels, 5.0 with 4; 1024 x 5 x 2 float32 7.4 with 4, 5.3 with 2; the gradients of 445 x 29 x 2
@@ -89,6 +98,12 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
                 share //= 2
             channels = min(channels, max(share, power_of_2(NEIGHBOUR_ROWS // A)))
         channels = max(1, channels, min(512 // inputs // block, share))
+        waves = cdiv(C, channels) > NEIGHBOURS_AT_ONCE * limits.sm_count
+        if inputs == 2 and size == 2 and channels > 1 and channels * block == NEIGHBOUR_ELEMENTS and waves:
+            channels //= 2
+        many_warps = C * block > WARPS_AT_ONCE * WARP * limits.sm_count * held(problem) // 2
+        if inputs == 1 and size == 8 and VECTOR_BYTES // size % B and many_warps:
+            channels = max(1, min(channels, max(2, FEW_OF_WARP // block), MANY_OF_WARP // block))
     # Two columns in half as many elements of a thread: 64 x 64 bf16 3.4 us, 3.7 with as many.
     per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
     at_once = WARPS_AT_ONCE * WARP * limits.sm_count
@@ -117,11 +132,13 @@ def unaligned_channels(problem: Problem, limits: Limits) -> Configuration | None
 
     Gradients where a multiprocessor has more warps of them than run at once: of 3 x 4232 x 759 float16 29.0 us so, 38.7
     element by element, 54.5 with groups, of 2 x 5000 x 759 21.7 and 25.6 element by element, of 8 x 1000 x 1001 bf16
-    24.2 and 34.2 with groups (H100). Of fewer channels these were not timed.
+    24.2 and 34.2 with groups (H100). Of fewer channels these were not timed, but of the only one that no program holds
+    element by element: of 8453 float32 5.3 us so, with groups 7.9, of 12001 5.8 and 8.1, of 10731 bf16 4.9 and 8.8.
     """
     block, per_thread = block_of(problem, True), held(problem)
     few = problem.N * block <= WARPS_AT_ONCE * WARP * limits.sm_count * per_thread // 2
-    if few and problem.inputs == 2:
+    alone = problem.N == 1 and problem.M * problem.K > per_thread * MAX_WARPS * WARP
+    if few and problem.inputs == 2 and not alone:
         return None
     warps = block // (per_thread * WARP)
     if problem.inputs == 1:
