@@ -86,6 +86,19 @@ def test_gradients_that_read_their_input_again(dtype, training, monkeypatch, dev
         check_gradients(mask, case.ours(training, mask), native, exact)
 
 
+@each("dtype", FLOATING)
+@each("rows", [18, 37])
+@pytest.mark.parametrize("C", [44, 48, 77])
+def test_columns_in_two_tiles(C, rows, dtype, monkeypatch, device_with, device):
+    device_with()
+    chosen, choose = launches.Configuration("channels", 32, 2, 1), plan.choose
+    monkeypatch.setattr(plan, "choose", lambda each, limits: chosen if each.inputs == 1 else choose(each, limits))
+    assert plan.plan(launches.Problem(rows, C, 1, dtype.itemsize, 1), devices.limits(0)).tiling.rest > 0
+    case = Case((rows, C), dtype, device, mean=10.0)
+    case.x[-1] += 5.0
+    check(case)
+
+
 @each("shape", [(1, 3), (1, 3, 1), (1, 3, 7), (1, 300, 2)])
 def test_batches_of_one(shape, device):
     check(Case(shape, torch.float32, device))

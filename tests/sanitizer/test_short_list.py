@@ -176,6 +176,7 @@ INTERLEAVED = scan.plan.Configuration("interleaved", 24, 1, 1, 1)
 LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_sm=4, stages=3)
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
 HELD_UNALIGNED = batch_norm.plan.Configuration("channels", 1, 1, 1)
+TWO_TILES = batch_norm.plan.Configuration("channels", 32, 2, 1)
 READ_AGAIN = batch_norm.plan.Configuration("channels", 1, 16)
 SEVERAL_SHARES = batch_norm.plan.Configuration("groups", 1, 1, 1, 24)
 GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
@@ -191,6 +192,7 @@ LARGE = [
     ("batch_norm_backward 3x2x261 float16", batch_norm, HELD_UNALIGNED._replace(warps=2)),
     ("batch_norm_backward 3x5x131 float32", batch_norm, HELD_UNALIGNED),
     ("batch_norm_backward 2x5x4104 bfloat16", batch_norm, READ_AGAIN),
+    ("batch_norm 37x77 float16", batch_norm, TWO_TILES),
     ("batch_norm 80x1x256 float32", batch_norm, SEVERAL_SHARES),
     ("batch_norm_backward 80x1x256 float32", batch_norm, SEVERAL_SHARES),
     ("softmax 3x301x2 dim=1 float32", softmax, WHOLE),

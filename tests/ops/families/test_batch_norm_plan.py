@@ -30,3 +30,34 @@ def test_a_row_of_the_table_is_taken_near_it_alone(M, N, kernel):
 @pytest.mark.parametrize(("M", "N", "K", "edges"), [(3, 3, 8001, False), (40, 20, 3001, True), (8, 64, 1001, True)])
 def test_forward_tiles_of_little_have_no_heads_and_tails(M, N, K, edges):
     assert (plan(Problem(M, N, K, 2, 1), H200).tiling.edges > 0) == edges
+
+
+@pytest.mark.parametrize(
+    ("problem", "channels", "block", "rest", "warps"),
+    [
+        (Problem(72, 154744, 1, 2, 1), 32, 64, 8, 2),
+        (Problem(139, 100000, 1, 2, 1), 32, 128, 16, 4),
+        (Problem(90, 100000, 1, 2, 1), 64, 128, 0, 8),  # 64 and 32 rows would have hardly fewer lanes
+        (Problem(1, 1, 8453, 4, 2), 1, 16384, 0, 16),  # with a head and a tail
+        (Problem(121, 1789, 6, 2, 2), 2, 1024, 0, 4),
+        (Problem(121, 1789, 6, 4, 2), 4, 1024, 0, 8),
+        (Problem(1, 16384, 82, 8, 1), 2, 128, 0, 1),
+    ],
+    ids=str,
+)
+def test_programs_hold_channels_as_they_were_timed(problem, channels, block, rest, warps):
+    tiling = plan(problem, H200).tiling
+    assert (tiling.channels, tiling.block, tiling.rest, tiling.warps) == (channels, block, rest, warps)
+
+
+@pytest.mark.parametrize(
+    ("problem", "configuration"),
+    [
+        (Problem(7868, 304, 1, 2, 2), ("groups", 32, 16, 2)),
+        (Problem(15789, 304, 1, 2, 2), ("groups", 32, 16, 2)),
+        (Problem(3947, 304, 1, 2, 2), ("flat", 304, 4, 2)),
+    ],
+    ids=str,
+)
+def test_gradients_of_some_columns_as_they_were_timed(problem, configuration):
+    assert choose(problem, H200)[:4] == configuration

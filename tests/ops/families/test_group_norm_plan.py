@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from flag_gems_overrides.ops.families.group_norm.launches import Problem, Rows, Tile
-from flag_gems_overrides.ops.families.group_norm.plan import plan
+from flag_gems_overrides.ops.families.group_norm.plan import choose, plan
 from flag_gems_overrides.ops.launch.devices import Limits
 
 H200 = Limits(132, 62914560, 65536, 2048, 227 << 10, (9, 0))
@@ -54,3 +54,8 @@ def test_programs_of_groups_alone_run_at_once():
     planned = plan(Problem(400, 4099, 1, 1, 2, 1, True), H200)
     assert isinstance(planned, Rows)
     assert planned.warps == 8
+
+
+@pytest.mark.parametrize("samples", [1024, 4096])
+def test_sums_of_float64_channels_are_estimated_with_eight_bytes(samples):
+    assert choose(Problem(samples, 3044, 1, 1, 8, 2, True), H200).kernel == "channels"

@@ -137,7 +137,7 @@ def _batch_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
         tiling = plan.tiling
         tile = tiling.channels * tiling.block
         if isinstance(plan, batch_norm_plan.Channels):
-            return Work(tiling.blocks, 1, tiling.blocks * (tile + tiling.edges), 1, 0)
+            return Work(tiling.blocks, 1, tiling.blocks * (tile + tiling.edges + tiling.channels * tiling.rest), 1, 0)
         tiles = _cdiv(plan.slice_size, tiling.rows)
         # Heads and tails of runs.
         edge_tiles = _cdiv(_cdiv(M, plan.group), tiling.edges // (2 * tiling.vec)) if tiling.edges else 0

@@ -4,22 +4,36 @@
 from __future__ import annotations
 
 from ...launch.devices import Limits
-from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import LITTLE_BYTES, MAX_WARPS, Configuration, Problem, block_of, held, held_of_one, launch_or_none
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
+from .launches import (
+    LITTLE_BYTES,
+    MAX_WARPS,
+    Configuration,
+    Problem,
+    block_of,
+    has_vectors,
+    held,
+    held_of_one,
+    launch_or_none,
+)
 from .side_by_side import ROW_BYTES, neighbours
 
 # Most elements that a program has of neighbouring channels: the gradient of 445 x 29 x 2 bf16 takes 6.0 us, 8.9 with
 # twice as many.
 NEIGHBOUR_ELEMENTS = 4096
 # Half as many of 16 bits where there are more than so many programs of 8 warps to a multiprocessor, which has registers
-# for no more: 121 x 1789 x 6 bf16 takes 11.1 us by programs of two channels and 4 warps, 13.1 by twice as large ones, 100
-# x 3000 x 6 float16 14.4 and 15.2, but 121 x 1789 x 6 float32 16.1 both (H100).
+# for no more: 121 x 1789 x 6 bf16 takes 11.1 us by programs of two channels and 4 warps, 13.1 by twice as large ones,
+# 100 x 3000 x 6 float16 14.4 and 15.2, but 121 x 1789 x 6 float32 16.1 both (H100).
 NEIGHBOURS_AT_ONCE = 3
 # Elements of float64 that a program of one warp has of neighbouring channels forward, where a multiprocessor has more
-# warps than run at once: two channels, or at least, and at most, so many. 1 x 16384 x 82 takes 14.5 us with two channels,
-# 15.0 with four, 20.1 with four by two warps, 1 x 30000 x 50 16.5 with two, 17.7 with four, and with eight by two warps,
-# 1 x 16384 x 164 22.2 with one, 22.8 with two by two warps (H100).
+# warps than run at once: two channels, or at least, and at most, so many. 1 x 16384 x 82 takes 14.5 us with two
+# channels, 15.0 with four, 20.1 with four by two warps, 1 x 30000 x 50 16.5 with two, 17.7 with four, and with eight by
+# two warps, 1 x 16384 x 164 22.2 with one, 22.8 with two by two warps (H100).
 FEW_OF_WARP, MANY_OF_WARP = 128, 256
+# Many columns of 16 bits forward, of so many rows and a few more: 72 x 154744 bf16 takes 35.4 us by programs of 64 and
+# 8 rows of 64 bytes, with 4 warps instead of 2 39.6, with 128 bytes 43.5, in one tile of 128 rows 51.6; 139 x 100000
+# 41.7, with 8 warps instead of 4 50.6, in one tile 45.7 (H100; PyTorch 74.0 and 83.1).
+MIN_TWO_TILES, MAX_TWO_TILES, BYTES_OF_TWO_TILES = 64, 256, 64
 # Rows that a program has of neighbouring channels at most, unless all multiprocessors have more, where a row is one
 # load: each lane of a warp then has another line for L1 to look up, one a cycle, for each tensor. 256 x 150 x 2 float16
 # takes 6.5 us with 8 channels, 5.0 with 4; 1024 x 5 x 2 float32 7.4 with 4, 5.3 with 2; the gradients of 445 x 29 x 2
@@ -108,6 +122,10 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
     at_once = WARPS_AT_ONCE * WARP * limits.sm_count
     many = cdiv(C, channels) * channels * block > at_once * per_thread
+    if many and B == 1 and inputs == 1 and size == 2:
+        two_tiles = _two_tiles(problem, limits)
+        if two_tiles is not None:
+            return two_tiles
     # Forward 8 bytes of float64 spill (83 x 34007, sm_80).
     if many and B == 1 and inputs == 2 and not thin:
         per_thread = held(problem)
@@ -125,6 +143,16 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     return Configuration("channels", channels, warps)
 
 
+def _two_tiles(problem: Problem, limits: Limits) -> Configuration | None:
+    """None where these would have hardly fewer masked lanes than one."""
+    rows, channels = power_of_2_within(problem.M), BYTES_OF_TWO_TILES // problem.itemsize
+    warps = channels * rows // (held(problem) * WARP)
+    if not MIN_TWO_TILES <= rows <= MAX_TWO_TILES or not has_vectors(problem):
+        return None
+    configuration = Configuration("channels", channels, warps, 1)
+    return configuration if launch_or_none(problem, configuration, limits) is not None else None
+
+
 def unaligned_channels(problem: Problem, limits: Limits) -> Configuration | None:
     """A program that holds a channel whose runs it reads as a head, vectors and a tail: 3 x 4232 x 759 float16 takes
     22.0 us so, 33.8 element by element, 16 x 2000 x 875 bf16 53.4 and 90.6, 8 x 64 x 1001 float16 5.4 and 5.8, 2 x 500
@@ -137,7 +165,7 @@ def unaligned_channels(problem: Problem, limits: Limits) -> Configuration | None
     """
     block, per_thread = block_of(problem, True), held(problem)
     few = problem.N * block <= WARPS_AT_ONCE * WARP * limits.sm_count * per_thread // 2
-    alone = problem.N == 1 and problem.M * problem.K > per_thread * MAX_WARPS * WARP
+    alone = problem.N == 1 and per_thread * MAX_WARPS * WARP < problem.M * problem.K
     if few and problem.inputs == 2 and not alone:
         return None
     warps = block // (per_thread * WARP)

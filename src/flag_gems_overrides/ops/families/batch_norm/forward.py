@@ -27,6 +27,7 @@ from .tile import (
     load_of_channels,
     over_tile,
     runs_of,
+    tile_at,
 )
 from .waiting import announce, arrives_last, leave, wait_for
 
@@ -52,12 +53,15 @@ def batch_norm_channels(
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
     EDGES: tl.constexpr,
+    REST: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
 ):
     """Training where a program holds whole channels: x is read once.
 
     EDGES: as in batch_norm_groups, with lanes for the heads and tails of all runs
+    REST: rows of a second tile of columns, after BLOCK, or 0
     """
+    tl.static_assert(EDGES == 0 or REST == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     channels = held_channels(tl.program_id(0), CHANNELS, COLUMNS)
     begin, end = begin_and_end(0, total, total, VEC, COLUMNS, INT64_OFFSETS)
@@ -67,8 +71,11 @@ def batch_norm_channels(
     if EDGES:
         runs = total // (vectors // VEC)
         count = tl.cast(runs * vectors, ACC)
-        at_edges, in_edges = edges_at(0, runs, channels, C, vectors, EDGES, VEC)
-        x_of_edges = tl.load(x_ptr + at_edges, mask=in_edges, other=0.0).to(ACC)
+        at_rest, in_rest = edges_at(0, runs, channels, C, vectors, EDGES, VEC)
+    elif REST:
+        at_rest, in_rest = tile_at(begin + BLOCK, end, channels, C, vectors, REST, VEC, COLUMNS)
+    if EDGES + REST:
+        rest = tl.load(x_ptr + at_rest, mask=in_rest, other=0.0).to(ACC)
     # All loads at once, so that none waits for another.
     weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
@@ -76,25 +83,25 @@ def batch_norm_channels(
     running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
     inverse = reciprocal(count, ACC)
     whole_sum = over_tile(x, COLUMNS)
-    if EDGES:
-        whole_sum += over_tile(x_of_edges, COLUMNS)
-    if sums_are_exact(x_ptr.dtype.element_ty, BLOCK + EDGES):
+    if EDGES + REST:
+        whole_sum += over_tile(rest, COLUMNS)
+    if sums_are_exact(x_ptr.dtype.element_ty, BLOCK + EDGES + REST):
         mean = divide_by(whole_sum, count, inverse)
         deviation = tl.where(mask, x - mean, 0.0)
         squares = over_tile(deviation * deviation, COLUMNS)
-        if EDGES:
-            of_edges = tl.where(in_edges, x_of_edges - mean, 0.0)
-            squares += over_tile(of_edges * of_edges, COLUMNS)
+        if EDGES + REST:
+            of_rest = tl.where(in_rest, rest - mean, 0.0)
+            squares += over_tile(of_rest * of_rest, COLUMNS)
     else:
         mean = whole_sum * inverse
         deviation = tl.where(mask, x - mean, 0.0)
         # What the mean was rounded by, all elements of a channel are off by.
         deviation_sum, squares = both_over_tile(deviation, deviation * deviation, COLUMNS)
-        if EDGES:
-            of_edges = tl.where(in_edges, x_of_edges - mean, 0.0)
-            edges_sum, edges_squares = both_over_tile(of_edges, of_edges * of_edges, COLUMNS)
-            deviation_sum += edges_sum
-            squares += edges_squares
+        if EDGES + REST:
+            of_rest = tl.where(in_rest, rest - mean, 0.0)
+            rest_sum, rest_squares = both_over_tile(of_rest, of_rest * of_rest, COLUMNS)
+            deviation_sum += rest_sum
+            squares += rest_squares
         mean, squares = corrected_by(mean, deviation_sum, squares, inverse)
         deviation = x - mean
     rstd = store_statistics(
@@ -103,8 +110,8 @@ def batch_norm_channels(
         mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
     )  # fmt: skip
     tl.store(y_ptr + offsets, deviation * (rstd * weight) + bias, mask=mask)
-    if EDGES:
-        tl.store(y_ptr + at_edges, (x_of_edges - mean) * (rstd * weight) + bias, mask=in_edges)
+    if EDGES + REST:
+        tl.store(y_ptr + at_rest, (rest - mean) * (rstd * weight) + bias, mask=in_rest)
 
 
 @entry()

@@ -97,7 +97,8 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
             # 21.6 us by 128 programs of two tiles at most, by flat 24.7 (H100; PyTorch 22.6). Of misaligned 16 bits 152
             # bytes spill (4012 x 512 bf16).
             yield groups._replace(tiles=1)
-        if wide and problem.inputs == 2 and problem.itemsize == 2 and limits.sm_count * groups.channels >= 4 * problem.N:
+        narrow = problem.inputs == 2 and problem.itemsize == 2 and limits.sm_count * groups.channels >= 4 * problem.N
+        if wide and narrow:
             # Half as many columns, so that fewer programs wait for each other: the gradient of 7868 x 304 bf16 takes
             # 22.4 us so, 26.1 with all of them, by flat 25.1, of 15789 x 304 with all 35.0, by flat 37.7 (H100; PyTorch
             # 23.3 and 39.0).

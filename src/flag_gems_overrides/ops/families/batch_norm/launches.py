@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 
 # Of the bytes of a vector, the share that a thread loads where it loads one by one.
 SINGLES = 4
@@ -64,7 +64,7 @@ class Configuration(NamedTuple):
     channels: int  # of a program; flat: C or more if programs add up what they have of channels, 1 if of places
     warps: int
     # of 16 bytes of each input that a thread has in flight; groups: a quarter of it one by one; channels: not 0 if
-    # runs that are no whole vectors are read as a head, vectors and a tail
+    # runs that are no whole vectors are read as a head, vectors and a tail, and columns forward in two tiles
     loads: int = 0
     warps_per_sm: int = 0  # groups: which leaves a thread 65536 / 32 / warps_per_sm registers
     tiles: int = 1  # of a program at least, which are worth the wait for others
@@ -87,6 +87,7 @@ class Tiling(NamedTuple):
     int64_offsets: bool
     warps: int
     blocks: int  # of channels
+    rest: int = 0  # rows of a second tile of columns
 
     @property
     def rows(self) -> int:
@@ -158,6 +159,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     kernel, channels, warps, *_ = configuration
     if not (0 < channels <= power_of_2(problem.N) and 0 < warps <= MAX_WARPS):
         raise ValueError(f"no legal program: {configuration}")
+    if kernel == "channels" and configuration.loads and problem.K == 1:
+        return _two_tiles(problem, channels, warps)
     if kernel == "channels":
         unaligned = configuration.loads > 0
         if unaligned and (channels > 1 or not may_have_edges(problem)):
@@ -180,6 +183,17 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     if kernel == "flat":
         return _flat(problem, configuration, limits)
     return _groups(problem, configuration, limits)
+
+
+def _two_tiles(problem: Problem, channels: int, warps: int) -> Channels:
+    """Programs that hold columns as the greatest power of two of rows, and the other ones."""
+    block = power_of_2_within(problem.M)
+    rest = max(power_of_2(problem.M - block), block // 8)
+    if problem.inputs > 1 or not 0 < problem.M - block <= rest <= block // 4:
+        raise ValueError("columns that two tiles hold with few masked lanes")
+    if channels * block > held(problem) * warps * WARP or channels * rest < warps * WARP:
+        raise ValueError("a program does not hold a channel")
+    return Channels(_tiling(problem, channels, block, warps)._replace(rest=rest), False)
 
 
 def _reads_again(problem: Problem, tiling: Tiling, limits: Limits) -> bool:

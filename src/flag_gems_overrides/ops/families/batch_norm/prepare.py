@@ -59,7 +59,7 @@ def forward_launch(
     if isinstance(chosen, Channels):
         if squeezed:
             options["maxnreg"] = limits.registers_per_sm // (MAX_WARPS * WARP)
-        return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **options)
+        return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **options, REST=tiling.rest)
     alone = chosen.group == 1
     options |= _options_of_groups(chosen, alone)
     if squeezed:
