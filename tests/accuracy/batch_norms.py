@@ -13,7 +13,7 @@ from accuracy.judge import assert_same_answer
 from accuracy.reductions import ON_GPU
 
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
-from flag_gems_overrides.ops.families.batch_norm import plan
+from flag_gems_overrides.ops.families.batch_norm import channels_plan, groups_plan, plan
 from flag_gems_overrides.ops.families.batch_norm.layout import view
 
 aten = torch.ops.aten
@@ -31,9 +31,11 @@ LAYOUTS = {
 
 def programs_of_one_warp(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tensors take several programs, also groups, and none is read as it lies."""
-    for name, value in (("MAX_WARPS", 1), ("ROWS", (2, 1, 4, 2)), ("COLUMNS", (2, 1, 4, 2))):
-        monkeypatch.setattr(plan, name, value)
-    monkeypatch.setattr(plan, "_flat", lambda problem, limits: None)
+    for module in (plan, channels_plan, groups_plan):
+        monkeypatch.setattr(module, "MAX_WARPS", 1)
+    for name in ("ROWS", "COLUMNS"):
+        monkeypatch.setattr(groups_plan, name, (2, 1, 4, 2))
+    monkeypatch.setattr(plan, "flat_of", lambda problem, limits: None)
 
 
 class Results(NamedTuple):

@@ -76,7 +76,7 @@ def test_gradients_that_read_their_input_again(dtype, training, monkeypatch, dev
     device_with(sm_count=4)
     chosen = launches.Configuration("channels", 1, 16)
     monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
-    monkeypatch.setattr(plan, "_channels", lambda problem, limits: chosen)
+    monkeypatch.setattr(plan, "whole_channels", lambda problem, limits: chosen)
     assert plan.plan(launches.Problem(*shape, dtype.itemsize, 2), devices.limits(0)).again
     case = Case(shape, dtype, device)
     case.x[0, 1, 0] += 100.0

@@ -11,7 +11,7 @@ import torch
 from accuracy.batch_norms import LAYOUTS, Case, Results, check, check_gradients, programs_of_one_warp
 from accuracy.reductions import FLOATING, each
 
-from flag_gems_overrides.ops.families.batch_norm import launches, plan
+from flag_gems_overrides.ops.families.batch_norm import channels_plan, launches, plan
 from flag_gems_overrides.ops.launch import devices
 
 # Runs that are no whole vectors and begin at each place of one: few and many to a program, and long ones.
@@ -92,8 +92,8 @@ def test_forward_part_with_one_vector_that_is_masked(device):
 def held_unaligned(monkeypatch, device_with):
     """Programs hold a channel whose runs begin anywhere, however few there are."""
     device_with()
-    monkeypatch.setattr(plan, "WARPS_AT_ONCE", 0)
-    monkeypatch.setattr(plan, "_flat", lambda problem, limits: None)
+    monkeypatch.setattr(channels_plan, "WARPS_AT_ONCE", 0)
+    monkeypatch.setattr(plan, "flat_of", lambda problem, limits: None)
 
 
 @pytest.mark.usefixtures("held_unaligned")

@@ -160,6 +160,15 @@ def test_any_mask(shape, k, mask, device, small_device):
             assert gradient is None
 
 
+@each("dtype", FLOATING)
+@each("shape, k", SHAPES)
+def test_without_a_gradient_the_output_has_the_same_bits(shape, k, dtype, device, small_device):
+    """No statistic is stored then."""
+    case = Case(shape, k, dtype, device)
+    with_statistic, _ = rms_norm_forward(case.x, case.normalized, case.weight, EPS)
+    assert torch.equal(rms_norm(case.x, case.normalized, case.weight, EPS), with_statistic)
+
+
 @each("value", [math.nan, math.inf])
 @each("shape, k", FEW)
 def test_values_that_are_not_finite_stay_in_their_row(shape, k, value, device, small_device):

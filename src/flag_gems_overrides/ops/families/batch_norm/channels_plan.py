@@ -163,6 +163,8 @@ def unaligned_channels(problem: Problem, limits: Limits) -> Configuration | None
     24.2 and 34.2 with groups (H100). Of fewer channels these were not timed, but of the only one that no program holds
     element by element: of 8453 float32 5.3 us so, with groups 7.9, of 12001 5.8 and 8.1, of 10731 bf16 4.9 and 8.8.
     """
+    if problem.K == 1:
+        return None
     block, per_thread = block_of(problem, True), held(problem)
     few = problem.N * block <= WARPS_AT_ONCE * WARP * limits.sm_count * per_thread // 2
     alone = problem.N == 1 and per_thread * MAX_WARPS * WARP < problem.M * problem.K
