@@ -22,6 +22,9 @@ from accuracy.reductions import (
 )
 
 from flag_gems_overrides.ops.aminmax import aminmax
+from flag_gems_overrides.ops.families.reduction.pairs_call import by_lanes
+from flag_gems_overrides.ops.families.reduction.plan import Problem, choose, launch
+from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.logsumexp import logsumexp
 
 nan, inf = float("nan"), float("inf")
@@ -59,6 +62,39 @@ def test_short_rows(N, dtype, device, device_with):
         check_aminmax(put_nans(x), 1, True)
         x[5], x[6], x[2048] = -inf, inf, nan
         check_logsumexp(x, [1])
+
+
+@each("M, N, dtype", [(77, 9, torch.float32), (99, 47, torch.bfloat16), (41, 130, torch.float16)])
+@each("more", [0, 1])
+def test_rows_by_few_lanes(M, N, dtype, more, device, device_with):
+    _check_rows_by_lanes(M, N + 8 * more, dtype, device, device_with)
+
+
+@each("N", [16, 37, 561, 901])
+def test_rows_of_float64_by_few_lanes(N, device, device_with):
+    _check_rows_by_lanes(35, N - N % 2 + 1, torch.float64, device, device_with)
+
+
+def test_rows_of_integers_by_few_lanes(device, device_with):
+    device_with(sm_count=1)
+    for dtype in torch.int16, torch.int32, torch.int64:
+        check_aminmax(draw((35, 91), dtype, device), 1)
+
+
+def _check_rows_by_lanes(M: int, N: int, dtype: torch.dtype, device: str, device_with) -> None:
+    """Some lanes have an element less; the last program has fewer rows."""
+    device_with(sm_count=1)
+    limits = devices.limits(torch.empty(0, device=device).get_device())
+    problem = Problem(M, N, 1, dtype.itemsize, 2)
+    assert by_lanes(problem, launch(problem, choose(problem, limits), limits), limits)
+    x = draw((M, N), dtype, device)
+    check_aminmax(x, 1)
+    check_logsumexp(x, [1])
+    x = put_nans(x)
+    x[0], x[3], x[4, ::2], x[5, 1], x[6, N - 1] = -inf, inf, -inf, -inf, inf
+    x[7] *= 30
+    check_aminmax(x, 1, True)
+    check_logsumexp(x, [1], True)
 
 
 def test_many_results_of_no_elements(device, device_with):

@@ -24,6 +24,14 @@ def fold_extremes(a, b, AXIS: tl.constexpr, OP: tl.constexpr):
 
 
 @triton.jit
+def fold_extremes_of_lanes(a, b, OP: tl.constexpr):
+    low, high = a[0], b[0]
+    for i in tl.static_range(1, len(a)):
+        low, high = smaller(low, a[i]), larger(high, b[i])
+    return low, high
+
+
+@triton.jit
 def merge_extremes(a, b, c, d, OP: tl.constexpr):
     return smaller(a, c), larger(b, d)
 
@@ -40,4 +48,6 @@ def _of_none(dtype: torch.dtype) -> tuple[int | float, int | float]:
     return highest(dtype), lowest(dtype)
 
 
-EXTREMES = PairPolicy("aminmax", twice, fold_extremes, merge_extremes, zero, _of_none, empty=_no_elements)
+EXTREMES = PairPolicy(
+    "aminmax", twice, fold_extremes, fold_extremes_of_lanes, merge_extremes, zero, _of_none, empty=_no_elements
+)

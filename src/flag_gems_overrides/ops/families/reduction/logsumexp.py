@@ -41,6 +41,17 @@ def fold_exponentials(a, b, AXIS: tl.constexpr, OP: tl.constexpr):
 
 
 @triton.jit
+def fold_elements_of_lanes(a, b, OP: tl.constexpr):
+    largest = tl.full(a[0].shape, OP.first, OP.accumulator)
+    for i in tl.static_range(len(a)):
+        largest = larger(largest, a[i])
+    total = exp(a[0] - largest)
+    for i in tl.static_range(1, len(a)):
+        total += exp(a[i] - largest)
+    return largest, total
+
+
+@triton.jit
 def merge_exponentials(a, b, c, d, OP: tl.constexpr):
     largest = larger(a, c)
     return largest, b * exp(a - largest) + d * exp(c - largest)
@@ -63,6 +74,7 @@ LOGSUMEXP = PairPolicy(
     "logsumexp",
     one_of_each,
     fold_exponentials,
+    fold_elements_of_lanes,
     merge_exponentials,
     _minus_infinity,
     _of_none,

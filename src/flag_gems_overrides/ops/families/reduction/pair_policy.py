@@ -19,6 +19,7 @@ class Pairing(Compiled):
 
     lift: JITFunction
     fold: JITFunction
+    fold_lanes: JITFunction
     merge: JITFunction
     epilogue: JITFunction | None
     identity: int | float
@@ -40,6 +41,8 @@ class PairPolicy:
     """``(x, mask, OP)``: the pairs of single elements; where ``mask`` is false, of none."""
     fold: JITFunction
     """``(a, b, AXIS, OP)``: one pair of all along an axis."""
+    fold_lanes: JITFunction
+    """``(a, b, OP)``: of tuples of what ``lift`` made of elements, the pair of each lane."""
     merge: JITFunction
     """``(a, b, c, d, OP)``: the pairs (a, b) and (c, d) as one."""
     identity: Callable[[torch.dtype], int | float]
@@ -60,6 +63,7 @@ class PairPolicy:
         return Pairing(
             lift=self.lift,
             fold=self.fold,
+            fold_lanes=self.fold_lanes,
             merge=self.merge,
             epilogue=self.epilogue if last else None,
             identity=self.identity(elements),

@@ -93,6 +93,8 @@ def reduce_pairs_of_rows_kernel(
     OP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    DEPTH: tl.constexpr,
+    REST: tl.constexpr,
     VECTOR: tl.constexpr,
     EDGE_LANES: tl.constexpr,
     NEIGHBOURS: tl.constexpr,
@@ -113,19 +115,31 @@ def reduce_pairs_of_rows_kernel(
         second_out_ptr: [M], their second numbers, None with OP.epilogue.
         partial_ptr, partial_second_ptr: [splits, M] of accumulators, None without splits.
         arrived_ptr: [blocks] of zeros, None without splits.
+        DEPTH: 0, or for elements of short rows, without edges, how many a lane has, with REST up to one more. BLOCK_N
+            are the lanes then.
         NEIGHBOURS: elements that share an accumulator; divides VECTOR.
 
     The rest is as in ``reduce_rows_kernel``.
     """
     tl.static_assert(BLOCK_N % VECTOR == 0)
     tl.static_assert(VECTOR % NEIGHBOURS == 0)
+    tl.static_assert(DEPTH == 0 or (second_ptr is None and EDGE_LANES == 0 and BLOCK_SPLITS == 1))
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     split = program_of_row(BLOCK_SPLITS)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     start, head, body = whole_vectors(m, N, VECTOR)
     body_start = (start + head) // VECTOR * VECTOR
     first = split * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    if ONE_TILE_PER_CTA:
+    if DEPTH > 0:
+        firsts = ()
+        seconds = ()
+        for i in tl.static_range(DEPTH + REST):
+            mask = m < M if i < DEPTH else (m < M) & (first + i * BLOCK_N < N)
+            c, d = _load_pairs(x_ptr, second_ptr, body_start + i * BLOCK_N + first, mask, OP, EVICT)
+            firsts = firsts + (c,)
+            seconds = seconds + (d,)
+        a, b = OP.fold_lanes(firsts, seconds, OP)
+    elif ONE_TILE_PER_CTA:
         a, b = _load_pairs(x_ptr, second_ptr, body_start + first, (m < M) & (first < body), OP, EVICT)
     else:
         a = tl.full([BLOCK_M, BLOCK_N // NEIGHBOURS], OP.first, OP.accumulator)
