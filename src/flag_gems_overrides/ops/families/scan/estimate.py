@@ -82,10 +82,11 @@ PIECE_BYTES, DRIFT_STEPS = 10, 32
 # float64 352 and 298. Not of a narrower input: 40000003 int32 241 and 290, bool 164 and 241 (H100).
 SUMMED, SUMMED_FROM_MEMORY = 0.5, 1.0
 # Registers of a thread, and for each of its elements (of 4 bytes) in rows and in columns; for each row of columns that
-# is added up as it is stored; and for those of many rows, each with an address and a mask. More of int64: 506 x 131072
-# int32 has 3 of its programs of 8 warps at once, 80 registers to a thread, and takes 502 us (H100), 416 upstream's.
+# is added up as it is stored; and for those of many rows, each with an address and a mask. More of 8 bytes: 506 x
+# 131072 int32 has 3 of its programs of 8 warps at once, 80 registers to a thread, and takes 502 us (H100), 416
+# upstream's; 2571 x 14960 float64 has as many and takes 224, by 16 warps, of which one program runs at once, 265.
 REGISTERS, ROW_REGISTERS, COLUMN_REGISTERS = 14, 1.25, 1.6
-INTEGER_ROW_REGISTERS, INTEGER_COLUMN_REGISTERS = 2, 2.4
+WIDE_ROW_REGISTERS, INTEGER_COLUMN_REGISTERS = 2, 2.4
 STORED_ROW_REGISTERS, MANY_ROWS, MANY_ROWS_REGISTERS = 1.5, 16, 2.5
 # More for segments of columns in several steps, unless they have many rows: 975 x 851 x 3 float16 57 with 4 rows in 4
 # steps, 26 with 8 rows in one.
@@ -176,7 +177,7 @@ def _registers(problem: Problem, configuration: Configuration, steps: int) -> in
     kernel, elements, _, depth, *_ = configuration
     tile = elements * depth * (2 if size == 8 else 1)
     if K == 1:
-        per_element = INTEGER_ROW_REGISTERS if integer and size == 8 else ROW_REGISTERS
+        per_element = WIDE_ROW_REGISTERS if size == 8 else ROW_REGISTERS
         return REGISTERS + int(tile * per_element / (2 if kernel == "units" else 1))
     if kernel == "interleaved":
         return REGISTERS + 2 * tile + (STEP_REGISTERS if steps > 1 else 0)
