@@ -67,10 +67,11 @@ COLUMN_BYTES = (128, 64, 32, 4)
 # 14 x 2354 x 1471 float64 along 1 302 us, by 64 columns 310, 1470 296 and 345; 28 x 2354 x 1471 float32 335, by 32 rows
 # 416, by 64 columns 402 and 415; 28 x 2354 x 1476 312, in vectors 361; 61 x 1024 x 2488 bfloat16 321, by 256 columns in
 # vectors 877; 200 x 100 x 1001 float32 67, by 32 columns 82. Of int64 half as many: 14 x 2354 x 1471 int32 270 us, by
-# 128 columns 363, by 16 354, int64 392, 507 and 429. Not where that leaves multiprocessors without a program: 8193 x
-# 4097 float32 along 0 330 us, by 32 columns 137; nor of integers that are loaded in vectors: 69 x 329 x 1494 bool 201
-# us, by vectors 137. Of fewer steps than so many none was timed beside other programs.
-WIDE_COLUMNS, WIDE_INTEGERS, WIDE_ROWS, WIDE_WARPS, WIDE_STEPS = 128, 64, 16, 8, 4
+# 128 columns 363, by 16 354, int64 392, 507 and 429, and of an input of int64, which takes more registers, fewer rows:
+# by 12 343. Not where that leaves multiprocessors without a program: 8193 x 4097 float32 along 0 330 us, by 32 columns
+# 137; nor of narrower integers that are loaded in vectors: 69 x 329 x 1494 bool 201 us, by vectors 137; but 14 x 2354 x
+# 1470 int64 341, by vectors 382. Of fewer steps than so many none was timed beside other programs.
+WIDE_COLUMNS, WIDE_INTEGERS, WIDE_ROWS, WIDE_INTEGER_ROWS, WIDE_WARPS, WIDE_STEPS = 128, 64, 16, 12, 8, 4
 MAX_CONFIGURATIONS = 24
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
@@ -187,11 +188,12 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     """Wide pieces of columns that share sectors, where programs drift apart and L2 does not hold all."""
-    M, N, K, size, integer, _ = problem
-    if integer and K % 2 == 0:
+    M, N, K, size, integer, narrow = problem
+    if integer and narrow and K % 2 == 0:
         return None
     lanes = WIDE_INTEGERS if integer and size == 8 else WIDE_COLUMNS
-    wide = Configuration("segments", 1, lanes, WIDE_ROWS, WIDE_WARPS)
+    rows = WIDE_INTEGER_ROWS if integer and size == 8 and not narrow else WIDE_ROWS
+    wide = Configuration("segments", 1, lanes, rows, WIDE_WARPS)
     share = lanes < K and K * size % SECTOR_BYTES != 0 and 2 * M * N * K * size > limits.l2_bytes
     drift = cdiv(N, wide.step(K)) >= WIDE_STEPS
     return wide if share and drift and M * cdiv(K, lanes) >= limits.sm_count else None
