@@ -133,6 +133,7 @@ def _prepare(
         options["GRID"] = K > 1 and chosen.programs // columns <= MAX_GRID_ROWS
         grid = (columns, chosen.programs // columns) if options["GRID"] else (chosen.programs,)
         return _Prepared(out, cumsum_alone.bind(device, grid, M, N, K, **options))
+    options["LATE"] = problem.size == 8 and unaligned and chosen.steps > 1
     options["PACKED"] = dtype.itemsize == 2 and configuration.elements > 1
     options |= {"MEMBERS": chosen.members, "COPIES": chosen.copies, "maxnreg": chosen.registers}
     launch = cumsum_shared.bind(

@@ -298,6 +298,7 @@ def cumsum_shared(
     PACKED: tl.constexpr,
     MEMBERS: tl.constexpr,
     COPIES: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     """A block for each ``group`` of programs; SEGMENTED.
 
@@ -306,6 +307,7 @@ def cumsum_shared(
         PACKED: a thread has pairs of elements of 16 bits.
         MEMBERS: a power of two that is not below ``group``.
         COPIES: of each word that is read: with MEMBERS and columns at least as many elements as threads.
+        LATE: what is after the interior of a row is loaded in the end, for no registers in the loop. UNALIGNED.
         others: see ``cumsum_alone``.
     """
     N, K = divided(N, K, COLUMNS, DIVISOR)
@@ -338,6 +340,9 @@ def cumsum_shared(
         edge = edge.to(CONVERTED).to(TILE)
         inner += sum_before(edge)
         own += tl.sum(sum_before(edge))
+        if LATE:
+            scanned = scanned_edges(edge, tl.zeros([1], ACC))
+            tl.store(out_ptr + edge_rows + edge_at, scanned, mask=edge_mask & (tl.arange(0, 2)[None, :, None] == 0))
     publish_sums(own_ptr, own)
     carry = tl.zeros([1, WIDTH], ACC)
     if not SINGLE:
@@ -383,8 +388,16 @@ def cumsum_shared(
     before = before_units(carry + earlier, inner, COLUMNS)
     store_scanned(out_ptr + begin, before, tiles, sums, where, left, K, CONVERTED, TILE, DEPTH, LANES, COLUMNS)
     if UNALIGNED:
-        scanned = scanned_edges(edge, tl.sum(carry + total, 1))
-        tl.store(out_ptr + edge_rows + edge_at, scanned, mask=edge_mask)
+        if LATE:
+            end = (row + 1).to(tl.int64) * N
+            tail = end // VEC * VEC + tl.arange(0, VEC)
+            tail_mask = (tail < end) & (member == 0)
+            elements = tl.load(x_ptr + tail, mask=tail_mask, other=0).to(CONVERTED).to(TILE)
+            scanned = tl.sum(carry + total) + tl.cumsum(elements, 0).to(ACC)
+            tl.store(out_ptr + tail, scanned, mask=tail_mask)
+        else:
+            scanned = scanned_edges(edge, tl.sum(carry + total, 1))
+            tl.store(out_ptr + edge_rows + edge_at, scanned, mask=edge_mask)
     if is_last(counter_ptr, group, "relaxed"):
         word = tl.arange(0, MEMBERS)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
         for i in tl.static_range(WORDS):

@@ -177,8 +177,11 @@ def few_from_memory(problem: Problem, limits: Limits) -> bool:
 
 def max_depth(problem: Problem, elements: int, kernel: str) -> int:
     """Tiles of a program in which a thread has so many elements. Edges need registers too: with 64 elements of bfloat16
-    alone, or 8 of float64 in programs of one block, 8 bytes are spilled. So do the next tiles of a chunk: with 32 of
-    bfloat16 48 bytes are spilled, with 8 of float64 8. Of int64 the input may be narrower.
+    alone, or 8 of float64 in chunks, 8 bytes are spilled. So do the next tiles of a chunk: with 32 of bfloat16 48 bytes
+    are spilled, with 8 of float64 8. Of int64 the input may be narrower.
+
+    Shared programs of 8 bytes read what is after the interior again: 40000003 float64 310 us with 6 elements to a
+    thread, with 8 280, int64 325 and 297, 4 x 10000001 float64 277 and 255 (H100).
     """
     together = kernel in ("chunks", "shared")
     if kernel == "interleaved":
@@ -187,7 +190,8 @@ def max_depth(problem: Problem, elements: int, kernel: str) -> int:
         most = MAX_COLUMN_ELEMENTS[problem.size][together] // elements
         return min(most, MAX_TOGETHER_COLUMN_TILES) if together else most
     most = MAX_ROW_ELEMENTS[problem.size][together]
-    if (vector(problem)[1] and (not together or problem.size == 8)) or (kernel == "chunks" and not problem.integer):
+    edges = vector(problem)[1] and (not together or (problem.size == 8 and kernel == "chunks"))
+    if edges or (kernel == "chunks" and not problem.integer):
         most = most * 3 // 4
     return most // elements
 
