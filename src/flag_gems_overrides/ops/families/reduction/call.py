@@ -16,7 +16,7 @@ from ...launch import devices, outputs, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.shape import wrap_dim
-from ...launch.sizes import power_of_2
+from ...launch.sizes import LINE_BYTES, VECTOR_BYTES, power_of_2
 from . import plan
 from .classes import locate_classes_kernel, reduce_classes_kernel
 from .columns import N_AXIS, locate_columns_kernel, reduce_columns_kernel
@@ -208,12 +208,24 @@ def _bind(
             options["BLOCK_M"] = chosen.block_m
             if positions:
                 options["NEIGHBOURS"] = chosen.neighbours
+            else:
+                options["ALIGN"] = _aligned(chosen, options["ONE_TILE_PER_CTA"])
         else:
             kernel = locate_classes_kernel if positions else reduce_classes_kernel
             options |= {"K": K, "BLOCK_K": chosen.block_k, "STEP": chosen.step}
     if not positions:
         sizes = (*sizes, count)
     return kernel.bind(device, (chosen.blocks, chosen.splits), *sizes, **options)
+
+
+def _aligned(chosen: Plan, one_tile: bool) -> int:
+    """At a multiple of how many elements of a row its tiles begin: of whole lines, if there are several, and edges.
+
+    At whole vectors and so (H100): amin 5 x 53687091 float64 775 us and 723, sum 8 x 30000001 float32 340 and 333, amax
+    8192 x 50257 bf16 289 and 287.
+    """
+    line = chosen.vector * LINE_BYTES // VECTOR_BYTES
+    return line if not one_tile and 2 * line <= chosen.edge_lanes else chosen.vector
 
 
 def tiles_of_columns(chosen: Plan, N: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def reduce_rows_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     VECTOR: tl.constexpr,
+    ALIGN: tl.constexpr,
     EDGE_LANES: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
     ONE_TILE_PER_CTA: tl.constexpr,
@@ -44,22 +45,23 @@ def reduce_rows_kernel(
         arrived_ptr: [blocks] of zeros, None without splits.
         count: number of elements of which each final result is made.
         VECTOR: elements that a load takes together; divides BLOCK_N.
-        EDGE_LANES: lanes for the elements of a row that are in no whole vector, 0 if there are none.
+        ALIGN: the body of a row begins at a multiple of so many elements; a multiple of VECTOR.
+        EDGE_LANES: lanes for the elements of a row that are in no whole ALIGN, 0 if there are none.
         BLOCK_SPLITS: programs that share a row, rounded up to a power of two.
         STAGES: tiles in flight.
         EVICT: the policy of the L2 cache for tiles.
         INT64_OFFSETS: whether offsets in a row may exceed 32 bits.
     """
-    tl.static_assert(BLOCK_N % VECTOR == 0)
+    tl.static_assert(BLOCK_N % VECTOR == 0 and ALIGN % VECTOR == 0)
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     split = program_of_row(BLOCK_SPLITS)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
-    start, head, body = whole_vectors(m, N, VECTOR)
+    start, head, body = whole_vectors(m, N, ALIGN)
     if EDGE_LANES:
-        edges, _ = load_edges(x_ptr, start, head, body, N, (m < M) & (split == 0), OP, VECTOR, EDGE_LANES)
+        edges, _ = load_edges(x_ptr, start, head, body, N, (m < M) & (split == 0), OP, ALIGN, EDGE_LANES)
     acc = reduce_tiles(
         x_ptr,
-        body_ptr=x_ptr + (start + head) // VECTOR * VECTOR,
+        body_ptr=x_ptr + (start + head) // ALIGN * ALIGN,
         first=split * BLOCK_N + tl.arange(0, BLOCK_N)[None, :],
         body=body,
         length=N,
