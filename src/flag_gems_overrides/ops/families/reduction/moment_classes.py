@@ -58,7 +58,7 @@ def moments_of_classes_kernel(
     stride = tl.num_programs(1) * STEP
     zeros = tl.full([1, BLOCK_N], 0.0, OP.accumulator)
     mean, squares, lane_count = lane_moments(
-        body_ptr + first, shift, zeros, lane < STEP, first, split * STEP, body, stride, 1, OP, DEPTH, STAGES, EVICT
+        body_ptr + first, shift, zeros, lane < STEP, first, body, stride, 1, OP, DEPTH, STAGES, EVICT
     )
     lane_count = tl.where(lane < STEP, lane_count, 0.0)
     if EDGE_LANES:

@@ -70,7 +70,7 @@ def moments_of_columns_kernel(
         total = N.to(OP.accumulator)
     elif squares_ptr is None:
         mean, squares, lane_count = lane_moments(
-            pointers, tile_shift, zeros, mask, first, split * LANES, N, stride, K, OP, DEPTH, STAGES, EVICT
+            pointers, tile_shift, zeros, mask, first, N, stride, K, OP, DEPTH, STAGES, EVICT
         )
         lane_count = tl.broadcast_to(lane_count, mean.shape)
         total = in_share(N, split * LANES, stride, LANES).to(OP.accumulator)

@@ -52,7 +52,7 @@ def in_share(length, first, stride, BLOCK_N: tl.constexpr):
 
 @triton.jit
 def lane_moments(
-    pointers, shift, zeros, mask, first, program_first, length, stride, K,
+    pointers, shift, zeros, mask, first, length, stride, K,
     OP: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, EVICT: tl.constexpr,
 ):  # fmt: skip
     """(mean, squares, count) of each lane, which has every ``stride``-th of ``length`` elements from ``first`` on.
@@ -65,7 +65,7 @@ def lane_moments(
         shift: to be subtracted from all.
         zeros: a tile of accumulators.
         mask: lanes that are used.
-        first: as int32; ``program_first`` the least of it.
+        first: as int32.
     """
     mean = zeros
     squares = zeros
@@ -85,15 +85,22 @@ def lane_moments(
         for i in tl.static_range(DEPTH):
             here = mask & (first + i * stride < left)
             elements = elements + (load(pointers + (begin + i * stride) * K, here, OP, EVICT) - shift,)
-        for i in tl.static_range(DEPTH):
-            if program_first + i * stride < left:
-                exists = first + i * stride < left
-                delta = tl.where(exists, elements[i] - mean, 0.0)
-                before = seen / (seen + 1.0)
-                mean += delta * (1.0 - before)
-                squares += delta * before * delta
-                count += exists.to(OP.accumulator)
-                seen += 1.0
+        # One step for all that a lane has, as in ``group_step``; of none nothing changes.
+        some = (first < left).to(OP.accumulator)
+        above_sum = zeros
+        own = zeros
+        for i in tl.static_range(1, DEPTH):
+            exists = first + i * stride < left
+            above = tl.where(exists, elements[i] - elements[0], 0.0)
+            above_sum += above
+            own += above * above
+            some += exists.to(OP.accumulator)
+        above_mean = above_sum * (1.0 / tl.maximum(some, 1.0))
+        delta = tl.where(first < left, elements[0] + above_mean - mean, 0.0)
+        share = some / tl.maximum(seen + some, 1.0)
+        mean += delta * share
+        squares += own - above_sum * above_mean + delta * (seen * share) * delta
+        count += some
     return mean, squares, count
 
 
