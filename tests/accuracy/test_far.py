@@ -362,6 +362,14 @@ def test_cumsum_of_short_rows(only_last):
     assert torch.equal(cumsum_with(Scan("flat", 8, 1024, 1, 4), "cumsum", x, 1)[-1], torch.cumsum(x[-1], 0))
 
 
+def test_cumsum_of_rows_that_programs_share(only_last):
+    """The last row behind 2**31, and what is after its interior."""
+    only_last(4)
+    x = sparse((2**31 // 3001 + 100, 3001), torch.float64)
+    x[-1] = 0.5
+    assert torch.equal(cumsum_with(Scan("shared", 2, 64, 1, 4, 128), "cumsum", x, 1)[-1], torch.cumsum(x[-1], 0))
+
+
 def test_a_gradient_in_two_launches(only_last):
     """The last image begins at 2**31 and more."""
     only_last(1)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from flag_gems_overrides.ops.families.reduction.pairs_call import by_lanes
 from flag_gems_overrides.ops.families.reduction.plan import (
     Plan,
     Problem,
@@ -244,6 +245,21 @@ def test_tiles_of_columns_have_few_lanes_without_an_element(N, lanes, depth):
     """max.dim 687181 x 40 x 5 bf16, with 24 of 64 lanes idle 194 us, so 146 (H100)."""
     p = plan(687181, N, 5, 2, 2, H200)
     assert (p.kernel, p.step >= N, p.lanes, p.depth) == ("columns", True, lanes, depth)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "itemsize", "lanes", "rows"), [(116284, 47, 2, 8, 16), (951209, 91, 2, 16, 16), (32911, 561, 8, 64, 2)]
+)
+def test_pairs_of_short_rows_by_few_lanes(M, N, itemsize, lanes, rows):
+    """aminmax of the last 145 us with a lane for every element, so 58 (H100)."""
+    problem = Problem(M, N, 1, itemsize, 2)
+    p = by_lanes(problem, launch(problem, choose(problem, H200), H200), H200)
+    assert p is not None
+    assert (p.lanes, p.block_m, p.edge_lanes) == (lanes, rows, 0)
+    assert p.depth * p.lanes <= N < (p.depth + 1) * p.lanes
+    for other in (M, N, 1), (100, N, itemsize), (M, 16 * N, itemsize):
+        problem = Problem(other[0], other[1], 1, other[2], 2)
+        assert by_lanes(problem, launch(problem, choose(problem, H200), H200), H200) is None
 
 
 @given(problems)

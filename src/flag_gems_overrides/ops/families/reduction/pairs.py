@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, assignment, var-annotated"
 """Reductions that keep two numbers of what they have read, in one reading.
 
 ``OP`` is a :class:`.pair_policy.Pairing`: ``OP.lift`` makes elements pairs, ``OP.merge`` makes two pairs one, and
