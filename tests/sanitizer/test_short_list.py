@@ -221,6 +221,8 @@ LARGE = [
     ("nll_loss_backward 300x8 bfloat16", gather, gather.plan.SHORT),
     ("nll_loss2d_backward 2x64x3x3 float32", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
     ("nll_loss2d_backward 3x300x1x143 bfloat16", gather, gather.plan.IMAGES._replace(warps=1)),
+    ("nll_loss2d_backward 3x5x13x11 bfloat16", gather, gather.plan.TILE._replace(positions=64)),
+    ("nll_loss2d_backward 3x41x13x11 float32", gather, gather.plan.LITTLE._replace(per_sm=1, classes=2)),
     ("group_norm 2x6x4099 groups=2 bfloat16", group_norm, LOOP),
     ("group_norm_backward 2x6x4099 groups=2 bfloat16", group_norm, GRADIENT_LOOP),
     ("group_norm_backward 70x140x3 groups=2 bfloat16", group_norm, CHANNELS),

@@ -28,6 +28,9 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         # Rows, whose targets are few.
         ((2, 32051344, 1, 4), plan.Fill),
         ((8, 520, 72, 4), plan.Fill),
+        # The most that is little, and more.
+        ((2, 4, 65536, 4), plan.Little),
+        ((2, 4, 65600, 4), plan.Tile),
     ],
     ids=str,
 )
@@ -35,13 +38,43 @@ def test_the_kernel_of_a_gradient(problem, kernel):
     assert isinstance(plan.gradient(plan.Problem(*problem), H200), kernel)
 
 
-@pytest.mark.parametrize(
-    "problem", [(17, 1, 157, 2), (300, 2, 157, 2), (2048, 1, 3, 2), (77, 1, 744, 4), (1, 1, 297, 2)], ids=str
-)
-def test_little_output_has_two_targets_to_a_thread_at_most(problem):
-    found = plan.gradient(plan.Problem(*problem), H200)
+def test_little_output_of_one_class_has_two_targets_to_a_thread():
+    found = plan.gradient(plan.Problem(297, 1, 1, 2), H200)
     assert isinstance(found, plan.Tile)
-    assert found.block_n * found.block_d <= 2 * 32 * found.warps
+    assert found.block_n <= 2 * 32 * found.warps
+
+
+@pytest.mark.parametrize(
+    ("problem", "vec", "grid"),
+    [
+        ((1, 5, 368, 2), 1, (3, 5, 1)),
+        ((17, 3, 513, 2), 1, (5, 3, 17)),
+        ((3, 16, 15, 2), 1, (1, 16, 1)),  # few elements, in place of zeros and what is none
+        ((2, 21, 4096, 2), 2, (16, 11, 2)),  # pairs of 16 bits
+        ((2, 21, 4095, 2), 1, (32, 6, 2)),
+        ((64, 19, 256, 4), 1, (2, 3, 64)),
+        ((1, 872, 144, 8), 1, (2, 218, 1)),
+        ((2048, 1, 3, 2), 1, (1, 1, 64)),
+        ((1, 8000, 129, 2), 1, (2, 264, 1)),  # four tiles of classes one after the other
+    ],
+    ids=str,
+)
+def test_little_images_have_a_position_to_a_thread(problem, vec, grid):
+    found = plan.gradient(plan.Problem(*problem), H200)
+    assert isinstance(found, plan.Little)
+    assert (found.vec, found.grid) == (vec, grid)
+    assert found.block_n * found.block_d <= vec * 32 * max(found.warps, 4)
+
+
+@pytest.mark.parametrize("problem", [(700, 33, 1, 2), (2, 2**15, 2**15, 2)], ids=str)
+def test_what_is_no_little_image(problem):
+    with pytest.raises(ValueError, match="images of less than"):
+        plan.launch(plan.Problem(*problem), plan.LITTLE, H200)
+
+
+def test_a_grid_has_few_programs_along_its_other_axes():
+    with pytest.raises(ValueError, match="more programs"):
+        plan.launch(plan.Problem(2**24, 1, 2, 2), plan.LITTLE, H200)
 
 
 @given(N=st.integers(1, 3000) | st.integers(1, 1 << 24), C=st.integers(1, 1024), size=st.sampled_from([2, 4, 8]))

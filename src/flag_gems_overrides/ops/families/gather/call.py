@@ -17,6 +17,7 @@ from ...launch.prepared import Entry, Launch
 from ...launch.sizes import cdiv, power_of_2
 from . import plan
 from .nll import nll_forward, nll_gradient_fill, nll_gradient_images, nll_gradient_short, nll_gradient_tile
+from .nll_little import nll_gradient_little
 from .nll_scattered import nll_gradient_scatter, nll_gradient_zeros
 
 NONE, MEAN, SUM = range(3)
@@ -200,7 +201,8 @@ def _prepare_backward(
         return _Backward(dx, functools.partial(_scattered, clear, scatter))
     kernel, sizes, blocks = _gradient_kernel(chosen, N, C, D)
     options |= blocks
-    return _Backward(dx, kernel.bind(device, (chosen.programs,), *sizes, grad_stride, ignore_index, **options))
+    grid = chosen.grid if isinstance(chosen, plan.Little) else (chosen.programs,)
+    return _Backward(dx, kernel.bind(device, grid, *sizes, grad_stride, ignore_index, **options))
 
 
 def _scattered(clear: Launch, scatter: Launch, *given: Any) -> None:
@@ -210,7 +212,7 @@ def _scattered(clear: Launch, scatter: Launch, *given: Any) -> None:
 
 
 def _gradient_kernel(
-    chosen: plan.Fill | plan.Short | plan.Images | plan.Tile, N: int, C: int, D: int
+    chosen: plan.Fill | plan.Short | plan.Images | plan.Tile | plan.Little, N: int, C: int, D: int
 ) -> tuple[Entry, tuple[int, ...], dict[str, Any]]:
     """The kernel, its sizes, and its blocks by name."""
     far = N * C * D + plan.MAX_BLOCK >= 2**31
@@ -227,6 +229,10 @@ def _gradient_kernel(
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
     blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d, "VEC": chosen.vec}
+    if isinstance(chosen, plan.Little):
+        one_tile = chosen.splits * chosen.block_c >= C
+        blocks |= {"ONE_TILE": one_tile, "WHOLE": one_tile and C % chosen.block_c == 0}
+        return nll_gradient_little, (N, C, D, chosen.splits), blocks
     blocks |= {"ONE_TILE": chosen.block_c >= C, "WHOLE": chosen.block_c == C}
     return nll_gradient_tile, (N, C, D, cdiv(D, chosen.block_d), chosen.splits), blocks
 

@@ -20,7 +20,7 @@ MAX_TARGETS = 8
 # Fewer vectors of an image leave lanes of a warp without one.
 MIN_IMAGE_VECTORS = 32
 # The most that one launch can have.
-MAX_GRID = 2**31 - 1
+MAX_GRID, MAX_GRID_OF_OTHER_AXES = 2**31 - 1, 65535
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch, of a program, and of each
 # further tile that it writes.
 BYTES_PER_US, LAUNCH_US, PROGRAM_US, TILE_US = 32000, 2.0, 1.2, 0.05
@@ -41,14 +41,14 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: fill, short, images, tile, scatter."""
+    """What the tuner chooses. Kernels: fill, short, images, tile, little, scatter."""
 
     kernel: str
     vectors: int  # of 16 bytes that a thread writes at a time
     warps: int
-    per_sm: int = 0  # images, tile: programs of a multiprocessor that are wanted; the classes are divided for them
-    classes: int = 0  # images: that a program has, at least
-    positions: int = 0  # tile: at most, unless one sample has more
+    per_sm: int = 0  # images, tile, little: programs of a multiprocessor wanted; the classes are divided for them
+    classes: int = 0  # images: that a program has, at least; little: of a tile, at most
+    positions: int = 0  # tile: at most, unless one sample has more; little: at most
 
 
 class Fill(NamedTuple):
@@ -99,6 +99,25 @@ class Tile(NamedTuple):
     programs: int
 
 
+class Little(NamedTuple):
+    """The same by a grid of [parts of an image, splits, parts of all samples]."""
+
+    block_n: int
+    block_c: int
+    block_d: int
+    vec: int
+    warps: int
+    grid: tuple[int, int, int]
+
+    @property
+    def splits(self) -> int:
+        return self.grid[1]
+
+    @property
+    def programs(self) -> int:
+        return math.prod(self.grid)
+
+
 class Scatter(NamedTuple):
     """A program writes ``block`` zeros. A second launch of ``scatters`` programs writes the others."""
 
@@ -108,7 +127,7 @@ class Scatter(NamedTuple):
     scatters: int
 
 
-Gradient = Fill | Short | Images | Tile | Scatter
+Gradient = Fill | Short | Images | Tile | Little | Scatter
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Gradient | None:
@@ -161,6 +180,8 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         return Images(vectors, vec, blocks, step, step * D // vec, warps, N * blocks * step)
     if positions < 1:
         raise ValueError(f"no legal program: {configuration}")
+    if kernel == "little":
+        return _little(problem, configuration, limits)
     tile = vectors * vec
     block_d = min(power_of_2(D), positions, tile)
     block_c = min(power_of_2(C), tile // block_d)
@@ -169,6 +190,23 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     splits = min(cdiv(C, block_c), cdiv(per_sm * limits.sm_count, blocks))
     warps = max(min(warps, block_n * block_c * block_d // WARP), 1)  # none without an element
     return Tile(block_n, block_c, block_d, math.gcd(D, vec), splits, warps, blocks * splits)
+
+
+def _little(problem: Problem, configuration: Configuration, limits: Limits) -> Little:
+    N, C, D, _ = problem
+    _, _, warps, per_sm, classes, positions = configuration
+    if D == 1 or classes < 1 or N * C * D >= 2**31:
+        raise ValueError("images of less than 2**31 elements only")
+    block_d = min(power_of_2(D), positions)
+    block_n = min(power_of_2(N), positions // block_d)
+    in_d, in_n = cdiv(D, block_d), cdiv(N, block_n)
+    splits = min(max(per_sm * limits.sm_count // (in_d * in_n), 1), C)
+    block_c = min(power_of_2(cdiv(C, splits)), classes)
+    grid = in_d, min(splits, cdiv(C, block_c)), in_n
+    if max(grid[1:]) > MAX_GRID_OF_OTHER_AXES:
+        raise ValueError("more programs than a grid has")
+    vec = math.gcd(D, max(positions // (warps * WARP), 1))
+    return Little(block_n, block_c, block_d, vec, max(min(warps, block_n * block_c * block_d // WARP), 1), grid)
 
 
 def _samples(block: int, sample: int) -> int:
@@ -182,7 +220,7 @@ def tiles(problem: Problem, found: Gradient) -> int:
     """That the program with the most writes one after the other."""
     if isinstance(found, Images):
         return cdiv(problem.N, found.step)
-    return cdiv(cdiv(problem.N, found.block_c), found.splits) if isinstance(found, Tile) else 1
+    return cdiv(cdiv(problem.N, found.block_c), found.splits) if isinstance(found, Tile | Little) else 1
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
@@ -193,7 +231,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     waves = found.programs / resident if found.programs > resident else 1
     vec = VECTOR_BYTES // size
     # Tiles are written element by element where a row is no whole vectors.
-    share = math.gcd(C if D == 1 else D, vec) / vec if isinstance(found, Tile) else 1
+    share = math.gcd(C if D == 1 else D, vec) / vec if isinstance(found, Tile | Little) else 1
     moved = N * C * D * size * (1.5 if share < 1 else 1.0) / (min(limits.sm_count, found.programs) * BYTES_PER_US)
     if isinstance(found, Scatter):
         return LAUNCH_US + moved + SCATTER_US + N * D * POSITION_US

@@ -18,6 +18,7 @@ from .launches import (
     Fill,
     Gradient,
     Images,
+    Little,
     Problem,
     Scatter,
     Short,
@@ -34,6 +35,7 @@ __all__ = [
     "Fill",
     "Gradient",
     "Images",
+    "Little",
     "Problem",
     "Scatter",
     "Short",
@@ -95,8 +97,14 @@ SCATTER = Configuration("scatter", FILL.vectors, WARPS)
 # 8 bytes and the gradients of 8 classes 16 or more.
 IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("tile", 1, WARPS, 8, positions=1024)
 # Outputs of so few bytes wait mostly for targets, so that a thread has few: 297 bfloat16 of one class take 2.8 us
-# with four to a thread, 3.6 with eight; 3 x 1 x 2182 float32 4.8 with eight, 17 x 1 x 157 bfloat16 5.0 (FlagGems 4.3).
-LITTLE_BYTES, LITTLE_POSITIONS = 2 << 20, 256
+# with four to a thread, 3.6 with eight. Of images it has one, in four programs to a multiprocessor: 1 x 5 x 368
+# float16 takes 2.85 us so, with two 3.23, by tile 3.2, 17 x 3 x 513 bfloat16 3.27, 3.47 and 3.44, 64 x 19 x 256 float32
+# 3.39, 3.59 and 3.57, 1 x 872 x 144 float64 3.51 and, by tile, 3.6. More 16-bit elements than about as many programs
+# have threads are stored in pairs: 2 x 21 x 4096 bfloat16 3.17 us, one by one 3.58, by tile 3.5 (H100).
+LITTLE_BYTES, LITTLE_POSITIONS, MANY_LITTLE = 2 << 20, 256, 1 << 16
+LITTLE = Configuration("little", 1, WARPS, 4, classes=8, positions=WARPS * WARP)
+# So few elements, which one program would fill, go so too: 3 x 16 x 15 bfloat16 2.84 us, filled 3.03 (H100).
+TINY = 2048
 # Outputs of at least so many bytes get twice the programs, and two vectors to a thread: 17 x 3876 x 2490 float32
 # takes 203 us, 240 with one; 16 x 557 x 9056 83 and 87; 1445 x 7 x 26532 bfloat16 254 and 270.
 MANY_BYTES = 128 << 20
@@ -192,7 +200,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: legal, and each another launch."""
     default = _default(problem)
-    others = [FILL, SHORT, TILE] if problem.K == 1 else [FILL, IMAGES, TILE]
+    others = [FILL, SHORT, TILE] if problem.K == 1 else [FILL, IMAGES, TILE, LITTLE]
     candidates = [default]
     for each in (default, *(other for other in others if other.kernel != default.kernel)):
         candidates += [
@@ -225,6 +233,8 @@ def _default(problem: Problem) -> Configuration:
     period = vec // math.gcd(D, vec)
     little, times = N * C * D * size <= LITTLE_BYTES, 2 if N * C * D * size >= MANY_BYTES else 1
     few = FEW_POSITIONS_OF_LITTLE if little else FEW_POSITIONS
+    if D > 1 and TINY >= N * C * D:
+        return LITTLE
     if few < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= MIN_SCATTER_BYTES_OF_POSITION:
         return SCATTER
     if MIN_ROW_VECTORS * vec <= C and (few >= D or (period > 1 and MAX_FILLED_POSITIONS >= D and not little)):
@@ -236,13 +246,15 @@ def _default(problem: Problem) -> Configuration:
         if size > 2 and C <= MAX_CLASSES_OF_TILE and N * C * D * size >= MIN_TILED_BYTES:
             return TILE._replace(vectors=2)
         return FILL._replace(vectors=1 if vec > C else 2)
-    tile = TILE._replace(positions=LITTLE_POSITIONS) if little else TILE
+    if D > 1 and little:
+        pairs = size == 2 and D % 2 == 0 and N * C * D > MANY_LITTLE
+        return LITTLE._replace(positions=2 * LITTLE.positions) if pairs else LITTLE
     if D == 1 < C and little:
         return TILE
     if D == 1 and vec <= C:
         return SHORT
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
-    if not little and period > 1 and MIN_IMAGE_VECTORS * vec <= D and IMAGES.classes * period <= C:
+    if period > 1 and MIN_IMAGE_VECTORS * vec <= D and IMAGES.classes * period <= C:
         # Not more than an image has: 1 x 116201 x 293 float32 takes 47.6 us with 64 of its 74 vectors, 62.5 with 128.
         # Two to a thread of one warp are all of it: 117 x 11725 x 77 x 2 float32 315 us, in two parts 554.
         of_image, of_warp = cdiv(D, vec), IMAGES.vectors * times * WARP
@@ -255,16 +267,16 @@ def _default(problem: Problem) -> Configuration:
     # four warps 13.8, with two vectors 17.8.
     if C == D == 1:
         # 5368 x 1 bfloat16 2.71 us by four warps, 2.98 by one (torch.compile 2.95, H100).
-        return tile._replace(warps=WARPS if little else 1)
+        return TILE._replace(positions=LITTLE_POSITIONS) if little else TILE._replace(warps=1)
     if C > MAX_CLASSES_OF_TILE:
-        return tile._replace(vectors=TILE.vectors * times, per_sm=TILE.per_sm * times)
+        return TILE._replace(vectors=TILE.vectors * times, per_sm=TILE.per_sm * times)
     # 373 x 1 x 88009 float32 takes 123 us by one warp of four vectors to a thread, 143 by four of two.
-    if C == 1 and size > 2 and not little:
+    if C == 1 and size > 2:
         return TILE._replace(vectors=4, warps=1)
     # A target is loaded once if all classes are in its tile: 71 x 3 x 3573 x 2 bfloat16 takes 6.5 us with four vectors,
     # 8.9 with two, 8 x 2 x 4805 6.1 and 4.0.
-    of_thread = power_of_2(C) * tile.positions // (tile.warps * WARP * vec)
-    return tile._replace(vectors=min(max(of_thread, 1), 4 if size < 8 else 2), per_sm=FEW_PER_SM)
+    of_thread = power_of_2(C) * TILE.positions // (TILE.warps * WARP * vec)
+    return TILE._replace(vectors=min(max(of_thread, 1), 4 if size < 8 else 2), per_sm=FEW_PER_SM)
 
 
 class Whole(NamedTuple):
