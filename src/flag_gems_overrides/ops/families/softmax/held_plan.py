@@ -26,6 +26,11 @@ MANY_COLUMNS = 1 << 18
 # Warps of a program of such columns: at most MAX_SHARED_WARPS where a row of K is longer than a sector, so that
 # programs share sectors: softmax 26 x 1079 x 317 float32 by 16 49 us, in a loop 38.
 MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
+# 16-bit columns of several threads, by programs of a whole line of each column's row, WIDE_PROGRAMS to a multiprocessor
+# at least: rows that begin anywhere have their first and last sectors in two programs each, which is each sector where
+# a program has no more than one. softmax 3 x 503 x 44043 float16 166 us so, by a sector each 265 (FlagGems 213), 8 x
+# 300 x 10001 bf16 58 and 87, 3 x 251 x 44043 80 and 128 (H100).
+LINE_BYTES, WIDE_PROGRAMS, MAX_WIDE_WARPS = 128, 2, 16
 # The fewest to a program that reads and writes one [N, K]: 1520 such start in the time that memory takes for 2.3 MB.
 # The gradient of 20000 x 8 x 16 float32, 1536 bytes each, 16.5 us so, 16.0 by threads, of 40000 x 6 x 44 bf16, 1584
 # bytes, 29.2 and 31.5 (H100).
@@ -85,11 +90,21 @@ def short_columns(problem: Problem, limits: Limits) -> Configuration | None:
         elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
         if block_n == MAX_WORDS and M * K >= MANY_COLUMNS:
             warps = 8
+        if size == 2 and K % 2 == 0:
+            # Two columns to a thread, if it can hold them: the gradient of log_softmax 664 x 16 x 542 bf16 20.9 us so,
+            # one by one 22.4, of 1000 x 10 x 602 float16 21.5 and 23.0, softmax 500 x 30 x 762 bf16 25.6 and 28.3
+            # (H100).
+            elements = max(elements, min(2 * block_n, most))
     else:  # of several threads
         elements, columns = most // 2, min(SECTOR_BYTES // size, power_of_2(K))
         warps = 4 if K * size >= SECTOR_BYTES else 1
-    warps = max(warps, columns * block_n // (elements * WARP))
     max_warps = MAX_SHORT_WARPS // registers if K * size <= SECTOR_BYTES else MAX_SHARED_WARPS
+    line, programs = LINE_BYTES // size, WIDE_PROGRAMS * limits.sm_count
+    if columns > 1 and size == 2 and inputs == 1 and line <= K and programs * line <= M * K:
+        columns, max_warps = line, MAX_WIDE_WARPS
+        if columns * block_n > elements * max_warps * WARP:
+            elements = most
+    warps = max(warps, columns * block_n // (elements * WARP))
     if warps > max_warps or K >= 2**30 or M * K + elements * warps * WARP >= 2**31:
         return None
     return Configuration("short", elements, warps)
