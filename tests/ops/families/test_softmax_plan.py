@@ -501,3 +501,49 @@ def test_groups_that_would_hold_columns_fit_on_the_device():
 def test_rows_of_float64_have_as_many_tiles_as_exist_where_a_warp_has_one(N, size, depth, width):
     p = plan(40000, N, 1, size, 1, H200)
     assert (p.depth, p.width) == (depth, width)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "lanes", "warps"),
+    [(3, 503, 44043, 8, 16), (3, 251, 44043, 8, 16), (8, 300, 10001, 8, 16), (6, 100, 20001, 4, 8)],
+)
+def test_16_bit_columns_of_several_threads_are_read_in_lines(M, N, K, lanes, warps):
+    p = plan(M, N, K, 2, 1, H200)
+    assert isinstance(p, Short)
+    assert (p.columns, p.lanes, p.warps) == (64, lanes, warps)
+    # Few programs; float32; the gradient of as many elements.
+    for other in [(1, N, 16895, 2, 1), (M, min(N, 256), K, 4, 1), (M, min(N, 256), K, 2, 2)]:
+        assert getattr(plan(*other, H200), "columns", 0) != 64, other
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "inputs", "vec"),
+    [(664, 16, 542, 2, 2), (664, 16, 542, 1, 2), (1000, 10, 602, 2, 2), (500, 30, 762, 1, 2), (664, 16, 541, 2, 1)],
+)
+def test_a_thread_has_two_columns_of_16_bits_where_they_are_loaded_together(M, N, K, inputs, vec):
+    p = plan(M, N, K, 2, inputs, H200)
+    assert isinstance(p, Short)
+    assert (p.vec, p.columns) == (vec, vec * 128)
+
+
+@pytest.mark.parametrize(("M", "N", "depth"), [(349, 2173, 5), (200, 3001, 6), (1000, 3072, 3), (2112, 2500, 3)])
+def test_fewer_rows_of_float64_have_one_tile_of_six_eighths(M, N, depth):
+    p = plan(M, N, 1, 8, 1, H200)
+    assert isinstance(p, Rows)
+    assert (p.depth, p.warps) == (depth, 16)
+    for other in [(2113, N), (M, 3073)]:
+        assert plan(*other, 1, 8, 1, H200).looped
+
+
+def test_long_rows_of_float64_are_read_twice_by_one_program_where_l2_holds_them():
+    for M, N in [(213, 24979), (180, 24979), (100, 30000), (5000, 24000)]:
+        p = plan(M, N, 1, 8, 1, H200)
+        assert (p.group, p.looped, p.warps) == (1, True, 16)
+    # More than L2 holds; multiprocessors without a row.
+    for M, N in [(5000, 30000), (213, 91811), (98, 24979)]:
+        assert plan(M, N, 1, 8, 1, H200).group > 1
+
+
+def test_rows_that_the_default_has_in_one_tile_have_no_group_of_the_table():
+    for M, N in [(90, 10840), (80, 16384), (40, 12000)]:
+        assert isinstance(plan(M, N, 1, 4, 1, H200), Rows)

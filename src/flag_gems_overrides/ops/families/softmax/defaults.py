@@ -31,15 +31,17 @@ from .held_plan import (
 from .launches import MAX_WORDS, Configuration, Problem, Split, launch
 from .little import LITTLE, MAX_SHORT_OF_TINY, is_little, is_tiny
 from .programs import configuration_of, without_spills
-from .row_plan import enough_rows, fills_a_large_tile, long_rows, row_in_l1, row_with_unaligned, rows_of_one_tile
+from .row_plan import enough_rows, fills_a_large_tile, long_rows, row_in_cache, row_with_unaligned, rows_of_one_tile
 from .shapes import COLUMNS_IN_L1, IN_L1
 
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
 # many of float64.
 MAX_IN_ONE_TILE = 16384
 # Many rows of float64 that are computed once: log_softmax 44632 x 2863 721 us in a loop, in one tile of 4096 1105
-# (PyTorch 807), 547 x 4055 19.0 and 22.9, softmax 3000 x 5001 97 and 161, but log_softmax 3000 x 1500 38 and 28 (H100).
-MAX_FLOAT64_IN_ONE_TILE = 2048
+# (PyTorch 807), 547 x 4055 19.0 and 22.9, softmax 3000 x 5001 97 and 161, but log_softmax 3000 x 1500 38 and 28. Fewer
+# rows than FEW_FLOAT64 to a multiprocessor, which a loop leaves waiting: softmax 349 x 2173 8.5 us in one tile, in a
+# loop 14.4, 1000 x 2500 18.4 and 26.8, log_softmax 200 x 3001 8.7 and 10.0 (H100).
+MAX_FLOAT64_IN_ONE_TILE, FEW_FLOAT64, MAX_FEW_FLOAT64_IN_ONE_TILE = 2048, 16, 3072
 # From here on rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load could
 # take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
 MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
@@ -103,7 +105,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
     if size == 8 and inputs == 1 and enough_rows(M, size, limits):
-        longest = MAX_FLOAT64_IN_ONE_TILE
+        few_rows = FEW_FLOAT64 * limits.sm_count >= M
+        longest = MAX_FEW_FLOAT64_IN_ONE_TILE if few_rows else MAX_FLOAT64_IN_ONE_TILE
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
     large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and fills_a_large_tile(M, N, limits)
     if longest < N and not large:
@@ -114,7 +117,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         # which are alone on their multiprocessor, 200 (PyTorch 179), softmax 8000 x 9269 bf16 116.3 and, by 16 warps of
         # 128 registers, 200.6, 4000 x 12001 72.8 and 115.8 (H100).
         alone = held.warps >= MAX_WARPS // 2 * inputs
-        return (row_in_l1(M, N, size, inputs, unaligned, limits) if alone else None) or held
+        return (row_in_cache(M, N, size, inputs, unaligned, limits) if alone else None) or held
     return rows_of_one_tile(M, N, vec, size, inputs)
 
 

@@ -64,7 +64,20 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    return by_rules if found is None or _loops_too_long(problem, found, by_rules, limits) else found
+    if found is None or _is_needless_group(problem, found, by_rules):
+        return by_rules
+    return by_rules if _loops_too_long(problem, found, by_rules, limits) else found
+
+
+def _is_needless_group(problem: Problem, found: Configuration, by_rules: Configuration) -> bool:
+    """Whether the table has a group for rows that the default has in one tile, or, of float64, reads twice.
+
+    A group was the best of no such row, only of longer ones: softmax 90 x 10840 float32 8.2 us by groups of 4, in one
+    tile of 16 warps 7.0 (FlagGems 7.9), 80 x 16384 10.2 and 9.9, 40 x 12000 6.9 and 5.9. Long rows of float64 were
+    timed in groups only: log_softmax 213 x 24979 70 us by 25 programs, read twice by one 46 (H100).
+    """
+    by_one = by_rules.kernel == "rows" or (problem.itemsize == 8 and by_rules.group == 1)
+    return problem.K == 1 and found.group > 1 and by_one
 
 
 def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:

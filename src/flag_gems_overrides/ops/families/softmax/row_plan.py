@@ -14,6 +14,7 @@ from .little import TINY
 from .programs import configuration_of, group_of, l1_share, without_spills
 from .shapes import (
     IN_L1,
+    IN_L2,
     LOOPED_ROWS,
     SPLIT_ROWS,
     SPLIT_UNALIGNED_ROWS,
@@ -84,27 +85,37 @@ def enough_rows(M: int, size: int, limits: Limits) -> bool:
     return limits.sm_count <= M or (size == 8 and 3 * limits.sm_count <= 4 * M)
 
 
-def row_in_l1(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration | None:
-    """A program for each row, which reads it twice; None if L1 does not hold it, or multiprocessors are idle."""
+def row_in_cache(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration | None:
+    """A program for each row, which reads it twice; None if no cache holds it, or multiprocessors are idle."""
     vec = VECTOR_BYTES // size
     if not enough_rows(M, size, limits):
         return None
     for shape, most, with_unaligned in IN_L1.get((size, inputs), ()):
-        shape = without_spills(shape, limits)
-        if size == 8 and limits.capability[0] != 9:
-            # By 64 registers 8 bytes of softmax 3000 x 5001 spill (sm_100, Triton 3.7).
-            shape = shape._replace(registers=max(shape.registers, 80))
+        shape = _read_twice(shape, size, limits)
         if with_unaligned >= unaligned and N * size * inputs <= most * l1_share(shape, limits):
             return configuration_of(vec, vec, shape, 1)
+    in_l2 = IN_L2.get((size, inputs))
+    if in_l2 is not None:
+        shape = _read_twice(in_l2, size, limits)
+        if min(M, resident(shape, limits)) * N * size * inputs <= limits.l2_bytes:
+            return configuration_of(vec, vec, shape, 1)
     return None
+
+
+def _read_twice(shape: Shape, size: int, limits: Limits) -> Shape:
+    shape = without_spills(shape, limits)
+    if size == 8 and limits.capability[0] != 9:
+        # By 64 registers 8 bytes of softmax 3000 x 5001 spill (sm_100, Triton 3.7).
+        return shape._replace(registers=max(shape.registers, 80))
+    return shape
 
 
 def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration:
     vec = VECTOR_BYTES // size
     length = N // vec
-    in_l1 = row_in_l1(M, N, size, inputs, unaligned, limits)
-    if in_l1 is not None:
-        return in_l1
+    in_cache = row_in_cache(M, N, size, inputs, unaligned, limits)
+    if in_cache is not None:
+        return in_cache
     shape = without_spills((SPLIT_UNALIGNED_ROWS if unaligned else SPLIT_ROWS)[size, inputs], limits)
     tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
     if tiles > min(resident(shape, limits) // 2, MAX_GROUP):
