@@ -101,3 +101,12 @@ def test_few_logits_are_of_one_program(problem):
     found = plan.cross_entropy(plan.Problem(*problem), H200, False, True)
     assert found.programs == 1
     assert found.block_r * found.block_c <= 2 * 32 * found.warps
+
+
+@pytest.mark.parametrize(("N", "C", "programs"), [(1643, 723, 822), (2048, 1000, 1024), (4001, 400, 1001)])
+def test_rows_beyond_what_runs_at_once_are_in_equal_shares(N, C, programs):
+    found = plan.cross_entropy(plan.Problem(N, C, 1, 2), H200, False, True)
+    assert (found.warps, found.registers, found.programs) == (4, 64, programs)
+    # All at once; a gradient is wanted.
+    assert plan.cross_entropy(plan.Problem(1056, C, 1, 2), H200, False, True).registers != 64
+    assert plan.cross_entropy(plan.Problem(N, C, 1, 2), H200, False, True, gradient=True).registers == 0
