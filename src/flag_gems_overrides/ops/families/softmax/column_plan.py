@@ -18,7 +18,7 @@ from .launches import (
     launch,
     resident,
 )
-from .programs import configuration_of, group_of, l1_share, without_spills
+from .programs import MIN_BLOCKS, configuration_of, group_of, l1_share, without_spills
 from .shapes import (
     COLUMNS,
     COLUMNS_IN_L1,
@@ -37,13 +37,21 @@ MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
 MAX_ELEMENTS_OF_NARROWER = 32
 # Elements of a column that a group holds where L1 would hold it for a second reading.
 MAX_HELD_COLUMN = 2048
-# In which a program of a group reads what the others found, at most.
+# In which a program of a group reads what the others found, at most; forward one, of two numbers for each column.
 MAX_ROUNDS = 2
-# Share of L2 up to which groups of a gradient's columns in vectors have fewer of them, for fewer words of each other.
-# Of more than 8 MB they were not timed so. Those of the forward spill up to 408 bytes with 16 elements to a thread, up
-# to 936 with 8 by 64 registers (Triton 3.7), though softmax 4980 x 84 bf16 takes 10.4 us by 64 columns, by 16 with 16
-# elements 7.3 (H100). Gradients were compiled so for sm_90 only.
-FEWER_WORDS_OF_VECTORS = 0.25
+# Share of L2 up to which groups of columns in vectors have fewer of them, for fewer words of each other, and elements
+# of each input that a thread has then: softmax 4980 x 84 bf16 10.2 us by 64 columns with 32 elements, by 32 with 16
+# 8.3, by 16 7.5, 20000 x 100 22.2, 14.8 and 13.8, 3000 x 256 9.3, 9.0 (two rounds) and 8.0 (H100). Of more than 13 MB
+# none was timed.
+FEWER_WORDS_OF_VECTORS, ELEMENTS_FOR_FEWER_WORDS = 0.25, 16
+# Columns loaded one by one that are read twice: what groups read and write at a time is at most SINGLES_OF_L2 of it, if
+# all is more than MAX_OF_L2. softmax 2 x 9 x 2048 x 341 float32 65 us by groups of 8, by 4 78, by 2, of which all
+# blocks are read at once, 84 (FlagGems 77); the gradient of 49 x 2 x 3767 x 367 float32 1286 us by 16, by 8 1436
+# (H100).
+SINGLES_OF_L2, MAX_OF_L2 = 2 / 3, 1.5
+# Programs of a group that holds such columns of a gradient, at most, where L2 does not hold them: that of 49 x 2 x 3767
+# x 367 float32 1460 us by 59 (H100). Of 32, which is columns of up to 2048, none was timed in a loop.
+MAX_GROUP_OF_SINGLES = 32
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -71,7 +79,8 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         # x 3 11.0 us, with four 14.5.
         member = without_spills(Shape(8 * vec, 8, 128), limits)
         members = power_of_2(N) * block_k // (member.elements * 8 * WARP)
-        if members <= min(64, resident(member, limits)):
+        in_l2 = vec > 1 or M * N * K * size * inputs <= 2 * limits.l2_bytes
+        if members <= min(64 if in_l2 else MAX_GROUP_OF_SINGLES, resident(member, limits)):
             return configuration_of(vec, block_k, member, members)
     if (size, inputs) == (2, 1) and vec * size == VECTOR_BYTES and block_k == 64:
         narrow = _narrow_columns(M, N, K, vec, warps, shape, limits)
@@ -88,6 +97,11 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
     shape, vec = _for_loops(COLUMNS, K, block_k, size, inputs, limits)
     block_bytes = N * block_k * size * inputs
     group = group_of(blocks, block_bytes, shape, limits)
+    if vec == 1:
+        moved = block_bytes // inputs * (inputs + 1)
+        if blocks * moved > MAX_OF_L2 * limits.l2_bytes:
+            at_once = max(int(SINGLES_OF_L2 * limits.l2_bytes) // moved, MIN_BLOCKS)
+            group = max(group, cdiv(resident(shape, limits), at_once)) if at_once < blocks else group
     wide = shape._replace(warps=2 * shape.warps)
     if group == 1 and l1_share(shape, limits) < block_bytes <= l1_share(wide, limits):
         # One block for a multiprocessor, which L1 holds until it is written: 26 x 1079 x 317 float32 38 us.
@@ -96,11 +110,15 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         shape, vec = _for_loops(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = group_of(blocks, N * block_k * size * inputs, shape, limits)
     found = configuration_of(vec, block_k, shape, group)
-    vectors = inputs == 2 and size < 8 and limits.capability[0] == 9
-    share = 1 if vec == 1 else FEWER_WORDS_OF_VECTORS if vectors else 0
-    if M * N * K * size * inputs <= share * limits.l2_bytes:
-        return _for_fewer_words(Problem(M, N, K, size, inputs), found, limits)
-    return found
+    problem = Problem(M, N, K, size, inputs)
+    few_words = M * N * K * size * inputs <= limits.l2_bytes if vec == 1 else has_few_words(problem, limits)
+    return _for_fewer_words(problem, found, limits) if few_words else found
+
+
+def has_few_words(problem: Problem, limits: Limits) -> bool:
+    """Whether groups of columns in vectors have few, if their programs would read many words of each other."""
+    M, N, K, size, inputs = problem
+    return size < 8 and M * N * K * size * inputs <= FEWER_WORDS_OF_VECTORS * limits.l2_bytes
 
 
 def _for_fewer_words(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
@@ -111,13 +129,18 @@ def _for_fewer_words(problem: Problem, found: Configuration, limits: Limits) -> 
     """
     while True:
         launched, block_k = launch(problem, found, limits), found.block_k // 2
-        few = not isinstance(launched, Split) or cdiv(launched.group, launched.members) <= MAX_ROUNDS
+        few = not isinstance(launched, Split) or rounds(launched, problem.inputs) <= MAX_ROUNDS
         if few or block_k * problem.itemsize < SECTOR_BYTES:
             return found
-        shape = Shape(found.elements, found.warps, found.registers)
+        shape = Shape(min(found.elements, ELEMENTS_FOR_FEWER_WORDS), found.warps, found.registers)
         block_bytes = problem.N * block_k * problem.itemsize * problem.inputs
         group = group_of(problem.M * cdiv(problem.K, block_k), block_bytes, shape, limits)
         found = configuration_of(found.vec, block_k, shape, group)
+
+
+def rounds(group: Split, inputs: int) -> int:
+    """In which a program reads what all of its group found."""
+    return (3 - inputs) * cdiv(group.group, group.members)
 
 
 def are_many_small_programs(problem: Problem, tiled: Split, limits: Limits) -> bool:
