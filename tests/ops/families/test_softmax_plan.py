@@ -390,6 +390,10 @@ def test_what_is_not_side_by_side(N, K, elements, width, rule):
         (4980, 85, 2, 1, 16, 2),  # no less than a sector
         (6000, 45, 4, 2, 16, 2),
         (20000, 100, 2, 2, 16, 2),
+        (4980, 84, 2, 1, 16, 1),
+        (3000, 256, 2, 1, 16, 1),  # of two numbers for each column
+        (20000, 44, 4, 1, 8, 1),
+        (100000, 64, 2, 1, 16, 3),  # of which the table has a group of more
     ],
 )
 def test_groups_of_few_elements_read_few_words_of_each_other(N, K, size, inputs, block_k, rounds):
@@ -397,7 +401,7 @@ def test_groups_of_few_elements_read_few_words_of_each_other(N, K, size, inputs,
     assert isinstance(p, Split)
     assert (p.block_k, cdiv(p.group, p.members)) == (block_k, rounds)
     wide = plan(1, 400 * N, K, size, inputs, H200).block_k
-    assert wide == 128 // size, "L2 does not hold them"
+    assert wide >= 64 // size, "L2 does not hold them"
 
 
 def test_a_table_row_turns_no_rows_that_the_default_holds_into_a_loop_of_many_tiles():
@@ -547,3 +551,37 @@ def test_long_rows_of_float64_are_read_twice_by_one_program_where_l2_holds_them(
 def test_rows_that_the_default_has_in_one_tile_have_no_group_of_the_table():
     for M, N in [(90, 10840), (80, 16384), (40, 12000)]:
         assert isinstance(plan(M, N, 1, 4, 1, H200), Rows)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "size", "inputs", "group"),
+    [
+        (22, 2048, 341, 4, 1, 7),
+        (98, 3767, 367, 4, 2, 19),  # of which L2 does not hold those that a group would hold
+        (10, 2048, 341, 4, 1, 4),  # L2 holds all
+    ],
+)
+def test_groups_read_columns_again_that_l2_has(M, N, K, size, inputs, group):
+    p = plan(M, N, K, size, inputs, H200)
+    assert isinstance(p, Split)
+    assert (p.vec, p.looped, p.group) == (1, True, group)
+    at_once = p.programs // p.group
+    assert p.blocks <= at_once or at_once * N * p.block_k * size * (inputs + 1) <= 2 / 3 * H200.l2_bytes
+
+
+def test_columns_held_by_a_program_of_most_warps_where_most_multiprocessors_have_one():
+    p = plan(88, 4766, 8, 2, 1, H200)
+    assert isinstance(p, Short)
+    assert (p.warps, p.depth, p.vec, p.programs) == (32, 5, 8, 88)
+    # Half of the multiprocessors; more registers than were timed; the gradient.
+    for M, N, inputs in [(66, 4766, 1), (88, 5130, 1), (88, 4766, 2)]:
+        assert getattr(plan(M, N, 8, 2, inputs, H200), "warps", 0) != 32
+
+
+def test_few_rows_that_begin_anywhere_are_plain_tiles_of_few_elements():
+    for M, N, warps in [(16, 689, 4), (90, 1201, 8), (132, 2047, 8)]:
+        p = plan(M, N, 1, 2, 1, H200)
+        assert isinstance(p, Rows)
+        assert (p.warps, p.depth * p.vec) == (warps, 8)
+    for M, N, size, inputs in [(133, 689, 2, 1), (16, 2049, 2, 1), (16, 1201, 4, 1), (16, 689, 2, 2)]:
+        assert plan(M, N, 1, size, inputs, H200).unaligned

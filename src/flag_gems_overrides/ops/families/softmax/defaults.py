@@ -18,6 +18,7 @@ from .held_plan import (
     WHOLE_WARPS,
     block_as_it_lies,
     held_block,
+    held_by_most_warps,
     held_forward,
     interleaved,
     is_better_held,
@@ -45,6 +46,9 @@ MAX_FLOAT64_IN_ONE_TILE, FEW_FLOAT64, MAX_FEW_FLOAT64_IN_ONE_TILE = 2048, 16, 30
 # From here on rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load could
 # take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
 MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
+# A row for each multiprocessor of those that a plain tile holds with few elements to a thread: softmax 16 x 689 float16
+# 3.5 us so, with edges 3.8 (torch.compile 3.5), 90 x 1201 bf16 3.8 and 4.1 (H100). Longer ones were not timed.
+FEW_UNALIGNED_ELEMENTS, MAX_FEW_UNALIGNED = 8, 2048
 # Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this, of
 # few elements in all if they are no longer than 64. The gradients of 197 x 117 x 311 bf16 24.4 us, in a loop 39.6, of
 # 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7. Longer ones of which no two are
@@ -98,6 +102,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             return found
         whole = held_forward(problem) if inputs == 1 else None
         whole = whole or held_block(problem, registers_for_group(problem) if launched.group > 1 else MAX_WORDS)
+        if whole is None and launched.group > 1:
+            whole = held_by_most_warps(problem, limits)
         whole = whole or block_as_it_lies(problem, limits)
         if whole is None and is_better_interleaved(problem, launched, limits):
             return interleaved(problem)
@@ -111,6 +117,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
     large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and fills_a_large_tile(M, N, limits)
     if longest < N and not large:
         return long_rows(M, N, size, inputs, unaligned, limits)
+    if unaligned and size == 2 and inputs == 1 and limits.sm_count >= M and MAX_FEW_UNALIGNED >= N:
+        return Configuration("rows", FEW_UNALIGNED_ELEMENTS, power_of_2(N) // (FEW_UNALIGNED_ELEMENTS * WARP))
     if unaligned:
         held = row_with_unaligned(N, size, inputs)
         # As few warps to a program hide what it waits for: the gradient of 8273 x 9269 float16 161.7 us, by 32 warps,

@@ -50,7 +50,9 @@ MIN_INTERLEAVED_PAIRS_BYTES = 8 << 20
 # its gradient 5.8 and 7.1, 20 x 4479 x 2 4.8 and 7.2, 40 x 5000 x 4 bf16 6.0 and 6.9, log_softmax 30 x 6000 x 2 bf16
 # 4.8 and 6.9; 300 x 4479 x 2 float32 10.1, in a loop 13.3. With 32 warps none is faster. In place of a group up to as
 # many registers for the elements of a thread as were timed, for one multiprocessor moves all of it; gradients of 16
-# bits: 100 x 1500 x 8 bf16 6.5 us, by groups 8.6, 20 x 2000 x 8 5.2 and 6.1 (H100).
+# bits: 100 x 1500 x 8 bf16 6.5 us, by groups 8.6, 20 x 2000 x 8 5.2 and 6.1 (H100). By 32 warps where 16 hold too few
+# and most multiprocessors have an [N, K]: softmax 88 x 4766 x 8 bf16 14.1 us, by groups in a loop 20.3, but 40 x 4766 x
+# 8 10.5 and, by groups that hold them, 8.9 (H100).
 WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
 # A program that has an [N, K] as it lies: elements of a thread, and how many bytes it may have before there are twice
 # as many warps. softmax of bf16 (H100) 3000 x 150 x 37 44 us by 4 warps, 55 by 8, 1000 x 200 x 100 41 by 8, 48 by 16,
@@ -154,6 +156,12 @@ def held_block(
     if power_of_2(K) != K or K * size > SECTOR_BYTES or elements * inputs * (size // 8 + 1) > max_registers:
         return None
     return Configuration("short", elements, warps, vec=vec)
+
+
+def held_by_most_warps(problem: Problem, limits: Limits) -> Configuration | None:
+    """The forward in place of a group whose programs would be as many for all [N, K] as multiprocessors have rounds."""
+    most_are_busy = limits.sm_count // 2 < problem.M <= limits.sm_count
+    return held_block(problem, MAX_REGISTERS_FOR_GROUP, MAX_WARPS) if problem.inputs == 1 and most_are_busy else None
 
 
 def registers_for_group(problem: Problem) -> int:
