@@ -97,15 +97,14 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
     shape, vec = _for_loops(COLUMNS, K, block_k, size, inputs, limits)
     block_bytes = N * block_k * size * inputs
     group = group_of(blocks, block_bytes, shape, limits)
-    if vec == 1:
-        moved = block_bytes // inputs * (inputs + 1)
-        if blocks * moved > MAX_OF_L2 * limits.l2_bytes:
-            at_once = max(int(SINGLES_OF_L2 * limits.l2_bytes) // moved, MIN_BLOCKS)
-            group = max(group, cdiv(resident(shape, limits), at_once)) if at_once < blocks else group
+    moved = block_bytes // inputs * (inputs + 1)
     wide = shape._replace(warps=2 * shape.warps)
     if group == 1 and l1_share(shape, limits) < block_bytes <= l1_share(wide, limits):
         # One block for a multiprocessor, which L1 holds until it is written: 26 x 1079 x 317 float32 38 us.
         shape = wide
+    elif vec == 1 and blocks * moved > MAX_OF_L2 * limits.l2_bytes:
+        at_once = max(int(SINGLES_OF_L2 * limits.l2_bytes) // moved, MIN_BLOCKS)
+        group = max(group, cdiv(resident(shape, limits), at_once)) if at_once < blocks else group
     if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
         shape, vec = _for_loops(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = group_of(blocks, N * block_k * size * inputs, shape, limits)

@@ -102,9 +102,9 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             return found
         whole = held_forward(problem) if inputs == 1 else None
         whole = whole or held_block(problem, registers_for_group(problem) if launched.group > 1 else MAX_WORDS)
+        whole = whole or block_as_it_lies(problem, limits)
         if whole is None and launched.group > 1:
             whole = held_by_most_warps(problem, limits)
-        whole = whole or block_as_it_lies(problem, limits)
         if whole is None and is_better_interleaved(problem, launched, limits):
             return interleaved(problem)
         return whole or found
