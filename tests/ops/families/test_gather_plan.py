@@ -20,6 +20,10 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((3, 10873, 1980, 4), plan.Scatter),
         ((2, 7421, 5247, 4), plan.Scatter),
         ((451, 2089, 216, 2), plan.Scatter),
+        ((3, 512, 167290, 4), plan.Scatter),
+        ((3, 511, 167290, 4), plan.Images),
+        ((3, 512, 43691, 4), plan.Scatter),
+        ((3, 512, 43690, 4), plan.Images),
         # Few classes: writing the others would take as long as the zeros.
         ((4, 89, 448818, 2), plan.Images),
         ((5067, 85, 477, 2), plan.Fill),

@@ -81,7 +81,10 @@ FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
 # memory, and the targets' elements in a second launch. FlagGems does so: 1 x 66185 x 551 float32 takes it 38.7 us, 63.9
 # by images; 3 x 10873 x 1980 63.4 and 88.8; 2 x 7421 x 5247 74.4 and 99.1. Images and tiles write about 3300 bytes a
 # nanosecond, zeros 4250: so they take 39.5, 64.4 and 75.7 us.
+# A position costs so much that half as many bytes of it are about the least: 3 x 512 x 167290 float32 360 us so, 383 by
+# images, but 3 x 256 x 167290 202 and 195 (H100). Then there must be more bytes to pay for the second launch.
 MIN_SCATTER_BYTES, MIN_SCATTER_BYTES_OF_POSITION = 64 << 20, 4096
+MANY_SCATTER_BYTES, MANY_SCATTER_BYTES_OF_POSITION = 256 << 20, 2048
 # So many classes of such images that are no whole vectors are filled too, with as many vectors to a thread as leave it
 # about two targets: 9147 x 6 x 10 bfloat16 takes 3.6 us, 4.2 with tile (torch.compile 3.2), 105 x 3 x 4 3.0 and 3.4.
 # Of wider elements and as few classes as a tile has, which are not much more than their targets, so many bytes go by
@@ -237,7 +240,9 @@ def _default(problem: Problem) -> Configuration:
     few = FEW_POSITIONS_OF_LITTLE if little else FEW_POSITIONS
     if D > 1 and TINY >= N * C * D:
         return LITTLE
-    if few < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= MIN_SCATTER_BYTES_OF_POSITION:
+    many = N * C * D * size >= MANY_SCATTER_BYTES
+    least = MANY_SCATTER_BYTES_OF_POSITION if many else MIN_SCATTER_BYTES_OF_POSITION
+    if few < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= least:
         return SCATTER
     if MIN_ROW_VECTORS * vec <= C and (few >= D or (period > 1 and MAX_FILLED_POSITIONS >= D and not little)):
         # 64 x 600 x 500 bfloat16 spills 8 bytes by four warps (sm_100, Triton 3.7).
