@@ -73,6 +73,12 @@ CASES = [
     ((70, 65, 2), 1),
     ((101, 9, 6), 1),
     ((10, 300, 3), 1),
+    ((3, 131, 201), 1),
+    ((3, 300, 201), 1),
+    ((15, 10, 150), 1),
+    ((3, 4766, 8), 1),
+    ((4, 2501), 1),
+    ((4, 15001), 1),
 ]
 # And few columns as they lie: too many elements for every dtype in the interpreter.
 LONG = [((1, 180001, 3), 1, torch.float16), ((2, 90000, 6), 1, torch.float32)]
