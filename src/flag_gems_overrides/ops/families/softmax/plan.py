@@ -86,8 +86,9 @@ def _has_many_words(problem: Problem, found: Configuration, limits: Limits) -> b
     100000 x 64 bf16 30 us by 64 columns, by 32 23 (H100).
     """
     launched = launch(problem, found, limits)
-    vectors = isinstance(launched, Split) and not launched.contiguous and launched.vec > 1
-    return vectors and has_few_words(problem, limits) and rounds(launched, problem.inputs) > MAX_ROUNDS
+    if not isinstance(launched, Split) or launched.contiguous or launched.vec == 1:
+        return False
+    return has_few_words(problem, limits) and rounds(launched, problem.inputs) > MAX_ROUNDS
 
 
 def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:
