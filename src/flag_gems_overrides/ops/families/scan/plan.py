@@ -70,8 +70,11 @@ COLUMN_BYTES = (128, 64, 32, 4)
 # 128 columns 363, by 16 354, int64 392, 507 and 429, and of an input of int64, which takes more registers, fewer rows:
 # by 12 343. Not where that leaves multiprocessors without a program: 8193 x 4097 float32 along 0 330 us, by 32 columns
 # 137; nor of narrower integers that are loaded in vectors: 69 x 329 x 1494 bool 201 us, by vectors 137; but 14 x 2354 x
-# 1470 int64 341, by vectors 382. Of fewer steps than so many none was timed beside other programs.
+# 1470 int64 341, by vectors 382. Of fewer steps than so many none was timed beside other programs, but of single
+# elements in one step, of so many rows: 47 x 174 x 16 x 353 bfloat16 along 2 75.2 us, by programs without segments 88.
+# Nor of int64 where the last program has few columns: 200 x 400 x 386 216 us, by vectors 211.5.
 WIDE_COLUMNS, WIDE_INTEGERS, WIDE_ROWS, WIDE_INTEGER_ROWS, WIDE_WARPS, WIDE_STEPS = 128, 64, 16, 12, 8, 4
+WIDE_STEP_ROWS, WIDE_FULL = 16, 7 / 8
 MAX_CONFIGURATIONS = 24
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
@@ -194,9 +197,14 @@ def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     lanes = WIDE_INTEGERS if integer and size == 8 else WIDE_COLUMNS
     rows = WIDE_INTEGER_ROWS if integer and size == 8 and not narrow else WIDE_ROWS
     wide = Configuration("segments", 1, lanes, rows, WIDE_WARPS)
+    steps, programs = cdiv(N, wide.step(K)), M * cdiv(K, lanes)
+    if steps == 1 and N >= WIDE_STEP_ROWS and vector(problem)[0] == 1:
+        wide = wide._replace(depth=_rounded(cdiv(N, wide.units), rows))
+    elif steps < WIDE_STEPS:
+        return None
     share = lanes < K and K * size % SECTOR_BYTES != 0 and 2 * M * N * K * size > limits.l2_bytes
-    drift = cdiv(N, wide.step(K)) >= WIDE_STEPS
-    return wide if share and drift and M * cdiv(K, lanes) >= limits.sm_count else None
+    full = programs * lanes * WIDE_FULL <= M * K or (steps > 1 and not (integer and size == 8))
+    return wide if share and full and programs >= limits.sm_count else None
 
 
 def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterator[Configuration]:

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of the launches that ``scan.plan`` chooses."""
+
+from __future__ import annotations
+
+import pytest
+
+from flag_gems_overrides.ops.families.scan.plan import Configuration, Problem, choose
+from flag_gems_overrides.ops.launch.devices import Limits
+
+H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
+
+
+@pytest.mark.parametrize(
+    ("problem", "lanes", "depth"),
+    [
+        (Problem(28, 2354, 1471, 4), 128, 16),
+        (Problem(14, 2354, 1470, 8, integer=True), 64, 12),
+        (Problem(8178, 16, 353, 2), 128, 8),
+        (Problem(8178, 31, 353, 2), 128, 16),
+    ],
+)
+def test_columns_that_share_sectors_are_in_wide_pieces(problem, lanes, depth):
+    """28 x 2354 x 1471 float32 335 us, by 64 columns 402, 8178 x 16 x 353 bf16 75.2, by 64 of a warp 88 (H100)."""
+    assert choose(problem, H200) == Configuration("segments", 1, lanes, depth, 8)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(200, 400, 386, 8, integer=True),  # the last of 7 programs has 2 columns: 216 us, by vectors 211.5
+        Problem(8178, 16, 150, 2),
+        Problem(8178, 16, 354, 2),  # loaded in vectors
+        Problem(8178, 6, 353, 2),
+    ],
+)
+def test_pieces_that_are_not_wide(problem):
+    chosen = choose(problem, H200)
+    assert (chosen.elements, chosen.lanes) not in ((1, 64), (1, 128)) or chosen.kernel != "segments"
