@@ -77,8 +77,10 @@ def test_rows_of_float64_by_few_lanes(N, device, device_with):
 
 def test_rows_of_integers_by_few_lanes(device, device_with):
     device_with(sm_count=1)
-    for dtype in torch.int16, torch.int32, torch.int64:
+    for dtype in torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64:
         check_aminmax(draw((35, 91), dtype, device), 1)
+    for N in 9, 72, 100, 280:
+        check_aminmax(draw((35, N), torch.uint8, device), 1)
 
 
 def _check_rows_by_lanes(M: int, N: int, dtype: torch.dtype, device: str, device_with) -> None:

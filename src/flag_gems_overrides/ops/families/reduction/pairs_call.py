@@ -26,10 +26,10 @@ from .policy import accumulator
 
 # Elements of a thread in each of several tiles of columns: 32 spill 40 bytes of logsumexp.
 MAX_LOOPED = 16
-# Of rows by few lanes: warps of a program, and the threads of a row of 16 bits from which each has two rows, for as
-# many bytes on their way. By one and by two (H100): aminmax 951209 x 91 bf16 78.6 us and 72.1, logsumexp 200000 x 130
-# 30.9 and 28.6; but 116284 x 47, by 8 threads, 10.6 and 11.7, 300000 x 91 float32 44.2 and 46.4, aminmax 665003 x 37
-# float64 77.7 and 79.4.
+# Of rows by few lanes: warps of a program, and the threads of a row of 16 bits or bytes from which each has two rows,
+# for as many bytes on their way. By one and by two (H100): aminmax 951209 x 91 bf16 78.6 us and 72.1, logsumexp 200000
+# x 130 30.9 and 28.6; but 116284 x 47, by 8 threads, 10.6 and 11.7, 300000 x 91 float32 44.2 and 46.4, aminmax 665003 x
+# 37 float64 77.7 and 79.4.
 LANES_WARPS, MIN_THREADS_OF_TWO_ROWS = 4, 16
 
 
@@ -132,7 +132,7 @@ def by_lanes(problem: Problem, chosen: Plan, limits: devices.Limits) -> Plan | N
 
     Of 8 bytes, which are read element by element up to longer rows, up to 16 by two warps. Not where that leaves
     multiprocessors without a program. With a lane for every element, and so (H100): aminmax 32911 x 561 float64 145 us
-    and 58.
+    and 58, 300000 x 91 uint8 33.9 and 22.1.
     """
     M, N, _, size, _ = problem
     vector, wide = math.gcd(N, VECTOR_BYTES // size), 2 if size == 8 else 1
@@ -140,10 +140,10 @@ def by_lanes(problem: Problem, chosen: Plan, limits: devices.Limits) -> Plan | N
     while N // lanes * vector > MAX_DEPTH and lanes < wide * WARP * vector:
         lanes *= 2
     threads = lanes // vector
-    rows = 2 if size == 2 and threads >= MIN_THREADS_OF_TWO_ROWS else 1
+    rows = 2 if size <= 2 and threads >= MIN_THREADS_OF_TWO_ROWS else 1
     block_m = LANES_WARPS * WARP // threads * rows
     alone = chosen.kernel == "rows" and chosen.splits == 1 and cdiv(M, block_m) >= limits.sm_count
-    fits = N > MAX_SHORT and size > 1 and vector * size < VECTOR_BYTES and N // lanes * vector <= wide * MAX_DEPTH
+    fits = N > MAX_SHORT and vector * size < VECTOR_BYTES and N // lanes * vector <= wide * MAX_DEPTH
     if not (alone and fits):
         return None
     return chosen._replace(
