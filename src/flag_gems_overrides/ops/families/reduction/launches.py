@@ -35,11 +35,12 @@ MAX_DEPTH, CLASSES_DEPTH = 8, 4
 # us, not 30.5; but with 8, not 17, that of 1048576 x 17 x 2, loaded in pairs, 38.5, not 33.1 (H100). As columns they
 # take 32.3 and 67.4, amax of the second 42.6 (30.7 by lanes of an [N, K]).
 SHORT_CLASS_ELEMENTS = 32
-# Elements of 4 and 8 bytes stay columns where an [N, K] has fewer: there lanes of results read whole lines too. As
+# Elements of 4 and 8 bytes stay columns where they are fewer to each: there lanes of results read whole lines too. As
 # columns and by lanes of an [N, K] (H100): var_mean 524288 x 9 x 4 float32 37.7 us and 45.3, amax 1000000 x 9 x 4 62.3
-# and 64.7, sum 600000 x 20 x 2 45.3 and 45.4; but sum 1773768 x 64 x 2 491 and 326, var_mean 300000 x 64 x 2 111 and
-# 62.5, amax 300000 x 100 x 4 196 and 172, sum 100000 x 33 x 8 float64 89.5 and 84.7.
-MIN_WIDE_CLASS_ELEMENTS = 64
+# and 64.7, 800000 x 16 x 4 88.1 and 90.9, sum 600000 x 20 x 2 45.3 and 45.4; but sum 1000000 x 30 x 2 107 and 103,
+# 1773768 x 64 x 2 491 and 326, var_mean 300000 x 64 x 2 111 and 62.5, amax 300000 x 100 x 4 196 and 172, sum 100000 x
+# 33 x 8 float64 89.5 and 84.7.
+MIN_WIDE_CLASS_N = 24
 
 # For ``estimate``: bytes a multiprocessor reads in a microsecond, lanes of the device; microseconds of a launch, of an
 # iteration, of the programs that share a result, and of the ends of rows.
@@ -250,7 +251,7 @@ def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
 def short_class_lanes(problem: Problem, vector: int) -> int:
     """Lanes side by side in an [N, K], so that a thread loads all its elements together; 0 where there are none."""
     _, N, K, size, accumulators = problem
-    if accumulators == 2 or K not in (2, 4, 8) or N < 3 or (size > 2 and N * K < MIN_WIDE_CLASS_ELEMENTS):
+    if accumulators == 2 or K not in (2, 4, 8) or N < 3 or (size > 2 and N < MIN_WIDE_CLASS_N):
         return 0
     lanes = max(vector, K)
     while N * K // lanes > min(MAX_DEPTH, SHORT_CLASS_ELEMENTS // vector):
