@@ -394,6 +394,9 @@ def test_what_is_not_side_by_side(N, K, elements, width, rule):
         (3000, 256, 2, 1, 16, 1),  # of two numbers for each column
         (20000, 44, 4, 1, 8, 1),
         (100000, 64, 2, 1, 16, 3),  # of which the table has a group of more
+        (20000, 300, 2, 1, 64, 7),  # of no whole sectors, and so many that reading more costs more
+        (8192, 300, 2, 1, 16, 1),
+        (20000, 150, 2, 2, 16, 1),
     ],
 )
 def test_groups_of_few_elements_read_few_words_of_each_other(N, K, size, inputs, block_k, rounds):

@@ -42,7 +42,8 @@ MAX_ROUNDS = 2
 # Share of L2 up to which groups of columns in vectors have fewer of them, for fewer words of each other, and elements
 # of each input that a thread has then: softmax 4980 x 84 bf16 10.2 us by 64 columns with 32 elements, by 32 with 16
 # 8.3, by 16 7.5, 20000 x 100 22.2, 14.8 and 13.8, 3000 x 256 9.3, 9.0 (two rounds) and 8.0 (H100). Of more than 13 MB
-# none was timed.
+# none was timed. Half of the share forward where a row is no whole sectors, of which programs then read more than they
+# have: 20000 x 300 bf16 (12 MB) 26.3 us by 64 columns, by 16 31.0, but 100000 x 64 30.8 and 24.5 (H100).
 FEWER_WORDS_OF_VECTORS, ELEMENTS_FOR_FEWER_WORDS = 0.25, 16
 # Columns loaded one by one that are read twice: what groups read and write at a time is at most SINGLES_OF_L2 of it, if
 # all is more than MAX_OF_L2. softmax 2 x 9 x 2048 x 341 float32 65 us by groups of 8, by 4 78, by 2, of which all
@@ -117,7 +118,8 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
 def has_few_words(problem: Problem, limits: Limits) -> bool:
     """Whether groups of columns in vectors have few, if their programs would read many words of each other."""
     M, N, K, size, inputs = problem
-    return size < 8 and M * N * K * size * inputs <= FEWER_WORDS_OF_VECTORS * limits.l2_bytes
+    share = FEWER_WORDS_OF_VECTORS if inputs == 2 or K * size % SECTOR_BYTES == 0 else FEWER_WORDS_OF_VECTORS / 2
+    return size < 8 and M * N * K * size * inputs <= share * limits.l2_bytes
 
 
 def _for_fewer_words(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
