@@ -510,17 +510,27 @@ def test_rows_of_float64_have_as_many_tiles_as_exist_where_a_warp_has_one(N, siz
     assert (p.depth, p.width) == (depth, width)
 
 
+@pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize(
-    ("M", "N", "K", "lanes", "warps"),
-    [(3, 503, 44043, 8, 16), (3, 251, 44043, 8, 16), (8, 300, 10001, 8, 16), (6, 100, 20001, 4, 8)],
+    ("M", "N", "K", "inputs", "columns", "lanes", "warps"),
+    [
+        (3, 503, 44043, 1, 64, 8, 16),
+        (3, 251, 44043, 1, 64, 8, 16),
+        (6, 100, 20001, 1, 64, 4, 8),
+        (20, 700, 3001, 1, 32, 16, 16),  # as many as a program can hold
+        (1, 300, 12001, 1, 32, 16, 16),  # for more programs
+        (3, 251, 44043, 2, 32, 16, 16),
+        (3, 503, 44043, 2, 32, 16, 16),
+    ],
 )
-def test_16_bit_columns_of_several_threads_are_read_in_lines(M, N, K, lanes, warps):
-    p = plan(M, N, K, 2, 1, H200)
+def test_columns_of_several_threads_are_read_in_lines(M, N, K, inputs, columns, lanes, warps, size):
+    p = plan(M, N, K, size, inputs, H200)
     assert isinstance(p, Short)
-    assert (p.columns, p.lanes, p.warps) == (64, lanes, warps)
-    # Few programs; float32; the gradient of as many elements.
-    for other in [(1, N, 16895, 2, 1), (M, min(N, 256), K, 4, 1), (M, min(N, 256), K, 2, 2)]:
-        assert getattr(plan(*other, H200), "columns", 0) != 64, other
+    assert (p.columns, p.lanes, p.warps) == (columns, lanes, warps)
+    # Too few programs; columns that are too long; float64.
+    for other in [(1, N, 8401, size, inputs), (M, 1025, K, size, inputs), (M, N, K, 8, inputs)]:
+        other = plan(*other, H200)
+        assert not isinstance(other, Short) or (other.columns, other.warps) != (columns, warps)
 
 
 @pytest.mark.parametrize(

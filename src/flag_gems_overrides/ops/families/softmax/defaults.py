@@ -147,9 +147,8 @@ def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> C
         launched = launch(problem, tiled, limits)
         if isinstance(launched, Split) and launched.vec > 1 and launched.group == 1 and not launched.looped:
             return tiled
-    if inputs == 2 and block.warps == MAX_WARPS:
-        return short._replace(warps=MAX_SHARED_WARPS)
-    return block
+    narrow = short_columns(problem, limits, wide=False) if inputs == 2 and block.warps == MAX_WARPS else None
+    return narrow._replace(warps=MAX_SHARED_WARPS) if narrow is not None else block
 
 
 def others(problem: Problem, limits: Limits) -> list[Configuration]:

@@ -26,11 +26,13 @@ MANY_COLUMNS = 1 << 18
 # Warps of a program of such columns: at most MAX_SHARED_WARPS where a row of K is longer than a sector, so that
 # programs share sectors: softmax 26 x 1079 x 317 float32 by 16 49 us, in a loop 38.
 MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
-# 16-bit columns of several threads, by programs of a whole line of each column's row, WIDE_PROGRAMS to a multiprocessor
-# at least: rows that begin anywhere have their first and last sectors in two programs each, which is each sector where
-# a program has no more than one. softmax 3 x 503 x 44043 float16 166 us so, by a sector each 265 (FlagGems 213), 8 x
-# 300 x 10001 bf16 58 and 87, 3 x 251 x 44043 80 and 128 (H100).
-LINE_BYTES, WIDE_PROGRAMS, MAX_WIDE_WARPS = 128, 2, 16
+# Columns of several threads, by programs of so many, or half as many where those are too few or hold too little, and so
+# many programs to a multiprocessor at least: rows that begin anywhere have their first and last sectors in two programs
+# each, which is each sector where a program has no more than one. softmax 3 x 503 x 44043 float16 166 us by 64 columns,
+# by 16 265 (FlagGems 213), 8 x 300 x 10001 bf16 58 and 87, 3 x 251 x 44043 float32 132, by 32 153 and by 16 200; 20 x
+# 700 x 3001 bf16 102.5 by 32, in a loop 118; 1 x 300 x 12001 13.5 by 32, by 64 13.9, by 16 14.7. Two inputs are half as
+# many columns: the gradient of 3 x 251 x 44043 float16 108 us by 32, by 64 of 32 warps 118, by 16 141 (H100).
+WIDE_COLUMNS, WIDE_PROGRAMS, WIDE_WARPS = 64, 2, 16
 # The fewest to a program that reads and writes one [N, K]: 1520 such start in the time that memory takes for 2.3 MB.
 # The gradient of 20000 x 8 x 16 float32, 1536 bytes each, 16.5 us so, 16.0 by threads, of 40000 x 6 x 44 bf16, 1584
 # bytes, 29.2 and 31.5 (H100).
@@ -71,9 +73,12 @@ FEW_SIDE_BY_SIDE, ELEMENTS_SIDE_BY_SIDE, VECTORS_SIDE_BY_SIDE = 8, 16, 24
 MAX_TIGHT_COLUMNS = 128
 
 
-def short_columns(problem: Problem, limits: Limits) -> Configuration | None:
+def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Configuration | None:
     """A thread has whole columns where it can: no exchange, and neighbours read what lies side by side. None if so many
     neighbours that memory is read by are more than a program can hold.
+
+    Args:
+        wide: whether columns of several threads may be of WIDE_WARPS.
     """
     M, N, K, size, inputs = problem
     block_n, registers = power_of_2(N), size // 8 + 1  # of an element
@@ -101,11 +106,13 @@ def short_columns(problem: Problem, limits: Limits) -> Configuration | None:
         elements, columns = most // 2, min(SECTOR_BYTES // size, power_of_2(K))
         warps = 4 if K * size >= SECTOR_BYTES else 1
     max_warps = MAX_SHORT_WARPS // registers if K * size <= SECTOR_BYTES else MAX_SHARED_WARPS
-    line, programs = LINE_BYTES // size, WIDE_PROGRAMS * limits.sm_count
-    if columns > 1 and size == 2 and inputs == 1 and line <= K and programs * line <= M * K:
-        columns, max_warps = line, MAX_WIDE_WARPS
-        if columns * block_n > elements * max_warps * WARP:
-            elements = most
+    if columns > 1 and size < 8 and wide:
+        for many in (WIDE_COLUMNS // inputs, WIDE_COLUMNS // 2):
+            enough = many <= K and WIDE_PROGRAMS * limits.sm_count * many <= M * K
+            if enough and many * block_n <= most * WIDE_WARPS * WARP:
+                columns, max_warps = many, WIDE_WARPS
+                elements = most // 2 if many * block_n <= most // 2 * WIDE_WARPS * WARP else most
+                break
     warps = max(warps, columns * block_n // (elements * WARP))
     if warps > max_warps or K >= 2**30 or M * K + elements * warps * WARP >= 2**31:
         return None
