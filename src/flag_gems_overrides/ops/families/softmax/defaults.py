@@ -38,11 +38,11 @@ from .shapes import COLUMNS_IN_L1, IN_L1
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
 # many of float64.
 MAX_IN_ONE_TILE = 16384
-# Many rows of float64 that are computed once: log_softmax 44632 x 2863 721 us in a loop, in one tile of 4096 1105
-# (PyTorch 807), 547 x 4055 19.0 and 22.9, softmax 3000 x 5001 97 and 161, but log_softmax 3000 x 1500 38 and 28. Fewer
-# rows than FEW_FLOAT64 to a multiprocessor, which a loop leaves waiting: softmax 349 x 2173 8.5 us in one tile, in a
-# loop 14.4, 1000 x 2500 18.4 and 26.8, log_softmax 200 x 3001 8.7 and 10.0 (H100).
-MAX_FLOAT64_IN_ONE_TILE, FEW_FLOAT64, MAX_FEW_FLOAT64_IN_ONE_TILE = 2048, 16, 3072
+# Rows of float64 that are computed once, by elements to a load, in tiles of as many eighths, or quarters, of 4096 as
+# there are: softmax 5000 x 2863 105 us in a loop, so 81 (PyTorch 113), 300 x 3301 14.1 and 11.4, 1000 x 2500 26.8 and
+# 18.4, log_softmax 200 x 3001 10.0 and 8.7. A whole tile is slower: log_softmax 547 x 4055 21.0 and 24.5, softmax 3000
+# x 5001 97 and 161 (H100).
+MAX_FLOAT64_IN_ONE_TILE = {1: 3584, 2: 3072}
 # From here on rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load could
 # take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
 MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
@@ -111,8 +111,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
     if size == 8 and inputs == 1 and enough_rows(M, size, limits):
-        few_rows = FEW_FLOAT64 * limits.sm_count >= M
-        longest = MAX_FEW_FLOAT64_IN_ONE_TILE if few_rows else MAX_FLOAT64_IN_ONE_TILE
+        longest = MAX_FLOAT64_IN_ONE_TILE[vec]
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
     large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and fills_a_large_tile(M, N, limits)
     if longest < N and not large:

@@ -16,6 +16,7 @@ from .shapes import (
     IN_L1,
     IN_L2,
     LOOPED_ROWS,
+    MAX_OF_L2_AT_ONCE,
     SPLIT_ROWS,
     SPLIT_UNALIGNED_ROWS,
 )
@@ -97,7 +98,7 @@ def row_in_cache(M: int, N: int, size: int, inputs: int, unaligned: bool, limits
     in_l2 = IN_L2.get((size, inputs))
     if in_l2 is not None:
         shape = _read_twice(in_l2, size, limits)
-        if min(M, resident(shape, limits)) * N * size * inputs <= limits.l2_bytes:
+        if min(M, resident(shape, limits)) * N * size * inputs <= MAX_OF_L2_AT_ONCE * limits.l2_bytes:
             return configuration_of(vec, vec, shape, 1)
     return None
 

@@ -38,9 +38,10 @@ IN_L1 = {
     (8, 1): ((Shape(8, 8, 64), 1.0, True), (Shape(8, 16, 64), 1.0, True)),
     (8, 2): ((Shape(8, 16, 128), 1.0, True),),
 }
-# Longer rows of float64 that L2 holds as many of as are read at once: log_softmax 213 x 24979 46 us so, by groups that
-# hold them 70 (PyTorch 62), 180 x 24979 39 and 59 (H100).
-IN_L2 = {(8, 1): Shape(8, 16, 64)}
+# Longer rows of float64 of which L2 holds most of what is read at once: log_softmax 213 x 24979 46 us so, by groups
+# that hold them 70 (PyTorch 62), 180 x 24979 39 and 59, softmax 300 x 30001, 1.2 times as much as L2 has, 87 and 102,
+# 195 x 91811, 2.7 times as much, 167 and 164 (H100).
+IN_L2, MAX_OF_L2_AT_ONCE = {(8, 1): Shape(8, 16, 64)}, 1.5
 # Rows too long for registers and L1. 1 x 2**24 bf16: 51 %, 55 % backward; with half the elements and twice the programs
 # 46 %.
 LOOPED_ROWS = {
