@@ -572,6 +572,7 @@ def test_rows_that_the_default_has_in_one_tile_have_no_group_of_the_table():
     ("M", "N", "K", "size", "inputs", "group"),
     [
         (22, 2048, 341, 4, 1, 7),
+        (16, 2048, 341, 4, 1, 7),
         (98, 3767, 367, 4, 2, 19),  # of which L2 does not hold those that a group would hold
         (10, 2048, 341, 4, 1, 4),  # L2 holds all
     ],
