@@ -595,9 +595,9 @@ def test_columns_held_by_a_program_of_most_warps_where_most_multiprocessors_have
 
 
 def test_few_rows_that_begin_anywhere_are_plain_tiles_of_few_elements():
-    for M, N, warps in [(16, 689, 4), (90, 1201, 8), (132, 2047, 8)]:
-        p = plan(M, N, 1, 2, 1, H200)
+    for M, N, size, warps in [(16, 689, 2, 4), (90, 1201, 2, 8), (90, 1201, 4, 8), (132, 2047, 2, 8)]:
+        p = plan(M, N, 1, size, 1, H200)
         assert isinstance(p, Rows)
         assert (p.warps, p.depth * p.vec) == (warps, 8)
-    for M, N, size, inputs in [(133, 689, 2, 1), (16, 2049, 2, 1), (16, 1201, 4, 1), (16, 689, 2, 2)]:
+    for M, N, size, inputs in [(133, 689, 2, 1), (133, 1201, 4, 1), (16, 2049, 2, 1), (16, 689, 2, 2)]:
         assert plan(M, N, 1, size, inputs, H200).unaligned

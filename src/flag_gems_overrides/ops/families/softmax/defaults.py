@@ -47,7 +47,8 @@ MAX_FLOAT64_IN_ONE_TILE = {1: 3584, 2: 3072}
 # take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
 MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
 # A row for each multiprocessor of those that a plain tile holds with few elements to a thread: softmax 16 x 689 float16
-# 3.5 us so, with edges 3.8 (torch.compile 3.5), 90 x 1201 bf16 3.8 and 4.1 (H100). Longer ones were not timed.
+# 3.5 us so, with edges 3.8 (torch.compile 3.5), 90 x 1201 bf16 3.8 and 4.1, float32 3.9 and 4.05 (H100). Longer ones
+# were not timed.
 FEW_UNALIGNED_ELEMENTS, MAX_FEW_UNALIGNED = 8, 2048
 # Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this, of
 # few elements in all if they are no longer than 64. The gradients of 197 x 117 x 311 bf16 24.4 us, in a loop 39.6, of
@@ -116,7 +117,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
     large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and fills_a_large_tile(M, N, limits)
     if longest < N and not large:
         return long_rows(M, N, size, inputs, unaligned, limits)
-    if unaligned and size == 2 and inputs == 1 and limits.sm_count >= M and MAX_FEW_UNALIGNED >= N:
+    if unaligned and inputs == 1 and limits.sm_count >= M and MAX_FEW_UNALIGNED >= N:
         return Configuration("rows", FEW_UNALIGNED_ELEMENTS, power_of_2(N) // (FEW_UNALIGNED_ELEMENTS * WARP))
     if unaligned:
         held = row_with_unaligned(N, size, inputs)
