@@ -75,9 +75,11 @@ CASES = [
     ((10, 300, 3), 1),
     ((3, 131, 201), 1),
     ((3, 300, 201), 1),
+    ((3, 600, 101), 1),
     ((15, 10, 150), 1),
     ((3, 4766, 8), 1),
     ((4, 2501), 1),
+    ((4, 3301), 1),
     ((4, 15001), 1),
 ]
 # And few columns as they lie: too many elements for every dtype in the interpreter.
