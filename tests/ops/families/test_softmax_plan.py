@@ -531,6 +531,10 @@ def test_columns_of_several_threads_are_read_in_lines(M, N, K, inputs, columns, 
     for other in [(1, N, 8401, size, inputs), (M, 1025, K, size, inputs), (M, N, K, 8, inputs)]:
         other = plan(*other, H200)
         assert not isinstance(other, Short) or (other.columns, other.warps) != (columns, warps)
+    # What would spill elsewhere.
+    for N, K, inputs in [(700, 3001, 1), (503, 44043, 2)]:
+        other = plan(20, N, K, size, inputs, H200._replace(capability=(10, 0)))
+        assert not isinstance(other, Short) or other.warps < 16
 
 
 @pytest.mark.parametrize(

@@ -107,11 +107,13 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
         warps = 4 if K * size >= SECTOR_BYTES else 1
     max_warps = MAX_SHORT_WARPS // registers if K * size <= SECTOR_BYTES else MAX_SHARED_WARPS
     if columns > 1 and size < 8 and wide:
+        # 24 bytes of log_softmax 20 x 720 x 3001 bf16 would spill, with 45 elements to a thread (sm_100, Triton 3.7).
+        held = most if limits.capability[0] == 9 else most // 2
         for many in (WIDE_COLUMNS // inputs, WIDE_COLUMNS // 2):
             enough = many <= K and WIDE_PROGRAMS * limits.sm_count * many <= M * K
-            if enough and many * block_n <= most * WIDE_WARPS * WARP:
+            if enough and many * block_n <= held * WIDE_WARPS * WARP:
                 columns, max_warps = many, WIDE_WARPS
-                elements = most // 2 if many * block_n <= most // 2 * WIDE_WARPS * WARP else most
+                elements = most // 2 if many * block_n <= most // 2 * WIDE_WARPS * WARP else held
                 break
     warps = max(warps, columns * block_n // (elements * WARP))
     if warps > max_warps or K >= 2**30 or M * K + elements * warps * WARP >= 2**31:
