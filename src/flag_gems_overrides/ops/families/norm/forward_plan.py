@@ -228,21 +228,27 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     # More than the registers hold, so that the last to start end with the others: bf16 12288 x 3072 47.8 us with 10
     # programs to an SM, 52.7 with 5; 13051 x 1600 30.7 with 18, 34.3 with 9; 8192 x 4096 41.1 with 8, 41.8 with 4.
     per_sm = max(1, BYTES_IN_FLIGHT * (2 if itemsize == 2 else 1) // tile_bytes)
+    # One program of 16 warps fits on a multiprocessor: 256 x 11781 bf16 comes in two waves, 14.6 us. By programs of 8
+    # warps, of which two fit, it takes 11.5 to 12.0 (H100; FlagGems 12.9). With 8 vectors to a thread only one program
+    # of 8 warps fits too (139 registers).
+    two = limits.sm_count < M and 32 * lanes < span <= 56 * lanes
+    of_few = warps_for(span, (8 if two else 4) * lanes)
+    # 8 bytes of 8192 x 4092 spill on sm_80, and on sm_90 of fused_add_rms_norm of 400 x 16380 by 16 warps.
+    spills = limits.capability[0] < 9 or (problem.residual and of_few > 8)
+    if itemsize == 2 and 2 * math.gcd(N, vec) == vec and not spills:
+        # Halves of vectors need no edges: layer_norm of 2048 x 2052 float16 takes 12.5 us so, 14.4 with a late weight
+        # and bias, 17.3 with edges, of 8192 x 4092 bf16 51.3, 53.9 and 60.7, of 65536 x 516 float16 55.2 and 60.9 with
+        # edges, of 256 x 12292 bf16 9.5, 12.0 and 13.0, of sums with a residual of 8192 x 4092 74.0 and 91.2, rms_norm
+        # of them 50.9 and 55.1 (H100).
+        return Configuration("rows", of_few, vec // 2, block_m)
     few = limits.capability[0] == 9 and 2 * per_sm * limits.sm_count > M
     if few and itemsize == 2 and N % vec and span > 4 * lanes:
         # Hardly more rows than programs: 1091 x 1995 bf16 and a residual 11.7 us by a program for each, 14.3 with
         # pipelines of one warp, of which a few have two rows. On sm_80 and sm_100 8 bytes of 900 x 4001 spill.
-        # One program of 16 warps fits on a multiprocessor: 256 x 11781 bf16 comes in two waves, 14.6 us. By programs of
-        # 8 warps, of which two fit, it takes 11.5 to 12.0 (H100; FlagGems 12.9). With 8 vectors to a thread only one
-        # program of 8 warps fits too (139 registers).
-        two = limits.sm_count < M and 32 * lanes < span <= 56 * lanes
-        warps = warps_for(span, (8 if two else 4) * lanes)
-        if 2 * math.gcd(N, vec) == vec and not problem.residual:
-            # Halves of vectors need no edges: layer_norm of 2048 x 4092 float16 takes 18.2 us so, 20.2 with a late
-            # weight and bias, 24.7 with edges, of 1024 x 4092 bf16 12.2, 12.9 and 17.4, of 2048 x 4100 float16 18.8,
-            # 20.2 and 24.4 (H100).
-            return Configuration("rows", warps, vec // 2, late=two)
-        return Configuration("rows", warps, vec, late=True)
+        if 4 * math.gcd(N, vec) == vec and not problem.residual:
+            # Quarters early too: layer_norm of 1024 x 4098 bf16 13.6 us, late 17.1, with edges 17.4 (H100).
+            return Configuration("rows", of_few, vec // 4)
+        return Configuration("rows", of_few, vec, late=True)
     stages = stages_within(4, per_sm * tile_bytes, limits)
     if itemsize > 2 and min(2, per_sm) * limits.sm_count * block_m >= M:
         # One tile to a program: 16 x 6144 float32 4.0 us, through shared memory 4.6; bf16 4.2, not 4.0.
