@@ -76,6 +76,9 @@ VECTORS, VECTORS_OF_FEW = 4, 2
 # device busy, and vectors if there are fewer: 19836 x 3104 float32 takes 125 us with 28 elements in 4 warps, 129 with
 # 16 in 8; 4 x 1385 float32 3.7 us with 3 vectors in 4 warps, 3.9 with 2 in 8.
 ELEMENTS_OF_MANY, VECTORS_OF_ALONE = 32, 3
+# Many groups of up to so many float32 are for 8 warps at most: 512 x 16 x 4500 in 8 groups takes 103.9 us by 8, 105.3
+# by 16, 512 x 16 x 8000 179.9 and 182.7 (H100).
+MAX_OF_8_WARPS = 16384
 # Elements that a program holds of small groups, if there are as many.
 ELEMENTS_HELD = 2048
 # Forward: elements of a thread whose vectors span three channels or more. Loads of less than half a vector: one
@@ -217,6 +220,8 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
             per_thread = ELEMENTS_OF_MANY // (4 if problem.itemsize == 8 else 1)
         vectors = max(min(per_thread, most // 4 if problem.itemsize == 8 else most) // vec, 1)
         warps = max(power_of_2(cdiv(problem.size // vec, vectors * WARP)), early_warps)
+        if many and problem.itemsize == 4 and span(problem, vec) == 1 and problem.size <= MAX_OF_8_WARPS:
+            warps = min(warps, 8)
     return Configuration("rows", min(warps, MAX_WARPS), together, vec)
 
 
