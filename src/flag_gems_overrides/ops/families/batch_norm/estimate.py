@@ -31,9 +31,10 @@ OF_FLAT_WARPS = {8: 1.03, 16: 1.06}
 # by 8, 18.1 by 4, of 12000 x 200 float16 25.4 and 24.9 (H100).
 FLAT_SUMS_US = {8: 3.0, 16: 10.0}
 # Columns of whole vectors take so many times as long, by the bytes of an element: 156093 x 168 float16 92 us, the
-# gradient of 780197 x 136 549, of 538608 x 128 float32 396, of 213671 x 128 float64 300. Forward those of float32 more:
-# 69460 x 32 29.3 us, by flat 23.0, 20000 x 128 26.1 and 27.6, 5000 x 512 23.5 and 23.7 (H100).
-OF_WIDE_COLUMNS, OF_WIDE_COLUMNS_FORWARD = {2: 1.5, 4: 1.2, 8: 1.15}, {2: 1.5, 4: 1.5, 8: 1.15}
+# gradient of 780197 x 136 549, of 538608 x 128 float32 396, of 213671 x 128 float64 300, of 40000 x 64 float32 32.0, by
+# flat 30.2. Forward those of float32 more: 69460 x 32 29.3 us, by flat 23.0, 20000 x 128 26.1 and 27.6, 5000 x 512 23.5
+# and 23.7 (H100).
+OF_WIDE_COLUMNS, OF_WIDE_COLUMNS_FORWARD = {2: 1.5, 4: 1.25, 8: 1.15}, {2: 1.5, 4: 1.5, 8: 1.15}
 # Columns of less than vectors, besides what these take: 2760 x 74820 bf16 takes 530 us, 292 at 4250 GB/s; the gradient
 # of 14665 x 8523 bf16 912, 294 at 4250.
 OF_NARROW_COLUMNS = 1.25

@@ -51,6 +51,8 @@ STAGES = 3
 CHANNELS_REGISTERS = 80
 # Bytes of a gradient's only channel that one program goes through.
 MAX_BYTES_ALONE = 32 << 10
+# Half as many columns of float32 to a program where a multiprocessor has no more elements, two tiles.
+MAX_SHARE_OF_HALF = 8192
 # Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
 # 20.4 without; 21627 x 22 x 3, with 4 lanes for 3 elements, 170 and 54.
 MAX_PADDING = 1.32
@@ -97,12 +99,17 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
             # 21.6 us by 128 programs of two tiles at most, by flat 24.7 (H100; PyTorch 22.6). Of misaligned 16 bits 152
             # bytes spill (4012 x 512 bf16).
             yield groups._replace(tiles=1)
-        narrow = problem.inputs == 2 and problem.itemsize == 2 and limits.sm_count * groups.channels >= 4 * problem.N
-        if wide and narrow:
+        narrow = problem.inputs == 2 and limits.sm_count * groups.channels >= 4 * problem.N
+        half = groups._replace(channels=groups.channels // 2, loads=COLUMNS[0] // 2)
+        if wide and narrow and problem.itemsize == 2:
             # Half as many columns, so that fewer programs wait for each other: the gradient of 7868 x 304 bf16 takes
             # 22.4 us so, 26.1 with all of them, by flat 25.1, of 15789 x 304 with all 35.0, by flat 37.7 (H100; PyTorch
-            # 23.3 and 39.0).
-            yield groups._replace(channels=groups.channels // 2, loads=COLUMNS[0] // 2)
+            # 23.3 and 39.0). And more programs where columns are short: of 3947 x 304 15.9 us, by flat 18.5.
+            yield half
+            yield half._replace(tiles=1)
+        elif wide and narrow and limits.sm_count * MAX_SHARE_OF_HALF >= problem.M * problem.N:
+            # 6287 x 128 float32 16.1 us, 18.0 with all columns, by flat 17.4 (H100).
+            yield half._replace(tiles=1)
         # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions), of float32 that are not
         # aligned 32 (20000 x 128 takes 25.5 us so, 26.1 without; H100), of float64 on sm_100 8 (70000 x 128). Single
         # columns have no pipeline.
