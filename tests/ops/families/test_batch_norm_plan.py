@@ -37,9 +37,16 @@ def test_forward_tiles_of_little_have_no_heads_and_tails(M, N, K, edges):
     [
         (Problem(72, 154744, 1, 2, 1), 32, 64, 8, 2),
         (Problem(139, 100000, 1, 2, 1), 32, 128, 16, 4),
-        (Problem(90, 100000, 1, 2, 1), 64, 128, 0, 8),  # 64 and 32 rows would have hardly fewer lanes
+        (Problem(96, 120000, 1, 2, 1), 32, 64, 32, 2),
+        (Problem(40, 200000, 1, 2, 1), 32, 32, 8, 1),
+        (Problem(100, 100000, 1, 2, 1), 64, 128, 0, 8),  # 64 and 64 rows
+        (Problem(72, 154744, 1, 2, 2), 16, 128, 0, 4),
+        (Problem(40, 200000, 1, 2, 2), 32, 64, 0, 4),
         (Problem(1, 1, 8453, 4, 2), 1, 16384, 0, 16),  # with a head and a tail
+        (Problem(3, 64, 4001, 2, 2), 1, 16384, 0, 16),
         (Problem(121, 1789, 6, 2, 2), 2, 1024, 0, 4),
+        (Problem(121, 1500, 6, 2, 2), 2, 1024, 0, 4),
+        (Problem(200, 2000, 5, 2, 2), 4, 1024, 0, 8),
         (Problem(121, 1789, 6, 4, 2), 4, 1024, 0, 8),
         (Problem(1, 16384, 82, 8, 1), 2, 128, 0, 1),
     ],
@@ -53,11 +60,19 @@ def test_programs_hold_channels_as_they_were_timed(problem, channels, block, res
 @pytest.mark.parametrize(
     ("problem", "configuration"),
     [
-        (Problem(7868, 304, 1, 2, 2), ("groups", 32, 16, 2)),
-        (Problem(15789, 304, 1, 2, 2), ("groups", 32, 16, 2)),
-        (Problem(3947, 304, 1, 2, 2), ("flat", 304, 4, 2)),
+        (Problem(7868, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 2)),
+        (Problem(15789, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 2)),
+        (Problem(3947, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 1)),
+        (Problem(6287, 128, 1, 4, 2), ("groups", 16, 16, 2, 16, 1)),
+        (Problem(40000, 64, 1, 4, 2), ("flat", 64, 4, 2, 16, 2)),
     ],
     ids=str,
 )
 def test_gradients_of_some_columns_as_they_were_timed(problem, configuration):
-    assert choose(problem, H200)[:4] == configuration
+    assert choose(problem, H200)[:6] == configuration
+
+
+@pytest.mark.parametrize(("K", "held"), [(5001, False), (7001, True), (12001, True), (20001, False)])
+def test_gradients_of_few_runs_with_edges_are_held_where_elements_are_many(K, held):
+    chosen = choose(Problem(1, 16, K, 4, 2), H200)
+    assert (chosen.kernel == "channels" and chosen.loads > 0) == held

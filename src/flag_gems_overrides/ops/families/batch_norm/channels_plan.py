@@ -23,8 +23,9 @@ from .side_by_side import ROW_BYTES, neighbours
 NEIGHBOUR_ELEMENTS = 4096
 # Half as many of 16 bits where there are more than so many programs of 8 warps to a multiprocessor, which has registers
 # for no more: 121 x 1789 x 6 bf16 takes 11.1 us by programs of two channels and 4 warps, 13.1 by twice as large ones,
-# 100 x 3000 x 6 float16 14.4 and 15.2, but 121 x 1789 x 6 float32 16.1 both (H100).
-NEIGHBOURS_AT_ONCE = 3
+# 121 x 1500 x 6 9.4 and 10.3, 100 x 3000 x 6 float16 14.4 and 15.2, but 121 x 1789 x 6 float32 16.1 both, and 200 x
+# 2000 x 5 bf16, which is loaded one by one, 14.0 and 11.8 (H100).
+NEIGHBOURS_AT_ONCE = 2
 # Elements of float64 that a program of one warp has of neighbouring channels forward, where a multiprocessor has more
 # warps than run at once: two channels, or at least, and at most, so many. 1 x 16384 x 82 takes 14.5 us with two
 # channels, 15.0 with four, 20.1 with four by two warps, 1 x 30000 x 50 16.5 with two, 17.7 with four, and with eight by
@@ -32,8 +33,9 @@ NEIGHBOURS_AT_ONCE = 3
 FEW_OF_WARP, MANY_OF_WARP = 128, 256
 # Many columns of 16 bits forward, of so many rows and a few more: 72 x 154744 bf16 takes 35.4 us by programs of 64 and
 # 8 rows of 64 bytes, with 4 warps instead of 2 39.6, with 128 bytes 43.5, in one tile of 128 rows 51.6; 139 x 100000
-# 41.7, with 8 warps instead of 4 50.6, in one tile 45.7 (H100; PyTorch 74.0 and 83.1).
-MIN_TWO_TILES, MAX_TWO_TILES, BYTES_OF_TWO_TILES = 64, 256, 64
+# 41.7, with 8 warps instead of 4 50.6, in one tile 45.7 (H100; PyTorch 74.0 and 83.1); 96 x 120000 28.1, in one tile
+# 38.5, 40 x 200000 21.8, with 2 warps instead of one 24.8, in one tile 27.3.
+MIN_TWO_TILES, MAX_TWO_TILES, BYTES_OF_TWO_TILES = 32, 256, 64
 # Rows that a program has of neighbouring channels at most, unless all multiprocessors have more, where a row is one
 # load: each lane of a warp then has another line for L1 to look up, one a cycle, for each tensor. 256 x 150 x 2 float16
 # takes 6.5 us with 8 channels, 5.0 with 4; 1024 x 5 x 2 float32 7.4 with 4, 5.3 with 2; the gradients of 445 x 29 x 2
@@ -57,6 +59,8 @@ LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 256, 20 << 20
 # 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. The bytes of a row up to which they do are estimated
 # between these, not timed.
 ROWS_OF_ONE_COLUMN, MAX_ROW_BYTES = 4096, 64
+# Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
+MAX_SINGLES = 3 / 4
 # Programs that do not wait for each other: of so many waves the last one is a small part.
 WAVES = 4
 
@@ -113,7 +117,8 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
             channels = min(channels, max(share, power_of_2(NEIGHBOUR_ROWS // A)))
         channels = max(1, channels, min(512 // inputs // block, share))
         waves = cdiv(C, channels) > NEIGHBOURS_AT_ONCE * limits.sm_count
-        if inputs == 2 and size == 2 and channels > 1 and channels * block == NEIGHBOUR_ELEMENTS and waves:
+        narrow = size == 2 and B % 2 == 0
+        if inputs == 2 and narrow and channels > 1 and channels * block == NEIGHBOUR_ELEMENTS and waves:
             channels //= 2
         many_warps = C * block > WARPS_AT_ONCE * WARP * limits.sm_count * held(problem) // 2
         if inputs == 1 and size == 8 and VECTOR_BYTES // size % B and many_warps:
@@ -129,6 +134,11 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     # Forward 8 bytes of float64 spill (83 x 34007, sm_80).
     if many and B == 1 and inputs == 2 and not thin:
         per_thread = held(problem)
+        # Half as many columns of 16 bits, a sector at least, by 4 warps: the gradient of 72 x 154744 bf16 takes 48.1 us
+        # with 16 columns, 53.4 with 32 by 8 warps, of 90 x 100000 35.9 and 40.2, of 40 x 200000 35.0 with 32, 46.6 with
+        # 64, of 60 x 150000 33.0 and 39.7 (H100).
+        if size == 2 and channels * block > FEW_WARPS * WARP * per_thread and channels > SECTOR_BYTES // size:
+            channels //= 2
     elif many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
         per_thread *= 2
     elif B == 1:
@@ -160,15 +170,16 @@ def unaligned_channels(problem: Problem, limits: Limits) -> Configuration | None
 
     Gradients where a multiprocessor has more warps of them than run at once: of 3 x 4232 x 759 float16 29.0 us so, 38.7
     element by element, 54.5 with groups, of 2 x 5000 x 759 21.7 and 25.6 element by element, of 8 x 1000 x 1001 bf16
-    24.2 and 34.2 with groups (H100). Of fewer channels these were not timed, but of the only one that no program holds
-    element by element: of 8453 float32 5.3 us so, with groups 7.9, of 12001 5.8 and 8.1, of 10731 bf16 4.9 and 8.8.
+    24.2 and 34.2 with groups (H100). Of fewer channels those that a program hardly holds element by element: of one
+    channel of 8453 float32 5.3 us so, with groups 7.9, of 7001 4.6 and 8.1, of 16 channels of 12001 5.9 and 10.2, of
+    120 of 8195 bf16 6.5 and 9.3, of 3 x 64 x 4001 6.6 and 10.0, but of one of 5001 float32 4.4, element by element 4.1.
     """
     if problem.K == 1:
         return None
     block, per_thread = block_of(problem, True), held(problem)
     few = problem.N * block <= WARPS_AT_ONCE * WARP * limits.sm_count * per_thread // 2
-    alone = problem.N == 1 and per_thread * MAX_WARPS * WARP < problem.M * problem.K
-    if few and problem.inputs == 2 and not alone:
+    short = MAX_SINGLES * per_thread * MAX_WARPS * WARP > problem.M * problem.K
+    if few and problem.inputs == 2 and short:
         return None
     warps = block // (per_thread * WARP)
     if problem.inputs == 1:

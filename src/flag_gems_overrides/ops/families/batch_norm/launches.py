@@ -189,7 +189,7 @@ def _two_tiles(problem: Problem, channels: int, warps: int) -> Channels:
     """Programs that hold columns as the greatest power of two of rows, and the other ones."""
     block = power_of_2_within(problem.M)
     rest = max(power_of_2(problem.M - block), block // 8)
-    if problem.inputs > 1 or not 0 < problem.M - block <= rest <= block // 4:
+    if problem.inputs > 1 or not 0 < problem.M - block <= rest <= block // 2:
         raise ValueError("columns that two tiles hold with few masked lanes")
     if channels * block > held(problem) * warps * WARP or channels * rest < warps * WARP:
         raise ValueError("a program does not hold a channel")
