@@ -87,7 +87,7 @@ def test_gradients_that_read_their_input_again(dtype, training, monkeypatch, dev
 
 
 @each("dtype", FLOATING)
-@each("rows", [18, 37])
+@each("rows", [18, 37, 45])
 @pytest.mark.parametrize("C", [44, 48, 77])
 def test_columns_in_two_tiles(C, rows, dtype, monkeypatch, device_with, device):
     device_with()
