@@ -136,8 +136,9 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         per_thread = held(problem)
         # Half as many columns of 16 bits, a sector at least, by 4 warps: the gradient of 72 x 154744 bf16 takes 48.1 us
         # with 16 columns, 53.4 with 32 by 8 warps, of 90 x 100000 35.9 and 40.2, of 40 x 200000 35.0 with 32, 46.6 with
-        # 64, of 60 x 150000 33.0 and 39.7 (H100).
-        if size == 2 and channels * block > FEW_WARPS * WARP * per_thread and channels > SECTOR_BYTES // size:
+        # 64, of 60 x 150000 33.0 and 39.7 (H100). On sm_100 8 bytes of the first spill (Triton 3.7).
+        narrow = size == 2 and channels > SECTOR_BYTES // size and limits.capability[0] < 10
+        if narrow and channels * block > FEW_WARPS * WARP * per_thread:
             channels //= 2
     elif many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
         per_thread *= 2
