@@ -396,6 +396,7 @@ def test_what_is_not_side_by_side(N, K, elements, width, rule):
         (100000, 64, 2, 1, 16, 3),  # of which the table has a group of more
         (20000, 300, 2, 1, 64, 7),  # of no whole sectors, and so many that reading more costs more
         (8192, 300, 2, 1, 16, 1),
+        (20000, 200, 2, 1, 16, 1),
         (20000, 150, 2, 2, 16, 1),
     ],
 )
@@ -578,6 +579,7 @@ def test_rows_that_the_default_has_in_one_tile_have_no_group_of_the_table():
         (22, 2048, 341, 4, 1, 7),
         (16, 2048, 341, 4, 1, 7),
         (98, 3767, 367, 4, 2, 19),  # of which L2 does not hold those that a group would hold
+        (98, 1500, 367, 4, 2, 16),  # of which each reads in one round what all found
         (10, 2048, 341, 4, 1, 4),  # L2 holds all
     ],
 )

@@ -42,17 +42,20 @@ MAX_ROUNDS = 2
 # Share of L2 up to which groups of columns in vectors have fewer of them, for fewer words of each other, and elements
 # of each input that a thread has then: softmax 4980 x 84 bf16 10.2 us by 64 columns with 32 elements, by 32 with 16
 # 8.3, by 16 7.5, 20000 x 100 22.2, 14.8 and 13.8, 3000 x 256 9.3, 9.0 (two rounds) and 8.0 (H100). Of more than 13 MB
-# none was timed. Half of the share forward where a row is no whole sectors, of which programs then read more than they
-# have: 20000 x 300 bf16 (12 MB) 26.3 us by 64 columns, by 16 31.0, but 100000 x 64 30.8 and 24.5 (H100).
-FEWER_WORDS_OF_VECTORS, ELEMENTS_FOR_FEWER_WORDS = 0.25, 16
+# none was timed. Less forward where a row is no whole sectors, of which programs then read more than they have: 20000 x
+# 300 bf16 (12 MB) 27.3 us by 64 columns, by 16 30.1, but 20000 x 200 (8 MB) 22.8 and 18.6, 100000 x 64 30.8 and 24.5
+# (H100).
+FEWER_WORDS_OF_VECTORS, FEWER_WORDS_OF_PARTS, ELEMENTS_FOR_FEWER_WORDS = 0.25, 0.1875, 16
 # Columns loaded one by one that are read twice: what groups read and write at a time is at most SINGLES_OF_L2 of it, if
 # all is more than MAX_OF_L2. softmax 2 x 9 x 2048 x 341 float32 65 us by groups of 8, by 4 78, by 2, of which all
 # blocks are read at once, 84 (FlagGems 77), 13 x 2048 x 341, 1.43 times as much as L2 has, 54 by 8 and 58 by 3; the
 # gradient of 49 x 2 x 3767 x 367 float32 1286 us by 16, by 8 1436 (H100).
 SINGLES_OF_L2, MAX_OF_L2 = 2 / 3, 1.4
-# Programs of a group that holds such columns of a gradient, at most, where L2 does not hold them: that of 49 x 2 x 3767
-# x 367 float32 1460 us by 59 (H100). Of 32, which is columns of up to 2048, none was timed in a loop.
-MAX_GROUP_OF_SINGLES = 32
+# Programs of a group for such columns of a gradient of float32: at most where it holds them and L2 does not, at least
+# where it reads them twice, as many as read in one round what the others found. That of 98 x 1500 x 367 376 us by 16,
+# by 9 422, held by 24 446, but of 98 x 3767 x 367 1265 by 22, for less in L2 at a time, by 16 1365, held by 59 1460
+# (H100).
+GROUP_OF_SINGLES = 16
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -81,7 +84,7 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         member = without_spills(Shape(8 * vec, 8, 128), limits)
         members = power_of_2(N) * block_k // (member.elements * 8 * WARP)
         in_l2 = vec > 1 or M * N * K * size * inputs <= 2 * limits.l2_bytes
-        if members <= min(64 if in_l2 else MAX_GROUP_OF_SINGLES, resident(member, limits)):
+        if members <= min(64 if in_l2 else GROUP_OF_SINGLES, resident(member, limits)):
             return configuration_of(vec, block_k, member, members)
     if (size, inputs) == (2, 1) and vec * size == VECTOR_BYTES and block_k == 64:
         narrow = _narrow_columns(M, N, K, vec, warps, shape, limits)
@@ -105,7 +108,9 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         shape = wide
     elif vec == 1 and blocks * moved > MAX_OF_L2 * limits.l2_bytes:
         at_once = max(int(SINGLES_OF_L2 * limits.l2_bytes) // moved, MIN_BLOCKS)
-        group = max(group, cdiv(resident(shape, limits), at_once)) if at_once < blocks else group
+        if at_once < blocks:
+            at_least = min(GROUP_OF_SINGLES, resident(shape, limits)) if (size, inputs) == (4, 2) else group
+            group = max(group, at_least, cdiv(resident(shape, limits), at_once))
     if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
         shape, vec = _for_loops(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = group_of(blocks, N * block_k * size * inputs, shape, limits)
@@ -118,7 +123,7 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
 def has_few_words(problem: Problem, limits: Limits) -> bool:
     """Whether groups of columns in vectors have few, if their programs would read many words of each other."""
     M, N, K, size, inputs = problem
-    share = FEWER_WORDS_OF_VECTORS if inputs == 2 or K * size % SECTOR_BYTES == 0 else FEWER_WORDS_OF_VECTORS / 2
+    share = FEWER_WORDS_OF_VECTORS if inputs == 2 or K * size % SECTOR_BYTES == 0 else FEWER_WORDS_OF_PARTS
     return size < 8 and M * N * K * size * inputs <= share * limits.l2_bytes
 
 
