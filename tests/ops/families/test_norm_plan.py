@@ -487,9 +487,11 @@ def test_gradients_of_single_16_bit_elements_are_not_pipelined_where_there_are_r
         (1024, 4100, False, 4, 4, 1),
         (256, 12292, False, 4, 8, 1),
         (8192, 4092, True, 4, 4, 1),
-        (65536, 516, False, 4, 1, 2),
+        (65536, 516, False, 4, 1, 1),
+        (65536, 260, False, 4, 1, 2),
         (400, 16380, True, 8, 8, 1),  # with edges, for 16 warps spill otherwise
         (1024, 4098, False, 2, 4, 1),
+        (1024, 4098, True, 2, 4, 1),
         (8192, 4098, False, 8, 2, 1),  # with edges
     ],
 )

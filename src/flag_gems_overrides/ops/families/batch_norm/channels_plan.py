@@ -21,11 +21,11 @@ from .side_by_side import ROW_BYTES, neighbours
 # Most elements that a program has of neighbouring channels: the gradient of 445 x 29 x 2 bf16 takes 6.0 us, 8.9 with
 # twice as many.
 NEIGHBOUR_ELEMENTS = 4096
-# Half as many of 16 bits where there are more than so many programs of 8 warps to a multiprocessor, which has registers
-# for no more: 121 x 1789 x 6 bf16 takes 11.1 us by programs of two channels and 4 warps, 13.1 by twice as large ones,
-# 121 x 1500 x 6 9.4 and 10.3, 100 x 3000 x 6 float16 14.4 and 15.2, but 121 x 1789 x 6 float32 16.1 both, and 200 x
-# 2000 x 5 bf16, which is loaded one by one, 14.0 and 11.8 (H100).
-NEIGHBOURS_AT_ONCE = 2
+# Half as many of 16 bits where there are more than so many programs to a multiprocessor, which has registers for two:
+# 121 x 1789 x 6 bf16 takes 11.1 us by programs of two channels and 4 warps, 13.1 by twice as large ones, 121 x 1500 x 6
+# 9.4 and 10.3, 121 x 1000 x 6 7.1, and 8.0 by 250 of 16 warps, 100 x 3000 x 6 float16 14.4 and 15.2, but 121 x 1789 x 6
+# float32 16.1 both, and 200 x 2000 x 5 bf16, which is loaded one by one, 14.0 and 11.8 (H100).
+NEIGHBOURS_AT_ONCE = 1.5
 # Elements of float64 that a program of one warp has of neighbouring channels forward, where a multiprocessor has more
 # warps than run at once: two channels, or at least, and at most, so many. 1 x 16384 x 82 takes 14.5 us with two
 # channels, 15.0 with four, 20.1 with four by two warps, 1 x 30000 x 50 16.5 with two, 17.7 with four, and with eight by
@@ -76,7 +76,7 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     if block > most:
         alone = block <= held_of_one(problem, False, limits) * MAX_WARPS * WARP
         return Configuration("channels", 1, MAX_WARPS) if alone else None
-    thin = False
+    thin = half = False
     if B == 1:
         # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.
         channels = min(max(ROW_BYTES // size, 512 // inputs // block), power_of_2(C))
@@ -118,7 +118,8 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         channels = max(1, channels, min(512 // inputs // block, share))
         waves = cdiv(C, channels) > NEIGHBOURS_AT_ONCE * limits.sm_count
         narrow = size == 2 and B % 2 == 0
-        if inputs == 2 and narrow and channels > 1 and channels * block == NEIGHBOUR_ELEMENTS and waves:
+        half = inputs == 2 and narrow and channels > 1 and channels * block == NEIGHBOUR_ELEMENTS and waves
+        if half:
             channels //= 2
         many_warps = C * block > WARPS_AT_ONCE * WARP * limits.sm_count * held(problem) // 2
         if inputs == 1 and size == 8 and VECTOR_BYTES // size % B and many_warps:
@@ -126,7 +127,7 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     # Two columns in half as many elements of a thread: 64 x 64 bf16 3.4 us, 3.7 with as many.
     per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
     at_once = WARPS_AT_ONCE * WARP * limits.sm_count
-    many = cdiv(C, channels) * channels * block > at_once * per_thread
+    many = half or cdiv(C, channels) * channels * block > at_once * per_thread
     if many and B == 1 and inputs == 1 and size == 2:
         two_tiles = _two_tiles(problem, limits)
         if two_tiles is not None:

@@ -239,14 +239,19 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
         # Halves of vectors need no edges: layer_norm of 2048 x 2052 float16 takes 12.5 us so, 14.4 with a late weight
         # and bias, 17.3 with edges, of 8192 x 4092 bf16 51.3, 53.9 and 60.7, of 65536 x 516 float16 55.2 and 60.9 with
         # edges, of 256 x 12292 bf16 9.5, 12.0 and 13.0, of sums with a residual of 8192 x 4092 74.0 and 91.2, rms_norm
-        # of them 50.9 and 55.1 (H100).
+        # of them 50.9 and 55.1 (H100). A thread has few elements, for more programs: 65536 x 260 bf16 33.2 us by two
+        # rows, 39.0 by four, 65536 x 516 53.9 by one, 55.9 by two (H100).
+        block_n = min(power_of_2(span), of_few * lanes)
+        most = power_of_2_within(LATE_ELEMENTS * of_few * WARP // (cdiv(N, block_n) * block_n))
+        block_m = min(block_m, most)
         return Configuration("rows", of_few, vec // 2, block_m)
     few = limits.capability[0] == 9 and 2 * per_sm * limits.sm_count > M
     if few and itemsize == 2 and N % vec and span > 4 * lanes:
         # Hardly more rows than programs: 1091 x 1995 bf16 and a residual 11.7 us by a program for each, 14.3 with
         # pipelines of one warp, of which a few have two rows. On sm_80 and sm_100 8 bytes of 900 x 4001 spill.
-        if 4 * math.gcd(N, vec) == vec and not problem.residual:
-            # Quarters early too: layer_norm of 1024 x 4098 bf16 13.6 us, late 17.1, with edges 17.4 (H100).
+        if 4 * math.gcd(N, vec) == vec and not spills:
+            # Quarters early too: layer_norm of 1024 x 4098 bf16 13.6 us, late 17.1, with edges 17.4, of sums with a
+            # residual 16.5, late 20.5 (H100).
             return Configuration("rows", of_few, vec // 4)
         return Configuration("rows", of_few, vec, late=True)
     stages = stages_within(4, per_sm * tile_bytes, limits)
