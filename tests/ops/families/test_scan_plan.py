@@ -18,6 +18,11 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         (Problem(14, 2354, 1470, 8, integer=True), 64, 12),
         (Problem(8178, 16, 353, 2), 128, 8),
         (Problem(8178, 31, 353, 2), 128, 16),
+        (Problem(8178, 8, 353, 2), 128, 4),
+        (Problem(2000, 64, 353, 2), 128, 16),
+        (Problem(8178, 16, 354, 2), 128, 8),
+        (Problem(8178, 16, 201, 2), 128, 8),
+        (Problem(8178, 16, 777, 2), 128, 8),
     ],
 )
 def test_columns_that_share_sectors_are_in_wide_pieces(problem, lanes, depth):
@@ -30,8 +35,11 @@ def test_columns_that_share_sectors_are_in_wide_pieces(problem, lanes, depth):
     [
         Problem(200, 400, 386, 8, integer=True),  # the last of 7 programs has 2 columns: 216 us, by vectors 211.5
         Problem(8178, 16, 150, 2),
-        Problem(8178, 16, 354, 2),  # loaded in vectors
+        Problem(8178, 16, 356, 2),  # loaded in vectors of 8 bytes
         Problem(8178, 6, 353, 2),
+        Problem(1000, 8, 353, 8, integer=True),
+        Problem(1000, 16, 201, 8, integer=True),
+        Problem(1000, 64, 353, 8, integer=True),
     ],
 )
 def test_pieces_that_are_not_wide(problem):

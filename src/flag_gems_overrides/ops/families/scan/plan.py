@@ -70,11 +70,14 @@ COLUMN_BYTES = (128, 64, 32, 4)
 # 128 columns 363, by 16 354, int64 392, 507 and 429, and of an input of int64, which takes more registers, fewer rows:
 # by 12 343. Not where that leaves multiprocessors without a program: 8193 x 4097 float32 along 0 330 us, by 32 columns
 # 137; nor of narrower integers that are loaded in vectors: 69 x 329 x 1494 bool 201 us, by vectors 137; but 14 x 2354 x
-# 1470 int64 341, by vectors 382. Of fewer steps than so many none was timed beside other programs, but of single
-# elements in one step, of so many rows: 47 x 174 x 16 x 353 bfloat16 along 2 75.2 us, by programs without segments 88.
-# Nor of int64 where the last program has few columns: 200 x 400 x 386 216 us, by vectors 211.5.
+# 1470 int64 341, by vectors 382. Of fewer steps than so many only
+# single elements, or vectors of up to 4 bytes, of at least so many rows, and where few lanes have no column, bfloat16:
+# 47 x 174 x 16 x 353 along 2 75.2 us, by programs without segments 88, 8178 x 8 x 353 44.3 and 48.4, 2000 x 64 x 353,
+# in two steps, 94.5 and 104, 8178 x 16 x 354 75.7 and 93.8, x 201 47 and 53, x 777 153 and 186. Of int64 only one step,
+# of more rows, for no others were timed, nor where the last program has few columns: 200 x 400 x 386 216 us, by vectors
+# 211.5.
 WIDE_COLUMNS, WIDE_INTEGERS, WIDE_ROWS, WIDE_INTEGER_ROWS, WIDE_WARPS, WIDE_STEPS = 128, 64, 16, 12, 8, 4
-WIDE_STEP_ROWS, WIDE_FULL = 16, 7 / 8
+WIDE_STEP_ROWS, WIDE_FULL, WIDE_STEP_BYTES = (8, 16), (3 / 4, 7 / 8), 4  # the second of int64
 MAX_CONFIGURATIONS = 24
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
@@ -194,16 +197,18 @@ def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     M, N, K, size, integer, narrow = problem
     if integer and narrow and K % 2 == 0:
         return None
-    lanes = WIDE_INTEGERS if integer and size == 8 else WIDE_COLUMNS
-    rows = WIDE_INTEGER_ROWS if integer and size == 8 and not narrow else WIDE_ROWS
+    int64 = integer and size == 8
+    lanes = WIDE_INTEGERS if int64 else WIDE_COLUMNS
+    rows = WIDE_INTEGER_ROWS if int64 and not narrow else WIDE_ROWS
     wide = Configuration("segments", 1, lanes, rows, WIDE_WARPS)
     steps, programs = cdiv(N, wide.step(K)), M * cdiv(K, lanes)
-    if steps == 1 and N >= WIDE_STEP_ROWS and vector(problem)[0] == 1:
-        wide = wide._replace(depth=_rounded(cdiv(N, wide.units), rows))
-    elif steps < WIDE_STEPS:
-        return None
+    if steps < WIDE_STEPS:
+        vec = vector(problem)[0]
+        if WIDE_STEP_ROWS[int64] > N or (vec > 1 and vec * size > WIDE_STEP_BYTES) or (int64 and steps > 1):
+            return None
+        wide = wide._replace(depth=_rounded(cdiv(cdiv(N, steps), wide.units), rows))
     share = lanes < K and K * size % SECTOR_BYTES != 0 and 2 * M * N * K * size > limits.l2_bytes
-    full = programs * lanes * WIDE_FULL <= M * K or (steps > 1 and not (integer and size == 8))
+    full = programs * lanes * WIDE_FULL[int64] <= M * K or (steps >= WIDE_STEPS and not int64)
     return wide if share and full and programs >= limits.sm_count else None
 
 
