@@ -81,6 +81,16 @@ def test_tiles_of_long_rows_from_whole_lines(N, dtype, op, device, device_with):
 
 
 @with_dim
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("M", [2, 7])
+def test_rows_with_edges_in_one_large_tile(M, dtype, op, device, device_with):
+    device_with(sm_count=1)
+    x = op.draw_exact((M, 12301), dtype, device)
+    check(op, x, 1)
+    check(op, put_nans(x), 1, True)
+
+
+@with_dim
 @each("dtype", FLOATING)
 @each("N", [1, 3, 4, 7])
 def test_short_rows(N, dtype, op, device, device_with):

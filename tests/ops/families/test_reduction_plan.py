@@ -258,9 +258,25 @@ def test_pairs_of_short_rows_by_few_lanes(M, N, itemsize, lanes, rows):
     assert p is not None
     assert (p.lanes, p.block_m, p.edge_lanes) == (lanes, rows, 0)
     assert p.depth * p.lanes <= N < (p.depth + 1) * p.lanes
-    for other in (100, N, itemsize), (M, 16 * N, itemsize):
+    for other in (100, N, itemsize), (M, 16 * N, itemsize), (300000, 72, 1), (300000, 150, 1):
         problem = Problem(other[0], other[1], 1, other[2], 2)
         assert by_lanes(problem, launch(problem, choose(problem, H200), H200), H200) is None
+
+
+@pytest.mark.parametrize("M", [234, 150, 1000])
+def test_rows_of_16_bits_with_edges_in_one_large_tile(M):
+    """mean of 150 x 16181 bf16 7.8 us by three programs for each row, so 6.4 (H100)."""
+    p = plan(M, 16181, 1, 2, 1, H200)
+    assert (p.blocks, p.step, p.splits, p.warps) == (M, 16384, 1, 16)
+    for other in (400, 16181, 2), (M, 12001, 2), (M, 30001, 2), (M, 16181, 4), (100, 16181, 2):
+        p = plan(*other[:2], 1, other[2], 1, H200)
+        assert p.step < 16384 or p.warps != 16
+
+
+def test_moments_of_short_classes_from_fewer_elements_on():
+    """std of 600000 x 20 x 2 float32 60.5 us in columns, so 46.2 (H100)."""
+    assert plan(600000, 20, 2, 4, 3, H200).kernel == "short_classes"
+    assert plan(600000, 16, 2, 4, 3, H200).kernel == plan(600000, 20, 2, 4, 1, H200).kernel == "columns"
 
 
 @given(problems)

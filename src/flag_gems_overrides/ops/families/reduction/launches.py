@@ -39,8 +39,8 @@ SHORT_CLASS_ELEMENTS = 32
 # columns and by lanes of an [N, K] (H100): var_mean 524288 x 9 x 4 float32 37.7 us and 45.3, amax 1000000 x 9 x 4 62.3
 # and 64.7, 800000 x 16 x 4 88.1 and 90.9, sum 600000 x 20 x 2 45.3 and 45.4; but sum 1000000 x 30 x 2 107 and 103,
 # 1773768 x 64 x 2 491 and 326, var_mean 300000 x 64 x 2 111 and 62.5, amax 300000 x 100 x 4 196 and 172, sum 100000 x
-# 33 x 8 float64 89.5 and 84.7.
-MIN_WIDE_CLASS_N = 24
+# 33 x 8 float64 89.5 and 84.7. Moments from fewer on: std 600000 x 20 x 2 60.5 and 46.2.
+MIN_WIDE_CLASS_N = {1: 24, 3: 20}
 
 # For ``estimate``: bytes a multiprocessor reads in a microsecond, lanes of the device; microseconds of a launch, of an
 # iteration, of the programs that share a result, and of the ends of rows.
@@ -251,7 +251,9 @@ def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
 def short_class_lanes(problem: Problem, vector: int) -> int:
     """Lanes side by side in an [N, K], so that a thread loads all its elements together; 0 where there are none."""
     _, N, K, size, accumulators = problem
-    if accumulators == 2 or K not in (2, 4, 8) or N < 3 or (size > 2 and N < MIN_WIDE_CLASS_N):
+    if accumulators == 2 or K not in (2, 4, 8) or N < 3:
+        return 0
+    if size > 2 and MIN_WIDE_CLASS_N[accumulators] > N:
         return 0
     lanes = max(vector, K)
     while N * K // lanes > min(MAX_DEPTH, SHORT_CLASS_ELEMENTS // vector):
