@@ -34,6 +34,7 @@ SHAPES = [
     (33, 1000),
     (700, 33),
     (2, 5, 3, 4),
+    (3, 5, 3, 5),
     (3, 2, 70, 1),
     (1, 300, 6, 7),
     (2, 3, 1, 1),
@@ -102,6 +103,7 @@ def test_every_reduction(shape, dtype, device):
         check(x, targets(shape, device, -100), None, reduction, -100)
     weight = torch.rand(shape[1], device=device).to(dtype) + 0.5
     check(x, targets(shape, device, 0), weight, 1, 0)
+    check(x, targets(shape, device, -100), weight, 2, -100)
 
 
 @pytest.fixture
@@ -228,6 +230,8 @@ def test_a_target_that_is_no_class_ends_the_kernel(target, device):
             nll_loss_forward(x, target)
         with pytest.raises(Exception, match="a target is out of bounds"):
             nll_loss_backward(one, x, target, None, 2, -100, one)
+        with pytest.raises(Exception, match="a target is out of bounds"):
+            nll_loss2d_backward(one, x.view(1, 4, 1, 2), target.view(1, 1, 2), None, 2, -100, one)
         return
     code = f"""
 import torch

@@ -7,6 +7,7 @@ _LOOP = "norm/loop/layer_norm_loop"
 _LOOP_DX = "norm/loop/layer_norm_backward_loop"
 _COLUMN_SUMS = "norm/columns/sum_columns_of_rows"
 _GROUPS = "group_norm/backward"
+_LITTLE = "gather/nll_little/nll_gradient_little"
 _MOMENTS_OF_CLASSES = "reduction/moment_classes/moments_of_classes_kernel"
 _SHORT_ROWS = (
     *(f"short_rows/{does}_short_rows" for does in ("reduce", "locate")),
@@ -231,6 +232,14 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "group_norm/vectors/of_channels/wrong_other: "
         "tl.load(ptr + channels + 1, mask=mask & (channels + 1 < D), other=0.0)",
     ),
+    "a position of no class takes the value of no element, and one that is not there is not stored": (
+        *_any_other(_LITTLE, "tl.load(target_ptr + (n * D + d), mask=mask, other=0)"),
+        *_any_other(_LITTLE, "tl.load(weight_ptr + target, mask=target >= 0, other=0)"),
+    ),
+    "what is behind the end of a row is added to no element before it": _any_other(
+        "scan/cumsum/cumsum_shared", "tl.load(x_ptr + tail, mask=tail_mask, other=0)"
+    ),
+    "an assumption may be weaker": (f"{_LITTLE}/off_by_one: first < C",),
     "comes out in elements that are not stored only": (
         *_any_other("norm/tile/load_parameters", _BIAS),
         *_any_other("group_norm/vectors/store_tile", "tl.load(x_ptr + elements_of(vector, VEC), mask=mask, other=0.0)"),
