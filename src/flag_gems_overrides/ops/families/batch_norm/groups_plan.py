@@ -60,9 +60,10 @@ MAX_PADDING = 1.32
 
 def groups_of(problem: Problem, limits: Limits) -> Configuration:
     """What is estimated to take the least time."""
-    most = most_groups(problem, limits)
-    legal = (each for each in _variants_of(most, problem, limits) if launch_or_none(problem, each, limits) is not None)
-    return min(legal, key=lambda each: estimate(problem, each, limits), default=most)
+    by_registers = groups_by_registers(problem, limits)
+    variants = _variants_of(by_registers, problem, limits)
+    legal = (each for each in variants if launch_or_none(problem, each, limits) is not None)
+    return min(legal, key=lambda each: estimate(problem, each, limits), default=by_registers)
 
 
 def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -136,7 +137,7 @@ def _has_many_parts(problem: Problem, groups: Configuration, limits: Limits) -> 
     return alike and groups.channels == 1 and at_once > MANY_PARTS * problem.N
 
 
-def most_groups(problem: Problem, limits: Limits) -> Configuration:
+def groups_by_registers(problem: Problem, limits: Limits) -> Configuration:
     """As many programs at once as there are registers for."""
     A, C, B, size, inputs = problem
     columns = B == 1
@@ -158,8 +159,8 @@ def most_groups(problem: Problem, limits: Limits) -> Configuration:
     registers = min_registers(problem, limits)
     if channels > 1 and not columns and (inputs == 1 or has_vectors(problem)):
         registers = max(registers, CHANNELS_REGISTERS)
-    most = limits.registers_per_sm // WARP // registers
-    warps_per_sm = min(warps_per_sm, most // warps * warps)
+    max_warps = limits.registers_per_sm // WARP // registers
+    warps_per_sm = min(warps_per_sm, max_warps // warps * warps)
     # Of few rows several tiles too.
     while columns and warps > 4 and A * channels < 2 * elements(problem, loads, has_vectors(problem)) * warps * WARP:
         warps //= 2

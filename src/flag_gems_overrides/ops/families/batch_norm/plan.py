@@ -12,7 +12,7 @@ from ...plans import table
 from .channels_plan import WAVES, unaligned_channels, whole_channels
 from .estimate import estimate
 from .flat_plan import flat_of
-from .groups_plan import groups_of, most_groups
+from .groups_plan import groups_by_registers, groups_of
 from .launches import (
     ALONE,
     MAX_WARPS,
@@ -114,7 +114,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield flat._replace(channels=1)
         yield from _neighbours_of(flat, "warps")
     yield groups
-    yield most_groups(problem, limits)
+    yield groups_by_registers(problem, limits)
     yield from _neighbours_of(groups, "tiles", "loads", "warps_per_sm", "channels")
     yield groups._replace(padded=not groups.padded)
     for warps in (4, 8, MAX_WARPS):
@@ -144,7 +144,7 @@ def plan_sums(problem: Problem, limits: Limits) -> Launch:
 
 def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
     """The same where no program needs what another one has read; each group has one block of channels."""
-    _, channels, warps, loads, warps_per_sm, _, padded, *_ = most_groups(problem, limits)
+    _, channels, warps, loads, warps_per_sm, _, padded, *_ = groups_by_registers(problem, limits)
     tiling = tiles(problem, channels, warps, loads, padded)
     count = cdiv(tiling.total, tiling.rows)
     group = max(1, min(cdiv(WAVES * places(tiling, warps_per_sm, limits), tiling.blocks), count))

@@ -242,8 +242,8 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
         # of them 50.9 and 55.1 (H100). A thread has few elements, for more programs: 65536 x 260 bf16 33.2 us by two
         # rows, 39.0 by four, 65536 x 516 53.9 by one, 55.9 by two (H100).
         block_n = min(power_of_2(span), of_few * lanes)
-        most = power_of_2_within(LATE_ELEMENTS * of_few * WARP // (cdiv(N, block_n) * block_n))
-        block_m = min(block_m, most)
+        max_rows = power_of_2_within(LATE_ELEMENTS * of_few * WARP // (cdiv(N, block_n) * block_n))
+        block_m = min(block_m, max_rows)
         return Configuration("rows", of_few, vec // 2, block_m)
     few = limits.capability[0] == 9 and 2 * per_sm * limits.sm_count > M
     if few and itemsize == 2 and N % vec and span > 4 * lanes:

@@ -169,8 +169,8 @@ def held_block(
 
 def held_by_most_warps(problem: Problem, limits: Limits) -> Configuration | None:
     """The forward in place of groups, unless half of the multiprocessors would be idle."""
-    most_are_busy = limits.sm_count // 2 < problem.M <= limits.sm_count
-    return held_block(problem, MAX_REGISTERS_FOR_GROUP, MAX_WARPS) if problem.inputs == 1 and most_are_busy else None
+    nearly_one_wave = limits.sm_count // 2 < problem.M <= limits.sm_count
+    return held_block(problem, MAX_REGISTERS_FOR_GROUP, MAX_WARPS) if problem.inputs == 1 and nearly_one_wave else None
 
 
 def registers_for_group(problem: Problem) -> int:
