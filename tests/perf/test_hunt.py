@@ -133,7 +133,7 @@ class Clock:
         return Times({name: [0.02 if name == "override" else 0.01] * (5 * effort) for name in calls})
 
 
-def measure(size: str, op: str = "softmax", died: beforehand.Died | None = None) -> tuple[dict, Clock]:
+def measure(size: str, op: str = "softmax", died: dict[str, str] | None = None) -> tuple[dict, Clock]:
     clock = Clock()
     hunter = hunt.Hunter(1, [], clock)
     return hunter.measure(
@@ -170,8 +170,7 @@ def test_what_is_no_loss_is_measured_once_beside_its_clock():
 
 
 def test_a_provider_that_ended_its_process_is_not_called():
-    key = "softmax 4x64 dim=1 float32"
-    made, _ = measure("4x64 dim=1", died={(key, "upstream"): "its process ended"})
+    made, _ = measure("4x64 dim=1", died={"upstream": "its process ended"})
     assert made["providers"]["upstream"] == {"absent": "its process ended"}
 
 
@@ -286,7 +285,8 @@ def pretended_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(hunt, "synchronize", lambda: None)
     monkeypatch.setattr(hunt, "free", lambda kept: None)
     monkeypatch.setattr(beforehand, "share_caches", lambda: None)
-    monkeypatch.setattr(beforehand, "compile_all", lambda chosen, seconds: beforehand.Prepared({}, {}))
+    nothing = beforehand.Prepared({}, {})
+    monkeypatch.setattr(beforehand, "compiled", lambda chosen, seconds: ((each, nothing) for each in chosen))
     monkeypatch.setattr("flag_gems_overrides.perf.problems.MAX_ELEMENTS", 1 << 10)
 
 

@@ -19,8 +19,6 @@ from flag_gems_overrides.perf.problems import Problem, problems
 from flag_gems_overrides.words import many
 
 HUNTED = Path("benchmark/hunted_shapes.yaml")
-# Of the time that is left, what compiling may take at most.
-_COMPILING_SHARE = 0.5
 _MAX_LOSSES_SHOWN = 60
 
 
@@ -83,15 +81,16 @@ def _measure(chosen: list[Problem], seed: int, peers: list[str], output: Path, u
     rows = recorder.session.rows
     try:
         todo = [problem for problem in chosen if problem.case.key not in rows]
-        start = time.monotonic()
-        prepared = beforehand.compile_all(todo, (until - start) * _COMPILING_SHARE)
-        say(f"compiled for {time.monotonic() - start:.0f} s in {beforehand.processes()} processes")
-        for (key, name), why in prepared.died.items():
-            say(f"{key}: {name}: {why}")
         start, measured = time.monotonic(), 0
-        for problem in todo:
-            if time.monotonic() > until:
+        compiled = beforehand.compiled(todo, until - start)
+        while time.monotonic() < until:
+            with hunter.timed_as("waiting for compilers"):
+                following = next(compiled, None)
+            if following is None:
                 break
+            problem, prepared = following
+            for name, why in prepared.died.items():
+                say(f"{problem.case.key}: {name}: {why}")
             try:
                 recorder.row(hunter.measure(problem, prepared))
                 measured += 1

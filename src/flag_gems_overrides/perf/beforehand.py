@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles what will be measured, on all cores, before one process times it.
+"""Compiles what will be measured, on many cores, before one process times it.
 
 What the workers leave behind are Triton's and Inductor's caches on disk.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,18 +28,16 @@ _TUNER_WARM_UP_MS, _TUNER_MS = 1, 3
 # Memory that a worker keeps between tasks.
 _KEPT_BYTES = 1 << 30
 
-Died = dict[tuple[str, str], str]
-"""Why a provider ended its process, by the key of the case and the name of the provider."""
 Timings = dict[str, list[float]]
 """What a tuner of upstream's measured, by kernel and configuration."""
 
 
 class Prepared(NamedTuple):
-    """What the workers found out."""
+    """What the workers found out about a problem."""
 
-    died: Died
-    timings: dict[str, Timings]
-    """By the key of the case."""
+    died: dict[str, str]
+    """Why a provider ended its process, by the name of the provider."""
+    timings: Timings
 
 
 class ContextLostError(UserError):
@@ -63,25 +61,53 @@ def share_caches() -> None:
     os.environ["FLAGGEMS_DB_URL"] = "sqlite://"
 
 
-def compile_all(problems: Sequence[Problem], seconds: float) -> Prepared:
-    """Call every provider of the problems once, for so many seconds at most.
+def compiled(problems: Sequence[Problem], seconds: float) -> Iterator[tuple[Problem, Prepared]]:
+    """Each problem after every one of its providers has been called once; last those for which there was no time.
+
+    On the only GPU of its kind the first comes after all are compiled, or half of the time is over: what workers
+    launch would delay what is timed. Where there is another, workers use that, and each comes when it is compiled.
 
     Raises:
         WorkerError: no process can be started.
     """
-    providers = [
-        (problem.case.key, name)
-        for problem in problems
-        for name in (OVERRIDE, UPSTREAM, *([COMPILE] if problem.compiled else []))
-    ]
-    prepared = Prepared({}, {})
-    for answer in workers.run(f"{__name__}:compiler", providers, processes(), seconds, {"OMP_NUM_THREADS": "1"}):
+    beside = gpu_beside()
+    if beside is None:
+        yield from list(_compiled(problems, processes(), seconds / 2, {}))
+    else:
+        # One core is left to who measures.
+        yield from _compiled(problems, processes() - 1, seconds, {"CUDA_VISIBLE_DEVICES": beside})
+
+
+def _compiled(
+    problems: Sequence[Problem], count: int, seconds: float, environment: Mapping[str, str]
+) -> Iterator[tuple[Problem, Prepared]]:
+    """Problems as workers complete them, and after so many seconds the others."""
+    by_key = {problem.case.key: problem for problem in problems}
+    names = {key: {OVERRIDE, UPSTREAM, *([COMPILE] if problem.compiled else [])} for key, problem in by_key.items()}
+    found = {key: Prepared({}, {}) for key in by_key}
+    tasks = [(key, name) for key, group in names.items() for name in sorted(group)]
+    for answer in workers.run(f"{__name__}:compiler", tasks, count, seconds, {"OMP_NUM_THREADS": "1", **environment}):
         key, name = answer.task
         if answer.died:
-            prepared.died[key, name] = answer.died
+            found[key].died[name] = answer.died
         elif name == UPSTREAM:
-            prepared.timings[key] = answer.value
-    return prepared
+            found[key].timings.update(answer.value)
+        names[key].remove(name)
+        if not names[key]:
+            yield by_key[key], found.pop(key)
+    for key, prepared in found.items():
+        yield by_key[key], prepared
+
+
+def gpu_beside() -> str | None:
+    """Another GPU like the current one, as CUDA_VISIBLE_DEVICES has it."""
+    import torch
+
+    count, current = torch.cuda.device_count(), torch.cuda.current_device()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [str(index) for index in range(count)]
+    kinds = [torch.cuda.get_device_name(index) for index in range(count)]
+    return next((names[i] for i in range(count) if i != current and kinds[i] == kinds[current]), None)
 
 
 def compiler() -> Callable[[list[str]], Timings]:

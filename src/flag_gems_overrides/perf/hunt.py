@@ -131,21 +131,29 @@ class Hunter:
         if peers:
             self.head["peers"] = sorted(peers)
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        """Where the time went: by provider, for compiling and first calls, and by step."""
+        """Where the time went: by provider, for first calls, and by step."""
+
+    @contextlib.contextmanager
+    def timed_as(self, step: str) -> Iterator[None]:
+        """Add what happens inside to the time of a step."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[step] += time.perf_counter() - start
 
     def measure(self, problem: Problem, prepared: Prepared) -> dict[str, Any]:
         """The case line of a problem."""
         case = problem.case
-        with self._timed_as("inputs"):
+        with self.timed_as("inputs"):
             necessary = op_inputs.compulsory(case)
             inputs = [op_inputs.arguments(case, self._timer.device) for _ in range(self._timer.group(necessary.total))]
         row: dict[str, Any] = {"key": case.key, "l2": "cold", "compulsory": necessary._asdict()}
         peers = [COMPILE] if problem.compiled else []
-        known = prepared.timings.get(case.key, {})
-        with providers.for_case(case, peers) as (functions, absent), torch.no_grad(), tuning(known):
-            for name in [name for name in functions if (case.key, name) in prepared.died]:
+        with providers.for_case(case, peers) as (functions, absent), torch.no_grad(), tuning(prepared.timings):
+            for name in functions.keys() & prepared.died.keys():
                 del functions[name]
-                absent[name] = {"absent": prepared.died[case.key, name]}
+                absent[name] = {"absent": prepared.died[name]}
             trials = self._tried(case.op, functions, inputs[0])
             agrees = {name: trial.agrees for name, trial in trials.items() if trial.ms is not None}
             if OVERRIDE in agrees:
@@ -158,7 +166,7 @@ class Hunter:
                 for name in agrees
                 if name not in slow
             }
-            with self._timed_as("samples"):
+            with self.timed_as("samples"):
                 row |= self._sampled(case.key, calls, agrees) if calls else {"providers": {}}
         row["providers"] |= {name: {"samples_ms": [trials[name].ms], "agrees": agrees[name]} for name in slow}
         row["providers"] |= absent | {n: {"absent": t.failure} for n, t in trials.items() if t.ms is None}
@@ -166,16 +174,8 @@ class Hunter:
         free(_KEPT_BYTES)
         return row
 
-    @contextlib.contextmanager
-    def _timed_as(self, step: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[step] += time.perf_counter() - start
-
     def _tried(self, op: str, functions: Mapping[str, Callable], inputs: op_inputs.Arguments) -> dict[str, Trial]:
-        with self._timed_as(NATIVE):
+        with self.timed_as(NATIVE):
             reference = Reference(op, inputs, functions[NATIVE])
             if reference.failure is None:
                 trials = {NATIVE: Trial(_ms(functions[NATIVE], inputs)[0], True)}
@@ -183,9 +183,9 @@ class Hunter:
                 trials = {NATIVE: Trial(None, failure=reference.failure)}
         for name, function in functions.items():
             if name != NATIVE:
-                with self._timed_as(name):
+                with self.timed_as(name):
                     trials[name] = _tried(op, name, function, inputs, reference)
-        with self._timed_as("slow"):
+        with self.timed_as("slow"):
             for name in _slow(trials):
                 # Once may be an allocation, or the host.
                 again = min(_ms(functions[name], inputs)[0] for _ in range(2))
