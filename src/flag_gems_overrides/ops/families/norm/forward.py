@@ -52,7 +52,6 @@ from .tile import (
     load_parameter_at,
     load_parameters,
     load_residual,
-    parameters_at_once,
     sum_chunks,
 )
 
@@ -80,16 +79,16 @@ def layer_norm_rows(
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
     LATE: tl.constexpr,
+    AT_ONCE: tl.constexpr,
 ):
     """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
 
-    With LATE weight and bias are loaded after the statistics, one chunk of many at a time: they take no registers
+    With LATE weight and bias are loaded after the statistics, AT_ONCE chunks at a time: they take no registers
     from the row before.
     """
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     EXACT: tl.constexpr = sums_are_exact(x_ptr.dtype.element_ty, CHUNKS * BLOCK_N + 2 * VEC * UNALIGNED)
-    AT_ONCE: tl.constexpr = parameters_at_once(CHUNKS, LATE, 2)
     eps = from_bits(eps_bits, ACC)
     if INT64_ROWS:
         M = tl.cast(M, tl.int64)

@@ -43,7 +43,7 @@ def forward_launch(
         return layer_norm_short_rows.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, **options)
     if isinstance(chosen, Rows):
         return layer_norm_rows.bind(
-            device, (chosen.programs,), M, N, eps_bits, **rows_options(chosen, M), LATE=chosen.late
+            device, (chosen.programs,), M, N, eps_bits, **rows_options(chosen, M), **parameters_options(chosen, 2)
         )
     if isinstance(chosen, Split):
         sizes = M, N, eps_bits, chosen.slice_size, chosen.group
@@ -202,6 +202,14 @@ def rows_options(rows: Rows, M: int) -> dict[str, int | bool]:
         "ONE_TILE": rows.programs * rows.block_m >= M,
         "STAGES": rows.stages,
     }
+
+
+def parameters_options(rows: Rows, most: int) -> dict[str, int | bool]:
+    """How weight and bias are loaded. Late, one chunk of more than ``most`` at a time: all would spill where they are
+    misaligned, 280 bytes of 32768 bf16 by 16 warps, and of 16384 float32 leave room for one program of 16 warps, not
+    for two (112 registers and 64). Two at a time spill 8 bytes of 20480 float16.
+    """
+    return {"LATE": rows.late, "AT_ONCE": 1 if rows.late and rows.chunks > most else rows.chunks}
 
 
 def _split_options(split: Split) -> dict[str, int | bool]:

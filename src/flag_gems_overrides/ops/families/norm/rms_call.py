@@ -17,7 +17,7 @@ from ...launch.prepared import Launch
 from ...launch.sizes import power_of_2
 from .call import _NONE, _Parameter
 from .launches import Configuration, Flat, Loop, Problem, Rows, ShortRows
-from .prepare import accumulator, has_pdl, loop_launch, partial_sums_launch, rows_options
+from .prepare import accumulator, has_pdl, loop_launch, parameters_options, partial_sums_launch, rows_options
 from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
 from .rms_flat import rms_norm_columns, rms_norm_flat
 from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
@@ -192,7 +192,8 @@ def _forward_launch(
         options = {"N": N, "BLOCK_M": plan.block_m, "ROWS": plan.rows, "VEC": plan.vec}
         return rms_norm_short_rows.bind(device, (plan.programs,), M, eps_bits, num_warps=plan.warps, **options)
     if isinstance(plan, Rows):
-        return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **rows_options(plan, M), LATE=plan.late)
+        options = rows_options(plan, M) | parameters_options(plan, 4)
+        return rms_norm_rows.bind(device, (plan.programs,), M, N, eps_bits, **options)
     if isinstance(plan, Loop):
         sizes = M, N, eps_bits, plan.slice_size, plan.group
         return loop_launch(rms_norm_loop, sizes, M, dtype, plan, device, UNALIGNED=plan.unaligned)

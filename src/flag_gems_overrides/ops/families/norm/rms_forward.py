@@ -41,7 +41,6 @@ from .tile import (
     load_parameters,
     load_residual,
     load_sum,
-    parameters_at_once,
 )
 
 
@@ -66,15 +65,15 @@ def rms_norm_rows(
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
     LATE: tl.constexpr,
+    AT_ONCE: tl.constexpr,
 ):
     """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
 
-    With LATE the weight is loaded after the statistics, one chunk of many at a time: it takes no registers from the row
+    With LATE the weight is loaded after the statistics, AT_ONCE chunks at a time: it takes no registers from the row
     before.
     """
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    AT_ONCE: tl.constexpr = parameters_at_once(CHUNKS, LATE, 4)
     eps = from_bits(eps_bits, ACC)
     if INT64_ROWS:
         M = tl.cast(M, tl.int64)

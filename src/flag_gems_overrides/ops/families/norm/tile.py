@@ -147,15 +147,6 @@ def load_parameters(weight_ptr, bias_ptr, head, begin, end, CHUNKS: tl.constexpr
     return weights, biases
 
 
-@triton.constexpr_function
-def parameters_at_once(chunks, late, most):
-    """Chunks of weight and bias that are loaded together. Late, one of more than ``most``: all would spill where they
-    are misaligned, 280 bytes of 32768 bf16 by 16 warps, and of 16384 float32 leave room for one program of 16 warps,
-    not for two (112 registers and 64). Two at a time spill 8 bytes of 20480 float16.
-    """
-    return 1 if late and chunks > most else chunks
-
-
 @triton.jit
 def chunk_of_parameter(chunks, c: tl.constexpr):
     """Chunk c of weight or bias as a tuple of one, or the empty tuple: a kernel's function cannot return None."""
