@@ -138,6 +138,34 @@ def test_gradients_as_of_many_scores(shape, dtype, device):
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("dtype", FLOATING, ids=name)
+@pytest.mark.parametrize("C", [1, 2, 3, 5, 7, 13, 21])
+def test_rows_of_few_classes_as_they_lie(C, dtype, reduction, device):
+    """Rows begin at any lane of a vector; gradients of either sign, and those of all rows the same or not."""
+    x, target = scores((301, C), dtype, device), targets((301, C), device, 1)
+    grad, total = torch.randn(301 if reduction == 0 else (), device=device).to(dtype), torch.full((), 3.0).to(x)
+    for weight in (None, torch.rand(C, device=device).to(dtype) + 1):
+        given = grad, x, target, weight, reduction, 1, total
+        wide = None if weight is None else weight.double()
+        actual = launch_with(plan.SHORT._replace(vectors=1, warps=1), "nll_loss_backward", *given)
+        truth = aten.nll_loss_backward(grad.double(), x.double(), target, wide, reduction, 1, total.double())
+        assert_same_answer(actual, aten.nll_loss_backward(*given), truth)
+
+
+@pytest.mark.skipif(ON_GPU, reason="an assertion is the end of the CUDA context")
+@pytest.mark.parametrize("wrong", [4, -1, 2**40], ids=name)
+def test_a_target_of_a_short_row_that_is_no_class(wrong, device):
+    one = torch.ones((), device=device)
+    for row in range(5):
+        target = torch.zeros(5, dtype=torch.int64, device=device)
+        target[row] = wrong
+        given = one, scores((5, 4), torch.float32, device), target, None, 2
+        launch_with(plan.SHORT, "nll_loss_backward", *given, wrong, one)
+        with pytest.raises(Exception, match="a target is out of bounds"):
+            launch_with(plan.SHORT, "nll_loss_backward", *given, -100, one)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=name)
 @pytest.mark.parametrize("shape", [(3, 41, 7, 19), (1, 5, 257, 1), (2, 3000, 1, 3)], ids=str)
 def test_zeros_first_and_the_others_in_a_second_launch(shape, dtype, reduction, device):

@@ -219,6 +219,8 @@ LARGE = [
     ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FILL),
     ("nll_loss_backward 59x301 bfloat16", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
     ("nll_loss_backward 300x8 bfloat16", gather, gather.plan.SHORT),
+    ("nll_loss_backward 301x21 bfloat16", gather, gather.plan.SHORT._replace(vectors=1, warps=1)),
+    ("nll_loss_backward 301x5 float16", gather, gather.plan.SHORT._replace(vectors=1, warps=1)),
     ("nll_loss2d_backward 2x64x3x3 float32", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
     ("nll_loss2d_backward 3x300x1x143 bfloat16", gather, gather.plan.IMAGES._replace(warps=1)),
     ("nll_loss2d_backward 3x5x13x11 bfloat16", gather, gather.plan.TILE._replace(positions=64)),

@@ -32,6 +32,10 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         # Rows, whose targets are few.
         ((2, 32051344, 1, 4), plan.Fill),
         ((8, 520, 72, 4), plan.Fill),
+        # Rows of whole vectors, by a tile of the table, and others.
+        ((136519, 16, 1, 2), plan.Tile),
+        ((195064, 21, 1, 2), plan.Short),
+        ((100000, 12, 1, 2), plan.Short),
         # The most that is little, and more.
         ((2, 4, 65536, 4), plan.Little),
         ((2, 4, 65600, 4), plan.Tile),
@@ -69,6 +73,16 @@ def test_little_images_have_a_position_to_a_thread(problem, vec, grid):
     assert isinstance(found, plan.Little)
     assert (found.vec, found.grid) == (vec, grid)
     assert found.block_n * found.block_d <= vec * 32 * max(found.warps, 4)
+
+
+@given(N=st.integers(1, 1 << 20), C=st.integers(1, 70), size=st.sampled_from([2, 4, 8]))
+def test_vectors_of_short_rows_are_of_two_at_most(N, C, size):
+    found = plan.launch(plan.Problem(N, C, 1, size), plan.SHORT, H200)
+    assert isinstance(found, plan.Short)
+    assert found.vec <= 16 // size
+    assert all((begin + found.vec - 1) // C < 2 for begin in range(C))
+    assert found.vec == 16 // size or 2 * found.vec > C + 1  # no fewer than need be
+    assert 0 <= found.programs * found.vectors * found.vec - N * C < found.vectors * found.vec
 
 
 @pytest.mark.parametrize("problem", [(700, 33, 1, 2), (2, 2**15, 2**15, 2)], ids=str)

@@ -16,9 +16,10 @@ from ...launch.allocation import Allocation
 from ...launch.prepared import Entry, Launch
 from ...launch.sizes import cdiv, power_of_2
 from . import plan
-from .nll import nll_forward, nll_gradient_fill, nll_gradient_images, nll_gradient_short, nll_gradient_tile
+from .nll import nll_forward, nll_gradient_fill, nll_gradient_images, nll_gradient_tile
 from .nll_little import nll_gradient_little
 from .nll_scattered import nll_gradient_scatter, nll_gradient_zeros
+from .nll_short import nll_gradient_short
 
 NONE, MEAN, SUM = range(3)
 # Device assertions, but no checks of integer overflow.

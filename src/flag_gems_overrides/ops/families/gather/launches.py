@@ -163,8 +163,10 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     if kernel == "scatter":
         return Scatter(vectors * vec, warps, cdiv(N * C * D, vectors * vec), cdiv(N * D, SCATTERED))
     if kernel == "short":
-        if D > 1 or vec > C:
-            raise ValueError("rows of a vector or more")
+        if D > 1:
+            raise ValueError("rows only")
+        # Of two rows at most.
+        vec = min(vec, 1 << (C + 1).bit_length() - 1)
         return Short(vectors, vec, warps, cdiv(N * C, vectors * vec))
     if per_sm < 1:
         raise ValueError(f"no legal program: {configuration}")

@@ -5,11 +5,10 @@
     kernel              a program
     nll_forward         reads the score of the target of BLOCK positions at a time
     nll_gradient_fill   writes BLOCK zeros as they lie in memory, and then the elements among them that are targets'
-    nll_gradient_short  writes VECTORS vectors as they lie in memory, each of two rows at most (D = 1)
     nll_gradient_images writes VECTORS vectors of each of its classes, whose targets stay in registers
     nll_gradient_tile   writes tiles of [BLOCK_N, BLOCK_C, BLOCK_D], one class after the other
 
-Gradients of images that are little are of :mod:`.nll_little`.
+Gradients of short rows are of :mod:`.nll_short`, of images that are little of :mod:`.nll_little`.
 
 Rows and classes begin anywhere in a vector. A store is of whole vectors only where it has no mask, or one mask for all
 of a vector; so a vector that begins in one row or class is stored with what it has of the next.
@@ -198,76 +197,6 @@ def nll_gradient_fill(
     tl.debug_barrier()
     tl.store(dx_ptr + start + offset, -(grad * weight), mask=counts & (offset >= 0) & (offset < BLOCK))
     check_targets(target, mask, C, ignore_index)
-
-
-@triton.jit
-def gradients_of_pairs(
-    grad_ptr, target_ptr, weight_ptr, total_ptr, row, ends, N, C, grad_stride, ignore_index,
-    MEAN: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
-    """The class and gradient of each row, and of the row after it if ``ends``; class -1 - C where it does not count."""
-    # All is loaded before anything waits for a target.
-    after = ends & (row + 1 < N)
-    target = tl.load(target_ptr + row, mask=row < N, other=0).to(tl.int64)
-    next_target = tl.load(target_ptr + row + 1, mask=after, other=0).to(tl.int64)
-    grad, total = load_gradient(grad_ptr, total_ptr, row, row < N, grad_stride, MEAN)
-    next_grad, _ = load_gradient(grad_ptr, total_ptr, row + 1, after, grad_stride, MEAN)
-    grad = averaged(grad, total, MEAN, ACC)
-    next_grad = averaged(next_grad, total, MEAN, ACC)
-    target, counts, weight = weigh_targets(target, weight_ptr, row < N, C, ignore_index, ACC)
-    next_target, next_counts, next_weight = weigh_targets(next_target, weight_ptr, after, C, ignore_index, ACC)
-    check_targets(target, row < N, C, ignore_index)
-    check_targets(next_target, after, C, ignore_index)
-    target = tl.where(counts, target, -1 - C).to(tl.int32)
-    next_target = tl.where(next_counts, next_target, -1 - C).to(tl.int32)
-    return target, -(grad * weight), next_target, -(next_grad * next_weight)
-
-
-@entry()
-@triton.jit
-def nll_gradient_short(
-    grad_ptr,
-    target_ptr,
-    weight_ptr,
-    total_ptr,
-    dx_ptr,
-    N,
-    C,
-    grad_stride,
-    ignore_index,
-    MEAN: tl.constexpr,
-    ACC: tl.constexpr,
-    VECTORS: tl.constexpr,
-    VEC: tl.constexpr,
-    INT64_OFFSETS: tl.constexpr,
-):
-    """The gradient by x, of short rows of VEC classes or more.
-
-    Args:
-        grad_ptr: [N], or one element with grad_stride 0.
-        target_ptr: [N].
-        weight_ptr: [C], None for ones.
-        total_ptr: [], None unless MEAN.
-        dx_ptr: [N, C].
-    """
-    OFFSET: tl.constexpr = tl.int64 if INT64_OFFSETS else tl.int32
-    start = tl.program_id(0).to(OFFSET) * (VECTORS * VEC)
-    first = start // C
-    vectors = tl.arange(0, VECTORS)[:, None] * VEC
-    offset = (start - first * C).to(tl.int32) + vectors
-    row = first + offset // C
-    begin = offset % C
-    target, gradient, next_target, next_gradient = gradients_of_pairs(
-        grad_ptr, target_ptr, weight_ptr, total_ptr, row, begin + VEC > C, N, C, grad_stride, ignore_index, MEAN, ACC
-    )
-    lanes = tl.arange(0, VEC)[None, :]
-    c = begin + lanes
-    dx = tl.where(c == target, gradient, tl.where(c - C == next_target, next_gradient, 0.0))
-    left = tl.cast(N, OFFSET) * C - start
-    if left >= VECTORS * VEC:
-        tl.store(dx_ptr + start + vectors + lanes, dx)
-    else:
-        tl.store(dx_ptr + start + vectors + lanes, dx, mask=vectors + lanes < left)
 
 
 @entry()
