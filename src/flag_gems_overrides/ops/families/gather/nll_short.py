@@ -85,7 +85,7 @@ def nll_gradient_short(
     rows = tl.minimum(N - first, VECTORS * VEC).to(tl.int32)
     vectors = tl.arange(0, VECTORS)[:, None] * VEC
     offset = (start - first * C).to(tl.int32) + vectors
-    # Unsigned, a division is half as many instructions.
+    # Unsigned, a division is fewer instructions.
     row = (offset.to(tl.uint32) // tl.cast(C, tl.uint32)).to(tl.int32)
     begin = offset - row * C
     # All is loaded before anything waits for a target.
