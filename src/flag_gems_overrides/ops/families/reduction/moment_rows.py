@@ -12,8 +12,10 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.products import product
+from ..norm.statistics import divide
 from .elements import load
-from .moments import first_of, in_share, merged, merged_pair, moments_of_one_tile, store_moments
+from .moments import first_of, in_share, merged, moments_of_one_tile, store_moments
 from .row import load_edges, program_of_row, remaining, whole_vectors
 
 
@@ -46,6 +48,26 @@ def _apart(x, N: tl.constexpr):
         return a, b
     else:
         return _apart(a, N // 2) + _apart(b, N // 2)
+
+
+@triton.jit
+def _merged_with_edges(mean, squares, count, edges, edge_squares, edge_count, total):
+    """As ``moments.merged`` of lanes and of edges together, so that warps exchange either sum once."""
+    sums = _sum(product(count, mean), product(edge_count, edges))
+    center = divide(sums, tl.maximum(total, 1.0))
+    delta = mean - center[:, None]
+    edge_delta = edges - center[:, None]
+    return center, _sum(squares + count * delta * delta, edge_squares + edge_count * edge_delta * edge_delta)
+
+
+@triton.jit
+def _sum(x, edges):
+    """Of both along a row: first of what a thread has of either."""
+    WIDTH: tl.constexpr = edges.shape[1]
+    if x.shape[1] % WIDTH:
+        return tl.sum(x, 1) + tl.sum(edges, 1)
+    else:
+        return tl.sum(tl.sum(tl.reshape(x, [x.shape[0], x.shape[1] // WIDTH, WIDTH]), 1) + edges, 1)
 
 
 @entry()
@@ -104,6 +126,14 @@ def moments_of_rows_kernel(
     shift = first_of(x_ptr + start, (m < M) & (N > 0), OP)
     body_start = (start + head) // VECTOR * VECTOR
     first = split * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    if EDGE_LANES:
+        # On their way with the first tile.
+        edges, positions = load_edges(x_ptr, start, head, body, N, (m < M) & (split == 0), OP, VECTOR, EDGE_LANES)
+        lane = tl.arange(0, EDGE_LANES)[None, :]
+        is_edge = (m < M) & (split == 0) & tl.where(lane < VECTOR, lane < head, positions < N)
+        edge_squares = tl.zeros_like(edges)
+        if squares_ptr is not None:
+            edge_squares = tl.load(squares_ptr + start + positions, mask=is_edge, other=0.0)
     # The sums of squares behind means are for each its own.
     NEIGHBOURS: tl.constexpr = VECTOR if squares_ptr is None else 1
     lane_first = split * BLOCK_N + tl.arange(0, BLOCK_N // NEIGHBOURS)[None, :] * NEIGHBOURS
@@ -151,19 +181,13 @@ def moments_of_rows_kernel(
     else:
         total = weight * in_share(body, split * BLOCK_N, stride, BLOCK_N).to(OP.accumulator)
     total = tl.reshape(total, [BLOCK_M])
-    mean, squares = merged(mean, squares, lane_count, total, 1)
     if EDGE_LANES:
-        edges, positions = load_edges(x_ptr, start, head, body, N, (m < M) & (split == 0), OP, VECTOR, EDGE_LANES)
-        lane = tl.arange(0, EDGE_LANES)[None, :]
-        mask = (m < M) & (split == 0) & tl.where(lane < VECTOR, lane < head, positions < N)
-        lane_count = weight * mask.to(OP.accumulator)
-        edge_total = tl.sum(lane_count, 1)
-        edges = tl.where(mask, edges - shift, 0.0)
-        edge_squares = tl.zeros_like(edges)
-        if squares_ptr is not None:
-            edge_squares = tl.load(squares_ptr + start + positions, mask=mask, other=0.0)
-        edge_mean, edge_squares = merged(edges, edge_squares, lane_count, edge_total, 1)
-        mean, squares, total = merged_pair(mean, squares, total, edge_mean, edge_squares, edge_total)
+        edges = tl.where(is_edge, edges - shift, 0.0)
+        edge_count = weight * is_edge.to(OP.accumulator)
+        total += weight * tl.reshape(tl.where(split == 0, N - body, 0), [BLOCK_M]).to(OP.accumulator)
+        mean, squares = _merged_with_edges(mean, squares, lane_count, edges, edge_squares, edge_count, total)
+    else:
+        mean, squares = merged(mean, squares, lane_count, total, 1)
     store_moments(
         mean[:, None],
         squares[:, None],

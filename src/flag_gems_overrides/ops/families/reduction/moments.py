@@ -175,15 +175,6 @@ def merged(mean, squares, count, total, AXIS: tl.constexpr):
 
 
 @triton.jit
-def merged_pair(mean, squares, count, other_mean, other_squares, other_count):
-    """Two as one."""
-    total = count + other_count
-    delta = other_mean - mean
-    share = other_count / tl.maximum(total, 1.0)
-    return mean + delta * share, squares + other_squares + delta * delta * count * share, total
-
-
-@triton.jit
 def store_moments(
     mean, squares, total, shift, out_ptr, mean_ptr, partial_squares_ptr, partial_mean_ptr, partial_count_ptr,
     arrived_ptr, offsets, mask, size, count, OP: tl.constexpr, BLOCK_SPLITS: tl.constexpr,

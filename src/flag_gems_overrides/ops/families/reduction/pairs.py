@@ -48,6 +48,22 @@ def _fold_neighbours(a, b, NEIGHBOURS: tl.constexpr, OP: tl.constexpr):
 
 
 @triton.jit
+def _fold_with_edges(a, b, edge_a, edge_b, VECTOR: tl.constexpr, OP: tl.constexpr):
+    """Pairs of a tile and of its edges along a row, as ``row.fold`` has single accumulators."""
+    WIDTH: tl.constexpr = edge_a.shape[1]
+    if a.shape[1] % (WIDTH * VECTOR):
+        a, b = OP.fold(a, b, 1, OP)
+        edge_a, edge_b = OP.fold(edge_a, edge_b, 1, OP)
+        return OP.merge(a, b, edge_a, edge_b, OP)
+    else:
+        shape: tl.constexpr = [a.shape[0], a.shape[1] // (WIDTH * VECTOR), WIDTH, VECTOR]
+        a, b = OP.fold(tl.reshape(a, shape), tl.reshape(b, shape), 3, OP)
+        a, b = OP.fold(a, b, 1, OP)
+        a, b = OP.merge(a, b, edge_a, edge_b, OP)
+        return OP.fold(a, b, 1, OP)
+
+
+@triton.jit
 def _store_final(a, b, out_ptr, second_out_ptr, offsets, mask, OP: tl.constexpr):
     if OP.epilogue is not None:
         tl.store(out_ptr + offsets, OP.epilogue(a, b, OP), mask=mask)
@@ -130,6 +146,12 @@ def reduce_pairs_of_rows_kernel(
     start, head, body = whole_vectors(m, N, VECTOR)
     body_start = (start + head) // VECTOR * VECTOR
     first = split * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    if EDGE_LANES:
+        # On their way with the first tile.
+        lane = tl.arange(0, EDGE_LANES)[None, :]
+        positions = tl.where(lane < VECTOR, lane, head + body + lane - VECTOR)
+        is_edge = (m < M) & (split == 0) & tl.where(lane < VECTOR, lane < head, positions < N)
+        edge_a, edge_b = _load_pairs(x_ptr, second_ptr, start + positions, is_edge, OP, EVICT="")
     if DEPTH > 0:
         firsts = ()
         seconds = ()
@@ -149,14 +171,10 @@ def reduce_pairs_of_rows_kernel(
             c, d = _load_pairs(x_ptr, second_ptr, body_start + tile + first, mask, OP, EVICT)
             c, d = _fold_neighbours(c, d, NEIGHBOURS, OP)
             a, b = OP.merge(a, b, c, d, OP)
-    a, b = OP.fold(a, b, 1, OP)
     if EDGE_LANES:
-        lane = tl.arange(0, EDGE_LANES)[None, :]
-        positions = tl.where(lane < VECTOR, lane, head + body + lane - VECTOR)
-        mask = (m < M) & (split == 0) & tl.where(lane < VECTOR, lane < head, positions < N)
-        c, d = _load_pairs(x_ptr, second_ptr, start + positions, mask, OP, EVICT="")
-        c, d = OP.fold(c, d, 1, OP)
-        a, b = OP.merge(a, b, c, d, OP)
+        a, b = _fold_with_edges(a, b, edge_a, edge_b, VECTOR // (BLOCK_N // a.shape[1]), OP)
+    else:
+        a, b = OP.fold(a, b, 1, OP)
     store_pairs(
         a[:, None],
         b[:, None],

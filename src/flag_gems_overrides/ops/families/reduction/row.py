@@ -48,6 +48,37 @@ def load_edges(
 
 
 @triton.jit
+def fold(x, edges, OP: tl.constexpr, VECTOR: tl.constexpr):
+    """What threads have of a tile of accumulators, [BLOCK_M, BLOCK_N], and of its edges, along a row.
+
+    Combined before warps exchange it, so that they do that once. VECTOR: neighbours that are in one thread.
+    """
+    WIDTH: tl.constexpr = edges.shape[1]
+    if x.shape[1] % (WIDTH * VECTOR):
+        return OP.combine(tl.reduce(x, 1, OP.combine), tl.reduce(edges, 1, OP.combine))
+    else:
+        apart = tl.reshape(x, [x.shape[0], x.shape[1] // (WIDTH * VECTOR), WIDTH, VECTOR])
+        own = tl.reduce(tl.reduce(apart, 3, OP.combine), 1, OP.combine)
+        return tl.reduce(OP.combine(own, edges), 1, OP.combine)
+
+
+@triton.jit
+def _lesser(a, b, c, d):
+    return tl.minimum(a, c), tl.minimum(b, d)
+
+
+@triton.jit
+def least(positions, edge_positions, VECTOR: tl.constexpr):
+    """The least of either along a row, exchanged together as in :func:`fold`."""
+    WIDTH: tl.constexpr = edge_positions.shape[1]
+    if positions.shape[1] % (WIDTH * VECTOR):
+        return tl.min(positions, 1), tl.min(edge_positions, 1)
+    else:
+        apart = tl.reshape(positions, [positions.shape[0], positions.shape[1] // (WIDTH * VECTOR), WIDTH, VECTOR])
+        return tl.reduce((tl.min(tl.min(apart, 3), 1), edge_positions), 1, _lesser)
+
+
+@triton.jit
 def remaining(body, tile):
     """How many elements there are from ``tile`` on, or very many: so that lanes need not count in 64 bits."""
     return tl.minimum(body - tile, 1 << 30).to(tl.int32)

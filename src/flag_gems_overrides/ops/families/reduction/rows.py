@@ -9,7 +9,7 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from .elements import identity_of, is_best, load, store_located, store_values
-from .row import load_edges, locate_tiles, program_of_row, reduce_tiles, whole_vectors
+from .row import fold, least, load_edges, locate_tiles, program_of_row, reduce_tiles, whole_vectors
 
 
 @entry()
@@ -74,9 +74,7 @@ def reduce_rows_kernel(
         STAGES=STAGES,
         EVICT=EVICT,
     )
-    result = tl.reduce(acc, 1, OP.combine)
-    if EDGE_LANES:
-        result = OP.combine(result, tl.reduce(edges, 1, OP.combine))
+    result = fold(acc, edges, OP, VECTOR) if EDGE_LANES else tl.reduce(acc, 1, OP.combine)
     store_values(
         result[:, None],
         out_ptr,
@@ -148,14 +146,20 @@ def locate_rows_kernel(
         STAGES=STAGES,
         EVICT=EVICT,
     )
-    value = tl.reduce(best, 1, OP.combine)
     if EDGE_LANES:
-        value = OP.combine(value, tl.reduce(edges, 1, OP.combine))
-    value = value[:, None]
+        value = fold(best, edges, OP, VECTOR // NEIGHBOURS)[:, None]
+    else:
+        value = tl.reduce(best, 1, OP.combine)[:, None]
 
     # A lane without an element holds the identity; should it be the result, real elements before it are that too.
     offsets = best_tile + split * BLOCK_N + tl.arange(0, BLOCK_N // NEIGHBOURS)[None, :] * NEIGHBOURS
-    offset = tl.min(tl.where(is_best(best, value), offsets, N), 1)[:, None]
+    candidates = tl.where(is_best(best, value), offsets, N)
+    if EDGE_LANES:
+        edge_candidates = tl.where(is_best(edges, value), edge_positions, N)
+        offset, edge_position = least(candidates, edge_candidates, VECTOR // NEIGHBOURS)
+    else:
+        offset = tl.min(candidates, 1)
+    offset = offset[:, None]
     if NEIGHBOURS > 1:
         # Where no accumulator has it, an edge has, and nothing is loaded.
         offsets = offset + tl.arange(0, NEIGHBOURS)[None, :]
@@ -163,8 +167,7 @@ def locate_rows_kernel(
         offset = tl.min(tl.where(is_best(x, value), offsets, N), 1)[:, None]
     position = offset + head
     if EDGE_LANES:
-        candidates = tl.where(is_best(edges, value), edge_positions, N)
-        position = tl.minimum(position, tl.min(candidates, 1)[:, None])
+        position = tl.minimum(position, edge_position[:, None])
     store_located(
         value,
         position,
