@@ -68,3 +68,12 @@ def test_many_large_groups_of_float32_have_eight_warps(samples, K, itemsize, war
     planned = plan(Problem(samples * 8, 2, K, 8, itemsize, 1), H200)
     assert isinstance(planned, Rows)
     assert planned.warps == warps
+
+
+@pytest.mark.parametrize(("K", "itemsize"), [(10242, 4), (15950, 4), (16383, 4), (24570, 4), (40957, 4), (40957, 2)])
+def test_groups_of_one_channel_are_held_whatever_their_size(K, itemsize):
+    whole = K // 8 * 8
+    held, as_whole = (plan(Problem(3456, 1, each, 27, itemsize, 1), H200) for each in (K, whole))
+    assert isinstance(held, Rows)
+    assert isinstance(as_whole, Rows)
+    assert held.warps == as_whole.warps

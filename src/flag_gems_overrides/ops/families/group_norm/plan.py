@@ -187,7 +187,7 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 def _rows(problem: Problem, limits: Limits) -> Configuration:
     vec = widest(problem)
     group = power_of_2(problem.size // vec) * vec
-    most = MAX_HELD_OF_SEVERAL if span(problem, vec) > 1 or problem.size % vec != 0 else MAX_HELD
+    most = MAX_HELD_OF_SEVERAL if span(problem, vec) > 1 else MAX_HELD
     wide = 2 * vec * problem.itemsize >= VECTOR_BYTES and problem.itemsize < 8
     groups_of_warp = problem.M // (BUSY_WARPS * limits.sm_count)
     early_warps = _early_warps(problem, vec, limits)
