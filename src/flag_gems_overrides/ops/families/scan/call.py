@@ -21,6 +21,7 @@ from . import plan
 from .cumsum import cumsum_alone, cumsum_chunk_sums, cumsum_chunks, cumsum_shared
 from .flat import cumsum_flat
 from .interleaved import cumsum_interleaved
+from .stacked import cumsum_stacked
 
 # Of one input of a chunk's sums, in tiles of its result: so many tiles of int8 take the registers of four of int32.
 MAX_NARROW_TILES = 4
@@ -101,6 +102,10 @@ def _prepare(
         options |= {"TILE": _accumulator(dtype, result, threads * chosen.vec), "COLUMNS": power_of_2(K)}
         options |= {"SINGLE": chosen.steps == 1, "WHOLE": N * K % chosen.vec == 0, "num_warps": chosen.warps}
         return _Prepared(out, cumsum_interleaved.bind(device, (chosen.programs,), N, **options))
+    if isinstance(chosen, plan.Stacked):
+        options = {"CONVERTED": _TRITON[result], "ACC": accumulator, "THREADS": chosen.warps * WARP, "VEC": chosen.vec}
+        options |= {"K": K, "COLUMNS": power_of_2(K), "WHOLE": M * N * K % chosen.vec == 0, "num_warps": chosen.warps}
+        return _Prepared(out, cumsum_stacked.bind(device, (chosen.programs,), M, N, chosen.rows, **options))
     options = {
         "CONVERTED": _TRITON[result],
         "TILE": _accumulator(dtype, result, configuration.step(K) + vec),

@@ -14,6 +14,7 @@ from .launches import (
     Interleaved,
     Problem,
     Shared,
+    Stacked,
     at_once,
     few_from_memory,
     launch,
@@ -70,6 +71,8 @@ ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 FLAT_INSTRUCTIONS = 22
 # For an element of few columns as they lie, in whole vectors and else (counted, not timed).
 INTERLEAVED_INSTRUCTIONS = {True: 12, False: 25}
+# For an element of several [N, K] of few columns (counted, not timed).
+STACKED_INSTRUCTIONS = 20
 # Cache lines that the loads and stores of a multiprocessor touch in a microsecond: 90557 x 416 x 4 float16 along 1
 # takes 561 us with 16 rows to a thread and 8 lanes to a warp.
 LINES_PER_US = 1250
@@ -110,6 +113,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         instructions = FLAT_INSTRUCTIONS
     if isinstance(found, Interleaved):
         instructions, accesses = INTERLEAVED_INSTRUCTIONS[N * K % found.vec == 0], K
+    if isinstance(found, Stacked):
+        instructions, accesses = STACKED_INSTRUCTIONS, K
     issues = found.programs * found.warps * WARP * found.steps * tile * wide * instructions
     # Of each multiprocessor.
     active = min(limits.sm_count, found.programs)
@@ -128,7 +133,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         step += (found.depth - 1) * UNIT_TILE_US if configuration.kernel == "units" else 0
     else:
         step = tile * wide * (ELEMENT_US if configuration.kernel == "units" else COLUMN_ELEMENT_US)
-        if isinstance(found, Interleaved):
+        if isinstance(found, Interleaved | Stacked):
             step = INTERLEAVED_US + tile * wide * INTERLEAVED_ELEMENT_US
     if isinstance(found, Shared):
         exchange = EXCHANGE_US + EXCHANGE_WARP_US * found.warps
@@ -138,7 +143,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         return LAUNCH_US + LOAD_US + first + work + found.steps * (step + exchange)
     if configuration.kernel != "units":
         per_warp = SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US * wide
-        if isinstance(found, Interleaved):
+        if isinstance(found, Interleaved | Stacked):
             per_warp = SYNC_INTERLEAVED_WARP_US * power_of_2(K) * wide**2
         # Not of int64, whose scan takes two words through each exchange: 1580 x 512 int32 6.8 us in 8 warps, 6.0 in 4
         # with two tiles (H100).
@@ -152,7 +157,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     overlap = max(min(resident, MAX_OVERLAP, resident * tile * size * found.warps * WARP / OVERLAP_BYTES), 1)
     alone = LAUNCH_US + (LONE_STEPS_US if K == 1 and resident == 1 < found.steps else 0)
     alone += _overlapped(work, step, found.steps, programs, resident, overlap)
-    if isinstance(found, Alone | Flat | Interleaved):
+    if isinstance(found, Alone | Flat | Interleaved | Stacked):
         return alone
     # The first launch reads, and adds up.
     again = SUMMED_FROM_MEMORY if few_from_memory(problem, limits) else SUMMED
@@ -165,7 +170,7 @@ def _lines(problem: Problem, configuration: Configuration) -> int:
     kernel, elements, lanes, depth, *_ = configuration
     if K == 1 or kernel == "units":
         return 1
-    if kernel == "interleaved":
+    if kernel in ("interleaved", "stacked"):
         return math.ceil(elements * WARP * size / LINE_BYTES)
     units = max(elements * WARP // lanes, 1)
     return min(units, math.ceil(units * depth * K * size / LINE_BYTES))
@@ -179,7 +184,7 @@ def _registers(problem: Problem, configuration: Configuration, steps: int) -> in
     if K == 1:
         per_element = WIDE_ROW_REGISTERS if size == 8 else ROW_REGISTERS
         return REGISTERS + int(tile * per_element / (2 if kernel == "units" else 1))
-    if kernel == "interleaved":
+    if kernel in ("interleaved", "stacked"):
         return REGISTERS + 2 * tile + (STEP_REGISTERS if steps > 1 else 0)
     if kernel == "units":
         return REGISTERS + int(depth * (max(elements * size / 4, 1) + STORED_ROW_REGISTERS))
@@ -194,7 +199,7 @@ def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
     kernel, elements, lanes, depth, *_ = configuration
     if K == 1:
         return 2 * M * N * size
-    if kernel == "interleaved":
+    if kernel in ("interleaved", "stacked"):
         return 2 * M * N * K * size
     if lanes >= K and kernel != "units":
         # What a sector has of the rows of a thread is in the cache once one of them is read, and is written by each.

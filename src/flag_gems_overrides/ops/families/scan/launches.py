@@ -47,7 +47,7 @@ class Configuration(NamedTuple):
     """What the tuner chooses. A program has ``depth`` tiles of ``lanes`` and as many units as its threads fill.
 
     Kernels: short rows as they lie in memory (flat), ``lanes`` of a program; rows of a few columns as they lie
-    (interleaved); units are rows (or blocks of columns) of their own; segments of a row or of columns; segments of
+    (interleaved), and several short [N, K] of them (stacked); units are rows (or blocks of columns) of their own; segments of a row or of columns; segments of
     them that are shared by several programs, or of their chunks.
     """
 
@@ -103,6 +103,19 @@ class Interleaved(NamedTuple):
     units: int = 1
 
 
+class Stacked(NamedTuple):
+    """A program for each ``rows`` of K elements, all of some of M, of ``lanes`` at most. A thread has ``vec`` of them."""
+
+    vec: int
+    rows: int
+    lanes: int
+    warps: int
+    programs: int
+    depth: int = 1
+    steps: int = 1
+    units: int = 1
+
+
 class Chunks(NamedTuple):
     """``chunks`` programs for each block, each with ``length`` of N. All but the last are added up before."""
 
@@ -141,7 +154,7 @@ class Shared(NamedTuple):
         return self.blocks * self.group
 
 
-Launch = Alone | Flat | Interleaved | Chunks | Shared
+Launch = Alone | Flat | Interleaved | Stacked | Chunks | Shared
 
 
 def merged(M: int, N: int, K: int) -> tuple[int, int, int]:
@@ -184,7 +197,7 @@ def max_depth(problem: Problem, elements: int, kernel: str) -> int:
     thread, with 8 280, int64 325 and 297, 4 x 10000001 float64 277 and 255 (H100).
     """
     together = kernel in ("chunks", "shared")
-    if kernel == "interleaved":
+    if kernel in ("interleaved", "stacked"):
         return 1
     if problem.K > 1:
         most = MAX_COLUMN_ELEMENTS[problem.size][together] // elements
@@ -215,6 +228,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         return _flat(problem, configuration)
     if kernel == "interleaved":
         return _interleaved(problem, configuration)
+    if kernel == "stacked":
+        return _stacked(problem, configuration)
     if not 0 < lanes <= power_of_2(N if K == 1 else K) or lanes & (lanes - 1):
         raise ValueError("more lanes than neighbours")
     vec, unaligned = vector(problem)
@@ -275,16 +290,33 @@ def _flat(problem: Problem, configuration: Configuration) -> Flat:
     return Flat(rows, configuration.lanes, configuration.warps, _grid(cdiv(M, rows)))
 
 
-def _interleaved(problem: Problem, configuration: Configuration) -> Interleaved:
-    M, N, K, size, *_ = problem
+def _rows_of_a_thread(problem: Problem, configuration: Configuration) -> int:
+    K, size = problem.K, problem.size
     vec, odd = divmod(configuration.elements, K)
     most = min(VECTOR_BYTES, MAX_INTERLEAVED_ELEMENTS * 4 // K) // size
     if not 1 < K <= MAX_INTERLEAVED or odd or configuration.depth != 1 or not 0 < vec <= most or vec & (vec - 1):
         raise ValueError("vectors of whole rows of a few columns")
+    return vec
+
+
+def _interleaved(problem: Problem, configuration: Configuration) -> Interleaved:
+    M, N, K, *_ = problem
+    vec = _rows_of_a_thread(problem, configuration)
     # Vectors begin before the first element, where that is in one.
     before = vec - 1 if N * K % vec else 0
     lanes = vec * K * configuration.warps * WARP
     return Interleaved(vec, lanes, configuration.warps, cdiv(before + N * K, lanes), _grid(M))
+
+
+def _stacked(problem: Problem, configuration: Configuration) -> Stacked:
+    M, N, K, *_ = problem
+    vec = _rows_of_a_thread(problem, configuration)
+    lanes = vec * configuration.warps * WARP
+    whole = vec // math.gcd(N * K, vec)
+    stacked = lanes // N // whole * whole
+    if not stacked:
+        raise ValueError("all rows of some, and whole vectors")
+    return Stacked(vec, stacked * N, lanes * K, configuration.warps, _grid(cdiv(M, stacked)))
 
 
 def is_short(problem: Problem) -> bool:

@@ -23,6 +23,7 @@ from .launches import (
     Launch,
     Problem,
     Shared,
+    Stacked,
     at_once,
     few_from_memory,
     is_short,
@@ -44,6 +45,7 @@ __all__ = [
     "Interleaved",
     "Problem",
     "Shared",
+    "Stacked",
     "at_once",
     "choose",
     "class_of",
@@ -93,6 +95,8 @@ FEWER_INTEGERS = 12
 # so, with two neighbours 19.4, 130 x 16384 16.8 and 19.6 (H100). Neither more or shorter rows nor fewer warps were
 # timed.
 WIDE = 2
+# Of several [N, K], more rows for each multiprocessor than one program has: fewer were not timed.
+STACKED_ROWS, STACKED_WARPS = 1024, 4
 # Of programs of rows as they lie in memory.
 FLAT_WARPS = 4
 
@@ -177,6 +181,8 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     if K <= MAX_INTERLEAVED:
         for vectors, warps in itertools.product((VECTOR_BYTES // size, VECTOR_BYTES // size // 2), _powers(1, 8)):
             yield Configuration("interleaved", vectors * K, 1, 1, warps)
+        if M * N > STACKED_ROWS * limits.sm_count:
+            yield Configuration("stacked", VECTOR_BYTES // size * K, 1, 1, STACKED_WARPS)
     for lanes in sorted({min(power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
         # A warp has one row of the tile, or several: neighbours of a thread are in one row.
         elements = max(min(lanes // WARP, vec), 1)
