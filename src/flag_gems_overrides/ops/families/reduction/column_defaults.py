@@ -78,6 +78,8 @@ MAX_IN_TILES_OF_A_WARP = 64
 # (29.5; amax 24.3), 200000 x 100 26.5 (29.5), 65536 x 256 22.7 (23.2), std 30000 x 520 float16 22.4 (24.2), var_mean
 # 60000 x 160 float32 24.0 (25.2).
 SHARED_MOMENTS_ELEMENTS, MIN_SHARING = 32, 24
+# K up to which a program may have all of it.
+MAX_WITHIN = 128
 
 
 def _is_deep(problem: Problem, limits: Limits) -> bool:
@@ -127,11 +129,14 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
     if positions and K % 2 == 1 and size == 2:
         # By 24 warps 8 bytes of 3 x 1680 x 21509 spill.
         block_k, occupancy = BLOCK_K, min(occupancy, 20)
+    within = _within(problem, limits)
+    if within:
+        block_k = power_of_2(K)
     block_k = min(block_k, power_of_2(M * K))
     half = block_k // 2
     # Where a quarter of the lanes would be idle otherwise, as long as results are a cache line: sum 3 x 449136 x 15
     # int64, 64 lanes for 45 results, 62.8 us (PyTorch 60.3; with 48 estimated, not timed).
-    if half * size >= LINE_BYTES and 4 * half * cdiv(M * K, half) <= 3 * block_k * cdiv(M * K, block_k):
+    if not within and half * size >= LINE_BYTES and 4 * half * cdiv(M * K, half) <= 3 * block_k * cdiv(M * K, block_k):
         block_k = half
     if K == AS_IT_LIES and size == 2 and accumulators == 1 and tiles >= TILES_TO_WIDEN:
         block_k = K
@@ -148,9 +153,26 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
     return fitting(
         problem,
         Configuration(
-            "columns", tile // (warps * WARP) or 1, warps, occupancy, 1, block_k, True, STAGES if pipelined else 1
+            "columns",
+            tile // (warps * WARP) or 1,
+            warps,
+            occupancy,
+            1,
+            block_k,
+            split=True,
+            stages=STAGES if pipelined else 1,
+            within=within,
         ),
     )
+
+
+def _within(problem: Problem, limits: Limits) -> bool:
+    """Whether a program has all results of an [N, K], which then is read as it lies, with up to half of its lanes idle.
+
+    Else two programs read parts of most rows of K: of what is in memory, sectors that they share twice.
+    """
+    M, N, K, size, _ = problem
+    return M > 1 and BLOCK_K < K <= MAX_WITHIN and K * size % SECTOR_BYTES != 0 and M * N * K * size > limits.l2_bytes // 2
 
 
 def _in_pieces(problem: Problem, limits: Limits) -> bool:

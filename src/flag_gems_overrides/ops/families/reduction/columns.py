@@ -25,24 +25,30 @@ def results_of(
 ):
     """(indices, start, offsets from it, mask) of the results of a program, [BLOCK_K], and of their first elements.
 
-    MATRICES: how many [N, K] they are of at most; 3 stands for more. With a division for each vector instead, amax of
+    MATRICES: how many [N, K] they are of at most; 3 stands for more, 0 for one, of which each program has BLOCK_K. With a division for each vector instead, amax of
     6 x 2 x 8388582 float16 took 187 instructions for 4 results (sm_90), not 140.
     """
     # Neighbours that are in one row of K. Triton finds that out for itself from 3.9 on, and loads them as a vector:
     # 1024 x 1024 x 1024 bfloat16 477 us, element by element (3.6) 619.
     NEIGHBOURS: tl.constexpr = min(K_DIVISOR, BLOCK_K)
-    first = tl.program_id(0).to(K.dtype) * BLOCK_K
     lane = tl.arange(0, BLOCK_K)
-    m = first // K
-    column = first % K + lane  # counted from the [N, K] where the first lies
-    if MATRICES == 1:
+    if MATRICES == 0:
+        blocks = tl.cdiv(K, BLOCK_K)
+        m = tl.program_id(0).to(K.dtype) // blocks
+        column = tl.program_id(0).to(K.dtype) % blocks * BLOCK_K + lane
+        first = m * K + tl.program_id(0).to(K.dtype) % blocks * BLOCK_K
+    else:
+        first = tl.program_id(0).to(K.dtype) * BLOCK_K
+        m = first // K
+        column = first % K + lane  # counted from the [N, K] where the first lies
+    if MATRICES <= 1:
         offsets = column
     elif MATRICES == 2:
         offsets = column + tl.where(column < K, 0, (N - 1) * K)
     else:
         offsets = column // K * (N * K) + column % K
     offsets = tl.max_contiguous(tl.multiple_of(offsets, NEIGHBOURS), NEIGHBOURS)
-    mask = tl.max_constancy(column < (M - m) * K, NEIGHBOURS)
+    mask = tl.max_constancy(column < (K if MATRICES == 0 else (M - m) * K), NEIGHBOURS)
     results = first + lane
     if BLOCK_SPLITS == 1:
         # The mask lets no more be stored together. Triton would move longer vectors to each thread, through shared

@@ -71,6 +71,7 @@ class Configuration(NamedTuple):
     split: bool = True  # whether programs share a result where there are too few for the device
     stages: int = 1  # tiles in flight
     neighbours: bool = False  # whether the elements of a vector are combined before they are compared
+    within: bool = False  # whether programs of columns have results of one [N, K] each
 
 
 class Plan(NamedTuple):
@@ -81,7 +82,7 @@ class Plan(NamedTuple):
     block_m: int
     block_n: int
     block_k: int
-    matrices: int  # [N, K] that a program of columns reaches into, 3 for more
+    matrices: int  # [N, K] that a program of columns reaches into, 3 for more, 0 for one whose results begin there
     step: int  # how much of block_n is used
     vector: int
     edge_lanes: int  # for the elements of a row that are in no whole vector, 0 if there are none
@@ -114,7 +115,7 @@ class _Tile(NamedTuple):
     step: int
     vector: int
     edges: bool
-    rows: int = 1  # that a program of columns reaches into
+    rows: int = 1  # as ``matrices``, but of more how many
     lanes: int = 0
     depth: int = 1
 
@@ -122,7 +123,7 @@ class _Tile(NamedTuple):
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Plan:
     """ValueError if the problem cannot be launched so."""
     M, N, K, size, accumulators = problem
-    kernel, elements, warps, occupancy, vector, block_k, split, stages, neighbours = configuration
+    kernel, elements, warps, occupancy, vector, block_k, split, stages, neighbours, _ = configuration
     registers = _registers(problem, occupancy, limits)
     if (
         min(elements, warps, block_k, stages) < 1
@@ -154,7 +155,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Pl
         raise ValueError("too many elements for the registers")
     # One for each thread: a smaller tensor Triton loads in the tile's layout, each element by many threads.
     edge_lanes = max(2 * tile.vector, warps * WARP // tile.block_m) if tile.edges else 0
-    furthest = tile.rows * tile.length + splits * tile.step + edge_lanes
+    furthest = max(tile.rows, 1) * tile.length + splits * tile.step + edge_lanes
     if kernel == "columns":
         furthest = max(furthest * K, tile.blocks * tile.block_k) + tile.block_k
     # An input that passes through the L2 cache need not displace what others left there and what must be written back
@@ -281,10 +282,11 @@ def _column_tile(problem: Problem, configuration: Configuration) -> _Tile:
     block_n = min(power_of_2(N), elements // block_k)
     if block_k > 16 * configuration.warps * WARP:
         raise ValueError("a thread has 16 results at most")
-    rows = 1 if M == 1 or K % block_k == 0 else cdiv(block_k, K) + 1
+    rows = 1 if M == 1 or K % block_k == 0 else 0 if configuration.within else cdiv(block_k, K) + 1
+    blocks = cdiv(M * K, block_k) if rows else M * cdiv(K, block_k)
     step, lanes, depth = _groups(problem, configuration, block_n, block_k)
     vector = math.gcd(K, 16)
-    return _Tile(N, cdiv(M * K, block_k), 1, block_n, block_k, step, vector, False, rows, lanes, depth)
+    return _Tile(N, blocks, 1, block_n, block_k, step, vector, False, rows, lanes, depth)
 
 
 def _groups(problem: Problem, configuration: Configuration, block_n: int, block_k: int) -> tuple[int, int, int]:
