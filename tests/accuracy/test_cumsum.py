@@ -255,6 +255,32 @@ def test_short_rows_as_they_lie_in_memory(M, N, dtype, vectors, device):
         torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [*FLOATING, torch.bool, torch.int16, torch.int64], ids=name)
+@pytest.mark.parametrize(
+    ("M", "N", "K"), [(50, 3, 6), (301, 18, 3), (77, 1 + 8, 5), (64, 2, 8), (33, 128, 2), (5, 30, 7)]
+)
+def test_several_matrices_of_few_columns_as_they_lie_in_memory(M, N, K, dtype, device):
+    """Full programs and one that is not, whose last vector may not be full either."""
+    size = dtype.itemsize if dtype.is_floating_point else 8
+    vec = min(16 // size, 4)
+    configuration = Configuration("stacked", vec * K, 1, 1, 4)
+    for first in (0, 1):
+        x = draw((M * N * K + first,), dtype, device)[first:].view(M, N, K)
+        if dtype.is_floating_point:
+            # What is in one column of a matrix is in no other.
+            x[::3, 1, 0], x[1::3, 0, 1], x[2::3, -1] = torch.inf, torch.nan, -torch.inf
+        actual, expected = launch_with(configuration, "cumsum", x, 1), torch.cumsum(x, 1)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def test_several_matrices_of_few_columns_in_place(device, device_with):
+    device_with(sm_count=1)
+    x = draw((301, 18, 3), torch.float32, device)
+    expected = torch.cumsum(x, 1)
+    cumsum_out(x, 1, out=x)
+    assert torch.equal(x, expected)
+
+
 def test_short_rows_in_place(device):
     x = draw((911, 5), torch.bfloat16, device)
     expected = torch.cumsum(x, 1)

@@ -15,7 +15,7 @@ from .tile import append
 
 
 @triton.jit
-def masks(begins, first, end, VEC: tl.constexpr, WHOLE: tl.constexpr):
+def _masks(begins, first, end, VEC: tl.constexpr, WHOLE: tl.constexpr):
     """Of vectors that begin there: which are of the row, and which of the others' elements are."""
     if WHOLE:
         return begins < end, begins < 0
@@ -69,7 +69,7 @@ def cumsum_interleaved(
         first = tl.where(step == 0, head, 0)
         elements = ()
         for i in tl.static_range(K):
-            inside, edge = masks(begins + i * VEC, first, end, VEC, WHOLE)
+            inside, edge = _masks(begins + i * VEC, first, end, VEC, WHOLE)
             x = tl.load(x_ptr + step + (begins + i * VEC + lanes), mask=inside, other=0)
             if not WHOLE:
                 x = tl.where(inside, x, tl.load(x_ptr + step + (begins + i * VEC + lanes), mask=edge, other=0))
@@ -90,7 +90,7 @@ def cumsum_interleaved(
         for i in tl.static_range(VEC * K):
             scanned = scanned + ((before[i % K] + sums[i].to(ACC)).to(out_ptr.dtype.element_ty),)
         for i in tl.static_range(K):
-            inside, edge = masks(begins + i * VEC, first, end, VEC, WHOLE)
+            inside, edge = _masks(begins + i * VEC, first, end, VEC, WHOLE)
             vectors = together(scanned, i * VEC, VEC)
             tl.store(out_ptr + step + (begins + i * VEC + lanes), vectors, mask=inside)
             if not WHOLE:

@@ -47,8 +47,8 @@ class Configuration(NamedTuple):
     """What the tuner chooses. A program has ``depth`` tiles of ``lanes`` and as many units as its threads fill.
 
     Kernels: short rows as they lie in memory (flat), ``lanes`` of a program; rows of a few columns as they lie
-    (interleaved), and several short [N, K] of them (stacked); units are rows (or blocks of columns) of their own; segments of a row or of columns; segments of
-    them that are shared by several programs, or of their chunks.
+    (interleaved), and several short [N, K] of them (stacked); units are rows (or blocks of columns) of their own;
+    segments of a row or of columns; segments of them that are shared by several programs, or of their chunks.
     """
 
     kernel: str
@@ -104,7 +104,7 @@ class Interleaved(NamedTuple):
 
 
 class Stacked(NamedTuple):
-    """A program for each ``rows`` of K elements, all of some of M, of ``lanes`` at most. A thread has ``vec`` of them."""
+    """A program for each ``rows`` of K elements, all of some of M: at most ``lanes``. A thread has ``vec`` of them."""
 
     vec: int
     rows: int

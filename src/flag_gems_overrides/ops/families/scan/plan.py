@@ -181,7 +181,7 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     if K <= MAX_INTERLEAVED:
         for vectors, warps in itertools.product((VECTOR_BYTES // size, VECTOR_BYTES // size // 2), _powers(1, 8)):
             yield Configuration("interleaved", vectors * K, 1, 1, warps)
-        if M * N > STACKED_ROWS * limits.sm_count:
+        if STACKED_ROWS * limits.sm_count < M * N:
             yield Configuration("stacked", VECTOR_BYTES // size * K, 1, 1, STACKED_WARPS)
     for lanes in sorted({min(power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
         # A warp has one row of the tile, or several: neighbours of a thread are in one row.

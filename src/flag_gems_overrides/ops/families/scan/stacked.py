@@ -11,7 +11,6 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from ...launch.vectors import apart, together
-from .interleaved import masks
 
 
 @triton.jit
@@ -61,10 +60,12 @@ def cumsum_stacked(
     lanes = tl.arange(0, VEC)[None, :]
     elements = ()
     for i in tl.static_range(K):
-        inside, edge = masks(begins + i * VEC, 0, end, VEC, WHOLE)
-        x = tl.load(x_ptr + (begins + i * VEC + lanes), mask=inside, other=0)
-        if not WHOLE:
-            x = tl.where(inside, x, tl.load(x_ptr + (begins + i * VEC + lanes), mask=edge, other=0))
+        # A mask whose limit is a multiple of a vector is one for all of it.
+        at = begins + i * VEC + lanes
+        if WHOLE or end == rows * K:
+            x = tl.load(x_ptr + at, mask=begins + i * VEC < end, other=0)
+        else:
+            x = tl.load(x_ptr + at, mask=at < end, other=0)
         elements = elements + apart(x, VEC)
     # Of each row: whether sums begin with it, and whether they go on from the rows of other threads.
     begin = row % N == 0
@@ -95,8 +96,9 @@ def cumsum_stacked(
             earlier = tl.where(goes_on_until[v], before[k], 0).to(ACC)
             scanned = scanned + ((earlier + sums[v * K + k]).to(out_ptr.dtype.element_ty),)
     for i in tl.static_range(K):
-        inside, edge = masks(begins + i * VEC, 0, end, VEC, WHOLE)
+        at = begins + i * VEC + lanes
         vectors = together(scanned, i * VEC, VEC)
-        tl.store(out_ptr + (begins + i * VEC + lanes), vectors, mask=inside)
-        if not WHOLE:
-            tl.store(out_ptr + (begins + i * VEC + lanes), vectors, mask=edge)
+        if WHOLE or end == rows * K:
+            tl.store(out_ptr + at, vectors, mask=begins + i * VEC < end)
+        else:
+            tl.store(out_ptr + at, vectors, mask=at < end)
