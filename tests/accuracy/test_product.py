@@ -18,6 +18,18 @@ def test_int64_is_exact(device):
     assert torch.equal(prod(odd), torch.prod(odd))  # modulo 2**64
 
 
+@each("dtype", [torch.uint8, torch.int8, torch.int16])
+@each("shape", [(1, 40000), (3, 4096), (2, 5003), (7, 21)])
+def test_narrow_integers_are_exact(shape, dtype, device):
+    """Neighbours are multiplied in 32 bits: whatever they are these hold the product, and no factor is 0 modulo 2."""
+    limits = torch.iinfo(dtype)
+    x = torch.randint(limits.min, limits.max, shape, device=device) | 1
+    x[0], x[-1, ::2] = limits.max, limits.min | 1
+    x = x.to(dtype)
+    assert torch.equal(prod_dim(x, 1), torch.prod(x, 1))
+    assert torch.equal(prod(x), torch.prod(x))
+
+
 def test_float64_is_exact(device):
     assert prod(torch.tensor([1 + 1e-9, 1.0], dtype=torch.float64, device=device)).item() == 1 + 1e-9
 

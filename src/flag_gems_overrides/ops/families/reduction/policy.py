@@ -18,6 +18,7 @@ TRITON = {
     torch.int16: tl.int16,
     torch.int32: tl.int32,
     torch.int64: tl.int64,
+    torch.uint32: tl.uint32,
     torch.float16: tl.float16,
     torch.bfloat16: tl.bfloat16,
     torch.float32: tl.float32,
@@ -85,6 +86,7 @@ class Arithmetic(Compiled):
     identity: int | float
     converted: tl.dtype
     accumulator: tl.dtype
+    narrow: tl.dtype | None
 
 
 # Compared by identity: a policy is part of the key of every call.
@@ -119,6 +121,9 @@ class Policy:
     """Whether results are wanted."""
     positions: bool = False
     """Whether positions are wanted: of the first element that equals the result, or that is NaN as the result is."""
+    narrow: Callable[[torch.dtype], torch.dtype | None] | None = None
+    """By the dtype of elements, one of 32 bits in which so many neighbours as have 32 bits are combined before they
+    become accumulators of 64."""
     replaces: JITFunction | None = None
     """``(x, best)``, needed for positions: whether ``combine(best, x)`` differs from ``best``."""
 
@@ -129,6 +134,8 @@ class Policy:
 
     def arithmetic(self, dtypes: Dtypes, *, elements: torch.dtype, first: bool, last: bool) -> Arithmetic:
         """For the ``first`` and/or ``last`` launch of a reduction, that reads tensors of dtype ``elements``."""
+        wide = first and dtypes.accumulator is torch.int64 and dtypes.converted is torch.int64
+        narrow = self.narrow(elements) if wide and self.narrow is not None else None
         return Arithmetic(
             combine=self.combine,
             replaces=self.replaces if self.positions else None,
@@ -138,4 +145,5 @@ class Policy:
             identity=self.identity(elements),
             converted=TRITON[dtypes.converted if first else dtypes.accumulator],
             accumulator=TRITON[dtypes.accumulator],
+            narrow=None if narrow is None else TRITON[narrow],
         )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import torch
 import triton
 
 from .policy import Policy, promoted
@@ -14,4 +15,11 @@ def multiply(a, b):
     return a * b
 
 
-PRODUCT = Policy("prod", multiply, lambda dtype: 1.0 if dtype.is_floating_point else 1, promoted)
+def _narrow(dtype: torch.dtype) -> torch.dtype | None:
+    """What has the product of as many as 32 bits hold: a product of int64 takes three multiplications."""
+    if dtype in (torch.int8, torch.int16):
+        return torch.int32
+    return torch.uint32 if dtype is torch.uint8 else None
+
+
+PRODUCT = Policy("prod", multiply, lambda dtype: 1.0 if dtype.is_floating_point else 1, promoted, narrow=_narrow)

@@ -88,9 +88,9 @@ def remaining(body, tile):
 def reduce_tiles(
     x_ptr, body_ptr, first, body, length, mask,
     OP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, STEP: tl.constexpr,
-    ONE_TILE_PER_CTA: tl.constexpr, STAGES: tl.constexpr, EVICT: tl.constexpr,
+    ONE_TILE_PER_CTA: tl.constexpr, STAGES: tl.constexpr, EVICT: tl.constexpr, NEIGHBOURS: tl.constexpr = 1,
 ):  # fmt: skip
-    """The tiles of a program, combined elementwise, [BLOCK_M, BLOCK_N].
+    """The tiles of a program, combined elementwise, [BLOCK_M, BLOCK_N // NEIGHBOURS].
 
     Args:
         body_ptr: [BLOCK_M, 1], the bodies of the rows.
@@ -98,15 +98,25 @@ def reduce_tiles(
         mask: the elements of a tile that are used.
         STEP: elements of a row that a tile advances by.
         STAGES: tiles in flight.
+        NEIGHBOURS: elements in a row that are combined in OP.narrow before.
     """
     if ONE_TILE_PER_CTA:
-        return load(body_ptr + first, mask & (first < body), OP, EVICT)
+        return _load_combined(body_ptr + first, mask & (first < body), NEIGHBOURS, OP, EVICT)
     else:
-        acc = tl.full([BLOCK_M, BLOCK_N], identity_of(x_ptr, OP), OP.accumulator)
+        acc = tl.full([BLOCK_M, BLOCK_N // NEIGHBOURS], identity_of(x_ptr, OP), OP.accumulator)
         for tile in tl.range(0, length, tl.num_programs(1) * STEP, num_stages=STAGES):
-            x = load(body_ptr + tile + first, mask & (first < remaining(body, tile)), OP, EVICT)
+            x = _load_combined(body_ptr + tile + first, mask & (first < remaining(body, tile)), NEIGHBOURS, OP, EVICT)
             acc = OP.combine(acc, x)
         return acc
+
+
+@triton.jit
+def _load_combined(pointers, mask, NEIGHBOURS: tl.constexpr, OP: tl.constexpr, EVICT: tl.constexpr):
+    if NEIGHBOURS == 1:
+        return load(pointers, mask, OP, EVICT)
+    else:
+        x = tl.load(pointers, mask=mask, other=OP.identity, eviction_policy=EVICT).to(OP.narrow)
+        return _combine_neighbours(x, NEIGHBOURS, OP).to(OP.accumulator)
 
 
 @triton.jit

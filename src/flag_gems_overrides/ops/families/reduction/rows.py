@@ -59,6 +59,8 @@ def reduce_rows_kernel(
     start, head, body = whole_vectors(m, N, ALIGN)
     if EDGE_LANES:
         edges, _ = load_edges(x_ptr, start, head, body, N, (m < M) & (split == 0), OP, ALIGN, EDGE_LANES)
+    bits: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth
+    together: tl.constexpr = OP.narrow is not None and VECTOR * bits >= 32
     acc = reduce_tiles(
         x_ptr,
         body_ptr=x_ptr + (start + head) // ALIGN * ALIGN,
@@ -73,6 +75,7 @@ def reduce_rows_kernel(
         ONE_TILE_PER_CTA=ONE_TILE_PER_CTA,
         STAGES=STAGES,
         EVICT=EVICT,
+        NEIGHBOURS=32 // bits if together else 1,
     )
     result = fold(acc, edges, OP, VECTOR) if EDGE_LANES else tl.reduce(acc, 1, OP.combine)
     store_values(
