@@ -71,6 +71,16 @@ def test_short_matrices_of_few_columns(shape, dtype, op, device, monkeypatch):
 
 @with_dim
 @each("dtype", FLOATING)
+@each("shape", [(3, 700, 35), (2, 301, 99), (40, 130, 51)])
+def test_programs_within_a_matrix(shape, dtype, op, device, device_with):
+    device_with(sm_count=2, l2_bytes=0)
+    x = op.draw_exact(shape, dtype, device)
+    check(op, x, 1)
+    check(op, put_nans(x), 1, True)
+
+
+@with_dim
+@each("dtype", FLOATING)
 @each("N", [20001, 33002, 8193])
 def test_tiles_of_long_rows_from_whole_lines(N, dtype, op, device, device_with):
     """Several tiles to a program: before and after them is up to a line."""

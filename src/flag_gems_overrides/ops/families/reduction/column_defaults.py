@@ -172,7 +172,8 @@ def _within(problem: Problem, limits: Limits) -> bool:
     Else two programs read parts of most rows of K: of what is in memory, sectors that they share twice.
     """
     M, N, K, size, _ = problem
-    return M > 1 and BLOCK_K < K <= MAX_WITHIN and K * size % SECTOR_BYTES != 0 and M * N * K * size > limits.l2_bytes // 2
+    from_memory = M * N * K * size > limits.l2_bytes // 2
+    return from_memory and M > 1 and BLOCK_K < K <= MAX_WITHIN and K * size % SECTOR_BYTES != 0
 
 
 def _in_pieces(problem: Problem, limits: Limits) -> bool:

@@ -25,8 +25,9 @@ def results_of(
 ):
     """(indices, start, offsets from it, mask) of the results of a program, [BLOCK_K], and of their first elements.
 
-    MATRICES: how many [N, K] they are of at most; 3 stands for more, 0 for one, of which each program has BLOCK_K. With a division for each vector instead, amax of
-    6 x 2 x 8388582 float16 took 187 instructions for 4 results (sm_90), not 140.
+    MATRICES: how many [N, K] they are of at most; 3 stands for more, 0 for one, of which each program has BLOCK_K. With
+    a division for each vector instead, amax of 6 x 2 x 8388582 float16 took 187 instructions for 4 results (sm_90), not
+    140.
     """
     # Neighbours that are in one row of K. Triton finds that out for itself from 3.9 on, and loads them as a vector:
     # 1024 x 1024 x 1024 bfloat16 477 us, element by element (3.6) 619.
