@@ -56,13 +56,22 @@ def test_programs_of_groups_alone_run_at_once():
     assert planned.warps == 8
 
 
+@pytest.mark.parametrize(
+    ("K", "itemsize", "warps"), [(4500, 2, 8), (4499, 2, 8), (2252, 2, 4), (6000, 2, 16), (1126, 2, 4), (4502, 4, 16)]
+)
+def test_groups_of_16_bits_have_half_of_the_warps_where_more_lanes_have_elements(K, itemsize, warps):
+    planned = plan(Problem(4096, 2, K, 8, itemsize, 1), H200)
+    assert isinstance(planned, Rows)
+    assert planned.warps == warps
+
+
 @pytest.mark.parametrize("samples", [512, 1024, 4096])
 def test_sums_of_float64_channels_are_estimated_with_eight_bytes(samples):
     assert choose(Problem(samples, 3044, 1, 1, 8, 2, True), H200).kernel == "channels"
 
 
 @pytest.mark.parametrize(
-    ("samples", "K", "itemsize", "warps"), [(512, 4500, 4, 8), (512, 8000, 4, 8), (40, 8000, 4, 16), (512, 4500, 2, 16)]
+    ("samples", "K", "itemsize", "warps"), [(512, 4500, 4, 8), (512, 8000, 4, 8), (40, 8000, 4, 16), (512, 6000, 2, 16)]
 )
 def test_many_large_groups_of_float32_have_eight_warps(samples, K, itemsize, warps):
     planned = plan(Problem(samples * 8, 2, K, 8, itemsize, 1), H200)
