@@ -46,6 +46,11 @@ OF_EDGES, EDGE_VECTORS = 1.1, 4
 READS_OF_L2 = 1.5
 # groups: microseconds that columns and rows take besides.
 COLUMNS_US, ROWS_US = 5.0, 2.5
+# Gradients of columns: microseconds of each program of a group besides so many, whose sums all of them add. 28304 x 64
+# float32 26.7 us by 66 programs, by flat 25.1, 20000 x 64 23.8 and 22.6, 17416 x 120 bf16 by 33 22.9 and 19.9, 12000 x
+# 64 by 46 15.5 and 14.6, but 12000 x 64 float32 by 33 16.1 and 17.8, 28304 x 96 by 44 32.5 and 33.4, 28304 x 32 bf16 by
+# 55 14.5 and 15.0, 8000 x 96 float32 by 22 15.8 and 20.2 (H100).
+PROGRAM_US, FEW_PROGRAMS = 0.028, 16
 
 
 class _Work(NamedTuple):
@@ -107,6 +112,8 @@ def _of_groups(problem: Problem, chosen: Groups) -> _Work:
         merges = ITERATION_US * cdiv(chosen.group, chosen.parts)
         us += turns * (EXCHANGE_US + merges + (chosen.programs / PROGRAMS_OF_US) ** 2)
         us += COLUMNS_US if tiling.columns else ROWS_US
+        if tiling.columns and problem.inputs == 2:
+            us += PROGRAM_US * max(chosen.group - FEW_PROGRAMS, 0)
     vector = tiling.vec * problem.itemsize
     slower = OF_PARTS_OF_VECTORS.get(vector, 1.0)
     if tiling.columns and vector < VECTOR_BYTES:
