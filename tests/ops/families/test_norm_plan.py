@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.norm import rms_plan
 from flag_gems_overrides.ops.families.norm.backward_plan import plan_partial_sums
+from flag_gems_overrides.ops.families.norm.forward_plan import in_two_chunks
 from flag_gems_overrides.ops.families.norm.launches import (
     MAX_GROUP_IN_TURN,
     MAX_GROUP_OF_ONE_WARP,
@@ -29,7 +30,7 @@ from flag_gems_overrides.ops.families.norm.launches import (
     launch,
     launch_or_none,
 )
-from flag_gems_overrides.ops.families.norm.plan import configurations, plan
+from flag_gems_overrides.ops.families.norm.plan import choose, configurations, plan
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import power_of_2
 
@@ -220,6 +221,35 @@ def test_rows_at_once_leave_no_program_with_more_blocks_than_others():
     p = default(112, 524288, 2, False, Limits(132, 50 << 20, 65536, 2048, 227 << 10, (9, 0)))
     turns = -(-112 // (p.programs // p.group))
     assert turns * p.slice_size // p.block_n <= 56
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "residual", "early"),
+    [
+        (216, 8192, 4, False, True),
+        (400, 8192, 4, False, True),
+        (300, 16384, 2, False, True),
+        (600, 8192, 4, False, False),
+        (400, 4096, 4, False, False),
+        (300, 16384, 2, True, False),
+    ],
+)
+def test_hardly_more_rows_than_pipelines_have_a_program_each_in_rms_norm(M, N, size, residual, early):
+    p = rms_plan.plan_forward(Problem(M, N, 1, size, False, residual), H200)
+    assert (isinstance(p, Rows) and (p.programs, p.stages, p.late) == (M, 1, False) and p.warps >= 8) == early
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "halved"),
+    [(1000000, 9, 4, True), (30000, 13, 4, True), (500000, 25, 2, True), (8000, 13, 4, False), (500000, 33, 4, False)]
+    + [(500000, 14, 4, False), (500000, 13, 8, False), (500000, 7, 4, False)],
+)
+def test_many_short_odd_rows_are_halved(M, N, size, halved):
+    problem = Problem(M, N, 1, size, False)
+    found = choose(problem, H200)
+    p = launch(problem, in_two_chunks(problem, found, H200), H200)
+    assert (isinstance(p, Rows) and p.chunks == 2 and p.block_n == power_of_2(N) // 2) == halved
+    assert halved or p == launch(problem, found, H200)
 
 
 @pytest.mark.parametrize("residual", [False, True])

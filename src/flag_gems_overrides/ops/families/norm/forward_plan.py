@@ -20,6 +20,9 @@ MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
 # each takes some time to start: 6692064 x 11 float32 347 us by programs of 16 rows, upstream 256, 87120 x 25 14.3 by
 # 10890 programs of one warp, upstream 12.8 (H100).
 MAX_N_OF_MANY_ROWS, MIN_ROWS_PER_SM = 16, 512
+# Rows of which layer_norm has half at a time (``in_two_chunks``): the shortest and longest, elements of a tile of them,
+# and the fewest for each multiprocessor.
+MIN_HALVED, MAX_HALVED, HALVED_TILE, MIN_HALVED_ROWS_PER_SM = 9, 32, 1024, 128
 # Rows that a thread has whole (short_rows.py): columns, and most elements of a thread. Before -> after: layer_norm of
 # 226634 x 7 bf16 8.6 -> 6.4 us with 14 elements to a thread, 7.8 with 28, 9.3 with 56, 10.1 with 7, which are no
 # vectors; 300000 x 6 float16 7.9 -> 7.4 with 12, 7.6 with 24; 226634 x 5 float32 10.8 -> 8.7 with 10 (by one warp with
@@ -132,6 +135,23 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
         # 16384 x 4098 float32 145 us by 8 warps, 170 by 16, a third of whose lanes have no element.
         warps = warps_for(N, LATE_ELEMENTS * WARP)
     return Configuration("rows", warps, vec, min(block_m, power_of_2(M)), late=late)
+
+
+def in_two_chunks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
+    """Many rows of 9 to 32 elements that are loaded one by one: half of a row at a time, so that half as many threads
+    share it and its two sums. For layer_norm alone; others as they are found.
+
+    2850130 x 13 float32 takes 117.3 us so, 148.8 with the whole row at a time, of bf16 80.7 and 118.7, 1000000 x 9
+    float32 37.9 and 54.5, 500000 x 25 44.7 and 60.3, of bf16 32.5 and 48.9, 206596 x 15 float32 16.2 and 17.3, 30000 x
+    13 4.94 and 5.24, with a residual 1000000 x 13 60.8 and 62.2; 300000 x 50 48.4 and 48.3, and rms_norm, of one sum,
+    of 2850130 x 13 120.9 and 106.5 (H100).
+    """
+    M, N, _, itemsize, backward, _ = problem
+    if backward or itemsize == 8 or found.kernel != "rows" or found.vec > 1 or not MIN_HALVED <= N <= MAX_HALVED:
+        return found
+    if limits.sm_count * MIN_HALVED_ROWS_PER_SM > M:
+        return found
+    return Configuration("rows", 4, rows=HALVED_TILE // power_of_2(N), chunks=2)
 
 
 def _few_unaligned_rows(problem: Problem) -> Configuration:

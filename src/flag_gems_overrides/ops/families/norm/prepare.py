@@ -21,6 +21,7 @@ from .backward_plan import plan_partial_sums
 from .columns import layer_norm_backward_columns, layer_norm_backward_few_rows
 from .flat import layer_norm_columns, layer_norm_flat
 from .forward import layer_norm_rows, layer_norm_split
+from .forward_plan import in_two_chunks
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, Split
 from .loop import layer_norm_backward_loop, layer_norm_loop
 from .partial_sums import sum_partials
@@ -57,7 +58,8 @@ def forward_launch(
 
 def _planned(problem: Problem, device: int, configuration: Configuration | None) -> launches.Launch:
     limits = devices.limits(device)
-    return launches.launch(problem, configuration or plan.choose(problem, limits), limits)
+    chosen = configuration or in_two_chunks(problem, plan.choose(problem, limits), limits)
+    return launches.launch(problem, chosen, limits)
 
 
 def backward_launch(
