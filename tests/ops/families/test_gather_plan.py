@@ -122,6 +122,12 @@ def test_few_logits_are_of_one_program(problem):
     assert found.block_r * found.block_c <= 2 * 32 * found.warps
 
 
+@pytest.mark.parametrize(("N", "C", "size", "warps"), [(1168, 163, 2, 4), (1024, 145, 4, 4), (132 * 4, 163, 2, 16)])
+def test_several_programs_of_a_multiprocessor_have_few_warps(N, C, size, warps):
+    found = plan.cross_entropy(plan.Problem(N, C, 1, size), H200, False, True)
+    assert (found.block_r, found.warps) == (4, warps)
+
+
 @pytest.mark.parametrize(("N", "C", "programs"), [(1643, 723, 822), (2048, 1000, 1024), (4001, 400, 1001)])
 def test_rows_beyond_what_runs_at_once_are_in_equal_shares(N, C, programs):
     found = plan.cross_entropy(plan.Problem(N, C, 1, 2), H200, False, True)
