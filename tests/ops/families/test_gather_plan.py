@@ -32,10 +32,22 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         # Rows, whose targets are few.
         ((2, 32051344, 1, 4), plan.Fill),
         ((8, 520, 72, 4), plan.Fill),
-        # Rows of whole vectors, by a tile of the table, and others.
+        # Rows of whole vectors, by a tile of the table, or of all of a tile, and others.
         ((136519, 16, 1, 2), plan.Tile),
+        ((2000000, 4, 1, 2), plan.Tile),
+        ((100000, 96, 1, 2), plan.Fill),
         ((195064, 21, 1, 2), plan.Short),
         ((100000, 12, 1, 2), plan.Short),
+        ((2000000, 3, 1, 2), plan.Short),
+        ((100000, 95, 1, 2), plan.Short),
+        ((100000, 97, 1, 2), plan.Fill),
+        # Many classes of small images, and fewer classes, or bytes.
+        ((1, 23392, 1064, 2), plan.Fill),
+        ((1, 10000, 1020, 4), plan.Fill),
+        ((32, 1023, 1020, 4), plan.Tile),
+        ((1, 7000, 1020, 4), plan.Tile),
+        # More targets than a program reads.
+        ((2, 5000, 1032, 4), plan.Tile),
         # The most that is little, and more.
         ((2, 4, 65536, 4), plan.Little),
         ((2, 4, 65600, 4), plan.Tile),
@@ -44,6 +56,23 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
 )
 def test_the_kernel_of_a_gradient(problem, kernel):
     assert isinstance(plan.gradient(plan.Problem(*problem), H200), kernel)
+
+
+@pytest.mark.parametrize(
+    ("N", "C", "size", "threads_have"),
+    [
+        (195064, 21, 2, 4),
+        (700000, 7, 2, 4),
+        (400000, 10, 4, 4),
+        (100000, 21, 2, 2),
+        (2000000, 3, 2, 2),
+        (100000, 65, 4, 2),
+    ],
+)
+def test_vectors_of_a_thread_that_has_short_rows(N, C, size, threads_have):
+    found = plan.gradient(plan.Problem(N, C, 1, size), H200)
+    assert isinstance(found, plan.Short)
+    assert found.vectors == threads_have * 32 * found.warps
 
 
 def test_little_output_of_one_class_has_two_targets_to_a_thread():

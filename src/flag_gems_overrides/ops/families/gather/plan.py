@@ -13,6 +13,7 @@ from ..softmax import launches as softmax
 from .launches import (
     MAX_BLOCK,
     MAX_GRID,
+    MAX_TARGETS,
     SCATTERED,
     Configuration,
     Fill,
@@ -77,6 +78,10 @@ MAX_FILLED_POSITIONS, BYTES_OF_POSITION = 512, 64
 # float32 8.9 and 7.9, 4 x 50 x 534 bfloat16 6.5 and 3.7. Of little bytes more: tiles have few of them for their
 # targets. 8 x 520 x 72 float32 takes 3.6 us with tile, torch.compile 3.0, with fill 2.9.
 FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
+# Images of more positions, and of so many classes that a position has MIN_SCATTER_BYTES_OF_POSITION, are filled too if
+# the output has at least so many bytes, by 16 vectors to a thread: 1 x 23392 x 1064 bfloat16 takes 21.5 us so, 26.7
+# with tile and 24.1 by two launches, 1 x 10000 x 1020 float32 18.0, 19.6 and 20.9 (H100).
+MIN_FILLED_BYTES, MAX_FILL_VECTORS = 32 << 20, 16
 # Outputs of at least so many bytes, and so many for each position, have all zeros written first, as they lie in
 # memory, and the targets' elements in a second launch. FlagGems does so: 1 x 66185 x 551 float32 takes it 38.7 us, 63.9
 # by images; 3 x 10873 x 1980 63.4 and 88.8; 2 x 7421 x 5247 74.4 and 99.1. Images and tiles write about 3300 bytes a
@@ -94,6 +99,17 @@ MIN_FILLED_CLASSES, MIN_TILED_BYTES = 3, 1 << 20
 # Four vectors to a thread: with eight 441 x 177416 bfloat16 takes 40.0 us instead of 39.0 and 5720 x 93 x 17 11.9
 # instead of 11.3; with two 128 x 5540 float32 3.5 instead of 3.2.
 FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
+# Rows of no whole vectors, of up to so many classes, go by vectors wherever rows begin: tiles write one element after
+# the other (2000000 x 3 bfloat16 21.6 us, by short 16.2, 1000000 x 5 float16 13.5 and 12.3), and of what is filled each
+# target's element is written twice (300000 x 33 bfloat16 15.3 and 13.4, 100000 x 65 float32 15.6 and 15.0, but 40000 x
+# 100 bfloat16 6.3 and 6.3). Whole vectors are better as they were: 136519 x 16 bfloat16 4.5 us by
+# a tile, by short 5.4 (H100).
+MAX_SHORT_CLASSES = 96
+# Four vectors to a thread, for half as many programs to start, where these are whole ones, rows have few, and outputs
+# so many bytes: 195064 x 21 bfloat16 7.00 us, with two 7.46, 400000 x 10 float32 12.3 and 12.7, 700000 x 7 bfloat16
+# 10.8 and 11.0; but 2000000 x 3, halves of vectors, 16.6 and 16.2, 100000 x 65 float32 15.9 and 15.0 (H100). Of fewer
+# bytes four were not timed.
+MANY_SHORT_BYTES, MAX_BYTES_OF_MANY_SHORT = 7 << 20, 128
 SCATTER = Configuration("scatter", FILL.vectors, WARPS)
 # One vector to a thread: with two 4 x 30 x 495616 bfloat16 takes 41.9 us instead of 39.3, 2 x 24 x 840 4.1 instead of
 # 3.5, and with images 2 x 397 x 42042 26.1 instead of 22.5. images: at least 8 classes to a program, for a target has
@@ -249,11 +265,18 @@ def _default(problem: Problem) -> Configuration:
     least = MANY_SCATTER_BYTES_OF_POSITION if many else MIN_SCATTER_BYTES_OF_POSITION
     if few < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= least:
         return SCATTER
-    if MIN_ROW_VECTORS * vec <= C and (few >= D or (period > 1 and MAX_FILLED_POSITIONS >= D and not little)):
+    # A row of a power of two of classes is whole vectors of a tile, or all of it.
+    if D == 1 and not little and C % vec and power_of_2(C) > C and C <= MAX_SHORT_CLASSES:
+        many = vec <= C + 1 and C * size <= MAX_BYTES_OF_MANY_SHORT and N * C * size >= MANY_SHORT_BYTES
+        return SHORT._replace(vectors=2 * SHORT.vectors) if many else SHORT
+    large = N * C * D * size >= MIN_FILLED_BYTES and C * size >= MIN_SCATTER_BYTES_OF_POSITION
+    large = large and power_of_2(min(N, 2) * D) <= 2 * WARPS * WARP * MAX_TARGETS
+    most = MAX_FILLED_POSITIONS if period > 1 and not little else few
+    if MIN_ROW_VECTORS * vec <= C and (most >= D or large):
         # 64 x 600 x 500 bfloat16 spills 8 bytes by four warps (sm_100, Triton 3.7).
         warps = WARPS if MAX_FILLED_POSITIONS >= 2 * D else 2 * WARPS
         vectors = power_of_2(cdiv(BYTES_OF_POSITION * D, warps * WARP * VECTOR_BYTES))
-        return FILL._replace(vectors=max(FILL.vectors, vectors), warps=warps)
+        return FILL._replace(vectors=min(max(FILL.vectors, vectors), MAX_FILL_VECTORS), warps=warps)
     if few >= D > 1 and period > 1 and C >= MIN_FILLED_CLASSES:
         if size > 2 and C <= MAX_CLASSES_OF_TILE and N * C * D * size >= MIN_TILED_BYTES:
             return TILE._replace(vectors=2)
