@@ -476,6 +476,28 @@ def test_few_columns_of_two_to_four_elements_have_a_thread_each():
         assert isinstance(plan(M, N, K, 2, 1, H200), Split), (M, N, K)
 
 
+@pytest.mark.parametrize(
+    ("problem", "columns"),
+    [
+        ((3, 251, 44042, 4, 1), 64),
+        ((8, 300, 10002, 4, 1), 64),
+        ((3, 251, 44042, 2, 2), 32),
+        ((10, 160, 10002, 2, 2), 32),
+        # Neither fewer sectors nor held in place of read twice.
+        ((5, 200, 30002, 4, 2), None),
+        ((10, 180, 20002, 2, 1), None),
+        # Longer than 64 columns are held; too few columns; fours.
+        ((20, 600, 6002, 4, 1), None),
+        ((1, 300, 10002, 4, 1), None),
+        ((3, 251, 44044, 2, 2), None),
+    ],
+    ids=str,
+)
+def test_long_columns_in_pairs(problem, columns):
+    p = plan(*problem, H200)
+    assert (p.columns if isinstance(p, Short) else None) == columns
+
+
 def test_gradients_of_long_rows_that_begin_anywhere_are_read_twice_by_few_warps():
     p = plan(8273, 9269, 1, 2, 2, H200)
     assert (p.looped, p.warps, p.depth, p.registers, p.group) == (True, 8, 2, 64, 1)

@@ -28,6 +28,7 @@ from .held_plan import (
     short_columns,
     side_by_side,
     vectors_of_columns,
+    wide_pairs,
 )
 from .launches import MAX_WORDS, Configuration, Problem, Split, launch
 from .little import LITTLE, MAX_SHORT_OF_TINY, is_little, is_tiny
@@ -87,7 +88,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         short = (unaligned and most >= N) or K % 2 == 1 or (size == 8 and N <= MAX_SHORT_FLOAT64)
         by_columns = few and not by_threads and is_gradient_of_vectors(problem)
         found = short_columns(problem, limits) if not by_columns and (few or by_threads or short) else None
-        found = found or tiled_columns(M, N, K, size, inputs, limits)
+        found = found or wide_pairs(problem, limits) or tiled_columns(M, N, K, size, inputs, limits)
         if found.group > 1 and is_little(problem, limits):
             found = short_columns(problem, limits) or found
         if found.kernel == "short" and power_of_2(N) > found.elements:

@@ -121,6 +121,23 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
     return Configuration("short", elements, warps)
 
 
+def wide_pairs(problem: Problem, limits: Limits) -> Configuration | None:
+    """Programs of WIDE_WARPS also for long columns that tiles load in pairs, if no program can have an [N, K].
+
+    Tiles of 32 columns of float32 have 128 bytes of a row in five sectors, 64 256 in nine: softmax 3 x 251 x 44042 128
+    us, by tiles 142, 8 x 300 x 10002 89 and 94, 20 x 150 x 6002 63.4 and 62.7. Gradients of 16 bits are held, where
+    tiles read them twice: of 3 x 251 x 44042 float16 103 and 113, of 10 x 160 x 10002 bf16 47.3 and 56.9. Others gain
+    neither: the gradient of 5 x 200 x 30002 float32 172 and 164, log_softmax 10 x 180 x 20002 bf16 85 and 77 (H100).
+    """
+    _, N, K, size, inputs = problem
+    if K % 4 != 2 or size * inputs != 4 or block_as_it_lies(problem, limits) is not None:
+        return None
+    found = short_columns(problem, limits)
+    if found is None or found.elements * found.warps * WARP // power_of_2(N) < WIDE_COLUMNS // inputs:
+        return None
+    return found
+
+
 def side_by_side(problem: Problem, limits: Limits) -> Configuration | None:
     """Several [N, K] of rows no longer than a sector to a program, whose threads lie as memory does.
 
