@@ -466,13 +466,18 @@ def test_two_or_three_columns_are_vectors_side_by_side_where_tiles_are_many_and_
         assert isinstance(plan(M, N, K, 2, inputs, H200), Split), (M, N, K, inputs)
 
 
-def test_few_columns_of_two_to_four_elements_have_a_thread_each():
-    for M, N, K, inputs in [(1, 2, 131072, 1), (4, 4, 40000, 1), (2, 3, 100000, 2)]:
+def test_columns_of_few_elements_have_a_thread_each():
+    few = [(1, 2, 131072, 1), (4, 4, 40000, 1), (2, 3, 100000, 2), (3, 5, 316368, 1), (3, 5, 316368, 2)]
+    for M, N, K, inputs in [*few, (5, 8, 262144, 2), (10, 12, 100000, 1)]:
         p = plan(M, N, K, 2, inputs, H200)
         assert isinstance(p, Short)
         assert (p.columns, p.lanes, p.depth, p.vec, p.warps) == (256, 1, N, 4, 2)
-    # Longer ones; many, of which a tile has whole ones to a thread.
-    for M, N, K in [(4, 8, 40000), (40, 4, 100000)]:
+    # Fewer columns, for two inputs.
+    p = plan(10, 12, 100000, 2, 2, H200)
+    assert isinstance(p, Short)
+    assert (p.columns, p.lanes, p.depth, p.vec, p.warps) == (128, 1, 12, 2, 2)
+    # Longer ones; many, of which a tile has whole ones to a thread; more than 32 bits count.
+    for M, N, K in [(4, 17, 40000), (40, 4, 100000), (1 << 14, 5, 1 << 16)]:
         assert isinstance(plan(M, N, K, 2, 1, H200), Split), (M, N, K)
 
 

@@ -162,11 +162,15 @@ def are_many_small_programs(problem: Problem, tiled: Split, limits: Limits) -> b
 
 
 def has_needless_lanes(problem: Problem, tiled: Split) -> bool:
-    """Whether several threads would have a column of 2 to 4 elements, as tiles of few columns leave it to them:
-    log_softmax 1 x 2 x 131072 bf16 5.87 us so, by threads with half a vector of columns 3.65, with a whole one 3.92,
-    softmax 4 x 4 x 40000 float16 4.24, 3.93 and 4.19, the gradient of 2 x 3 x 100000 bf16 4.62, 4.52 and 4.57 (H100).
+    """Whether several threads would have a column of 2 to 16 elements, as tiles of few columns leave it to them, or one
+    of 5 to 15 would have rows that do not exist: log_softmax 1 x 2 x 131072 bf16 5.87 us so, by threads with half a
+    vector of columns 3.65, with a whole one 3.92, softmax 4 x 4 x 40000 float16 4.24, 3.93 and 4.19, 3 x 5 x 316368
+    bf16 13.3, 12.6 and 12.7, its gradient 20.9 and, with half a vector, 16.8, log_softmax 10 x 12 x 100000 24.1 and
+    23.2; the gradient of 2 x 3 x 100000 bf16 4.62, 4.52 and 4.57 (H100).
     """
-    return problem.N <= 4 and tiled.lanes > 1 and tiled.vec * problem.itemsize == VECTOR_BYTES
+    N = problem.N
+    needless = tiled.lanes > 1 or power_of_2(N) > N > 4
+    return N <= 16 and needless and tiled.vec * problem.itemsize == VECTOR_BYTES
 
 
 def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limits: Limits) -> int | None:

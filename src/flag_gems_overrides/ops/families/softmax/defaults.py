@@ -96,9 +96,9 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
             if isinstance(launched, Split) and are_many_small_programs(problem, launched, limits):
-                return vectors_of_columns(problem)
+                return vectors_of_columns(problem) or found
             if isinstance(launched, Split) and has_needless_lanes(problem, launched):
-                return vectors_of_columns(problem, 2)
+                return vectors_of_columns(problem, 2) or found
             if isinstance(launched, Split) and is_better_held(problem, launched, limits):
                 return held_forward(problem) or found
             return found

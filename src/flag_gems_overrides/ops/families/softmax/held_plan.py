@@ -165,9 +165,14 @@ def side_by_side(problem: Problem, limits: Limits) -> Configuration | None:
     return found if launch_or_none(problem, found, limits) is not None else None
 
 
-def vectors_of_columns(problem: Problem, divisor: int = 1) -> Configuration:
-    """A thread has a vector of neighbours, or a part of one, all of each column."""
-    return Configuration("short", VECTOR_BYTES // problem.itemsize // divisor * power_of_2(problem.N), 2)
+def vectors_of_columns(problem: Problem, divisor: int = 1) -> Configuration | None:
+    """A thread has a vector of neighbours, or a part of one, all of each column; fewer if it cannot hold them. None if
+    columns would be counted in more than 32 bits.
+    """
+    if problem.M * problem.K >= 2**30:
+        return None
+    elements = VECTOR_BYTES // problem.itemsize // divisor * power_of_2(problem.N)
+    return Configuration("short", min(elements, MAX_WORDS // problem.inputs), 2)
 
 
 def held_block(
