@@ -109,7 +109,7 @@ def nll_gradient_short(
     left = tl.cast(N, OFFSET) * C - start
     dx_ptr += start
     if left >= VECTORS * VEC:
-        if DTYPE.primitive_bitwidth == 16 and VEC > 1:
+        if DTYPE.primitive_bitwidth == 16:
             words = in_word(place, gradient, VEC) | in_word(next_place, next_gradient, VEC)
             words_ptr = dx_ptr.to(tl.pointer_type(tl.uint32)) + vectors // 2 + tl.arange(0, VEC // 2)[None, :]
             tl.store(words_ptr, words)
