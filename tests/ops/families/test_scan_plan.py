@@ -45,3 +45,17 @@ def test_columns_that_share_sectors_are_in_wide_pieces(problem, lanes, depth):
 def test_pieces_that_are_not_wide(problem):
     chosen = choose(problem, H200)
     assert (chosen.elements, chosen.lanes) not in ((1, 64), (1, 128)) or chosen.kernel != "segments"
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        (Problem(541080, 18, 6, 2), "stacked"),  # H100: 200 us in columns, stacked 123
+        (Problem(540000, 18, 3, 4), "stacked"),  # 196 and 88
+        (Problem(100000, 100, 6, 2), "interleaved"),  # 90 and 126
+        (Problem(300000, 12, 6, 8, integer=True, narrow=True), "units"),  # 117 and 157
+        (Problem(91, 27, 5, 8, integer=True), "segments"),  # 3.06, interleaved 3.55
+    ],
+)
+def test_few_columns(problem, kernel):
+    assert choose(problem, H200).kernel == kernel

@@ -32,7 +32,7 @@ LAUNCH_US, SECOND_LAUNCH_US = 2.0, 2.0
 LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
 # Of few columns as they lie: what a thread divides by K before its loads, and an element. 185 x 5 bfloat16 takes 3.13
 # us in one warp with 40 elements to a thread, 2.88 in two with 20, 2.48 in segments, 1 x 58 x 4 int64 2.72, in segments
-# 2.30 (H200).
+# 2.30 (H200). The first of 8 bytes twice: 91 x 27 x 5 int64 3.55, in segments 3.06 (H100).
 INTERLEAVED_US, INTERLEAVED_ELEMENT_US = 0.2, 0.014
 # Each tile after the first of a row that a warp has for itself: 16 x 611 float32 takes 3.4 us with 5 tiles to a warp,
 # 3.0 in 4 warps with 2 (H200).
@@ -76,6 +76,10 @@ STACKED_INSTRUCTIONS = 20
 # Cache lines that the loads and stores of a multiprocessor touch in a microsecond: 90557 x 416 x 4 float16 along 1
 # takes 561 us with 16 rows to a thread and 8 lanes to a warp.
 LINES_PER_US = 1250
+# Of several [N, K] to a program half as many, whose threads are further apart than a vector (H100, in parentheses as
+# chosen otherwise): 100000 x 100 x 6 float16 126 us (90), 300000 x 12 x 6 int32 157 (117), 540000 x 7 x 8 float32
+# 159 (100), 100000 x 50 x 5 int64 188 (139), but 541080 x 18 x 6 float16 123 (200), 300000 x 30 x 2 bfloat16 30 (164).
+STACKED_LINES = 2
 # Memory is read in sectors. Of columns that are no whole lines it also takes so many bytes more for each piece:
 # 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 80 with 64. Programs with columns of their own drift apart,
 # so that what two share is read and written again: 61 x 1024 x 2483 bfloat16 396 us, in segments 274.
@@ -123,6 +127,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         bandwidth = min(BYTES_PER_US * limits.sm_count / active, ALONE_BYTES_PER_US)
     moved = _bytes(problem, configuration, found.steps) / bandwidth
     requests = 2 * found.programs * found.steps * found.depth * found.warps * accesses * _lines(problem, configuration)
+    requests *= STACKED_LINES if isinstance(found, Stacked) else 1
     issued = max(issues / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US)
     work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / active
     if K == 1:
@@ -134,7 +139,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     else:
         step = tile * wide * (ELEMENT_US if configuration.kernel == "units" else COLUMN_ELEMENT_US)
         if isinstance(found, Interleaved | Stacked):
-            step = INTERLEAVED_US + tile * wide * INTERLEAVED_ELEMENT_US
+            step = wide * (INTERLEAVED_US + tile * INTERLEAVED_ELEMENT_US)
     if isinstance(found, Shared):
         exchange = EXCHANGE_US + EXCHANGE_WARP_US * found.warps
         exchange += 0 if K == 1 else EXCHANGE_WORD_US * found.group * found.lanes

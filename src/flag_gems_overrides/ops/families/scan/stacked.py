@@ -24,6 +24,18 @@ def _append(left, left_sum, left_before, right, right_sum, right_before):
     return right, sums, before
 
 
+@triton.jit
+def _vectors(x_ptr, begins, lanes, end, K: tl.constexpr, VEC: tl.constexpr, WHOLE: tl.constexpr):
+    """The elements of each thread's K vectors from ``begins`` on. WHOLE: ``end`` is in none of them."""
+    elements = ()
+    for i in tl.static_range(K):
+        # A mask whose limit is a multiple of a vector is one for all of it.
+        at = begins + i * VEC + lanes
+        mask = begins + i * VEC < end if WHOLE else at < end
+        elements = elements + apart(tl.load(x_ptr + at, mask=mask, other=0), VEC)
+    return elements
+
+
 @entry()
 @triton.jit
 def cumsum_stacked(
@@ -58,15 +70,11 @@ def cumsum_stacked(
     row = tl.arange(0, THREADS)[:, None] * VEC
     begins = row * K
     lanes = tl.arange(0, VEC)[None, :]
-    elements = ()
-    for i in tl.static_range(K):
-        # A mask whose limit is a multiple of a vector is one for all of it.
-        at = begins + i * VEC + lanes
-        if WHOLE or end == rows * K:
-            x = tl.load(x_ptr + at, mask=begins + i * VEC < end, other=0)
-        else:
-            x = tl.load(x_ptr + at, mask=at < end, other=0)
-        elements = elements + apart(x, VEC)
+    # One branch: loads in branches of their own wait for each other.
+    if WHOLE or end == rows * K:
+        elements = _vectors(x_ptr, begins, lanes, end, K, VEC, True)
+    else:
+        elements = _vectors(x_ptr, begins, lanes, end, K, VEC, False)
     # Of each row: whether sums begin with it, and whether they go on from the rows of other threads.
     begin = row % N == 0
     goes_on = begin == 0
