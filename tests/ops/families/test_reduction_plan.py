@@ -289,3 +289,16 @@ def test_programs_of_wide_accumulators_run_at_once(problem):
     if launched != launch(problem, planned, limits):
         assert launched.kernel == "rows"
         assert launched.splits * launched.blocks <= max(24 // launched.warps * limits.sm_count, launched.blocks)
+
+
+@pytest.mark.parametrize(("N", "warps", "depth"), [(2209, 8, 8), (3001, 16, 5), (4129, 16, 8), (4128, 8, 8)])
+def test_long_rows_of_float64_are_groups_of_lanes(N, warps, depth):
+    """var_mean 8000 x 3001 float64 107 us in a loop with edges, so 70.9 (H100)."""
+    planned = plan(8000, N, 1, 8, 3, H200)
+    assert (planned.warps, planned.depth, planned.edge_lanes, planned.splits) == (warps, depth, 0, 1)
+
+
+@pytest.mark.parametrize(("K", "within"), [(51, True), (99, True), (43, False), (75, False)])
+def test_all_columns_of_a_matrix_where_few_lanes_are_idle(K, within):
+    """nansum 328 x 3073 x 51 float32 120 us, so 90; sum 328 x 3073 x 43 bf16 47.3 and 50.3 (H100)."""
+    assert (plan(328, 3073, K, 4, 1, H200).matrices == 0) is within

@@ -31,6 +31,11 @@ MAX_CLASSES = 8
 MAX_SHORT = 7
 # Elements of a lane that moments load together, of classes fewer.
 MAX_DEPTH, CLASSES_DEPTH = 8, 4
+# Of float64, by a program for each row.
+MAX_WIDE_DEPTH = 16
+# Rows of 16 bits so long that are loaded element by element, with ``MAX_DEPTH``: with a lane for each element std 228 x
+# 505 bf16 3.8 us, so 3.44, 200 x 333 3.38 and 3.32, var_mean 400 x 701 float16 3.76 and 3.71 (H100).
+MAX_HALF_ROW = 1024
 # Of a thread that shares a short [N, K] of few columns: with 30, not 60, var_mean of 262144 x 60 x 2 bf16 takes 27.4
 # us, not 30.5; but with 8, not 17, that of 1048576 x 17 x 2, loaded in pairs, 38.5, not 33.1 (H100). As columns they
 # take 32.3 and 67.4, amax of the second 42.6 (30.7 by lanes of an [N, K]).
@@ -194,6 +199,9 @@ def _row_tile(problem: Problem, configuration: Configuration) -> _Tile:
     vector, edges = _vector(problem, configuration)
     if block_n < vector:
         raise ValueError("more rows than vectors")
+    lanes = _wide_row_lanes(problem, configuration, vector)
+    if lanes:
+        return _Tile(N, M, 1, power_of_2(N), 1, power_of_2(N), vector, False, lanes=lanes, depth=N // lanes)
     lanes = _short_row_lanes(problem, vector)
     if lanes:
         each = max(configuration.elements // power_of_2(N // lanes * vector), 1)  # rows of a thread
@@ -228,12 +236,21 @@ def _short_row_lanes(problem: Problem, vector: int) -> int:
     of 64, most of them for the exchange.
     """
     _, N, _, size, accumulators = problem
-    if accumulators < 3 or size == 8 or vector * size >= VECTOR_BYTES or N % vector or MAX_DEPTH * WARP * vector < N:
+    longest = MAX_HALF_ROW if size == 2 else MAX_DEPTH * WARP * vector
+    if accumulators < 3 or size == 8 or vector * size >= VECTOR_BYTES or N % vector or longest < N:
         return 0
     lanes = vector
     while N // lanes > MAX_DEPTH:
         lanes *= 2
     return lanes
+
+
+def _wide_row_lanes(problem: Problem, configuration: Configuration, vector: int) -> int:
+    """As ``_short_row_lanes``, of float64 by a program for each row, whose threads have a vector of each group."""
+    _, N, _, size, accumulators = problem
+    lanes = configuration.warps * WARP * vector
+    grouped = accumulators == 3 and size == 8 and configuration.elements == vector and configuration.block_k == 1
+    return lanes if grouped and N % vector == 0 and lanes < N <= MAX_WIDE_DEPTH * lanes else 0
 
 
 def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:

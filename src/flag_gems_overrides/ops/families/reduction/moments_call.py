@@ -137,10 +137,12 @@ def _prepare(
 
 
 def _choose(problem: Problem, elements: bool, limits: devices.Limits) -> Configuration:
-    """Of means there are no kernels for classes and whole short rows."""
+    """Of means there are no kernels for classes and whole short rows, nor groups of float64."""
     configuration = plan.choose(problem, limits)
     if configuration.kernel not in ("rows", "columns") and not elements:
         configuration = next(each for each in kinds(problem, limits) if each.kernel in ("rows", "columns"))
+    if not elements and configuration.kernel == "rows" and plan.launch(problem, configuration, limits).lanes:
+        configuration = configuration._replace(elements=4 * configuration.elements)
     return configuration
 
 

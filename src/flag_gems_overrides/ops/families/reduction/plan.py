@@ -30,8 +30,10 @@ __all__ = [
 # The model chooses where it expects so much less time than by the rules, of so few elements for each multiprocessor.
 MODEL_GAIN, MODEL_ELEMENTS = 0.8, 8192
 # Accumulators of 64 bits of smaller elements have as many warps as there are registers for, and fewer elements: prod of
-# 4411664 int16 (H100) 13.4 us with 32 elements, 8 warps and programs for twice as many, 11.7 with 16 and 4.
-WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = 16, 4, 24
+# 4411664 int16 (H100) 13.4 us with 32 elements, 8 warps and programs for twice as many, 11.7 with 16 and 4. Where
+# neighbours are combined in 32 bits first, twice as many elements: 134217728 uint8 65 us and 57.6 (FlagGems 61), int8
+# 70 and 63, int16 107 and 103.
+WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = {False: 16, True: 32}, 4, 24
 # That a tuner may time.
 MAX_CONFIGURATIONS = 24
 # Elements of a thread and warps of a tile that holds all of a few columns; of moments half as many elements, as timed.
@@ -57,6 +59,9 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
+    if kinds(problem, limits)[0].within:
+        # Tables are older: sum 328 x 2000 x 99 float32 as one says 116 us, so 107 (H100).
+        return configurations(problem, limits)[0]
     few = FEW_ROWS * limits.sm_count >= problem.M * problem.K
     # Nor of rows of 8 bytes that are read element by element: max.dim 32911 x 561 float64 by single warps in two
     # iterations, as a row of a third as many elements was timed, 67.2 us, so 56.7 (H100).
@@ -74,13 +79,15 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     return found or configurations(problem, limits)[0]
 
 
-def with_wide_accumulators(problem: Problem, configuration: Configuration, limits: Limits) -> Configuration:
-    """What to launch with where numbers of 64 bits are made of smaller elements."""
+def with_wide_accumulators(
+    problem: Problem, configuration: Configuration, limits: Limits, narrow: bool = False
+) -> Configuration:
+    """What to launch with where numbers of 64 bits are made of smaller elements, or of 32 bits if ``narrow``."""
     if configuration.kernel != "rows" or _is_simple(problem, launch(problem, configuration, limits)):
         return configuration
     elements, warps = configuration.elements, min(configuration.warps, WIDE_OCCUPANCY // 3)
-    if elements > WIDE_ELEMENTS:
-        elements, warps = WIDE_ELEMENTS, min(warps, WIDE_WARPS)
+    if elements > WIDE_ELEMENTS[False]:
+        elements, warps = min(elements, WIDE_ELEMENTS[narrow]), min(warps, WIDE_WARPS)
     occupancy = min(configuration.occupancy, WIDE_OCCUPANCY)
     return configuration._replace(elements=elements, warps=warps, occupancy=occupancy)
 

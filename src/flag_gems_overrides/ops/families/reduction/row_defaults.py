@@ -10,7 +10,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
-from .launches import MAX_WORDS, MIN_SHARED_TILES, Configuration, Problem, is_short, words
+from .launches import MAX_DEPTH, MAX_WORDS, MIN_SHARED_TILES, Configuration, Problem, is_short, words
 from .programs import (
     BYTES_WITH_ALL_WARPS,
     COLUMNS_OCCUPANCY,
@@ -61,6 +61,10 @@ SHARE_WITH_LONGER, LONGER_BYTES, LONGER_POSITIONS = 4, 64, 32
 # float32 than multiprocessors by twice as many warps, and no vectors: var 216 x 2081 4.19 us, in vectors 4.57 (FlagGems
 # 4.35), 150 x 3001 4.38 and 4.53, std 216 x 1025 3.50 and 4.00; 216 x 3333 bfloat16 4.34 and 4.26 (H200).
 LITTLE_MOMENTS_BYTES = 64
+# Many rows of float64 of so many elements: 512 lanes have a group of them each, or 256 up to MAX_DEPTH. In a loop, with
+# edges, and so (H100): var_mean 5896 x 4129 96.5 us and 71.4 (PyTorch 101), by half as many lanes 74.0, 8000 x 3001 107
+# and 70.9, by half 72.7, 3000 x 7001 77.3 and 64.9, std 5896 x 4128 81 and 73, 10000 x 2209, by 256 lanes, 99 and 67.4.
+WIDE_MOMENTS = 2048, 8192
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -108,6 +112,10 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
         warps = max(1, min(tile // (8 * WARP), max(4, tile // (most * WARP)), 16))
     elif accumulators == 3 and narrow_rows(problem, vector):
         return narrow(problem, MOMENTS_OCCUPANCY[True], vector)
+    elif accumulators == 3 and size == 8 and WIDE_MOMENTS[0] < N <= WIDE_MOMENTS[1]:
+        vector = math.gcd(N, VECTOR_BYTES // size)
+        warps = LONG_WARPS * (2 if N // (LONG_WARPS * WARP) > MAX_DEPTH else 1) // vector
+        tile = vector * warps * WARP
     elif N * size <= SHORT_BYTES:
         several = positions and N * size >= MIN_BYTES_OF_LONG
         tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
