@@ -220,9 +220,9 @@ def test_more_chunks_than_a_program_adds_up_at_once(inner, chunks, configuration
 
 
 @pytest.mark.parametrize("dtype", [*FLOATING, torch.int32, torch.int64], ids=name)
-@pytest.mark.parametrize("shape", [(3, 8, 201), (2, 17, 354), (2, 45, 129 + 64), (1, 64, 353)], ids=name)
+@pytest.mark.parametrize("shape", [(3, 8, 201), (2, 17, 354), (2, 45, 129 + 64), (1, 64, 353), (1, 250, 481)], ids=name)
 def test_columns_in_wide_pieces(shape, dtype, device, device_with):
-    """In one step and in two, with lanes of no column."""
+    """In one step, in two and in many of twice as wide ones, with lanes of no column."""
     device_with(sm_count=1, l2_bytes=0)
     check(draw(shape, dtype, device), 1)
 

@@ -30,6 +30,16 @@ def test_columns_that_share_sectors_are_in_wide_pieces(problem, lanes, depth):
     assert choose(problem, H200) == Configuration("segments", 1, lanes, depth, 8)
 
 
+@pytest.mark.parametrize("size", [2, 4])
+def test_twice_as_wide_pieces_of_many_rows(size):
+    """61 x 1024 x 2483 bf16 398 us by 128 columns, so 323 (H100)."""
+    assert choose(Problem(61, 1024, 2483, size), H200) == Configuration("segments", 1, 256, 8, 16)
+    # Too few such programs, most of the last one's columns none, few rows, or larger elements.
+    for other in ((20, 4096, 1001), (200, 512, 520), (307, 114, 4344)):
+        assert choose(Problem(*other, size), H200)[:3] != ("segments", 1, 256)
+    assert choose(Problem(61, 1024, 2483, 8), H200).lanes == 128
+
+
 @pytest.mark.parametrize(
     "problem",
     [

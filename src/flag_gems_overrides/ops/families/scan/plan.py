@@ -80,6 +80,13 @@ COLUMN_BYTES = (128, 64, 32, 4)
 # 211.5.
 WIDE_COLUMNS, WIDE_INTEGERS, WIDE_ROWS, WIDE_INTEGER_ROWS, WIDE_WARPS, WIDE_STEPS = 128, 64, 16, 12, 8, 4
 WIDE_STEP_ROWS, WIDE_FULL, WIDE_STEP_BYTES = (8, 16), (3 / 4, 7 / 8), 4  # the second of int64
+# Twice as many columns, by twice the warps and half the rows to a thread, share half as many sectors, in so many steps,
+# of elements of up to 4 bytes, where each multiprocessor has two such programs. H100: 61 x 1024 x 2483 bfloat16 398 us,
+# so 323, by 16 rows 331, 100 x 2000 x 2499 1377, 955 and 1099, 40 x 1024 x 2483 float32 408, 369 and 361; by 16 rows
+# also 64 x 1024 x 2482 float16 404 and 335, 200 x 512 x 1501 bfloat16 378 and 307. But 20 x 4096 x 1001 bfloat16, 80
+# such programs, 197 and 240, 28 x 2354 x 1471 float32, 168 of 8 rows, 333 and 349, and 307 x 114 x 4344 float16, of few
+# rows, 234 and 239.
+WIDER_STEPS, WIDER_PROGRAMS = 16, 2
 MAX_CONFIGURATIONS = 24
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
@@ -208,6 +215,11 @@ def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     lanes = WIDE_INTEGERS if int64 else WIDE_COLUMNS
     rows = WIDE_INTEGER_ROWS if int64 and not narrow else WIDE_ROWS
     wide = Configuration("segments", 1, lanes, rows, WIDE_WARPS)
+    wider = Configuration("segments", 1, 2 * lanes, rows // 2, 2 * WIDE_WARPS)
+    blocks = M * cdiv(K, wider.lanes)
+    enough = blocks >= WIDER_PROGRAMS * limits.sm_count and blocks * wider.lanes * WIDE_FULL[int64] <= M * K
+    if size <= 4 and enough and cdiv(N, wider.step(K)) >= WIDER_STEPS:
+        wide, lanes = wider, wider.lanes
     steps, programs = cdiv(N, wide.step(K)), M * cdiv(K, lanes)
     if steps < WIDE_STEPS:
         vec = vector(problem)[0]
