@@ -530,3 +530,11 @@ def test_rows_of_halves_of_vectors_have_no_edges(M, N, residual, vec, warps, row
     assert isinstance(launched, Rows)
     assert (launched.vec, launched.warps, launched.block_m) == (vec, warps, rows)
     assert launched.late == (vec == 8 and launched.stages == 1)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "early"), [(788, 5136, True), (1500, 3072, True), (2600, 3072, False), (600, 5136, False)]
+)
+def test_pipelines_of_few_rows_have_equally_many(M, N, early):
+    launched = plan(Problem(M, N, 1, 2, False), H200)
+    assert (launched.programs == M and launched.stages == 1) == early

@@ -12,7 +12,7 @@ from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .backward_plan import backward_rows, rows_of_few, whole_backward_rows
 from .estimate import estimate as estimate
-from .forward_plan import forward_rows
+from .forward_plan import early_row, forward_rows
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
 from .long_plan import loop, splits
 
@@ -40,7 +40,9 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         outdated = each.kernel == "loop" and each.vec < by_default.vec and problem.M > MAX_ROWS_OF_SINGLES
         return not outdated and launch_or_none(problem, each, limits) is not None
 
-    return table.lookup("norm", problem, class_of, Configuration, suits, limits) or _default(problem, limits)
+    # The table's rows are of others, which divide into pipelines otherwise.
+    early = early_row(problem, limits)
+    return early or table.lookup("norm", problem, class_of, Configuration, suits, limits) or _default(problem, limits)
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
