@@ -77,3 +77,22 @@ def test_gradients_of_some_columns_as_they_were_timed(problem, configuration):
 def test_gradients_of_few_runs_with_edges_are_held_where_elements_are_many(K, held):
     chosen = choose(Problem(1, 16, K, 4, 2), H200)
     assert (chosen.kernel == "channels" and chosen.loads > 0) == held
+
+
+@pytest.mark.parametrize(
+    ("shape", "inputs", "kernel"),
+    [
+        ((1917, 18, 3), 2, "channels"),
+        ((1917, 64, 3), 2, "channels"),
+        ((2700, 4, 2), 2, "channels"),
+        ((1917, 330, 3), 2, "flat"),
+        ((5000, 18, 3), 1, "channels"),
+    ],
+)
+def test_few_channels_of_short_runs_are_held(shape, inputs, kernel):
+    assert choose(Problem(*shape, 2, inputs), H200).kernel == kernel
+
+
+@pytest.mark.parametrize(("M", "N", "kernel"), [(2713, 28976, "flat"), (1500, 30000, "flat"), (2713, 8000, "groups")])
+def test_many_columns_that_l2_does_not_hold_are_read_as_they_lie(M, N, kernel):
+    assert choose(Problem(M, N, 1, 4, 2), H200).kernel == kernel

@@ -44,6 +44,11 @@ OF_EDGES, EDGE_VECTORS = 1.1, 4
 # What is read a second time, where the cache has room for all that programs go through at once: the gradients of
 # 153491 x 5 x 7 float32 take 46 us, of 42972 x 1 x 232 bf16 37.
 READS_OF_L2 = 1.5
+# Gradients of columns in turns, by one program to a multiprocessor, take so many times as long where L2 does not hold
+# what they read again: 2713 x 28976 float32 moves 2.5 TB/s so (618 us), by flat 2.9 (549; PyTorch 601), 1500 x 30000,
+# where all programs read 45 MB and store 22 at once, 2.5 too (359; PyTorch 344), but 2713 x 8000 by 250 programs at
+# once 2.8 (154; H100).
+OF_COLUMNS_IN_TURNS = 1.13
 # groups: microseconds that columns and rows take besides.
 COLUMNS_US, ROWS_US = 5.0, 2.5
 # Gradients of columns: microseconds of each program of a group besides so many, whose sums all of them add. 28304 x 64
@@ -73,7 +78,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     else:
         work = _of_flat(problem, chosen, limits)
     size = problem.M * problem.N * problem.K * problem.itemsize
-    in_l2 = work.reads > 1 and size * problem.inputs / work.turns <= limits.l2_bytes
+    # Of columns in turns some programs store while others read.
+    stored = 1 if problem.K == 1 and problem.inputs == 2 and work.turns > 1 else 0
+    at_once = size * (problem.inputs + stored) / work.turns
+    in_l2 = work.reads > 1 and at_once <= limits.l2_bytes
     reads = READS_OF_L2 if in_l2 else work.reads
     moved = size * (problem.inputs * reads + 1) * work.slower + work.workspace
     if isinstance(chosen, Groups) and chosen.tiling.columns and problem.inputs == 2:
@@ -83,6 +91,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         # Forward flat, which is taken instead, spills 8 bytes to merge columns (3604 x 14720 float32, sm_90).
         in_turn = work.turns * cdiv(work.programs, limits.sm_count)
         busy = chosen.tiling.blocks * chosen.group / in_turn
+        if work.turns > 1 and work.programs <= limits.sm_count and not in_l2:
+            moved *= OF_COLUMNS_IN_TURNS
     else:
         busy = min(limits.sm_count, work.programs)
     return work.us + max(moved / (busy * BYTES_PER_US), work.iterations * ITERATION_US)
@@ -93,8 +103,14 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
     if problem.K > 1:
         slower = OF_PARTS_OF_VECTORS.get(tiling.vec * problem.itemsize, 1.0)
         # Sectors are read whole, whatever is needed of them: the gradient of 952 x 16384 x 2 bf16 takes 370 us with 8
-        # bytes at a time.
-        slower *= max(SECTOR_BYTES / (tiling.channels * problem.K * problem.itemsize), 1.0)
+        # bytes at a time. That is why parts of vectors are slow, too; few programs feel one of the two alone: of 1917 x
+        # 18 x 3 float16 8.4 us, by flat 12.9 (FlagGems 11.0), of 2700 x 18 x 3 10.3 and 12.0, of 1917 x 64 x 3 bf16
+        # 11.9 and 12.9, of 1917 x 4 x 3 float16 5.6 and 11.0, of 2700 x 4 x 2 bf16 4.6 and 11.6; 5000 x 18 x 3 float16
+        # 14.8 and 16.3 (H100).
+        row = problem.N * problem.K * problem.itemsize
+        sectors = max(min(SECTOR_BYTES, row) / (tiling.channels * problem.K * problem.itemsize), 1.0)
+        one, both = max(slower, sectors), slower * sectors
+        slower = one + (both - one) * min(tiling.blocks / limits.sm_count, 1.0)
         slower *= OF_EDGES + EDGE_VECTORS * tiling.vec / problem.K if tiling.edges else 1.0
     return _Work(LAUNCH_US, tiling.blocks, cdiv(tiling.blocks, _at_once(tiling.warps, limits)), slower, reads=1)
 

@@ -223,14 +223,14 @@ def held_of_one(problem: Problem, unaligned: bool, limits: Limits) -> int:
     140 x 1600 19.9 and 26.0, 16 x 20 x 1600 8.2 and 11.7; the gradients of 99 x 21007 x 96 float16 517 and 714, of 128
     x 8000 x 96 float32 436 and 632 (H100).
 
-    With loads of one element, or offsets of 64 bits, 64 to 120 bytes spill; on sm_100 of 4 bytes 8 (27754 float16).
-    Gradients: of whole vectors alone.
+    With loads of one element, or offsets of 64 bits, 64 to 120 bytes spill; on sm_100 of 4 bytes 8 (27754 float16), of
+    8 bytes 40 (2700 x 1000 x 12 float16, Triton 3.7). Gradients: of whole vectors alone.
     """
     A, C, B, size, inputs = problem
     if inputs == 2:
         wide = unaligned or (B > 1 and _divide_into_vectors(problem))
     else:
-        wide = B % 2 == 0 and (B * size % 8 == 0 or limits.capability[0] < 10)
+        wide = B % 2 == 0 and (B * size % VECTOR_BYTES == 0 or limits.capability[0] < 10)
     return held(problem) * (2 if wide and A * C * B + MAX_BLOCK < 2**31 else 1)
 
 
