@@ -223,10 +223,11 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         if many and problem.itemsize == 4 and span(problem, vec) == 1 and problem.size <= MAX_OF_8_WARPS:
             warps = min(warps, 8)
         warps = min(warps, MAX_WARPS)
-        if many and problem.itemsize == 2 and span(problem, vec) < 3 and warps >= 2 * WARPS:
+        narrow = problem.itemsize == 2 and span(problem, vec) < 3 and limits.capability[0] < 10
+        if many and narrow and warps >= 2 * WARPS:
             # Half as many where fewer of their lanes have no element: 512 x 16 x 4500 bf16 in 8 groups takes 57.6 us by
             # 8 warps, 68.2 by 16, 100 x 16 x 4500 18.1 and 20.7, 512 x 16 x 4504 float16 56.1 and 63.8, 512 x 16 x 2252
-            # bf16 32.3 by 4 warps, 34.9 by 8 (H100).
+            # bf16 32.3 by 4 warps, 34.9 by 8 (H100). On sm_100 16 bytes of 512 x 16 x 4499 bf16 spill (Triton 3.7).
             chunks, of_fewer = (cdiv(problem.size // vec, each * WARP) for each in (warps, warps // 2))
             if of_fewer < 2 * chunks and of_fewer * vec <= MAX_HELD_OF_SEVERAL:
                 warps //= 2

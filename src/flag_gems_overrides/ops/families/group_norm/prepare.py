@@ -66,7 +66,8 @@ def forward_launch(
         several = plan.vectors.span > 1 and limits.capability[0] < 9
         edges = plan.vectors.unaligned and plan.warps == MAX_WARPS and (several or dtype.itemsize == 8)
         registers = all_registers(plan.warps, edges)
-        if dtype.itemsize == 2 and plan.warps < MAX_WARPS and plan.chunks * plan.vectors.vec == MAX_HELD_OF_SEVERAL:
+        full = plan.warps < MAX_WARPS and plan.chunks * plan.vectors.vec == MAX_HELD_OF_SEVERAL
+        if full and dtype.itemsize == 2 and limits.capability[0] < 10:
             registers = {"maxnreg": FULL_REGISTERS}
         return group_norm_rows.bind(
             device,
