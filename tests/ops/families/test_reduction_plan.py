@@ -291,7 +291,9 @@ def test_programs_of_wide_accumulators_run_at_once(problem):
         assert launched.splits * launched.blocks <= max(24 // launched.warps * limits.sm_count, launched.blocks)
 
 
-@pytest.mark.parametrize(("N", "warps", "depth"), [(2209, 8, 8), (3001, 16, 5), (4129, 16, 8), (4128, 8, 8)])
+@pytest.mark.parametrize(
+    ("N", "warps", "depth"), [(2209, 8, 8), (3001, 16, 5), (4129, 16, 8), (4128, 8, 8), (7166, 8, 13), (8191, 16, 15)]
+)
 def test_long_rows_of_float64_are_groups_of_lanes(N, warps, depth):
     """var_mean 8000 x 3001 float64 107 us in a loop with edges, so 70.9 (H100)."""
     planned = plan(8000, N, 1, 8, 3, H200)

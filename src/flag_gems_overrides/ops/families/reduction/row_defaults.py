@@ -64,7 +64,7 @@ LITTLE_MOMENTS_BYTES = 64
 # Many rows of float64 of so many elements: 512 lanes have a group of them each, or 256 up to MAX_DEPTH. In a loop, with
 # edges, and so (H100): var_mean 5896 x 4129 96.5 us and 71.4 (PyTorch 101), by half as many lanes 74.0, 8000 x 3001 107
 # and 70.9, by half 72.7, 3000 x 7001 77.3 and 64.9, std 5896 x 4128 81 and 73, 10000 x 2209, by 256 lanes, 99 and 67.4.
-WIDE_MOMENTS = 2048, 8192
+WIDE_MOMENTS = 2048, 7166, 8192  # more than, up to, and of odd rows: of even ones a thread has twice as many elements
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -112,7 +112,7 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
         warps = max(1, min(tile // (8 * WARP), max(4, tile // (most * WARP)), 16))
     elif accumulators == 3 and narrow_rows(problem, vector):
         return narrow(problem, MOMENTS_OCCUPANCY[True], vector)
-    elif accumulators == 3 and size == 8 and WIDE_MOMENTS[0] < N <= WIDE_MOMENTS[1]:
+    elif accumulators == 3 and size == 8 and WIDE_MOMENTS[0] < N <= WIDE_MOMENTS[1 + N % 2]:
         vector = math.gcd(N, VECTOR_BYTES // size)
         warps = LONG_WARPS * (2 if N // (LONG_WARPS * WARP) > MAX_DEPTH else 1) // vector
         tile = vector * warps * WARP
