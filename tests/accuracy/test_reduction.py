@@ -91,9 +91,9 @@ def test_tiles_of_long_rows_from_whole_lines(N, dtype, op, device, device_with):
 
 
 @with_dim
-@each("dtype", [torch.float16, torch.bfloat16])
-@each("M", [2, 7])
+@each("M, dtype", [*itertools.product((2, 7), (torch.float16, torch.bfloat16)), *((1, dtype) for dtype in FLOATING)])
 def test_rows_with_edges_in_one_large_tile(M, dtype, op, device, device_with):
+    """Of one row for the multiprocessor any, else of 16 bits."""
     device_with(sm_count=1)
     x = op.draw_exact((M, 12301), dtype, device)
     check(op, x, 1)

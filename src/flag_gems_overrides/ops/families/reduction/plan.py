@@ -34,6 +34,8 @@ MODEL_GAIN, MODEL_ELEMENTS = 0.8, 8192
 # neighbours are combined in 32 bits first, twice as many elements: 134217728 uint8 65 us and 57.6 (FlagGems 61), int8
 # 70 and 63, int16 107 and 103.
 WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = {False: 16, True: 32}, 4, 24
+# Elements of a thread of one tile, by more than 16 warps, whose threads have 64 registers: prod of 64 int16 takes 72.
+WIDE_TILE_ELEMENTS = 32
 # That a tuner may time.
 MAX_CONFIGURATIONS = 24
 # Elements of a thread and warps of a tile that holds all of a few columns; of moments half as many elements, as timed.
@@ -66,14 +68,20 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     # Nor of rows of 8 bytes that are read element by element: max.dim 32911 x 561 float64 by single warps in two
     # iterations, as a row of a third as many elements was timed, 67.2 us, so 56.7 (H100).
     odd = problem.itemsize == 8 and problem.K == 1 and problem.accumulators == 2 and problem.N % 2 == 1
-    simple = (few or odd) and _is_simple(problem, launch_or_none(problem, kinds(problem, limits)[0], limits))
+    by_rules = launch_or_none(problem, kinds(problem, limits)[0], limits)
+    simple = (few or odd) and _is_simple(problem, by_rules)
+    # Nor several rows of a program while multiprocessors have none: argmax 2 x 1533 float32 as one program 3.35 us, as
+    # two 3.15 (H100).
+    apart = problem.K == 1 and limits.sm_count >= problem.M and by_rules is not None and by_rules.block_m == 1
 
     def is_legal(configuration: Configuration) -> bool:
         """Of few results not one with iterations or an exchange if they need neither: what it was timed with perhaps
         had neither. A configuration of 421 x 2425 bf16 is two programs for each row of 236 x 5769.
         """
         launched = launch_or_none(problem, configuration, limits)
-        return _is_simple(problem, launched) if simple else launched is not None
+        if launched is None or (apart and launched.block_m > 1):
+            return False
+        return not simple or _is_simple(problem, launched)
 
     found = table.lookup("reduction", problem, class_of, Configuration, is_legal, limits)
     return found or configurations(problem, limits)[0]
@@ -83,7 +91,8 @@ def with_wide_accumulators(
     problem: Problem, configuration: Configuration, limits: Limits, narrow: bool = False
 ) -> Configuration:
     """What to launch with where numbers of 64 bits are made of smaller elements, or of 32 bits if ``narrow``."""
-    if configuration.kernel != "rows" or _is_simple(problem, launch(problem, configuration, limits)):
+    fits = configuration.warps <= MAX_TILE_WARPS or configuration.elements <= WIDE_TILE_ELEMENTS
+    if configuration.kernel != "rows" or (fits and _is_simple(problem, launch(problem, configuration, limits))):
         return configuration
     elements, warps = configuration.elements, min(configuration.warps, WIDE_OCCUPANCY // 3)
     if elements > WIDE_ELEMENTS[False]:

@@ -37,8 +37,10 @@ BYTES_OCCUPANCY = 24
 # One program for a row where that is enough for the device, up to so many for a multiprocessor, twice as large where
 # others would share a row, or rows are long: amax 256 x 65536 bf16 13.7 us, not 15.3, float32 22.2, not 24.6, 774 x
 # 95096 bf16 60 and 62, 445 x 53459 float64 56 and 59, 141 x 8192 float32 (H100) 5.8 and 6.8; but 359 x 18367 float32
-# 15.1 and 13.6. Rows of 16 bits that need care are read several tiles at a time anyway.
-FEW_ROWS, LONG_ROW_BYTES = 6, 131072
+# 15.1 and 13.6. Rows of 16 bits that need care are read several tiles at a time anyway. Values of one row for about
+# each multiprocessor four times as large: 128 x 131072 bf16 (H100) by four programs for each 21.2 us, by one of 16
+# warps 19.95, of 32 19.4; but not of much fewer: sum 20 x 131072 by 13 of 8 warps 7.1, by one of 32 7.7.
+FEW_ROWS, LONG_ROW_BYTES, NEARLY_ALL = 6, 131072, 9 / 10
 # Most elements of a row by half vectors.
 HALF_VECTORS_MAX_N = 128
 # Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then; with 56 of 16 bits and their
@@ -65,6 +67,12 @@ LITTLE_MOMENTS_BYTES = 64
 # edges, and so (H100): var_mean 5896 x 4129 96.5 us and 71.4 (PyTorch 101), by half as many lanes 74.0, 8000 x 3001 107
 # and 70.9, by half 72.7, 3000 x 7001 77.3 and 64.9, std 5896 x 4128 81 and 73, 10000 x 2209, by 256 lanes, 99 and 67.4.
 WIDE_MOMENTS = 2048, 7166, 8192  # more than, up to, and of odd rows: of even ones a thread has twice as many elements
+# One tile of one program, where each multiprocessor has one row at most (``_alone``): its bytes, elements of positions
+# (of 8 bytes half as many) and of moments, and elements of a thread. By 16 and 32 warps for each row (H100): sum 40 x
+# 32768 bf16 4.79 us and 4.89, mean 46 x 16403 bf16 4.21 and 4.32, sum 8 x 24949 float16 3.72 and 3.95, 100 x 16384
+# float32 7.06 and 7.16; by 8 and 16 115 x 8207 float16 4.31 and 4.31, 128 x 5535 float32 4.76 and 4.96, argmax 100 x
+# 5001 float32 4.71 and 4.89, 27 x 4 x 3225 float64 6.19 and 5.25.
+MAX_ALONE_BYTES, MAX_ALONE, ALONE_BYTES, ALONE_ELEMENTS, ALONE_WIDE_POSITIONS = 131072, 16384, 128, 32, 8
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -99,6 +107,14 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
         tile, warps = block_n, block_n * size // (LITTLE_MOMENTS_BYTES * WARP)
     elif little and max(N * size, 2 * block_n) > MAX_LITTLE_BYTES:
         tile, warps = block_n, block_n // (WARP * (LONGER_POSITIONS if positions else LONGER_BYTES // size))
+    elif _alone(problem, limits):
+        each = ALONE_BYTES // size if accumulators == 1 else ALONE_WIDE_POSITIONS if size == 8 else ALONE_ELEMENTS
+        # All others have 128 registers to a thread, of which a program has 16 warps.
+        most = 32 if accumulators == 1 and size < 8 else 16
+        tile, warps, occupancy = block_n, min(max(block_n // (each * WARP), LONG_WARPS), most), most
+        if positions and size == 8:
+            # Element by element: argmax 64 x 7001 float64 5.72 us, in vectors 6.70, 27 x 4 x 3225 5.16 and 5.25 (H100).
+            vector = math.gcd(N, vector)
     elif little:
         vector = math.gcd(N, vector)
         alone = M * block_n <= LITTLE_PROGRAM * LITTLE_PROGRAMS * limits.sm_count
@@ -128,10 +144,12 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
         few = accumulators == 1 or (positions and size < 8)
-        few = few and limits.sm_count <= M <= FEW_ROWS * limits.sm_count and not (edges and size <= 2)
+        nearly_all = accumulators == 1 and limits.sm_count > M >= NEARLY_ALL * limits.sm_count
+        few = few and (nearly_all or limits.sm_count <= M <= FEW_ROWS * limits.sm_count) and not (edges and size <= 2)
         alone = 2 * limits.sm_count < M  # without another program, by the rules for many rows
         if few and size > 1 and N * size > (LONG_ROW_BYTES if alone else TILE_BYTES):
-            tile, warps = min(2 * tile, block_n), 2 * warps
+            times = 4 if nearly_all else 2
+            tile, warps = min(times * tile, block_n), times * warps
         elif edges and positions:
             # Of 64 bits twice as much: max.dim of 47276349 int64 100 us, not 129; 149 x 125647 49.7, not 47.8 (H200).
             large = 2 if size == 8 else 1
@@ -153,12 +171,29 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
             # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
             tile, warps = tile // 2, warps // 2
     if accumulators == 3:
-        occupancy = MOMENTS_OCCUPANCY[vector > 1]
+        occupancy = min(occupancy, MOMENTS_OCCUPANCY[vector > 1])
     neighbours = positions and vector > 1 and MAX_LENGTH_WITHOUT_NEIGHBOURS[size <= 2] < N
     return fitting(
         problem,
         Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
     )
+
+
+def _alone(problem: Problem, limits: Limits) -> bool:
+    """Whether a long row is one tile of one program, for each multiprocessor has one at most.
+
+    Shared by programs, which exchange results, in a loop, or odd rows element by element, and so (H100): sum 40 x 32768
+    bf16 5.66 us and 4.79, 36 x 21080 float32 5.98 and 5.16, 24 x 36053 bf16 5.23 and 4.73, 64 x 65536 bf16 8.97 and
+    8.02, 96 x 32768 float32 11.3 and 10.6, 4 x 30896 4.4 and 4.1, 64 x 9001 5.38 and 4.58, mean 64 x 16181 bf16 4.88
+    and 4.46, 128 x 5535 float32 4.90 and 4.76, sum 63 x 7633 float64 5.43 and 5.44; argmax 27 x 4 x 3225 float64 6.5
+    and 5.16, 64 x 7001 6.78 and 5.72, 100 x 5001 float32 5.72 and 4.71, max.dim 40 x 15431 bf16 5.22 and 4.77, but
+    argmax 120 x 20000 float32 10.3 to 10.9 and 10.4; var 17 x 8871 float32 5.03 and 4.24.
+    """
+    M, N, _, size, accumulators = problem
+    block_n = power_of_2(N)
+    most = {1: MAX_ALONE_BYTES // size, 2: MAX_ALONE // (2 if size == 8 else 1), 3: 0 if size == 8 else MAX_ALONE}
+    fewest = MAX_ALONE if accumulators == 3 else 2 * TILE_BYTES // size
+    return limits.sm_count >= M and size > 1 and fewest <= block_n <= most[accumulators]
 
 
 def _in_one_tile(problem: Problem, limits: Limits) -> bool:
@@ -178,7 +213,7 @@ def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
 
     Where a multiprocessor has two rows at most, or there are many. Shared or in a loop, and so, bf16 (H100): mean 234 x
     16181 9.0 us and 8.0, 150 x 16181 7.8 and 6.4, amax 1000 x 16181 20.8 and 18.6; but mean 400 x 16181 10.6 and 11.3,
-    300 x 12001, three tiles, 7.9 and 8.0. Where each multiprocessor has one row at most it was not timed.
+    300 x 12001, three tiles, 7.9 and 8.0. Where each multiprocessor has one row at most, see ``_alone``.
     """
     M, N, *_ = problem
     at_once = limits.sm_count < M <= 2 * limits.sm_count or FEW_ROWS * limits.sm_count < M
