@@ -362,6 +362,14 @@ def test_cumsum_of_short_rows(only_last):
     assert torch.equal(cumsum_with(Scan("flat", 8, 1024, 1, 4), "cumsum", x, 1)[-1], torch.cumsum(x[-1], 0))
 
 
+def test_cumsum_of_several_matrices(only_last):
+    """The last program's begin behind 2**31."""
+    only_last(1)
+    x = sparse((2**31 // 54 + 5000, 18, 3), torch.float16)
+    x[-1] = 0.5
+    assert torch.equal(cumsum_with(Scan("stacked", 12, 1, 1, 4), "cumsum", x, 1)[-1], torch.cumsum(x[-1], 0))
+
+
 def test_cumsum_of_rows_that_programs_share(only_last):
     """The last row behind 2**31, and what is after its interior."""
     only_last(4)

@@ -172,6 +172,7 @@ ROWS_FLAT = scan.plan.Configuration("flat", 8, 256, 1, 1)
 ROWS_CHUNKS = scan.plan.Configuration("chunks", 2, 64, 2, 4, registers=64)
 COLUMNS_CHUNKS = scan.plan.Configuration("chunks", 1, 16, 5, 4, registers=64)
 COLUMNS_SHARED = scan.plan.Configuration("shared", 1, 8, 2, 4, registers=128)
+STACKED = scan.plan.Configuration("stacked", 12, 1, 1, 4)
 INTERLEAVED = scan.plan.Configuration("interleaved", 24, 1, 1, 1)
 LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_sm=4, stages=3)
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
@@ -235,6 +236,8 @@ LARGE = [
     ("cumsum 2x300x24 dim=1 float32", scan, COLUMNS_CHUNKS),
     ("cumsum 107x5 dim=1 bfloat16", scan, ROWS_FLAT),
     ("cumsum 3x600x5 dim=1 int64", scan, COLUMNS_SHARED),
+    ("cumsum 301x18x3 dim=1 float32", scan, STACKED),
+    ("cumsum 77x9x5 dim=1 float16", scan, STACKED._replace(elements=20)),
     ("cumsum 5x907x3 dim=1 bfloat16", scan, INTERLEAVED),
 ]
 
