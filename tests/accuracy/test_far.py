@@ -20,7 +20,7 @@ from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.cumsum import cumsum
 from flag_gems_overrides.ops.families.batch_norm import call as families_batch_norm
 from flag_gems_overrides.ops.families.gather.call import launch_with as nll_loss_with
-from flag_gems_overrides.ops.families.gather.plan import SCATTER
+from flag_gems_overrides.ops.families.gather.plan import SCATTER, SHORT
 from flag_gems_overrides.ops.families.group_norm import call as group_norm
 from flag_gems_overrides.ops.families.reduction.launches import Configuration as Moments
 from flag_gems_overrides.ops.families.reduction.moments import variance
@@ -384,3 +384,17 @@ def test_a_gradient_in_two_launches(only_last):
     x, target = sparse((3, 2**30 + 8, 1, 1), torch.float16), torch.full((3, 1, 1), 2**30 + 7)
     given = torch.ones((), dtype=torch.float16), x, target, None, 2, -100, torch.ones((), dtype=torch.float16)
     assert nll_loss_with(SCATTER, "nll_loss2d_backward", *given)[-1, -1].item() == -1
+
+
+@each("reduction", [0, 1])
+def test_gradients_of_short_rows(reduction, only_last):
+    """The last row begins behind 2**31."""
+    only_last(1)
+    N = 2**31 // 21 + 5000
+    x, target = sparse((N, 21), torch.float16), sparse((N,), torch.int64)
+    target[-1] = 20
+    given = sparse((N,), torch.float16), x, target, None, reduction, -100, torch.ones((), dtype=torch.float16)
+    given[0][-1] = 0.5
+    given = given if reduction == 0 else (given[0][-1], *given[1:])
+    dx = nll_loss_with(SHORT, "nll_loss_backward", *given)
+    assert dx[-1].tolist() == [0.0] * 20 + [-0.5]
