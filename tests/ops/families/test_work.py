@@ -26,8 +26,9 @@ LARGEST_EXPONENT = 28
 FREE_LANES, FREE_PROGRAMS = 4096, 32
 # Elements for a program, four to a thread of one warp: with fewer, starting programs is the work.
 MIN_ELEMENTS = 128
-# The busiest program over an even share of all multiprocessors; what is small may be one program's.
-MAX_SERIAL, SMALL = 4, 8192
+# The busiest program over an even share of all multiprocessors; what is small may be one program's: sum 24 x 36053
+# bfloat16 takes 4.73 us by programs of 65536 lanes, 5.23 by four to a row (H100).
+MAX_SERIAL, SMALL = 4, 16384
 # Iterations of a program wait for memory one after the other.
 FREE_ITERATIONS, MIN_ELEMENTS_PER_ITERATION = 8, 256
 
