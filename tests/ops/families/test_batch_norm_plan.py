@@ -86,7 +86,12 @@ def test_gradients_of_few_runs_with_edges_are_held_where_elements_are_many(K, he
         ((1917, 64, 3), 2, "channels"),
         ((2700, 4, 2), 2, "channels"),
         ((1917, 330, 3), 2, "flat"),
+        ((2231, 100, 3), 2, "channels"),
         ((5000, 18, 3), 1, "channels"),
+        ((4591, 123, 3), 1, "channels"),
+        ((3267, 19, 10), 1, "groups"),
+        ((2499, 3, 10), 1, "groups"),
+        ((6014, 106, 4), 1, "flat"),
     ],
 )
 def test_few_channels_of_short_runs_are_held(shape, inputs, kernel):
@@ -96,3 +101,8 @@ def test_few_channels_of_short_runs_are_held(shape, inputs, kernel):
 @pytest.mark.parametrize(("M", "N", "kernel"), [(2713, 28976, "flat"), (1500, 30000, "flat"), (2713, 8000, "groups")])
 def test_many_columns_that_l2_does_not_hold_are_read_as_they_lie(M, N, kernel):
     assert choose(Problem(M, N, 1, 4, 2), H200).kernel == kernel
+
+
+def test_columns_in_turns_that_l2_holds_have_two_programs_to_a_multiprocessor():
+    limits = H200._replace(l2_bytes=50 << 20)
+    assert plan(Problem(842, 14176, 1, 4, 2), limits).programs > limits.sm_count

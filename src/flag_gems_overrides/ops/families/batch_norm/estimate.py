@@ -7,7 +7,18 @@ from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv
-from .launches import MERGED_CHANNELS, MERGED_ELEMENTS, Channels, Configuration, Flat, Groups, Problem, launch
+from .launches import (
+    MAX_WARPS,
+    MERGED_CHANNELS,
+    MERGED_ELEMENTS,
+    Channels,
+    Configuration,
+    Flat,
+    Groups,
+    Problem,
+    held,
+    launch,
+)
 
 # Bytes that a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and
 # of an exchange of sums between programs.
@@ -49,6 +60,8 @@ READS_OF_L2 = 1.5
 # where all programs read 45 MB and store 22 at once, 2.5 too (359; PyTorch 344), but 2713 x 8000 by 250 programs at
 # once 2.8 (154; H100).
 OF_COLUMNS_IN_TURNS = 1.13
+# Programs that hold channels of short runs: fewer to a multiprocessor are few.
+FEW_CHANNELS = 2
 # groups: microseconds that columns and rows take besides.
 COLUMNS_US, ROWS_US = 5.0, 2.5
 # Gradients of columns: microseconds of each program of a group besides so many, whose sums all of them add. 28304 x 64
@@ -78,8 +91,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     else:
         work = _of_flat(problem, chosen, limits)
     size = problem.M * problem.N * problem.K * problem.itemsize
-    # Of columns in turns some programs store while others read.
-    stored = 1 if problem.K == 1 and problem.inputs == 2 and work.turns > 1 else 0
+    # Of columns in turns, by one program to a multiprocessor, some store while others read: 842 x 14176 float32, whose
+    # inputs L2 holds in turns of two each, takes 84.7 us so, 89.0 by one (H100).
+    in_turns = problem.K == 1 and problem.inputs == 2 and work.turns > 1 and work.programs <= limits.sm_count
+    stored = 1 if in_turns else 0
     at_once = size * (problem.inputs + stored) / work.turns
     in_l2 = work.reads > 1 and at_once <= limits.l2_bytes
     reads = READS_OF_L2 if in_l2 else work.reads
@@ -91,7 +106,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         # Forward flat, which is taken instead, spills 8 bytes to merge columns (3604 x 14720 float32, sm_90).
         in_turn = work.turns * cdiv(work.programs, limits.sm_count)
         busy = chosen.tiling.blocks * chosen.group / in_turn
-        if work.turns > 1 and work.programs <= limits.sm_count and not in_l2:
+        if in_turns and not in_l2:
             moved *= OF_COLUMNS_IN_TURNS
     else:
         busy = min(limits.sm_count, work.programs)
@@ -105,12 +120,15 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
         # Sectors are read whole, whatever is needed of them: the gradient of 952 x 16384 x 2 bf16 takes 370 us with 8
         # bytes at a time. That is why parts of vectors are slow, too; few programs feel one of the two alone: of 1917 x
         # 18 x 3 float16 8.4 us, by flat 12.9 (FlagGems 11.0), of 2700 x 18 x 3 10.3 and 12.0, of 1917 x 64 x 3 bf16
-        # 11.9 and 12.9, of 1917 x 4 x 3 float16 5.6 and 11.0, of 2700 x 4 x 2 bf16 4.6 and 11.6; 5000 x 18 x 3 float16
-        # 14.8 and 16.3 (H100).
+        # 11.9 and 12.9, of 1917 x 4 x 3 float16 5.6 and 11.0, of 2700 x 4 x 2 bf16 4.6 and 11.6, of 2231 x 100 x 3
+        # float16 12.4 and 14.5; 5000 x 18 x 3 float16 14.8 and 16.3, 4591 x 123 x 3 bf16 21.0 and 33.1. Not programs
+        # whose threads have twice as many elements: 3267 x 19 x 10 float16 14.1, by groups 12.4, 2499 x 3 x 10 9.9 and
+        # 8.2, 6014 x 106 x 4 21.9, by flat 20.2 (H100).
         row = problem.N * problem.K * problem.itemsize
         sectors = max(min(SECTOR_BYTES, row) / (tiling.channels * problem.K * problem.itemsize), 1.0)
         one, both = max(slower, sectors), slower * sectors
-        slower = one + (both - one) * min(tiling.blocks / limits.sm_count, 1.0)
+        full = tiling.block > held(problem) * MAX_WARPS * WARP
+        slower = one + (both - one) * (1.0 if full else min(tiling.blocks / (FEW_CHANNELS * limits.sm_count), 1.0))
         slower *= OF_EDGES + EDGE_VECTORS * tiling.vec / problem.K if tiling.edges else 1.0
     return _Work(LAUNCH_US, tiling.blocks, cdiv(tiling.blocks, _at_once(tiling.warps, limits)), slower, reads=1)
 
