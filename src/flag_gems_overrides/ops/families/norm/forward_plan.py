@@ -46,9 +46,11 @@ MIN_LATE_EDGES, MANY_ROWS_PER_SM = 2048, 8
 # float16 and a residual take 4.0 us with edges, 3.5 without, as FlagGems.
 MAX_UNALIGNED_ROWS_PER_SM = 8
 
-# A row to a program instead of pipelines (``early_row``): its elements, rows that a pipeline has at most, and the share
-# of the rows for which all of them have room that there are at most.
-MIN_EARLY, MAX_EARLY, MAX_ROWS_OF_FEW, EVEN = 3072, 8192, 3, 0.8
+# A row to a program instead of pipelines (``early_row``): shorter and the longest rows, the fewest of them for each
+# multiprocessor where pipelines are more, rows that a pipeline has at most, of a program whose places are all filled
+# fewer, and the share of the rows for which all pipelines have room that there are at most.
+SHORTER_THAN_EARLY, MAX_EARLY, MIN_EARLY_ROWS_PER_SM = 2048, 8192, 6
+MAX_ROWS_OF_FEW, MAX_FULL_ROWS_OF_FEW, EVEN = 3.5, 2, 0.92
 
 
 def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
@@ -143,20 +145,23 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
 
 
 def in_two_chunks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
-    """Many rows of 9 to 32 elements that are loaded one by one: half of a row at a time, so that half as many threads
-    share it and its two sums. For layer_norm alone; others as they are found.
+    """Many rows of 9 to 32 elements that are loaded one by one or in pairs: half of a row at a time, so that half as
+    many threads share it and its two sums. For layer_norm alone; others as they are found.
 
     2850130 x 13 float32 takes 117.3 us so, 148.8 with the whole row at a time, of bf16 80.7 and 118.7, 1000000 x 9
     float32 37.9 and 54.5, 500000 x 25 44.7 and 60.3, of bf16 32.5 and 48.9, 206596 x 15 float32 16.2 and 17.3, 30000 x
-    13 4.94 and 5.24, with a residual 1000000 x 13 60.8 and 62.2; 300000 x 50 48.4 and 48.3, and rms_norm, of one sum,
-    of 2850130 x 13 120.9 and 106.5 (H100).
+    13 4.94 and 5.24, with a residual 1000000 x 13 60.8 and 62.2, 300000 x 18 22.3 and 25.6, 300000 x 30 bf16 20.2 and
+    22.0, 500000 x 10 float32 21.5 and 22.4, 300000 x 13 float64 29.6 and 33.3; 300000 x 50 48.4 and 48.3, and
+    rms_norm, of one sum, of 2850130 x 13 120.9 and 106.5 (H100).
     """
     M, N, _, itemsize, backward, _ = problem
-    if backward or itemsize == 8 or found.kernel != "rows" or found.vec > 1 or not MIN_HALVED <= N <= MAX_HALVED:
+    few = 2 if itemsize < 8 else 1  # elements of a load
+    if backward or found.kernel != "rows" or found.vec > few or not MIN_HALVED <= N <= MAX_HALVED:
         return found
     if limits.sm_count * MIN_HALVED_ROWS_PER_SM > M:
         return found
-    return Configuration("rows", 4, rows=HALVED_TILE // power_of_2(N), chunks=2)
+    tile = HALVED_TILE // (2 if itemsize == 8 else 1)
+    return Configuration("rows", 4, found.vec, tile // power_of_2(N), chunks=2)
 
 
 def _few_unaligned_rows(problem: Problem) -> Configuration:
@@ -186,22 +191,29 @@ def late_row(problem: Problem) -> Configuration | None:
 
 
 def early_row(problem: Problem, limits: Limits) -> Configuration | None:
-    """Rows of 16 bits, in whole vectors, one to a program, where pipelines had few and many of them one less than the
-    others; None for others.
+    """Rows in whole vectors, one to a program, where pipelines had few and many of them one less than the others; None
+    for others.
 
     layer_norm of 788 x 5136 bf16 takes 12.2 us so, 14.1 by 660 pipelines (FlagGems 13.3), of 1000 x 5136 13.5 and 15.9,
-    of 600 x 8192 14.4 and 15.7, of 1500 x 3072 12.2 and 12.7 by 528, of 1500 x 5136 17.0, with a late weight and bias
-    17.9, rms_norm of 788 x 5136 11.4 and 12.5, but layer_norm of 3059 x 2400, about two to each of 1584, 13.3 and 12.4
-    (H100).
+    of 600 x 8192 14.4 and 15.7, of 1500 x 3072 12.2 and 12.7, of 2000 x 2400 12.6 and 13.2, of 800 x 4096 10.1 and
+    10.9, of 400 x 8192 float32 16.2 and 17.4, of 800 x 3072 12.3 and 13.2; of 1500 x 5136 bf16 17.0, with a late weight
+    and bias 17.9, of 2200 x 5136 21.9 and 23.0; rms_norm of 788 x 5136 11.4 and 12.5, of 400 x 4096 float32 10.0 and
+    10.7. But layer_norm of 3059 x 2400 bf16, about two to each of 1584, 13.3 and 12.4, of 500 x 5136, one to a
+    pipeline, 8.4 and 8.2, of 1200 x 8192, late, 21.1 and 20.6 (H100).
     """
     M, N, _, itemsize, backward, residual = problem
-    if itemsize != 2 or backward or residual or not MIN_EARLY <= N <= MAX_EARLY or N % (VECTOR_BYTES // itemsize):
+    if itemsize > 4 or backward or residual or not SHORTER_THAN_EARLY < N <= MAX_EARLY:
         return None
-    found = _rows(problem, VECTOR_BYTES // itemsize, limits)
-    programs = limits.sm_count * found.per_sm if found else 0
-    if found is None or not programs < M <= MAX_ROWS_OF_FEW * programs or EVEN * cdiv(M, programs) * programs < M:
+    late, pipelines = late_row(problem), _rows(problem, VECTOR_BYTES // itemsize, limits)
+    if late is None or pipelines is None:
         return None
-    return found._replace(warps=2 * found.warps, per_sm=0, stages=1)
+    programs = limits.sm_count * max(pipelines.per_sm, 2)
+    fewest = min(programs, MIN_EARLY_ROWS_PER_SM * limits.sm_count)
+    full = 3 * power_of_2(N) < 4 * N
+    most = programs * (MAX_FULL_ROWS_OF_FEW if full else MAX_ROWS_OF_FEW)
+    if not fewest < M <= most or EVEN * cdiv(M, programs) * programs < M:
+        return None
+    return late._replace(late=False)
 
 
 def row_of_sum(problem: Problem) -> Configuration | None:

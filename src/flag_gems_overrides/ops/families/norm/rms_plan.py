@@ -22,6 +22,8 @@ MIN_SHARED_ROWS = 2
 # less than one: 351 x 59296 float16 39.0 us, by a program for each row 44.4, 700 x 59296 75.2 and 81.1, 300 x 40000
 # bf16 25.9 and 27.6, but 500 x 59296 float32 108.6 and 108.6 (H100).
 SHARED_TURNS = 8
+# Rows of a pipeline up to which each has a program instead (``_early``): 800 x 16384 bf16 has 3.03.
+MAX_TURNS = 3.5
 
 # Rows of single elements that are longer are read as vectors and edges (8192 x 6457); shorter ones were not timed so.
 MIN_ROW_OF_EDGES = 4096
@@ -103,7 +105,7 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     if found is None or (found.stages > 1 and many):
         # Without a bias and a mean two programs of 16 warps fit: 4096 x 16384.
         configuration = late_row(problem) or long_row_with_edges(problem, limits)
-    elif found.stages > 1 and limits.sm_count < problem.M <= 2 * found.programs and not problem.residual:
+    elif found.stages > 1 and limits.sm_count < problem.M <= MAX_TURNS * found.programs and not problem.residual:
         configuration = _early(problem)
     elif found.vec == 1 and N > MIN_ROW_OF_EDGES and many:
         configuration = long_row_with_edges(problem, limits)
@@ -115,12 +117,13 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
 
 
 def _early(problem: Problem) -> Configuration | None:
-    """A row to a program of 8 warps or more, which loads the weight with it, instead of pipelines of which some have
-    one row more than others; None for others. 400 x 8192 float32 takes 14.6 us so, by 264 pipelines 15.5, 300 x 16384
-    bf16 13.4 and 14.9, 216 x 8192 float32, one to a pipeline, 10.5 and 10.7 (H100). Shorter ones were not timed so.
+    """A row to a program of 8 warps or more, of float32 of 4, which loads the weight with it, instead of pipelines with
+    few rows; None for others. 400 x 8192 float32 takes 14.6 us so, by 264 pipelines 15.5, 300 x 16384 bf16 13.4 and
+    14.9, 800 x 16384 24.3 and 26.1, 700 x 8192 float32 21.3 and 22.1, 216 x 8192, one to a pipeline, 10.5 and 10.7, 400
+    x 4096 10.0 and 10.7 (H100). Shorter ones were not timed so.
     """
-    found = late_row(problem)
-    return found._replace(late=False) if found is not None and found.warps >= 8 else None
+    found, fewest = late_row(problem), 4 if problem.itemsize == 4 else 8
+    return found._replace(late=False) if found is not None and found.warps >= fewest else None
 
 
 def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split:
