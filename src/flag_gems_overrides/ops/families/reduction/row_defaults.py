@@ -38,9 +38,10 @@ BYTES_OCCUPANCY = 24
 # others would share a row, or rows are long: amax 256 x 65536 bf16 13.7 us, not 15.3, float32 22.2, not 24.6, 774 x
 # 95096 bf16 60 and 62, 445 x 53459 float64 56 and 59, 141 x 8192 float32 (H100) 5.8 and 6.8; but 359 x 18367 float32
 # 15.1 and 13.6. Rows of 16 bits that need care are read several tiles at a time anyway. Values of one row for about
-# each multiprocessor four times as large: 128 x 131072 bf16 (H100) by four programs for each 21.2 us, by one of 16
-# warps 19.95, of 32 19.4; but not of much fewer: sum 20 x 131072 by 13 of 8 warps 7.1, by one of 32 7.7.
-FEW_ROWS, LONG_ROW_BYTES, NEARLY_ALL = 6, 131072, 9 / 10
+# three of four multiprocessors, or each, four times as large: 128 x 131072 bf16 (H100) by four programs for each 21.2
+# us, by one of 16 warps 19.95, of 32 19.4, 132 x 131072 by two of 16 20.5, by one of 32 19.6, 100 x 131072 by five of 8
+# 19.2, by one of 32 17.9; but not of much fewer: sum 20 x 131072 by 13 of 8 warps 7.1, by one of 32 7.7.
+FEW_ROWS, LONG_ROW_BYTES, NEARLY_ALL = 6, 131072, 3 / 4
 # Most elements of a row by half vectors.
 HALF_VECTORS_MAX_N = 128
 # Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then; with 56 of 16 bits and their
@@ -53,10 +54,11 @@ LITTLE_TILE = 1024
 # What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
 # element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.
 LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
-# Values and positions of 16 and 32 bits twice as long, in whole vectors, while one multiprocessor of four has a row:
-# with 64 bytes of values to a thread, or 32 positions. By four programs for a row, and so (H100): amax 1 x 16384
-# float32 3.73 and 3.22 us, argmax 4.07 and 3.50 (by twice as many warps 3.62), argmax 1 x 32768 bf16 4.04 and 3.72.
-SHARE_WITH_LONGER, LONGER_BYTES, LONGER_POSITIONS = 4, 64, 32
+# Positions of 16 and 32 bits twice as long, in whole vectors, while one multiprocessor of four has a row: 32 to a
+# thread. By four programs for a row, and so (H100): argmax 1 x 16384 float32 4.07 and 3.50 us (by twice as many warps
+# 3.62), 1 x 32768 bf16 4.04 and 3.72. Values are as other long rows (``_alone``): amax 1 x 16384 float32 by 32 warps
+# 3.50, so, by 16, 3.40, sum 14 x 21952 bf16 3.84 and 3.73.
+SHARE_WITH_LONGER, LONGER_POSITIONS = 4, 32
 # Moments of longer odd rows are read in vectors all the same, so many bytes by a thread, in one tile. Each element by
 # itself, and so (H100): std 9 x 3333 float32 4.34 and 3.96 us, var_mean 20 x 7001 float16 4.6 and 4.26, 6 x 2671
 # bfloat16 3.72 and 3.74; 5 x 12345 bfloat16 by two programs for each row 6.54, in one tile 4.47. But more rows of
@@ -92,7 +94,7 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
     positions = accumulators == 2
     vector, block_n = row_vector(N, size, accumulators), power_of_2(N)
     edges = N % vector != 0
-    longer = not edges and accumulators < 3 and 2 <= size <= 4 and limits.sm_count >= SHARE_WITH_LONGER * M
+    longer = positions and not edges and 2 <= size <= 4 and limits.sm_count >= SHARE_WITH_LONGER * M
     longest = MAX_LITTLE_BYTES * (2 if longer else 1)
     little = M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= longest
     occupancy = BYTES_OCCUPANCY if size == 1 and not positions else OCCUPANCY
@@ -106,7 +108,7 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
     elif little and accumulators == 3 and N * size > SHORT_BYTES and math.gcd(N, vector) * size < VECTOR_BYTES // 2:
         tile, warps = block_n, block_n * size // (LITTLE_MOMENTS_BYTES * WARP)
     elif little and max(N * size, 2 * block_n) > MAX_LITTLE_BYTES:
-        tile, warps = block_n, block_n // (WARP * (LONGER_POSITIONS if positions else LONGER_BYTES // size))
+        tile, warps = block_n, block_n // (WARP * LONGER_POSITIONS)
     elif _alone(problem, limits):
         each = ALONE_BYTES // size if accumulators == 1 else ALONE_WIDE_POSITIONS if size == 8 else ALONE_ELEMENTS
         # All others have 128 registers to a thread, of which a program has 16 warps.
@@ -117,8 +119,8 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
             vector = math.gcd(N, vector)
     elif little:
         vector = math.gcd(N, vector)
-        alone = M * block_n <= LITTLE_PROGRAM * LITTLE_PROGRAMS * limits.sm_count
-        tile = LITTLE_PROGRAM if alone else LITTLE_TILE
+        single = M * block_n <= LITTLE_PROGRAM * LITTLE_PROGRAMS * limits.sm_count
+        tile = LITTLE_PROGRAM if single else LITTLE_TILE
         if vector == 1 and accumulators < 3 and M * block_n <= SMALLEST_TILE * limits.sm_count:
             tile = SMALLEST_TILE
         if accumulators == 1 and N == SHORTEST and SMALLEST_TILE * limits.sm_count >= M * N:
@@ -144,10 +146,10 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
         few = accumulators == 1 or (positions and size < 8)
-        nearly_all = accumulators == 1 and limits.sm_count > M >= NEARLY_ALL * limits.sm_count
+        nearly_all = accumulators == 1 and limits.sm_count >= M >= NEARLY_ALL * limits.sm_count
         few = few and (nearly_all or limits.sm_count <= M <= FEW_ROWS * limits.sm_count) and not (edges and size <= 2)
-        alone = 2 * limits.sm_count < M  # without another program, by the rules for many rows
-        if few and size > 1 and N * size > (LONG_ROW_BYTES if alone else TILE_BYTES):
+        many = 2 * limits.sm_count < M  # without another program, by the rules for many rows
+        if few and size > 1 and N * size > (LONG_ROW_BYTES if many else TILE_BYTES):
             times = 4 if nearly_all else 2
             tile, warps = min(times * tile, block_n), times * warps
         elif edges and positions:
