@@ -209,6 +209,9 @@ def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
     if lanes >= K and kernel != "units":
         # What a sector has of the rows of a thread is in the cache once one of them is read, and is written by each.
         return M * N * (K * size + max(K * size, min(depth * K * size, SECTOR_BYTES)))
+    if lanes == 1:
+        # Programs of a column each are few, and begin together: each reads what sectors have of a row.
+        return M * N * K * (min(K * size, SECTOR_BYTES) + size)
     # A warp's pieces and a program's, whose warps go on together only where they share the columns.
     warp, program = min(lanes, elements * WARP, K) * size, min(lanes, K) * size
     more: float = PIECE_BYTES if K * size % SECTOR_BYTES == 0 else SECTOR_BYTES

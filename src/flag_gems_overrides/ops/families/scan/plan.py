@@ -82,15 +82,19 @@ WIDE_COLUMNS, WIDE_INTEGERS, WIDE_ROWS, WIDE_INTEGER_ROWS, WIDE_WARPS, WIDE_STEP
 WIDE_STEP_ROWS, WIDE_FULL, WIDE_STEP_BYTES = (8, 16), (3 / 4, 7 / 8), 4  # the second of int64
 # Twice as many columns, by twice the warps and half the rows to a thread, share half as many sectors, in so many steps,
 # of elements of up to 4 bytes, where each multiprocessor has two such programs. H100: 61 x 1024 x 2483 bfloat16 398 us,
-# so 323, by 16 rows 331, 100 x 2000 x 2499 1377, 955 and 1099, 40 x 1024 x 2483 float32 408, 369 and 361; by 16 rows
-# also 64 x 1024 x 2482 float16 404 and 335, 200 x 512 x 1501 bfloat16 378 and 307. But 20 x 4096 x 1001 bfloat16, 80
-# such programs, 197 and 240, 28 x 2354 x 1471 float32, 168 of 8 rows, 333 and 349, and 307 x 114 x 4344 float16, of few
-# rows, 234 and 239.
-WIDER_STEPS, WIDER_PROGRAMS = 16, 2
+# so 323, by 16 rows 331, 61 x 224 x 2483 75.4 and 72.3, 100 x 2000 x 2499 1377, 955 and 1099, 40 x 1024 x 2483 float32
+# 408, 369 and 361; by 16 rows also 64 x 1024 x 2482 float16 404 and 335, 200 x 512 x 1501 bfloat16 378 and 307. But 20
+# x 4096 x 1001 bfloat16, 80 such programs, 197 and 240, 28 x 2354 x 1471 float32, 168 of 8 rows, 333 and 349, and 307
+# x 114 x 4344 float16, of few rows, 234 and 239.
+WIDER_STEPS, WIDER_PROGRAMS = 14, 2
 MAX_CONFIGURATIONS = 24
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
 MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
+# Few columns of so many rows, of up to 4 bytes, have a program each, where there are multiprocessors for all. As they
+# lie, and so (H100): 1 x 1024 x 4 bfloat16 3.75 us and 3.29, 8 x 500 x 4 3.49 and 3.19, 5 x 1024 x 4 float32 4.2 and
+# 3.79, 30 x 800 x 4 4.25 and 4.16. Nothing else was timed.
+MIN_LONE_ROWS, MAX_LONE_ROWS = 400, 1024
 # Least elements of a program where there are enough: four to each thread of one warp.
 MIN_ELEMENTS = 4 * WARP
 # Most elements of a thread that has whole short rows.
@@ -102,9 +106,10 @@ FEWER_INTEGERS = 12
 # so, with two neighbours 19.4, 130 x 16384 16.8 and 19.6 (H100). Neither more or shorter rows nor fewer warps were
 # timed.
 WIDE = 2
-# Of several [N, K], more rows for each multiprocessor than one program has: fewer were not timed. Of more than 4
-# columns by two warps, for few programs of four run at once: 541080 x 18 x 6 float16 122.6 us and 109.9 (H100).
-STACKED_ROWS, STACKED_WARPS, STACKED_FEW = 1024, (4, 2), 4
+# Of several [N, K], more rows for each multiprocessor than one program has: fewer were not timed. Of
+# elements of up to 2 bytes in 4 columns or more, and of larger ones in 5, by two warps, for few programs of four run at
+# once: 541080 x 18 x 6 float16 122.6 us and 109.9, 400000 x 18 x 4 53.3 and 50.2 (H100).
+STACKED_ROWS, STACKED_WARPS, STACKED_MANY = 1024, (4, 2), {True: 4, False: 5}
 # Of programs of rows as they lie in memory.
 FLAT_WARPS = 4
 
@@ -190,7 +195,11 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for vectors, warps in itertools.product((VECTOR_BYTES // size, VECTOR_BYTES // size // 2), _powers(1, 8)):
             yield Configuration("interleaved", vectors * K, 1, 1, warps)
         if STACKED_ROWS * limits.sm_count < M * N:
-            yield Configuration("stacked", VECTOR_BYTES // size * K, 1, 1, STACKED_WARPS[K > STACKED_FEW])
+            warps = STACKED_WARPS[STACKED_MANY[size <= 2] <= K]
+            yield Configuration("stacked", VECTOR_BYTES // size * K, 1, 1, warps)
+        if size <= 4 and MIN_LONE_ROWS <= N <= MAX_LONE_ROWS and limits.sm_count >= M * K:
+            column = Configuration("segments", 1, 1, 0, MAX_WARPS)
+            yield from _steps(problem, column, cdiv(N, column.units))
     for lanes in sorted({min(power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
         # A warp has one row of the tile, or several: neighbours of a thread are in one row.
         elements = max(min(lanes // WARP, vec), 1)
