@@ -146,7 +146,8 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
         few = accumulators == 1 or (positions and size < 8)
-        nearly_all = accumulators == 1 and limits.sm_count >= M >= NEARLY_ALL * limits.sm_count
+        # Threads of 32 warps have 64 registers, of 8 bytes 128.
+        nearly_all = accumulators == 1 and size < 8 and limits.sm_count >= M >= NEARLY_ALL * limits.sm_count
         few = few and (nearly_all or limits.sm_count <= M <= FEW_ROWS * limits.sm_count) and not (edges and size <= 2)
         many = 2 * limits.sm_count < M  # without another program, by the rules for many rows
         if few and size > 1 and N * size > (LONG_ROW_BYTES if many else TILE_BYTES):
