@@ -16,10 +16,8 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
 @pytest.mark.parametrize(
     ("problem", "kernel"),
     [
-        ((1, 66185, 551, 4), plan.Scatter),
         ((3, 10873, 1980, 4), plan.Scatter),
         ((2, 7421, 5247, 4), plan.Scatter),
-        ((451, 2089, 216, 2), plan.Scatter),
         ((3, 512, 167290, 4), plan.Scatter),
         ((3, 511, 167290, 4), plan.Images),
         ((3, 512, 43691, 4), plan.Scatter),
@@ -40,14 +38,23 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((100000, 12, 1, 2), plan.Short),
         ((2000000, 3, 1, 2), plan.Short),
         ((100000, 95, 1, 2), plan.Short),
-        ((100000, 97, 1, 2), plan.Fill),
+        ((100000, 191, 1, 2), plan.Short),
+        ((100000, 193, 1, 2), plan.Fill),
+        ((100000, 97, 1, 4), plan.Fill),
         # Many classes of small images, and fewer classes, or bytes.
         ((1, 23392, 1064, 2), plan.Fill),
         ((1, 10000, 1020, 4), plan.Fill),
         ((32, 1023, 1020, 4), plan.Tile),
-        ((1, 7000, 1020, 4), plan.Tile),
+        ((1, 6000, 1020, 4), plan.Fill),
+        ((1, 5900, 1020, 4), plan.Tile),
+        ((1, 66185, 551, 4), plan.Fill),
+        ((451, 2089, 216, 2), plan.Fill),
         # More targets than a program reads.
         ((2, 5000, 1032, 4), plan.Tile),
+        # Classes enough for a program with several of them that begin at the same lane, and too few.
+        ((4, 29, 239451, 4), plan.Images),
+        ((4, 15, 239451, 4), plan.Tile),
+        ((3, 40, 50001, 2), plan.Images),
         # The most that is little, and more.
         ((2, 4, 65536, 4), plan.Little),
         ((2, 4, 65600, 4), plan.Tile),
@@ -75,6 +82,19 @@ def test_vectors_of_a_thread_that_has_short_rows(N, C, size, threads_have):
     assert found.vectors == threads_have * 32 * found.warps
 
 
+def test_little_images_of_one_class_are_rows_of_it():
+    assert plan.gradient_problem(3, 1, 20000, 2) == (60000, 1, 1, 2)
+    assert plan.gradient_problem(3, 2, 20000, 2) == (3, 2, 20000, 2)
+    assert plan.gradient_problem(1, 1, 1 << 20, 2) == (1 << 20, 1, 1, 2)
+    assert plan.gradient_problem(2, 1, 1 << 20, 2) == (2, 1, 1 << 20, 2)
+
+
+def test_images_of_few_classes_that_begin_anywhere():
+    found = plan.gradient(plan.Problem(4, 29, 239451, 4), H200)
+    assert isinstance(found, plan.Images)
+    assert found.step == 4
+
+
 def test_little_output_of_one_class_has_two_targets_to_a_thread():
     found = plan.gradient(plan.Problem(297, 1, 1, 2), H200)
     assert isinstance(found, plan.Tile)
@@ -92,7 +112,6 @@ def test_little_output_of_one_class_has_two_targets_to_a_thread():
         ((1, 5, 15000, 2), 1, (118, 3, 1)),  # too few for pairs
         ((64, 19, 256, 4), 1, (2, 3, 64)),
         ((1, 872, 144, 8), 1, (2, 218, 1)),
-        ((2048, 1, 3, 2), 1, (1, 1, 64)),
         ((1, 8000, 129, 2), 1, (2, 264, 1)),  # four tiles of classes one after the other
     ],
     ids=str,
@@ -155,6 +174,10 @@ def test_few_logits_are_of_one_program(problem):
 def test_several_programs_of_a_multiprocessor_have_few_warps(N, C, size, warps):
     found = plan.cross_entropy(plan.Problem(N, C, 1, size), H200, False, True)
     assert (found.block_r, found.warps) == (4, warps)
+
+
+def test_several_programs_that_compute_in_float64_have_many_warps():
+    assert plan.cross_entropy(plan.Problem(800, 200, 1, 8), H200, False, True).warps == 16
 
 
 @pytest.mark.parametrize(("N", "C", "programs"), [(1643, 723, 822), (2048, 1000, 1024), (4001, 400, 1001)])

@@ -42,7 +42,7 @@ class _Backward(NamedTuple):
 
 def problem(op: str, grad_output: torch.Tensor, x: torch.Tensor, *_: Any) -> plan.Problem:
     """What the gradient ``op`` is planned for on these arguments; only shapes and dtypes are read."""
-    return plan.Problem(*_sizes(x.shape, "2d" in op), x.dtype.itemsize)
+    return plan.gradient_problem(*_sizes(x.shape, "2d" in op), x.dtype.itemsize)
 
 
 def launch_with(configuration: plan.Configuration, op: str, *arguments: Any) -> torch.Tensor:
@@ -190,7 +190,8 @@ def _prepare_backward(
     dx = Allocation(shape, dtype, device)
     if N * C * D == 0:
         return _Backward(dx, None)
-    problem, limits = plan.Problem(N, C, D, dtype.itemsize), devices.limits(device)
+    problem, limits = plan.gradient_problem(N, C, D, dtype.itemsize), devices.limits(device)
+    N, C, D, _ = problem
     chosen = plan.launch(problem, configuration or plan.choose(problem, limits), limits)
     grad_stride = 0 if expanded or math.prod(grad) == 1 else 1
     options: dict[str, Any] = {"num_warps": chosen.warps, **ASSERTIONS}

@@ -49,6 +49,7 @@ __all__ = [
     "estimate",
     "forward",
     "gradient",
+    "gradient_problem",
     "is_whole",
     "launch",
     "writes_gradient",
@@ -80,12 +81,13 @@ MAX_FILLED_POSITIONS, BYTES_OF_POSITION = 512, 64
 FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
 # Images of more positions, and of so many classes that a position has MIN_SCATTER_BYTES_OF_POSITION, are filled too if
 # the output has at least so many bytes, by 16 vectors to a thread: 1 x 23392 x 1064 bfloat16 takes 21.5 us so, 26.7
-# with tile and 24.1 by two launches, 1 x 10000 x 1020 float32 18.0, 19.6 and 20.9 (H100).
-MIN_FILLED_BYTES, MAX_FILL_VECTORS = 32 << 20, 16
-# Outputs of at least so many bytes, and so many for each position, have all zeros written first, as they lie in
-# memory, and the targets' elements in a second launch. FlagGems does so: 1 x 66185 x 551 float32 takes it 38.7 us, 63.9
-# by images; 3 x 10873 x 1980 63.4 and 88.8; 2 x 7421 x 5247 74.4 and 99.1. Images and tiles write about 3300 bytes a
-# nanosecond, zeros 4250: so they take 39.5, 64.4 and 75.7 us.
+# with tile and 24.1 by two launches, 1 x 10000 x 1020 float32 18.0, 19.6 and 20.9, 1 x 6000 x 1020 12.8 and, with tile,
+# 13.8, 1 x 66185 x 551 49.8 and, by two launches, 53.0, 1 x 40000 x 1064 bfloat16 32.2 and 34.2 (H100).
+MIN_FILLED_BYTES, MAX_FILL_VECTORS = 23 << 20, 16
+# Outputs of at least so many bytes, and so many for each position, of more positions than a program that fills reads,
+# have all zeros written first, as they lie in memory, and the targets' elements in a second launch. FlagGems does so: 3
+# x 10873 x 1980 float32 takes it 63.4 us, 88.8 by images; 2 x 7421 x 5247 74.4 and 99.1. Images and tiles write about
+# 3300 bytes a nanosecond, zeros 4250: so they take 64.4 and 75.7 us.
 # A position costs so much that half as many bytes of it are about the least: 3 x 512 x 167290 float32 360 us so, 383 by
 # images, but 3 x 256 x 167290 202 and 195 (H100). Then there must be more bytes to pay for the second launch.
 MIN_SCATTER_BYTES, MIN_SCATTER_BYTES_OF_POSITION = 64 << 20, 4096
@@ -101,10 +103,11 @@ MIN_FILLED_CLASSES, MIN_TILED_BYTES = 3, 1 << 20
 FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
 # Rows of no whole vectors, of up to so many classes, go by vectors wherever rows begin: tiles write one element after
 # the other (2000000 x 3 bfloat16 21.6 us, by short 16.2, 1000000 x 5 float16 13.5 and 12.3), and of what is filled each
-# target's element is written twice (300000 x 33 bfloat16 15.3 and 13.4, 100000 x 65 float32 15.6 and 15.0, but 40000 x
-# 100 bfloat16 6.3 and 6.3). Whole vectors are better as they were: 136519 x 16 bfloat16 4.5 us by
-# a tile, by short 5.4 (H100).
-MAX_SHORT_CLASSES = 96
+# target's element is written twice (300000 x 33 bfloat16 15.3 and 13.4, 60000 x 129 11.9 and 11.0, 50000 x 95 float32
+# 12.7 and 11.9, but 40000 x 100 bfloat16 6.3 and 6.3). What fill does once more is for each row, what short does for
+# each vector, so this is a limit of bytes. Whole vectors are better as they were: 136519 x 16 bfloat16 4.5 us by a
+# tile, by short 5.4 (H100).
+MAX_SHORT_BYTES = 384
 # Four vectors to a thread, for half as many programs to start, where these are whole ones, rows have few, and outputs
 # so many bytes: 195064 x 21 bfloat16 7.00 us, with two 7.46, 400000 x 10 float32 12.3 and 12.7, 700000 x 7 bfloat16
 # 10.8 and 11.0; but 2000000 x 3, halves of vectors, 16.6 and 16.2, 100000 x 65 float32 15.9 and 15.0 (H100). Of fewer
@@ -113,7 +116,10 @@ MANY_SHORT_BYTES, MAX_BYTES_OF_MANY_SHORT = 7 << 20, 128
 SCATTER = Configuration("scatter", FILL.vectors, WARPS)
 # One vector to a thread: with two 4 x 30 x 495616 bfloat16 takes 41.9 us instead of 39.3, 2 x 24 x 840 4.1 instead of
 # 3.5, and with images 2 x 397 x 42042 26.1 instead of 22.5. images: at least 8 classes to a program, for a target has
-# 8 bytes and the gradients of 8 classes 16 or more.
+# 8 bytes and the gradients of 8 classes 16 or more. Fewer where images begin anywhere and have too few, for tiles write
+# these one element after the other: 4 x 29 x 79817 x 3 float32 takes 47.9 us with 4, 76.2 with tile (torch.compile
+# 58.2), 3 x 40 x 50001 bfloat16 12.6 with 5 and 12.7 (H100).
+MIN_CLASSES_OF_IMAGES = 4
 IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("tile", 1, WARPS, 8, positions=1024)
 # Outputs of so few bytes wait mostly for targets, so that a thread has few: 297 bfloat16 of one class take 2.8 us
 # with four to a thread, 3.6 with eight. Of images it has one, in four programs to a multiprocessor: 1 x 5 x 368
@@ -248,6 +254,13 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     return list(found.values())
 
 
+def gradient_problem(N: int, C: int, D: int, size: int) -> Problem:
+    """Little of one class as rows of it: 4 x 1 x 15 float32 takes 2.81 us so, as images 3.16, 3 x 1 x 20000 bfloat16
+    3.48 and 3.73 (H100).
+    """
+    return Problem(N * D, C, 1, size) if C == 1 and N * D * size <= LITTLE_BYTES else Problem(N, C, D, size)
+
+
 def gradient(problem: Problem, limits: Limits) -> Gradient:
     """The launch that is chosen, for a problem of at least one element."""
     return launch(problem, choose(problem, limits), limits)
@@ -263,14 +276,14 @@ def _default(problem: Problem) -> Configuration:
         return LITTLE
     many = N * C * D * size >= MANY_SCATTER_BYTES
     least = MANY_SCATTER_BYTES_OF_POSITION if many else MIN_SCATTER_BYTES_OF_POSITION
-    if few < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= least:
+    is_read = power_of_2(min(N, 2) * D) <= 2 * WARPS * WARP * MAX_TARGETS  # all targets, by a program that fills
+    large = N * C * D * size >= MIN_FILLED_BYTES and C * size >= MIN_SCATTER_BYTES_OF_POSITION and is_read
+    if few < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= least and not large:
         return SCATTER
     # A row of a power of two of classes is whole vectors of a tile, or all of it.
-    if D == 1 and not little and C % vec and power_of_2(C) > C and C <= MAX_SHORT_CLASSES:
+    if D == 1 and not little and C % vec and power_of_2(C) > C and C * size <= MAX_SHORT_BYTES:
         many = vec <= C + 1 and C * size <= MAX_BYTES_OF_MANY_SHORT and N * C * size >= MANY_SHORT_BYTES
         return SHORT._replace(vectors=2 * SHORT.vectors) if many else SHORT
-    large = N * C * D * size >= MIN_FILLED_BYTES and C * size >= MIN_SCATTER_BYTES_OF_POSITION
-    large = large and power_of_2(min(N, 2) * D) <= 2 * WARPS * WARP * MAX_TARGETS
     most = MAX_FILLED_POSITIONS if period > 1 and not little else few
     if MIN_ROW_VECTORS * vec <= C and (most >= D or large):
         # 64 x 600 x 500 bfloat16 spills 8 bytes by four warps (sm_100, Triton 3.7).
@@ -289,7 +302,7 @@ def _default(problem: Problem) -> Configuration:
     if D == 1 and vec <= C:
         return SHORT
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
-    if period > 1 and MIN_IMAGE_VECTORS * vec <= D and IMAGES.classes * period <= C:
+    if period > 1 and MIN_IMAGE_VECTORS * vec <= D and MIN_CLASSES_OF_IMAGES * period <= C:
         # Not more than an image has: 1 x 116201 x 293 float32 takes 47.6 us with 64 of its 74 vectors, 62.5 with 128.
         # Two to a thread of one warp are all of it: 117 x 11725 x 77 x 2 float32 315 us, in two parts 554.
         of_image, of_warp = cdiv(D, vec), IMAGES.vectors * times * WARP
@@ -297,7 +310,8 @@ def _default(problem: Problem) -> Configuration:
         vectors = max(min(vectors, WARPS * of_warp), WARP)
         warps = max(1, min(WARPS, vectors // of_warp))
         per_sm = IMAGES.per_sm * times * WARPS // warps
-        return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps, per_sm=per_sm)
+        classes = min(IMAGES.classes, C // period)
+        return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps, per_sm=per_sm, classes=classes)
     # A class alone has a target for each element: 1972089 x 1 float16 takes 12.4 us with one vector to a thread, by
     # four warps 13.8, with two vectors 17.8.
     if C == D == 1:
@@ -451,8 +465,9 @@ def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     most = min(block_r * pieces // WARP, MAX_WARPS_ALONE if alone and size < 8 else MAX_WHOLE_WARPS)
     # Where multiprocessors have several programs, one does what it can while another waits: 1168 x 163 bfloat16 takes
-    # 6.7 us with 4 warps, 7.4 with 8, 1225 x 383 7.1 and 7.8, 1024 x 145 float32 6.5 and, with 16, 7.2 (H100).
-    if cdiv(N, block_r) > limits.sm_count:
+    # 6.7 us with 4 warps, 7.4 with 8, 1225 x 383 7.1 and 7.8, 1024 x 145 float32 6.5 and, with 16, 7.2; but 800 x 200
+    # float64, which waits for its exponentials, 9.0 and 8.8 with more (H100).
+    if size < 8 and cdiv(N, block_r) > limits.sm_count:
         most = WARPS
     if alone and C <= FEW_CLASSES:
         most = min(most, WARPS_OF_FEW_CLASSES)
