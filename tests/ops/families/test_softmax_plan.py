@@ -466,6 +466,12 @@ def test_two_or_three_columns_are_vectors_side_by_side_where_tiles_are_many_and_
         assert isinstance(plan(M, N, K, 2, inputs, H200), Split), (M, N, K, inputs)
 
 
+def test_a_thread_has_a_whole_vector_of_short_float32_columns_forward():
+    found = {(N, inputs): plan(4, N, 200000, 4, inputs, H200) for N, inputs in ((5, 1), (7, 1), (9, 1), (7, 2))}
+    assert all(isinstance(p, Short) and p.lanes == 1 for p in found.values())
+    assert [p.vec for p in found.values()] == [4, 4, 2, 2]
+
+
 def test_columns_of_few_elements_have_a_thread_each():
     few = [(1, 2, 131072, 1), (4, 4, 40000, 1), (2, 3, 100000, 2), (3, 5, 316368, 1), (3, 5, 316368, 2)]
     for M, N, K, inputs in [*few, (5, 8, 262144, 2), (10, 12, 100000, 1)]:

@@ -62,8 +62,8 @@ MAX_SHORT, MAX_SHORT_IN_FOURS, MAX_SHORT_OF_LITTLE = 128, 32, 64
 # Columns of float64 up to here, whole vectors or not: what computes in float64 should have no lane without an element
 # (log_softmax 4 x 327360 10.0 us, as vectors of half-empty blocks 15.5, PyTorch 12.6).
 MAX_SHORT_FLOAT64 = 16
-# Columns of float32 of which a thread has a whole vector forward, not half of one, which is 32 elements again: softmax
-# 4 x 7 x 200000 20.0 us so, 21.5 with half (H100).
+# Columns of float32 of which a thread has a whole vector forward, at most 32 elements: softmax 4 x 7 x 200000 20.0 us
+# so, with half of one 21.5 (H100).
 MAX_COLUMNS_IN_VECTORS = 8
 # The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
 # longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
