@@ -101,8 +101,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             if isinstance(launched, Split) and are_many_small_programs(problem, launched, limits):
                 return vectors_of_columns(problem) or found
             if isinstance(launched, Split) and has_needless_lanes(problem, launched):
-                whole = size == 4 and inputs == 1 and N <= MAX_COLUMNS_IN_VECTORS
-                return vectors_of_columns(problem, 1 if whole else 2) or found
+                parts = 1 if size == 4 and inputs == 1 and N <= MAX_COLUMNS_IN_VECTORS else 2
+                return vectors_of_columns(problem, parts) or found
             if isinstance(launched, Split) and is_better_held(problem, launched, limits):
                 return held_forward(problem) or found
             return found
