@@ -60,8 +60,6 @@ READS_OF_L2 = 1.5
 # where all programs read 45 MB and store 22 at once, 2.5 too (359; PyTorch 344), but 2713 x 8000 by 250 programs at
 # once 2.8 (154; H100).
 OF_COLUMNS_IN_TURNS = 1.13
-# Programs that hold channels of short runs: fewer to a multiprocessor are few.
-FEW_CHANNELS = 2
 # groups: microseconds that columns and rows take besides.
 COLUMNS_US, ROWS_US = 5.0, 2.5
 # Gradients of columns: microseconds of each program of a group besides so many, whose sums all of them add. 28304 x 64
@@ -123,12 +121,14 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
         # 11.9 and 12.9, of 1917 x 4 x 3 float16 5.6 and 11.0, of 2700 x 4 x 2 bf16 4.6 and 11.6, of 2231 x 100 x 3
         # float16 12.4 and 14.5; 5000 x 18 x 3 float16 14.8 and 16.3, 4591 x 123 x 3 bf16 21.0 and 33.1. Not programs
         # whose threads have twice as many elements: 3267 x 19 x 10 float16 14.1, by groups 12.4, 2499 x 3 x 10 9.9 and
-        # 8.2, 6014 x 106 x 4 21.9, by flat 20.2 (H100).
+        # 8.2, 6014 x 106 x 4 21.9, by flat 20.2; nor more programs than multiprocessors: 4698 x 138 x 3 28.3 and 22.9
+        # (H100).
         row = problem.N * problem.K * problem.itemsize
         sectors = max(min(SECTOR_BYTES, row) / (tiling.channels * problem.K * problem.itemsize), 1.0)
         one, both = max(slower, sectors), slower * sectors
         full = tiling.block > held(problem) * MAX_WARPS * WARP
-        slower = one + (both - one) * (1.0 if full else min(tiling.blocks / (FEW_CHANNELS * limits.sm_count), 1.0))
+        many = full or tiling.blocks > limits.sm_count
+        slower = both if many else one + (both - one) * tiling.blocks / (2 * limits.sm_count)
         slower *= OF_EDGES + EDGE_VECTORS * tiling.vec / problem.K if tiling.edges else 1.0
     return _Work(LAUNCH_US, tiling.blocks, cdiv(tiling.blocks, _at_once(tiling.warps, limits)), slower, reads=1)
 

@@ -50,7 +50,7 @@ MAX_UNALIGNED_ROWS_PER_SM = 8
 # multiprocessor where pipelines are more, rows that a pipeline has at most, of a program whose places are all filled
 # fewer, and the share of the rows for which all pipelines have room that there are at most.
 SHORTER_THAN_EARLY, MAX_EARLY, MIN_EARLY_ROWS_PER_SM = 2048, 8192, 6
-MAX_ROWS_OF_FEW, MAX_FULL_ROWS_OF_FEW, EVEN = 3.5, 2, 0.92
+MAX_ROWS_OF_FEW, MAX_FULL_ROWS_OF_FEW, EVEN = 3.5, 2, 0.88
 
 
 def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:

@@ -93,7 +93,8 @@ MAX_CONFIGURATIONS = 24
 MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
 # Few columns of so many rows, of up to 4 bytes, have a program each, where there are multiprocessors for all. As they
 # lie, and so (H100): 1 x 1024 x 4 bfloat16 3.75 us and 3.29, 8 x 500 x 4 3.49 and 3.19, 5 x 1024 x 4 float32 4.2 and
-# 3.79, 30 x 800 x 4 4.25 and 4.16. Nothing else was timed.
+# 3.79, 23 x 412 x 4 3.80 and 3.42, 10 x 1000 x 3 3.95 and 3.60, 1 x 500 x 7 float16 3.46 and 3.33; but 3 x 600 x 2
+# bfloat16 3.12 and 3.33, 16 x 1000 x 8 4.52 and 5.1, 5 x 2000 x 4 float32 4.70 and 5.11.
 MIN_LONE_ROWS, MAX_LONE_ROWS = 400, 1024
 # Least elements of a program where there are enough: four to each thread of one warp.
 MIN_ELEMENTS = 4 * WARP
@@ -197,7 +198,7 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         if STACKED_ROWS * limits.sm_count < M * N:
             warps = STACKED_WARPS[STACKED_MANY[size <= 2] <= K]
             yield Configuration("stacked", VECTOR_BYTES // size * K, 1, 1, warps)
-        if size <= 4 and MIN_LONE_ROWS <= N <= MAX_LONE_ROWS and limits.sm_count >= M * K:
+        if size <= 4 and 2 < K < MAX_INTERLEAVED and MIN_LONE_ROWS <= N <= MAX_LONE_ROWS and limits.sm_count >= M * K:
             column = Configuration("segments", 1, 1, 0, MAX_WARPS)
             yield from _steps(problem, column, cdiv(N, column.units))
     for lanes in sorted({min(power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
