@@ -242,6 +242,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "an assumption may be weaker": (f"{_LITTLE}/off_by_one: first < C",),
     "comes out in elements that are not stored only": (
         *_any_other("norm/tile/load_parameters", _BIAS),
+        *_any_other("scan/stacked/_vectors", "tl.load(x_ptr + at, mask=mask, other=0)"),
         *_any_other("group_norm/vectors/store_tile", "tl.load(x_ptr + elements_of(vector, VEC), mask=mask, other=0.0)"),
         *_any_other("group_norm/vectors/store_edges", "tl.load(x_ptr + places, mask=mask, other=0.0)"),
         *(
@@ -259,6 +260,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "softmax/tile/load_tile/drop_mask: tl.load(pointers, mask=k < columns, other=0.0, eviction_policy=EVICT)",
         "softmax/tile/load_tile/off_by_one: k < columns",
     ),
+    "whether sums begin with the first row is found once more": ("scan/stacked/cumsum_stacked/off_by_one: v > 0",),
     "the one statistic is at offset 0": ("softmax/group/group_words/off_by_one: STATISTICS > 1",),
     "an element that is met twice, at one place, changes no extreme": (
         "reduction/classes/locate_classes_kernel/off_by_one: lane < STEP",
