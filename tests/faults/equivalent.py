@@ -8,6 +8,7 @@ _LOOP_DX = "norm/loop/layer_norm_backward_loop"
 _COLUMN_SUMS = "norm/columns/sum_columns_of_rows"
 _GROUPS = "group_norm/backward"
 _LITTLE = "gather/nll_little/nll_gradient_little"
+_SHORT = "gather/nll_short"
 _MOMENTS_OF_CLASSES = "reduction/moment_classes/moments_of_classes_kernel"
 _SHORT_ROWS = (
     *(f"short_rows/{does}_short_rows" for does in ("reduce", "locate")),
@@ -36,7 +37,9 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "reduction/pairs/reduce_pairs_of_columns_kernel/off_by_one: tile + n < N",
         "reduction/pairs/reduce_pairs_of_columns_kernel/off_by_one: tile + n < N (2)",
     ),
+    "the next row begins behind the vector": (f"{_SHORT}/nll_gradient_short/off_by_one: begin + VEC > C",),
     "a whole tile may have a mask": (
+        f"{_SHORT}/nll_gradient_short/off_by_one: left >= VECTORS * VEC",
         "norm/flat/layer_norm_flat/off_by_one: first + BLOCK_M <= M",
         "norm/rms_flat/rms_norm_flat/off_by_one: first + BLOCK_M <= M",
         "norm/short_rows/layer_norm_short_rows/off_by_one: first + BLOCK_M <= M",
@@ -132,6 +135,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "a loop of the interpreter counts in Python's integers; tests/gpu has 2**30 rows and more": (
         "norm/backward/layer_norm_backward_rows/offset_in_32_bits: tl.cast(M, tl.int64)",
         "norm/forward/layer_norm_rows/offset_in_32_bits: tl.cast(M, tl.int64)",
+        "scan/stacked/cumsum_stacked/offset_in_32_bits: tl.cast(M, tl.int64)",
     ),
     "the programs of a launch are never 2**31": (
         "norm/exchange/clear_previous/offset_in_32_bits: tl.cast(groups, tl.int64)",
@@ -235,6 +239,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "a position of no class takes the value of no element, and one that is not there is not stored": (
         *_any_other(_LITTLE, "tl.load(target_ptr + (n * D + d), mask=mask, other=0)"),
         *_any_other(_LITTLE, "tl.load(weight_ptr + target, mask=target >= 0, other=0)"),
+        *_any_other(f"{_SHORT}/load_classes", "tl.load(target_ptr + row, mask=mask, other=0)"),
+        *_any_other(f"{_SHORT}/weighted", "tl.load(weight_ptr + target, mask=counts, other=0)"),
     ),
     "what is behind the end of a row is added to no element before it": _any_other(
         "scan/cumsum/cumsum_shared", "tl.load(x_ptr + tail, mask=tail_mask, other=0)"

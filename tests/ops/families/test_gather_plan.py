@@ -163,6 +163,12 @@ def test_whole_rows_of_logits(N, C, size):
     assert found.warps <= plan.WARPS or found.programs * threads <= H200.sm_count * H200.threads_per_sm
 
 
+@pytest.mark.parametrize(("C", "size", "rows"), [(102, 2, 4), (101, 2, 4), (101, 4, 4), (140, 2, 4), (104, 2, 16)])
+def test_a_thread_has_parts_of_one_row_of_many_pieces(C, size, rows):
+    """Several are more than 64 registers hold."""
+    assert plan.cross_entropy(plan.Problem(262144, C, 1, size), H200, False, True).block_r == rows
+
+
 @pytest.mark.parametrize("problem", [(31, 49, 1, 2), (35, 17, 1, 2), (64, 27, 1, 2), (86, 11, 1, 4), (8, 97, 1, 4)])
 def test_few_logits_are_of_one_program(problem):
     found = plan.cross_entropy(plan.Problem(*problem), H200, False, True)

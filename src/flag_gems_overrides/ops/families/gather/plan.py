@@ -451,6 +451,10 @@ def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
         tile_bytes = LOOPED_TILE_BYTES // (2 if gradient else 1)
         block_r = min(tile_bytes // (block_c * size + TARGET_BYTES), LOOPED_PIECES // pieces)
         block_r = 1 << max(block_r, 1).bit_length() - 1
+        # A thread has parts of one row where a row has more pieces than a warp has lanes: of several, 262144 x 102
+        # float16 spills 256 bytes of its 64 registers (155 us, torch.compile 70.6, H200; not timed without).
+        if pieces > WARP and not gradient:
+            block_r = min(block_r, WARPS)
         per_sm = LOOPED_PER_SM // (2 if size == 8 or gradient else 1)
         programs = limits.sm_count * per_sm
         # Some programs have a tile more than others, which should not be much more.
