@@ -353,6 +353,12 @@ def test_long_rows_of_float64_are_groups_of_lanes(N, warps, depth):
     assert (planned.warps, planned.depth, planned.edge_lanes, planned.splits) == (warps, depth, 0, 1)
 
 
+def test_groups_of_lanes_have_all_of_a_short_row():
+    """Whatever the elements of a configuration: programs cannot share what one lane has of it."""
+    planned = launch(Problem(2, 1001, 1, 2, 3), Configuration("rows", 8, 1, split=True, stages=2), H200)
+    assert (planned.splits, planned.block_n, planned.lanes * planned.depth <= 1001) == (1, 1024, True)
+
+
 @pytest.mark.parametrize(("K", "within"), [(47, True), (99, True), (91, True), (43, False), (75, False)])
 def test_all_columns_of_a_matrix_where_few_lanes_are_idle(K, within):
     """nansum 328 x 3073 x 51 float32 120 us, so 90; sum 328 x 3073 x 43 bf16 47.3 and 50.3 (H100)."""

@@ -206,6 +206,7 @@ def _row_tile(problem: Problem, configuration: Configuration) -> _Tile:
     if lanes:
         each = max(configuration.elements // power_of_2(N // lanes * vector), 1)  # rows of a thread
         block_m = min(power_of_2(M), max(configuration.warps * WARP * vector // lanes, 1) * each)
+        block_n = power_of_2(N)  # a lane has its elements of the whole row
     else:
         block_m = min(power_of_2(M), elements // block_n)
     depth = N // lanes if lanes else 0
