@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.reduction.pairs_call import by_lanes
 from flag_gems_overrides.ops.families.reduction.plan import (
+    Configuration,
     Plan,
     Problem,
     choose,
