@@ -356,7 +356,7 @@ def test_long_rows_of_float64_are_groups_of_lanes(N, warps, depth):
 
 def test_groups_of_lanes_have_all_of_a_short_row():
     """Whatever the elements of a configuration: programs cannot share what one lane has of it."""
-    planned = launch(Problem(2, 1001, 1, 2, 3), Configuration("rows", 8, 1, split=True, stages=2), H200)
+    planned = launch(Problem(2, 1001, 1, 2, 3), Configuration("rows", 8, 1, 24, split=True, stages=2), H200)
     assert (planned.splits, planned.block_n, planned.lanes * planned.depth <= 1001) == (1, 1024, True)
 
 
