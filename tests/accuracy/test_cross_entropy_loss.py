@@ -9,7 +9,7 @@ from accuracy.judge import assert_same_answer
 from torch.nn.functional import cross_entropy
 
 from flag_gems_overrides.ops.cross_entropy_loss import cross_entropy_loss
-from flag_gems_overrides.ops.families.gather import plan
+from flag_gems_overrides.ops.families.gather import logits_plan
 from flag_gems_overrides.ops.families.gather.logits import _prepare
 from flag_gems_overrides.perf.launches import captured
 
@@ -89,9 +89,9 @@ def test_probabilities(shape, dtype, device):
 @pytest.fixture
 def loops(monkeypatch):
     """Few rows are done as if they were more than programs have at once."""
-    monkeypatch.setattr(plan, "MAX_LOGITS_PROGRAMS", 0)
-    monkeypatch.setattr(plan, "LOOPED_TILE_BYTES", 1024)
-    monkeypatch.setattr(plan, "LOOPED_PER_SM", 2)
+    monkeypatch.setattr(logits_plan, "MAX_LOGITS_PROGRAMS", 0)
+    monkeypatch.setattr(logits_plan, "LOOPED_TILE_BYTES", 1024)
+    monkeypatch.setattr(logits_plan, "LOOPED_PER_SM", 2)
     _prepare.cache_clear()
     yield
     _prepare.cache_clear()
@@ -129,7 +129,7 @@ def test_strides(device):
 @pytest.fixture(params=[False, True], ids=["later", "with the loss"])
 def written(request, monkeypatch):
     """When the gradient is written, whatever the size."""
-    monkeypatch.setattr(plan, "writes_gradient", lambda *_: request.param)
+    monkeypatch.setattr(logits_plan, "writes_gradient", lambda *_: request.param)
     _prepare.cache_clear()
     yield
     _prepare.cache_clear()

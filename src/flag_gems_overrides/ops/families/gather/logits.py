@@ -12,10 +12,12 @@ import torch
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.sizes import cdiv, power_of_2
-from . import plan
+from . import logits_plan
 from .call import _TRITON, ASSERTIONS, MEAN, NONE, _accumulator
 from .cross_entropy import cross_entropy_rows, cross_entropy_rows_gradient, cross_entropy_total
 from .cross_entropy_looped import cross_entropy_looped, cross_entropy_looped_gradient
+from .launches import Problem
+from .plan import FORWARD_BLOCK
 
 
 class _Prepared(NamedTuple):
@@ -99,11 +101,11 @@ def _prepare(
     R, C = shape
     accumulator = _accumulator(dtype)
     limits = devices.limits(device)
-    problem = plan.Problem(max(R, 1), C, 1, dtype.itemsize)
+    problem = Problem(max(R, 1), C, 1, dtype.itemsize)
     reduced, mean, classes = reduction != NONE, reduction == MEAN, not probabilities and smoothing == 0
-    written = differentiable and reduced and (classes or plan.is_whole(problem))
-    written = written and plan.writes_gradient(problem, limits)
-    planned = plan.cross_entropy(problem, limits, written, classes, differentiable)
+    written = differentiable and reduced and (classes or logits_plan.is_whole(problem))
+    written = written and logits_plan.writes_gradient(problem, limits)
+    planned = logits_plan.cross_entropy(problem, limits, written, classes, differentiable)
     options: dict[str, Any] = {
         "MEAN": mean,
         "PROBABILITIES": probabilities,
@@ -113,7 +115,7 @@ def _prepare(
     }
     groups, words, sizes, forward = planned.programs, 0, [R, C], cross_entropy_rows
     loops: dict[str, Any] = {}
-    if isinstance(planned, plan.Looped):
+    if isinstance(planned, logits_plan.Looped):
         sizes, forward = [R, C, planned.group], cross_entropy_looped
         groups //= planned.group
         words = 2 * R * planned.group + groups if planned.group > 1 else 0
@@ -123,16 +125,16 @@ def _prepare(
         words += workspace.counters_of_many(groups)
     total = None
     if written and mean and not probabilities:
-        programs = min(groups, cdiv(R, plan.FORWARD_BLOCK))
-        blocks = {"BLOCK": plan.FORWARD_BLOCK, "BLOCK_PROGRAMS": power_of_2(programs)}
+        programs = min(groups, cdiv(R, FORWARD_BLOCK))
+        blocks = {"BLOCK": FORWARD_BLOCK, "BLOCK_PROGRAMS": power_of_2(programs)}
         total = cross_entropy_total.bind(
             device, (programs,), R, C, ignore_index, ACC=_TRITON[accumulator], **blocks, **ASSERTIONS
         )
 
     def bind_gradient(stride: int, written: bool) -> Callable[..., None]:
-        planned = plan.cross_entropy_gradient(problem, limits, written)
+        planned = logits_plan.cross_entropy_gradient(problem, limits, written)
         grid, blocks = (planned.programs,), {**_blocks(planned, C), "WRITTEN": written}
-        if isinstance(planned, plan.Whole):
+        if isinstance(planned, logits_plan.Whole):
             return cross_entropy_rows_gradient.bind(device, grid, R, C, stride, ignore_index, **blocks, **options)
         return cross_entropy_looped_gradient.bind(
             device, grid, R, C, planned.members, stride, ignore_index, **blocks, **options
@@ -163,9 +165,9 @@ def _prepare(
     )
 
 
-def _blocks(planned: plan.Whole | plan.Looped | plan.LoopedGradient, C: int) -> dict[str, Any]:
+def _blocks(planned: logits_plan.Whole | logits_plan.Looped | logits_plan.LoopedGradient, C: int) -> dict[str, Any]:
     """What a kernel of cross_entropy.py, or of cross_entropy_looped.py, wants to know of its tiles."""
-    if isinstance(planned, plan.Whole):
+    if isinstance(planned, logits_plan.Whole):
         return {
             "VEC": planned.vec,
             "BLOCK_R": planned.block_r,
@@ -173,7 +175,7 @@ def _blocks(planned: plan.Whole | plan.Looped | plan.LoopedGradient, C: int) -> 
             "num_warps": planned.warps,
             **({"maxnreg": planned.registers} if planned.registers else {}),
         }
-    if isinstance(planned, plan.Looped):
+    if isinstance(planned, logits_plan.Looped):
         return {
             "UNALIGNED": C % planned.vec != 0,
             "VEC": planned.vec,
