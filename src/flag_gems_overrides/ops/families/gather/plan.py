@@ -95,12 +95,12 @@ MIN_FILLED_CLASSES, MIN_TILED_BYTES = 3, 1 << 20
 # Four vectors to a thread: with eight 441 x 177416 bfloat16 takes 40.0 us instead of 39.0 and 5720 x 93 x 17 11.9
 # instead of 11.3; with two 128 x 5540 float32 3.5 instead of 3.2.
 FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
-# Rows of no whole vectors, of up to so many classes, go by vectors wherever rows begin: tiles write one element after
-# the other (2000000 x 3 bfloat16 21.6 us, by short 16.2, 1000000 x 5 float16 13.5 and 12.3), and of what is filled each
-# target's element is written twice (300000 x 33 bfloat16 15.3 and 13.4, 60000 x 129 11.9 and 11.0, 50000 x 95 float32
-# 12.7 and 11.9, but 40000 x 100 bfloat16 6.3 and 6.3). What fill does once more is for each row, what short does for
-# each vector, so this is a limit of bytes. Whole vectors are better as they were: 136519 x 16 bfloat16 4.5 us by a
-# tile, by short 5.4 (H100).
+# Rows of at most so many bytes, whose classes are not a multiple of a vector: ``short`` stores aligned vectors that may
+# contain the end of one row and the start of the next. Tiles store single elements (2000000 x 3 bfloat16 21.6 us, by
+# short 16.2, 1000000 x 5 float16 13.5 and 12.3), and fill stores each target's element twice (300000 x 33 bfloat16 15.3
+# and 13.4, 60000 x 129 11.9 and 11.0, 50000 x 95 float32 12.7 and 11.9, but 40000 x 100 bfloat16 6.3 and 6.3). Fill has
+# extra work for each row, short for each vector, so the limit is in bytes. Rows of whole vectors keep their tile:
+# 136519 x 16 bfloat16 4.5 us, by short 5.4 (H100).
 MAX_SHORT_BYTES = 384
 # Four vectors to a thread, for half as many programs to start, where these are whole ones, rows have few, and outputs
 # so many bytes: 195064 x 21 bfloat16 7.00 us, with two 7.46, 400000 x 10 float32 12.3 and 12.7, 700000 x 7 bfloat16
@@ -202,8 +202,8 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 
 
 def gradient_problem(N: int, C: int, D: int, size: int) -> Problem:
-    """Little of one class as rows of it: 4 x 1 x 15 float32 takes 2.81 us so, as images 3.16, 3 x 1 x 20000 bfloat16
-    3.48 and 3.73 (H100).
+    """The gradient's problem. A small [N, 1, D] is planned as N * D rows of one class: 4 x 1 x 15 float32 takes 2.81 us
+    as rows and 3.16 as images, 3 x 1 x 20000 bfloat16 3.48 and 3.73 (H100).
     """
     return Problem(N * D, C, 1, size) if C == 1 and N * D * size <= LITTLE_BYTES else Problem(N, C, D, size)
 

@@ -46,9 +46,10 @@ MIN_LATE_EDGES, MANY_ROWS_PER_SM = 2048, 8
 # float16 and a residual take 4.0 us with edges, 3.5 without, as FlagGems.
 MAX_UNALIGNED_ROWS_PER_SM = 8
 
-# A row to a program instead of pipelines (``early_row``): shorter and the longest rows, the fewest of them for each
-# multiprocessor where pipelines are more, rows that a pipeline has at most, of a program whose places are all filled
-# fewer, and the share of the rows for which all pipelines have room that there are at most.
+# One program for each row instead of pipelines (``early_row``): for rows longer than SHORTER_THAN_EARLY and up to
+# MAX_EARLY. There are more rows than pipelines, or than MIN_EARLY_ROWS_PER_SM for each multiprocessor if that is fewer,
+# and at most MAX_ROWS_OF_FEW for each pipeline, MAX_FULL_ROWS_OF_FEW where a row fills more than 3/4 of its tile. The
+# rows are at most the share EVEN of what all pipelines would have if each had as many as the busiest.
 SHORTER_THAN_EARLY, MAX_EARLY, MIN_EARLY_ROWS_PER_SM = 2048, 8192, 6
 MAX_ROWS_OF_FEW, MAX_FULL_ROWS_OF_FEW, EVEN = 3.5, 2, 0.88
 
@@ -145,8 +146,8 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
 
 
 def in_two_chunks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
-    """Many rows of 9 to 32 elements that are loaded one by one or in pairs: half of a row at a time, so that half as
-    many threads share it and its two sums. For layer_norm alone; others as they are found.
+    """Many rows of 9 to 32 elements, loaded as single elements or pairs, are loaded in two chunks: half as many threads
+    share a row and exchange its two sums. For layer_norm only; other configurations are returned unchanged.
 
     2850130 x 13 float32 takes 117.3 us so, 148.8 with the whole row at a time, of bf16 80.7 and 118.7, 1000000 x 9
     float32 37.9 and 54.5, 500000 x 25 44.7 and 60.3, of bf16 32.5 and 48.9, 206596 x 15 float32 16.2 and 17.3, 30000 x
@@ -191,8 +192,8 @@ def late_row(problem: Problem) -> Configuration | None:
 
 
 def early_row(problem: Problem, limits: Limits) -> Configuration | None:
-    """Rows in whole vectors, one to a program, where pipelines had few and many of them one less than the others; None
-    for others.
+    """One program for each row of whole vectors, where a pipeline would have few rows and the pipelines unequal numbers
+    of them; None elsewhere.
 
     layer_norm of 788 x 5136 bf16 takes 12.2 us so, 14.1 by 660 pipelines (FlagGems 13.3), of 1000 x 5136 13.5 and 15.9,
     of 600 x 8192 14.4 and 15.7, of 1500 x 3072 12.2 and 12.7, of 2000 x 2400 12.6 and 13.2, of 800 x 4096 10.1 and

@@ -59,7 +59,7 @@ class Configuration(NamedTuple):
     rows: int = 1  # of a tile
     per_sm: int = 0  # programs of a multiprocessor; with 0 there are as many as tiles
     stages: int = 1
-    chunks: int = 0  # split, loop: vectors of a row that a thread holds; rows: of a tile, at least
+    chunks: int = 0  # split, loop: vectors of a row that a thread holds; rows: fewest chunks of a tile
     registers: int = 0
     late: bool = False  # weight and bias are loaded after the statistics
 
@@ -220,14 +220,14 @@ def _short_rows(problem: Problem, configuration: Configuration, limits: Limits) 
 
 def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
     M, N, _, itemsize, backward, _ = problem
-    _, warps, vec, block_m, per_sm, stages, least_chunks, _, late = configuration
+    _, warps, vec, block_m, per_sm, stages, min_chunks, _, late = configuration
     unaligned = N % vec != 0
     _check(vec * itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
     _check(not late or (not backward and per_sm == 0), "what a program needs once may be loaded late")
     _check(not unaligned or (vec * itemsize == VECTOR_BYTES and N >= MIN_UNALIGNED), "a row is too short for edges")
     _check(block_m == power_of_2(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     span = N // vec * vec
-    block_n = min(power_of_2(span) // max(least_chunks, 1), warps * WARP * VECTOR_BYTES // itemsize)
+    block_n = min(power_of_2(span) // max(min_chunks, 1), warps * WARP * VECTOR_BYTES // itemsize)
     _check(block_n == power_of_2(block_n) >= vec, "chunks are of whole vectors")
     # An element of a tile for each thread at least: Triton takes loads of fewer for cheap, repeats them in the layouts
     # of numbers of a row, of which each thread has all elements, and goes from one to the other by shared memory.

@@ -169,8 +169,8 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
 def _within(problem: Problem, limits: Limits) -> bool:
     """Whether a program has all results of an [N, K], read as it lies, with up to 3 of 10 lanes idle.
 
-    Else two programs read parts of most rows of K: of what is in memory, sectors that they share twice. By columns, and
-    so (H100): nansum 328 x 3073 x 51 float32 120 us and 90, var_mean 114 and 95.5, mean 20 x 50000 x 57 100 and 95,
+    Otherwise two programs share most rows of K, and read the sectors on their border twice. By columns and in this way
+    (H100): nansum 328 x 3073 x 51 float32 120 us and 90, var_mean 114 and 95.5, mean 20 x 50000 x 57 100 and 95,
     max.dim 3000 x 600 x 51 148 and 143, amax 1000 x 700 x 47 70.6 and 59.8, x 91 117.5 and 102.7; but with more lanes
     idle amax 1000 x 1500 x 35 88 and 91, sum 328 x 3073 x 43 bf16 47.3 and 50.3, x 3000 x 75 float16 78.8 and 83.3.
     """

@@ -122,8 +122,8 @@ class Policy:
     positions: bool = False
     """Whether positions are wanted: of the first element that equals the result, or that is NaN as the result is."""
     narrow: Callable[[torch.dtype], torch.dtype | None] | None = None
-    """By the dtype of elements, one of 32 bits in which so many neighbours as have 32 bits are combined before they
-    become accumulators of 64."""
+    """For a dtype of elements a dtype of 32 bits: neighbours that have 32 bits together are combined in it before they
+    are converted to 64-bit accumulators."""
     replaces: JITFunction | None = None
     """``(x, best)``, needed for positions: whether ``combine(best, x)`` differs from ``best``."""
 

@@ -16,7 +16,7 @@ def multiply(a, b):
 
 
 def _narrow(dtype: torch.dtype) -> torch.dtype | None:
-    """What has the product of as many as 32 bits hold: a product of int64 takes three multiplications."""
+    """Holds the product of four elements of 8 bits or two of 16: a product of int64 takes three multiplications."""
     if dtype in (torch.int8, torch.int16):
         return torch.int32
     return torch.uint32 if dtype is torch.uint8 else None

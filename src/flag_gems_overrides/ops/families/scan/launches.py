@@ -104,7 +104,8 @@ class Interleaved(NamedTuple):
 
 
 class Stacked(NamedTuple):
-    """A program for each ``rows`` of K elements, all of some of M: at most ``lanes``. A thread has ``vec`` of them."""
+    """A program for each ``rows`` rows of K elements, which are all rows of one [N, K] or several: at most ``lanes``
+    elements. A thread has ``vec`` rows."""
 
     vec: int
     rows: int
