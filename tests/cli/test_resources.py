@@ -6,6 +6,7 @@ import json
 import pytest
 
 from flag_gems_overrides.perf import resources
+from flag_gems_overrides.perf.problems import problems
 
 ROW = {
     "digest": "a", "kernel": "rows_kernel", "arch": 90, "triton": "3.7.1", "options": {}, "registers": 99,
@@ -25,7 +26,7 @@ def surveyed(monkeypatch, tmp_path):
     asked = []
 
     def answer(*found, interrupted=False):
-        def survey(cases, gpus, known, compiled):
+        def survey(cases, gpus, known, compiled=lambda row: None):
             asked[:] = cases
             for row in found:
                 compiled(row)
@@ -57,6 +58,20 @@ def test_resources_surveys_what_the_gate_asks_for(invoke, surveyed):
     assert {case.shape for case in asked} == {(8, 8)}
     invoke(*RESOURCES, "--level", "comprehensive")
     assert {case.shape for case in asked} == {(8, 8), (4, 4)}
+
+
+def test_random_problems_are_those_of_a_hunt_and_nothing_is_recorded(invoke, surveyed, tmp_path):
+    asked = surveyed(ROW)
+    status, output = invoke(*RESOURCES, "softmax", "cumsum", "--seed", "7", "--count", "3")
+    assert status == 0
+    assert "rows_kernel" in output
+    assert asked == [problem.case for problem in problems(["softmax", "cumsum"], 3, 7, 0)]
+    surveyed({**ROW, "spilled_bytes": 4})
+    status, output = invoke(*RESOURCES, "--seed", "7")
+    assert status == 1
+    assert "spills 4 bytes per thread" in output
+    assert not (tmp_path / "survey.jsonl").exists()
+    assert invoke(*RESOURCES, "nothing", "--seed", "7")[0] == 2
 
 
 def test_an_interrupted_survey_keeps_what_is_done_and_what_was_known(invoke, surveyed, tmp_path):

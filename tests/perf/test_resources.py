@@ -74,6 +74,14 @@ def test_a_case_is_planned_compiled_and_known_again(tmp_path):
     assert resources.survey([case], [H200], known=planted) == planted, "what is known is not compiled"
 
 
+def test_cases_are_shared_by_processes_and_a_kernel_that_two_have_compiled_is_one(monkeypatch):
+    cases = [parse(f"max {n} float32") for n in (4096, 4096 + 16, 64)]
+    rows = resources.survey(cases, [H200])
+    monkeypatch.setattr(resources, "processes", lambda: 3)
+    shared = resources.survey(cases, [H200])
+    assert sorted(row["digest"] for row in shared) == sorted(row["digest"] for row in rows)
+
+
 def test_what_cannot_be_compiled_is_said_with_the_reason():
     with pytest.raises(resources.ResourceError, match=r"NVIDIA H200 failed(.|\n)*dim=7 is out of range"):
         resources.survey([parse("softmax 64x64 dim=7 float32")], [H200])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flag_gems_overrides.errors import UserError
+from flag_gems_overrides.perf.beforehand import processes
 from flag_gems_overrides.perf.cases import Case, Shapes
 from flag_gems_overrides.perf.devices import Gpu
 from flag_gems_overrides.perf.files import write
@@ -54,7 +55,7 @@ def survey(
     """One row for each configuration in which the overrides' kernels are launched for the ``chosen`` cases.
 
     Args:
-        gpus: each is planned and compiled for in a process of its own.
+        gpus: each is planned and compiled for in processes of its own, as many as there are cores for.
         known: rows of earlier surveys. A configuration among them, of the same source and Triton, is not compiled.
         folder: where to put what the compiler made of each kernel, from TTIR to SASS.
         compiled: called with each row as soon as it is there, from several threads.
@@ -64,22 +65,24 @@ def survey(
     Raises:
         ResourceError: a process failed.
     """
-    known = list(known)
+    gpus = list(gpus)
     keys = [case.key for case in chosen]
     task = {
-        "cases": keys,
-        "known": known,
+        "known": list(known),
         "folder": folder and str(folder),
         "parameters": parameters,
         "offset": offset,
     }
-    tasks = [task | {"gpu": gpu} for gpu in gpus]
+    shares = max(1, min(processes() // len(gpus), len(keys)))
+    tasks = [task | {"gpu": gpu, "cases": keys[share::shares]} for gpu in gpus for share in range(shares)]
     # The processes end with this block: an interrupt does not wait for them.
-    with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as processes:
-        return [row for rows in pool.map(lambda task: _compile(task, compiled, processes), tasks) for row in rows]
+    with ThreadPoolExecutor(processes()) as pool, ExitStack() as started:
+        found = [row for rows in pool.map(lambda task: _compile(task, compiled, started), tasks) for row in rows]
+    # Two processes may have compiled the same.
+    return list({row["digest"]: row for row in found}.values())
 
 
-def _compile(task: dict[str, Any], compiled: Callable[[Row], object], processes: ExitStack) -> list[Row]:
+def _compile(task: dict[str, Any], compiled: Callable[[Row], object], started: ExitStack) -> list[Row]:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     rows = []
     with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile("w+") as log:
@@ -89,7 +92,7 @@ def _compile(task: dict[str, Any], compiled: Callable[[Row], object], processes:
         with subprocess.Popen(
             command, stdin=asked, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
         ) as process:
-            processes.callback(process.kill)
+            started.callback(process.kill)
             assert process.stdout is not None
             for line in process.stdout:
                 rows.append(json.loads(line))
