@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from flag_gems_overrides.ops.families.group_norm.launches import Problem, Rows, Tile
+from flag_gems_overrides.ops.families.group_norm.launches import BackwardFew, Problem, Rows, Tile
 from flag_gems_overrides.ops.families.group_norm.plan import choose, plan
 from flag_gems_overrides.ops.launch.devices import Limits
 
@@ -86,3 +86,36 @@ def test_groups_of_one_channel_are_held_whatever_their_size(K, itemsize):
     assert isinstance(held, Rows)
     assert isinstance(as_whole, Rows)
     assert held.warps == as_whole.warps
+
+
+@pytest.mark.parametrize(
+    ("samples", "C", "K", "groups", "itemsize"),
+    [
+        (11, 71, 1, 1, 2),
+        (64, 4874, 1, 2, 2),
+        (5, 741, 7, 1, 2),
+        (8, 320, 64, 32, 2),
+        (1059, 3, 1, 1, 2),
+        (6, 771, 3, 3, 8),
+        (200, 24, 20, 4, 2),
+        (4, 4096, 1, 8, 4),
+    ],
+)
+def test_gradients_of_little_data_are_one_launch(samples, C, K, groups, itemsize):
+    planned = plan(Problem(samples * groups, C // groups, K, groups, itemsize, 2, True), H200)
+    assert isinstance(planned, BackwardFew)
+
+
+@pytest.mark.parametrize(
+    ("samples", "C", "K", "groups", "itemsize"),
+    [(9, 3, 1, 3, 2), (32, 1, 4, 1, 2), (15, 30, 1, 30, 2), (73, 2, 1, 2, 2), (64, 1, 3, 1, 4)],
+)
+def test_gradients_of_a_few_elements_are_tiles(samples, C, K, groups, itemsize):
+    planned = plan(Problem(samples * groups, C // groups, K, groups, itemsize, 2, True), H200)
+    assert isinstance(planned, Tile)
+
+
+@pytest.mark.parametrize(("samples", "C", "K", "groups", "itemsize"), [(512, 133, 9, 133, 4), (64, 4874, 4, 2, 2)])
+def test_more_data_are_not_read_twice(samples, C, K, groups, itemsize):
+    planned = plan(Problem(samples * groups, C // groups, K, groups, itemsize, 2, True), H200)
+    assert not isinstance(planned, BackwardFew)

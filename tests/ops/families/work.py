@@ -160,6 +160,11 @@ def _group_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
             iterations = _cdiv(M, plan.programs * groups)
             numbers = 2 * plan.programs * N if plan.programs > 1 else 0
             return Work(plan.programs, iterations, plan.programs * iterations * groups * tile, 1, numbers)
+        if isinstance(plan, group_norm_plan.BackwardFew):
+            iterations = _cdiv(M, plan.samples)
+            of_groups = plan.group_programs * plan.groups * plan.block
+            of_sums = plan.channel_programs * iterations * plan.samples * plan.block_c * plan.block_hw
+            return Work(plan.group_programs + plan.channel_programs, iterations, max(of_groups, of_sums), 2, 0)
         if isinstance(plan, group_norm_plan.BackwardChannels):
             sums, tile, iterations = plan.sums, plan.block_d * plan.block_hw, _cdiv(M, plan.shares)
             lanes = plan.programs * iterations * tile

@@ -33,8 +33,9 @@ class Problem(NamedTuple):
 
 class Configuration(NamedTuple):
     """What the tuner chooses. Kernels: rows, which holds whole groups as they lie; tile, which holds whole groups as
-    channels x elements, in gradients; loop, one program to a group; split, several; channels, programs that hold the
-    same channels of one sample after the other, in gradients."""
+    channels x elements, in gradients; few, programs that hold whole groups beside programs that hold whole channels,
+    in gradients; loop, one program to a group; split, several; channels, programs that hold the same channels of one
+    sample after the other, in gradients."""
 
     kernel: str
     warps: int
@@ -104,6 +105,22 @@ class Tile(NamedTuple):
     stages: int
 
 
+class BackwardFew(NamedTuple):
+    """``group_programs`` that hold ``groups`` whole groups of ``block`` lanes, for dx, and ``channel_programs`` that
+    hold ``block_c`` channels of ``block_hw`` lanes, of ``samples`` samples at a time."""
+
+    group_programs: int
+    groups: int
+    block: int
+    vec: int
+    channel_programs: int
+    samples: int
+    block_c: int
+    block_hw: int
+    channels_vec: int
+    warps: int
+
+
 class BackwardRows(NamedTuple):
     """Programs that hold a group, the same one of all their samples, and add up ``columns`` numbers at the end."""
 
@@ -169,4 +186,4 @@ class BackwardChannels(NamedTuple):
     warps: int
 
 
-Launch = Rows | Loop | Split | Tile | BackwardRows | BackwardLoop | BackwardSplit | BackwardChannels
+Launch = Rows | Loop | Split | Tile | BackwardFew | BackwardRows | BackwardLoop | BackwardSplit | BackwardChannels

@@ -13,6 +13,7 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_wit
 from ..norm.launches import MIN_UNALIGNED
 from .launches import (
     BackwardChannels,
+    BackwardFew,
     BackwardLoop,
     BackwardRows,
     BackwardSplit,
@@ -243,6 +244,33 @@ def of_sums(problem: Problem, warps: int, tile: Sums) -> int:
     return most // (2 if halved else 1)
 
 
+def _few(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardFew:
+    _, warps, groups, _, _, block_c, block_hw, *_ = configuration
+    _check(problem.dx, "the kernel computes dx")
+    _check(block_hw == power_of_2(problem.K), "a program holds whole channels")
+    _check(groups == power_of_2(groups) and groups // 2 < problem.M, "no lanes for more groups than there are")
+    block, vec = power_of_2(problem.size), math.gcd(problem.size, VECTOR_BYTES // problem.itemsize)
+    threads = warps * WARP
+    _check(groups * block <= of_few(problem) * threads, "a thread has more elements than registers")
+    channels = problem.groups * problem.N
+    _check(0 < block_c <= power_of_2(channels), "no lanes for more channels than there are")
+    channels_vec = vector(problem) if problem.K > 1 else math.gcd(channels, VECTOR_BYTES // problem.itemsize)
+    # 40 bytes of as many single elements spill (300 x 6 x 51 float16 in 6 groups, sm_90).
+    most = of_few(problem) // (2 if channels_vec == 1 else 1) * threads // (block_c * block_hw)
+    _check(most > 0, "a thread has more elements than registers")
+    samples = min(power_of_2_within(most), power_of_2(problem.samples))
+    _check(problem.M * problem.size + samples * channels * problem.K + groups * block < 2**31, "offsets have 32 bits")
+    group_programs, channel_programs = cdiv(problem.M, groups), cdiv(channels, block_c)
+    return BackwardFew(
+        group_programs, groups, block, vec, channel_programs, samples, block_c, block_hw, channels_vec, warps
+    )
+
+
+def of_few(problem: Problem) -> int:
+    """Elements of each input that a thread may have."""
+    return MAX_ELEMENTS // (2 if problem.itemsize == 8 else 1)
+
+
 def _backward_rows(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardRows:
     _, warps, _, vec, _, _, _, programs_per_sm, stages = configuration
     _check(programs_per_sm > 0, "a multiprocessor has programs")
@@ -384,6 +412,7 @@ _LAUNCHES: dict[tuple[str, int], Callable[[Problem, Configuration, Limits], Laun
     ("loop", 1): _loop,
     ("split", 1): _split,
     ("tile", 2): _tile,
+    ("few", 2): _few,
     ("rows", 2): _backward_rows,
     ("loop", 2): _backward_loop,
     ("split", 2): _backward_split,

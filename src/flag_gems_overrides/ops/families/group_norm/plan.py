@@ -12,6 +12,7 @@ from ...plans import table
 from .estimate import estimate
 from .launches import (
     BackwardChannels,
+    BackwardFew,
     BackwardLoop,
     BackwardRows,
     BackwardSplit,
@@ -43,6 +44,7 @@ from .legal import (
 
 __all__ = [
     "BackwardChannels",
+    "BackwardFew",
     "BackwardLoop",
     "BackwardRows",
     "BackwardSplit",
@@ -109,6 +111,13 @@ ELEMENTS_OF_ALL = 4096
 # groups 2.74 us, 3.10 with a sector of groups (H100; torch.compile 2.94). Of groups of one element more: 15 x 30
 # float16 in 30 groups 2.97, 3.35 with a sector, 30 x 64 bfloat16 in 64 groups 3.14 and 3.34 (H100).
 LITTLE, LITTLE_SINGLES = 256, 2048
+# One launch for all gradients, which reads everything twice, of no more bytes to an input than these: 64 x 4874 bf16 in
+# 2 groups 7.1 us, 11.0 in two launches, 5 x 741 x 7 float16 in one 5.0 and 9.6, 8 x 320 x 64 in 32 4.1 and 6.0, 1059 x
+# 3 in one 3.3 and 5.1, 6 x 771 x 3 float64 in 3 3.6 and 6.6; 11 x 71 bf16 in one 3.6, by one program 8.0 (H100).
+MAX_BYTES_OF_FEW = 1 << 20
+# Its elements of a thread, warps of a multiprocessor, tiles of a program, and bytes of a sample's channels: 200 x 24 x
+# 20 bf16 in 4 groups takes 5.7 us with four tiles of 4 warps, 4.3 with two of 8 (H100).
+ELEMENTS_OF_FEW, WARPS_OF_FEW, TURNS_OF_FEW, BYTES_OF_FEW_CHANNELS = 8, 32, 4, 64
 # The gradient does not hold a group as channels x elements if a smaller share of the lanes would have an element:
 # 2048 groups of 16 x 49 float32, where 77 % have one, take 35 us. A group of one channel is read as it lies instead:
 # 12 x 3248 float32 6.0 us, 6.7 as channels x elements.
@@ -180,6 +189,7 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield from _vector_loops(problem, limits)
     else:
         yield from _tile(problem, limits)
+        yield from _few(problem, limits)
         yield from _backward_rows(problem, limits)
         yield from _tile_loops(problem, limits)
 
@@ -297,6 +307,31 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     warps_per_sm = WARPS_PER_SM_OF_FLOAT64 if single else MAX_WARPS_PER_SM
     programs_per_sm = min(max(in_flight, PROGRAMS_PER_SM), MAX_PROGRAMS_PER_SM, max(warps_per_sm // warps, 1))
     yield Configuration("tile", warps, together, 1, 1, block_d, block_hw, programs_per_sm, STAGES)
+
+
+def _few(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    """Whole groups, and channels of all samples beside them, where all programs run at once."""
+    block, block_hw = power_of_2(problem.size), power_of_2(problem.K)
+    if problem.M * block <= LITTLE or problem.M * problem.size * problem.itemsize > MAX_BYTES_OF_FEW:
+        return
+    of_channel = power_of_2(problem.samples) * block_hw
+    channels = problem.groups * problem.N
+    sector = power_of_2_within(max(BYTES_OF_FEW_CHANNELS // (problem.K * problem.itemsize), 1))
+    for warps in (4, 8, MAX_WARPS):
+        held, threads = ELEMENTS_OF_FEW * warps * WARP, warps * WARP
+        for most in (1, 2):
+            # As few to a program as give each thread an element, as long as there are multiprocessors.
+            together = max(threads // block, power_of_2_within(max(problem.M // limits.sm_count, 1)))
+            together = max(1, min(together, most * held // block, power_of_2(problem.M)))
+            block_c = max(threads // of_channel, sector, power_of_2_within(max(channels // limits.sm_count, 1)))
+            block_c = max(1, min(block_c, most * held // of_channel, power_of_2(channels)))
+            found = Configuration("few", warps, together, 1, 1, block_c, block_hw)
+            launched = launch_or_none(problem, found, limits)
+            if isinstance(launched, BackwardFew):
+                programs = launched.group_programs + launched.channel_programs
+                at_once = limits.sm_count * (WARPS_OF_FEW // warps)
+                if programs <= at_once and problem.samples <= TURNS_OF_FEW * launched.samples:
+                    yield found
 
 
 def _backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:

@@ -19,9 +19,19 @@ from ..norm.backward_plan import plan_partial_sums
 from ..norm.partial_sums import sum_partials
 from .backward import group_norm_backward_tile
 from .backward_channels import group_norm_backward_channels
+from .backward_few import group_norm_backward_few
 from .backward_passes import group_norm_backward_apply, group_norm_backward_loop, group_norm_backward_sums
 from .backward_rows import group_norm_backward_rows
-from .launches import BackwardChannels, BackwardLoop, BackwardRows, BackwardSplit, Configuration, Sums, Tile
+from .launches import (
+    BackwardChannels,
+    BackwardFew,
+    BackwardLoop,
+    BackwardRows,
+    BackwardSplit,
+    Configuration,
+    Sums,
+    Tile,
+)
 from .legal import LOOP_REGISTERS, MAX_WARPS
 from .plan import choose, launch
 from .prepare import ROWS_REGISTERS, Sizes, accumulator, all_registers, options_of, problem_of
@@ -66,6 +76,8 @@ def backward_launch(
     kernels: Callable[..., None]
     if isinstance(plan, Tile):
         kernels, rows = _tile(target, plan)
+    elif isinstance(plan, BackwardFew):
+        kernels, rows = _few(target, plan, want[1] + want[2] > 0), 1
     elif isinstance(plan, BackwardRows):
         kernels, rows = _rows(target, plan)
     elif isinstance(plan, BackwardLoop):
@@ -120,6 +132,28 @@ def _tile(target: _Target, plan: Tile) -> tuple[Launch, int]:
         **all_registers(plan.warps, singles or target.limits.capability[0] > 9),
     )
     return bound, rows
+
+
+def _few(target: _Target, plan: BackwardFew, sums: bool) -> Launch:
+    G, D, HW, _ = target.sizes_of_group
+    return group_norm_backward_few.bind(
+        target.device,
+        (plan.group_programs + sums * plan.channel_programs,),
+        target.sizes.N,
+        G,
+        D,
+        HW,
+        num_warps=plan.warps,
+        BLOCK_G=plan.groups,
+        BLOCK=plan.block,
+        VEC=plan.vec,
+        BLOCK_N=plan.samples,
+        BLOCK_C=plan.block_c,
+        BLOCK_HW=plan.block_hw,
+        CHANNELS_VEC=plan.channels_vec,
+        # 5 x 741 x 7 float32 on sm_90, with Triton 3.7.
+        **all_registers(plan.warps, plan.warps == MAX_WARPS),
+    )
 
 
 def _rows(target: _Target, plan: BackwardRows) -> tuple[Callable[..., None], int]:
