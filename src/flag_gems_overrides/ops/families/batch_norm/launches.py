@@ -264,7 +264,7 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     # All channels at once if there are places, or in as few rounds as can be, evenly. With fewer at a time, so that L2
     # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us.
     blocks = cdiv(tiling.blocks, cdiv(tiling.blocks, min(at_once, most or at_once)))
-    group = max(1, min(at_once // blocks, tiling.total // (least * tiling.rows)))
+    group = max(1, min(at_once // blocks, cdiv(tiling.total, least * tiling.rows)))
     lanes = tiling.channels * cdiv(tiling.total, tiling.rows) * tiling.block
     if tiling.edges:
         lanes += cdiv(problem.M, tiling.edges // (2 * tiling.vec)) * tiling.edges
