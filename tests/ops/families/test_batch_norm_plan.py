@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from flag_gems_overrides.ops.families.batch_norm.launches import Problem
+from flag_gems_overrides.ops.families.batch_norm.launches import Channels, Problem
 from flag_gems_overrides.ops.families.batch_norm.plan import choose, plan
 from flag_gems_overrides.ops.launch.devices import Limits
 
@@ -61,16 +61,31 @@ def test_programs_hold_channels_as_they_were_timed(problem, channels, block, res
 @pytest.mark.parametrize(
     ("problem", "configuration"),
     [
-        (Problem(7868, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 2)),
-        (Problem(15789, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 2)),
         (Problem(3947, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 1)),
-        (Problem(6287, 128, 1, 4, 2), ("groups", 16, 16, 2, 16, 1)),
+        (Problem(16435, 123, 1, 2, 2), ("flat", 123, 4, 2, 16, 4)),
         (Problem(40000, 64, 1, 4, 2), ("flat", 64, 4, 2, 16, 2)),
     ],
     ids=str,
 )
 def test_gradients_of_some_columns_as_they_were_timed(problem, configuration):
     assert choose(problem, H200)[:6] == configuration
+
+
+@pytest.mark.parametrize(
+    ("problem", "channels"),
+    [
+        (Problem(64, 40, 7, 2, 2), 1),
+        (Problem(140, 130, 5, 2, 2), 1),
+        (Problem(140, 24, 3, 4, 2), 1),
+        (Problem(140, 1300, 5, 2, 2), 4),
+        (Problem(64, 40, 7, 2, 1), 4),
+    ],
+    ids=str,
+)
+def test_gradients_of_few_channels_have_a_program_each(problem, channels):
+    planned = plan(problem, H200)
+    assert isinstance(planned, Channels)
+    assert planned.tiling.channels == channels
 
 
 @pytest.mark.parametrize(("K", "held"), [(5001, False), (7001, True), (12001, True), (20001, False)])

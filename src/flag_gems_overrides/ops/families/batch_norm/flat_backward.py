@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="assignment, misc"
 """Backward kernels of batch normalization that read memory as it lies, in training. flat.py says what their parameters
-are, and backward.py has the formulas."""
+are, backward.py has the formulas, and norm/backward.py says what PDL is."""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ...launch.prepared import entry
 from .backward import input_gradient, store_gradients
@@ -44,8 +45,11 @@ def batch_norm_backward_flat_sums(
     BLOCK_C: tl.constexpr,
     BLOCK_E: tl.constexpr,
     STAGES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """The sums of a part of a block."""
+    if PDL:
+        gdc_launch_dependents()
     ACC: tl.constexpr = partial_ptr.dtype.element_ty
     block, part, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
     start, mask = block_of(block, width, LANES, VEC)
@@ -126,6 +130,7 @@ def batch_norm_backward_flat_merge(
     GROUP,
     CHANNELS: tl.constexpr,
     ENTRIES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """The gradients of weight and bias of CHANNELS channels, and the sums for dx.
 
@@ -137,6 +142,10 @@ def batch_norm_backward_flat_merge(
     channels = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     entries_dy = tl.zeros([ENTRIES, CHANNELS], ACC)
     entries_dyx = tl.zeros([ENTRIES, CHANNELS], ACC)
+    rstd = load_of_channels(rstd_ptr, channels, C, ACC, 1.0)
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
     for first in tl.range(0, GROUP * per_row, ENTRIES):
         entries = first + tl.arange(0, ENTRIES)[:, None]
         parts = entries // per_row
@@ -146,7 +155,6 @@ def batch_norm_backward_flat_merge(
         entries_dyx += tl.load(partial_ptr + GROUP * width + places, mask=mask, other=0.0)
     sum_dy = tl.sum(entries_dy, 0, keep_dims=True)
     sum_dyx = tl.sum(entries_dyx, 0, keep_dims=True)
-    rstd = load_of_channels(rstd_ptr, channels, C, ACC, 1.0)
     store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
     if sums_ptr is not None:
         tl.store(sums_ptr + channels, sum_dy, mask=channels < C)
@@ -175,6 +183,7 @@ def batch_norm_backward_flat_apply(
     LANES: tl.constexpr,
     VEC: tl.constexpr,
     STAGES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """dx, backwards. sums_ptr: [2, C]; total: elements of a channel"""
     ACC: tl.constexpr = sums_ptr.dtype.element_ty
@@ -184,9 +193,11 @@ def batch_norm_backward_flat_apply(
     channels = (start + places) // B % C
     mean = of_places(mean_ptr, channels, ACC, 0.0)
     rstd = of_places(rstd_ptr, channels, ACC, 1.0)
+    scale = rstd * of_places(weight_ptr, channels, ACC, 1.0)
+    if PDL:
+        gdc_wait()
     sum_dy = of_places(sums_ptr, channels, ACC, 0.0)
     sum_dyx = of_places(sums_ptr + C, channels, ACC, 0.0)
-    scale = rstd * of_places(weight_ptr, channels, ACC, 1.0)
     count = tl.cast(total, ACC)
     if with_rest & (rest > 0):
         for r in tl.static_range(ROWS):

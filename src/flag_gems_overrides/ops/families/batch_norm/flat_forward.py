@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="assignment, misc"
 """Forward kernels of batch normalization that read memory as it lies, in training. flat.py says what their parameters
-are."""
+are, and norm/backward.py what PDL is."""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ...launch.prepared import entry
 from ..norm.statistics import from_bits
@@ -44,10 +45,13 @@ def batch_norm_flat_statistics(
     BLOCK_C: tl.constexpr,
     BLOCK_E: tl.constexpr,
     STAGES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """The statistics of a part of a block of channels, from a pivot for each place: the mean of the first tile. It is
     of so few elements that it may be far from all others; so the mean follows, tile after tile (Welford)."""
     ACC: tl.constexpr = partial_ptr.dtype.element_ty
+    if PDL:
+        gdc_launch_dependents()
     block, part, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
     start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
@@ -208,6 +212,7 @@ def batch_norm_flat_merge(
     CHANNELS: tl.constexpr,
     ENTRIES: tl.constexpr,
     ROWS: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """The statistics of CHANNELS channels, of ``total`` elements each, from those of their parts.
 
@@ -217,6 +222,9 @@ def batch_norm_flat_merge(
     """
     ACC: tl.constexpr = partial_ptr.dtype.element_ty
     channels = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
     origin = tl.load(partial_ptr + channels * B, mask=channels < C, other=0.0)
     # Of each of ENTRIES entries by itself, until all are merged.
     means = tl.zeros([ENTRIES, CHANNELS], ACC)  # minus the origin
@@ -274,6 +282,7 @@ def batch_norm_flat_apply(
     LANES: tl.constexpr,
     VEC: tl.constexpr,
     STAGES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """The result, backwards: what was read last may still be in the cache."""
     ACC: tl.constexpr = mean_ptr.dtype.element_ty
@@ -281,9 +290,12 @@ def batch_norm_flat_apply(
     start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
     channels = (start + places) // B % C
-    mean = of_places(mean_ptr, channels, ACC, 0.0)
-    scale = of_places(rstd_ptr, channels, ACC, 1.0) * of_places(weight_ptr, channels, ACC, 1.0)
+    weight = of_places(weight_ptr, channels, ACC, 1.0)
     bias = of_places(bias_ptr, channels, ACC, 0.0)
+    if PDL:
+        gdc_wait()
+    mean = of_places(mean_ptr, channels, ACC, 0.0)
+    scale = of_places(rstd_ptr, channels, ACC, 1.0) * weight
     if with_rest & (rest > 0):
         for r in tl.static_range(ROWS):
             offsets, rest_mask = places_in_rest(places, mask, start, r, tiles, rest, width, ROWS)

@@ -11,6 +11,7 @@ import torch
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.sizes import cdiv, power_of_2
+from ..norm.prepare import after_another, has_pdl
 from .flat_backward import (
     batch_norm_backward_flat_apply,
     batch_norm_backward_flat_merge,
@@ -25,17 +26,19 @@ def flat_forward(
 ) -> Callable[..., None]:
     C, B, grid = problem.N, problem.K, (chosen.programs,)
     total, parts = problem.M * B, (chosen.group, chosen.slice_size)
-    options = _options(chosen)
+    pdl, options = has_pdl(device), _options(chosen)
     statistics = batch_norm_flat_statistics.bind(
         device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts,
-        **options, **_options_of_sums(chosen),
+        **options, **_options_of_sums(chosen), PDL=pdl,
     )  # fmt: skip
     merge = batch_norm_flat_merge.bind(
         device, _merge_grid(C), *_of_parts(chosen, C, B), chosen.tiles, chosen.rest, total, eps_bits, momentum_bits,
         chosen.group, chosen.slice_size if chosen.by_place else chosen.part(),
-        ROWS=chosen.rows if chosen.by_place else 0, **_options_of_merge(chosen),
+        ROWS=chosen.rows if chosen.by_place else 0, **_options_of_merge(chosen), **after_another(pdl),
     )  # fmt: skip
-    apply = batch_norm_flat_apply.bind(device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, *parts, **options)
+    apply = batch_norm_flat_apply.bind(
+        device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, *parts, **options, **after_another(pdl)
+    )
     columns, partial = _workspace(chosen, 3, C, accumulator, device)
     return functools.partial(_forward, statistics, merge, apply, columns, partial)
 
@@ -66,19 +69,21 @@ def flat_backward(
 ) -> Callable[..., None]:
     C, B, grid = problem.N, problem.K, (chosen.programs,)
     total, parts = problem.M * B, (chosen.group, chosen.slice_size)
-    options = _options(chosen)
+    pdl, options = has_pdl(device), _options(chosen)
     sums = batch_norm_backward_flat_sums.bind(
         device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts,
-        **options, **_options_of_sums(chosen),
+        **options, **_options_of_sums(chosen), PDL=pdl,
     )  # fmt: skip
     merge = batch_norm_backward_flat_merge.bind(
-        device, _merge_grid(C), *_of_parts(chosen, C, B), chosen.group, **_options_of_merge(chosen)
-    )
+        device, _merge_grid(C), *_of_parts(chosen, C, B), chosen.group,
+        **_options_of_merge(chosen), **after_another(pdl),
+    )  # fmt: skip
     apply = None
     if mask[0]:
         apply = batch_norm_backward_flat_apply.bind(
-            device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, total, *parts, **options
-        )
+            device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, total, *parts,
+            **options, **after_another(pdl),
+        )  # fmt: skip
     columns, partial = _workspace(chosen, 2, C, accumulator, device)
     added = Allocation((2, C), accumulator, device)
     return functools.partial(_backward, sums, merge, apply, columns, partial, added)

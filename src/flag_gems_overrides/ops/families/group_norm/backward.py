@@ -19,6 +19,7 @@ In all kernels
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from ...launch.prepared import entry
 from ...launch.products import product
@@ -48,14 +49,17 @@ def group_norm_backward_tile(
     VEC: tl.constexpr,
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """Small groups: each program holds BLOCK_G whole groups of BLOCK_N samples at a time, the same groups of all its
     samples, so that its sums for weight and bias stay in registers. dx_ptr may be None. With ONE_TILE there is no loop,
     before which a program would wait for its parameters.
 
-    a_ptr, b_ptr: [programs / blocks of groups, C] or None
+    a_ptr, b_ptr: [programs / blocks of groups, C] or None; PDL: see norm/backward.py
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    if PDL:
+        gdc_launch_dependents()
     HW = HW // VEC * VEC  # HW itself, but the compiler now sees that VEC divides it
     blocks = (G - 1) // BLOCK_G + 1
     first_group = tl.program_id(0) % blocks * BLOCK_G

@@ -5,10 +5,13 @@ channels, in tiles of channels x their elements (tile.py), and for dx, as it lie
 
 The kernels do not know of G == 1: first channels would then be 0, weight would be loaded in vectors, and so that the
 threads have the same elements x and dy too, one by one, each thread far from its neighbours.
+
+PDL: see norm/backward.py.
 """
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ...launch.prepared import entry
 from ..norm.backward import add_pairs, input_gradient, weighted
@@ -44,12 +47,15 @@ def group_norm_backward_loop(
     SPAN: tl.constexpr,
     UNALIGNED: tl.constexpr,
     STAGES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """One program to a group: one pass for the sums and one, backwards, for dx.
 
     a_ptr, b_ptr: [N, C] or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    if PDL:
+        gdc_launch_dependents()
     HW = HW // SUMS_VEC * SUMS_VEC  # HW itself, but the compiler now sees that SUMS_VEC divides it
     for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
         mean = tl.load(mean_ptr + row).to(ACC)
@@ -282,6 +288,7 @@ def group_norm_backward_sums(
     WHOLE: tl.constexpr,
     SUMS_VEC: tl.constexpr,
     SUMS_STAGES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """Few, long groups, and gradients of weight and bias alone: the sums of one of PARTS parts of a group. A part is
     one of SPLITS slices, of SLICE elements, of BLOCKS blocks of channels.
@@ -290,6 +297,8 @@ def group_norm_backward_sums(
     partial_ptr: [N * G, PARTS, 2] or None, for dx: what each program has of a group's sums of weight * a and weight * b
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    if PDL:
+        gdc_launch_dependents()
     HW = HW // SUMS_VEC * SUMS_VEC  # HW itself, but the compiler now sees that SUMS_VEC divides it
     part = tl.program_id(0) % PARTS
     row = tl.program_id(0) // PARTS
@@ -334,6 +343,7 @@ def group_norm_backward_apply(
     VEC: tl.constexpr,
     SPAN: tl.constexpr,
     UNALIGNED: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """dx of one of TILES tiles of a group, from the sums of its parts. From the last to the first: what these have read
     last is in the cache.
@@ -344,6 +354,11 @@ def group_norm_backward_apply(
     program = tl.num_programs(0) - 1 - tl.program_id(0)
     row = program // TILES
     tile = program % TILES
+    mean = tl.load(mean_ptr + row).to(ACC)
+    rstd = tl.load(rstd_ptr + row).to(ACC)
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
     c1 = tl.zeros([BLOCK], ACC)
     c2 = tl.zeros([BLOCK], ACC)
     for i in tl.range(0, (PARTS - 1) // BLOCK + 1):
@@ -353,8 +368,6 @@ def group_norm_backward_apply(
         c2 += tl.load(places + 1, mask=part < PARTS, other=0.0)
     group_c1 = tl.sum(c1) / size
     group_c2 = tl.sum(c2) / size
-    mean = tl.load(mean_ptr + row).to(ACC)
-    rstd = tl.load(rstd_ptr + row).to(ACC)
     head = head_size(row, size, VEC, UNALIGNED)
     vectors = (size - head) // VEC
     first = tl.cast(tile, vectors.dtype) * LANES  # of 64 bits where there are as many elements

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="assignment, misc"
-"""Backward kernel of group normalization that reads each element once (backward.py has the formulas)."""
+"""Backward kernel of group normalization that reads each element once (backward.py has the formulas). PDL: see
+norm/backward.py."""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from ...launch.prepared import entry
 from ...launch.products import product
@@ -42,6 +44,7 @@ def group_norm_backward_rows(
     BLOCK_K: tl.constexpr,
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """Each program holds the same group of one sample after the other, as CHUNKS times LANES vectors (vectors.py); with
     ONE_TILE of one sample only, without a loop. All these rows have a head of the same size, so that what it adds up
@@ -54,6 +57,8 @@ def group_norm_backward_rows(
     dx_ptr: as x_ptr, or None
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    if PDL:
+        gdc_launch_dependents()
     group = tl.program_id(0) % G
     first, step = tl.program_id(0) // G, tl.num_programs(0) // G
     head = head_size(first * G + group, size, VEC, UNALIGNED)

@@ -14,6 +14,7 @@ In all kernels
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ...launch.prepared import entry
 from ...launch.products import product
@@ -207,11 +208,14 @@ def group_norm_partial_statistics(
     VEC: tl.constexpr,
     UNALIGNED: tl.constexpr,
     STAGES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """Few, long groups: the statistics of a slice of SLICE vectors of one of them; the first slice has the edges.
 
-    partial_mean_ptr, partial_squares_ptr: [M, SPLITS]
+    partial_mean_ptr, partial_squares_ptr: [M, SPLITS]; PDL: see norm/backward.py
     """
+    if PDL:
+        gdc_launch_dependents()
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     row = tl.program_id(0) // SPLITS
     split = tl.program_id(0) % SPLITS
@@ -263,6 +267,7 @@ def group_norm_apply(
     VEC: tl.constexpr,
     SPAN: tl.constexpr,
     UNALIGNED: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """One of TILES tiles of a group, whose statistics are merged from those of its slices (Chan, Golub and LeVeque).
     From the last to the first: what the statistics have read last is in the cache.
@@ -278,6 +283,8 @@ def group_norm_apply(
     vectors = (size - head) // VEC
     split = tl.arange(0, BLOCK_S)
     places = row * SPLITS + split
+    if PDL:
+        gdc_wait()
     means = tl.load(partial_mean_ptr + places, mask=split < SPLITS, other=0.0)
     squares = tl.load(partial_squares_ptr + places, mask=split < SPLITS, other=0.0)
     count = tl.where(split < SPLITS, slice_elements(split, SLICE, vectors, size, VEC), 0).to(ACC)

@@ -14,6 +14,7 @@ import torch
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
+from ..norm.prepare import after_another, has_pdl
 from .forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_rows
 from .launches import Configuration, Loop, Problem, Rows, Split, Vectors
 from .legal import LOOP_REGISTERS, MAX_HELD_OF_SEVERAL, MAX_WARPS
@@ -96,7 +97,7 @@ def forward_launch(
             maxnreg=LOOP_REGISTERS,
         )
     assert isinstance(plan, Split)
-    options = options_of(plan.vectors)
+    pdl, options = has_pdl(device), options_of(plan.vectors)
     apply = group_norm_apply.bind(
         device,
         (N * G * plan.tiles,),
@@ -108,6 +109,7 @@ def forward_launch(
         num_warps=plan.warps,
         BLOCK_S=1 << (plan.splits - 1).bit_length(),
         **options,
+        **after_another(pdl),
     )
     del options["SPAN"]
     statistics = group_norm_partial_statistics.bind(
@@ -119,6 +121,7 @@ def forward_launch(
         num_warps=plan.warps,
         **options,
         STAGES=plan.stages,
+        PDL=pdl,
     )
     partial = Allocation((N * G, plan.splits), accumulator(dtype), device)
     return functools.partial(_forward_split, statistics, apply, partial)

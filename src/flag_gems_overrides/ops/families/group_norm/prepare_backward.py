@@ -17,6 +17,7 @@ from ...launch.prepared import Launch
 from ...launch.sizes import power_of_2
 from ..norm.backward_plan import plan_partial_sums
 from ..norm.partial_sums import sum_partials
+from ..norm.prepare import after_another, has_pdl
 from .backward import group_norm_backward_tile
 from .backward_channels import group_norm_backward_channels
 from .backward_few import group_norm_backward_few
@@ -100,7 +101,7 @@ def backward_launch(
         num_warps=adding.warps,
         BLOCK_P=adding.block_p,
         BLOCK_N=adding.block_n,
-        PDL=False,
+        **after_another(has_pdl(device)),
     )
     return functools.partial(_added, kernels, sums, Allocation((rows, sizes.C), accumulator(dtype), device))
 
@@ -129,6 +130,7 @@ def _tile(target: _Target, plan: Tile) -> tuple[Launch, int]:
         VEC=plan.vec,
         ONE_TILE=rows * plan.samples >= N,
         STAGES=plan.stages,
+        PDL=has_pdl(target.device),
         **all_registers(plan.warps, singles or target.limits.capability[0] > 9),
     )
     return bound, rows
@@ -174,6 +176,7 @@ def _rows(target: _Target, plan: BackwardRows) -> tuple[Callable[..., None], int
         BLOCK_K=plan.block_k,
         ONE_TILE=rows == target.sizes.N,
         STAGES=plan.stages,
+        PDL=has_pdl(target.device),
         maxnreg=ROWS_REGISTERS[plan.warps < MAX_WARPS],
     )
     columns = Allocation((plan.programs, 2, plan.columns), accumulator(target.dtype), target.device)
@@ -190,6 +193,7 @@ def _loop(target: _Target, plan: BackwardLoop) -> Launch:
         **_options_of_sums(plan.sums),
         **options_of(plan.vectors),
         STAGES=plan.stages,
+        PDL=has_pdl(target.device),
         maxnreg=LOOP_REGISTERS,
     )
 
@@ -225,6 +229,7 @@ def _split(target: _Target, plan: BackwardSplit) -> Callable[..., None]:
             num_warps=plan.warps,
             BLOCK=256,
             **options_of(plan.vectors),
+            **after_another(has_pdl(target.device)),
             maxnreg=APPLY_REGISTERS,
         )
     sums = _sums(target, plan, plan.slice_size, plan.splits)
@@ -245,6 +250,7 @@ def _sums(target: _Target, plan: BackwardChannels | BackwardSplit, slice_size: i
         plan.blocks,
         num_warps=plan.warps,
         **_options_of_sums(plan.sums),
+        PDL=has_pdl(target.device),
         maxnreg=LOOP_REGISTERS,
     )
 

@@ -155,8 +155,7 @@ def partial_sums_launch(P: int, N: int, stride: int, outputs: int, pdl: bool, de
         num_warps=sums.warps,
         BLOCK_P=sums.block_p,
         BLOCK_N=sums.block_n,
-        PDL=pdl,
-        **({"launch_pdl": True} if pdl else {}),
+        **after_another(pdl),
     )
 
 
@@ -190,6 +189,11 @@ def loop_launch(
 
 def has_pdl(device: int) -> bool:
     return devices.limits(device).capability >= (9, 0) and not knobs.runtime.interpret
+
+
+def after_another(pdl: bool) -> dict[str, bool]:
+    """Options of a kernel that starts before the one that it waits for has ended, with PDL."""
+    return {"PDL": True, "launch_pdl": True} if pdl else {"PDL": False}
 
 
 def rows_options(rows: Rows, M: int) -> dict[str, int | bool]:
