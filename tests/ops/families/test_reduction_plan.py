@@ -241,6 +241,13 @@ def test_whole_short_rows_of_a_thread(N, accumulators):
     assert plan(1001, N, 1, 4, accumulators, H200).kernel == "rows"
 
 
+def test_positions_of_odd_rows_of_bytes_in_vectors():
+    """min.dim 131072 x 717 int8 element by element 103 us, so 47 (H100)."""
+    for M, N in (131072, 717), (60000, 333):
+        assert plan(M, N, 1, 1, 2, H200).vector == 16
+    assert plan(3177, 193, 1, 1, 2, H200).vector == 1
+
+
 @pytest.mark.parametrize(("N", "lanes", "depth"), [(40, 8, 5), (57, 8, 7), (5, 1, 5), (64, 64, 1)])
 def test_tiles_of_columns_have_few_lanes_without_an_element(N, lanes, depth):
     """max.dim 687181 x 40 x 5 bf16, with 24 of 64 lanes idle 194 us, so 146 (H100)."""

@@ -25,10 +25,11 @@ TILE_BYTES, LONG_WARPS, MAX_TILE = 16384, 8, 8192
 # the second 210, without the first 241.
 TILE_WITH_EDGES, STAGES = 4096, 3
 # Shorter rows than so many vectors are not worth reading their ends apart from the rest. Positions, by (accumulators,
-# bytes): max.dim 93967 x 87 float32 13.9 us element by element, in vectors 15.7 to 22.4, 2123 x 293 4.4 and 4.3 to 4.7,
-# 3177 x 193 uint8 4.0 and 5.1. And two elements are hardly a vector: amax 154903 x 271 float64 92 and 135, 63801 x 737
-# 106 and 147, but 241 x 31847 24.9 and 24.0; max.dim 144625 x 109 35.5 and 41.6, 88937 x 235 47 and 53 (H200).
-MIN_VECTORS, MIN_VECTORS_OF = 16, {(1, 8): 512, (2, 8): 512, (2, 4): 64, (2, 1): 64}
+# bytes): max.dim 93967 x 87 float32 13.9 us element by element, in vectors 15.7 to 22.4, 2123 x 293 4.4 and 4.3 to 4.7;
+# of bytes as others: 3177 x 193 uint8 4.0 and 5.1, but (H100) 60000 x 333 24.7 and 18.1, 131072 x 717 102.7 and 46.6.
+# And two elements are hardly a vector: amax 154903 x 271 float64 92 and 135, 63801 x 737 106 and 147, but 241 x 31847
+# 24.9 and 24.0; max.dim 144625 x 109 35.5 and 41.6, 88937 x 235 47 and 53 (H200).
+MIN_VECTORS, MIN_VECTORS_OF = 16, {(1, 8): 512, (2, 8): 512, (2, 4): 64}
 # Rows up to 4 KB, several to a program, with 4 warps: less to fold across warps. Twice as many for a warp where a row
 # needs more than reading: 65536 x 1023 bf16 36 us, not 42, max.dim 65536 x 768 bf16 30 us by 2 warps, not 38 by 4,
 # 65536 x 1023 41 us, not 50, 200000 x 130 float32 57, not 72; not if rows are very short (1048576 x 16). Where row ends
