@@ -256,6 +256,12 @@ def test_positions_of_odd_rows_of_bytes_in_vectors():
     assert plan(3177, 193, 1, 1, 2, H200).vector == 1
 
 
+@pytest.mark.parametrize(("itemsize", "columns"), [(2, 128), (4, 64)])
+def test_many_columns_of_16_bits_to_a_program(itemsize, columns):
+    """amax of bf16 by programs of 64 201 us, so 161 (H100)."""
+    assert plan(191, 18, 61506, itemsize, 1, H200).block_k == columns
+
+
 @pytest.mark.parametrize(("N", "lanes", "depth"), [(40, 8, 5), (57, 8, 7), (5, 1, 5), (64, 64, 1)])
 def test_tiles_of_columns_have_few_lanes_without_an_element(N, lanes, depth):
     """max.dim 687181 x 40 x 5 bf16, with 24 of 64 lanes idle 194 us, so 146 (H100)."""
