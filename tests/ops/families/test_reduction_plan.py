@@ -271,7 +271,14 @@ def test_tiles_of_columns_have_few_lanes_without_an_element(N, lanes, depth):
 
 @pytest.mark.parametrize(
     ("M", "N", "itemsize", "lanes", "rows"),
-    [(116284, 47, 2, 8, 16), (951209, 91, 2, 16, 16), (300000, 91, 1, 16, 16), (32911, 561, 8, 64, 2)],
+    [
+        (116284, 47, 2, 8, 16),
+        (951209, 91, 2, 16, 16),
+        (300000, 91, 1, 16, 16),
+        (32911, 561, 8, 64, 2),
+        (14844, 554, 2, 64, 8),
+        (60000, 402, 4, 64, 4),
+    ],
 )
 def test_pairs_of_short_rows_by_few_lanes(M, N, itemsize, lanes, rows):
     """aminmax of the last 145 us with a lane for every element, so 58 (H100)."""

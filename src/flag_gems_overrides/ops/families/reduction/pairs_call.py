@@ -130,13 +130,16 @@ def _plan(problem: Problem, of_elements: bool, device: int) -> Plan:
 def by_lanes(problem: Problem, chosen: Plan, limits: devices.Limits) -> Plan | None:
     """Short rows of no whole vectors by few lanes, which exchange pairs: a row has as many as have 8 elements each.
 
-    Of 8 bytes, which are read element by element up to longer rows, up to 16 by two warps. Not where that leaves
-    multiprocessors without a program. With a lane for every element, and so (H100): aminmax 32911 x 561 float64 145 us
-    and 58, 300000 x 91 uint8 33.9 and 22.1, 300000 x 100 float16 32.6 and 29.3. Of bytes only odd rows: 300000 x 72
-    uint8, by vectors of 8, 21.3 and 29.6, 300000 x 200 32.4 and 46.1; vectors of 2 and 4 were not timed.
+    Of a warp up to 16, in vectors of two or more: aminmax 14844 x 554 bf16, with a lane for every element, 14.4 us and
+    13.7, logsumexp 15.5 and 13.7, aminmax 60000 x 402 float32 42.0 and 39.8; but of odd rows 30000 x 301 float16 15.3
+    and 15.5 (H100). Of 8 bytes, which are read element by element up to longer rows, up to 16 by two warps. Not where
+    that leaves multiprocessors without a program. With a lane for every element, and so (H100): aminmax 32911 x 561
+    float64 145 us and 58, 300000 x 91 uint8 33.9 and 22.1, 300000 x 100 float16 32.6 and 29.3. Of bytes only odd rows:
+    300000 x 72 uint8, by vectors of 8, 21.3 and 29.6, 300000 x 200 32.4 and 46.1; vectors of 2 and 4 were not timed.
     """
     M, N, _, size, _ = problem
     vector, wide = math.gcd(N, VECTOR_BYTES // size), 2 if size == 8 else 1
+    most = MAX_DEPTH * (2 if vector > 1 else wide)
     lanes = vector
     while N // lanes * vector > MAX_DEPTH and lanes < wide * WARP * vector:
         lanes *= 2
@@ -144,7 +147,7 @@ def by_lanes(problem: Problem, chosen: Plan, limits: devices.Limits) -> Plan | N
     rows = 2 if size <= 2 and threads >= MIN_THREADS_OF_TWO_ROWS else 1
     block_m = LANES_WARPS * WARP // threads * rows
     alone = chosen.kernel == "rows" and chosen.splits == 1 and cdiv(M, block_m) >= limits.sm_count
-    fits = N > MAX_SHORT and vector * size < VECTOR_BYTES and N // lanes * vector <= wide * MAX_DEPTH
+    fits = N > MAX_SHORT and vector * size < VECTOR_BYTES and N // lanes * vector <= most
     if not (alone and fits) or (size == 1 and vector > 1):
         return None
     return chosen._replace(
