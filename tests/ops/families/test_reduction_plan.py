@@ -249,6 +249,13 @@ def test_values_of_less_than_a_vector_are_a_thread_s(N, itemsize):
     assert plan(1000001, 16 // itemsize, 1, itemsize, 1, H200).kernel == "rows"
 
 
+def test_a_long_odd_row_is_read_in_vectors():
+    """sum 1749885 int32, as a shorter one was timed, 9.44 us, so 8.73 (H100)."""
+    for N in 1000001, 1749885, 4411665:
+        assert plan(1, N, 1, 4, 1, H200).vector == 4
+    assert plan(1, 647983, 1, 4, 1, H200).vector == 1
+
+
 def test_positions_of_odd_rows_of_bytes_in_vectors():
     """min.dim 131072 x 717 int8 element by element 103 us, so 47 (H100)."""
     for M, N in (131072, 717), (60000, 333):
