@@ -60,7 +60,7 @@ def test_along_a_dimension(shape, dim, dtype, op, device):
 
 @with_dim
 @each("dtype", FLOATING)
-@each("shape", [(70, 17, 2), (33, 41, 4), (9, 10, 8)])
+@each("shape", [(70, 17, 2), (33, 41, 4), (9, 10, 8), (37, 24, 3), (19, 50, 3), (35, 32, 5), (21, 64, 5)])
 def test_short_matrices_of_few_columns(shape, dtype, op, device, monkeypatch):
     """As many of them are read."""
     monkeypatch.setattr(defaults, "MIN_BYTES_OF_CLASSES", 0)
@@ -102,7 +102,7 @@ def test_rows_with_edges_in_one_large_tile(M, dtype, op, device, device_with):
 
 @with_dim
 @each("dtype", FLOATING)
-@each("N", [1, 3, 4, 7])
+@each("N", [1, 2, 3, 4, 7])
 def test_short_rows(N, dtype, op, device, device_with):
     """So many to a thread that they are whole vectors; the last program has fewer."""
     device_with(sm_count=1)

@@ -218,6 +218,7 @@ LARGE = [
     ("amax 301x17x2 dim=1 bfloat16", reduction, SHORT_CLASSES),
     ("amax 71x17x8 dim=1 float16", reduction, SHORT_CLASSES._replace(elements=8, vector=8)),
     ("amax 71x40x2 dim=1 float32", reduction, SHORT_CLASSES._replace(elements=4, vector=4)),
+    ("amax 71x24x3 dim=1 float16", reduction, SHORT_CLASSES._replace(elements=8, vector=8)),
     ("nll_loss_backward 3x9001 bfloat16", gather, gather.plan.FILL),
     ("nll_loss_backward 59x301 bfloat16", gather, gather.plan.FILL._replace(vectors=1, warps=1)),
     ("nll_loss_backward 300x8 bfloat16", gather, gather.plan.SHORT),

@@ -192,6 +192,24 @@ def test_of_four_and_eight_bytes_longer_matrices_are_read_as_they_lie():
         assert plan(*problem, H200).kernel == "columns"
 
 
+@pytest.mark.parametrize(
+    ("problem", "lanes", "depth"),
+    [
+        ((100000, 200, 3, 2), 128, 5),
+        ((139122, 64, 5, 2), 64, 8),
+        ((300000, 24, 5, 4), 32, 6),
+        ((300000, 65, 3, 1), 32, 6),
+    ],
+)
+def test_values_of_three_and_five_columns_are_read_as_they_lie(problem, lanes, depth):
+    """sum of the first as columns 126 us, so 48 (H100)."""
+    p = plan(*problem, 1, H200)
+    assert (p.kernel, p.lanes, p.depth, p.splits) == ("short_classes", lanes, depth, 1)
+    M, N, K, itemsize = problem
+    for other in (M, N, K, itemsize, 2), (1000, N, K, itemsize, 1), (4 * M, 8, K, itemsize, 1), (M, N, 7, itemsize, 1):
+        assert plan(*other, H200).kernel == "columns"
+
+
 def test_a_row_of_float64_read_by_single_elements_is_one_tile():
     """max.dim of the first by single warps in two iterations 67.2 us, so 56.7 (H100)."""
     for N in 561, 901:

@@ -21,6 +21,7 @@ from . import plan
 from .classes import locate_classes_kernel, reduce_classes_kernel
 from .columns import N_AXIS, locate_columns_kernel, reduce_columns_kernel
 from .extremum import LARGEST
+from .launches import class_step
 from .plan import Configuration, Plan, Problem
 from .policy import Arithmetic, Policy
 from .rows import locate_rows_kernel, reduce_rows_kernel
@@ -201,7 +202,8 @@ def _bind(
         kept = "OP", "EVICT", "num_warps", "maxnreg"
         options = {name: options[name] for name in kept}
         options |= {"K": K, "BLOCK_M": chosen.block_m, "LANES": chosen.lanes, "DEPTH": chosen.depth}
-        options |= {"REST": N * K % chosen.lanes > 0, "VECTOR": chosen.vector}
+        step = class_step(chosen.lanes, K, chosen.vector)
+        options |= {"STEP": step, "REST": N * K % step > 0, "VECTOR": chosen.vector}
         kernel = reduce_short_classes_kernel
     elif chosen.kernel == "columns":
         kernel = locate_columns_kernel if positions else reduce_columns_kernel

@@ -40,6 +40,12 @@ MAX_HALF_ROW = 1024
 # us, not 30.5; but with 8, not 17, that of 1048576 x 17 x 2, loaded in pairs, 38.5, not 33.1 (H100). As columns they
 # take 32.3 and 67.4, amax of the second 42.6 (30.7 by lanes of an [N, K]).
 SHORT_CLASS_ELEMENTS = 32
+# Classes that are no power of two, values alone: lanes beyond the last multiple of K and a vector are idle, so a thread
+# has more elements. As columns and so (H100): sum 100000 x 200 x 3 bf16 126 us and 48, all 61821 x 128 x 3 43.4 and
+# 24.4, sum 139122 x 64 x 5 52.4 and 39.0 (with half as many elements, of more lanes, 43.5), 300000 x 24 x 5 float32
+# 61.2 and 58.7; but amax 500000 x 8 x 3 bf16 18.6 and 22.2, 200000 x 50 x 7 float16 62.3 and 62.6, sum 300000 x 21 x 7
+# float32 72.8 and 76.0.
+ODD_CLASS_ELEMENTS, MIN_ODD_CLASS_N = 64, {3: 24, 5: 24}
 # Elements of 4 and 8 bytes stay columns where they are fewer to each: there lanes of results read whole lines too. As
 # columns and by lanes of an [N, K] (H100): var_mean 524288 x 9 x 4 float32 37.7 us and 45.3, amax 1000000 x 9 x 4 62.3
 # and 64.7, 800000 x 16 x 4 88.1 and 90.9, sum 600000 x 20 x 2 45.3 and 45.4; but sum 1000000 x 30 x 2 107 and 103,
@@ -275,25 +281,37 @@ def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
 def short_class_lanes(problem: Problem, vector: int) -> int:
     """Lanes side by side in an [N, K], so that a thread loads all its elements together; 0 where there are none."""
     _, N, K, size, accumulators = problem
-    if accumulators == 2 or K not in (2, 4, 8) or N < 3:
+    odd, fewest = has_odd_classes(problem), MIN_WIDE_CLASS_N.get(accumulators, 0) if size > 2 else 3
+    if not odd and (accumulators == 2 or K not in (2, 4, 8) or fewest > N):
         return 0
-    if size > 2 and MIN_WIDE_CLASS_N[accumulators] > N:
-        return 0
-    lanes = max(vector, K)
-    while N * K // lanes > min(MAX_DEPTH, SHORT_CLASS_ELEMENTS // vector):
+    lanes, most = max(vector, power_of_2(K)), ODD_CLASS_ELEMENTS if odd else SHORT_CLASS_ELEMENTS
+    while class_step(lanes, K, vector) * (min(MAX_DEPTH, most // vector) + 1) <= N * K:
         lanes *= 2
-    return lanes if lanes <= WARP * vector and lanes <= N * K else 0
+    return lanes if lanes <= WARP * vector and class_step(lanes, K, vector) <= N * K else 0
+
+
+def has_odd_classes(problem: Problem) -> bool:
+    """Whether lanes side by side in an [N, K] are worth it though some of them are idle."""
+    _, N, K, _, accumulators = problem
+    return accumulators == 1 and K in MIN_ODD_CLASS_N and MIN_ODD_CLASS_N[K] <= N
+
+
+def class_step(lanes: int, K: int, vector: int) -> int:
+    """How many of so many lanes side by side in an [N, K] are whole vectors, as many of each class."""
+    period = math.lcm(K, vector)
+    return lanes // period * period
 
 
 def _short_class_tile(problem: Problem, configuration: Configuration) -> _Tile:
     M, N, K, size, _ = problem
     vector = configuration.vector
     lanes = short_class_lanes(problem, vector)
-    if not lanes or N * K % vector or vector * size > VECTOR_BYTES or lanes > N * K:
-        raise ValueError("2, 4 or 8 classes, of whole vectors")
+    if not lanes or N * K % vector or vector * size > VECTOR_BYTES or class_step(lanes, K, vector) > N * K:
+        raise ValueError("few classes, of whole vectors")
     block_m = min(power_of_2(M), max(configuration.elements * configuration.warps * WARP // lanes, 1))
     length = N * K
-    return _Tile(length, cdiv(M, block_m), block_m, lanes, K, length, vector, False, lanes=lanes, depth=length // lanes)
+    depth = length // class_step(lanes, K, vector)
+    return _Tile(length, cdiv(M, block_m), block_m, lanes, K, length, vector, False, lanes=lanes, depth=depth)
 
 
 def _column_tile(problem: Problem, configuration: Configuration) -> _Tile:

@@ -10,7 +10,17 @@ from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .defaults import kinds
-from .launches import MAX_CLASSES, Configuration, Plan, Problem, estimate, is_short, launch, launch_or_none
+from .launches import (
+    MAX_CLASSES,
+    Configuration,
+    Plan,
+    Problem,
+    estimate,
+    has_odd_classes,
+    is_short,
+    launch,
+    launch_or_none,
+)
 from .programs import OCCUPANCY, row_vector
 from .row_defaults import FEW_ROWS, narrow, narrow_rows
 
@@ -27,6 +37,9 @@ __all__ = [
     "with_wide_accumulators",
 ]
 
+# Values of rows of so many bytes are not read element by element, as shorter ones were timed: sum 1749885 int32 9.44
+# us, in vectors 8.73, 1000001 float32 6.70 and 6.53, amax 1500001 7.77 and 7.72 (H100).
+MIN_BYTES_IN_VECTORS = 4_000_000
 # The model chooses where it expects so much less time than by the rules, of so few elements for each multiprocessor.
 MODEL_GAIN, MODEL_ELEMENTS = 0.8, 8192
 # Accumulators of 64 bits of smaller elements have as many warps as there are registers for, and fewer elements: prod of
@@ -37,9 +50,6 @@ WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = {False: 16, True: 32}, 4, 24
 # Elements of a thread of one tile, by more than 16 warps, whose threads have 64 registers: prod of 64 int16 takes 72.
 WIDE_TILE_ELEMENTS = 32
 # That a tuner may time.
-# Values of rows of so many bytes are not read element by element, as shorter ones were timed: sum 1749885 int32 9.44
-# us, in vectors 8.73, 1000001 float32 6.70 and 6.53, amax 1500001 7.77 and 7.72 (H100).
-MIN_BYTES_IN_VECTORS = 4_000_000
 MAX_CONFIGURATIONS = 24
 # Elements of a thread and warps of a tile that holds all of a few columns; of moments half as many elements, as timed.
 # Of other values (H100, with 8 elements to a thread, that is by twice as many warps, in parentheses): sum 2 x 193 x
@@ -64,18 +74,21 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    if kinds(problem, limits)[0].within:
+    first = kinds(problem, limits)[0]
+    if first.within or (first.kernel == "short_classes" and has_odd_classes(problem)):
         # Tables are older: sum 328 x 2000 x 99 float32 as one says 116 us, so 107 (H100).
         return configurations(problem, limits)[0]
     few = FEW_ROWS * limits.sm_count >= problem.M * problem.K
     # Nor of rows of 8 bytes that are read element by element: max.dim 32911 x 561 float64 by single warps in two
     # iterations, as a row of a third as many elements was timed, 67.2 us, so 56.7 (H100).
     odd = problem.itemsize == 8 and problem.K == 1 and problem.accumulators == 2 and problem.N % 2 == 1
-    by_rules = launch_or_none(problem, kinds(problem, limits)[0], limits)
+    by_rules = launch_or_none(problem, first, limits)
     simple = (few or odd) and _is_simple(problem, by_rules)
     # Nor several rows of a program while multiprocessors have none: argmax 2 x 1533 float32 as one program 3.35 us, as
     # two 3.15 (H100).
     apart = problem.K == 1 and limits.sm_count >= problem.M and by_rules is not None and by_rules.block_m == 1
+    long = problem.accumulators == 1 and problem.itemsize < 8 and problem.N * problem.itemsize >= MIN_BYTES_IN_VECTORS
+    fewest = row_vector(problem.N, problem.itemsize, 1) if problem.K == 1 and long else 1
 
     def is_legal(configuration: Configuration) -> bool:
         """Of few results not one with iterations or an exchange if they need neither: what it was timed with perhaps
@@ -87,8 +100,6 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         return not simple or _is_simple(problem, launched)
 
     found = table.lookup("reduction", problem, class_of, Configuration, is_legal, limits)
-    long = problem.accumulators == 1 and problem.itemsize < 8 and problem.N * problem.itemsize >= MIN_BYTES_IN_VECTORS
-    fewest = row_vector(problem.N, problem.itemsize, 1) if problem.K == 1 and long else 1
     return found or configurations(problem, limits)[0]
 
 
