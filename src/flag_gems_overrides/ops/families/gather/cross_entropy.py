@@ -169,11 +169,20 @@ def cross_entropy_total(
 
 
 @triton.jit
-def load_rows(x_ptr, target_ptr, tile, R, C, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PROBABILITIES: tl.constexpr):
-    """The rows of a tile, their logits, and their targets; if there is no such tile, rows after the last."""
+def load_rows(
+    x_ptr, target_ptr, tile, R, C,
+    BLOCK_R: tl.constexpr, DEPTH: tl.constexpr, WIDTH: tl.constexpr, PROBABILITIES: tl.constexpr,
+):  # fmt: skip
+    """The rows of a tile, their logits in DEPTH parts, and their targets; if there is no such tile, rows after the last,
+    of which nothing is loaded."""
     row = tl.cast(tile, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
-    c = tl.arange(0, BLOCK_C)[None, :]
-    x = tl.load(x_ptr + row * C + c, mask=(row < R) & (c < C), other=float("-inf"))
+    c = tl.arange(0, WIDTH)[None, :]
+    offsets = row * C + c
+    x = ()
+    for i in tl.static_range(DEPTH - 1):
+        x = x + (tl.load(x_ptr + i * WIDTH + offsets, mask=row < R),)
+    last = (row < R) & (c < C - (DEPTH - 1) * WIDTH)
+    x = x + (tl.load(x_ptr + (DEPTH - 1) * WIDTH + offsets, mask=last, other=float("-inf")),)
     if PROBABILITIES:
         return row, x, row
     else:
@@ -184,11 +193,12 @@ def load_rows(x_ptr, target_ptr, tile, R, C, BLOCK_R: tl.constexpr, BLOCK_C: tl.
 def losses_of_rows(
     x_ptr, target_ptr, weight_ptr, loss_ptr, total_ptr, row_max_ptr, log_sum_ptr, q_sum_ptr, dx_ptr, row, x, target,
     R, C, ignore_index, REDUCED: tl.constexpr, MEAN: tl.constexpr, PROBABILITIES: tl.constexpr,
-    SMOOTHING: tl.constexpr, ACC: tl.constexpr, LOOPS: tl.constexpr,
+    SMOOTHING: tl.constexpr, ACC: tl.constexpr, LOOPS: tl.constexpr, DEPTH: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """(loss, weight) of each row that load_rows has loaded; what else cross_entropy_rows stores is stored."""
-    c = tl.arange(0, x.shape[1])[None, :]
-    mask = (row < R) & (c < C)
+    c = tl.arange(0, WIDTH)[None, :]
+    exists = (row < R) & (c >= 0)
+    last = (row < R) & (c < C - (DEPTH - 1) * WIDTH)
     if PROBABILITIES:
         target, counts, target_weight = tl.full(row.shape, -1, tl.int64), row < R, (row < R).to(ACC)
     else:
@@ -200,26 +210,42 @@ def losses_of_rows(
     LOADED: tl.constexpr = CLASSES and LOOPS
     if LOADED:
         x_target = tl.load(x_ptr + row * C + target, mask=counts, other=0).to(ACC)
-    x = x.to(ACC)
-    row_max = tl.max(x, 1, keep_dims=True)
+    row_max = x[0].to(ACC)
+    for i in tl.static_range(1, DEPTH):
+        row_max = tl.maximum(row_max, x[i].to(ACC))
+    row_max = tl.max(row_max, 1, keep_dims=True)
     base = finite(row_max)
-    x -= base
-    log_sum = tl.log(tl.sum(exp(x), 1, keep_dims=True))
+    row_sum = exp(x[0].to(ACC) - base)
+    for i in tl.static_range(1, DEPTH):
+        row_sum += exp(x[i].to(ACC) - base)
+    log_sum = tl.log(tl.sum(row_sum, 1, keep_dims=True))
     class_of_row = target.to(tl.int32)
+    q = ()
     if not LOADED or dx_ptr is not None:
-        q = wanted(
-            target_ptr + row * C + c, weight_ptr, c, mask, class_of_row, target_weight, C, PROBABILITIES, SMOOTHING, ACC
-        )
+        for i in tl.static_range(DEPTH):
+            q = q + (
+                wanted(
+                    target_ptr + i * WIDTH + (row * C + c), weight_ptr, i * WIDTH + c, exists if i < DEPTH - 1 else last,
+                    class_of_row, target_weight, C, PROBABILITIES, SMOOTHING, ACC,
+                ),
+            )  # fmt: skip
     q_sum = target_weight
     if LOADED:
         dot = tl.where(counts, q_sum * (x_target - base), 0.0)
     else:
-        # Of one class the other logits may be -inf; of a distribution that makes NaN, as in PyTorch.
-        of_q = c == class_of_row
         if not CLASSES:
-            q_sum = tl.sum(q, 1, keep_dims=True)
-            of_q = mask
-        dot = tl.sum(tl.where(of_q, q * x, 0.0), 1, keep_dims=True)
+            q_sums = q[0]
+            for i in tl.static_range(1, DEPTH):
+                q_sums += q[i]
+            q_sum = tl.sum(q_sums, 1, keep_dims=True)
+        dots = tl.zeros(x[0].shape, ACC)
+        for i in tl.static_range(DEPTH):
+            # Of one class the other logits may be -inf; of a distribution that makes NaN, as in PyTorch.
+            of_q = exists if i < DEPTH - 1 else last
+            if CLASSES:
+                of_q = i * WIDTH + c == class_of_row
+            dots += tl.where(of_q, q[i] * (x[i].to(ACC) - base), 0.0)
+        dot = tl.sum(dots, 1, keep_dims=True)
     loss = tl.where(counts, q_sum * log_sum - dot, 0.0)
     if row_max_ptr is not None:
         tl.store(row_max_ptr + row, row_max, mask=row < R)
@@ -227,8 +253,9 @@ def losses_of_rows(
         tl.store(q_sum_ptr + row, q_sum, mask=row < R)
     if dx_ptr is not None:
         grad = row_gradient(None, row, 0, total_ptr, R, counts, MEAN, ACC)
-        dx = tl.where(counts, grad * (q_sum * exp(x - log_sum) - q), 0.0)
-        tl.store(dx_ptr + row * C + c, dx, mask=mask)
+        for i in tl.static_range(DEPTH):
+            dx = tl.where(counts, grad * (q_sum * exp(x[i].to(ACC) - base - log_sum) - q[i]), 0.0)
+            tl.store(dx_ptr + i * WIDTH + (row * C + c), dx, mask=exists if i < DEPTH - 1 else last)
     if not REDUCED:
         tl.store(loss_ptr + row, loss, mask=row < R)
     return loss, target_weight
@@ -258,11 +285,12 @@ def cross_entropy_rows(
     ACC: tl.constexpr,
     VEC: tl.constexpr,
     BLOCK_R: tl.constexpr,
-    BLOCK_C: tl.constexpr,
+    DEPTH: tl.constexpr,
+    WIDTH: tl.constexpr,
     BLOCK_PROGRAMS: tl.constexpr,
     LOOPS: tl.constexpr,
 ):
-    """The loss of each row, or their sum or mean, and what the gradient needs.
+    """The loss of each row, or their sum or mean, and what the gradient needs; a row in DEPTH parts of WIDTH logits.
 
     Args:
         x_ptr: [R, C].
@@ -279,18 +307,19 @@ def cross_entropy_rows(
     """
     C = C // VEC * VEC  # now the compiler sees it too
     first, programs = tl.program_id(0), tl.num_programs(0)
-    row, x, target = load_rows(x_ptr, target_ptr, first, R, C, BLOCK_R, BLOCK_C, PROBABILITIES)
+    row, x, target = load_rows(x_ptr, target_ptr, first, R, C, BLOCK_R, DEPTH, WIDTH, PROBABILITIES)
     if LOOPS:
         losses = tl.zeros([BLOCK_R, 1], ACC)
         totals = tl.zeros([BLOCK_R, 1], ACC)
         for start in range(first, tl.cdiv(R, BLOCK_R), programs):
             # On their way while this tile is computed.
             next_row, next_x, next_target = load_rows(
-                x_ptr, target_ptr, start + programs, R, C, BLOCK_R, BLOCK_C, PROBABILITIES
+                x_ptr, target_ptr, start + programs, R, C, BLOCK_R, DEPTH, WIDTH, PROBABILITIES
             )
             loss, weight = losses_of_rows(
                 x_ptr, target_ptr, weight_ptr, loss_ptr, total_ptr, row_max_ptr, log_sum_ptr, q_sum_ptr, dx_ptr, row, x,
-                target, R, C, ignore_index, REDUCED, MEAN, PROBABILITIES, SMOOTHING, ACC, LOOPS,
+                target, R, C, ignore_index, REDUCED, MEAN, PROBABILITIES, SMOOTHING, ACC, LOOPS, DEPTH,
+                WIDTH,
             )  # fmt: skip
             losses += loss
             totals += weight
@@ -298,7 +327,7 @@ def cross_entropy_rows(
     else:
         losses, totals = losses_of_rows(
             x_ptr, target_ptr, weight_ptr, loss_ptr, total_ptr, row_max_ptr, log_sum_ptr, q_sum_ptr, dx_ptr, row, x,
-            target, R, C, ignore_index, REDUCED, MEAN, PROBABILITIES, SMOOTHING, ACC, LOOPS,
+            target, R, C, ignore_index, REDUCED, MEAN, PROBABILITIES, SMOOTHING, ACC, LOOPS, DEPTH, WIDTH,
         )  # fmt: skip
     if REDUCED:
         reduce_losses(
@@ -330,7 +359,8 @@ def cross_entropy_rows_gradient(
     ACC: tl.constexpr,
     VEC: tl.constexpr,
     BLOCK_R: tl.constexpr,
-    BLOCK_C: tl.constexpr,
+    DEPTH: tl.constexpr,
+    WIDTH: tl.constexpr,
 ):
     """The gradient by x.
 
@@ -345,13 +375,18 @@ def cross_entropy_rows_gradient(
         VEC: divides C.
     """
     C = C // VEC * VEC  # now the compiler sees it too
-    c = tl.arange(0, BLOCK_C)[None, :]
+    c = tl.arange(0, WIDTH)[None, :]
     rows = rows_to_do(grad_ptr, R, WRITTEN)
     for start in range(tl.program_id(0), tl.cdiv(rows, BLOCK_R), tl.num_programs(0)):
         row = tl.cast(start, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
-        mask = (row < R) & (c < C)
+        exists = (row < R) & (c >= 0)
+        last = (row < R) & (c < C - (DEPTH - 1) * WIDTH)
+        offsets = row * C + c
         # Before anything waits for a target.
-        x = tl.load(x_ptr + row * C + c, mask=mask, other=0).to(ACC)
+        x = ()
+        for i in tl.static_range(DEPTH):
+            mask = exists if i < DEPTH - 1 else last
+            x = x + (tl.load(x_ptr + i * WIDTH + offsets, mask=mask, other=0).to(ACC),)
         target, counts, target_weight = load_row_targets(
             target_ptr, weight_ptr, row, row < R, C, ignore_index, PROBABILITIES, ACC
         )
@@ -359,8 +394,11 @@ def cross_entropy_rows_gradient(
         row_max = tl.load(row_max_ptr + row, mask=counts, other=0)
         log_sum = tl.load(log_sum_ptr + row, mask=counts, other=0)
         q_sum = tl.load(q_sum_ptr + row, mask=counts, other=0)
-        q = wanted(
-            target_ptr + row * C + c, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC
-        )
-        dx = tl.where(counts, grad * (q_sum * exp(x - row_max - log_sum) - q), 0.0)
-        tl.store(dx_ptr + row * C + c, dx, mask=mask)
+        for i in tl.static_range(DEPTH):
+            mask = exists if i < DEPTH - 1 else last
+            q = wanted(
+                target_ptr + i * WIDTH + offsets, weight_ptr, i * WIDTH + c, mask, target, target_weight, C,
+                PROBABILITIES, SMOOTHING, ACC,
+            )  # fmt: skip
+            dx = tl.where(counts, grad * (q_sum * exp(x[i] - row_max - log_sum) - q), 0.0)
+            tl.store(dx_ptr + i * WIDTH + offsets, dx, mask=mask)

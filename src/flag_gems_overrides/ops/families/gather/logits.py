@@ -171,7 +171,8 @@ def _blocks(planned: logits_plan.Whole | logits_plan.Looped | logits_plan.Looped
         return {
             "VEC": planned.vec,
             "BLOCK_R": planned.block_r,
-            "BLOCK_C": planned.block_c,
+            "DEPTH": planned.depth,
+            "WIDTH": planned.width,
             "num_warps": planned.warps,
             **({"maxnreg": planned.registers} if planned.registers else {}),
         }

@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 from ..softmax import launches as softmax
 from .launches import MAX_GRID, Problem
 from .plan import WARPS
@@ -26,6 +26,8 @@ MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
 LOOPED_TILE_BYTES, LOOPED_PIECES, LOOPED_PER_SM, TARGET_BYTES = 4608, 1024, 8, 8
 # Of fewer rows than that which still are more programs than so many, each has as many tiles as the others: 1643 x 723
 # float16 takes 8.4 us by 822 programs, 8.6 by 548, 10.2 by 1643 (H100).
+THREAD_BYTES, BUSY_THREADS, MAX_ROWS_OF_THREAD = 32, 128, 4
+OTHER_REGISTERS, UNPACKING_REGISTERS = 32, 16
 # Iterations of a program at least, unless its tile is small.
 LOOPED_ITERATIONS = 4
 # Where all programs run at once most of the time is that of fetching instructions, about 2.8 us for 1000 of them: 8 x
@@ -64,10 +66,11 @@ MAX_REGISTERS = 255
 
 
 class Whole(NamedTuple):
-    """A program takes every ``programs``-th tile of ``block_r`` whole rows."""
+    """A program takes every ``programs``-th tile of ``block_r`` whole rows, each in ``depth`` parts of ``width``."""
 
     block_r: int
-    block_c: int
+    depth: int
+    width: int
     vec: int
     warps: int
     registers: int  # 0 for as many as the compiler takes
@@ -180,43 +183,53 @@ def is_whole(problem: Problem) -> bool:
 
 def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
     N, C, _, size = problem
-    block_c, vec = power_of_2(C), math.gcd(C, VECTOR_BYTES // size)
+    vec = math.gcd(C, VECTOR_BYTES // size)
+    block_c = power_of_2(C)
     pieces = block_c // vec  # of a row, as they are loaded
-    if cdiv(N, max(WHOLE_TILE // block_c, 1)) > MAX_LOGITS_PROGRAMS:
-        tile_bytes = LOOPED_TILE_BYTES // (2 if gradient else 1)
-        block_r = min(tile_bytes // (block_c * size + TARGET_BYTES), LOOPED_PIECES // pieces)
-        block_r = 1 << max(block_r, 1).bit_length() - 1
-        # A thread has parts of one row where a row has more pieces than a warp has lanes: of several, 262144 x 102
-        # float16 spills 256 bytes of its 64 registers (155 us, torch.compile 70.6, H200; not timed without).
-        if pieces > WARP and not gradient:
-            block_r = min(block_r, WARPS)
-        per_sm = LOOPED_PER_SM // (2 if size == 8 or gradient else 1)
-        programs = limits.sm_count * per_sm
-        # Some programs have a tile more than others, which should not be much more.
-        least = max(WHOLE_TILE // 2 // block_c, 1)
-        while block_r > least and cdiv(N, block_r) < LOOPED_ITERATIONS * programs:
-            block_r //= 2
-        registers = limits.registers_per_sm // (per_sm * WARPS * WARP)
-        return Whole(block_r, block_c, vec, WARPS, registers, min(programs, cdiv(N, block_r)))
-    alone = power_of_2(N) * pieces <= MAX_PIECES_ALONE and power_of_2(N) * block_c <= MAX_ELEMENTS_ALONE
-    block_r = power_of_2(N) if alone else min(power_of_2(N), WHOLE_TILE // block_c)
+    rows = power_of_2(N)
+    alone = rows * pieces <= MAX_PIECES_ALONE and rows * block_c <= MAX_ELEMENTS_ALONE
+    block_r = rows if alone else min(rows, max(WHOLE_TILE // block_c, 1))
+    if not alone and cdiv(N, block_r) > limits.sm_count:
+        return _many_rows(problem, limits, vec, gradient)
     warps = max(1, min(WARPS, block_r * block_c // 256))
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     most = min(block_r * pieces // WARP, MAX_WARPS_ALONE if alone and size < 8 else MAX_WHOLE_WARPS)
-    # Where multiprocessors have several programs, one does what it can while another waits: 1168 x 163 bfloat16 takes
-    # 6.7 us with 4 warps, 7.4 with 8, 1225 x 383 7.1 and 7.8, 1024 x 145 float32 6.5 and, with 16, 7.2; but 800 x 200
-    # float64, which waits for its exponentials, 9.0 and 8.8 with more (H100).
-    if size < 8 and cdiv(N, block_r) > limits.sm_count:
-        most = WARPS
     if alone and C <= FEW_CLASSES:
         most = min(most, WARPS_OF_FEW_CLASSES)
     while 2 * warps <= most:
         warps *= 2
-    at_once, programs = limits.sm_count * LOOPED_PER_SM, cdiv(N, block_r)
-    if size < 8 and not gradient and warps == WARPS and programs > at_once:
-        registers = limits.registers_per_sm // (LOOPED_PER_SM * WARPS * WARP)
-        return Whole(block_r, block_c, vec, warps, registers, cdiv(programs, cdiv(programs, at_once)))
-    resident = limits.sm_count * (limits.threads_per_sm // (warps * WARP))
     # All that there are: by itself the compiler spills 8 bytes to have 32 in 32 warps (8 x 230 float32, weighted).
     registers = min(limits.registers_per_sm // (warps * WARP), MAX_REGISTERS) if warps > WARPS else 0
-    return Whole(block_r, block_c, vec, warps, registers, min(programs, resident, MAX_LOGITS_PROGRAMS))
+    return Whole(block_r, 1, block_c, vec, warps, registers, cdiv(N, block_r))
+
+
+def _many_rows(problem: Problem, limits: Limits, vec: int, gradient: bool) -> Whole:
+    """Each row by so many threads of one warp that each has THREAD_BYTES of it."""
+    N, C, _, size = problem
+    thread_bytes = THREAD_BYTES * (2 if size == 8 else 1)
+    most = min(WARP, power_of_2(C // vec))
+    lanes = min(power_of_2(cdiv(C * size, thread_bytes)), most)
+    while lanes < most and N * lanes < limits.sm_count * BUSY_THREADS:
+        lanes *= 2
+    depth = cdiv(C // vec, lanes)
+    per_sm = _programs_per_multiprocessor(depth, vec, size, gradient, limits)
+    at_once = limits.sm_count * per_sm
+    row_bytes = depth * vec * size + TARGET_BYTES // lanes
+    rows = min(power_of_2_within(thread_bytes // row_bytes), MAX_ROWS_OF_THREAD)
+    block_r = WARPS * WARP // lanes
+    while rows > 1 and cdiv(N, rows * block_r) < LOOPED_ITERATIONS * at_once:
+        rows //= 2
+    tiles = cdiv(N, rows * block_r)
+    programs = cdiv(tiles, cdiv(tiles, at_once))
+    registers = limits.registers_per_sm // (per_sm * WARPS * WARP) if programs < tiles else 0
+    return Whole(rows * block_r, depth, lanes * vec, vec, WARPS, registers, programs)
+
+
+def _programs_per_multiprocessor(depth: int, vec: int, size: int, gradient: bool, limits: Limits) -> int:
+    """Whose registers have two tiles, the next of which is on its way."""
+    if size == 8 or gradient:
+        return LOOPED_PER_SM // 2
+    registers = OTHER_REGISTERS + 2 * depth * (vec * size // 4 if vec * size >= 4 else 1)
+    if vec * size > 4:
+        registers += UNPACKING_REGISTERS
+    return min(LOOPED_PER_SM, limits.registers_per_sm // (registers * WARPS * WARP))
