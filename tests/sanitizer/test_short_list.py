@@ -110,6 +110,8 @@ SIZES = {
         "3x9001 gradient=1 bfloat16",
         "20x9001 gradient=1 float32",
         "59x9001 bfloat16",
+        "3000x61 bfloat16",
+        "3000x61 gradient=1 float32",
     ],
 }
 

@@ -15,52 +15,143 @@ from flag_gems_overrides.ops.launch.devices import Limits
 H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
 
 
-@given(N=st.integers(1, 3000) | st.integers(1, 1 << 24), C=st.integers(1, 1024), size=st.sampled_from([2, 4, 8]))
-@example(2100, 1000, 2)
-@example(1422493, 9, 2)
-def test_whole_rows_of_logits(N, C, size):
-    problem = Problem(N, C, 1, size)
-    if not logits_plan.is_whole(problem):
+def forward(N, C, size, classes=True, gradient=False):
+    return logits_plan.cross_entropy(Problem(N, C, 1, size), H200, False, classes, gradient)
+
+
+def lanes(plan):
+    return plan.width // plan.vec
+
+
+ROWS = {
+    "N": st.integers(1, 3000) | st.integers(1, 1 << 24),
+    "C": st.integers(1, 1024),
+    "size": st.sampled_from([2, 4, 8]),
+    "classes": st.booleans(),
+    "gradient": st.booleans(),
+}
+
+
+@given(**ROWS)
+@example(2100, 1000, 2, True, False)
+@example(1422493, 9, 2, True, False)
+@example(16777216, 1, 2, False, True)
+def test_whole_rows_of_logits(N, C, size, classes, gradient):
+    if not logits_plan.is_whole(Problem(N, C, 1, size)):
+        assert C > 512
         return
-    found = logits_plan.cross_entropy(problem, H200, False, True)
+    found = forward(N, C, size, classes, gradient)
     assert isinstance(found, logits_plan.Whole)
     threads = found.warps * 32
-    assert C <= found.block_c < 2 * C
+    assert found.depth * found.width - found.width < C <= found.depth * found.width
     assert C % found.vec == 0
     assert 0 < found.programs * found.block_r < N + found.block_r or found.programs == 1
     assert found.registers * threads <= H200.registers_per_sm
     # Warps beyond the fewest have a piece for each thread, and run at once.
-    assert found.warps <= WARPS or threads <= found.block_r * found.block_c // found.vec
-    assert found.warps <= WARPS or found.programs * threads <= H200.sm_count * H200.threads_per_sm
+    assert found.warps <= WARPS or threads <= found.block_r * found.width // found.vec
+    assert found.warps <= WARPS or found.programs <= H200.sm_count
 
 
-@pytest.mark.parametrize(("C", "size", "rows"), [(102, 2, 4), (101, 2, 4), (101, 4, 4), (140, 2, 4), (104, 2, 16)])
-def test_a_thread_has_parts_of_one_row_of_many_pieces(C, size, rows):
-    """Several are more than 64 registers hold."""
-    assert logits_plan.cross_entropy(Problem(262144, C, 1, size), H200, False, True).block_r == rows
+@given(**ROWS)
+@example(484203, 61, 2, True, False)
+def test_programs_of_many_rows(N, C, size, classes, gradient):
+    if not logits_plan.is_whole(Problem(N, C, 1, size)):
+        return
+    found = forward(N, C, size, classes, gradient)
+    tiles = -(-N // found.block_r)
+    if tiles == found.programs:
+        return
+    per_sm = -(-found.programs // H200.sm_count)
+    # A warp has whole rows, at most so many elements to a lane, and all programs run at once.
+    assert lanes(found) <= 32
+    assert found.warps == WARPS
+    assert found.block_r * found.depth * found.width <= WARPS * 32 * 32
+    assert found.registers % 8 == 0 or found.registers == logits_plan.MAX_REGISTERS
+    assert per_sm * found.registers * WARPS * 32 <= H200.registers_per_sm
+    # No program has a tile more than the others need.
+    assert -(-tiles // -(-tiles // found.programs)) == found.programs
+
+
+@pytest.mark.parametrize(
+    ("C", "size", "expected"),
+    [(102, 2, 8), (61, 2, 4), (18, 2, 2), (9, 2, 1), (209, 2, 16), (700, 2, 32), (65, 4, 8), (107, 4, 8), (27, 8, 4)],
+)
+def test_lanes_of_a_row(C, size, expected):
+    assert lanes(forward(500000, C, size)) == expected
+
+
+def test_a_row_that_would_leave_lanes_idle_has_half_of_them():
+    found = forward(149385, 320, 2)
+    assert (lanes(found), found.depth) == (16, 3)
+
+
+@pytest.mark.parametrize(("C", "rows"), [(1, 4), (4, 4), (18, 2), (32, 1), (61, 1)])
+def test_few_lanes_have_several_rows(C, rows):
+    found = forward(1 << 24, C, 2)
+    assert found.block_r * lanes(found) == rows * WARPS * 32
+
+
+def test_few_rows_are_shared_by_more_lanes():
+    assert [lanes(forward(N, 23, 2)) for N in (500000, 10000, 4888)] == [2, 2, 4]
+
+
+def test_what_takes_more_registers_has_fewer_programs():
+    programs = [forward(1 << 22, 801, 2, classes, gradient).programs for classes, gradient in CASES]
+    assert programs == sorted(programs, reverse=True)
+    assert programs[0] > programs[-1]
+
+
+CASES = [(True, False), (False, False), (False, True)]
+
+
+@pytest.mark.parametrize(("N", "C", "size"), [(1, 947, 4), (100000, 1000, 4), (20000, 700, 2), (54952, 431, 8)])
+def test_rows_that_are_held_whole(N, C, size):
+    assert isinstance(forward(N, C, size), logits_plan.Whole)
+    assert not isinstance(forward(N, 2 * C, size), logits_plan.Whole)
 
 
 @pytest.mark.parametrize("problem", [(31, 49, 1, 2), (35, 17, 1, 2), (64, 27, 1, 2), (86, 11, 1, 4), (8, 97, 1, 4)])
 def test_few_logits_are_of_one_program(problem):
     found = logits_plan.cross_entropy(Problem(*problem), H200, False, True)
     assert found.programs == 1
-    assert found.block_r * found.block_c <= 2 * 32 * found.warps
+    assert found.block_r * found.width <= 2 * 32 * found.warps
 
 
-@pytest.mark.parametrize(("N", "C", "size", "warps"), [(1168, 163, 2, 4), (1024, 145, 4, 4), (132 * 4, 163, 2, 16)])
-def test_several_programs_of_a_multiprocessor_have_few_warps(N, C, size, warps):
-    found = logits_plan.cross_entropy(Problem(N, C, 1, size), H200, False, True)
-    assert (found.block_r, found.warps) == (4, warps)
+@pytest.mark.parametrize(("N", "warps"), [(1168, 4), (132 * 4, 16)])
+def test_several_programs_of_a_multiprocessor_have_few_warps(N, warps):
+    assert forward(N, 163, 2).warps == warps
 
 
-def test_several_programs_that_compute_in_float64_have_many_warps():
-    assert logits_plan.cross_entropy(Problem(800, 200, 1, 8), H200, False, True).warps == 16
+@pytest.mark.parametrize(("N", "C"), [(5000, 723), (8000, 1000), (20001, 400)])
+def test_rows_beyond_what_runs_at_once_are_in_equal_shares(N, C):
+    found = forward(N, C, 2)
+    tiles = -(-N // found.block_r)
+    assert found.programs < tiles <= found.programs * (-(-tiles // found.programs))
+    assert found.registers
+    # All at once.
+    assert forward(1056, C, 2).registers == 0
 
 
-@pytest.mark.parametrize(("N", "C", "programs"), [(1643, 723, 822), (2048, 1000, 1024), (4001, 400, 1001)])
-def test_rows_beyond_what_runs_at_once_are_in_equal_shares(N, C, programs):
-    found = logits_plan.cross_entropy(Problem(N, C, 1, 2), H200, False, True)
-    assert (found.warps, found.registers, found.programs) == (4, 64, programs)
-    # All at once; a gradient is wanted.
-    assert logits_plan.cross_entropy(Problem(1056, C, 1, 2), H200, False, True).registers != 64
-    assert logits_plan.cross_entropy(Problem(N, C, 1, 2), H200, False, True, gradient=True).registers == 0
+@pytest.mark.parametrize(
+    ("N", "C", "size", "warps", "group"),
+    [
+        (1, 13753, 2, 16, 1),
+        (56, 7232, 4, 16, 1),
+        (64, 20001, 2, 32, 1),
+        (20, 4000, 2, 4, 1),
+        (41, 65536, 2, 8, 8),  # too long
+        (1, 7600, 8, 8, 4),  # of float64 registers hold less
+        (133, 7232, 4, 8, 2),  # more rows than multiprocessors
+    ],
+)
+def test_a_long_row_of_one_tile_is_of_one_program(N, C, size, warps, group):
+    found = forward(N, C, size)
+    assert (found.warps, found.group) == (warps, group)
+
+
+@given(N=ROWS["N"], C=st.integers(1, 512), size=ROWS["size"])
+def test_the_gradient_of_whole_rows(N, C, size):
+    found = logits_plan.cross_entropy_gradient(Problem(N, C, 1, size), H200, False)
+    assert isinstance(found, logits_plan.Whole)
+    assert found.programs <= H200.sm_count * logits_plan.PER_SM
+    assert found.registers * found.warps * 32 <= H200.registers_per_sm

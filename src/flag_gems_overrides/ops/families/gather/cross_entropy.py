@@ -11,7 +11,7 @@ q = ((1 - smoothing) * p + smoothing / C) * weight.
 
     kernel                          a program reads
     cross_entropy_total             BLOCK targets at a time, for the sum of their weights
-    cross_entropy_rows              BLOCK_R whole rows in one tile
+    cross_entropy_rows              BLOCK_R whole rows in one tile, each in parts, and the next tile meanwhile
     cross_entropy_rows_gradient     the same
     cross_entropy_looped            a row, or its share of it, in a loop, and again to write the gradient
     cross_entropy_looped_gradient   a row in a loop
@@ -173,8 +173,7 @@ def load_rows(
     x_ptr, target_ptr, tile, R, C,
     BLOCK_R: tl.constexpr, DEPTH: tl.constexpr, WIDTH: tl.constexpr, PROBABILITIES: tl.constexpr,
 ):  # fmt: skip
-    """The rows of a tile, their logits in DEPTH parts, and their targets; if there is no such tile, rows after the last,
-    of which nothing is loaded."""
+    """The rows of a tile, their logits in DEPTH parts, and their targets; rows after the last if there is no tile."""
     row = tl.cast(tile, tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]
     c = tl.arange(0, WIDTH)[None, :]
     offsets = row * C + c
@@ -223,12 +222,12 @@ def losses_of_rows(
     q = ()
     if not LOADED or dx_ptr is not None:
         for i in tl.static_range(DEPTH):
-            q = q + (
-                wanted(
-                    target_ptr + i * WIDTH + (row * C + c), weight_ptr, i * WIDTH + c, exists if i < DEPTH - 1 else last,
-                    class_of_row, target_weight, C, PROBABILITIES, SMOOTHING, ACC,
-                ),
+            mask = exists if i < DEPTH - 1 else last
+            of_part = wanted(
+                target_ptr + i * WIDTH + (row * C + c), weight_ptr, i * WIDTH + c, mask, class_of_row, target_weight, C,
+                PROBABILITIES, SMOOTHING, ACC,
             )  # fmt: skip
+            q = q + (of_part,)
     q_sum = target_weight
     if LOADED:
         dot = tl.where(counts, q_sum * (x_target - base), 0.0)
@@ -318,8 +317,7 @@ def cross_entropy_rows(
             )
             loss, weight = losses_of_rows(
                 x_ptr, target_ptr, weight_ptr, loss_ptr, total_ptr, row_max_ptr, log_sum_ptr, q_sum_ptr, dx_ptr, row, x,
-                target, R, C, ignore_index, REDUCED, MEAN, PROBABILITIES, SMOOTHING, ACC, LOOPS, DEPTH,
-                WIDTH,
+                target, R, C, ignore_index, REDUCED, MEAN, PROBABILITIES, SMOOTHING, ACC, LOOPS, DEPTH, WIDTH,
             )  # fmt: skip
             losses += loss
             totals += weight

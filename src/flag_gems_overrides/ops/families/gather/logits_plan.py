@@ -12,23 +12,29 @@ from ..softmax import launches as softmax
 from .launches import MAX_GRID, Problem
 from .plan import WARPS
 
-# Rows of at most MAX_WHOLE_BYTES are held whole, in tiles of WHOLE_TILE elements, by at most so many
-# programs (the sums of 4096 programs spill 8 bytes in a gradient with the loss, 1048576 x 10 bf16). 20000 x 700 bf16
-# takes 38.2 us so, 45.6 in a loop. Of float64 twice as many, for a loop takes more exponentials: 54952 x
-# 431 takes 148 us so, 221 in a loop (PyTorch 156).
-MAX_WHOLE_BYTES, WHOLE_TILE, MAX_LOGITS_PROGRAMS = 2048, 1024, 2048
-# More rows than so many programs have at once are done in loops, whose next tile is on its way: LOOPED_PER_SM programs
-# of a multiprocessor with LOOPED_TILE_BYTES each, targets included, are the 32 KB that it takes to hide a microsecond;
-# a thread loads at most LOOPED_PIECES / 128 pieces. Of float64, or if a gradient is wanted (then of half a tile each),
-# half the programs, for these take twice the registers. 149385 x 320 bfloat16 takes 80 us (one tile after the other
-# 122; with half the bytes 87, with 6 programs 78; torch.compile 86), 1422493 x 9 72 us (108, 79 and 70); to read them
-# takes 22 and 6.
-LOOPED_TILE_BYTES, LOOPED_PIECES, LOOPED_PER_SM, TARGET_BYTES = 4608, 1024, 8, 8
-# Of fewer rows than that which still are more programs than so many, each has as many tiles as the others: 1643 x 723
-# float16 takes 8.4 us by 822 programs, 8.6 by 548, 10.2 by 1643 (H100).
-THREAD_BYTES, BUSY_THREADS, MAX_ROWS_OF_THREAD = 32, 128, 4
-OTHER_REGISTERS, UNPACKING_REGISTERS = 32, 16
-# Iterations of a program at least, unless its tile is small.
+# Rows of at most so many bytes and elements are held whole, few of them in tiles of WHOLE_TILE elements. 20000 x 700
+# bfloat16 takes 38.2 us so, 45.6 in a loop; 100000 x 1000 float32 145 and 171; 54952 x 431 float64 82 and 221, for a
+# loop takes more exponentials.
+MAX_WHOLE_BYTES, MAX_WHOLE_ELEMENTS, WHOLE_TILE = 4096, 1024, 1024
+# Where there are more tiles than multiprocessors, a row is read by so many lanes of one warp that each has 9 to 16
+# elements, of float64 5 to 8: its sums take few shuffles and no barrier, and what is done for each row, such as its
+# logarithm and its target, is done by few lanes. 262144 x 102 float16 takes 35.9 us so, 38.3 with twice the elements,
+# 46.6 with half, 99.3 by warps that share a row; 300000 x 65 float32 43.3, 47.7 with half, 177.
+THREAD_ELEMENTS = {2: 16, 4: 16, 8: 8}
+# Half the lanes if those have less than that share of elements that exist: 149385 x 320 bfloat16 takes 49.7 us by 16
+# lanes, of which three parts hold 384 elements, 58.5 by 32 with room for 512.
+LEAST_SHARE = 3, 4
+# At most so many lanes have several rows, of so many bytes with their targets: 649328 x 18 bfloat16 takes 22.3 us with
+# two, 24.9 with one, 16777216 x 1 72.7 with four, 75.9 with two.
+LANES_OF_SEVERAL_ROWS, ROWS_BYTES, TARGET_BYTES = 2, 64, 8
+# Of few rows more lanes take parts, until a multiprocessor has so many threads with one.
+BUSY_THREADS = 128
+# A program takes several tiles, the next of which is on its way, if there are more than all that run at once: as many
+# as the registers of two tiles allow, but no more than PER_SM; of float64, or if a gradient is wanted, half as many.
+# A thread's registers are so many, those of vectors that are unpacked and of a gradient, and those of the elements.
+PER_SM = 8
+LOSS_REGISTERS, UNPACKING_REGISTERS, GRADIENT_REGISTERS, REGISTER_UNIT = 32, 16, 8, 8
+# Iterations of a program at least that has several rows for a lane.
 LOOPED_ITERATIONS = 4
 # Where all programs run at once most of the time is that of fetching instructions, about 2.8 us for 1000 of them: 8 x
 # 11 float32 takes 3.5 us (472 instructions), 8 x 17 float16 4.7 (904), 8 x 97 float32 5.1 (1024), 1 x 31 float32 2.8
@@ -41,8 +47,10 @@ MAX_PIECES_ALONE, MAX_ELEMENTS_ALONE, MAX_WARPS_ALONE, MAX_WHOLE_WARPS = 2048, 4
 FEW_CLASSES, WARPS_OF_FEW_CLASSES = 4, 8
 # Longer rows are read in a loop, four vectors to a thread. If there are more rows than programs of 8 warps run at
 # once, programs have 4 warps: 2664 x 4581 float16 takes 22.1 us, 25.0 with 8; 4096 x 2345 float32 24.8 and 28.4; 8192
-# x 32000 bfloat16 139 and 143; 8192 x 128256 492 and 484. If there are few rows, several programs share one.
-LOOPED_VECTORS, MIN_LOOPED_WARPS, MAX_LOOPED_WARPS, LOOPED_REGISTERS = 4, 4, 8, 64
+# x 32000 bfloat16 139 and 143; 8192 x 128256 492 and 484. If there are few rows, several programs share one, unless one
+# tile of up to WARPS_OF_ONE_TILE holds it: 1 x 13753 bfloat16 takes 4.6 us by 16 warps, 6.3 by two programs of 8, 56 x
+# 7232 float32 6.3 and 8.2, 64 x 20001 float16 8.8 by 32 warps and 9.7 (H100).
+LOOPED_VECTORS, MIN_LOOPED_WARPS, MAX_LOOPED_WARPS, WARPS_OF_ONE_TILE, LOOPED_REGISTERS = 4, 4, 8, 32, 64
 # The gradient with the loss, by bytes of an element: (longest row in bytes, least rows, shape of a program). First
 # rows that a tile holds, with as many warps as that takes (0); then rows that L1 or L2 holds for all programs; longer
 # ones are SHARED by several programs. bfloat16 8192 x 15001 takes 158 us with 8 warps, 195 with 16; 8192 x 32000 294
@@ -109,13 +117,13 @@ def cross_entropy(
     Args:
         gradient: whether one will be wanted.
         written: whether the gradient comes with the loss: what is read and written is softmax's then.
-        shared: whether programs may share a row.
+        shared: whether programs may share a row, which they do if a row should have one class.
     """
     N, C, _, size = problem
     if is_whole(problem):
-        return _whole(problem, limits, gradient)
+        return _whole(problem, limits, gradient, shared)
     vec = VECTOR_BYTES // size
-    shape = _written_shape(problem, limits) if written else _shape(problem, limits)
+    shape = _written_shape(problem, limits) if written else _shape(problem, limits, shared)
     resident = softmax.resident(shape, limits)
     # As many programs for a row as there are for each, or as hold it.
     group = resident // N
@@ -129,12 +137,14 @@ def cross_entropy(
     return Looped(found.lanes, found.depth, vec, found.group, found.members, found.warps, found.registers, programs)
 
 
-def _shape(problem: Problem, limits: Limits) -> softmax.Shape:
+def _shape(problem: Problem, limits: Limits, classes: bool) -> softmax.Shape:
     N, C, _, size = problem
     # Four vectors of float64 spill 8 bytes of 600 x 30000 (sm_100, Triton 3.7), 64 registers 16 of 280 x 117815.
     tight = size == 8 and limits.capability >= (10, 0)
     elements = LOOPED_VECTORS * VECTOR_BYTES // size // (2 if tight else 1)
-    warps = min(max(power_of_2(cdiv(C, elements * WARP)), MIN_LOOPED_WARPS), MAX_LOOPED_WARPS)
+    alone = classes and size < 8 and limits.sm_count >= N and WARPS_OF_ONE_TILE * WARP * elements >= C
+    most = WARPS_OF_ONE_TILE if alone else MAX_LOOPED_WARPS
+    warps = min(max(power_of_2(cdiv(C, elements * WARP)), MIN_LOOPED_WARPS), most)
     # float64 spills 8 bytes by four warps (1225 x 383, 8192 x 128256, sm_90, Triton 3.6).
     more = size == 8 and warps < MAX_LOOPED_WARPS
     registers = LOOPED_REGISTERS * 2 if tight else LOOPED_REGISTERS + 16 * more
@@ -161,7 +171,10 @@ def cross_entropy_gradient(problem: Problem, limits: Limits, written: bool) -> W
     """For the gradient that comes later; ``written`` if it is hardly ever wanted."""
     N, C, _, size = problem
     if is_whole(problem):
-        return _whole(problem, limits, True)
+        tile = _whole(problem, limits, True, True)
+        # By itself the compiler spills 8 bytes to have 72 registers (5000 x 68 float32, smoothed).
+        programs = min(cdiv(N, tile.block_r), limits.sm_count * PER_SM)
+        return tile._replace(programs=programs, registers=_all_registers(tile.warps, limits))
     vec = VECTOR_BYTES // size
     vectors = min(power_of_2(cdiv(C, vec)), GRADIENT_VECTORS)
     warps = max(1, vectors // 64)
@@ -178,19 +191,18 @@ def writes_gradient(problem: Problem, limits: Limits) -> bool:
 
 def is_whole(problem: Problem) -> bool:
     """Whether a tile has whole rows of logits."""
-    return problem.N * problem.size <= MAX_WHOLE_BYTES * (2 if problem.size == 8 else 1)
+    return problem.N <= MAX_WHOLE_ELEMENTS and problem.N * problem.size <= MAX_WHOLE_BYTES
 
 
-def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
+def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool) -> Whole:
     N, C, _, size = problem
-    vec = math.gcd(C, VECTOR_BYTES // size)
-    block_c = power_of_2(C)
+    block_c, vec = power_of_2(C), math.gcd(C, VECTOR_BYTES // size)
     pieces = block_c // vec  # of a row, as they are loaded
     rows = power_of_2(N)
     alone = rows * pieces <= MAX_PIECES_ALONE and rows * block_c <= MAX_ELEMENTS_ALONE
-    block_r = rows if alone else min(rows, max(WHOLE_TILE // block_c, 1))
+    block_r = rows if alone else min(rows, WHOLE_TILE // block_c)
     if not alone and cdiv(N, block_r) > limits.sm_count:
-        return _many_rows(problem, limits, vec, gradient)
+        return _many_rows(problem, limits, vec, gradient, classes)
     warps = max(1, min(WARPS, block_r * block_c // 256))
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     most = min(block_r * pieces // WARP, MAX_WARPS_ALONE if alone and size < 8 else MAX_WHOLE_WARPS)
@@ -199,37 +211,57 @@ def _whole(problem: Problem, limits: Limits, gradient: bool) -> Whole:
     while 2 * warps <= most:
         warps *= 2
     # All that there are: by itself the compiler spills 8 bytes to have 32 in 32 warps (8 x 230 float32, weighted).
-    registers = min(limits.registers_per_sm // (warps * WARP), MAX_REGISTERS) if warps > WARPS else 0
+    registers = _all_registers(warps, limits) if warps > WARPS else 0
     return Whole(block_r, 1, block_c, vec, warps, registers, cdiv(N, block_r))
 
 
-def _many_rows(problem: Problem, limits: Limits, vec: int, gradient: bool) -> Whole:
-    """Each row by so many threads of one warp that each has THREAD_BYTES of it."""
+def _many_rows(problem: Problem, limits: Limits, vec: int, gradient: bool, classes: bool) -> Whole:
+    """Each row by some lanes of one warp."""
     N, C, _, size = problem
-    thread_bytes = THREAD_BYTES * (2 if size == 8 else 1)
-    most = min(WARP, power_of_2(C // vec))
-    lanes = min(power_of_2(cdiv(C * size, thread_bytes)), most)
+    pieces = C // vec
+    most = min(WARP, power_of_2(pieces))
+    lanes = min(power_of_2(cdiv(C, THREAD_ELEMENTS[size])), most)
+    least, of = LEAST_SHARE
+    idle = of * pieces < least * lanes * cdiv(pieces, lanes)
+    if idle and lanes > 1 and lanes * THREAD_ELEMENTS[size] >= C:
+        lanes //= 2
     while lanes < most and N * lanes < limits.sm_count * BUSY_THREADS:
         lanes *= 2
-    depth = cdiv(C // vec, lanes)
-    per_sm = _programs_per_multiprocessor(depth, vec, size, gradient, limits)
-    at_once = limits.sm_count * per_sm
-    row_bytes = depth * vec * size + TARGET_BYTES // lanes
-    rows = min(power_of_2_within(thread_bytes // row_bytes), MAX_ROWS_OF_THREAD)
+    depth, rows = cdiv(pieces, lanes), 1
+    if lanes <= LANES_OF_SEVERAL_ROWS:
+        rows = power_of_2_within(ROWS_BYTES // (depth * vec * size + TARGET_BYTES // lanes))
     block_r = WARPS * WARP // lanes
+    per_sm = _programs_of_a_multiprocessor(rows * depth, vec, size, gradient, classes, limits)
+    at_once = limits.sm_count * per_sm
     while rows > 1 and cdiv(N, rows * block_r) < LOOPED_ITERATIONS * at_once:
         rows //= 2
+    # All have the same number of tiles, or one less: 1643 x 723 float16 takes 8.4 us by 822 programs, 10.2 by 1643.
     tiles = cdiv(N, rows * block_r)
     programs = cdiv(tiles, cdiv(tiles, at_once))
-    registers = limits.registers_per_sm // (per_sm * WARPS * WARP) if programs < tiles else 0
+    registers = _registers(per_sm, limits) if programs < tiles else 0
     return Whole(rows * block_r, depth, lanes * vec, vec, WARPS, registers, programs)
 
 
-def _programs_per_multiprocessor(depth: int, vec: int, size: int, gradient: bool, limits: Limits) -> int:
-    """Whose registers have two tiles, the next of which is on its way."""
-    if size == 8 or gradient:
-        return LOOPED_PER_SM // 2
-    registers = OTHER_REGISTERS + 2 * depth * (vec * size // 4 if vec * size >= 4 else 1)
-    if vec * size > 4:
-        registers += UNPACKING_REGISTERS
-    return min(LOOPED_PER_SM, limits.registers_per_sm // (registers * WARPS * WARP))
+def _programs_of_a_multiprocessor(
+    parts: int, vec: int, size: int, gradient: bool, classes: bool, limits: Limits
+) -> int:
+    """Whose registers have two tiles, of so many parts for a thread; no spills were found so."""
+    registers = LOSS_REGISTERS + (UNPACKING_REGISTERS if vec > 1 else 0) + (GRADIENT_REGISTERS if gradient else 0)
+    registers += 2 * parts * cdiv(vec * size, 4)
+    # A gradient, and what a row should have where that is more than a class, are of the accumulator's type.
+    registers += (gradient + (0 if classes else 2)) * parts * vec * max(size // 4, 1)
+    programs = PER_SM // (2 if size == 8 or gradient else 1)
+    while programs > 1 and _registers(programs, limits) < registers:
+        programs -= 1
+    return programs
+
+
+def _registers(programs: int, limits: Limits) -> int:
+    """Of a thread, if a multiprocessor has so many programs."""
+    registers = limits.registers_per_sm // (programs * WARPS * WARP) // REGISTER_UNIT * REGISTER_UNIT
+    return min(registers, MAX_REGISTERS)
+
+
+def _all_registers(warps: int, limits: Limits) -> int:
+    """Of a thread, if a multiprocessor has one program."""
+    return min(limits.registers_per_sm // (warps * WARP), MAX_REGISTERS)
