@@ -33,7 +33,7 @@ BUSY_THREADS = 128
 # as the registers of two tiles allow, but no more than PER_SM; of float64, or if a gradient is wanted, half as many.
 # A thread's registers are so many, those of vectors that are unpacked and of a gradient, and those of the elements.
 PER_SM = 8
-LOSS_REGISTERS, UNPACKING_REGISTERS, GRADIENT_REGISTERS, REGISTER_UNIT = 32, 16, 8, 8
+LOSS_REGISTERS, UNPACKING_REGISTERS, GRADIENT_REGISTERS, REGISTER_UNIT = 32, 16, 24, 8
 # Iterations of a program at least that has several rows for a lane.
 LOOPED_ITERATIONS = 4
 # Where all programs run at once most of the time is that of fetching instructions, about 2.8 us for 1000 of them: 8 x
