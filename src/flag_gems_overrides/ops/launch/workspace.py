@@ -12,6 +12,8 @@ Programs of a group (they share a row) exchange numbers like this. They must all
                                                   own word of the row before, after it has collected this row's
     if is_last(counter_ptr, group, "relaxed"):    after its last row: the last program clears that row's words
 
+Where one program alone collects the words, and clears them, the others need not run beside it.
+
 No word needs a fence or a flag, for each tells by itself whether it is there. What a word holds is up to the kernel:
 one number of the word's width (``encode``, ``decode``), or two float32 in 64 bits (``encode_pair``, ``decode_pair``).
 

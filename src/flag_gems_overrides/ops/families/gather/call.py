@@ -14,7 +14,7 @@ import triton.language as tl
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Entry, Launch
-from ...launch.sizes import cdiv, power_of_2
+from ...launch.sizes import WARP, cdiv, power_of_2
 from . import plan
 from .nll import nll_forward, nll_gradient_fill, nll_gradient_images, nll_gradient_tile
 from .nll_little import nll_gradient_little
@@ -30,8 +30,7 @@ class _Forward(NamedTuple):
     new_out: Allocation
     new_total: Allocation
     launch: Callable[..., None]
-    new_partials: Allocation | None  # None for one program
-    counters: int
+    words: int  # 0 for one program
     copy: bool  # whether the scores must be made contiguous first
 
 
@@ -63,17 +62,14 @@ def forward(
     """The loss, and the sum of the weights that count."""
     weight_shape = None if weight is None else weight.shape
     tensors = x.shape, x.stride(), x.dtype, target.shape, target.dtype, weight_shape
-    new_out, new_total, launch, new_partials, counters, copy = _prepare_forward(
+    new_out, new_total, launch, words, copy = _prepare_forward(
         *tensors, reduction, ignore_index, spatial, x.get_device()
     )
     out, total = new_out(), new_total()
     if copy:
         x = x.contiguous()
     given = x, target.contiguous(), None if weight is None else weight.contiguous(), out, total
-    if new_partials is None:
-        launch(*given, None, None)
-    else:
-        launch(*given, new_partials(), workspace.counters(x, counters))
+    launch(*given, workspace.counters(x, words, torch.int64) if words else None)
     return out, total
 
 
@@ -146,15 +142,14 @@ def _prepare_forward(
         MEAN=reduction == MEAN,
         ACC=_TRITON[accumulator],
         BLOCK=planned.block,
-        BLOCK_PROGRAMS=power_of_2(programs),
+        WORDS=max(power_of_2(programs), planned.warps * WARP) if programs > 1 else 1,
         ONE_CLASS=C == 1,
         INT64_POSITIONS=N * D >= 2**31,
         **ASSERTIONS,
     )
-    partials = Allocation((2, programs), accumulator, device) if reduced and programs > 1 else None
+    words = programs * (1 if accumulator is torch.float32 else 2) if reduced and programs > 1 else 0
     out = Allocation(() if reduced else target, dtype, device)
-    counters = workspace.counters_of_many(programs)
-    return _Forward(out, Allocation((), dtype, device), launch, partials, counters, strides is None)
+    return _Forward(out, Allocation((), dtype, device), launch, words, strides is None)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ...launch.workspace import is_last_of_many
+from ...launch.workspace import clear, collect, collect_two, decode, decode_pair, encode, encode_pair, publish
 from .targets import averaged, check_targets, gradients, load_gradient, weigh_targets
 
 
@@ -49,8 +49,7 @@ def nll_forward(
     weight_ptr,
     out_ptr,
     total_ptr,
-    partial_ptr,
-    arrived_ptr,
+    words_ptr,
     positions,
     C,
     D,
@@ -62,7 +61,7 @@ def nll_forward(
     MEAN: tl.constexpr,
     ACC: tl.constexpr,
     BLOCK: tl.constexpr,
-    BLOCK_PROGRAMS: tl.constexpr,
+    WORDS: tl.constexpr,
     ONE_CLASS: tl.constexpr,
     INT64_POSITIONS: tl.constexpr,
 ):
@@ -74,15 +73,14 @@ def nll_forward(
         weight_ptr: [C], None for ones.
         out_ptr: [N, D]; [] if REDUCED.
         total_ptr: [], the sum of the weights that count; 0 unless REDUCED.
-        partial_ptr: [2, programs] of ACC, None for one program: its sums of losses and of weights.
-        arrived_ptr: counters of all programs, None for one.
+        words_ptr: what programs publish, None for one: [programs] pairs of float32, or [2, programs] of float64.
         positions: N * D.
-        BLOCK_PROGRAMS: a power of two that is not below the number of programs.
+        WORDS: 1 for one program, else a power of two that is not below the number of programs, nor of threads.
         ONE_CLASS: C is 1.
         INT64_POSITIONS: N * D does not fit 32 bits, in which a division takes a fifth of the instructions.
     """
     program, programs = tl.program_id(0), tl.num_programs(0)
-    if BLOCK_PROGRAMS == 1:
+    if WORDS == 1:
         position = tl.arange(0, BLOCK)
         losses, weights = losses_at(
             x_ptr, target_ptr, weight_ptr, position, position < positions, C, D, stride_n, stride_c, stride_d,
@@ -106,20 +104,47 @@ def nll_forward(
             else:
                 tl.store(out_ptr + position, loss, mask=mask)
     if REDUCED:
-        loss, total = tl.sum(losses), tl.sum(weights)
-        if BLOCK_PROGRAMS == 1:
+        loss, total = tl.reduce((losses, weights), 0, add_both)
+        if WORDS > 1:
+            publish_sums(words_ptr, program, programs, loss, total)
+        # Only this program waits, for others that do not: they end wherever there is room, so no cooperative launch.
+        if program == programs - 1:
+            if WORDS > 1:
+                loss, total = collect_sums(words_ptr, programs, ACC, WORDS)
             store_sums(out_ptr, total_ptr, loss, total, MEAN)
-        else:
-            tl.store(partial_ptr + program, loss)
-            tl.store(partial_ptr + programs + program, total)
-            if is_last_of_many(arrived_ptr, program, programs, BLOCK_PROGRAMS, "acq_rel"):
-                other = tl.arange(0, BLOCK_PROGRAMS)
-                mask = other < programs
-                all_losses = tl.load(partial_ptr + other, mask=mask, other=0.0, volatile=True)
-                all_totals = tl.load(partial_ptr + programs + other, mask=mask, other=0.0, volatile=True)
-                store_sums(out_ptr, total_ptr, tl.sum(all_losses), tl.sum(all_totals), MEAN)
     elif program == 0:
         tl.store(total_ptr, 0.0)
+
+
+@triton.jit
+def add_both(loss, weight, other_loss, other_weight):
+    """Of losses and weights together, so that warps wait for each other once."""
+    return loss + other_loss, weight + other_weight
+
+
+@triton.jit
+def publish_sums(words_ptr, program, programs, loss, total):
+    if loss.dtype == tl.float32:
+        publish(words_ptr + program, encode_pair(loss, total))
+    else:
+        publish(words_ptr + program, encode(loss))
+        publish(words_ptr + programs + program, encode(total))
+
+
+@triton.jit
+def collect_sums(words_ptr, programs, ACC: tl.constexpr, WORDS: tl.constexpr):
+    """The sums of all that programs publish. No word needs a fence, as partial sums beside a counter do."""
+    own_ptr = words_ptr + tl.arange(0, WORDS)
+    mask = tl.arange(0, WORDS) < programs
+    if tl.float32 == ACC:
+        losses, totals = decode_pair(collect(own_ptr, mask))
+    else:
+        losses, totals = collect_two(own_ptr, own_ptr + programs, mask)
+        losses, totals = decode(losses, ACC), decode(totals, ACC)
+        clear(own_ptr + programs, mask)
+    clear(own_ptr, mask)
+    loss, total = tl.reduce((tl.where(mask, losses, 0.0), tl.where(mask, totals, 0.0)), 0, add_both)
+    return loss, total + 0.0  # a weight of 0 is published as -0
 
 
 @triton.jit
