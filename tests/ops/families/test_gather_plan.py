@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.gather import plan
 from flag_gems_overrides.ops.launch.devices import Limits
+from flag_gems_overrides.ops.launch.sizes import WARP
 
 H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
 
@@ -39,8 +40,12 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((2000000, 3, 1, 2), plan.Short),
         ((100000, 95, 1, 2), plan.Short),
         ((100000, 191, 1, 2), plan.Short),
-        ((100000, 193, 1, 2), plan.Fill),
-        ((100000, 97, 1, 4), plan.Fill),
+        ((50000, 193, 1, 2), plan.Fill),
+        ((50000, 97, 1, 4), plan.Fill),
+        # More bytes, of rows that are not much longer.
+        ((100000, 193, 1, 2), plan.Short),
+        ((70000, 129, 1, 4), plan.Short),
+        ((70000, 131, 1, 4), plan.Fill),
         # Many classes of small images, and fewer classes, or bytes.
         ((1, 23392, 1064, 2), plan.Fill),
         ((1, 10000, 1020, 4), plan.Fill),
@@ -131,6 +136,12 @@ def test_vectors_of_short_rows_are_of_two_at_most(N, C, size):
     assert all((begin + found.vec - 1) // C < 2 for begin in range(C))
     assert found.vec == 16 // size or 2 * found.vec > C + 1  # no fewer than need be
     assert 0 <= found.programs * found.vectors * found.vec - N * C < found.vectors * found.vec
+
+
+@pytest.mark.parametrize(("N", "D"), [(1, 9), (4, 2), (2, 1000), (3, 15)])
+def test_a_warp_has_no_less_little_positions_than_threads(N, D):
+    found = plan.gradient(plan.Problem(N, 5, D, 4), H200)
+    assert found.block_n * found.block_c * found.block_d >= WARP * found.warps
 
 
 @pytest.mark.parametrize("problem", [(700, 33, 1, 2), (2, 2**15, 2**15, 2)], ids=str)

@@ -200,7 +200,8 @@ def _little(problem: Problem, configuration: Configuration, limits: Limits) -> L
     if D == 1 or classes < 1 or N * C * D >= 2**31:
         raise ValueError("images of less than 2**31 elements only")
     block_d = min(power_of_2(D), positions)
-    block_n = min(power_of_2(N), positions // block_d)
+    # Not less than a warp has threads: those that share a position load its target twice, once for the assertion.
+    block_n = min(max(power_of_2(N), WARP // block_d), positions // block_d)
     in_d, in_n = cdiv(D, block_d), cdiv(N, block_n)
     splits = min(max(per_sm * limits.sm_count // (in_d * in_n), 1), C)
     block_c = min(power_of_2(cdiv(C, splits)), classes)

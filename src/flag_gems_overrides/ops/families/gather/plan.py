@@ -51,9 +51,9 @@ __all__ = [
 
 # Positions of a program forward: two to a thread, for most of the time is the latency of the target and then of its
 # score; fewer where there are fewer, for their sum is of one warp then (4 targets took 3.0 us, torch.compile 2.3). The
-# last program adds what the others found, so there are no more than it can load at once. Waiting for others takes a
-# microsecond (256 targets 3.6 us, two programs of them 4.6), so a program has up to FORWARD_ALONE by itself (H100: 480
-# targets 4.4 us, by two programs 5.1; 768 4.4 and 5.0).
+# last program adds what the others found, so there are no more than it can load at once. Waiting for others takes most
+# of a microsecond, so a program has up to FORWARD_ALONE by itself (H100: 300 targets 3.54 us, by two programs 4.50; 700
+# 3.83 and 4.53).
 FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS = 256, 1024, 1024
 # Where programs have several blocks, four positions to a thread, or few of their loads are on their way: 2 x 1 x 64 x
 # 524288 float16 takes 168 us, 211 with two, 166 with eight (PyTorch 264), 75 x 3 x 157759 x 7 bfloat16 339, 421 with
@@ -100,8 +100,10 @@ FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
 # short 16.2, 1000000 x 5 float16 13.5 and 12.3), and fill stores each target's element twice (300000 x 33 bfloat16 15.3
 # and 13.4, 60000 x 129 11.9 and 11.0, 50000 x 95 float32 12.7 and 11.9, but 40000 x 100 bfloat16 6.3 and 6.3). Fill has
 # extra work for each row, short for each vector, so the limit is in bytes. Rows of whole vectors keep their tile:
-# 136519 x 16 bfloat16 4.5 us, by short 5.4 (H100).
-MAX_SHORT_BYTES = 384
+# 136519 x 16 bfloat16 4.5 us, by short 5.4 (H100). Outputs of more bytes of longer rows too (H100): 70000 x 129 float32
+# 15.8 us so, filled 17.1, x 101 13.0 and 14.5, 60000 x 201 bfloat16 12.5 and 13.0, x 259 float16 14.3 and 15.3; but
+# 30000 x 501 bfloat16 14.2 and 14.1, and of fewer bytes 20000 x 150 float32 7.4 and 6.9.
+MAX_SHORT_BYTES, MIN_BYTES_OF_LONGER, MAX_LONGER_BYTES = 384, 22 << 20, 520
 # Four vectors to a thread, for half as many programs to start, where these are whole ones, rows have few, and outputs
 # so many bytes: 195064 x 21 bfloat16 7.00 us, with two 7.46, 400000 x 10 float32 12.3 and 12.7, 700000 x 7 bfloat16
 # 10.8 and 11.0; but 2000000 x 3, halves of vectors, 16.6 and 16.2, 100000 x 65 float32 15.9 and 15.0 (H100). Of fewer
@@ -228,7 +230,8 @@ def _default(problem: Problem) -> Configuration:
     if few < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= least and not large:
         return SCATTER
     # A row of a power of two of classes is whole vectors of a tile, or all of it.
-    if D == 1 and not little and C % vec and power_of_2(C) > C and C * size <= MAX_SHORT_BYTES:
+    longest = MAX_SHORT_BYTES if N * C * size < MIN_BYTES_OF_LONGER else MAX_LONGER_BYTES
+    if D == 1 and not little and C % vec and power_of_2(C) > C and C * size <= longest:
         many = vec <= C + 1 and C * size <= MAX_BYTES_OF_MANY_SHORT and N * C * size >= MANY_SHORT_BYTES
         return SHORT._replace(vectors=2 * SHORT.vectors) if many else SHORT
     most = MAX_FILLED_POSITIONS if period > 1 and not little else few
