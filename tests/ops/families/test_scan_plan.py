@@ -63,7 +63,7 @@ def test_pieces_that_are_not_wide(problem):
         (Problem(541080, 18, 6, 2), "stacked"),  # H100: 200 us in columns, stacked 123
         (Problem(540000, 18, 3, 4), "stacked"),  # 196 and 88
         (Problem(100000, 100, 6, 2), "interleaved"),  # 90 and 126
-        (Problem(300000, 12, 6, 8, integer=True, narrow=True), "units"),  # 117 and 157
+        (Problem(300000, 12, 6, 8, integer=True, narrower=2), "units"),  # 117 and 157
         (Problem(91, 27, 5, 8, integer=True), "segments"),  # 3.06, interleaved 3.55
     ],
 )
@@ -76,3 +76,23 @@ def test_a_program_for_each_of_few_columns(problem):
     """1 x 1024 x 4 bfloat16 3.75 us as they lie, so 3.29 (H100)."""
     chosen = choose(problem, H200)
     assert (chosen.kernel, chosen.lanes, chosen.warps) == ("segments", 1, 16)
+
+
+def test_tiles_of_rows_with_edges_are_of_whole_vectors():
+    """6933 x 262 float16 6.3 us with two tiles to a row, 5.8 with one (H100)."""
+    chosen = choose(Problem(6933, 262, 1, 2), H200)
+    assert (chosen.kernel, chosen.lanes, chosen.depth) == ("units", 256, 1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "lanes", "elements"),
+    [
+        (Problem(1, 608, 1220, 8, True, narrower=8), 4, 1),  # 11.2 us by 2 columns, 6.3
+        (Problem(100, 1000, 40, 8, True, narrower=8), 8, 1),  # by 4 23.9, 18.5
+        (Problem(13835, 48, 1, 8, True, narrower=8), 64, 4),  # with two elements to a thread 4.9, 4.6
+    ],
+)
+def test_an_input_of_fewer_bytes(problem, lanes, elements):
+    """H100"""
+    chosen = choose(problem, H200)
+    assert (chosen.lanes, chosen.elements) == (lanes, elements)

@@ -165,7 +165,7 @@ def _result(dtype: torch.dtype, requested: torch.dtype | None) -> torch.dtype:
 
 def _problem(sizes: tuple[int, int, int], dtype: torch.dtype, result: torch.dtype) -> plan.Problem:
     size = max(dtype.itemsize, result.itemsize)
-    return plan.Problem(*sizes, size, not result.is_floating_point, dtype.itemsize < size)
+    return plan.Problem(*sizes, size, not result.is_floating_point, size // dtype.itemsize)
 
 
 def _accumulator(dtype: torch.dtype, result: torch.dtype, count: int) -> tl.dtype:

@@ -140,7 +140,7 @@ def cumsum_alone(
             out_ptr, carry, tiles, where, where[2], K, CONVERTED, TILE, UNITS, DEPTH, LANES, SEGMENTED, COLUMNS, WHOLE
         )
     else:
-        for index in range((N - 1) // STEP + 1):
+        for index in range((N // VEC * VEC - 1) // STEP + 1):
             begin, left = along(index * STEP, K, COLUMNS), where[2] - index * STEP
             tiles = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS, WHOLE)
             carry = scan_tiles(
@@ -316,7 +316,7 @@ def cumsum_shared(
     where = place(row, column, M, N, K, UNITS, DEPTH, LANES, VEC, True, COLUMNS, UNALIGNED)
     OWN: tl.constexpr = DEPTH * UNITS * (1 if COLUMNS else LANES)
     step = group * OWN
-    steps = 1 if SINGLE else (N - 1) // step + 1
+    steps = 1 if SINGLE else (N // VEC * VEC - 1) // step + 1
 
     DTYPE: tl.constexpr = x_ptr.dtype.element_ty
     WORDS: tl.constexpr = 2 if tl.int64 == TILE else 1

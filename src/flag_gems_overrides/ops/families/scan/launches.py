@@ -40,7 +40,11 @@ class Problem(NamedTuple):
     K: int
     size: int
     integer: bool = False
-    narrow: bool = False  # whether an element of the input has fewer bytes than that
+    narrower: int = 1  # so many times fewer bytes has an element of the input
+
+    @property
+    def input_size(self) -> int:
+        return self.size // self.narrower
 
 
 class Configuration(NamedTuple):
@@ -172,6 +176,13 @@ def vector(problem: Problem) -> tuple[int, bool]:
     return (whole if unaligned else fitting), unaligned
 
 
+def interior(problem: Problem) -> int:
+    """Elements along N that tiles have at most: of unaligned rows those of whole vectors, for edges have the others. So
+    6933 x 262 float16 has one tile of 256 elements to a row, not two."""
+    vec, unaligned = vector(problem)
+    return problem.N // vec * vec if unaligned else problem.N
+
+
 def max_scalar(problem: Problem) -> int:
     """The longest row of no whole vectors that is read one by one, without edges."""
     return MAX_WIDE_SCALAR if problem.size == 8 and problem.N % 2 else MAX_SCALAR
@@ -185,8 +196,8 @@ def at_once(problem: Problem, chosen: Alone) -> bool:
 
 def few_from_memory(problem: Problem, limits: Limits) -> bool:
     """Whether this is a few rows of 8 bytes, in the input too, of which L2 does not keep what was read."""
-    M, N, K, size, _, narrow = problem
-    return K == 1 and M <= FEW_ROWS and size == 8 and not narrow and M * N * size > limits.l2_bytes
+    M, N, K, size, _, narrower = problem
+    return K == 1 and M <= FEW_ROWS and size == 8 and narrower == 1 and M * N * size > limits.l2_bytes
 
 
 def max_depth(problem: Problem, elements: int, kernel: str) -> int:
@@ -252,13 +263,15 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         blocks = cdiv(M, units) if kernel == "units" else M
         if kernel == "units" and K > 1:
             depth = min(depth, N)
-        return Alone(units, lanes, depth, warps, kernel == "segments", cdiv(N, step), _grid(blocks * blocks_k))
+        return Alone(
+            units, lanes, depth, warps, kernel == "segments", cdiv(interior(problem), step), _grid(blocks * blocks_k)
+        )
     if not 0 < registers <= limits.registers_per_sm // threads:
         raise ValueError(f"no legal program: {configuration}")
     # 8192 x 4096 bfloat16 along 0 spills 8 bytes; 2**28 float32 takes 786 us with 16 warps, 674 with 4.
     if warps > MAX_WARPS // 2:
         raise ValueError("fewer warps only")
-    blocks, tiles, width = M * blocks_k, cdiv(N, step), 1 if K == 1 else lanes
+    blocks, tiles, width = M * blocks_k, cdiv(interior(problem), step), 1 if K == 1 else lanes
     resident = resident_programs(registers, warps, limits) // blocks
     if kernel == "chunks":
         if min(resident, tiles) < 2:

@@ -26,6 +26,7 @@ from .launches import (
     Stacked,
     at_once,
     few_from_memory,
+    interior,
     is_short,
     launch,
     launch_or_none,
@@ -155,7 +156,7 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     vec, unaligned = vector(problem)
     lanes = min(power_of_2(N), max(WARP * vec, max_scalar(problem) if max_scalar(problem) >= N else 0))
     elements = max(vec, lanes // WARP)
-    tiles = cdiv(N, lanes)
+    tiles = cdiv(interior(problem), lanes)
     for warps in _powers(1, 8):
         for more in _powers(1, MAX_SCALARS // elements if tiles == 1 else 1):
             yield from _steps(problem, Configuration("units", elements * more, lanes, 0, warps), tiles)
@@ -201,7 +202,8 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         if size <= 4 and 2 < K < MAX_INTERLEAVED and MIN_LONE_ROWS <= N <= MAX_LONE_ROWS and limits.sm_count >= M * K:
             column = Configuration("segments", 1, 1, 0, MAX_WARPS)
             yield from _steps(problem, column, cdiv(N, column.units))
-    for lanes in sorted({min(power_of_2(K), max(piece // size, 2)) for piece in COLUMN_BYTES}):
+    pieces = {max(piece // each, 2) for piece in COLUMN_BYTES for each in (size, problem.input_size)}
+    for lanes in sorted({min(power_of_2(K), piece) for piece in pieces}):
         # A warp has one row of the tile, or several: neighbours of a thread are in one row.
         elements = max(min(lanes // WARP, vec), 1)
         # Many programs that have less than a warp has at once are mostly begun and ended.
@@ -218,12 +220,12 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     """Wide pieces of columns that share sectors, where programs drift apart and L2 does not hold all."""
-    M, N, K, size, integer, narrow = problem
-    if integer and narrow and K % 2 == 0:
+    M, N, K, size, integer, narrower = problem
+    if integer and narrower > 1 and K % 2 == 0:
         return None
     int64 = integer and size == 8
     lanes = WIDE_INTEGERS if int64 else WIDE_COLUMNS
-    rows = WIDE_INTEGER_ROWS if int64 and not narrow else WIDE_ROWS
+    rows = WIDE_INTEGER_ROWS if int64 and narrower == 1 else WIDE_ROWS
     wide = Configuration("segments", 1, lanes, rows, WIDE_WARPS)
     wider = Configuration("segments", 1, 2 * lanes, rows // 2, 2 * WIDE_WARPS)
     blocks = M * cdiv(K, wider.lanes)
@@ -250,7 +252,7 @@ def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterat
 
 def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> Iterator[Configuration]:
     """Several programs for each block."""
-    M, N, K, *_ = problem
+    M, _, K, *_ = problem
     blocks = M * cdiv(K, lanes)
     for kernel, sizes in (("shared", SHARING), ("chunks", CHUNKS)):
         most = max_depth(problem, elements, kernel)
@@ -260,7 +262,7 @@ def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> It
             width = elements * warps * WARP // lanes * (1 if K > 1 else lanes)
             group = resident_programs(registers, warps, limits) // blocks
             if group > 1:
-                tiles = cdiv(N, group * width)
+                tiles = cdiv(interior(problem), group * width)
                 depth = cdiv(tiles, cdiv(tiles, most))
                 few = FEW_COLUMNS_DEPTHS if 1 < K <= MAX_FEW_COLUMNS else ()
                 for each in sorted({_rounded(more * depth, most) for more in (1, 2, 4)} | {*few}):
