@@ -25,6 +25,41 @@ def _masks(begins, first, end, VEC: tl.constexpr, WHOLE: tl.constexpr):
         return inside, (at >= first) & (at < end) & (inside == 0)
 
 
+@triton.jit
+def _load(x_ptr, begins, first, end, K: tl.constexpr, VEC: tl.constexpr, WHOLE: tl.constexpr, FULL: tl.constexpr):
+    """The elements of each thread's K vectors; FULL: all of which are of the row."""
+    lanes = tl.arange(0, VEC)[None, :]
+    elements = ()
+    for i in tl.static_range(K):
+        own_ptr = x_ptr + (begins + i * VEC + lanes)
+        if FULL:
+            x = tl.load(own_ptr)
+        else:
+            inside, edge = _masks(begins + i * VEC, first, end, VEC, WHOLE)
+            x = tl.load(own_ptr, mask=inside, other=0)
+            if not WHOLE:
+                x = tl.where(inside, x, tl.load(own_ptr, mask=edge, other=0))
+        elements = elements + apart(x, VEC)
+    return elements
+
+
+@triton.jit
+def _store(
+    out_ptr, elements, begins, first, end, K: tl.constexpr, VEC: tl.constexpr, WHOLE: tl.constexpr, FULL: tl.constexpr
+):
+    lanes = tl.arange(0, VEC)[None, :]
+    for i in tl.static_range(K):
+        own_ptr = out_ptr + (begins + i * VEC + lanes)
+        vectors = together(elements, i * VEC, VEC)
+        if FULL:
+            tl.store(own_ptr, vectors)
+        else:
+            inside, edge = _masks(begins + i * VEC, first, end, VEC, WHOLE)
+            tl.store(own_ptr, vectors, mask=inside)
+            if not WHOLE:
+                tl.store(own_ptr, vectors, mask=edge)
+
+
 @entry()
 @triton.jit
 def cumsum_interleaved(
@@ -62,18 +97,19 @@ def cumsum_interleaved(
     x_ptr += start
     out_ptr += start
     begins = tl.arange(0, THREADS)[:, None] * (VEC * K)
-    lanes = tl.arange(0, VEC)[None, :]
     carry = tl.zeros([1, COLUMNS], ACC)
     for step in range(0, STEP if SINGLE else head + length, STEP):
         end = tl.minimum(head + length - step, STEP).to(tl.int32)
         first = tl.where(step == 0, head, 0)
-        elements = ()
-        for i in tl.static_range(K):
-            inside, edge = _masks(begins + i * VEC, first, end, VEC, WHOLE)
-            x = tl.load(x_ptr + step + (begins + i * VEC + lanes), mask=inside, other=0)
-            if not WHOLE:
-                x = tl.where(inside, x, tl.load(x_ptr + step + (begins + i * VEC + lanes), mask=edge, other=0))
-            elements = elements + apart(x, VEC)
+        # All steps but the first and the last are full: 4096 x 3665 x 5 float32 takes 545 us with edges in each of
+        # them, 258 so (H100).
+        full = (first == 0) & (end == STEP)
+        if SINGLE:
+            elements = _load(x_ptr + step, begins, first, end, K, VEC, WHOLE, False)
+        elif full:
+            elements = _load(x_ptr + step, begins, first, end, K, VEC, WHOLE, True)
+        else:
+            elements = _load(x_ptr + step, begins, first, end, K, VEC, WHOLE, False)
         sums = ()
         for i in tl.static_range(VEC * K):
             x = elements[i].to(CONVERTED).to(TILE)
@@ -89,10 +125,10 @@ def cumsum_interleaved(
         scanned = ()
         for i in tl.static_range(VEC * K):
             scanned = scanned + ((before[i % K] + sums[i].to(ACC)).to(out_ptr.dtype.element_ty),)
-        for i in tl.static_range(K):
-            inside, edge = _masks(begins + i * VEC, first, end, VEC, WHOLE)
-            vectors = together(scanned, i * VEC, VEC)
-            tl.store(out_ptr + step + (begins + i * VEC + lanes), vectors, mask=inside)
-            if not WHOLE:
-                tl.store(out_ptr + step + (begins + i * VEC + lanes), vectors, mask=edge)
+        if SINGLE:
+            _store(out_ptr + step, scanned, begins, first, end, K, VEC, WHOLE, False)
+        elif full:
+            _store(out_ptr + step, scanned, begins, first, end, K, VEC, WHOLE, True)
+        else:
+            _store(out_ptr + step, scanned, begins, first, end, K, VEC, WHOLE, False)
         carry += tl.sum(total, 0, keep_dims=True).to(ACC)
