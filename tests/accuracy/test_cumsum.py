@@ -273,6 +273,24 @@ def test_several_matrices_of_few_columns_as_they_lie_in_memory(M, N, K, dtype, d
         torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [*FLOATING, torch.bool, torch.int32], ids=name)
+@pytest.mark.parametrize(("M", "N", "K"), [(3, 700, 6), (4, 701, 5), (2, 512, 3), (3, 129, 7)])
+def test_steps_of_few_columns_as_they_lie_in_memory(M, N, K, dtype, device):
+    """The first and the last may have edges, those between are full."""
+    vec = min(16 // (dtype.itemsize if dtype.is_floating_point else 8), 4)
+    x = draw((M, N, K), dtype, device)
+    if dtype.is_floating_point:
+        x[0, 99, 0], x[1, -1] = torch.nan, torch.inf
+    actual = launch_with(Configuration("interleaved", vec * K, 1, 1, 1), "cumsum", x, 1)
+    torch.testing.assert_close(actual, torch.cumsum(x, 1), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((5, 300), 1), ((300, 5), 0), ((2, 90, 40), 1), ((3, 9001), 1)])
+def test_any_byte_of_a_bool_but_zero_is_one(shape, dim, device):
+    x = torch.randint(0, 256, shape, dtype=torch.uint8, device=device) * (torch.rand(shape, device=device) > 0.5)
+    assert torch.equal(cumsum(x.view(torch.bool), dim), torch.cumsum(x != 0, dim))
+
+
 def test_several_matrices_of_few_columns_in_place(device, device_with):
     device_with(sm_count=1)
     x = draw((301, 18, 3), torch.float32, device)

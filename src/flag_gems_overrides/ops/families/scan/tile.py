@@ -95,11 +95,22 @@ def load_tiles(
     """
     n, offsets, _, right = where
     WIDTH: tl.constexpr = 1 if COLUMNS else LANES
+    BOOL: tl.constexpr = x_ptr.dtype.element_ty == tl.int1
+    if BOOL:
+        x_ptr = x_ptr.to(tl.pointer_type(tl.uint8))
     tiles = ()
     for v in tl.static_range(DEPTH):
         mask = tile_mask(n, left, right, v, LANES, COLUMNS, WHOLE)
-        tiles = tiles + (tl.load(x_ptr + along(v * WIDTH, K, COLUMNS) + offsets, mask=mask, other=0),)
+        x = tl.load(x_ptr + along(v * WIDTH, K, COLUMNS) + offsets, mask=mask, other=0)
+        tiles = tiles + (ones(x) if BOOL else x,)
     return tiles
+
+
+@triton.jit
+def ones(x):
+    """Bytes of bools as 0 or 1, without a comparison: a bool is a predicate, and there are so few of them that loads
+    wait for each other. 16 to a thread spill 8 bytes (4096 x 1024 along 0)."""
+    return ((x.to(tl.int32) + 255) >> 8).to(tl.int8)
 
 
 @triton.jit
