@@ -27,6 +27,9 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     vec = VECTOR_BYTES // itemsize
     found: list[tuple[Split, Configuration]] = []
     for max_group, warps, chunks, registers in slices(itemsize, N % vec != 0, backward, limits):
+        if problem.residual and itemsize == 2 and registers == 128:
+            # Of 128 8 bytes spill: skip_layer_norm of 69048 bf16 5.9 us, 6.0 so, 32 x 369824 51.0 and 50.1 (H100).
+            registers = 152
         if problem.residual and itemsize == 4:
             # The residual has registers too: with those of x alone 30 x 262144 spills 16 bytes, 20 x 393217 72, and
             # 486 x 399817, of which x has all, 136.
@@ -38,11 +41,13 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         if isinstance(launched, Split) and launched.group <= min(max_group, MAX_GROUP):
             if backward and launched.vec < MIN_VEC_OF_GRADIENTS:
                 continue
-            # Odd rows of 16 bits that come in turns and are longer than programs of one warp hold are read twice, as
-            # vectors and edges: 192 x 262117 float16 143 us, by groups 181, 40 x 262117 bf16 36.8 and 46.0, 300 x
-            # 150001 float16 125 and 144, but 600 x 80001 bf16 133 and 102, 400 x 100001 float16 108 and 93.6 (H100).
+            # Unaligned rows of 16 bits that come in turns and are longer than programs of one warp hold are read twice,
+            # odd ones as vectors and edges: 192 x 262117 float16 143 us, by groups 181, 40 x 262117 bf16 36.8 and 46.0,
+            # 300 x 150001 float16 125 and 144, 50 x 400004 63.3 and 75.5, but 600 x 80001 bf16 133 and 102, 400 x
+            # 100001 float16 108 and 93.6 (H100).
             in_turn = launched.programs // launched.group < M
-            if in_turn and warps > 1 and not found and loop(problem, limits).vec > 1:
+            unaligned = itemsize == 2 and N % vec != 0 and not backward and not problem.residual
+            if in_turn and warps > 1 and not found and unaligned:
                 continue
             if itemsize == 4 and not backward and M * launched.group <= launched.programs:
                 # Nothing comes after the first row: 4 x 362985 float32 12.6 us without the pipeline, 15.1 with it.
