@@ -21,6 +21,10 @@ EPS = 1e-5
 # whole vector and less, and three columns. The first is upstream's.
 SHAPES = [((200, 36), 1), ((65, 100), 1), ((4, 16, 64), 2), ((19, 1001), 1), ((7, 1), 1), ((300,), 1)]
 SHAPES += [((3, 20000), 1), ((3, 20001), 1), ((1500, 1), 1), ((700, 3), 1), ((331, 2, 2), 2), ((33, 8), 1)]
+# Gradients by programs of many warps: a tile to each, and in turn.
+SHAPES += [((1100, 3), 1), ((1100, 31), 1)]
+# One row, which programs share, float64 by two kernels.
+SHAPES += [((9000,), 1)]
 if ON_GPU:
     SHAPES += [
         ((8192, 4096), 1),
@@ -37,6 +41,8 @@ FEW = [
     ((3, 700), 1),
     ((90, 3), 1),
     ((90, 4), 1),
+    ((40, 301), 1),
+    ((1100, 3), 1),
 ]  # one of each kind on a small device
 
 

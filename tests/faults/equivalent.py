@@ -55,6 +55,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "norm/columns/gradient_of_rows", f"tl.load({statistic}_ptr + rows, mask=rows < M, other=0.0)"
         )
     )
+    + tuple(_any_other("norm/rms_backward/gradient_of_rows", "tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)"))
     + tuple(f"reduction/moment_rows/moments_of_rows_kernel/off_by_one: m < M{which}" for which in (" (3)", " (6)")),
     "one neighbour has no squares": ("reduction/moment_rows/moments_of_rows_kernel/off_by_one: NEIGHBOURS > 1",),
     "all columns of a row of a few are there": tuple(
@@ -208,6 +209,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/backward/layer_norm_backward_rows/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
         "norm/backward/accumulate_chunks/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         "norm/columns/gradient_of_rows/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        "norm/rms_backward/gradient_of_rows/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         "norm/loop/load_terms/wrong_other: tl.load(x_ptr + columns, mask=mask, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",

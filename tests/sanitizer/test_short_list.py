@@ -43,6 +43,7 @@ SIZES = {
         "1x700 normalized=1 float32",
         "5x16400 normalized=1 bfloat16",
         "1x20000 normalized=1 float16",
+        "1x20000 normalized=1 float64",
         "1x40000 normalized=1 float16",
     ],
     "group_norm": [

@@ -352,6 +352,82 @@ def test_gradients_of_few_rows_have_programs_for_all_rows_and_all_columns(M, N, 
         assert p.column_rows == power_of_2(p.column_rows)
 
 
+IN_ONE_LAUNCH = [(1000, 1, 2, True), (23, 5, 8, True), (64, 100, 2, True), (6, 1000, 4, True), (99, 3240, 4, True)]
+IN_ONE_LAUNCH += [(941, 235, 4, True), (1000, 256, 2, True), (300, 2, 4, False), (424, 1, 4, False)]
+IN_ONE_LAUNCH += [(2, 8193, 2, False), (2000, 63, 2, False), (1024, 1000, 2, False), (300, 3240, 4, False)]
+IN_ONE_LAUNCH += [(1, 1000, 4, False)]
+
+
+@pytest.mark.parametrize(("M", "N", "size", "few"), IN_ONE_LAUNCH)
+def test_gradients_of_few_rows_of_rms_norm_are_one_launch(M, N, size, few):
+    p = rms_plan.plan_backward(M, N, size, H200)
+    assert isinstance(p, FewRows) == few
+    assert not few or (p.row_programs + p.column_programs) * p.warps <= 16 * H200.sm_count
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "few"), [(80, 2343, True), (100, 2343, True), (300, 2343, False), (80, 14456, False)]
+)
+def test_gradients_of_few_rows_are_no_groups(M, N, few):
+    assert isinstance(plan(Problem(M, N, 1, 2, True), H200), FewRows) == few
+
+
+# Rows, columns, bytes, and whether the programs of layer_norm's gradient and of rms_norm's have many warps.
+MANY_WARPS = [(262979, 3, 2, True, True), (20000, 17, 2, True, True), (60000, 9, 4, True, True)]
+MANY_WARPS += [(30000, 7, 8, True, True), (40491, 33, 2, False, True), (2000, 63, 2, False, True)]
+MANY_WARPS += [(100001, 33, 4, False, False), (65534, 85, 4, False, False), (1048576, 7, 2, False, False)]
+MANY_WARPS += [(20000, 16, 2, False, False), (60000, 1, 4, False, False)]
+
+
+@pytest.mark.parametrize(("M", "N", "size", "layer_norm", "rms_norm"), MANY_WARPS)
+def test_gradients_of_many_short_rows_are_by_programs_of_many_warps(M, N, size, layer_norm, rms_norm):
+    problem = Problem(M, N, 1, size, True)
+    for p, many in ((plan(problem, H200), layer_norm), (rms_plan.plan_backward(M, N, size, H200), rms_norm)):
+        assert isinstance(p, Rows)
+        assert (p.warps > 1 and p.stages == 1) == many
+        assert not many or (p.programs <= 2 * H200.sm_count and p.block_m * p.block_n <= p.warps * 32 * 16)
+
+
+@given(numbers, st.integers(1, 70000), sizes, limits)
+@example(1025, 31, 2, INTERPRETER)
+def test_gradients_of_rms_norm_have_all_rows(M, N, size, limits):
+    p = rms_plan.plan_backward(M, N, size, limits)
+    if isinstance(p, Rows):
+        assert p.chunks * p.block_n >= _span(N, p)
+        assert p.unaligned or (p.programs - 1) * p.block_m < M
+        assert not p.unaligned or p.programs == M or p.programs * N % p.vec == 0
+    elif isinstance(p, FewRows):
+        assert p.row_programs * p.block_m >= M
+        assert p.column_programs * p.columns >= N
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "shared"),
+    [(1, 116109, 2, True), (1, 50257, 4, True), (1, 2**20 + 1, 2, False), (1, 50257, 8, False), (2, 2**21, 4, True)],
+)
+def test_programs_share_even_one_row_of_rms_norm(M, N, size, shared):
+    p = rms_plan.plan_forward(Problem(M, N, 1, size, False), H200)
+    assert (isinstance(p, Loop) and p.group > 1) == shared
+
+
+@pytest.mark.parametrize(("N", "residual", "stages", "registers"), [(67088, False, 3, 128), (69048, True, 4, 152)])
+def test_pipelines_of_groups_leave_registers(N, residual, stages, registers):
+    p = plan(Problem(1, N, 1, 2, False, residual), H200)
+    assert isinstance(p, Split)
+    assert (p.warps, p.stages, p.registers) == (4, stages, registers)
+
+
+@pytest.mark.parametrize("N", [400004, 262118])
+def test_unaligned_rows_of_16_bits_in_turn_are_read_in_a_loop(N):
+    assert isinstance(plan(Problem(50, N, 1, 2, False), H200), Loop)
+
+
+def test_loops_of_16_bits_are_by_four_programs_to_a_multiprocessor():
+    p = plan(Problem(51, 725424, 1, 2, False), H200)
+    assert isinstance(p, Loop)
+    assert (p.warps, p.registers) == (8, 64)
+
+
 @given(numbers, numbers, limits)
 def test_splits_of_rows_have_all_rows(M, N, limits):
     p = columns(M, N, limits)

@@ -18,29 +18,58 @@ from .programs import BYTES_IN_FLIGHT, stages_within, warps_for
 WIDE_SUMS = (64, 32, 4)
 NARROW_SUMS = (256, 8, 8)
 
+# Programs of several warps, where there are more rows than one launch takes (``few_rows``): to a multiprocessor, and
+# its elements by their size. Of 4 and 8 bytes these are a tile to each.
+MANY_WARPS_PER_SM, MIN_ROWS_OF_MANY_WARPS = 2, 1024
+MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 8192, 8: 4096}
+
 
 def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
     """What suits ever longer rows."""
-    yield _little_gradient(problem)
-    yield _few_rows(problem, limits)
+    yield little_gradient(problem)
+    yield few_rows(problem, limits)
     yield whole_backward_rows(problem, widest(problem.N, problem.itemsize), limits)
 
 
-def _little_gradient(problem: Problem) -> Configuration | None:
+def little_gradient(problem: Problem) -> Configuration | None:
     """One program, and so no second kernel to launch.
 
-    On the device bf16 128 x 32 takes 4.1 us, not 4.4, 17 x 1 3.0, not 4.1, 64 x 64 4.4, not 4.3.
+    On the device bf16 128 x 32 takes 4.1 us, not 4.4, 17 x 1 3.0, not 4.1, 64 x 64 4.4, not 4.3. By four warps float32
+    424 x 1 3.1 us, by two 3.3, rms_norm's 300 x 2 3.2 and 3.6 (H100).
     """
     M, N, _, itemsize, *_ = problem
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
     elements = power_of_2(M) * power_of_2(N)
     if itemsize == 8 or N > 128 or elements > min(4096 if N <= 64 else 2048, 256 * vec * itemsize):
         return None
-    warps = 4 if elements > 2048 else 2 if elements > 256 else 1
-    return Configuration("rows", warps, vec, power_of_2(M))
+    return Configuration("rows", 4 if elements > 256 else 1, vec, power_of_2(M))
 
 
-def _few_rows(problem: Problem, limits: Limits) -> Configuration | None:
+def many_warps(problem: Problem, longest: int, limits: Limits) -> Configuration | None:
+    """Two programs of up to 8 warps to a multiprocessor, without a pipeline, for many rows of up to ``longest`` single
+    elements: a tile to each program where registers hold it. None for others, and for so many rows that the programs of
+    one warp, each with a pipeline, are as many warps.
+
+    rms_norm's of 262979 x 3 bf16 takes 9.1 us so, by one warp with 8 tiles in turn 16.2, layer_norm's 9.5 and 26.1;
+    rms_norm's of 20000 x 17 7.5 and 14.7, 60000 x 9 float32 9.8 and 16.9, 30000 x 7 float64 7.7 and 11.9, 40491 x 33
+    float16 15.6 and 18.4, but 100001 x 33 float32 38.1 and 35.2, 65534 x 85 49.2 and 43.9, layer_norm's of 40491 x 33
+    float16 19.9 and 19.4 (H100). Others were not timed so.
+    """
+    M, N, _, itemsize, *_ = problem
+    width, programs = power_of_2(N), MANY_WARPS_PER_SM * limits.sm_count
+    pairs = math.gcd(N, VECTOR_BYTES // itemsize) > 1
+    if limits.capability[0] != 9 or pairs or not 1 < N <= longest or M <= MIN_ROWS_OF_MANY_WARPS:
+        return None
+    if M * width > MAX_ELEMENTS_OF_MANY_WARPS[itemsize] * limits.sm_count:
+        return None
+    rows = power_of_2(cdiv(M, programs))
+    if rows * width > 8 * WARP * (8 if itemsize == 8 else 16):
+        rows = 8 * WARP * 8 // width
+    warps = min(max(rows * width // (WARP * 8), 1), 8)
+    return Configuration("rows", warps, 1, rows, MANY_WARPS_PER_SM)
+
+
+def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
     """One launch, where all of its programs run at once and columns take one iteration; None elsewhere."""
     M, N, *_ = problem
     # 248 x 111 float16: 4.8 us with 4 warps, 6.3 with 8; by rows and partial sums 9.2.
@@ -49,8 +78,9 @@ def _few_rows(problem: Problem, limits: Limits) -> Configuration | None:
     launched = launch_or_none(problem, found, limits)
     if not isinstance(launched, FewRows) or launched.column_rows < M:
         return None
-    # With up to 255 registers a thread 8 warps fit on an SM.
-    fits = launched.row_programs + launched.column_programs <= limits.sm_count * 8 // warps
+    # With up to 255 registers a thread 8 warps fit on an SM. Long rows may come in two turns: 99 x 3240 float32 of
+    # rms_norm 5.6 us by 201 programs, by rows and partial sums 7.4 (H100), 128 x 7632 bf16 7.8 by 248 and 13.0.
+    fits = launched.row_programs + launched.column_programs <= 2 * limits.sm_count
     return found if fits else None
 
 

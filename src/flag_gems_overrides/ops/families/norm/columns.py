@@ -73,7 +73,7 @@ def sum_columns_of_rows(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Block ``block`` of BLOCK_N columns, BLOCK_M rows at a time."""
+    """Block ``block`` of BLOCK_N columns, BLOCK_M rows at a time. mean_ptr is None where no mean is subtracted."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     dweight = tl.zeros([BLOCK_M, BLOCK_N], ACC)
@@ -86,9 +86,10 @@ def sum_columns_of_rows(
         dbias += dy
         if dweight_ptr is not None:
             x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            mean = tl.load(mean_ptr + rows, mask=rows < M, other=0.0).to(ACC)
             rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
-            dweight += dy * (x - mean) * rstd
+            if mean_ptr is not None:
+                x -= tl.load(mean_ptr + rows, mask=rows < M, other=0.0).to(ACC)
+            dweight += dy * x * rstd
     if dweight_ptr is not None:
         tl.store(dweight_ptr + columns, tl.sum(dweight, 0, keep_dims=True), mask=columns < N)
     if dbias_ptr is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
-from .backward_plan import backward_rows, rows_of_few, whole_backward_rows
+from .backward_plan import backward_rows, many_warps, rows_of_few, whole_backward_rows
 from .estimate import estimate as estimate
 from .forward_plan import early_row, forward_rows
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
@@ -19,10 +19,13 @@ from .long_plan import loop, splits
 # Shorter rows are not tried by several programs each.
 MIN_SPLIT = 4096
 # With more rows the table's loops are not taken for odd rows of 16 bits, whose elements they loaded one by one when it
-# was tuned: 40 x 262117 bf16 takes 51.5 us so, 36.8 with vectors and edges (H100).
+# was tuned: 40 x 262117 bf16 takes 51.5 us so, 36.8 with vectors and edges. Nor those by two programs to a
+# multiprocessor, where now there are four: 51 x 725424 float16 takes 106 us so, by four 89.6 (H100).
 MAX_ROWS_OF_SINGLES = 4
 # Gradients of more rows than this are not tried in one launch: columns would take too many iterations.
 MAX_FEW_ROWS = 2048
+# Columns of single elements whose gradients are by programs of many warps (``many_warps``).
+MAX_OF_MANY_WARPS = 32
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -35,13 +38,19 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
     by_default = loop(problem, limits)
+    read_twice = problem.itemsize == 2 and not problem.backward and _default(problem, limits) == by_default
+    in_one_launch = problem.M > 1 and problem.N >= MIN_UNALIGNED and _default(problem, limits).kernel == "few_rows"
 
     def suits(each: Configuration) -> bool:
-        outdated = each.kernel == "loop" and each.vec < by_default.vec and problem.M > MAX_ROWS_OF_SINGLES
+        if each.kernel == "loop" and problem.M > MAX_ROWS_OF_SINGLES:
+            outdated = each.vec < by_default.vec or (read_twice and each.registers > by_default.registers)
+        else:
+            # 80 x 2343 bf16 takes 4.4 us by one launch, by the groups of 131 x 5831 9.6, by rows 6.8 (H100).
+            outdated = in_one_launch and each.kernel in ("rows", "split")
         return not outdated and launch_or_none(problem, each, limits) is not None
 
     # The table's rows are of others, which divide into pipelines otherwise.
-    early = early_row(problem, limits)
+    early = many_warps(problem, MAX_OF_MANY_WARPS, limits) if problem.backward else early_row(problem, limits)
     return early or table.lookup("norm", problem, class_of, Configuration, suits, limits) or _default(problem, limits)
 
 

@@ -23,6 +23,7 @@ from triton.language.extra.cuda import gdc_launch_dependents
 from ...launch.prepared import entry
 from ...launch.products import product
 from .backward import weighted
+from .columns import sum_columns_of_rows
 from .partial_sums import store_partial_sums, store_partial_sums_of_edges, zeros
 from .tile import (
     block_columns,
@@ -220,3 +221,51 @@ def rms_norm_backward_columns(
             tl.store(dx_ptr + start + columns, dx, mask=mask)
     if dweight_ptr is not None:
         tl.store(dweight_ptr + part * stride + columns, dweight, mask=mask)
+
+
+@entry()
+@triton.jit(do_not_specialize=["M"])
+def rms_norm_backward_few_rows(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dweight_ptr,
+    M,
+    N,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    COLUMN_ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Both gradients of few rows in one launch, by two kinds of programs, as layer_norm_backward_few_rows."""
+    row_programs = 0
+    if dx_ptr is not None:
+        row_programs = (M - 1) // BLOCK_M + 1
+    program = tl.program_id(0)
+    if program >= row_programs:
+        sum_columns_of_rows(
+            dy_ptr, x_ptr, None, rstd_ptr, dweight_ptr, None, program - row_programs, M, N, COLUMN_ROWS, COLUMNS
+        )
+    elif dx_ptr is not None:
+        gradient_of_rows(dy_ptr, x_ptr, weight_ptr, rstd_ptr, dx_ptr, program * BLOCK_M, M, N, BLOCK_M, BLOCK_N)
+
+
+@triton.jit
+def gradient_of_rows(
+    dy_ptr, x_ptr, weight_ptr, rstd_ptr, dx_ptr, first, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """dx of the rows from ``first``, of no more than BLOCK_N columns."""
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    rows = first + tl.arange(0, BLOCK_M)[:, None]
+    columns = tl.arange(0, BLOCK_N)[None, :]
+    mask = (rows < M) & (columns < N)
+    offsets = tl.cast(rows, tl.int64) * N + columns
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0)
+    rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
+    weight = load_parameter_at(weight_ptr, columns, columns < N)
+    xhat, wdy, _ = accumulate(x, dy, rstd, weight, dy.to(ACC))
+    mean_product = tl.sum(xhat * wdy, 1, keep_dims=True) / N
+    tl.store(dx_ptr + offsets, (wdy - xhat * mean_product) * rstd, mask=mask)

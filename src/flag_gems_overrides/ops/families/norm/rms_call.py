@@ -16,9 +16,14 @@ from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
 from ...launch.sizes import power_of_2
 from .call import _NONE, _Parameter
-from .launches import Configuration, Flat, Loop, Problem, Rows, ShortRows
+from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows
 from .prepare import accumulator, has_pdl, loop_launch, parameters_options, partial_sums_launch, rows_options
-from .rms_backward import rms_norm_backward_columns, rms_norm_backward_products, rms_norm_backward_rows
+from .rms_backward import (
+    rms_norm_backward_columns,
+    rms_norm_backward_few_rows,
+    rms_norm_backward_products,
+    rms_norm_backward_rows,
+)
 from .rms_flat import rms_norm_columns, rms_norm_flat
 from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
 from .rms_plan import Split, plan_backward, plan_forward
@@ -250,6 +255,19 @@ def _backward_launch(
     if M == 0 or N == 0 or not (want_input or want_weight):
         return _backward_of_nothing
     plan = plan_backward(M, N, dtype.itemsize, devices.limits(device))
+    if isinstance(plan, FewRows):
+        programs = want_input * plan.row_programs + want_weight * plan.column_programs
+        return rms_norm_backward_few_rows.bind(
+            device,
+            (programs,),
+            M,
+            N,
+            num_warps=plan.warps,
+            BLOCK_M=plan.block_m,
+            BLOCK_N=plan.block_n,
+            COLUMN_ROWS=plan.column_rows,
+            COLUMNS=plan.columns,
+        )
     stride = -(-N // 16) * 16
     partials = plan.programs if isinstance(plan, Rows) else -(-M // plan.rows)
     two_launches = want_weight and partials > 1

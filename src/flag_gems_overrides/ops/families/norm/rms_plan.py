@@ -8,16 +8,18 @@ from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from .backward_plan import little_gradient, many_warps, rows_of_few
 from .forward_plan import late_row, long_row_with_edges, many_rows
-from .launches import Configuration, Flat, Loop, Problem, Rows, ShortRows, launch, launch_or_none
+from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, launch, launch_or_none
 from .plan import plan, rows
 
 # Of a program that goes over a row in tiles, besides two of them.
 BYTES_IN_FLIGHT = 16384
-# Two kernels for fewer rows. By programs that share rows, and by two kernels: 128 x 96656 bf16 24 and 28 us, 128 x
-# 301048 float32 120 and 135; on an H100 64 x 262144 float32 68 and 81, 20 x 2097152 float16 89 and 101, 2 x 2097120
-# float32 26 and 29.
-MIN_SHARED_ROWS = 2
+# Two kernels for a single row of more elements, or of float64. By programs that share rows, and by two kernels: 128 x
+# 96656 bf16 24 and 28 us, 128 x 301048 float32 120 and 135; on an H100 64 x 262144 float32 68 and 81, 20 x 2097152
+# float16 89 and 101, 2 x 2097120 float32 26 and 29, 1 x 116109 bf16 6.3 and 8.6, 1 x 50257 float32 5.9 and 7.0, 1 x
+# 60056 float16 5.6 and 6.7, 1 x 1000000 float32 12.4 and 12.7, 1 x 2237052 bf16 14.9 and 14.7.
+MAX_SHARED_ROW = 1 << 20
 # So many rows of 16 bits for each multiprocessor are shared too, float32 and sums with a residual only if there is
 # less than one: 351 x 59296 float16 39.0 us, by a program for each row 44.4, 700 x 59296 75.2 and 81.1, 300 x 40000
 # bf16 25.9 and 27.6, but 500 x 59296 float32 108.6 and 108.6 (H100).
@@ -27,6 +29,16 @@ MAX_TURNS = 3.5
 
 # Rows of single elements that are longer are read as vectors and edges (8192 x 6457); shorter ones were not timed so.
 MIN_ROW_OF_EDGES = 4096
+
+# Gradients in one launch, where its programs of 128 registers a thread all run at once: of so many rows and warps for
+# each multiprocessor. By rows and partial sums, and so: 6 x 1000 float32 5.0 and 3.5 us, 64 x 100 float16 5.6 and 3.6,
+# 333 x 217 bf16 5.8 and 4.1, 80 x 1947 float32 7.1 and 4.6, 99 x 3240 7.4 and 5.6, 941 x 235 7.4 and 6.6, 1000 x 256
+# bf16 6.6 and 6.1; 2000 x 63 float16 7.8 and 7.3, by a tile to each program 6.1 (H100).
+MAX_FEW_ROWS, WARPS_OF_FEW_ROWS = 1024, 16
+# As many elements are a single program's: 64 x 100 float16 takes 5.9 us by one of 8 warps.
+MAX_OF_ONE_PROGRAM = 1024
+# Columns of single elements whose gradients are by programs of many warps (``many_warps``).
+MAX_OF_MANY_WARPS = 64
 
 
 class Split(NamedTuple):
@@ -58,10 +70,14 @@ def plan_forward(
     found = rows(problem, limits)
     found = _late(problem, found, limits) or found
     if found is not None:
+        late_edges = problem.residual and found.unaligned and found.late and element_size == 2
+        if late_edges and (found.warps, found.chunks) == (2, 4):
+            # By two warps 32 bytes of float16 spill (Triton 3.6): 1480 x 1933 30.2 us, 30.1 so (H100).
+            found = found._replace(warps=4, chunks=2, block_n=2 * found.block_n)
         # Where no other program reads while one waits for the weight, it is not loaded late: 7 x 16368 float32 4.8 us,
         # late 7.0, 100 x 16384 9.2 and 11.1, 16 x 32768 float16 5.1 and 7.4 (H100; FlagGems 5.9 for the first).
         return found._replace(late=found.late and (limits.sm_count < M or found.unaligned))
-    if M < MIN_SHARED_ROWS:
+    if M == 1 and (N > MAX_SHARED_ROW or element_size == 8):
         return _split(M, N, element_size, limits)
     vec = math.gcd(N, VECTOR_BYTES // element_size)
     whole = vec * element_size == VECTOR_BYTES
@@ -126,15 +142,45 @@ def _early(problem: Problem) -> Configuration | None:
     return found._replace(late=False) if found is not None and found.warps >= fewest else None
 
 
-def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> Rows | Split:
+def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows | Rows | Split:
     """How to compute the gradients of M rows of N elements of ``element_size`` bytes."""
-    found = rows(Problem(M, N, 1, element_size, True), limits)
+    problem = Problem(M, N, 1, element_size, True)
+    few = _few_rows(problem, limits)
+    if few is not None:
+        return few
+    configuration = many_warps(problem, MAX_OF_MANY_WARPS, limits)
+    launched = configuration and launch_or_none(problem, configuration, limits)
+    found = launched if isinstance(launched, Rows) else rows(problem, limits)
     if found is None:
         return _split(M, N, element_size, limits)
+    in_turn = element_size == 2 and not found.unaligned and 8 * found.programs * found.block_m <= M
+    if in_turn and (found.warps, found.block_m, found.block_n) == (2, 4, 512):
+        # Of four rows of two warps 8 bytes spill: 64357 x 384 float16 61.1 us, 60.7 so (H100, Triton 3.6).
+        return found._replace(block_m=2, programs=2 * found.programs)
     if found.unaligned and element_size == 4 and found.block_m > 1:
         # 32 elements to a thread spill (1024 x 1001): 32 bytes on sm_80, 24 on sm_90 with Triton 3.6.
         return found._replace(block_m=found.block_m // 2)
     return found
+
+
+def _few_rows(problem: Problem, limits: Limits) -> FewRows | None:
+    """One launch, without partial sums; None where one program has no partial sums either, and for others."""
+    M, N, _, element_size, *_ = problem
+    one = power_of_2(M) * power_of_2(N) <= MAX_OF_ONE_PROGRAM and little_gradient(problem) is not None
+    if one or not 1 < M <= MAX_FEW_ROWS:
+        return None
+    warps = 4 if N <= 1024 else 8
+    configuration = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
+    launched = launch_or_none(problem, configuration, limits)
+    if not isinstance(launched, FewRows):
+        return None
+    elements = launched.column_rows * launched.columns
+    if element_size == 2 and warps == 4 and elements == 32 * WARP * warps and launched.columns >= 16:
+        # Of 32 elements to a thread 8 bytes of 64 x 64 bf16 spill and 56 of 128 x 33 float16 (Triton 3.6).
+        columns = launched.columns // 2
+        launched = launched._replace(columns=columns, column_programs=cdiv(N, columns))
+    programs = launched.row_programs + launched.column_programs
+    return launched if programs * warps <= WARPS_OF_FEW_ROWS * limits.sm_count else None
 
 
 def _split(M: int, N: int, element_size: int, limits: Limits) -> Split:
