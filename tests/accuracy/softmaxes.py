@@ -274,6 +274,19 @@ class Softmaxes:
             self.check(source, dim)
         self.check((x * 1e4).half(), dim)
 
+    @each("shape", [(2, 800), (2, 3201), (1, 20001), (1, 20002), (1, 3000, 4), (2, 9, 33), (1, 2001, 3)])
+    def test_small_results_of_float64(self, shape, device):
+        """Denormal results may be 0; the others are as exact as large ones."""
+        # Of few bits, so that subtracting the maximum is exact.
+        x = (torch.linspace(-800, 3, shape[1], device=device, dtype=torch.float64) * 16).round() / 16
+        x = x.view(1, -1, *[1] * (len(shape) - 2)).expand(shape).contiguous()
+        actual, true = self.forward(x, 1), truth(x, 1, self.log)
+        assert (actual - true).abs().max() <= (2e-13 if self.log else 1e-15)
+        if not self.log:
+            normal = true > 2.0**-1019
+            assert ((actual - true)[normal] / true[normal]).abs().max() < 3e-15
+            assert actual[~normal].max() < 2.0**-1018
+
     @each("shape, dim", [((5, 100), 1), ((2, 100000), 1), ((1, 3000, 64), 1)])
     def test_same_bits_again(self, shape, dim, device):
         x = torch.randn(shape, device=device)

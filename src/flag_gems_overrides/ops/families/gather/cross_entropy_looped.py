@@ -28,7 +28,15 @@ from .targets import check_targets, weigh_targets
 
 
 @triton.jit
-def add_tile(x, q, mask, maxima, sums, q_sums, dots, DISTRIBUTION: tl.constexpr):
+def power(x, MEMBERS: tl.constexpr):
+    if x.dtype == tl.float64 and MEMBERS > 1:
+        return tl.exp(x)  # 16 bytes of 16 x 10000 would spill by ``exp``
+    else:
+        return exp(x, True)
+
+
+@triton.jit
+def add_tile(x, q, mask, maxima, sums, q_sums, dots, DISTRIBUTION: tl.constexpr, MEMBERS: tl.constexpr):
     """Of each lane: maximum, sum of exp(x - maximum), sum(q), sum(q * (x - maximum)), and a tile more.
 
     Each lane keeps its own, so that nothing is exchanged between threads before the end of a row. Masked elements of x
@@ -36,7 +44,7 @@ def add_tile(x, q, mask, maxima, sums, q_sums, dots, DISTRIBUTION: tl.constexpr)
     """
     new_maxima = tl.maximum(maxima, lane_max(x, True))
     base = finite(new_maxima)
-    sums = sums * exp(maxima - base) + lane_sum(exp(x - base), True)
+    sums = sums * power(maxima - base, MEMBERS) + lane_sum(power(x - base, MEMBERS), True)
     if DISTRIBUTION:
         # Relative to the maximum, as exponentials are: of logits of -200 the digits after it would be lost.
         dots += q_sums * (finite(maxima) - base) + lane_sum(tl.where(mask, q * (x - base), 0.0), True)
@@ -141,7 +149,7 @@ def cross_entropy_looped(
                 q = distribution(
                     target_ptr + start + offsets, weight_ptr, c, c < C, C, PROBABILITIES, SMOOTHING, ACC
                 )  # fmt: skip
-            maxima, sums, q_sums, dots = add_tile(x, q, n >= 0, maxima, sums, q_sums, dots, DISTRIBUTION)
+            maxima, sums, q_sums, dots = add_tile(x, q, n >= 0, maxima, sums, q_sums, dots, DISTRIBUTION, MEMBERS)
             start += TILE * VEC
         mask = row_mask(n, k, length - tiles * TILE, False)
         x = tl.load(x_ptr + start + offsets, mask=mask, other=float("-inf")).to(ACC)
@@ -149,7 +157,7 @@ def cross_entropy_looped(
         if DISTRIBUTION:
             c = (start - row * C + offsets).to(tl.int32)
             q = distribution(target_ptr + start + offsets, weight_ptr, c, mask, C, PROBABILITIES, SMOOTHING, ACC)
-        maxima, sums, q_sums, dots = add_tile(x, q, mask, maxima, sums, q_sums, dots, DISTRIBUTION)
+        maxima, sums, q_sums, dots = add_tile(x, q, mask, maxima, sums, q_sums, dots, DISTRIBUTION, MEMBERS)
         row_max, row_sum = merge_lanes(maxima, sums, True)
         q_sum = tl.full([], 0.0, ACC)
         dot = tl.full([], 0.0, ACC)

@@ -26,7 +26,17 @@ import triton.language as tl
 
 from ...launch.products import product
 from ...launch.workspace import collect_two, decode, encode, publish
-from .tile import exp, for_each_lane, lane_max, lane_sum, load_tile, max_across_lanes, store_tile, sum_across_lanes
+from .tile import (
+    exp,
+    for_each_lane,
+    lane_max,
+    lane_sum,
+    load_tile,
+    max_across_lanes,
+    maximum,
+    store_tile,
+    sum_across_lanes,
+)
 
 
 @triton.jit
@@ -36,11 +46,11 @@ def finite(x_max):
 
 
 @triton.jit
-def normalize(x, row_max, row_sum, LOG: tl.constexpr):
+def normalize(x, row_max, row_sum, LOG: tl.constexpr, CLAMPED: tl.constexpr = False):
     if LOG:
         return (x - row_max) - tl.log(row_sum)
     else:
-        return exp(x - row_max) * (1.0 / row_sum)
+        return exp(x - row_max, CLAMPED) * (1.0 / row_sum)
 
 
 @triton.jit
@@ -114,6 +124,7 @@ def read_tiles(
     STATISTICS: tl.constexpr,
     STAGES: tl.constexpr,
     COMPUTE: tl.constexpr,
+    CLAMPED: tl.constexpr = False,
 ):
     """(maximum, sum) for each lane of ``tiles`` whole tiles, and where the next one starts."""
     CONTIGUOUS: tl.constexpr = STATISTICS == 1
@@ -121,19 +132,20 @@ def read_tiles(
     x_sum = for_each_lane(0.0, LANES, STATISTICS, COMPUTE)
     for _ in tl.range(0, tiles, num_stages=STAGES):
         x = load_tile(x_ptr + start + offsets, k, columns, EVEN_K, "evict_last").to(COMPUTE)
-        new_max = tl.maximum(x_max, lane_max(x, CONTIGUOUS))
-        x_sum = x_sum * exp(x_max - finite(new_max)) + lane_sum(exp(x - finite(new_max)), CONTIGUOUS)
+        new_max = maximum(x_max, lane_max(x, CONTIGUOUS))
+        x_sum *= exp(x_max - finite(new_max), CLAMPED)
+        x_sum += lane_sum(exp(x - finite(new_max), CLAMPED), CONTIGUOUS)
         x_max = new_max
         start += TILE * stride
     return x_max, x_sum, start
 
 
 @triton.jit
-def merge_held(x_max, x_sum, held, CONTIGUOUS: tl.constexpr):
+def merge_held(x_max, x_sum, held, CONTIGUOUS: tl.constexpr, CLAMPED: tl.constexpr = False):
     """(maximum, sum) of a row from those of the tiles that were read in a loop, and the tile in registers."""
-    held_max = tl.maximum(lane_max(held, CONTIGUOUS), x_max)
-    held_sum = lane_sum(exp(held - finite(held_max)), CONTIGUOUS)
-    held_sum += x_sum * exp(x_max - finite(held_max))
+    held_max = maximum(lane_max(held, CONTIGUOUS), x_max)
+    held_sum = lane_sum(exp(held - finite(held_max), CLAMPED), CONTIGUOUS)
+    held_sum += x_sum * exp(x_max - finite(held_max), CLAMPED)
     return merge_lanes(held_max, held_sum, CONTIGUOUS)
 
 
@@ -154,10 +166,11 @@ def write_tiles(
     EVEN_K: tl.constexpr,
     STAGES: tl.constexpr,
     COMPUTE: tl.constexpr,
+    CLAMPED: tl.constexpr = False,
 ):
     """The result of the ``tiles`` before ``start``. Backwards: what was read last is the surest to be in cache."""
     for _ in tl.range(0, tiles, num_stages=STAGES):
         start -= TILE * stride
         x = load_tile(x_ptr + start + offsets, k, columns, EVEN_K, "evict_first").to(COMPUTE)
-        x = normalize(x, row_max, row_sum, LOG)
+        x = normalize(x, row_max, row_sum, LOG, CLAMPED)
         store_tile(out_ptr + start + offsets, x, k, columns, EVEN_K, "evict_first")

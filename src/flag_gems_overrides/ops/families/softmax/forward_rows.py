@@ -19,7 +19,19 @@ from .forward import (
     write_tiles,
 )
 from .group import clear_last, clear_own, group_position, group_workspace
-from .tile import exp, lane_max, lane_sum, lanes_and_depths, pack, row_edges, row_mask, row_share, row_tile, unpack
+from .tile import (
+    exp,
+    lane_max,
+    lane_sum,
+    lanes_and_depths,
+    pack,
+    row_edges,
+    row_mask,
+    row_share,
+    row_tile,
+    store_mask,
+    unpack,
+)
 
 
 @triton.jit
@@ -201,7 +213,7 @@ def softmax_split_rows(
         if UNALIGNED:
             tl.store(out_ptr + edge_offsets, normalize(edge, row_max, row_sum, LOG), mask=edge_mask)
         out = normalize_held(x, x_max, numerator, row_max, row_sum, LOG)
-        tl.store(out_ptr + start + offsets, out, mask=mask)
+        tl.store(out_ptr + start + offsets, out, mask=store_mask(mask, n, k, length, VEC, EVEN, COMPUTE))
         if PREFETCH:
             start = next_start
             length = next_length
@@ -242,14 +254,16 @@ def softmax_looped_rows(
     for row in tl.range(first, M, groups, num_stages=1):
         start, length = row_share(row, member, group, N, VEC, UNALIGNED)
         tiles = tl.maximum(length - 1, 0) // TILE
-        x_max, x_sum, start = read_tiles(x_ptr, start, offsets, tiles, VEC, k, VEC, TILE, True, LANES, 1, 1, COMPUTE)
+        x_max, x_sum, start = read_tiles(
+            x_ptr, start, offsets, tiles, VEC, k, VEC, TILE, True, LANES, 1, 1, COMPUTE, UNALIGNED
+        )
         mask = row_mask(n, k, length - tiles * TILE, False)
         held = tl.load(x_ptr + start + offsets, mask=mask, other=float("-inf")).to(COMPUTE)
         if UNALIGNED:
             edge_offsets, edge_mask = row_edges(row, N, VEC)
             edge_mask = edge_mask & (member == 0)
             edge = tl.load(x_ptr + edge_offsets, mask=edge_mask, other=float("-inf")).to(COMPUTE)
-        row_max, row_sum = merge_held(x_max, x_sum, held, True)
+        row_max, row_sum = merge_held(x_max, x_sum, held, True, UNALIGNED)
         if UNALIGNED:
             row_max, row_sum = merge_edges(row_max, row_sum, edge)
         if MEMBERS > 1:
@@ -257,10 +271,14 @@ def softmax_looped_rows(
             row_max, row_sum = collect_statistics(words_ptr, words, other, counted, group, MEMBERS, 1, True, COMPUTE)
             clear_own(words_ptr - step + own, 2, 1, mask=row >= groups)
             words_ptr += step
+        out = normalize(held, row_max, row_sum, LOG, UNALIGNED)
+        # Of log_softmax 24 bytes would spill by another mask, of softmax 40 more by the same (3017 x 15775 float64).
+        last = mask if LOG else store_mask(mask, n, k, length - tiles * TILE, VEC, False, COMPUTE)
+        tl.store(out_ptr + start + offsets, out, mask=last)
         if UNALIGNED:
             tl.store(out_ptr + edge_offsets, normalize(edge, row_max, row_sum, LOG), mask=edge_mask)
-        out = normalize(held, row_max, row_sum, LOG)
-        tl.store(out_ptr + start + offsets, out, mask=mask)
-        write_tiles(x_ptr, out_ptr, start, offsets, tiles, VEC, k, VEC, row_max, row_sum, LOG, TILE, True, 1, COMPUTE)
+        write_tiles(
+            x_ptr, out_ptr, start, offsets, tiles, VEC, k, VEC, row_max, row_sum, LOG, TILE, True, 1, COMPUTE, UNALIGNED
+        )
     if MEMBERS > 1:
         clear_last(words_ptr, step, counter_ptr, words, other, group, MEMBERS, 2, 1)

@@ -8,7 +8,7 @@ from ...launch.prepared import entry
 from .forward import collect_statistics, finite, merge_lanes, normalize, publish_statistics
 from .group import clear_last, clear_own, group_position, group_workspace
 from .singly import load_depths
-from .tile import column_share, column_tile, exp, for_each_lane
+from .tile import column_share, column_tile, exp, for_each_lane, maximum
 
 
 @triton.jit
@@ -16,7 +16,7 @@ def add_depths(x, x_max, x_sum, DEPTH: tl.constexpr, COMPUTE: tl.constexpr):
     """(maximum, sum) for each lane with those of DEPTH more elements."""
     new_max = x_max
     for i in tl.static_range(DEPTH):
-        new_max = tl.maximum(new_max, x[i].to(COMPUTE))
+        new_max = maximum(new_max, x[i].to(COMPUTE))
     shift = finite(new_max)
     x_sum *= exp(x_max - shift)
     for i in tl.static_range(DEPTH):
