@@ -555,6 +555,9 @@ def test_rows_of_float64_have_as_many_tiles_as_exist_where_a_warp_has_one(N, siz
         (1, 300, 12001, 1, 32, 16, 16),  # for more programs
         (3, 251, 44043, 2, 32, 16, 16),
         (3, 503, 44043, 2, 32, 16, 16),
+        (5, 56, 135919, 2, 128, 4, 16),
+        (5, 100, 60001, 2, 64, 8, 16),
+        (8, 40, 3001, 2, 64, 4, 8),  # for more programs
     ],
 )
 def test_columns_of_several_threads_are_read_in_lines(M, N, K, inputs, columns, lanes, warps, size):
@@ -599,6 +602,32 @@ def test_long_rows_of_float64_are_read_twice_by_one_program_where_l2_holds_most_
     # More than L2 holds; multiprocessors without a row.
     for M, N in [(5000, 48000), (213, 91811), (98, 24979)]:
         assert plan(M, N, 1, 8, 1, H200).group > 1
+
+
+def test_a_row_of_float64_has_one_program_where_groups_would_have_up_to_two_each():
+    assert plan(88, 14097, 1, 8, 1, H200).group == 1
+    # A row to each group; more than two; idle multiprocessors; the gradient.
+    for M, N, inputs in [(70, 14097, 1), (90, 40001, 1), (60, 17001, 1), (88, 14097, 2)]:
+        assert plan(M, N, 1, 8, inputs, H200).group > 1
+
+
+def test_long_rows_of_float64_are_held_by_few_programs_or_read_twice():
+    p = plan(624, 277360, 1, 8, 1, H200)
+    assert p.looped
+    assert p.group < 128
+    for M, N in [(624, 277360), (288, 87712), (368, 91664), (195, 91811), (8, 1048576)]:
+        p = plan(M, N, 1, 8, 1, H200)
+        assert not p.looped or p.depth * p.vec <= 16
+
+
+def test_columns_are_half_sectors_only_in_programs_that_run_at_once():
+    for M, N, K, size, block_k in [(5, 1520, 72, 2, 8), (13, 1904, 12, 2, 4), (16, 3285, 32, 4, 4)]:
+        p = plan(M, N, K, size, 1, H200)
+        assert (p.block_k, p.group) == (block_k, 1)
+    for M, N, K, size in [(27, 3285, 32, 4), (15, 4000, 64, 4), (20, 2500, 48, 4)]:
+        p = plan(M, N, K, size, 1, H200)
+        assert (p.block_k, p.looped) == (32, True)
+        assert p.group > 1
 
 
 def test_rows_that_the_default_has_in_one_tile_have_no_group_of_the_table():

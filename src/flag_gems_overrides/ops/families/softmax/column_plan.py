@@ -178,17 +178,21 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
     each other, and narrower blocks are single tiles: log_softmax 2 x 400 x 512 bf16 5.6 us so, 7.8 by groups, gradients
     of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2 (H100). Half a sector if columns of
     a whole one are too many elements: softmax 5 x 1520 x 72 bf16 by 8 columns 8.0 us, by 16 9.1, by groups 8.8, but the
-    first two by 8 5.8 and 4.5; 13 x 1904 x 12 by 4 5.3, by 8 5.8. Single tiles are narrower where half of the
-    multiprocessors would be idle: softmax 32 x 160 x 24 bf16 in tiles of 32 columns, 32 elements to a thread, 4.4 us
-    (FlagGems 4.0; in 16 estimated, not timed).
+    first two by 8 5.8 and 4.5; 13 x 1904 x 12 by 4 5.3, by 8 5.8. Not if those are more than run at once, one to a
+    multiprocessor: softmax 27 x 3285 x 32 float32 26.2 us by 216 programs of 4 columns, by groups 13.9 (FlagGems 22.8),
+    log_softmax 15 x 4000 x 64 33.5 and 22.5, softmax 20 x 2500 x 48 21.4 and 19.4 (H100). Single tiles are narrower
+    where half of the multiprocessors would be idle: softmax 32 x 160 x 24 bf16 in tiles of 32 columns, 32 elements to a
+    thread, 4.4 us (FlagGems 4.0; in 16 estimated, not timed).
     """
     found = None
+    halved = False
     shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
     if power_of_2(N) * block_k <= 8 * shape.elements * WARP and 2 * M * cdiv(K, block_k) > limits.sm_count:
         return None
     least = SECTOR_BYTES // size
     if power_of_2(N) * least > 16 * MAX_ELEMENTS_OF_NARROWER * WARP:
         least //= 2
+        halved = True
         if 0 < K % least <= least // 2:  # half of the last block would be empty
             least //= 2
     while M * cdiv(K, block_k) < limits.sm_count and block_k > least:
@@ -196,6 +200,8 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
         shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
         if power_of_2(N) * block_k <= 16 * min(shape.elements, MAX_ELEMENTS_OF_NARROWER) * WARP:
             found = block_k
+    if found is not None and halved and M * cdiv(K, found) > limits.sm_count:
+        return None
     return found
 
 

@@ -31,7 +31,11 @@ MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
 # each, which is each sector where a program has no more than one. softmax 3 x 503 x 44043 float16 166 us by 64 columns,
 # by 16 265 (FlagGems 213), 8 x 300 x 10001 bf16 58 and 87, 3 x 251 x 44043 float32 132, by 32 153 and by 16 200; 20 x
 # 700 x 3001 bf16 102.5 by 32, in a loop 118; 1 x 300 x 12001 13.5 by 32, by 64 13.9, by 16 14.7. Two inputs are half as
-# many columns: the gradient of 3 x 251 x 44043 float16 108 us by 32, by 64 of 32 warps 118, by 16 141 (H100).
+# many columns: the gradient of 3 x 251 x 44043 float16 108 us by 32, by 64 of 32 warps 118, by 16 141 (H100). Up to
+# four times as many of shorter ones, with 16 elements to a thread: the gradients of 5 x 56 x 135919 float32 172 us by
+# 128 columns, by 64 186, by 32 227 (FlagGems 202), float16 100, 109 and 126, of 5 x 100 x 60001 float32 148 by 64 and
+# 176 by 32, of 20 x 40 x 20001 72.8 by 128 and 91 by 32, of log_softmax 3 x 120 x 80001 bf16 87 by 64 and 99 by 32
+# (H100).
 WIDE_COLUMNS, WIDE_PROGRAMS, WIDE_WARPS = 64, 2, 16
 # The fewest to a program that reads and writes one [N, K]: 1520 such start in the time that memory takes for 2.3 MB.
 # The gradient of 20000 x 8 x 16 float32, 1536 bytes each, 16.5 us so, 16.0 by threads, of 40000 x 6 x 44 bf16, 1584
@@ -109,16 +113,21 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
     if columns > 1 and size < 8 and wide:
         # 24 bytes of log_softmax 20 x 720 x 3001 bf16 would spill, with 45 elements to a thread (sm_100, Triton 3.7).
         held = most if limits.capability[0] == 9 else most // 2
-        for many in (WIDE_COLUMNS // inputs, WIDE_COLUMNS // 2):
+        few = most // 2 * WIDE_WARPS * WARP // block_n  # columns, with half as many elements to a thread
+        for many in (*_wider(inputs, few), WIDE_COLUMNS // inputs, WIDE_COLUMNS // 2):
             enough = many <= K and WIDE_PROGRAMS * limits.sm_count * many <= M * K
             if enough and many * block_n <= held * WIDE_WARPS * WARP:
                 columns, max_warps = many, WIDE_WARPS
-                elements = most // 2 if many * block_n <= most // 2 * WIDE_WARPS * WARP else held
+                elements = most // 2 if many <= few else held
                 break
     warps = max(warps, columns * block_n // (elements * WARP))
     if warps > max_warps or K >= 2**30 or M * K + elements * warps * WARP >= 2**31:
         return None
     return Configuration("short", elements, warps)
+
+
+def _wider(inputs: int, few: int) -> list[int]:
+    return [many for many in (2 * WIDE_COLUMNS, WIDE_COLUMNS) if inputs == 2 and many <= few]
 
 
 def wide_pairs(problem: Problem, limits: Limits) -> Configuration | None:

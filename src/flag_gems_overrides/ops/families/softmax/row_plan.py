@@ -23,6 +23,9 @@ from .shapes import (
 
 # Programs of a group whose parts of a row stay in registers. With more, waiting costs more than reading again.
 MAX_GROUP = 256
+# Of float64, which is half as much in registers, so that few rows are read at a time and each of them waits: softmax
+# 624 x 277360 2222 us held by 136 programs, three rows at a time, read twice by 24 1361 (torch.compile 1653, H100).
+MAX_GROUP_OF_FLOAT64 = 128
 # Rows up to which no thread has several: so many can be as many programs of 4 warps as multiprocessors run at once.
 # 27736541 x 2 bf16 takes 57 us, with two rows to a thread 70, with one, as long as starting 216692 programs, 135.
 MANY_ROWS = 1 << 19
@@ -103,6 +106,15 @@ def row_in_cache(M: int, N: int, size: int, inputs: int, unaligned: bool, limits
     return None
 
 
+def _is_little_more_than_at_once(M: int, tiles: int, shape: Shape, limits: Limits) -> bool:
+    """Whether groups would have a second row each, or some of them, and half of the multiprocessors have a row: softmax
+    88 x 14097 float64 17.4 us by 75 groups of 7 programs, read twice by one 15.0 (PyTorch 18.3), but 60 x 14097, 60
+    groups, 11.5 and 14.6 (H100).
+    """
+    at_once = resident(shape, limits) // tiles
+    return limits.sm_count <= 2 * M and at_once < M <= 2 * at_once
+
+
 def _read_twice(shape: Shape, size: int, limits: Limits) -> Shape:
     shape = without_spills(shape, limits)
     if size == 8 and limits.capability[0] != 9:
@@ -119,7 +131,9 @@ def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: L
         return in_cache
     shape = without_spills((SPLIT_UNALIGNED_ROWS if unaligned else SPLIT_ROWS)[size, inputs], limits)
     tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
-    if tiles > min(resident(shape, limits) // 2, MAX_GROUP):
+    if size == 8 and inputs == 1 and _is_little_more_than_at_once(M, tiles, shape, limits):
+        return configuration_of(vec, vec, _read_twice(IN_L2[size, inputs], size, limits), 1)
+    if tiles > min(resident(shape, limits) // 2, MAX_GROUP_OF_FLOAT64 if size == 8 else MAX_GROUP):
         shape = LOOPED_ROWS[size, inputs]
         tiles = group_of(M, N * size * inputs, shape, limits)
     # Few rows: more programs, with less each.
