@@ -37,10 +37,13 @@ MAX_ELEMENTS_OF_TILES = 32768
 # bf16 along 1 14.3 us, without 16.3), of larger ones that costs more than it brings. 64 columns also where a program
 # has a dozen tiles or more: 64 x 16384 x 64 bf16 along 1 43 us, not 49, x 128 78, not 95; with 8 it is 5 % slower.
 # Where partial results are too few for all programs, programs are twice as large: amax of 1000000 x 64 along 0 bf16
-# 43 us, not 74. Of no whole vectors one tile is in flight where L2 does not hold them: max.dim 3 x 1680 x 21508 bf16 89
-# us, not 114, amax 3 x 1680 x 21506 87, not 94. So are rows of one vector: any of 52512 x 352 x 8 bf16 97 us, not 146,
-# max.dim 5408 x 6048 x 8 194, not 272. And positions of odd K are never 64 columns wide: max.dim 3 x 1680 x
-# 21509 103, not 164 (PyTorch 129; H100).
+# 43 us, not 74. So they are where not even each multiprocessor has one: prod 146925 x 21 along 0 float16 (H100) 17.2
+# us, so 9.9, amax 120000 x 24 11.05 and 9.5, sum 90000 x 31 float32 14.7 and 11.3, max.dim 100000 x 30 16.5 and 12.65,
+# argmax 150000 x 18 float16 12.4 and 11.8; but not if they are more than are resident: 330 of 8 warps in 96 registers
+# for min.dim 65536 x 42 bf16 13.9 us, 256 of 4 warps 10.1. Of no whole vectors one tile is in flight where L2 does not
+# hold them: max.dim 3 x 1680 x 21508 bf16 89 us, not 114, amax 3 x 1680 x 21506 87, not 94. So are rows of one vector:
+# any of 52512 x 352 x 8 bf16 97 us, not 146, max.dim 5408 x 6048 x 8 194, not 272. And positions of odd K are never 64
+# columns wide: max.dim 3 x 1680 x 21509 103, not 164 (PyTorch 129; H100).
 TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
 TILES_TO_WIDEN = 12
 # So many columns of an [N, K] are a program's, which reads it as it lies: sum 743 x 19483 x 16 bf16 174 us, with four
@@ -54,6 +57,8 @@ AS_IT_LIES = 16
 # vectors need fewer warps, for more divide the elements of a result among them: 8 x 957728 bytes, max.dim, 10 us, by
 # two 43; 653552 x 16 x 16 bf16 111, not 184; 939472 x 8 x 16 float32, max.dim, 163, not 224.
 MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE = 32, 64, 128
+# Two million results or more on 132 multiprocessors.
+MANY_ROUNDS = 32
 # Few results of one element are of single warps, two to a thread.
 MAX_RESULTS_OF_ONE_WARP = 4
 # But no more than so many programs read a cache line, and they ask for no more than this in sectors: amax 1 x 34 x 426
@@ -129,8 +134,6 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
     if positions and K % 2 == 1 and size == 2:
         # By 24 warps 8 bytes of 3 x 1680 x 21509 spill.
         block_k, occupancy = BLOCK_K, min(occupancy, 20)
-    elif positions and K % 4 == 2 and size == 2 and M == 1:
-        occupancy = min(occupancy, 20)  # 8 bytes of 65536 x 42 spill
     within = _within(problem, limits)
     if within:
         block_k = power_of_2(K)
@@ -142,8 +145,14 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
         block_k = half
     if K == AS_IT_LIES and size == 2 and accumulators == 1 and tiles >= TILES_TO_WIDEN:
         block_k = K
-    if tiles >= 2 and 4 * cdiv(M * K, block_k) * (max_partials // block_k) < 3 * programs:
+    shared = cdiv(M * K, block_k) * (max_partials // block_k)
+    few = shared < limits.sm_count and accumulators < 3 and size < 8
+    if tiles >= (1 if few else 2) and 4 * shared < 3 * programs:
         tile, warps = 2 * tile, 2 * warps
+        if few and positions:
+            occupancy = min(occupancy, 20)  # 8 bytes of 100000 x 31 int32 spill
+    elif positions and K % 4 == 2 and size == 2 and M == 1:
+        occupancy = min(occupancy, 20)  # 8 bytes of 65536 x 42 spill
     if _many_share(problem, limits) or _in_pieces(problem, limits):
         block_k, warps, occupancy = BLOCK_K, TILED_WARPS, MOMENTS_OCCUPANCY[False]
         tile = SHARED_MOMENTS_ELEMENTS * warps * WARP
@@ -265,9 +274,12 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
             block_k, warps = block_k * 8 // block_n, warps * 8 // block_n
     elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
-        # Of 64 and of 128 (H100): amax 191 x 18 x 61506 bf16 201 us and 161, but float32 309 and 308, sum 64 x 12 x
-        # 100001 124 and 124, 300000 x 21 x 7 72.8 and 77.6.
-        if size == 2 and accumulators == 1 and 2 * block_k <= K and starts_many(results, block_k, limits):
+        # Of 64 and of 128 (H100): amax 191 x 18 x 61506 bf16 201 us and 161, all 6674 x 31 x 1091 180 and 171, any
+        # 4000 x 20 x 777 bool 39.0 and 33.5; but float32 309 and 308, sum 64 x 12 x 100001 124 and 124, 300000 x 21 x 7
+        # 72.8 and 77.6, and of fewer results or elements mean 5000 x 32 x 131 bf16 21.4 and 21.7, sum 100 x 16 x 8193
+        # 15.2 and 15.6, 2000 x 10 x 300 float16 10.35 and 11.4, max.dim 500 x 12 x 1001 11.3 and 11.7.
+        full = block_n == MAX_IN_ONE_TILE and accumulators == 1 and size <= 2 and K % 4
+        if full and 2 * block_k <= K and starts_many(results, MANY_ROUNDS * block_k, limits):
             block_k *= 2
     elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES):
         # Of bytes, which are loaded one by one where K is odd, twice as many: aminmax 59304 x 57 x 9 bool 26.4 us, by

@@ -43,9 +43,13 @@ SHORT_CLASS_ELEMENTS = 32
 # Classes that are no power of two, values alone: lanes beyond the last multiple of K and a vector are idle, so a thread
 # has more elements. As columns and so (H100): sum 100000 x 200 x 3 bf16 126 us and 48, all 61821 x 128 x 3 43.4 and
 # 24.4, sum 139122 x 64 x 5 52.4 and 39.0 (with half as many elements, of more lanes, 43.5), 300000 x 24 x 5 float32
-# 61.2 and 58.7; but amax 500000 x 8 x 3 bf16 18.6 and 22.2, 200000 x 50 x 7 float16 62.3 and 62.6, sum 300000 x 21 x 7
-# float32 72.8 and 76.0.
-ODD_CLASS_ELEMENTS, MIN_ODD_CLASS_N = 64, {3: 24, 5: 24}
+# 61.2 and 58.7, 300000 x 16 x 3 bf16 17.7 and 15.6, 50000 x 200 x 7 95.3 and 53.3, amax 100000 x 150 x 6 116 and 67.7;
+# but 500000 x 8 x 3 18.6 and 22.2, 200000 x 32 x 5 float16 32.6 and 33.7, 200000 x 50 x 7 62.3 and 62.6, sum 300000 x
+# 21 x 7 float32 72.8 and 76.0. Fewest elements of a column, by whether they have 16 bits or less; of six and seven
+# columns so many that programs of columns are a loop.
+ODD_CLASS_ELEMENTS, MIN_ODD_CLASS_N = 64, {True: {3: 24, 5: 33, 6: 129, 7: 129}, False: {3: 24, 5: 24}}
+# Of three columns fewer, where each [N, K] is whole vectors of so many bytes.
+MIN_THREE_CLASSES_N, THREE_CLASSES_BYTES = 16, 8
 # Elements of 4 and 8 bytes stay columns where they are fewer to each: there lanes of results read whole lines too. As
 # columns and by lanes of an [N, K] (H100): var_mean 524288 x 9 x 4 float32 37.7 us and 45.3, amax 1000000 x 9 x 4 62.3
 # and 64.7, 800000 x 16 x 4 88.1 and 90.9, sum 600000 x 20 x 2 45.3 and 45.4; but sum 1000000 x 30 x 2 107 and 103,
@@ -292,8 +296,12 @@ def short_class_lanes(problem: Problem, vector: int) -> int:
 
 def has_odd_classes(problem: Problem) -> bool:
     """Whether lanes side by side in an [N, K] are worth it though some of them are idle."""
-    _, N, K, _, accumulators = problem
-    return accumulators == 1 and K in MIN_ODD_CLASS_N and MIN_ODD_CLASS_N[K] <= N
+    _, N, K, size, accumulators = problem
+    narrow = size <= 2
+    fewest = MIN_ODD_CLASS_N[narrow].get(K)
+    if K == 3 and narrow and N * K * size % THREE_CLASSES_BYTES == 0:
+        fewest = MIN_THREE_CLASSES_N
+    return accumulators == 1 and fewest is not None and fewest <= N
 
 
 def class_step(lanes: int, K: int, vector: int) -> int:

@@ -22,7 +22,7 @@ from .launches import (
     launch_or_none,
 )
 from .programs import OCCUPANCY, row_vector
-from .row_defaults import FEW_ROWS, narrow, narrow_rows
+from .row_defaults import FEW_ROWS, in_pairs, narrow, narrow_rows
 
 __all__ = [
     "Configuration",
@@ -75,7 +75,7 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
     first = kinds(problem, limits)[0]
-    if first.within or (first.kernel == "short_classes" and has_odd_classes(problem)):
+    if first.within or (first.kernel == "short_classes" and has_odd_classes(problem)) or in_pairs(problem):
         # Tables are older: sum 328 x 2000 x 99 float32 as one says 116 us, so 107 (H100).
         return configurations(problem, limits)[0]
     few = FEW_ROWS * limits.sm_count >= problem.M * problem.K
