@@ -60,7 +60,21 @@ def test_along_a_dimension(shape, dim, dtype, op, device):
 
 @with_dim
 @each("dtype", FLOATING)
-@each("shape", [(70, 17, 2), (33, 41, 4), (9, 10, 8), (37, 24, 3), (19, 50, 3), (35, 32, 5), (21, 64, 5)])
+@each(
+    "shape",
+    [
+        (70, 17, 2),
+        (33, 41, 4),
+        (9, 10, 8),
+        (37, 24, 3),
+        (19, 50, 3),
+        (35, 32, 5),
+        (21, 64, 5),
+        (9, 200, 7),
+        (9, 150, 6),
+        (21, 16, 3),
+    ],
+)
 def test_short_matrices_of_few_columns(shape, dtype, op, device, monkeypatch):
     """As many of them are read."""
     monkeypatch.setattr(defaults, "MIN_BYTES_OF_CLASSES", 0)
@@ -86,6 +100,15 @@ def test_tiles_of_long_rows_from_whole_lines(N, dtype, op, device, device_with):
     """Several tiles to a program: before and after them is up to a line."""
     device_with(sm_count=1)
     x = op.draw_exact((3, N), dtype, device)
+    check(op, x, 1)
+    check(op, put_nans(x), 1, True)
+
+
+@with_dim
+@each("N", [258, 294])
+def test_even_rows_two_at_a_time(N, op, device, device_with):
+    device_with(sm_count=1)
+    x = op.draw_exact((23, N), torch.float32, device)
     check(op, x, 1)
     check(op, put_nans(x), 1, True)
 
