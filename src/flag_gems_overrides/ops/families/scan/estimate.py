@@ -35,8 +35,9 @@ LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
 # 2.30 (H200). The first of 8 bytes twice: 91 x 27 x 5 int64 3.55, in segments 3.06 (H100).
 INTERLEAVED_US, INTERLEAVED_ELEMENT_US = 0.2, 0.014
 # Each tile after the first of a row that a warp has for itself: 16 x 611 float32 takes 3.4 us with 5 tiles to a warp,
-# 3.0 in 4 warps with 2 (H200).
-UNIT_TILE_US = 0.1
+# 3.0 in 4 warps with 2 (H200). More in rows of 2 bytes that have edges, where a multiprocessor has so few of them:
+# 240 x 402 float16 3.52 us by a warp for each row, by two with a tile each 3.23 (H100). Others were not timed.
+UNIT_TILE_US, EDGES_TILE_US, EDGES_ROWS = 0.1, 0.2, 2
 # The exchange of sums between the warps of a program, and its share of each warp, for rows and for columns; half of it
 # where they scan one tile at once: 100 x 1024 float32 2.88 us in 8 warps, in 4 with two tiles 3.03 (H200).
 SYNC_US, SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.1, 0.015, 0.018
@@ -135,7 +136,9 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         # bytes in two words: 2 x 8 x 95 int32 takes 3.3 us by a warp for each row.
         words = 2 if integer and size == 8 and configuration.kernel == "units" and tile > vec else 1
         step = tile * wide * ELEMENT_US * (2 if isinstance(found, Flat) else max(4 // vec, 1) * words)
-        step += (found.depth - 1) * UNIT_TILE_US if configuration.kernel == "units" else 0
+        few_edges = size == 2 and vector(problem)[1] and EDGES_ROWS * limits.sm_count >= M
+        tile_us = EDGES_TILE_US if few_edges else UNIT_TILE_US
+        step += (found.depth - 1) * tile_us if configuration.kernel == "units" else 0
     else:
         step = tile * wide * (ELEMENT_US if configuration.kernel == "units" else COLUMN_ELEMENT_US)
         if isinstance(found, Interleaved | Stacked):

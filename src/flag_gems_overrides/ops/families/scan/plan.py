@@ -88,6 +88,12 @@ WIDE_STEP_ROWS, WIDE_FULL, WIDE_STEP_BYTES = (8, 16), (3 / 4, 7 / 8), 4  # the s
 # x 4096 x 1001 bfloat16, 80 such programs, 197 and 240, 28 x 2354 x 1471 float32, 168 of 8 rows, 333 and 349, and 307
 # x 114 x 4344 float16, of few rows, 234 and 239.
 WIDER_STEPS, WIDER_PROGRAMS = 14, 2
+# All columns, where those are one element at a time, of 2 or 4 bytes, and leave few lanes without one: no sector is of
+# two programs. By 8 warps, with 32 rows to a thread, where each multiprocessor has such a program. H100: 175 x 8282 x
+# 117 float16 323 us, by 16 warps with 16 rows 330, by 8 with 16 384, by 32 columns 683; 200 x 2000 x 101 float32 125,
+# 126, and by 32 columns 251. Not of fewer rows, which 32 columns have in few steps: so 1102 x 808 x 89 bfloat16 moves
+# 2.1 TB/s (H200), those above 1.0 and 1.3. Integers were not timed.
+ALL_COLUMNS_ROWS, ALL_COLUMNS_STEPS = 32, 16
 MAX_CONFIGURATIONS = 24
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
@@ -141,7 +147,7 @@ def plan(problem: Problem, limits: Limits) -> Launch:
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """What is legal, each another launch, by its estimate, wide pieces before; the first is the default."""
     found: dict[Launch, Configuration] = {}
-    wide = _wide(problem, limits)
+    wide = _all_columns(problem, limits) or _wide(problem, limits)
     first = [wide] if wide else []
     for candidate in (*first, *(_rows(problem, limits) if problem.K == 1 else _columns(problem, limits))):
         launched = launch_or_none(problem, candidate, limits)
@@ -241,6 +247,17 @@ def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     share = lanes < K and K * size % SECTOR_BYTES != 0 and 2 * M * N * K * size > limits.l2_bytes
     full = programs * lanes * WIDE_FULL[int64] <= M * K or (steps >= WIDE_STEPS and not int64)
     return wide if share and full and programs >= limits.sm_count else None
+
+
+def _all_columns(problem: Problem, limits: Limits) -> Configuration | None:
+    """A program for all columns, of many rows, where several would share sectors, and L2 does not hold all."""
+    M, N, K, size, integer, narrower = problem
+    whole = Configuration("segments", 1, WIDE_COLUMNS, ALL_COLUMNS_ROWS, WIDE_WARPS)
+    few_idle = WIDE_COLUMNS * WIDE_FULL[False] <= K <= WIDE_COLUMNS and K % 2 == 1
+    timed = size in (2, 4) and narrower == 1 and not integer
+    if not (few_idle and timed and limits.sm_count <= M and 2 * M * N * K * size > limits.l2_bytes):
+        return None
+    return whole if cdiv(N, whole.step(K)) >= ALL_COLUMNS_STEPS else None
 
 
 def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterator[Configuration]:
