@@ -15,14 +15,19 @@ from .tile import append
 
 
 @triton.jit
-def _masks(begins, first, end, VEC: tl.constexpr, WHOLE: tl.constexpr):
-    """Of vectors that begin there: which are of the row, and which of the others' elements are."""
+def _inside(begins, first, end, VEC: tl.constexpr, WHOLE: tl.constexpr):
+    """Which of the vectors that begin there are of the row."""
     if WHOLE:
-        return begins < end, begins < 0
+        return begins < end
     else:
-        at = begins + tl.arange(0, VEC)[None, :]
-        inside = (begins >= first) & (begins + VEC <= end)
-        return inside, (at >= first) & (at < end) & (inside == 0)
+        return (begins >= first) & (begins + VEC <= end)
+
+
+@triton.jit
+def _edge(begins, first, end, VEC: tl.constexpr):
+    """Which elements of the other vectors are."""
+    at = begins + tl.arange(0, VEC)[None, :]
+    return (at >= first) & (at < end) & (_inside(begins, first, end, VEC, False) == 0)
 
 
 @triton.jit
@@ -31,14 +36,14 @@ def _load(x_ptr, begins, first, end, K: tl.constexpr, VEC: tl.constexpr, WHOLE: 
     lanes = tl.arange(0, VEC)[None, :]
     elements = ()
     for i in tl.static_range(K):
-        own_ptr = x_ptr + (begins + i * VEC + lanes)
+        at = begins + i * VEC
         if FULL:
-            x = tl.load(own_ptr)
+            x = tl.load(x_ptr + (at + lanes))
         else:
-            inside, edge = _masks(begins + i * VEC, first, end, VEC, WHOLE)
-            x = tl.load(own_ptr, mask=inside, other=0)
+            inside = _inside(at, first, end, VEC, WHOLE)
+            x = tl.load(x_ptr + (at + lanes), mask=inside, other=0)
             if not WHOLE:
-                x = tl.where(inside, x, tl.load(own_ptr, mask=edge, other=0))
+                x = tl.where(inside, x, tl.load(x_ptr + (at + lanes), mask=_edge(at, first, end, VEC), other=0))
         elements = elements + apart(x, VEC)
     return elements
 
@@ -49,15 +54,14 @@ def _store(
 ):
     lanes = tl.arange(0, VEC)[None, :]
     for i in tl.static_range(K):
-        own_ptr = out_ptr + (begins + i * VEC + lanes)
+        at = begins + i * VEC
         vectors = together(elements, i * VEC, VEC)
         if FULL:
-            tl.store(own_ptr, vectors)
+            tl.store(out_ptr + (at + lanes), vectors)
         else:
-            inside, edge = _masks(begins + i * VEC, first, end, VEC, WHOLE)
-            tl.store(own_ptr, vectors, mask=inside)
+            tl.store(out_ptr + (at + lanes), vectors, mask=_inside(at, first, end, VEC, WHOLE))
             if not WHOLE:
-                tl.store(own_ptr, vectors, mask=edge)
+                tl.store(out_ptr + (at + lanes), vectors, mask=_edge(at, first, end, VEC))
 
 
 @entry()
