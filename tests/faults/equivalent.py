@@ -247,10 +247,15 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "what is behind the end of a row is added to no element before it": _any_other(
         "scan/cumsum/cumsum_shared", "tl.load(x_ptr + tail, mask=tail_mask, other=0)"
     ),
+    "what is in no whole vector of the row is in an edge": (
+        "scan/interleaved/_inside/off_by_one: begins >= first",
+        "scan/interleaved/_inside/off_by_one: begins + VEC <= end",
+    ),
     "an assumption may be weaker": (f"{_LITTLE}/off_by_one: first < C",),
     "comes out in elements that are not stored only": (
         *_any_other("norm/tile/load_parameters", _BIAS),
         *_any_other("scan/stacked/_vectors", "tl.load(x_ptr + at, mask=mask, other=0)"),
+        *_any_other("scan/interleaved/_load", "tl.load(x_ptr + (at + lanes), mask=inside, other=0)"),
         *_any_other("group_norm/vectors/store_tile", "tl.load(x_ptr + elements_of(vector, VEC), mask=mask, other=0.0)"),
         *_any_other("group_norm/vectors/store_edges", "tl.load(x_ptr + places, mask=mask, other=0.0)"),
         *(
