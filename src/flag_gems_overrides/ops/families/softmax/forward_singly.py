@@ -8,7 +8,21 @@ from ...launch.prepared import entry
 from .forward import collect_statistics, finite, merge_lanes, normalize, publish_statistics
 from .group import clear_last, clear_own, group_position, group_workspace
 from .singly import load_depths
-from .tile import column_share, column_tile, exp, for_each_lane, maximum
+from .tile import column_share, column_tile, exp, for_each_lane
+
+
+@triton.jit
+def power(x):
+    """Of float64 not ``exp``: softmax 14 x 10 x 1712 x 197 takes 701 us by it, and 588 so (H100)."""
+    return tl.exp(x) if x.dtype == tl.float64 else exp(x)
+
+
+@triton.jit
+def normalize_one(x, row_max, row_sum, LOG: tl.constexpr):
+    if LOG:
+        return normalize(x, row_max, row_sum, LOG)
+    else:
+        return power(x - row_max) * (1.0 / row_sum)
 
 
 @triton.jit
@@ -16,11 +30,11 @@ def add_depths(x, x_max, x_sum, DEPTH: tl.constexpr, COMPUTE: tl.constexpr):
     """(maximum, sum) for each lane with those of DEPTH more elements."""
     new_max = x_max
     for i in tl.static_range(DEPTH):
-        new_max = maximum(new_max, x[i].to(COMPUTE))
+        new_max = tl.maximum(new_max, x[i].to(COMPUTE))
     shift = finite(new_max)
-    x_sum *= exp(x_max - shift)
+    x_sum *= power(x_max - shift)
     for i in tl.static_range(DEPTH):
-        x_sum += exp(x[i].to(COMPUTE) - shift)
+        x_sum += power(x[i].to(COMPUTE) - shift)
     return new_max, x_sum
 
 
@@ -80,13 +94,13 @@ def softmax_looped_single_columns(
             words_ptr += word_step
         for i in tl.static_range(DEPTH):
             mask = exists & (n + i * LANES < left)
-            tl.store(out_start + i * step, normalize(x[i].to(COMPUTE), row_max, row_sum, LOG), mask=mask)
+            tl.store(out_start + i * step, normalize_one(x[i].to(COMPUTE), row_max, row_sum, LOG), mask=mask)
         for _ in tl.range(0, tiles, num_stages=1):
             x_start -= DEPTH * step
             out_start -= DEPTH * step
             x = load_depths(x_start, step, exists, n, None, NONE, DEPTH, LANES, "evict_first")
             for i in tl.static_range(DEPTH):
-                out = normalize(x[i].to(COMPUTE), row_max, row_sum, LOG)
+                out = normalize_one(x[i].to(COMPUTE), row_max, row_sum, LOG)
                 tl.store(out_start + i * step, out, mask=exists, eviction_policy="evict_first")
     if MEMBERS > 1:
         clear_last(words_ptr, word_step, counter_ptr, words, other, group, MEMBERS, 2, BLOCK_K)
