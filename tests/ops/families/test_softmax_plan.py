@@ -558,6 +558,7 @@ def test_rows_of_float64_have_as_many_tiles_as_exist_where_a_warp_has_one(N, siz
         (5, 56, 135919, 2, 128, 4, 16),
         (5, 100, 60001, 2, 64, 8, 16),
         (8, 40, 3001, 2, 64, 4, 8),  # for more programs
+        (2, 56, 20001, 2, 64, 4, 8),
     ],
 )
 def test_columns_of_several_threads_are_read_in_lines(M, N, K, inputs, columns, lanes, warps, size):
@@ -628,6 +629,19 @@ def test_columns_are_half_sectors_only_in_programs_that_run_at_once():
         p = plan(M, N, K, size, 1, H200)
         assert (p.block_k, p.looped) == (32, True)
         assert p.group > 1
+    # Whole sectors of little more than run at once; of twice as many, of columns that groups would hold.
+    assert plan(40, 2000, 32, 4, 1, H200).looped
+    for M, N in [(64, 2000), (40, 1500), (32, 2000)]:
+        p = plan(M, N, 32, 4, 1, H200)
+        assert (p.block_k, p.group) == (8, 1)
+
+
+def test_columns_of_long_odd_rows_have_two_threads_each():
+    for M, N, K, size in [(5, 56, 135919, 2), (5, 40, 60001, 4), (140, 33, 60001, 4)]:
+        p = plan(M, N, K, size, 1, H200)
+        assert (p.lanes, p.columns, p.warps) == (2, 128, 8)
+    for M, N, K in [(5, 56, 135918), (300, 56, 3001), (4, 56, 40001)]:
+        assert plan(M, N, K, 4, 1, H200).lanes == 1
 
 
 def test_rows_that_the_default_has_in_one_tile_have_no_group_of_the_table():

@@ -33,8 +33,9 @@ from .shapes import (
 # 84 us (62 to read and write), by 65035 71, with 512 columns 76. So many bytes to each, of so many to each
 # multiprocessor.
 MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
-# Elements of a thread of 16 warps (64 of float32 spill 24 bytes).
-MAX_ELEMENTS_OF_NARROWER = 32
+# Elements of a thread of 16 warps (64 of float32 spill 24 bytes). Such programs for each multiprocessor, which runs one
+# at a time, that are slower than groups if they are more than one: 160 were timed on 132.
+MAX_ELEMENTS_OF_NARROWER, MOST_OF_NARROWER = 32, 1.25
 # Elements of a column that a group holds where L1 would hold it for a second reading.
 MAX_HELD_COLUMN = 2048
 # In which a program of a group reads what the others found, at most; forward one, of two numbers for each column.
@@ -179,10 +180,11 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
     of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2 (H100). Half a sector if columns of
     a whole one are too many elements: softmax 5 x 1520 x 72 bf16 by 8 columns 8.0 us, by 16 9.1, by groups 8.8, but the
     first two by 8 5.8 and 4.5; 13 x 1904 x 12 by 4 5.3, by 8 5.8. Not if those are more than run at once, one to a
-    multiprocessor: softmax 27 x 3285 x 32 float32 26.2 us by 216 programs of 4 columns, by groups 13.9 (FlagGems 22.8),
-    log_softmax 15 x 4000 x 64 33.5 and 22.5, softmax 20 x 2500 x 48 21.4 and 19.4 (H100). Single tiles are narrower
-    where half of the multiprocessors would be idle: softmax 32 x 160 x 24 bf16 in tiles of 32 columns, 32 elements to a
-    thread, 4.4 us (FlagGems 4.0; in 16 estimated, not timed).
+    multiprocessor: softmax 27 x 3285 x 32 float32 26.2 us by 216 programs of 4 columns, by groups 13.6 (FlagGems 22.8),
+    log_softmax 15 x 4000 x 64 33.5 and 16.0, softmax 20 x 2500 x 48 21.6 and 12.7; nor whole sectors of float32 by as
+    many warps, if those are little more: 40 x 2000 x 32 15.5 us by 160 programs, by groups 13.1 (H100). Single tiles
+    are narrower where half of the multiprocessors would be idle: softmax 32 x 160 x 24 bf16 in tiles of 32 columns, 32
+    elements to a thread, 4.4 us (FlagGems 4.0; in 16 estimated, not timed).
     """
     found = None
     halved = False
@@ -200,9 +202,13 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
         shape, _ = _for_columns(SHORT_COLUMNS, K, block_k, size, inputs, limits)
         if power_of_2(N) * block_k <= 16 * min(shape.elements, MAX_ELEMENTS_OF_NARROWER) * WARP:
             found = block_k
-    if found is not None and halved and M * cdiv(K, found) > limits.sm_count:
-        return None
-    return found
+    programs = M * cdiv(K, found or 1)
+    if found is None or limits.sm_count >= programs:
+        return found
+    # Of fewer elements groups would hold their columns, which was not timed.
+    full = (size, inputs, found) == (4, 1, least) and power_of_2(N) * found == 16 * MAX_ELEMENTS_OF_NARROWER * WARP
+    full &= 7 * power_of_2(N) < 8 * N
+    return None if halved or (full and MOST_OF_NARROWER * limits.sm_count >= programs) else found
 
 
 def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, limits: Limits) -> Configuration | None:

@@ -24,6 +24,7 @@ from .held_plan import (
     is_better_held,
     is_better_interleaved,
     is_gradient_of_vectors,
+    is_of_two_threads,
     registers_for_group,
     short_columns,
     side_by_side,
@@ -94,7 +95,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         found = found or wide_pairs(problem, limits) or tiled_columns(M, N, K, size, inputs, limits)
         if found.group > 1 and is_little(problem, limits):
             found = short_columns(problem, limits) or found
-        if found.kernel == "short" and power_of_2(N) > found.elements:
+        if found.kernel == "short" and power_of_2(N) > found.elements and not is_of_two_threads(problem):
             found = _shared_columns(problem, found, limits)
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):

@@ -21,8 +21,10 @@ from .launches import (
 from .little import LITTLE, MAX_SHORT_OF_TINY, is_little
 
 # Columns from which programs have 256 of 33 to 64 elements, for fewer sectors that two of them read: softmax 4 x 33 x
-# 216585 bf16 44 us, with 128 46.6.
-MANY_COLUMNS = 1 << 18
+# 216585 bf16 44 us, with 128 46.6. If rows are as long as this and odd, 128 of two threads each: softmax 5 x 56 x
+# 135919 bf16 75 us so, by one thread 82, float32 128 and 139, 5 x 40 x 60001 42 and 44 (H100). Shorter ones were not
+# timed.
+MANY_COLUMNS, LONG_ODD_ROW = 1 << 18, 1 << 15
 # Warps of a program of such columns: at most MAX_SHARED_WARPS where a row of K is longer than a sector, so that
 # programs share sectors: softmax 26 x 1079 x 317 float32 by 16 49 us, in a loop 38.
 MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
@@ -34,9 +36,10 @@ MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
 # many columns: the gradient of 3 x 251 x 44043 float16 108 us by 32, by 64 of 32 warps 118, by 16 141 (H100). Up to
 # four times as many of shorter ones, with 16 elements to a thread: the gradients of 5 x 56 x 135919 float32 172 us by
 # 128 columns, by 64 186, by 32 227 (FlagGems 202), float16 100, 109 and 126, of 5 x 100 x 60001 float32 148 by 64 and
-# 176 by 32, of 20 x 40 x 20001 72.8 by 128 and 91 by 32, of log_softmax 3 x 120 x 80001 bf16 87 by 64 and 99 by 32
-# (H100).
-WIDE_COLUMNS, WIDE_PROGRAMS, WIDE_WARPS = 64, 2, 16
+# 176 by 32, of 20 x 40 x 20001 72.8 by 128 and 91 by 32, of log_softmax 3 x 120 x 80001 bf16 87 by 64 and 99 by 32; by
+# 128 twice as many for each multiprocessor, so that not all run at once: the gradient of 2 x 56 x 20001 bf16, 313, 10.8
+# us, by 32 10.4 (H100; by 64 not timed).
+WIDE_COLUMNS, WIDE_PROGRAMS, MOST_WIDE_PROGRAMS, WIDE_WARPS = 64, 2, 4, 16
 # The fewest to a program that reads and writes one [N, K]: 1520 such start in the time that memory takes for 2.3 MB.
 # The gradient of 20000 x 8 x 16 float32, 1536 bytes each, 16.5 us so, 16.0 by threads, of 40000 x 6 x 44 bf16, 1584
 # bytes, 29.2 and 31.5 (H100).
@@ -101,6 +104,8 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
         elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
         if block_n == MAX_WORDS and M * K >= MANY_COLUMNS:
             warps = 8
+            if is_of_two_threads(problem):
+                elements //= 2
         if size == 2 and K % 2 == 0:
             # Two columns to a thread, if it can hold them: the gradient of log_softmax 664 x 16 x 542 bf16 20.9 us so,
             # one by one 22.4, of 1000 x 10 x 602 float16 21.5 and 23.0, softmax 500 x 30 x 762 bf16 25.6 and 28.3
@@ -115,7 +120,8 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
         held = most if limits.capability[0] == 9 else most // 2
         few = most // 2 * WIDE_WARPS * WARP // block_n  # columns, with half as many elements to a thread
         for many in (*_wider(inputs, few), WIDE_COLUMNS // inputs, WIDE_COLUMNS // 2):
-            enough = many <= K and WIDE_PROGRAMS * limits.sm_count * many <= M * K
+            programs = WIDE_PROGRAMS if many <= WIDE_COLUMNS else MOST_WIDE_PROGRAMS
+            enough = many <= K and programs * limits.sm_count * many <= M * K
             if enough and many * block_n <= held * WIDE_WARPS * WARP:
                 columns, max_warps = many, WIDE_WARPS
                 elements = most // 2 if many <= few else held
@@ -124,6 +130,12 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
     if warps > max_warps or K >= 2**30 or M * K + elements * warps * WARP >= 2**31:
         return None
     return Configuration("short", elements, warps)
+
+
+def is_of_two_threads(problem: Problem) -> bool:
+    M, N, K, size, inputs = problem
+    long = K % 2 == 1 and K >= LONG_ODD_ROW and M * K >= MANY_COLUMNS
+    return long and size < 8 and inputs == 1 and power_of_2(N) == MAX_WORDS
 
 
 def _wider(inputs: int, few: int) -> list[int]:
