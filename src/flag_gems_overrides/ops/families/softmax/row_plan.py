@@ -23,9 +23,14 @@ from .shapes import (
 
 # Programs of a group whose parts of a row stay in registers. With more, waiting costs more than reading again.
 MAX_GROUP = 256
-# Of float64, which is half as much in registers, so that few rows are read at a time and each of them waits: softmax
-# 624 x 277360 2222 us held by 136 programs, three rows at a time, read twice by 24 1361 (torch.compile 1653, H100).
-MAX_GROUP_OF_FLOAT64 = 128
+# Of float64 forward, which is half as much in registers, so that few rows are read at a time and each of them waits:
+# softmax 624 x 277360 2222 us held by 136 programs, three rows at a time, read twice by 24 1232, held by 68 with twice
+# as many elements to a thread 1112 (torch.compile 1653, H100).
+MAX_GROUP_OF_FLOAT64 = 72
+# Such groups of more programs than this have half of them, with twice as many elements to a thread, unless they have up
+# to two rows each: log_softmax 600 x 189865 by 47 programs 746 us, by 93 1004, softmax 195 x 91811 by 23 118, read
+# twice by 45 130, 288 x 87712 by 22 159 and by 43 182 (H100).
+MIN_HALVED_OF_FLOAT64 = 32
 # Rows up to which no thread has several: so many can be as many programs of 4 warps as multiprocessors run at once.
 # 27736541 x 2 bf16 takes 57 us, with two rows to a thread 70, with one, as long as starting 216692 programs, 135.
 MANY_ROWS = 1 << 19
@@ -115,6 +120,10 @@ def _is_little_more_than_at_once(M: int, tiles: int, shape: Shape, limits: Limit
     return limits.sm_count <= 2 * M and at_once < M <= 2 * at_once
 
 
+def _has_many_of_float64(M: int, tiles: int, shape: Shape, limits: Limits) -> bool:
+    return tiles > MIN_HALVED_OF_FLOAT64 and 2 * (resident(shape, limits) // tiles) < M
+
+
 def _read_twice(shape: Shape, size: int, limits: Limits) -> Shape:
     shape = without_spills(shape, limits)
     if size == 8 and limits.capability[0] != 9:
@@ -133,7 +142,10 @@ def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: L
     tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
     if size == 8 and inputs == 1 and _is_little_more_than_at_once(M, tiles, shape, limits):
         return configuration_of(vec, vec, _read_twice(IN_L2[size, inputs], size, limits), 1)
-    if tiles > min(resident(shape, limits) // 2, MAX_GROUP_OF_FLOAT64 if size == 8 else MAX_GROUP):
+    if (size, inputs) == (8, 1) and limits.capability[0] == 9 and _has_many_of_float64(M, tiles, shape, limits):
+        shape = shape._replace(elements=2 * shape.elements)
+        tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
+    if tiles > min(resident(shape, limits) // 2, MAX_GROUP_OF_FLOAT64 if (size, inputs) == (8, 1) else MAX_GROUP):
         shape = LOOPED_ROWS[size, inputs]
         tiles = group_of(M, N * size * inputs, shape, limits)
     # Few rows: more programs, with less each.
