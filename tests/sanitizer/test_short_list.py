@@ -52,6 +52,7 @@ SIZES = {
         "1x3x21003 groups=1 float16",
         "8x3x10001 groups=1 float32",
         "5x60x65 groups=2 float32",
+        "2x4x3 groups=2 float32",
     ],
     "batch_norm": [
         "40x12 float32",

@@ -31,9 +31,9 @@ from .tile import (
     for_each_lane,
     lane_max,
     lane_sum,
+    larger,
     load_tile,
     max_across_lanes,
-    maximum,
     store_tile,
     sum_across_lanes,
 )
@@ -132,7 +132,7 @@ def read_tiles(
     x_sum = for_each_lane(0.0, LANES, STATISTICS, COMPUTE)
     for _ in tl.range(0, tiles, num_stages=STAGES):
         x = load_tile(x_ptr + start + offsets, k, columns, EVEN_K, "evict_last").to(COMPUTE)
-        new_max = maximum(x_max, lane_max(x, CONTIGUOUS))
+        new_max = larger(x_max, lane_max(x, CONTIGUOUS))
         x_sum *= exp(x_max - finite(new_max), CLAMPED)
         x_sum += lane_sum(exp(x - finite(new_max), CLAMPED), CONTIGUOUS)
         x_max = new_max
@@ -143,7 +143,7 @@ def read_tiles(
 @triton.jit
 def merge_held(x_max, x_sum, held, CONTIGUOUS: tl.constexpr, CLAMPED: tl.constexpr = False):
     """(maximum, sum) of a row from those of the tiles that were read in a loop, and the tile in registers."""
-    held_max = maximum(lane_max(held, CONTIGUOUS), x_max)
+    held_max = larger(lane_max(held, CONTIGUOUS), x_max)
     held_sum = lane_sum(exp(held - finite(held_max), CLAMPED), CONTIGUOUS)
     held_sum += x_sum * exp(x_max - finite(held_max), CLAMPED)
     return merge_lanes(held_max, held_sum, CONTIGUOUS)

@@ -307,7 +307,7 @@ def greater(a, b):
 
 
 @triton.jit
-def maximum(a, b):
+def larger(a, b):
     return greater(a, b) if a.dtype == tl.float64 else tl.maximum(a, b)
 
 
