@@ -37,7 +37,7 @@ ROWS = {
 @example(1422493, 9, 2, True, False)
 @example(16777216, 1, 2, False, True)
 def test_whole_rows_of_logits(N, C, size, classes, gradient):
-    if not logits_plan.is_whole(Problem(N, C, 1, size)):
+    if not logits_plan.is_whole(Problem(N, C, 1, size), H200):
         assert C > 512
         return
     found = forward(N, C, size, classes, gradient)
@@ -55,7 +55,7 @@ def test_whole_rows_of_logits(N, C, size, classes, gradient):
 @given(**ROWS)
 @example(484203, 61, 2, True, False)
 def test_programs_of_many_rows(N, C, size, classes, gradient):
-    if not logits_plan.is_whole(Problem(N, C, 1, size)):
+    if not logits_plan.is_whole(Problem(N, C, 1, size), H200):
         return
     found = forward(N, C, size, classes, gradient)
     tiles = -(-N // found.block_r)
@@ -91,6 +91,16 @@ def test_few_lanes_have_several_rows(C, rows):
     assert found.block_r * lanes(found) == rows * WARPS * 32
 
 
+@pytest.mark.parametrize(("C", "size", "lanes_of_row"), [(32, 4, 8), (16, 4, 4), (16, 8, 8), (8, 8, 4)])
+def test_rows_of_one_part(C, size, lanes_of_row):
+    for N in (20000, 208809):
+        for gradient, rows in ((False, 2), (True, 1)):
+            found = forward(N, C, size, gradient=gradient)
+            assert (lanes(found), found.depth) == (lanes_of_row, 1)
+            assert found.block_r * lanes(found) == rows * WARPS * 32
+    assert lanes(forward(208809, C // 4 * 3, size)) < lanes_of_row
+
+
 def test_few_rows_are_shared_by_more_lanes():
     assert [lanes(forward(N, 23, 2)) for N in (500000, 10000, 4888)] == [2, 2, 4]
 
@@ -104,10 +114,18 @@ def test_what_takes_more_registers_has_fewer_programs():
 CASES = [(True, False), (False, False), (False, True)]
 
 
-@pytest.mark.parametrize(("N", "C", "size"), [(1, 947, 4), (100000, 1000, 4), (20000, 700, 2), (54952, 431, 8)])
+@pytest.mark.parametrize(
+    ("N", "C", "size"), [(1, 1000, 4), (133, 777, 4), (100000, 1000, 4), (20000, 700, 2), (54952, 431, 8)]
+)
 def test_rows_that_are_held_whole(N, C, size):
     assert isinstance(forward(N, C, size), logits_plan.Whole)
     assert not isinstance(forward(N, 2 * C, size), logits_plan.Whole)
+
+
+@pytest.mark.parametrize(("N", "C", "size"), [(1, 947, 4), (132, 777, 4), (24, 605, 4)])
+def test_few_rows_of_no_whole_vectors_are_read_in_a_loop(N, C, size):
+    assert isinstance(forward(N, C, size), logits_plan.Looped)
+    assert isinstance(forward(N, 511, size), logits_plan.Whole)
 
 
 @pytest.mark.parametrize("problem", [(31, 49, 1, 2), (35, 17, 1, 2), (64, 27, 1, 2), (86, 11, 1, 4), (8, 97, 1, 4)])
@@ -140,6 +158,10 @@ def test_rows_beyond_what_runs_at_once_are_in_equal_shares(N, C):
         (64, 20001, 2, 32, 1),
         (20, 4000, 2, 4, 1),
         (41, 65536, 2, 8, 8),  # too long
+        (66, 65536, 2, 8, 8),
+        (67, 65536, 2, 32, 1),  # so many rows are of one each in a loop too
+        (128, 32000, 4, 32, 1),
+        (80, 32874, 8, 8, 6),
         (1, 7600, 8, 8, 4),  # of float64 registers hold less
         (133, 7232, 4, 8, 2),  # more rows than multiprocessors
     ],

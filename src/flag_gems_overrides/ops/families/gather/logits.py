@@ -103,7 +103,7 @@ def _prepare(
     limits = devices.limits(device)
     problem = Problem(max(R, 1), C, 1, dtype.itemsize)
     reduced, mean, classes = reduction != NONE, reduction == MEAN, not probabilities and smoothing == 0
-    written = differentiable and reduced and (classes or logits_plan.is_whole(problem))
+    written = differentiable and reduced and (classes or logits_plan.is_whole(problem, limits))
     written = written and logits_plan.writes_gradient(problem, limits)
     planned = logits_plan.cross_entropy(problem, limits, written, classes, differentiable)
     options: dict[str, Any] = {

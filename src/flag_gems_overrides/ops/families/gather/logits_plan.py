@@ -14,8 +14,10 @@ from .plan import WARPS
 
 # Rows of at most so many bytes and elements are held whole, few of them in tiles of WHOLE_TILE elements. 20000 x 700
 # bfloat16 takes 38.2 us so, 45.6 in a loop; 100000 x 1000 float32 145 and 171; 54952 x 431 float64 82 and 221, for a
-# loop takes more exponentials.
+# loop takes more exponentials. Of few rows a loop is no slower where they are of no whole vectors, which it makes of
+# them: 130 x 777 float32 takes 6.06 us in one, 6.21 whole, 1 x 947 3.66 and 3.76; but 4 x 1000 4.63 and 4.17 (H100).
 MAX_WHOLE_BYTES, MAX_WHOLE_ELEMENTS, WHOLE_TILE = 4096, 1024, 1024
+MAX_WHOLE_BYTES_OF_FEW = {2: 2048, 4: 2048, 8: 4096}
 # Where there are more tiles than multiprocessors, a row is read by so many lanes of one warp that each has 9 to 16
 # elements, of float64 5 to 8: its sums take few shuffles and no barrier, and what is done for each row, such as its
 # logarithm and its target, is done by few lanes. 262144 x 102 float16 takes 35.9 us so, 38.3 with twice the elements,
@@ -27,6 +29,10 @@ LEAST_SHARE = 3, 4
 # At most so many lanes have several rows, of so many bytes with their targets: 649328 x 18 bfloat16 takes 22.3 us with
 # two, 24.9 with one, 16777216 x 1 72.7 with four, 75.9 with two.
 LANES_OF_SEVERAL_ROWS, ROWS_BYTES, TARGET_BYTES = 2, 64, 8
+# Rows of so many bytes are one part, by elements of 4 and 8 bytes: of two lanes that each load four vectors a warp's
+# load has 32 bytes of each of 16 lines, with which 208809 x 32 float32 takes 23.6 us, 20.2 by eight lanes of two rows;
+# but 2820970 x 32 bfloat16, whose loads have 8 lines, 83.3 and 84.9 (H100).
+ONE_PART_BYTES, ONE_PART_ROWS = (64, 128), 2
 # Of few rows more lanes take parts, until a multiprocessor has so many threads with one.
 BUSY_THREADS = 128
 # A program takes several tiles, the next of which is on its way, if there are more than all that run at once: as many
@@ -49,7 +55,9 @@ FEW_CLASSES, WARPS_OF_FEW_CLASSES = 4, 8
 # once, programs have 4 warps: 2664 x 4581 float16 takes 22.1 us, 25.0 with 8; 4096 x 2345 float32 24.8 and 28.4; 8192
 # x 32000 bfloat16 139 and 143; 8192 x 128256 492 and 484. If there are few rows, several programs share one, unless one
 # tile of up to WARPS_OF_ONE_TILE holds it: 1 x 13753 bfloat16 takes 4.6 us by 16 warps, 6.3 by two programs of 8, 56 x
-# 7232 float32 6.3 and 8.2, 64 x 20001 float16 8.8 by 32 warps and 9.7 (H100).
+# 7232 float32 6.3 and 8.2, 64 x 20001 float16 8.8 by 32 warps and 9.7. More than half as many rows as multiprocessors
+# are of one program each too, in a loop: 128 x 32000 float32 takes 15.8 us, 17.5 by four programs to a row, 80 x 32874
+# 13.1 and 14.7, 100 x 65536 bfloat16 15.0 and 16.6, 128 x 262144 float32 61.6 and 61.9 (H100).
 LOOPED_VECTORS, MIN_LOOPED_WARPS, MAX_LOOPED_WARPS, WARPS_OF_ONE_TILE, LOOPED_REGISTERS = 4, 4, 8, 32, 64
 # The gradient with the loss, by bytes of an element: (longest row in bytes, least rows, shape of a program). First
 # rows that a tile holds, with as many warps as that takes (0); then rows that L1 or L2 holds for all programs; longer
@@ -120,7 +128,7 @@ def cross_entropy(
         shared: whether programs may share a row, which they do if a row should have one class.
     """
     N, C, _, size = problem
-    if is_whole(problem):
+    if is_whole(problem, limits):
         return _whole(problem, limits, gradient, shared)
     vec = VECTOR_BYTES // size
     shape = _written_shape(problem, limits) if written else _shape(problem, limits, shared)
@@ -142,7 +150,8 @@ def _shape(problem: Problem, limits: Limits, classes: bool) -> softmax.Shape:
     # Four vectors of float64 spill 8 bytes of 600 x 30000 (sm_100, Triton 3.7), 64 registers 16 of 280 x 117815.
     tight = size == 8 and limits.capability >= (10, 0)
     elements = LOOPED_VECTORS * VECTOR_BYTES // size // (2 if tight else 1)
-    alone = classes and size < 8 and limits.sm_count >= N and WARPS_OF_ONE_TILE * WARP * elements >= C
+    alone = classes and size < 8 and limits.sm_count >= N
+    alone = alone and (WARPS_OF_ONE_TILE * WARP * elements >= C or limits.sm_count < 2 * N)
     most = WARPS_OF_ONE_TILE if alone else MAX_LOOPED_WARPS
     warps = min(max(power_of_2(cdiv(C, elements * WARP)), MIN_LOOPED_WARPS), most)
     # float64 spills 8 bytes by four warps (1225 x 383, 8192 x 128256, sm_90, Triton 3.6).
@@ -170,7 +179,7 @@ def _written_shape(problem: Problem, limits: Limits) -> softmax.Shape:
 def cross_entropy_gradient(problem: Problem, limits: Limits, written: bool) -> Whole | LoopedGradient:
     """For the gradient that comes later; ``written`` if it is hardly ever wanted."""
     N, C, _, size = problem
-    if is_whole(problem):
+    if is_whole(problem, limits):
         tile = _whole(problem, limits, True, True)
         # By itself the compiler spills 8 bytes to have 72 registers (5000 x 68 float32, smoothed).
         programs = min(cdiv(N, tile.block_r), limits.sm_count * PER_SM)
@@ -189,9 +198,11 @@ def writes_gradient(problem: Problem, limits: Limits) -> bool:
     return problem.M * problem.N * problem.size > limits.l2_bytes // 2
 
 
-def is_whole(problem: Problem) -> bool:
+def is_whole(problem: Problem, limits: Limits) -> bool:
     """Whether a tile has whole rows of logits."""
-    return problem.N <= MAX_WHOLE_ELEMENTS and problem.N * problem.size <= MAX_WHOLE_BYTES
+    N, C, _, size = problem
+    few = limits.sm_count >= N and C * size % VECTOR_BYTES != 0
+    return C <= MAX_WHOLE_ELEMENTS and C * size <= (MAX_WHOLE_BYTES_OF_FEW[size] if few else MAX_WHOLE_BYTES)
 
 
 def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool) -> Whole:
@@ -218,8 +229,30 @@ def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool) -> W
 def _many_rows(problem: Problem, limits: Limits, vec: int, gradient: bool, classes: bool) -> Whole:
     """Each row by some lanes of one warp."""
     N, C, _, size = problem
+    lanes = _lanes_of_a_row(problem, limits, vec)
+    depth, rows, one_part = cdiv(C // vec, lanes), 1, _is_one_part(problem)
+    if one_part:
+        rows = 1 if gradient else ONE_PART_ROWS
+    elif lanes <= LANES_OF_SEVERAL_ROWS:
+        rows = power_of_2_within(ROWS_BYTES // (depth * vec * size + TARGET_BYTES // lanes))
+    block_r = WARPS * WARP // lanes
+    per_sm = _programs_of_a_multiprocessor(rows * depth, vec, size, gradient, classes, limits)
+    at_once = limits.sm_count * per_sm
+    while rows > 1 and not one_part and cdiv(N, rows * block_r) < LOOPED_ITERATIONS * at_once:
+        rows //= 2
+    # All have the same number of tiles, or one less: 1643 x 723 float16 takes 8.4 us by 822 programs, 10.2 by 1643.
+    tiles = cdiv(N, rows * block_r)
+    programs = cdiv(tiles, cdiv(tiles, at_once))
+    registers = _registers(per_sm, limits) if programs < tiles else 0
+    return Whole(rows * block_r, depth, lanes * vec, vec, WARPS, registers, programs)
+
+
+def _lanes_of_a_row(problem: Problem, limits: Limits, vec: int) -> int:
+    N, C, _, size = problem
     pieces = C // vec
     most = min(WARP, power_of_2(pieces))
+    if _is_one_part(problem):
+        return most
     lanes = min(power_of_2(cdiv(C, THREAD_ELEMENTS[size])), most)
     least, of = LEAST_SHARE
     idle = of * pieces < least * lanes * cdiv(pieces, lanes)
@@ -227,19 +260,11 @@ def _many_rows(problem: Problem, limits: Limits, vec: int, gradient: bool, class
         lanes //= 2
     while lanes < most and N * lanes < limits.sm_count * BUSY_THREADS:
         lanes *= 2
-    depth, rows = cdiv(pieces, lanes), 1
-    if lanes <= LANES_OF_SEVERAL_ROWS:
-        rows = power_of_2_within(ROWS_BYTES // (depth * vec * size + TARGET_BYTES // lanes))
-    block_r = WARPS * WARP // lanes
-    per_sm = _programs_of_a_multiprocessor(rows * depth, vec, size, gradient, classes, limits)
-    at_once = limits.sm_count * per_sm
-    while rows > 1 and cdiv(N, rows * block_r) < LOOPED_ITERATIONS * at_once:
-        rows //= 2
-    # All have the same number of tiles, or one less: 1643 x 723 float16 takes 8.4 us by 822 programs, 10.2 by 1643.
-    tiles = cdiv(N, rows * block_r)
-    programs = cdiv(tiles, cdiv(tiles, at_once))
-    registers = _registers(per_sm, limits) if programs < tiles else 0
-    return Whole(rows * block_r, depth, lanes * vec, vec, WARPS, registers, programs)
+    return lanes
+
+
+def _is_one_part(problem: Problem) -> bool:
+    return problem.size > 2 and problem.N * problem.size in ONE_PART_BYTES
 
 
 def _programs_of_a_multiprocessor(
