@@ -91,14 +91,16 @@ def test_few_lanes_have_several_rows(C, rows):
     assert found.block_r * lanes(found) == rows * WARPS * 32
 
 
-@pytest.mark.parametrize(("C", "size", "lanes_of_row"), [(32, 4, 8), (16, 4, 4), (16, 8, 8), (8, 8, 4)])
-def test_rows_of_one_part(C, size, lanes_of_row):
+@pytest.mark.parametrize(("C", "lanes_of_row"), [(32, 8), (16, 4)])
+def test_rows_of_one_part(C, lanes_of_row):
     for N in (20000, 208809):
-        for gradient, rows in ((False, 2), (True, 1)):
-            found = forward(N, C, size, gradient=gradient)
+        for gradient in (False, True):
+            found = forward(N, C, 4, gradient=gradient)
             assert (lanes(found), found.depth) == (lanes_of_row, 1)
-            assert found.block_r * lanes(found) == rows * WARPS * 32
-    assert lanes(forward(208809, C // 4 * 3, size)) < lanes_of_row
+            assert found.block_r * lanes(found) == 2 * WARPS * 32
+    assert lanes(forward(208809, C // 4 * 3, 4)) < lanes_of_row
+    # Which float64 does not compile with a gradient.
+    assert all(forward(N, C // 2, 8, gradient=True).depth > 1 for N in (20000, 208809))
 
 
 def test_few_rows_are_shared_by_more_lanes():

@@ -29,9 +29,10 @@ LEAST_SHARE = 3, 4
 # At most so many lanes have several rows, of so many bytes with their targets: 649328 x 18 bfloat16 takes 22.3 us with
 # two, 24.9 with one, 16777216 x 1 72.7 with four, 75.9 with two.
 LANES_OF_SEVERAL_ROWS, ROWS_BYTES, TARGET_BYTES = 2, 64, 8
-# Rows of so many bytes are one part, by elements of 4 and 8 bytes: of two lanes that each load four vectors a warp's
-# load has 32 bytes of each of 16 lines, with which 208809 x 32 float32 takes 23.6 us, 20.2 by eight lanes of two rows;
-# but 2820970 x 32 bfloat16, whose loads have 8 lines, 83.3 and 84.9 (H100).
+# Rows of so many bytes of float32 are one part: of two lanes that each load four vectors a warp's load has 32 bytes of
+# each of 16 lines, with which 208809 x 32 takes 23.6 us, 20.2 by eight lanes of two rows; but 2820970 x 32 bfloat16,
+# whose loads have 8 lines, 83.3 and 84.9 (H100). With a gradient 300000 x 8 and x 16 float64 do not compile so (Triton
+# 3.6: an operand that does not dominate its use).
 ONE_PART_BYTES, ONE_PART_ROWS = (64, 128), 2
 # Of few rows more lanes take parts, until a multiprocessor has so many threads with one.
 BUSY_THREADS = 128
@@ -232,7 +233,7 @@ def _many_rows(problem: Problem, limits: Limits, vec: int, gradient: bool, class
     lanes = _lanes_of_a_row(problem, limits, vec)
     depth, rows, one_part = cdiv(C // vec, lanes), 1, _is_one_part(problem)
     if one_part:
-        rows = 1 if gradient else ONE_PART_ROWS
+        rows = ONE_PART_ROWS
     elif lanes <= LANES_OF_SEVERAL_ROWS:
         rows = power_of_2_within(ROWS_BYTES // (depth * vec * size + TARGET_BYTES // lanes))
     block_r = WARPS * WARP // lanes
@@ -264,7 +265,7 @@ def _lanes_of_a_row(problem: Problem, limits: Limits, vec: int) -> int:
 
 
 def _is_one_part(problem: Problem) -> bool:
-    return problem.size > 2 and problem.N * problem.size in ONE_PART_BYTES
+    return problem.size == 4 and problem.N * problem.size in ONE_PART_BYTES
 
 
 def _programs_of_a_multiprocessor(
