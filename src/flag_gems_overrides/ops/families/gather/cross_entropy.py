@@ -198,17 +198,19 @@ def losses_of_rows(
     c = tl.arange(0, WIDTH)[None, :]
     exists = (row < R) & (c >= 0)
     last = (row < R) & (c < C - (DEPTH - 1) * WIDTH)
+    CLASSES: tl.constexpr = not PROBABILITIES and SMOOTHING == 0
+    # A load of each row instead of a comparison of each element, where its target is there already.
+    LOADED: tl.constexpr = CLASSES and LOOPS
     if PROBABILITIES:
         target, counts, target_weight = tl.full(row.shape, -1, tl.int64), row < R, (row < R).to(ACC)
     else:
         target = target.to(tl.int64)
         check_targets(target, row < R, C, ignore_index)
+        if LOADED:
+            # Before what counts is a number: else float64 with a gradient does not compile (Triton 3.6).
+            inside = (row < R) & (target >= 0) & (target < C)
+            x_target = tl.load(x_ptr + row * C + target, mask=inside, other=0).to(ACC)
         target, counts, target_weight = weigh_targets(target, weight_ptr, row < R, C, ignore_index, ACC)
-    CLASSES: tl.constexpr = not PROBABILITIES and SMOOTHING == 0
-    # A load of each row instead of a comparison of each element, where its target is there already.
-    LOADED: tl.constexpr = CLASSES and LOOPS
-    if LOADED:
-        x_target = tl.load(x_ptr + row * C + target, mask=counts, other=0).to(ACC)
     row_max = x[0].to(ACC)
     for i in tl.static_range(1, DEPTH):
         row_max = tl.maximum(row_max, x[i].to(ACC))
