@@ -273,6 +273,19 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "softmax/tile/load_tile/drop_mask: tl.load(pointers, mask=k < columns, other=0.0, eviction_policy=EVICT)",
         "softmax/tile/load_tile/off_by_one: k < columns",
     ),
+    "a row that is not there, or does not count, has its loss and gradient chosen as 0": (
+        *_any_other("gather/cross_entropy/load_rows", "tl.load(target_ptr + row, mask=row < R, other=0)"),
+        *_any_other("gather/cross_entropy/losses_of_rows", "tl.load(x_ptr + row * C + target, mask=inside, other=0)"),
+        *(
+            name
+            for load in (
+                *(f"tl.load({what}_ptr + row, mask=counts, other=0)" for what in ("row_max", "log_sum", "q_sum")),
+                "tl.load(x_ptr + i * WIDTH + offsets, mask=mask, other=0)",
+            )
+            for name in _any_other("gather/cross_entropy/cross_entropy_rows_gradient", load)
+        ),
+    ),
+    "a target behind the last class does not count": ("gather/cross_entropy/losses_of_rows/off_by_one: target < C",),
     "whether sums begin with the first row is found once more": ("scan/stacked/cumsum_stacked/off_by_one: v > 0",),
     "the one statistic is at offset 0": ("softmax/group/group_words/off_by_one: STATISTICS > 1",),
     "an element that is met twice, at one place, changes no extreme": (
