@@ -373,10 +373,13 @@ def test_gradients_of_few_rows_are_no_groups(M, N, few):
 
 
 # Rows, columns, bytes, and whether the programs of layer_norm's gradient and of rms_norm's have many warps.
-MANY_WARPS = [(262979, 3, 2, True, True), (20000, 17, 2, True, True), (60000, 9, 4, True, True)]
+MANY_WARPS = [(262979, 3, 2, True, True), (20000, 17, 2, False, True), (60000, 9, 4, True, True)]
 MANY_WARPS += [(30000, 7, 8, True, True), (40491, 33, 2, False, True), (2000, 63, 2, False, True)]
 MANY_WARPS += [(100001, 33, 4, False, False), (65534, 85, 4, False, False), (1048576, 7, 2, False, False)]
-MANY_WARPS += [(20000, 16, 2, False, False), (60000, 1, 4, False, False)]
+MANY_WARPS += [(20000, 16, 2, False, False), (60000, 1, 4, False, False), (16000, 25, 8, True, True)]
+MANY_WARPS += [(41229, 9, 2, True, True), (262979, 3, 2, True, True), (34585, 13, 4, True, True)]
+MANY_WARPS += [(130000, 31, 2, False, False), (33000, 31, 4, False, True), (90773, 9, 2, False, True)]
+MANY_WARPS += [(574480, 2, 2, False, True), (174195, 4, 2, False, True), (891107, 2, 2, False, False)]
 
 
 @pytest.mark.parametrize(("M", "N", "size", "layer_norm", "rms_norm"), MANY_WARPS)
@@ -386,6 +389,16 @@ def test_gradients_of_many_short_rows_are_by_programs_of_many_warps(M, N, size, 
         assert isinstance(p, Rows)
         assert (p.warps > 1 and p.stages == 1) == many
         assert not many or (p.programs <= 2 * H200.sm_count and p.block_m * p.block_n <= p.warps * 32 * 16)
+
+
+SHARED_ODD_ROWS = [(135, 15399, 2, True), (200, 15399, 2, True), (264, 14801, 2, True), (132, 15399, 2, False)]
+SHARED_ODD_ROWS += [(265, 15399, 2, False), (200, 15400, 2, False), (200, 14343, 2, False), (200, 15399, 4, False)]
+
+
+@pytest.mark.parametrize(("M", "N", "size", "shared"), SHARED_ODD_ROWS)
+def test_programs_share_odd_rows_of_which_one_fills_a_multiprocessor(M, N, size, shared):
+    p = plan(Problem(M, N, 1, size, False), H200)
+    assert (isinstance(p, Split) and p.warps == 4 and p.group == 4 and p.vec == 8) == shared
 
 
 @given(numbers, st.integers(1, 70000), sizes, limits)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
@@ -19,7 +19,7 @@ WIDE_SUMS = (64, 32, 4)
 NARROW_SUMS = (256, 8, 8)
 
 # Programs of several warps, where there are more rows than one launch takes (``few_rows``): to a multiprocessor, and
-# its elements by their size. Of 4 and 8 bytes these are a tile to each.
+# the most elements of it, with those that are masked, by their size.
 MANY_WARPS_PER_SM, MIN_ROWS_OF_MANY_WARPS = 2, 1024
 MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 8192, 8: 4096}
 
@@ -45,22 +45,20 @@ def little_gradient(problem: Problem) -> Configuration | None:
     return Configuration("rows", 4 if elements > 256 else 1, vec, power_of_2(M))
 
 
-def many_warps(problem: Problem, longest: int, limits: Limits) -> Configuration | None:
-    """Two programs of up to 8 warps to a multiprocessor, without a pipeline, for many rows of up to ``longest`` single
-    elements: a tile to each program where registers hold it. None for others, and for so many rows that the programs of
-    one warp, each with a pipeline, are as many warps.
+def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Configuration | None:
+    """Two programs of up to 8 warps to a multiprocessor, without a pipeline, for many rows of single elements: a tile
+    to each program where registers hold it. None for others, and for so many rows that the programs of one warp, each
+    with a pipeline, are as many warps: where a multiprocessor has more than ``most`` elements, by the width of a tile.
 
     rms_norm's of 262979 x 3 bf16 takes 9.1 us so, by one warp with 8 tiles in turn 16.2, layer_norm's 9.5 and 26.1;
-    rms_norm's of 20000 x 17 7.5 and 14.7, 60000 x 9 float32 9.8 and 16.9, 30000 x 7 float64 7.7 and 11.9, 40491 x 33
-    float16 15.6 and 18.4, but 100001 x 33 float32 38.1 and 35.2, 65534 x 85 49.2 and 43.9, layer_norm's of 40491 x 33
-    float16 19.9 and 19.4 (H100). Others were not timed so.
+    rms_norm's of 20000 x 17 7.5 and 14.7, 60000 x 9 float32 9.8 and 16.9, 30000 x 7 float64 7.7 and 11.9 (H100).
     """
     M, N, _, itemsize, *_ = problem
     width, programs = power_of_2(N), MANY_WARPS_PER_SM * limits.sm_count
     pairs = math.gcd(N, VECTOR_BYTES // itemsize) > 1
-    if limits.capability[0] != 9 or pairs or not 1 < N <= longest or M <= MIN_ROWS_OF_MANY_WARPS:
+    if limits.capability[0] != 9 or pairs or N == 1 or M <= MIN_ROWS_OF_MANY_WARPS:
         return None
-    if M * width > MAX_ELEMENTS_OF_MANY_WARPS[itemsize] * limits.sm_count:
+    if M * width > min(most.get(width, 0), MAX_ELEMENTS_OF_MANY_WARPS[itemsize]) * limits.sm_count:
         return None
     rows = power_of_2(cdiv(M, programs))
     if rows * width > 8 * WARP * (8 if itemsize == 8 else 16):

@@ -28,7 +28,8 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     found: list[tuple[Split, Configuration]] = []
     for max_group, warps, chunks, registers in slices(itemsize, N % vec != 0, backward, limits):
         if problem.residual and itemsize == 2 and registers == 128:
-            # Of 128 8 bytes spill: skip_layer_norm of 69048 bf16 5.9 us, 6.0 so, 32 x 369824 51.0 and 50.1 (H100).
+            # Of 128 8 bytes spill: skip_layer_norm of 69048 bf16 5.9 us, 6.0 so, 32 x 369824 51.0 and 50.1, 40 x 100000
+            # float16 19.0 and 18.1 (H100). Three chunks: 5.7 and 57.7 for the first two.
             registers = 152
         if problem.residual and itemsize == 4:
             # The residual has registers too: with those of x alone 30 x 262144 spills 16 bytes, 20 x 393217 72, and

@@ -12,7 +12,7 @@ from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .backward_plan import backward_rows, many_warps, rows_of_few, whole_backward_rows
 from .estimate import estimate as estimate
-from .forward_plan import early_row, forward_rows
+from .forward_plan import early_row, forward_rows, shared_odd_row
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
 from .long_plan import loop, splits
 
@@ -24,8 +24,11 @@ MIN_SPLIT = 4096
 MAX_ROWS_OF_SINGLES = 4
 # Gradients of more rows than this are not tried in one launch: columns would take too many iterations.
 MAX_FEW_ROWS = 2048
-# Columns of single elements whose gradients are by programs of many warps (``many_warps``).
-MAX_OF_MANY_WARPS = 32
+# Elements of a multiprocessor that are for programs of many warps, by the width of a tile (``many_warps``): a tile to
+# each program, of a width of 32 half of one, of which two fit on a multiprocessor. 41229 x 9 bf16 takes 7.8 us so and
+# 20.8 by pipelines, 34585 x 13 float32 8.9 and 17.5, 250000 x 3 10.7 and 13.9, 16000 x 25 float64 13.4 and 15.3, but
+# 130000 x 31 bf16, of several tiles, 40.7 to 59.7 and 33.4, 40491 x 33 float16 19.9 and 19.4 (H100).
+MANY_ELEMENTS = {4: 8192, 8: 8192, 16: 8192, 32: 4096}
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -50,7 +53,10 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         return not outdated and launch_or_none(problem, each, limits) is not None
 
     # The table's rows are of others, which divide into pipelines otherwise.
-    early = many_warps(problem, MAX_OF_MANY_WARPS, limits) if problem.backward else early_row(problem, limits)
+    if problem.backward:
+        early = many_warps(problem, MANY_ELEMENTS, limits)
+    else:
+        early = early_row(problem, limits) or shared_odd_row(problem, limits)
     return early or table.lookup("norm", problem, class_of, Configuration, suits, limits) or _default(problem, limits)
 
 

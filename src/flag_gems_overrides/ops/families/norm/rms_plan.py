@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
-from .backward_plan import little_gradient, many_warps, rows_of_few
+from .backward_plan import MANY_WARPS_PER_SM, little_gradient, many_warps, rows_of_few
 from .forward_plan import late_row, long_row_with_edges, many_rows
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, launch, launch_or_none
 from .plan import plan, rows
@@ -37,8 +37,13 @@ MIN_ROW_OF_EDGES = 4096
 MAX_FEW_ROWS, WARPS_OF_FEW_ROWS = 1024, 16
 # As many elements are a single program's: 64 x 100 float16 takes 5.9 us by one of 8 warps.
 MAX_OF_ONE_PROGRAM = 1024
-# Columns of single elements whose gradients are by programs of many warps (``many_warps``).
-MAX_OF_MANY_WARPS = 64
+# Elements of a multiprocessor that are for programs of many warps, by the width of a tile (``many_warps``), those of 16
+# bits in several tiles to a program: 522439 x 7 bf16 takes 21.8 us so and 29.2 by pipelines, 90773 x 9 float16 14.7 and
+# 19.2, 60000 x 41 bf16 22.2 and 24.1, 33000 x 31 float32 11.4 and 17.2, 16000 x 33 10.8 and 11.8, but 100001 x 33 38.1
+# and 35.2, 65534 x 85 49.2 and 43.9 (H100).
+MANY_ELEMENTS = {4: 8192, 8: 32768, 16: 12288, 32: 8192, 64: 30720}
+# Of rows of pairs or fours of 16 bits: fewest and most elements of a multiprocessor, and elements of a tile.
+MIN_OF_PAIRS, MAX_OF_PAIRS, TILE_OF_PAIRS = 5120, 9216, 4096
 
 
 class Split(NamedTuple):
@@ -148,7 +153,7 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
     few = _few_rows(problem, limits)
     if few is not None:
         return few
-    configuration = many_warps(problem, MAX_OF_MANY_WARPS, limits)
+    configuration = many_warps(problem, MANY_ELEMENTS, limits) or _pairs(problem, limits)
     launched = configuration and launch_or_none(problem, configuration, limits)
     found = launched if isinstance(launched, Rows) else rows(problem, limits)
     if found is None:
@@ -161,6 +166,20 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
         # 32 elements to a thread spill (1024 x 1001): 32 bytes on sm_80, 24 on sm_90 with Triton 3.6.
         return found._replace(block_m=found.block_m // 2)
     return found
+
+
+def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
+    """``many_warps`` for rows of two or four elements of 16 bits, each row one load; None for others.
+
+    574480 x 2 bf16 takes 10.5 us so and 12.0 by pipelines, 174195 x 4 float16 7.1 and 8.7, but 110361 x 16 bf16 10.5
+    and 10.6, 97235 x 1 float32 5.6 and 5.1, layer_norm's of 891107 x 2 float16 15.9 and 15.7 (H100). Fewer rows were
+    not timed so.
+    """
+    M, N, _, element_size, *_ = problem
+    few, many = MIN_OF_PAIRS * limits.sm_count, MAX_OF_PAIRS * limits.sm_count
+    if limits.capability[0] != 9 or element_size != 2 or N not in (2, 4) or not few < M * N <= many:
+        return None
+    return Configuration("rows", 8, N, TILE_OF_PAIRS // N, MANY_WARPS_PER_SM)
 
 
 def _few_rows(problem: Problem, limits: Limits) -> FewRows | None:
