@@ -99,6 +99,10 @@ def test_groups_of_one_channel_are_held_whatever_their_size(K, itemsize):
         (6, 771, 3, 3, 8),
         (200, 24, 20, 4, 2),
         (4, 4096, 1, 8, 4),
+        (61, 2943, 2, 1, 4),
+        (4, 80, 1, 1, 4),
+        (6, 4, 41, 4, 2),
+        (7, 494, 1, 2, 2),
     ],
 )
 def test_gradients_of_little_data_are_one_launch(samples, C, K, groups, itemsize):
@@ -108,11 +112,25 @@ def test_gradients_of_little_data_are_one_launch(samples, C, K, groups, itemsize
 
 @pytest.mark.parametrize(
     ("samples", "C", "K", "groups", "itemsize"),
-    [(9, 3, 1, 3, 2), (32, 1, 4, 1, 2), (15, 30, 1, 30, 2), (73, 2, 1, 2, 2), (64, 1, 3, 1, 4)],
+    [
+        (9, 3, 1, 3, 2),
+        (32, 1, 4, 1, 2),
+        (15, 30, 1, 30, 2),
+        (73, 2, 1, 2, 2),
+        (64, 1, 3, 1, 4),
+        (101, 3, 1, 1, 2),
+        (21, 32, 2, 16, 2),
+        (29, 14, 3, 14, 4),
+        (16, 60, 32, 60, 2),
+    ],
 )
 def test_gradients_of_a_few_elements_are_tiles(samples, C, K, groups, itemsize):
     planned = plan(Problem(samples * groups, C // groups, K, groups, itemsize, 2, True), H200)
     assert isinstance(planned, Tile)
+
+
+def test_channels_of_many_samples_in_lines_of_their_own_are_not_read_beside_groups():
+    assert isinstance(plan(Problem(3608 * 32, 1, 1, 32, 2, 2, True), H200), Tile)
 
 
 @pytest.mark.parametrize(("samples", "C", "K", "groups", "itemsize"), [(512, 133, 9, 133, 4), (64, 4874, 4, 2, 2)])

@@ -54,6 +54,9 @@ FOLD_TILES = 2
 # What one launch for all gradients takes besides, in tiles: 4 x 4096 float32 in 8 groups 3.5 us, 1059 x 3 float16 in
 # one 3.3, where tiles of a few elements take 2.8 (H100).
 TILES_OF_FEW = 0.5
+# Its programs of channels look up a line of L1, one a cycle, for each sample of each input: the gradient of 3608 x 32
+# bf16 in 32 groups takes 8.1 us so, 6.4 as tiles, of 1059 x 3, many of whose samples are in a line, 3.3 (H100).
+LINES_PER_US, LINE_BYTES = 1700, 128
 
 
 class _Work(NamedTuple):
@@ -68,6 +71,8 @@ class _Work(NamedTuple):
     """Bytes that are read before the last of them are read again, backwards; None if nothing is."""
     workspace: int = 0
     """Bytes that are written and read."""
+    us: float = 0.0
+    """Besides all else."""
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
@@ -99,7 +104,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         at_a_time *= work.tiles
     if isinstance(chosen, BackwardLoop):
         at_a_time *= LOOP_OVERLAP
-    return LAUNCH_US + SECOND_US * (work.launches - 1) + longest + (total - longest) / at_a_time
+    return LAUNCH_US + SECOND_US * (work.launches - 1) + work.us + longest + (total - longest) / at_a_time
 
 
 def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
@@ -131,7 +136,8 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         of_sums = turns * chosen.samples * chosen.block_c * chosen.block_hw
         # The last to end are programs of the kind that has more to do.
         lanes = programs * (max(chosen.groups * chosen.block, of_sums) + chosen.warps * WARP_LANES)
-        return _Work(programs, turns + TILES_OF_FEW, lanes, 1, numel * itemsize * inputs)
+        looked_up = problem.samples * inputs * min(groups * problem.size * itemsize / LINE_BYTES, 1.0)
+        return _Work(programs, turns + TILES_OF_FEW, lanes, 1, numel * itemsize * inputs, us=looked_up / LINES_PER_US)
     if isinstance(chosen, BackwardRows):
         in_turn = _pipelined(cdiv(M, chosen.programs), chosen) + (FOLD_TILES if chosen.columns else 0)
         workspace = chosen.programs * (2 * 4 * chosen.columns + of_channels)

@@ -113,11 +113,17 @@ ELEMENTS_OF_ALL = 4096
 LITTLE, LITTLE_SINGLES = 256, 2048
 # One launch for all gradients, which reads everything twice, of no more bytes to an input than these: 64 x 4874 bf16 in
 # 2 groups 7.1 us, 11.0 in two launches, 5 x 741 x 7 float16 in one 5.0 and 9.6, 8 x 320 x 64 in 32 4.1 and 6.0, 1059 x
-# 3 in one 3.3 and 5.1, 6 x 771 x 3 float64 in 3 3.6 and 6.6; 11 x 71 bf16 in one 3.6, by one program 8.0 (H100).
-MAX_BYTES_OF_FEW = 1 << 20
+# 3 in one 3.3 and 5.1, 6 x 771 x 3 float64 in 3 3.6 and 6.6; 11 x 71 bf16 in one 3.6, by one program 8.0. And of no
+# more than so many where a group has more elements than these: 61 x 2943 x 2 float32 in one 8.7 and 12.1 (H100).
+MAX_BYTES_OF_FEW, MAX_BYTES_OF_FEW_LARGE, LARGE_GROUP = 1 << 20, 3 << 19, 4096
 # Its elements of a thread, warps of a multiprocessor, tiles of a program, and bytes of a sample's channels: 200 x 24 x
 # 20 bf16 in 4 groups takes 5.7 us with four tiles of 4 warps, 4.3 with two of 8 (H100).
 ELEMENTS_OF_FEW, WARPS_OF_FEW, TURNS_OF_FEW, BYTES_OF_FEW_CHANNELS = 8, 32, 4, 64
+# Nor where a program of a tile has so little of all samples, lanes in all and loads of a group: 101 x 3 float16 in one
+# group 3.15 us, 3.43 in the one launch, 21 x 32 x 2 bf16 in 16 3.20 and 3.43, 29 x 14 x 3 float32 in 14 3.33 and 3.45,
+# 16 x 60 x 32 bf16 in 60 3.26 and 3.57, but 4 x 80 float32 in one 3.47 and 3.10, 6 x 4 x 41 bf16 in 4 4.09 and 3.41,
+# 7 x 494 in 2 4.42 and 3.43 (H100).
+LANES_OF_QUICK, LOADS_OF_QUICK = 512, 4
 # The gradient does not hold a group as channels x elements if a smaller share of the lanes would have an element:
 # 2048 groups of 16 x 49 float32, where 77 % have one, take 35 us. A group of one channel is read as it lies instead:
 # 12 x 3248 float32 6.0 us, 6.7 as channels x elements.
@@ -312,7 +318,10 @@ def _tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 def _few(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Whole groups, and channels of all samples beside them, where all programs run at once."""
     block, block_hw = power_of_2(problem.size), power_of_2(problem.K)
-    if problem.M * block <= LITTLE or problem.M * problem.size * problem.itemsize > MAX_BYTES_OF_FEW:
+    if problem.M * block <= LITTLE or any(_is_quick(problem, each, limits) for each in _tile(problem, limits)):
+        return
+    most_bytes = MAX_BYTES_OF_FEW_LARGE if problem.size > LARGE_GROUP else MAX_BYTES_OF_FEW
+    if problem.M * problem.size * problem.itemsize > most_bytes:
         return
     of_channel = power_of_2(problem.samples) * block_hw
     channels = problem.groups * problem.N
@@ -332,6 +341,15 @@ def _few(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 at_once = limits.sm_count * (WARPS_OF_FEW // warps)
                 if programs <= at_once and problem.samples <= TURNS_OF_FEW * launched.samples:
                     yield found
+
+
+def _is_quick(problem: Problem, configuration: Configuration, limits: Limits) -> bool:
+    """Whether a program has all samples of its groups, and little of them."""
+    chosen = launch_or_none(problem, configuration, limits)
+    if not isinstance(chosen, Tile) or chosen.samples < problem.samples:
+        return False
+    block = chosen.block_d * chosen.block_hw
+    return chosen.samples * chosen.groups * block <= LANES_OF_QUICK and block <= LOADS_OF_QUICK * chosen.vec
 
 
 def _backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
