@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from flag_gems_overrides.ops.families.batch_norm.launches import Channels, Problem
+from flag_gems_overrides.ops.families.batch_norm.launches import Channels, Flat, Groups, Problem
 from flag_gems_overrides.ops.families.batch_norm.plan import choose, plan
 from flag_gems_overrides.ops.launch.devices import Limits
+from flag_gems_overrides.ops.launch.sizes import cdiv
 
 H200 = Limits(132, 62914560, 65536, 2048, 227 << 10, (9, 0))
 
@@ -61,7 +62,10 @@ def test_programs_hold_channels_as_they_were_timed(problem, channels, block, res
 @pytest.mark.parametrize(
     ("problem", "configuration"),
     [
+        (Problem(7868, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 2)),
+        (Problem(15789, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 2)),
         (Problem(3947, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 1)),
+        (Problem(6287, 128, 1, 4, 2), ("flat", 128, 4, 2, 16, 2)),
         (Problem(16435, 123, 1, 2, 2), ("flat", 123, 4, 2, 16, 4)),
         (Problem(40000, 64, 1, 4, 2), ("flat", 64, 4, 2, 16, 2)),
     ],
@@ -69,6 +73,46 @@ def test_programs_hold_channels_as_they_were_timed(problem, channels, block, res
 )
 def test_gradients_of_some_columns_as_they_were_timed(problem, configuration):
     assert choose(problem, H200)[:6] == configuration
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        (Problem(8233, 32, 1, 4, 1), "flat"),
+        (Problem(5000, 64, 1, 4, 1), "flat"),
+        (Problem(6319, 144, 1, 2, 1), "flat"),
+        (Problem(7000, 20, 1, 2, 1), "channels"),
+        (Problem(4281, 38, 1, 2, 1), "channels"),
+        (Problem(4000, 64, 1, 4, 1), "channels"),
+    ],
+    ids=str,
+)
+def test_columns_of_many_rows_are_read_as_they_lie(problem, kernel):
+    assert choose(problem, H200).kernel == kernel
+
+
+@pytest.mark.parametrize(
+    ("problem", "programs", "tiles"),
+    [
+        (Problem(4480, 3, 3, 2, 2), 105, 1),
+        (Problem(1, 1, 52479, 4, 2), None, 1),
+        (Problem(3000, 12, 5, 2, 2), None, 2),
+        (Problem(8, 56, 10153, 2, 2), 504, 5),
+    ],
+    ids=str,
+)
+def test_programs_of_few_tiles_are_rounded_up(problem, programs, tiles):
+    planned = plan(problem, H200)
+    assert isinstance(planned, Groups)
+    assert cdiv(planned.slice_size, planned.tiling.rows) == tiles
+    assert programs in (None, planned.programs)
+
+
+@pytest.mark.parametrize(("shape", "programs"), [((35110, 5, 1), 44), ((11144, 5, 3), 44), ((8192, 60, 1), 86)])
+def test_fewer_programs_than_multiprocessors_are_rounded_up(shape, programs):
+    planned = plan(Problem(*shape, 2, 2), H200)
+    assert isinstance(planned, Flat)
+    assert planned.programs == programs
 
 
 @pytest.mark.parametrize(

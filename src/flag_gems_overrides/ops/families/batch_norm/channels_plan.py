@@ -50,15 +50,16 @@ NEIGHBOUR_ROWS = 64
 WARPS_AT_ONCE, FEW_WARPS = 32, 4
 # Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2:
 # LITTLE_BYTES for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the
-# gradient 3.37 and 3.73 with 1024), and so much for programs that hold their columns at all: 14.5 MB of 6319 x 144
-# bf16 take 15.3 us so, 18.9 with groups, 17.2 of the gradient of 536 x 4013 bf16 19.9, 21.5 with flat (H100), but 33.6
-# of that of 2048 x 1024 float32 28.2, 25.8 with groups (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
+# gradient 3.37 and 3.73 with 1024), and so much for programs that hold their columns at all: 17.2 MB of the gradient of
+# 536 x 4013 bf16 take 19.9 us so, 21.5 with flat (H100), but 33.6 of that of 2048 x 1024 float32 28.2, 25.8 with groups
+# (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
 LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 256, 20 << 20
 # With more rows than these a program has registers for one column of a gradient, and L1 looks up as many lines as the
 # rows that it loads from have: 4644 x 64 bf16 takes 16.9 us so, 12.0 with flat, 6000 x 32 float32 17.3 and 11.5, but
-# 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. The bytes of a row up to which they do are estimated
-# between these, not timed.
-ROWS_OF_ONE_COLUMN, MAX_ROW_BYTES = 4096, 64
+# 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. Forward a few columns: 8233 x 32 float32 18.8 us, with
+# flat 10.9, 5000 x 64 13.2 and 10.7, 6319 x 144 bf16 17.4 and 17.0, but 7000 x 20 10.7. The bytes of a row up to which
+# they do, and the rows forward, are estimated between these, not timed.
+ROWS_OF_ONE_COLUMN, ROWS_OF_ONE_COLUMN_FORWARD, MAX_ROW_BYTES = 4096, {2: 6144, 4: 4608}, 64
 # Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
 MAX_SINGLES = 3 / 4
 # Programs that do not wait for each other: of so many waves the last one is a small part.
@@ -90,7 +91,8 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
             channels = most // block // (inputs if limits.capability[0] < 9 else 1)
             if channels == 0 or inputs * _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
                 return None
-            if inputs == 2 and A > ROWS_OF_ONE_COLUMN and C * size > MAX_ROW_BYTES:
+            most_rows = ROWS_OF_ONE_COLUMN if inputs == 2 else ROWS_OF_ONE_COLUMN_FORWARD.get(size, A)
+            if most_rows < A and C * size > MAX_ROW_BYTES:
                 return None
         # A program that fills the registers of a multiprocessor loads, computes, and stores in turns: 139 x 179633 bf16
         # takes 72 us with 32 channels, 81 with 64 (torch.compile 78); many gradients even with half a sector: 368 x

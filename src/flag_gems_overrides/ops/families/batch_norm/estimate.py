@@ -34,8 +34,11 @@ OF_PARTS_OF_VECTORS, SHORT_RUN_BYTES, MAX_OF_SHORT_RUNS = {16: 1.0, 8: 1.3, 4: 1
 # flat: its three launches, and the time until all sums are there, by the number of inputs. Gradients of 5688 x 96 bf16
 # take 14.1 us. So much less where a kernel starts before the last one has ended: 32559 x 111 bf16 23.4 us, 26.7
 # without, 1199 x 512 x 3 16.2 and 20.0, 8491 x 5 8.8 and 11.5, 16920 x 40 float64 18.2 and 20.0, forward 69460 x 32
-# float32 19.2 and 21.8, 40000 x 96 float16 21.3 and 24.2 (H100).
-FLAT_US, EARLY_US = {1: 12.0, 2: 10.0}, 2.5
+# float32 19.2 and 21.8, 40000 x 96 float16 21.3 and 24.2 (H100). Gradients of wider columns than these take their time
+# at the end, where each program adds up all channels: 15789 x 304 bf16 34.4 us, by groups 30.3, 7868 x 304 21.4 and
+# 21.0, 824 x 4096 19.9 and 19.4, 3012 x 512 float32 20.0 and 20.4, but 6287 x 128 14.3 and 15.5, 16435 x 123 bf16 15.8
+# and 21.5 (H100).
+FLAT_US, EARLY_US, MAX_EARLY_COLUMNS = {1: 12.0, 2: 10.0}, 2.5, 128
 # flat: how many times as long large programs take. The gradient of 981496 x 224 bf16 moves 4.1 TB/s by 4 warps, of
 # 1314664 x 185 bf16 3.9 by 16.
 OF_FLAT_WARPS = {8: 1.03, 16: 1.06}
@@ -167,7 +170,8 @@ def _of_groups(problem: Problem, chosen: Groups) -> _Work:
 
 
 def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> _Work:
-    us = FLAT_US[problem.inputs] - (EARLY_US if limits.capability >= (9, 0) else 0.0)
+    wide = problem.inputs == 2 and problem.K == 1 and problem.N > MAX_EARLY_COLUMNS
+    us = FLAT_US[problem.inputs] - (EARLY_US if limits.capability >= (9, 0) and not wide else 0.0)
     # A pipeline hides half of what an iteration waits.
     iterations = cdiv(chosen.programs, _at_once(chosen.warps, limits)) * chosen.slice_size
     iterations *= 1 if chosen.stages > 1 else 2

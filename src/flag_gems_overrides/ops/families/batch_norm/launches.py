@@ -24,15 +24,21 @@ PARTS_PER_THREAD = 2
 # Runs of so many bytes, which are no whole vectors, are read as a head, vectors and a tail: the gradients of 16 x 352 x
 # 39489 float16 577 us, element by element 1653, of 5 x 7063 x 875 float32 143 and 194. The bound itself is estimated.
 MIN_UNALIGNED_BYTES = 512
-# Forward they are gone through so in tiles only where all are more than LITTLE_BYTES, for heads and tails are one more
-# wait: 3 x 528 x 19495 bf16 76.4 us, element by element 174.5 (PyTorch 140.9), 40 x 200 x 3001 67.5 and 130.4, 3 x 528
-# x 10001 float32 76.3 and 86.9, 8 x 700 x 1971 float64 105.4 and 129.8, 40 x 20 x 3001 bf16 17.4 and 22.8, 2 x 18 x
-# 11805 float32 11.4 and 12.6, but 3 x 3 x 8001 float16 10.1 and 7.7 (H100).
-LITTLE_BYTES = 1 << 20
+# Forward they are gone through so in tiles only where all are more than LITTLE_BYTES, of 16 bits LITTLE_EDGES, since
+# heads and tails are one more wait: 3 x 528 x 19495 bf16 76.4 us, element by element 174.5 (PyTorch 140.9), 40 x 200 x
+# 3001 67.5 and 130.4, 3 x 528 x 10001 float32 76.3 and 86.9, 8 x 700 x 1971 float64 105.4 and 129.8, 40 x 20 x 3001
+# bf16 17.4 and 22.8, 2 x 18 x 11805 float32 11.4 and 12.6, 1263 x 1 x 409 bf16 11.6 and 14.0, but 5 x 1 x 20001 float32
+# 10.3 and 10.0, 3 x 3 x 8001 float16 10.1 and 7.7 (H100).
+LITTLE_EDGES, LITTLE_BYTES = {2: 3 << 18}, 1 << 20
 # Elements of a tile at most.
 MAX_BLOCK = 1 << 16
 # Of a tile of vectors a tile of heads and tails has the share of 1 / EDGES_OF_TILE (112 bytes spill with as many).
 EDGES_OF_TILE = 4
+# groups: programs of fewer tiles than these are rounded up, or each has one more tile of a few rows: forward 533 x 17 x
+# 39 float16 10.7 us, rounded down 11.9, 35637 x 8 bf16 9.8 and 10.4, the gradients of 3000 x 12 x 5 float16 11.1 and
+# 12.3, of 52479 x 1 float32 8.4 and 8.9, but of 8 x 56 x 10153 bf16, of four tiles each, 27.6 and 26.8; of 4480 x 3 x 3
+# 53 programs of two tiles take 10.5, 105 of one 9.7, so several tiles only where all multiprocessors have some (H100).
+MANY_TILES = 4
 # Bytes that a program stores side by side where the elements of a channel are contiguous.
 ROW_BYTES = 128
 # flat: most vectors of a row in a thread; most vectors of a tile in a thread, by the number of inputs (more spill);
@@ -41,6 +47,9 @@ FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
 # flat: how many times the bytes of its sums a program reads at least, unless that leaves few programs. If blocks are no
 # whole rows: programs in so many waves if a block has few of them, so that the last wave is short.
 FLAT_SHARE, FLAT_WAVES = 4, 4
+# flat: lanes of a gradient's programs that are rounded up where there are fewer than multiprocessors: 35110 x 5 bf16
+# 8.7 us, rounded down 9.8, 11144 x 5 x 3 8.3 and 9.3, 8192 x 60 float16 9.3 and 9.6 (H100).
+LANES_OF_SMALL = 128
 # flat: channels of a program that merges the parts, entries of them that it loads at a time, and registers of a thread
 # (with 128 float64 spills 96 bytes, left to itself the compiler spills 8 of float32 on sm_100).
 MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS, MERGE_REGISTERS = 8, 1024, 4, 255
@@ -264,7 +273,7 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     # All channels at once if there are places, or in as few rounds as can be, evenly. With fewer at a time, so that L2
     # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us.
     blocks = cdiv(tiling.blocks, cdiv(tiling.blocks, min(at_once, most or at_once)))
-    group = max(1, min(at_once // blocks, cdiv(tiling.total, least * tiling.rows)))
+    group = max(1, min(at_once // blocks, _shares(tiling, least, blocks, limits)))
     lanes = tiling.channels * cdiv(tiling.total, tiling.rows) * tiling.block
     if tiling.edges:
         lanes += cdiv(problem.M, tiling.edges // (2 * tiling.vec)) * tiling.edges
@@ -281,6 +290,13 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     if most:
         programs = min(programs, blocks * group)
     return Groups(tiling, group, slice_size, min(power_of_2(group), max(merged, 1)), programs, registers, stages)
+
+
+def _shares(tiling: Tiling, least: int, blocks: int, limits: Limits) -> int:
+    """Programs of so many tiles for all elements of a block."""
+    whole, rounded_up = tiling.total // (least * tiling.rows), cdiv(tiling.total, least * tiling.rows)
+    many = least == 1 or rounded_up * blocks >= limits.sm_count
+    return rounded_up if least < MANY_TILES and many else whole
 
 
 def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Flat:
@@ -317,6 +333,8 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
             # Programs do not wait for each other.
             at_once *= FLAT_WAVES
     group = max(1, min(at_once // blocks, tiles // least))
+    if all_channels and inputs == 2 and lanes <= LANES_OF_SMALL and cdiv(tiles, least) <= limits.sm_count:
+        group = cdiv(tiles, least)
     slice_size = cdiv(tiles, group)
     group = cdiv(tiles, slice_size)
     if not all_channels and 3 * group * width >= 2**31:
@@ -353,7 +371,7 @@ def has_vectors(problem: Problem) -> bool:
 def has_edges(problem: Problem) -> bool:
     """Whether runs that are no whole vectors are read in tiles of heads, of vectors and of tails."""
     A, C, B, size, inputs = problem
-    return may_have_edges(problem) and (inputs == 2 or A * C * B * size > LITTLE_BYTES)
+    return may_have_edges(problem) and (inputs == 2 or A * C * B * size > LITTLE_EDGES.get(size, LITTLE_BYTES))
 
 
 def may_have_edges(problem: Problem) -> bool:
