@@ -59,6 +59,7 @@ def forward_in_parts(monkeypatch, device_with):
     """Forward several programs share a channel, however little there is of it."""
     device_with()
     monkeypatch.setattr(launches, "LITTLE_BYTES", 0)
+    monkeypatch.setattr(launches, "LITTLE_EDGES", {})
     gradients = plan.choose
 
     def choose(problem, limits):
