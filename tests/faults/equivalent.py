@@ -82,7 +82,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "the slice behind the last is empty": ("norm/statistics/group_statistics/off_by_one: rank < GROUP",),
     "a block without a column more": tuple(f"{kernel}/minus_dropped: size - 1" for kernel in (_LOOP, _LOOP_DX)),
     "a block more of elements, vectors, channels or parts that are not there": (
-        "scan/cumsum/cumsum_alone/minus_dropped: N - 1",
         "group_norm/forward/group_norm_loop/minus_dropped: vectors - 1",
         f"{_GROUPS}_passes/group_norm_backward_loop/minus_dropped: vectors - 1",
         f"{_GROUPS}_passes/group_norm_backward_loop/minus_dropped: D - 1",

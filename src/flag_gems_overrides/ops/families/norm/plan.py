@@ -52,12 +52,11 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
             outdated = in_one_launch and each.kernel in ("rows", "split")
         return not outdated and launch_or_none(problem, each, limits) is not None
 
-    # The table's rows are of others, which divide into pipelines otherwise.
-    if problem.backward:
-        early = many_warps(problem, MANY_ELEMENTS, limits)
-    else:
-        early = early_row(problem, limits) or shared_odd_row(problem, limits)
-    return early or table.lookup("norm", problem, class_of, Configuration, suits, limits) or _default(problem, limits)
+    return (
+        _unlisted(problem, limits)
+        or table.lookup("norm", problem, class_of, Configuration, suits, limits)
+        or _default(problem, limits)
+    )
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -86,6 +85,13 @@ def rows(problem: Problem, limits: Limits) -> Rows | None:
     return None
 
 
+def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
+    """What no table has: its rows are of others, which divide into pipelines otherwise."""
+    if problem.backward:
+        return many_warps(problem, MANY_ELEMENTS, limits)
+    return early_row(problem, limits) or shared_odd_row(problem, limits)
+
+
 def _default(problem: Problem, limits: Limits) -> Configuration:
     """The first that is legal of what suits ever longer rows."""
     for found in _defaults(problem, limits):
@@ -95,6 +101,7 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
+    yield _unlisted(problem, limits)
     yield from backward_rows(problem, limits) if problem.backward else forward_rows(problem, limits)
     yield from splits(problem, limits)
 
