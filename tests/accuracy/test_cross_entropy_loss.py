@@ -92,6 +92,7 @@ def loops(monkeypatch):
     monkeypatch.setattr(logits_plan, "MAX_PIECES_ALONE", 0)
     monkeypatch.setattr(logits_plan, "WHOLE_TILE", 512)
     monkeypatch.setattr(logits_plan, "_programs_of_a_multiprocessor", lambda *_: 1)
+    monkeypatch.setattr(logits_plan, "PER_SM", 1)
     _prepare.cache_clear()
     yield
     _prepare.cache_clear()
@@ -112,6 +113,19 @@ def test_more_rows_than_programs_have_at_once(shape, dtype, device):
     check(x, probabilities(shape, dtype, device))
 
 
+@pytest.mark.usefixtures("loops")
+def test_the_largest_logit_in_the_last_part_of_a_row(device):
+    """The exponential of what it is more than the others is infinite."""
+    x, target = torch.full((30, 300), -200.0, device=device), torch.full((30,), 299, device=device)
+    x[:, -1] = 200.0
+    if torch.device(device).type == "cpu":  # of few multiprocessors
+        with captured() as launches:
+            cross_entropy_loss(x, target)
+        assert launches[0].row()["options"]["DEPTH"] > 1
+    check(x, target)
+    check(x, torch.softmax(x, 1))
+
+
 def test_small_logits_and_infinite_ones(device):
     x = torch.full((3, 40), -200.0, device=device)
     check(x, torch.tensor([0, 5, 39], device=device))
@@ -123,6 +137,14 @@ def test_all_ignored(device):
     x = logits((4, 6), torch.float32, device)
     for reduction in ("mean", "sum", "none"):
         check(x, torch.full((4,), 2, device=device), ignore_index=2, reduction=reduction)
+
+
+@pytest.mark.parametrize("C", [7, 4001])
+def test_an_ignored_index_of_more_than_32_bits(C, device):
+    """Its lower bits are those of the first class."""
+    x, target = logits((5, C), torch.float32, device), classes((5, C), device)
+    for reduction in ("mean", "none"):
+        check(x, torch.where(target < 0, 2**40, target), ignore_index=2**40, reduction=reduction)
 
 
 def test_strides(device):

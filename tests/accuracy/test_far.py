@@ -17,6 +17,7 @@ from accuracy.reductions import each
 from flag_gems_overrides.ops.amax import amax
 from flag_gems_overrides.ops.aminmax import aminmax
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
+from flag_gems_overrides.ops.cross_entropy_loss import cross_entropy_loss
 from flag_gems_overrides.ops.cumsum import cumsum
 from flag_gems_overrides.ops.families.batch_norm import call as families_batch_norm
 from flag_gems_overrides.ops.families.gather.call import launch_with as nll_loss_with
@@ -32,6 +33,7 @@ from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
 from flag_gems_overrides.ops.max import max_dim
 from flag_gems_overrides.ops.rms_norm import rms_norm_forward
+from flag_gems_overrides.perf.launches import captured
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="programs are left out in the interpreter only")
 
@@ -398,3 +400,22 @@ def test_gradients_of_short_rows(reduction, only_last):
     given = given if reduction == 0 else (given[0][-1], *given[1:])
     dx = nll_loss_with(SHORT, "nll_loss_backward", *given)
     assert dx[-1].tolist() == [0.0] * 20 + [-0.5]
+
+
+# A program of one tile and of two.
+@each("sm_count", [10**6, 2**17])
+def test_cross_entropy(sm_count, only_last, device_with):
+    """The last row begins behind 2**31."""
+    device_with(sm_count=sm_count)
+    only_last(1)
+    R, C = 2**21 + 8, 1024
+    x, target, grad = sparse((R, C), torch.float16), sparse((R,), torch.int64), sparse((R,), torch.float16)
+    x[-1], target[-1], grad[-1] = torch.randn(C), C - 1, 0.5
+    with captured() as launches:
+        losses = cross_entropy_loss(x.requires_grad_(), target, reduction="none")
+    assert launches[0].row()["options"]["LOOPS"] is (sm_count == 2**17)
+    (dx,) = torch.autograd.grad(losses, x, grad)
+    last = x.detach()[-1].double().requires_grad_()
+    truth = torch.nn.functional.cross_entropy(last, target[-1])
+    torch.testing.assert_close(losses[-1].double(), truth, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(dx[-1].double(), torch.autograd.grad(truth, last)[0] / 2, rtol=1e-2, atol=1e-6)

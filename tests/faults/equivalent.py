@@ -285,6 +285,15 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
     ),
     "a target behind the last class does not count": ("gather/cross_entropy/losses_of_rows/off_by_one: target < C",),
+    "a row that is not there has class 0, which there is": (
+        "gather/cross_entropy/losses_of_rows/off_by_one: row < R (4)",
+    ),
+    "what rows of probabilities weigh is not asked for": (
+        "gather/cross_entropy/losses_of_rows/off_by_one: row < R (10)",
+    ),
+    "no class is -1 in 32 bits too": (
+        "gather/cross_entropy/losses_of_rows/offset_in_32_bits: tl.full(row.shape, -1, tl.int64)",
+    ),
     "whether sums begin with the first row is found once more": ("scan/stacked/cumsum_stacked/off_by_one: v > 0",),
     "the one statistic is at offset 0": ("softmax/group/group_words/off_by_one: STATISTICS > 1",),
     "an element that is met twice, at one place, changes no extreme": (
