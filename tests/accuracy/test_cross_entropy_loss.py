@@ -178,6 +178,22 @@ def test_a_gradient_that_comes_with_the_loss(shape, dtype, device):
         check(x, probabilities(shape, dtype, device), of_one, weight=weight)
 
 
+@pytest.mark.usefixtures("loops", "written")
+def test_programs_that_are_no_power_of_2(device, device_with, monkeypatch):
+    """Each finds the weights of several blocks of targets, and the last adds them up."""
+    monkeypatch.setattr("flag_gems_overrides.ops.families.gather.logits.FORWARD_BLOCK", 32)
+    device_with(sm_count=3)
+    x, weight = logits((700, 13), torch.float32, device), torch.rand(13, device=device) + 0.5
+    check(x, classes((700, 13), device), weight=weight)
+
+
+@pytest.mark.usefixtures("written")
+def test_an_infinite_weight_of_a_class_that_no_row_has(device):
+    x, weight = logits((3, 7), torch.float32, device), torch.ones(7, device=device)
+    weight[2] = float("inf")
+    check(x, torch.tensor([1, 0, 6], device=device), weight=weight)
+
+
 @pytest.mark.usefixtures("written")
 @pytest.mark.parametrize("C", [7, 4001])
 def test_a_gradient_may_be_asked_for_more_than_once(C, device):

@@ -275,6 +275,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "a row that is not there, or does not count, has its loss and gradient chosen as 0": (
         *_any_other("gather/cross_entropy/load_rows", "tl.load(target_ptr + row, mask=row < R, other=0)"),
         *_any_other("gather/cross_entropy/losses_of_rows", "tl.load(x_ptr + row * C + target, mask=inside, other=0)"),
+        *_any_other("gather/cross_entropy/row_gradient", "tl.load(grad_ptr + row * grad_stride, mask=counts, other=0)"),
         *(
             name
             for load in (
@@ -291,8 +292,17 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "what rows of probabilities weigh is not asked for": (
         "gather/cross_entropy/losses_of_rows/off_by_one: row < R (10)",
     ),
-    "no class is -1 in 32 bits too": (
-        "gather/cross_entropy/losses_of_rows/offset_in_32_bits: tl.full(row.shape, -1, tl.int64)",
+    "what a row should have where there is no class is chosen as 0": (
+        *_any_other("gather/cross_entropy/distribution", "tl.load(weight_ptr + c, mask=mask, other=0)"),
+        *_any_other("gather/cross_entropy/distribution", "tl.load(p_ptr, mask=mask, other=0)"),
+    ),
+    "programs that run at once have less than 2**31 rows, and a loop counts in its longest type": tuple(
+        f"gather/cross_entropy/cross_entropy_total/offset_in_32_bits: {what}.to(tl.int64)"
+        for what in ("program", "programs")
+    ),
+    "no class is -1 in 32 bits too": tuple(
+        f"gather/cross_entropy/{function}/offset_in_32_bits: tl.full(row.shape, -1, tl.int64)"
+        for function in ("load_row_targets", "losses_of_rows")
     ),
     "whether sums begin with the first row is found once more": ("scan/stacked/cumsum_stacked/off_by_one: v > 0",),
     "the one statistic is at offset 0": ("softmax/group/group_words/off_by_one: STATISTICS > 1",),
