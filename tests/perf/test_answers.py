@@ -31,6 +31,20 @@ def test_a_wrong_answer_is_not_right():
     assert not argmax.is_right((index + 1) % 64), "an index is never nearly right"
 
 
+def test_what_no_number_of_the_dtype_can_hold_is_infinite():
+    """On a GPU nll_loss2d adds float16 weights by atomics (NLLLoss2d.cu), and the sum stops growing below 65504."""
+    inputs = op_inputs.arguments(make("nll_loss_forward", "70000x2", "float16"), "cpu")
+    loss, total = op_inputs.native("nll_loss_forward")(*[x.float() if i == 0 else x for i, x in enumerate(inputs)])
+
+    def native(x, *others):
+        return (loss.to(x.dtype), (total if x.dtype == torch.float64 else total.new_tensor(32768.0)).to(x.dtype))
+
+    reference = Reference("nll_loss_forward", inputs, native)
+    assert reference.is_right((loss.half(), total.new_tensor(math.inf).half()))
+    assert not reference.is_right((loss.half(), total.new_tensor(-math.inf).half()))
+    assert not reference.is_right((loss.half() + 1, total.new_tensor(math.inf).half()))
+
+
 @pytest.mark.parametrize(("size", "counts"), [("40x3", True), ("40x300", False)])
 def test_an_answer_of_fewer_bytes_is_not_right_where_they_count(size, counts):
     """Upstream's statistics of a bfloat16 layer norm are bfloat16: in rows of one element, two thirds of the bytes."""
