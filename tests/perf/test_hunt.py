@@ -109,6 +109,16 @@ def test_the_gate_wants_few_losses_and_none_far_behind():
     assert [tally.name for tally in hunt.tallies([good])] == ["softmax", "all"]
 
 
+def test_a_distance_is_from_a_launch_and_a_copy_of_the_bytes():
+    near, far = row("max 8 float32", override=3.0, native=20.0), row(override=10.0, native=1.0)
+    near["compulsory"], far["compulsory"] = {"read": 2_000_000, "written": 1_000_000}, {"read": 0, "written": 0}
+    absent = row(native=1.0)
+    found = hunt.distances([near, far, absent], 3000.0)
+    assert [each.key for each in found] == [far["key"], near["key"]]
+    assert [each.floor_us for each in found] == pytest.approx([2.0, 3.0])
+    assert [each.ratio for each in found] == pytest.approx([5.0, 1.0])
+
+
 @pytest.fixture(autouse=True)
 def none_is_slow(monkeypatch):
     """In the interpreter all kernels are."""
@@ -298,6 +308,7 @@ def test_the_command_shows_and_keeps_losses_and_fails(pretended_gpu, tmp_path):
     words = " ".join(ran.output.split())
     assert "--seed 7: 3 problems, 3 for each family: softmax" in words
     assert "0.500" in words
+    assert "farthest from what their bytes take" in words
     assert len(Shapes(tmp_path / "benchmark" / "hunted_shapes.yaml").cases("softmax", "core", ["float32"])) == 3
     assert records.read(tmp_path / "hunt-7.jsonl")[0].ended
     again = CliRunner().invoke(app, command)

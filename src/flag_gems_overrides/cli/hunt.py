@@ -19,7 +19,7 @@ from flag_gems_overrides.perf.problems import Problem, problems
 from flag_gems_overrides.words import many
 
 HUNTED = Path("benchmark/hunted_shapes.yaml")
-_MAX_LOSSES_SHOWN = 60
+_MAX_LOSSES_SHOWN, _MAX_DISTANCES_SHOWN = 60, 20
 
 
 def hunt(
@@ -61,8 +61,8 @@ def hunt(
     from flag_gems_overrides.perf import hunt as hunting
 
     output = output or Path(f"hunt-{seed}.jsonl")
-    rows = _measure(chosen, seed, peers or [], output, started + seconds)
-    passed = _show(rows)
+    rows, copy_gbps = _measure(chosen, seed, peers or [], output, started + seconds)
+    passed = _show(rows, copy_gbps)
     if keep:
         losses = [parse(each.key) for each in map(hunting.result, rows) if each.is_loss]
         say(f"{many(hunting.keep(HUNTED, losses), 'new shape')} in {HUNTED}")
@@ -71,8 +71,10 @@ def hunt(
     raise typer.Exit(0 if passed else 1)
 
 
-def _measure(chosen: list[Problem], seed: int, peers: list[str], output: Path, until: float) -> list[Mapping[str, Any]]:
-    """The rows of the problems that are measured until then."""
+def _measure(
+    chosen: list[Problem], seed: int, peers: list[str], output: Path, until: float
+) -> tuple[list[Mapping[str, Any]], float]:
+    """The rows of the problems that are measured until then, and the GB/s of a copy."""
     from flag_gems_overrides.perf.hunt import Hunter
     from flag_gems_overrides.perf.timing import ThrottledError
 
@@ -104,12 +106,14 @@ def _measure(chosen: list[Problem], seed: int, peers: list[str], output: Path, u
         say("Interrupted.")
     finally:
         recorder.close()
-    return [rows[problem.case.key] for problem in chosen if problem.case.key in rows]
+    found: list[Mapping[str, Any]] = [rows[problem.case.key] for problem in chosen if problem.case.key in rows]
+    return found, recorder.session.head["copy_gbps"]
 
 
-def _show(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Losses worst first, wrong answers, and counts by family; returns whether the gate is passed."""
-    from flag_gems_overrides.perf.hunt import result, tallies
+def _show(rows: Iterable[Mapping[str, Any]], copy_gbps: float) -> bool:
+    """Losses worst first, what is farthest from the time of its bytes, wrong answers, and counts by family; returns
+    whether the gate is passed."""
+    from flag_gems_overrides.perf.hunt import distances, result, tallies
     from flag_gems_overrides.perf.report import terminal
     from flag_gems_overrides.perf.report.tables import Column, Line, Table
 
@@ -124,6 +128,12 @@ def _show(rows: Iterable[Mapping[str, Any]]) -> bool:
     ]
     notes = [f"and {len(losses) - len(shown)} more"] if len(shown) < len(losses) else []
     made = [Table("1 loss" if len(losses) == 1 else f"{len(losses)} losses", columns, lines, notes)] if losses else []
+    columns = [Column("problem", text=True), Column("us"), Column("a launch and a copy"), Column("ratio")]
+    lines = [
+        Line([each.key, f"{each.us:.2f}", f"{each.floor_us:.2f}", f"{each.ratio:.1f}"])
+        for each in distances(rows, copy_gbps)[:_MAX_DISTANCES_SHOWN]
+    ]
+    made.append(Table("farthest from what their bytes take", columns, lines, []))
     for each in results:
         if each.error:
             say(f"{each.key}: {each.error}")

@@ -34,6 +34,8 @@ TOLERANCE, TOLERANCE_US = 0.03, 0.25
 MIN_SHARE, MIN_RATIO = 0.95, 0.7
 # A first look at each problem, and four times as many rounds for what looks like a loss.
 ROUNDS, WARM_UP_SECONDS, SECOND_LOOK = 5, 0.004, 4
+# Of a launch, as the estimates of the plans have it.
+LAUNCH_US = 2.0
 # Beyond both a provider is no rival: 700 ms that PyTorch takes for a softmax along a short first dimension, 20 times.
 _SLOW_MS, _SLOW_RATIO = 2.0, 4.0
 # Memory that is left to PyTorch's allocator between problems.
@@ -74,6 +76,30 @@ def result(row: Mapping[str, Any]) -> Result:
     us = times.pop(OVERRIDE, None)
     best = min(times, key=lambda name: times[name], default=None)
     return Result(row["key"], us, best, times[best] if best else math.inf, error)
+
+
+class Distance(NamedTuple):
+    """How far an override is from what its data takes, whatever others need for it."""
+
+    key: str
+    us: float
+    floor_us: float
+    """Of a launch, and of a copy of as many bytes as must be read and written."""
+
+    @property
+    def ratio(self) -> float:
+        return self.us / self.floor_us
+
+
+def distances(rows: Iterable[Mapping[str, Any]], copy_gbps: float) -> list[Distance]:
+    """Of each problem that an override answers, the farthest first."""
+    found = []
+    for row in rows:
+        us = result(row).us
+        if us is not None:
+            moved = row["compulsory"]["read"] + row["compulsory"]["written"]
+            found.append(Distance(row["key"], us, LAUNCH_US + moved / copy_gbps / 1e3))
+    return sorted(found, key=lambda each: each.ratio, reverse=True)
 
 
 class Tally(NamedTuple):
