@@ -7,6 +7,7 @@ _LOOP = "norm/loop/layer_norm_loop"
 _LOOP_DX = "norm/loop/layer_norm_backward_loop"
 _COLUMN_SUMS = "norm/columns/sum_columns_of_rows"
 _GROUPS = "group_norm/backward"
+_FEW = f"{_GROUPS}_few"
 _LITTLE = "gather/nll_little/nll_gradient_little"
 _SHORT = "gather/nll_short"
 _MOMENTS_OF_CLASSES = "reduction/moment_classes/moments_of_classes_kernel"
@@ -223,11 +224,17 @@ _REASONS: dict[str, tuple[str, ...]] = {
             )
         ),
         f"{_GROUPS}_passes/terms/wrong_other: tl.load(x_ptr + offsets + elements, mask=mask, other=0.0)",
+        f"{_FEW}/sums_of_channels/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        *(
+            f"{_FEW}/sums_of_channels/wrong_other: tl.load({of}_ptr + groups, mask=of_channels, other=0.0)"
+            for of in ("mean", "rstd")
+        ),
         "group_norm/tile/load_parameter/wrong_other: tl.load(ptr + channels, mask=mask, other=0.0)",
     ),
     "multiplied with a gradient that is 0 there, or comes out in elements that are not stored only": (
         f"norm/tile/load_parameters/wrong_other: {_WEIGHT}",
         "norm/tile/load_parameter_at/wrong_other: tl.load(ptr + columns, mask=mask, other=0.0)",
+        f"{_FEW}/gradient_of_groups/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         *(
             f"group_norm/vectors/of_channels/wrong_other: tl.load(ptr + channels, mask=mask, other=0.0){which}"
             for which in ("", " (2)", " (3)")
@@ -251,7 +258,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "scan/interleaved/_inside/off_by_one: begins + VEC <= end",
     ),
     "an assumption may be weaker": (f"{_LITTLE}/off_by_one: first < C",),
+    "the weight behind the last block is not used": (
+        f"{_GROUPS}_passes/sums_of_channels/off_by_one: block + 1 < last_block",
+    ),
     "comes out in elements that are not stored only": (
+        *_any_other(f"{_FEW}/gradient_of_groups", "tl.load(mean_ptr + rows, mask=rows < groups, other=0.0)"),
+        *_any_other(f"{_FEW}/gradient_of_groups", "tl.load(rstd_ptr + rows, mask=rows < groups, other=0.0)"),
         *_any_other("norm/tile/load_parameters", _BIAS),
         *_any_other("scan/stacked/_vectors", "tl.load(x_ptr + at, mask=mask, other=0)"),
         *_any_other("scan/interleaved/_load", "tl.load(x_ptr + (at + lanes), mask=inside, other=0)"),
