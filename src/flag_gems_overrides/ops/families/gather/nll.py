@@ -104,7 +104,7 @@ def nll_forward(
             else:
                 tl.store(out_ptr + position, loss, mask=mask)
     if REDUCED:
-        loss, total = tl.reduce((losses, weights), 0, add_both)
+        loss, total = tl.sum(losses), tl.sum(weights)
         if WORDS > 1:
             publish_sums(words_ptr, program, programs, loss, total)
         # Only this program waits, for others that do not: they end wherever there is room, so no cooperative launch.
@@ -114,12 +114,6 @@ def nll_forward(
             store_sums(out_ptr, total_ptr, loss, total, MEAN)
     elif program == 0:
         tl.store(total_ptr, 0.0)
-
-
-@triton.jit
-def add_both(loss, weight, other_loss, other_weight):
-    """Of losses and weights together, so that warps wait for each other once."""
-    return loss + other_loss, weight + other_weight
 
 
 @triton.jit
@@ -143,8 +137,8 @@ def collect_sums(words_ptr, programs, ACC: tl.constexpr, WORDS: tl.constexpr):
         losses, totals = decode(losses, ACC), decode(totals, ACC)
         clear(own_ptr + programs, mask)
     clear(own_ptr, mask)
-    loss, total = tl.reduce((tl.where(mask, losses, 0.0), tl.where(mask, totals, 0.0)), 0, add_both)
-    return loss, total + 0.0  # a weight of 0 is published as -0
+    # A weight of 0 is published as -0.
+    return tl.sum(tl.where(mask, losses, 0.0)), tl.sum(tl.where(mask, totals, 0.0)) + 0.0
 
 
 @triton.jit
