@@ -75,11 +75,17 @@ def test_a_case_is_planned_compiled_and_known_again(tmp_path):
 
 
 def test_cases_are_shared_by_processes_and_a_kernel_that_two_have_compiled_is_one(monkeypatch):
-    cases = [parse(f"max {n} float32") for n in (4096, 4096 + 16, 64)]
-    rows = resources.survey(cases, [H200])
-    monkeypatch.setattr(resources, "processes", lambda: 3)
-    shared = resources.survey(cases, [H200])
-    assert sorted(row["digest"] for row in shared) == sorted(row["digest"] for row in rows)
+    asked = []
+
+    def compiled(task, told, started):
+        asked.append(task["cases"])
+        return [row(key.split()[1]) for key in task["cases"]] + [row("same")]
+
+    monkeypatch.setattr(resources, "processes", lambda: 2)
+    monkeypatch.setattr(resources, "_compile", compiled)
+    rows = resources.survey([parse(f"max {n} float32") for n in (1, 2, 3)], [H200])
+    assert sorted(asked) == [["max 1 float32", "max 3 float32"], ["max 2 float32"]]
+    assert sorted(each["digest"] for each in rows) == ["1", "2", "3", "same"]
 
 
 def test_what_cannot_be_compiled_is_said_with_the_reason():
