@@ -23,9 +23,9 @@ MAX_WHOLE_BYTES_OF_FEW = {2: 2048, 4: 2048, 8: 4096}
 # logarithm and its target, is done by few lanes. 262144 x 102 float16 takes 35.9 us so, 38.3 with twice the elements,
 # 46.6 with half, 99.3 by warps that share a row; 300000 x 65 float32 43.3, 47.7 with half, 177.
 THREAD_ELEMENTS = {2: 16, 4: 16, 8: 8}
-# Half the lanes if those have less than that share of elements that exist: 149385 x 320 bfloat16 takes 49.7 us by 16
+# Half the lanes where a smaller share of their elements exists: 149385 x 320 bfloat16 takes 49.7 us by 16
 # lanes, of which three parts hold 384 elements, 58.5 by 32 with room for 512.
-LEAST_SHARE = 3, 4
+MIN_SHARE_OF_ELEMENTS = 3 / 4
 # At most so many lanes have several rows, of so many bytes with their targets: 649328 x 18 bfloat16 takes 22.3 us with
 # two, 24.9 with one, 16777216 x 1 72.7 with four, 75.9 with two.
 LANES_OF_SEVERAL_ROWS, ROWS_BYTES, TARGET_BYTES = 2, 64, 8
@@ -255,8 +255,7 @@ def _lanes_of_a_row(problem: Problem, limits: Limits, vec: int) -> int:
     if _is_one_part(problem):
         return most
     lanes = min(power_of_2(cdiv(C, THREAD_ELEMENTS[size])), most)
-    least, of = LEAST_SHARE
-    idle = of * pieces < least * lanes * cdiv(pieces, lanes)
+    idle = pieces < MIN_SHARE_OF_ELEMENTS * lanes * cdiv(pieces, lanes)
     if idle and lanes > 1 and lanes * THREAD_ELEMENTS[size] >= C:
         lanes //= 2
     while lanes < most and N * lanes < limits.sm_count * BUSY_THREADS:

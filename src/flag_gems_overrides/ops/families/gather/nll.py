@@ -107,7 +107,7 @@ def nll_forward(
         loss, total = tl.sum(losses), tl.sum(weights)
         if WORDS > 1:
             publish_sums(words_ptr, program, programs, loss, total)
-        # Only this program waits, for others that do not: they end wherever there is room, so no cooperative launch.
+        # The last program waits for the others, which wait for none: the launch need not be cooperative.
         if program == programs - 1:
             if WORDS > 1:
                 loss, total = collect_sums(words_ptr, programs, ACC, WORDS)

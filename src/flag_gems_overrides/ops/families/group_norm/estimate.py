@@ -132,12 +132,14 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         workspace = 0 if alone else chosen.programs * chosen.groups * of_channels
         return _Work(chosen.programs, _pipelined(tiles, chosen), lanes, 1 if alone else 2, None, workspace)
     if isinstance(chosen, BackwardFew):
-        programs, turns = chosen.group_programs + chosen.channel_programs, cdiv(problem.samples, chosen.samples)
-        of_sums = turns * chosen.samples * chosen.block_c * chosen.block_hw
+        programs, iterations = chosen.group_programs + chosen.channel_programs, cdiv(problem.samples, chosen.samples)
+        of_sums = iterations * chosen.samples * chosen.block_c * chosen.block_hw
         # The last to end are programs of the kind that has more to do.
         lanes = programs * (max(chosen.groups * chosen.block, of_sums) + chosen.warps * WARP_LANES)
         looked_up = problem.samples * inputs * min(groups * problem.size * itemsize / LINE_BYTES, 1.0)
-        return _Work(programs, turns + TILES_OF_FEW, lanes, 1, numel * itemsize * inputs, us=looked_up / LINES_PER_US)
+        return _Work(
+            programs, iterations + TILES_OF_FEW, lanes, 1, numel * itemsize * inputs, us=looked_up / LINES_PER_US
+        )
     if isinstance(chosen, BackwardRows):
         in_turn = _pipelined(cdiv(M, chosen.programs), chosen) + (FOLD_TILES if chosen.columns else 0)
         workspace = chosen.programs * (2 * 4 * chosen.columns + of_channels)

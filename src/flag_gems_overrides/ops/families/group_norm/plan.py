@@ -118,7 +118,7 @@ LITTLE, LITTLE_SINGLES = 256, 2048
 MAX_BYTES_OF_FEW, MAX_BYTES_OF_FEW_LARGE, LARGE_GROUP = 1 << 20, 3 << 19, 4096
 # Its elements of a thread, warps of a multiprocessor, tiles of a program, and bytes of a sample's channels: 200 x 24 x
 # 20 bf16 in 4 groups takes 5.7 us with four tiles of 4 warps, 4.3 with two of 8 (H100).
-ELEMENTS_OF_FEW, WARPS_OF_FEW, TURNS_OF_FEW, BYTES_OF_FEW_CHANNELS = 8, 32, 4, 64
+ELEMENTS_OF_FEW, WARPS_OF_FEW, ITERATIONS_OF_FEW, BYTES_OF_FEW_CHANNELS = 8, 32, 4, 64
 # Nor where a program of a tile has so little of all samples, lanes in all and loads of a group: 101 x 3 float16 in one
 # group 3.15 us, 3.43 in the one launch, 21 x 32 x 2 bf16 in 16 3.20 and 3.43, 29 x 14 x 3 float32 in 14 3.33 and 3.45,
 # 16 x 60 x 32 bf16 in 60 3.26 and 3.57, but 4 x 80 float32 in one 3.47 and 3.10, 6 x 4 x 41 bf16 in 4 4.09 and 3.41,
@@ -320,8 +320,8 @@ def _few(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     block, block_hw = power_of_2(problem.size), power_of_2(problem.K)
     if problem.M * block <= LITTLE or any(_is_quick(problem, each, limits) for each in _tile(problem, limits)):
         return
-    most_bytes = MAX_BYTES_OF_FEW_LARGE if problem.size > LARGE_GROUP else MAX_BYTES_OF_FEW
-    if problem.M * problem.size * problem.itemsize > most_bytes:
+    max_bytes = MAX_BYTES_OF_FEW_LARGE if problem.size > LARGE_GROUP else MAX_BYTES_OF_FEW
+    if problem.M * problem.size * problem.itemsize > max_bytes:
         return
     of_channel = power_of_2(problem.samples) * block_hw
     channels = problem.groups * problem.N
@@ -339,7 +339,7 @@ def _few(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             if isinstance(launched, BackwardFew):
                 programs = launched.group_programs + launched.channel_programs
                 at_once = limits.sm_count * (WARPS_OF_FEW // warps)
-                if programs <= at_once and problem.samples <= TURNS_OF_FEW * launched.samples:
+                if programs <= at_once and problem.samples <= ITERATIONS_OF_FEW * launched.samples:
                     yield found
 
 

@@ -76,8 +76,9 @@ def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
     launched = launch_or_none(problem, found, limits)
     if not isinstance(launched, FewRows) or launched.column_rows < M:
         return None
-    # With up to 255 registers a thread 8 warps fit on an SM. Long rows may come in two turns: 99 x 3240 float32 of
-    # rms_norm 5.6 us by 201 programs, by rows and partial sums 7.4 (H100), 128 x 7632 bf16 7.8 by 248 and 13.0.
+    # With up to 255 registers a thread 8 warps fit on an SM. Programs of long rows may come in two waves: 99 x 3240
+    # float32 of rms_norm 5.6 us by 201 programs, by rows and partial sums 7.4 (H100), 128 x 7632 bf16 7.8 by 248 and
+    # 13.0.
     fits = launched.row_programs + launched.column_programs <= 2 * limits.sm_count
     return found if fits else None
 

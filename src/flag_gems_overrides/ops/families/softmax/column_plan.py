@@ -35,7 +35,7 @@ from .shapes import (
 MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
 # Elements of a thread of 16 warps (64 of float32 spill 24 bytes). Such programs for each multiprocessor, which runs one
 # at a time, that are slower than groups if they are more than one: 160 were timed on 132.
-MAX_ELEMENTS_OF_NARROWER, MOST_OF_NARROWER = 32, 1.25
+MAX_ELEMENTS_OF_NARROWER, MAX_PER_SM_OF_NARROWER = 32, 1.25
 # Elements of a column that a group holds where L1 would hold it for a second reading.
 MAX_HELD_COLUMN = 2048
 # In which a program of a group reads what the others found, at most; forward one, of two numbers for each column.
@@ -208,7 +208,7 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
     # Of fewer elements groups would hold their columns, which was not timed.
     full = (size, inputs, found) == (4, 1, least) and power_of_2(N) * found == 16 * MAX_ELEMENTS_OF_NARROWER * WARP
     full &= 7 * power_of_2(N) < 8 * N
-    return None if halved or (full and MOST_OF_NARROWER * limits.sm_count >= programs) else found
+    return None if halved or (full and MAX_PER_SM_OF_NARROWER * limits.sm_count >= programs) else found
 
 
 def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, limits: Limits) -> Configuration | None:

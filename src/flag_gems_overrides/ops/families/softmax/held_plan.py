@@ -39,7 +39,7 @@ MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
 # 176 by 32, of 20 x 40 x 20001 72.8 by 128 and 91 by 32, of log_softmax 3 x 120 x 80001 bf16 87 by 64 and 99 by 32; by
 # 128 twice as many for each multiprocessor, so that not all run at once: the gradient of 2 x 56 x 20001 bf16, 313, 10.8
 # us, by 32 10.4 (H100; by 64 not timed).
-WIDE_COLUMNS, WIDE_PROGRAMS, MOST_WIDE_PROGRAMS, WIDE_WARPS = 64, 2, 4, 16
+WIDE_COLUMNS, WIDE_PROGRAMS, MAX_WIDE_PROGRAMS, WIDE_WARPS = 64, 2, 4, 16
 # The fewest to a program that reads and writes one [N, K]: 1520 such start in the time that memory takes for 2.3 MB.
 # The gradient of 20000 x 8 x 16 float32, 1536 bytes each, 16.5 us so, 16.0 by threads, of 40000 x 6 x 44 bf16, 1584
 # bytes, 29.2 and 31.5 (H100).
@@ -120,7 +120,7 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
         held = most if limits.capability[0] == 9 else most // 2
         few = most // 2 * WIDE_WARPS * WARP // block_n  # columns, with half as many elements to a thread
         for many in (*_wider(inputs, few), WIDE_COLUMNS // inputs, WIDE_COLUMNS // 2):
-            programs = WIDE_PROGRAMS if many <= WIDE_COLUMNS else MOST_WIDE_PROGRAMS
+            programs = WIDE_PROGRAMS if many <= WIDE_COLUMNS else MAX_WIDE_PROGRAMS
             enough = many <= K and programs * limits.sm_count * many <= M * K
             if enough and many * block_n <= held * WIDE_WARPS * WARP:
                 columns, max_warps = many, WIDE_WARPS
