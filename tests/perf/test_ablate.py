@@ -99,7 +99,7 @@ class TestProcesses:
         next(rows)
         waiting = ablation._waiting._process
         with pytest.raises(subprocess.TimeoutExpired):
-            waiting.wait(10)
+            waiting.wait(3)
         rows.close()
         assert waiting.poll() == -signal.SIGKILL
         assert (folder / "imports").read_text() == "once once "

@@ -9,6 +9,7 @@ belongs to a fix and to a kernel, so that either can be merged without the other
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -191,14 +192,12 @@ def _needs(file: str, seen: frozenset[str] = frozenset()) -> frozenset[str]:
     Files are named by their path below ``ops``.
     """
     found: set[str] = set()
-    for node in ast.walk(ast.parse((OPS / file).read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            folder = Path(file).parents[node.level - 1]
-            module = folder.joinpath(*(node.module or "").split("."))
-            if (OPS / module.with_suffix(".py")).exists():
-                found.add(f"{module.as_posix()}.py")
-            else:
-                found |= {(module / f"{alias.name}.py").as_posix() for alias in node.names}
+    for level, name, aliases in _relative_imports((OPS / file).read_text()):
+        module = Path(file).parents[level - 1].joinpath(*name.split("."))
+        if (OPS / module.with_suffix(".py")).exists():
+            found.add(f"{module.as_posix()}.py")
+        else:
+            found |= {(module / f"{alias}.py").as_posix() for alias in aliases}
     found |= {(folder / "__init__.py").as_posix() for each in found for folder in Path(each).parents[:-1]}
     for helper in found - seen:
         seen |= {helper}
@@ -206,3 +205,10 @@ def _needs(file: str, seen: frozenset[str] = frozenset()) -> frozenset[str]:
             seen |= {path.relative_to(OPS).as_posix() for path in (OPS / "plans").glob("*.json")}
         seen |= _needs(helper, seen) if helper.endswith(".py") else seen
     return seen
+
+
+@functools.cache
+def _relative_imports(text: str) -> list[tuple[int, str, list[str]]]:
+    """The level, the module and the names of each relative import; a file is asked for once for each operator."""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.level]
+    return [(node.level, node.module or "", [alias.name for alias in node.names]) for node in nodes]
