@@ -185,7 +185,7 @@ def test_errors_are_pytorchs(device):
 # Tiles of a row or of columns, for eight programs at once: in one step and in several, of which the last is not full.
 @pytest.mark.parametrize("tiles", [2, 4, 7.1, 16, 20.3])
 @pytest.mark.parametrize("inner", [1, 13, 32], ids=lambda inner: f"K={inner}")
-@pytest.mark.parametrize("dtype", [*FLOATING, torch.bool, torch.int16, torch.int32, torch.int64], ids=name)
+@pytest.mark.parametrize("dtype", [*FLOATING, torch.bool, torch.int16, torch.int64], ids=name)
 @pytest.mark.parametrize("kernel", ["shared", "chunks"])
 def test_several_programs_for_a_row_or_columns(kernel, tiles, inner, dtype, device, device_with):
     device_with(sm_count=2)

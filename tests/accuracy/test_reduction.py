@@ -82,7 +82,7 @@ def test_short_matrices_of_few_columns(shape, dtype, op, device, monkeypatch):
 
 @with_dim
 @each("dtype", FLOATING)
-@each("shape", [(3, 700, 35), (2, 301, 99), (40, 130, 51)])
+@each("shape", [(3, 700, 35), (2, 301, 99)])
 def test_programs_within_a_matrix(shape, dtype, op, device, device_with):
     device_with(sm_count=2, l2_bytes=0)
     x = op.draw_exact(shape, dtype, device)
@@ -220,10 +220,9 @@ def test_special_values(values, op, device):
 
 @every
 @layouts
-@each("dtype", [torch.float32, torch.float16])
 @each("shape", FEW)
-def test_layouts(shape, dtype, layout, op, device):
-    check_everywhere(op, layout(op.draw_exact(shape, dtype, device)))
+def test_layouts(shape, layout, op, device):
+    check_everywhere(op, layout(op.draw_exact(shape, torch.float16, device)))
 
 
 @every

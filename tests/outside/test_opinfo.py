@@ -33,7 +33,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 # Of linalg.vector_norm there are 500 samples, most of them alike.
-MAX_SAMPLES = 40
+MAX_SAMPLES = 20
 
 
 def _samples(op, dtype, **options):
