@@ -14,6 +14,7 @@ from .launches import (
     KNOWN_MULTIPLE,
     MAX_INTERLEAVED,
     MAX_WARPS,
+    MAX_WIDE_SCALAR,
     PROGRAMS_PER_SM,
     Alone,
     Chunks,
@@ -118,6 +119,14 @@ WIDE = 2
 # elements of up to 2 bytes in 4 columns or more, and of larger ones in 5, by two warps, for few programs of four run at
 # once: 541080 x 18 x 6 float16 122.6 us and 109.9, 400000 x 18 x 4 53.3 and 50.2 (H100).
 STACKED_ROWS, STACKED_WARPS, STACKED_MANY = 1024, (4, 2), {True: 4, False: 5}
+# Least elements of a thread of 257 to 511 elements of 8 bytes, where multiprocessors have more than one such row: 3348
+# x 283 int64 11.5 us so, by 4 warps, 13.4 by 8 with two to a thread, 12.4 by 2 with 8, int32 9.0 and 11.0, float64 11.2
+# and 12.7, 3348 x 511 int64 15.4 and 16.1, 900 x 283 4.91 and 5.66 (H100).
+MIN_WIDE_ELEMENTS = 4
+# Most elements of rows of int64, or of narrower integers, of whole vectors that are for 4 warps, where not all programs
+# of 8 run at once: 1570 x 1024 uint8 9.3 us by 4 warps, 10.3 by 8, int64 13.7 and 14.2, 1570 x 2048 uint8 14.0 and
+# 15.0, 3000 x 1024 bool 14.6 and 14.9, 20000 x 1024 uint8 68.7 and 68.7 (H100). No others were timed.
+MAX_OF_4_WARPS = 2048
 # Of programs of rows as they lie in memory.
 FLAT_WARPS = 4
 
@@ -167,7 +176,7 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for more in _powers(1, MAX_SCALARS // elements if tiles == 1 else 1):
             yield from _steps(problem, Configuration("units", elements * more, lanes, 0, warps), tiles)
     alone = integer and size == 8 and limits.sm_count >= M and not unaligned and N % (WIDE * vec) == 0
-    for warps in _powers(2, MAX_WARPS if tiles > 1 else 1):
+    for warps in _powers(2, _most_warps(problem, limits) if tiles > 1 else 1):
         many = cdiv(tiles, warps) > max_depth(problem, elements, "segments")
         wide = WIDE if alone and many and warps == MAX_WARPS else 1
         segments = Configuration("segments", wide * elements, wide * lanes, 0, warps)
@@ -178,7 +187,8 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             yield Configuration("segments", elements, lanes, FEWER_INTEGERS // elements, warps)
     # A row that a warp reads element by element may also be one of several warps.
     if tiles == 1 and elements > vec and WARP * vec < N:
-        for warps in _powers(2, lanes // (WARP * vec)):
+        fewest = MIN_WIDE_ELEMENTS if size == 8 and limits.sm_count < M and lanes == MAX_WIDE_SCALAR else vec
+        for warps in _powers(2, lanes // (WARP * fewest)):
             yield Configuration("segments", lanes // (WARP * warps), WARP * vec, 1, warps)
     if tiles > 1:
         yield from _together(problem, elements, lanes, limits)
@@ -186,6 +196,13 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for vectors in (1, 2):
             elements = vectors * VECTOR_BYTES // problem.size
             yield Configuration("flat", elements, elements * FLAT_WARPS * WARP, 1, FLAT_WARPS)
+
+
+def _most_warps(problem: Problem, limits: Limits) -> int:
+    """Of a row that several warps have."""
+    M, N, _, size, integer, _ = problem
+    of_4 = integer and size == 8 and N <= MAX_OF_4_WARPS and not vector(problem)[1]
+    return 4 if of_4 and limits.threads_per_sm * limits.sm_count < M * 8 * WARP else MAX_WARPS
 
 
 def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
