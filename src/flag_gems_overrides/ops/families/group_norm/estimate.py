@@ -36,6 +36,12 @@ LAUNCH_US, SECOND_US, LOAD_US = 2.0, 2.0, 0.8
 LANES_PER_US, BUSY_WARPS = 128 * 1700 // 24, 12
 # float64 takes so many times as long for a lane: 248 groups of 11451 take 30 us with two programs each, 51 with one.
 FLOAT64 = 4
+# Half of that for groups that a program holds: 13 x 64 x 90 float64 5.1 us, in two launches 6.0, 3 x 7000 5.3 and 5.7,
+# 30 x 2 x 5000 7.6 and 7.9 (H100).
+FLOAT64_HELD = 2
+# Weights and biases that are loaded after x are waited for like a quarter of a tile: 2 x 3035 x 8 float16 in one group
+# 7.5 us, in two launches 5.5 (H100).
+LATE_TILES = 0.25
 # What a tile loads by less than 8 bytes at a time takes so many times as long for a lane: 60 to 70 instructions of a
 # thread (counted). 90248 x 360 x 2 bfloat16 in 8 groups takes 441 us as a tile, as it lies 319 with 8 of 25 programs.
 NARROW = 3
@@ -95,7 +101,9 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     of_one = BYTES_PER_US if busy > limits.sm_count // 2 else BYTES_PER_US_OF_FEW
     of_bytes = from_memory / (busy * of_one) + from_l2 / (busy * max(of_one, L2_BYTES_PER_US))
     warps = min(on_one, resident) * chosen.warps
-    lanes_per_us = LANES_PER_US // (FLOAT64 if problem.itemsize == 8 else 1)
+    lanes_per_us = LANES_PER_US
+    if problem.itemsize == 8:
+        lanes_per_us //= FLOAT64_HELD if isinstance(chosen, Rows) else FLOAT64
     of_lanes = work.lanes / (busy * lanes_per_us * min(1.0, warps / BUSY_WARPS))
     in_turn = cdiv(on_one, resident) * work.tiles * LOAD_US
     longest, total = max(of_bytes, of_lanes, in_turn), of_bytes + of_lanes + in_turn
@@ -118,7 +126,8 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
     if isinstance(chosen, Rows):
         lanes = chosen.programs * chosen.groups * chosen.chunks * _lanes(chosen)
         # Weight and bias of each element by itself.
-        return _Work(chosen.programs, 1, lanes * (2 if chosen.vectors.span == 3 else 1))
+        tiles = 1 if chosen.early or N == 1 else 1 + LATE_TILES
+        return _Work(chosen.programs, tiles, lanes * (2 if chosen.vectors.span == 3 else 1))
     if isinstance(chosen, Tile):
         held = chosen.samples * chosen.groups
         tiles = cdiv(M, chosen.programs * held)

@@ -18,7 +18,15 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ...launch.prepared import entry
 from ...launch.products import product
-from ..norm.statistics import corrected, divide, from_bits, mean_to_store, sums_are_exact
+from ..norm.statistics import (
+    corrected_by,
+    divide_by,
+    from_bits,
+    mean_to_store,
+    reciprocal,
+    sums_are_exact,
+    variance_by,
+)
 from ..norm.tile import body_offset, head_size
 from .vectors import (
     affine,
@@ -95,10 +103,17 @@ def group_norm_rows(
         edges = (tl.load(x_ptr + edge_offsets, mask=edge_mask, other=0.0).to(ACC),)
         edge_weight = of_channels(weight_ptr, first_channel, edge, edge_mask, D, HW, 1, 1)
         edge_bias = of_channels(bias_ptr, first_channel, edge, edge_mask, D, HW, 1, 1)
+    # While the loads are on their way: divisions of float64 are long. Of 3 x 14 in turn 3.46 us, 3.15 so; of float32 up
+    # to 2 % more (H100).
+    LONG: tl.constexpr = ACC.primitive_bitwidth == 64
+    if LONG:
+        inverse = reciprocal(size, ACC)
     total = xs[0].to(ACC)
     for c in tl.static_range(1, CHUNKS):
         total += xs[c].to(ACC)
-    mean = divide(sum_rows(total, edges), size)
+    if not LONG:
+        inverse = reciprocal(size, ACC)
+    mean = divide_by(sum_rows(total, edges), size, inverse)
     squares = tl.zeros_like(xs[0].to(ACC))
     rest = squares
     for c in tl.static_range(CHUNKS):
@@ -118,8 +133,8 @@ def group_norm_rows(
         squares = sum_rows(squares, edge_squares)
     else:
         squares, rest = sums_of_rows(squares, rest, edge_squares, edge_deviation)
-        mean, squares = corrected(mean, rest, squares, size)
-    variance = squares / size
+        mean, squares = corrected_by(mean, rest, squares, inverse)
+    variance = variance_by(squares, inverse)
     rstd = tl.rsqrt(variance + from_bits(eps_bits, ACC))
     tl.store(mean_ptr + rows, mean_to_store(mean, variance), mask=rows < M)
     tl.store(rstd_ptr + rows, rstd, mask=rows < M)

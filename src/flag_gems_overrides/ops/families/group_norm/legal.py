@@ -37,6 +37,10 @@ MAX_ROWS_WARPS = 32
 # Of float64 a quarter. Edges do not make fewer: 128 x 27 x 15950 in 27 groups of float32, which 8 warps hold with 64,
 # took 239.7 us in two launches (H100; FlagGems 158.8).
 MAX_HELD, MAX_HELD_OF_SEVERAL = 80, 40
+# Elements of float32 whose thread loads weight and bias of one channel to a vector together with x: with 32 it has 94
+# registers, and a multiprocessor one program of 16 warps, else two. 192 groups of 16 x 1024 17.9 us, so 14.8, 264 20.3
+# and 16.9, 400 26.5 and 24.2, 100 11.7 and 11.4; with 24, 192 of 12 x 1000, 13.2 and 12.7 (H100).
+MAX_HELD_EARLY_FLOAT32 = 24
 # The same of each input in a gradient of whole groups, by warps up to 8 and 16: with a sum for each vector (False), and
 # with one for each element.
 MAX_HELD_BACKWARD = {(False, 8): 56, (False, 16): 32, (True, 8): 36, (True, 16): 16}
@@ -142,7 +146,7 @@ def max_held_with_parameters(problem: Problem, vec: int, programs: int, limits: 
     """
     channels = span(problem, vec)
     if channels == 1:
-        return 32
+        return MAX_HELD_EARLY_FLOAT32 if problem.N > 1 and problem.itemsize == 4 else 32
     return 8 if channels == 3 and (programs > limits.sm_count or problem.itemsize == 8) else 16
 
 
