@@ -131,6 +131,20 @@ def test_short_rows(N, dtype, op, device, device_with):
     check(op, put_nans(x), 1, True)
 
 
+@with_dim
+@each("dtype", [torch.float32, torch.bfloat16, torch.int8])
+@each("N", [9, 33, 83, 127])
+def test_short_odd_rows_by_lanes(N, dtype, op, device, device_with):
+    """Lanes have whole groups of a row, and some of them one element more; the last program has fewer rows."""
+    device_with(sm_count=1)
+    if dtype not in op.dtypes:
+        return
+    x = op.draw_exact((2051, N), dtype, device)
+    check(op, x, 1)
+    if dtype.is_floating_point:
+        check(op, put_nans(x), 1, True)
+
+
 @rounding
 @each("dtype", FLOATING)
 @each("shape", SHAPES)

@@ -170,6 +170,7 @@ def test_answer(case, offset, device):
 GRADIENTS = [(65, 100), (2, 20000), (3, 20001)]
 CLASSES = reduction.plan.Configuration("classes", 1, 1, 16, 1, 1, False, 1, False)
 SHORT = reduction.plan.Configuration("short", 12, 1, 16, 4)
+BY_LANES = reduction.plan.Configuration("columns", 8, 1, 16, block_k=8, split=False)
 SHORT_CLASSES = reduction.plan.Configuration("short_classes", 2, 1, 16, 2)
 ROWS_SHARED = scan.plan.Configuration("shared", 4, 128, 1, 4, registers=128)
 ROWS_FLAT = scan.plan.Configuration("flat", 8, 256, 1, 1)
@@ -218,6 +219,8 @@ LARGE = [
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
     ("amax 3001x3 dim=1 float32", reduction, SHORT),
+    ("amax 301x17 dim=1 float16", reduction, BY_LANES),
+    ("max_dim 301x17 dim=1 int8", reduction, BY_LANES),
     ("max_dim 3001x5 dim=1 float16", reduction, SHORT._replace(elements=40, vector=8)),
     ("amax 301x17x2 dim=1 bfloat16", reduction, SHORT_CLASSES),
     ("amax 71x17x8 dim=1 float16", reduction, SHORT_CLASSES._replace(elements=8, vector=8)),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from flag_gems_overrides.ops.families.reduction import pairs_call
 from flag_gems_overrides.ops.families.reduction.pairs_call import by_lanes
 from flag_gems_overrides.ops.families.reduction.plan import (
     Configuration,
@@ -223,10 +224,80 @@ def test_how_many_matrices_a_program_of_columns_reaches_into(M, K, matrices):
 
 
 def test_rows_of_classes_are_read_by_single_warps_where_there_are_rows_enough():
-    """20000 x 1000 x 3 bf16, max.dim: 158 us by programs of four warps, 55 us so."""
+    """20000 x 1000 x 3 bf16, max.dim: 158 us by programs of four warps, 55 us so; not of long rows."""
     many, few = plan(20000, 1000, 3, 2, 2, H200), plan(1, 4000000, 8, 2, 2, H200)
     assert (many.kernel, many.warps, many.stages) == ("classes", 1, 1)
     assert (few.kernel, few.warps, few.stages) == ("classes", 4, 3)
+    long = plan(900, 40001, 5, 2, 2, H200)
+    assert (long.kernel, long.warps, long.stages) == ("classes", 4, 3)
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(1, 1802957, 3), (1, 700001, 7), (1616, 60075, 2), (39, 634456, 4)])
+@pytest.mark.parametrize("accumulators", [1, 2])
+def test_classes_of_bytes_have_registers(M, N, K, accumulators):
+    """any of 1 x 700001 x 7 uint8 64 us with 650 bytes that spill, so 12; 1616 x 60075 x 2 220 by single warps, 98."""
+    p = plan(M, N, K, 1, accumulators, H200)
+    assert (p.kernel, p.warps >= 4) == ("classes", True)
+    assert p.block_n // (p.warps * 32) <= (16 if accumulators == 2 else 32)
+    assert p.registers == 128 or K == 2 or p.block_n // (p.warps * 32) <= 16
+
+
+@pytest.mark.parametrize("accumulators", [1, 2])
+@pytest.mark.parametrize(
+    ("M", "N", "itemsize", "rows"),
+    [(493032, 17, 2, 64), (361388, 83, 2, 32), (200000, 125, 2, 32), (400000, 23, 4, 32), (1000000, 9, 1, 256)],
+)
+def test_short_odd_rows_are_loaded_by_lanes(M, N, itemsize, rows, accumulators):
+    """amin of 361388 x 83 bf16 64 us with a lane for each element, so 29 (H100)."""
+    p = plan(M, N, 1, itemsize, accumulators, H200)
+    assert (p.kernel, p.block_k, p.step >= N, p.splits) == ("columns", rows, True, 1)
+    assert p.depth * p.lanes <= N < (p.depth + 1) * p.lanes
+    for other in (2000, N, itemsize), (M, N + 1, itemsize), (M, 16 * N, itemsize), (M, N, 8):
+        assert plan(other[0], other[1], 1, other[2], accumulators, H200).kernel == "rows"
+    assert plan(M, N, 1, itemsize, 3, H200).kernel == "rows"
+
+
+@pytest.mark.parametrize(
+    ("problem", "warps"),
+    [((44520, 2560, 8, 2), 8), ((16000, 10240, 2, 1), 8), ((30000, 6144, 4, 1), 8), ((30000, 5120, 4, 2), 8)],
+)
+def test_rows_a_little_longer_than_a_tile_are_one(problem, warps):
+    """min of 44520 x 2560 int64 in two tiles 343 us, so 300 (H100)."""
+    M, N, itemsize, accumulators = problem
+    p = plan(M, N, 1, itemsize, accumulators, H200)
+    assert (p.step >= N, p.warps, p.edge_lanes) == (True, warps, 0)
+    assert plan(M, 7 * N // 4, 1, itemsize, accumulators, H200).step < N
+
+
+@pytest.mark.parametrize(("M", "N", "itemsize"), [(256, 30338, 2), (200, 30001, 2), (263, 137715, 1)])
+def test_long_rows_of_which_each_multiprocessor_has_two(M, N, itemsize):
+    """sum of 256 x 30338 bf16 by two programs for each row 14.6 us, so 13.2 (H100)."""
+    p = plan(M, N, 1, itemsize, 1, H200)
+    assert (p.splits, p.warps, p.block_n) == (1, 16, 8192)
+    assert plan(150, N, 1, itemsize, 1, H200).warps < 16
+
+
+def test_few_columns_of_float64_moments_are_shared_by_enough_programs():
+    """var_mean of 1 x 2000003 x 18 by 64 programs 299 us, by 256 130 (H100)."""
+    for M, N, K in (1, 2000003, 18), (4, 309425, 7):
+        p = plan(M, N, K, 8, 3, H200)
+        assert p.blocks * p.splits >= H200.sm_count
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "warps"), [(40, 752, 1735, 1), (64, 500, 1025, 1), (20, 752, 1735, 4), (80, 752, 1735, 4)]
+)
+def test_columns_of_single_warps_run_at_once(M, N, K, warps):
+    """sum of 40 x 752 x 1735 float32 by programs of four warps, of which a third starts last, 102 us, so 93 (H100)."""
+    p = plan(M, N, K, 4, 1, H200)
+    assert p.warps == warps
+
+
+@pytest.mark.parametrize(("M", "N", "K", "itemsize"), [(1352, 80, 37, 4), (1352, 80, 37, 2), (1100, 100, 51, 4)])
+def test_columns_of_more_than_half_a_tile_are_one(M, N, K, itemsize):
+    """argmax of 1352 x 80 x 37 float32 in two iterations 16.4 us, so 14.8 (H100)."""
+    p = plan(M, N, K, itemsize, 2, H200)
+    assert (p.step >= N, p.block_n, p.lanes) == (True, 128, 16)
 
 
 @pytest.mark.parametrize(("M", "N", "K", "itemsize"), [(24, 3168, 15, 2), (10, 2000, 12, 4)])
@@ -359,13 +430,13 @@ def test_tiles_of_columns_have_few_lanes_without_an_element(N, lanes, depth):
 def test_pairs_of_short_rows_by_few_lanes(M, N, itemsize, lanes, rows):
     """aminmax of the last 145 us with a lane for every element, so 58 (H100)."""
     problem = Problem(M, N, 1, itemsize, 2)
-    p = by_lanes(problem, launch(problem, choose(problem, H200), H200), H200)
+    p = by_lanes(problem, launch(problem, pairs_call.choose(problem, True, H200), H200), H200)
     assert p is not None
     assert (p.lanes, p.block_m, p.edge_lanes) == (lanes, rows, 0)
     assert p.depth * p.lanes <= N < (p.depth + 1) * p.lanes
     for other in (100, N, itemsize), (M, 16 * N, itemsize), (300000, 72, 1), (300000, 150, 1):
         problem = Problem(other[0], other[1], 1, other[2], 2)
-        assert by_lanes(problem, launch(problem, choose(problem, H200), H200), H200) is None
+        assert by_lanes(problem, launch(problem, pairs_call.choose(problem, True, H200), H200), H200) is None
 
 
 @pytest.mark.parametrize("M", [234, 150, 1000])

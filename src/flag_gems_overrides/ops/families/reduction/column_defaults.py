@@ -69,7 +69,7 @@ MAX_SECTOR_BYTES_OF_FEW = 10 << 20
 # More of them, of many results: a warp for each tile of 8 x 64. It takes 24 warps on a multiprocessor, fewer if they
 # are soon done: 1024 of them (8 x 300 x 8192) take 1.4 times as long. 1000 elements (16 x 1000 x 4096) take up to 7 %
 # longer.
-BY_WARPS_BLOCK_K, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS = 64, 512, 24, 4
+BY_WARPS_BLOCK_N, BY_WARPS_BLOCK_K, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS = 8, 64, 512, 24, 4
 # Of odd K, a load for each element, more warps to a tile and as many elements to a thread: values by four warps, amax
 # (H100, by single warps in parentheses) 30 x 108 x 20559 bf16 61.1 us (67.5), 8 x 500 x 30001 104.3 (105.7), 4 x 117 x
 # 80115 float32 67.6 (72.1), vector_norm of float16 37.4 (41.9). Positions of 16 bits by two: max.dim 8 x 500 x 30001
@@ -138,6 +138,12 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
     if within:
         block_k = power_of_2(K)
     block_k = min(block_k, power_of_2(M * K))
+    if accumulators == 3 and size == 8 and tiles >= 2 and not within:
+        # Half as many columns, whose partial results are half as many, while programs of twice the warps (below) that
+        # can share them leave multiprocessors without one (H100): var_mean 1 x 2000003 x 18 float64 by 64 programs 299
+        # us, by 256 130, std 4 x 309425 x 7 64.6 and 37.2, with a quarter of the columns 132 and 38.4.
+        while cdiv(M * K, block_k) * (2 * max_partials // block_k) < limits.sm_count and block_k * size > LINE_BYTES:
+            block_k //= 2
     half = block_k // 2
     # Where a quarter of the lanes would be idle otherwise, as long as results are a cache line: sum 3 x 449136 x 15
     # int64, 64 lanes for 45 results, 62.8 us (PyTorch 60.3; with 48 estimated, not timed).
@@ -156,6 +162,8 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
     if _many_share(problem, limits) or _in_pieces(problem, limits):
         block_k, warps, occupancy = BLOCK_K, TILED_WARPS, MOMENTS_OCCUPANCY[False]
         tile = SHARED_MOMENTS_ELEMENTS * warps * WARP
+    elif _ends_with_few(problem, cdiv(M * K, block_k), programs):
+        tile, warps = tile // warps, 1
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
     tile = min(tile, power_of_2(N) * block_k)
     warps = max(1, min(warps, tile // WARP))
@@ -189,6 +197,16 @@ def _within(problem: Problem, limits: Limits) -> bool:
     from_memory = M * N * K * size > limits.l2_bytes // 2
     used = BLOCK_K < K <= MAX_WITHIN and 7 * power_of_2(K) <= 10 * K
     return from_memory and M > 1 and used and K * size % SECTOR_BYTES != 0
+
+
+def _ends_with_few(problem: Problem, blocks: int, programs: int) -> bool:
+    """Whether a quarter to half of the programs that run at once would start when the others are done.
+
+    Of single warps, which share results, all run at once. By four warps, and so (H100): sum 40 x 752 x 1735 float32 102
+    us and 93 (PyTorch 93), max.dim 106 and 93, amax 64 x 500 x 1025 63.3 and 61.2 (PyTorch 64.5).
+    """
+    _, _, K, size, accumulators = problem
+    return accumulators < 3 and size == 4 and K % 2 == 1 and 5 * programs <= 4 * blocks and 2 * blocks <= 3 * programs
 
 
 def _in_pieces(problem: Problem, limits: Limits) -> bool:
@@ -256,6 +274,22 @@ def _few_results(problem: Problem, limits: Limits) -> Configuration | None:
     return None
 
 
+def _enough(N: int) -> int:
+    """Programs of single warps for each multiprocessor, of which each loops over the elements of its results."""
+    return min(cdiv(N, BY_WARPS_BLOCK_N), BY_WARPS_PER_SM) if FEW_ROUNDS * BY_WARPS_BLOCK_N < N else 0
+
+
+def _in_groups(problem: Problem, limits: Limits) -> bool:
+    """Whether results of more elements than half a tile are all in one, in groups that leave few lanes without any.
+
+    Of odd K, too few for single warps. By programs that loop over two tiles or four, and so (H100): any 1352 x 80 x 37
+    float32 14.8 us and 14.0, sum of bf16 10.1 and 8.8, argmax 16.4 and 14.8, amax 1100 x 100 x 51 17.9 and 17.2.
+    """
+    M, N, K, size, accumulators = problem
+    few = cdiv(M * K, BY_WARPS_BLOCK_K) < _enough(N) * limits.sm_count
+    return accumulators < 3 and size <= 4 and K % 2 == 1 and 2 * N > MAX_IN_ONE_TILE_OF_LITTLE and few
+
+
 def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
     M, N, K, size, accumulators = problem
@@ -281,16 +315,16 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
         full = block_n == MAX_IN_ONE_TILE and accumulators == 1 and size <= 2 and K % 4
         if full and 2 * block_k <= K and starts_many(results, MANY_ROUNDS * block_k, limits):
             block_k *= 2
-    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES):
+    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES or _in_groups(problem, limits)):
         # Of bytes, which are loaded one by one where K is odd, twice as many: aminmax 59304 x 57 x 9 bool 26.4 us, by
         # 32 30.2, int8 27.7 and 30.3, any of bool 24.7 and 26.4; aminmax 20000 x 57 x 9 bf16 18.7 and 18.5 (H100).
         wide = size == 1 and K % 2 and not little
         block_k, warps = IN_ONE_TILE_BLOCK_K if wide else BLOCK_K, block_n // 16
     else:
-        block_n, block_k, warps = 8, BY_WARPS_BLOCK_K, 1
+        block_n, block_k, warps = BY_WARPS_BLOCK_N, BY_WARPS_BLOCK_K, 1
         if accumulators == 3:  # a thread has all of its results
             block_k = max(block_k, WARP * math.gcd(K, VECTOR_BYTES // size))
-        enough = min(cdiv(N, block_n), BY_WARPS_PER_SM) if FEW_ROUNDS * block_n < N else 0
+        enough = _enough(N)
         odd = K % 2 == 1 and N > MAX_IN_TILES_OF_A_WARP
         if odd and accumulators == 1 and 2 <= size <= 4:
             warps, stages = ODD_VALUES_WARPS, 1

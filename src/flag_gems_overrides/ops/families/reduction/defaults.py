@@ -13,21 +13,23 @@ from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from .column_defaults import columns, in_two_tiles
 from .launches import MAX_CLASSES, MAX_PARTIALS, MAX_SPLITS_OF_A_WARP, Configuration, Problem, short_class_lanes
 from .programs import OCCUPANCY, SHORT_BYTES, SHORT_WARPS, STAGES, fitting, row_vector
-from .row_defaults import rows, short_rows
+from .row_defaults import rows, rows_by_lanes, short_rows
 
 # K classes in a row: a warp for each tile of 512, where that leaves few enough partial results. bf16 by programs of
 # four warps, and so: max.dim 20000 x 1000 x 3 158 and 54 us, 200 x 40999 x 3 32 and 28, amax of the first 73 and 42.
 # Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2.
 MIN_BYTES_OF_CLASSES = 4 << 20
 CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
+# Long rows, of which each thread has a dozen vectors or more: estimated, from 120 KB on they were timed.
+LONG_CLASSES_BYTES = 65536
 
 
 def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
     """A configuration of each kernel that can be, the best first."""
     M, N, K, size, _ = problem
     if K == 1:
-        short = short_rows(problem, limits)
-        return [rows(problem, limits)] if short is None else [short, rows(problem, limits)]
+        others = (short_rows(problem, limits), rows_by_lanes(problem, limits))
+        return [*(each for each in others if each is not None), rows(problem, limits)]
     kinds = [columns(problem, limits)]
     if K <= MAX_CLASSES and (problem.accumulators < 3 or size < 8):  # means of float64 spill 16 to 230 bytes
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
@@ -43,20 +45,32 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
 
 def _classes(problem: Problem, limits: Limits) -> Configuration:
     M, N, K, size, accumulators = problem
-    positions = accumulators == 2
+    positions, moments = accumulators == 2, accumulators == 3
     occupancy, stages = CLASSES_OCCUPANCY[accumulators], 1
     tile, warps = CLASSES_TILE // (1 if K <= 4 and size > 1 else 2), 1
-    if limits.sm_count * occupancy > MAX_SPLITS_OF_A_WARP * M:
+    if limits.sm_count * occupancy > MAX_SPLITS_OF_A_WARP // (4 if moments else 1) * M:
         tile, warps = SHORT_BYTES // size, SHORT_WARPS
         if positions:
             stages = STAGES
+            # With 32 elements 300 to 840 bytes spill (H100): max.dim 1 x 1802957 x 3 uint8 20.0 us and 11.5, x 7 45 and
+            # 22.
+            tile //= 2 if size == 1 else 1
         elif accumulators == 1:
-            occupancy = OCCUPANCY
-        partials = SHORT_WARPS * MAX_PARTIALS[size > 4] // power_of_2(K)
-        if accumulators == 1 and 4 * M * partials < 3 * limits.sm_count * occupancy // warps:
+            occupancy = CLASSES_OCCUPANCY[2] if _many_registers(problem) else OCCUPANCY
+        partials = SHORT_WARPS * MAX_PARTIALS[(size > 4) + moments] // power_of_2(K)
+        if not positions and 4 * M * partials < 3 * limits.sm_count * occupancy // warps:
             # Twice as large, where partial results are too few for all programs: nansum 2 x 6974730 x 6 int64 169 us,
-            # by four warps 211 (PyTorch 184), sum 1 x 3000001 x 6 float32 26.8 and 29.5 (H200).
+            # by four warps 211 (PyTorch 184), sum 1 x 3000001 x 6 float32 26.8 and 29.5 (H200), std 1 x 2097152 x 5
+            # bf16 20.5 and 22.0, var_mean 1 x 4450204 x 7 float16 37.9 and 38.9 (H100).
             tile, warps = 2 * tile, 2 * warps
+    elif N * K * size >= LONG_CLASSES_BYTES and ((size == 1 and not moments) or (size == 2 and positions)):
+        # A vector to a thread of four warps, and several tiles in flight. By single warps, and so (H100): any 1616 x
+        # 60075 x 2 uint8 220 us and 98, max.dim x 3 356 and 150, 39 x 634456 x 4 94 and 60, argmax 900 x 40001 x 5
+        # float16 234 and 184; but values: sum 700 x 50000 x 3 bf16 91 and 91, amax 400 x 60000 x 6 float32 222 and 255.
+        tile, warps = VECTOR_BYTES // size * SHORT_WARPS * WARP, SHORT_WARPS
+        stages = STAGES if positions else 1
+        if _many_registers(problem):
+            occupancy = CLASSES_OCCUPANCY[2]
     if accumulators == 3:
         tile = CLASSES_TILE // 2 * warps  # two tiles are read at a time
     tile = min(tile, power_of_2(N * K))
@@ -65,6 +79,17 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
         problem,
         Configuration("classes", max(tile // (warps * WARP), 1), warps, occupancy, vector, stages=stages),
     )
+
+
+def _many_registers(problem: Problem) -> bool:
+    """Whether values of classes take more than 80 registers: of bytes, and of 16 bits where there are most classes.
+
+    In 64 registers, with up to 650 bytes that spill, and in 128 (H100): any 1 x 1802957 x 3 uint8 28.4 us and 10.5, 1 x
+    700001 x 7 64 and 11.9, sum 1 x 1802957 x 5 int8 31.5 and 14.2, amax 3 x 3000001 x 5 uint8 54.6 and 29.6, sum 1 x
+    1802957 x 7 bf16 31.4 and 24.0.
+    """
+    fewest = {1: 3, 2: 7}.get(problem.itemsize)
+    return problem.accumulators == 1 and fewest is not None and fewest <= problem.K
 
 
 def _short_classes(problem: Problem, limits: Limits) -> Configuration | None:

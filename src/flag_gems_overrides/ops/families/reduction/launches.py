@@ -31,6 +31,8 @@ MAX_CLASSES = 8
 MAX_SHORT = 7
 # Elements of a lane that moments load together, of classes fewer.
 MAX_DEPTH, CLASSES_DEPTH = 8, 4
+# Lanes side by side in a row that is loaded as a column, element by element, at least.
+ROW_LANES = 8
 # Of float64, by a program for each row.
 MAX_WIDE_DEPTH = 16
 # Rows of 16 bits so long that are loaded element by element, with ``MAX_DEPTH``: with a lane for each element std 228 x
@@ -76,7 +78,7 @@ class Configuration(NamedTuple):
     """What the tuner chooses."""
 
     # rows (K = 1), short (N = 1 to 7 too), classes (K = 2 to 8, read as it lies), short_classes (several [N, K] to
-    # a program) or columns (K > 1)
+    # a program) or columns (K > 1, or short rows of a few lanes each)
     kernel: str
     elements: int  # of a tile that a thread has
     warps: int
@@ -323,12 +325,14 @@ def _short_class_tile(problem: Problem, configuration: Configuration) -> _Tile:
 
 
 def _column_tile(problem: Problem, configuration: Configuration) -> _Tile:
-    M, N, K, _, _ = problem
-    if K == 1 or configuration.vector != 1:
-        raise ValueError("columns have K > 1, which decides how they are loaded")
+    M, N, K, _, accumulators = problem
+    if configuration.vector != 1:
+        raise ValueError("K decides how columns are loaded")
     elements = configuration.elements * configuration.warps * WARP
     block_k = min(configuration.block_k, power_of_2(M * K), elements)
     block_n = min(power_of_2(N), elements // block_k)
+    if K == 1 and (accumulators == 3 or block_n < N):
+        raise ValueError("rows that are loaded as columns are one tile, and no moments")
     if block_k > 16 * configuration.warps * WARP:
         raise ValueError("a thread has 16 results at most")
     rows = 1 if M == 1 or K % block_k == 0 else 0 if configuration.within else cdiv(block_k, K) + 1
@@ -339,12 +343,16 @@ def _column_tile(problem: Problem, configuration: Configuration) -> _Tile:
 
 
 def _groups(problem: Problem, configuration: Configuration, block_n: int, block_k: int) -> tuple[int, int, int]:
-    """(Elements of a column in a tile, those side by side, those of a lane): a vector to a thread."""
-    N = problem.N
+    """(Elements of a column in a tile, those side by side, those of a lane): a vector to a thread.
+
+    Of rows (K = 1) those side by side are neighbours in memory.
+    """
+    N, K = problem.N, problem.K
     if problem.accumulators < 3 and (block_n < N or block_n == power_of_2(N) == N):
         return block_n, block_n, 1
     threads = configuration.warps * WARP
-    lanes = max(threads * math.gcd(problem.K, VECTOR_BYTES // problem.itemsize) // block_k, block_n // MAX_DEPTH, 1)
+    least = ROW_LANES if K == 1 else threads * math.gcd(K, VECTOR_BYTES // problem.itemsize) // block_k
+    lanes = max(least, block_n // MAX_DEPTH, 1)
     lanes = min(lanes, power_of_2(N + 1) // 2, block_n)
     if block_n >= N:  # one tile, the last elements apart
         return block_n, lanes, N // lanes

@@ -21,7 +21,7 @@ from .launches import MAX_DEPTH, MAX_SHORT
 from .pair_policy import PairPolicy
 from .pair_short_rows import reduce_pairs_of_short_rows_kernel
 from .pairs import reduce_pairs_of_columns_kernel, reduce_pairs_of_rows_kernel
-from .plan import Plan, Problem
+from .plan import Configuration, Plan, Problem
 from .policy import accumulator
 
 # Elements of a thread in each of several tiles of columns: 32 spill 40 bytes of logsumexp.
@@ -114,13 +114,21 @@ def _prepare(
     return Prepared(tuple(steps), copy)
 
 
-def _plan(problem: Problem, of_elements: bool, device: int) -> Plan:
-    """As for a value and its position, but there are no kernels for classes, and none for short rows of pairs."""
-    limits = devices.limits(device)
+def choose(problem: Problem, of_elements: bool, limits: devices.Limits) -> Configuration:
+    """As for a value and its position, but there are no kernels for classes, and none for short rows of pairs.
+
+    Rows that would be loaded as columns are by lanes of their own, see :func:`by_lanes`.
+    """
     configuration = plan.choose(problem, limits)
-    kernels = ("rows", "columns", "short") if of_elements else ("rows", "columns")
+    kernels = ("rows" if problem.K == 1 else "columns", *(("short",) if of_elements else ()))
     if configuration.kernel not in kernels:
         configuration = next(each for each in kinds(problem, limits) if each.kernel in kernels)
+    return configuration
+
+
+def _plan(problem: Problem, of_elements: bool, device: int) -> Plan:
+    limits = devices.limits(device)
+    configuration = choose(problem, of_elements, limits)
     found = plan.launch(problem, configuration, limits)
     if found.kernel == "columns" and configuration.elements > MAX_LOOPED and found.splits * found.step < problem.N:
         found = plan.launch(problem, configuration._replace(elements=MAX_LOOPED), limits)

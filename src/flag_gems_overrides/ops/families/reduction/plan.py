@@ -22,7 +22,7 @@ from .launches import (
     launch_or_none,
 )
 from .programs import OCCUPANCY, row_vector
-from .row_defaults import FEW_ROWS, in_pairs, narrow, narrow_rows
+from .row_defaults import FEW_ROWS, in_pairs, narrow, narrow_rows, two_to_each
 
 __all__ = [
     "Configuration",
@@ -47,6 +47,8 @@ MODEL_GAIN, MODEL_ELEMENTS = 0.8, 8192
 # neighbours are combined in 32 bits first, twice as many elements: 134217728 uint8 65 us and 57.6 (FlagGems 61), int8
 # 70 and 63, int16 107 and 103.
 WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = {False: 16, True: 32}, 4, 24
+# Classes of bytes: of 1616 x 60075 x 7 int8 with 16 elements 32 bytes spill, with 32 of one row 592.
+WIDE_CLASSES_ELEMENTS = 8
 # Elements of a thread of one tile, by more than 16 warps, whose threads have 64 registers: prod of 64 int16 takes 72.
 WIDE_TILE_ELEMENTS = 32
 # That a tuner may time.
@@ -75,7 +77,7 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
     first = kinds(problem, limits)[0]
-    if first.within or (first.kernel == "short_classes" and has_odd_classes(problem)) or in_pairs(problem):
+    if _is_newer(problem, first, limits):
         # Tables are older: sum 328 x 2000 x 99 float32 as one says 116 us, so 107 (H100).
         return configurations(problem, limits)[0]
     few = FEW_ROWS * limits.sm_count >= problem.M * problem.K
@@ -103,10 +105,19 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     return found or configurations(problem, limits)[0]
 
 
+def _is_newer(problem: Problem, first: Configuration, limits: Limits) -> bool:
+    """Whether the rules know of something that was not timed for the tables."""
+    if problem.K > 1:
+        return first.within or (first.kernel == "short_classes" and has_odd_classes(problem))
+    return first.kernel == "columns" or in_pairs(problem) or two_to_each(problem, limits)
+
+
 def with_wide_accumulators(
     problem: Problem, configuration: Configuration, limits: Limits, narrow: bool = False
 ) -> Configuration:
     """What to launch with where numbers of 64 bits are made of smaller elements, or of 32 bits if ``narrow``."""
+    if configuration.kernel == "classes" and problem.itemsize == 1:
+        return configuration._replace(elements=min(configuration.elements, WIDE_CLASSES_ELEMENTS))
     fits = configuration.warps <= MAX_TILE_WARPS or configuration.elements <= WIDE_TILE_ELEMENTS
     if configuration.kernel != "rows" or (fits and _is_simple(problem, launch(problem, configuration, limits))):
         return configuration

@@ -10,7 +10,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
-from .launches import MAX_DEPTH, MAX_WORDS, MIN_SHARED_TILES, Configuration, Problem, is_short, words
+from .launches import MAX_DEPTH, MAX_SHORT, MAX_WORDS, MIN_SHARED_TILES, Configuration, Problem, is_short, words
 from .programs import (
     BYTES_WITH_ALL_WARPS,
     COLUMNS_OCCUPANCY,
@@ -42,6 +42,8 @@ BYTES_OCCUPANCY = 24
 # us, by one of 16 warps 19.95, of 32 19.4, 132 x 131072 by two of 16 20.5, by one of 32 19.6, 100 x 131072 by five of 8
 # 19.2, by one of 32 17.9; but not of much fewer: sum 20 x 131072 by 13 of 8 warps 7.1, by one of 32 7.7.
 FEW_ROWS, LONG_ROW_BYTES, NEARLY_ALL = 6, 131072, 3 / 4
+# Bytes of a row of which each multiprocessor has two (``two_to_each``): longer ones were not timed.
+MAX_OF_TWO_BYTES = 262144
 # Most elements of a row by half vectors.
 HALF_VECTORS_MAX_N = 128
 # Values of 32 bits in even rows that are no whole vectors, longer than the first and up to the second: two at a time,
@@ -78,6 +80,9 @@ WIDE_MOMENTS = 2048, 7166, 8192  # more than, up to, and of odd rows: of even on
 # float32 7.06 and 7.16; by 8 and 16 115 x 8207 float16 4.31 and 4.31, 128 x 5535 float32 4.76 and 4.96, argmax 100 x
 # 5001 float32 4.71 and 4.89, 27 x 4 x 3225 float64 6.19 and 5.25.
 MAX_ALONE_BYTES, MAX_ALONE, ALONE_BYTES, ALONE_ELEMENTS, ALONE_WIDE_POSITIONS = 131072, 16384, 128, 32, 8
+# Of short rows by lanes (``rows_by_lanes``): the longest, rows and bytes of a program at least, elements of a thread at
+# most, and programs of each multiprocessor at least.
+MAX_LANES_N, MIN_LANES_ROWS, LANES_BYTES, LANES_ELEMENTS, LANES_PROGRAMS = 127, 32, 2048, 32, 8
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -169,8 +174,10 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
         elif size == 8 and vector == 1 and positions:
             # Eight elements to a thread: max.dim 32911 x 561 float64 56.7 us, by eight warps 63.7, by two 57.8 (H100).
             warps //= 2
-        elif edges and size > 1 and block_n <= MAX_TILE and _in_one_tile(problem, limits):
+        elif size > 1 and (_in_one_tile(problem, limits) if edges else _is_little_more(problem, tile, limits)):
             tile = block_n
+        elif edges and two_to_each(problem, limits):
+            tile, warps, stages = 2 * tile, 2 * warps, 1 if size == 2 else STAGES
         elif edges and accumulators == 1 and size == 2 and _in_one_large_tile(problem, limits):
             tile, warps = block_n, 2 * warps
         elif edges and size <= 2:
@@ -204,6 +211,30 @@ def _alone(problem: Problem, limits: Limits) -> bool:
     return limits.sm_count >= M and size > 1 and fewest <= block_n <= most[accumulators]
 
 
+def _is_little_more(problem: Problem, tile: int, limits: Limits) -> bool:
+    """Whether many rows are better one tile of twice the size, for a second would have half of its elements at most.
+
+    In two tiles, and so (H100): min.dim 44520 x 2560 int64 343 us and 300 (FlagGems 305), sum 16000 x 10240 bf16 123
+    and 116, max.dim 30000 x 5120 float32 207.4 and 206.8, amax of it 206.1 and 205.8, 30000 x 2560 float64 207.2 and
+    206.3. Half is estimated: a quarter was timed.
+    """
+    M, N, *_, accumulators = problem
+    return accumulators < 3 and FEW_ROWS * limits.sm_count < M and tile < N <= 3 * tile // 2
+
+
+def two_to_each(problem: Problem, limits: Limits) -> bool:
+    """Whether values of up to 16 bits are of long rows, of which about each multiprocessor has two: 16 warps to each.
+
+    In a pipelined loop, shared or by eight warps, and so (H100): sum 256 x 30338 bf16 14.6 us and 13.2 (FlagGems 14.0),
+    by twice as many elements, of which 24 bytes of count_nonzero spill, 13.0, amax 200 x 30001 11.8 and 10.7, any 263 x
+    137715 uint8 27.9 and 23.9; but amax 134 x 865750 63.0 and 64.4.
+    """
+    M, N, _, size, accumulators = problem
+    about = NEARLY_ALL * 2 * limits.sm_count <= M <= 2 * limits.sm_count
+    long = MIN_SHARED_TILES * TILE_WITH_EDGES < N and N * size <= MAX_OF_TWO_BYTES
+    return accumulators == 1 and size <= 2 and about and long
+
+
 def _in_one_tile(problem: Problem, limits: Limits) -> bool:
     """Whether rows with edges, which two iterations would take, are better one tile.
 
@@ -212,8 +243,8 @@ def _in_one_tile(problem: Problem, limits: Limits) -> bool:
     5635 29.0 and 45.4 (FlagGems 39.1), 60000 x 5635 174 and 259, sum 8792 x 5001 float32 45.9 and 54.7, amax 2000 x
     7001 18.6 and 19.4, but argmax 8792 x 5635 bf16 32.6 and 30.9 (H200).
     """
-    M, _, _, size, accumulators = problem
-    return accumulators == 1 or (size == 2 and FEW_ROWS * limits.sm_count >= M)
+    M, N, _, size, accumulators = problem
+    return N <= MAX_TILE and (accumulators == 1 or (size == 2 and FEW_ROWS * limits.sm_count >= M))
 
 
 def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
@@ -254,6 +285,29 @@ def short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     most = SHORT_WARPS * (2 if N == 1 else 1)
     occupancy = COLUMNS_OCCUPANCY[accumulators] if accumulators > 1 else OCCUPANCY
     return Configuration("short", N * vector, min(power_of_2(warps + 1) // 2, most), occupancy, vector)
+
+
+def rows_by_lanes(problem: Problem, limits: Limits) -> Configuration | None:
+    """Short rows that are loaded element by element, each by a few lanes, as columns are: none of them is idle.
+
+    Rows with a lane for each element up to a power of two, and so, by 32 rows to a program (H100): nansum 493032 x 17
+    float16 23.1 us and 15.5, amin 361388 x 83 bf16 64 and 29, sum 900000 x 33 float16 80 and 29, 200000 x 125 bf16 39.8
+    and 25.3, amax 400000 x 23 float32 21.5 and 19.5; any 1000000 x 9 uint8 18.2 and 22.7, by 64 13.9, for programs of
+    less than ``LANES_BYTES`` start slower than they read.
+    """
+    M, N, _, size, accumulators = problem
+    odd = row_vector(N, size, accumulators) == 1
+    if accumulators == 3 or size == 8 or not odd or not MAX_SHORT < N <= MAX_LANES_N:
+        return None
+    rows, elements = MIN_LANES_ROWS, LANES_ELEMENTS * SHORT_WARPS * WARP
+    while rows * N * size < LANES_BYTES and 2 * rows * power_of_2(N) <= elements:
+        rows *= 2
+    if limits.sm_count * LANES_PROGRAMS * rows > M:
+        return None
+    occupancy = OCCUPANCY // accumulators
+    return Configuration(
+        "columns", rows * power_of_2(N) // (SHORT_WARPS * WARP), SHORT_WARPS, occupancy, 1, rows, False
+    )
 
 
 def in_pairs(problem: Problem) -> bool:
