@@ -81,6 +81,7 @@ CASES = [
     ((4, 2501), 1),
     ((4, 3301), 1),
     ((4, 15001), 1),
+    ((16, 45, 47), 1),
 ]
 # And few columns as they lie: too many elements for every dtype in the interpreter.
 LONG = [((1, 180001, 3), 1, torch.float16), ((2, 90000, 6), 1, torch.float32)]
@@ -191,6 +192,15 @@ class Softmaxes:
         native = self.native_backward(g, y, 1, dtype)
         actual = call.backward(g, y, 1, dtype, self.log, configuration)
         assert_same_answer(actual, native, gradient_truth(g, y, 1, self.log))
+
+    @each("N", [5000, 5003])
+    def test_a_long_row_in_two_launches(self, N, device):
+        """Which is planned for more elements than the interpreter computes in a second."""
+        configuration = Configuration("interleaved", 16, 1, group=2)
+        x = torch.randn(2, N, device=device)
+        assert_same_answer(
+            call.forward(x, 1, False, self.log, configuration), self.native(x, 1, False), truth(x, 1, self.log)
+        )
 
     def test_more_programs_than_are_read_from_at_a_time(self, device, device_with):
         """16 to a group, of which each reads the words of 8, then those of the others."""

@@ -28,6 +28,7 @@ from flag_gems_overrides.ops.launch.shape import split_at, wrap_dim
 from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
 H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
+H100 = H200._replace(l2_bytes=50 << 20)
 A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
 RTX4090 = Limits(128, 72 << 20, 65536, 1536, 99 << 10, (8, 9))
 INTERPRETER = Limits(4, 1 << 20, 65536, 2048, 227 << 10, (9, 0))
@@ -235,8 +236,9 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     expected |= {("side by side", False), ("side by side", True)}
     expected |= {("Interleaved", False), ("Interleaved", True)}
     expected |= {("Blocks", False, True), ("Blocks", True, True)}
+    expected.add(("Blocks", True, False))
     if (size, inputs) == (2, 2):
-        expected |= {("Blocks", False, False), ("Blocks", True, False)}
+        expected.add(("Blocks", False, False))
     if (size, inputs) == (4, 2):
         expected.add((False, False, True, False))
     else:
@@ -292,7 +294,7 @@ def test_columns_of_no_whole_vectors_are_read_as_they_lie_by_a_program_for_each_
     assert isinstance(plan(1444, 588, 40, size, inputs, H200), Blocks if (size, inputs) != (4, 2) else Split)
     # Multiprocessors without a block; whole vectors that L1 does not hold; columns of which a tile has too few; those
     # that threads hold.
-    for M, N, K in [(131, 3000, 501), (1444, 2000, 40), (1444, 588, 16385), (1444, 50, 39)]:
+    for M, N, K in [(131, 3000, 501), (1444, 2000, 40), (1444, 588, 16385), (1444, 15, 39)]:
         assert not isinstance(plan(M, N, K, size, inputs, H200), Blocks), (M, N, K)
     assert not isinstance(plan(1444, 588, 39, 8, inputs, H200), Blocks)
 
@@ -688,3 +690,73 @@ def test_few_rows_that_begin_anywhere_are_plain_tiles_of_few_elements():
         assert (p.warps, p.depth * p.vec) == (warps, 8)
     for M, N, size, inputs in [(133, 689, 2, 1), (133, 1201, 4, 1), (16, 2049, 2, 1), (16, 689, 2, 2)]:
         assert plan(M, N, 1, size, inputs, H200).unaligned
+
+
+@pytest.mark.parametrize(
+    ("N", "K", "size", "inputs", "warps", "depth"),
+    [
+        (40, 75, 4, 2, 8, 4),
+        (33, 33, 4, 1, 4, 3),
+        (40, 75, 2, 1, 4, 5),
+        (40, 75, 2, 2, 8, 2),
+        (50, 42, 2, 2, 4, 3),
+    ],
+)
+def test_small_blocks_of_odd_columns_are_held_by_a_program_each(N, K, size, inputs, warps, depth):
+    p = plan(8184, N, K, size, inputs, H200)
+    assert isinstance(p, Blocks)
+    assert (p.warps, p.depth, p.looped) == (warps, depth, False)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "size"),
+    [
+        (8184, 40, 76, 4),  # whole vectors
+        (8184, 40, 74, 4),  # loaded by 8 bytes
+        (200, 40, 75, 4),  # few elements
+        (8184, 15, 75, 4),  # of a column
+        (8184, 20, 33, 4),  # of a block
+        (8184, 40, 41, 2),
+        (8184, 16, 139, 4),  # most of a tile would be empty
+    ],
+)
+def test_what_is_no_small_block(M, N, K, size):
+    assert not isinstance(plan(M, N, K, size, 2, H200), Blocks)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "inputs", "rows"),
+    [
+        (6, 8242427, 4, 2, 1),
+        (13, 8388608, 2, 2, 1),
+        (20, 6000000, 4, 1, 2),
+        (16, 2000003, 4, 2, 2),
+        (8, 6620032, 2, 1, 4),
+    ],
+)
+def test_groups_read_few_rows_at_a_time_that_l2_holds(M, N, size, inputs, rows):
+    p = plan(M, N, 1, size, inputs, H100)
+    assert p.looped
+    assert p.programs // p.group == rows
+
+
+def test_one_row_that_l2_holds_little_of_is_read_by_two_launches():
+    assert isinstance(plan(1, 79662946, 1, 4, 1, H200), Interleaved)
+    for M, N, inputs in [(1, 20000000, 1), (2, 79662946, 1), (1, 79662946, 2)]:
+        assert isinstance(plan(M, N, 1, 4, inputs, H200), Split)
+
+
+def test_long_columns_of_16_bits_that_no_cache_holds_are_read_by_many_programs_each():
+    for M, N, K in [(209, 428126, 3), (342, 38281, 7)]:
+        assert isinstance(plan(M, N, K, 2, 1, H200), Interleaved)
+    for M, N, K, inputs in [(3000, 7000, 3, 1), (342, 38281, 7, 2), (147, 26752, 4, 1)]:
+        assert isinstance(plan(M, N, K, 2, inputs, H200), Blocks)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "programs", "group"),
+    [(1, 32768, 1615, 260, 10), (2, 32768, 287, 260, 26), (2, 28920, 1785, 528, 66)],
+)
+def test_gradients_of_16_bits_loaded_one_by_one(M, N, K, programs, group):
+    p = plan(M, N, K, 2, 2, H100)
+    assert (p.programs, p.group, p.registers) == (programs, group, 64)

@@ -52,6 +52,11 @@ FEWER_WORDS_OF_VECTORS, FEWER_WORDS_OF_PARTS, ELEMENTS_FOR_FEWER_WORDS = 0.25, 0
 # blocks are read at once, 84 (FlagGems 77), 13 x 2048 x 341, 1.43 times as much as L2 has, 54 by 8 and 58 by 3; the
 # gradient of 49 x 2 x 3767 x 367 float32 1286 us by 16, by 8 1436 (H100).
 SINGLES_OF_L2, MAX_OF_L2 = 2 / 3, 1.4
+# Gradients of 16 bits of which the last of few times would have too few blocks for the groups are read all at once, by
+# half as many programs, which have fewer words of each other: of 1 x 32768 x 1615 bf16 316 us so, by all programs 345,
+# of log_softmax 2 x 32768 x 287 float16 94 and, by 18 groups of 32 columns, 111. Others that are long as many at a time
+# as there may be: of 2 x 28920 x 1785 bf16 652 us eight at a time, all at once 711 (H100).
+MAX_TIMES, MAX_UNEVEN = 4, 1.1
 # Programs of a group for such columns of a gradient of float32: at most where it holds them and L2 does not, at least
 # where it reads them twice, as many as read in one round what the others found. That of 98 x 1500 x 367 376 us by 16,
 # by 9 422, held by 24 446, but of 98 x 3767 x 367 1265 by 22, for less in L2 at a time, by 16 1365, held by 59 1460
@@ -109,7 +114,9 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         shape = wide
     elif vec == 1 and blocks * moved > MAX_OF_L2 * limits.l2_bytes:
         at_once = max(int(SINGLES_OF_L2 * limits.l2_bytes) // moved, MIN_BLOCKS)
-        if at_once < blocks:
+        if size == inputs == 2:
+            group = _of_gradients_of_16_bits(blocks, at_once, resident(shape, limits))
+        elif at_once < blocks:
             at_least = min(GROUP_OF_SINGLES, resident(shape, limits)) if (size, inputs) == (4, 2) else group
             group = max(group, at_least, cdiv(resident(shape, limits), at_once))
     if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
@@ -119,6 +126,12 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
     problem = Problem(M, N, K, size, inputs)
     few_words = M * N * K * size * inputs <= limits.l2_bytes if vec == 1 else has_few_words(problem, limits)
     return _for_fewer_words(problem, found, limits) if few_words else found
+
+
+def _of_gradients_of_16_bits(blocks: int, at_once: int, programs: int) -> int:
+    times = cdiv(blocks, at_once)
+    all_at_once = times <= MAX_TIMES and times * at_once > MAX_UNEVEN * blocks
+    return max(programs // 2 // blocks, 1) if all_at_once else cdiv(programs, at_once)
 
 
 def has_few_words(problem: Problem, limits: Limits) -> bool:

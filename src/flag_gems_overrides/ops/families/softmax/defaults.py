@@ -22,12 +22,15 @@ from .held_plan import (
     held_forward,
     interleaved,
     is_better_held,
+    is_better_in_parts,
     is_better_interleaved,
     is_gradient_of_vectors,
     is_of_two_threads,
+    is_one_long_row,
     registers_for_group,
     short_columns,
     side_by_side,
+    small_block,
     vectors_of_columns,
     wide_pairs,
 )
@@ -80,7 +83,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             elements //= 2
         return Configuration("single", elements, max(1, min(4, power_of_2(cdiv(total, elements * WARP)))))
     if K > 1:
-        several = side_by_side(problem, limits)
+        several = side_by_side(problem, limits) or small_block(problem, limits)
         if several is not None:
             return several
         unaligned = K % (VECTOR_BYTES // size) != 0
@@ -109,7 +112,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             return found
         whole = held_forward(problem) if inputs == 1 else None
         whole = whole or held_block(problem, registers_for_group(problem) if launched.group > 1 else MAX_WORDS)
-        whole = whole or block_as_it_lies(problem, limits)
+        whole = whole or (None if is_better_in_parts(problem, launched, limits) else block_as_it_lies(problem, limits))
         if whole is None and launched.group > 1:
             whole = held_by_most_warps(problem, limits)
         if whole is None and is_better_interleaved(problem, launched, limits):
@@ -121,6 +124,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         longest = MAX_FLOAT64_IN_ONE_TILE[vec]
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
     large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and fills_a_large_tile(M, N, limits)
+    if is_one_long_row(problem, limits):
+        return interleaved(problem)
     if longest < N and not large:
         return long_rows(M, N, size, inputs, unaligned, limits)
     if unaligned and inputs == 1 and limits.sm_count >= M and MAX_FEW_UNALIGNED >= N:

@@ -12,6 +12,7 @@ from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import (
     MAX_INTERLEAVED,
     MAX_WORDS,
+    Blocks,
     Configuration,
     Problem,
     Split,
@@ -68,6 +69,12 @@ WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
 # 1444 x 1500 x 40 176 by 16, 184 by 8, the gradients of 2000 x 300 x 33 float16 54 by 8, 59 by 16, 3000 x 7000 x 3 bf16
 # 146 by 16, 170 by 8. The fewest elements, the least share of a tile that has some, and the most warps.
 ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS = 16, 192, 3072, 0.75, 32
+# Of ``small_block``: the fewest elements of an [N, K] by bytes of each, of a column, and of all for a multiprocessor;
+# then the elements of a thread, by bytes and inputs, for so many warps, their registers, and the least share of a tile
+# that has some.
+FEWEST_OF_SMALL_BLOCK, FEWEST_OF_COLUMN, FEWEST_OF_ALL = {4: 1024, 2: 2048}, 16, 8192
+ELEMENTS_OF_SMALL_BLOCK = {(4, 1): {4: 16, 8: 16}, (4, 2): {4: 16, 8: 16}, (2, 1): {4: 40}, (2, 2): {4: 24, 8: 16}}
+REGISTERS_OF_SMALL_BLOCK, MIN_FILLED_OF_SMALL_BLOCK = {4: 96, 8: 80}, 0.55
 # The fewest elements of a column that are read side by side, one to a load and several. Then how many elements a thread
 # has, if those of one [N, K] are no more, and otherwise: softmax 400000 x 29 x 3 bf16 62.1 us with 8, 67.2 with 16,
 # 8000 x 30 x 3 float32 5.54 and 5.72, the gradients of 300000 x 10 x 5 bf16 47.3 and 50.2, of 60000 x 60 x 4 36.1 and
@@ -271,6 +278,34 @@ def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:
     return found if launch_or_none(problem, found, limits) is not None else None
 
 
+def small_block(problem: Problem, limits: Limits) -> Configuration | None:
+    """A program for each [N, K] of fewer than MIN_ELEMENTS_OF_BLOCK, as it lies, if its columns are loaded by 4 bytes
+    or less; None where it would read something twice, or all of it is little.
+
+    Threads with columns of their own begin and end within sectors: the gradients of softmax 12000 x 48 x 41 float32
+    142 us so, by programs 100, 20000 x 35 x 33 137 and 98, 8184 x 30 x 99 123 and 103, 8184 x 40 x 75 131 and 104, 500
+    x 40 x 75 13.2 and 12.7, of log_softmax 6000 x 100 x 29 123 and 76, softmax 8000 x 72 x 41 111 and 70, 20000 x 33 x
+    33 86 and 67, 8184 x 40 x 75 bf16 53 and 48, by 8 warps 84, its gradient 64 and 59, of 9000 x 50 x 42 float16 54 and
+    45, by 8 warps 57 (H100).
+    """
+    M, N, K, size, inputs = problem
+    vec = VECTOR_BYTES // size
+    if size == 8 or math.gcd(K, vec) * size > 4 or K * size <= SECTOR_BYTES or N < FEWEST_OF_COLUMN:
+        return None
+    if not FEWEST_OF_SMALL_BLOCK[size] <= N * K < MIN_ELEMENTS_OF_BLOCK or limits.sm_count * FEWEST_OF_ALL > M * N * K:
+        return None
+    for warps, elements in ELEMENTS_OF_SMALL_BLOCK[size, inputs].items():
+        if limits.capability[0] != 9:
+            elements = min(elements, ELEMENTS_OF_BLOCK)
+        found = Configuration("blocks", elements, warps, REGISTERS_OF_SMALL_BLOCK[warps])
+        launched = launch_or_none(problem, found, limits)
+        if not isinstance(launched, Blocks) or launched.looped:
+            continue
+        if launched.step >= MIN_FILLED_OF_SMALL_BLOCK * launched.block:
+            return found
+    return None
+
+
 def is_gradient_of_vectors(problem: Problem) -> bool:
     """Whether a program for each [N, K] loads four elements or more of each input together, and a thread with whole
     columns fewer: the gradients of log_softmax 3000 x 24 x 20 bf16 7.0 us so, by threads 8.0, of softmax 20000 x 4 x 36
@@ -297,6 +332,23 @@ def is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -
     if by_columns.vec * size <= 4 and tensor_bytes * (inputs + 1) >= least:
         return True
     return by_columns.group > 1 and tensor_bytes * inputs > limits.l2_bytes
+
+
+def is_better_in_parts(problem: Problem, by_columns: Split, limits: Limits) -> bool:
+    """Whether no cache holds the [N, K] that programs read at once, where each has one of 16 bits forward: softmax 209
+    x 428126 x 3 bf16 607 us by many programs for each, by one, which spills, 619, 57 x 6 x 38281 x 7 227 and 232
+    (H100).
+    """
+    M, N, K, size, inputs = problem
+    beyond_l2 = min(M, 2 * limits.sm_count) * N * K * size > 2 * limits.l2_bytes
+    return size == 2 and inputs == 1 and beyond_l2 and is_better_interleaved(problem, by_columns, limits)
+
+
+def is_one_long_row(problem: Problem, limits: Limits) -> bool:
+    """Whether a row is read twice, as one column, by two launches: the forward of one that L2 holds little of. softmax
+    79662946 float32 330 us so, by programs that wait for each other 380, 134217728 bf16 284 and 313 (H100).
+    """
+    return problem.M == problem.K == problem.inputs == 1 and problem.N * problem.itemsize > 2 * limits.l2_bytes
 
 
 def interleaved(problem: Problem) -> Configuration:

@@ -76,7 +76,7 @@ class Short(NamedTuple):
 
 
 class Interleaved(NamedTuple):
-    """Few long columns as they lie (1 < K <= 8): the ``*_interleaved`` kernels. Names as there."""
+    """Few long columns, or one, as they lie (K <= 8): the ``*_interleaved`` kernels. Names as there."""
 
     unaligned: bool
     vec: int
@@ -187,7 +187,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         vec = VECTOR_BYTES // size
         block = warps * WARP * vec
         step, depth = block // math.lcm(vec, K) * math.lcm(vec, K), elements // vec
-        if not (1 < K <= MAX_INTERLEAVED and step and depth and 4 * vec <= N * K and M < 2**31):
+        if not (K <= MAX_INTERLEAVED and step and depth and 4 * vec <= N * K and M < 2**31):
             raise ValueError("few long columns only")
         tiles = min(cdiv(N * K, step * depth), cdiv(N * K * size, MIN_SPLIT_BYTES))
         splits = min(cdiv(max(configuration.group, 1) * limits.sm_count, M), tiles, MAX_SPLITS)

@@ -11,7 +11,7 @@ from .launches import (
     resident,
 )
 from .little import TINY
-from .programs import configuration_of, group_of, l1_share, without_spills
+from .programs import configuration_of, group_of_rows, l1_share, without_spills
 from .shapes import (
     IN_L1,
     IN_L2,
@@ -147,7 +147,7 @@ def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: L
         tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
     if tiles > min(resident(shape, limits) // 2, MAX_GROUP_OF_FLOAT64 if (size, inputs) == (8, 1) else MAX_GROUP):
         shape = LOOPED_ROWS[size, inputs]
-        tiles = group_of(M, N * size * inputs, shape, limits)
+        tiles = group_of_rows(M, N * size * inputs, N * size, shape, limits)
     # Few rows: more programs, with less each.
     while shape.elements > vec and 2 * M * tiles <= resident(shape, limits):
         shape = shape._replace(elements=shape.elements // 2)
