@@ -21,7 +21,15 @@ SECONDS = 500
 
 # The accuracy tests that judge a family; those of all families judge what families share.
 JUDGES = {
-    "norm": ["layernorm", "layernorm_errors", "rms_norm", "skip_layernorm", "fused_add_rms_norm", "norm_kernels"],
+    "norm": [
+        "layernorm",
+        "layernorm_errors",
+        "rms_norm",
+        "skip_layernorm",
+        "fused_add_rms_norm",
+        "norm_kernels",
+        "norm_blocks",
+    ],
     "group_norm": ["group_norm"],
     "batch_norm": ["batch_norm", "batch_norm_rows", "batch_norm_runs"],
     "softmax": ["softmax", "log_softmax"],

@@ -18,6 +18,8 @@ from ...launch.workspace import with_counters
 from . import launches, plan
 from .backward import layer_norm_backward_rows, layer_norm_backward_split
 from .backward_plan import plan_partial_sums
+from .blocks import norm_backward_blocks
+from .blocks_plan import REGISTERS, WARPS, plan_blocks
 from .columns import layer_norm_backward_columns, layer_norm_backward_few_rows
 from .flat import layer_norm_columns, layer_norm_flat
 from .forward import layer_norm_rows, layer_norm_split
@@ -89,6 +91,10 @@ def backward_launch(
             COLUMN_ROWS=chosen.column_rows,
             COLUMNS=chosen.columns,
         )
+    if isinstance(chosen, Loop | Split) and want_input and outputs and configuration is None:
+        blocks = blocks_launch(M, N, dtype, device)
+        if blocks is not None:
+            return blocks
     if isinstance(chosen, Loop) or (isinstance(chosen, Split) and not want_input):
         dx = None
         if want_input and isinstance(chosen, Loop):
@@ -117,6 +123,32 @@ def backward_launch(
     launch_sums = partial_sums_launch(partials, N, stride, outputs, pdl, device)
     partial = Allocation((partials, stride), accumulator(dtype), device)
     return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
+
+
+def blocks_launch(M: int, N: int, dtype: torch.dtype, device: int) -> Callable[..., None] | None:
+    """Takes what the kernel of whole rows takes; None where other launches are planned."""
+    chosen = plan_blocks(M, N, dtype.itemsize, devices.limits(device))
+    if chosen is None:
+        return None
+    launch = norm_backward_blocks.bind(
+        device,
+        (chosen.programs,),
+        M,
+        N,
+        chosen.blocks,
+        chosen.programs,
+        num_warps=WARPS,
+        maxnreg=REGISTERS,
+        launch_cooperative_grid=True,
+        BLOCK_M=chosen.block_m,
+        BLOCK_N=chosen.block_n,
+        WORDS=chosen.words,
+        ONCE=chosen.programs <= chosen.words,
+        VEC=chosen.vec,
+        HELD=chosen.blocks == 1,
+        STAGES=chosen.stages,
+    )
+    return functools.partial(with_counters, launch, M * chosen.programs + 1, torch.int64)
 
 
 def _sums_of_columns(M: int, N: int, dtype: torch.dtype, outputs: int, device: int) -> Callable[..., None]:

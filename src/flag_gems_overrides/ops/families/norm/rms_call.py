@@ -17,7 +17,15 @@ from ...launch.prepared import Launch
 from ...launch.sizes import power_of_2
 from .call import _NONE, _Parameter
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows
-from .prepare import accumulator, has_pdl, loop_launch, parameters_options, partial_sums_launch, rows_options
+from .prepare import (
+    accumulator,
+    blocks_launch,
+    has_pdl,
+    loop_launch,
+    parameters_options,
+    partial_sums_launch,
+    rows_options,
+)
 from .rms_backward import (
     rms_norm_backward_columns,
     rms_norm_backward_few_rows,
@@ -268,6 +276,10 @@ def _backward_launch(
             COLUMN_ROWS=plan.column_rows,
             COLUMNS=plan.columns,
         )
+    if isinstance(plan, Split) and want_input and want_weight:
+        blocks = blocks_launch(M, N, dtype, device)
+        if blocks is not None:
+            return functools.partial(_backward_of_blocks, blocks)
     stride = -(-N // 16) * 16
     partials = plan.programs if isinstance(plan, Rows) else -(-M // plan.rows)
     two_launches = want_weight and partials > 1
@@ -309,6 +321,19 @@ def _split_launch(
     return functools.partial(
         _backward_split, products, columns, Allocation((M, plan.splits), accumulator(dtype), device)
     )
+
+
+def _backward_of_blocks(
+    launch: Callable[..., None],
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    rstd: torch.Tensor,
+    dx: torch.Tensor,
+    dweight: torch.Tensor,
+) -> None:
+    no_mean, no_bias = None, None
+    launch(grad_out, input, weight, no_mean, rstd, dx, dweight, no_bias)
 
 
 def _forward_split(

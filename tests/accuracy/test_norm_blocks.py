@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of a few long rows by programs that have columns of all rows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from accuracy import test_rms_norm
+from accuracy.judge import assert_same_answer
+from accuracy.reductions import each
+from accuracy.test_layernorm import EPS, Case, _check_backward
+
+from flag_gems_overrides.ops.families.norm.blocks_plan import plan_blocks
+from flag_gems_overrides.ops.launch import devices
+from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
+
+aten = torch.ops.aten
+# Whether the one tile of a program stays in registers: of whole vectors, of halves, and of single elements.
+SHAPES = [
+    ((2, 9000), torch.bfloat16, True),
+    ((3, 9001), torch.float32, False),
+    ((2, 8202), torch.float32, False),
+    ((2, 9000), torch.float32, True),
+    ((16, 9001), torch.bfloat16, False),
+    ((9, 20008), torch.float16, False),
+    ((4, 20000), torch.float32, False),
+    ((7, 9004), torch.float16, False),
+]
+
+
+@pytest.fixture(autouse=True)
+def four_multiprocessors(device_with) -> None:
+    device_with(sm_count=4)
+
+
+def _check_ways(shape: tuple[int, int], dtype: torch.dtype, held: bool) -> None:
+    found = plan_blocks(*shape, dtype.itemsize, devices.limits(0))
+    assert found is not None
+    assert (found.blocks == 1) == held
+
+
+@each("shape, dtype, held", SHAPES)
+def test_gradients_of_layer_norm(shape, dtype, held, device):
+    _check_ways(shape, dtype, held)
+    _check_backward(Case(shape, 1, dtype, device))
+
+
+@each("shape, dtype, held", SHAPES)
+def test_gradients_of_rms_norm(shape, dtype, held, device):
+    _check_ways(shape, dtype, held)
+    case = test_rms_norm.Case(shape, 1, dtype, device)
+    case.check(case.weight)
+
+
+@pytest.mark.parametrize(
+    ("with_weight", "with_bias", "mask"),
+    [(True, False, (True, True, False)), (False, True, (True, False, True)), (True, True, (True, False, True))],
+)
+@each("N", [9000, 20000])
+def test_with_or_without_weight_and_bias(N, with_weight, with_bias, mask, device):
+    case = Case((2, N), 1, torch.float32, device)
+    weight = case.weight if with_weight else None
+    bias = case.bias if with_bias else None
+    if not with_weight:
+        case.weight = torch.ones_like(case.weight)
+    statistics = layer_norm(case.x, [N], None, None, EPS)[1:]
+    native_statistics = aten.native_layer_norm(case.x, [N], None, None, EPS)[1:]
+    ours = layer_norm_backward(case.dy, case.x, [N], *statistics, weight, bias, list(mask))
+    native = aten.native_layer_norm_backward(case.dy, case.x, [N], *native_statistics, weight, bias, list(mask))
+    for actual, theirs, truth, wanted in zip(ours, native, case.exact()[3:], mask, strict=True):
+        assert (actual is not None) == wanted
+        if wanted:
+            assert_same_answer(actual, theirs, truth)
+
+
+def test_more_programs_than_are_waited_for_together(device, device_with):
+    """129, whose words for 16 rows come in two loads."""
+    device_with(sm_count=65)
+    found = plan_blocks(16, 33001, 2, devices.limits(0))
+    assert found is not None
+    assert found.programs > found.words
+    _check_backward(Case((16, 33001), 1, torch.float16, device))
+
+
+@each("value", [math.nan, math.inf])
+@each("N", [9001, 20000])
+def test_values_that_are_not_finite_stay_in_their_row_and_column(N, value, device):
+    x, dy, weight = (torch.randn(shape, device=device) for shape in ((3, N), (3, N), (N,)))
+    _, *statistics = layer_norm(x, [N], weight, weight, EPS)
+    dy[1, N - 1] = value
+    dx, dweight, dbias = layer_norm_backward(dy, x, [N], *statistics, weight, weight, [True] * 3)
+    assert torch.isfinite(dx).all(1).tolist() == [True, False, True]
+    for gradient in (dweight, dbias):
+        assert torch.isfinite(gradient).sum() == N - 1
+        assert not torch.isfinite(gradient[N - 1])
+
+
+def test_words_are_cleared(device):
+    """Or a second launch would take the first one's."""
+    for _ in range(2):
+        _check_backward(Case((2, 9000), 1, torch.float32, device))
