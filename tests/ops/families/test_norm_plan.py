@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.norm import rms_plan
 from flag_gems_overrides.ops.families.norm.backward_plan import plan_partial_sums
+from flag_gems_overrides.ops.families.norm.blocks_plan import plan_blocks
 from flag_gems_overrides.ops.families.norm.forward_plan import in_two_chunks
 from flag_gems_overrides.ops.families.norm.launches import (
     MAX_GROUP_IN_TURN,
@@ -373,12 +374,13 @@ def test_gradients_of_few_rows_are_no_groups(M, N, few):
 
 
 # Rows, columns, bytes, and whether the programs of layer_norm's gradient and of rms_norm's have many warps.
-MANY_WARPS = [(262979, 3, 2, True, True), (20000, 17, 2, False, True), (60000, 9, 4, True, True)]
-MANY_WARPS += [(30000, 7, 8, True, True), (40491, 33, 2, False, True), (2000, 63, 2, False, True)]
+MANY_WARPS = [(262979, 3, 2, True, True), (20000, 17, 2, True, True), (60000, 9, 4, True, True)]
+MANY_WARPS += [(30000, 7, 8, True, True), (40491, 33, 2, False, True), (2000, 63, 2, True, True)]
 MANY_WARPS += [(100001, 33, 4, False, False), (65534, 85, 4, False, False), (1048576, 7, 2, False, False)]
 MANY_WARPS += [(20000, 16, 2, False, False), (60000, 1, 4, False, False), (16000, 25, 8, True, True)]
 MANY_WARPS += [(41229, 9, 2, True, True), (262979, 3, 2, True, True), (34585, 13, 4, True, True)]
-MANY_WARPS += [(130000, 31, 2, False, False), (33000, 31, 4, False, True), (90773, 9, 2, False, True)]
+MANY_WARPS += [(130000, 31, 2, False, False), (33000, 31, 4, True, True), (90773, 9, 2, False, True)]
+MANY_WARPS += [(20000, 25, 2, True, True), (3030, 47, 2, True, True), (10001, 41, 2, True, True)]
 MANY_WARPS += [(574480, 2, 2, False, True), (174195, 4, 2, False, True), (891107, 2, 2, False, False)]
 
 
@@ -389,6 +391,76 @@ def test_gradients_of_many_short_rows_are_by_programs_of_many_warps(M, N, size, 
         assert isinstance(p, Rows)
         assert (p.warps > 1 and p.stages == 1) == many
         assert not many or (p.programs <= 2 * H200.sm_count and p.block_m * p.block_n <= p.warps * 32 * 16)
+
+
+# Rows, columns, bytes, and whether gradients are by programs that have columns of all rows.
+BLOCKS = [(8, 722496, 2, True), (16, 150001, 2, True), (2, 9000, 2, True), (3, 200000, 4, True), (17, 150001, 2, False)]
+BLOCKS += [(1, 116109, 2, False), (8, 300000, 4, False), (8, 300000, 8, False), (2, 2**30 + 8, 2, False)]
+
+
+@pytest.mark.parametrize(("M", "N", "size", "blocks"), BLOCKS)
+def test_gradients_of_a_few_long_rows_are_by_programs_with_columns_of_all(M, N, size, blocks):
+    assert (plan_blocks(M, N, size, H200) is not None) == blocks
+    assert plan_blocks(M, N, size, A100) is None
+
+
+@given(st.integers(1, 20), numbers, sizes, limits)
+@example(16, 67000, 2, H200)
+@example(16, 33001, 2, H200)
+def test_blocks_are_all_columns_and_their_programs_all_run(M, N, size, limits):
+    p = plan_blocks(M, N, size, limits)
+    if p is None:
+        return
+    assert p.block_m >= M
+    assert (p.programs - 1) * p.blocks * p.block_n < N <= p.programs * p.blocks * p.block_n
+    # Of 8 warps, with 128 registers a thread.
+    assert p.programs <= 2 * limits.sm_count
+    # A word for each thread: of one that two have, one may see it first. All at once beside a tile in registers.
+    assert p.words == power_of_2(p.words)
+    assert 256 <= p.words * p.block_m <= 4096
+    assert p.blocks > 1 or p.programs <= p.words
+
+
+# Rows, columns, bytes, and whether a residual's sums are normalized by a program of 16 warps to a row.
+LONG_SUMS = [(195, 16368, 2, True), (150, 12288, 2, True), (400, 16384, 2, True), (195, 8184, 4, True)]
+LONG_SUMS += [(500, 16384, 2, False), (195, 11000, 2, False), (195, 6000, 4, False)]
+
+
+@pytest.mark.parametrize(("M", "N", "size", "one"), LONG_SUMS)
+def test_long_rows_of_sums_have_a_program_each(M, N, size, one):
+    problem = Problem(M, N, 1, size, False, True)
+    for p in (plan(problem, H200), rms_plan.plan_forward(problem, H200)):
+        assert (isinstance(p, Rows) and p.programs == M and p.warps == 16 and p.late) == one
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "single"),
+    [
+        (224, 2723, 2, True),
+        (200, 1501, 2, True),
+        (400, 2723, 2, False),
+        (264, 4097, 2, False),
+        (224, 2722, 2, False),
+    ],
+)
+def test_a_few_odd_rows_of_16_bits_are_loaded_one_by_one(M, N, size, single):
+    assert (choose(Problem(M, N, 1, size, False), H200) == Configuration("rows", 8)) == single
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "residual", "kernel"),
+    [
+        (673225, 5, 4, False, "rows"),
+        (400001, 7, 4, False, "rows"),
+        (400001, 5, 4, True, "rows"),
+        (200001, 5, 4, False, "short"),
+        (1400000, 5, 2, False, "short"),
+        (673225, 6, 4, False, "short"),
+        (673225, 5, 8, False, "short"),
+    ],
+)
+def test_short_odd_rows_of_float32_beyond_a_share_of_l2_are_tiles(M, N, size, residual, kernel):
+    assert choose(Problem(M, N, 1, size, False, residual), H200).kernel == kernel
 
 
 SHARED_ODD_ROWS = [(135, 15399, 2, True), (200, 15399, 2, True), (264, 14801, 2, True), (132, 15399, 2, False)]

@@ -30,6 +30,10 @@ MIN_HALVED, MAX_HALVED, HALVED_TILE, MIN_HALVED_ROWS_PER_SM = 9, 32, 1024, 128
 # so: 200000 x 9 float32 15.6 us by tiles, 17.8 by whole rows, 150000 x 15 14.2 and 27.1; 410144 x 8 float16 11.7 flat
 # and 11.5, 1579150 x 3 17.0 by columns and 16.5 (H100).
 SHORT_COLUMNS, SHORT_ELEMENTS = (5, 6, 7), 16
+# Odd float32 that are more than this share of L2, with what is written, are for tiles: a thread's parts of them are
+# written to memory before its neighbours' are there. rms_norm of 673225 x 5, 27 MB, takes 25.7 us with whole rows, by
+# tiles 16.1, of 400001 x 7 24.4 and 14.3, but of 200001 x 5, 8 MB, 6.5 and more (1400000 x 5 bf16 15.8 and 20.5; H100).
+SHORT_SHARE_OF_L2 = 1 / 3
 # A row to a program (``late_row``): elements of a thread, and threads of a multiprocessor. rms_norm of bf16
 # 16384 x 8192 takes 134.9 us so, 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5;
 # layer_norm of float32 16384 x 8192 263.7 and 284.3, of bf16 3500 x 7792 33.1 and 35.2, 4096 x 16384 96.9 and 100.2
@@ -45,6 +49,9 @@ MIN_LATE_EDGES, MANY_ROWS_PER_SM = 2048, 8
 # So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
 # float16 and a residual take 4.0 us with edges, 3.5 without, as FlagGems.
 MAX_UNALIGNED_ROWS_PER_SM = 8
+# Up to so many longer ones, by programs of 8 warps: layer_norm of 224 x 2723 bf16 takes 5.4 us so, 6.0 with edges, 200
+# x 1501 float16 4.6 and 5.5, but 400 x 2723 8.0 and 7.2, 639 x 2753 9.3 and 8.9, 264 x 4097 7.4 and 7.1 (H100).
+MAX_SINGLE_ROWS_PER_SM, MAX_SINGLE = 2, 3072
 
 # One program for each row instead of pipelines (``early_row``): for rows longer than SHORTER_THAN_EARLY and up to
 # MAX_EARLY. There are more rows than pipelines, or than MIN_EARLY_ROWS_PER_SM for each multiprocessor if that is fewer,
@@ -53,6 +60,8 @@ MAX_UNALIGNED_ROWS_PER_SM = 8
 SHORTER_THAN_EARLY, MAX_EARLY, MIN_EARLY_ROWS_PER_SM = 2048, 8192, 6
 MAX_ROWS_OF_FEW, MAX_FULL_ROWS_OF_FEW, EVEN = 3.5, 2, 0.88
 
+# Rows of a multiprocessor, and bytes of a row, for ``long_sum``. Others were not timed.
+MAX_LONG_SUMS, LONG_SUM, MAX_LONG_SUM = 3.1, 24000, 32768
 # Between these lengths odd rows take programs of 16 warps, or four programs of four (``shared_odd_row``).
 MIN_SHARED_ODD, MAX_SHARED_ODD = 14344, 16384
 
@@ -76,6 +85,7 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
         yield _one_tile(problem, vec, limits)
     if N % widest(N, itemsize) and fits and limits.sm_count * (MAX_UNALIGNED_ROWS_PER_SM if N <= 1024 else 1) >= M:
         yield _few_unaligned_rows(problem)
+    yield _few_single_rows(problem, limits)
     whole = _rows(problem, vec, limits)
     # If there is no such program: of float64 the other way is a loop, rms_norm of 228 x 8192 13.2 us, 14.5 so, but
     # layer_norm of 133 x 7271 18.3 and 16.6. Of 2 bytes several programs are slower: 2048 x 24576 bf16 70.5 us, 74.9
@@ -101,11 +111,14 @@ def _flat(problem: Problem) -> Configuration:
     return Configuration("flat", 4, rows=elements * 4 * WARP // N)
 
 
-def _short_rows(problem: Problem, limits: Limits) -> Configuration:
+def _short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     """The widest vectors with which a thread has few elements, and each multiprocessor a warp: 400 x 5 float32 3.1 us
-    by tiles, 2.8 with a row to a thread, 3.4 with four (H100).
+    by tiles, 2.8 with a row to a thread, 3.4 with four (H100). None where tiles are faster.
     """
     M, N, _, itemsize, *_ = problem
+    moved = 2 * problem.inputs * M * N * itemsize
+    if itemsize == 4 and N % 2 and moved > SHORT_SHARE_OF_L2 * limits.l2_bytes:
+        return None
     vec = VECTOR_BYTES // itemsize
     # Of rows that together are whole vectors.
     while vec > 1 and (math.lcm(N, vec) > SHORT_ELEMENTS or math.lcm(N, vec) * WARP * limits.sm_count > M * N):
@@ -178,6 +191,16 @@ def _few_unaligned_rows(problem: Problem) -> Configuration:
     return Configuration("rows", warps_for(N, 2 * WARP * vector // problem.inputs), math.gcd(N, vector))
 
 
+def _few_single_rows(problem: Problem, limits: Limits) -> Configuration | None:
+    """Odd rows of 16 bits, loaded one by one; None for others."""
+    M, N, _, itemsize, _, residual = problem
+    if limits.capability[0] != 9 or itemsize != 2 or N % 2 == 0 or residual:
+        return None
+    if not 1024 < N <= MAX_SINGLE or MAX_SINGLE_ROWS_PER_SM * limits.sm_count < M:
+        return None
+    return Configuration("rows", 8)
+
+
 def many_rows(problem: Problem, limits: Limits, waves: float = MIN_WAVES) -> bool:
     """Whether programs with one row each, or a few short ones, come in some waves."""
     return waves * limits.sm_count * LATE_ELEMENTS * LATE_THREADS <= problem.M * problem.N
@@ -218,6 +241,22 @@ def early_row(problem: Problem, limits: Limits) -> Configuration | None:
     if not fewest < M <= most or EVEN * cdiv(M, programs) * programs < M:
         return None
     return late._replace(late=False)
+
+
+def long_sum(problem: Problem, limits: Limits) -> Configuration | None:
+    """A long row and its residual to a program of 16 warps, instead of pipelines of which one fits on a multiprocessor,
+    where there are up to MAX_LONG_SUMS rows for each; None for others.
+
+    fused_add_rms_norm of 195 x 16368 float16 takes 30.9 us so, with pipelines 33.1, of 150 x 12288 19.6 and 21.4, of
+    264 x 16384 bf16 30.2 and 30.8, of 400 x 16384 41.3 and 43.2, of 195 x 8184 float32 30.4 and 32.6; skip_layer_norm
+    of 195 x 16368 14.1 and 16.2, with an early weight and bias 16.3 (H100).
+    """
+    M, N, _, itemsize, _, residual = problem
+    if limits.capability[0] != 9 or not residual or itemsize > 4 or N * itemsize % VECTOR_BYTES:
+        return None
+    if not limits.sm_count < M <= MAX_LONG_SUMS * limits.sm_count or not LONG_SUM < N * itemsize <= MAX_LONG_SUM:
+        return None
+    return Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize, late=True)
 
 
 def shared_odd_row(problem: Problem, limits: Limits) -> Configuration | None:

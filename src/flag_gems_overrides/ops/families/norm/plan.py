@@ -12,7 +12,7 @@ from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .backward_plan import backward_rows, many_warps, rows_of_few, whole_backward_rows
 from .estimate import estimate as estimate
-from .forward_plan import early_row, forward_rows, shared_odd_row
+from .forward_plan import early_row, forward_rows, long_sum, shared_odd_row
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
 from .long_plan import loop, splits
 
@@ -25,10 +25,11 @@ MAX_ROWS_OF_SINGLES = 4
 # Gradients of more rows than this are not tried in one launch: columns would take too many iterations.
 MAX_FEW_ROWS = 2048
 # Elements of a multiprocessor that are for programs of many warps, by the width of a tile (``many_warps``): a tile to
-# each program, of a width of 32 half of one, of which two fit on a multiprocessor. 41229 x 9 bf16 takes 7.8 us so and
-# 20.8 by pipelines, 34585 x 13 float32 8.9 and 17.5, 250000 x 3 10.7 and 13.9, 16000 x 25 float64 13.4 and 15.3, but
-# 130000 x 31 bf16, of several tiles, 40.7 to 59.7 and 33.4, 40491 x 33 float16 19.9 and 19.4 (H100).
-MANY_ELEMENTS = {4: 8192, 8: 8192, 16: 8192, 32: 4096}
+# each program. 41229 x 9 bf16 takes 7.8 us so and 20.8 by pipelines, 34585 x 13 float32 8.9 and 17.5, 250000 x 3 10.7
+# and 13.9, 20000 x 25 bf16 10.5 and 21.0, 30001 x 21 float32 12.6 and 18.6, 16000 x 25 float64 13.4 and 15.3, 3030 x 47
+# float16 6.0 and 9.6, 10001 x 41 bf16 10.2 and 16.1, but 130000 x 31 bf16, of several tiles, 40.7 to 59.7 and 33.4,
+# 40491 x 33 float16 19.9 and 19.4 (H100).
+MANY_ELEMENTS = {4: 8192, 8: 8192, 16: 8192, 32: 8192, 64: 8192}
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -89,7 +90,7 @@ def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
     """What no table has: its rows are of others, which divide into pipelines otherwise."""
     if problem.backward:
         return many_warps(problem, MANY_ELEMENTS, limits)
-    return early_row(problem, limits) or shared_odd_row(problem, limits)
+    return early_row(problem, limits) or long_sum(problem, limits) or shared_odd_row(problem, limits)
 
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
