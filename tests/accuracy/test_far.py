@@ -198,6 +198,27 @@ def test_layer_norm(shape, dtype, registers, sm_count, only_last, device_with):
     torch.testing.assert_close(dx[-1:].to(wide), native[0], rtol=1e-3, atol=1e-3)
 
 
+def test_gradients_of_long_rows_by_blocks_of_columns(only_last, device_with, monkeypatch):
+    """The last program, and words of the others that are next to nothing."""
+    only_last(1)
+    device_with(sm_count=2000)
+
+    def counters(like: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+        words = torch.ones(count, dtype=dtype)
+        words[-1] = (count - 1) // 16 - 1
+        return words
+
+    monkeypatch.setattr(workspace, "counters", counters)
+    x, dy = sparse((16, 2**27 + 8), torch.float16), sparse((16, 2**27 + 8), torch.float16)
+    x[-1, -1], dy[-1, -1] = 2.0, 3.0
+    statistics = torch.zeros(16, 1), torch.ones(16, 1)
+    weight = sparse((2**27 + 8,), torch.float16)
+    weight[-1] = 0.5
+    dx, dweight, _ = layer_norm_backward(dy, x, x.shape[1:], *statistics, weight, None, [True, True, False])
+    assert dx[-1, -1].item() == 1.5
+    assert dweight[-1].item() == 6.0
+
+
 # As they lie in memory, column by column, and whole rows of a thread.
 @each("N", [4, 3, 5, 7])
 def test_norms_of_a_few_elements(N, only_last):

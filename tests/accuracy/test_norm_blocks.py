@@ -95,9 +95,3 @@ def test_values_that_are_not_finite_stay_in_their_row_and_column(N, value, devic
     for gradient in (dweight, dbias):
         assert torch.isfinite(gradient).sum() == N - 1
         assert not torch.isfinite(gradient[N - 1])
-
-
-def test_words_are_cleared(device):
-    """Or a second launch would take the first one's."""
-    for _ in range(2):
-        _check_backward(Case((2, 9000), 1, torch.float32, device))

@@ -199,6 +199,13 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
         *(
             name
+            for which in ("", " (2)")
+            for name in _any_other(
+                "norm/blocks/sums_of_words", f"tl.load(words_ptr + rank, mask=mask, other=1, volatile=True){which}"
+            )
+        ),
+        *(
+            name
             for place in ("read_ptr", "read_ptr + 1")
             for name in _any_other("scan/exchange/read", f"tl.load({place}, mask=known, other=1, volatile=True)")
         ),
@@ -211,6 +218,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/columns/gradient_of_rows/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         "norm/rms_backward/gradient_of_rows/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         "norm/loop/load_terms/wrong_other: tl.load(x_ptr + columns, mask=mask, other=0.0)",
+        "norm/blocks/load_block/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        *(
+            f"norm/blocks/norm_backward_blocks/wrong_other: tl.load({of}_ptr + rows, mask=row_mask, other=0.0)"
+            for of in ("mean", "rstd")
+        ),
         f"{_COLUMN_SUMS}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
