@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from flag_gems_overrides.ops.families.batch_norm.launches import Channels, Flat, Groups, Problem
+from flag_gems_overrides.ops.families.batch_norm.groups_plan import groups_of
+from flag_gems_overrides.ops.families.batch_norm.launches import Channels, Flat, Groups, Problem, by_words, launch
 from flag_gems_overrides.ops.families.batch_norm.plan import choose, plan
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import cdiv
@@ -65,7 +66,7 @@ def test_programs_hold_channels_as_they_were_timed(problem, channels, block, res
         (Problem(7868, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 2)),
         (Problem(15789, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 2)),
         (Problem(3947, 304, 1, 2, 2), ("groups", 32, 16, 2, 16, 1)),
-        (Problem(6287, 128, 1, 4, 2), ("flat", 128, 4, 2, 16, 2)),
+        (Problem(6287, 128, 1, 4, 2), ("groups", 16, 16, 2, 16, 1)),
         (Problem(16435, 123, 1, 2, 2), ("flat", 123, 4, 2, 16, 4)),
         (Problem(40000, 64, 1, 4, 2), ("flat", 64, 4, 2, 16, 2)),
     ],
@@ -79,6 +80,8 @@ def test_gradients_of_some_columns_as_they_were_timed(problem, configuration):
     ("problem", "kernel"),
     [
         (Problem(8233, 32, 1, 4, 1), "flat"),
+        (Problem(9000, 16, 1, 4, 1), "flat"),
+        (Problem(4500, 64, 1, 4, 1), "flat"),
         (Problem(5000, 64, 1, 4, 1), "flat"),
         (Problem(6319, 144, 1, 2, 1), "flat"),
         (Problem(7000, 20, 1, 2, 1), "channels"),
@@ -96,19 +99,18 @@ def test_columns_of_many_rows_are_read_as_they_lie(problem, kernel):
     [
         (Problem(4480, 3, 3, 2, 2), 105, 1),
         (Problem(1, 1, 52479, 4, 2), None, 1),
-        (Problem(3000, 12, 5, 2, 2), None, 2),
         (Problem(8, 56, 10153, 2, 2), 504, 5),
     ],
     ids=str,
 )
 def test_programs_of_few_tiles_are_rounded_up(problem, programs, tiles):
-    planned = plan(problem, H200)
+    planned = launch(problem, groups_of(problem, H200), H200)
     assert isinstance(planned, Groups)
     assert cdiv(planned.slice_size, planned.tiling.rows) == tiles
     assert programs in (None, planned.programs)
 
 
-@pytest.mark.parametrize(("shape", "programs"), [((35110, 5, 1), 44), ((11144, 5, 3), 44), ((8192, 60, 1), 86)])
+@pytest.mark.parametrize(("shape", "programs"), [((35110, 5, 1), 87), ((11144, 5, 3), 87), ((8192, 60, 1), 86)])
 def test_fewer_programs_than_multiprocessors_are_rounded_up(shape, programs):
     planned = plan(Problem(*shape, 2, 2), H200)
     assert isinstance(planned, Flat)
@@ -164,4 +166,57 @@ def test_many_columns_that_l2_does_not_hold_are_read_as_they_lie(M, N, kernel):
 
 def test_columns_in_turns_that_l2_holds_have_two_programs_to_a_multiprocessor():
     limits = H200._replace(l2_bytes=50 << 20)
-    assert plan(Problem(842, 14176, 1, 4, 2), limits).programs > limits.sm_count
+    assert plan(Problem(842, 14175, 1, 4, 2), limits).programs > limits.sm_count
+
+
+@pytest.mark.parametrize(
+    ("problem", "channels", "warps"),
+    [
+        (Problem(229, 702368, 1, 2, 2), 16, 8),
+        (Problem(229, 33000, 1, 2, 2), 16, 8),
+        (Problem(229, 70236, 1, 2, 2), 32, 16),
+        (Problem(268, 225776, 1, 4, 2), 16, 16),
+        (Problem(1000, 40000, 1, 4, 2), 8, 16),
+    ],
+    ids=str,
+)
+def test_gradients_of_many_columns_are_held_by_sectors(problem, channels, warps):
+    assert choose(problem, H200)[:3] == ("channels", channels, warps)
+
+
+@pytest.mark.parametrize(
+    "problem", [Problem(500, 131072, 1, 2, 2), Problem(382, 23795, 1, 4, 2), Problem(1100, 40000, 1, 4, 2)], ids=str
+)
+def test_gradients_of_many_columns_are_not_held_where_that_is_slower(problem):
+    assert choose(problem, H200).kernel != "channels"
+
+
+@pytest.mark.parametrize(
+    ("problem", "programs"),
+    [(Problem(8000, 32, 1, 4, 1), 125), (Problem(56029, 2, 1, 2, 2), 54), (Problem(13489, 112, 1, 2, 1), 63)],
+    ids=str,
+)
+def test_few_elements_are_read_by_as_many_programs_as_multiprocessors_at_most(problem, programs):
+    planned = plan(problem, H200)
+    assert isinstance(planned, Flat)
+    assert planned.programs == programs
+
+
+def test_channels_that_programs_hold_badly_are_shared_by_groups():
+    assert choose(Problem(8079, 17, 2, 2, 1), H200).kernel == "groups"
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (Problem(1, 1, 84365, 4, 2), True),
+        (Problem(20, 1, 56272, 2, 2), True),
+        (Problem(9000, 304, 1, 2, 2), True),
+        (Problem(1, 1, 84365, 8, 2), False),
+    ],
+    ids=str,
+)
+def test_groups_exchange_words_of_two_float32(problem, words):
+    planned = plan(problem, H200)
+    assert isinstance(planned, Groups)
+    assert by_words(problem, planned) == words

@@ -117,9 +117,9 @@ def decode_pair(word):
 
 
 @triton.jit
-def publish(word_ptr, word):
+def publish(word_ptr, word, mask=None):
     """Let the programs that wait in ``collect`` see ``word``, which is not 0."""
-    tl.atomic_xchg(word_ptr, word, sem="relaxed", scope="gpu")
+    tl.atomic_xchg(word_ptr, word, mask=mask, sem="relaxed", scope="gpu")
 
 
 @triton.jit

@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.workspace import collect, decode_pair, encode_pair, publish
 from ..norm.statistics import from_bits
 from .statistics import rstd_of
 from .tile import (
@@ -27,6 +28,7 @@ from .tile import (
     edges_at,
     elements_before,
     held_channels,
+    in_shape_of,
     load_of_channels,
     merged_channels,
     merged_parts,
@@ -35,7 +37,7 @@ from .tile import (
     tile_at,
     unaligned_tile_at,
 )
-from .waiting import announce, arrives_last, leave, wait_for
+from .waiting import announce, arrives_last, leave, leave_words, wait_for, words_at, words_of_block
 
 
 @triton.jit
@@ -165,14 +167,15 @@ def batch_norm_backward_groups(
     """All gradients where GROUP programs share a block of channels. In training each reads its part of x and dy twice;
     in evaluation dx does not wait for the sums, and x is not read if they are not wanted.
 
-    The last program of a group to have read its part adds up all parts, in order.
+    The last program of a group to have read its part adds up all parts, in order; by words each program does.
 
     EDGES is not 0 where runs of B begin anywhere. ``vectors`` is B then, ``total`` the whole vectors of a channel, as
     unaligned_tile_at counts them; besides its slice of them a program has the heads and tails of some runs, as many as
     EDGES lanes have room for at a time.
 
-    partial_ptr: [2, GROUP, C], at the end the sums in place of the first part; workspace_ptr: see waiting.py; both
-    None for groups of one
+    partial_ptr: [2, GROUP, C], at the end the sums in place of the first part, None if programs exchange words
+    workspace_ptr: see waiting.py, None for groups of one
+    PARTS: added up at a time; by words GROUP at least, and as many lanes of them as threads
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     part = tl.program_id(0) % GROUP
@@ -190,6 +193,7 @@ def batch_norm_backward_groups(
     tiles = (end - begin + BLOCK - 1) // BLOCK
     SUMS: tl.constexpr = dweight_ptr is not None or dbias_ptr is not None or not EVALUATION
     WAITS: tl.constexpr = partial_ptr is not None and dx_ptr is not None and not EVALUATION
+    WORDS: tl.constexpr = partial_ptr is None and workspace_ptr is not None
     for block in tl.range(tl.program_id(0) // GROUP, blocks, tl.num_programs(0) // GROUP):
         channels = channels_of(block, CHANNELS, COLUMNS)
         mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
@@ -223,8 +227,14 @@ def batch_norm_backward_groups(
         if not EVALUATION:
             # After the loop, which has no register for them; on their way while this program waits for the others.
             rstd, weight = rstd_and_weight(spread_ptr, weight_ptr, channels, C, eps, EVALUATION, ACC)
-        if partial_ptr is None:
+        if workspace_ptr is None:
             store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
+        elif WORDS:
+            words_ptr = words_at(workspace_ptr, blocks)
+            publish(words_ptr + part * C + channels, encode_pair(sum_dy, sum_dyx), channels < C)
+            sum_dy, sum_dyx = add_words(words_ptr, block, C, GROUP, CHANNELS, PARTS, COLUMNS)
+            if part == 0:
+                store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
         else:
             places = partial_ptr + part * C + channels
             tl.store(places, sum_dy, mask=channels < C)
@@ -252,7 +262,9 @@ def batch_norm_backward_groups(
                 first = begin + (tiles - 1 - tile) * BLOCK
                 offsets, mask = any_tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN, EDGES)
                 store_tile(dy_ptr, x_ptr, dx_ptr, offsets, mask, mean, sum_dy, sum_dyx, rstd, scale, count)
-        if WAITS:
+        if WORDS:
+            leave_words(workspace_ptr, block, blocks, C, GROUP, 1, CHANNELS, PARTS)
+        elif WAITS:
             leave(workspace_ptr, block, blocks, part, GROUP, SHARES)
 
 
@@ -306,3 +318,13 @@ def add_parts(partial_ptr, block, C, GROUP, CHANNELS: tl.constexpr, PARTS: tl.co
         sum_dy += over_parts(tl.load(places, mask=mask, other=0.0))
         sum_dyx += over_parts(tl.load(places + plane, mask=mask, other=0.0))
     return sum_dy, sum_dyx, channels
+
+
+@triton.jit
+def add_words(words_ptr, block, C, GROUP, CHANNELS: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The sums of all parts of a block, in the shape of channels_of, from what its programs publish: [GROUP, C]."""
+    places, mask = words_of_block(words_ptr, block, C, GROUP, CHANNELS, PARTS)
+    part_dy, part_dyx = decode_pair(collect(places, mask))
+    sum_dy = over_parts(tl.where(mask, part_dy, 0.0))
+    sum_dyx = over_parts(tl.where(mask, part_dyx, 0.0))
+    return in_shape_of(sum_dy, COLUMNS), in_shape_of(sum_dyx, COLUMNS)

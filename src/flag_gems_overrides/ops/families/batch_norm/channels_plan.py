@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 from .launches import (
@@ -54,12 +56,21 @@ WARPS_AT_ONCE, FEW_WARPS = 32, 4
 # 536 x 4013 bf16 take 19.9 us so, 21.5 with flat (H100), but 33.6 of that of 2048 x 1024 float32 28.2, 25.8 with groups
 # (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
 LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 256, 20 << 20
+# But gradients of more bytes, of at most so many rows, where each load is of so many bytes at least, by whole sectors:
+# of 229 x 70236 float16, of 8 bytes to a load, 54.9 us by 32 columns and 16 warps, 63.0 by 16 and 8, by groups 94.0, of
+# 268 x 225776 float32 291 and 414, 1000 x 40000 222 and 284. Not of two bytes with more rows, which are one program to
+# a multiprocessor: 500 x 131072 float16 235 and 219; nor of single columns: 382 x 23795 float32 82.4, flat 80.3. Of two
+# bytes in whole vectors by 16 columns and 8 warps, three programs to a multiprocessor: 229 x 702368 458 us, by 32 and
+# 16 605, by groups 672 (torch.compile 469), 229 x 33000 32.9, by 16 and 16 40.7, 150 x 262144 bf16 147, by 32 230, by
+# groups 157 (H100).
+MAX_ROWS_OF_SECTORS, MIN_BYTES_OF_SECTORS = {2: 256, 4: 1024}, 8
 # With more rows than these a program has registers for one column of a gradient, and L1 looks up as many lines as the
 # rows that it loads from have: 4644 x 64 bf16 takes 16.9 us so, 12.0 with flat, 6000 x 32 float32 17.3 and 11.5, but
 # 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. Forward a few columns: 8233 x 32 float32 18.8 us, with
-# flat 10.9, 5000 x 64 13.2 and 10.7, 6319 x 144 bf16 17.4 and 17.0, but 7000 x 20 10.7. The bytes of a row up to which
-# they do, and the rows forward, are estimated between these, not timed.
-ROWS_OF_ONE_COLUMN, ROWS_OF_ONE_COLUMN_FORWARD, MAX_ROW_BYTES = 4096, {2: 6144, 4: 4608}, 64
+# flat 10.9, 5000 x 64 13.2 and 10.7, 4500 x 64 12.4 and 11.8, 6319 x 144 bf16 17.4 and 17.0, but 7000 x 20 10.7. The
+# bytes of a row up to which they do, and the rows forward of two bytes, are estimated between these, not timed. With
+# twice as many rows forward not even those: 9000 x 16 float32 takes 14.0 us, with flat 10.2.
+ROWS_OF_ONE_COLUMN, ROWS_OF_ONE_COLUMN_FORWARD, MAX_ROW_BYTES = 4096, {2: 6144, 4: 4096}, 64
 # Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
 MAX_SINGLES = 3 / 4
 # Programs that do not wait for each other: of so many waves the last one is a small part.
@@ -87,12 +98,17 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         ):
             channels //= 2
         if channels * block > most:
+            of_sectors = _of_sectors(problem, limits)
+            if of_sectors is not None:
+                return of_sectors
             # Half of it of two inputs: 2500 x 40 float16 spills 8 bytes on sm_80.
             channels = most // block // (inputs if limits.capability[0] < 9 else 1)
             if channels == 0 or inputs * _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
                 return None
             max_held_rows = ROWS_OF_ONE_COLUMN if inputs == 2 else ROWS_OF_ONE_COLUMN_FORWARD.get(size, A)
             if max_held_rows < A and C * size > MAX_ROW_BYTES:
+                return None
+            if inputs == 1 and 2 * ROWS_OF_ONE_COLUMN < A and C * size == MAX_ROW_BYTES:
                 return None
         # A program that fills the registers of a multiprocessor loads, computes, and stores in turns: 139 x 179633 bf16
         # takes 72 us with 32 channels, 81 with 64 (torch.compile 78); many gradients even with half a sector: 368 x
@@ -159,6 +175,21 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         per_thread //= 4 if inputs == 1 and B % 2 and A > 1 else 2
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
     return Configuration("channels", channels, warps)
+
+
+def _of_sectors(problem: Problem, limits: Limits) -> Configuration | None:
+    """Many columns of a gradient, of which a program of all warps holds fewer than it reads side by side."""
+    block, size = power_of_2(problem.M), problem.itemsize
+    vector = math.gcd(problem.N, VECTOR_BYTES // size) * size
+    possible = problem.inputs == 2 and limits.capability[0] == 9 and block <= MAX_ROWS_OF_SECTORS.get(size, 0)
+    if not possible or vector < MIN_BYTES_OF_SECTORS:
+        return None
+    channels = held(problem) * MAX_WARPS * WARP // block
+    if size == 2 and vector == VECTOR_BYTES and WAVES * channels * limits.sm_count < problem.N:
+        return Configuration("channels", channels // 2, MAX_WARPS // 2)
+    if 2 * _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
+        return Configuration("channels", channels, MAX_WARPS)
+    return None
 
 
 def _two_tiles(problem: Problem, limits: Limits) -> Configuration | None:

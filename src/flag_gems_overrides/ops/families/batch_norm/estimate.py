@@ -16,6 +16,7 @@ from .launches import (
     Flat,
     Groups,
     Problem,
+    by_words,
     held,
     launch,
 )
@@ -23,6 +24,13 @@ from .launches import (
 # Bytes that a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and
 # of an exchange of sums between programs.
 BYTES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 0.7, 2.5
+# So much less where programs exchange words, and where gradients of columns do: 13 problems take 0.9 to 2.3 us less,
+# the gradient of 9000 x 304 bf16 19.7 instead of 23.1 (H100).
+WORDS_US, WORDS_US_OF_COLUMNS = 1.2, 2.2
+# Least bytes of a load that a pipeline has in flight, as cp.async copies them; so much longer takes an iteration of
+# shorter ones: 7663 x 21 x 3 float16 21.6 us by groups of three stages, 14.9 by flat, the gradient of 2272 x 3 x 23
+# bf16 11.4 and 8.1 (H100).
+MIN_STAGED_BYTES, OF_SHORT_LOADS = 4, 2.5
 # So many programs that wait for each other add a microsecond, twice as many add four: 2966680 bf16 of one channel
 # take 17.7 us with 527 programs, 19.1 with 714, 24.4 with 1054; 2048 x 7 x 12 8.2 with 192, 8.7 with 384, 11.6 with
 # 768.
@@ -46,6 +54,8 @@ OF_FLAT_WARPS = {8: 1.03, 16: 1.06}
 # bf16 take 29.7 us by 8 warps, 25.1 by 4, of 15789 x 304 44.3 by 16, 43.8 by 8, 37.7 by 4, of 6287 x 128 float32 21.4
 # by 8, 18.1 by 4, of 12000 x 200 float16 25.4 and 24.9 (H100).
 FLAT_SUMS_US = {8: 3.0, 16: 10.0}
+# flat: sums that a thread adds up at the end in the time of an iteration.
+SUMS_OF_ITERATION = 4
 # Columns of whole vectors take so many times as long, by the bytes of an element: 156093 x 168 float16 92 us, the
 # gradient of 780197 x 136 549, of 538608 x 128 float32 396, of 213671 x 128 float64 300, of 40000 x 64 float32 32.0, by
 # flat 30.2. Forward those of float32 more: 69460 x 32 29.3 us, by flat 23.0, 20000 x 128 26.1 and 27.6, 5000 x 512 23.5
@@ -145,15 +155,19 @@ def _of_groups(problem: Problem, chosen: Groups) -> _Work:
     if tiling.edges:
         runs_at_once = tiling.edges // (2 * tiling.vec)
         iterations += 2 * turns * cdiv(cdiv(problem.M, chosen.group), runs_at_once)
-    if chosen.stages > 2:
+    vector = tiling.vec * problem.itemsize
+    if vector < MIN_STAGED_BYTES:
+        iterations = int(iterations * OF_SHORT_LOADS)
+    elif chosen.stages > 2:
         iterations //= 2
     if chosen.group > 1:
         merges = ITERATION_US * cdiv(chosen.group, chosen.parts)
         us += turns * (EXCHANGE_US + merges + (chosen.programs / PROGRAMS_OF_US) ** 2)
+        if by_words(problem, chosen):
+            us -= turns * (WORDS_US_OF_COLUMNS if tiling.columns and problem.inputs == 2 else WORDS_US)
         us += COLUMNS_US if tiling.columns else ROWS_US
         if tiling.columns and problem.inputs == 2:
             us += PROGRAM_US * max(chosen.group - FEW_PROGRAMS, 0)
-    vector = tiling.vec * problem.itemsize
     slower = OF_PARTS_OF_VECTORS.get(vector, 1.0)
     if tiling.columns and vector < VECTOR_BYTES:
         slower *= OF_NARROW_COLUMNS
@@ -183,7 +197,8 @@ def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> _Work:
         us += workspace / 2 / (mergers * BYTES_PER_US)
     else:
         # At the end a program adds up what its threads have.
-        us += ITERATION_US * cdiv(chosen.channels, chosen.block_c) * cdiv(chosen.per_row, chosen.block_e)
+        at_a_time = max(chosen.block_c * chosen.block_e / (chosen.warps * WARP * SUMS_OF_ITERATION), 1)
+        us += ITERATION_US * at_a_time * cdiv(chosen.channels, chosen.block_c) * cdiv(chosen.per_row, chosen.block_e)
         us += FLAT_SUMS_US.get(chosen.warps, 0.0) if problem.inputs == 2 else 0.0
         workspace, parts = sums * chosen.programs * chosen.lanes * chosen.vec, chosen.group
     us += ITERATION_US * (parts * MERGED_CHANNELS // MERGED_ELEMENTS)

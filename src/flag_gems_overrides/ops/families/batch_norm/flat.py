@@ -93,11 +93,11 @@ def rows_of_places(places, tiles, rest, with_rest, width, ROWS: tl.constexpr):
 
 
 @triton.jit
-def part_of_block(GROUP, SLICE, tiles):
+def part_of_block(program, GROUP, SLICE, tiles):
     """(block, part, first tile, tile after the last, whether the rest is this part's)."""
-    part = tl.program_id(0) % GROUP
+    part = program % GROUP
     begin = part * SLICE
-    return tl.program_id(0) // GROUP, part, begin, tl.minimum(begin + SLICE, tiles), part == GROUP - 1
+    return program // GROUP, part, begin, tl.minimum(begin + SLICE, tiles), part == GROUP - 1
 
 
 @triton.jit

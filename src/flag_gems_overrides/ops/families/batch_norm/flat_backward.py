@@ -51,7 +51,7 @@ def batch_norm_backward_flat_sums(
     if PDL:
         gdc_launch_dependents()
     ACC: tl.constexpr = partial_ptr.dtype.element_ty
-    block, part, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
+    block, part, begin, end, with_rest = part_of_block(tl.program_id(0), GROUP, SLICE, tiles)
     start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
     mean = of_places(mean_ptr, (start + places) // B % C, ACC, 0.0)
@@ -187,13 +187,17 @@ def batch_norm_backward_flat_apply(
 ):
     """dx, backwards. sums_ptr: [2, C]; total: elements of a channel"""
     ACC: tl.constexpr = sums_ptr.dtype.element_ty
-    block, _, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
+    program = tl.num_programs(0) - 1 - tl.program_id(0)
+    block, _, begin, end, with_rest = part_of_block(program, GROUP, SLICE, tiles)
     start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
     channels = (start + places) // B % C
     mean = of_places(mean_ptr, channels, ACC, 0.0)
     rstd = of_places(rstd_ptr, channels, ACC, 1.0)
     scale = rstd * of_places(weight_ptr, channels, ACC, 1.0)
+    # On their way while the sums are added up.
+    first_dys = load_tile(dy_ptr, end - 1, start, width, mask, ROWS, LANES, VEC)
+    first_xs = load_tile(x_ptr, end - 1, start, width, mask, ROWS, LANES, VEC)
     if PDL:
         gdc_wait()
     sum_dy = of_places(sums_ptr, channels, ACC, 0.0)
@@ -206,7 +210,10 @@ def batch_norm_backward_flat_apply(
             x = tl.load(x_ptr + offsets, mask=rest_mask, other=0.0).to(ACC)
             dx = input_gradient(dy, x - mean, sum_dy, sum_dyx, rstd, scale, count)
             tl.store(dx_ptr + offsets, dx, mask=rest_mask)
-    for i in tl.range(0, end - begin, num_stages=STAGES):
+    for r in tl.static_range(ROWS):
+        dx = input_gradient(first_dys[r].to(ACC), first_xs[r].to(ACC) - mean, sum_dy, sum_dyx, rstd, scale, count)
+        tl.store(dx_ptr + row_of_tile(end - 1, r, start, width, ROWS, VEC) + places, dx, mask=mask)
+    for i in tl.range(1, end - begin, num_stages=STAGES):
         tile = end - 1 - i
         dys = load_tile(dy_ptr, tile, start, width, mask, ROWS, LANES, VEC)
         xs = load_tile(x_ptr, tile, start, width, mask, ROWS, LANES, VEC)

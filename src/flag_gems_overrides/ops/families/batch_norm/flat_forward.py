@@ -52,7 +52,7 @@ def batch_norm_flat_statistics(
     ACC: tl.constexpr = partial_ptr.dtype.element_ty
     if PDL:
         gdc_launch_dependents()
-    block, part, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
+    block, part, begin, end, with_rest = part_of_block(tl.program_id(0), GROUP, SLICE, tiles)
     start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
     first_rows = load_tile(x_ptr, begin, start, width, mask, ROWS, LANES, VEC)
@@ -222,6 +222,8 @@ def batch_norm_flat_merge(
     """
     ACC: tl.constexpr = partial_ptr.dtype.element_ty
     channels = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
+    running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
     if PDL:
         gdc_launch_dependents()
         gdc_wait()
@@ -253,8 +255,6 @@ def batch_norm_flat_merge(
         counts = new_counts
     none = tl.zeros_like(origin)
     mean, squares, _ = merged_with(none, none, none, means, squares, counts, counts > 0)
-    running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
-    running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
     store_statistics(
         origin + mean, squares, running_mean, running_var, channels, C, tl.cast(total, ACC),
         from_bits(eps_bits, ACC), from_bits(momentum_bits, ACC),
@@ -286,12 +286,15 @@ def batch_norm_flat_apply(
 ):
     """The result, backwards: what was read last may still be in the cache."""
     ACC: tl.constexpr = mean_ptr.dtype.element_ty
-    block, _, begin, end, with_rest = part_of_block(GROUP, SLICE, tiles)
+    program = tl.num_programs(0) - 1 - tl.program_id(0)
+    block, _, begin, end, with_rest = part_of_block(program, GROUP, SLICE, tiles)
     start, mask = block_of(block, width, LANES, VEC)
     places = places_of_block(LANES, VEC)
     channels = (start + places) // B % C
     weight = of_places(weight_ptr, channels, ACC, 1.0)
     bias = of_places(bias_ptr, channels, ACC, 0.0)
+    # On their way while the statistics are merged.
+    first_rows = load_tile(x_ptr, end - 1, start, width, mask, ROWS, LANES, VEC)
     if PDL:
         gdc_wait()
     mean = of_places(mean_ptr, channels, ACC, 0.0)
@@ -301,7 +304,10 @@ def batch_norm_flat_apply(
             offsets, rest_mask = places_in_rest(places, mask, start, r, tiles, rest, width, ROWS)
             x = tl.load(x_ptr + offsets, mask=rest_mask, other=0.0).to(ACC)
             tl.store(y_ptr + offsets, (x - mean) * scale + bias, mask=rest_mask)
-    for i in tl.range(0, end - begin, num_stages=STAGES):
+    for r in tl.static_range(ROWS):
+        y = (first_rows[r].to(ACC) - mean) * scale + bias
+        tl.store(y_ptr + row_of_tile(end - 1, r, start, width, ROWS, VEC) + places, y, mask=mask)
+    for i in tl.range(1, end - begin, num_stages=STAGES):
         tile = end - 1 - i
         xs = load_tile(x_ptr, tile, start, width, mask, ROWS, LANES, VEC)
         for r in tl.static_range(ROWS):

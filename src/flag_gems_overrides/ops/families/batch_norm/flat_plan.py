@@ -9,22 +9,38 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from .estimate import estimate
-from .launches import FLAT_LOADS, FLAT_SHARE, FLAT_VECTORS, Configuration, Problem, has_vectors, launch_or_none
+from .launches import FLAT_LOADS, FLAT_SHARE, FLAT_VECTORS, Configuration, Flat, Problem, has_vectors, launch_or_none
 
 # Warps of a program, warps of a multiprocessor, stages. Whole vectors of float32 columns forward by WIDE_WARPS, if
 # these have a row: 69460 x 32 23.0 us, 24.4 with 8, 20000 x 128 27.6 and 30.1, 5000 x 512 23.7 and 25.4, 65536 x 512
 # 153.8 and 154.8 (H100).
 FLAT_WARPS, WIDE_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 4, 16, 3
+# Least tiles of a program of few elements. One is enough, and the bytes of its sums, where a multiprocessor has one
+# program at most: 8000 x 32 float32 8.8 us by 125 programs, 9.7 by 42, 38256 x 17 x 2 bf16 17.3 by 114, 18.2 by 57, the
+# gradient of 56029 x 2 bf16 8.3 by 54, 8.7 by 27, but 13489 x 112 float16 17.0 by 187 and 15.4 by 63 (H100).
+FEW_TILES = 2
 
 
 def flat_of(problem: Problem, limits: Limits) -> Configuration | None:
     """What is estimated to take the least time; None if rows are too long or too few."""
-    legal = (each for each in _flats(problem, limits) if launch_or_none(problem, each, limits) is not None)
-    return min(legal, key=lambda each: estimate(problem, each, limits), default=None)
+    found = [
+        each
+        for each in _flats(problem, limits, FLAT_SHARE, FEW_TILES)
+        if launch_or_none(problem, each, limits) is not None
+    ]
+    for each in _flats(problem, limits, 1, 1):
+        launched = launch_or_none(problem, each, limits)
+        few = isinstance(launched, Flat) and not launched.by_place and launched.programs <= limits.sm_count
+        if few and each.warps == min(FLAT_WARPS):
+            found.append(each)
+    return min(found, key=lambda each: estimate(problem, each, limits), default=None)
 
 
-def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    """By channel if a tile has room for a long row, or by place; some may not be legal."""
+def _flats(problem: Problem, limits: Limits, share: int, few_tiles: int) -> Iterator[Configuration]:
+    """By channel if a tile has room for a long row, or by place; some may not be legal.
+
+    share: of the bytes of its sums, which a program reads; few_tiles: of a program, if there are few elements
+    """
     A, C, B, size, inputs = problem
     vec = VECTOR_BYTES // size
     wide = B == 1 and inputs == 1 and size == 4 and has_vectors(problem)
@@ -37,6 +53,6 @@ def _flats(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             used = lanes // of_long_row * of_long_row
         of_sums, of_data = 2 * 4 * (3 if inputs == 1 else 2) * lanes, (2 * inputs + 1) * size * used
         for loads in (FLAT_LOADS[inputs], FLAT_LOADS[inputs] // 2):
-            of_few = max(A * C * B // (1024 * limits.sm_count), 2) * FLAT_LOADS[inputs] // loads
-            least = min(cdiv(FLAT_SHARE * of_sums, of_data * loads), of_few)
+            of_few = max(A * C * B // (1024 * limits.sm_count), few_tiles) * FLAT_LOADS[inputs] // loads
+            least = min(cdiv(share * of_sums, of_data * loads), of_few)
             yield Configuration("flat", channels, warps, loads, FLAT_WARPS_PER_SM, least, False, STAGES)

@@ -13,8 +13,9 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ..norm.statistics import corrected_by, divide_by, from_bits, reciprocal, sums_are_exact
-from .statistics import merge_parts, store_statistics
+from ...launch.workspace import encode_pair, publish
+from ..norm.statistics import corrected_by, divide_by, from_bits, mean_to_store, reciprocal, sums_are_exact
+from .statistics import merge_parts, merge_words, store_statistics
 from .tile import (
     any_tile_at,
     begin_and_end,
@@ -29,7 +30,7 @@ from .tile import (
     runs_of,
     tile_at,
 )
-from .waiting import announce, arrives_last, leave, wait_for
+from .waiting import announce, arrives_last, leave, leave_words, wait_for, words_at
 
 
 @entry()
@@ -148,15 +149,17 @@ def batch_norm_groups(
 ):
     """Training where GROUP programs share a block of channels: each has a part of it, which it reads twice.
 
-    The last program of a group to have read its part merges all parts; the others wait for it.
+    The last program of a group to have read its part merges all parts; the others wait for it. By words each program
+    merges all parts.
 
     EDGES is not 0 where runs of B begin anywhere. ``vectors`` is B then, ``total`` the whole vectors of a channel, as
     unaligned_tile_at counts them; besides its slice of them a program has the heads and tails of the runs that end in
     it, as many as EDGES lanes have room for at a time.
 
-    partial_ptr: [3, GROUP, C], less than 2**31 numbers, because a part has many elements
-    workspace_ptr: see waiting.py
-    both None for groups of one
+    partial_ptr: [3, GROUP, C], less than 2**31 numbers, because a part has many elements; None if programs exchange
+    words
+    workspace_ptr: see waiting.py, None for groups of one
+    PARTS: merged at a time; by words GROUP at least, and as many lanes of them as threads
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     UNIT: tl.constexpr = 1 if COLUMNS else VEC
@@ -204,7 +207,7 @@ def batch_norm_groups(
         # On their way while this program waits for the others.
         weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
         bias = load_of_channels(bias_ptr, channels, C, ACC, 0.0)
-        if partial_ptr is None:
+        if workspace_ptr is None:
             mean = pivot + shift
             running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
             running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
@@ -212,6 +215,24 @@ def batch_norm_groups(
                 mean, part_squares, running_mean, running_var, channels, C, count, eps, momentum,
                 mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
             )  # fmt: skip
+        elif partial_ptr is None:
+            words_ptr = words_at(workspace_ptr, blocks)
+            places = words_ptr + part * C + channels
+            publish(places, encode_pair(pivot, shift), channels < C)
+            publish(places + plane, encode_pair(part_squares, tl.zeros_like(part_squares)), channels < C)
+            running_mean = load_of_channels(running_mean_ptr, channels, C, ACC, 0.0)
+            running_var = load_of_channels(running_var_ptr, channels, C, ACC, 0.0)
+            mean, squares = merge_words(
+                words_ptr, block, C, GROUP, SLICE, total, vectors, UNIT, RUN, EDGES, CHANNELS, PARTS, COLUMNS
+            )
+            if part == 0:
+                store_statistics(
+                    mean, squares, running_mean, running_var, channels, C, count, eps, momentum,
+                    mean_ptr, rstd_ptr, running_mean_ptr, running_var_ptr,
+                )  # fmt: skip
+            variance = squares * (1.0 / count)
+            rstd = tl.rsqrt(variance + eps)
+            mean = mean_to_store(mean, variance)
         else:
             places = partial_ptr + part * C + channels
             tl.store(places, pivot, mask=channels < C)
@@ -243,6 +264,8 @@ def batch_norm_groups(
             store_tile(x_ptr, y_ptr, offsets, mask, mean, scale, bias)
         if partial_ptr is not None:
             leave(workspace_ptr, block, blocks, part, GROUP, SHARES)
+        elif workspace_ptr is not None:
+            leave_words(workspace_ptr, block, blocks, C, GROUP, 2, CHANNELS, PARTS)
 
 
 @triton.jit

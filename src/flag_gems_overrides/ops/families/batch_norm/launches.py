@@ -30,6 +30,8 @@ MIN_UNALIGNED_BYTES = 512
 # bf16 17.4 and 22.8, 2 x 18 x 11805 float32 11.4 and 12.6, 1263 x 1 x 409 bf16 11.6 and 14.0, but 5 x 1 x 20001 float32
 # 10.3 and 10.0, 3 x 3 x 8001 float16 10.1 and 7.7 (H100).
 LITTLE_EDGES, LITTLE_BYTES = {2: 3 << 18}, 1 << 20
+# Words that a thread of a group collects of the other programs at most, in each plane.
+WORDS_OF_THREAD = 8
 # Elements of a tile at most.
 MAX_BLOCK = 1 << 16
 # Of a tile of vectors a tile of heads and tails has the share of 1 / EDGES_OF_TILE (112 bytes spill with as many).
@@ -44,6 +46,10 @@ ROW_BYTES = 128
 # flat: most vectors of a row in a thread; most vectors of a tile in a thread, by the number of inputs (more spill);
 # registers of a thread (left to itself the compiler spills 8 bytes to fit another program).
 FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
+# flat: sums of a thread that are on their way at a time when a program adds up what it has of channels, by the number
+# of inputs: 13489 x 112 float16 15.4 us with 16, with 4 16.6, the gradient of 16384 x 25 bf16 10.2 and 11.0 (H100).
+# Forward 8 bytes spill with 16 (7663 x 21 x 3 float16).
+SUMS_OF_THREAD = {1: 8, 2: 16}
 # flat: how many times the bytes of its sums a program reads at least, unless that leaves few programs. If blocks are no
 # whole rows: programs in so many waves if a block has few of them, so that the last wave is short.
 FLAT_SHARE, FLAT_WAVES = 4, 4
@@ -292,6 +298,12 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     return Groups(tiling, group, slice_size, min(power_of_2(group), max(merged, 1)), programs, registers, stages)
 
 
+def by_words(problem: Problem, chosen: Groups) -> bool:
+    """Whether programs that wait for each other exchange words, which hold two float32: see waiting.py."""
+    few = power_of_2(chosen.group) * chosen.tiling.channels <= WORDS_OF_THREAD * WARP * chosen.tiling.warps
+    return few and problem.itemsize < 8
+
+
 def _shares(tiling: Tiling, least: int, blocks: int, limits: Limits) -> int:
     """Programs of so many tiles for all elements of a block."""
     whole, rounded_up = tiling.total // (least * tiling.rows), cdiv(tiling.total, least * tiling.rows)
@@ -340,9 +352,10 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
     if not all_channels and 3 * group * width >= 2**31:
         raise ValueError("sums are counted in 32 bits")
     per_row = rows_of_long * B
-    # As many sums to a thread as loads are worth while, and of few channels more places at a time.
-    block_c = min(max(4 * threads // min(power_of_2(per_row), WARP), 1), power_of_2(min(channels, C)))
-    block_e = min(power_of_2(per_row), max(4 * threads // block_c, 1))
+    # Of few channels more places at a time.
+    sums = SUMS_OF_THREAD[inputs] * threads
+    block_c = min(max(sums // min(power_of_2(per_row), WARP), 1), power_of_2(min(channels, C)))
+    block_e = min(power_of_2(per_row), max(sums // block_c, 1))
     return Flat(
         power_of_2(min(channels, C)), rows_of_long, width, per_row, rows, lanes, vec, not all_channels,
         tiles, rest, blocks, group, slice_size, block_c, block_e, warps, stages,

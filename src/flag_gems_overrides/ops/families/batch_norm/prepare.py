@@ -14,11 +14,11 @@ import torch
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
-from ...launch.sizes import WARP
+from ...launch.sizes import WARP, cdiv, power_of_2
 from ...launch.workspace import with_counters
 from .backward import batch_norm_backward_channels, batch_norm_backward_groups
 from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
-from .launches import MAX_WARPS, has_vectors
+from .launches import MAX_WARPS, by_words, has_vectors
 from .launches import launch as launch_of
 from .layout import View
 from .plan import Channels, Configuration, Flat, Groups, Problem, Tiling, plan, plan_evaluation, plan_sums
@@ -61,11 +61,12 @@ def forward_launch(
             options["maxnreg"] = limits.registers_per_sm // (MAX_WARPS * WARP)
         return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **options, REST=tiling.rest)
     alone = chosen.group == 1
-    options |= _options_of_groups(chosen, alone)
+    words = not alone and by_words(problem, chosen)
+    options |= _options_of_groups(chosen, alone, words)
     if squeezed:
         options["maxnreg"] = chosen.registers
     launch = batch_norm_groups.bind(device, (chosen.programs,), *sizes, *_of_groups(chosen), **options)
-    return _with_parts(launch, chosen, alone, 3, C, accumulator(dtype), device)
+    return _together(launch, chosen, 3, C, dtype, device, words) if not alone else functools.partial(_alone, launch)
 
 
 def backward_launch(
@@ -106,11 +107,12 @@ def backward_launch(
             device, (tiling.blocks,), *sizes, **options, EDGES=tiling.edges, AGAIN=chosen.again
         )
     alone = chosen.group == 1 or not (training or want_sums)
+    words = not alone and training and mask[0] and by_words(problem, chosen)
     launch = batch_norm_backward_groups.bind(
         device, (chosen.programs,), *sizes, *_of_groups(chosen),
-        **options, **_options_of_groups(chosen, alone), EDGES=tiling.edges,
+        **options, **_options_of_groups(chosen, alone, words), EDGES=tiling.edges,
     )  # fmt: skip
-    return _with_parts(launch, chosen, alone, 2, C, accumulator(dtype), device)
+    return _together(launch, chosen, 2, C, dtype, device, words) if not alone else functools.partial(_alone, launch)
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
@@ -132,16 +134,17 @@ def _of_groups(chosen: Groups) -> tuple[int, int, int]:
     return chosen.tiling.blocks, chosen.group, chosen.slice_size
 
 
-def _options_of_groups(chosen: Groups, alone: bool) -> dict[str, int | bool]:
-    """``alone``: whether no program waits for another one."""
+def _options_of_groups(chosen: Groups, alone: bool, words: bool) -> dict[str, int | bool]:
+    """``alone``: whether no program waits for another one; ``words``: whether they exchange words."""
     run = chosen.tiling.run
     if alone:
         options = {"PARTS": 1, "SHARES": 1, "RUN": run, "STAGES": chosen.stages}
         # Left to itself the compiler spills 8 to 16 bytes of heads and tails for one more program.
         return options | ({"maxnreg": chosen.registers} if chosen.tiling.edges and chosen.registers else {})
+    of_threads = chosen.tiling.warps * WARP // chosen.tiling.channels
     return {
-        "PARTS": chosen.parts,
-        "SHARES": shares_of(chosen.group),
+        "PARTS": max(power_of_2(chosen.group), of_threads) if words else chosen.parts,
+        "SHARES": 1 if words else shares_of(chosen.group),
         "RUN": run,
         "STAGES": chosen.stages,
         "maxnreg": chosen.registers,
@@ -155,25 +158,30 @@ def _of_evaluation(planned: Groups, C: int, eps_bits: int) -> tuple[Any, ...]:
     return (planned.programs,), *sizes
 
 
-def _with_parts(
-    launch: Launch, chosen: Groups, alone: bool, planes: int, C: int, dtype: torch.dtype, device: int
+def _together(
+    launch: Launch, chosen: Groups, planes: int, C: int, dtype: torch.dtype, device: int, words: bool
 ) -> Callable[..., None]:
-    """With room for ``planes`` numbers of each part and channel, unless programs work alone."""
-    if alone:
-        return functools.partial(_alone, launch)
-    partial = Allocation((planes, chosen.group, C), dtype, device)
-    words = words_of(chosen.tiling.blocks, shares_of(chosen.group))
-    return functools.partial(_together, launch, partial, words)
+    """With room for ``planes`` numbers of each part and channel."""
+    if words:
+        # Two numbers to a word.
+        count = words_of(chosen.tiling.blocks, 1) + cdiv(planes, 2) * chosen.group * C
+        return functools.partial(_by_exchange, launch, count)
+    partial = Allocation((planes, chosen.group, C), accumulator(dtype), device)
+    return functools.partial(_by_flags, launch, partial, words_of(chosen.tiling.blocks, shares_of(chosen.group)))
 
 
 def _alone(launch: Launch, *tensors: torch.Tensor | None) -> None:
     launch(*tensors, None, None)
 
 
-def _together(
-    launch: Launch, partial: Allocation, words: int, first: torch.Tensor, *others: torch.Tensor | None
+def _by_exchange(launch: Launch, count: int, first: torch.Tensor, *others: torch.Tensor | None) -> None:
+    with_counters(launch, count, torch.int64, first, *others, None)
+
+
+def _by_flags(
+    launch: Launch, partial: Allocation, count: int, first: torch.Tensor, *others: torch.Tensor | None
 ) -> None:
-    with_counters(launch, words, torch.int32, first, *others, partial())
+    with_counters(launch, count, torch.int32, first, *others, partial())
 
 
 def _nothing(*tensors: torch.Tensor | None) -> None:

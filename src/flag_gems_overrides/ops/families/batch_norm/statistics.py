@@ -12,8 +12,10 @@ import triton
 import triton.language as tl
 
 from ...launch.products import product
+from ...launch.workspace import collect_two, decode_pair
 from ..norm.statistics import mean_to_store
-from .tile import elements_before, merged_channels, merged_parts, over_parts
+from .tile import elements_before, in_shape_of, merged_channels, merged_parts, over_parts
+from .waiting import words_of_block
 
 
 @triton.jit
@@ -51,6 +53,40 @@ def merge_parts(
         counts = part_sizes(parts, GROUP, SLICE, total, vectors, UNIT, RUN, EDGES).to(mean.dtype)
         mean, squares, count = merged_with(mean, squares, count, part_mean, part_squares, counts, mask)
     return origin + mean, squares, channels
+
+
+@triton.jit
+def merge_words(
+    words_ptr,
+    block,
+    C,
+    GROUP,
+    SLICE,
+    total,
+    vectors,
+    UNIT: tl.constexpr,
+    RUN: tl.constexpr,
+    EDGES: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    PARTS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """(mean, sum of squared deviations) of a block, in the shape of channels_of, from what its programs publish.
+
+    words_ptr: [2, GROUP, C], pivots and means minus pivots; sums of squared deviations
+    """
+    parts = merged_parts(0, CHANNELS, PARTS)
+    places, mask = words_of_block(words_ptr, block, C, GROUP, CHANNELS, PARTS)
+    first, second = collect_two(places, places + GROUP * C, mask)
+    pivot, shift = decode_pair(first)
+    part_squares, _ = decode_pair(second)
+    origin = over_parts(tl.where(parts == 0, pivot, 0.0))
+    none = tl.zeros_like(origin)
+    counts = part_sizes(parts, GROUP, SLICE, total, vectors, UNIT, RUN, EDGES).to(tl.float32)
+    part_mean = tl.where(mask, (pivot - origin) + shift, 0.0)
+    part_squares = tl.where(mask, part_squares, 0.0)
+    mean, squares, _ = merged_with(none, none, none, part_mean, part_squares, counts, mask)
+    return in_shape_of(origin + mean, COLUMNS), in_shape_of(squares, COLUMNS)
 
 
 @triton.jit

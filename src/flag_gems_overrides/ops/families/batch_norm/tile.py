@@ -243,6 +243,15 @@ def both_over_tile(x, y, COLUMNS: tl.constexpr):
 
 
 @triton.jit
+def in_shape_of(merged, COLUMNS: tl.constexpr):
+    """Numbers of merged_channels as those of channels_of."""
+    if len(merged.shape) == 0 or COLUMNS:
+        return merged
+    else:
+        return tl.trans(merged)
+
+
+@triton.jit
 def load_of_channels(ptr, channels, C, DTYPE: tl.constexpr, absent: tl.constexpr):
     """ptr: [C], or None, which stands for ``absent`` everywhere."""
     if ptr is None:
