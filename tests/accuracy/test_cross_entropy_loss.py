@@ -126,6 +126,33 @@ def test_the_largest_logit_in_the_last_part_of_a_row(device):
     check(x, torch.softmax(x, 1))
 
 
+@pytest.mark.parametrize("dtype", FLOATING, ids=name)
+@pytest.mark.parametrize("shape", [(1, 20001), (3, 4107), (2, 9001), (5, 12288)], ids=name)
+def test_rows_that_the_last_program_merges(shape, dtype, device, device_with):
+    device_with(sm_count=132)
+    x, target = logits(shape, dtype, device), classes(shape, device)
+    weight = (torch.rand(shape[1], device=device) + 0.5).to(dtype)
+    with captured() as launches:
+        cross_entropy_loss(x, target)
+    assert launches[0].row()["kernel"] == "cross_entropy_shared"
+    check(x, target)
+    check(x, target, weight=weight)
+    check(x[:0], target[:0])
+    target[-1] = 1
+    check(x, target.clamp(min=0), reduction="sum", weight=weight, ignore_index=1)
+
+
+def test_infinite_logits_of_rows_that_the_last_program_merges(device, device_with):
+    device_with(sm_count=132)
+    x = torch.full((3, 12000), -200.0, device=device)
+    x[0, :5000] = float("-inf")
+    x[1, 11999] = 200.0
+    check(x, torch.tensor([6000, 11999, 1], device=device))
+    check(x, torch.full((3,), -100, device=device), reduction="sum")
+    x[2] = float("-inf")
+    check(x, torch.tensor([6000, 11999, 1], device=device))
+
+
 def test_small_logits_and_infinite_ones(device):
     x = torch.full((3, 40), -200.0, device=device)
     check(x, torch.tensor([0, 5, 39], device=device))
@@ -185,6 +212,18 @@ def test_programs_that_are_no_power_of_2(device, device_with, monkeypatch):
     device_with(sm_count=3)
     x, weight = logits((700, 13), torch.float32, device), torch.rand(13, device=device) + 0.5
     check(x, classes((700, 13), device), weight=weight)
+
+
+@pytest.mark.usefixtures("written")
+def test_more_programs_than_the_last_one_reads_at_once(device, device_with, monkeypatch):
+    monkeypatch.setattr(logits_plan, "MAX_WORDS_OF_THREAD", 1)
+    device_with(sm_count=200)
+    x, target = logits((600, 600), torch.float32, device), classes((600, 600), device)
+    with captured() as launches:
+        cross_entropy_loss(x.detach(), target)
+    row = launches[0].row()
+    assert row["grid"][0] > row["options"]["WORDS"] == 32 * row["options"]["num_warps"]
+    check(x, target, weight=torch.rand(600, device=device) + 0.5)
 
 
 @pytest.mark.usefixtures("written")

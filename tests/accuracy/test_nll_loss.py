@@ -126,6 +126,36 @@ def test_more_positions_than_programs_have_at_once(shape, dtype, device, monkeyp
     _prepare_forward.cache_clear()
 
 
+@pytest.fixture
+def prefetch(monkeypatch):
+    """Targets are loaded before they are wanted by few programs, which have several blocks."""
+    monkeypatch.setattr(plan, "MIN_PREFETCH_BYTES", 0)
+    monkeypatch.setattr(plan, "PREFETCH_PROGRAMS", 3)
+    _prepare_forward.cache_clear()
+    yield
+    _prepare_forward.cache_clear()
+
+
+@pytest.mark.usefixtures("prefetch")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=name)
+@pytest.mark.parametrize("shape", [(2100, 2), (1536, 3), (3, 5, 19, 20), (2, 1, 39, 30)], ids=name)
+def test_targets_that_are_loaded_before_they_are_wanted(shape, dtype, device):
+    for reduction in REDUCTIONS:
+        check(scores(shape, dtype, device), targets(shape, device, -100), None, reduction, -100)
+    weight = torch.rand(shape[1], device=device).to(dtype) + 0.5
+    check(scores(shape, dtype, device), targets(shape, device, -100), weight, 1, -100)
+
+
+@pytest.mark.skipif(ON_GPU, reason="an assertion is the end of the CUDA context")
+@pytest.mark.usefixtures("prefetch")
+@pytest.mark.parametrize("place", [0, 800, 1600])
+def test_a_wrong_target_that_is_loaded_before_it_is_wanted(place, device):
+    x, target = scores((2100, 2), torch.float32, device), targets((2100, 2), device, -100)
+    target[place] = 2
+    with pytest.raises(Exception, match="a target is out of bounds"):
+        nll_loss_forward(x, target)
+
+
 @pytest.mark.parametrize("dtype", FLOATING, ids=name)
 @pytest.mark.parametrize("shape", [(700, 13), (500, 5), (2, 140, 13, 11), (2, 70, 23, 23)], ids=name)
 @pytest.mark.usefixtures("large")

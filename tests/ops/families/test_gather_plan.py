@@ -153,3 +153,21 @@ def test_what_is_no_little_image(problem):
 def test_a_grid_has_few_programs_along_its_other_axes():
     with pytest.raises(ValueError, match="more programs"):
         plan.launch(plan.Problem(2**24, 1, 2, 2), plan.LITTLE, H200)
+
+
+@pytest.mark.parametrize(
+    ("problem", "block", "programs", "prefetch"),
+    [
+        ((1358390, 174, 1, 2), 256, 264, True),
+        ((5949, 64, 705, 4), 256, 264, True),
+        ((3011803, 64, 1, 2), 256, 264, True),  # the fewest bytes of a position
+        ((3011803, 63, 1, 2), 512, 1024, False),
+        ((8388608, 16, 1, 2), 512, 1024, False),
+        ((2, 1, 33554432, 2), 512, 1024, False),
+        ((67585, 160, 1, 4), 256, 264, True),
+        ((67584, 160, 1, 4), 256, 264, False),  # a block to each program
+    ],
+)
+def test_programs_that_load_targets_before_they_are_wanted(problem, block, programs, prefetch):
+    for reduced in (False, True):
+        assert plan.forward(plan.Problem(*problem), reduced) == (block, programs, plan.WARPS, prefetch)

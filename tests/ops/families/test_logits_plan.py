@@ -19,6 +19,10 @@ def forward(N, C, size, classes=True, gradient=False):
     return logits_plan.cross_entropy(Problem(N, C, 1, size), H200, False, classes, gradient)
 
 
+def shared(N, C, size):
+    return logits_plan.cross_entropy(Problem(N, C, 1, size), H200, False, True, False, True)
+
+
 def lanes(plan):
     return plan.width // plan.vec
 
@@ -179,3 +183,37 @@ def test_the_gradient_of_whole_rows(N, C, size):
     assert isinstance(found, logits_plan.Whole)
     assert found.programs <= H200.sm_count * logits_plan.PER_SM
     assert found.registers * found.warps * 32 <= H200.registers_per_sm
+
+
+@given(N=st.integers(1, 140), C=st.integers(1025, 1 << 23), size=ROWS["size"])
+@example(66, 4097, 2)
+@example(66, 4104, 2)
+@example(1, 1 << 23, 8)
+def test_few_long_rows_are_shared(N, C, size):
+    found = shared(N, C, size)
+    vec = 16 // size
+    if N > 66 or (16384 if N == 1 else 4096) >= C // vec * vec:
+        assert found == forward(N, C, size)
+        return
+    assert isinstance(found, logits_plan.Shared)
+    threads, tile = found.warps * 32, found.depth * found.warps * 32
+    # All run at once.
+    assert found.programs == N * found.group
+    assert found.programs * threads * found.registers <= H200.sm_count * H200.registers_per_sm
+    vectors = C // found.vec
+    assert 1 < found.group <= -(-vectors // tile)
+    # The last program has a word for each thread at least, and not many.
+    assert found.rows >= N
+    assert found.members >= found.group
+    assert threads <= found.rows * found.members <= 8 * threads
+
+
+def test_vectors_of_a_thread_of_a_shared_row():
+    assert [shared(*problem).depth for problem in ((8, 73960, 2), (64, 61115, 2), (64, 61115, 4))] == [2, 4, 4]
+
+
+@pytest.mark.parametrize("changes", [{"written": True}, {"shared": False}, {"reduced": False}])
+def test_what_the_last_program_does_not_merge(changes):
+    asked = {"written": False, "shared": True, "reduced": True}
+    found = logits_plan.cross_entropy(Problem(8, 73960, 1, 2), H200, **{**asked, **changes})
+    assert isinstance(found, logits_plan.Looped)

@@ -144,7 +144,8 @@ def _prepare_forward(
         BLOCK=planned.block,
         WORDS=max(power_of_2(programs), planned.warps * WARP) if programs > 1 else 1,
         ONE_CLASS=C == 1,
-        INT64_POSITIONS=N * D >= 2**31,
+        INT64_POSITIONS=N * D + planned.block >= 2**31,
+        PREFETCH=planned.prefetch,
         **ASSERTIONS,
     )
     words = programs * (1 if accumulator is torch.float32 else 2) if reduced and programs > 1 else 0

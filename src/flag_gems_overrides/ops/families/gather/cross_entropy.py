@@ -13,6 +13,7 @@ q = ((1 - smoothing) * p + smoothing / C) * weight.
     cross_entropy_total             BLOCK targets at a time, for the sum of their weights
     cross_entropy_rows              BLOCK_R whole rows in one tile, each in parts, and the next tile meanwhile
     cross_entropy_rows_gradient     the same
+    cross_entropy_shared            its share of a long row; the last program merges all rows
     cross_entropy_looped            a row, or its share of it, in a loop, and again to write the gradient
     cross_entropy_looped_gradient   a row in a loop
 
@@ -25,7 +26,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from ...launch.workspace import is_last_of_many
+from ...launch.workspace import clear, collect, decode, encode, publish
 from ..softmax.forward import finite
 from ..softmax.tile import exp
 from .nll import store_sums
@@ -100,23 +101,36 @@ def rows_to_do(grad_ptr, R, WRITTEN: tl.constexpr):
 
 
 @triton.jit
+def sum_of_programs(words_ptr, programs, ACC: tl.constexpr, WORDS: tl.constexpr):
+    """The sum of what all programs publish, of at most WORDS of them at a time."""
+    sums = tl.zeros([WORDS], ACC)
+    for start in range(0, programs, WORDS):
+        own_ptr = words_ptr + start + tl.arange(0, WORDS)
+        mask = start + tl.arange(0, WORDS) < programs
+        sums += tl.where(mask, decode(collect(own_ptr, mask), ACC), 0.0)
+        clear(own_ptr, mask)
+    return tl.sum(sums)
+
+
+@triton.jit
 def reduce_losses(
-    loss_ptr, total_ptr, partial_ptr, arrived_ptr, program, programs, loss, total, R,
-    MEAN: tl.constexpr, TOTALED: tl.constexpr, BLOCK_PROGRAMS: tl.constexpr,
+    loss_ptr, total_ptr, words_ptr, program, programs, loss, total, R,
+    MEAN: tl.constexpr, TOTALED: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     """The sum or mean of what ``programs`` found, by the last of them. TOTALED: the total is there already."""
-    if BLOCK_PROGRAMS == 1:
+    if WORDS == 1:
         store_loss(loss_ptr, total_ptr, loss, total, R, MEAN, TOTALED)
     else:
-        tl.store(partial_ptr + program, loss)
-        tl.store(partial_ptr + programs + program, total)
-        if is_last_of_many(arrived_ptr, program, programs, BLOCK_PROGRAMS, "acq_rel"):
-            other = tl.arange(0, BLOCK_PROGRAMS)
-            mask = other < programs
-            all_losses = tl.sum(tl.load(partial_ptr + other, mask=mask, other=0.0, volatile=True))
+        COUNTED: tl.constexpr = total_ptr is not None and not TOTALED
+        publish(words_ptr + program, encode(loss))
+        if COUNTED:
+            publish(words_ptr + programs + program, encode(total))
+        # The last program waits for the others, which wait for none: the launch need not be cooperative.
+        if program == programs - 1:
+            all_losses = sum_of_programs(words_ptr, programs, loss.dtype, WORDS)
             all_totals = total
-            if total_ptr is not None and not TOTALED:
-                all_totals = tl.sum(tl.load(partial_ptr + programs + other, mask=mask, other=0.0, volatile=True))
+            if COUNTED:
+                all_totals = sum_of_programs(words_ptr + programs, programs, total.dtype, WORDS)
             store_loss(loss_ptr, total_ptr, all_losses, all_totals, R, MEAN, TOTALED)
 
 
@@ -137,14 +151,13 @@ def cross_entropy_total(
     target_ptr,
     weight_ptr,
     total_ptr,
-    partial_ptr,
-    arrived_ptr,
+    words_ptr,
     R,
     C,
     ignore_index,
     ACC: tl.constexpr,
     BLOCK: tl.constexpr,
-    BLOCK_PROGRAMS: tl.constexpr,
+    WORDS: tl.constexpr,
 ):
     """What a mean divides by.
 
@@ -152,8 +165,8 @@ def cross_entropy_total(
         target_ptr: [R].
         weight_ptr: [C], None for ones.
         total_ptr: [].
-        partial_ptr: [2, programs] of ACC.
-        arrived_ptr: counters of all programs.
+        words_ptr: [programs], None for one.
+        WORDS: 1 for one program, else at least as many as threads.
     """
     program, programs = tl.program_id(0), tl.num_programs(0)
     totals = tl.zeros([BLOCK], ACC)
@@ -161,11 +174,13 @@ def cross_entropy_total(
         row = start + tl.arange(0, BLOCK)
         _, _, weight = load_targets(target_ptr, weight_ptr, row, row < R, C, ignore_index, ACC)
         totals += weight
-    tl.store(partial_ptr + program, tl.sum(totals))
-    if is_last_of_many(arrived_ptr, program, programs, BLOCK_PROGRAMS, "acq_rel"):
-        other = tl.arange(0, BLOCK_PROGRAMS)
-        every = tl.load(partial_ptr + other, mask=other < programs, other=0.0, volatile=True)
-        tl.store(total_ptr, tl.sum(every))
+    total = tl.sum(totals)
+    if WORDS > 1:
+        publish(words_ptr + program, encode(total))
+    if program == programs - 1:
+        if WORDS > 1:
+            total = sum_of_programs(words_ptr, programs, ACC, WORDS)
+        tl.store(total_ptr, total)
 
 
 @triton.jit
@@ -273,8 +288,7 @@ def cross_entropy_rows(
     row_max_ptr,
     log_sum_ptr,
     q_sum_ptr,
-    partial_ptr,
-    arrived_ptr,
+    words_ptr,
     dx_ptr,
     R,
     C,
@@ -288,7 +302,7 @@ def cross_entropy_rows(
     BLOCK_R: tl.constexpr,
     DEPTH: tl.constexpr,
     WIDTH: tl.constexpr,
-    BLOCK_PROGRAMS: tl.constexpr,
+    WORDS: tl.constexpr,
     LOOPS: tl.constexpr,
 ):
     """The loss of each row, or their sum or mean, and what the gradient needs; a row in DEPTH parts of WIDTH logits.
@@ -300,10 +314,10 @@ def cross_entropy_rows(
         loss_ptr: [R]; [] if REDUCED.
         total_ptr: [], what a mean of classes divides by; read if there is a dx_ptr, else written; may be None.
         row_max_ptr, log_sum_ptr, q_sum_ptr: [R] of ACC; None if no gradient is wanted.
-        partial_ptr: [2, programs] of ACC; None unless REDUCED.
-        arrived_ptr: counters of all programs; None unless REDUCED.
+        words_ptr: [2, programs] if REDUCED and there are several, else None.
         dx_ptr: [R, C], None if the gradient is not to be written.
         VEC: divides C.
+        WORDS: that are read at once: 1 for one program, else at least as many as threads.
         LOOPS: there are more tiles than programs.
     """
     C = C // VEC * VEC  # now the compiler sees it too
@@ -331,8 +345,8 @@ def cross_entropy_rows(
         )  # fmt: skip
     if REDUCED:
         reduce_losses(
-            loss_ptr, total_ptr, partial_ptr, arrived_ptr, first, programs, tl.sum(losses), tl.sum(totals), R,
-            MEAN, dx_ptr is not None, BLOCK_PROGRAMS,
+            loss_ptr, total_ptr, words_ptr, first, programs, tl.sum(losses), tl.sum(totals), R,
+            MEAN, dx_ptr is not None, WORDS,
         )  # fmt: skip
 
 

@@ -81,7 +81,6 @@ def cross_entropy_looped(
     row_max_ptr,
     row_sum_ptr,
     q_sum_ptr,
-    partial_ptr,
     workspace_ptr,
     dx_ptr,
     R,
@@ -98,7 +97,7 @@ def cross_entropy_looped(
     DEPTH: tl.constexpr,
     LANES: tl.constexpr,
     VEC: tl.constexpr,
-    BLOCK_PROGRAMS: tl.constexpr,
+    WORDS: tl.constexpr,
 ):
     """The loss of each row, or their sum or mean, and what the gradient needs; ``group`` programs for each row.
 
@@ -112,9 +111,9 @@ def cross_entropy_looped(
         loss_ptr: [R]; [] if REDUCED.
         total_ptr: [], what a mean of classes divides by; read if there is a dx_ptr, else written; may be None.
         row_max_ptr, row_sum_ptr, q_sum_ptr: [R] of ACC; None if no gradient is wanted.
-        partial_ptr: [2, groups] of ACC; None unless REDUCED.
-        workspace_ptr: if MEMBERS > 1, [R, group, 2] words and [groups] counters; after them, counters of all groups.
+        workspace_ptr: if MEMBERS > 1, [R, group, 2] words and [groups] counters; after them, if REDUCED, [2, groups].
         dx_ptr: [R, C], None if the gradient is not to be written.
+        WORDS: that are read at once: 1 for one group, else at least as many as threads.
     """
     DISTRIBUTION: tl.constexpr = PROBABILITIES or SMOOTHING > 0
     tl.static_assert(not DISTRIBUTION or (MEMBERS == 1 and dx_ptr is None), "classes only")
@@ -231,8 +230,8 @@ def cross_entropy_looped(
         workspace_ptr += tl.cast(R, tl.int64) * group * 2 + groups
     if REDUCED and member == 0:
         reduce_losses(
-            loss_ptr, total_ptr, partial_ptr, workspace_ptr, first, groups, tl.sum(losses), tl.sum(totals), R,
-            MEAN, dx_ptr is not None, BLOCK_PROGRAMS,
+            loss_ptr, total_ptr, workspace_ptr, first, groups, tl.sum(losses), tl.sum(totals), R,
+            MEAN, dx_ptr is not None, WORDS,
         )  # fmt: skip
 
 

@@ -11,19 +11,19 @@ import torch
 
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
-from ...launch.sizes import cdiv, power_of_2
+from ...launch.sizes import WARP, cdiv, power_of_2
 from . import logits_plan
 from .call import _TRITON, ASSERTIONS, MEAN, NONE, _accumulator
 from .cross_entropy import cross_entropy_rows, cross_entropy_rows_gradient, cross_entropy_total
 from .cross_entropy_looped import cross_entropy_looped, cross_entropy_looped_gradient
+from .cross_entropy_shared import cross_entropy_shared
 from .launches import Problem
-from .plan import FORWARD_BLOCK
+from .plan import FORWARD_BLOCK, WARPS
 
 
 class _Prepared(NamedTuple):
     new_loss: Allocation
     new_total: Allocation | None  # of a mean of classes
-    new_partials: Allocation | None  # None without a reduction
     workspace: tuple[int, torch.dtype] | None  # its size
     new_statistics: Allocation  # for each row
     new_dx: Allocation
@@ -55,12 +55,11 @@ class CrossEntropy(torch.autograd.Function):
         loss = prepared.new_loss()
         statistics = [prepared.new_statistics() if differentiable else None for _ in range(3)]
         total = None if prepared.new_total is None else prepared.new_total()
-        partials = None if prepared.new_partials is None else prepared.new_partials()
         counters = None if prepared.workspace is None else workspace.counters(x, *prepared.workspace)
         if prepared.total is not None:
-            prepared.total(target, weight, total, partials, counters)
+            prepared.total(target, weight, total, counters)
         ctx.dx = None if prepared.written is None else prepared.new_dx()
-        prepared.forward(x, target, weight, loss, total, *statistics, partials, counters, ctx.dx)
+        prepared.forward(x, target, weight, loss, total, *statistics, counters, ctx.dx)
         ctx.save_for_backward(x, target, weight, total, *statistics)
         ctx.prepared, ctx.options = prepared, options
         return loss
@@ -105,7 +104,7 @@ def _prepare(
     reduced, mean, classes = reduction != NONE, reduction == MEAN, not probabilities and smoothing == 0
     written = differentiable and reduced and (classes or logits_plan.is_whole(problem, limits))
     written = written and logits_plan.writes_gradient(problem, limits)
-    planned = logits_plan.cross_entropy(problem, limits, written, classes, differentiable)
+    planned = logits_plan.cross_entropy(problem, limits, written, classes, differentiable, reduced and R > 0)
     options: dict[str, Any] = {
         "MEAN": mean,
         "PROBABILITIES": probabilities,
@@ -113,20 +112,12 @@ def _prepare(
         "ACC": _TRITON[accumulator],
         **ASSERTIONS,
     }
-    groups, words, sizes, forward = planned.programs, 0, [R, C], cross_entropy_rows
-    loops: dict[str, Any] = {}
-    if isinstance(planned, logits_plan.Looped):
-        sizes, forward = [R, C, planned.group], cross_entropy_looped
-        groups //= planned.group
-        words = 2 * R * planned.group + groups if planned.group > 1 else 0
-    else:
-        loops = {"LOOPS": cdiv(R, planned.block_r) > planned.programs}
-    if reduced:
-        words += workspace.counters_of_many(groups)
+    forward, words = _forward(planned, R, C, ignore_index, reduced, options, device)
     total = None
     if written and mean and not probabilities:
-        programs = min(groups, cdiv(R, FORWARD_BLOCK))
-        blocks = {"BLOCK": FORWARD_BLOCK, "BLOCK_PROGRAMS": power_of_2(programs)}
+        programs = min(_groups(planned), cdiv(R, FORWARD_BLOCK))
+        words = max(words, programs)
+        blocks = {"BLOCK": FORWARD_BLOCK, "WORDS": _words_at_once(programs, WARPS)}
         total = cross_entropy_total.bind(
             device, (programs,), R, C, ignore_index, ACC=_TRITON[accumulator], **blocks, **ASSERTIONS
         )
@@ -143,30 +134,61 @@ def _prepare(
     return _Prepared(
         Allocation(() if reduced else (R,), dtype, device),
         Allocation((), accumulator, device) if mean and not probabilities else None,
-        Allocation((2, groups), accumulator, device) if reduced else None,
         (words, torch.int64 if accumulator is torch.float64 else torch.int32) if words else None,
         Allocation((R,), accumulator, device),
         Allocation(shape, dtype, device),
         total,
-        forward.bind(
-            device,
-            (planned.programs,),
-            *sizes,
-            ignore_index,
-            REDUCED=reduced,
-            BLOCK_PROGRAMS=power_of_2(groups),
-            **_blocks(planned, C),
-            **loops,
-            **options,
-        ),
+        forward,
         bind_gradient(0, False),
         bind_gradient(1, False),
         bind_gradient(0, True) if written else None,
     )
 
 
-def _blocks(planned: logits_plan.Whole | logits_plan.Looped | logits_plan.LoopedGradient, C: int) -> dict[str, Any]:
-    """What a kernel of cross_entropy.py, or of cross_entropy_looped.py, wants to know of its tiles."""
+def _forward(
+    planned: logits_plan.Whole | logits_plan.Looped | logits_plan.Shared,
+    R: int,
+    C: int,
+    ignore_index: int,
+    reduced: bool,
+    options: dict[str, Any],
+    device: int,
+) -> tuple[Callable[..., None], int]:
+    """The launch of the loss, and the words of its workspace."""
+    grid, blocks = (planned.programs,), _blocks(planned, C)
+    if isinstance(planned, logits_plan.Shared):
+        options = {name: option for name, option in options.items() if name not in ("PROBABILITIES", "SMOOTHING")}
+        shared = cross_entropy_shared.bind(device, grid, R, C, planned.group, ignore_index, **blocks, **options)
+        return functools.partial(_without_dx, shared), 2 * R * planned.group
+    groups = _groups(planned)
+    blocks |= {"REDUCED": reduced, "WORDS": _words_at_once(groups, planned.warps)}
+    words = 2 * groups if reduced and groups > 1 else 0
+    if isinstance(planned, logits_plan.Whole):
+        blocks["LOOPS"] = cdiv(R, planned.block_r) > planned.programs
+        return cross_entropy_rows.bind(device, grid, R, C, ignore_index, **blocks, **options), words
+    words += 2 * R * planned.group + groups if planned.group > 1 else 0
+    return cross_entropy_looped.bind(device, grid, R, C, planned.group, ignore_index, **blocks, **options), words
+
+
+def _without_dx(launch: Callable[..., None], *given: Any) -> None:
+    launch(*given[:-1])
+
+
+def _groups(planned: logits_plan.Whole | logits_plan.Looped | logits_plan.Shared) -> int:
+    """Programs, or groups of them that share a row."""
+    return planned.programs if isinstance(planned, logits_plan.Whole) else planned.programs // planned.group
+
+
+def _words_at_once(programs: int, warps: int) -> int:
+    """That the last of ``programs`` programs reads: one for each thread at least."""
+    threads = warps * WARP
+    return min(max(power_of_2(programs), threads), threads * logits_plan.MAX_WORDS_OF_THREAD) if programs > 1 else 1
+
+
+def _blocks(
+    planned: logits_plan.Whole | logits_plan.Looped | logits_plan.Shared | logits_plan.LoopedGradient, C: int
+) -> dict[str, Any]:
+    """What a kernel of cross_entropy.py and the files beside it wants to know of its tiles."""
     if isinstance(planned, logits_plan.Whole):
         return {
             "VEC": planned.vec,
@@ -186,6 +208,17 @@ def _blocks(planned: logits_plan.Whole | logits_plan.Looped | logits_plan.Looped
             "num_warps": planned.warps,
             "maxnreg": planned.registers,
             **({"launch_cooperative_grid": True} if planned.group > 1 else {}),
+        }
+    if isinstance(planned, logits_plan.Shared):
+        return {
+            "UNALIGNED": C % planned.vec != 0,
+            "VEC": planned.vec,
+            "LANES": planned.warps * WARP,
+            "DEPTH": planned.depth,
+            "ROWS": planned.rows,
+            "MEMBERS": planned.members,
+            "num_warps": planned.warps,
+            "maxnreg": planned.registers,
         }
     return {
         "UNALIGNED": C % planned.vec != 0,

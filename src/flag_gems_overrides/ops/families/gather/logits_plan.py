@@ -60,6 +60,15 @@ FEW_CLASSES, WARPS_OF_FEW_CLASSES = 4, 8
 # are of one program each too, in a loop: 128 x 32000 float32 takes 15.8 us, 17.5 by four programs to a row, 80 x 32874
 # 13.1 and 14.7, 100 x 65536 bfloat16 15.0 and 16.6, 128 x 262144 float32 61.6 and 61.9 (H100).
 LOOPED_VECTORS, MIN_LOOPED_WARPS, MAX_LOOPED_WARPS, WARPS_OF_ONE_TILE, LOOPED_REGISTERS = 4, 4, 8, 32, 64
+# Rows of at most half as many as multiprocessors, of more than SHARED_TILE elements, are shared where their losses of
+# classes are summed and no gradient is written: by as many programs of SHARED_WARPS as run at once, or have a tile
+# each, which tell the last one of them. 2 x 22421 bfloat16 takes 5.4 us so, 7.3 by one program to a row, 8 x 73960 5.7
+# and 8.5, 33 x 8976 float16 5.5 and 6.5, 15 x 21362 float32 5.9 and 8.4, 64 x 61115 bfloat16 10.9 and 13.5, 1 x 4697671
+# 12.4 and 18.7 (H100). A thread has two vectors of 16 bits, of more logits than SHARED_LOGITS to a multiprocessor four.
+# One row of a tile of SHARED_ALONE elements is of one program, which has nothing to add to it.
+SHARED_TILE, SHARED_WARPS, SHARED_ELEMENTS, SHARED_LOGITS, SHARED_ALONE = 4096, 8, {2: 16, 4: 16, 8: 8}, 8192, 16384
+# Words that a thread of the last program reads at once: a sum of thousands of programs would spill.
+MAX_WORDS_OF_THREAD = 8
 # The gradient with the loss, by bytes of an element: (longest row in bytes, least rows, shape of a program). First
 # rows that a tile holds, with as many warps as that takes (0); then rows that L1 or L2 holds for all programs; longer
 # ones are SHARED by several programs. bfloat16 8192 x 15001 takes 158 us with 8 warps, 195 with 16; 8192 x 32000 294
@@ -107,6 +116,19 @@ class Looped(NamedTuple):
     programs: int
 
 
+class Shared(NamedTuple):
+    """``group`` programs for every row, which read tiles of ``depth`` vectors to a thread; one merges all."""
+
+    depth: int
+    vec: int
+    group: int
+    members: int
+    rows: int
+    warps: int
+    registers: int
+    programs: int
+
+
 class LoopedGradient(NamedTuple):
     """A program takes every ``programs``-th share of rows, of ``members`` each, ``vectors`` vectors at a time."""
 
@@ -119,18 +141,21 @@ class LoopedGradient(NamedTuple):
 
 
 def cross_entropy(
-    problem: Problem, limits: Limits, written: bool, shared: bool, gradient: bool = False
-) -> Whole | Looped:
+    problem: Problem, limits: Limits, written: bool, shared: bool, gradient: bool = False, reduced: bool = False
+) -> Whole | Looped | Shared:
     """For logits of [N, C], at least one row.
 
     Args:
         gradient: whether one will be wanted.
         written: whether the gradient comes with the loss: what is read and written is softmax's then.
         shared: whether programs may share a row, which they do if a row should have one class.
+        reduced: whether the losses are summed.
     """
     N, C, _, size = problem
     if is_whole(problem, limits):
         return _whole(problem, limits, gradient, shared)
+    if shared and reduced and not written and is_shared(problem, limits):
+        return _shared(problem, limits)
     vec = VECTOR_BYTES // size
     shape = _written_shape(problem, limits) if written else _shape(problem, limits, shared)
     resident = softmax.resident(shape, limits)
@@ -144,6 +169,25 @@ def cross_entropy(
     assert isinstance(found, softmax.Split)
     programs = found.programs if found.group > 1 else min(N, resident)
     return Looped(found.lanes, found.depth, vec, found.group, found.members, found.warps, found.registers, programs)
+
+
+def is_shared(problem: Problem, limits: Limits) -> bool:
+    """Whether the last of several programs to a row merges all rows, if it may."""
+    N, C, _, size = problem
+    vec = VECTOR_BYTES // size
+    return limits.sm_count >= 2 * N and (SHARED_ALONE if N == 1 else SHARED_TILE) < C // vec * vec
+
+
+def _shared(problem: Problem, limits: Limits) -> Shared:
+    N, C, _, size = problem
+    vec, elements = VECTOR_BYTES // size, SHARED_ELEMENTS[size]
+    if size == 2 and SHARED_LOGITS * limits.sm_count < N * C:
+        elements *= 2
+    shape = softmax.Shape(elements, SHARED_WARPS, LOOPED_REGISTERS)
+    group = min(softmax.resident(shape, limits) // N, cdiv(C // vec, elements // vec * SHARED_WARPS * WARP))
+    members = power_of_2(group)
+    rows = max(power_of_2(N), SHARED_WARPS * WARP // members)
+    return Shared(elements // vec, vec, group, members, rows, SHARED_WARPS, shape.registers, N * group)
 
 
 def _shape(problem: Problem, limits: Limits, classes: bool) -> softmax.Shape:

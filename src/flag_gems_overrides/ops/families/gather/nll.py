@@ -21,23 +21,21 @@ import triton.language as tl
 
 from ...launch.prepared import entry
 from ...launch.workspace import clear, collect, collect_two, decode, decode_pair, encode, encode_pair, publish
-from .targets import averaged, check_targets, gradients, load_gradient, weigh_targets
+from .targets import averaged, check_targets, gradients, is_wrong, load_gradient, weigh_targets
 
 
 @triton.jit
 def losses_at(
-    x_ptr, target_ptr, weight_ptr, position, mask, C, D, stride_n, stride_c, stride_d, ignore_index,
+    x_ptr, target, weight_ptr, position, mask, C, D, stride_n, stride_c, stride_d, ignore_index,
     ACC: tl.constexpr, ONE_CLASS: tl.constexpr,
 ):  # fmt: skip
     """The loss of each position, and its weight; 0 where it does not count."""
-    target = tl.load(target_ptr + position, mask=mask, other=0).to(tl.int64)
     x_ptr += (position // D).to(tl.int64) * stride_n + (position % D).to(tl.int64) * stride_d
     if ONE_CLASS:  # nothing to wait for
         x = tl.load(x_ptr, mask=mask, other=0)
     target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
     if not ONE_CLASS:
         x = tl.load(x_ptr + target * stride_c, mask=counts, other=0)
-    check_targets(target, mask, C, ignore_index)
     return tl.where(counts, -(x.to(ACC) * weight), 0.0), weight
 
 
@@ -64,6 +62,7 @@ def nll_forward(
     WORDS: tl.constexpr,
     ONE_CLASS: tl.constexpr,
     INT64_POSITIONS: tl.constexpr,
+    PREFETCH: tl.constexpr,
 ):
     """-weight[target] * x[target], of each position or summed.
 
@@ -77,32 +76,55 @@ def nll_forward(
         positions: N * D.
         WORDS: 1 for one program, else a power of two that is not below the number of programs, nor of threads.
         ONE_CLASS: C is 1.
-        INT64_POSITIONS: N * D does not fit 32 bits, in which a division takes a fifth of the instructions.
+        INT64_POSITIONS: N * D + BLOCK does not fit 32 bits, in which a division takes a fifth of the instructions.
+        PREFETCH: targets are loaded while the scores of those before them are on their way.
     """
     program, programs = tl.program_id(0), tl.num_programs(0)
     if WORDS == 1:
         position = tl.arange(0, BLOCK)
+        mask = position < positions
+        target = tl.load(target_ptr + position, mask=mask, other=0).to(tl.int64)
         losses, weights = losses_at(
-            x_ptr, target_ptr, weight_ptr, position, position < positions, C, D, stride_n, stride_c, stride_d,
-            ignore_index, ACC, ONE_CLASS,
-        )  # fmt: skip
+            x_ptr, target, weight_ptr, position, mask, C, D, stride_n, stride_c, stride_d, ignore_index, ACC, ONE_CLASS
+        )
+        check_targets(target, mask, C, ignore_index)
         if not REDUCED:
-            tl.store(out_ptr + position, losses, mask=position < positions)
+            tl.store(out_ptr + position, losses, mask=mask)
     else:
         losses = tl.zeros([BLOCK], ACC)
         weights = tl.zeros([BLOCK], ACC)
-        for start in range(program.to(tl.int64) * BLOCK, positions, programs.to(tl.int64) * BLOCK):
-            position = start + tl.arange(0, BLOCK)
+        wrong = tl.zeros([BLOCK], tl.int1)
+        INDEX: tl.constexpr = tl.int64 if INT64_POSITIONS else tl.int32
+        first, step = program.to(tl.int64) * BLOCK, programs.to(tl.int64) * BLOCK
+        if PREFETCH:
+            lanes = first + tl.arange(0, BLOCK)
+            target = tl.load(target_ptr + lanes, mask=lanes < positions, other=0)
+        for start in tl.range(first, positions, step, num_stages=1):
+            position = (start + tl.arange(0, BLOCK)).to(INDEX)
             mask = position < positions
+            if PREFETCH:
+                after = start + step + tl.arange(0, BLOCK)
+                next_target = tl.load(target_ptr + after, mask=after < positions, other=0)
+            else:
+                target = tl.load(target_ptr + position, mask=mask, other=0)
+            target = target.to(tl.int64)
             loss, weight = losses_at(
-                x_ptr, target_ptr, weight_ptr, position if INT64_POSITIONS else position.to(tl.int32), mask, C, D,
-                stride_n, stride_c, stride_d, ignore_index, ACC, ONE_CLASS,
+                x_ptr, target, weight_ptr, position, mask, C, D, stride_n, stride_c, stride_d, ignore_index, ACC,
+                ONE_CLASS,
             )  # fmt: skip
+            if PREFETCH:
+                wrong = wrong | is_wrong(target, mask, C, ignore_index)
+            else:
+                check_targets(target, mask, C, ignore_index)
             if REDUCED:
                 losses += loss
                 weights += weight
             else:
                 tl.store(out_ptr + position, loss, mask=mask)
+            if PREFETCH:
+                target = next_target
+        if PREFETCH:
+            tl.device_assert(not wrong, "nll_loss: a target is out of bounds")
     if REDUCED:
         loss, total = tl.sum(losses), tl.sum(weights)
         if WORDS > 1:

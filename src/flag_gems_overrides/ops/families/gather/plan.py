@@ -59,6 +59,12 @@ FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS = 256, 1024, 1024
 # 524288 float16 takes 168 us, 211 with two, 166 with eight (PyTorch 264), 75 x 3 x 157759 x 7 bfloat16 339, 421 with
 # two (PyTorch 472). Eight spill 8 bytes of float64.
 MANY_FORWARD_BLOCK = 512
+# Where the scores of a position, of which one is read, have so many bytes, none shares a sector with the next one's,
+# and what limits is how many are on their way, not bytes. Then two programs to a multiprocessor load the next targets
+# while scores are on their way: 5949 x 64 x 705 float32 takes 117 us so, 127 by 1024 programs of 512 (PyTorch 120),
+# 1358390 x 174 float16 55 and 59, 3011803 x 64 91 and 96, 1927 x 454 x 272 bfloat16 22.8 and 24.9, 375472 x 529 18.7
+# and 20.1. But 8388608 x 16 bfloat16 133 and 124, 2 x 1 x 64 x 524288 float16 591 and 232 (H100).
+MIN_PREFETCH_BYTES, PREFETCH_PROGRAMS = 128, 264
 # Rows, or all classes of a position, of at least MIN_ROW_VECTORS vectors are filled; the one more store for each
 # target is then a small part. bfloat16 18497 x 24 takes 3.3 us so, 4.0 with tile; 262144 x 40 13.2, 14.2 with short;
 # but 1048576 x 10 16.4 and 14.4. Images of at least MIN_IMAGE_VECTORS vectors may go by images, whose targets stay in
@@ -140,12 +146,15 @@ class Forward(NamedTuple):
     block: int
     programs: int
     warps: int
+    prefetch: bool = False
 
 
 def forward(problem: Problem, reduced: bool) -> Forward:
     positions = problem.M * problem.K
     block = max(power_of_2(positions), WARP)
     warps = max(block // (2 * WARP), 1)
+    if positions > FORWARD_BLOCK * PREFETCH_PROGRAMS and problem.N * problem.size >= MIN_PREFETCH_BYTES:
+        return Forward(FORWARD_BLOCK, PREFETCH_PROGRAMS, WARPS, True)
     if block > (FORWARD_ALONE if reduced else FORWARD_BLOCK):
         many = positions > FORWARD_BLOCK * MAX_FORWARD_PROGRAMS
         block, warps = MANY_FORWARD_BLOCK if many else FORWARD_BLOCK, WARPS

@@ -36,6 +36,12 @@ def check_targets(target, mask, C, ignore_index):
 
 
 @triton.jit
+def is_wrong(target, mask, C, ignore_index):
+    """What ``check_targets`` asserts of none, for a loop that has no time to."""
+    return mask & (target != ignore_index) & ((target < 0) | (target >= C))
+
+
+@triton.jit
 def load_gradient(grad_ptr, total_ptr, positions, mask, grad_stride, MEAN: tl.constexpr):
     """Of each position's loss, one number for all of a mean, and what a mean divides it by; not only where the target
     counts, for then it would wait for the target."""
