@@ -104,7 +104,9 @@ def _prepare(
     reduced, mean, classes = reduction != NONE, reduction == MEAN, not probabilities and smoothing == 0
     written = differentiable and reduced and (classes or logits_plan.is_whole(problem, limits))
     written = written and logits_plan.writes_gradient(problem, limits)
-    planned = logits_plan.cross_entropy(problem, limits, written, classes, differentiable, reduced and R > 0)
+    # No programs share a row that is not there: they would clear words before the workspace.
+    shared = classes and R > 0
+    planned = logits_plan.cross_entropy(problem, limits, written, shared, differentiable, reduced)
     options: dict[str, Any] = {
         "MEAN": mean,
         "PROBABILITIES": probabilities,
