@@ -15,9 +15,6 @@ from ...launch.workspace import clear, decode_pair, encode_pair, is_last
 from .backward import add_pairs, input_gradient, weighted
 from .tile import load_parameter_at
 
-# Words that the last program clears at a time.
-CLEARED = tl.constexpr(1024)
-
 
 @entry()
 @triton.jit(do_not_specialize=["M", "BLOCKS", "PROGRAMS"])
@@ -146,8 +143,8 @@ def sums_of_words(words_ptr, row_mask, first, PROGRAMS, WORDS: tl.constexpr):
 
 
 @triton.jit(noinline=True)
-def clear_all(workspace_ptr, M, PROGRAMS):
-    """The last program to have collected the words clears them, and the counter."""
+def clear_all(workspace_ptr, M, PROGRAMS, CLEARED: tl.constexpr = 1024):
+    """The last program to have collected the words clears them, CLEARED at a time, and the counter."""
     if is_last(workspace_ptr + M * PROGRAMS, PROGRAMS, "relaxed"):
         for first in tl.range(0, M * PROGRAMS, CLEARED):
             word = first + tl.arange(0, CLEARED)
