@@ -236,7 +236,8 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     expected |= {("side by side", False), ("side by side", True)}
     expected |= {("Interleaved", False), ("Interleaved", True)}
     expected |= {("Blocks", False, True), ("Blocks", True, True)}
-    expected.add(("Blocks", True, False))
+    if (size, inputs) != (2, 1):
+        expected.add(("Blocks", True, False))
     if (size, inputs) == (2, 2):
         expected.add(("Blocks", False, False))
     if (size, inputs) == (4, 2):
@@ -697,7 +698,6 @@ def test_few_rows_that_begin_anywhere_are_plain_tiles_of_few_elements():
     [
         (40, 75, 4, 2, 8, 4),
         (33, 33, 4, 1, 4, 3),
-        (40, 75, 2, 1, 4, 5),
         (40, 75, 2, 2, 8, 2),
         (50, 42, 2, 2, 4, 3),
     ],

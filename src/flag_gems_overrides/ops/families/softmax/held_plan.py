@@ -73,7 +73,7 @@ ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS
 # then the elements of a thread, by bytes and inputs, for so many warps, their registers, and the least share of a tile
 # that has some.
 FEWEST_OF_SMALL_BLOCK, FEWEST_OF_COLUMN, FEWEST_OF_ALL = {4: 1024, 2: 2048}, 16, 8192
-ELEMENTS_OF_SMALL_BLOCK = {(4, 1): {4: 16, 8: 16}, (4, 2): {4: 16, 8: 16}, (2, 1): {4: 40}, (2, 2): {4: 24, 8: 16}}
+ELEMENTS_OF_SMALL_BLOCK = {(4, 1): {4: 16, 8: 16}, (4, 2): {4: 16, 8: 16}, (2, 2): {4: 24, 8: 16}}
 REGISTERS_OF_SMALL_BLOCK, MIN_FILLED_OF_SMALL_BLOCK = {4: 96, 8: 80}, 0.55
 # The fewest elements of a column that are read side by side, one to a load and several. Then how many elements a thread
 # has, if those of one [N, K] are no more, and otherwise: softmax 400000 x 29 x 3 bf16 62.1 us with 8, 67.2 with 16,
@@ -285,8 +285,8 @@ def small_block(problem: Problem, limits: Limits) -> Configuration | None:
     Threads with columns of their own begin and end within sectors: the gradients of softmax 12000 x 48 x 41 float32
     142 us so, by programs 100, 20000 x 35 x 33 137 and 98, 8184 x 30 x 99 123 and 103, 8184 x 40 x 75 131 and 104, 500
     x 40 x 75 13.2 and 12.7, of log_softmax 6000 x 100 x 29 123 and 76, softmax 8000 x 72 x 41 111 and 70, 20000 x 33 x
-    33 86 and 67, 8184 x 40 x 75 bf16 53 and 48, by 8 warps 84, its gradient 64 and 59, of 9000 x 50 x 42 float16 54 and
-    45, by 8 warps 57 (H100).
+    33 86 and 67, the gradient of 8184 x 40 x 75 bf16 64 and 59, of 9000 x 50 x 42 float16 54 and 45, by 8 warps 57. Not the
+    forwards of 16 bits: 9000 x 50 x 45 float16 43 and 49, 27309 x 45 x 49 bf16 115 and 131 (H100).
     """
     M, N, K, size, inputs = problem
     vec = VECTOR_BYTES // size
@@ -294,7 +294,7 @@ def small_block(problem: Problem, limits: Limits) -> Configuration | None:
         return None
     if not FEWEST_OF_SMALL_BLOCK[size] <= N * K < MIN_ELEMENTS_OF_BLOCK or limits.sm_count * FEWEST_OF_ALL > M * N * K:
         return None
-    for warps, elements in ELEMENTS_OF_SMALL_BLOCK[size, inputs].items():
+    for warps, elements in ELEMENTS_OF_SMALL_BLOCK.get((size, inputs), {}).items():
         if limits.capability[0] != 9:
             elements = min(elements, ELEMENTS_OF_BLOCK)
         found = Configuration("blocks", elements, warps, REGISTERS_OF_SMALL_BLOCK[warps])
