@@ -245,16 +245,68 @@ def test_classes_of_bytes_have_registers(M, N, K, accumulators):
 @pytest.mark.parametrize("accumulators", [1, 2])
 @pytest.mark.parametrize(
     ("M", "N", "itemsize", "rows"),
-    [(493032, 17, 2, 64), (361388, 83, 2, 32), (200000, 125, 2, 32), (400000, 23, 4, 32), (1000000, 9, 1, 256)],
+    [
+        (493032, 17, 2, 64),
+        (361388, 83, 2, 32),
+        (12000, 83, 2, 32),
+        (200000, 125, 2, 32),
+        (1000000, 9, 1, 256),
+        (400000, 201, 1, 16),
+        (900000, 34, 2, 32),
+        (500000, 76, 1, 32),
+    ],
 )
-def test_short_odd_rows_are_loaded_by_lanes(M, N, itemsize, rows, accumulators):
+def test_short_rows_are_loaded_by_lanes(M, N, itemsize, rows, accumulators):
     """amin of 361388 x 83 bf16 64 us with a lane for each element, so 29 (H100)."""
     p = plan(M, N, 1, itemsize, accumulators, H200)
     assert (p.kernel, p.block_k, p.step >= N, p.splits) == ("columns", rows, True, 1)
     assert p.depth * p.lanes <= N < (p.depth + 1) * p.lanes
-    for other in (2000, N, itemsize), (M, N + 1, itemsize), (M, 16 * N, itemsize), (M, N, 8):
+    for other in (2000, N, itemsize), (M, 64, itemsize), (M, 62, 2), (M, 16 * N, itemsize), (M, N, 8):
         assert plan(other[0], other[1], 1, other[2], accumulators, H200).kernel == "rows"
     assert plan(M, N, 1, itemsize, 3, H200).kernel == "rows"
+
+
+@pytest.mark.parametrize(("M", "N", "accumulators"), [(300000, 63, 2), (20000, 23, 1), (400000, 62, 1)])
+def test_short_rows_of_float32_that_are_not_loaded_by_lanes(M, N, accumulators):
+    """max.dim of 300000 x 63 float32 by lanes 38.5 us, so 35.1; sum of 400000 x 62 46.0 and 41.1 (H100)."""
+    assert plan(400000, 23, 1, 4, 1, H200).kernel == "columns"
+    assert plan(M, N, 1, 4, accumulators, H200).kernel == "rows"
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "itemsize", "accumulators"),
+    [
+        (3000, 12000, 3, 2, 2),
+        (2793, 5808, 3, 1, 2),
+        (4560, 7784, 7, 4, 2),
+        (6503, 5952, 7, 1, 1),
+        (2000, 8001, 3, 1, 2),
+    ],
+)
+def test_long_classes_are_by_four_warps(M, N, K, itemsize, accumulators):
+    """argmax of 3000 x 12000 x 3 bf16 by columns 151 us, so 94 (H100)."""
+    p = plan(M, N, K, itemsize, accumulators, H200)
+    assert (p.kernel, p.warps, p.stages, p.splits) == ("classes", 4, 3 if accumulators == 2 else 1, 1)
+
+
+def test_classes_of_float32_moments_are_by_single_warps():
+    """std of 28 x 90001 x 6 float32 34.1 us, by four warps 35.9; var_mean of 9 x 100511 x 7 bf16 19.3 and 17.8."""
+    assert plan(28, 90001, 6, 4, 3, H200).warps == 1
+    assert plan(9, 100511, 7, 2, 3, H200).warps > 1
+
+
+@pytest.mark.parametrize(("M", "N", "K", "itemsize"), [(1, 2000003, 17, 4), (1, 3000001, 19, 2), (2, 1000003, 9, 4)])
+def test_few_columns_of_odd_moments_are_shared_by_enough_programs(M, N, K, itemsize):
+    """std of 1 x 3000001 x 19 bf16 by 128 programs 131 us, so 67 (H100)."""
+    p = plan(M, N, K, itemsize, 3, H200)
+    assert (p.block_k, p.blocks * p.splits > H200.sm_count) == (16, True)
+
+
+def test_columns_that_are_added_up_in_64_bits_are_by_four_warps():
+    """sum of 33 x 900 x 1999 int32 by single warps 111 us, so 100; float32 as 40 x 752 x 1735 (H100)."""
+    problem = Problem(33, 900, 1999, 4, 1)
+    chosen = choose(problem, H200)
+    assert (chosen.warps, with_wide_accumulators(problem, chosen, H200).warps) == (1, 4)
 
 
 @pytest.mark.parametrize(

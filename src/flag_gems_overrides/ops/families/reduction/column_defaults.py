@@ -100,7 +100,8 @@ def _is_deep(problem: Problem, limits: Limits) -> bool:
     return accumulators == 3 and size == 2 and vectors and not few and limits.capability[0] < 10
 
 
-def columns(problem: Problem, limits: Limits) -> Configuration:
+def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
+    """By what is known of columns; ``wide`` if smaller elements are added up in 64 bits."""
     M, N, K, size, accumulators = problem
     found = _little_in_one_tile(problem, limits) or _few_results(problem, limits) or _few_elements(problem, limits)
     if found is not None:
@@ -138,11 +139,12 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
     if within:
         block_k = power_of_2(K)
     block_k = min(block_k, power_of_2(M * K))
-    if accumulators == 3 and size == 8 and tiles >= 2 and not within:
+    if accumulators == 3 and (size == 8 or K % 2 == 1) and tiles >= 2 and not within:
         # Half as many columns, whose partial results are half as many, while programs of twice the warps (below) that
         # can share them leave multiprocessors without one (H100): var_mean 1 x 2000003 x 18 float64 by 64 programs 299
-        # us, by 256 130, std 4 x 309425 x 7 64.6 and 37.2, with a quarter of the columns 132 and 38.4.
-        while cdiv(M * K, block_k) * (2 * max_partials // block_k) < limits.sm_count and block_k * size > LINE_BYTES:
+        # us, by 256 130, std 4 x 309425 x 7 64.6 and 37.2, with a quarter of the columns 132 and 38.4; x 17 float32 96
+        # and 66, std 1 x 3000001 x 19 bf16 131 and 66.6.
+        while cdiv(M * K, block_k) * (2 * max_partials // block_k) < limits.sm_count and block_k > BLOCK_K // 2:
             block_k //= 2
     half = block_k // 2
     # Where a quarter of the lanes would be idle otherwise, as long as results are a cache line: sum 3 x 449136 x 15
@@ -162,7 +164,7 @@ def columns(problem: Problem, limits: Limits) -> Configuration:
     if _many_share(problem, limits) or _in_pieces(problem, limits):
         block_k, warps, occupancy = BLOCK_K, TILED_WARPS, MOMENTS_OCCUPANCY[False]
         tile = SHARED_MOMENTS_ELEMENTS * warps * WARP
-    elif _ends_with_few(problem, cdiv(M * K, block_k), programs):
+    elif not wide and _ends_with_few(problem, cdiv(M * K, block_k), programs):
         tile, warps = tile // warps, 1
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
     tile = min(tile, power_of_2(N) * block_k)
@@ -203,7 +205,8 @@ def _ends_with_few(problem: Problem, blocks: int, programs: int) -> bool:
     """Whether a quarter to half of the programs that run at once would start when the others are done.
 
     Of single warps, which share results, all run at once. By four warps, and so (H100): sum 40 x 752 x 1735 float32 102
-    us and 93 (PyTorch 93), max.dim 106 and 93, amax 64 x 500 x 1025 63.3 and 61.2 (PyTorch 64.5).
+    us and 93 (PyTorch 93), max.dim 106 and 93, amax 64 x 500 x 1025 63.3 and 61.2 (PyTorch 64.5); but sums of 64 bits,
+    33 x 900 x 1999 int32, 100 and 111.
     """
     _, _, K, size, accumulators = problem
     return accumulators < 3 and size == 4 and K % 2 == 1 and 5 * programs <= 4 * blocks and 2 * blocks <= 3 * programs

@@ -20,8 +20,10 @@ from .row_defaults import rows, rows_by_lanes, short_rows
 # Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2.
 MIN_BYTES_OF_CLASSES = 4 << 20
 CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
-# Long rows, of which each thread has a dozen vectors or more: estimated, from 120 KB on they were timed.
-LONG_CLASSES_BYTES = 65536
+# Rows of so many bytes are long, by (accumulators, bytes): the shortest that were timed have 41 and 17 KB, 72 and 218.
+LONG_CLASSES_BYTES = {(1, 1): 32768, (2, 1): 16384, (2, 2): 65536, (2, 4): 131072}
+# Elements of a thread of a long row, a vector or more, and the fewest classes of 32 bits, as timed.
+LONG_CLASSES_ELEMENTS, LONG_CLASSES_OF_WORDS = 8, 5
 
 
 def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -45,10 +47,11 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
 
 def _classes(problem: Problem, limits: Limits) -> Configuration:
     M, N, K, size, accumulators = problem
-    positions, moments = accumulators == 2, accumulators == 3
+    # Of float32 not, where moments are (H100): std 28 x 90001 x 6 34.1 us, so 35.9.
+    positions, moments = accumulators == 2, accumulators == 3 and size == 2
     occupancy, stages = CLASSES_OCCUPANCY[accumulators], 1
     tile, warps = CLASSES_TILE // (1 if K <= 4 and size > 1 else 2), 1
-    if limits.sm_count * occupancy > MAX_SPLITS_OF_A_WARP // (4 if moments else 1) * M:
+    if not _have_warps(problem, limits):
         tile, warps = SHORT_BYTES // size, SHORT_WARPS
         if positions:
             stages = STAGES
@@ -58,16 +61,13 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
         elif accumulators == 1:
             occupancy = CLASSES_OCCUPANCY[2] if _many_registers(problem) else OCCUPANCY
         partials = SHORT_WARPS * MAX_PARTIALS[(size > 4) + moments] // power_of_2(K)
-        if not positions and 4 * M * partials < 3 * limits.sm_count * occupancy // warps:
+        if (moments or accumulators == 1) and 4 * M * partials < 3 * limits.sm_count * occupancy // warps:
             # Twice as large, where partial results are too few for all programs: nansum 2 x 6974730 x 6 int64 169 us,
             # by four warps 211 (PyTorch 184), sum 1 x 3000001 x 6 float32 26.8 and 29.5 (H200), std 1 x 2097152 x 5
             # bf16 20.5 and 22.0, var_mean 1 x 4450204 x 7 float16 37.9 and 38.9 (H100).
             tile, warps = 2 * tile, 2 * warps
-    elif N * K * size >= LONG_CLASSES_BYTES and ((size == 1 and not moments) or (size == 2 and positions)):
-        # A vector to a thread of four warps, and several tiles in flight. By single warps, and so (H100): any 1616 x
-        # 60075 x 2 uint8 220 us and 98, max.dim x 3 356 and 150, 39 x 634456 x 4 94 and 60, argmax 900 x 40001 x 5
-        # float16 234 and 184; but values: sum 700 x 50000 x 3 bf16 91 and 91, amax 400 x 60000 x 6 float32 222 and 255.
-        tile, warps = VECTOR_BYTES // size * SHORT_WARPS * WARP, SHORT_WARPS
+    elif is_long_class(problem, limits):
+        tile, warps = max(VECTOR_BYTES // size, LONG_CLASSES_ELEMENTS) * SHORT_WARPS * WARP, SHORT_WARPS
         stages = STAGES if positions else 1
         if _many_registers(problem):
             occupancy = CLASSES_OCCUPANCY[2]
@@ -79,6 +79,26 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
         problem,
         Configuration("classes", max(tile // (warps * WARP), 1), warps, occupancy, vector, stages=stages),
     )
+
+
+def _have_warps(problem: Problem, limits: Limits) -> bool:
+    """Whether there are enough matrices for single warps, which do not share more than can be merged."""
+    M, _, _, size, accumulators = problem
+    most = MAX_SPLITS_OF_A_WARP // (4 if accumulators == 3 and size == 2 else 1)
+    return limits.sm_count * CLASSES_OCCUPANCY[accumulators] <= most * M
+
+
+def is_long_class(problem: Problem, limits: Limits) -> bool:
+    """Whether rows of many matrices take a vector to a thread of four warps, and several tiles in flight.
+
+    By single warps, and so (H100): any 1616 x 60075 x 2 uint8 220 us and 98, max.dim x 3 356 and 150, 39 x 634456 x 4
+    94 and 60, argmax 900 x 40001 x 5 float16 234 and 184; but values: sum 700 x 50000 x 3 bf16 91 and 91, amax 400 x
+    60000 x 6 float32 222 and 255. By columns, as older tables say, and so: argmax 3000 x 12000 x 3 bf16 151 and 94,
+    max.dim 2793 x 5808 x 3 uint8 52 and 43, 4560 x 7784 x 7 float32 415 and 350, any 6503 x 5952 x 7 uint8 191 and 141.
+    """
+    _, N, K, size, accumulators = problem
+    fewest = LONG_CLASSES_BYTES.get((accumulators, size), math.inf)
+    return N * K * size >= fewest and (size < 4 or K >= LONG_CLASSES_OF_WORDS) and _have_warps(problem, limits)
 
 
 def _many_registers(problem: Problem) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
-from .defaults import kinds
+from .column_defaults import columns
+from .defaults import is_long_class, kinds
 from .launches import (
     MAX_CLASSES,
     Configuration,
@@ -108,7 +109,8 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 def _is_newer(problem: Problem, first: Configuration, limits: Limits) -> bool:
     """Whether the rules know of something that was not timed for the tables."""
     if problem.K > 1:
-        return first.within or (first.kernel == "short_classes" and has_odd_classes(problem))
+        long = first.kernel == "classes" and is_long_class(problem, limits)
+        return first.within or long or (first.kernel == "short_classes" and has_odd_classes(problem))
     return first.kernel == "columns" or in_pairs(problem) or two_to_each(problem, limits)
 
 
@@ -118,6 +120,8 @@ def with_wide_accumulators(
     """What to launch with where numbers of 64 bits are made of smaller elements, or of 32 bits if ``narrow``."""
     if configuration.kernel == "classes" and problem.itemsize == 1:
         return configuration._replace(elements=min(configuration.elements, WIDE_CLASSES_ELEMENTS))
+    if configuration.kernel == "columns" and problem.K > 1 and configuration == columns(problem, limits):
+        return columns(problem, limits, wide=True)
     fits = configuration.warps <= MAX_TILE_WARPS or configuration.elements <= WIDE_TILE_ELEMENTS
     if configuration.kernel != "rows" or (fits and _is_simple(problem, launch(problem, configuration, limits))):
         return configuration

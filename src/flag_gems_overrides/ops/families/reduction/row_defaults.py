@@ -81,8 +81,9 @@ WIDE_MOMENTS = 2048, 7166, 8192  # more than, up to, and of odd rows: of even on
 # 5001 float32 4.71 and 4.89, 27 x 4 x 3225 float64 6.19 and 5.25.
 MAX_ALONE_BYTES, MAX_ALONE, ALONE_BYTES, ALONE_ELEMENTS, ALONE_WIDE_POSITIONS = 131072, 16384, 128, 32, 8
 # Of short rows by lanes (``rows_by_lanes``): the longest, rows and bytes of a program at least, elements of a thread at
-# most, and programs of each multiprocessor at least.
-MAX_LANES_N, MIN_LANES_ROWS, LANES_BYTES, LANES_ELEMENTS, LANES_PROGRAMS = 127, 32, 2048, 32, 8
+# most, bytes that are loaded together at most, and programs of each multiprocessor at least (of up to 16 bits; of 32).
+MAX_LANES_N, MIN_LANES_ROWS, LANES_BYTES, LANES_ELEMENTS, LANES_VECTOR_BYTES = 255, 32, 2048, 32, 4
+LANES_PROGRAMS, WIDE_LANES_PROGRAMS = 2, 8
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -293,16 +294,22 @@ def rows_by_lanes(problem: Problem, limits: Limits) -> Configuration | None:
     Rows with a lane for each element up to a power of two, and so, by 32 rows to a program (H100): nansum 493032 x 17
     float16 23.1 us and 15.5, amin 361388 x 83 bf16 64 and 29, sum 900000 x 33 float16 80 and 29, 200000 x 125 bf16 39.8
     and 25.3, amax 400000 x 23 float32 21.5 and 19.5; any 1000000 x 9 uint8 18.2 and 22.7, by 64 13.9, for programs of
-    less than ``LANES_BYTES`` start slower than they read.
+    less than ``LANES_BYTES`` start slower than they read; any 400000 x 201 uint8 56.2 and 41.4, sum 30000 x 33 float16
+    6.08 and 4.16. But max.dim 300000 x 63 float32 35.1 and 38.5, sum 300000 x 61 float64 58.8 and 63.4. Even rows, a
+    word to a load, while a quarter of the lanes is idle: sum 900000 x 34 float16 54 and 30, any 500000 x 76 uint8 35.6
+    and 23.7, amax 400000 x 22 bf16 16.8 and 15.0; but sum 400000 x 62 float32 41.1 and 46.0.
     """
     M, N, _, size, accumulators = problem
-    odd = row_vector(N, size, accumulators) == 1
-    if accumulators == 3 or size == 8 or not odd or not MAX_SHORT < N <= MAX_LANES_N:
+    timed = size <= 2 or (size == 4 and accumulators == 1)
+    vector = row_vector(N, size, accumulators)
+    slow = vector == 1 or (vector * size <= LANES_VECTOR_BYTES and 3 * power_of_2(N) >= 4 * N)
+    if accumulators == 3 or not timed or not slow or not MAX_SHORT < N <= MAX_LANES_N:
         return None
-    rows, elements = MIN_LANES_ROWS, LANES_ELEMENTS * SHORT_WARPS * WARP
+    elements = LANES_ELEMENTS * SHORT_WARPS * WARP
+    rows = min(MIN_LANES_ROWS, elements // power_of_2(N))
     while rows * N * size < LANES_BYTES and 2 * rows * power_of_2(N) <= elements:
         rows *= 2
-    if limits.sm_count * LANES_PROGRAMS * rows > M:
+    if limits.sm_count * (LANES_PROGRAMS if size <= 2 else WIDE_LANES_PROGRAMS) * rows > M:
         return None
     occupancy = OCCUPANCY // accumulators
     return Configuration(
