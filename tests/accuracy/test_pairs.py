@@ -22,8 +22,8 @@ from accuracy.reductions import (
 )
 
 from flag_gems_overrides.ops.aminmax import aminmax
-from flag_gems_overrides.ops.families.reduction.pairs_call import by_lanes
-from flag_gems_overrides.ops.families.reduction.plan import Problem, choose, launch
+from flag_gems_overrides.ops.families.reduction.pairs_call import by_lanes, choose
+from flag_gems_overrides.ops.families.reduction.plan import Problem, launch
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.logsumexp import logsumexp
 
@@ -88,7 +88,7 @@ def _check_rows_by_lanes(M: int, N: int, dtype: torch.dtype, device: str, device
     device_with(sm_count=1)
     limits = devices.limits(torch.empty(0, device=device).get_device())
     problem = Problem(M, N, 1, dtype.itemsize, 2)
-    assert by_lanes(problem, launch(problem, choose(problem, limits), limits), limits)
+    assert by_lanes(problem, launch(problem, choose(problem, True, limits), limits), limits)
     x = draw((M, N), dtype, device)
     check_aminmax(x, 1)
     check_logsumexp(x, [1])

@@ -285,8 +285,8 @@ def small_block(problem: Problem, limits: Limits) -> Configuration | None:
     Threads with columns of their own begin and end within sectors: the gradients of softmax 12000 x 48 x 41 float32
     142 us so, by programs 100, 20000 x 35 x 33 137 and 98, 8184 x 30 x 99 123 and 103, 8184 x 40 x 75 131 and 104, 500
     x 40 x 75 13.2 and 12.7, of log_softmax 6000 x 100 x 29 123 and 76, softmax 8000 x 72 x 41 111 and 70, 20000 x 33 x
-    33 86 and 67, the gradient of 8184 x 40 x 75 bf16 64 and 59, of 9000 x 50 x 42 float16 54 and 45, by 8 warps 57. Not the
-    forwards of 16 bits: 9000 x 50 x 45 float16 43 and 49, 27309 x 45 x 49 bf16 115 and 131 (H100).
+    33 86 and 67, the gradient of 8184 x 40 x 75 bf16 64 and 59, of 9000 x 50 x 42 float16 54 and 45, by 8 warps 57.
+    Not the forwards of 16 bits: 9000 x 50 x 45 float16 43 and 49, 27309 x 45 x 49 bf16 115 and 131 (H100).
     """
     M, N, K, size, inputs = problem
     vec = VECTOR_BYTES // size
