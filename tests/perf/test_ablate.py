@@ -212,19 +212,6 @@ class TestCommand:
         assert (code, "tiny:step: ValueError: no" in text) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("status", "log", "reason"),
-    [
-        (-6, "", "killed by SIGABRT: without a word"),
-        (1, "Traceback\nValueError: a\n\nand more\n", "ended with status 1: ValueError: a"),
-        (3, "one\n two \n", "ended with status 3: two"),
-        (1, "KeyError: " + "x" * 300, "ended with status 1: KeyError: " + "x" * 190),
-    ],
-)
-def test_why_a_process_ended(status, log, reason):
-    assert ablate._reason(status, log) == reason
-
-
 class TestReport:
     def report(self, *rows):
         native = Row("native", None, [1.0] * 4, [1.0] * 4, [2.0, 1.0])

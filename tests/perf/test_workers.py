@@ -61,7 +61,7 @@ def test_every_task_is_answered():
 
 def test_a_process_that_ends_is_replaced_and_its_task_said():
     answers = {answer.task: answer for answer in run("end_at_three", range(6))}
-    assert answers.pop(3).died == "its process ended with status 7 three"
+    assert answers.pop(3).died == "its process ended with status 7: three"
     assert all(answer.value == task for task, answer in answers.items())
     assert len(answers) == 5
 
@@ -74,7 +74,7 @@ def test_a_task_that_takes_too_long_ends_its_process(monkeypatch):
 
 
 def test_a_process_that_cannot_be_started_is_no_answer():
-    with pytest.raises(workers.WorkerError, match="ended with status 1 ValueError: no GPU"):
+    with pytest.raises(workers.WorkerError, match="ended with status 1: ValueError: no GPU"):
         run("broken", range(3))
 
 
@@ -91,3 +91,21 @@ def test_processes_end_with_whoever_asked():
     answers = workers.run("test_workers:double", range(1000), 2)
     next(answers)
     answers.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "log", "reason"),
+    [
+        (-6, "", "killed by SIGABRT: without a word"),
+        (1, "Traceback\nValueError: a\n\nand more\n", "ended with status 1: ValueError: a"),
+        (
+            1,
+            "torch.AcceleratorError: CUDA error: b\nCompile with\n",
+            "ended with status 1: torch.AcceleratorError: CUDA error: b",
+        ),
+        (3, "one\n two \n", "ended with status 3: two"),
+        (1, "KeyError: " + "x" * 300, "ended with status 1: KeyError: " + "x" * 190),
+    ],
+)
+def test_why_a_process_ended(status, log, reason):
+    assert workers.reason(status, log) == reason

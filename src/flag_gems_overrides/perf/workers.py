@@ -10,6 +10,8 @@ import contextlib
 import json
 import os
 import queue
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,16 @@ from flag_gems_overrides.errors import UserError
 # The longest compilation that was seen took 20 s. A process that starts imports torch and flag_gems, ten seconds; where
 # tests had all cores of a GPU machine, more than a minute.
 TASK_SECONDS, START_SECONDS = 60.0, 300.0
+
+
+def reason(status: int, log: str) -> str:
+    """Why a process ended: its last error of what it wrote, for CUDA's errors end with lines of general advice."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Fatal)\b", line)]
+    last = (errors or lines)[-1][:200] if lines else "without a word"
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}: {last}"
+    return f"ended with status {status}: {last}"
 
 
 class WorkerError(UserError):
@@ -163,8 +175,7 @@ class _Worker:
         if timed_out:
             return "", f"no answer after {seconds:.0f} s"
         status = self._process.wait()
-        last = self._log.read_text(errors="replace").strip().splitlines()[-1:]
-        return "", " ".join([f"its process ended with status {status}", *last])[:300]
+        return "", f"its process {reason(status, self._log.read_text(errors='replace'))}"[:300]
 
     def kill(self) -> None:
         self._process.kill()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.statistics import Comparison, compare
+from flag_gems_overrides.perf.workers import reason
 
 SCHEMA = 1
 NATIVE, ALL, ALL_WITH_OVERRIDES, ENABLED = "native", "all", "all with overrides", "enable() of overrides"
@@ -239,7 +239,7 @@ class _Child:
             found: dict[str, Any] = json.loads(self._output.read_text())
             return found
         self._log.seek(0)
-        return {"error": _reason(self._process.returncode, self._log.read())}
+        return {"error": reason(self._process.returncode, self._log.read())}
 
     def close(self) -> None:
         """End the process, with all that it has started."""
@@ -250,12 +250,3 @@ class _Child:
             self._process.stdin.close()
         self._log.close()
         self._files.cleanup()
-
-
-def _reason(status: int, log: str) -> str:
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"\w*(Error|Exception|Fatal)\b", line)]
-    last = (errors or lines)[-1][:200] if lines else "without a word"
-    if status < 0:
-        return f"killed by {signal.Signals(-status).name}: {last}"
-    return f"ended with status {status}: {last}"
