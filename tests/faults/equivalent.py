@@ -10,6 +10,8 @@ _GROUPS = "group_norm/backward"
 _FEW = f"{_GROUPS}_few"
 _LITTLE = "gather/nll_little/nll_gradient_little"
 _SHORT = "gather/nll_short"
+_SHARED = "gather/cross_entropy_shared"
+_WAITING = "batch_norm/waiting"
 _MOMENTS_OF_CLASSES = "reduction/moment_classes/moments_of_classes_kernel"
 _SHORT_ROWS = (
     *(f"short_rows/{does}_short_rows" for does in ("reduce", "locate")),
@@ -45,6 +47,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/rms_flat/rms_norm_flat/off_by_one: first + BLOCK_M <= M",
         "norm/short_rows/layer_norm_short_rows/off_by_one: first + BLOCK_M <= M",
         "norm/rms_short_rows/rms_norm_short_rows/off_by_one: first + BLOCK_M <= M",
+        f"{_SHARED}/cross_entropy_shared/minus_dropped: length - 1",
         "gather/nll/clear_block/off_by_one: size - start >= BLOCK",
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N",
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N (2)",
@@ -81,7 +84,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
     ),
     "the slice behind the last is empty": ("norm/statistics/group_statistics/off_by_one: rank < GROUP",),
-    "a block without a column more": tuple(f"{kernel}/minus_dropped: size - 1" for kernel in (_LOOP, _LOOP_DX)),
+    "a block without a column more": (
+        *(f"{kernel}/minus_dropped: size - 1" for kernel in (_LOOP, _LOOP_DX)),
+        "norm/blocks/norm_backward_blocks/minus_dropped: N - 1",
+    ),
     "a block more of elements, vectors, channels or parts that are not there": (
         "group_norm/forward/group_norm_loop/minus_dropped: vectors - 1",
         f"{_GROUPS}_passes/group_norm_backward_loop/minus_dropped: vectors - 1",
@@ -297,6 +303,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "softmax/tile/load_tile/off_by_one: k < columns",
     ),
     "a row that is not there, or does not count, has its loss and gradient chosen as 0": (
+        *_any_other(f"{_SHARED}/merge_rows", "tl.load(target_ptr + rows, mask=exists, other=0)"),
+        *_any_other(f"{_SHARED}/merge_rows", "tl.load(x_ptr + rows.to(tl.int64) * C + target, mask=counts, other=0)"),
         *_any_other("gather/cross_entropy/load_rows", "tl.load(target_ptr + row, mask=row < R, other=0)"),
         *_any_other("gather/cross_entropy/losses_of_rows", "tl.load(x_ptr + row * C + target, mask=inside, other=0)"),
         *_any_other("gather/cross_entropy/row_gradient", "tl.load(grad_ptr + row * grad_stride, mask=counts, other=0)"),
@@ -336,6 +344,25 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "a group of one is found where it was": ("reduction/rows/locate_rows_kernel/off_by_one: NEIGHBOURS > 1",),
     "nothing of a group is masked, unless none has the result: then no position is less than N": (
         "reduction/rows/locate_rows_kernel/off_by_one: offsets < body",
+    ),
+    "one share is counted once more by its own counter, and has a list of one flag": tuple(
+        f"{_WAITING}/{function}/off_by_one: SHARES > 1" for function in ("arrives_last", "announce")
+    ),
+    "the other loop waits": tuple(
+        f"{_WAITING}/wait_for/not_waited_for: while {flag} == 0:" for flag in ("flag", "acquired")
+    ),
+    "0 may be added twice": tuple(
+        f"{_WAITING}/wait_for/counted_twice: tl.atomic_add(flag_ptr, 0, sem='acquire'){which}" for which in ("", " (2)")
+    ),
+    "a line later: behind the workspace only if blocks are a multiple of 32, which no test has": tuple(
+        f"{_WAITING}/{function}/minus_dropped: blocks + LINE - 1" for function in ("flag_at", "words_at")
+    ),
+    "clears the first word of the next part, which its own block may still read only if programs run at once": (
+        f"{_WAITING}/words_of_block/off_by_one: channels < C",
+    ),
+    "summed over both axes": ("norm/blocks/sums_of_words/wrong_axis: tl.sum((words == 0).to(tl.int32), 1)",),
+    "the word behind the last is the counter, which is zero again": (
+        "norm/blocks/clear_all/off_by_one: word < M * PROGRAMS",
     ),
 }
 
