@@ -17,16 +17,17 @@ from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 
 aten = torch.ops.aten
-# Whether the one tile of a program stays in registers: of whole vectors, of halves, and of single elements.
+# How many tiles of a program stay in registers: of whole vectors, of halves, and of single elements.
 SHAPES = [
-    ((2, 9000), torch.bfloat16, True),
-    ((3, 9001), torch.float32, False),
-    ((2, 8202), torch.float32, False),
-    ((2, 9000), torch.float32, True),
-    ((16, 9001), torch.bfloat16, False),
-    ((9, 20008), torch.float16, False),
-    ((4, 20000), torch.float32, False),
-    ((7, 9004), torch.float16, False),
+    ((2, 9000), torch.bfloat16, 1),
+    ((3, 14001), torch.float32, 0),
+    ((3, 6001), torch.float32, 2),
+    ((2, 8202), torch.float32, 2),
+    ((2, 9000), torch.float32, 1),
+    ((16, 9001), torch.bfloat16, 0),
+    ((9, 20008), torch.float16, 0),
+    ((4, 20000), torch.float32, 0),
+    ((7, 9004), torch.float16, 0),
 ]
 
 
@@ -35,10 +36,11 @@ def four_multiprocessors(device_with) -> None:
     device_with(sm_count=4)
 
 
-def _check_ways(shape: tuple[int, int], dtype: torch.dtype, held: bool) -> None:
-    found = plan_blocks(*shape, dtype.itemsize, devices.limits(0))
-    assert found is not None
-    assert (found.blocks == 1) == held
+def _check_ways(shape: tuple[int, int], dtype: torch.dtype, held: int) -> None:
+    for mean in (True, False):
+        found = plan_blocks(*shape, dtype.itemsize, mean, devices.limits(0))
+        assert found is not None
+        assert found.held == held
 
 
 @each("shape, dtype, held", SHAPES)
@@ -58,7 +60,7 @@ def test_gradients_of_rms_norm(shape, dtype, held, device):
     ("with_weight", "with_bias", "mask"),
     [(True, False, (True, True, False)), (False, True, (True, False, True)), (True, True, (True, False, True))],
 )
-@each("N", [9000, 20000])
+@each("N", [8202, 9000, 20000])
 def test_with_or_without_weight_and_bias(N, with_weight, with_bias, mask, device):
     case = Case((2, N), 1, torch.float32, device)
     weight = case.weight if with_weight else None
@@ -76,16 +78,20 @@ def test_with_or_without_weight_and_bias(N, with_weight, with_bias, mask, device
 
 
 def test_more_programs_than_are_waited_for_together(device, device_with):
-    """129, whose words for 16 rows come in two loads."""
+    """129, whose words for 16 rows come in two loads, with two tiles held and with none."""
     device_with(sm_count=65)
-    found = plan_blocks(16, 33001, 2, devices.limits(0))
-    assert found is not None
-    assert found.programs > found.words
-    _check_backward(Case((16, 33001), 1, torch.float16, device))
+    for N, held in ((33002, 2), (33001, 0)):
+        found = plan_blocks(16, N, 2, False, devices.limits(0))
+        assert found is not None
+        assert found.held == held
+        assert found.programs > found.words
+    _check_backward(Case((16, 33002), 1, torch.float16, device))
+    case = test_rms_norm.Case((16, 33001), 1, torch.float16, device)
+    case.check(case.weight)
 
 
 @each("value", [math.nan, math.inf])
-@each("N", [9001, 20000])
+@each("N", [6001, 14001, 20000])
 def test_values_that_are_not_finite_stay_in_their_row_and_column(N, value, device):
     x, dy, weight = (torch.randn(shape, device=device) for shape in ((3, N), (3, N), (N,)))
     _, *statistics = layer_norm(x, [N], weight, weight, EPS)

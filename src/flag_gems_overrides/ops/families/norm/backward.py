@@ -268,7 +268,9 @@ def layer_norm_backward_split(
         next_edge_dy = load_edges(dy_ptr, group, M, N, edge_columns, edge_mask)
     for row in tl.range(group, M, groups, num_stages=STAGES):
         body = body_offset(row, N, VEC, UNALIGNED)
-        mean = tl.load(mean_ptr + row).to(tl.float32)
+        mean = tl.full([], 0.0, tl.float32)
+        if mean_ptr is not None:
+            mean = tl.load(mean_ptr + row).to(tl.float32)
         rstd = tl.load(rstd_ptr + row).to(tl.float32)
         xhats, wdys, dweights, dbiases = accumulate_chunks(
             x_ptr + body,
@@ -300,6 +302,8 @@ def layer_norm_backward_split(
         c1, c2 = group_sums(row_workspace_ptr, GROUP, BLOCK)
         c1 /= N
         c2 /= N
+        if mean_ptr is None:
+            c2 = 0.0
         for c in tl.static_range(CHUNKS):
             offsets, mask = chunk(c, begin, end, None, BLOCK_N)
             dx = input_gradient(xhats[c], wdys[c], rstd, c1, c2)

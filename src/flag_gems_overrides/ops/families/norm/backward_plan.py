@@ -22,12 +22,19 @@ NARROW_SUMS = (256, 8, 8)
 # the most elements of it, with those that are masked, by their size.
 MANY_WARPS_PER_SM, MIN_ROWS_OF_MANY_WARPS = 2, 1024
 MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 8192, 8: 4096}
+# Of ``few_rows_of_edges``: the shortest rows, the longest by 4 warps, and warps of all programs of a
+# multiprocessor, of which 8 run at once.
+MIN_FEW_EDGES, MAX_FEW_OF_FOUR_WARPS, WARPS_OF_FEW_EDGES = 1024, 2048, 22
+# Elements of a row alone of 16 bits, and those of a thread of up to 16 warps: layer_norm's of 1 x 3000 bf16 4.03 us by
+# few_rows, 3.59 so, but of 1 x 401 float32 3.12 and 3.22 (H100).
+MIN_SINGLE_ROW, MAX_SINGLE_ROW, SINGLE_ROW_ELEMENTS = 1024, 4096, 4
 
 
 def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
     """What suits ever longer rows."""
     yield little_gradient(problem)
     yield few_rows(problem, limits)
+    yield few_rows_of_edges(problem, limits)
     yield whole_backward_rows(problem, widest(problem.N, problem.itemsize), limits)
 
 
@@ -43,6 +50,14 @@ def little_gradient(problem: Problem) -> Configuration | None:
     if itemsize == 8 or N > 128 or elements > min(4096 if N <= 64 else 2048, 256 * vec * itemsize):
         return None
     return Configuration("rows", 4 if elements > 256 else 1, vec, power_of_2(M))
+
+
+def single_row(problem: Problem) -> Configuration | None:
+    """A few elements of a row alone to each thread, loaded in what divides it; None for others."""
+    M, N, _, itemsize, *_ = problem
+    if M != 1 or itemsize != 2 or not MIN_SINGLE_ROW < N <= MAX_SINGLE_ROW:
+        return None
+    return Configuration("rows", warps_for(N, WARP * SINGLE_ROW_ELEMENTS), math.gcd(N, VECTOR_BYTES // itemsize))
 
 
 def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Configuration | None:
@@ -81,6 +96,25 @@ def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
     # 13.0.
     fits = launched.row_programs + launched.column_programs <= 2 * limits.sm_count
     return found if fits else None
+
+
+def few_rows_of_edges(problem: Problem, limits: Limits) -> Configuration | None:
+    """One launch for rows of 16 bits that are no whole vectors, in some waves of programs; None for others.
+
+    layer_norm's of 256 x 3283 bf16 takes 11.1 us so, by programs that share rows 13.1, by rows with edges 12.8, of 200
+    x 2501 float16 9.8 and 12.0, of 512 x 1501 by 4 warps 10.0, by 8 12.2, by rows 11.9, rms_norm's of 256 x 3283 9.6,
+    by rows 10.6 (H100).
+    """
+    M, N, _, itemsize, *_ = problem
+    if limits.capability[0] != 9 or itemsize != 2 or N <= MIN_FEW_EDGES or N % (VECTOR_BYTES // itemsize) == 0:
+        return None
+    warps = 4 if N <= MAX_FEW_OF_FOUR_WARPS else 8
+    found = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
+    launched = launch_or_none(problem, found, limits)
+    if not isinstance(launched, FewRows) or launched.column_rows < M:
+        return None
+    programs = launched.row_programs + launched.column_programs
+    return found if programs * warps <= WARPS_OF_FEW_EDGES * limits.sm_count else None
 
 
 def rows_of_few(N: int, warps: int) -> int:

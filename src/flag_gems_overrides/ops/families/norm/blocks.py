@@ -40,8 +40,8 @@ def norm_backward_blocks(
     HELD: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Each program has BLOCKS blocks of BLOCK_N columns of all rows, at most BLOCK_M. HELD: one, which stays in
-    registers; otherwise they are read again, backwards, for the last is the likeliest to be in the cache still.
+    """Each program has BLOCKS blocks of BLOCK_N columns of all rows, at most BLOCK_M. HELD of them stay in registers,
+    all or none; otherwise they are read again, backwards, for the last is the likeliest to be in the cache still.
     """
     N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     rank = tl.program_id(0)
@@ -53,14 +53,20 @@ def norm_backward_blocks(
         mean = tl.load(mean_ptr + rows, mask=row_mask, other=0.0).to(tl.float32)
     first = rank * BLOCKS
     last = tl.minimum(first + BLOCKS, (N - 1) // BLOCK_N + 1)
+    products = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    terms = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    xhats = ()
+    wdys = ()
     if HELD:
-        xhat, wdy = load_block(
-            dy_ptr, x_ptr, weight_ptr, mean, rstd, dweight_ptr, dbias_ptr, rows, row_mask, first, N, BLOCK_N
-        )
-        products, terms = xhat * wdy, wdy
+        for held in tl.static_range(HELD):
+            xhat, wdy = load_block(
+                dy_ptr, x_ptr, weight_ptr, mean, rstd, dweight_ptr, dbias_ptr, rows, row_mask, first + held, N, BLOCK_N
+            )
+            products += xhat * wdy
+            terms += wdy
+            xhats = xhats + (xhat,)
+            wdys = wdys + (wdy,)
     else:
-        products = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-        terms = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
         for block in tl.range(first, last, num_stages=STAGES):
             xhat, wdy = load_block(
                 dy_ptr, x_ptr, weight_ptr, mean, rstd, dweight_ptr, dbias_ptr, rows, row_mask, block, N, BLOCK_N
@@ -76,7 +82,8 @@ def norm_backward_blocks(
     if mean_ptr is None:
         c2 = tl.zeros_like(c2)
     if HELD:
-        store_block(dx_ptr, xhat, wdy, rstd, c1, c2, rows, row_mask, first, N, BLOCK_N)
+        for held in tl.static_range(HELD):
+            store_block(dx_ptr, xhats[held], wdys[held], rstd, c1, c2, rows, row_mask, first + held, N, BLOCK_N)
     else:
         for i in tl.range(0, last - first, num_stages=STAGES):
             block = last - 1 - i
@@ -93,7 +100,7 @@ def load_block(
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     column_mask = columns < N
     mask = row_mask & column_mask
-    offsets = tl.cast(rows, tl.int64) * N + columns
+    offsets = rows * N + columns
     dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     weight = load_parameter_at(weight_ptr, columns, column_mask)
@@ -108,7 +115,7 @@ def load_block(
 @triton.jit
 def store_block(dx_ptr, xhat, wdy, rstd, c1, c2, rows, row_mask, block, N, BLOCK_N: tl.constexpr):
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    offsets = tl.cast(rows, tl.int64) * N + columns
+    offsets = rows * N + columns
     tl.store(dx_ptr + offsets, input_gradient(xhat, wdy, rstd, c1, c2), mask=row_mask & (columns < N))
 
 

@@ -92,7 +92,7 @@ def backward_launch(
             COLUMNS=chosen.columns,
         )
     if isinstance(chosen, Loop | Split) and want_input and outputs and configuration is None:
-        blocks = blocks_launch(M, N, dtype, device)
+        blocks = blocks_launch(M, N, dtype, device, True)
         if blocks is not None:
             return blocks
     if isinstance(chosen, Loop) or (isinstance(chosen, Split) and not want_input):
@@ -103,31 +103,39 @@ def backward_launch(
             )
         sums = _sums_of_columns(M, N, dtype, outputs, device) if outputs else None
         return functools.partial(_backward_in_two, dx, sums)
-    stride = -(-N // 16) * 16
+    if isinstance(chosen, Split):
+        return shared_rows_launch(M, N, dtype, chosen, outputs, device)
+    assert isinstance(chosen, Rows)
+    stride, pdl = -(-N // 16) * 16, has_pdl(device)
+    launch = layer_norm_backward_rows.bind(device, (chosen.programs,), M, N, stride, **rows_options(chosen, M), PDL=pdl)
+    return _with_partial_sums(launch, chosen.programs, N, dtype, outputs, pdl, device)
+
+
+def shared_rows_launch(
+    M: int, N: int, dtype: torch.dtype, chosen: Split, outputs: int, device: int
+) -> Callable[..., None]:
+    """All gradients of rows that programs share; without a mean, rms_norm's."""
+    sizes = M, N, -(-N // 16) * 16, chosen.slice_size, chosen.group
+    split = layer_norm_backward_split.bind(device, (chosen.programs,), *sizes, **_split_options(chosen))
     # Not after a cooperative launch: CUDA does not document the combination, least of all in a graph.
-    pdl = isinstance(chosen, Rows) and has_pdl(device)
-    launch: Callable[..., None]
-    if isinstance(chosen, Rows):
-        partials = chosen.programs
-        launch = layer_norm_backward_rows.bind(
-            device, (chosen.programs,), M, N, stride, **rows_options(chosen, M), PDL=pdl
-        )
-    else:
-        assert isinstance(chosen, Split)
-        partials = chosen.programs // chosen.group
-        split_sizes = M, N, stride, chosen.slice_size, chosen.group
-        split = layer_norm_backward_split.bind(device, (chosen.programs,), *split_sizes, **_split_options(chosen))
-        launch = _with_workspace(split, M, chosen)
+    pdl, partials = False, chosen.programs // chosen.group
+    return _with_partial_sums(_with_workspace(split, M, chosen), partials, N, dtype, outputs, pdl, device)
+
+
+def _with_partial_sums(
+    launch: Callable[..., None], partials: int, N: int, dtype: torch.dtype, outputs: int, pdl: bool, device: int
+) -> Callable[..., None]:
     if partials == 1 or not outputs:
         return launch
+    stride = -(-N // 16) * 16
     launch_sums = partial_sums_launch(partials, N, stride, outputs, pdl, device)
     partial = Allocation((partials, stride), accumulator(dtype), device)
     return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
 
 
-def blocks_launch(M: int, N: int, dtype: torch.dtype, device: int) -> Callable[..., None] | None:
+def blocks_launch(M: int, N: int, dtype: torch.dtype, device: int, mean: bool) -> Callable[..., None] | None:
     """Takes what the kernel of whole rows takes; None where other launches are planned."""
-    chosen = plan_blocks(M, N, dtype.itemsize, devices.limits(device))
+    chosen = plan_blocks(M, N, dtype.itemsize, mean, devices.limits(device))
     if chosen is None:
         return None
     launch = norm_backward_blocks.bind(
@@ -145,7 +153,7 @@ def blocks_launch(M: int, N: int, dtype: torch.dtype, device: int) -> Callable[.
         WORDS=chosen.words,
         ONCE=chosen.programs <= chosen.words,
         VEC=chosen.vec,
-        HELD=chosen.blocks == 1,
+        HELD=chosen.held,
         STAGES=chosen.stages,
     )
     return functools.partial(with_counters, launch, M * chosen.programs + 1, torch.int64)

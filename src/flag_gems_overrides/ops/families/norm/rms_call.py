@@ -25,6 +25,7 @@ from .prepare import (
     parameters_options,
     partial_sums_launch,
     rows_options,
+    shared_rows_launch,
 )
 from .rms_backward import (
     rms_norm_backward_columns,
@@ -34,7 +35,7 @@ from .rms_backward import (
 )
 from .rms_flat import rms_norm_columns, rms_norm_flat
 from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
-from .rms_plan import Split, plan_backward, plan_forward
+from .rms_plan import Split, plan_backward, plan_forward, plan_shared_backward
 from .rms_short_rows import rms_norm_short_rows
 
 
@@ -277,9 +278,14 @@ def _backward_launch(
             COLUMNS=plan.columns,
         )
     if isinstance(plan, Split) and want_input and want_weight:
-        blocks = blocks_launch(M, N, dtype, device)
+        blocks = blocks_launch(M, N, dtype, device, False)
         if blocks is not None:
-            return functools.partial(_backward_of_blocks, blocks)
+            return functools.partial(_backward_without_mean, blocks)
+    if want_input:
+        shared = plan_shared_backward(M, N, dtype.itemsize, plan, devices.limits(device))
+        if shared is not None:
+            launch_shared = shared_rows_launch(M, N, dtype, shared, int(want_weight), device)
+            return functools.partial(_backward_without_mean, launch_shared)
     stride = -(-N // 16) * 16
     partials = plan.programs if isinstance(plan, Rows) else -(-M // plan.rows)
     two_launches = want_weight and partials > 1
@@ -323,14 +329,14 @@ def _split_launch(
     )
 
 
-def _backward_of_blocks(
+def _backward_without_mean(
     launch: Callable[..., None],
     grad_out: torch.Tensor,
     input: torch.Tensor,
     weight: torch.Tensor | None,
     rstd: torch.Tensor,
     dx: torch.Tensor,
-    dweight: torch.Tensor,
+    dweight: torch.Tensor | None,
 ) -> None:
     no_mean, no_bias = None, None
     launch(grad_out, input, weight, no_mean, rstd, dx, dweight, no_bias)

@@ -8,10 +8,13 @@ from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
-from .backward_plan import MANY_WARPS_PER_SM, little_gradient, many_warps, rows_of_few
+from . import launches
+from .backward_plan import MANY_WARPS_PER_SM, few_rows_of_edges, little_gradient, many_warps, rows_of_few, single_row
 from .forward_plan import late_row, long_row_with_edges, many_rows
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, launch, launch_or_none
+from .long_plan import splits
 from .plan import plan, rows
+from .programs import MAX_WARPS
 
 # Of a program that goes over a row in tiles, besides two of them.
 BYTES_IN_FLIGHT = 16384
@@ -27,6 +30,9 @@ SHARED_TURNS = 8
 # Rows of a pipeline up to which each has a program instead (``_early``): 800 x 16384 bf16 has 3.03.
 MAX_TURNS = 3.5
 
+# Of odd rows of 16 bits, one to a program of 16 warps (``_long_odd_row``): the longest with an early weight, and the
+# least share of what multiprocessors do at once that is used.
+MAX_EARLY_ODD, EVEN_TURNS = 20487, 0.75
 # Rows of single elements that are longer are read as vectors and edges (8192 x 6457); shorter ones were not timed so.
 MIN_ROW_OF_EDGES = 4096
 
@@ -73,7 +79,7 @@ def plan_forward(
     if isinstance(few_elements, Flat | ShortRows):
         return few_elements
     found = rows(problem, limits)
-    found = _late(problem, found, limits) or found
+    found = _late(problem, found, limits) or found or _long_odd_row(problem, limits)
     if found is not None:
         late_edges = problem.residual and found.unaligned and found.late and element_size == 2
         if late_edges and (found.warps, found.chunks) == (2, 4):
@@ -137,6 +143,23 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     return launched if isinstance(launched, Rows) else None
 
 
+def _long_odd_row(problem: Problem, limits: Limits) -> Rows | None:
+    """An odd row of 16 bits to a program of 16 warps, one on a multiprocessor, which holds it; None, for a loop that
+    reads it twice, where it is too long or too few multiprocessors have one in the end.
+
+    rms_norm of 579 x 20361 bf16 takes 28.9 us so, with a late weight 29.9, in a loop 34.1, of 400 x 17001 float16 20.4,
+    21.6 and 21.1, of 1000 x 30001 bf16 57.4 late and 68.4 (H100).
+    """
+    M, N, _, itemsize, _, residual = problem
+    if limits.capability[0] != 9 or itemsize != 2 or residual or N % 2 == 0:
+        return None
+    if not 2 * limits.sm_count < M or EVEN_TURNS * cdiv(M, limits.sm_count) * limits.sm_count > M:
+        return None
+    configuration = Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize, late=N > MAX_EARLY_ODD)
+    launched = launch_or_none(problem, configuration, limits)
+    return launched if isinstance(launched, Rows) else None
+
+
 def _early(problem: Problem) -> Configuration | None:
     """A row to a program of 8 warps or more, of float32 of 4, which loads the weight with it, instead of pipelines with
     few rows; None for others. 400 x 8192 float32 takes 14.6 us so, by 264 pipelines 15.5, 300 x 16384 bf16 13.4 and
@@ -153,7 +176,7 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
     few = _few_rows(problem, limits)
     if few is not None:
         return few
-    configuration = many_warps(problem, MANY_ELEMENTS, limits) or _pairs(problem, limits)
+    configuration = single_row(problem) or many_warps(problem, MANY_ELEMENTS, limits) or _pairs(problem, limits)
     launched = configuration and launch_or_none(problem, configuration, limits)
     found = launched if isinstance(launched, Rows) else rows(problem, limits)
     if found is None:
@@ -166,6 +189,20 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
         # 32 elements to a thread spill (1024 x 1001): 32 bytes on sm_80, 24 on sm_90 with Triton 3.6.
         return found._replace(block_m=found.block_m // 2)
     return found
+
+
+def plan_shared_backward(
+    M: int, N: int, element_size: int, planned: FewRows | Rows | Split, limits: Limits
+) -> launches.Split | None:
+    """Instead of two kernels that both read dy and x, one whose programs share rows, as layer_norm's."""
+    problem = Problem(M, N, 1, element_size, True)
+    if not isinstance(planned, Split) or limits.capability[0] != 9:
+        return None
+    for configuration in splits(problem, limits):
+        launched = launch(problem, configuration, limits)
+        if isinstance(launched, launches.Split):
+            return launched
+    return None
 
 
 def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
@@ -198,8 +235,9 @@ def _few_rows(problem: Problem, limits: Limits) -> FewRows | None:
         # Of 32 elements to a thread 8 bytes of 64 x 64 bf16 spill and 56 of 128 x 33 float16 (Triton 3.6).
         columns = launched.columns // 2
         launched = launched._replace(columns=columns, column_programs=cdiv(N, columns))
+    edges = few_rows_of_edges(problem, limits) == configuration
     programs = launched.row_programs + launched.column_programs
-    return launched if programs * warps <= WARPS_OF_FEW_ROWS * limits.sm_count else None
+    return launched if edges or programs * warps <= WARPS_OF_FEW_ROWS * limits.sm_count else None
 
 
 def _split(M: int, N: int, element_size: int, limits: Limits) -> Split:
