@@ -34,6 +34,9 @@ SHORT_COLUMNS, SHORT_ELEMENTS = (5, 6, 7), 16
 # written to memory before its neighbours' are there. rms_norm of 673225 x 5, 27 MB, takes 25.7 us with whole rows, by
 # tiles 16.1, of 400001 x 7 24.4 and 14.3, but of 200001 x 5, 8 MB, 6.5 and more (1400000 x 5 bf16 15.8 and 20.5; H100).
 SHORT_SHARE_OF_L2 = 1 / 3
+# Of a smaller share a thread has one row, not two, in single elements: rms_norm of 330001 x 5, 13 MB, takes 10.35 us
+# so, 12.7 with two, but of 240001 x 5, 10 MB, 7.34 and 7.11 (H100).
+SINGLE_SHARE_OF_L2 = 1 / 5
 # A row to a program (``late_row``): elements of a thread, and threads of a multiprocessor. rms_norm of bf16
 # 16384 x 8192 takes 134.9 us so, 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5;
 # layer_norm of float32 16384 x 8192 263.7 and 284.3, of bf16 3500 x 7792 33.1 and 35.2, 4096 x 16384 96.9 and 100.2
@@ -49,6 +52,12 @@ MIN_LATE_EDGES, MANY_ROWS_PER_SM = 2048, 8
 # So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
 # float16 and a residual take 4.0 us with edges, 3.5 without, as FlagGems.
 MAX_UNALIGNED_ROWS_PER_SM = 8
+# Of pairs in up to so many elements, more: layer_norm of 1976 x 406 float16 takes 4.75 us so, 5.17 with edges, with a
+# residual 4346 x 406 bf16 8.75 and 10.8 (H100).
+MAX_PAIRS, MAX_PAIRS_ROWS_PER_SM = 512, 36
+# Odd rows of 16 bits of up to so many elements that are all loaded at once, one by one, by programs of 4 warps, and
+# the fewest for each multiprocessor (``odd_rows_at_once``).
+MAX_ODD_AT_ONCE, MIN_ODD_PER_SM = 512, 4
 # Up to so many longer ones, by programs of 8 warps: layer_norm of 224 x 2723 bf16 takes 5.4 us so, 6.0 with edges, 200
 # x 1501 float16 4.6 and 5.5, but 400 x 2723 8.0 and 7.2, 639 x 2753 9.3 and 8.9, 264 x 4097 7.4 and 7.1 (H100).
 MAX_SINGLE_ROWS_PER_SM, MAX_SINGLE = 2, 3072
@@ -62,6 +71,8 @@ MAX_ROWS_OF_FEW, MAX_FULL_ROWS_OF_FEW, EVEN = 3.5, 2, 0.88
 
 # Rows of a multiprocessor, and bytes of a row, for ``long_sum``. Others were not timed.
 MAX_LONG_SUMS, LONG_SUM, MAX_LONG_SUM = 3.1, 24000, 32768
+# Most rows of whole vectors of 16 bits, and their lengths, that are not shared as in the tables (``few_long_rows``).
+MAX_FEW_LONG, MIN_FEW_LONG, LONGEST_OF_FEW = 3, 12288, 16384
 # Between these lengths odd rows take programs of 16 warps, or four programs of four (``shared_odd_row``).
 MIN_SHARED_ODD, MAX_SHARED_ODD = 14344, 16384
 
@@ -83,7 +94,7 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
     short = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N or (fits and (itemsize == 8 or vec < vector))
     if short and N % vec == 0 and (WARP * vector >= N or limits.sm_count < M):
         yield _one_tile(problem, vec, limits)
-    if N % widest(N, itemsize) and fits and limits.sm_count * (MAX_UNALIGNED_ROWS_PER_SM if N <= 1024 else 1) >= M:
+    if N % widest(N, itemsize) and fits and limits.sm_count * _unaligned_rows_per_sm(N, itemsize) >= M:
         yield _few_unaligned_rows(problem)
     yield _few_single_rows(problem, limits)
     whole = _rows(problem, vec, limits)
@@ -119,7 +130,8 @@ def _short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     moved = 2 * problem.inputs * M * N * itemsize
     if itemsize == 4 and N % 2 and moved > SHORT_SHARE_OF_L2 * limits.l2_bytes:
         return None
-    vec = VECTOR_BYTES // itemsize
+    single = itemsize == 4 and N % 2 == 1 and moved > SINGLE_SHARE_OF_L2 * limits.l2_bytes
+    vec = 1 if single else VECTOR_BYTES // itemsize
     # Of rows that together are whole vectors.
     while vec > 1 and (math.lcm(N, vec) > SHORT_ELEMENTS or math.lcm(N, vec) * WARP * limits.sm_count > M * N):
         vec //= 2
@@ -179,6 +191,40 @@ def in_two_chunks(problem: Problem, found: Configuration, limits: Limits) -> Con
         return found
     tile = HALVED_TILE // (2 if itemsize == 8 else 1)
     return Configuration("rows", 4, found.vec, tile // power_of_2(N), chunks=2)
+
+
+def _unaligned_rows_per_sm(N: int, itemsize: int) -> int:
+    """Up to so many rows of each multiprocessor are loaded in what divides them."""
+    if itemsize == 2 and N % 2 == 0 and N <= MAX_PAIRS:
+        return MAX_PAIRS_ROWS_PER_SM
+    return MAX_UNALIGNED_ROWS_PER_SM if N <= 1024 else 1
+
+
+def odd_rows_at_once(problem: Problem, limits: Limits) -> Configuration | None:
+    """A short odd row of 16 bits to a program of 4 warps, where all programs run at once; None for others.
+
+    layer_norm of 1976 x 371 bf16 takes 5.25 us so, with edges 5.59, by two warps 5.58, of 700 x 371 4.04, 4.24 and
+    4.09, with a residual of 1976 x 371 float16 6.05, 6.25 and 6.11, rms_norm 4.66, 4.95 and 4.79, but layer_norm of
+    3000 x 371 6.72, 6.1 and 7.17 (H100).
+    """
+    M, N, _, itemsize, backward, _ = problem
+    if limits.capability[0] != 9 or backward or itemsize != 2 or N % 2 == 0:
+        return None
+    at_once, rows_per_sm = limits.threads_per_sm // (4 * WARP), M / limits.sm_count
+    if not MIN_UNALIGNED < N <= MAX_ODD_AT_ONCE or not MIN_ODD_PER_SM < rows_per_sm <= at_once:
+        return None
+    return Configuration("rows", 4)
+
+
+def few_long_rows(problem: Problem, limits: Limits) -> Configuration | None:
+    """A program of 16 warps to a row: layer_norm of 1 x 16384 bf16 takes 4.63 us so, by four programs 5.52, but of 2 x
+    27688 5.91, by seven 5.77 (H100). None for others."""
+    M, N, _, itemsize, backward, residual = problem
+    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % (VECTOR_BYTES // itemsize):
+        return None
+    if M > MAX_FEW_LONG or not MIN_FEW_LONG <= N <= LONGEST_OF_FEW:
+        return None
+    return Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize)
 
 
 def _few_unaligned_rows(problem: Problem) -> Configuration:
@@ -367,7 +413,10 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
             # Quarters early too: layer_norm of 1024 x 4098 bf16 13.6 us, late 17.1, with edges 17.4, of sums with a
             # residual 16.5, late 20.5 (H100).
             return Configuration("rows", of_few, vec // 4)
-        return Configuration("rows", of_few, vec, late=True)
+        # A program of 16 warps with three chunks is alone on its multiprocessor: layer_norm of 42 x 8253 float16 takes
+        # 6.64 us with an early weight and bias, late 7.20, of 100 x 9001 bf16 7.04 and 7.76 (H100).
+        alone = limits.sm_count >= M and of_few == MAX_WARPS and span <= 3 * of_few * lanes and not problem.residual
+        return Configuration("rows", of_few, vec, late=not alone)
     stages = stages_within(4, per_sm * tile_bytes, limits)
     if itemsize > 2 and min(2, per_sm) * limits.sm_count * block_m >= M:
         # One tile to a program: 16 x 6144 float32 4.0 us, through shared memory 4.6; bf16 4.2, not 4.0.

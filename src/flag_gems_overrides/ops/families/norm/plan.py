@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
-from .backward_plan import backward_rows, many_warps, rows_of_few, whole_backward_rows
+from .backward_plan import backward_rows, many_warps, rows_of_few, single_row, whole_backward_rows
 from .estimate import estimate as estimate
-from .forward_plan import early_row, forward_rows, long_sum, shared_odd_row
+from .forward_plan import early_row, few_long_rows, forward_rows, long_sum, odd_rows_at_once, shared_odd_row
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
 from .long_plan import loop, splits
 
@@ -89,8 +89,14 @@ def rows(problem: Problem, limits: Limits) -> Rows | None:
 def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
     """What no table has: its rows are of others, which divide into pipelines otherwise."""
     if problem.backward:
-        return many_warps(problem, MANY_ELEMENTS, limits)
-    return early_row(problem, limits) or long_sum(problem, limits) or shared_odd_row(problem, limits)
+        return single_row(problem) or many_warps(problem, MANY_ELEMENTS, limits)
+    return (
+        early_row(problem, limits)
+        or long_sum(problem, limits)
+        or shared_odd_row(problem, limits)
+        or odd_rows_at_once(problem, limits)
+        or few_long_rows(problem, limits)
+    )
 
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
