@@ -203,6 +203,9 @@ def batch_norm_backward_flat_apply(
     sum_dy = of_places(sums_ptr, channels, ACC, 0.0)
     sum_dyx = of_places(sums_ptr + C, channels, ACC, 0.0)
     count = tl.cast(total, ACC)
+    for r in tl.static_range(ROWS):
+        dx = input_gradient(first_dys[r].to(ACC), first_xs[r].to(ACC) - mean, sum_dy, sum_dyx, rstd, scale, count)
+        tl.store(dx_ptr + row_of_tile(end - 1, r, start, width, ROWS, VEC) + places, dx, mask=mask)
     if with_rest & (rest > 0):
         for r in tl.static_range(ROWS):
             offsets, rest_mask = places_in_rest(places, mask, start, r, tiles, rest, width, ROWS)
@@ -210,9 +213,6 @@ def batch_norm_backward_flat_apply(
             x = tl.load(x_ptr + offsets, mask=rest_mask, other=0.0).to(ACC)
             dx = input_gradient(dy, x - mean, sum_dy, sum_dyx, rstd, scale, count)
             tl.store(dx_ptr + offsets, dx, mask=rest_mask)
-    for r in tl.static_range(ROWS):
-        dx = input_gradient(first_dys[r].to(ACC), first_xs[r].to(ACC) - mean, sum_dy, sum_dyx, rstd, scale, count)
-        tl.store(dx_ptr + row_of_tile(end - 1, r, start, width, ROWS, VEC) + places, dx, mask=mask)
     for i in tl.range(1, end - begin, num_stages=STAGES):
         tile = end - 1 - i
         dys = load_tile(dy_ptr, tile, start, width, mask, ROWS, LANES, VEC)
