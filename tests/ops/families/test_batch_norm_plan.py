@@ -6,7 +6,15 @@ from __future__ import annotations
 import pytest
 
 from flag_gems_overrides.ops.families.batch_norm.groups_plan import groups_of
-from flag_gems_overrides.ops.families.batch_norm.launches import Channels, Flat, Groups, Problem, by_words, launch
+from flag_gems_overrides.ops.families.batch_norm.launches import (
+    MAX_PROGRAMS_BY_WORDS,
+    Channels,
+    Flat,
+    Groups,
+    Problem,
+    by_words,
+    launch,
+)
 from flag_gems_overrides.ops.families.batch_norm.plan import choose, plan
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import cdiv
@@ -219,4 +227,13 @@ def test_channels_that_programs_hold_badly_are_shared_by_groups():
 def test_groups_exchange_words_of_two_float32(problem, words):
     planned = plan(problem, H200)
     assert isinstance(planned, Groups)
+    assert by_words(problem, planned) == words
+
+
+@pytest.mark.parametrize(("shape", "words"), [((16, 64, 25000), True), ((20, 6, 65536), False)])
+def test_small_groups_of_many_programs_exchange_words(shape, words):
+    problem = Problem(*shape, 2, 1)
+    planned = plan(problem, H200)
+    assert isinstance(planned, Groups)
+    assert planned.programs > MAX_PROGRAMS_BY_WORDS
     assert by_words(problem, planned) == words

@@ -32,8 +32,10 @@ MIN_UNALIGNED_BYTES = 512
 LITTLE_EDGES, LITTLE_BYTES = {2: 3 << 18}, 1 << 20
 # Words that a thread of a group collects of the other programs at most, in each plane.
 WORDS_OF_THREAD = 8
-# Programs that exchange words at most: batch_norm 20 x 6 x 65536 bf16 27.6 us by 660, with the flag 24.7 (H100).
-MAX_PROGRAMS_BY_WORDS = 512
+# Programs that exchange words at most, and of a group where there are more: 20 x 6 x 65536 bf16, of groups of 110, is
+# 27.6 us by 660, with the flag 24.7, but 16 x 64 x 25000, of groups of 12, 64.0 by 768, with the flag 69.8, the
+# gradients of 24 x 96 x 9000 float16 83.1 and 87.1, of 32 x 256 x 3136 bf16 92.7 and 95.5 (H100).
+MAX_PROGRAMS_BY_WORDS, SMALL_GROUP = 512, 16
 # Elements of a tile at most.
 MAX_BLOCK = 1 << 16
 # Of a tile of vectors a tile of heads and tails has the share of 1 / EDGES_OF_TILE (112 bytes spill with as many).
@@ -303,7 +305,8 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
 def by_words(problem: Problem, chosen: Groups) -> bool:
     """Whether programs that wait for each other exchange words, which hold two float32: see waiting.py."""
     few = power_of_2(chosen.group) * chosen.tiling.channels <= WORDS_OF_THREAD * WARP * chosen.tiling.warps
-    return few and problem.itemsize < 8 and chosen.programs <= MAX_PROGRAMS_BY_WORDS
+    few_programs = chosen.programs <= MAX_PROGRAMS_BY_WORDS or chosen.group <= SMALL_GROUP
+    return few and problem.itemsize < 8 and few_programs
 
 
 def _shares(tiling: Tiling, least: int, blocks: int, limits: Limits) -> int:
