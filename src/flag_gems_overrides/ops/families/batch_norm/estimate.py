@@ -112,7 +112,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     in_l2 = work.reads > 1 and at_once <= limits.l2_bytes
     reads = READS_OF_L2 if in_l2 else work.reads
     moved = size * (problem.inputs * reads + 1) * work.slower + work.workspace
-    if isinstance(chosen, Groups) and chosen.tiling.columns and problem.inputs == 2:
+    if isinstance(chosen, Groups) and chosen.tiling.columns and (problem.inputs == 2 or problem.itemsize == 8):
         # All of their programs run at once, and some multiprocessors have one more. Flat instead: the gradients of
         # 32768 x 4592 float32 1044 us, 1220 by 144 programs of which 12 multiprocessors have two (PyTorch 1110), of
         # 3985 x 17532 511 and 704. Not of rows: of 21 x 690 x 466 bf16 33.9 by 660 programs, 49.6 by 132 (H100).

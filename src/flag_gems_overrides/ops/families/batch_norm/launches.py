@@ -61,7 +61,8 @@ FLAT_SHARE, FLAT_WAVES = 4, 4
 # 8.7 us, rounded down 9.8, 11144 x 5 x 3 8.3 and 9.3, 8192 x 60 float16 9.3 and 9.6 (H100).
 LANES_OF_SMALL = 128
 # flat: channels of a program that merges the parts, entries of them that it loads at a time, and registers of a thread
-# (with 128 float64 spills 96 bytes, left to itself the compiler spills 8 of float32 on sm_100).
+# (with 128 float64 spills 96 bytes, left to itself the compiler spills 8 of float32 on sm_100). Statistics of places in
+# float64: one entry to a thread, or 8 bytes spill (8000 x 5000, Triton 3.6).
 MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS, MERGE_REGISTERS = 8, 1024, 4, 255
 
 

@@ -10,7 +10,7 @@ import torch
 
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
-from ...launch.sizes import cdiv, power_of_2
+from ...launch.sizes import WARP, cdiv, power_of_2
 from ..norm.prepare import after_another, has_pdl
 from .flat_backward import (
     batch_norm_backward_flat_apply,
@@ -18,7 +18,16 @@ from .flat_backward import (
     batch_norm_backward_flat_sums,
 )
 from .flat_forward import batch_norm_flat_apply, batch_norm_flat_merge, batch_norm_flat_statistics
-from .launches import FLAT_REGISTERS, MERGE_REGISTERS, MERGE_WARPS, MERGED_CHANNELS, MERGED_ELEMENTS, Flat, Problem
+from .launches import (
+    FLAT_REGISTERS,
+    MAX_WARPS,
+    MERGE_REGISTERS,
+    MERGE_WARPS,
+    MERGED_CHANNELS,
+    MERGED_ELEMENTS,
+    Flat,
+    Problem,
+)
 
 
 def flat_forward(
@@ -34,7 +43,8 @@ def flat_forward(
     merge = batch_norm_flat_merge.bind(
         device, _merge_grid(C), *_of_parts(chosen, C, B), chosen.tiles, chosen.rest, total, eps_bits, momentum_bits,
         chosen.group, chosen.slice_size if chosen.by_place else chosen.part(),
-        ROWS=chosen.rows if chosen.by_place else 0, **_options_of_merge(chosen), **after_another(pdl),
+        ROWS=chosen.rows if chosen.by_place else 0,
+        **_options_of_merge(chosen, chosen.by_place and accumulator == torch.float64), **after_another(pdl),
     )  # fmt: skip
     apply = batch_norm_flat_apply.bind(
         device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, *parts, **options, **after_another(pdl)
@@ -146,11 +156,9 @@ def _of_parts(chosen: Flat, C: int, B: int) -> tuple[int, int, int, int]:
     return (C, B, chosen.width, chosen.per_row) if chosen.by_place else (C, 1, C, 1)
 
 
-def _options_of_merge(chosen: Flat) -> dict[str, int]:
+def _options_of_merge(chosen: Flat, one_of_thread: bool = False) -> dict[str, int]:
     entries = chosen.group * (chosen.per_row if chosen.by_place else 1)
-    return {
-        "num_warps": MERGE_WARPS,
-        "CHANNELS": MERGED_CHANNELS,
-        "ENTRIES": min(power_of_2(entries), MERGED_ELEMENTS // MERGED_CHANNELS),
-        "maxnreg": MERGE_REGISTERS,
-    }
+    most = min(MERGED_ELEMENTS, MAX_WARPS * WARP) if one_of_thread else MERGED_ELEMENTS
+    entries = min(power_of_2(entries), most // MERGED_CHANNELS)
+    warps = max(entries * MERGED_CHANNELS // WARP, 1) if one_of_thread else MERGE_WARPS
+    return {"num_warps": warps, "CHANNELS": MERGED_CHANNELS, "ENTRIES": entries, "maxnreg": MERGE_REGISTERS}
