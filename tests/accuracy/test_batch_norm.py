@@ -91,12 +91,19 @@ def test_gradients_that_read_their_input_again(dtype, training, monkeypatch, dev
 @pytest.mark.parametrize("C", [44, 48, 77])
 def test_columns_in_two_tiles(C, rows, dtype, monkeypatch, device_with, device):
     device_with()
-    chosen, choose = launches.Configuration("channels", 32, 2, 1), plan.choose
-    monkeypatch.setattr(plan, "choose", lambda each, limits: chosen if each.inputs == 1 else choose(each, limits))
-    assert plan.plan(launches.Problem(rows, C, 1, dtype.itemsize, 1), devices.limits(0)).tiling.rest > 0
+    # Each thread of a gradient holds 8 elements of the first tile and one of the second, or more.
+    columns = 16 if rows < 32 else 8
+    chosen = {1: launches.Configuration("channels", 32, 2, 1), 2: launches.Configuration("channels", columns, 1, 1)}
+    for choose in ("choose", "whole_channels"):
+        monkeypatch.setattr(plan, choose, lambda problem, limits: chosen[problem.inputs])
+    for inputs in chosen:
+        assert plan.plan(launches.Problem(rows, C, 1, dtype.itemsize, inputs), devices.limits(0)).tiling.rest > 0
     case = Case((rows, C), dtype, device, mean=10.0)
     case.x[-1] += 5.0
     check(case)
+    exact, native = case.exact(training=False), case.native(training=False)
+    for mask in itertools.product([True, False], repeat=3):
+        check_gradients(mask, case.ours(training=False, mask=mask), native, exact)
 
 
 @each("shape", [(1, 3), (1, 3, 1), (1, 3, 7), (1, 300, 2)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch norms whose runs of a channel are no whole vectors and begin anywhere."""
+"""Batch norms whose runs of a channel are no whole vectors and begin anywhere, or are held as columns."""
 
 from __future__ import annotations
 
@@ -129,6 +129,67 @@ def test_some_gradients_of_held_runs_of_misaligned_tensors_without_weight(shape,
 def test_values_that_are_not_finite_stay_in_their_channel_of_held_runs(value, device):
     case = Case((3, 5, 257), torch.float32, device)
     case.x[0, 1, 0] = case.dy[2, 3, 256] = value
+    for name, actual in zip(Results._fields[5:], case.ours()[5:], strict=True):
+        channels = actual.transpose(0, 1) if name == "dx" else actual
+        finite = channels.reshape(5, -1).isfinite().all(1)
+        assert {channel for channel in range(5) if not finite[channel]} == ({3} if name == "dbias" else {1, 3}), name
+
+
+# Short runs that are held as columns: rows of one tile or two, the last program full or not.
+COLUMNS = [(70, 20, 2), (45, 33, 4), (38, 5, 8), (67, 3, 2, 8)]
+
+
+@pytest.fixture(params=[False, True], ids=["one tile", "two tiles"])
+def runs_as_columns(request, monkeypatch, device_with):
+    """A function that lets runs of a shape be held as 16 columns."""
+    device_with()
+
+    def runs_as_columns(shape: tuple[int, ...], itemsize: int) -> None:
+        channels = max(16 // math.prod(shape[2:]), 1)
+        chosen = launches.Configuration(
+            "channels", channels, 4 if request.param else 8, int(request.param), padded=True
+        )
+        for choose in ("choose", "whole_channels"):
+            monkeypatch.setattr(plan, choose, lambda problem, limits: chosen)
+        for inputs in (1, 2):
+            problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), itemsize, inputs)
+            tiling = plan.plan(problem, devices.limits(0)).tiling
+            assert tiling.run == problem.K
+            assert (tiling.rest > 0) == request.param
+
+    return runs_as_columns
+
+
+@pytest.mark.parametrize("training", [True, False])
+@each("dtype", FLOATING)
+@each("shape", COLUMNS)
+def test_runs_as_columns(shape, dtype, training, runs_as_columns, device):
+    runs_as_columns(shape, dtype.itemsize)
+    case = Case(shape, dtype, device, mean=10.0)
+    case.x[-1] += 5.0
+    check(case, training)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@each("shape", COLUMNS)
+def test_some_gradients_of_runs_as_columns_of_misaligned_tensors_without_weight(
+    shape, training, runs_as_columns, device
+):
+    runs_as_columns(shape, 2)
+    case = Case(shape, torch.bfloat16, device)
+    case.weight = torch.ones_like(case.weight)
+    case.x, case.dy = (LAYOUTS["misaligned"](tensor) for tensor in (case.x, case.dy))
+    exact, native = case.exact(training), case.native(training)
+    case.weight = case.bias = None
+    for mask in itertools.product([True, False], repeat=3):
+        check_gradients(mask, case.ours(training, mask), native, exact)
+
+
+@each("value", [math.nan, math.inf])
+def test_values_that_are_not_finite_stay_in_their_channel_of_runs_as_columns(value, runs_as_columns, device):
+    runs_as_columns((38, 5, 8), 4)
+    case = Case((38, 5, 8), torch.float32, device)
+    case.x[0, 1, 0] = case.dy[37, 3, 7] = value
     for name, actual in zip(Results._fields[5:], case.ours()[5:], strict=True):
         channels = actual.transpose(0, 1) if name == "dx" else actual
         finite = channels.reshape(5, -1).isfinite().all(1)

@@ -187,6 +187,7 @@ LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_s
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
 HELD_UNALIGNED = batch_norm.plan.Configuration("channels", 1, 1, 1)
 TWO_TILES = batch_norm.plan.Configuration("channels", 32, 2, 1)
+RUNS_AS_COLUMNS = batch_norm.plan.Configuration("channels", 4, 2, padded=True)
 READ_AGAIN = batch_norm.plan.Configuration("channels", 1, 16)
 SEVERAL_SHARES = batch_norm.plan.Configuration("groups", 1, 1, 1, 24)
 GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
@@ -204,6 +205,9 @@ LARGE = [
     ("batch_norm_backward 3x5x131 float32", batch_norm, HELD_UNALIGNED),
     ("batch_norm_backward 2x5x4104 bfloat16", batch_norm, READ_AGAIN),
     ("batch_norm 37x77 float16", batch_norm, TWO_TILES),
+    ("batch_norm_backward 37x77 float16", batch_norm, TWO_TILES),
+    ("batch_norm 37x19x4 float32", batch_norm, RUNS_AS_COLUMNS),
+    ("batch_norm_backward 37x19x4 bfloat16", batch_norm, RUNS_AS_COLUMNS._replace(loads=1)),
     ("batch_norm 80x1x256 float64", batch_norm, SEVERAL_SHARES),
     ("batch_norm_backward 80x1x256 float64", batch_norm, SEVERAL_SHARES),
     ("softmax 3x301x2 dim=1 float32", softmax, WHOLE),

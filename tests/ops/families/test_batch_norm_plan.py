@@ -60,12 +60,69 @@ def test_forward_tiles_of_little_have_no_heads_and_tails(M, N, K, edges):
         (Problem(200, 2000, 5, 2, 2), 4, 1024, 0, 8),
         (Problem(121, 1789, 6, 4, 2), 4, 1024, 0, 8),
         (Problem(1, 16384, 82, 8, 1), 2, 128, 0, 1),
+        (Problem(541, 2712, 1, 2, 1), 16, 512, 64, 8),
+        (Problem(700, 30000, 1, 2, 1), 16, 512, 256, 8),
+        (Problem(300, 100000, 1, 4, 1), 32, 256, 64, 8),
+        (Problem(600, 40000, 1, 4, 1), 16, 512, 128, 8),
+        (Problem(1000, 40000, 1, 4, 1), 16, 1024, 0, 16),
+        (Problem(2000, 20000, 1, 4, 1), 8, 2048, 0, 16),
+        (Problem(1000, 20000, 1, 8, 1), 8, 1024, 0, 16),
+        (Problem(1024, 20000, 1, 2, 1), 16, 1024, 0, 16),
+        (Problem(400, 131072, 1, 2, 1), 16, 512, 0, 8),
+        (Problem(257, 14320, 1, 2, 2), 16, 256, 32, 8),
+        (Problem(257, 14320, 1, 4, 2), 8, 256, 32, 4),
+        (Problem(257, 14320, 1, 8, 2), 8, 256, 32, 8),
+        (Problem(301, 10355, 1, 2, 2), 16, 256, 64, 8),
+        (Problem(611, 3448, 1, 2, 2), 8, 512, 128, 8),
+        (Problem(700, 30000, 1, 4, 2), 16, 512, 256, 16),
     ],
     ids=str,
 )
 def test_programs_hold_channels_as_they_were_timed(problem, channels, block, rest, warps):
     tiling = plan(problem, H200).tiling
     assert (tiling.channels, tiling.block, tiling.rest, tiling.warps) == (channels, block, rest, warps)
+
+
+@pytest.mark.parametrize(
+    ("problem", "columns", "rest", "warps"),
+    [
+        (Problem(139, 1309, 2, 4, 1), 16, 16, 4),
+        (Problem(168, 3479, 4, 4, 1), 16, 64, 4),
+        (Problem(300, 2000, 4, 2, 1), 16, 64, 4),
+        (Problem(250, 3000, 8, 2, 1), 16, 0, 4),
+        (Problem(140, 1209, 2, 2, 2), 16, 16, 4),
+        (Problem(150, 2000, 4, 4, 2), 16, 32, 4),
+        (Problem(200, 1500, 2, 2, 2), 16, 0, 8),
+    ],
+    ids=str,
+)
+def test_short_runs_are_held_as_columns(problem, columns, rest, warps):
+    tiling = plan(problem, H200).tiling
+    assert (tiling.run, tiling.channels, tiling.rest, tiling.warps) == (problem.K, columns, rest, warps)
+
+
+# Few channels, few rows, and runs that are not short, or of no power of two.
+@pytest.mark.parametrize("shape", [(451, 64, 2), (24, 1024, 2), (100, 4000, 16), (140, 1209, 3)])
+def test_other_runs_are_held_channel_by_channel(shape):
+    planned = plan(Problem(*shape, 4, 1), H200)
+    assert isinstance(planned, Channels)
+    assert planned.tiling.run == 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        (Problem(2000, 30000, 1, 2, 1), "groups"),
+        (Problem(400, 131073, 1, 2, 1), "flat"),
+        (Problem(300, 40000, 1, 2, 2), "groups"),
+        (Problem(513, 8000, 1, 2, 2), "groups"),
+        (Problem(16827, 6150, 1, 8, 1), "flat"),
+        (Problem(8000, 5000, 1, 8, 1), "flat"),
+    ],
+    ids=str,
+)
+def test_many_columns_are_not_held_where_that_is_slower(problem, kernel):
+    assert choose(problem, H200).kernel == kernel
 
 
 @pytest.mark.parametrize(

@@ -25,14 +25,15 @@ from .tile import (
     begin_and_end,
     both_over_tile,
     channels_of,
+    columns_and_channels,
     edges_at,
     elements_before,
-    held_channels,
     in_shape_of,
     load_of_channels,
     merged_channels,
     merged_parts,
     over_parts,
+    over_runs,
     over_tile,
     tile_at,
     unaligned_tile_at,
@@ -80,6 +81,8 @@ def batch_norm_backward_channels(
     VEC: tl.constexpr,
     COLUMNS: tl.constexpr,
     EDGES: tl.constexpr,
+    REST: tl.constexpr,
+    RUN: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
     EVALUATION: tl.constexpr,
     AGAIN: tl.constexpr,
@@ -87,34 +90,39 @@ def batch_norm_backward_channels(
     """All gradients where a program holds whole channels: x and dy are read once from memory.
 
     EDGES: as in batch_norm_backward_groups, with lanes for the heads and tails of all runs
+    REST, RUN: as in batch_norm_channels
     AGAIN: x and dy are read again, from L1, so that they take no registers while a program adds up
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    channels = held_channels(tl.program_id(0), CHANNELS, COLUMNS)
+    columns, channels = columns_and_channels(tl.program_id(0), CHANNELS, COLUMNS, RUN)
     begin, end = begin_and_end(0, total, total, VEC, COLUMNS, INT64_OFFSETS)
     if EDGES:
         runs = total // (vectors // VEC)
         count = tl.cast(runs * vectors, ACC)
         offsets, mask = unaligned_tile_at(begin, end, channels, C, vectors, BLOCK, VEC)
-        at_edges, in_edges = edges_at(0, runs, channels, C, vectors, EDGES, VEC)
+        at_rest, in_rest = edges_at(0, runs, channels, C, vectors, EDGES, VEC)
     else:
-        count = tl.cast(end, ACC)
-        offsets, mask = tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS)
+        count = tl.cast(end * RUN if RUN else end, ACC)
+        offsets, mask = tile_at(begin, end, columns, C, vectors, BLOCK, VEC, COLUMNS)
+        if REST:
+            at_rest, in_rest = tile_at(begin + BLOCK, end, columns, C, vectors, REST, VEC, COLUMNS)
     mean = load_of_channels(center_ptr, channels, C, ACC, 0.0)
     rstd = rstd_of(load_of_channels(spread_ptr, channels, C, ACC, 1.0), from_bits(eps_bits, ACC), EVALUATION)
     dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-    if EDGES:
-        dy_of_edges = tl.load(dy_ptr + at_edges, mask=in_edges, other=0.0).to(ACC)
-        x_of_edges = tl.load(x_ptr + at_edges, mask=in_edges, other=0.0).to(ACC)
+    if EDGES + REST:
+        dy_of_rest = tl.load(dy_ptr + at_rest, mask=in_rest, other=0.0).to(ACC)
+        x_of_rest = tl.load(x_ptr + at_rest, mask=in_rest, other=0.0).to(ACC)
     weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
     deviation = x - mean
     sum_dy, sum_dyx = both_over_tile(dy, tl.where(mask, dy * deviation, 0.0), COLUMNS)
-    if EDGES:
-        of_edges = x_of_edges - mean
-        more_dy, more_dyx = both_over_tile(dy_of_edges, tl.where(in_edges, dy_of_edges * of_edges, 0.0), COLUMNS)
+    if EDGES + REST:
+        of_rest = x_of_rest - mean
+        more_dy, more_dyx = both_over_tile(dy_of_rest, tl.where(in_rest, dy_of_rest * of_rest, 0.0), COLUMNS)
         sum_dy += more_dy
         sum_dyx += more_dyx
+    sum_dy = over_runs(sum_dy, RUN)
+    sum_dyx = over_runs(sum_dyx, RUN)
     store_gradients(sum_dy, sum_dyx, rstd, channels, C, dweight_ptr, dbias_ptr)
     if dx_ptr is not None:
         if AGAIN:
@@ -124,12 +132,12 @@ def batch_norm_backward_channels(
         scale = rstd * weight
         dx = dy * scale if EVALUATION else input_gradient(dy, deviation, sum_dy, sum_dyx, rstd, scale, count)
         tl.store(dx_ptr + offsets, dx, mask=mask)
-        if EDGES:
+        if EDGES + REST:
             if EVALUATION:
-                dx = dy_of_edges * scale
+                dx = dy_of_rest * scale
             else:
-                dx = input_gradient(dy_of_edges, of_edges, sum_dy, sum_dyx, rstd, scale, count)
-            tl.store(dx_ptr + at_edges, dx, mask=in_edges)
+                dx = input_gradient(dy_of_rest, of_rest, sum_dy, sum_dyx, rstd, scale, count)
+            tl.store(dx_ptr + at_rest, dx, mask=in_rest)
 
 
 @entry()

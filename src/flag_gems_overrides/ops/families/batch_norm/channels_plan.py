@@ -3,17 +3,26 @@
 
 from __future__ import annotations
 
-import math
-
 from ...launch.devices import Limits
-from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from .columns_plan import (
+    LITTLE_ELEMENTS,
+    MAX_BYTES_OF_SECTORS,
+    WARPS_AT_ONCE,
+    WAVES,
+    gradient_of_sectors,
+    held_by_sectors,
+    runs_as_columns,
+    sector_bytes,
+    two_tiles_forward,
+    two_tiles_of_gradient,
+)
 from .launches import (
     LITTLE_BYTES,
     MAX_WARPS,
     Configuration,
     Problem,
     block_of,
-    has_vectors,
     held,
     held_of_one,
     launch_or_none,
@@ -33,11 +42,6 @@ NEIGHBOURS_AT_ONCE = 1.5
 # channels, 15.0 with four, 20.1 with four by two warps, 1 x 30000 x 50 16.5 with two, 17.7 with four, and with eight by
 # two warps, 1 x 16384 x 164 22.2 with one, 22.8 with two by two warps (H100).
 FEW_OF_WARP, MANY_OF_WARP = 128, 256
-# Many columns of 16 bits forward, of so many rows and a few more: 72 x 154744 bf16 takes 35.4 us by programs of 64 and
-# 8 rows of 64 bytes, with 4 warps instead of 2 39.6, with 128 bytes 43.5, in one tile of 128 rows 51.6; 139 x 100000
-# 41.7, with 8 warps instead of 4 50.6, in one tile 45.7 (H100; PyTorch 74.0 and 83.1); 96 x 120000 28.1, in one tile
-# 38.5, 40 x 200000 21.8, with 2 warps instead of one 24.8, in one tile 27.3.
-MIN_TWO_TILES, MAX_TWO_TILES, BYTES_OF_TWO_TILES = 32, 256, 64
 # Rows that a program has of neighbouring channels at most, unless all multiprocessors have more, where a row is one
 # load: each lane of a warp then has another line for L1 to look up, one a cycle, for each tensor. 256 x 150 x 2 float16
 # takes 6.5 us with 8 channels, 5.0 with 4; 1024 x 5 x 2 float32 7.4 with 4, 5.3 with 2; the gradients of 445 x 29 x 2
@@ -49,32 +53,17 @@ NEIGHBOUR_ROWS = 64
 # 183. But with 2 instead of 4 that of 16 x 57253 x 36 float32 120 and 116. Programs of columns get as few as hold them,
 # of little too: the gradient of 9 x 131072 bf16 takes 10.8 us with 2, 17.5 with 4, 25.0 with 8 (H100; PyTorch 13.4),
 # of 8 x 197184 float16 8.3 with 1, 13.6 with 4 (torch.compile 10.8), of 2 x 300000 bf16 6.5 with 1, 8.5 with 2.
-WARPS_AT_ONCE, FEW_WARPS = 32, 4
-# Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2:
-# LITTLE_BYTES for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the
-# gradient 3.37 and 3.73 with 1024), and so much for programs that hold their columns at all: 17.2 MB of the gradient of
-# 536 x 4013 bf16 take 19.9 us so, 21.5 with flat (H100), but 33.6 of that of 2048 x 1024 float32 28.2, 25.8 with groups
-# (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
-LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 256, 20 << 20
-# But gradients of more bytes, of at most so many rows, where each load is of so many bytes at least, by whole sectors:
-# of 229 x 70236 float16, of 8 bytes to a load, 54.9 us by 32 columns and 16 warps, 63.0 by 16 and 8, by groups 94.0, of
-# 268 x 225776 float32 291 and 414, 1000 x 40000 222 and 284. Not of two bytes with more rows, which are one program to
-# a multiprocessor: 500 x 131072 float16 235 and 219; nor of single columns: 382 x 23795 float32 82.4, flat 80.3. Of two
-# bytes in whole vectors by 16 columns and 8 warps, three programs to a multiprocessor: 229 x 702368 458 us, by 32 and
-# 16 605, by groups 672 (torch.compile 469), 229 x 33000 32.9, by 16 and 16 40.7, 150 x 262144 bf16 147, by 32 230, by
-# groups 157 (H100).
-MAX_ROWS_OF_SECTORS, MIN_BYTES_OF_SECTORS = {2: 256, 4: 1024}, 8
+FEW_WARPS = 4
 # With more rows than these a program has registers for one column of a gradient, and L1 looks up as many lines as the
 # rows that it loads from have: 4644 x 64 bf16 takes 16.9 us so, 12.0 with flat, 6000 x 32 float32 17.3 and 11.5, but
 # 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. Forward a few columns: 8233 x 32 float32 18.8 us, with
 # flat 10.9, 5000 x 64 13.2 and 10.7, 4500 x 64 12.4 and 11.8, 6319 x 144 bf16 17.4 and 17.0, but 7000 x 20 10.7. The
 # bytes of a row up to which they do, and the rows forward of two bytes, are estimated between these, not timed. With
-# twice as many rows forward not even those: 9000 x 16 float32 takes 14.0 us, with flat 10.2.
+# twice as many rows forward not even those of more than a sector: 9000 x 16 float32 takes 14.0 us, with flat 10.2,
+# 14255 x 17 float16 15.5 and 12.1.
 ROWS_OF_ONE_COLUMN, ROWS_OF_ONE_COLUMN_FORWARD, MAX_ROW_BYTES = 4096, {2: 6144, 4: 4096}, 64
 # Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
 MAX_SINGLES = 3 / 4
-# Programs that do not wait for each other: of so many waves the last one is a small part.
-WAVES = 4
 
 
 def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
@@ -83,6 +72,9 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     unaligned = unaligned_channels(problem, limits)
     if unaligned is not None:
         return unaligned
+    runs = runs_as_columns(problem, limits)
+    if runs is not None:
+        return runs
     most = held(problem) * MAX_WARPS * WARP
     block = power_of_2(A * B)
     if block > most:
@@ -94,21 +86,22 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         channels = min(max(ROW_BYTES // size, 512 // inputs // block), power_of_2(C))
         while channels > 1 and (
             (channels > SECTOR_BYTES // size and channels * limits.sm_count > C)
-            or (channels * block > LITTLE_ELEMENTS and _bytes(problem, channels // 2) <= LITTLE_BYTES)
+            or (channels * block > LITTLE_ELEMENTS and sector_bytes(problem, channels // 2) <= LITTLE_BYTES)
         ):
             channels //= 2
         if channels * block > most:
-            of_sectors = _of_sectors(problem, limits)
-            if of_sectors is not None:
-                return of_sectors
+            wide = two_tiles_forward(problem, channels, limits) if inputs == 1 else gradient_of_sectors(problem, limits)
+            if wide is not None:
+                return wide
             # Half of it of two inputs: 2500 x 40 float16 spills 8 bytes on sm_80.
             channels = most // block // (inputs if limits.capability[0] < 9 else 1)
-            if channels == 0 or inputs * _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
+            much = channels == 0 or inputs * sector_bytes(problem, channels) > MAX_BYTES_OF_SECTORS
+            if much and not held_by_sectors(problem, channels, limits):
                 return None
             max_held_rows = ROWS_OF_ONE_COLUMN if inputs == 2 else ROWS_OF_ONE_COLUMN_FORWARD.get(size, A)
             if max_held_rows < A and C * size > MAX_ROW_BYTES:
                 return None
-            if inputs == 1 and 2 * ROWS_OF_ONE_COLUMN < A and C * size == MAX_ROW_BYTES:
+            if inputs == 1 and 2 * ROWS_OF_ONE_COLUMN < A and C * size > SECTOR_BYTES:
                 return None
         # A program that fills the registers of a multiprocessor loads, computes, and stores in turns: 139 x 179633 bf16
         # takes 72 us with 32 channels, 81 with 64 (torch.compile 78); many gradients even with half a sector: 368 x
@@ -116,7 +109,10 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         full = channels * block == most
         thin = full and inputs == 2 and SECTOR_BYTES <= channels * size <= 2 * SECTOR_BYTES
         thin = thin and WAVES * channels * limits.sm_count < C
-        if thin or (full and channels > 2 * SECTOR_BYTES // size):
+        of_one_tile = channels
+        # Forward 400 x 131072 float16 takes 110 us by 16 columns and 8 warps, 164 by 32 and 16 (H100).
+        halved = inputs == 1 and size == 2 and channels * size > SECTOR_BYTES and 2 * channels * limits.sm_count < C
+        if thin or (full and (halved or channels > 2 * SECTOR_BYTES // size)):
             channels //= 2
     else:
         # Several channels of few elements; one warp is enough for 16 of a thread.
@@ -150,8 +146,8 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
     at_once = WARPS_AT_ONCE * WARP * limits.sm_count
     many = half or cdiv(C, channels) * channels * block > at_once * per_thread
-    if many and B == 1 and inputs == 1 and size == 2:
-        two_tiles = _two_tiles(problem, limits)
+    if many and B == 1:
+        two_tiles = (two_tiles_forward if inputs == 1 else two_tiles_of_gradient)(problem, of_one_tile, limits)
         if two_tiles is not None:
             return two_tiles
     # Forward 8 bytes of float64 spill (83 x 34007, sm_80).
@@ -177,31 +173,6 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     return Configuration("channels", channels, warps)
 
 
-def _of_sectors(problem: Problem, limits: Limits) -> Configuration | None:
-    """Many columns of a gradient, of which a program of all warps holds fewer than it reads side by side."""
-    block, size = power_of_2(problem.M), problem.itemsize
-    vector = math.gcd(problem.N, VECTOR_BYTES // size) * size
-    possible = problem.inputs == 2 and limits.capability[0] == 9 and block <= MAX_ROWS_OF_SECTORS.get(size, 0)
-    if not possible or vector < MIN_BYTES_OF_SECTORS:
-        return None
-    channels = held(problem) * MAX_WARPS * WARP // block
-    if size == 2 and vector == VECTOR_BYTES and WAVES * channels * limits.sm_count < problem.N:
-        return Configuration("channels", channels // 2, MAX_WARPS // 2)
-    if 2 * _bytes(problem, channels) > MAX_BYTES_OF_SECTORS:
-        return Configuration("channels", channels, MAX_WARPS)
-    return None
-
-
-def _two_tiles(problem: Problem, limits: Limits) -> Configuration | None:
-    """None where these would have hardly fewer masked lanes than one."""
-    rows, channels = power_of_2_within(problem.M), BYTES_OF_TWO_TILES // problem.itemsize
-    warps = channels * rows // (held(problem) * WARP)
-    if not MIN_TWO_TILES <= rows <= MAX_TWO_TILES or not has_vectors(problem):
-        return None
-    configuration = Configuration("channels", channels, warps, 1)
-    return configuration if launch_or_none(problem, configuration, limits) is not None else None
-
-
 def unaligned_channels(problem: Problem, limits: Limits) -> Configuration | None:
     """A program that holds a channel whose runs it reads as a head, vectors and a tail: 3 x 4232 x 759 float16 takes
     22.0 us so, 33.8 element by element, 16 x 2000 x 875 bf16 53.4 and 90.6, 8 x 64 x 1001 float16 5.4 and 5.8, 2 x 500
@@ -225,8 +196,3 @@ def unaligned_channels(problem: Problem, limits: Limits) -> Configuration | None
         warps = max(warps, power_of_2(problem.M) * 2 * (VECTOR_BYTES // problem.itemsize) // WARP)
     configuration = Configuration("channels", 1, max(1, min(MAX_WARPS, warps)), 1)
     return configuration if launch_or_none(problem, configuration, limits) is not None else None
-
-
-def _bytes(problem: Problem, channels: int) -> int:
-    """Of the sectors that programs of so few columns read."""
-    return cdiv(problem.N, channels) * problem.M * SECTOR_BYTES

@@ -139,7 +139,8 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
         # 8.2, 6014 x 106 x 4 21.9, by flat 20.2; nor more programs than multiprocessors: 4698 x 138 x 3 28.3 and 22.9
         # (H100).
         row = problem.N * problem.K * problem.itemsize
-        sectors = max(min(SECTOR_BYTES, row) / (tiling.channels * problem.K * problem.itemsize), 1.0)
+        read = tiling.channels * (1 if tiling.run else problem.K) * problem.itemsize
+        sectors = max(min(SECTOR_BYTES, row) / read, 1.0)
         one, both = max(slower, sectors), slower * sectors
         full = tiling.block > held(problem) * MAX_WARPS * WARP
         many = full or tiling.blocks > limits.sm_count

@@ -21,11 +21,12 @@ from .tile import (
     begin_and_end,
     both_over_tile,
     channels_of,
+    columns_and_channels,
     count_between,
     edges_at,
     elements_before,
-    held_channels,
     load_of_channels,
+    over_runs,
     over_tile,
     runs_of,
     tile_at,
@@ -55,26 +56,28 @@ def batch_norm_channels(
     COLUMNS: tl.constexpr,
     EDGES: tl.constexpr,
     REST: tl.constexpr,
+    RUN: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
 ):
     """Training where a program holds whole channels: x is read once.
 
     EDGES: as in batch_norm_groups, with lanes for the heads and tails of all runs
     REST: rows of a second tile of columns, after BLOCK, or 0
+    RUN: B where tiles are of columns all the same, [BLOCK, CHANNELS] elements of CHANNELS // RUN channels, or 0
     """
     tl.static_assert(EDGES == 0 or REST == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    channels = held_channels(tl.program_id(0), CHANNELS, COLUMNS)
+    columns, channels = columns_and_channels(tl.program_id(0), CHANNELS, COLUMNS, RUN)
     begin, end = begin_and_end(0, total, total, VEC, COLUMNS, INT64_OFFSETS)
-    offsets, mask = any_tile_at(begin, end, channels, C, vectors, BLOCK, VEC, COLUMNS, 0, EDGES)
+    offsets, mask = any_tile_at(begin, end, columns, C, vectors, BLOCK, VEC, COLUMNS, 0, EDGES)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-    count = tl.cast(end, ACC)
+    count = tl.cast(end * RUN if RUN else end, ACC)
     if EDGES:
         runs = total // (vectors // VEC)
         count = tl.cast(runs * vectors, ACC)
         at_rest, in_rest = edges_at(0, runs, channels, C, vectors, EDGES, VEC)
     elif REST:
-        at_rest, in_rest = tile_at(begin + BLOCK, end, channels, C, vectors, REST, VEC, COLUMNS)
+        at_rest, in_rest = tile_at(begin + BLOCK, end, columns, C, vectors, REST, VEC, COLUMNS)
     if EDGES + REST:
         rest = tl.load(x_ptr + at_rest, mask=in_rest, other=0.0).to(ACC)
     # All loads at once, so that none waits for another.
@@ -86,13 +89,15 @@ def batch_norm_channels(
     whole_sum = over_tile(x, COLUMNS)
     if EDGES + REST:
         whole_sum += over_tile(rest, COLUMNS)
-    if sums_are_exact(x_ptr.dtype.element_ty, BLOCK + EDGES + REST):
+    whole_sum = over_runs(whole_sum, RUN)
+    if sums_are_exact(x_ptr.dtype.element_ty, (BLOCK + EDGES + REST) * max(RUN, 1)):
         mean = divide_by(whole_sum, count, inverse)
         deviation = tl.where(mask, x - mean, 0.0)
         squares = over_tile(deviation * deviation, COLUMNS)
         if EDGES + REST:
             of_rest = tl.where(in_rest, rest - mean, 0.0)
             squares += over_tile(of_rest * of_rest, COLUMNS)
+        squares = over_runs(squares, RUN)
     else:
         mean = whole_sum * inverse
         deviation = tl.where(mask, x - mean, 0.0)
@@ -103,6 +108,8 @@ def batch_norm_channels(
             rest_sum, rest_squares = both_over_tile(of_rest, of_rest * of_rest, COLUMNS)
             deviation_sum += rest_sum
             squares += rest_squares
+        deviation_sum = over_runs(deviation_sum, RUN)
+        squares = over_runs(squares, RUN)
         mean, squares = corrected_by(mean, deviation_sum, squares, inverse)
         deviation = x - mean
     rstd = store_statistics(

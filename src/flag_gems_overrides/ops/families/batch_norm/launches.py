@@ -38,6 +38,8 @@ WORDS_OF_THREAD = 8
 MAX_PROGRAMS_BY_WORDS, SMALL_GROUP = 512, 16
 # Elements of a tile at most.
 MAX_BLOCK = 1 << 16
+# Columns of a program that holds runs as them at most.
+MAX_COLUMNS_OF_RUNS = 256
 # Of a tile of vectors a tile of heads and tails has the share of 1 / EDGES_OF_TILE (112 bytes spill with as many).
 EDGES_OF_TILE = 4
 # groups: programs of fewer tiles than these are rounded up, or each has one more tile of a few rows: forward 533 x 17 x
@@ -84,11 +86,12 @@ class Configuration(NamedTuple):
     channels: int  # of a program; flat: C or more if programs add up what they have of channels, 1 if of places
     warps: int
     # of 16 bytes of each input that a thread has in flight; groups: a quarter of it one by one; channels: not 0 if
-    # runs that are no whole vectors are read as a head, vectors and a tail, and columns forward in two tiles
+    # runs that are no whole vectors are read as a head, vectors and a tail, and columns in two tiles
     loads: int = 0
     warps_per_sm: int = 0  # groups: which leaves a thread 65536 / 32 / warps_per_sm registers
     tiles: int = 1  # of a program at least, which are worth the wait for others
-    padded: bool = False  # groups: runs of B are read in pieces of a power of two
+    # groups: runs of B are read in pieces of a power of two; channels: runs, which are one, are held as columns
+    padded: bool = False
     stages: int = 1  # of the loads of a loop
     blocks: int = 0  # groups: of channels at once, no more; 0 for as many as there is room for
 
@@ -179,6 +182,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     kernel, channels, warps, *_ = configuration
     if not (0 < channels <= power_of_2(problem.N) and 0 < warps <= MAX_WARPS):
         raise ValueError(f"no legal program: {configuration}")
+    if kernel == "channels" and configuration.padded:
+        return _runs_in_columns(problem, channels, warps, configuration.loads > 0, limits)
     if kernel == "channels" and configuration.loads and problem.K == 1:
         return _two_tiles(problem, channels, warps)
     if kernel == "channels":
@@ -209,11 +214,22 @@ def _two_tiles(problem: Problem, channels: int, warps: int) -> Channels:
     """Programs that hold columns as the greatest power of two of rows, and the other ones."""
     block = power_of_2_within(problem.M)
     rest = max(power_of_2(problem.M - block), block // 8)
-    if problem.inputs > 1 or not 0 < problem.M - block <= rest <= block // 2:
+    if not 0 < problem.M - block <= rest <= block // 2:
         raise ValueError("columns that two tiles hold with few masked lanes")
     if channels * block > held(problem) * warps * WARP or channels * rest < warps * WARP:
         raise ValueError("a program does not hold a channel")
     return Channels(_tiling(problem, channels, block, warps)._replace(rest=rest), False)
+
+
+def _runs_in_columns(problem: Problem, channels: int, warps: int, two: bool, limits: Limits) -> Channels:
+    """Programs that hold short runs of neighbouring channels as columns."""
+    A, C, B, size, inputs = problem
+    if B == 1 or power_of_2(B) != B or channels * B > MAX_COLUMNS_OF_RUNS:
+        raise ValueError("no short runs of a power of two")
+    columns = Configuration("channels", channels * B, warps, int(two))
+    launched = launch(Problem(A, C * B, 1, size, inputs), columns, limits)
+    assert isinstance(launched, Channels)
+    return launched._replace(tiling=launched.tiling._replace(run=B))
 
 
 def _reads_again(problem: Problem, tiling: Tiling, limits: Limits) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
 from ...plans import table
-from .channels_plan import WAVES, unaligned_channels, whole_channels
+from .channels_plan import unaligned_channels, whole_channels
+from .columns_plan import WAVES
 from .estimate import estimate
 from .flat_plan import flat_of
 from .groups_plan import groups_by_registers, groups_of
@@ -67,6 +68,9 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         # Tables were tuned when runs that begin anywhere were held element by element only.
         return _default(problem, limits)
     default = _default(problem, limits)
+    if default.kernel == "channels" and default.padded:
+        # Nor did they have runs as columns.
+        return default
     found = table.lookup(
         "batch_norm",
         problem,

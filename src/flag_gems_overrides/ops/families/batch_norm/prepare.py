@@ -59,7 +59,7 @@ def forward_launch(
     if isinstance(chosen, Channels):
         if squeezed:
             options["maxnreg"] = limits.registers_per_sm // (MAX_WARPS * WARP)
-        return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **options, REST=tiling.rest)
+        return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **options, REST=tiling.rest, RUN=tiling.run)
     alone = chosen.group == 1
     words = not alone and by_words(problem, chosen)
     options |= _options_of_groups(chosen, alone, words)
@@ -104,7 +104,14 @@ def backward_launch(
             # Left to itself the compiler spills 8 bytes for a third program of 16 warps (60 x 1000 x 67, sm_80).
             options["maxnreg"] = limits.registers_per_sm // (MAX_WARPS * WARP)
         return batch_norm_backward_channels.bind(
-            device, (tiling.blocks,), *sizes, **options, EDGES=tiling.edges, AGAIN=chosen.again
+            device,
+            (tiling.blocks,),
+            *sizes,
+            **options,
+            EDGES=tiling.edges,
+            REST=tiling.rest,
+            RUN=tiling.run,
+            AGAIN=chosen.again,
         )
     alone = chosen.group == 1 or not (training or want_sums)
     words = not alone and training and mask[0] and by_words(problem, chosen)

@@ -44,6 +44,26 @@ def held_channels(block, CHANNELS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
+def columns_and_channels(block, CHANNELS: tl.constexpr, COLUMNS: tl.constexpr, RUN: tl.constexpr):
+    """What a program of a *_channels kernel holds, and of which channels: RUN columns to a channel, or 0 for one."""
+    held = held_channels(block, CHANNELS, COLUMNS)
+    if RUN:
+        return held, held // RUN
+    else:
+        return held, held
+
+
+@triton.jit
+def over_runs(x, RUN: tl.constexpr):
+    """[1, CHANNELS] sums of columns as those of all RUN columns of their channel."""
+    if RUN:
+        runs = tl.reshape(x, [x.numel // RUN, RUN])
+        return tl.reshape(tl.broadcast_to(tl.sum(runs, 1, keep_dims=True), runs.shape), x.shape)
+    else:
+        return x
+
+
+@triton.jit
 def merged_channels(block, CHANNELS: tl.constexpr):
     """The channels of a block whose parts are merged: [1, CHANNELS], or a scalar."""
     if CHANNELS == 1:
