@@ -366,8 +366,8 @@ def _backward_channels(problem: Problem, configuration: Configuration, limits: L
     found = sums(problem, block_d, block_hw, stages)
     _check_sums(problem, found, warps)
     _check(found.whole, "a tile has whole channels")
-    at_once = limits.sm_count * programs_per_sm
-    parts = _parts(problem, found, at_once)
+    # A program holds the sums of all parts.
+    parts = _parts(problem, found, min(limits.sm_count * programs_per_sm, MAX_PARTS_HELD * problem.M))
     _check(parts.parts <= MAX_PARTS_HELD, "a program holds the sums of all parts")
     of_channel = power_of_2(problem.K)
     most = warps * WARP * of_sums(problem, warps, sums(problem, 1, of_channel))
