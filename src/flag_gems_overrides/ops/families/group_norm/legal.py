@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 from ..norm.launches import MIN_UNALIGNED
 from .launches import (
     BackwardChannels,
@@ -223,6 +223,11 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
     most = max(1, limits.sm_count * programs_per_sm // blocks)
     side_by_side = iterations if iterations < 2 * most else most
     stages = _stages(problem, stages, groups * block_d) if side_by_side < iterations else 1
+    # And what fills a sector, where all multiprocessors have groups so: 512 x 3000 x 2 bf16 in 3000 groups takes 23.1
+    # us in 8 groups of 64 samples to a tile, 43.8 in 2 of 256, 256 x 2196 in 2196 10.5 and 11.9 (H100).
+    sector = min(power_of_2(cdiv(SECTOR_BYTES, problem.size * problem.itemsize)), groups)
+    if cdiv(problem.groups, sector) >= limits.sm_count:
+        of_sample = min(max(of_sample, sector), power_of_2(problem.groups))
     return Tile(blocks * side_by_side, samples, of_sample, block_d, block_hw, vector(problem), warps, stages)
 
 
