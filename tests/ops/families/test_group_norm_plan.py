@@ -154,6 +154,14 @@ def test_many_float32_of_a_thread_are_loaded_before_weight_and_bias(M):
     assert plan(Problem(M, 12, 1000, 1, 4, 1, True), H200).early
 
 
+@pytest.mark.parametrize(("samples", "groups", "warps"), [(600, 1, 8), (600, 2, 4)])
+def test_as_many_float32_by_fewer_warps_are_loaded_with_weight_and_bias(samples, groups, warps):
+    """600 x 1000 x 8 float32 19.5 us, 22.4 before them (H100)."""
+    planned = plan(Problem(samples * groups, 1000 // groups, 8, groups, 4, 1, True), H200)
+    assert isinstance(planned, Rows)
+    assert (planned.early, planned.warps) == (True, warps)
+
+
 @pytest.mark.parametrize(
     ("samples", "C", "K", "groups", "itemsize"),
     [

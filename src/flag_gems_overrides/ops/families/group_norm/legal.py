@@ -37,9 +37,10 @@ MAX_ROWS_WARPS = 32
 # Of float64 a quarter. Edges do not make fewer: 128 x 27 x 15950 in 27 groups of float32, which 8 warps hold with 64,
 # took 239.7 us in two launches (H100; FlagGems 158.8).
 MAX_HELD, MAX_HELD_OF_SEVERAL = 80, 40
-# Elements of float32 whose thread loads weight and bias of one channel to a vector together with x: with 32 it has 94
-# registers, and a multiprocessor one program of 16 warps, else two. 192 groups of 16 x 1024 17.9 us, so 14.8, 264 20.3
-# and 16.9, 400 26.5 and 24.2, 100 11.7 and 11.4; with 24, 192 of 12 x 1000, 13.2 and 12.7 (H100).
+# Elements of float32 whose thread loads weight and bias of one channel to a vector together with x, by 16 warps: with
+# 32 it has 94 registers, and a multiprocessor one program, else two. 192 groups of 16 x 1024 17.9 us, so 14.8, 264
+# 20.3 and 16.9, 400 26.5 and 24.2, 100 11.7 and 11.4; with 24, 192 of 12 x 1000, 13.2 and 12.7. But 600 of 1000 x 8 by
+# 8 warps take 22.4 us late, 19.5 with it, 1200 of 500 x 8 by 4 22.0 and 19.1 (H100).
 MAX_HELD_EARLY_FLOAT32 = 24
 # The same of each input in a gradient of whole groups, by warps up to 8 and 16: with a sum for each vector (False), and
 # with one for each element.
@@ -134,11 +135,16 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     programs = cdiv(problem.M, groups)
     _check(programs < 2**31, "a grid has fewer programs")
     return Rows(
-        programs, groups, chunks, vectors, per_thread <= max_held_with_parameters(problem, vec, programs, limits), warps
+        programs,
+        groups,
+        chunks,
+        vectors,
+        per_thread <= max_held_with_parameters(problem, vec, programs, limits, warps),
+        warps,
     )
 
 
-def max_held_with_parameters(problem: Problem, vec: int, programs: int, limits: Limits) -> int:
+def max_held_with_parameters(problem: Problem, vec: int, programs: int, limits: Limits, warps: int = MAX_WARPS) -> int:
     """Elements that a thread of the forward kernel may hold if it loads weight and bias together with x.
 
     With a weight and a bias for each element these take twice the registers of x. A thread with more elements loads
@@ -146,7 +152,8 @@ def max_held_with_parameters(problem: Problem, vec: int, programs: int, limits: 
     """
     channels = span(problem, vec)
     if channels == 1:
-        return MAX_HELD_EARLY_FLOAT32 if problem.N > 1 and problem.itemsize == 4 else 32
+        limited = problem.N > 1 and problem.itemsize == 4 and warps >= MAX_WARPS
+        return MAX_HELD_EARLY_FLOAT32 if limited else 32
     return 8 if channels == 3 and (programs > limits.sm_count or problem.itemsize == 8) else 16
 
 
@@ -216,6 +223,11 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
     of_sample = groups // power_of_2(problem.samples) or groups
     of_sample = max(of_sample, power_of_2_within(problem.groups // (limits.sm_count * programs_per_sm)))
     of_sample = min(of_sample, groups, power_of_2(problem.groups))
+    # And what fills a sector, where all multiprocessors have groups so: 512 x 3000 x 2 bf16 in 3000 groups takes 23.1
+    # us in 8 groups of 64 samples to a tile, 43.8 in 2 of 256, 256 x 2196 in 2196 10.5 and 11.9 (H100).
+    sector = min(power_of_2(cdiv(SECTOR_BYTES, problem.size * problem.itemsize)), groups)
+    if cdiv(problem.groups, sector) >= limits.sm_count:
+        of_sample = min(max(of_sample, sector), power_of_2(problem.groups))
     samples = groups // of_sample
     blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.samples, samples)
     # A program with two tiles takes twice as long as one with a single tile: 9180 groups of 104 bfloat16 10.5 us in 528
@@ -223,11 +235,6 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
     most = max(1, limits.sm_count * programs_per_sm // blocks)
     side_by_side = iterations if iterations < 2 * most else most
     stages = _stages(problem, stages, groups * block_d) if side_by_side < iterations else 1
-    # And what fills a sector, where all multiprocessors have groups so: 512 x 3000 x 2 bf16 in 3000 groups takes 23.1
-    # us in 8 groups of 64 samples to a tile, 43.8 in 2 of 256, 256 x 2196 in 2196 10.5 and 11.9 (H100).
-    sector = min(power_of_2(cdiv(SECTOR_BYTES, problem.size * problem.itemsize)), groups)
-    if cdiv(problem.groups, sector) >= limits.sm_count:
-        of_sample = min(max(of_sample, sector), power_of_2(problem.groups))
     return Tile(blocks * side_by_side, samples, of_sample, block_d, block_hw, vector(problem), warps, stages)
 
 
