@@ -23,9 +23,10 @@ from .plan import choose, launch
 # Of the gradient that holds groups, by whether a program has less than 16 warps. Left to itself the compiler spills 16
 # bytes for a second program of 16 (25605 x 261 x 24 float16, sm_90).
 ROWS_REGISTERS = {True: 255, False: 128}
-# Of a thread that has as many elements of 16 bits as it can hold, for as many programs as possible: 512 x 16 x 4499
-# bf16 in 8 groups 58.1 us, 60.8 with the 76 that the compiler takes (H100). Left to itself it spills 8 bytes of 512 x
-# 16 x 4500 float16 (sm_90, Triton 3.6).
+# Of a thread that has as many elements of 16 bits as it can hold in vectors of several channels, for as many programs
+# as possible: 512 x 16 x 4499 bf16 in 8 groups 58.1 us, 60.8 with the 76 that the compiler takes (H100). Left to
+# itself it spills 8 bytes of 512 x 16 x 4500 float16 (sm_90, Triton 3.6). Those of one channel to a vector spill 8 with
+# these: 909 x 2536 x 32 float16 in 8 groups 106.2 us, 104.9 with 72 (H100).
 FULL_REGISTERS = 64
 
 
@@ -68,7 +69,7 @@ def forward_launch(
         edges = plan.vectors.unaligned and plan.warps == MAX_WARPS and (several or dtype.itemsize == 8)
         registers = all_registers(plan.warps, edges)
         full = plan.warps < MAX_WARPS and plan.chunks * plan.vectors.vec == MAX_HELD_OF_SEVERAL
-        if full and dtype.itemsize == 2 and limits.capability[0] < 10:
+        if full and plan.vectors.span > 1 and dtype.itemsize == 2 and limits.capability[0] < 10:
             registers = {"maxnreg": FULL_REGISTERS}
         return group_norm_rows.bind(
             device,
