@@ -155,6 +155,18 @@ def test_short_channels(shape, dtype, device, device_with):
     case.check(None, case.bias, (True, False, False), backward=backward)
 
 
+@each("dtype", FLOATING)
+@each("shape", [(9, 6001, 1, 1), (5, 20000, 1, 1), (70, 301, 1, 1), (70, 304, 1, 1)])
+def test_layer_normalizations(shape, dtype, device, device_with):
+    """Groups of all channels, of one element each, whose rows programs hold or do not."""
+    device_with(sm_count=4)
+    case = Case(*shape, dtype, device)
+    for mask in ((True, True, True), (False, True, True), (True, False, False)):
+        case.check(case.weight, case.bias, mask)
+    case.weight = torch.ones_like(case.weight)
+    case.check(None, case.bias, (True, False, False))
+
+
 @each("shape", FEW)
 def test_any_mask_without_bias(shape, device, small_device):
     case = Case(*shape, torch.float32, device)

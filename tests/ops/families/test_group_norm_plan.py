@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from flag_gems_overrides.ops.families.group_norm import layer_norm
 from flag_gems_overrides.ops.families.group_norm.launches import BackwardFew, Problem, Rows, Split, Tile
 from flag_gems_overrides.ops.families.group_norm.plan import choose, plan
+from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.launch.devices import Limits
 
 H200 = Limits(132, 62914560, 65536, 2048, 227 << 10, (9, 0))
@@ -198,6 +201,48 @@ def test_tiles_of_many_groups_fill_sectors(samples, groups, K, tile):
     assert (planned.samples, planned.groups) == tile
     little = plan(Problem(16 * 11, 1, 1, 11, 2, 2, True), H200)
     assert little.samples == 16
+
+
+@pytest.fixture
+def planned_by_norm(monkeypatch):
+    """The functions that launch layer normalizations, for an H200, without launching any."""
+    monkeypatch.setattr(devices, "limits", lambda index: H200)
+    monkeypatch.setattr(layer_norm, "forward_launch", lambda *arguments: None)
+    monkeypatch.setattr(layer_norm, "backward_launch", lambda *arguments: "launch")
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "groups", "dtype", "is_so"),
+    [
+        (400, 20000, 1, 1, torch.bfloat16, True),
+        (66, 13000, 1, 1, torch.float16, True),
+        (66, 13000, 1, 2, torch.float16, False),
+        (66, 6500, 2, 1, torch.float16, False),
+        (3, 1000000, 1, 1, torch.float32, False),
+        (1000, 513, 1, 1, torch.bfloat16, False),
+    ],
+)
+def test_long_rows_are_held_by_layer_norm(M, N, K, groups, dtype, is_so, planned_by_norm):
+    problem = Problem(M, N, K, groups, dtype.itemsize, 1)
+    assert (layer_norm.forward_or_none(problem, plan(problem, H200), dtype, 1e-5, 0) is not None) == is_so
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "groups", "dtype", "is_so"),
+    [
+        (2000, 5000, 1, torch.float32, True),
+        (40000, 301, 1, torch.float32, True),
+        (20000, 64, 1, torch.float64, True),
+        (2000, 5000, 2, torch.float32, False),
+        (1496171, 66, 1, torch.float16, False),
+        (1024, 9, 1, torch.float32, False),
+        (30, 2000003, 1, torch.float32, False),
+    ],
+)
+def test_gradients_of_rows_are_held_by_layer_norm(M, N, groups, dtype, is_so, planned_by_norm):
+    problem = Problem(M, N, 1, groups, dtype.itemsize, 2, True)
+    found = layer_norm.backward_or_none(problem, plan(problem, H200), dtype, (True, True, True), 0)
+    assert (found is not None) == is_so
 
 
 def test_few_groups_that_would_wait_for_weight_and_bias_are_split():

@@ -17,6 +17,7 @@ from ...launch.prepared import Launch
 from ..norm.prepare import after_another, has_pdl
 from .forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_rows
 from .launches import Configuration, Loop, Problem, Rows, Split, Vectors
+from .layer_norm import forward_or_none
 from .legal import LOOP_REGISTERS, MAX_HELD_OF_SEVERAL, MAX_WARPS
 from .plan import choose, launch
 
@@ -59,6 +60,9 @@ def forward_launch(
     (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
     limits, problem = devices.limits(device), problem_of(sizes, dtype, 1, False)
     plan = launch(problem, configuration or choose(problem, limits), limits)
+    layer_norm = None if configuration else forward_or_none(problem, plan, dtype, eps, device)
+    if layer_norm is not None:
+        return layer_norm
     sizes_of_group = G, D, HW, D * HW
     if isinstance(plan, Rows):
         options = options_of(plan.vectors)

@@ -37,7 +37,7 @@ def forward_launch(
     if M == 0 or N == 0:
         return _forward_of_nothing
     (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
-    chosen = _planned(problem, device, configuration)
+    chosen = planned(problem, device, configuration)
     if isinstance(chosen, Flat):
         kernel = layer_norm_columns if chosen.columns else layer_norm_flat
         return kernel.bind(device, (chosen.programs,), M, eps_bits, num_warps=chosen.warps, N=N, BLOCK_M=chosen.block_m)
@@ -58,7 +58,8 @@ def forward_launch(
     return loop_launch(layer_norm_loop, sizes, M, dtype, chosen, device, UNALIGNED=chosen.unaligned)
 
 
-def _planned(problem: Problem, device: int, configuration: Configuration | None) -> launches.Launch:
+def planned(problem: Problem, device: int, configuration: Configuration | None) -> launches.Launch:
+    """What is launched: in this configuration, or in the one that is chosen."""
     limits = devices.limits(device)
     chosen = configuration or in_two_chunks(problem, plan.choose(problem, limits), limits)
     return launches.launch(problem, chosen, limits)
@@ -77,7 +78,7 @@ def backward_launch(
     outputs = want_weight + want_bias
     if M == 0 or N == 0 or not (want_input or outputs):
         return _backward_of_nothing
-    chosen = _planned(Problem(M, N, 1, dtype.itemsize, True), device, configuration)
+    chosen = planned(Problem(M, N, 1, dtype.itemsize, True), device, configuration)
     if isinstance(chosen, FewRows):
         programs = want_input * chosen.row_programs + (outputs > 0) * chosen.column_programs
         return layer_norm_backward_few_rows.bind(
