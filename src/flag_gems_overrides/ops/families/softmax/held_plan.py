@@ -72,7 +72,7 @@ ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS
 # Of ``small_block``: the fewest elements of an [N, K] by bytes of each, of a column, and of all for a multiprocessor;
 # then the elements of a thread, by bytes and inputs, for so many warps, their registers, and the least share of a tile
 # that has some.
-FEWEST_OF_SMALL_BLOCK, FEWEST_OF_COLUMN, FEWEST_OF_ALL = {4: 1024, 2: 2048}, 16, 8192
+MIN_ELEMENTS_OF_SMALL_BLOCK, MIN_COLUMN_OF_SMALL_BLOCK, MIN_ELEMENTS_PER_SM = {4: 1024, 2: 2048}, 16, 8192
 ELEMENTS_OF_SMALL_BLOCK = {(4, 1): {4: 16, 8: 16}, (4, 2): {4: 16, 8: 16}, (2, 2): {4: 24, 8: 16}}
 REGISTERS_OF_SMALL_BLOCK, MIN_FILLED_OF_SMALL_BLOCK = {4: 96, 8: 80}, 0.55
 # The fewest elements of a column that are read side by side, one to a load and several. Then how many elements a thread
@@ -182,8 +182,8 @@ def side_by_side(problem: Problem, limits: Limits) -> Configuration | None:
     if is_little(problem, limits) or K * size > SECTOR_BYTES:
         return None
     vec = math.gcd(K, VECTOR_BYTES // size)
-    fewest = MIN_SIDE_BY_SIDE if vec == 1 else MIN_VECTORS_SIDE_BY_SIDE
-    if fewest > N or N * K >= MIN_ELEMENTS_OF_BLOCK:
+    min_column = MIN_SIDE_BY_SIDE if vec == 1 else MIN_VECTORS_SIDE_BY_SIDE
+    if min_column > N or N * K >= MIN_ELEMENTS_OF_BLOCK:
         return None
     elements = ELEMENTS_SIDE_BY_SIDE if vec == 1 else VECTORS_SIDE_BY_SIDE
     if size == 8 or cdiv(N, lanes_side_by_side(problem)) * vec <= FEW_SIDE_BY_SIDE:
@@ -290,9 +290,10 @@ def small_block(problem: Problem, limits: Limits) -> Configuration | None:
     """
     M, N, K, size, inputs = problem
     vec = VECTOR_BYTES // size
-    if size == 8 or math.gcd(K, vec) * size > 4 or K * size <= SECTOR_BYTES or N < FEWEST_OF_COLUMN:
+    if size == 8 or math.gcd(K, vec) * size > 4 or K * size <= SECTOR_BYTES or N < MIN_COLUMN_OF_SMALL_BLOCK:
         return None
-    if not FEWEST_OF_SMALL_BLOCK[size] <= N * K < MIN_ELEMENTS_OF_BLOCK or limits.sm_count * FEWEST_OF_ALL > M * N * K:
+    is_small = MIN_ELEMENTS_OF_SMALL_BLOCK[size] <= N * K < MIN_ELEMENTS_OF_BLOCK
+    if not is_small or limits.sm_count * MIN_ELEMENTS_PER_SM > M * N * K:
         return None
     for warps, elements in ELEMENTS_OF_SMALL_BLOCK.get((size, inputs), {}).items():
         if limits.capability[0] != 9:
