@@ -202,6 +202,26 @@ class Softmaxes:
             call.forward(x, 1, False, self.log, configuration), self.native(x, 1, False), truth(x, 1, self.log)
         )
 
+    # Rows of a tile that are merged in the program, and a tile that is a part of a row; with edges, and without.
+    @each("dtype", FLOATING)
+    @each("N, K", [(501, 9), (400, 12), (301, 131), (304, 131)])
+    def test_long_columns_as_they_lie(self, N, K, dtype, device):
+        """Which are planned for more elements than the interpreter computes in a second."""
+        vec = VECTOR_BYTES // dtype.itemsize
+        x, g = (torch.randn(2, N, K, device=device).to(dtype) for _ in range(2))
+        y = self.native(x, 1, False)
+        x[:, :, 3] = -inf
+        x[:, N // 2 :, 4] = -inf
+        x[0, N // 3, 5] = inf
+        x[1, N - 1, 6] = nan
+        forward = Configuration("strided", 2 * vec, 1, group=4)
+        with np.errstate(invalid="ignore"):
+            actual = call.forward(x, 1, False, self.log, forward)
+            assert_same_answer(actual, self.native(x, 1, False), truth(x, 1, self.log))
+        native = self.native_backward(g, y, 1, dtype)
+        actual = call.backward(g, y, 1, dtype, self.log, forward._replace(elements=vec))
+        assert_same_answer(actual, native, gradient_truth(g, y, 1, self.log))
+
     def test_more_programs_than_are_read_from_at_a_time(self, device, device_with):
         """16 to a group, of which each reads the words of 8, then those of the others."""
         device_with(sm_count=16)

@@ -28,6 +28,8 @@ from flag_gems_overrides.ops.families.reduction.moments import variance
 from flag_gems_overrides.ops.families.reduction.moments_call import moments
 from flag_gems_overrides.ops.families.scan.call import launch_with as cumsum_with
 from flag_gems_overrides.ops.families.scan.plan import Configuration as Scan
+from flag_gems_overrides.ops.families.softmax.call import launch_with as softmax_with
+from flag_gems_overrides.ops.families.softmax.launches import Configuration as Softmax
 from flag_gems_overrides.ops.launch import workspace
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
@@ -168,6 +170,25 @@ def check_log_softmax(shape, programs, only_last):
     ending(x).copy_(y)
     dx = ending(log_softmax_backward(g, x, 1, x.dtype))
     g, y = ending(g), ending(x)
+    native = torch.ops.aten._log_softmax_backward_data(g, y, 1, y.dtype)
+    assert_same_answer(dx, native, g.double() - y.double().exp() * g.double().sum(1, keepdim=True))
+
+
+@each("N, K", [(3701, 9), (3704, 10)])
+def test_log_softmax_of_long_columns_as_they_lie(N, K, only_last, device_with):
+    """The last row begins behind 2**31, with edges or without."""
+    device_with(sm_count=1)
+    only_last(1)
+    shape = 65000, N, K
+    x, g = sparse(shape, torch.float16), sparse(shape, torch.float16)
+    for tensor in x, g:
+        tensor[-1] = torch.randn(shape[1:])
+    configuration = Softmax("strided", 16, 4)
+    y = softmax_with(configuration, "log_softmax", x, 1, False)[-1:]
+    assert_same_answer(y, torch.log_softmax(x[-1:], 1), torch.log_softmax(x[-1:].double(), 1))
+    x[-1:] = y
+    dx = softmax_with(configuration, "log_softmax_backward", g, x, 1, x.dtype)[-1:]
+    g, y = g[-1:], x[-1:]
     native = torch.ops.aten._log_softmax_backward_data(g, y, 1, y.dtype)
     assert_same_answer(dx, native, g.double() - y.double().exp() * g.double().sum(1, keepdim=True))
 

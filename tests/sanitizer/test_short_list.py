@@ -195,6 +195,7 @@ FEW = group_norm.plan.Configuration("few", 1, 2, block_d=4, block_hw=4)
 CHANNELS = group_norm.plan.Configuration("channels", 1, block_d=16, block_hw=4, programs_per_sm=1)
 WHOLE = softmax.launches.Configuration("short", 20, 2, vec=2)
 FEW_COLUMNS = softmax.launches.Configuration("interleaved", 8, 4, group=32)
+STRIDED = softmax.launches.Configuration("strided", 8, 1, group=32)
 BLOCKS = softmax.launches.Configuration("blocks", 16, 1, 64)
 SINGLY = softmax.launches.Configuration("split", 4, 1, 64, block_k=8)
 LARGE = [
@@ -216,6 +217,10 @@ LARGE = [
     ("log_softmax 2x5000x6 dim=1 bfloat16", softmax, FEW_COLUMNS),
     ("softmax_backward 2x5000x6 dim=1 float32", softmax, FEW_COLUMNS),
     ("log_softmax_backward 2x5001x3 dim=1 bfloat16", softmax, FEW_COLUMNS),
+    ("softmax 2x501x9 dim=1 float32", softmax, STRIDED),
+    ("log_softmax 2x96x1111 dim=1 bfloat16", softmax, STRIDED),
+    ("softmax_backward 2x97x1111 dim=1 float32", softmax, STRIDED),
+    ("log_softmax_backward 2x500x10 dim=1 bfloat16", softmax, STRIDED),
     ("softmax 3x301x5 dim=1 bfloat16", softmax, BLOCKS),
     ("log_softmax 3x300x12 dim=1 float32", softmax, BLOCKS),
     ("softmax_backward 3x300x12 dim=1 bfloat16", softmax, BLOCKS),

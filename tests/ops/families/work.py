@@ -66,6 +66,12 @@ def _softmax(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
             iterations = _cdiv(N * K, plan.splits * tile)
             numbers = 2 * (3 - inputs) * programs * K
             return Work(programs, 2 * iterations, programs * iterations * plan.block * plan.depth, 2, numbers)
+        if isinstance(plan, softmax_plan.Strided):
+            programs, tile = M * plan.splits * plan.blocks, plan.step * plan.depth
+            iterations = _cdiv(N * K, plan.splits * tile)
+            parts = 1 if plan.columns else plan.step // K
+            numbers = (3 - inputs) * M * K * (plan.splits * parts + 1)
+            return Work(programs, 2 * iterations, programs * iterations * plan.block * plan.depth, 2, numbers)
         if isinstance(plan, softmax_plan.Blocks):
             iterations = _cdiv(N * K, plan.step * plan.depth)
             return Work(M, iterations, M * iterations * plan.block * plan.depth, 2 if plan.looped else 1, 0)

@@ -14,7 +14,7 @@ from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Entry
 from ...launch.shape import split_at, wrap_dim
-from ...launch.sizes import power_of_2
+from ...launch.sizes import WARP, cdiv, power_of_2
 from ...launch.workspace import with_counters
 from . import (
     backward_blocks,
@@ -22,15 +22,21 @@ from . import (
     backward_interleaved,
     backward_rows,
     backward_singly,
+    backward_strided,
     forward_blocks,
     forward_columns,
     forward_interleaved,
     forward_rows,
     forward_singly,
+    forward_strided,
     plan,
 )
-from .plan import Blocks, Configuration, Interleaved, Problem, Rows, Short, Single, Split
+from .launches import MERGED_ELEMENTS
+from .plan import Blocks, Configuration, Interleaved, Problem, Rows, Short, Single, Split, Strided
 from .tile import DEPTH_AXIS
+
+# Columns of a program that merges statistics.
+MERGED_COLUMNS = 16
 
 
 class _Kernels(NamedTuple):
@@ -38,6 +44,9 @@ class _Kernels(NamedTuple):
     short_columns: Entry
     interleaved_statistics: Entry
     interleaved: Entry
+    strided_statistics: Entry
+    strided_merge: Entry
+    strided: Entry
     blocks: Entry
     rows: Entry
     unaligned_rows: Entry
@@ -53,6 +62,9 @@ _FORWARD = _Kernels(
     forward_columns.softmax_short_columns,
     forward_interleaved.softmax_interleaved_statistics,
     forward_interleaved.softmax_interleaved,
+    forward_strided.softmax_strided_statistics,
+    forward_strided.softmax_strided_merge,
+    forward_strided.softmax_strided,
     forward_blocks.softmax_blocks,
     forward_rows.softmax_rows,
     forward_rows.softmax_unaligned_rows,
@@ -67,6 +79,9 @@ _BACKWARD = _Kernels(
     backward_columns.softmax_backward_short_columns,
     backward_interleaved.softmax_backward_interleaved_sums,
     backward_interleaved.softmax_backward_interleaved,
+    backward_strided.softmax_backward_strided_sums,
+    backward_strided.softmax_backward_strided_merge,
+    backward_strided.softmax_backward_strided,
     backward_blocks.softmax_backward_blocks,
     backward_rows.softmax_backward_rows,
     backward_rows.softmax_backward_unaligned_rows,
@@ -205,6 +220,8 @@ def _bind(
         )
     if isinstance(chosen, Interleaved):
         return _bind_interleaved(kernels, problem, chosen, log, compute, device)
+    if isinstance(chosen, Strided):
+        return _bind_strided(kernels, problem, chosen, log, compute, device)
     if isinstance(chosen, Blocks):
         return kernels.blocks.bind(
             device,
@@ -297,6 +314,52 @@ def _launch_interleaved(
     statistics = [partial() for _ in range(count)]
     first(*tensors[:-1], *statistics)
     second(*tensors, *statistics)
+
+
+def _bind_strided(
+    kernels: _Kernels, problem: Problem, chosen: Strided, log: bool, compute: Any, device: int
+) -> Callable[..., None]:
+    M, N, K, _, inputs = problem
+    grid = chosen.blocks, chosen.splits, M
+    rows = {"UNALIGNED": chosen.unaligned, "VEC": chosen.vec, "COMPUTE": compute}
+    options = {"num_warps": chosen.warps, "BLOCK": chosen.block, "DEPTH": chosen.depth, **rows}
+    flags = {"ROWS": chosen.rows, "COLUMNS": chosen.columns, **({"LOG": log} if inputs == 2 else {})}
+    first = kernels.strided_statistics.bind(device, grid, N, K, chosen.step, **flags, **options)
+    parts = chosen.splits * (1 if chosen.columns else chosen.step // K)
+    columns = min(power_of_2(K), MERGED_COLUMNS)
+    merged = min(power_of_2(parts), MERGED_ELEMENTS // columns)
+    second = kernels.strided_merge.bind(
+        device,
+        (cdiv(K, columns), M),
+        N,
+        K,
+        parts,
+        num_warps=max(1, merged * columns // (8 * WARP)),
+        LOG=log,
+        ROWS=merged,
+        COLUMNS=columns,
+        **rows,
+    )
+    third = kernels.strided.bind(device, grid, N, K, chosen.step, LOG=log, **options)
+    dtype = torch.float64 if compute is tl.float64 else torch.float32
+    partial = Allocation((M, parts, K), dtype, device)
+    result = Allocation((M, K), dtype, device)
+    return functools.partial(_launch_strided, first, second, third, partial, result, 3 - inputs)
+
+
+def _launch_strided(
+    first: Callable[..., None],
+    second: Callable[..., None],
+    third: Callable[..., None],
+    partial: Allocation,
+    result: Allocation,
+    count: int,
+    *tensors: torch.Tensor,
+) -> None:
+    partials, results = [partial() for _ in range(count)], [result() for _ in range(count)]
+    first(*tensors[:-1], *partials)
+    second(*tensors, *partials, *results)
+    third(*tensors, *results)
 
 
 def _kernel_of(kernels: _Kernels, inputs: int, chosen: Split) -> tuple[Entry, dict[str, Any]]:

@@ -17,6 +17,10 @@ MAX_WORDS = 64
 MAX_DEPTH = 16
 # Columns that are read as they lie, programs of a row at most, and bytes to each program at least.
 MAX_INTERLEAVED, MAX_SPLITS, MIN_SPLIT_BYTES = 8, 1024, 16384
+# Of longer columns as they lie: the share of its tiles from which no other width is looked for, the most steps of a
+# vector and K in one, iterations at least of programs that write statistics of each element of a tile, and elements of
+# a program that merges them.
+FILLED, MAX_UNITS, MIN_ITERATIONS, MERGED_ELEMENTS = 0.85, 8, 8, 4096
 # Of [N, K] side by side a warp has half as many lanes, or a quarter, for so much less that is empty, unless a thread
 # would have more rows: softmax 400000 x 10 x 3 bf16 in 4 lanes 33 us, in 8, of which 6 are empty the second time, 58,
 # 800000 x 6 x 3 in 2 and 8 40.5 and 54.8. In lanes by twos neighbours read less side by side: 400000 x 29 x 3, of 15
@@ -38,7 +42,8 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: single, short, interleaved, blocks, rows, split. ``launch`` decides on loops.
+    """What the tuner chooses. Kernels: single, short, interleaved, strided, blocks, rows, split. ``launch`` decides on
+    loops.
 
     short with vec > 1: a program for each [N, K], which loads so many columns together. With block_k > 1, the power of
     two that holds K: several [N, K] side by side.
@@ -84,6 +89,21 @@ class Interleaved(NamedTuple):
     step: int
     depth: int
     splits: int
+    warps: int
+
+
+class Strided(NamedTuple):
+    """Long columns as they lie (K > 8): the ``*_strided`` kernels. Names as there."""
+
+    unaligned: bool
+    vec: int
+    block: int
+    step: int
+    depth: int
+    blocks: int
+    splits: int
+    rows: int
+    columns: int
     warps: int
 
 
@@ -137,7 +157,7 @@ class Split(NamedTuple):
     blocks: int
 
 
-Launched = Single | Short | Interleaved | Blocks | Rows | Split
+Launched = Single | Short | Interleaved | Strided | Blocks | Rows | Split
 
 
 class Shape(NamedTuple):
@@ -192,6 +212,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         tiles = min(cdiv(N * K, step * depth), cdiv(N * K * size, MIN_SPLIT_BYTES))
         splits = min(cdiv(max(configuration.group, 1) * limits.sm_count, M), tiles, MAX_SPLITS)
         return Interleaved(N * K % vec != 0, vec, block, step, depth, splits, warps)
+    if kernel == "strided":
+        return _strided(problem, configuration, limits)
     if kernel == "blocks":
         return _blocks(problem, configuration)
     if kernel == "rows":
@@ -219,6 +241,9 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     p = launch(problem, configuration, limits)
     if isinstance(p, Interleaved):  # two launches, both of which read
         return 2 * LAUNCH_US + M * N * K * size * (2 * inputs + 1) / (min(limits.sm_count, M * p.splits) * BYTES_PER_US)
+    if isinstance(p, Strided):
+        programs = min(limits.sm_count, M * p.splits * p.blocks)
+        return 3 * LAUNCH_US + M * N * K * size * (2 * inputs + 1) / (programs * BYTES_PER_US)
     resident = limits.sm_count * max(limits.threads_per_sm // (p.warps * WARP), 1)
     elements, reads, iterations, per_load = M * N * K, 1, cdiv(p.programs, resident), 1
     if isinstance(p, Rows):
@@ -292,6 +317,48 @@ def _side_by_side(problem: Problem, configuration: Configuration) -> Short:
     if N * K >= 2**30 or M + blocks >= 2**31:
         raise ValueError("offsets within an [N, K] are of 32 bits")
     return Short(lanes, depth, blocks * width, vec, configuration.warps, cdiv(M, blocks), width)
+
+
+def _strided(problem: Problem, configuration: Configuration, limits: Limits) -> Strided:
+    """The fewest elements to a step of which enough of the tiles are filled, in a tile if one can have them."""
+    M, N, K, size, _ = problem
+    elements, group = configuration.elements, max(configuration.group, 1)
+    vec = VECTOR_BYTES // size
+    unit, depth = math.lcm(vec, K), elements // vec
+    found: tuple[float, int, int, int] | None = None
+    for warps in (configuration.warps, 2 * configuration.warps, 4 * configuration.warps):
+        block = warps * WARP * vec
+        units = [block // unit] if unit <= block else list(range(1, MAX_UNITS + 1))
+        for count in units:
+            step = count * unit
+            filled = step / (cdiv(step, block) * block)
+            if found is None or (found[0] < FILLED and filled > found[0]):
+                found = filled, warps, block, step
+    assert found is not None
+    _, warps, block, step = found
+    blocks = cdiv(step, block)
+    if not (
+        vec < K and depth and 4 * vec <= N * K and M < 65536 and step * depth < 2**31 and K < 2**30 and warps <= 32
+    ):
+        raise ValueError("long columns only")
+    tiles = cdiv(N * K, step * depth)
+    if blocks > 1:
+        tiles = max(tiles // MIN_ITERATIONS, 1)
+    programs = group * limits.sm_count * configuration.warps // warps
+    splits = min(cdiv(programs, M * blocks), tiles, MAX_SPLITS)
+    columns = power_of_2(K) if blocks == 1 else 0
+    return Strided(
+        unaligned=N * K % vec != 0,
+        vec=vec,
+        block=block,
+        step=step,
+        depth=depth,
+        blocks=blocks,
+        splits=splits,
+        rows=power_of_2(step // K) if columns else 0,
+        columns=columns,
+        warps=warps,
+    )
 
 
 def _blocks(problem: Problem, configuration: Configuration) -> Blocks:

@@ -8,7 +8,7 @@ import math
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, cdiv
 from ...plans import table
-from .column_plan import MAX_OF_L2, MAX_ROUNDS, has_few_words, rounds
+from .column_plan import MAX_ROUNDS, has_few_words, rounds
 from .defaults import default, is_tiny, others
 from .launches import (
     Blocks,
@@ -20,6 +20,7 @@ from .launches import (
     Short,
     Single,
     Split,
+    Strided,
     estimate,
     launch,
     launch_or_none,
@@ -35,6 +36,7 @@ __all__ = [
     "Short",
     "Single",
     "Split",
+    "Strided",
     "choose",
     "class_of",
     "configurations",
@@ -56,7 +58,11 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 def choose(problem: Problem, limits: Limits) -> Configuration:
     by_rules = default(problem, limits)
     # The table has times of short columns that were tiles of a power of two, and none of few columns as they lie.
-    if is_tiny(problem) or by_rules.kernel in ("short", "interleaved", "blocks") or _is_held_float64(problem, by_rules):
+    if (
+        is_tiny(problem)
+        or by_rules.kernel in ("short", "interleaved", "strided", "blocks")
+        or _is_held_float64(problem, by_rules)
+    ):
         return by_rules
     found = table.lookup(
         "softmax",
@@ -67,8 +73,6 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         limits,
     )
     if found is None or _is_needless_group(problem, found, by_rules) or _has_many_words(problem, found, limits):
-        return by_rules
-    if _has_few_programs(problem, found, limits):
         return by_rules
     if _spills_in_a_loop(problem, found, limits) or _loops_too_long(problem, found, by_rules, limits):
         return by_rules
@@ -101,18 +105,6 @@ def _has_many_words(problem: Problem, found: Configuration, limits: Limits) -> b
     if not isinstance(launched, Split) or launched.contiguous or launched.vec == 1:
         return False
     return has_few_words(problem, limits) and rounds(launched, problem.inputs) > MAX_ROUNDS
-
-
-def _has_few_programs(problem: Problem, found: Configuration, limits: Limits) -> bool:
-    """Whether the table has a loop of 16-bit gradients loaded one by one, timed before a thread had one offset for all,
-    by half as many programs of 128 registers as run at once by 64: the gradients of 2 x 28920 x 1785 bf16 738 us by the
-    table, by the default 652, of log_softmax 2 x 32768 x 287 float16 121 and 94. Those of float32 are as fast, and what
-    L2 holds was not timed (H100).
-    """
-    launched = launch(problem, found, limits)
-    looped = isinstance(launched, Split) and launched.looped and launched.vec == 1 and not launched.contiguous
-    moved = problem.M * problem.N * problem.K * problem.itemsize * (problem.inputs + 1)
-    return looped and problem.itemsize == problem.inputs == 2 and moved > MAX_OF_L2 * limits.l2_bytes
 
 
 def _spills_in_a_loop(problem: Problem, found: Configuration, limits: Limits) -> bool:
