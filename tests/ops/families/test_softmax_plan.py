@@ -19,6 +19,7 @@ from flag_gems_overrides.ops.families.softmax.plan import (
     Short,
     Single,
     Split,
+    Strided,
     configurations,
     launch,
     plan,
@@ -50,6 +51,9 @@ numbers = st.integers(1, 300) | st.integers(1, 10**7)
 @example(1, 2**31 - 1, 2, 2, 1, H200)
 @example(2**30 + 5, 2, 2, 2, 1, H200)
 @example(2**31 + 5, 2, 2, 2, 1, H200)
+@example(1, 3000000, 9, 2, 1, H200)
+@example(1, 9000, 2049, 2, 2, H200)
+@example(1, 1000, 3000001, 2, 1, H200)
 def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
     assume(M * N * K < 2**40)  # what a kernel is asked for is a tensor
     p = plan(M, N, K, size, inputs, limits)
@@ -75,6 +79,17 @@ def test_every_element_belongs_to_one_tile(M, N, K, size, inputs, limits):
         assert p.splits < 2**16
         assert p.unaligned == (N * K % p.vec != 0)
         assert M < 2**31
+        return
+    if isinstance(p, Strided):
+        assert p.step % K == p.step % p.vec == 0, "a lane has elements of one column, and whole vectors"
+        assert p.blocks * p.block >= p.step > (p.blocks - 1) * p.block
+        assert p.splits < 2**16
+        assert p.unaligned == (N * K % p.vec != 0)
+        assert M < 2**16
+        if p.columns:
+            assert p.blocks == 1
+            assert p.columns >= K
+            assert p.rows * p.columns >= p.step
         return
     if isinstance(p, Blocks):
         assert K > 1
@@ -120,9 +135,10 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
         assert p.programs < 2**31
         return
     assert p.vec * size <= VECTOR_BYTES
-    if isinstance(p, (Blocks, Interleaved)):
+    if isinstance(p, (Blocks, Interleaved, Strided)):
         assert p.block == power_of_2(p.block) == p.warps * WARP * p.vec
-        assert N * K + p.step * p.depth < 2**31 or isinstance(p, Interleaved)
+        assert N * K + p.step * p.depth < 2**31 or not isinstance(p, Blocks)
+        assert p.step * p.depth < 2**31
         return
     shape = (p.block_m, p.width) if isinstance(p, Rows) else (p.lanes, p.depth, p.block_k)
     assert size == 8 or p.depth == power_of_2(p.depth)
@@ -148,7 +164,7 @@ def _elements(p: Launched) -> int:
         return p.block
     if isinstance(p, Short):
         return p.lanes * p.depth * p.columns
-    if isinstance(p, (Blocks, Interleaved)):
+    if isinstance(p, (Blocks, Interleaved, Strided)):
         return p.block * p.depth
     return p.block_m * p.depth * p.width if isinstance(p, Rows) else p.lanes * p.depth * p.block_k
 
@@ -407,8 +423,8 @@ def test_groups_of_few_elements_read_few_words_of_each_other(N, K, size, inputs,
     p = plan(1, N, K, size, inputs, H200)
     assert isinstance(p, Split)
     assert (p.block_k, cdiv(p.group, p.members)) == (block_k, rounds)
-    wide = plan(1, 400 * N, K, size, inputs, H200).block_k
-    assert wide >= 64 // size, "L2 does not hold them"
+    many = plan(1, 400 * N, K, size, inputs, H200)
+    assert isinstance(many, Strided) or many.block_k >= 64 // size, "L2 does not hold them"
 
 
 def test_a_table_row_turns_no_rows_that_the_default_holds_into_a_loop_of_many_tiles():
@@ -630,13 +646,18 @@ def test_long_rows_of_float64_are_held_by_few_programs_or_read_twice():
 
 
 def test_columns_are_half_sectors_only_in_programs_that_run_at_once():
-    for M, N, K, size, block_k in [(5, 1520, 72, 2, 8), (13, 1904, 12, 2, 4), (16, 3285, 32, 4, 4)]:
+    for M, N, K, size, block_k in [(5, 1520, 72, 2, 8), (13, 1904, 12, 2, 4), (2, 3285, 32, 4, 4)]:
         p = plan(M, N, K, size, 1, H200)
         assert (p.block_k, p.group) == (block_k, 1)
     for M, N, K, size in [(27, 3285, 32, 4), (15, 4000, 64, 4), (20, 2500, 48, 4)]:
         p = plan(M, N, K, size, 1, H200)
         assert (p.block_k, p.looped) == (32, True)
         assert p.group > 1
+    # Of float32 only of few elements; what a group holds without spills.
+    for M, N, block_k, looped in [(16, 3285, 32, True), (16, 2600, 32, True), (8, 3900, 16, False)]:
+        p = plan(M, N, 32, 4, 1, H200)
+        assert (p.block_k, p.looped, p.depth * p.vec) == (block_k, looped, 16)
+        assert plan(M, N, 32, 4, 2, H200).group > 1
     # Whole sectors of little more than run at once; of twice as many, of columns that groups would hold.
     assert plan(40, 2000, 32, 4, 1, H200).looped
     for M, N in [(64, 2000), (40, 1500), (32, 2000)]:
@@ -662,7 +683,6 @@ def test_rows_that_the_default_has_in_one_tile_have_no_group_of_the_table():
     [
         (22, 2048, 341, 4, 1, 7),
         (16, 2048, 341, 4, 1, 7),
-        (98, 3767, 367, 4, 2, 19),  # of which L2 does not hold those that a group would hold
         (98, 1500, 367, 4, 2, 16),  # of which each reads in one round what all found
         (10, 2048, 341, 4, 1, 4),  # L2 holds all
     ],
@@ -673,6 +693,37 @@ def test_groups_read_columns_again_that_l2_has(M, N, K, size, inputs, group):
     assert (p.vec, p.looped, p.group) == (1, True, group)
     at_once = p.programs // p.group
     assert p.blocks <= at_once or at_once * N * p.block_k * size * (inputs + 1) <= 2 / 3 * H200.l2_bytes
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "size", "inputs", "step", "blocks", "warps"),
+    [
+        (1, 32768, 3231, 2, 1, 25848, 26, 4),
+        (49, 3767, 367, 4, 1, 1468, 3, 4),
+        (1, 2000000, 33, 4, 2, 924, 1, 8),
+        (4, 150000, 63, 2, 1, 1008, 1, 4),
+        (3, 16384, 2194, 4, 1, 4388, 9, 4),  # in pairs
+        (15, 388780, 12, 2, 2, 1008, 1, 4),  # in fours
+        (8, 40001, 16, 2, 1, 0, 0, 0),  # whole vectors
+        (8, 400001, 131, 8, 1, 0, 0, 0),
+        (2, 3000, 1001, 4, 1, 0, 0, 0),  # few bytes
+        (4, 5000, 301, 2, 2, 0, 0, 0),
+        (4, 5000, 301, 2, 1, 0, 0, 0),
+        (8, 7000, 301, 2, 1, 4816, 5, 4),
+        (8, 7000, 302, 2, 1, 0, 0, 0),
+        (100, 1000, 301, 2, 2, 4816, 5, 4),  # short ones of 16 bits
+        (130, 3001, 302, 2, 2, 0, 0, 0),
+        (130, 3101, 302, 2, 2, 3624, 4, 4),
+        (70000, 3001, 1001, 2, 1, 0, 0, 0),
+    ],
+)
+def test_long_columns_of_no_whole_vectors_are_read_as_they_lie(M, N, K, size, inputs, step, blocks, warps):
+    p = plan(M, N, K, size, inputs, H100)
+    assert isinstance(p, Strided) == (step > 0)
+    if isinstance(p, Strided):
+        assert (p.step, p.blocks, p.warps) == (step, blocks, warps)
+        assert (p.columns > 0) == (blocks == 1)
+        assert p.step >= 0.84 * p.blocks * p.block, "most of each tile has some"
 
 
 def test_columns_held_by_a_program_of_most_warps_where_most_multiprocessors_have_one():
@@ -698,7 +749,11 @@ def test_few_rows_that_begin_anywhere_are_plain_tiles_of_few_elements():
     [
         (40, 75, 4, 2, 8, 4),
         (33, 33, 4, 1, 4, 3),
+        (48, 42, 4, 1, 4, 4),  # in pairs
+        (70, 60, 4, 2, 8, 5),  # in vectors, of no whole sectors
+        (24, 17, 4, 2, 4, 1),
         (40, 75, 2, 2, 8, 2),
+        (50, 45, 2, 2, 4, 4),
         (50, 42, 2, 2, 4, 3),
     ],
 )
@@ -711,17 +766,20 @@ def test_small_blocks_of_odd_columns_are_held_by_a_program_each(N, K, size, inpu
 @pytest.mark.parametrize(
     ("M", "N", "K", "size"),
     [
-        (8184, 40, 76, 4),  # whole vectors
-        (8184, 40, 74, 4),  # loaded by 8 bytes
+        (8184, 40, 72, 4),  # whole sectors
+        (8184, 40, 76, 2),  # loaded by 8 bytes
+        (8184, 100, 20, 4),  # whole rows in a tile
+        (8184, 180, 10, 4),
         (200, 40, 75, 4),  # few elements
         (8184, 15, 75, 4),  # of a column
-        (8184, 20, 33, 4),  # of a block
+        (30000, 20, 19, 4),  # of a block
         (8184, 40, 41, 2),
         (8184, 16, 139, 4),  # most of a tile would be empty
     ],
 )
 def test_what_is_no_small_block(M, N, K, size):
     assert not isinstance(plan(M, N, K, size, 2, H200), Blocks)
+    assert not isinstance(plan(8184, 40, 76, 4, 1, H200), Blocks)
 
 
 @pytest.mark.parametrize(
@@ -740,10 +798,15 @@ def test_groups_read_few_rows_at_a_time_that_l2_holds(M, N, size, inputs, rows):
     assert p.programs // p.group == rows
 
 
-def test_one_row_that_l2_holds_little_of_is_read_by_two_launches():
-    assert isinstance(plan(1, 79662946, 1, 4, 1, H200), Interleaved)
-    for M, N, inputs in [(1, 20000000, 1), (2, 79662946, 1), (1, 79662946, 2)]:
-        assert isinstance(plan(M, N, 1, 4, inputs, H200), Split)
+def test_long_rows_that_are_read_by_two_launches():
+    for M, N, size in [(1, 79662946, 4), (2, 1796025, 4), (5, 1788355, 2), (1, 10000001, 4)]:
+        assert isinstance(plan(M, N, 1, size, 1, H100), Interleaved)
+        assert isinstance(plan(M, N, 1, size, 2, H100), Split)
+    # Several that L2 does not hold; whole vectors; few bytes; many rows; short ones; float64.
+    for M, N, size in [(2, 79662946, 4), (8, 3000001, 4), (2, 1796024, 4), (8, 600001, 2), (9, 1048577, 4)]:
+        assert isinstance(plan(M, N, 1, size, 1, H100), Split)
+    for M, N, size in [(8, 500001, 4), (2, 1796025, 8)]:
+        assert isinstance(plan(M, N, 1, size, 1, H100), Split)
 
 
 def test_long_columns_of_16_bits_that_no_cache_holds_are_read_by_many_programs_each():
@@ -751,12 +814,3 @@ def test_long_columns_of_16_bits_that_no_cache_holds_are_read_by_many_programs_e
         assert isinstance(plan(M, N, K, 2, 1, H200), Interleaved)
     for M, N, K, inputs in [(3000, 7000, 3, 1), (342, 38281, 7, 2), (147, 26752, 4, 1)]:
         assert isinstance(plan(M, N, K, 2, inputs, H200), Blocks)
-
-
-@pytest.mark.parametrize(
-    ("M", "N", "K", "programs", "group"),
-    [(1, 32768, 1615, 260, 10), (2, 32768, 287, 260, 26), (2, 28920, 1785, 528, 66)],
-)
-def test_gradients_of_16_bits_loaded_one_by_one(M, N, K, programs, group):
-    p = plan(M, N, K, 2, 2, H100)
-    assert (p.programs, p.group, p.registers) == (programs, group, 64)

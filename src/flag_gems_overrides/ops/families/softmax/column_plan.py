@@ -36,6 +36,11 @@ MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
 # Elements of a thread of 16 warps (64 of float32 spill 24 bytes). Such programs for each multiprocessor, which runs one
 # at a time, that are slower than groups if they are more than one: 160 were timed on 132.
 MAX_ELEMENTS_OF_NARROWER, MAX_PER_SM_OF_NARROWER = 32, 1.25
+# Elements of float32 from which no program has columns of half a sector; fewer than 998400 were not timed.
+MAX_HALVED = 400000
+# Columns of float32 forward of which a group would spill 24 bytes of 32 elements to a thread: softmax 16 x 3285 x 32
+# 12.9 us so, with 16, of which some are read twice, 12.4 (H100).
+MANY_WORDS_OF_GROUP = 32
 # Elements of a column that a group holds where L1 would hold it for a second reading.
 MAX_HELD_COLUMN = 2048
 # In which a program of a group reads what the others found, at most; forward one, of two numbers for each column.
@@ -49,18 +54,11 @@ MAX_ROUNDS = 2
 FEWER_WORDS_OF_VECTORS, FEWER_WORDS_OF_PARTS, ELEMENTS_FOR_FEWER_WORDS = 0.25, 0.1875, 16
 # Columns loaded one by one that are read twice: what groups read and write at a time is at most SINGLES_OF_L2 of it, if
 # all is more than MAX_OF_L2. softmax 2 x 9 x 2048 x 341 float32 65 us by groups of 8, by 4 78, by 2, of which all
-# blocks are read at once, 84 (FlagGems 77), 13 x 2048 x 341, 1.43 times as much as L2 has, 54 by 8 and 58 by 3; the
-# gradient of 49 x 2 x 3767 x 367 float32 1286 us by 16, by 8 1436 (H100).
+# blocks are read at once, 84 (FlagGems 77), 13 x 2048 x 341, 1.43 times as much as L2 has, 54 by 8 and 58 by 3 (H100).
 SINGLES_OF_L2, MAX_OF_L2 = 2 / 3, 1.4
-# Gradients of 16 bits of which the last of few times would have too few blocks for the groups are read all at once, by
-# half as many programs, which have fewer words of each other: of 1 x 32768 x 1615 bf16 316 us so, by all programs 345,
-# of log_softmax 2 x 32768 x 287 float16 94 and, by 18 groups of 32 columns, 111. Others that are long as many at a time
-# as there may be: of 2 x 28920 x 1785 bf16 652 us eight at a time, all at once 711 (H100).
-MAX_TIMES, MAX_UNEVEN = 4, 1.1
 # Programs of a group for such columns of a gradient of float32: at most where it holds them and L2 does not, at least
 # where it reads them twice, as many as read in one round what the others found. That of 98 x 1500 x 367 376 us by 16,
-# by 9 422, held by 24 446, but of 98 x 3767 x 367 1265 by 22, for less in L2 at a time, by 16 1365, held by 59 1460
-# (H100).
+# by 9 422, held by 24 446 (H100).
 GROUP_OF_SINGLES = 16
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
@@ -114,9 +112,7 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         shape = wide
     elif vec == 1 and blocks * moved > MAX_OF_L2 * limits.l2_bytes:
         at_once = max(int(SINGLES_OF_L2 * limits.l2_bytes) // moved, MIN_BLOCKS)
-        if size == inputs == 2:
-            group = _of_gradients_of_16_bits(blocks, at_once, resident(shape, limits))
-        elif at_once < blocks:
+        if at_once < blocks:
             at_least = min(GROUP_OF_SINGLES, resident(shape, limits)) if (size, inputs) == (4, 2) else group
             group = max(group, at_least, cdiv(resident(shape, limits), at_once))
     if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
@@ -124,14 +120,12 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         group = group_of(blocks, N * block_k * size * inputs, shape, limits)
     found = configuration_of(vec, block_k, shape, group)
     problem = Problem(M, N, K, size, inputs)
+    if (size, inputs, block_k) == (4, 1, MANY_WORDS_OF_GROUP) and found.elements > ELEMENTS_FOR_FEWER_WORDS:
+        launched = launch(problem, found, limits)
+        if isinstance(launched, Split) and launched.group > 1 and not launched.looped:
+            found = found._replace(elements=ELEMENTS_FOR_FEWER_WORDS)
     few_words = M * N * K * size * inputs <= limits.l2_bytes if vec == 1 else has_few_words(problem, limits)
     return _for_fewer_words(problem, found, limits) if few_words else found
-
-
-def _of_gradients_of_16_bits(blocks: int, at_once: int, programs: int) -> int:
-    times = cdiv(blocks, at_once)
-    all_at_once = times <= MAX_TIMES and times * at_once > MAX_UNEVEN * blocks
-    return max(programs // 2 // blocks, 1) if all_at_once else cdiv(programs, at_once)
 
 
 def has_few_words(problem: Problem, limits: Limits) -> bool:
@@ -192,12 +186,14 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
     each other, and narrower blocks are single tiles: log_softmax 2 x 400 x 512 bf16 5.6 us so, 7.8 by groups, gradients
     of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2 (H100). Half a sector if columns of
     a whole one are too many elements: softmax 5 x 1520 x 72 bf16 by 8 columns 8.0 us, by 16 9.1, by groups 8.8, but the
-    first two by 8 5.8 and 4.5; 13 x 1904 x 12 by 4 5.3, by 8 5.8. Not if those are more than run at once, one to a
-    multiprocessor: softmax 27 x 3285 x 32 float32 26.2 us by 216 programs of 4 columns, by groups 13.6 (FlagGems 22.8),
-    log_softmax 15 x 4000 x 64 33.5 and 16.0, softmax 20 x 2500 x 48 21.6 and 12.7; nor whole sectors of float32 by as
-    many warps, if those are little more: 40 x 2000 x 32 15.5 us by 160 programs, by groups 13.1 (H100). Single tiles
-    are narrower where half of the multiprocessors would be idle: softmax 32 x 160 x 24 bf16 in tiles of 32 columns, 32
-    elements to a thread, 4.4 us (FlagGems 4.0; in 16 estimated, not timed).
+    first two by 8 5.8 and 4.5; 13 x 1904 x 12 by 4 5.3, by 8 5.8. Not of MAX_HALVED elements of float32, whose programs
+    read 64 KB: softmax 8 x 3900 x 32 14.2 us so, by groups 10.0, 16 x 2600 x 32 14.4 and 11.8, 16 x 3285 x 32 17.5 and
+    12.9, its gradient 21.1 and 15.5. Not if those are more than run at once, one to a multiprocessor: softmax 27 x 3285
+    x 32 float32 26.2 us by 216 programs of 4 columns, by groups 13.6 (FlagGems 22.8), log_softmax 15 x 4000 x 64 33.5
+    and 16.0, softmax 20 x 2500 x 48 21.6 and 12.7; nor whole sectors of float32 by as many warps, if those are little
+    more: 40 x 2000 x 32 15.5 us by 160 programs, by groups 13.1 (H100). Single tiles are narrower where half of the
+    multiprocessors would be idle: softmax 32 x 160 x 24 bf16 in tiles of 32 columns, 32 elements to a thread, 4.4 us
+    (FlagGems 4.0; in 16 estimated, not timed).
     """
     found = None
     halved = False
@@ -216,6 +212,8 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
         if power_of_2(N) * block_k <= 16 * min(shape.elements, MAX_ELEMENTS_OF_NARROWER) * WARP:
             found = block_k
     programs = M * cdiv(K, found or 1)
+    if halved and size == 4 and K % 4 == 0 and K * size > SECTOR_BYTES and M * N * K >= MAX_HALVED:
+        return None
     if found is None or limits.sm_count >= programs:
         return found
     # Of fewer elements groups would hold their columns, which was not timed.

@@ -20,13 +20,9 @@ from .held_plan import (
     held_block,
     held_by_most_warps,
     held_forward,
-    interleaved,
     is_better_held,
-    is_better_in_parts,
-    is_better_interleaved,
     is_gradient_of_vectors,
     is_of_two_threads,
-    is_one_long_row,
     registers_for_group,
     short_columns,
     side_by_side,
@@ -36,6 +32,14 @@ from .held_plan import (
 )
 from .launches import MAX_WORDS, Configuration, Problem, Split, launch
 from .little import LITTLE, MAX_SHORT_OF_TINY, is_little, is_tiny
+from .long_plan import (
+    are_long_rows,
+    interleaved,
+    is_better_in_parts,
+    is_better_interleaved,
+    is_better_strided,
+    strided,
+)
 from .programs import configuration_of, without_spills
 from .row_plan import enough_rows, fills_a_large_tile, long_rows, row_in_cache, row_with_unaligned, rows_of_one_tile
 from .shapes import COLUMNS_IN_L1, IN_L1
@@ -117,6 +121,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             whole = held_by_most_warps(problem, limits)
         if whole is None and is_better_interleaved(problem, launched, limits):
             return interleaved(problem)
+        if whole is None and is_better_strided(problem, launched, limits):
+            return strided(problem)
         return whole or found
     vec = math.gcd(N, VECTOR_BYTES // size)
     longest = MAX_IN_ONE_TILE // (2 if size == 8 else 1)
@@ -124,7 +130,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         longest = MAX_FLOAT64_IN_ONE_TILE[vec]
     unaligned = vec * size < VECTOR_BYTES and min(MIN_UNALIGNED[vec * size], longest + 1) <= N
     large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and fills_a_large_tile(M, N, limits)
-    if is_one_long_row(problem, limits):
+    if are_long_rows(problem, limits):
         return interleaved(problem)
     if longest < N and not large:
         return long_rows(M, N, size, inputs, unaligned, limits)

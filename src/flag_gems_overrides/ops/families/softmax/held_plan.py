@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax of columns that a thread or a program holds, or that are read as they lie. Figures are those of
-:mod:`.defaults`.
-"""
+"""Softmax of columns that a thread or a program holds. Figures are those of :mod:`.defaults`."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ import math
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import (
-    MAX_INTERLEAVED,
     MAX_WORDS,
     Blocks,
     Configuration,
@@ -45,16 +42,6 @@ WIDE_COLUMNS, WIDE_PROGRAMS, MAX_WIDE_PROGRAMS, WIDE_WARPS = 64, 2, 4, 16
 # The gradient of 20000 x 8 x 16 float32, 1536 bytes each, 16.5 us so, 16.0 by threads, of 40000 x 6 x 44 bf16, 1584
 # bytes, 29.2 and 31.5 (H100).
 MIN_BLOCK_BYTES = 1536
-# Bytes moved from which odd columns of less than 8 bytes an element are read as they lie, by two launches, also where
-# L2 holds them. By columns they take about 0.3 us a megabyte more, two launches about 3 us: the gradient of log_softmax
-# 2 x 1000000 x 3 bf16 (36 MB) 24.2 us so, by columns 34.3. Beyond L2 that of 35 x 2436552 x 3 bf16 747 and 1372
-# (torch.compile 856), softmax 20 x 1000001 x 3 float16 142 and 242, its gradient 1 x 3000000 x 3 float32 67 and 89; by
-# columns in a loop of one program that of 3000 x 7000 x 3 bf16 229 and 313 (H100).
-MIN_INTERLEAVED_BYTES = 24 << 20
-# The same of columns loaded in pairs of 16 bits, which is K = 6: softmax 36 x 30365 x 6 bf16 25.4 us so, by columns
-# 59.3 (FlagGems 38.1), 72 x 30365 x 6 41.9 and 86.4, 12 x 30365 x 6 (9 MB) 14.7 and 19.3, the gradient of 36 x 30365 x
-# 6 30.3 and 34.4; in pairs of float32 softmax 36 x 30365 x 6 39.4 and 33.4 (H100).
-MIN_INTERLEAVED_PAIRS_BYTES = 8 << 20
 # [N, K] of rows that a sector holds have a program each, which holds them, where the columns kernel would need a loop
 # or a group, whose programs wait for each other: softmax 48 x 4479 x 2 float32 5.4 us, by groups 8.8 (FlagGems 6.2),
 # its gradient 5.8 and 7.1, 20 x 4479 x 2 4.8 and 7.2, 40 x 5000 x 4 bf16 6.0 and 6.9, log_softmax 30 x 6000 x 2 bf16
@@ -72,8 +59,12 @@ ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS
 # Of ``small_block``: the fewest elements of an [N, K] by bytes of each, of a column, and of all for a multiprocessor;
 # then the elements of a thread, by bytes and inputs, for so many warps, their registers, and the least share of a tile
 # that has some.
-MIN_ELEMENTS_OF_SMALL_BLOCK, MIN_COLUMN_OF_SMALL_BLOCK, MIN_ELEMENTS_PER_SM = {4: 1024, 2: 2048}, 16, 8192
-ELEMENTS_OF_SMALL_BLOCK = {(4, 1): {4: 16, 8: 16}, (4, 2): {4: 16, 8: 16}, (2, 2): {4: 24, 8: 16}}
+MIN_ELEMENTS_OF_SMALL_BLOCK = {(4, 1): 1024, (4, 2): 400, (2, 2): 2048}
+MIN_COLUMN_OF_SMALL_BLOCK, MIN_ELEMENTS_PER_SM = 16, 8192
+MAX_ELEMENTS_OF_SMALL_BLOCK = {4: 5120, 2: MIN_ELEMENTS_OF_BLOCK}
+SHAPES_OF_SMALL_BLOCK = {4: ((4, 16), (8, 16), (8, 20)), 2: ((4, 32), (8, 16))}
+# Columns of float32 in pairs or vectors that a tile has whole rows of, and the longest that threads have whole.
+MAX_TILED_ROW, MAX_COLUMN_OF_THREAD = 32, 128
 REGISTERS_OF_SMALL_BLOCK, MIN_FILLED_OF_SMALL_BLOCK = {4: 96, 8: 80}, 0.55
 # The fewest elements of a column that are read side by side, one to a load and several. Then how many elements a thread
 # has, if those of one [N, K] are no more, and otherwise: softmax 400000 x 29 x 3 bf16 62.1 us with 8, 67.2 with 16,
@@ -279,23 +270,34 @@ def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def small_block(problem: Problem, limits: Limits) -> Configuration | None:
-    """A program for each [N, K] of fewer than MIN_ELEMENTS_OF_BLOCK, as it lies, if its columns are loaded by 4 bytes
-    or less; None where it would read something twice, or all of it is little.
+    """A program for each small [N, K], as it lies, if its columns are loaded by 4 bytes or less, or are float32 in rows
+    of no whole sectors; None where it would read something twice, or all of it is little.
 
     Threads with columns of their own begin and end within sectors: the gradients of softmax 12000 x 48 x 41 float32
     142 us so, by programs 100, 20000 x 35 x 33 137 and 98, 8184 x 30 x 99 123 and 103, 8184 x 40 x 75 131 and 104, 500
     x 40 x 75 13.2 and 12.7, of log_softmax 6000 x 100 x 29 123 and 76, softmax 8000 x 72 x 41 111 and 70, 20000 x 33 x
-    33 86 and 67, the gradient of 8184 x 40 x 75 bf16 64 and 59, of 9000 x 50 x 42 float16 54 and 45, by 8 warps 57.
-    Not the forwards of 16 bits: 9000 x 50 x 45 float16 43 and 49, 27309 x 45 x 49 bf16 115 and 131 (H100).
+    33 86 and 67, the gradient of 8184 x 40 x 75 bf16 64 and 59, of 9000 x 50 x 42 float16 54 and 45, of log_softmax
+    9000 x 50 x 45 bf16 50 by 4 warps, by 8 61. In pairs the gradient of 12000 x 48 x 42 float32 142 and 102, softmax 91
+    and 70, in vectors the gradient of 8000 x 70 x 60 148 and 139, of few elements that of 20000 x 24 x 17 44.1 and
+    40.1, of more than MIN_ELEMENTS_OF_BLOCK, which more warps read once, log_softmax 6000 x 90 x 45 98 and 78. Forwards
+    in vectors were not timed. Not the forwards of 16 bits: 9000 x 50 x 45 float16 43 and 49, 27309 x 45 x 49 bf16 115
+    and 131 (H100).
     """
     M, N, K, size, inputs = problem
     vec = VECTOR_BYTES // size
-    if size == 8 or math.gcd(K, vec) * size > 4 or K * size <= SECTOR_BYTES or N < MIN_COLUMN_OF_SMALL_BLOCK:
+    if (size, inputs) not in MIN_ELEMENTS_OF_SMALL_BLOCK or K * size <= SECTOR_BYTES or N < MIN_COLUMN_OF_SMALL_BLOCK:
         return None
-    is_small = MIN_ELEMENTS_OF_SMALL_BLOCK[size] <= N * K < MIN_ELEMENTS_OF_BLOCK
-    if not is_small or limits.sm_count * MIN_ELEMENTS_PER_SM > M * N * K:
+    by_columns = math.gcd(K, vec)
+    if size == 4:
+        in_tile = MAX_TILED_ROW >= K and (by_columns == vec or N > MAX_COLUMN_OF_THREAD)
+        if by_columns > 1 and (in_tile or (by_columns == vec and (inputs == 1 or K * size % SECTOR_BYTES == 0))):
+            return None
+    elif by_columns * size > 4:
         return None
-    for warps, elements in ELEMENTS_OF_SMALL_BLOCK.get((size, inputs), {}).items():
+    at_least = MIN_ELEMENTS_OF_SMALL_BLOCK[size, inputs]
+    if not at_least <= N * K < MAX_ELEMENTS_OF_SMALL_BLOCK[size] or limits.sm_count * MIN_ELEMENTS_PER_SM > M * N * K:
+        return None
+    for warps, elements in SHAPES_OF_SMALL_BLOCK[size]:
         if limits.capability[0] != 9:
             elements = min(elements, ELEMENTS_OF_BLOCK)
         found = Configuration("blocks", elements, warps, REGISTERS_OF_SMALL_BLOCK[warps])
@@ -317,42 +319,3 @@ def is_gradient_of_vectors(problem: Problem) -> bool:
     by_thread, by_program = math.gcd(K, max(vec // power_of_2(N), 1)), math.gcd(K, vec)
     bytes_moved = N * K * size * (inputs + 1)
     return inputs == 2 and by_program >= 4 and by_program > by_thread and bytes_moved >= MIN_BLOCK_BYTES
-
-
-def is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -> bool:
-    """Whether 3 to 7 columns that no programs can hold are: if they are not small those that would be loaded by 4
-    bytes or less; others that are no whole vectors where a group reads them twice and L2 cannot hold them. softmax 12 x
-    1000000 x 4 bf16 113 us so, by columns 122 (H100). 2 and 8 columns were not timed.
-    """
-    M, N, K, size, inputs = problem
-    whole = power_of_2(K) == K and K % (VECTOR_BYTES // size) == 0
-    if whole or not 2 < K < MAX_INTERLEAVED or not by_columns.looped:
-        return False
-    tensor_bytes = M * N * K * size
-    least = MIN_INTERLEAVED_BYTES if by_columns.vec == 1 else MIN_INTERLEAVED_PAIRS_BYTES
-    if by_columns.vec * size <= 4 and tensor_bytes * (inputs + 1) >= least:
-        return True
-    return by_columns.group > 1 and tensor_bytes * inputs > limits.l2_bytes
-
-
-def is_better_in_parts(problem: Problem, by_columns: Split, limits: Limits) -> bool:
-    """Whether no cache holds the [N, K] that programs read at once, where each has one of 16 bits forward: softmax 209
-    x 428126 x 3 bf16 607 us by many programs for each, by one, which spills, 619, 57 x 6 x 38281 x 7 227 and 232
-    (H100).
-    """
-    M, N, K, size, inputs = problem
-    beyond_l2 = min(M, 2 * limits.sm_count) * N * K * size > 2 * limits.l2_bytes
-    return size == 2 and inputs == 1 and beyond_l2 and is_better_interleaved(problem, by_columns, limits)
-
-
-def is_one_long_row(problem: Problem, limits: Limits) -> bool:
-    """Whether a row is read twice, as one column, by two launches: the forward of one that L2 holds little of. softmax
-    79662946 float32 330 us so, by programs that wait for each other 380, 134217728 bf16 284 and 313 (H100).
-    """
-    return problem.M == problem.K == problem.inputs == 1 and problem.N * problem.itemsize > 2 * limits.l2_bytes
-
-
-def interleaved(problem: Problem) -> Configuration:
-    """Of 32 programs to a multiprocessor, several rounds of which end at about the same time."""
-    size, inputs = problem.itemsize, problem.inputs
-    return Configuration("interleaved", VECTOR_BYTES // size * 4 // inputs, 4, group=32)

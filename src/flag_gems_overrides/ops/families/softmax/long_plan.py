@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Softmax of long columns, or one long row, that several launches read as they lie. Figures are those of
+:mod:`.defaults`.
+"""
+
+from __future__ import annotations
+
+from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, power_of_2
+from .launches import MAX_INTERLEAVED, Configuration, Problem, Split, launch_or_none
+from .programs import FOUND_IN_L2
+
+# Bytes moved from which odd columns of less than 8 bytes an element are read as they lie, by two launches, also where
+# L2 holds them. By columns they take about 0.3 us a megabyte more, two launches about 3 us: the gradient of log_softmax
+# 2 x 1000000 x 3 bf16 (36 MB) 24.2 us so, by columns 34.3. Beyond L2 that of 35 x 2436552 x 3 bf16 747 and 1372
+# (torch.compile 856), softmax 20 x 1000001 x 3 float16 142 and 242, its gradient 1 x 3000000 x 3 float32 67 and 89; by
+# columns in a loop of one program that of 3000 x 7000 x 3 bf16 229 and 313 (H100).
+MIN_INTERLEAVED_BYTES = 24 << 20
+# The same of columns loaded in pairs of 16 bits, which is K = 6: softmax 36 x 30365 x 6 bf16 25.4 us so, by columns
+# 59.3 (FlagGems 38.1), 72 x 30365 x 6 41.9 and 86.4, 12 x 30365 x 6 (9 MB) 14.7 and 19.3, the gradient of 36 x 30365 x
+# 6 30.3 and 34.4; in pairs of float32 softmax 36 x 30365 x 6 39.4 and 33.4 (H100).
+MIN_INTERLEAVED_PAIRS_BYTES = 8 << 20
+# Of rows that are, how many at most, and their elements at least.
+MAX_LONG_ROWS, MIN_LONG_ROW = 8, 1 << 19
+# Bytes moved from which longer columns are read as they lie, by three launches, which take 12 us and 0.45 us a
+# megabyte: of those loaded one by one, of those of 16 bits forward, which take longest, and of others. Of few bytes
+# softmax 2 x 3000 x 1001 float32 (48 MB) 36.1 us so and by columns, the gradients of log_softmax 4 x 5000 x 301 float16
+# (36 MB) 32.5 and 28.7, of 32 x 576 x 63 float32 18.6 and 17.5, softmax 8 x 3000 x 65 float16 14.3 and 10.6 (H100). Of
+# 16 bits forward 151 MB were the fewest that were timed, of others 252.
+MIN_STRIDED_SINGLES_BYTES, MIN_STRIDED_SINGLES_OF_16_BITS_BYTES, MIN_STRIDED_BYTES = 56 << 20, 32 << 20, 128 << 20
+# The least such column, but of 16 bits loaded one by one: of shorter ones L2 holds many blocks at a time, which lie
+# side by side: the gradient of 98 x 1500 x 367 float32 takes 376 us by columns, 400 expected so. Timed of float32 one
+# by one were 3767, of others 16384.
+MIN_STRIDED_COLUMN = 3072
+
+
+def is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -> bool:
+    """Whether 3 to 7 columns that no programs can hold are: if they are not small those that would be loaded by 4
+    bytes or less; others that are no whole vectors where a group reads them twice and L2 cannot hold them. softmax 12 x
+    1000000 x 4 bf16 113 us so, by columns 122 (H100). 2 and 8 columns were not timed.
+    """
+    M, N, K, size, inputs = problem
+    whole = power_of_2(K) == K and K % (VECTOR_BYTES // size) == 0
+    if whole or not 2 < K < MAX_INTERLEAVED or not by_columns.looped:
+        return False
+    tensor_bytes = M * N * K * size
+    least = MIN_INTERLEAVED_BYTES if by_columns.vec == 1 else MIN_INTERLEAVED_PAIRS_BYTES
+    if by_columns.vec * size <= 4 and tensor_bytes * (inputs + 1) >= least:
+        return True
+    return by_columns.group > 1 and tensor_bytes * inputs > limits.l2_bytes
+
+
+def is_better_in_parts(problem: Problem, by_columns: Split, limits: Limits) -> bool:
+    """Whether no cache holds the [N, K] that programs read at once, where each has one of 16 bits forward: softmax 209
+    x 428126 x 3 bf16 607 us by many programs for each, by one, which spills, 619, 57 x 6 x 38281 x 7 227 and 232
+    (H100).
+    """
+    M, N, K, size, inputs = problem
+    beyond_l2 = min(M, 2 * limits.sm_count) * N * K * size > 2 * limits.l2_bytes
+    return size == 2 and inputs == 1 and beyond_l2 and is_better_interleaved(problem, by_columns, limits)
+
+
+def are_long_rows(problem: Problem, limits: Limits) -> bool:
+    """Whether rows of the forward are read twice, as one column each, by two launches: one that L2 holds little of;
+    few that start anywhere and that L2 holds, but no registers. softmax 79662946 float32 330 us so, by programs that
+    wait for each other 380, 134217728 bf16 284 and 313, 2 x 1796025 float32 20.5 and 34.9, 5 x 1788355 bf16 26.9 and
+    34.3; not of fewer bytes, 8 x 600001 float16 19.0 and 18.9, nor gradients, that of log_softmax 2 x 1796025 float32
+    25.4 and 22.2 (H100).
+    """
+    M, N, K, size, inputs = problem
+    if K > 1 or inputs > 1:
+        return False
+    tensor_bytes = M * N * size
+    if M == 1 and tensor_bytes > 2 * limits.l2_bytes:
+        return True
+    unaligned = N % (VECTOR_BYTES // size) != 0 and size < 8
+    few = M <= MAX_LONG_ROWS and MIN_LONG_ROW <= N and 2 * tensor_bytes >= MIN_INTERLEAVED_BYTES
+    return unaligned and few and tensor_bytes <= FOUND_IN_L2 * limits.l2_bytes
+
+
+def is_better_strided(problem: Problem, by_columns: Split, limits: Limits) -> bool:
+    """Whether more than a few long columns of no whole vectors are, which programs would read twice.
+
+    By columns a warp reads, of each line, less than there is: softmax 1 x 32768 x 3231 float16 250 us so, by columns
+    one by one 499 (FlagGems 418), 2 x 20000 x 2049 bf16 197 and 366, 4 x 150000 x 63 float16 89 and 150, 8 x 40001 x
+    131 bf16 107 and 220, 49 x 3767 x 367 float32 317 and 415, the gradients of 2 x 28920 x 1785 bf16 367 and 653, of 1
+    x 2000000 x 33 float32 475 and 1028, of 98 x 3767 x 367 1014 and 1261, of log_softmax 2 x 32768 x 287 float16 (113
+    MB) 63 and 93; in pairs softmax 3 x 16384 x 2194 float32 504 and 764, 8 x 1048576 x 10 374 and 432, the gradient of
+    log_softmax 8 x 1048576 x 10 bf16 244 and 341, in fours that of softmax 15 x 388780 x 12 253 and 288 (H100).
+    """
+    M, N, K, size, inputs = problem
+    if K <= MAX_INTERLEAVED or K % (VECTOR_BYTES // size) == 0 or size == 8 or not by_columns.looped:
+        return False
+    if by_columns.vec == 1:
+        least = MIN_STRIDED_SINGLES_OF_16_BITS_BYTES if size * inputs == 2 else MIN_STRIDED_SINGLES_BYTES
+    else:
+        least = MIN_STRIDED_BYTES
+    short = MIN_STRIDED_COLUMN > N and by_columns.vec * size > 2
+    if short or M * N * K * size * (inputs + 1) < least:
+        return False
+    return launch_or_none(problem, strided(problem), limits) is not None
+
+
+def strided(problem: Problem) -> Configuration:
+    """Of 8 programs to a multiprocessor: with 24 of them, or of twice as many loads, all of the above within 4 %."""
+    return Configuration("strided", VECTOR_BYTES // problem.itemsize * 4 // problem.inputs, 4, group=8)
+
+
+def interleaved(problem: Problem) -> Configuration:
+    """Of 32 programs to a multiprocessor, several rounds of which end at about the same time."""
+    size, inputs = problem.itemsize, problem.inputs
+    return Configuration("interleaved", VECTOR_BYTES // size * 4 // inputs, 4, group=32)
