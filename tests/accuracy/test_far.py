@@ -462,3 +462,28 @@ def test_cross_entropy(sm_count, only_last, device_with):
     truth = torch.nn.functional.cross_entropy(last, target[-1])
     torch.testing.assert_close(losses[-1].double(), truth, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(dx[-1].double(), torch.autograd.grad(truth, last)[0] / 2, rtol=1e-2, atol=1e-6)
+
+
+# A row of more than 2**31 classes, with edges and without; the second of two rows, which ends behind 2**31.
+@each("R, C", [(1, 2**31 + 2**23), (1, 2**31 + 2**23 + 5), (2, 2**30 + 2**23 + 3)])
+def test_cross_entropy_of_rows_that_programs_share(R, C, only_last, device_with, monkeypatch):
+    """The last program, as if the others had found nothing."""
+    device_with(sm_count=2000)
+    only_last(1)
+
+    def counters(like: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+        nothing = torch.tensor([-math.inf, 0.0]).view(dtype) ^ 0x7FC00BAD  # as ``encode`` makes words of it
+        return nothing.repeat(count // 2)
+
+    monkeypatch.setattr(workspace, "counters", counters)
+    x, target = sparse((R, C), torch.float16), torch.tensor([-100] * (R - 1) + [C - 1])
+    x[-1, -20:] = 10 + torch.randn(20)
+    with captured() as launches:
+        loss = cross_entropy_loss(x, target)
+    (launched,) = (launch.row() for launch in launches)
+    assert launched["kernel"] == "cross_entropy_shared"
+    group = launched["grid"][0] // R
+    first, end = -(-(R - 1) * C // 8), R * C // 8  # vectors of the row
+    first += (group - 1) * -(-(end - first) // group)
+    truth = x.view(-1)[8 * first : 8 * end].double().logsumexp(0) - x[-1, -1]
+    torch.testing.assert_close(loss.double(), truth.double(), rtol=1e-3, atol=0.0)
