@@ -2,8 +2,8 @@
 # mypy: disable-error-code="no-untyped-def"
 """The kernel of the cross entropy of few long rows, whose loss is summed; see cross_entropy.py.
 
-Programs that share a row tell nobody but the last program of the launch what they found, once. That one finds the
-losses of all rows: no program waits for another row or sum, and the launch need not be cooperative.
+Programs that share a row publish what they found once, for the last program of the launch alone, which finds the losses
+of all rows: no other program waits for anything, and the launch need not be cooperative.
 """
 
 import triton
