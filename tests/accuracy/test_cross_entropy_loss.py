@@ -113,6 +113,32 @@ def test_more_rows_than_programs_have_at_once(shape, dtype, device):
     check(x, probabilities(shape, dtype, device))
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((30, 520), torch.float64),
+        ((20, 2345), torch.float64),
+        ((80, 1101), torch.float32),
+        ((40, 4096), torch.float32),
+        ((80, 1304), torch.bfloat16),
+        ((40, 2056), torch.float16),
+    ],
+    ids=name,
+)
+def test_longer_rows_that_warps_of_a_program_hold(shape, dtype, reduction, device, device_with):
+    device_with(sm_count=1)
+    x, target = logits(shape, dtype, device).detach(), classes(shape, device)
+    x[2], x[3, 5:], x[4, 7] = float("-inf"), float("-inf"), float("nan")
+    x[5, -1], target[5] = 20, shape[1] - 1
+    weight = torch.rand(shape[1], device=device).to(dtype)
+    with captured() as launches:
+        losses = cross_entropy_loss(x, target, weight, reduction=reduction)
+    assert launches[-1].row()["kernel"] == "cross_entropy_rows"
+    expected = cross_entropy(x.double(), target, weight.double(), reduction=reduction)
+    torch.testing.assert_close(losses.double(), expected, rtol=1e-2, atol=1e-2, equal_nan=True)
+
+
 @pytest.mark.usefixtures("loops")
 def test_the_largest_logit_in_the_last_part_of_a_row(device):
     """The exponential of what it is more than the others is infinite."""

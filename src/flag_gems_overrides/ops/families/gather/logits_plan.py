@@ -49,9 +49,21 @@ LOOPED_ITERATIONS = 4
 # and one program of so many pieces waits for no others: 31 x 49 bfloat16 takes 4.5 us, 5.7 in two, 35 x 17 4.2
 # and 5.5, 447 x 3 float64 4.6 and 5.3 (H100).
 MAX_PIECES_ALONE, MAX_ELEMENTS_ALONE, MAX_WARPS_ALONE, MAX_WHOLE_WARPS = 2048, 4096, 32, 16
+# Where each has a multiprocessor tiles are less, as long as that leaves so many pieces, of float64 so many elements:
+# 19 x 193 float32 takes 4.88 us by ten programs of two rows, 5.12 by five, 145 x 37 float16 4.96 and 5.19; 19 x 193
+# float64 5.23 by one for each row, 5.92 by ten, 6.68 by five, 40 x 130 5.13, 5.44 and 5.94, 100 x 256 5.57, 5.74 and
+# 6.33 (H100).
+MIN_WHOLE_PIECES, MIN_WHOLE_TILE_OF_8_BYTES = 512, 256
 # But of so few classes so many: 500 x 3 float32 takes 3.18 us by 8 warps, 3.86 by 32, 912 x 1 bfloat16 2.95 and 3.19,
 # 300 x 5 4.18 and 4.06 (H200).
 FEW_CLASSES, WARPS_OF_FEW_CLASSES = 4, 8
+# Longer rows, of one class each and without a gradient, are held too, by two or four warps with so many elements to a
+# lane, where a program has so many tiles at least: in a loop the last tile leaves lanes idle, and each lane has
+# exponentials of its own maxima. H100, in a loop in parentheses: 262144 x 1024 float64 729 us (946), 20000 x 1100 79
+# (150), 1832 x 600 11.5 (13.4), 4096 x 2345 44 (63), 20000 x 1304 bfloat16 30.5 (44), 262144 x 2048 361 (448), 8192 x
+# 4096 37.1 (38.1), 20000 x 1100 float32 43.9 (50.6), 262144 x 2048 704 (706), 4096 x 2345 25.8 (27). But 10000 x 4096
+# float64 141 (135), with 32 elements. Elements of 16 bits only in whole vectors: no others were timed.
+HELD_LANES, HELD_ELEMENTS, HELD_ITERATIONS = (2 * WARP, 4 * WARP), {2: 32, 4: 32, 8: 20}, {2: 4, 4: 4, 8: 2}
 # Longer rows are read in a loop, four vectors to a thread. If there are more rows than programs of 8 warps run at
 # once, programs have 4 warps: 2664 x 4581 float16 takes 22.1 us, 25.0 with 8; 4096 x 2345 float32 24.8 and 28.4; 8192
 # x 32000 bfloat16 139 and 143; 8192 x 128256 492 and 484. If there are few rows, several programs share one, unless one
@@ -154,6 +166,9 @@ def cross_entropy(
     N, C, _, size = problem
     if is_whole(problem, limits):
         return _whole(problem, limits, gradient, shared)
+    held = _held(problem, limits) if shared and not gradient else None
+    if held:
+        return held
     if shared and reduced and not written and is_shared(problem, limits):
         return _shared(problem, limits)
     vec = VECTOR_BYTES // size
@@ -256,9 +271,9 @@ def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool) -> W
     pieces = block_c // vec  # of a row, as they are loaded
     rows = power_of_2(N)
     alone = rows * pieces <= MAX_PIECES_ALONE and rows * block_c <= MAX_ELEMENTS_ALONE
-    block_r = rows if alone else min(rows, WHOLE_TILE // block_c)
+    block_r = rows if alone else _rows_of_a_tile(problem, limits, block_c, vec)
     if not alone and cdiv(N, block_r) > limits.sm_count:
-        return _many_rows(problem, limits, vec, gradient, classes)
+        return _many_rows(problem, limits, vec, _lanes_of_a_row(problem, limits, vec), gradient, classes)
     warps = max(1, min(WARPS, block_r * block_c // 256))
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     most = min(block_r * pieces // WARP, MAX_WARPS_ALONE if alone and size < 8 else MAX_WHOLE_WARPS)
@@ -271,10 +286,27 @@ def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool) -> W
     return Whole(block_r, 1, block_c, vec, warps, registers, cdiv(N, block_r))
 
 
-def _many_rows(problem: Problem, limits: Limits, vec: int, gradient: bool, classes: bool) -> Whole:
-    """Each row by some lanes of one warp."""
+def _rows_of_a_tile(problem: Problem, limits: Limits, block_c: int, vec: int) -> int:
+    """Of few rows: as few as leave each tile a multiprocessor, and its threads a piece each."""
+    N, _, _, size = problem
+    least = (MIN_WHOLE_TILE_OF_8_BYTES if size == 8 else MIN_WHOLE_PIECES * vec) // block_c
+    return min(power_of_2(N), max(least, power_of_2(cdiv(N, limits.sm_count))), WHOLE_TILE // block_c)
+
+
+def _held(problem: Problem, limits: Limits) -> Whole | None:
+    """Longer rows, by several warps each; None where a loop is better."""
     N, C, _, size = problem
-    lanes = _lanes_of_a_row(problem, limits, vec)
+    vec = math.gcd(C, VECTOR_BYTES // size)
+    lanes = next((lanes for lanes in HELD_LANES if lanes * HELD_ELEMENTS[size] >= C), None)
+    if lanes is None or (size == 2 and vec * size < VECTOR_BYTES):
+        return None
+    found = _many_rows(problem, limits, vec, lanes, False, True)
+    return found if HELD_ITERATIONS[size] * found.programs <= cdiv(N, found.block_r) else None
+
+
+def _many_rows(problem: Problem, limits: Limits, vec: int, lanes: int, gradient: bool, classes: bool) -> Whole:
+    """Each row by so many lanes."""
+    N, C, _, size = problem
     depth, rows, one_part = cdiv(C // vec, lanes), 1, _is_one_part(problem)
     if one_part:
         rows = ONE_PART_ROWS
