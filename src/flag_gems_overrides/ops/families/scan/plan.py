@@ -89,6 +89,11 @@ WIDE_STEP_ROWS, WIDE_FULL, WIDE_STEP_BYTES = (8, 16), (3 / 4, 7 / 8), 4  # the s
 # x 4096 x 1001 bfloat16, 80 such programs, 197 and 240, 28 x 2354 x 1471 float32, 168 of 8 rows, 333 and 349, and 307
 # x 114 x 4344 float16, of few rows, 234 and 239.
 WIDER_STEPS, WIDER_PROGRAMS = 14, 2
+# Of odd columns of int64 one step by 16 warps, of so many rows to a thread at most, where 8 would have more than so
+# many, which are rounded: 146 x 76 x 1691 int64 115 us so, in programs without segments 137, int32 96 and 102, 300 x 40
+# x 1001 int64 72.5, by 8 warps of 12 rows 81 (H100). But of 13 rows to a thread 100 x 100 x 1500 108 and 95, and in two
+# steps 30 x 200 x 2001 138 and 83. No narrower integers than int32 were timed, nor those that 8 warps have at once.
+ONE_STEP_ROWS, ONE_STEP_EXACT, ONE_STEP_NARROWER = 10, 6, 2
 # All columns, where those are one element at a time, of 2 or 4 bytes, and leave few lanes without one: no sector is of
 # two programs. By 8 warps, with 32 rows to a thread, where each multiprocessor has such a program. H100: 175 x 8282 x
 # 117 float16 323 us, by 16 warps with 16 rows 330, by 8 with 16 384, by 32 columns 683; 200 x 2000 x 101 float32 125,
@@ -258,12 +263,28 @@ def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     steps, programs = cdiv(N, wide.step(K)), M * cdiv(K, lanes)
     if steps < WIDE_STEPS:
         vec = vector(problem)[0]
-        if WIDE_STEP_ROWS[int64] > N or (vec > 1 and vec * size > WIDE_STEP_BYTES) or (int64 and steps > 1):
+        one_step = _one_step(problem, lanes, rows)
+        if one_step:
+            wide = one_step
+        elif WIDE_STEP_ROWS[int64] > N or (vec > 1 and vec * size > WIDE_STEP_BYTES) or (int64 and steps > 1):
             return None
-        wide = wide._replace(depth=_rounded(cdiv(cdiv(N, steps), wide.units), rows))
+        else:
+            wide = wide._replace(depth=_rounded(cdiv(cdiv(N, steps), wide.units), rows))
     share = lanes < K and K * size % SECTOR_BYTES != 0 and 2 * M * N * K * size > limits.l2_bytes
     full = programs * lanes * WIDE_FULL[int64] <= M * K or (steps >= WIDE_STEPS and not int64)
     return wide if share and full and programs >= limits.sm_count else None
+
+
+def _one_step(problem: Problem, lanes: int, rows: int) -> Configuration | None:
+    """All rows of a piece of columns of int64 at once, by twice the warps."""
+    _, N, _, size, integer, narrower = problem
+    found = Configuration("segments", 1, lanes, 0, MAX_WARPS)
+    depth, by_half = cdiv(N, found.units), cdiv(2 * N, found.units)
+    timed = integer and size == 8 and vector(problem)[0] == 1 and narrower <= ONE_STEP_NARROWER
+    if not timed or depth > ONE_STEP_ROWS or by_half <= (rows if narrower > 1 else ONE_STEP_EXACT):
+        return None
+    # An even number: few different ones.
+    return found._replace(depth=depth if depth <= ONE_STEP_EXACT else cdiv(depth, 2) * 2)
 
 
 def _all_columns(problem: Problem, limits: Limits) -> Configuration | None:
