@@ -101,6 +101,10 @@ ONE_STEP_ROWS, ONE_STEP_EXACT, ONE_STEP_NARROWER = 10, 6, 2
 # 2.1 TB/s (H200), those above 1.0 and 1.3. Integers were not timed.
 ALL_COLUMNS_ROWS, ALL_COLUMNS_STEPS = 32, 16
 MAX_CONFIGURATIONS = 24
+# Of so many columns, and at least so many rows, from memory a thread has one vector of a row, if that is of so many
+# bytes: more would be stored in parts of sectors. 837780 x 3 x 54 float16 takes 189 us so, 230 by four, 400000 x 5
+# x 30 float32 168, 204 by two (H100). No others were timed.
+NARROW_COLUMNS, NARROW_ROWS, NARROW_BYTES = (17, 64), 3, 4
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
 MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
@@ -216,7 +220,7 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for elements in _powers(1, max(VECTOR_BYTES // size, 1)):
         # No vectors, where they are all that a program has: 23445879 x 1 float32 takes 116 us in 183171 programs with
         # one element to a thread, of which 62 move the bytes (H100).
-        if elements > vec and max_depth(problem, elements, "units") < N:
+        if elements > vec and (max_depth(problem, elements, "units") < N or _is_narrow(problem, limits)):
             break
         for warps in _powers(1, 4):
             lanes = min(power_of_2(K), elements * warps * WARP)
@@ -244,6 +248,13 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 if depth < tiles:
                     yield Configuration("segments", elements, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
+
+
+def _is_narrow(problem: Problem, limits: Limits) -> bool:
+    """Whether a thread has one vector of a row of these columns."""
+    M, N, K, size, *_ = problem
+    timed = size <= 4 and vector(problem)[0] * size >= NARROW_BYTES and N >= NARROW_ROWS
+    return timed and NARROW_COLUMNS[0] <= K <= NARROW_COLUMNS[1] and 2 * M * N * K * size > limits.l2_bytes
 
 
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
