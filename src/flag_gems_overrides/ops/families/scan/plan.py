@@ -132,6 +132,9 @@ STACKED_ROWS, STACKED_WARPS, STACKED_MANY = 1024, (4, 2), {True: 4, False: 5}
 # x 283 int64 11.5 us so, by 4 warps, 13.4 by 8 with two to a thread, 12.4 by 2 with 8, int32 9.0 and 11.0, float64 11.2
 # and 12.7, 3348 x 511 int64 15.4 and 16.1, 900 x 283 4.91 and 5.66 (H100).
 MIN_WIDE_ELEMENTS = 4
+# Tiles of half vectors of float32 that spill 8 bytes in several steps, to have 64 registers: 3577 x 9582 102.9 us so,
+# by ten 100.9 (H100); eleven spill too in 4 warps. With 16 a thread has 80 registers.
+SPILLING_TILES, HELD_TILES = 12, 10
 # Most elements of rows of int64, or of narrower integers, of whole vectors that are for 4 warps, where not all programs
 # of 8 run at once: 1570 x 1024 uint8 9.3 us by 4 warps, 10.3 by 8, int64 13.7 and 14.2, 1570 x 2048 uint8 14.0 and
 # 15.0, 3000 x 1024 bool 14.6 and 14.9, 20000 x 1024 uint8 68.7 and 68.7 (H100). No others were timed.
@@ -313,7 +316,11 @@ def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterat
     """With so many of a unit's ``tiles`` at once that all steps have about as many."""
     most = max_depth(problem, configuration.elements, configuration.kernel)
     if most:
-        yield configuration._replace(depth=_rounded(cdiv(tiles, cdiv(tiles, most)), most))
+        depth = _rounded(cdiv(tiles, cdiv(tiles, most)), most)
+        half = problem.K == 1 and problem.size == 4 and vector(problem) == (2, False)
+        if half and depth == SPILLING_TILES < tiles:
+            depth = cdiv(tiles, cdiv(tiles, HELD_TILES))
+        yield configuration._replace(depth=depth)
 
 
 def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> Iterator[Configuration]:
