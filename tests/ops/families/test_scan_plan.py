@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from flag_gems_overrides.ops.families.scan.plan import Configuration, Problem, choose
+from flag_gems_overrides.ops.families.scan.plan import Configuration, Problem, choose, launch
 from flag_gems_overrides.ops.launch.devices import Limits
 
 H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
@@ -54,7 +54,46 @@ def test_a_program_for_all_columns_of_many_rows(problem):
 def test_two_tiles_of_few_rows_with_edges_are_of_two_warps(problem):
     """240 x 402 float16 3.52 us by a warp for each row, so 3.23 (H100)."""
     assert choose(problem, H200) == Configuration("segments", 8, 256, 1, 2)
-    assert choose(problem._replace(M=1000), H200).kernel == "units"
+    assert choose(problem._replace(M=1100), H200).kernel == "units"
+
+
+@pytest.mark.parametrize("problem", [Problem(359, 299, 1, 2), Problem(520, 402, 1, 2), Problem(900, 299, 1, 2)])
+def test_two_tiles_of_several_rows_with_edges_are_of_one_warp(problem):
+    """359 x 299 bfloat16 3.52 us by 4 warps with a row each, so 3.23 (H100)."""
+    assert choose(problem, H200) == Configuration("units", 8, 256, 2, 1)
+    # More rows, rows without edges or of one tile, what was not timed.
+    for other in (problem._replace(M=1100), problem._replace(N=296), problem._replace(N=201), problem._replace(size=4)):
+        assert choose(other, H200)[1:] != (8, 256, 2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("problem", "depth"),
+    [
+        (Problem(146, 76, 1691, 8, integer=True), 10),  # H100: 137 us by warps with columns of their own, so 115
+        (Problem(300, 40, 1001, 8, integer=True), 5),  # 81 by 8 warps, so 72.5
+        (Problem(146, 76, 1691, 8, integer=True, narrower=2), 10),  # 102 and 96
+    ],
+)
+def test_odd_columns_of_int64_are_of_16_warps_in_one_step(problem, depth):
+    assert choose(problem, H200) == Configuration("segments", 1, 64, depth, 16)
+    others = (problem._replace(N=100), problem._replace(K=1002), problem._replace(integer=False))
+    for other in (*others, problem._replace(narrower=8)):
+        assert choose(other, H200)[1:] != (1, 64, depth, 16, 0)
+
+
+@pytest.mark.parametrize(("problem", "elements"), [(Problem(837780, 3, 54, 2), 2), (Problem(400000, 5, 30, 4), 2)])
+def test_a_thread_has_one_vector_of_narrow_columns(problem, elements):
+    """837780 x 3 x 54 float16 230 us by four to a thread, so 189 (H100)."""
+    chosen = choose(problem, H200)
+    assert (chosen.kernel, chosen.elements) == ("units", elements)
+
+
+@pytest.mark.parametrize(("M", "N"), [(3577, 9582), (1000, 8234), (300, 18622)])
+def test_half_vectors_of_float32_spill_with_12_tiles_in_several_steps(M, N):
+    problem = Problem(M, N, 1, 4)
+    chosen = choose(problem, H200)
+    assert chosen.depth <= 10
+    assert launch(problem, chosen, H200).steps > 1
 
 
 @pytest.mark.parametrize(
@@ -66,7 +105,7 @@ def test_two_tiles_of_few_rows_with_edges_are_of_two_warps(problem):
         Problem(8178, 6, 353, 2),
         Problem(1000, 8, 353, 8, integer=True),
         Problem(1000, 16, 201, 8, integer=True),
-        Problem(1000, 64, 353, 8, integer=True),
+        Problem(1000, 100, 353, 8, integer=True),
     ],
 )
 def test_pieces_that_are_not_wide(problem):

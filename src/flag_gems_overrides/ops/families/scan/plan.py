@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from ...plans import table
-from .estimate import estimate
+from .estimate import EDGES_ROWS, estimate
 from .launches import (
     KNOWN_MULTIPLE,
     MAX_INTERLEAVED,
@@ -139,6 +139,11 @@ SPILLING_TILES, HELD_TILES = 12, 10
 # of 8 run at once: 1570 x 1024 uint8 9.3 us by 4 warps, 10.3 by 8, int64 13.7 and 14.2, 1570 x 2048 uint8 14.0 and
 # 15.0, 3000 x 1024 bool 14.6 and 14.9, 20000 x 1024 uint8 68.7 and 68.7 (H100). No others were timed.
 MAX_OF_4_WARPS = 2048
+# Rows of 16 bits of so many tiles, with edges, where each multiprocessor has several, but not so many, are of a program
+# of one warp each, which waits for no other: 359 x 299 bfloat16 3.23 us so, 3.52 by 4 warps with a row each, 3.48 by 2,
+# 520 x 299 float16 3.38 and 3.55, 900 x 299 3.44 and 3.69 by 8; but 359 x 263 float32 4.32, by two warps for each row
+# 3.44 (H100). No others were timed.
+ONE_WARP_TILES, ONE_WARP_ROWS = 2, (EDGES_ROWS, 8)
 # Of programs of rows as they lie in memory.
 FLAT_WARPS = 4
 
@@ -168,7 +173,7 @@ def plan(problem: Problem, limits: Limits) -> Launch:
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """What is legal, each another launch, by its estimate, wide pieces before; the first is the default."""
     found: dict[Launch, Configuration] = {}
-    wide = _all_columns(problem, limits) or _wide(problem, limits)
+    wide = _all_columns(problem, limits) or _wide(problem, limits) if problem.K > 1 else _one_warp(problem, limits)
     first = [wide] if wide else []
     for candidate in (*first, *(_rows(problem, limits) if problem.K == 1 else _columns(problem, limits))):
         launched = launch_or_none(problem, candidate, limits)
@@ -208,6 +213,16 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for vectors in (1, 2):
             elements = vectors * VECTOR_BYTES // problem.size
             yield Configuration("flat", elements, elements * FLAT_WARPS * WARP, 1, FLAT_WARPS)
+
+
+def _one_warp(problem: Problem, limits: Limits) -> Configuration | None:
+    """For each row of two tiles of 16 bits, with edges."""
+    M, _, _, size, *_ = problem
+    vec, unaligned = vector(problem)
+    row = Configuration("units", vec, WARP * vec, ONE_WARP_TILES, 1)
+    two = cdiv(interior(problem), row.lanes) == ONE_WARP_TILES
+    several = ONE_WARP_ROWS[0] * limits.sm_count < M <= ONE_WARP_ROWS[1] * limits.sm_count
+    return row if size == 2 and unaligned and two and several else None
 
 
 def _most_warps(problem: Problem, limits: Limits) -> int:
