@@ -188,7 +188,7 @@ def place(module: str) -> str:
 def _plant(fault: Fault, directory: Path) -> None:
     """Put the broken function in the place of the right one, for all modules that have imported that."""
     file = directory / "fault.py"
-    file.write_text(fault.source, encoding="utf-8")
+    file.write_text(fault.source(), encoding="utf-8")
     package, _, stem = fault.module.rpartition(".")
     spec = importlib.util.spec_from_file_location(f"{package}.{BROKEN}{stem}", file)
     module = importlib.util.module_from_spec(spec)

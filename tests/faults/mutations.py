@@ -7,11 +7,13 @@ Memory orders and barriers are not among them: the interpreter runs one program 
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
+import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+
+Way = Callable[[ast.AST], bool]
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,18 @@ class Fault:
     function: str
     """``family/file/function``"""
     module: str
-    source: str
-    """The whole broken file."""
+    right: str
+    """The whole file as it is."""
+    way: Way
+    where: tuple[int, int]
+    """The function's index in the file, and the position in the function of what is broken."""
+
+    def source(self) -> str:
+        """The whole broken file. There are thousands of faults: only for those that are planted is it made."""
+        index, position = self.where
+        tree = ast.parse(self.right)
+        self.way(next(itertools.islice(ast.walk(tree.body[index]), position, None)))
+        return ast.unparse(ast.fix_missing_locations(tree))
 
 
 def _call(node: ast.AST, *names: str) -> bool:
@@ -189,7 +201,7 @@ def smaller_for_larger(node: ast.AST) -> bool:
     return True
 
 
-IN_KERNELS: tuple[Callable[[ast.AST], bool], ...] = (
+IN_KERNELS: tuple[Way, ...] = (
     drop_mask,
     wrong_other,
     drop_other,
@@ -225,7 +237,7 @@ def not_zeroed(node: ast.AST) -> bool:
     return True
 
 
-ON_THE_HOST: tuple[Callable[[ast.AST], bool], ...] = (strides_ignored, not_zeroed, offset_in_32_bits)
+ON_THE_HOST: tuple[Way, ...] = (strides_ignored, not_zeroed, offset_in_32_bits)
 
 
 BREAKABLE = (ast.Call, ast.BinOp, ast.Compare, ast.AugAssign, ast.Expr, ast.IfExp, ast.While)
@@ -243,23 +255,24 @@ def faults(source: str, module: str, place: str) -> Iterator[Fault]:
     Args:
         place: what the module is called in the faults' names.
     """
-    tree = ast.parse(source)
     seen: Counter[str] = Counter()
-    for index, function in enumerate(tree.body):
+    for index, function in enumerate(ast.parse(source).body):
         if isinstance(function, ast.FunctionDef):
-            where = f"{place}/{function.name}"
-            for way in IN_KERNELS if _is_kernel(function) else ON_THE_HOST:
-                for text, broken in _each_place(tree, index, way):
-                    name = f"{where}/{way.__name__}: {text}"
-                    seen[name] += 1
-                    number = "" if seen[name] == 1 else f" ({seen[name]})"
-                    yield Fault(name + number, where, module, ast.unparse(ast.fix_missing_locations(broken)))
+            inside = f"{place}/{function.name}"
+            for position, way, text in _each_place(function, IN_KERNELS if _is_kernel(function) else ON_THE_HOST):
+                name = f"{inside}/{way.__name__}: {text}"
+                seen[name] += 1
+                number = "" if seen[name] == 1 else f" ({seen[name]})"
+                yield Fault(name + number, inside, module, source, way, (index, position))
 
 
-def _each_place(tree: ast.Module, index: int, way: Callable[[ast.AST], bool]) -> Iterator[tuple[str, ast.Module]]:
-    for position, node in enumerate(ast.walk(tree.body[index])):
-        if isinstance(node, BREAKABLE) and way(copy.deepcopy(node)):
-            broken = ast.Module([*tree.body], [])
-            broken.body[index] = copy.deepcopy(tree.body[index])
-            way(next(itertools.islice(ast.walk(broken.body[index]), position, None)))
-            yield ast.unparse(node).split("\n")[0], broken
+def _each_place(function: ast.FunctionDef, ways: Iterable[Way]) -> Iterator[tuple[int, Way, str]]:
+    """A way that does not apply leaves its node as it was."""
+    for position, node in enumerate(ast.walk(function)):
+        if isinstance(node, BREAKABLE):
+            whole = pickle.dumps(node)
+            tried = pickle.loads(whole)
+            for way in ways:
+                if way(tried):
+                    yield position, way, ast.unparse(node).split("\n")[0]
+                    tried = pickle.loads(whole)

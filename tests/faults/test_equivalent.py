@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from faults.equivalent import EQUIVALENT
-from faults.planted import PLANTED
-
-
-def test_there_are_enough_faults():
-    assert len(PLANTED) >= 40
 
 
 def test_every_name_is_of_a_fault():
+    # Listed here, by the one worker that runs this, not by all that collect it.
+    from faults.planted import PLANTED
+
+    assert len(PLANTED) >= 40
     assert set(EQUIVALENT) <= {fault.name for fault in PLANTED}
