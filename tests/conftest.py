@@ -73,13 +73,13 @@ def overridden():
     import flag_gems
 
     import flag_gems_overrides
+    from flag_gems_overrides.operators import OPERATORS
     from flag_gems_overrides.registration import upstream
 
     @contextlib.contextmanager
     def overridden():
-        names = [override.name for override in flag_gems_overrides.catalog()]
         ours = contextlib.nullcontext() if backend.PATCHED else flag_gems_overrides.use_overrides()
-        with ours, upstream.use_gems(flag_gems, names):
+        with ours, upstream.use_gems(flag_gems, OPERATORS):
             yield
 
     return overridden
