@@ -18,6 +18,7 @@ from flag_gems_overrides import catalog
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.common_utils import set_rng_seed
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")
 
@@ -36,11 +37,23 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 MAX_SAMPLES = 20
 
 
-def _samples(op, dtype, **options):
-    samples = list(op.sample_inputs(DEVICE, dtype, **options))
+def _samples(op, dtype, requires_grad=False):
+    samples = _drawn(op, dtype, requires_grad)
     samples = samples[:: math.ceil(len(samples) / MAX_SAMPLES) | 1]
     # Samples of a batch norm share their running statistics, which training moves.
     return [sample.transform(_own) for sample in samples] if "batch_norm" in op.name else samples
+
+
+def _drawn(op, dtype, requires_grad):
+    """``op.sample_inputs()``, which also looks through the stack for a test of PyTorch's: 0.1 s each time."""
+    drawn = iter(op.sample_inputs_func(op, DEVICE, dtype, requires_grad))
+    samples = []
+    while True:
+        set_rng_seed()  # as that does before each sample
+        sample = next(drawn, None)
+        if sample is None:
+            return samples
+        samples.append(sample)
 
 
 def _own(value):
