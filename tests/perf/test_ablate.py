@@ -76,23 +76,9 @@ class TestProcesses:
         assert "| exp |" in page
         assert "RuntimeError: exp is broken" in page
 
-    def test_goes_on_with_what_is_missing(self, folder):
-        path = folder / "ablate.json"
-        first = Ablation("tiny:step", path, 1, 1, 60, ("exp",))
-        rows = first.run()
-        next(rows)
-        rows.close()
-        assert list(ablate.load(path).rows) == ["native"]
-        kept = json.loads(path.read_text())["rows"][0]
-        second = Ablation("tiny:step", path, 1, 1, 60, ("exp",))
-        for _, row in zip(range(2), second.run(), strict=False):
-            last = row
-        assert last.name == "all"
-        assert json.loads(path.read_text())["rows"][0] == kept
-        assert not Ablation("tiny:step", path, 2, 1, 60, ("exp",)).report.rows  # other conditions
-
     def test_a_process_that_waits_has_not_imported_the_users_module_and_ends(self, folder):
-        ablation = Ablation("tiny:step", folder / "ablate.json", 1, 1, 60, ("exp",))
+        path = folder / "ablate.json"
+        ablation = Ablation("tiny:step", path, 1, 1, 60, ("exp",))
         assert {"torch", "flag_gems"} <= set(ablation._modules)
         assert "tiny" not in ablation._modules
         rows = ablation.run()
@@ -103,26 +89,12 @@ class TestProcesses:
         rows.close()
         assert waiting.poll() == -signal.SIGKILL
         assert (folder / "imports").read_text() == "once once "
+        assert list(ablate.load(path).rows) == ["native"]
 
-    @pytest.mark.parametrize(
-        ("step", "message"),
-        [
-            ("tiny", "not of the form MODULE:FUNCTION"),
-            ("tiny:missing", "AttributeError: module 'tiny' has no attribute 'missing'"),
-            ("no_such_module:step", "ModuleNotFoundError"),
-        ],
-    )
-    def test_bad_input_is_one_line(self, folder, step, message):
-        code, text = run(step, "--limit", "60")
+    def test_bad_input_is_one_line(self, folder):
+        code, text = run("tiny:missing", "--limit", "60")
         assert code == 2
-        assert message in text
-
-    def test_a_broken_report(self, folder):
-        (folder / "ablate").mkdir()
-        (folder / "ablate" / "ablate.json").write_text("{")
-        code, text = run("tiny:step", "--limit", "60")
-        assert code == 2
-        assert "no report of ablate" in text
+        assert "AttributeError: module 'tiny' has no attribute 'missing'" in text
 
 
 LOOK = {
@@ -206,10 +178,29 @@ class TestCommand:
         assert list(ablate.load(folder / "here/ablate.json").rows) == list(self.ALL[:5])
         assert "| exp |" in (folder / "here/ablate.md").read_text()
 
+    def test_the_same_command_goes_on_with_what_is_missing(self, folder, asked):
+        asked[1]["all"] = "interrupt"
+        assert run("tiny:step")[0] == 130
+        (kept,) = json.loads((folder / "ablate/ablate.json").read_text())["rows"]
+        asked[1].pop("all")
+        assert run("tiny:step")[0] == 0
+        assert asked[0] == [None, "native", "all", None, *self.ALL[1:]]
+        assert json.loads((folder / "ablate/ablate.json").read_text())["rows"][0] == kept
+
     def test_a_step_that_fails_at_the_first_look(self, folder, asked):
         asked[1][None] = {"error": "ValueError: no"}
         code, text = run("tiny:step")
         assert (code, "tiny:step: ValueError: no" in text) == (2, True)
+
+    def test_a_step_without_a_function(self, folder, asked):
+        code, text = run("tiny")
+        assert (code, "not of the form MODULE:FUNCTION" in text) == (2, True)
+
+    def test_a_broken_report(self, folder, asked):
+        (folder / "ablate").mkdir()
+        (folder / "ablate" / "ablate.json").write_text("{")
+        code, text = run("tiny:step")
+        assert (code, "no report of ablate" in text) == (2, True)
 
 
 class TestReport:
