@@ -293,3 +293,15 @@ def test_the_same_bits_every_time(device):
     x, target = logits((600, 100), torch.float32, device), classes((600, 100), device)
     first = cross_entropy_loss(x, target)
     assert all(torch.equal(cross_entropy_loss(x, target), first) for _ in range(3))
+
+
+@pytest.mark.parametrize(("C", "dtype"), [(150001, torch.float32), (90000, torch.float64)])
+def test_rows_of_several_tiles_to_a_program_that_the_last_program_merges(C, dtype, device, device_with):
+    device_with(sm_count=2)
+    x, target = logits((1, C), dtype, device).detach(), classes((1, C), device)
+    with captured() as launches:
+        loss = cross_entropy_loss(x, target)
+    options = launches[0].row()["options"]
+    assert launches[0].row()["kernel"] == "cross_entropy_shared"
+    assert C // options["MEMBERS"] > options["LANES"] * options["DEPTH"] * options["VEC"]
+    torch.testing.assert_close(loss.double(), cross_entropy(x.double(), target), rtol=1e-6, atol=0)

@@ -85,7 +85,10 @@ def test_more_programs_than_are_waited_for_together(device, device_with):
         assert found is not None
         assert found.held == held
         assert found.programs > found.words
-    for case in (Case((16, 33002), 1, torch.float16, device), test_rms_norm.Case((16, 33001), 1, torch.float16, device)):
+    for case in (
+        Case((16, 33002), 1, torch.float16, device),
+        test_rms_norm.Case((16, 33001), 1, torch.float16, device),
+    ):
         case.dy, case.weight = case.x + 1, torch.ones_like(case.weight)  # sums that are not small count
         case.check(case.weight) if isinstance(case, test_rms_norm.Case) else _check_backward(case)
 

@@ -322,6 +322,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "gather/cross_entropy/losses_of_rows/off_by_one: row < R (4)",
     ),
     "what rows of probabilities weigh is not asked for": (
+        f"{_SHARED}/cross_entropy_shared/off_by_one: n >= 0",
         "gather/cross_entropy/losses_of_rows/off_by_one: row < R (10)",
     ),
     "what a row should have where there is no class is chosen as 0": (
