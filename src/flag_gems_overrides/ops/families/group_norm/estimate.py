@@ -56,9 +56,11 @@ LOOP_OVERLAP = 2
 # Programs of channels that come in waves wait once for the kernel before them, where the two sums of a channel are
 # more than a fourth of the bytes of its elements: the gradient of 9 x 21707769 bf16 in one group takes 955 us so, 2713
 # in parts of groups, 3 x 5000001 float32 in one 152 and 265, 40 x 150000 x 7 float64 in one 667 and 773. Of longer
-# channels parts take less: 8 x 600000 x 40 float16 in 4 groups 849 and 758, 16 x 12000 x 100 bf16 in 4 94.5 and 84.8
-# (H100).
-FEW_SUMS = 4
+# channels parts take less: 8 x 600000 x 40 float16 in 4 groups 849 and 758, 16 x 12000 x 100 bf16 in 4 94.5 and 84.8.
+# Parts write the sums of each sample, and of a single one no others: of two samples half as many bytes are few, 2 x
+# 2400000 x 4 float16 in one group 100 and 111, 2 x 640000 x 7 float32 in 32 90.5 and 85.7, of one sample none, 1 x
+# 1200000 x 7 float32 in one 105 and 74 (H100).
+FEW_SUMS_OF_SAMPLE, MAX_SAMPLES_OF_SUMS = 2, 2
 # What each of these does besides, from weights to the sums that it stores, takes as long as so many samples: 2 x
 # 1060873 x 5 bf16 in one group takes 111 us so, 83 in parts, 8 x 4800000 x 3 in 32 642 and 778 (H100).
 CHANNELS_TURNS = 4
@@ -168,7 +170,8 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         turns = cdiv(problem.samples, chosen.shares)
         before = (2 + _pipelined(cdiv(of_sums, chosen.parts), chosen.sums)) * cdiv(M * chosen.parts, at_once) * dx
         waves, besides = cdiv(chosen.programs, at_once), 0
-        if waves > 1 and problem.K * itemsize < FEW_SUMS * of_channels // N:
+        few_sums = FEW_SUMS_OF_SAMPLE * min(problem.samples - 1, MAX_SAMPLES_OF_SUMS)
+        if waves > 1 and problem.K * itemsize < few_sums * of_channels // N:
             before, besides = before / waves, CHANNELS_TURNS
         lanes = M * lanes * dx + chosen.programs * (turns + besides) * chosen.block_d * chosen.block_hw
         workspace = 8 * chosen.parts * chosen.programs * turns * dx
