@@ -51,6 +51,10 @@ MAX_ELEMENTS = 16
 # (64 x 512 x 7 x 7 float32, sm_100). By more warps, which have half the registers, so many elements: 8 spill 24 (62 x
 # 64 x 39 float16 in one program, sm_90, Triton 3.7).
 MAX_SINGLE_BYTES, MAX_SINGLES = 16, 4
+# Pieces of an input, each of a sample's groups of a tile, that are read by tiles of all samples; of more, tiles fill
+# sectors and several share the samples: 1000 x 700 float32 in 700 groups 36.9 us by 700000 pieces, 16.3 so, but 512 x
+# 1000 bf16 in 1000 15.3 by 256000, 15.4 so (H100).
+MAX_PIECES = 3 << 17
 # Most of a thread, for the kernels with a loop. Left to itself the compiler spills 8 bytes for a fourth program to a
 # multiprocessor (float32, 64 registers a thread).
 LOOP_REGISTERS = 128
@@ -226,7 +230,10 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
     # And what fills a sector, where all multiprocessors have groups so: 512 x 3000 x 2 bf16 in 3000 groups takes 23.1
     # us in 8 groups of 64 samples to a tile, 43.8 in 2 of 256, 256 x 2196 in 2196 10.5 and 11.9 (H100).
     sector = min(power_of_2(cdiv(SECTOR_BYTES, problem.size * problem.itemsize)), groups)
-    if cdiv(problem.groups, sector) >= limits.sm_count:
+    blocks, pieces = cdiv(problem.groups, sector), problem.M // of_sample
+    if pieces > MAX_PIECES:
+        blocks *= cdiv(problem.samples, groups // sector)
+    if blocks >= limits.sm_count:
         of_sample = min(max(of_sample, sector), power_of_2(problem.groups))
     samples = groups // of_sample
     blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.samples, samples)
