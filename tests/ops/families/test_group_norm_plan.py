@@ -177,6 +177,8 @@ def test_as_many_float32_by_fewer_warps_are_loaded_with_weight_and_bias(samples,
         (8, 4800000, 3, 32, 2),
         (40, 150000, 7, 1, 8),
         (5, 96000, 4, 32, 8),
+        (2, 2400000, 4, 1, 2),
+        (2, 300000, 1, 1, 4),
     ],
 )
 def test_sums_of_many_short_channels_are_held(samples, C, K, groups, itemsize):
@@ -186,17 +188,36 @@ def test_sums_of_many_short_channels_are_held(samples, C, K, groups, itemsize):
 
 @pytest.mark.parametrize(
     ("samples", "C", "K", "groups", "itemsize"),
-    [(8, 600000, 40, 4, 2), (2, 80000, 16, 4, 2), (16, 12000, 100, 4, 2), (2, 1060873, 5, 1, 2), (3, 94697, 1, 1, 2)],
+    [
+        (8, 600000, 40, 4, 2),
+        (2, 80000, 16, 4, 2),
+        (16, 12000, 100, 4, 2),
+        (2, 1060873, 5, 1, 2),
+        (3, 94697, 1, 1, 2),
+        (1, 1200000, 7, 1, 4),
+        (2, 640000, 7, 32, 4),
+    ],
 )
 def test_sums_of_longer_or_few_channels_are_of_parts(samples, C, K, groups, itemsize):
-    """8 x 600000 x 40 float16 758 us, 849 by channels, 2 x 1060873 x 5 bf16 83 and 111 (H100)."""
+    """8 x 600000 x 40 float16 758 us, 849 by channels, 2 x 1060873 x 5 bf16 83 and 111. Of one sample, which has no
+    other sums, 1 x 1200000 x 7 float32 74 and 105 (H100)."""
     assert choose(Problem(samples * groups, C // groups, K, groups, itemsize, 2, True), H200).kernel == "split"
 
 
-@pytest.mark.parametrize(("samples", "groups", "K", "tile"), [(512, 3000, 2, (64, 8)), (256, 2196, 1, (64, 16))])
-def test_tiles_of_many_groups_fill_sectors(samples, groups, K, tile):
-    """512 x 3000 x 2 bf16 23.1 us, 43.8 with two groups to a tile; of few groups all samples are in one (H100)."""
-    planned = plan(Problem(samples * groups, 1, K, groups, 2, 2, True), H200)
+@pytest.mark.parametrize(
+    ("samples", "groups", "K", "itemsize", "tile"),
+    [
+        (512, 3000, 2, 2, (64, 8)),
+        (256, 2196, 1, 2, (64, 16)),
+        (1000, 700, 1, 4, (128, 8)),
+        (512, 1000, 1, 2, (512, 2)),
+        (256, 800, 1, 2, (256, 2)),
+    ],
+)
+def test_tiles_of_many_groups_fill_sectors(samples, groups, K, itemsize, tile):
+    """512 x 3000 x 2 bf16 23.1 us, 43.8 with two groups to a tile; of few groups all samples are in one, but for many
+    pieces, 1000 x 700 float32 16.3 and 36.9 (H100)."""
+    planned = plan(Problem(samples * groups, 1, K, groups, itemsize, 2, True), H200)
     assert isinstance(planned, Tile)
     assert (planned.samples, planned.groups) == tile
     little = plan(Problem(16 * 11, 1, 1, 11, 2, 2, True), H200)
@@ -220,6 +241,16 @@ def planned_by_norm(monkeypatch):
         (66, 6500, 2, 1, torch.float16, False),
         (3, 1000000, 1, 1, torch.float32, False),
         (1000, 513, 1, 1, torch.bfloat16, False),
+        (1000, 40000, 1, 1, torch.float16, True),
+        (10, 30000, 1, 1, torch.float32, True),
+        (300, 9000, 1, 1, torch.float64, False),
+        (20000, 1000, 1, 1, torch.bfloat16, True),
+        (20, 12000, 1, 1, torch.bfloat16, True),
+        (5, 10001, 1, 1, torch.float32, True),
+        (4000, 4097, 1, 1, torch.float16, False),
+        (1000, 3001, 1, 1, torch.float32, False),
+        (1000, 256, 1, 1, torch.float32, False),
+        (200000, 24, 1, 1, torch.float32, False),
     ],
 )
 def test_long_rows_are_held_by_layer_norm(M, N, K, groups, dtype, is_so, planned_by_norm):
@@ -236,6 +267,12 @@ def test_long_rows_are_held_by_layer_norm(M, N, K, groups, dtype, is_so, planned
         (2000, 5000, 2, torch.float32, False),
         (1496171, 66, 1, torch.float16, False),
         (1024, 9, 1, torch.float32, False),
+        (1500, 600, 1, torch.float32, False),
+        (300, 3000, 1, torch.float32, True),
+        (10000, 700, 1, torch.float64, True),
+        (3000, 5000, 1, torch.bfloat16, True),
+        (800, 2049, 1, torch.bfloat16, False),
+        (40000, 300, 1, torch.float16, False),
         (30, 2000003, 1, torch.float32, False),
     ],
 )
