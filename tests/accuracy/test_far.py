@@ -220,10 +220,9 @@ def test_layer_norm(shape, dtype, registers, sm_count, only_last, device_with):
 
 
 def test_gradients_of_long_rows_by_blocks_of_columns(only_last, device_with, monkeypatch):
-    """The last program of what 32 bits count, and words of the others that are next to nothing."""
+    """The last program, and words of the others that are next to nothing."""
     only_last(1)
     device_with(sm_count=2000)
-    N = 2**27 - 8192
 
     def counters(like: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
         words = torch.ones(count, dtype=dtype)
@@ -231,10 +230,10 @@ def test_gradients_of_long_rows_by_blocks_of_columns(only_last, device_with, mon
         return words
 
     monkeypatch.setattr(workspace, "counters", counters)
-    x, dy = sparse((16, N), torch.float16), sparse((16, N), torch.float16)
+    x, dy = sparse((16, 2**27 + 8), torch.float16), sparse((16, 2**27 + 8), torch.float16)
     x[-1, -1], dy[-1, -1] = 2.0, 3.0
     statistics = torch.zeros(16, 1), torch.ones(16, 1)
-    weight = sparse((N,), torch.float16)
+    weight = sparse((2**27 + 8,), torch.float16)
     weight[-1] = 0.5
     dx, dweight, _ = layer_norm_backward(dy, x, x.shape[1:], *statistics, weight, None, [True, True, False])
     assert dx[-1, -1].item() == 1.5

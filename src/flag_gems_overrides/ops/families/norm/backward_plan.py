@@ -22,19 +22,19 @@ NARROW_SUMS = (256, 8, 8)
 # the most elements of it, with those that are masked, by their size.
 MANY_WARPS_PER_SM, MIN_ROWS_OF_MANY_WARPS = 2, 1024
 MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 8192, 8: 4096}
-# Of ``few_rows_of_edges``: the shortest rows, the longest by 4 warps, and warps of all programs of a
+# Of ``few_rows_of_edges``: the shortest rows, layer_norm's longest by 4 warps, and warps of all programs of a
 # multiprocessor, of which 8 run at once.
-MIN_FEW_EDGES, MAX_FEW_OF_FOUR_WARPS, WARPS_OF_FEW_EDGES = 1024, 2048, 22
+MIN_FEW_EDGES, MAX_FEW_OF_FOUR_WARPS, WARPS_OF_FEW_EDGES = 1024, 3328, 22
 # Elements of a row alone of 16 bits, and those of a thread of up to 16 warps: layer_norm's of 1 x 3000 bf16 4.03 us by
-# few_rows, 3.59 so, but of 1 x 401 float32 3.12 and 3.22 (H100).
-MIN_SINGLE_ROW, MAX_SINGLE_ROW, SINGLE_ROW_ELEMENTS = 1024, 4096, 4
+# few_rows, 3.59 so, but of 1 x 2000 float16 3.23 and 3.42, rms_norm's of 1 x 4001 bf16, by rows, 4.0 and 5.2 (H100).
+MIN_SINGLE_ROW, MAX_SINGLE_ROW, SINGLE_ROW_ELEMENTS = 2048, 4096, 4
 
 
 def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
     """What suits ever longer rows."""
     yield little_gradient(problem)
     yield few_rows(problem, limits)
-    yield few_rows_of_edges(problem, limits)
+    yield few_rows_of_edges(problem, MAX_FEW_OF_FOUR_WARPS, limits)
     yield whole_backward_rows(problem, widest(problem.N, problem.itemsize), limits)
 
 
@@ -53,11 +53,12 @@ def little_gradient(problem: Problem) -> Configuration | None:
 
 
 def single_row(problem: Problem) -> Configuration | None:
-    """A few elements of a row alone to each thread, loaded in what divides it; None for others."""
+    """A few elements of a row alone of whole vectors to each thread; None for others."""
     M, N, _, itemsize, *_ = problem
-    if M != 1 or itemsize != 2 or not MIN_SINGLE_ROW < N <= MAX_SINGLE_ROW:
+    vec = VECTOR_BYTES // itemsize
+    if M != 1 or itemsize != 2 or N % vec or not MIN_SINGLE_ROW < N <= MAX_SINGLE_ROW:
         return None
-    return Configuration("rows", warps_for(N, WARP * SINGLE_ROW_ELEMENTS), math.gcd(N, VECTOR_BYTES // itemsize))
+    return Configuration("rows", warps_for(N, WARP * SINGLE_ROW_ELEMENTS), vec)
 
 
 def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Configuration | None:
@@ -98,17 +99,18 @@ def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
     return found if fits else None
 
 
-def few_rows_of_edges(problem: Problem, limits: Limits) -> Configuration | None:
-    """One launch for rows of 16 bits that are no whole vectors, in some waves of programs; None for others.
+def few_rows_of_edges(problem: Problem, longest: int, limits: Limits) -> Configuration | None:
+    """One launch for rows of 16 bits that are no half vectors, in some waves of programs of 4 warps, of 8 if a row is
+    longer than ``longest``; None for others.
 
-    layer_norm's of 256 x 3283 bf16 takes 11.1 us so, by programs that share rows 13.1, by rows with edges 12.8, of 200
-    x 2501 float16 9.8 and 12.0, of 512 x 1501 by 4 warps 10.0, by 8 12.2, by rows 11.9, rms_norm's of 256 x 3283 9.6,
-    by rows 10.6 (H100).
+    layer_norm's of 256 x 3283 bf16 takes 9.15 us by 4 warps, by 8 11.3, by programs that share rows 13.1, of 300 x 3001
+    float16 11.5, 14.0 and 14.2, of 512 x 1501 10.0, 12.2, and by rows 11.9, but of 200 x 2500 bf16 by 8 9.8, by rows
+    9.3; rms_norm's of 256 x 3283 by 8 9.6, by rows 10.6, of 512 x 1501 by 4 8.7 and 9.4 (H100).
     """
     M, N, _, itemsize, *_ = problem
-    if limits.capability[0] != 9 or itemsize != 2 or N <= MIN_FEW_EDGES or N % (VECTOR_BYTES // itemsize) == 0:
+    if limits.capability[0] != 9 or itemsize != 2 or N <= MIN_FEW_EDGES or N % 4 == 0:
         return None
-    warps = 4 if N <= MAX_FEW_OF_FOUR_WARPS else 8
+    warps = 4 if longest >= N else 8
     found = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
     launched = launch_or_none(problem, found, limits)
     if not isinstance(launched, FewRows) or launched.column_rows < M:

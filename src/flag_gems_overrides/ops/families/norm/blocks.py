@@ -51,6 +51,8 @@ def norm_backward_blocks(
     mean = tl.zeros([BLOCK_M, 1], tl.float32)
     if mean_ptr is not None:
         mean = tl.load(mean_ptr + rows, mask=row_mask, other=0.0).to(tl.float32)
+    if not HELD:
+        rows = tl.cast(rows, tl.int64)  # of those that are held there are fewer than 2**31 elements
     first = rank * BLOCKS
     last = tl.minimum(first + BLOCKS, (N - 1) // BLOCK_N + 1)
     products = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)

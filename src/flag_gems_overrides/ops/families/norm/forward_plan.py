@@ -34,8 +34,8 @@ SHORT_COLUMNS, SHORT_ELEMENTS = (5, 6, 7), 16
 # written to memory before its neighbours' are there. rms_norm of 673225 x 5, 27 MB, takes 25.7 us with whole rows, by
 # tiles 16.1, of 400001 x 7 24.4 and 14.3, but of 200001 x 5, 8 MB, 6.5 and more (1400000 x 5 bf16 15.8 and 20.5; H100).
 SHORT_SHARE_OF_L2 = 1 / 3
-# Of a smaller share a thread has one row, not two, in single elements: rms_norm of 330001 x 5, 13 MB, takes 10.35 us
-# so, 12.7 with two, but of 240001 x 5, 10 MB, 7.34 and 7.11 (H100).
+# Of a smaller share a thread has one row of five, not two, in single elements: rms_norm of 330001 x 5, 13 MB, takes
+# 10.35 us so, 12.7 with two, but of 240001 x 5, 10 MB, 7.34 and 7.11, of 220001 x 7 13.3 and 12.0 (H100).
 SINGLE_SHARE_OF_L2 = 1 / 5
 # A row to a program (``late_row``): elements of a thread, and threads of a multiprocessor. rms_norm of bf16
 # 16384 x 8192 takes 134.9 us so, 143.4 with pipelines; 8192 x 4096 37.6 and 38.3, with a residual 71.5 and 73.5;
@@ -52,12 +52,13 @@ MIN_LATE_EDGES, MANY_ROWS_PER_SM = 2048, 8
 # So many rows of up to 1024 elements of 2 bytes for each multiprocessor are loaded in parts of vectors: 245 x 341
 # float16 and a residual take 4.0 us with edges, 3.5 without, as FlagGems.
 MAX_UNALIGNED_ROWS_PER_SM = 8
-# Of pairs in up to so many elements, more: layer_norm of 1976 x 406 float16 takes 4.75 us so, 5.17 with edges, with a
-# residual 4346 x 406 bf16 8.75 and 10.8 (H100).
-MAX_PAIRS, MAX_PAIRS_ROWS_PER_SM = 512, 36
-# Odd rows of 16 bits of up to so many elements that are all loaded at once, one by one, by programs of 4 warps, and
-# the fewest for each multiprocessor (``odd_rows_at_once``).
-MAX_ODD_AT_ONCE, MIN_ODD_PER_SM = 512, 4
+# Of pairs in up to so many elements, more, up to so many elements of a multiprocessor: layer_norm of 1976 x 406 float16
+# takes 4.75 us so, 5.17 with edges, of 8000 x 406 10.1 and 11.6, with a residual 12000 x 406 17.5 and 21.0, 3000 x 1002
+# bf16 12.5 and 16.5. Without, one warp has up to MAX_PAIRS_OF_WARP: 3000 x 602 7.1, by two 7.5, with edges 8.3 (H100).
+MAX_PAIRS, MAX_PAIRS_PER_SM, MAX_PAIRS_OF_WARP = 1024, 37000, 768
+# Odd rows of 16 bits of up to so many elements, or so many with a residual, that are all loaded at once, one by one, by
+# programs of 4 warps, and the fewest for each multiprocessor (``odd_rows_at_once``).
+MAX_ODD_AT_ONCE, MAX_ODD_SUM_AT_ONCE, MIN_ODD_PER_SM = 512, 384, 4
 # Up to so many longer ones, by programs of 8 warps: layer_norm of 224 x 2723 bf16 takes 5.4 us so, 6.0 with edges, 200
 # x 1501 float16 4.6 and 5.5, but 400 x 2723 8.0 and 7.2, 639 x 2753 9.3 and 8.9, 264 x 4097 7.4 and 7.1 (H100).
 MAX_SINGLE_ROWS_PER_SM, MAX_SINGLE = 2, 3072
@@ -94,8 +95,9 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
     short = MAX_N_OF_ONE_TILE.get(itemsize, 0) >= N or (fits and (itemsize == 8 or vec < vector))
     if short and N % vec == 0 and (WARP * vector >= N or limits.sm_count < M):
         yield _one_tile(problem, vec, limits)
-    if N % widest(N, itemsize) and fits and limits.sm_count * _unaligned_rows_per_sm(N, itemsize) >= M:
+    if N % widest(N, itemsize) and fits and limits.sm_count * (MAX_UNALIGNED_ROWS_PER_SM if N <= 1024 else 1) >= M:
         yield _few_unaligned_rows(problem)
+    yield _pairs(problem, limits)
     yield _few_single_rows(problem, limits)
     whole = _rows(problem, vec, limits)
     # If there is no such program: of float64 the other way is a loop, rms_norm of 228 x 8192 13.2 us, 14.5 so, but
@@ -130,7 +132,7 @@ def _short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     moved = 2 * problem.inputs * M * N * itemsize
     if itemsize == 4 and N % 2 and moved > SHORT_SHARE_OF_L2 * limits.l2_bytes:
         return None
-    single = itemsize == 4 and N % 2 == 1 and moved > SINGLE_SHARE_OF_L2 * limits.l2_bytes
+    single = itemsize == 4 and N == 5 and moved > SINGLE_SHARE_OF_L2 * limits.l2_bytes
     vec = 1 if single else VECTOR_BYTES // itemsize
     # Of rows that together are whole vectors.
     while vec > 1 and (math.lcm(N, vec) > SHORT_ELEMENTS or math.lcm(N, vec) * WARP * limits.sm_count > M * N):
@@ -193,25 +195,19 @@ def in_two_chunks(problem: Problem, found: Configuration, limits: Limits) -> Con
     return Configuration("rows", 4, found.vec, tile // power_of_2(N), chunks=2)
 
 
-def _unaligned_rows_per_sm(N: int, itemsize: int) -> int:
-    """Up to so many rows of each multiprocessor are loaded in what divides them."""
-    if itemsize == 2 and N % 2 == 0 and N <= MAX_PAIRS:
-        return MAX_PAIRS_ROWS_PER_SM
-    return MAX_UNALIGNED_ROWS_PER_SM if N <= 1024 else 1
-
-
 def odd_rows_at_once(problem: Problem, limits: Limits) -> Configuration | None:
     """A short odd row of 16 bits to a program of 4 warps, where all programs run at once; None for others.
 
     layer_norm of 1976 x 371 bf16 takes 5.25 us so, with edges 5.59, by two warps 5.58, of 700 x 371 4.04, 4.24 and
     4.09, with a residual of 1976 x 371 float16 6.05, 6.25 and 6.11, rms_norm 4.66, 4.95 and 4.79, but layer_norm of
-    3000 x 371 6.72, 6.1 and 7.17 (H100).
+    3000 x 371 6.72, 6.1 and 7.17, fused_add_rms_norm of 2000 x 451 17.7 and 17.0 (H100).
     """
-    M, N, _, itemsize, backward, _ = problem
+    M, N, _, itemsize, backward, residual = problem
     if limits.capability[0] != 9 or backward or itemsize != 2 or N % 2 == 0:
         return None
+    longest = MAX_ODD_SUM_AT_ONCE if residual else MAX_ODD_AT_ONCE
     at_once, rows_per_sm = limits.threads_per_sm // (4 * WARP), M / limits.sm_count
-    if not MIN_UNALIGNED < N <= MAX_ODD_AT_ONCE or not MIN_ODD_PER_SM < rows_per_sm <= at_once:
+    if not MIN_UNALIGNED < N <= longest or not MIN_ODD_PER_SM < rows_per_sm <= at_once:
         return None
     return Configuration("rows", 4)
 
@@ -235,6 +231,17 @@ def _few_unaligned_rows(problem: Problem) -> Configuration:
     _, N, _, itemsize, *_ = problem
     vector = VECTOR_BYTES // itemsize
     return Configuration("rows", warps_for(N, 2 * WARP * vector // problem.inputs), math.gcd(N, vector))
+
+
+def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
+    """Even rows of 16 bits that are no whole vectors, in pairs or fours; None for others."""
+    M, N, _, itemsize, _, residual = problem
+    if itemsize != 2 or N % 2 or N % widest(N, itemsize) == 0 or N > MAX_PAIRS:
+        return None
+    if MAX_PAIRS_PER_SM * limits.sm_count < M * N:
+        return None
+    found = _few_unaligned_rows(problem)
+    return found if residual or N > MAX_PAIRS_OF_WARP else found._replace(warps=1)
 
 
 def _few_single_rows(problem: Problem, limits: Limits) -> Configuration | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from . import launches
-from .backward_plan import MANY_WARPS_PER_SM, few_rows_of_edges, little_gradient, many_warps, rows_of_few, single_row
+from .backward_plan import MANY_WARPS_PER_SM, few_rows_of_edges, little_gradient, many_warps, rows_of_few
 from .forward_plan import late_row, long_row_with_edges, many_rows
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, launch, launch_or_none
 from .long_plan import splits
@@ -30,9 +30,13 @@ SHARED_TURNS = 8
 # Rows of a pipeline up to which each has a program instead (``_early``): 800 x 16384 bf16 has 3.03.
 MAX_TURNS = 3.5
 
-# Of odd rows of 16 bits, one to a program of 16 warps (``_long_odd_row``): the longest with an early weight, and the
-# least share of what multiprocessors do at once that is used.
-MAX_EARLY_ODD, EVEN_TURNS = 20487, 0.75
+# Of rows of 16 bits that are no half vectors, one to a program of 16 warps (``_long_row_with_edges``): the longest with
+# an early weight, and the least share of what multiprocessors do at once that is used.
+MAX_EARLY_EDGES, EVEN_TURNS = 24583, 0.75
+# Warps of the programs that share rows of whole vectors in turn, where two kernels read dy and x the second time from
+# L2: 20 x 300000 float16 takes 40.1 us by three groups of 74 programs of 4 warps, by two kernels 31.9, but 24 x 60000,
+# by 17 of 59 of one warp, 15.9 and 16.1, 2048 x 23952 bf16, by 44 of 47, 130 and 187 (H100).
+MAX_WARPS_OF_WHOLE = 2
 # Rows of single elements that are longer are read as vectors and edges (8192 x 6457); shorter ones were not timed so.
 MIN_ROW_OF_EDGES = 4096
 
@@ -41,6 +45,8 @@ MIN_ROW_OF_EDGES = 4096
 # 333 x 217 bf16 5.8 and 4.1, 80 x 1947 float32 7.1 and 4.6, 99 x 3240 7.4 and 5.6, 941 x 235 7.4 and 6.6, 1000 x 256
 # bf16 6.6 and 6.1; 2000 x 63 float16 7.8 and 7.3, by a tile to each program 6.1 (H100).
 MAX_FEW_ROWS, WARPS_OF_FEW_ROWS = 1024, 16
+# Longer rows with edges take 8 warps, of which others were not timed.
+MAX_EDGES_OF_FOUR_WARPS = 2048
 # As many elements are a single program's: 64 x 100 float16 takes 5.9 us by one of 8 warps.
 MAX_OF_ONE_PROGRAM = 1024
 # Elements of a multiprocessor that are for programs of many warps, by the width of a tile (``many_warps``), those of 16
@@ -79,7 +85,7 @@ def plan_forward(
     if isinstance(few_elements, Flat | ShortRows):
         return few_elements
     found = rows(problem, limits)
-    found = _late(problem, found, limits) or found or _long_odd_row(problem, limits)
+    found = _late(problem, found, limits) or found or _long_row_with_edges(problem, limits)
     if found is not None:
         late_edges = problem.residual and found.unaligned and found.late and element_size == 2
         if late_edges and (found.warps, found.chunks) == (2, 4):
@@ -143,19 +149,20 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     return launched if isinstance(launched, Rows) else None
 
 
-def _long_odd_row(problem: Problem, limits: Limits) -> Rows | None:
-    """An odd row of 16 bits to a program of 16 warps, one on a multiprocessor, which holds it; None, for a loop that
-    reads it twice, where it is too long or too few multiprocessors have one in the end.
+def _long_row_with_edges(problem: Problem, limits: Limits) -> Rows | None:
+    """A row of 16 bits to a program of 16 warps, one on a multiprocessor, which holds it; None, for a loop that reads
+    it twice, where it is too long or too few multiprocessors have one in the end, and for half vectors.
 
-    rms_norm of 579 x 20361 bf16 takes 28.9 us so, with a late weight 29.9, in a loop 34.1, of 400 x 17001 float16 20.4,
-    21.6 and 21.1, of 1000 x 30001 bf16 57.4 late and 68.4 (H100).
+    rms_norm of 579 x 20361 bf16 takes 28.9 us so, with a late weight 29.9, in a loop 34.1, of 579 x 20362 29.0, 29.9
+    and 33.7, of 579 x 24001 float16 31.8, 33.0 and 35.1, of 400 x 17001 20.4, 21.6 and 21.1, of 1000 x 30001 bf16 57.4
+    late and 68.4 (H100).
     """
     M, N, _, itemsize, _, residual = problem
-    if limits.capability[0] != 9 or itemsize != 2 or residual or N % 2 == 0:
+    if limits.capability[0] != 9 or itemsize != 2 or residual or N % 4 == 0:
         return None
     if not 2 * limits.sm_count < M or EVEN_TURNS * cdiv(M, limits.sm_count) * limits.sm_count > M:
         return None
-    configuration = Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize, late=N > MAX_EARLY_ODD)
+    configuration = Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize, late=N > MAX_EARLY_EDGES)
     launched = launch_or_none(problem, configuration, limits)
     return launched if isinstance(launched, Rows) else None
 
@@ -176,7 +183,7 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
     few = _few_rows(problem, limits)
     if few is not None:
         return few
-    configuration = single_row(problem) or many_warps(problem, MANY_ELEMENTS, limits) or _pairs(problem, limits)
+    configuration = many_warps(problem, MANY_ELEMENTS, limits) or _pairs(problem, limits)
     launched = configuration and launch_or_none(problem, configuration, limits)
     found = launched if isinstance(launched, Rows) else rows(problem, limits)
     if found is None:
@@ -194,14 +201,19 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
 def plan_shared_backward(
     M: int, N: int, element_size: int, planned: FewRows | Rows | Split, limits: Limits
 ) -> launches.Split | None:
-    """Instead of two kernels that both read dy and x, one whose programs share rows, as layer_norm's."""
+    """Instead of two kernels that both read dy and x, one whose programs share rows, as layer_norm's.
+
+    Not for rows of whole vectors in L2 that come in turns of programs of more than MAX_WARPS_OF_WHOLE warps.
+    """
     problem = Problem(M, N, 1, element_size, True)
     if not isinstance(planned, Split) or limits.capability[0] != 9:
         return None
     for configuration in splits(problem, limits):
         launched = launch(problem, configuration, limits)
         if isinstance(launched, launches.Split):
-            return launched
+            in_turn = launched.programs // launched.group < M
+            from_l2 = N * element_size % VECTOR_BYTES == 0 and 2 * M * N * element_size <= limits.l2_bytes
+            return None if from_l2 and in_turn and launched.warps > MAX_WARPS_OF_WHOLE else launched
     return None
 
 
@@ -221,11 +233,21 @@ def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
 
 def _few_rows(problem: Problem, limits: Limits) -> FewRows | None:
     """One launch, without partial sums; None where one program has no partial sums either, and for others."""
-    M, N, _, element_size, *_ = problem
+    M, N, *_ = problem
     one = power_of_2(M) * power_of_2(N) <= MAX_OF_ONE_PROGRAM and little_gradient(problem) is not None
     if one or not 1 < M <= MAX_FEW_ROWS:
         return None
-    warps = 4 if N <= 1024 else 8
+    found = _one_launch(problem, 4 if N <= 1024 else 8, limits)
+    if found is None:
+        return None
+    if (found.row_programs + found.column_programs) * found.warps <= WARPS_OF_FEW_ROWS * limits.sm_count:
+        return found
+    edges = few_rows_of_edges(problem, MAX_EDGES_OF_FOUR_WARPS, limits)
+    return edges and _one_launch(problem, edges.warps, limits)
+
+
+def _one_launch(problem: Problem, warps: int, limits: Limits) -> FewRows | None:
+    M, N, _, element_size, *_ = problem
     configuration = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
     launched = launch_or_none(problem, configuration, limits)
     if not isinstance(launched, FewRows):
@@ -235,9 +257,7 @@ def _few_rows(problem: Problem, limits: Limits) -> FewRows | None:
         # Of 32 elements to a thread 8 bytes of 64 x 64 bf16 spill and 56 of 128 x 33 float16 (Triton 3.6).
         columns = launched.columns // 2
         launched = launched._replace(columns=columns, column_programs=cdiv(N, columns))
-    edges = few_rows_of_edges(problem, limits) == configuration
-    programs = launched.row_programs + launched.column_programs
-    return launched if edges or programs * warps <= WARPS_OF_FEW_ROWS * limits.sm_count else None
+    return launched
 
 
 def _split(M: int, N: int, element_size: int, limits: Limits) -> Split:
