@@ -646,15 +646,22 @@ def test_long_rows_of_float64_are_held_by_few_programs_or_read_twice():
 
 
 def test_columns_are_half_sectors_only_in_programs_that_run_at_once():
-    for M, N, K, size, block_k in [(5, 1520, 72, 2, 8), (13, 1904, 12, 2, 4), (2, 3285, 32, 4, 4)]:
+    for M, N, K, size, block_k in [(5, 1520, 72, 2, 8), (13, 1904, 12, 2, 4), (42, 2244, 8, 4, 4)]:
         p = plan(M, N, K, size, 1, H200)
         assert (p.block_k, p.group) == (block_k, 1)
     for M, N, K, size in [(27, 3285, 32, 4), (15, 4000, 64, 4), (20, 2500, 48, 4)]:
         p = plan(M, N, K, size, 1, H200)
         assert (p.block_k, p.looped) == (32, True)
         assert p.group > 1
-    # Of float32 only of few elements; what a group holds without spills.
-    for M, N, block_k, looped in [(16, 3285, 32, True), (16, 2600, 32, True), (8, 3900, 16, False)]:
+    # Not of float32, nor of many elements; what a group holds without spills.
+    assert plan(16, 2000, 64, 2, 1, H200).group > 1
+    assert plan(4, 7357, 38, 4, 1, H200).group > 1
+    for M, N, block_k, looped in [
+        (16, 3285, 32, True),
+        (16, 2600, 32, True),
+        (8, 3900, 16, False),
+        (2, 3000, 16, False),
+    ]:
         p = plan(M, N, 32, 4, 1, H200)
         assert (p.block_k, p.looped, p.depth * p.vec) == (block_k, looped, 16)
         assert plan(M, N, 32, 4, 2, H200).group > 1
@@ -704,14 +711,19 @@ def test_groups_read_columns_again_that_l2_has(M, N, K, size, inputs, group):
         (4, 150000, 63, 2, 1, 1008, 1, 4),
         (3, 16384, 2194, 4, 1, 4388, 9, 4),  # in pairs
         (15, 388780, 12, 2, 2, 1008, 1, 4),  # in fours
-        (8, 40001, 16, 2, 1, 0, 0, 0),  # whole vectors
+        (20, 8000, 132, 2, 2, 1848, 1, 8),
+        (1, 32768, 3232, 2, 1, 6464, 7, 4),  # whole vectors of 16 bits
+        (3, 16384, 2192, 2, 2, 4384, 5, 4),
+        (3, 16384, 2192, 4, 1, 0, 0, 0),
+        (8, 40001, 16, 2, 1, 0, 0, 0),
+        (16, 8192, 2192, 2, 2, 0, 0, 0),
         (8, 400001, 131, 8, 1, 0, 0, 0),
         (2, 3000, 1001, 4, 1, 0, 0, 0),  # few bytes
         (4, 5000, 301, 2, 2, 0, 0, 0),
         (4, 5000, 301, 2, 1, 0, 0, 0),
         (8, 7000, 301, 2, 1, 4816, 5, 4),
         (8, 7000, 302, 2, 1, 0, 0, 0),
-        (100, 1000, 301, 2, 2, 4816, 5, 4),  # short ones of 16 bits
+        (100, 1000, 301, 2, 2, 0, 0, 0),  # short ones
         (130, 3001, 302, 2, 2, 0, 0, 0),
         (130, 3101, 302, 2, 2, 3624, 4, 4),
         (70000, 3001, 1001, 2, 1, 0, 0, 0),
@@ -755,6 +767,7 @@ def test_few_rows_that_begin_anywhere_are_plain_tiles_of_few_elements():
         (40, 75, 2, 2, 8, 2),
         (50, 45, 2, 2, 4, 4),
         (50, 42, 2, 2, 4, 3),
+        (28, 52, 4, 1, 4, 4),
     ],
 )
 def test_small_blocks_of_odd_columns_are_held_by_a_program_each(N, K, size, inputs, warps, depth):
@@ -779,7 +792,6 @@ def test_small_blocks_of_odd_columns_are_held_by_a_program_each(N, K, size, inpu
 )
 def test_what_is_no_small_block(M, N, K, size):
     assert not isinstance(plan(M, N, K, size, 2, H200), Blocks)
-    assert not isinstance(plan(8184, 40, 76, 4, 1, H200), Blocks)
 
 
 @pytest.mark.parametrize(
@@ -799,13 +811,20 @@ def test_groups_read_few_rows_at_a_time_that_l2_holds(M, N, size, inputs, rows):
 
 
 def test_long_rows_that_are_read_by_two_launches():
-    for M, N, size in [(1, 79662946, 4), (2, 1796025, 4), (5, 1788355, 2), (1, 10000001, 4)]:
+    for M, N, size in [(1, 79662946, 4), (2, 1796025, 4), (5, 1788355, 2), (2, 2700001, 2)]:
         assert isinstance(plan(M, N, 1, size, 1, H100), Interleaved)
         assert isinstance(plan(M, N, 1, size, 2, H100), Split)
-    # Several that L2 does not hold; whole vectors; few bytes; many rows; short ones; float64.
-    for M, N, size in [(2, 79662946, 4), (8, 3000001, 4), (2, 1796024, 4), (8, 600001, 2), (9, 1048577, 4)]:
+    # One that L2 holds; several that it does not; whole vectors; few bytes; many rows; short ones; float64.
+    for M, N, size in [
+        (1, 3420377, 4),
+        (2, 79662946, 4),
+        (8, 3000001, 4),
+        (2, 1796024, 4),
+        (8, 600001, 2),
+        (9, 1048577, 4),
+    ]:
         assert isinstance(plan(M, N, 1, size, 1, H100), Split)
-    for M, N, size in [(8, 500001, 4), (2, 1796025, 8)]:
+    for M, N, size in [(8, 843263, 4), (2, 1796025, 8)]:
         assert isinstance(plan(M, N, 1, size, 1, H100), Split)
 
 

@@ -36,8 +36,9 @@ MIN_PROGRAM_BYTES, MANY_PROGRAMS = 4096, 16
 # Elements of a thread of 16 warps (64 of float32 spill 24 bytes). Such programs for each multiprocessor, which runs one
 # at a time, that are slower than groups if they are more than one: 160 were timed on 132.
 MAX_ELEMENTS_OF_NARROWER, MAX_PER_SM_OF_NARROWER = 32, 1.25
-# Elements of float32 from which no program has columns of half a sector; fewer than 998400 were not timed.
-MAX_HALVED = 400000
+# Elements of 16 bits from which no program has columns of half a sector, of several: softmax 16 x 2000 x 64 bf16 12.7
+# us so, by groups 10.5, but 5 x 1520 x 72 8.0 and 8.8 (H100; none between them was timed).
+MAX_HALVED = 1 << 20
 # Columns of float32 forward of which a group would spill 24 bytes of 32 elements to a thread: softmax 16 x 3285 x 32
 # 12.9 us so, with 16, of which some are read twice, 12.4 (H100).
 MANY_WORDS_OF_GROUP = 32
@@ -186,9 +187,10 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
     each other, and narrower blocks are single tiles: log_softmax 2 x 400 x 512 bf16 5.6 us so, 7.8 by groups, gradients
     of softmax 1 x 195 x 1024 bf16 4.3 and 6.0, of 9 x 322 x 104 float32 5.3 and 7.2 (H100). Half a sector if columns of
     a whole one are too many elements: softmax 5 x 1520 x 72 bf16 by 8 columns 8.0 us, by 16 9.1, by groups 8.8, but the
-    first two by 8 5.8 and 4.5; 13 x 1904 x 12 by 4 5.3, by 8 5.8. Not of MAX_HALVED elements of float32, whose programs
-    read 64 KB: softmax 8 x 3900 x 32 14.2 us so, by groups 10.0, 16 x 2600 x 32 14.4 and 11.8, 16 x 3285 x 32 17.5 and
-    12.9, its gradient 21.1 and 15.5. Not if those are more than run at once, one to a multiprocessor: softmax 27 x 3285
+    first two by 8 5.8 and 4.5; 13 x 1904 x 12 by 4 5.3, by 8 5.8. Not of float32, whose programs read 64 KB, nor of
+    MAX_HALVED: softmax 8 x 3900 x 32 14.2 us so, by groups 10.0, 16 x 2600 x 32 14.4 and 11.8, 16 x 3285 x 32 17.5 and
+    12.9, its gradient 21.1 and 15.5, 2 x 3000 x 32 9.5 and 7.6, the gradient of 1 x 3000 x 32 10.2 and 6.7, by pairs 4
+    x 7357 x 38 21.3 and 11.7. Not if those are more than run at once, one to a multiprocessor: softmax 27 x 3285
     x 32 float32 26.2 us by 216 programs of 4 columns, by groups 13.6 (FlagGems 22.8), log_softmax 15 x 4000 x 64 33.5
     and 16.0, softmax 20 x 2500 x 48 21.6 and 12.7; nor whole sectors of float32 by as many warps, if those are little
     more: 40 x 2000 x 32 15.5 us by 160 programs, by groups 13.1 (H100). Single tiles are narrower where half of the
@@ -212,7 +214,8 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
         if power_of_2(N) * block_k <= 16 * min(shape.elements, MAX_ELEMENTS_OF_NARROWER) * WARP:
             found = block_k
     programs = M * cdiv(K, found or 1)
-    if halved and size == 4 and K % 4 == 0 and K * size > SECTOR_BYTES and M * N * K >= MAX_HALVED:
+    many = size == 4 or (size == 2 and M * N * K >= MAX_HALVED)
+    if halved and many and K * size > SECTOR_BYTES:
         return None
     if found is None or limits.sm_count >= programs:
         return found

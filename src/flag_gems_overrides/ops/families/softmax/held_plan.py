@@ -279,9 +279,9 @@ def small_block(problem: Problem, limits: Limits) -> Configuration | None:
     33 86 and 67, the gradient of 8184 x 40 x 75 bf16 64 and 59, of 9000 x 50 x 42 float16 54 and 45, of log_softmax
     9000 x 50 x 45 bf16 50 by 4 warps, by 8 61. In pairs the gradient of 12000 x 48 x 42 float32 142 and 102, softmax 91
     and 70, in vectors the gradient of 8000 x 70 x 60 148 and 139, of few elements that of 20000 x 24 x 17 44.1 and
-    40.1, of more than MIN_ELEMENTS_OF_BLOCK, which more warps read once, log_softmax 6000 x 90 x 45 98 and 78. Forwards
-    in vectors were not timed. Not the forwards of 16 bits: 9000 x 50 x 45 float16 43 and 49, 27309 x 45 x 49 bf16 115
-    and 131 (H100).
+    40.1, of more than MIN_ELEMENTS_OF_BLOCK, which more warps read once, log_softmax 6000 x 90 x 45 98 and 78, in
+    vectors softmax 9000 x 28 x 52 49.5 and 42.5. Not the forwards of 16 bits: 9000 x 50 x 45 float16 43 and 49, 27309 x
+    45 x 49 bf16 115 and 131 (H100).
     """
     M, N, K, size, inputs = problem
     vec = VECTOR_BYTES // size
@@ -290,7 +290,7 @@ def small_block(problem: Problem, limits: Limits) -> Configuration | None:
     by_columns = math.gcd(K, vec)
     if size == 4:
         in_tile = MAX_TILED_ROW >= K and (by_columns == vec or N > MAX_COLUMN_OF_THREAD)
-        if by_columns > 1 and (in_tile or (by_columns == vec and (inputs == 1 or K * size % SECTOR_BYTES == 0))):
+        if by_columns > 1 and (in_tile or K * size % SECTOR_BYTES == 0):
             return None
     elif by_columns * size > 4:
         return None

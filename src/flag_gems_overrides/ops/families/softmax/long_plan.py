@@ -20,18 +20,19 @@ MIN_INTERLEAVED_BYTES = 24 << 20
 # 59.3 (FlagGems 38.1), 72 x 30365 x 6 41.9 and 86.4, 12 x 30365 x 6 (9 MB) 14.7 and 19.3, the gradient of 36 x 30365 x
 # 6 30.3 and 34.4; in pairs of float32 softmax 36 x 30365 x 6 39.4 and 33.4 (H100).
 MIN_INTERLEAVED_PAIRS_BYTES = 8 << 20
-# Of rows that are, how many at most, and their elements at least.
-MAX_LONG_ROWS, MIN_LONG_ROW = 8, 1 << 19
+# Of rows that are, how many at most; by bytes of an element, how many each has at least and all move.
+MAX_LONG_ROWS, MIN_LONG_ROW, MIN_LONG_ROWS_BYTES = 8, {2: 1 << 19, 4: 1 << 20}, {2: 20 << 20, 4: 24 << 20}
 # Bytes moved from which longer columns are read as they lie, by three launches, which take 12 us and 0.45 us a
-# megabyte: of those loaded one by one, of those of 16 bits forward, which take longest, and of others. Of few bytes
-# softmax 2 x 3000 x 1001 float32 (48 MB) 36.1 us so and by columns, the gradients of log_softmax 4 x 5000 x 301 float16
-# (36 MB) 32.5 and 28.7, of 32 x 576 x 63 float32 18.6 and 17.5, softmax 8 x 3000 x 65 float16 14.3 and 10.6 (H100). Of
-# 16 bits forward 151 MB were the fewest that were timed, of others 252.
-MIN_STRIDED_SINGLES_BYTES, MIN_STRIDED_SINGLES_OF_16_BITS_BYTES, MIN_STRIDED_BYTES = 56 << 20, 32 << 20, 128 << 20
-# The least such column, but of 16 bits loaded one by one: of shorter ones L2 holds many blocks at a time, which lie
-# side by side: the gradient of 98 x 1500 x 367 float32 takes 376 us by columns, 400 expected so. Timed of float32 one
-# by one were 3767, of others 16384.
-MIN_STRIDED_COLUMN = 3072
+# megabyte: of those loaded one by one, of those of 16 bits forward, which take longest, of others, and of whole
+# vectors. Of few bytes softmax 2 x 3000 x 1001 float32 (48 MB) 36.1 us so and by columns, the gradients of log_softmax
+# 4 x 5000 x 301 float16 (36 MB) 32.5 and 28.7, of 32 x 576 x 63 float32 18.6 and 17.5, softmax 8 x 3000 x 65 float16
+# 14.3 and 10.6 (H100). Of others 127 MB were the fewest that were timed, of whole vectors 424.
+MIN_STRIDED_SINGLES_BYTES, MIN_STRIDED_SINGLES_OF_16_BITS_BYTES, MIN_STRIDED_BYTES = 56 << 20, 32 << 20, 120 << 20
+MIN_STRIDED_VECTORS_BYTES = 384 << 20
+# The least such column, and of whole vectors: of shorter ones L2 holds many blocks at a time, which lie side by side:
+# the gradients of 98 x 1500 x 367 float32 380 us by columns and 398 so, of 100 x 1000 x 301 bf16 113 and 118. Timed
+# were 3201 of float32 one by one, 5000 of 16 bits, 8000 of others, 16384 of whole vectors (H100).
+MIN_STRIDED_COLUMN, MIN_STRIDED_COLUMN_OF_VECTORS = 3072, 16384
 
 
 def is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -> bool:
@@ -62,41 +63,49 @@ def is_better_in_parts(problem: Problem, by_columns: Split, limits: Limits) -> b
 
 def are_long_rows(problem: Problem, limits: Limits) -> bool:
     """Whether rows of the forward are read twice, as one column each, by two launches: one that L2 holds little of;
-    few that start anywhere and that L2 holds, but no registers. softmax 79662946 float32 330 us so, by programs that
-    wait for each other 380, 134217728 bf16 284 and 313, 2 x 1796025 float32 20.5 and 34.9, 5 x 1788355 bf16 26.9 and
-    34.3; not of fewer bytes, 8 x 600001 float16 19.0 and 18.9, nor gradients, that of log_softmax 2 x 1796025 float32
-    25.4 and 22.2 (H100).
+    2 to 8 that start anywhere and that L2 holds. softmax 79662946 float32 330 us so, by programs that wait for each
+    other 380, 134217728 bf16 284 and 313, 2 x 1796025 float32 20.5 and 34.9, 5 x 1788355 bf16 26.9 and 34.3, 2 x
+    2700001 18.1 and 23.7; not of fewer bytes, 8 x 600001 float16 19.0 and 18.9, nor shorter ones of float32, 8 x 843263
+    36.1 and 34.3, nor one, 3420377 20.6 and 20.0, nor gradients, that of log_softmax 2 x 1796025 float32 25.4 and 22.2
+    (H100).
     """
     M, N, K, size, inputs = problem
     if K > 1 or inputs > 1:
         return False
     tensor_bytes = M * N * size
-    if M == 1 and tensor_bytes > 2 * limits.l2_bytes:
-        return True
-    unaligned = N % (VECTOR_BYTES // size) != 0 and size < 8
-    few = M <= MAX_LONG_ROWS and MIN_LONG_ROW <= N and 2 * tensor_bytes >= MIN_INTERLEAVED_BYTES
-    return unaligned and few and tensor_bytes <= FOUND_IN_L2 * limits.l2_bytes
+    if M == 1:
+        return tensor_bytes > 2 * limits.l2_bytes
+    if M > MAX_LONG_ROWS or N % (VECTOR_BYTES // size) == 0 or size == 8:
+        return False
+    long = MIN_LONG_ROW[size] <= N and 2 * tensor_bytes >= MIN_LONG_ROWS_BYTES[size]
+    return long and tensor_bytes <= FOUND_IN_L2 * limits.l2_bytes
 
 
 def is_better_strided(problem: Problem, by_columns: Split, limits: Limits) -> bool:
-    """Whether more than a few long columns of no whole vectors are, which programs would read twice.
+    """Whether more than a few long columns are that programs would read twice: of no whole vectors, or of 16 bits whose
+    rows no blocks divide evenly.
 
     By columns a warp reads, of each line, less than there is: softmax 1 x 32768 x 3231 float16 250 us so, by columns
     one by one 499 (FlagGems 418), 2 x 20000 x 2049 bf16 197 and 366, 4 x 150000 x 63 float16 89 and 150, 8 x 40001 x
     131 bf16 107 and 220, 49 x 3767 x 367 float32 317 and 415, the gradients of 2 x 28920 x 1785 bf16 367 and 653, of 1
     x 2000000 x 33 float32 475 and 1028, of 98 x 3767 x 367 1014 and 1261, of log_softmax 2 x 32768 x 287 float16 (113
     MB) 63 and 93; in pairs softmax 3 x 16384 x 2194 float32 504 and 764, 8 x 1048576 x 10 374 and 432, the gradient of
-    log_softmax 8 x 1048576 x 10 bf16 244 and 341, in fours that of softmax 15 x 388780 x 12 253 and 288 (H100).
+    log_softmax 8 x 1048576 x 10 bf16 244 and 341, in fours that of softmax 15 x 388780 x 12 253 and 288, of log_softmax
+    20 x 8000 x 132 float16 69 and 86; in vectors softmax 1 x 32768 x 3232 241 and 265, the gradient of 3 x 16384 x 2192
+    bf16 383 and 455, but softmax 3 x 16384 x 2192 float32 485 and 418 (H100).
     """
     M, N, K, size, inputs = problem
-    if K <= MAX_INTERLEAVED or K % (VECTOR_BYTES // size) == 0 or size == 8 or not by_columns.looped:
+    whole = K % (VECTOR_BYTES // size) == 0
+    if K <= MAX_INTERLEAVED or size == 8 or not by_columns.looped:
         return False
-    if by_columns.vec == 1:
+    if whole and (size == 4 or K % by_columns.block_k == 0):
+        return False
+    least, shortest = MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN
+    if whole:
+        least, shortest = MIN_STRIDED_VECTORS_BYTES, MIN_STRIDED_COLUMN_OF_VECTORS
+    elif by_columns.vec == 1:
         least = MIN_STRIDED_SINGLES_OF_16_BITS_BYTES if size * inputs == 2 else MIN_STRIDED_SINGLES_BYTES
-    else:
-        least = MIN_STRIDED_BYTES
-    short = MIN_STRIDED_COLUMN > N and by_columns.vec * size > 2
-    if short or M * N * K * size * (inputs + 1) < least:
+    if shortest > N or M * N * K * size * (inputs + 1) < least:
         return False
     return launch_or_none(problem, strided(problem), limits) is not None
 
