@@ -208,9 +208,10 @@ class Softmaxes:
             call.forward(x, 1, False, self.log, configuration), self.native(x, 1, False), truth(x, 1, self.log)
         )
 
-    # Rows of a tile that are merged in the program, and a tile that is a part of a row; with edges, and without.
+    # Rows of a tile that are merged in the program, and a tile that is a part of a row; with edges, without, and of
+    # whole vectors.
     @each("dtype", FLOATING)
-    @each("N, K", [(501, 9), (400, 12), (301, 131), (304, 131)])
+    @each("N, K", [(501, 9), (400, 12), (301, 131), (304, 131), (301, 136)])
     def test_long_columns_as_they_lie(self, N, K, dtype, device):
         """Which are planned for more elements than the interpreter computes in a second."""
         vec = VECTOR_BYTES // dtype.itemsize
