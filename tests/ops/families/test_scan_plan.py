@@ -81,9 +81,19 @@ def test_odd_columns_of_int64_are_of_16_warps_in_one_step(problem, depth):
         assert choose(other, H200)[1:] != (1, 64, depth, 16, 0)
 
 
-@pytest.mark.parametrize(("problem", "elements"), [(Problem(837780, 3, 54, 2), 2), (Problem(400000, 5, 30, 4), 2)])
+@pytest.mark.parametrize(
+    ("problem", "elements"),
+    [
+        (Problem(837780, 3, 54, 2), 2),
+        (Problem(400000, 5, 30, 4), 2),
+        (Problem(202371, 7, 11, 4), 1),
+        # Of single elements also of wide ones of few rows.
+        (Problem(1024, 3, 23781, 4), 1),
+        (Problem(186, 5, 29001, 2), 1),
+    ],
+)
 def test_a_thread_has_one_vector_of_narrow_columns(problem, elements):
-    """837780 x 3 x 54 float16 230 us by four to a thread, so 189 (H100)."""
+    """837780 x 3 x 54 float16 230 us by four to a thread, so 189, 202371 x 7 x 11 float32 65.5 by two, so 50 (H100)."""
     chosen = choose(problem, H200)
     assert (chosen.kernel, chosen.elements) == ("units", elements)
 

@@ -103,8 +103,11 @@ ALL_COLUMNS_ROWS, ALL_COLUMNS_STEPS = 32, 16
 MAX_CONFIGURATIONS = 24
 # Of so many columns, and at least so many rows, from memory a thread has one vector of a row, if that is of so many
 # bytes: more would be stored in parts of sectors. 837780 x 3 x 54 float16 takes 189 us so, 230 by four, 400000 x 5
-# x 30 float32 168, 204 by two (H100). No others were timed.
-NARROW_COLUMNS, NARROW_ROWS, NARROW_BYTES = (17, 64), 3, 4
+# x 30 float32 168, 204 by two, 202371 x 7 x 11 50 and 65.5 by two (H100). No others were timed.
+NARROW_COLUMNS, NARROW_ROWS, NARROW_BYTES = (8, 64), 3, 4
+# So has it of more columns of single elements, by their size, with at most so many rows: 1024 x 3 x 23781 float32 takes
+# 201 us, 227 by four, 31 x 6 x 5 x 29001 bfloat16 45.9 and 48.9 (H100).
+ODD_COLUMNS, ODD_ROWS = {2: 1024, 4: 65}, 5
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
 MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
@@ -271,8 +274,11 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 def _is_narrow(problem: Problem, limits: Limits) -> bool:
     """Whether a thread has one vector of a row of these columns."""
     M, N, K, size, *_ = problem
-    timed = size <= 4 and vector(problem)[0] * size >= NARROW_BYTES and N >= NARROW_ROWS
-    return timed and NARROW_COLUMNS[0] <= K <= NARROW_COLUMNS[1] and 2 * M * N * K * size > limits.l2_bytes
+    vec, _ = vector(problem)
+    if size > 4 or NARROW_ROWS > N or limits.l2_bytes >= 2 * M * N * K * size:
+        return False
+    odd = vec == 1 and ODD_COLUMNS.get(size, K + 1) <= K and ODD_ROWS >= N
+    return odd or (NARROW_COLUMNS[0] <= K <= NARROW_COLUMNS[1] and vec * size >= NARROW_BYTES)
 
 
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
