@@ -123,6 +123,8 @@ def test_more_rows_than_programs_have_at_once(shape, dtype, device):
         ((40, 4096), torch.float32),
         ((80, 1304), torch.bfloat16),
         ((40, 2056), torch.float16),
+        ((40, 1301), torch.bfloat16),
+        ((40, 1500), torch.float16),
     ],
     ids=name,
 )
@@ -229,6 +231,23 @@ def test_a_gradient_that_comes_with_the_loss(shape, dtype, device):
         check(x, target, of_one)
         check(x, target, of_one, reduction="sum", weight=weight, label_smoothing=0.1)
         check(x, probabilities(shape, dtype, device), of_one, weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((30, 520), torch.float64), ((20, 601), torch.float64), ((40, 1032), torch.bfloat16)], ids=name
+)
+@pytest.mark.usefixtures("written")
+def test_a_gradient_of_longer_rows_that_warps_of_a_program_hold(shape, dtype, device, device_with, request):
+    device_with(sm_count=1)
+    x, target = logits(shape, dtype, device), classes(shape, device)
+    weight = (torch.rand(shape[1], device=device) + 0.5).to(dtype)
+    with captured() as launches:
+        cross_entropy_loss(x, target)
+    held = "cross_entropy_rows" in [launch.row()["kernel"] for launch in launches]
+    assert held == request.node.callspec.params["written"]
+    for of_one in (True, False):
+        check(x, target, of_one)
+        check(x, target, of_one, reduction="sum", weight=weight)
 
 
 @pytest.mark.usefixtures("loops", "written")

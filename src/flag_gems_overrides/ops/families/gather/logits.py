@@ -114,6 +114,7 @@ def _prepare(
         "ACC": _TRITON[accumulator],
         **ASSERTIONS,
     }
+    held = isinstance(planned, logits_plan.Whole)
     forward, words = _forward(planned, R, C, ignore_index, reduced, options, device)
     total = None
     if written and mean and not probabilities:
@@ -125,7 +126,7 @@ def _prepare(
         )
 
     def bind_gradient(stride: int, written: bool) -> Callable[..., None]:
-        planned = logits_plan.cross_entropy_gradient(problem, limits, written)
+        planned = logits_plan.cross_entropy_gradient(problem, limits, written, held)
         grid, blocks = (planned.programs,), {**_blocks(planned, C), "WRITTEN": written}
         if isinstance(planned, logits_plan.Whole):
             return cross_entropy_rows_gradient.bind(device, grid, R, C, stride, ignore_index, **blocks, **options)

@@ -57,13 +57,23 @@ MIN_WHOLE_PIECES, MIN_WHOLE_TILE_OF_8_BYTES = 512, 256
 # But of so few classes so many: 500 x 3 float32 takes 3.18 us by 8 warps, 3.86 by 32, 912 x 1 bfloat16 2.95 and 3.19,
 # 300 x 5 4.18 and 4.06 (H200).
 FEW_CLASSES, WARPS_OF_FEW_CLASSES = 4, 8
-# Longer rows, of one class each and without a gradient, are held too, by two or four warps with so many elements to a
-# lane, where a program has so many tiles at least: in a loop the last tile leaves lanes idle, and each lane has
-# exponentials of its own maxima. H100, in a loop in parentheses: 262144 x 1024 float64 729 us (946), 20000 x 1100 79
-# (150), 1832 x 600 11.5 (13.4), 4096 x 2345 44 (63), 20000 x 1304 bfloat16 30.5 (44), 262144 x 2048 361 (448), 8192 x
-# 4096 37.1 (38.1), 20000 x 1100 float32 43.9 (50.6), 262144 x 2048 704 (706), 4096 x 2345 25.8 (27). But 10000 x 4096
-# float64 141 (135), with 32 elements. Elements of 16 bits only in whole vectors: no others were timed.
-HELD_LANES, HELD_ELEMENTS, HELD_ITERATIONS = (2 * WARP, 4 * WARP), {2: 32, 4: 32, 8: 20}, {2: 4, 4: 4, 8: 2}
+# Longer rows, of one class each, are held too, by two or four warps with so many elements to a lane, where a program
+# has so many tiles at least: in a loop the last tile leaves lanes idle, and each lane has exponentials of its own
+# maxima. H100, in a loop in parentheses: 262144 x 1024 float64 729 us (946), 20000 x 1100 79 (150), 20000 x 1300 92
+# (151), 97 by four warps, 20000 x 2700 167 (237), 3000 x 1001 20 (23.5), 4096 x 2345 44 (63), 20000 x 1304 bfloat16
+# 30.5 (44), 262144 x 2048 361 (448), 8192 x 4096 37.1 (38.1), 20000 x 1100 float32 43.9 (50.6), 262144 x 2048 704
+# (706). But 10000 x 4096 float64 141 (135), with 32 elements, 1100 x 900, of two tiles, 11.9 (11.6).
+HELD_LANES, HELD_ELEMENTS, HELD_ITERATIONS = (2 * WARP, 4 * WARP), {2: 32, 4: 32, 8: 22}, {2: 4, 4: 4, 8: 3}
+# Of rows that fill no larger share of a loop's tile fewer tiles are enough, if there are so many rows to a
+# multiprocessor: 4000 x 1500 bfloat16 13.0 us (15.9), 1400 x 1100 float32 8.9 (10.5), 1832 x 600 float64 11.5 (13.4),
+# 700 x 540 8.25 (8.8), but 432 x 712 no better.
+HELD_SHARE, HELD_FEWER, HELD_ROWS = 3 / 4, {2: 3, 4: 2, 8: 1}, 4
+# Of elements of 16 bits in pieces of less than a vector, by their number, such a share at most: 20000 x 1305 bfloat16
+# takes 37.4 us (49), 20000 x 2301 float16 53.7 (63), and the loop no more for a tile that is full.
+HELD_SHARES = {1: 0.65, 2: 0.65, 4: HELD_SHARE}
+# With a gradient, where the loss writes it, rows of so many elements, of 16 bits in whole vectors: 20000 x 1100 float64
+# takes 172 us (262, with spills), 20000 x 1304 bfloat16 60.5 (67.6). No others were timed.
+HELD_WRITTEN = {2: 1536, 8: 1152}
 # Longer rows are read in a loop, four vectors to a thread. If there are more rows than programs of 8 warps run at
 # once, programs have 4 warps: 2664 x 4581 float16 takes 22.1 us, 25.0 with 8; 4096 x 2345 float32 24.8 and 28.4; 8192
 # x 32000 bfloat16 139 and 143; 8192 x 128256 492 and 484. If there are few rows, several programs share one, unless one
@@ -166,7 +176,7 @@ def cross_entropy(
     N, C, _, size = problem
     if is_whole(problem, limits):
         return _whole(problem, limits, gradient, shared)
-    held = _held(problem, limits) if shared and not gradient else None
+    held = _held(problem, limits, gradient) if shared and (written or not gradient) else None
     if held:
         return held
     if shared and reduced and not written and is_shared(problem, limits):
@@ -236,11 +246,20 @@ def _written_shape(problem: Problem, limits: Limits) -> softmax.Shape:
     return shape._replace(warps=warps)
 
 
-def cross_entropy_gradient(problem: Problem, limits: Limits, written: bool) -> Whole | LoopedGradient:
-    """For the gradient that comes later; ``written`` if it is hardly ever wanted."""
+def cross_entropy_gradient(
+    problem: Problem, limits: Limits, written: bool, held: bool = False
+) -> Whole | LoopedGradient:
+    """For the gradient that comes later.
+
+    Args:
+        written: whether it is hardly ever wanted.
+        held: whether rows were held for the loss, by which a row's statistics are what that finds.
+    """
     N, C, _, size = problem
-    if is_whole(problem, limits):
-        tile = _whole(problem, limits, True, True)
+    tile = _whole(problem, limits, True, True) if is_whole(problem, limits) else None
+    if held and tile is None:
+        tile = _held(problem, limits, True)
+    if tile is not None:
         # By itself the compiler spills 8 bytes to have 72 registers (5000 x 68 float32, smoothed).
         programs = min(cdiv(N, tile.block_r), limits.sm_count * PER_SM)
         return tile._replace(programs=programs, registers=_all_registers(tile.warps, limits))
@@ -293,15 +312,19 @@ def _rows_of_a_tile(problem: Problem, limits: Limits, block_c: int, vec: int) ->
     return min(power_of_2(N), max(least, power_of_2(cdiv(N, limits.sm_count))), WHOLE_TILE // block_c)
 
 
-def _held(problem: Problem, limits: Limits) -> Whole | None:
+def _held(problem: Problem, limits: Limits, gradient: bool) -> Whole | None:
     """Longer rows, by several warps each; None where a loop is better."""
     N, C, _, size = problem
-    vec = math.gcd(C, VECTOR_BYTES // size)
+    vec, share = math.gcd(C, VECTOR_BYTES // size), C / power_of_2(C)
     lanes = next((lanes for lanes in HELD_LANES if lanes * HELD_ELEMENTS[size] >= C), None)
-    if lanes is None or (size == 2 and vec * size < VECTOR_BYTES):
+    if lanes is None or (size == 2 and share > HELD_SHARES.get(vec, 1)):
         return None
-    found = _many_rows(problem, limits, vec, lanes, False, True)
-    return found if HELD_ITERATIONS[size] * found.programs <= cdiv(N, found.block_r) else None
+    if gradient and (HELD_WRITTEN.get(size, 0) < C or (size == 2 and vec * size < VECTOR_BYTES)):
+        return None
+    found = _many_rows(problem, limits, vec, lanes, gradient, True)
+    fewer = share <= HELD_SHARE and HELD_ROWS * limits.sm_count <= N and not gradient
+    iterations = HELD_FEWER[size] if fewer else HELD_ITERATIONS[size]
+    return found if iterations <= cdiv(cdiv(N, found.block_r), found.programs) else None
 
 
 def _many_rows(problem: Problem, limits: Limits, vec: int, lanes: int, gradient: bool, classes: bool) -> Whole:
