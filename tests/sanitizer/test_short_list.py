@@ -321,7 +321,12 @@ def test_every_override_is_called():
     assert {case.op for case in CASES} == set(OPERATORS)
 
 
-def test_every_kernel_is_launched_and_with_and_without_groups_where_it_has_both(device):
+def test_every_kernel_is_launched_and_with_and_without_groups_where_it_has_both(device, monkeypatch):
+    if device == "cpu":
+        from flag_gems_overrides.interpreter.launch import InterpretedKernel
+
+        # What is launched depends on no result, and the tests above have looked at those.
+        monkeypatch.setattr(InterpretedKernel, "_execute", lambda self, grid, bound, options: None)
     with captured() as launches:
         for case in CASES:
             _run(case, device)
