@@ -149,7 +149,29 @@ def test_short_rows(N, dtype, device, device_with):
     assert N == 1 or var_mean(x, [1])[0][77] == 0.0
 
 
-@each("N", [301, 302, 700])
+@each(
+    "M, N, dtype",
+    [
+        (9, 1023, torch.float32),  # a program for each row that fills a tile
+        (9, 777, torch.float32),
+        (9, 2048, torch.bfloat16),
+        (9, 7777, torch.float16),  # the largest tile
+        (300, 24, torch.float32),  # lanes that share a row
+        (300, 96, torch.float32),
+        (300, 66, torch.float32),
+        (300, 65, torch.float32),
+        (300, 33, torch.float32),
+    ],
+)
+def test_rows_of_one_tile(M, N, dtype, device, device_with):
+    """Of more rows than are little to the device, each in one tile; the last program may have fewer."""
+    device_with(sm_count=1)
+    x = draw((M, N), dtype, device)
+    x[:, 0] += 4
+    check(x, [1])
+
+
+@each("N", [200, 301, 302, 700])
 def test_classes_of_a_ramp(N, device):
     """Programs that share a row have other means, and not as many elements of each class."""
     x = draw((5, N, 3), torch.float32, device) + torch.arange(N, device=device)[:, None]

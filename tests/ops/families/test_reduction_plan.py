@@ -591,3 +591,56 @@ def test_groups_of_lanes_have_all_of_a_short_row():
 def test_all_columns_of_a_matrix_where_few_lanes_are_idle(K, within):
     """nansum 328 x 3073 x 51 float32 120 us, so 90; sum 328 x 3073 x 43 bf16 47.3 and 50.3 (H100)."""
     assert (plan(328, 3073, K, 4, 1, H200).matrices == 0) is within
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "itemsize"), [(4096, 1023, 4), (4096, 1024, 4), (16384, 1023, 4), (2000, 777, 4), (4096, 2047, 2)]
+)
+def test_moments_of_rows_that_fill_a_short_tile_are_a_program_each(M, N, itemsize):
+    """std 2000 x 777 float32 9.2 us, so 6.8; var_mean 4096 x 2047 bf16 15.9 and 13.4 (H100)."""
+    planned = plan(M, N, 1, itemsize, 3, H200)
+    assert (planned.blocks, planned.block_m, planned.splits, planned.warps) == (M, 1, 1, 4)
+    assert planned.step >= N
+    assert plan(M, 3 * planned.step // 4, 1, itemsize, 3, H200).block_m == 8
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "itemsize", "vector", "lanes"),
+    [
+        (524288, 24, 4, 2, 4),
+        (200000, 40, 4, 2, 8),
+        (600000, 20, 4, 2, 4),
+        (100000, 96, 4, 2, 16),
+        (300000, 65, 4, 1, 16),
+        (300000, 66, 4, 2, 16),
+        (300000, 33, 4, 1, 8),
+        (524288, 24, 2, 4, 4),
+        (300000, 65, 2, 1, 8),
+        (300000, 97, 4, 4, 0),
+        (524288, 32, 4, 4, 0),
+    ],
+)
+def test_moments_of_short_rows_have_no_idle_lanes(M, N, itemsize, vector, lanes):
+    """std 300000 x 65 float32 61.8 us, so 35.0; var_mean 200000 x 40 22.2 and 18.7 (H100)."""
+    planned = plan(M, N, 1, itemsize, 3, H200)
+    assert (planned.vector, planned.lanes, planned.splits) == (vector, lanes, 1)
+    assert (planned.edge_lanes == 0) is (N != 97)
+
+
+def test_moments_of_many_odd_rows_that_fill_the_largest_tile_are_one():
+    """var_mean 3000 x 7777 float16 30.5 us in a loop of two, so 22.8 (H100)."""
+    for M in (1000, 3000):
+        planned = plan(M, 7777, 1, 2, 3, H200)
+        assert (planned.step, planned.warps, planned.registers, planned.stages) == (8192, 8, 64, 1)
+    for other in ((1000, 5001, 1, 2), (1000, 7777, 1, 4)):
+        assert plan(*other, 3, H200).step == 4096
+
+
+def test_moments_of_three_columns_of_16_bits_are_classes():
+    """var_mean 100000 x 200 x 3 bf16 111 us as columns, so 96.8 (H100)."""
+    planned = plan(100000, 200, 3, 2, 3, H200)
+    assert (planned.kernel, planned.warps, planned.step, planned.depth) == ("classes", 1, 240, 3)
+    assert plan(100000, 400, 3, 2, 3, H200).depth == plan(20000, 1000, 3, 2, 3, H200).depth == 4
+    for other in ((100000, 160, 3, 2), (100000, 201, 3, 2), (100000, 200, 5, 2), (100000, 200, 3, 4), (500, 200, 3, 2)):
+        assert plan(*other, 3, H200).kernel == "columns"
+    assert plan(100000, 200, 3, 2, 1, H200).kernel == "short_classes"

@@ -44,7 +44,7 @@ BYTES_OCCUPANCY = 24
 FEW_ROWS, LONG_ROW_BYTES, NEARLY_ALL = 6, 131072, 3 / 4
 # Bytes of a row of which each multiprocessor has two (``two_to_each``): longer ones were not timed.
 MAX_OF_TWO_BYTES = 262144
-# Most elements of a row by half vectors.
+# Most elements of a row by half vectors, or by fewer.
 HALF_VECTORS_MAX_N = 128
 # Values of 32 bits in even rows that are no whole vectors, longer than the first and up to the second: two at a time,
 # for then rows have no edges. With edges, and so (H100): prod 21296 x 294 float32 24.5 us and 16.0 (FlagGems 19.2).
@@ -137,6 +137,8 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
         tile = min(max(tile, block_n), power_of_2(M) * block_n)
         most = 16 if accumulators == 3 else 32  # elements of a thread
         warps = max(1, min(tile // (8 * WARP), max(4, tile // (most * WARP)), 16))
+    elif accumulators == 3 and _is_full_row_of_moments(problem):
+        tile, warps = block_n, SHORT_WARPS
     elif accumulators == 3 and narrow_rows(problem, vector):
         return narrow(problem, MOMENTS_OCCUPANCY[True], vector)
     elif accumulators == 3 and size == 8 and WIDE_MOMENTS[0] < N <= WIDE_MOMENTS[1 + N % 2]:
@@ -150,10 +152,12 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
             # On sm_100 8 bytes of 300000 x 50 bf16 spill.
             warps = 1 if edges else 2
             tile = min(tile, warps * WARP * min(128 // size, 32 * vector, MAX_WORDS))
-        elif accumulators == 3 and _by_half_vectors(problem, vector):
-            vector //= 2
+        elif accumulators == 3 and _has_idle_vectors(problem):
+            vector = math.gcd(N, VECTOR_BYTES // size // 2)
         elif in_pairs(problem):
             vector = 2
+    elif accumulators == 3 and _is_full_odd_row_of_moments(problem, limits):
+        return Configuration("rows", block_n // (LONG_WARPS * WARP), LONG_WARPS, OCCUPANCY, vector)
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
         few = accumulators == 1 or (positions and size < 8)
@@ -260,15 +264,40 @@ def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
     return at_once and (MIN_SHARED_TILES - 1) * TILE_WITH_EDGES < N <= MIN_SHARED_TILES * TILE_WITH_EDGES
 
 
-def _by_half_vectors(problem: Problem, vector: int) -> bool:
+def _has_idle_vectors(problem: Problem) -> bool:
     """Whether moments of short rows are better loaded half a vector at a time, several by a thread, with no lane idle.
 
     In vectors a quarter of the lanes would be idle or more. By 1 to 4 threads a row, bf16 (H100, in vectors in
     parentheses): var_mean 524288 x 24 15.6 us (17.1), 300000 x 40 15.1 (18.9); up to 128 elements estimated, not timed.
+    Of float32 by 2 to 8: 524288 x 24 26.1 (27.2), 200000 x 40 18.7 (22.2), std 600000 x 20 24.8 (29.8), var_mean 100000
+    x 96 estimated (22.9; as many threads of whole vectors 19.9); and element by element what had edges: std 300000 x 65
+    35.4 (61.8).
     """
     _, N, _, size, _ = problem
-    whole = size == 2 and vector * size == VECTOR_BYTES and N % vector == 0
-    return whole and N <= HALF_VECTORS_MAX_N and 3 * power_of_2(N) >= 4 * N
+    timed = size == 4 or (size == 2 and N % (VECTOR_BYTES // size) == 0)
+    return timed and MAX_SHORT < N <= HALF_VECTORS_MAX_N and 3 * power_of_2(N) >= 4 * N
+
+
+def _is_full_row_of_moments(problem: Problem) -> bool:
+    """Whether a row fills more than three quarters of the tile of short rows: a program of four warps each.
+
+    By a warp for each two rows, in a loop, and so (H100): var_mean 4096 x 1023 float32 15.4 us and 13.6 (amax 13.6),
+    4096 x 1024 14.8 and 13.4, 16384 x 1023 33.4 and 30.0, 4096 x 2047 bf16 15.9 and 13.4, std 2000 x 777 float32, whose
+    rows three programs shared, 9.2 and 6.8. By two warps as by four.
+    """
+    _, N, _, size, _ = problem
+    return size < 8 and 3 * SHORT_BYTES < 4 * N * size <= 4 * SHORT_BYTES
+
+
+def _is_full_odd_row_of_moments(problem: Problem, limits: Limits) -> bool:
+    """Whether many rows of 16 bits with edges fill more than three quarters of the largest tile: one tile each.
+
+    In a pipelined loop of two, and so, in 64 registers (H100): var_mean 1000 x 7777 bf16 14.0 us and 13.0 (amax 12.8;
+    by 16 warps 13.7), 3000 x 7777 float16 30.5 and 22.8 (24.3); by 16 warps 1000 x 5001 bf16 11.5 and 11.5.
+    """
+    M, N, _, size, _ = problem
+    many = size == 2 and FEW_ROWS * limits.sm_count < M
+    return many and N % (VECTOR_BYTES // size) > 0 and 3 * MAX_TILE < 4 * N <= 4 * MAX_TILE
 
 
 def short_rows(problem: Problem, limits: Limits) -> Configuration | None:
