@@ -69,7 +69,10 @@ def test_forward_tiles_of_little_have_no_heads_and_tails(M, N, K, edges):
         (Problem(1000, 20000, 1, 8, 1), 8, 1024, 0, 16),
         (Problem(1024, 20000, 1, 2, 1), 16, 1024, 0, 16),
         (Problem(400, 131072, 1, 2, 1), 16, 512, 0, 8),
-        (Problem(257, 14320, 1, 2, 2), 16, 256, 32, 8),
+        (Problem(1200, 20000, 1, 4, 1), 8, 1024, 256, 8),
+        (Problem(270, 4600, 1, 4, 1), 16, 512, 0, 8),
+        (Problem(257, 8000, 1, 2, 2), 16, 256, 32, 8),
+        (Problem(600, 5000, 1, 4, 2), 8, 1024, 0, 16),
         (Problem(257, 14320, 1, 4, 2), 8, 256, 32, 4),
         (Problem(257, 14320, 1, 8, 2), 8, 256, 32, 8),
         (Problem(301, 10355, 1, 2, 2), 16, 256, 64, 8),
@@ -93,6 +96,8 @@ def test_programs_hold_channels_as_they_were_timed(problem, channels, block, res
         (Problem(140, 1209, 2, 2, 2), 16, 16, 4),
         (Problem(150, 2000, 4, 4, 2), 16, 32, 4),
         (Problem(200, 1500, 2, 2, 2), 16, 0, 8),
+        (Problem(40, 3000, 2, 4, 1), 16, 8, 1),
+        (Problem(33, 20000, 4, 2, 2), 16, 4, 1),
     ],
     ids=str,
 )
@@ -102,7 +107,7 @@ def test_short_runs_are_held_as_columns(problem, columns, rest, warps):
 
 
 # Few channels, few rows, and runs that are not short, or of no power of two.
-@pytest.mark.parametrize("shape", [(451, 64, 2), (24, 1024, 2), (100, 4000, 16), (140, 1209, 3)])
+@pytest.mark.parametrize("shape", [(451, 64, 2), (24, 1024, 2), (40, 1000, 2), (100, 4000, 16), (140, 1209, 3)])
 def test_other_runs_are_held_channel_by_channel(shape):
     planned = plan(Problem(*shape, 4, 1), H200)
     assert isinstance(planned, Channels)
@@ -115,6 +120,11 @@ def test_other_runs_are_held_channel_by_channel(shape):
         (Problem(2000, 30000, 1, 2, 1), "groups"),
         (Problem(400, 131073, 1, 2, 1), "flat"),
         (Problem(300, 40000, 1, 2, 2), "groups"),
+        (Problem(257, 14320, 1, 2, 2), "groups"),
+        (Problem(380, 10000, 1, 2, 2), "groups"),
+        (Problem(2500, 100, 1, 4, 2), "flat"),
+        (Problem(900, 3001, 4, 2, 1), "flat"),
+        (Problem(1000, 3000, 2, 2, 2), "flat"),
         (Problem(513, 8000, 1, 2, 2), "groups"),
         (Problem(16827, 6150, 1, 8, 1), "flat"),
         (Problem(8000, 5000, 1, 8, 1), "flat"),
@@ -287,7 +297,9 @@ def test_groups_exchange_words_of_two_float32(problem, words):
     assert by_words(problem, planned) == words
 
 
-@pytest.mark.parametrize(("shape", "words"), [((16, 64, 25000), True), ((20, 6, 65536), False)])
+@pytest.mark.parametrize(
+    ("shape", "words"), [((16, 64, 25000), True), ((16, 32, 40000), True), ((20, 6, 65536), False)]
+)
 def test_small_groups_of_many_programs_exchange_words(shape, words):
     problem = Problem(*shape, 2, 1)
     planned = plan(problem, H200)

@@ -10,6 +10,7 @@ from .columns_plan import (
     MAX_BYTES_OF_SECTORS,
     WARPS_AT_ONCE,
     WAVES,
+    gradient_by_groups,
     gradient_of_sectors,
     held_by_sectors,
     runs_as_columns,
@@ -62,6 +63,10 @@ FEW_WARPS = 4
 # twice as many rows forward not even those of more than a sector: 9000 x 16 float32 takes 14.0 us, with flat 10.2,
 # 14255 x 17 float16 15.5 and 12.1.
 ROWS_OF_ONE_COLUMN, ROWS_OF_ONE_COLUMN_FORWARD, MAX_ROW_BYTES = 4096, {2: 6144, 4: 4096}, 64
+# Rows of a gradient that a program holds two columns of, with more of them than these as they lie, where a row is of so
+# many bytes: 3000 x 200 bf16 takes 13.5 us held, 10.3 by flat, 2500 x 100 float32 9.0 and 8.8, but 2100 x 50 bf16 7.2
+# and 8.1 (H100).
+ROWS_OF_TWO_COLUMNS, MIN_BYTES_OF_LONG = 2048, 400
 # Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
 MAX_SINGLES = 3 / 4
 
@@ -82,6 +87,9 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         return Configuration("channels", 1, MAX_WARPS) if alone else None
     thin = half = False
     if B == 1:
+        long = inputs == 2 and size < 8 and A > ROWS_OF_TWO_COLUMNS and C * size >= MIN_BYTES_OF_LONG
+        if long or gradient_by_groups(problem, limits):
+            return None
         # Sectors of 32 bytes, or more as long as there is a program for each multiprocessor.
         channels = min(max(ROW_BYTES // size, 512 // inputs // block), power_of_2(C))
         while channels > 1 and (

@@ -20,8 +20,11 @@ LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 256, 20 << 20
 # 39.6, with 128 bytes 43.5, in one tile of 128 rows 51.6; 139 x 100000 41.7, with 8 warps instead of 4 50.6, in one
 # tile 45.7 (PyTorch 74.0 and 83.1); 96 x 120000 28.1, in one tile 38.5, 40 x 200000 21.8, with 2 warps instead of one
 # 24.8, in one tile 27.3; 700 x 30000 52.7, by 16 warps 65.7, by groups 71.7, 520 x 14320 31.2, 37.5 and 37.2. Of
-# float32 300 x 100000 99.0, with 64 bytes 104.7, in one tile 111; 600 x 40000 86.4, by groups 107.
+# float32 300 x 100000 99.0, with 64 bytes 104.7, in one tile 111; 600 x 40000 86.4, by groups 107; 1200 x 20000, of at
+# least so many waves, 92.9, by groups 116, but float16 1100 x 20000 111 and 73. By few programs one tile of fewer
+# columns: 270 x 4600 float32 10.4 us, 11.9 by 144 programs in two tiles, but 600 x 5000 18.7 by 313, 22.8 in one.
 MIN_TWO_TILES, MAX_TWO_TILES, BYTES_OF_TWO_TILES, WARPS_OF_TWO_TILES = 32, 512, {2: 64, 4: 128, 8: 128}, 8
+PROGRAMS_OF_TWO_TILES = 2
 # Forward one tile of so many bytes of a row at least is held whatever the bytes, unless more of its rows are masked:
 # 1000 x 40000 float32 takes 136 us by 16 columns and 16 warps, 149 by 8 and 8, by groups 181, 2000 x 20000 156 by 8 and
 # 16, by groups 204, 1024 x 20000 float16 57.3 and 68.5, 1000 x 20000 float64 135 by 8 columns, by 4 195, by groups 178,
@@ -32,23 +35,31 @@ MIN_BYTES_HELD, MAX_MASKED = {2: SECTOR_BYTES, 4: SECTOR_BYTES, 8: 2 * SECTOR_BY
 # and 16 warps, in one tile of 512 rows 33.6, of float32 29.3 by 8, 30.7 by 16, in one tile 33.7, of float64 46.0 by 8,
 # 48.2 by 4, by groups 59.1; 301 x 10355 float16 18.4, one tile 22.9, 611 x 3448 bf16 18.3 by 8, 19.5 by 16 and 16
 # warps, one tile 20.1, 1205 x 776 11.3 and 13.4. But 150 x 262144 bf16 162, in one tile 148, and where columns have
-# groups: 300 x 40000 68.0 and 53.6, 640 x 20000 78.4 and 60.7, 513 x 8000 33.6 and 21.1.
-MIN_ROWS_OF_GRADIENT, COLUMNS_OF_GRADIENT = 256, {2: 16, 4: 8, 8: 8}
+# groups: 300 x 40000 68.0 and 53.6, 640 x 20000 78.4 and 60.7, 513 x 8000 33.6 and 21.1. So with a group of so many
+# columns of 16 bits to each multiprocessor: 257 x 14320 20.9 us by groups, 380 x 10000 21.1, in two tiles 23.3, but 320
+# x 5000 15.3 and 14.7.
+MIN_ROWS_OF_GRADIENT, COLUMNS_OF_GRADIENT, COLUMNS_OF_GROUPS = 256, {2: 16, 4: 8, 8: 8}, 64
 # Gradients of more bytes, of at most so many rows, where each load is of so many bytes at least, by whole sectors:
 # of 229 x 70236 float16, of 8 bytes to a load, 54.9 us by 32 columns and 16 warps, 63.0 by 16 and 8, by groups 94.0, of
 # 268 x 225776 float32 291 and 414, 1000 x 40000 222 and 284. Not of two bytes with more rows, which are one program to
 # a multiprocessor: 500 x 131072 float16 235 and 219; nor of single columns: 382 x 23795 float32 82.4, flat 80.3. Of two
 # bytes in whole vectors by 16 columns and 8 warps, three programs to a multiprocessor: 229 x 702368 458 us, by 32 and
 # 16 605, by groups 672 (torch.compile 469), 229 x 33000 32.9, by 16 and 16 40.7, 150 x 262144 bf16 147, by 32 230, by
-# groups 157. Two sectors in two tiles instead of one in one: 700 x 30000 float32 107 and 118.
+# groups 157. Two sectors in two tiles instead of one in one, of many waves: 700 x 30000 float32 107
+# and 118, 700 x 60000 205 and 225, but 600 x 5000, of 313 programs, 29.7 and 25.0.
 MAX_ROWS_OF_SECTORS, MIN_BYTES_OF_SECTORS = {2: 256, 4: 1024}, 8
 # Runs of a power of two, of so many bytes at most, of so many rows at least, held as columns, by so many bytes of a row
 # or fewer, for half as many programs as multiprocessors at least: the lanes of a warp have the same lines. 139 x 1309 x
 # 2 float32 takes 5.2 us so, 9.7 channel by channel (FlagGems 8.8), 168 x 3479 x 4 14.7 by 4 channels and 4 warps, 19.2
 # by 8 and 8, channel by channel 22.6, 89 x 603 x 2 bf16 3.7 and 5.0, 300 x 2000 x 4 10.4 and 17.4, 250 x 3000 x 8 19.3
 # and 26.1; the gradients of 140 x 1209 x 2 bf16 4.7 and 9.0, of 200 x 1500 x 2 float16 6.3 and 11.5, of 150 x 2000 x 4
-# float32 12.3 and 16.2. But 451 x 64 x 2, of 64 programs of 8 bytes, 4.35 and 4.28, 100 x 4000 x 16 24.9 and 25.6.
+# float32 12.3 and 16.2. But 451 x 64 x 2, of 64 programs of 8 bytes, 4.35 and 4.28, 100 x 4000 x 16 24.9 and 25.6. Half
+# as many rows by more programs: 40 x 3000 x 2 float32 4.35 and 6.46, the gradient of 33 x 20000 x 4 bf16 15.8 and 22.4.
+# In a tile of more rows than these 900 x 3001 x 4 float16 takes 44.1 and by flat 37.7, 1400 x 6000 x 2 79.0 and 53.1,
+# the gradient of 1000 x 3000 x 2 44.6 and 34.3, of 400 x 2000 x 8 bf16 38.9 and 36.7, but of 500 x 300 x 4 float32 7.5
+# and 10.3.
 MAX_RUN_BYTES, MIN_ROWS_OF_RUNS, ROW_BYTES_OF_RUNS = 16, 64, {2: 32, 4: 64, 8: 64}
+MAX_ROWS_OF_RUNS = {2: 256, 4: 512, 8: 256}
 # Programs that do not wait for each other: of so many waves the last one is a small part.
 WAVES = 4
 # Warps of a multiprocessor that run at once where each thread has half of its elements.
@@ -58,13 +69,18 @@ WARPS_AT_ONCE = 32
 def two_tiles_forward(problem: Problem, channels: int, limits: Limits) -> Configuration | None:
     """Instead of one tile of so many columns; None where there would be hardly fewer masked lanes."""
     rows, size = power_of_2_within(problem.M), problem.itemsize
-    if not MIN_TWO_TILES <= rows <= MAX_TWO_TILES or not has_vectors(problem):
+    most = MAX_TWO_TILES * (2 if size == 4 else 1)
+    if not MIN_TWO_TILES <= rows <= most or not has_vectors(problem):
         return None
     if limits.capability[0] != 9 and (size > 2 or rows > MAX_TWO_TILES // 2):
         return None  # neither timed nor compiled
-    if size == 8 and problem.M - rows > rows // 4:
-        return None  # 8 bytes spill with half as many rows in the second tile (760 x 40000)
-    return _in_two_tiles(problem, min(channels, BYTES_OF_TWO_TILES[size] // size), WARPS_OF_TWO_TILES, limits)
+    if (size == 8 or rows > MAX_TWO_TILES) and problem.M - rows > rows // 4:
+        return None  # 8 bytes spill with half as many rows in the second tile (760 x 40000 float64)
+    found = _in_two_tiles(problem, min(channels, BYTES_OF_TWO_TILES[size] // size), WARPS_OF_TWO_TILES, limits)
+    if found is None or size == 2:
+        return found
+    least = (WAVES if rows > MAX_TWO_TILES else PROGRAMS_OF_TWO_TILES) * limits.sm_count
+    return found if cdiv(problem.N, found.channels) > least else None
 
 
 def two_tiles_of_gradient(problem: Problem, channels: int, limits: Limits) -> Configuration | None:
@@ -82,6 +98,13 @@ def _in_two_tiles(problem: Problem, channels: int, warps: int, limits: Limits) -
     channels = min(channels, warps * of_warp // rows)
     configuration = Configuration("channels", channels, max(channels * rows // of_warp, 1), 1)
     return configuration if launch_or_none(problem, configuration, limits) is not None else None
+
+
+def gradient_by_groups(problem: Problem, limits: Limits) -> bool:
+    """Whether groups of columns take less than programs that hold some of more rows than two tiles are worth."""
+    wide = problem.inputs == 2 and problem.itemsize == 2 and has_vectors(problem) and limits.capability[0] == 9
+    many = cdiv(problem.N, COLUMNS_OF_GROUPS) > limits.sm_count
+    return wide and many and problem.M > MIN_ROWS_OF_GRADIENT
 
 
 def held_by_sectors(problem: Problem, channels: int, limits: Limits) -> bool:
@@ -109,7 +132,7 @@ def gradient_of_sectors(problem: Problem, limits: Limits) -> Configuration | Non
     if 2 * sector_bytes(problem, channels) <= MAX_BYTES_OF_SECTORS:
         return None
     two_tiles = None
-    if size * channels == SECTOR_BYTES:
+    if size * channels == SECTOR_BYTES and cdiv(problem.N, 2 * channels) > WAVES * limits.sm_count:
         two_tiles = _in_two_tiles(problem, 2 * channels, MAX_WARPS, limits)
     return two_tiles or Configuration("channels", channels, MAX_WARPS)
 
@@ -117,7 +140,13 @@ def gradient_of_sectors(problem: Problem, limits: Limits) -> Configuration | Non
 def runs_as_columns(problem: Problem, limits: Limits) -> Configuration | None:
     """None where runs are not short, or few programs would hold them."""
     A, C, B, size, inputs = problem
-    if B == 1 or power_of_2(B) != B or B * size > MAX_RUN_BYTES or A < MIN_ROWS_OF_RUNS or limits.capability[0] != 9:
+    if (
+        B == 1
+        or power_of_2(B) != B
+        or B * size > MAX_RUN_BYTES
+        or 2 * A < MIN_ROWS_OF_RUNS
+        or limits.capability[0] != 9
+    ):
         return None
     rows, of_warp = power_of_2_within(A), held(problem) * WARP
     channels = ROW_BYTES_OF_RUNS[size] // (B * size)
@@ -125,7 +154,8 @@ def runs_as_columns(problem: Problem, limits: Limits) -> Configuration | None:
         2 * cdiv(C, channels) <= limits.sm_count or channels * B * power_of_2(A) > MAX_WARPS * of_warp
     ):
         channels //= 2
-    if 2 * cdiv(C, channels) < limits.sm_count:
+    few_rows = A < MIN_ROWS_OF_RUNS and cdiv(C, channels) <= 2 * limits.sm_count
+    if few_rows or 2 * cdiv(C, channels) < limits.sm_count:
         return None
     at_once = WARPS_AT_ONCE * WARP * limits.sm_count
     many = cdiv(C, channels) * channels * B * power_of_2(A) > at_once * held(problem) // 2
@@ -134,7 +164,7 @@ def runs_as_columns(problem: Problem, limits: Limits) -> Configuration | None:
     for tile, two in ((rows, 1), (power_of_2(A), 0)):
         warps = max(1, min(MAX_WARPS, channels * B * tile // of_warp))
         configuration = Configuration("channels", channels, warps, two, padded=True)
-        if launch_or_none(problem, configuration, limits) is not None:
+        if tile <= MAX_ROWS_OF_RUNS[size] and launch_or_none(problem, configuration, limits) is not None:
             return configuration
     return None
 

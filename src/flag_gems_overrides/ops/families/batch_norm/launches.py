@@ -34,8 +34,9 @@ LITTLE_EDGES, LITTLE_BYTES = {2: 3 << 18}, 1 << 20
 WORDS_OF_THREAD = 8
 # Programs that exchange words at most, and of a group where there are more: 20 x 6 x 65536 bf16, of groups of 110, is
 # 27.6 us by 660, with the flag 24.7, but 16 x 64 x 25000, of groups of 12, 64.0 by 768, with the flag 69.8, the
-# gradients of 24 x 96 x 9000 float16 83.1 and 87.1, of 32 x 256 x 3136 bf16 92.7 and 95.5 (H100).
-MAX_PROGRAMS_BY_WORDS, SMALL_GROUP = 512, 16
+# gradients of 24 x 96 x 9000 float16 83.1 and 87.1, of 32 x 256 x 3136 bf16 92.7 and 95.5, 16 x 32 x 40000 bf16, of
+# groups of 24, 49.1 and 54.6, the gradient of 8 x 20 x 65536 float16, of 33, 41.4 and 46.8 (H100).
+MAX_PROGRAMS_BY_WORDS, SMALL_GROUP = 512, 33
 # Elements of a tile at most.
 MAX_BLOCK = 1 << 16
 # Columns of a program that holds runs as them at most.
