@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from flag_gems_overrides.ops.families.batch_norm import prepare
 from flag_gems_overrides.ops.families.batch_norm.groups_plan import groups_of
 from flag_gems_overrides.ops.families.batch_norm.launches import (
     MAX_PROGRAMS_BY_WORDS,
@@ -15,7 +17,9 @@ from flag_gems_overrides.ops.families.batch_norm.launches import (
     by_words,
     launch,
 )
+from flag_gems_overrides.ops.families.batch_norm.layout import View
 from flag_gems_overrides.ops.families.batch_norm.plan import choose, plan
+from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import cdiv
 
@@ -306,3 +310,20 @@ def test_small_groups_of_many_programs_exchange_words(shape, words):
     assert isinstance(planned, Groups)
     assert planned.programs > MAX_PROGRAMS_BY_WORDS
     assert by_words(problem, planned) == words
+
+
+@pytest.mark.parametrize(
+    ("layout", "dtype", "registers"),
+    [
+        ((3779, 3, 4), torch.float16, 128),
+        ((1000, 3, 12), torch.float16, 128),
+        ((3779, 3, 4), torch.bfloat16, None),
+        ((2048, 3, 8), torch.float16, None),
+        ((3779, 150, 4), torch.float16, None),
+        ((1000, 3, 4), torch.float16, None),
+    ],
+)
+def test_few_full_programs_of_half_vectors_have_all_registers(layout, dtype, registers, monkeypatch):
+    monkeypatch.setattr(devices, "limits", lambda device: H200)
+    monkeypatch.setattr(prepare.batch_norm_channels, "bind", lambda *_, **options: options.get("maxnreg"))
+    assert prepare.forward_launch(View(*layout), dtype, True, 0.1, 1e-5, 0, None) == registers

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from flag_gems_overrides.ops.families.group_norm import layer_norm
+from flag_gems_overrides.ops.families.group_norm import layer_norm, prepare
 from flag_gems_overrides.ops.families.group_norm.launches import BackwardFew, Problem, Rows, Split, Tile
 from flag_gems_overrides.ops.families.group_norm.plan import choose, plan
 from flag_gems_overrides.ops.launch import devices
@@ -287,3 +287,11 @@ def test_few_groups_that_would_wait_for_weight_and_bias_are_split():
     assert isinstance(plan(Problem(2, 3035, 8, 1, 2, 1, True), H200), Split)
     assert isinstance(plan(Problem(192, 20, 1000, 1, 4, 1, True), H200), Rows)
     assert isinstance(plan(Problem(192, 16, 2048, 1, 2, 1, True), H200), Rows)
+
+
+@pytest.mark.parametrize(("size", "groups", "HW", "registers"), [(17, 8, 1, 72), (15, 5, 1, 72), (7, 4, 3, None)])
+def test_groups_of_singles_have_registers_for_weight_and_bias(size, groups, HW, registers, monkeypatch):
+    monkeypatch.setattr(devices, "limits", lambda device: H200)
+    monkeypatch.setattr(prepare.group_norm_rows, "bind", lambda *_, **options: options.get("maxnreg"))
+    sizes = prepare.Sizes(4877, size * groups, HW, groups)
+    assert prepare.forward_launch(torch.float16, sizes, 1e-5, 0, None) == registers

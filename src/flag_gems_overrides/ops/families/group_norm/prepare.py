@@ -14,6 +14,7 @@ import torch
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
+from ...launch.sizes import WARP
 from ..norm.prepare import after_another, has_pdl
 from .forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_rows
 from .launches import Configuration, Loop, Problem, Rows, Split, Vectors
@@ -29,11 +30,20 @@ ROWS_REGISTERS = {True: 255, False: 128}
 # itself it spills 8 bytes of 512 x 16 x 4500 float16 (sm_90, Triton 3.6). Those of one channel to a vector spill 8 with
 # these: 909 x 2536 x 32 float16 in 8 groups 106.2 us, 104.9 with 72 (H100).
 FULL_REGISTERS = 64
+# Of a thread that has so many elements of several groups, each of a channel of its own: left to itself the compiler
+# spills 8 bytes for an eighth program of 4 warps to a multiprocessor (4877 x 136 in 8 groups of 16 bits, sm_90, Triton
+# 3.6).
+SINGLES_OF_MANY, SINGLES_REGISTERS = 8, 72
 
 
 def all_registers(warps: int, needed: bool) -> dict[str, int]:
     """All that a program of so many warps can have, where the compiler spills 8 bytes to make room for a second one."""
     return {"maxnreg": ROWS_REGISTERS[warps < MAX_WARPS]} if needed else {}
+
+
+def _of_many_singles(plan: Rows, D: int) -> bool:
+    elements = plan.groups * plan.chunks * plan.vectors.lanes * plan.vectors.vec // (plan.warps * WARP)
+    return plan.vectors.vec == 1 < min(D, plan.groups) and plan.early and elements >= SINGLES_OF_MANY
 
 
 class Sizes(NamedTuple):
@@ -75,6 +85,8 @@ def forward_launch(
         full = plan.warps < MAX_WARPS and plan.chunks * plan.vectors.vec == MAX_HELD_OF_SEVERAL
         if full and plan.vectors.span > 1 and dtype.itemsize == 2 and limits.capability[0] < 10:
             registers = {"maxnreg": FULL_REGISTERS}
+        if HW == 1 < G and _of_many_singles(plan, D) and limits.capability[0] == 9:
+            registers = {"maxnreg": SINGLES_REGISTERS}
         return group_norm_rows.bind(
             device,
             (plan.programs,),
