@@ -833,3 +833,21 @@ def test_long_columns_of_16_bits_that_no_cache_holds_are_read_by_many_programs_e
         assert isinstance(plan(M, N, K, 2, 1, H200), Interleaved)
     for M, N, K, inputs in [(3000, 7000, 3, 1), (342, 38281, 7, 2), (147, 26752, 4, 1)]:
         assert isinstance(plan(M, N, K, 2, inputs, H200), Blocks)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "size", "registers"),
+    [
+        (128, 552, 12, 2, 144),
+        (7, 187, 2424, 4, 144),
+        (7, 187, 9696, 4, 128),  # five waves, by 144 registers six
+        (280, 105, 260, 2, 128),
+        (280, 105, 256, 2, 128),  # half as many loads
+        (7, 256, 2432, 4, 128),  # no masks
+    ],
+)
+def test_masked_tiles_have_registers_for_all_loads_if_no_program_waits_longer(M, N, K, size, registers):
+    p = plan(M, N, K, size, 1, H200)
+    assert isinstance(p, Split)
+    assert not p.looped
+    assert p.registers == registers

@@ -39,6 +39,9 @@ MAX_ELEMENTS_OF_NARROWER, MAX_PER_SM_OF_NARROWER = 32, 1.25
 # Elements of 16 bits from which no program has columns of half a sector, of several: softmax 16 x 2000 x 64 bf16 12.7
 # us so, by groups 10.5, but 5 x 1520 x 72 8.0 and 8.8 (H100; none between them was timed).
 MAX_HALVED = 1 << 20
+# Registers of a thread with MAX_DEPTH loads of 4 elements, of which each has a mask: by 128 8 to 24 bytes of uneven
+# tiles spill (sm_90, Triton 3.6), log_softmax 7 x 187 x 2424 float32 16; by 144 none.
+MASKED_VECTOR, REGISTERS_OF_MASKED = 4, 144
 # Columns of float32 forward of which a group would spill 24 bytes of 32 elements to a thread: softmax 16 x 3285 x 32
 # 12.9 us so, with 16, of which some are read twice, 12.4 (H100).
 MANY_WORDS_OF_GROUP = 32
@@ -82,7 +85,8 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         # Idle multiprocessors: softmax 300 x 200 x 6 bf16 4.0 us by two warps for each [N, K], by one 6.2.
         shape, warps = shape._replace(elements=shape.elements // 2), warps * 2
     if warps <= 8 or narrower:
-        return configuration_of(vec, block_k, shape._replace(warps=warps), 1)
+        found = configuration_of(vec, block_k, shape._replace(warps=warps), 1)
+        return _for_masks(Problem(M, N, K, size, inputs), found, limits)
     if (size, inputs) == (4, 2):
         # 8 x 4096 x 1024: 81 % in registers of up to 64 programs, 66 % in a loop. Eight loads of each input: 142 x 1897
         # x 3 11.0 us, with four 14.5.
@@ -127,6 +131,20 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
             found = found._replace(elements=ELEMENTS_FOR_FEWER_WORDS)
     few_words = M * N * K * size * inputs <= limits.l2_bytes if vec == 1 else has_few_words(problem, limits)
     return _for_fewer_words(problem, found, limits) if few_words else found
+
+
+def _for_masks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
+    """More registers where tiles with masks would spill, if the programs run in as many waves with them; others, of
+    which fewer would run at once, spill.
+    """
+    launched = launch(problem, found, limits)
+    if not isinstance(launched, Split) or launched.even or (launched.depth, launched.vec) != (MAX_DEPTH, MASKED_VECTOR):
+        return found
+    shape = Shape(found.elements, found.warps, found.registers)
+    at_once, fewer = (resident(each, limits) for each in (shape, shape._replace(registers=REGISTERS_OF_MASKED)))
+    if fewer > 0 and cdiv(launched.programs, fewer) == cdiv(launched.programs, at_once):
+        return found._replace(registers=REGISTERS_OF_MASKED)
+    return found
 
 
 def has_few_words(problem: Problem, limits: Limits) -> bool:
