@@ -851,3 +851,26 @@ def test_masked_tiles_have_registers_for_all_loads_if_no_program_waits_longer(M,
     assert isinstance(p, Split)
     assert not p.looped
     assert p.registers == registers
+
+
+def test_half_as_long_columns_of_long_odd_rows_have_two_threads_each():
+    for M, N, K, two in [
+        (1351, 29, 2871, True),
+        (1351, 16, 2871, False),
+        (1351, 29, 2870, False),
+        (300, 29, 2871, False),
+    ]:
+        found = plan(M, N, K, 2, 1, H200)
+        assert isinstance(found, Short)
+        assert (found.lanes == 2) == two
+
+
+def test_gradients_of_few_odd_short_rows_have_two_threads_to_a_row():
+    for M, N, size, elements in [(17296, 5, 2, 4), (40000, 7, 2, 4), (70000, 5, 2, 8), (17296, 5, 4, 8)]:
+        assert default(Problem(M, N, 1, size, 2), H200).elements == elements
+
+
+def test_few_odd_rows_of_16_bits_are_held_where_the_table_has_a_loop():
+    for M, N in [(119, 7029), (125, 6013), (100, 7501)]:
+        found = plan(M, N, 1, 2, 1, H200)
+        assert not getattr(found, "looped", False)

@@ -89,8 +89,12 @@ MIN_FILLED_BYTES, MAX_FILL_VECTORS = 23 << 20, 16
 # x 10873 x 1980 float32 takes it 63.4 us, 88.8 by images; 2 x 7421 x 5247 74.4 and 99.1. Images and tiles write about
 # 3300 bytes a nanosecond, zeros 4250: so they take 64.4 and 75.7 us.
 # A position costs so much that half as many bytes of it are about the least: 3 x 512 x 167290 float32 360 us so, 383 by
-# images, but 3 x 256 x 167290 202 and 195 (H100). Then there must be more bytes to pay for the second launch.
+# images, but 3 x 256 x 167290 202 and 195 (H100). Then there must be more bytes to pay for the second launch: of images
+# that are no whole vectors fewer, 90 x 605 x 535 float32 43.9 us so, 59.1 by images, x 963 75.5 and 80.1, 30 x
+# 1000 x 1071 46.5 and 61.2; but 90 x 605 x 535 float16 26.0 and 26.0 (H100).
+# More than MAX_UNEVEN positions of an image were not timed.
 MIN_SCATTER_BYTES, MIN_SCATTER_BYTES_OF_POSITION = 64 << 20, 4096
+MIN_SCATTER_BYTES_OF_UNEVEN, MAX_UNEVEN = 96 << 20, 2048
 MANY_SCATTER_BYTES, MANY_SCATTER_BYTES_OF_POSITION = 256 << 20, 2048
 # So many classes of such images that are no whole vectors are filled too, with as many vectors to a thread as leave it
 # about two targets: 9147 x 6 x 10 bfloat16 takes 3.6 us, 4.2 with tile (torch.compile 3.2), 105 x 3 x 4 3.0 and 3.4.
@@ -232,7 +236,8 @@ def _default(problem: Problem) -> Configuration:
     few = FEW_POSITIONS_OF_LITTLE if little else FEW_POSITIONS
     if D > 1 and TINY >= N * C * D:
         return LITTLE
-    many = N * C * D * size >= MANY_SCATTER_BYTES
+    uneven = period > 1 and MAX_UNEVEN >= D
+    many = N * C * D * size >= (MIN_SCATTER_BYTES_OF_UNEVEN if uneven else MANY_SCATTER_BYTES)
     least = MANY_SCATTER_BYTES_OF_POSITION if many else MIN_SCATTER_BYTES_OF_POSITION
     is_read = power_of_2(min(N, 2) * D) <= 2 * WARPS * WARP * MAX_TARGETS  # all targets, by a program that fills
     large = N * C * D * size >= MIN_FILLED_BYTES and C * size >= MIN_SCATTER_BYTES_OF_POSITION and is_read

@@ -23,6 +23,9 @@ from .little import LITTLE, MAX_SHORT_OF_TINY, is_little
 # 135919 bf16 75 us so, by one thread 82, float32 128 and 139, 5 x 40 x 60001 42 and 44 (H100). Shorter ones were not
 # timed.
 MANY_COLUMNS, LONG_ODD_ROW = 1 << 18, 1 << 15
+# The same of half as long columns of 16 bits, of so many: log_softmax 1351 x 29 x 2871 float16 199 us by two threads
+# to a column and 8 warps, 229 by single ones and 4, 1351 x 27 x 2871 bf16 176 and 216, 1200 x 30 x 3001 193 and 220.
+MANY_SHORT_COLUMNS, ODD_ROW = 1 << 21, 1 << 11
 # Warps of a program of such columns: at most MAX_SHARED_WARPS where a row of K is longer than a sector, so that
 # programs share sectors: softmax 26 x 1079 x 317 float32 by 16 49 us, in a loop 38.
 MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
@@ -102,8 +105,8 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
         elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
         if block_n == MAX_WORDS and M * K >= MANY_COLUMNS:
             warps = 8
-            if is_of_two_threads(problem):
-                elements //= 2
+        if is_of_two_threads(problem):
+            elements, warps = block_n // 2, 8
         if size == 2 and K % 2 == 0:
             # Two columns to a thread, if it can hold them: the gradient of log_softmax 664 x 16 x 542 bf16 20.9 us so,
             # one by one 22.4, of 1000 x 10 x 602 float16 21.5 and 23.0, softmax 500 x 30 x 762 bf16 25.6 and 28.3
@@ -132,8 +135,9 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
 
 def is_of_two_threads(problem: Problem) -> bool:
     M, N, K, size, inputs = problem
-    long = K % 2 == 1 and K >= LONG_ODD_ROW and M * K >= MANY_COLUMNS
-    return long and size < 8 and inputs == 1 and power_of_2(N) == MAX_WORDS
+    long = K >= LONG_ODD_ROW and M * K >= MANY_COLUMNS and size < 8 and power_of_2(N) == MAX_WORDS
+    short = K >= ODD_ROW and M * K >= MANY_SHORT_COLUMNS and size == 2 and power_of_2(N) == MAX_WORDS // 2
+    return K % 2 == 1 and inputs == 1 and (long or short)
 
 
 def _wider(inputs: int, few: int) -> list[int]:

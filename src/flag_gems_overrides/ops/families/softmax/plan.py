@@ -55,6 +55,10 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
     return inputs, size, K == 1, N == 1, math.gcd(N if K == 1 else K, VECTOR_BYTES // size)
 
 
+# The longest odd rows of few that are held where the table has a loop; longer ones were not timed.
+MAX_ODD_OF_FEW = 8192
+
+
 def choose(problem: Problem, limits: Limits) -> Configuration:
     by_rules = default(problem, limits)
     # The table has times of short columns that were tiles of a power of two, and none of few columns as they lie.
@@ -123,13 +127,17 @@ def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configurat
     49696 float32 36.8 us by the default, by 5 programs in a loop of 3 tiles 47.1; 150 x 60000 32.8 and 33.2 (H100).
     Fewer rows than multiprocessors were not timed. Columns are in one tile where they were timed: softmax 24 x 51 x
     131072 float32 in 64 columns, a loop that spills, 872 us (FlagGems 681, H100). Those of 16 bits that a group holds
-    were not timed held: softmax 1 x 2048 x 102832 bf16 497 us, by two programs in a loop 544 (H100).
+    were not timed held: softmax 1 x 2048 x 102832 bf16 497 us, by two programs in a loop 544 (H100). Nor were odd rows
+    of 16 bits held that are no more than multiprocessors: softmax 119 x 7029 bf16 4.8 us, in a loop 5.4 (FlagGems 5.2),
+    125 x 6013 4.65 and 5.35, 100 x 7501 float16 4.7 and 5.3 (H100).
     """
     looped, held = (launch(problem, each, limits) for each in (found, by_rules))
     if not isinstance(looped, Split) or not looped.looped or (isinstance(held, Split) and held.looped):
         return False
     if not looped.contiguous:
         return looped.group == 1 or (problem.itemsize == 2 and isinstance(held, Split) and held.group > 1)
+    if looped.group == 1 and (problem.itemsize, problem.inputs) == (2, 1) and limits.sm_count >= problem.M:
+        return problem.N % 2 == 1 and MAX_ODD_OF_FEW >= problem.N
     tiles = cdiv(cdiv(problem.N // looped.vec, looped.group), looped.depth * looped.lanes)
     return limits.sm_count <= problem.M and looped.group > 1 and tiles > MAX_TILES_OF_LOOP
 

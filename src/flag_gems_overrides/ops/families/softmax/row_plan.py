@@ -34,6 +34,9 @@ MIN_HALVED_OF_FLOAT64 = 32
 # Rows up to which no thread has several: so many can be as many programs of 4 warps as multiprocessors run at once.
 # 27736541 x 2 bf16 takes 57 us, with two rows to a thread 70, with one, as long as starting 216692 programs, 135.
 MANY_ROWS = 1 << 19
+# Gradients of odd rows of 5 to 7 elements of 16 bits, of which so many have two threads each: 17296 x 5 bf16 3.3 us, by
+# single threads 4.0, 20000 x 7 float16 3.4 and 4.1, 40000 x 5 bf16 3.5 and 4.2 (H100).
+FEW_SHORT_ROWS = 1 << 16
 
 
 def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
@@ -59,6 +62,8 @@ def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Config
     elif vec == 1 and WARP // 2 <= block_n <= WARP:
         # As the forward: the gradient of 447392 x 27 bf16 29.5 us, with 8 37.4; of 300000 x 11 12.9 and 15.2, of 136037
         # x 13 float32 12.3 and 14.3 (H100).
+        elements = min(elements, 4)
+    elif vec == 1 and size == 2 and block_n == WARP // 4 and FEW_SHORT_ROWS >= M:
         elements = min(elements, 4)
     threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
     # Of few rows no more warps than they need; of many that short more, for fewer programs (300000 x 11 as fast).
