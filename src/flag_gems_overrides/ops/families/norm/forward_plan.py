@@ -73,7 +73,7 @@ MAX_ROWS_OF_FEW, MAX_FULL_ROWS_OF_FEW, EVEN = 3.5, 2, 0.88
 # Rows of a multiprocessor, and bytes of a row, for ``long_sum``. Others were not timed.
 MAX_LONG_SUMS, LONG_SUM, MAX_LONG_SUM = 3.1, 24000, 32768
 # Most rows of whole vectors of 16 bits, and their lengths, that are not shared as in the tables (``few_long_rows``).
-MAX_FEW_LONG, MIN_FEW_LONG, LONGEST_OF_FEW = 3, 12288, 16384
+MAX_M_OF_FEW_LONG, MIN_N_OF_FEW_LONG, MAX_N_OF_FEW_LONG = 3, 12288, 16384
 # Between these lengths odd rows take programs of 16 warps, or four programs of four (``shared_odd_row``).
 MIN_SHARED_ODD, MAX_SHARED_ODD = 14344, 16384
 
@@ -218,7 +218,7 @@ def few_long_rows(problem: Problem, limits: Limits) -> Configuration | None:
     M, N, _, itemsize, backward, residual = problem
     if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % (VECTOR_BYTES // itemsize):
         return None
-    if M > MAX_FEW_LONG or not MIN_FEW_LONG <= N <= LONGEST_OF_FEW:
+    if M > MAX_M_OF_FEW_LONG or not MIN_N_OF_FEW_LONG <= N <= MAX_N_OF_FEW_LONG:
         return None
     return Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize)
 
