@@ -321,9 +321,12 @@ def test_small_groups_of_many_programs_exchange_words(shape, words):
         ((2048, 3, 8), torch.float16, None),
         ((3779, 150, 4), torch.float16, None),
         ((1000, 3, 4), torch.float16, None),
+        ((16, 16, 704), torch.float32, 128),
+        ((1, 43, 15011), torch.float32, 128),
+        ((16, 160, 704), torch.float32, None),
     ],
 )
-def test_few_full_programs_of_half_vectors_have_all_registers(layout, dtype, registers, monkeypatch):
+def test_full_programs_that_are_alone_on_a_multiprocessor_have_all_registers(layout, dtype, registers, monkeypatch):
     monkeypatch.setattr(devices, "limits", lambda device: H200)
     monkeypatch.setattr(prepare.batch_norm_channels, "bind", lambda *_, **options: options.get("maxnreg"))
     assert prepare.forward_launch(View(*layout), dtype, True, 0.1, 1e-5, 0, None) == registers

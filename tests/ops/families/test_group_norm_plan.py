@@ -295,3 +295,10 @@ def test_groups_of_singles_have_registers_for_weight_and_bias(size, groups, HW, 
     monkeypatch.setattr(prepare.group_norm_rows, "bind", lambda *_, **options: options.get("maxnreg"))
     sizes = prepare.Sizes(4877, size * groups, HW, groups)
     assert prepare.forward_launch(torch.float16, sizes, 1e-5, 0, None) == registers
+
+
+@pytest.mark.parametrize(("N", "registers"), [(4, 128), (400, None)])
+def test_few_groups_with_edges_in_vectors_of_several_channels_have_all_registers(N, registers, monkeypatch):
+    monkeypatch.setattr(devices, "limits", lambda device: H200)
+    monkeypatch.setattr(prepare.group_norm_rows, "bind", lambda *_, **options: options.get("maxnreg"))
+    assert prepare.forward_launch(torch.float32, prepare.Sizes(N, 6, 4099, 2), 1e-5, 0, None) == registers

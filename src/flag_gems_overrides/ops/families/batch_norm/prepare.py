@@ -57,7 +57,7 @@ def forward_launch(
     # multiprocessor (512 x 999 float16, 592 x 206606 bfloat16, sm_80).
     squeezed = tiling.columns and tiling.warps == MAX_WARPS and not has_vectors(problem) and limits.capability[0] < 9
     if isinstance(chosen, Channels):
-        if squeezed or _of_half_vectors(chosen, dtype, limits):
+        if squeezed or _is_full_and_alone(chosen, dtype, limits):
             options["maxnreg"] = limits.registers_per_sm // (MAX_WARPS * WARP)
         return batch_norm_channels.bind(device, (tiling.blocks,), *sizes, **options, REST=tiling.rest, RUN=tiling.run)
     alone = chosen.group == 1
@@ -122,14 +122,15 @@ def backward_launch(
     return _together(launch, chosen, 2, C, dtype, device, words) if not alone else functools.partial(_alone, launch)
 
 
-def _of_half_vectors(chosen: Channels, dtype: torch.dtype, limits: devices.Limits) -> bool:
-    """Left to itself the compiler spills 8 bytes for a second program of 16 warps to a multiprocessor (3779 x 3 x 4,
-    1000 x 3 x 12 float16, sm_90, Triton 3.6; not of bfloat16). Where none gets a second one; others were not timed."""
+def _is_full_and_alone(chosen: Channels, dtype: torch.dtype, limits: devices.Limits) -> bool:
+    """Left to itself the compiler spills for a second program of 16 warps to a multiprocessor: 8 bytes of 3779 x 3 x 4
+    and 1000 x 3 x 12 float16, not of bfloat16, 8 and 16 of 16 x 16 x 704 and 1 x 43 x 15011 float32 (sm_90, Triton
+    3.6). Where none gets a second one; others were not timed."""
     tiling = chosen.tiling
     full = tiling.channels == 1 and tiling.warps == MAX_WARPS and tiling.block >= MAX_ELEMENTS[1] * MAX_WARPS * WARP
-    half = not tiling.columns and tiling.vec * dtype.itemsize == VECTOR_BYTES // 2
-    few = tiling.blocks <= limits.sm_count
-    return full and half and few and dtype == torch.float16 and limits.capability[0] == 9
+    half = dtype == torch.float16 and tiling.vec * dtype.itemsize == VECTOR_BYTES // 2
+    alone = not tiling.columns and tiling.blocks <= limits.sm_count
+    return full and alone and (half or dtype == torch.float32) and limits.capability[0] == 9
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

@@ -80,7 +80,10 @@ def forward_launch(
             options["SPAN"] = 0
         # 4 x 6 x 4099 bfloat16 in 2 groups, sm_80; 1 x 2 x 3363 float64 in 2 groups, sm_90.
         several = plan.vectors.span > 1 and limits.capability[0] < 9
-        edges = plan.vectors.unaligned and plan.warps == MAX_WARPS and (several or dtype.itemsize == 8)
+        # Nor does a second program need registers where there are no more than multiprocessors: 4 x 6 x 4099 float32 in
+        # 2 groups, sm_90, Triton 3.6.
+        few = plan.vectors.span > 1 and limits.sm_count >= plan.programs
+        edges = plan.vectors.unaligned and plan.warps == MAX_WARPS and (several or few or dtype.itemsize == 8)
         registers = all_registers(plan.warps, edges)
         full = plan.warps < MAX_WARPS and plan.chunks * plan.vectors.vec == MAX_HELD_OF_SEVERAL
         if full and plan.vectors.span > 1 and dtype.itemsize == 2 and limits.capability[0] < 10:
