@@ -49,6 +49,17 @@ def test_on_the_only_gpu_all_is_compiled_before(events, monkeypatch):
     assert list(found) == COMPILED[1:]
 
 
+def test_a_worker_that_found_no_memory_beside_others_says_nothing_of_its_provider(monkeypatch):
+    def run(function, tasks, processes, seconds, environment=None):
+        for key, name in tasks:
+            died = "status 1: torch.AcceleratorError: CUDA error: out of memory" if name == "override" else "status 1"
+            yield workers.Answer((key, name), None, died)
+
+    monkeypatch.setattr(workers, "run", run)
+    monkeypatch.setattr(beforehand, "gpu_beside", lambda: None)
+    assert list(beforehand.compiled([ONE], 60.0)) == [(ONE, Prepared({"upstream": "status 1"}, {}))]
+
+
 def test_beside_another_gpu_a_problem_comes_when_it_is_compiled(events, monkeypatch):
     monkeypatch.setattr(beforehand, "gpu_beside", lambda: "GPU-1")
     found = beforehand.compiled([ONE, TWO, THREE], 60.0)
