@@ -214,13 +214,25 @@ class Softmaxes:
     @each("N, K", [(501, 9), (400, 12), (301, 131), (304, 131), (301, 136)])
     def test_long_columns_as_they_lie(self, N, K, dtype, device):
         """Which are planned for more elements than the interpreter computes in a second."""
-        vec = VECTOR_BYTES // dtype.itemsize
-        x, g = (torch.randn(2, N, K, device=device).to(dtype) for _ in range(2))
+        self.check_long_columns((2, N, K), dtype, device)
+
+    def test_long_columns_whose_parts_are_not_merged_at_once(self, device, device_with, monkeypatch):
+        """Of three parts two at a time. An element after the vectors of the last row is of the class that they begin
+        with."""
+        device_with()
+        monkeypatch.setattr(call, "MERGED_ELEMENTS", 32)
+        self.check_long_columns((3, 501, 9), torch.float16, device)
+
+    def check_long_columns(self, shape, dtype, device):
+        N, vec = shape[1], VECTOR_BYTES // dtype.itemsize
+        x, g = (torch.randn(shape, device=device).to(dtype) for _ in range(2))
         y = self.native(x, 1, False)
         x[:, :, 3] = -inf
         x[:, N // 2 :, 4] = -inf
         x[0, N // 3, 5] = inf
         x[1, N - 1, 6] = nan
+        x[:, 0, 0] = 200  # the exponential of what it is more than the others is infinite
+        x[:, :, 7] -= 200  # of a larger maximum all exponentials are 0
         forward = Configuration("strided", 2 * vec, 1, group=4)
         with np.errstate(invalid="ignore"):
             actual = call.forward(x, 1, False, self.log, forward)

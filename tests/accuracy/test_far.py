@@ -21,7 +21,7 @@ from flag_gems_overrides.ops.cross_entropy_loss import cross_entropy_loss
 from flag_gems_overrides.ops.cumsum import cumsum
 from flag_gems_overrides.ops.families.batch_norm import call as families_batch_norm
 from flag_gems_overrides.ops.families.gather.call import launch_with as nll_loss_with
-from flag_gems_overrides.ops.families.gather.plan import SCATTER, SHORT
+from flag_gems_overrides.ops.families.gather.plan import FILL, SCATTER, SHORT
 from flag_gems_overrides.ops.families.group_norm import call as group_norm
 from flag_gems_overrides.ops.families.reduction.launches import Configuration as Moments
 from flag_gems_overrides.ops.families.reduction.moments import variance
@@ -191,6 +191,42 @@ def test_log_softmax_of_long_columns_as_they_lie(N, K, only_last, device_with):
     g, y = g[-1:], x[-1:]
     native = torch.ops.aten._log_softmax_backward_data(g, y, 1, y.dtype)
     assert_same_answer(dx, native, g.double() - y.double().exp() * g.double().sum(1, keepdim=True))
+
+
+def test_log_softmax_of_many_long_columns_as_they_lie(only_last, device_with):
+    """The last row's statistics are behind 2**31 too. The last programs merge its last 16 columns."""
+    device_with(sm_count=1)
+    only_last(1)
+    shape, last = (65000, 2, 33 * 1024), (slice(-1, None), slice(None), slice(-16, None))
+    x, g = sparse(shape, torch.float16), sparse(shape, torch.float16)
+    for tensor in x, g:
+        tensor[last] = torch.randn(1, 2, 16).half()
+    configuration = Softmax("strided", 16, 4)
+    y = softmax_with(configuration, "log_softmax", x, 1, False)[last]
+    assert_same_answer(y, torch.log_softmax(x[last], 1), torch.log_softmax(x[last].double(), 1))
+    x[last] = y
+    dx = softmax_with(configuration, "log_softmax_backward", g, x, 1, x.dtype)[last]
+    g, y = g[last], x[last]
+    native = torch.ops.aten._log_softmax_backward_data(g, y, 1, y.dtype)
+    assert_same_answer(dx, native, g.double() - y.double().exp() * g.double().sum(1, keepdim=True))
+
+
+def test_log_softmax_of_long_columns_of_one_matrix_as_they_lie(only_last):
+    """Of the last column the last of three programs finds the statistics of every third step of eight rows, and the
+    last to write has those before. What is after the whole vectors is at far more than 2**31."""
+    only_last(1)
+    N, K = 193, 2**27 + 1
+    found, written = ([*range(8 * first + 7, N, 24), N - 1] for first in (2, 0))
+    x, g = sparse((1, N, K), torch.float16), sparse((1, N, K), torch.float16)
+    for tensor in x, g:
+        tensor[0, :, -1] = torch.randn(N).half()
+    configuration = Softmax("strided", 8, 4, group=4)
+    y = softmax_with(configuration, "log_softmax", x, 1, False)[0, written, -1]
+    truth = x[0, written, -1].double() - x[0, found, -1].double().logsumexp(0)
+    assert_same_answer(y, truth.half(), truth)
+    dx = softmax_with(configuration, "log_softmax_backward", g, x, 1, x.dtype)[0, written, -1]
+    truth = g[0, written, -1].double() - x[0, written, -1].double().exp() * g[0, found, -1].double().sum()
+    assert_same_answer(dx, truth.half(), truth)
 
 
 # Whole rows, with vectors cut by their ends and without; in loops, of one program for a row.
@@ -430,8 +466,9 @@ def test_a_gradient_in_two_launches(only_last):
     assert nll_loss_with(SCATTER, "nll_loss2d_backward", *given)[-1, -1].item() == -1
 
 
+@pytest.mark.parametrize("configuration", [SHORT, FILL], ids=["short", "fill"])
 @each("reduction", [0, 1])
-def test_gradients_of_short_rows(reduction, only_last):
+def test_gradients_of_short_rows(reduction, configuration, only_last):
     """The last row begins behind 2**31."""
     only_last(1)
     N = 2**31 // 21 + 5000
@@ -440,7 +477,7 @@ def test_gradients_of_short_rows(reduction, only_last):
     given = sparse((N,), torch.float16), x, target, None, reduction, -100, torch.ones((), dtype=torch.float16)
     given[0][-1] = 0.5
     given = given if reduction == 0 else (given[0][-1], *given[1:])
-    dx = nll_loss_with(SHORT, "nll_loss_backward", *given)
+    dx = nll_loss_with(configuration, "nll_loss_backward", *given)
     assert dx[-1].tolist() == [0.0] * 20 + [-0.5]
 
 

@@ -79,9 +79,33 @@ _REASONS: dict[str, tuple[str, ...]] = {
                 ("backward_rows", ("split_rows",), "start + offsets, mask=mask", " (2)"),
                 ("backward_rows", _ROWS, "edge_offsets, mask=edge_mask", ""),
                 ("backward_rows", ("split_rows",), "next_start + offsets, mask=next_mask", ""),
+                ("backward_strided", ("strided_merge",), "first_edge, mask=first_mask", ""),
+                ("backward_strided", ("strided_merge",), "last_edge, mask=last_mask", ""),
             )
             for kernel in kernels
         ),
+    ),
+    "a lane behind a step may have another column's numbers: it stores nothing": tuple(
+        f"softmax/{kernel}/{fault}"
+        for kernel, numbers in (
+            ("forward_strided/softmax_strided", {"max": "0.0", "sum": "1.0"}),
+            ("backward_strided/softmax_backward_strided", {"sum": "0.0"}),
+        )
+        for fault in (
+            *(f"off_by_one: column < step{which}" for which in ("", " (2)")[: len(numbers)]),
+            *(
+                f"{way}: tl.load(row_{of}_ptr + row * K + column % K, mask=column < step, other={other})"
+                for of, other in numbers.items()
+                for way in ("drop_mask", "wrong_other", "drop_other")
+            ),
+        )
+    ),
+    "a part that is not there has the maximum -inf": (
+        "softmax/forward_strided/softmax_strided_merge/wrong_other: tl.load(sum_ptr + read, mask=mask, other=0.0)",
+    ),
+    "a round more of tiles that are not there": (
+        "softmax/strided/rounds/minus_dropped: stride - 1",
+        "softmax/strided/rounds/minus_dropped: inside - first",
     ),
     "the slice behind the last is empty": ("norm/statistics/group_statistics/off_by_one: rank < GROUP",),
     "a block without a column more": (
