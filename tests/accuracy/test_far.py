@@ -20,8 +20,9 @@ from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.cross_entropy_loss import cross_entropy_loss
 from flag_gems_overrides.ops.cumsum import cumsum
 from flag_gems_overrides.ops.families.batch_norm import call as families_batch_norm
+from flag_gems_overrides.ops.families.gather import plan as gather
 from flag_gems_overrides.ops.families.gather.call import launch_with as nll_loss_with
-from flag_gems_overrides.ops.families.gather.plan import FILL, SCATTER, SHORT
+from flag_gems_overrides.ops.families.gather.plan import FILL, IMAGES, SCATTER, SHORT, TILE
 from flag_gems_overrides.ops.families.group_norm import call as group_norm
 from flag_gems_overrides.ops.families.reduction.launches import Configuration as Moments
 from flag_gems_overrides.ops.families.reduction.moments import variance
@@ -34,6 +35,7 @@ from flag_gems_overrides.ops.launch import workspace
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 from flag_gems_overrides.ops.log_softmax import log_softmax, log_softmax_backward
 from flag_gems_overrides.ops.max import max_dim
+from flag_gems_overrides.ops.nllloss import nll_loss2d_forward, nll_loss_forward
 from flag_gems_overrides.ops.rms_norm import rms_norm_forward
 from flag_gems_overrides.perf.launches import captured
 
@@ -72,7 +74,14 @@ def only_last(monkeypatch, device_with):
         monkeypatch.setattr(launch, "itertools", SimpleNamespace(product=product))
 
     device_with(sm_count=10**6)
-    monkeypatch.setattr(torch, "empty_strided", lambda shape, stride, *, dtype, device: sparse(shape, dtype))
+
+    def empty(shape: tuple[int, ...], stride: tuple[int, ...], *, dtype: torch.dtype, device: str) -> torch.Tensor:
+        """The last element is no zero before a kernel writes it."""
+        tensor = sparse(shape, dtype)
+        tensor.view(-1)[-1:] = 77
+        return tensor
+
+    monkeypatch.setattr(torch, "empty_strided", empty)
     return only_last
 
 
@@ -458,12 +467,57 @@ def test_cumsum_of_rows_that_programs_share(only_last):
     assert torch.equal(cumsum_with(Scan("shared", 2, 64, 1, 4, 128), "cumsum", x, 1)[-1], torch.cumsum(x[-1], 0))
 
 
+# Rows, and the positions of an image whose classes are beside one another. Programs have several blocks of targets.
+@each("image", [False, True])
+def test_scores_far_apart(image, only_last):
+    only_last(1)
+    positions, C = 32 * 256 * 264, 1000
+    x, target = sparse((positions, C), torch.float16), sparse((positions,), torch.int64)
+    x[-1, -1], target[-1] = 0.5, C - 1
+    if image:
+        losses, _ = nll_loss2d_forward(x.view(1, positions, 1, C).permute(0, 3, 1, 2), target.view(1, -1, 1), None, 0)
+    else:
+        losses, _ = nll_loss_forward(x, target, None, 0)
+    assert losses.view(-1)[-1].item() == -0.5
+
+
+def test_scores_of_many_rows(only_last, monkeypatch):
+    """The last program has five blocks of them, the last one behind 2**31."""
+    only_last(1)
+    monkeypatch.setattr(gather, "MAX_FORWARD_PROGRAMS", 2**20)
+    x, target = sparse((2**31 + 2**29, 1), torch.float16), sparse((2**31 + 2**29,), torch.uint8)
+    x[-1] = 0.5
+    assert nll_loss_forward(x, target, None, 0)[0][-1].item() == -0.5
+
+
 def test_a_gradient_in_two_launches(only_last):
     """The last image begins at 2**31 and more."""
     only_last(1)
-    x, target = sparse((3, 2**30 + 8, 1, 1), torch.float16), torch.full((3, 1, 1), 2**30 + 7)
+    x, target = sparse((3, 2**30 + 7, 1, 1), torch.float16), torch.full((3, 1, 1), 2**30 + 5)
     given = torch.ones((), dtype=torch.float16), x, target, None, 2, -100, torch.ones((), dtype=torch.float16)
-    assert nll_loss_with(SCATTER, "nll_loss2d_backward", *given)[-1, -1].item() == -1
+    assert nll_loss_with(SCATTER, "nll_loss2d_backward", *given)[-1, -2:].view(-1).tolist() == [-1, 0]
+
+
+# Of many images, of classes that are far apart, and of more than 2**31 positions.
+@pytest.mark.parametrize(
+    ("configuration", "shape"),
+    [
+        (TILE, (4100, 8, 2**16)),
+        (TILE, (1, 2**16, 2**15 + 8)),
+        (TILE, (1, 1, 2**31 + 1024)),
+        (IMAGES, (2**21, 16, 1036)),
+        (IMAGES, (1, 2**22, 1036)),
+        (IMAGES, (1, 16, 2**31 + 12)),
+    ],
+    ids=str,
+)
+def test_gradients_of_images(configuration, shape, only_last):
+    only_last(1)
+    N, C, D = shape
+    x, target, one = sparse((N, C, D, 1), torch.float16), sparse((N, D, 1), torch.int64), torch.ones(()).half()
+    target[-1, -1] = C - 1
+    dx = nll_loss_with(configuration, "nll_loss2d_backward", one, x, target, None, 2, -100, one)
+    assert dx[-1, -1, -1].item() == -1
 
 
 @pytest.mark.parametrize("configuration", [SHORT, FILL], ids=["short", "fill"])

@@ -121,8 +121,8 @@ def test_more_positions_than_programs_have_at_once(shape, dtype, device, monkeyp
     monkeypatch.setattr(plan, "FORWARD_ALONE", 256)
     monkeypatch.setattr(plan, "MAX_FORWARD_PROGRAMS", 2)
     _prepare_forward.cache_clear()
-    for reduction in REDUCTIONS:
-        check(scores(shape, dtype, device), targets(shape, device, -100), None, reduction, -100)
+    for reduction in REDUCTIONS:  # 32 bits of what is ignored are the first class
+        check(scores(shape, dtype, device), targets(shape, device, 2**40), None, reduction, 2**40)
     _prepare_forward.cache_clear()
 
 
@@ -198,23 +198,24 @@ def test_a_target_of_a_short_row_that_is_no_class(wrong, device):
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=name)
 @pytest.mark.parametrize("shape", [(3, 41, 7, 19), (1, 5, 257, 1), (2, 3000, 1, 3)], ids=str)
-def test_zeros_first_and_the_others_in_a_second_launch(shape, dtype, reduction, device):
-    """Sizes that are no multiples of anything, so that the last zeros are no vector, and images begin at any lane."""
-    target, weight = targets(shape, device, 1), torch.rand(shape[1], device=device).to(dtype) + 1
-    _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, 1)
+@pytest.mark.parametrize("configuration", [plan.SCATTER, plan.TILE._replace(per_sm=1)], ids=lambda each: each.kernel)
+def test_zeros_in_a_launch_before_the_others_or_with_them(configuration, shape, dtype, reduction, device):
+    """Sizes that are no multiples of anything, so that the last zeros are no vector, and images begin at any lane; a
+    program has several tiles of classes. 32 bits of what is ignored are the first class."""
+    target, weight = targets(shape, device, 2**40), torch.rand(shape[1], device=device).to(dtype) + 1
+    _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, 2**40)
     grad = torch.rand(target.shape if reduction == 0 else (), device=device).to(dtype)
-    x = scores(shape, dtype, device)
-    given = grad, x, target, weight, reduction, 1, total
-    actual = launch_with(plan.SCATTER, "nll_loss2d_backward", *given)
-    truth = aten.nll_loss2d_backward(grad.double(), x.double(), target, weight.double(), reduction, 1, total.double())
-    assert_same_answer(actual, aten.nll_loss2d_backward(*given), truth)
+    given = grad, scores(shape, dtype, device), target, weight, reduction, 2**40, total
+    actual = launch_with(configuration, "nll_loss2d_backward", *given)
+    wide = (each.double() if torch.is_tensor(each) and each.is_floating_point() else each for each in given)
+    assert_same_answer(actual, aten.nll_loss2d_backward(*given), aten.nll_loss2d_backward(*wide))
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_ignore_index_may_be_anywhere(reduction, device):
+@pytest.mark.parametrize("shape", [(9, 7), (9, 300)], ids=name)
+def test_ignore_index_may_be_anywhere(shape, reduction, device):
     for ignore_index in (-(2**40), -1, 6, 7, 255, 2**40):
-        target = targets((9, 7), device, ignore_index)
-        check(scores((9, 7), torch.float32, device), target, None, reduction, ignore_index)
+        check(scores(shape, torch.float32, device), targets(shape, device, ignore_index), None, reduction, ignore_index)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)

@@ -20,6 +20,8 @@ _SHORT_ROWS = (
 )
 _ROWS = ("unaligned_rows", "split_rows", "looped_rows")
 _WEIGHT, _BIAS = (f"tl.load({name}_ptr + head + offsets, mask=mask, other=0.0)" for name in ("weight", "bias"))
+_AT_FIRST = "target_ptr + lanes, mask=lanes < positions, other=0)"
+_AFTER = "after, mask=after < positions, other=0)"
 _WORDS = [f"tl.load({words}_ptr, mask=mask, other=1, volatile=True)" for words in ("words", "first", "second")]
 
 
@@ -287,6 +289,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "tl.load(ptr + channels + 1, mask=mask & (channels + 1 < D), other=0.0)",
     ),
     "a position of no class takes the value of no element, and one that is not there is not stored": (
+        *_any_other("gather/nll/nll_gradient_fill", "tl.load(target_ptr + position, mask=mask, other=0)"),
+        *_any_other("gather/nll/nll_gradient_tile", "tl.load(target_ptr + n * D + d, mask=mask, other=0)"),
+        *_any_other("gather/nll/nll_gradient_tile", "tl.load(weight_ptr + target, mask=target >= 0, other=0)"),
+        *_any_other("gather/targets/load_gradient", "tl.load(grad_ptr + positions * grad_stride, mask=mask, other=0)"),
+        *_any_other("gather/targets/gradients", "tl.load(target_ptr + positions, mask=mask, other=0)"),
         *_any_other(_LITTLE, "tl.load(target_ptr + (n * D + d), mask=mask, other=0)"),
         *_any_other(_LITTLE, "tl.load(weight_ptr + target, mask=target >= 0, other=0)"),
         *_any_other(f"{_SHORT}/load_classes", "tl.load(target_ptr + row, mask=mask, other=0)"),
@@ -299,7 +306,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "scan/interleaved/_inside/off_by_one: begins >= first",
         "scan/interleaved/_inside/off_by_one: begins + VEC <= end",
     ),
-    "an assumption may be weaker": (f"{_LITTLE}/off_by_one: first < C",),
+    "an assumption may be weaker": (
+        f"{_LITTLE}/off_by_one: first < C",
+        "gather/nll/nll_gradient_tile/off_by_one: split * BLOCK_C < C",
+    ),
     "the weight behind the last block is not used": (
         f"{_GROUPS}_passes/sums_of_channels/off_by_one: block + 1 < last_block",
     ),
@@ -327,6 +337,13 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "softmax/tile/load_tile/off_by_one: k < columns",
     ),
     "a row that is not there, or does not count, has its loss and gradient chosen as 0": (
+        *_any_other("gather/nll/losses_at", "tl.load(x_ptr, mask=mask, other=0)"),
+        *_any_other("gather/nll/losses_at", "tl.load(x_ptr + target * stride_c, mask=counts, other=0)"),
+        *(
+            name
+            for load in ("position, mask=mask, other=0)", "position, mask=mask, other=0) (2)", _AFTER)
+            for name in _any_other("gather/nll/nll_forward", f"tl.load(target_ptr + {load}")
+        ),
         *_any_other(f"{_SHARED}/merge_rows", "tl.load(target_ptr + rows, mask=exists, other=0)"),
         *_any_other(f"{_SHARED}/merge_rows", "tl.load(x_ptr + rows.to(tl.int64) * C + target, mask=counts, other=0)"),
         *_any_other("gather/cross_entropy/load_rows", "tl.load(target_ptr + row, mask=row < R, other=0)"),
@@ -341,8 +358,26 @@ _REASONS: dict[str, tuple[str, ...]] = {
             for name in _any_other("gather/cross_entropy/cross_entropy_rows_gradient", load)
         ),
     ),
+    "there are more positions than all programs load at first": (
+        *_any_other("gather/nll/nll_forward", f"tl.load({_AT_FIRST}"),
+        f"gather/nll/nll_forward/drop_mask: tl.load({_AT_FIRST}",
+        "gather/nll/nll_forward/off_by_one: lanes < positions",
+    ),
+    "what it writes besides, its own program writes too, and the same": (
+        "gather/nll/nll_gradient_fill/off_by_one: offset < BLOCK",
+        "gather/nll/nll_gradient_images/off_by_one: aligned - start + vectors < D",
+    ),
+    "of a sample that begins in the next block nothing is stored": (
+        "gather/nll/nll_gradient_fill/off_by_one: begin + n * sample < BLOCK",
+    ),
+    "taken from a number of 64 bits": ("gather/nll/nll_gradient_images/offset_in_32_bits: after.to(tl.int64)",),
+    "a loop over rows has no row behind the last": tuple(
+        f"gather/cross_entropy_looped/cross_entropy_looped{kernel}/off_by_one: row < R{which}"
+        for kernel, which in (("", ""), ("", " (2)"), ("", " (3)"), ("_gradient", ""))
+    ),
     "a target behind the last class does not count": ("gather/cross_entropy/losses_of_rows/off_by_one: target < C",),
     "a row that is not there has class 0, which there is": (
+        "gather/nll_scattered/nll_gradient_scatter/off_by_one: n < N (2)",
         "gather/cross_entropy/losses_of_rows/off_by_one: row < R (4)",
     ),
     "what rows of probabilities weigh is not asked for": (
@@ -354,7 +389,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *_any_other("gather/cross_entropy/distribution", "tl.load(p_ptr, mask=mask, other=0)"),
     ),
     "programs that run at once have less than 2**31 rows, and a loop counts in its longest type": tuple(
-        f"gather/cross_entropy/cross_entropy_total/offset_in_32_bits: {what}.to(tl.int64)"
+        f"gather/{kernel}/offset_in_32_bits: {what}.to(tl.int64)"
+        for kernel in ("cross_entropy/cross_entropy_total", "nll/nll_forward")
         for what in ("program", "programs")
     ),
     "no class is -1 in 32 bits too": tuple(
