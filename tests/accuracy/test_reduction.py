@@ -210,11 +210,12 @@ def test_wherever_the_extreme_is(N, K, dtype, op, device):
     places = [0, N // 3, N // 2, 15, 16, N - 17, N - 16, N - 2, 1, 3, N - 4, N - 3, N - 1]
     x = draw((len(places), N, K), torch.int8, device).to(dtype)
     sign = -1 if "min" in op.name else 1
+    extremes = torch.arange(101, 101 + K, device=device)  # another one of each column
     for row, place in enumerate(places):
-        x[row, place] = 101
+        x[row, place] = extremes
     check(op, sign * (x - 200), 1)  # a padding of 0 would be more extreme
     for row, place in enumerate(places):
-        x[row, place:] = 101
+        x[row, place:] = extremes
     check(op, sign * x, 1)
     for row, place in enumerate(reversed(places)):
         x[row, place] = nan
