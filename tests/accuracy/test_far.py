@@ -104,6 +104,19 @@ def test_reductions(shape, dim, only_last):
     assert (smallest, largest) == (0, 1)
 
 
+@each("shape", [(70001, 10240, 3), (1, 10965 * 2**16, 3)])
+def test_reductions_of_few_columns_as_they_lie(shape, only_last):
+    """The last split has the last element."""
+    only_last(1)
+    x = sparse(shape, torch.int8)
+    x.view(-1)[-1] = 1
+    with captured() as launches:
+        values, indices = max_dim(x, 1)
+        largest = amax(x, 1)
+    assert [each.row()["kernel"] for each in launches] == ["locate_classes_kernel", "reduce_classes_kernel"]
+    assert (values[-1, -1].item(), largest[-1, -1].item(), indices[-1, -1].item()) == (1, 1, shape[1] - 1)
+
+
 # Rows of whole vectors, with edges, and columns.
 @each("shape", [(2**21 + 8, 1024), (2**21 + 5, 1025), (70001, 500, 64)])
 def test_cumsum(shape, only_last):

@@ -27,6 +27,7 @@ from accuracy.reductions import (
 )
 
 from flag_gems_overrides.ops.families.reduction import defaults
+from flag_gems_overrides.perf.launches import captured
 
 nan, inf = float("nan"), float("inf")
 WITH_DIM = [(shape, dim) for shape in SHAPES for dim in along(shape)]
@@ -220,6 +221,20 @@ def test_wherever_the_extreme_is(N, K, dtype, op, device):
     for row, place in enumerate(reversed(places)):
         x[row, place] = nan
     check(op, sign * x, 1)
+
+
+@selecting
+def test_wherever_the_extreme_of_few_columns_is(op, device, device_with, monkeypatch):
+    """As they lie, with edges, as is planned for more than the interpreter reads in a second."""
+    device_with()
+    monkeypatch.setattr(defaults, "MIN_BYTES_OF_CLASSES", 0)
+    if torch.device(device).type == "cpu":  # of few multiprocessors
+        with captured() as launches:
+            op.ours(torch.ones(13, 1201, 3, dtype=torch.float64, device=device), 1)
+        (launched,) = (launch.row() for launch in launches)
+        assert launched["kernel"] in ("reduce_classes_kernel", "locate_classes_kernel")
+        assert launched["options"]["EDGE_LANES"] > 0
+    test_wherever_the_extreme_is(1201, 3, torch.float64, op, device)
 
 
 @every
