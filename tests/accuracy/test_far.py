@@ -333,7 +333,8 @@ def test_layer_norm_weight_and_bias(M, N, only_last, device_with):
 
 # Whole groups, of vectors and not, by a program that has the last, also as its second; tiles of one sample, of two, and
 # of two elements. Groups in a loop, and of many channels. Groups that programs share: one of all elements, of one
-# channel and of many; and more than 2**30 of them. With the programs that are run.
+# channel and of many; and more than 2**30 of them. Whole channels of two samples, of which the last is a program's
+# first. With the programs that are run.
 HOLDS = group_norm.Configuration("rows", 1, 1, 8, programs_per_sm=1)
 PAIRS = group_norm.Configuration("rows", 1, 64, 2)
 SHARES = group_norm.Configuration("split", 4, 1, 8, 1, block_d=1, block_hw=1024, programs_per_sm=1)
@@ -341,6 +342,7 @@ FOURS = SHARES._replace(warps=1, vec=4, block_hw=4)
 SINGLES = group_norm.Configuration("split", 16, 1, 1, 16, programs_per_sm=1)
 LOOPS = group_norm.Configuration("loop", 4, 1, 8, 1, block_d=1, block_hw=1024, programs_per_sm=1)
 TILES = group_norm.Configuration("tile", 4, 1, 1, 1, 1, 1024, 1)
+WHOLE_CHANNELS = group_norm.Configuration("channels", 4, block_d=64, block_hw=2, programs_per_sm=1, stages=2)
 
 
 @each(
@@ -360,6 +362,7 @@ TILES = group_norm.Configuration("tile", 4, 1, 1, 1, 1, 1024, 1)
         ((1, 2**21 + 8, 1024), 1, SHARES, SHARES, 20000, 1),
         ((1, 2**21 + 8, 1024), 1, SHARES, SHARES._replace(block_hw=256), 20000, 1),
         ((2**30 + 8, 1, 4), 1, FOURS, FOURS, 1, 1),
+        ((2**25 + 16, 64, 2), 1, HOLDS, WHOLE_CHANNELS, 2**23, 1),
     ],
 )
 def test_group_norm(shape, groups, of_forward, of_backward, sm_count, programs, only_last, device_with):

@@ -197,6 +197,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "scan/cumsum/cumsum_chunk_sums/offset_in_32_bits: tl.program_id(0).to(tl.int64)",
         "scan/cumsum/cumsum_chunks/offset_in_32_bits: block.to(tl.int64)",
         f"{_GROUPS}/group_norm_backward_tile/offset_in_32_bits: tl.cast(tl.program_id(0) // blocks, tl.int64)",
+        f"{_GROUPS}_channels/group_norm_backward_channels/offset_in_32_bits: tl.cast(share, tl.int64)",
         f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64)",
         *(
             f"{_GROUPS}_rows/group_norm_backward_rows/offset_in_32_bits: tl.cast(first, tl.int64) ({which})"
@@ -265,6 +266,14 @@ _REASONS: dict[str, tuple[str, ...]] = {
                 "start + edge, mask=edge_mask & (first < N)",
                 "next_places, mask=edge_mask & (n + step < N)",
                 "offsets, mask=vector < vectors",
+            )
+        ),
+        *(
+            f"{_GROUPS}_channels/group_norm_backward_channels/wrong_other: tl.load(x_ptr + {what}, other=0.0){which}"
+            for what, which in (
+                ("start + offsets, mask=mask", ""),
+                ("start + offsets, mask=mask", " (2)"),
+                ("after + offsets, mask=mask & (n >= shares)", ""),
             )
         ),
         f"{_GROUPS}_passes/terms/wrong_other: tl.load(x_ptr + offsets + elements, mask=mask, other=0.0)",
@@ -337,6 +346,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "softmax/tile/load_tile/off_by_one: k < columns",
     ),
     "a row that is not there, or does not count, has its loss and gradient chosen as 0": (
+        *_any_other("gather/targets/load_targets", "tl.load(target_ptr + positions, mask=mask, other=0)"),
         *_any_other("gather/nll/losses_at", "tl.load(x_ptr, mask=mask, other=0)"),
         *_any_other("gather/nll/losses_at", "tl.load(x_ptr + target * stride_c, mask=counts, other=0)"),
         *(
@@ -370,7 +380,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "of a sample that begins in the next block nothing is stored": (
         "gather/nll/nll_gradient_fill/off_by_one: begin + n * sample < BLOCK",
     ),
-    "taken from a number of 64 bits": ("gather/nll/nll_gradient_images/offset_in_32_bits: after.to(tl.int64)",),
+    "added to a number of 64 bits, or taken from one": (
+        "gather/nll/nll_gradient_images/offset_in_32_bits: after.to(tl.int64)",
+        f"{_GROUPS}_channels/group_norm_backward_channels/offset_in_32_bits: "
+        "tl.cast(group * D + block * BLOCK_D, tl.int64)",
+    ),
     "a loop over rows has no row behind the last": tuple(
         f"gather/cross_entropy_looped/cross_entropy_looped{kernel}/off_by_one: row < R{which}"
         for kernel, which in (("", ""), ("", " (2)"), ("", " (3)"), ("_gradient", ""))
