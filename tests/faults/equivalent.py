@@ -148,6 +148,16 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "group_norm/vectors/merged/off_by_one: lane_count > 0",
         f"{_MOMENTS_OF_CLASSES}/off_by_one: lane < STEP",
     ),
+    "an element that is not there has its product chosen as 0, and is not stored": tuple(
+        name
+        for load in (
+            "x_ptr + offsets, mask=mask, other=0.0)",
+            "x_ptr + offsets, mask=mask, other=0.0) (2)",
+            "x_ptr + at_rest, mask=in_rest, other=0.0)",
+            "dy_ptr + offsets, mask=mask, other=0.0) (2)",
+        )
+        for name in _any_other("batch_norm/backward/batch_norm_backward_channels", f"tl.load({load}")
+    ),
     "an element that is not there is no deviation": _any_other(
         "group_norm/vectors/running_statistics", "tl.load(x_ptr + elements_of(vector, VEC), mask=mask, other=0.0)"
     ),
