@@ -137,9 +137,11 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
                 # and 7.3, 16 x 512 x 4 bfloat16 3.1 and 3.2 (H100).
                 share //= 2
             channels = min(channels, max(share, power_of_2(NEIGHBOUR_ROWS // A)))
-        elif inputs == 2:
+        else:
             # As many programs as multiprocessors: the gradients of 64 x 40 x 7 bf16 take 3.4 us by one channel each,
-            # 3.6 by four, of 140 x 130 x 5 4.1 and 4.4, of 140 x 24 x 3 float32 3.5 and 3.7 (H100).
+            # 3.6 by four, of 140 x 130 x 5 4.1 and 4.4, of 140 x 24 x 3 float32 3.5 and 3.7; forward 64 x 77 x 5
+            # float16 3.67 and 3.94, 55 x 9 x 6 bf16 3.44 and 3.87, 72 x 64 x 3 float16 3.68, 3.98 by eight, 128 x 200 x
+            # 5 4.37 by two, 4.62 by four (H100).
             channels = min(channels, share)
         channels = max(1, channels, min(512 // inputs // block, share))
         waves = cdiv(C, channels) > NEIGHBOURS_AT_ONCE * limits.sm_count

@@ -17,6 +17,7 @@ from .launches import (
     Groups,
     Problem,
     by_words,
+    has_vectors,
     held,
     launch,
 )
@@ -45,7 +46,9 @@ OF_PARTS_OF_VECTORS, SHORT_RUN_BYTES, MAX_OF_SHORT_RUNS = {16: 1.0, 8: 1.3, 4: 1
 # float32 19.2 and 21.8, 40000 x 96 float16 21.3 and 24.2 (H100). Gradients of wider columns than these take their time
 # at the end, where each program adds up all channels: 15789 x 304 bf16 34.4 us, by groups 30.3, 7868 x 304 21.4 and
 # 21.0, 824 x 4096 19.9 and 19.4, 3012 x 512 float32 20.0 and 20.4, but 6287 x 128 14.3 and 15.5, 16435 x 123 bf16 15.8
-# and 21.5 (H100).
+# and 21.5. Not where groups are slow, too, as they have no whole vectors, or of float64: 9000 x 188 bf16 15.0 us, by
+# groups 20.7, 6000 x 186 13.3 and 18.1, 20000 x 188 23.6 and 29.3, 3000 x 301 float32 15.5 and 17.2, 9000 x 185 22.2
+# and 27.3, 9000 x 188 float64 34.0 and 37.5 (H100).
 FLAT_US, EARLY_US, MAX_EARLY_COLUMNS = {1: 12.0, 2: 10.0}, 2.5, 128
 # flat: how many times as long large programs take. The gradient of 981496 x 224 bf16 moves 4.1 TB/s by 4 warps, of
 # 1314664 x 185 bf16 3.9 by 16.
@@ -82,6 +85,17 @@ COLUMNS_US, ROWS_US = 5.0, 2.5
 # 64 by 46 15.5 and 14.6, but 12000 x 64 float32 by 33 16.1 and 17.8, 28304 x 96 by 44 32.5 and 33.4, 28304 x 32 bf16 by
 # 55 14.5 and 15.0, 8000 x 96 float32 by 22 15.8 and 20.2 (H100).
 PROGRAM_US, FEW_PROGRAMS = 0.028, 16
+
+
+# The same where rows begin within a sector and L2 does not hold them: programs side by side read its parts one after
+# the other. 8936 x 4028 float32 takes 330 us by groups, 287 by flat (PyTorch 290), 8000 x 8184 bf16 276 and 249, but
+# 8936 x 4096 float32 255 and 257, 3000 x 4028 104 and 103, of float64 176 and 186 (H100).
+OF_SPLIT_SECTORS = 1.08
+# Programs that hold channels whose runs are one vector: of many, so many times as long, besides the other half of each
+# sector. 2080 x 860 x 4 float32 takes 67 us, by flat 43, 2500 x 400 x 4 40 and 28, 1200 x 900 x 4 44 and 29, 4000 x 300
+# x 4 54 and 33, 2080 x 860 x 8 bf16 70 and 51, the gradient of 1200 x 860 x 4 float32 52 and 40, but 2080 x 860 x 8,
+# whose runs are sectors, 66 and 77 (H100).
+OF_HALF_SECTORS = 1.4
 
 
 class _Work(NamedTuple):
@@ -121,6 +135,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         busy = chosen.tiling.blocks * chosen.group / in_turn
         if in_turns and not in_l2:
             moved *= OF_COLUMNS_IN_TURNS
+        if problem.N * problem.itemsize % SECTOR_BYTES and not in_l2:
+            moved *= OF_SPLIT_SECTORS
     else:
         busy = min(limits.sm_count, work.programs)
     return work.us + max(moved / (busy * BYTES_PER_US), work.iterations * ITERATION_US)
@@ -145,6 +161,7 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
         full = tiling.block > held(problem) * MAX_WARPS * WARP
         many = full or tiling.blocks > limits.sm_count
         slower = both if many else one + (both - one) * tiling.blocks / (2 * limits.sm_count)
+        slower *= OF_HALF_SECTORS if many and read == VECTOR_BYTES < row else 1.0
         slower *= OF_EDGES + EDGE_VECTORS * tiling.vec / problem.K if tiling.edges else 1.0
     return _Work(LAUNCH_US, tiling.blocks, cdiv(tiling.blocks, _at_once(tiling.warps, limits)), slower, reads=1)
 
@@ -186,6 +203,7 @@ def _of_groups(problem: Problem, chosen: Groups) -> _Work:
 
 def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> _Work:
     wide = problem.inputs == 2 and problem.K == 1 and problem.N > MAX_EARLY_COLUMNS
+    wide = wide and has_vectors(problem) and problem.itemsize < 8
     us = FLAT_US[problem.inputs] - (EARLY_US if limits.capability >= (9, 0) and not wide else 0.0)
     # A pipeline hides half of what an iteration waits.
     iterations = cdiv(chosen.programs, _at_once(chosen.warps, limits)) * chosen.slice_size
