@@ -107,6 +107,8 @@ def test_programs_hold_channels_as_they_were_timed(problem, channels, block, res
         (Problem(1200, 900, 4, 4, 1), 16, 256, 16),
         (Problem(2560, 400, 4, 4, 1), 8, 512, 16),
         (Problem(2048, 300, 2, 4, 1), 8, 0, 16),
+        (Problem(1400, 400, 4, 4, 1), 16, 512, 16),
+        (Problem(3000, 200, 4, 4, 1), 8, 1024, 16),
         (Problem(33, 20000, 4, 2, 2), 16, 4, 1),
     ],
     ids=str,
@@ -142,6 +144,14 @@ def test_other_runs_are_held_channel_by_channel(shape):
         (Problem(1200, 860, 4, 4, 2), "flat"),
         (Problem(8936, 4028, 1, 4, 2), "flat"),
         (Problem(8936, 4096, 1, 4, 2), "groups"),
+        (Problem(8936, 4028, 1, 4, 1), "flat"),
+        (Problem(8936, 4032, 1, 4, 1), "groups"),
+        (Problem(1400, 860, 4, 4, 1), "flat"),
+        (Problem(9000, 188, 1, 2, 1), "flat"),
+        (Problem(9000, 190, 1, 2, 1), "flat"),
+        (Problem(70155, 10, 1, 2, 1), "flat"),
+        (Problem(46882, 14, 1, 4, 1), "flat"),
+        (Problem(7000, 300, 1, 2, 1), "groups"),
         (Problem(8000, 8184, 1, 2, 2), "flat"),
         (Problem(3000, 4028, 1, 8, 2), "groups"),
         (Problem(16827, 6150, 1, 8, 1), "flat"),
@@ -151,6 +161,19 @@ def test_other_runs_are_held_channel_by_channel(shape):
 )
 def test_many_columns_are_not_held_where_that_is_slower(problem, kernel):
     assert choose(problem, H200).kernel == kernel
+
+
+@pytest.mark.parametrize(
+    ("problem", "configuration"),
+    [
+        (Problem(23640, 6, 1, 2, 1), ("groups", 8, 16, 4, 12, 1)),
+        (Problem(60000, 2, 1, 2, 1), ("groups", 2, 8, 2, 16, 1)),
+        (Problem(24813, 4, 1, 2, 1), ("groups", 4, 8, 2, 16, 1)),
+    ],
+    ids=str,
+)
+def test_few_columns_forward_as_they_were_timed(problem, configuration):
+    assert choose(problem, H200)[:6] == configuration
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ MAX_RUN_BYTES, MIN_ROWS_OF_RUNS, ROW_BYTES_OF_RUNS = 16, 64, {2: 32, 4: 64, 8: 6
 MAX_ROWS_OF_RUNS = {2: 256, 4: 512, 8: 256}
 # Forward float32 in so many rows, and a few more: 2080 x 150 x 4 takes 11.4 us so, by flat 15.8, channel by channel
 # 16.0, 2080 x 860 x 4 39.8, 42.9 and 67.2, 2500 x 400 x 4 27.4, 27.9 and 40.5, 1200 x 900 x 4 29.1, 29.5 and 43.9; 4000
-# x 300 x 4 by flat 32.5, channel by channel 54.0 (H100).
+# x 300 x 4 by flat 32.5, channel by channel 54.0. And half as many more where all programs run at once: 1400 x 400 x 4
+# 16.5 by 100 programs, 22.1 and 22.4 (H100).
 MAX_ROWS_OF_LONG_RUNS = 2048
 # Programs that do not wait for each other: of so many waves the last one is a small part.
 WAVES = 4
@@ -154,7 +155,8 @@ def runs_as_columns(problem: Problem, limits: Limits) -> Configuration | None:
         return None
     rows, of_warp = power_of_2_within(A), held(problem) * WARP
     most_rows, all_rows = MAX_ROWS_OF_RUNS[size], power_of_2(A)
-    if inputs == 1 and size == 4 and most_rows < rows <= MAX_ROWS_OF_LONG_RUNS and A - rows <= rows // 4:
+    long = inputs == 1 and size == 4 and most_rows < rows <= MAX_ROWS_OF_LONG_RUNS and A - rows <= rows // 2
+    if long:
         most_rows, all_rows = MAX_ROWS_OF_LONG_RUNS, rows
     channels = ROW_BYTES_OF_RUNS[size] // (B * size)
     while channels * B * size > VECTOR_BYTES and (
@@ -162,7 +164,8 @@ def runs_as_columns(problem: Problem, limits: Limits) -> Configuration | None:
     ):
         channels //= 2
     few_rows = A < MIN_ROWS_OF_RUNS and cdiv(C, channels) <= 2 * limits.sm_count
-    if few_rows or 2 * cdiv(C, channels) < limits.sm_count:
+    in_waves = long and A - rows > rows // 4 and cdiv(C, channels) > limits.sm_count
+    if few_rows or in_waves or 2 * cdiv(C, channels) < limits.sm_count:
         return None
     at_once = WARPS_AT_ONCE * WARP * limits.sm_count
     many = cdiv(C, channels) * channels * B * power_of_2(A) > at_once * held(problem) // 2

@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import (
     MAX_WARPS,
     MERGED_CHANNELS,
     MERGED_ELEMENTS,
+    WORDS_OF_THREAD,
     Channels,
     Configuration,
     Flat,
@@ -28,6 +29,10 @@ BYTES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 0.7, 2.5
 # So much less where programs exchange words, and where gradients of columns do: 13 problems take 0.9 to 2.3 us less,
 # the gradient of 9000 x 304 bf16 19.7 instead of 23.1 (H100).
 WORDS_US, WORDS_US_OF_COLUMNS = 1.2, 2.2
+# So much more where threads forward read all the words that they may and loads of columns are of 4 or 8 bytes: 9000 x
+# 188 bf16, which spills 64 bytes, takes 25.1 us, by flat 15.0 (H100); 70155 x 10 bf16 spills 216, 46882 x 14 float32
+# 352 (sm_90, Triton 3.6).
+MANY_WORDS_US = 8.0
 # Least bytes of a load that a pipeline has in flight, as cp.async copies them; so much longer takes an iteration of
 # shorter ones: 7663 x 21 x 3 float16 21.6 us by groups of three stages, 14.9 by flat, the gradient of 2272 x 3 x 23
 # bf16 11.4 and 8.1 (H100).
@@ -89,7 +94,8 @@ PROGRAM_US, FEW_PROGRAMS = 0.028, 16
 
 # The same where rows begin within a sector and L2 does not hold them: programs side by side read its parts one after
 # the other. 8936 x 4028 float32 takes 330 us by groups, 287 by flat (PyTorch 290), 8000 x 8184 bf16 276 and 249, but
-# 8936 x 4096 float32 255 and 257, 3000 x 4028 104 and 103, of float64 176 and 186 (H100).
+# 8936 x 4096 float32 255 and 257, 3000 x 4028 104 and 103, of float64 176 and 186; forward 8936 x 4028 float32 200 and
+# 175 (H100).
 OF_SPLIT_SECTORS = 1.08
 # Programs that hold channels whose runs are one vector: of many, so many times as long, besides the other half of each
 # sector. 2080 x 860 x 4 float32 takes 67 us, by flat 43, 2500 x 400 x 4 40 and 28, 1200 x 900 x 4 44 and 29, 4000 x 300
@@ -135,10 +141,11 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         busy = chosen.tiling.blocks * chosen.group / in_turn
         if in_turns and not in_l2:
             moved *= OF_COLUMNS_IN_TURNS
-        if problem.N * problem.itemsize % SECTOR_BYTES and not in_l2:
-            moved *= OF_SPLIT_SECTORS
     else:
         busy = min(limits.sm_count, work.programs)
+    split = isinstance(chosen, Groups) and chosen.tiling.columns and problem.N * problem.itemsize % SECTOR_BYTES > 0
+    if split and not in_l2:
+        moved *= OF_SPLIT_SECTORS
     return work.us + max(moved / (busy * BYTES_PER_US), work.iterations * ITERATION_US)
 
 
@@ -183,6 +190,9 @@ def _of_groups(problem: Problem, chosen: Groups) -> _Work:
         us += turns * (EXCHANGE_US + merges + (chosen.programs / PROGRAMS_OF_US) ** 2)
         if by_words(problem, chosen):
             us -= turns * (WORDS_US_OF_COLUMNS if tiling.columns and problem.inputs == 2 else WORDS_US)
+            many = 2 * power_of_2(chosen.group) * tiling.channels > WORDS_OF_THREAD * WARP * tiling.warps
+            spills = many and tiling.columns and problem.inputs == 1 and MIN_STAGED_BYTES <= vector < VECTOR_BYTES
+            us += MANY_WORDS_US if spills else 0.0
         us += COLUMNS_US if tiling.columns else ROWS_US
         if tiling.columns and problem.inputs == 2:
             us += PROGRAM_US * max(chosen.group - FEW_PROGRAMS, 0)

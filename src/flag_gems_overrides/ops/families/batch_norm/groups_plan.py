@@ -87,8 +87,9 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
             # Few columns by more, smaller programs: 16481 x 4 float32 8.3 us by 32 of 8 warps, flat 11.5, 11.2 by 8 of
             # 16 warps (H100; torch.compile 10.5).
             yield groups._replace(warps=8, loads=2, warps_per_sm=16, tiles=1)
-            if not has_vectors(problem) and problem.N % 2 == 0:
-                # 23640 x 6 bf16 8.8 us by 47 programs of a pipeline, 10.5 by 23 of two tiles (H100).
+            if problem.itemsize == 2 and problem.N % 4 == 2 and problem.N > 2:
+                # 23640 x 6 bf16 8.9 us by 47 programs of a pipeline, 10.6 by 23 of two tiles; but 60000 x 2 8.1 by 30
+                # of a pipeline, 7.0 by 118 of 8 warps (H100).
                 yield pipelined._replace(tiles=1)
         wide = has_vectors(problem) and problem.itemsize < 8
         alone = cdiv(problem.N, groups.channels) >= limits.sm_count
