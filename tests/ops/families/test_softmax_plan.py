@@ -434,10 +434,50 @@ def test_a_table_row_turns_no_rows_that_the_default_holds_into_a_loop_of_many_ti
     assert plan(64, 35696, 1, 4, 1, H200).looped
 
 
+def test_rows_of_float32_are_no_loop_of_the_table_with_fewer_warps():
+    for M, N, warps in [(1322, 8192, 8), (1322, 12288, 16), (300, 16384, 16)]:
+        found = plan(M, N, 1, 4, 1, H100)
+        assert isinstance(found, Rows)
+        assert found.warps == warps
+    for N in (20480, 24576):
+        found = plan(1322, N, 1, 4, 1, H100)
+        assert (found.looped, found.warps, found.group) == (True, 16, 1)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_gradients_of_long_rows_that_run_at_once_are_read_twice_by_fewer_warps(size):
+    for M, N in [(220, 14992), (264, 16384), (133, 12296)]:
+        p = plan(M, N, 1, size, 2, H100)
+        assert isinstance(p, Split)
+        assert (p.looped, p.warps, p.depth, p.registers, p.programs) == (True, 16, 2, 64, M)
+    # More than at once, a multiprocessor for each, shorter ones; then of no whole vectors.
+    for M, N in [(1000, 14992), (132, 14992), (220, 12288)]:
+        assert isinstance(plan(M, N, 1, size, 2, H100), Rows)
+    held = plan(220, 14990, 1, size, 2, H100)
+    assert isinstance(held, Rows) or not held.looped
+
+
+def test_gradients_of_many_rows_little_longer_than_a_tile_are_read_twice_by_few_warps():
+    p = plan(4000, 9216, 1, 2, 2, H100)
+    assert isinstance(p, Split)
+    assert (p.looped, p.warps, p.depth, p.registers, p.group) == (True, 8, 2, 64, 1)
+    # Fewer, longer ones, one tile of 16 warps, float32.
+    for M, N, size in [(1000, 9216, 2), (4000, 10248, 2), (4000, 8192, 2), (4000, 9216, 4)]:
+        assert isinstance(plan(M, N, 1, size, 2, H100), Rows)
+
+
 def test_columns_that_the_default_holds_are_no_loop_of_the_table():
     assert not plan(24, 51, 131072, 4, 1, H200).looped
     # Where nothing else holds them, they are one.
     assert plan(24, 5100, 131072, 4, 1, H200).looped
+
+
+def test_two_columns_of_16_bits_are_read_as_they_lie_forward():
+    assert isinstance(plan(24, 401203, 2, 2, 1, H100), Interleaved)
+    # Few bytes; the gradient; float32; whole vectors.
+    for M, N, K, size, inputs in [(20, 401203, 2, 2, 1), (24, 401203, 2, 2, 2), (24, 401203, 2, 4, 1)]:
+        assert isinstance(plan(M, N, K, size, inputs, H100), Split)
+    assert isinstance(plan(1, 299204, 8, 2, 2, H100), Split)
 
 
 def test_pairs_of_16_bits_are_read_as_they_lie_too():
@@ -574,7 +614,8 @@ def test_rows_of_float64_have_as_many_tiles_as_exist_where_a_warp_has_one(N, siz
         (3, 251, 44043, 2, 32, 16, 16),
         (3, 503, 44043, 2, 32, 16, 16),
         (5, 56, 135919, 2, 128, 4, 16),
-        (5, 100, 60001, 2, 64, 8, 16),
+        (5, 100, 60001, 2, 128, 4, 16),  # of which two programs run at once
+        (5, 101, 60001, 2, 64, 8, 16),
         (8, 40, 3001, 2, 64, 4, 8),  # for more programs
         (2, 56, 20001, 2, 64, 4, 8),
     ],
@@ -672,6 +713,27 @@ def test_columns_are_half_sectors_only_in_programs_that_run_at_once():
         assert (p.block_k, p.group) == (8, 1)
 
 
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(
+    ("M", "N", "K", "inputs", "columns", "rows"),
+    [
+        (2, 160, 131043, 1, 128, 40),
+        (2, 160, 131043, 2, 64, 20),
+        (20, 160, 4001, 2, 64, 20),
+        (2, 100, 131043, 2, 128, 25),
+        # One of them would run at a time; too few for each multiprocessor.
+        (2, 161, 131043, 1, 64, 21),
+        (2, 250, 80001, 2, 32, 16),
+        (8, 160, 4001, 2, 32, 10),
+        (1, 160, 60001, 1, 64, 20),
+    ],
+)
+def test_odd_columns_are_wide_where_two_programs_run_at_once(M, N, K, inputs, columns, rows, size):
+    p = plan(M, N, K, size, inputs, H100)
+    assert isinstance(p, Short)
+    assert (p.columns, p.depth, p.warps) == (columns, rows, 16)
+
+
 def test_columns_of_long_odd_rows_have_two_threads_each():
     for M, N, K, size in [(5, 56, 135919, 2), (5, 40, 60001, 4), (140, 33, 60001, 4)]:
         p = plan(M, N, K, size, 1, H200)
@@ -722,10 +784,23 @@ def test_groups_read_columns_again_that_l2_has(M, N, K, size, inputs, group):
         (4, 5000, 301, 2, 2, 0, 0, 0),
         (4, 5000, 301, 2, 1, 0, 0, 0),
         (8, 7000, 301, 2, 1, 4816, 5, 4),
-        (8, 7000, 302, 2, 1, 0, 0, 0),
+        (8, 7000, 302, 2, 1, 3624, 4, 4),
+        (5, 7000, 302, 2, 1, 0, 0, 0),
         (100, 1000, 301, 2, 2, 0, 0, 0),  # short ones
-        (130, 3001, 302, 2, 2, 0, 0, 0),
-        (130, 3101, 302, 2, 2, 3624, 4, 4),
+        (98, 1500, 367, 4, 2, 0, 0, 0),
+        (130, 990, 302, 2, 2, 0, 0, 0),
+        (130, 1001, 302, 2, 2, 3624, 4, 4),  # in pairs
+        (40, 1500, 276, 2, 2, 3864, 1, 16),  # in fours
+        (11, 6336, 276, 2, 2, 3864, 1, 16),
+        (3, 6336, 276, 2, 2, 0, 0, 0),
+        (8, 1004, 8695, 2, 2, 69560, 68, 4),  # of which L2 holds little
+        (11, 2164, 7705, 2, 1, 61640, 61, 4),
+        (20, 1500, 3001, 2, 1, 0, 0, 0),
+        (4, 1500, 5001, 4, 2, 0, 0, 0),
+        (11, 6336, 280, 2, 2, 1960, 1, 8),  # whole vectors of which the last block is half empty
+        (9, 6336, 280, 2, 2, 0, 0, 0),
+        (11, 6336, 312, 2, 2, 0, 0, 0),
+        (11, 6336, 256, 2, 2, 0, 0, 0),
         (70000, 3001, 1001, 2, 1, 0, 0, 0),
     ],
 )
@@ -871,7 +946,8 @@ def test_gradients_of_few_odd_short_rows_have_two_threads_to_a_row():
 
 
 def test_few_odd_rows_of_16_bits_are_held_where_the_table_has_a_loop():
-    for M, N in [(119, 7029), (125, 6013), (100, 7501)]:
+    for M, N in [(119, 7029), (125, 6013), (100, 7501), (200, 7029), (264, 6013)]:
         found = plan(M, N, 1, 2, 1, H200)
         assert isinstance(found, Split)
         assert not found.looped
+    assert plan(500, 7501, 1, 2, 1, H200).looped

@@ -41,7 +41,15 @@ from .long_plan import (
     strided,
 )
 from .programs import configuration_of, without_spills
-from .row_plan import enough_rows, fills_a_large_tile, long_rows, row_in_cache, row_with_unaligned, rows_of_one_tile
+from .row_plan import (
+    enough_rows,
+    fills_a_large_tile,
+    gradient_in_cache,
+    long_rows,
+    row_in_cache,
+    row_with_unaligned,
+    rows_of_one_tile,
+)
 from .shapes import COLUMNS_IN_L1, IN_L1
 
 # Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
@@ -143,7 +151,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         # 128 registers, 200.6, 4000 x 12001 72.8 and 115.8 (H100).
         alone = held.warps >= MAX_WARPS // 2 * inputs
         return (row_in_cache(M, N, size, inputs, unaligned, limits) if alone else None) or held
-    return rows_of_one_tile(M, N, vec, size, inputs)
+    return gradient_in_cache(M, N, size, inputs, limits) or rows_of_one_tile(M, N, vec, size, inputs)
 
 
 def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> Configuration:

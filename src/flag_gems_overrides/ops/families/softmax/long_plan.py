@@ -20,27 +20,42 @@ MIN_INTERLEAVED_BYTES = 24 << 20
 # 59.3 (FlagGems 38.1), 72 x 30365 x 6 41.9 and 86.4, 12 x 30365 x 6 (9 MB) 14.7 and 19.3, the gradient of 36 x 30365 x
 # 6 30.3 and 34.4; in pairs of float32 softmax 36 x 30365 x 6 39.4 and 33.4 (H100).
 MIN_INTERLEAVED_PAIRS_BYTES = 8 << 20
+# The same of two columns forward, which others hold if they are short: log_softmax 24 x 401203 x 2 bf16 (77 MB) 48.8 us
+# so and 57.9 (H100).
+MIN_INTERLEAVED_PAIR_BYTES = 64 << 20
 # Of rows that are, how many at most; by bytes of an element, how many each has at least and all move.
 MAX_LONG_ROWS, MIN_LONG_ROW, MIN_LONG_ROWS_BYTES = 8, {2: 1 << 19, 4: 1 << 20}, {2: 20 << 20, 4: 24 << 20}
 # Bytes moved from which longer columns are read as they lie, by three launches, which take 12 us and 0.45 us a
 # megabyte: of those loaded one by one, of those of 16 bits forward, which take longest, of others, and of whole
 # vectors. Of few bytes softmax 2 x 3000 x 1001 float32 (48 MB) 36.1 us so and by columns, the gradients of log_softmax
 # 4 x 5000 x 301 float16 (36 MB) 32.5 and 28.7, of 32 x 576 x 63 float32 18.6 and 17.5, softmax 8 x 3000 x 65 float16
-# 14.3 and 10.6 (H100). Of others 127 MB were the fewest that were timed, of whole vectors 424.
-MIN_STRIDED_SINGLES_BYTES, MIN_STRIDED_SINGLES_OF_16_BITS_BYTES, MIN_STRIDED_BYTES = 56 << 20, 32 << 20, 120 << 20
+# 14.3 and 10.6; in fours of 16 bits the gradients of 3 x 6336 x 276 (31 MB) 27.1 and 26.1, of 11 x 3200 x 276 (58 MB)
+# 42.1 and 44.4 (H100). Of whole vectors 424 MB were the fewest that were timed.
+MIN_STRIDED_SINGLES_BYTES, MIN_STRIDED_SINGLES_OF_16_BITS_BYTES, MIN_STRIDED_BYTES = 56 << 20, 32 << 20, 48 << 20
 MIN_STRIDED_VECTORS_BYTES = 384 << 20
 # The least such column, and of whole vectors: of shorter ones L2 holds many blocks at a time, which lie side by side:
 # the gradients of 98 x 1500 x 367 float32 380 us by columns and 398 so, of 100 x 1000 x 301 bf16 113 and 118. Timed
-# were 3201 of float32 one by one, 5000 of 16 bits, 8000 of others, 16384 of whole vectors (H100).
+# were 3201 of float32 one by one, 5000 of 16 bits, 16384 of whole vectors (H100).
 MIN_STRIDED_COLUMN, MIN_STRIDED_COLUMN_OF_VECTORS = 3072, 16384
+# In pairs or fours, and one by one where two [N, K] of 16 bits are more than L2 has, shorter ones: the gradients of 40
+# x 1500 x 276 float16 66.4 us so and 78.5 by columns, of 100 x 1000 x 278 110 and 116, softmax 8 x 1004 x 8694 bf16 174
+# and 204, one by one the gradient of 8 x 1004 x 8695 255 and 267, of 11 x 2164 x 7705 662 and 897, softmax 11 x 2164 x
+# 7705 488 and 642, but the gradient of 4 x 1500 x 5001 float32 215 and 218 (H100).
+MIN_STRIDED_COLUMN_OF_SEVERAL = 1000
+# Whole vectors of which blocks are so much wider than a row, as a share of it, at least, from fewer bytes and shorter
+# columns: the gradient of 11 x 6336 x 280 float16 (117 MB) 78.7 us so, by columns 90.1 (H100).
+MIN_UNEVEN, MIN_UNEVEN_BYTES, MIN_UNEVEN_COLUMN = 0.1, 96 << 20, 6144
 
 
 def is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -> bool:
     """Whether 3 to 7 columns that no programs can hold are: if they are not small those that would be loaded by 4
     bytes or less; others that are no whole vectors where a group reads them twice and L2 cannot hold them. softmax 12 x
-    1000000 x 4 bf16 113 us so, by columns 122 (H100). 2 and 8 columns were not timed.
+    1000000 x 4 bf16 113 us so, by columns 122. Two of 16 bits forward; not 8: log_softmax 1 x 297711 x 8 float32 23.7
+    us so, by columns 17.2, the gradient of 1 x 299204 x 8 bf16 20.1 and 15.0 (H100).
     """
     M, N, K, size, inputs = problem
+    if K == size * inputs == 2:
+        return by_columns.looped and M * N * K * size * (inputs + 1) >= MIN_INTERLEAVED_PAIR_BYTES
     whole = power_of_2(K) == K and K % (VECTOR_BYTES // size) == 0
     if whole or not 2 < K < MAX_INTERLEAVED or not by_columns.looped:
         return False
@@ -100,14 +115,25 @@ def is_better_strided(problem: Problem, by_columns: Split, limits: Limits) -> bo
         return False
     if whole and (size == 4 or K % by_columns.block_k == 0):
         return False
-    least, shortest = MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN
-    if whole:
-        least, shortest = MIN_STRIDED_VECTORS_BYTES, MIN_STRIDED_COLUMN_OF_VECTORS
-    elif by_columns.vec == 1:
-        least = MIN_STRIDED_SINGLES_OF_16_BITS_BYTES if size * inputs == 2 else MIN_STRIDED_SINGLES_BYTES
+    least, shortest = _least_strided(problem, by_columns, limits)
     if shortest > N or M * N * K * size * (inputs + 1) < least:
         return False
     return launch_or_none(problem, strided(problem), limits) is not None
+
+
+def _least_strided(problem: Problem, by_columns: Split, limits: Limits) -> tuple[int, int]:
+    """Bytes moved, and elements of a column."""
+    _, N, K, size, inputs = problem
+    block_k = by_columns.block_k
+    if K % (VECTOR_BYTES // size) == 0:
+        if -K % block_k >= MIN_UNEVEN * K:
+            return MIN_UNEVEN_BYTES, MIN_UNEVEN_COLUMN
+        return MIN_STRIDED_VECTORS_BYTES, MIN_STRIDED_COLUMN_OF_VECTORS
+    if by_columns.vec > 1:
+        return MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN_OF_SEVERAL
+    least = MIN_STRIDED_SINGLES_OF_16_BITS_BYTES if size * inputs == 2 else MIN_STRIDED_SINGLES_BYTES
+    large = size == 2 and 2 * N * K * size * inputs > limits.l2_bytes
+    return least, MIN_STRIDED_COLUMN_OF_SEVERAL if large else MIN_STRIDED_COLUMN
 
 
 def strided(problem: Problem) -> Configuration:

@@ -48,15 +48,14 @@ __all__ = [
 # Of each program of a group that reads a row twice, at most, where the table has it though the default holds the row.
 MAX_TILES_OF_LOOP = 2
 MAX_LOOPED_OF_FLOAT64 = 16
+# The longest odd rows that are held where the table has a loop, longer ones were not timed, and how many of them for
+# each multiprocessor, which has two at a time.
+MAX_ODD_OF_FEW, MAX_ODD_PER_SM = 8192, 2
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
     _, N, K, size, inputs = problem
     return inputs, size, K == 1, N == 1, math.gcd(N if K == 1 else K, VECTOR_BYTES // size)
-
-
-# The longest odd rows of few that are held where the table has a loop; longer ones were not timed.
-MAX_ODD_OF_FEW = 8192
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
@@ -78,7 +77,9 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     )
     if found is None or _is_needless_group(problem, found, by_rules) or _has_many_words(problem, found, limits):
         return by_rules
-    if _spills_in_a_loop(problem, found, limits) or _loops_too_long(problem, found, by_rules, limits):
+    if _spills_in_a_loop(problem, found, limits) or _is_loop_of_float32(problem, found, by_rules, limits):
+        return by_rules
+    if _loops_too_long(problem, found, by_rules, limits):
         return by_rules
     return found
 
@@ -120,6 +121,19 @@ def _spills_in_a_loop(problem: Problem, found: Configuration, limits: Limits) ->
     return looped and problem.itemsize == 8 and found.elements > MAX_LOOPED_OF_FLOAT64
 
 
+def _is_loop_of_float32(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:
+    """Whether the table has whole vectors of float32 forward in a loop of one program, where the default has a program
+    of as many warps or more, which holds the row or reads it twice: softmax 1322 x 8192 31.0 us by the default, in the
+    table's loop 34.8, 1322 x 12288 45.9 and 50.1, 300 x 16384 16.9 and 17.9, 1322 x 16384 60.1 and 68.3 (FlagGems
+    61.6), 1322 x 24576 93.6 and 111, 500 x 8192 14.2 and 14.1 (H100).
+    """
+    if (problem.itemsize, problem.inputs, problem.K, by_rules.group) != (4, 1, 1, 1):
+        return False
+    looped = launch(problem, found, limits)
+    alone = isinstance(looped, Split) and looped.looped and looped.group == 1 and not looped.unaligned
+    return alone and by_rules.warps >= found.warps
+
+
 def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:
     """Whether the table has a loop where the default holds a row, though what was timed was no loop, or a shorter one.
 
@@ -128,15 +142,16 @@ def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configurat
     Fewer rows than multiprocessors were not timed. Columns are in one tile where they were timed: softmax 24 x 51 x
     131072 float32 in 64 columns, a loop that spills, 872 us (FlagGems 681, H100). Those of 16 bits that a group holds
     were not timed held: softmax 1 x 2048 x 102832 bf16 497 us, by two programs in a loop 544 (H100). Nor were odd rows
-    of 16 bits held that are no more than multiprocessors: softmax 119 x 7029 bf16 4.8 us, in a loop 5.4 (FlagGems 5.2),
-    125 x 6013 4.65 and 5.35, 100 x 7501 float16 4.7 and 5.3 (H100).
+    of 16 bits held that all have programs at once: softmax 119 x 7029 bf16 4.8 us, in a loop 5.4 (FlagGems 5.2), 125 x
+    6013 4.65 and 5.35, 200 x 7029 5.8 and 6.2, 264 x 6013 5.8 and 6.6, but 500 x 7501 float16 11.2 and 10.2 (H100).
     """
     looped, held = (launch(problem, each, limits) for each in (found, by_rules))
     if not isinstance(looped, Split) or not looped.looped or (isinstance(held, Split) and held.looped):
         return False
+    few = MAX_ODD_PER_SM * limits.sm_count
     if not looped.contiguous:
         return looped.group == 1 or (problem.itemsize == 2 and isinstance(held, Split) and held.group > 1)
-    if looped.group == 1 and (problem.itemsize, problem.inputs) == (2, 1) and limits.sm_count >= problem.M:
+    if looped.group == 1 and (problem.itemsize, problem.inputs) == (2, 1) and few >= problem.M:
         return problem.N % 2 == 1 and MAX_ODD_OF_FEW >= problem.N
     tiles = cdiv(cdiv(problem.N // looped.vec, looped.group), looped.depth * looped.lanes)
     return limits.sm_count <= problem.M and looped.group > 1 and tiles > MAX_TILES_OF_LOOP

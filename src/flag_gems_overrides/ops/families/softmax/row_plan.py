@@ -37,6 +37,13 @@ MANY_ROWS = 1 << 19
 # Gradients of odd rows of 5 to 7 elements of 16 bits, of which so many have two threads each: 17296 x 5 bf16 3.3 us, by
 # single threads 4.0, 20000 x 7 float16 3.4 and 4.1, 40000 x 5 bf16 3.5 and 4.2 (H100).
 FEW_SHORT_ROWS = 1 << 16
+# Gradients of rows of whole vectors whose tile takes 32 warps, alone on their multiprocessor, are read twice by fewer
+# warps where all rows have a program at once, two to a multiprocessor, if they fill most of the tile: that of
+# log_softmax 220 x 14992 float16 12.2 us so and 13.7, of softmax bf16 10.7 and 11.8, of log_softmax float32 18.4 and
+# 19.6, but of softmax 220 x 9000 float16 9.0 and 8.8. And of many rows of 16 bits that fill little more than half of
+# it: of 4000 x 9216 bf16 79.7 us and 87.9, but of 1000 x 14992 40.0 and 36.8 (H100).
+ALONE_GRADIENT, MIN_LONG_GRADIENT, MANY_PER_SM, MAX_LITTLE_MORE = 16384, 12289, 8, 10240
+LONG_GRADIENT_WARPS, MANY_GRADIENTS_WARPS = 16, 8
 
 
 def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
@@ -97,6 +104,19 @@ def enough_rows(M: int, size: int, limits: Limits) -> bool:
     us so, by groups 22.6 (PyTorch 17.0), its gradient of 100 x 12881 13.7 and 17.2 (H200).
     """
     return limits.sm_count <= M or (size == 8 and 3 * limits.sm_count <= 4 * M)
+
+
+def gradient_in_cache(M: int, N: int, size: int, inputs: int, limits: Limits) -> Configuration | None:
+    """A program of fewer warps for each row, which reads it twice; None if one that holds it is better."""
+    vec = VECTOR_BYTES // size
+    alone = power_of_2(N) == ALONE_GRADIENT
+    if inputs == 1 or size == 8 or N % vec or not alone or limits.capability[0] != 9:
+        return None
+    if limits.sm_count < M <= 2 * limits.sm_count and N >= MIN_LONG_GRADIENT:
+        return configuration_of(vec, vec, Shape(2 * vec, LONG_GRADIENT_WARPS, 64), 1)
+    if size == 2 and MANY_PER_SM * limits.sm_count <= M and N <= MAX_LITTLE_MORE:
+        return configuration_of(vec, vec, Shape(2 * vec, MANY_GRADIENTS_WARPS, 64), 1)
+    return None
 
 
 def row_in_cache(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration | None:
