@@ -439,22 +439,26 @@ def test_rows_of_float32_are_no_loop_of_the_table_with_fewer_warps():
         found = plan(M, N, 1, 4, 1, H100)
         assert isinstance(found, Rows)
         assert found.warps == warps
-    for N in (20480, 24576):
-        found = plan(1322, N, 1, 4, 1, H100)
-        assert (found.looped, found.warps, found.group) == (True, 16, 1)
+    # 300 rows of 16 warps are more than run at once, of 8 not.
+    for M, N, warps in [(1322, 20480, 16), (1322, 24576, 16), (140, 24576, 16), (300, 28672, 8), (600, 28672, 16)]:
+        found = plan(M, N, 1, 4, 1, H100)
+        assert (found.looped, found.warps, found.group) == (True, warps, 1)
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_gradients_of_long_rows_that_run_at_once_are_read_twice_by_fewer_warps(size):
-    for M, N in [(220, 14992), (264, 16384), (133, 12296)]:
+    for M, N in [(220, 14992), (264, 12296 if size == 4 else 16384), (133, 12296)]:
         p = plan(M, N, 1, size, 2, H100)
         assert isinstance(p, Split)
         assert (p.looped, p.warps, p.depth, p.registers, p.programs) == (True, 16, 2, 64, M)
     # More than at once, a multiprocessor for each, shorter ones; then of no whole vectors.
-    for M, N in [(1000, 14992), (132, 14992), (220, 12288)]:
+    for M, N in [(1000, 14992), (132, 14992), (220, 12288 if size == 4 else 10984)]:
         assert isinstance(plan(M, N, 1, size, 2, H100), Rows)
     held = plan(220, 14990, 1, size, 2, H100)
     assert isinstance(held, Rows) or not held.looped
+    # 16 bits from 11000 on; L1 holds no two of float32.
+    assert isinstance(plan(220, 11000, 1, size, 2, H100), Split) == (size == 2)
+    assert isinstance(plan(250, 16384, 1, 4, 2, H100), Rows)
 
 
 def test_gradients_of_many_rows_little_longer_than_a_tile_are_read_twice_by_few_warps():
@@ -472,10 +476,11 @@ def test_columns_that_the_default_holds_are_no_loop_of_the_table():
     assert plan(24, 5100, 131072, 4, 1, H200).looped
 
 
-def test_two_columns_of_16_bits_are_read_as_they_lie_forward():
-    assert isinstance(plan(24, 401203, 2, 2, 1, H100), Interleaved)
-    # Few bytes; the gradient; float32; whole vectors.
-    for M, N, K, size, inputs in [(20, 401203, 2, 2, 1), (24, 401203, 2, 2, 2), (24, 401203, 2, 4, 1)]:
+def test_two_columns_of_16_bits_are_read_as_they_lie():
+    for M, N, inputs in [(24, 401203, 1), (24, 250000, 1), (24, 401203, 2)]:
+        assert isinstance(plan(M, N, 2, 2, inputs, H100), Interleaved)
+    # Few bytes; float32; whole vectors.
+    for M, N, K, size, inputs in [(22, 250000, 2, 2, 1), (20, 401203, 2, 2, 2), (24, 401203, 2, 4, 1)]:
         assert isinstance(plan(M, N, K, size, inputs, H100), Split)
     assert isinstance(plan(1, 299204, 8, 2, 2, H100), Split)
 
@@ -551,7 +556,9 @@ def test_columns_of_few_elements_have_a_thread_each():
         ((3, 251, 44042, 4, 1), 64),
         ((8, 300, 10002, 4, 1), 64),
         ((3, 251, 44042, 2, 2), 32),
-        ((10, 160, 10002, 2, 2), 32),
+        ((10, 160, 10002, 2, 2), 64),
+        ((10, 210, 10002, 2, 2), 32),  # two of which would not run at once
+        ((8, 150, 20002, 4, 1), 64),
         # Neither fewer sectors nor held in place of read twice.
         ((5, 200, 30002, 4, 2), None),
         ((10, 180, 20002, 2, 1), None),
@@ -608,7 +615,10 @@ def test_rows_of_float64_have_as_many_tiles_as_exist_where_a_warp_has_one(N, siz
     [
         (3, 503, 44043, 1, 64, 8, 16),
         (3, 251, 44043, 1, 64, 8, 16),
-        (6, 100, 20001, 1, 64, 4, 8),
+        (6, 100, 20001, 1, 128, 4, 16),
+        (3, 100, 100001, 1, 128, 4, 16),
+        (3, 100, 20001, 1, 64, 4, 8),  # for more programs
+        (3, 130, 20001, 1, 64, 8, 16),
         (20, 700, 3001, 1, 32, 16, 16),  # as many as a program can hold
         (1, 300, 12001, 1, 32, 16, 16),  # for more programs
         (3, 251, 44043, 2, 32, 16, 16),
@@ -742,6 +752,14 @@ def test_columns_of_long_odd_rows_have_two_threads_each():
         assert plan(M, N, K, 4, 1, H200).lanes == 1
 
 
+def test_groups_of_long_columns_of_a_gradient_read_half_of_l2_at_a_time():
+    # All blocks at a time of few bytes, and of shorter columns.
+    for M, N, group in [(14, 6336, 16), (16, 6336, 16), (10, 6336, 6), (30, 3000, 2)]:
+        p = plan(M, N, 256, 2, 2, H100)
+        assert isinstance(p, Split)
+        assert (p.looped, p.vec, p.block_k, p.group) == (True, 8, 64, group)
+
+
 def test_rows_that_the_default_has_in_one_tile_have_no_group_of_the_table():
     for M, N in [(90, 10840), (80, 16384), (40, 12000)]:
         assert isinstance(plan(M, N, 1, 4, 1, H200), Rows)
@@ -795,7 +813,8 @@ def test_groups_read_columns_again_that_l2_has(M, N, K, size, inputs, group):
         (3, 6336, 276, 2, 2, 0, 0, 0),
         (8, 1004, 8695, 2, 2, 69560, 68, 4),  # of which L2 holds little
         (11, 2164, 7705, 2, 1, 61640, 61, 4),
-        (20, 1500, 3001, 2, 1, 0, 0, 0),
+        (20, 1500, 3001, 2, 1, 24008, 24, 4),
+        (20, 1500, 2001, 2, 1, 0, 0, 0),
         (4, 1500, 5001, 4, 2, 0, 0, 0),
         (11, 6336, 280, 2, 2, 1960, 1, 8),  # whole vectors of which the last block is half empty
         (9, 6336, 280, 2, 2, 0, 0, 0),

@@ -64,6 +64,11 @@ SINGLES_OF_L2, MAX_OF_L2 = 2 / 3, 1.4
 # where it reads them twice, as many as read in one round what the others found. That of 98 x 1500 x 367 376 us by 16,
 # by 9 422, held by 24 446 (H100).
 GROUP_OF_SINGLES = 16
+# Long columns of a gradient of 16 bits in vectors that take a group anyway, from so many times as much as L2 has: as
+# many groups as read half of it at a time. That of 14 x 6336 x 256 float16, 1.7 times, 74.6 us by 16 programs, by 12
+# 74.5, by 20 77.2, by 4, all blocks at once, 84; shorter ones, 24 x 2048 x 512 bf16, by one 81.1, by 8 80, by 16 97
+# (H100).
+MIN_HALVES_OF_L2, MIN_COLUMN_OF_HALVES = 1.6, 4096
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -120,6 +125,9 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         if at_once < blocks:
             at_least = min(GROUP_OF_SINGLES, resident(shape, limits)) if (size, inputs) == (4, 2) else group
             group = max(group, at_least, cdiv(resident(shape, limits), at_once))
+    elif group > 1 and (size, inputs, vec) == (2, 2, 8) and blocks * block_bytes > MIN_HALVES_OF_L2 * limits.l2_bytes:
+        at_once = max(limits.l2_bytes // 2 // block_bytes, MIN_BLOCKS)
+        group = max(group, resident(shape, limits) // at_once) if MIN_COLUMN_OF_HALVES <= N else group
     if group > MAX_SMALL_GROUP and (size, inputs) in LONG_COLUMNS:
         shape, vec = _for_loops(LONG_COLUMNS, K, block_k, size, inputs, limits)
         group = group_of(blocks, N * block_k * size * inputs, shape, limits)

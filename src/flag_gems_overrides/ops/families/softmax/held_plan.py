@@ -39,13 +39,14 @@ MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
 # 128 columns, by 64 186, by 32 227 (FlagGems 202), float16 100, 109 and 126, of 5 x 100 x 60001 float32 148 by 64 and
 # 176 by 32, of 20 x 40 x 20001 72.8 by 128 and 91 by 32, of log_softmax 3 x 120 x 80001 bf16 87 by 64 and 99 by 32; by
 # 128 twice as many for each multiprocessor, so that not all run at once: the gradient of 2 x 56 x 20001 bf16, 313, 10.8
-# us, by 32 10.4 (H100; by 64 not timed).
+# us, by 32 10.4 (H100; by 64 not timed). Forward 128: softmax 3 x 100 x 100001 bf16 59 us so, by 64 74, by 256 72.
 WIDE_COLUMNS, WIDE_PROGRAMS, MAX_WIDE_PROGRAMS, WIDE_WARPS = 64, 2, 4, 16
 # Rows of a thread, by inputs, up to which two programs of WIDE_WARPS run at once by 64 registers, so that each may have
 # up to twice as many columns: the gradients of log_softmax 2 x 160 x 131043 bf16, 20 rows to a thread, 121 us by 64
 # columns, by 32 145, of softmax float32 213 and 258, of 3 x 140 x 60001 124 and 152, of 2 x 100 x 131043 float16, 25
 # rows, 73 by 128 and 81 by 64, of log_softmax 20 x 160 x 4001 bf16 40.4 and 43.4; log_softmax 2 x 160 x 131043 bf16, 40
-# rows, 84 by 128 and 107 by 64. Of 32 rows one runs: that of 2 x 250 x 80001 133 us by 64, by 32 126 (H100).
+# rows, 84 by 128 and 107 by 64; the gradient of 8 x 160 x 20002 bf16 71 by 64 and 82 by 32, others of even rows were
+# not timed. Of 32 rows one runs: that of 2 x 250 x 80001 133 us by 64, by 32 126 (H100).
 MAX_ROWS_OF_TIGHT = {1: 40, 2: 25}
 # The fewest to a program that reads and writes one [N, K]: 1520 such start in the time that memory takes for 2.3 MB.
 # The gradient of 20000 x 8 x 16 float32, 1536 bytes each, 16.5 us so, 16.0 by threads, of 40000 x 6 x 44 bf16, 1584
@@ -129,7 +130,7 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
         # 24 bytes of log_softmax 20 x 720 x 3001 bf16 would spill, with 45 elements to a thread (sm_100, Triton 3.7).
         held = most if limits.capability[0] == 9 else most // 2
         few = most // 2 * WIDE_WARPS * WARP // block_n  # columns, with half as many elements to a thread
-        for many in (*_wider(inputs, few), WIDE_COLUMNS // inputs, WIDE_COLUMNS // 2):
+        for many in (*_wider(few), WIDE_COLUMNS // inputs, WIDE_COLUMNS // 2):
             programs = WIDE_PROGRAMS if many <= WIDE_COLUMNS else MAX_WIDE_PROGRAMS
             enough = many <= K and programs * limits.sm_count * many <= M * K
             if enough and many * block_n <= held * WIDE_WARPS * WARP:
@@ -151,16 +152,17 @@ def is_of_two_threads(problem: Problem) -> bool:
 
 def _tight_columns(problem: Problem, limits: Limits) -> int:
     """As many as programs of WIDE_WARPS hold, where two of them run at once; 0 if those are not, or too few."""
-    M, N, K, _, inputs = problem
+    M, N, K, size, inputs = problem
     elements = MAX_WORDS // inputs
     columns, rows = elements * WIDE_WARPS * WARP // power_of_2(N), cdiv(N, power_of_2(cdiv(N, elements)))
     enough = columns <= K and MAX_WIDE_PROGRAMS * limits.sm_count * columns <= M * K
     timed = WIDE_COLUMNS // inputs < columns <= 2 * WIDE_COLUMNS and rows <= MAX_ROWS_OF_TIGHT[inputs]
-    return columns if limits.capability[0] == 9 and K % 2 and enough and timed else 0
+    timed &= K % 2 == 1 or size == inputs == 2
+    return columns if limits.capability[0] == 9 and enough and timed else 0
 
 
-def _wider(inputs: int, few: int) -> list[int]:
-    return [many for many in (2 * WIDE_COLUMNS, WIDE_COLUMNS) if inputs == 2 and many <= few]
+def _wider(few: int) -> list[int]:
+    return [many for many in (2 * WIDE_COLUMNS, WIDE_COLUMNS) if many <= few]
 
 
 def wide_pairs(problem: Problem, limits: Limits) -> Configuration | None:

@@ -20,9 +20,9 @@ MIN_INTERLEAVED_BYTES = 24 << 20
 # 59.3 (FlagGems 38.1), 72 x 30365 x 6 41.9 and 86.4, 12 x 30365 x 6 (9 MB) 14.7 and 19.3, the gradient of 36 x 30365 x
 # 6 30.3 and 34.4; in pairs of float32 softmax 36 x 30365 x 6 39.4 and 33.4 (H100).
 MIN_INTERLEAVED_PAIRS_BYTES = 8 << 20
-# The same of two columns forward, which others hold if they are short: log_softmax 24 x 401203 x 2 bf16 (77 MB) 48.8 us
-# so and 57.9 (H100).
-MIN_INTERLEAVED_PAIR_BYTES = 64 << 20
+# The same of two columns, by inputs, which others hold if they are short: softmax 24 x 250000 x 2 float16 (48 MB) 30.8
+# us so and 33.5, log_softmax 24 x 401203 x 2 bf16 48.8 and 57.9, the gradient (116 MB) 77 and 89 (H100).
+MIN_INTERLEAVED_PAIR_BYTES = {1: 44 << 20, 2: 104 << 20}
 # Of rows that are, how many at most; by bytes of an element, how many each has at least and all move.
 MAX_LONG_ROWS, MIN_LONG_ROW, MIN_LONG_ROWS_BYTES = 8, {2: 1 << 19, 4: 1 << 20}, {2: 20 << 20, 4: 24 << 20}
 # Bytes moved from which longer columns are read as they lie, by three launches, which take 12 us and 0.45 us a
@@ -37,10 +37,11 @@ MIN_STRIDED_VECTORS_BYTES = 384 << 20
 # the gradients of 98 x 1500 x 367 float32 380 us by columns and 398 so, of 100 x 1000 x 301 bf16 113 and 118. Timed
 # were 3201 of float32 one by one, 5000 of 16 bits, 16384 of whole vectors (H100).
 MIN_STRIDED_COLUMN, MIN_STRIDED_COLUMN_OF_VECTORS = 3072, 16384
-# In pairs or fours, and one by one where two [N, K] of 16 bits are more than L2 has, shorter ones: the gradients of 40
-# x 1500 x 276 float16 66.4 us so and 78.5 by columns, of 100 x 1000 x 278 110 and 116, softmax 8 x 1004 x 8694 bf16 174
-# and 204, one by one the gradient of 8 x 1004 x 8695 255 and 267, of 11 x 2164 x 7705 662 and 897, softmax 11 x 2164 x
-# 7705 488 and 642, but the gradient of 4 x 1500 x 5001 float32 215 and 218 (H100).
+# In pairs or fours, and one by one where two [N, K] of 16 bits, forward six, are more than L2 has, shorter ones: the
+# gradients of 40 x 1500 x 276 float16 66.4 us so and 78.5 by columns, of 100 x 1000 x 278 110 and 116, softmax 8 x 1004
+# x 8694 bf16 174 and 204, one by one the gradient of 8 x 1004 x 8695 255 and 267, of 11 x 2164 x 7705 662 and 897,
+# softmax 11 x 2164 x 7705 488 and 642, 20 x 1500 x 3001 242 and 277, but the gradient of 4 x 1500 x 5001 float32 215
+# and 218 (H100).
 MIN_STRIDED_COLUMN_OF_SEVERAL = 1000
 # Whole vectors of which blocks are so much wider than a row, as a share of it, at least, from fewer bytes and shorter
 # columns: the gradient of 11 x 6336 x 280 float16 (117 MB) 78.7 us so, by columns 90.1 (H100).
@@ -50,12 +51,12 @@ MIN_UNEVEN, MIN_UNEVEN_BYTES, MIN_UNEVEN_COLUMN = 0.1, 96 << 20, 6144
 def is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -> bool:
     """Whether 3 to 7 columns that no programs can hold are: if they are not small those that would be loaded by 4
     bytes or less; others that are no whole vectors where a group reads them twice and L2 cannot hold them. softmax 12 x
-    1000000 x 4 bf16 113 us so, by columns 122. Two of 16 bits forward; not 8: log_softmax 1 x 297711 x 8 float32 23.7
+    1000000 x 4 bf16 113 us so, by columns 122. Two of 16 bits; not 8: log_softmax 1 x 297711 x 8 float32 23.7
     us so, by columns 17.2, the gradient of 1 x 299204 x 8 bf16 20.1 and 15.0 (H100).
     """
     M, N, K, size, inputs = problem
-    if K == size * inputs == 2:
-        return by_columns.looped and M * N * K * size * (inputs + 1) >= MIN_INTERLEAVED_PAIR_BYTES
+    if K == size == 2:
+        return by_columns.looped and M * N * K * size * (inputs + 1) >= MIN_INTERLEAVED_PAIR_BYTES[inputs]
     whole = power_of_2(K) == K and K % (VECTOR_BYTES // size) == 0
     if whole or not 2 < K < MAX_INTERLEAVED or not by_columns.looped:
         return False
@@ -132,7 +133,7 @@ def _least_strided(problem: Problem, by_columns: Split, limits: Limits) -> tuple
     if by_columns.vec > 1:
         return MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN_OF_SEVERAL
     least = MIN_STRIDED_SINGLES_OF_16_BITS_BYTES if size * inputs == 2 else MIN_STRIDED_SINGLES_BYTES
-    large = size == 2 and 2 * N * K * size * inputs > limits.l2_bytes
+    large = size == 2 and (6 if inputs == 1 else 2) * N * K * size * inputs > limits.l2_bytes
     return least, MIN_STRIDED_COLUMN_OF_SEVERAL if large else MIN_STRIDED_COLUMN
 
 

@@ -17,6 +17,7 @@ from .launches import (
     Launched,
     Problem,
     Rows,
+    Shape,
     Short,
     Single,
     Split,
@@ -24,6 +25,7 @@ from .launches import (
     estimate,
     launch,
     launch_or_none,
+    resident,
 )
 
 __all__ = [
@@ -125,13 +127,20 @@ def _is_loop_of_float32(problem: Problem, found: Configuration, by_rules: Config
     """Whether the table has whole vectors of float32 forward in a loop of one program, where the default has a program
     of as many warps or more, which holds the row or reads it twice: softmax 1322 x 8192 31.0 us by the default, in the
     table's loop 34.8, 1322 x 12288 45.9 and 50.1, 300 x 16384 16.9 and 17.9, 1322 x 16384 60.1 and 68.3 (FlagGems
-    61.6), 1322 x 24576 93.6 and 111, 500 x 8192 14.2 and 14.1 (H100).
+    61.6), 1322 x 24576 93.6 and 111, 500 x 8192 14.2 and 14.1. Not where only the table's all run at once: 300 x 28672
+    34.9 and 33.2. Of a group, where those of the default all do and read the row twice: 140 x 24576 14.7 and 15.6
+    (H100).
     """
     if (problem.itemsize, problem.inputs, problem.K, by_rules.group) != (4, 1, 1, 1):
         return False
     looped = launch(problem, found, limits)
-    alone = isinstance(looped, Split) and looped.looped and looped.group == 1 and not looped.unaligned
-    return alone and by_rules.warps >= found.warps
+    if not isinstance(looped, Split) or not looped.looped or looped.unaligned or found.warps > by_rules.warps:
+        return False
+    by_default = launch(problem, by_rules, limits)
+    if not isinstance(by_default, Split) or not by_default.looped:
+        return looped.group == 1
+    at_once, by_table = (resident(Shape(*each[1:4]), limits) for each in (by_rules, found))
+    return at_once >= problem.M or (looped.group == 1 and by_table < problem.M)
 
 
 def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:

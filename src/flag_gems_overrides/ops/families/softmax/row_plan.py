@@ -38,11 +38,13 @@ MANY_ROWS = 1 << 19
 # single threads 4.0, 20000 x 7 float16 3.4 and 4.1, 40000 x 5 bf16 3.5 and 4.2 (H100).
 FEW_SHORT_ROWS = 1 << 16
 # Gradients of rows of whole vectors whose tile takes 32 warps, alone on their multiprocessor, are read twice by fewer
-# warps where all rows have a program at once, two to a multiprocessor, if they fill most of the tile: that of
-# log_softmax 220 x 14992 float16 12.2 us so and 13.7, of softmax bf16 10.7 and 11.8, of log_softmax float32 18.4 and
-# 19.6, but of softmax 220 x 9000 float16 9.0 and 8.8. And of many rows of 16 bits that fill little more than half of
-# it: of 4000 x 9216 bf16 79.7 us and 87.9, but of 1000 x 14992 40.0 and 36.8 (H100).
-ALONE_GRADIENT, MIN_LONG_GRADIENT, MANY_PER_SM, MAX_LITTLE_MORE = 16384, 12289, 8, 10240
+# warps where all rows have a program at once, two to a multiprocessor, if they fill most of the tile and L1 holds two:
+# that of log_softmax 220 x 14992 float16 12.2 us so and 13.7, of softmax bf16 10.7 and 11.8, 220 x 11000 10.0 and 10.6,
+# of log_softmax float32 18.4 and 19.6, 264 x 12296 18.6 and 19.4, but of softmax 220 x 9000 float16 9.0 and 8.8, 250 x
+# 16384 float32 24.6 and 22.0. And of many rows of 16 bits that fill little more than half of it: of 4000 x 9216 bf16
+# 79.7 us and 87.9, 4000 x 8704 77.9 and 90.5, but of 1000 x 14992 40.0 and 36.8 (H100).
+ALONE_GRADIENT, MIN_LONG_GRADIENT, MAX_LONG_GRADIENT_BYTES = 16384, {2: 11000, 4: 12289}, 120 << 10
+MANY_PER_SM, MAX_LITTLE_MORE = 8, 10240
 LONG_GRADIENT_WARPS, MANY_GRADIENTS_WARPS = 16, 8
 
 
@@ -112,7 +114,8 @@ def gradient_in_cache(M: int, N: int, size: int, inputs: int, limits: Limits) ->
     alone = power_of_2(N) == ALONE_GRADIENT
     if inputs == 1 or size == 8 or N % vec or not alone or limits.capability[0] != 9:
         return None
-    if limits.sm_count < M <= 2 * limits.sm_count and N >= MIN_LONG_GRADIENT:
+    held_by_l1 = N * size * inputs <= MAX_LONG_GRADIENT_BYTES
+    if limits.sm_count < M <= 2 * limits.sm_count and MIN_LONG_GRADIENT[size] <= N and held_by_l1:
         return configuration_of(vec, vec, Shape(2 * vec, LONG_GRADIENT_WARPS, 64), 1)
     if size == 2 and MANY_PER_SM * limits.sm_count <= M and N <= MAX_LITTLE_MORE:
         return configuration_of(vec, vec, Shape(2 * vec, MANY_GRADIENTS_WARPS, 64), 1)
