@@ -644,3 +644,27 @@ def test_moments_of_three_columns_of_16_bits_are_classes():
     for other in ((100000, 160, 3, 2), (100000, 201, 3, 2), (100000, 200, 5, 2), (100000, 200, 3, 4), (500, 200, 3, 2)):
         assert plan(*other, 3, H200).kernel == "columns"
     assert plan(100000, 200, 3, 2, 1, H200).kernel == "short_classes"
+
+
+@pytest.mark.parametrize(
+    ("problem", "columns", "programs"),
+    [
+        ((1, 400, 1024, 4, 1), 8, 128),
+        ((168, 2227, 4, 2, 1), 4, 168),
+        ((1, 1106, 1024, 2, 1), 8, 128),
+        ((16, 1471, 64, 4, 1), 8, 128),
+        ((4, 2980, 152, 2, 1), 8, 76),
+        ((1, 1372, 615, 2, 1), 8, 77),
+        ((18, 391, 256, 2, 2), 16, 288),
+    ],
+)
+def test_little_of_few_columns_is_not_shared(problem, columns, programs):
+    planned = plan(*problem, H200)
+    assert (planned.splits, planned.block_k, planned.blocks) == (1, columns, programs)
+    assert planned.step >= problem[1]
+
+
+def test_programs_that_share_nothing_are_not_replaced():
+    assert plan(64, 28, 1024, 2, 1, H200).block_k == 64
+    assert plan(538, 332, 12, 1, 2, H200).splits == 3
+    assert plan(16, 14710, 64, 4, 1, H200).splits > 1

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
-from ...launch.sizes import LINE_BYTES, VECTOR_BYTES, WARP, power_of_2
+from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .column_defaults import columns
 from .defaults import is_long_class, kinds
@@ -43,6 +43,10 @@ __all__ = [
 MIN_BYTES_IN_VECTORS = 4_000_000
 # The model chooses where it expects so much less time than by the rules, of so few elements for each multiprocessor.
 MODEL_GAIN, MODEL_ELEMENTS = 0.8, 8192
+# Of so many where by the rules or a table programs share columns and by the model none does (H100): sum 1 x 400 x 1024
+# float32 5.40 us and 4.39, mean 168 x 2227 x 4 float16 7.1 and 5.3, amax 16 x 682 x 128 bf16 7.2 and 6.0, 212 x 776 x 8
+# float32 7.9 and 6.3. Where nothing is exchanged sum 64 x 28 x 1024 bf16 5.74 and 5.92.
+TILE_GAIN, TILE_ELEMENTS = 0.83, 16384
 # Accumulators of 64 bits of smaller elements have as many warps as there are registers for, and fewer elements: prod of
 # 4411664 int16 (H100) 13.4 us with 32 elements, 8 warps and programs for twice as many, 11.7 with 16 and 4. Where
 # neighbours are combined in 32 bits first, twice as many elements: 134217728 uint8 65 us and 57.6 (FlagGems 61), int8
@@ -61,6 +65,8 @@ MAX_CONFIGURATIONS = 24
 # 5.9; amax 8 x 512 x 128 float32 by 256 of 4 4.87, 128 of 8 4.64 (4.69).
 ELEMENTS, MAX_TILE_WARPS = 16, 16
 TILE_COLUMNS = (4, 8, 16, 32)
+# Of a thread of such a tile.
+MAX_TILE_BYTES = 128
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -93,6 +99,8 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     long = problem.accumulators == 1 and problem.itemsize < 8 and problem.N * problem.itemsize >= MIN_BYTES_IN_VECTORS
     fewest = row_vector(problem.N, problem.itemsize, 1) if problem.K == 1 and long else 1
 
+    exchanged = _slow_exchange(problem, limits)
+
     def is_legal(configuration: Configuration) -> bool:
         """Of few results not one with iterations or an exchange if they need neither: what it was timed with perhaps
         had neither. A configuration of 421 x 2425 bf16 is two programs for each row of 236 x 5769.
@@ -100,10 +108,31 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         launched = launch_or_none(problem, configuration, limits)
         if launched is None or (apart and launched.block_m > 1) or launched.vector < fewest:
             return False
+        if launched.splits > 1 and estimate(problem, configuration, limits) > exchanged:
+            return False
         return not simple or _is_simple(problem, launched)
 
     found = table.lookup("reduction", problem, class_of, Configuration, is_legal, limits)
     return found or configurations(problem, limits)[0]
+
+
+def _slow_exchange(problem: Problem, limits: Limits) -> float:
+    """From how many microseconds on programs are not to share columns, by the model."""
+    if problem.K == 1 or _elements(problem, limits) > TILE_ELEMENTS or not _has_quick_tiles(problem):
+        return math.inf
+    first = configurations(problem, limits)[0]
+    shared = launch(problem, first, limits).splits > 1
+    return math.inf if shared else estimate(problem, first, limits) / TILE_GAIN
+
+
+def _has_quick_tiles(problem: Problem) -> bool:
+    """Not of positions of bytes: max.dim 538 x 332 x 12 int8 in one tile 8.1 us, by three programs 7.2 (H100)."""
+    return problem.accumulators == 1 or (problem.accumulators == 2 and problem.itemsize > 1)
+
+
+def _elements(problem: Problem, limits: Limits) -> float:
+    """For each multiprocessor."""
+    return problem.M * problem.N * problem.K / limits.sm_count
 
 
 def _is_newer(problem: Problem, first: Configuration, limits: Limits) -> bool:
@@ -149,8 +178,12 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     by_rules, *others = _candidates(problem, limits)
     us = {each: estimate(problem, each, limits) for each in (by_rules, *others)}
     default = min(us, key=lambda each: us[each])
-    little = MODEL_ELEMENTS * limits.sm_count >= problem.M * problem.N * problem.K
-    if not little or us[default] >= MODEL_GAIN * us[by_rules]:
+    gain, most = MODEL_GAIN, MODEL_ELEMENTS
+    if problem.K > 1 and _has_quick_tiles(problem):
+        before, after = (launch(problem, each, limits).splits for each in (by_rules, default))
+        if before > after == 1:
+            gain, most = TILE_GAIN, TILE_ELEMENTS
+    if _elements(problem, limits) > most or us[default] >= gain * us[by_rules]:
         default = by_rules
     return [default, *(each for each in us if each != default)]
 
@@ -190,12 +223,28 @@ def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         busy = 9 * limits.sm_count * twice <= 10 * problem.M * problem.K
         if fits and busy and not moments and block_k * problem.itemsize < neighbours:
             continue
+        if not moments and _is_part_of_a_sector(problem, block_k, limits):
+            continue
         threads = max(block_k * power_of_2(problem.N) // each, WARP)
         warps = min(threads // WARP, MAX_TILE_WARPS)
         elements = max(block_k * power_of_2(problem.N) // (warps * WARP), 1)
         # A position for each element too spills 16 bytes in 64 registers.
         occupancy = OCCUPANCY // (2 if problem.accumulators == 2 and elements > ELEMENTS else 1)
         yield Configuration("columns", elements, warps, occupancy, 1, block_k, False)
+
+
+def _is_part_of_a_sector(problem: Problem, block_k: int, limits: Limits) -> bool:
+    """Whether neighbours that programs read apart had better be one's, whose threads can have them.
+
+    Even if that leaves half of the multiprocessors without a program (H100): sum 1 x 1106 x 1024 bf16 by programs of 4
+    columns 6.10 us, of 8 5.36, 16 x 1471 x 64 float32 8.2 and 7.6, by 154 programs and 77 of 1 x 1372 x 615 bf16 5.45
+    and 4.71, by 152 and 76 of amax 4 x 2980 x 152 float16 8.4 and 6.6.
+    """
+    twice = 2 * block_k
+    elements = twice * power_of_2(problem.N) // (MAX_TILE_WARPS * WARP)
+    fits = elements * max(problem.itemsize, 2) <= MAX_TILE_BYTES
+    busy = limits.sm_count * twice <= 2 * problem.M * problem.K
+    return fits and busy and twice <= min(problem.K, 8) and twice * problem.itemsize <= SECTOR_BYTES
 
 
 def _narrow(problem: Problem) -> Iterator[Configuration]:
