@@ -182,6 +182,21 @@ def test_classes_of_a_ramp(N, device):
     torch.testing.assert_close(mean.double(), center, rtol=1e-6, atol=0.0)
 
 
+@each("dtype, K", [(torch.float32, 3), (torch.bfloat16, 5)])
+@each("groups, more", [(0, 8), (3, 8), (4, 0), (5, 8), (7, 0), (11, 8)])
+def test_the_last_group_of_classes(groups, more, K, dtype, device):
+    """Programs that share nothing know its length: none, a step and a part of the next one, all."""
+    N = groups * (84 if K == 3 else 48) + more
+    x = draw((5, N, K), dtype, device)
+    x[:, -1] += 4
+    configuration = Configuration("classes", 8, 1, 16, 4, split=False)
+    result, mean = moments(variance, x, 1, 1.0, False, means=True, configuration=configuration)
+    truth, center = torch.var_mean(x.double(), 1)
+    eps = torch.finfo(dtype).eps + ULPS * torch.finfo(torch.float32).eps
+    torch.testing.assert_close(result.double(), truth, rtol=20 * eps, atol=1e-5)
+    torch.testing.assert_close(mean.double(), center, rtol=eps, atol=1e-4)
+
+
 # Both by columns; by columns and then by rows with edges, several to a program and one; in a loop, split and not.
 MEANS = [
     ((2, 37, 3, 41, 5), (1, 3), Configuration("columns", 4, 1, 24, 1, 16, split=False)),

@@ -53,7 +53,7 @@ def in_share(length, first, stride, BLOCK_N: tl.constexpr):
 @triton.jit
 def lane_moments(
     pointers, shift, zeros, mask, first, length, stride, K,
-    OP: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, EVICT: tl.constexpr,
+    OP: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, EVICT: tl.constexpr, TAIL: tl.constexpr = None,
 ):  # fmt: skip
     """(mean, squares, count) of each lane, which has every ``stride``-th of ``length`` elements from ``first`` on.
 
@@ -66,6 +66,8 @@ def lane_moments(
         zeros: a tile of accumulators.
         mask: lanes that are used.
         first: as int32.
+        TAIL: how many elements a lane has in the last group at most, where that is known when this is compiled: no more
+            are loaded, and before it is known whether there are any.
     """
     mean = zeros
     squares = zeros
@@ -80,28 +82,43 @@ def lane_moments(
         begin += DEPTH * stride
     left = remaining(length, begin)
     count = seen + tl.zeros(first.shape, OP.accumulator)
-    if left > 0:
-        elements = ()
-        for i in tl.static_range(DEPTH):
-            here = mask & (first + i * stride < left)
-            elements = elements + (load(pointers + (begin + i * stride) * K, here, OP, EVICT) - shift,)
-        # One step for all that a lane has, as in ``group_step``; of none nothing changes.
-        some = (first < left).to(OP.accumulator)
-        above_sum = zeros
-        own = zeros
-        for i in tl.static_range(1, DEPTH):
-            exists = first + i * stride < left
-            above = tl.where(exists, elements[i] - elements[0], 0.0)
-            above_sum += above
-            own += above * above
-            some += exists.to(OP.accumulator)
-        above_mean = above_sum * (1.0 / tl.maximum(some, 1.0))
-        delta = tl.where(first < left, elements[0] + above_mean - mean, 0.0)
-        share = some / tl.maximum(seen + some, 1.0)
-        mean += delta * share
-        squares += own - above_sum * above_mean + delta * (seen * share) * delta
-        count += some
+    if TAIL is None:
+        if left > 0:
+            mean, squares, count = _last_group(
+                mean, squares, seen, pointers, shift, zeros, mask, first, begin, left, stride, K, OP, DEPTH, EVICT
+            )
+    elif TAIL > 0:
+        mean, squares, count = _last_group(
+            mean, squares, seen, pointers, shift, zeros, mask, first, begin, left, stride, K, OP, TAIL, EVICT
+        )
     return mean, squares, count
+
+
+@triton.jit
+def _last_group(
+    mean, squares, seen, pointers, shift, zeros, mask, first, begin, left, stride, K,
+    OP: tl.constexpr, DEPTH: tl.constexpr, EVICT: tl.constexpr,
+):  # fmt: skip
+    """One step for all that a lane has of ``left`` elements, as in ``group_step``; of none nothing changes."""
+    elements = ()
+    for i in tl.static_range(DEPTH):
+        here = mask & (first + i * stride < left)
+        elements = elements + (load(pointers + (begin + i * stride) * K, here, OP, EVICT) - shift,)
+    some = (first < left).to(OP.accumulator)
+    above_sum = zeros
+    own = zeros
+    for i in tl.static_range(1, DEPTH):
+        exists = first + i * stride < left
+        above = tl.where(exists, elements[i] - elements[0], 0.0)
+        above_sum += above
+        own += above * above
+        some += exists.to(OP.accumulator)
+    above_mean = above_sum * (1.0 / tl.maximum(some, 1.0))
+    delta = tl.where(first < left, elements[0] + above_mean - mean, 0.0)
+    share = some / tl.maximum(seen + some, 1.0)
+    mean += delta * share
+    squares += own - above_sum * above_mean + delta * (seen * share) * delta
+    return mean, squares, seen + some
 
 
 @triton.jit

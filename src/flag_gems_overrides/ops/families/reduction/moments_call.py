@@ -13,7 +13,7 @@ from triton import JITFunction
 from ...launch import devices, workspace
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
-from ...launch.sizes import power_of_2
+from ...launch.sizes import cdiv, power_of_2
 from . import plan
 from .call import memory_order, problems_of, wrapped
 from .columns import N_AXIS
@@ -112,7 +112,7 @@ def _prepare(
         if chosen.kernel == "classes":
             kernel = moments_of_classes_kernel
             options |= {"BLOCK_N": chosen.block_n, "STEP": chosen.step, "DEPTH": depth or 1}
-            options |= {"K": K, "BLOCK_K": chosen.block_k}
+            options |= {"K": K, "BLOCK_K": chosen.block_k, "TAIL": _tail(N * K, chosen)}
         if chosen.kernel == "rows":
             kernel = moments_of_rows_kernel
             options |= {"BLOCK_M": chosen.block_m, "BLOCK_N": lanes or chosen.block_n}
@@ -134,6 +134,16 @@ def _prepare(
             steps.append(Step(new_squares, new_mean, launch, partials, chosen.blocks))
         weight, elements, computed = weight * N, torch.float64, torch.float64
     return Prepared(tuple(steps), copy)
+
+
+def _tail(length: int, chosen: plan.Plan) -> int | None:
+    """How many elements a lane of classes has after whole groups, where only their number decides.
+
+    var_mean 20000 x 1000 x 3 bf16 60.9 us, so 58.2 (H100).
+    """
+    if chosen.edge_lanes or chosen.splits > 1:
+        return None
+    return cdiv(length % (chosen.step * chosen.depth), chosen.step)
 
 
 def _choose(problem: Problem, elements: bool, limits: devices.Limits) -> Configuration:
