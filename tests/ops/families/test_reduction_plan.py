@@ -7,10 +7,13 @@ import collections
 import math
 
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.reduction import pairs_call
+from flag_gems_overrides.ops.families.reduction.extremes import EXTREMES
+from flag_gems_overrides.ops.families.reduction.logsumexp import LOGSUMEXP
 from flag_gems_overrides.ops.families.reduction.pairs_call import by_lanes
 from flag_gems_overrides.ops.families.reduction.plan import (
     Configuration,
@@ -654,6 +657,11 @@ def test_moments_of_three_columns_of_16_bits_are_classes():
         ((1, 1106, 1024, 2, 1), 8, 128),
         ((16, 1471, 64, 4, 1), 8, 128),
         ((4, 2980, 152, 2, 1), 8, 76),
+        ((16, 682, 128, 2, 1), 16, 128),
+        ((16, 682, 128, 2, 2), 8, 256),
+        ((8, 484, 512, 2, 1), 32, 128),
+        ((161, 1150, 6, 2, 1), 4, 242),
+        ((64, 2830, 8, 4, 1), 4, 128),
         ((1, 1372, 615, 2, 1), 8, 77),
         ((18, 391, 256, 2, 2), 16, 288),
     ],
@@ -668,3 +676,31 @@ def test_programs_that_share_nothing_are_not_replaced():
     assert plan(64, 28, 1024, 2, 1, H200).block_k == 64
     assert plan(538, 332, 12, 1, 2, H200).splits == 3
     assert plan(16, 14710, 64, 4, 1, H200).splits > 1
+    assert plan(4, 3269, 128, 4, 1, H200).splits > 1
+
+
+@pytest.mark.parametrize("problem", [(32, 64, 472), (40, 48, 520), (64, 64, 256), (70, 33, 400)])
+def test_a_little_tile_of_columns_of_16_bits_is_of_two_warps(problem):
+    M, N, K = problem
+    planned = plan(*problem, 2, 1, H200)
+    assert (planned.warps, planned.block_k, planned.splits) == (2, 32, 1)
+    assert planned.step >= N
+    for other in ((M, N, K, 4, 1), (M, N, K + 1, 2, 1), (M // 4, N, K, 2, 1), (M * 4, N, K, 2, 1)):
+        planned = plan(*other, H200)
+        assert (planned.warps, planned.block_k) != (2, 32)
+
+
+@pytest.mark.parametrize(
+    ("problem", "policy", "registers"),
+    [
+        ((191807, 848), LOGSUMEXP, 96),
+        ((110000, 456), LOGSUMEXP, 96),
+        ((131072, 1024), LOGSUMEXP, 64),
+        ((30109, 425), LOGSUMEXP, 64),
+        ((191807, 848), EXTREMES, 64),
+    ],
+)
+def test_exponentials_of_many_elements_have_registers(problem, policy, registers):
+    found = Problem(*problem, 1, 2, 2)
+    launched = launch(found, pairs_call.choose(found, True, H200), H200)
+    assert pairs_call._registers(policy, launched, torch.float32) == registers

@@ -31,6 +31,9 @@ MAX_LOOPED = 16
 # x 130 30.9 and 28.6; but 116284 x 47, by 8 threads, 10.6 and 11.7, 300000 x 91 float32 44.2 and 46.4, aminmax 665003 x
 # 37 float64 77.7 and 79.4.
 LANES_WARPS, MIN_THREADS_OF_TWO_ROWS = 4, 16
+# That a thread has for as many words of a tile as registers were planned, of which exponentials are made: logsumexp
+# 191807 x 848 bf16 spills 40 bytes in 64 registers, 110000 x 456 48, in 72 8, in 80 none; ptxas takes up to 92.
+EXPONENTIALS_REGISTERS = 96
 
 
 class Step(NamedTuple):
@@ -82,7 +85,7 @@ def _prepare(
             "EVICT": chosen.evict,
             "INT64_OFFSETS": chosen.int64_offsets,
             "num_warps": chosen.warps,
-            "maxnreg": max(chosen.registers, 128) if computed.itemsize == 8 else chosen.registers,
+            "maxnreg": _registers(policy, chosen, computed),
         }
         sizes_of: tuple[int, ...] = (M, N)
         if chosen.kernel == "short":
@@ -112,6 +115,15 @@ def _prepare(
             steps.append(Step(*pairs, launch, partials, chosen.blocks))
         elements = computed
     return Prepared(tuple(steps), copy)
+
+
+def _registers(policy: PairPolicy, chosen: Plan, computed: torch.dtype) -> int:
+    if computed.itemsize == 8:
+        return max(chosen.registers, 128)
+    # Single warps, whose rows have edges, do not spill.
+    tile = chosen.kernel == "rows" and not chosen.lanes and not policy.tiled and chosen.warps > 1
+    held = tile and chosen.block_m * chosen.block_n >= chosen.registers * chosen.warps * WARP
+    return max(chosen.registers, EXPONENTIALS_REGISTERS) if held else chosen.registers
 
 
 def choose(problem: Problem, of_elements: bool, limits: devices.Limits) -> Configuration:

@@ -67,6 +67,10 @@ ELEMENTS, MAX_TILE_WARPS = 16, 16
 TILE_COLUMNS = (4, 8, 16, 32)
 # Of a thread of such a tile.
 MAX_TILE_BYTES = 128
+# Of single values of 16 bits in vectors, where a multiprocessor has so many programs: 64 of each of the most columns
+# by fewer warps, which meet sooner: sum 32 x 64 x 472 bf16 by 4 warps 5.10 us, by 2 4.66, 40 x 48 x 520 5.28 and 4.73,
+# 64 x 64 x 256 5.18 and 4.68 (H100). Of float32, 32 x 64 x 472, only 5.77 and 5.61.
+LITTLE_TILE, LITTLE_TILE_WARPS, LITTLE_TILE_PROGRAMS = 64, 2, 3
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -113,20 +117,42 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         return not simple or _is_simple(problem, launched)
 
     found = table.lookup("reduction", problem, class_of, Configuration, is_legal, limits)
-    return found or configurations(problem, limits)[0]
+    return _by_fewer_warps(problem, found or configurations(problem, limits)[0], limits)
+
+
+def _by_fewer_warps(problem: Problem, configuration: Configuration, limits: Limits) -> Configuration:
+    """Where a program has a little tile; of what is neither longer nor more than was timed."""
+    bytes_ = problem.K * problem.itemsize
+    vectors = problem.itemsize == 2 and bytes_ % VECTOR_BYTES == 0 and bytes_ >= LINE_BYTES
+    little = power_of_2(problem.N) == LITTLE_TILE and _elements(problem, limits) <= MODEL_ELEMENTS
+    if configuration.kernel != "columns" or problem.accumulators > 1 or not (vectors and little):
+        return configuration
+    launched = launch(problem, configuration, limits)
+    alike = launched.block_k == TILE_COLUMNS[-1] and launched.warps == 2 * LITTLE_TILE_WARPS
+    many = launched.blocks >= LITTLE_TILE_PROGRAMS * limits.sm_count
+    if not (alike and many and _is_simple(problem, launched)):
+        return configuration
+    return configuration._replace(elements=configuration.elements * 2, warps=LITTLE_TILE_WARPS)
 
 
 def _slow_exchange(problem: Problem, limits: Limits) -> float:
     """From how many microseconds on programs are not to share columns, by the model."""
-    if problem.K == 1 or _elements(problem, limits) > TILE_ELEMENTS or not _has_quick_tiles(problem):
+    if problem.K == 1 or _elements(problem, limits) > TILE_ELEMENTS or not _has_quick_tiles(problem, limits):
         return math.inf
     first = configurations(problem, limits)[0]
     shared = launch(problem, first, limits).splits > 1
     return math.inf if shared else estimate(problem, first, limits) / TILE_GAIN
 
 
-def _has_quick_tiles(problem: Problem) -> bool:
-    """Not of positions of bytes: max.dim 538 x 332 x 12 int8 in one tile 8.1 us, by three programs 7.2 (H100)."""
+def _has_quick_tiles(problem: Problem, limits: Limits) -> bool:
+    """Not of positions of bytes: max.dim 538 x 332 x 12 int8 in one tile 8.1 us, by three programs 7.2 (H100).
+
+    Nor of many of 32 bits by programs of 4 columns of more, not classes: sum 4 x 3269 x 128 float32 9.0 us, shared 8.7;
+    but 64 x 2830 x 8 6.8 and 9.3.
+    """
+    few = problem.K > MAX_CLASSES and limits.sm_count * TILE_COLUMNS[0] > problem.M * problem.K
+    if few and problem.itemsize == 4 and _elements(problem, limits) > MODEL_ELEMENTS:
+        return False
     return problem.accumulators == 1 or (problem.accumulators == 2 and problem.itemsize > 1)
 
 
@@ -179,7 +205,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     us = {each: estimate(problem, each, limits) for each in (by_rules, *others)}
     default = min(us, key=lambda each: us[each])
     gain, most = MODEL_GAIN, MODEL_ELEMENTS
-    if problem.K > 1 and _has_quick_tiles(problem):
+    if problem.K > 1 and _has_quick_tiles(problem, limits):
         before, after = (launch(problem, each, limits).splits for each in (by_rules, default))
         if before > after == 1:
             gain, most = TILE_GAIN, TILE_ELEMENTS
@@ -219,7 +245,11 @@ def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         # Less than a line of neighbours only where twice as many would leave multiprocessors without a program, or
         # threads with more elements.
         twice = 2 * block_k
-        fits = twice <= TILE_COLUMNS[-1] and twice * power_of_2(problem.N) <= each * MAX_TILE_WARPS * WARP
+        # Of single values of 16 bits in whole pieces twice as many (H100): amax 16 x 682 x 128 bf16 by 8 columns 6.10
+        # us, by 16 5.54, 8 x 484 x 512 by 16 6.69, by 32 6.40.
+        whole = problem.accumulators == 1 and problem.itemsize == 2 and problem.K % twice == 0
+        most = (2 if whole else 1) * each * MAX_TILE_WARPS * WARP
+        fits = twice <= TILE_COLUMNS[-1] and twice * power_of_2(problem.N) <= most
         busy = 9 * limits.sm_count * twice <= 10 * problem.M * problem.K
         if fits and busy and not moments and block_k * problem.itemsize < neighbours:
             continue
