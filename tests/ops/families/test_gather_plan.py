@@ -60,6 +60,12 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((4, 29, 239451, 4), plan.Images),
         ((4, 15, 239451, 4), plan.Tile),
         ((3, 40, 50001, 2), plan.Images),
+        # Small images in words, of few elements, and in whole vectors; odd ones, and longer ones.
+        ((2, 2, 2, 2), plan.Tile),
+        ((18, 5, 24, 8), plan.Tile),
+        ((64, 16, 24, 2), plan.Tile),
+        ((3, 16, 15, 2), plan.Little),
+        ((8, 3, 680, 2), plan.Little),
         # The most that is little, and more.
         ((2, 4, 65536, 4), plan.Little),
         ((2, 4, 65600, 4), plan.Tile),

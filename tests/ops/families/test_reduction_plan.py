@@ -704,3 +704,32 @@ def test_exponentials_of_many_elements_have_registers(problem, policy, registers
     found = Problem(*problem, 1, 2, 2)
     launched = launch(found, pairs_call.choose(found, True, H200), H200)
     assert pairs_call._registers(policy, launched, torch.float32) == registers
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "itemsize", "warps", "vector"),
+    [(3, 6801, 2, 8, 8), (60, 3501, 2, 4, 8), (12, 13001, 1, 16, 16), (60, 2101, 4, 4, 4), (1, 2049, 2, 4, 8)],
+)
+def test_positions_of_few_odd_rows_are_read_in_vectors(M, N, itemsize, warps, vector):
+    """argmax 3 x 6801 bf16, whose single elements spill, 5.40 us, so 3.55 (H100)."""
+    p = plan(M, N, 1, itemsize, 2, H200)
+    assert (p.warps, p.vector, p.neighbours, p.step >= N, p.splits) == (warps, vector, vector, True, 1)
+    assert p.edge_lanes
+    assert plan(M, 2001, 1, itemsize, 2, H200).vector == 1  # 16 elements to a thread
+
+
+@pytest.mark.parametrize(("M", "N", "rows"), [(20000, 33, 32), (8000, 75, 16), (8000, 41, 32), (4300, 41, 32)])
+def test_positions_of_fewer_short_rows_by_lanes(M, N, rows):
+    """max.dim 20000 x 33 bf16 8.5 us, so 4.1 (H100)."""
+    p = plan(M, N, 1, 2, 2, H200)
+    assert (p.kernel, p.block_k, p.step >= N, p.warps) == ("columns", rows, True, 4)
+    assert plan(131 * rows, N, 1, 2, 2, H200).kernel == "rows"  # multiprocessors without a program
+
+
+@given(st.integers(1, 30000), st.integers(8, 20000), st.sampled_from([1, 2, 4]))
+def test_threads_have_registers_for_single_positions(M, N, itemsize):
+    p = plan(M, N, 1, itemsize, 2, H200)
+    if p.kernel == "rows" and p.vector == 1 and p.step >= N:
+        assert 2 * p.block_m * p.block_n <= p.registers // 2 * p.warps * 32
+    with pytest.raises(ValueError, match="registers"):
+        launch(Problem(M, 4097, 1, itemsize, 2), Configuration("rows", 32, 8, 32), H200)

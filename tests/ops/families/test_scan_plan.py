@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from flag_gems_overrides.ops.families.scan.plan import Configuration, Problem, choose, launch
+from flag_gems_overrides.ops.families.scan.plan import Alone, Configuration, Problem, choose, launch
 from flag_gems_overrides.ops.launch.devices import Limits
 
 H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
@@ -179,3 +179,20 @@ def test_rows_of_integers_are_for_four_warps_where_eight_do_not_all_run_at_once(
     assert choose(Problem(1570, 1024, 1, 8, True, narrower), H200) == Configuration("segments", 2, 64, 4, 4)
     assert choose(Problem(1000, 1024, 1, 8, True, narrower), H200) == Configuration("segments", 2, 64, 2, 8)
     assert choose(Problem(1570, 1024, 1, 8, False, narrower), H200).warps == 8
+
+
+@pytest.mark.parametrize(
+    ("problem", "alone"),
+    [
+        (Problem(18, 8480, 1, 4), True),
+        (Problem(32, 12001, 1, 4), True),
+        (Problem(18, 16960, 1, 2), True),
+        (Problem(12, 16000, 1, 4), False),
+        (Problem(12, 24001, 1, 2), False),
+        (Problem(18, 6000, 1, 8), False),
+        (Problem(16, 5192, 1, 8, integer=True), False),
+    ],
+)
+def test_some_rows_are_a_program_s_each(problem, alone):
+    """18 x 8480 float32 by programs that share rows 5.15 us, so 4.41 (H100)."""
+    assert isinstance(launch(problem, choose(problem, H200), H200), Alone) is alone

@@ -135,8 +135,14 @@ IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("t
 # 15000 float16 3.50 and 3.22 (H100).
 LITTLE_BYTES, LITTLE_POSITIONS, MANY_LITTLE = 2 << 20, 256, 1 << 17
 LITTLE = Configuration("little", 1, WARPS, 4, classes=8, positions=WARPS * WARP)
+SMALL = TILE._replace(positions=LITTLE_POSITIONS)
 # So few elements, which one program would fill, go so too: 3 x 16 x 15 bfloat16 2.84 us, filled 3.03 (H100).
 TINY = 2048
+# Of images of so few positions, in words or whole vectors, tiles have all classes, for a program to each class waits
+# for the same targets. By little, and so (H100): 2 x 2 x 2 float16 3.07 us and 2.78, 2 x 2 x 4 3.00 and 2.71, bfloat16
+# 2.84 and 2.85, 64 x 16 x 24 float16 3.23 and 3.02, 18 x 5 x 24 float64 3.15 and 2.92; but 8 x 3 x 680 float16 3.03 and
+# 3.11. Of more elements none were timed.
+MAX_SMALL_IMAGE, MAX_SMALL_IMAGES = 32, 1 << 15
 # Outputs of at least so many bytes get twice the programs, and two vectors to a thread: 17 x 3876 x 2490 float32
 # takes 203 us, 240 with one; 16 x 557 x 9056 83 and 87; 1445 x 7 x 26532 bfloat16 254 and 270.
 MANY_BYTES = 128 << 20
@@ -177,9 +183,11 @@ def class_of(problem: Problem) -> tuple[int | bool | str, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    if problem.N == problem.K == 1:
-        # What the table has of one class is slower elsewhere: 26445 x 1 bfloat16 3.5 us, by the default 3.2 (H100).
-        return _default(problem)
+    default = _default(problem)
+    # What the table has of one class is slower elsewhere: 26445 x 1 bfloat16 3.5 us, by the default 3.2 (H100). Small
+    # images are newer.
+    if problem.N == problem.K == 1 or default == SMALL:
+        return default
     found = table.lookup(
         "gather",
         problem,
@@ -188,7 +196,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    return found or _default(problem)
+    return found or default
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -235,7 +243,7 @@ def _default(problem: Problem) -> Configuration:
     little, times = N * C * D * size <= LITTLE_BYTES, 2 if N * C * D * size >= MANY_BYTES else 1
     few = FEW_POSITIONS_OF_LITTLE if little else FEW_POSITIONS
     if D > 1 and TINY >= N * C * D:
-        return LITTLE
+        return SMALL if _are_small_images(problem) else LITTLE
     uneven = period > 1 and MAX_UNEVEN >= D
     many = N * C * D * size >= (MIN_SCATTER_BYTES_OF_UNEVEN if uneven else MANY_SCATTER_BYTES)
     least = MANY_SCATTER_BYTES_OF_POSITION if many else MIN_SCATTER_BYTES_OF_POSITION
@@ -259,6 +267,8 @@ def _default(problem: Problem) -> Configuration:
             return TILE._replace(vectors=2)
         return FILL._replace(vectors=1 if vec > C else 2)
     if D > 1 and little:
+        if _are_small_images(problem):
+            return SMALL
         pairs = size == 2 and D % 2 == 0 and N * C * D > MANY_LITTLE
         return LITTLE._replace(positions=2 * LITTLE.positions) if pairs else LITTLE
     if D == 1 < C and little:
@@ -280,7 +290,7 @@ def _default(problem: Problem) -> Configuration:
     # four warps 13.8, with two vectors 17.8.
     if C == D == 1:
         # 5368 x 1 bfloat16 2.71 us by four warps, 2.98 by one (torch.compile 2.95, H100).
-        return TILE._replace(positions=LITTLE_POSITIONS) if little else TILE._replace(warps=1)
+        return SMALL if little else TILE._replace(warps=1)
     if C > MAX_CLASSES_OF_TILE:
         return TILE._replace(vectors=TILE.vectors * times, per_sm=TILE.per_sm * times)
     # 373 x 1 x 88009 float32 takes 123 us by one warp of four vectors to a thread, 143 by four of two.
@@ -290,3 +300,10 @@ def _default(problem: Problem) -> Configuration:
     # 8.9 with two, 8 x 2 x 4805 6.1 and 4.0.
     of_thread = power_of_2(C) * TILE.positions // (TILE.warps * WARP * vec)
     return TILE._replace(vectors=min(max(of_thread, 1), 4 if size < 8 else 2), per_sm=FEW_PER_SM)
+
+
+def _are_small_images(problem: Problem) -> bool:
+    N, C, D, size = problem
+    elements, vec = N * C * D, VECTOR_BYTES // size
+    whole = D % vec == 0 or (D % 2 == 0 and elements <= TINY)
+    return 1 < D <= MAX_SMALL_IMAGE and whole and elements <= MAX_SMALL_IMAGES

@@ -10,7 +10,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP
-from .launches import MAX_WORDS, Configuration, Problem, words
+from .launches import MAX_SINGLE_POSITIONS, MAX_WORDS, Configuration, Problem, are_single_positions, words
 
 # Warps that a multiprocessor has to work on. More programs than fit at once leave a part of the last round idle:
 # 64 x 16384 x 64 bf16 along 1 took 47 us with 4 programs of 8 warps, 57 us with 6. With 80 registers and more a
@@ -65,6 +65,8 @@ def starts_many(results: int, block: int, limits: Limits) -> bool:
 def fitting(problem: Problem, configuration: Configuration) -> Configuration:
     """With no more elements than a thread can hold."""
     elements = configuration.elements
+    if are_single_positions(problem, configuration.kernel, configuration.vector):
+        elements = min(elements, MAX_SINGLE_POSITIONS)
     while elements * words(problem) > MAX_WORDS:
         elements //= 2
     return configuration._replace(elements=elements)

@@ -64,6 +64,12 @@ LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
 # 3.62), 1 x 32768 bf16 4.04 and 3.72. Values are as other long rows (``_alone``): amax 1 x 16384 float32 by 32 warps
 # 3.50, so, by 16, 3.40, sum 14 x 21952 bf16 3.84 and 3.73.
 SHARE_WITH_LONGER, LONGER_POSITIONS = 4, 32
+# Positions of up to 4 bytes, of odd rows for which a tile has so many elements, are read in vectors with edges, 32
+# elements to a thread. Of twice as many warps, single elements, and so (H100): argmax 3 x 6801 bf16 3.89 and 3.55 us
+# (FlagGems 3.59), argmin 60 x 3501 3.95 and 3.85, max.dim 33 x 4101 float16 3.98 and 3.74, argmax 12 x 13001 uint8 4.30
+# and 3.81, 3 x 3001 float32 3.35 and 3.36, 60 x 2101 3.81 and 3.74; in vectors by twice as many warps 0.1 more. Shorter
+# ones have 16 elements to a thread: 30 x 1801 float32 3.63 and 3.64, 3 x 1501 bf16 3.23 and 3.20.
+MIN_LITTLE_WITH_EDGES = 4096
 # Moments of longer odd rows are read in vectors all the same, so many bytes by a thread, in one tile. Each element by
 # itself, and so (H100): std 9 x 3333 float32 4.34 and 3.96 us, var_mean 20 x 7001 float16 4.6 and 4.26, 6 x 2671
 # bfloat16 3.72 and 3.74; 5 x 12345 bfloat16 by two programs for each row 6.54, in one tile 4.47. But more rows of
@@ -84,6 +90,9 @@ MAX_ALONE_BYTES, MAX_ALONE, ALONE_BYTES, ALONE_ELEMENTS, ALONE_WIDE_POSITIONS = 
 # most, bytes that are loaded together at most, and programs of each multiprocessor at least (of up to 16 bits; of 32).
 MAX_LANES_N, MIN_LANES_ROWS, LANES_BYTES, LANES_ELEMENTS, LANES_VECTOR_BYTES = 255, 32, 2048, 32, 4
 LANES_PROGRAMS, WIDE_LANES_PROGRAMS = 2, 8
+# Elements of a program of positions where there are fewer, down to one for each multiprocessor, and its rows at least,
+# as timed.
+LITTLE_LANES_TILE, MIN_LITTLE_LANES_ROWS = 2048, 16
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -127,7 +136,7 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
             # Element by element: argmax 64 x 7001 float64 5.72 us, in vectors 6.70, 27 x 4 x 3225 5.16 and 5.25 (H100).
             vector = math.gcd(N, vector)
     elif little:
-        vector = math.gcd(N, vector)
+        vector = vector if in_vectors_with_edges(problem, limits) else math.gcd(N, vector)
         single = M * block_n <= LITTLE_PROGRAM * LITTLE_PROGRAMS * limits.sm_count
         tile = LITTLE_PROGRAM if single else LITTLE_TILE
         if vector == 1 and accumulators < 3 and M * block_n <= SMALLEST_TILE * limits.sm_count:
@@ -339,11 +348,23 @@ def rows_by_lanes(problem: Problem, limits: Limits) -> Configuration | None:
     while rows * N * size < LANES_BYTES and 2 * rows * power_of_2(N) <= elements:
         rows *= 2
     if limits.sm_count * (LANES_PROGRAMS if size <= 2 else WIDE_LANES_PROGRAMS) * rows > M:
-        return None
+        # Of positions fewer, by smaller programs: in rows argmax 8000 x 41 float16 takes 4.23 us, so 3.57, max.dim 8000
+        # x 75 bf16 4.70 and 4.15 (H100).
+        rows = min(rows, LITTLE_LANES_TILE // power_of_2(N))
+        if accumulators == 1 or limits.sm_count * rows > M or rows < MIN_LITTLE_LANES_ROWS:
+            return None
     occupancy = OCCUPANCY // accumulators
     return Configuration(
         "columns", rows * power_of_2(N) // (SHORT_WARPS * WARP), SHORT_WARPS, occupancy, 1, rows, False
     )
+
+
+def in_vectors_with_edges(problem: Problem, limits: Limits) -> bool:
+    """Whether little is positions of odd rows in whole vectors and what is left of them."""
+    M, N, K, size, accumulators = problem
+    block_n = power_of_2(N)
+    single = math.gcd(N, VECTOR_BYTES // size) == K == 1 and accumulators == 2 and size < 8
+    return single and MIN_LITTLE_WITH_EDGES <= block_n <= limits.sm_count * LITTLE[True] // M
 
 
 def in_pairs(problem: Problem) -> bool:

@@ -66,6 +66,12 @@ BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 
 # (H100). Nor have others of few rows: 8 x 8192 float32 takes 3.96 us in a program for each, 4.65 in 16. Not of more:
 # 46 x 13962 float32 6.72 in a program for each, 6.44 by two.
 ALONE_BYTES_PER_US, FEW_ALONE = 65000, 8
+# More of floating point of up to 4 bytes that are no longer than this, in elements and bytes. By programs that share a
+# row, and alone (H100): 18 x 8480 float32 5.15 and 4.41 us (FlagGems 4.86), 24 x 9001 5.32 and 5.05, 24 x 12000 5.40
+# and 5.06, 32 x 12001 5.82 and 5.51, 18 x 16960 bf16 5.15 and 4.96; but 12 x 16000 float32 5.07 and 5.17, 12 x 24001
+# bf16 5.27 and 5.38, 18 x 6000 float64 5.42 and 5.89, 16 x 5192 int64 5.56 and 5.84. Of 40 x 9000 float32 and more
+# rows they are alone by the estimate of all rows.
+SOME_ALONE, SOME_ALONE_ELEMENTS, SOME_ALONE_BYTES = 40, 16960, 49152
 # Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 # For an element of rows as they lie in memory, whose sums begin again with each row (counted, not timed).
@@ -124,7 +130,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     # Of each multiprocessor.
     active = min(limits.sm_count, found.programs)
     bandwidth = float(BYTES_PER_US)
-    if K == 1 and M <= FEW_ALONE and found.steps == 1:
+    if K == 1 and found.steps == 1 and _has_bandwidth_left(problem):
         bandwidth = min(BYTES_PER_US * limits.sm_count / active, ALONE_BYTES_PER_US)
     moved = _bytes(problem, configuration, found.steps) / bandwidth
     requests = 2 * found.programs * found.steps * found.depth * found.warps * accesses * _lines(problem, configuration)
@@ -170,6 +176,13 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     # The first launch reads, and adds up.
     again = SUMMED_FROM_MEMORY if few_from_memory(problem, limits) else SUMMED
     return alone + SECOND_LAUNCH_US + again * work + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
+
+
+def _has_bandwidth_left(problem: Problem) -> bool:
+    """Whether rows are so few that the multiprocessors that have one take in more than their share."""
+    M, N, _, size, integer, _ = problem
+    short = N <= SOME_ALONE_ELEMENTS and N * size <= SOME_ALONE_BYTES
+    return M <= FEW_ALONE or (M <= SOME_ALONE and short and size <= 4 and not integer)
 
 
 def _neighbours(problem: Problem, configuration: Configuration) -> int:
