@@ -364,7 +364,8 @@ def in_vectors_with_edges(problem: Problem, limits: Limits) -> bool:
     M, N, K, size, accumulators = problem
     block_n = power_of_2(N)
     single = math.gcd(N, VECTOR_BYTES // size) == K == 1 and accumulators == 2 and size < 8
-    return single and MIN_LITTLE_WITH_EDGES <= block_n <= limits.sm_count * LITTLE[True] // M
+    little = block_n <= limits.sm_count * LITTLE[True] // M and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES
+    return single and little and block_n >= MIN_LITTLE_WITH_EDGES
 
 
 def in_pairs(problem: Problem) -> bool:
