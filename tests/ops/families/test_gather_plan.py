@@ -64,8 +64,12 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((2, 2, 2, 2), plan.Tile),
         ((18, 5, 24, 8), plan.Tile),
         ((64, 16, 24, 2), plan.Tile),
-        ((3, 16, 15, 2), plan.Little),
+        ((3, 16, 15, 2), plan.Tile),
+        ((8, 4, 40, 2), plan.Tile),
+        ((3, 16, 15, 4), plan.Little),
+        ((8, 4, 40, 4), plan.Little),
         ((8, 3, 680, 2), plan.Little),
+        ((100, 10, 32, 2), plan.Little),
         # The most that is little, and more.
         ((2, 4, 65536, 4), plan.Little),
         ((2, 4, 65600, 4), plan.Tile),
@@ -117,7 +121,7 @@ def test_little_output_of_one_class_has_two_targets_to_a_thread():
     [
         ((1, 5, 368, 2), 1, (3, 5, 1)),
         ((17, 3, 513, 2), 1, (5, 3, 17)),
-        ((3, 16, 15, 2), 1, (1, 16, 1)),  # few elements, in place of zeros and what is none
+        ((3, 16, 15, 4), 1, (1, 16, 1)),  # few elements, in place of zeros and what is none
         ((2, 21, 4096, 2), 2, (16, 11, 2)),  # pairs of 16 bits
         ((2, 21, 4095, 2), 1, (32, 6, 2)),
         ((1, 5, 15000, 2), 1, (118, 3, 1)),  # too few for pairs

@@ -76,6 +76,14 @@ def test_programs_of_many_rows(N, C, size, classes, gradient):
     assert -(-tiles // -(-tiles // found.programs)) == found.programs
 
 
+def test_threads_have_registers_for_targets_of_several_rows_in_parts():
+    """49250942 x 3 float16 spilled 32 bytes in 64 registers."""
+    found = forward(49250942, 3, 2)
+    assert (found.block_r, found.depth, found.registers) == (4 * WARPS * 32, 3, 72)
+    # Rows of one part, and two rows.
+    assert forward(49250942, 1, 2).registers == forward(49250942, 5, 2).registers == 64
+
+
 @pytest.mark.parametrize(
     ("C", "size", "expected"),
     [(102, 2, 8), (61, 2, 4), (18, 2, 2), (9, 2, 1), (209, 2, 16), (700, 2, 32), (65, 4, 8), (107, 4, 8), (27, 8, 4)],

@@ -186,6 +186,8 @@ def test_rows_of_integers_are_for_four_warps_where_eight_do_not_all_run_at_once(
     [
         (Problem(18, 8480, 1, 4), True),
         (Problem(32, 12001, 1, 4), True),
+        (Problem(50, 12001, 1, 4), True),
+        (Problem(46, 13962, 1, 4), False),
         (Problem(18, 16960, 1, 2), True),
         (Problem(12, 16000, 1, 4), False),
         (Problem(12, 24001, 1, 2), False),

@@ -38,8 +38,9 @@ ONE_PART_BYTES, ONE_PART_ROWS = (64, 128), 2
 BUSY_THREADS = 128
 # A program takes several tiles, the next of which is on its way, if there are more than all that run at once: as many
 # as the registers of two tiles allow, but no more than PER_SM; of float64, or if a gradient is wanted, half as many.
-# A thread's registers are so many, those of vectors that are unpacked and of a gradient, and those of the elements.
-PER_SM = 8
+# A thread's registers are so many, those of vectors that are unpacked and of a gradient, and those of the elements; and
+# those of its targets, if it has more than two rows of several parts: 32 bytes of 49250942 x 3 float16 spilled by 64.
+PER_SM, FEW_TARGETS, TARGET_REGISTERS = 8, 2, 4
 LOSS_REGISTERS, UNPACKING_REGISTERS, GRADIENT_REGISTERS, REGISTER_UNIT = 32, 16, 24, 8
 # Iterations of a program at least that has several rows for a lane.
 LOOPED_ITERATIONS = 4
@@ -336,7 +337,7 @@ def _many_rows(problem: Problem, limits: Limits, vec: int, lanes: int, gradient:
     elif lanes <= LANES_OF_SEVERAL_ROWS:
         rows = power_of_2_within(ROWS_BYTES // (depth * vec * size + TARGET_BYTES // lanes))
     block_r = WARPS * WARP // lanes
-    per_sm = _programs_of_a_multiprocessor(rows * depth, vec, size, gradient, classes, limits)
+    per_sm = _programs_of_a_multiprocessor(rows, depth, vec, size, gradient, classes, limits)
     at_once = limits.sm_count * per_sm
     while rows > 1 and not one_part and cdiv(N, rows * block_r) < LOOPED_ITERATIONS * at_once:
         rows //= 2
@@ -367,13 +368,15 @@ def _is_one_part(problem: Problem) -> bool:
 
 
 def _programs_of_a_multiprocessor(
-    parts: int, vec: int, size: int, gradient: bool, classes: bool, limits: Limits
+    rows: int, depth: int, vec: int, size: int, gradient: bool, classes: bool, limits: Limits
 ) -> int:
-    """Whose registers have two tiles, of so many parts for a thread; no spills were found so."""
+    """Whose registers have two tiles, of so many rows and parts of each for a thread; no spills were found so."""
+    parts = rows * depth
     registers = LOSS_REGISTERS + (UNPACKING_REGISTERS if vec > 1 else 0) + (GRADIENT_REGISTERS if gradient else 0)
     registers += 2 * parts * cdiv(vec * size, 4)
     # A gradient, and what a row should have where that is more than a class, are of the accumulator's type.
     registers += (gradient + (0 if classes else 2)) * parts * vec * max(size // 4, 1)
+    registers += TARGET_REGISTERS * rows if depth > 1 and rows > FEW_TARGETS else 0
     programs = PER_SM // (2 if size == 8 or gradient else 1)
     while programs > 1 and _registers(programs, limits) < registers:
         programs -= 1

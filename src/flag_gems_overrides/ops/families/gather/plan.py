@@ -141,8 +141,10 @@ TINY = 2048
 # Of images of so few positions, in words or whole vectors, tiles have all classes, for a program to each class waits
 # for the same targets. By little, and so (H100): 2 x 2 x 2 float16 3.07 us and 2.78, 2 x 2 x 4 3.00 and 2.71, bfloat16
 # 2.84 and 2.85, 64 x 16 x 24 float16 3.23 and 3.02, 18 x 5 x 24 float64 3.15 and 2.92; but 8 x 3 x 680 float16 3.03 and
-# 3.11. Of more elements or classes none were timed.
-MAX_SMALL_IMAGE, MAX_SMALL_CLASSES, MAX_SMALL_IMAGES = 32, 32, 1 << 15
+# 3.11, 100 x 10 x 32 bfloat16 3.07 and 3.24, 500 x 12 x 16 float16 3.25 and 3.32. Few elements of 16 bits go so too
+# where images are longer or odd: 3 x 16 x 15 float16 3.16 and 2.92, 8 x 4 x 40 3.26 and 2.99. More classes were not
+# timed.
+MAX_SMALL_IMAGE, MAX_SMALL_CLASSES, MAX_SMALL_IMAGES, MAX_TINY_IMAGE = 32, 32, 24576, 64
 # Outputs of at least so many bytes get twice the programs, and two vectors to a thread: 17 x 3876 x 2490 float32
 # takes 203 us, 240 with one; 16 x 557 x 9056 83 and 87; 1445 x 7 x 26532 bfloat16 254 and 270.
 MANY_BYTES = 128 << 20
@@ -305,6 +307,7 @@ def _default(problem: Problem) -> Configuration:
 def _are_small_images(problem: Problem) -> bool:
     N, C, D, size = problem
     elements, vec = N * C * D, VECTOR_BYTES // size
-    whole = D % vec == 0 or (D % 2 == 0 and elements <= TINY)
-    small = 1 < D <= MAX_SMALL_IMAGE and C <= MAX_SMALL_CLASSES and elements <= MAX_SMALL_IMAGES
-    return small and whole
+    tiny = elements <= TINY
+    whole = D % vec == 0 or (tiny and (D % 2 == 0 or size == 2))
+    longest = MAX_TINY_IMAGE if tiny and size == 2 else MAX_SMALL_IMAGE
+    return whole and 1 < D <= longest and C <= MAX_SMALL_CLASSES and elements <= MAX_SMALL_IMAGES

@@ -13,10 +13,11 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 KNOWN_MULTIPLE = 16
 # 32-bit words of elements that a thread may hold, and registers.
 MAX_WORDS, MAX_REGISTERS = 64, 248
-# Elements of a thread that are loaded one by one for a position, of up to 4 bytes: each has a register and its position
-# another, and a thread 64. Of 32 elements 16 to 184 bytes spill: argmax 3 x 6801 bf16 5.40 us, of 16 by twice as many
-# warps 3.89, max.dim 20000 x 33 bf16 8.47 and, by twice as many programs, 6.00, argmax 8000 x 41 float16 8.19 and 4.23;
-# 2000 x 201 float32, of which none spill, 4.22 and 4.11 (H100).
+# Elements of a thread that are loaded one by one for a position: each has a register and its position another, and a
+# thread 64. Of 32 elements 16 to 184 bytes spill: argmax 3 x 6801 bf16 5.40 us, of 16 by twice as many warps 3.89,
+# max.dim 20000 x 33 bf16 8.47 and, by twice as many programs, 6.00, argmax 8000 x 41 float16 8.19 and 4.23. But not of
+# several rows of 32 bits: 3000 x 201 float32 5.27 and 4.97, 300000 x 201 95.1 and 94.0, 100000 x 33 13.0 and 18.5
+# (H100).
 MAX_SINGLE_POSITIONS = 16
 # Partial results that a warp of the last program of a block can have in registers: numbers of up to 4 bytes; of 8, or a
 # mean, a sum of squares and a count; these three of 8 bytes.
@@ -418,14 +419,15 @@ def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: b
     # A load takes a register at least.
     loaded = max(size / 4, 1 / tile.vector)
     if not looped:
-        return lanes * (loaded + are_single_positions(problem, configuration.kernel, tile.vector))
+        return lanes * (loaded + are_single_positions(problem, configuration.kernel, tile.vector, tile.block_m))
     kept = max(size / 4, 1) + (problem.accumulators == 2)
     return lanes * (loaded + kept / tile.vector if configuration.neighbours else kept)
 
 
-def are_single_positions(problem: Problem, kernel: str, vector: int) -> bool:
-    """Whether a thread of rows has a position for each element. Those of 8 bytes have 128 registers."""
-    return problem.accumulators == 2 and kernel == "rows" and vector == 1 and problem.itemsize <= 4
+def are_single_positions(problem: Problem, kernel: str, vector: int, block_m: int) -> bool:
+    """Whether a thread of rows has a register for the position of each element. Those of 8 bytes have 128 registers."""
+    narrow = problem.itemsize <= 2 or (problem.itemsize == 4 and block_m == 1)
+    return problem.accumulators == 2 and kernel == "rows" and vector == 1 and narrow
 
 
 def words(problem: Problem) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP
+from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from .launches import MAX_SINGLE_POSITIONS, MAX_WORDS, Configuration, Problem, are_single_positions, words
 
 # Warps that a multiprocessor has to work on. More programs than fit at once leave a part of the last round idle:
@@ -65,7 +65,8 @@ def starts_many(results: int, block: int, limits: Limits) -> bool:
 def fitting(problem: Problem, configuration: Configuration) -> Configuration:
     """With no more elements than a thread can hold."""
     elements = configuration.elements
-    if are_single_positions(problem, configuration.kernel, configuration.vector):
+    block_m = elements * configuration.warps * WARP // power_of_2(problem.N)
+    if are_single_positions(problem, configuration.kernel, configuration.vector, max(block_m, 1)):
         elements = min(elements, MAX_SINGLE_POSITIONS)
     while elements * words(problem) > MAX_WORDS:
         elements //= 2

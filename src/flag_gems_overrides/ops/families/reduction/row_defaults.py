@@ -91,8 +91,10 @@ MAX_ALONE_BYTES, MAX_ALONE, ALONE_BYTES, ALONE_ELEMENTS, ALONE_WIDE_POSITIONS = 
 MAX_LANES_N, MIN_LANES_ROWS, LANES_BYTES, LANES_ELEMENTS, LANES_VECTOR_BYTES = 255, 32, 2048, 32, 4
 LANES_PROGRAMS, WIDE_LANES_PROGRAMS = 2, 8
 # Elements of a program of positions where there are fewer, down to one for each multiprocessor, and its rows at least,
-# as timed.
-LITTLE_LANES_TILE, MIN_LITTLE_LANES_ROWS = 2048, 16
+# as timed: so few of rows longer than this. By rows, and by eight (H100): argmax 2000 x 75 bf16 3.88 us and 3.64 (by
+# 16, 125 programs, 3.62), max.dim 2000 x 201 uint8 3.83 and 3.66; 4000 x 21 float16 3.43 and, by 32, 3.41. Pairs of
+# rows no longer than this go so too, with fewer idle lanes: max.dim 8000 x 50 bf16 4.23 and 3.80.
+LITTLE_LANES_TILE, MIN_LITTLE_LANES_ROWS, LITTLE_LANES_N = 2048, 8, 64
 # Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
 # 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
@@ -341,7 +343,7 @@ def rows_by_lanes(problem: Problem, limits: Limits) -> Configuration | None:
     timed = size <= 2 or (size == 4 and accumulators == 1)
     vector = row_vector(N, size, accumulators)
     slow = vector == 1 or (vector * size <= LANES_VECTOR_BYTES and 3 * power_of_2(N) >= 4 * N)
-    if accumulators == 3 or not timed or not slow or not MAX_SHORT < N <= MAX_LANES_N:
+    if accumulators == 3 or not timed or not MAX_SHORT < N <= MAX_LANES_N:
         return None
     elements = LANES_ELEMENTS * SHORT_WARPS * WARP
     rows = min(MIN_LANES_ROWS, elements // power_of_2(N))
@@ -351,8 +353,11 @@ def rows_by_lanes(problem: Problem, limits: Limits) -> Configuration | None:
         # Of positions fewer, by smaller programs: in rows argmax 8000 x 41 float16 takes 4.23 us, so 3.57, max.dim 8000
         # x 75 bf16 4.70 and 4.15 (H100).
         rows = min(rows, LITTLE_LANES_TILE // power_of_2(N))
-        if accumulators == 1 or limits.sm_count * rows > M or rows < MIN_LITTLE_LANES_ROWS:
-            return None
+        if limits.sm_count * rows > M and N > LITTLE_LANES_N:
+            rows = MIN_LITTLE_LANES_ROWS
+        slow = accumulators == 2 and (slow or (vector == 2 and N <= LITTLE_LANES_N)) and limits.sm_count * rows <= M
+    if not slow:
+        return None
     occupancy = OCCUPANCY // accumulators
     return Configuration(
         "columns", rows * power_of_2(N) // (SHORT_WARPS * WARP), SHORT_WARPS, occupancy, 1, rows, False

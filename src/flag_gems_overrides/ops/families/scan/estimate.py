@@ -66,12 +66,12 @@ BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 
 # (H100). Nor have others of few rows: 8 x 8192 float32 takes 3.96 us in a program for each, 4.65 in 16. Not of more:
 # 46 x 13962 float32 6.72 in a program for each, 6.44 by two.
 ALONE_BYTES_PER_US, FEW_ALONE = 65000, 8
-# More of floating point of up to 4 bytes that are no longer than this, in elements and bytes. By programs that share a
-# row, and alone (H100): 18 x 8480 float32 5.15 and 4.41 us (FlagGems 4.86), 24 x 9001 5.32 and 5.05, 24 x 12000 5.40
-# and 5.06, 32 x 12001 5.82 and 5.51, 18 x 16960 bf16 5.15 and 4.96; but 12 x 16000 float32 5.07 and 5.17, 12 x 24001
-# bf16 5.27 and 5.38, 18 x 6000 float64 5.42 and 5.89, 16 x 5192 int64 5.56 and 5.84. Of 40 x 9000 float32 and more
-# rows they are alone by the estimate of all rows.
-SOME_ALONE, SOME_ALONE_ELEMENTS, SOME_ALONE_BYTES = 40, 16960, 49152
+# More of floating point of up to 4 bytes that are no longer than this, in elements and bytes, of so many elements in
+# all. By programs that share a row, and alone (H100): 18 x 8480 float32 5.15 and 4.41 us (FlagGems 4.86), 24 x 9001
+# 5.32 and 5.05, 24 x 12000 5.40 and 5.06, 32 x 12001 5.82 and 5.51, 50 x 12001 6.83 and 6.24, 18 x 16960 bf16 5.15 and
+# 4.96; but 12 x 16000 float32 5.07 and 5.17, 12 x 24001 bf16 5.27 and 5.38, 18 x 6000 float64 5.42 and 5.89, 16 x 5192
+# int64 5.56 and 5.84. Of 40 x 9000 float32 and more rows they are alone by the estimate of all rows.
+SOME_ALONE, SOME_ALONE_ELEMENTS, SOME_ALONE_BYTES, ALL_ALONE_ELEMENTS = 50, 16960, 49152, 50 * 12288
 # Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 # For an element of rows as they lie in memory, whose sums begin again with each row (counted, not timed).
@@ -181,7 +181,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
 def _has_bandwidth_left(problem: Problem) -> bool:
     """Whether rows are so few that the multiprocessors that have one take in more than their share."""
     M, N, _, size, integer, _ = problem
-    short = N <= SOME_ALONE_ELEMENTS and N * size <= SOME_ALONE_BYTES
+    short = N <= SOME_ALONE_ELEMENTS and N * size <= SOME_ALONE_BYTES and M * N <= ALL_ALONE_ELEMENTS
     return M <= FEW_ALONE or (M <= SOME_ALONE and short and size <= 4 and not integer)
 
 
