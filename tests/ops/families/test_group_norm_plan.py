@@ -68,6 +68,23 @@ def test_groups_of_16_bits_have_half_of_the_warps_where_more_lanes_have_elements
     assert planned.warps == warps
 
 
+@pytest.mark.parametrize(
+    ("samples", "C", "K", "itemsize", "warps"), [(65536, 3, 8, 2, 4), (131072, 6, 4, 2, 4), (4096, 4, 14, 2, 1)]
+)
+def test_little_groups_of_16_bits_are_two_vectors_of_a_thread(samples, C, K, itemsize, warps):
+    planned = plan(Problem(samples, C, K, 1, itemsize, 1, True), H200)
+    assert isinstance(planned, Rows)
+    assert planned.warps == warps
+
+
+@pytest.mark.parametrize(
+    ("C", "K", "itemsize", "programs"), [(531, 608, 2, 8), (531, 608, 4, 8), (531, 200, 2, 4), (1024, 1024, 2, 4)]
+)
+def test_sums_of_a_channel_at_a_time_have_more_programs(C, K, itemsize, programs):
+    found = choose(Problem(80, C, K, 1, itemsize, 2, True), H200)
+    assert (found.kernel, found.programs_per_sm, found.block_d == 1) == ("split", programs, programs == 8)
+
+
 @pytest.mark.parametrize("samples", [512, 1024, 4096])
 def test_sums_of_float64_channels_are_estimated_with_eight_bytes(samples):
     assert choose(Problem(samples, 3044, 1, 1, 8, 2, True), H200).kernel == "channels"

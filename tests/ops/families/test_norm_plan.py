@@ -31,6 +31,7 @@ from flag_gems_overrides.ops.families.norm.launches import (
     launch,
     launch_or_none,
 )
+from flag_gems_overrides.ops.families.norm.long_plan import loop
 from flag_gems_overrides.ops.families.norm.plan import choose, configurations, plan
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import power_of_2
@@ -409,6 +410,7 @@ MANY_WARPS += [(20000, 16, 2, False, False), (60000, 1, 4, False, False), (16000
 MANY_WARPS += [(41229, 9, 2, True, True), (262979, 3, 2, True, True), (34585, 13, 4, True, True)]
 MANY_WARPS += [(130000, 31, 2, False, False), (33000, 31, 4, True, True), (90773, 9, 2, False, True)]
 MANY_WARPS += [(20000, 25, 2, True, True), (3030, 47, 2, True, True), (10001, 41, 2, True, True)]
+MANY_WARPS += [(16519, 123, 2, True, True), (8403, 161, 2, False, True), (30000, 123, 2, False, False)]
 MANY_WARPS += [(574480, 2, 2, False, True), (174195, 4, 2, False, True), (891107, 2, 2, False, False)]
 
 
@@ -418,6 +420,7 @@ def test_gradients_of_many_short_rows_are_by_programs_of_many_warps(M, N, size, 
     for p, many in ((plan(problem, H200), layer_norm), (rms_plan.plan_backward(M, N, size, H200), rms_norm)):
         assert isinstance(p, Rows)
         assert (p.warps > 1 and p.stages == 1) == many
+        assert not many or N <= 64 or p.block_m * p.block_n == 8 * 32 * p.warps
         assert not many or (p.programs <= 2 * H200.sm_count and p.block_m * p.block_n <= p.warps * 32 * 16)
 
 
@@ -609,13 +612,49 @@ def test_programs_share_rows_of_rms_norms_gradients(M, N, size, shared):
 
 
 SHARED_ODD_ROWS = [(135, 15399, 2, True), (200, 15399, 2, True), (264, 14801, 2, True), (132, 15399, 2, False)]
-SHARED_ODD_ROWS += [(265, 15399, 2, False), (200, 15400, 2, False), (200, 14343, 2, False), (200, 15399, 4, False)]
+SHARED_ODD_ROWS += [(133, 15399, 4, False), (200, 15400, 2, False), (200, 14343, 2, False), (200, 15399, 4, False)]
 
 
 @pytest.mark.parametrize(("M", "N", "size", "shared"), SHARED_ODD_ROWS)
 def test_programs_share_odd_rows_of_which_one_fills_a_multiprocessor(M, N, size, shared):
     p = plan(Problem(M, N, 1, size, False), H200)
     assert (isinstance(p, Split) and p.warps == 4 and p.group == 4 and p.vec == 8) == shared
+
+
+# Rows, columns, warps of a program and registers of a thread.
+ODD_ROWS = [(641, 5001, 4, 96), (500, 7001, 4, 128), (300, 8879, 4, 128), (3000, 8879, 4, 128), (900, 5001, 4, 72)]
+ODD_ROWS += [(641, 8879, 1, 255), (641, 11781, 1, 255), (700, 14001, 1, 255), (300, 13001, 1, 255)]
+ODD_ROWS += [(390, 5001, 8, 0), (264, 8879, 8, 0), (641, 4103, 4, 0), (641, 8878, 8, 0)]
+
+
+@pytest.mark.parametrize(("M", "N", "warps", "registers"), ODD_ROWS)
+def test_odd_rows_come_in_few_waves_or_are_shared(M, N, warps, registers):
+    p = plan(Problem(M, N, 1, 2, False), H200)
+    assert isinstance(p, Split if warps == 1 else Rows)
+    assert (p.warps, p.registers) == (warps, registers)
+    for limits, residual in ((A100, False), (H200, True)):
+        other = plan(Problem(M, N, 1, 2, False, residual), limits)
+        assert isinstance(other, Split) or other.registers == 0
+
+
+def test_odd_rows_that_are_pipelined_by_few_warps_stay_so():
+    p = plan(Problem(4000, 5001, 1, 2, False), H200)
+    assert isinstance(p, Rows)
+    assert (p.stages, p.warps, p.registers) == (4, 4, 0)
+
+
+@pytest.mark.parametrize(("M", "N", "late"), [(4400, 1001, True), (8000, 983, True), (9000, 983, False)])
+def test_short_odd_rows_hardly_more_than_pipelines_have_a_program_each(M, N, late):
+    p = plan(Problem(M, N, 1, 2, False), H200)
+    assert isinstance(p, Rows)
+    assert (p.programs == M, p.late, p.warps) == (late, late, 1)
+
+
+@pytest.mark.parametrize(("N", "vec"), [(614089, 4), (300001, 1), (614090, 2)])
+def test_loops_over_long_odd_rows_of_float32_read_vectors(N, vec):
+    problem = Problem(168, N, 1, 4, False)
+    assert launch(problem, loop(problem, H200), H200).vec == vec
+    assert rms_plan.plan_forward(problem, H200).vec == vec
 
 
 @given(numbers, st.integers(1, 70000), sizes, limits)

@@ -72,8 +72,16 @@ PROGRAMS_PER_SM = 4
 # And of sums without a pipeline, whose loads nothing hides but other programs: 278 x 1071 x 675 bf16 777 us, 791 with
 # 4, 804 with 16 (H100).
 PROGRAMS_PER_SM_OF_SUMS = 8
+# And of those with a channel at a time, which take 56 to 61 registers a thread, those with several about 120: 80 x 531
+# x 608 bf16 100.7 us, 113.4 with 4, 300 x 531 x 608 float32 662 and 699, but 80 x 531 x 200 float16, 32 at a time, 42.5
+# and 41.1 (H100).
+PROGRAMS_PER_SM_OF_CHANNELS = 8
 # Vectors that a thread has of several groups forward, and of a tile of a loop.
 VECTORS, VECTORS_OF_FEW = 4, 2
+# And of several groups of 16 bits that take up to so many lanes' elements: 65536 x 3 x 8 bf16 5.74 us, 6.03 with four,
+# 20000 x 3 x 8 float16 3.90 and 4.13, 131072 x 6 x 4 bf16 11.23 and 11.55, 16384 x 4 x 14 float16 4.61 and 4.70, but by
+# two warps instead of one 4096 x 4 x 14 bf16 3.76 and 3.69 (H100).
+VECTORS_OF_LITTLE, LITTLE_GROUP = 2, 64
 # Forward: elements that a thread holds at most of a group of its program's own, if there are enough groups to keep the
 # device busy, and vectors if there are fewer: 19836 x 3104 float32 takes 125 us with 28 elements in 4 warps, 129 with
 # 16 in 8; 4 x 1385 float32 3.7 us with 3 vectors in 4 warps, 3.9 with 2 in 8.
@@ -228,6 +236,8 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         together = max(together, min(WARP // group, power_of_2(problem.M)))
     if together > 1:
         per_thread = min(per_thread, ELEMENTS_OF_SEVERAL if span(problem, vec) == 3 else most)
+        if problem.itemsize == 2 and vec * problem.itemsize == VECTOR_BYTES and group <= LITTLE_GROUP:
+            per_thread = min(per_thread, VECTORS_OF_LITTLE * vec)
         warps = power_of_2_within(together * group // (per_thread * WARP))
     else:
         many = PROGRAMS_PER_SM * limits.sm_count <= problem.M
@@ -388,7 +398,8 @@ def _tile_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             # us, 802 with one.
             pipelined = sums(problem, block_d, block_hw, STAGES).stages > 1
             per_sm = PROGRAMS_PER_SM if pipelined else PROGRAMS_PER_SM_OF_SUMS
-            yield Configuration("split", warps, 1, vec, VECTORS_OF_FEW, block_d, block_hw, per_sm, STAGES)
+            of_split = PROGRAMS_PER_SM_OF_CHANNELS if block_d == 1 else per_sm
+            yield Configuration("split", warps, 1, vec, VECTORS_OF_FEW, block_d, block_hw, of_split, STAGES)
             yield Configuration("channels", warps, 1, 1, 1, block_d, block_hw, per_sm, STAGES)
         elif 2 * limits.sm_count < problem.M:
             continue

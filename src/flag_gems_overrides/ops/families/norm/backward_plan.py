@@ -21,6 +21,8 @@ NARROW_SUMS = (256, 8, 8)
 # Programs of several warps, where there are more rows than one launch takes (``few_rows``): to a multiprocessor, and
 # the most elements of it, with those that are masked, by their size.
 MANY_WARPS_PER_SM, MIN_ROWS_OF_MANY_WARPS = 2, 1024
+# The widest tiles of which a thread may have 16 elements, not 8.
+MAX_WIDTH_OF_16 = 64
 MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 8192, 8: 4096}
 # Of ``few_rows_of_edges``: the shortest rows, layer_norm's longest by 4 warps, and warps of all programs of a
 # multiprocessor, of which 8 run at once.
@@ -77,7 +79,8 @@ def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Con
     if M * width > min(most.get(width, 0), MAX_ELEMENTS_OF_MANY_WARPS[itemsize]) * limits.sm_count:
         return None
     rows = power_of_2(cdiv(M, programs))
-    if rows * width > 8 * WARP * (8 if itemsize == 8 else 16):
+    # With 16 of more columns a thread has 144 to 171 registers, and only one of both programs fits.
+    if rows * width > 8 * WARP * (8 if itemsize == 8 or width > MAX_WIDTH_OF_16 else 16):
         rows = 8 * WARP * 8 // width
     warps = min(max(rows * width // (WARP * 8), 1), 8)
     return Configuration("rows", warps, 1, rows, MANY_WARPS_PER_SM)

@@ -413,6 +413,10 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
         block_m = min(block_m, max_rows)
         return Configuration("rows", of_few, vec // 2, block_m)
     few = limits.capability[0] == 9 and 2 * per_sm * limits.sm_count > M
+    if few and itemsize == 2 and N % 2 and not problem.residual and 2 * lanes < span <= 4 * lanes:
+        # One warp: layer_norm of 4400 x 1001 bf16 16.2 us, by pipelines, of which some have two rows, 18.1, of 6000 x
+        # 801 float16 17.0 and 18.7, of 8000 x 983 bf16 21.6 and 22.0 (H100).
+        return Configuration("rows", of_few, vec, late=True)
     if few and itemsize == 2 and N % vec and span > 4 * lanes:
         # Hardly more rows than programs: 1091 x 1995 bf16 and a residual 11.7 us by a program for each, 14.3 with
         # pipelines of one warp, of which a few have two rows. On sm_80 and sm_100 8 bytes of 900 x 4001 spill.

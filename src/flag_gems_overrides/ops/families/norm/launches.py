@@ -23,6 +23,8 @@ MAX_SHORT_ELEMENTS = 64
 MIN_UNALIGNED = 256
 # Vectors of a row tile, and of its sums where there are gradients, that a thread of up to 8 warps may hold.
 MAX_VECTORS = {False: 8, True: 4}
+# And of an odd row with limited registers (``odd_row_in_fewest_waves``).
+MAX_VECTORS_OF_ODD = 12
 # Rows in flight that are read twice: what a share of L2 holds, but a few at least. With fewer, nothing hides a group's
 # wait.
 L2_SHARE, MIN_GROUPS = 0.5, 8
@@ -95,6 +97,7 @@ class Rows(NamedTuple):
     stages: int
     warps: int
     late: bool
+    registers: int = 0  # of a thread at most; with 0 as many as the compiler takes
 
     def int64_rows(self, M: int) -> bool:
         """Whether row numbers exceed int32, including those of the iteration after the last row."""
@@ -220,7 +223,7 @@ def _short_rows(problem: Problem, configuration: Configuration, limits: Limits) 
 
 def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
     M, N, _, itemsize, backward, _ = problem
-    _, warps, vec, block_m, per_sm, stages, min_chunks, _, late = configuration
+    _, warps, vec, block_m, per_sm, stages, min_chunks, registers, late = configuration
     unaligned = N % vec != 0
     _check(vec * itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
     _check(not late or (not backward and per_sm == 0), "what a program needs once may be loaded late")
@@ -240,7 +243,8 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _check(per_thread == 1 or words <= 2 * available, "a tile takes half of the registers")
     # Each element of its own has an address and a mask: of 4 chunks of 8 bf16 80 bytes spill.
     _check(vec > 1 or chunks == 1 or per_thread <= 16, "few elements are loaded one by one")
-    _check(chunks <= (2 if backward else 1) * MAX_VECTORS[backward] and chunks > 0, "a thread holds a few vectors")
+    most = MAX_VECTORS_OF_ODD if late and registers else (2 if backward else 1) * MAX_VECTORS[backward]
+    _check(0 < chunks <= most, "a thread holds a few vectors")
     bytes_per_sm = problem.inputs * tile * itemsize * max(per_sm, 1)
     pipelined = stages > 1
     _check(not pipelined or per_sm > 0, "one tile to a program needs no pipeline")
@@ -258,7 +262,7 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     # A kernel counts the rows of all its programs in 32 bits.
     programs = min(cdiv(M, block_m), 2**30 // block_m)
     _check(not unaligned or programs == M, "rows of a program start equally far from a vector")
-    return Rows(programs, block_m, chunks, block_n, vec, unaligned, 1, warps, late)
+    return Rows(programs, block_m, chunks, block_n, vec, unaligned, 1, warps, late, registers)
 
 
 def _programs(M: int, block_m: int, max_programs: int, vec: int, unaligned: bool) -> int:

@@ -17,6 +17,10 @@ MAX_GROUP = 128
 # 7, in a loop 1020, by half as many groups 1632 (PyTorch 1503); 287 x 221447 294 and 455, 459 x 144449 bf16 312 by two
 # warps with 4 chunks, by four 342, in a loop 418 (H200).
 MIN_VEC_OF_GRADIENTS = 4
+# Odd rows of float32 longer than this are read as vectors and edges by four programs to a multiprocessor: layer_norm of
+# 168 x 614089 takes 469 us so, element by element 574 (FlagGems 532), of 300 x 1000003 1425 and 1765, rms_norm of 168 x
+# 614089 407 and 423, but layer_norm of 140 x 300001 213 and 194, of 400 x 150001 282 and 261 (H100).
+MAX_OF_SINGLES = 430000
 
 
 def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -83,6 +87,13 @@ def loop(problem: Problem, limits: Limits) -> Configuration:
         if problem.itemsize == 2 and problem.N % 2 == 1:
             # Vectors and edges: 344 x 393619 float16 346 us by 4 warps, 361 by 8, element by element 450 (H100).
             return Configuration("loop", 4, VECTOR_BYTES // problem.itemsize, chunks=1, registers=64)
-        return Configuration("loop", 8, chunks=2, registers=64)
+        return Configuration("loop", 8, vec_of_long(problem), chunks=2, registers=64)
     chunks = min(2 if problem.itemsize == 2 else 4, max_chunks_of_loop(problem, limits))
     return Configuration("loop", 8, chunks=chunks, registers=128)
+
+
+def vec_of_long(problem: Problem) -> int:
+    """Elements of a load of a loop: a whole vector of long odd rows of float32, else what divides a row."""
+    _, N, _, itemsize, _, residual = problem
+    whole = itemsize == 4 and not residual and N % 2 == 1 and N > MAX_OF_SINGLES
+    return VECTOR_BYTES // itemsize if whole else 1

@@ -15,6 +15,7 @@ from .estimate import estimate as estimate
 from .forward_plan import early_row, few_long_rows, forward_rows, long_sum, odd_rows_at_once, shared_odd_row
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
 from .long_plan import loop, splits
+from .odd_rows_plan import odd_row
 
 # Shorter rows are not tried by several programs each.
 MIN_SPLIT = 4096
@@ -28,8 +29,9 @@ MAX_FEW_ROWS = 2048
 # each program. 41229 x 9 bf16 takes 7.8 us so and 20.8 by pipelines, 34585 x 13 float32 8.9 and 17.5, 250000 x 3 10.7
 # and 13.9, 20000 x 25 bf16 10.5 and 21.0, 30001 x 21 float32 12.6 and 18.6, 16000 x 25 float64 13.4 and 15.3, 3030 x 47
 # float16 6.0 and 9.6, 10001 x 41 bf16 10.2 and 16.1, but 130000 x 31 bf16, of several tiles, 40.7 to 59.7 and 33.4,
-# 40491 x 33 float16 19.9 and 19.4 (H100).
-MANY_ELEMENTS = {4: 8192, 8: 8192, 16: 8192, 32: 8192, 64: 8192}
+# 40491 x 33 float16 19.9 and 19.4; of several tiles too 16519 x 123 float16 19.0 and 29.9, but 9000 x 201 bf16 20.5 and
+# 18.2 (H100).
+MANY_ELEMENTS = {4: 8192, 8: 8192, 16: 8192, 32: 8192, 64: 8192, 128: 20480}
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -94,6 +96,7 @@ def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
         early_row(problem, limits)
         or long_sum(problem, limits)
         or shared_odd_row(problem, limits)
+        or odd_row(problem, limits)
         or odd_rows_at_once(problem, limits)
         or few_long_rows(problem, limits)
     )

@@ -238,7 +238,8 @@ def after_another(pdl: bool) -> dict[str, bool]:
 
 
 def rows_options(rows: Rows, M: int) -> dict[str, int | bool]:
-    return {
+    limited = {"maxnreg": rows.registers} if rows.registers else {}
+    return limited | {
         "num_warps": rows.warps,
         "BLOCK_M": rows.block_m,
         "CHUNKS": rows.chunks,

@@ -12,7 +12,7 @@ from . import launches
 from .backward_plan import MANY_WARPS_PER_SM, few_rows_of_edges, little_gradient, many_warps, rows_of_few
 from .forward_plan import late_row, long_row_with_edges, many_rows
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, launch, launch_or_none
-from .long_plan import splits
+from .long_plan import splits, vec_of_long
 from .plan import plan, rows
 from .programs import MAX_WARPS
 
@@ -52,8 +52,8 @@ MAX_OF_ONE_PROGRAM = 1024
 # Elements of a multiprocessor that are for programs of many warps, by the width of a tile (``many_warps``), those of 16
 # bits in several tiles to a program: 522439 x 7 bf16 takes 21.8 us so and 29.2 by pipelines, 90773 x 9 float16 14.7 and
 # 19.2, 60000 x 41 bf16 22.2 and 24.1, 33000 x 31 float32 11.4 and 17.2, 16000 x 33 10.8 and 11.8, but 100001 x 33 38.1
-# and 35.2, 65534 x 85 49.2 and 43.9 (H100).
-MANY_ELEMENTS = {4: 8192, 8: 32768, 16: 12288, 32: 8192, 64: 30720}
+# and 35.2, 65534 x 85 49.2 and 43.9; 8403 x 161 float16 14.5 and 16.3 (H100).
+MANY_ELEMENTS = {4: 8192, 8: 32768, 16: 12288, 32: 8192, 64: 30720, 128: 20480, 256: 20480}
 # Of rows of pairs or fours of 16 bits: fewest and most elements of a multiprocessor, and elements of a tile.
 MIN_OF_PAIRS, MAX_OF_PAIRS, TILE_OF_PAIRS = 5120, 9216, 4096
 
@@ -127,7 +127,8 @@ def shared_loop(problem: Problem) -> Configuration:
     _, N, _, itemsize, _, residual = problem
     odd = itemsize == 2 and N % 2 == 1
     half = residual and (odd or itemsize == 8)
-    return Configuration("loop", 8, VECTOR_BYTES // itemsize if odd else 1, chunks=1 if half else 2, registers=64)
+    vec = VECTOR_BYTES // itemsize if odd else vec_of_long(problem)
+    return Configuration("loop", 8, vec, chunks=1 if half else 2, registers=64)
 
 
 def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Odd rows of 16 bits, one to a program: how many of them are on a multiprocessor at once. Measured on an H100."""
+
+from __future__ import annotations
+
+import math
+
+from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
+from .launches import Configuration, Problem, Split, launch_or_none
+
+# Of 4103 elements 8 bytes would spill with 72 registers.
+SHORTEST, LONGEST = 4103, 16384
+# More rows of up to so many elements are for pipelines of 4 warps, of which two fit: 4000 x 5001 bf16 43.5 us, by a
+# program for each 43.3. Longer ones would be for pipelines of 8, of which one fits: 3000 x 8879 float16 61.9 and 54.9.
+MAX_OF_TWO_PIPELINES, MAX_ELEMENTS_PER_SM = 8192, 65536
+# Registers to which a thread is limited, and the chunks of a row that four warps hold with them without a spill (Triton
+# 3.6). Of six chunks 40 bytes spill with 72, of eight 8 with 96, of twelve 8 with 128.
+HELD = {128: 11, 96: 7, 72: 5}
+# Otherwise rows are for programs of 8 warps, of which three fit up to so many elements, two up to so many, else one.
+THREE_OF_8_WARPS, TWO_OF_8_WARPS = 6144, 14343
+# Of a launch by 4 and 8 warps, of all rows that are on the multiprocessors at once, and of each element of those of one
+# of them: in us. They hold to about 10 % for 25 timings of 300 to 3000 rows of 5001 to 14001. After so many waves the
+# multiprocessors are no longer at the same, and the last wave takes less.
+OF_ROWS, OF_WAVE, OF_ELEMENT, WAVES_TOGETHER = {4: 5.0, 8: 6.0}, 1.7, 2.1e-4, 4
+# Of a launch of programs of one warp that share rows, which load weight and bias once, and of each turn.
+OF_GROUPS, OF_TURN = 8, 3.35
+
+
+def odd_row(problem: Problem, limits: Limits) -> Configuration | None:
+    """Programs of four warps with limited registers, so that all rows come in fewer waves, or programs of one warp that
+    share the rows; None for others, and where neither is faster than programs of 8 warps.
+
+    layer_norm of 641 x 5001 bf16 takes 12.1 us in one wave, by 8 warps in two 14.3, of 500 x 7001 14.3 and 16.6, of 300
+    x 8879 12.6 and 15.0, of 1500 x 5001 float16 in two 22.8, in four 25.0; shared 641 x 8879 float16 21.1, in two waves
+    24.6, by 8 warps 22.7, 641 x 11781 23.3 and 26.8, 700 x 14001 bf16 26.5 and 30.5.
+    """
+    M, N, _, itemsize, backward, residual = problem
+    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % 2 == 0:
+        return None
+    at_once = 3 if N < THREE_OF_8_WARPS else 2 if N <= TWO_OF_8_WARPS else 1
+    if not SHORTEST < N < LONGEST or at_once * limits.sm_count >= M:
+        return None
+    if N < MAX_OF_TWO_PIPELINES and MAX_ELEMENTS_PER_SM * limits.sm_count < M * N:
+        return None
+    vec = VECTOR_BYTES // itemsize
+    found: list[tuple[float, Configuration | None]] = [(_of_rows(problem, 8, at_once, limits), None)]
+    for registers, chunks in HELD.items():
+        if cdiv(N // vec, 4 * WARP) <= chunks:
+            held = limits.registers_per_sm // (4 * WARP * registers)
+            configuration = Configuration("rows", 4, vec, registers=registers, late=True)
+            found.append((_of_rows(problem, 4, held, limits), configuration))
+    shared = Configuration("split", 1, vec, stages=4, chunks=8, registers=255)
+    launched = launch_or_none(problem, shared, limits)
+    if isinstance(launched, Split):
+        found.append((OF_GROUPS + OF_TURN * cdiv(M, launched.programs // launched.group), shared))
+    return min(found, key=lambda each: each[0])[1]
+
+
+def _of_rows(problem: Problem, warps: int, at_once: int, limits: Limits) -> float:
+    """The time, estimated, that rows take of which so many are on a multiprocessor at once."""
+    M, N, *_ = problem
+    waves = M / (at_once * limits.sm_count)
+    if waves <= WAVES_TOGETHER:
+        waves, at_once = math.ceil(waves), min(at_once, cdiv(M, limits.sm_count))
+    return OF_ROWS[warps] + waves * (OF_WAVE + OF_ELEMENT * N * at_once)
