@@ -43,6 +43,10 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
+    return odd_row(problem, limits) or _choose(problem, limits)
+
+
+def _choose(problem: Problem, limits: Limits) -> Configuration:
     by_default = loop(problem, limits)
     read_twice = problem.itemsize == 2 and not problem.backward and _default(problem, limits) == by_default
     in_one_launch = problem.M > 1 and problem.N >= MIN_UNALIGNED and _default(problem, limits).kernel == "few_rows"
@@ -79,9 +83,12 @@ def plan(problem: Problem, limits: Limits) -> Launch:
 
 
 def rows(problem: Problem, limits: Limits) -> Rows | None:
-    """The launch of whole rows that is chosen, or comes first; None if a row is too long for one program."""
+    """The launch of whole rows that is chosen for rms_norm, or comes first; None if a row is too long for one program.
+
+    Without ``odd_row``, which is for layer_norm alone.
+    """
     defaults = (each for each in _defaults(problem, limits) if each is not None)
-    for found in (choose(problem, limits), *defaults):
+    for found in (_choose(problem, limits), *defaults):
         launched = launch_or_none(problem, found, limits)
         if isinstance(launched, Rows):
             return launched
@@ -96,7 +103,6 @@ def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
         early_row(problem, limits)
         or long_sum(problem, limits)
         or shared_odd_row(problem, limits)
-        or odd_row(problem, limits)
         or odd_rows_at_once(problem, limits)
         or few_long_rows(problem, limits)
     )
