@@ -17,10 +17,10 @@ MAX_GROUP = 128
 # 7, in a loop 1020, by half as many groups 1632 (PyTorch 1503); 287 x 221447 294 and 455, 459 x 144449 bf16 312 by two
 # warps with 4 chunks, by four 342, in a loop 418 (H200).
 MIN_VEC_OF_GRADIENTS = 4
-# Many odd rows of float32 that are longer are read as vectors and edges by four programs to a multiprocessor: layer_norm
-# of 168 x 614089 takes 469 us so, element by element 574 (FlagGems 532), of 300 x 1000003 1425 and 1765, rms_norm of 168
-# x 614089 407 and 423, but layer_norm of 140 x 300001 213 and 194, of 400 x 150001 282 and 261 (H100). Fewer rows were
-# not timed.
+# Many odd rows of float32 that are longer are read as vectors and edges by four programs to a multiprocessor:
+# layer_norm of 168 x 614089 takes 469 us so, element by element 574 (FlagGems 532), of 300 x 1000003 1425 and 1765,
+# rms_norm of 168 x 614089 407 and 423, but layer_norm of 140 x 300001 213 and 194, of 400 x 150001 282 and 261 (H100).
+# Fewer rows were not timed.
 MAX_OF_SINGLES, MIN_ROWS_OF_VECTORS = 430000, 128
 
 

@@ -68,7 +68,7 @@ def _choose(problem: Problem, limits: Limits) -> Configuration:
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: legal, and each another launch."""
-    default = _default(problem, limits)
+    default = odd_row(problem, limits) or _default(problem, limits)
     found: dict[Launch, Configuration] = {}
     for candidate in (default, *_alternatives(problem, default, limits)):
         launched = launch_or_none(problem, candidate, limits)
