@@ -56,9 +56,13 @@ MAX_UNALIGNED_ROWS_PER_SM = 8
 # takes 4.75 us so, 5.17 with edges, of 8000 x 406 10.1 and 11.6, with a residual 12000 x 406 17.5 and 21.0, 3000 x 1002
 # bf16 12.5 and 16.5. Without, one warp has up to MAX_PAIRS_OF_WARP: 3000 x 602 7.1, by two 7.5, with edges 8.3 (H100).
 MAX_PAIRS, MAX_PAIRS_PER_SM, MAX_PAIRS_OF_WARP = 1024, 37000, 768
+# Registers of threads of 16 warps with single elements, which are alone on a multiprocessor (``_few_unaligned_rows``).
+REGISTERS_OF_SINGLES = 80
 # Odd rows of 16 bits of up to so many elements, or so many with a residual, that are all loaded at once, one by one, by
 # programs of 4 warps, and the fewest for each multiprocessor (``odd_rows_at_once``).
 MAX_ODD_AT_ONCE, MAX_ODD_SUM_AT_ONCE, MIN_ODD_PER_SM = 512, 384, 4
+# Vectors that a lane has of others that are hardly more than pipelines (``short_odd_row``).
+CHUNKS_OF_SHORT_ODD = (3, 4)
 # Up to so many longer ones, by programs of 8 warps: layer_norm of 224 x 2723 bf16 takes 5.4 us so, 6.0 with edges, 200
 # x 1501 float16 4.6 and 5.5, but 400 x 2723 8.0 and 7.2, 639 x 2753 9.3 and 8.9, 264 x 4097 7.4 and 7.1 (H100).
 MAX_SINGLE_ROWS_PER_SM, MAX_SINGLE = 2, 3072
@@ -212,6 +216,27 @@ def odd_rows_at_once(problem: Problem, limits: Limits) -> Configuration | None:
     return Configuration("rows", 4)
 
 
+def short_odd_row(problem: Problem, limits: Limits) -> Configuration | None:
+    """A short odd row of 16 bits to a program of one warp instead of pipelines, of which some have two; None for
+    others.
+
+    layer_norm of 4400 x 1001 float16 takes 14.8 us so, by pipelines 18.4, with a late weight and bias 16.6, of 7500 x
+    701 bf16 16.2, 18.9 and 16.9, of 2000 x 601 6.4 and, late, 7.2, of 8300 x 1021 float16 21.9, 23.0 and 22.5, rms_norm
+    of 5041 x 983 12.9, 14.3 and 14.6, of 2500 x 801 bf16 6.84, 6.91 and 7.57 (H100).
+    """
+    M, N, _, itemsize, backward, residual = problem
+    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % 2 == 0:
+        return None
+    vec = VECTOR_BYTES // itemsize
+    chunks = cdiv(N // vec, WARP)
+    if chunks not in CHUNKS_OF_SHORT_ODD:
+        return None
+    pipelines = BYTES_IN_FLIGHT * 2 // (chunks * WARP * VECTOR_BYTES) * limits.sm_count
+    if not MAX_UNALIGNED_ROWS_PER_SM * limits.sm_count < M < 2 * pipelines:
+        return None
+    return Configuration("rows", 1, vec)
+
+
 def few_long_rows(problem: Problem, limits: Limits) -> Configuration | None:
     """A program of 16 warps to a row: layer_norm of 1 x 16384 bf16 takes 4.63 us so, by four programs 5.52, but of 2 x
     27688 5.91, by seven 5.77 (H100). None for others."""
@@ -230,7 +255,10 @@ def _few_unaligned_rows(problem: Problem) -> Configuration:
     """
     _, N, _, itemsize, *_ = problem
     vector = VECTOR_BYTES // itemsize
-    return Configuration("rows", warps_for(N, 2 * WARP * vector // problem.inputs), math.gcd(N, vector))
+    warps, vec = warps_for(N, 2 * WARP * vector // problem.inputs), math.gcd(N, vector)
+    # Of 18 x 5573 bf16 by 16 warps 8 bytes spill with 64 registers (Triton 3.6).
+    registers = REGISTERS_OF_SINGLES if itemsize == 2 and vec == 1 and warps == MAX_WARPS else 0
+    return Configuration("rows", warps, vec, registers=registers)
 
 
 def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
@@ -413,10 +441,6 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
         block_m = min(block_m, max_rows)
         return Configuration("rows", of_few, vec // 2, block_m)
     few = limits.capability[0] == 9 and 2 * per_sm * limits.sm_count > M
-    if few and itemsize == 2 and N % 2 and not problem.residual and 2 * lanes < span <= 4 * lanes:
-        # One warp: layer_norm of 4400 x 1001 bf16 16.2 us, by pipelines, of which some have two rows, 18.1, of 6000 x
-        # 801 float16 17.0 and 18.7, of 8000 x 983 bf16 21.6 and 22.0 (H100).
-        return Configuration("rows", of_few, vec, late=True)
     if few and itemsize == 2 and N % vec and span > 4 * lanes:
         # Hardly more rows than programs: 1091 x 1995 bf16 and a residual 11.7 us by a program for each, 14.3 with
         # pipelines of one warp, of which a few have two rows. On sm_80 and sm_100 8 bytes of 900 x 4001 spill.

@@ -17,11 +17,12 @@ MAX_GROUP = 128
 # 7, in a loop 1020, by half as many groups 1632 (PyTorch 1503); 287 x 221447 294 and 455, 459 x 144449 bf16 312 by two
 # warps with 4 chunks, by four 342, in a loop 418 (H200).
 MIN_VEC_OF_GRADIENTS = 4
-# Many odd rows of float32 that are longer are read as vectors and edges by four programs to a multiprocessor:
-# layer_norm of 168 x 614089 takes 469 us so, element by element 574 (FlagGems 532), of 300 x 1000003 1425 and 1765,
-# rms_norm of 168 x 614089 407 and 423, but layer_norm of 140 x 300001 213 and 194, of 400 x 150001 282 and 261 (H100).
-# Fewer rows were not timed.
-MAX_OF_SINGLES, MIN_ROWS_OF_VECTORS = 430000, 128
+# Unaligned rows of float32 that are longer are read as vectors and edges by four programs to a multiprocessor:
+# layer_norm of 168 x 614089 takes 469 us so, element by element 574 (FlagGems 532), of 300 x 1000003 1425 and 1765, of
+# 100 x 614089 281, element by element and by two programs 622, of 168 x 614090 468, in pairs 488, rms_norm of 168 x
+# 614089 407 and 423, but layer_norm of 140 x 300001 213, by groups 194, of 400 x 150001 282 and 261 (H100). Fewer rows
+# were not timed.
+MAX_OF_SINGLES, MIN_ROWS_OF_VECTORS = 430000, 20
 
 
 def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -46,6 +47,9 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         launched = launch_or_none(problem, configuration, limits)
         if isinstance(launched, Split) and launched.group <= min(max_group, MAX_GROUP):
             if backward and launched.vec < MIN_VEC_OF_GRADIENTS:
+                continue
+            if vec_of_long(problem) > launched.vec and not backward:
+                # In pairs with a pipeline 304 bytes of 20 x 614090 float32 spill (Triton 3.6).
                 continue
             # Unaligned rows of 16 bits that come in turns and are longer than programs of one warp hold are read twice,
             # odd ones as vectors and edges: 192 x 262117 float16 143 us, by groups 181, 40 x 262117 bf16 36.8 and 46.0,
@@ -80,10 +84,11 @@ def loop(problem: Problem, limits: Limits) -> Configuration:
     """Two programs to a multiprocessor, 16 elements to a thread or as many float64 as have registers.
 
     Of many rows four, which share no more rows than L2 holds: 486 x 399816 float32 685 us, by two 860, 424 x 180760
-    bf16 130 and 158. Of fewer rows than multiprocessors two of float32 (128 x 441693 267 by four), four of 16 bits
+    bf16 130 and 158. Of fewer rows than multiprocessors two of float32 (128 x 441693 267 by four), but with vectors and
+    edges, as ``vec_of_long``, four, as of 16 bits
     (112 x 524288 bf16 137 us, by two 157, 33 x 1000000 77 and 100; H100).
     """
-    many = problem.itemsize == 2 or limits.sm_count < problem.M
+    many = problem.itemsize == 2 or limits.sm_count < problem.M or vec_of_long(problem) > 1
     if not problem.backward and not problem.residual and problem.itemsize < 8 and many:
         if problem.itemsize == 2 and problem.N % 2 == 1:
             # Vectors and edges: 344 x 393619 float16 346 us by 4 warps, 361 by 8, element by element 450 (H100).
@@ -94,7 +99,8 @@ def loop(problem: Problem, limits: Limits) -> Configuration:
 
 
 def vec_of_long(problem: Problem) -> int:
-    """Elements of a load of a loop: a whole vector of long odd rows of float32, else what divides a row."""
+    """Elements of a load of a loop: a whole vector of long unaligned rows of float32, else (1) what divides a row."""
     M, N, _, itemsize, _, residual = problem
-    whole = itemsize == 4 and not residual and N % 2 == 1 and N > MAX_OF_SINGLES and M > MIN_ROWS_OF_VECTORS
-    return VECTOR_BYTES // itemsize if whole else 1
+    vec = VECTOR_BYTES // itemsize
+    long = itemsize == 4 and not residual and N > MAX_OF_SINGLES and M >= MIN_ROWS_OF_VECTORS
+    return vec if long and N % vec else 1

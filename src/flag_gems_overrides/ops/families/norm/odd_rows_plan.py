@@ -21,10 +21,48 @@ HELD = {128: 11, 96: 7, 72: 5}
 THREE_OF_8_WARPS, TWO_OF_8_WARPS = 6144, 14343
 # Of a launch by 4 and 8 warps, of all rows that are on the multiprocessors at once, and of each element of those of one
 # of them: in us. They hold to about 10 % for 25 timings of 300 to 3000 rows of 5001 to 14001. After so many waves the
-# multiprocessors are no longer at the same, and the last wave takes less.
+# multiprocessors are no longer at the same, the last wave takes less, and later ones begin while others end: 8000 x
+# 9001 bf16, 15 waves of 4 warps, takes 122.3 us, by 8 126.5, shared 132.1.
 OF_ROWS, OF_WAVE, OF_ELEMENT, WAVES_TOGETHER = {4: 5.0, 8: 6.0}, 1.7, 2.1e-4, 4
-# Of a launch of programs of one warp that share rows, which load weight and bias once, and of each turn.
-OF_GROUPS, OF_TURN = 8, 3.35
+# A smaller share of a third wave or a later one is done beside the others: 800 x 6001 bf16, 2.02 waves of 8 warps, 18.2
+# us, in two of 4 warps 18.8.
+LITTLE_OF_A_WAVE = 1 / 16
+# Of a launch of programs of one warp that share rows, which load weight and bias once, and of each turn, and the most
+# of these: of 3000 x 11781 bf16, in 18, nothing is gained (66.9 us and 66.8), of 4000 x 15999, in 31, 109.4 and 108.0.
+OF_GROUPS, OF_TURN, MAX_SHARED_TURNS = 8, 3.35, 16
+
+
+# Odd rows that would take pipelines of 8 warps, of which one fits on a multiprocessor, with a residual, three of
+# rms_norm: the shortest and longest, and most rows of a multiprocessor with a residual. Others were not timed.
+SHORTEST_PIPELINED, LONGEST_SUM, LONGEST_OF_RMS, MAX_SUMS_PER_SM = 8200, 10247, 9223, 16
+
+
+def odd_sum(problem: Problem, limits: Limits) -> Configuration | None:
+    """A row and its residual to a program of 8 warps, of which two fit, instead of pipelines, of which one does; None
+    for others. For layer_norm alone.
+
+    skip_layer_norm of 300 x 8879 bf16 takes 17.6 us so, by pipelines 19.0, of 641 x 8879 25.6 and 27.2, of 1500 x 9001
+    float16 43.9 and 47.2, but of 500 x 7001 bf16, late anyway, 19.2 and 19.4.
+    """
+    M, N, _, itemsize, backward, residual = problem
+    if limits.capability[0] != 9 or backward or not residual or itemsize != 2 or N % 2 == 0:
+        return None
+    if not limits.sm_count < M <= MAX_SUMS_PER_SM * limits.sm_count or not SHORTEST_PIPELINED < N <= LONGEST_SUM:
+        return None
+    return Configuration("rows", 8, VECTOR_BYTES // itemsize, registers=128, late=True)
+
+
+def odd_row_of_rms_norm(problem: Problem, limits: Limits) -> Configuration | None:
+    """A row to a program of 4 warps instead of pipelines; None for others.
+
+    rms_norm of 3000 x 8879 float16 takes 44.4 us so, by 8 warps 45.2, by pipelines 47.9.
+    """
+    _, N, _, itemsize, backward, residual = problem
+    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % 2 == 0:
+        return None
+    if not SHORTEST_PIPELINED < N <= LONGEST_OF_RMS:
+        return None
+    return Configuration("rows", 4, VECTOR_BYTES // itemsize, registers=128, late=True)
 
 
 def odd_row(problem: Problem, limits: Limits) -> Configuration | None:
@@ -53,8 +91,9 @@ def odd_row(problem: Problem, limits: Limits) -> Configuration | None:
             found.append((_of_rows(problem, 4, held, limits), configuration))
     shared = Configuration("split", 1, vec, stages=4, chunks=8, registers=255)
     launched = launch_or_none(problem, shared, limits)
-    if isinstance(launched, Split):
-        found.append((OF_GROUPS + OF_TURN * cdiv(M, launched.programs // launched.group), shared))
+    turns = cdiv(M, launched.programs // launched.group) if isinstance(launched, Split) else 0
+    if 0 < turns <= MAX_SHARED_TURNS:
+        found.append((OF_GROUPS + OF_TURN * turns, shared))
     return min(found, key=lambda each: each[0])[1]
 
 
@@ -63,5 +102,6 @@ def _of_rows(problem: Problem, warps: int, at_once: int, limits: Limits) -> floa
     M, N, *_ = problem
     waves = M / (at_once * limits.sm_count)
     if waves <= WAVES_TOGETHER:
-        waves, at_once = math.ceil(waves), min(at_once, cdiv(M, limits.sm_count))
-    return OF_ROWS[warps] + waves * (OF_WAVE + OF_ELEMENT * N * at_once)
+        little = LITTLE_OF_A_WAVE if warps == 8 and waves > 2 else 0
+        waves, at_once = math.ceil(waves - little), min(at_once, cdiv(M, limits.sm_count))
+    return OF_ROWS[warps] + min(waves, WAVES_TOGETHER + 1) * OF_WAVE + waves * OF_ELEMENT * N * at_once

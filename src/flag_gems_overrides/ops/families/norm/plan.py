@@ -12,10 +12,18 @@ from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .backward_plan import backward_rows, many_warps, rows_of_few, single_row, whole_backward_rows
 from .estimate import estimate as estimate
-from .forward_plan import early_row, few_long_rows, forward_rows, long_sum, odd_rows_at_once, shared_odd_row
+from .forward_plan import (
+    early_row,
+    few_long_rows,
+    forward_rows,
+    long_sum,
+    odd_rows_at_once,
+    shared_odd_row,
+    short_odd_row,
+)
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
 from .long_plan import loop, splits
-from .odd_rows_plan import odd_row
+from .odd_rows_plan import odd_row, odd_sum
 
 # Shorter rows are not tried by several programs each.
 MIN_SPLIT = 4096
@@ -29,9 +37,12 @@ MAX_FEW_ROWS = 2048
 # each program. 41229 x 9 bf16 takes 7.8 us so and 20.8 by pipelines, 34585 x 13 float32 8.9 and 17.5, 250000 x 3 10.7
 # and 13.9, 20000 x 25 bf16 10.5 and 21.0, 30001 x 21 float32 12.6 and 18.6, 16000 x 25 float64 13.4 and 15.3, 3030 x 47
 # float16 6.0 and 9.6, 10001 x 41 bf16 10.2 and 16.1, but 130000 x 31 bf16, of several tiles, 40.7 to 59.7 and 33.4,
-# 40491 x 33 float16 19.9 and 19.4; of several tiles too 16519 x 123 float16 19.0 and 29.9, but 9000 x 201 bf16 20.5 and
-# 18.2 (H100).
-MANY_ELEMENTS = {4: 8192, 8: 8192, 16: 8192, 32: 8192, 64: 8192, 128: 20480}
+# 40491 x 33 float16 19.9 and 19.4 (H100).
+MANY_ELEMENTS = {4: 8192, 8: 8192, 16: 8192, 32: 8192, 64: 8192}
+# Of layer_norm alone, of 16 bits, more columns too, in several tiles: 16519 x 123 float16 19.0 and 29.9, 30001 x 123
+# 31.7 and 35.5, but 9000 x 201 bf16 20.5 and 18.2, 5000 x 101 float32 11.7 and 11.1, 4000 x 77 float64 13.1 and 12.5
+# (H100).
+MANY_WIDE_ELEMENTS = {128: 32768}
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -43,7 +54,7 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    return odd_row(problem, limits) or _choose(problem, limits)
+    return _of_layer_norm(problem, limits) or _choose(problem, limits)
 
 
 def _choose(problem: Problem, limits: Limits) -> Configuration:
@@ -68,7 +79,7 @@ def _choose(problem: Problem, limits: Limits) -> Configuration:
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: legal, and each another launch."""
-    default = odd_row(problem, limits) or _default(problem, limits)
+    default = _of_layer_norm(problem, limits) or _default(problem, limits)
     found: dict[Launch, Configuration] = {}
     for candidate in (default, *_alternatives(problem, default, limits)):
         launched = launch_or_none(problem, candidate, limits)
@@ -85,7 +96,7 @@ def plan(problem: Problem, limits: Limits) -> Launch:
 def rows(problem: Problem, limits: Limits) -> Rows | None:
     """The launch of whole rows that is chosen for rms_norm, or comes first; None if a row is too long for one program.
 
-    Without ``odd_row``, which is for layer_norm alone.
+    Without what is for layer_norm alone.
     """
     defaults = (each for each in _defaults(problem, limits) if each is not None)
     for found in (_choose(problem, limits), *defaults):
@@ -93,6 +104,13 @@ def rows(problem: Problem, limits: Limits) -> Rows | None:
         if isinstance(launched, Rows):
             return launched
     return None
+
+
+def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
+    """What was timed for layer_norm alone, of which rms_norm has less to do."""
+    if problem.backward:
+        return many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
+    return odd_row(problem, limits) or odd_sum(problem, limits)
 
 
 def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
@@ -104,6 +122,7 @@ def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
         or long_sum(problem, limits)
         or shared_odd_row(problem, limits)
         or odd_rows_at_once(problem, limits)
+        or short_odd_row(problem, limits)
         or few_long_rows(problem, limits)
     )
 

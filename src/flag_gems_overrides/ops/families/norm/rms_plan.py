@@ -13,6 +13,7 @@ from .backward_plan import MANY_WARPS_PER_SM, few_rows_of_edges, little_gradient
 from .forward_plan import late_row, long_row_with_edges, many_rows
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, launch, launch_or_none
 from .long_plan import splits, vec_of_long
+from .odd_rows_plan import odd_row_of_rms_norm
 from .plan import plan, rows
 from .programs import MAX_WARPS
 
@@ -37,6 +38,9 @@ MAX_EARLY_EDGES, EVEN_TURNS = 24583, 0.75
 # L2: 20 x 300000 float16 takes 40.1 us by three groups of 74 programs of 4 warps, by two kernels 31.9, but 24 x 60000,
 # by 17 of 59 of one warp, 15.9 and 16.1, 2048 x 23952 bf16, by 44 of 47, 130 and 187 (H100).
 MAX_WARPS_OF_WHOLE = 2
+# Fewest long odd rows of float32 that are read as vectors and edges: of 20 x 614089, by up to 32 programs to a row, 8
+# bytes would spill (Triton 3.6).
+MIN_ROWS_OF_VECTORS = 129
 # Rows of single elements that are longer are read as vectors and edges (8192 x 6457); shorter ones were not timed so.
 MIN_ROW_OF_EDGES = 4096
 
@@ -124,10 +128,12 @@ def shared_loop(problem: Problem) -> Configuration:
     Odd rows of 16 bits are read as vectors and edges: 425 x 178003 bf16 takes 144 us so, with 16 bytes to a thread 147,
     element by element 208 (H100; FlagGems 197).
     """
-    _, N, _, itemsize, _, residual = problem
+    M, N, _, itemsize, _, residual = problem
     odd = itemsize == 2 and N % 2 == 1
     half = residual and (odd or itemsize == 8)
-    vec = VECTOR_BYTES // itemsize if odd else vec_of_long(problem)
+    vec = VECTOR_BYTES // itemsize if odd else 1
+    if N % 2 and M >= MIN_ROWS_OF_VECTORS:
+        vec = max(vec, vec_of_long(problem))
     return Configuration("loop", 8, vec, chunks=1 if half else 2, registers=64)
 
 
@@ -139,6 +145,7 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     if found is None or (found.stages > 1 and many):
         # Without a bias and a mean two programs of 16 warps fit: 4096 x 16384.
         configuration = late_row(problem) or long_row_with_edges(problem, limits)
+        configuration = configuration or odd_row_of_rms_norm(problem, limits)
     elif found.stages > 1 and limits.sm_count < problem.M <= MAX_TURNS * found.programs and not problem.residual:
         configuration = _early(problem)
     elif found.vec == 1 and N > MIN_ROW_OF_EDGES and many:
