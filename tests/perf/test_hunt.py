@@ -274,6 +274,20 @@ def test_a_problem_on_which_pytorch_fails_is_measured_beside_the_others(monkeypa
     assert hunt.result(measured(NATIVE, "override", "upstream")).best is None
 
 
+def test_a_gpu_that_dies_while_samples_are_taken_is_said_with_the_problem(monkeypatch):
+    """As by upstream's argmin of 179565 bfloat16, which reads in front of its input: 60 calls do so unnoticed."""
+
+    def dead(*arguments, **options):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(Clock, "device_times", dead)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        measure("4x64 dim=1")
+    monkeypatch.setattr(beforehand, "synchronize", dead)
+    with pytest.raises(beforehand.ContextLostError, match=r"after softmax 4x64 dim=1 float32 by one of .*override"):
+        measure("4x64 dim=1")
+
+
 def test_kept_losses_are_shapes_of_the_gate_each_once(tmp_path):
     path = tmp_path / "hunted.yaml"
     losses = [Case("softmax", (64, 3, 2), "float32", (("dim", 1),)), Case("max", (7, 9), "bfloat16")]

@@ -192,8 +192,12 @@ class Hunter:
                 for name in agrees
                 if name not in slow
             }
-            with self.timed_as("samples"):
-                row |= self._sampled(case.key, calls, agrees) if calls else {"providers": {}}
+            try:
+                with self.timed_as("samples"):
+                    row |= self._sampled(case.key, calls, agrees) if calls else {"providers": {}}
+            except Exception as error:
+                check_context(f"{case.key} by one of {', '.join(calls)}: {first_line(error)}")
+                raise
         row["providers"] |= {name: {"samples_ms": [trials[name].ms], "agrees": agrees[name]} for name in slow}
         row["providers"] |= absent | {n: {"absent": t.failure} for n, t in trials.items() if t.ms is None}
         del inputs, calls

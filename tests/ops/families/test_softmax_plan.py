@@ -655,6 +655,22 @@ def test_a_thread_has_two_columns_of_16_bits_where_they_are_loaded_together(M, N
 
 
 @pytest.mark.parametrize(
+    ("problem", "columns"),
+    [
+        ((3, 2, 27041, 2, 2), 256),
+        ((30, 2, 5001, 2, 2), 256),
+        ((8, 3, 9001, 2, 2), 128),
+        ((300, 2, 5001, 2, 2), 512),
+        ((3, 2, 27041, 2, 1), 512),
+    ],
+)
+def test_threads_of_little_odd_gradients_of_16_bits_have_half_a_vector(problem, columns):
+    p = plan(*problem, H200)
+    assert isinstance(p, Short)
+    assert (p.vec, p.columns, p.warps) == (1, columns, 4)
+
+
+@pytest.mark.parametrize(
     ("M", "N", "depth"), [(349, 2173, 5), (200, 3001, 6), (5000, 2863, 6), (300, 3583, 7), (1000, 3072, 3)]
 )
 def test_rows_of_float64_have_one_tile_of_up_to_seven_eighths(M, N, depth):

@@ -29,6 +29,10 @@ MANY_SHORT_COLUMNS, ODD_ROW = 1 << 21, 1 << 11
 # Warps of a program of such columns: at most MAX_SHARED_WARPS where a row of K is longer than a sector, so that
 # programs share sectors: softmax 26 x 1079 x 317 float32 by 16 49 us, in a loop 38.
 MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
+# Elements for each multiprocessor up to which threads hold half a vector of each input of odd gradients of 16 bits:
+# that of 3 x 2 x 27041 bf16 3.58 us so, 4.10 by a vector (FlagGems 3.50), 30 x 2 x 5001 3.94 and 4.43 (FlagGems 3.92),
+# 8 x 3 x 9001 3.74 and 3.77, 2 x 4 x 20001 3.60 and 3.68 (H100).
+MAX_OF_HALF_VECTORS = 2400
 # Columns of several threads, by programs of so many, or half as many where those are too few or hold too little, and so
 # many programs to a multiprocessor at least: rows that begin anywhere have their first and last sectors in two programs
 # each, which is each sector where a program has no more than one. softmax 3 x 503 x 44043 float16 166 us by 64 columns,
@@ -109,7 +113,10 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
         elements, columns, warps = 8 // registers, 1, 1
     elif block_n <= most:
         # A vector of each input at least: softmax 262144 x 3 x 6 float32 15.1 us, with two 18.2.
-        elements, columns, warps = max(block_n, VECTOR_BYTES // size), 1, 4
+        vector = VECTOR_BYTES // size
+        if size == inputs == 2 and K % 2 == 1 and limits.sm_count * MAX_OF_HALF_VECTORS >= M * N * K:
+            vector //= 2
+        elements, columns, warps = max(block_n, vector), 1, 4
         if block_n == MAX_WORDS and M * K >= MANY_COLUMNS:
             warps = 8
         if is_of_two_threads(problem):
