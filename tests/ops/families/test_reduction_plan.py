@@ -644,6 +644,8 @@ def test_moments_of_three_columns_of_16_bits_are_classes():
     planned = plan(100000, 200, 3, 2, 3, H200)
     assert (planned.kernel, planned.warps, planned.step, planned.depth) == ("classes", 1, 240, 3)
     assert [plan(M, N, 3, 2, 3, H200).depth for M, N in ((100000, 400), (20000, 1000), (9000, 2667))] == [5, 6, 4]
+    shared = plan(200, 40999, 3, 2, 3, H200)
+    assert (shared.kernel, shared.splits > 1, shared.depth) == ("classes", True, 4)
     for other in ((100000, 160, 3, 2), (100000, 201, 3, 2), (100000, 200, 5, 2), (100000, 200, 3, 4), (500, 200, 3, 2)):
         assert plan(*other, 3, H200).kernel == "columns"
     assert plan(100000, 200, 3, 2, 1, H200).kernel == "short_classes"

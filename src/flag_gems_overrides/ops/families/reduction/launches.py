@@ -37,8 +37,8 @@ MAX_CLASSES = 8
 MAX_SHORT = 7
 # Elements of a lane that moments load together, of classes fewer.
 MAX_DEPTH, CLASSES_DEPTH = 8, 4
-# Of whole steps as many more as leave fewest to the last group: var_mean 20000 x 1000 x 3 bf16, of 12 and a half, by 4
-# 57.7 us, by 6 57.0 (H100).
+# Of a program's whole steps as many more as leave fewest to the last group: var_mean 20000 x 1000 x 3 bf16, of 12 and a
+# half, by 4 57.7 us, by 6 57.0 (H100).
 MAX_CLASSES_DEPTH = 6
 # Lanes side by side in a row that is loaded as a column, element by element, at least.
 ROW_LANES = 8
@@ -174,6 +174,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Pl
         # No more than as many tiles of each as before need, so that about all have as many: var_mean 100000 x 200 bf16
         # along 0 26.3 us, before 27.0, 60000 x 160 float32 23.7 and 24.4 (H100, with ``lane_moments`` in fewer steps).
         splits = cdiv(tiles, cdiv(tiles, splits))
+    if accumulators == 3 and kernel == "classes" and splits == 1 and not tile.edges:
+        tile = _with_full_groups(tile)
     looped = splits * tile.step < tile.length
     if kernel == "classes" and tile.step % K and (looped or splits > 1):
         raise ValueError("an accumulator meets elements of one class")
@@ -292,12 +294,7 @@ def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:
     step = block_n // period * period
     if not step:
         raise ValueError("a tile has all classes")
-    depth = CLASSES_DEPTH
-    if problem.accumulators == 3:
-        whole = N * K // step
-        depth = min(depth, cdiv(N * K, step))
-        if not edges and whole >= CLASSES_DEPTH:
-            depth = min(range(depth, MAX_CLASSES_DEPTH + 1), key=lambda each: (whole % each, -each))
+    depth = min(CLASSES_DEPTH, cdiv(N * K, step)) if problem.accumulators == 3 else CLASSES_DEPTH
     return _Tile(N * K, M, 1, block_n, power_of_2(K), step, vector, edges, lanes=block_n, depth=depth)
 
 
@@ -399,6 +396,15 @@ def _vector(problem: Problem, configuration: Configuration) -> tuple[int, bool]:
     if vector * problem.itemsize > VECTOR_BYTES or (edges and length < 2 * vector):
         raise ValueError("a row is too short for vectors and edges")
     return vector, edges
+
+
+def _with_full_groups(tile: _Tile) -> _Tile:
+    """Of classes that programs do not share."""
+    whole = tile.length // tile.step
+    if whole < CLASSES_DEPTH:
+        return tile
+    depths = range(CLASSES_DEPTH, MAX_CLASSES_DEPTH + 1)
+    return tile._replace(depth=min(depths, key=lambda each: (whole % each, -each)))
 
 
 def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: bool) -> float:
