@@ -154,27 +154,27 @@ def runs_as_columns(problem: Problem, limits: Limits) -> Configuration | None:
     ):
         return None
     rows, of_warp = power_of_2_within(A), held(problem) * WARP
-    most_rows, all_rows = MAX_ROWS_OF_RUNS[size], power_of_2(A)
-    long = inputs == 1 and size == 4 and most_rows < rows <= MAX_ROWS_OF_LONG_RUNS and A - rows <= rows // 2
+    max_rows, tile_rows = MAX_ROWS_OF_RUNS[size], power_of_2(A)
+    long = inputs == 1 and size == 4 and max_rows < rows <= MAX_ROWS_OF_LONG_RUNS and A - rows <= rows // 2
     if long:
-        most_rows, all_rows = MAX_ROWS_OF_LONG_RUNS, rows
+        max_rows, tile_rows = MAX_ROWS_OF_LONG_RUNS, rows
     channels = ROW_BYTES_OF_RUNS[size] // (B * size)
     while channels * B * size > VECTOR_BYTES and (
-        2 * cdiv(C, channels) <= limits.sm_count or channels * B * all_rows > MAX_WARPS * of_warp
+        2 * cdiv(C, channels) <= limits.sm_count or channels * B * tile_rows > MAX_WARPS * of_warp
     ):
         channels //= 2
     few_rows = A < MIN_ROWS_OF_RUNS and cdiv(C, channels) <= 2 * limits.sm_count
-    in_waves = long and A - rows > rows // 4 and cdiv(C, channels) > limits.sm_count
-    if few_rows or in_waves or 2 * cdiv(C, channels) < limits.sm_count:
+    several_waves = long and A - rows > rows // 4 and cdiv(C, channels) > limits.sm_count
+    if few_rows or several_waves or 2 * cdiv(C, channels) < limits.sm_count:
         return None
     at_once = WARPS_AT_ONCE * WARP * limits.sm_count
     many = cdiv(C, channels) * channels * B * power_of_2(A) > at_once * held(problem) // 2
     if inputs == 1 and not (many and size == 2):
         of_warp //= 2
-    for tile, two in ((rows, 1), (all_rows, 0)):
-        warps = max(1, min(MAX_WARPS, channels * B * tile // of_warp))
+    for rows_of_tile, two in ((rows, 1), (tile_rows, 0)):
+        warps = max(1, min(MAX_WARPS, channels * B * rows_of_tile // of_warp))
         configuration = Configuration("channels", channels, warps, two, padded=True)
-        if tile <= most_rows and launch_or_none(problem, configuration, limits) is not None:
+        if rows_of_tile <= max_rows and launch_or_none(problem, configuration, limits) is not None:
             return configuration
     return None
 

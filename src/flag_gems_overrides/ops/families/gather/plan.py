@@ -309,5 +309,5 @@ def _are_small_images(problem: Problem) -> bool:
     elements, vec = N * C * D, VECTOR_BYTES // size
     tiny = elements <= TINY
     whole = D % vec == 0 or (tiny and (D % 2 == 0 or size == 2))
-    longest = MAX_TINY_IMAGE if tiny and size == 2 else MAX_SMALL_IMAGE
-    return whole and 1 < D <= longest and C <= MAX_SMALL_CLASSES and elements <= MAX_SMALL_IMAGES
+    max_image = MAX_TINY_IMAGE if tiny and size == 2 else MAX_SMALL_IMAGE
+    return whole and 1 < D <= max_image and C <= MAX_SMALL_CLASSES and elements <= MAX_SMALL_IMAGES

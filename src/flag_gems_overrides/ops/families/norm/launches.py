@@ -243,8 +243,8 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _check(per_thread == 1 or words <= 2 * available, "a tile takes half of the registers")
     # Each element of its own has an address and a mask: of 4 chunks of 8 bf16 80 bytes spill.
     _check(vec > 1 or chunks == 1 or per_thread <= 16, "few elements are loaded one by one")
-    most = MAX_VECTORS_OF_ODD if late and registers else (2 if backward else 1) * MAX_VECTORS[backward]
-    _check(0 < chunks <= most, "a thread holds a few vectors")
+    max_chunks = MAX_VECTORS_OF_ODD if late and registers else (2 if backward else 1) * MAX_VECTORS[backward]
+    _check(0 < chunks <= max_chunks, "a thread holds a few vectors")
     bytes_per_sm = problem.inputs * tile * itemsize * max(per_sm, 1)
     pipelined = stages > 1
     _check(not pipelined or per_sm > 0, "one tile to a program needs no pipeline")

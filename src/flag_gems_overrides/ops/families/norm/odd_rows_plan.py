@@ -10,7 +10,7 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
 from .launches import Configuration, Problem, Split, launch_or_none
 
 # Of 4103 elements 8 bytes would spill with 72 registers.
-SHORTEST, LONGEST = 4103, 16384
+MIN_N, MAX_N = 4104, 16383
 # More rows of up to so many elements are for pipelines of 4 warps, of which two fit: 4000 x 5001 bf16 43.5 us, by a
 # program for each 43.3. Longer ones would be for pipelines of 8, of which one fits: 3000 x 8879 float16 61.9 and 54.9.
 MAX_OF_TWO_PIPELINES, MAX_ELEMENTS_PER_SM = 8192, 65536
@@ -30,11 +30,9 @@ LITTLE_OF_A_WAVE = 1 / 16
 # Of a launch of programs of one warp that share rows, which load weight and bias once, and of each turn, and the most
 # of these: of 3000 x 11781 bf16, in 18, nothing is gained (66.9 us and 66.8), of 4000 x 15999, in 31, 109.4 and 108.0.
 OF_GROUPS, OF_TURN, MAX_SHARED_TURNS = 8, 3.35, 16
-
-
-# Odd rows that would take pipelines of 8 warps, of which one fits on a multiprocessor, with a residual, three of
-# rms_norm: the shortest and longest, and most rows of a multiprocessor with a residual. Others were not timed.
-SHORTEST_PIPELINED, LONGEST_SUM, LONGEST_OF_RMS, MAX_SUMS_PER_SM = 8200, 10247, 9223, 16
+# Odd rows that would otherwise go through pipelines of 8 warps: the fewest elements of a row, the most with a residual
+# and of rms_norm, and the most rows with a residual for each multiprocessor. Others were not timed.
+MIN_N_OF_PIPELINES, MAX_N_OF_SUMS, MAX_N_OF_RMS_NORM, MAX_SUMS_PER_SM = 8201, 10247, 9223, 16
 
 
 def odd_sum(problem: Problem, limits: Limits) -> Configuration | None:
@@ -44,10 +42,10 @@ def odd_sum(problem: Problem, limits: Limits) -> Configuration | None:
     skip_layer_norm of 300 x 8879 bf16 takes 17.6 us so, by pipelines 19.0, of 641 x 8879 25.6 and 27.2, of 1500 x 9001
     float16 43.9 and 47.2, but of 500 x 7001 bf16, late anyway, 19.2 and 19.4.
     """
-    M, N, _, itemsize, backward, residual = problem
-    if limits.capability[0] != 9 or backward or not residual or itemsize != 2 or N % 2 == 0:
+    M, N, _, itemsize, _, residual = problem
+    if not residual or not _is_odd_forward(problem, limits):
         return None
-    if not limits.sm_count < M <= MAX_SUMS_PER_SM * limits.sm_count or not SHORTEST_PIPELINED < N <= LONGEST_SUM:
+    if not limits.sm_count < M <= MAX_SUMS_PER_SM * limits.sm_count or not MIN_N_OF_PIPELINES <= N <= MAX_N_OF_SUMS:
         return None
     return Configuration("rows", 8, VECTOR_BYTES // itemsize, registers=128, late=True)
 
@@ -57,10 +55,10 @@ def odd_row_of_rms_norm(problem: Problem, limits: Limits) -> Configuration | Non
 
     rms_norm of 3000 x 8879 float16 takes 44.4 us so, by 8 warps 45.2, by pipelines 47.9.
     """
-    _, N, _, itemsize, backward, residual = problem
-    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % 2 == 0:
+    _, N, _, itemsize, _, residual = problem
+    if residual or not _is_odd_forward(problem, limits):
         return None
-    if not SHORTEST_PIPELINED < N <= LONGEST_OF_RMS:
+    if not MIN_N_OF_PIPELINES <= N <= MAX_N_OF_RMS_NORM:
         return None
     return Configuration("rows", 4, VECTOR_BYTES // itemsize, registers=128, late=True)
 
@@ -74,11 +72,11 @@ def odd_row(problem: Problem, limits: Limits) -> Configuration | None:
     x 8879 12.6 and 15.0, of 1500 x 5001 float16 in two 22.8, in four 25.0; shared 641 x 8879 float16 21.1, in two waves
     24.6, by 8 warps 22.7, 641 x 11781 23.3 and 26.8, 700 x 14001 bf16 26.5 and 30.5.
     """
-    M, N, _, itemsize, backward, residual = problem
-    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % 2 == 0:
+    M, N, _, itemsize, _, residual = problem
+    if residual or not _is_odd_forward(problem, limits):
         return None
     at_once = 3 if N < THREE_OF_8_WARPS else 2 if N <= TWO_OF_8_WARPS else 1
-    if not SHORTEST < N < LONGEST or max(at_once, 2) * limits.sm_count >= M:
+    if not MIN_N <= N <= MAX_N or max(at_once, 2) * limits.sm_count >= M:
         return None
     if N < MAX_OF_TWO_PIPELINES and MAX_ELEMENTS_PER_SM * limits.sm_count < M * N:
         return None
@@ -95,6 +93,12 @@ def odd_row(problem: Problem, limits: Limits) -> Configuration | None:
     if 0 < turns <= MAX_SHARED_TURNS:
         found.append((OF_GROUPS + OF_TURN * turns, shared))
     return min(found, key=lambda each: each[0])[1]
+
+
+def _is_odd_forward(problem: Problem, limits: Limits) -> bool:
+    """Of 16 bits, on GPUs like those that were measured."""
+    hopper = limits.capability[0] == 9
+    return hopper and not problem.backward and problem.itemsize == 2 and problem.N % 2 == 1
 
 
 def _of_rows(problem: Problem, warps: int, at_once: int, limits: Limits) -> float:
