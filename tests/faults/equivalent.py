@@ -122,6 +122,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"{_GROUPS}_passes/group_norm_backward_apply/minus_dropped: PARTS - 1",
     ),
     "whole channels begin at 0": (f"{_GROUPS}_passes/sums_of_channels/minus_dropped: end - begin",),
+    "a run as long as a tile is divided either way, and no tile has as many vectors as would be too many": (
+        "batch_norm/tile/run_of/off_by_one: vectors < UNITS",
+        "batch_norm/tile/run_of/off_by_one: 2 * UNITS * UNITS < 1 << 30",
+    ),
     "the first chunk begins at 0, and no other has this edge": (
         "scan/cumsum/cumsum_chunk_sums/minus_dropped: x_ptr - along(chunk * length, K, COLUMNS)",
     ),

@@ -125,6 +125,33 @@ def lanes_of(channels, BLOCK: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
+def quotient(number, divisor):
+    """number // divisor where ``number * divisor`` is less than 2**30, by a multiplication. A division of each element
+    takes 20 instructions or more: 3128 x 71 x 3 float16 takes 12.9 us so, 13.8 with them, the gradient of 16 x 4849 x
+    17 bf16 8.7 and 9.2 (H100).
+
+    ``inverse`` is (2**31 + e) / divisor with e < divisor. So what is rounded down is (number + 1/2) / divisor and less
+    than 1/2 / divisor more, as (number + 1/2) * e is less than 2**30.
+    """
+    inverse = tl.cast(tl.cast(0x7FFFFFFF // divisor, tl.uint32) + 1, tl.uint64)
+    twice = tl.cast(tl.cast(2 * number + 1, tl.uint32), tl.uint64)
+    return tl.cast((twice * inverse) >> 32, tl.int32)
+
+
+@triton.jit
+def run_of(first, lanes, vectors, BLOCK: tl.constexpr, VEC: tl.constexpr):
+    """The runs that the elements first + lanes are of, ``vectors`` of VEC elements to a run."""
+    unit = first // VEC
+    run = unit // vectors
+    units = tl.cast(unit - run * vectors, tl.int32) + lanes // VEC
+    # Of long runs a tile has two at most, whose product may be too large.
+    UNITS: tl.constexpr = BLOCK // VEC
+    tl.static_assert(2 * UNITS * UNITS < 1 << 30)
+    after = tl.where(vectors < UNITS, quotient(units, tl.minimum(vectors, UNITS)), (units >= vectors).to(tl.int32))
+    return run + after
+
+
+@triton.jit
 def tile_at(
     first,
     end,
@@ -142,8 +169,9 @@ def tile_at(
         rows = first + lanes_of(channels, BLOCK, COLUMNS)
         return rows * width + channels, (rows < end) & (channels < width)
     elif RUN == 0:
-        elements = first + lanes_of(channels, BLOCK, COLUMNS)
-        before = elements // VEC // vectors
+        lanes = lanes_of(channels, BLOCK, COLUMNS)
+        elements = first + lanes
+        before = run_of(first, lanes, vectors, BLOCK, VEC)
         # before * C * B + channel * B + (elements - before * B)
         return (before * (C - 1) + channels) * width + elements, (elements < end) & (channels < C)
     elif RUN < BLOCK:
@@ -165,10 +193,11 @@ def unaligned_tile_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.c
     A run is a head of fewer than VEC elements, whole vectors, and a tail. Of each run B // VEC vectors are counted; the
     last is masked where a head leaves no room for it, and then its elements are the tail's.
     """
-    elements = first + lanes_of(channels, BLOCK, False)
+    lanes = lanes_of(channels, BLOCK, False)
+    elements = first + lanes
     vectors = B // VEC
     # Of no more runs than there are, so that offsets are of what there is.
-    before = tl.minimum(elements // VEC // vectors, (end - 1) // VEC // vectors)
+    before = tl.minimum(run_of(first, lanes, vectors, BLOCK, VEC), (end - 1) // VEC // vectors)
     run = (before * C + channels) * B
     body = (run + VEC - 1) // VEC * VEC
     after = body + (elements // VEC - before * vectors + 1) * VEC
