@@ -11,7 +11,7 @@ import torch
 from accuracy.batch_norms import LAYOUTS, Case, Results, check, check_gradients, programs_of_one_warp
 from accuracy.reductions import FLOATING, each
 
-from flag_gems_overrides.ops.families.batch_norm import channels_plan, launches, plan
+from flag_gems_overrides.ops.families.batch_norm import channels_plan, columns_plan, launches, plan
 from flag_gems_overrides.ops.launch import devices
 
 # Runs that are no whole vectors and begin at each place of one: few and many to a program, and long ones.
@@ -183,6 +183,28 @@ def test_some_gradients_of_runs_as_columns_of_misaligned_tensors_without_weight(
     case.weight = case.bias = None
     for mask in itertools.product([True, False], repeat=3):
         check_gradients(mask, case.ours(training, mask), native, exact)
+
+
+@pytest.fixture
+def one_program(monkeypatch, device_with):
+    """A device for which little is as many programs as it holds."""
+    device_with()
+    monkeypatch.setattr(columns_plan, "WAVES", 0)
+
+
+@pytest.mark.usefixtures("one_program")
+@pytest.mark.parametrize("misaligned", [False, True])
+@each("dtype", FLOATING)
+@each("shape", [(9, 70, 2), (4, 33, 4), (24, 130, 4), (7, 30, 2)])
+def test_few_rows_of_runs_as_columns(shape, dtype, misaligned, device):
+    problem = launches.Problem(*shape, dtype.itemsize, 1)
+    as_columns = problem.K * dtype.itemsize <= columns_plan.MAX_RUN_BYTES
+    assert plan.plan(problem, devices.limits(0)).tiling.run == (problem.K if as_columns else 0)
+    case = Case(shape, dtype, device, mean=10.0)
+    case.x[-1] += 5.0
+    if misaligned:
+        case.x = LAYOUTS["misaligned"](case.x)
+    check(case)
 
 
 @each("value", [math.nan, math.inf])
