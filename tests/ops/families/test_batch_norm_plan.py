@@ -118,6 +118,57 @@ def test_short_runs_are_held_as_columns(problem, columns, rest, warps):
     assert (tiling.run, tiling.channels, tiling.rest, tiling.warps) == (problem.K, columns, rest, warps)
 
 
+@pytest.mark.parametrize(
+    ("problem", "columns", "rest", "warps"),
+    [
+        (Problem(9, 1000000, 2, 2, 1), 64, 1, 1),
+        (Problem(9, 1000000, 2, 4, 1), 32, 1, 1),
+        (Problem(9, 500000, 2, 8, 1), 16, 0, 1),
+        (Problem(24, 300000, 4, 2, 1), 64, 8, 2),
+        (Problem(31, 300000, 2, 4, 1), 32, 0, 2),
+    ],
+    ids=str,
+)
+def test_short_runs_of_few_rows_are_held_as_columns_forward(problem, columns, rest, warps):
+    tiling = plan(problem, H200).tiling
+    assert (tiling.run, tiling.channels, tiling.rest, tiling.warps) == (problem.K, columns, rest, warps)
+    for other in (problem._replace(inputs=2), problem._replace(M=1), problem._replace(N=1000)):
+        assert plan(other, H200).tiling.run == 0
+
+
+def test_columns_of_16_bits_have_half_a_line_where_each_program_has_one_tile():
+    planned = plan(Problem(6319, 144, 1, 2, 1), H200)
+    assert isinstance(planned, Groups)
+    assert (planned.tiling.channels, planned.programs) == (32, 125)
+
+
+@pytest.mark.parametrize(
+    ("shape", "warps", "run", "shared"),
+    [
+        ((64, 2, 362249), 8, 1024, True),
+        ((8, 760, 5421), 16, 0, False),
+        ((8, 300, 5421), 16, 0, False),
+        ((8, 60, 5421), 4, 512, True),
+        ((8, 140, 5421), 8, 1024, False),
+        ((300, 70, 131), 4, 0, True),  # in pieces of 256 elements half of the lanes are masked
+    ],
+)
+def test_float64_of_odd_runs_is_read_in_a_pipeline_or_by_all_warps(shape, warps, run, shared):
+    planned = plan(Problem(*shape, 8, 1), H200)
+    assert isinstance(planned, Groups)
+    assert (planned.tiling.warps, planned.tiling.run, planned.group > 1) == (warps, run, shared)
+
+
+@pytest.mark.parametrize(
+    ("problem", "warps_per_sm"),
+    [(Problem(40000, 64, 33, 8, 2), 28), (Problem(40000, 64, 33, 4, 2), 16), (Problem(20000, 96, 1, 8, 2), 16)],
+    ids=str,
+)
+def test_gradients_of_much_float64_have_more_programs_at_once(problem, warps_per_sm):
+    chosen = choose(problem, H200)
+    assert (chosen.kernel, chosen.warps_per_sm) == ("flat", warps_per_sm)
+
+
 # Few channels, few rows, and runs that are not short, or of no power of two.
 @pytest.mark.parametrize("shape", [(451, 64, 2), (24, 1024, 2), (40, 1000, 2), (100, 4000, 16), (140, 1209, 3)])
 def test_other_runs_are_held_channel_by_channel(shape):
@@ -202,7 +253,12 @@ def test_gradients_of_some_columns_as_they_were_timed(problem, configuration):
         (Problem(9000, 16, 1, 4, 1), "flat"),
         (Problem(4500, 64, 1, 4, 1), "flat"),
         (Problem(5000, 64, 1, 4, 1), "flat"),
-        (Problem(6319, 144, 1, 2, 1), "flat"),
+        (Problem(6319, 144, 1, 4, 1), "flat"),
+        (Problem(20000, 144, 1, 2, 1), "flat"),
+        (Problem(4581, 120, 1, 2, 1), "flat"),
+        (Problem(4581, 121, 1, 2, 1), "flat"),
+        (Problem(4000, 120, 1, 2, 1), "channels"),
+        (Problem(6000, 30, 1, 2, 1), "channels"),
         (Problem(7000, 20, 1, 2, 1), "channels"),
         (Problem(4281, 38, 1, 2, 1), "channels"),
         (Problem(4000, 64, 1, 4, 1), "channels"),
@@ -315,7 +371,7 @@ def test_gradients_of_many_columns_are_not_held_where_that_is_slower(problem):
 
 @pytest.mark.parametrize(
     ("problem", "programs"),
-    [(Problem(8000, 32, 1, 4, 1), 125), (Problem(56029, 2, 1, 2, 2), 54), (Problem(13489, 112, 1, 2, 1), 63)],
+    [(Problem(8000, 32, 1, 4, 1), 125), (Problem(56029, 2, 1, 2, 2), 54), (Problem(13489, 112, 1, 2, 1), 75)],
     ids=str,
 )
 def test_few_elements_are_read_by_as_many_programs_as_multiprocessors_at_most(problem, programs):

@@ -18,6 +18,7 @@ from .columns_plan import (
     two_tiles_forward,
     two_tiles_of_gradient,
 )
+from .estimate import MAX_EARLY_COLUMNS
 from .launches import (
     LITTLE_BYTES,
     MAX_WARPS,
@@ -59,10 +60,11 @@ FEW_WARPS = 4
 # rows that it loads from have: 4644 x 64 bf16 takes 16.9 us so, 12.0 with flat, 6000 x 32 float32 17.3 and 11.5, but
 # 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. Forward a few columns: 8233 x 32 float32 18.8 us, with
 # flat 10.9, 5000 x 64 13.2 and 10.7, 4500 x 64 12.4 and 11.8, 6319 x 144 bf16 17.4 and 17.0, but 7000 x 20 10.7. The
-# bytes of a row up to which they do, and the rows forward of two bytes, are estimated between these, not timed. With
-# twice as many rows forward not even those of more than a sector: 9000 x 16 float32 takes 14.0 us, with flat 10.2,
-# 14255 x 17 float16 15.5 and 12.1.
-ROWS_OF_ONE_COLUMN, ROWS_OF_ONE_COLUMN_FORWARD, MAX_ROW_BYTES = 4096, {2: 6144, 4: 4096}, 64
+# bytes of a row up to which they do, and the rows forward of two bytes, are estimated between these, not timed. Of two
+# bytes and more columns than FEW_COLUMNS, of which flat's programs add up all at a time, 4581 x 120 float16 takes 13.2
+# us and 10.7, but 6000 x 30 9.7 and 11.0. With twice as many rows forward not even those of more than a sector: 9000 x
+# 16 float32 takes 14.0 us, with flat 10.2, 14255 x 17 float16 15.5 and 12.1.
+ROWS_OF_ONE_COLUMN, ROWS_OF_ONE_COLUMN_FORWARD, MAX_ROW_BYTES, FEW_COLUMNS = 4096, {2: 6144, 4: 4096}, 64, 64
 # Rows of a gradient that a program holds two columns of, with more of them than these as they lie, where a row is of so
 # many bytes: 3000 x 200 bf16 takes 13.5 us held, 10.3 by flat, 2500 x 100 float32 9.0 and 8.8, but 2100 x 50 bf16 7.2
 # and 8.1 (H100).
@@ -106,7 +108,10 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
             much = channels == 0 or inputs * sector_bytes(problem, channels) > MAX_BYTES_OF_SECTORS
             if much and not held_by_sectors(problem, channels, limits):
                 return None
-            max_held_rows = ROWS_OF_ONE_COLUMN if inputs == 2 else ROWS_OF_ONE_COLUMN_FORWARD.get(size, A)
+            some = size == 2 and FEW_COLUMNS < C <= MAX_EARLY_COLUMNS
+            max_held_rows = ROWS_OF_ONE_COLUMN
+            if inputs == 1 and not some:
+                max_held_rows = ROWS_OF_ONE_COLUMN_FORWARD.get(size, A)
             if max_held_rows < A and C * size > MAX_ROW_BYTES:
                 return None
             if inputs == 1 and 2 * ROWS_OF_ONE_COLUMN < A and C * size > SECTOR_BYTES:

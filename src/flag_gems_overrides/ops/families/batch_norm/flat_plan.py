@@ -15,6 +15,9 @@ from .launches import FLAT_LOADS, FLAT_SHARE, FLAT_VECTORS, Configuration, Flat,
 # these have a row: 69460 x 32 23.0 us, 24.4 with 8, 20000 x 128 27.6 and 30.1, 5000 x 512 23.7 and 25.4, 65536 x 512
 # 153.8 and 154.8 (H100).
 FLAT_WARPS, WIDE_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 4, 16, 3
+# So many warps of programs of 4, whose threads have 72 registers, where a gradient has so many bytes of float64: 40000
+# x 64 x 33 takes 1173 us so, 1226 with 16 (H100).
+FLOAT64_WARPS_PER_SM, MIN_FLOAT64_BYTES = 28, 32 << 20
 # Least tiles of a program of few elements. One is enough, and the bytes of its sums, where a multiprocessor has one
 # program at most: 8000 x 32 float32 8.8 us by 125 programs, 9.7 by 42, 38256 x 17 x 2 bf16 17.3 by 114, 18.2 by 57, the
 # gradient of 56029 x 2 bf16 8.3 by 54, 8.7 by 27, but 13489 x 112 float16 17.0 by 187 and 15.4 by 63 (H100).
@@ -33,7 +36,12 @@ def flat_of(problem: Problem, limits: Limits) -> Configuration | None:
         few = isinstance(launched, Flat) and not launched.by_place and launched.programs <= limits.sm_count
         if few and each.warps == min(FLAT_WARPS):
             found.append(each)
-    return min(found, key=lambda each: estimate(problem, each, limits), default=None)
+    fastest = min(found, key=lambda each: estimate(problem, each, limits), default=None)
+    much = problem.M * problem.N * problem.K * problem.itemsize >= MIN_FLOAT64_BYTES
+    if fastest and much and problem.inputs == 2 and problem.itemsize == 8 and fastest.warps == min(FLAT_WARPS):
+        more = fastest._replace(warps_per_sm=FLOAT64_WARPS_PER_SM)
+        return more if launch_or_none(problem, more, limits) is not None else fastest
+    return fastest
 
 
 def _flats(problem: Problem, limits: Limits, share: int, few_tiles: int) -> Iterator[Configuration]:

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...launch.sizes import WARP, cdiv, power_of_2
-from .estimate import estimate
+from .estimate import MAX_EARLY_COLUMNS, estimate
 from .launches import (
     ALONE,
     LITTLE_BYTES,
     MAX_ALONE,
     MAX_WARPS,
     Configuration,
+    Groups,
     Problem,
     elements,
     has_edges,
@@ -49,6 +51,12 @@ STAGES = 3
 # 1536 x 21 x 32 float16 8; with 72 the first spills 8. Gradients of single elements have fewer loads in flight: 2787
 # x 719 x 7 float32 needs 56.
 CHANNELS_REGISTERS = 80
+# Forward float64 of runs that are no whole vectors: where a program has whole channels, however long, it has twice the
+# loads in flight: 8 x 760 x 5421 takes 302 us so, 354 by 528 programs (PyTorch 319), 8 x 300 x 5421 137 and 159 (147),
+# unless in the last of its turns, which take as long each, most multiprocessors have none.
+# Where several share a channel, in pieces of a power of two, which have a pipeline, of at most so many lanes for each
+# element: 64 x 2 x 362249 409 us element by element in a pipeline, 517 by heads, vectors and tails without (H100).
+MAX_OF_LAST_TURN, WARPS_OF_PIECES, LOADS_OF_PIECES, MAX_PADDING_OF_PIECES = 4 / 3, 8, 8, 1.2
 # Bytes of a gradient's only channel that one program goes through.
 MAX_BYTES_ALONE = 32 << 10
 # Half as many columns of float32 to a program where a multiprocessor has no more elements, two tiles.
@@ -75,8 +83,13 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
         # Forward with 20 misaligned ones spill: 40 bytes of 3 x 528 x 19495 float32, on sm_80 16 of 16 bits.
         few = limits.capability[0] > 9 or (problem.inputs == 1 and has_edges(problem))
         pipelined = pipelined._replace(warps_per_sm=MANY_PARTS_WARPS_SM_100 if few else MANY_PARTS_WARPS)
-    if problem.inputs == 1 and problem.itemsize == 8 and has_edges(problem):
+    single_float64 = problem.inputs == 1 and problem.itemsize == 8 and has_edges(problem)
+    if single_float64:
+        pieces = pipelined._replace(warps=WARPS_OF_PIECES, loads=LOADS_OF_PIECES, padded=True, stages=STAGES)
         pipelined = pipelined._replace(stages=1)  # or 24 bytes of 3 x 3 x 8001 spill, even with 128 registers
+        if limits.capability[0] == 9 and _padding(problem, pieces) <= MAX_PADDING_OF_PIECES:
+            pipelined = pieces
+            yield pieces._replace(warps=WARPS_OF_PIECES // 2)
     elif limits.capability[0] < 9:
         pipelined = pipelined._replace(stages=1) if share < 3 / 4 or has_edges(problem) else groups
     elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
@@ -106,6 +119,13 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
             yield groups._replace(tiles=1)
         narrow = problem.inputs == 2 and limits.sm_count * groups.channels >= 4 * problem.N
         half = groups._replace(channels=groups.channels // 2, loads=COLUMNS[0] // 2)
+        if wide and problem.inputs == 1 and problem.itemsize == 2 and problem.N > MAX_EARLY_COLUMNS:
+            # Forward half as many columns where each program has one tile, and flat's programs add up two blocks of
+            # channels: 6319 x 144 float16 12.7 us, with all columns 17.3, by flat 16.5 (H100; torch.compile 11.9).
+            one_each = half._replace(tiles=1)
+            launched = launch_or_none(problem, one_each, limits)
+            if isinstance(launched, Groups) and launched.slice_size <= launched.tiling.rows:
+                yield one_each
         if wide and narrow and problem.itemsize == 2:
             # Half as many columns, so that fewer programs wait for each other: the gradient of 7868 x 304 bf16 takes
             # 22.4 us so, 26.1 with all of them, by flat 25.1, of 15789 x 304 with all 35.0, by flat 37.7 (H100; PyTorch
@@ -126,9 +146,12 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     # Few programs do not wait long for each other: the gradient of one channel of 9411 float32 takes 7.5 us by nine, of
     # 28685 7.6 by 28, but by one program 8.9, and of 26192 bf16 8.6; of 8448 bf16 5.9.
     bytes_of_one = problem.M * problem.K * problem.itemsize if problem.N == 1 and problem.inputs == 2 else 0
-    if alone and problem.M * problem.K <= MAX_ALONE and bytes_of_one <= MAX_BYTES_ALONE:
+    in_flight = single_float64 and limits.capability[0] == 9
+    balanced = cdiv(problem.N, limits.sm_count) * limits.sm_count <= MAX_OF_LAST_TURN * problem.N
+    short = problem.M * problem.K <= MAX_ALONE or (in_flight and balanced)
+    if alone and short and bytes_of_one <= MAX_BYTES_ALONE:
         # With heads and tails 8 bytes spill (3 x 3 x 8001 float16).
-        loads = groups.loads if has_edges(problem) else 2 * groups.loads
+        loads = groups.loads if has_edges(problem) and not in_flight else 2 * groups.loads
         yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
     for least in TILES:
         yield pipelined._replace(tiles=least)
@@ -176,9 +199,11 @@ def groups_by_registers(problem: Problem, limits: Limits) -> Configuration:
 
 def _padded(problem: Problem, configuration: Configuration) -> bool:
     """Whether it is worth masked lanes not to divide for each load: where a load is of less than a vector."""
-    B = problem.K
-    if B == 1 or has_vectors(problem):
-        return False
+    return problem.K > 1 and not has_vectors(problem) and _padding(problem, configuration) <= MAX_PADDING
+
+
+def _padding(problem: Problem, configuration: Configuration) -> float:
+    """Lanes for each element of a run that is read in pieces."""
     _, channels, warps, loads, *_ = configuration
     run = tiles(problem, channels, warps, loads, True).run
-    return run > 0 and cdiv(B, run) * run <= MAX_PADDING * B
+    return cdiv(problem.K, run) * run / problem.K if run else math.inf
