@@ -331,12 +331,13 @@ def test_layer_norm_weight_and_bias(M, N, only_last, device_with):
     torch.testing.assert_close(dbias[-8:].double(), wide.sum(0), rtol=1e-2, atol=1e-2)
 
 
-# Whole groups, of vectors and not, by a program that has the last, also as its second; tiles of one sample, of two, and
-# of two elements. Groups in a loop, and of many channels. Groups that programs share: one of all elements, of one
-# channel and of many; and more than 2**30 of them. Whole channels of two samples, of which the last is a program's
-# first. With the programs that are run.
+# Whole groups to a thread. Whole groups, of vectors and not, by a program that has the last, also as its second; tiles
+# of one sample, of two, and of two elements. Groups in a loop, and of many channels. Groups that programs share: one of
+# all elements, of one channel and of many; and more than 2**30 of them. Whole channels of two samples, of which the
+# last is a program's first. With the programs that are run.
 HOLDS = group_norm.Configuration("rows", 1, 1, 8, programs_per_sm=1)
 PAIRS = group_norm.Configuration("rows", 1, 64, 2)
+WHOLE_GROUPS = group_norm.Configuration("short", 4, vec=2)
 SHARES = group_norm.Configuration("split", 4, 1, 8, 1, block_d=1, block_hw=1024, programs_per_sm=1)
 FOURS = SHARES._replace(warps=1, vec=4, block_hw=4)
 SINGLES = group_norm.Configuration("split", 16, 1, 1, 16, programs_per_sm=1)
@@ -353,6 +354,8 @@ WHOLE_CHANNELS = group_norm.Configuration("channels", 4, block_d=64, block_hw=2,
         ((2**22 + 25, 1, 1025), 1, HOLDS, HOLDS._replace(warps=2), 2**21 + 16, 8),
         ((2**21 + 2**13, 1, 1023), 1, HOLDS, TILES, 2**22, 1),
         ((2, 2**21 + 8, 1024), 2**21 + 8, HOLDS, TILES._replace(groups=2), 2**22, 1),
+        ((2**29, 1, 5), 1, WHOLE_GROUPS, TILES._replace(groups=8, block_hw=8), 2**22, 1),
+        ((2**29, 1, 5), 1, WHOLE_GROUPS._replace(vec=1), TILES._replace(groups=8, block_hw=8), 2**22, 1),
         ((2**31 + 2**28, 1, 2), 1, PAIRS, TILES._replace(groups=64, block_hw=2), 2**22, 1),
         ((2**21 + 9, 1, 1025), 1, LOOPS._replace(warps=1), LOOPS._replace(block_hw=512), 2**22, 1),
         ((3, 2**30 + 1024, 1), 2**20 + 1, LOOPS, LOOPS._replace(block_d=1024, block_hw=1), 2**22, 1),

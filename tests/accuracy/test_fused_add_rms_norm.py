@@ -13,6 +13,7 @@ from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each
 from accuracy.test_rms_norm import EPS
 from accuracy.test_rms_norm import Case as RmsNormCase
 
+from flag_gems_overrides.ops.families.norm import rms_plan
 from flag_gems_overrides.ops.fused_add_rms_norm import fused_add_rms_norm
 
 # (shape, number of normalized dimensions): a whole vector and three columns, rows with and without edges, of several
@@ -105,6 +106,14 @@ def test_rows_too_long_for_a_program(shape, k, dtype, device, small_device):
 def test_programs_that_share_long_rows(shape, dtype, device, device_with):
     device_with(registers_per_sm=32768, sm_count=8, l2_bytes=1 << 15)
     Case(shape, 1, dtype, device).check()
+
+
+@each("dtype", FLOATING)
+def test_a_single_row_by_two_kernels(dtype, device, device_with, monkeypatch):
+    """With less than a vector behind its whole blocks."""
+    monkeypatch.setattr(rms_plan, "MAX_SHARED_ROW", 1 << 14)
+    device_with(registers_per_sm=32768, sm_count=4)
+    Case((1, 20487), 1, dtype, device).check()
 
 
 @each("shape, k", FEW)

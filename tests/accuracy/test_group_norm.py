@@ -141,6 +141,44 @@ def test_configurations(shape, of_forward, of_backward, mask, device, device_wit
     case.check(case.weight, case.bias, mask, forward, functools.partial(compute_backward, configuration=of_backward))
 
 
+def _check_short_forward(case: Case, weight: torch.Tensor | None, bias: torch.Tensor | None, warps: int, vec: int):
+    """Groups that a thread has whole, in vectors of ``vec``."""
+    ours = compute_forward(case.x, weight, bias, *case.sizes, EPS, Configuration("short", warps, vec=vec))
+    native = aten.native_group_norm(case.x, weight, bias, *case.sizes, EPS)
+    for actual, expected, truth in zip(ours, native, case.exact()[:3], strict=True):
+        assert_same_answer(actual, expected, truth)
+
+
+@each("dtype, vec", [(dtype, vec) for dtype in FLOATING for vec in (1, 2, 4, 8) if vec * dtype.itemsize <= 16])
+@each("shape", [(301, 1, 3, 1), (150, 6, 1, 2), (100, 2, 3, 2), (301, 3, 1, 1), (70, 9, 2, 3)])
+def test_groups_that_a_thread_has_whole(shape, dtype, vec, device):
+    """Of one channel and of several, whole programs and an odd rest; with both parameters, one and none."""
+    case = Case(*shape, dtype, device)
+    _check_short_forward(case, case.weight, case.bias, 1, vec)
+    weight, case.weight = case.weight, torch.ones_like(case.weight)
+    _check_short_forward(case, None, case.bias, 1, vec)
+    case.weight, case.bias = weight, torch.zeros_like(case.bias)
+    _check_short_forward(case, case.weight, None, 1, vec)
+
+
+@each("samples", [1, 2, 127, 128, 129, 257])
+def test_numbers_of_groups_that_a_thread_has_whole(samples, device):
+    """Less than a program's, as many, and more, by four warps with one or two to a thread."""
+    for vec in (1, 2):
+        case = Case(samples, 3, 3, 3, torch.float32, device)
+        _check_short_forward(case, case.weight, case.bias, 4, vec)
+
+
+@each("value", [math.nan, math.inf, -math.inf])
+def test_values_that_are_not_finite_stay_in_the_group_of_a_thread(value, device):
+    case = Case(70, 6, 5, 6, torch.float32, device)
+    case.x[3, 2, 1] = value
+    arguments = case.x, case.weight, case.bias, *case.sizes, EPS
+    ours = compute_forward(*arguments, Configuration("short", 1, vec=2))
+    for actual, expected in zip(ours, aten.native_group_norm(*arguments), strict=True):
+        assert torch.equal(torch.isnan(actual), torch.isnan(expected))
+
+
 @each("dtype", FLOATING)
 @each("shape", [(35, 60, 1, 2), (35, 33, 3, 1)])
 def test_short_channels(shape, dtype, device, device_with):

@@ -13,6 +13,7 @@ from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each
 
 from flag_gems_overrides.ops import _fused_rms_norm as fused
 from flag_gems_overrides.ops._fused_rms_norm import _fused_rms_norm, _fused_rms_norm_backward
+from flag_gems_overrides.ops.families.norm import rms_plan
 from flag_gems_overrides.ops.rms_norm import rms_norm, rms_norm_backward, rms_norm_forward
 
 EPS = 1e-5
@@ -109,6 +110,18 @@ def test_programs_that_share_long_rows(shape, dtype, device, device_with):
     device_with(registers_per_sm=32768, sm_count=8, l2_bytes=1 << 15)
     case = Case(shape, 1, dtype, device)
     case.check(case.weight)
+
+
+@each("dtype", FLOATING)
+@each("N", [40001, 40970, 40967])
+def test_a_single_row_by_two_kernels(N, dtype, device, device_with, monkeypatch):
+    """With less than a vector at its end, also behind whole blocks and slices, and without weight."""
+    monkeypatch.setattr(rms_plan, "MAX_SHARED_ROW", N - 1)
+    device_with(registers_per_sm=32768, sm_count=4)
+    case = Case((1, N), 1, dtype, device)
+    case.check(case.weight)
+    case.weight = torch.ones_like(case.weight)
+    case.check(None)
 
 
 @each("dtype", FLOATING)

@@ -49,6 +49,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/rms_flat/rms_norm_flat/off_by_one: first + BLOCK_M <= M",
         "norm/short_rows/layer_norm_short_rows/off_by_one: first + BLOCK_M <= M",
         "norm/rms_short_rows/rms_norm_short_rows/off_by_one: first + BLOCK_M <= M",
+        "group_norm/short_rows/group_norm_short_rows/off_by_one: first + BLOCK_M <= M",
         f"{_SHARED}/cross_entropy_shared/minus_dropped: length - 1",
         "gather/nll/clear_block/off_by_one: size - start >= BLOCK",
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N",

@@ -46,6 +46,7 @@ SIZES = {
         "5x16400 normalized=1 bfloat16",
         "1x20000 normalized=1 float16",
         "1x20000 normalized=1 float64",
+        "1x1048585 normalized=1 float16",
         "1x40000 normalized=1 float16",
     ],
     "group_norm": [
@@ -183,6 +184,7 @@ COLUMNS_CHUNKS = scan.plan.Configuration("chunks", 1, 16, 5, 4, registers=64)
 COLUMNS_SHARED = scan.plan.Configuration("shared", 1, 8, 2, 4, registers=128)
 STACKED = scan.plan.Configuration("stacked", 12, 1, 1, 4)
 INTERLEAVED = scan.plan.Configuration("interleaved", 24, 1, 1, 1)
+SHORT_GROUPS = group_norm.plan.Configuration("short", 1, vec=2)
 LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_sm=4, stages=3)
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
 HELD_UNALIGNED = batch_norm.plan.Configuration("channels", 1, 1, 1)
@@ -248,6 +250,8 @@ LARGE = [
     ("nll_loss2d_backward 3x300x1x143 bfloat16", gather, gather.plan.IMAGES._replace(warps=1)),
     ("nll_loss2d_backward 3x5x13x11 bfloat16", gather, gather.plan.TILE._replace(positions=64)),
     ("nll_loss2d_backward 3x41x13x11 float32", gather, gather.plan.LITTLE._replace(per_sm=1, classes=2)),
+    ("group_norm 301x2x7 groups=2 bfloat16", group_norm, SHORT_GROUPS),
+    ("group_norm 301x3x2 groups=1 float32", group_norm, SHORT_GROUPS),
     ("group_norm 2x6x4099 groups=2 bfloat16", group_norm, LOOP),
     ("group_norm_backward 2x6x4099 groups=2 bfloat16", group_norm, GRADIENT_LOOP),
     ("group_norm_backward 70x140x3 groups=2 bfloat16", group_norm, CHANNELS),

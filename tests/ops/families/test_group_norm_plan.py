@@ -7,8 +7,16 @@ import pytest
 import torch
 
 from flag_gems_overrides.ops.families.group_norm import layer_norm, prepare
-from flag_gems_overrides.ops.families.group_norm.launches import BackwardFew, Problem, Rows, Split, Tile
-from flag_gems_overrides.ops.families.group_norm.plan import choose, plan
+from flag_gems_overrides.ops.families.group_norm.launches import (
+    BackwardFew,
+    Configuration,
+    Problem,
+    Rows,
+    ShortRows,
+    Split,
+    Tile,
+)
+from flag_gems_overrides.ops.families.group_norm.plan import choose, launch, plan
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.launch.devices import Limits
 
@@ -51,6 +59,59 @@ def test_few_groups_load_weight_and_bias_early(samples, C, K, groups, itemsize, 
     planned = plan(Problem(samples * groups, C // groups, K, groups, itemsize, 1, True), H200)
     assert isinstance(planned, Rows)
     assert (planned.early, planned.warps) == (True, warps)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "itemsize", "vec", "rows", "warps"),
+    [
+        (31720, 3, 3, 2, 2, 2, 4),
+        (626016, 1, 7, 2, 2, 2, 4),
+        (67776, 1, 8, 4, 4, 1, 4),
+        (31720, 2, 3, 4, 4, 2, 4),
+        (72000, 1, 6, 2, 4, 2, 4),
+        (10000, 1, 3, 2, 2, 2, 1),
+        (300, 1, 3, 2, 1, 1, 1),
+    ],
+)
+def test_a_thread_has_whole_groups_of_a_few_elements(M, N, K, itemsize, vec, rows, warps):
+    planned = plan(Problem(M, N, K, 1, itemsize, 1), H200)
+    assert isinstance(planned, ShortRows)
+    assert (planned.vec, planned.rows, planned.warps) == (vec, rows, warps)
+    assert (planned.programs - 1) * planned.groups < M <= planned.programs * planned.groups
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "itemsize"),
+    [(3342264, 1, 8, 4), (600000, 1, 5, 4), (300000, 9, 1, 4), (150000, 11, 1, 2), (215008, 1, 9, 8), (30000, 1, 8, 2)],
+)
+def test_threads_share_other_groups(M, N, K, itemsize):
+    assert isinstance(plan(Problem(M, N, K, 1, itemsize, 1), H200), Rows)
+
+
+@pytest.mark.parametrize(
+    ("problem", "configuration"),
+    [
+        (Problem(300, 1, 5, 1, 4, 2), Configuration("short", 1)),
+        (Problem(300, 1, 5, 1, 4, 1), Configuration("short", 1, vec=3)),
+        (Problem(300, 1, 5, 1, 4, 1), Configuration("short", 1, vec=8)),
+        (Problem(300, 1, 9, 1, 2, 1), Configuration("short", 1, vec=8)),
+        (Problem(2**30, 1, 5, 2**30, 2, 1), Configuration("short", 1)),
+    ],
+)
+def test_not_all_groups_are_short(problem, configuration):
+    """No gradients, vectors, more elements than registers, or channels whose numbers are not of 32 bits."""
+    with pytest.raises(ValueError, match=r".+"):
+        launch(problem, configuration, H200)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "itemsize", "groups", "warps"),
+    [(20000, 150, 1, 4, 2, 1), (2771, 237, 1, 4, 1, 1), (20000, 3, 79, 4, 2, 1), (20000, 300, 1, 4, 1, 1)],
+)
+def test_a_warp_has_two_groups_of_little_float32(M, N, K, itemsize, groups, warps):
+    planned = plan(Problem(M, N, K, 1, itemsize, 1), H200)
+    assert isinstance(planned, Rows)
+    assert (planned.groups, planned.warps) == (groups, warps)
 
 
 def test_programs_of_groups_alone_run_at_once():

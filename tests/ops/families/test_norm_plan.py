@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flag_gems_overrides.ops.families.norm import rms_plan
 from flag_gems_overrides.ops.families.norm.backward_plan import plan_partial_sums
 from flag_gems_overrides.ops.families.norm.blocks_plan import plan_blocks
-from flag_gems_overrides.ops.families.norm.forward_plan import in_two_chunks
+from flag_gems_overrides.ops.families.norm.forward_plan import in_chunks_of_a_warp, in_two_chunks
 from flag_gems_overrides.ops.families.norm.launches import (
     MAX_GROUP_IN_TURN,
     MAX_GROUP_OF_ONE_WARP,
@@ -255,6 +255,46 @@ def test_many_short_rows_of_single_elements_or_pairs_are_halved(M, N, size, halv
     p = launch(problem, in_two_chunks(problem, found, H200), H200)
     assert (isinstance(p, Rows) and p.chunks == 2 and p.block_n == power_of_2(N) // 2) == halved
     assert halved or p == launch(problem, found, H200)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "chunks"),
+    [(21419, 141, 2, 5), (9000, 189, 2, 6), (100000, 255, 2, 8), (100000, 129, 2, 5)]
+    + [
+        (21419, 142, 2, None),
+        (21419, 127, 2, None),
+        (21419, 257, 2, None),
+        (21419, 141, 4, None),
+        (1000, 141, 2, None),
+    ],
+)
+def test_odd_rows_of_16_bits_have_few_idle_lanes(M, N, size, chunks):
+    problem = Problem(M, N, 1, size, False)
+    found = choose(problem, H200)
+    p = launch(problem, in_chunks_of_a_warp(problem, found, H200), H200)
+    if chunks is None:
+        assert p == launch(problem, found, H200)
+    else:
+        assert (p.chunks, p.block_n, p.block_m, p.warps) == (chunks, 32, 4, 2)
+    summed = problem._replace(residual=True)
+    assert in_chunks_of_a_warp(summed, found, H200) == found
+
+
+@pytest.mark.parametrize(("N", "vec"), [(1100001, 8), (1100002, 8), (139510617, 8)])
+def test_rms_norm_reads_a_single_row_in_vectors(N, vec):
+    for residual in (False, True):
+        p = rms_plan.plan_forward(Problem(1, N, 1, 2, False, residual), H200)
+        assert isinstance(p, rms_plan.Split)
+        assert p.vec == vec
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "groups"), [(128, 358122, 8, 3), (64, 700001, 8, 2), (8, 7000000, 8, 2), (128, 358122, 4, 8)]
+)
+def test_gradients_of_long_float64_keep_few_rows_in_cache(M, N, size, groups):
+    problem = Problem(M, N, 1, size, True)
+    p = launch(problem, Configuration("loop", 8, chunks=4, registers=128), H200)
+    assert p.programs // p.group <= groups
 
 
 @pytest.mark.parametrize("residual", [False, True])

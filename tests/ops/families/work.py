@@ -182,6 +182,8 @@ def _group_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
             of_sums = M * _cdiv(N, sums.block_d) * sums.block_d * (sums.block_hw + sums.rest_hw)
             numbers = 2 * M * plan.parts + (2 * plan.shares * N if plan.shares > 1 else 0)
             return Work(M * plan.parts + plan.programs, plan.blocks + iterations, max(lanes, of_sums), 2, numbers)
+        if isinstance(plan, group_norm_plan.ShortRows):
+            return Work(plan.programs, 1, plan.programs * plan.groups * N * K, 1, 0)
         tile = plan.vectors.lanes * plan.vectors.vec
         tiles = _cdiv(N * K, tile)
         if isinstance(plan, group_norm_plan.Rows):

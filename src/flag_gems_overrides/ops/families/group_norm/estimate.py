@@ -21,6 +21,7 @@ from .launches import (
     Loop,
     Problem,
     Rows,
+    ShortRows,
     Split,
     Sums,
     Tile,
@@ -134,6 +135,8 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
     # and 35.8 (H100). Where each group has its own, those of float64 take twice as long.
     of_channels = 2 * max(4, itemsize) * N
     of_group = of_channels * (2 if itemsize == 8 else 1)
+    if isinstance(chosen, ShortRows):
+        return _Work(chosen.programs, 1, chosen.programs * chosen.groups * problem.size)
     if isinstance(chosen, Rows):
         lanes = chosen.programs * chosen.groups * chosen.chunks * _lanes(chosen)
         # Weight and bias of each element by itself.

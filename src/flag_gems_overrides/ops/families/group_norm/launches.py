@@ -32,10 +32,10 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: rows, which holds whole groups as they lie; tile, which holds whole groups as
-    channels x elements, in gradients; few, programs that hold whole groups beside programs that hold whole channels,
-    in gradients; loop, one program to a group; split, several; channels, programs that hold the same channels of one
-    sample after the other, in gradients."""
+    """What the tuner chooses. Kernels: short, whose threads have whole groups, forward; rows, which holds whole groups
+    as they lie; tile, which holds whole groups as channels x elements, in gradients; few, programs that hold whole
+    groups beside programs that hold whole channels, in gradients; loop, one program to a group; split, several;
+    channels, programs that hold the same channels of one sample after the other, in gradients."""
 
     kernel: str
     warps: int
@@ -55,6 +55,16 @@ class Vectors(NamedTuple):
     vec: int
     span: int
     unaligned: bool
+
+
+class ShortRows(NamedTuple):
+    """Forward of groups of a few elements, ``rows`` of them, which are whole vectors of ``vec``, to a thread."""
+
+    programs: int
+    groups: int
+    rows: int
+    vec: int
+    warps: int
 
 
 class Rows(NamedTuple):
@@ -186,4 +196,5 @@ class BackwardChannels(NamedTuple):
     warps: int
 
 
-Launch = Rows | Loop | Split | Tile | BackwardFew | BackwardRows | BackwardLoop | BackwardSplit | BackwardChannels
+Forward = ShortRows | Rows | Loop | Split
+Launch = Forward | Tile | BackwardFew | BackwardRows | BackwardLoop | BackwardSplit | BackwardChannels

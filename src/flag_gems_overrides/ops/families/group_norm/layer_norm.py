@@ -17,7 +17,7 @@ from ...launch import devices
 from ...launch.sizes import VECTOR_BYTES
 from ..norm import launches as norm_launches
 from ..norm.prepare import backward_launch, forward_launch, planned
-from .launches import BackwardRows, Launch, Problem, Rows
+from .launches import BackwardRows, Launch, Problem, Rows, ShortRows
 
 # Of a multiprocessor: with fewer, the loads of gradients are waited for (backward_or_none has what was measured).
 MIN_WARPS_PER_SM = 4
@@ -36,7 +36,7 @@ def forward_or_none(
     bf16 33.8 and 37.1, 20 x 12000 4.7 and 6.2, with edges only if the other shares a row out: 5 x 10001 float32 6.0 and
     6.9, but 4000 x 4097 float16 36.6 and 34.4, 1000 x 3001 float32 15.7 and 15.1 (H100).
     """
-    if not _is_layer_norm(problem) or (isinstance(plan, Rows) and plan.early):
+    if not _is_layer_norm(problem) or isinstance(plan, ShortRows) or (isinstance(plan, Rows) and plan.early):
         return None
     rows = norm_launches.Problem(problem.M, problem.N, 1, dtype.itemsize, False)
     found = planned(rows, device, None)

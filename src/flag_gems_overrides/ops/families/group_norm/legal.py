@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
-from ..norm.launches import MIN_UNALIGNED
+from ..norm.launches import MAX_SHORT_ELEMENTS, MIN_UNALIGNED
 from .launches import (
     BackwardChannels,
     BackwardFew,
@@ -22,6 +22,7 @@ from .launches import (
     Loop,
     Problem,
     Rows,
+    ShortRows,
     Split,
     Sums,
     Tile,
@@ -29,6 +30,8 @@ from .launches import (
 )
 
 MAX_WARPS = 16
+# With more, the number of a program's last channel may be none of int32.
+MAX_SHORT_CHANNELS = 2**30
 # Triton knows of a number whether it is a multiple of this.
 KNOWN_MULTIPLE = 16
 # Of programs that hold groups forward, whose threads then have half the registers, and hold half as much.
@@ -121,6 +124,19 @@ def _vectors(problem: Problem, vec: int, lanes: int) -> Vectors:
     unaligned = problem.size % vec != 0
     _check(not unaligned or problem.size >= 4 * vec, "a group is too short for edges")
     return Vectors(lanes, vec, span(problem, vec), unaligned)
+
+
+def _short_rows(problem: Problem, configuration: Configuration, limits: Limits) -> ShortRows:
+    _, warps, _, vec, *_ = configuration
+    rows = vec // math.gcd(problem.size, vec)
+    _check(vec == power_of_2(vec) and vec * problem.itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
+    # With a weight and a bias for each.
+    elements = rows * problem.size * max(1, problem.itemsize // 4)
+    _check(elements <= MAX_SHORT_ELEMENTS // 2, "a thread has all elements in registers")
+    _check(problem.groups * problem.N < MAX_SHORT_CHANNELS, "numbers of channels are in 32 bits")
+    groups = rows * warps * WARP
+    _check(cdiv(problem.M, groups) < 2**31, "a grid has fewer programs")
+    return ShortRows(cdiv(problem.M, groups), groups, rows, vec, warps)
 
 
 def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
@@ -431,6 +447,7 @@ def _parts(problem: Problem, found: Sums, at_once: int) -> _Parts:
 
 
 _LAUNCHES: dict[tuple[str, int], Callable[[Problem, Configuration, Limits], Launch]] = {
+    ("short", 1): _short_rows,
     ("rows", 1): _rows,
     ("loop", 1): _loop,
     ("split", 1): _split,

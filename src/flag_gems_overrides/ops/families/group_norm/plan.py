@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from .launches import (
     Loop,
     Problem,
     Rows,
+    ShortRows,
     Split,
     Tile,
 )
@@ -52,6 +54,7 @@ __all__ = [
     "Loop",
     "Problem",
     "Rows",
+    "ShortRows",
     "Split",
     "Tile",
     "choose",
@@ -76,6 +79,17 @@ PROGRAMS_PER_SM_OF_SUMS = 8
 # x 608 bf16 100.7 us, 113.4 with 4, 300 x 531 x 608 float32 662 and 699, but 80 x 531 x 200 float16, 32 at a time, 42.5
 # and 41.1 (H100).
 PROGRAMS_PER_SM_OF_CHANNELS = 8
+# Forward: groups that a thread has whole (short_rows.py): by bytes of an element the fewest and most elements, most
+# elements of a thread, and, of float32, the most bytes read and written as a share of L2, beyond which a thread's parts
+# of sectors are written to memory before its neighbours' are there. 31720 x 3 x 3 float16 in one group takes 4.31 us so
+# and 4.89 as it lies, 208672 x 3 x 7 in 3 14.1 and 18.0, 9000 x 8 x 6 bf16 in 8 3.71 and 4.21, 31720 x 2 x 3 float32 in
+# one 3.59 and 3.93, 2824 x 24 x 8 in 24 4.98 and 5.43, but 47 x 71112 x 8 in 71112 89.1 and 86.3, 20000 x 30 x 5 in 30
+# 23.1 and 23.0, 300000 x 9 in one 25.9 and 16.8, 150000 x 11 bf16, in single elements, 15.2 and 7.5, 32 x 6719 x 9
+# float64 in 6719 32.7 and 30.0 (H100).
+SHORT_SIZES = {2: (3, 5, 6, 7, 9), 4: (3, 5, 6, 7, 8)}
+SHORT_ELEMENTS, SHORT_SHARE_OF_L2 = 18, 1 / 3
+# Least groups of a multiprocessor for programs of four warps of these.
+SHORT_OF_4_WARPS = 128
 # Vectors that a thread has of several groups forward, and of a tile of a loop.
 VECTORS, VECTORS_OF_FEW = 4, 2
 # And of several groups of 16 bits that take up to so many lanes' elements: 65536 x 3 x 8 bf16 5.74 us, 6.03 with four,
@@ -112,6 +126,9 @@ ELEMENTS_OF_FLOAT64, WARPS_PER_SM_OF_FLOAT64 = 256, 28
 # counts, not timed: 3612875 groups of 37 bf16 take half of the 972 us of programs of 4 warps, 139481 of 83 a third
 # less, 185376 of 312 a tenth less.
 BUSY_WARPS = 16
+# Two groups of less bytes of float32 are for one warp, for each program takes some time to start: 20000 x 150 takes
+# 14.9 us so, 17.8 by a warp for each, 2771 x 237 5.56 by a warp for each, 6.1 by four for two (H100).
+NARROW_BYTES = 1024
 # One program holds all samples if they have at most so many elements, which saves the second launch that adds partial
 # sums: 7 x 6 x 1 bf16 took 5.1 us with two launches. It takes as many groups of a sample as fill a sector.
 ELEMENTS_OF_ALL = 4096
@@ -149,7 +166,7 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    found = table.lookup(
+    found = _short_rows(problem, limits) or table.lookup(
         "group_norm",
         problem,
         class_of,
@@ -193,6 +210,9 @@ def _neighbours_of(configuration: Configuration) -> Iterator[Configuration]:
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
     """Of what each kernel would do, what is estimated to take the least time."""
+    short = _short_rows(problem, limits)
+    if short is not None:
+        return short
     legal = (each for each in _defaults(problem, limits) if launch_or_none(problem, each, limits) is not None)
     return min(legal, key=lambda each: estimate(problem, each, limits))
 
@@ -208,6 +228,22 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield from _tile_loops(problem, limits)
 
 
+def _short_rows(problem: Problem, limits: Limits) -> Configuration | None:
+    """The widest vectors with which a thread has few elements, and each multiprocessor a warp. None where threads that
+    share groups are faster."""
+    size, itemsize = problem.size, problem.itemsize
+    if problem.inputs > 1 or size not in SHORT_SIZES.get(itemsize, ()):
+        return None
+    if itemsize == 4 and 2 * problem.M * size * itemsize > SHORT_SHARE_OF_L2 * limits.l2_bytes:
+        return None
+    vec = VECTOR_BYTES // itemsize
+    most = min(SHORT_ELEMENTS, problem.M * size // (WARP * limits.sm_count))
+    while vec > 1 and math.lcm(size, vec) > most:
+        vec //= 2
+    configuration = Configuration("short", 4 if limits.sm_count * SHORT_OF_4_WARPS <= problem.M else 1, vec=vec)
+    return configuration if launch_or_none(problem, configuration, limits) is not None else None
+
+
 def _rows(problem: Problem, limits: Limits) -> Configuration:
     vec = widest(problem)
     group = power_of_2(problem.size // vec) * vec
@@ -215,12 +251,14 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
     wide = 2 * vec * problem.itemsize >= VECTOR_BYTES and problem.itemsize < 8
     groups_of_warp = problem.M // (BUSY_WARPS * limits.sm_count)
     early_warps = _early_warps(problem, vec, limits)
-    if problem.size % vec == 0 and WARP < problem.size // vec <= VECTORS * WARP:
+    narrow = problem.itemsize == 4 and problem.size * problem.itemsize < NARROW_BYTES
+    if problem.size % vec == 0 and WARP < problem.size // vec <= (2 if narrow else 1) * VECTORS * WARP:
         if early_warps > 0:
             return Configuration("rows", early_warps, 1, vec)
         # A warp for itself adds up fewer numbers of each thread, and waits for no other.
         per_thread = VECTORS * vec if wide else 2 * VECTOR_BYTES // problem.itemsize
-        together = max(1, power_of_2_within(min(per_thread * WARP // group, groups_of_warp)))
+        held = max(per_thread * WARP // group, 2 if narrow else 1)
+        together = max(1, power_of_2_within(min(held, groups_of_warp)))
         return Configuration("rows", 1, together, vec)
     # Several groups to a program where they are small, as long as there are enough programs. Alone those that leave a
     # quarter of the lanes without an element: 792 groups of 608 float32 4.3 us, two in 2048 lanes 4.9 (H100).

@@ -17,10 +17,11 @@ from ...launch.prepared import Launch
 from ...launch.sizes import WARP
 from ..norm.prepare import after_another, has_pdl
 from .forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_rows
-from .launches import Configuration, Loop, Problem, Rows, Split, Vectors
+from .launches import Configuration, Loop, Problem, Rows, ShortRows, Split, Vectors
 from .layer_norm import forward_or_none
 from .legal import LOOP_REGISTERS, MAX_HELD_OF_SEVERAL, MAX_WARPS
 from .plan import choose, launch
+from .short_rows import group_norm_short_rows
 
 # Of the gradient that holds groups, by whether a program has less than 16 warps. Left to itself the compiler spills 16
 # bytes for a second program of 16 (25605 x 261 x 24 float16, sm_90).
@@ -73,6 +74,21 @@ def forward_launch(
     layer_norm = None if configuration else forward_or_none(problem, plan, dtype, eps, device)
     if layer_norm is not None:
         return layer_norm
+    if isinstance(plan, ShortRows):
+        return group_norm_short_rows.bind(
+            device,
+            (plan.programs,),
+            N * G,
+            G,
+            eps_bits,
+            num_warps=plan.warps,
+            D=D,
+            HW=HW,
+            BLOCK_M=plan.groups,
+            ROWS=plan.rows,
+            VEC=plan.vec,
+            ONE_GROUP=G == 1,
+        )
     sizes_of_group = G, D, HW, D * HW
     if isinstance(plan, Rows):
         options = options_of(plan.vectors)

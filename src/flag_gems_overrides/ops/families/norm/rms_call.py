@@ -14,7 +14,7 @@ import torch
 from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
-from ...launch.sizes import power_of_2
+from ...launch.sizes import cdiv, power_of_2
 from .call import _NONE, _Parameter
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows
 from .prepare import (
@@ -211,13 +211,13 @@ def _forward_launch(
     if isinstance(plan, Loop):
         sizes = M, N, eps_bits, plan.slice_size, plan.group
         return loop_launch(rms_norm_loop, sizes, M, dtype, plan, device, UNALIGNED=plan.unaligned)
-    blocks = _blocks(plan)
+    blocks = _blocks(plan) | {"TAIL": N % plan.vec != 0}
     squares = rms_norm_partial_squares.bind(
         device, (M * plan.splits,), N, plan.slice_size, plan.splits, **blocks, STAGES=plan.stages
     )
     apply = rms_norm_apply.bind(
         device,
-        (M * -(-N // plan.block_n),),
+        (M * cdiv(N // plan.vec * plan.vec, plan.block_n),),
         N,
         plan.splits,
         eps_bits,

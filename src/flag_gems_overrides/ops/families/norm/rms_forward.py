@@ -241,10 +241,15 @@ def rms_norm_partial_squares(
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
     STAGES: tl.constexpr,
+    TAIL: tl.constexpr,
 ):
-    """Few, long rows: the sum of squares of a slice of SLICE columns of one of them. squares_ptr: [M, SPLITS]"""
+    """Few, long rows: the sum of squares of a slice of SLICE columns of one of them. squares_ptr: [M, SPLITS]
+
+    TAIL: there is one row, which ends with less than a vector. Otherwise VEC divides N.
+    """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
+    end = N
+    N = N // VEC * VEC  # without a tail N itself, but the compiler now sees that VEC divides it
     row = tl.cast(tl.program_id(0) // SPLITS, tl.int64)
     begin = tl.cast(tl.program_id(0) % SPLITS, tl.int64) * SLICE
     count = tl.minimum(N - begin, SLICE).to(tl.int32)
@@ -256,7 +261,15 @@ def rms_norm_partial_squares(
         if residual_ptr is not None:
             tl.store(sum_ptr + start + columns, x, mask=columns < count)
         squares += x * x
-    tl.store(squares_ptr + tl.program_id(0), tl.sum(squares, 0))
+    total = tl.sum(squares, 0)
+    if TAIL:
+        tail = N + tl.arange(0, VEC)
+        mask = (tail < end) & (tl.program_id(0) == SPLITS - 1)
+        x = load_sum(x_ptr, residual_ptr, tail, mask, ACC)
+        if residual_ptr is not None:
+            tl.store(sum_ptr + tail, x, mask=mask)
+        total += tl.sum(x * x, 0)
+    tl.store(squares_ptr + tl.program_id(0), total)
 
 
 @entry()
@@ -273,13 +286,15 @@ def rms_norm_apply(
     BLOCK_N: tl.constexpr,
     BLOCK_S: tl.constexpr,
     VEC: tl.constexpr,
+    TAIL: tl.constexpr,
 ):
-    """The same rows, or their sums with the residual, as x: one block of columns.
+    """The same rows, or their sums with the residual, as x: one block of columns, the last one with the tail.
 
     squares_ptr: [M, SPLITS]; BLOCK_S is at least SPLITS.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
+    end = N
+    N = N // VEC * VEC  # without a tail N itself, but the compiler now sees that VEC divides it
     blocks = (N - 1) // BLOCK_N + 1
     row = tl.cast(tl.program_id(0) // blocks, tl.int64)
     block = tl.program_id(0) % blocks
@@ -289,9 +304,16 @@ def rms_norm_apply(
     # Before the sum, whose barrier no load is moved across.
     x = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC)
     weight = load_parameter_at(weight_ptr, columns, mask)
+    if TAIL:
+        tail = N + tl.arange(0, VEC)
+        tail_mask = (tail < end) & (block == blocks - 1)
+        tail_x = tl.load(x_ptr + tail, mask=tail_mask, other=0.0).to(ACC)
+        tail_weight = load_parameter_at(weight_ptr, tail, tail_mask)
     split = tl.arange(0, BLOCK_S)
     squares = tl.load(squares_ptr + row * SPLITS + split, mask=split < SPLITS, other=0.0)
-    rstd = tl.rsqrt(tl.sum(squares, 0) / N + from_bits(eps_bits, ACC))
+    rstd = tl.rsqrt(tl.sum(squares, 0) / end + from_bits(eps_bits, ACC))
     if rstd_ptr is not None:
         tl.store(rstd_ptr + row, rstd, mask=block == 0)
     tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)
+    if TAIL:
+        tl.store(y_ptr + tail, scale(tail_x, rstd, tail_weight), mask=tail_mask)

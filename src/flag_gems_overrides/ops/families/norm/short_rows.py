@@ -91,15 +91,7 @@ def normalize_short_rows(
     rstds = ()
     ys = ()
     for row in tl.static_range(ROWS):
-        # Of elements that are all equal the mean is exactly their value.
-        shift = xs[row * N]
-        row_sum = shift - shift
-        for n in tl.static_range(1, N):
-            row_sum += xs[row * N + n] - shift
-        mean = shift + row_sum * inverse
-        squares = (shift - mean) * (shift - mean)
-        for n in tl.static_range(1, N):
-            squares += (xs[row * N + n] - mean) * (xs[row * N + n] - mean)
+        mean, squares = moments_of_row(xs, row, N, inverse)
         variance = variance_of(squares, N)
         rstd = tl.rsqrt(variance + eps)
         means = means + (mean_to_store(mean, variance),)
@@ -112,6 +104,23 @@ def normalize_short_rows(
         store_rows(mean_ptr, means, left, 1, GROUPS, ROWS, STATISTICS)
         store_rows(rstd_ptr, rstds, left, 1, GROUPS, ROWS, STATISTICS)
     store_rows(y_ptr, ys, left, N, GROUPS, ROWS, VEC)
+
+
+@triton.jit
+def moments_of_row(xs, row: tl.constexpr, N: tl.constexpr, inverse):
+    """The mean of row ``row`` of a thread, and its sum of squared deviations; ``inverse`` is 1 / N.
+
+    Of elements that are all equal the mean is exactly their value.
+    """
+    shift = xs[row * N]
+    row_sum = shift - shift
+    for n in tl.static_range(1, N):
+        row_sum += xs[row * N + n] - shift
+    mean = shift + row_sum * inverse
+    squares = (shift - mean) * (shift - mean)
+    for n in tl.static_range(1, N):
+        squares += (xs[row * N + n] - mean) * (xs[row * N + n] - mean)
+    return mean, squares
 
 
 @triton.jit
