@@ -202,6 +202,14 @@ def test_groups_of_many_programs(device, device_with):
     _check_backward(Case((2, 70000), 1, torch.float32, device, mean=0.0))
 
 
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("M, N", [(70, 141), (67, 255)])
+def test_many_odd_rows_of_16_bits(M, N, dtype, device, device_with):
+    """A tile of four rows in chunks of 32, with all rows and not."""
+    device_with(sm_count=2)
+    _check_forward(Case((M, N), 1, dtype, device))
+
+
 def test_loops_of_many_programs(device, device_with):
     """A group of 44 programs for a row of float64, which look at 32 together."""
     device_with(sm_count=40)
