@@ -99,10 +99,10 @@ def plan_forward(
         # late 7.0, 100 x 16384 9.2 and 11.1, 16 x 32768 float16 5.1 and 7.4 (H100; FlagGems 5.9 for the first).
         return found._replace(late=found.late and (limits.sm_count < M or found.unaligned))
     if M == 1 and (N > MAX_SHARED_ROW or element_size == 8):
-        found = _split(M, N, element_size, limits)
+        single = _split(M, N, element_size, limits)
         # A single row begins at a vector, wherever it ends: 1 x 1100001 bf16 10.0 us, element by element 12.0, 1 x
         # 139510617 377 and 463; 1 x 3000001 float32 23.7 and 23.6 (H100).
-        return found._replace(vec=VECTOR_BYTES // element_size) if element_size == 2 else found
+        return single._replace(vec=VECTOR_BYTES // element_size) if element_size == 2 else single
     vec = math.gcd(N, VECTOR_BYTES // element_size)
     whole = vec * element_size == VECTOR_BYTES
     few = (SHARED_TURNS if element_size == 2 and not problem.residual else 1) * limits.sm_count > M
