@@ -55,6 +55,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N",
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N (2)",
     ),
+    "a whole tile needs no mask": ("group_norm/short_rows/group_norm_short_rows/off_by_one: VEC > 1",),
     "a row that is not there mixes with no other": tuple(
         name
         for statistic in ("mean", "rstd")
@@ -343,6 +344,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *_any_other("norm/tile/load_parameters", _BIAS),
         *_any_other("scan/stacked/_vectors", "tl.load(x_ptr + at, mask=mask, other=0)"),
         *_any_other("scan/interleaved/_load", "tl.load(x_ptr + (at + lanes), mask=inside, other=0)"),
+        *_any_other("norm/rms_forward/rms_norm_apply", "tl.load(x_ptr + tail, mask=tail_mask, other=0.0)"),
         *_any_other("group_norm/vectors/store_tile", "tl.load(x_ptr + elements_of(vector, VEC), mask=mask, other=0.0)"),
         *_any_other("group_norm/vectors/store_edges", "tl.load(x_ptr + places, mask=mask, other=0.0)"),
         *(
