@@ -986,3 +986,62 @@ def test_few_odd_rows_of_16_bits_are_held_where_the_table_has_a_loop():
         assert isinstance(found, Split)
         assert not found.looped
     assert plan(500, 7501, 1, 2, 1, H200).looped
+
+
+def test_few_rows_of_float64_have_two_elements_to_a_thread():
+    for M, N, inputs, depth, width, warps in [
+        (7, 237, 1, 2, 128, 4),
+        (64, 1000, 1, 1, 1024, 16),
+        (1, 96, 2, 1, 128, 2),
+        (16, 3000, 1, 3, 1024, 16),
+    ]:
+        p = plan(M, N, 1, 8, inputs, H200)
+        assert isinstance(p, Rows)
+        assert (p.depth, p.width, p.warps) == (depth, width, warps)
+    assert plan(300, 237, 1, 8, 1, H200).depth == 4
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_rows_of_two_vectors_have_two_threads_each(inputs):
+    for N, size, depth in [(8, 4, 1), (4, 8, 1), (16, 4, 2), (8, 8, 2)]:
+        assert plan(400000, N, 1, size, inputs, H200).depth == depth
+
+
+def test_gradients_of_many_rows_have_as_many_tiles_as_exist_where_a_quarter_would_be_empty():
+    for M, N, depth, warps in [(15007, 10148, 5, 16), (6000, 12004, 6, 16), (4000, 12288, 3, 16), (6000, 12292, 4, 32)]:
+        p = plan(M, N, 1, 2, 2, H100)
+        assert isinstance(p, Rows)
+        assert (p.depth, p.warps, p.block_m) == (depth, warps, 1)
+    assert plan(4000, 10148, 1, 4, 2, H100).warps == 32
+    assert plan(264, 10148, 1, 2, 2, H100).warps == 32
+
+
+def test_rows_in_one_tile_of_all_warps_are_of_the_table_only_where_all_run_at_once():
+    assert isinstance(plan(128, 20476, 1, 2, 1, H200), Rows)
+    for M in (256, 500):
+        p = plan(M, 20476, 1, 2, 1, H200)
+        assert isinstance(p, Split)
+        assert (p.looped, p.warps, p.group) == (True, 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("N", "K", "block_k"), [(64, 226, 64), (100, 250, 32), (100, 262, 32), (64, 225, None), (200, 251, None)]
+)
+def test_gradients_of_16_bits_that_a_program_would_read_twice_alone_are_in_tiles(N, K, block_k):
+    p = plan(415, N, K, 2, 2, H200)
+    if block_k is None:
+        assert isinstance(p, Short)
+        assert p.columns == 4096 // power_of_2(N)
+    else:
+        assert isinstance(p, Split)
+        assert (p.vec, p.block_k, p.looped, p.group, p.registers) == (2, block_k, False, 1, 64)
+    assert p.warps == 8
+
+
+def test_gradients_of_16_bits_in_tiles_that_are_half_empty_are_held():
+    for M, N, K, lanes, depth in [(18990, 1263, 4, 256, 5), (9000, 700, 8, 256, 3)]:
+        p = plan(M, N, K, 2, 2, H200)
+        assert isinstance(p, Short)
+        assert (p.lanes, p.depth, p.warps) == (lanes, depth, 8)
+    for N, K, size in [(1000, 4, 2), (1263, 4, 4), (1500, 4, 2)]:
+        assert isinstance(plan(4000, N, K, size, 2, H200), Split)

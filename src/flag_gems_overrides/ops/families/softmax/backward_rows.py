@@ -32,6 +32,30 @@ def softmax_backward_single(g_ptr, y_ptr, dx_ptr, M, LOG: tl.constexpr, BLOCK: t
         tl.store(dx_ptr + offsets, single(g, y, LOG), mask=offsets < M)
 
 
+@triton.jit
+def row_in_tiles(
+    g_ptr, y_ptr, dx_ptr, offset, N, LOG: tl.constexpr, DEPTH: tl.constexpr, WIDTH: tl.constexpr, COMPUTE: tl.constexpr
+):
+    """A row in DEPTH tiles, no power of two, of which only the last has columns that do not exist."""
+    column = tl.arange(0, WIDTH)
+    offsets = offset + column
+    exists = column >= 0
+    last = column < N - (DEPTH - 1) * WIDTH
+    g = ()
+    y = ()
+    for i in tl.static_range(DEPTH):
+        mask = exists if i < DEPTH - 1 else last
+        g = g + (tl.load(g_ptr + i * WIDTH + offsets, mask=mask, other=0.0).to(COMPUTE),)
+        y = y + (tl.load(y_ptr + i * WIDTH + offsets, mask=mask, other=0.0).to(COMPUTE),)
+    sums = summand(g[0], y[0], exists, LOG)
+    for i in tl.static_range(1, DEPTH):
+        sums += summand(g[i], y[i], exists if i < DEPTH - 1 else last, LOG)
+    row_sum = tl.sum(sums, 0)
+    for i in tl.static_range(DEPTH):
+        mask = exists if i < DEPTH - 1 else last
+        tl.store(dx_ptr + i * WIDTH + offsets, gradient(g[i], y[i], row_sum, LOG), mask=mask)
+
+
 @entry()
 @triton.jit(do_not_specialize=["M", "N"])
 def softmax_backward_rows(
@@ -52,14 +76,20 @@ def softmax_backward_rows(
     g_ptr, y_ptr, dx_ptr: [M, N]
     """
     N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
-    row, depth = lanes_and_depths(BLOCK_M, DEPTH)
-    column = depth * WIDTH + tl.arange(0, WIDTH)[None, None, :]
-    row += tl.program_id(0).to(tl.int64) * BLOCK_M
-    mask = (row < M) & (column < N)
-    g = tl.load(g_ptr + row * N + column, mask=mask, other=0.0).to(COMPUTE)
-    y = tl.load(y_ptr + row * N + column, mask=mask, other=0.0).to(COMPUTE)
-    row_sum = lane_sum(summand(g, y, mask, LOG), True)
-    tl.store(dx_ptr + row * N + column, gradient(g, y, row_sum, LOG), mask=mask)
+    first = tl.program_id(0).to(tl.int64) * BLOCK_M
+    if DEPTH & (DEPTH - 1):
+        tl.static_assert(BLOCK_M == 1, "one row")
+        row_in_tiles(g_ptr, y_ptr, dx_ptr, first * N, N, LOG, DEPTH, WIDTH, COMPUTE)
+    else:
+        row, depth = lanes_and_depths(BLOCK_M, DEPTH)
+        column = depth * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+        row += first
+        mask = (row < M) & (column < N)
+        g = tl.load(g_ptr + row * N + column, mask=mask, other=0.0).to(COMPUTE)
+        y = tl.load(y_ptr + row * N + column, mask=mask, other=0.0).to(COMPUTE)
+        row_sum = lane_sum(summand(g, y, mask, LOG), True)
+        dx = gradient(g, y, row_sum, LOG, DEPTH * WIDTH <= 4096)
+        tl.store(dx_ptr + row * N + column, dx, mask=mask)
 
 
 @entry()

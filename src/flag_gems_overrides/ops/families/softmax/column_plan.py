@@ -69,6 +69,8 @@ GROUP_OF_SINGLES = 16
 # 74.5, by 20 77.2, by 4, all blocks at once, 84; shorter ones, 24 x 2048 x 512 bf16, by one 81.1, by 8 80, by 16 97
 # (H100).
 MIN_HALVES_OF_L2, MIN_COLUMN_OF_HALVES = 1.6, 4096
+# Of each input that a thread has of columns in pairs, by 64 registers.
+ELEMENTS_OF_PAIRS = 16
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -249,6 +251,18 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
     full = (size, inputs, found) == (4, 1, least) and power_of_2(N) * found == 16 * MAX_ELEMENTS_OF_NARROWER * WARP
     full &= 7 * power_of_2(N) < 8 * N
     return None if halved or (full and MAX_PER_SM_OF_NARROWER * limits.sm_count >= programs) else found
+
+
+def pairs_in_tiles(problem: Problem) -> Configuration | None:
+    """Blocks of a gradient of 16 bits in one tile of 8 warps, of which four run at once; None if a block would be less
+    than two sectors of a row, or its columns are not loaded in pairs.
+    """
+    _, N, K, size, inputs = problem
+    shape = Shape(ELEMENTS_OF_PAIRS, 8, 64)
+    block_k = shape.elements * shape.warps * WARP // power_of_2(N)
+    if (size, inputs) != (2, 2) or K % 2 or block_k > power_of_2(K) or block_k * size < 2 * SECTOR_BYTES:
+        return None
+    return configuration_of(2, block_k, shape, 1)
 
 
 def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, limits: Limits) -> Configuration | None:

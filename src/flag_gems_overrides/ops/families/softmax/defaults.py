@@ -11,7 +11,13 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
-from .column_plan import are_many_small_programs, columns_in_l1, has_needless_lanes, tiled_columns
+from .column_plan import (
+    are_many_small_programs,
+    columns_in_l1,
+    has_needless_lanes,
+    pairs_in_tiles,
+    tiled_columns,
+)
 from .held_plan import (
     MAX_SHARED_WARPS,
     MAX_WARPS,
@@ -22,6 +28,7 @@ from .held_plan import (
     held_forward,
     is_better_held,
     is_gradient_of_vectors,
+    is_half_empty,
     is_of_two_threads,
     registers_for_group,
     short_columns,
@@ -30,7 +37,7 @@ from .held_plan import (
     vectors_of_columns,
     wide_pairs,
 )
-from .launches import MAX_WORDS, Configuration, Problem, Split, launch
+from .launches import MAX_WORDS, Blocks, Configuration, Problem, Shape, Split, launch, resident
 from .little import LITTLE, MAX_SHORT_OF_TINY, is_little, is_tiny
 from .long_plan import (
     are_long_rows,
@@ -45,6 +52,7 @@ from .row_plan import (
     enough_rows,
     fills_a_large_tile,
     gradient_in_cache,
+    gradient_in_tiles,
     long_rows,
     row_in_cache,
     row_with_unaligned,
@@ -121,6 +129,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
                 return vectors_of_columns(problem, parts) or found
             if isinstance(launched, Split) and is_better_held(problem, launched, limits):
                 return held_forward(problem) or found
+            if isinstance(launched, Split) and is_half_empty(problem, launched):
+                return held_block(problem, MAX_WORDS, WHOLE_WARPS // 2) or found
             return found
         whole = held_forward(problem) if inputs == 1 else None
         whole = whole or held_block(problem, registers_for_group(problem) if launched.group > 1 else MAX_WORDS)
@@ -151,7 +161,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         # 128 registers, 200.6, 4000 x 12001 72.8 and 115.8 (H100).
         alone = held.warps >= MAX_WARPS // 2 * inputs
         return (row_in_cache(M, N, size, inputs, unaligned, limits) if alone else None) or held
-    return gradient_in_cache(M, N, size, inputs, limits) or rows_of_one_tile(M, N, vec, size, inputs)
+    found = gradient_in_cache(M, N, size, inputs, limits) or gradient_in_tiles(M, N, size, inputs, limits)
+    return found or rows_of_one_tile(M, N, vec, size, inputs)
 
 
 def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> Configuration:
@@ -161,7 +172,10 @@ def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> C
     read: the gradient of log_softmax 171 x 67 x 1794 float32 101 us in tiles, by ``short`` of 8 warps 111, by blocks
     150. A program of 32 warps is alone on its multiprocessor, and nothing hides what it waits for: the gradients of
     log_softmax 171 x 67 x 1001 float32 65.9 us by ``short`` of 8 warps, of 4 78.9, by such blocks 83.9 (PyTorch 89.3),
-    of softmax 300 x 200 x 263 bf16 56.0 and 58.1 by blocks, but softmax 300 x 400 x 333 bf16 138 and 104 (H100).
+    of softmax 300 x 200 x 263 bf16 56.0 and 58.1 by blocks, but softmax 300 x 400 x 333 bf16 138 and 104 (H100). So is
+    one of 16 warps with 128 registers, if it reads twice: the gradients of softmax 2000 x 64 x 226 bf16 70.9 us in
+    tiles of pairs, by ``short`` 75.0, by such blocks 85.9, of 415 x 64 x 226 22.3, 23.0 and 25.6 (torch.compile 24.8),
+    of log_softmax 400 x 100 x 250 float16 33.0, 33.4 and 39.7 (H100).
     """
     M, N, K, size, inputs = problem
     block = block_as_it_lies(problem, limits)
@@ -172,8 +186,16 @@ def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> C
         launched = launch(problem, tiled, limits)
         if isinstance(launched, Split) and launched.vec > 1 and launched.group == 1 and not launched.looped:
             return tiled
-    narrow = short_columns(problem, limits, wide=False) if inputs == 2 and block.warps == MAX_WARPS else None
+    if inputs == 1 or not _waits_alone(problem, block, limits):
+        return block
+    narrow = pairs_in_tiles(problem) or short_columns(problem, limits, wide=False)
     return narrow._replace(warps=MAX_SHARED_WARPS) if narrow is not None else block
+
+
+def _waits_alone(problem: Problem, block: Configuration, limits: Limits) -> bool:
+    alone = resident(Shape(block.elements, block.warps, block.registers), limits) == limits.sm_count
+    launched = launch(problem, block, limits)
+    return alone and (block.warps == MAX_WARPS or (isinstance(launched, Blocks) and launched.looped))
 
 
 def others(problem: Problem, limits: Limits) -> list[Configuration]:

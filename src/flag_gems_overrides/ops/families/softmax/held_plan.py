@@ -65,6 +65,9 @@ MIN_BLOCK_BYTES = 1536
 # and most multiprocessors have an [N, K]: softmax 88 x 4766 x 8 bf16 14.1 us, by groups in a loop 20.3, but 40 x 4766 x
 # 8 10.5 and, by groups that hold them, 8.9 (H100).
 WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
+# The share of a tile of a gradient, of no more of which a program holds what there is. Between 0.69 and 0.97 none was
+# timed.
+MAX_HALF_EMPTY = 0.7
 # A program that has an [N, K] as it lies: elements of a thread, and how many bytes it may have before there are twice
 # as many warps. softmax of bf16 (H100) 3000 x 150 x 37 44 us by 4 warps, 55 by 8, 1000 x 200 x 100 41 by 8, 48 by 16,
 # 1444 x 1500 x 40 176 by 16, 184 by 8, the gradients of 2000 x 300 x 33 float16 54 by 8, 59 by 16, 3000 x 7000 x 3 bf16
@@ -265,6 +268,16 @@ def is_better_held(problem: Problem, tiled: Split, limits: Limits) -> bool:
     """
     one_tile = tiled.programs == problem.M and tiled.warps == WHOLE_WARPS // 2
     return problem.inputs == 1 and one_tile and limits.sm_count >= problem.M
+
+
+def is_half_empty(problem: Problem, tiled: Split) -> bool:
+    """Whether a gradient of 16 bits is in tiles of 8 warps with 128 registers, as long as a power of two, of which as
+    many warps would hold what there is by 64: that of log_softmax 18990 x 1263 x 4 bf16 194.6 us so, 210 by tiles
+    (torch.compile 200), of softmax 9000 x 700 x 8 106.3 and 109.0, but 10000 x 1000 x 4 float16 86.4 and 85.8, of
+    log_softmax 4000 x 1263 x 4 float32 87.2 and 87.4 (H100).
+    """
+    filled = MAX_HALF_EMPTY * tiled.depth * tiled.lanes >= problem.N
+    return problem.itemsize == problem.inputs == 2 and tiled.warps == WHOLE_WARPS // 2 and filled
 
 
 def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:

@@ -231,6 +231,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
             # Computing in float64 costs more than another tile's mask: softmax 32768 x 153 33.5 us, by 256 columns 35.7
             # (PyTorch 34.4), 42665 x 439 106.2, by 512 111.3 (108.2, H100).
             depth = cdiv(N, width)
+        elif size == inputs == 2 and elements * inputs == MAX_WORDS and block_m == 1:
+            depth = cdiv(N, width)  # of the gradient, by as few warps as can hold it
         return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
     return _split(problem, configuration, limits)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP
+from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from .launches import (
     Problem,
 )
@@ -24,6 +24,17 @@ TINY, MAX_SHORT_OF_TINY = 16384, 512
 # and 7.6; log_softmax 3 x 5000 x 3 float32 5.4 and 8.1; the gradient of 1 x 5843 x 3 bf16 4.4, by groups 5.0. With 16
 # elements that of 15142 x 3 float32 8.2 and 5.3 (H100).
 LITTLE = 1024
+
+
+# Float64 of rows in all up to which a thread has two elements, for more of the instructions at a time: log_softmax 7 x
+# 237 3.54 us so, with 8 5.11 (PyTorch 4.08), softmax 64 x 1000 4.23 and 4.38, the gradient of log_softmax 1 x 96 3.06
+# and, with 4, 3.26 (H100).
+FEW_OF_FLOAT64 = 65536
+
+
+def are_few_rows_of_float64(problem: Problem) -> bool:
+    M, N, K, size, _ = problem
+    return size == 8 and K == 1 and M * power_of_2(N) <= FEW_OF_FLOAT64
 
 
 def is_tiny(problem: Problem) -> bool:

@@ -10,6 +10,7 @@ from ...launch.sizes import VECTOR_BYTES, cdiv
 from ...plans import table
 from .column_plan import MAX_ROUNDS, has_few_words, rounds
 from .defaults import default, is_tiny, others
+from .held_plan import MAX_WARPS
 from .launches import (
     Blocks,
     Configuration,
@@ -27,6 +28,7 @@ from .launches import (
     launch_or_none,
     resident,
 )
+from .little import are_few_rows_of_float64
 
 __all__ = [
     "Blocks",
@@ -65,6 +67,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     # The table has times of short columns that were tiles of a power of two, and none of few columns as they lie.
     if (
         is_tiny(problem)
+        or are_few_rows_of_float64(problem)
         or by_rules.kernel in ("short", "interleaved", "strided", "blocks")
         or _is_held_float64(problem, by_rules)
     ):
@@ -81,7 +84,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         return by_rules
     if _spills_in_a_loop(problem, found, limits) or _is_loop_of_float32(problem, found, by_rules, limits):
         return by_rules
-    if _loops_too_long(problem, found, by_rules, limits):
+    if _loops_too_long(problem, found, by_rules, limits) or _is_alone_in_waves(problem, found, by_rules, limits):
         return by_rules
     return found
 
@@ -121,6 +124,15 @@ def _spills_in_a_loop(problem: Problem, found: Configuration, limits: Limits) ->
     launched = launch(problem, found, limits)
     looped = isinstance(launched, Split) and launched.contiguous and launched.looped
     return looped and problem.itemsize == 8 and found.elements > MAX_LOOPED_OF_FLOAT64
+
+
+def _is_alone_in_waves(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:
+    """Whether the table has rows in one tile of as many warps as a multiprocessor has registers for, more than run at
+    once, which the default reads twice or by parts: log_softmax 256 x 20476 float16 12.1 us by the default, so 15.3,
+    softmax 500 x 20476 bf16 19.8 and 26.5; 128 x 18684 was best so (H100).
+    """
+    alone = found.kernel == "rows" and found.warps == MAX_WARPS and by_rules.kernel != "rows"
+    return alone and limits.sm_count < problem.M
 
 
 def _is_loop_of_float32(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:

@@ -6,11 +6,13 @@ from __future__ import annotations
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import (
+    MAX_WORDS,
     Configuration,
+    Problem,
     Shape,
     resident,
 )
-from .little import TINY
+from .little import TINY, are_few_rows_of_float64
 from .programs import configuration_of, group_of_rows, l1_share, without_spills
 from .shapes import (
     IN_L1,
@@ -46,6 +48,13 @@ FEW_SHORT_ROWS = 1 << 16
 ALONE_GRADIENT, MIN_LONG_GRADIENT, MAX_LONG_GRADIENT_BYTES = 16384, {2: 11000, 4: 12289}, 120 << 10
 MANY_PER_SM, MAX_LITTLE_MORE = 8, 10240
 LONG_GRADIENT_WARPS, MANY_GRADIENTS_WARPS = 16, 8
+# Others of 16 bits that leave a quarter of the tile empty are of half as many warps, as many tiles as exist: the
+# gradients of softmax 15007 x 10148 float16 304 us so, in one tile of 32 warps 331, read twice by 16 warps 314
+# (torch.compile 315), 6000 x 12004 bf16 146.6 and 154.1, but 5000 x 15996 163.0 and 164.6, 20000 x 5000 201.7 and
+# 205.0, of log_softmax 4000 x 10148 float32 165.6 and 165.5 (H100).
+MAX_IN_TILES, IN_TILES_WARPS = 12288, 16
+# Warps of a row of few float64, at most: those of 2000 and more were not timed.
+MAX_WARPS_OF_FEW = 16
 
 
 def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
@@ -61,6 +70,13 @@ def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Config
     if block_n <= WARP and M * block_n <= TINY:
         # Of float64 a vector: 27 x 32 2.8 us, with 4 elements 3.0.
         elements = min(elements, vec if size == 8 else max(vec, 4))
+    if are_few_rows_of_float64(Problem(M, N, 1, size, inputs)):
+        elements = max(vec, min(elements, max(2, block_n // (MAX_WARPS_OF_FEW * WARP))))
+    # Two threads to a row of two vectors: log_softmax 359670 x 8 float32 14.1 us so, by one 15.4 (torch.compile 13.8),
+    # its gradient 18.5 and 19.7, softmax 2000000 x 8 48.4 and 51.2, 809080 x 4 float64 23.7 and 24.6; 200000 x 16
+    # float32 15.0 by two as by four (H100).
+    if vec * size == VECTOR_BYTES and size >= 4 and block_n == 2 * vec:
+        elements = vec
     if MANY_ROWS >= M:
         elements = min(elements, block_n)
     if vec == inputs == 1:
@@ -120,6 +136,16 @@ def gradient_in_cache(M: int, N: int, size: int, inputs: int, limits: Limits) ->
     if size == 2 and MANY_PER_SM * limits.sm_count <= M and N <= MAX_LITTLE_MORE:
         return configuration_of(vec, vec, Shape(2 * vec, MANY_GRADIENTS_WARPS, 64), 1)
     return None
+
+
+def gradient_in_tiles(M: int, N: int, size: int, inputs: int, limits: Limits) -> Configuration | None:
+    """A program of 16 warps for each of many rows, which has tiles of which only the last has columns that do not
+    exist; None if one tile is better.
+    """
+    alone = power_of_2(N) == ALONE_GRADIENT and N <= MAX_IN_TILES
+    if (size, inputs) != (2, 2) or not alone or 2 * limits.sm_count >= M:
+        return None
+    return Configuration("rows", MAX_WORDS // inputs, IN_TILES_WARPS)
 
 
 def row_in_cache(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: Limits) -> Configuration | None:
