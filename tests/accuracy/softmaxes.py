@@ -81,6 +81,7 @@ CASES = [
     ((4, 2501), 1),
     ((4, 3301), 1),
     ((4, 15001), 1),
+    ((9, 8500), 1),
     ((16, 45, 47), 1),
 ]
 # And few columns as they lie: too many elements for every dtype in the interpreter.

@@ -80,6 +80,7 @@ SIZES = {
         "9000x1 dim=1 bfloat16",
         "90x3x2 dim=1 bfloat16",
         "9x20000 dim=1 bfloat16",
+        "9x8500 dim=1 bfloat16",
         "1x1200x6 dim=1 float32",
         "1x600x300 dim=1 float32",
         "1x600x300 dim=1 bfloat16",

@@ -237,6 +237,7 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
             ways.add(("Blocks", p.unaligned, p.looped))
         elif isinstance(p, Rows):
             ways.add(("rows", p.block_m > 1, p.depth > 1))
+            ways |= {"tiles"} if p.depth & (p.depth - 1) else set()
         else:
             ways.add((p.contiguous, p.unaligned, p.group > 1, p.looped))
             several = p.group > 1 and p.programs // p.group < p.blocks
@@ -255,7 +256,7 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     if (size, inputs) != (2, 1):
         expected.add(("Blocks", True, False))
     if (size, inputs) == (2, 2):
-        expected.add(("Blocks", False, False))
+        expected |= {("Blocks", False, False), "tiles"}
     if (size, inputs) == (4, 2):
         expected.add((False, False, True, False))
     else:

@@ -39,7 +39,8 @@ def row_in_tiles(
     """A row in DEPTH tiles, no power of two, of which only the last has columns that do not exist."""
     column = tl.arange(0, WIDTH)
     offsets = offset + column
-    exists = column >= 0
+    # Always, but the compiler does not know it: y is in the sum of log_softmax too, as ``summand`` says.
+    exists = column < N
     last = column < N - (DEPTH - 1) * WIDTH
     g = ()
     y = ()
@@ -49,7 +50,7 @@ def row_in_tiles(
         y = y + (tl.load(y_ptr + i * WIDTH + offsets, mask=mask, other=0.0).to(COMPUTE),)
     sums = summand(g[0], y[0], exists, LOG)
     for i in tl.static_range(1, DEPTH):
-        sums += summand(g[i], y[i], exists if i < DEPTH - 1 else last, LOG)
+        sums += summand(g[i], y[i], exists, LOG)
     row_sum = tl.sum(sums, 0)
     for i in tl.static_range(DEPTH):
         mask = exists if i < DEPTH - 1 else last
