@@ -1000,6 +1000,8 @@ def test_few_rows_of_float64_have_two_elements_to_a_thread():
         assert isinstance(p, Rows)
         assert (p.depth, p.width, p.warps) == (depth, width, warps)
     assert plan(300, 237, 1, 8, 1, H200).depth == 4
+    # Others are looked up.
+    assert plan(1, 35133, 1, 8, 1, H200).group == 69
 
 
 @pytest.mark.parametrize("inputs", [1, 2])
@@ -1044,5 +1046,6 @@ def test_gradients_of_16_bits_in_tiles_that_are_half_empty_are_held():
         p = plan(M, N, K, 2, 2, H200)
         assert isinstance(p, Short)
         assert (p.lanes, p.depth, p.warps) == (lanes, depth, 8)
-    for N, K, size in [(1000, 4, 2), (1263, 4, 4), (1500, 4, 2)]:
-        assert isinstance(plan(4000, N, K, size, 2, H200), Split)
+    # Mostly filled, of float32, all at once.
+    for M, N, K, size in [(4000, 1000, 4, 2), (4000, 1263, 4, 4), (4000, 1500, 4, 2), (264, 1263, 4, 2)]:
+        assert isinstance(plan(M, N, K, size, 2, H200), Split)

@@ -129,7 +129,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
                 return vectors_of_columns(problem, parts) or found
             if isinstance(launched, Split) and is_better_held(problem, launched, limits):
                 return held_forward(problem) or found
-            if isinstance(launched, Split) and is_half_empty(problem, launched):
+            if isinstance(launched, Split) and is_half_empty(problem, launched, limits):
                 return held_block(problem, MAX_WORDS, WHOLE_WARPS // 2) or found
             return found
         whole = held_forward(problem) if inputs == 1 else None

@@ -270,14 +270,15 @@ def is_better_held(problem: Problem, tiled: Split, limits: Limits) -> bool:
     return problem.inputs == 1 and one_tile and limits.sm_count >= problem.M
 
 
-def is_half_empty(problem: Problem, tiled: Split) -> bool:
-    """Whether a gradient of 16 bits is in tiles of 8 warps with 128 registers, as long as a power of two, of which as
-    many warps would hold what there is by 64: that of log_softmax 18990 x 1263 x 4 bf16 194.6 us so, 210 by tiles
-    (torch.compile 200), of softmax 9000 x 700 x 8 106.3 and 109.0, but 10000 x 1000 x 4 float16 86.4 and 85.8, of
-    log_softmax 4000 x 1263 x 4 float32 87.2 and 87.4 (H100).
+def is_half_empty(problem: Problem, tiled: Split, limits: Limits) -> bool:
+    """Whether gradients of 16 bits are in tiles of 8 warps with 128 registers, as long as a power of two, of which as
+    many warps would hold what there is by 64, so that four run at once: that of log_softmax 18990 x 1263 x 4 bf16 194.6
+    us so, 210 by tiles (torch.compile 200), of softmax 9000 x 700 x 8 106.3 and 109.0, but 10000 x 1000 x 4 float16
+    86.4 and 85.8, of log_softmax 4000 x 1263 x 4 float32 87.2 and 87.4 (H100). Not where all run at once.
     """
-    filled = MAX_HALF_EMPTY * tiled.depth * tiled.lanes >= problem.N
-    return problem.itemsize == problem.inputs == 2 and tiled.warps == WHOLE_WARPS // 2 and filled
+    if (problem.itemsize, problem.inputs) != (2, 2) or 2 * limits.sm_count >= problem.M:
+        return False
+    return tiled.warps == WHOLE_WARPS // 2 and MAX_HALF_EMPTY * tiled.depth * tiled.lanes >= problem.N
 
 
 def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:

@@ -67,7 +67,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     # The table has times of short columns that were tiles of a power of two, and none of few columns as they lie.
     if (
         is_tiny(problem)
-        or are_few_rows_of_float64(problem)
+        or (are_few_rows_of_float64(problem) and by_rules.kernel == "rows")
         or by_rules.kernel in ("short", "interleaved", "strided", "blocks")
         or _is_held_float64(problem, by_rules)
     ):
