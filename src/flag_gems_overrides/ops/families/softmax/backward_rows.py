@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="assignment, misc"
 """Kernels of the gradients of softmax and log_softmax of rows (K = 1), as :mod:`.backward` says."""
 
 import triton
