@@ -746,3 +746,59 @@ def test_positions_of_several_rows_of_32_bits_have_a_register_each():
     for M, N, rows in ((100000, 33, 16), (3000, 201, 8), (140000, 127, 8)):
         p = plan(M, N, 1, 4, 2, H200)
         assert (p.kernel, p.vector, p.block_m, p.block_m * p.block_n) == ("rows", 1, rows, 32 * p.warps * 32)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "itemsize", "warps", "vector"), [(4, 6665, 2, 8, 8), (100, 3001, 2, 4, 8), (20, 7001, 1, 8, 16)]
+)
+def test_values_of_few_odd_rows_are_read_in_vectors(M, N, itemsize, warps, vector):
+    """amax 4 x 6665 int16, whose single elements spill, 3.67 us, so 3.04 (H100)."""
+    p = plan(M, N, 1, itemsize, 1, H200)
+    assert (p.warps, p.vector, p.step >= N, p.splits) == (warps, vector, True, 1)
+    assert p.edge_lanes
+    assert plan(M, 2001, 1, itemsize, 1, H200).vector == 1
+
+
+@pytest.mark.parametrize("N", [515, 531, 738, 1001])
+def test_values_of_rows_with_edges_are_of_single_warps(N):
+    """prod 120404 x 531 bf16, by warps of which two had nothing, 102 us, so 55 (H100)."""
+    p = plan(20000, N, 1, 2, 1, H200)
+    assert (p.block_m, p.step, p.vector, p.warps, p.splits) == (8, 256, 8, 4, 1)
+    for other in (
+        (20000, 509, 1, 2, 1),
+        (20000, 1025, 1, 2, 1),
+        (20000, N, 1, 4, 1),
+        (20000, N, 1, 2, 2),
+        (200, N, 1, 2, 1),
+    ):
+        assert plan(*other, H200).block_m != 8 or plan(*other, H200).step > 256
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "size"), [(385, 117, 50, 2), (385, 100, 50, 1), (12, 80, 2048, 4), (6, 69, 3712, 4)]
+)
+@pytest.mark.parametrize("accumulators", [1, 2])
+def test_some_results_of_up_to_128_elements_are_one_tile(M, N, K, size, accumulators):
+    """amax 385 x 100 x 50 bf16, in two tiles, 7.15 us, so 5.39 (H100)."""
+    p = plan(M, N, K, size, accumulators, H200)
+    assert (p.kernel, p.step >= N, p.block_k, p.warps, p.splits) == ("columns", True, 32, 4, 1)
+    for other in ((M, 2 * N, K), (M, N, 16 * K)):
+        assert plan(*other, size, accumulators, H200).step < other[1]
+
+
+@pytest.mark.parametrize(("N", "K", "block_k"), [(10, 7, 256), (14, 11, 256), (14, 10, 256), (31, 1091, 128)])
+def test_programs_have_more_columns_of_few_bytes(N, K, block_k):
+    """amin 1008445 x 14 x 11 int8 by programs of 64 columns 110 us, so 85 (H100)."""
+    M = 4_000_000 // K
+    p = plan(M, N, K, 1, 1, H200)
+    assert (p.block_k, p.warps, p.step >= N) == (block_k, 4, True)
+    assert plan(M, N, K, 2, 1, H200).block_k < block_k or N > 16
+    assert plan(20_000 // K, N, K, 1, 1, H200).block_k < block_k
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(2400, 48, 545), (1621, 55, 807), (1448, 284, 653)])
+def test_odd_words_are_loaded_by_four_warps(M, N, K):
+    """any 2400 x 48 x 545 int32, by single warps 107 us, so 98 (H100)."""
+    p = plan(M, N, K, 4, 1, H200)
+    assert (p.kernel, p.warps, p.block_n, p.block_k, p.splits) == ("columns", 4, 32, 64, 1)
+    assert plan(M, 40, K, 4, 1, H200).warps == 1

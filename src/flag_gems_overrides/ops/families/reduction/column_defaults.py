@@ -57,6 +57,15 @@ AS_IT_LIES = 16
 # vectors need fewer warps, for more divide the elements of a result among them: 8 x 957728 bytes, max.dim, 10 us, by
 # two 43; 653552 x 16 x 16 bf16 111, not 184; 939472 x 8 x 16 float32, max.dim, 163, not 224.
 MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE = 32, 64, 128
+# Half of these elements or more, in columns of which there are too few for single warps: all of 32 results in one tile,
+# as many elements by four warps. In two tiles of 64 x 32, one after the other, and so (H100): amax 385 x 117 x 50
+# int16 7.59 us and 5.94 (by twice as many warps 6.14), 385 x 100 x 50 bf16 7.15 and 5.39 (5.70), nansum 6 x 69 x 3712
+# float32 7.17 and 6.63 (7.23), sum 12 x 80 x 2048 8.03 and 7.59 (8.22), argmax 6 x 69 x 3712 7.68 and 7.03.
+LARGE_TILE, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY = 4096, 4, 16
+# Values of bytes that are loaded one or two at a time, many columns of up to MAX_IN_ONE_TILE elements: as many columns
+# as such a tile has, for programs of 64 start slower than they read (H100): amin 1008445 x 14 x 11 int8 110 us and 85
+# (as large by twice as many warps 97), any 400000 x 10 x 7 bool 32.0 and 19.8; but amax 300000 x 14 x 11 bf16 44.8 and
+# 44.7, sum of float32 81.6 and 85.8.
 # Two million results or more on 132 multiprocessors.
 MANY_ROUNDS = 32
 # Few results of one element are of single warps, two to a thread.
@@ -75,9 +84,10 @@ BY_WARPS_BLOCK_N, BY_WARPS_BLOCK_K, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS 
 # 80115 float32 67.6 (72.1), vector_norm of float16 37.4 (41.9). Positions of 16 bits by two: max.dim 8 x 500 x 30001
 # bf16 116 us (124), 30 x 108 x 20559 68.8 (69.3), also of six programs for each multiprocessor or more: 16 x 300 x 4095
 # float16 26.8, shared 29.3; but 4 x 117 x 80115 float32 68.4 (64.5), and of fewer elements amax 20 x 40 x 60001 bf16
-# 50.4 (45.4), argmax 58.5 (52.6).
+# 50.4 (45.4), argmax 58.5 (52.6). Values of 32 bits from three quarters of a tile's elements on: any 2400 x 48 x 545
+# int32 by single warps of four elements of 128 columns, as a table says, 107 us, by four 98.0 (torch.compile 96).
 ODD_VALUES_WARPS, ODD_POSITIONS_WARPS, ODD_POSITIONS_OCCUPANCY, ODD_POSITIONS_PER_SM = 4, 2, 24, 6
-MAX_IN_TILES_OF_A_WARP = 64
+MAX_IN_TILES_OF_A_WARP, MIN_ODD_WORDS_N = 64, 48
 # Moments of few columns, which so many programs share at least: four vectors or more of a thread, and 16 warps, for as
 # many registers as the partial results take. bf16 (H100, before in parentheses): var_mean 100000 x 200 along 0 26.1 us
 # (29.5; amax 24.3), 200000 x 100 26.5 (29.5), 65536 x 256 22.7 (23.2), std 30000 x 520 float16 22.4 (24.2), var_mean
@@ -293,6 +303,37 @@ def _in_groups(problem: Problem, limits: Limits) -> bool:
     return accumulators < 3 and size <= 4 and K % 2 == 1 and 2 * N > MAX_IN_ONE_TILE_OF_LITTLE and few
 
 
+def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
+    """Whether all elements of results, too many for a tile of ``TILED_ELEMENTS``, are one twice as large."""
+    M, N, K, size, accumulators = problem
+    long = MAX_IN_ONE_TILE_OF_LITTLE // 2 < N <= MAX_IN_ONE_TILE_OF_LITTLE
+    some = limits.sm_count * 4 * BLOCK_K < M * K and K * size >= SECTOR_BYTES
+    few = cdiv(M * K, BY_WARPS_BLOCK_K) < _enough(N) * limits.sm_count
+    return accumulators < 3 and size <= 4 and long and some and few and not _in_groups(problem, limits)
+
+
+def _many_bytes(problem: Problem, limits: Limits) -> bool:
+    """Whether programs have as many columns of few bytes as they can."""
+    M, N, K, size, accumulators = problem
+    few = accumulators == size == 1 and 8 < N <= MAX_IN_ONE_TILE and K % 4 > 0
+    return few and starts_many(M * K, LARGE_TILE // power_of_2(N), limits)
+
+
+def _are_odd_values(problem: Problem) -> bool:
+    """Whether a tile that values are loaded into one by one is of several warps."""
+    _, N, K, size, accumulators = problem
+    fewest = MIN_ODD_WORDS_N if size == 4 else MAX_IN_TILES_OF_A_WARP + 1
+    return accumulators == K % 2 == 1 and 2 <= size <= 4 and fewest <= N
+
+
+def are_newer_columns(problem: Problem, limits: Limits) -> bool:
+    """Whether tables are older than what is known of these."""
+    M, N, K, size, _ = problem
+    by_warps = N <= BY_WARPS_MAX_N and cdiv(M * K, BY_WARPS_BLOCK_K) >= _enough(N) * limits.sm_count
+    odd_words = size == 4 and K * size >= SECTOR_BYTES and by_warps and _are_odd_values(problem)
+    return odd_words or _many_bytes(problem, limits) or _in_one_large_tile(problem, limits)
+
+
 def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
     M, N, K, size, accumulators = problem
@@ -316,22 +357,26 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
         # 72.8 and 77.6, and of fewer results or elements mean 5000 x 32 x 131 bf16 21.4 and 21.7, sum 100 x 16 x 8193
         # 15.2 and 15.6, 2000 x 10 x 300 float16 10.35 and 11.4, max.dim 500 x 12 x 1001 11.3 and 11.7.
         full = block_n == MAX_IN_ONE_TILE and accumulators == 1 and size <= 2 and K % 4
-        if full and 2 * block_k <= K and starts_many(results, MANY_ROUNDS * block_k, limits):
+        if _many_bytes(problem, limits):
+            block_k, warps = LARGE_TILE // block_n, LARGE_TILE_WARPS
+        elif full and 2 * block_k <= K and starts_many(results, MANY_ROUNDS * block_k, limits):
             block_k *= 2
     elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES or _in_groups(problem, limits)):
         # Of bytes, which are loaded one by one where K is odd, twice as many: aminmax 59304 x 57 x 9 bool 26.4 us, by
         # 32 30.2, int8 27.7 and 30.3, any of bool 24.7 and 26.4; aminmax 20000 x 57 x 9 bf16 18.7 and 18.5 (H100).
         wide = size == 1 and K % 2 and not little
         block_k, warps = IN_ONE_TILE_BLOCK_K if wide else BLOCK_K, block_n // 16
+    elif _in_one_large_tile(problem, limits):
+        elements = LARGE_TILE // (LARGE_TILE_WARPS * WARP)
+        return Configuration("columns", elements, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY, 1, BLOCK_K, False)
     else:
         block_n, block_k, warps = BY_WARPS_BLOCK_N, BY_WARPS_BLOCK_K, 1
         if accumulators == 3:  # a thread has all of its results
             block_k = max(block_k, WARP * math.gcd(K, VECTOR_BYTES // size))
         enough = _enough(N)
-        odd = K % 2 == 1 and N > MAX_IN_TILES_OF_A_WARP
-        if odd and accumulators == 1 and 2 <= size <= 4:
+        if _are_odd_values(problem):
             warps, stages = ODD_VALUES_WARPS, 1
-        elif odd and accumulators == 2 and size == 2:
+        elif K % 2 == 1 and N > MAX_IN_TILES_OF_A_WARP and accumulators == 2 and size == 2:
             warps, stages, occupancy = ODD_POSITIONS_WARPS, 1, ODD_POSITIONS_OCCUPANCY
             enough = min(enough, ODD_POSITIONS_PER_SM)
         block_n *= warps

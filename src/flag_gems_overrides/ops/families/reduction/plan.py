@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
-from .column_defaults import columns
+from .column_defaults import are_newer_columns, columns
 from .defaults import is_long_class, kinds
 from .launches import (
     MAX_CLASSES,
@@ -23,7 +23,15 @@ from .launches import (
     launch_or_none,
 )
 from .programs import OCCUPANCY, row_vector
-from .row_defaults import FEW_ROWS, in_pairs, in_vectors_with_edges, narrow, narrow_rows, two_to_each
+from .row_defaults import (
+    FEW_ROWS,
+    in_pairs,
+    in_vectors_with_edges,
+    narrow,
+    narrow_rows,
+    narrow_with_edges,
+    two_to_each,
+)
 
 __all__ = [
     "Configuration",
@@ -165,9 +173,10 @@ def _is_newer(problem: Problem, first: Configuration, limits: Limits) -> bool:
     """Whether the rules know of something that was not timed for the tables."""
     if problem.K > 1:
         long = first.kernel == "classes" and is_long_class(problem, limits)
-        return first.within or long or (first.kernel == "short_classes" and has_odd_classes(problem))
+        known = first.kernel == "columns" and are_newer_columns(problem, limits)
+        return first.within or long or known or (first.kernel == "short_classes" and has_odd_classes(problem))
     by_rules = first.kernel == "columns" or in_vectors_with_edges(problem, limits)
-    return by_rules or in_pairs(problem) or two_to_each(problem, limits)
+    return by_rules or in_pairs(problem) or narrow_with_edges(problem) or two_to_each(problem, limits)
 
 
 def with_wide_accumulators(

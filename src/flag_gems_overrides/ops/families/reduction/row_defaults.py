@@ -49,6 +49,13 @@ HALF_VECTORS_MAX_N = 128
 # Values of 32 bits in even rows that are no whole vectors, longer than the first and up to the second: two at a time,
 # for then rows have no edges. With edges, and so (H100): prod 21296 x 294 float32 24.5 us and 16.0 (FlagGems 19.2).
 EVEN_ROWS = 256, 512
+# Values of 16 bits in rows that are no whole vectors, longer than the first and up to the second: by single warps, two
+# rows to each, as whole vectors are (``narrow``). Of a tile of 1024, which four warps share, two have nothing of the
+# shortest. So, and by single warps (H100): prod 120404 x 531 bf16 101.7 us and 55.0 (PyTorch 81), all 262132 x 663
+# float16 196 and 134, amax 100000 x 777 bf16 87.9 and 64.6, prod 20000 x 515 float16 23.4 and 17.1, sum 40000 x 1001
+# bf16 41.9 and 38.7, 2000 x 601 5.82 and 5.64; but mean 150000 x 301 46.1 and 47.9. Of float32 by twice as many
+# elements any 60000 x 531 50.0 and 57.2.
+NARROW_WITH_EDGES = 512, 1024
 # Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then; with 56 of 16 bits and their
 # positions 16 bytes spill.
 SHORT_ROWS, SHORT_WORDS = 8, {1: MAX_WORDS, 2: 48, 3: MAX_WORDS}
@@ -68,7 +75,8 @@ SHARE_WITH_LONGER, LONGER_POSITIONS = 4, 32
 # elements to a thread. Of twice as many warps, single elements, and so (H100): argmax 3 x 6801 bf16 3.89 and 3.55 us
 # (FlagGems 3.59), argmin 60 x 3501 3.95 and 3.85, max.dim 33 x 4101 float16 3.98 and 3.74, argmax 12 x 13001 uint8 4.30
 # and 3.81, 3 x 3001 float32 3.35 and 3.36, 60 x 2101 3.81 and 3.74; in vectors by twice as many warps 0.1 more. Shorter
-# ones have 16 elements to a thread: 30 x 1801 float32 3.63 and 3.64, 3 x 1501 bf16 3.23 and 3.20.
+# ones have 16 elements to a thread: 30 x 1801 float32 3.63 and 3.64, 3 x 1501 bf16 3.23 and 3.20. So are values of up
+# to 16 bits: amax 4 x 6665 int16 3.67 (24 bytes spill) and 3.04, amin 20 x 7001 uint8 3.38 and 3.15.
 MIN_LITTLE_WITH_EDGES = 4096
 # Moments of longer odd rows are read in vectors all the same, so many bytes by a thread, in one tile. Each element by
 # itself, and so (H100): std 9 x 3333 float32 4.34 and 3.96 us, var_mean 20 x 7001 float16 4.6 and 4.26, 6 x 2671
@@ -156,6 +164,8 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
         vector = math.gcd(N, VECTOR_BYTES // size)
         warps = LONG_WARPS * (2 if N // (LONG_WARPS * WARP) > MAX_DEPTH else 1) // vector
         tile = vector * warps * WARP
+    elif narrow_with_edges(problem):
+        return narrow(problem, OCCUPANCY, vector)
     elif N * size <= SHORT_BYTES:
         several = positions and N * size >= MIN_BYTES_OF_LONG
         tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
@@ -365,18 +375,27 @@ def rows_by_lanes(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def in_vectors_with_edges(problem: Problem, limits: Limits) -> bool:
-    """Whether little is positions of odd rows in whole vectors and what is left of them."""
+    """Whether little is odd rows, read in whole vectors and what is left of them."""
     M, N, K, size, accumulators = problem
     block_n = power_of_2(N)
-    single = math.gcd(N, VECTOR_BYTES // size) == K == 1 and accumulators == 2 and size < 8
-    little = block_n <= limits.sm_count * LITTLE[True] // M and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES
-    return single and little and block_n >= MIN_LITTLE_WITH_EDGES
+    timed = size < 8 if accumulators == 2 else accumulators == 1 and size <= 2 and not _alone(problem, limits)
+    single = math.gcd(N, VECTOR_BYTES // size) == K == 1
+    few = block_n <= limits.sm_count * LITTLE[accumulators == 2] // M
+    little = few and max(N * size, 2 * block_n) <= MAX_LITTLE_BYTES
+    return timed and single and little and block_n >= MIN_LITTLE_WITH_EDGES
 
 
 def in_pairs(problem: Problem) -> bool:
     """Whether values are read two at a time, not in whole vectors."""
     _, N, K, size, accumulators = problem
     return accumulators == 1 and size == 4 and K == 1 and N % 4 == 2 and EVEN_ROWS[0] < N <= EVEN_ROWS[1]
+
+
+def narrow_with_edges(problem: Problem) -> bool:
+    """Whether values of rows with edges are read as ``narrow`` says, where they are not little."""
+    _, N, K, size, accumulators = problem
+    timed = accumulators == K == 1 and size == 2 and NARROW_WITH_EDGES[0] < N <= NARROW_WITH_EDGES[1]
+    return timed and N % (VECTOR_BYTES // size) > 0
 
 
 def narrow_rows(problem: Problem, vector: int) -> bool:
