@@ -176,7 +176,7 @@ def _is_newer(problem: Problem, first: Configuration, limits: Limits) -> bool:
         known = first.kernel == "columns" and are_newer_columns(problem, limits)
         return first.within or long or known or (first.kernel == "short_classes" and has_odd_classes(problem))
     by_rules = first.kernel == "columns" or in_vectors_with_edges(problem, limits)
-    return by_rules or in_pairs(problem) or narrow_with_edges(problem) or two_to_each(problem, limits)
+    return by_rules or in_pairs(problem) or narrow_with_edges(problem, limits) or two_to_each(problem, limits)
 
 
 def with_wide_accumulators(

@@ -53,9 +53,11 @@ EVEN_ROWS = 256, 512
 # rows to each, as whole vectors are (``narrow``). Of a tile of 1024, which four warps share, two have nothing of the
 # shortest. So, and by single warps (H100): prod 120404 x 531 bf16 101.7 us and 55.0 (PyTorch 81), all 262132 x 663
 # float16 196 and 134, amax 100000 x 777 bf16 87.9 and 64.6, prod 20000 x 515 float16 23.4 and 17.1, sum 40000 x 1001
-# bf16 41.9 and 38.7, 2000 x 601 5.82 and 5.64; but mean 150000 x 301 46.1 and 47.9. Of float32 by twice as many
-# elements any 60000 x 531 50.0 and 57.2.
-NARROW_WITH_EDGES = 512, 1024
+# bf16 41.9 and 38.7; but mean 150000 x 301 46.1 and 47.9. Of float32 by twice as many elements any 60000 x 531 50.0 and
+# 57.2. Where each multiprocessor has so many programs of eight rows: fewer would be shared, 2000 x 601 5.82 and 5.64.
+NARROW_WITH_EDGES, NARROW_PROGRAMS = (512, 1024), 4
+# Rows of a program of single warps: tiles of a vector to each thread of a warp.
+NARROW_ROWS = SHORT_BYTES // (WARP * VECTOR_BYTES)
 # Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then; with 56 of 16 bits and their
 # positions 16 bytes spill.
 SHORT_ROWS, SHORT_WORDS = 8, {1: MAX_WORDS, 2: 48, 3: MAX_WORDS}
@@ -164,7 +166,7 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
         vector = math.gcd(N, VECTOR_BYTES // size)
         warps = LONG_WARPS * (2 if N // (LONG_WARPS * WARP) > MAX_DEPTH else 1) // vector
         tile = vector * warps * WARP
-    elif narrow_with_edges(problem):
+    elif narrow_with_edges(problem, limits):
         return narrow(problem, OCCUPANCY, vector)
     elif N * size <= SHORT_BYTES:
         several = positions and N * size >= MIN_BYTES_OF_LONG
@@ -391,11 +393,11 @@ def in_pairs(problem: Problem) -> bool:
     return accumulators == 1 and size == 4 and K == 1 and N % 4 == 2 and EVEN_ROWS[0] < N <= EVEN_ROWS[1]
 
 
-def narrow_with_edges(problem: Problem) -> bool:
-    """Whether values of rows with edges are read as ``narrow`` says, where they are not little."""
-    _, N, K, size, accumulators = problem
+def narrow_with_edges(problem: Problem, limits: Limits) -> bool:
+    """Whether many values of rows with edges are read as ``narrow`` says."""
+    M, N, K, size, accumulators = problem
     timed = accumulators == K == 1 and size == 2 and NARROW_WITH_EDGES[0] < N <= NARROW_WITH_EDGES[1]
-    return timed and N % (VECTOR_BYTES // size) > 0
+    return timed and N % (VECTOR_BYTES // size) > 0 and limits.sm_count * NARROW_PROGRAMS * NARROW_ROWS < M
 
 
 def narrow_rows(problem: Problem, vector: int) -> bool:
@@ -409,4 +411,4 @@ def narrow(problem: Problem, occupancy: int, vector: int) -> Configuration:
     of another's. Sums of 65536 x 768 bf16 take 6 instructions an element so, in one tile of 2 x 1024 11.
     """
     elements = SHORT_BYTES // problem.itemsize // (SHORT_WARPS * WARP)
-    return Configuration("rows", elements, SHORT_WARPS, occupancy, vector, block_k=SHORT_BYTES // (WARP * VECTOR_BYTES))
+    return Configuration("rows", elements, SHORT_WARPS, occupancy, vector, block_k=NARROW_ROWS)
