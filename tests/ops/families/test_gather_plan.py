@@ -60,8 +60,27 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((4, 29, 239451, 4), plan.Images),
         ((4, 15, 239451, 4), plan.Tile),
         ((3, 40, 50001, 2), plan.Images),
+        # Narrower vectors of odd images, and too few classes for these.
+        ((1198, 16, 1537, 2), plan.Images),
+        ((1198, 15, 1537, 2), plan.Tile),
+        ((1198, 18, 1538, 2), plan.Tile),
+        ((1198, 18, 127, 2), plan.Tile),
+        ((400, 16, 1537, 4), plan.Images),
+        # Odd images of some bytes: the most, and of as many classes as a tile has or images.
+        ((1, 16, 65535, 4), plan.Little),
+        ((1, 16, 65537, 4), plan.Images),
+        ((1, 15, 70001, 4), plan.Tile),
+        ((1, 16, 45060, 4), plan.Tile),
+        ((1, 4, 150001, 4), plan.Tile),
+        ((1, 20, 45059, 4), plan.Images),
+        ((1, 16, 80001, 2), plan.Images),
+        # Tiny ones: the most bytes, and positions.
+        ((2, 2, 2, 2), plan.Fill),
+        ((1, 8, 32, 4), plan.Fill),
+        ((4, 9, 16, 2), plan.Tile),
+        ((5, 2, 14, 2), plan.Tile),
         # Small images in words, of few elements, and in whole vectors; odd ones, and longer ones.
-        ((2, 2, 2, 2), plan.Tile),
+        ((15, 20, 2, 2), plan.Tile),
         ((18, 5, 24, 8), plan.Tile),
         ((64, 16, 24, 2), plan.Tile),
         ((3, 16, 15, 2), plan.Tile),
@@ -110,6 +129,29 @@ def test_images_of_few_classes_that_begin_anywhere():
     assert found.step == 4
 
 
+@pytest.mark.parametrize(
+    ("problem", "vec", "step"),
+    [
+        ((1198, 16, 1537, 2), 2, 2),
+        ((1198, 31, 1537, 2), 2, 2),
+        ((1198, 32, 1537, 2), 4, 4),
+        ((1198, 39, 1537, 2), 4, 4),
+        ((1198, 40, 1537, 2), 8, 8),
+        ((1198, 22, 1538, 2), 8, 4),
+        ((400, 19, 1537, 4), 2, 2),
+        ((400, 20, 1537, 4), 4, 4),
+        ((400, 16, 1537, 8), 2, 2),
+    ],
+    ids=str,
+)
+def test_odd_images_of_few_classes_have_narrower_vectors(problem, vec, step):
+    """Of which more classes begin at the same lane; a program has the same elements of all of these."""
+    found = plan.gradient(plan.Problem(*problem), H200)
+    assert isinstance(found, plan.Images)
+    assert (found.vec, found.step) == (vec, step)
+    assert step * problem[2] % vec == 0
+
+
 def test_little_output_of_one_class_has_two_targets_to_a_thread():
     found = plan.gradient(plan.Problem(297, 1, 1, 2), H200)
     assert isinstance(found, plan.Tile)
@@ -150,7 +192,8 @@ def test_vectors_of_short_rows_are_of_two_at_most(N, C, size):
 
 @pytest.mark.parametrize(("N", "D"), [(1, 9), (4, 2), (2, 1000), (3, 15)])
 def test_a_warp_has_no_less_little_positions_than_threads(N, D):
-    found = plan.gradient(plan.Problem(N, 5, D, 4), H200)
+    found = plan.launch(plan.Problem(N, 5, D, 4), plan.LITTLE, H200)
+    assert isinstance(found, plan.Little)
     assert found.block_n * found.block_c * found.block_d >= WARP * found.warps
 
 
@@ -174,6 +217,10 @@ def test_a_grid_has_few_programs_along_its_other_axes():
         ((3011803, 63, 1, 2), 512, 1024, False),
         ((8388608, 16, 1, 2), 512, 1024, False),
         ((2, 1, 33554432, 2), 512, 1024, False),
+        # Of images more bytes.
+        ((797, 21, 2680, 8), 512, 1024, False),
+        ((2000, 63, 705, 4), 512, 1024, False),
+        ((2000, 64, 705, 4), 256, 264, True),
         ((67585, 160, 1, 4), 256, 264, True),
         ((67584, 160, 1, 4), 256, 264, False),  # a block to each program
     ],
@@ -181,3 +228,18 @@ def test_a_grid_has_few_programs_along_its_other_axes():
 def test_programs_that_load_targets_before_they_are_wanted(problem, block, programs, prefetch):
     for reduced in (False, True):
         assert plan.forward(plan.Problem(*problem), reduced) == (block, programs, plan.WARPS, prefetch)
+
+
+@pytest.mark.parametrize(
+    ("problem", "reduced", "expected"),
+    [
+        ((1024, 3, 1, 4), True, (1024, 1, 16)),
+        ((1624, 1, 1, 4), True, (2048, 1, 16)),
+        ((2048, 24, 1, 8), True, (2048, 1, 16)),
+        ((2049, 24, 1, 8), True, (256, 9, 4)),
+        ((128, 1, 12, 2), True, (2048, 1, 16)),
+        ((1624, 1, 1, 4), False, (256, 7, 4)),  # nobody waits for others
+    ],
+)
+def test_few_targets_of_one_program(problem, reduced, expected):
+    assert plan.forward(plan.Problem(*problem), reduced) == (*expected, False)

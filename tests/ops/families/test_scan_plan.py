@@ -98,6 +98,14 @@ def test_a_thread_has_one_vector_of_narrow_columns(problem, elements):
     assert (chosen.kernel, chosen.elements) == ("units", elements)
 
 
+@pytest.mark.parametrize(("problem", "warps"), [(Problem(512, 30, 12, 2), 1), (Problem(2210, 26, 9, 2), 2)])
+def test_many_rows_of_a_thread_are_not_of_two_warps_alone(problem, warps):
+    """Of a multiprocessor that has no other such program."""
+    found = launch(problem, choose(problem, H200), H200)
+    assert isinstance(found, Alone)
+    assert (found.segmented, found.warps) == (False, warps)
+
+
 @pytest.mark.parametrize(("M", "N"), [(3577, 9582), (1000, 8234), (300, 18622)])
 def test_half_vectors_of_float32_spill_with_12_tiles_in_several_steps(M, N):
     problem = Problem(M, N, 1, 4)

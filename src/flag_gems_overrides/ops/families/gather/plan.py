@@ -12,6 +12,7 @@ from ...plans import table
 from .launches import (
     MAX_BLOCK,
     MAX_TARGETS,
+    MIN_CLASSES_OF_IMAGES,
     SCATTERED,
     Configuration,
     Fill,
@@ -23,6 +24,7 @@ from .launches import (
     Short,
     Tile,
     estimate,
+    image_vector,
     launch,
     launch_or_none,
 )
@@ -53,8 +55,9 @@ __all__ = [
 # score; fewer where there are fewer, for their sum is of one warp then (4 targets took 3.0 us, torch.compile 2.3). The
 # last program adds what the others found, so there are no more than it can load at once. Waiting for others takes most
 # of a microsecond, so a program has up to FORWARD_ALONE by itself (H100: 300 targets 3.54 us, by two programs 4.50; 700
-# 3.83 and 4.53).
-FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS = 256, 1024, 1024
+# 3.83 and 4.53), with up to MAX_FORWARD_WARPS: 1536 bfloat16 targets of 2d 4.28 by six programs, 3.76 so, 4.05 by 32
+# warps, 1624 x 1 float32 3.92, 3.45 and 3.58, 1079 x 24 4.74, 4.49 and 4.69; but 3900 x 1 float16 4.12 and 4.57.
+FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS, MAX_FORWARD_WARPS = 256, 2048, 1024, 16
 # Where programs have several blocks, four positions to a thread, or few of their loads are on their way: 2 x 1 x 64 x
 # 524288 float16 takes 168 us, 211 with two, 166 with eight (PyTorch 264), 75 x 3 x 157759 x 7 bfloat16 339, 421 with
 # two (PyTorch 472). Eight spill 8 bytes of float64.
@@ -63,8 +66,10 @@ MANY_FORWARD_BLOCK = 512
 # and what limits is how many are on their way, not bytes. Then two programs to a multiprocessor load the next targets
 # while scores are on their way: 5949 x 64 x 705 float32 takes 117 us so, 127 by 1024 programs of 512 (PyTorch 120),
 # 1358390 x 174 float16 55 and 59, 3011803 x 64 91 and 96, 1927 x 454 x 272 bfloat16 22.8 and 24.9, 375472 x 529 18.7
-# and 20.1. But 8388608 x 16 bfloat16 133 and 124, 2 x 1 x 64 x 524288 float16 591 and 232 (H100).
-MIN_PREFETCH_BYTES, PREFETCH_PROGRAMS = 128, 264
+# and 20.1. But 8388608 x 16 bfloat16 133 and 124, 2 x 1 x 64 x 524288 float16 591 and 232 (H100). Of images neighbours
+# share sectors where they have the same target, so that more bytes are needed: 2000 x 64 x 705 float32 takes 50.0 us
+# so, 53.7 by 1024 programs, but 797 x 21 x 2680 float64 74.2 and 67.1 (H100).
+MIN_PREFETCH_BYTES, MIN_PREFETCH_BYTES_OF_IMAGE, PREFETCH_PROGRAMS = 128, 256, 264
 # Rows, or all classes of a position, of at least MIN_ROW_VECTORS vectors are filled; the one more store for each
 # target is then a small part. bfloat16 18497 x 24 takes 3.3 us so, 4.0 with tile; 262144 x 40 13.2, 14.2 with short;
 # but 1048576 x 10 16.4 and 14.4. Images of at least MIN_IMAGE_VECTORS vectors may go by images, whose targets stay in
@@ -121,11 +126,9 @@ MAX_SHORT_BYTES, MIN_BYTES_OF_LONGER, MAX_LONGER_BYTES = 384, 22 << 20, 520
 MANY_SHORT_BYTES, MAX_BYTES_OF_MANY_SHORT = 7 << 20, 128
 SCATTER = Configuration("scatter", FILL.vectors, WARPS)
 # One vector to a thread: with two 4 x 30 x 495616 bfloat16 takes 41.9 us instead of 39.3, 2 x 24 x 840 4.1 instead of
-# 3.5, and with images 2 x 397 x 42042 26.1 instead of 22.5. images: at least 8 classes to a program, for a target has
-# 8 bytes and the gradients of 8 classes 16 or more. Fewer where images begin anywhere and have too few, for tiles write
-# these one element after the other: 4 x 29 x 79817 x 3 float32 takes 47.9 us with 4, 76.2 with tile (torch.compile
-# 58.2), 3 x 40 x 50001 bfloat16 12.6 with 5 and 12.7; but 8 x 9 x 80002 float32 16.1 with 4 and 15.3 (H100).
-MIN_CLASSES_OF_IMAGES = 5
+# 3.5, and with images 2 x 397 x 42042 26.1 instead of 22.5. Narrow ones of images are two: with four 400 x 18 x 1537
+# float32 takes 25.7 us instead of 23.9 (H100).
+NARROW_VECTORS = 2
 IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("tile", 1, WARPS, 8, positions=1024)
 # Outputs of so few bytes wait mostly for targets, so that a thread has few: 297 bfloat16 of one class take 2.8 us
 # with four to a thread, 3.6 with eight. Of images it has one, in four programs to a multiprocessor: 1 x 5 x 368
@@ -136,8 +139,16 @@ IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("t
 LITTLE_BYTES, LITTLE_POSITIONS, MANY_LITTLE = 2 << 20, 256, 1 << 17
 LITTLE = Configuration("little", 1, WARPS, 4, classes=8, positions=WARPS * WARP)
 SMALL = TILE._replace(positions=LITTLE_POSITIONS)
-# So few elements, which one program would fill, go so too: 3 x 16 x 15 bfloat16 2.84 us, filled 3.03 (H100).
-TINY = 2048
+# Odd images of more bytes, of more classes than one tile has but fewer than images, go so with two positions to a
+# thread and twice the programs: 1 x 16 x 45059 float32 takes 3.51 us, by images 3.93, by tile 4.35 (torch.compile 3.7,
+# H100). Of 16 bits none were timed.
+SOME_BYTES = 4 << 20
+SOME = LITTLE._replace(positions=LITTLE_POSITIONS, per_sm=2 * LITTLE.per_sm)
+# So few elements, which one program would fill, go so too: 3 x 16 x 15 bfloat16 2.84 us, filled 3.03 (H100). Of so few
+# bytes and positions they are filled by single warps, with a vector to a thread: 1 x 8 x 32 float32 takes 2.71 us, by
+# small tiles 2.97, 1 x 2 x 2 float64 2.96 and 3.12 (H100).
+TINY, TINY_BYTES, TINY_POSITIONS = 2048, 1024, 2 * WARP
+TINY_FILL = FILL._replace(vectors=1, warps=1)
 # Of images of so few positions, in words or whole vectors, tiles have all classes, for a program to each class waits
 # for the same targets. By little, and so (H100): 2 x 2 x 2 float16 3.07 us and 2.78, 2 x 2 x 4 3.00 and 2.71, bfloat16
 # 2.84 and 2.85, 64 x 16 x 24 float16 3.23 and 3.02, 18 x 5 x 24 float64 3.15 and 2.92; but 8 x 3 x 680 float16 3.03 and
@@ -164,8 +175,9 @@ class Forward(NamedTuple):
 def forward(problem: Problem, reduced: bool) -> Forward:
     positions = problem.M * problem.K
     block = max(power_of_2(positions), WARP)
-    warps = max(block // (2 * WARP), 1)
-    if positions > FORWARD_BLOCK * PREFETCH_PROGRAMS and problem.N * problem.size >= MIN_PREFETCH_BYTES:
+    warps = min(max(block // (2 * WARP), 1), MAX_FORWARD_WARPS)
+    least = MIN_PREFETCH_BYTES if problem.K == 1 else MIN_PREFETCH_BYTES_OF_IMAGE
+    if positions > FORWARD_BLOCK * PREFETCH_PROGRAMS and problem.N * problem.size >= least:
         return Forward(FORWARD_BLOCK, PREFETCH_PROGRAMS, WARPS, True)
     if block > (FORWARD_ALONE if reduced else FORWARD_BLOCK):
         many = positions > FORWARD_BLOCK * MAX_FORWARD_PROGRAMS
@@ -244,6 +256,8 @@ def _default(problem: Problem) -> Configuration:
     period = vec // math.gcd(D, vec)
     little, times = N * C * D * size <= LITTLE_BYTES, 2 if N * C * D * size >= MANY_BYTES else 1
     few = FEW_POSITIONS_OF_LITTLE if little else FEW_POSITIONS
+    if D > 1 and N * C * D * size <= TINY_BYTES and N * D <= TINY_POSITIONS:
+        return TINY_FILL
     if D > 1 and TINY >= N * C * D:
         return SMALL if _are_small_images(problem) else LITTLE
     uneven = period > 1 and MAX_UNEVEN >= D
@@ -278,16 +292,12 @@ def _default(problem: Problem) -> Configuration:
     if D == 1 and vec <= C:
         return SHORT
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
-    if period > 1 and MIN_IMAGE_VECTORS * vec <= D and MIN_CLASSES_OF_IMAGES * period <= C:
-        # Not more than an image has: 1 x 116201 x 293 float32 takes 47.6 us with 64 of its 74 vectors, 62.5 with 128.
-        # Two to a thread of one warp are all of it: 117 x 11725 x 77 x 2 float32 315 us, in two parts 554.
-        of_image, of_warp = cdiv(D, vec), IMAGES.vectors * times * WARP
-        vectors = power_of_2(of_image if of_image <= 2 * WARP else of_image // 2 + 1)
-        vectors = max(min(vectors, WARPS * of_warp), WARP)
-        warps = max(1, min(WARPS, vectors // of_warp))
-        per_sm = IMAGES.per_sm * times * WARPS // warps
-        classes = min(IMAGES.classes, C // period)
-        return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps, per_sm=per_sm, classes=classes)
+    if period > 1 and MIN_IMAGE_VECTORS * vec <= D:
+        many = MIN_CLASSES_OF_IMAGES * period <= C
+        if D % 2 and size > 2 and not many and C > MAX_CLASSES_OF_TILE and N * C * D * size <= SOME_BYTES:
+            return SOME
+        if many or image_vector(problem) < vec:
+            return _images(problem)
     # A class alone has a target for each element: 1972089 x 1 float16 takes 12.4 us with one vector to a thread, by
     # four warps 13.8, with two vectors 17.8.
     if C == D == 1:
@@ -302,6 +312,22 @@ def _default(problem: Problem) -> Configuration:
     # 8.9 with two, 8 x 2 x 4805 6.1 and 4.0.
     of_thread = power_of_2(C) * TILE.positions // (TILE.warps * WARP * vec)
     return TILE._replace(vectors=min(max(of_thread, 1), 4 if size < 8 else 2), per_sm=FEW_PER_SM)
+
+
+def _images(problem: Problem) -> Configuration:
+    N, C, D, size = problem
+    vec = image_vector(problem)
+    times = 2 if N * C * D * size >= MANY_BYTES else 1
+    of_thread = IMAGES.vectors * times if vec * size == VECTOR_BYTES else NARROW_VECTORS
+    # Not more than an image has: 1 x 116201 x 293 float32 takes 47.6 us with 64 of its 74 vectors, 62.5 with 128.
+    # Two to a thread of one warp are all of it: 117 x 11725 x 77 x 2 float32 315 us, in two parts 554.
+    of_image, of_warp = cdiv(D, vec), of_thread * WARP
+    vectors = power_of_2(of_image if of_image <= 2 * WARP else of_image // 2 + 1)
+    vectors = max(min(vectors, WARPS * of_warp), WARP)
+    warps = max(1, min(WARPS, vectors // of_warp))
+    per_sm = IMAGES.per_sm * times * WARPS // warps
+    classes = min(IMAGES.classes, C * math.gcd(D, vec) // vec)
+    return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps, per_sm=per_sm, classes=classes)
 
 
 def _are_small_images(problem: Problem) -> bool:

@@ -17,6 +17,7 @@ from ...launch.prepared import Launch
 from ...launch.shape import split_at, wrap_dim
 from ...launch.sizes import WARP, cdiv, power_of_2
 from ...launch.workspace import with_counters
+from ..norm.prepare import after_another, has_pdl
 from . import plan
 from .cumsum import cumsum_alone, cumsum_chunk_sums, cumsum_chunks, cumsum_shared
 from .flat import cumsum_flat
@@ -122,10 +123,12 @@ def _prepare(
     if isinstance(chosen, plan.Chunks):
         options["maxnreg"] = chosen.registers
         chunks = chosen.chunks, chosen.length, M, N, K
-        launch = cumsum_chunks.bind(device, (chosen.programs,), *chunks, **options)
+        pdl = has_pdl(device)
+        launch = cumsum_chunks.bind(device, (chosen.programs,), *chunks, **options, **after_another(pdl))
         del options["TILE"]
         # Of narrow elements more tiles at once, for as many bytes on their way.
         options["DEPTH"] *= min(problem.size // dtype.itemsize, MAX_NARROW_TILES, power_of_2(chosen.steps))
+        options["PDL"] = pdl
         launch_sums = cumsum_chunk_sums.bind(device, (chosen.programs - chosen.blocks,), *chunks, **options)
         sums = Allocation((chosen.blocks, chosen.chunks - 1, chosen.lanes if K > 1 else 1), _TORCH[accumulator], device)
         return _Prepared(out, functools.partial(_in_chunks, launch_sums, launch, sums))

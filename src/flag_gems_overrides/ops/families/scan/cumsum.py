@@ -7,7 +7,9 @@
     cumsum_chunks     a chunk of a block, which cumsum_chunk_sums has added up
     cumsum_shared     every ``group``-th step of a block
 
-Chunks take two launches and read x twice, but no program waits for others.
+Chunks take two launches and read x twice, but no program waits for others. With PDL (programmatic dependent launch) the
+second starts while the first runs, and waits for all of it before it loads or stores anything: out may be x. The first
+starts once all before it has ended. 1 x 8704 x 64 int8 takes 11.6 us so, else 12.8 (H100).
 
 A group of programs shares a block like this: each adds its tiles up and publishes the sums, and waits for those of the
 others; then it knows what comes before its tiles, and before the next ``group`` steps. So x is read once, and sums are
@@ -17,6 +19,7 @@ this one: they are on their way meanwhile. Programs of a group must be running (
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ...launch.prepared import entry
 from ...launch.workspace import clear, is_last
@@ -170,6 +173,7 @@ def cumsum_chunk_sums(
     COLUMNS: tl.constexpr,
     UNALIGNED: tl.constexpr,
     DIVISOR: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """The sum of each chunk of a block but the last. The first has what is before an interior too.
 
@@ -177,8 +181,11 @@ def cumsum_chunk_sums(
         x_ptr: [M, N, K].
         sums_ptr: [blocks, chunks - 1, LANES or 1], in ACC.
         length: of a chunk along N, a multiple of a step.
+        PDL: the next kernel, which adds them up, may start; it waits for them.
         others: see ``cumsum_alone``.
     """
+    if PDL:
+        gdc_launch_dependents()
     N, K = divided(N, K, COLUMNS, DIVISOR)
     block, chunk = tl.program_id(0) // (chunks - 1), (tl.program_id(0) % (chunks - 1)).to(N.dtype)
     row, column = split(block, K, LANES, COLUMNS)
@@ -225,6 +232,7 @@ def cumsum_chunks(
     COLUMNS: tl.constexpr,
     UNALIGNED: tl.constexpr,
     DIVISOR: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """A chunk of a block for each program, once ``cumsum_chunk_sums`` has added them up. The first and the
     last have an edge each.
@@ -243,6 +251,8 @@ def cumsum_chunks(
     sums_ptr += block.to(tl.int64) * (chunks - 1) * WIDTH
     earlier = tl.zeros([UNITS, LANES], ACC)
     AT_ONCE: tl.constexpr = 8 if COLUMNS else 1
+    if PDL:
+        gdc_wait()
     # Several on their way at once: 1000000 x 64 has 264 of these tiles before its last chunk.
     for first in range(0, chunk * WIDTH, AT_ONCE * UNITS * LANES):
         for v in tl.static_range(AT_ONCE):

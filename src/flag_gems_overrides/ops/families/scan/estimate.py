@@ -30,6 +30,9 @@ LAUNCH_US, SECOND_LAUNCH_US = 2.0, 2.0
 # column is a load of its own: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 elements in each thread of 4 warps, 3.2
 # with 4 in 16 warps.
 LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
+# More of columns of their own of many rows in programs of several warps, of which a multiprocessor has one: 512 x 30 x
+# 12 bfloat16 takes 4.03 us in 128 of two warps, 3.66 in 256 of one, 3.60 in segments (H100).
+UNIT_WARPS_US = 0.1
 # Of few columns as they lie: what a thread divides by K before its loads, and an element. 185 x 5 bfloat16 takes 3.13
 # us in one warp with 40 elements to a thread, 2.88 in two with 20, 2.48 in segments, 1 x 58 x 4 int64 2.72, in segments
 # 2.30 (H200). The first of 8 bytes twice: 91 x 27 x 5 int64 3.55, in segments 3.06 (H100).
@@ -146,7 +149,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         tile_us = EDGES_TILE_US if few_edges else UNIT_TILE_US
         step += (found.depth - 1) * tile_us if configuration.kernel == "units" else 0
     else:
-        step = tile * wide * (ELEMENT_US if configuration.kernel == "units" else COLUMN_ELEMENT_US)
+        units = configuration.kernel == "units"
+        step = tile * wide * (ELEMENT_US if units else COLUMN_ELEMENT_US)
+        lone = units and found.warps > 1 and found.depth > MANY_ROWS and found.programs <= limits.sm_count
+        step += UNIT_WARPS_US if lone else 0
         if isinstance(found, Interleaved | Stacked):
             step = wide * (INTERLEAVED_US + tile * INTERLEAVED_ELEMENT_US)
     if isinstance(found, Shared):
