@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.ops.families.gather import plan
 from flag_gems_overrides.ops.families.gather.call import _prepare_backward, _prepare_forward, launch_with
+from flag_gems_overrides.ops.families.gather.launches import image_vector
 from flag_gems_overrides.ops.nllloss import (
     nll_loss2d_backward,
     nll_loss2d_forward,
@@ -206,6 +207,29 @@ def test_zeros_in_a_launch_before_the_others_or_with_them(configuration, shape, 
     _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, 2**40)
     grad = torch.rand(target.shape if reduction == 0 else (), device=device).to(dtype)
     given = grad, scores(shape, dtype, device), target, weight, reduction, 2**40, total
+    actual = launch_with(configuration, "nll_loss2d_backward", *given)
+    wide = (each.double() if torch.is_tensor(each) and each.is_floating_point() else each for each in given)
+    assert_same_answer(actual, aten.nll_loss2d_backward(*given), aten.nll_loss2d_backward(*wide))
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "vec"),
+    [
+        ((3, 17, 401, 1), torch.float16, 2),
+        ((2, 33, 1, 135), torch.bfloat16, 4),
+        ((2, 16, 67, 3), torch.float32, 2),
+        ((3, 18, 67, 3), torch.float64, 2),
+    ],
+    ids=str,
+)
+def test_narrower_vectors_of_odd_images(shape, dtype, vec, reduction, device):
+    configuration = plan.IMAGES._replace(vectors=2, warps=1)
+    assert image_vector(plan.Problem(*shape[:2], shape[2] * shape[3], dtype.itemsize)) == vec
+    target, weight = targets(shape, device, 3), torch.rand(shape[1], device=device).to(dtype) + 1
+    _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, 3)
+    grad = torch.rand(target.shape if reduction == 0 else (), device=device).to(dtype)
+    given = grad, scores(shape, dtype, device), target, weight, reduction, 3, total
     actual = launch_with(configuration, "nll_loss2d_backward", *given)
     wide = (each.double() if torch.is_tensor(each) and each.is_floating_point() else each for each in given)
     assert_same_answer(actual, aten.nll_loss2d_backward(*given), aten.nll_loss2d_backward(*wide))
