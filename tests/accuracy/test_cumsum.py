@@ -219,6 +219,20 @@ def test_more_chunks_than_a_program_adds_up_at_once(inner, chunks, configuration
     assert torch.equal(launch_with(configuration, "cumsum", x, 1), torch.cumsum(x, 1))
 
 
+@pytest.mark.parametrize(
+    ("inner", "configuration"),
+    [(1, Configuration("chunks", 2, 64, 2, 4, 64)), (13, Configuration("chunks", 1, 16, 2, 4, 64))],
+    ids=name,
+)
+def test_chunks_one_call_after_another(inner, configuration, device, device_with):
+    """Each reads what the one before wrote, and its sums of chunks lie where those of another may still be read."""
+    device_with(sm_count=50)
+    x = expected = draw((2, 20 * configuration.step(inner) + 1, inner), torch.int64, device)
+    for _ in range(6):
+        x, expected = launch_with(configuration, "cumsum", x, 1), torch.cumsum(expected, 1)
+    assert torch.equal(x, expected)
+
+
 @pytest.mark.parametrize("dtype", [*FLOATING, torch.int32, torch.int64], ids=name)
 @pytest.mark.parametrize("shape", [(3, 8, 201), (2, 17, 354), (2, 45, 129 + 64), (1, 64, 353), (1, 250, 481)], ids=name)
 def test_columns_in_wide_pieces(shape, dtype, device, device_with):
