@@ -112,6 +112,14 @@ def test_programs_that_share_long_rows(shape, dtype, device, device_with):
     case.check(case.weight)
 
 
+@each("dtype", [torch.float16, torch.bfloat16])
+def test_many_rows_of_pairs(dtype, device, device_with):
+    """A row to a program of two warps, in two blocks, of which the second is not full."""
+    device_with(sm_count=1, capability=(9, 0))
+    case = Case((70, 738), 1, dtype, device)
+    case.check(case.weight)
+
+
 @each("dtype", FLOATING)
 @each("N", [40001, 40970, 40967])
 def test_a_single_row_by_two_kernels(N, dtype, device, device_with, monkeypatch):

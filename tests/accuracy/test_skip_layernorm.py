@@ -75,6 +75,14 @@ def small_device(device_with):
     device_with(registers_per_sm=1024, sm_count=1)
 
 
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("shape", [(70, 141), (67, 255)])
+def test_many_odd_rows_of_16_bits(shape, dtype, device, device_with):
+    """A tile of four rows in chunks of 32, with all rows and not."""
+    device_with(sm_count=2)
+    Case(shape, 1, dtype, device).check()
+
+
 @each("shape, k, dtype", WITH_DTYPES)
 def test_skip_layer_norm(shape, k, dtype, device):
     Case(shape, k, dtype, device).check()

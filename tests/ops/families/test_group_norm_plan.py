@@ -62,30 +62,47 @@ def test_few_groups_load_weight_and_bias_early(samples, C, K, groups, itemsize, 
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "K", "itemsize", "vec", "rows", "warps"),
+    ("M", "N", "K", "groups", "itemsize", "vec", "rows", "warps"),
     [
-        (31720, 3, 3, 2, 2, 2, 4),
-        (626016, 1, 7, 2, 2, 2, 4),
-        (67776, 1, 8, 4, 4, 1, 4),
-        (31720, 2, 3, 4, 4, 2, 4),
-        (72000, 1, 6, 2, 4, 2, 4),
-        (10000, 1, 3, 2, 2, 2, 1),
-        (300, 1, 3, 2, 1, 1, 1),
+        (31720, 3, 3, 1, 2, 2, 2, 4),
+        (626016, 1, 7, 3, 2, 2, 2, 4),
+        (140000, 9, 1, 7, 2, 2, 2, 4),
+        (100000, 2, 5, 1, 2, 2, 1, 4),
+        (100000, 12, 1, 1, 2, 4, 1, 4),
+        (40000, 7, 2, 1, 2, 2, 1, 4),
+        (67776, 1, 8, 24, 4, 4, 1, 4),
+        (31720, 2, 3, 1, 4, 4, 2, 4),
+        (60000, 3, 3, 1, 4, 2, 2, 4),
+        (72000, 1, 6, 8, 2, 4, 2, 4),
+        (10000, 1, 3, 25, 2, 2, 2, 1),
+        (300, 1, 3, 3, 2, 1, 1, 1),
     ],
 )
-def test_a_thread_has_whole_groups_of_a_few_elements(M, N, K, itemsize, vec, rows, warps):
-    planned = plan(Problem(M, N, K, 1, itemsize, 1), H200)
+def test_a_thread_has_whole_groups_of_a_few_elements(M, N, K, groups, itemsize, vec, rows, warps):
+    planned = plan(Problem(M, N, K, groups, itemsize, 1), H200)
     assert isinstance(planned, ShortRows)
     assert (planned.vec, planned.rows, planned.warps) == (vec, rows, warps)
     assert (planned.programs - 1) * planned.groups < M <= planned.programs * planned.groups
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "K", "itemsize"),
-    [(3342264, 1, 8, 4), (600000, 1, 5, 4), (300000, 9, 1, 4), (150000, 11, 1, 2), (215008, 1, 9, 8), (30000, 1, 8, 2)],
+    ("M", "N", "K", "groups", "itemsize"),
+    [
+        (3342264, 1, 8, 71112, 4),
+        (250000, 1, 8, 1, 4),
+        (2500, 1, 8, 5, 4),
+        (60000, 6, 1, 6, 4),
+        (60000, 1, 7, 1, 4),
+        (300000, 9, 1, 1, 4),
+        (150000, 11, 1, 1, 2),
+        (100000, 12, 1, 5, 2),
+        (215008, 1, 9, 6719, 8),
+        (30000, 1, 8, 1, 2),
+    ],
 )
-def test_threads_share_other_groups(M, N, K, itemsize):
-    assert isinstance(plan(Problem(M, N, K, 1, itemsize, 1), H200), Rows)
+def test_threads_share_other_groups(M, N, K, groups, itemsize):
+    """Of other sizes, or, of float32, of too many or too few elements, or of several channels' own weights."""
+    assert isinstance(plan(Problem(M, N, K, groups, itemsize, 1), H200), Rows)
 
 
 @pytest.mark.parametrize(

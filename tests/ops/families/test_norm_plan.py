@@ -259,7 +259,7 @@ def test_many_short_rows_of_single_elements_or_pairs_are_halved(M, N, size, halv
 
 @pytest.mark.parametrize(
     ("M", "N", "size", "chunks"),
-    [(21419, 141, 2, 5), (9000, 189, 2, 6), (100000, 255, 2, 8), (100000, 129, 2, 5)]
+    [(21419, 141, 2, 5), (9000, 189, 2, 6), (100000, 255, 2, 8), (100000, 129, 2, 5), (3000, 201, 2, 7)]
     + [
         (21419, 142, 2, None),
         (21419, 127, 2, None),
@@ -269,15 +269,14 @@ def test_many_short_rows_of_single_elements_or_pairs_are_halved(M, N, size, halv
     ],
 )
 def test_odd_rows_of_16_bits_have_few_idle_lanes(M, N, size, chunks):
-    problem = Problem(M, N, 1, size, False)
-    found = choose(problem, H200)
-    p = launch(problem, in_chunks_of_a_warp(problem, found, H200), H200)
-    if chunks is None:
-        assert p == launch(problem, found, H200)
-    else:
-        assert (p.chunks, p.block_n, p.block_m, p.warps) == (chunks, 32, 4, 2)
-    summed = problem._replace(residual=True)
-    assert in_chunks_of_a_warp(summed, found, H200) == found
+    for residual in (False, True):
+        problem = Problem(M, N, 1, size, False, residual)
+        found = choose(problem, H200)
+        p = launch(problem, in_chunks_of_a_warp(problem, found, H200), H200)
+        if chunks is None:
+            assert p == launch(problem, found, H200)
+        else:
+            assert (p.chunks, p.block_n, p.block_m, p.warps) == (chunks, 32, 4, 2)
 
 
 @pytest.mark.parametrize(("N", "vec"), [(1100001, 8), (1100002, 8), (139510617, 8)])
@@ -289,12 +288,28 @@ def test_rms_norm_reads_a_single_row_in_vectors(N, vec):
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "size", "groups"), [(128, 358122, 8, 3), (64, 700001, 8, 2), (8, 7000000, 8, 2), (128, 358122, 4, 8)]
+    ("M", "N", "size", "groups"), [(128, 358122, 8, 3), (64, 700001, 8, 2), (24, 2000000, 8, 8), (128, 358122, 4, 8)]
 )
 def test_gradients_of_long_float64_keep_few_rows_in_cache(M, N, size, groups):
     problem = Problem(M, N, 1, size, True)
     p = launch(problem, Configuration("loop", 8, chunks=4, registers=128), H200)
-    assert p.programs // p.group <= groups
+    assert p.programs // p.group == groups
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "residual", "pairs"),
+    [(16384, 738, 2, False, True), (9000, 1002, 2, False, True)]
+    + [
+        (16384, 738, 2, True, False),
+        (16384, 740, 2, False, False),
+        (16384, 1026, 2, False, False),
+        (4000, 738, 2, False, False),
+    ],
+)
+def test_rms_norm_reads_many_rows_of_pairs_without_pipelines(M, N, size, residual, pairs):
+    p = rms_plan.plan_forward(Problem(M, N, 1, size, False, residual), H200)
+    assert isinstance(p, rms_plan.Rows)
+    assert ((p.vec, p.warps, p.stages, p.block_m, p.programs) == (2, 2, 1, 1, M)) == pairs
 
 
 @pytest.mark.parametrize("residual", [False, True])

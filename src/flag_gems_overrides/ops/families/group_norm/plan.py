@@ -79,15 +79,19 @@ PROGRAMS_PER_SM_OF_SUMS = 8
 # x 608 bf16 100.7 us, 113.4 with 4, 300 x 531 x 608 float32 662 and 699, but 80 x 531 x 200 float16, 32 at a time, 42.5
 # and 41.1 (H100).
 PROGRAMS_PER_SM_OF_CHANNELS = 8
-# Forward: groups that a thread has whole (short_rows.py): by bytes of an element the fewest and most elements, most
-# elements of a thread, and, of float32, the most bytes read and written as a share of L2, beyond which a thread's parts
-# of sectors are written to memory before its neighbours' are there. 31720 x 3 x 3 float16 in one group takes 4.31 us so
-# and 4.89 as it lies, 208672 x 3 x 7 in 3 14.1 and 18.0, 9000 x 8 x 6 bf16 in 8 3.71 and 4.21, 31720 x 2 x 3 float32 in
-# one 3.59 and 3.93, 2824 x 24 x 8 in 24 4.98 and 5.43, but 47 x 71112 x 8 in 71112 89.1 and 86.3, 20000 x 30 x 5 in 30
-# 23.1 and 23.0, 300000 x 9 in one 25.9 and 16.8, 150000 x 11 bf16, in single elements, 15.2 and 7.5, 32 x 6719 x 9
-# float64 in 6719 32.7 and 30.0 (H100).
-SHORT_SIZES = {2: (3, 5, 6, 7, 9), 4: (3, 5, 6, 7, 8)}
-SHORT_ELEMENTS, SHORT_SHARE_OF_L2 = 18, 1 / 3
+# Forward: groups that a thread has whole (short_rows.py): elements of a group by bytes of each, most elements of a
+# thread, the most channels of each of several groups, whose weights are loaded one by one, and, of float32, the fewest
+# and most elements of a multiprocessor: with more, a thread's parts of sectors are written to memory before its
+# neighbours' are there. 31720 x 3 x 3 float16 in one group takes 4.22 us so and 4.93 as it lies, 208672 x 3 x 7 in 3
+# 13.7 and 18.2, 9000 x 8 x 6 bf16 in 8 3.71 and 4.21, 20000 x 63 float16 in 7 8.05 and 10.7, 100000 x 2 x 5 bf16 in one
+# 4.48 and 6.47, 100000 x 12 float16 4.77 and 5.57, 40000 x 7 x 2 3.85 and 4.35, but 300000 x 3 x 3 bf16 16.8 and 16.4,
+# 2000000 x 3 x 3 float16 58.4 and 82.5, 150000 x 11 bf16, in single elements, 15.2 and 7.5; 31720 x 2 x 3 float32 in
+# one 3.59 and 3.93, 60000 x 3 x 3 6.12 and 6.90, 2824 x 24 x 8 in 24 4.57 and 5.06, but 500 x 5 x 8 in 5 3.47 and 3.21,
+# 20000 x 36 in 6 7.5 and 6.2, 250000 x 7 in one 17.3 and 11.7, 250000 x 8 11.4 and 11.1, 80000 x 5 x 5 in 5 20.0 and
+# 17.3; 32 x 6719 x 9 float64 in 6719 32.7 and 30.0 (H100).
+SHORT_SIZES = {2: (3, 5, 6, 7, 9, 10, 12, 14), 4: (6, 8, 9)}
+SHORT_ELEMENTS, SHORT_CHANNELS = 18, {2: 9, 4: 1}
+MIN_SHORT_OF_FLOAT32, MAX_SHORT_OF_FLOAT32 = 1024, 4352
 # Least groups of a multiprocessor for programs of four warps of these.
 SHORT_OF_4_WARPS = 128
 # Vectors that a thread has of several groups forward, and of a tile of a loop.
@@ -234,10 +238,13 @@ def _short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     size, itemsize = problem.size, problem.itemsize
     if problem.inputs > 1 or size not in SHORT_SIZES.get(itemsize, ()):
         return None
-    if itemsize == 4 and 2 * problem.M * size * itemsize > SHORT_SHARE_OF_L2 * limits.l2_bytes:
+    per_sm = problem.M * size // limits.sm_count
+    if itemsize == 4 and not MIN_SHORT_OF_FLOAT32 <= per_sm <= MAX_SHORT_OF_FLOAT32:
+        return None
+    if problem.groups > 1 and SHORT_CHANNELS[itemsize] < problem.N:
         return None
     vec = VECTOR_BYTES // itemsize
-    most = min(SHORT_ELEMENTS, problem.M * size // (WARP * limits.sm_count))
+    most = min(SHORT_ELEMENTS, per_sm // WARP)
     while vec > 1 and math.lcm(size, vec) > most:
         vec //= 2
     configuration = Configuration("short", 4 if limits.sm_count * SHORT_OF_4_WARPS <= problem.M else 1, vec=vec)

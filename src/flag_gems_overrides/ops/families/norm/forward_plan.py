@@ -25,7 +25,7 @@ MAX_N_OF_MANY_ROWS, MIN_ROWS_PER_SM = 16, 512
 MIN_HALVED, MAX_HALVED, HALVED_TILE, MIN_HALVED_ROWS_PER_SM = 9, 32, 1024, 128
 # Odd rows of 16 bits that a warp has two of at a time, in chunks of a lane for each (``in_chunks_of_a_warp``): the
 # shortest and longest, rows and warps of a program, and the fewest for each multiprocessor.
-MIN_CHUNKED, MAX_CHUNKED, CHUNKED_ROWS, CHUNKED_WARPS, MIN_CHUNKED_PER_SM = 129, 255, 4, 2, 32
+MIN_CHUNKED, MAX_CHUNKED, CHUNKED_ROWS, CHUNKED_WARPS, MIN_CHUNKED_PER_SM = 129, 255, 4, 2, 20
 # Rows that a thread has whole (short_rows.py): columns, and most elements of a thread. Before -> after: layer_norm of
 # 226634 x 7 bf16 8.6 -> 6.4 us with 14 elements to a thread, 7.8 with 28, 9.3 with 56, 10.1 with 7, which are no
 # vectors; 300000 x 6 float16 7.9 -> 7.4 with 12, 7.6 with 24; 226634 x 5 float32 10.8 -> 8.7 with 10 (by one warp with
@@ -207,10 +207,12 @@ def in_chunks_of_a_warp(problem: Problem, found: Configuration, limits: Limits) 
     element. For layer_norm only; other configurations are returned unchanged.
 
     21419 x 141 bf16 takes 9.9 us so by programs of two warps with four rows, by one with two 11.5, 12.3 with all of 256
-    lanes, of which two rows take 11.5; 9000 x 189 float16 with two rows 7.6, with four of 256 lanes 8.2 (H100).
+    lanes, of which two rows take 11.5; 9000 x 189 float16 with two rows 7.6, with four of 256 lanes 8.2, 3000 x 201
+    bf16 4.44 and 5.17, with a residual 20000 x 141 13.5 and 16.3, but 30000 x 99, of four chunks and of as many lanes,
+    10.3 and 10.4 (H100).
     """
-    M, N, _, itemsize, backward, residual = problem
-    if backward or residual or itemsize != 2 or found.kernel != "rows" or found.vec > 1:
+    M, N, _, itemsize, backward, _ = problem
+    if backward or itemsize != 2 or found.kernel != "rows" or found.vec > 1:
         return found
     if N % 2 == 0 or not MIN_CHUNKED <= N <= MAX_CHUNKED or limits.sm_count * MIN_CHUNKED_PER_SM > M:
         return found

@@ -30,7 +30,7 @@ MAX_VECTORS_OF_ODD = 12
 L2_SHARE, MIN_GROUPS = 0.5, 8
 # Of gradients of float64, which wait less for others than for their bytes: layer_norm of 128 x 358122 takes 742 us by
 # three groups, by two 841, four 768, eight, all that L2 holds, 859, of 64 x 700001 by two 828, four 878, eight, twice
-# as much, 901 (H100).
+# as much, 901, but of 24 x 2000000, of which L2 does not hold two, 1018, by eight 986 (H100).
 L2_SHARE_OF_FLOAT64, MIN_GROUPS_OF_FLOAT64 = 0.35, 2
 # A program of a group waits for the others, at each turn, about as long as it takes for so many blocks (estimated).
 TURN_BLOCKS = 1
@@ -338,7 +338,7 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
     groups = min(M, resident)
     row_bytes = N * itemsize * inputs
     if M * row_bytes > limits.l2_bytes and groups * row_bytes > limits.l2_bytes:
-        wide = backward and itemsize == 8
+        wide = backward and itemsize == 8 and MIN_GROUPS_OF_FLOAT64 * row_bytes <= limits.l2_bytes
         share, fewest = (L2_SHARE_OF_FLOAT64, MIN_GROUPS_OF_FLOAT64) if wide else (L2_SHARE, MIN_GROUPS)
         groups = min(groups, max(int(limits.l2_bytes * share) // row_bytes, fewest))
     blocks = cdiv(N, block_n)

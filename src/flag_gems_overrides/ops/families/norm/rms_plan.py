@@ -43,6 +43,8 @@ MAX_WARPS_OF_WHOLE = 2
 MIN_ROWS_OF_VECTORS = 129
 # Rows of single elements that are longer are read as vectors and edges (8192 x 6457); shorter ones were not timed so.
 MIN_ROW_OF_EDGES = 4096
+# Of rows of pairs of 16 bits (``_row_of_pairs``): the shortest and longest, and the fewest for each multiprocessor.
+MIN_ROW_OF_PAIRS, MAX_ROW_OF_PAIRS, MIN_ROWS_OF_PAIRS_PER_SM = 642, 1024, 64
 
 # Gradients in one launch, where its programs of 128 registers a thread all run at once: of so many rows and warps for
 # each multiprocessor. By rows and partial sums, and so: 6 x 1000 float32 5.0 and 3.5 us, 64 x 100 float16 5.6 and 3.6,
@@ -145,7 +147,10 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     residual one for a few short rows, too. None instead of others."""
     N, vector, block_n = problem.N, VECTOR_BYTES // problem.itemsize, power_of_2(problem.N)
     many, configuration = many_rows(problem, limits), None
-    if found is None or (found.stages > 1 and many):
+    pairs = _row_of_pairs(problem, limits)
+    if pairs is not None and found is not None and found.stages > 1:
+        configuration = pairs
+    elif found is None or (found.stages > 1 and many):
         # Without a bias and a mean two programs of 16 warps fit: 4096 x 16384.
         configuration = late_row(problem) or long_row_with_edges(problem, limits)
         configuration = configuration or odd_row_of_rms_norm(problem, limits)
@@ -176,6 +181,21 @@ def _long_row_with_edges(problem: Problem, limits: Limits) -> Rows | None:
     configuration = Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize, late=N > MAX_EARLY_EDGES)
     launched = launch_or_none(problem, configuration, limits)
     return launched if isinstance(launched, Rows) else None
+
+
+def _row_of_pairs(problem: Problem, limits: Limits) -> Configuration | None:
+    """A row of pairs of 16 bits to a program of two warps, instead of pipelines that read whole vectors and edges; None
+    for others.
+
+    rms_norm of 16384 x 738 float16 takes 22.6 us so, by one warp 22.8, by two with edges 23.1, by pipelines 23.7, of
+    9000 x 1002 bf16 18.5, with edges 18.9 and by pipelines 19.6 (H100). Others were not timed so.
+    """
+    M, N, _, itemsize, _, residual = problem
+    if limits.capability[0] != 9 or itemsize != 2 or residual or N % 4 != 2:
+        return None
+    if not MIN_ROW_OF_PAIRS <= N <= MAX_ROW_OF_PAIRS or limits.sm_count * MIN_ROWS_OF_PAIRS_PER_SM > M:
+        return None
+    return Configuration("rows", 2, 2)
 
 
 def _early(problem: Problem) -> Configuration | None:
