@@ -823,6 +823,9 @@ def test_groups_read_columns_again_that_l2_has(M, N, K, size, inputs, group):
         (5, 7000, 302, 2, 1, 0, 0, 0),
         (100, 1000, 301, 2, 2, 0, 0, 0),  # short ones
         (98, 1500, 367, 4, 2, 0, 0, 0),
+        (30, 2499, 361, 4, 2, 0, 0, 0),
+        (30, 2500, 361, 4, 2, 1444, 3, 4),
+        (60, 2899, 301, 2, 2, 0, 0, 0),
         (130, 990, 302, 2, 2, 0, 0, 0),
         (130, 1001, 302, 2, 2, 3624, 4, 4),  # in pairs
         (40, 1500, 276, 2, 2, 3864, 1, 16),  # in fours
@@ -1028,17 +1031,18 @@ def test_rows_in_one_tile_of_all_warps_are_of_the_table_only_where_all_run_at_on
 
 
 @pytest.mark.parametrize(
-    ("N", "K", "block_k"), [(64, 226, 64), (100, 250, 32), (100, 262, 32), (64, 225, None), (200, 251, None)]
+    ("N", "K", "block_k"),
+    [(64, 226, 64), (100, 250, 32), (100, 262, 32), (64, 225, None), (200, 251, None), (200, 250, None)],
 )
 def test_gradients_of_16_bits_that_a_program_would_read_twice_alone_are_in_tiles(N, K, block_k):
     p = plan(415, N, K, 2, 2, H200)
     if block_k is None:
-        assert isinstance(p, Short)
-        assert p.columns == 4096 // power_of_2(N)
+        assert isinstance(p, Blocks)
+        assert p.looped
     else:
         assert isinstance(p, Split)
         assert (p.vec, p.block_k, p.looped, p.group, p.registers) == (2, block_k, False, 1, 64)
-    assert p.warps == 8
+        assert p.warps == 8
 
 
 def test_gradients_of_16_bits_in_tiles_that_are_half_empty_are_held():
@@ -1049,3 +1053,31 @@ def test_gradients_of_16_bits_in_tiles_that_are_half_empty_are_held():
     # Mostly filled, of float32, all at once.
     for M, N, K, size in [(4000, 1000, 4, 2), (4000, 1263, 4, 4), (4000, 1500, 4, 2), (264, 1263, 4, 2)]:
         assert isinstance(plan(M, N, K, size, 2, H200), Split)
+
+
+@pytest.mark.parametrize(
+    ("problem", "of_default"),
+    [
+        ((314, 20631, 1, 4, 2), True),  # little of the second tile
+        ((3, 263945, 1, 2, 2), True),
+        ((249, 38527, 1, 4, 2), False),  # of the table
+        ((23, 122263, 1, 2, 1), True),  # three tiles
+        ((74, 42635, 1, 4, 1), True),
+        ((8984, 14637, 1, 2, 2), True),  # held by a program each, in whole waves
+        ((128, 15239, 1, 4, 1), True),
+        ((161, 10991, 1, 4, 2), False),
+        ((217, 19304, 1, 4, 1), True),  # read twice by programs that all run at once
+        ((1, 698, 40, 4, 1), True),
+        ((1, 512, 80, 4, 1), False),  # of the table
+        ((1, 416, 88, 2, 2), True),
+        ((1, 176, 96, 2, 2), False),  # of the table
+        ((1, 669, 32768, 2, 2), True),
+        ((1, 192, 40768, 2, 2), False),  # of the table
+        ((12, 336920, 1, 4, 1), False),
+        ((8, 418396, 1, 4, 2), False),
+        ((21, 24, 93800, 4, 1), False),
+    ],
+)
+def test_the_table_is_not_asked_where_what_it_has_is_unlike_what_was_timed(problem, of_default):
+    problem = Problem(*problem)
+    assert (plan(*problem, H100) == launch(problem, default(problem, H100), H100)) == of_default

@@ -175,7 +175,8 @@ def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> C
     of softmax 300 x 200 x 263 bf16 56.0 and 58.1 by blocks, but softmax 300 x 400 x 333 bf16 138 and 104 (H100). So is
     one of 16 warps with 128 registers, if it reads twice: the gradients of softmax 2000 x 64 x 226 bf16 70.9 us in
     tiles of pairs, by ``short`` 75.0, by such blocks 85.9, of 415 x 64 x 226 22.3, 23.0 and 25.6 (torch.compile 24.8),
-    of log_softmax 400 x 100 x 250 float16 33.0, 33.4 and 39.7 (H100).
+    of log_softmax 400 x 100 x 250 float16 33.0, 33.4 and 39.7; not by ``short``, 300 x 200 x 251 bf16 54.5 and, by
+    blocks, 51.5, 500 x 64 x 225 float16 28.0 and 28.6 (H100).
     """
     M, N, K, size, inputs = problem
     block = block_as_it_lies(problem, limits)
@@ -188,7 +189,9 @@ def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> C
             return tiled
     if inputs == 1 or not _waits_alone(problem, block, limits):
         return block
-    narrow = pairs_in_tiles(problem) or short_columns(problem, limits, wide=False)
+    narrow = pairs_in_tiles(problem)
+    if narrow is None and block.warps == MAX_WARPS:
+        narrow = short_columns(problem, limits, wide=False)
     return narrow._replace(warps=MAX_SHARED_WARPS) if narrow is not None else block
 
 

@@ -35,9 +35,11 @@ MIN_STRIDED_SINGLES_BYTES, MIN_STRIDED_SINGLES_OF_16_BITS_BYTES, MIN_STRIDED_BYT
 MIN_STRIDED_VECTORS_BYTES = 384 << 20
 # The least such column, and of whole vectors: of shorter ones L2 holds many blocks at a time, which lie side by side:
 # the gradients of 98 x 1500 x 367 float32 380 us by columns and 398 so, of 100 x 1000 x 301 bf16 113 and 118. Timed
-# were 3201 of float32 one by one, 5000 of 16 bits, 16384 of whole vectors; by inputs, the gradients of log_softmax 21 x
-# 2976 x 361 float32 138 us so and 152 (torch.compile 132), of softmax 168 and 166 (H100).
-MIN_STRIDED_COLUMN, MIN_STRIDED_COLUMN_OF_VECTORS = {1: 3072, 2: 2900}, 16384
+# were 3201 of float32 one by one, 5000 of 16 bits, 16384 of whole vectors; by bytes and inputs, the gradients of
+# log_softmax 21 x 2976 x 361 float32 138 us so and 172 (torch.compile 134), of 30 x 2500 x 361 166 and 198, of softmax
+# 21 x 2976 x 361 168 and 166, 60 x 2950 x 301 393 and 463 (H100).
+MIN_STRIDED_COLUMN = {(2, 1): 3072, (4, 1): 3072, (2, 2): 2900, (4, 2): 2500}
+MIN_STRIDED_COLUMN_OF_VECTORS = 16384
 # In pairs or fours, and one by one where two [N, K] of 16 bits, forward six, are more than L2 has, shorter ones: the
 # gradients of 40 x 1500 x 276 float16 66.4 us so and 78.5 by columns, of 100 x 1000 x 278 110 and 116, softmax 8 x 1004
 # x 8694 bf16 174 and 204, one by one the gradient of 8 x 1004 x 8695 255 and 267, of 11 x 2164 x 7705 662 and 897,
@@ -135,7 +137,7 @@ def _least_strided(problem: Problem, by_columns: Split, limits: Limits) -> tuple
         return MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN_OF_SEVERAL
     least = MIN_STRIDED_SINGLES_OF_16_BITS_BYTES if size * inputs == 2 else MIN_STRIDED_SINGLES_BYTES
     large = size == 2 and (6 if inputs == 1 else 2) * N * K * size * inputs > limits.l2_bytes
-    return least, MIN_STRIDED_COLUMN_OF_SEVERAL if large else MIN_STRIDED_COLUMN[inputs]
+    return least, MIN_STRIDED_COLUMN_OF_SEVERAL if large else MIN_STRIDED_COLUMN[size, inputs]
 
 
 def strided(problem: Problem) -> Configuration:

@@ -51,6 +51,13 @@ __all__ = [
 
 # Of each program of a group that reads a row twice, at most, where the table has it though the default holds the row.
 MAX_TILES_OF_LOOP = 2
+# The share of the tiles of such a loop that has elements, at least, and of waves of programs that the default has so
+# that each holds a row. Of the loops 0.54 and 0.87 were timed, of the waves 0.61 and 0.91.
+MIN_FILLED_LOOP, MIN_FILLED_WAVES = 0.7, 0.9
+# Elements of a thread of few columns, from which the table, of whose such problems none has more than 16, is too far.
+MIN_ELEMENTS_OF_FEW = 32
+# Tiles of a loop over columns by fewer warps than the default has: with 6 they were the best, with 21 not.
+MAX_TILES_OF_NARROW_LOOP = 8
 MAX_LOOPED_OF_FLOAT64 = 16
 # The longest odd rows that are held where the table has a loop, longer ones were not timed, and how many of them for
 # each multiprocessor, which has two at a time.
@@ -80,7 +87,9 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    if found is None or _is_needless_group(problem, found, by_rules) or _has_many_words(problem, found, limits):
+    if found is None or _has_other_columns(problem, found, by_rules, limits):
+        return by_rules
+    if _is_needless_group(problem, found, by_rules, limits) or _has_many_words(problem, found, limits):
         return by_rules
     if _spills_in_a_loop(problem, found, limits) or _is_loop_of_float32(problem, found, by_rules, limits):
         return by_rules
@@ -96,15 +105,41 @@ def _is_held_float64(problem: Problem, by_rules: Configuration) -> bool:
     return problem.itemsize == 8 and problem.K == 1 and by_rules.elements > MAX_LOOPED_OF_FLOAT64
 
 
-def _is_needless_group(problem: Problem, found: Configuration, by_rules: Configuration) -> bool:
+def _is_needless_group(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:
     """Whether the table has a group for rows that the default has in one tile, or, of float64, reads twice.
 
     A group was the best of no such row, only of longer ones: softmax 90 x 10840 float32 8.2 us by groups of 4, in one
     tile of 16 warps 7.0 (FlagGems 7.9), 80 x 16384 10.2 and 9.9, 40 x 12000 6.9 and 5.9. Long rows of float64 were
-    timed in groups only: log_softmax 213 x 24979 70 us by 25 programs, read twice by one 46 (H100).
+    timed in groups only: log_softmax 213 x 24979 70 us by 25 programs, read twice by one 46. Or in one that
+    starts anywhere, if programs fill their waves: the gradient of softmax 8984 x 14637 float16 267 us by one of 32
+    warps for each row, by groups of 8 283, softmax 128 x 15239 float32 11.1 and 11.7; not two thirds of two waves, the
+    gradient of 161 x 10991, 13.4 and 12.7 (H100).
     """
-    by_one = by_rules.kernel == "rows" or (problem.itemsize == 8 and by_rules.group == 1)
-    return problem.K == 1 and found.group > 1 and by_one
+    if problem.K > 1 or found.group == 1 or by_rules.group > 1:
+        return False
+    if by_rules.kernel == "rows" or problem.itemsize == 8:
+        return True
+    launched = launch(problem, by_rules, limits)
+    at_once = max(resident(Shape(*by_rules[1:4]), limits), 1)
+    held = isinstance(launched, Split) and not launched.looped
+    return held and MIN_FILLED_WAVES * cdiv(problem.M, at_once) * at_once <= problem.M
+
+
+def _has_other_columns(problem: Problem, found: Configuration, by_rules: Configuration, limits: Limits) -> bool:
+    """Whether the table has another way to read columns than the default, which fits them better: few, which one
+    program holds, though multiprocessors are idle, softmax 1 x 698 x 40 float32 4.8 us by the default and 5.7, the
+    gradient of 1 x 416 x 88 bf16 4.55 and 5.1; in a loop by more warps, 1 x 669 x 32768 bf16 62.8 and 74.8 (H100).
+    """
+    default_columns = launch(problem, by_rules, limits)
+    if problem.K == 1 or problem.itemsize == 8 or not isinstance(default_columns, Split) or default_columns.group > 1:
+        return False
+    if not default_columns.looped:
+        long = default_columns.depth * default_columns.vec >= MIN_ELEMENTS_OF_FEW
+        return long and default_columns.programs < limits.sm_count
+    looped = launch(problem, found, limits)
+    if not isinstance(looped, Split) or looped.group > 1 or found.warps >= by_rules.warps:
+        return False
+    return cdiv(problem.N, looped.depth * looped.lanes) > MAX_TILES_OF_NARROW_LOOP
 
 
 def _has_many_words(problem: Problem, found: Configuration, limits: Limits) -> bool:
@@ -140,13 +175,15 @@ def _is_loop_of_float32(problem: Problem, found: Configuration, by_rules: Config
     of as many warps or more, which holds the row or reads it twice: softmax 1322 x 8192 31.0 us by the default, in the
     table's loop 34.8, 1322 x 12288 45.9 and 50.1, 300 x 16384 16.9 and 17.9, 1322 x 16384 60.1 and 68.3 (FlagGems
     61.6), 1322 x 24576 93.6 and 111, 500 x 8192 14.2 and 14.1. Not where only the table's all run at once: 300 x 28672
-    34.9 and 33.2. Of a group, where those of the default all do and read the row twice: 140 x 24576 14.7 and 15.6
-    (H100).
+    34.9 and 33.2. Of a group, where those of the default all do and read the row twice: 140 x 24576 14.7 and 15.6, 217
+    x 19304, which the group holds, 16.4 and 18.5 (H100).
     """
     if (problem.itemsize, problem.inputs, problem.K, by_rules.group) != (4, 1, 1, 1):
         return False
     looped = launch(problem, found, limits)
-    if not isinstance(looped, Split) or not looped.looped or looped.unaligned or found.warps > by_rules.warps:
+    if not isinstance(looped, Split) or looped.unaligned or found.warps > by_rules.warps:
+        return False
+    if not looped.looped and (looped.group == 1 or limits.sm_count >= problem.M):
         return False
     by_default = launch(problem, by_rules, limits)
     if not isinstance(by_default, Split) or not by_default.looped:
@@ -160,7 +197,10 @@ def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configurat
 
     A group of as many programs as were best for shorter rows loops over more tiles than any of the table: softmax 216 x
     49696 float32 36.8 us by the default, by 5 programs in a loop of 3 tiles 47.1; 150 x 60000 32.8 and 33.2 (H100).
-    Fewer rows than multiprocessors were not timed. Columns are in one tile where they were timed: softmax 24 x 51 x
+    Of fewer rows than multiprocessors those that start anywhere: softmax 23 x 122263 float16 10.6 and 11.7, 74 x 42635
+    float32 14.5 and 15.2, 68 x 104063 bf16 17.9 and 17.7. Nor had those of the table so little in the second tile as
+    the gradients of log_softmax 314 x 20631 float32, 34.5 us by the default and 39.6, and 3 x 263945 bf16, 7.3 and 8.2
+    (H100). Columns are in one tile where they were timed: softmax 24 x 51 x
     131072 float32 in 64 columns, a loop that spills, 872 us (FlagGems 681, H100). Those of 16 bits that a group holds
     were not timed held: softmax 1 x 2048 x 102832 bf16 497 us, by two programs in a loop 544 (H100). Nor were odd rows
     of 16 bits held that all have programs at once: softmax 119 x 7029 bf16 4.8 us, in a loop 5.4 (FlagGems 5.2), 125 x
@@ -174,8 +214,11 @@ def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configurat
         return looped.group == 1 or (problem.itemsize == 2 and isinstance(held, Split) and held.group > 1)
     if looped.group == 1 and (problem.itemsize, problem.inputs) == (2, 1) and few >= problem.M:
         return problem.N % 2 == 1 and MAX_ODD_OF_FEW >= problem.N
-    tiles = cdiv(cdiv(problem.N // looped.vec, looped.group), looped.depth * looped.lanes)
-    return limits.sm_count <= problem.M and looped.group > 1 and tiles > MAX_TILES_OF_LOOP
+    of_group = looped.group * looped.depth * looped.lanes
+    tiles = cdiv(problem.N // looped.vec, of_group)
+    many = tiles > MAX_TILES_OF_LOOP and (looped.unaligned or limits.sm_count <= problem.M)
+    empty = problem.N // looped.vec < MIN_FILLED_LOOP * tiles * of_group
+    return looped.group > 1 and (many or (empty and tiles == MAX_TILES_OF_LOOP))
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
