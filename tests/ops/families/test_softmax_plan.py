@@ -1060,6 +1060,7 @@ def test_gradients_of_16_bits_in_tiles_that_are_half_empty_are_held():
     [
         ((314, 20631, 1, 4, 2), True),  # little of the second tile
         ((3, 263945, 1, 2, 2), True),
+        ((1, 263945, 1, 2, 2), False),
         ((249, 38527, 1, 4, 2), False),  # of the table
         ((23, 122263, 1, 2, 1), True),  # three tiles
         ((74, 42635, 1, 4, 1), True),

@@ -196,15 +196,16 @@ def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configurat
     """Whether the table has a loop where the default holds a row, though what was timed was no loop, or a shorter one.
 
     A group of as many programs as were best for shorter rows loops over more tiles than any of the table: softmax 216 x
-    49696 float32 36.8 us by the default, by 5 programs in a loop of 3 tiles 47.1; 150 x 60000 32.8 and 33.2 (H100).
-    Of fewer rows than multiprocessors those that start anywhere: softmax 23 x 122263 float16 10.6 and 11.7, 74 x 42635
+    49696 float32 36.8 us by the default, by 5 programs in a loop of 3 tiles 47.1; 150 x 60000 32.8 and 33.2 (H100). Of
+    fewer rows than multiprocessors those that start anywhere: softmax 23 x 122263 float16 10.6 and 11.7, 74 x 42635
     float32 14.5 and 15.2, 68 x 104063 bf16 17.9 and 17.7. Nor had those of the table so little in the second tile as
     the gradients of log_softmax 314 x 20631 float32, 34.5 us by the default and 39.6, and 3 x 263945 bf16, 7.3 and 8.2
-    (H100). Columns are in one tile where they were timed: softmax 24 x 51 x
-    131072 float32 in 64 columns, a loop that spills, 872 us (FlagGems 681, H100). Those of 16 bits that a group holds
-    were not timed held: softmax 1 x 2048 x 102832 bf16 497 us, by two programs in a loop 544 (H100). Nor were odd rows
-    of 16 bits held that all have programs at once: softmax 119 x 7029 bf16 4.8 us, in a loop 5.4 (FlagGems 5.2), 125 x
-    6013 4.65 and 5.35, 200 x 7029 5.8 and 6.2, 264 x 6013 5.8 and 6.6, but 500 x 7501 float16 11.2 and 10.2 (H100).
+    (H100); one row, for which half as many programs as the default has are the table's best, was not timed. Columns are
+    in one tile where they were timed: softmax 24 x 51 x 131072 float32 in 64 columns, a loop that spills, 872 us
+    (FlagGems 681, H100). Those of 16 bits that a group holds were not timed held: softmax 1 x 2048 x 102832 bf16 497
+    us, by two programs in a loop 544 (H100). Nor were odd rows of 16 bits held that all have programs at once: softmax
+    119 x 7029 bf16 4.8 us, in a loop 5.4 (FlagGems 5.2), 125 x 6013 4.65 and 5.35, 200 x 7029 5.8 and 6.2, 264 x 6013
+    5.8 and 6.6, but 500 x 7501 float16 11.2 and 10.2 (H100).
     """
     looped, held = (launch(problem, each, limits) for each in (found, by_rules))
     if not isinstance(looped, Split) or not looped.looped or (isinstance(held, Split) and held.looped):
@@ -218,7 +219,7 @@ def _loops_too_long(problem: Problem, found: Configuration, by_rules: Configurat
     tiles = cdiv(problem.N // looped.vec, of_group)
     many = tiles > MAX_TILES_OF_LOOP and (looped.unaligned or limits.sm_count <= problem.M)
     empty = problem.N // looped.vec < MIN_FILLED_LOOP * tiles * of_group
-    return looped.group > 1 and (many or (empty and tiles == MAX_TILES_OF_LOOP))
+    return looped.group > 1 and problem.M > 1 and (many or (empty and tiles == MAX_TILES_OF_LOOP))
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
