@@ -18,6 +18,13 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
     ("problem", "kernel"),
     [
         ((3, 10873, 1980, 4), plan.Scatter),
+        # Tiles of several classes: the fewest classes, the most positions and bytes, and images that are whole vectors.
+        ((1, 15000, 2304, 2), plan.Tile),
+        ((2, 3000, 4080, 4), plan.Tile),
+        ((2, 2999, 4080, 4), plan.Scatter),
+        ((2, 3000, 4100, 4), plan.Scatter),
+        ((2, 4200, 4080, 4), plan.Scatter),
+        ((1, 15000, 2302, 2), plan.Scatter),
         ((2, 7421, 5247, 4), plan.Scatter),
         ((3, 512, 167290, 4), plan.Scatter),
         ((3, 511, 167290, 4), plan.Images),
@@ -73,12 +80,19 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((1, 16, 45060, 4), plan.Tile),
         ((1, 4, 150001, 4), plan.Tile),
         ((1, 20, 45059, 4), plan.Images),
-        ((1, 16, 80001, 2), plan.Images),
-        # Tiny ones: the most bytes, and positions.
-        ((2, 2, 2, 2), plan.Fill),
+        ((1, 16, 80001, 2), plan.Little),
+        ((1, 16, 131073, 2), plan.Images),
+        ((74, 17, 1153, 2), plan.Little),
+        ((1, 5, 300001, 2), plan.Little),
+        ((1, 40, 40001, 2), plan.Images),
+        # Tiny ones: the most bytes, and positions; of 16 bits, and of other images.
+        ((1, 2, 2, 8), plan.Fill),
         ((1, 8, 32, 4), plan.Fill),
-        ((4, 9, 16, 2), plan.Tile),
-        ((5, 2, 14, 2), plan.Tile),
+        ((1, 9, 32, 4), plan.Tile),
+        ((2, 4, 18, 4), plan.Tile),
+        ((2, 14, 12, 2), plan.Tile),
+        ((1, 2, 47, 4), plan.Little),
+        ((4, 6, 3, 4), plan.Little),
         # Small images in words, of few elements, and in whole vectors; odd ones, and longer ones.
         ((15, 20, 2, 2), plan.Tile),
         ((18, 5, 24, 8), plan.Tile),
@@ -217,10 +231,8 @@ def test_a_grid_has_few_programs_along_its_other_axes():
         ((3011803, 63, 1, 2), 512, 1024, False),
         ((8388608, 16, 1, 2), 512, 1024, False),
         ((2, 1, 33554432, 2), 512, 1024, False),
-        # Of images more bytes.
-        ((797, 21, 2680, 8), 512, 1024, False),
-        ((2000, 63, 705, 4), 512, 1024, False),
-        ((2000, 64, 705, 4), 256, 264, True),
+        ((800, 24, 2680, 8), 256, 264, True),
+        ((300, 100, 10000, 2), 256, 264, True),
         ((67585, 160, 1, 4), 256, 264, True),
         ((67584, 160, 1, 4), 256, 264, False),  # a block to each program
     ],
@@ -235,8 +247,10 @@ def test_programs_that_load_targets_before_they_are_wanted(problem, block, progr
     [
         ((1024, 3, 1, 4), True, (1024, 1, 16)),
         ((1624, 1, 1, 4), True, (2048, 1, 16)),
-        ((2048, 24, 1, 8), True, (2048, 1, 16)),
-        ((2049, 24, 1, 8), True, (256, 9, 4)),
+        ((2048, 4, 1, 8), True, (2048, 1, 16)),
+        ((2049, 4, 1, 8), True, (256, 9, 4)),
+        ((1280, 9, 1, 4), True, (2048, 1, 16)),  # of a sector each
+        ((1281, 9, 1, 4), True, (256, 6, 4)),
         ((128, 1, 12, 2), True, (2048, 1, 16)),
         ((1624, 1, 1, 4), False, (256, 7, 4)),  # nobody waits for others
     ],

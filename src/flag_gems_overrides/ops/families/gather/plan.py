@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from ...plans import table
 from .launches import (
     MAX_BLOCK,
@@ -56,8 +56,11 @@ __all__ = [
 # last program adds what the others found, so there are no more than it can load at once. Waiting for others takes most
 # of a microsecond, so a program has up to FORWARD_ALONE by itself (H100: 300 targets 3.54 us, by two programs 4.50; 700
 # 3.83 and 4.53), with up to MAX_FORWARD_WARPS: 1536 bfloat16 targets of 2d 4.28 by six programs, 3.76 so, 4.05 by 32
-# warps, 1624 x 1 float32 3.92, 3.45 and 3.58, 1079 x 24 4.74, 4.49 and 4.69; but 3900 x 1 float16 4.12 and 4.57.
-FORWARD_BLOCK, FORWARD_ALONE, MAX_FORWARD_PROGRAMS, MAX_FORWARD_WARPS = 256, 2048, 1024, 16
+# warps, 1624 x 1 float32 3.92, 3.45 and 3.58, 2000 x 3 float64 4.96 and 4.52; but 3900 x 1 float16 4.12 and 4.57. Fewer
+# where scores are of a sector each: 1079 x 24 float32 4.74 and 4.49, 1100 x 50 bfloat16 4.85 and 4.49, but 2048 x 1000
+# float32 4.92 and 5.14.
+FORWARD_BLOCK, FORWARD_ALONE, FORWARD_ALONE_OF_SECTORS, MAX_FORWARD_PROGRAMS = 256, 2048, 1280, 1024
+MAX_FORWARD_WARPS = 16
 # Where programs have several blocks, four positions to a thread, or few of their loads are on their way: 2 x 1 x 64 x
 # 524288 float16 takes 168 us, 211 with two, 166 with eight (PyTorch 264), 75 x 3 x 157759 x 7 bfloat16 339, 421 with
 # two (PyTorch 472). Eight spill 8 bytes of float64.
@@ -66,10 +69,9 @@ MANY_FORWARD_BLOCK = 512
 # and what limits is how many are on their way, not bytes. Then two programs to a multiprocessor load the next targets
 # while scores are on their way: 5949 x 64 x 705 float32 takes 117 us so, 127 by 1024 programs of 512 (PyTorch 120),
 # 1358390 x 174 float16 55 and 59, 3011803 x 64 91 and 96, 1927 x 454 x 272 bfloat16 22.8 and 24.9, 375472 x 529 18.7
-# and 20.1. But 8388608 x 16 bfloat16 133 and 124, 2 x 1 x 64 x 524288 float16 591 and 232 (H100). Of images neighbours
-# share sectors where they have the same target, so that more bytes are needed: 2000 x 64 x 705 float32 takes 50.0 us
-# so, 53.7 by 1024 programs, but 797 x 21 x 2680 float64 74.2 and 67.1 (H100).
-MIN_PREFETCH_BYTES, MIN_PREFETCH_BYTES_OF_IMAGE, PREFETCH_PROGRAMS = 128, 256, 264
+# and 20.1. But 8388608 x 16 bfloat16 133 and 124, 2 x 1 x 64 x 524288 float16 591 and 232 (H100). Of images too: 800 x
+# 24 x 2680 float64 65.3 and 68.4, by 528 programs 66.6, 300 x 100 x 10000 float16 86.0, 93.7 and 90.7 (H100).
+MIN_PREFETCH_BYTES, PREFETCH_PROGRAMS = 128, 264
 # Rows, or all classes of a position, of at least MIN_ROW_VECTORS vectors are filled; the one more store for each
 # target is then a small part. bfloat16 18497 x 24 takes 3.3 us so, 4.0 with tile; 262144 x 40 13.2, 14.2 with short;
 # but 1048576 x 10 16.4 and 14.4. Images of at least MIN_IMAGE_VECTORS vectors may go by images, whose targets stay in
@@ -101,6 +103,10 @@ MIN_FILLED_BYTES, MAX_FILL_VECTORS = 23 << 20, 16
 MIN_SCATTER_BYTES, MIN_SCATTER_BYTES_OF_POSITION = 64 << 20, 4096
 MIN_SCATTER_BYTES_OF_UNEVEN, MAX_UNEVEN = 96 << 20, 2048
 MANY_SCATTER_BYTES, MANY_SCATTER_BYTES_OF_POSITION = 256 << 20, 2048
+# Less than MANY_BYTES of whole vectors, of so few positions of so many classes, go by tiles of several classes: 1 x
+# 15000 x 2304 bfloat16 takes 29.4 us by two launches, 27.7 so, 2 x 3000 x 4080 float32 38.0 and 36.5, 1 x 8192 x 2184
+# 29.4 and 28.7 (H100). Others were not timed.
+MIN_CLASSES_OF_TILES, MAX_POSITIONS_OF_TILES = 3000, 8192
 # So many classes of such images that are no whole vectors are filled too, with as many vectors to a thread as leave it
 # about two targets: 9147 x 6 x 10 bfloat16 takes 3.6 us, 4.2 with tile (torch.compile 3.2), 105 x 3 x 4 3.0 and 3.4.
 # Of wider elements and as few classes as a tile has, which are not much more than their targets, so many bytes go by
@@ -141,13 +147,14 @@ LITTLE = Configuration("little", 1, WARPS, 4, classes=8, positions=WARPS * WARP)
 SMALL = TILE._replace(positions=LITTLE_POSITIONS)
 # Odd images of more bytes, of more classes than one tile has but fewer than images, go so with two positions to a
 # thread and twice the programs: 1 x 16 x 45059 float32 takes 3.51 us, by images 3.93, by tile 4.35 (torch.compile 3.7,
-# H100). Of 16 bits none were timed.
+# H100), 74 x 17 x 1153 bfloat16 4.85, by images 5.66, by tile 6.17.
 SOME_BYTES = 4 << 20
 SOME = LITTLE._replace(positions=LITTLE_POSITIONS, per_sm=2 * LITTLE.per_sm)
 # So few elements, which one program would fill, go so too: 3 x 16 x 15 bfloat16 2.84 us, filled 3.03 (H100). Of so few
-# bytes and positions they are filled by single warps, with a vector to a thread: 1 x 8 x 32 float32 takes 2.71 us, by
-# small tiles 2.97, 1 x 2 x 2 float64 2.96 and 3.12 (H100).
-TINY, TINY_BYTES, TINY_POSITIONS = 2048, 1024, 2 * WARP
+# bytes and positions small images of 4 or 8 bytes are filled by single warps, with a vector to a thread: 1 x 8 x 32
+# float32 takes 2.89 us, by small tiles 3.15, 1 x 2 x 2 float64 2.96 and 3.12; but 2 x 14 x 12 float16 2.92 and 2.84, 4
+# x 8 x 12 2.98 and 2.91, and by little 1 x 2 x 47 float32 2.98 and 2.84 (H100).
+TINY, TINY_BYTES, TINY_POSITIONS = 2048, 1024, WARP
 TINY_FILL = FILL._replace(vectors=1, warps=1)
 # Of images of so few positions, in words or whole vectors, tiles have all classes, for a program to each class waits
 # for the same targets. By little, and so (H100): 2 x 2 x 2 float16 3.07 us and 2.78, 2 x 2 x 4 3.00 and 2.71, bfloat16
@@ -176,10 +183,10 @@ def forward(problem: Problem, reduced: bool) -> Forward:
     positions = problem.M * problem.K
     block = max(power_of_2(positions), WARP)
     warps = min(max(block // (2 * WARP), 1), MAX_FORWARD_WARPS)
-    least = MIN_PREFETCH_BYTES if problem.K == 1 else MIN_PREFETCH_BYTES_OF_IMAGE
-    if positions > FORWARD_BLOCK * PREFETCH_PROGRAMS and problem.N * problem.size >= least:
+    if positions > FORWARD_BLOCK * PREFETCH_PROGRAMS and problem.N * problem.size >= MIN_PREFETCH_BYTES:
         return Forward(FORWARD_BLOCK, PREFETCH_PROGRAMS, WARPS, True)
-    if block > (FORWARD_ALONE if reduced else FORWARD_BLOCK):
+    alone = FORWARD_ALONE if problem.N * problem.size <= SECTOR_BYTES else FORWARD_ALONE_OF_SECTORS
+    if positions > (alone if reduced else FORWARD_BLOCK):
         many = positions > FORWARD_BLOCK * MAX_FORWARD_PROGRAMS
         block, warps = MANY_FORWARD_BLOCK if many else FORWARD_BLOCK, WARPS
     return Forward(block, min(max(cdiv(positions, block), 1), MAX_FORWARD_PROGRAMS), warps)
@@ -200,7 +207,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     default = _default(problem)
     # What the table has of one class is slower elsewhere: 26445 x 1 bfloat16 3.5 us, by the default 3.2 (H100). Small
     # images are newer.
-    if problem.N == problem.K == 1 or default == SMALL:
+    if problem.N == problem.K == 1 or default in (SMALL, TINY_FILL):
         return default
     found = table.lookup(
         "gather",
@@ -256,17 +263,18 @@ def _default(problem: Problem) -> Configuration:
     period = vec // math.gcd(D, vec)
     little, times = N * C * D * size <= LITTLE_BYTES, 2 if N * C * D * size >= MANY_BYTES else 1
     few = FEW_POSITIONS_OF_LITTLE if little else FEW_POSITIONS
-    if D > 1 and N * C * D * size <= TINY_BYTES and N * D <= TINY_POSITIONS:
-        return TINY_FILL
     if D > 1 and TINY >= N * C * D:
-        return SMALL if _are_small_images(problem) else LITTLE
+        if not _are_small_images(problem):
+            return LITTLE
+        return TINY_FILL if size > 2 and N * C * D * size <= TINY_BYTES and N * D <= TINY_POSITIONS else SMALL
     uneven = period > 1 and MAX_UNEVEN >= D
     many = N * C * D * size >= (MIN_SCATTER_BYTES_OF_UNEVEN if uneven else MANY_SCATTER_BYTES)
     least = MANY_SCATTER_BYTES_OF_POSITION if many else MIN_SCATTER_BYTES_OF_POSITION
     is_read = power_of_2(min(N, 2) * D) <= 2 * WARPS * WARP * MAX_TARGETS  # all targets, by a program that fills
     large = N * C * D * size >= MIN_FILLED_BYTES and C * size >= MIN_SCATTER_BYTES_OF_POSITION and is_read
     if few < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= least and not large:
-        return SCATTER
+        tiled = C >= MIN_CLASSES_OF_TILES and N * D <= MAX_POSITIONS_OF_TILES and N * C * D * size < MANY_BYTES
+        return SMALL if tiled and period == 1 else SCATTER
     # A row of a power of two of classes is whole vectors of a tile, or all of it.
     longest = MAX_SHORT_BYTES if N * C * size < MIN_BYTES_OF_LONGER else MAX_LONGER_BYTES
     if D == 1 and not little and C % vec and power_of_2(C) > C and C * size <= longest:
@@ -294,7 +302,7 @@ def _default(problem: Problem) -> Configuration:
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
     if period > 1 and MIN_IMAGE_VECTORS * vec <= D:
         many = MIN_CLASSES_OF_IMAGES * period <= C
-        if D % 2 and size > 2 and not many and C > MAX_CLASSES_OF_TILE and N * C * D * size <= SOME_BYTES:
+        if D % 2 and not many and C > MAX_CLASSES_OF_TILE and N * C * D * size <= SOME_BYTES:
             return SOME
         if many or image_vector(problem) < vec:
             return _images(problem)

@@ -24,8 +24,10 @@ from .launches import (
 
 # Fitted to 272 launches of 99 problems on an H200: the one of a problem's lowest estimate took at most 1.064 times as
 # long as the fastest, 1.004 times on the average.
-# A launch, and what is before and after its loop; a second launch, which waits for the first.
-LAUNCH_US, SECOND_LAUNCH_US = 2.0, 2.0
+# A launch, and what is before and after its loop; a second launch, which waits for the first, and with PDL has started
+# by then: 5 x 1826 x 51 float16 takes 7.94 us in chunks, by programs that share a block 9.39, 1 x 175128 int64 6.45 and
+# 7.99 (H100).
+LAUNCH_US, SECOND_LAUNCH_US, SECOND_LAUNCH_WITH_PDL_US = 2.0, 2.0, 1.0
 # A step of a program: the latency of its loads, then the elements of a thread one after the other. Each element of a
 # column is a load of its own: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 elements in each thread of 4 warps, 3.2
 # with 4 in 16 warps.
@@ -181,7 +183,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         return alone
     # The first launch reads, and adds up.
     again = SUMMED_FROM_MEMORY if few_from_memory(problem, limits) else SUMMED
-    return alone + SECOND_LAUNCH_US + again * work + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
+    second = SECOND_LAUNCH_WITH_PDL_US if limits.capability >= (9, 0) else SECOND_LAUNCH_US
+    return alone + second + again * work + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
 
 
 def _has_bandwidth_left(problem: Problem) -> bool:
