@@ -106,6 +106,25 @@ def test_many_rows_of_a_thread_are_not_of_two_warps_alone(problem, warps):
     assert (found.segmented, found.warps) == (False, warps)
 
 
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        (Problem(1, 175128, 1, 8, integer=True), "shared"),
+        (Problem(1, 134366, 1, 8, integer=True, narrower=8), "shared"),
+        (Problem(5, 1826, 51, 2), "segments"),
+    ],
+)
+def test_chunks_where_the_second_launch_has_started_before(problem, kernel):
+    """1 x 175128 int64 7.99 us by programs that share a block, so 6.45 (H100)."""
+    assert choose(problem, H200).kernel == "chunks"
+    assert choose(problem, H200._replace(capability=(8, 0))).kernel == kernel
+
+
+@pytest.mark.parametrize("problem", [Problem(3, 13663, 1, 4), Problem(1, 131072, 1, 2), Problem(4, 1184, 7, 4)])
+def test_programs_share_a_block_where_chunks_would_gain_little(problem):
+    assert choose(problem, H200).kernel == "shared"
+
+
 @pytest.mark.parametrize(("M", "N"), [(3577, 9582), (1000, 8234), (300, 18622)])
 def test_half_vectors_of_float32_spill_with_12_tiles_in_several_steps(M, N):
     problem = Problem(M, N, 1, 4)

@@ -25,9 +25,10 @@ from .launches import (
 # Fitted to 272 launches of 99 problems on an H200: the one of a problem's lowest estimate took at most 1.064 times as
 # long as the fastest, 1.004 times on the average.
 # A launch, and what is before and after its loop; a second launch, which waits for the first, and with PDL has started
-# by then: 5 x 1826 x 51 float16 takes 7.94 us in chunks, by programs that share a block 9.39, 1 x 175128 int64 6.45 and
-# 7.99 (H100).
-LAUNCH_US, SECOND_LAUNCH_US, SECOND_LAUNCH_WITH_PDL_US = 2.0, 2.0, 1.0
+# by then: 1 x 175128 int64 takes 6.45 us in chunks, by programs that share a block 7.99, 1 x 134366 uint8 4.94 and
+# 5.10, 5 x 1826 x 51 float16 7.94, in segments 9.39. PDL saves about 1.1 us; but where that says so by half a
+# microsecond or less, chunks gain nothing: 1 x 197526 float32 5.44 and 5.41 (H100).
+LAUNCH_US, SECOND_LAUNCH_US, SECOND_LAUNCH_WITH_PDL_US = 2.0, 2.0, 1.5
 # A step of a program: the latency of its loads, then the elements of a thread one after the other. Each element of a
 # column is a load of its own: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 elements in each thread of 4 warps, 3.2
 # with 4 in 16 warps.
