@@ -92,6 +92,8 @@ def _prepare(
         # Without elements a program is like one of two elements.
         problem = Problem(M, N or 2, K, elements.itemsize, policy.accumulators)
         planned = configuration or plan.choose(problem, limits)
+        if configuration is None and dtypes.result.itemsize == 8 and elements.itemsize == 1:
+            planned = plan.with_wide_results(problem, planned, limits)
         if configuration is None and dtypes.accumulator.itemsize == 8 > elements.itemsize:
             planned = plan.with_wide_accumulators(problem, planned, limits, arithmetic.narrow is not None)
         chosen = plan.launch(problem, planned, limits)

@@ -60,12 +60,15 @@ MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE = 32, 64, 128
 # Half of these elements or more, in columns of which there are too few for single warps: all of 32 results in one tile,
 # as many elements by four warps. In two tiles of 64 x 32, one after the other, and so (H100): amax 385 x 117 x 50
 # int16 7.59 us and 5.94 (by twice as many warps 6.14), 385 x 100 x 50 bf16 7.15 and 5.39 (5.70), nansum 6 x 69 x 3712
-# float32 7.17 and 6.63 (7.23), sum 12 x 80 x 2048 8.03 and 7.59 (8.22), argmax 6 x 69 x 3712 7.68 and 7.03.
-LARGE_TILE, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY = 4096, 4, 16
-# Values of bytes that are loaded one or two at a time, many columns of up to MAX_IN_ONE_TILE elements: as many columns
-# as such a tile has, for programs of 64 start slower than they read (H100): amin 1008445 x 14 x 11 int8 110 us and 85
-# (as large by twice as many warps 97), any 400000 x 10 x 7 bool 32.0 and 19.8; but amax 300000 x 14 x 11 bf16 44.8 and
-# 44.7, sum of float32 81.6 and 85.8.
+# float32 7.17 and 6.63 (7.23), sum 12 x 80 x 2048 8.03 and 7.59 (8.22), argmax 6 x 69 x 3712 7.68 and 7.03. Up to so
+# many bytes for each multiprocessor: sum 1 x 83 x 82954 bf16 14.7 and 13.0, logsumexp 1456 x 73 x 32 float32 15.2 and
+# 12.5; but amax 472 x 96 x 156, 214 KB for each, 18.1 and 18.5.
+LARGE_TILE, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY, LARGE_TILE_BYTES = 4096, 4, 16, 131072
+# Values of bytes that are loaded one or two at a time, or in columns of less than a vector, many of up to
+# MAX_IN_ONE_TILE elements: as many columns as such a tile has, for programs of 64 start slower than they read (H100):
+# amin 1008445 x 14 x 11 int8 110 us and 85 (as large by twice as many warps 97), any 400000 x 10 x 7 bool 32.0 and
+# 19.8, amax 300000 x 14 x 12 int8 39.8 and 35.1 (of half as many, by two warps, 36.2); but amax 300000 x 14 x 11 bf16
+# 44.8 and 44.7, sum of float32 81.6 and 85.8, and to 64 bits 100000 x 24 x 7 uint8 17.9 and 18.3.
 # Two million results or more on 132 multiprocessors.
 MANY_ROUNDS = 32
 # Few results of one element are of single warps, two to a thread.
@@ -85,7 +88,8 @@ BY_WARPS_BLOCK_N, BY_WARPS_BLOCK_K, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS 
 # bf16 116 us (124), 30 x 108 x 20559 68.8 (69.3), also of six programs for each multiprocessor or more: 16 x 300 x 4095
 # float16 26.8, shared 29.3; but 4 x 117 x 80115 float32 68.4 (64.5), and of fewer elements amax 20 x 40 x 60001 bf16
 # 50.4 (45.4), argmax 58.5 (52.6). Values of 32 bits from three quarters of a tile's elements on: any 2400 x 48 x 545
-# int32 by single warps of four elements of 128 columns, as a table says, 107 us, by four 98.0 (torch.compile 96).
+# int32 by single warps of four elements of 128 columns, as a table says, 107 us, by four 98.0 (torch.compile 96). Of 16
+# bits in less than a sector sum 16384 x 256 x 9 bf16 by two warps of 16 elements, as a table says, 49.6, by four 41.5.
 ODD_VALUES_WARPS, ODD_POSITIONS_WARPS, ODD_POSITIONS_OCCUPANCY, ODD_POSITIONS_PER_SM = 4, 2, 24, 6
 MAX_IN_TILES_OF_A_WARP, MIN_ODD_WORDS_N = 64, 48
 # Moments of few columns, which so many programs share at least: four vectors or more of a thread, and 16 warps, for as
@@ -111,9 +115,10 @@ def _is_deep(problem: Problem, limits: Limits) -> bool:
 
 
 def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
-    """By what is known of columns; ``wide`` if smaller elements are added up in 64 bits."""
+    """By what is known of columns; ``wide`` if smaller elements are added up in 64 bits, or bytes to be."""
     M, N, K, size, accumulators = problem
-    found = _little_in_one_tile(problem, limits) or _few_results(problem, limits) or _few_elements(problem, limits)
+    found = _little_in_one_tile(problem, limits) or _few_results(problem, limits)
+    found = found or _few_elements(problem, limits, wide)
     if found is not None:
         return found
     positions = accumulators == 2
@@ -309,13 +314,14 @@ def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
     long = MAX_IN_ONE_TILE_OF_LITTLE // 2 < N <= MAX_IN_ONE_TILE_OF_LITTLE
     some = limits.sm_count * 4 * BLOCK_K < M * K and K * size >= SECTOR_BYTES
     few = cdiv(M * K, BY_WARPS_BLOCK_K) < _enough(N) * limits.sm_count
+    few = few and M * N * K * size <= LARGE_TILE_BYTES * limits.sm_count
     return accumulators < 3 and size <= 4 and long and some and few and not _in_groups(problem, limits)
 
 
 def _many_bytes(problem: Problem, limits: Limits) -> bool:
     """Whether programs have as many columns of few bytes as they can."""
     M, N, K, size, accumulators = problem
-    few = accumulators == size == 1 and 8 < N <= MAX_IN_ONE_TILE and K % 4 > 0
+    few = accumulators == size == 1 and 8 < N <= MAX_IN_ONE_TILE and (K % 4 > 0 or MAX_CLASSES < K < VECTOR_BYTES)
     return few and starts_many(M * K, LARGE_TILE // power_of_2(N), limits)
 
 
@@ -330,15 +336,17 @@ def are_newer_columns(problem: Problem, limits: Limits) -> bool:
     """Whether tables are older than what is known of these."""
     M, N, K, size, _ = problem
     by_warps = N <= BY_WARPS_MAX_N and cdiv(M * K, BY_WARPS_BLOCK_K) >= _enough(N) * limits.sm_count
-    odd_words = size == 4 and K * size >= SECTOR_BYTES and by_warps and _are_odd_values(problem)
-    return odd_words or _many_bytes(problem, limits) or _in_one_large_tile(problem, limits)
+    odd_words = size == 4 and K * size >= SECTOR_BYTES and by_warps
+    odd_halves = size == 2 and K * size < SECTOR_BYTES and MAX_IN_ONE_TILE_OF_LITTLE < N <= BY_WARPS_MAX_N
+    odd = (odd_words or odd_halves) and _are_odd_values(problem)
+    return odd or _many_bytes(problem, limits) or _in_one_large_tile(problem, limits)
 
 
-def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
+def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration | None:
     """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
     M, N, K, size, accumulators = problem
     results, block_n = M * K, power_of_2(N)
-    little = results <= limits.sm_count * 4 * BLOCK_K
+    little, many_bytes = results <= limits.sm_count * 4 * BLOCK_K, not wide and _many_bytes(problem, limits)
     occupancy = OCCUPANCY if accumulators == 1 and N > 8 and size > 1 else OCCUPANCY // 2
     stages = STAGES if size <= 2 and K * size > VECTOR_BYTES else 1
     if N <= 8:
@@ -357,15 +365,15 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
         # 72.8 and 77.6, and of fewer results or elements mean 5000 x 32 x 131 bf16 21.4 and 21.7, sum 100 x 16 x 8193
         # 15.2 and 15.6, 2000 x 10 x 300 float16 10.35 and 11.4, max.dim 500 x 12 x 1001 11.3 and 11.7.
         full = block_n == MAX_IN_ONE_TILE and accumulators == 1 and size <= 2 and K % 4
-        if _many_bytes(problem, limits):
+        if many_bytes:
             block_k, warps = LARGE_TILE // block_n, LARGE_TILE_WARPS
         elif full and 2 * block_k <= K and starts_many(results, MANY_ROUNDS * block_k, limits):
             block_k *= 2
     elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES or _in_groups(problem, limits)):
         # Of bytes, which are loaded one by one where K is odd, twice as many: aminmax 59304 x 57 x 9 bool 26.4 us, by
         # 32 30.2, int8 27.7 and 30.3, any of bool 24.7 and 26.4; aminmax 20000 x 57 x 9 bf16 18.7 and 18.5 (H100).
-        wide = size == 1 and K % 2 and not little
-        block_k, warps = IN_ONE_TILE_BLOCK_K if wide else BLOCK_K, block_n // 16
+        twice = size == 1 and K % 2 and not little
+        block_k, warps = IN_ONE_TILE_BLOCK_K if twice else BLOCK_K, block_n // 16
     elif _in_one_large_tile(problem, limits):
         elements = LARGE_TILE // (LARGE_TILE_WARPS * WARP)
         return Configuration("columns", elements, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY, 1, BLOCK_K, False)
@@ -385,7 +393,7 @@ def _few_elements(problem: Problem, limits: Limits) -> Configuration | None:
     block_k = min(block_k, power_of_2(results))
     warps = max(1, min(warps, block_n * block_k // (2 * WARP)))
     vector = math.gcd(K, VECTOR_BYTES // size)
-    if N > 1 and vector > 2 and not little:
+    if N > 1 and vector > 2 and not (little or many_bytes):
         warps = max(1, min(warps, block_k // (WARP * vector)))
     # Fewer results rather than a second tile, as long as a warp loads whole vectors: var_mean 69825 x 5 x 93 float16 65
     # us, in several tiles 105; amax 4096 x 5 x 1000 bf16 19.4 us in two tiles of 256 results, in one of 128 25.3.

@@ -30,6 +30,7 @@ from .row_defaults import (
     narrow,
     narrow_rows,
     narrow_with_edges,
+    rows,
     two_to_each,
 )
 
@@ -44,6 +45,7 @@ __all__ = [
     "launch",
     "plan",
     "with_wide_accumulators",
+    "with_wide_results",
 ]
 
 # Values of rows of so many bytes are not read element by element, as shorter ones were timed: sum 1749885 int32 9.44
@@ -99,15 +101,16 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     if _is_newer(problem, first, limits):
         # Tables are older: sum 328 x 2000 x 99 float32 as one says 116 us, so 107 (H100).
         return configurations(problem, limits)[0]
-    few = FEW_ROWS * limits.sm_count >= problem.M * problem.K
+    few, positions = FEW_ROWS * limits.sm_count >= problem.M * problem.K, problem.accumulators == 2
     # Nor of rows of 8 bytes that are read element by element: max.dim 32911 x 561 float64 by single warps in two
     # iterations, as a row of a third as many elements was timed, 67.2 us, so 56.7 (H100).
-    odd = problem.itemsize == 8 and problem.K == 1 and problem.accumulators == 2 and problem.N % 2 == 1
+    odd = problem.itemsize == 8 and problem.K == 1 and positions and problem.N % 2 == 1
     by_rules = launch_or_none(problem, first, limits)
     simple = (few or odd) and _is_simple(problem, by_rules)
     # Nor several rows of a program while multiprocessors have none: argmax 2 x 1533 float32 as one program 3.35 us, as
-    # two 3.15 (H100).
-    apart = problem.K == 1 and limits.sm_count >= problem.M and by_rules is not None and by_rules.block_m == 1
+    # two 3.15 (H100). Of positions neither while these have few: 399 x 735 by two of 8 warps 5.20, by one of one 4.07.
+    alone = problem.K == 1 and by_rules is not None and by_rules.block_m == 1
+    apart = alone and (limits.sm_count >= problem.M or (few and positions))
     long = problem.accumulators == 1 and problem.itemsize < 8 and problem.N * problem.itemsize >= MIN_BYTES_IN_VECTORS
     fewest = row_vector(problem.N, problem.itemsize, 1) if problem.K == 1 and long else 1
 
@@ -187,6 +190,8 @@ def with_wide_accumulators(
         return configuration._replace(elements=min(configuration.elements, WIDE_CLASSES_ELEMENTS))
     if configuration.kernel == "columns" and problem.K > 1 and configuration == columns(problem, limits):
         return columns(problem, limits, wide=True)
+    if configuration.kernel == "rows" and configuration == rows(problem, limits):
+        configuration = rows(problem, limits, wide=True)
     fits = configuration.warps <= MAX_TILE_WARPS or configuration.elements <= WIDE_TILE_ELEMENTS
     if configuration.kernel != "rows" or (fits and _is_simple(problem, launch(problem, configuration, limits))):
         return configuration
@@ -195,6 +200,12 @@ def with_wide_accumulators(
         elements, warps = min(elements, WIDE_ELEMENTS[narrow]), min(warps, WIDE_WARPS)
     occupancy = min(configuration.occupancy, WIDE_OCCUPANCY)
     return configuration._replace(elements=elements, warps=warps, occupancy=occupancy)
+
+
+def with_wide_results(problem: Problem, configuration: Configuration, limits: Limits) -> Configuration:
+    """What to launch with where results of bytes are numbers of 64 bits."""
+    by_rules = configuration.kernel == "columns" and problem.K > 1 and configuration == columns(problem, limits)
+    return columns(problem, limits, wide=True) if by_rules else configuration
 
 
 def _is_simple(problem: Problem, launched: Plan | None) -> bool:

@@ -49,14 +49,16 @@ HALF_VECTORS_MAX_N = 128
 # Values of 32 bits in even rows that are no whole vectors, longer than the first and up to the second: two at a time,
 # for then rows have no edges. With edges, and so (H100): prod 21296 x 294 float32 24.5 us and 16.0 (FlagGems 19.2).
 EVEN_ROWS = 256, 512
-# Values of 16 bits in rows that are no whole vectors, longer than the first and up to the second: by single warps, two
-# rows to each, as whole vectors are (``narrow``). Of a tile of 1024, which four warps share, two have nothing of the
-# shortest. So, and by single warps (H100): prod 120404 x 531 bf16 101.7 us and 55.0 (PyTorch 81), all 262132 x 663
-# float16 196 and 134, amax 100000 x 777 bf16 87.9 and 64.6, prod 20000 x 515 float16 23.4 and 17.1, sum 40000 x 1001
-# bf16 41.9 and 38.7; but mean 150000 x 301 46.1 and 47.9. Of float32 by twice as many elements any 60000 x 531 50.0 and
-# 57.2. Where each multiprocessor has so many programs of eight rows: fewer would be shared, 2000 x 601 5.82 and 5.64.
-NARROW_WITH_EDGES, NARROW_PROGRAMS = (512, 1024), 4
-# Rows of a program of single warps: tiles of a vector to each thread of a warp.
+# Values of 8 or 16 bits in rows that are no whole vectors, longer than the first and up to the second: by single warps.
+# Of a tile of 1024 of 16 bits, which four warps share, two have nothing of the shortest. So, by single warps of two
+# rows, as whole vectors are (``narrow``), and of one (H100): vector_norm 100000 x 545 float16 86.2 us, 49.1 and 45.7
+# (PyTorch 73.6), mean 87057 x 786 bf16 78.2, 58.8 and 56.6, amax 4300 x 844 9.0, 8.9 and 8.3, 2000 x 531 5.79, 5.40 and
+# 4.91, sum 1567 x 1017 float16 6.05, 6.60 and 6.04, 100000 x 301 bf16 33.2 and 29.9; but amax 20000 x 1101 22.4, 26.5
+# and 24.5, sum 60000 x 531 float32 50.3, 56.9 and 55.5. Of bytes any 60000 x 1101 49.1, 41.5 and 42.6.
+NARROW_WITH_EDGES = {1: (1024, 2048), 2: (256, 1024)}
+# Programs for each multiprocessor, of eight rows of bytes or of four of 16 bits, of which there are more then.
+NARROW_PROGRAMS, SINGLE_OCCUPANCY = {1: 4, 2: 3}, 48
+# Rows of a program of single warps, two to each: tiles of a vector to each thread of a warp.
 NARROW_ROWS = SHORT_BYTES // (WARP * VECTOR_BYTES)
 # Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then; with 56 of 16 bits and their
 # positions 16 bytes spill.
@@ -118,8 +120,8 @@ SMALLEST_TILE = 4 * WARP
 SHORTEST = 2
 
 
-def rows(problem: Problem, limits: Limits) -> Configuration:
-    """Several rows to a program, one, or several programs for a row."""
+def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
+    """Several rows to a program, one, or several programs for a row; ``wide`` if bytes are added up in 64 bits."""
     M, N, _, size, accumulators = problem
     positions = accumulators == 2
     vector, block_n = row_vector(N, size, accumulators), power_of_2(N)
@@ -166,8 +168,10 @@ def rows(problem: Problem, limits: Limits) -> Configuration:
         vector = math.gcd(N, VECTOR_BYTES // size)
         warps = LONG_WARPS * (2 if N // (LONG_WARPS * WARP) > MAX_DEPTH else 1) // vector
         tile = vector * warps * WARP
-    elif narrow_with_edges(problem, limits):
-        return narrow(problem, OCCUPANCY, vector)
+    elif narrow_with_edges(problem, limits) and size == 2:
+        return Configuration("rows", vector, SHORT_WARPS, SINGLE_OCCUPANCY, vector, block_k=SHORT_WARPS, split=False)
+    elif narrow_with_edges(problem, limits) and not wide:
+        return narrow(problem, occupancy, vector)
     elif N * size <= SHORT_BYTES:
         several = positions and N * size >= MIN_BYTES_OF_LONG
         tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
@@ -394,10 +398,14 @@ def in_pairs(problem: Problem) -> bool:
 
 
 def narrow_with_edges(problem: Problem, limits: Limits) -> bool:
-    """Whether many values of rows with edges are read as ``narrow`` says."""
+    """Whether many values of rows with edges are read by single warps."""
     M, N, K, size, accumulators = problem
-    timed = accumulators == K == 1 and size == 2 and NARROW_WITH_EDGES[0] < N <= NARROW_WITH_EDGES[1]
-    return timed and N % (VECTOR_BYTES // size) > 0 and limits.sm_count * NARROW_PROGRAMS * NARROW_ROWS < M
+    if size not in NARROW_WITH_EDGES or accumulators > 1 or K > 1 or N % (VECTOR_BYTES // size) == 0:
+        return False
+    shortest, longest = NARROW_WITH_EDGES[size]
+    of_program = NARROW_ROWS if size == 1 else SHORT_WARPS
+    fewest = limits.sm_count * max(NARROW_PROGRAMS[size] * of_program, LITTLE[False] // power_of_2(N))
+    return shortest < N <= longest and fewest < M
 
 
 def narrow_rows(problem: Problem, vector: int) -> bool:
