@@ -112,6 +112,29 @@ def test_even_rows_two_at_a_time(N, op, device, device_with):
 
 
 @with_dim
+@each(
+    "M, N, dtype",
+    [(23, 301, torch.float16), (18, 545, torch.bfloat16), (13, 1002, torch.float16), (39, 1101, torch.int8)],
+)
+def test_rows_with_edges_by_single_warps(M, N, dtype, op, device, device_with):
+    """Of one row of 16 bits or of two of bytes; the last program has fewer."""
+    device_with(sm_count=1)
+    if dtype not in op.dtypes:
+        return
+    x = op.draw_exact((M, N), dtype, device)
+    check(op, x, 1)
+    if dtype.is_floating_point:
+        check(op, put_nans(x), 1, True)
+
+
+@with_dim
+def test_many_columns_of_less_than_a_vector_of_bytes(op, device, device_with):
+    device_with(sm_count=1)
+    if torch.int8 in op.dtypes:
+        check(op, op.draw_exact((180, 14, 12), torch.int8, device), 1)
+
+
+@with_dim
 @each("M, dtype", [*itertools.product((2, 7), (torch.float16, torch.bfloat16)), *((1, dtype) for dtype in FLOATING)])
 def test_rows_with_edges_in_one_large_tile(M, dtype, op, device, device_with):
     """Of one row for the multiprocessor any, else of 16 bits."""
