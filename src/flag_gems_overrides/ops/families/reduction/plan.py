@@ -108,9 +108,10 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     by_rules = launch_or_none(problem, first, limits)
     simple = (few or odd) and _is_simple(problem, by_rules)
     # Nor several rows of a program while multiprocessors have none: argmax 2 x 1533 float32 as one program 3.35 us, as
-    # two 3.15 (H100). Of positions neither while these have few: 399 x 735 by two of 8 warps 5.20, by one of one 4.07.
+    # two 3.15 (H100). Of positions of 32 bits neither while these have few: 399 x 735 by programs of
+    # two rows and 8 warps 5.20, by a warp for each 4.07.
     alone = problem.K == 1 and by_rules is not None and by_rules.block_m == 1
-    apart = alone and (limits.sm_count >= problem.M or (few and positions))
+    apart = alone and (limits.sm_count >= problem.M or (few and positions and problem.itemsize == 4))
     long = problem.accumulators == 1 and problem.itemsize < 8 and problem.N * problem.itemsize >= MIN_BYTES_IN_VECTORS
     fewest = row_vector(problem.N, problem.itemsize, 1) if problem.K == 1 and long else 1
 
