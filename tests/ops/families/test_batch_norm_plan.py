@@ -122,6 +122,7 @@ def test_short_runs_are_held_as_columns(problem, columns, rest, warps):
     ("problem", "columns", "rest", "warps"),
     [
         (Problem(9, 1000000, 2, 2, 1), 64, 1, 1),
+        (Problem(9, 20000, 2, 2, 1), 32, 1, 1),
         (Problem(9, 1000000, 2, 4, 1), 32, 1, 1),
         (Problem(9, 500000, 2, 8, 1), 16, 0, 1),
         (Problem(24, 300000, 4, 2, 1), 64, 8, 2),
@@ -132,7 +133,7 @@ def test_short_runs_are_held_as_columns(problem, columns, rest, warps):
 def test_short_runs_of_few_rows_are_held_as_columns_forward(problem, columns, rest, warps):
     tiling = plan(problem, H200).tiling
     assert (tiling.run, tiling.channels, tiling.rest, tiling.warps) == (problem.K, columns, rest, warps)
-    for other in (problem._replace(inputs=2), problem._replace(M=1), problem._replace(N=1000)):
+    for other in (problem._replace(inputs=2), problem._replace(M=5), problem._replace(N=1000)):
         assert plan(other, H200).tiling.run == 0
 
 
@@ -149,7 +150,8 @@ def test_columns_of_16_bits_have_half_a_line_where_each_program_has_one_tile():
         ((8, 760, 5421), 16, 0, False),
         ((8, 300, 5421), 16, 0, False),
         ((8, 60, 5421), 4, 512, True),
-        ((8, 140, 5421), 8, 1024, False),
+        ((8, 140, 5421), 4, 0, True),  # not fewer channels than multiprocessors
+        ((20, 200, 3001), 4, 0, True),  # runs shorter than a tile of all warps
         ((300, 70, 131), 4, 0, True),  # in pieces of 256 elements half of the lanes are masked
     ],
 )
@@ -161,12 +163,31 @@ def test_float64_of_odd_runs_is_read_in_a_pipeline_or_by_all_warps(shape, warps,
 
 @pytest.mark.parametrize(
     ("problem", "warps_per_sm"),
-    [(Problem(40000, 64, 33, 8, 2), 28), (Problem(40000, 64, 33, 4, 2), 16), (Problem(20000, 96, 1, 8, 2), 16)],
+    [(Problem(40000, 64, 33, 8, 2), 28), (Problem(40000, 64, 33, 4, 2), 16), (Problem(20000, 300, 1, 8, 2), 16)],
     ids=str,
 )
 def test_gradients_of_much_float64_have_more_programs_at_once(problem, warps_per_sm):
     chosen = choose(problem, H200)
     assert (chosen.kernel, chosen.warps_per_sm) == ("flat", warps_per_sm)
+
+
+@pytest.mark.parametrize(
+    ("problem", "channels"),
+    [(Problem(112, 1979813, 1, 2, 2), 32), (Problem(112, 1979814, 1, 2, 2), 16), (Problem(112, 20001, 1, 2, 2), 16)],
+    ids=str,
+)
+def test_gradients_of_odd_columns_that_l2_does_not_hold_are_of_two_sectors(problem, channels):
+    assert choose(problem, H200).channels == channels
+
+
+@pytest.mark.parametrize(
+    ("problem", "stages"),
+    [(Problem(5968, 15, 131, 4, 2), 1), (Problem(5968, 15, 131, 2, 2), 3), (Problem(4000, 15, 301, 4, 2), 3)],
+    ids=str,
+)
+def test_gradients_of_short_odd_runs_of_float32_have_more_warps_instead_of_a_pipeline(problem, stages):
+    chosen = choose(problem, H200)
+    assert (chosen.kernel, chosen.stages) == ("groups", stages)
 
 
 # Few channels, few rows, and runs that are not short, or of no power of two.
@@ -253,8 +274,12 @@ def test_gradients_of_some_columns_as_they_were_timed(problem, configuration):
         (Problem(9000, 16, 1, 4, 1), "flat"),
         (Problem(4500, 64, 1, 4, 1), "flat"),
         (Problem(5000, 64, 1, 4, 1), "flat"),
-        (Problem(6319, 144, 1, 4, 1), "flat"),
-        (Problem(20000, 144, 1, 2, 1), "flat"),
+        (Problem(6319, 144, 1, 4, 1), "groups"),
+        (Problem(12000, 144, 1, 4, 1), "flat"),
+        (Problem(20000, 144, 1, 2, 1), "groups"),
+        (Problem(20000, 300, 1, 2, 1), "flat"),
+        (Problem(5000, 200, 1, 2, 1), "groups"),
+        (Problem(5000, 201, 1, 2, 1), "channels"),
         (Problem(4581, 120, 1, 2, 1), "flat"),
         (Problem(4581, 121, 1, 2, 1), "flat"),
         (Problem(4000, 120, 1, 2, 1), "channels"),
@@ -371,7 +396,7 @@ def test_gradients_of_many_columns_are_not_held_where_that_is_slower(problem):
 
 @pytest.mark.parametrize(
     ("problem", "programs"),
-    [(Problem(8000, 32, 1, 4, 1), 125), (Problem(56029, 2, 1, 2, 2), 54), (Problem(13489, 112, 1, 2, 1), 75)],
+    [(Problem(8000, 32, 1, 4, 1), 125), (Problem(56029, 2, 1, 2, 2), 54), (Problem(13489, 112, 1, 2, 1), 63)],
     ids=str,
 )
 def test_few_elements_are_read_by_as_many_programs_as_multiprocessors_at_most(problem, programs):

@@ -25,6 +25,7 @@ from .launches import (
     Configuration,
     Problem,
     block_of,
+    has_vectors,
     held,
     held_of_one,
     launch_or_none,
@@ -61,9 +62,10 @@ FEW_WARPS = 4
 # 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. Forward a few columns: 8233 x 32 float32 18.8 us, with
 # flat 10.9, 5000 x 64 13.2 and 10.7, 4500 x 64 12.4 and 11.8, 6319 x 144 bf16 17.4 and 17.0, but 7000 x 20 10.7. The
 # bytes of a row up to which they do, and the rows forward of two bytes, are estimated between these, not timed. Of two
-# bytes and more columns than FEW_COLUMNS, of which flat's programs add up all at a time, 4581 x 120 float16 takes 13.2
-# us and 10.7, but 6000 x 30 9.7 and 11.0. With twice as many rows forward not even those of more than a sector: 9000 x
-# 16 float32 takes 14.0 us, with flat 10.2, 14255 x 17 float16 15.5 and 12.1.
+# bytes and more columns than FEW_COLUMNS, which flat's programs add up all at a time or groups share, 4581 x 120
+# float16 takes 13.2 us and 10.7, 5000 x 200 bf16 17.4, with flat 13.0, by groups 13.1, but 6000 x 30 9.7 and 11.0. With
+# twice as many rows forward not even those of more than a sector: 9000 x 16 float32 takes 14.0 us, with flat 10.2,
+# 14255 x 17 float16 15.5 and 12.1.
 ROWS_OF_ONE_COLUMN, ROWS_OF_ONE_COLUMN_FORWARD, MAX_ROW_BYTES, FEW_COLUMNS = 4096, {2: 6144, 4: 4096}, 64, 64
 # Rows of a gradient that a program holds two columns of, with more of them than these as they lie, where a row is of so
 # many bytes: 3000 x 200 bf16 takes 13.5 us held, 10.3 by flat, 2500 x 100 float32 9.0 and 8.8, but 2100 x 50 bf16 7.2
@@ -108,7 +110,7 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
             much = channels == 0 or inputs * sector_bytes(problem, channels) > MAX_BYTES_OF_SECTORS
             if much and not held_by_sectors(problem, channels, limits):
                 return None
-            some = size == 2 and FEW_COLUMNS < C <= MAX_EARLY_COLUMNS
+            some = size == 2 and C > FEW_COLUMNS and (C <= MAX_EARLY_COLUMNS or has_vectors(problem))
             max_held_rows = ROWS_OF_ONE_COLUMN
             if inputs == 1 and not some:
                 max_held_rows = ROWS_OF_ONE_COLUMN_FORWARD.get(size, A)
@@ -171,7 +173,11 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         # Half as many columns of 16 bits, a sector at least, by 4 warps: the gradient of 72 x 154744 bf16 takes 48.1 us
         # with 16 columns, 53.4 with 32 by 8 warps, of 90 x 100000 35.9 and 40.2, of 40 x 200000 35.0 with 32, 46.6 with
         # 64, of 60 x 150000 33.0 and 39.7 (H100). On sm_100 8 bytes of the first spill (Triton 3.7).
+        # Not of odd numbers of columns that L2 does not hold, whose 32 bytes of a row are in two sectors: 112 x 1979813
+        # bf16 670 us with 32, 890 with 16 (H100; torch.compile 775).
         narrow = size == 2 and channels > SECTOR_BYTES // size and limits.capability[0] < 10
+        odd = C % 2 == 1 and channels * size == 2 * SECTOR_BYTES and inputs * A * C * size > limits.l2_bytes
+        narrow = narrow and not odd
         if narrow and channels * block > FEW_WARPS * WARP * per_thread:
             channels //= 2
     elif many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):

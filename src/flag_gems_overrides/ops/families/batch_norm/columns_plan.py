@@ -65,10 +65,11 @@ MAX_ROWS_OF_RUNS = {2: 256, 4: 512, 8: 256}
 # x 300 x 4 by flat 32.5, channel by channel 54.0. And half as many more where all programs run at once: 1400 x 400 x 4
 # 16.5 by 100 programs, 22.1 and 22.4 (H100).
 MAX_ROWS_OF_LONG_RUNS = 2048
-# Forward of so many rows at least by more of a row, and by many programs: 9 x 1000000 x 2 float16 takes 44.0 us by 32
-# channels and a warp, in one tile 48.9, channel by channel 73.7, but the gradient of 9 x 4322024 x 2 311, 286 and 275
-# (H100).
-MIN_FEW_ROWS, ROW_BYTES_OF_FEW_ROWS = 4, 128
+# Forward of so many rows at least, and runs so short, by more of a row, and by many programs: 9 x 1000000 x 2 float16
+# takes 44.0 us by 32 channels and a warp, in one tile 48.9, channel by channel 73.7, but 5 x 300001 x 2 float32 21.6
+# and 20.0, 9 x 300000 x 8 bf16 48.5 and 44.5, the gradient of 9 x 4322024 x 2 311 and 275. Of 16 bits by half as many
+# channels where all warps run at once: 9 x 20000 x 2 4.5 us, 4.9, channel by channel 5.2 (H100).
+MIN_FEW_ROWS, MAX_RUN_OF_FEW_ROWS, ROW_BYTES_OF_FEW_ROWS = 8, 4, 128
 # Programs that do not wait for each other: of so many waves the last one is a small part.
 WAVES = 4
 # Warps of a multiprocessor that run at once where each thread has half of its elements.
@@ -178,8 +179,11 @@ def runs_as_columns(problem: Problem, limits: Limits) -> Configuration | None:
 def _few_rows_of_runs(problem: Problem, limits: Limits) -> Configuration | None:
     A, C, B, size, inputs = problem
     channels = ROW_BYTES_OF_FEW_ROWS // (B * size)
-    if inputs == 2 or A < MIN_FEW_ROWS or cdiv(C, channels) <= WAVES * limits.sm_count:
+    few = A < MIN_FEW_ROWS or B > MAX_RUN_OF_FEW_ROWS or cdiv(C, channels) <= WAVES * limits.sm_count
+    if inputs == 2 or few:
         return None
+    if size == 2 and C * B * power_of_2(A) <= WARPS_AT_ONCE * WARP * limits.sm_count * held(problem) // 4:
+        channels //= 2
     tiles = [(power_of_2_within(A), 1), (power_of_2(A), 0)]
     return _runs_in_tiles(problem, channels, tiles, held(problem) * WARP // 2, limits)
 

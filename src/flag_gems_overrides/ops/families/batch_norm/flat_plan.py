@@ -16,7 +16,7 @@ from .launches import FLAT_LOADS, FLAT_SHARE, FLAT_VECTORS, Configuration, Flat,
 # 153.8 and 154.8 (H100).
 FLAT_WARPS, WIDE_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 4, 16, 3
 # So many warps of programs of 4, whose threads have 72 registers, where a gradient has so many bytes of float64: 40000
-# x 64 x 33 takes 1173 us so, 1226 with 16 (H100).
+# x 64 x 33 takes 1173 us so, 1226 with 16, 2048 x 3937 130 and 136, but 20000 x 300, by channel, 107 and 98.4 (H100).
 FLOAT64_WARPS_PER_SM, MIN_FLOAT64_BYTES = 28, 32 << 20
 # Least tiles of a program of few elements. One is enough, and the bytes of its sums, where a multiprocessor has one
 # program at most: 8000 x 32 float32 8.8 us by 125 programs, 9.7 by 42, 38256 x 17 x 2 bf16 17.3 by 114, 18.2 by 57, the
@@ -37,8 +37,8 @@ def flat_of(problem: Problem, limits: Limits) -> Configuration | None:
         if few and each.warps == min(FLAT_WARPS):
             found.append(each)
     fastest = min(found, key=lambda each: estimate(problem, each, limits), default=None)
-    much = problem.M * problem.N * problem.K * problem.itemsize >= MIN_FLOAT64_BYTES
-    if fastest and much and problem.inputs == 2 and problem.itemsize == 8 and fastest.warps == min(FLAT_WARPS):
+    much = problem.itemsize == 8 and problem.M * problem.N * problem.K * problem.itemsize >= MIN_FLOAT64_BYTES
+    if fastest and much and problem.inputs == 2 and fastest.channels == 1 and fastest.warps == min(FLAT_WARPS):
         more = fastest._replace(warps_per_sm=FLOAT64_WARPS_PER_SM)
         return more if launch_or_none(problem, more, limits) is not None else fastest
     return fastest

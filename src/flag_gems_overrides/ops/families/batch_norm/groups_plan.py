@@ -53,12 +53,20 @@ STAGES = 3
 CHANNELS_REGISTERS = 80
 # Forward float64 of runs that are no whole vectors: where a program has whole channels, however long, it has twice the
 # loads in flight: 8 x 760 x 5421 takes 302 us so, 354 by 528 programs (PyTorch 319), 8 x 300 x 5421 137 and 159 (147),
-# unless in the last of its turns, which take as long each, most multiprocessors have none.
+# unless in the last of its turns, which take as long each, most multiprocessors have none, or runs are shorter than its
+# tile: 20 x 200 x 3001 142 us and 135, 8 x 700 x 1971 111 and 104 by half as many loads.
 # Where several share a channel, in pieces of a power of two, which have a pipeline, of at most so many lanes for each
-# element: 64 x 2 x 362249 409 us element by element in a pipeline, 517 by heads, vectors and tails without (H100).
+# element: 64 x 2 x 362249 405 us element by element in a pipeline, 517 by heads, vectors and tails without, 8 x 60 x
+# 5421 32.7 and 36.3, 20 x 20 x 3001 21.7 and 23.5 (H100).
 MAX_OF_LAST_TURN, WARPS_OF_PIECES, LOADS_OF_PIECES, MAX_PADDING_OF_PIECES = 4 / 3, 8, 8, 1.2
+# Gradients of float32 of which programs share channels, whose runs of about so many elements have heads and tails, and
+# which L2 does not hold, have so many warps to a multiprocessor instead of a pipeline: 5968 x 15 x 131 115 us, 121 with
+# one, 4000 x 15 x 201 111 and 114, but 5000 x 20 x 301 bf16 160 and 151 (H100).
+SHORT_EDGED, WARPS_OF_SHORT_EDGED = range(128, 257), 32
 # Bytes of a gradient's only channel that one program goes through.
 MAX_BYTES_ALONE = 32 << 10
+# Tiles of a program of half as many columns forward, by the bytes of an element.
+MAX_TILES_OF_HALF = {2: 4, 4: 2}
 # Half as many columns of float32 to a program where a multiprocessor has no more elements, two tiles.
 MAX_SHARE_OF_HALF = 8192
 # Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
@@ -87,9 +95,12 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     if single_float64:
         pieces = pipelined._replace(warps=WARPS_OF_PIECES, loads=LOADS_OF_PIECES, padded=True, stages=STAGES)
         pipelined = pipelined._replace(stages=1)  # or 24 bytes of 3 x 3 x 8001 spill, even with 128 registers
-        if limits.capability[0] == 9 and _padding(problem, pieces) <= MAX_PADDING_OF_PIECES:
+        shared = limits.sm_count > problem.N
+        if limits.capability[0] == 9 and shared and _padding(problem, pieces) <= MAX_PADDING_OF_PIECES:
             pipelined = pieces
             yield pieces._replace(warps=WARPS_OF_PIECES // 2)
+    elif _short_edged(problem, limits):
+        pipelined = pipelined._replace(stages=1, warps_per_sm=WARPS_OF_SHORT_EDGED)
     elif limits.capability[0] < 9:
         pipelined = pipelined._replace(stages=1) if share < 3 / 4 or has_edges(problem) else groups
     elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
@@ -119,12 +130,13 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
             yield groups._replace(tiles=1)
         narrow = problem.inputs == 2 and limits.sm_count * groups.channels >= 4 * problem.N
         half = groups._replace(channels=groups.channels // 2, loads=COLUMNS[0] // 2)
-        if wide and problem.inputs == 1 and problem.itemsize == 2 and problem.N > MAX_EARLY_COLUMNS:
-            # Forward half as many columns where each program has one tile, and flat's programs add up two blocks of
-            # channels: 6319 x 144 float16 12.7 us, with all columns 17.3, by flat 16.5 (H100; torch.compile 11.9).
-            one_each = half._replace(tiles=1)
+        if wide and problem.inputs == 1 and problem.N > MAX_EARLY_COLUMNS:
+            # Forward half as many columns where each program has few tiles, and flat's programs add up two blocks of
+            # channels: 6319 x 144 float16 12.7 us, with all columns 17.3, by flat 16.5 (torch.compile 11.9), float32
+            # 12.3, by flat 14.4, 20000 x 144 bf16 18.8 and 21.0, 5000 x 200 13.1 and 13.0 (H100).
+            one_each, most = half._replace(tiles=1), MAX_TILES_OF_HALF[problem.itemsize]
             launched = launch_or_none(problem, one_each, limits)
-            if isinstance(launched, Groups) and launched.slice_size <= launched.tiling.rows:
+            if isinstance(launched, Groups) and launched.slice_size <= most * launched.tiling.rows:
                 yield one_each
         if wide and narrow and problem.itemsize == 2:
             # Half as many columns, so that fewer programs wait for each other: the gradient of 7868 x 304 bf16 takes
@@ -146,15 +158,23 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     # Few programs do not wait long for each other: the gradient of one channel of 9411 float32 takes 7.5 us by nine, of
     # 28685 7.6 by 28, but by one program 8.9, and of 26192 bf16 8.6; of 8448 bf16 5.9.
     bytes_of_one = problem.M * problem.K * problem.itemsize if problem.N == 1 and problem.inputs == 2 else 0
-    in_flight = single_float64 and limits.capability[0] == 9
     balanced = cdiv(problem.N, limits.sm_count) * limits.sm_count <= MAX_OF_LAST_TURN * problem.N
-    short = problem.M * problem.K <= MAX_ALONE or (in_flight and balanced)
+    tile = elements(problem, 2 * groups.loads, True) * MAX_WARPS * WARP
+    in_flight = single_float64 and limits.capability[0] == 9 and balanced and tile <= problem.K
+    short = problem.M * problem.K <= MAX_ALONE or in_flight
     if alone and short and bytes_of_one <= MAX_BYTES_ALONE:
         # With heads and tails 8 bytes spill (3 x 3 x 8001 float16).
         loads = groups.loads if has_edges(problem) and not in_flight else 2 * groups.loads
         yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
     for least in TILES:
         yield pipelined._replace(tiles=least)
+
+
+def _short_edged(problem: Problem, limits: Limits) -> bool:
+    """Whether more warps read the short runs of a gradient of float32, with heads and tails, faster than a pipeline."""
+    shared = limits.sm_count > problem.N and problem.K in SHORT_EDGED and has_edges(problem)
+    large = 2 * problem.M * problem.N * problem.K * problem.itemsize > limits.l2_bytes
+    return limits.capability[0] == 9 and problem.inputs == 2 and problem.itemsize == 4 and shared and large
 
 
 def _has_many_parts(problem: Problem, groups: Configuration, limits: Limits) -> bool:

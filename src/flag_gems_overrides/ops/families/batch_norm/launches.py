@@ -60,9 +60,9 @@ SUMS_OF_THREAD = {1: 8, 2: 16}
 # flat: how many times the bytes of its sums a program reads at least, unless that leaves few programs. If blocks are no
 # whole rows: programs in so many waves if a block has few of them, so that the last wave is short.
 FLAT_SHARE, FLAT_WAVES = 4, 4
-# flat: lanes of programs that are rounded up where there are fewer than multiprocessors: the gradients of 35110 x 5
-# bf16 8.7 us, rounded down 9.8, of 11144 x 5 x 3 8.3 and 9.3, of 8192 x 60 float16 9.3 and 9.6 (H100), forward 6319 x
-# 144 float16 15.1 and 16.4.
+# flat: lanes of a gradient's programs that are rounded up where there are fewer than multiprocessors: 35110 x 5 bf16
+# 8.7 us, rounded down 9.8, 11144 x 5 x 3 8.3 and 9.3, 8192 x 60 float16 9.3 and 9.6, but forward 13489 x 112 16.7 and
+# 15.6 (H100).
 LANES_OF_SMALL = 128
 # flat: channels of a program that merges the parts, entries of them that it loads at a time, and registers of a thread
 # (with 128 float64 spills 96 bytes, left to itself the compiler spills 8 of float32 on sm_100). Statistics of places in
@@ -369,7 +369,7 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
             # Programs do not wait for each other.
             at_once *= FLAT_WAVES
     group = max(1, min(at_once // blocks, tiles // least))
-    if all_channels and lanes <= LANES_OF_SMALL and cdiv(tiles, least) <= limits.sm_count:
+    if all_channels and inputs == 2 and lanes <= LANES_OF_SMALL and cdiv(tiles, least) <= limits.sm_count:
         group = cdiv(tiles, least)
     slice_size = cdiv(tiles, group)
     group = cdiv(tiles, slice_size)
