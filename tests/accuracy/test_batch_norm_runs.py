@@ -195,7 +195,7 @@ def one_program(monkeypatch, device_with):
 @pytest.mark.usefixtures("one_program")
 @pytest.mark.parametrize("misaligned", [False, True])
 @each("dtype", FLOATING)
-@each("shape", [(9, 70, 2), (4, 33, 4), (24, 130, 4), (7, 30, 2)])
+@each("shape", [(9, 70, 2), (8, 33, 4), (24, 130, 4), (15, 30, 2)])
 def test_few_rows_of_runs_as_columns(shape, dtype, misaligned, device):
     problem = launches.Problem(*shape, dtype.itemsize, 1)
     as_columns = problem.K * dtype.itemsize <= columns_plan.MAX_RUN_BYTES
