@@ -180,16 +180,6 @@ def test_gradients_of_odd_columns_that_l2_does_not_hold_are_of_two_sectors(probl
     assert choose(problem, H200).channels == channels
 
 
-@pytest.mark.parametrize(
-    ("problem", "stages"),
-    [(Problem(5968, 15, 131, 4, 2), 1), (Problem(5968, 15, 131, 2, 2), 3), (Problem(4000, 15, 301, 4, 2), 3)],
-    ids=str,
-)
-def test_gradients_of_short_odd_runs_of_float32_have_more_warps_instead_of_a_pipeline(problem, stages):
-    chosen = choose(problem, H200)
-    assert (chosen.kernel, chosen.stages) == ("groups", stages)
-
-
 # Few channels, few rows, and runs that are not short, or of no power of two.
 @pytest.mark.parametrize("shape", [(451, 64, 2), (24, 1024, 2), (40, 1000, 2), (100, 4000, 16), (140, 1209, 3)])
 def test_other_runs_are_held_channel_by_channel(shape):

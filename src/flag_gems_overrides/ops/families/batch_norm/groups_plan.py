@@ -59,10 +59,6 @@ CHANNELS_REGISTERS = 80
 # element: 64 x 2 x 362249 405 us element by element in a pipeline, 517 by heads, vectors and tails without, 8 x 60 x
 # 5421 32.7 and 36.3, 20 x 20 x 3001 21.7 and 23.5 (H100).
 MAX_OF_LAST_TURN, WARPS_OF_PIECES, LOADS_OF_PIECES, MAX_PADDING_OF_PIECES = 4 / 3, 8, 8, 1.2
-# Gradients of float32 of which programs share channels, whose runs of about so many elements have heads and tails, and
-# which L2 does not hold, have so many warps to a multiprocessor instead of a pipeline: 5968 x 15 x 131 115 us, 121 with
-# one, 4000 x 15 x 201 111 and 114, but 5000 x 20 x 301 bf16 160 and 151 (H100).
-SHORT_EDGED, WARPS_OF_SHORT_EDGED = range(128, 257), 32
 # Bytes of a gradient's only channel that one program goes through.
 MAX_BYTES_ALONE = 32 << 10
 # Tiles of a program of half as many columns forward, by the bytes of an element.
@@ -99,8 +95,6 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
         if limits.capability[0] == 9 and shared and _padding(problem, pieces) <= MAX_PADDING_OF_PIECES:
             pipelined = pieces
             yield pieces._replace(warps=WARPS_OF_PIECES // 2)
-    elif _short_edged(problem, limits):
-        pipelined = pipelined._replace(stages=1, warps_per_sm=WARPS_OF_SHORT_EDGED)
     elif limits.capability[0] < 9:
         pipelined = pipelined._replace(stages=1) if share < 3 / 4 or has_edges(problem) else groups
     elif problem.K == 1 and groups.warps_per_sm == COLUMNS_WARPS_ALONE:
@@ -168,13 +162,6 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
         yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
     for least in TILES:
         yield pipelined._replace(tiles=least)
-
-
-def _short_edged(problem: Problem, limits: Limits) -> bool:
-    """Whether more warps read the short runs of a gradient of float32, with heads and tails, faster than a pipeline."""
-    shared = limits.sm_count > problem.N and problem.K in SHORT_EDGED and has_edges(problem)
-    large = 2 * problem.M * problem.N * problem.K * problem.itemsize > limits.l2_bytes
-    return limits.capability[0] == 9 and problem.inputs == 2 and problem.itemsize == 4 and shared and large
 
 
 def _has_many_parts(problem: Problem, groups: Configuration, limits: Limits) -> bool:
