@@ -444,3 +444,23 @@ def test_full_programs_that_are_alone_on_a_multiprocessor_have_all_registers(lay
     monkeypatch.setattr(devices, "limits", lambda device: H200)
     monkeypatch.setattr(prepare.batch_norm_channels, "bind", lambda *_, **options: options.get("maxnreg"))
     assert prepare.forward_launch(View(*layout), dtype, True, 0.1, 1e-5, 0, None) == registers
+
+
+@pytest.mark.parametrize(
+    ("problem", "channels"),
+    [
+        (Problem(4, 9877648, 4, 2, 1), 64),
+        (Problem(3, 1000000, 4, 2, 1), 64),
+        (Problem(4, 3000000, 8, 2, 1), 32),
+        (Problem(7, 3000000, 4, 2, 1), 16),
+        (Problem(4, 300000, 4, 2, 1), 32),
+        (Problem(4, 1000000, 2, 2, 1), 64),
+        (Problem(5, 1000000, 4, 4, 1), 16),
+        (Problem(1, 9000000, 4, 2, 1), 128),
+    ],
+    ids=str,
+)
+def test_single_warps_of_many_have_more_channels_of_16_bits(problem, channels):
+    planned = plan(problem, H200)
+    assert isinstance(planned, Channels)
+    assert (planned.tiling.channels, planned.tiling.warps) == (channels, 1)

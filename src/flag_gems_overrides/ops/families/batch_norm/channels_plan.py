@@ -71,6 +71,11 @@ ROWS_OF_ONE_COLUMN, ROWS_OF_ONE_COLUMN_FORWARD, MAX_ROW_BYTES, FEW_COLUMNS = 409
 # many bytes: 3000 x 200 bf16 takes 13.5 us held, 10.3 by flat, 2500 x 100 float32 9.0 and 8.8, but 2100 x 50 bf16 7.2
 # and 8.1 (H100).
 ROWS_OF_TWO_COLUMNS, MIN_BYTES_OF_LONG = 2048, 400
+# Forward programs of one warp have twice as many elements of 16 bits of so few rows, in so many waves of as many as run
+# at once, 32 to a multiprocessor, which have more bytes in flight so: 4 x 9877648 x 4 bf16 takes 293 us so, 321 by
+# 308677 of 512 elements (torch.compile 291), 4 x 3000000 x 8 164 and 173, 3 x 1000000 x 4 float16 29.8 and 32.1, but
+# 7 x 3000000 x 4 bf16 170 and 154, 5 x 1000000 x 4 float32 84 and 74 (H100).
+WAVES_OF_WARPS, BYTES_OF_LARGE_WARPS, MIN_OF_LARGE_WARPS, ROWS_OF_LARGE_WARPS = 4, range(8, 17), 16, 4
 # Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
 MAX_SINGLES = 3 / 4
 
@@ -182,6 +187,8 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
             channels //= 2
     elif many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
         per_thread *= 2
+    elif _has_large_warps(problem, channels, limits) and channels * block == per_thread * WARP:
+        channels, per_thread = 2 * channels, 2 * per_thread
     elif B == 1:
         if limits.sm_count * channels >= 2 * C and channels * block * inputs >= 1024:
             per_thread //= 2
@@ -192,6 +199,15 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         per_thread //= 4 if inputs == 1 and B % 2 and A > 1 else 2
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
     return Configuration("channels", channels, warps)
+
+
+def _has_large_warps(problem: Problem, channels: int, limits: Limits) -> bool:
+    """Whether programs of one warp that hold so many channels forward are so many that twice as many are faster."""
+    A, C, B, size, inputs = problem
+    whole = B > 1 and VECTOR_BYTES // size % B == 0 and B * size in BYTES_OF_LARGE_WARPS
+    few = A <= ROWS_OF_LARGE_WARPS and power_of_2(A * B) >= MIN_OF_LARGE_WARPS
+    forward = inputs == 1 and size == 2 and limits.capability[0] == 9
+    return whole and few and forward and cdiv(C, channels) >= WAVES_OF_WARPS * WARPS_AT_ONCE * limits.sm_count
 
 
 def unaligned_channels(problem: Problem, limits: Limits) -> Configuration | None:
