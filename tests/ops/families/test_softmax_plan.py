@@ -852,6 +852,24 @@ def test_long_columns_of_no_whole_vectors_are_read_as_they_lie(M, N, K, size, in
         assert p.step >= 0.84 * p.blocks * p.block, "most of each tile has some"
 
 
+@pytest.mark.parametrize(
+    ("M", "N", "K", "size", "inputs", "lanes", "depth"),
+    [
+        (399, 32, 51, 2, 2, 4, 8),
+        (399, 32, 51, 4, 2, 4, 8),
+        (800, 32, 51, 2, 2, 2, 16),
+        (1200, 32, 51, 2, 2, 1, 32),
+        (600, 16, 51, 2, 2, 2, 8),
+        (399, 32, 51, 2, 1, 1, 32),
+        (500, 8, 101, 2, 2, 1, 8),
+    ],
+)
+def test_gradients_of_few_short_columns_have_several_threads_to_a_column(M, N, K, size, inputs, lanes, depth):
+    p = plan(M, N, K, size, inputs, H100)
+    assert isinstance(p, Short)
+    assert (p.lanes, p.depth, p.warps) == (lanes, depth, 4)
+
+
 def test_columns_held_by_a_program_of_most_warps_where_most_multiprocessors_have_one():
     p = plan(88, 4766, 8, 2, 1, H200)
     assert isinstance(p, Short)

@@ -23,6 +23,7 @@ from .held_plan import (
     MAX_WARPS,
     WHOLE_WARPS,
     block_as_it_lies,
+    for_more_threads,
     held_block,
     held_by_most_warps,
     held_forward,
@@ -120,6 +121,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             found = short_columns(problem, limits) or found
         if found.kernel == "short" and power_of_2(N) > found.elements and not is_of_two_threads(problem):
             found = _shared_columns(problem, found, limits)
+        elif found.kernel == "short":
+            found = for_more_threads(problem, found, limits)
         launched = launch(problem, found, limits)
         if not isinstance(launched, Split) or (launched.group == 1 and not launched.looped):
             if isinstance(launched, Split) and are_many_small_programs(problem, launched, limits):

@@ -33,6 +33,10 @@ MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
 # that of 3 x 2 x 27041 bf16 3.58 us so, 4.10 by a vector (FlagGems 3.50), 30 x 2 x 5001 3.94 and 4.43 (FlagGems 3.92),
 # 8 x 3 x 9001 3.74 and 3.77, 2 x 4 x 20001 3.60 and 3.68 (H100).
 MAX_OF_HALF_VECTORS = 2400
+# Threads to a multiprocessor, fewer of which have half as many elements of a column of a gradient, MIN_SHARED at least,
+# and share it: with one warp to a scheduler nothing hides what it waits for. The gradient of 399 x 32 x 51 bf16 5.74 us
+# by 154 threads with 32 elements of each input (FlagGems 4.96, H100).
+FEW_THREADS, MIN_SHARED = 320, 8
 # Columns of several threads, by programs of so many, or half as many where those are too few or hold too little, and so
 # many programs to a multiprocessor at least: rows that begin anywhere have their first and last sectors in two programs
 # each, which is each sector where a program has no more than one. softmax 3 x 503 x 44043 float16 166 us by 64 columns,
@@ -151,6 +155,17 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
     if warps > max_warps or K >= 2**30 or M * K + elements * warps * WARP >= 2**31:
         return None
     return Configuration("short", elements, warps)
+
+
+def for_more_threads(problem: Problem, short: Configuration, limits: Limits) -> Configuration:
+    """Gradients of whole columns to a thread, where too few threads would be on each multiprocessor."""
+    M, N, K, size, inputs = problem
+    elements = short.elements
+    if inputs == 1 or size == 8 or is_little(problem, limits):
+        return short
+    while elements > MIN_SHARED and M * K * power_of_2(N) < FEW_THREADS * limits.sm_count * elements:
+        elements //= 2
+    return short._replace(elements=elements)
 
 
 def is_of_two_threads(problem: Problem) -> bool:
