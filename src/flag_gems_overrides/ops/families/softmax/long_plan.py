@@ -38,7 +38,9 @@ MIN_STRIDED_VECTORS_BYTES = 384 << 20
 # were 3201 of float32 one by one, 5000 of 16 bits, 16384 of whole vectors; by bytes and inputs, the gradients of
 # log_softmax 21 x 2976 x 361 float32 138 us so and 172 (torch.compile 134), of 30 x 2500 x 361 166 and 198, of softmax
 # 21 x 2976 x 361 168 and 166, 60 x 2950 x 301 393 and 463 (H100).
-MIN_STRIDED_COLUMN = {(2, 1): 3072, (4, 1): 3072, (2, 2): 2900, (4, 2): 2500}
+# Float64 by columns takes about 1 us a megabyte: log_softmax 39 x 9024 x 21 (118 MB) 121.6 us (torch.compile 95.4), 140
+# x 1712 x 197 (755 MB) 588 (H100).
+MIN_STRIDED_COLUMN = {(2, 1): 3072, (4, 1): 3072, (2, 2): 2900, (4, 2): 2500, (8, 1): 1500, (8, 2): 1500}
 MIN_STRIDED_COLUMN_OF_VECTORS = 16384
 # In pairs or fours, and one by one where two [N, K] of 16 bits, forward six, are more than L2 has, shorter ones: the
 # gradients of 40 x 1500 x 276 float16 66.4 us so and 78.5 by columns, of 100 x 1000 x 278 110 and 116, softmax 8 x 1004
@@ -115,7 +117,7 @@ def is_better_strided(problem: Problem, by_columns: Split, limits: Limits) -> bo
     """
     M, N, K, size, inputs = problem
     whole = K % (VECTOR_BYTES // size) == 0
-    if K <= MAX_INTERLEAVED or size == 8 or not by_columns.looped:
+    if K <= MAX_INTERLEAVED or not by_columns.looped:
         return False
     if whole and (size == 4 or K % by_columns.block_k == 0):
         return False
@@ -135,6 +137,8 @@ def _least_strided(problem: Problem, by_columns: Split, limits: Limits) -> tuple
         return MIN_STRIDED_VECTORS_BYTES, MIN_STRIDED_COLUMN_OF_VECTORS
     if by_columns.vec > 1:
         return MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN_OF_SEVERAL
+    if size == 8:
+        return MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN[size, inputs]
     least = MIN_STRIDED_SINGLES_OF_16_BITS_BYTES if size * inputs == 2 else MIN_STRIDED_SINGLES_BYTES
     large = size == 2 and (6 if inputs == 1 else 2) * N * K * size * inputs > limits.l2_bytes
     return least, MIN_STRIDED_COLUMN_OF_SEVERAL if large else MIN_STRIDED_COLUMN[size, inputs]
