@@ -34,8 +34,9 @@ MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
 # 8 x 3 x 9001 3.74 and 3.77, 2 x 4 x 20001 3.60 and 3.68 (H100).
 MAX_OF_HALF_VECTORS = 2400
 # Threads to a multiprocessor, fewer of which have half as many elements of a column of a gradient, MIN_SHARED at least,
-# and share it: with one warp to a scheduler nothing hides what it waits for. The gradient of 399 x 32 x 51 bf16 5.74 us
-# by 154 threads with 32 elements of each input (FlagGems 4.96, H100).
+# and share it: with one warp to a scheduler nothing hides what it waits for. The gradients of 399 x 32 x 51 bf16 5.22
+# us so and 5.81 by 154 threads with 32 elements of each input (FlagGems 5.09), of 800 x 32 x 51 7.41 and 8.05, of 1000
+# x 24 x 25 float16 5.07 and 5.45 (H100).
 FEW_THREADS, MIN_SHARED = 320, 8
 # Columns of several threads, by programs of so many, or half as many where those are too few or hold too little, and so
 # many programs to a multiprocessor at least: rows that begin anywhere have their first and last sectors in two programs

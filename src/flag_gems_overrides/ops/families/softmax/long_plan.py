@@ -38,10 +38,16 @@ MIN_STRIDED_VECTORS_BYTES = 384 << 20
 # were 3201 of float32 one by one, 5000 of 16 bits, 16384 of whole vectors; by bytes and inputs, the gradients of
 # log_softmax 21 x 2976 x 361 float32 138 us so and 172 (torch.compile 134), of 30 x 2500 x 361 166 and 198, of softmax
 # 21 x 2976 x 361 168 and 166, 60 x 2950 x 301 393 and 463 (H100).
-# Float64 by columns takes about 1 us a megabyte: log_softmax 39 x 9024 x 21 (118 MB) 121.6 us (torch.compile 95.4), 140
-# x 1712 x 197 (755 MB) 588 (H100).
-MIN_STRIDED_COLUMN = {(2, 1): 3072, (4, 1): 3072, (2, 2): 2900, (4, 2): 2500, (8, 1): 1500, (8, 2): 1500}
+MIN_STRIDED_COLUMN = {(2, 1): 3072, (4, 1): 3072, (2, 2): 2900, (4, 2): 2500}
 MIN_STRIDED_COLUMN_OF_VECTORS = 16384
+# Of float64, by inputs, bytes moved; the least column; how many whole vectors may have, forward. By columns it takes
+# about 1 us a megabyte: log_softmax 39 x 9024 x 21 (118 MB) 73 us so and 121 (torch.compile 97), softmax 140 x 1712 x
+# 197 499 and 585, 30 x 4000 x 33 46 and 67, 100 x 1500 x 21 36.9 and 49.9, 39 x 9024 x 9 37.4 and 67.9, 8 x 6000 x 33
+# (25 MB) 27.7 and 31.0, the gradient of log_softmax 39 x 9024 x 21 89 and 114; in vectors softmax 39 x 9024 x 22 80 and
+# 132, 10 x 10000 x 50 52.8 and 82.4, 20 x 4000 x 64 52.8 and 62.0, but the gradient of 39 x 9024 x 24 125 and 100
+# (H100).
+MIN_STRIDED_FLOAT64_BYTES, MIN_STRIDED_FLOAT64_COLUMN = {1: 24 << 20, 2: 48 << 20}, 1500
+MAX_STRIDED_FLOAT64_VECTORS = 64
 # In pairs or fours, and one by one where two [N, K] of 16 bits, forward six, are more than L2 has, shorter ones: the
 # gradients of 40 x 1500 x 276 float16 66.4 us so and 78.5 by columns, of 100 x 1000 x 278 110 and 116, softmax 8 x 1004
 # x 8694 bf16 174 and 204, one by one the gradient of 8 x 1004 x 8695 255 and 267, of 11 x 2164 x 7705 662 and 897,
@@ -103,8 +109,8 @@ def are_long_rows(problem: Problem, limits: Limits) -> bool:
 
 
 def is_better_strided(problem: Problem, by_columns: Split, limits: Limits) -> bool:
-    """Whether more than a few long columns are that programs would read twice: of no whole vectors, or of 16 bits whose
-    rows no blocks divide evenly.
+    """Whether more than a few long columns are that programs would read twice: of no whole vectors, of 16 bits whose
+    rows no blocks divide evenly, or of float64 forward whose rows are short.
 
     By columns a warp reads, of each line, less than there is: softmax 1 x 32768 x 3231 float16 250 us so, by columns
     one by one 499 (FlagGems 418), 2 x 20000 x 2049 bf16 197 and 366, 4 x 150000 x 63 float16 89 and 150, 8 x 40001 x
@@ -119,7 +125,9 @@ def is_better_strided(problem: Problem, by_columns: Split, limits: Limits) -> bo
     whole = K % (VECTOR_BYTES // size) == 0
     if K <= MAX_INTERLEAVED or not by_columns.looped:
         return False
-    if whole and (size == 4 or K % by_columns.block_k == 0):
+    if whole and (size == 4 or (size == 2 and K % by_columns.block_k == 0)):
+        return False
+    if whole and size == 8 and (inputs > 1 or K > MAX_STRIDED_FLOAT64_VECTORS):
         return False
     least, shortest = _least_strided(problem, by_columns, limits)
     if shortest > N or M * N * K * size * (inputs + 1) < least:
@@ -131,14 +139,14 @@ def _least_strided(problem: Problem, by_columns: Split, limits: Limits) -> tuple
     """Bytes moved, and elements of a column."""
     _, N, K, size, inputs = problem
     block_k = by_columns.block_k
+    if size == 8:
+        return MIN_STRIDED_FLOAT64_BYTES[inputs], MIN_STRIDED_FLOAT64_COLUMN
     if K % (VECTOR_BYTES // size) == 0:
         if -K % block_k >= MIN_UNEVEN * K:
             return MIN_UNEVEN_BYTES, MIN_UNEVEN_COLUMN
         return MIN_STRIDED_VECTORS_BYTES, MIN_STRIDED_COLUMN_OF_VECTORS
     if by_columns.vec > 1:
         return MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN_OF_SEVERAL
-    if size == 8:
-        return MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN[size, inputs]
     least = MIN_STRIDED_SINGLES_OF_16_BITS_BYTES if size * inputs == 2 else MIN_STRIDED_SINGLES_BYTES
     large = size == 2 and (6 if inputs == 1 else 2) * N * K * size * inputs > limits.l2_bytes
     return least, MIN_STRIDED_COLUMN_OF_SEVERAL if large else MIN_STRIDED_COLUMN[size, inputs]
