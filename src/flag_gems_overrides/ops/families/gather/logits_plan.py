@@ -55,9 +55,11 @@ MAX_PIECES_ALONE, MAX_ELEMENTS_ALONE, MAX_WARPS_ALONE, MAX_WHOLE_WARPS = 2048, 4
 # float64 5.23 by one for each row, 5.92 by ten, 6.68 by five, 40 x 130 5.13, 5.44 and 5.94, 100 x 256 5.57, 5.74 and
 # 6.33 (H100).
 MIN_WHOLE_PIECES, MIN_WHOLE_TILE_OF_8_BYTES = 512, 256
-# But of so few classes so many: 500 x 3 float32 takes 3.18 us by 8 warps, 3.86 by 32, 912 x 1 bfloat16 2.95 and 3.19,
-# 300 x 5 4.18 and 4.06 (H200).
-FEW_CLASSES, WARPS_OF_FEW_CLASSES = 4, 8
+# But of so few classes fewer, with so many logits and rows to a thread: 500 x 3 float32 takes 3.18 us by 8 warps, 3.86
+# by 32, 912 x 1 bfloat16 2.95 and 3.19, 300 x 5 4.18 and 4.06 (H200). With more to a thread, by 8 warps, and so (H100):
+# 1111 x 1 bfloat16 4.75 us and 4.00, 1300 x 2 4.56 and 4.19, 1500 x 1 float64 6.30 and 5.23, 1000 x 4 float32 3.98 and
+# 3.85.
+FEW_CLASSES, WARPS_OF_FEW_CLASSES, LOGITS_OF_FEW_CLASSES, ROWS_OF_FEW_CLASSES = 4, 8, 8, 4
 # Longer rows, of one class each, are held too, by two or four warps with so many elements to a lane, where a program
 # has so many tiles at least: in a loop the last tile leaves lanes idle, and each lane has exponentials of its own
 # maxima. H100, in a loop in parentheses: 262144 x 1024 float64 729 us (946), 20000 x 1100 79 (150), 20000 x 1300 92
@@ -298,12 +300,17 @@ def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool) -> W
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     most = min(block_r * pieces // WARP, MAX_WARPS_ALONE if alone and size < 8 else MAX_WHOLE_WARPS)
     if alone and C <= FEW_CLASSES:
-        most = min(most, WARPS_OF_FEW_CLASSES)
+        most = min(most, _warps_of_few_classes(rows, block_c))
     while 2 * warps <= most:
         warps *= 2
     # All that there are: by itself the compiler spills 8 bytes to have 32 in 32 warps (8 x 230 float32, weighted).
     registers = _all_registers(warps, limits) if warps > WARPS else 0
     return Whole(block_r, 1, block_c, vec, warps, registers, cdiv(N, block_r))
+
+
+def _warps_of_few_classes(rows: int, block_c: int) -> int:
+    least = max(rows // ROWS_OF_FEW_CLASSES, rows * block_c // LOGITS_OF_FEW_CLASSES)
+    return max(least // WARP, WARPS_OF_FEW_CLASSES)
 
 
 def _rows_of_a_tile(problem: Problem, limits: Limits, block_c: int, vec: int) -> int:
