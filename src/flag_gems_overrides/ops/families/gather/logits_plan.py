@@ -58,7 +58,9 @@ MIN_WHOLE_PIECES, MIN_WHOLE_TILE_OF_8_BYTES = 512, 256
 # But of so few classes fewer, with so many logits and rows to a thread: 500 x 3 float32 takes 3.18 us by 8 warps, 3.86
 # by 32, 912 x 1 bfloat16 2.95 and 3.19, 300 x 5 4.18 and 4.06 (H200). With more to a thread, by 8 warps, and so (H100):
 # 1111 x 1 bfloat16 4.75 us and 4.00, 1300 x 2 4.56 and 4.19, 1500 x 1 float64 6.30 and 5.23, 1000 x 4 float32 3.98 and
-# 3.85.
+# 3.85. Of up to 4 bytes they are of one program in more pieces too, where their losses are summed, for programs wait
+# for each other: 763 x 3 bfloat16 4.72 us by six, 4.12 by one, 3000 x 1 4.69 and 4.64, but 500 x 7 5.01 and 5.30, 300
+# x 5 float32 5.05 and 5.62 (H100).
 FEW_CLASSES, WARPS_OF_FEW_CLASSES, LOGITS_OF_FEW_CLASSES, ROWS_OF_FEW_CLASSES = 4, 8, 8, 4
 # Longer rows, of one class each, are held too, by two or four warps with so many elements to a lane, where a program
 # has so many tiles at least: in a loop the last tile leaves lanes idle, and each lane has exponentials of its own
@@ -178,7 +180,7 @@ def cross_entropy(
     """
     N, C, _, size = problem
     if is_whole(problem, limits):
-        return _whole(problem, limits, gradient, shared)
+        return _whole(problem, limits, gradient, shared, reduced and not gradient)
     held = _held(problem, limits, gradient) if shared and (written or not gradient) else None
     if held:
         return held
@@ -287,12 +289,13 @@ def is_whole(problem: Problem, limits: Limits) -> bool:
     return C <= MAX_WHOLE_ELEMENTS and C * size <= (MAX_WHOLE_BYTES_OF_FEW[size] if few else MAX_WHOLE_BYTES)
 
 
-def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool) -> Whole:
+def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool, summed: bool = False) -> Whole:
     N, C, _, size = problem
     block_c, vec = power_of_2(C), math.gcd(C, VECTOR_BYTES // size)
     pieces = block_c // vec  # of a row, as they are loaded
     rows = power_of_2(N)
-    alone = rows * pieces <= MAX_PIECES_ALONE and rows * block_c <= MAX_ELEMENTS_ALONE
+    few_pieces = rows * pieces <= MAX_PIECES_ALONE or (summed and C <= FEW_CLASSES and size < 8)
+    alone = few_pieces and rows * block_c <= MAX_ELEMENTS_ALONE
     block_r = rows if alone else _rows_of_a_tile(problem, limits, block_c, vec)
     if not alone and cdiv(N, block_r) > limits.sm_count:
         return _many_rows(problem, limits, vec, _lanes_of_a_row(problem, limits, vec), gradient, classes)
