@@ -66,6 +66,16 @@ def test_two_tiles_of_several_rows_with_edges_are_of_one_warp(problem):
         assert choose(other, H200)[1:] != (8, 256, 2, 1, 0)
 
 
+@pytest.mark.parametrize(("N", "depth"), [(401, 1), (449, 1), (701, 2), (855, 2), (1001, 2)])
+def test_many_odd_rows_of_float32_are_of_four_warps(N, depth):
+    """263852 x 855 625 us by a warp for each row, 604 by four (FlagGems 605), 131072 x 449 166.8 and 162.3 (H100)."""
+    problem = Problem(100000, N, 1, 4)
+    assert choose(problem, H200) == Configuration("segments", 4, 128, depth, 4)
+    # A third of the lanes would have none.
+    other = problem._replace(N=601)
+    assert choose(other, H200) != Configuration("segments", 4, 128, depth, 4)
+
+
 @pytest.mark.parametrize(
     ("problem", "depth"),
     [

@@ -147,6 +147,11 @@ MAX_OF_4_WARPS = 2048
 # 520 x 299 float16 3.38 and 3.55, 900 x 299 3.44 and 3.69 by 8; but 359 x 263 float32 4.32, by two warps for each row
 # 3.44 (H100). No others were timed.
 ONE_WARP_TILES, ONE_WARP_ROWS = 2, (EDGES_ROWS, 8)
+# Odd rows of float32 of so many tiles of a warp's vectors, where L2 does not hold all, are of four warps in one step,
+# if at least such a share of their lanes has elements. By a warp for each row, and so (H100): 263852 x 855 625 us and
+# 604 (FlagGems 605), 100000 x 701 197.5 and 192.2, 131072 x 449 166.8 and 162.3, 60000 x 401 72.7 and 71.2,
+# 20000 x 1001 59.5 and 59.3.
+ODD_ROW_TILES, ODD_ROW_WARPS, ODD_ROW_FULL = (4, 8), 4, 3 / 4
 # Of programs of rows as they lie in memory.
 FLAT_WARPS = 4
 
@@ -176,7 +181,7 @@ def plan(problem: Problem, limits: Limits) -> Launch:
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """What is legal, each another launch, by its estimate, wide pieces before; the first is the default."""
     found: dict[Launch, Configuration] = {}
-    wide = _all_columns(problem, limits) or _wide(problem, limits) if problem.K > 1 else _one_warp(problem, limits)
+    wide = _all_columns(problem, limits) or _wide(problem, limits) if problem.K > 1 else _of_a_row(problem, limits)
     first = [wide] if wide else []
     for candidate in (*first, *(_rows(problem, limits) if problem.K == 1 else _columns(problem, limits))):
         launched = launch_or_none(problem, candidate, limits)
@@ -216,6 +221,23 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for vectors in (1, 2):
             elements = vectors * VECTOR_BYTES // problem.size
             yield Configuration("flat", elements, elements * FLAT_WARPS * WARP, 1, FLAT_WARPS)
+
+
+def _of_a_row(problem: Problem, limits: Limits) -> Configuration | None:
+    return _one_warp(problem, limits) or _odd_row(problem, limits)
+
+
+def _odd_row(problem: Problem, limits: Limits) -> Configuration | None:
+    """For each odd row of float32, of many."""
+    M, N, _, size, integer, _ = problem
+    vec, unaligned = vector(problem)
+    tiles = cdiv(interior(problem), WARP * vec)
+    depth = cdiv(tiles, ODD_ROW_WARPS)
+    few, many = ODD_ROW_TILES
+    of_words = size == 4 and not integer and unaligned and few <= tiles <= many
+    full = tiles >= ODD_ROW_FULL * depth * ODD_ROW_WARPS
+    row = Configuration("segments", vec, WARP * vec, depth, ODD_ROW_WARPS)
+    return row if of_words and full and 2 * M * N * size > limits.l2_bytes else None
 
 
 def _one_warp(problem: Problem, limits: Limits) -> Configuration | None:
