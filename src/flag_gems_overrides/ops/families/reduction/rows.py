@@ -57,7 +57,7 @@ def reduce_rows_kernel(
     split = program_of_row(BLOCK_SPLITS)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     start, head, body = whole_vectors(m, N, ALIGN)
-    if EDGE_LANES:
+    if EDGE_LANES and not ONE_TILE_PER_CTA:
         edges, _ = load_edges(x_ptr, start, head, body, N, (m < M) & (split == 0), OP, ALIGN, EDGE_LANES)
     bits: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth
     together: tl.constexpr = OP.narrow is not None and VECTOR * bits >= 32
@@ -77,6 +77,9 @@ def reduce_rows_kernel(
         EVICT=EVICT,
         NEIGHBOURS=32 // bits if together else 1,
     )
+    if EDGE_LANES and ONE_TILE_PER_CTA:
+        # Not before the tile, which would wait until warps have exchanged the edges.
+        edges, _ = load_edges(x_ptr, start, head, body, N, (m < M) & (split == 0), OP, ALIGN, EDGE_LANES)
     result = fold(acc, edges, OP, VECTOR) if EDGE_LANES else tl.reduce(acc, 1, OP.combine)
     store_values(
         result[:, None],
