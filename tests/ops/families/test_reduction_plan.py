@@ -773,6 +773,20 @@ def test_values_of_rows_with_edges_are_of_single_warps(N):
         assert plan(M, length, 1, size, accumulators, H200).step >= length
 
 
+@pytest.mark.parametrize("N", [129, 437, 478, 1023])
+def test_odd_words_that_are_added_up_in_64_bits_are_of_single_warps(N):
+    """nansum 134161 x 437 int32 by warps that share rows 207 us, 79 to read them (H100)."""
+
+    def wide(M, length, size=4):
+        problem = Problem(M, length, 1, size, 1)
+        return launch(problem, with_wide_accumulators(problem, choose(problem, H200), H200), H200)
+
+    p = wide(1585, N)
+    assert (p.block_m, p.step, p.vector, p.warps, p.splits) == (4, 128, 4, 4, 1)
+    for M, length in ((1584, N), (1585, 128), (1585, 1025), (1585, 480)):
+        assert wide(M, length).step >= length
+
+
 def test_rows_of_bytes_with_edges_are_of_single_warps():
     """any 60000 x 1101 bool, by warps that share rows, 49.1 us, so 41.5 (H100); not sums, in 64 bits."""
     p = plan(60000, 1101, 1, 1, 1, H200)

@@ -25,6 +25,7 @@ from .launches import (
 from .programs import OCCUPANCY, row_vector
 from .row_defaults import (
     FEW_ROWS,
+    by_single_warps,
     in_pairs,
     in_vectors_with_edges,
     narrow,
@@ -32,6 +33,7 @@ from .row_defaults import (
     narrow_with_edges,
     rows,
     two_to_each,
+    wide_with_edges,
 )
 
 __all__ = [
@@ -191,6 +193,8 @@ def with_wide_accumulators(
         return configuration._replace(elements=min(configuration.elements, WIDE_CLASSES_ELEMENTS))
     if configuration.kernel == "columns" and problem.K > 1 and configuration == columns(problem, limits):
         return columns(problem, limits, wide=True)
+    if configuration.kernel == "rows" and wide_with_edges(problem, limits):
+        return by_single_warps(VECTOR_BYTES // problem.itemsize, WIDE_OCCUPANCY)
     if configuration.kernel == "rows" and configuration == rows(problem, limits):
         configuration = rows(problem, limits, wide=True)
     fits = configuration.warps <= MAX_TILE_WARPS or configuration.elements <= WIDE_TILE_ELEMENTS

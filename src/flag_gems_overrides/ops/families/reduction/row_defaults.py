@@ -58,6 +58,10 @@ EVEN_ROWS = 256, 512
 NARROW_WITH_EDGES = {1: (1024, 2048), 2: (256, 1024)}
 # Programs for each multiprocessor, of eight rows of bytes or of four of 16 bits, of which there are more then.
 NARROW_PROGRAMS, SINGLE_OCCUPANCY = {1: 4, 2: 3}, 48
+# Odd rows of 32 bits that are added up in 64, longer than the first and up to the second, so many programs of four for
+# each multiprocessor: by single warps, for those that share rows store what lanes have 128 bytes apart from each other,
+# in one bank of shared memory. nansum 134161 x 437 int32 (H100) 207 us by four warps to four rows, 79 to read them.
+WIDE_WITH_EDGES, WIDE_PROGRAMS = (128, 1024), 3
 # Rows of a program of single warps, two to each: tiles of a vector to each thread of a warp.
 NARROW_ROWS = SHORT_BYTES // (WARP * VECTOR_BYTES)
 # Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then; with 56 of 16 bits and their
@@ -169,7 +173,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         warps = LONG_WARPS * (2 if N // (LONG_WARPS * WARP) > MAX_DEPTH else 1) // vector
         tile = vector * warps * WARP
     elif narrow_with_edges(problem, limits) and size == 2:
-        return Configuration("rows", vector, SHORT_WARPS, SINGLE_OCCUPANCY, vector, block_k=SHORT_WARPS, split=False)
+        return by_single_warps(vector, SINGLE_OCCUPANCY)
     elif narrow_with_edges(problem, limits) and not wide:
         return narrow(problem, occupancy, vector)
     elif N * size <= SHORT_BYTES:
@@ -406,6 +410,19 @@ def narrow_with_edges(problem: Problem, limits: Limits) -> bool:
     of_program = NARROW_ROWS if size == 1 else SHORT_WARPS
     fewest = limits.sm_count * max(NARROW_PROGRAMS[size] * of_program, LITTLE[False] // power_of_2(N))
     return shortest < N <= longest and fewest < M
+
+
+def wide_with_edges(problem: Problem, limits: Limits) -> bool:
+    """Whether many odd rows of 32 bits, added up in 64, are read by single warps."""
+    M, N, K, size, accumulators = problem
+    shortest, longest = WIDE_WITH_EDGES
+    odd = size == 4 and accumulators == K == 1 and N % (VECTOR_BYTES // size) > 0
+    return odd and shortest < N <= longest and limits.sm_count * WIDE_PROGRAMS * SHORT_WARPS < M
+
+
+def by_single_warps(vector: int, occupancy: int) -> Configuration:
+    """A warp for each row, a vector to a thread, in a loop."""
+    return Configuration("rows", vector, SHORT_WARPS, occupancy, vector, block_k=SHORT_WARPS, split=False)
 
 
 def narrow_rows(problem: Problem, vector: int) -> bool:
