@@ -48,13 +48,17 @@ def load_edges(
 
 
 @triton.jit
-def fold(x, edges, OP: tl.constexpr, VECTOR: tl.constexpr):
+def fold(x, edges, OP: tl.constexpr, VECTOR: tl.constexpr, APART: tl.constexpr = False):
     """What threads have of a tile of accumulators, [BLOCK_M, BLOCK_N], and of its edges, along a row.
 
-    Combined before warps exchange it, so that they do that once. VECTOR: neighbours that are in one thread.
+    Combined before warps exchange it, so that they do that once.
+
+    Args:
+        VECTOR: neighbours that are in one thread.
+        APART: whether warps exchange them one after the other.
     """
     WIDTH: tl.constexpr = edges.shape[1]
-    if x.shape[1] % (WIDTH * VECTOR):
+    if APART or x.shape[1] % (WIDTH * VECTOR):
         return OP.combine(tl.reduce(x, 1, OP.combine), tl.reduce(edges, 1, OP.combine))
     else:
         apart = tl.reshape(x, [x.shape[0], x.shape[1] // (WIDTH * VECTOR), WIDTH, VECTOR])
