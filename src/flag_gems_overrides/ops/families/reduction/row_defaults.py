@@ -58,10 +58,11 @@ EVEN_ROWS = 256, 512
 NARROW_WITH_EDGES = {1: (1024, 2048), 2: (256, 1024)}
 # Programs for each multiprocessor, of eight rows of bytes or of four of 16 bits, of which there are more then.
 NARROW_PROGRAMS, SINGLE_OCCUPANCY = {1: 4, 2: 3}, 48
-# Odd rows of 32 bits that are added up in 64, longer than the first and up to the second, so many programs of four for
-# each multiprocessor: by single warps, for those that share rows store what lanes have 128 bytes apart from each other,
-# in one bank of shared memory. nansum 134161 x 437 int32 (H100) 207 us by four warps to four rows, 79 to read them.
-WIDE_WITH_EDGES, WIDE_PROGRAMS = (128, 1024), 3
+# Odd rows of 32 bits that are added up in 64, longer than the first and up to the second, so many or more rows for each
+# multiprocessor: by single warps. sum_dim 300000 x 131 int32 70 us, by warps that share rows 174; but nansum 134161 x
+# 437 93 and 90 since these are reduced before their edges, sum_dim 8745 x 479 15.1 and 13.2, 2000 x 501 6.4 and 5.4,
+# 20000 x 1001 38.4 and 35.3, 3000 x 777 10.4 and 8.5 (H100).
+WIDE_WITH_EDGES, WIDE_ROWS = (128, 256), 750
 # Rows of a program of single warps, two to each: tiles of a vector to each thread of a warp.
 NARROW_ROWS = SHORT_BYTES // (WARP * VECTOR_BYTES)
 # Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then; with 56 of 16 bits and their
@@ -417,7 +418,7 @@ def wide_with_edges(problem: Problem, limits: Limits) -> bool:
     M, N, K, size, accumulators = problem
     shortest, longest = WIDE_WITH_EDGES
     odd = size == 4 and accumulators == K == 1 and N % (VECTOR_BYTES // size) > 0
-    return odd and shortest < N <= longest and limits.sm_count * WIDE_PROGRAMS * SHORT_WARPS < M
+    return odd and shortest < N <= longest and limits.sm_count * WIDE_ROWS <= M
 
 
 def by_single_warps(vector: int, occupancy: int) -> Configuration:
