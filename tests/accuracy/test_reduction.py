@@ -128,6 +128,19 @@ def test_rows_with_edges_by_single_warps(M, N, dtype, op, device, device_with):
 
 
 @with_dim
+@each("M, N, dtype", [(35, 437, torch.float32), (35, 437, torch.int32), (27, 301, torch.float64)])
+def test_rows_with_edges_by_several_warps(M, N, dtype, op, device, device_with):
+    """Reduced before their edges; the last program has fewer."""
+    device_with(sm_count=1)
+    if dtype not in op.dtypes:
+        return
+    x = op.draw_exact((M, N), dtype, device)
+    check(op, x, 1)
+    if dtype.is_floating_point:
+        check(op, put_nans(x), 1, True)
+
+
+@with_dim
 def test_many_columns_of_less_than_a_vector_of_bytes(op, device, device_with):
     device_with(sm_count=1)
     if torch.int8 in op.dtypes:
