@@ -75,7 +75,7 @@ def test_few_groups_load_weight_and_bias_early(samples, C, K, groups, itemsize, 
         (60000, 3, 3, 1, 4, 2, 2, 4),
         (72000, 1, 6, 8, 2, 4, 2, 4),
         (10000, 1, 3, 25, 2, 2, 2, 1),
-        (300, 1, 3, 3, 2, 1, 1, 1),
+        (3000, 1, 3, 3, 2, 1, 1, 1),
     ],
 )
 def test_a_thread_has_whole_groups_of_a_few_elements(M, N, K, groups, itemsize, vec, rows, warps):
@@ -98,10 +98,12 @@ def test_a_thread_has_whole_groups_of_a_few_elements(M, N, K, groups, itemsize, 
         (100000, 12, 1, 5, 2),
         (215008, 1, 9, 6719, 8),
         (30000, 1, 8, 1, 2),
+        (1, 1, 10, 1, 2),
+        (56, 1, 9, 1, 2),
     ],
 )
 def test_threads_share_other_groups(M, N, K, groups, itemsize):
-    """Of other sizes, or, of float32, of too many or too few elements, or of several channels' own weights."""
+    """Of other sizes, or few, or, of float32, of too many or too few elements, or of several channels' own weights."""
     assert isinstance(plan(Problem(M, N, K, groups, itemsize, 1), H200), Rows)
 
 
