@@ -133,6 +133,24 @@ def test_a_warp_has_two_groups_of_little_float32(M, N, K, itemsize, groups, warp
     assert (planned.groups, planned.warps) == (groups, warps)
 
 
+@pytest.mark.parametrize(
+    ("M", "size", "itemsize", "groups", "halved"),
+    [
+        (748192 * 8, 15, 2, 64, True),
+        (300000, 18, 2, 32, True),
+        (200000, 11, 4, 64, True),
+        (100000, 13, 8, 32, True),
+        (10000, 15, 2, 64, False),
+        (300000, 16, 2, 0, False),
+    ],
+)
+def test_many_small_groups_of_single_elements_or_pairs_are_halved(M, size, itemsize, groups, halved):
+    planned = plan(Problem(M, 1, size, 1, itemsize, 1), H200)
+    assert isinstance(planned, Rows)
+    assert (planned.chunks == 2) == halved
+    assert not halved or (planned.groups, planned.warps) == (groups, 4)
+
+
 def test_programs_of_groups_alone_run_at_once():
     planned = plan(Problem(400, 4099, 1, 1, 2, 1, True), H200)
     assert isinstance(planned, Rows)

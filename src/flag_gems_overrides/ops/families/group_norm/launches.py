@@ -41,7 +41,7 @@ class Configuration(NamedTuple):
     warps: int
     groups: int = 1  # of a program: forward rows, tile
     vec: int = 1  # elements of a load, where a group is read as it lies
-    vectors: int = 1  # loop, split: of a tile, for each thread
+    vectors: int = 1  # loop, split: of a tile, for each thread; forward rows: chunks of a small group
     block_d: int = 0  # gradients but rows: channels of a tile
     block_hw: int = 0  # and elements of each
     programs_per_sm: int = 0  # most, where programs have several tiles
