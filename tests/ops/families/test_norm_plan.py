@@ -247,7 +247,8 @@ def test_hardly_more_rows_than_pipelines_have_a_program_each_in_rms_norm(M, N, s
     ("M", "N", "size", "halved"),
     [(1000000, 9, 4, True), (30000, 13, 4, True), (500000, 25, 2, True), (8000, 13, 4, False), (500000, 33, 4, False)]
     + [(500000, 14, 4, True), (300000, 30, 2, True), (500000, 13, 8, True)]
-    + [(500000, 12, 4, False), (500000, 14, 8, False), (500000, 7, 4, False)],
+    + [(500000, 12, 4, False), (500000, 14, 8, False), (500000, 7, 2, False), (200000, 7, 4, False)]
+    + [(16593145, 5, 4, True), (1000000, 7, 4, True)],
 )
 def test_many_short_rows_of_single_elements_or_pairs_are_halved(M, N, size, halved):
     problem = Problem(M, N, 1, size, False)

@@ -22,7 +22,7 @@ MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
 MAX_N_OF_MANY_ROWS, MIN_ROWS_PER_SM = 16, 512
 # Rows of which layer_norm has half at a time (``in_two_chunks``): the shortest and longest, elements of a tile of them,
 # and the fewest for each multiprocessor.
-MIN_HALVED, MAX_HALVED, HALVED_TILE, MIN_HALVED_ROWS_PER_SM = 9, 32, 1024, 128
+MIN_HALVED, MAX_HALVED, HALVED_TILE, MIN_HALVED_ROWS_PER_SM = 5, 32, 1024, 128
 # Odd rows of 16 bits that a warp has two of at a time, in chunks of a lane for each (``in_chunks_of_a_warp``): the
 # shortest and longest, rows and warps of a program, and the fewest for each multiprocessor.
 MIN_CHUNKED, MAX_CHUNKED, CHUNKED_ROWS, CHUNKED_WARPS, MIN_CHUNKED_PER_SM = 129, 255, 4, 2, 20
@@ -183,13 +183,14 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
 
 
 def in_two_chunks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
-    """Many rows of 9 to 32 elements, loaded as single elements or pairs, are loaded in two chunks: half as many threads
+    """Many rows of 5 to 32 elements, loaded as single elements or pairs, are loaded in two chunks: half as many threads
     share a row and exchange its two sums. For layer_norm only; other configurations are returned unchanged.
 
     2850130 x 13 float32 takes 117.3 us so, 148.8 with the whole row at a time, of bf16 80.7 and 118.7, 1000000 x 9
     float32 37.9 and 54.5, 500000 x 25 44.7 and 60.3, of bf16 32.5 and 48.9, 206596 x 15 float32 16.2 and 17.3, 30000 x
     13 4.94 and 5.24, with a residual 1000000 x 13 60.8 and 62.2, 300000 x 18 22.3 and 25.6, 300000 x 30 bf16 20.2 and
-    22.0, 500000 x 10 float32 21.5 and 22.4, 300000 x 13 float64 29.6 and 33.3; 300000 x 50 48.4 and 48.3, and
+    22.0, 500000 x 10 float32 21.5 and 22.4, 300000 x 13 float64 29.6 and 33.3; 16593145 x 5 float32, not timed so, 360
+    with whole rows (FlagGems 324); 300000 x 50 48.4 and 48.3, and
     rms_norm, of one sum, of 2850130 x 13 120.9 and 106.5 (H100).
     """
     M, N, _, itemsize, backward, _ = problem
