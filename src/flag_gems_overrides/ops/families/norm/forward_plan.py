@@ -57,7 +57,8 @@ MIN_LATE_EDGES, MANY_ROWS_PER_SM = 2048, 8
 MAX_UNALIGNED_ROWS_PER_SM = 8
 # Of pairs in up to so many elements, more, up to so many elements of a multiprocessor: layer_norm of 1976 x 406 float16
 # takes 4.75 us so, 5.17 with edges, of 8000 x 406 10.1 and 11.6, with a residual 12000 x 406 17.5 and 21.0, 3000 x 1002
-# bf16 12.5 and 16.5. Without, one warp has up to MAX_PAIRS_OF_WARP: 3000 x 602 7.1, by two 7.5, with edges 8.3 (H100).
+# bf16 12.5 and 16.5; any number with a residual, of which more were not timed: 27381 x 498 bf16 41.5 with edges
+# (torch.compile 36.9). Without, one warp has up to MAX_PAIRS_OF_WARP: 3000 x 602 7.1, two 7.5, with edges 8.3 (H100).
 MAX_PAIRS, MAX_PAIRS_PER_SM, MAX_PAIRS_OF_WARP = 1024, 37000, 768
 # Registers of threads of 16 warps with single elements, which are alone on a multiprocessor (``_few_unaligned_rows``).
 REGISTERS_OF_SINGLES = 80
@@ -287,7 +288,7 @@ def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
     M, N, _, itemsize, _, residual = problem
     if itemsize != 2 or N % 2 or N % widest(N, itemsize) == 0 or N > MAX_PAIRS:
         return None
-    if MAX_PAIRS_PER_SM * limits.sm_count < M * N:
+    if MAX_PAIRS_PER_SM * limits.sm_count < M * N and not (residual and N % 4):
         return None
     found = _few_unaligned_rows(problem)
     return found if residual or N > MAX_PAIRS_OF_WARP else found._replace(warps=1)
