@@ -589,7 +589,12 @@ AT_ONCE += [
     (1976, 406, 2, "pairs"),
     (12000, 406, 2, "pairs"),
 ]
-AT_ONCE += [(13000, 406, 2, "pairs of sums"), (1976, 255, 2, ""), (2000, 451, 2, "single without a residual")]
+AT_ONCE += [
+    (13000, 406, 2, "pairs"),
+    (14000, 374, 2, "pairs of sums"),
+    (1976, 255, 2, ""),
+    (2000, 451, 2, "single without a residual"),
+]
 
 
 @pytest.mark.parametrize(
@@ -597,7 +602,27 @@ AT_ONCE += [(13000, 406, 2, "pairs of sums"), (1976, 255, 2, ""), (2000, 451, 2,
 )
 def test_longer_rows_of_pairs_have_no_edges(M, N, residual, warps):
     assert choose(Problem(M, N, 1, 2, False, residual), H200) == Configuration("rows", warps, 2)
-    assert choose(Problem(3 * M, N, 1, 2, False, residual), H200).vec == (2 if residual else 8)
+    many = choose(Problem(3 * M, N, 1, 2, False, residual), H200)
+    assert many.vec == (2 if residual or N <= 640 else 8)
+
+
+# Rows, columns, whether there is a residual, and warps of a row of pairs.
+MANY_PAIRS = [(60000, 262, True, 1), (60000, 318, True, 1), (60000, 322, True, 2), (27381, 498, True, 2)]
+MANY_PAIRS += [(20000, 406, False, 1), (8448, 638, False, 1), (20000, 642, False, 0), (20000, 382, False, 0)]
+MANY_PAIRS += [(20000, 408, False, 0), (20000, 404, False, 0), (60000, 260, True, 0)]
+
+
+@pytest.mark.parametrize(("M", "N", "residual", "warps"), MANY_PAIRS)
+def test_many_rows_of_pairs_have_no_edges(M, N, residual, warps):
+    found = choose(Problem(M, N, 1, 2, False, residual), H200)
+    assert (found.vec == 2) == (warps > 0)
+    assert not warps or found == Configuration("rows", warps, 2)
+
+
+@pytest.mark.parametrize(("M", "N"), [(20000, 406), (13000, 598)])
+def test_many_rows_of_pairs_of_rms_norm_are_not_those_of_layer_norm(M, N):
+    p = rms_plan.plan_forward(Problem(M, N, 1, 2, False), H200)
+    assert p.vec == 8
 
 
 @pytest.mark.parametrize("residual", [False, True])

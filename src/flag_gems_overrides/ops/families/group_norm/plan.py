@@ -92,8 +92,8 @@ PROGRAMS_PER_SM_OF_CHANNELS = 8
 SHORT_SIZES = {2: (3, 5, 6, 7, 9, 10, 12, 14), 4: (6, 8, 9)}
 SHORT_ELEMENTS, SHORT_CHANNELS = 18, {2: 9, 4: 1}
 MIN_SHORT_OF_FLOAT32, MAX_SHORT_OF_FLOAT32 = 1024, 4352
-# Fewest groups for each multiprocessor: one group of 1 x 10 bf16 takes 3.23 us so, torch.compile 2.88, 56 x 9 3.34 and
-# FlagGems 3.07 (H100).
+# Fewest groups for each multiprocessor: one group of 1 x 10 bf16 takes 3.11 us so, by threads that share it 2.80
+# (torch.compile 2.74), 56 x 9 3.13 and 3.01 (H100).
 MIN_SHORT_GROUPS_PER_SM = 8
 # Least groups of a multiprocessor for programs of four warps of these.
 SHORT_OF_4_WARPS = 128
@@ -244,8 +244,10 @@ def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _in_two_chunks(problem: Problem, limits: Limits) -> Configuration | None:
-    """Half as many threads share a group and exchange its sums; None for others. Chosen as for layer_norm, not timed:
-    748192 x 8 x 15 bf16 in 8 groups takes 281 us with a whole group at a time (torch.compile 222, H100)."""
+    """Half as many threads share a group and exchange its sums; None for others. Chosen as for layer_norm:
+    748192 x 8 x 15 bf16 in 8 groups takes 187 us so, 282 with a whole group at a time (torch.compile 222), 40000 x 8 x
+    13 float16 in 8 15.8 and 20.5, 60000 x 4 x 11 float32 in 4 15.8 and 20.3, 300000 x 18 float16 18.6 and 19.9, 100000
+    x 13 float64 14.4 and 14.8 (H100)."""
     vec, few = widest(problem), 2 if problem.itemsize < 8 else 1
     if problem.inputs > 1 or vec > few or problem.size % vec or not MIN_HALVED <= problem.size <= MAX_HALVED:
         return None

@@ -57,9 +57,14 @@ MIN_LATE_EDGES, MANY_ROWS_PER_SM = 2048, 8
 MAX_UNALIGNED_ROWS_PER_SM = 8
 # Of pairs in up to so many elements, more, up to so many elements of a multiprocessor: layer_norm of 1976 x 406 float16
 # takes 4.75 us so, 5.17 with edges, of 8000 x 406 10.1 and 11.6, with a residual 12000 x 406 17.5 and 21.0, 3000 x 1002
-# bf16 12.5 and 16.5; any number with a residual, of which more were not timed: 27381 x 498 bf16 41.5 with edges
-# (torch.compile 36.9). Without, one warp has up to MAX_PAIRS_OF_WARP: 3000 x 602 7.1, two 7.5, with edges 8.3 (H100).
-MAX_PAIRS, MAX_PAIRS_PER_SM, MAX_PAIRS_OF_WARP = 1024, 37000, 768
+# bf16 12.5 and 16.5; any number of no fours with a residual: 27381 x 498 bf16 35.4 and 40.7 (torch.compile 36.1), 20000
+# x 1002 float16 48.0 and 56.4, fused_add_rms_norm of 27381 x 498 90.5 and 94.2. Without, one warp has up to
+# MAX_PAIRS_OF_WARP: 3000 x 602 7.1, two 7.5, with edges 8.3; of many with a residual up to MAX_PAIRS_OF_WARP_OF_MANY:
+# 60000 x 262 float16 43.3, two 47.4, with edges 48.6, but 27381 x 498 35.4 by one or two (H100).
+MAX_PAIRS, MAX_PAIRS_PER_SM, MAX_PAIRS_OF_WARP, MAX_PAIRS_OF_WARP_OF_MANY = 1024, 37000, 768, 320
+# Of many rows of pairs without a residual (``many_pairs``): the shortest and longest, and the fewest for each
+# multiprocessor.
+MIN_MANY_PAIRS, MAX_MANY_PAIRS, MIN_MANY_PAIRS_PER_SM = 386, 640, 64
 # Registers of threads of 16 warps with single elements, which are alone on a multiprocessor (``_few_unaligned_rows``).
 REGISTERS_OF_SINGLES = 80
 # Odd rows of 16 bits of up to so many elements, or so many with a residual, that are all loaded at once, one by one, by
@@ -190,9 +195,9 @@ def in_two_chunks(problem: Problem, found: Configuration, limits: Limits) -> Con
     2850130 x 13 float32 takes 117.3 us so, 148.8 with the whole row at a time, of bf16 80.7 and 118.7, 1000000 x 9
     float32 37.9 and 54.5, 500000 x 25 44.7 and 60.3, of bf16 32.5 and 48.9, 206596 x 15 float32 16.2 and 17.3, 30000 x
     13 4.94 and 5.24, with a residual 1000000 x 13 60.8 and 62.2, 300000 x 18 22.3 and 25.6, 300000 x 30 bf16 20.2 and
-    22.0, 500000 x 10 float32 21.5 and 22.4, 300000 x 13 float64 29.6 and 33.3; 16593145 x 5 float32, not timed so, 360
-    with whole rows (FlagGems 324); 300000 x 50 48.4 and 48.3, and
-    rms_norm, of one sum, of 2850130 x 13 120.9 and 106.5 (H100).
+    22.0, 500000 x 10 float32 21.5 and 22.4, 300000 x 13 float64 29.6 and 33.3, 16593145 x 5 float32 283 and 361,
+    700000 x 5 18.6 and 22.3, 1000000 x 7 29.2 and 30.8; 300000 x 50 48.4 and 48.3, and rms_norm, of one sum, of 2850130
+    x 13 120.9 and 106.5 (H100).
     """
     M, N, _, itemsize, backward, _ = problem
     few = 2 if itemsize < 8 else 1  # elements of a load
@@ -288,10 +293,27 @@ def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
     M, N, _, itemsize, _, residual = problem
     if itemsize != 2 or N % 2 or N % widest(N, itemsize) == 0 or N > MAX_PAIRS:
         return None
-    if MAX_PAIRS_PER_SM * limits.sm_count < M * N and not (residual and N % 4):
+    many = MAX_PAIRS_PER_SM * limits.sm_count < M * N
+    if many and not (residual and N % 4):
         return None
     found = _few_unaligned_rows(problem)
-    return found if residual or N > MAX_PAIRS_OF_WARP else found._replace(warps=1)
+    alone = N <= MAX_PAIRS_OF_WARP_OF_MANY if many else not residual and N <= MAX_PAIRS_OF_WARP
+    return found._replace(warps=1) if alone else found
+
+
+def many_pairs(problem: Problem, limits: Limits) -> Configuration | None:
+    """A row of pairs of 16 bits to a warp in layer_norm, instead of pipelines that read whole vectors and edges; None
+    for others.
+
+    20000 x 406 float16 takes 18.6 us so, by pipelines 21.2 (torch.compile 18.6, H100); other lengths of many rows were
+    not timed.
+    """
+    M, N, _, itemsize, backward, residual = problem
+    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % 4 != 2:
+        return None
+    if not MIN_MANY_PAIRS <= N <= MAX_MANY_PAIRS or limits.sm_count * MIN_MANY_PAIRS_PER_SM > M:
+        return None
+    return Configuration("rows", 1, 2)
 
 
 def _few_single_rows(problem: Problem, limits: Limits) -> Configuration | None:

@@ -17,6 +17,7 @@ from .forward_plan import (
     few_long_rows,
     forward_rows,
     long_sum,
+    many_pairs,
     odd_rows_at_once,
     shared_odd_row,
     short_odd_row,
@@ -110,7 +111,7 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
     """What was timed for layer_norm alone, of which rms_norm has less to do."""
     if problem.backward:
         return many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
-    return odd_row(problem, limits) or odd_sum(problem, limits)
+    return odd_row(problem, limits) or odd_sum(problem, limits) or many_pairs(problem, limits)
 
 
 def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
