@@ -194,6 +194,15 @@ def test_short_channels(shape, dtype, device, device_with):
 
 
 @each("dtype", FLOATING)
+@each("shape", [(17, 8, 15, 8), (131, 1, 9, 1), (131, 2, 9, 1)])
+def test_many_small_groups_in_two_chunks(shape, dtype, device, device_with):
+    """Of single elements and of pairs, with a last tile that is not full."""
+    device_with(sm_count=1)
+    case = Case(*shape, dtype, device)
+    case.check(case.weight, case.bias, (True, True, True))
+
+
+@each("dtype", FLOATING)
 @each("shape", [(9, 6001, 1, 1), (5, 20000, 1, 1), (70, 301, 1, 1), (70, 304, 1, 1)])
 def test_layer_normalizations(shape, dtype, device, device_with):
     """Groups of all channels, of one element each, whose rows programs hold or do not."""

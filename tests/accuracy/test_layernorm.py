@@ -210,6 +210,13 @@ def test_many_odd_rows_of_16_bits(M, N, dtype, device, device_with):
     _check_forward(Case((M, N), 1, dtype, device))
 
 
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("M, N", [(66, 386), (65, 602)])
+def test_many_rows_of_pairs(M, N, dtype, device, device_with):
+    device_with(sm_count=1, capability=(9, 0))
+    _check_forward(Case((M, N), 1, dtype, device))
+
+
 def test_loops_of_many_programs(device, device_with):
     """A group of 44 programs for a row of float64, which look at 32 together."""
     device_with(sm_count=40)
