@@ -111,26 +111,20 @@ def test_even_rows_two_at_a_time(N, op, device, device_with):
     check(op, put_nans(x), 1, True)
 
 
-@with_dim
-@each(
-    "M, N, dtype",
-    [(23, 301, torch.float16), (18, 545, torch.bfloat16), (13, 1002, torch.float16), (39, 1101, torch.int8)],
-)
-def test_rows_with_edges_by_single_warps(M, N, dtype, op, device, device_with):
-    """Of one row of 16 bits or of two of bytes; the last program has fewer."""
-    device_with(sm_count=1)
-    if dtype not in op.dtypes:
-        return
-    x = op.draw_exact((M, N), dtype, device)
-    check(op, x, 1)
-    if dtype.is_floating_point:
-        check(op, put_nans(x), 1, True)
+BY_SINGLE_WARPS = [
+    (23, 301, torch.float16),
+    (18, 545, torch.bfloat16),
+    (13, 1002, torch.float16),
+    (39, 1101, torch.int8),
+]
+BY_SEVERAL_WARPS = [(35, 437, torch.float32), (35, 437, torch.int32), (27, 301, torch.float64)]
 
 
 @with_dim
-@each("M, N, dtype", [(35, 437, torch.float32), (35, 437, torch.int32), (27, 301, torch.float64)])
-def test_rows_with_edges_by_several_warps(M, N, dtype, op, device, device_with):
-    """Reduced before their edges; the last program has fewer."""
+@each("M, N, dtype", BY_SINGLE_WARPS + BY_SEVERAL_WARPS)
+def test_rows_with_edges_of_several_programs(M, N, dtype, op, device, device_with):
+    """Single warps have one row of 16 bits or two of bytes; several warps reduce their rows before the edges. The last
+    program has fewer rows."""
     device_with(sm_count=1)
     if dtype not in op.dtypes:
         return

@@ -102,8 +102,8 @@ def plan_forward(
         return found._replace(late=found.late and (limits.sm_count < M or found.unaligned))
     if M == 1 and (N > MAX_SHARED_ROW or element_size == 8):
         single = _split(M, N, element_size, limits)
-        # A single row begins at a vector, wherever it ends: 1 x 1100001 bf16 10.0 us, element by element 12.0, 1 x
-        # 139510617 377 and 463; 1 x 3000001 float32 23.7 and 23.6 (H100).
+        # A single row of any length is read in whole vectors and a tail: 1 x 1100001 bf16 10.0 us, 12.0 by single
+        # elements, 1 x 139510617 377 and 463; 1 x 3000001 float32 23.7 and 23.6 (H100).
         return single._replace(vec=VECTOR_BYTES // element_size) if element_size == 2 else single
     vec = math.gcd(N, VECTOR_BYTES // element_size)
     whole = vec * element_size == VECTOR_BYTES
