@@ -180,10 +180,21 @@ def test_gradients_of_odd_columns_that_l2_does_not_hold_are_of_two_sectors(probl
     assert choose(problem, H200).channels == channels
 
 
-# Few channels, few rows, and runs that are not short, or of no power of two.
-@pytest.mark.parametrize("shape", [(451, 64, 2), (24, 1024, 2), (40, 1000, 2), (100, 4000, 16), (140, 1209, 3)])
-def test_other_runs_are_held_channel_by_channel(shape):
-    planned = plan(Problem(*shape, 4, 1), H200)
+# Few channels, few rows, and runs that are not short, or of no power of two; gradients of some channels.
+@pytest.mark.parametrize(
+    ("shape", "inputs"),
+    [
+        ((451, 64, 2), 1),
+        ((24, 1024, 2), 1),
+        ((40, 1000, 2), 1),
+        ((100, 4000, 16), 1),
+        ((140, 1209, 3), 1),
+        ((285, 128, 2), 2),
+        ((150, 200, 4), 2),
+    ],
+)
+def test_other_runs_are_held_channel_by_channel(shape, inputs):
+    planned = plan(Problem(*shape, 4, inputs), H200)
     assert isinstance(planned, Channels)
     assert planned.tiling.run == 0
 
