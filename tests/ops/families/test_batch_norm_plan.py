@@ -421,6 +421,10 @@ def test_channels_that_programs_hold_badly_are_shared_by_groups():
     ids=str,
 )
 def test_groups_exchange_words_of_two_float32(problem, words):
+def test_groups_have_no_lanes_of_channels_that_there_are_not():
+    assert choose(Problem(22324, 3, 8, 2, 1), H200)[:2] == ("groups", 1)
+
+
     planned = plan(problem, H200)
     assert isinstance(planned, Groups)
     assert by_words(problem, planned) == words
