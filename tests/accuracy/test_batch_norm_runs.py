@@ -216,3 +216,20 @@ def test_values_that_are_not_finite_stay_in_their_channel_of_runs_as_columns(val
         channels = actual.transpose(0, 1) if name == "dx" else actual
         finite = channels.reshape(5, -1).isfinite().all(1)
         assert {channel for channel in range(5) if not finite[channel]} == ({3} if name == "dbias" else {1, 3}), name
+
+
+@pytest.mark.parametrize("training", [True, False])
+@each("dtype", FLOATING)
+@pytest.mark.parametrize(
+    ("shape", "channels", "warps"), [((6, 3, 22), 2, 1), ((3, 13, 11), 8, 1), ((4, 3, 260), 1, 4)], ids=str
+)
+def test_runs_in_two_tiles(shape, channels, warps, dtype, training, monkeypatch, device_with, device):
+    device_with()
+    chosen = launches.Configuration("channels", channels, warps, launches.TWO_TILES)
+    for choose in ("choose", "whole_channels"):
+        monkeypatch.setattr(plan, choose, lambda problem, limits: chosen)
+    for inputs in (1, 2):
+        assert plan.plan(launches.Problem(*shape, dtype.itemsize, inputs), devices.limits(0)).tiling.rest > 0
+    case = Case(shape, dtype, device, mean=10.0)
+    case.x[-1, :, -1] += 5.0
+    check(case, training)

@@ -190,6 +190,7 @@ LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_s
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
 HELD_UNALIGNED = batch_norm.plan.Configuration("channels", 1, 1, 1)
 TWO_TILES = batch_norm.plan.Configuration("channels", 32, 2, 1)
+RUNS_IN_TWO_TILES = batch_norm.plan.Configuration("channels", 4, 1, batch_norm.plan.TWO_TILES)
 RUNS_AS_COLUMNS = batch_norm.plan.Configuration("channels", 4, 2, padded=True)
 READ_AGAIN = batch_norm.plan.Configuration("channels", 1, 16)
 SEVERAL_SHARES = batch_norm.plan.Configuration("groups", 1, 1, 1, 24)
@@ -210,6 +211,8 @@ LARGE = [
     ("batch_norm_backward 2x5x4104 bfloat16", batch_norm, READ_AGAIN),
     ("batch_norm 37x77 float16", batch_norm, TWO_TILES),
     ("batch_norm_backward 37x77 float16", batch_norm, TWO_TILES),
+    ("batch_norm 6x7x22 float16", batch_norm, RUNS_IN_TWO_TILES),
+    ("batch_norm_backward 6x7x22 float16", batch_norm, RUNS_IN_TWO_TILES),
     ("batch_norm 37x19x4 float32", batch_norm, RUNS_AS_COLUMNS),
     ("batch_norm_backward 37x19x4 bfloat16", batch_norm, RUNS_AS_COLUMNS._replace(loads=1)),
     ("batch_norm 80x1x256 float64", batch_norm, SEVERAL_SHARES),

@@ -83,6 +83,14 @@ def test_forward_tiles_of_little_have_no_heads_and_tails(M, N, K, edges):
         (Problem(301, 10355, 1, 2, 2), 16, 256, 64, 8),
         (Problem(611, 3448, 1, 2, 2), 8, 512, 128, 8),
         (Problem(700, 30000, 1, 4, 2), 16, 512, 256, 16),
+        (Problem(272, 16, 19, 8, 2), 1, 8192, 0, 16),
+        (Problem(6, 436044, 22, 2, 1), 4, 128, 16, 1),
+        (Problem(6, 436044, 22, 2, 2), 4, 128, 16, 1),
+        (Problem(3, 400000, 48, 2, 2), 2, 256, 0, 2),
+        (Problem(9, 150000, 15, 4, 2), 4, 256, 0, 4),
+        (Problem(60, 1000, 180, 2, 1), 1, 8192, 4096, 8),
+        (Problem(119, 512, 72, 2, 2), 1, 8192, 1024, 16),
+        (Problem(119, 100, 72, 2, 2), 1, 16384, 0, 16),
     ],
     ids=str,
 )
@@ -410,6 +418,10 @@ def test_channels_that_programs_hold_badly_are_shared_by_groups():
     assert choose(Problem(8079, 17, 2, 2, 1), H200).kernel == "groups"
 
 
+def test_groups_have_no_lanes_of_channels_that_there_are_not():
+    assert choose(Problem(22324, 3, 8, 2, 1), H200)[:2] == ("groups", 1)
+
+
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
@@ -421,10 +433,6 @@ def test_channels_that_programs_hold_badly_are_shared_by_groups():
     ids=str,
 )
 def test_groups_exchange_words_of_two_float32(problem, words):
-def test_groups_have_no_lanes_of_channels_that_there_are_not():
-    assert choose(Problem(22324, 3, 8, 2, 1), H200)[:2] == ("groups", 1)
-
-
     planned = plan(problem, H200)
     assert isinstance(planned, Groups)
     assert by_words(problem, planned) == words

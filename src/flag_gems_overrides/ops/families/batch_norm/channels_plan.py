@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import math
+
 from ...launch.devices import Limits
-from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 from .columns_plan import (
     LITTLE_ELEMENTS,
     MAX_BYTES_OF_SECTORS,
@@ -22,6 +24,7 @@ from .estimate import MAX_EARLY_COLUMNS
 from .launches import (
     LITTLE_BYTES,
     MAX_WARPS,
+    TWO_TILES,
     Configuration,
     Problem,
     block_of,
@@ -30,7 +33,7 @@ from .launches import (
     held_of_one,
     launch_or_none,
 )
-from .side_by_side import ROW_BYTES, neighbours
+from .side_by_side import NEIGHBOUR_BYTES, ROW_BYTES, neighbours
 
 # Most elements that a program has of neighbouring channels: the gradient of 445 x 29 x 2 bf16 takes 6.0 us, 8.9 with
 # twice as many.
@@ -76,6 +79,17 @@ ROWS_OF_TWO_COLUMNS, MIN_BYTES_OF_LONG = 2048, 400
 # 308677 of 512 elements (torch.compile 291), 4 x 3000000 x 8 164 and 173, 3 x 1000000 x 4 float16 29.8 and 32.1, but
 # 7 x 3000000 x 4 bf16 170 and 154, 5 x 1000000 x 4 float32 84 and 74 (H100).
 WAVES_OF_WARPS, BYTES_OF_LARGE_WARPS, MIN_OF_LARGE_WARPS, ROWS_OF_LARGE_WARPS = 4, range(8, 17), 16, 4
+# Many channels of 16 bits of a little more than a power of two of elements, in two tiles, as a second one has fewer
+# masked lanes than twice as large a one. Of loads of so few bytes, whose instructions take longer than their bytes, by
+# programs of one warp and so many elements, in which no warp waits for another one: 6 x 436044 x 22 float16 takes 112
+# us so, by 2 warps 140, in one tile 156 (torch.compile 261), its gradient 149, by 2 warps 218, by 4 206, in one tile
+# 234 (219), but the gradients of 3 x 400000 x 48 bf16 151 and 136, of 9 x 150000 x 15 float32 97 and 94, of 17 x 20000
+# x 33 71 and 66 (H100).
+BYTES_OF_SHORT_LOADS, ELEMENTS_OF_WARP = 4, 512
+# And of so many elements in the first tile, which take all registers of a multiprocessor in one: 60 x 1000 x 180
+# float16 24.8 us by 8 warps, 26.5 by 16 in one tile, the gradient of 119 x 512 x 72 bf16 16.0, in one tile, whose
+# inputs are read again, 17.7 (H100). With short loads a thread has 177 registers (100 x 1000 x 105 float16).
+ELEMENTS_OF_HALF = 8192
 # Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
 MAX_SINGLES = 3 / 4
 
@@ -89,6 +103,9 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     runs = runs_as_columns(problem, limits)
     if runs is not None:
         return runs
+    two_tiles_of_runs = _two_tiles_of_runs(problem, limits)
+    if two_tiles_of_runs is not None:
+        return two_tiles_of_runs
     most = held(problem) * MAX_WARPS * WARP
     block = power_of_2(A * B)
     if block > most:
@@ -199,6 +216,24 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         per_thread //= 4 if inputs == 1 and B % 2 and A > 1 else 2
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
     return Configuration("channels", channels, warps)
+
+
+def _two_tiles_of_runs(problem: Problem, limits: Limits) -> Configuration | None:
+    """None where one tile has few masked lanes, or these take no time."""
+    A, C, B, size, _ = problem
+    tile, of_warp = power_of_2_within(A * B), held(problem) * WARP
+    if B == 1 or size != 2 or limits.capability[0] != 9:
+        return None
+    short = math.gcd(B, BYTES_OF_SHORT_LOADS) * size <= BYTES_OF_SHORT_LOADS
+    many = 2 * C * tile > WAVES * WARPS_AT_ONCE * of_warp * limits.sm_count // 2
+    channels = ELEMENTS_OF_WARP // tile
+    if short and many and WARP <= tile <= ELEMENTS_OF_WARP and 2 * channels * B * size >= NEIGHBOUR_BYTES:
+        configuration = Configuration("channels", channels, 1, TWO_TILES)
+    elif not short and tile == ELEMENTS_OF_HALF and limits.sm_count < C:
+        configuration = Configuration("channels", 1, tile // of_warp, TWO_TILES)
+    else:
+        return None
+    return configuration if launch_or_none(problem, configuration, limits) is not None else None
 
 
 def _has_large_warps(problem: Problem, channels: int, limits: Limits) -> bool:

@@ -62,7 +62,7 @@ def batch_norm_channels(
     """Training where a program holds whole channels: x is read once.
 
     EDGES: as in batch_norm_groups, with lanes for the heads and tails of all runs
-    REST: rows of a second tile of columns, after BLOCK, or 0
+    REST: rows of a second tile of columns, or elements of channels, after BLOCK, or 0
     RUN: B where tiles are of columns all the same, [BLOCK, CHANNELS] elements of CHANNELS // RUN channels, or 0
     """
     tl.static_assert(EDGES == 0 or REST == 0)

@@ -48,6 +48,8 @@ EDGES_OF_TILE = 4
 # 12.3, of 52479 x 1 float32 8.4 and 8.9, but of 8 x 56 x 10153 bf16, of four tiles each, 27.6 and 26.8; of 4480 x 3 x 3
 # 53 programs of two tiles take 10.5, 105 of one 9.7, so several tiles only where all multiprocessors have some (H100).
 MANY_TILES = 4
+# channels: loads of what holds runs in two tiles.
+TWO_TILES = 2
 # Bytes that a program stores side by side where the elements of a channel are contiguous.
 ROW_BYTES = 128
 # flat: most vectors of a row in a thread; most vectors of a tile in a thread, by the number of inputs (more spill);
@@ -88,7 +90,7 @@ class Configuration(NamedTuple):
     channels: int  # of a program; flat: C or more if programs add up what they have of channels, 1 if of places
     warps: int
     # of 16 bytes of each input that a thread has in flight; groups: a quarter of it one by one; channels: not 0 if
-    # runs that are no whole vectors are read as a head, vectors and a tail, and columns in two tiles
+    # runs that are no whole vectors are read as a head, vectors and a tail, and columns in two tiles, or TWO_TILES
     loads: int = 0
     warps_per_sm: int = 0  # groups: which leaves a thread 65536 / 32 / warps_per_sm registers
     tiles: int = 1  # of a program at least, which are worth the wait for others
@@ -112,7 +114,7 @@ class Tiling(NamedTuple):
     int64_offsets: bool
     warps: int
     blocks: int  # of channels
-    rest: int = 0  # rows of a second tile of columns
+    rest: int = 0  # rows of a second tile of columns, or its elements of channels
 
     @property
     def rows(self) -> int:
@@ -186,7 +188,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         raise ValueError(f"no legal program: {configuration}")
     if kernel == "channels" and configuration.padded:
         return _runs_in_columns(problem, channels, warps, configuration.loads > 0, limits)
-    if kernel == "channels" and configuration.loads and problem.K == 1:
+    if kernel == "channels" and configuration.loads == (1 if problem.K == 1 else TWO_TILES):
         return _two_tiles(problem, channels, warps)
     if kernel == "channels":
         unaligned = configuration.loads > 0
@@ -213,11 +215,12 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
 
 
 def _two_tiles(problem: Problem, channels: int, warps: int) -> Channels:
-    """Programs that hold columns as the greatest power of two of rows, and the other ones."""
-    block = power_of_2_within(problem.M)
-    rest = max(power_of_2(problem.M - block), block // 8)
-    if not 0 < problem.M - block <= rest <= block // 2:
-        raise ValueError("columns that two tiles hold with few masked lanes")
+    """Programs that hold channels as the greatest power of two of their elements, and the other ones."""
+    count = problem.M * problem.K
+    block = power_of_2_within(count)
+    rest = max(power_of_2(count - block), block // 8)
+    if not 0 < count - block <= rest <= block // 2:
+        raise ValueError("channels that two tiles hold with few masked lanes")
     if channels * block > held(problem) * warps * WARP or channels * rest < warps * WARP:
         raise ValueError("a program does not hold a channel")
     return Channels(_tiling(problem, channels, block, warps)._replace(rest=rest), False)

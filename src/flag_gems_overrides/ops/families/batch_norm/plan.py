@@ -17,6 +17,7 @@ from .groups_plan import groups_by_registers, groups_of
 from .launches import (
     ALONE,
     MAX_WARPS,
+    TWO_TILES,
     Channels,
     Configuration,
     Flat,
@@ -33,6 +34,7 @@ from .launches import (
 )
 
 __all__ = [
+    "TWO_TILES",
     "Channels",
     "Configuration",
     "Flat",
@@ -68,8 +70,8 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         # Tables were tuned when runs that begin anywhere were held element by element only.
         return _default(problem, limits)
     default = _default(problem, limits)
-    if default.kernel == "channels" and default.padded:
-        # Nor did they have runs as columns.
+    if default.kernel == "channels" and (default.padded or default.loads == TWO_TILES):
+        # Nor did they have runs as columns or in two tiles.
         return default
     found = table.lookup(
         "batch_norm",
@@ -121,7 +123,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     yield _default(problem, limits)
     if channels is not None:
         yield from _neighbours_of(channels, "warps", "channels")
-        yield channels._replace(loads=1 - channels.loads)
+        yield channels._replace(loads=0 if channels.loads else 1)
     if flat is not None:
         yield flat
         yield flat._replace(channels=1)
