@@ -32,7 +32,8 @@ FEW = [(3, 20, 9, 2), (5, 10, 301, 2), (1, 6, 700, 2)]
 # And configurations for larger groups, forward and backward. A channel to a group, aligned and not; a channel of one
 # element and of three; channels that vectors do not cut, and that they do; with channels of two tiles, of many, and
 # blocks of channels; groups that follow one another, and that programs share; short channels that programs have of many
-# samples and of one. At last small groups of many samples, and of few, of which programs have groups or channels.
+# samples and of one. At last small groups of many samples, also in two chunks, and of few, of which programs have
+# groups or channels.
 LOOP, SPLIT = (
     Configuration(kernel, 1, 1, 4, 1, programs_per_sm=programs_per_sm, stages=3)
     for kernel, programs_per_sm in (("loop", 1), ("split", 4))
@@ -58,6 +59,7 @@ KERNELS = [
     ((70, 100, 4, 1), LOOP, CHANNELS._replace(block_hw=4)),
     ((70, 6, 4, 3), ROWS, Configuration("tile", 1, 2, 1, 1, 2, 4, 1, 2)),
     ((71, 2, 4, 1), ROWS, Configuration("tile", 1, 4, 1, 1, 2, 4, 1, 2)),
+    ((71, 2, 7, 1), ROWS._replace(vec=2), Configuration("tile", 2, 4, 1, 1, 2, 8, 1, 2)),
     ((5, 6, 9, 2), ROWS, Configuration("few", 4, 4, block_d=4, block_hw=16)),
     ((9, 12, 1, 3), ROWS, Configuration("few", 4, 4, block_d=8, block_hw=1)),
 ]

@@ -40,6 +40,26 @@ def test_single_float64_have_smaller_tiles(samples, groups, K, itemsize, warps, 
 
 
 @pytest.mark.parametrize(
+    ("samples", "K", "itemsize", "chunks"),
+    [(60000, 13, 4, 2), (200000, 25, 2, 2), (200000, 3, 2, 1), (500, 13, 4, 1), (200000, 26, 2, 1), (60000, 13, 8, 1)],
+)
+def test_tiles_in_turn_without_a_pipeline_are_halved(samples, K, itemsize, chunks):
+    planned = plan(Problem(samples * 8, 1, K, 8, itemsize, 2, True), H200)
+    assert isinstance(planned, Tile)
+    assert planned.chunks == chunks
+
+
+@pytest.mark.parametrize(
+    ("M", "size", "itemsize", "way"),
+    [(120000, 141, 2, (2, 4, 5)), (4000, 255, 2, (2, 4, 8)), (2000, 141, 2, (1, 1, 5)), (120000, 141, 4, (1, 2, 5))],
+)
+def test_odd_groups_of_16_bits_are_in_chunks_of_a_warp(M, size, itemsize, way):
+    planned = plan(Problem(M, 1, size, 1, itemsize, 1), H200)
+    assert isinstance(planned, Rows)
+    assert (planned.warps, planned.groups, planned.chunks) == way
+
+
+@pytest.mark.parametrize(
     ("samples", "C", "K", "groups", "itemsize", "warps"),
     [
         (2, 8192, 4, 32, 2, 2),

@@ -49,11 +49,13 @@ def group_norm_backward_tile(
     VEC: tl.constexpr,
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
+    CHUNKS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """Small groups: each program holds BLOCK_G whole groups of BLOCK_N samples at a time, the same groups of all its
     samples, so that its sums for weight and bias stay in registers. dx_ptr may be None. With ONE_TILE there is no loop,
     before which a program would wait for its parameters.
+    A channel's elements are CHUNKS times BLOCK_HW.
 
     a_ptr, b_ptr: [programs / blocks of groups, C] or None; PDL: see norm/backward.py
     """
@@ -67,11 +69,9 @@ def group_norm_backward_tile(
     samples = tl.cast(rows // BLOCK_G, tl.int64)
     groups = first_group + rows % BLOCK_G
     within = tl.arange(0, BLOCK_D)[None, :, None]
-    elements = tl.arange(0, BLOCK_HW)[None, None, :]
-    channels = groups * D + within
     channel_mask = (groups < G) & (within < D)
-    offsets = (samples * G * D + channels) * HW + elements
-    weight = load_parameter(weight_ptr, channels, channel_mask, ACC)
+    weight = load_parameter(weight_ptr, groups * D + within, channel_mask, ACC)
+    offsets = (samples * G * D + groups * D + within) * HW
     a = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     b = tl.zeros([BLOCK_N * BLOCK_G, BLOCK_D, BLOCK_HW], ACC)
     size = tl.cast(D, ACC) * HW
@@ -87,17 +87,30 @@ def group_norm_backward_tile(
         else:
             mean, rstd = statistics(mean_ptr, rstd_ptr, tl.cast(n, tl.int64), samples, groups, N, G)
             mean, rstd = mean.to(ACC), rstd.to(ACC)
-        mask = (n + samples < N) & (groups < G) & (within < D) & (elements < HW)
-        start = tl.cast(n, tl.int64) * G * D * HW
-        dy = tl.load(dy_ptr + start + offsets, mask=mask, other=0.0).to(ACC)
-        xhat = (tl.load(x_ptr + start + offsets, mask=mask, other=0.0).to(ACC) - mean) * rstd
-        a += dy * xhat
-        b += dy
-        if dx_ptr is not None:
+        mask = (n + samples < N) & channel_mask
+        start = offsets + tl.cast(n, tl.int64) * G * D * HW
+        dys = load_chunks(dy_ptr, start, mask, HW, BLOCK_HW, CHUNKS)
+        xs = load_chunks(x_ptr, start, mask, HW, BLOCK_HW, CHUNKS)
+        xhats = ()
+        wdys = ()
+        for c in tl.static_range(CHUNKS):
+            dy = dys[c].to(ACC)
+            xhat = (xs[c].to(ACC) - mean) * rstd
+            a += dy * xhat
+            b += dy
             wdy = weighted(dy, weight, True)
-            c1, c2 = sums_of_groups(product(xhat, wdy), wdy)
-            dx = input_gradient(xhat, wdy, rstd, c1 / size, c2 / size)
-            tl.store(dx_ptr + start + offsets, dx, mask=mask)
+            xhats = xhats + (xhat,)
+            wdys = wdys + (wdy,)
+            if c == 0:
+                products, terms = product(xhat, wdy), wdy
+            else:
+                products, terms = products + xhat * wdy, terms + wdy
+        if dx_ptr is not None:
+            c1, c2 = sums_of_groups(products, terms)
+            for c in tl.static_range(CHUNKS):
+                elements = c * BLOCK_HW + tl.arange(0, BLOCK_HW)[None, None, :]
+                dx = input_gradient(xhats[c], wdys[c], rstd, c1 / size, c2 / size)
+                tl.store(dx_ptr + start + elements, dx, mask=mask & (elements < HW))
     groups = first_group + tl.arange(0, BLOCK_G)[:, None]
     within = tl.arange(0, BLOCK_D)[None, :]
     out = tl.cast(tl.program_id(0) // blocks, tl.int64) * G * D + groups * D + within
@@ -106,6 +119,16 @@ def group_norm_backward_tile(
         tl.store(a_ptr + out, a, mask=(groups < G) & (within < D))
     if b_ptr is not None:
         tl.store(b_ptr + out, b, mask=(groups < G) & (within < D))
+
+
+@triton.jit
+def load_chunks(ptr, start, mask, HW, BLOCK_HW: tl.constexpr, CHUNKS: tl.constexpr):
+    """CHUNKS tiles of BLOCK_HW elements of each channel, one after the other."""
+    chunks = ()
+    for c in tl.static_range(CHUNKS):
+        elements = c * BLOCK_HW + tl.arange(0, BLOCK_HW)[None, None, :]
+        chunks = chunks + (tl.load(ptr + start + elements, mask=mask & (elements < HW), other=0.0),)
+    return chunks
 
 
 @triton.jit

@@ -113,6 +113,7 @@ class Tile(NamedTuple):
     vec: int
     warps: int
     stages: int
+    chunks: int  # of the elements of a channel, loaded one after the other
 
 
 class BackwardFew(NamedTuple):

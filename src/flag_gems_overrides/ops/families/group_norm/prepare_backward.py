@@ -130,10 +130,11 @@ def _tile(target: _Target, plan: Tile) -> tuple[Launch, int]:
         BLOCK_N=plan.samples,
         BLOCK_G=plan.groups,
         BLOCK_D=plan.block_d,
-        BLOCK_HW=plan.block_hw,
+        BLOCK_HW=plan.block_hw // plan.chunks,
         VEC=plan.vec,
         ONE_TILE=rows * plan.samples >= N,
         STAGES=plan.stages,
+        CHUNKS=plan.chunks,
         PDL=has_pdl(target.device),
         **all_registers(plan.warps, singles or target.limits.capability[0] > 9),
     )
