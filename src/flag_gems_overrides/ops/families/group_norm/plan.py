@@ -124,6 +124,9 @@ ELEMENTS_OF_SEVERAL = 16
 BYTES_IN_FLIGHT, MAX_PROGRAMS_PER_SM, MAX_WARPS_PER_SM = 32768, 16, 32
 # Programs of a multiprocessor that hold groups of a gradient: 26155 x 12 x 3 x 7 bfloat16 in 4 groups takes 124, 70.6
 # and 44.2 us with 4, 8 and 16 programs of one warp.
+# And of small groups of pairs of float64, where a multiprocessor has so many elements, two pairs: 459037 x 8 x 32 in 8
+# groups takes 644 us so, with one 694 (H100).
+MANY_OF_FLOAT64 = 32768
 MAX_RESIDENT = 32
 # Elements that a program of the gradient holds, one vector to a thread: 31464 groups of 427 bf16 take 54 us, 64 with
 # twice as many; 8771784 of 2 x 6 301 and 361.
@@ -327,6 +330,8 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
             # Half as many where fewer of their lanes have no element: 512 x 16 x 4500 bf16 in 8 groups takes 57.6 us by
             # 8 warps, 68.2 by 16, 100 x 16 x 4500 18.1 and 20.7, 512 x 16 x 4504 float16 56.1 and 63.8, 512 x 16 x 2252
             # bf16 32.3 by 4 warps, 34.9 by 8 (H100). On sm_100 16 bytes of 512 x 16 x 4499 bf16 spill (Triton 3.7).
+        if problem.itemsize == 8 and vec > 1 and limits.sm_count * MANY_OF_FLOAT64 <= problem.M * group:
+            per_thread = 2 * vec
             chunks, of_fewer = (cdiv(problem.size // vec, each * WARP) for each in (warps, warps // 2))
             if of_fewer < 2 * chunks and of_fewer * vec <= MAX_HELD_OF_SEVERAL:
                 warps //= 2
