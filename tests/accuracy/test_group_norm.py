@@ -196,9 +196,9 @@ def test_short_channels(shape, dtype, device, device_with):
 
 
 @each("dtype", FLOATING)
-@each("shape", [(17, 8, 15, 8), (131, 1, 9, 1), (131, 2, 9, 1)])
-def test_many_small_groups_in_two_chunks(shape, dtype, device, device_with):
-    """Of single elements and of pairs, with a last tile that is not full."""
+@each("shape", [(17, 8, 15, 8), (131, 1, 9, 1), (131, 2, 9, 1), (23, 3, 47, 1)])
+def test_many_small_groups_in_chunks(shape, dtype, device, device_with):
+    """Of single elements and of pairs, with a last tile that is not full, and odd ones by warps."""
     device_with(sm_count=1)
     case = Case(*shape, dtype, device)
     case.check(case.weight, case.bias, (True, True, True))

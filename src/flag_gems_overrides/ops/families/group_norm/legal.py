@@ -146,7 +146,7 @@ def _short_rows(problem: Problem, configuration: Configuration, limits: Limits) 
 
 def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
     _, warps, groups, vec, vectors_of_thread, *_ = configuration
-    _check(vectors_of_thread == 1 or (vectors_of_thread == 2 and groups > 1), "small groups are halved at most")
+    _check(vectors_of_thread == 1 or groups > 1, "chunks are of several groups")
     in_group = problem.size // vec
     lanes = min(power_of_2(cdiv(in_group, vectors_of_thread)), max(warps * WARP, 1))
     if problem.size % vec != 0:

@@ -99,7 +99,12 @@ MIN_SHORT_GROUPS_PER_SM = 8
 SHORT_OF_4_WARPS = 128
 # Small groups of which single elements or pairs are loaded in two chunks, as layer_norm's (norm/forward_plan.py): the
 # least and most elements, elements of a tile of them, and the fewest groups for each multiprocessor.
-MIN_HALVED, MAX_HALVED, HALVED_TILE, MIN_HALVED_GROUPS_PER_SM = 9, 32, 1024, 128
+# With less than MIN_WHOLE_HALVED_GROUPS_PER_SM, tiles are half as large: 520 x 15 x 15 bf16 in 15 groups takes 3.50 us
+# so, 4.15 by warps with whole groups (H100).
+MIN_HALVED, MAX_HALVED, HALVED_TILE, MIN_HALVED_GROUPS_PER_SM, MIN_WHOLE_HALVED_GROUPS_PER_SM = 9, 32, 1024, 48, 128
+# Odd groups of 16 bits in chunks of a warp (``_in_chunks_of_a_warp``), as layer_norm's: the shortest and longest,
+# groups and warps of a program, and the fewest for each multiprocessor.
+MIN_CHUNKED, MAX_CHUNKED, CHUNKED_GROUPS, CHUNKED_WARPS, MIN_CHUNKED_GROUPS_PER_SM = 129, 255, 4, 2, 20
 # Vectors that a thread has of several groups forward, and of a tile of a loop.
 VECTORS, VECTORS_OF_FEW = 4, 2
 # And of several groups of 16 bits that take up to so many lanes' elements: 65536 x 3 x 8 bf16 5.74 us, 6.03 with four,
@@ -119,14 +124,14 @@ ELEMENTS_HELD = 2048
 # vector of bytes to a thread and 4 warps (626016 groups of 7 bf16 23.4 us, 27.1 with twice as many groups to a
 # program).
 ELEMENTS_OF_SEVERAL = 16
+# And of small groups of pairs of float64, where a multiprocessor has so many elements, two pairs: 459037 x 8 x 32 in 8
+# groups takes 644 us so, with one 694 (H100).
+MANY_OF_FLOAT64 = 32768
 # Bytes that the programs of a multiprocessor load at a time (from layer_norm, measured on an H200), and limits of its
 # programs and warps.
 BYTES_IN_FLIGHT, MAX_PROGRAMS_PER_SM, MAX_WARPS_PER_SM = 32768, 16, 32
 # Programs of a multiprocessor that hold groups of a gradient: 26155 x 12 x 3 x 7 bfloat16 in 4 groups takes 124, 70.6
 # and 44.2 us with 4, 8 and 16 programs of one warp.
-# And of small groups of pairs of float64, where a multiprocessor has so many elements, two pairs: 459037 x 8 x 32 in 8
-# groups takes 644 us so, with one 694 (H100).
-MANY_OF_FLOAT64 = 32768
 MAX_RESIDENT = 32
 # Elements that a program of the gradient holds, one vector to a thread: 31464 groups of 427 bf16 take 54 us, 64 with
 # twice as many; 8771784 of 2 x 6 301 and 361.
@@ -243,7 +248,7 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
     """What no table has."""
-    return _short_rows(problem, limits) or _in_two_chunks(problem, limits)
+    return _short_rows(problem, limits) or _in_two_chunks(problem, limits) or _in_chunks_of_a_warp(problem, limits)
 
 
 def _in_two_chunks(problem: Problem, limits: Limits) -> Configuration | None:
@@ -256,8 +261,27 @@ def _in_two_chunks(problem: Problem, limits: Limits) -> Configuration | None:
         return None
     if limits.sm_count * MIN_HALVED_GROUPS_PER_SM > problem.M:
         return None
-    tile = HALVED_TILE // (2 if problem.itemsize == 8 else 1)
+    fewer = limits.sm_count * MIN_WHOLE_HALVED_GROUPS_PER_SM > problem.M
+    tile = HALVED_TILE // (2 if problem.itemsize == 8 or fewer else 1)
     configuration = Configuration("rows", WARPS, tile // power_of_2(problem.size), vec, 2)
+    return configuration if launch_or_none(problem, configuration, limits) is not None else None
+
+
+def _in_chunks_of_a_warp(problem: Problem, limits: Limits) -> Configuration | None:
+    """A warp has odd groups of 16 bits, two at a time, in chunks of a lane for each of its threads: fewer lanes have no
+    element, and fewer programs are started; None for others.
+
+    60000 x 2 x 141 bf16 in 2 groups takes 33.7 us so, by programs of one warp 42.1, with a group to each 77.8, 4000 x 5
+    x 37 float16 in one 4.73, 4.88 and 5.80 (torch.compile 4.77), 3 x 3859 x 219 in 3859 9.9 and 9.6, with 256 lanes for
+    a group 11.6 (H100).
+    """
+    odd = problem.inputs == 1 and problem.itemsize == 2 and widest(problem) == 1
+    if not odd or not MIN_CHUNKED <= problem.size <= MAX_CHUNKED:
+        return None
+    if limits.sm_count * MIN_CHUNKED_GROUPS_PER_SM > problem.M:
+        return None
+    chunks = cdiv(problem.size, WARP)
+    configuration = Configuration("rows", CHUNKED_WARPS, CHUNKED_GROUPS, 1, chunks)
     return configuration if launch_or_none(problem, configuration, limits) is not None else None
 
 
@@ -306,6 +330,8 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
         per_thread = VECTORS * vec if wide else VECTOR_BYTES // problem.itemsize
         if problem.size == 1 and problem.M % KNOWN_MULTIPLE != 0:
             per_thread = 1  # neighbours of a thread are loaded and stored one by one otherwise
+        if problem.itemsize == 8 and vec > 1 and limits.sm_count * MANY_OF_FLOAT64 <= problem.M * group:
+            per_thread = 2 * vec
         held = min(WARPS * WARP * per_thread, ELEMENTS_HELD)
         together = power_of_2_within(min(held // group, problem.M // (2 * limits.sm_count)))
         # An element for each thread of a warp, as in gradients.
@@ -330,8 +356,6 @@ def _rows(problem: Problem, limits: Limits) -> Configuration:
             # Half as many where fewer of their lanes have no element: 512 x 16 x 4500 bf16 in 8 groups takes 57.6 us by
             # 8 warps, 68.2 by 16, 100 x 16 x 4500 18.1 and 20.7, 512 x 16 x 4504 float16 56.1 and 63.8, 512 x 16 x 2252
             # bf16 32.3 by 4 warps, 34.9 by 8 (H100). On sm_100 16 bytes of 512 x 16 x 4499 bf16 spill (Triton 3.7).
-        if problem.itemsize == 8 and vec > 1 and limits.sm_count * MANY_OF_FLOAT64 <= problem.M * group:
-            per_thread = 2 * vec
             chunks, of_fewer = (cdiv(problem.size // vec, each * WARP) for each in (warps, warps // 2))
             if of_fewer < 2 * chunks and of_fewer * vec <= MAX_HELD_OF_SEVERAL:
                 warps //= 2
