@@ -374,13 +374,12 @@ def _rows_at_once(M: int, blocks: int, most: int, resident: int) -> int:
 def max_chunks_of_loop(problem: Problem, limits: Limits) -> int:
     """Vectors that a thread may have of a block, or as many elements that are loaded one by one.
 
-    Of 8 float64 16 bytes spill on sm_80 and sm_100; forward of single ones 32 on sm_90, with a residual 8. Of 16 single
-    elements and their residual 136 (486 x 399817 float32 and bf16, Triton 3.7).
+    Of 8 float64 16 bytes spill on sm_80 and sm_100, forward up to 24 on sm_90, too (20 x 1048578, Triton 3.6). Of 16
+    single elements and their residual 136 (486 x 399817 float32 and bf16, Triton 3.7).
     """
     _, N, _, itemsize, backward, residual = problem
     if itemsize == 8:
-        more = not backward and (N % 2 == 1 or residual)
-        return 4 if limits.capability[0] == 9 and not more else 2
+        return 4 if limits.capability[0] == 9 and backward else 2
     return itemsize // 2 if residual and N % 2 == 1 else MAX_VECTORS[False]
 
 
