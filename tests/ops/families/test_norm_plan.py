@@ -461,6 +461,12 @@ def test_gradients_of_few_rows_are_no_groups(M, N, few):
 # Rows, columns, bytes, and whether the programs of layer_norm's gradient and of rms_norm's have many warps.
 MANY_WARPS = [(262979, 3, 2, True, True), (20000, 17, 2, True, True), (60000, 9, 4, True, True)]
 MANY_WARPS += [(30000, 7, 8, True, True), (40491, 33, 2, False, True), (2000, 63, 2, True, True)]
+@pytest.mark.parametrize(("M", "N", "rows"), [(262144, 97, 2), (70001, 127, 2), (262144, 63, 4)])
+def test_many_odd_rows_of_gradients_of_rms_norm_take_few_registers(M, N, rows):
+    p = rms_plan.plan_backward(M, N, 2, H200)
+    assert (p.block_m, p.warps) == (rows, 1)
+
+
 MANY_WARPS += [(100001, 33, 4, False, False), (65534, 85, 4, False, False), (1048576, 7, 2, False, False)]
 MANY_WARPS += [(20000, 16, 2, False, False), (60000, 1, 4, False, False), (16000, 25, 8, True, True)]
 MANY_WARPS += [(41229, 9, 2, True, True), (262979, 3, 2, True, True), (34585, 13, 4, True, True)]
