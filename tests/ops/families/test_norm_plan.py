@@ -821,8 +821,9 @@ def test_unaligned_rows_of_16_bits_in_turn_are_read_in_a_loop(N):
     assert isinstance(plan(Problem(50, N, 1, 2, False), H200), Loop)
 
 
-def test_loops_of_16_bits_are_by_four_programs_to_a_multiprocessor():
-    p = plan(Problem(51, 725424, 1, 2, False), H200)
+@pytest.mark.parametrize(("M", "N", "size"), [(51, 725424, 2), (64, 837024, 4)])
+def test_loops_of_whole_vectors_are_by_four_programs_to_a_multiprocessor(M, N, size):
+    p = plan(Problem(M, N, 1, size, False), H200)
     assert isinstance(p, Loop)
     assert (p.warps, p.registers) == (8, 64)
 

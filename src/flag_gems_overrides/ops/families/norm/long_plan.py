@@ -85,10 +85,12 @@ def loop(problem: Problem, limits: Limits) -> Configuration:
 
     Of many rows four, which share no more rows than L2 holds: 486 x 399816 float32 685 us, by two 860, 424 x 180760
     bf16 130 and 158. Of fewer rows than multiprocessors two of float32 (128 x 441693 267 by four), but with vectors and
-    edges, as ``vec_of_long``, four, as of 16 bits
-    (112 x 524288 bf16 137 us, by two 157, 33 x 1000000 77 and 100; H100).
+    edges, as ``vec_of_long``, or whole vectors that L2 does not hold, four, as of 16 bits (112 x 524288 bf16 137 us, by
+    two 157, 33 x 1000000 77 and 100; 64 x 837024 float32 240 and 312; H100).
     """
-    many = problem.itemsize == 2 or limits.sm_count < problem.M or vec_of_long(problem) > 1
+    whole = problem.N * problem.itemsize % VECTOR_BYTES == 0
+    from_memory = problem.M * problem.N * problem.itemsize > limits.l2_bytes
+    many = problem.itemsize == 2 or limits.sm_count < problem.M or vec_of_long(problem) > 1 or (whole and from_memory)
     if not problem.backward and not problem.residual and problem.itemsize < 8 and many:
         if problem.itemsize == 2 and problem.N % 2 == 1:
             # Vectors and edges: 344 x 393619 float16 346 us by 4 warps, 361 by 8, element by element 450 (H100).

@@ -54,7 +54,9 @@ def layer_norm_loop(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Two passes over the columns of a slice, the second backwards, so that it starts with what is in the cache.
+    """Two passes over the columns of a slice, the second backwards, so that it starts with what is in the cache. What
+    is read for the last time, and written, leaves the cache first: 12 x 7 x 1586562 float32 836 us so, else 882, 256 x
+    1048576 1105 and 1139 (H100).
 
     The first pass updates the mean and the sum of squared deviations of each lane's elements (Welford); the lanes are
     merged at the end, and the programs of the group.
@@ -120,12 +122,13 @@ def layer_norm_loop(
         for i in tl.range(0, last + 1, num_stages=STAGES):
             columns = block_columns(x_ptr, residual_ptr, last - i, BLOCK_N, VEC)
             mask = columns < size
-            x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC)
+            x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC, "evict_first")
             if sum_ptr is not None:
                 tl.store(sum_ptr + start + columns, x, mask=mask)
             weight = load_parameter_at(weight_ptr, head + columns, mask)
             bias = load_parameter_at(bias_ptr, head + columns, mask)
-            tl.store(y_row_ptr + columns, normalize(x, mean, rstd, weight, bias), mask=mask)
+            y = normalize(x, mean, rstd, weight, bias)
+            tl.store(y_row_ptr + columns, y, mask=mask, eviction_policy="evict_first")
         if UNALIGNED:
             if sum_ptr is not None:
                 tl.store(sum_ptr + edge_places, edge_x, mask=edge_mask)

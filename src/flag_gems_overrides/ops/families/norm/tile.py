@@ -181,11 +181,12 @@ def load_edges(ptr, rows, M, N, columns, mask):
 
 
 @triton.jit
-def load_sum(x_ptr, residual_ptr, offsets, mask, DTYPE: tl.constexpr):
+def load_sum(x_ptr, residual_ptr, offsets, mask, DTYPE: tl.constexpr, POLICY: tl.constexpr = None):
     """Elements of x plus those of the residual, ``x_ptr, residual_ptr: [M, N]``, if there is one."""
-    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy=POLICY).to(DTYPE)
     if residual_ptr is not None:
-        x = add_rounded(x, tl.load(residual_ptr + offsets, mask=mask, other=0.0))
+        residual = tl.load(residual_ptr + offsets, mask=mask, other=0.0, eviction_policy=POLICY)
+        x = add_rounded(x, residual)
     return x
 
 
