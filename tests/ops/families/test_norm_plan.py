@@ -313,6 +313,25 @@ def test_rms_norm_reads_many_rows_of_pairs_without_pipelines(M, N, size, residua
     assert ((p.vec, p.warps, p.stages, p.block_m, p.programs) == (2, 2, 1, 1, M)) == pairs
 
 
+@pytest.mark.parametrize(
+    ("M", "N", "size", "way"),
+    [
+        (5152, 276, 2, (4, 4, 3)),
+        (4000, 490, 2, (4, 4, 8)),
+        (2000, 276, 2, (1, 1, 2)),
+        (16389, 17, 4, (4, 16, 1)),
+        (920, 27680, 4, (16, 1, 14)),
+        (700, 32768, 4, (16, 1, 16)),
+    ],
+)
+def test_rows_of_rms_norm_that_are_a_warps_or_fill_a_multiprocessor(M, N, size, way):
+    """Short ones by programs of four warps, long float32 by one of 16 where multiprocessors have equally many."""
+    p = rms_plan.plan_forward(Problem(M, N, 1, size, False), H200)
+    assert isinstance(p, rms_plan.Rows)
+    assert (p.warps, p.block_m, p.chunks) == way
+    assert N < 4096 or isinstance(rms_plan.plan_forward(Problem(270, N, 1, size, False), H200), Loop)
+
+
 @pytest.mark.parametrize("residual", [False, True])
 def test_rms_norm_reads_long_odd_rows_in_vectors(residual):
     odd, even = (rms_plan.plan_forward(Problem(425, N, 1, 2, False, residual), H200) for N in (178003, 178002))
@@ -442,6 +461,12 @@ def test_gradients_of_few_rows_with_edges_come_in_some_waves(M, N, size, warps, 
     assert (p.warps if isinstance(p, FewRows) else 0) == rms_warps
 
 
+@pytest.mark.parametrize(("M", "N", "rows"), [(262144, 97, 2), (70001, 127, 2), (262144, 63, 4)])
+def test_many_odd_rows_of_gradients_of_rms_norm_take_few_registers(M, N, rows):
+    p = rms_plan.plan_backward(M, N, 2, H200)
+    assert (p.block_m, p.warps) == (rows, 1)
+
+
 @pytest.mark.parametrize(
     ("N", "size", "single"),
     [(3000, 2, True), (3001, 2, False), (2000, 2, False), (3000, 4, False), (8000, 2, False)],
@@ -461,12 +486,6 @@ def test_gradients_of_few_rows_are_no_groups(M, N, few):
 # Rows, columns, bytes, and whether the programs of layer_norm's gradient and of rms_norm's have many warps.
 MANY_WARPS = [(262979, 3, 2, True, True), (20000, 17, 2, True, True), (60000, 9, 4, True, True)]
 MANY_WARPS += [(30000, 7, 8, True, True), (40491, 33, 2, False, True), (2000, 63, 2, True, True)]
-@pytest.mark.parametrize(("M", "N", "rows"), [(262144, 97, 2), (70001, 127, 2), (262144, 63, 4)])
-def test_many_odd_rows_of_gradients_of_rms_norm_take_few_registers(M, N, rows):
-    p = rms_plan.plan_backward(M, N, 2, H200)
-    assert (p.block_m, p.warps) == (rows, 1)
-
-
 MANY_WARPS += [(100001, 33, 4, False, False), (65534, 85, 4, False, False), (1048576, 7, 2, False, False)]
 MANY_WARPS += [(20000, 16, 2, False, False), (60000, 1, 4, False, False), (16000, 25, 8, True, True)]
 MANY_WARPS += [(41229, 9, 2, True, True), (262979, 3, 2, True, True), (34585, 13, 4, True, True)]
@@ -802,7 +821,8 @@ def test_gradients_of_rms_norm_have_all_rows(M, N, size, limits):
 
 @pytest.mark.parametrize(
     ("M", "N", "size", "shared"),
-    [(1, 116109, 2, True), (1, 50257, 4, True), (1, 2**20 + 1, 2, False), (1, 50257, 8, False), (2, 2**21, 4, True)],
+    [(1, 116109, 2, True), (1, 50257, 4, True), (1, 2**20 + 1, 2, False), (1, 50257, 8, False), (2, 2**21, 4, True)]
+    + [(3253, 44208, 2, False), (1500, 60000, 2, True), (2000, 40000, 4, True), (270, 20000, 4, False)],
 )
 def test_programs_share_even_one_row_of_rms_norm(M, N, size, shared):
     p = rms_plan.plan_forward(Problem(M, N, 1, size, False), H200)

@@ -23,8 +23,9 @@ MAX_SHORT_ELEMENTS = 64
 MIN_UNALIGNED = 256
 # Vectors of a row tile, and of its sums where there are gradients, that a thread of up to 8 warps may hold.
 MAX_VECTORS = {False: 8, True: 4}
-# And of an odd row with limited registers (``odd_row_in_fewest_waves``).
-MAX_VECTORS_OF_ODD = 12
+# And of an odd row with limited registers (``odd_row_in_fewest_waves``), and of a row of float32 to a program of 16
+# warps that loads weight and bias late.
+MAX_VECTORS_OF_ODD, MAX_VECTORS_OF_FLOAT32 = 12, 16
 # Rows in flight that are read twice: what a share of L2 holds, but a few at least. With fewer, nothing hides a group's
 # wait.
 L2_SHARE, MIN_GROUPS = 0.5, 8
@@ -247,7 +248,11 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _check(per_thread == 1 or words <= 2 * available, "a tile takes half of the registers")
     # Each element of its own has an address and a mask: of 4 chunks of 8 bf16 80 bytes spill.
     _check(vec > 1 or chunks == 1 or per_thread <= 16, "few elements are loaded one by one")
-    max_chunks = MAX_VECTORS_OF_ODD if late and registers else (2 if backward else 1) * MAX_VECTORS[backward]
+    max_chunks = (2 if backward else 1) * MAX_VECTORS[backward]
+    if late and registers:
+        max_chunks = MAX_VECTORS_OF_ODD
+    elif late and warps == 16 and itemsize == 4:
+        max_chunks = MAX_VECTORS_OF_FLOAT32
     _check(0 < chunks <= max_chunks, "a thread holds a few vectors")
     bytes_per_sm = problem.inputs * tile * itemsize * max(per_sm, 1)
     pipelined = stages > 1

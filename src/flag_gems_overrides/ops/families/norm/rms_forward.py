@@ -168,9 +168,9 @@ def rms_norm_loop(
     STAGES: tl.constexpr,
 ):
     """For rows too long for registers: two passes over the columns of a row, the second backwards, so that it starts
-    with what is in the cache; by one program, or by the GROUP programs of a group, each with a slice of SLICE columns.
-    Loops count blocks: the first column after the last block may be no int32. Slices are of the body of an unaligned
-    row, whose edges are the first program's.
+    with what is in the cache, where y does not stay; by one program, or by the GROUP programs of a group, each with a
+    slice of SLICE columns. Loops count blocks: the first column after the last block may be no int32. Slices are of the
+    body of an unaligned row, whose edges are the first program's.
 
     workspace_ptr: [M, GROUP] words, then a counter per group (exchange.py); None where GROUP is 1
     """
@@ -197,7 +197,8 @@ def rms_norm_loop(
         lane_squares = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block_columns(x_ptr, residual_ptr, block, BLOCK_N, VEC)
-            x = load_sum(x_ptr, residual_ptr, start + columns, columns < size, ACC)
+            policy: tl.constexpr = "evict_last" if residual_ptr is None else None
+            x = load_sum(x_ptr, residual_ptr, start + columns, columns < size, ACC, policy)
             if residual_ptr is not None:
                 tl.store(sum_ptr + start + columns, x, mask=columns < size)
             lane_squares += x * x
@@ -221,7 +222,7 @@ def rms_norm_loop(
             stored_ptr = x_ptr if residual_ptr is None else sum_ptr
             x = tl.load(stored_ptr + start + columns, mask=mask, other=0.0, eviction_policy="evict_first").to(ACC)
             weight = load_parameter_at(weight_ptr, head + begin + columns, mask)
-            tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask)
+            tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask, eviction_policy="evict_first")
         if UNALIGNED:
             tl.store(y_ptr + edge_places, scale(edge_x, rstd, edge_weight), mask=edge_mask)
     if workspace_ptr is not None:

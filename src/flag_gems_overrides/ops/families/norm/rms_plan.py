@@ -28,8 +28,15 @@ from .odd_rows_plan import odd_row_of_rms_norm
 from .plan import plan, rows
 from .programs import MAX_WARPS
 
-# Of a program that goes over a row in tiles, besides two of them.
-BYTES_IN_FLIGHT = 16384
+# Of a program that goes over a row in tiles, by a pipeline, besides two of them.
+BYTES_IN_FLIGHT, TILE_OF_PIPELINE = 16384, 8192
+# And of one of 16 warps for each row, without a pipeline, where those at once are no larger a share of L2: 3253 x 44208
+# float16 takes 236 us so, by 264 pipelines of 8 warps 265, 700 x 20000 float32 46.9 and 53.6. Of a larger share rows
+# are shared: 1500 x 60000 bf16 147 us, by a program for each 161, by pipelines 176, 2000 x 40000 float32 244, 264 and
+# 309, but 3253 x 44208 float16 265 (H100).
+TILE_OF_OWN_ROW, SHARE_OF_OWN_ROWS = 16384, 0.5
+# Longer rows of float32 leave a multiprocessor one program of 16 warps, or hardly two (``_late_row``).
+MAX_OF_TWO_PROGRAMS = 16384
 # Two kernels for a single row of more elements, or of float64. By programs that share rows, and by two kernels: 128 x
 # 96656 bf16 24 and 28 us, 128 x 301048 float32 120 and 135; on an H100 64 x 262144 float32 68 and 81, 20 x 2097152
 # float16 89 and 101, 2 x 2097120 float32 26 and 29, 1 x 116109 bf16 6.3 and 8.6, 1 x 50257 float32 5.9 and 7.0, 1 x
@@ -57,6 +64,10 @@ MIN_ROW_OF_EDGES = 4096
 # Of rows of pairs of 16 bits (``_row_of_pairs``): the shortest and longest, and the fewest for each multiprocessor.
 MIN_ROW_OF_PAIRS, MAX_ROW_OF_PAIRS, MIN_ROWS_OF_PAIRS_PER_SM = 642, 1024, 64
 
+# Rows of one warp that are for programs of four (``_short_rows_of_four_warps``): of pairs or fours of 16 bits the most
+# chunks of a warp and fewest rows for each multiprocessor, of single elements the most lanes and fewest rows.
+MAX_CHUNKS_OF_WARP, MIN_ROWS_OF_WARPS_PER_SM, MAX_SHORT_SINGLES, MIN_SHORT_SINGLES_PER_SM = 8, 16, 32, 64
+
 # Gradients in one launch, where its programs of 128 registers a thread all run at once: of so many rows and warps for
 # each multiprocessor. By rows and partial sums, and so: 6 x 1000 float32 5.0 and 3.5 us, 64 x 100 float16 5.6 and 3.6,
 # 333 x 217 bf16 5.8 and 4.1, 80 x 1947 float32 7.1 and 4.6, 99 x 3240 7.4 and 5.6, 941 x 235 7.4 and 6.6, 1000 x 256
@@ -64,10 +75,6 @@ MIN_ROW_OF_PAIRS, MAX_ROW_OF_PAIRS, MIN_ROWS_OF_PAIRS_PER_SM = 642, 1024, 64
 MAX_FEW_ROWS, WARPS_OF_FEW_ROWS = 1024, 16
 # Longer rows with edges take 8 warps, of which others were not timed.
 MAX_EDGES_OF_FOUR_WARPS = 2048
-# Rows of one warp that are for programs of four (``_short_rows_of_four_warps``): of pairs or fours of 16 bits the most
-# chunks of a warp and fewest rows for each multiprocessor, of single elements the most lanes and fewest rows.
-MAX_CHUNKS_OF_WARP, MIN_ROWS_OF_WARPS_PER_SM, MAX_SHORT_SINGLES, MIN_SHORT_SINGLES_PER_SM = 8, 16, 32, 64
-
 # As many elements are a single program's: 64 x 100 float16 takes 5.9 us by one of 8 warps.
 MAX_OF_ONE_PROGRAM = 1024
 # Elements of a multiprocessor that are for programs of many warps, by the width of a tile (``many_warps``), those of 16
@@ -123,14 +130,19 @@ def plan_forward(
     vec = math.gcd(N, VECTOR_BYTES // element_size)
     whole = vec * element_size == VECTOR_BYTES
     few = (SHARED_TURNS if element_size == 2 and not problem.residual else 1) * limits.sm_count > M
-    if few or (not whole and element_size < 8) or 2 * limits.sm_count * N * element_size > limits.l2_bytes:
+    pipelined = problem.residual or element_size == 8
+    at_once = 2 * limits.sm_count * N * element_size
+    if few or (not whole and element_size < 8) or at_once > limits.l2_bytes * (1 if pipelined else SHARE_OF_OWN_ROWS):
         return _launch(problem, shared_loop(problem), limits)
-    # Two programs to a multiprocessor with a row each, which L2 holds for the second reading. Four vectors of float32
-    # to a thread spill 8 bytes with Triton 3.6 on sm_90, and with a residual four of 16 bits 16 (8192 x 32768).
-    tile = 16384 if whole and element_size == 2 and not problem.residual else 8192
-    stages, block_n = 2 + BYTES_IN_FLIGHT // tile, tile // element_size
+    # Two programs to a multiprocessor with a row each, which L2 holds for the second reading.
+    tile = TILE_OF_PIPELINE if pipelined else TILE_OF_OWN_ROW
+    block_n = tile // element_size
     # Of whole blocks, as any slice, so that the compiler sees vectors.
-    return Loop(min(M, 2 * limits.sm_count), 1, cdiv(N, block_n) * block_n, block_n, vec, stages, 8, 0)
+    slice_size = cdiv(N, block_n) * block_n
+    if not pipelined:
+        return Loop(M, 1, slice_size, block_n, vec, 1, MAX_WARPS, 0)
+    stages = 2 + BYTES_IN_FLIGHT // tile
+    return Loop(min(M, 2 * limits.sm_count), 1, slice_size, block_n, vec, stages, 8, 0)
 
 
 def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> Flat | ShortRows | Rows | Loop:
@@ -165,9 +177,11 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     pairs = _row_of_pairs(problem, limits)
     if pairs is not None and found is not None and found.stages > 1:
         configuration = pairs
+    elif found is not None and found.warps == 1 and found.stages == 1 and found.vec * problem.itemsize < VECTOR_BYTES:
+        configuration = _short_rows_of_four_warps(problem, found, limits)
     elif found is None or (found.stages > 1 and many):
         # Without a bias and a mean two programs of 16 warps fit: 4096 x 16384.
-        configuration = late_row(problem) or long_row_with_edges(problem, limits)
+        configuration = _late_row(problem, limits) or long_row_with_edges(problem, limits)
         configuration = configuration or odd_row_of_rms_norm(problem, limits)
     elif found.stages > 1 and limits.sm_count < problem.M <= MAX_TURNS * found.programs and not problem.residual:
         configuration = _early(problem)
@@ -177,9 +191,22 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
         # 65536 x 496 bf16 68 us, 77 by warps with two rows each.
         configuration = Configuration("rows", 4, vector, 2048 // block_n, late=True)
     launched = configuration and launch_or_none(problem, configuration, limits)
-    elif found is not None and found.warps == 1 and found.stages == 1 and found.vec * problem.itemsize < VECTOR_BYTES:
-        configuration = _short_rows_of_four_warps(problem, found, limits)
     return launched if isinstance(launched, Rows) else None
+
+
+def _late_row(problem: Problem, limits: Limits) -> Configuration | None:
+    """``late_row``; longer rows of float32, of which a multiprocessor has one at once, only where most multiprocessors
+    have one in the end. 920 x 27680 float32 takes 76.4 us so, in a loop 83.5 (torch.compile 76.5), 700 x 20000 40.6 and
+    46.9 (H100)."""
+    alone = problem.itemsize == 4 and problem.N > MAX_OF_TWO_PROGRAMS
+    if alone and not (limits.capability[0] == 9 and limits.sm_count < problem.M and _even(problem.M, limits)):
+        return None
+    return late_row(problem)
+
+
+def _even(M: int, limits: Limits) -> bool:
+    """Whether enough multiprocessors have a row in the end, where each has one at a time."""
+    return EVEN_TURNS * cdiv(M, limits.sm_count) * limits.sm_count <= M
 
 
 def _long_row_with_edges(problem: Problem, limits: Limits) -> Rows | None:
@@ -193,7 +220,7 @@ def _long_row_with_edges(problem: Problem, limits: Limits) -> Rows | None:
     M, N, _, itemsize, _, residual = problem
     if limits.capability[0] != 9 or itemsize != 2 or residual or N % 4 == 0:
         return None
-    if not 2 * limits.sm_count < M or EVEN_TURNS * cdiv(M, limits.sm_count) * limits.sm_count > M:
+    if not 2 * limits.sm_count < M or not _even(M, limits):
         return None
     configuration = Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize, late=N > MAX_EARLY_EDGES)
     launched = launch_or_none(problem, configuration, limits)
@@ -213,6 +240,27 @@ def _row_of_pairs(problem: Problem, limits: Limits) -> Configuration | None:
     if not MIN_ROW_OF_PAIRS <= N <= MAX_ROW_OF_PAIRS or limits.sm_count * MIN_ROWS_OF_PAIRS_PER_SM > M:
         return None
     return Configuration("rows", 2, 2)
+
+
+def _short_rows_of_four_warps(problem: Problem, found: Rows, limits: Limits) -> Configuration | None:
+    """As many rows of pairs or fours of 16 bits to a program of four warps, in chunks of a warp, and twice as many of
+    few single elements, instead of programs of one warp, which take some time to start; None for others.
+
+    rms_norm of 5152 x 276 bf16 takes 5.49 us so, by a warp for each row 6.65, in chunks 6.48 (torch.compile 5.68), of
+    10000 x 340 float16 10.6 and 11.7, of 16389 x 17 float32 3.84, with four times as many rows 4.11, by one warp 4.36
+    (H100).
+    """
+    M, N, _, itemsize, _, residual = problem
+    if limits.capability[0] != 9 or residual:
+        return None
+    if itemsize == 2 and found.vec > 1 and found.block_m == 1 and N > MIN_UNALIGNED:
+        chunks = power_of_2(N) // (WARP * found.vec)
+        if chunks <= MAX_CHUNKS_OF_WARP and limits.sm_count * MIN_ROWS_OF_WARPS_PER_SM <= M:
+            return Configuration("rows", 4, found.vec, 4, chunks=chunks)
+    singles = itemsize <= 4 and found.vec == 1 and found.chunks * found.block_n <= MAX_SHORT_SINGLES
+    if singles and limits.sm_count * MIN_SHORT_SINGLES_PER_SM <= M:
+        return Configuration("rows", 4, 1, 2 * found.block_m)
+    return None
 
 
 def _early(problem: Problem) -> Configuration | None:
@@ -240,29 +288,12 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
     if in_turn and (found.warps, found.block_m, found.block_n) == (2, 4, 512):
         # Of four rows of two warps 8 bytes spill: 64357 x 384 float16 61.1 us, 60.7 so (H100, Triton 3.6).
         return found._replace(block_m=2, programs=2 * found.programs)
+    if in_turn and (found.warps, found.block_m, found.block_n, found.vec) == (1, 4, 128, 1):
+        # Two rows at a time by half as many programs again, which have 63 registers a thread, not 91: 262144 x 97 bf16
+        # 87.9 us, 111 by fours (torch.compile 102), with twice as many programs 93.8 (H100).
+        return found._replace(block_m=2, programs=3 * found.programs // 2)
     if found.unaligned and element_size == 4 and found.block_m > 1:
         # 32 elements to a thread spill (1024 x 1001): 32 bytes on sm_80, 24 on sm_90 with Triton 3.6.
-def _short_rows_of_four_warps(problem: Problem, found: Rows, limits: Limits) -> Configuration | None:
-    """As many rows of pairs or fours of 16 bits to a program of four warps, in chunks of a warp, and twice as many of
-    few single elements, instead of programs of one warp, which take some time to start; None for others.
-
-    rms_norm of 5152 x 276 bf16 takes 5.49 us so, by a warp for each row 6.65, in chunks 6.48 (torch.compile 5.68), of
-    10000 x 340 float16 10.6 and 11.7, of 16389 x 17 float32 3.84, with four times as many rows 4.11, by one warp 4.36
-    (H100).
-    """
-    M, N, _, itemsize, _, residual = problem
-    if limits.capability[0] != 9 or residual:
-        return None
-    if itemsize == 2 and found.vec > 1 and found.block_m == 1 and N > MIN_UNALIGNED:
-        chunks = power_of_2(N) // (WARP * found.vec)
-        if chunks <= MAX_CHUNKS_OF_WARP and limits.sm_count * MIN_ROWS_OF_WARPS_PER_SM <= M:
-            return Configuration("rows", 4, found.vec, 4, chunks=chunks)
-    singles = itemsize <= 4 and found.vec == 1 and found.chunks * found.block_n <= MAX_SHORT_SINGLES
-    if singles and limits.sm_count * MIN_SHORT_SINGLES_PER_SM <= M:
-        return Configuration("rows", 4, 1, 2 * found.block_m)
-    return None
-
-
         return found._replace(block_m=found.block_m // 2)
     return found
 
@@ -326,10 +357,6 @@ def _one_launch(problem: Problem, warps: int, limits: Limits) -> FewRows | None:
         # Of 32 elements to a thread 8 bytes of 64 x 64 bf16 spill and 56 of 128 x 33 float16 (Triton 3.6).
         columns = launched.columns // 2
         launched = launched._replace(columns=columns, column_programs=cdiv(N, columns))
-    if in_turn and (found.warps, found.block_m, found.block_n, found.vec) == (1, 4, 128, 1):
-        # Two rows at a time by half as many programs again, which have 63 registers a thread, not 91: 262144 x 97 bf16
-        # 87.9 us, 111 by fours (torch.compile 102), with twice as many programs 93.8 (H100).
-        return found._replace(block_m=2, programs=3 * found.programs // 2)
     return launched
 
 
