@@ -175,6 +175,9 @@ def rms_norm_loop(
     workspace_ptr: [M, GROUP] words, then a counter per group (exchange.py); None where GROUP is 1
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    # Of rows with edges 8 bytes would spill with these.
+    FIRST: tl.constexpr = None if UNALIGNED or residual_ptr is not None else "evict_last"
+    LAST: tl.constexpr = None if UNALIGNED else "evict_first"
     if not UNALIGNED:
         N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     eps = from_bits(eps_bits, ACC)
@@ -197,8 +200,7 @@ def rms_norm_loop(
         lane_squares = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block_columns(x_ptr, residual_ptr, block, BLOCK_N, VEC)
-            policy: tl.constexpr = "evict_last" if residual_ptr is None else None
-            x = load_sum(x_ptr, residual_ptr, start + columns, columns < size, ACC, policy)
+            x = load_sum(x_ptr, residual_ptr, start + columns, columns < size, ACC, FIRST)
             if residual_ptr is not None:
                 tl.store(sum_ptr + start + columns, x, mask=columns < size)
             lane_squares += x * x
@@ -222,7 +224,7 @@ def rms_norm_loop(
             stored_ptr = x_ptr if residual_ptr is None else sum_ptr
             x = tl.load(stored_ptr + start + columns, mask=mask, other=0.0, eviction_policy="evict_first").to(ACC)
             weight = load_parameter_at(weight_ptr, head + begin + columns, mask)
-            tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask, eviction_policy="evict_first")
+            tl.store(y_ptr + start + columns, scale(x, rstd, weight), mask=mask, eviction_policy=LAST)
         if UNALIGNED:
             tl.store(y_ptr + edge_places, scale(edge_x, rstd, edge_weight), mask=edge_mask)
     if workspace_ptr is not None:
