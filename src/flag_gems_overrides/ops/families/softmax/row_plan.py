@@ -53,6 +53,18 @@ LONG_GRADIENT_WARPS, MANY_GRADIENTS_WARPS = 16, 8
 # (torch.compile 315), 6000 x 12004 bf16 146.6 and 154.1, but 5000 x 15996 163.0 and 164.6, 20000 x 5000 201.7 and
 # 205.0, of log_softmax 4000 x 10148 float32 165.6 and 165.5 (H100).
 MAX_IN_TILES, IN_TILES_WARPS = 12288, 16
+# Rows that all have programs at once: microseconds that a program of each group takes, and bytes that a multiprocessor
+# with one of 4 warps moves in one. By programs: softmax 1048576 bf16 128 8.0 us, 256 10.0, 512 12.9; 262144 64 5.9, 128
+# 6.5, 256 8.7; 147424 36 5.6, 72 5.5, 144 6.5; 403747 float32 198 8.6, 395 11.8, 789 15.7; 50879 25 5.74, 50 5.61, 100
+# 5.84; the gradients of 329653 bf16 81 5.4, 161 5.6, 322 7.3, of 151321 37 5.22, 74 5.10, 148 5.38, of 131072 float32
+# 64 5.4, 128 5.3, 256 6.6; by programs of each, softmax 3 x 360869 float32 89 10.0, 177 12.1, 3 x 115891 bf16 29 6.9,
+# 57 7.2, 114 7.3, 25 x 37898 5 7.3, 10 7.2, 19 8.0, log_softmax 5 x 41633 float32 21 6.57, 41 6.61, 82 6.83 (H100).
+GROUP_US, FEW_ROWS_BYTES_PER_US = 0.0105, 20000
+# Whole vectors of float32 forward of up to a row for each multiprocessor, most of which have a program at once: half as
+# many warps as for others, in a loop where that leaves fewer rows to wait. softmax 7 x 524288 18.2 us so, by 8 warps
+# 20.2, in a loop 16 x 1048576 57.9, eight rows at a time, by 8 warps, which hold four at a time, 64.9, 69 x 84064, all
+# at once, 23.0 and 25.4 (H100).
+FEW_FLOAT32_ROWS = Shape(32, 4, 64)
 # Warps of a row of few float64, at most: those of 2000 and more were not timed.
 MAX_WARPS_OF_FEW = 16
 
@@ -202,8 +214,35 @@ def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: L
     if tiles > min(resident(shape, limits) // 2, MAX_GROUP_OF_FLOAT64 if (size, inputs) == (8, 1) else MAX_GROUP):
         shape = LOOPED_ROWS[size, inputs]
         tiles = group_of_rows(M, N * size * inputs, N * size, shape, limits)
+    elif (size, inputs) == (4, 1) and not unaligned and limits.sm_count >= M and 2 * limits.sm_count < M * tiles:
+        shape = without_spills(FEW_FLOAT32_ROWS, limits)
+        tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
+        if M * tiles > resident(shape, limits):
+            tiles = group_of_rows(M, N * size, N * size, shape, limits)
+    if size < 8:
+        return _for_few_rows(Problem(M, N, 1, size, inputs), configuration_of(vec, vec, shape, tiles), limits)
     # Few rows: more programs, with less each.
     while shape.elements > vec and 2 * M * tiles <= resident(shape, limits):
         shape = shape._replace(elements=shape.elements // 2)
         tiles *= 2
     return configuration_of(vec, vec, shape, tiles)
+
+
+def _for_few_rows(problem: Problem, held: Configuration, limits: Limits) -> Configuration:
+    """Half as many elements to a thread, or a quarter, for twice as many programs, where these are worth what each of
+    them waits for the others; ``held`` unless all rows have programs at once.
+    """
+    M, N, _, size, inputs = problem
+    moved = M * N * size * (inputs + 1)
+    found: tuple[float, Configuration] | None = None
+    elements = held.elements
+    while elements >= 2 * held.vec:
+        tiles = cdiv(N // held.vec, elements // held.vec * held.warps * WARP)
+        if M * tiles > resident(Shape(elements, held.warps, held.registers), limits):
+            break
+        busy = min(M * tiles * held.warps / 4, limits.sm_count)
+        took = GROUP_US * tiles + moved / (busy * FEW_ROWS_BYTES_PER_US)
+        if found is None or took < found[0]:
+            found = took, held._replace(elements=elements, group=tiles)
+        elements //= 2
+    return held if found is None else found[1]
