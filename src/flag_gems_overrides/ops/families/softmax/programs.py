@@ -14,6 +14,11 @@ from .launches import (
 # For how many rows groups read at a time: of L2 what is found again when a row is read backwards, and how many bytes
 # memory moves while the programs of a group wait for each other.
 FOUND_IN_L2, WAIT_BYTES = 0.8, 18e6
+# Of more than two rows at a time, which are not in step, L2 has all up to this share of it; beyond, twice as much as
+# there is too much is read again: softmax 4 x 3051068 float32 two at a time 47.7 us, all at once (49 MB) 53.0, the
+# gradients of 5 x 2863928 bf16 by two 47.1, at once (57 MB) 50.2, of 11 x 1048576 float32 by four (34 MB) 64.6, by six
+# (50 MB) 69.6, but softmax 3 x 7045805 bf16 at once (42 MB) 48.1, one by one 56.1 (H100).
+SEVERAL_IN_L2 = 0.7
 # Blocks in flight at least, however little of them L2 holds: with fewer, nothing hides the wait of a group.
 MIN_BLOCKS = 8
 
@@ -54,7 +59,10 @@ def group_of_rows(M: int, read_bytes: int, write_bytes: int, shape: Shape, limit
     """
 
     def moved(rows: int) -> float:
-        again = max(rows * read_bytes - FOUND_IN_L2 * limits.l2_bytes, 0)
+        read = rows * read_bytes
+        again = max(read - FOUND_IN_L2 * limits.l2_bytes, 0)
+        if rows > 2:
+            again = min(max(2 * (read - SEVERAL_IN_L2 * limits.l2_bytes), 0), read)
         return cdiv(M, rows) * (rows * (read_bytes + write_bytes) + again + WAIT_BYTES)
 
     # More than these were not timed.
