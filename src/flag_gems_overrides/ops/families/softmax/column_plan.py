@@ -69,6 +69,10 @@ GROUP_OF_SINGLES = 16
 # 74.5, by 20 77.2, by 4, all blocks at once, 84; shorter ones, 24 x 2048 x 512 bf16, by one 81.1, by 8 80, by 16 97
 # (H100).
 MIN_HALVES_OF_L2, MIN_COLUMN_OF_HALVES = 1.6, 4096
+# Gradients of 16 bits in vectors, in a loop by one program for each block: up to so many are taken for fuller waves, if
+# they take no more than that share of its time by bytes and what a group waits: that of softmax 313 x 8192 x 8 bf16, in
+# two waves, 67.7 us, in four of groups of three 58.1 (H100).
+MAX_GROUP_FOR_WAVES, MAX_SHARE_OF_WAVES, COLUMNS_WAIT_BYTES = 4, 0.9, 9e6
 # Of each input that a thread has of columns in pairs, by 64 registers.
 ELEMENTS_OF_PAIRS = 16
 # Of shared memory, for what threads tell each other.
@@ -119,7 +123,9 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
     group = group_of(blocks, block_bytes, shape, limits)
     moved = block_bytes // inputs * (inputs + 1)
     wide = shape._replace(warps=2 * shape.warps)
-    if group == 1 and l1_share(shape, limits) < block_bytes <= l1_share(wide, limits):
+    if (size, inputs, vec) == (2, 2, 8) and group == 1:
+        group = _for_full_waves(blocks, moved, shape, limits)
+    elif group == 1 and l1_share(shape, limits) < block_bytes <= l1_share(wide, limits):
         # One block for a multiprocessor, which L1 holds until it is written: 26 x 1079 x 317 float32 38 us.
         shape = wide
     elif vec == 1 and blocks * moved > MAX_OF_L2 * limits.l2_bytes:
@@ -141,6 +147,22 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
             found = found._replace(elements=ELEMENTS_FOR_FEWER_WORDS)
     few_words = M * N * K * size * inputs <= limits.l2_bytes if vec == 1 else has_few_words(problem, limits)
     return _for_fewer_words(problem, found, limits) if few_words else found
+
+
+def _for_full_waves(blocks: int, moved: int, shape: Shape, limits: Limits) -> int:
+    """Programs for each block, where one would leave most of a wave of programs empty, or of the only one, and others
+    are worth what they wait for each other.
+
+    Args:
+        moved: bytes of a block.
+    """
+    at_once = resident(shape, limits)
+
+    def took(group: int) -> float:  # in bytes that the device moves
+        return cdiv(blocks, at_once // group) * (moved * at_once / group + (COLUMNS_WAIT_BYTES if group > 1 else 0))
+
+    best = min(range(1, min(MAX_GROUP_FOR_WAVES, at_once) + 1), key=took)
+    return best if took(best) < MAX_SHARE_OF_WAVES * took(1) else 1
 
 
 def _for_masks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
@@ -329,7 +351,8 @@ def _for_loops(
         registers = SINGLE_COLUMNS.registers if limits.capability[0] == 9 else 80
         return SINGLE_COLUMNS._replace(registers=registers), vec
     if vec > 2:
-        return shape, vec
+        # In fours of 16 bits not timed.
+        return shape._replace(elements=min(shape.elements, 4 * vec)) if inputs == 2 else shape, vec
     # With 4 of float64, one by one, 8 bytes of log_softmax 20 x 3000 x 33 spill (sm_100, Triton 3.7).
     tight = vec == 1 and limits.capability >= (10, 0)
     return shape._replace(elements=min(shape.elements, (2 if tight else 8) * vec // inputs)), vec
