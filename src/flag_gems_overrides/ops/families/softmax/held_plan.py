@@ -33,11 +33,18 @@ MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
 # that of 3 x 2 x 27041 bf16 3.58 us so, 4.10 by a vector (FlagGems 3.50), 30 x 2 x 5001 3.94 and 4.43 (FlagGems 3.92),
 # 8 x 3 x 9001 3.74 and 3.77, 2 x 4 x 20001 3.60 and 3.68 (H100).
 MAX_OF_HALF_VECTORS = 2400
-# Threads to a multiprocessor, fewer of which have half as many elements of a column of a gradient, MIN_SHARED at least,
+# Threads to a multiprocessor, by inputs, fewer of which have half as many elements of a column, MIN_SHARED at least,
 # and share it: with one warp to a scheduler nothing hides what it waits for. The gradients of 399 x 32 x 51 bf16 5.22
 # us so and 5.81 by 154 threads with 32 elements of each input (FlagGems 5.09), of 800 x 32 x 51 7.41 and 8.05, of 1000
-# x 24 x 25 float16 5.07 and 5.45 (H100).
-FEW_THREADS, MIN_SHARED = 320, 8
+# x 24 x 25 float16 5.07 and 5.45. Forward, by threads: 399 x 32 x 51 bf16 154 4.74, 308 4.53, 617 4.46; 150 x 60 x 201
+# float32 228 12.4, 457 11.7, 913 11.3; 100 x 50 x 255 float16 193 6.33, 386 6.15, 773 5.76; 207 x 35 x 255 float32 400
+# 12.3, 800 11.0, 1600 11.4; 600 x 35 x 255 1159 24.8, 2318 23.9, 4636 26.8 (H100).
+FEW_THREADS, MIN_SHARED = {1: 600, 2: 320}, {1: 16, 2: 8}
+# Of [N, K], of all inputs, of which each column has a program to itself that reads whole sectors for it, in place of a
+# group: the gradients of log_softmax 6296 x 12 float16 (302 KB) 7.9 us so, by groups 5.6, of softmax 8000 x 5 bf16 (160
+# KB) 5.7 and 5.2, softmax 5000 x 7 float32 (140 KB) 7.0 and 5.8, but 3 x 5000 x 3 (60 KB) 5.4 and 8.1, the gradient of
+# 1 x 5843 x 3 bf16 (70 KB) 4.4 and 5.0 (H100).
+MAX_LITTLE_BYTES = 100 << 10
 # Columns of several threads, by programs of so many, or half as many where those are too few or hold too little, and so
 # many programs to a multiprocessor at least: rows that begin anywhere have their first and last sectors in two programs
 # each, which is each sector where a program has no more than one. softmax 3 x 503 x 44043 float16 166 us by 64 columns,
@@ -115,7 +122,9 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
         few = 8 if limits.sm_count * LITTLE // registers >= 2 * M * N * K else 16
         elements = min(block_n, few // registers)
         columns, warps = (1, max(1, min(4, power_of_2(M * K) // WARP))) if block_n == elements else (2, 1)
-    elif (little or limits.sm_count >= M * K) and K * size <= SECTOR_BYTES:
+    elif (
+        (little or limits.sm_count >= M * K) and K * size <= SECTOR_BYTES and N * K * size * inputs <= MAX_LITTLE_BYTES
+    ):
         # Those of neighbours are in the same sectors, but L2 has them. By 9 programs of 4 columns 12 x 5681 x 3 bf16
         # takes 8.6 us (FlagGems 5.2, H100).
         elements, columns, warps = 8 // registers, 1, 1
@@ -159,12 +168,15 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
 
 
 def for_more_threads(problem: Problem, short: Configuration, limits: Limits) -> Configuration:
-    """Gradients of whole columns to a thread, where too few threads would be on each multiprocessor."""
+    """Whole columns to a thread, where too few threads would be on each multiprocessor."""
     M, N, K, size, inputs = problem
     elements = short.elements
-    if inputs == 1 or size == 8 or is_little(problem, limits):
+    if size == 8 or is_little(problem, limits) or is_of_two_threads(problem):
         return short
-    while elements > MIN_SHARED and M * K * power_of_2(N) < FEW_THREADS * limits.sm_count * elements:
+    if inputs == 1 and elements > power_of_2(N):
+        return short  # of two columns to a thread, which are loaded together
+    least = MIN_SHARED[inputs]
+    while elements > least and M * K * power_of_2(N) < FEW_THREADS[inputs] * limits.sm_count * elements:
         elements //= 2
     return short._replace(elements=elements)
 
