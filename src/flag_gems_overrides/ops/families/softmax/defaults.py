@@ -76,6 +76,8 @@ MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
 # 3.5 us so, with edges 3.8 (torch.compile 3.5), 90 x 1201 bf16 3.8 and 4.1, float32 3.9 and 4.05 (H100). Longer ones
 # were not timed.
 FEW_UNALIGNED_ELEMENTS, MAX_FEW_UNALIGNED = 8, 2048
+# Of rows that begin anywhere, which are read twice for fewer waves of programs.
+MAX_WAVES = 2
 # Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this, of
 # few elements in all if they are no longer than 64. The gradients of 197 x 117 x 311 bf16 24.4 us, in a loop 39.6, of
 # 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7. Longer ones of which no two are
@@ -163,9 +165,21 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         # which are alone on their multiprocessor, 200 (PyTorch 179), softmax 8000 x 9269 bf16 116.3 and, by 16 warps of
         # 128 registers, 200.6, 4000 x 12001 72.8 and 115.8 (H100).
         alone = held.warps >= MAX_WARPS // 2 * inputs
+        if (size, inputs, held.warps) == (2, 1, 8) and limits.capability[0] == 9:
+            return _in_fewer_waves(M, held, limits) or held
         return (row_in_cache(M, N, size, inputs, unaligned, limits) if alone else None) or held
     found = gradient_in_cache(M, N, size, inputs, limits) or gradient_in_tiles(M, N, size, inputs, limits)
     return found or rows_of_one_tile(M, N, vec, size, inputs)
+
+
+def _in_fewer_waves(M: int, held: Configuration, limits: Limits) -> Configuration | None:
+    """A program for each row that reads it twice by half as many registers, if that leaves two waves, or one:
+    log_softmax 592 x 6459 bf16, in two, 11.3 us, held, in three, 13.3, softmax 500 x 7501 float16, in one, 10.2, held,
+    in two, 11.2, but 264 x 6013 bf16 6.6 and 5.8 (H100). Of more waves neither was timed.
+    """
+    looped = held._replace(elements=held.elements // 2, registers=held.registers // 2)
+    waves, held_waves = (cdiv(M, resident(Shape(*each[1:4]), limits)) for each in (looped, held))
+    return looped if waves < held_waves and waves <= MAX_WAVES else None
 
 
 def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> Configuration:
