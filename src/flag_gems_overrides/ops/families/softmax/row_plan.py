@@ -39,6 +39,8 @@ MANY_ROWS = 1 << 19
 # Gradients of odd rows of 5 to 7 elements of 16 bits, of which so many have two threads each: 17296 x 5 bf16 3.3 us, by
 # single threads 4.0, 20000 x 7 float16 3.4 and 4.1, 40000 x 5 bf16 3.5 and 4.2 (H100).
 FEW_SHORT_ROWS = 1 << 16
+# Gradients of odd rows of 33 to so many elements, from few to many of them, that have 4 to a thread, as far as timed.
+MAX_ODD_GRADIENT, MIN_ODD_GRADIENTS, MAX_ODD_GRADIENTS = 512, 1 << 12, 1 << 16
 # Gradients of rows of whole vectors whose tile takes 32 warps, alone on their multiprocessor, are read twice by fewer
 # warps where all rows have a program at once, two to a multiprocessor, if they fill most of the tile and L1 holds two:
 # that of log_softmax 220 x 14992 float16 12.2 us so and 13.7, of softmax bf16 10.7 and 11.8, 220 x 11000 10.0 and 10.6,
@@ -74,8 +76,10 @@ def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Config
     # Elements of a thread. bf16 forward: 64 columns 74 % with 8, 70 % with 16; 1024 87 % with 16, 85 % with 32; 4096
     # 81 % with 16, 84 % with 32. Loads of one element are many instructions: 99 columns 68 % with 8, 39 % with 16, the
     # gradient of 241029 x 249 float16 130.5 us with 8, 138.6 with 16 (FlagGems 131.6), softmax 100000 x 201 bf16 36.7
-    # and 39.7 (H100).
-    short = 64 if vec > 1 else 256 if size == 2 else 128 * inputs
+    # and 39.7, gradients of 354 x 337 float32 3.62 and 3.68 (H100).
+    short = 64 if vec > 1 else 128 if size >= 4 and inputs == 1 else 256
+    if vec == 1 and inputs == 2 and size < 8 and MAX_ODD_GRADIENTS >= M:
+        short = MAX_ODD_GRADIENT
     elements = 8 if block_n <= short else 16 if block_n <= 1024 or inputs == 2 or size == 8 else 32
     # Of float64 half as many: log_softmax 4096 x 4096 76 us with 8, 115 with 16.
     elements = max(elements // (2 if size == 8 else 1), vec)
@@ -96,9 +100,10 @@ def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Config
         # The gradient of 6624672 x 7 takes 115 us by two, 98 by single ones; 1000000 x 6, in pairs, 14.1 and 10.8.
         # 131072 x 29 float32 takes 12.3 us with 4 elements to a thread, 17.7 with 8, 815776 x 3 bf16 8.7, with 2 10.8.
         elements = min(elements, max(block_n // 2, 4 if N == 3 else 1), 4 if block_n <= WARP else elements)
-    elif vec == 1 and WARP // 2 <= block_n <= WARP:
+    elif vec == 1 and block_n >= WARP // 2 and (block_n <= WARP or _are_odd_gradients(M, block_n, size)):
         # As the forward: the gradient of 447392 x 27 bf16 29.5 us, with 8 37.4; of 300000 x 11 12.9 and 15.2, of 136037
-        # x 13 float32 12.3 and 14.3 (H100).
+        # x 13 float32 12.3 and 14.3. Of not so many longer ones too: of 8082 x 121 bf16 5.9 us, with 8 6.1, of 13488 x
+        # 363 18.05, with 8 18.7, with 16 18.8, of 45055 x 215 float32 46.3, with 8 47.1 (H100).
         elements = min(elements, 4)
     elif vec == 1 and size == 2 and block_n == WARP // 4 and FEW_SHORT_ROWS >= M:
         elements = min(elements, 4)
@@ -107,6 +112,10 @@ def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Config
     most = 8 if vec == 1 and inputs == 2 and block_n == WARP // 2 and M > MANY_ROWS else 4
     warps = max(min(most, power_of_2(cdiv(M * threads, WARP))), threads // WARP)
     return Configuration("rows", elements, warps)
+
+
+def _are_odd_gradients(M: int, block_n: int, size: int) -> bool:
+    return size < 8 and block_n <= MAX_ODD_GRADIENT and MIN_ODD_GRADIENTS <= M <= MAX_ODD_GRADIENTS
 
 
 def fills_a_large_tile(M: int, N: int, limits: Limits) -> bool:
