@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, power_of_2
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, power_of_2
 from .launches import MAX_INTERLEAVED, Configuration, Problem, Split, launch_or_none
 from .programs import FOUND_IN_L2
 
@@ -55,7 +55,8 @@ MAX_STRIDED_FLOAT64_VECTORS = 64
 # and 218 (H100).
 MIN_STRIDED_COLUMN_OF_SEVERAL = 1000
 # Whole vectors of which blocks are so much wider than a row, as a share of it, at least, from fewer bytes and shorter
-# columns: the gradient of 11 x 6336 x 280 float16 (117 MB) 78.7 us so, by columns 90.1 (H100).
+# columns: the gradient of 11 x 6336 x 280 float16 (117 MB) 78.7 us so, by columns 90.1; also forward those of rows of
+# no whole sectors: log_softmax 4 x 33457 x 680 bf16 209 us so and 297 (H100).
 MIN_UNEVEN, MIN_UNEVEN_BYTES, MIN_UNEVEN_COLUMN = 0.1, 96 << 20, 6144
 
 
@@ -142,7 +143,7 @@ def _least_strided(problem: Problem, by_columns: Split, limits: Limits) -> tuple
     if size == 8:
         return MIN_STRIDED_FLOAT64_BYTES[inputs], MIN_STRIDED_FLOAT64_COLUMN
     if K % (VECTOR_BYTES // size) == 0:
-        if -K % block_k >= MIN_UNEVEN * K:
+        if -K % block_k >= MIN_UNEVEN * K or (inputs == 1 and K * size % SECTOR_BYTES):
             return MIN_UNEVEN_BYTES, MIN_UNEVEN_COLUMN
         return MIN_STRIDED_VECTORS_BYTES, MIN_STRIDED_COLUMN_OF_VECTORS
     if by_columns.vec > 1:
