@@ -171,8 +171,8 @@ def _for_full_waves(blocks: int, moved: int, shape: Shape, limits: Limits) -> in
 
 
 def _for_masks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
-    """More registers where tiles with masks would spill, if the programs run in as many waves with them; others, of
-    which fewer would run at once, spill.
+    """More registers where tiles with masks would spill, if the programs run in as many waves with them; otherwise half
+    as many columns of 16 bits, and elements. Others of float32 spill.
     """
     launched = launch(problem, found, limits)
     if not isinstance(launched, Split) or launched.even or (launched.depth, launched.vec) != (MAX_DEPTH, MASKED_VECTOR):
@@ -181,6 +181,8 @@ def _for_masks(problem: Problem, found: Configuration, limits: Limits) -> Config
     at_once, fewer = (resident(each, limits) for each in (shape, shape._replace(registers=REGISTERS_OF_MASKED)))
     if fewer > 0 and cdiv(launched.programs, fewer) == cdiv(launched.programs, at_once):
         return found._replace(registers=REGISTERS_OF_MASKED)
+    if (problem.itemsize, found.warps) == (2, 8) and found.block_k * 2 >= 4 * SECTOR_BYTES:
+        return found._replace(elements=found.elements // 2, block_k=found.block_k // 2)
     return found
 
 
