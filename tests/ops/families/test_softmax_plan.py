@@ -24,6 +24,7 @@ from flag_gems_overrides.ops.families.softmax.plan import (
     launch,
     plan,
 )
+from flag_gems_overrides.ops.families.softmax.row_plan import MAX_ODD_GRADIENT
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.shape import split_at, wrap_dim
 from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
@@ -192,7 +193,7 @@ def test_a_tile_fits_in_registers(M, N, size, inputs, limits):
 def test_a_new_number_of_rows_rarely_compiles(N, size, inputs):
     """Without a table what the compiler sees depends on M only where there are too few rows to fill the device.
 
-    Rows of up to four elements have a second kernel, for very many.
+    Rows of up to four elements have a second kernel, for very many, and gradients of odd rows.
     """
 
     def compiled(M):
@@ -206,7 +207,7 @@ def test_a_new_number_of_rows_rarely_compiles(N, size, inputs):
 
     many = [compiled(M) for M in (5000, 6001, 20000)], [compiled(M) for M in (10**6, 3 * 10**6)]
     assert all(other == group[0] for group in many for other in group)
-    assert N <= 4 or many[0][0] == many[1][0]
+    assert N <= 4 or (inputs == 2 and N <= MAX_ODD_GRADIENT) or many[0][0] == many[1][0]
 
 
 @given(sizes, inputs)
@@ -413,7 +414,7 @@ def test_what_is_not_side_by_side(N, K, elements, width, rule):
         (4980, 84, 2, 1, 16, 1),
         (3000, 256, 2, 1, 16, 1),  # of two numbers for each column
         (20000, 44, 4, 1, 8, 1),
-        (100000, 64, 2, 1, 16, 3),  # of which the table has a group of more
+        (100000, 64, 2, 1, 16, 3),
         (20000, 300, 2, 1, 64, 7),  # of no whole sectors, and so many that reading more costs more
         (8192, 300, 2, 1, 16, 1),
         (20000, 200, 2, 1, 16, 1),
@@ -428,14 +429,45 @@ def test_groups_of_few_elements_read_few_words_of_each_other(N, K, size, inputs,
     assert isinstance(many, Strided) or many.block_k >= 64 // size, "L2 does not hold them"
 
 
-def test_a_table_row_turns_no_rows_that_the_default_holds_into_a_loop_of_many_tiles():
-    assert not plan(216, 49696, 1, 4, 1, H200).looped
-    assert not plan(150, 60000, 1, 4, 1, H200).looped
-    # As the table has them.
-    assert plan(64, 35696, 1, 4, 1, H200).looped
+@pytest.mark.parametrize(
+    ("M", "N", "warps", "group", "looped"),
+    [
+        (216, 49696, 8, 7, False),
+        (150, 60000, 8, 8, False),
+        (7, 524288, 4, 128, False),
+        (16, 1048576, 4, 132, True),  # eight rows at a time, where half as many would be held
+        (69, 84064, 4, 15, True),  # all at once
+        (2, 262144, 8, 32, False),
+    ],
+)
+def test_long_rows_of_float32_have_fewer_warps_if_they_are_few(M, N, warps, group, looped):
+    p = plan(M, N, 1, 4, 1, H100)
+    assert isinstance(p, Split)
+    assert (p.warps, p.group, p.looped) == (warps, group, looped)
 
 
-def test_rows_of_float32_are_no_loop_of_the_table_with_fewer_warps():
+@pytest.mark.parametrize(
+    ("M", "N", "size", "inputs", "programs"),
+    [
+        (1, 1048576, 2, 1, 128),
+        (1, 262144, 2, 1, 64),
+        (1, 147424, 2, 1, 72),
+        (1, 50879, 4, 1, 50),
+        (1, 403747, 4, 1, 99),
+        (1, 329653, 2, 2, 81),
+        (1, 151321, 2, 2, 74),
+        (3, 360869, 4, 1, 267),
+        (25, 37898, 2, 1, 250),
+    ],
+)
+def test_few_rows_have_as_many_programs_as_are_worth_their_wait(M, N, size, inputs, programs):
+    p = plan(M, N, 1, size, inputs, H100)
+    assert isinstance(p, Split)
+    assert not p.looped
+    assert p.programs == programs
+
+
+def test_rows_of_float32_are_read_twice_by_as_many_warps_as_leave_one_wave():
     for M, N, warps in [(1322, 8192, 8), (1322, 12288, 16), (300, 16384, 16)]:
         found = plan(M, N, 1, 4, 1, H100)
         assert isinstance(found, Rows)
@@ -471,7 +503,7 @@ def test_gradients_of_many_rows_little_longer_than_a_tile_are_read_twice_by_few_
         assert isinstance(plan(M, N, 1, size, 2, H100), Rows)
 
 
-def test_columns_that_the_default_holds_are_no_loop_of_the_table():
+def test_columns_of_float32_are_held_in_lines():
     assert not plan(24, 51, 131072, 4, 1, H200).looped
     # Where nothing else holds them, they are one.
     assert plan(24, 5100, 131072, 4, 1, H200).looped
@@ -509,7 +541,7 @@ def test_gradients_of_few_elements_have_no_program_that_is_alone_on_its_multipro
     [
         (1, 2048, 102832, 2, 8, False),
         (16, 1024, 8192, 2, 4, False),
-        (1, 2048, 102832, 1, 16, False),  # of which the table has a loop
+        (1, 2048, 102832, 1, 16, False),
         (64, 880, 8192, 2, 1, True),  # one program, which waits for none
         (27, 8688, 640, 2, 20, True),  # of which L1 has half as much as it could
         (64, 16384, 160, 2, 19, True),  # no larger group than was timed
@@ -777,7 +809,7 @@ def test_groups_of_long_columns_of_a_gradient_read_half_of_l2_at_a_time():
         assert (p.looped, p.vec, p.block_k, p.group) == (True, 8, 64, group)
 
 
-def test_rows_that_the_default_has_in_one_tile_have_no_group_of_the_table():
+def test_rows_of_float32_up_to_a_large_tile_have_no_group():
     for M, N in [(90, 10840), (80, 16384), (40, 12000)]:
         assert isinstance(plan(M, N, 1, 4, 1, H200), Rows)
 
@@ -869,11 +901,15 @@ def test_long_columns_of_no_whole_vectors_are_read_as_they_lie(M, N, K, size, in
         (800, 32, 51, 2, 2, 2, 16),
         (1200, 32, 51, 2, 2, 1, 32),
         (600, 16, 51, 2, 2, 2, 8),
-        (399, 32, 51, 2, 1, 1, 32),
+        (399, 32, 51, 2, 1, 2, 16),
+        (150, 60, 201, 4, 1, 4, 15),
+        (207, 35, 255, 4, 1, 2, 18),
+        (600, 35, 255, 4, 1, 1, 35),
+        (200, 32, 50, 2, 1, 1, 32),  # two columns that are loaded together
         (500, 8, 101, 2, 2, 1, 8),
     ],
 )
-def test_gradients_of_few_short_columns_have_several_threads_to_a_column(M, N, K, size, inputs, lanes, depth):
+def test_few_short_columns_have_several_threads_each(M, N, K, size, inputs, lanes, depth):
     p = plan(M, N, K, size, inputs, H100)
     assert isinstance(p, Short)
     assert (p.lanes, p.depth, p.warps) == (lanes, depth, 4)
@@ -942,7 +978,11 @@ def test_what_is_no_small_block(M, N, K, size):
         (13, 8388608, 2, 2, 1),
         (20, 6000000, 4, 1, 2),
         (16, 2000003, 4, 2, 2),
-        (8, 6620032, 2, 1, 4),
+        (8, 6620032, 2, 1, 2),
+        (4, 3051068, 4, 1, 2),
+        (5, 2863928, 2, 2, 3),
+        (11, 1048576, 4, 2, 4),
+        (3, 7045806, 2, 2, 1),
     ],
 )
 def test_groups_read_few_rows_at_a_time_that_l2_holds(M, N, size, inputs, rows):
@@ -1011,12 +1051,13 @@ def test_gradients_of_few_odd_short_rows_have_two_threads_to_a_row():
         assert default(Problem(M, N, 1, size, 2), H200).elements == elements
 
 
-def test_few_odd_rows_of_16_bits_are_held_where_the_table_has_a_loop():
+def test_odd_rows_of_16_bits_are_read_twice_where_that_leaves_fewer_waves():
     for M, N in [(119, 7029), (125, 6013), (100, 7501), (200, 7029), (264, 6013)]:
         found = plan(M, N, 1, 2, 1, H200)
         assert isinstance(found, Split)
         assert not found.looped
-    assert plan(500, 7501, 1, 2, 1, H200).looped
+    for M, N, looped in [(500, 7501, True), (592, 6459, True), (1056, 7501, True), (1057, 7501, False)]:
+        assert plan(M, N, 1, 2, 1, H200).looped == looped
 
 
 def test_few_rows_of_float64_have_two_elements_to_a_thread():
@@ -1029,9 +1070,7 @@ def test_few_rows_of_float64_have_two_elements_to_a_thread():
         p = plan(M, N, 1, 8, inputs, H200)
         assert isinstance(p, Rows)
         assert (p.depth, p.width, p.warps) == (depth, width, warps)
-    assert plan(300, 237, 1, 8, 1, H200).depth == 4
-    # Others are looked up.
-    assert plan(1, 35133, 1, 8, 1, H200).group == 69
+    assert plan(300, 237, 1, 8, 1, H200).depth == 8
 
 
 @pytest.mark.parametrize("inputs", [1, 2])
@@ -1049,8 +1088,7 @@ def test_gradients_of_many_rows_have_as_many_tiles_as_exist_where_a_quarter_woul
     assert plan(264, 10148, 1, 2, 2, H100).warps == 32
 
 
-def test_rows_in_one_tile_of_all_warps_are_of_the_table_only_where_all_run_at_once():
-    assert isinstance(plan(128, 20476, 1, 2, 1, H200), Rows)
+def test_long_rows_of_16_bits_that_no_two_waves_hold_are_read_twice():
     for M in (256, 500):
         p = plan(M, 20476, 1, 2, 1, H200)
         assert isinstance(p, Split)
@@ -1082,30 +1120,24 @@ def test_gradients_of_16_bits_in_tiles_that_are_half_empty_are_held():
         assert isinstance(plan(M, N, K, size, 2, H200), Split)
 
 
+def test_few_long_columns_are_of_groups_unless_they_are_little():
+    for N, K, size, inputs, kind in [(6296, 12, 2, 2, Split), (5000, 7, 4, 1, Split), (5843, 3, 2, 2, Short)]:
+        assert isinstance(plan(1, N, K, size, inputs, H100), kind)
+
+
 @pytest.mark.parametrize(
-    ("problem", "of_default"),
+    ("M", "N", "K", "size", "group", "warps", "depth"),
     [
-        ((314, 20631, 1, 4, 2), True),  # little of the second tile
-        ((3, 263945, 1, 2, 2), True),
-        ((1, 263945, 1, 2, 2), False),
-        ((249, 38527, 1, 4, 2), False),  # of the table
-        ((23, 122263, 1, 2, 1), True),  # three tiles
-        ((74, 42635, 1, 4, 1), True),
-        ((8984, 14637, 1, 2, 2), True),  # held by a program each, in whole waves
-        ((128, 15239, 1, 4, 1), True),
-        ((161, 10991, 1, 4, 2), False),
-        ((217, 19304, 1, 4, 1), True),  # read twice by programs that all run at once
-        ((1, 698, 40, 4, 1), True),
-        ((1, 512, 80, 4, 1), False),  # of the table
-        ((1, 416, 88, 2, 2), True),
-        ((1, 176, 96, 2, 2), False),  # of the table
-        ((1, 669, 32768, 2, 2), True),
-        ((1, 192, 40768, 2, 2), False),  # of the table
-        ((12, 336920, 1, 4, 1), False),
-        ((8, 418396, 1, 4, 2), False),
-        ((21, 24, 93800, 4, 1), False),
+        (313, 8192, 8, 2, 3, 8, 4),  # by one program each in two waves
+        (171, 8051, 8, 2, 3, 8, 4),
+        (23, 255, 712, 2, 1, 8, 4),
+        (31, 585, 576, 2, 1, 8, 4),
+        (1, 1747, 2364, 2, 7, 8, 4),  # in fours
+        (26, 318, 1000, 4, 1, 16, 8),  # by two programs of half as many warps, which wait for each other
+        (200, 318, 1000, 4, 2, 8, 8),
     ],
 )
-def test_the_table_is_not_asked_where_what_it_has_is_unlike_what_was_timed(problem, of_default):
-    problem = Problem(*problem)
-    assert (plan(*problem, H100) == launch(problem, default(problem, H100), H100)) == of_default
+def test_gradients_of_columns_in_vectors(M, N, K, size, group, warps, depth):
+    p = plan(M, N, K, size, 2, H100)
+    assert isinstance(p, (Split, Blocks))
+    assert (getattr(p, "group", 1), p.warps, p.depth) == (group, warps, depth)

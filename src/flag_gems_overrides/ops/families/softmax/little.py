@@ -38,7 +38,7 @@ def are_few_rows_of_float64(problem: Problem) -> bool:
 
 
 def is_tiny(problem: Problem) -> bool:
-    """Too few elements for what is measured of more of them: their defaults are not looked up."""
+    """Too few elements for what is measured of more of them."""
     M, N, K, size, _ = problem
     alone = math.gcd(N if K == 1 else K, VECTOR_BYTES // size) == 1
     return M * N * K <= TINY and (WARP if K == 1 else MAX_SHORT_OF_TINY) >= N and alone
