@@ -13,7 +13,7 @@ from .launches import (
     resident,
 )
 from .little import TINY, are_few_rows_of_float64
-from .programs import configuration_of, group_of_rows, l1_share, without_spills
+from .programs import MIN_BLOCKS, configuration_of, group_of_rows, l1_share, without_spills
 from .shapes import (
     IN_L1,
     IN_L2,
@@ -227,7 +227,11 @@ def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: L
     if tiles > min(resident(shape, limits) // 2, MAX_GROUP_OF_FLOAT64 if (size, inputs) == (8, 1) else MAX_GROUP):
         shape = LOOPED_ROWS[size, inputs]
         tiles = group_of_rows(M, N * size * inputs, N * size, shape, limits)
-    elif (size, inputs) == (4, 1) and not unaligned and limits.sm_count >= M and 2 * limits.sm_count < M * tiles:
+        held = tiles * (shape.elements // vec) * shape.warps * WARP >= length
+        if (size, inputs) == (4, 1) and held and not unaligned:
+            # 8 to 16 bytes would spill (sm_90, Triton 3.6).
+            shape = shape._replace(elements=shape.elements // 2)
+    elif (size, inputs) == (4, 1) and not unaligned and _are_few_of_float32(M, tiles, limits):
         shape = without_spills(FEW_FLOAT32_ROWS, limits)
         tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
         if M * tiles > resident(shape, limits):
@@ -239,6 +243,12 @@ def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: L
         shape = shape._replace(elements=shape.elements // 2)
         tiles *= 2
     return configuration_of(vec, vec, shape, tiles)
+
+
+def _are_few_of_float32(M: int, tiles: int, limits: Limits) -> bool:
+    """Not of groups of twice as many programs, more than read in one round what the others found."""
+    large = 2 * tiles > MAX_GROUP and MIN_BLOCKS // 2 >= M
+    return limits.sm_count >= M and 2 * limits.sm_count < M * tiles and not large
 
 
 def _for_few_rows(problem: Problem, held: Configuration, limits: Limits) -> Configuration:
