@@ -155,7 +155,10 @@ def test_short_rows(N, dtype, device, device_with):
         (9, 1023, torch.float32),  # a program for each row that fills a tile
         (9, 777, torch.float32),
         (9, 2048, torch.bfloat16),
-        (9, 7777, torch.float16),  # the largest tile
+        (9, 7777, torch.float16),  # groups of whole vectors, with edges
+        (9, 1543, torch.float32),  # of which some rows have an element in the last
+        (9, 5240, torch.float32),
+        (9, 4096, torch.bfloat16),  # all groups are full
         (300, 24, torch.float32),  # lanes that share a row
         (300, 96, torch.float32),
         (300, 66, torch.float32),

@@ -631,13 +631,30 @@ def test_moments_of_short_rows_have_no_idle_lanes(M, N, itemsize, vector, lanes)
     assert (planned.edge_lanes == 0) is (N != 97)
 
 
-def test_moments_of_many_odd_rows_that_fill_the_largest_tile_are_one():
-    """var_mean 3000 x 7777 float16 30.5 us in a loop of two, so 22.8 (H100)."""
-    for M in (1000, 3000):
-        planned = plan(M, 7777, 1, 2, 3, H200)
-        assert (planned.step, planned.warps, planned.registers, planned.stages) == (8192, 8, 64, 1)
-    for other in ((1000, 5001, 1, 2), (1000, 7777, 1, 4)):
-        assert plan(*other, 3, H200).step == 4096
+@pytest.mark.parametrize(
+    ("M", "N", "itemsize", "warps", "registers", "depth"),
+    [
+        (20000, 9001, 2, 4, 128, 8),
+        (728, 9383, 2, 4, 128, 9),
+        (601, 5240, 4, 4, 128, 10),
+        (90, 20000, 4, 16, 128, 9),
+        (1500, 3001, 4, 4, 64, 5),
+        (3000, 7777, 2, 4, 128, 7),
+        (1000, 49151, 2, 16, 128, 11),
+    ],
+)
+def test_moments_of_long_rows_are_loaded_together_in_groups(M, N, itemsize, warps, registers, depth):
+    """var_mean 20000 x 9001 bf16 174.5 us in a loop, so 127; std 601 x 5240 float32 12.0 and 10.3 (H100)."""
+    planned = plan(M, N, 1, itemsize, 3, H200)
+    lanes = warps * 32 * (16 // itemsize)
+    assert planned[1:3] == (M, 1)
+    assert (planned.warps, planned.registers, planned.lanes, planned.depth) == (warps, registers, lanes, depth)
+    assert planned.depth * lanes <= N - 2 * (planned.vector - 1) * (planned.edge_lanes > 0) < (depth + 1) * lanes
+
+
+@pytest.mark.parametrize("problem", [(60, 20000, 1, 4), (132, 8000, 1, 4), (1000, 49152, 1, 2)])
+def test_moments_of_longer_or_of_few_rows_are_no_groups(problem):
+    assert plan(*problem, 3, H200).lanes == 0
 
 
 def test_moments_of_three_columns_of_16_bits_are_classes():

@@ -42,7 +42,7 @@ MAX_DEPTH, CLASSES_DEPTH = 8, 4
 MAX_CLASSES_DEPTH = 6
 # Lanes side by side in a row that is loaded as a column, element by element, at least.
 ROW_LANES = 8
-# Of float64, by a program for each row.
+# By a program for each row.
 MAX_WIDE_DEPTH = 16
 # Rows of 16 bits so long that are loaded element by element, with ``MAX_DEPTH``: with a lane for each element std 228 x
 # 505 bf16 3.8 us, so 3.44, 200 x 333 3.38 and 3.32, var_mean 400 x 701 float16 3.76 and 3.71 (H100).
@@ -224,7 +224,9 @@ def _row_tile(problem: Problem, configuration: Configuration) -> _Tile:
         raise ValueError("more rows than vectors")
     lanes = _wide_row_lanes(problem, configuration, vector)
     if lanes:
-        return _Tile(N, M, 1, power_of_2(N), 1, power_of_2(N), vector, False, lanes=lanes, depth=N // lanes)
+        # Whole vectors, of which a row with edges has one less or two.
+        depth = (N - 2 * (vector - 1) if edges else N) // lanes
+        return _Tile(N, M, 1, power_of_2(N), 1, power_of_2(N), vector, edges, lanes=lanes, depth=depth)
     lanes = _short_row_lanes(problem, vector)
     if lanes:
         each = max(configuration.elements // power_of_2(N // lanes * vector), 1)  # rows of a thread
@@ -277,11 +279,15 @@ def _short_row_lanes(problem: Problem, vector: int) -> int:
 
 
 def _wide_row_lanes(problem: Problem, configuration: Configuration, vector: int) -> int:
-    """As ``_short_row_lanes``, of float64 by a program for each row, whose threads have a vector of each group."""
+    """As ``_short_row_lanes``, by a program for each row, whose threads have a vector of each group.
+
+    Edges of float64 were not timed.
+    """
     _, N, _, size, accumulators = problem
     lanes = configuration.warps * WARP * vector
-    grouped = accumulators == 3 and size == 8 and configuration.elements == vector and configuration.block_k == 1
-    return lanes if grouped and N % vector == 0 and lanes < N <= MAX_WIDE_DEPTH * lanes else 0
+    grouped = accumulators == 3 and configuration.elements == vector and configuration.block_k == 1
+    timed = N % vector == 0 or size < 8
+    return lanes if grouped and timed and lanes + 2 * vector <= N <= MAX_WIDE_DEPTH * lanes else 0
 
 
 def _class_tile(problem: Problem, configuration: Configuration) -> _Tile:

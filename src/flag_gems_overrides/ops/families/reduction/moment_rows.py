@@ -51,18 +51,27 @@ def _apart(x, N: tl.constexpr):
 
 
 @triton.jit
-def _merged_with_edges(mean, squares, count, edges, edge_squares, edge_count, total):
-    """As ``moments.merged`` of lanes and of edges together, so that warps exchange either sum once."""
-    sums = _sum(product(count, mean), product(edge_count, edges))
+def _merged_with_edges(
+    mean, squares, count, edges, edge_squares, edge_count, total, NEIGHBOURS: tl.constexpr
+):  # fmt: skip
+    """As ``moments.merged`` of lanes and of edges together, so that warps exchange either sum once.
+
+    NEIGHBOURS: lanes side by side that are in one thread.
+    """
+    sums = _sum(product(count, mean), product(edge_count, edges), NEIGHBOURS)
     center = divide(sums, tl.maximum(total, 1.0))
     delta = mean - center[:, None]
     edge_delta = edges - center[:, None]
-    return center, _sum(squares + count * delta * delta, edge_squares + edge_count * edge_delta * edge_delta)
+    return center, _sum(
+        squares + count * delta * delta, edge_squares + edge_count * edge_delta * edge_delta, NEIGHBOURS
+    )
 
 
 @triton.jit
-def _sum(x, edges):
+def _sum(x, edges, NEIGHBOURS: tl.constexpr):
     """Of both along a row: first of what a thread has of either."""
+    if NEIGHBOURS > 1:
+        x = tl.sum(tl.reshape(x, [x.shape[0], x.shape[1] // NEIGHBOURS, NEIGHBOURS]), 2)
     WIDTH: tl.constexpr = edges.shape[1]
     if x.shape[1] % WIDTH:
         return tl.sum(x, 1) + tl.sum(edges, 1)
@@ -111,13 +120,13 @@ def moments_of_rows_kernel(
         arrived_ptr: [blocks] of zeros, None without splits.
         weight: number of elements behind each input.
         count: number of elements of which each final result is made.
-        DEPTH: 0, or for rows of a single tile, without edges, how many elements a lane has, with REST up to one more.
+        DEPTH: 0, or for rows of a single tile how many elements a lane has, with REST up to one more.
             BLOCK_N are the lanes then.
 
     The rest is as in ``reduce_rows_kernel``.
     """
     tl.static_assert(BLOCK_N % VECTOR == 0)
-    tl.static_assert(DEPTH == 0 or (squares_ptr is None and EDGE_LANES == 0 and BLOCK_SPLITS == 1))
+    tl.static_assert(DEPTH == 0 or (squares_ptr is None and BLOCK_SPLITS == 1))
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     split = program_of_row(BLOCK_SPLITS)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
@@ -140,8 +149,10 @@ def moments_of_rows_kernel(
     lane_weight = weight * NEIGHBOURS
     if DEPTH:
         zeros = tl.full([BLOCK_M, BLOCK_N], 0.0, OP.accumulator)
+        # Of whole vectors, for the compiler to know.
+        length = body if EDGE_LANES else N // VECTOR * VECTOR
         mean, squares, lane_count = moments_of_one_tile(
-            x_ptr + body_start + first, shift, zeros, m < M, first, N, 1, OP, BLOCK_N, DEPTH, REST, EVICT
+            x_ptr + body_start + first, shift, zeros, m < M, first, length, 1, OP, BLOCK_N, DEPTH, REST, EVICT
         )
         lane_count = tl.broadcast_to(lane_count, mean.shape)
     elif ONE_TILE_PER_CTA:
@@ -177,7 +188,7 @@ def moments_of_rows_kernel(
         tiles = (tl.maximum(body - lane_first, 0) + stride - 1) // stride
         lane_count = lane_weight * tl.broadcast_to(tiles.to(OP.accumulator), mean.shape)
     if DEPTH:
-        total = tl.broadcast_to(N.to(OP.accumulator), [BLOCK_M, 1])
+        total = tl.broadcast_to((body if EDGE_LANES else N).to(OP.accumulator), [BLOCK_M, 1])
     else:
         total = weight * in_share(body, split * BLOCK_N, stride, BLOCK_N).to(OP.accumulator)
     total = tl.reshape(total, [BLOCK_M])
@@ -185,7 +196,8 @@ def moments_of_rows_kernel(
         edges = tl.where(is_edge, edges - shift, 0.0)
         edge_count = weight * is_edge.to(OP.accumulator)
         total += weight * tl.reshape(tl.where(split == 0, N - body, 0), [BLOCK_M]).to(OP.accumulator)
-        mean, squares = _merged_with_edges(mean, squares, lane_count, edges, edge_squares, edge_count, total)
+        own: tl.constexpr = VECTOR if DEPTH else 1
+        mean, squares = _merged_with_edges(mean, squares, lane_count, edges, edge_squares, edge_count, total, own)
     else:
         mean, squares = merged(mean, squares, lane_count, total, 1)
     store_moments(

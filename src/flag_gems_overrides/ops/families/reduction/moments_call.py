@@ -99,7 +99,7 @@ def _prepare(
         sizes_of: tuple[int, ...] = (M, N, weight, count)
         # Of means, and without elements, nothing is loaded in groups.
         lanes, depth = (chosen.lanes, chosen.depth) if number == 1 and N > 0 else (0, 0)
-        rest = one_tile and lanes > 0 and N % lanes > 0
+        rest = one_tile and lanes > 0 and (N % lanes > 0 or chosen.edge_lanes > 0)
         if chosen.kernel == "columns":
             kernel = moments_of_columns_kernel
             sizes_of = (M, N, K, weight, count)

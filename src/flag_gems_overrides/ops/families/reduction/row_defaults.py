@@ -97,6 +97,9 @@ LITTLE_MOMENTS_BYTES = 64
 # edges, and so (H100): var_mean 5896 x 4129 96.5 us and 71.4 (PyTorch 101), by half as many lanes 74.0, 8000 x 3001 107
 # and 70.9, by half 72.7, 3000 x 7001 77.3 and 64.9, std 5896 x 4128 81 and 73, 10000 x 2209, by 256 lanes, 99 and 67.4.
 WIDE_MOMENTS = 2048, 7166, 8192  # more than, up to, and of odd rows: of even ones a thread has twice as many elements
+# Moments of long rows in groups of whole vectors, all of them loaded together (``_moments_in_groups``): warps of a
+# program, and more groups than a thread has.
+GROUP_WARPS, MAX_GROUPS = (4, 8, 16), 12
 # One tile of one program, where each multiprocessor has one row at most (``_alone``): its bytes, elements of positions
 # (of 8 bytes half as many) and of moments, and elements of a thread. By 16 and 32 warps for each row (H100): sum 40 x
 # 32768 bf16 4.79 us and 4.89, mean 46 x 16403 bf16 4.21 and 4.32, sum 8 x 24949 float16 3.72 and 3.95, 100 x 16384
@@ -165,6 +168,8 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         tile = min(max(tile, block_n), power_of_2(M) * block_n)
         most = 16 if accumulators == 3 else 32  # elements of a thread
         warps = max(1, min(tile // (8 * WARP), max(4, tile // (most * WARP)), 16))
+    elif accumulators == 3 and (grouped := _moments_in_groups(problem, limits)) is not None:
+        return grouped
     elif accumulators == 3 and _is_full_row_of_moments(problem):
         tile, warps = block_n, SHORT_WARPS
     elif accumulators == 3 and narrow_rows(problem, vector):
@@ -188,8 +193,6 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
             vector = math.gcd(N, VECTOR_BYTES // size // 2)
         elif in_pairs(problem):
             vector = 2
-    elif accumulators == 3 and _is_full_odd_row_of_moments(problem, limits):
-        return Configuration("rows", block_n // (LONG_WARPS * WARP), LONG_WARPS, OCCUPANCY, vector)
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
         few = accumulators == 1 or (positions and size < 8)
@@ -229,6 +232,27 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         problem,
         Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
     )
+
+
+def _moments_in_groups(problem: Problem, limits: Limits) -> Configuration | None:
+    """Moments of long rows, all of a row loaded at once, by a program for each; None where that cannot or need not be.
+
+    Not of so few rows that half of the multiprocessors have none, nor of short ones while some have none. In a loop, or
+    shared, and so (H100): var_mean 20000 x 9001 bf16 174.5 us and 127.1, 728 x 9383 15.1 and 12.4, std 601 x 5240
+    float32 12.0 and 10.3, var_mean 90 x 20000 9.44 and 7.89, 300 x 12000 12.9 and 12.9, 1500 x 3001 14.1 and 14.1. By
+    twice as many warps of half as many groups 130.4, 12.6 and 10.5.
+    """
+    M, N, _, size, _ = problem
+    vector = VECTOR_BYTES // size
+    each = limits.sm_count < M or (limits.sm_count < 2 * M and N * size > 2 * TILE_BYTES)
+    warps = next((each for each in GROUP_WARPS if MAX_GROUPS * each * WARP * vector > N), None)
+    if size not in (2, 4) or not each or N * size <= SHORT_BYTES or warps is None:
+        return None
+    # The groups, and the last, in words; a mean and a sum of squares for each element of a vector.
+    held = (N // (warps * WARP * vector) + 1) * VECTOR_BYTES // 4 + 2 * vector
+    most = limits.registers_per_sm // (2 * WARP * held)  # warps whose threads have as many registers for all else
+    occupancy = next((each for each in (OCCUPANCY, MOMENTS_OCCUPANCY[True]) if each <= most), MOMENTS_OCCUPANCY[False])
+    return Configuration("rows", vector, warps, occupancy, vector)
 
 
 def _alone(problem: Problem, limits: Limits) -> bool:
@@ -319,17 +343,6 @@ def _is_full_row_of_moments(problem: Problem) -> bool:
     """
     _, N, _, size, _ = problem
     return size < 8 and 3 * SHORT_BYTES < 4 * N * size <= 4 * SHORT_BYTES
-
-
-def _is_full_odd_row_of_moments(problem: Problem, limits: Limits) -> bool:
-    """Whether many rows of 16 bits with edges fill more than three quarters of the largest tile: one tile each.
-
-    In a pipelined loop of two, and so, in 64 registers (H100): var_mean 1000 x 7777 bf16 14.0 us and 13.0 (amax 12.8;
-    by 16 warps 13.7), 3000 x 7777 float16 30.5 and 22.8 (24.3); by 16 warps 1000 x 5001 bf16 11.5 and 11.5.
-    """
-    M, N, _, size, _ = problem
-    many = size == 2 and FEW_ROWS * limits.sm_count < M
-    return many and N % (VECTOR_BYTES // size) > 0 and 3 * MAX_TILE < 4 * N <= 4 * MAX_TILE
 
 
 def short_rows(problem: Problem, limits: Limits) -> Configuration | None:
