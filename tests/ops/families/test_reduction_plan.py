@@ -878,3 +878,18 @@ def test_positions_of_few_rows_are_apart():
     """argmax 399 x 735 float32, by programs of two rows and eight warps, 5.20 us, so 4.07 (H100)."""
     p = plan(399, 735, 1, 4, 2, H200)
     assert (p.block_m, p.warps, p.splits) == (1, 1, 1)
+
+
+def test_counts_of_16_bits_have_fewer_elements_in_a_loop():
+    """Of 32, 16 bytes of count_nonzero 145 x 549016 bf16 spill."""
+    for problem, elements in (Problem(145, 549016, 1, 2, 1), 16), (Problem(20000, 1840, 1, 2, 1), 16):
+        assert with_wide_results(problem, choose(problem, H200), H200).elements == elements
+    held = Problem(1000, 8192, 1, 2, 1)
+    assert with_wide_results(held, choose(held, H200), H200).elements == 32
+
+
+@pytest.mark.parametrize(("K", "registers"), [(11, 96), (45, 96), (10, 80)])
+def test_pairs_of_odd_columns_in_a_loop_have_registers_for_addresses(K, registers, monkeypatch):
+    """In 80 registers 80 bytes of aminmax 24 x 25503 x 45 float32 spill."""
+    monkeypatch.setattr(pairs_call.devices, "limits", lambda device: H200)
+    assert pairs_call._plan(Problem(24, 25503, K, 4, 2), True, 0).registers == registers

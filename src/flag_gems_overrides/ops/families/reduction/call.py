@@ -92,7 +92,8 @@ def _prepare(
         # Without elements a program is like one of two elements.
         problem = Problem(M, N or 2, K, elements.itemsize, policy.accumulators)
         planned = configuration or plan.choose(problem, limits)
-        if configuration is None and dtypes.result.itemsize == 8 and elements.itemsize == 1:
+        counted = elements.itemsize == 2 and dtypes.accumulator.itemsize == 4
+        if configuration is None and dtypes.result.itemsize == 8 and (elements.itemsize == 1 or counted):
             planned = plan.with_wide_results(problem, planned, limits)
         if configuration is None and dtypes.accumulator.itemsize == 8 > elements.itemsize:
             planned = plan.with_wide_accumulators(problem, planned, limits, arithmetic.narrow is not None)

@@ -26,6 +26,9 @@ from .policy import accumulator
 
 # Elements of a thread in each of several tiles of columns: 32 spill 40 bytes of logsumexp.
 MAX_LOOPED = 16
+# Warps of a multiprocessor in such a loop of odd K, an address for each element: by 24, in 80 registers, 8 bytes of
+# aminmax 24 x 25503 x 11 float32 spill, 80 of x 45.
+ODD_LOOPED_OCCUPANCY = 20
 # Of rows by few lanes: warps of a program, and the threads of a row of 16 bits or bytes from which each has two rows,
 # for as many bytes on their way. By one and by two (H100): aminmax 951209 x 91 bf16 78.6 us and 72.1, logsumexp 200000
 # x 130 30.9 and 28.6; but 116284 x 47, by 8 threads, 10.6 and 11.7, 300000 x 91 float32 44.2 and 46.4, aminmax 665003 x
@@ -142,8 +145,10 @@ def _plan(problem: Problem, of_elements: bool, device: int) -> Plan:
     limits = devices.limits(device)
     configuration = choose(problem, of_elements, limits)
     found = plan.launch(problem, configuration, limits)
-    if found.kernel == "columns" and configuration.elements > MAX_LOOPED and found.splits * found.step < problem.N:
-        found = plan.launch(problem, configuration._replace(elements=MAX_LOOPED), limits)
+    if found.kernel == "columns" and found.splits * found.step < problem.N:
+        most = ODD_LOOPED_OCCUPANCY if problem.K % 2 == 1 else configuration.occupancy
+        elements, occupancy = min(configuration.elements, MAX_LOOPED), min(configuration.occupancy, most)
+        found = plan.launch(problem, configuration._replace(elements=elements, occupancy=occupancy), limits)
     return by_lanes(problem, found, limits) or found if of_elements else found
 
 

@@ -68,6 +68,8 @@ WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = {False: 16, True: 32}, 4, 24
 WIDE_CLASSES_ELEMENTS = 8
 # Elements of a thread of one tile, by more than 16 warps, whose threads have 64 registers: prod of 64 int16 takes 72.
 WIDE_TILE_ELEMENTS = 32
+# Elements of a thread of a loop of counts of 16 bits.
+COUNTED_ELEMENTS = 16
 # That a tuner may time.
 MAX_CONFIGURATIONS = 24
 # Elements of a thread and warps of a tile that holds all of a few columns; of moments half as many elements, as timed.
@@ -208,7 +210,13 @@ def with_wide_accumulators(
 
 
 def with_wide_results(problem: Problem, configuration: Configuration, limits: Limits) -> Configuration:
-    """What to launch with where results of bytes are numbers of 64 bits."""
+    """What to launch with where results of bytes, or counts of 16 bits, are numbers of 64 bits."""
+    if problem.itemsize == 2:
+        # A loop of rows, for counts take more registers than sums: 16 to 32 bytes of count_nonzero 145 x 549016 and
+        # 1145 x 549016 bf16 spill.
+        looped = configuration.kernel == "rows" and not _is_simple(problem, launch(problem, configuration, limits))
+        most = COUNTED_ELEMENTS if looped else configuration.elements
+        return configuration._replace(elements=min(configuration.elements, most))
     by_rules = configuration.kernel == "columns" and problem.K > 1 and configuration == columns(problem, limits)
     return columns(problem, limits, wide=True) if by_rules else configuration
 
