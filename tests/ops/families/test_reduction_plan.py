@@ -265,7 +265,7 @@ def test_short_rows_are_loaded_by_lanes(M, N, itemsize, rows, accumulators):
     p = plan(M, N, 1, itemsize, accumulators, H200)
     assert (p.kernel, p.block_k, p.step >= N, p.splits) == ("columns", rows, True, 1)
     assert p.depth * p.lanes <= N < (p.depth + 1) * p.lanes
-    for other in (1000, N, itemsize), (M, 64, itemsize), (M, 62, 2), (M, 16 * N, itemsize), (M, N, 8):
+    for other in (1000, N, itemsize), (M, 64, itemsize), (M, 62, 2), (M, 16 * N, itemsize), (M, 33, 8):
         assert plan(other[0], other[1], 1, other[2], accumulators, H200).kernel == "rows"
     assert plan(M, N, 1, itemsize, 3, H200).kernel == "rows"
 
@@ -893,3 +893,12 @@ def test_pairs_of_odd_columns_in_a_loop_have_registers_for_addresses(K, register
     """In 80 registers 80 bytes of aminmax 24 x 25503 x 45 float32 spill."""
     monkeypatch.setattr(pairs_call.devices, "limits", lambda device: H200)
     assert pairs_call._plan(Problem(24, 25503, K, 4, 2), True, 0).registers == registers
+
+
+@pytest.mark.parametrize(("M", "N", "rows"), [(14686637, 9, 64), (1000000, 21, 32), (3000000, 13, 64)])
+def test_odd_short_rows_of_8_bytes_are_read_by_lanes(M, N, rows):
+    """nansum 14686637 x 9 int64 467 us, so 390 (H100)."""
+    p = plan(M, N, 1, 8, 1, H200)
+    assert (p.kernel, p.block_k, p.warps, p.lanes) == ("columns", rows, 4, 8)
+    for other in ((M, N + 1, 1), (M, 33, 1), (20000, N, 1), (M, N, 2)):
+        assert plan(*other[:2], 1, 8, other[2], H200).kernel == "rows"

@@ -120,6 +120,8 @@ LITTLE_LANES_TILE, MIN_LITTLE_LANES_ROWS, LITTLE_LANES_N = 2048, 8, 64
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # Rows that are loaded element by element: half as many elements to a program, if there is then at most one program for
 # each multiprocessor. aminmax 125 x 39 float32 (H100) by 63 programs 2.91 us, by 32 3.15, mean 22 x 75 by 22 2.72, by
+# Odd rows of values of 8 bytes: the longest, and elements of a program.
+MAX_LONG_LANES_N, LONG_LANES_TILE = 31, 1024
 # 11 2.83; logsumexp 61 x 55 2.92 by either. Moments were not timed.
 SMALLEST_TILE = 4 * WARP
 # Rows of so many elements have a thread each: mean 176 x 2 float32 2.91 us, with four 3.19, with eight
@@ -371,16 +373,18 @@ def rows_by_lanes(problem: Problem, limits: Limits) -> Configuration | None:
     less than ``LANES_BYTES`` start slower than they read; any 400000 x 201 uint8 56.2 and 41.4, sum 30000 x 33 float16
     6.08 and 4.16. But max.dim 300000 x 63 float32 35.1 and 38.5, sum 300000 x 61 float64 58.8 and 63.4. Even rows, a
     word to a load, while a quarter of the lanes is idle: sum 900000 x 34 float16 54 and 30, any 500000 x 76 uint8 35.6
-    and 23.7, amax 400000 x 22 bf16 16.8 and 15.0; but sum 400000 x 62 float32 41.1 and 46.0.
+    and 23.7, amax 400000 x 22 bf16 16.8 and 15.0; but sum 400000 x 62 float32 41.1 and 46.0. Odd rows of 8 bytes, by
+    1024 lanes: nansum 14686637 x 9 int64 467 and 390, 1000000 x 21 74.7 and 66.2, amax 3000000 x 13 125 and 122.
     """
     M, N, _, size, accumulators = problem
-    timed = size <= 2 or (size == 4 and accumulators == 1)
+    long = size == 8 and N % 2 == 1 and N <= MAX_LONG_LANES_N
+    timed = size <= 2 or (accumulators == 1 and (size == 4 or long))
     vector = row_vector(N, size, accumulators)
     slow = vector == 1 or (vector * size <= LANES_VECTOR_BYTES and 3 * power_of_2(N) >= 4 * N)
     if accumulators == 3 or not timed or not MAX_SHORT < N <= MAX_LANES_N:
         return None
     elements = LANES_ELEMENTS * SHORT_WARPS * WARP
-    rows = min(MIN_LANES_ROWS, elements // power_of_2(N))
+    rows = LONG_LANES_TILE // power_of_2(N) if long else min(MIN_LANES_ROWS, elements // power_of_2(N))
     while rows * N * size < LANES_BYTES and 2 * rows * power_of_2(N) <= elements:
         rows *= 2
     if limits.sm_count * (LANES_PROGRAMS if size <= 2 else WIDE_LANES_PROGRAMS) * rows > M:
