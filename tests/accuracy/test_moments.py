@@ -164,6 +164,9 @@ def test_short_rows(N, dtype, device, device_with):
         (300, 66, torch.float32),
         (300, 65, torch.float32),
         (300, 33, torch.float32),
+        (300, 200, torch.float32),  # of whole vectors
+        (300, 424, torch.bfloat16),
+        (1, 691, torch.float32),
     ],
 )
 def test_rows_of_one_tile(M, N, dtype, device, device_with):

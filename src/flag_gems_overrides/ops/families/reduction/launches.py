@@ -42,6 +42,8 @@ MAX_DEPTH, CLASSES_DEPTH = 8, 4
 MAX_CLASSES_DEPTH = 6
 # Lanes side by side in a row that is loaded as a column, element by element, at least.
 ROW_LANES = 8
+# Bytes of a row of whole vectors, at least and at most, of which a thread has several.
+GROUPED_BYTES = 768, 3072
 # By a program for each row.
 MAX_WIDE_DEPTH = 16
 # Rows of 16 bits so long that are loaded element by element, with ``MAX_DEPTH``: with a lane for each element std 228 x
@@ -227,7 +229,7 @@ def _row_tile(problem: Problem, configuration: Configuration) -> _Tile:
         # Whole vectors, of which a row with edges has one less or two.
         depth = (N - 2 * (vector - 1) if edges else N) // lanes
         return _Tile(N, M, 1, power_of_2(N), 1, power_of_2(N), vector, edges, lanes=lanes, depth=depth)
-    lanes = _short_row_lanes(problem, vector)
+    lanes = _short_row_lanes(problem, configuration, vector)
     if lanes:
         each = max(configuration.elements // power_of_2(N // lanes * vector), 1)  # rows of a thread
         block_m = min(power_of_2(M), max(configuration.warps * WARP * vector // lanes, 1) * each)
@@ -260,20 +262,33 @@ def is_short(problem: Problem) -> bool:
     return K == 1 and N <= MAX_SHORT and not in_vectors
 
 
-def _short_row_lanes(problem: Problem, vector: int) -> int:
-    """For moments of short rows of no whole vectors how many elements are side by side; 0 for all other rows.
+def grouped_rows(problem: Problem, vector: int) -> bool:
+    """Whether moments of short rows of whole vectors have several of them to a thread, loaded together.
 
-    Few, for lanes exchange two sums: of 2718103 x 53 bfloat16, with a lane for every element, 77 instructions for each
-    of 64, most of them for the exchange.
+    In a loop, or with a lane for each vector, and so (H100): std 19095 x 536 float32 24.6 us and 21.3, var_correction
+    20000 x 424 bf16 15.15 and 14.0; but var_mean 12576 x 248 float16 7.07 and 7.41.
     """
     _, N, _, size, accumulators = problem
+    whole = accumulators == 3 and size < 8 and vector * size == VECTOR_BYTES and N % vector == 0
+    return whole and GROUPED_BYTES[0] <= N * size <= GROUPED_BYTES[1]
+
+
+def _short_row_lanes(problem: Problem, configuration: Configuration, vector: int) -> int:
+    """For moments of short rows how many elements are side by side, if not all; 0 for all other rows.
+
+    Few, for lanes exchange two sums: of 2718103 x 53 bfloat16, with a lane for every element, 77 instructions for each
+    of 64, most of them for the exchange. Of whole vectors where the configuration has the rows for it.
+    """
+    _, N, _, size, accumulators = problem
+    grouped = configuration.block_k > 1 and grouped_rows(problem, vector)
     longest = MAX_HALF_ROW if size == 2 else MAX_DEPTH * WARP * vector
-    if accumulators < 3 or size == 8 or vector * size >= VECTOR_BYTES or N % vector or longest < N:
+    short = accumulators == 3 and size < 8 and vector * size < VECTOR_BYTES and N % vector == 0 and longest >= N
+    if not grouped and not short:
         return 0
     lanes = vector
-    # Of float32 the last, shorter group counts too (H100): var_mean 300000 x 33 by 4 lanes 23.0 us, by 8 22.0, by 16
-    # 23.3, std 300000 x 65 by 8 35.4, by 16 35.0.
-    while (N if size == 2 else N + lanes - 1) // lanes > MAX_DEPTH:
+    # Of float32 in less than vectors the last, shorter group counts too (H100): var_mean 300000 x 33 by 4 lanes 23.0
+    # us, by 8 22.0, by 16 23.3, std 300000 x 65 by 8 35.4, by 16 35.0.
+    while (N if size == 2 or grouped else N + lanes - 1) // lanes > MAX_DEPTH:
         lanes *= 2
     return lanes
 

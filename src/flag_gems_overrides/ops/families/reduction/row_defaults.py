@@ -10,7 +10,17 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
-from .launches import MAX_DEPTH, MAX_SHORT, MAX_WORDS, MIN_SHARED_TILES, Configuration, Problem, is_short, words
+from .launches import (
+    MAX_DEPTH,
+    MAX_SHORT,
+    MAX_WORDS,
+    MIN_SHARED_TILES,
+    Configuration,
+    Problem,
+    grouped_rows,
+    is_short,
+    words,
+)
 from .programs import (
     BYTES_WITH_ALL_WARPS,
     COLUMNS_OCCUPANCY,
@@ -110,6 +120,8 @@ MAX_ALONE_BYTES, MAX_ALONE, ALONE_BYTES, ALONE_ELEMENTS, ALONE_WIDE_POSITIONS = 
 # most, bytes that are loaded together at most, and programs of each multiprocessor at least (of up to 16 bits; of 32).
 MAX_LANES_N, MIN_LANES_ROWS, LANES_BYTES, LANES_ELEMENTS, LANES_VECTOR_BYTES = 255, 32, 2048, 32, 4
 LANES_PROGRAMS, WIDE_LANES_PROGRAMS = 2, 8
+# Odd rows of values of 8 bytes: the longest, and elements of a program.
+MAX_LONG_LANES_N, LONG_LANES_TILE = 31, 1024
 # Elements of a program of positions where there are fewer, down to one for each multiprocessor, and its rows at least,
 # as timed: so few of rows longer than this. By rows, and by eight (H100): argmax 2000 x 75 bf16 3.88 us and 3.64 (by
 # 16, 125 programs, 3.62), max.dim 2000 x 201 uint8 3.83 and 3.66; 4000 x 21 float16 3.43 and, by 32, 3.41. Pairs of
@@ -120,8 +132,6 @@ LITTLE_LANES_TILE, MIN_LITTLE_LANES_ROWS, LITTLE_LANES_N = 2048, 8, 64
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # Rows that are loaded element by element: half as many elements to a program, if there is then at most one program for
 # each multiprocessor. aminmax 125 x 39 float32 (H100) by 63 programs 2.91 us, by 32 3.15, mean 22 x 75 by 22 2.72, by
-# Odd rows of values of 8 bytes: the longest, and elements of a program.
-MAX_LONG_LANES_N, LONG_LANES_TILE = 31, 1024
 # 11 2.83; logsumexp 61 x 55 2.92 by either. Moments were not timed.
 SMALLEST_TILE = 4 * WARP
 # Rows of so many elements have a thread each: mean 176 x 2 float32 2.91 us, with four 3.19, with eight
@@ -147,6 +157,8 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         warps = max(1, min(warps, tile // WARP))
     elif little and accumulators == 3 and size == 4 and vector > math.gcd(N, vector) == 1 and limits.sm_count < M:
         vector, tile, warps = 1, block_n, max(1, min(block_n // (8 * WARP), 16))
+    elif little and _few_odd_moments(problem, limits):
+        return Configuration("rows", 1, SHORT_WARPS, MOMENTS_OCCUPANCY[False], 1)
     elif little and accumulators == 3 and N * size > SHORT_BYTES and math.gcd(N, vector) * size < VECTOR_BYTES // 2:
         tile, warps = block_n, block_n * size // (LITTLE_MOMENTS_BYTES * WARP)
     elif little and max(N * size, 2 * block_n) > MAX_LITTLE_BYTES:
@@ -174,6 +186,8 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         return grouped
     elif accumulators == 3 and _is_full_row_of_moments(problem):
         tile, warps = block_n, SHORT_WARPS
+    elif accumulators == 3 and grouped_rows(problem, vector):
+        return narrow(problem, MOMENTS_OCCUPANCY[False], vector)
     elif accumulators == 3 and narrow_rows(problem, vector):
         return narrow(problem, MOMENTS_OCCUPANCY[True], vector)
     elif accumulators == 3 and size == 8 and WIDE_MOMENTS[0] < N <= WIDE_MOMENTS[1 + N % 2]:
@@ -255,6 +269,16 @@ def _moments_in_groups(problem: Problem, limits: Limits) -> Configuration | None
     most = limits.registers_per_sm // (2 * WARP * held)  # warps whose threads have as many registers for all else
     occupancy = next((each for each in (OCCUPANCY, MOMENTS_OCCUPANCY[True]) if each <= most), MOMENTS_OCCUPANCY[False])
     return Configuration("rows", vector, warps, occupancy, vector)
+
+
+def _few_odd_moments(problem: Problem, limits: Limits) -> bool:
+    """Whether moments of odd rows of float32, one for each multiprocessor at most, have 128 lanes of several elements.
+
+    With a lane for each element var_mean 6 x 691 takes 3.65 us, by twice as many warps 3.40, so 3.28 (H100).
+    """
+    M, N, _, size, accumulators = problem
+    odd = accumulators == 3 and size == 4 and N % 2 == 1
+    return odd and limits.sm_count >= M and MAX_DEPTH * WARP < N <= SHORT_BYTES // size
 
 
 def _alone(problem: Problem, limits: Limits) -> bool:
