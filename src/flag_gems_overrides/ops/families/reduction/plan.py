@@ -22,17 +22,14 @@ from .launches import (
     launch,
     launch_or_none,
 )
-from .programs import OCCUPANCY, row_vector
+from .programs import OCCUPANCY
 from .row_defaults import (
     FEW_ROWS,
     by_single_warps,
-    in_pairs,
     in_vectors_with_edges,
     narrow,
     narrow_rows,
-    narrow_with_edges,
     rows,
-    two_to_each,
     wide_with_edges,
 )
 
@@ -50,9 +47,6 @@ __all__ = [
     "with_wide_results",
 ]
 
-# Values of rows of so many bytes are not read element by element, as shorter ones were timed: sum 1749885 int32 9.44
-# us, in vectors 8.73, 1000001 float32 6.70 and 6.53, amax 1500001 7.77 and 7.72 (H100).
-MIN_BYTES_IN_VECTORS = 4_000_000
 # The model chooses where it expects so much less time than by the rules, of so few elements for each multiprocessor.
 MODEL_GAIN, MODEL_ELEMENTS = 0.8, 8192
 # Of so many where by the rules or a table programs share columns and by the model none does (H100): sum 1 x 400 x 1024
@@ -116,17 +110,14 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     # two rows and 8 warps 5.20, by a warp for each 4.07.
     alone = problem.K == 1 and by_rules is not None and by_rules.block_m == 1
     apart = alone and (limits.sm_count >= problem.M or (few and positions and problem.itemsize == 4))
-    long = problem.accumulators == 1 and problem.itemsize < 8 and problem.N * problem.itemsize >= MIN_BYTES_IN_VECTORS
-    fewest = row_vector(problem.N, problem.itemsize, 1) if problem.K == 1 and long else 1
-
     exchanged = _slow_exchange(problem, limits)
 
     def is_legal(configuration: Configuration) -> bool:
         """Of few results not one with iterations or an exchange if they need neither: what it was timed with perhaps
-        had neither. A configuration of 421 x 2425 bf16 is two programs for each row of 236 x 5769.
+        had neither.
         """
         launched = launch_or_none(problem, configuration, limits)
-        if launched is None or (apart and launched.block_m > 1) or launched.vector < fewest:
+        if launched is None or (apart and launched.block_m > 1):
             return False
         if launched.splits > 1 and estimate(problem, configuration, limits) > exchanged:
             return False
@@ -183,8 +174,7 @@ def _is_newer(problem: Problem, first: Configuration, limits: Limits) -> bool:
         long = first.kernel == "classes" and is_long_class(problem, limits)
         known = first.kernel == "columns" and are_newer_columns(problem, limits)
         return first.within or long or known or (first.kernel == "short_classes" and has_odd_classes(problem))
-    by_rules = first.kernel == "columns" or in_vectors_with_edges(problem, limits)
-    return by_rules or in_pairs(problem) or narrow_with_edges(problem, limits) or two_to_each(problem, limits)
+    return first.kernel == "columns" or in_vectors_with_edges(problem, limits)
 
 
 def with_wide_accumulators(

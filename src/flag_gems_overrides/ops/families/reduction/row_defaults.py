@@ -47,7 +47,7 @@ BYTES_OCCUPANCY = 24
 # One program for a row where that is enough for the device, up to so many for a multiprocessor, twice as large where
 # others would share a row, or rows are long: amax 256 x 65536 bf16 13.7 us, not 15.3, float32 22.2, not 24.6, 774 x
 # 95096 bf16 60 and 62, 445 x 53459 float64 56 and 59, 141 x 8192 float32 (H100) 5.8 and 6.8; but 359 x 18367 float32
-# 15.1 and 13.6. Rows of 16 bits that need care are read several tiles at a time anyway. Values of one row for about
+# 15.1 and 13.6. Rows of bytes that need care are read several tiles at a time anyway. Values of one row for about
 # three of four multiprocessors, or each, four times as large: 128 x 131072 bf16 (H100) by four programs for each 21.2
 # us, by one of 16 warps 19.95, of 32 19.4, 132 x 131072 by two of 16 20.5, by one of 32 19.6, 100 x 131072 by five of 8
 # 19.2, by one of 32 17.9; but not of much fewer: sum 20 x 131072 by 13 of 8 warps 7.1, by one of 32 7.7.
@@ -215,8 +215,10 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         # Threads of 32 warps have 64 registers, of 8 bytes 128.
         nearly_all = accumulators == 1 and size < 8 and limits.sm_count >= M >= NEARLY_ALL * limits.sm_count
         few = few and (nearly_all or limits.sm_count <= M <= FEW_ROWS * limits.sm_count) and not (edges and size <= 2)
-        many = 2 * limits.sm_count < M  # without another program, by the rules for many rows
-        if few and size > 1 and N * size > (LONG_ROW_BYTES if many else TILE_BYTES):
+        # Rows of two to a multiprocessor, longer than a tile, others would share; but of 8 bytes (H200): sum
+        # 256 x 5216 float64 by 16 warps 9.12 us, by 8 8.22.
+        longest = LONG_ROW_BYTES if 2 * limits.sm_count < M or size == 8 else TILE_BYTES
+        if (few and size > 1 and N * size > longest) or _are_long_halves(problem, limits):
             times = 4 if nearly_all else 2
             tile, warps = min(times * tile, block_n), times * warps
         elif edges and positions:
@@ -236,7 +238,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
             tile, warps, stages = 2 * tile, 2 * warps, 1 if size == 2 else STAGES
         elif edges and accumulators == 1 and size == 2 and _in_one_large_tile(problem, limits):
             tile, warps = block_n, 2 * warps
-        elif edges and size <= 2:
+        elif edges and (size == 1 or (size == 2 and accumulators == 3)):
             stages = STAGES
         elif size == 1 and not positions and not few:
             # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
@@ -296,6 +298,16 @@ def _alone(problem: Problem, limits: Limits) -> bool:
     most = {1: MAX_ALONE_BYTES // size, 2: MAX_ALONE // (2 if size == 8 else 1), 3: 0 if size == 8 else MAX_ALONE}
     fewest = MAX_ALONE if accumulators == 3 else 2 * TILE_BYTES // size
     return limits.sm_count >= M and size > 1 and fewest <= block_n <= most[accumulators]
+
+
+def _are_long_halves(problem: Problem, limits: Limits) -> bool:
+    """Whether rows of 16 bits, more than a few for each multiprocessor, are so long that each has 16 warps.
+
+    prod 1100 x 32768 bf16 by 8 warps 33.1 us, so 31.6 (H100).
+    """
+    M, N, _, size, accumulators = problem
+    whole = accumulators == 1 and size == 2 and N % (VECTOR_BYTES // size) == 0
+    return whole and limits.sm_count <= M <= 2 * FEW_ROWS * limits.sm_count and 2 * N * size >= LONG_ROW_BYTES
 
 
 def _is_little_more(problem: Problem, tile: int, limits: Limits) -> bool:
