@@ -65,7 +65,9 @@ _REASONS: dict[str, tuple[str, ...]] = {
     )
     + tuple(_any_other("norm/rms_backward/gradient_of_rows", "tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)"))
     + tuple(f"reduction/moment_rows/moments_of_rows_kernel/off_by_one: m < M{which}" for which in (" (3)", " (6)")),
-    "one neighbour has no squares": ("reduction/moment_rows/moments_of_rows_kernel/off_by_one: NEIGHBOURS > 1",),
+    "one neighbour has no squares": tuple(
+        f"reduction/moment_rows/{where}/off_by_one: NEIGHBOURS > 1" for where in ("moments_of_rows_kernel", "_sum")
+    ),
     "all columns of a row of a few are there": tuple(
         f"norm/flat/normalize_flat/off_by_one: columns < N{which}" for which in ("", " (2)")
     )
