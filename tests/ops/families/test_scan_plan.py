@@ -21,7 +21,8 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         (Problem(8178, 8, 353, 2), 128, 4),
         (Problem(2000, 64, 353, 2), 128, 16),
         (Problem(8178, 16, 354, 2), 128, 8),
-        (Problem(8178, 16, 201, 2), 128, 8),
+        (Problem(256, 11, 21658, 4), 128, 6),
+        (Problem(10508, 21, 247, 8, integer=True, narrower=2), 128, 12),
         (Problem(8178, 16, 777, 2), 128, 8),
     ],
 )
@@ -40,14 +41,25 @@ def test_twice_as_wide_pieces_of_many_rows(size):
     assert choose(Problem(61, 1024, 2483, 8), H200).lanes == 128
 
 
-@pytest.mark.parametrize("problem", [Problem(175, 8282, 117, 2), Problem(200, 2000, 101, 4), Problem(132, 1024, 97, 4)])
-def test_a_program_for_all_columns_of_many_rows(problem):
-    """175 x 8282 x 117 float16 683 us by 32 columns, so 323 (H100)."""
-    assert choose(problem, H200) == Configuration("segments", 1, 128, 32, 8)
-    # Too few programs or rows, columns in vectors, most lanes without one, or what was not timed.
-    others = (problem._replace(M=131), problem._replace(N=960), problem._replace(K=114), problem._replace(K=95))
-    for other in (*others, problem._replace(size=8), problem._replace(integer=True), problem._replace(narrower=2)):
-        assert choose(other, H200).lanes < 128
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (Problem(175, 8282, 117, 2), (1, 128, 32, 8)),
+        (Problem(318, 4216, 102, 4), (1, 128, 32, 8)),
+        (Problem(307, 1195, 65, 4), (1, 128, 32, 8)),
+        (Problem(400, 3000, 90, 2), (2, 128, 16, 8)),
+        (Problem(200, 3000, 40, 8), (1, 64, 16, 8)),
+        (Problem(200, 3000, 40, 8, integer=True), (1, 64, 12, 8)),
+        # More columns, of any number of rows, where few lanes have none.
+        (Problem(9000, 24, 251, 4), (1, 256, 12, 16)),
+        (Problem(300, 300, 230, 2), (1, 256, 16, 16)),
+    ],
+)
+def test_a_program_for_all_columns(problem, expected):
+    """318 x 4216 x 102 float32 901 us by 32 columns, so 418, 9000 x 24 x 251 172 by 128, so 154 (H100)."""
+    assert choose(problem, H200) == Configuration("segments", *expected)
+    # Too few programs.
+    assert choose(problem._replace(M=131), H200)[:3] != ("segments", *expected[:2])
 
 
 @pytest.mark.parametrize("problem", [Problem(240, 402, 1, 2), Problem(170, 411, 1, 2)])
@@ -148,6 +160,7 @@ def test_half_vectors_of_float32_spill_with_12_tiles_in_several_steps(M, N):
     [
         Problem(200, 400, 386, 8, integer=True),  # the last of 7 programs has 2 columns: 216 us, by vectors 211.5
         Problem(8178, 16, 150, 2),
+        Problem(256, 11, 21660, 4),  # loaded in vectors of 16 bytes
         Problem(8178, 16, 356, 2),  # loaded in vectors of 8 bytes
         Problem(8178, 6, 353, 2),
         Problem(1000, 8, 353, 8, integer=True),

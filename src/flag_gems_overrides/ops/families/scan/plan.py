@@ -74,32 +74,35 @@ COLUMN_BYTES = (128, 64, 32, 4)
 # 128 columns 363, by 16 354, int64 392, 507 and 429, and of an input of int64, which takes more registers, fewer rows:
 # by 12 343. Not where that leaves multiprocessors without a program: 8193 x 4097 float32 along 0 330 us, by 32 columns
 # 137; nor of narrower integers that are loaded in vectors: 69 x 329 x 1494 bool 201 us, by vectors 137; but 14 x 2354 x
-# 1470 int64 341, by vectors 382. Of fewer steps than so many only
-# single elements, or vectors of up to 4 bytes, of at least so many rows, and where few lanes have no column, bfloat16:
-# 47 x 174 x 16 x 353 along 2 75.2 us, by programs without segments 88, 8178 x 8 x 353 44.3 and 48.4, 2000 x 64 x 353,
-# in two steps, 94.5 and 104, 8178 x 16 x 354 75.7 and 93.8, x 201 47 and 53, x 777 153 and 186. Of int64 only one step,
-# of more rows, for no others were timed, nor where the last program has few columns: 200 x 400 x 386 216 us, by vectors
-# 211.5.
+# 1470 int64 341, by vectors 382. Of fewer steps than so many only single elements, or two that are loaded at once, of
+# at least so many rows, and where few lanes have no column, bfloat16: 47 x 174 x 16 x 353 along 2 75.2 us, by programs
+# without segments 88, 8178 x 8 x 353 44.3 and 48.4, 2000 x 64 x 353, in two steps, 94.5 and 104, 8178 x 16 x 354 75.7
+# and 93.8, x 201 47 and 53, x 777 153 and 186; float32 256 x 11 x 21658 171 and, in vectors, 187. Of int64 only one
+# step, of more rows, for no others were timed, nor where the last program has few columns: 200 x 400 x 386 216 us, by
+# vectors 211.5. So few rows that as many columns as of others have them at once are such: 10508 x 21 x 247 int32 238
+# us, by 64 columns 258.
 WIDE_COLUMNS, WIDE_INTEGERS, WIDE_ROWS, WIDE_INTEGER_ROWS, WIDE_WARPS, WIDE_STEPS = 128, 64, 16, 12, 8, 4
-WIDE_STEP_ROWS, WIDE_FULL, WIDE_STEP_BYTES = (8, 16), (3 / 4, 7 / 8), 4  # the second of int64
+WIDE_STEP_ROWS, WIDE_FULL = (8, 16), (3 / 4, 7 / 8)  # the second of int64
+WIDE_STEP_VECTOR, WIDE_STEP_BYTES = 2, 8
 # Twice as many columns, by twice the warps and half the rows to a thread, share half as many sectors, in so many steps,
 # of elements of up to 4 bytes, where each multiprocessor has two such programs. H100: 61 x 1024 x 2483 bfloat16 398 us,
 # so 323, by 16 rows 331, 61 x 224 x 2483 75.4 and 72.3, 100 x 2000 x 2499 1377, 955 and 1099, 40 x 1024 x 2483 float32
 # 408, 369 and 361; by 16 rows also 64 x 1024 x 2482 float16 404 and 335, 200 x 512 x 1501 bfloat16 378 and 307. But 20
 # x 4096 x 1001 bfloat16, 80 such programs, 197 and 240, 28 x 2354 x 1471 float32, 168 of 8 rows, 333 and 349, and 307
-# x 114 x 4344 float16, of few rows, 234 and 239.
+# x 114 x 4344 float16, of few rows, 234 and 239. Of any number of rows where those are all columns: 9000 x 24 x 251
+# float32 154 us, by two programs 172, by one of 8 warps 171.
 WIDER_STEPS, WIDER_PROGRAMS = 14, 2
 # Of odd columns of int64 one step by 16 warps, of so many rows to a thread at most, where 8 would have more than so
 # many, which are rounded: 146 x 76 x 1691 int64 115 us so, in programs without segments 137, int32 96 and 102, 300 x 40
 # x 1001 int64 72.5, by 8 warps of 12 rows 81 (H100). But of 13 rows to a thread 100 x 100 x 1500 108 and 95, and in two
 # steps 30 x 200 x 2001 138 and 83. No narrower integers than int32 were timed, nor those that 8 warps have at once.
 ONE_STEP_ROWS, ONE_STEP_EXACT, ONE_STEP_NARROWER = 10, 6, 2
-# All columns, where those are one element at a time, of 2 or 4 bytes, and leave few lanes without one: no sector is of
-# two programs. By 8 warps, with 32 rows to a thread, where each multiprocessor has such a program. H100: 175 x 8282 x
-# 117 float16 323 us, by 16 warps with 16 rows 330, by 8 with 16 384, by 32 columns 683; 200 x 2000 x 101 float32 125,
-# 126, and by 32 columns 251. Not of fewer rows, which 32 columns have in few steps: so 1102 x 808 x 89 bfloat16 moves
-# 2.1 TB/s (H200), those above 1.0 and 1.3. Integers were not timed.
-ALL_COLUMNS_ROWS, ALL_COLUMNS_STEPS = 32, 16
+# All columns of up to so many, more than a piece has, so that no sector is of two programs, which drift apart: by 8
+# warps with all registers of a thread, two elements of two bytes to a load. H100, in parentheses by pieces: 318 x 4216
+# x 102 float32 418 us (901), 307 x 1195 x 65, whose lanes are half idle, 77 (139), by 64 columns 118, 200 x 3000 x 40
+# float64 148 (180), by 16 warps 157, 175 x 8282 x 117 float16 323 (683), by 16 warps 330, 400 x 3000 x 90 bfloat16, in
+# vectors of 4 bytes, 207 (266), element by element 217. Not of so few rows that pieces have them in one step.
+MAX_ALL_COLUMNS, ALL_COLUMNS_STEPS, ALL_COLUMNS_WORD = 128, 2, 4
 MAX_CONFIGURATIONS = 24
 # Of so many columns, and at least so many rows, from memory a thread has one vector of a row, if that is of so many
 # bytes: more would be stored in parts of sectors. 837780 x 3 x 54 float16 takes 189 us so, 230 by four, 400000 x 5
@@ -229,7 +232,7 @@ def _of_a_row(problem: Problem, limits: Limits) -> Configuration | None:
 
 def _odd_row(problem: Problem, limits: Limits) -> Configuration | None:
     """For each odd row of float32, of many."""
-    M, N, _, size, integer, _ = problem
+    _, _, _, size, integer, _ = problem
     vec, unaligned = vector(problem)
     tiles = cdiv(interior(problem), WARP * vec)
     depth = cdiv(tiles, ODD_ROW_WARPS)
@@ -237,7 +240,7 @@ def _odd_row(problem: Problem, limits: Limits) -> Configuration | None:
     of_words = size == 4 and not integer and unaligned and few <= tiles <= many
     full = tiles >= ODD_ROW_FULL * depth * ODD_ROW_WARPS
     row = Configuration("segments", vec, WARP * vec, depth, ODD_ROW_WARPS)
-    return row if of_words and full and 2 * M * N * size > limits.l2_bytes else None
+    return row if of_words and full and not _is_in_l2(problem, limits) else None
 
 
 def _one_warp(problem: Problem, limits: Limits) -> Configuration | None:
@@ -295,9 +298,9 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _is_narrow(problem: Problem, limits: Limits) -> bool:
     """Whether a thread has one vector of a row of these columns."""
-    M, N, K, size, *_ = problem
+    _, N, K, size, *_ = problem
     vec, _ = vector(problem)
-    if size > 4 or NARROW_ROWS > N or limits.l2_bytes >= 2 * M * N * K * size:
+    if size > 4 or NARROW_ROWS > N or _is_in_l2(problem, limits):
         return False
     odd = vec == 1 and ODD_COLUMNS.get(size, K + 1) <= K and ODD_ROWS >= N
     return odd or (NARROW_COLUMNS[0] <= K <= NARROW_COLUMNS[1] and vec * size >= NARROW_BYTES)
@@ -306,30 +309,38 @@ def _is_narrow(problem: Problem, limits: Limits) -> bool:
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     """Wide pieces of columns that share sectors, where programs drift apart and L2 does not hold all."""
     M, N, K, size, integer, narrower = problem
-    if integer and narrower > 1 and K % 2 == 0:
+    if (integer and narrower > 1 and K % 2 == 0) or K * size % SECTOR_BYTES == 0 or _is_in_l2(problem, limits):
         return None
-    int64 = integer and size == 8
-    lanes = WIDE_INTEGERS if int64 else WIDE_COLUMNS
+    int64, vec = integer and size == 8, vector(problem)[0]
     rows = WIDE_INTEGER_ROWS if int64 and narrower == 1 else WIDE_ROWS
-    wide = Configuration("segments", 1, lanes, rows, WIDE_WARPS)
-    wider = Configuration("segments", 1, 2 * lanes, rows // 2, 2 * WIDE_WARPS)
-    blocks = M * cdiv(K, wider.lanes)
-    enough = blocks >= WIDER_PROGRAMS * limits.sm_count and blocks * wider.lanes * WIDE_FULL[int64] <= M * K
-    if size <= 4 and enough and cdiv(N, wider.step(K)) >= WIDER_STEPS:
-        wide, lanes = wider, wider.lanes
-    steps, programs = cdiv(N, wide.step(K)), M * cdiv(K, lanes)
+    wide = Configuration("segments", 1, WIDE_COLUMNS, rows, WIDE_WARPS)
+    if int64 and not (vec == 1 and wide.step(K) >= N and _has_few_idle(problem, wide)):
+        wide = wide._replace(lanes=WIDE_INTEGERS)
+    wider = wide._replace(lanes=2 * wide.lanes, depth=rows // 2, warps=2 * WIDE_WARPS)
+    enough = M * cdiv(K, wider.lanes) >= WIDER_PROGRAMS * limits.sm_count and _has_few_idle(problem, wider)
+    if size <= 4 and enough and wide.lanes < K <= wider.lanes:
+        wide = wider._replace(depth=rows)
+    elif size <= 4 and enough and cdiv(N, wider.step(K)) >= WIDER_STEPS:
+        wide = wider
+    elif wide.lanes >= K:
+        return None
+    steps = cdiv(N, wide.step(K))
     if steps < WIDE_STEPS:
-        vec = vector(problem)[0]
-        one_step = _one_step(problem, lanes, rows)
+        one_step, few_rows = _one_step(problem, wide.lanes, rows), WIDE_STEP_ROWS[int64] > N
         if one_step:
             wide = one_step
-        elif WIDE_STEP_ROWS[int64] > N or (vec > 1 and vec * size > WIDE_STEP_BYTES) or (int64 and steps > 1):
+        elif few_rows or vec > WIDE_STEP_VECTOR or vec * size > WIDE_STEP_BYTES or (int64 and steps > 1):
             return None
         else:
             wide = wide._replace(depth=_rounded(cdiv(cdiv(N, steps), wide.units), rows))
-    share = lanes < K and K * size % SECTOR_BYTES != 0 and 2 * M * N * K * size > limits.l2_bytes
-    full = programs * lanes * WIDE_FULL[int64] <= M * K or (steps >= WIDE_STEPS and not int64)
-    return wide if share and full and programs >= limits.sm_count else None
+    full = _has_few_idle(problem, wide) or (steps >= WIDE_STEPS and not int64)
+    return wide if full and M * cdiv(K, wide.lanes) >= limits.sm_count else None
+
+
+def _has_few_idle(problem: Problem, pieces: Configuration) -> bool:
+    """Whether few of these lanes have no column."""
+    K, int64 = problem.K, problem.integer and problem.size == 8
+    return cdiv(K, pieces.lanes) * pieces.lanes * WIDE_FULL[int64] <= K
 
 
 def _one_step(problem: Problem, lanes: int, rows: int) -> Configuration | None:
@@ -347,12 +358,17 @@ def _one_step(problem: Problem, lanes: int, rows: int) -> Configuration | None:
 def _all_columns(problem: Problem, limits: Limits) -> Configuration | None:
     """A program for all columns, of many rows, where several would share sectors, and L2 does not hold all."""
     M, N, K, size, integer, narrower = problem
-    whole = Configuration("segments", 1, WIDE_COLUMNS, ALL_COLUMNS_ROWS, WIDE_WARPS)
-    few_idle = WIDE_COLUMNS * WIDE_FULL[False] <= K <= WIDE_COLUMNS and K % 2 == 1
-    timed = size in (2, 4) and narrower == 1 and not integer
-    if not (few_idle and timed and limits.sm_count <= M and 2 * M * N * K * size > limits.l2_bytes):
+    if K > MAX_ALL_COLUMNS or K * size <= COLUMN_BYTES[0] or limits.sm_count > M or _is_in_l2(problem, limits):
         return None
+    elements = min(vector(problem)[0], max(ALL_COLUMNS_WORD // size, 1))
+    rows = WIDE_INTEGER_ROWS if integer and size == 8 and narrower == 1 else max_depth(problem, elements, "segments")
+    whole = Configuration("segments", elements, power_of_2(K), rows, WIDE_WARPS)
     return whole if cdiv(N, whole.step(K)) >= ALL_COLUMNS_STEPS else None
+
+
+def _is_in_l2(problem: Problem, limits: Limits) -> bool:
+    M, N, K, size, *_ = problem
+    return limits.l2_bytes >= 2 * M * N * K * size
 
 
 def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterator[Configuration]:
