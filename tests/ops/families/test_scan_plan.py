@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from flag_gems_overrides.ops.families.scan.plan import Alone, Configuration, Problem, choose, launch
+from flag_gems_overrides.ops.families.scan.plan import Alone, Configuration, Problem, choose, configurations, launch
 from flag_gems_overrides.ops.launch.devices import Limits
 
 H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
@@ -152,6 +152,15 @@ def test_chunks_where_the_second_launch_has_started_before(problem, kernel):
 @pytest.mark.parametrize("problem", [Problem(3, 13663, 1, 4), Problem(1, 131072, 1, 2), Problem(4, 1184, 7, 4)])
 def test_programs_share_a_block_where_chunks_would_gain_little(problem):
     assert choose(problem, H200).kernel == "shared"
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_integers_of_few_bytes_spill_with_six_tiles(size):
+    """Of two elements, in several steps: 8 bytes (7740 x 5640 uint8, sm_90, Triton 3.6)."""
+    problem = Problem(7740, 5640, 1, 8, integer=True, narrower=8 // size)
+    found = {each[3:5] for each in configurations(problem, H200) if launch(problem, each, H200).steps > 1}
+    assert (7, 8) in found
+    assert (6, 8) not in found
 
 
 @pytest.mark.parametrize(("M", "N"), [(3577, 9582), (1000, 8234), (300, 18622)])

@@ -142,6 +142,9 @@ MIN_WIDE_ELEMENTS = 4
 # Tiles of half vectors of float32 that spill 8 bytes in several steps, to have 64 registers: 3577 x 9582 102.9 us so,
 # by ten 100.9 (H100); eleven spill too in 4 warps. With 16 a thread has 80 registers.
 SPILLING_TILES, HELD_TILES = 12, 10
+# So do tiles of two elements of integers of up to 2 bytes, whose sums are of 4, in 8 warps of 40 registers (7740 x 5640
+# uint8, sm_90, Triton 3.6); seven do not, nor six in 16 warps. Not timed.
+SPILLING_INTEGERS, HELD_INTEGERS = 6, 7
 # Most elements of rows of int64, or of narrower integers, of whole vectors that are for 4 warps, where not all programs
 # of 8 run at once: 1570 x 1024 uint8 9.3 us by 4 warps, 10.3 by 8, int64 13.7 and 14.2, 1570 x 2048 uint8 14.0 and
 # 15.0, 3000 x 1024 bool 14.6 and 14.9, 20000 x 1024 uint8 68.7 and 68.7 (H100). No others were timed.
@@ -215,7 +218,8 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         # Of int64 also a quarter less: threads of 64 registers, of which four programs of 8 warps run at once. 4451 x
         # 5801 int32 takes 130 us so, 2.4 TB/s; 506 x 131072 with 8 tiles 423 by 4 warps, 446 by 8, 1.9 (H200).
         if integer and size == 8 and warps >= 4 and many:
-            yield Configuration("segments", elements, lanes, FEWER_INTEGERS // elements, warps)
+            fewer = Configuration("segments", elements, lanes, FEWER_INTEGERS // elements, warps)
+            yield _held(problem, fewer, cdiv(tiles, warps))
     # A row that a warp reads element by element may also be one of several warps.
     if tiles == 1 and elements > vec and WARP * vec < N:
         fewest = MIN_WIDE_ELEMENTS if size == 8 and limits.sm_count < M and lanes == MAX_WIDE_SCALAR else vec
@@ -382,10 +386,17 @@ def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterat
     most = max_depth(problem, configuration.elements, configuration.kernel)
     if most:
         depth = _rounded(cdiv(tiles, cdiv(tiles, most)), most)
-        half = problem.K == 1 and problem.size == 4 and vector(problem) == (2, False)
-        if half and depth == SPILLING_TILES < tiles:
-            depth = cdiv(tiles, cdiv(tiles, HELD_TILES))
-        yield configuration._replace(depth=depth)
+        yield _held(problem, configuration._replace(depth=depth), tiles)
+
+
+def _held(problem: Problem, found: Configuration, tiles: int) -> Configuration:
+    """With about as many of ``tiles`` at once, that spill nothing in several steps."""
+    if problem.K > 1 or vector(problem) != (2, False) or tiles <= found.depth:
+        return found
+    if problem.size == 4 and found.depth == SPILLING_TILES:
+        return found._replace(depth=cdiv(tiles, cdiv(tiles, HELD_TILES)))
+    narrow = problem.integer and problem.narrower >= 4 and found.warps < MAX_WARPS
+    return found._replace(depth=HELD_INTEGERS) if narrow and found.depth == SPILLING_INTEGERS else found
 
 
 def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> Iterator[Configuration]:
