@@ -69,6 +69,14 @@ def test_two_tiles_of_few_rows_with_edges_are_of_two_warps(problem):
     assert choose(problem._replace(M=1100), H200).kernel == "units"
 
 
+@pytest.mark.parametrize(("N", "depth"), [(151, 2), (251, 2), (131, 1)])
+def test_many_rows_of_a_tile_with_edges_are_of_half_a_warp(N, depth):
+    """105528 x 151 bfloat16 34.1 us by a warp for each row, so 29.0 (H100)."""
+    assert choose(Problem(105528, N, 1, 2), H200) == Configuration("units", 8, 128, depth, 4)
+    for other in (Problem(1056, N, 1, 2), Problem(105528, 265, 1, 2)):
+        assert choose(other, H200)[:3] != ("units", 8, 128)
+
+
 def test_short_rows_of_16_bits_have_a_vector_of_a_thread():
     """880160 x 30 bfloat16 53.1 us with two, so 40.6 (H100)."""
     assert choose(Problem(880160, 30, 1, 2), H200)[:2] == ("flat", 8)
@@ -212,7 +220,7 @@ def test_a_program_for_each_of_few_columns(problem):
 
 def test_tiles_of_rows_with_edges_are_of_whole_vectors():
     """6933 x 262 float16 6.3 us with two tiles to a row, 5.8 with one (H100)."""
-    chosen = choose(Problem(6933, 262, 1, 2), H200)
+    chosen = choose(Problem(1056, 262, 1, 2), H200)
     assert (chosen.kernel, chosen.lanes, chosen.depth) == ("units", 256, 1)
 
 

@@ -154,6 +154,10 @@ MAX_OF_4_WARPS = 2048
 # 520 x 299 float16 3.38 and 3.55, 900 x 299 3.44 and 3.69 by 8; but 359 x 263 float32 4.32, by two warps for each row
 # 3.44 (H100). No others were timed.
 ONE_WARP_TILES, ONE_WARP_ROWS = 2, (EDGES_ROWS, 8)
+# Rows of 16 bits, with edges, that one tile of a warp has, of more than so many for each multiprocessor, are of half a
+# warp with twice the tiles, by four warps: 105528 x 151 bfloat16 34.1 us by a warp for each row, so 29.0, by eight
+# threads 35.4 (H100).
+MANY_HALF_WARP_ROWS, HALF_WARP_WARPS = ONE_WARP_ROWS[1], 4
 # Odd rows of float32 of so many tiles of a warp's vectors, where L2 does not hold all, are of four warps in one step,
 # if at least such a share of their lanes has elements. By a warp for each row, and so (H100): 263852 x 855 625 us and
 # 604 (FlagGems 605), 100000 x 701 197.5 and 192.2, 131072 x 449 166.8 and 162.3, 60000 x 401 72.7 and 71.2,
@@ -237,7 +241,17 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _of_a_row(problem: Problem, limits: Limits) -> Configuration | None:
-    return _one_warp(problem, limits) or _odd_row(problem, limits)
+    return _half_warp(problem, limits) or _one_warp(problem, limits) or _odd_row(problem, limits)
+
+
+def _half_warp(problem: Problem, limits: Limits) -> Configuration | None:
+    """For each of many rows of one tile of 16 bits, with edges."""
+    vec, unaligned = vector(problem)
+    lanes = WARP * vec // 2
+    depth = cdiv(interior(problem), lanes)
+    short = problem.size == 2 and unaligned and depth <= 2
+    row = Configuration("units", vec, lanes, depth, HALF_WARP_WARPS)
+    return row if short and limits.sm_count * MANY_HALF_WARP_ROWS < problem.M else None
 
 
 def _odd_row(problem: Problem, limits: Limits) -> Configuration | None:
