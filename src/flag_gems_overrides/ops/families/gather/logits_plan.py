@@ -59,9 +59,10 @@ MIN_WHOLE_PIECES, MIN_WHOLE_TILE_OF_8_BYTES = 512, 256
 # by 32, 912 x 1 bfloat16 2.95 and 3.19, 300 x 5 4.18 and 4.06 (H200). With more to a thread, by 8 warps, and so (H100):
 # 1111 x 1 bfloat16 4.75 us and 4.00, 1300 x 2 4.56 and 4.19, 1500 x 1 float64 6.30 and 5.23, 1000 x 4 float32 3.98 and
 # 3.85. Of up to 4 bytes they are of one program in more pieces too, where their losses are summed, for programs wait
-# for each other: 763 x 3 bfloat16 4.72 us by six, 4.12 by one, 3000 x 1 4.69 and 4.64, but 500 x 7 5.01 and 5.30, 300
-# x 5 float32 5.05 and 5.62 (H100).
-FEW_CLASSES, WARPS_OF_FEW_CLASSES, LOGITS_OF_FEW_CLASSES, ROWS_OF_FEW_CLASSES = 4, 8, 8, 4
+# for each other: 763 x 3 bfloat16 4.72 us by six, 4.12 by one, 3000 x 1 4.69 and 4.64. So are more classes, of up to 4
+# bytes, with more logits to a thread: 500 x 7 bfloat16 5.01 us by eight, 4.28 by one of 8 warps, of 16 4.41, of 32
+# 5.30; but 763 x 3 4.56 by one of 8 warps (H100).
+FEW_CLASSES, WARPS_OF_FEW_CLASSES, LOGITS_OF_FEW_CLASSES, ROWS_OF_FEW_CLASSES = (4, 8), 8, (8, 16), 4
 # Longer rows, of one class each, are held too, by two or four warps with so many elements to a lane, where a program
 # has so many tiles at least: in a loop the last tile leaves lanes idle, and each lane has exponentials of its own
 # maxima. H100, in a loop in parentheses: 262144 x 1024 float64 729 us (946), 20000 x 1100 79 (150), 20000 x 1300 92
@@ -294,7 +295,7 @@ def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool, summ
     block_c, vec = power_of_2(C), math.gcd(C, VECTOR_BYTES // size)
     pieces = block_c // vec  # of a row, as they are loaded
     rows = power_of_2(N)
-    few_pieces = rows * pieces <= MAX_PIECES_ALONE or (summed and C <= FEW_CLASSES and size < 8)
+    few_pieces = rows * pieces <= MAX_PIECES_ALONE or (summed and FEW_CLASSES[1] >= C and size < 8)
     alone = few_pieces and rows * block_c <= MAX_ELEMENTS_ALONE
     block_r = rows if alone else _rows_of_a_tile(problem, limits, block_c, vec)
     if not alone and cdiv(N, block_r) > limits.sm_count:
@@ -302,7 +303,7 @@ def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool, summ
     warps = max(1, min(WARPS, block_r * block_c // 256))
     # Of float64 32 warps spill 32 bytes (256 x 14, smoothed).
     most = min(block_r * pieces // WARP, MAX_WARPS_ALONE if alone and size < 8 else MAX_WHOLE_WARPS)
-    if alone and C <= FEW_CLASSES:
+    if alone and FEW_CLASSES[size < 8] >= C:
         most = min(most, _warps_of_few_classes(rows, block_c))
     while 2 * warps <= most:
         warps *= 2
@@ -312,7 +313,8 @@ def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool, summ
 
 
 def _warps_of_few_classes(rows: int, block_c: int) -> int:
-    least = max(rows // ROWS_OF_FEW_CLASSES, rows * block_c // LOGITS_OF_FEW_CLASSES)
+    logits = LOGITS_OF_FEW_CLASSES[block_c > FEW_CLASSES[0]]
+    least = max(rows // ROWS_OF_FEW_CLASSES, rows * block_c // logits)
     return max(least // WARP, WARPS_OF_FEW_CLASSES)
 
 
