@@ -38,8 +38,13 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         # Rows, whose targets are few.
         ((2, 32051344, 1, 4), plan.Fill),
         ((8, 520, 72, 4), plan.Fill),
-        # Rows of whole vectors, by a tile of the table, or of all of a tile, and others.
+        # Rows of little bytes, in whole vectors or few.
+        ((35099, 9, 1, 2), plan.Fill),
+        ((35099, 16, 1, 2), plan.Tile),
+        ((3000, 9, 1, 2), plan.Tile),
+        # Rows of whole vectors, and of more bytes, of all of a tile, and others.
         ((136519, 16, 1, 2), plan.Tile),
+        ((3030101, 8, 1, 2), plan.Short),
         ((2000000, 4, 1, 2), plan.Tile),
         ((100000, 96, 1, 2), plan.Fill),
         ((195064, 21, 1, 2), plan.Short),

@@ -130,6 +130,11 @@ MAX_SHORT_BYTES, MIN_BYTES_OF_LONGER, MAX_LONGER_BYTES = 384, 22 << 20, 520
 # 10.8 and 11.0; but 2000000 x 3, halves of vectors, 16.6 and 16.2, 100000 x 65 float32 15.9 and 15.0 (H100). Of fewer
 # bytes four were not timed.
 MANY_SHORT_BYTES, MAX_BYTES_OF_MANY_SHORT = 7 << 20, 128
+# Shorter rows of little bytes that are no whole vectors are filled, where they are so many bytes: 35099 x 9 bfloat16
+# 3.00 us, with tile 3.79 (H100), 46992 x 11 3.70 and 4.08 (H200). Of whole vectors of 16 bits up to so many bytes have
+# tiles: 362447 x 8 bfloat16 6.20 us, by short 6.53 (H100), 136519 x 16 4.42 and 5.27, but 3030101 x 8 41.98 and 39.28
+# (H200).
+MIN_FILLED_ROW_BYTES, MAX_TILED_ROW_BYTES = 1 << 17, 8 << 20
 SCATTER = Configuration("scatter", FILL.vectors, WARPS)
 # One vector to a thread: with two 4 x 30 x 495616 bfloat16 takes 41.9 us instead of 39.3, 2 x 24 x 840 4.1 instead of
 # 3.5, and with images 2 x 397 x 42042 26.1 instead of 22.5. Narrow ones of images are two: with four 400 x 18 x 1537
@@ -204,11 +209,6 @@ def class_of(problem: Problem) -> tuple[int | bool | str, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    default = _default(problem)
-    # What the table has of one class is slower elsewhere: 26445 x 1 bfloat16 3.5 us, by the default 3.2 (H100). Small
-    # images are newer.
-    if problem.N == problem.K == 1 or default in (SMALL, TINY_FILL):
-        return default
     found = table.lookup(
         "gather",
         problem,
@@ -217,7 +217,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    return found or default
+    return found or _default(problem)
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -296,9 +296,10 @@ def _default(problem: Problem) -> Configuration:
         pairs = size == 2 and D % 2 == 0 and N * C * D > MANY_LITTLE
         return LITTLE._replace(positions=2 * LITTLE.positions) if pairs else LITTLE
     if D == 1 < C and little:
-        return TILE
+        return FILL if vec <= C and C % vec and N * C * size >= MIN_FILLED_ROW_BYTES else TILE
     if D == 1 and vec <= C:
-        return SHORT
+        tiled = size == 2 and C % vec == 0 and N * C * size <= MAX_TILED_ROW_BYTES
+        return TILE._replace(vectors=2) if tiled else SHORT
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
     if period > 1 and MIN_IMAGE_VECTORS * vec <= D:
         many = MIN_CLASSES_OF_IMAGES * period <= C
