@@ -135,6 +135,21 @@ def test_vectors_of_a_thread_that_has_short_rows(N, C, size, threads_have):
     assert found.vectors == threads_have * 32 * found.warps
 
 
+@pytest.mark.parametrize(
+    ("problem", "block_c", "block_d"),
+    [
+        ((128, 8, 520, 4), 4, 128),
+        ((237, 311, 320, 8), 4, 128),
+        ((200, 20, 600, 4), 2, 256),
+        ((500, 19, 1344, 4), 1, 512),
+    ],
+)
+def test_tiles_of_images_leave_few_lanes_without_a_position(problem, block_c, block_d):
+    found = plan.gradient(plan.Problem(*problem), H200)
+    assert isinstance(found, plan.Tile)
+    assert (found.block_c, found.block_d) == (block_c, block_d)
+
+
 def test_little_images_of_one_class_are_rows_of_it():
     assert plan.gradient_problem(3, 1, 20000, 2) == (60000, 1, 1, 2)
     assert plan.gradient_problem(3, 2, 20000, 2) == (3, 2, 20000, 2)

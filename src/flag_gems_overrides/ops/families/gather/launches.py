@@ -27,6 +27,9 @@ MIN_CLASSES_OF_IMAGES = 5
 # 76 with eight, 67 with tile (torch.compile 57), 400 x 18 x 1537 float32 23.9 with two, 23.1 with four, and 33.4 with
 # tile; but with 5 classes 300 x 10 x 3001 bfloat16 18.9 and, with tile, 18.2 (H100).
 MIN_CLASSES_OF_NARROW = 8
+# Tiles of several classes leave at most such a share of their lanes without a position, if a warp has those of one
+# class at least: images of 520 float32 are five tiles of 128 positions, not two of 512.
+MAX_IDLE = 1 / 4
 # Fewer vectors of an image leave lanes of a warp without one.
 MIN_IMAGE_VECTORS = 32
 # The most that one launch can have.
@@ -197,12 +200,24 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         return _little(problem, configuration, limits)
     tile = vectors * vec
     block_d = min(power_of_2(D), positions, tile)
+    if C > 1:
+        block_d = _with_few_idle(D, block_d, WARP * vec)
     block_c = min(power_of_2(C), tile // block_d)
     block_n = min(power_of_2(N), min(tile // block_c, positions) // block_d)
     blocks = cdiv(N, block_n) * cdiv(D, block_d)
     splits = min(cdiv(C, block_c), cdiv(per_sm * limits.sm_count, blocks))
     warps = max(min(warps, block_n * block_c * block_d // WARP), 1)  # none without an element
     return Tile(block_n, block_c, block_d, math.gcd(D, vec), splits, warps, blocks * splits)
+
+
+def _with_few_idle(D: int, most: int, least: int) -> int:
+    """Positions of a tile: the most, or fewer where that leaves fewer lanes without one."""
+    found = most
+    while most > least and (1 - MAX_IDLE) * cdiv(D, found) * found > D:
+        most //= 2
+        if cdiv(D, most) * most < cdiv(D, found) * found:
+            found = most
+    return found
 
 
 def image_vector(problem: Problem) -> int:
