@@ -282,7 +282,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"{_COLUMN_SUMS}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
-        f"{_GROUPS}/group_norm_backward_tile/wrong_other: tl.load(x_ptr + start + offsets, mask=mask, other=0.0)",
         *(
             f"{_GROUPS}_rows/group_norm_backward_rows/wrong_other: tl.load(x_ptr + {what}, other=0.0)"
             for what in (
