@@ -233,9 +233,9 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield from _together(problem, elements, lanes, limits)
     if is_short(problem):
         one, two = (vectors * VECTOR_BYTES // size for vectors in (1, 2))
-        few, many = (elements * FLAT_WARPS * WARP // N for elements in (one, two))
+        rows_of_one, rows_of_two = (elements * FLAT_WARPS * WARP // N for elements in (one, two))
         whole = one // math.gcd(N, one)
-        many_more = many // whole >= MANY_FLAT_ROWS * (few // whole)
+        many_more = rows_of_two // whole >= MANY_FLAT_ROWS * (rows_of_one // whole)
         for elements in (one, two) if two <= MAX_FLAT_ELEMENTS or many_more else (one,):
             yield Configuration("flat", elements, elements * FLAT_WARPS * WARP, 1, FLAT_WARPS)
 
