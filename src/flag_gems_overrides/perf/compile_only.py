@@ -5,8 +5,8 @@ It has a process of its own because Triton either compiles or interprets, for th
 called on tensors without data and with the limits of the GPU, so that they plan as they would there; their launches
 are caught and the kernels compiled, through Triton's own launcher, with exactly the specialization of that launch.
 
-Reads JSON {"gpu", "cases", "known", "folder", "parameters", "offset"} from standard input, writes a JSON line for each
-configuration of a kernel, and into the folder, if there is one, what the compiler made of it at each stage.
+Reads JSON {"gpu", "cases", "known", "folder", "parameters", "offset", "sass"} from standard input, writes a JSON line
+for each configuration of a kernel, and into the folder, if there is one, what the compiler made of it at each stage.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main() -> None:
     known = {row["digest"]: row for row in task["known"]}
     folder = Path(task["folder"]) if task["folder"] else None
     for digest, launch in _launches(task["cases"], gpu, task["parameters"], task["offset"]).items():
-        row = known.get(digest) or _compiled(digest, launch, gpu, folder)
+        row = known.get(digest) or _compiled(digest, launch, gpu, folder, task["sass"])
         print(json.dumps({**row, "case": launch["case"]}), flush=True)
 
 
@@ -142,7 +142,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (int, str)) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _compiled(digest: str, launch: dict[str, Any], gpu: Gpu, folder: Path | None) -> dict[str, Any]:
+def _compiled(digest: str, launch: dict[str, Any], gpu: Gpu, folder: Path | None, sass: bool) -> dict[str, Any]:
     row = {
         "digest": digest,
         "kernel": launch["kernel"].__name__,
@@ -155,7 +155,7 @@ def _compiled(digest: str, launch: dict[str, Any], gpu: Gpu, folder: Path | None
     except Exception as error:
         return {**row, "error": f"{type(error).__name__}: {error}"[-1000:]}
     if folder:
-        _write_stages(folder / f"{row['kernel']}-{digest}", kernel.asm)
+        _write_stages(folder / f"{row['kernel']}-{digest}", kernel.asm, sass)
     registers, stack = _resources(kernel.asm["cubin"])
     shared = kernel.metadata.shared
     return {
@@ -176,13 +176,14 @@ def _resources(cubin: bytes) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _write_stages(stem: Path, stages: Mapping[str, Any]) -> None:
-    """TTIR, TTGIR, LLVM IR, PTX and SASS as text."""
+def _write_stages(stem: Path, stages: Mapping[str, Any], sass: bool) -> None:
+    """TTIR, TTGIR, LLVM IR, PTX and, if it is asked for, SASS as text."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     for stage, text in stages.items():
         if isinstance(text, str):
             stem.with_suffix(f".{stage}").write_text(text)
-    stem.with_suffix(".sass").write_text(_cuobjdump("-sass", stages["cubin"]))
+    if sass:
+        stem.with_suffix(".sass").write_text(_cuobjdump("-sass", stages["cubin"]))
 
 
 def _cuobjdump(option: str, cubin: bytes) -> str:

@@ -51,6 +51,7 @@ def survey(
     compiled: Callable[[Row], object] = lambda row: None,
     parameters: bool = True,
     offset: int = 0,
+    sass: bool = True,
 ) -> list[Row]:
     """One row for each configuration in which the overrides' kernels are launched for the ``chosen`` cases.
 
@@ -61,6 +62,7 @@ def survey(
         compiled: called with each row as soon as it is there, from several threads.
         parameters: whether norms are called with weight and bias.
         offset: in elements, of every input from an aligned address.
+        sass: whether it is put into ``folder`` too; a kernel takes half a second to disassemble.
 
     Raises:
         ResourceError: a process failed.
@@ -72,6 +74,7 @@ def survey(
         "folder": folder and str(folder),
         "parameters": parameters,
         "offset": offset,
+        "sass": sass,
     }
     shares = max(1, min(processes() // len(gpus), len(keys)))
     tasks = [task | {"gpu": gpu, "cases": keys[share::shares]} for gpu in gpus for share in range(shares)]
