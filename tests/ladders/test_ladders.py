@@ -162,31 +162,36 @@ def test_accesses_of_ptx_are_counted_by_width():
     assert accesses(ptx) == {"cp.async": 1, "ld.b32": 1, "ld.v4.b32": 1, "ld.v4.f32": 1, "st.b32": 1}
 
 
-def _ptx(name: str, rung: str) -> str:
-    """What Triton makes of a rung for sm_90, in a process that does not interpret."""
-    command = [sys.executable, "-m", "flag_gems_overrides.perf.ladder_compile", name, rung, str(FOLDER)]
+COMPILE = """
+import sys
+from pathlib import Path
+from flag_gems_overrides.perf.ladder_compile import main
+
+for name, rung in zip(sys.argv[2::2], sys.argv[3::2]):
+    main(name, rung, Path(sys.argv[1]))
+    print("next rung")
+"""
+
+
+def _ptx(*rungs: tuple[str, str]) -> list[str]:
+    """What Triton makes of rungs for sm_90, in a process that does not interpret."""
+    command = [sys.executable, "-c", COMPILE, str(FOLDER), *(word for rung in rungs for word in rung)]
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return done.stdout.split("next rung")[: len(rungs)]
 
 
-@pytest.mark.parametrize(
-    ("name", "plain", "hinted", "what"),
-    [
-        ("ragged", "triton_plain", "triton_multiple_of", "ld.b32"),
-        ("modulo", "triton_plain", "triton_max_contiguous", "ld.b32"),
-    ],
-)
-def test_a_hint_turns_single_loads_into_vectors(name, plain, hinted, what):
-    before, after = accesses(_ptx(name, plain)), accesses(_ptx(name, hinted))
-    assert before[what] == 8
-    assert what not in after
-    assert after["ld.v4.b32"] == before.get("ld.v4.b32", 0) + 2
-
-
-def test_maximum_is_one_instruction_where_is_two():
-    where, maximum = _ptx("relu", "triton_where"), _ptx("relu", "triton_maximum")
+def test_what_triton_makes_of_pairs_of_rungs():
+    """A hint turns single loads into vectors; a maximum is one instruction, where a choice is two."""
+    ragged = ("ragged", "triton_plain"), ("ragged", "triton_multiple_of")
+    modulo = ("modulo", "triton_plain"), ("modulo", "triton_max_contiguous")
+    relu = ("relu", "triton_where"), ("relu", "triton_maximum")
+    *hints, where, maximum = _ptx(*ragged, *modulo, *relu)
+    for before, after in (map(accesses, hints[:2]), map(accesses, hints[2:])):
+        assert before["ld.b32"] == 8
+        assert "ld.b32" not in after
+        assert after["ld.v4.b32"] == before.get("ld.v4.b32", 0) + 2
     assert (where.count("setp.lt.f32"), where.count("selp.f32"), where.count("max.NaN.f32")) == (8, 8, 0)
     assert (maximum.count("setp.lt.f32"), maximum.count("selp.f32"), maximum.count("max.NaN.f32")) == (0, 0, 8)
