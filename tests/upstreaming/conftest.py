@@ -21,7 +21,7 @@ def unformatted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patches of files as they are, made and checked without formatters."""
     monkeypatch.setattr(formatting, "missing", lambda: "")
     monkeypatch.setattr(formatting, "installed", lambda name: None)
-    monkeypatch.setattr(formatting, "format_files", lambda root, paths: None)
+    monkeypatch.setattr(formatting, "format_files", lambda root, paths, *options: None)
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_without_formatters_layout_and_the_order_of_imports_do_not_count_and_all
     checkout, line = upstream
     with monkeypatch.context() as patched:
         patched.setattr(formatting, "missing", lambda: "")
-        patched.setattr(formatting, "format_files", lambda root, paths: None)
+        patched.setattr(formatting, "format_files", lambda root, paths, *options: None)
         exchange.export(line, checkout, tmp_path / "patches", tmp_path)
     monkeypatch.setattr(formatting, "missing", lambda: "black")
     shape = ops / "launch" / "shape.py"

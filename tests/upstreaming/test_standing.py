@@ -165,20 +165,22 @@ def test_files_are_formatted_by_both_with_upstreams_options(tmp_path: Path, monk
     assert ran == []
     (tmp_path / "a.py").write_text("a = 1\n")
     (tmp_path / "b.py").write_text("b = 1\n")
-    formatting.format_files(tmp_path, ["a.py", "b.py"])
+    formatting.format_files(tmp_path, ["a.py", "b.py"], "--fast")
     isort = ["-m", "isort", "--profile", "black", "--project", "flag_gems", "--quiet", "a.py", "b.py"]
-    assert ran == [(isort, tmp_path), (["-m", "black", "--quiet", "a.py", "b.py"], tmp_path)]
+    assert ran == [(isort, tmp_path), (["-m", "black", "--fast", "--quiet", "a.py", "b.py"], tmp_path)]
 
 
 @pytest.mark.skipif(bool(formatting.missing()), reason=f"needs {formatting.missing()}")
-def test_a_text_is_formatted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_formatted_once_whatever_its_license(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formatting, "_formatted", {})
-    for name in ("a.py", "b.py", "c.py"):
-        (tmp_path / name).write_text("a=1\n" if name != "b.py" else "b=1\n")
-    formatting.format_files(tmp_path, ["a.py"])
+    texts = {"a.py": "a=1\n", "b.py": "b=1\n", "c.py": "#c\n\na=1\n", "d.py": "# d\n\n", "e.py": ""}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    formatting.format_files(tmp_path, ["a.py", "d.py", "e.py"])
     monkeypatch.setattr(subprocess, "run", lambda words, **options: pytest.fail(f"{words}"))
     formatting.format_files(tmp_path, ["c.py"])
-    assert [(tmp_path / name).read_text() for name in ("a.py", "b.py", "c.py")] == ["a = 1\n", "b=1\n", "a = 1\n"]
+    found = {name: (tmp_path / name).read_text() for name in texts}
+    assert found == {"a.py": "a = 1\n", "b.py": "b=1\n", "c.py": "#c\n\na = 1\n", "d.py": "# d\n", "e.py": ""}
 
 
 def test_a_formatter_of_another_version_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,8 @@ def drift(line: Line, folder: Path) -> list[str]:
             (now / path).write_text(text)
         exact = not formatting.missing()
         if exact:
-            formatting.format_files(now, [path for path in wanted if path.endswith(".py")])
+            # What black made was compared with what it was made of when it was exported.
+            formatting.format_files(now, [path for path in wanted if path.endswith(".py")], "--fast")
         added_to = [stored / name for name in ("src", "tests", "benchmark")]
         there = {str(path.relative_to(stored)) for root in added_to for path in root.rglob("*") if path.is_file()}
         changed = {
