@@ -57,20 +57,19 @@ def run(*arguments):
 class TestProcesses:
     def test_crashes_errors_hangs_and_losses(self, folder, monkeypatch):
         monkeypatch.setenv("COLUMNS", "250")
-        only = [word for name in ("abs", "exp", "sin", "cos", "softmax") for word in ("--only", name)]
-        code, text = run("tiny:step", "--steps", "2", "--rounds", "2", "--limit", "20", *only)
+        only = [word for name in ("exp", "sin", "cos", "softmax") for word in ("--only", name)]
+        code, text = run("tiny:step", "--steps", "2", "--rounds", "2", "--limit", "15", *only)
         assert code == 0, text
         report = ablate.load(folder / "ablate" / "ablate.json")
         errors = {name: row.error for name, row in report.rows.items()}
-        assert errors["abs"].startswith("killed by SIGABRT")
         assert errors["exp"] == "RuntimeError: exp is broken"
-        assert errors["sin"] == "not through after 20 s"
-        assert errors["all"] is not None
+        assert errors["sin"] == "not through after 15 s"
+        assert errors["all"].startswith("killed by SIGABRT")
         assert errors["softmax"] is errors["softmax (override)"] is errors["native"] is None
         assert report.rows["cos"].loss_difference(report.native) > 0.5
         assert len(report.rows["softmax (override)"].ms) == 2
         gems, _ = report.excluded()
-        assert gems[:4] == sorted(gems[:3], key=["abs", "exp", "sin"].index) + ["cos"]
+        assert gems[:3] == sorted(gems[:2]) + ["cos"]
         assert f"flag_gems.enable({report.exclude_argument}={gems})" in " ".join(text.split())
         page = (folder / "ablate" / "ablate.md").read_text()
         assert "| exp |" in page
