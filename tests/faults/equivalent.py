@@ -283,6 +283,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"{_COLUMN_SUMS}/wrong_other: tl.load(mean_ptr + rows, mask=rows < M, other=0.0)",
         f"{_COLUMN_SUMS}/wrong_other: tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)",
         *(
+            f"{_GROUPS}/statistics/wrong_other: tl.load({of}_ptr + places, mask=mask, other=0.0)"
+            for of in ("mean", "rstd")
+        ),
+        *(
             f"{_GROUPS}_rows/group_norm_backward_rows/wrong_other: tl.load(x_ptr + {what}, other=0.0)"
             for what in (
                 "start + edge, mask=edge_mask & (first < N)",
