@@ -439,6 +439,9 @@ _REASONS: dict[str, tuple[str, ...]] = {
         for function in ("load_row_targets", "losses_of_rows")
     ),
     "whether sums begin with the first row is found once more": ("scan/stacked/cumsum_stacked/off_by_one: v > 0",),
+    "edges may be combined with a row before or after warps exchange it": (
+        "reduction/rows/reduce_rows_kernel/off_by_one: bits >= 32",
+    ),
     "the one statistic is at offset 0": ("softmax/group/group_words/off_by_one: STATISTICS > 1",),
     "an element that is met twice, at one place, changes no extreme": (
         "reduction/classes/locate_classes_kernel/off_by_one: lane < STEP",
