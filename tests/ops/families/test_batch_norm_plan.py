@@ -90,8 +90,15 @@ def test_forward_tiles_of_little_have_no_heads_and_tails(M, N, K, edges):
         (Problem(6, 436044, 22, 2, 1), 4, 128, 16, 1),
         (Problem(6, 436044, 22, 2, 2), 4, 128, 16, 1),
         (Problem(3, 400000, 48, 2, 2), 2, 256, 0, 2),
-        (Problem(9, 150000, 15, 4, 2), 4, 256, 0, 4),
+        (Problem(9, 150000, 15, 4, 2), 4, 128, 16, 1),
+        (Problem(9, 150000, 15, 4, 1), 4, 256, 0, 2),
+        (Problem(3, 700000, 11, 2, 2), 8, 64, 0, 2),
+        (Problem(11, 80000, 34, 2, 2), 2, 512, 0, 4),
+        (Problem(15, 86126, 49, 2, 1), 2, 1024, 0, 4),
+        (Problem(8, 300000, 30, 2, 2), 4, 256, 0, 2),
+        (Problem(8, 300000, 28, 2, 2), 4, 256, 0, 4),
         (Problem(60, 1000, 180, 2, 1), 1, 8192, 4096, 8),
+        (Problem(60, 1000, 180, 2, 2), 1, 8192, 4096, 8),
         (Problem(119, 512, 72, 2, 2), 1, 8192, 1024, 16),
         (Problem(119, 100, 72, 2, 2), 1, 16384, 0, 16),
     ],
@@ -191,21 +198,22 @@ def test_gradients_of_odd_columns_that_l2_does_not_hold_are_of_two_sectors(probl
     assert choose(problem, H200).channels == channels
 
 
-# Few channels, few rows, and runs that are not short, or of no power of two; gradients of some channels.
+# Few channels, few rows, and runs that are not short, or of no power of two; gradients and float64 of some channels.
 @pytest.mark.parametrize(
-    ("shape", "inputs"),
+    "problem",
     [
-        ((451, 64, 2), 1),
-        ((24, 1024, 2), 1),
-        ((40, 1000, 2), 1),
-        ((100, 4000, 16), 1),
-        ((140, 1209, 3), 1),
-        ((285, 128, 2), 2),
-        ((150, 200, 4), 2),
+        (451, 64, 2, 4, 1),
+        (24, 1024, 2, 4, 1),
+        (40, 1000, 2, 4, 1),
+        (100, 4000, 16, 4, 1),
+        (140, 1209, 3, 4, 1),
+        (285, 128, 2, 8, 1),
+        (285, 128, 2, 4, 2),
+        (150, 200, 4, 4, 2),
     ],
 )
-def test_other_runs_are_held_channel_by_channel(shape, inputs):
-    planned = plan(Problem(*shape, 4, inputs), H200)
+def test_other_runs_are_held_channel_by_channel(problem):
+    planned = plan(Problem(*problem), H200)
     assert isinstance(planned, Channels)
     assert planned.tiling.run == 0
 

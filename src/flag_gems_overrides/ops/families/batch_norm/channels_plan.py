@@ -83,12 +83,20 @@ WAVES_OF_WARPS, BYTES_OF_LARGE_WARPS, MIN_OF_LARGE_WARPS, ROWS_OF_LARGE_WARPS = 
 # masked lanes than twice as large a one. Of loads of so few bytes, whose instructions take longer than their bytes, by
 # programs of one warp and so many elements, in which no warp waits for another one: 6 x 436044 x 22 float16 takes 112
 # us so, by 2 warps 140, in one tile 156 (torch.compile 261), its gradient 149, by 2 warps 218, by 4 206, in one tile
-# 234 (219), but the gradients of 3 x 400000 x 48 bf16 151 and 136, of 9 x 150000 x 15 float32 97 and 94, of 17 x 20000
-# x 33 71 and 66 (H100).
-BYTES_OF_SHORT_LOADS, ELEMENTS_OF_WARP = 4, 512
+# 234 (219), of 20 x 549510 x 2 bf16 87 and 140, but of 3 x 400000 x 48 151 and 136. Tiles of so many elements, of odd
+# runs of no fewer than 64, as many sums of few elements take longer: the gradients of 3 x 700000 x 11 bf16 93 and 86,
+# of 7 x 190000 x 13 float16 53 and 56, of 11 x 80000 x 34 bf16 85 and 83, forward 15 x 86126 x 49 float16 145 and 140.
+# Gradients of float32 from 128 on, whose threads have 125 registers of 64: 9 x 150000 x 15 96 and 102, forward 71 and
+# 72 (H100).
+BYTES_OF_SHORT_LOADS, ELEMENTS_OF_WARP, MAX_OF_TWO_TILES = 4, 512, 128
+# Gradients with loads of four bytes, of four channels of so many elements in one tile, have two warps instead of four:
+# 8 x 300000 x 30 float16 171 us and 193 (H100). Fewer and more elements were not timed.
+BLOCK_OF_TWO_WARPS = 256
 # And of so many elements in the first tile, which take all registers of a multiprocessor in one: 60 x 1000 x 180
 # float16 24.8 us by 8 warps, 26.5 by 16 in one tile, the gradient of 119 x 512 x 72 bf16 16.0, in one tile, whose
-# inputs are read again, 17.7 (H100). With short loads a thread has 177 registers (100 x 1000 x 105 float16).
+# inputs are read again, 17.7 (H100). With short loads a thread has 177 registers (100 x 1000 x 105 float16). Gradients
+# of no whole vectors have 76 by 16 warps, so that one program runs at a time, 128 by 8, so that two do: 60 x 1000 x 180
+# bf16 44.1 us and 35.5, by groups 50.9 (H100).
 ELEMENTS_OF_HALF = 8192
 # Programs of one warp of a gradient that a multiprocessor has many of get four warps and so many times the channels:
 # 3 x 3216 x 32 bf16 takes 4.08 us by 402, 4.38 by 1608 (torch.compile 3.92), but 5 x 1148 x 6 float16, of 144, 3.33 and
@@ -188,6 +196,7 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     # Two columns in half as many elements of a thread: 64 x 64 bf16 3.4 us, 3.7 with as many.
     per_thread = held(problem) // 2 // (inputs if B == 1 else 1)
     at_once = WARPS_AT_ONCE * WARP * limits.sm_count
+    few_warps = FEW_WARPS // 2 if _has_two_warps(problem, block, limits) else FEW_WARPS
     many = half or cdiv(C, channels) * channels * block > at_once * per_thread
     if many and B == 1:
         two_tiles = (two_tiles_forward if inputs == 1 else two_tiles_of_gradient)(problem, of_one_tile, limits)
@@ -206,7 +215,7 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         narrow = narrow and not odd
         if narrow and channels * block > FEW_WARPS * WARP * per_thread:
             channels //= 2
-    elif many and channels * block > FEW_WARPS * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
+    elif many and channels * block > few_warps * WARP * per_thread and (size < 8 or inputs == 2 or B > 1):
         per_thread *= 2
     elif _has_large_warps(problem, channels, limits) and channels * block == per_thread * WARP:
         channels, per_thread = 2 * channels, 2 * per_thread
@@ -227,20 +236,27 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
 
 def _two_tiles_of_runs(problem: Problem, limits: Limits) -> Configuration | None:
     """None where one tile has few masked lanes, or these take no time."""
-    A, C, B, size, _ = problem
+    A, C, B, size, inputs = problem
     tile, of_warp = power_of_2_within(A * B), held(problem) * WARP
-    if B == 1 or size != 2 or limits.capability[0] != 9:
+    if B == 1 or size > 2 * inputs or limits.capability[0] != 9:
         return None
     short = math.gcd(B, BYTES_OF_SHORT_LOADS) * size <= BYTES_OF_SHORT_LOADS
     many = 2 * C * tile > WAVES * WARPS_AT_ONCE * of_warp * limits.sm_count // 2
-    channels = ELEMENTS_OF_WARP // tile
-    if short and many and WARP <= tile <= ELEMENTS_OF_WARP and 2 * channels * B * size >= NEIGHBOUR_BYTES:
+    channels, least = ELEMENTS_OF_WARP // tile, WARP * (size if B % 2 else 1)
+    if short and many and least <= tile <= MAX_OF_TWO_TILES and 2 * channels * B * size >= NEIGHBOUR_BYTES:
         configuration = Configuration("channels", channels, 1, TWO_TILES)
-    elif not short and tile == ELEMENTS_OF_HALF and limits.sm_count < C:
-        configuration = Configuration("channels", 1, tile // of_warp, TWO_TILES)
+    elif size == 2 and not short and tile == ELEMENTS_OF_HALF and limits.sm_count < C:
+        whole = inputs == 2 and has_vectors(problem)
+        configuration = Configuration("channels", 1, MAX_WARPS if whole else MAX_WARPS // 2, TWO_TILES)
     else:
         return None
     return configuration if launch_or_none(problem, configuration, limits) is not None else None
+
+
+def _has_two_warps(problem: Problem, block: int, limits: Limits) -> bool:
+    _, _, B, size, inputs = problem
+    short = B % 2 == 0 and B % BYTES_OF_SHORT_LOADS > 0
+    return short and inputs == size == 2 and block == BLOCK_OF_TWO_WARPS and limits.capability[0] == 9
 
 
 def _has_large_warps(problem: Problem, channels: int, limits: Limits) -> bool:

@@ -62,7 +62,8 @@ MAX_RUN_BYTES, MIN_ROWS_OF_RUNS, ROW_BYTES_OF_RUNS = 16, 64, {2: 32, 4: 64, 8: 6
 MAX_ROWS_OF_RUNS = {2: 256, 4: 512, 8: 256}
 # Gradients of no more channels to a multiprocessor are held channel by channel, by more warps: 285 x 128 x 2 float64
 # takes 4.5 us by 128 programs of 8 warps, 5.8 as columns by 128 of 2 (torch.compile 4.75), 150 x 200 x 4 float32 4.43
-# by 200 of 4, 5.13 by 100 of 2 (4.41), 230 x 120 x 2 float64 4.33 and 4.46 (H100).
+# by 200 of 4, 5.13 by 100 of 2 (4.41), 230 x 120 x 2 float64 4.33 and 4.46. And float64 forward: 285 x 128 x 2 4.5 and
+# 5.2, but 150 x 200 x 4 float32 4.3 and 4.4 (H100).
 MIN_CHANNELS_OF_RUNS = 2
 # Forward float32 in so many rows, and a few more: 2080 x 150 x 4 takes 11.4 us so, by flat 15.8, channel by channel
 # 16.0, 2080 x 860 x 4 39.8, 42.9 and 67.2, 2500 x 400 x 4 27.4, 27.9 and 40.5, 1200 x 900 x 4 29.1, 29.5 and 43.9; 4000
@@ -158,7 +159,7 @@ def runs_as_columns(problem: Problem, limits: Limits) -> Configuration | None:
         return None
     if 2 * A < MIN_ROWS_OF_RUNS:
         return _few_rows_of_runs(problem, limits)
-    if inputs == 2 and MIN_CHANNELS_OF_RUNS * limits.sm_count >= C:
+    if (inputs == 2 or size == 8) and MIN_CHANNELS_OF_RUNS * limits.sm_count >= C:
         return None
     rows, of_warp = power_of_2_within(A), held(problem) * WARP
     max_rows, tile_rows = MAX_ROWS_OF_RUNS[size], power_of_2(A)

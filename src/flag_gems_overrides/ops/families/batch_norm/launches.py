@@ -221,7 +221,9 @@ def _two_tiles(problem: Problem, channels: int, warps: int) -> Channels:
     rest = max(power_of_2(count - block), block // 8)
     if not 0 < count - block <= rest <= block // 2:
         raise ValueError("channels that two tiles hold with few masked lanes")
-    if channels * block > held(problem) * warps * WARP or channels * rest < warps * WARP:
+    # Runs of one channel: as many of each input as forward, of which there are 128 registers of a gradient.
+    per_thread = held(problem) * (problem.inputs if channels == 1 and problem.K > 1 else 1)
+    if channels * block > per_thread * warps * WARP or channels * rest < warps * WARP:
         raise ValueError("a program does not hold a channel")
     return Channels(_tiling(problem, channels, block, warps)._replace(rest=rest), False)
 
