@@ -52,6 +52,12 @@ BYTES_OCCUPANCY = 24
 # us, by one of 16 warps 19.95, of 32 19.4, 132 x 131072 by two of 16 20.5, by one of 32 19.6, 100 x 131072 by five of 8
 # 19.2, by one of 32 17.9; but not of much fewer: sum 20 x 131072 by 13 of 8 warps 7.1, by one of 32 7.7.
 FEW_ROWS, LONG_ROW_BYTES, NEARLY_ALL = 6, 131072, 3 / 4
+# Long rows of 16 bits for each multiprocessor, at most, of which each has twice as many warps (``_are_long_halves``).
+MAX_LONG_HALVES = 16
+# Rows of 8 bytes for each multiprocessor from which programs have two of four warps each, and no loop: amax 45299 x 624
+# float64 by one in two iterations 89.6 us, so 86.2 (H100), 150272 x 800 222 and 220 (H200); of fewer sum_dim 5306 x 624
+# int64 in a loop 16.2.
+MANY_WIDE_ROWS = 256
 # Bytes of a row of which each multiprocessor has two (``two_to_each``): longer ones were not timed.
 MAX_OF_TWO_BYTES = 262144
 # Most elements of a row by half vectors, or by fewer.
@@ -150,7 +156,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
     longest = MAX_LITTLE_BYTES * (2 if longer else 1)
     little = M * block_n <= limits.sm_count * LITTLE[positions] and max(N * size, 2 * block_n) <= longest
     occupancy = BYTES_OCCUPANCY if size == 1 and not positions else OCCUPANCY
-    stages = 1
+    stages, split = 1, True
     if N == 1:
         tile, warps = (VECTOR_BYTES // size * 4 * WARP, 4) if starts_many(M, 256, limits) else (256, 2)
         tile = min(tile, power_of_2(M))
@@ -215,9 +221,10 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         # Threads of 32 warps have 64 registers, of 8 bytes 128.
         nearly_all = accumulators == 1 and size < 8 and limits.sm_count >= M >= NEARLY_ALL * limits.sm_count
         few = few and (nearly_all or limits.sm_count <= M <= FEW_ROWS * limits.sm_count) and not (edges and size <= 2)
-        # Rows of two to a multiprocessor, longer than a tile, others would share; but of 8 bytes (H200): sum
-        # 256 x 5216 float64 by 16 warps 9.12 us, by 8 8.22.
+        # Rows of two to a multiprocessor, longer than a tile, others would share; but of 8 bytes: sum 256 x 5216
+        # float64 by 16 warps 9.12 us, by 8 8.22 (H200), 158 x 7864 by three programs each 10.04, by one 9.75 (H100).
         longest = LONG_ROW_BYTES if 2 * limits.sm_count < M or size == 8 else TILE_BYTES
+        split = not (few and size == 8 and vector > 1 and not edges and N * size <= LONG_ROW_BYTES)
         if (few and size > 1 and N * size > longest) or _are_long_halves(problem, limits):
             times = 4 if nearly_all else 2
             tile, warps = min(times * tile, block_n), times * warps
@@ -228,7 +235,10 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         elif size == 8 and not edges and vector > 1 and block_n <= SHORT_BYTES // 4:
             # Two iterations, not eight warps for a row: max.dim 47424 x 544 int64 68 us, not 94, amax 150272 x 800
             # float64 222, not 233 (H200).
-            tile, warps = tile // 2, warps // 2
+            if accumulators == 1 and MANY_WIDE_ROWS * limits.sm_count <= M:
+                tile *= 2
+            else:
+                tile, warps = tile // 2, warps // 2
         elif size == 8 and vector == 1 and positions:
             # Eight elements to a thread: max.dim 32911 x 561 float64 56.7 us, by eight warps 63.7, by two 57.8 (H100).
             warps //= 2
@@ -248,7 +258,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
     neighbours = positions and vector > 1 and MAX_LENGTH_WITHOUT_NEIGHBOURS[size <= 2] < N
     return fitting(
         problem,
-        Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, True, stages, neighbours),
+        Configuration("rows", max(tile // (warps * WARP), 1), warps, occupancy, vector, 1, split, stages, neighbours),
     )
 
 
@@ -303,11 +313,11 @@ def _alone(problem: Problem, limits: Limits) -> bool:
 def _are_long_halves(problem: Problem, limits: Limits) -> bool:
     """Whether rows of 16 bits, more than a few for each multiprocessor, are so long that each has 16 warps.
 
-    prod 1100 x 32768 bf16 by 8 warps 33.1 us, so 31.6 (H100).
+    By 8 warps, and so (H100): prod 1100 x 32768 bf16 33.1 us and 31.6, amax 1979 x 47072 73.6 and 71.8.
     """
     M, N, _, size, accumulators = problem
     whole = accumulators == 1 and size == 2 and N % (VECTOR_BYTES // size) == 0
-    return whole and limits.sm_count <= M <= 2 * FEW_ROWS * limits.sm_count and 2 * N * size >= LONG_ROW_BYTES
+    return whole and limits.sm_count <= M <= MAX_LONG_HALVES * limits.sm_count and 2 * N * size >= LONG_ROW_BYTES
 
 
 def _is_little_more(problem: Problem, tile: int, limits: Limits) -> bool:
