@@ -49,7 +49,8 @@ def test_twice_as_wide_pieces_of_many_rows(size):
         (Problem(307, 1195, 65, 4), (1, 128, 32, 8)),
         (Problem(400, 3000, 90, 2), (2, 128, 16, 8)),
         (Problem(200, 3000, 40, 8), (1, 64, 16, 8)),
-        (Problem(200, 3000, 40, 8, integer=True), (1, 64, 12, 8)),
+        (Problem(256, 2000, 100, 8, integer=True, narrower=8), (1, 128, 16, 8)),
+        (Problem(70, 4000, 100, 4), (1, 128, 32, 8)),
         # More columns, of any number of rows, where few lanes have none.
         (Problem(9000, 24, 251, 4), (1, 256, 12, 16)),
         (Problem(300, 300, 230, 2), (1, 256, 16, 16)),
@@ -59,7 +60,14 @@ def test_a_program_for_all_columns(problem, expected):
     """318 x 4216 x 102 float32 901 us by 32 columns, so 418, 9000 x 24 x 251 172 by 128, so 154 (H100)."""
     assert choose(problem, H200) == Configuration("segments", *expected)
     # Too few programs.
-    assert choose(problem._replace(M=131), H200)[:3] != ("segments", *expected[:2])
+    assert choose(problem._replace(M=65), H200)[:3] != ("segments", *expected[:2])
+
+
+@pytest.mark.parametrize("narrower", [1, 2, 4])
+def test_programs_for_all_columns_are_not_of_wide_integers(narrower):
+    """256 x 2000 x 100 int64 363 us, so 473 (H100)."""
+    assert choose(Problem(256, 2000, 100, 8, integer=True, narrower=narrower), H200).lanes < 128
+    assert choose(Problem(256, 2000, 100, 8), H200).lanes < 128
 
 
 @pytest.mark.parametrize("problem", [Problem(240, 402, 1, 2), Problem(170, 411, 1, 2)])
