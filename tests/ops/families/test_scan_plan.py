@@ -51,9 +51,8 @@ def test_twice_as_wide_pieces_of_many_rows(size):
         (Problem(200, 3000, 40, 8), (1, 64, 16, 8)),
         (Problem(256, 2000, 100, 8, integer=True, narrower=8), (1, 128, 16, 8)),
         (Problem(70, 4000, 100, 4), (1, 128, 32, 8)),
-        # More columns, of any number of rows, where few lanes have none.
+        # More columns, of rows that are at once, where few lanes have none.
         (Problem(9000, 24, 251, 4), (1, 256, 12, 16)),
-        (Problem(300, 300, 230, 2), (1, 256, 16, 16)),
     ],
 )
 def test_a_program_for_all_columns(problem, expected):
@@ -61,6 +60,11 @@ def test_a_program_for_all_columns(problem, expected):
     assert choose(problem, H200) == Configuration("segments", *expected)
     # Too few programs.
     assert choose(problem._replace(M=65), H200)[:3] != ("segments", *expected[:2])
+
+
+def test_more_columns_are_not_of_one_program_in_several_steps():
+    """300 x 300 x 230 float32 73.3 us in vectors, by a program for all columns 75.4 (H100)."""
+    assert choose(Problem(300, 300, 230, 4), H200).lanes < 256
 
 
 @pytest.mark.parametrize("narrower", [1, 2, 4])

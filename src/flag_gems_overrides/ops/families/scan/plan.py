@@ -90,8 +90,8 @@ WIDE_STEP_VECTOR, WIDE_STEP_BYTES = 2, 8
 # so 323, by 16 rows 331, 61 x 224 x 2483 75.4 and 72.3, 100 x 2000 x 2499 1377, 955 and 1099, 40 x 1024 x 2483 float32
 # 408, 369 and 361; by 16 rows also 64 x 1024 x 2482 float16 404 and 335, 200 x 512 x 1501 bfloat16 378 and 307. But 20
 # x 4096 x 1001 bfloat16, 80 such programs, 197 and 240, 28 x 2354 x 1471 float32, 168 of 8 rows, 333 and 349, and 307
-# x 114 x 4344 float16, of few rows, 234 and 239. Of any number of rows where those are all columns: 9000 x 24 x 251
-# float32 154 us, by two programs 172, by one of 8 warps 171.
+# x 114 x 4344 float16, of few rows, 234 and 239. All columns where they have all rows at once: 9000 x 24 x 251 float32
+# 154 us, by two programs 172, by one of 8 warps 171; but in ten steps 300 x 300 x 230 75.4, in vectors 73.3.
 WIDER_STEPS, WIDER_PROGRAMS = 14, 2
 # Of odd columns of int64 one step by 16 warps, of so many rows to a thread at most, where 8 would have more than so
 # many, which are rounded: 146 x 76 x 1691 int64 115 us so, in programs without segments 137, int32 96 and 102, 300 x 40
@@ -345,12 +345,14 @@ def _wide(problem: Problem, limits: Limits) -> Configuration | None:
         wide = wide._replace(lanes=WIDE_INTEGERS)
     wider = wide._replace(lanes=2 * wide.lanes, depth=rows // 2, warps=2 * WIDE_WARPS)
     enough = M * cdiv(K, wider.lanes) >= WIDER_PROGRAMS * limits.sm_count and _has_few_idle(problem, wider)
-    if size <= 4 and enough and wide.lanes < K <= wider.lanes:
-        wide = wider._replace(depth=rows)
-    elif size <= 4 and enough and cdiv(N, wider.step(K)) >= WIDER_STEPS:
-        wide = wider
-    elif wide.lanes >= K:
-        return None
+    many = cdiv(N, wider.step(K)) >= WIDER_STEPS
+    at_once = wider._replace(depth=rows)
+    if size <= 4 and enough and wide.lanes < K <= wider.lanes and at_once.step(K) >= N:
+        wide = at_once
+    else:
+        wide = wider if size <= 4 and enough and many else wide
+        if wide.lanes >= K:
+            return None
     steps = cdiv(N, wide.step(K))
     if steps < WIDE_STEPS:
         one_step, few_rows = _one_step(problem, wide.lanes, rows), WIDE_STEP_ROWS[int64] > N
