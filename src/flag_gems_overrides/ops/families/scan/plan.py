@@ -161,6 +161,10 @@ ONE_WARP_TILES, ONE_WARP_ROWS = 2, (EDGES_ROWS, 8)
 # warp with twice the tiles, by four warps: 105528 x 151 bfloat16 34.1 us by a warp for each row, so 29.0, by eight
 # threads 35.4 (H100).
 MANY_HALF_WARP_ROWS, HALF_WARP_WARPS = ONE_WARP_ROWS[1], 4
+# Short odd rows of one byte, of so many elements at least, have four of them to a thread, by four warps, if there are
+# so many programs to a multiprocessor: 32768 x 13 uint8 4.56 us with one, so 3.90, with two 4.27, by eight warps 3.94
+# (H100). No others were timed.
+MIN_BYTES_OF_ROWS, BYTES_OF_ROWS, BYTES_PROGRAMS = 9, Configuration("units", 4, WARP, 1, 4), 4
 # Odd rows of float32 of so many tiles of a warp's vectors, where L2 does not hold all, are of four warps in one step,
 # if at least such a share of their lanes has elements. By a warp for each row, and so (H100): 263852 x 855 625 us and
 # 604 (FlagGems 605), 100000 x 701 197.5 and 192.2, 131072 x 449 166.8 and 162.3, 60000 x 401 72.7 and 71.2,
@@ -244,7 +248,16 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _of_a_row(problem: Problem, limits: Limits) -> Configuration | None:
-    return _half_warp(problem, limits) or _one_warp(problem, limits) or _odd_row(problem, limits)
+    by_warps = _half_warp(problem, limits) or _one_warp(problem, limits)
+    return by_warps or _odd_row(problem, limits) or _bytes(problem, limits)
+
+
+def _bytes(problem: Problem, limits: Limits) -> Configuration | None:
+    """For many short odd rows of one byte."""
+    M, N, *_ = problem
+    rows = BYTES_OF_ROWS._replace(lanes=power_of_2(N))
+    short = problem.input_size == 1 < problem.size and vector(problem) == (1, False) and MIN_BYTES_OF_ROWS <= N <= WARP
+    return rows if short and cdiv(M, rows.units) >= BYTES_PROGRAMS * limits.sm_count else None
 
 
 def _half_warp(problem: Problem, limits: Limits) -> Configuration | None:
