@@ -140,7 +140,7 @@ def test_vectors_of_a_thread_that_has_short_rows(N, C, size, threads_have):
     ("problem", "block_c", "block_d"),
     [
         ((128, 8, 520, 4), 4, 128),
-        ((237, 311, 320, 8), 4, 128),
+        ((237, 311, 320, 8), 1, 512),
         ((200, 20, 600, 4), 2, 256),
         ((500, 19, 1344, 4), 1, 512),
     ],

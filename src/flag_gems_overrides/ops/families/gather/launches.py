@@ -28,7 +28,8 @@ MIN_CLASSES_OF_IMAGES = 5
 # tile; but with 5 classes 300 x 10 x 3001 bfloat16 18.9 and, with tile, 18.2 (H100).
 MIN_CLASSES_OF_NARROW = 8
 # Tiles of several classes leave at most such a share of their lanes without a position, if a warp has those of one
-# class at least: images of 520 float32 are five tiles of 128 positions, not two of 512.
+# class at least: images of 520 float32 are five tiles of 128 positions, not two of 512. Not of 8 bytes: 237 x 311 x 320
+# float64 66.4 us by one of 512, 68.5 by three of 128 (H100).
 MAX_IDLE = 1 / 4
 # Fewer vectors of an image leave lanes of a warp without one.
 MIN_IMAGE_VECTORS = 32
@@ -200,7 +201,7 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         return _little(problem, configuration, limits)
     tile = vectors * vec
     block_d = min(power_of_2(D), positions, tile)
-    if C > 1:
+    if C > 1 and size < 8:
         block_d = _with_few_idle(D, block_d, WARP * vec)
     block_c = min(power_of_2(C), tile // block_d)
     block_n = min(power_of_2(N), min(tile // block_c, positions) // block_d)
