@@ -139,7 +139,7 @@ def test_vectors_of_a_thread_that_has_short_rows(N, C, size, threads_have):
 @pytest.mark.parametrize(
     ("problem", "block_c", "block_d"),
     [
-        ((128, 8, 520, 4), 4, 128),
+        ((256, 8, 520, 4), 4, 128),
         ((237, 311, 320, 8), 1, 512),
         ((200, 20, 600, 4), 2, 256),
         ((500, 19, 1344, 4), 1, 512),
@@ -204,6 +204,9 @@ def test_little_output_of_one_class_has_two_targets_to_a_thread():
         ((1, 5, 15000, 2), 1, (118, 3, 1)),  # too few for pairs
         ((64, 19, 256, 4), 1, (2, 3, 64)),
         ((1, 872, 144, 8), 1, (2, 218, 1)),
+        ((128, 8, 520, 4), 1, (5, 1, 128)),  # some bytes
+        ((352, 8, 256, 4), 1, (2, 1, 352)),
+        ((60, 30, 1024, 2), 2, (4, 4, 60)),
         ((1, 8000, 129, 2), 1, (2, 264, 1)),  # four tiles of classes one after the other
     ],
     ids=str,

@@ -155,6 +155,10 @@ SMALL = TILE._replace(positions=LITTLE_POSITIONS)
 # H100), 74 x 17 x 1153 bfloat16 4.85, by images 5.66, by tile 6.17.
 SOME_BYTES = 4 << 20
 SOME = LITTLE._replace(positions=LITTLE_POSITIONS, per_sm=2 * LITTLE.per_sm)
+# So do images of whole vectors, of so many positions and more classes than one tile has, with two positions to a thread
+# only of 16 bits: 128 x 8 x 520 float32 3.19 us, with two 3.27, by tile 3.82 (torch.compile 3.39, H100). Of more
+# positions no such images were timed.
+MIN_SOME_POSITIONS, MAX_SOME_POSITIONS = LITTLE.positions, TILE.positions
 # So few elements, which one program would fill, go so too: 3 x 16 x 15 bfloat16 2.84 us, filled 3.03 (H100). Of so few
 # bytes and positions small images of 4 or 8 bytes are filled by single warps, with a vector to a thread: 1 x 8 x 32
 # float32 takes 2.89 us, by small tiles 3.15, 1 x 2 x 2 float64 2.96 and 3.12; but 2 x 14 x 12 float16 2.92 and 2.84, 4
@@ -313,6 +317,8 @@ def _default(problem: Problem) -> Configuration:
         # 5368 x 1 bfloat16 2.71 us by four warps, 2.98 by one (torch.compile 2.95, H100).
         return SMALL if little else TILE._replace(warps=1)
     if C > MAX_CLASSES_OF_TILE:
+        if period == 1 and MIN_SOME_POSITIONS <= D <= MAX_SOME_POSITIONS and N * C * D * size <= SOME_BYTES:
+            return SOME if size == 2 else SOME._replace(positions=LITTLE.positions)
         return TILE._replace(vectors=TILE.vectors * times, per_sm=TILE.per_sm * times)
     # 373 x 1 x 88009 float32 takes 123 us by one warp of four vectors to a thread, 143 by four of two.
     if C == 1 and size > 2:
