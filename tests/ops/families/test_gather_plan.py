@@ -201,6 +201,8 @@ def test_little_output_of_one_class_has_two_targets_to_a_thread():
         ((3, 16, 15, 4), 1, (1, 16, 1)),  # few elements, in place of zeros and what is none
         ((2, 21, 4096, 2), 2, (16, 11, 2)),  # pairs of 16 bits
         ((2, 21, 4095, 2), 1, (32, 6, 2)),
+        ((101, 3, 168, 2), 2, (1, 2, 101)),
+        ((101, 3, 167, 2), 1, (2, 2, 101)),
         ((1, 5, 15000, 2), 1, (118, 3, 1)),  # too few for pairs
         ((64, 19, 256, 4), 1, (2, 3, 64)),
         ((1, 872, 144, 8), 1, (2, 218, 1)),

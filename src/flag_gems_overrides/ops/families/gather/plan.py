@@ -146,9 +146,11 @@ IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("t
 # float16 takes 2.85 us so, with two 3.23, by tile 3.2, 17 x 3 x 513 bfloat16 3.27, 3.47 and 3.44, 64 x 19 x 256 float32
 # 3.39, 3.59 and 3.57, 1 x 872 x 144 float64 3.51 and, by tile, 3.6. More 16-bit elements than about twice as many
 # programs have threads are stored in pairs: 2 x 21 x 4096 bfloat16 3.17 us, one by one 3.58, by tile 3.5, but 1 x 5 x
-# 15000 float16 3.50 and 3.22 (H100).
-LITTLE_BYTES, LITTLE_POSITIONS, MANY_LITTLE = 2 << 20, 256, 1 << 17
+# 15000 float16 3.50 and 3.22 (H100). So are at least so many images that a program has in pairs, but not one by one,
+# in half as many programs: 101 x 3 x 168 float16 2.78 us, one by one 3.09, by one program to each image 3.05 (H100).
+LITTLE_BYTES, LITTLE_POSITIONS, MANY_LITTLE, MIN_PAIRED_IMAGES = 2 << 20, 256, 1 << 17, 64
 LITTLE = Configuration("little", 1, WARPS, 4, classes=8, positions=WARPS * WARP)
+PAIRS = LITTLE._replace(positions=2 * LITTLE.positions)
 SMALL = TILE._replace(positions=LITTLE_POSITIONS)
 # Odd images of more bytes, of more classes than one tile has but fewer than images, go so with two positions to a
 # thread and twice the programs: 1 x 16 x 45059 float32 takes 3.51 us, by images 3.93, by tile 4.35 (torch.compile 3.7,
@@ -297,8 +299,11 @@ def _default(problem: Problem) -> Configuration:
     if D > 1 and little:
         if _are_small_images(problem):
             return SMALL
-        pairs = size == 2 and D % 2 == 0 and N * C * D > MANY_LITTLE
-        return LITTLE._replace(positions=2 * LITTLE.positions) if pairs else LITTLE
+        if size > 2 or D % 2:
+            return LITTLE
+        if MIN_PAIRED_IMAGES <= N and LITTLE.positions < D <= PAIRS.positions:
+            return PAIRS._replace(per_sm=LITTLE.per_sm // 2)
+        return PAIRS if N * C * D > MANY_LITTLE else LITTLE
     if D == 1 < C and little:
         return FILL if vec <= C and C % vec and N * C * size >= MIN_FILLED_ROW_BYTES else TILE
     if D == 1 and vec <= C:
