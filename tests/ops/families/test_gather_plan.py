@@ -44,6 +44,8 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((3000, 9, 1, 2), plan.Tile),
         # Rows of whole vectors, and of more bytes, of all of a tile, and others.
         ((136519, 16, 1, 2), plan.Tile),
+        ((6441, 64, 32, 2), plan.Tile),
+        ((6441, 65, 32, 2), plan.Fill),
         ((524288, 16, 1, 2), plan.Tile),
         ((3030101, 8, 1, 2), plan.Short),
         ((2000000, 4, 1, 2), plan.Tile),
