@@ -318,6 +318,14 @@ def test_columns_of_no_whole_vectors_are_read_as_they_lie_by_a_program_for_each_
     assert not isinstance(plan(1444, 588, 39, 8, inputs, H200), Blocks)
 
 
+@pytest.mark.parametrize(("N", "K", "inputs"), [(129, 68, 1), (140, 72, 1), (70, 68, 1), (70, 68, 2)])
+def test_many_blocks_of_16_bits_are_read_as_they_lie_where_tiles_would_be_mostly_empty(N, K, inputs):
+    assert isinstance(plan(7404, N, K, 2, inputs, H100), Blocks)
+    assert isinstance(plan(400, N, K, 2, inputs, H100), Split)
+    for fewer, columns in [(N - 1 & ~63, K), (N, 128)]:
+        assert not isinstance(plan(7404, fewer, columns, 2, inputs, H100), Blocks), (fewer, columns)
+
+
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_one_block_of_few_columns_is_halved_so_that_two_groups_take_turns(size):
     p = plan(1, 262144, 64 // size, size, 1, H200)

@@ -23,6 +23,7 @@ from .held_plan import (
     MAX_WARPS,
     WHOLE_WARPS,
     block_as_it_lies,
+    block_in_place_of_empty_tiles,
     for_more_threads,
     held_block,
     held_by_most_warps,
@@ -136,6 +137,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
                 return held_forward(problem) or found
             if isinstance(launched, Split) and is_half_empty(problem, launched, limits):
                 return held_block(problem, MAX_WORDS, WHOLE_WARPS // 2) or found
+            if isinstance(launched, Split):
+                return block_in_place_of_empty_tiles(problem, launched, limits) or found
             return found
         whole = held_forward(problem) if inputs == 1 else None
         whole = whole or held_block(problem, registers_for_group(problem) if launched.group > 1 else MAX_WORDS)

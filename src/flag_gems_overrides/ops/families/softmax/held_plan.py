@@ -80,6 +80,9 @@ WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
 # The share of a tile of a gradient, of no more of which a program holds what there is. Between 0.69 and 0.97 none was
 # timed.
 MAX_HALF_EMPTY = 0.7
+# The share of the tiles of 16 bits that exists, below which programs of at most so many warps read so many [N, K] for
+# each multiprocessor as they lie.
+MAX_OF_EMPTY_TILES, MAX_WARPS_FOR_EMPTY, MANY_BLOCKS_PER_SM = 0.45, 8, 4
 # A program that has an [N, K] as it lies: elements of a thread, and how many bytes it may have before there are twice
 # as many warps. softmax of bf16 (H100) 3000 x 150 x 37 44 us by 4 warps, 55 by 8, 1000 x 200 x 100 41 by 8, 48 by 16,
 # 1444 x 1500 x 40 176 by 16, 184 by 8, the gradients of 2000 x 300 x 33 float16 54 by 8, 59 by 16, 3000 x 7000 x 3 bf16
@@ -306,7 +309,21 @@ def is_half_empty(problem: Problem, tiled: Split, limits: Limits) -> bool:
     """
     if (problem.itemsize, problem.inputs) != (2, 2) or 2 * limits.sm_count >= problem.M:
         return False
-    return tiled.warps == WHOLE_WARPS // 2 and MAX_HALF_EMPTY * tiled.depth * tiled.lanes >= problem.N
+    whole = tiled.block_k == problem.K  # others no program holds
+    return whole and tiled.warps == WHOLE_WARPS // 2 and MAX_HALF_EMPTY * tiled.depth * tiled.lanes >= problem.N
+
+
+def block_in_place_of_empty_tiles(problem: Problem, tiled: Split, limits: Limits) -> Configuration | None:
+    """``block_as_it_lies`` where many tiles take longest for elements that do not exist: log_softmax 7404 x 129 x 68
+    bf16 268 us in tiles of 256 x 32, as it lies 146 by 8 warps (torch.compile 208, H100). None elsewhere; by 16 warps 8
+    bytes of softmax 3000 x 135 x 200 would spill (sm_90, Triton 3.6).
+    """
+    M, N, K, size, _ = problem
+    elements = tiled.blocks * tiled.block_k * tiled.lanes * tiled.depth
+    if size != 2 or MANY_BLOCKS_PER_SM * limits.sm_count > M or M * N * K >= MAX_OF_EMPTY_TILES * elements:
+        return None
+    block = block_as_it_lies(problem, limits)
+    return block if block is not None and block.warps <= MAX_WARPS_FOR_EMPTY else None
 
 
 def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:
