@@ -467,7 +467,8 @@ def test_long_rows_of_float32_have_fewer_warps_if_they_are_few(M, N, warps, grou
         (1, 329653, 2, 2, 81),
         (1, 151321, 2, 2, 74),
         (3, 360869, 4, 1, 267),
-        (25, 37898, 2, 1, 250),
+        (25, 37898, 2, 1, 125),
+        (5, 262144, 4, 1, 320),
     ],
 )
 def test_few_rows_have_as_many_programs_as_are_worth_their_wait(M, N, size, inputs, programs):
