@@ -447,7 +447,8 @@ def test_groups_of_few_elements_read_few_words_of_each_other(N, K, size, inputs,
         (69, 84064, 4, 15, True),  # all at once
         (2, 262144, 8, 32, False),
         (2, 2000000, 8, 245, False),
-        (1, 4108384, 8, 264, True),  # of which programs with 64 elements to a thread would spill
+        (1, 4108384, 8, 132, True),  # held by 264, 64 elements to a thread, it would spill
+        (1, 2100000, 8, 128, True),  # and by 132
     ],
 )
 def test_long_rows_of_float32_have_fewer_warps_if_they_are_few(M, N, warps, group, looped):
