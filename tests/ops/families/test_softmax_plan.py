@@ -443,7 +443,8 @@ def test_groups_of_few_elements_read_few_words_of_each_other(N, K, size, inputs,
         (216, 49696, 8, 7, False),
         (150, 60000, 8, 8, False),
         (7, 524288, 4, 128, False),
-        (16, 1048576, 4, 132, True),  # eight rows at a time, where half as many would be held
+        (16, 1048576, 4, 128, True),  # eight rows at a time, where half as many would be held
+        (28, 1373216, 4, 264, True),
         (69, 84064, 4, 15, True),  # all at once
         (2, 262144, 8, 32, False),
         (2, 2000000, 8, 245, False),
@@ -477,6 +478,17 @@ def test_few_rows_have_as_many_programs_as_are_worth_their_wait(M, N, size, inpu
     assert isinstance(p, Split)
     assert not p.looped
     assert p.programs == programs
+
+
+def test_odd_rows_of_few_waves():
+    for M, N in [(64, 24292), (128, 20476)]:
+        assert isinstance(plan(M, N, 1, 2, 1, H100), Rows)
+    for M, N in [(40, 24292), (133, 24292), (64, 32772), (64, 24296), (64, 24294)]:
+        assert isinstance(plan(M, N, 1, 2, 1, H100), Split)
+    p = plan(161, 10991, 1, 4, 2, H100)
+    assert (p.warps, p.group) == (2, 11)
+    for M, N in [(132, 10991), (180, 10991)]:
+        assert plan(M, N, 1, 4, 2, H100).group == 1
 
 
 def test_rows_of_float32_are_read_twice_by_as_many_warps_as_leave_one_wave():

@@ -51,10 +51,12 @@ from .long_plan import (
 )
 from .programs import configuration_of, without_spills
 from .row_plan import (
+    are_fours_of_one_tile,
     enough_rows,
     fills_a_large_tile,
     gradient_in_cache,
     gradient_in_tiles,
+    gradients_at_once,
     long_rows,
     row_in_cache,
     row_with_unaligned,
@@ -158,6 +160,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
     large = size == 4 and inputs == 1 and not unaligned and 2 * longest >= N and fills_a_large_tile(M, N, limits)
     if are_long_rows(problem, limits):
         return interleaved(problem)
+    if longest < N and are_fours_of_one_tile(problem, limits):
+        return rows_of_one_tile(M, N, vec, size, inputs)
     if longest < N and not large:
         return long_rows(M, N, size, inputs, unaligned, limits)
     if unaligned and inputs == 1 and limits.sm_count >= M and MAX_FEW_UNALIGNED >= N:
@@ -170,7 +174,10 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         alone = held.warps >= MAX_WARPS // 2 * inputs
         if (size, inputs, held.warps) == (2, 1, 8) and limits.capability[0] == 9:
             return _in_fewer_waves(M, held, limits) or held
-        return (row_in_cache(M, N, size, inputs, unaligned, limits) if alone else None) or held
+        if not alone:
+            return held
+        in_cache = row_in_cache(M, N, size, inputs, unaligned, limits)
+        return in_cache or gradients_at_once(M, N, size, inputs, limits) or held
     found = gradient_in_cache(M, N, size, inputs, limits) or gradient_in_tiles(M, N, size, inputs, limits)
     return found or rows_of_one_tile(M, N, vec, size, inputs)
 

@@ -49,12 +49,15 @@ MAX_ODD_GRADIENT, MIN_ODD_GRADIENTS, MAX_ODD_GRADIENTS = 512, 1 << 12, 1 << 16
 # 79.7 us and 87.9, 4000 x 8704 77.9 and 90.5, but of 1000 x 14992 40.0 and 36.8 (H100).
 ALONE_GRADIENT, MIN_LONG_GRADIENT, MAX_LONG_GRADIENT_BYTES = 16384, {2: 11000, 4: 12289}, 120 << 10
 MANY_PER_SM, MAX_LITTLE_MORE = 8, 10240
-LONG_GRADIENT_WARPS, MANY_GRADIENTS_WARPS = 16, 8
+LONG_GRADIENT_WARPS, MANY_GRADIENTS_WARPS, GRADIENT_AT_ONCE_WARPS = 16, 8, 2
 # Others of 16 bits that leave a quarter of the tile empty are of half as many warps, as many tiles as exist: the
 # gradients of softmax 15007 x 10148 float16 304 us so, in one tile of 32 warps 331, read twice by 16 warps 314
 # (torch.compile 315), 6000 x 12004 bf16 146.6 and 154.1, but 5000 x 15996 163.0 and 164.6, 20000 x 5000 201.7 and
 # 205.0, of log_softmax 4000 x 10148 float32 165.6 and 165.5 (H100).
 MAX_IN_TILES, IN_TILES_WARPS = 12288, 16
+# Rows of 16 bits forward that plain loads read in fours are longer in one tile of 32 warps, of a third of the
+# multiprocessors or more: softmax 64 x 24292 bf16 8.0 us so, by groups 8.3, 128 x 20476 9.9 and 10.4 (H100).
+MAX_IN_FOURS, MIN_BUSY_IN_FOURS = 32768, 1 / 3
 # Rows that all have programs at once: microseconds that a program of each group takes, and bytes that a multiprocessor
 # with one of 4 warps moves in one. By programs: softmax 1048576 bf16 128 8.0 us, 256 10.0, 512 12.9; 262144 64 5.9, 128
 # 6.5, 256 8.7; 147424 36 5.6, 72 5.5, 144 6.5; 403747 float32 198 8.6, 395 11.8, 789 15.7; 50879 25 5.74, 50 5.61, 100
@@ -66,7 +69,7 @@ GROUP_US, FEW_ROWS_BYTES_PER_US = 0.0105, 20000
 # many warps as for others, in a loop where that leaves fewer rows to wait. softmax 7 x 524288 18.2 us so, by 8 warps
 # 20.2, in a loop 16 x 1048576 57.9, eight rows at a time, by 8 warps, which hold four at a time, 64.9, 69 x 84064, all
 # at once, 23.0 and 25.4 (H100).
-FEW_FLOAT32_ROWS = Shape(32, 4, 64)
+FEW_FLOAT32_ROWS, MIN_OF_GROUP = Shape(32, 4, 64), 0.95
 # Warps of a row of few float64, at most: those of 2000 and more were not timed.
 MAX_WARPS_OF_FEW = 16
 
@@ -127,6 +130,13 @@ def fills_a_large_tile(M: int, N: int, limits: Limits) -> bool:
     return M > 1 and (limits.sm_count > M or N > 7 * 4096)
 
 
+def are_fours_of_one_tile(problem: Problem, limits: Limits) -> bool:
+    """Whether rows of 16 bits, longer than others in one tile, are best off in one that plain loads read."""
+    M, N, _, size, inputs = problem
+    fours = (size, inputs) == (2, 1) and N % 8 == 4 and MAX_IN_FOURS >= N
+    return fours and MIN_BUSY_IN_FOURS * limits.sm_count <= M <= limits.sm_count
+
+
 def row_with_unaligned(N: int, size: int, inputs: int) -> Configuration:
     """One program for a row, of as few warps as can hold it: each of them goes through the edges."""
     vec = VECTOR_BYTES // size
@@ -143,6 +153,19 @@ def enough_rows(M: int, size: int, limits: Limits) -> bool:
     us so, by groups 22.6 (PyTorch 17.0), its gradient of 100 x 12881 13.7 and 17.2 (H200).
     """
     return limits.sm_count <= M or (size == 8 and 3 * limits.sm_count <= 4 * M)
+
+
+def gradients_at_once(M: int, N: int, size: int, inputs: int, limits: Limits) -> Configuration | None:
+    """Groups of programs of two warps that hold all rows of float32, where a program of 32 for each, alone on its
+    multiprocessor, would take a second wave: the gradient of softmax 161 x 10991 15.2 us so, and 16.3 (H100). None if
+    not all run at once.
+    """
+    if (size, inputs) != (4, 2) or limits.sm_count >= M:
+        return None
+    vec = VECTOR_BYTES // size
+    shape = without_spills(SPLIT_UNALIGNED_ROWS[size, inputs], limits)._replace(warps=GRADIENT_AT_ONCE_WARPS)
+    tiles = cdiv(N // vec, shape.elements // vec * shape.warps * WARP)
+    return configuration_of(vec, vec, shape, tiles) if M * tiles <= resident(shape, limits) else None
 
 
 def gradient_in_cache(M: int, N: int, size: int, inputs: int, limits: Limits) -> Configuration | None:
@@ -237,6 +260,7 @@ def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: L
         tiles = cdiv(length, shape.elements // vec * shape.warps * WARP)
         if M * tiles > resident(shape, limits):
             tiles = group_of_rows(M, N * size, N * size, shape, limits)
+            tiles = _for_full_tiles(length, tiles, shape.elements // vec * shape.warps * WARP)
     if size < 8:
         return _for_few_rows(Problem(M, N, 1, size, inputs), configuration_of(vec, vec, shape, tiles), limits)
     # Few rows: more programs, with less each.
@@ -244,6 +268,14 @@ def long_rows(M: int, N: int, size: int, inputs: int, unaligned: bool, limits: L
         shape = shape._replace(elements=shape.elements // 2)
         tiles *= 2
     return configuration_of(vec, vec, shape, tiles)
+
+
+def _for_full_tiles(length: int, group: int, tile: int) -> int:
+    """A few programs of a group less, if each has as many tiles then, which are full: softmax 16 x 1048576 float32 59.7
+    us by 128 programs, by 132 62.7 (H100).
+    """
+    fewest = cdiv(length, cdiv(cdiv(length, group), tile) * tile)
+    return fewest if MIN_OF_GROUP * group <= fewest else group
 
 
 def _are_few_of_float32(M: int, tiles: int, limits: Limits) -> bool:
