@@ -527,6 +527,17 @@ def test_gradients_of_many_rows_little_longer_than_a_tile_are_read_twice_by_few_
         assert isinstance(plan(M, N, 1, size, 2, H100), Rows)
 
 
+def test_columns_little_longer_than_a_tile_have_half_as_many_warps():
+    for M, N, K, warps in [(1, 192, 40768, 4), (23, 255, 712, 8), (2, 192, 8192, 8)]:
+        p = plan(M, N, K, 2, 2, H100)
+        assert isinstance(p, Split)
+        assert (p.warps, p.looped) == (warps, True), (M, N, K)
+    for M, warps in [(3, 4), (4, 8)]:
+        p = plan(M, 631, 60, 8, 1, H100)
+        assert isinstance(p, Split)
+        assert (p.warps, p.looped) == (warps, False), M
+
+
 def test_columns_of_float32_are_held_in_lines():
     assert not plan(24, 51, 131072, 4, 1, H200).looped
     # Where nothing else holds them, they are one.

@@ -73,6 +73,8 @@ MIN_HALVES_OF_L2, MIN_COLUMN_OF_HALVES = 1.6, 4096
 # they take no more than that share of its time by bytes and what a group waits: that of softmax 313 x 8192 x 8 bf16, in
 # two waves, 67.7 us, in four of groups of three 58.1 (H100).
 MAX_GROUP_FOR_WAVES, MAX_SHARE_OF_WAVES, COLUMNS_WAIT_BYTES = 4, 0.9, 9e6
+# Of two tiles, of which no more than that many exist.
+MAX_LITTLE_LONGER = 1.6
 # Of each input that a thread has of columns in pairs, by 64 registers.
 ELEMENTS_OF_PAIRS = 16
 # Of shared memory, for what threads tell each other.
@@ -127,6 +129,7 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
         block_k //= 2
         blocks = 2
     shape, vec = _for_loops(COLUMNS, K, block_k, size, inputs, limits)
+    shape = _for_short_loops(shape, vec, N, block_k, blocks, size, inputs, limits)
     block_bytes = N * block_k * size * inputs
     group = group_of(blocks, block_bytes, shape, limits)
     moved = block_bytes // inputs * (inputs + 1)
@@ -155,6 +158,22 @@ def tiled_columns(M: int, N: int, K: int, size: int, inputs: int, limits: Limits
             found = found._replace(elements=ELEMENTS_FOR_FEWER_WORDS)
     few_words = M * N * K * size * inputs <= limits.l2_bytes if vec == 1 else has_few_words(problem, limits)
     return _for_fewer_words(problem, found, limits) if few_words else found
+
+
+def _for_short_loops(
+    shape: Shape, vec: int, N: int, block_k: int, blocks: int, size: int, inputs: int, limits: Limits
+) -> Shape:
+    """Half as many warps where columns are little longer than a tile, of gradients of 16 bits with half as many
+    elements: that of softmax 1 x 192 x 40768 bf16 25.1 us so, in tiles of 128 rows 27.4. And where groups that hold few
+    columns of float64 leave half of the multiprocessors idle: softmax 3 x 631 x 60 7.90 us, by 60 programs 8.08 (H100).
+    """
+    tile = shape.elements * shape.warps * WARP // block_k
+    fewer = shape._replace(warps=shape.warps // 2)
+    if (size, inputs, vec) == (2, 2, 8) and blocks > resident(shape, limits) and tile < N <= MAX_LITTLE_LONGER * tile:
+        return fewer._replace(elements=shape.elements // 2)
+    if (size, inputs) == (8, 1) and 2 * blocks * cdiv(N, tile) <= limits.sm_count:
+        return fewer
+    return shape
 
 
 def _for_full_waves(blocks: int, moved: int, shape: Shape, limits: Limits) -> int:

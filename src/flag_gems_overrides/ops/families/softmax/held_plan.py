@@ -320,7 +320,7 @@ def block_in_place_of_empty_tiles(problem: Problem, tiled: Split, limits: Limits
     """
     M, N, K, size, _ = problem
     elements = tiled.blocks * tiled.block_k * tiled.lanes * tiled.depth
-    if size != 2 or MANY_BLOCKS_PER_SM * limits.sm_count > M or M * N * K >= MAX_OF_EMPTY_TILES * elements:
+    if size != 2 or MANY_BLOCKS_PER_SM * limits.sm_count > M or MAX_OF_EMPTY_TILES * elements <= M * N * K:
         return None
     block = block_as_it_lies(problem, limits)
     return block if block is not None and block.warps <= MAX_WARPS_FOR_EMPTY else None
