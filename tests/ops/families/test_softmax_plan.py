@@ -1106,6 +1106,8 @@ def test_few_rows_of_float64_have_two_elements_to_a_thread():
         assert isinstance(p, Rows)
         assert (p.depth, p.width, p.warps) == (depth, width, warps)
     assert plan(300, 237, 1, 8, 1, H200).depth == 8
+    assert plan(287, 299, 1, 8, 1, H200).width == 128  # of 512, four to a thread
+    assert plan(600, 299, 1, 8, 1, H200).width == 64
 
 
 @pytest.mark.parametrize("inputs", [1, 2])

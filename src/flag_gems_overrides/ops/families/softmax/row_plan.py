@@ -72,6 +72,9 @@ GROUP_US, FEW_ROWS_BYTES_PER_US = 0.0105, 20000
 FEW_FLOAT32_ROWS, MIN_OF_GROUP = Shape(32, 4, 64), 0.95
 # Warps of a row of few float64, at most: those of 2000 and more were not timed.
 MAX_WARPS_OF_FEW = 16
+# Float64 of odd rows in all up to which a thread has four elements, if rows are not shorter than timed: softmax 287 x
+# 299 4.13 us so, with 8 4.26 (H100).
+MANY_OF_FLOAT64, MIN_OF_FOUR_FLOAT64 = 1 << 18, 512
 
 
 def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Configuration:
@@ -91,6 +94,8 @@ def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Config
         elements = min(elements, vec if size == 8 else max(vec, 4))
     if are_few_rows_of_float64(Problem(M, N, 1, size, inputs)):
         elements = max(vec, min(elements, max(2, block_n // (MAX_WARPS_OF_FEW * WARP))))
+    elif size == 8 and vec == inputs == 1 and block_n >= MIN_OF_FOUR_FLOAT64 and M * block_n <= MANY_OF_FLOAT64:
+        elements = min(elements, 4)
     # Two threads to a row of two vectors: log_softmax 359670 x 8 float32 14.1 us so, by one 15.4 (torch.compile 13.8),
     # its gradient 18.5 and 19.7, softmax 2000000 x 8 48.4 and 51.2, 809080 x 4 float64 23.7 and 24.6; 200000 x 16
     # float32 15.0 by two as by four (H100).
