@@ -88,9 +88,9 @@ def group_norm_backward_tile(
             mean, rstd = statistics(mean_ptr, rstd_ptr, tl.cast(n, tl.int64), samples, groups, N, G)
             mean, rstd = mean.to(ACC), rstd.to(ACC)
         mask = (n + samples < N) & channel_mask
-        start = offsets + tl.cast(n, tl.int64) * G * D * HW
-        dys = load_chunks(dy_ptr, start, mask, HW, BLOCK_HW, CHUNKS)
-        xs = load_chunks(x_ptr, start, mask, HW, BLOCK_HW, CHUNKS)
+        start = tl.cast(n, tl.int64) * G * D * HW
+        dys = load_chunks(dy_ptr + start, offsets, mask, HW, BLOCK_HW, CHUNKS)
+        xs = load_chunks(x_ptr + start, offsets, mask, HW, BLOCK_HW, CHUNKS)
         xhats = ()
         wdys = ()
         for c in tl.static_range(CHUNKS):
@@ -110,7 +110,7 @@ def group_norm_backward_tile(
             for c in tl.static_range(CHUNKS):
                 elements = c * BLOCK_HW + tl.arange(0, BLOCK_HW)[None, None, :]
                 dx = input_gradient(xhats[c], wdys[c], rstd, c1 / size, c2 / size)
-                tl.store(dx_ptr + start + elements, dx, mask=mask & (elements < HW))
+                tl.store(dx_ptr + start + (offsets + elements), dx, mask=mask & (elements < HW))
     groups = first_group + tl.arange(0, BLOCK_G)[:, None]
     within = tl.arange(0, BLOCK_D)[None, :]
     out = tl.cast(tl.program_id(0) // blocks, tl.int64) * G * D + groups * D + within
@@ -122,12 +122,12 @@ def group_norm_backward_tile(
 
 
 @triton.jit
-def load_chunks(ptr, start, mask, HW, BLOCK_HW: tl.constexpr, CHUNKS: tl.constexpr):
+def load_chunks(ptr, offsets, mask, HW, BLOCK_HW: tl.constexpr, CHUNKS: tl.constexpr):
     """CHUNKS tiles of BLOCK_HW elements of each channel, one after the other."""
     chunks = ()
     for c in tl.static_range(CHUNKS):
         elements = c * BLOCK_HW + tl.arange(0, BLOCK_HW)[None, None, :]
-        chunks = chunks + (tl.load(ptr + start + elements, mask=mask & (elements < HW), other=0.0),)
+        chunks = chunks + (tl.load(ptr + (offsets + elements), mask=mask & (elements < HW), other=0.0),)
     return chunks
 
 
