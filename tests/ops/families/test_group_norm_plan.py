@@ -40,11 +40,12 @@ def test_single_float64_have_smaller_tiles(samples, groups, K, itemsize, warps, 
 
 
 @pytest.mark.parametrize(
-    ("samples", "K", "itemsize", "chunks"),
-    [(60000, 13, 4, 2), (200000, 25, 2, 2), (200000, 3, 2, 1), (500, 13, 4, 1), (200000, 26, 2, 1), (60000, 13, 8, 1)],
+    ("samples", "N", "K", "itemsize", "chunks"),
+    [(60000, 1, 13, 4, 2), (200000, 1, 25, 2, 2), (200000, 1, 3, 2, 1), (200000, 1, 26, 2, 1)]
+    + [(60000, 1, 13, 8, 2), (3000, 1, 15, 2, 2), (100000, 4, 7, 2, 1), (60000, 2, 17, 2, 2), (100000, 1, 31, 4, 2)],
 )
-def test_tiles_in_turn_without_a_pipeline_are_halved(samples, K, itemsize, chunks):
-    planned = plan(Problem(samples * 8, 1, K, 8, itemsize, 2, True), H200)
+def test_tiles_of_single_elements_are_halved(samples, N, K, itemsize, chunks):
+    planned = plan(Problem(samples * 8, N, K, 8, itemsize, 2, True), H200)
     assert isinstance(planned, Tile)
     assert planned.chunks == chunks
 

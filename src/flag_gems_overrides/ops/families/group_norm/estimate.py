@@ -46,6 +46,9 @@ LATE_TILES = 0.25
 # What a tile loads by less than 8 bytes at a time takes so many times as long for a lane: 60 to 70 instructions of a
 # thread (counted). 90248 x 360 x 2 bfloat16 in 8 groups takes 441 us as a tile, as it lies 319 with 8 of 25 programs.
 NARROW = 3
+# Tiles in turn in two chunks take half of that, and for their warps: 60000 x 16 x 17 bf16 in 8 groups takes 74.7 us so,
+# as it lies 130, 100000 x 8 x 31 float32 in 8 122 and 145, 100000 x 3 x 11 bf16 in one 26.4 and 32.7 (H100).
+HALVED = 2
 # The sums of a group, and what each warp does for a tile, take as long as so many lanes (counted, not timed).
 WARP_LANES = 128
 # With more single float64 to a thread than this, fewer warps do not take less time: 262144 x 6 x 3 in 6 groups 116.9 us
@@ -149,8 +152,9 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         warps = chosen.warps
         if itemsize == 8 and chosen.vec == 1:
             warps = max(warps, min(lanes // (SINGLE_FLOAT64 * WARP), MAX_WARPS))
-        lanes = lanes * (NARROW if chosen.vec * itemsize < VECTOR_BYTES // 2 else 1) + warps * WARP_LANES
-        lanes *= chosen.programs * tiles
+        of_lanes = NARROW if chosen.vec * itemsize < VECTOR_BYTES // 2 else 1
+        halved = HALVED if of_lanes == NARROW and tiles > 1 and chosen.chunks > 1 else 1
+        lanes = (lanes * of_lanes + warps * WARP_LANES) // halved * chosen.programs * tiles
         alone = chosen.programs == cdiv(groups, chosen.groups)
         workspace = 0 if alone else chosen.programs * chosen.groups * of_channels
         return _Work(chosen.programs, _pipelined(tiles, chosen), lanes, 1 if alone else 2, None, workspace)
