@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flag_gems_overrides.ops.families.norm import rms_plan
 from flag_gems_overrides.ops.families.norm.backward_plan import plan_partial_sums
 from flag_gems_overrides.ops.families.norm.blocks_plan import plan_blocks
-from flag_gems_overrides.ops.families.norm.forward_plan import in_chunks_of_a_warp, in_two_chunks
+from flag_gems_overrides.ops.families.norm.forward_plan import by_four_warps, in_chunks_of_a_warp, in_two_chunks
 from flag_gems_overrides.ops.families.norm.launches import (
     MAX_GROUP_IN_TURN,
     MAX_GROUP_OF_ONE_WARP,
@@ -278,6 +278,15 @@ def test_odd_rows_of_16_bits_have_few_idle_lanes(M, N, size, chunks):
             assert p == launch(problem, found, H200)
         else:
             assert (p.chunks, p.block_n, p.block_m, p.warps) == (chunks, 32, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "warps"), [(5152, 276, 4), (20000, 406, 4), (2000, 276, 1), (5152, 700, 4), (5152, 384, 1)]
+)
+def test_many_rows_of_pairs_or_fours_of_layer_norm_are_for_four_warps(M, N, warps):
+    problem = Problem(M, N, 1, 2, False)
+    p = launch(problem, by_four_warps(problem, choose(problem, H200), H200), H200)
+    assert (p.warps, p.block_m) == (warps, 4 if N == 384 else warps)
 
 
 @pytest.mark.parametrize(("N", "vec"), [(1100001, 8), (1100002, 8), (139510617, 8)])

@@ -26,6 +26,9 @@ MIN_HALVED, MAX_HALVED, HALVED_TILE, MIN_HALVED_ROWS_PER_SM = 5, 32, 1024, 128
 # Odd rows of 16 bits that a warp has two of at a time, in chunks of a lane for each (``in_chunks_of_a_warp``): the
 # shortest and longest, rows and warps of a program, and the fewest for each multiprocessor.
 MIN_CHUNKED, MAX_CHUNKED, CHUNKED_ROWS, CHUNKED_WARPS, MIN_CHUNKED_PER_SM = 129, 255, 4, 2, 20
+# Rows of pairs or fours of 16 bits that are for programs of four warps instead of one (``rows_of_four_warps``): most
+# chunks of a warp, and fewest rows for each multiprocessor.
+MAX_CHUNKS_OF_WARP, MIN_ROWS_OF_WARPS_PER_SM = 8, 16
 # Rows that a thread has whole (short_rows.py): columns, and most elements of a thread. Before -> after: layer_norm of
 # 226634 x 7 bf16 8.6 -> 6.4 us with 14 elements to a thread, 7.8 with 28, 9.3 with 56, 10.1 with 7, which are no
 # vectors; 300000 x 6 float16 7.9 -> 7.4 with 12, 7.6 with 24; 226634 x 5 float32 10.8 -> 8.7 with 10 (by one warp with
@@ -224,6 +227,30 @@ def in_chunks_of_a_warp(problem: Problem, found: Configuration, limits: Limits) 
     if N % 2 == 0 or not MIN_CHUNKED <= N <= MAX_CHUNKED or limits.sm_count * MIN_CHUNKED_PER_SM > M:
         return found
     return Configuration("rows", CHUNKED_WARPS, 1, CHUNKED_ROWS, chunks=power_of_2(N) // WARP)
+
+
+def by_four_warps(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
+    """``rows_of_four_warps`` instead of a row to a program of one; other configurations are returned unchanged. For
+    layer_norm only."""
+    if problem.backward or found.kernel != "rows" or (found.warps, found.rows, found.per_sm) != (1, 1, 0):
+        return found
+    return rows_of_four_warps(problem, found.vec, limits) or found
+
+
+def rows_of_four_warps(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
+    """Four rows of pairs or fours of 16 bits to a program of four warps, in chunks of a warp, instead of a row to each
+    of one warp, which takes some time to start; None for others.
+
+    layer_norm of 5152 x 276 bf16 takes 5.96 us so, by a warp for each row 7.00, rms_norm 5.49 and 6.65, in chunks 6.48
+    (torch.compile 5.68), of 10000 x 340 float16 10.6 and 11.7 (H100). With a residual it was not timed.
+    """
+    M, N, _, itemsize, _, residual = problem
+    if limits.capability[0] != 9 or residual or itemsize != 2 or not 1 < vec < VECTOR_BYTES // itemsize:
+        return None
+    chunks = power_of_2(N) // (WARP * vec)
+    if N <= MIN_UNALIGNED or chunks > MAX_CHUNKS_OF_WARP or limits.sm_count * MIN_ROWS_OF_WARPS_PER_SM > M:
+        return None
+    return Configuration("rows", 4, vec, 4, chunks=chunks)
 
 
 def odd_rows_at_once(problem: Problem, limits: Limits) -> Configuration | None:

@@ -23,7 +23,7 @@ from .blocks_plan import REGISTERS, WARPS, plan_blocks
 from .columns import layer_norm_backward_columns, layer_norm_backward_few_rows
 from .flat import layer_norm_columns, layer_norm_flat
 from .forward import layer_norm_rows, layer_norm_split
-from .forward_plan import in_chunks_of_a_warp, in_two_chunks
+from .forward_plan import by_four_warps, in_chunks_of_a_warp, in_two_chunks
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, Split
 from .loop import layer_norm_backward_loop, layer_norm_loop
 from .partial_sums import sum_partials
@@ -63,7 +63,7 @@ def planned(problem: Problem, device: int, configuration: Configuration | None) 
     limits = devices.limits(device)
     if configuration is None:
         configuration = in_two_chunks(problem, plan.choose(problem, limits), limits)
-        configuration = in_chunks_of_a_warp(problem, configuration, limits)
+        configuration = by_four_warps(problem, in_chunks_of_a_warp(problem, configuration, limits), limits)
     return launches.launch(problem, configuration, limits)
 
 

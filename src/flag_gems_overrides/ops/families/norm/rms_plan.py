@@ -10,9 +10,8 @@ from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from . import launches
 from .backward_plan import MANY_WARPS_PER_SM, few_rows_of_edges, little_gradient, many_warps, rows_of_few
-from .forward_plan import late_row, long_row_with_edges, many_rows
+from .forward_plan import late_row, long_row_with_edges, many_rows, rows_of_four_warps
 from .launches import (
-    MIN_UNALIGNED,
     Configuration,
     FewRows,
     Flat,
@@ -64,9 +63,9 @@ MIN_ROW_OF_EDGES = 4096
 # Of rows of pairs of 16 bits (``_row_of_pairs``): the shortest and longest, and the fewest for each multiprocessor.
 MIN_ROW_OF_PAIRS, MAX_ROW_OF_PAIRS, MIN_ROWS_OF_PAIRS_PER_SM = 642, 1024, 64
 
-# Rows of one warp that are for programs of four (``_short_rows_of_four_warps``): of pairs or fours of 16 bits the most
-# chunks of a warp and fewest rows for each multiprocessor, of single elements the most lanes and fewest rows.
-MAX_CHUNKS_OF_WARP, MIN_ROWS_OF_WARPS_PER_SM, MAX_SHORT_SINGLES, MIN_SHORT_SINGLES_PER_SM = 8, 16, 32, 64
+# Rows of one warp that are for programs of four (``_short_rows_of_four_warps``): of single elements the most lanes, and
+# the fewest for each multiprocessor.
+MAX_SHORT_SINGLES, MIN_SHORT_SINGLES_PER_SM = 32, 64
 
 # Gradients in one launch, where its programs of 128 registers a thread all run at once: of so many rows and warps for
 # each multiprocessor. By rows and partial sums, and so: 6 x 1000 float32 5.0 and 3.5 us, 64 x 100 float16 5.6 and 3.6,
@@ -243,20 +242,13 @@ def _row_of_pairs(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _short_rows_of_four_warps(problem: Problem, found: Rows, limits: Limits) -> Configuration | None:
-    """As many rows of pairs or fours of 16 bits to a program of four warps, in chunks of a warp, and twice as many of
-    few single elements, instead of programs of one warp, which take some time to start; None for others.
-
-    rms_norm of 5152 x 276 bf16 takes 5.49 us so, by a warp for each row 6.65, in chunks 6.48 (torch.compile 5.68), of
-    10000 x 340 float16 10.6 and 11.7, of 16389 x 17 float32 3.84, with four times as many rows 4.11, by one warp 4.36
-    (H100).
-    """
-    M, N, _, itemsize, _, residual = problem
+    """``rows_of_four_warps``, and twice as many rows of few single elements to a program of four warps: 16389 x 17
+    float32 takes 3.84 us so, with four times as many 4.11, by one warp 4.36 (H100); None for others."""
+    M, _, _, itemsize, _, residual = problem
     if limits.capability[0] != 9 or residual:
         return None
-    if itemsize == 2 and found.vec > 1 and found.block_m == 1 and N > MIN_UNALIGNED:
-        chunks = power_of_2(N) // (WARP * found.vec)
-        if chunks <= MAX_CHUNKS_OF_WARP and limits.sm_count * MIN_ROWS_OF_WARPS_PER_SM <= M:
-            return Configuration("rows", 4, found.vec, 4, chunks=chunks)
+    if found.block_m == 1:
+        return rows_of_four_warps(problem, found.vec, limits)
     singles = itemsize <= 4 and found.vec == 1 and found.chunks * found.block_n <= MAX_SHORT_SINGLES
     if singles and limits.sm_count * MIN_SHORT_SINGLES_PER_SM <= M:
         return Configuration("rows", 4, 1, 2 * found.block_m)
