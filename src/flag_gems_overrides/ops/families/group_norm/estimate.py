@@ -49,6 +49,8 @@ NARROW = 3
 # Tiles in turn in two chunks take half of that, and for their warps: 60000 x 16 x 17 bf16 in 8 groups takes 74.7 us so,
 # as it lies 130, 100000 x 8 x 31 float32 in 8 122 and 145, 100000 x 3 x 11 bf16 in one 26.4 and 32.7 (H100).
 HALVED = 2
+# So do vectors of odd channels of up to so many elements, of so many samples (``_lanes_of_dx``).
+MAX_ODD_CHANNEL, MIN_SAMPLES_OF_ODD = 16, 256
 # The sums of a group, and what each warp does for a tile, take as long as so many lanes (counted, not timed).
 WARP_LANES = 128
 # With more single float64 to a thread than this, fewer warps do not take less time: 262144 x 6 x 3 in 6 groups 116.9 us
@@ -202,7 +204,8 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         each = 1 + _pipelined(tiles_of_sums, chosen.sums) + _pipelined(in_group, chosen)
         launches = 1 if groups == M else 2
         workspace = M * of_group if launches > 1 else 0
-        return _Work(chosen.programs, cdiv(M, chosen.programs) * each, M * lanes + numel, launches, live, workspace)
+        lanes = M * lanes + _lanes_of_dx(problem, chosen)
+        return _Work(chosen.programs, cdiv(M, chosen.programs) * each, lanes, launches, live, workspace)
     assert isinstance(chosen, BackwardSplit)
     tiles_of_part = cdiv(tiles_of_sums, chosen.parts)
     each = 2 + _pipelined(tiles_of_part, chosen.sums)
@@ -210,7 +213,16 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
     launches = 1 + dx + adds
     workspace = M * chosen.splits * of_group * adds + 8 * M * chosen.parts * chosen.tiles * dx
     read_again = numel * itemsize * inputs if dx else None
-    return _Work(M * chosen.parts, each, M * lanes + numel * dx, launches, read_again, workspace)
+    return _Work(M * chosen.parts, each, M * lanes + _lanes_of_dx(problem, chosen), launches, read_again, workspace)
+
+
+def _lanes_of_dx(problem: Problem, chosen: BackwardLoop | BackwardSplit) -> int:
+    """Of the second reading, in vectors. Of short odd channels of 16 bits, two to a vector, and many samples it takes
+    NARROW times as long: 300 x 5000 x 15 bf16 in one group takes 155 us so, by programs of channels 132, 464 x 7703 x
+    15 327 and 284 (H100). Others were not timed."""
+    single = problem.itemsize == 2 and chosen.sums.vec == 1 and chosen.vectors.span == 2
+    odd = single and problem.K <= MAX_ODD_CHANNEL and problem.samples >= MIN_SAMPLES_OF_ODD
+    return problem.M * problem.size * problem.dx * (NARROW if odd else 1)
 
 
 def _lanes(chosen: Rows | BackwardRows | Loop | Split | BackwardLoop | BackwardSplit) -> int:
