@@ -81,6 +81,8 @@ MAX_OF_ONE_PROGRAM = 1024
 # 19.2, 60000 x 41 bf16 22.2 and 24.1, 33000 x 31 float32 11.4 and 17.2, 16000 x 33 10.8 and 11.8, but 100001 x 33 38.1
 # and 35.2, 65534 x 85 49.2 and 43.9; 8403 x 161 float16 14.5 and 16.3 (H100).
 MANY_ELEMENTS = {4: 8192, 8: 32768, 16: 12288, 32: 8192, 64: 30720, 128: 20480, 256: 20480}
+# Many odd rows of one warp: lanes of a row, by bytes of an element, and programs of a multiprocessor.
+ODD_IN_TURN, ODD_PROGRAMS_PER_SM = {2: (128, 256), 4: (128,)}, 24
 # Of rows of pairs or fours of 16 bits: fewest and most elements of a multiprocessor, and elements of a tile.
 MIN_OF_PAIRS, MAX_OF_PAIRS, TILE_OF_PAIRS = 5120, 9216, 4096
 
@@ -276,14 +278,17 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
     found = launched if isinstance(launched, Rows) else rows(problem, limits)
     if found is None:
         return _split(M, N, element_size, limits)
-    in_turn = element_size == 2 and not found.unaligned and 8 * found.programs * found.block_m <= M
-    if in_turn and (found.warps, found.block_m, found.block_n) == (2, 4, 512):
+    in_turn = not found.unaligned and 8 * found.programs * found.block_m <= M
+    if in_turn and element_size == 2 and (found.warps, found.block_m, found.block_n) == (2, 4, 512):
         # Of four rows of two warps 8 bytes spill: 64357 x 384 float16 61.1 us, 60.7 so (H100, Triton 3.6).
         return found._replace(block_m=2, programs=2 * found.programs)
-    if in_turn and (found.warps, found.block_m, found.block_n, found.vec) == (1, 4, 128, 1):
-        # Two rows at a time by half as many programs again, which have 63 registers a thread, not 91: 262144 x 97 bf16
-        # 87.9 us, 111 by fours (torch.compile 102), with twice as many programs 93.8 (H100).
-        return found._replace(block_m=2, programs=3 * found.programs // 2)
+    if in_turn and (found.warps, found.vec) == (1, 1) and found.block_n in ODD_IN_TURN.get(element_size, ()):
+        # Eight elements to a thread, without a pipeline, by more programs, which have 63 to 72 registers a thread, not
+        # 91: 262144 x 97 bf16 87.9 us, 111 by four rows at a time (torch.compile 102), by 32 programs to a
+        # multiprocessor 93.8, of float32 129 and 135, 131072 x 181 bf16 87.6 and 94.5 (H100).
+        block_m, programs = 8 * WARP // found.block_n, ODD_PROGRAMS_PER_SM * limits.sm_count
+        if 8 * programs * block_m <= M:
+            return found._replace(block_m=block_m, programs=programs, stages=1)
     if found.unaligned and element_size == 4 and found.block_m > 1:
         # 32 elements to a thread spill (1024 x 1001): 32 bytes on sm_80, 24 on sm_90 with Triton 3.6.
         return found._replace(block_m=found.block_m // 2)
