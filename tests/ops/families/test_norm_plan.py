@@ -289,6 +289,16 @@ def test_many_rows_of_pairs_or_fours_of_layer_norm_are_for_four_warps(M, N, warp
     assert (p.warps, p.block_m) == (warps, 4 if N == 384 else warps)
 
 
+@pytest.mark.parametrize(
+    ("M", "N", "residual", "way"),
+    [(5, 24632, False, (13, 2048, 168)), (5, 24631, False, (25, 1024, 128)), (5, 24632, True, (25, 1024, 128))]
+    + [(20, 24632, False, (13, 1024, 128))],
+)
+def test_few_rows_of_float64_are_shared_by_few_programs(M, N, residual, way):
+    p = plan(Problem(M, N, 1, 8, False, residual), H200)
+    assert (p.group, p.block_n, p.registers) == way
+
+
 @pytest.mark.parametrize(("N", "vec"), [(1100001, 8), (1100002, 8), (139510617, 8)])
 def test_rms_norm_reads_a_single_row_in_vectors(N, vec):
     for residual in (False, True):

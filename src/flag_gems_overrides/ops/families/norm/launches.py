@@ -330,7 +330,7 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
     _, warps, _, _, _, stages, chunks, registers, _ = configuration
     _check(chunks > 0 and registers > 0, "a block has a size")
     _check(chunks == power_of_2(chunks), "blocks are a power of two")
-    _check(chunks <= max_chunks_of_loop(problem, limits), "a thread has more elements than registers")
+    _check(chunks <= max_chunks_of_loop(problem, limits, registers), "a thread has more elements than registers")
     _check(warps <= 8 or itemsize < 8, "24 bytes of 3 x 9000002 float64 spill with 16")
     block_n = min(chunks * (VECTOR_BYTES // itemsize) * warps * WARP, power_of_2(N))
     inputs, parameters = problem.inputs, 1 if backward else 2
@@ -376,15 +376,16 @@ def _rows_at_once(M: int, blocks: int, most: int, resident: int) -> int:
     return cdiv(M, cdiv(M, groups))
 
 
-def max_chunks_of_loop(problem: Problem, limits: Limits) -> int:
+def max_chunks_of_loop(problem: Problem, limits: Limits, registers: int = 128) -> int:
     """Vectors that a thread may have of a block, or as many elements that are loaded one by one.
 
-    Of 8 float64 16 bytes spill on sm_80 and sm_100, forward up to 24 on sm_90, too (20 x 1048578, Triton 3.6). Of 16
-    single elements and their residual 136 (486 x 399817 float32 and bf16, Triton 3.7).
+    Of 8 float64 16 bytes spill on sm_80 and sm_100, forward with 128 registers up to 24 on sm_90, too (20 x 1048578,
+    Triton 3.6). Of 16 single elements and their residual 136 (486 x 399817 float32 and bf16, Triton 3.7).
     """
     _, N, _, itemsize, backward, residual = problem
     if itemsize == 8:
-        return 4 if limits.capability[0] == 9 and backward else 2
+        alone = N % 2 == 0 and not residual and registers > 128
+        return 4 if limits.capability[0] == 9 and (backward or alone) else 2
     return itemsize // 2 if residual and N % 2 == 1 else MAX_VECTORS[False]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
 from .launches import Configuration, Problem, Split, launch_or_none, max_chunks_of_loop
 from .slices import slices
 
@@ -23,6 +23,8 @@ MIN_VEC_OF_GRADIENTS = 4
 # 614089 407 and 423, but layer_norm of 140 x 300001 213, by groups 194, of 400 x 150001 282 and 261 (H100). Fewer rows
 # were not timed.
 MAX_OF_SINGLES, MIN_ROWS_OF_VECTORS = 430000, 20
+# Of a thread of few programs of float64 (``_few_of_float64``): with 128 up to 24 bytes spill.
+REGISTERS_OF_FEW = 168
 
 
 def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -96,8 +98,20 @@ def loop(problem: Problem, limits: Limits) -> Configuration:
             # Vectors and edges: 344 x 393619 float16 346 us by 4 warps, 361 by 8, element by element 450 (H100).
             return Configuration("loop", 4, VECTOR_BYTES // problem.itemsize, chunks=1, registers=64)
         return Configuration("loop", 8, vec_of_long(problem), chunks=2, registers=64)
-    chunks = min(2 if problem.itemsize == 2 else 4, max_chunks_of_loop(problem, limits))
-    return Configuration("loop", 8, chunks=chunks, registers=128)
+    registers = REGISTERS_OF_FEW if _few_of_float64(problem, limits) else 128
+    chunks = min(2 if problem.itemsize == 2 else 4, max_chunks_of_loop(problem, limits, registers))
+    return Configuration("loop", 8, chunks=chunks, registers=registers)
+
+
+def _few_of_float64(problem: Problem, limits: Limits) -> bool:
+    """Whether each multiprocessor has at most one program, of 8 warps, which has one block of a row.
+
+    layer_norm of 5 x 24632 takes 7.83 us by groups of 13 programs with four vectors to a thread, by 25 with two 8.85
+    (H100).
+    """
+    block_n = 4 * 8 * WARP * VECTOR_BYTES // problem.itemsize
+    wide = problem.itemsize == 8 and not problem.backward and max_chunks_of_loop(problem, limits, REGISTERS_OF_FEW) == 4
+    return wide and problem.M * cdiv(problem.N, block_n) <= limits.sm_count
 
 
 def vec_of_long(problem: Problem) -> int:
