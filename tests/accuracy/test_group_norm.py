@@ -59,7 +59,7 @@ KERNELS = [
     ((70, 100, 4, 1), LOOP, CHANNELS._replace(block_hw=4)),
     ((70, 6, 4, 3), ROWS, Configuration("tile", 1, 2, 1, 1, 2, 4, 1, 2)),
     ((71, 2, 4, 1), ROWS, Configuration("tile", 1, 4, 1, 1, 2, 4, 1, 2)),
-    ((71, 2, 7, 1), ROWS._replace(vec=2), Configuration("tile", 2, 4, 1, 1, 2, 8, 1, 2)),
+    ((71, 2, 7, 1), ROWS._replace(vec=2), Configuration("tile", 2, 8, 1, 1, 2, 8, 1, 2)),
     ((5, 6, 9, 2), ROWS, Configuration("few", 4, 4, block_d=4, block_hw=16)),
     ((9, 12, 1, 3), ROWS, Configuration("few", 4, 4, block_d=8, block_hw=1)),
 ]

@@ -59,11 +59,11 @@ MAX_SINGLE_BYTES, MAX_SINGLES = 16, 4
 # 1000 bf16 in 1000 15.3 by 256000, 15.4 so (H100).
 MAX_PIECES = 3 << 17
 # Tiles of single elements are loaded in two chunks, so that half as many threads share a group and exchange its sums:
-# fewest and most lanes of a channel, fewest for each channel of a group, and fewest programs for each multiprocessor:
-# 2097152 x 8 x 13 float32 in 8 groups takes 1033 us so, 1437 in one (torch.compile 1104), 60000 x 8 x 13 39.0 and 50.1,
-# 200000 x 8 x 13 in 4 100 and 112, 500000 x 8 x 7 139 and 172, of bf16 300000 x 8 x 15 in 8 109 and 189, 200000 x 8 x
-# 25 132 and 282, 3000 x 8 x 15, a tile to each of 375 programs, 6.86 and 7.41, 100000 x 8 x 13 float64 106 and 111; but
-# 100000 x 16 x 7 float16 in 4, of 4 x 8 lanes, 50.7 and 45.9 (H100).
+# fewest and most lanes of a channel, fewest for each channel of a group, and fewest programs of a multiprocessor, where
+# each has one tile. 2097152 x 8 x 13 float32 in 8 groups takes 1033 us so, 1437 in one (torch.compile 1104), 60000 x 8
+# x 13 39.0 and 50.1, 200000 x 8 x 13 in 4 100 and 112, 500000 x 8 x 7 139 and 172, of bf16 300000 x 8 x 15 in 8 109
+# and 189, 200000 x 8 x 25 132 and 282, 3000 x 8 x 15, a tile to each of 375 programs, 6.86 and 7.41, 100000 x 8 x 13
+# float64 106 and 111; but 100000 x 16 x 7 float16 in 4, of 4 x 8 lanes, 50.7 and 45.9 (H100).
 MIN_HALVED_TILE, MAX_HALVED_TILE, MIN_HALVED_OF_CHANNEL, MIN_HALVED_PER_SM = 8, 32, 4, 2
 # Most of a thread, for the kernels with a loop. Left to itself the compiler spills 8 bytes for a fourth program to a
 # multiprocessor (float32, 64 registers a thread).
@@ -265,17 +265,17 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
     # programs, 9.9 in 765 (H200).
     most = max(1, limits.sm_count * programs_per_sm // blocks)
     side_by_side = iterations if iterations < 2 * most else most
-    stages = _stages(problem, stages, groups * block_d) if side_by_side < iterations else 1
+    in_turn = side_by_side < iterations
+    stages = _stages(problem, stages, groups * block_d) if in_turn else 1
     found = Tile(blocks * side_by_side, samples, of_sample, block_d, block_hw, vector(problem), warps, stages, 1)
-    return found._replace(chunks=2) if _halved(found, limits) else found
+    many = in_turn or found.programs >= MIN_HALVED_PER_SM * limits.sm_count
+    return found._replace(chunks=2) if many and _halved(found) else found
 
 
-def _halved(found: Tile, limits: Limits) -> bool:
+def _halved(found: Tile) -> bool:
     """Whether the tiles of a launch are loaded in two chunks; each thread has an element of both."""
     fewest = max(MIN_HALVED_TILE, MIN_HALVED_OF_CHANNEL * found.block_d)
     if found.vec > 1 or found.stages > 1 or not fewest <= found.block_hw <= MAX_HALVED_TILE:
-        return False
-    if found.programs < MIN_HALVED_PER_SM * limits.sm_count:
         return False
     return found.samples * found.groups * found.block_d * found.block_hw >= 2 * WARP * found.warps
 
