@@ -86,8 +86,9 @@ WAVES_OF_WARPS, BYTES_OF_LARGE_WARPS, MIN_OF_LARGE_WARPS, ROWS_OF_LARGE_WARPS = 
 # 234 (219), of 20 x 549510 x 2 bf16 87 and 140, but of 3 x 400000 x 48 151 and 136. Tiles of so many elements, of odd
 # runs of no fewer than 64, as many sums of few elements take longer: the gradients of 3 x 700000 x 11 bf16 93 and 86,
 # of 7 x 190000 x 13 float16 53 and 56, of 11 x 80000 x 34 bf16 85 and 83, forward 15 x 86126 x 49 float16 145 and 140.
-# Gradients of float32 from 128 on, whose threads have 125 registers of 64: 9 x 150000 x 15 96 and 102, forward 71 and
-# 72 (H100).
+# Odd runs of 16 bits are not estimated: the gradient of 15 x 300000 x 9 bf16 takes 118 us so, by flat 202. Gradients of
+# float32 from 128 on, whose threads have 125 registers of 64, of whole lines: 9 x 150000 x 15 96 and 102, forward 71
+# and 72, but 19 x 100000 x 7 77 and 68 (H100).
 BYTES_OF_SHORT_LOADS, ELEMENTS_OF_WARP, MAX_OF_TWO_TILES = 4, 512, 128
 # Gradients with loads of four bytes, of four channels of so many elements in one tile, have two warps instead of four:
 # 8 x 300000 x 30 float16 171 us and 193 (H100). Fewer and more elements were not timed.
@@ -243,7 +244,8 @@ def _two_tiles_of_runs(problem: Problem, limits: Limits) -> Configuration | None
     short = math.gcd(B, BYTES_OF_SHORT_LOADS) * size <= BYTES_OF_SHORT_LOADS
     many = 2 * C * tile > WAVES * WARPS_AT_ONCE * of_warp * limits.sm_count // 2
     channels, least = ELEMENTS_OF_WARP // tile, WARP * (size if B % 2 else 1)
-    if short and many and least <= tile <= MAX_OF_TWO_TILES and 2 * channels * B * size >= NEIGHBOUR_BYTES:
+    wide = channels * B * size >= (NEIGHBOUR_BYTES if size == 4 else NEIGHBOUR_BYTES // 2)
+    if short and many and least <= tile <= MAX_OF_TWO_TILES and wide:
         configuration = Configuration("channels", channels, 1, TWO_TILES)
     elif size == 2 and not short and tile == ELEMENTS_OF_HALF and limits.sm_count < C:
         whole = inputs == 2 and has_vectors(problem)
