@@ -88,7 +88,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
     channels = whole_channels(problem, limits)
-    if channels is not None and problem.K == 1:
+    if channels is not None and (problem.K == 1 or (channels.loads == TWO_TILES and channels.warps == 1)):
         return channels
     fastest = _fastest([channels, flat_of(problem, limits)], problem, limits)
     elements = problem.M * problem.K
