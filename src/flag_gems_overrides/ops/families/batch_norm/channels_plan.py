@@ -228,6 +228,8 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         # 1 x 1 x 349 float32 2.9 by 4, 3.2 by 2; 18 x 128 x 27 float16 3.6 by 4, 4.1 by 2. Of other vectors more warps
         # are slower: 1 x 15 x 2538 bf16 takes 3.8 us by 16, 3.6 by 8.
         per_thread //= 4 if inputs == 1 and B % 2 and A > 1 else 2
+    if A * B == 1 and not has_vectors(problem):
+        per_thread = 1  # several side by side would be loaded one by one, as masks begin anywhere
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
     if inputs == 2 and B > 1 and warps == 1 and not many and cdiv(C, channels) > MANY_WARPS * limits.sm_count:
         by_one_warp = block <= math.gcd(B, VECTOR_BYTES // size) * WARP  # of four, too
