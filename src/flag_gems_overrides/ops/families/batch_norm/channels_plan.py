@@ -101,7 +101,8 @@ BLOCK_OF_TWO_WARPS = 256
 ELEMENTS_OF_HALF = 8192
 # Programs of one warp of a gradient that a multiprocessor has many of get four warps and so many times the channels:
 # 3 x 3216 x 32 bf16 takes 4.08 us by 402, 4.38 by 1608 (torch.compile 3.92), but 5 x 1148 x 6 float16, of 144, 3.33 and
-# 3.40, 3 x 6000 x 16 float32 4.62 both (H100).
+# 3.40, 3 x 6000 x 16 float32 4.62 both (H100). More than run at once, too, which begin every 93 ns: 1 x 59229 x 224
+# float16 41.8 us by 59229 (torch.compile 34.4).
 MANY_WARPS, WARPS_OF_MANY = 8, 4
 # Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
 MAX_SINGLES = 3 / 4
@@ -231,7 +232,7 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     if A * B == 1 and not has_vectors(problem):
         per_thread = 1  # several side by side would be loaded one by one, as masks begin anywhere
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
-    if inputs == 2 and B > 1 and warps == 1 and not many and cdiv(C, channels) > MANY_WARPS * limits.sm_count:
+    if inputs == 2 and B > 1 and warps == 1 and cdiv(C, channels) > MANY_WARPS * limits.sm_count:
         by_one_warp = block <= math.gcd(B, VECTOR_BYTES // size) * WARP  # of four, too
         channels, warps = (WARPS_OF_MANY * channels, WARPS_OF_MANY) if by_one_warp else (channels, warps)
     return Configuration("channels", channels, warps)
