@@ -25,6 +25,7 @@ from .launches import (
     LITTLE_BYTES,
     MAX_WARPS,
     TWO_TILES,
+    Channels,
     Configuration,
     Problem,
     block_of,
@@ -98,7 +99,9 @@ BLOCK_OF_TWO_WARPS = 256
 # inputs are read again, 17.7 (H100). With short loads a thread has 177 registers (100 x 1000 x 105 float16). Gradients
 # of no whole vectors have 76 by 16 warps, so that one program runs at a time, 128 by 8, so that two do: 60 x 1000 x 180
 # bf16 44.1 us and 35.5, by groups 50.9 (H100).
-ELEMENTS_OF_HALF = 8192
+# Gradients of float64 of up to so many times as many elements take all of them by 16 warps; with more, or offsets of 64
+# bits, they spill. Groups alone, which read twice, take 465 us of 5 x 4096 x 1745 (torch.compile 350; H100).
+ELEMENTS_OF_HALF, MAX_OF_HALF_FLOAT64 = 8192, 5 / 4
 # Programs of one warp of a gradient that a multiprocessor has many of get four warps and so many times the channels:
 # 3 x 3216 x 32 bf16 takes 4.08 us by 402, 4.38 by 1608 (torch.compile 3.92), but 5 x 1148 x 6 float16, of 144, 3.33 and
 # 3.40, 3 x 6000 x 16 float32 4.62 both (H100). More than run at once, too, which begin every 93 ns: 1 x 59229 x 224
@@ -242,7 +245,8 @@ def _two_tiles_of_runs(problem: Problem, limits: Limits) -> Configuration | None
     """None where one tile has few masked lanes, or these take no time."""
     A, C, B, size, inputs = problem
     tile, of_warp = power_of_2_within(A * B), held(problem) * WARP
-    if B == 1 or size > 2 * inputs or limits.capability[0] != 9:
+    wide_gradient = size == 8 and inputs == 2 and tile * MAX_OF_HALF_FLOAT64 >= A * B
+    if B == 1 or limits.capability[0] != 9 or (size > 2 * inputs and not wide_gradient):
         return None
     short = math.gcd(B, BYTES_OF_SHORT_LOADS) * size <= BYTES_OF_SHORT_LOADS
     many = 2 * C * tile > WAVES * WARPS_AT_ONCE * of_warp * limits.sm_count // 2
@@ -250,12 +254,14 @@ def _two_tiles_of_runs(problem: Problem, limits: Limits) -> Configuration | None
     wide = channels * B * size >= (NEIGHBOUR_BYTES if size == 4 else NEIGHBOUR_BYTES // 2)
     if short and many and least <= tile <= MAX_OF_TWO_TILES and wide:
         configuration = Configuration("channels", channels, 1, TWO_TILES)
-    elif size == 2 and not short and tile == ELEMENTS_OF_HALF and limits.sm_count < C:
-        whole = inputs == 2 and has_vectors(problem)
+    elif size != 4 and not short and tile == ELEMENTS_OF_HALF and limits.sm_count < C:
+        whole = size == 8 or (inputs == 2 and has_vectors(problem))
         configuration = Configuration("channels", 1, MAX_WARPS if whole else MAX_WARPS // 2, TWO_TILES)
     else:
         return None
-    return configuration if launch_or_none(problem, configuration, limits) is not None else None
+    launched = launch_or_none(problem, configuration, limits)
+    far = size == 8 and isinstance(launched, Channels) and launched.tiling.int64_offsets
+    return configuration if launched is not None and not far else None
 
 
 def _has_two_warps(problem: Problem, block: int, limits: Limits) -> bool:

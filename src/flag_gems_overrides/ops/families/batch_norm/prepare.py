@@ -104,9 +104,10 @@ def backward_launch(
             # Left to itself the compiler spills 8 bytes for a third program of 16 warps (60 x 1000 x 67, sm_80).
             options["maxnreg"] = limits.registers_per_sm // (MAX_WARPS * WARP)
         if B > 1 and tiling.rest and tiling.channels == 1 and not tiling.int64_offsets:
-            # For two programs: left to itself the compiler takes 144 by 8 warps, 72 by 16 of float16, not of bfloat16.
+            # For two programs, one of float64: left to itself the compiler takes 144 by 8 warps, 72 by 16 of float16.
             # Offsets of 64 bits spill 8 to 24 bytes so (60 x 200000 x 180, sm_90, Triton 3.6).
-            options["maxnreg"] = min(255, limits.registers_per_sm // (2 * tiling.warps * WARP))
+            programs = 2 if dtype.itemsize < 8 else 1
+            options["maxnreg"] = min(255, limits.registers_per_sm // (programs * tiling.warps * WARP))
         return batch_norm_backward_channels.bind(
             device,
             (tiling.blocks,),
