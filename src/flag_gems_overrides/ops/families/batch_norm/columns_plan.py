@@ -74,7 +74,9 @@ MAX_ROWS_OF_LONG_RUNS = 2048
 # takes 44.0 us by 32 channels and a warp, in one tile 48.9, channel by channel 73.7, but 5 x 300001 x 2 float32 21.6
 # and 20.0, 9 x 300000 x 8 bf16 48.5 and 44.5, the gradient of 9 x 4322024 x 2 311 and 275. Of 16 bits by half as many
 # channels where all warps run at once: 9 x 20000 x 2 4.5 us, 4.9, channel by channel 5.2 (H100).
-MIN_FEW_ROWS, MAX_RUN_OF_FEW_ROWS, ROW_BYTES_OF_FEW_ROWS = 8, 4, 128
+# Of so many rows and more, pairs of 16 bits in sectors, by a few programs to a multiprocessor: 24 x 1370 x 2 bf16 takes
+# 3.47 us by 172 of a warp in two tiles, in one by two warps 3.66, channel by channel 4.97 (torch.compile 4.93; H100).
+MIN_FEW_ROWS, MAX_RUN_OF_FEW_ROWS, ROW_BYTES_OF_FEW_ROWS, MIN_ROWS_OF_PAIRS = 8, 4, 128, 17
 # Programs that do not wait for each other: of so many waves the last one is a small part.
 WAVES = 4
 # Warps of a multiprocessor that run at once where each thread has half of its elements.
@@ -185,14 +187,18 @@ def runs_as_columns(problem: Problem, limits: Limits) -> Configuration | None:
 
 def _few_rows_of_runs(problem: Problem, limits: Limits) -> Configuration | None:
     A, C, B, size, inputs = problem
-    channels = ROW_BYTES_OF_FEW_ROWS // (B * size)
+    channels, of_warp = ROW_BYTES_OF_FEW_ROWS // (B * size), held(problem) * WARP // 2
+    tiles = [(power_of_2_within(A), 1), (power_of_2(A), 0)]
+    of_sector = SECTOR_BYTES // (B * size)
+    pairs = inputs == 1 and B == size == 2 and A >= MIN_ROWS_OF_PAIRS
+    if pairs and limits.sm_count < cdiv(C, of_sector) <= WAVES * limits.sm_count:
+        return _runs_in_tiles(problem, of_sector, tiles, of_warp // 2, limits)
     few = A < MIN_FEW_ROWS or B > MAX_RUN_OF_FEW_ROWS or cdiv(C, channels) <= WAVES * limits.sm_count
     if inputs == 2 or few:
         return None
     if size == 2 and C * B * power_of_2(A) <= WARPS_AT_ONCE * WARP * limits.sm_count * held(problem) // 4:
         channels //= 2
-    tiles = [(power_of_2_within(A), 1), (power_of_2(A), 0)]
-    return _runs_in_tiles(problem, channels, tiles, held(problem) * WARP // 2, limits)
+    return _runs_in_tiles(problem, channels, tiles, of_warp, limits)
 
 
 def _runs_in_tiles(
