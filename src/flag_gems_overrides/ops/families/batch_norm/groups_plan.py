@@ -65,6 +65,10 @@ MAX_BYTES_ALONE = 32 << 10
 MAX_TILES_OF_HALF = {2: 4, 4: 2}
 # Half as many columns of float32 to a program where a multiprocessor has no more elements, two tiles.
 MAX_SHARE_OF_HALF = 8192
+# Gradients of 16 bits with heads and tails, of at most so many times the bytes of L2, in turns that read so much of it:
+# 8 x 428 x 5940 bf16 takes 70.8 us by 107 channels at once, by 143 74.0, by 214 76.2, by all of them, a program each,
+# 83.7 (torch.compile 75.3; H100). 16 x 500 x 4096, of 2.5 times the bytes, 109 by half of them, 112 by all.
+MAX_OF_L2_IN_TURNS, SHARE_OF_L2_IN_TURNS = 2, 2 / 5
 # Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
 # 20.4 without; 21627 x 22 x 3, with 4 lanes for 3 elements, 170 and 54.
 MAX_PADDING = 1.32
@@ -75,7 +79,21 @@ def groups_of(problem: Problem, limits: Limits) -> Configuration:
     by_registers = groups_by_registers(problem, limits)
     variants = _variants_of(by_registers, problem, limits)
     legal = (each for each in variants if launch_or_none(problem, each, limits) is not None)
-    return min(legal, key=lambda each: estimate(problem, each, limits), default=by_registers)
+    fastest = min(legal, key=lambda each: estimate(problem, each, limits), default=by_registers)
+    return _in_turns(problem, fastest, limits)
+
+
+def _in_turns(problem: Problem, groups: Configuration, limits: Limits) -> Configuration:
+    """So few channels at once that L2 holds what is read again, where one program to each would read all of them."""
+    total = problem.M * problem.N * problem.K * problem.itemsize * problem.inputs
+    launched = launch_or_none(problem, groups, limits)
+    alone = isinstance(launched, Groups) and launched.group == 1 and launched.programs == problem.N
+    little_more = limits.l2_bytes < total <= MAX_OF_L2_IN_TURNS * limits.l2_bytes
+    if not (problem.inputs == problem.itemsize == 2 and has_edges(problem) and alone and little_more):
+        return groups
+    blocks = cdiv(problem.N, cdiv(total, int(SHARE_OF_L2_IN_TURNS * limits.l2_bytes)))
+    in_turns = groups._replace(blocks=blocks)
+    return in_turns if launch_or_none(problem, in_turns, limits) is not None else groups
 
 
 def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Iterator[Configuration]:
