@@ -69,6 +69,10 @@ MAX_SHARE_OF_HALF = 8192
 # 8 x 428 x 5940 bf16 takes 70.8 us by 107 channels at once, by 143 74.0, by 214 76.2, by all of them, a program each,
 # 83.7 (torch.compile 75.3; H100). 16 x 500 x 4096, of 2.5 times the bytes, 109 by half of them, 112 by all.
 MAX_OF_L2_IN_TURNS, SHARE_OF_L2_IN_TURNS = 2, 2 / 5
+# Few columns forward that programs would hold one by one, with as many rows as all registers of a multiprocessor hold:
+# by groups of 8 warps 14440 x 5 float32 takes 6.76 us, 10.9 by column (4 warps spill; torch.compile 8.9), 9000 x 5 6.39
+# and 8.33, 11769 x 8 float16 7.31 and 8.65 (H100).
+FEW_COLUMNS, ROWS_OF_FEW_COLUMNS = 8, range(8193, 16385)
 # Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
 # 20.4 without; 21627 x 22 x 3, with 4 lanes for 3 elements, 170 and 54.
 MAX_PADDING = 1.32
@@ -94,6 +98,17 @@ def _in_turns(problem: Problem, groups: Configuration, limits: Limits) -> Config
     blocks = cdiv(problem.N, cdiv(total, int(SHARE_OF_L2_IN_TURNS * limits.l2_bytes)))
     in_turns = groups._replace(blocks=blocks)
     return in_turns if launch_or_none(problem, in_turns, limits) is not None else groups
+
+
+def few_columns(problem: Problem, limits: Limits) -> Configuration | None:
+    """Of so many rows forward that a program would hold one; None for other problems."""
+    A, C, B, size, inputs = problem
+    whole = has_vectors(problem)
+    possible = B == inputs == 1 and power_of_2(C) == FEW_COLUMNS and A in ROWS_OF_FEW_COLUMNS
+    if not possible or size == 8 or (size == 2 and not whole) or limits.capability[0] != 9:
+        return None
+    configuration = Configuration("groups", FEW_COLUMNS, 8, 2 if whole else 8, 16)
+    return configuration if launch_or_none(problem, configuration, limits) is not None else None
 
 
 def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Iterator[Configuration]:

@@ -13,7 +13,7 @@ from .channels_plan import unaligned_channels, whole_channels
 from .columns_plan import WAVES
 from .estimate import estimate
 from .flat_plan import flat_of
-from .groups_plan import groups_by_registers, groups_of
+from .groups_plan import few_columns, groups_by_registers, groups_of
 from .launches import (
     ALONE,
     MAX_WARPS,
@@ -87,6 +87,9 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
+    columns = few_columns(problem, limits)
+    if columns is not None:
+        return columns
     channels = whole_channels(problem, limits)
     if channels is not None and (problem.K == 1 or (channels.loads == TWO_TILES and channels.warps == 1)):
         return channels
