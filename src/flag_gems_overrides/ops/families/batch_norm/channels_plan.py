@@ -87,10 +87,14 @@ WAVES_OF_WARPS, BYTES_OF_LARGE_WARPS, MIN_OF_LARGE_WARPS, ROWS_OF_LARGE_WARPS = 
 # 234 (219), of 20 x 549510 x 2 bf16 87 and 140, but of 3 x 400000 x 48 151 and 136. Tiles of so many elements, of odd
 # runs of no fewer than 64, as many sums of few elements take longer: the gradients of 3 x 700000 x 11 bf16 93 and 86,
 # of 7 x 190000 x 13 float16 53 and 56, of 11 x 80000 x 34 bf16 85 and 83, forward 15 x 86126 x 49 float16 145 and 140.
-# Odd runs of 16 bits are not estimated: the gradient of 15 x 300000 x 9 bf16 takes 118 us so, by flat 202. Gradients of
-# float32 from 128 on, whose threads have 125 registers of 64, of whole lines: 9 x 150000 x 15 96 and 102, forward 71
-# and 72, but 19 x 100000 x 7 77 and 68 (H100).
-BYTES_OF_SHORT_LOADS, ELEMENTS_OF_WARP, MAX_OF_TWO_TILES = 4, 512, 128
+# Odd runs of 16 bits are not estimated: the gradients of 15 x 300000 x 9 bf16 take 118 us so, by flat 198, of 13 x
+# 50000 x 11 float16 26.9 and 40.1, of 19 x 100000 x 7 bf16, of the fewest bytes side by side, 52.2 and 76.0.
+# Gradients of float32 from 128 on, whose threads have 125 registers of 64, of whole lines: 9 x 150000 x 15 96 and 102,
+# forward 71 and 72, but 19 x 100000 x 7 75.3 and 67.3 (H100).
+BYTES_OF_SHORT_LOADS, ELEMENTS_OF_WARP, MAX_OF_TWO_TILES, BYTES_OF_ODD_RUNS = 4, 512, 128, 56
+# Nor are odd runs of so many sectors at least in one tile of NEIGHBOUR_ELEMENTS by 8 warps, with few masked lanes: the
+# gradient of 88 x 1906 x 43 float16 takes 29.0 us so, by flat 39.0 (torch.compile 36.9; H100).
+SECTORS_OF_ODD_RUNS, MAX_MASKED_OF_ODD_RUNS = 2, 1 / 8
 # Gradients with loads of four bytes, of four channels of so many elements in one tile, have two warps instead of four:
 # 8 x 300000 x 30 float16 171 us and 193 (H100). Fewer and more elements were not timed.
 BLOCK_OF_TWO_WARPS = 256
@@ -100,12 +104,13 @@ BLOCK_OF_TWO_WARPS = 256
 # of no whole vectors have 76 by 16 warps, so that one program runs at a time, 128 by 8, so that two do: 60 x 1000 x 180
 # bf16 44.1 us and 35.5, by groups 50.9 (H100).
 # Gradients of float64 of up to so many times as many elements take all of them by 16 warps; with more, or offsets of 64
-# bits, they spill. Groups alone, which read twice, take 465 us of 5 x 4096 x 1745 (torch.compile 350; H100).
+# bits, they spill. 5 x 4096 x 1745 takes 309 us so, by groups alone, which read twice, 468 (torch.compile 352), 12 x
+# 600 x 800 53.3 and 74.5 (69.8; H100).
 ELEMENTS_OF_HALF, MAX_OF_HALF_FLOAT64 = 8192, 5 / 4
 # Programs of one warp of a gradient that a multiprocessor has many of get four warps and so many times the channels:
 # 3 x 3216 x 32 bf16 takes 4.08 us by 402, 4.38 by 1608 (torch.compile 3.92), but 5 x 1148 x 6 float16, of 144, 3.33 and
 # 3.40, 3 x 6000 x 16 float32 4.62 both (H100). More than run at once, too, which begin every 93 ns: 1 x 59229 x 224
-# float16 41.8 us by 59229 (torch.compile 34.4).
+# float16 34.7 us so, 41.6 by 59229 (torch.compile 34.3), 3 x 40000 x 64 bf16 21.4 and 29.9 (24.0).
 MANY_WARPS, WARPS_OF_MANY = 8, 4
 # Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
 MAX_SINGLES = 3 / 4
@@ -251,7 +256,8 @@ def _two_tiles_of_runs(problem: Problem, limits: Limits) -> Configuration | None
     short = math.gcd(B, BYTES_OF_SHORT_LOADS) * size <= BYTES_OF_SHORT_LOADS
     many = 2 * C * tile > WAVES * WARPS_AT_ONCE * of_warp * limits.sm_count // 2
     channels, least = ELEMENTS_OF_WARP // tile, WARP * (size if B % 2 else 1)
-    wide = channels * B * size >= (NEIGHBOUR_BYTES if size == 4 else NEIGHBOUR_BYTES // 2)
+    side_by_side = NEIGHBOUR_BYTES if size == 4 else NEIGHBOUR_BYTES // 2
+    wide = channels * B * size >= (BYTES_OF_ODD_RUNS if inputs == size == 2 else side_by_side)
     if short and many and least <= tile <= MAX_OF_TWO_TILES and wide:
         configuration = Configuration("channels", channels, 1, TWO_TILES)
     elif size != 4 and not short and tile == ELEMENTS_OF_HALF and limits.sm_count < C:
@@ -262,6 +268,15 @@ def _two_tiles_of_runs(problem: Problem, limits: Limits) -> Configuration | None
     launched = launch_or_none(problem, configuration, limits)
     far = size == 8 and isinstance(launched, Channels) and launched.tiling.int64_offsets
     return configuration if launched is not None and not far else None
+
+
+def holds_odd_runs(problem: Problem, configuration: Configuration, limits: Limits) -> bool:
+    """Whether programs hold channels of a gradient's odd runs of 16 bits so well that they are not estimated."""
+    A, C, B, size, inputs = problem
+    odd = inputs == size == 2 and B % 2 == 1 and B * size >= SECTORS_OF_ODD_RUNS * SECTOR_BYTES
+    few_masked = (1 - MAX_MASKED_OF_ODD_RUNS) * NEIGHBOUR_ELEMENTS <= A * B <= NEIGHBOUR_ELEMENTS
+    many = WAVES * limits.sm_count < C and limits.capability[0] == 9
+    return odd and few_masked and many and configuration.channels == 1 and not configuration.loads
 
 
 def _has_two_warps(problem: Problem, block: int, limits: Limits) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
 from ...plans import table
-from .channels_plan import unaligned_channels, whole_channels
+from .channels_plan import holds_odd_runs, unaligned_channels, whole_channels
 from .columns_plan import WAVES
 from .estimate import estimate
 from .flat_plan import flat_of
@@ -91,7 +91,11 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
     if columns is not None:
         return columns
     channels = whole_channels(problem, limits)
-    if channels is not None and (problem.K == 1 or (channels.loads == TWO_TILES and channels.warps == 1)):
+    if channels is not None and (
+        problem.K == 1
+        or (channels.loads == TWO_TILES and channels.warps == 1)
+        or holds_odd_runs(problem, channels, limits)
+    ):
         return channels
     fastest = _fastest([channels, flat_of(problem, limits)], problem, limits)
     elements = problem.M * problem.K
