@@ -106,6 +106,10 @@ def test_forward_tiles_of_little_have_no_heads_and_tails(M, N, K, edges):
         (Problem(119, 512, 72, 2, 2), 1, 8192, 1024, 16),
         (Problem(119, 100, 72, 2, 2), 1, 16384, 0, 16),
         (Problem(5, 4096, 1745, 8, 2), 1, 8192, 1024, 16),
+        (Problem(19, 100000, 7, 2, 2), 4, 128, 16, 1),
+        (Problem(88, 1906, 43, 2, 2), 1, 4096, 0, 8),
+        (Problem(2, 2000001, 1, 4, 1), 128, 2, 0, 4),
+        (Problem(4, 1000001, 1, 2, 1), 128, 4, 0, 4),
     ],
     ids=str,
 )
@@ -150,6 +154,8 @@ def test_short_runs_are_held_as_columns(problem, columns, rest, warps):
         (Problem(9, 500000, 2, 8, 1), 16, 0, 1),
         (Problem(24, 300000, 4, 2, 1), 64, 8, 2),
         (Problem(31, 300000, 2, 4, 1), 32, 0, 2),
+        (Problem(24, 1370, 2, 2, 1), 16, 8, 1),
+        (Problem(31, 1370, 2, 2, 1), 16, 0, 2),
     ],
     ids=str,
 )
@@ -266,6 +272,9 @@ def test_many_columns_are_not_held_where_that_is_slower(problem, kernel):
         (Problem(23640, 6, 1, 2, 1), ("groups", 8, 16, 4, 12, 1)),
         (Problem(60000, 2, 1, 2, 1), ("groups", 2, 8, 2, 16, 1)),
         (Problem(24813, 4, 1, 2, 1), ("groups", 4, 8, 2, 16, 1)),
+        (Problem(14440, 5, 1, 4, 1), ("groups", 8, 8, 8, 16, 1)),
+        (Problem(9000, 5, 1, 4, 1), ("groups", 8, 8, 8, 16, 1)),
+        (Problem(11769, 8, 1, 2, 1), ("groups", 8, 8, 2, 16, 1)),
     ],
     ids=str,
 )
@@ -390,6 +399,11 @@ def test_few_channels_of_short_runs_are_held(shape, inputs, kernel):
 @pytest.mark.parametrize(("M", "N", "kernel"), [(2713, 28976, "flat"), (1500, 30000, "flat"), (2713, 8000, "groups")])
 def test_many_columns_that_l2_does_not_hold_are_read_as_they_lie(M, N, kernel):
     assert choose(Problem(M, N, 1, 4, 2), H200).kernel == kernel
+
+
+@pytest.mark.parametrize(("shape", "blocks"), [((8, 428, 5940), 107), ((16, 500, 4096), 0), ((8, 200, 5940), 0)])
+def test_gradients_of_a_little_more_than_l2_holds_are_in_turns_that_it_holds(shape, blocks):
+    assert choose(Problem(*shape, 2, 2), H200._replace(l2_bytes=50 << 20)).blocks == blocks
 
 
 def test_columns_in_turns_that_l2_holds_have_two_programs_to_a_multiprocessor():
