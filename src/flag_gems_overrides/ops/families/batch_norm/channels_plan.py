@@ -112,9 +112,9 @@ ELEMENTS_OF_HALF, MAX_OF_HALF_FLOAT64 = 8192, 5 / 4
 # 3.40, 3 x 6000 x 16 float32 4.62 both (H100). More than run at once, too, which begin every 93 ns: 1 x 59229 x 224
 # float16 34.7 us so, 41.6 by 59229 (torch.compile 34.3), 3 x 40000 x 64 bf16 21.4 and 29.9 (24.0).
 MANY_WARPS, WARPS_OF_MANY = 8, 4
-# Rows, forward of many columns that are no whole vectors, of which a thread has one column, so that the lanes of a warp
-# lie side by side: 1 x 9850925 float32 takes 87.6 us so, with several to a thread 110, 1 x 3000001 float16 23.9 and
-# 33.5, 2 x 2000001 float32 36.5 and 40.2, 4 x 1000001 bf16 18.1 and 19.0 (H100).
+# Rows, forward of odd numbers of many columns, of which a thread has one column, so that the lanes of a warp lie side
+# by side, and one row of any that are no whole vectors: 1 x 9850925 float32 takes 87.6 us so, with several to a thread
+# 110, 1 x 3000001 float16 23.9 and 33.5, 2 x 2000001 float32 36.5 and 40.2, 4 x 1000001 bf16 18.1 and 19.0 (H100).
 ROWS_OF_LANES = 4
 # Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
 MAX_SINGLES = 3 / 4
@@ -241,7 +241,8 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
         # 1 x 1 x 349 float32 2.9 by 4, 3.2 by 2; 18 x 128 x 27 float16 3.6 by 4, 4.1 by 2. Of other vectors more warps
         # are slower: 1 x 15 x 2538 bf16 takes 3.8 us by 16, 3.6 by 8.
         per_thread //= 4 if inputs == 1 and B % 2 and A > 1 else 2
-    if B == 1 and not has_vectors(problem) and (A == 1 or (many and inputs == 1 and size < 8 and A <= ROWS_OF_LANES)):
+    few_odd_rows = many and inputs == 1 and size < 8 and A <= ROWS_OF_LANES and C % 2 == 1
+    if B == 1 and not has_vectors(problem) and (A == 1 or few_odd_rows):
         per_thread = block  # several side by side would be loaded one by one, as masks begin anywhere
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
     if inputs == 2 and B > 1 and warps == 1 and cdiv(C, channels) > MANY_WARPS * limits.sm_count:
