@@ -662,6 +662,15 @@ def test_moments_of_longer_or_of_few_rows_are_no_groups(problem):
     assert plan(*problem, 3, H200).lanes == 0
 
 
+@pytest.mark.parametrize(
+    ("M", "N", "itemsize", "lanes"), [(145861, 272, 2, 32), (60000, 136, 2, 16), (300000, 188, 4, 32), (5000, 272, 2, 0)]
+)
+def test_many_rows_of_moments_that_leave_lanes_idle_are_grouped(M, N, itemsize, lanes):
+    """var_correction 145861 x 272 bf16 62.0 us in one tile of 512 lanes for a row (torch.compile 50.0; H100)."""
+    planned = plan(M, N, 1, itemsize, 3, H200)
+    assert (planned.lanes, planned.splits) == (lanes, 1)
+
+
 def test_moments_of_three_columns_of_16_bits_are_classes():
     """var_mean 100000 x 200 x 3 bf16 111 us as columns, so 96.8 (H100)."""
     planned = plan(100000, 200, 3, 2, 3, H200)

@@ -44,6 +44,8 @@ MAX_CLASSES_DEPTH = 6
 ROW_LANES = 8
 # Bytes of a row of whole vectors, at least and at most, of which a thread has several.
 GROUPED_BYTES = 768, 3072
+# Shorter rows that would leave lanes idle: longer than this, and so many elements of all at least.
+MIN_IDLE_N, MIN_GROUPED_ELEMENTS = 128, 4 << 20
 # By a program for each row.
 MAX_WIDE_DEPTH = 16
 # Rows of 16 bits so long that are loaded element by element, with ``MAX_DEPTH``: with a lane for each element std 228 x
@@ -266,11 +268,13 @@ def grouped_rows(problem: Problem, vector: int) -> bool:
     """Whether moments of short rows of whole vectors have several of them to a thread, loaded together.
 
     In a loop, or with a lane for each vector, and so (H100): std 19095 x 536 float32 24.6 us and 21.3, var_correction
-    20000 x 424 bf16 15.15 and 14.0; but var_mean 12576 x 248 float16 7.07 and 7.41.
+    20000 x 424 bf16 15.15 and 14.0; but var_mean 12576 x 248 float16 7.07 and 7.41. Many shorter ones, too, that leave
+    a quarter of a tile's lanes idle (var_correction 145861 x 272 bf16 in one tile 62.0, torch.compile 50.0).
     """
-    _, N, _, size, accumulators = problem
+    M, N, _, size, accumulators = problem
     whole = accumulators == 3 and size < 8 and vector * size == VECTOR_BYTES and N % vector == 0
-    return whole and GROUPED_BYTES[0] <= N * size <= GROUPED_BYTES[1]
+    idle = MIN_IDLE_N < N and 3 * power_of_2(N) >= 4 * N and M * N >= MIN_GROUPED_ELEMENTS
+    return whole and (idle or GROUPED_BYTES[0] <= N * size) and N * size <= GROUPED_BYTES[1]
 
 
 def _short_row_lanes(problem: Problem, configuration: Configuration, vector: int) -> int:
