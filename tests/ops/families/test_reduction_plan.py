@@ -888,6 +888,19 @@ def test_odd_columns_of_16_bits_in_less_than_a_sector_are_by_rules():
     assert (p.kernel, p.warps, p.block_n, p.block_k) == ("columns", 4, 32, 64)
 
 
+@pytest.mark.parametrize(
+    ("problem", "kernel"), [((35751, 214, 4, 2, 1), "short_classes"), ((2965, 3728, 3, 2, 2), "classes")]
+)
+def test_few_columns_of_16_bits_are_classes_by_rules(problem, kernel):
+    """any 35751 x 214 x 4 bf16 44.2 us as columns, so 27.6, max.dim 2965 x 3728 x 3 52.0 and 35.6 (H100)."""
+    assert plan(*problem, H200).kernel == kernel
+
+
+def test_long_odd_columns_of_16_bits_are_shared():
+    """prod 8 x 4991 x 151 bf16 in one tile, as a table says, 17.2 us, so 12.7 (H100)."""
+    assert plan(8, 4991, 151, 2, 1, H200).splits > 1
+
+
 def test_positions_of_few_rows_are_apart():
     """argmax 399 x 735 float32, by programs of two rows and eight warps, 5.20 us, so 4.07 (H100)."""
     p = plan(399, 735, 1, 4, 2, H200)

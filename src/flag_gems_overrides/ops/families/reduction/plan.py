@@ -75,6 +75,8 @@ ELEMENTS, MAX_TILE_WARPS = 16, 16
 TILE_COLUMNS = (4, 8, 16, 32)
 # Of a thread of such a tile.
 MAX_TILE_BYTES = 128
+# Columns of 16 bits that are classes whatever tables say, and elements of odd ones that are a loop.
+FEW_CLASSES, LONG_ODD_N = 4, 2048
 # Of single values of 16 bits in vectors, where a multiprocessor has so many programs: 64 of each of the most columns
 # by fewer warps, which meet sooner: sum 32 x 64 x 472 bf16 by 4 warps 5.10 us, by 2 4.66, 40 x 48 x 520 5.28 and 4.73,
 # 64 x 64 x 256 5.18 and 4.68 (H100). Of float32, 32 x 64 x 472, only 5.77 and 5.61.
@@ -171,10 +173,31 @@ def _elements(problem: Problem, limits: Limits) -> float:
 def _is_newer(problem: Problem, first: Configuration, limits: Limits) -> bool:
     """Whether the rules know of something that was not timed for the tables."""
     if problem.K > 1:
-        long = first.kernel == "classes" and is_long_class(problem, limits)
+        classes = first.kernel in ("classes", "short_classes") and _are_newer_classes(problem, first.kernel, limits)
         known = first.kernel == "columns" and are_newer_columns(problem, limits)
-        return first.within or long or known or (first.kernel == "short_classes" and has_odd_classes(problem))
+        return first.within or classes or known or _are_long_odd_halves(problem, limits)
     return first.kernel == "columns" or in_vectors_with_edges(problem, limits)
+
+
+def _are_newer_classes(problem: Problem, kernel: str, limits: Limits) -> bool:
+    """Long classes and odd ones; and of two to four columns of 16 bits all.
+
+    As columns, as older tables say, and so (H100): any 35751 x 214 x 4 bf16 44.2 us and 27.6, max.dim 2965 x 3728 x 3
+    52.0 and 35.6. Of larger elements aminmax 21561 x 168 x 8 float32 49.0 and 55.2.
+    """
+    known = is_long_class(problem, limits) if kernel == "classes" else has_odd_classes(problem)
+    return known or (problem.itemsize == 2 and problem.K <= FEW_CLASSES)
+
+
+def _are_long_odd_halves(problem: Problem, limits: Limits) -> bool:
+    """Whether older tables have values of odd columns of 16 bits in one tile of few columns, of which there are many.
+
+    So, and in a loop (H100): prod 8 x 4991 x 151 bf16 17.2 us and 12.7, all 7 x 2048 x 273 10.85 and 10.1; but even
+    ones, mean 231 x 52 x 5652 float16, 59.3 and 66.2.
+    """
+    _, N, K, size, accumulators = problem
+    odd = accumulators == K % 2 == 1 and size == 2 and K > MAX_CLASSES
+    return odd and LONG_ODD_N <= N and _elements(problem, limits) > TILE_ELEMENTS
 
 
 def with_wide_accumulators(
