@@ -663,7 +663,8 @@ def test_moments_of_longer_or_of_few_rows_are_no_groups(problem):
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "itemsize", "lanes"), [(145861, 272, 2, 32), (60000, 136, 2, 16), (300000, 188, 4, 32), (5000, 272, 2, 0)]
+    ("M", "N", "itemsize", "lanes"),
+    [(145861, 272, 2, 32), (60000, 136, 2, 16), (300000, 188, 4, 32), (5000, 272, 2, 0)],
 )
 def test_many_rows_of_moments_that_leave_lanes_idle_are_grouped(M, N, itemsize, lanes):
     """var_correction 145861 x 272 bf16 62.0 us in one tile of 512 lanes for a row (torch.compile 50.0; H100)."""
@@ -905,6 +906,13 @@ def test_positions_of_few_rows_are_apart():
     """argmax 399 x 735 float32, by programs of two rows and eight warps, 5.20 us, so 4.07 (H100)."""
     p = plan(399, 735, 1, 4, 2, H200)
     assert (p.block_m, p.warps, p.splits) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(("problem", "warps"), [((1183, 1995, 1, 2), 1), ((227, 9437, 1, 4), 16)])
+def test_positions_of_rows_with_edges_are_by_rules(problem, warps):
+    """argmin 1183 x 1995 float16, as a table says, 7.00 us, so 6.01, min.dim 227 x 9437 float32 10.0 and 8.96."""
+    p = plan(*problem, 2, H200)
+    assert (p.block_m, p.warps, p.splits) == (1, warps, 1)
 
 
 def test_counts_of_16_bits_have_fewer_elements_in_a_loop():

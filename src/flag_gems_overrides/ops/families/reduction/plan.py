@@ -22,7 +22,7 @@ from .launches import (
     launch,
     launch_or_none,
 )
-from .programs import OCCUPANCY
+from .programs import OCCUPANCY, SHORT_BYTES, TILE_BYTES
 from .row_defaults import (
     FEW_ROWS,
     by_single_warps,
@@ -176,7 +176,22 @@ def _is_newer(problem: Problem, first: Configuration, limits: Limits) -> bool:
         classes = first.kernel in ("classes", "short_classes") and _are_newer_classes(problem, first.kernel, limits)
         known = first.kernel == "columns" and are_newer_columns(problem, limits)
         return first.within or classes or known or _are_long_odd_halves(problem, limits)
-    return first.kernel == "columns" or in_vectors_with_edges(problem, limits)
+    return first.kernel == "columns" or in_vectors_with_edges(problem, limits) or _are_newer_positions(problem, limits)
+
+
+def _are_newer_positions(problem: Problem, limits: Limits) -> bool:
+    """Whether older tables have positions of rows with edges by more warps than need be, or by fewer.
+
+    As these and by the rules (H100): argmin 1183 x 1995 float16 by two rows to a program 7.00 us, by single warps 6.01;
+    min.dim 227 x 9437 float32 by two programs of 8 warps for each row 10.0, by one of 16 8.96. But of other lengths
+    argmax 6241 x 213 float16 5.14 and 5.32, min.dim 511 x 8059 bf16 8.14 and 9.78.
+    """
+    M, N, _, size, accumulators = problem
+    if accumulators != 2 or N % (VECTOR_BYTES // size) == 0:
+        return False
+    if size == 2:
+        return SHORT_BYTES < 2 * N * size <= 2 * SHORT_BYTES and FEW_ROWS * limits.sm_count < M
+    return size == 4 and N * size > TILE_BYTES and limits.sm_count <= M <= 2 * limits.sm_count
 
 
 def _are_newer_classes(problem: Problem, kernel: str, limits: Limits) -> bool:
