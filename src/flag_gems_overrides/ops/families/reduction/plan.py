@@ -22,7 +22,7 @@ from .launches import (
     launch,
     launch_or_none,
 )
-from .programs import OCCUPANCY, SHORT_BYTES, TILE_BYTES
+from .programs import LONG_WARPS, OCCUPANCY, SHORT_BYTES, TILE_BYTES
 from .row_defaults import (
     FEW_ROWS,
     by_single_warps,
@@ -62,8 +62,8 @@ WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = {False: 16, True: 32}, 4, 24
 WIDE_CLASSES_ELEMENTS = 8
 # Elements of a thread of one tile, by more than 16 warps, whose threads have 64 registers: prod of 64 int16 takes 72.
 WIDE_TILE_ELEMENTS = 32
-# Elements of a thread of a loop of counts of 16 bits.
-COUNTED_ELEMENTS = 16
+# Elements of a thread of a loop of counts of 16 bits; warps of a multiprocessor where there are twice as many elements.
+COUNTED_ELEMENTS, COUNTED_OCCUPANCY = 16, 24
 # That a tuner may time.
 MAX_CONFIGURATIONS = 24
 # Elements of a thread and warps of a tile that holds all of a few columns; of moments half as many elements, as timed.
@@ -241,10 +241,13 @@ def with_wide_results(problem: Problem, configuration: Configuration, limits: Li
     """What to launch with where results of bytes, or counts of 16 bits, are numbers of 64 bits."""
     if problem.itemsize == 2:
         # A loop of rows, for counts take more registers than sums: 16 to 32 bytes of count_nonzero 145 x 549016 and
-        # 1145 x 549016 bf16 spill.
-        looped = configuration.kernel == "rows" and not _is_simple(problem, launch(problem, configuration, limits))
-        most = COUNTED_ELEMENTS if looped else configuration.elements
-        return configuration._replace(elements=min(configuration.elements, most))
+        # 1145 x 549016 bf16 spill. Of 16 warps with 32 elements half as many, shared by programs, have those: the first
+        # 68.0 us, with half as many elements 70.6 (H100).
+        if configuration.kernel != "rows" or _is_simple(problem, launch(problem, configuration, limits)):
+            return configuration
+        if configuration.warps > LONG_WARPS:
+            return configuration._replace(warps=LONG_WARPS, occupancy=COUNTED_OCCUPANCY)
+        return configuration._replace(elements=min(configuration.elements, COUNTED_ELEMENTS))
     by_rules = configuration.kernel == "columns" and problem.K > 1 and configuration == columns(problem, limits)
     return columns(problem, limits, wide=True) if by_rules else configuration
 
