@@ -10,7 +10,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
-from .column_defaults import columns, in_two_tiles
+from .column_defaults import columns, in_two_tiles, of_eight_columns
 from .launches import (
     MAX_CLASSES,
     MAX_PARTIALS,
@@ -46,6 +46,7 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
         # Eight columns of many rows are whole vectors (H200): max.dim 3744 x 5840 x 8 uint8 84 us, in classes 113 to
         # 169, 33440 x 256 x 8 float32 76 and 107, any of 52512 x 352 x 8 bf16 97 and 104 to 120.
         worth &= (K < MAX_CLASSES or limits.sm_count > M) and not in_two_tiles(problem, limits)
+        worth &= not of_eight_columns(problem, limits)
         worth |= _are_classes_of_moments(problem, limits)
         kinds.insert(0 if worth else 1, _classes(problem, limits))
         short = _short_classes(problem, limits)
