@@ -387,7 +387,11 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
             warps *= 2
         if N == 1 and MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
             block_k, warps = 2 * WARP, 1
-        elif starts_many(results, block_k, limits):
+        elif starts_many(results, block_k, limits) and not (
+            block_n == 4 and accumulators == 2 and size == 2 and K % 2 and block_k <= K < 2 * block_k
+        ):
+            # But not if they reached into more than two matrices only then (H100): logsumexp 6597 x 3 x 387 bf16 17.8
+            # us, so 16.5 (torch.compile 16.3).
             block_k, warps = block_k * 8 // block_n, warps * 8 // block_n
             if block_n == 4 and accumulators == 1 and size == 2 and K % 2 and 2 * block_k <= K:
                 # Twice as many for as many warps (H100): all 8178 x 4 x 7915 float16 228 us and 213 (torch.compile
