@@ -235,15 +235,18 @@ def test_few_logits_are_of_one_program(problem):
 @pytest.mark.parametrize(
     ("N", "C", "size", "warps"),
     [
-        (500, 3, 4, 8),
-        (763, 3, 2, 16),
+        (500, 3, 4, 16),
+        (763, 3, 2, 32),
+        (1500, 3, 2, 32),
+        (500, 3, 8, 16),
+        (93, 5, 4, 4),
         (912, 1, 2, 8),
         (1111, 1, 2, 16),
         (1500, 1, 8, 16),
         (3000, 1, 2, 32),
         (1000, 4, 4, 16),
-        (500, 7, 2, 8),
-        (300, 5, 4, 8),
+        (500, 7, 2, 16),
+        (300, 5, 4, 16),
     ],
 )
 def test_few_classes_are_of_one_program(N, C, size, warps):
@@ -254,7 +257,7 @@ def test_few_classes_are_of_one_program(N, C, size, warps):
 
 @pytest.mark.parametrize(
     ("C", "size", "gradient", "reduced"),
-    [(3, 8, False, True), (3, 2, True, True), (9, 2, False, True), (3, 2, False, False)],
+    [(5, 8, False, True), (3, 2, True, True), (9, 2, False, True), (3, 2, False, False)],
 )
 def test_more_pieces_that_are_of_several_programs(C, size, gradient, reduced):
     """Programs wait for each other only where one would have too many, or more than losses of few classes."""
