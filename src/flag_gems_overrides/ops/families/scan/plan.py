@@ -102,10 +102,10 @@ ONE_STEP_ROWS, ONE_STEP_EXACT, ONE_STEP_NARROWER = 10, 6, 2
 # warps with all registers of a thread, two elements of two bytes to a load. H100, in parentheses by pieces: 318 x 4216
 # x 102 float32 418 us (901), 307 x 1195 x 65, whose lanes are half idle, 77 (139), by 64 columns 118, 200 x 3000 x 40
 # float64 148 (180), by 16 warps 157, 175 x 8282 x 117 float16 323 (683), by 16 warps 330, 400 x 3000 x 90 bfloat16, in
-# vectors of 4 bytes, 207 (266), element by element 217. Of more than half as many columns of up to 4 bytes half as many
-# programs as multiprocessors are enough, 70 x 4000 x 100 float32 124 (201), but of 8 bytes pieces are better, and of
-# any int64: 256 x 2000 x 100 473 (363); integers of 2 or 4 bytes, whose sums have 8, were not timed. Nor of so few rows
-# that pieces have them in one step.
+# vectors of 4 bytes, 207 (266), element by element 217. Of more than half as many columns of 4 bytes half as many
+# programs as multiprocessors are enough, 70 x 4000 x 100 float32 124 (201), but not of 2 bytes: 90 x 3000 x 75 bfloat16
+# 80.0 (67.9). Of 8 bytes pieces are better, and of any int64: 256 x 2000 x 100 473 (363); integers of 2 or 4 bytes,
+# whose sums have 8, were not timed. Nor of so few rows that pieces have them in one step.
 MAX_ALL_COLUMNS, ALL_COLUMNS_STEPS, ALL_COLUMNS_WORD = 128, 2, 4
 MAX_CONFIGURATIONS = 24
 # Of so many columns, and at least so many rows, from memory a thread has one vector of a row, if that is of so many
@@ -402,7 +402,7 @@ def _all_columns(problem: Problem, limits: Limits) -> Configuration | None:
     M, N, K, size, integer, _ = problem
     many = MAX_ALL_COLUMNS // 2 < K
     of_words = size == 8 and problem.input_size > 1 and (integer or many)
-    programs = 2 * M if many and size < 8 else M
+    programs = 2 * M if many and size == 4 else M
     few = limits.sm_count > programs or K * size <= COLUMN_BYTES[0]
     if few or MAX_ALL_COLUMNS < K or of_words or _is_in_l2(problem, limits):
         return None
