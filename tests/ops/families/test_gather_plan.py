@@ -83,13 +83,13 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((400, 16, 1537, 4), plan.Images),
         # Odd images of some bytes: the most, and of as many classes as a tile has or images.
         ((1, 16, 65535, 4), plan.Little),
-        ((1, 16, 65537, 4), plan.Images),
-        ((1, 15, 70001, 4), plan.Tile),
+        ((1, 16, 82001, 4), plan.Images),
+        ((1, 15, 88001, 4), plan.Tile),
         ((1, 16, 45060, 4), plan.Tile),
         ((1, 4, 150001, 4), plan.Tile),
         ((1, 20, 45059, 4), plan.Images),
         ((1, 16, 80001, 2), plan.Little),
-        ((1, 16, 131073, 2), plan.Images),
+        ((1, 16, 164001, 2), plan.Images),
         ((74, 17, 1153, 2), plan.Little),
         ((1, 5, 300001, 2), plan.Little),
         ((1, 40, 40001, 2), plan.Images),
@@ -141,7 +141,7 @@ def test_vectors_of_a_thread_that_has_short_rows(N, C, size, threads_have):
 @pytest.mark.parametrize(
     ("problem", "block_c", "block_d"),
     [
-        ((256, 8, 520, 4), 4, 128),
+        ((330, 8, 520, 4), 4, 128),
         ((237, 311, 320, 8), 1, 512),
         ((200, 20, 600, 4), 2, 256),
         ((500, 19, 1344, 4), 1, 512),

@@ -158,11 +158,11 @@ SMALL = TILE._replace(positions=LITTLE_POSITIONS)
 # Odd images of more bytes, of more classes than one tile has but fewer than images, go so with two positions to a
 # thread and twice the programs: 1 x 16 x 45059 float32 takes 3.51 us, by images 3.93, by tile 4.35 (torch.compile 3.7,
 # H100), 74 x 17 x 1153 bfloat16 4.85, by images 5.66, by tile 6.17.
-SOME_BYTES = 4 << 20
+SOME_BYTES = 5 << 20
 SOME = LITTLE._replace(positions=LITTLE_POSITIONS, per_sm=2 * LITTLE.per_sm)
 # So do images of whole vectors, of so many positions and more classes than one tile has, with two positions to a thread
-# only of 16 bits: 128 x 8 x 520 float32 3.19 us, with two 3.27, by tile 3.82 (torch.compile 3.39, H100). Of more
-# positions no such images were timed.
+# only of 16 bits: 128 x 8 x 520 float32 3.19 us, with two 3.27, by tile 3.82 (torch.compile 3.39), 64 x 30 x 640
+# 4.70 and 5.06 (H100). Of more positions no such images were timed.
 MIN_SOME_POSITIONS, MAX_SOME_POSITIONS = LITTLE.positions, TILE.positions
 # So few elements, which one program would fill, go so too: 3 x 16 x 15 bfloat16 2.84 us, filled 3.03 (H100). Of so few
 # bytes and positions small images of 4 or 8 bytes are filled by single warps, with a vector to a thread: 1 x 8 x 32
