@@ -61,6 +61,11 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((100000, 193, 1, 2), plan.Short),
         ((70000, 129, 1, 4), plan.Short),
         ((70000, 131, 1, 4), plan.Fill),
+        # A few whole vectors of 4 or 8 bytes to a class, and fewer bytes, or more vectors.
+        ((4406240, 6, 1, 8), plan.Short),
+        ((2000000, 12, 1, 4), plan.Short),
+        ((200000, 12, 1, 4), plan.Fill),
+        ((2000000, 24, 1, 4), plan.Fill),
         # Many classes of small images, and fewer classes, or bytes.
         ((1, 23392, 1064, 2), plan.Fill),
         ((1, 10000, 1020, 4), plan.Fill),

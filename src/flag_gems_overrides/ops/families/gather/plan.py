@@ -133,6 +133,10 @@ MAX_SHORT_BYTES, MIN_BYTES_OF_LONGER, MAX_LONGER_BYTES = 384, 22 << 20, 520
 # 10.8 and 11.0; but 2000000 x 3, halves of vectors, 16.6 and 16.2, 100000 x 65 float32 15.9 and 15.0 (H100). Of fewer
 # bytes four were not timed.
 MANY_SHORT_BYTES, MAX_BYTES_OF_MANY_SHORT = 7 << 20, 128
+# Rows of 4 or 8 bytes to a class of up to so many whole vectors, in outputs of so many bytes, go by short too: 4406240
+# x 6 float64 84.7 us so, filled 105, 1000000 x 10 36.0 and 39.0, 2000000 x 12 float32 38.8 and 51.4, with four vectors
+# 41.8 (H100).
+MAX_SHORT_VECTORS, MIN_SHORT_BYTES = 5, 64 << 20
 # Shorter rows of little bytes that are no whole vectors are filled, where they are so many bytes: 35099 x 9 bfloat16
 # 3.00 us, with tile 3.79 (H100), 46992 x 11 3.70 and 4.08 (H200). Of whole vectors of 16 bits up to so many bytes have
 # tiles: 362447 x 8 bfloat16 6.20 us, by short 6.53 (H100), 136519 x 16 4.42 and 5.27, but 3030101 x 8 41.98 and 39.28
@@ -291,6 +295,8 @@ def _default(problem: Problem) -> Configuration:
         return SHORT._replace(vectors=2 * SHORT.vectors) if many else SHORT
     most = MAX_FILLED_POSITIONS if period > 1 and not little else few
     if MIN_ROW_VECTORS * vec <= C and (most >= D or large):
+        if size > 2 and D == 1 and C % vec == 0 and MAX_SHORT_VECTORS * vec >= C and N * C * size >= MIN_SHORT_BYTES:
+            return SHORT
         if D > 1 == period and size == 2 and C * size <= MIN_FILLED_BYTES_OF_POSITION and not little:
             return TILE._replace(vectors=2, warps=1)
         # 64 x 600 x 500 bfloat16 spills 8 bytes by four warps (sm_100, Triton 3.7).
