@@ -66,6 +66,13 @@ H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
         ((2000000, 12, 1, 4), plan.Short),
         ((200000, 12, 1, 4), plan.Fill),
         ((2000000, 24, 1, 4), plan.Fill),
+        # Small images that tiles of whole vectors are full of; fewer positions, or bytes.
+        ((11071, 7, 64, 8), plan.Tile),
+        ((20000, 12, 64, 8), plan.Tile),
+        ((20000, 14, 60, 4), plan.Tile),
+        ((263024, 16, 6, 4), plan.Fill),
+        ((3000, 14, 60, 4), plan.Fill),
+        ((20000, 9, 64, 8), plan.Fill),
         # Many classes of small images, and fewer classes, or bytes.
         ((1, 23392, 1064, 2), plan.Fill),
         ((1, 10000, 1020, 4), plan.Fill),

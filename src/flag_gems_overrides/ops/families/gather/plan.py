@@ -89,6 +89,12 @@ MIN_FILLED_BYTES_OF_POSITION = 128
 # float32 8.9 and 7.9, 4 x 50 x 534 bfloat16 6.5 and 3.7. Of little bytes more: tiles have few of them for their
 # targets. 8 x 520 x 72 float32 takes 3.6 us with tile, torch.compile 3.0, with fill 2.9.
 FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
+# Not those of 4 or 8 bytes in whole vectors, of at least so many positions and so few bytes to a position that most of
+# a tile, of two vectors to a thread, is of an image, and of so many bytes: 11071 x 7 x 64 float64 17.5 us by tile,
+# filled 22.0, 20000 x 12 x 64 52.0 and 53.1, 20000 x 14 x 60 float32 31.7 and 36.2; but 263024 x 16 x 6 68.0 and 47.8
+# (H100). Fewer positions, but for those, and fewer bytes were not timed.
+MIN_POSITIONS_OF_TILE, MAX_TILED_BYTES_OF_POSITION, MAX_TILED_CLASSES, MIN_TILED_IMAGES_BYTES = 48, 96, 16, 32 << 20
+TILE_FULL = 3 / 4
 # Images of more positions, and of so many classes that a position has MIN_SCATTER_BYTES_OF_POSITION, are filled too if
 # the output has at least so many bytes, by 16 vectors to a thread: 1 x 23392 x 1064 bfloat16 takes 21.5 us so, 26.7
 # with tile and 24.1 by two launches, 1 x 10000 x 1020 float32 18.0, 19.6 and 20.9, 1 x 6000 x 1020 12.8 and, with tile,
@@ -297,6 +303,8 @@ def _default(problem: Problem) -> Configuration:
     if MIN_ROW_VECTORS * vec <= C and (most >= D or large):
         if size > 2 and D == 1 and C % vec == 0 and MAX_SHORT_VECTORS * vec >= C and N * C * size >= MIN_SHORT_BYTES:
             return SHORT
+        if _fills_tiles(problem):
+            return TILE._replace(vectors=2)
         if D > 1 == period and size == 2 and C * size <= MIN_FILLED_BYTES_OF_POSITION and not little:
             return TILE._replace(vectors=2, warps=1)
         # 64 x 600 x 500 bfloat16 spills 8 bytes by four warps (sm_100, Triton 3.7).
@@ -359,6 +367,15 @@ def _images(problem: Problem) -> Configuration:
     per_sm = IMAGES.per_sm * times * WARPS // warps
     classes = min(IMAGES.classes, C * math.gcd(D, vec) // vec)
     return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps, per_sm=per_sm, classes=classes)
+
+
+def _fills_tiles(problem: Problem) -> bool:
+    """Whether images of few positions, of 4 or 8 bytes, have tiles that they fill."""
+    N, C, D, size = problem
+    few = C <= MAX_TILED_CLASSES and C * size <= MAX_TILED_BYTES_OF_POSITION
+    full = TILE_FULL * power_of_2(C) <= C and MIN_POSITIONS_OF_TILE <= D <= FEW_POSITIONS
+    whole = size > 2 and D % (VECTOR_BYTES // size) == 0
+    return whole and few and full and N * C * D * size >= MIN_TILED_IMAGES_BYTES
 
 
 def _are_small_images(problem: Problem) -> bool:
