@@ -223,6 +223,7 @@ def test_little_output_of_one_class_has_two_targets_to_a_thread():
         ((128, 8, 520, 4), 1, (5, 1, 128)),  # some bytes
         ((352, 8, 256, 4), 1, (2, 1, 352)),
         ((60, 30, 1024, 2), 2, (4, 4, 60)),
+        ((960, 10, 77, 4), 1, (1, 1, 960)),
         ((1, 8000, 129, 2), 1, (2, 264, 1)),  # four tiles of classes one after the other
     ],
     ids=str,

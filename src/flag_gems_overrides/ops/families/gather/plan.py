@@ -167,7 +167,8 @@ PAIRS = LITTLE._replace(positions=2 * LITTLE.positions)
 SMALL = TILE._replace(positions=LITTLE_POSITIONS)
 # Odd images of more bytes, of more classes than one tile has but fewer than images, go so with two positions to a
 # thread and twice the programs: 1 x 16 x 45059 float32 takes 3.51 us, by images 3.93, by tile 4.35 (torch.compile 3.7,
-# H100), 74 x 17 x 1153 bfloat16 4.85, by images 5.66, by tile 6.17.
+# H100), 74 x 17 x 1153 bfloat16 4.85, by images 5.66, by tile 6.17. Float32 images that one position to a thread is all
+# of have no more: 960 x 10 x 77 4.04 us so, with two 4.40 (H100).
 SOME_BYTES = 5 << 20
 SOME = LITTLE._replace(positions=LITTLE_POSITIONS, per_sm=2 * LITTLE.per_sm)
 # So do images of whole vectors, of so many positions and more classes than one tile has, with two positions to a thread
@@ -332,7 +333,7 @@ def _default(problem: Problem) -> Configuration:
     if period > 1 and MIN_IMAGE_VECTORS * vec <= D:
         many = MIN_CLASSES_OF_IMAGES * period <= C
         if D % 2 and not many and C > MAX_CLASSES_OF_TILE and N * C * D * size <= SOME_BYTES:
-            return SOME
+            return SOME._replace(positions=LITTLE.positions) if size == 4 and LITTLE.positions >= D else SOME
         if many or image_vector(problem) < vec:
             return _images(problem)
     # A class alone has a target for each element: 1972089 x 1 float16 takes 12.4 us with one vector to a thread, by
