@@ -74,6 +74,22 @@ def test_programs_for_all_columns_are_not_of_wide_integers(narrower):
     assert choose(Problem(256, 2000, 100, 8), H200).lanes < 128
 
 
+@pytest.mark.parametrize(
+    ("problem", "lanes"),
+    [
+        (Problem(1126, 104, 105, 8, integer=True), 128),
+        (Problem(1126, 104, 105, 8), 128),
+        (Problem(1500, 200, 51, 8, integer=True), 64),
+        (Problem(600, 90, 201, 8, integer=True), 256),
+    ],
+)
+def test_a_thread_has_each_odd_column_of_8_bytes(problem, lanes):
+    """1500 x 200 x 51 int64 149 us by two programs, so 100 (H100)."""
+    assert choose(problem, H200) == Configuration("units", 1, lanes, 8, lanes // 32)
+    for other in (problem._replace(M=300), problem._replace(N=60), problem._replace(K=problem.K + 1)):
+        assert choose(other, H200)[:4] != ("units", 1, lanes, 8)
+
+
 @pytest.mark.parametrize("problem", [Problem(240, 402, 1, 2), Problem(170, 411, 1, 2)])
 def test_two_tiles_of_few_rows_with_edges_are_of_two_warps(problem):
     """240 x 402 float16 3.52 us by a warp for each row, so 3.23 (H100)."""

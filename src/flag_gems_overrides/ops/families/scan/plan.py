@@ -107,6 +107,12 @@ ONE_STEP_ROWS, ONE_STEP_EXACT, ONE_STEP_NARROWER = 10, 6, 2
 # 80.0 (67.9). Of 8 bytes pieces are better, and of any int64: 256 x 2000 x 100 473 (363); integers of 2 or 4 bytes,
 # whose sums have 8, were not timed. Nor of so few rows that pieces have them in one step.
 MAX_ALL_COLUMNS, ALL_COLUMNS_STEPS, ALL_COLUMNS_WORD = 128, 2, 4
+# All odd columns of 8 bytes with a thread to each, and so many rows loaded at once, of so many rows, by programs that
+# together have so many warps for each multiprocessor: no sector is of two programs, which drift apart. By 32 columns,
+# and so (H100): 1126 x 104 x 105 int64 and float64 110 us and 88 (torch.compile 88 and 92), 1500 x 200 x 51 int64 149
+# and 100, 600 x 90 x 201 84.4 and 76.7. Neither those whose lanes are more idle nor narrower integers were timed.
+A_THREAD_EACH, A_THREAD_EACH_ROWS, A_THREAD_EACH_WARPS = Configuration("units", 1, 0, 8, 0), (80, 256), 20
+A_THREAD_EACH_COLUMNS, A_THREAD_EACH_FULL = (33, 256), 3 / 4
 MAX_CONFIGURATIONS = 24
 # Of so many columns, and at least so many rows, from memory a thread has one vector of a row, if that is of so many
 # bytes: more would be stored in parts of sectors. 837780 x 3 x 54 float16 takes 189 us so, 230 by four, 400000 x 5
@@ -201,7 +207,7 @@ def plan(problem: Problem, limits: Limits) -> Launch:
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """What is legal, each another launch, by its estimate, wide pieces before; the first is the default."""
     found: dict[Launch, Configuration] = {}
-    wide = _all_columns(problem, limits) or _wide(problem, limits) if problem.K > 1 else _of_a_row(problem, limits)
+    wide = _of_columns(problem, limits) if problem.K > 1 else _of_a_row(problem, limits)
     first = [wide] if wide else []
     for candidate in (*first, *(_rows(problem, limits) if problem.K == 1 else _columns(problem, limits))):
         launched = launch_or_none(problem, candidate, limits)
@@ -344,6 +350,23 @@ def _is_narrow(problem: Problem, limits: Limits) -> bool:
         return False
     odd = vec == 1 and ODD_COLUMNS.get(size, K + 1) <= K and ODD_ROWS >= N
     return odd or (NARROW_COLUMNS[0] <= K <= NARROW_COLUMNS[1] and vec * size >= NARROW_BYTES)
+
+
+def _of_columns(problem: Problem, limits: Limits) -> Configuration | None:
+    together = _all_columns(problem, limits) or _wide(problem, limits)
+    return together or _a_thread_each(problem, limits)
+
+
+def _a_thread_each(problem: Problem, limits: Limits) -> Configuration | None:
+    """All odd columns of 8 bytes, where L2 does not hold all."""
+    M, N, K, *_ = problem
+    lanes, warps = power_of_2(K), power_of_2(K) // WARP
+    fewest, most = A_THREAD_EACH_COLUMNS
+    of_words = problem.input_size == 8 and K % 2 == 1 and fewest <= K <= most and A_THREAD_EACH_FULL * lanes <= K
+    rows = A_THREAD_EACH_ROWS[0] <= N <= A_THREAD_EACH_ROWS[1]
+    if not of_words or not rows or M * warps < A_THREAD_EACH_WARPS * limits.sm_count or _is_in_l2(problem, limits):
+        return None
+    return A_THREAD_EACH._replace(lanes=lanes, warps=warps)
 
 
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
