@@ -142,8 +142,10 @@ FEWER_INTEGERS = 12
 WIDE = 2
 # Of several [N, K], more rows for each multiprocessor than one program has: fewer were not timed. Of
 # elements of up to 2 bytes in 4 columns or more, and of larger ones in 5, by two warps, for few programs of four run at
-# once: 541080 x 18 x 6 float16 122.6 us and 109.9, 400000 x 18 x 4 53.3 and 50.2 (H100).
+# once: 541080 x 18 x 6 float16 122.6 us and 109.9, 400000 x 18 x 4 53.3 and 50.2 (H100). So are sums of int32 in three
+# columns of up to so many rows: 17895696 x 5 x 3 1482 us and 1210 (H100). Others of int64 were not timed.
 STACKED_ROWS, STACKED_WARPS, STACKED_MANY = 1024, (4, 2), {True: 4, False: 5}
+STACKED_INT32_COLUMNS, STACKED_INT32_ROWS = 3, 8
 # Least elements of a thread of 257 to 511 elements of 8 bytes, where multiprocessors have more than one such row: 3348
 # x 283 int64 11.5 us so, by 4 warps, 13.4 by 8 with two to a thread, 12.4 by 2 with 8, int32 9.0 and 11.0, float64 11.2
 # and 12.7, 3348 x 511 int64 15.4 and 16.1, 900 x 283 4.91 and 5.66 (H100).
@@ -321,7 +323,8 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for vectors, warps in itertools.product((VECTOR_BYTES // size, VECTOR_BYTES // size // 2), _powers(1, 8)):
             yield Configuration("interleaved", vectors * K, 1, 1, warps)
         if STACKED_ROWS * limits.sm_count < M * N:
-            warps = STACKED_WARPS[STACKED_MANY[size <= 2] <= K]
+            of_int32 = size == 2 * problem.input_size == 8 and K == STACKED_INT32_COLUMNS and N <= STACKED_INT32_ROWS
+            warps = STACKED_WARPS[of_int32 or STACKED_MANY[size <= 2] <= K]
             yield Configuration("stacked", VECTOR_BYTES // size * K, 1, 1, warps)
         if size <= 4 and 2 < K < MAX_INTERLEAVED and MIN_LONE_ROWS <= N <= MAX_LONE_ROWS and limits.sm_count >= M * K:
             column = Configuration("segments", 1, 1, 0, MAX_WARPS)
