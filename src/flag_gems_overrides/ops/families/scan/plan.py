@@ -121,6 +121,9 @@ NARROW_COLUMNS, NARROW_ROWS, NARROW_BYTES = (8, 64), 3, 4
 # So has it of more columns of single elements, by their size, with at most so many rows: 1024 x 3 x 23781 float32 takes
 # 201 us, 227 by four, 31 x 6 x 5 x 29001 bfloat16 45.9 and 48.9 (H100).
 ODD_COLUMNS, ODD_ROWS = {2: 1024, 4: 65}, 5
+# So many [N, K] of a few odd columns of 16 bits and 17 to 32 rows have a program each, as those of float32 have: 7168 x
+# 32 x 7 bfloat16 8.98 us with a thread to a column, so 7.74, stacked 9.16 (H100). No others were timed.
+SHORT_COLUMNS, SHORT_COLUMNS_PROGRAMS = Configuration("segments", 1, 8, 2, 4), (4096, 12288)
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
 MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
@@ -357,7 +360,7 @@ def _is_narrow(problem: Problem, limits: Limits) -> bool:
 
 def _of_columns(problem: Problem, limits: Limits) -> Configuration | None:
     together = _all_columns(problem, limits) or _wide(problem, limits)
-    return together or _a_thread_each(problem, limits)
+    return together or _a_thread_each(problem, limits) or _short_columns(problem, limits)
 
 
 def _a_thread_each(problem: Problem, limits: Limits) -> Configuration | None:
@@ -370,6 +373,15 @@ def _a_thread_each(problem: Problem, limits: Limits) -> Configuration | None:
     if not of_words or not rows or M * warps < A_THREAD_EACH_WARPS * limits.sm_count or _is_in_l2(problem, limits):
         return None
     return A_THREAD_EACH._replace(lanes=lanes, warps=warps)
+
+
+def _short_columns(problem: Problem, limits: Limits) -> Configuration | None:
+    """For each of many [N, K] of a few odd columns of 16 bits, which L2 holds."""
+    M, N, K, size, *_ = problem
+    units, lanes = SHORT_COLUMNS.units, SHORT_COLUMNS.lanes
+    few = size == 2 and K % 2 == 1 and lanes // 2 < K <= lanes and units < N <= units * SHORT_COLUMNS.depth
+    many = SHORT_COLUMNS_PROGRAMS[0] <= M <= SHORT_COLUMNS_PROGRAMS[1]
+    return SHORT_COLUMNS if few and many and _is_in_l2(problem, limits) else None
 
 
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
