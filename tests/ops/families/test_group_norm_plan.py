@@ -316,7 +316,7 @@ def test_as_many_float32_by_fewer_warps_are_loaded_with_weight_and_bias(samples,
         (5, 96000, 4, 32, 8),
         (2, 2400000, 4, 1, 2),
         (2, 300000, 1, 1, 4),
-        (300, 5000, 15, 1, 2),
+        (100, 5000, 15, 1, 2),
         (464, 7703, 15, 1, 2),
     ],
 )
@@ -335,7 +335,7 @@ def test_sums_of_many_short_channels_are_held(samples, C, K, groups, itemsize):
         (3, 94697, 1, 1, 2),
         (1, 1200000, 7, 1, 4),
         (2, 640000, 7, 32, 4),
-        (100, 5000, 15, 1, 2),
+        (60, 5000, 15, 1, 2),
         (300, 5000, 31, 1, 2),
     ],
 )

@@ -50,7 +50,7 @@ NARROW = 3
 # as it lies 130, 100000 x 8 x 31 float32 in 8 122 and 145, 100000 x 3 x 11 bf16 in one 26.4 and 32.7 (H100).
 HALVED = 2
 # So do vectors of odd channels of up to so many elements, of so many samples (``_lanes_of_dx``).
-MAX_ODD_CHANNEL, MIN_SAMPLES_OF_ODD = 16, 256
+MAX_ODD_CHANNEL, MIN_SAMPLES_OF_ODD = 16, 96
 # The sums of a group, and what each warp does for a tile, take as long as so many lanes (counted, not timed).
 WARP_LANES = 128
 # With more single float64 to a thread than this, fewer warps do not take less time: 262144 x 6 x 3 in 6 groups 116.9 us
@@ -219,7 +219,7 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
 def _lanes_of_dx(problem: Problem, chosen: BackwardLoop | BackwardSplit) -> int:
     """Of the second reading, in vectors. Of short odd channels of 16 bits, two to a vector, and many samples it takes
     NARROW times as long: 300 x 5000 x 15 bf16 in one group takes 155 us so, by programs of channels 132, 464 x 7703 x
-    15 327 and 284 (H100). Others were not timed."""
+    15 327 and 284, 100 x 5000 x 15 59.1 and 51.8 (H100). Others were not timed."""
     single = problem.itemsize == 2 and chosen.sums.vec == 1 and chosen.vectors.span == 2
     odd = single and problem.K <= MAX_ODD_CHANNEL and problem.samples >= MIN_SAMPLES_OF_ODD
     return problem.M * problem.size * problem.dx * (NARROW if odd else 1)
