@@ -281,7 +281,7 @@ def test_odd_rows_of_16_bits_have_few_idle_lanes(M, N, size, chunks):
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "warps"), [(5152, 276, 4), (20000, 406, 4), (2000, 276, 1), (5152, 700, 4), (5152, 384, 1)]
+    ("M", "N", "warps"), [(5152, 276, 4), (20000, 406, 4), (2000, 276, 1), (5152, 700, 1), (5152, 384, 1)]
 )
 def test_many_rows_of_pairs_or_fours_of_layer_norm_are_for_four_warps(M, N, warps):
     problem = Problem(M, N, 1, 2, False)
@@ -482,11 +482,12 @@ def test_gradients_of_few_rows_with_edges_come_in_some_waves(M, N, size, warps, 
 
 @pytest.mark.parametrize(
     ("M", "N", "size", "rows"),
-    [(262144, 97, 2, 2), (70001, 127, 2, 2), (262144, 63, 2, 4), (131072, 181, 2, 1), (262144, 97, 4, 2)],
+    [(262144, 97, 2, 2), (70001, 127, 2, 2), (262144, 63, 2, 4), (131072, 181, 2, 1), (262144, 97, 4, 2)]
+    + [(60000, 127, 4, 2)],
 )
 def test_many_odd_rows_of_gradients_of_rms_norm_take_few_registers(M, N, size, rows):
     p = rms_plan.plan_backward(M, N, size, H200)
-    assert (p.block_m, p.warps, p.stages) == (rows, 1, 1 if N > 64 else 3)
+    assert (p.block_m, p.warps, p.stages) == (rows, 1, 1 if N > 64 and (size == 2 or M > 200000) else 3)
 
 
 @pytest.mark.parametrize(

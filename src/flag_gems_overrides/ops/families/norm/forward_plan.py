@@ -26,9 +26,9 @@ MIN_HALVED, MAX_HALVED, HALVED_TILE, MIN_HALVED_ROWS_PER_SM = 5, 32, 1024, 128
 # Odd rows of 16 bits that a warp has two of at a time, in chunks of a lane for each (``in_chunks_of_a_warp``): the
 # shortest and longest, rows and warps of a program, and the fewest for each multiprocessor.
 MIN_CHUNKED, MAX_CHUNKED, CHUNKED_ROWS, CHUNKED_WARPS, MIN_CHUNKED_PER_SM = 129, 255, 4, 2, 20
-# Rows of pairs or fours of 16 bits that are for programs of four warps instead of one (``rows_of_four_warps``): most
-# chunks of a warp, and fewest rows for each multiprocessor.
-MAX_CHUNKS_OF_WARP, MIN_ROWS_OF_WARPS_PER_SM = 8, 16
+# Rows of pairs or fours of 16 bits that are for programs of four warps instead of one (``rows_of_four_warps``): the
+# longest, and fewest rows for each multiprocessor.
+MAX_ROW_OF_WARPS, MIN_ROWS_OF_WARPS_PER_SM = 512, 16
 # Rows that a thread has whole (short_rows.py): columns, and most elements of a thread. Before -> after: layer_norm of
 # 226634 x 7 bf16 8.6 -> 6.4 us with 14 elements to a thread, 7.8 with 28, 9.3 with 56, 10.1 with 7, which are no
 # vectors; 300000 x 6 float16 7.9 -> 7.4 with 12, 7.6 with 24; 226634 x 5 float32 10.8 -> 8.7 with 10 (by one warp with
@@ -242,15 +242,15 @@ def rows_of_four_warps(problem: Problem, vec: int, limits: Limits) -> Configurat
     of one warp, which takes some time to start; None for others.
 
     layer_norm of 5152 x 276 bf16 takes 5.96 us so, by a warp for each row 7.00, rms_norm 5.49 and 6.65, in chunks 6.48
-    (torch.compile 5.68), of 10000 x 340 float16 10.6 and 11.7 (H100). With a residual it was not timed.
+    (torch.compile 5.68), of 10000 x 340 float16 10.6 and 11.7, but layer_norm of 2500 x 700 6.64 and 6.40, 9000 x 1004
+    bf16 19.8 and 19.3 (H100). With a residual it was not timed.
     """
     M, N, _, itemsize, _, residual = problem
     if limits.capability[0] != 9 or residual or itemsize != 2 or not 1 < vec < VECTOR_BYTES // itemsize:
         return None
-    chunks = power_of_2(N) // (WARP * vec)
-    if N <= MIN_UNALIGNED or chunks > MAX_CHUNKS_OF_WARP or limits.sm_count * MIN_ROWS_OF_WARPS_PER_SM > M:
+    if not MIN_UNALIGNED < N <= MAX_ROW_OF_WARPS or limits.sm_count * MIN_ROWS_OF_WARPS_PER_SM > M:
         return None
-    return Configuration("rows", 4, vec, 4, chunks=chunks)
+    return Configuration("rows", 4, vec, 4, chunks=power_of_2(N) // (WARP * vec))
 
 
 def odd_rows_at_once(problem: Problem, limits: Limits) -> Configuration | None:

@@ -81,8 +81,9 @@ MAX_OF_ONE_PROGRAM = 1024
 # 19.2, 60000 x 41 bf16 22.2 and 24.1, 33000 x 31 float32 11.4 and 17.2, 16000 x 33 10.8 and 11.8, but 100001 x 33 38.1
 # and 35.2, 65534 x 85 49.2 and 43.9; 8403 x 161 float16 14.5 and 16.3 (H100).
 MANY_ELEMENTS = {4: 8192, 8: 32768, 16: 12288, 32: 8192, 64: 30720, 128: 20480, 256: 20480}
-# Many odd rows of one warp: lanes of a row, by bytes of an element, and programs of a multiprocessor.
-ODD_IN_TURN, ODD_PROGRAMS_PER_SM = {2: (128, 256), 4: (128,)}, 24
+# Many odd rows of one warp: lanes of a row, and fewest turns of a program, by bytes of an element, and programs of a
+# multiprocessor.
+ODD_IN_TURN, MIN_ODD_TURNS, ODD_PROGRAMS_PER_SM = {2: (128, 256), 4: (128,)}, {2: 8, 4: 32}, 24
 # Of rows of pairs or fours of 16 bits: fewest and most elements of a multiprocessor, and elements of a tile.
 MIN_OF_PAIRS, MAX_OF_PAIRS, TILE_OF_PAIRS = 5120, 9216, 4096
 
@@ -285,9 +286,10 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
     if in_turn and (found.warps, found.vec) == (1, 1) and found.block_n in ODD_IN_TURN.get(element_size, ()):
         # Eight elements to a thread, without a pipeline, by more programs, which have 63 to 72 registers a thread, not
         # 91: 262144 x 97 bf16 87.9 us, 111 by four rows at a time (torch.compile 102), by 32 programs to a
-        # multiprocessor 93.8, of float32 129 and 135, 131072 x 181 bf16 87.6 and 94.5 (H100).
+        # multiprocessor 93.8, of float32 129 and 135, 131072 x 181 bf16 87.6 and 94.5, but 60000 x 127 float32, of 9.5
+        # turns, 54.0 and 48.1 (H100).
         block_m, programs = 8 * WARP // found.block_n, ODD_PROGRAMS_PER_SM * limits.sm_count
-        if 8 * programs * block_m <= M:
+        if MIN_ODD_TURNS[element_size] * programs * block_m <= M:
             return found._replace(block_m=block_m, programs=programs, stages=1)
     if found.unaligned and element_size == 4 and found.block_m > 1:
         # 32 elements to a thread spill (1024 x 1001): 32 bytes on sm_80, 24 on sm_90 with Triton 3.6.
