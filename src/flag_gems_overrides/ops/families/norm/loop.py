@@ -57,8 +57,8 @@ def layer_norm_loop(
     """Two passes over the columns of a slice, the second backwards, so that it starts with what is in the cache. What
     is read for the last time, and written, leaves the cache first: 12 x 7 x 1586562 float32 836 us so, else 882, 256 x
     1048576 1105 and 1139 (H100). Not of rows with edges, of which 8 bytes would spill. And what is read again stays:
-    64 x 837024 float32 225 us, 231 without, 112 x 600000 bf16 133 and 140, with a residual 60 x 1048576 209 and 213, but
-    8 x 5000000 float32 200 and 198 (H100).
+    64 x 837024 float32 225 us, 231 without, 112 x 600000 bf16 133 and 140, with a residual 60 x 1048576 209 and 213,
+    but 8 x 5000000 float32 200 and 198 (H100).
 
     The first pass updates the mean and the sum of squared deviations of each lane's elements (Welford); the lanes are
     merged at the end, and the programs of the group.
