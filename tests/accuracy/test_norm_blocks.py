@@ -13,6 +13,8 @@ from accuracy.reductions import each
 from accuracy.test_layernorm import EPS, Case, _check_backward
 
 from flag_gems_overrides.ops.families.norm.blocks_plan import plan_blocks
+from flag_gems_overrides.ops.families.norm.launches import Loop, Problem
+from flag_gems_overrides.ops.families.norm.prepare import planned
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 
@@ -54,6 +56,16 @@ def test_gradients_of_rms_norm(shape, dtype, held, device):
     _check_ways(shape, dtype, held)
     case = test_rms_norm.Case(shape, 1, dtype, device)
     case.check(case.weight)
+
+
+@each("shape, dtype", [((33, 40000), torch.float32), ((19, 20003), torch.float16)])
+def test_rows_that_would_be_read_in_a_loop(shape, dtype, device, device_with):
+    """Of vectors and of single elements, with lanes for 64 rows and for 32."""
+    device_with(sm_count=1, l2_bytes=1 << 20)
+    problem = Problem(*shape, 1, dtype.itemsize, True)
+    assert isinstance(planned(problem, 0, None), Loop)
+    assert plan_blocks(*shape, dtype.itemsize, True, devices.limits(0), looped=True) is not None
+    _check_backward(Case(shape, 1, dtype, device))
 
 
 @pytest.mark.parametrize(

@@ -548,6 +548,18 @@ def test_gradients_of_layer_norm_that_blocks_would_read_twice_are_shared():
     assert plan_blocks(3, 300001, 4, True, H200) is not None
 
 
+@pytest.mark.parametrize(
+    ("M", "N", "size", "stages"),
+    [(49, 2097152, 4, 2), (12, 2000000, 4, 1), (20, 1000001, 4, 1), (20, 10995539, 2, 1), (20, 4000004, 2, 3)]
+    + [(40, 1000000, 2, 3), (40, 1000001, 2, 0), (100, 2097152, 2, 0), (20, 200001, 4, 0), (20, 2000000, 8, 0)],
+)
+def test_blocks_of_rows_that_would_be_read_in_a_loop_are_of_more_rows(M, N, size, stages):
+    assert plan_blocks(M, N, size, True, H200) is None
+    p = plan_blocks(M, N, size, True, H200, looped=True)
+    assert (p.stages if p is not None else 0) == stages
+    assert p is None or (p.held == 0 and p.block_m * p.block_n in (2048, 4096))
+
+
 # Rows, columns, bytes, and tiles of a program that stay in its registers: of single elements in 16 rows one.
 HELD = [(2, 9000, 2, 1), (3, 200001, 2, 2), (8, 100001, 2, 2), (16, 60002, 2, 2), (16, 60001, 2, 0), (2, 1500000, 2, 0)]
 
@@ -560,11 +572,12 @@ def test_tiles_are_held(M, N, size, held):
     assert not held or held == p.blocks
 
 
-@given(st.integers(1, 20), numbers, sizes, st.booleans(), limits)
-@example(16, 67000, 2, True, H200)
-@example(16, 33001, 2, False, H200)
-def test_blocks_are_all_columns_and_their_programs_all_run(M, N, size, mean, limits):
-    p = plan_blocks(M, N, size, mean, limits)
+@given(st.integers(1, 70), numbers, sizes, st.booleans(), limits, st.booleans())
+@example(16, 67000, 2, True, H200, False)
+@example(16, 33001, 2, False, H200, False)
+@example(49, 2097152, 4, True, H200, True)
+def test_blocks_are_all_columns_and_their_programs_all_run(M, N, size, mean, limits, looped):
+    p = plan_blocks(M, N, size, mean, limits, looped)
     if p is None:
         return
     assert p.block_m >= M

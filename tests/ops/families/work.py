@@ -112,7 +112,8 @@ def _norm(backward: bool, residual: bool = False) -> Callable[[int, int, int, in
             lanes = plan.row_programs * plan.block_m * plan.block_n
             iterations = _cdiv(M, plan.column_rows)
             return Work(plan.row_programs + plan.column_programs, iterations, lanes, 2, 0)
-        blocks = plan_blocks(M, N, itemsize, True, limits) if backward else None
+        looped = isinstance(plan, norm_launches.Loop)
+        blocks = plan_blocks(M, N, itemsize, True, limits, looped) if backward else None
         if isinstance(plan, norm_launches.Loop | norm_launches.Split) and blocks is not None:
             tiles, tile = blocks.programs * blocks.blocks, blocks.block_m * blocks.block_n
             return Work(blocks.programs, blocks.blocks, tiles * tile, 1 if blocks.held else 2, 0)

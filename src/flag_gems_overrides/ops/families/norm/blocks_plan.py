@@ -14,6 +14,11 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 # 7 x 52501 bf16 14.7 -> 9.4, 4 x 65536 float16 10.6 -> 7.1, 16 x 15000 10.9 -> 8.9, but layer_norm's of 12 x 40000
 # float32 13.4 -> 16.3, rms_norm's of 8 x 300000 24.8 -> 26.1, and of one row, 1 x 116109 bf16, 6.5 -> 7.0 (H100).
 MAX_ROWS = {2: 16, 4: 4}
+# And of layer_norm's of rows that L2 does not hold and that two kernels would read three times, one of them in a loop:
+# 49 x 2097152 float32 1006 us (torch.compile 939), 20 x 10995539 bf16 1551 (1278; H100). Of parts of vectors fewer, and
+# of single elements no pipeline, nor of 16 rows of vectors of float32: of 40 x 1000001 bf16 8 bytes would spill, of 20
+# x 400001 float32 40, of 12 x 2000000 160.
+MAX_ROWS_OF_LOOP, MAX_PARTS_OF_LOOP = 64, 32
 # Columns are counted in 32 bits.
 MAX_N = 1 << 30
 # Elements of a tile, half as many that are loaded in parts of vectors, and most words of a workspace that a program
@@ -43,12 +48,15 @@ class Blocks(NamedTuple):
     held: int
 
 
-def plan_blocks(M: int, N: int, itemsize: int, mean: bool, limits: Limits) -> Blocks | None:
-    """None where that is no faster."""
-    if limits.capability[0] != 9 or N > MAX_N or not 1 < M <= MAX_ROWS.get(itemsize, 0):
-        return None
+def plan_blocks(M: int, N: int, itemsize: int, mean: bool, limits: Limits, looped: bool = False) -> Blocks | None:
+    """None where that is no faster. ``looped``: than a loop."""
     block_m, vec = power_of_2(M), math.gcd(N, VECTOR_BYTES // itemsize)
     whole = vec * itemsize == VECTOR_BYTES
+    max_rows = MAX_ROWS.get(itemsize, 0)
+    if looped and max_rows > 0 and 2 * M * N * itemsize > limits.l2_bytes:
+        max_rows = MAX_ROWS_OF_LOOP if whole else MAX_PARTS_OF_LOOP
+    if limits.capability[0] != 9 or N > MAX_N or not 1 < M <= max_rows:
+        return None
     block_n = (TILE if whole else TILE // 2) // block_m
     tiles, most = cdiv(N, block_n), PROGRAMS_PER_SM * limits.sm_count
     # Beside tiles that are held a program has all words at once.
@@ -61,4 +69,7 @@ def plan_blocks(M: int, N: int, itemsize: int, mean: bool, limits: Limits) -> Bl
     programs = cdiv(N, block_n * blocks)
     # A thread has a word at least: of one that two have, one thread may see it before the other.
     words = max(min(power_of_2(programs), WORDS // (1 if held == 1 else 2) // block_m), WARPS * WARP // block_m)
-    return Blocks(programs, blocks, block_m, block_n, vec, words, 3 if itemsize == 2 else 2, held)
+    stages = 3 if itemsize == 2 else 2
+    if block_m > MAX_ROWS[itemsize] and (vec == 1 or (itemsize, vec, block_m) == (4, 4, 16)):
+        stages = 1
+    return Blocks(programs, blocks, block_m, block_n, vec, words, stages, held)

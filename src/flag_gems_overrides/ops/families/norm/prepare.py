@@ -95,7 +95,7 @@ def backward_launch(
             COLUMNS=chosen.columns,
         )
     if isinstance(chosen, Loop | Split) and want_input and outputs and configuration is None:
-        blocks = blocks_launch(M, N, dtype, device, True)
+        blocks = blocks_launch(M, N, dtype, device, True, looped=isinstance(chosen, Loop))
         if blocks is not None:
             return blocks
     if isinstance(chosen, Loop) or (isinstance(chosen, Split) and not want_input):
@@ -136,9 +136,11 @@ def _with_partial_sums(
     return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
 
 
-def blocks_launch(M: int, N: int, dtype: torch.dtype, device: int, mean: bool) -> Callable[..., None] | None:
+def blocks_launch(
+    M: int, N: int, dtype: torch.dtype, device: int, mean: bool, looped: bool = False
+) -> Callable[..., None] | None:
     """Takes what the kernel of whole rows takes; None where other launches are planned."""
-    chosen = plan_blocks(M, N, dtype.itemsize, mean, devices.limits(device))
+    chosen = plan_blocks(M, N, dtype.itemsize, mean, devices.limits(device), looped)
     if chosen is None:
         return None
     launch = norm_backward_blocks.bind(
