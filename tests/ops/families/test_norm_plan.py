@@ -550,8 +550,8 @@ def test_gradients_of_layer_norm_that_blocks_would_read_twice_are_shared():
 
 @pytest.mark.parametrize(
     ("M", "N", "size", "stages"),
-    [(49, 2097152, 4, 2), (12, 2000000, 4, 1), (20, 1000001, 4, 1), (20, 10995539, 2, 1), (20, 4000004, 2, 3)]
-    + [(40, 1000000, 2, 3), (40, 1000001, 2, 0), (100, 2097152, 2, 0), (20, 200001, 4, 0), (20, 2000000, 8, 0)],
+    [(49, 2097152, 4, 1), (12, 2000000, 4, 1), (20, 1000001, 4, 1), (40, 1000001, 4, 0), (100, 2097152, 4, 0)]
+    + [(40, 1000000, 2, 0), (20, 10995539, 2, 0), (20, 200001, 4, 0), (20, 2000000, 8, 0)],
 )
 def test_blocks_of_rows_that_would_be_read_in_a_loop_are_of_more_rows(M, N, size, stages):
     assert plan_blocks(M, N, size, True, H200) is None

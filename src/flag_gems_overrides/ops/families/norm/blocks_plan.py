@@ -14,10 +14,10 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 # 7 x 52501 bf16 14.7 -> 9.4, 4 x 65536 float16 10.6 -> 7.1, 16 x 15000 10.9 -> 8.9, but layer_norm's of 12 x 40000
 # float32 13.4 -> 16.3, rms_norm's of 8 x 300000 24.8 -> 26.1, and of one row, 1 x 116109 bf16, 6.5 -> 7.0 (H100).
 MAX_ROWS = {2: 16, 4: 4}
-# And of layer_norm's of rows that L2 does not hold and that two kernels would read three times, one of them in a loop:
-# 49 x 2097152 float32 1006 us (torch.compile 939), 20 x 10995539 bf16 1551 (1278; H100). Of parts of vectors fewer, and
-# of single elements no pipeline, nor of 16 rows of vectors of float32: of 40 x 1000001 bf16 8 bytes would spill, of 20
-# x 400001 float32 40, of 12 x 2000000 160.
+# And of layer_norm's of float32 in rows that L2 does not hold and that two kernels would read three times, one of them
+# in a loop: without a pipeline 49 x 2097152 takes 877 us, with one 909, in a loop 1019 (torch.compile 936), 12 x
+# 2000000 252 and 291, 20 x 1000001 208 and 217, but of 16 bits 40 x 1000000 bf16 304 and 236 (H100). Of parts of
+# vectors fewer: of 20 x 400001 with a pipeline 40 bytes spill.
 MAX_ROWS_OF_LOOP, MAX_PARTS_OF_LOOP = 64, 32
 # Columns are counted in 32 bits.
 MAX_N = 1 << 30
@@ -53,7 +53,7 @@ def plan_blocks(M: int, N: int, itemsize: int, mean: bool, limits: Limits, loope
     block_m, vec = power_of_2(M), math.gcd(N, VECTOR_BYTES // itemsize)
     whole = vec * itemsize == VECTOR_BYTES
     max_rows = MAX_ROWS.get(itemsize, 0)
-    if looped and max_rows > 0 and 2 * M * N * itemsize > limits.l2_bytes:
+    if looped and itemsize == 4 and 2 * M * N * itemsize > limits.l2_bytes:
         max_rows = MAX_ROWS_OF_LOOP if whole else MAX_PARTS_OF_LOOP
     if limits.capability[0] != 9 or N > MAX_N or not 1 < M <= max_rows:
         return None
@@ -69,7 +69,5 @@ def plan_blocks(M: int, N: int, itemsize: int, mean: bool, limits: Limits, loope
     programs = cdiv(N, block_n * blocks)
     # A thread has a word at least: of one that two have, one thread may see it before the other.
     words = max(min(power_of_2(programs), WORDS // (1 if held == 1 else 2) // block_m), WARPS * WARP // block_m)
-    stages = 3 if itemsize == 2 else 2
-    if block_m > MAX_ROWS[itemsize] and (vec == 1 or (itemsize, vec, block_m) == (4, 4, 16)):
-        stages = 1
+    stages = 1 if block_m > MAX_ROWS[itemsize] else 3 if itemsize == 2 else 2
     return Blocks(programs, blocks, block_m, block_n, vec, words, stages, held)
