@@ -155,12 +155,32 @@ def test_a_warp_has_two_groups_of_little_float32(M, N, K, itemsize, groups, warp
 
 
 @pytest.mark.parametrize(
+    ("M", "size", "groups", "chunks"),
+    [(314160, 9, 20944, 3), (400000, 10, 10, 3), (100000, 9, 20, 0), (314160, 9, 1, 0)],
+)
+def test_very_many_groups_of_a_channel_are_in_three_chunks(M, size, groups, chunks):
+    p = plan(Problem(M, 1, size, groups, 2, 1), H200)
+    assert (p.chunks if isinstance(p, Rows) else 0) == chunks
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "tile"), [(1693816, 37, True), (400000, 41, True), (1693816, 31, False), (90000, 37, False)]
+)
+def test_a_warp_has_four_samples_of_gradients_of_odd_channels(M, N, tile):
+    p = plan(Problem(M, N, 1, 1, 2, 2, True), H200)
+    assert (isinstance(p, Tile) and (p.warps, p.stages) == (1, 1)) == tile
+
+
+@pytest.mark.parametrize(
     ("M", "size", "itemsize", "groups", "halved"),
     [
         (748192 * 8, 15, 2, 64, True),
         (300000, 18, 2, 32, True),
         (200000, 11, 4, 64, True),
         (100000, 13, 8, 32, True),
+        (78120, 20, 8, 16, True),
+        (80000, 12, 8, 32, True),
+        (80000, 16, 8, 0, False),
         (7800, 15, 2, 32, True),
         (5000, 15, 2, 64, False),
         (300000, 16, 2, 0, False),

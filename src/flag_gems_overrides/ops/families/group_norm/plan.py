@@ -102,6 +102,12 @@ SHORT_OF_4_WARPS = 128
 # With less than MIN_WHOLE_HALVED_GROUPS_PER_SM, tiles are half as large: 520 x 15 x 15 bf16 in 15 groups takes 3.50 us
 # so, 4.15 by warps with whole groups (H100).
 MIN_HALVED, MAX_HALVED, HALVED_TILE, MIN_HALVED_GROUPS_PER_SM, MIN_WHOLE_HALVED_GROUPS_PER_SM = 9, 32, 1024, 48, 128
+# And in three chunks (``_in_three_chunks``): elements of a group, and fewest groups for each multiprocessor, of which
+# 2380 were timed.
+THREE_CHUNKS_SIZES, THREE_CHUNKS_GROUPS_PER_SM = (9, 10), 1024
+# Gradients of samples of odd channels of an element (``_odd_samples_of_one_group``): lanes of a sample, of a tile,
+# programs of a multiprocessor, and fewest turns of each.
+ODD_SAMPLES_WIDTH, ELEMENTS_OF_ODD_SAMPLES, ODD_SAMPLES_PER_SM, ODD_SAMPLES_TURNS = 64, 256, 24, 8
 # Odd groups of 16 bits in chunks of a warp (``_in_chunks_of_a_warp``), as layer_norm's: the shortest and longest,
 # groups and warps of a program, and the fewest for each multiprocessor.
 MIN_CHUNKED, MAX_CHUNKED, CHUNKED_GROUPS, CHUNKED_WARPS, MIN_CHUNKED_GROUPS_PER_SM = 129, 255, 4, 2, 20
@@ -248,17 +254,57 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
     """What no table has."""
-    return _short_rows(problem, limits) or _in_two_chunks(problem, limits) or _in_chunks_of_a_warp(problem, limits)
+    return (
+        _in_three_chunks(problem, limits)
+        or _short_rows(problem, limits)
+        or _in_two_chunks(problem, limits)
+        or _in_chunks_of_a_warp(problem, limits)
+        or _odd_samples_of_one_group(problem, limits)
+    )
+
+
+def _in_three_chunks(problem: Problem, limits: Limits) -> Configuration | None:
+    """Of very many groups, each a channel, of 9 or 10 elements of 16 bits fewer lanes have no element in three chunks;
+    None for others. A thread that has a whole group loads its channel's weight for so few elements.
+
+    15 x 20944 x 9 float16 in 20944 groups takes 11.0 us so, in two chunks 13.3, by whole groups 18.0 (torch.compile
+    16.7), 40000 x 10 x 10 bf16 in 10 12.3 and 12.8, but 100000 x 3 x 3 in one 6.1 and 5.4 (H100).
+    """
+    if problem.inputs > 1 or problem.itemsize != 2 or problem.size not in THREE_CHUNKS_SIZES:
+        return None
+    if problem.N > 1 or problem.groups == 1 or limits.sm_count * THREE_CHUNKS_GROUPS_PER_SM > problem.M:
+        return None
+    return Configuration("rows", WARPS, HALVED_TILE // power_of_2(problem.size), widest(problem), 3)
+
+
+def _odd_samples_of_one_group(problem: Problem, limits: Limits) -> Configuration | None:
+    """A warp has four samples of so few odd channels of an element of 16 bits, without a pipeline, for all gradients;
+    None for others, and for fewer turns of each program.
+
+    1693816 x 37 float16 in one group takes 200 us so, as it lies 307 (torch.compile 272), by programs of four warps
+    300, 400000 x 41 bf16 62.3 and 87.4 (H100).
+    """
+    if problem.inputs == 1 or not problem.dx or problem.itemsize != 2 or problem.groups > 1 or problem.K > 1:
+        return None
+    N, width = problem.N, ODD_SAMPLES_WIDTH
+    if limits.capability[0] != 9 or N % 2 == 0 or not width // 2 < N < width:
+        return None
+    rows = ELEMENTS_OF_ODD_SAMPLES // width
+    if ODD_SAMPLES_TURNS * ODD_SAMPLES_PER_SM * limits.sm_count * rows > problem.M:
+        return None
+    return Configuration("tile", 1, rows, 1, 1, width, 1, ODD_SAMPLES_PER_SM, 1)
 
 
 def _in_two_chunks(problem: Problem, limits: Limits) -> Configuration | None:
     """Half as many threads share a group and exchange its sums; None for others. Chosen as for layer_norm:
     748192 x 8 x 15 bf16 in 8 groups takes 187 us so, 282 with a whole group at a time (torch.compile 222), 40000 x 8 x
     13 float16 in 8 15.8 and 20.5, 60000 x 4 x 11 float32 in 4 15.8 and 20.3, 300000 x 18 float16 18.6 and 19.9, 100000
-    x 13 float64 14.4 and 14.8 (H100)."""
-    vec, few = widest(problem), 2 if problem.itemsize < 8 else 1
-    if problem.inputs > 1 or vec > few or problem.size % vec or not MIN_HALVED <= problem.size <= MAX_HALVED:
+    x 13 float64 14.4 and 14.8, 5208 x 15 x 20 in 15 15.4 and 19.0, 20000 x 4 x 12 in 4 12.0 and 12.6 (H100)."""
+    vec = widest(problem)
+    if problem.inputs > 1 or vec > 2 or problem.size % vec or not MIN_HALVED <= problem.size <= MAX_HALVED:
         return None
+    if problem.itemsize == 8 and power_of_2(problem.size) == problem.size:
+        return None  # not timed so
     if limits.sm_count * MIN_HALVED_GROUPS_PER_SM > problem.M:
         return None
     fewer = limits.sm_count * MIN_WHOLE_HALVED_GROUPS_PER_SM > problem.M
