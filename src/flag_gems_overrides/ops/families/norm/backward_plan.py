@@ -30,6 +30,9 @@ MIN_FEW_EDGES, MAX_FEW_OF_FOUR_WARPS, WARPS_OF_FEW_EDGES = 1024, 3328, 22
 # Elements of a row alone of 16 bits, and those of a thread of up to 16 warps: layer_norm's of 1 x 3000 bf16 4.03 us by
 # few_rows, 3.59 so, but of 1 x 2000 float16 3.23 and 3.42, rms_norm's of 1 x 4001 bf16, by rows, 4.0 and 5.2 (H100).
 MIN_SINGLE_ROW, MAX_SINGLE_ROW, SINGLE_ROW_ELEMENTS = 2048, 4096, 4
+# Many short odd rows of 16 bits (``short_odd_rows``): the shortest and longest, lanes of a chunk, programs of a
+# multiprocessor, and fewest turns of each.
+MIN_SHORT_ODD, MAX_SHORT_ODD, LANES_OF_SHORT_ODD, SHORT_ODD_PER_SM, SHORT_ODD_TURNS = 33, 48, 8, 24, 8
 
 
 def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
@@ -84,6 +87,22 @@ def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Con
         rows = 8 * WARP * 8 // width
     warps = min(max(rows * width // (WARP * 8), 1), 8)
     return Configuration("rows", warps, 1, rows, MANY_WARPS_PER_SM)
+
+
+def short_odd_rows(problem: Problem, limits: Limits) -> Configuration | None:
+    """A warp has rows in chunks of which few lanes have no element, a lane of a chunk for each thread, without a
+    pipeline; None for others, and for fewer turns of each program.
+
+    layer_norm's of 1693816 x 37 float16 takes 179 us so, 303 with all lanes of a row at a time, by pipelines 352
+    (torch.compile 235; H100). Rows of more lanes with an element, or less, were not timed so.
+    """
+    M, N, _, itemsize, *_ = problem
+    if limits.capability[0] != 9 or itemsize != 2 or N % 2 == 0 or not MIN_SHORT_ODD <= N <= MAX_SHORT_ODD:
+        return None
+    rows = WARP // LANES_OF_SHORT_ODD
+    if SHORT_ODD_TURNS * SHORT_ODD_PER_SM * limits.sm_count * rows > M:
+        return None
+    return Configuration("rows", 1, 1, rows, SHORT_ODD_PER_SM, 1, power_of_2(N) // LANES_OF_SHORT_ODD)
 
 
 def few_rows(problem: Problem, limits: Limits) -> Configuration | None:

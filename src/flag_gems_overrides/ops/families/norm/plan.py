@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
-from .backward_plan import backward_rows, many_warps, rows_of_few, single_row, whole_backward_rows
+from .backward_plan import backward_rows, many_warps, rows_of_few, short_odd_rows, single_row, whole_backward_rows
 from .estimate import estimate as estimate
 from .forward_plan import (
     early_row,
@@ -117,7 +117,7 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
 def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
     """What no table has: its rows are of others, which divide into pipelines otherwise."""
     if problem.backward:
-        return single_row(problem) or many_warps(problem, MANY_ELEMENTS, limits)
+        return single_row(problem) or many_warps(problem, MANY_ELEMENTS, limits) or short_odd_rows(problem, limits)
     return (
         early_row(problem, limits)
         or long_sum(problem, limits)
