@@ -84,6 +84,13 @@ MANY_ELEMENTS = {4: 8192, 8: 32768, 16: 12288, 32: 8192, 64: 30720, 128: 20480, 
 # Many odd rows of one warp: lanes of a row, and fewest turns of a program, by bytes of an element, and programs of a
 # multiprocessor.
 ODD_IN_TURN, MIN_ODD_TURNS, ODD_PROGRAMS_PER_SM = {2: (128, 256), 4: (128,)}, {2: 8, 4: 32}, 24
+# Of many rows of fours of 16 bits, a quarter or more of whose lanes would have no element, in chunks (``_fours``): the
+# longest row by its lanes, lanes of a chunk, elements of a thread, with lanes of the width, programs of a
+# multiprocessor, and fewest turns of each.
+LONGEST_OF_FOURS, LANES_OF_FOURS, ELEMENTS_OF_FOURS = {128: 96, 256: 160}, 32, 32
+FOURS_PER_SM, MIN_TURNS_OF_FOURS = 12, 8
+# Of odd rows of float32 in pipelines of two warps: lanes of a row, times as many programs, and fewest turns of each.
+WIDE_ODD, MORE_WIDE_ODD, MIN_WIDE_ODD_TURNS = 256, 2, 32
 # Of rows of pairs or fours of 16 bits: fewest and most elements of a multiprocessor, and elements of a tile.
 MIN_OF_PAIRS, MAX_OF_PAIRS, TILE_OF_PAIRS = 5120, 9216, 4096
 
@@ -274,7 +281,7 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
     few = _few_rows(problem, limits)
     if few is not None:
         return few
-    configuration = many_warps(problem, MANY_ELEMENTS, limits) or _pairs(problem, limits)
+    configuration = many_warps(problem, MANY_ELEMENTS, limits) or _pairs(problem, limits) or _fours(problem, limits)
     launched = configuration and launch_or_none(problem, configuration, limits)
     found = launched if isinstance(launched, Rows) else rows(problem, limits)
     if found is None:
@@ -291,6 +298,12 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
         block_m, programs = 8 * WARP // found.block_n, ODD_PROGRAMS_PER_SM * limits.sm_count
         if MIN_ODD_TURNS[element_size] * programs * block_m <= M:
             return found._replace(block_m=block_m, programs=programs, stages=1)
+    if in_turn and element_size == 4 and (found.warps, found.vec, found.block_n) == (2, 1, WIDE_ODD):
+        # 1260181 x 197 takes 1127 us by eight programs to a multiprocessor, 1200 by four, 300000 x 201 278 and 294
+        # (H100). Fewer rows were not timed so.
+        programs = MORE_WIDE_ODD * found.programs
+        if MIN_WIDE_ODD_TURNS * programs * found.block_m <= M:
+            return found._replace(programs=programs)
     if found.unaligned and element_size == 4 and found.block_m > 1:
         # 32 elements to a thread spill (1024 x 1001): 32 bytes on sm_80, 24 on sm_90 with Triton 3.6.
         return found._replace(block_m=found.block_m // 2)
@@ -328,6 +341,23 @@ def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
     if limits.capability[0] != 9 or element_size != 2 or N not in (2, 4) or not few < M * N <= many:
         return None
     return Configuration("rows", 8, N, TILE_OF_PAIRS // N, MANY_WARPS_PER_SM)
+
+
+def _fours(problem: Problem, limits: Limits) -> Configuration | None:
+    """Rows of fours of 16 bits in chunks of which few lanes have no element; None for others.
+
+    1048576 x 76 bf16 takes 191 us so, 202 in chunks of half as many lanes, 214 with all lanes of a row at a time
+    (torch.compile 203), 400000 x 68 80 in chunks of half as many and 90, 400000 x 140 141 and 147 (H100). Rows of pairs
+    and fewer rows were not timed so.
+    """
+    M, N, _, element_size, *_ = problem
+    width = power_of_2(N)
+    if limits.capability[0] != 9 or element_size != 2 or N % 8 != 4 or LONGEST_OF_FOURS.get(width, 0) < N:
+        return None
+    rows = ELEMENTS_OF_FOURS * WARP // width
+    if MIN_TURNS_OF_FOURS * FOURS_PER_SM * limits.sm_count * rows > M:
+        return None
+    return Configuration("rows", 1, 4, rows, FOURS_PER_SM, 3, width // LANES_OF_FOURS)
 
 
 def _few_rows(problem: Problem, limits: Limits) -> FewRows | None:
