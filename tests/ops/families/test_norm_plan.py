@@ -481,20 +481,8 @@ def test_gradients_of_few_rows_with_edges_come_in_some_waves(M, N, size, warps, 
 
 
 # Rows, columns, chunks of layer_norm's gradients and of rms_norm's.
-SHORT_IN_CHUNKS = [
-    (1693816, 37, 5, 5),
-    (1693816, 47, 6, 6),
-    (1693816, 49, 1, 1),
-    (1693816, 31, 1, 1),
-    (90000, 37, 1, 1),
-]
-SHORT_IN_CHUNKS += [
-    (1048576, 76, 1, 3),
-    (400000, 68, 1, 3),
-    (400000, 140, 1, 5),
-    (400000, 100, 1, 1),
-    (90000, 76, 1, 1),
-]
+SHORT_IN_CHUNKS = [(1693816, 37, 5, 5), (1693816, 47, 6, 6), (1693816, 49, 1, 1), (90000, 37, 1, 1)]
+SHORT_IN_CHUNKS += [(1048576, 76, 1, 3), (400000, 140, 1, 5), (400000, 100, 1, 1), (90000, 76, 1, 1)]
 
 
 @pytest.mark.parametrize(("M", "N", "chunks", "rms_chunks"), SHORT_IN_CHUNKS)
@@ -502,6 +490,11 @@ def test_many_short_rows_of_gradients_are_in_chunks(M, N, chunks, rms_chunks):
     found = plan(Problem(M, N, 1, 2, True), H200), rms_plan.plan_backward(M, N, 2, H200)
     assert all(isinstance(p, Rows) for p in found)
     assert tuple(p.chunks for p in found) == (chunks, rms_chunks)
+
+
+@pytest.mark.parametrize(("M", "programs"), [(1928, 964), (1584, 792), (1000, 1000)])
+def test_two_rows_of_256_are_of_a_program_of_layer_norm(M, programs):
+    assert plan(Problem(M, 256, 1, 2, False), H200).programs == programs
 
 
 @pytest.mark.parametrize(("M", "N", "programs"), [(300000, 201, 1056), (1260181, 197, 1056), (60000, 201, 528)])

@@ -21,6 +21,7 @@ from .forward_plan import (
     odd_rows_at_once,
     shared_odd_row,
     short_odd_row,
+    two_of_256,
 )
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
 from .long_plan import loop, splits
@@ -111,7 +112,12 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
     """What was timed for layer_norm alone, of which rms_norm has less to do."""
     if problem.backward:
         return many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
-    return odd_row(problem, limits) or odd_sum(problem, limits) or many_pairs(problem, limits)
+    return (
+        odd_row(problem, limits)
+        or odd_sum(problem, limits)
+        or many_pairs(problem, limits)
+        or two_of_256(problem, limits)
+    )
 
 
 def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
