@@ -200,9 +200,9 @@ def test_short_channels(shape, dtype, device, device_with):
 
 
 @each("dtype", FLOATING)
-@each("shape", [(17, 8, 15, 8), (131, 1, 9, 1), (131, 2, 9, 1), (23, 3, 47, 1)])
+@each("shape", [(17, 8, 15, 8), (131, 2, 9, 1), (55, 20, 9, 20), (23, 3, 47, 1), (801, 37, 1, 1)])
 def test_many_small_groups_in_chunks(shape, dtype, device, device_with):
-    """Of single elements and of pairs, with a last tile that is not full, and odd ones by warps."""
+    """Of single elements and of pairs, with a last tile that is not full, odd ones by warps, and gradients of these."""
     device_with(sm_count=1)
     case = Case(*shape, dtype, device)
     case.check(case.weight, case.bias, (True, True, True))

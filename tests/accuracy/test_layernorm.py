@@ -217,6 +217,12 @@ def test_many_rows_of_pairs(M, N, dtype, device, device_with):
     _check_forward(Case((M, N), 1, dtype, device))
 
 
+def test_gradients_of_many_short_odd_rows(device, device_with):
+    """Four rows in chunks of 8 lanes, the last tile of one row."""
+    device_with(sm_count=1, capability=(9, 0))
+    _check_backward(Case((801, 37), 1, torch.float16, device))
+
+
 def test_loops_of_many_programs(device, device_with):
     """A group of 44 programs for a row of float64, which look at 32 together."""
     device_with(sm_count=40)

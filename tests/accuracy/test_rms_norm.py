@@ -120,6 +120,14 @@ def test_many_rows_of_pairs(dtype, device, device_with):
     case.check(case.weight)
 
 
+@each("M, N", [(903, 76), (1001, 140)])
+def test_gradients_of_many_rows_of_fours(M, N, device, device_with):
+    """In chunks of 32 lanes, the last of which is not full."""
+    device_with(sm_count=1, capability=(9, 0))
+    case = Case((M, N), 1, torch.bfloat16, device)
+    case.check(case.weight)
+
+
 @each("dtype", FLOATING)
 @each("N", [40001, 40970, 40967])
 def test_a_single_row_by_two_kernels(N, dtype, device, device_with, monkeypatch):
