@@ -264,8 +264,8 @@ def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _in_three_chunks(problem: Problem, limits: Limits) -> Configuration | None:
-    """Of very many groups, each a channel, of 9 or 10 elements of 16 bits fewer lanes have no element in three chunks;
-    None for others. A thread that has a whole group loads its channel's weight for so few elements.
+    """Very many groups, each a channel, of 9 or 10 elements of 16 bits in three chunks, of which fewer lanes have no
+    element than of two, instead of a group to a thread; None for others. Fewer such groups were not timed so.
 
     15 x 20944 x 9 float16 in 20944 groups takes 11.0 us so, in two chunks 13.3, by whole groups 18.0 (torch.compile
     16.7), 40000 x 10 x 10 bf16 in 10 12.3 and 12.8, but 100000 x 3 x 3 in one 6.1 and 5.4 (H100).
