@@ -318,12 +318,25 @@ def test_columns_of_no_whole_vectors_are_read_as_they_lie_by_a_program_for_each_
     assert not isinstance(plan(1444, 588, 39, 8, inputs, H200), Blocks)
 
 
-@pytest.mark.parametrize(("N", "K", "inputs"), [(129, 68, 1), (140, 72, 1), (70, 68, 1), (70, 68, 2)])
-def test_many_blocks_of_16_bits_are_read_as_they_lie_where_tiles_would_be_mostly_empty(N, K, inputs):
-    assert isinstance(plan(7404, N, K, 2, inputs, H100), Blocks)
+@pytest.mark.parametrize(
+    ("N", "K", "inputs", "full_n"),
+    [
+        (129, 68, 1, 250),
+        (140, 72, 1, 250),
+        (170, 68, 1, 250),
+        (140, 140, 1, 250),
+        (70, 68, 1, 128),
+        (70, 68, 2, 128),
+        (100, 140, 2, 128),
+    ],
+)
+def test_many_blocks_of_16_bits_are_read_as_they_lie_where_tiles_would_take_longer(N, K, inputs, full_n):
+    p = plan(7404, N, K, 2, inputs, H100)
+    assert isinstance(p, Blocks)
+    assert p.warps <= 8
     assert isinstance(plan(400, N, K, 2, inputs, H100), Split)
-    for fewer, columns in [(N - 1 & ~63, K), (N, 128)]:
-        assert not isinstance(plan(7404, fewer, columns, 2, inputs, H100), Blocks), (fewer, columns)
+    for rows, columns in [(N - 1 & ~63, 128), (full_n, 128)]:
+        assert not isinstance(plan(7404, rows, columns, 2, inputs, H100), Blocks), (rows, columns)
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -80,9 +80,15 @@ WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
 # The share of a tile of a gradient, of no more of which a program holds what there is. Between 0.69 and 0.97 none was
 # timed.
 MAX_HALF_EMPTY = 0.7
-# The share of the tiles of 16 bits that exists, below which programs of at most so many warps read so many [N, K] for
-# each multiprocessor as they lie.
-MAX_OF_EMPTY_TILES, MAX_WARPS_FOR_EMPTY, MANY_BLOCKS_PER_SM = 0.45, 8, 4
+# What takes time of 16 bits in tiles and in blocks as they lie, in ps of the device (132 SMs), by inputs: an element of
+# a tile, whether it exists or not, of more than MANY_ROWS_OF_TILE, of which two run at once, and of fewer; one that
+# exists; a block; an element of it. Forward 4000 x 170 x 68 bf16 150 us in tiles of 256 x 64 (by this 150), as it lies
+# 92 (89), 3000 x 140 x 72 114 and 58 (110 and 59), 5000 x 70 x 68 float16 69 and 56 (70 and 54); gradients of 5000 x 70
+# x 68 bf16 107 and 69 (108 and 75), of 2000 x 100 x 140 83 and 75 (84 and 72). Such blocks have at most so many warps,
+# are so many for each multiprocessor, at least, and take no more than that share of the time of tiles.
+MANY_ROWS_OF_TILE, PS_OF_TILE = 128, {(True, 1): 1.0, (False, 1): 0.68, (False, 2): 0.92}
+PS_OF_TILED, PS_OF_BLOCK, PS_OF_LAID = {1: 0.4, 2: 1.38}, {1: 2800, 2: 4000}, {1: 1.68, 2: 2.3}
+MAX_WARPS_FOR_EMPTY, MANY_BLOCKS_PER_SM, MAX_SHARE_OF_TILED = 8, 4, 0.93
 # A program that has an [N, K] as it lies: elements of a thread, and how many bytes it may have before there are twice
 # as many warps. softmax of bf16 (H100) 3000 x 150 x 37 44 us by 4 warps, 55 by 8, 1000 x 200 x 100 41 by 8, 48 by 16,
 # 1444 x 1500 x 40 176 by 16, 184 by 8, the gradients of 2000 x 300 x 33 float16 54 by 8, 59 by 16, 3000 x 7000 x 3 bf16
@@ -314,19 +320,30 @@ def is_half_empty(problem: Problem, tiled: Split, limits: Limits) -> bool:
 
 
 def block_in_place_of_empty_tiles(problem: Problem, tiled: Split, limits: Limits) -> Configuration | None:
-    """``block_as_it_lies`` where many tiles take longest for elements that do not exist: log_softmax 7404 x 129 x 68
-    bf16 268 us in tiles of 256 x 32, as it lies 146 by 8 warps (torch.compile 208, H100). None elsewhere; by 16 warps 8
-    bytes of softmax 3000 x 135 x 200 would spill (sm_90, Triton 3.6).
+    """``block_as_it_lies`` where many tiles take longer, for elements that do not exist: log_softmax 7404 x 129 x 68
+    bf16 281 us in tiles of 256 x 64, as it lies 124 (torch.compile 208, H100). None elsewhere, and where the blocks of
+    a multiprocessor are more than L1 holds; by 16 warps 8 bytes of softmax 3000 x 135 x 200 would spill (sm_90, Triton
+    3.6).
     """
-    M, N, K, size, _ = problem
-    elements = tiled.blocks * tiled.block_k * tiled.lanes * tiled.depth
-    if size != 2 or MANY_BLOCKS_PER_SM * limits.sm_count > M or MAX_OF_EMPTY_TILES * elements <= M * N * K:
+    M, N, K, size, inputs = problem
+    if size != 2 or MANY_BLOCKS_PER_SM * limits.sm_count > M:
         return None
-    block = block_as_it_lies(problem, limits)
-    return block if block is not None and block.warps <= MAX_WARPS_FOR_EMPTY else None
+    rows = tiled.lanes * tiled.depth
+    elements = cdiv(K, tiled.block_k) * tiled.block_k * rows
+    of_tile = PS_OF_TILE[inputs == 1 and rows > MANY_ROWS_OF_TILE, inputs]
+    tiles = of_tile * elements + PS_OF_TILED[inputs] * N * K
+    if PS_OF_BLOCK[inputs] + PS_OF_LAID[inputs] * N * K > MAX_SHARE_OF_TILED * tiles:
+        return None
+    block = block_as_it_lies(problem, limits, MAX_WARPS_FOR_EMPTY)
+    if block is None or block.warps > MAX_WARPS_FOR_EMPTY:
+        return None
+    if block.warps == MAX_WARPS_FOR_EMPTY:
+        block = block._replace(elements=ELEMENTS_OF_BLOCK, registers=REGISTERS_OF_SMALL_BLOCK[block.warps])
+    at_once = limits.registers_per_sm // (block.registers * block.warps * WARP)
+    return block if at_once * N * K * size * inputs <= limits.shared_bytes else None
 
 
-def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:
+def block_as_it_lies(problem: Problem, limits: Limits, max_warps: int = 16) -> Configuration | None:
     """A program for each [N, K], read as it lies, of which it holds the last part and reads what is before it again;
     None where that leaves multiprocessors idle, L1 does not hold columns of whole vectors for the second time, or a
     tile of any size is mostly empty.
@@ -343,7 +360,7 @@ def block_as_it_lies(problem: Problem, limits: Limits) -> Configuration | None:
     if K % vec == 0 and 2 * block_bytes > limits.shared_bytes:
         return None
     warps, elements = 4 * inputs, ELEMENTS_OF_BLOCK
-    while BYTES_OF_THREAD * WARP * warps < block_bytes and warps < 16:
+    while BYTES_OF_THREAD * WARP * warps < block_bytes and warps < max_warps:
         warps *= 2
     while warps * WARP * vec // math.lcm(vec, K) * math.lcm(vec, K) < MIN_FILLED * warps * WARP * vec:
         if warps == MAX_WARPS:
