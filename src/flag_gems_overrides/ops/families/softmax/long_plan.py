@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ...launch.devices import Limits
-from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, power_of_2
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, cdiv, power_of_2
 from .launches import MAX_INTERLEAVED, Configuration, Problem, Split, launch_or_none
 from .programs import FOUND_IN_L2
 
@@ -30,7 +30,8 @@ MAX_LONG_ROWS, MIN_LONG_ROW, MIN_LONG_ROWS_BYTES = 8, {2: 1 << 19, 4: 1 << 20}, 
 # vectors. Of few bytes softmax 2 x 3000 x 1001 float32 (48 MB) 36.1 us so and by columns, the gradients of log_softmax
 # 4 x 5000 x 301 float16 (36 MB) 32.5 and 28.7, of 32 x 576 x 63 float32 18.6 and 17.5, softmax 8 x 3000 x 65 float16
 # 14.3 and 10.6; in fours of 16 bits the gradients of 3 x 6336 x 276 (31 MB) 27.1 and 26.1, of 11 x 3200 x 276 (58 MB)
-# 42.1 and 44.4 (H100). Of whole vectors 424 MB were the fewest that were timed.
+# 42.1 and 44.4 (H100). Of whole vectors 424 MB were the fewest that were timed. Of those loaded one by one the share of
+# it that the columns are of their blocks: the gradient of 5 x 22173 x 43 float32 (57 MB) 55.5 us by columns.
 MIN_STRIDED_SINGLES_BYTES, MIN_STRIDED_SINGLES_OF_16_BITS_BYTES, MIN_STRIDED_BYTES = 56 << 20, 32 << 20, 48 << 20
 MIN_STRIDED_VECTORS_BYTES = 384 << 20
 # The least such column, and of whole vectors: of shorter ones L2 holds many blocks at a time, which lie side by side:
@@ -149,6 +150,7 @@ def _least_strided(problem: Problem, by_columns: Split, limits: Limits) -> tuple
     if by_columns.vec > 1:
         return MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN_OF_SEVERAL
     least = MIN_STRIDED_SINGLES_OF_16_BITS_BYTES if size * inputs == 2 else MIN_STRIDED_SINGLES_BYTES
+    least = least * K // (cdiv(K, block_k) * block_k)
     large = size == 2 and (6 if inputs == 1 else 2) * N * K * size * inputs > limits.l2_bytes
     return least, MIN_STRIDED_COLUMN_OF_SEVERAL if large else MIN_STRIDED_COLUMN[size, inputs]
 
