@@ -1070,7 +1070,10 @@ def test_long_columns_of_16_bits_that_no_cache_holds_are_read_by_many_programs_e
         (128, 552, 12, 2, 144),
         (7, 187, 2424, 4, 144),
         (7, 187, 9696, 4, 80),  # five waves, by 144 registers six: half as many elements
-        (280, 105, 260, 2, 80),
+        (700, 187, 2420, 4, 80),
+        (3000, 140, 72, 4, 128),
+        (600, 300, 100, 4, 128),
+        (280, 105, 260, 2, 128),
         (280, 105, 256, 2, 128),  # half as many loads
         (7, 256, 2432, 4, 128),  # no masks
     ],

@@ -40,9 +40,11 @@ MAX_ELEMENTS_OF_NARROWER, MAX_PER_SM_OF_NARROWER = 32, 1.25
 # us so, by groups 10.5, but 5 x 1520 x 72 8.0 and 8.8 (H100; none between them was timed).
 MAX_HALVED = 1 << 20
 # Registers of a thread with MAX_DEPTH loads of 4 elements, of which each has a mask: by 128 8 to 24 bytes of uneven
-# tiles spill (sm_90, Triton 3.6), log_softmax 7 x 187 x 2424 float32 16; by 144 none, of half as
-# many elements by 80 none.
-MASKED_VECTOR, REGISTERS_OF_MASKED, REGISTERS_OF_HALVED = 4, 144, 80
+# tiles spill (sm_90, Triton 3.6), log_softmax 7 x 187 x 2424 float32 16; by 144 none, of half as many elements by 80
+# none: softmax 4000 x 170 x 68 bf16 126 us so, 153 by 128 registers, 3000 x 200 x 100 135 and 164, log_softmax 700 x
+# 187 x 2420 float32 1082, by 4 warps that spill 1132. Not where a quarter of the columns of tiles does not exist:
+# softmax 3000 x 140 x 72 float32 104 and 89, 600 x 300 x 100 77 and 62 (H100).
+MASKED_VECTOR, REGISTERS_OF_MASKED, REGISTERS_OF_HALVED, MIN_FULL_OF_HALVED = 4, 144, 80, 0.95
 # Columns of float32 forward of which a group would spill 24 bytes of 32 elements to a thread: softmax 16 x 3285 x 32
 # 12.9 us so, with 16, of which some are read twice, 12.4 (H100).
 MANY_WORDS_OF_GROUP = 32
@@ -195,7 +197,8 @@ def _for_full_waves(blocks: int, moved: int, shape: Shape, limits: Limits) -> in
 
 def _for_masks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
     """More registers where tiles with masks would spill, if the programs run in as many waves with them; otherwise half
-    as many elements, by twice as many warps, or of half as many columns.
+    as many elements: of 16 bits by 8 warps half as many columns, of float32 by fewer warps, where nearly all columns of
+    tiles exist, twice as many warps. Others of float32 spill.
     """
     launched = launch(problem, found, limits)
     if not isinstance(launched, Split) or launched.even or (launched.depth, launched.vec) != (MAX_DEPTH, MASKED_VECTOR):
@@ -204,11 +207,12 @@ def _for_masks(problem: Problem, found: Configuration, limits: Limits) -> Config
     at_once, fewer = (resident(each, limits) for each in (shape, shape._replace(registers=REGISTERS_OF_MASKED)))
     if fewer > 0 and cdiv(launched.programs, fewer) == cdiv(launched.programs, at_once):
         return found._replace(registers=REGISTERS_OF_MASKED)
+    K, size, block_k = problem.K, problem.itemsize, found.block_k
     halved = found._replace(elements=found.elements // 2, registers=REGISTERS_OF_HALVED)
-    if found.warps < 8:
+    if (size, found.warps) == (2, 8) and block_k * 2 >= 4 * SECTOR_BYTES:
+        return halved._replace(block_k=block_k // 2)
+    if size == 4 and found.warps < 8 and K >= MIN_FULL_OF_HALVED * cdiv(K, block_k) * block_k:
         return halved._replace(warps=2 * found.warps)
-    if found.block_k * problem.itemsize >= 4 * SECTOR_BYTES:
-        return halved._replace(block_k=found.block_k // 2)
     return found
 
 
