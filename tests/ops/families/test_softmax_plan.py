@@ -319,24 +319,48 @@ def test_columns_of_no_whole_vectors_are_read_as_they_lie_by_a_program_for_each_
 
 
 @pytest.mark.parametrize(
-    ("N", "K", "inputs", "full_n"),
+    ("M", "N", "K", "inputs"),
     [
-        (129, 68, 1, 250),
-        (140, 72, 1, 250),
-        (170, 68, 1, 250),
-        (140, 140, 1, 250),
-        (70, 68, 1, 128),
-        (70, 68, 2, 128),
-        (100, 140, 2, 128),
+        (7404, 129, 68, 1),
+        (600, 129, 68, 1),
+        (3000, 140, 72, 1),
+        (3000, 140, 36, 1),
+        (4000, 170, 68, 1),
+        (2000, 140, 140, 1),
+        (3000, 200, 100, 1),
+        (3000, 250, 68, 1),
+        (1000, 140, 260, 1),
+        (5000, 70, 68, 1),
+        (5000, 100, 68, 1),
+        (5000, 70, 68, 2),
+        (5000, 120, 68, 2),
+        (3000, 80, 84, 2),
+        (2000, 100, 140, 2),
+        (4000, 96, 196, 2),
+        (5000, 100, 36, 2),
+        (10000, 40, 100, 2),
     ],
 )
-def test_many_blocks_of_16_bits_are_read_as_they_lie_where_tiles_would_take_longer(N, K, inputs, full_n):
-    p = plan(7404, N, K, 2, inputs, H100)
+def test_many_blocks_of_16_bits_are_read_as_they_lie_where_tiles_would_take_longer(M, N, K, inputs):
+    p = plan(M, N, K, 2, inputs, H100)
     assert isinstance(p, Blocks)
     assert p.warps <= 8
     assert isinstance(plan(400, N, K, 2, inputs, H100), Split)
-    for rows, columns in [(N - 1 & ~63, 128), (full_n, 128)]:
-        assert not isinstance(plan(7404, rows, columns, 2, inputs, H100), Blocks), (rows, columns)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "inputs"),
+    [
+        (700, 190, 300, 1),  # L1 does not hold them
+        (1000, 100, 268, 2),
+        (7404, 250, 128, 1),
+        (7404, 64, 128, 1),
+        (7404, 128, 128, 2),
+        (7404, 64, 64, 2),
+    ],
+)
+def test_many_blocks_of_16_bits_are_in_tiles_where_those_take_less(M, N, K, inputs):
+    assert isinstance(plan(M, N, K, 2, inputs, H100), Split)
 
 
 @pytest.mark.parametrize("size", [2, 4])

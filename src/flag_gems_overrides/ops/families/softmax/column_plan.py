@@ -211,7 +211,7 @@ def _for_masks(problem: Problem, found: Configuration, limits: Limits) -> Config
     halved = found._replace(elements=found.elements // 2, registers=REGISTERS_OF_HALVED)
     if (size, found.warps) == (2, 8) and block_k * 2 >= 4 * SECTOR_BYTES:
         return halved._replace(block_k=block_k // 2)
-    if size == 4 and found.warps < 8 and K >= MIN_FULL_OF_HALVED * cdiv(K, block_k) * block_k:
+    if size == 4 and found.warps < 8 and MIN_FULL_OF_HALVED * cdiv(K, block_k) * block_k <= K:
         return halved._replace(warps=2 * found.warps)
     return found
 
