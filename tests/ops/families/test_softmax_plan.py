@@ -954,6 +954,14 @@ def test_groups_read_columns_again_that_l2_has(M, N, K, size, inputs, group):
         (11, 6336, 312, 2, 2, 0, 0, 0),
         (11, 6336, 256, 2, 2, 0, 0, 0),
         (70000, 3001, 1001, 2, 1, 0, 0, 0),
+        (11, 25281, 72, 2, 1, 1008, 1, 4),
+        (7, 25281, 72, 2, 1, 0, 0, 0),
+        (4, 22173, 43, 4, 2, 1892, 1, 16),  # fewer bytes of long ones
+        (10, 10000, 51, 4, 1, 1020, 1, 8),
+        (10, 9999, 51, 4, 1, 0, 0, 0),
+        (8, 20000, 43, 2, 2, 3784, 1, 16),
+        (3, 2048, 10011, 4, 1, 40044, 79, 4),
+        (9, 2048, 5011, 4, 1, 0, 0, 0),
     ],
 )
 def test_long_columns_of_no_whole_vectors_are_read_as_they_lie(M, N, K, size, inputs, step, blocks, warps):

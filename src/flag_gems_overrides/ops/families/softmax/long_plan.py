@@ -34,6 +34,10 @@ MAX_LONG_ROWS, MIN_LONG_ROW, MIN_LONG_ROWS_BYTES = 8, {2: 1 << 19, 4: 1 << 20}, 
 # it that the columns are of their blocks: the gradient of 5 x 22173 x 43 float32 (57 MB) 55.5 us by columns.
 MIN_STRIDED_SINGLES_BYTES, MIN_STRIDED_SINGLES_OF_16_BITS_BYTES, MIN_STRIDED_BYTES = 56 << 20, 32 << 20, 48 << 20
 MIN_STRIDED_VECTORS_BYTES = 384 << 20
+# Of those loaded one by one that have at least so many elements: softmax 10 x 10000 x 51 float32 (41 MB) 29.6 us so and
+# 43.5, the gradients of 4 x 22173 x 43 float32 (46 MB) 35.5 and 43.7, of 8 x 20000 x 43 bf16 (41 MB) 33.5 and 43.2
+# (H100).
+MIN_STRIDED_LONG_SINGLES_BYTES, LONG_SINGLES = 40 << 20, 10000
 # The least such column, and of whole vectors: of shorter ones L2 holds many blocks at a time, which lie side by side:
 # the gradients of 98 x 1500 x 367 float32 380 us by columns and 398 so, of 100 x 1000 x 301 bf16 113 and 118. Timed
 # were 3201 of float32 one by one, 5000 of 16 bits, 16384 of whole vectors; by bytes and inputs, the gradients of
@@ -41,6 +45,8 @@ MIN_STRIDED_VECTORS_BYTES = 384 << 20
 # 21 x 2976 x 361 168 and 166, 60 x 2950 x 301 393 and 463 (H100).
 MIN_STRIDED_COLUMN = {(2, 1): 3072, (4, 1): 3072, (2, 2): 2900, (4, 2): 2500}
 MIN_STRIDED_COLUMN_OF_VECTORS = 16384
+# Of float32 forward, loaded one by one, of which L2 holds no [N, K]: softmax 3 x 2048 x 10011 280 us so and 359 (H100).
+MIN_STRIDED_COLUMN_BEYOND_L2 = 2048
 # Of float64, by inputs, bytes moved; the least column; how many whole vectors may have, forward. By columns it takes
 # about 1 us a megabyte: log_softmax 39 x 9024 x 21 (118 MB) 73 us so and 121 (torch.compile 97), softmax 140 x 1712 x
 # 197 499 and 585, 30 x 4000 x 33 46 and 67, 100 x 1500 x 21 36.9 and 49.9, 39 x 9024 x 9 37.4 and 67.9, 8 x 6000 x 33
@@ -57,7 +63,8 @@ MAX_STRIDED_FLOAT64_VECTORS = 64
 MIN_STRIDED_COLUMN_OF_SEVERAL = 1000
 # Whole vectors of which blocks are so much wider than a row, as a share of it, at least, from fewer bytes and shorter
 # columns: the gradient of 11 x 6336 x 280 float16 (117 MB) 78.7 us so, by columns 90.1; also forward those of rows of
-# no whole sectors: log_softmax 4 x 33457 x 680 bf16 209 us so and 297 (H100).
+# no whole sectors: log_softmax 4 x 33457 x 680 bf16 209 us so and 297 (H100). Forward the share of those bytes that the
+# columns are of their blocks: log_softmax 11 x 25281 x 72 float16 (80 MB) 49.8 us so and 76.9 (H100).
 MIN_UNEVEN, MIN_UNEVEN_BYTES, MIN_UNEVEN_COLUMN = 0.1, 96 << 20, 6144
 
 
@@ -143,16 +150,20 @@ def _least_strided(problem: Problem, by_columns: Split, limits: Limits) -> tuple
     block_k = by_columns.block_k
     if size == 8:
         return MIN_STRIDED_FLOAT64_BYTES[inputs], MIN_STRIDED_FLOAT64_COLUMN
+    in_blocks = cdiv(K, block_k) * block_k
     if K % (VECTOR_BYTES // size) == 0:
         if -K % block_k >= MIN_UNEVEN * K or (inputs == 1 and K * size % SECTOR_BYTES):
-            return MIN_UNEVEN_BYTES, MIN_UNEVEN_COLUMN
+            return MIN_UNEVEN_BYTES * K // in_blocks if inputs == 1 else MIN_UNEVEN_BYTES, MIN_UNEVEN_COLUMN
         return MIN_STRIDED_VECTORS_BYTES, MIN_STRIDED_COLUMN_OF_VECTORS
     if by_columns.vec > 1:
         return MIN_STRIDED_BYTES, MIN_STRIDED_COLUMN_OF_SEVERAL
     least = MIN_STRIDED_SINGLES_OF_16_BITS_BYTES if size * inputs == 2 else MIN_STRIDED_SINGLES_BYTES
-    least = least * K // (cdiv(K, block_k) * block_k)
-    large = size == 2 and (6 if inputs == 1 else 2) * N * K * size * inputs > limits.l2_bytes
-    return least, MIN_STRIDED_COLUMN_OF_SEVERAL if large else MIN_STRIDED_COLUMN[size, inputs]
+    least = (min(least, MIN_STRIDED_LONG_SINGLES_BYTES) if N >= LONG_SINGLES else least) * K // in_blocks
+    if size == 2 and (6 if inputs == 1 else 2) * N * K * size * inputs > limits.l2_bytes:
+        return least, MIN_STRIDED_COLUMN_OF_SEVERAL
+    if (size, inputs) == (4, 1) and N * K * size > limits.l2_bytes:
+        return least, MIN_STRIDED_COLUMN_BEYOND_L2
+    return least, MIN_STRIDED_COLUMN[size, inputs]
 
 
 def strided(problem: Problem) -> Configuration:
