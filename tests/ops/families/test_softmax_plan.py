@@ -871,6 +871,9 @@ def test_columns_of_long_odd_rows_have_two_threads_each():
         assert (p.lanes, p.columns, p.warps) == (2, 128, 8)
     for M, N, K in [(5, 56, 135918), (300, 56, 3001), (4, 56, 40001)]:
         assert plan(M, N, K, 4, 1, H200).lanes == 1
+    for M, N, K, lanes in [(56, 16, 15207, 2), (100, 15, 12001, 2), (100, 8, 12001, 1), (60, 15, 12001, 1)]:
+        p = plan(M, N, K, 8, 1, H200)
+        assert (p.lanes, p.columns, p.warps) == (lanes, 128 // lanes, 4)
 
 
 def test_groups_of_long_columns_of_a_gradient_read_half_of_l2_at_a_time():

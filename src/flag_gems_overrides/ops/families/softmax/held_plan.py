@@ -26,6 +26,9 @@ MANY_COLUMNS, LONG_ODD_ROW = 1 << 18, 1 << 15
 # The same of half as long columns of 16 bits, of so many: log_softmax 1351 x 29 x 2871 float16 199 us by two threads
 # to a column and 8 warps, 229 by single ones and 4, 1351 x 27 x 2871 bf16 176 and 216, 1200 x 30 x 3001 193 and 220.
 MANY_SHORT_COLUMNS, ODD_ROW = 1 << 21, 1 << 11
+# The same of 9 to 16 elements of float64, by 4 warps: log_softmax 56 x 16 x 15207 81 us so, by one thread 88, 100 x 15
+# x 12001 105 and 113 (H100).
+MANY_COLUMNS_OF_FLOAT64, ODD_ROW_OF_FLOAT64 = 3 << 18, 12000
 # Warps of a program of such columns: at most MAX_SHARED_WARPS where a row of K is longer than a sector, so that
 # programs share sectors: softmax 26 x 1079 x 317 float32 by 16 49 us, in a loop 38.
 MAX_SHORT_WARPS, MAX_SHARED_WARPS = 32, 8
@@ -149,7 +152,7 @@ def short_columns(problem: Problem, limits: Limits, wide: bool = True) -> Config
         if block_n == MAX_WORDS and M * K >= MANY_COLUMNS:
             warps = 8
         if is_of_two_threads(problem):
-            elements, warps = block_n // 2, 8
+            elements, warps = block_n // 2, 4 if size == 8 else 8
         if size == 2 and K % 2 == 0:
             # Two columns to a thread, if it can hold them: the gradient of log_softmax 664 x 16 x 542 bf16 20.9 us so,
             # one by one 22.4, of 1000 x 10 x 602 float16 21.5 and 23.0, softmax 500 x 30 x 762 bf16 25.6 and 28.3
@@ -197,7 +200,8 @@ def is_of_two_threads(problem: Problem) -> bool:
     M, N, K, size, inputs = problem
     long = K >= LONG_ODD_ROW and M * K >= MANY_COLUMNS and size < 8 and power_of_2(N) == MAX_WORDS
     short = K >= ODD_ROW and M * K >= MANY_SHORT_COLUMNS and size == 2 and power_of_2(N) == MAX_WORDS // 2
-    return K % 2 == 1 and inputs == 1 and (long or short)
+    doubles = K >= ODD_ROW_OF_FLOAT64 and M * K >= MANY_COLUMNS_OF_FLOAT64 and size == 8 and power_of_2(N) == 16
+    return K % 2 == 1 and inputs == 1 and (long or short or doubles)
 
 
 def _tight_columns(problem: Problem, limits: Limits) -> int:
