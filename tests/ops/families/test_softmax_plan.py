@@ -354,6 +354,7 @@ def test_many_blocks_of_16_bits_are_read_as_they_lie_where_tiles_would_take_long
         (700, 190, 300, 1),  # L1 does not hold them
         (1000, 100, 268, 2),
         (7404, 250, 128, 1),
+        (7404, 160, 128, 1),  # whole lines
         (7404, 64, 128, 1),
         (7404, 128, 128, 2),
         (7404, 64, 64, 2),

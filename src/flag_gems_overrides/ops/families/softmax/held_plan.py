@@ -84,17 +84,17 @@ WHOLE_WARPS, MAX_REGISTERS_FOR_GROUP = 16, 40
 # timed.
 MAX_HALF_EMPTY = 0.7
 # What takes time of 16 bits in tiles and in blocks as they lie, in ps of the device (132 SMs), by inputs: an element of
-# a tile, whether it exists or not, of more than MANY_ROWS_OF_TILE and of fewer; one that exists; a block that is not
-# held as a whole; an element of it. Forward log_softmax 3000 x 250 x 68 bf16 105 us in tiles of 256 x 32 (by this 104)
+# a tile, whether it exists or not, of 8 warps and of fewer; one that exists; a block that is not held as a whole; an
+# element of it. Forward log_softmax 3000 x 250 x 68 bf16 105 us in tiles of 256 x 32 (by this 104)
 # and as it lies 101 (94), softmax 3000 x 140 x 72 114 in tiles of 256 x 64 and 58 (116 and 59), 5000 x 70 x 68 float16
 # 69 and 56 (70 and 54), 5000 x 100 x 68 in blocks 72 (71), log_softmax 2000 x 140 x 140 bf16 74 (71); gradients of 5000
 # x 120 x 68 float16 122 and 92 (132 and 114), of 2000 x 100 x 140 bf16 83 and 75 (84 and 72), of blocks that are held
 # 5000 x 100 x 36 62 and 43 (63 and 41), 10000 x 40 x 100 99 and 86 (99 and 92). Such blocks have at most so many warps,
-# are so many for each multiprocessor, at least, and take no more than that share of the time of tiles.
-MANY_ROWS_OF_TILE = {1: 128, 2: 64}
+# are so many for each multiprocessor, at least, and take no more than that share of the time of tiles, or less of these
+# exists than MAX_OF_EMPTY_TILES. Rows of whole lines were not timed.
 PS_OF_TILE, PS_OF_TILED = {(True, 1): 1.0, (False, 1): 0.68, (True, 2): 0.92, (False, 2): 0.54}, {1: 0.6, 2: 1.38}
 PS_OF_BLOCK, PS_OF_LAID = {1: 2800, 2: 4000}, {1: 1.68, 2: 2.3}
-MAX_WARPS_FOR_EMPTY, MANY_BLOCKS_PER_SM, MAX_SHARE_OF_TILED = 8, 4, 0.97
+MAX_WARPS_FOR_EMPTY, MANY_BLOCKS_PER_SM, MAX_SHARE_OF_TILED, MAX_OF_EMPTY_TILES = 8, 4, 0.97, 0.45
 # A program that has an [N, K] as it lies: elements of a thread, and how many bytes it may have before there are twice
 # as many warps. softmax of bf16 (H100) 3000 x 150 x 37 44 us by 4 warps, 55 by 8, 1000 x 200 x 100 41 by 8, 48 by 16,
 # 1444 x 1500 x 40 176 by 16, 184 by 8, the gradients of 2000 x 300 x 33 float16 54 by 8, 59 by 16, 3000 x 7000 x 3 bf16
@@ -340,11 +340,12 @@ def block_in_place_of_empty_tiles(problem: Problem, tiled: Split, limits: Limits
         return None
     if block.warps == MAX_WARPS_FOR_EMPTY:
         block = block._replace(elements=ELEMENTS_OF_BLOCK, registers=REGISTERS_OF_SMALL_BLOCK[block.warps])
-    rows = tiled.lanes * tiled.depth
-    elements = cdiv(K, tiled.block_k) * tiled.block_k * rows
-    tiles = PS_OF_TILE[rows > MANY_ROWS_OF_TILE[inputs], inputs] * elements + PS_OF_TILED[inputs] * N * K
+    elements = cdiv(K, tiled.block_k) * tiled.block_k * tiled.lanes * tiled.depth
+    tiles = PS_OF_TILE[tiled.warps >= MAX_WARPS_FOR_EMPTY, inputs] * elements + PS_OF_TILED[inputs] * N * K
     held = block.elements * block.warps * WARP >= N * K
-    if (0 if held else PS_OF_BLOCK[inputs]) + PS_OF_LAID[inputs] * N * K > MAX_SHARE_OF_TILED * tiles:
+    laid = (0 if held else PS_OF_BLOCK[inputs]) + PS_OF_LAID[inputs] * N * K
+    whole_lines = K * size % (4 * SECTOR_BYTES) == 0
+    if MAX_OF_EMPTY_TILES * elements <= N * K and (whole_lines or laid > MAX_SHARE_OF_TILED * tiles):
         return None
     at_once = limits.registers_per_sm // (block.registers * block.warps * WARP)
     return block if at_once * N * K * size * inputs <= limits.shared_bytes else None
