@@ -962,7 +962,11 @@ def test_counts_of_16_bits_have_fewer_elements_or_more_registers_in_a_loop(M, N,
 def test_pairs_of_odd_columns_in_a_loop_have_registers_for_addresses(K, registers, monkeypatch):
     """In 80 registers 80 bytes of aminmax 24 x 25503 x 45 float32 spill."""
     monkeypatch.setattr(pairs_call.devices, "limits", lambda device: H200)
-    assert pairs_call._plan(Problem(24, 25503, K, 4, 2), True, 0).registers == registers
+    assert pairs_call._plan(EXTREMES, Problem(24, 25503, K, 4, 2), True, 0).registers == registers
+    # Of logsumexp 82 x 20 x 35448 float64 104 bytes spill with 16 elements of a thread.
+    for policy, size, elements in ((LOGSUMEXP, 8, 8), (EXTREMES, 8, 16), (LOGSUMEXP, 4, 16)):
+        found = pairs_call._plan(policy, Problem(82, 64, 35437 + K, size, 2), True, 0)
+        assert found.block_n * found.block_k == elements * found.warps * 32
 
 
 @pytest.mark.parametrize(("M", "N", "rows"), [(14686637, 9, 64), (1000000, 21, 32), (3000000, 13, 64)])

@@ -24,8 +24,9 @@ from .pairs import reduce_pairs_of_columns_kernel, reduce_pairs_of_rows_kernel
 from .plan import Configuration, Plan, Problem
 from .policy import accumulator
 
-# Elements of a thread in each of several tiles of columns: 32 spill 40 bytes of logsumexp.
-MAX_LOOPED = 16
+# Elements of a thread in each of several tiles of columns: 32 spill 40 bytes of logsumexp,
+# and 16 of float64 104 to 152 (82 x 20 x 35448, 1 x 296 x 628), in 128 registers, of aminmax none.
+MAX_LOOPED, MAX_LOOPED_EXPONENTIALS_OF_8_BYTES = 16, 8
 # Warps of a multiprocessor in such a loop of odd K, an address for each element: by 24, in 80 registers, 8 bytes of
 # aminmax 24 x 25503 x 11 float32 spill, 80 of x 45.
 ODD_LOOPED_OCCUPANCY = 20
@@ -78,7 +79,7 @@ def _prepare(
     elements, computed, steps = dtype, accumulator(dtype), []
     for number, (M, N, K) in enumerate(problems, 1):
         last = number == len(problems)
-        chosen = _plan(Problem(M, N or 2, K, elements.itemsize, 2), number == 1 and N > 0, device)
+        chosen = _plan(policy, Problem(M, N or 2, K, elements.itemsize, 2), number == 1 and N > 0, device)
         options: dict[str, Any] = {
             "OP": policy.pairing(dtype, elements, computed, last),
             "BLOCK_N": chosen.block_n,
@@ -141,13 +142,15 @@ def choose(problem: Problem, of_elements: bool, limits: devices.Limits) -> Confi
     return configuration
 
 
-def _plan(problem: Problem, of_elements: bool, device: int) -> Plan:
+def _plan(policy: PairPolicy, problem: Problem, of_elements: bool, device: int) -> Plan:
     limits = devices.limits(device)
     configuration = choose(problem, of_elements, limits)
     found = plan.launch(problem, configuration, limits)
     if found.kernel == "columns" and found.splits * found.step < problem.N:
         most = ODD_LOOPED_OCCUPANCY if problem.K % 2 == 1 else configuration.occupancy
-        elements, occupancy = min(configuration.elements, MAX_LOOPED), min(configuration.occupancy, most)
+        exponentials = not policy.tiled and problem.itemsize == 8
+        elements = min(configuration.elements, MAX_LOOPED_EXPONENTIALS_OF_8_BYTES if exponentials else MAX_LOOPED)
+        occupancy = min(configuration.occupancy, most)
         found = plan.launch(problem, configuration._replace(elements=elements, occupancy=occupancy), limits)
     return by_lanes(problem, found, limits) or found if of_elements else found
 
