@@ -87,7 +87,7 @@ ODD_IN_TURN, MIN_ODD_TURNS, ODD_PROGRAMS_PER_SM = {2: (128, 256), 4: (128,)}, {2
 # Of many rows of fours of 16 bits, a quarter or more of whose lanes would have no element, in chunks (``_fours``): the
 # longest row by its lanes, lanes of a chunk, elements of a thread, with lanes of the width, programs of a
 # multiprocessor, and fewest turns of each.
-LONGEST_OF_FOURS, LANES_OF_FOURS, ELEMENTS_OF_FOURS = {128: 96, 256: 160}, 32, 32
+MAX_OF_FOURS, LANES_OF_FOURS, ELEMENTS_OF_FOURS = {128: 96, 256: 160}, 32, 32
 FOURS_PER_SM, MIN_TURNS_OF_FOURS = 12, 8
 # Of odd rows of float32 in pipelines of two warps: lanes of a row, times as many programs, and fewest turns of each.
 WIDE_ODD, MORE_WIDE_ODD, MIN_WIDE_ODD_TURNS = 256, 2, 32
@@ -352,7 +352,7 @@ def _fours(problem: Problem, limits: Limits) -> Configuration | None:
     """
     M, N, _, element_size, *_ = problem
     width = power_of_2(N)
-    if limits.capability[0] != 9 or element_size != 2 or N % 8 != 4 or LONGEST_OF_FOURS.get(width, 0) < N:
+    if limits.capability[0] != 9 or element_size != 2 or N % 8 != 4 or MAX_OF_FOURS.get(width, 0) < N:
         return None
     rows = ELEMENTS_OF_FOURS * WARP // width
     if MIN_TURNS_OF_FOURS * FOURS_PER_SM * limits.sm_count * rows > M:
