@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from flag_gems_overrides.ops.families.norm import rms_plan
 from flag_gems_overrides.ops.families.norm.backward_plan import plan_partial_sums
 from flag_gems_overrides.ops.families.norm.blocks_plan import plan_blocks
-from flag_gems_overrides.ops.families.norm.forward_plan import by_four_warps, in_chunks_of_a_warp, in_two_chunks
 from flag_gems_overrides.ops.families.norm.launches import (
     MAX_GROUP_IN_TURN,
     MAX_GROUP_OF_ONE_WARP,
@@ -32,6 +31,7 @@ from flag_gems_overrides.ops.families.norm.launches import (
     launch_or_none,
 )
 from flag_gems_overrides.ops.families.norm.long_plan import loop
+from flag_gems_overrides.ops.families.norm.many_rows_plan import by_four_warps, in_chunks_of_a_warp, in_two_chunks
 from flag_gems_overrides.ops.families.norm.plan import choose, configurations, plan
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import power_of_2

@@ -66,8 +66,7 @@ FEW_CLASSES, WARPS_OF_FEW_CLASSES, LOGITS_OF_FEW_CLASSES, ROWS_OF_FEW_CLASSES = 
 # So many rows of few classes, that are no whole vector, are summed by one program with a row to a thread, or two, in
 # parts of a load each: no thread waits for those that have the same row's other logits. H100: 763 x 3 bfloat16 3.93 us
 # so, 4.24 with a thread to a logit, 500 x 7 3.62 and 4.18, 1500 x 3 float16, of twelve programs otherwise, 4.43 and
-# 5.01, 93 x 5 float32 3.16 and 3.76, 500 x 3 float64 4.19 and 4.69.
-# Four rows to a thread, of float64, 5.72.
+# 5.01, 93 x 5 float32 3.16 and 3.76, 500 x 3 float64 4.19 and 4.69, with four rows to a thread 5.72.
 MAX_ROWS_OF_A_THREAD, MAX_LOGITS_OF_THREADS = 2, 8192
 # Longer rows, of one class each, are held too, by two or four warps with so many elements to a lane, where a program
 # has so many tiles at least: in a loop the last tile leaves lanes idle, and each lane has exponentials of its own

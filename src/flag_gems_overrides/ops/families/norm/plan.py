@@ -17,14 +17,13 @@ from .forward_plan import (
     few_long_rows,
     forward_rows,
     long_sum,
-    many_pairs,
     odd_rows_at_once,
     shared_odd_row,
     short_odd_row,
-    two_of_256,
 )
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
 from .long_plan import loop, splits
+from .many_rows_plan import many_pairs, two_of_256
 from .odd_rows_plan import odd_row, odd_sum
 
 # Shorter rows are not tried by several programs each.

@@ -23,9 +23,9 @@ from .blocks_plan import REGISTERS, WARPS, plan_blocks
 from .columns import layer_norm_backward_columns, layer_norm_backward_few_rows
 from .flat import layer_norm_columns, layer_norm_flat
 from .forward import layer_norm_rows, layer_norm_split
-from .forward_plan import by_four_warps, in_chunks_of_a_warp, in_two_chunks
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, Split
 from .loop import layer_norm_backward_loop, layer_norm_loop
+from .many_rows_plan import by_four_warps, in_chunks_of_a_warp, in_two_chunks
 from .partial_sums import sum_partials
 from .short_rows import layer_norm_short_rows
 

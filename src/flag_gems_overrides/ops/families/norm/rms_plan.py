@@ -10,7 +10,7 @@ from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from . import launches
 from .backward_plan import MANY_WARPS_PER_SM, few_rows_of_edges, little_gradient, many_warps, rows_of_few
-from .forward_plan import late_row, long_row_with_edges, many_rows, rows_of_four_warps
+from .forward_plan import late_row, long_row_with_edges, many_rows
 from .launches import (
     Configuration,
     FewRows,
@@ -23,6 +23,7 @@ from .launches import (
     launch_or_none,
 )
 from .long_plan import splits, vec_of_long
+from .many_rows_plan import rows_of_four_warps
 from .odd_rows_plan import odd_row_of_rms_norm
 from .plan import plan, rows
 from .programs import MAX_WARPS
