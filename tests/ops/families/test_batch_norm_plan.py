@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from gpus import H100, H200
 
 from flag_gems_overrides.ops.families.batch_norm import prepare
 from flag_gems_overrides.ops.families.batch_norm.groups_plan import groups_of
@@ -20,10 +21,7 @@ from flag_gems_overrides.ops.families.batch_norm.launches import (
 from flag_gems_overrides.ops.families.batch_norm.layout import View
 from flag_gems_overrides.ops.families.batch_norm.plan import choose, plan
 from flag_gems_overrides.ops.launch import devices
-from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import cdiv
-
-H200 = Limits(132, 62914560, 65536, 2048, 227 << 10, (9, 0))
 
 
 @pytest.mark.parametrize(
@@ -403,11 +401,11 @@ def test_many_columns_that_l2_does_not_hold_are_read_as_they_lie(M, N, kernel):
 
 @pytest.mark.parametrize(("shape", "blocks"), [((8, 428, 5940), 107), ((16, 500, 4096), 0), ((8, 200, 5940), 0)])
 def test_gradients_of_a_little_more_than_l2_holds_are_in_turns_that_it_holds(shape, blocks):
-    assert choose(Problem(*shape, 2, 2), H200._replace(l2_bytes=50 << 20)).blocks == blocks
+    assert choose(Problem(*shape, 2, 2), H100).blocks == blocks
 
 
 def test_columns_in_turns_that_l2_holds_have_two_programs_to_a_multiprocessor():
-    limits = H200._replace(l2_bytes=50 << 20)
+    limits = H100
     assert plan(Problem(842, 14175, 1, 4, 2), limits).programs > limits.sm_count
 
 

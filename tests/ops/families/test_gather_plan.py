@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import pytest
+from gpus import H200
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.gather import plan
-from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import WARP
-
-H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
 
 
 @pytest.mark.parametrize(

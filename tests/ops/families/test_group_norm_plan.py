@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from gpus import H200
 
 from flag_gems_overrides.ops.families.group_norm import layer_norm, prepare
 from flag_gems_overrides.ops.families.group_norm.launches import (
@@ -18,9 +19,6 @@ from flag_gems_overrides.ops.families.group_norm.launches import (
 )
 from flag_gems_overrides.ops.families.group_norm.plan import choose, launch, plan
 from flag_gems_overrides.ops.launch import devices
-from flag_gems_overrides.ops.launch.devices import Limits
-
-H200 = Limits(132, 62914560, 65536, 2048, 227 << 10, (9, 0))
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import pytest
+from gpus import H200
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.gather import logits_plan
 from flag_gems_overrides.ops.families.gather.launches import Problem
 from flag_gems_overrides.ops.families.gather.plan import WARPS
-from flag_gems_overrides.ops.launch.devices import Limits
-
-H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
 
 
 def forward(N, C, size, classes=True, gradient=False, written=False):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from gpus import A100, B200, H100, H100_PCIE, H200, INTERPRETER, RTX4090
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -36,17 +37,10 @@ from flag_gems_overrides.ops.families.norm.plan import choose, configurations, p
 from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.sizes import power_of_2
 
-A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
-H100 = Limits(114, 50 << 20, 65536, 2048, 227 << 10, (9, 0))
-H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
-B200 = Limits(148, 126 << 20, 65536, 2048, 227 << 10, (10, 0))
-RTX4090 = Limits(128, 72 << 20, 65536, 1536, 99 << 10, (8, 9))
-INTERPRETER = Limits(4, 1 << 20, 65536, 2048, 227 << 10, (9, 0))
-
 # Many small ones, and all magnitudes.
 numbers = st.integers(1, 300) | st.integers(1, 70000) | st.integers(1, 2**31)
 sizes = st.sampled_from([2, 4, 8])
-limits = st.sampled_from([A100, H100, H200, B200, RTX4090, INTERPRETER])
+limits = st.sampled_from([A100, H100_PCIE, H200, B200, RTX4090, INTERPRETER])
 # (whether backward, how many tensors a program loads, how many float32 of each element it keeps)
 DIRECTIONS = [(False, 1, 1), (True, 2, 4)]
 directions = st.sampled_from(DIRECTIONS)
@@ -220,7 +214,7 @@ def test_the_programs_of_loops_share_rows_and_all_run(direction, M, N, size, lim
 
 def test_rows_at_once_leave_no_program_with_more_blocks_than_others():
     """112 x 524288 bf16: 23 rows at once took 5 turns of 12 blocks."""
-    p = default(112, 524288, 2, False, Limits(132, 50 << 20, 65536, 2048, 227 << 10, (9, 0)))
+    p = default(112, 524288, 2, False, H100)
     turns = -(-112 // (p.programs // p.group))
     assert turns * p.slice_size // p.block_n <= 56
 

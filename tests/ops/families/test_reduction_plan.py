@@ -8,6 +8,7 @@ import math
 
 import pytest
 import torch
+from gpus import A100, H200, INTERPRETER, RTX4090
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -25,12 +26,6 @@ from flag_gems_overrides.ops.families.reduction.plan import (
     with_wide_accumulators,
     with_wide_results,
 )
-from flag_gems_overrides.ops.launch.devices import Limits
-
-H200 = Limits(132, 60 << 20, 65536, 2048, 232448, (9, 0))
-A100 = Limits(108, 40 << 20, 65536, 2048, 166912, (8, 0))
-RTX_4090 = Limits(128, 72 << 20, 65536, 1536, 101376, (8, 9))
-INTERPRETER = Limits(4, 1 << 20, 65536, 2048, 232448, (9, 0))
 
 sizes = st.one_of(st.integers(1, 70), st.integers(1, 1 << 20), st.integers(0, 30).map(lambda e: 1 << e))
 problems = st.tuples(
@@ -39,7 +34,7 @@ problems = st.tuples(
     st.one_of(st.just(1), sizes),
     st.sampled_from([1, 2, 4, 8]),
     st.sampled_from([1, 2, 3]),
-    st.sampled_from([H200, A100, RTX_4090, INTERPRETER]),
+    st.sampled_from([H200, A100, RTX4090, INTERPRETER]),
 )
 
 
@@ -108,7 +103,7 @@ def test_splits_fill_the_device_and_no_more(problem):
         assert programs * p.warps <= 32 * limits.sm_count
 
 
-@pytest.mark.parametrize("limits", [H200, A100, RTX_4090], ids=["h200", "a100", "4090"])
+@pytest.mark.parametrize("limits", [H200, A100, RTX4090], ids=["h200", "a100", "4090"])
 @pytest.mark.parametrize(
     "problem",
     [(1, 1 << 24, 1), (16, 1 << 20, 1), (8, 1 << 21, 1), (1, 65536, 256), (1, 100000, 200), (200, 40999, 3)],

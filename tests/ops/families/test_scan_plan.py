@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import pytest
+from gpus import H200
 
 from flag_gems_overrides.ops.families.scan.plan import Alone, Configuration, Problem, choose, configurations, launch
-from flag_gems_overrides.ops.launch.devices import Limits
-
-H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
 
 
 @pytest.mark.parametrize(

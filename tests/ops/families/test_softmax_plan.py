@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from accuracy.softmaxes import CASES, LONG
+from gpus import A100, H100, H200, INTERPRETER, RTX4090
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -25,15 +26,8 @@ from flag_gems_overrides.ops.families.softmax.plan import (
     plan,
 )
 from flag_gems_overrides.ops.families.softmax.row_plan import MAX_ODD_GRADIENT
-from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.launch.shape import split_at, wrap_dim
 from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
-
-H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
-H100 = H200._replace(l2_bytes=50 << 20)
-A100 = Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0))
-RTX4090 = Limits(128, 72 << 20, 65536, 1536, 99 << 10, (8, 9))
-INTERPRETER = Limits(4, 1 << 20, 65536, 2048, 227 << 10, (9, 0))
 
 limits = st.sampled_from([H200, A100, RTX4090, INTERPRETER])
 sizes = st.sampled_from([2, 4, 8])

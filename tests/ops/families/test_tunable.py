@@ -8,10 +8,10 @@ import math
 import random
 
 import pytest
+from gpus import A100, B200, H200
 
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.ops.launch import devices
-from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.plans import table
 from flag_gems_overrides.perf import op_inputs
 from flag_gems_overrides.perf.answers import Reference
@@ -20,9 +20,9 @@ from flag_gems_overrides.perf.problems import problems
 from flag_gems_overrides.perf.tune.families import FAMILIES
 
 DEVICES = {
-    "H200": Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0)),
-    "A100": Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0)),
-    "B200": Limits(148, 126 << 20, 65536, 2048, 227 << 10, (10, 0)),
+    "H200": H200,
+    "A100": A100,
+    "B200": B200,
 }
 MAX_CONFIGURATIONS = 24
 OPS = [(family, op) for family, members in FAMILIES.items() for op in members.ops]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from gpus import A100, H200, RTX4090
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from work import KINDS, Kind, Work
@@ -16,9 +17,9 @@ from work import KINDS, Kind, Work
 from flag_gems_overrides.ops.launch.devices import Limits
 
 DEVICES = {
-    "H200": Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0)),
-    "A100": Limits(108, 40 << 20, 65536, 2048, 163 << 10, (8, 0)),
-    "RTX4090": Limits(128, 72 << 20, 65536, 1536, 99 << 10, (8, 9)),
+    "H200": H200,
+    "A100": A100,
+    "RTX4090": RTX4090,
 }
 LARGEST_EXPONENT = 28
 

@@ -8,11 +8,9 @@ import json
 from typing import NamedTuple
 
 import pytest
+from gpus import H200
 
-from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.plans import table
-
-H200 = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
 
 
 class Problem(NamedTuple):

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import torch
+from gpus import H200
 
-from flag_gems_overrides.ops.launch.devices import Limits
 from flag_gems_overrides.ops.plans import table
 from flag_gems_overrides.perf.cases import make
 from flag_gems_overrides.perf.timing import Times
 from flag_gems_overrides.perf.tune.families import Family, Point
 
-LIMITS = Limits(132, 60 << 20, 65536, 2048, 227 << 10, (9, 0))
+LIMITS = H200
 FAKE = Family("perf.tune.fake_family", ("softmax",))
 CONTENT = {
     "schema": 1,
