@@ -19,7 +19,7 @@ from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES
 
 nan, inf = float("nan"), float("inf")
 
-# On the interpreter's device of 4 multiprocessors these take every way through the plan (tests/ops/test_softmax_plan.py
+# On the interpreter's device of 4 multiprocessors these take every way through the plan (tests/ops/families/test_softmax_plan.py
 # looks that they do): several rows to a program, one, edges, groups, loops, blocks ahead, wide and narrow K.
 CASES = [
     ((), 0),

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How columns, along a dimension that is not the last, are divided among programs: what was timed is planned so."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from gpus import H200
+
+from flag_gems_overrides.ops.families.reduction import pairs_call
+from flag_gems_overrides.ops.families.reduction.extremes import EXTREMES
+from flag_gems_overrides.ops.families.reduction.logsumexp import LOGSUMEXP
+from flag_gems_overrides.ops.families.reduction.plan import (
+    Problem,
+    choose,
+    launch,
+    plan,
+    with_wide_accumulators,
+    with_wide_results,
+)
+
+
+@pytest.mark.parametrize("accumulators", [1, 2])
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    "problem", [(16, 21, 1 << 18), (4096, 5, 1000), (32, 8, 256), (512, 16, 196), (32, 150, 16384)]
+)
+def test_few_elements_of_many_results_are_of_few_warps(problem, itemsize, accumulators):
+    """4096 x 5 x 1000 bf16, max.dim: 302 us by programs of four warps that loop, 28 us by single ones."""
+    p = plan(*problem, itemsize, accumulators, H200)
+    looped = p.step < problem[1]
+    assert (p.kernel, p.warps <= (1 if looped else 4), p.splits) == ("columns", True, 1)
+    assert p.block_n * p.block_k <= 64 * 32 * p.warps
+
+
+@pytest.mark.parametrize("accumulators", [1, 2])
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+@pytest.mark.parametrize(("N", "K"), [(1000000, 64), (1000000, 9), (500000, 24)])
+def test_few_columns_of_one_matrix_occupy_the_device(N, K, itemsize, accumulators):
+    """What the last program can combine bounds the programs of an output; larger ones make up for it."""
+    p = plan(1, N, K, itemsize, accumulators, H200)
+    warps = p.blocks * p.splits * p.warps
+    assert warps >= 7 * H200.sm_count
+
+
+@pytest.mark.parametrize("accumulators", [1, 3])
+def test_many_short_matrices_of_few_columns_are_read_as_they_lie(accumulators):
+    p = plan(1048576, 17, 2, 2, accumulators, H200)
+    assert (p.kernel, p.lanes, p.depth, p.splits) == ("short_classes", 4, 8, 1)
+    assert plan(1048576, 17, 2, 2, 2, H200).kernel == "columns"  # there are no positions
+    assert plan(1000, 17, 2, 2, accumulators, H200).kernel == "columns"
+
+
+def test_of_four_and_eight_bytes_longer_matrices_are_read_as_they_lie():
+    """sum 1773768 x 64 x 2 float32 as columns 491 us, so 326; amax 800000 x 16 x 4 88.1 and 90.9 (H100)."""
+    for problem in (1773768, 64, 2, 4, 1), (1000000, 30, 2, 4, 1), (300000, 64, 2, 4, 3), (100000, 33, 8, 8, 1):
+        assert plan(*problem, H200).kernel == "short_classes"
+    for problem in (1000000, 9, 4, 4, 1), (800000, 16, 4, 4, 1), (524288, 9, 4, 4, 3), (300000, 64, 2, 8, 3):
+        assert plan(*problem, H200).kernel == "columns"
+
+
+@pytest.mark.parametrize(
+    ("problem", "lanes", "depth"),
+    [
+        ((100000, 200, 3, 2), 128, 5),
+        ((139122, 64, 5, 2), 64, 8),
+        ((300000, 24, 5, 4), 32, 6),
+        ((300000, 65, 3, 1), 32, 6),
+    ],
+)
+def test_values_of_three_and_five_columns_are_read_as_they_lie(problem, lanes, depth):
+    """sum of the first as columns 126 us, so 48 (H100)."""
+    p = plan(*problem, 1, H200)
+    assert (p.kernel, p.lanes, p.depth, p.splits) == ("short_classes", lanes, depth, 1)
+    M, N, K, itemsize = problem
+    for other in (M, N, K, itemsize, 2), (1000, N, K, itemsize, 1), (4 * M, 8, K, itemsize, 1), (M, 50, 7, itemsize, 1):
+        assert plan(*other, H200).kernel == "columns"
+
+
+def test_rows_of_classes_are_read_by_single_warps_where_there_are_rows_enough():
+    """20000 x 1000 x 3 bf16, max.dim: 158 us by programs of four warps, 55 us so; not of long rows."""
+    many, few = plan(20000, 1000, 3, 2, 2, H200), plan(1, 4000000, 8, 2, 2, H200)
+    assert (many.kernel, many.warps, many.stages) == ("classes", 1, 1)
+    assert (few.kernel, few.warps, few.stages) == ("classes", 4, 3)
+    long = plan(900, 40001, 5, 2, 2, H200)
+    assert (long.kernel, long.warps, long.stages) == ("classes", 4, 3)
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(1, 1802957, 3), (1, 700001, 7), (1616, 60075, 2), (39, 634456, 4)])
+@pytest.mark.parametrize("accumulators", [1, 2])
+def test_classes_of_bytes_have_registers(M, N, K, accumulators):
+    """any of 1 x 700001 x 7 uint8 64 us with 650 bytes that spill, so 12; 1616 x 60075 x 2 220 by single warps, 98."""
+    p = plan(M, N, K, 1, accumulators, H200)
+    assert (p.kernel, p.warps >= 4) == ("classes", True)
+    assert p.block_n // (p.warps * 32) <= (16 if accumulators == 2 else 32)
+    assert p.registers == 128 or K == 2 or p.block_n // (p.warps * 32) <= 16
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "itemsize", "accumulators"),
+    [
+        (3000, 12000, 3, 2, 2),
+        (2793, 5808, 3, 1, 2),
+        (4560, 7784, 7, 4, 2),
+        (6503, 5952, 7, 1, 1),
+        (2000, 8001, 3, 1, 2),
+    ],
+)
+def test_long_classes_are_by_four_warps(M, N, K, itemsize, accumulators):
+    """argmax of 3000 x 12000 x 3 bf16 by columns 151 us, so 94 (H100)."""
+    p = plan(M, N, K, itemsize, accumulators, H200)
+    assert (p.kernel, p.warps, p.stages, p.splits) == ("classes", 4, 3 if accumulators == 2 else 1, 1)
+
+
+def test_classes_of_float32_moments_are_by_single_warps():
+    """std of 28 x 90001 x 6 float32 34.1 us, by four warps 35.9; var_mean of 9 x 100511 x 7 bf16 19.3 and 17.8."""
+    assert plan(28, 90001, 6, 4, 3, H200).warps == 1
+    assert plan(9, 100511, 7, 2, 3, H200).warps > 1
+
+
+@pytest.mark.parametrize(("M", "N", "K", "itemsize"), [(1, 2000003, 17, 4), (1, 3000001, 19, 2), (2, 1000003, 9, 4)])
+def test_few_columns_of_odd_moments_are_shared_by_enough_programs(M, N, K, itemsize):
+    """std of 1 x 3000001 x 19 bf16 by 128 programs 131 us, so 67 (H100)."""
+    p = plan(M, N, K, itemsize, 3, H200)
+    assert (p.block_k, p.blocks * p.splits > H200.sm_count) == (16, True)
+
+
+def test_columns_that_are_added_up_in_64_bits_are_by_four_warps():
+    """sum of 33 x 900 x 1999 int32 by single warps 111 us, so 100; float32 as 40 x 752 x 1735 (H100)."""
+    problem = Problem(33, 900, 1999, 4, 1)
+    chosen = choose(problem, H200)
+    assert (chosen.warps, with_wide_accumulators(problem, chosen, H200).warps) == (1, 4)
+
+
+def test_few_columns_of_float64_moments_are_shared_by_enough_programs():
+    """var_mean of 1 x 2000003 x 18 by 64 programs 299 us, by 256 130 (H100)."""
+    for M, N, K in (1, 2000003, 18), (4, 309425, 7):
+        p = plan(M, N, K, 8, 3, H200)
+        assert p.blocks * p.splits >= H200.sm_count
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "warps"), [(40, 752, 1735, 1), (64, 500, 1025, 1), (20, 752, 1735, 4), (80, 752, 1735, 4)]
+)
+def test_columns_of_single_warps_run_at_once(M, N, K, warps):
+    """sum of 40 x 752 x 1735 float32 by programs of four warps, of which a third starts last, 102 us, so 93 (H100)."""
+    p = plan(M, N, K, 4, 1, H200)
+    assert p.warps == warps
+
+
+@pytest.mark.parametrize(("M", "N", "K", "itemsize"), [(1352, 80, 37, 4), (1352, 80, 37, 2), (1100, 100, 51, 4)])
+def test_columns_of_more_than_half_a_tile_are_one(M, N, K, itemsize):
+    """argmax of 1352 x 80 x 37 float32 in two iterations 16.4 us, so 14.8 (H100)."""
+    p = plan(M, N, K, itemsize, 2, H200)
+    assert (p.step >= N, p.block_n, p.lanes) == (True, 128, 16)
+
+
+@pytest.mark.parametrize(("M", "N", "K", "itemsize"), [(24, 3168, 15, 2), (10, 2000, 12, 4)])
+@pytest.mark.parametrize("accumulators", [1, 2])
+def test_few_results_are_a_program_s_with_all_their_elements(M, N, K, itemsize, accumulators):
+    """argmax of the second 5.6 us by programs that share results, 4.1 so (H100)."""
+    p = plan(M, N, K, itemsize, accumulators, H200)
+    assert (p.kernel, p.splits, p.step >= N) == ("columns", 1, True)
+    assert 1 < p.block_k <= 4
+    assert p.blocks <= H200.sm_count
+
+
+def test_matrices_of_few_columns_are_read_as_they_lie_by_a_program_each():
+    """sum 743 x 19483 x 16 bf16, four side by side 195 us, so 174 (H100)."""
+    p = plan(743, 19483, 16, 2, 1, H200)
+    assert (p.block_k, p.matrices) == (16, 1)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "itemsize", "columns"),
+    [
+        (191, 18, 61506, 2, 128),
+        (191, 18, 61506, 4, 64),
+        (4000, 20, 777, 1, 128),
+        (5000, 32, 131, 2, 64),
+        (2000, 16, 8193, 2, 64),
+        (20000, 20, 300, 2, 64),
+    ],
+)
+def test_many_columns_of_16_bits_to_a_program(M, N, K, itemsize, columns):
+    """amax of bf16 by programs of 64 201 us, so 161 (H100)."""
+    assert plan(M, N, K, itemsize, 1, H200).block_k == columns
+
+
+@pytest.mark.parametrize(
+    ("N", "K", "itemsize", "accumulators"),
+    [(146925, 21, 2, 1), (120000, 24, 2, 1), (90000, 31, 4, 1), (150000, 18, 2, 2)],
+)
+def test_few_columns_by_large_programs(N, K, itemsize, accumulators):
+    """prod 146925 x 21 float16 by 128 programs of four warps 17.2 us, so 9.9 (H100)."""
+    p = plan(1, N, K, itemsize, accumulators, H200)
+    assert (p.blocks, p.splits, p.warps) == (1, 256, 8)
+    assert p.registers * p.warps * 32 * 2 <= H200.registers_per_sm, "all are resident"
+    assert plan(1, 65536, 42, 2, 2, H200).warps == 4
+
+
+@pytest.mark.parametrize(
+    ("N", "K", "itemsize", "kernel"),
+    [
+        (16, 3, 2, "short_classes"),
+        (17, 3, 2, "columns"),
+        (16, 3, 4, "columns"),
+        (24, 5, 4, "short_classes"),
+        (32, 5, 2, "columns"),
+        (64, 5, 2, "short_classes"),
+        (200, 7, 2, "short_classes"),
+        (150, 6, 2, "short_classes"),
+        (52, 6, 2, "columns"),
+        (136, 7, 4, "columns"),
+    ],
+)
+def test_values_of_columns_that_are_no_power_of_two(N, K, itemsize, kernel):
+    """sum 50000 x 200 x 7 bf16 by columns 95 us, so 53, but amax 200000 x 32 x 5 float16 32.6 and 33.7 (H100)."""
+    assert plan(300000, N, K, itemsize, 1, H200).kernel == kernel
+
+
+@pytest.mark.parametrize(("N", "lanes", "depth"), [(40, 8, 5), (57, 8, 7), (5, 1, 5), (64, 64, 1)])
+def test_tiles_of_columns_have_few_lanes_without_an_element(N, lanes, depth):
+    """max.dim 687181 x 40 x 5 bf16, with 24 of 64 lanes idle 194 us, so 146 (H100)."""
+    p = plan(687181, N, 5, 2, 2, H200)
+    assert (p.kernel, p.step >= N, p.lanes, p.depth) == ("columns", True, lanes, depth)
+
+
+def test_wide_accumulators_of_one_tile_have_registers():
+    """prod of 64 int16 to a thread takes 72 registers, of which 32 warps have 64."""
+    for problem, one_tile in ((Problem(24, 36053, 1, 2, 1), False), (Problem(24, 21083, 1, 4, 1), True)):
+        planned = choose(problem, H200)
+        assert planned.warps == 32
+        assert (with_wide_accumulators(problem, planned, H200) == planned) == one_tile
+
+
+def test_moments_of_short_classes_from_fewer_elements_on():
+    """std of 600000 x 20 x 2 float32 60.5 us in columns, so 46.2 (H100)."""
+    assert plan(600000, 20, 2, 4, 3, H200).kernel == "short_classes"
+    assert plan(600000, 16, 2, 4, 3, H200).kernel == plan(600000, 20, 2, 4, 1, H200).kernel == "columns"
+
+
+@pytest.mark.parametrize(("K", "within"), [(47, True), (99, True), (91, True), (43, False), (75, False)])
+def test_all_columns_of_a_matrix_where_few_lanes_are_idle(K, within):
+    """nansum 328 x 3073 x 51 float32 120 us, so 90; sum 328 x 3073 x 43 bf16 47.3 and 50.3 (H100)."""
+    assert (plan(328, 3073, K, 4, 1, H200).matrices == 0) is within
+
+
+def test_moments_of_three_columns_of_16_bits_are_classes():
+    """var_mean 100000 x 200 x 3 bf16 111 us as columns, so 96.8 (H100)."""
+    planned = plan(100000, 200, 3, 2, 3, H200)
+    assert (planned.kernel, planned.warps, planned.step, planned.depth) == ("classes", 1, 240, 3)
+    assert [plan(M, N, 3, 2, 3, H200).depth for M, N in ((100000, 400), (20000, 1000), (9000, 2667))] == [5, 6, 4]
+    shared = plan(200, 40999, 3, 2, 3, H200)
+    assert (shared.kernel, shared.splits > 1, shared.depth) == ("classes", True, 4)
+    for other in ((100000, 160, 3, 2), (100000, 201, 3, 2), (100000, 200, 5, 2), (100000, 200, 3, 4), (500, 200, 3, 2)):
+        assert plan(*other, 3, H200).kernel == "columns"
+    assert plan(100000, 200, 3, 2, 1, H200).kernel == "short_classes"
+
+
+@pytest.mark.parametrize(
+    ("problem", "columns", "programs"),
+    [
+        ((1, 400, 1024, 4, 1), 8, 128),
+        ((168, 2227, 4, 2, 1), 4, 168),
+        ((1, 1106, 1024, 2, 1), 8, 128),
+        ((16, 1471, 64, 4, 1), 8, 128),
+        ((4, 2980, 152, 2, 1), 8, 76),
+        ((16, 682, 128, 2, 1), 16, 128),
+        ((16, 682, 128, 2, 2), 8, 256),
+        ((8, 484, 512, 2, 1), 32, 128),
+        ((161, 1150, 6, 2, 1), 4, 242),
+        ((64, 2830, 8, 4, 1), 4, 128),
+        ((1, 1372, 615, 2, 1), 8, 77),
+        ((18, 391, 256, 2, 2), 16, 288),
+    ],
+)
+def test_little_of_few_columns_is_not_shared(problem, columns, programs):
+    planned = plan(*problem, H200)
+    assert (planned.splits, planned.block_k, planned.blocks) == (1, columns, programs)
+    assert planned.step >= problem[1]
+
+
+@pytest.mark.parametrize(
+    ("problem", "columns"),
+    [
+        (Problem(4, 8, 88, 4, 3), 8),
+        (Problem(3, 8, 120, 4, 3), 8),
+        (Problem(3, 16, 120, 4, 3), 8),
+        (Problem(4, 8, 96, 4, 3), 32),
+        (Problem(4, 8, 88, 2, 3), 32),
+        (Problem(4, 8, 88, 4, 1), 32),
+        (Problem(4, 8, 87, 4, 3), 32),
+        (Problem(4, 4, 88, 4, 3), 32),
+    ],
+)
+def test_a_little_tile_of_moments_divides_the_columns(problem, columns):
+    """var_correction 4 x 8 x 88 float32 by 8 columns 3.02 us, by 32 3.40; of 16 bits 3.05 and 3.08 (H100)."""
+    assert choose(problem, H200).block_k == columns
+
+
+@pytest.mark.parametrize(
+    ("K", "size", "warps", "columns"), [(2, 4, 1, 16), (4, 4, 1, 16), (3, 4, 2, 32), (2, 2, 2, 32)]
+)
+def test_little_matrices_of_positions_of_32_bits_are_of_single_warps(K, size, warps, columns):
+    """min.dim 8024 x 32 x 2 float32 by two warps 5.34 us, so 4.61 (H100)."""
+    p = plan(16048 // K, 32, K, size, 2, H200)
+    assert (p.warps, p.block_k) == (warps, columns)
+
+
+@pytest.mark.parametrize("problem", [(32, 64, 472), (40, 48, 520), (64, 64, 256), (70, 33, 400)])
+def test_a_little_tile_of_columns_of_16_bits_is_of_two_warps(problem):
+    M, N, K = problem
+    planned = plan(*problem, 2, 1, H200)
+    assert (planned.warps, planned.block_k, planned.splits) == (2, 32, 1)
+    assert planned.step >= N
+    for other in ((M, N, K, 4, 1), (M, N, K + 1, 2, 1), (M // 4, N, K, 2, 1), (M * 4, N, K, 2, 1)):
+        planned = plan(*other, H200)
+        assert (planned.warps, planned.block_k) != (2, 32)
+
+
+@pytest.mark.parametrize(
+    ("problem", "policy", "registers"),
+    [
+        ((191807, 848), LOGSUMEXP, 96),
+        ((110000, 456), LOGSUMEXP, 96),
+        ((131072, 1024), LOGSUMEXP, 64),
+        ((30109, 425), LOGSUMEXP, 64),
+        ((191807, 848), EXTREMES, 64),
+    ],
+)
+def test_exponentials_of_many_elements_have_registers(problem, policy, registers):
+    found = Problem(*problem, 1, 2, 2)
+    launched = launch(found, pairs_call.choose(found, True, H200), H200)
+    assert pairs_call._registers(policy, launched, torch.float32) == registers
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "size"), [(385, 117, 50, 2), (385, 100, 50, 1), (12, 80, 2048, 4), (6, 69, 3712, 4)]
+)
+@pytest.mark.parametrize("accumulators", [1, 2])
+def test_some_results_of_up_to_128_elements_are_one_tile(M, N, K, size, accumulators):
+    """amax 385 x 100 x 50 bf16, in two tiles, 7.15 us, so 5.39 (H100)."""
+    p = plan(M, N, K, size, accumulators, H200)
+    assert (p.kernel, p.step >= N, p.block_k, p.warps, p.splits) == ("columns", True, 32, 4, 1)
+    for other in ((M, 2 * N, K), (M, N, 16 * K)):
+        assert plan(*other, size, accumulators, H200).step < other[1]
+    many = 132 * 131072 // (N * K * size) + 1
+    assert plan(max(M, many), N, K, size, accumulators, H200).step < N
+
+
+@pytest.mark.parametrize(
+    ("N", "K", "tiled"), [(128, 197, True), (97, 197, True), (96, 197, False), (129, 197, False), (128, 198, False)]
+)
+def test_moments_of_many_odd_columns_of_16_bits_are_one_tile(N, K, tiled):
+    """var 3900 x 128 x 197 bf16 by single warps 99.6 us, so 79.5 (H100)."""
+    p = plan(3900, N, K, 2, 3, H200)
+    assert ((p.warps, p.block_k, p.step >= N) == (4, 32, True)) is tiled
+
+
+@pytest.mark.parametrize(("M", "N", "K", "warps", "splits"), [(5, 464, 2301, 8, 1), (5, 600, 2301, 4, 2)])
+def test_two_programs_do_not_share_odd_columns_of_moments(M, N, K, warps, splits):
+    """var 5 x 464 x 2301 float16, shared, 12.7 us, so 11.5 (H100)."""
+    p = plan(M, N, K, 2, 3, H200)
+    assert (p.warps, p.splits) == (warps, splits)
+
+
+@pytest.mark.parametrize(
+    ("N", "K", "block_k"), [(10, 7, 256), (14, 11, 256), (14, 10, 256), (14, 12, 256), (31, 1091, 128)]
+)
+def test_programs_have_more_columns_of_few_bytes(N, K, block_k):
+    """amin 1008445 x 14 x 11 int8 by programs of 64 columns 110 us, so 85 (H100)."""
+    M = 4_000_000 // K
+    p = plan(M, N, K, 1, 1, H200)
+    assert (p.block_k, p.warps, p.step >= N) == (block_k, 4, True)
+    assert plan(M, N, K, 2, 1, H200).block_k < block_k or N > 16
+    assert plan(20_000 // K, N, K, 1, 1, H200).block_k < block_k
+    problem = Problem(M, N, K, 1, 1)  # sum 100000 x 24 x 7 uint8 17.9 us, with more 18.3
+    for wide in (with_wide_accumulators, with_wide_results):
+        assert wide(problem, choose(problem, H200), H200).block_k < block_k or K > 128
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(2400, 48, 545), (1621, 55, 807), (1448, 284, 653)])
+def test_odd_words_are_loaded_by_four_warps(M, N, K):
+    """any 2400 x 48 x 545 int32, by single warps 107 us, so 98 (H100)."""
+    p = plan(M, N, K, 4, 1, H200)
+    assert (p.kernel, p.warps, p.block_n, p.block_k, p.splits) == ("columns", 4, 32, 64, 1)
+    assert plan(M, 40, K, 4, 1, H200).warps == 1
+
+
+def test_odd_columns_of_16_bits_in_less_than_a_sector_are_by_rules():
+    """sum 16384 x 256 x 9 bf16, as a table says, 49.6 us, so 41.5 (H100)."""
+    p = plan(16384, 256, 9, 2, 1, H200)
+    assert (p.kernel, p.warps, p.block_n, p.block_k) == ("columns", 4, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel"), [((35751, 214, 4, 2, 1), "short_classes"), ((2965, 3728, 3, 2, 2), "classes")]
+)
+def test_few_columns_of_16_bits_are_classes_by_rules(problem, kernel):
+    """any 35751 x 214 x 4 bf16 44.2 us as columns, so 27.6, max.dim 2965 x 3728 x 3 52.0 and 35.6 (H100)."""
+    assert plan(*problem, H200).kernel == kernel
+
+
+@pytest.mark.parametrize(("N", "K", "tiled"), [(168, 7, True), (168, 5, False), (256, 7, False), (128, 7, False)])
+def test_positions_of_some_columns_of_32_bits_are_one_tile(N, K, tiled):
+    """argmin 5350 x 168 x 7 float32, in classes by single warps, 23.4 us, so 18.7 (H100)."""
+    p = plan(6000, N, K, 4, 2, H200)
+    assert ((p.kernel, p.warps, p.block_k, p.step >= N) == ("columns", 4, 8, True)) is tiled
+
+
+def test_long_odd_columns_of_16_bits_are_shared():
+    """prod 8 x 4991 x 151 bf16 in one tile, as a table says, 17.2 us, so 12.7 (H100)."""
+    assert plan(8, 4991, 151, 2, 1, H200).splits > 1
+
+
+@pytest.mark.parametrize(("K", "registers"), [(11, 96), (45, 96), (10, 80)])
+def test_pairs_of_odd_columns_in_a_loop_have_registers_for_addresses(K, registers, monkeypatch):
+    """In 80 registers 80 bytes of aminmax 24 x 25503 x 45 float32 spill."""
+    monkeypatch.setattr(pairs_call.devices, "limits", lambda device: H200)
+    assert pairs_call._plan(EXTREMES, Problem(24, 25503, K, 4, 2), True, 0).registers == registers
+    # Of logsumexp 82 x 20 x 35448 float64 104 bytes spill with 16 elements of a thread.
+    for policy, size, elements in ((LOGSUMEXP, 8, 8), (EXTREMES, 8, 16), (LOGSUMEXP, 4, 16)):
+        found = pairs_call._plan(policy, Problem(82, 64, 35437 + K, size, 2), True, 0)
+        assert found.block_n * found.block_k == elements * found.warps * 32
+
+
+@pytest.mark.parametrize(("N", "K", "block_k"), [(4, 7915, 1024), (3, 1025, 1024), (4, 99, 512), (4, 7916, 512)])
+def test_programs_have_more_odd_columns_of_four_halves(N, K, block_k):
+    """all 8178 x 4 x 7915 float16 by programs of 512 columns 228 us, so 213 (H100)."""
+    p = plan(64_000_000 // K, N, K, 2, 1, H200)
+    assert (p.block_k, p.block_n) == (block_k, 4)
+
+
+@pytest.mark.parametrize(("K", "columns"), [(387, 256), (255, 512), (513, 512), (388, 512)])
+def test_programs_of_pairs_reach_into_two_matrices(K, columns):
+    """logsumexp 6597 x 3 x 387 bf16, of 512 columns, which begin in two matrices or three, 17.8 us, so 16.5 (H100)."""
+    assert plan(6597, 3, K, 2, 2, H200).block_k == columns
