@@ -19,8 +19,8 @@ from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES
 
 nan, inf = float("nan"), float("inf")
 
-# On the interpreter's device of 4 multiprocessors these take every way through the plan (tests/ops/families/test_softmax_plan.py
-# looks that they do): several rows to a program, one, edges, groups, loops, blocks ahead, wide and narrow K.
+# On the interpreter's device of 4 multiprocessors these take every way through the plan, which test_softmax_plan.py
+# looks that they do: several rows to a program, one, edges, groups, loops, blocks ahead, wide and narrow K.
 CASES = [
     ((), 0),
     ((1,), -1),
