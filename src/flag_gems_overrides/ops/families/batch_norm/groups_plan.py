@@ -71,8 +71,11 @@ MAX_SHARE_OF_HALF = 8192
 MAX_OF_L2_IN_TURNS, SHARE_OF_L2_IN_TURNS = 2, 2 / 5
 # Few columns forward that programs would hold one by one, with as many rows as all registers of a multiprocessor hold:
 # by groups of 8 warps 14440 x 5 float32 takes 6.76 us, 10.9 by column (4 warps spill; torch.compile 8.9), 9000 x 5 6.39
-# and 8.33, 11769 x 8 float16 7.31 and 8.65 (H100).
-FEW_COLUMNS, ROWS_OF_FEW_COLUMNS = 8, range(8193, 16385)
+# and 8.33, 11769 x 8 float16 7.31 and 8.65, 12000 x 4 float32 6.63 and 8.74 (H100).
+FEW_COLUMNS, ROWS_OF_FEW_COLUMNS = (4, 8), range(8193, 16385)
+# Their loads, of whole vectors or not, and of odd numbers of more rows: 20000 x 5 float32 takes 7.16 us by 79 programs,
+# by flat 9.66, 30000 x 7 bf16 7.56 and 11.4 (H100).
+LOADS_OF_FEW_COLUMNS, SINGLES_OF_FEW_COLUMNS = 2, 8
 # Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
 # 20.4 without; 21627 x 22 x 3, with 4 lanes for 3 elements, 170 and 54.
 MAX_PADDING = 1.32
@@ -104,10 +107,11 @@ def few_columns(problem: Problem, limits: Limits) -> Configuration | None:
     """Of so many rows forward that a program would hold one; None for other problems."""
     A, C, B, size, inputs = problem
     whole = has_vectors(problem)
-    possible = B == inputs == 1 and power_of_2(C) == FEW_COLUMNS and A in ROWS_OF_FEW_COLUMNS
+    possible = B == inputs == 1 and power_of_2(C) in FEW_COLUMNS and A in ROWS_OF_FEW_COLUMNS
     if not possible or size == 8 or (size == 2 and not whole) or limits.capability[0] != 9:
         return None
-    configuration = Configuration("groups", FEW_COLUMNS, 8, 2 if whole else 8, 16)
+    loads = LOADS_OF_FEW_COLUMNS if whole else SINGLES_OF_FEW_COLUMNS
+    configuration = Configuration("groups", power_of_2(C), 8, loads, 16)
     return configuration if launch_or_none(problem, configuration, limits) is not None else None
 
 
@@ -137,7 +141,8 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
         if problem.inputs == 1 and groups.channels >= problem.N and little:
             # Few columns by more, smaller programs: 16481 x 4 float32 8.3 us by 32 of 8 warps, flat 11.5, 11.2 by 8 of
             # 16 warps (H100; torch.compile 10.5).
-            yield groups._replace(warps=8, loads=2, warps_per_sm=16, tiles=1)
+            loads = SINGLES_OF_FEW_COLUMNS if problem.N % 2 else LOADS_OF_FEW_COLUMNS
+            yield groups._replace(warps=8, loads=loads, warps_per_sm=16, tiles=1)
             if problem.itemsize == 2 and problem.N % 4 == 2 and problem.N > 2:
                 # 23640 x 6 bf16 8.9 us by 47 programs of a pipeline, 10.6 by 23 of two tiles; but 60000 x 2 8.1 by 30
                 # of a pipeline, 7.0 by 118 of 8 warps (H100).
