@@ -47,7 +47,9 @@ MIN_ROWS_OF_GRADIENT, COLUMNS_OF_GRADIENT, COLUMNS_OF_GROUPS = 256, {2: 16, 4: 8
 # 16 605, by groups 672 (torch.compile 469), 229 x 33000 32.9, by 16 and 16 40.7, 150 x 262144 bf16 147, by 32 230, by
 # groups 157. Two sectors in two tiles instead of one in one, of many waves: 700 x 30000 float32 107
 # and 118, 700 x 60000 205 and 225, but 600 x 5000, of 313 programs, 29.7 and 25.0.
-MAX_ROWS_OF_SECTORS, MIN_BYTES_OF_SECTORS = {2: 256, 4: 1024}, 8
+# Of float64 two sectors in one tile where two tiles have as many masked lanes: 447 x 10080 51.9 us, by 4 columns and 8
+# warps 54.6, by groups 66.1, 500 x 6000 39.6, 40.2 and 50.1.
+MAX_ROWS_OF_SECTORS, MIN_BYTES_OF_SECTORS = {2: 256, 4: 1024, 8: 512}, 8
 # Runs of a power of two, of so many bytes at most, of so many rows at least, held as columns, by so many bytes of a row
 # or fewer, for half as many programs as multiprocessors at least: the lanes of a warp have the same lines. 139 x 1309 x
 # 2 float32 takes 5.2 us so, 9.7 channel by channel (FlagGems 8.8), 168 x 3479 x 4 14.7 by 4 channels and 4 warps, 19.2
@@ -138,12 +140,15 @@ def gradient_of_sectors(problem: Problem, limits: Limits) -> Configuration | Non
     if size == 8:
         channels = most // power_of_2_within(problem.M)
         wide = channels >= COLUMNS_OF_GRADIENT[size]
-        return two_tiles_of_gradient(problem, channels, limits) if wide else None
+        two_tiles = two_tiles_of_gradient(problem, channels, limits) if wide else None
+        if two_tiles is not None:
+            return two_tiles
     vector = math.gcd(problem.N, VECTOR_BYTES // size) * size
-    possible = problem.inputs == 2 and limits.capability[0] == 9 and block <= MAX_ROWS_OF_SECTORS.get(size, 0)
-    if not possible or vector < MIN_BYTES_OF_SECTORS:
+    if limits.capability[0] != 9 or block > MAX_ROWS_OF_SECTORS[size] or vector < MIN_BYTES_OF_SECTORS:
         return None
     channels = most // block
+    if size == 8:
+        return Configuration("channels", channels, MAX_WARPS)
     if size == 2 and vector == VECTOR_BYTES and WAVES * channels * limits.sm_count < problem.N:
         return Configuration("channels", channels // 2, MAX_WARPS // 2)
     if 2 * sector_bytes(problem, channels) <= MAX_BYTES_OF_SECTORS:
