@@ -116,6 +116,10 @@ MANY_WARPS, WARPS_OF_MANY = 8, 4
 # by side, and one row of any that are no whole vectors: 1 x 9850925 float32 takes 87.6 us so, with several to a thread
 # 110, 1 x 3000001 float16 23.9 and 33.5, 2 x 2000001 float32 36.5 and 40.2, 4 x 1000001 bf16 18.1 and 19.0 (H100).
 ROWS_OF_LANES = 4
+# Odd numbers of float32 columns that L2 does not hold, of up to so many rows, two lines of each to a program, which
+# reads parts of three: 17 x 5556595 takes 349 us so, 431 by a line, the gradient of 20 x 1000001 101 and 116. Not of 16
+# bits: 25 x 1000001 bf16 63.8 and 59.2 (H100).
+ROWS_OF_TWO_LINES = 32
 # Gradients of few runs that begin anywhere: the share of what a program holds that is loaded element by element.
 MAX_SINGLES = 3 / 4
 
@@ -245,10 +249,18 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     if B == 1 and not has_vectors(problem) and (A == 1 or few_odd_rows):
         per_thread = block  # several side by side would be loaded one by one, as masks begin anywhere
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
+    if _reads_parts_of_lines(problem, channels, limits):
+        channels, warps = 2 * channels, 2 * warps
     if inputs == 2 and B > 1 and warps == 1 and cdiv(C, channels) > MANY_WARPS * limits.sm_count:
         by_one_warp = block <= math.gcd(B, VECTOR_BYTES // size) * WARP  # of four, too
         channels, warps = (WARPS_OF_MANY * channels, WARPS_OF_MANY) if by_one_warp else (channels, warps)
     return Configuration("channels", channels, warps)
+
+
+def _reads_parts_of_lines(problem: Problem, channels: int, limits: Limits) -> bool:
+    A, C, B, size, inputs = problem
+    odd = B == 1 and C % 2 == 1 and size == 4 and channels * size == ROW_BYTES
+    return odd and A <= ROWS_OF_TWO_LINES and inputs * A * C * size > limits.l2_bytes
 
 
 def _two_tiles_of_runs(problem: Problem, limits: Limits) -> Configuration | None:
