@@ -8,19 +8,18 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import (
-    MAX_WARPS,
-    MERGED_CHANNELS,
-    MERGED_ELEMENTS,
+    SMALL_GROUP,
     WORDS_OF_THREAD,
     Channels,
     Configuration,
     Flat,
     Groups,
     Problem,
+    Tiling,
     by_words,
     has_vectors,
-    held,
     launch,
+    merge_of,
 )
 
 # Bytes that a multiprocessor moves in a microsecond; microseconds of a launch, of an iteration, and
@@ -90,8 +89,6 @@ COLUMNS_US, ROWS_US = 5.0, 2.5
 # 64 by 46 15.5 and 14.6, but 12000 x 64 float32 by 33 16.1 and 17.8, 28304 x 96 by 44 32.5 and 33.4, 28304 x 32 bf16 by
 # 55 14.5 and 15.0, 8000 x 96 float32 by 22 15.8 and 20.2 (H100).
 PROGRAM_US, FEW_PROGRAMS = 0.028, 16
-
-
 # The same where rows begin within a sector and L2 does not hold them: programs side by side read its parts one after
 # the other. 8936 x 4028 float32 takes 330 us by groups, 287 by flat (PyTorch 290), 8000 x 8184 bf16 276 and 249, but
 # 8936 x 4096 float32 255 and 257, 3000 x 4028 104 and 103, of float64 176 and 186; forward 8936 x 4028 float32 200 and
@@ -102,6 +99,17 @@ OF_SPLIT_SECTORS = 1.08
 # x 4 54 and 33, 2080 x 860 x 8 bf16 70 and 51, the gradient of 1200 x 860 x 4 float32 52 and 40, but 2080 x 860 x 8,
 # whose runs are sectors, 66 and 77 (H100).
 OF_HALF_SECTORS = 1.4
+# channels: microseconds of a request for a line or a part of it, by one lane or by several, and of an element.
+# What is read takes half of one, what is stored the rest of two.
+REQUEST_US, PARTS_REQUEST_US, ELEMENT_US, LINE_BYTES = 0.0011, 0.0016, 0.0001, 128
+# The same as OF_PARTS_OF_VECTORS: of channels with loads of two bytes, and of groups that read runs.
+OF_TWO_BYTES, OF_PARTS_OF_RUNS = 1.8, {16: 1.0, 8: 1.2, 4: 1.35, 2: 2.0}
+# flat: programs of a multiprocessor that merge at once.
+MERGERS_AT_ONCE = 8
+# flat: microseconds besides of merging places of runs, and how many times as long data take where groups read whole
+# vectors: 512 x 35 x 10185 float32 1364 us, by groups 1295, 752 x 184 x 100 71.6 and 71.5, 165 x 112 x 59, by groups,
+# 13.0 (H100).
+PLACES_US, OF_PLACES = 2.0, 1.08
 
 
 class _Work(NamedTuple):
@@ -112,6 +120,7 @@ class _Work(NamedTuple):
     reads: int = 2
     turns: int = 1  # blocks of a program
     workspace: int = 0  # bytes
+    latency: float = 0.0  # microseconds whatever the bytes
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
@@ -146,31 +155,43 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     split = isinstance(chosen, Groups) and chosen.tiling.columns and problem.N * problem.itemsize % SECTOR_BYTES > 0
     if split and not in_l2:
         moved *= OF_SPLIT_SECTORS
-    return work.us + max(moved / (busy * BYTES_PER_US), work.iterations * ITERATION_US)
+    return work.us + max(moved / (busy * BYTES_PER_US), work.iterations * ITERATION_US, work.latency)
 
 
 def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
     tiling, slower = chosen.tiling, 1.0
     if problem.K > 1:
-        slower = OF_PARTS_OF_VECTORS.get(tiling.vec * problem.itemsize, 1.0)
+        vector = tiling.vec * problem.itemsize
+        slower = OF_TWO_BYTES if vector == 2 else OF_PARTS_OF_VECTORS.get(vector, 1.0)
         # Sectors are read whole, whatever is needed of them: the gradient of 952 x 16384 x 2 bf16 takes 370 us with 8
-        # bytes at a time. That is why parts of vectors are slow, too; few programs feel one of the two alone: of 1917 x
-        # 18 x 3 float16 8.4 us, by flat 12.9 (FlagGems 11.0), of 2700 x 18 x 3 10.3 and 12.0, of 1917 x 64 x 3 bf16
-        # 11.9 and 12.9, of 1917 x 4 x 3 float16 5.6 and 11.0, of 2700 x 4 x 2 bf16 4.6 and 11.6, of 2231 x 100 x 3
-        # float16 12.4 and 14.5; 5000 x 18 x 3 float16 14.8 and 16.3, 4591 x 123 x 3 bf16 21.0 and 33.1. Not programs
-        # whose threads have twice as many elements: 3267 x 19 x 10 float16 14.1, by groups 12.4, 2499 x 3 x 10 9.9 and
-        # 8.2, 6014 x 106 x 4 21.9, by flat 20.2; nor more programs than multiprocessors: 4698 x 138 x 3 28.3 and 22.9
-        # (H100).
+        # bytes at a time. Parts of vectors wait for that, too: of 77 x 65536 x 3 float16 48.5 us, by flat 75.6, of 32 x
+        # 524288 x 3 bf16 148 and 267, forward 40 x 200000 x 3 54.4 and 97.3 (H100). Short runs as columns do not.
         row = problem.N * problem.K * problem.itemsize
         read = tiling.channels * (1 if tiling.run else problem.K) * problem.itemsize
         sectors = max(min(SECTOR_BYTES, row) / read, 1.0)
-        one, both = max(slower, sectors), slower * sectors
-        full = tiling.block > held(problem) * MAX_WARPS * WARP
-        many = full or tiling.blocks > limits.sm_count
-        slower = both if many else one + (both - one) * tiling.blocks / (2 * limits.sm_count)
+        slower = slower * sectors if tiling.run else max(slower, sectors)
+        many = tiling.blocks > limits.sm_count
         slower *= OF_HALF_SECTORS if many and read == VECTOR_BYTES < row else 1.0
         slower *= OF_EDGES + EDGE_VECTORS * tiling.vec / problem.K if tiling.edges else 1.0
-    return _Work(LAUNCH_US, tiling.blocks, cdiv(tiling.blocks, _at_once(tiling.warps, limits)), slower, reads=1)
+    iterations = cdiv(tiling.blocks, _at_once(tiling.warps, limits))
+    return _Work(LAUNCH_US, tiling.blocks, iterations, slower, reads=1, latency=_latency(problem, tiling, limits))
+
+
+def _latency(problem: Problem, tiling: Tiling, limits: Limits) -> float:
+    """Requests of a multiprocessor's programs, a line each, and what its threads compute, where these take longer than
+    bytes: with loads of less than a vector of runs. 3128 x 71 x 3 float16 takes 12.3 us, by flat 15.1, the gradient of
+    1917 x 18 x 3 8.4, but 4096 x 32 x 3 float32 17.4 and 11.6, the gradients of 1864 x 8 x 3 7.9, by groups 6.8, of
+    80 x 8192 x 14 bf16 46.3 and 42.0 (H100).
+    """
+    if problem.K == 1 or tiling.run or tiling.vec * problem.itemsize == VECTOR_BYTES:
+        return 0.0
+    side_by_side = tiling.channels * problem.K * problem.itemsize
+    row = problem.N * problem.K * problem.itemsize
+    lines = max(side_by_side / LINE_BYTES, min(row / LINE_BYTES, 1.0))
+    programs = max(tiling.blocks / limits.sm_count, 1.0)
+    request = REQUEST_US if tiling.vec == problem.K else PARTS_REQUEST_US
+    requests = (problem.inputs + 3) / 2 * problem.M * lines * request
+    return ITERATION_US + programs * (requests + tiling.channels * (tiling.block + tiling.rest) * ELEMENT_US)
 
 
 def _of_groups(problem: Problem, chosen: Groups) -> _Work:
@@ -187,7 +208,8 @@ def _of_groups(problem: Problem, chosen: Groups) -> _Work:
         iterations //= 2
     if chosen.group > 1:
         merges = ITERATION_US * cdiv(chosen.group, chosen.parts)
-        us += turns * (EXCHANGE_US + merges + (chosen.programs / PROGRAMS_OF_US) ** 2)
+        waits = 1.0 if tiling.columns else min(chosen.group / SMALL_GROUP, 1.0)
+        us += turns * (EXCHANGE_US + merges + waits * (chosen.programs / PROGRAMS_OF_US) ** 2)
         if by_words(problem, chosen):
             us -= turns * (WORDS_US_OF_COLUMNS if tiling.columns and problem.inputs == 2 else WORDS_US)
             many = 2 * power_of_2(chosen.group) * tiling.channels > WORDS_OF_THREAD * WARP * tiling.warps
@@ -196,7 +218,7 @@ def _of_groups(problem: Problem, chosen: Groups) -> _Work:
         us += COLUMNS_US if tiling.columns else ROWS_US
         if tiling.columns and problem.inputs == 2:
             us += PROGRAM_US * max(chosen.group - FEW_PROGRAMS, 0)
-    slower = OF_PARTS_OF_VECTORS.get(vector, 1.0)
+    slower = (OF_PARTS_OF_VECTORS if tiling.columns else OF_PARTS_OF_RUNS).get(vector, 1.0)
     if tiling.columns and vector < VECTOR_BYTES:
         slower *= OF_NARROW_COLUMNS
     if tiling.columns and chosen.group > 1:
@@ -219,19 +241,24 @@ def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> _Work:
     iterations = cdiv(chosen.programs, _at_once(chosen.warps, limits)) * chosen.slice_size
     iterations *= 1 if chosen.stages > 1 else 2
     sums = 2 * max(problem.itemsize, 4) * (3 if problem.inputs == 1 else 2)
+    merge = merge_of(problem, chosen, limits)
+    mergers = cdiv(problem.N, merge.channels)
     if chosen.by_place:
-        workspace, parts = sums * chosen.group * chosen.width, chosen.group * chosen.per_row
+        workspace, parts = sums * chosen.group * chosen.width // chosen.unit, chosen.group * chosen.sums_per_row
         # What merges them reads half of it.
-        mergers = min(cdiv(problem.N, MERGED_CHANNELS), limits.sm_count)
-        us += workspace / 2 / (mergers * BYTES_PER_US)
+        us += workspace / 2 / (min(mergers, limits.sm_count) * BYTES_PER_US)
     else:
         # At the end a program adds up what its threads have.
         at_a_time = max(chosen.block_c * chosen.block_e / (chosen.warps * WARP * SUMS_OF_ITERATION), 1)
-        us += ITERATION_US * at_a_time * cdiv(chosen.channels, chosen.block_c) * cdiv(chosen.per_row, chosen.block_e)
+        iterations_of_sums = cdiv(chosen.channels, chosen.block_c) * cdiv(chosen.sums_per_row, chosen.block_e)
+        us += ITERATION_US * at_a_time * iterations_of_sums
         us += FLAT_SUMS_US.get(chosen.warps, 0.0) if problem.inputs == 2 else 0.0
-        workspace, parts = sums * chosen.programs * chosen.lanes * chosen.vec, chosen.group
-    us += ITERATION_US * (parts * MERGED_CHANNELS // MERGED_ELEMENTS)
+        workspace, parts = sums * chosen.programs * chosen.lanes * chosen.vec // chosen.unit, chosen.group
+    us += ITERATION_US * (cdiv(mergers, MERGERS_AT_ONCE * limits.sm_count) * cdiv(parts, merge.entries) - 1)
     slower = OF_FLAT_WARPS.get(chosen.warps, 1.0)
+    if chosen.by_place and problem.K > 1:
+        us += PLACES_US
+        slower *= OF_PLACES if has_vectors(problem) else 1.0
     return _Work(us, chosen.programs, iterations, slower, workspace=workspace)
 
 

@@ -44,10 +44,11 @@ def batch_norm_backward_flat_sums(
     VEC: tl.constexpr,
     BLOCK_C: tl.constexpr,
     BLOCK_E: tl.constexpr,
+    UNIT: tl.constexpr,
     STAGES: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """The sums of a part of a block."""
+    """The sums of a part of a block, of UNIT places each: VEC, if a vector is of one channel, or 1."""
     if PDL:
         gdc_launch_dependents()
     ACC: tl.constexpr = partial_ptr.dtype.element_ty
@@ -71,17 +72,24 @@ def batch_norm_backward_flat_sums(
             sum_dy += dy
             # Where there is nothing dy is 0, but the mean may be infinite.
             sum_dyx += tl.where(rest_mask, dy * (x - mean), 0.0)
+    if UNIT > 1:
+        sum_dy = tl.sum(sum_dy, 1, keep_dims=True)
+        sum_dyx = tl.sum(sum_dyx, 1, keep_dims=True)
+    units = places_of_block(LANES, VEC // UNIT)
     if columns_ptr is None:
-        partial_ptr += row_of_part(part, start, width, VEC)
-        tl.store(partial_ptr + places, sum_dy, mask=mask)
-        tl.store(partial_ptr + row_of_part(GROUP, 0, width, VEC) + places, sum_dyx, mask=mask)
+        row = width // UNIT
+        partial_ptr += row_of_part(part, start // UNIT, row, VEC // UNIT)
+        tl.store(partial_ptr + units, sum_dy, mask=mask)
+        tl.store(partial_ptr + row_of_part(GROUP, 0, row, VEC // UNIT) + units, sum_dyx, mask=mask)
     else:
-        COUNT: tl.constexpr = LANES * VEC
+        COUNT: tl.constexpr = LANES * VEC // UNIT
         columns_ptr += tl.cast(tl.program_id(0), tl.int64) * 2 * COUNT
-        tl.store(columns_ptr + places, sum_dy)
-        tl.store(columns_ptr + COUNT + places, sum_dyx)
+        tl.store(columns_ptr + units, sum_dy)
+        tl.store(columns_ptr + COUNT + units, sum_dyx)
         tl.debug_barrier()
-        add_places(columns_ptr, COUNT, partial_ptr + part * C, GROUP * C, C, B, per_row, BLOCK_C, BLOCK_E)
+        add_places(
+            columns_ptr, COUNT, partial_ptr + part * C, GROUP * C, C, B // UNIT, per_row // UNIT, BLOCK_C, BLOCK_E
+        )
 
 
 @triton.jit

@@ -44,6 +44,7 @@ def batch_norm_flat_statistics(
     VEC: tl.constexpr,
     BLOCK_C: tl.constexpr,
     BLOCK_E: tl.constexpr,
+    UNIT: tl.constexpr,
     STAGES: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -86,22 +87,34 @@ def batch_norm_flat_statistics(
             shift = deviation / count
             mean += shift
             squares += deviation * (deviation - shift)
+    if UNIT > 1:
+        # The places of a vector are of one channel and of as many rows: UNIT, VEC, of them are merged.
+        rows = rows_of_places(start + places, end - begin, rest, with_rest, width, ROWS).to(ACC)
+        unit_pivot = tl.sum(pivot, 1, keep_dims=True) / UNIT
+        mean += pivot - unit_pivot
+        pivot = unit_pivot
+        unit_mean = tl.sum(mean, 1, keep_dims=True) / UNIT
+        deviation = mean - unit_mean
+        squares = tl.sum(squares + rows * deviation * deviation, 1, keep_dims=True)
+        mean = unit_mean
+    units = places_of_block(LANES, VEC // UNIT)
+    row = width // UNIT
     if columns_ptr is None:
-        partial_ptr += row_of_part(part, start, width, VEC) + places
-        plane = row_of_part(GROUP, 0, width, VEC)
+        partial_ptr += row_of_part(part, start // UNIT, row, VEC // UNIT) + units
+        plane = row_of_part(GROUP, 0, row, VEC // UNIT)
         tl.store(partial_ptr, pivot, mask=mask)
         tl.store(partial_ptr + plane, mean, mask=mask)
         tl.store(partial_ptr + 2 * plane, squares, mask=mask)
     else:
-        COUNT: tl.constexpr = LANES * VEC
+        COUNT: tl.constexpr = LANES * VEC // UNIT
         columns_ptr += tl.cast(tl.program_id(0), tl.int64) * 3 * COUNT
-        tl.store(columns_ptr + places, pivot)
-        tl.store(columns_ptr + COUNT + places, mean)
-        tl.store(columns_ptr + 2 * COUNT + places, squares)
+        tl.store(columns_ptr + units, pivot)
+        tl.store(columns_ptr + COUNT + units, mean)
+        tl.store(columns_ptr + 2 * COUNT + units, squares)
         tl.debug_barrier()
         merge_places(
-            columns_ptr, partial_ptr + part * C, GROUP * C, C, B, width, per_row, end - begin, rest, with_rest,
-            ROWS, COUNT, BLOCK_C, BLOCK_E,
+            columns_ptr, partial_ptr + part * C, GROUP * C, C, B // UNIT, row, per_row // UNIT, end - begin,
+            rest // UNIT, with_rest, ROWS, COUNT, BLOCK_C, BLOCK_E, UNIT,
         )  # fmt: skip
 
 
@@ -121,6 +134,7 @@ def merge_places(
     COUNT: tl.constexpr,
     BLOCK_C: tl.constexpr,
     BLOCK_E: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """The statistics of each channel over its places (Chan, Golub and LeVeque), as statistics.py has them of parts:
     from the pivot of the first place.
@@ -138,7 +152,7 @@ def merge_places(
         for e in tl.range(0, per_row, BLOCK_E):
             count, mean, _ = entries_of_channels(
                 columns_ptr, origin, channels, known, e, C, B, width, per_row, tiles, rest, with_rest,
-                ROWS, COUNT, BLOCK_E,
+                ROWS, COUNT, BLOCK_E, UNIT,
             )  # fmt: skip
             sums += mean * count
             counts += count
@@ -150,7 +164,7 @@ def merge_places(
         for e in tl.range(0, per_row, BLOCK_E):
             count, mean, place_squares = entries_of_channels(
                 columns_ptr, origin, channels, known, e, C, B, width, per_row, tiles, rest, with_rest,
-                ROWS, COUNT, BLOCK_E,
+                ROWS, COUNT, BLOCK_E, UNIT,
             )  # fmt: skip
             deviation = tl.where(count > 0, mean - channel_mean, 0.0)
             squares += place_squares + count * deviation * deviation
@@ -179,12 +193,13 @@ def entries_of_channels(
     ROWS: tl.constexpr,
     COUNT: tl.constexpr,
     BLOCK_E: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """(count, mean minus origin, sum of squared deviations) of the entries from ``first`` on, 0 where there is none."""
     entries = first + tl.arange(0, BLOCK_E)[None, :]
     mask = known & (entries < per_row)
     places = places_of_channels(channels, entries, C, B)
-    count = tl.where(mask, rows_of_places(places, tiles, rest, with_rest, width, ROWS), 0).to(origin.dtype)
+    count = tl.where(mask, UNIT * rows_of_places(places, tiles, rest, with_rest, width, ROWS), 0).to(origin.dtype)
     mean = tl.load(columns_ptr + places, mask=mask, other=0.0) - origin
     mean += tl.load(columns_ptr + COUNT + places, mask=mask, other=0.0)
     return count, tl.where(mask, mean, 0.0), tl.load(columns_ptr + 2 * COUNT + places, mask=mask, other=0.0)
@@ -212,6 +227,7 @@ def batch_norm_flat_merge(
     CHANNELS: tl.constexpr,
     ENTRIES: tl.constexpr,
     ROWS: tl.constexpr,
+    UNIT: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """The statistics of CHANNELS channels, of ``total`` elements each, from those of their parts.
@@ -245,7 +261,7 @@ def batch_norm_flat_merge(
             elements = tl.where(parts < GROUP - 1, SLICE, total - tl.cast(SLICE, tl.int64) * (GROUP - 1))
         else:
             of_part = tl.minimum(SLICE, tiles - parts * SLICE)
-            elements = rows_of_places(places, of_part, rest, parts == GROUP - 1, width, ROWS)
+            elements = UNIT * rows_of_places(places, of_part, rest, parts == GROUP - 1, width, ROWS)
         part_count = tl.where(parts < GROUP, elements, 0).to(ACC)
         shift = tl.where(mask, part_mean - means, 0.0)
         new_counts = counts + part_count

@@ -24,6 +24,9 @@ PARTS_PER_THREAD = 2
 # Runs of so many bytes, which are no whole vectors, are read as a head, vectors and a tail: the gradients of 16 x 352 x
 # 39489 float16 577 us, element by element 1653, of 5 x 7063 x 875 float32 143 and 194. The bound itself is estimated.
 MIN_UNALIGNED_BYTES = 512
+# Of gradients with loads of two bytes half as many: 2632 x 5 x 219 bf16 21.6 us so, element by element 30.3, 3464 x 11
+# x 173 40.3 and 59.8, 40 x 2000 x 201 46.1 and 70.4, 10 x 13784 x 137 49.2 and 86.4 (H100).
+MIN_ODD_BYTES, BYTES_OF_ODD_LOADS = 256, 2
 # Forward they are gone through so in tiles only where all are more than LITTLE_BYTES, of 16 bits LITTLE_EDGES, since
 # heads and tails are one more wait: 3 x 528 x 19495 bf16 76.4 us, element by element 174.5 (PyTorch 140.9), 40 x 200 x
 # 3001 67.5 and 130.4, 3 x 528 x 10001 float32 76.3 and 86.9, 8 x 700 x 1971 float64 105.4 and 129.8, 40 x 20 x 3001
@@ -70,6 +73,8 @@ LANES_OF_SMALL = 128
 # (with 128 float64 spills 96 bytes, left to itself the compiler spills 8 of float32 on sm_100). Statistics of places in
 # float64: one entry to a thread, or 8 bytes spill (8000 x 5000, Triton 3.6).
 MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS, MERGE_REGISTERS = 8, 1024, 4, 255
+# More of them where that leaves so many programs to a multiprocessor, or down to so few, of more entries.
+MIN_MERGED_CHANNELS, MAX_MERGED_CHANNELS, MERGE_WAVES = 2, 128, 2
 
 
 class Problem(NamedTuple):
@@ -161,10 +166,16 @@ class Flat(NamedTuple):
     block_e: int
     warps: int
     stages: int
+    unit: int  # places, all of a channel, that a thread adds up
 
     @property
     def programs(self) -> int:
         return self.blocks * self.group
+
+    @property
+    def sums_per_row(self) -> int:
+        """Of a channel in a long row."""
+        return self.per_row // self.unit
 
     def part(self) -> int:
         """Elements of a channel that a part has, but the last."""
@@ -382,15 +393,45 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
     group = cdiv(tiles, slice_size)
     if not all_channels and 3 * group * width >= 2**31:
         raise ValueError("sums are counted in 32 bits")
-    per_row = rows_of_long * B
+    per_row, unit = rows_of_long * B, vec if B % vec == 0 else 1
+    of_row = power_of_2(per_row // unit)
     # Of few channels more places at a time.
     sums = SUMS_OF_THREAD[inputs] * threads
-    block_c = min(max(sums // min(power_of_2(per_row), WARP), 1), power_of_2(min(channels, C)))
-    block_e = min(power_of_2(per_row), max(sums // block_c, 1))
+    block_c = min(max(sums // min(of_row, WARP), 1), power_of_2(min(channels, C)))
+    block_e = min(of_row, max(sums // block_c, 1))
     return Flat(
         power_of_2(min(channels, C)), rows_of_long, width, per_row, rows, lanes, vec, not all_channels,
-        tiles, rest, blocks, group, slice_size, block_c, block_e, warps, stages,
+        tiles, rest, blocks, group, slice_size, block_c, block_e, warps, stages, unit,
     )  # fmt: skip
+
+
+class Merge(NamedTuple):
+    """What a program merges of the parts: entries of some channels at a time."""
+
+    channels: int
+    entries: int
+    warps: int
+
+
+def merge_of(problem: Problem, chosen: Flat, limits: Limits) -> Merge:
+    """Many channels of few entries side by side, few channels of many entries by more programs and warps."""
+    count = chosen.group * (chosen.sums_per_row if chosen.by_place else 1)
+    entries, channels, warps = power_of_2(count), MERGED_CHANNELS, MERGE_WARPS
+    one_of_thread = chosen.by_place and problem.itemsize == 8 and problem.inputs == 1
+    elements = MAX_WARPS * WARP if one_of_thread else MERGED_ELEMENTS
+    while (
+        channels < MAX_MERGED_CHANNELS
+        and 2 * channels * entries <= elements
+        and cdiv(problem.N, 2 * channels) >= MERGE_WAVES * limits.sm_count
+    ):
+        channels *= 2
+    if chosen.by_place and channels * entries > elements:
+        while channels > MIN_MERGED_CHANNELS and 2 * cdiv(problem.N, channels) <= limits.sm_count:
+            channels //= 2
+        if cdiv(problem.N, channels) <= limits.sm_count and not one_of_thread and channels * entries > elements:
+            elements, warps = 2 * elements, 2 * warps
+    entries = min(entries, elements // channels)
+    return Merge(channels, entries, max(entries * channels // WARP, 1) if one_of_thread else warps)
 
 
 def tiles(problem: Problem, channels: int, warps: int, loads: int, padded: bool) -> Tiling:
@@ -421,9 +462,11 @@ def has_edges(problem: Problem) -> bool:
 def may_have_edges(problem: Problem) -> bool:
     """Whether runs that are no whole vectors can be read as a head, vectors and a tail. With offsets of 64 bits kernels
     spill, 128 bytes of bf16 on sm_90."""
-    A, C, B, size, _ = problem
+    A, C, B, size, inputs = problem
     possible = B > 1 and A * C * B + MAX_BLOCK < 2**31
-    return possible and B * size >= MIN_UNALIGNED_BYTES and not _divide_into_vectors(problem)
+    odd = inputs == 2 and math.gcd(B, VECTOR_BYTES // size) * size <= BYTES_OF_ODD_LOADS
+    least = MIN_ODD_BYTES if odd else MIN_UNALIGNED_BYTES
+    return possible and B * size >= least and not _divide_into_vectors(problem)
 
 
 def _divide_into_vectors(problem: Problem) -> bool:

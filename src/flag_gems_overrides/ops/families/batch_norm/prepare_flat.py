@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import torch
 
+from ...launch import devices
 from ...launch.allocation import Allocation
 from ...launch.prepared import Launch
-from ...launch.sizes import WARP, cdiv, power_of_2
+from ...launch.sizes import cdiv
 from ..norm.prepare import after_another, has_pdl
 from .flat_backward import (
     batch_norm_backward_flat_apply,
@@ -18,16 +19,7 @@ from .flat_backward import (
     batch_norm_backward_flat_sums,
 )
 from .flat_forward import batch_norm_flat_apply, batch_norm_flat_merge, batch_norm_flat_statistics
-from .launches import (
-    FLAT_REGISTERS,
-    MAX_WARPS,
-    MERGE_REGISTERS,
-    MERGE_WARPS,
-    MERGED_CHANNELS,
-    MERGED_ELEMENTS,
-    Flat,
-    Problem,
-)
+from .launches import FLAT_REGISTERS, MERGE_REGISTERS, Flat, Merge, Problem, merge_of
 
 
 def flat_forward(
@@ -36,15 +28,16 @@ def flat_forward(
     C, B, grid = problem.N, problem.K, (chosen.programs,)
     total, parts = problem.M * B, (chosen.group, chosen.slice_size)
     pdl, options = has_pdl(device), _options(chosen)
+    merges = merge_of(problem, chosen, devices.limits(device))
     statistics = batch_norm_flat_statistics.bind(
         device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts,
         **options, **_options_of_sums(chosen), PDL=pdl,
     )  # fmt: skip
     merge = batch_norm_flat_merge.bind(
-        device, _merge_grid(C), *_of_parts(chosen, C, B), chosen.tiles, chosen.rest, total, eps_bits, momentum_bits,
-        chosen.group, chosen.slice_size if chosen.by_place else chosen.part(),
-        ROWS=chosen.rows if chosen.by_place else 0,
-        **_options_of_merge(chosen, chosen.by_place and accumulator == torch.float64), **after_another(pdl),
+        device, _merge_grid(C, merges), *_of_parts(chosen, C, B), chosen.tiles, chosen.rest // chosen.unit, total,
+        eps_bits, momentum_bits, chosen.group, chosen.slice_size if chosen.by_place else chosen.part(),
+        ROWS=chosen.rows if chosen.by_place else 0, UNIT=chosen.unit,
+        **_options_of_merge(merges), **after_another(pdl),
     )  # fmt: skip
     apply = batch_norm_flat_apply.bind(
         device, grid, C, B, chosen.width, chosen.tiles, chosen.rest, *parts, **options, **after_another(pdl)
@@ -80,13 +73,14 @@ def flat_backward(
     C, B, grid = problem.N, problem.K, (chosen.programs,)
     total, parts = problem.M * B, (chosen.group, chosen.slice_size)
     pdl, options = has_pdl(device), _options(chosen)
+    merges = merge_of(problem, chosen, devices.limits(device))
     sums = batch_norm_backward_flat_sums.bind(
         device, grid, C, B, chosen.width, chosen.per_row, chosen.tiles, chosen.rest, *parts,
         **options, **_options_of_sums(chosen), PDL=pdl,
     )  # fmt: skip
     merge = batch_norm_backward_flat_merge.bind(
-        device, _merge_grid(C), *_of_parts(chosen, C, B), chosen.group,
-        **_options_of_merge(chosen), **after_another(pdl),
+        device, _merge_grid(C, merges), *_of_parts(chosen, C, B), chosen.group,
+        **_options_of_merge(merges), **after_another(pdl),
     )  # fmt: skip
     apply = None
     if mask[0]:
@@ -127,8 +121,8 @@ def _workspace(
     chosen: Flat, planes: int, C: int, dtype: torch.dtype, device: int
 ) -> tuple[Allocation | None, Allocation]:
     if chosen.by_place:
-        return None, Allocation((planes, chosen.group, chosen.width), dtype, device)
-    columns = Allocation((chosen.programs, planes, chosen.lanes * chosen.vec), dtype, device)
+        return None, Allocation((planes, chosen.group, chosen.width // chosen.unit), dtype, device)
+    columns = Allocation((chosen.programs, planes, chosen.lanes * chosen.vec // chosen.unit), dtype, device)
     return columns, Allocation((planes, chosen.group, C), dtype, device)
 
 
@@ -144,21 +138,23 @@ def _options(chosen: Flat) -> dict[str, int | bool]:
 
 
 def _options_of_sums(chosen: Flat) -> dict[str, int]:
-    return {"BLOCK_C": chosen.block_c, "BLOCK_E": chosen.block_e}
+    return {"BLOCK_C": chosen.block_c, "BLOCK_E": chosen.block_e, "UNIT": chosen.unit}
 
 
-def _merge_grid(C: int) -> tuple[int]:
-    return (cdiv(C, MERGED_CHANNELS),)
+def _merge_grid(C: int, merge: Merge) -> tuple[int]:
+    return (cdiv(C, merge.channels),)
 
 
 def _of_parts(chosen: Flat, C: int, B: int) -> tuple[int, int, int, int]:
     """C, B, width and per_row of what programs store for each other."""
-    return (C, B, chosen.width, chosen.per_row) if chosen.by_place else (C, 1, C, 1)
+    unit = chosen.unit
+    return (C, B // unit, chosen.width // unit, chosen.sums_per_row) if chosen.by_place else (C, 1, C, 1)
 
 
-def _options_of_merge(chosen: Flat, one_of_thread: bool = False) -> dict[str, int]:
-    entries = chosen.group * (chosen.per_row if chosen.by_place else 1)
-    most = min(MERGED_ELEMENTS, MAX_WARPS * WARP) if one_of_thread else MERGED_ELEMENTS
-    entries = min(power_of_2(entries), most // MERGED_CHANNELS)
-    warps = max(entries * MERGED_CHANNELS // WARP, 1) if one_of_thread else MERGE_WARPS
-    return {"num_warps": warps, "CHANNELS": MERGED_CHANNELS, "ENTRIES": entries, "maxnreg": MERGE_REGISTERS}
+def _options_of_merge(merge: Merge) -> dict[str, int]:
+    return {
+        "num_warps": merge.warps,
+        "CHANNELS": merge.channels,
+        "ENTRIES": merge.entries,
+        "maxnreg": MERGE_REGISTERS,
+    }
