@@ -15,8 +15,8 @@ from accuracy.reductions import FLOATING, each
 from flag_gems_overrides.ops.families.batch_norm import launches, plan
 from flag_gems_overrides.ops.launch import devices
 
-# Rows that are read as they lie: all channels of several rows, with a rest and without, and by place (1); vectors of one
-# channel too.
+# Rows that are read as they lie: all channels of several rows, with a rest and without, and by place (1); also where
+# vectors are of one channel.
 SHORT = [((700, 5), 5), ((133, 3, 7), 3), ((96, 48), 48), ((90, 504), 1), ((31, 40, 16), 1), ((131, 3, 8), 3)]
 # Rows that are read by place: blocks that begin and end anywhere, with a rest of rows and without.
 BY_PLACE = [(86, 77), (64, 33, 5), (150, 130), (71, 3, 104)]

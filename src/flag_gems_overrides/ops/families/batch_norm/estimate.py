@@ -103,7 +103,7 @@ OF_HALF_SECTORS = 1.4
 # What is read takes half of one, what is stored the rest of two.
 REQUEST_US, PARTS_REQUEST_US, ELEMENT_US, LINE_BYTES = 0.0011, 0.0016, 0.0001, 128
 # The same as OF_PARTS_OF_VECTORS: of channels with loads of two bytes, and of groups that read runs.
-OF_TWO_BYTES, OF_PARTS_OF_RUNS = 1.8, {16: 1.0, 8: 1.2, 4: 1.35, 2: 2.0}
+OF_TWO_BYTES, OF_PARTS_OF_RUNS = 1.8, {16: 1.0, 8: 1.15, 4: 1.2, 2: 2.0}
 # flat: programs of a multiprocessor that merge at once.
 MERGERS_AT_ONCE = 8
 # flat: microseconds besides of merging places of runs, and how many times as long data take where groups read whole
