@@ -8,6 +8,7 @@ import torch
 from gpus import H100, H200
 
 from flag_gems_overrides.ops.families.batch_norm import prepare
+from flag_gems_overrides.ops.families.batch_norm.flat_plan import flat_of
 from flag_gems_overrides.ops.families.batch_norm.groups_plan import groups_of
 from flag_gems_overrides.ops.families.batch_norm.launches import (
     MAX_PROGRAMS_BY_WORDS,
@@ -17,6 +18,7 @@ from flag_gems_overrides.ops.families.batch_norm.launches import (
     Problem,
     by_words,
     launch,
+    merge_of,
 )
 from flag_gems_overrides.ops.families.batch_norm.layout import View
 from flag_gems_overrides.ops.families.batch_norm.plan import choose, plan
@@ -273,6 +275,9 @@ def test_many_columns_are_not_held_where_that_is_slower(problem, kernel):
         (Problem(14440, 5, 1, 4, 1), ("groups", 8, 8, 8, 16, 1)),
         (Problem(9000, 5, 1, 4, 1), ("groups", 8, 8, 8, 16, 1)),
         (Problem(11769, 8, 1, 2, 1), ("groups", 8, 8, 2, 16, 1)),
+        (Problem(12000, 4, 1, 4, 1), ("groups", 4, 8, 2, 16, 1)),
+        (Problem(20000, 5, 1, 4, 1), ("groups", 8, 8, 8, 16, 1)),
+        (Problem(30000, 7, 1, 2, 1), ("groups", 8, 8, 8, 16, 1)),
     ],
     ids=str,
 )
@@ -292,6 +297,9 @@ def test_few_columns_forward_as_they_were_timed(problem, configuration):
         (Problem(3000, 301, 1, 4, 2), ("flat", 1, 4, 2, 16, 2)),
         (Problem(13085, 188, 1, 4, 2), ("groups", 32, 16, 4, 16, 1)),
         (Problem(40000, 64, 1, 4, 2), ("flat", 64, 4, 2, 16, 2)),
+        (Problem(447, 10080, 1, 8, 2), ("channels", 8, 16, 0, 0, 1)),
+        (Problem(20, 1000001, 1, 4, 2), ("channels", 64, 4, 0, 0, 1)),
+        (Problem(40, 2000, 201, 2, 2), ("channels", 1, 16, 1, 0, 1)),
     ],
     ids=str,
 )
@@ -514,3 +522,20 @@ def test_single_warps_of_many_have_more_channels_of_16_bits(problem, channels):
     planned = plan(problem, H200)
     assert isinstance(planned, Channels)
     assert (planned.tiling.channels, planned.tiling.warps) == (channels, 1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "merge"),
+    [
+        (Problem(18, 320016, 3, 2, 2), (128, 8, 4)),
+        (Problem(300, 120, 99, 4, 1), (2, 1024, 8)),
+        (Problem(56259, 3, 16, 2, 1), (8, 128, 4)),
+    ],
+    ids=str,
+)
+def test_as_many_channels_are_merged_as_leave_many_programs(problem, merge):
+    configuration = flat_of(problem, H200)
+    assert configuration is not None
+    flat = launch(problem, configuration, H200)
+    assert isinstance(flat, Flat)
+    assert merge_of(problem, flat, H200) == merge
