@@ -206,6 +206,8 @@ LARGE = [
     ("batch_norm 86x77 float32", batch_norm, BY_PLACE),
     ("batch_norm_backward 86x77 float32", batch_norm, BY_PLACE),
     ("batch_norm_backward 150x130 bfloat16", batch_norm, BY_PLACE),
+    ("batch_norm 87x17x8 float32", batch_norm, BY_PLACE),
+    ("batch_norm_backward 87x17x16 bfloat16", batch_norm, BY_PLACE),
     ("batch_norm_backward 3x2x261 float16", batch_norm, HELD_UNALIGNED._replace(warps=2)),
     ("batch_norm_backward 3x5x131 float32", batch_norm, HELD_UNALIGNED),
     ("batch_norm_backward 2x5x4104 bfloat16", batch_norm, READ_AGAIN),
