@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import (
+    MAX_WARPS,
     SMALL_GROUP,
     WORDS_OF_THREAD,
     Channels,
@@ -17,6 +18,7 @@ from .launches import (
     Problem,
     Tiling,
     by_words,
+    has_edges,
     has_vectors,
     launch,
     merge_of,
@@ -102,14 +104,21 @@ OF_HALF_SECTORS = 1.4
 # channels: microseconds of a request for a line or a part of it, by one lane or by several, and of an element.
 # What is read takes half of one, what is stored the rest of two.
 REQUEST_US, PARTS_REQUEST_US, ELEMENT_US, LINE_BYTES = 0.0011, 0.0016, 0.0001, 128
-# The same as OF_PARTS_OF_VECTORS: of channels with loads of two bytes, and of groups that read runs.
-OF_TWO_BYTES, OF_PARTS_OF_RUNS = 1.8, {16: 1.0, 8: 1.15, 4: 1.2, 2: 2.0}
+# The same of loads of 8 bytes: 3246 x 51 x 6 float32 takes 14.6 us, by flat 16.4 (H100).
+WIDE_REQUEST_US = 0.0013
+# The same as OF_PARTS_OF_VECTORS: of channels with loads of two bytes where a multiprocessor has several programs: 24 x
+# 55416 x 85 float16 210 us by 4 warps, by flat 337, but 256 x 2662 x 63 bf16 by 16 135 and 125 (H100).
+OF_TWO_BYTES = 1.8
+# The same of groups that read runs: the gradient of 1135 x 14 x 65 float32 21.7 us, by flat 17.8 (H100).
+OF_PARTS_OF_RUNS = {16: 1.0, 8: 1.15, 4: 1.6, 2: 2.0}
 # flat: programs of a multiprocessor that merge at once.
 MERGERS_AT_ONCE = 8
-# flat: microseconds besides of merging places of runs, and how many times as long data take where groups read whole
-# vectors: 512 x 35 x 10185 float32 1364 us, by groups 1295, 752 x 184 x 100 71.6 and 71.5, 165 x 112 x 59, by groups,
-# 13.0 (H100).
+# flat: microseconds besides of merging places of runs, and how many times as long data take where groups read vectors:
+# 512 x 35 x 10185 float32 1364 us, by groups 1295, 752 x 184 x 100 71.6 and 71.5 (H100).
 PLACES_US, OF_PLACES = 2.0, 1.08
+# flat: the same of whole vectors of 16 bits that are at most so many times what L2 holds: the gradient of 1825 x 72 x
+# 128 bf16 67.9 us, by groups 61.5, 3688 x 35 x 120 48.4 and 45.1, the gradient of 2808 x 19 x 64 21.7 and 18.9 (H100).
+OF_WHOLE_RUNS, MAX_OF_L2 = 1.3, 1.5
 
 
 class _Work(NamedTuple):
@@ -162,7 +171,8 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
     tiling, slower = chosen.tiling, 1.0
     if problem.K > 1:
         vector = tiling.vec * problem.itemsize
-        slower = OF_TWO_BYTES if vector == 2 else OF_PARTS_OF_VECTORS.get(vector, 1.0)
+        several = vector == 2 and tiling.warps < MAX_WARPS
+        slower = OF_TWO_BYTES if several else OF_PARTS_OF_VECTORS.get(vector, 1.0)
         # Sectors are read whole, whatever is needed of them: the gradient of 952 x 16384 x 2 bf16 takes 370 us with 8
         # bytes at a time. Parts of vectors wait for that, too: of 77 x 65536 x 3 float16 48.5 us, by flat 75.6, of 32 x
         # 524288 x 3 bf16 148 and 267, forward 40 x 200000 x 3 54.4 and 97.3 (H100). Short runs as columns do not.
@@ -189,7 +199,8 @@ def _latency(problem: Problem, tiling: Tiling, limits: Limits) -> float:
     row = problem.N * problem.K * problem.itemsize
     lines = max(side_by_side / LINE_BYTES, min(row / LINE_BYTES, 1.0))
     programs = max(tiling.blocks / limits.sm_count, 1.0)
-    request = REQUEST_US if tiling.vec == problem.K else PARTS_REQUEST_US
+    parts = WIDE_REQUEST_US if 2 * tiling.vec * problem.itemsize == VECTOR_BYTES else PARTS_REQUEST_US
+    request = REQUEST_US if tiling.vec == problem.K else parts
     requests = (problem.inputs + 3) / 2 * problem.M * lines * request
     return ITERATION_US + programs * (requests + tiling.channels * (tiling.block + tiling.rest) * ELEMENT_US)
 
@@ -259,6 +270,9 @@ def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> _Work:
     if chosen.by_place and problem.K > 1:
         us += PLACES_US
         slower *= OF_PLACES if has_vectors(problem) else 1.0
+    whole = problem.K > 1 and problem.itemsize == 2 and has_vectors(problem) and not has_edges(problem)
+    if whole and 2 * problem.inputs * problem.M * problem.N * problem.K <= MAX_OF_L2 * limits.l2_bytes:
+        slower *= OF_WHOLE_RUNS
     return _Work(us, chosen.programs, iterations, slower, workspace=workspace)
 
 
