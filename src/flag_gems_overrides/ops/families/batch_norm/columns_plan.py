@@ -48,8 +48,8 @@ MIN_ROWS_OF_GRADIENT, COLUMNS_OF_GRADIENT, COLUMNS_OF_GROUPS = 256, {2: 16, 4: 8
 # groups 157. Two sectors in two tiles instead of one in one, of many waves: 700 x 30000 float32 107
 # and 118, 700 x 60000 205 and 225, but 600 x 5000, of 313 programs, 29.7 and 25.0.
 # Of float64 two sectors in one tile where two tiles have as many masked lanes: 447 x 10080 51.9 us, by 4 columns and 8
-# warps 54.6, by groups 66.1, 500 x 6000 39.6, 40.2 and 50.1.
-MAX_ROWS_OF_SECTORS, MIN_BYTES_OF_SECTORS = {2: 256, 4: 1024, 8: 512}, 8
+# warps 54.6, by groups 66.1, 500 x 6000 39.6, 40.2 and 50.1. One sector of even numbers: 900 x 6000 66.9, by flat 83.9.
+MAX_ROWS_OF_SECTORS, MIN_BYTES_OF_SECTORS = {2: 256, 4: 1024, 8: 1024}, 8
 # Runs of a power of two, of so many bytes at most, of so many rows at least, held as columns, by so many bytes of a row
 # or fewer, for half as many programs as multiprocessors at least: the lanes of a warp have the same lines. 139 x 1309 x
 # 2 float32 takes 5.2 us so, 9.7 channel by channel (FlagGems 8.8), 168 x 3479 x 4 14.7 by 4 channels and 4 warps, 19.2
@@ -148,7 +148,8 @@ def gradient_of_sectors(problem: Problem, limits: Limits) -> Configuration | Non
         return None
     channels = most // block
     if size == 8:
-        return Configuration("channels", channels, MAX_WARPS)
+        split = channels * size == SECTOR_BYTES and vector < VECTOR_BYTES
+        return None if split else Configuration("channels", channels, MAX_WARPS)
     if size == 2 and vector == VECTOR_BYTES and WAVES * channels * limits.sm_count < problem.N:
         return Configuration("channels", channels // 2, MAX_WARPS // 2)
     if 2 * sector_bytes(problem, channels) <= MAX_BYTES_OF_SECTORS:
