@@ -74,7 +74,7 @@ MAX_OF_L2_IN_TURNS, SHARE_OF_L2_IN_TURNS = 2, 2 / 5
 # and 8.33, 11769 x 8 float16 7.31 and 8.65, 12000 x 4 float32 6.63 and 8.74 (H100).
 FEW_COLUMNS, ROWS_OF_FEW_COLUMNS = (4, 8), range(8193, 16385)
 # Their loads, of whole vectors or not, and of odd numbers of more rows: 20000 x 5 float32 takes 7.16 us by 79 programs,
-# by flat 9.66, 30000 x 7 bf16 7.56 and 11.4 (H100).
+# by flat 9.66, 30000 x 7 bf16 7.56 and 11.4, 20000 x 6 float32, too, 7.21 and 10.4 (H100).
 LOADS_OF_FEW_COLUMNS, SINGLES_OF_FEW_COLUMNS = 2, 8
 # Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
 # 20.4 without; 21627 x 22 x 3, with 4 lanes for 3 elements, 170 and 54.
@@ -141,7 +141,9 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
         if problem.inputs == 1 and groups.channels >= problem.N and little:
             # Few columns by more, smaller programs: 16481 x 4 float32 8.3 us by 32 of 8 warps, flat 11.5, 11.2 by 8 of
             # 16 warps (H100; torch.compile 10.5).
-            loads = SINGLES_OF_FEW_COLUMNS if problem.N % 2 else LOADS_OF_FEW_COLUMNS
+            single = problem.N % 2 or (problem.itemsize == 4 and 2 < problem.N < FEW_COLUMNS[-1])
+            single = single and not has_vectors(problem)
+            loads = SINGLES_OF_FEW_COLUMNS if single else LOADS_OF_FEW_COLUMNS
             yield groups._replace(warps=8, loads=loads, warps_per_sm=16, tiles=1)
             if problem.itemsize == 2 and problem.N % 4 == 2 and problem.N > 2:
                 # 23640 x 6 bf16 8.9 us by 47 programs of a pipeline, 10.6 by 23 of two tiles; but 60000 x 2 8.1 by 30
