@@ -343,7 +343,7 @@ FOURS = SHARES._replace(warps=1, vec=4, block_hw=4)
 SINGLES = group_norm.Configuration("split", 16, 1, 1, 16, programs_per_sm=1)
 LOOPS = group_norm.Configuration("loop", 4, 1, 8, 1, block_d=1, block_hw=1024, programs_per_sm=1)
 TILES = group_norm.Configuration("tile", 4, 1, 1, 1, 1, 1024, 1)
-WHOLE_CHANNELS = group_norm.Configuration("channels", 4, block_d=64, block_hw=2, programs_per_sm=1, stages=2)
+WHOLE_CHANNELS = group_norm.Configuration("channels", 4, stages=2)
 
 
 @each(
@@ -363,9 +363,10 @@ WHOLE_CHANNELS = group_norm.Configuration("channels", 4, block_d=64, block_hw=2,
         ((1, 1, 2**31 + 2**23), 1, SHARES, SHARES, 2000, 1),
         ((1, 1, 2**31 + 2**23), 1, SINGLES, SHARES._replace(warps=16, vec=1, vectors=16), 20000, 1),
         ((1, 2**21 + 8, 1024), 1, SHARES, SHARES, 20000, 1),
-        ((1, 2**21 + 8, 1024), 1, SHARES, SHARES._replace(block_hw=256), 20000, 1),
+        ((1, 2**21 + 8, 1025), 1, SHARES, SHARES, 20000, 1),
         ((2**30 + 8, 1, 4), 1, FOURS, FOURS, 1, 1),
-        ((2**25 + 16, 64, 2), 1, HOLDS, WHOLE_CHANNELS, 2**23, 1),
+        ((2**23 + 16, 129, 2), 1, HOLDS, WHOLE_CHANNELS, 2**21, 1),
+        ((2**30 + 8, 1, 2), 1, PAIRS, WHOLE_CHANNELS, 2**28, 1),
     ],
 )
 def test_group_norm(shape, groups, of_forward, of_backward, sm_count, programs, only_last, device_with):

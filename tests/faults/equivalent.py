@@ -130,6 +130,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"{_GROUPS}_passes/group_norm_backward_sums/minus_dropped: D - 1",
         f"{_GROUPS}_passes/group_norm_backward_apply/minus_dropped: PARTS - 1",
     ),
+    "a channel that begins with a vector has it as its first edge": (
+        f"{_GROUPS}_passes/sums_of_unaligned_channels/minus_dropped: VEC - 1",
+    ),
+    "no tensor has as many channels of four vectors": (
+        f"{_GROUPS}_passes/sums_of_unaligned_channels/offset_in_32_bits: tl.cast(out_row, tl.int64)",
+    ),
     "whole channels begin at 0": (f"{_GROUPS}_passes/sums_of_channels/minus_dropped: end - begin",),
     "a run as long as a tile is divided either way, and no tile has as many vectors as would be too many": (
         "batch_norm/tile/run_of/off_by_one: vectors < UNITS",
@@ -303,6 +309,18 @@ _REASONS: dict[str, tuple[str, ...]] = {
             )
         ),
         f"{_GROUPS}_passes/terms/wrong_other: tl.load(x_ptr + offsets + elements, mask=mask, other=0.0)",
+        *(
+            f"{_GROUPS}_passes/sums_of_unaligned_channels/wrong_other: tl.load(x_ptr + {what}, other=0.0){which}"
+            for what, which in (
+                ("start + edge, mask=edge_mask", ""),
+                ("places, mask=mask", ""),
+                ("places, mask=mask", " (2)"),
+            )
+        ),
+        *(
+            f"{_GROUPS}_channels/group_norm_backward_group_sums/wrong_other: tl.load(x_ptr + {what}, other=0.0)"
+            for what in ("offsets, mask=mask", "places, mask=edge_mask")
+        ),
         f"{_FEW}/sums_of_channels/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         *(
             f"{_FEW}/sums_of_channels/wrong_other: tl.load({of}_ptr + groups, mask=of_channels, other=0.0)"

@@ -196,7 +196,7 @@ READ_AGAIN = batch_norm.plan.Configuration("channels", 1, 16)
 SEVERAL_SHARES = batch_norm.plan.Configuration("groups", 1, 1, 1, 24)
 GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
 FEW = group_norm.plan.Configuration("few", 1, 2, block_d=4, block_hw=4)
-CHANNELS = group_norm.plan.Configuration("channels", 1, block_d=16, block_hw=4, programs_per_sm=1)
+CHANNELS = group_norm.plan.Configuration("channels", 1, stages=3)
 WHOLE = softmax.launches.Configuration("short", 20, 2, vec=2)
 FEW_COLUMNS = softmax.launches.Configuration("interleaved", 8, 4, group=32)
 STRIDED = softmax.launches.Configuration("strided", 8, 1, group=32)
@@ -261,6 +261,7 @@ LARGE = [
     ("group_norm 2x6x4099 groups=2 bfloat16", group_norm, LOOP),
     ("group_norm_backward 2x6x4099 groups=2 bfloat16", group_norm, GRADIENT_LOOP),
     ("group_norm_backward 70x140x3 groups=2 bfloat16", group_norm, CHANNELS),
+    ("group_norm_backward 3x20x37 groups=2 bfloat16", group_norm, GRADIENT_LOOP._replace(kernel="split")),
     ("group_norm_backward 11x10x3 groups=2 bfloat16", group_norm, FEW),
     ("group_norm_backward 11x36 groups=1 float32", group_norm, FEW._replace(groups=4, block_hw=1)),
     ("nll_loss2d_backward 3x301x7x13 bfloat16", gather, gather.plan.SCATTER._replace(vectors=1, warps=1)),

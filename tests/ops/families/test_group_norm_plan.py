@@ -10,6 +10,7 @@ from gpus import H200
 from flag_gems_overrides.ops.families.group_norm import layer_norm, prepare
 from flag_gems_overrides.ops.families.group_norm.launches import (
     BackwardFew,
+    BackwardSplit,
     Configuration,
     Problem,
     Rows,
@@ -162,11 +163,21 @@ def test_very_many_groups_of_a_channel_are_in_three_chunks(M, size, groups, chun
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "tile"), [(1693816, 37, True), (400000, 41, True), (1693816, 31, False), (90000, 37, False)]
+    ("M", "N", "K", "groups", "held"),
+    [
+        (1693816, 37, 1, 1, 4),
+        (400000, 41, 1, 1, 4),
+        (1693816, 31, 1, 1, 0),
+        (90000, 37, 1, 1, 0),
+        (5773 * 32, 1, 39, 32, 4),
+        (64 * 1216, 1, 91, 1216, 2),
+        (112 * 512, 1, 50, 512, 0),
+    ],
 )
-def test_a_warp_has_four_samples_of_gradients_of_odd_channels(M, N, tile):
-    p = plan(Problem(M, N, 1, 1, 2, 2, True), H200)
-    assert (isinstance(p, Tile) and (p.warps, p.stages) == (1, 1)) == tile
+def test_a_warp_has_gradients_of_odd_groups(M, N, K, groups, held):
+    p = plan(Problem(M, N, K, groups, 2, 2, True), H200)
+    found = p.samples * p.groups if isinstance(p, Tile) and (p.warps, p.stages) == (1, 1) else 0
+    assert found == held
 
 
 @pytest.mark.parametrize(
@@ -221,6 +232,23 @@ def test_little_groups_of_16_bits_are_two_vectors_of_a_thread(samples, C, K, ite
 def test_sums_of_a_channel_at_a_time_have_more_programs(C, K, itemsize, programs):
     found = choose(Problem(80, C, K, 1, itemsize, 2, True), H200)
     assert (found.kernel, found.programs_per_sm, found.block_d == 1) == ("split", programs, programs == 8)
+
+
+@pytest.mark.parametrize(
+    ("samples", "C", "K", "groups", "itemsize", "tile"),
+    [
+        (19, 16384, 171, 4, 2, (2, 32, 1)),
+        (616, 4936, 51, 8, 2, (4, 16, 1)),
+        (30, 20000, 35, 2, 4, (8, 8, 1)),
+        (8, 433, 10343, 1, 2, (1, 256, 4)),
+    ],
+)
+def test_sums_of_channels_of_no_whole_vectors_are_as_they_lie(samples, C, K, groups, itemsize, tile):
+    """Channels and vectors of a tile, and warps: two vectors to a thread."""
+    found = plan(Problem(samples * groups, C // groups, K, groups, itemsize, 2, True), H200)
+    assert isinstance(found, BackwardSplit)
+    assert found.sums.unaligned
+    assert (found.sums.block_d, found.sums.block_hw * itemsize // 16, found.sums_warps) == tile
 
 
 @pytest.mark.parametrize("samples", [512, 1024, 4096])
@@ -336,6 +364,10 @@ def test_as_many_float32_by_fewer_warps_are_loaded_with_weight_and_bias(samples,
         (2, 300000, 1, 1, 4),
         (100, 5000, 15, 1, 2),
         (464, 7703, 15, 1, 2),
+        (736, 4003, 3, 1, 4),
+        (8, 524288, 13, 32, 4),
+        (273, 36465, 16, 1, 4),
+        (134, 2291, 10, 1, 4),
     ],
 )
 def test_sums_of_many_short_channels_are_held(samples, C, K, groups, itemsize):
@@ -347,19 +379,15 @@ def test_sums_of_many_short_channels_are_held(samples, C, K, groups, itemsize):
     ("samples", "C", "K", "groups", "itemsize"),
     [
         (8, 600000, 40, 4, 2),
-        (2, 80000, 16, 4, 2),
         (16, 12000, 100, 4, 2),
-        (2, 1060873, 5, 1, 2),
         (3, 94697, 1, 1, 2),
         (1, 1200000, 7, 1, 4),
-        (2, 640000, 7, 32, 4),
-        (60, 5000, 15, 1, 2),
-        (300, 5000, 31, 1, 2),
+        (1, 1048576, 58, 32, 2),
     ],
 )
 def test_sums_of_longer_or_few_channels_are_of_parts(samples, C, K, groups, itemsize):
-    """8 x 600000 x 40 float16 758 us, 849 by channels, 2 x 1060873 x 5 bf16 83 and 111. Of one sample, which has no
-    other sums, 1 x 1200000 x 7 float32 74 and 105 (H100)."""
+    """8 x 600000 x 40 float16 758 us, 849 by channels. Of one sample, which has no other sums, 1 x 1200000 x 7 float32
+    74 and 105, 1 x 1048576 x 58 bf16 239 and 306 (H100)."""
     assert choose(Problem(samples * groups, C // groups, K, groups, itemsize, 2, True), H200).kernel == "split"
 
 

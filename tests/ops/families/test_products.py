@@ -38,6 +38,8 @@ ODD = [
     "group_norm 30x7x38 groups=1 float32",
     "group_norm_backward 3x5x35 groups=5 float32",
     "group_norm_backward 40x2x1001 groups=2 float32",
+    "group_norm_backward 300x64x51 groups=1 float32",
+    "group_norm_backward 300x5001x3 groups=1 float32",
     "fused_add_rms_norm 700x3 normalized=1 float64",
 ]
 EXCHANGED = re.compile(r"shfl\.sync\.bfly\.b32\s+(%\w+)")

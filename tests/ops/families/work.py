@@ -178,11 +178,12 @@ def _group_norm(inputs: int) -> Callable[[int, int, int, int, Limits], Work]:
             of_sums = plan.channel_programs * iterations * plan.samples * plan.block_c * plan.block_hw
             return Work(plan.group_programs + plan.channel_programs, iterations, max(of_groups, of_sums), 2, 0)
         if isinstance(plan, group_norm_plan.BackwardChannels):
-            sums, tile, iterations = plan.sums, plan.block_d * plan.block_hw, _cdiv(M, plan.shares)
-            lanes = plan.programs * iterations * tile
-            of_sums = M * _cdiv(N, sums.block_d) * sums.block_d * (sums.block_hw + sums.rest_hw)
+            tile, iterations = plan.block_d * plan.block_hw, _cdiv(M, plan.shares)
+            tiles = _cdiv(plan.slice_size, plan.vectors.lanes)
+            of_sums = M * plan.parts * tiles * plan.vectors.lanes * plan.vectors.vec
+            lanes = max(plan.programs * iterations * tile, of_sums)
             numbers = 2 * M * plan.parts + (2 * plan.shares * N if plan.shares > 1 else 0)
-            return Work(M * plan.parts + plan.programs, plan.blocks + iterations, max(lanes, of_sums), 2, numbers)
+            return Work(M * plan.parts + plan.programs, tiles + iterations, lanes, 2, numbers)
         if isinstance(plan, group_norm_plan.ShortRows):
             return Work(plan.programs, 1, plan.programs * plan.groups * N * K, 1, 0)
         tile = plan.vectors.lanes * plan.vectors.vec

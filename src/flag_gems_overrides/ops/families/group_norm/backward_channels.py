@@ -3,17 +3,20 @@
 """Backward kernel of group normalization for short channels of large groups (backward.py has the formulas).
 
 Two sums for each channel of each sample would be more bytes than its elements are. So a first kernel keeps only the
-sums of groups (backward_passes.py), and this one makes dx of them, and holds the sums of the same channels over all its
-samples. x and dy are read twice, and nothing else is written for each sample. It does not know of G == 1, for the same
-reason as those.
+sums of groups, which it reads as they lie (vectors.py), and a second one makes dx of them, and holds the sums of the
+same channels over all its samples. x and dy are read twice, and nothing else is written for each sample. The second one
+does not know of G == 1, for the same reason as those of backward_passes.py.
 """
 
 import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from ..norm.backward import add_pairs, input_gradient, weighted
+from ..norm.tile import body_offset, head_size
 from .tile import load_parameter
+from .vectors import edges_of, elements_of, of_channels, sums_of_rows, vectors_from, zeros_of_vectors
 
 
 @entry()
@@ -95,6 +98,71 @@ def group_norm_backward_channels(
         tl.store(a_ptr + out, a[:, None], mask=channels < D)
     if b_ptr is not None:
         tl.store(b_ptr + out, b[:, None], mask=channels < D)
+
+
+@entry()
+@triton.jit(do_not_specialize=["G", "PARTS", "SLICE"])
+def group_norm_backward_group_sums(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    partial_ptr,
+    G,
+    D,
+    HW,
+    size,
+    SLICE,
+    PARTS,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    SPAN: tl.constexpr,
+    UNALIGNED: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """The two sums of a group, of one of PARTS slices of it, of SLICE vectors.
+
+    partial_ptr: [N * G, PARTS, 2]
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    row = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
+    mean = tl.load(mean_ptr + row).to(ACC)
+    rstd = tl.load(rstd_ptr + row).to(ACC)
+    head = head_size(row, size, VEC, UNALIGNED)
+    vectors = (size - head) // VEC
+    begin = tl.cast(part, vectors.dtype) * SLICE
+    end = tl.minimum(begin + SLICE, vectors)
+    start = body_offset(row, size, VEC, UNALIGNED)
+    products = zeros_of_vectors(LANES, VEC, ACC)
+    terms = products
+    for first in tl.range(begin, end, LANES, num_stages=STAGES):
+        vector = vectors_from(first, LANES)
+        mask = vector < end
+        offsets = start + elements_of(vector, VEC)
+        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+        weight = of_channels(weight_ptr, row % G * D, head + vector * VEC, mask, D, HW, VEC, SPAN)
+        wdy = weighted(dy, weight, True)
+        products += wdy * ((x - mean) * rstd)
+        terms += wdy
+    edge_products = ()
+    edge_terms = ()
+    if UNALIGNED:
+        edge, edge_mask = edges_of(head, vectors, size, LANES, VEC)
+        edge_mask = edge_mask & (part == 0)
+        weight = of_channels(weight_ptr, row % G * D, edge, edge_mask, D, HW, 1, 1)
+        places = tl.cast(row, tl.int64) * size + edge
+        dy = tl.load(dy_ptr + places, mask=edge_mask, other=0.0).to(ACC)
+        x = tl.load(x_ptr + places, mask=edge_mask, other=0.0).to(ACC)
+        wdy = weighted(dy, weight, True)
+        edge_products = (product(wdy, (x - mean) * rstd),)
+        edge_terms = (wdy,)
+    c1, c2 = sums_of_rows(products, terms, edge_products, edge_terms)
+    place = partial_ptr + tl.cast(tl.program_id(0), tl.int64) * 2 + tl.zeros([1, 1, 1], tl.int32)
+    tl.store(place, c1)
+    tl.store(place + 1, c2)
 
 
 @triton.jit

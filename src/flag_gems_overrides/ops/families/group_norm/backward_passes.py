@@ -14,10 +14,11 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from ..norm.backward import add_pairs, input_gradient, weighted
 from ..norm.tile import body_offset, head_size
 from .tile import load_parameter, scaled
-from .vectors import edges_of, elements_of, of_channels, vectors_from
+from .vectors import edges_of, elements_of, of_channels, rows_from, sums_of_rows, vectors_from, zeros_of_vectors
 
 
 @entry()
@@ -41,6 +42,7 @@ def group_norm_backward_loop(
     REST_HW: tl.constexpr,
     WHOLE: tl.constexpr,
     SUMS_VEC: tl.constexpr,
+    SUMS_UNALIGNED: tl.constexpr,
     SUMS_STAGES: tl.constexpr,
     LANES: tl.constexpr,
     VEC: tl.constexpr,
@@ -57,13 +59,21 @@ def group_norm_backward_loop(
     if PDL:
         gdc_launch_dependents()
     HW = HW // SUMS_VEC * SUMS_VEC  # HW itself, but the compiler now sees that SUMS_VEC divides it
+    VECTOR: tl.constexpr = 128 // x_ptr.dtype.element_ty.primitive_bitwidth
+    blocks = (D - 1) // BLOCK_D + 1
     for row in tl.range(tl.program_id(0), M, tl.num_programs(0)):
         mean = tl.load(mean_ptr + row).to(ACC)
         rstd = tl.load(rstd_ptr + row).to(ACC)
-        c1, c2 = sums_of_channels(
-            dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, row // G, 0, (D - 1) // BLOCK_D + 1, 0, HW,
-            G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, SUMS_STAGES,
-        )  # fmt: skip
+        if SUMS_UNALIGNED:
+            c1, c2 = sums_of_unaligned_channels(
+                dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, row // G, 0, blocks, 0, HW,
+                G, D, HW, ACC, BLOCK_D, BLOCK_HW // VECTOR, VECTOR, WHOLE, SUMS_STAGES,
+            )  # fmt: skip
+        else:
+            c1, c2 = sums_of_channels(
+                dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, row // G, 0, blocks, 0, HW,
+                G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, SUMS_STAGES,
+            )  # fmt: skip
         c1 /= size
         c2 /= size
         head = head_size(row, size, VEC, UNALIGNED)
@@ -172,6 +182,83 @@ def sums_of_channels(
             c1 += scaled(a, weight)
             c2 += scaled(b, weight)
             store_sums(a_ptr, b_ptr, a, b, channels, D)
+    return tl.sum(c1), tl.sum(c2)
+
+
+@triton.jit
+def sums_of_unaligned_channels(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    a_ptr,
+    b_ptr,
+    mean,
+    rstd,
+    row,
+    out_row,
+    first_block,
+    last_block,
+    begin,
+    end,
+    G,
+    D,
+    HW,
+    ACC: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    LANES: tl.constexpr,
+    VEC: tl.constexpr,
+    WHOLE: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """The same, of BLOCK_D channels at a time as they lie: each as vectors from its first aligned element on, of which
+    there are no more than LANES if WHOLE, and edges (vectors.py)."""
+    first_of_group = tl.cast(row, tl.int64) * D * HW + begin
+    length = tl.cast(end - begin, (tl.zeros([], tl.int32) + HW).dtype)
+    first_channel = row % G * D
+    out = tl.cast(out_row, tl.int64) * G * D + first_channel
+    if a_ptr is not None:
+        a_ptr += out
+    if b_ptr is not None:
+        b_ptr += out
+    within = rows_from(0, BLOCK_D)
+    c1 = tl.zeros_like(within.to(ACC))
+    c2 = c1
+    for block in tl.range(first_block, last_block):
+        channels = block * BLOCK_D + within
+        valid = channels < D
+        weight = load_parameter(weight_ptr, first_channel + channels, valid, ACC)
+        start = first_of_group + tl.cast(channels, tl.int64) * HW
+        body = (start + (VEC - 1)) // VEC * VEC
+        head = tl.minimum((body - start).to(length.dtype), length)  # the last slice may be shorter
+        vectors = tl.where(valid, (length - head) // VEC, 0)
+        edge, edge_mask = edges_of(head, vectors, length, LANES, VEC)
+        edge_mask = edge_mask & valid
+        edge_dy = tl.load(dy_ptr + start + edge, mask=edge_mask, other=0.0).to(ACC)
+        edge_x = tl.load(x_ptr + start + edge, mask=edge_mask, other=0.0).to(ACC)
+        if WHOLE:
+            vector = vectors_from(0, LANES)
+            mask = vector < vectors
+            places = body + elements_of(vector, VEC)
+            dy = tl.load(dy_ptr + places, mask=mask, other=0.0).to(ACC)
+            x = tl.load(x_ptr + places, mask=mask, other=0.0).to(ACC)
+            tile_a = dy * ((x - mean) * rstd)
+            tile_b = dy
+        else:
+            tile_a = zeros_of_vectors(LANES, VEC, ACC)
+            tile_b = tile_a
+            for first in tl.range(0, length // VEC, LANES, num_stages=STAGES):
+                vector = vectors_from(first, LANES)
+                mask = vector < vectors
+                places = body + elements_of(vector, VEC)
+                dy = tl.load(dy_ptr + places, mask=mask, other=0.0).to(ACC)
+                x = tl.load(x_ptr + places, mask=mask, other=0.0).to(ACC)
+                tile_a += dy * ((x - mean) * rstd)
+                tile_b += dy
+        edge_a = product(edge_dy, (edge_x - mean) * rstd)
+        a, b = sums_of_rows(tile_a, tile_b, (edge_a,), (edge_dy,))
+        c1 += scaled(a, weight)
+        c2 += scaled(b, weight)
+        store_sums(a_ptr, b_ptr, a, b, channels, D)
     return tl.sum(c1), tl.sum(c2)
 
 
@@ -287,6 +374,7 @@ def group_norm_backward_sums(
     REST_HW: tl.constexpr,
     WHOLE: tl.constexpr,
     SUMS_VEC: tl.constexpr,
+    SUMS_UNALIGNED: tl.constexpr,
     SUMS_STAGES: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -312,10 +400,18 @@ def group_norm_backward_sums(
     if not WHOLE:
         begin = tl.cast(split, tl.int64) * (SLICE // SUMS_VEC * SUMS_VEC)
         end = tl.minimum(begin + SLICE, HW) // SUMS_VEC * SUMS_VEC
-    c1, c2 = sums_of_channels(
-        dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, row // G * SPLITS + split, first_block, last_block,
-        begin, end, G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, SUMS_STAGES,
-    )  # fmt: skip
+    VECTOR: tl.constexpr = 128 // x_ptr.dtype.element_ty.primitive_bitwidth
+    out_row = row // G * SPLITS + split
+    if SUMS_UNALIGNED:
+        c1, c2 = sums_of_unaligned_channels(
+            dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, out_row, first_block, last_block, begin, end,
+            G, D, HW, ACC, BLOCK_D, BLOCK_HW // VECTOR, VECTOR, WHOLE, SUMS_STAGES,
+        )  # fmt: skip
+    else:
+        c1, c2 = sums_of_channels(
+            dy_ptr, x_ptr, weight_ptr, a_ptr, b_ptr, mean, rstd, row, out_row, first_block, last_block, begin, end,
+            G, D, HW, ACC, BLOCK_D, BLOCK_HW, REST_HW, WHOLE, SUMS_STAGES,
+        )  # fmt: skip
     if partial_ptr is not None:
         place = tl.cast(tl.program_id(0), tl.int64) * 2
         tl.store(partial_ptr + place, c1)

@@ -18,6 +18,7 @@ from .legal import (
     span,
     sums,
     tiles_and_lanes,
+    unaligned_channels,
     vector,
     widest,
 )
@@ -34,14 +35,13 @@ from .programs import (
 
 # Programs of a multiprocessor of sums without a pipeline, whose loads nothing hides but other programs: 278 x 1071 x
 # 675 bf16 777 us, 791 with 4, 804 with 16 (H100).
-PROGRAMS_PER_SM_OF_SUMS = 8
-# And of those with a channel at a time, which take 56 to 61 registers a thread, those with several about 120: 80 x 531
+# So of those with a channel at a time, which take 56 to 61 registers a thread, those with several about 120: 80 x 531
 # x 608 bf16 100.7 us, 113.4 with 4, 300 x 531 x 608 float32 662 and 699, but 80 x 531 x 200 float16, 32 at a time, 42.5
 # and 41.1 (H100).
-PROGRAMS_PER_SM_OF_CHANNELS = 8
-# Gradients of samples of odd channels of an element (``odd_samples_of_one_group``): lanes of a sample, of a tile,
-# programs of a multiprocessor, and fewest turns of each.
-ODD_SAMPLES_WIDTH, ELEMENTS_OF_ODD_SAMPLES, ODD_SAMPLES_PER_SM, ODD_SAMPLES_TURNS = 64, 256, 24, 8
+PROGRAMS_PER_SM_OF_SUMS = 8
+# Gradients of odd groups (``odd_groups_of_16_bits``): most lanes of one, lanes of a tile, programs of a multiprocessor,
+# and fewest turns of each.
+MAX_ODD_WIDTH, ELEMENTS_OF_ODD_GROUPS, ODD_GROUPS_PER_SM, ODD_GROUPS_TURNS = 128, 256, 24, 8
 # Programs of a multiprocessor that hold groups of a gradient: 26155 x 12 x 3 x 7 bfloat16 in 4 groups takes 124, 70.6
 # and 44.2 us with 4, 8 and 16 programs of one warp.
 MAX_RESIDENT = 32
@@ -83,22 +83,25 @@ MAX_HELD_OF_FEW = 40
 MIN_WIDTH, MIN_WIDTH_BYTES, MAX_MASKED = 512, 128, 1.1
 
 
-def odd_samples_of_one_group(problem: Problem, limits: Limits) -> Configuration | None:
-    """A warp has four samples of so few odd channels of an element of 16 bits, without a pipeline, for all gradients;
-    None for others, and for fewer turns of each program.
+def odd_groups_of_16_bits(problem: Problem, limits: Limits) -> Configuration | None:
+    """A warp has four groups of so few odd elements of 16 bits, or two, without a pipeline, for all gradients: samples
+    of channels of an element, and groups of a channel; None for others, and for fewer turns of each program.
 
     1693816 x 37 float16 in one group takes 200 us so, as it lies 307 (torch.compile 272), by programs of four warps
-    300, 400000 x 41 bf16 62.3 and 87.4 (H100).
+    300, 400000 x 41 bf16 62.3 and 87.4, 5773 x 32 x 39 in 32 35.6 and 43.9, 64 x 1216 x 91 float16 in 1216 29.9 and
+    32.7 (torch.compile 33.6; H100).
     """
-    if problem.inputs == 1 or not problem.dx or problem.itemsize != 2 or problem.groups > 1 or problem.K > 1:
+    size, width = problem.size, power_of_2(problem.size)
+    if problem.inputs == 1 or not problem.dx or problem.itemsize != 2 or size % 2 == 0:
         return None
-    N, width = problem.N, ODD_SAMPLES_WIDTH
-    if limits.capability[0] != 9 or N % 2 == 0 or not width // 2 < N < width:
+    widest_tile = MAX_ODD_WIDTH if problem.N == 1 else MAX_ODD_WIDTH // 2
+    if not (problem.N == 1 or (problem.groups == 1 and problem.K == 1)) or not WARP < width <= widest_tile:
         return None
-    rows = ELEMENTS_OF_ODD_SAMPLES // width
-    if ODD_SAMPLES_TURNS * ODD_SAMPLES_PER_SM * limits.sm_count * rows > problem.M:
+    rows = ELEMENTS_OF_ODD_GROUPS // width
+    if limits.capability[0] != 9 or ODD_GROUPS_TURNS * ODD_GROUPS_PER_SM * limits.sm_count * rows > problem.M:
         return None
-    return Configuration("tile", 1, rows, 1, 1, width, 1, ODD_SAMPLES_PER_SM, 1)
+    block_d, block_hw = power_of_2(problem.N), power_of_2(problem.K)
+    return Configuration("tile", 1, rows, 1, 1, block_d, block_hw, ODD_GROUPS_PER_SM, 1)
 
 
 def whole_groups(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -204,16 +207,17 @@ def tile_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     vec = widest(problem)
     vectors = max(1, min(VECTORS_OF_FEW, 8 // vec)) if problem.itemsize < 8 else 1
     for warps in (WARPS, 2 * WARPS, MAX_WARPS):
-        block_d, block_hw = _blocks(problem, warps)
+        block_d, block_hw, per_sm = 1, 1, PROGRAMS_PER_SM_OF_SUMS
+        if not unaligned_channels(problem):
+            block_d, block_hw = _blocks(problem, warps)
+            if block_d > 1 and sums(problem, block_d, block_hw, STAGES).stages > 1:
+                per_sm = PROGRAMS_PER_SM
         if warps == WARPS:
             # More take longer: 144 groups of 123 x 3995 bf16 279 us, 303 with 8 and 425 with 16. Two vectors of a
             # thread are for the second kernel: 7 of 1721 x 5165 bf16 239 and 219 us; 1472 of 32 x 1327 float64 666
             # us, 802 with one.
-            pipelined = sums(problem, block_d, block_hw, STAGES).stages > 1
-            per_sm = PROGRAMS_PER_SM if pipelined else PROGRAMS_PER_SM_OF_SUMS
-            of_split = PROGRAMS_PER_SM_OF_CHANNELS if block_d == 1 else per_sm
-            yield Configuration("split", warps, 1, vec, VECTORS_OF_FEW, block_d, block_hw, of_split, STAGES)
-            yield Configuration("channels", warps, 1, 1, 1, block_d, block_hw, per_sm, STAGES)
+            yield Configuration("split", warps, 1, vec, VECTORS_OF_FEW, block_d, block_hw, per_sm, STAGES)
+            yield Configuration("channels", warps, stages=STAGES)
         elif 2 * limits.sm_count < problem.M:
             continue
         for programs_per_sm in (PROGRAMS_PER_SM, MAX_WARPS // warps):

@@ -49,8 +49,9 @@ NARROW = 3
 # Tiles in turn in two chunks take half of that, and for their warps: 60000 x 16 x 17 bf16 in 8 groups takes 74.7 us so,
 # as it lies 130, 100000 x 8 x 31 float32 in 8 122 and 145, 100000 x 3 x 11 bf16 in one 26.4 and 32.7 (H100).
 HALVED = 2
-# So do vectors of odd channels of up to so many elements, of so many samples (``_lanes_of_dx``).
-MAX_ODD_CHANNEL, MIN_SAMPLES_OF_ODD = 16, 96
+# Less than 16 bytes at a time in sums of channels, where threads exchange what they have: 736 x 4003 x 3 float32 in one
+# group takes 153 us so, 80 by programs of channels, 3 x 8388608 x 3 bf16 in 32 554 and 401 (H100).
+NARROW_SUMS = 5
 # The sums of a group, and what each warp does for a tile, take as long as so many lanes (counted, not timed).
 WARP_LANES = 128
 # With more single float64 to a thread than this, fewer warps do not take less time: 262144 x 6 x 3 in 6 groups 116.9 us
@@ -59,17 +60,8 @@ SINGLE_FLOAT64 = 2
 # A loop's own loads hide so many times as much as other programs do: 3968 groups of 17064 bfloat16 take 163 us in one
 # launch, 180 in several; 512 of 10 x 4096 58 and 66 (H200).
 LOOP_OVERLAP = 2
-# Programs of channels that come in waves wait once for the kernel before them, where the two sums of a channel are
-# more than a fourth of the bytes of its elements: the gradient of 9 x 21707769 bf16 in one group takes 955 us so, 2713
-# in parts of groups, 3 x 5000001 float32 in one 152 and 265, 40 x 150000 x 7 float64 in one 667 and 773. Of longer
-# channels parts take less: 8 x 600000 x 40 float16 in 4 groups 849 and 758, 16 x 12000 x 100 bf16 in 4 94.5 and 84.8.
-# Parts write the sums of each sample, and of a single one no others: of two samples half as many bytes are few, 2 x
-# 2400000 x 4 float16 in one group 100 and 111, 2 x 640000 x 7 float32 in 32 90.5 and 85.7, of one sample none, 1 x
-# 1200000 x 7 float32 in one 105 and 74 (H100).
-FEW_SUMS_OF_SAMPLE, MAX_SAMPLES_OF_SUMS = 2, 2
-# What each of these does besides, from weights to the sums that it stores, takes as long as so many samples: 2 x
-# 1060873 x 5 bf16 in one group takes 111 us so, 83 in parts, 8 x 4800000 x 3 in 32 642 and 778 (H100).
-CHANNELS_TURNS = 4
+# What each program of channels does besides, from weights to the sums that it stores, takes as long as so many samples.
+CHANNELS_TURNS = 1
 # A program that adds up its columns at the end takes as long for it as for so many tiles.
 FOLD_TILES = 2
 
@@ -102,7 +94,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     chosen = launch(problem, configuration, limits)
     reads, writes = problem.inputs, 1 if problem.inputs == 1 or problem.dx else 0
     numel = problem.M * problem.size
-    resident = max(limits.threads_per_sm // WARP // 2 // chosen.warps, 1)
+    warps = chosen.sums_warps if isinstance(chosen, BackwardSplit) else chosen.warps
+    resident = max(limits.threads_per_sm // WARP // 2 // warps, 1)
     work = _work(problem, chosen, resident * limits.sm_count)
     on_one = cdiv(work.programs, limits.sm_count)
     busy = min(work.programs, limits.sm_count)
@@ -117,7 +110,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         from_l2 += numel * problem.itemsize * reads * cached
     of_one = BYTES_PER_US if busy > limits.sm_count // 2 else BYTES_PER_US_OF_FEW
     of_bytes = from_memory / (busy * of_one) + from_l2 / (busy * max(of_one, L2_BYTES_PER_US))
-    warps = min(on_one, resident) * chosen.warps
+    warps *= min(on_one, resident)
     lanes_per_us = LANES_PER_US
     if problem.itemsize == 8:
         lanes_per_us //= FLOAT64_HELD if isinstance(chosen, Rows) else FLOAT64
@@ -154,7 +147,7 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         warps = chosen.warps
         if itemsize == 8 and chosen.vec == 1:
             warps = max(warps, min(lanes // (SINGLE_FLOAT64 * WARP), MAX_WARPS))
-        of_lanes = NARROW if chosen.vec * itemsize < VECTOR_BYTES // 2 else 1
+        of_lanes = NARROW if _is_narrow(problem, chosen.vec) else 1
         halved = HALVED if of_lanes == NARROW and tiles > 1 and chosen.chunks > 1 else 1
         lanes = (lanes * of_lanes + warps * WARP_LANES) // halved * chosen.programs * tiles
         alone = chosen.programs == cdiv(groups, chosen.groups)
@@ -175,20 +168,19 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
         lanes = M * (chosen.chunks * _lanes(chosen) + chosen.warps * WARP_LANES)
         return _Work(chosen.programs, in_turn, lanes, 1 if chosen.programs == groups else 2, None, workspace)
     if isinstance(chosen, BackwardChannels):
-        of_sums, lanes = tiles_and_lanes(problem, chosen.sums)
         turns = cdiv(problem.samples, chosen.shares)
-        before = (2 + _pipelined(cdiv(of_sums, chosen.parts), chosen.sums)) * cdiv(M * chosen.parts, at_once) * dx
-        waves, besides = cdiv(chosen.programs, at_once), 0
-        few_sums = FEW_SUMS_OF_SAMPLE * min(problem.samples - 1, MAX_SAMPLES_OF_SUMS)
-        if waves > 1 and problem.K * itemsize < few_sums * of_channels // N:
-            before, besides = before / waves, CHANNELS_TURNS
-        lanes = M * lanes * dx + chosen.programs * (turns + besides) * chosen.block_d * chosen.block_hw
+        in_part = cdiv(cdiv(problem.size, chosen.parts), _lanes(chosen))
+        before = (2 + _pipelined(in_part, chosen)) * cdiv(M * chosen.parts, at_once) * dx
+        lanes = chosen.programs * (turns + CHANNELS_TURNS) * chosen.block_d * chosen.block_hw
+        lanes = numel * dx + lanes * (NARROW if _is_narrow(problem, chosen.vec) else 1)
         workspace = 8 * chosen.parts * chosen.programs * turns * dx
         if chosen.shares > 1:
             workspace += chosen.shares * groups * of_channels
         read_again = numel * itemsize * inputs if dx else None
         launches = 1 + dx + (chosen.shares > 1)
-        in_turn = before + 1 + (turns - 1) * (0.5 if chosen.ahead else 1.0)
+        in_turn = (
+            before / cdiv(chosen.programs, at_once) + CHANNELS_TURNS + 1 + (turns - 1) * (0.5 if chosen.ahead else 1)
+        )
         return _Work(chosen.programs, in_turn, lanes, launches, read_again, workspace)
     in_group = cdiv(problem.size, _lanes(chosen))
     if isinstance(chosen, Loop):
@@ -198,13 +190,13 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
     if isinstance(chosen, Split):
         in_part = cdiv(cdiv(problem.size, chosen.splits), _lanes(chosen))
         return _Work(M * chosen.splits, 2 + _pipelined(in_part, chosen), 2 * numel, 2, numel * itemsize)
-    tiles_of_sums, lanes = tiles_and_lanes(problem, chosen.sums)
+    tiles_of_sums, _ = tiles_and_lanes(problem, chosen.sums)
+    lanes = _lanes_of_sums(problem, chosen.sums) + numel * dx
     if isinstance(chosen, BackwardLoop):
         live = min(M, at_once, chosen.programs) * problem.size * itemsize * inputs
         each = 1 + _pipelined(tiles_of_sums, chosen.sums) + _pipelined(in_group, chosen)
         launches = 1 if groups == M else 2
         workspace = M * of_group if launches > 1 else 0
-        lanes = M * lanes + _lanes_of_dx(problem, chosen)
         return _Work(chosen.programs, cdiv(M, chosen.programs) * each, lanes, launches, live, workspace)
     assert isinstance(chosen, BackwardSplit)
     tiles_of_part = cdiv(tiles_of_sums, chosen.parts)
@@ -213,22 +205,25 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
     launches = 1 + dx + adds
     workspace = M * chosen.splits * of_group * adds + 8 * M * chosen.parts * chosen.tiles * dx
     read_again = numel * itemsize * inputs if dx else None
-    return _Work(M * chosen.parts, each, M * lanes + _lanes_of_dx(problem, chosen), launches, read_again, workspace)
+    return _Work(M * chosen.parts, each, lanes, launches, read_again, workspace)
 
 
-def _lanes_of_dx(problem: Problem, chosen: BackwardLoop | BackwardSplit) -> int:
-    """Of the second reading, in vectors. Of short odd channels of 16 bits, two to a vector, and many samples it takes
-    NARROW times as long: 300 x 5000 x 15 bf16 in one group takes 155 us so, by programs of channels 132, 464 x 7703 x
-    15 327 and 284, 100 x 5000 x 15 59.1 and 51.8 (H100). Others were not timed."""
-    single = problem.itemsize == 2 and chosen.sums.vec == 1 and chosen.vectors.span == 2
-    odd = single and problem.K <= MAX_ODD_CHANNEL and problem.samples >= MIN_SAMPLES_OF_ODD
-    return problem.M * problem.size * problem.dx * (NARROW if odd else 1)
+def _lanes_of_sums(problem: Problem, tiles: Sums) -> int:
+    """Of all groups."""
+    narrow = not tiles.unaligned and tiles.vec * problem.itemsize < VECTOR_BYTES
+    return problem.M * tiles_and_lanes(problem, tiles)[1] * (NARROW_SUMS if narrow else 1)
 
 
-def _lanes(chosen: Rows | BackwardRows | Loop | Split | BackwardLoop | BackwardSplit) -> int:
+def _is_narrow(problem: Problem, vec: int) -> bool:
+    return vec * problem.itemsize < VECTOR_BYTES // 2
+
+
+def _lanes(chosen: Rows | BackwardRows | Loop | Split | BackwardLoop | BackwardSplit | BackwardChannels) -> int:
     """Elements of a tile of vectors."""
     return chosen.vectors.lanes * chosen.vectors.vec
 
 
-def _pipelined(tiles: int, chosen: Tile | BackwardRows | Loop | Split | BackwardLoop | Sums) -> float:
+def _pipelined(
+    tiles: int, chosen: Tile | BackwardRows | Loop | Split | BackwardLoop | BackwardChannels | Sums
+) -> float:
     return 1 + (tiles - 1) * (0.5 if chosen.stages > 1 else 1.0)

@@ -42,7 +42,7 @@ class Configuration(NamedTuple):
     groups: int = 1  # of a program: forward rows, tile
     vec: int = 1  # elements of a load, where a group is read as it lies
     vectors: int = 1  # loop, split: of a tile, for each thread; forward rows: chunks of a small group
-    block_d: int = 0  # gradients but rows: channels of a tile
+    block_d: int = 0  # tile and few; loop and split of aligned channels of gradients: channels of a tile
     block_hw: int = 0  # and elements of each
     programs_per_sm: int = 0  # most, where programs have several tiles
     stages: int = 1  # of the loads of a loop
@@ -147,13 +147,14 @@ class BackwardRows(NamedTuple):
 
 class Sums(NamedTuple):
     """Tiles of ``block_d`` channels x ``block_hw`` elements; ``whole`` if one of them has a channel, or with a second
-    one, of ``rest_hw`` elements."""
+    one, of ``rest_hw`` elements. ``unaligned``: vectors and edges of each channel as it lies, else loads of ``vec``."""
 
     block_d: int
     block_hw: int
     rest_hw: int
     whole: bool
     vec: int
+    unaligned: bool
     stages: int
 
 
@@ -168,8 +169,8 @@ class BackwardLoop(NamedTuple):
 
 
 class BackwardSplit(NamedTuple):
-    """``parts`` programs to a group: ``splits`` slices of ``slice_size`` elements of each ``blocks`` blocks of
-    channels; then one for each of ``tiles``."""
+    """``parts`` programs to a group, of ``sums_warps``: ``splits`` slices of ``slice_size`` elements of each ``blocks``
+    blocks of channels; then one for each of ``tiles``."""
 
     parts: int
     splits: int
@@ -177,22 +178,25 @@ class BackwardSplit(NamedTuple):
     blocks: int
     tiles: int
     sums: Sums
+    sums_warps: int
     vectors: Vectors
     warps: int
 
 
 class BackwardChannels(NamedTuple):
-    """First ``parts`` programs to a group, with ``blocks`` blocks of channels each, for its two sums alone; then
+    """First ``parts`` programs to a group, with a slice of ``slice_size`` vectors each, for its two sums alone; then
     ``programs`` that hold ``block_d`` channels of ``block_hw`` elements, the same ones of each ``shares``-th sample,
-    and load those of the next one ``ahead`` of their use."""
+    in loads of ``vec``, and load those of the next one ``ahead`` of their use."""
 
     parts: int
-    blocks: int
-    sums: Sums
+    slice_size: int
+    vectors: Vectors
+    stages: int
     programs: int
     shares: int
     block_d: int
     block_hw: int
+    vec: int
     ahead: bool
     warps: int
 

@@ -74,8 +74,14 @@ WAVES = 4
 MAX_SINGLES_OF_SUMS = 8
 # A tile of the sums of channels that have fewer elements has several to a thread.
 MIN_LONG = 256
-# Parts of a group whose sums each thread of a program can load at once.
-MAX_PARTS_HELD = 256
+# Channels that are no whole vectors, of at least so many of these, are read as they lie in sums: vectors of a thread,
+# and most warps of programs that have nothing else to do. 19 x 16384 x 171 bf16 in 4 groups takes 198 us so, 361 in
+# single elements (torch.compile 220), 30 x 20000 x 35 float32 in 2 159 and 193 (H100).
+MIN_VECTORS_OF_CHANNEL, VECTORS_OF_UNALIGNED, MAX_WARPS_OF_UNALIGNED = 4, 2, 4
+# Parts of a group whose sums each thread of a program can load at once; and most where all programs have one so.
+MAX_PARTS_HELD, MAX_PARTS_OF_MANY = 256, 32
+# Programs of a multiprocessor, for each of which a group has a part.
+SUMS_OF_GROUPS_PER_SM = 8
 # Samples of a program that holds sums of channels, at least, where more programs than run at once have some.
 MIN_TURNS = 16
 # Shared memory of a program besides its pipeline.
@@ -367,7 +373,34 @@ def sums(problem: Problem, block_d: int, block_hw: int, stages: int = 1) -> Sums
     rest = problem.K - block_hw
     rest_hw = power_of_2(rest) if 0 < rest <= block_hw // 2 else 0
     whole = block_hw + rest_hw >= problem.K
-    return Sums(block_d, block_hw, rest_hw, whole, vector(problem), _stages(problem, stages, block_d))
+    return Sums(block_d, block_hw, rest_hw, whole, vector(problem), False, _stages(problem, stages, block_d))
+
+
+def unaligned_channels(problem: Problem) -> bool:
+    """Whether sums read channels as vectors and edges."""
+    full = VECTOR_BYTES // problem.itemsize
+    return vector(problem) < full and MIN_VECTORS_OF_CHANNEL * full <= problem.K
+
+
+def _unaligned_sums(problem: Problem, warps: int, stages: int) -> Sums:
+    full, most = VECTOR_BYTES // problem.itemsize, warps * WARP * VECTORS_OF_UNALIGNED
+    lanes = min(_lanes_of_channel(problem), most)
+    whole = problem.K // full <= lanes
+    block_d = min(most // lanes, power_of_2(problem.N))
+    return Sums(block_d, lanes * full, 0, whole, vector(problem), True, stages)
+
+
+def _lanes_of_channel(problem: Problem) -> int:
+    full = VECTOR_BYTES // problem.itemsize
+    return max(power_of_2(problem.K // full), 2 * full)  # one for each element of the edges
+
+
+def _sums(problem: Problem, configuration: Configuration, warps: int) -> Sums:
+    if unaligned_channels(problem):
+        return _unaligned_sums(problem, warps, configuration.stages)
+    found = sums(problem, configuration.block_d, configuration.block_hw, configuration.stages)
+    _check_sums(problem, found, warps)
+    return found
 
 
 def tiles_and_lanes(problem: Problem, tile: Sums) -> tuple[int, int]:
@@ -390,41 +423,41 @@ def _check_sums(problem: Problem, found: Sums, warps: int) -> None:
 
 
 def _backward_loop(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardLoop:
-    _, warps, _, vec, vectors, block_d, block_hw, programs_per_sm, stages = configuration
+    _, warps, _, vec, vectors, _, _, programs_per_sm, stages = configuration
     _check(problem.dx, "the kernel computes dx")
     _check(programs_per_sm > 0, "a multiprocessor has programs")
-    found = sums(problem, block_d, block_hw, stages)
-    _check_sums(problem, found, warps)
+    found = _sums(problem, configuration, warps)
     _check(vec * vectors <= MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1), "a thread has registers")
     read = _vectors(problem, vec, vectors * warps * WARP)
-    elements = max(block_d * (block_hw + found.rest_hw), read.lanes * (vec + max(4 // problem.itemsize, 1)))
+    elements = max(found.block_d * (found.block_hw + found.rest_hw), read.lanes * (vec + max(4 // problem.itemsize, 1)))
     _check(_pipeline(problem, stages, elements) * programs_per_sm <= limits.shared_bytes, "stages are shared")
     return BackwardLoop(_evenly(problem.M, limits.sm_count * programs_per_sm), found, read, warps, stages)
 
 
 def _backward_split(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardSplit:
-    _, warps, _, vec, vectors, block_d, block_hw, programs_per_sm, stages = configuration
+    _, warps, _, vec, vectors, _, _, programs_per_sm, _ = configuration
     _check(programs_per_sm > 0, "a multiprocessor has programs")
-    found = sums(problem, block_d, block_hw, stages)
-    _check_sums(problem, found, warps)
+    sums_warps = warps
+    if unaligned_channels(problem):
+        of_channel = max(_lanes_of_channel(problem) // (VECTORS_OF_UNALIGNED * WARP), 1)
+        sums_warps = min(of_channel, warps, MAX_WARPS_OF_UNALIGNED)
+        programs_per_sm = programs_per_sm * warps // sums_warps
+    found = _sums(problem, configuration, sums_warps)
     _check(vec * vectors <= MAX_ELEMENTS // (4 if problem.itemsize == 8 else 1), "a thread has registers")
     read = _vectors(problem, vec, vectors * warps * WARP)
     parts = _parts(problem, found, limits.sm_count * programs_per_sm)
     tiles = cdiv(problem.size // vec, read.lanes)
-    return BackwardSplit(*parts, tiles, found, read, warps)
+    return BackwardSplit(*parts, tiles, found, sums_warps, read, warps)
 
 
 def _backward_channels(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardChannels:
-    _, warps, _, _, _, block_d, block_hw, programs_per_sm, stages = configuration
-    _check(programs_per_sm > 0, "a multiprocessor has programs")
-    found = sums(problem, block_d, block_hw, stages)
-    _check_sums(problem, found, warps)
-    _check(found.whole, "a tile has whole channels")
-    # A program holds the sums of all parts.
-    parts = _parts(problem, found, min(limits.sm_count * programs_per_sm, MAX_PARTS_HELD * problem.M))
-    _check(parts.parts <= MAX_PARTS_HELD, "a program holds the sums of all parts")
+    warps, stages = configuration.warps, configuration.stages
+    _check(problem.samples > 1, "sums of parts are those of channels")
+    _check(problem.K * problem.itemsize <= MIN_VECTORS_OF_CHANNEL * VECTOR_BYTES, "few bytes beside elements are sums")
+    read = _vectors(problem, widest(problem), warps * WARP * (1 if problem.itemsize == 8 else 2))
     of_channel = power_of_2(problem.K)
-    most = warps * WARP * of_sums(problem, warps, sums(problem, 1, of_channel))
+    of_whole = Sums(1, of_channel, 0, True, vector(problem), False, 1)
+    most = warps * WARP * of_sums(problem, warps, of_whole)
     _check(of_channel <= most, "a thread has more elements than registers")
     of_program = min(power_of_2_within(most // of_channel), power_of_2(problem.N))
     side_by_side = problem.groups * cdiv(problem.N, of_program)
@@ -439,7 +472,19 @@ def _backward_channels(problem: Problem, configuration: Configuration, limits: L
     # 85 x 89973 bf16 49.5 and 50.6 (H100). Those of more bytes have no registers for it.
     ahead = problem.itemsize == 2 and shares < problem.samples
     programs = side_by_side * shares
-    return BackwardChannels(parts.parts, parts.blocks, found, programs, shares, of_program, of_channel, ahead, warps)
+    parts, slice_size = _slices(problem, read, limits)
+    return BackwardChannels(
+        parts, slice_size, read, stages, programs, shares, of_program, of_channel, vector(problem), ahead, warps
+    )
+
+
+def _slices(problem: Problem, read: Vectors, limits: Limits) -> tuple[int, int]:
+    """(Parts of a group, vectors of each); a program holds the sums of all parts."""
+    at_once, in_group = limits.sm_count * SUMS_OF_GROUPS_PER_SM, problem.size // read.vec
+    tiles = cdiv(in_group, read.lanes)
+    most = MAX_PARTS_OF_MANY if at_once <= problem.M * MAX_PARTS_OF_MANY else MAX_PARTS_HELD
+    slice_size = cdiv(tiles, min(_parts_of_group(problem, at_once), tiles, most)) * read.lanes
+    return cdiv(in_group, slice_size), slice_size
 
 
 class _Parts(NamedTuple):
@@ -451,12 +496,15 @@ class _Parts(NamedTuple):
     blocks: int
 
 
+def _parts_of_group(problem: Problem, at_once: int) -> int:
+    """Groups of which few run at once are cut into so many that the last programs are a small part of all, and no
+    multiprocessor waits for others: 278 groups of one part each took 2001 us (278 x 1071 x 675 bfloat16, H100)."""
+    of_each = at_once // problem.M
+    return of_each if of_each >= WAVES else cdiv(WAVES * at_once, problem.M)
+
+
 def _parts(problem: Problem, found: Sums, at_once: int) -> _Parts:
-    # Groups of which few run at once are cut into so many that the last programs are a small part of all, and no
-    # multiprocessor waits for others: 278 groups of one part each took 2001 us (278 x 1071 x 675 bfloat16, H100).
-    for_group = at_once // problem.M
-    if for_group < WAVES:
-        for_group = cdiv(WAVES * at_once, problem.M)
+    for_group = _parts_of_group(problem, at_once)
     blocks_of_channels = cdiv(problem.N, found.block_d)
     splits = 1 if found.whole else max(1, min(for_group // blocks_of_channels, problem.K // found.block_hw))
     slice_size = problem.K if found.whole else cdiv(problem.K, splits * found.block_hw) * found.block_hw

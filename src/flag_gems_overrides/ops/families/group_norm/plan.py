@@ -10,7 +10,7 @@ from ...plans import table
 from .backward_plan import (
     groups_as_they_lie,
     groups_beside_channels,
-    odd_samples_of_one_group,
+    odd_groups_of_16_bits,
     tile_loops,
     whole_groups,
 )
@@ -131,5 +131,5 @@ def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
         or short_rows(problem, limits)
         or in_two_chunks(problem, limits)
         or in_chunks_of_a_warp(problem, limits)
-        or odd_samples_of_one_group(problem, limits)
+        or odd_groups_of_16_bits(problem, limits)
     )

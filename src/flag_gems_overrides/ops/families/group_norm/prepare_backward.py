@@ -19,7 +19,7 @@ from ..norm.backward_plan import plan_partial_sums
 from ..norm.partial_sums import sum_partials
 from ..norm.prepare import after_another, has_pdl
 from .backward import group_norm_backward_tile
-from .backward_channels import group_norm_backward_channels
+from .backward_channels import group_norm_backward_channels, group_norm_backward_group_sums
 from .backward_few import group_norm_backward_few
 from .backward_passes import group_norm_backward_apply, group_norm_backward_loop, group_norm_backward_sums
 from .backward_rows import group_norm_backward_rows
@@ -204,7 +204,19 @@ def _loop(target: _Target, plan: BackwardLoop) -> Launch:
 
 
 def _channels(target: _Target, plan: BackwardChannels) -> Callable[..., None]:
-    of_groups = _sums(target, plan, target.sizes.HW, 1) if target.dx else None
+    of_groups = None
+    if target.dx:
+        of_groups = group_norm_backward_group_sums.bind(
+            target.device,
+            (target.groups * plan.parts,),
+            *target.sizes_of_group,
+            plan.slice_size,
+            plan.parts,
+            num_warps=plan.warps,
+            **options_of(plan.vectors),
+            STAGES=plan.stages,
+            maxnreg=LOOP_REGISTERS,
+        )
     of_channels = group_norm_backward_channels.bind(
         target.device,
         (plan.programs,),
@@ -215,7 +227,7 @@ def _channels(target: _Target, plan: BackwardChannels) -> Callable[..., None]:
         BLOCK_D=plan.block_d,
         BLOCK_HW=plan.block_hw,
         BLOCK_P=power_of_2(plan.parts) if target.dx else 1,
-        VEC=plan.sums.vec,
+        VEC=plan.vec,
         AHEAD=plan.ahead,
         maxnreg=LOOP_REGISTERS,
     )
@@ -237,11 +249,11 @@ def _split(target: _Target, plan: BackwardSplit) -> Callable[..., None]:
             **after_another(has_pdl(target.device)),
             maxnreg=APPLY_REGISTERS,
         )
-    sums = _sums(target, plan, plan.slice_size, plan.splits)
+    sums = _sums(target, plan)
     return functools.partial(_sums_first, sums, apply, _parts(target, plan))
 
 
-def _sums(target: _Target, plan: BackwardChannels | BackwardSplit, slice_size: int, splits: int) -> Launch:
+def _sums(target: _Target, plan: BackwardSplit) -> Launch:
     G, D, HW, _ = target.sizes_of_group
     return group_norm_backward_sums.bind(
         target.device,
@@ -249,11 +261,11 @@ def _sums(target: _Target, plan: BackwardChannels | BackwardSplit, slice_size: i
         G,
         D,
         HW,
-        slice_size,
-        splits,
+        plan.slice_size,
+        plan.splits,
         plan.parts,
         plan.blocks,
-        num_warps=plan.warps,
+        num_warps=plan.sums_warps,
         **_options_of_sums(plan.sums),
         PDL=has_pdl(target.device),
         maxnreg=LOOP_REGISTERS,
@@ -271,6 +283,7 @@ def _options_of_sums(sums: Sums) -> dict[str, int | bool]:
         "REST_HW": sums.rest_hw,
         "WHOLE": sums.whole,
         "SUMS_VEC": sums.vec,
+        "SUMS_UNALIGNED": sums.unaligned,
         "SUMS_STAGES": sums.stages,
     }
 
@@ -300,7 +313,7 @@ def _groups_first(
     parts = None
     if of_groups is not None:
         parts = of_parts()
-        of_groups(*inputs, None, None, parts)
+        of_groups(*inputs, parts)
     of_channels(*inputs, dx, dweight, dbias, parts)
 
 
