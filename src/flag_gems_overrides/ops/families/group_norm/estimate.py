@@ -51,7 +51,8 @@ NARROW = 3
 HALVED = 2
 # Less than 16 bytes at a time in sums of channels, where threads exchange what they have: 736 x 4003 x 3 float32 in one
 # group takes 153 us so, 80 by programs of channels, 3 x 8388608 x 3 bf16 in 32 554 and 401 (H100).
-NARROW_SUMS = 5
+# But four elements of 16 bits are not: 915 x 842 x 28 bf16 in 2 takes 102 us by programs of channels, 89.6 in a loop.
+NARROW_SUMS, WIDE_SUMS = 5, 4
 # The sums of a group, and what each warp does for a tile, take as long as so many lanes (counted, not timed).
 WARP_LANES = 128
 # With more single float64 to a thread than this, fewer warps do not take less time: 262144 x 6 x 3 in 6 groups 116.9 us
@@ -178,9 +179,8 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
             workspace += chosen.shares * groups * of_channels
         read_again = numel * itemsize * inputs if dx else None
         launches = 1 + dx + (chosen.shares > 1)
-        in_turn = (
-            before / cdiv(chosen.programs, at_once) + CHANNELS_TURNS + 1 + (turns - 1) * (0.5 if chosen.ahead else 1)
-        )
+        before /= cdiv(chosen.programs, at_once)
+        in_turn = before + CHANNELS_TURNS + 1 + (turns - 1) * (0.5 if chosen.ahead else 1)
         return _Work(chosen.programs, in_turn, lanes, launches, read_again, workspace)
     in_group = cdiv(problem.size, _lanes(chosen))
     if isinstance(chosen, Loop):
@@ -210,7 +210,7 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
 
 def _lanes_of_sums(problem: Problem, tiles: Sums) -> int:
     """Of all groups."""
-    narrow = not tiles.unaligned and tiles.vec * problem.itemsize < VECTOR_BYTES
+    narrow = not tiles.unaligned and tiles.vec < WIDE_SUMS and tiles.vec * problem.itemsize < VECTOR_BYTES
     return problem.M * tiles_and_lanes(problem, tiles)[1] * (NARROW_SUMS if narrow else 1)
 
 

@@ -32,9 +32,12 @@ from .programs import ELEMENTS_HELD, MAX_WARPS_PER_SM, PROGRAMS_PER_SM, STAGES, 
 # 20000 x 36 in 6 7.5 and 6.2, 250000 x 7 in one 17.3 and 11.7, 250000 x 8 11.4 and 11.1, 80000 x 5 x 5 in 5 20.0 and
 # 17.3; 32 x 6719 x 9 float64 in 6719 32.7 and 30.0 (H100).
 # Single elements, of which else a thread loads one: 560183 x 3 bf16 in 3 10.6 and 13.3 (torch.compile 10.5), 60001 x 5
-# float64 in 5 7.1 and 7.8. But 300000 x 9 float16 in one 15.6, in two chunks 11.8 (H100).
+# float64 in 5 7.1 and 7.8, but of fewer bytes than eight programs of a multiprocessor have 30001 x 3 float16 4.50 and
+# 3.27. Samples of 9 elements of so many of each multiprocessor take less in two chunks: 300000 x 9 float16 15.6 and
+# 11.8, 300000 x 3 x 3 17.1 and 12.9, but 100000 x 9 bf16 5.24 and 5.95 (H100).
 SHORT_SIZES = {2: (1, 3, 5, 6, 7, 9, 10, 12, 14), 4: (6, 8, 9), 8: (1,)}
 SHORT_ELEMENTS, SHORT_CHANNELS = 18, {2: 9, 4: 1, 8: 1}
+MIN_SINGLES_BYTES_PER_SM, NINES_PER_SM = 16384, (1024, 6144)
 MIN_SHORT_OF_FLOAT32, MAX_SHORT_OF_FLOAT32 = 1024, 4352
 # Fewest groups for each multiprocessor: one group of 1 x 10 bf16 takes 3.11 us so, by threads that share it 2.80
 # (torch.compile 2.74), 56 x 9 3.13 and 3.01 (H100).
@@ -135,9 +138,12 @@ def short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     size, itemsize = problem.size, problem.itemsize
     if problem.inputs > 1 or size not in SHORT_SIZES.get(itemsize, ()):
         return None
-    if limits.sm_count * MIN_SHORT_GROUPS_PER_SM > problem.M or (size == 1 and problem.M % KNOWN_MULTIPLE == 0):
+    if limits.sm_count * MIN_SHORT_GROUPS_PER_SM > problem.M:
         return None
-    if problem.groups == 1 and problem.N == MIN_HALVED:
+    few_singles = problem.M * itemsize < limits.sm_count * MIN_SINGLES_BYTES_PER_SM
+    if size == 1 and (few_singles or problem.M % KNOWN_MULTIPLE == 0):
+        return None
+    if size == MIN_HALVED and problem.groups == 1 and NINES_PER_SM[0] <= problem.M // limits.sm_count < NINES_PER_SM[1]:
         return None
     per_sm = problem.M * size // limits.sm_count
     if itemsize == 4 and not MIN_SHORT_OF_FLOAT32 <= per_sm <= MAX_SHORT_OF_FLOAT32:

@@ -82,6 +82,10 @@ MIN_VECTORS_OF_CHANNEL, VECTORS_OF_UNALIGNED, MAX_WARPS_OF_UNALIGNED = 4, 2, 4
 MAX_PARTS_HELD, MAX_PARTS_OF_MANY = 256, 32
 # Programs of a multiprocessor, for each of which a group has a part.
 SUMS_OF_GROUPS_PER_SM = 8
+# Of two samples programs that hold sums of longer channels are no more times as many as have registers at once: 2 x
+# 1060873 x 5 bf16 in one group takes 94 us so, in parts 83, 2 x 80000 x 16 in 4 19.9 and 18.3, but 2 x 2400000 x 4
+# float16 in one 100 and 111 (H100).
+MAX_BYTES_OF_TWO, WAVES_OF_TWO = 8, 2
 # Samples of a program that holds sums of channels, at least, where more programs than run at once have some.
 MIN_TURNS = 16
 # Shared memory of a program besides its pipeline.
@@ -387,7 +391,9 @@ def _unaligned_sums(problem: Problem, warps: int, stages: int) -> Sums:
     lanes = min(_lanes_of_channel(problem), most)
     whole = problem.K // full <= lanes
     block_d = min(most // lanes, power_of_2(problem.N))
-    return Sums(block_d, lanes * full, 0, whole, vector(problem), True, stages)
+    # Whole channels are loaded with no pipeline: 307 x 104 x 51 float32 in one group, seven tiles in turn by a program
+    # for each sample, takes 22.9 us, in parts 21.1 (H100).
+    return Sums(block_d, lanes * full, 0, whole, vector(problem), True, 1 if whole else stages)
 
 
 def _lanes_of_channel(problem: Problem) -> int:
@@ -453,7 +459,7 @@ def _backward_split(problem: Problem, configuration: Configuration, limits: Limi
 def _backward_channels(problem: Problem, configuration: Configuration, limits: Limits) -> BackwardChannels:
     warps, stages = configuration.warps, configuration.stages
     _check(problem.samples > 1, "sums of parts are those of channels")
-    _check(problem.K * problem.itemsize <= MIN_VECTORS_OF_CHANNEL * VECTOR_BYTES, "few bytes beside elements are sums")
+    _check(problem.K * problem.itemsize <= _bytes_of_held_channel(problem), "few bytes beside elements are sums")
     read = _vectors(problem, widest(problem), warps * WARP * (1 if problem.itemsize == 8 else 2))
     of_channel = power_of_2(problem.K)
     of_whole = Sums(1, of_channel, 0, True, vector(problem), False, 1)
@@ -472,10 +478,18 @@ def _backward_channels(problem: Problem, configuration: Configuration, limits: L
     # 85 x 89973 bf16 49.5 and 50.6 (H100). Those of more bytes have no registers for it.
     ahead = problem.itemsize == 2 and shares < problem.samples
     programs = side_by_side * shares
+    too_little = problem.K * problem.itemsize > MAX_BYTES_OF_TWO and programs > WAVES_OF_TWO * resident
+    _check(problem.samples > 2 or not too_little, "few bytes beside elements are sums")
     parts, slice_size = _slices(problem, read, limits)
     return BackwardChannels(
         parts, slice_size, read, stages, programs, shares, of_program, of_channel, vector(problem), ahead, warps
     )
+
+
+def _bytes_of_held_channel(problem: Problem) -> int:
+    """Four vectors, of whole ones of float32 eight: 60 x 26484 x 32 in one group takes 353 us, 367 in parts (H100)."""
+    whole_float32 = problem.itemsize == 4 and vector(problem) * problem.itemsize == VECTOR_BYTES
+    return MIN_VECTORS_OF_CHANNEL * VECTOR_BYTES * (2 if whole_float32 else 1)
 
 
 def _slices(problem: Problem, read: Vectors, limits: Limits) -> tuple[int, int]:
