@@ -88,8 +88,8 @@ BY_WARPS_BLOCK_N, BY_WARPS_BLOCK_K, BY_WARPS_MAX_N, BY_WARPS_PER_SM, FEW_ROUNDS 
 # bf16 116 us (124), 30 x 108 x 20559 68.8 (69.3), also of six programs for each multiprocessor or more: 16 x 300 x 4095
 # float16 26.8, shared 29.3; but 4 x 117 x 80115 float32 68.4 (64.5), and of fewer elements amax 20 x 40 x 60001 bf16
 # 50.4 (45.4), argmax 58.5 (52.6). Values of 32 bits from three quarters of a tile's elements on: any 2400 x 48 x 545
-# int32 by single warps of four elements of 128 columns, as a table says, 107 us, by four 98.0 (torch.compile 96). Of 16
-# bits in less than a sector sum 16384 x 256 x 9 bf16 by two warps of 16 elements, as a table says, 49.6, by four 41.5.
+# int32 by single warps of four elements of 128 columns 107 us, by four 98.0 (torch.compile 96). Of 16
+# bits in less than a sector sum 16384 x 256 x 9 bf16 by two warps of 16 elements 49.6, by four 41.5.
 ODD_VALUES_WARPS, ODD_POSITIONS_WARPS, ODD_POSITIONS_OCCUPANCY, ODD_POSITIONS_PER_SM = 4, 2, 24, 6
 MAX_IN_TILES_OF_A_WARP, MIN_ODD_WORDS_N = 64, 48
 # Moments of few columns, which so many programs share at least: four vectors or more of a thread, and 16 warps, for as
@@ -376,17 +376,6 @@ def _are_odd_values(problem: Problem) -> bool:
     _, N, K, size, accumulators = problem
     fewest = MIN_ODD_WORDS_N if size == 4 else MAX_IN_TILES_OF_A_WARP + 1
     return accumulators == K % 2 == 1 and 2 <= size <= 4 and fewest <= N
-
-
-def are_newer_columns(problem: Problem, limits: Limits) -> bool:
-    """Whether tables are older than what is known of these."""
-    M, N, K, size, _ = problem
-    by_warps = N <= BY_WARPS_MAX_N and cdiv(M * K, BY_WARPS_BLOCK_K) >= _enough(N) * limits.sm_count
-    odd_words = size == 4 and K * size >= SECTOR_BYTES and by_warps
-    odd_halves = size == 2 and K * size < SECTOR_BYTES and MAX_IN_ONE_TILE_OF_LITTLE < N <= BY_WARPS_MAX_N
-    odd = (odd_words or odd_halves) and _are_odd_values(problem)
-    large = _in_one_large_tile(problem, limits) or _are_odd_moments(problem, limits)
-    return odd or large or _many_bytes(problem, limits) or of_eight_columns(problem, limits)
 
 
 def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration | None:

@@ -103,7 +103,7 @@ def is_long_class(problem: Problem, limits: Limits) -> bool:
 
     By single warps, and so (H100): any 1616 x 60075 x 2 uint8 220 us and 98, max.dim x 3 356 and 150, 39 x 634456 x 4
     94 and 60, argmax 900 x 40001 x 5 float16 234 and 184; but values: sum 700 x 50000 x 3 bf16 91 and 91, amax 400 x
-    60000 x 6 float32 222 and 255. By columns, as older tables say, and so: argmax 3000 x 12000 x 3 bf16 151 and 94,
+    60000 x 6 float32 222 and 255. By columns, and so: argmax 3000 x 12000 x 3 bf16 151 and 94,
     max.dim 2793 x 5808 x 3 uint8 52 and 43, 4560 x 7784 x 7 float32 415 and 350, any 6503 x 5952 x 7 uint8 191 and 141.
     """
     _, N, K, size, accumulators = problem

@@ -9,24 +9,21 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
-from .column_defaults import are_newer_columns, columns
-from .defaults import is_long_class, kinds
+from .column_defaults import columns
+from .defaults import kinds
 from .launches import (
     MAX_CLASSES,
     Configuration,
     Plan,
     Problem,
     estimate,
-    has_odd_classes,
     is_short,
     launch,
     launch_or_none,
 )
-from .programs import LONG_WARPS, OCCUPANCY, SHORT_BYTES, TILE_BYTES
+from .programs import LONG_WARPS, OCCUPANCY
 from .row_defaults import (
-    FEW_ROWS,
     by_single_warps,
-    in_vectors_with_edges,
     narrow,
     narrow_rows,
     rows,
@@ -49,7 +46,7 @@ __all__ = [
 
 # The model chooses where it expects so much less time than by the rules, of so few elements for each multiprocessor.
 MODEL_GAIN, MODEL_ELEMENTS = 0.8, 8192
-# Of so many where by the rules or a table programs share columns and by the model none does (H100): sum 1 x 400 x 1024
+# Of so many where by the rules programs share columns and by the model none does (H100): sum 1 x 400 x 1024
 # float32 5.40 us and 4.39, mean 168 x 2227 x 4 float16 7.1 and 5.3, amax 16 x 682 x 128 bf16 7.2 and 6.0, 212 x 776 x 8
 # float32 7.9 and 6.3. Where nothing is exchanged sum 64 x 28 x 1024 bf16 5.74 and 5.92.
 TILE_GAIN, TILE_ELEMENTS = 0.83, 16384
@@ -75,8 +72,6 @@ ELEMENTS, MAX_TILE_WARPS = 16, 16
 TILE_COLUMNS = (4, 8, 16, 32)
 # Of a thread of such a tile.
 MAX_TILE_BYTES = 128
-# Columns of 16 bits that are classes whatever tables say, and elements of odd ones that are a loop.
-FEW_CLASSES, LONG_ODD_N = 4, 2048
 # Of single values of 16 bits in vectors, where a multiprocessor has so many programs: 64 of each of the most columns
 # by fewer warps, which meet sooner: sum 32 x 64 x 472 bf16 by 4 warps 5.10 us, by 2 4.66, 40 x 48 x 520 5.28 and 4.73,
 # 64 x 64 x 256 5.18 and 4.68 (H100). Of float32, 32 x 64 x 472, only 5.77 and 5.61.
@@ -97,36 +92,15 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    first = kinds(problem, limits)[0]
-    if _is_newer(problem, first, limits):
-        # Tables are older: sum 328 x 2000 x 99 float32 as one says 116 us, so 107 (H100).
-        return configurations(problem, limits)[0]
-    few, positions = FEW_ROWS * limits.sm_count >= problem.M * problem.K, problem.accumulators == 2
-    # Nor of rows of 8 bytes that are read element by element: max.dim 32911 x 561 float64 by single warps in two
-    # iterations, as a row of a third as many elements was timed, 67.2 us, so 56.7 (H100).
-    odd = problem.itemsize == 8 and problem.K == 1 and positions and problem.N % 2 == 1
-    by_rules = launch_or_none(problem, first, limits)
-    simple = (few or odd) and _is_simple(problem, by_rules)
-    # Nor several rows of a program while multiprocessors have none: argmax 2 x 1533 float32 as one program 3.35 us, as
-    # two 3.15 (H100). Of positions of 32 bits neither while these have few: 399 x 735 by programs of
-    # two rows and 8 warps 5.20, by a warp for each 4.07.
-    alone = problem.K == 1 and by_rules is not None and by_rules.block_m == 1
-    apart = alone and (limits.sm_count >= problem.M or (few and positions and problem.itemsize == 4))
-    exchanged = _slow_exchange(problem, limits)
-
-    def is_legal(configuration: Configuration) -> bool:
-        """Of few results not one with iterations or an exchange if they need neither: what it was timed with perhaps
-        had neither.
-        """
-        launched = launch_or_none(problem, configuration, limits)
-        if launched is None or (apart and launched.block_m > 1):
-            return False
-        if launched.splits > 1 and estimate(problem, configuration, limits) > exchanged:
-            return False
-        return not simple or _is_simple(problem, launched)
-
-    found = table.lookup("reduction", problem, class_of, Configuration, is_legal, limits)
-    return _by_fewer_warps(problem, found or configurations(problem, limits)[0], limits)
+    found = table.lookup(
+        "reduction",
+        problem,
+        class_of,
+        Configuration,
+        lambda each: launch_or_none(problem, each, limits) is not None,
+        limits,
+    )
+    return _by_fewer_warps(problem, configurations(problem, limits)[0], limits) if found is None else found
 
 
 def _by_fewer_warps(problem: Problem, configuration: Configuration, limits: Limits) -> Configuration:
@@ -144,15 +118,6 @@ def _by_fewer_warps(problem: Problem, configuration: Configuration, limits: Limi
     return configuration._replace(elements=configuration.elements * 2, warps=LITTLE_TILE_WARPS)
 
 
-def _slow_exchange(problem: Problem, limits: Limits) -> float:
-    """From how many microseconds on programs are not to share columns, by the model."""
-    if problem.K == 1 or _elements(problem, limits) > TILE_ELEMENTS or not _has_quick_tiles(problem, limits):
-        return math.inf
-    first = configurations(problem, limits)[0]
-    shared = launch(problem, first, limits).splits > 1
-    return math.inf if shared else estimate(problem, first, limits) / TILE_GAIN
-
-
 def _has_quick_tiles(problem: Problem, limits: Limits) -> bool:
     """Not of positions of bytes: max.dim 538 x 332 x 12 int8 in one tile 8.1 us, by three programs 7.2 (H100).
 
@@ -168,51 +133,6 @@ def _has_quick_tiles(problem: Problem, limits: Limits) -> bool:
 def _elements(problem: Problem, limits: Limits) -> float:
     """For each multiprocessor."""
     return problem.M * problem.N * problem.K / limits.sm_count
-
-
-def _is_newer(problem: Problem, first: Configuration, limits: Limits) -> bool:
-    """Whether the rules know of something that was not timed for the tables."""
-    if problem.K > 1:
-        classes = first.kernel in ("classes", "short_classes") and _are_newer_classes(problem, first.kernel, limits)
-        known = first.kernel == "columns" and are_newer_columns(problem, limits)
-        return first.within or classes or known or _are_long_odd_halves(problem, limits)
-    return first.kernel == "columns" or in_vectors_with_edges(problem, limits) or _are_newer_positions(problem, limits)
-
-
-def _are_newer_positions(problem: Problem, limits: Limits) -> bool:
-    """Whether older tables have positions of rows with edges by more warps than need be, or by fewer.
-
-    As these and by the rules (H100): argmin 1183 x 1995 float16 by two rows to a program 7.00 us, by single warps 6.01;
-    min.dim 227 x 9437 float32 by two programs of 8 warps for each row 10.0, by one of 16 8.96. But of other lengths
-    argmax 6241 x 213 float16 5.14 and 5.32, min.dim 511 x 8059 bf16 8.14 and 9.78.
-    """
-    M, N, _, size, accumulators = problem
-    if accumulators != 2 or N % (VECTOR_BYTES // size) == 0:
-        return False
-    if size == 2:
-        return SHORT_BYTES < 2 * N * size <= 2 * SHORT_BYTES and FEW_ROWS * limits.sm_count < M
-    return size == 4 and N * size > TILE_BYTES and limits.sm_count <= M <= 2 * limits.sm_count
-
-
-def _are_newer_classes(problem: Problem, kernel: str, limits: Limits) -> bool:
-    """Long classes and odd ones; and of two to four columns of 16 bits all.
-
-    As columns, as older tables say, and so (H100): any 35751 x 214 x 4 bf16 44.2 us and 27.6, max.dim 2965 x 3728 x 3
-    52.0 and 35.6. Of larger elements aminmax 21561 x 168 x 8 float32 49.0 and 55.2.
-    """
-    known = is_long_class(problem, limits) if kernel == "classes" else has_odd_classes(problem)
-    return known or (problem.itemsize == 2 and problem.K <= FEW_CLASSES)
-
-
-def _are_long_odd_halves(problem: Problem, limits: Limits) -> bool:
-    """Whether older tables have values of odd columns of 16 bits in one tile of few columns, of which there are many.
-
-    So, and in a loop (H100): prod 8 x 4991 x 151 bf16 17.2 us and 12.7, all 7 x 2048 x 273 10.85 and 10.1; but even
-    ones, mean 231 x 52 x 5652 float16, 59.3 and 66.2.
-    """
-    _, N, K, size, accumulators = problem
-    odd = accumulators == K % 2 == 1 and size == 2 and K > MAX_CLASSES
-    return odd and LONG_ODD_N <= N and _elements(problem, limits) > TILE_ELEMENTS
 
 
 def with_wide_accumulators(

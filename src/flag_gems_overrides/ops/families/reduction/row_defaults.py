@@ -122,6 +122,10 @@ GROUP_WARPS, MAX_GROUPS = (4, 8, 16), 12
 # float32 7.06 and 7.16; by 8 and 16 115 x 8207 float16 4.31 and 4.31, 128 x 5535 float32 4.76 and 4.96, argmax 100 x
 # 5001 float32 4.71 and 4.89, 27 x 4 x 3225 float64 6.19 and 5.25.
 MAX_ALONE_BYTES, MAX_ALONE, ALONE_BYTES, ALONE_ELEMENTS, ALONE_WIDE_POSITIONS = 131072, 16384, 128, 32, 8
+# Positions of 32 and 64 bits, element by element, up to so many lanes: by single warps, of the most lanes with half as
+# many elements. By two warps, of twice as many, and so (H100): argmin 20000 x 235 float64 21.9 us and 19.8, 26 x 78 x
+# 137 6.40 and 4.89, argmax 1933 x 191 float32 4.66 and 4.09, 100000 x 33 18.5 and 13.0.
+SINGLY_N = 256
 # Of short rows by lanes (``rows_by_lanes``): the longest, rows and bytes of a program at least, elements of a thread at
 # most, bytes that are loaded together at most, and programs of each multiprocessor at least (of up to 16 bits; of 32).
 MAX_LANES_N, MIN_LANES_ROWS, LANES_BYTES, LANES_ELEMENTS, LANES_VECTOR_BYTES = 255, 32, 2048, 32, 4
@@ -180,7 +184,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
     elif little:
         vector = vector if in_vectors_with_edges(problem, limits) else math.gcd(N, vector)
         single = M * block_n <= LITTLE_PROGRAM * LITTLE_PROGRAMS * limits.sm_count
-        tile = LITTLE_PROGRAM if single else LITTLE_TILE
+        tile = LITTLE_PROGRAM if single or (positions and size == 8 and vector == 1) else LITTLE_TILE
         if vector == 1 and accumulators < 3 and M * block_n <= SMALLEST_TILE * limits.sm_count:
             tile = SMALLEST_TILE
         if accumulators == 1 and N == SHORTEST and SMALLEST_TILE * limits.sm_count >= M * N:
@@ -209,8 +213,12 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
         if positions and N * size > BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
             # On sm_100 8 bytes of 300000 x 50 bf16 spill.
-            warps = 1 if edges else 2
-            tile = min(tile, warps * WARP * min(128 // size, 32 * vector, MAX_WORDS))
+            singly = vector == 1 and size >= 4 and block_n <= SINGLY_N
+            warps = 1 if edges or singly else 2
+            most = min(128 // size, 32 * vector, MAX_WORDS) // (2 if singly and block_n == SINGLY_N else 1)
+            tile = min(tile, warps * WARP * most)
+            while warps == 1 and 2 * block_n <= tile and _few_programs(M * block_n, tile, limits):
+                tile //= 2
         elif accumulators == 3 and _has_idle_vectors(problem):
             vector = math.gcd(N, VECTOR_BYTES // size // 2)
         elif in_pairs(problem):
@@ -230,8 +238,12 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
             tile, warps = min(times * tile, block_n), times * warps
         elif edges and positions:
             # Of 64 bits twice as much: max.dim of 47276349 int64 100 us, not 129; 149 x 125647 49.7, not 47.8 (H200).
-            large = 2 if size == 8 else 1
-            tile, warps = SHORT_BYTES // size * large, SHORT_WARPS * large
+            # Of a few rows to a multiprocessor too, so that fewer programs share one, of 16 bits by as many warps
+            # (H100): min.dim 281 x 6967 float32 9.56 us and 8.90, argmax 136 x 9447 bf16 6.32 and 6.04.
+            few = limits.sm_count <= M <= FEW_ROWS * limits.sm_count
+            tile, warps = SHORT_BYTES // size, SHORT_WARPS
+            if size == 8 or (few and size > 1):
+                tile, warps = 2 * tile, warps * (1 if size == 2 else 2)
         elif size == 8 and not edges and vector > 1 and block_n <= SHORT_BYTES // 4:
             # Two iterations, not eight warps for a row: max.dim 47424 x 544 int64 68 us, not 94, amax 150272 x 800
             # float64 222, not 233 (H200).
@@ -342,6 +354,11 @@ def two_to_each(problem: Problem, limits: Limits) -> bool:
     about = NEARLY_ALL * 2 * limits.sm_count <= M <= 2 * limits.sm_count
     long = MIN_SHARED_TILES * TILE_WITH_EDGES < N and N * size <= MAX_OF_TWO_BYTES
     return accumulators == 1 and size <= 2 and about and long
+
+
+def _few_programs(elements: int, tile: int, limits: Limits) -> bool:
+    """Whether each multiprocessor would have less than a few: argmax 2344 x 163 float16 by 293 4.30, by 586 4.16."""
+    return elements < LITTLE_PROGRAMS * limits.sm_count * tile
 
 
 def _in_one_tile(problem: Problem, limits: Limits) -> bool:
