@@ -141,7 +141,7 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
         # 13 x 98069 x 361 int64 880 us, with one of four elements 991, 2832 x 5504 x 16 452 and 593, 21 x 4805 x 2165
         # 418 and 476; but 1 x 208 x 32576 25 and 21 (H200).
         tile *= 2
-    if _is_deep(problem, limits) and not _in_pieces(problem, limits):
+    if _is_deep(problem, limits):
         warps, occupancy = warps // 2, MOMENTS_OCCUPANCY[False]
     programs = limits.sm_count * occupancy // warps
     max_partials = max(warps, 4) * MAX_PARTIALS[(size > 4) + (accumulators == 3)]
@@ -178,7 +178,7 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
             occupancy = min(occupancy, 20)  # 8 bytes of 100000 x 31 int32 spill
     elif positions and K % 4 == 2 and size == 2 and M == 1:
         occupancy = min(occupancy, 20)  # 8 bytes of 65536 x 42 spill
-    if _many_share(problem, limits) or _in_pieces(problem, limits):
+    if _many_share(problem, limits):
         block_k, warps, occupancy = BLOCK_K, TILED_WARPS, MOMENTS_OCCUPANCY[False]
         tile = SHARED_MOMENTS_ELEMENTS * warps * WARP
     elif _are_two_alone(problem, cdiv(M * K, block_k), programs) and not within:
@@ -239,17 +239,6 @@ def _are_two_alone(problem: Problem, blocks: int, programs: int) -> bool:
     _, N, K, size, accumulators = problem
     odd = accumulators == 3 and size == 2 and K % 2 == 1
     return odd and BY_WARPS_MAX_N // 2 < N <= BY_WARPS_MAX_N and 2 * blocks <= programs < 3 * blocks
-
-
-def _in_pieces(problem: Problem, limits: Limits) -> bool:
-    """Whether programs that could be deep share results, of pieces of rows of K that are no whole sectors.
-
-    var_mean 8 x 4096 x 1000 bf16 along 1 36.5 us, deep 42.3 (amax 36.4; H100).
-    """
-    M, _, K, size, _ = problem
-    programs = limits.sm_count * MOMENTS_OCCUPANCY[False] // TILED_WARPS
-    pieces = K > WIDE_BLOCK_K and K * size % SECTOR_BYTES != 0 and 2 * cdiv(M * K, BLOCK_K) <= programs
-    return pieces and _is_deep(problem, limits)
 
 
 def _many_share(problem: Problem, limits: Limits) -> bool:

@@ -17,7 +17,6 @@ from .launches import (
     MAX_SPLITS_OF_A_WARP,
     Configuration,
     Problem,
-    class_step,
     short_class_lanes,
 )
 from .programs import OCCUPANCY, SHORT_BYTES, SHORT_WARPS, STAGES, fitting, row_vector
@@ -47,7 +46,6 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
         # 169, 33440 x 256 x 8 float32 76 and 107, any of 52512 x 352 x 8 bf16 97 and 104 to 120.
         worth &= (K < MAX_CLASSES or limits.sm_count > M) and not in_two_tiles(problem, limits)
         worth &= not of_eight_columns(problem, limits)
-        worth |= _are_classes_of_moments(problem, limits)
         kinds.insert(0 if worth else 1, _classes(problem, limits))
         short = _short_classes(problem, limits)
         if short is not None:
@@ -109,20 +107,6 @@ def is_long_class(problem: Problem, limits: Limits) -> bool:
     _, N, K, size, accumulators = problem
     fewest = LONG_CLASSES_BYTES.get((accumulators, size), math.inf)
     return N * K * size >= fewest and (size < 4 or K >= LONG_CLASSES_OF_WORDS) and _have_warps(problem, limits)
-
-
-def _are_classes_of_moments(problem: Problem, limits: Limits) -> bool:
-    """Whether moments of short matrices of three columns of 16 bits are classes: several tiles of whole vectors each.
-
-    As columns and so (H100): var_mean 100000 x 200 x 3 bf16 111 us and 96.8, 3 tiles of 240 (by two of 504 155); longer
-    ones estimated, not timed, up to those that are classes anyway.
-    """
-    M, N, K, size, accumulators = problem
-    vector = VECTOR_BYTES // size
-    whole = accumulators == 3 and size == 2 and K == 3 and N % vector == 0
-    several = 2 * class_step(CLASSES_TILE // 2, K, vector) < N * K
-    many = M * N * K * size > MIN_BYTES_OF_CLASSES and _have_warps(problem, limits)
-    return whole and several and many
 
 
 def _many_registers(problem: Problem) -> bool:

@@ -58,8 +58,6 @@ MAX_LONG_HALVES = 16
 # float64 by one in two iterations 89.6 us, so 86.2 (H100), 150272 x 800 222 and 220 (H200); of fewer sum_dim 5306 x 624
 # int64 in a loop 16.2.
 MANY_WIDE_ROWS = 256
-# Bytes of a row of which each multiprocessor has two (``two_to_each``): longer ones were not timed.
-MAX_OF_TWO_BYTES = 262144
 # Most elements of a row by half vectors, or by fewer.
 HALF_VECTORS_MAX_N = 128
 # Values of 32 bits in even rows that are no whole vectors, longer than the first and up to the second: two at a time,
@@ -256,8 +254,6 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
             warps //= 2
         elif size > 1 and (_in_one_tile(problem, limits) if edges else _is_little_more(problem, tile, limits)):
             tile = block_n
-        elif edges and two_to_each(problem, limits):
-            tile, warps, stages = 2 * tile, 2 * warps, 1 if size == 2 else STAGES
         elif edges and accumulators == 1 and size == 2 and _in_one_large_tile(problem, limits):
             tile, warps = block_n, 2 * warps
         elif edges and (size == 1 or (size == 2 and accumulators == 3)):
@@ -343,21 +339,8 @@ def _is_little_more(problem: Problem, tile: int, limits: Limits) -> bool:
     return accumulators < 3 and FEW_ROWS * limits.sm_count < M and tile < N <= 3 * tile // 2
 
 
-def two_to_each(problem: Problem, limits: Limits) -> bool:
-    """Whether values of up to 16 bits are of long rows, of which about each multiprocessor has two: 16 warps to each.
-
-    In a pipelined loop, shared or by eight warps, and so (H100): sum 256 x 30338 bf16 14.6 us and 13.2 (FlagGems 14.0),
-    by twice as many elements, of which 24 bytes of count_nonzero spill, 13.0, amax 200 x 30001 11.8 and 10.7, any 263 x
-    137715 uint8 27.9 and 23.9; but amax 134 x 865750 63.0 and 64.4.
-    """
-    M, N, _, size, accumulators = problem
-    about = NEARLY_ALL * 2 * limits.sm_count <= M <= 2 * limits.sm_count
-    long = MIN_SHARED_TILES * TILE_WITH_EDGES < N and N * size <= MAX_OF_TWO_BYTES
-    return accumulators == 1 and size <= 2 and about and long
-
-
 def _few_programs(elements: int, tile: int, limits: Limits) -> bool:
-    """Whether each multiprocessor would have less than a few: argmax 2344 x 163 float16 by 293 4.30, by 586 4.16."""
+    """Whether each multiprocessor would have less than a few: min.dim 2344 x 163 float16 by 293 4.30, by 586 4.16."""
     return elements < LITTLE_PROGRAMS * limits.sm_count * tile
 
 
