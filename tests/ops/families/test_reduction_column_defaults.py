@@ -439,10 +439,18 @@ def test_programs_of_pairs_reach_into_two_matrices(K, columns):
         ((60000, 131, 3, 2), 32, 13),
         ((80953, 87, 5, 2), 32, 14),
         ((40000, 154, 5, 2), 64, 12),
-        ((60000, 80, 3, 2), 32, 8),
+        ((60000, 89, 3, 2), 32, 8),
     ],
 )
 def test_odd_classes_of_a_warp_have_more_elements(problem, lanes, depth):
     """sum 60000 x 131 x 3 float16 34.4 us as columns, so 23.8 (H100)."""
     p = plan(*problem, 1, H200)
     assert (p.kernel, p.lanes, p.depth) == ("short_classes", lanes, depth)
+
+
+@pytest.mark.parametrize(("M", "warps"), [(3995, 2), (4488, 2), (3000, 1), (6000, 1)])
+def test_classes_of_more_rows_than_programs_at_once_are_by_two_warps(M, warps):
+    """any 4488 x 5400 x 3 float16 by single warps 72.4 us, so 62.9 (H100)."""
+    p = plan(M, 5400, 3, 2, 1, H200)
+    assert (p.kernel, p.warps, p.splits) == ("classes", warps, 1)
+    assert plan(M, 5400, 3, 2, 2, H200).warps == 1

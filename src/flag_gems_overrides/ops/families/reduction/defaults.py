@@ -27,6 +27,10 @@ from .row_defaults import rows, rows_by_lanes, short_rows
 # Columns where that is little: max.dim 4 x 512 x 7 bf16 4.3 us, so 6.2.
 MIN_BYTES_OF_CLASSES = 4 << 20
 CLASSES_TILE, CLASSES_OCCUPANCY = 512, {1: 24, 2: 16, 3: 16}
+# Values by single warps, of more rows for each multiprocessor than it may have programs, and up to so many: by two
+# warps, so that the last are not alone (H100): any 4488 x 5400 x 3 float16 72.4 us and 62.9, vector_norm 4390 x 18704 x
+# 3 bf16 220 and 183, mean 3995 x 1299 x 6 44.3 and 37.3; but amax 4096 x 7520 x 5 float32, all at once, 226 and 226.
+ALL_RESIDENT = CLASSES_OCCUPANCY[1], 44
 # Rows of so many bytes are long, by (accumulators, bytes): the shortest that were timed have 41 and 17 KB, 72 and 218.
 LONG_CLASSES_BYTES = {(1, 1): 32768, (2, 1): 16384, (2, 2): 65536, (2, 4): 131072}
 # Elements of a thread of a long row, a vector or more, and the fewest classes of 32 bits, as timed.
@@ -79,6 +83,8 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
         stages = STAGES if positions else 1
         if _many_registers(problem):
             occupancy = CLASSES_OCCUPANCY[2]
+    elif accumulators == 1 and ALL_RESIDENT[0] * limits.sm_count < M <= ALL_RESIDENT[1] * limits.sm_count:
+        tile, warps = 2 * tile, 2
     if accumulators == 3:
         tile = CLASSES_TILE // 2 * warps  # two tiles are read at a time
     tile = min(tile, power_of_2(N * K))
