@@ -162,3 +162,9 @@ def test_threads_have_registers_for_single_positions(M, N, itemsize):
         assert 2 * p.block_m * p.block_n <= p.registers // 2 * p.warps * 32
     with pytest.raises(ValueError, match="registers"):
         launch(Problem(M, 4097, 1, itemsize, 2), Configuration("rows", 32, 8, 32), H200)
+
+
+def test_the_estimate_knows_how_many_programs_start():
+    """std 8 x 15 x 3240 float32 by 3240 programs 5.47 us, so 4.52 (H100)."""
+    assert plan(8, 15, 3240, 4, 3, H200).blocks < 8 * H200.sm_count
+    assert plan(760, 8, 48, 2, 1, H200).blocks < 2 * H200.sm_count

@@ -75,9 +75,10 @@ MIN_THREE_CLASSES_N, THREE_CLASSES_BYTES = 16, 8
 # 33 x 8 float64 89.5 and 84.7. Moments from fewer on: std 600000 x 20 x 2 60.5 and 46.2.
 MIN_WIDE_CLASS_N = {1: 24, 3: 20}
 
-# For ``estimate``: bytes a multiprocessor reads in a microsecond, lanes of the device; microseconds of a launch, of an
-# iteration, of the programs that share a result, and of the ends of rows.
-BYTES_PER_US, LANES_PER_US, LAUNCH_US, ITERATION_US, EXCHANGE_US, EDGES_US = 32000, 4e6, 2.0, 0.7, 1.0, 0.3
+# For ``estimate``: bytes a multiprocessor reads and programs it starts in a microsecond, lanes of the device;
+# microseconds of a launch, of an iteration, of the programs that share a result, and of the ends of rows.
+BYTES_PER_US, STARTS_PER_US, LANES_PER_US = 32000, 11.5, 4e6
+LAUNCH_US, ITERATION_US, EXCHANGE_US, EDGES_US = 2.0, 0.7, 1.0, 0.3
 
 
 class Problem(NamedTuple):
@@ -498,7 +499,7 @@ def _max_partials(problem: Problem, configuration: Configuration) -> int:
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are read, and the iterations of a program one after the other."""
+    """Microseconds: the bytes that are read, programs that start, and a program's iterations one after the other."""
     M, N, K, size, _ = problem
     p = launch(problem, configuration, limits)
     programs = p.blocks * p.splits
@@ -509,4 +510,5 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     # A load of less than four bytes does not keep the memory busy.
     busy = min(limits.sm_count, programs) * BYTES_PER_US / (1.5 if p.vector * size < 4 else 1.0)
     exchange = EXCHANGE_US if p.splits > 1 else EDGES_US if p.edge_lanes else 0.0
-    return LAUNCH_US + max(M * N * K * size / busy, lanes / LANES_PER_US, iterations * ITERATION_US) + exchange
+    starts = programs / (STARTS_PER_US * limits.sm_count)
+    return LAUNCH_US + max(M * N * K * size / busy, lanes / LANES_PER_US, iterations * ITERATION_US, starts) + exchange
