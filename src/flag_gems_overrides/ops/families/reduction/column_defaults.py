@@ -64,13 +64,17 @@ MAX_IN_ONE_TILE, IN_ONE_TILE_BLOCK_K, MAX_IN_ONE_TILE_OF_LITTLE = 32, 64, 128
 # many bytes for each multiprocessor: sum 1 x 83 x 82954 bf16 14.7 and 13.0, logsumexp 1456 x 73 x 32 float32 15.2 and
 # 12.5; but amax 472 x 96 x 156, 214 KB for each, 18.1 and 18.5.
 LARGE_TILE, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY, LARGE_TILE_BYTES = 4096, 4, 16, 131072
-# Values of bytes that are loaded one or two at a time, or in columns of less than a vector, many of up to
-# MAX_IN_ONE_TILE elements: as many columns as such a tile has, for programs of 64 start slower than they read (H100):
-# amin 1008445 x 14 x 11 int8 110 us and 85 (as large by twice as many warps 97), any 400000 x 10 x 7 bool 32.0 and
-# 19.8, amax 300000 x 14 x 12 int8 39.8 and 35.1 (of half as many, by two warps, 36.2); but amax 300000 x 14 x 11 bf16
-# 44.8 and 44.7, sum of float32 81.6 and 85.8, and to 64 bits 100000 x 24 x 7 uint8 17.9 and 18.3.
+# Values of up to 16 bits of few elements, so many that programs of 64 columns start slower than they read: as many
+# columns as such a tile has (``_start_slower``). Bytes (H100): amin 1008445 x 14 x 11 int8 110 us and 85 (as large by
+# twice as many warps 97), any 400000 x 10 x 7 bool 32.0 and 19.8, 2528 x 9 x 212 int8 8.95 and 7.6; but sum to 64 bits
+# 100000 x 24 x 7 uint8 17.9 and 18.3. Of 16 bits nansum 2048 x 9 x 8155 bf16 165 and 127, amax 191 x 18 x 61506 201 and
+# 161, all 6674 x 31 x 1091 180 and 171; but amax 2048 x 10 x 240, in vectors, 10.0 and 23.9, count_nonzero 663226 x 11
+# x 10 75 and 86, sum 100 x 16 x 8193 15.2 and 15.6, mean 5000 x 32 x 131 21.4 and 21.7.
 # Two million results or more on 132 multiprocessors.
 MANY_ROUNDS = 32
+# In vectors half as many rows of twice as many columns to a warp, of less than so many bytes to a program (H100):
+# prod 13 x 10 x 507704 float16 69.7 us and 59.6, max.dim 21 x 16 x 524288 173 and 159.
+STARTED_BYTES = 2560
 # Few results of one element are of single warps, two to a thread.
 MAX_RESULTS_OF_ONE_WARP = 4
 # But no more than so many programs read a cache line, and they ask for no more than this in sectors: amax 1 x 34 x 426
@@ -353,11 +357,16 @@ def _are_odd_moments(problem: Problem, limits: Limits) -> bool:
     return odd and full and cdiv(M * K, BY_WARPS_BLOCK_K) >= _enough(N) * limits.sm_count
 
 
-def _many_bytes(problem: Problem, limits: Limits) -> bool:
-    """Whether programs have as many columns of few bytes as they can."""
+def _start_slower(problem: Problem, limits: Limits) -> bool:
+    """Whether programs have as many columns of few values as they can."""
     M, N, K, size, accumulators = problem
-    few = accumulators == size == 1 and 8 < N <= MAX_IN_ONE_TILE and (K % 4 > 0 or MAX_CLASSES < K < VECTOR_BYTES)
-    return few and starts_many(M * K, LARGE_TILE // power_of_2(N), limits)
+    if accumulators > 1 or size > 2 or not 8 < N <= MAX_IN_ONE_TILE:
+        return False
+    block_k = LARGE_TILE // power_of_2(N)
+    if size == 1:
+        return K % VECTOR_BYTES > 0 and starts_many(M * K, block_k, limits)
+    singly = K % (2 if power_of_2(N) < MAX_IN_ONE_TILE else 4) > 0
+    return singly and block_k <= K and starts_many(M * K, MANY_ROUNDS * IN_ONE_TILE_BLOCK_K, limits)
 
 
 def _are_odd_values(problem: Problem) -> bool:
@@ -371,7 +380,7 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
     """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
     M, N, K, size, accumulators = problem
     results, block_n = M * K, power_of_2(N)
-    little, many_bytes = results <= limits.sm_count * 4 * BLOCK_K, not wide and _many_bytes(problem, limits)
+    little, slower = results <= limits.sm_count * 4 * BLOCK_K, not wide and _start_slower(problem, limits)
     occupancy = OCCUPANCY if accumulators == 1 and N > 8 and size > 1 else OCCUPANCY // 2
     stages = STAGES if size <= 2 and K * size > VECTOR_BYTES else 1
     if N <= 8:
@@ -393,15 +402,8 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
                 block_k *= 2
     elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
-        # Of 64 and of 128 (H100): amax 191 x 18 x 61506 bf16 201 us and 161, all 6674 x 31 x 1091 180 and 171, any
-        # 4000 x 20 x 777 bool 39.0 and 33.5; but float32 309 and 308, sum 64 x 12 x 100001 124 and 124, 300000 x 21 x 7
-        # 72.8 and 77.6, and of fewer results or elements mean 5000 x 32 x 131 bf16 21.4 and 21.7, sum 100 x 16 x 8193
-        # 15.2 and 15.6, 2000 x 10 x 300 float16 10.35 and 11.4, max.dim 500 x 12 x 1001 11.3 and 11.7.
-        full = block_n == MAX_IN_ONE_TILE and accumulators == 1 and size <= 2 and K % 4
-        if many_bytes:
+        if slower:
             block_k, warps = LARGE_TILE // block_n, LARGE_TILE_WARPS
-        elif full and 2 * block_k <= K and starts_many(results, MANY_ROUNDS * block_k, limits):
-            block_k *= 2
     elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES or _in_groups(problem, limits)):
         # Of bytes, which are loaded one by one where K is odd, twice as many: aminmax 59304 x 57 x 9 bool 26.4 us, by
         # 32 30.2, int8 27.7 and 30.3, any of bool 24.7 and 26.4; aminmax 20000 x 57 x 9 bf16 18.7 and 18.5 (H100).
@@ -412,6 +414,9 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
         return Configuration("columns", elements, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY, 1, BLOCK_K, False)
     else:
         block_n, block_k, warps = BY_WARPS_BLOCK_N, BY_WARPS_BLOCK_K, 1
+        many = accumulators < 3 and N <= MAX_IN_ONE_TILE and starts_many(results, MANY_ROUNDS * block_k, limits)
+        if many and block_k * N * size < STARTED_BYTES:
+            block_n, block_k = block_n // 2, block_k * 2
         if accumulators == 3:  # a thread has all of its results
             block_k = max(block_k, WARP * math.gcd(K, VECTOR_BYTES // size))
         enough = _enough(N)
@@ -426,7 +431,7 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
     block_k = min(block_k, power_of_2(results))
     warps = max(1, min(warps, block_n * block_k // (2 * WARP)))
     vector = math.gcd(K, VECTOR_BYTES // size)
-    if N > 1 and vector > 2 and not (little or many_bytes):
+    if N > 1 and vector > 2 and not (little or slower):
         warps = max(1, min(warps, block_k // (WARP * vector)))
     # Fewer results rather than a second tile, as long as a warp loads whole vectors: var_mean 69825 x 5 x 93 float16 65
     # us, in several tiles 105; amax 4096 x 5 x 1000 bf16 19.4 us in two tiles of 256 results, in one of 128 25.3.
