@@ -185,8 +185,6 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
     if _many_share(problem, limits):
         block_k, warps, occupancy = BLOCK_K, TILED_WARPS, MOMENTS_OCCUPANCY[False]
         tile = SHARED_MOMENTS_ELEMENTS * warps * WARP
-    elif _are_two_alone(problem, cdiv(M * K, block_k), programs) and not within:
-        tile, warps = 2 * tile, 2 * warps
     elif not wide and _ends_with_few(problem, cdiv(M * K, block_k), programs):
         tile, warps = tile // warps, 1
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
@@ -233,16 +231,6 @@ def _ends_with_few(problem: Problem, blocks: int, programs: int) -> bool:
     """
     _, _, K, size, accumulators = problem
     return accumulators < 3 and size == 4 and K % 2 == 1 and 5 * programs <= 4 * blocks and 2 * blocks <= 3 * programs
-
-
-def _are_two_alone(problem: Problem, blocks: int, programs: int) -> bool:
-    """Whether two programs would share odd columns of moments of 16 bits: one of twice the warps exchanges nothing.
-
-    Shared, and so (H100): var 5 x 464 x 2301 float16 12.7 us and 11.5, in one tile by 16 warps 12.2.
-    """
-    _, N, K, size, accumulators = problem
-    odd = accumulators == 3 and size == 2 and K % 2 == 1
-    return odd and BY_WARPS_MAX_N // 2 < N <= BY_WARPS_MAX_N and 2 * blocks <= programs < 3 * blocks
 
 
 def _many_share(problem: Problem, limits: Limits) -> bool:
@@ -345,16 +333,18 @@ def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
     return accumulators < 3 and size <= 4 and long and some and few and not _in_groups(problem, limits)
 
 
-def _are_odd_moments(problem: Problem, limits: Limits) -> bool:
-    """Whether moments of odd columns of 16 bits, enough for single warps, nearly fill such a tile.
+def _are_odd_halves(problem: Problem, limits: Limits) -> bool:
+    """Whether odd columns of 16 bits, enough for single warps, nearly fill such a tile; values more than half of it.
 
     By single warps in a loop, and so (H100): var 3900 x 128 x 197 bf16 99.6 us and 79.5 (torch.compile 85), by four
-    warps of 64 columns, in a loop, 86.2, by programs of all columns of a matrix 89.3.
+    warps of 64 columns, in a loop, 86.2, by programs of all columns of a matrix 89.3. Values by four warps, and so:
+    vector_norm 487 x 128 x 1153 float16 65.6 and 63.1, mean 1500 x 100 x 301 bf16 43.4 and 40.9.
     """
     M, N, K, size, accumulators = problem
-    odd = accumulators == 3 and size == 2 and K % 2 == 1 and MAX_WITHIN < K
-    full = 3 * MAX_IN_ONE_TILE_OF_LITTLE < 4 * N <= 4 * MAX_IN_ONE_TILE_OF_LITTLE
-    return odd and full and cdiv(M * K, BY_WARPS_BLOCK_K) >= _enough(N) * limits.sm_count
+    moments = accumulators == 3 and MAX_WITHIN < K and 3 * MAX_IN_ONE_TILE_OF_LITTLE < 4 * N
+    full = moments or (accumulators == 1 and K * size >= SECTOR_BYTES and MAX_IN_ONE_TILE_OF_LITTLE < 2 * N)
+    odd = size == 2 and K % 2 == 1 and full and N <= MAX_IN_ONE_TILE_OF_LITTLE
+    return odd and cdiv(M * K, BY_WARPS_BLOCK_K) >= _enough(N) * limits.sm_count
 
 
 def _start_slower(problem: Problem, limits: Limits) -> bool:
@@ -409,7 +399,7 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
         # 32 30.2, int8 27.7 and 30.3, any of bool 24.7 and 26.4; aminmax 20000 x 57 x 9 bf16 18.7 and 18.5 (H100).
         twice = size == 1 and K % 2 and not little
         block_k, warps = IN_ONE_TILE_BLOCK_K if twice else BLOCK_K, block_n // 16
-    elif _in_one_large_tile(problem, limits) or _are_odd_moments(problem, limits):
+    elif _in_one_large_tile(problem, limits) or _are_odd_halves(problem, limits):
         elements = LARGE_TILE // (LARGE_TILE_WARPS * WARP)
         return Configuration("columns", elements, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY, 1, BLOCK_K, False)
     else:
