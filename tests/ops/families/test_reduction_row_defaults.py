@@ -87,6 +87,14 @@ def test_rows_a_little_longer_than_a_tile_are_one(problem, warps):
     assert plan(M, 7 * N // 4, 1, itemsize, accumulators, H200).step < N
 
 
+@pytest.mark.parametrize(("M", "N", "itemsize"), [(256, 30338, 2), (200, 30001, 2), (263, 137715, 1)])
+def test_long_rows_of_which_each_multiprocessor_has_two(M, N, itemsize):
+    """sum of 256 x 30338 bf16 by two programs for each row 14.6 us, so 13.2 (H100)."""
+    p = plan(M, N, 1, itemsize, 1, H200)
+    assert (p.splits, p.warps, p.block_n) == (1, 16, 8192)
+    assert plan(150, N, 1, itemsize, 1, H200).warps < 16
+
+
 def test_a_few_tiles_are_not_shared():
     """mean 13 x 191 x 616 bf16, by three programs for each result 7.3 us, so 5.7 (H100)."""
     assert plan(13, 191, 616, 2, 1, H200).splits == 1
@@ -324,12 +332,31 @@ def test_positions_of_fewer_short_rows_by_lanes(M, N, rows):
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "size", "rows"), [(100000, 33, 4, 16), (140000, 127, 4, 8), (3000, 201, 4, 2), (20000, 235, 8, 1)]
+    ("M", "N", "size", "rows"),
+    [
+        (100000, 33, 4, 16),
+        (140000, 127, 4, 8),
+        (3000, 201, 4, 2),
+        (20000, 235, 8, 1),
+        (60000, 101, 8, 2),
+        (9556, 19, 8, 8),
+    ],
 )
 def test_positions_of_odd_short_rows_are_found_by_single_warps(M, N, size, rows):
     """argmin 20000 x 235 float64 by four rows and two warps 21.9 us, so 19.8 (H100)."""
     p = plan(M, N, 1, size, 2, H200)
     assert (p.kernel, p.vector, p.block_m, p.warps) == ("rows", 1, rows, 1)
+
+
+def test_positions_of_many_rows_of_256_lanes_of_32_bits_are_found_by_two_warps():
+    """max.dim 300000 x 201 float32 by single warps of half as many elements 99.9 us, so 95.1 (H100)."""
+    p = plan(300000, 201, 1, 4, 2, H200)
+    assert (p.block_m, p.warps) == (8, 2)
+
+
+def test_positions_of_few_long_rows_are_shared_in_smaller_tiles():
+    """logsumexp 144 x 101219 float16 in tiles of twice as many elements 21.0 us, so 20.4 (H100)."""
+    assert plan(144, 101219, 1, 2, 2, H200).block_n == 2048
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ MAX_ELEMENTS_OF_TILES = 32768
 # hold them: max.dim 3 x 1680 x 21508 bf16 89 us, not 114, amax 3 x 1680 x 21506 87, not 94. So are rows of one vector:
 # any of 52512 x 352 x 8 bf16 97 us, not 146, max.dim 5408 x 6048 x 8 194, not 272. And positions of odd K are never 64
 # columns wide: max.dim 3 x 1680 x 21509 103, not 164 (PyTorch 129; H100).
-TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K = 2048, 4, 32, 64
+TILED_ELEMENTS, TILED_WARPS, BLOCK_K, WIDE_BLOCK_K, WIDEST_BLOCK_K = 2048, 4, 32, 64, 128
 TILES_TO_WIDEN = 12
 # So many columns of an [N, K] are a program's, which reads it as it lies: sum 743 x 19483 x 16 bf16 174 us, with four
 # of them side by side 195 (FlagGems 182; H100).
@@ -69,11 +69,13 @@ LARGE_TILE, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY, LARGE_TILE_BYTES = 4096, 4, 
 # twice as many warps 97), any 400000 x 10 x 7 bool 32.0 and 19.8, 2528 x 9 x 212 int8 8.95 and 7.6; but sum to 64 bits
 # 100000 x 24 x 7 uint8 17.9 and 18.3. Of 16 bits nansum 2048 x 9 x 8155 bf16 165 and 127, amax 191 x 18 x 61506 201 and
 # 161, all 6674 x 31 x 1091 180 and 171; but amax 2048 x 10 x 240, in vectors, 10.0 and 23.9, count_nonzero 663226 x 11
-# x 10 75 and 86, sum 100 x 16 x 8193 15.2 and 15.6, mean 5000 x 32 x 131 21.4 and 21.7.
+# x 10 75 and 86, sum 100 x 16 x 8193 15.2 and 15.6, mean 5000 x 32 x 131 21.4 and 21.7. Positions, of up to half as
+# many elements: max.dim 2048 x 9 x 8155 bf16 171 and 165.
 # Two million results or more on 132 multiprocessors.
 MANY_ROUNDS = 32
 # In vectors half as many rows of twice as many columns to a warp, of less than so many bytes to a program (H100):
-# prod 13 x 10 x 507704 float16 69.7 us and 59.6, max.dim 21 x 16 x 524288 173 and 159.
+# prod 13 x 10 x 507704 float16 69.7 us and 59.6, max.dim 21 x 16 x 524288 173 and 159; of bytes again: amax 2000 x 12 x
+# 2048 int8 45.3, 28.6 and, of 256 columns, 27.4.
 STARTED_BYTES = 2560
 # Few results of one element are of single warps, two to a thread.
 MAX_RESULTS_OF_ONE_WARP = 4
@@ -154,8 +156,13 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
     if blocks < programs and (tiles < TILES_TO_WIDEN or 8 * blocks * (max_partials // block_k) < 7 * programs):
         block_k = BLOCK_K
     if positions and K % 2 == 1 and size == 2:
-        # By 24 warps 8 bytes of 3 x 1680 x 21509 spill.
-        block_k, occupancy = BLOCK_K, min(occupancy, 20)
+        if _are_few_odd_positions(problem, limits):
+            block_k = WIDEST_BLOCK_K
+        else:
+            # By 24 warps 8 bytes of 3 x 1680 x 21509 spill.
+            block_k, occupancy = BLOCK_K, min(occupancy, 20)
+    elif _are_one_wave(problem, blocks, programs):
+        block_k = WIDEST_BLOCK_K
     within = _within(problem, limits)
     if within:
         block_k = power_of_2(K)
@@ -222,6 +229,30 @@ def _within(problem: Problem, limits: Limits) -> bool:
     return from_memory and M > 1 and used and K * size % SECTOR_BYTES != 0
 
 
+def _are_few_odd_positions(problem: Problem, limits: Limits) -> bool:
+    """Whether programs of many odd columns of 16 bits can share nearly all results, and those of few much less.
+
+    By 516 programs of 32 columns, of 660 that run at once, and by 774 of 128, of 792 (H100): argmin 5 x 3127 x 1097
+    float16 25.8 us and 24.0, max.dim 5 x 1833 x 1661 bf16 23.1 and 21.6.
+    """
+    M, _, K, *_ = problem
+    fewer, more = cdiv(M * K, BLOCK_K), cdiv(M * K, WIDEST_BLOCK_K)
+    first, second = (limits.sm_count * occupancy // TILED_WARPS for occupancy in (20, COLUMNS_OCCUPANCY[2]))
+    shared = 2 * fewer <= first and second // more <= TILED_WARPS * MAX_PARTIALS[0] // WIDEST_BLOCK_K
+    return shared and 7 * fewer * (first // fewer) <= 5 * more * (second // more)
+
+
+def _are_one_wave(problem: Problem, blocks: int, programs: int) -> bool:
+    """Whether programs of values of whole vectors of 32 bits run at once if they have twice as many columns.
+
+    amax 10 x 1567 x 8192 float32 by 1280 programs, of 792 that run at once, 190 us, by 640 179 (H100).
+    """
+    M, _, K, size, accumulators = problem
+    wider = cdiv(M * K, WIDEST_BLOCK_K)
+    vectors = accumulators == 1 and size == 4 and K % (VECTOR_BYTES // size) == 0
+    return vectors and 3 * programs <= 4 * wider <= 4 * programs < 4 * blocks
+
+
 def _ends_with_few(problem: Problem, blocks: int, programs: int) -> bool:
     """Whether a quarter to half of the programs that run at once would start when the others are done.
 
@@ -271,6 +302,11 @@ def _little_in_one_tile(problem: Problem, limits: Limits) -> Configuration | Non
     fewest = max(cdiv(results, LITTLE_PROGRAMS * limits.sm_count), min(K * size, LINE_BYTES) // (MAX_SHARING * size))
     block_k = max(power_of_2(max(fewest, 1)), min(LITTLE_PROGRAM // block_n, WARP))
     block_k = min(block_k, power_of_2(results))
+    if size == 8 and accumulators < 3 and WARP < N <= MAX_IN_ONE_TILE_OF_LITTLE and K % (LINE_BYTES // size) == 0:
+        # Whole lines, for which programs are enough: count_nonzero 2 x 64 x 512 int64 4.16 us and 3.51, sum 1 x 112 x
+        # 528 3.65 and 3.47 (H200), max.dim 1 x 128 x 976 4.17 and 3.90 (H200).
+        lines = LINE_BYTES // size
+        block_k = max(block_k, lines) if 4 * results >= lines * limits.sm_count else block_k
     dividing = K & -K
     whole = dividing * size >= SECTOR_BYTES and block_n * dividing >= 2 * WARP and fewest <= dividing
     if accumulators == 3 and size == 4 and block_k < K and whole:
@@ -350,11 +386,11 @@ def _are_odd_halves(problem: Problem, limits: Limits) -> bool:
 def _start_slower(problem: Problem, limits: Limits) -> bool:
     """Whether programs have as many columns of few values as they can."""
     M, N, K, size, accumulators = problem
-    if accumulators > 1 or size > 2 or not 8 < N <= MAX_IN_ONE_TILE:
+    if accumulators > 2 or size > 2 or not 8 < N <= MAX_IN_ONE_TILE // accumulators:
         return False
     block_k = LARGE_TILE // power_of_2(N)
     if size == 1:
-        return K % VECTOR_BYTES > 0 and starts_many(M * K, block_k, limits)
+        return accumulators == 1 and K % VECTOR_BYTES > 0 and starts_many(M * K, block_k, limits)
     singly = K % (2 if power_of_2(N) < MAX_IN_ONE_TILE else 4) > 0
     return singly and block_k <= K and starts_many(M * K, MANY_ROUNDS * IN_ONE_TILE_BLOCK_K, limits)
 
@@ -405,7 +441,7 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
     else:
         block_n, block_k, warps = BY_WARPS_BLOCK_N, BY_WARPS_BLOCK_K, 1
         many = accumulators < 3 and N <= MAX_IN_ONE_TILE and starts_many(results, MANY_ROUNDS * block_k, limits)
-        if many and block_k * N * size < STARTED_BYTES:
+        while many and block_k * N * size < STARTED_BYTES:
             block_n, block_k = block_n // 2, block_k * 2
         if accumulators == 3:  # a thread has all of its results
             block_k = max(block_k, WARP * math.gcd(K, VECTOR_BYTES // size))

@@ -58,6 +58,8 @@ MAX_LONG_HALVES = 16
 # float64 by one in two iterations 89.6 us, so 86.2 (H100), 150272 x 800 222 and 220 (H200); of fewer sum_dim 5306 x 624
 # int64 in a loop 16.2.
 MANY_WIDE_ROWS = 256
+# Bytes of a row of which each multiprocessor has two (``two_to_each``): longer ones were not timed.
+MAX_OF_TWO_BYTES = 262144
 # Most elements of a row by half vectors, or by fewer.
 HALF_VECTORS_MAX_N = 128
 # Values of 32 bits in even rows that are no whole vectors, longer than the first and up to the second: two at a time,
@@ -120,10 +122,11 @@ GROUP_WARPS, MAX_GROUPS = (4, 8, 16), 12
 # float32 7.06 and 7.16; by 8 and 16 115 x 8207 float16 4.31 and 4.31, 128 x 5535 float32 4.76 and 4.96, argmax 100 x
 # 5001 float32 4.71 and 4.89, 27 x 4 x 3225 float64 6.19 and 5.25.
 MAX_ALONE_BYTES, MAX_ALONE, ALONE_BYTES, ALONE_ELEMENTS, ALONE_WIDE_POSITIONS = 131072, 16384, 128, 32, 8
-# Positions of 32 and 64 bits, element by element, up to so many lanes: by single warps, of the most lanes with half as
-# many elements. By two warps, of twice as many, and so (H100): argmin 20000 x 235 float64 21.9 us and 19.8, 26 x 78 x
-# 137 6.40 and 4.89, argmax 1933 x 191 float32 4.66 and 4.09, 100000 x 33 18.5 and 13.0.
-SINGLY_N = 256
+# Positions of 32 and 64 bits, element by element, up to so many lanes: by single warps, of lanes of so many bytes with
+# half as many elements. By two warps, of twice as many, and so (H100): argmin 20000 x 235 float64 21.9 us and 19.8, 26
+# x 78 x 137 6.40 and 4.89, argmax 1933 x 191 float32 4.66 and 4.09, 100000 x 33 18.5 and 13.0; max.dim 60000 x 101
+# float64 by four rows 25.6, so 24.6. But of the most lanes of 32 bits up to so many rows: 300000 x 201 95.1 and 99.9.
+SINGLY_N, SINGLY_BYTES, SINGLY_ROWS = 256, 1024, 64
 # Of short rows by lanes (``rows_by_lanes``): the longest, rows and bytes of a program at least, elements of a thread at
 # most, bytes that are loaded together at most, and programs of each multiprocessor at least (of up to 16 bits; of 32).
 MAX_LANES_N, MIN_LANES_ROWS, LANES_BYTES, LANES_ELEMENTS, LANES_VECTOR_BYTES = 255, 32, 2048, 32, 4
@@ -211,11 +214,13 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
         if positions and N * size > BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
             # On sm_100 8 bytes of 300000 x 50 bf16 spill.
-            singly = vector == 1 and size >= 4 and block_n <= SINGLY_N
+            singly = vector == 1 and size >= 4 and block_n <= (SINGLY_N if size == 8 else SINGLY_N // 2)
+            singly |= vector == 1 and size == 4 and block_n == SINGLY_N and SINGLY_ROWS * limits.sm_count >= M
             warps = 1 if edges or singly else 2
-            most = min(128 // size, 32 * vector, MAX_WORDS) // (2 if singly and block_n == SINGLY_N else 1)
+            most = min(128 // size, 32 * vector, MAX_WORDS)
+            most //= 2 if singly and block_n * size >= SINGLY_BYTES else 1
             tile = min(tile, warps * WARP * most)
-            while warps == 1 and 2 * block_n <= tile and _few_programs(M * block_n, tile, limits):
+            while warps == 1 and 2 * block_n <= tile and _few_programs(M * block_n, tile * max(size // 4, 1), limits):
                 tile //= 2
         elif accumulators == 3 and _has_idle_vectors(problem):
             vector = math.gcd(N, VECTOR_BYTES // size // 2)
@@ -237,8 +242,9 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         elif edges and positions:
             # Of 64 bits twice as much: max.dim of 47276349 int64 100 us, not 129; 149 x 125647 49.7, not 47.8 (H200).
             # Of a few rows to a multiprocessor too, so that fewer programs share one, of 16 bits by as many warps
-            # (H100): min.dim 281 x 6967 float32 9.56 us and 8.90, argmax 136 x 9447 bf16 6.32 and 6.04.
-            few = limits.sm_count <= M <= FEW_ROWS * limits.sm_count
+            # (H100): min.dim 281 x 6967 float32 9.56 us and 8.90, argmax 136 x 9447 bf16 6.32 and 6.04; but longer
+            # ones are shared: logsumexp 144 x 101219 float16 20.4 and 21.0.
+            few = limits.sm_count <= M <= FEW_ROWS * limits.sm_count and N * size <= LONG_ROW_BYTES
             tile, warps = SHORT_BYTES // size, SHORT_WARPS
             if size == 8 or (few and size > 1):
                 tile, warps = 2 * tile, warps * (1 if size == 2 else 2)
@@ -254,6 +260,8 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
             warps //= 2
         elif size > 1 and (_in_one_tile(problem, limits) if edges else _is_little_more(problem, tile, limits)):
             tile = block_n
+        elif edges and two_to_each(problem, limits):
+            tile, warps, stages = 2 * tile, 2 * warps, 1 if size == 2 else STAGES
         elif edges and accumulators == 1 and size == 2 and _in_one_large_tile(problem, limits):
             tile, warps = block_n, 2 * warps
         elif edges and (size == 1 or (size == 2 and accumulators == 3)):
@@ -339,8 +347,24 @@ def _is_little_more(problem: Problem, tile: int, limits: Limits) -> bool:
     return accumulators < 3 and FEW_ROWS * limits.sm_count < M and tile < N <= 3 * tile // 2
 
 
+def two_to_each(problem: Problem, limits: Limits) -> bool:
+    """Whether values of up to 16 bits are of long rows, of which about each multiprocessor has two: 16 warps to each.
+
+    In a pipelined loop, shared or by eight warps, and so (H100): sum 256 x 30338 bf16 14.6 us and 13.2 (FlagGems 14.0),
+    by twice as many elements, of which 24 bytes of count_nonzero spill, 13.0, amax 200 x 30001 11.8 and 10.7, any 263 x
+    137715 uint8 27.9 and 23.9; but amax 134 x 865750 63.0 and 64.4.
+    """
+    M, N, _, size, accumulators = problem
+    about = NEARLY_ALL * 2 * limits.sm_count <= M <= 2 * limits.sm_count
+    long = MIN_SHARED_TILES * TILE_WITH_EDGES < N and N * size <= MAX_OF_TWO_BYTES
+    return accumulators == 1 and size <= 2 and about and long
+
+
 def _few_programs(elements: int, tile: int, limits: Limits) -> bool:
-    """Whether each multiprocessor would have less than a few: min.dim 2344 x 163 float16 by 293 4.30, by 586 4.16."""
+    """Whether each multiprocessor would have less than a few: min.dim 2344 x 163 float16 by 293 4.30, by 586 4.16.
+
+    Of 64 bits less than twice as many: argmin 9556 x 19 float64 by 598 single warps 5.04 us, by as many of two 4.32.
+    """
     return elements < LITTLE_PROGRAMS * limits.sm_count * tile
 
 
