@@ -69,10 +69,10 @@ LARGE_TILE, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY, LARGE_TILE_BYTES = 4096, 4, 
 # twice as many warps 97), any 400000 x 10 x 7 bool 32.0 and 19.8, 2528 x 9 x 212 int8 8.95 and 7.6; but sum to 64 bits
 # 100000 x 24 x 7 uint8 17.9 and 18.3. Of 16 bits nansum 2048 x 9 x 8155 bf16 165 and 127, amax 191 x 18 x 61506 201 and
 # 161, all 6674 x 31 x 1091 180 and 171; but amax 2048 x 10 x 240, in vectors, 10.0 and 23.9, count_nonzero 663226 x 11
-# x 10 75 and 86, sum 100 x 16 x 8193 15.2 and 15.6, mean 5000 x 32 x 131 21.4 and 21.7. Positions, of up to half as
-# many elements: max.dim 2048 x 9 x 8155 bf16 171 and 165.
-# Two million results or more on 132 multiprocessors.
-MANY_ROUNDS = 32
+# x 10 75 and 86, sum 100 x 16 x 8193 15.2 and 15.6, mean 5000 x 32 x 131 21.4 and 21.7. Positions, of
+# fewer bytes than start a program: max.dim 2048 x 9 x 8155 bf16 171 and 165.
+# Two million results or more on 132 multiprocessors; and elements of positions, 64 columns of which are 2 KB.
+MANY_ROUNDS, MAX_STARTED_POSITIONS = 32, 15
 # In vectors half as many rows of twice as many columns to a warp, of less than so many bytes to a program (H100):
 # prod 13 x 10 x 507704 float16 69.7 us and 59.6, max.dim 21 x 16 x 524288 173 and 159; of bytes again: amax 2000 x 12 x
 # 2048 int8 45.3, 28.6 and, of 256 columns, 27.4.
@@ -386,7 +386,7 @@ def _are_odd_halves(problem: Problem, limits: Limits) -> bool:
 def _start_slower(problem: Problem, limits: Limits) -> bool:
     """Whether programs have as many columns of few values as they can."""
     M, N, K, size, accumulators = problem
-    if accumulators > 2 or size > 2 or not 8 < N <= MAX_IN_ONE_TILE // accumulators:
+    if accumulators > 2 or size > 2 or not 8 < N <= (MAX_IN_ONE_TILE if accumulators == 1 else MAX_STARTED_POSITIONS):
         return False
     block_k = LARGE_TILE // power_of_2(N)
     if size == 1:
