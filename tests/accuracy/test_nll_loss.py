@@ -185,6 +185,19 @@ def test_rows_of_few_classes_as_they_lie(C, dtype, reduction, device):
 
 @pytest.mark.skipif(ON_GPU, reason="an assertion is the end of the CUDA context")
 @pytest.mark.parametrize("wrong", [4, -1, 2**40], ids=name)
+def test_a_target_of_a_flat_image_that_is_no_class(wrong, device):
+    one, x = torch.ones((), device=device), scores((1, 4, 1, 3), torch.float32, device)
+    for configuration in (plan.FLAT, plan.IN_ORDER):
+        for place in range(3):
+            target = torch.zeros(1, 1, 3, dtype=torch.int64, device=device)
+            target[0, 0, place] = wrong
+            launch_with(configuration, "nll_loss2d_backward", one, x, target, None, 2, wrong, one)
+            with pytest.raises(Exception, match="a target is out of bounds"):
+                launch_with(configuration, "nll_loss2d_backward", one, x, target, None, 2, -100, one)
+
+
+@pytest.mark.skipif(ON_GPU, reason="an assertion is the end of the CUDA context")
+@pytest.mark.parametrize("wrong", [4, -1, 2**40], ids=name)
 def test_a_target_of_a_short_row_that_is_no_class(wrong, device):
     one = torch.ones((), device=device)
     for row in range(5):
@@ -198,15 +211,26 @@ def test_a_target_of_a_short_row_that_is_no_class(wrong, device):
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=name)
-@pytest.mark.parametrize("shape", [(3, 41, 7, 19), (1, 5, 257, 1), (2, 3000, 1, 3)], ids=str)
-@pytest.mark.parametrize("configuration", [plan.SCATTER, plan.TILE._replace(per_sm=1)], ids=lambda each: each.kernel)
-def test_zeros_in_a_launch_before_the_others_or_with_them(configuration, shape, dtype, reduction, device):
+@pytest.mark.parametrize("shape", [(3, 41, 7, 19), (1, 5, 257, 1), (2, 3000, 1, 3), (3, 3, 2, 34)], ids=str)
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        plan.SCATTER,
+        plan.TILE._replace(per_sm=1),
+        plan.FLAT._replace(warps=1, classes=2),
+        plan.PAIRS._replace(warps=1),
+        plan.IN_ORDER._replace(warps=1),
+    ],
+    ids=["scatter", "tile", "flat", "pairs", "in order"],
+)
+def test_gradients_of_images(configuration, shape, dtype, reduction, device):
     """Sizes that are no multiples of anything, so that the last zeros are no vector, and images begin at any lane; a
-    program has several tiles of classes. 32 bits of what is ignored are the first class."""
-    target, weight = targets(shape, device, 2**40), torch.rand(shape[1], device=device).to(dtype) + 1
-    _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, 2**40)
+    program has several tiles of classes. 32 bits of what is ignored are the first class, or it is one."""
+    ignored = 1 if reduction == 2 else 2**40
+    target, weight = targets(shape, device, ignored), torch.rand(shape[1], device=device).to(dtype) + 1
+    _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, ignored)
     grad = torch.rand(target.shape if reduction == 0 else (), device=device).to(dtype)
-    given = grad, scores(shape, dtype, device), target, weight, reduction, 2**40, total
+    given = grad, scores(shape, dtype, device), target, weight, reduction, ignored, total
     actual = launch_with(configuration, "nll_loss2d_backward", *given)
     wide = (each.double() if torch.is_tensor(each) and each.is_floating_point() else each for each in given)
     assert_same_answer(actual, aten.nll_loss2d_backward(*given), aten.nll_loss2d_backward(*wide))

@@ -8,7 +8,7 @@ _LOOP_DX = "norm/loop/layer_norm_backward_loop"
 _COLUMN_SUMS = "norm/columns/sum_columns_of_rows"
 _GROUPS = "group_norm/backward"
 _FEW = f"{_GROUPS}_few"
-_LITTLE = "gather/nll_little/nll_gradient_little"
+_FLAT = "gather/nll_flat/nll_gradient_flat"
 _SHORT = "gather/nll_short"
 _SHARED = "gather/cross_entropy_shared"
 _WAITING = "batch_norm/waiting"
@@ -347,8 +347,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *_any_other("gather/nll/nll_gradient_tile", "tl.load(weight_ptr + target, mask=target >= 0, other=0)"),
         *_any_other("gather/targets/load_gradient", "tl.load(grad_ptr + positions * grad_stride, mask=mask, other=0)"),
         *_any_other("gather/targets/gradients", "tl.load(target_ptr + positions, mask=mask, other=0)"),
-        *_any_other(_LITTLE, "tl.load(target_ptr + (n * D + d), mask=mask, other=0)"),
-        *_any_other(_LITTLE, "tl.load(weight_ptr + target, mask=target >= 0, other=0)"),
+        *_any_other(_FLAT, "tl.load(target_ptr + position, mask=mask, other=0)"),
+        *_any_other(_FLAT, "tl.load(weight_ptr + wanted, mask=mask & exists, other=0)"),
         *_any_other(f"{_SHORT}/load_classes", "tl.load(target_ptr + row, mask=mask, other=0)"),
         *_any_other(f"{_SHORT}/weighted", "tl.load(weight_ptr + target, mask=counts, other=0)"),
     ),
@@ -359,10 +359,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "scan/interleaved/_inside/off_by_one: begins >= first",
         "scan/interleaved/_inside/off_by_one: begins + VEC <= end",
     ),
-    "an assumption may be weaker": (
-        f"{_LITTLE}/off_by_one: first < C",
-        "gather/nll/nll_gradient_tile/off_by_one: split * BLOCK_C < C",
-    ),
+    "an assumption may be weaker": ("gather/nll/nll_gradient_tile/off_by_one: split * BLOCK_C < C",),
     "the weight behind the last block is not used": (
         f"{_GROUPS}_passes/sums_of_channels/off_by_one: block + 1 < last_block",
     ),

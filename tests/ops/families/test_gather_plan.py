@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flag_gems_overrides.ops.families.gather import plan
-from flag_gems_overrides.ops.launch.sizes import WARP
+from flag_gems_overrides.ops.families.gather.nll_flat import divisor
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from flag_gems_overrides.ops.launch.sizes import WARP
         ((1, 8192, 551, 4), plan.Images),
         # Rows, whose targets are few.
         ((2, 32051344, 1, 4), plan.Fill),
-        ((8, 520, 72, 4), plan.Fill),
+        ((8, 520, 72, 4), plan.Flat),
         # Rows of little bytes, in whole vectors or few.
         ((35099, 9, 1, 2), plan.Fill),
         ((35099, 16, 1, 2), plan.Tile),
@@ -64,13 +64,12 @@ from flag_gems_overrides.ops.launch.sizes import WARP
         ((2000000, 12, 1, 4), plan.Short),
         ((200000, 12, 1, 4), plan.Fill),
         ((2000000, 24, 1, 4), plan.Fill),
-        # Small images that tiles of whole vectors are full of; fewer positions, or bytes.
-        ((11071, 7, 64, 8), plan.Tile),
-        ((20000, 12, 64, 8), plan.Tile),
-        ((20000, 14, 60, 4), plan.Tile),
-        ((263024, 16, 6, 4), plan.Fill),
-        ((3000, 14, 60, 4), plan.Fill),
-        ((20000, 9, 64, 8), plan.Fill),
+        # Images of few positions, and bytes to each: as they lie in memory, not of 16 bits, nor of more bytes.
+        ((11071, 7, 64, 8), plan.Flat),
+        ((263024, 16, 6, 4), plan.Flat),
+        ((3000, 24, 131, 4), plan.Flat),
+        ((3000, 25, 131, 4), plan.Fill),
+        ((263024, 16, 6, 2), plan.Fill),
         # Many classes of small images, and fewer classes, or bytes.
         ((1, 23392, 1064, 2), plan.Fill),
         ((1, 10000, 1020, 4), plan.Fill),
@@ -83,7 +82,7 @@ from flag_gems_overrides.ops.launch.sizes import WARP
         ((2, 5000, 1032, 4), plan.Tile),
         # Classes enough for a program with several of them that begin at the same lane, and too few.
         ((4, 29, 239451, 4), plan.Images),
-        ((4, 15, 239451, 4), plan.Tile),
+        ((4, 15, 239451, 4), plan.Flat),
         ((3, 40, 50001, 2), plan.Images),
         # Narrower vectors of odd images, and too few classes for these.
         ((1198, 16, 1537, 2), plan.Images),
@@ -91,39 +90,20 @@ from flag_gems_overrides.ops.launch.sizes import WARP
         ((1198, 18, 1538, 2), plan.Tile),
         ((1198, 18, 127, 2), plan.Tile),
         ((400, 16, 1537, 4), plan.Images),
-        # Odd images of some bytes: the most, and of as many classes as a tile has or images.
-        ((1, 16, 65535, 4), plan.Little),
-        ((1, 16, 82001, 4), plan.Images),
-        ((1, 15, 88001, 4), plan.Tile),
-        ((1, 16, 45060, 4), plan.Tile),
-        ((1, 4, 150001, 4), plan.Tile),
-        ((1, 20, 45059, 4), plan.Images),
-        ((1, 16, 80001, 2), plan.Little),
-        ((1, 16, 164001, 2), plan.Images),
-        ((74, 17, 1153, 2), plan.Little),
-        ((1, 5, 300001, 2), plan.Little),
-        ((1, 40, 40001, 2), plan.Images),
-        # Tiny ones: the most bytes, and positions; of 16 bits, and of other images.
-        ((1, 2, 2, 8), plan.Fill),
-        ((1, 8, 32, 4), plan.Fill),
-        ((1, 9, 32, 4), plan.Tile),
-        ((2, 4, 18, 4), plan.Tile),
-        ((2, 14, 12, 2), plan.Tile),
-        ((1, 2, 47, 4), plan.Little),
-        ((4, 6, 3, 4), plan.Little),
-        # Small images in words, of few elements, and in whole vectors; odd ones, and longer ones.
-        ((15, 20, 2, 2), plan.Tile),
-        ((18, 5, 24, 8), plan.Tile),
-        ((64, 16, 24, 2), plan.Tile),
-        ((3, 16, 15, 2), plan.Tile),
-        ((8, 4, 40, 2), plan.Tile),
-        ((3, 16, 15, 4), plan.Little),
-        ((8, 4, 40, 4), plan.Little),
-        ((8, 3, 680, 2), plan.Little),
-        ((100, 10, 32, 2), plan.Little),
-        # The most that is little, and more.
-        ((2, 4, 65536, 4), plan.Little),
-        ((2, 4, 65600, 4), plan.Tile),
+        # Wide elements that are no images of vectors, and others.
+        ((4, 16, 239451, 4), plan.Images),
+        ((163, 1, 12616, 4), plan.Flat),
+        ((163, 1, 12616, 2), plan.Tile),
+        ((5, 96, 494848, 4), plan.Tile),
+        ((5, 96, 494848, 8), plan.Flat),
+        ((1, 8, 2**28 - 2**12, 8), plan.Tile),  # 32 bits do not number these
+        # All of little bytes, and of some; the most of either.
+        ((1, 2, 2, 8), plan.Flat),
+        ((500, 69, 30, 2), plan.Flat),
+        ((500, 70, 30, 2), plan.Fill),
+        ((1, 16, 163840, 2), plan.Flat),
+        ((1, 16, 163848, 2), plan.Tile),
+        ((3, 1, 500000, 2), plan.Tile),
     ],
     ids=str,
 )
@@ -152,7 +132,6 @@ def test_vectors_of_a_thread_that_has_short_rows(N, C, size, threads_have):
     ("problem", "block_c", "block_d"),
     [
         ((330, 8, 520, 4), 4, 128),
-        ((237, 311, 320, 8), 1, 512),
         ((200, 20, 600, 4), 2, 256),
         ((500, 19, 1344, 4), 1, 512),
     ],
@@ -206,31 +185,54 @@ def test_little_output_of_one_class_has_two_targets_to_a_thread():
 
 
 @pytest.mark.parametrize(
-    ("problem", "vec", "grid"),
+    ("problem", "block", "vec", "classes", "programs"),
     [
-        ((1, 5, 368, 2), 1, (3, 5, 1)),
-        ((17, 3, 513, 2), 1, (5, 3, 17)),
-        ((3, 16, 15, 4), 1, (1, 16, 1)),  # few elements, in place of zeros and what is none
-        ((2, 21, 4096, 2), 2, (16, 11, 2)),  # pairs of 16 bits
-        ((2, 21, 4095, 2), 1, (32, 6, 2)),
-        ((101, 3, 168, 2), 2, (1, 2, 101)),
-        ((101, 3, 167, 2), 1, (2, 2, 101)),
-        ((1, 5, 15000, 2), 1, (118, 3, 1)),  # too few for pairs
-        ((64, 19, 256, 4), 1, (2, 3, 64)),
-        ((1, 872, 144, 8), 1, (2, 218, 1)),
-        ((128, 8, 520, 4), 1, (5, 1, 128)),  # some bytes
-        ((352, 8, 256, 4), 1, (2, 1, 352)),
-        ((60, 30, 1024, 2), 2, (4, 4, 60)),
-        ((960, 10, 77, 4), 1, (1, 1, 960)),
-        ((1, 8000, 129, 2), 1, (2, 264, 1)),  # four tiles of classes one after the other
+        ((1, 4, 16384, 2), 128, 2, 1, 256),  # little: a class to a thread, of 16 bits two elements
+        ((3, 32, 251, 2), 128, 1, 1, 189),
+        ((5, 201, 200, 4), 128, 1, 3, 524),
+        ((1, 32, 37920, 2), 128, 2, 8, 593),  # some: as many as leave four programs to a multiprocessor
+        ((5, 256, 1122, 2), 128, 2, 11, 526),
+        ((74, 17, 1153, 2), 256, 1, 9, 667),  # and two parts of them, where they are too few
+        ((208, 8, 685, 4), 256, 1, 8, 557),
+        ((8, 136, 6712, 8), 128, 4, 1, 14263),  # many: as they lie in memory
+        ((263024, 16, 6, 4), 512, 1, 1, 49317),
+        ((7, 3, 2, 8), 128, 1, 1, 1),  # a vector is less than an image
     ],
     ids=str,
 )
-def test_little_images_have_a_position_to_a_thread(problem, vec, grid):
+def test_flat_images(problem, block, vec, classes, programs):
     found = plan.gradient(plan.Problem(*problem), H200)
-    assert isinstance(found, plan.Little)
-    assert (found.vec, found.grid) == (vec, grid)
-    assert found.block_n * found.block_d <= vec * 32 * max(found.warps, 4)
+    assert isinstance(found, plan.Flat)
+    assert (found.block, found.vec, found.classes, found.programs) == (block, vec, classes, programs)
+
+
+@given(
+    N=st.integers(1, 1 << 12),
+    C=st.integers(1, 300),
+    D=st.integers(2, 5000),
+    size=st.sampled_from([2, 4, 8]),
+    configuration=st.sampled_from([plan.FLAT, plan.PAIRS, plan.IN_ORDER]),
+)
+def test_flat_programs_have_all_once(N, C, D, size, configuration):
+    found = plan.launch_or_none(plan.Problem(N, C, D, size), configuration, H200)
+    if found is None:
+        assert N * C * D > 2**30
+        return
+    assert isinstance(found, plan.Flat)
+    assert D % found.vec == 0
+    assert found.vec < D
+    vectors = N * -(-C // found.classes) * D // found.vec
+    assert 0 <= found.programs * found.block - vectors < found.block
+    assert vectors % found.align == 0
+
+
+@given(d=st.integers(2, 2**31 - 1), x=st.integers(0, 2**31 - 1), quotient=st.integers(0, 2**31))
+def test_a_divisor_divides(d, x, quotient):
+    by, shift = divisor(d)
+    assert -(2**31) <= by < 0  # of 32 bits with the highest one
+    multiple = min(quotient % (2**31 // d + 1) * d, 2**31 - 1)
+    for each in (x, multiple, max(multiple - 1, 0)):
+        assert each * (by + 2**32) >> 32 + shift == each // d
 
 
 @given(N=st.integers(1, 1 << 20), C=st.integers(1, 70), size=st.sampled_from([2, 4, 8]))
@@ -243,22 +245,10 @@ def test_vectors_of_short_rows_are_of_two_at_most(N, C, size):
     assert 0 <= found.programs * found.vectors * found.vec - N * C < found.vectors * found.vec
 
 
-@pytest.mark.parametrize(("N", "D"), [(1, 9), (4, 2), (2, 1000), (3, 15)])
-def test_a_warp_has_no_less_little_positions_than_threads(N, D):
-    found = plan.launch(plan.Problem(N, 5, D, 4), plan.LITTLE, H200)
-    assert isinstance(found, plan.Little)
-    assert found.block_n * found.block_c * found.block_d >= WARP * found.warps
-
-
 @pytest.mark.parametrize("problem", [(700, 33, 1, 2), (2, 2**15, 2**15, 2)], ids=str)
-def test_what_is_no_little_image(problem):
-    with pytest.raises(ValueError, match="images of less than"):
-        plan.launch(plan.Problem(*problem), plan.LITTLE, H200)
-
-
-def test_a_grid_has_few_programs_along_its_other_axes():
-    with pytest.raises(ValueError, match="more programs"):
-        plan.launch(plan.Problem(2**24, 1, 2, 2), plan.LITTLE, H200)
+def test_what_is_no_flat_image(problem):
+    with pytest.raises(ValueError, match="images"):
+        plan.launch(plan.Problem(*problem), plan.FLAT, H200)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ...launch.prepared import Entry, Launch
 from ...launch.sizes import WARP, cdiv, power_of_2
 from . import plan
 from .nll import nll_forward, nll_gradient_fill, nll_gradient_images, nll_gradient_tile
-from .nll_little import nll_gradient_little
+from .nll_flat import divisor, nll_gradient_flat
 from .nll_scattered import nll_gradient_scatter, nll_gradient_zeros
 from .nll_short import nll_gradient_short
 
@@ -198,9 +198,10 @@ def _prepare_backward(
         scatter = nll_gradient_scatter.bind(device, (chosen.scatters,), N, C, D, grad_stride, ignore_index, **options)
         return _Backward(dx, functools.partial(_scattered, clear, scatter))
     kernel, sizes, blocks = _gradient_kernel(chosen, N, C, D)
+    if isinstance(chosen, plan.Flat):
+        options["IGNORED"] = 0 <= ignore_index < C
     options |= blocks
-    grid = chosen.grid if isinstance(chosen, plan.Little) else (chosen.programs,)
-    return _Backward(dx, kernel.bind(device, grid, *sizes, grad_stride, ignore_index, **options))
+    return _Backward(dx, kernel.bind(device, (chosen.programs,), *sizes, grad_stride, ignore_index, **options))
 
 
 def _scattered(clear: Launch, scatter: Launch, *given: Any) -> None:
@@ -210,7 +211,7 @@ def _scattered(clear: Launch, scatter: Launch, *given: Any) -> None:
 
 
 def _gradient_kernel(
-    chosen: plan.Fill | plan.Short | plan.Images | plan.Tile | plan.Little, N: int, C: int, D: int
+    chosen: plan.Fill | plan.Short | plan.Images | plan.Tile | plan.Flat, N: int, C: int, D: int
 ) -> tuple[Entry, tuple[int, ...], dict[str, Any]]:
     """The kernel, its sizes, and its blocks by name."""
     far = N * C * D + plan.MAX_BLOCK >= 2**31
@@ -226,11 +227,12 @@ def _gradient_kernel(
             # In 128 registers 8 bytes spill (3 x 271 x 334 x 21 bfloat16, sm_100, Triton 3.6).
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
+        case plan.Flat():
+            W, groups = D // chosen.vec, cdiv(C, chosen.classes)
+            sizes = N * groups * W, C, W, groups, *divisor(W), *divisor(groups)
+            blocks = {"BLOCK": chosen.block, "VEC": chosen.vec, "CLASSES": chosen.classes, "ALIGN": chosen.align}
+            return nll_gradient_flat, sizes, blocks | {"ONE_GROUP": groups == 1, "WHOLE": C % chosen.classes == 0}
     blocks = {"BLOCK_N": chosen.block_n, "BLOCK_C": chosen.block_c, "BLOCK_D": chosen.block_d, "VEC": chosen.vec}
-    if isinstance(chosen, plan.Little):
-        one_tile = chosen.splits * chosen.block_c >= C
-        blocks |= {"ONE_TILE": one_tile, "WHOLE": one_tile and C % chosen.block_c == 0}
-        return nll_gradient_little, (N, C, D, chosen.splits), blocks
     blocks |= {"ONE_TILE": chosen.block_c >= C, "WHOLE": chosen.block_c == C}
     return nll_gradient_tile, (N, C, D, cdiv(D, chosen.block_d), chosen.splits), blocks
 

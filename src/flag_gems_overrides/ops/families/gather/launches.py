@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 
 # Vectors of a thread, and warps, that spill nothing; of zeros there may be more.
 MAX_VECTORS, MAX_ZEROS, MAX_WARPS = 8, 32, 8
@@ -15,6 +15,8 @@ MAX_VECTORS, MAX_ZEROS, MAX_WARPS = 8, 32, 8
 MAX_BLOCK = MAX_ZEROS * MAX_WARPS * WARP * VECTOR_BYTES // 2
 # 3 x 271 x 334 x 21 bfloat16 spills 168 bytes with 4.
 MAX_IMAGE_VECTORS = 2
+# Parts of a thread that has all classes that it may, where there are not enough threads.
+MAX_FLAT_VECTORS = 4
 # Targets of a thread that fills.
 MAX_TARGETS = 8
 # At least so many classes to a program that has an image in vectors of 16 bytes, for a target has 8 bytes and the
@@ -34,7 +36,7 @@ MAX_IDLE = 1 / 4
 # Fewer vectors of an image leave lanes of a warp without one.
 MIN_IMAGE_VECTORS = 32
 # The most that one launch can have.
-MAX_GRID, MAX_GRID_OF_OTHER_AXES = 2**31 - 1, 65535
+MAX_GRID = 2**31 - 1
 # For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch, of a program, and of each
 # further tile that it writes.
 BYTES_PER_US, LAUNCH_US, PROGRAM_US, TILE_US = 32000, 2.0, 1.2, 0.05
@@ -55,14 +57,14 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: fill, short, images, tile, little, scatter."""
+    """What the tuner chooses. Kernels: fill, short, images, tile, flat, scatter."""
 
     kernel: str
     vectors: int  # of 16 bytes that a thread writes at a time
     warps: int
-    per_sm: int = 0  # images, tile, little: programs of a multiprocessor wanted; the classes are divided for them
-    classes: int = 0  # images: that a program has, at least; little: of a tile, at most
-    positions: int = 0  # tile: at most, unless one sample has more; little: at most
+    per_sm: int = 0  # images, tile, flat: programs of a multiprocessor wanted; the classes are divided for them
+    classes: int = 0  # images: that a program has, at least; flat: at most
+    positions: int = 0  # tile: at most, unless one sample has more; flat: of a thread
 
 
 class Fill(NamedTuple):
@@ -113,23 +115,18 @@ class Tile(NamedTuple):
     programs: int
 
 
-class Little(NamedTuple):
-    """The same by a grid of [parts of an image, splits, parts of all samples]."""
+class Flat(NamedTuple):
+    """A program writes ``block`` vectors of ``vec`` elements of each of ``classes`` classes.
 
-    block_n: int
-    block_c: int
-    block_d: int
+    ``vec`` divides an image, ``align`` the number of all that programs have.
+    """
+
+    block: int
     vec: int
+    classes: int
+    align: int
     warps: int
-    grid: tuple[int, int, int]
-
-    @property
-    def splits(self) -> int:
-        return self.grid[1]
-
-    @property
-    def programs(self) -> int:
-        return math.prod(self.grid)
+    programs: int
 
 
 class Scatter(NamedTuple):
@@ -141,7 +138,7 @@ class Scatter(NamedTuple):
     scatters: int
 
 
-Gradient = Fill | Short | Images | Tile | Little | Scatter
+Gradient = Fill | Short | Images | Tile | Flat | Scatter
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Gradient | None:
@@ -197,8 +194,8 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         return Images(vectors, vec, blocks, step, step * D // vec, warps, N * blocks * step)
     if positions < 1:
         raise ValueError(f"no legal program: {configuration}")
-    if kernel == "little":
-        return _little(problem, configuration, limits)
+    if kernel == "flat":
+        return _flat(problem, configuration, limits)
     tile = vectors * vec
     block_d = min(power_of_2(D), positions, tile)
     if C > 1 and size < 8:
@@ -232,22 +229,26 @@ def image_vector(problem: Problem) -> int:
     return narrow if MIN_CLASSES_OF_NARROW * narrow <= C else vec
 
 
-def _little(problem: Problem, configuration: Configuration, limits: Limits) -> Little:
+def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Flat:
     N, C, D, _ = problem
     _, _, warps, per_sm, classes, positions = configuration
-    if D == 1 or classes < 1 or N * C * D >= 2**31:
+    if D == 1 or classes < 1 or power_of_2(positions) > positions:
+        raise ValueError(f"no flat images: {configuration}")
+    # W, by which a program divides, is two at least.
+    vec, align = math.gcd(D, positions) if positions < D else 1, 1
+    threads = per_sm * limits.sm_count * warps * WARP
+    groups = cdiv(C, max(min(cdiv(N * C * D, positions * threads), classes, C), 1))
+    in_order, classes = classes == 1, cdiv(C, groups)
+    if classes == 1 and vec < positions:
+        # As it lies in memory: vectors may have the end of one class and the start of the next.
+        vec, align = 1, math.gcd(N * C * D, positions)
+    size, of_thread = N * groups * (D // vec), max(positions // vec, 1)
+    if not in_order:
+        of_thread *= min(power_of_2_within(size // (of_thread * threads)), MAX_FLAT_VECTORS)
+    block = warps * WARP * of_thread
+    if max(size * vec * classes, size) + MAX_BLOCK > 2**31:
         raise ValueError("images of less than 2**31 elements only")
-    block_d = min(power_of_2(D), positions)
-    # Not less than a warp has threads: those that share a position load its target twice, once for the assertion.
-    block_n = min(max(power_of_2(N), WARP // block_d), positions // block_d)
-    in_d, in_n = cdiv(D, block_d), cdiv(N, block_n)
-    splits = min(max(per_sm * limits.sm_count // (in_d * in_n), 1), C)
-    block_c = min(power_of_2(cdiv(C, splits)), classes)
-    grid = in_d, min(splits, cdiv(C, block_c)), in_n
-    if max(grid[1:]) > MAX_GRID_OF_OTHER_AXES:
-        raise ValueError("more programs than a grid has")
-    vec = math.gcd(D, max(positions // (warps * WARP), 1))
-    return Little(block_n, block_c, block_d, vec, max(min(warps, block_n * block_c * block_d // WARP), 1), grid)
+    return Flat(block, vec, classes, align, warps, cdiv(size, block))
 
 
 def _samples(block: int, sample: int) -> int:
@@ -261,7 +262,7 @@ def tiles(problem: Problem, found: Gradient) -> int:
     """That the program with the most writes one after the other."""
     if isinstance(found, Images):
         return cdiv(problem.N, found.step)
-    return cdiv(cdiv(problem.N, found.block_c), found.splits) if isinstance(found, Tile | Little) else 1
+    return cdiv(cdiv(problem.N, found.block_c), found.splits) if isinstance(found, Tile) else 1
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
@@ -272,7 +273,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     waves = found.programs / resident if found.programs > resident else 1
     vec = VECTOR_BYTES // size
     # Tiles are written element by element where a row is no whole vectors.
-    share = math.gcd(C if D == 1 else D, vec) / vec if isinstance(found, Tile | Little) else 1
+    share = math.gcd(C if D == 1 else D, vec) / vec if isinstance(found, Tile | Flat) else 1
     moved = N * C * D * size * (1.5 if share < 1 else 1.0) / (min(limits.sm_count, found.programs) * BYTES_PER_US)
     if isinstance(found, Scatter):
         return LAUNCH_US + moved + SCATTER_US + N * D * POSITION_US

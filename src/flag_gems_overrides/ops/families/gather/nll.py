@@ -8,7 +8,7 @@
     nll_gradient_images writes VECTORS vectors of each of its classes, whose targets stay in registers
     nll_gradient_tile   writes tiles of [BLOCK_N, BLOCK_C, BLOCK_D], one class after the other
 
-Gradients of short rows are of :mod:`.nll_short`, of images that are little of :mod:`.nll_little`.
+Gradients of short rows are of :mod:`.nll_short`, of images as they lie in memory of :mod:`.nll_flat`.
 
 Rows and classes begin anywhere in a vector. A store is of whole vectors only where it has no mask, or one mask for all
 of a vector; so a vector that begins in one row or class is stored with what it has of the next.

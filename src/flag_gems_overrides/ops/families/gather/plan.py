@@ -16,9 +16,9 @@ from .launches import (
     SCATTERED,
     Configuration,
     Fill,
+    Flat,
     Gradient,
     Images,
-    Little,
     Problem,
     Scatter,
     Short,
@@ -34,9 +34,9 @@ __all__ = [
     "SCATTERED",
     "Configuration",
     "Fill",
+    "Flat",
     "Gradient",
     "Images",
-    "Little",
     "Problem",
     "Scatter",
     "Short",
@@ -49,6 +49,7 @@ __all__ = [
     "gradient",
     "gradient_problem",
     "launch",
+    "launch_or_none",
 ]
 
 # Positions of a program forward: two to a thread, for most of the time is the latency of the target and then of its
@@ -84,17 +85,9 @@ MAX_FILLED_POSITIONS, BYTES_OF_POSITION = 512, 64
 # Images of more bytes than are little, in whole vectors of 16 bits, of up to so many bytes to a position, have tiles of
 # single warps: 6441 x 64 x 32 bfloat16 14.3 us, filled 16.0 (H100). No others were timed.
 MIN_FILLED_BYTES_OF_POSITION = 128
-# Images of so few positions are filled although they are small or whole vectors: a thread has one target of two
-# images. 137 x 96 x 48 float32 takes 3.4 us, 3.9 with tile; 16 x 1088 x 12 bfloat16 3.0 and 3.5. But 64 x 150 x 400
-# float32 8.9 and 7.9, 4 x 50 x 534 bfloat16 6.5 and 3.7. Of little bytes more: tiles have few of them for their
-# targets. 8 x 520 x 72 float32 takes 3.6 us with tile, torch.compile 3.0, with fill 2.9.
-FEW_POSITIONS, FEW_POSITIONS_OF_LITTLE = 64, 128
-# Not those of 4 or 8 bytes in whole vectors, of at least so many positions and so few bytes to a position that most of
-# a tile, of two vectors to a thread, is of an image, and of so many bytes: 11071 x 7 x 64 float64 17.5 us by tile,
-# filled 22.0, 20000 x 12 x 64 52.0 and 53.1, 20000 x 14 x 60 float32 31.7 and 36.2; but 263024 x 16 x 6 68.0 and 47.8
-# (H100). Fewer positions, but for those, and fewer bytes were not timed.
-MIN_POSITIONS_OF_TILE, MAX_TILED_BYTES_OF_POSITION, MAX_TILED_CLASSES, MIN_TILED_IMAGES_BYTES = 48, 96, 16, 32 << 20
-TILE_FULL = 3 / 4
+# Images of so few positions are filled although they are small or whole vectors: 64 x 150 x 400 float32 8.9 us so and
+# 7.9 by tile.
+FEW_POSITIONS = 64
 # Images of more positions, and of so many classes that a position has MIN_SCATTER_BYTES_OF_POSITION, are filled too if
 # the output has at least so many bytes, by 16 vectors to a thread: 1 x 23392 x 1064 bfloat16 takes 21.5 us so, 26.7
 # with tile and 24.1 by two launches, 1 x 10000 x 1020 float32 18.0, 19.6 and 20.9, 1 x 6000 x 1020 12.8 and, with tile,
@@ -117,11 +110,8 @@ MANY_SCATTER_BYTES, MANY_SCATTER_BYTES_OF_POSITION = 256 << 20, 2048
 # 29.4 and 28.7 (H100). Others were not timed.
 MIN_CLASSES_OF_TILES, MAX_POSITIONS_OF_TILES = 3000, 8192
 # So many classes of such images that are no whole vectors are filled too, with as many vectors to a thread as leave it
-# about two targets: 9147 x 6 x 10 bfloat16 takes 3.6 us, 4.2 with tile (torch.compile 3.2), 105 x 3 x 4 3.0 and 3.4.
-# Of wider elements and as few classes as a tile has, which are not much more than their targets, so many bytes go by
-# tiles of two vectors to a thread: 32768 x 4 x 42 float32 takes 21.3 us filled, 17.8 with tile, 1781 x 3 x 54 3.8 and
-# 3.4 (H100). Of fewer bytes tiles were not timed.
-MIN_FILLED_CLASSES, MIN_TILED_BYTES = 3, 1 << 20
+# about two targets.
+MIN_FILLED_CLASSES = 3
 # Four vectors to a thread: with eight 441 x 177416 bfloat16 takes 40.0 us instead of 39.0 and 5720 x 93 x 17 11.9
 # instead of 11.3; with two 128 x 5540 float32 3.5 instead of 3.2.
 FILL, SHORT = Configuration("fill", 4, WARPS), Configuration("short", 2, WARPS)
@@ -140,9 +130,9 @@ MAX_SHORT_BYTES, MIN_BYTES_OF_LONGER, MAX_LONGER_BYTES = 384, 22 << 20, 520
 # bytes four were not timed.
 MANY_SHORT_BYTES, MAX_BYTES_OF_MANY_SHORT = 7 << 20, 128
 # Rows of 4 or 8 bytes to a class of up to so many whole vectors, in outputs of so many bytes, go by short too: 4406240
-# x 6 float64 84.7 us so, filled 105, 1000000 x 10 36.0 and 39.0, 2000000 x 12 float32 38.8 and 51.4, with four vectors
-# 41.8 (H100).
-MAX_SHORT_VECTORS, MIN_SHORT_BYTES = 5, 64 << 20
+# x 6 float64 84.7 us so, filled 105, 1000000 x 10 36.0 and 39.0, 350000 x 10 16.4 and 18.0, 800000 x 16 float32 25.8
+# and 28.6 (H100). Fewer bytes were not timed.
+MAX_SHORT_VECTORS, MIN_SHORT_BYTES = 5, 24 << 20
 # Shorter rows of little bytes that are no whole vectors are filled, where they are so many bytes: 35099 x 9 bfloat16
 # 3.00 us, with tile 3.79 (H100), 46992 x 11 3.70 and 4.08 (H200). Of whole vectors of 16 bits up to so many bytes have
 # tiles: 362447 x 8 bfloat16 6.20 us, by short 6.53 (H100), 136519 x 16 4.42 and 5.27, but 3030101 x 8 41.98 and 39.28
@@ -155,39 +145,21 @@ SCATTER = Configuration("scatter", FILL.vectors, WARPS)
 NARROW_VECTORS = 2
 IMAGES, TILE = Configuration("images", 1, WARPS, 8, classes=8), Configuration("tile", 1, WARPS, 8, positions=1024)
 # Outputs of so few bytes wait mostly for targets, so that a thread has few: 297 bfloat16 of one class take 2.8 us
-# with four to a thread, 3.6 with eight. Of images it has one, in four programs to a multiprocessor: 1 x 5 x 368
-# float16 takes 2.85 us so, with two 3.23, by tile 3.2, 17 x 3 x 513 bfloat16 3.27, 3.47 and 3.44, 64 x 19 x 256 float32
-# 3.39, 3.59 and 3.57, 1 x 872 x 144 float64 3.51 and, by tile, 3.6. More 16-bit elements than about twice as many
-# programs have threads are stored in pairs: 2 x 21 x 4096 bfloat16 3.17 us, one by one 3.58, by tile 3.5, but 1 x 5 x
-# 15000 float16 3.50 and 3.22 (H100). So are at least so many images that a program has in pairs, but not one by one,
-# in half as many programs: 101 x 3 x 168 float16 2.78 us, one by one 3.09, by one program to each image 3.05 (H100).
-LITTLE_BYTES, LITTLE_POSITIONS, MANY_LITTLE, MIN_PAIRED_IMAGES = 2 << 20, 256, 1 << 17, 64
-LITTLE = Configuration("little", 1, WARPS, 4, classes=8, positions=WARPS * WARP)
-PAIRS = LITTLE._replace(positions=2 * LITTLE.positions)
+# with four to a thread, 3.6 with eight.
+LITTLE_BYTES, LITTLE_POSITIONS = 2 << 20, 256
 SMALL = TILE._replace(positions=LITTLE_POSITIONS)
-# Odd images of more bytes, of more classes than one tile has but fewer than images, go so with two positions to a
-# thread and twice the programs: 1 x 16 x 45059 float32 takes 3.51 us, by images 3.93, by tile 4.35 (torch.compile 3.7,
-# H100), 74 x 17 x 1153 bfloat16 4.85, by images 5.66, by tile 6.17. Float32 images that one position to a thread is all
-# of have no more: 960 x 10 x 77 4.04 us so, with two 4.40 (H100).
+# All images of so few bytes, and others up to SOME_BYTES that are not filled, go flat: a thread has so many classes of
+# a position, of 16 bits of a pair, that about four programs to a multiprocessor have all. H100, by grids of tiles and
+# so: 27 x 11 x 36 float16 2.88 us and 2.69, 1 x 4 x 16384 3.00 and 2.87, 5 x 256 x 1122 bfloat16 5.40 and 3.92, with
+# one class to a thread 4.96.
 SOME_BYTES = 5 << 20
-SOME = LITTLE._replace(positions=LITTLE_POSITIONS, per_sm=2 * LITTLE.per_sm)
-# So do images of whole vectors, of so many positions and more classes than one tile has, with two positions to a thread
-# only of 16 bits: 128 x 8 x 520 float32 3.19 us, with two 3.27, by tile 3.82 (torch.compile 3.39), 64 x 30 x 640
-# 4.70 and 5.06 (H100). Of more positions no such images were timed.
-MIN_SOME_POSITIONS, MAX_SOME_POSITIONS = LITTLE.positions, TILE.positions
-# So few elements, which one program would fill, go so too: 3 x 16 x 15 bfloat16 2.84 us, filled 3.03 (H100). Of so few
-# bytes and positions small images of 4 or 8 bytes are filled by single warps, with a vector to a thread: 1 x 8 x 32
-# float32 takes 2.89 us, by small tiles 3.15, 1 x 2 x 2 float64 2.96 and 3.12; but 2 x 14 x 12 float16 2.92 and 2.84, 4
-# x 8 x 12 2.98 and 2.91, and by little 1 x 2 x 47 float32 2.98 and 2.84 (H100).
-TINY, TINY_BYTES, TINY_POSITIONS = 2048, 1024, WARP
-TINY_FILL = FILL._replace(vectors=1, warps=1)
-# Of images of so few positions, in words or whole vectors, tiles have all classes, for a program to each class waits
-# for the same targets. By little, and so (H100): 2 x 2 x 2 float16 3.07 us and 2.78, 2 x 2 x 4 3.00 and 2.71, bfloat16
-# 2.84 and 2.85, 64 x 16 x 24 float16 3.23 and 3.02, 18 x 5 x 24 float64 3.15 and 2.92; but 8 x 3 x 680 float16 3.03 and
-# 3.11, 100 x 10 x 32 bfloat16 3.07 and 3.24, 500 x 12 x 16 float16 3.25 and 3.32. Few elements of 16 bits go so too
-# where images are longer or odd: 3 x 16 x 15 float16 3.16 and 2.92, 8 x 4 x 40 3.26 and 2.99. More classes were not
-# timed.
-MAX_SMALL_IMAGE, MAX_SMALL_CLASSES, MAX_SMALL_IMAGES, MAX_TINY_IMAGE = 32, 32, 24576, 64
+FLAT = Configuration("flat", 1, WARPS, 4, classes=16, positions=1)
+PAIRS = FLAT._replace(positions=2)
+# Wide elements that are written by tiles otherwise are written as they lie in memory, where it is no more to load a
+# target for each of them: 8 x 136 x 6712 float64 24.4 us by tile and 23.0 so, 29 x 8 x 30741 25.9 and 23.4, 7176 x 3 x
+# 205 float32 14.2 and 13.1, 163 x 1 x 12616 15.4 and 14.8 (H100). So are images of few positions and bytes to each, of
+# which fill writes most sectors twice: 263024 x 16 x 6 47.2 and 42.3.
+IN_ORDER, MAX_BYTES_IN_ORDER = FLAT._replace(classes=1, positions=4), 96
 # Outputs of at least so many bytes get twice the programs, and two vectors to a thread: 17 x 3876 x 2490 float32
 # takes 203 us, 240 with one; 16 x 557 x 9056 83 and 87; 1445 x 7 x 26532 bfloat16 254 and 270.
 MANY_BYTES = 128 << 20
@@ -243,7 +215,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: legal, and each another launch."""
     default = _default(problem)
-    others = [FILL, SHORT, TILE] if problem.K == 1 else [FILL, IMAGES, TILE, LITTLE]
+    others = [FILL, SHORT, TILE] if problem.K == 1 else [FILL, IMAGES, TILE, FLAT, IN_ORDER]
     candidates = [default]
     for each in (default, *(other for other in others if other.kernel != default.kernel)):
         candidates += [
@@ -282,17 +254,15 @@ def _default(problem: Problem) -> Configuration:
     vec = VECTOR_BYTES // size
     period = vec // math.gcd(D, vec)
     little, times = N * C * D * size <= LITTLE_BYTES, 2 if N * C * D * size >= MANY_BYTES else 1
-    few = FEW_POSITIONS_OF_LITTLE if little else FEW_POSITIONS
-    if D > 1 and TINY >= N * C * D:
-        if not _are_small_images(problem):
-            return LITTLE
-        return TINY_FILL if size > 2 and N * C * D * size <= TINY_BYTES and N * D <= TINY_POSITIONS else SMALL
+    flat = PAIRS if size == 2 and D % 2 == 0 else FLAT
+    if D > 1 and little:
+        return flat
     uneven = period > 1 and MAX_UNEVEN >= D
     many = N * C * D * size >= (MIN_SCATTER_BYTES_OF_UNEVEN if uneven else MANY_SCATTER_BYTES)
     least = MANY_SCATTER_BYTES_OF_POSITION if many else MIN_SCATTER_BYTES_OF_POSITION
     is_read = power_of_2(min(N, 2) * D) <= 2 * WARPS * WARP * MAX_TARGETS  # all targets, by a program that fills
     large = N * C * D * size >= MIN_FILLED_BYTES and C * size >= MIN_SCATTER_BYTES_OF_POSITION and is_read
-    if few < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= least and not large:
+    if FEW_POSITIONS < D and N * C * D * size >= MIN_SCATTER_BYTES and C * size >= least and not large:
         tiled = C >= MIN_CLASSES_OF_TILES and N * D <= MAX_POSITIONS_OF_TILES and N * C * D * size < MANY_BYTES
         return SMALL if tiled and period == 1 else SCATTER
     # A row of a power of two of classes is whole vectors of a tile, or all of it.
@@ -300,50 +270,40 @@ def _default(problem: Problem) -> Configuration:
     if D == 1 and not little and C % vec and power_of_2(C) > C and C * size <= longest:
         many = vec <= C + 1 and C * size <= MAX_BYTES_OF_MANY_SHORT and N * C * size >= MANY_SHORT_BYTES
         return SHORT._replace(vectors=2 * SHORT.vectors) if many else SHORT
-    most = MAX_FILLED_POSITIONS if period > 1 and not little else few
+    most = MAX_FILLED_POSITIONS if period > 1 else FEW_POSITIONS
+    in_order = size > 2 and N * C * D + MAX_BLOCK < 2**31
+    if in_order and most >= D > 1 and C * size <= MAX_BYTES_IN_ORDER:
+        return IN_ORDER if C == 1 or N * C * D * size > SOME_BYTES else FLAT
     if MIN_ROW_VECTORS * vec <= C and (most >= D or large):
         if size > 2 and D == 1 and C % vec == 0 and MAX_SHORT_VECTORS * vec >= C and N * C * size >= MIN_SHORT_BYTES:
             return SHORT
-        if _fills_tiles(problem):
-            return TILE._replace(vectors=2)
-        if D > 1 == period and size == 2 and C * size <= MIN_FILLED_BYTES_OF_POSITION and not little:
+        if D > 1 == period and size == 2 and C * size <= MIN_FILLED_BYTES_OF_POSITION:
             return TILE._replace(vectors=2, warps=1)
         # 64 x 600 x 500 bfloat16 spills 8 bytes by four warps (sm_100, Triton 3.7).
         warps = WARPS if MAX_FILLED_POSITIONS >= 2 * D else 2 * WARPS
         vectors = power_of_2(cdiv(BYTES_OF_POSITION * D, warps * WARP * VECTOR_BYTES))
         return FILL._replace(vectors=min(max(FILL.vectors, vectors), MAX_FILL_VECTORS), warps=warps)
-    if few >= D > 1 and period > 1 and C >= MIN_FILLED_CLASSES:
-        if size > 2 and C <= MAX_CLASSES_OF_TILE and N * C * D * size >= MIN_TILED_BYTES:
-            return TILE._replace(vectors=2)
+    if FEW_POSITIONS >= D > 1 and period > 1 and C >= MIN_FILLED_CLASSES:
         return FILL._replace(vectors=1 if vec > C else 2)
-    if D > 1 and little:
-        if _are_small_images(problem):
-            return SMALL
-        if size > 2 or D % 2:
-            return LITTLE
-        if MIN_PAIRED_IMAGES <= N and LITTLE.positions < D <= PAIRS.positions:
-            return PAIRS._replace(per_sm=LITTLE.per_sm // 2)
-        return PAIRS if N * C * D > MANY_LITTLE else LITTLE
+    if D > 1 < C and N * C * D * size <= SOME_BYTES:
+        return flat
     if D == 1 < C and little:
         return FILL if vec <= C and C % vec and N * C * size >= MIN_FILLED_ROW_BYTES else TILE
     if D == 1 and vec <= C:
         tiled = size == 2 and C % vec == 0 and N * C * size <= MAX_TILED_ROW_BYTES
         return TILE._replace(vectors=2) if tiled else SHORT
     # Where images are whole vectors, tiles are faster: 16 x 21 x 256 x 256 bfloat16 16.9 us, 21.2 by ``images``.
-    if period > 1 and MIN_IMAGE_VECTORS * vec <= D:
-        many = MIN_CLASSES_OF_IMAGES * period <= C
-        if D % 2 and not many and C > MAX_CLASSES_OF_TILE and N * C * D * size <= SOME_BYTES:
-            return SOME._replace(positions=LITTLE.positions) if size == 4 and LITTLE.positions >= D else SOME
-        if many or image_vector(problem) < vec:
-            return _images(problem)
+    many = MIN_CLASSES_OF_IMAGES * period <= C or image_vector(problem) < vec
+    if period > 1 and MIN_IMAGE_VECTORS * vec <= D and many:
+        return _images(problem)
     # A class alone has a target for each element: 1972089 x 1 float16 takes 12.4 us with one vector to a thread, by
     # four warps 13.8, with two vectors 17.8.
     if C == D == 1:
         # 5368 x 1 bfloat16 2.71 us by four warps, 2.98 by one (torch.compile 2.95, H100).
         return SMALL if little else TILE._replace(warps=1)
+    if in_order and D > 1 and (size == 8 or period > 1 or C == 1):
+        return IN_ORDER
     if C > MAX_CLASSES_OF_TILE:
-        if period == 1 and MIN_SOME_POSITIONS <= D <= MAX_SOME_POSITIONS and N * C * D * size <= SOME_BYTES:
-            return SOME if size == 2 else SOME._replace(positions=LITTLE.positions)
         return TILE._replace(vectors=TILE.vectors * times, per_sm=TILE.per_sm * times)
     # 373 x 1 x 88009 float32 takes 123 us by one warp of four vectors to a thread, 143 by four of two.
     if C == 1 and size > 2:
@@ -368,21 +328,3 @@ def _images(problem: Problem) -> Configuration:
     per_sm = IMAGES.per_sm * times * WARPS // warps
     classes = min(IMAGES.classes, C * math.gcd(D, vec) // vec)
     return IMAGES._replace(vectors=vectors // (warps * WARP), warps=warps, per_sm=per_sm, classes=classes)
-
-
-def _fills_tiles(problem: Problem) -> bool:
-    """Whether images of few positions, of 4 or 8 bytes, have tiles that they fill."""
-    N, C, D, size = problem
-    few = C <= MAX_TILED_CLASSES and C * size <= MAX_TILED_BYTES_OF_POSITION
-    full = TILE_FULL * power_of_2(C) <= C and MIN_POSITIONS_OF_TILE <= D <= FEW_POSITIONS
-    whole = size > 2 and D % (VECTOR_BYTES // size) == 0
-    return whole and few and full and N * C * D * size >= MIN_TILED_IMAGES_BYTES
-
-
-def _are_small_images(problem: Problem) -> bool:
-    N, C, D, size = problem
-    elements, vec = N * C * D, VECTOR_BYTES // size
-    tiny = elements <= TINY
-    whole = D % vec == 0 or (tiny and (D % 2 == 0 or size == 2))
-    max_image = MAX_TINY_IMAGE if tiny and size == 2 else MAX_SMALL_IMAGE
-    return whole and 1 < D <= max_image and C <= MAX_SMALL_CLASSES and elements <= MAX_SMALL_IMAGES
