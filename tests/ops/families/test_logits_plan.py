@@ -78,6 +78,8 @@ def test_threads_have_registers_for_targets_of_several_rows_in_parts():
     """49250942 x 3 float16 spilled 32 bytes in 64 registers."""
     found = forward(49250942, 3, 2)
     assert (found.block_r, found.depth, found.registers) == (4 * WARPS * 32, 3, 72)
+    # 24 bytes of rows of four logits to a load.
+    assert forward(23454632, 4, 2).registers == 80
     # Rows of one part, and two rows.
     assert forward(49250942, 1, 2).registers == forward(49250942, 5, 2).registers == 64
 
@@ -292,7 +294,8 @@ def test_rows_beyond_what_runs_at_once_are_in_equal_shares(N, C):
         (128, 32000, 4, 32, 1),
         (80, 32874, 8, 8, 6),
         (1, 7600, 8, 8, 4),  # of float64 registers hold less
-        (133, 7232, 4, 8, 2),  # more rows than multiprocessors
+        (133, 7232, 4, 8, 1),  # more rows than multiprocessors
+        (133, 8192, 4, 8, 2),
     ],
 )
 def test_a_long_row_of_one_tile_is_of_one_program(N, C, size, warps, group):
