@@ -187,13 +187,14 @@ def test_rows_of_few_classes_as_they_lie(C, dtype, reduction, device):
 @pytest.mark.parametrize("wrong", [4, -1, 2**40], ids=name)
 def test_a_target_of_a_flat_image_that_is_no_class(wrong, device):
     one, x = torch.ones((), device=device), scores((1, 4, 1, 3), torch.float32, device)
+    weight = torch.ones(4, device=device)
     for configuration in (plan.FLAT, plan.IN_ORDER):
         for place in range(3):
             target = torch.zeros(1, 1, 3, dtype=torch.int64, device=device)
             target[0, 0, place] = wrong
-            launch_with(configuration, "nll_loss2d_backward", one, x, target, None, 2, wrong, one)
+            launch_with(configuration, "nll_loss2d_backward", one, x, target, weight, 2, wrong, one)
             with pytest.raises(Exception, match="a target is out of bounds"):
-                launch_with(configuration, "nll_loss2d_backward", one, x, target, None, 2, -100, one)
+                launch_with(configuration, "nll_loss2d_backward", one, x, target, weight, 2, -100, one)
 
 
 @pytest.mark.skipif(ON_GPU, reason="an assertion is the end of the CUDA context")
