@@ -223,7 +223,7 @@ def _gradient_kernel(
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "INT64_OFFSETS": far}
             return nll_gradient_short, (N, C), blocks
         case plan.Images():
-            sizes = N, C, D, chosen.blocks, chosen.step, chosen.advance
+            sizes: tuple[int, ...] = (N, C, D, chosen.blocks, chosen.step, chosen.advance)
             # In 128 registers 8 bytes spill (3 x 271 x 334 x 21 bfloat16, sm_100, Triton 3.6).
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
