@@ -73,13 +73,13 @@ from flag_gems_overrides.ops.families.gather.nll_flat import divisor
         # Many classes of small images, and fewer classes, or bytes.
         ((1, 23392, 1064, 2), plan.Fill),
         ((1, 10000, 1020, 4), plan.Fill),
-        ((32, 1023, 1020, 4), plan.Tile),
+        ((32, 1023, 1020, 4), plan.Flat),
         ((1, 6000, 1020, 4), plan.Fill),
-        ((1, 5900, 1020, 4), plan.Tile),
+        ((1, 5900, 1020, 4), plan.Flat),
         ((1, 66185, 551, 4), plan.Fill),
         ((451, 2089, 216, 2), plan.Fill),
         # More targets than a program reads.
-        ((2, 5000, 1032, 4), plan.Tile),
+        ((2, 5000, 1032, 4), plan.Flat),
         # Classes enough for a program with several of them that begin at the same lane, and too few.
         ((4, 29, 239451, 4), plan.Images),
         ((4, 15, 239451, 4), plan.Flat),
@@ -94,12 +94,17 @@ from flag_gems_overrides.ops.families.gather.nll_flat import divisor
         ((4, 16, 239451, 4), plan.Images),
         ((163, 1, 12616, 4), plan.Flat),
         ((163, 1, 12616, 2), plan.Tile),
-        ((5, 96, 494848, 4), plan.Tile),
+        ((256, 3, 2632, 4), plan.Tile),
+        ((373, 1, 88009, 4), plan.Tile),
+        ((5, 96, 494848, 4), plan.Flat),
         ((5, 96, 494848, 8), plan.Flat),
         ((1, 8, 2**28 - 2**12, 8), plan.Tile),  # 32 bits do not number these
         # All of little bytes, and of some; the most of either.
         ((1, 2, 2, 8), plan.Flat),
         ((500, 69, 30, 2), plan.Flat),
+        ((500, 60, 31, 2), plan.Fill),
+        ((280, 60, 31, 2), plan.Flat),
+        ((1200, 23, 31, 2), plan.Flat),
         ((500, 70, 30, 2), plan.Fill),
         ((1, 16, 163840, 2), plan.Flat),
         ((1, 16, 163848, 2), plan.Tile),
@@ -131,9 +136,8 @@ def test_vectors_of_a_thread_that_has_short_rows(N, C, size, threads_have):
 @pytest.mark.parametrize(
     ("problem", "block_c", "block_d"),
     [
-        ((330, 8, 520, 4), 4, 128),
-        ((200, 20, 600, 4), 2, 256),
-        ((500, 19, 1344, 4), 1, 512),
+        ((1000, 8, 520, 2), 4, 256),
+        ((500, 19, 1344, 2), 2, 512),
     ],
 )
 def test_tiles_of_images_leave_few_lanes_without_a_position(problem, block_c, block_d):

@@ -155,10 +155,14 @@ SMALL = TILE._replace(positions=LITTLE_POSITIONS)
 SOME_BYTES = 5 << 20
 FLAT = Configuration("flat", 1, WARPS, 4, classes=16, positions=1)
 PAIRS = FLAT._replace(positions=2)
+# Of 16 bits, odd images are stored one element after the other so: 500 x 60 x 31 bfloat16 takes 4.00 us, filled 3.47.
+MIN_ODD_BYTES = 1 << 20
 # Wide elements that are written by tiles otherwise are written as they lie in memory, where it is no more to load a
-# target for each of them: 8 x 136 x 6712 float64 24.4 us by tile and 23.0 so, 29 x 8 x 30741 25.9 and 23.4, 7176 x 3 x
-# 205 float32 14.2 and 13.1, 163 x 1 x 12616 15.4 and 14.8 (H100). So are images of few positions and bytes to each, of
-# which fill writes most sectors twice: 263024 x 16 x 6 47.2 and 42.3.
+# target for each of them: 5 x 96 x 494848 float32 330 us by tile and 310 so, 64 x 150 x 400 10.0 both, 29 x 8 x 30741
+# float64 25.9 and 23.4, 8 x 136 x 6712 24.5 both, 7176 x 3 x 205 float32 14.2 and 13.3, 163 x 1 x 12616 15.4 and 14.8
+# (H100). But 373 x 1 x 88009, no whole vectors of targets, 137 and 141; a few classes in whole vectors of float32 were
+# not timed. So are images of few positions and bytes to each, of which fill writes most sectors twice: 263024 x 16 x 6
+# 47.2 and 42.3.
 IN_ORDER, MAX_BYTES_IN_ORDER = FLAT._replace(classes=1, positions=4), 96
 # Outputs of at least so many bytes get twice the programs, and two vectors to a thread: 17 x 3876 x 2490 float32
 # takes 203 us, 240 with one; 16 x 557 x 9056 83 and 87; 1445 x 7 x 26532 bfloat16 254 and 270.
@@ -255,7 +259,8 @@ def _default(problem: Problem) -> Configuration:
     period = vec // math.gcd(D, vec)
     little, times = N * C * D * size <= LITTLE_BYTES, 2 if N * C * D * size >= MANY_BYTES else 1
     flat = PAIRS if size == 2 and D % 2 == 0 else FLAT
-    if D > 1 and little:
+    odd = size == 2 and D % 2 and D <= FEW_POSITIONS and N * C * D * size >= MIN_ODD_BYTES
+    if D > 1 and little and not (odd and MIN_ROW_VECTORS * vec <= C):
         return flat
     uneven = period > 1 and MAX_UNEVEN >= D
     many = N * C * D * size >= (MIN_SCATTER_BYTES_OF_UNEVEN if uneven else MANY_SCATTER_BYTES)
@@ -271,7 +276,7 @@ def _default(problem: Problem) -> Configuration:
         many = vec <= C + 1 and C * size <= MAX_BYTES_OF_MANY_SHORT and N * C * size >= MANY_SHORT_BYTES
         return SHORT._replace(vectors=2 * SHORT.vectors) if many else SHORT
     most = MAX_FILLED_POSITIONS if period > 1 else FEW_POSITIONS
-    in_order = size > 2 and N * C * D + MAX_BLOCK < 2**31
+    in_order = size > 2 and N * C * D + MAX_BLOCK < 2**31 and (C > 1 or N * D % vec == 0)
     if in_order and most >= D > 1 and C * size <= MAX_BYTES_IN_ORDER:
         return IN_ORDER if C == 1 or N * C * D * size > SOME_BYTES else FLAT
     if MIN_ROW_VECTORS * vec <= C and (most >= D or large):
@@ -301,7 +306,8 @@ def _default(problem: Problem) -> Configuration:
     if C == D == 1:
         # 5368 x 1 bfloat16 2.71 us by four warps, 2.98 by one (torch.compile 2.95, H100).
         return SMALL if little else TILE._replace(warps=1)
-    if in_order and D > 1 and (size == 8 or period > 1 or C == 1):
+    few_classes = 1 < C <= MAX_CLASSES_OF_TILE and size == 4 and period == 1
+    if in_order and D > 1 and not few_classes:
         return IN_ORDER
     if C > MAX_CLASSES_OF_TILE:
         return TILE._replace(vectors=TILE.vectors * times, per_sm=TILE.per_sm * times)
