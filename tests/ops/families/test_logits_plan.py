@@ -295,7 +295,13 @@ def test_rows_beyond_what_runs_at_once_are_in_equal_shares(N, C):
         (80, 32874, 8, 8, 6),
         (1, 7600, 8, 8, 4),  # of float64 registers hold less
         (133, 7232, 4, 8, 1),  # more rows than multiprocessors
-        (133, 8192, 4, 8, 2),
+        (140, 20000, 4, 8, 1),
+        (140, 40000, 4, 8, 3),  # several load more at once
+        (224, 40000, 4, 8, 1),
+        (200, 20000, 2, 8, 1),
+        (200, 65536, 2, 8, 2),
+        (260, 3500, 8, 8, 1),
+        (140, 4100, 8, 8, 2),
     ],
 )
 def test_a_long_row_of_one_tile_is_of_one_program(N, C, size, warps, group):

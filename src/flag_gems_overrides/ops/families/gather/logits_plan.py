@@ -125,6 +125,14 @@ GRADIENT_VECTORS, GRADIENT_STAGES, GRADIENT_TILES = 128, 2, 8
 MAX_REGISTERS = 255
 
 
+# Microseconds of a tile, by a program that loads it by itself, and of several programs to a row until one has added
+# what they found; and bytes that a multiprocessor loads in a microsecond, which limit several to a row. Of more rows
+# than multiprocessors each is of one program where that takes less: 140 x 20000 float32 12.9 us so, 14.2 by three, 224
+# x 12000 11.9 and, by two, 14.0, 224 x 4666 8.4 and 10.5, 200 x 20000 bfloat16 11.0 and 13.6, 260 x 3500 float64 10.9
+# and 14.4 (H100), by which the times are estimated; longer rows were not timed.
+TILE_OF_ROW_US, ADDING_US, LOADED_PER_US = {2: 1.5, 4: 1.2, 8: 2.2}, 2.5, 23000
+
+
 class Whole(NamedTuple):
     """A program takes every ``programs``-th tile of ``block_r`` whole rows, each in ``depth`` parts of ``width``."""
 
@@ -198,8 +206,9 @@ def cross_entropy(
     resident = softmax.resident(shape, limits)
     # As many programs for a row as there are for each, or as hold it.
     group, tile = resident // N, shape.elements * shape.warps * WARP
-    # Of more rows than multiprocessors each has a tile: 224 x 4666 float32 10.5 us by two to a row, 8.3 by one (H100).
-    most = max(C // tile, 1) if limits.sm_count < N else resident
+    most = resident
+    if limits.sm_count < N:
+        most = 1 if not written and _is_alone(problem, tile, limits) else max(C // tile, 1)
     if written and _written_by_one(problem) is None:
         group = most = cdiv(C // vec, tile // vec)
     group = max(min(group, resident, most), 1) if shared else 1
@@ -208,6 +217,13 @@ def cross_entropy(
     assert isinstance(found, softmax.Split)
     programs = found.programs if found.group > 1 else min(N, resident)
     return Looped(found.lanes, found.depth, vec, found.group, found.members, found.warps, found.registers, programs)
+
+
+def _is_alone(problem: Problem, tile: int, limits: Limits) -> bool:
+    """Whether a program to each row takes less than several, which all together load as much as they can."""
+    N, C, _, size = problem
+    waited = TILE_OF_ROW_US[size] - N * tile * size / (limits.sm_count * LOADED_PER_US)
+    return cdiv(C, tile) * waited <= ADDING_US
 
 
 def is_shared(problem: Problem, limits: Limits) -> bool:
