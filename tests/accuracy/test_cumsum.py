@@ -234,7 +234,9 @@ def test_chunks_one_call_after_another(inner, configuration, device, device_with
 
 
 @pytest.mark.parametrize("dtype", [*FLOATING, torch.int32, torch.int64], ids=name)
-@pytest.mark.parametrize("shape", [(3, 8, 201), (2, 17, 354), (2, 45, 129 + 64), (1, 64, 353), (1, 250, 481)], ids=name)
+@pytest.mark.parametrize(
+    "shape", [(3, 8, 201), (2, 17, 354), (2, 33, 83), (2, 45, 129 + 64), (1, 64, 353), (1, 250, 481)], ids=name
+)
 def test_columns_in_wide_pieces(shape, dtype, device, device_with):
     """In one step, in two and in many of twice as wide ones, with lanes of no column."""
     device_with(sm_count=1, l2_bytes=0)
@@ -271,20 +273,33 @@ def test_short_rows_as_they_lie_in_memory(M, N, dtype, vectors, device):
 
 @pytest.mark.parametrize("dtype", [*FLOATING, torch.bool, torch.int16, torch.int64], ids=name)
 @pytest.mark.parametrize(
-    ("M", "N", "K"), [(50, 3, 6), (301, 18, 3), (77, 1 + 8, 5), (64, 2, 8), (33, 128, 2), (5, 30, 7)]
+    ("M", "N", "K"), [(50, 3, 6), (301, 18, 3), (77, 1 + 8, 5), (64, 2, 8), (33, 127, 2), (5, 30, 7), (99, 5, 4)]
 )
 def test_several_matrices_of_few_columns_as_they_lie_in_memory(M, N, K, dtype, device):
     """Full programs and one that is not, whose last vector may not be full either."""
     size = dtype.itemsize if dtype.is_floating_point else 8
-    vec = min(16 // size, 4)
-    configuration = Configuration("stacked", vec * K, 1, 1, 4)
-    for first in (0, 1):
+    # Vectors of rows, and whole vectors of fewer rows.
+    of_rows, of_fewer = min(16 // size, 4) * K, max(math.lcm(K, 16 // size), 32 // size)
+    for first, elements in ((0, of_fewer), (1, of_fewer), (1, of_rows)):
+        configuration = Configuration("stacked", elements, 1, 1, 4)
         x = draw((M * N * K + first,), dtype, device)[first:].view(M, N, K)
         if dtype.is_floating_point:
             # What is in one column of a matrix is in no other.
             x[::3, 1, 0], x[1::3, 0, 1], x[2::3, -1] = torch.inf, torch.nan, -torch.inf
         actual, expected = launch_with(configuration, "cumsum", x, 1), torch.cumsum(x, 1)
         torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATING, torch.bool, torch.int64], ids=name)
+@pytest.mark.parametrize("N", [255, 700])
+def test_rows_of_one_vector(N, dtype, device):
+    """In one step and in three."""
+    K = 16 // (dtype.itemsize if dtype.is_floating_point else 8)
+    x = draw((3, N, K), dtype, device)
+    if dtype.is_floating_point:
+        x[0, 99, 0], x[1, -1] = torch.nan, torch.inf
+    actual = launch_with(Configuration("segments", K, K, 2, 4), "cumsum", x, 1)
+    torch.testing.assert_close(actual, torch.cumsum(x, 1), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATING, torch.bool, torch.int32], ids=name)

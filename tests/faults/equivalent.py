@@ -367,7 +367,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *_any_other(f"{_FEW}/gradient_of_groups", "tl.load(mean_ptr + rows, mask=rows < groups, other=0.0)"),
         *_any_other(f"{_FEW}/gradient_of_groups", "tl.load(rstd_ptr + rows, mask=rows < groups, other=0.0)"),
         *_any_other("norm/tile/load_parameters", _BIAS),
-        *_any_other("scan/stacked/_vectors", "tl.load(x_ptr + at, mask=mask, other=0)"),
+        *_any_other("scan/stacked/_vectors", "tl.load(x_ptr + (at + lanes), mask=at + WIDTH <= end, other=0)"),
+        *_any_other(
+            "scan/stacked/_with_cut", "tl.load(x_ptr + (at + lanes), mask=is_cut & (at + lanes < end), other=0)"
+        ),
         *_any_other("scan/interleaved/_load", "tl.load(x_ptr + (at + lanes), mask=inside, other=0)"),
         *_any_other("norm/rms_forward/rms_norm_apply", "tl.load(x_ptr + tail, mask=tail_mask, other=0.0)"),
         *_any_other("group_norm/vectors/store_tile", "tl.load(x_ptr + elements_of(vector, VEC), mask=mask, other=0.0)"),
@@ -453,7 +456,15 @@ _REASONS: dict[str, tuple[str, ...]] = {
         f"gather/cross_entropy/{function}/offset_in_32_bits: tl.full(row.shape, -1, tl.int64)"
         for function in ("load_row_targets", "losses_of_rows")
     ),
-    "whether sums begin with the first row is found once more": ("scan/stacked/cumsum_stacked/off_by_one: v > 0",),
+    "before the first row of a matrix nothing is of the same one": (
+        "scan/stacked/cumsum_stacked/off_by_one: position > 0",
+    ),
+    "none of the whole vectors has the end in it": (
+        "scan/stacked/_cut/off_by_one: at < end",
+        "scan/stacked/_cut/off_by_one: at + WIDTH > end",
+        "scan/stacked/cumsum_stacked/off_by_one: end % WIDTH > 0",
+        "scan/stacked/cumsum_stacked/off_by_one: end % WIDTH > 0 (2)",
+    ),
     "edges may be combined with a row before or after warps exchange it": (
         "reduction/rows/reduce_rows_kernel/off_by_one: bits >= 32",
     ),

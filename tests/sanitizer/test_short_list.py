@@ -275,6 +275,7 @@ LARGE = [
     ("cumsum 3x600x5 dim=1 int64", scan, COLUMNS_SHARED),
     ("cumsum 301x18x3 dim=1 float32", scan, STACKED),
     ("cumsum 77x9x5 dim=1 float16", scan, STACKED._replace(elements=20)),
+    ("cumsum 301x17x8 dim=1 float16", scan, STACKED._replace(elements=16, warps=2)),
     ("cumsum 5x907x3 dim=1 bfloat16", scan, INTERLEAVED),
 ]
 

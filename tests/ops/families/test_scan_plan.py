@@ -49,8 +49,10 @@ def test_twice_as_wide_pieces_of_many_rows(size):
         (Problem(200, 3000, 40, 8), (1, 64, 16, 8)),
         (Problem(256, 2000, 100, 8, integer=True, narrower=8), (1, 128, 16, 8)),
         (Problem(70, 4000, 100, 4), (1, 128, 32, 8)),
-        # More columns, of rows that are at once, where few lanes have none.
+        # Rows that are at once, of more columns where few lanes have none.
         (Problem(9000, 24, 251, 4), (1, 256, 12, 16)),
+        (Problem(16528, 47, 83, 4), (1, 128, 24, 8)),
+        (Problem(4319, 85, 81, 2), (1, 128, 22, 16)),
     ],
 )
 def test_a_program_for_all_columns(problem, expected):
@@ -79,13 +81,16 @@ def test_programs_for_all_columns_are_not_of_wide_integers(narrower):
         (Problem(1126, 104, 105, 8), 128),
         (Problem(1500, 200, 51, 8, integer=True), 64),
         (Problem(600, 90, 201, 8, integer=True), 256),
+        (Problem(2000, 100, 102, 8, integer=True), 128),
     ],
 )
-def test_a_thread_has_each_odd_column_of_8_bytes(problem, lanes):
+def test_a_thread_has_each_vector_of_columns_of_8_bytes(problem, lanes):
     """1500 x 200 x 51 int64 149 us by two programs, so 100 (H100)."""
-    assert choose(problem, H200) == Configuration("units", 1, lanes, 8, lanes // 32)
-    for other in (problem._replace(M=300), problem._replace(N=60), problem._replace(K=problem.K + 1)):
-        assert choose(other, H200)[:4] != ("units", 1, lanes, 8)
+    vec = 2 - problem.K % 2
+    assert choose(problem, H200) == Configuration("units", vec, lanes, 8, lanes // vec // 32)
+    # Fewer programs or rows, or whole sectors.
+    for other in (problem._replace(M=300), problem._replace(N=60), problem._replace(K=problem.K // 4 * 4)):
+        assert choose(other, H200)[:4] != ("units", vec, lanes, 8)
 
 
 def test_a_program_for_a_few_short_odd_columns_of_16_bits():
@@ -100,11 +105,30 @@ def test_three_tiles_of_rows_of_16_bits_are_of_four_warps(M):
     assert choose(Problem(M, 616, 1, 2), H200) == Configuration("segments", 8, 256, 1, 4)
 
 
-@pytest.mark.parametrize(("narrower", "warps"), [(2, 2), (1, 4)])
-def test_stacked_columns_of_int32_are_of_two_warps(narrower, warps):
-    """17895696 x 5 x 3 int32 1482 us by four warps, so 1210 (H100)."""
-    found = choose(Problem(4000000, 5, 3, 8, integer=True, narrower=narrower), H200)
-    assert (found.kernel, found.warps) == ("stacked", warps)
+@pytest.mark.parametrize(
+    ("problem", "elements", "warps"),
+    [
+        (Problem(400000, 20, 3, 2), 24, 1),
+        (Problem(400000, 61, 3, 2), 24, 2),  # one warp has no whole vectors of these rows
+        (Problem(400000, 20, 8, 2), 16, 2),
+        (Problem(400000, 16, 4, 4), 8, 2),
+        (Problem(400000, 20, 6, 2), 24, 1),
+        (Problem(4000000, 5, 3, 8, integer=True), 6, 1),
+        (Problem(4000000, 5, 3, 8, integer=True, narrower=2), 6, 2),
+    ],
+)
+def test_stacked_columns_are_of_whole_vectors_and_few_warps(problem, elements, warps):
+    """205085 x 16 x 8 bfloat16 65.8 us in columns, so 47.1, 8000 x 100 x 3 9.0 by four warps, by one 7.75 (H100)."""
+    assert choose(problem, H200) == Configuration("stacked", elements, 1, 1, warps)
+
+
+@pytest.mark.parametrize(
+    ("problem", "depth"),
+    [(Problem(16384, 256, 8, 2), 2), (Problem(24371, 256, 4, 4), 2), (Problem(16384, 512, 4, 2), 4)],
+)
+def test_rows_of_one_vector(problem, depth):
+    """16384 x 256 x 8 float16 99.4 us interleaved, so 50.3 (H100)."""
+    assert choose(problem, H200) == Configuration("segments", problem.K, problem.K, depth, 4)
 
 
 @pytest.mark.parametrize("problem", [Problem(240, 402, 1, 2), Problem(170, 411, 1, 2)])
@@ -265,7 +289,7 @@ def test_few_columns(problem, kernel):
     assert choose(problem, H200).kernel == kernel
 
 
-@pytest.mark.parametrize("problem", [Problem(1, 1024, 4, 2), Problem(8, 500, 4, 2), Problem(30, 800, 4, 4)])
+@pytest.mark.parametrize("problem", [Problem(1, 1024, 4, 2), Problem(56, 753, 3, 2), Problem(30, 800, 4, 4)])
 def test_a_program_for_each_of_few_columns(problem):
     """1 x 1024 x 4 bfloat16 3.75 us as they lie, so 3.29 (H100)."""
     chosen = choose(problem, H200)

@@ -104,8 +104,9 @@ def _prepare(
         options |= {"SINGLE": chosen.steps == 1, "WHOLE": N * K % chosen.vec == 0, "num_warps": chosen.warps}
         return _Prepared(out, cumsum_interleaved.bind(device, (chosen.programs,), N, **options))
     if isinstance(chosen, plan.Stacked):
-        options = {"CONVERTED": _TRITON[result], "ACC": accumulator, "THREADS": chosen.warps * WARP, "VEC": chosen.vec}
-        options |= {"K": K, "COLUMNS": power_of_2(K), "WHOLE": M * N * K % chosen.vec == 0, "num_warps": chosen.warps}
+        options = {"CONVERTED": _TRITON[result], "ACC": accumulator, "THREADS": chosen.warps * WARP, "K": K}
+        options |= {"VEC": chosen.vec, "WIDTH": chosen.width, "COLUMNS": power_of_2(K), "num_warps": chosen.warps}
+        options["WHOLE"] = M * N * K % chosen.width == 0
         return _Prepared(out, cumsum_stacked.bind(device, (chosen.programs,), M, N, chosen.rows, **options))
     options = {
         "CONVERTED": _TRITON[result],

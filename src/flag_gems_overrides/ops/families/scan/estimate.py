@@ -84,14 +84,17 @@ ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 FLAT_INSTRUCTIONS = 22
 # For an element of few columns as they lie, in whole vectors and else (counted, not timed).
 INTERLEAVED_INSTRUCTIONS = {True: 12, False: 25}
-# For an element of several [N, K] of few columns (counted, not timed).
-STACKED_INSTRUCTIONS = 20
+# For an element of several [N, K] of few columns, and for each word that a thread scans across a warp, two of a column:
+# 205085 x 16 x 8 bfloat16 47.1 us with two vectors to a thread, with one 74.4 (H100).
+STACKED_INSTRUCTIONS, STACKED_WORD_INSTRUCTIONS = 20, 25
+# For an element of the first row of a segment of columns, which is a vector, scanned across the warp, and for each of
+# the warps: 16384 x 256 x 8 float16 68.2 us by 8 warps of one row to a thread, by 4 of two 50.3 (H100).
+UNIT_SCAN_INSTRUCTIONS, WARP_SCAN_INSTRUCTIONS = 25, 3
 # Cache lines that the loads and stores of a multiprocessor touch in a microsecond: 90557 x 416 x 4 float16 along 1
 # takes 561 us with 16 rows to a thread and 8 lanes to a warp.
 LINES_PER_US = 1250
-# Of several [N, K] to a program half as many, whose threads are further apart than a vector (H100, in parentheses as
-# chosen otherwise): 100000 x 100 x 6 float16 126 us (90), 300000 x 12 x 6 int32 157 (117), 540000 x 7 x 8 float32
-# 159 (100), 100000 x 50 x 5 int64 188 (139), but 541080 x 18 x 6 float16 123 (200), 300000 x 30 x 2 bfloat16 30 (164).
+# Of several [N, K] to a program half as many, whose threads are further apart than a vector: 20000 x 40 x 5 float32
+# 22.7 us, one to a program 17.8 (H100).
 STACKED_LINES = 2
 # Memory is read in sectors. Of columns that are no whole lines it also takes so many bytes more for each piece:
 # 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 80 with 64. Programs with columns of their own drift apart,
@@ -131,7 +134,11 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     if isinstance(found, Interleaved):
         instructions, accesses = INTERLEAVED_INSTRUCTIONS[N * K % found.vec == 0], K
     if isinstance(found, Stacked):
-        instructions, accesses = STACKED_INSTRUCTIONS, K
+        words = 2 * power_of_2(K) + 1
+        instructions = STACKED_INSTRUCTIONS + STACKED_WORD_INSTRUCTIONS * words / configuration.elements
+        accesses = configuration.elements // found.width
+    if K > 1 and configuration.kernel == "segments" and _has_rows_in_vectors(configuration):
+        instructions += (UNIT_SCAN_INSTRUCTIONS + WARP_SCAN_INSTRUCTIONS * found.warps) / found.depth
     issues = found.programs * found.warps * WARP * found.steps * tile * wide * instructions
     # Of each multiprocessor.
     active = min(limits.sm_count, found.programs)
@@ -188,6 +195,11 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     return alone + second + again * work + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
 
 
+def _has_rows_in_vectors(columns: Configuration) -> bool:
+    """Whether a warp has several rows, in vectors."""
+    return columns.elements > 1 and columns.lanes < WARP * columns.elements
+
+
 def _has_bandwidth_left(problem: Problem) -> bool:
     """Whether rows are so few that the multiprocessors that have one take in more than their share."""
     M, N, _, size, integer, _ = problem
@@ -237,13 +249,14 @@ def _registers(problem: Problem, configuration: Configuration, steps: int) -> in
 def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
     """That are moved. A warp of columns reads a piece of each row, or of neighbouring rows if those are all of K."""
     M, N, K, size, *_ = problem
-    kernel, _, lanes, depth, *_ = configuration
+    kernel, elements, lanes, depth, *_ = configuration
     read, elements_moved = problem.input_size, M * N * K
     if K == 1 or kernel in ("interleaved", "stacked"):
         return elements_moved * (read + size)
     if lanes >= K and kernel != "units":
         # What a sector has of the rows of a thread is in the cache once one of them is read, and is written by each.
-        return M * N * (K * read + max(K * size, min(depth * K * size, SECTOR_BYTES)))
+        rows = 1 if elements > 1 else depth
+        return M * N * (K * read + max(K * size, min(rows * K * size, SECTOR_BYTES)))
     if lanes == 1:
         # Programs of a column each are few, and begin together: each reads what sectors have of a row.
         return elements_moved * (min(K * read, SECTOR_BYTES) + size)

@@ -109,9 +109,10 @@ class Interleaved(NamedTuple):
 
 class Stacked(NamedTuple):
     """A program for each ``rows`` rows of K elements, which are all rows of one [N, K] or several: at most ``lanes``
-    elements. A thread has ``vec`` rows."""
+    elements. A thread has ``vec`` rows, in vectors of ``width`` elements."""
 
     vec: int
+    width: int
     rows: int
     lanes: int
     warps: int
@@ -326,11 +327,12 @@ def _stacked(problem: Problem, configuration: Configuration) -> Stacked:
     M, N, K, *_ = problem
     vec = _rows_of_a_thread(problem, configuration)
     lanes = vec * configuration.warps * WARP
-    whole = vec // math.gcd(N * K, vec)
+    width = math.gcd(vec * K, VECTOR_BYTES // problem.size)
+    whole = width // math.gcd(N * K, width)
     stacked = lanes // N // whole * whole
     if not stacked:
         raise ValueError("all rows of some, and whole vectors")
-    return Stacked(vec, stacked * N, lanes * K, configuration.warps, _grid(cdiv(M, stacked)))
+    return Stacked(vec, width, stacked * N, lanes * K, configuration.warps, _grid(cdiv(M, stacked)))
 
 
 def is_short(problem: Problem) -> bool:

@@ -105,12 +105,15 @@ ONE_STEP_ROWS, ONE_STEP_EXACT, ONE_STEP_NARROWER = 10, 6, 2
 # vectors of 4 bytes, 207 (266), element by element 217. Of more than half as many columns of 4 bytes half as many
 # programs as multiprocessors are enough, 70 x 4000 x 100 float32 124 (201), but not of 2 bytes: 90 x 3000 x 75 bfloat16
 # 80.0 (67.9). Of 8 bytes pieces are better, and of any int64: 256 x 2000 x 100 473 (363); integers of 2 or 4 bytes,
-# whose sums have 8, were not timed. Nor of so few rows that pieces have them in one step.
+# whose sums have 8, were not timed. Of up to 4 bytes and few rows all at once, at most so many to a thread, by 16 warps
+# if 8 would have more: 16528 x 47 x 83 float32 178 us (262), 4319 x 85 x 81 float16 52, in two steps 60.
 MAX_ALL_COLUMNS, ALL_COLUMNS_STEPS, ALL_COLUMNS_WORD = 128, 2, 4
-# All odd columns of 8 bytes with a thread to each, and so many rows loaded at once, of so many rows, by programs that
-# together have so many warps for each multiprocessor: no sector is of two programs, which drift apart. By 32 columns,
-# and so (H100): 1126 x 104 x 105 int64 and float64 110 us and 88 (torch.compile 88 and 92), 1500 x 200 x 51 int64 149
-# and 100, 600 x 90 x 201 84.4 and 76.7. Neither those whose lanes are more idle nor narrower integers were timed.
+AT_ONCE_ROWS = 24
+# All columns of 8 bytes that are no whole sectors with a thread to each vector, and so many rows loaded at once, of so
+# many rows, by programs that together have so many warps for each multiprocessor: no sector is of two programs, which
+# drift apart. By 32 columns, and so (H100): 1126 x 104 x 105 int64 and float64 110 us and 88 (torch.compile 88 and 92),
+# 1500 x 200 x 51 int64 149 and 100, 600 x 90 x 201 84.4 and 76.7, 2000 x 100 x 102 157 and 129. Neither those whose
+# lanes are more idle nor narrower integers were timed.
 A_THREAD_EACH, A_THREAD_EACH_ROWS, A_THREAD_EACH_WARPS = Configuration("units", 1, 0, 8, 0), (80, 256), 20
 A_THREAD_EACH_COLUMNS, A_THREAD_EACH_FULL = (33, 256), 3 / 4
 MAX_CONFIGURATIONS = 24
@@ -124,6 +127,9 @@ ODD_COLUMNS, ODD_ROWS = {2: 1024, 4: 65}, 5
 # So many [N, K] of a few odd columns of 16 bits and 17 to 32 rows have a program each, as those of float32 have: 7168 x
 # 32 x 7 bfloat16 8.98 us with a thread to a column, so 7.74, stacked 9.16 (H100). No others were timed.
 SHORT_COLUMNS, SHORT_COLUMNS_PROGRAMS = Configuration("segments", 1, 8, 2, 4), (4096, 12288)
+# Rows of one vector of so many bytes are loaded as such: 16384 x 256 x 8 float16 50.3 us, interleaved 99.4, 24371 x 256
+# x 4 float32 72.8 and 92.8 (H100). Vectors of 4 bytes were not timed.
+MIN_ROW_BYTES = 8
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
 MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
@@ -143,12 +149,13 @@ FEWER_INTEGERS = 12
 # so, with two neighbours 19.4, 130 x 16384 16.8 and 19.6 (H100). Neither more or shorter rows nor fewer warps were
 # timed.
 WIDE = 2
-# Of several [N, K], more rows for each multiprocessor than one program has: fewer were not timed. Of
-# elements of up to 2 bytes in 4 columns or more, and of larger ones in 5, by two warps, for few programs of four run at
-# once: 541080 x 18 x 6 float16 122.6 us and 109.9, 400000 x 18 x 4 53.3 and 50.2 (H100). So are sums of int32 in three
-# columns of up to so many rows: 17895696 x 5 x 3 1482 us and 1210 (H100). Others of int64 were not timed.
-STACKED_ROWS, STACKED_WARPS, STACKED_MANY = 1024, (4, 2), {True: 4, False: 5}
-STACKED_INT32_COLUMNS, STACKED_INT32_ROWS = 3, 8
+# Of several [N, K], more rows for each multiprocessor than this: fewer were not timed. A thread has whole vectors of
+# whole rows, at least so many: of one 205085 x 16 x 8 bfloat16 74 us, of two 47, of eight 73 (H100).
+STACKED_ROWS, STACKED_VECTORS = 1024, 2
+# In as few warps as read and write so many bytes, as long as a multiprocessor takes to begin a program, and of whose
+# lanes so many have rows. By 4 warps, 2 and 1: 8000 x 100 x 3 bfloat16 9.0 us and 7.75, 30878 x 36 x 3 float32 16.6,
+# 15.3 and 15.0, 17895696 x 5 x 3 int32 1482 and 1210 (H100).
+STACKED_WARPS, STACKED_BYTES, STACKED_FULL = 4, 3072, 3 / 4
 # Least elements of a thread of 257 to 511 elements of 8 bytes, where multiprocessors have more than one such row: 3348
 # x 283 int64 11.5 us so, by 4 warps, 13.4 by 8 with two to a thread, 12.4 by 2 with 8, int32 9.0 and 11.0, float64 11.2
 # and 12.7, 3348 x 511 int64 15.4 and 16.1, 900 x 283 4.91 and 5.66 (H100).
@@ -340,10 +347,9 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for vectors, warps in itertools.product((VECTOR_BYTES // size, VECTOR_BYTES // size // 2), _powers(1, 8)):
             yield Configuration("interleaved", vectors * K, 1, 1, warps)
         if STACKED_ROWS * limits.sm_count < M * N:
-            of_int32 = size == 2 * problem.input_size == 8 and K == STACKED_INT32_COLUMNS and N <= STACKED_INT32_ROWS
-            warps = STACKED_WARPS[of_int32 or STACKED_MANY[size <= 2] <= K]
-            yield Configuration("stacked", VECTOR_BYTES // size * K, 1, 1, warps)
-        if size <= 4 and 2 < K < MAX_INTERLEAVED and MIN_LONE_ROWS <= N <= MAX_LONE_ROWS and limits.sm_count >= M * K:
+            yield from _stacked(problem, limits)
+        few = size <= 4 and 2 < K < MAX_INTERLEAVED and 2 * limits.sm_count >= M * K
+        if few and MIN_LONE_ROWS <= N <= MAX_LONE_ROWS:
             column = Configuration("segments", 1, 1, 0, MAX_WARPS)
             yield from _steps(problem, column, cdiv(N, column.units))
     pieces = {max(piece // each, 2) for piece in COLUMN_BYTES for each in (size, problem.input_size)}
@@ -352,14 +358,30 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         elements = max(min(lanes // WARP, vec), 1)
         # Many programs that have less than a warp has at once are mostly begun and ended.
         tiny = N * min(lanes, K) < MIN_ELEMENTS and M * cdiv(K, lanes) > PROGRAMS_PER_SM * limits.sm_count
-        for warps in _powers(4, MAX_WARPS) if not tiny else ():
-            units = elements * warps * WARP // lanes
+        widths = {elements, vec} if vec == lanes == K and K * size >= MIN_ROW_BYTES else {elements}
+        for width, warps in itertools.product(widths, _powers(4, MAX_WARPS)) if not tiny else ():
+            units = width * warps * WARP // lanes
             tiles = cdiv(N, units)
-            yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), tiles)
+            yield from _steps(problem, Configuration("segments", width, lanes, 0, warps), tiles)
             for depth in FEW_COLUMNS_DEPTHS if K <= MAX_FEW_COLUMNS else ():
                 if depth < tiles:
-                    yield Configuration("segments", elements, lanes, depth, warps)
+                    yield Configuration("segments", width, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
+
+
+def _stacked(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    """In as few warps as have enough to move, and of whose lanes few have no row."""
+    size, vectors = problem.size, VECTOR_BYTES // problem.size
+    elements = max(math.lcm(problem.K, vectors), STACKED_VECTORS * vectors)
+    found = []
+    for warps in _powers(1, STACKED_WARPS):
+        each = Configuration("stacked", elements, 1, 1, warps)
+        launched = launch_or_none(problem, each, limits)
+        enough = (size + problem.input_size) * elements * warps * WARP >= STACKED_BYTES
+        if isinstance(launched, Stacked) and enough:
+            found.append((min(launched.rows * problem.K / launched.lanes, STACKED_FULL), -warps, each))
+    if found:
+        yield max(found)[-1]
 
 
 def _is_narrow(problem: Problem, limits: Limits) -> bool:
@@ -378,15 +400,17 @@ def _of_columns(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _a_thread_each(problem: Problem, limits: Limits) -> Configuration | None:
-    """All odd columns of 8 bytes, where L2 does not hold all."""
+    """All columns of 8 bytes that are no whole sectors, where L2 does not hold all."""
     M, N, K, *_ = problem
-    lanes, warps = power_of_2(K), power_of_2(K) // WARP
+    vec, lanes = vector(problem)[0], power_of_2(K)
+    warps = lanes // vec // WARP
     fewest, most = A_THREAD_EACH_COLUMNS
-    of_words = problem.input_size == 8 and K % 2 == 1 and fewest <= K <= most and A_THREAD_EACH_FULL * lanes <= K
+    shared = problem.input_size == 8 and K * 8 % SECTOR_BYTES and fewest <= K <= most
+    of_words = shared and A_THREAD_EACH_FULL * lanes <= K
     rows = A_THREAD_EACH_ROWS[0] <= N <= A_THREAD_EACH_ROWS[1]
     if not of_words or not rows or M * warps < A_THREAD_EACH_WARPS * limits.sm_count or _is_in_l2(problem, limits):
         return None
-    return A_THREAD_EACH._replace(lanes=lanes, warps=warps)
+    return A_THREAD_EACH._replace(elements=vec, lanes=lanes, warps=warps)
 
 
 def _short_columns(problem: Problem, limits: Limits) -> Configuration | None:
@@ -460,7 +484,23 @@ def _all_columns(problem: Problem, limits: Limits) -> Configuration | None:
         return None
     elements = min(vector(problem)[0], max(ALL_COLUMNS_WORD // size, 1))
     whole = Configuration("segments", elements, power_of_2(K), max_depth(problem, elements, "segments"), WIDE_WARPS)
-    return whole if cdiv(N, whole.step(K)) >= ALL_COLUMNS_STEPS else None
+    return _rows_at_once(problem, whole) or (whole if cdiv(N, whole.step(K)) >= ALL_COLUMNS_STEPS else None)
+
+
+def _rows_at_once(problem: Problem, whole: Configuration) -> Configuration | None:
+    """All rows of all columns, by as few warps as have them."""
+    _, N, K, size, *_ = problem
+    vec, _ = vector(problem)
+    apart = K * size % SECTOR_BYTES == 0 or vec > WIDE_STEP_VECTOR or vec * size > WIDE_STEP_BYTES
+    if size > 4 or apart or N <= WIDE_ROWS:
+        return None
+    for warps in (WIDE_WARPS, MAX_WARPS):
+        # An even number: few different ones.
+        found = whole._replace(warps=warps, depth=0)
+        found = found._replace(depth=cdiv(N, 2 * found.units) * 2)
+        if found.depth <= min(whole.depth, AT_ONCE_ROWS):
+            return found
+    return None
 
 
 def _is_in_l2(problem: Problem, limits: Limits) -> bool:

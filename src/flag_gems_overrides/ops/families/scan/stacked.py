@@ -2,8 +2,8 @@
 # mypy: disable-error-code="assignment, misc, no-untyped-def, unreachable"
 """cumsum over N of [M, N, K] with few N and K, several [N, K] to a program, as they lie in memory.
 
-As in :mod:`.interleaved` a thread has VEC rows of K elements, which are K vectors. Rows of one [N, K] follow those of
-another, so sums begin again with every N-th row.
+A thread has VEC rows of K elements, which are vectors of WIDTH elements. Rows of one [N, K] follow those of another, so
+sums begin again with every N-th row.
 """
 
 import triton
@@ -15,9 +15,9 @@ from ...launch.vectors import apart, together
 
 @triton.jit
 def _append(left, left_sum, left_before, right, right_sum, right_before):
-    """Sums since an [N, K] began: up to a thread's last row, and up to the one before its first.
+    """Sums since an [N, K] began, up to a thread's last row, and those that its first row goes on from.
 
-    left, right: the [N, K] of that last row, shifted, and that of the row before the first.
+    left, right: the [N, K] of that last row, shifted, and that of the first.
     """
     sums = tl.where(left >> 16 == right >> 16, left_sum + right_sum, right_sum)
     before = tl.where(left >> 16 == right & 0xFFFF, left_sum + right_before, right_before)
@@ -25,15 +25,40 @@ def _append(left, left_sum, left_before, right, right_sum, right_before):
 
 
 @triton.jit
-def _vectors(x_ptr, begins, lanes, end, K: tl.constexpr, VEC: tl.constexpr, WHOLE: tl.constexpr):
-    """The elements of each thread's K vectors from ``begins`` on. WHOLE: ``end`` is in none of them."""
-    elements = ()
-    for i in tl.static_range(K):
-        # A mask whose limit is a multiple of a vector is one for all of it.
-        at = begins + i * VEC + lanes
-        mask = begins + i * VEC < end if WHOLE else at < end
-        elements = elements + apart(tl.load(x_ptr + at, mask=mask, other=0), VEC)
-    return elements
+def _vectors(x_ptr, begins, lanes, end, COUNT: tl.constexpr, WIDTH: tl.constexpr):
+    """Each thread's COUNT vectors from ``begins`` on, of which all is before the end."""
+    vectors = ()
+    for i in tl.static_range(COUNT):
+        at = begins + i * WIDTH
+        vectors = vectors + (tl.load(x_ptr + (at + lanes), mask=at + WIDTH <= end, other=0),)
+    return vectors
+
+
+@triton.jit
+def _cut(begins, end, COUNT: tl.constexpr, WIDTH: tl.constexpr):
+    """Where of its COUNT vectors each thread has the one that the end is in, if it has it; and whether it has."""
+    at = begins + end // WIDTH % COUNT * WIDTH
+    return at, (at < end) & (at + WIDTH > end)
+
+
+@triton.jit
+def _with_cut(vectors, x_ptr, begins, lanes, end, COUNT: tl.constexpr, WIDTH: tl.constexpr):
+    """The vectors, and what is before the end of the one that the end is in."""
+    at, is_cut = _cut(begins, end, COUNT, WIDTH)
+    x = tl.load(x_ptr + (at + lanes), mask=is_cut & (at + lanes < end), other=0)
+    whole = ()
+    for i in tl.static_range(COUNT):
+        whole = whole + (tl.where(is_cut & (at == begins + i * WIDTH), x, vectors[i]),)
+    return whole
+
+
+@triton.jit
+def _store_cut(out_ptr, elements, begins, lanes, end, COUNT: tl.constexpr, WIDTH: tl.constexpr):
+    at, is_cut = _cut(begins, end, COUNT, WIDTH)
+    x = together(elements, 0, WIDTH)
+    for i in tl.static_range(1, COUNT):
+        x = tl.where(at == begins + i * WIDTH, together(elements, i * WIDTH, WIDTH), x)
+    tl.store(out_ptr + (at + lanes), x, mask=is_cut & (at + lanes < end))
 
 
 @entry()
@@ -49,6 +74,7 @@ def cumsum_stacked(
     ACC: tl.constexpr,
     THREADS: tl.constexpr,
     VEC: tl.constexpr,
+    WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
@@ -61,28 +87,34 @@ def cumsum_stacked(
         CONVERTED: what elements are converted to before they are added in ACC.
         THREADS: of a program.
         COLUMNS: at least K, a power of two.
-        WHOLE: M * N * K is a multiple of VEC.
+        WHOLE: M * N * K is a multiple of WIDTH, which divides VEC * K.
     """
-    start = tl.program_id(0).to(tl.int64) * (rows * K // VEC * VEC)
+    start = tl.program_id(0).to(tl.int64) * (rows * K // WIDTH * WIDTH)
     end = tl.minimum(tl.cast(M, tl.int64) * N * K - start, rows * K).to(tl.int32)
     x_ptr += start
     out_ptr += start
     row = tl.arange(0, THREADS)[:, None] * VEC
     begins = row * K
-    lanes = tl.arange(0, VEC)[None, :]
-    # One branch: loads in branches of their own wait for each other.
-    if WHOLE or end == rows * K:
-        elements = _vectors(x_ptr, begins, lanes, end, K, VEC, True)
-    else:
-        elements = _vectors(x_ptr, begins, lanes, end, K, VEC, False)
-    # Of each row: whether sums begin with it, and whether they go on from the rows of other threads.
-    begin = row % N == 0
-    goes_on = begin == 0
+    lanes = tl.arange(0, WIDTH)[None, :]
+    COUNT: tl.constexpr = VEC * K // WIDTH
+    vectors = _vectors(x_ptr, begins, lanes, end, COUNT, WIDTH)
+    if not WHOLE and end % WIDTH > 0:
+        vectors = _with_cut(vectors, x_ptr, begins, lanes, end, COUNT, WIDTH)
+    elements = ()
+    for i in tl.static_range(COUNT):
+        elements = elements + apart(vectors[i], WIDTH)
+    # Of each row: where it is in its [N, K], and whether it goes on from the rows of other threads.
+    first = row // N
+    position = row - first * N
+    last = first
+    goes_on = position > 0
     goes_on_until = ()
     sums = ()
     for v in tl.static_range(VEC):
         if v > 0:
-            begin = (row + v) % N == 0
+            begin = position == N - 1
+            position = tl.where(begin, 0, position + 1)
+            last += tl.where(begin, 1, 0)
             goes_on = goes_on & (begin == 0)
         goes_on_until = goes_on_until + (goes_on,)
         for k in tl.static_range(K):
@@ -94,7 +126,7 @@ def cumsum_stacked(
     for k in tl.static_range(COLUMNS):
         totals = totals + (sums[(VEC - 1) * K + k] if k < K else tl.zeros_like(sums[0]),)
     total = together(totals, 0, COLUMNS)
-    where = ((row + VEC - 1) // N << 16) | (((row + N - 1) // N - 1) & 0xFFFF)
+    where = (last << 16) | (first & 0xFFFF)
     where += tl.zeros(total.shape, tl.int32)
     _, _, before = tl.associative_scan((where, total, tl.zeros_like(total)), 0, _append)
     before = apart(before, COLUMNS)
@@ -103,10 +135,8 @@ def cumsum_stacked(
         for k in tl.static_range(K):
             earlier = tl.where(goes_on_until[v], before[k], 0).to(ACC)
             scanned = scanned + ((earlier + sums[v * K + k]).to(out_ptr.dtype.element_ty),)
-    for i in tl.static_range(K):
-        at = begins + i * VEC + lanes
-        vectors = together(scanned, i * VEC, VEC)
-        if WHOLE or end == rows * K:
-            tl.store(out_ptr + at, vectors, mask=begins + i * VEC < end)
-        else:
-            tl.store(out_ptr + at, vectors, mask=at < end)
+    for i in tl.static_range(COUNT):
+        at = begins + i * WIDTH
+        tl.store(out_ptr + (at + lanes), together(scanned, i * WIDTH, WIDTH), mask=at + WIDTH <= end)
+    if not WHOLE and end % WIDTH > 0:
+        _store_cut(out_ptr, scanned, begins, lanes, end, COUNT, WIDTH)
