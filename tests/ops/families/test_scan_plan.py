@@ -53,6 +53,7 @@ def test_twice_as_wide_pieces_of_many_rows(size):
         (Problem(9000, 24, 251, 4), (1, 256, 12, 16)),
         (Problem(16528, 47, 83, 4), (1, 128, 24, 8)),
         (Problem(4319, 85, 81, 2), (1, 128, 22, 16)),
+        (Problem(30000, 13, 83, 4), (1, 128, 8, 8)),
     ],
 )
 def test_a_program_for_all_columns(problem, expected):
@@ -110,7 +111,8 @@ def test_three_tiles_of_rows_of_16_bits_are_of_four_warps(M):
     [
         (Problem(400000, 20, 3, 2), 24, 1),
         (Problem(400000, 61, 3, 2), 24, 2),  # one warp has no whole vectors of these rows
-        (Problem(400000, 20, 8, 2), 16, 2),
+        (Problem(853170, 2, 4, 2), 16, 2),
+        (Problem(60000, 35, 8, 2), 32, 1),
         (Problem(400000, 16, 4, 4), 8, 2),
         (Problem(400000, 20, 6, 2), 24, 1),
         (Problem(4000000, 5, 3, 8, integer=True), 6, 1),
@@ -123,12 +125,33 @@ def test_stacked_columns_are_of_whole_vectors_and_few_warps(problem, elements, w
 
 
 @pytest.mark.parametrize(
-    ("problem", "depth"),
-    [(Problem(16384, 256, 8, 2), 2), (Problem(24371, 256, 4, 4), 2), (Problem(16384, 512, 4, 2), 4)],
+    ("problem", "depth", "warps"),
+    [
+        (Problem(16384, 256, 8, 2), 2, 4),
+        (Problem(2000, 2961, 8, 2), 4, 8),  # several steps
+        (Problem(24371, 256, 4, 4), 2, 4),
+        (Problem(366, 664, 4, 2), 3, 8),
+    ],
 )
-def test_rows_of_one_vector(problem, depth):
+def test_rows_of_one_vector(problem, depth, warps):
     """16384 x 256 x 8 float16 99.4 us interleaved, so 50.3 (H100)."""
-    assert choose(problem, H200) == Configuration("segments", problem.K, problem.K, depth, 4)
+    assert choose(problem, H200) == Configuration("segments", problem.K, problem.K, depth, warps)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(1717, 10111, 2, 4),
+        Problem(12760, 560, 2, 8, integer=True),
+        Problem(123, 2728, 2, 4),
+        Problem(949, 504, 2, 8, integer=True, narrower=8),
+        Problem(3101, 1801, 4, 2),  # several steps
+        Problem(16384, 256, 4, 2),  # many rows of half vectors
+    ],
+)
+def test_rows_of_a_vector_of_few_elements_are_interleaved(problem):
+    """1717 x 10111 x 2 float32 184 us in vectors of two, so 119, 3101 x 1801 x 4 bfloat16 66.8 and 46.2 (H100)."""
+    assert choose(problem, H200).kernel == "interleaved"
 
 
 @pytest.mark.parametrize("problem", [Problem(240, 402, 1, 2), Problem(170, 411, 1, 2)])
@@ -294,6 +317,12 @@ def test_a_program_for_each_of_few_columns(problem):
     """1 x 1024 x 4 bfloat16 3.75 us as they lie, so 3.29 (H100)."""
     chosen = choose(problem, H200)
     assert (chosen.kernel, chosen.lanes, chosen.warps) == ("segments", 1, 16)
+
+
+@pytest.mark.parametrize("problem", [Problem(60, 1000, 4, 2), Problem(40, 600, 6, 2), Problem(80, 900, 3, 4)])
+def test_few_columns_for_more_programs_than_multiprocessors_are_together(problem):
+    """60 x 1000 x 4 float16 4.75 us in a program for each column, so 4.21 (H100)."""
+    assert choose(problem, H200).lanes > 1 or choose(problem, H200).kernel == "interleaved"
 
 
 def test_tiles_of_rows_with_edges_are_of_whole_vectors():

@@ -106,9 +106,10 @@ ONE_STEP_ROWS, ONE_STEP_EXACT, ONE_STEP_NARROWER = 10, 6, 2
 # programs as multiprocessors are enough, 70 x 4000 x 100 float32 124 (201), but not of 2 bytes: 90 x 3000 x 75 bfloat16
 # 80.0 (67.9). Of 8 bytes pieces are better, and of any int64: 256 x 2000 x 100 473 (363); integers of 2 or 4 bytes,
 # whose sums have 8, were not timed. Of up to 4 bytes and few rows all at once, at most so many to a thread, by 16 warps
-# if 8 would have more: 16528 x 47 x 83 float32 178 us (262), 4319 x 85 x 81 float16 52, in two steps 60.
+# if 8 would have more: 16528 x 47 x 83 float32 178 us (262), 30000 x 13 x 83, no fewer rows were timed, 93 (135), 4319
+# x 85 x 81 float16 52, in two steps 60.
 MAX_ALL_COLUMNS, ALL_COLUMNS_STEPS, ALL_COLUMNS_WORD = 128, 2, 4
-AT_ONCE_ROWS = 24
+MIN_AT_ONCE, AT_ONCE_ROWS = 13, 24
 # All columns of 8 bytes that are no whole sectors with a thread to each vector, and so many rows loaded at once, of so
 # many rows, by programs that together have so many warps for each multiprocessor: no sector is of two programs, which
 # drift apart. By 32 columns, and so (H100): 1126 x 104 x 105 int64 and float64 110 us and 88 (torch.compile 88 and 92),
@@ -127,9 +128,12 @@ ODD_COLUMNS, ODD_ROWS = {2: 1024, 4: 65}, 5
 # So many [N, K] of a few odd columns of 16 bits and 17 to 32 rows have a program each, as those of float32 have: 7168 x
 # 32 x 7 bfloat16 8.98 us with a thread to a column, so 7.74, stacked 9.16 (H100). No others were timed.
 SHORT_COLUMNS, SHORT_COLUMNS_PROGRAMS = Configuration("segments", 1, 8, 2, 4), (4096, 12288)
-# Rows of one vector of so many bytes are loaded as such: 16384 x 256 x 8 float16 50.3 us, interleaved 99.4, 24371 x 256
-# x 4 float32 72.8 and 92.8 (H100). Vectors of 4 bytes were not timed.
-MIN_ROW_BYTES = 8
+# Rows of one vector of four elements are loaded as such in one step of so many to a thread, of half vectors by so many
+# programs to a multiprocessor: 24371 x 256 x 4 float32 72.8 us, interleaved 92.8, 366 x 664 x 4 bfloat16 5.4 and 6.0.
+# More were not timed; in several steps the scans across threads take longer than the bytes, 3101 x 1801 x 4 66.8 and
+# 46.2, but not of eight elements: 16384 x 256 x 8 float16 50.3 and 99.4, 2000 x 2961 x 8 104 and 142. So they do of two
+# elements, float32 1717 x 10111 184 and 119, 123 x 2728 8.8 and 7.7, int64 12760 x 560 90.7 and 86.7 (H100).
+ROWS_OF_FOUR, ROWS_OF_FOUR_PROGRAMS = 3, 4
 # With so few columns also fewer rows to a thread, which then lie in fewer sectors of memory: 99 x 21390 x 2 bfloat16
 # takes 31 us in chunks with 2 rows, 32 in one launch with 8.
 MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
@@ -137,7 +141,9 @@ MAX_FEW_COLUMNS, FEW_COLUMNS_DEPTHS = 16, (1, 2, 4)
 # lie, and so (H100): 1 x 1024 x 4 bfloat16 3.75 us and 3.29, 8 x 500 x 4 3.49 and 3.19, 5 x 1024 x 4 float32 4.2 and
 # 3.79, 23 x 412 x 4 3.80 and 3.42, 10 x 1000 x 3 3.95 and 3.60, 1 x 500 x 7 float16 3.46 and 3.33; but 3 x 600 x 2
 # bfloat16 3.12 and 3.33, 16 x 1000 x 8 4.52 and 5.1, 5 x 2000 x 4 float32 4.70 and 5.11.
-MIN_LONE_ROWS, MAX_LONE_ROWS = 400, 1024
+# Three of 16 bits are so many programs for each multiprocessor: 56 x 753 x 3 bfloat16 4.56 and 4.0; but 80 x 900 x 3
+# float32 4.16 and 4.38, 60 x 1000 x 4 float16 4.21 and 4.75.
+MIN_LONE_ROWS, MAX_LONE_ROWS, LONE_PROGRAMS = 400, 1024, 4 / 3
 # Least elements of a program where there are enough: four to each thread of one warp.
 MIN_ELEMENTS = 4 * WARP
 # Most elements of a thread that has whole short rows.
@@ -150,7 +156,8 @@ FEWER_INTEGERS = 12
 # timed.
 WIDE = 2
 # Of several [N, K], more rows for each multiprocessor than this: fewer were not timed. A thread has whole vectors of
-# whole rows, at least so many: of one 205085 x 16 x 8 bfloat16 74 us, of two 47, of eight 73 (H100).
+# whole rows, at least so many: of one 205085 x 16 x 8 bfloat16 74 us, of two 43.0, of eight 73. Of rows of eight
+# elements twice as many: 41.8, 60000 x 35 x 8 33.3 by two, 29.3 by four; but 853170 x 2 x 4 15.7 and 17.0 (H100).
 STACKED_ROWS, STACKED_VECTORS = 1024, 2
 # In as few warps as read and write so many bytes, as long as a multiprocessor takes to begin a program, and of whose
 # lanes so many have rows. By 4 warps, 2 and 1: 8000 x 100 x 3 bfloat16 9.0 us and 7.75, 30878 x 36 x 3 float32 16.6,
@@ -348,7 +355,8 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             yield Configuration("interleaved", vectors * K, 1, 1, warps)
         if STACKED_ROWS * limits.sm_count < M * N:
             yield from _stacked(problem, limits)
-        few = size <= 4 and 2 < K < MAX_INTERLEAVED and 2 * limits.sm_count >= M * K
+        programs = LONE_PROGRAMS * limits.sm_count if (size, K) == (2, 3) else limits.sm_count
+        few = size <= 4 and 2 < K < MAX_INTERLEAVED and programs >= M * K
         if few and MIN_LONE_ROWS <= N <= MAX_LONE_ROWS:
             column = Configuration("segments", 1, 1, 0, MAX_WARPS)
             yield from _steps(problem, column, cdiv(N, column.units))
@@ -358,21 +366,33 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         elements = max(min(lanes // WARP, vec), 1)
         # Many programs that have less than a warp has at once are mostly begun and ended.
         tiny = N * min(lanes, K) < MIN_ELEMENTS and M * cdiv(K, lanes) > PROGRAMS_PER_SM * limits.sm_count
-        widths = {elements, vec} if vec == lanes == K and K * size >= MIN_ROW_BYTES else {elements}
-        for width, warps in itertools.product(widths, _powers(4, MAX_WARPS)) if not tiny else ():
-            units = width * warps * WARP // lanes
+        for warps in _powers(4, MAX_WARPS) if not tiny else ():
+            units = elements * warps * WARP // lanes
             tiles = cdiv(N, units)
-            yield from _steps(problem, Configuration("segments", width, lanes, 0, warps), tiles)
+            yield from _steps(problem, Configuration("segments", elements, lanes, 0, warps), tiles)
             for depth in FEW_COLUMNS_DEPTHS if K <= MAX_FEW_COLUMNS else ():
                 if depth < tiles:
-                    yield Configuration("segments", width, lanes, depth, warps)
+                    yield Configuration("segments", elements, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
+    if vec == K > 2:
+        yield from _rows_of_one_vector(problem, limits)
+
+
+def _rows_of_one_vector(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    M, N, K, size, *_ = problem
+    few = K * size == VECTOR_BYTES or ROWS_OF_FOUR_PROGRAMS * limits.sm_count >= M
+    for warps in _powers(4, MAX_WARPS):
+        rows = Configuration("segments", K, K, 0, warps)
+        tiles = cdiv(N, rows.units)
+        if K == MAX_INTERLEAVED or (few and tiles <= ROWS_OF_FOUR):
+            yield from _steps(problem, rows, tiles)
 
 
 def _stacked(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """In as few warps as have enough to move, and of whose lanes few have no row."""
     size, vectors = problem.size, VECTOR_BYTES // problem.size
-    elements = max(math.lcm(problem.K, vectors), STACKED_VECTORS * vectors)
+    least = STACKED_VECTORS * (2 if problem.K == vectors == MAX_INTERLEAVED else 1)
+    elements = max(math.lcm(problem.K, vectors), least * vectors)
     found = []
     for warps in _powers(1, STACKED_WARPS):
         each = Configuration("stacked", elements, 1, 1, warps)
@@ -492,7 +512,7 @@ def _rows_at_once(problem: Problem, whole: Configuration) -> Configuration | Non
     _, N, K, size, *_ = problem
     vec, _ = vector(problem)
     apart = K * size % SECTOR_BYTES == 0 or vec > WIDE_STEP_VECTOR or vec * size > WIDE_STEP_BYTES
-    if size > 4 or apart or N <= WIDE_ROWS:
+    if size > 4 or apart or MIN_AT_ONCE > N:
         return None
     for warps in (WIDE_WARPS, MAX_WARPS):
         # An even number: few different ones.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="assignment, misc, no-untyped-def, unreachable"
+# mypy: disable-error-code="assignment, misc, no-untyped-def, unreachable, var-annotated"
 """cumsum over N of [M, N, K] with few N and K, several [N, K] to a program, as they lie in memory.
 
 A thread has VEC rows of K elements, which are vectors of WIDTH elements. Rows of one [N, K] follow those of another, so
