@@ -386,6 +386,8 @@ def _rows_of_one_vector(problem: Problem, limits: Limits) -> Iterator[Configurat
         tiles = cdiv(N, rows.units)
         if K == MAX_INTERLEAVED or (few and tiles <= ROWS_OF_FOUR):
             yield from _steps(problem, rows, tiles)
+        if K == MAX_INTERLEAVED:
+            yield from (rows._replace(depth=depth) for depth in FEW_COLUMNS_DEPTHS if depth < tiles)
 
 
 def _stacked(problem: Problem, limits: Limits) -> Iterator[Configuration]:
