@@ -12,9 +12,10 @@ from accuracy.judge import assert_same_answer
 from accuracy.reductions import each
 from accuracy.test_layernorm import EPS, Case, _check_backward
 
+from flag_gems_overrides.ops.families.norm import two_passes_plan
 from flag_gems_overrides.ops.families.norm.blocks_plan import plan_blocks
-from flag_gems_overrides.ops.families.norm.launches import Loop, Problem
-from flag_gems_overrides.ops.families.norm.prepare import planned
+from flag_gems_overrides.ops.families.norm.launches import Configuration
+from flag_gems_overrides.ops.families.norm.prepare import backward_launch
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.layernorm import layer_norm, layer_norm_backward
 
@@ -58,14 +59,34 @@ def test_gradients_of_rms_norm(shape, dtype, held, device):
     case.check(case.weight)
 
 
-@each("shape, dtype", [((33, 40000), torch.float32), ((19, 20003), torch.float32)])
-def test_rows_that_would_be_read_in_a_loop(shape, dtype, device, device_with):
-    """Of vectors and of single elements, with lanes for 64 rows and for 32."""
-    device_with(sm_count=1, l2_bytes=1 << 20)
-    problem = Problem(*shape, 1, dtype.itemsize, True)
-    assert isinstance(planned(problem, 0, None), Loop)
-    assert plan_blocks(*shape, dtype.itemsize, True, devices.limits(0), looped=True) is not None
-    _check_backward(Case(shape, 1, dtype, device))
+# Of single elements, that belong to neighbouring threads or not, of parts of vectors and of whole ones; splits of rows.
+# The last has more words of a row than are added up at a time.
+TWICE = [((5, 9001), torch.float16, 1), ((5, 9002), torch.float32, 1), ((33, 101), torch.float64, 2)]
+TWICE += [((1, 9000), torch.bfloat16, 1), ((5, 20003), torch.float32, 33)]
+
+
+@each("mask", [(True, True, True), (True, False, True), (False, True, True)])
+@each("shape, dtype, multiprocessors", TWICE)
+def test_rows_that_are_read_twice(shape, dtype, multiprocessors, mask, device, device_with, monkeypatch):
+    """In two passes, or by the second alone."""
+    device_with(sm_count=multiprocessors)
+    monkeypatch.setattr(two_passes_plan, "WORDS", 0)  # 32
+    found = two_passes_plan.plan_two_passes(*shape, dtype.itemsize, devices.limits(0))
+    assert (found.splits > 1) == (multiprocessors == 2)
+    assert (found.slices > found.words) == (multiprocessors == 33)
+    case = Case(shape, 1, dtype, device)
+    statistics = layer_norm(case.x, [shape[1]], None, None, EPS)[1:]
+    native_statistics = aten.native_layer_norm(case.x, [shape[1]], None, None, EPS)[1:]
+    launch = backward_launch(*shape, dtype, *mask, 0, Configuration("loop", 4))
+    likes = case.x, case.weight, case.bias
+    gradients = [torch.empty_like(like) if wanted else None for like, wanted in zip(likes, mask, strict=True)]
+    launch(case.dy, case.x, case.weight, *statistics, *gradients)
+    native = aten.native_layer_norm_backward(
+        case.dy, case.x, [shape[1]], *native_statistics, case.weight, case.bias, list(mask)
+    )
+    for actual, theirs, truth in zip(gradients, native, case.exact()[3:], strict=True):
+        if actual is not None:
+            assert_same_answer(actual, theirs, truth)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +112,7 @@ def test_with_or_without_weight_and_bias(N, with_weight, with_bias, mask, device
 
 def test_more_programs_than_are_waited_for_together(device, device_with):
     """129, whose words for 16 rows come in two loads, with two tiles held and with none."""
-    device_with(sm_count=65)
+    device_with(sm_count=65, l2_bytes=1 << 23)
     for N, held in ((33002, 2), (33001, 0)):
         found = plan_blocks(16, N, 2, False, devices.limits(0))
         assert found is not None

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 _LOOP = "norm/loop/layer_norm_loop"
-_LOOP_DX = "norm/loop/layer_norm_backward_loop"
+_PASSES = "norm/two_passes/norm_backward"
 _COLUMN_SUMS = "norm/columns/sum_columns_of_rows"
 _GROUPS = "group_norm/backward"
 _FEW = f"{_GROUPS}_few"
@@ -120,7 +120,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "the slice behind the last is empty": ("norm/statistics/group_statistics/off_by_one: rank < GROUP",),
     "a block without a column more": (
-        *(f"{kernel}/minus_dropped: size - 1" for kernel in (_LOOP, _LOOP_DX)),
+        f"{_LOOP}/minus_dropped: size - 1",
+        f"{_PASSES}_sums/minus_dropped: N - 1",
         "norm/blocks/norm_backward_blocks/minus_dropped: N - 1",
     ),
     "a block more of elements, vectors, channels or parts that are not there": (
@@ -279,7 +280,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/backward/accumulate_chunks/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         "norm/columns/gradient_of_rows/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         "norm/rms_backward/gradient_of_rows/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
-        "norm/loop/load_terms/wrong_other: tl.load(x_ptr + columns, mask=mask, other=0.0)",
+        f"{_PASSES}_sums/wrong_other: tl.load(x_ptr + starts + columns, mask=row_mask & mask, other=0.0)",
+        f"{_PASSES}_columns/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        *(
+            f"norm/two_passes/load_statistics/wrong_other: tl.load({of}_ptr + rows, mask=row_mask, other=0.0)"
+            for of in ("mean", "rstd")
+        ),
         "norm/blocks/load_block/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         *(
             f"norm/blocks/norm_backward_blocks/wrong_other: tl.load({of}_ptr + rows, mask=row_mask, other=0.0)"

@@ -17,7 +17,7 @@ from kernels import KERNELS, forget_launches
 from torch.utils._pytree import tree_map_only
 
 from flag_gems_overrides.operators import OPERATORS, Operator
-from flag_gems_overrides.ops.families import batch_norm, gather, group_norm, reduction, scan, softmax
+from flag_gems_overrides.ops.families import batch_norm, gather, group_norm, norm, reduction, scan, softmax
 from flag_gems_overrides.ops.families.reduction.moments import variance
 from flag_gems_overrides.ops.families.reduction.moments_call import moments
 from flag_gems_overrides.ops.launch import devices
@@ -187,6 +187,7 @@ STACKED = scan.plan.Configuration("stacked", 12, 1, 1, 4)
 INTERLEAVED = scan.plan.Configuration("interleaved", 24, 1, 1, 1)
 SHORT_GROUPS = group_norm.plan.Configuration("short", 1, vec=2)
 LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_sm=4, stages=3)
+TWICE = norm.plan.Configuration("loop", 4)
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
 HELD_UNALIGNED = batch_norm.plan.Configuration("channels", 1, 1, 1)
 TWO_TILES = batch_norm.plan.Configuration("channels", 32, 2, 1)
@@ -203,6 +204,8 @@ STRIDED = softmax.launches.Configuration("strided", 8, 1, group=32)
 BLOCKS = softmax.launches.Configuration("blocks", 16, 1, 64)
 SINGLY = softmax.launches.Configuration("split", 4, 1, 64, block_k=8)
 LARGE = [
+    ("layer_norm_backward 5x9001 normalized=1 bfloat16", norm, TWICE),
+    ("layer_norm_backward 33x100 normalized=1 float32", norm, TWICE),
     ("batch_norm 86x77 float32", batch_norm, BY_PLACE),
     ("batch_norm_backward 86x77 float32", batch_norm, BY_PLACE),
     ("batch_norm_backward 150x130 bfloat16", batch_norm, BY_PLACE),

@@ -11,24 +11,14 @@ from flag_gems_overrides.ops.families.norm import rms_plan
 from flag_gems_overrides.ops.families.norm.backward_plan import plan_partial_sums
 from flag_gems_overrides.ops.families.norm.blocks_plan import plan_blocks
 from flag_gems_overrides.ops.families.norm.launches import (
-    Configuration,
     FewRows,
     Problem,
     Rows,
     Split,
-    launch,
+    TwoPasses,
 )
 from flag_gems_overrides.ops.families.norm.plan import plan
-
-
-@pytest.mark.parametrize(
-    ("M", "N", "size", "groups"), [(128, 358122, 8, 3), (64, 700001, 8, 2), (24, 2000000, 8, 8), (128, 358122, 4, 8)]
-)
-def test_gradients_of_long_float64_keep_few_rows_in_cache(M, N, size, groups):
-    problem = Problem(M, N, 1, size, True)
-    p = launch(problem, Configuration("loop", 8, chunks=4, registers=128), H200)
-    assert p.programs // p.group == groups
-
+from flag_gems_overrides.ops.families.norm.two_passes_plan import moves_less
 
 IN_ONE_LAUNCH = [(1000, 1, 2, True), (23, 5, 8, True), (64, 100, 2, True), (6, 1000, 4, True), (99, 3240, 4, True)]
 IN_ONE_LAUNCH += [(941, 235, 4, True), (1000, 256, 2, True), (300, 2, 4, False), (424, 1, 4, False)]
@@ -63,7 +53,7 @@ def test_gradients_of_few_rows_with_edges_come_in_some_waves(M, N, size, warps, 
 
 
 # Rows, columns, chunks of layer_norm's gradients and of rms_norm's.
-SHORT_IN_CHUNKS = [(1693816, 37, 5, 5), (1693816, 47, 6, 6), (1693816, 49, 1, 1), (90000, 37, 1, 1)]
+SHORT_IN_CHUNKS = [(1693816, 37, 5, 5), (1693816, 61, 8, 8), (4210878, 11, 6, 6), (950300, 5, 5, 5), (30000, 37, 1, 1)]
 SHORT_IN_CHUNKS += [(1048576, 76, 1, 3), (400000, 140, 1, 5), (400000, 100, 1, 1), (90000, 76, 1, 1)]
 
 
@@ -86,7 +76,7 @@ def test_many_wide_odd_rows_of_gradients_of_rms_norm_have_more_programs(M, N, pr
 )
 def test_many_odd_rows_of_gradients_of_rms_norm_take_few_registers(M, N, size, rows):
     p = rms_plan.plan_backward(M, N, size, H200)
-    assert (p.block_m, p.warps, p.stages) == (rows, 1, 1 if N > 64 and (size == 2 or M > 200000) else 3)
+    assert (p.block_m, p.warps, p.stages) == (rows, 1, 1 if N < 64 or size == 2 or M > 200000 else 3)
 
 
 @pytest.mark.parametrize(
@@ -107,15 +97,21 @@ def test_gradients_of_few_rows_are_no_groups(M, N, few):
 
 # Rows, columns, bytes, and whether the programs of layer_norm's gradient and of rms_norm's have many warps.
 MANY_WARPS = [(262979, 3, 2, True, True), (20000, 17, 2, True, True), (60000, 9, 4, True, True)]
-MANY_WARPS += [(30000, 7, 8, True, True), (40491, 33, 2, False, True), (2000, 63, 2, True, True)]
+MANY_WARPS += [(30000, 7, 8, True, True), (40491, 33, 2, False, False), (2000, 63, 2, True, True)]
 MANY_WARPS += [(100001, 33, 4, False, False), (65534, 85, 4, False, False), (1048576, 7, 2, False, False)]
-MANY_WARPS += [(20000, 16, 2, False, False), (60000, 1, 4, False, False), (16000, 25, 8, True, True)]
+MANY_WARPS += [(20000, 16, 2, True, True), (60000, 1, 4, False, False), (16000, 25, 8, True, True)]
+MANY_WARPS += [(33857, 22, 2, True, True), (2469, 56, 2, True, True), (60000, 60, 2, False, True)]
 MANY_WARPS += [(41229, 9, 2, True, True), (262979, 3, 2, True, True), (34585, 13, 4, True, True)]
-MANY_WARPS += [(130000, 31, 2, False, False), (33000, 31, 4, True, True), (90773, 9, 2, False, True)]
+MANY_WARPS += [(130000, 31, 2, False, False), (33000, 31, 4, True, True), (90773, 9, 2, True, True)]
 MANY_WARPS += [(20000, 25, 2, True, True), (3030, 47, 2, True, True), (10001, 41, 2, True, True)]
 MANY_WARPS += [(16519, 123, 2, True, True), (8403, 161, 2, False, True), (30001, 123, 2, True, False)]
-MANY_WARPS += [(5000, 101, 4, False, True), (4000, 77, 8, False, True), (34000, 123, 2, False, False)]
-MANY_WARPS += [(574480, 2, 2, False, True), (174195, 4, 2, False, True), (891107, 2, 2, False, False)]
+MANY_WARPS += [
+    (5000, 101, 4, False, True),
+    (4000, 77, 8, False, True),
+    (34000, 123, 2, False, False),
+    (110000, 22, 2, False, True),
+]
+MANY_WARPS += [(574480, 2, 2, False, True), (174195, 4, 2, True, True), (891107, 2, 2, False, False)]
 
 
 @pytest.mark.parametrize(("M", "N", "size", "layer_norm", "rms_norm"), MANY_WARPS)
@@ -125,11 +121,18 @@ def test_gradients_of_many_short_rows_are_by_programs_of_many_warps(M, N, size, 
         assert isinstance(p, Rows)
         assert (p.warps > 1 and p.stages == 1) == many
         assert not many or N <= 64 or p.block_m * p.block_n == 8 * 32 * p.warps
-        assert not many or (p.programs <= 2 * H200.sm_count and p.block_m * p.block_n <= p.warps * 32 * 16)
+        assert not many or (p.programs <= 4 * H200.sm_count and p.block_m * p.block_n <= p.warps * 32 * 16)
 
 
 # Rows, columns, bytes, and whether gradients are by programs that have columns of all rows.
-BLOCKS = [(8, 722496, 2, True), (16, 150001, 2, True), (2, 9000, 2, True), (3, 200000, 4, True), (17, 150001, 2, False)]
+BLOCKS = [
+    (8, 722496, 2, True),
+    (16, 150001, 2, True),
+    (8, 4000000, 2, False),
+    (2, 9000, 2, True),
+    (3, 200000, 4, True),
+    (17, 150001, 2, False),
+]
 BLOCKS += [(1, 116109, 2, False), (8, 300000, 4, False), (8, 300000, 8, False), (2, 2**30 + 8, 2, False)]
 
 
@@ -147,16 +150,25 @@ def test_gradients_of_layer_norm_that_blocks_would_read_twice_are_shared():
     assert plan_blocks(3, 300001, 4, True, H200) is not None
 
 
+# Rows, columns, bytes, partial sums of programs that share rows, and whether two passes move less.
+PASSES = [(121, 8531, 2, 11, False), (11, 93841, 2, 11, True), (24, 60001, 2, 8, True), (64, 100000, 2, 10, False)]
+PASSES += [(2, 93841, 2, 1, False)]
+
+
+@pytest.mark.parametrize(("M", "N", "size", "partials", "twice"), PASSES)
+def test_gradients_with_many_partial_sums_are_in_two_passes(M, N, size, partials, twice):
+    assert moves_less(M, size, partials, 2) == twice
+
+
 @pytest.mark.parametrize(
-    ("M", "N", "size", "stages"),
-    [(49, 2097152, 4, 1), (12, 2000000, 4, 1), (20, 1000001, 4, 1), (40, 1000001, 4, 0), (100, 2097152, 4, 0)]
-    + [(40, 1000000, 2, 0), (20, 10995539, 2, 0), (20, 200001, 4, 0), (20, 2000000, 8, 0)],
+    ("M", "N", "size", "spread"),
+    [(21, 2329289, 2, True), (21, 2329290, 2, False), (8, 15031750, 4, False), (16, 846711, 8, False)],
 )
-def test_blocks_of_rows_that_would_be_read_in_a_loop_are_of_more_rows(M, N, size, stages):
+def test_gradients_of_rows_beyond_the_cache_are_in_two_passes(M, N, size, spread):
     assert plan_blocks(M, N, size, True, H200) is None
-    p = plan_blocks(M, N, size, True, H200, looped=True)
-    assert (p.stages if p is not None else 0) == stages
-    assert p is None or (p.held == 0 and p.block_m * p.block_n in (2048, 4096))
+    p = plan(Problem(M, N, 1, size, True), H200)
+    assert isinstance(p, TwoPasses)
+    assert (p.spread, p.splits) == (spread, 1)
 
 
 # Rows, columns, bytes, and tiles of a program that stay in its registers: of single elements in 16 rows one.
@@ -186,7 +198,7 @@ def test_tiles_are_held(M, N, size, held):
 )
 def test_programs_share_rows_of_rms_norms_gradients(M, N, size, shared):
     planned = rms_plan.plan_backward(M, N, size, H200)
-    assert isinstance(planned, rms_plan.Split)
+    assert isinstance(planned, TwoPasses)
     assert (rms_plan.plan_shared_backward(M, N, size, planned, H200) is not None) == shared
     assert rms_plan.plan_shared_backward(M, N, size, planned, A100) is None
 

@@ -4,6 +4,7 @@ fields of a plan changes them here."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -112,17 +113,21 @@ def _norm(backward: bool, residual: bool = False) -> Callable[[int, int, int, in
             lanes = plan.row_programs * plan.block_m * plan.block_n
             iterations = _cdiv(M, plan.column_rows)
             return Work(plan.row_programs + plan.column_programs, iterations, lanes, 2, 0)
-        looped = isinstance(plan, norm_launches.Loop)
-        blocks = plan_blocks(M, N, itemsize, True, limits, looped) if backward else None
-        if isinstance(plan, norm_launches.Loop | norm_launches.Split) and blocks is not None:
+        blocks = plan_blocks(M, N, itemsize, True, limits) if backward else None
+        if isinstance(plan, norm_launches.TwoPasses | norm_launches.Split) and blocks is not None:
             tiles, tile = blocks.programs * blocks.blocks, blocks.block_m * blocks.block_n
             return Work(blocks.programs, blocks.blocks, tiles * tile, 1 if blocks.held else 2, 0)
+        if isinstance(plan, norm_launches.TwoPasses):
+            turns = _cdiv(plan.rows, plan.columns.block_m)
+            sums, columns = math.prod(plan.sums[0]), math.prod(plan.columns[0])
+            of_sums = sums * plan.blocks * plan.sums.block_m * plan.sums.block_n
+            lanes = columns * turns * plan.columns.block_m * plan.columns.block_n
+            numbers = 2 * M * plan.slices + (2 * plan.splits * N if plan.splits > 1 else 0)
+            return Work(sums + columns, plan.blocks + turns, max(of_sums, lanes), 2, numbers)
         if isinstance(plan, norm_launches.Loop):
             groups, blocks = plan.programs // plan.group, _cdiv(plan.slice_size, plan.block_n)
-            sums = norm_launches.columns(M, N, limits)
-            numbers = 2 * sums.splits * N if backward and sums.splits > 1 else 0
             lanes = M * _cdiv(N, plan.block_n) * plan.block_n
-            return Work(plan.programs, _cdiv(M, groups) * blocks, lanes, 3 if backward else 2, numbers)
+            return Work(plan.programs, _cdiv(M, groups) * blocks, lanes, 2, 0)
         if isinstance(plan, norm_launches.Split):
             groups, tile = plan.programs // plan.group, plan.chunks * plan.block_n
             numbers = 2 * groups * N if backward and groups > 1 else 0

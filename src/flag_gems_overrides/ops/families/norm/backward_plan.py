@@ -18,21 +18,21 @@ from .programs import BYTES_IN_FLIGHT, stages_within, warps_for
 WIDE_SUMS = (64, 32, 4)
 NARROW_SUMS = (256, 8, 8)
 
-# Programs of several warps, where there are more rows than one launch takes (``few_rows``): to a multiprocessor, and
-# the most elements of it, with those that are masked, by their size.
-MANY_WARPS_PER_SM, MIN_ROWS_OF_MANY_WARPS = 2, 1024
+# Programs of several warps, where there are more rows than one launch takes (``few_rows``): to a multiprocessor, more
+# where two of them would not hold all rows, and the most elements of it, with those that are masked, by their size.
+MANY_WARPS_PER_SM, MORE_PER_SM, MIN_ROWS_OF_MANY_WARPS = 2, 4, 1024
 # The widest tiles of which a thread may have 16 elements, not 8.
 MAX_WIDTH_OF_16 = 64
-MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 8192, 8: 4096}
+MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 16384, 8: 4096}
 # Of ``few_rows_of_edges``: the shortest rows, layer_norm's longest by 4 warps, and warps of all programs of a
 # multiprocessor, of which 8 run at once.
 MIN_FEW_EDGES, MAX_FEW_OF_FOUR_WARPS, WARPS_OF_FEW_EDGES = 1024, 3328, 22
 # Elements of a row alone of 16 bits, and those of a thread of up to 16 warps: layer_norm's of 1 x 3000 bf16 4.03 us by
 # few_rows, 3.59 so, but of 1 x 2000 float16 3.23 and 3.42, rms_norm's of 1 x 4001 bf16, by rows, 4.0 and 5.2 (H100).
 MIN_SINGLE_ROW, MAX_SINGLE_ROW, SINGLE_ROW_ELEMENTS = 2048, 4096, 4
-# Many short odd rows of 16 bits (``short_odd_rows``): the shortest and longest, lanes of a chunk, programs of a
-# multiprocessor, and fewest turns of each.
-MIN_SHORT_ODD, MAX_SHORT_ODD, LANES_OF_SHORT_ODD, SHORT_ODD_PER_SM, SHORT_ODD_TURNS = 33, 48, 8, 24, 8
+# Many short odd rows (``short_odd_rows``): the shortest and longest, chunks, programs of a multiprocessor, and its
+# fewest elements, with those that are masked: others are for programs of many warps.
+MIN_SHORT_ODD, MAX_SHORT_ODD, CHUNKS_OF_SHORT_ODD, SHORT_ODD_PER_SM, MIN_SHORT_ODD_ELEMENTS = 3, 63, 8, 24, 16384
 
 
 def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
@@ -67,42 +67,48 @@ def single_row(problem: Problem) -> Configuration | None:
 
 
 def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Configuration | None:
-    """Two programs of up to 8 warps to a multiprocessor, without a pipeline, for many rows of single elements: a tile
-    to each program where registers hold it. None for others, and for so many rows that the programs of one warp, each
-    with a pipeline, are as many warps: where a multiprocessor has more than ``most`` elements, by the width of a tile.
+    """Programs of up to 8 warps, without a pipeline, for many short rows: a tile to each program where registers hold
+    it. None for others, and for so many rows that the programs of one warp, each with a pipeline, are as many warps:
+    where a multiprocessor has more than ``most`` elements, by the width of a tile.
 
     rms_norm's of 262979 x 3 bf16 takes 9.1 us so, by one warp with 8 tiles in turn 16.2, layer_norm's 9.5 and 26.1;
-    rms_norm's of 20000 x 17 7.5 and 14.7, 60000 x 9 float32 9.8 and 16.9, 30000 x 7 float64 7.7 and 11.9 (H100).
+    rms_norm's of 20000 x 17 7.5 and 14.7, 60000 x 9 float32 9.8 and 16.9, 30000 x 7 float64 7.7 and 11.9, of pairs and
+    vectors 33857 x 22 bf16 8.2 and 14.0 (by two programs with two tiles each 9.8), 22491 x 32 float32 9.2 and 11.2,
+    2469 x 56 5.6 and 6.7 (H100).
     """
     M, N, _, itemsize, *_ = problem
-    width, programs = power_of_2(N), MANY_WARPS_PER_SM * limits.sm_count
-    pairs = math.gcd(N, VECTOR_BYTES // itemsize) > 1
-    if limits.capability[0] != 9 or pairs or N == 1 or M <= MIN_ROWS_OF_MANY_WARPS:
+    width = power_of_2(N)
+    if limits.capability[0] != 9 or N == 1 or M <= MIN_ROWS_OF_MANY_WARPS:
         return None
     if M * width > min(most.get(width, 0), MAX_ELEMENTS_OF_MANY_WARPS[itemsize]) * limits.sm_count:
         return None
-    rows = power_of_2(cdiv(M, programs))
+    half = 8 * WARP * 8 // width
     # With 16 of more columns a thread has 144 to 171 registers, and only one of both programs fits.
-    if rows * width > 8 * WARP * (8 if itemsize == 8 or width > MAX_WIDTH_OF_16 else 16):
-        rows = 8 * WARP * 8 // width
+    whole = half if itemsize == 8 or width > MAX_WIDTH_OF_16 else 2 * half
+    rows, per_sm = power_of_2(cdiv(M, MANY_WARPS_PER_SM * limits.sm_count)), MANY_WARPS_PER_SM
+    if rows > whole:
+        per_sm = MORE_PER_SM if whole > half else MANY_WARPS_PER_SM
+        rows = whole if whole * per_sm * limits.sm_count >= M else half
     warps = min(max(rows * width // (WARP * 8), 1), 8)
-    return Configuration("rows", warps, 1, rows, MANY_WARPS_PER_SM)
+    return Configuration("rows", warps, math.gcd(N, VECTOR_BYTES // itemsize), rows, per_sm)
 
 
 def short_odd_rows(problem: Problem, limits: Limits) -> Configuration | None:
-    """A warp has rows in chunks of which few lanes have no element, a lane of a chunk for each thread, without a
-    pipeline; None for others, and for fewer turns of each program.
+    """A warp has rows in up to 8 chunks of as few lanes as that takes, one for each thread, so that few lanes have no
+    element, without a pipeline; None for others.
 
     layer_norm's of 1693816 x 37 float16 takes 179 us so, 303 with all lanes of a row at a time, by pipelines 352
-    (torch.compile 235; H100). Rows of more lanes with an element, or less, were not timed so.
+    (torch.compile 235), of 4210878 x 11 bf16 142 and 311, in chunks of twice as many lanes 164, 950300 x 5 float32 38
+    and 61, 500000 x 25 74 and 130, rms_norm's of 1000000 x 13 float16 57 and 75, 500000 x 61 bf16 100 and 119 (H100).
     """
     M, N, _, itemsize, *_ = problem
-    if limits.capability[0] != 9 or itemsize != 2 or N % 2 == 0 or not MIN_SHORT_ODD <= N <= MAX_SHORT_ODD:
+    width = power_of_2(N)
+    if limits.capability[0] != 9 or itemsize == 8 or N % 2 == 0 or not MIN_SHORT_ODD <= N <= MAX_SHORT_ODD:
         return None
-    rows = WARP // LANES_OF_SHORT_ODD
-    if SHORT_ODD_TURNS * SHORT_ODD_PER_SM * limits.sm_count * rows > M:
+    if M * width <= MIN_SHORT_ODD_ELEMENTS * limits.sm_count:
         return None
-    return Configuration("rows", 1, 1, rows, SHORT_ODD_PER_SM, 1, power_of_2(N) // LANES_OF_SHORT_ODD)
+    chunks = min(CHUNKS_OF_SHORT_ODD, width)
+    return Configuration("rows", 1, 1, WARP * chunks // width, SHORT_ODD_PER_SM, 1, chunks)
 
 
 def few_rows(problem: Problem, limits: Limits) -> Configuration | None:

@@ -14,11 +14,6 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 # 7 x 52501 bf16 14.7 -> 9.4, 4 x 65536 float16 10.6 -> 7.1, 16 x 15000 10.9 -> 8.9, but layer_norm's of 12 x 40000
 # float32 13.4 -> 16.3, rms_norm's of 8 x 300000 24.8 -> 26.1, and of one row, 1 x 116109 bf16, 6.5 -> 7.0 (H100).
 MAX_ROWS = {2: 16, 4: 4}
-# And of layer_norm's of float32 in rows that L2 does not hold and that two kernels would read three times, one of them
-# in a loop: without a pipeline 49 x 2097152 takes 877 us, with one 909, in a loop 1019 (torch.compile 936), 12 x
-# 2000000 252 and 291, 20 x 1000001 208 and 217, but of 16 bits 40 x 1000000 bf16 304 and 236 (H100). Of parts of
-# vectors fewer: of 20 x 400001 with a pipeline 40 bytes spill.
-MAX_ROWS_OF_LOOP, MAX_PARTS_OF_LOOP = 64, 32
 # Columns are counted in 32 bits.
 MAX_N = 1 << 30
 # Elements of a tile, half as many that are loaded in parts of vectors, and most words of a workspace that a program
@@ -48,14 +43,11 @@ class Blocks(NamedTuple):
     held: int
 
 
-def plan_blocks(M: int, N: int, itemsize: int, mean: bool, limits: Limits, looped: bool = False) -> Blocks | None:
-    """None where that is no faster. ``looped``: than a loop."""
+def plan_blocks(M: int, N: int, itemsize: int, mean: bool, limits: Limits) -> Blocks | None:
+    """None where that is no faster, or two passes read what L2 does not hold."""
     block_m, vec = power_of_2(M), math.gcd(N, VECTOR_BYTES // itemsize)
     whole = vec * itemsize == VECTOR_BYTES
-    max_rows = MAX_ROWS.get(itemsize, 0)
-    if looped and itemsize == 4 and 2 * M * N * itemsize > limits.l2_bytes:
-        max_rows = MAX_ROWS_OF_LOOP if whole else MAX_PARTS_OF_LOOP
-    if limits.capability[0] != 9 or N > MAX_N or not 1 < M <= max_rows:
+    if limits.capability[0] != 9 or N > MAX_N or not 1 < M <= MAX_ROWS.get(itemsize, 0):
         return None
     block_n = (TILE if whole else TILE // 2) // block_m
     tiles, most = cdiv(N, block_n), PROGRAMS_PER_SM * limits.sm_count
@@ -63,11 +55,13 @@ def plan_blocks(M: int, N: int, itemsize: int, mean: bool, limits: Limits, loope
     blocks = cdiv(tiles, min(most, WORDS // block_m))
     held = blocks if blocks <= (1 if whole or (block_m == 16 and vec == 1) else MAX_HELD) else 0
     if not held:
+        if 2 * M * N * itemsize > limits.l2_bytes:
+            return None
         if mean and not whole and block_m == 16 and blocks <= MAX_SHARED_INSTEAD:
             return None
         blocks = max(cdiv(tiles, most), 2)
     programs = cdiv(N, block_n * blocks)
     # A thread has a word at least: of one that two have, one thread may see it before the other.
     words = max(min(power_of_2(programs), WORDS // (1 if held == 1 else 2) // block_m), WARPS * WARP // block_m)
-    stages = 1 if block_m > MAX_ROWS[itemsize] else 3 if itemsize == 2 else 2
+    stages = 3 if itemsize == 2 else 2
     return Blocks(programs, blocks, block_m, block_n, vec, words, stages, held)

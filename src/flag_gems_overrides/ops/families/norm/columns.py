@@ -1,62 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code=assignment
-"""Gradients of weight and bias by programs that have columns: each adds up all rows, or a split of them, of BLOCK_N.
+"""All gradients of few rows in one launch, those of weight and bias by programs that have columns.
 
 dy_ptr, x_ptr: [M, N]    weight_ptr: [N] or None    mean_ptr, rstd_ptr: [M]    dx_ptr: [M, N] or None
-dweight_ptr, dbias_ptr: [splits, stride] or None; partial_sums.py says what becomes of several splits
+dweight_ptr, dbias_ptr: [N] or None
 """
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents
 
 from ...launch.prepared import entry
 from .backward import accumulate, input_gradient, row_sums
 from .tile import load_parameter_at
-
-
-@entry()
-@triton.jit(do_not_specialize=["M", "ROWS"])
-def layer_norm_backward_columns(
-    dy_ptr,
-    x_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dweight_ptr,
-    dbias_ptr,
-    M,
-    N,
-    stride,
-    ROWS,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    VEC: tl.constexpr,
-    PDL: tl.constexpr,
-):
-    """The sums over ROWS rows for each program of the grid's second axis. PDL: see backward.py."""
-    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
-    split = tl.program_id(1)
-    begin = tl.cast(split, tl.int64) * ROWS
-    if dweight_ptr is not None:
-        dweight_ptr += tl.cast(split, tl.int64) * stride
-    if dbias_ptr is not None:
-        dbias_ptr += tl.cast(split, tl.int64) * stride
-    rows = tl.minimum(ROWS, M - begin).to(tl.int32)
-    sum_columns_of_rows(
-        dy_ptr + begin * N,
-        x_ptr + begin * N,
-        mean_ptr + begin,
-        rstd_ptr + begin,
-        dweight_ptr,
-        dbias_ptr,
-        tl.program_id(0),
-        rows,
-        N,
-        BLOCK_M,
-        BLOCK_N,
-    )
-    if PDL:
-        gdc_launch_dependents()
 
 
 @triton.jit

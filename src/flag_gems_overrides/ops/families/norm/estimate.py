@@ -8,6 +8,7 @@ import math
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
 from .launches import Configuration, Flat, Loop, Problem, Rows, ShortRows, Split, launch
+from .two_passes_plan import TwoPasses
 
 # Bytes a multiprocessor moves in a microsecond; microseconds of a launch, of a second kernel that
 # starts early, of an iteration, and of an exchange between programs.
@@ -44,9 +45,14 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         groups = p.programs // p.group
         programs, threads = p.programs, p.warps * WARP
         iterations = cdiv(M, groups) * 2 * cdiv(p.slice_size, p.block_n)
-        us += (EXCHANGE_US * cdiv(M, groups) if p.group > 1 else 0) + (LAUNCH_US if backward else 0)
-        reads = inputs * (3 if backward else 2)
+        us += EXCHANGE_US * cdiv(M, groups) if p.group > 1 else 0
+        reads = inputs * 2
         per_load = math.gcd(N, VECTOR_BYTES // itemsize)
+    elif isinstance(p, TwoPasses):
+        programs, threads = p.columns.programs[0] * p.splits, p.columns.warps * WARP
+        iterations = p.blocks + cdiv(p.rows, p.columns.block_m)
+        us += SECOND_US
+        reads, per_load = inputs * 2, p.vec
     else:
         programs, threads = p.row_programs + p.column_programs, p.warps * WARP
         iterations = cdiv(M, p.column_rows)

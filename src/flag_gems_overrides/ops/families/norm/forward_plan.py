@@ -64,7 +64,8 @@ MAX_ODD_AT_ONCE, MAX_ODD_SUM_AT_ONCE, MIN_ODD_PER_SM = 512, 384, 4
 # Vectors that a lane has of others that are hardly more than pipelines (``short_odd_row``).
 CHUNKS_OF_SHORT_ODD = (3, 4)
 # Up to so many longer ones, by programs of 8 warps: layer_norm of 224 x 2723 bf16 takes 5.4 us so, 6.0 with edges, 200
-# x 1501 float16 4.6 and 5.5, but 400 x 2723 8.0 and 7.2, 639 x 2753 9.3 and 8.9, 264 x 4097 7.4 and 7.1 (H100).
+# x 1501 float16 4.6 and 5.5, but 400 x 2723 8.0 and 7.2, 639 x 2753 9.3 and 8.9, 264 x 4097 7.4 and 7.1;
+# skip_layer_norm of 210 x 1467 4.8 and 5.5, 250 x 2003 5.3 and 6.3 (H100).
 MAX_SINGLE_ROWS_PER_SM, MAX_SINGLE = 2, 3072
 # One program for each row instead of pipelines (``early_row``): for rows longer than SHORTER_THAN_EARLY and up to
 # MAX_EARLY. There are more rows than pipelines, or than MIN_EARLY_ROWS_PER_SM for each multiprocessor if that is fewer,
@@ -254,8 +255,8 @@ def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
 
 def _few_single_rows(problem: Problem, limits: Limits) -> Configuration | None:
     """Odd rows of 16 bits, loaded one by one; None for others."""
-    M, N, _, itemsize, _, residual = problem
-    if limits.capability[0] != 9 or itemsize != 2 or N % 2 == 0 or residual:
+    M, N, _, itemsize, *_ = problem
+    if limits.capability[0] != 9 or itemsize != 2 or N % 2 == 0:
         return None
     if not 1024 < N <= MAX_SINGLE or MAX_SINGLE_ROWS_PER_SM * limits.sm_count < M:
         return None

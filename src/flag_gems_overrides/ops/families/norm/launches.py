@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
+from .two_passes_plan import TwoPasses, plan_two_passes
 
 # Programs that fit one SM on every device that Triton supports.
 PROGRAMS_PER_SM = 16
@@ -29,12 +30,10 @@ MAX_VECTORS_OF_ODD, MAX_VECTORS_OF_FLOAT32 = 12, 16
 # Rows in flight that are read twice: what a share of L2 holds, but a few at least. With fewer, nothing hides a group's
 # wait.
 L2_SHARE, MIN_GROUPS = 0.5, 8
-# Of gradients of float64, which wait less for others than for their bytes: layer_norm of 128 x 358122 takes 742 us by
-# three groups, by two 841, four 768, eight, all that L2 holds, 859, of 64 x 700001 by two 828, four 878, eight, twice
-# as much, 901, but of 24 x 2000000, of which L2 does not hold two, 1018, by eight 986 (H100).
-L2_SHARE_OF_FLOAT64, MIN_GROUPS_OF_FLOAT64 = 0.35, 2
 # A program of a group waits for the others, at each turn, about as long as it takes for so many blocks (estimated).
 TURN_BLOCKS = 1
+# Partial sums of which there may be four to a multiprocessor: 11011 x 68 bf16 10.6 us, by two 13.8 (H100).
+SHORT_SUMS = 256
 # Elements of a tile of columns to a thread, and a cache line.
 COLUMN_ELEMENTS, COLUMN_BYTES = 32, 128
 
@@ -169,18 +168,7 @@ class PartialSums(NamedTuple):
     warps: int
 
 
-class Columns(NamedTuple):
-    """Programs that add ``rows`` rows of ``block_n`` columns each, ``block_m`` at a time; ``splits`` of the rows."""
-
-    programs: int
-    splits: int
-    rows: int
-    block_m: int
-    block_n: int
-    warps: int
-
-
-Launch = Flat | ShortRows | Rows | Split | Loop | FewRows
+Launch = Flat | ShortRows | Rows | Split | Loop | TwoPasses | FewRows
 
 
 def launch_or_none(problem: Problem, configuration: Configuration, limits: Limits) -> Launch | None:
@@ -262,8 +250,9 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     if per_sm:
         max_programs = limits.sm_count * per_sm
         if backward:
-            # Each stores a row of partial sums: two to an SM, or one for every 8 tiles, whichever is more.
-            max_programs = min(max_programs, max(2 * limits.sm_count, cdiv(M, 8 * block_m)))
+            # Each stores a row of partial sums: two to an SM, of short ones four, or one for every 8 tiles, if more.
+            few = (4 if N <= SHORT_SUMS else 2) * limits.sm_count
+            max_programs = min(max_programs, max(few, cdiv(M, 8 * block_m)))
         programs = _programs(M, block_m, max_programs, vec, unaligned)
         return Rows(programs, block_m, chunks, block_n, vec, unaligned, stages, warps, late)
     _check(not backward or block_m >= M, "partial sums of each tile are too many")
@@ -325,17 +314,19 @@ def words_at_once(group: int, warps: int) -> int:
     return 32 if warps > 1 or group <= 32 else MAX_GROUP_OF_ONE_WARP
 
 
-def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loop:
+def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loop | TwoPasses:
     M, N, _, itemsize, backward, _ = problem
+    if backward:
+        return plan_two_passes(M, N, itemsize, limits)
     _, warps, _, _, _, stages, chunks, registers, _ = configuration
     _check(chunks > 0 and registers > 0, "a block has a size")
     _check(chunks == power_of_2(chunks), "blocks are a power of two")
     _check(chunks <= max_chunks_of_loop(problem, limits, registers), "a thread has more elements than registers")
     _check(warps <= 8 or itemsize < 8, "24 bytes of 3 x 9000002 float64 spill with 16")
     block_n = min(chunks * (VECTOR_BYTES // itemsize) * warps * WARP, power_of_2(N))
-    inputs, parameters = problem.inputs, 1 if backward else 2
-    # x, a residual, and weight and bias, or dy, x and weight: parameters have up to four bytes an element.
-    shared = (stages - 1) * block_n * (itemsize * inputs + max(itemsize, 4) * parameters) + 4096
+    inputs = problem.inputs
+    # x, a residual, and weight and bias, which have up to four bytes an element.
+    shared = (stages - 1) * block_n * (itemsize * inputs + max(itemsize, 4) * 2) + 4096
     _check(shared <= limits.shared_bytes, "stages are in shared memory")
     threads = warps * WARP
     per_sm = min(limits.registers_per_sm // (registers * threads), limits.threads_per_sm // threads)
@@ -343,9 +334,7 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
     groups = min(M, resident)
     row_bytes = N * itemsize * inputs
     if M * row_bytes > limits.l2_bytes and groups * row_bytes > limits.l2_bytes:
-        wide = backward and itemsize == 8 and MIN_GROUPS_OF_FLOAT64 * row_bytes <= limits.l2_bytes
-        share, fewest = (L2_SHARE_OF_FLOAT64, MIN_GROUPS_OF_FLOAT64) if wide else (L2_SHARE, MIN_GROUPS)
-        groups = min(groups, max(int(limits.l2_bytes * share) // row_bytes, fewest))
+        groups = min(groups, max(int(limits.l2_bytes * L2_SHARE) // row_bytes, MIN_GROUPS))
     blocks = cdiv(N, block_n)
     groups = _rows_at_once(M, blocks, groups, resident)
     group = min(resident // groups, blocks)
@@ -355,7 +344,6 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
         groups = min(M, resident)
     vec = max(configuration.vec, math.gcd(N, VECTOR_BYTES // itemsize))
     _check(N % vec == 0 or (vec * itemsize == VECTOR_BYTES and N >= MIN_UNALIGNED), "edges are of whole vectors")
-    _check(N % vec == 0 or not backward, "gradients in a loop have no edges")
     registers = registers if group > 1 else 0
     return Loop(groups * group, group, slice_size, block_n, vec, stages, warps, registers, N % vec != 0)
 
@@ -382,10 +370,10 @@ def max_chunks_of_loop(problem: Problem, limits: Limits, registers: int = 128) -
     Of 8 float64 16 bytes spill on sm_80 and sm_100, forward with 128 registers up to 24 on sm_90, too (20 x 1048578,
     Triton 3.6). Of 16 single elements and their residual 136 (486 x 399817 float32 and bf16, Triton 3.7).
     """
-    _, N, _, itemsize, backward, residual = problem
+    _, N, _, itemsize, _, residual = problem
     if itemsize == 8:
         alone = N % 2 == 0 and not residual and registers > 128
-        return 4 if limits.capability[0] == 9 and (backward or alone) else 2
+        return 4 if limits.capability[0] == 9 and alone else 2
     return itemsize // 2 if residual and N % 2 == 1 else MAX_VECTORS[False]
 
 
@@ -418,17 +406,6 @@ _LAUNCHES: dict[str, Callable[[Problem, Configuration, Limits], Launch]] = {
     "loop": _loop,
     "few_rows": _few_rows,
 }
-
-
-def columns(M: int, N: int, limits: Limits) -> Columns:
-    """How to add M rows of N columns by programs that have columns: four to a multiprocessor."""
-    # No lanes for rows that are not there: the gradient of 3 x 5389151 float32 took 224 us with 16, torch.compile 162.
-    block_m = min(16, power_of_2(M))
-    block_n = 2048 // block_m
-    programs = cdiv(N, block_n)
-    splits = max(1, min(4 * limits.sm_count // programs, M // (4 * block_m)))
-    rows = cdiv(M, splits * block_m) * block_m
-    return Columns(programs, cdiv(M, rows), rows, block_m, block_n, 4)
 
 
 def widest(N: int, itemsize: int) -> int:

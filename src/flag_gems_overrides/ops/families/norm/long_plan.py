@@ -90,10 +90,12 @@ def loop(problem: Problem, limits: Limits) -> Configuration:
     edges, as ``vec_of_long``, or whole vectors that L2 does not hold, four, as of 16 bits (112 x 524288 bf16 137 us, by
     two 157, 33 x 1000000 77 and 100; 64 x 837024 float32 240 and 312; H100).
     """
+    if problem.backward:
+        return Configuration("loop", 4)  # ``plan_two_passes`` alone decides
     whole = problem.N * problem.itemsize % VECTOR_BYTES == 0
     from_memory = problem.M * problem.N * problem.itemsize > limits.l2_bytes
     many = problem.itemsize == 2 or limits.sm_count < problem.M or vec_of_long(problem) > 1 or (whole and from_memory)
-    if not problem.backward and not problem.residual and problem.itemsize < 8 and many:
+    if not problem.residual and problem.itemsize < 8 and many:
         if problem.itemsize == 2 and problem.N % 2 == 1:
             # Vectors and edges: 344 x 393619 float16 346 us by 4 warps, 361 by 8, element by element 450 (H100).
             return Configuration("loop", 4, VECTOR_BYTES // problem.itemsize, chunks=1, registers=64)
@@ -110,7 +112,7 @@ def _few_of_float64(problem: Problem, limits: Limits) -> bool:
     (H100).
     """
     block_n = 4 * 8 * WARP * VECTOR_BYTES // problem.itemsize
-    wide = problem.itemsize == 8 and not problem.backward and max_chunks_of_loop(problem, limits, REGISTERS_OF_FEW) == 4
+    wide = problem.itemsize == 8 and max_chunks_of_loop(problem, limits, REGISTERS_OF_FEW) == 4
     return wide and problem.M * cdiv(problem.N, block_n) <= limits.sm_count
 
 

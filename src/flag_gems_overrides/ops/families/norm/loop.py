@@ -6,7 +6,7 @@ Slices are of the body of an unaligned row, whose edges are the first program's.
 
 Loops count blocks, not columns: in a row of almost 2**31 elements the first column after the last block is no int32.
 
-    x_ptr, y_ptr, dy_ptr, dx_ptr: [M, N]    weight_ptr, bias_ptr: [N] or None    mean_ptr, rstd_ptr: [M], or None
+    x_ptr, y_ptr: [M, N]    weight_ptr, bias_ptr: [N] or None    mean_ptr, rstd_ptr: [M], or None
     residual_ptr, sum_ptr: [M, N] or None, see forward.py
     workspace_ptr: [M, 2, GROUP] words, then a counter per group (exchange.py); None where GROUP is 1
 """
@@ -15,7 +15,6 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .backward import add_pairs, input_gradient, weighted
 from .exchange import clear_last, clear_previous, collect_both, publish_two
 from .forward import normalize
 from .statistics import from_bits, merge, store_statistics, variance_of
@@ -160,81 +159,3 @@ def slice_statistics(
             block_count = tl.maximum(block_count, 0) + tl.where(first == 0, edge_count, 0)
         count, mean, squares = merge(count, mean, squares, block_count.to(ACC), counts.to(ACC), means, slice_squares)
     return mean, squares
-
-
-@entry()
-@triton.jit(do_not_specialize=["M", "GROUP"])
-def layer_norm_backward_loop(
-    dy_ptr,
-    x_ptr,
-    weight_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dx_ptr,
-    workspace_ptr,
-    M,
-    N,
-    SLICE,
-    GROUP,
-    BLOCK_N: tl.constexpr,
-    VEC: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-):
-    """dx (backward.py has the formula): two passes over the columns of a slice, the second backwards."""
-    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
-    rank = tl.program_id(0) % GROUP
-    groups = tl.num_programs(0) // GROUP
-    begin = rank * SLICE
-    size = tl.minimum(SLICE, N - begin)
-    if weight_ptr is not None:
-        weight_ptr += begin
-    last = (size - 1) // BLOCK_N
-    for row in tl.range(tl.program_id(0) // GROUP, M, groups):
-        start = tl.cast(row, tl.int64) * N + begin
-        mean = tl.load(mean_ptr + row).to(ACC)
-        rstd = tl.load(rstd_ptr + row).to(ACC)
-        sum1 = tl.zeros([BLOCK_N], ACC)
-        sum2 = tl.zeros([BLOCK_N], ACC)
-        for block in tl.range(0, last + 1, num_stages=STAGES):
-            columns = block_columns(x_ptr, None, block, BLOCK_N, VEC)
-            xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, mean, rstd, columns, size)
-            sum1 += xhat * wdy
-            sum2 += wdy
-        c1, c2 = tl.reduce((sum1, sum2), 0, add_pairs)
-        if workspace_ptr is not None:
-            row_workspace_ptr = workspace_ptr + tl.cast(row, tl.int64) * (2 * GROUP)
-            publish_two(row_workspace_ptr, rank, GROUP, c1, c2)
-            c1, c2 = slice_sums(row_workspace_ptr, GROUP, BLOCK, ACC)
-            clear_previous(row_workspace_ptr, row, GROUP, 2)
-        c1 /= N
-        c2 /= N
-        for i in tl.range(0, last + 1, num_stages=STAGES):
-            columns = block_columns(x_ptr, None, last - i, BLOCK_N, VEC)
-            xhat, wdy = load_terms(dy_ptr + start, x_ptr + start, weight_ptr, mean, rstd, columns, size)
-            tl.store(dx_ptr + start + columns, input_gradient(xhat, wdy, rstd, c1, c2), mask=columns < size)
-    if workspace_ptr is not None:
-        clear_last(workspace_ptr, M, GROUP, 2, BLOCK)
-
-
-@triton.jit
-def load_terms(dy_ptr, x_ptr, weight_ptr, mean, rstd, columns, size):
-    """(xhat, wdy) of these columns of the slice that dy_ptr, x_ptr and weight_ptr point to."""
-    mask = columns < size
-    dy = tl.load(dy_ptr + columns, mask=mask, other=0.0).to(mean.dtype)
-    x = tl.load(x_ptr + columns, mask=mask, other=0.0).to(mean.dtype)
-    weight = load_parameter_at(weight_ptr, columns, mask)
-    return (x - mean) * rstd, weighted(dy, weight, False)
-
-
-@triton.jit
-def slice_sums(row_workspace_ptr, GROUP, BLOCK: tl.constexpr, ACC: tl.constexpr):
-    """The two sums over what all programs of the group published."""
-    a = tl.zeros([], ACC)
-    b = tl.zeros([], ACC)
-    for first in tl.range(0, GROUP, BLOCK):
-        block_a, block_b = tl.reduce(collect_both(row_workspace_ptr, first, GROUP, BLOCK, ACC), 0, add_pairs)
-        a += block_a
-        b += block_b
-    return a, b

@@ -19,15 +19,17 @@ from . import launches, plan
 from .backward import layer_norm_backward_rows, layer_norm_backward_split
 from .backward_plan import plan_partial_sums
 from .blocks import norm_backward_blocks
-from .blocks_plan import REGISTERS, WARPS, plan_blocks
-from .columns import layer_norm_backward_columns, layer_norm_backward_few_rows
+from .blocks_plan import REGISTERS, WARPS, Blocks, plan_blocks
+from .columns import layer_norm_backward_few_rows
 from .flat import layer_norm_columns, layer_norm_flat
 from .forward import layer_norm_rows, layer_norm_split
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, Split
-from .loop import layer_norm_backward_loop, layer_norm_loop
-from .many_rows_plan import by_four_warps, in_chunks_of_a_warp, in_two_chunks
+from .loop import layer_norm_loop
+from .many_rows_plan import by_four_warps, in_chunks_of_a_warp, in_four_chunks
 from .partial_sums import sum_partials
 from .short_rows import layer_norm_short_rows
+from .two_passes import norm_backward_columns, norm_backward_sums
+from .two_passes_plan import TwoPasses, moves_less, plan_two_passes
 
 
 def forward_launch(
@@ -62,7 +64,7 @@ def planned(problem: Problem, device: int, configuration: Configuration | None) 
     """What is launched: in this configuration, or in the one that is chosen."""
     limits = devices.limits(device)
     if configuration is None:
-        configuration = in_two_chunks(problem, plan.choose(problem, limits), limits)
+        configuration = in_four_chunks(problem, plan.choose(problem, limits), limits)
         configuration = by_four_warps(problem, in_chunks_of_a_warp(problem, configuration, limits), limits)
     return launches.launch(problem, configuration, limits)
 
@@ -94,30 +96,43 @@ def backward_launch(
             COLUMN_ROWS=chosen.column_rows,
             COLUMNS=chosen.columns,
         )
-    if isinstance(chosen, Loop | Split) and want_input and outputs and configuration is None:
-        blocks = blocks_launch(M, N, dtype, device, True, looped=isinstance(chosen, Loop))
-        if blocks is not None:
-            return blocks
-    if isinstance(chosen, Loop) or (isinstance(chosen, Split) and not want_input):
-        dx = None
-        if want_input and isinstance(chosen, Loop):
-            dx = loop_launch(
-                layer_norm_backward_loop, (M, N, chosen.slice_size, chosen.group), M, dtype, chosen, device
-            )
-        sums = _sums_of_columns(M, N, dtype, outputs, device) if outputs else None
-        return functools.partial(_backward_in_two, dx, sums)
-    if isinstance(chosen, Split):
-        return shared_rows_launch(M, N, dtype, chosen, outputs, device)
+    if isinstance(chosen, TwoPasses | Split):
+        shared = chosen if isinstance(chosen, Split) else None
+        return long_rows_launch(M, N, dtype, shared, want_input, outputs, True, device, configuration is None)
     assert isinstance(chosen, Rows)
     stride, pdl = -(-N // 16) * 16, has_pdl(device)
     launch = layer_norm_backward_rows.bind(device, (chosen.programs,), M, N, stride, **rows_options(chosen, M), PDL=pdl)
     return _with_partial_sums(launch, chosen.programs, N, dtype, outputs, pdl, device)
 
 
-def shared_rows_launch(
+def long_rows_launch(
+    M: int,
+    N: int,
+    dtype: torch.dtype,
+    shared: Split | None,
+    want_input: bool,
+    outputs: int,
+    mean: bool,
+    device: int,
+    free: bool = True,
+) -> Callable[..., None]:
+    """All gradients of rows that no program holds; without a mean, rms_norm's. ``shared``: how programs hold them.
+    ``free``: the configuration is not given."""
+    limits = devices.limits(device)
+    if free and want_input and outputs:
+        blocks = plan_blocks(M, N, dtype.itemsize, mean, limits)
+        if blocks is not None:
+            return _blocks_launch(M, N, blocks, device)
+        if shared is not None and moves_less(M, dtype.itemsize, shared.programs // shared.group, outputs):
+            shared = None
+    if shared is not None and want_input:
+        return _shared_rows_launch(M, N, dtype, shared, outputs, device)
+    return _two_passes_launch(M, N, dtype, want_input, outputs, device)
+
+
+def _shared_rows_launch(
     M: int, N: int, dtype: torch.dtype, chosen: Split, outputs: int, device: int
 ) -> Callable[..., None]:
-    """All gradients of rows that programs share; without a mean, rms_norm's."""
     sizes = M, N, -(-N // 16) * 16, chosen.slice_size, chosen.group
     split = layer_norm_backward_split.bind(device, (chosen.programs,), *sizes, **_split_options(chosen))
     # Not after a cooperative launch: CUDA does not document the combination, least of all in a graph.
@@ -136,13 +151,7 @@ def _with_partial_sums(
     return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
 
 
-def blocks_launch(
-    M: int, N: int, dtype: torch.dtype, device: int, mean: bool, looped: bool = False
-) -> Callable[..., None] | None:
-    """Takes what the kernel of whole rows takes; None where other launches are planned."""
-    chosen = plan_blocks(M, N, dtype.itemsize, mean, devices.limits(device), looped)
-    if chosen is None:
-        return None
+def _blocks_launch(M: int, N: int, chosen: Blocks, device: int) -> Callable[..., None]:
     launch = norm_backward_blocks.bind(
         device,
         (chosen.programs,),
@@ -164,29 +173,74 @@ def blocks_launch(
     return functools.partial(with_counters, launch, M * chosen.programs + 1, torch.int64)
 
 
-def _sums_of_columns(M: int, N: int, dtype: torch.dtype, outputs: int, device: int) -> Callable[..., None]:
-    """dweight and dbias from grad_out, input, mean and rstd."""
-    chosen = launches.columns(M, N, devices.limits(device))
-    stride = -(-N // 16) * 16
-    pdl = chosen.splits > 1 and has_pdl(device)
-    launch = layer_norm_backward_columns.bind(
+def _two_passes_launch(
+    M: int, N: int, dtype: torch.dtype, want_input: bool, outputs: int, device: int
+) -> Callable[..., None]:
+    plan = plan_two_passes(M, N, dtype.itemsize, devices.limits(device))
+    pdl, stride = has_pdl(device), -(-N // 16) * 16
+    options = {"VEC": plan.vec, "SPREAD": plan.spread}
+    columns = norm_backward_columns.bind(
         device,
-        (chosen.programs, chosen.splits),
+        plan.columns.programs,
         M,
         N,
         stride,
-        chosen.rows,
-        num_warps=chosen.warps,
-        BLOCK_M=chosen.block_m,
-        BLOCK_N=chosen.block_n,
-        VEC=math.gcd(N, 16 // dtype.itemsize),
-        PDL=pdl,
+        plan.rows,
+        num_warps=plan.columns.warps,
+        BLOCK_M=plan.columns.block_m,
+        BLOCK_N=plan.columns.block_n,
+        **options,
+        **after_another(pdl and want_input),
     )
-    if chosen.splits == 1:
-        return launch
-    launch_sums = partial_sums_launch(chosen.splits, N, stride, outputs, pdl, device)
-    partial = Allocation((chosen.splits, stride), accumulator(dtype), device)
-    return functools.partial(_columns_with_partial_sums, launch, launch_sums, partial)
+    launch: Callable[..., None] = functools.partial(_columns_alone, columns)
+    if want_input:
+        sums = norm_backward_sums.bind(
+            device,
+            plan.sums.programs,
+            M,
+            N,
+            plan.blocks,
+            num_warps=plan.sums.warps,
+            BLOCK_M=plan.sums.block_m,
+            BLOCK_N=plan.sums.block_n,
+            WORDS=plan.words,
+            **options,
+            PDL=pdl,
+        )
+        with_workspace = functools.partial(with_counters, sums, plan.sums.programs[0], torch.int32)
+        words = Allocation((M * (plan.slices + 1) * 2,), accumulator(dtype), device)
+        launch = functools.partial(_in_two_passes, with_workspace, columns, words, 2 * M)
+    return _with_partial_sums(launch, plan.splits, N, dtype, outputs, pdl and want_input, device)
+
+
+def _columns_alone(
+    launch: Launch,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor | None,
+    rstd: torch.Tensor,
+    *gradients: torch.Tensor | None,
+) -> None:
+    no_weight, no_sums = None, None
+    launch(grad_out, input, no_weight, mean, rstd, *gradients, no_sums)
+
+
+def _in_two_passes(
+    launch_sums: Callable[..., None],
+    launch_columns: Launch,
+    words: Allocation,
+    size: int,
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor | None,
+    rstd: torch.Tensor,
+    *gradients: torch.Tensor | None,
+) -> None:
+    sums = words()
+    launch_sums(grad_out, input, weight, mean, rstd, sums, sums[size:])
+    launch_columns(grad_out, input, weight, mean, rstd, *gradients, sums)
 
 
 def partial_sums_launch(P: int, N: int, stride: int, outputs: int, pdl: bool, device: int) -> Launch:
@@ -291,7 +345,7 @@ def _backward_with_partial_sums(
     grad_out: torch.Tensor,
     input: torch.Tensor,
     weight: torch.Tensor | None,
-    mean: torch.Tensor,
+    mean: torch.Tensor | None,
     rstd: torch.Tensor,
     dx: torch.Tensor | None,
     dweight: torch.Tensor | None,
@@ -301,41 +355,6 @@ def _backward_with_partial_sums(
     dbias_partial = None if dbias is None else partial()
     launch(grad_out, input, weight, mean, rstd, dx, dweight_partial, dbias_partial)
     launch_sums(dweight_partial, dbias_partial, dweight, dbias)
-
-
-def _columns_with_partial_sums(
-    launch: Launch,
-    launch_sums: Launch,
-    partial: Allocation,
-    grad_out: torch.Tensor,
-    input: torch.Tensor,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-    dweight: torch.Tensor | None,
-    dbias: torch.Tensor | None,
-) -> None:
-    dweight_partial = None if dweight is None else partial()
-    dbias_partial = None if dbias is None else partial()
-    launch(grad_out, input, mean, rstd, dweight_partial, dbias_partial)
-    launch_sums(dweight_partial, dbias_partial, dweight, dbias)
-
-
-def _backward_in_two(
-    launch_dx: Callable[..., None] | None,
-    launch_sums: Callable[..., None] | None,
-    grad_out: torch.Tensor,
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-    dx: torch.Tensor | None,
-    dweight: torch.Tensor | None,
-    dbias: torch.Tensor | None,
-) -> None:
-    if launch_dx is not None:
-        launch_dx(grad_out, input, weight, mean, rstd, dx)
-    if launch_sums is not None:
-        launch_sums(grad_out, input, mean, rstd, dweight, dbias)
 
 
 def _forward_of_nothing(*tensors: torch.Tensor | None) -> None:

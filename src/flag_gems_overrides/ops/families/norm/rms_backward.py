@@ -26,7 +26,6 @@ from .backward import weighted
 from .columns import sum_columns_of_rows
 from .partial_sums import store_partial_sums, store_partial_sums_of_edges, zeros
 from .tile import (
-    block_columns,
     body_offset,
     body_size,
     chunk,
@@ -137,90 +136,6 @@ def accumulate(x, dy, rstd, weight, dweight):
     dy = dy.to(rstd.dtype)
     xhat = x.to(rstd.dtype) * rstd
     return xhat, weighted(dy, weight, False), dweight + dy * xhat
-
-
-@entry()
-@triton.jit(do_not_specialize=["SPLITS"])
-def rms_norm_backward_products(
-    dy_ptr,
-    x_ptr,
-    weight_ptr,
-    rstd_ptr,
-    product_ptr,
-    N,
-    SLICE,
-    SPLITS,
-    BLOCK_N: tl.constexpr,
-    VEC: tl.constexpr,
-    STAGES: tl.constexpr,
-):
-    """Rows too long for registers: the sum of xhat * wdy over a slice of SLICE columns of one of them.
-
-    product_ptr: [M, SPLITS]
-    """
-    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
-    row = tl.cast(tl.program_id(0) // SPLITS, tl.int64)
-    begin = tl.cast(tl.program_id(0) % SPLITS, tl.int64) * SLICE
-    count = tl.minimum(N - begin, SLICE).to(tl.int32)
-    start = row * N + begin
-    rstd = tl.load(rstd_ptr + row).to(ACC)
-    products = tl.zeros([BLOCK_N], ACC)
-    for block in tl.range(0, (count - 1) // BLOCK_N + 1, num_stages=STAGES):
-        columns = block_columns(x_ptr, None, block, BLOCK_N, VEC)
-        mask = columns < count
-        dy = tl.load(dy_ptr + start + columns, mask=mask, other=0.0)
-        x = tl.load(x_ptr + start + columns, mask=mask, other=0.0)
-        weight = load_parameter_at(weight_ptr, begin + columns, mask)
-        products += x.to(ACC) * rstd * weighted(dy.to(ACC), weight, False)
-    tl.store(product_ptr + tl.program_id(0), tl.sum(products, 0))
-
-
-@entry()
-@triton.jit(do_not_specialize=["M", "SPLITS", "ROWS"])
-def rms_norm_backward_columns(
-    dy_ptr,
-    x_ptr,
-    weight_ptr,
-    rstd_ptr,
-    dx_ptr,
-    dweight_ptr,
-    product_ptr,
-    M,
-    N,
-    stride,
-    SPLITS,
-    ROWS,
-    BLOCK_N: tl.constexpr,
-    BLOCK_S: tl.constexpr,
-    VEC: tl.constexpr,
-    STAGES: tl.constexpr,
-):
-    """The same rows: dx of a block of columns of ROWS of them, and the sum for their weights. dx_ptr may be None.
-
-    product_ptr: [M, SPLITS], or None without dx; BLOCK_S is at least SPLITS. dweight_ptr: [M / ROWS, stride] or None
-    """
-    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
-    blocks = (N - 1) // BLOCK_N + 1
-    columns = block_columns(x_ptr, None, tl.program_id(0) % blocks, BLOCK_N, VEC)
-    mask = columns < N
-    part = tl.cast(tl.program_id(0) // blocks, tl.int64)
-    weight = load_parameter_at(weight_ptr, columns, mask)
-    dweight = tl.zeros([BLOCK_N], ACC)
-    split = tl.arange(0, BLOCK_S)
-    for row in tl.range(part * ROWS, tl.minimum(part * ROWS + ROWS, M), num_stages=STAGES):
-        rstd = tl.load(rstd_ptr + row).to(ACC)
-        start = row * N
-        dy = tl.load(dy_ptr + start + columns, mask=mask, other=0.0).to(ACC)
-        xhat = tl.load(x_ptr + start + columns, mask=mask, other=0.0).to(ACC) * rstd
-        dweight += dy * xhat
-        if dx_ptr is not None:
-            products = tl.load(product_ptr + row * SPLITS + split, mask=split < SPLITS, other=0.0)
-            dx = (weighted(dy, weight, False) - xhat * (tl.sum(products, 0) / N)) * rstd
-            tl.store(dx_ptr + start + columns, dx, mask=mask)
-    if dweight_ptr is not None:
-        tl.store(dweight_ptr + part * stride + columns, dweight, mask=mask)
 
 
 @entry()

@@ -19,24 +19,19 @@ from .call import _NONE, _Parameter
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows
 from .prepare import (
     accumulator,
-    blocks_launch,
     has_pdl,
+    long_rows_launch,
     loop_launch,
     parameters_options,
     partial_sums_launch,
     rows_options,
-    shared_rows_launch,
 )
-from .rms_backward import (
-    rms_norm_backward_columns,
-    rms_norm_backward_few_rows,
-    rms_norm_backward_products,
-    rms_norm_backward_rows,
-)
+from .rms_backward import rms_norm_backward_few_rows, rms_norm_backward_rows
 from .rms_flat import rms_norm_columns, rms_norm_flat
 from .rms_forward import rms_norm_apply, rms_norm_loop, rms_norm_partial_squares, rms_norm_rows
 from .rms_plan import Split, plan_backward, plan_forward, plan_shared_backward
 from .rms_short_rows import rms_norm_short_rows
+from .two_passes_plan import TwoPasses
 
 
 def compute_forward(
@@ -277,56 +272,19 @@ def _backward_launch(
             COLUMN_ROWS=plan.column_rows,
             COLUMNS=plan.columns,
         )
-    if isinstance(plan, Split) and want_input and want_weight:
-        blocks = blocks_launch(M, N, dtype, device, False)
-        if blocks is not None:
-            return functools.partial(_backward_without_mean, blocks)
-    if want_input:
+    if isinstance(plan, TwoPasses):
         shared = plan_shared_backward(M, N, dtype.itemsize, plan, devices.limits(device))
-        if shared is not None:
-            launch_shared = shared_rows_launch(M, N, dtype, shared, int(want_weight), device)
-            return functools.partial(_backward_without_mean, launch_shared)
+        long_rows = long_rows_launch(M, N, dtype, shared, want_input, int(want_weight), False, device)
+        return functools.partial(_backward_without_mean, long_rows)
+    pdl = want_weight and plan.programs > 1 and has_pdl(device)
     stride = -(-N // 16) * 16
-    partials = plan.programs if isinstance(plan, Rows) else -(-M // plan.rows)
-    two_launches = want_weight and partials > 1
-    pdl = two_launches and isinstance(plan, Rows) and has_pdl(device)
-    launch: Callable[..., None]
-    if isinstance(plan, Rows):
-        options = rows_options(plan, M)
-        launch = rms_norm_backward_rows.bind(device, (plan.programs,), M, N, stride, **options, PDL=pdl)
-    else:
-        launch = _split_launch(M, N, stride, plan, dtype, want_input, device)
-    if not two_launches:
+    options = rows_options(plan, M)
+    launch = rms_norm_backward_rows.bind(device, (plan.programs,), M, N, stride, **options, PDL=pdl)
+    if not want_weight or plan.programs == 1:
         return launch
-    launch_sums = partial_sums_launch(partials, N, stride, 1, pdl, device)
-    partial = Allocation((partials, stride), accumulator(dtype), device)
+    launch_sums = partial_sums_launch(plan.programs, N, stride, 1, pdl, device)
+    partial = Allocation((plan.programs, stride), accumulator(dtype), device)
     return functools.partial(_backward_with_partial_sums, launch, launch_sums, partial)
-
-
-def _split_launch(
-    M: int, N: int, stride: int, plan: Split, dtype: torch.dtype, want_input: bool, device: int
-) -> Callable[..., None]:
-    """Takes what the kernel of whole rows takes."""
-    blocks = _blocks(plan) | {"STAGES": plan.stages}
-    products = None
-    if want_input:
-        products = rms_norm_backward_products.bind(
-            device, (M * plan.splits,), N, plan.slice_size, plan.splits, **blocks
-        )
-    columns = rms_norm_backward_columns.bind(
-        device,
-        (-(-N // plan.block_n) * -(-M // plan.rows),),
-        M,
-        N,
-        stride,
-        plan.splits,
-        plan.rows,
-        **blocks,
-        BLOCK_S=power_of_2(plan.splits),
-    )
-    return functools.partial(
-        _backward_split, products, columns, Allocation((M, plan.splits), accumulator(dtype), device)
-    )
 
 
 def _backward_without_mean(
@@ -356,24 +314,6 @@ def _forward_split(
     squares = partial()
     launch_squares(input, residual, total, squares)
     launch_apply(input if total is None else total, weight, output, rstd, squares)
-
-
-def _backward_split(
-    launch_products: Launch | None,
-    launch_columns: Launch,
-    partial: Allocation,
-    grad_out: torch.Tensor,
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    rstd: torch.Tensor,
-    dx: torch.Tensor | None,
-    dweight: torch.Tensor | None,
-) -> None:
-    products = None
-    if launch_products is not None:
-        products = partial()
-        launch_products(grad_out, input, weight, rstd, products)
-    launch_columns(grad_out, input, weight, rstd, dx, dweight, products)
 
 
 def _backward_with_partial_sums(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from . import launches
-from .backward_plan import MANY_WARPS_PER_SM, few_rows_of_edges, little_gradient, many_warps, rows_of_few
+from .backward_plan import few_rows_of_edges, little_gradient, many_warps, rows_of_few, short_odd_rows
 from .forward_plan import late_row, long_row_with_edges, many_rows
 from .launches import (
     Configuration,
@@ -27,6 +27,7 @@ from .many_rows_plan import rows_of_four_warps
 from .odd_rows_plan import odd_row_of_rms_norm
 from .plan import plan, rows
 from .programs import MAX_WARPS
+from .two_passes_plan import TwoPasses, plan_two_passes
 
 # Of a program that goes over a row in tiles, by a pipeline, besides two of them.
 BYTES_IN_FLIGHT, TILE_OF_PIPELINE = 16384, 8192
@@ -80,8 +81,9 @@ MAX_OF_ONE_PROGRAM = 1024
 # Elements of a multiprocessor that are for programs of many warps, by the width of a tile (``many_warps``), those of 16
 # bits in several tiles to a program: 522439 x 7 bf16 takes 21.8 us so and 29.2 by pipelines, 90773 x 9 float16 14.7 and
 # 19.2, 60000 x 41 bf16 22.2 and 24.1, 33000 x 31 float32 11.4 and 17.2, 16000 x 33 10.8 and 11.8, but 100001 x 33 38.1
-# and 35.2, 65534 x 85 49.2 and 43.9; 8403 x 161 float16 14.5 and 16.3 (H100).
-MANY_ELEMENTS = {4: 8192, 8: 32768, 16: 12288, 32: 8192, 64: 30720, 128: 20480, 256: 20480}
+# and 35.2, 65534 x 85 49.2 and 43.9; 8403 x 161 float16 14.5 and 16.3; 110000 x 22 bf16 18.5 and 22.2, 11011 x 68 10.9
+# and 13.8, 574480 x 2 10.5 and 12.0 (H100).
+MANY_ELEMENTS = {2: 9216, 4: 16384, 8: 32768, 16: 16384, 32: 32768, 64: 30720, 128: 20480, 256: 20480}
 # Many odd rows of one warp: lanes of a row, and fewest turns of a program, by bytes of an element, and programs of a
 # multiprocessor.
 ODD_IN_TURN, MIN_ODD_TURNS, ODD_PROGRAMS_PER_SM = {2: (128, 256), 4: (128,)}, {2: 8, 4: 32}, 24
@@ -92,17 +94,14 @@ MAX_OF_FOURS, LANES_OF_FOURS, ELEMENTS_OF_FOURS = {128: 96, 256: 160}, 32, 32
 FOURS_PER_SM, MIN_TURNS_OF_FOURS = 12, 8
 # Of odd rows of float32 in pipelines of two warps: lanes of a row, times as many programs, and fewest turns of each.
 WIDE_ODD, MORE_WIDE_ODD, MIN_WIDE_ODD_TURNS = 256, 2, 32
-# Of rows of pairs or fours of 16 bits: fewest and most elements of a multiprocessor, and elements of a tile.
-MIN_OF_PAIRS, MAX_OF_PAIRS, TILE_OF_PAIRS = 5120, 9216, 4096
 
 
 class Split(NamedTuple):
     """``splits`` programs to a row, each with ``slice_size`` columns, for its sum; then one for each block of
-    ``block_n`` columns, in the gradient of ``rows`` rows."""
+    ``block_n`` columns."""
 
     splits: int
     slice_size: int
-    rows: int
     block_n: int
     vec: int
     stages: int
@@ -133,7 +132,7 @@ def plan_forward(
         # late 7.0, 100 x 16384 9.2 and 11.1, 16 x 32768 float16 5.1 and 7.4 (H100; FlagGems 5.9 for the first).
         return found._replace(late=found.late and (limits.sm_count < M or found.unaligned))
     if M == 1 and (N > MAX_SHARED_ROW or element_size == 8):
-        single = _split(M, N, element_size, limits)
+        single = _split(N, element_size, limits)
         # A single row of any length is read in whole vectors and a tail: 1 x 1100001 bf16 10.0 us, 12.0 by single
         # elements, 1 x 139510617 377 and 463; 1 x 3000001 float32 23.7 and 23.6 (H100).
         return single._replace(vec=VECTOR_BYTES // element_size) if element_size == 2 else single
@@ -276,17 +275,18 @@ def _early(problem: Problem) -> Configuration | None:
     return found._replace(late=False) if found is not None and found.warps >= fewest else None
 
 
-def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows | Rows | Split:
+def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows | Rows | TwoPasses:
     """How to compute the gradients of M rows of N elements of ``element_size`` bytes."""
     problem = Problem(M, N, 1, element_size, True)
     few = _few_rows(problem, limits)
     if few is not None:
         return few
-    configuration = many_warps(problem, MANY_ELEMENTS, limits) or _pairs(problem, limits) or _fours(problem, limits)
+    configuration = short_odd_rows(problem, limits) or many_warps(problem, MANY_ELEMENTS, limits)
+    configuration = configuration or _fours(problem, limits)
     launched = configuration and launch_or_none(problem, configuration, limits)
     found = launched if isinstance(launched, Rows) else rows(problem, limits)
     if found is None:
-        return _split(M, N, element_size, limits)
+        return plan_two_passes(M, N, element_size, limits)
     in_turn = not found.unaligned and 8 * found.programs * found.block_m <= M
     if in_turn and element_size == 2 and (found.warps, found.block_m, found.block_n) == (2, 4, 512):
         # Of four rows of two warps 8 bytes spill: 64357 x 384 float16 61.1 us, 60.7 so (H100, Triton 3.6).
@@ -312,14 +312,14 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
 
 
 def plan_shared_backward(
-    M: int, N: int, element_size: int, planned: FewRows | Rows | Split, limits: Limits
+    M: int, N: int, element_size: int, planned: FewRows | Rows | TwoPasses, limits: Limits
 ) -> launches.Split | None:
     """Instead of two kernels that both read dy and x, one whose programs share rows, as layer_norm's.
 
     Not for rows of whole vectors in L2 that come in turns of programs of more than MAX_WARPS_OF_WHOLE warps.
     """
     problem = Problem(M, N, 1, element_size, True)
-    if not isinstance(planned, Split) or limits.capability[0] != 9:
+    if not isinstance(planned, TwoPasses) or limits.capability[0] != 9:
         return None
     for configuration in splits(problem, limits):
         launched = launch(problem, configuration, limits)
@@ -328,20 +328,6 @@ def plan_shared_backward(
             from_l2 = N * element_size % VECTOR_BYTES == 0 and 2 * M * N * element_size <= limits.l2_bytes
             return None if from_l2 and in_turn and launched.warps > MAX_WARPS_OF_WHOLE else launched
     return None
-
-
-def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
-    """``many_warps`` for rows of two or four elements of 16 bits, each row one load; None for others.
-
-    574480 x 2 bf16 takes 10.5 us so and 12.0 by pipelines, 174195 x 4 float16 7.1 and 8.7, but 110361 x 16 bf16 10.5
-    and 10.6, 97235 x 1 float32 5.6 and 5.1, layer_norm's of 891107 x 2 float16 15.9 and 15.7 (H100). Fewer rows were
-    not timed so.
-    """
-    M, N, _, element_size, *_ = problem
-    few, many = MIN_OF_PAIRS * limits.sm_count, MAX_OF_PAIRS * limits.sm_count
-    if limits.capability[0] != 9 or element_size != 2 or N not in (2, 4) or not few < M * N <= many:
-        return None
-    return Configuration("rows", 8, N, TILE_OF_PAIRS // N, MANY_WARPS_PER_SM)
 
 
 def _fours(problem: Problem, limits: Limits) -> Configuration | None:
@@ -390,12 +376,10 @@ def _one_launch(problem: Problem, warps: int, limits: Limits) -> FewRows | None:
     return launched
 
 
-def _split(M: int, N: int, element_size: int, limits: Limits) -> Split:
+def _split(N: int, element_size: int, limits: Limits) -> Split:
+    """Of a single row."""
     block_n = 4 * WARP * VECTOR_BYTES // element_size  # one vector to a thread
-    programs = 4 * limits.sm_count
-    splits = max(1, min(programs // M, N // (4 * block_n), 1024))
+    splits = max(1, min(4 * limits.sm_count, N // (4 * block_n), 1024))
     slice_size = cdiv(N, splits * block_n) * block_n
-    blocks = cdiv(N, block_n)
-    rows_of_program = cdiv(M, max(1, min(programs // blocks, M)))
     vec = math.gcd(N, VECTOR_BYTES // element_size)
-    return Split(cdiv(N, slice_size), slice_size, rows_of_program, block_n, vec, 4, 4)
+    return Split(cdiv(N, slice_size), slice_size, block_n, vec, 4, 4)

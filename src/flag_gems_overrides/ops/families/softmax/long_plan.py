@@ -23,6 +23,9 @@ MIN_INTERLEAVED_PAIRS_BYTES = 8 << 20
 # The same of two columns, by inputs, which others hold if they are short: softmax 24 x 250000 x 2 float16 (48 MB) 30.8
 # us so and 33.5, log_softmax 24 x 401203 x 2 bf16 48.8 and 57.9, the gradient (116 MB) 77 and 89 (H100).
 MIN_INTERLEAVED_PAIR_BYTES = {1: 44 << 20, 2: 104 << 20}
+# The same of eight columns of 16 bits forward: softmax 63 x 9347 x 8 bf16 (18 MB) 19.9 us so and 25.7 (FlagGems 22.5),
+# 60 x 20001 x 8 float16 32.1 and 36.8 (H100).
+MIN_INTERLEAVED_EIGHTS_BYTES = 16 << 20
 # Of rows that are, how many at most; by bytes of an element, how many each has at least and all move.
 MAX_LONG_ROWS, MIN_LONG_ROW, MIN_LONG_ROWS_BYTES = 8, {2: 1 << 19, 4: 1 << 20}, {2: 20 << 20, 4: 24 << 20}
 # Bytes moved from which longer columns are read as they lie, by three launches, which take 12 us and 0.45 us a
@@ -71,12 +74,14 @@ MIN_UNEVEN, MIN_UNEVEN_BYTES, MIN_UNEVEN_COLUMN = 0.1, 96 << 20, 6144
 def is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -> bool:
     """Whether 3 to 7 columns that no programs can hold are: if they are not small those that would be loaded by 4
     bytes or less; others that are no whole vectors where a group reads them twice and L2 cannot hold them. softmax 12 x
-    1000000 x 4 bf16 113 us so, by columns 122. Two of 16 bits; not 8: log_softmax 1 x 297711 x 8 float32 23.7
-    us so, by columns 17.2, the gradient of 1 x 299204 x 8 bf16 20.1 and 15.0 (H100).
+    1000000 x 4 bf16 113 us so, by columns 122. Two of 16 bits, eight forward; no other eight: log_softmax 1 x 297711 x
+    8 float32 23.7 us so, by columns 17.2, the gradient of 1 x 299204 x 8 bf16 20.1 and 15.0 (H100).
     """
     M, N, K, size, inputs = problem
     if K == size == 2:
         return by_columns.looped and M * N * K * size * (inputs + 1) >= MIN_INTERLEAVED_PAIR_BYTES[inputs]
+    if (K, size, inputs) == (8, 2, 1):
+        return by_columns.looped and 2 * M * N * K * size >= MIN_INTERLEAVED_EIGHTS_BYTES
     whole = power_of_2(K) == K and K % (VECTOR_BYTES // size) == 0
     if whole or not 2 < K < MAX_INTERLEAVED or not by_columns.looped:
         return False

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of rows that no programs hold, in two launches (two_passes.py): plain numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ...launch.devices import Limits
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+
+# Elements of a thread, and of a thread of one row: layer_norm's of 49 x 2097152 float32 710 us by 8, by 16 725, 11 x
+# 93841 float16 13.7 and 13.9, 8388608 bf16 67.2 and 61.3 (H100).
+ELEMENTS, ELEMENTS_OF_ONE_ROW = 8, 16
+# Neighbouring elements of a thread that are loaded one by one: 21 x 2329289 bf16 237 us by 4, 265 by 8.
+SINGLES = 4
+# Single elements of 16 bits belong to neighbouring threads: 221 us and 237.
+SPREAD_BYTES = 2
+# Of a program: warps, and blocks of the sums at most; and programs of a multiprocessor at least.
+WARPS, MAX_BLOCKS = 4, 16
+# Of a grid's second axis.
+MAX_SLICES = 65535
+SUMS_PER_SM, COLUMNS_PER_SM = 4, 2
+# What a program adds up of other programs at a time, to each of its threads.
+WORDS = 4
+
+
+class Pass(NamedTuple):
+    programs: tuple[int, int]
+    block_m: int
+    block_n: int
+    warps: int
+
+
+class TwoPasses(NamedTuple):
+    """Slices of ``blocks`` blocks for the sums of a row; then splits of ``rows`` rows of each block."""
+
+    sums: Pass
+    blocks: int
+    columns: Pass
+    rows: int
+    vec: int
+    spread: bool
+
+    @property
+    def slices(self) -> int:
+        return self.sums.programs[1]
+
+    @property
+    def splits(self) -> int:
+        return self.columns.programs[1]
+
+    @property
+    def words(self) -> int:
+        return max(WORDS * WARP * self.sums.warps // self.sums.block_m, WARP)
+
+
+def plan_two_passes(M: int, N: int, itemsize: int, limits: Limits) -> TwoPasses:
+    vec = math.gcd(N, VECTOR_BYTES // itemsize)
+    elements = (ELEMENTS_OF_ONE_ROW if M == 1 else ELEMENTS) // (2 if itemsize == 8 else 1)
+    width = vec if vec * itemsize == VECTOR_BYTES else max(vec, min(SINGLES, elements))
+    block_m = min(max(elements // width, 1), power_of_2(M))
+    width = max(width, elements // block_m)  # a thread of fewer rows has more columns
+    block_n = width * WARP * WARPS
+    parts, tiles = cdiv(M, block_m), cdiv(N, block_n)
+    blocks = min(max(parts * tiles // (SUMS_PER_SM * limits.sm_count), 1), MAX_BLOCKS)
+    blocks = max(blocks, cdiv(tiles, MAX_SLICES))
+    sums = Pass((parts, cdiv(tiles, blocks)), block_m, block_n, WARPS)
+    warps = WARPS
+    while warps > 1 and cdiv(N, width * WARP * warps) < COLUMNS_PER_SM * limits.sm_count:
+        warps //= 2
+    column_blocks = cdiv(N, width * WARP * warps)
+    splits = max(1, min(COLUMNS_PER_SM * limits.sm_count // column_blocks, M // (4 * block_m)))
+    rows = cdiv(M, splits * block_m) * block_m
+    columns = Pass((column_blocks, cdiv(M, rows)), block_m, width * WARP * warps, warps)
+    spread = vec == 1 and itemsize <= SPREAD_BYTES
+    return TwoPasses(sums, blocks, columns, rows, vec, spread)
+
+
+def moves_less(M: int, itemsize: int, partials: int, outputs: int) -> bool:
+    """Whether to read dy and x twice moves fewer bytes than partial sums, which are stored and loaded.
+
+    11 x 93841 float16 takes 13.7 us so, by programs that share rows 17.4, 24 x 60001 bf16 17.3 and 17.5, but 64 x
+    100000 62.9 and 37.6 (H100).
+    """
+    return partials > 1 and 8 * outputs * partials > 2 * M * itemsize
