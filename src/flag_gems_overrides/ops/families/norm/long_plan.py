@@ -61,8 +61,10 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             unaligned = itemsize == 2 and N % vec != 0 and not backward and not problem.residual
             if in_turn and warps > 1 and not found and unaligned:
                 continue
-            if itemsize == 4 and not backward and M * launched.group <= launched.programs:
-                # Nothing comes after the first row: 4 x 362985 float32 12.6 us without the pipeline, 15.1 with it.
+            once = M * launched.group <= launched.programs
+            if (itemsize == 4 or (problem.residual and warps == 1)) and not backward and once:
+                # Nothing comes after the first row: 4 x 362985 float32 12.6 us without the pipeline, 15.1 with it. Of
+                # sums by one warp 8 bytes spill with it (7 x 32768 float16).
                 configuration = configuration._replace(stages=1)
             found.append((launched, configuration))
     # Unaligned rows of few groups are loaded in parts of vectors: 200 x 150001 bf16 180 us by groups of 74 programs, 89
