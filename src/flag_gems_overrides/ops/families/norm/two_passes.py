@@ -64,7 +64,7 @@ def norm_backward_sums(
         products += (x - mean) * rstd * wdy
         terms += wdy
     c1, c2 = tl.reduce((products, terms), 1, add_pairs, keep_dims=True)
-    words_ptr = partial_ptr + tl.cast(rows, tl.int64) * slices * 2
+    words_ptr = partial_ptr + rows * slices * 2
     tl.store(words_ptr + slice * 2, c1, mask=row_mask)
     tl.store(words_ptr + slice * 2 + 1, c2, mask=row_mask)
     if is_last(workspace_ptr + part, slices, "acq_rel"):
@@ -140,7 +140,7 @@ def norm_backward_columns(
             tl.store(dx_ptr + offsets, input_gradient(xhat, weighted(dy, weight, False), rstd, c1, c2), mask=mask)
     if PDL:
         gdc_launch_dependents()
-    offset = tl.cast(part, tl.int64) * stride
+    offset = part * stride
     if dweight_ptr is not None:
         tl.store(dweight_ptr + offset + columns, dweight, mask=column_mask)
     if dbias_ptr is not None:
