@@ -252,6 +252,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "a row's tile is shorter than 2**31: in 64 bits its offsets need fewer registers": (
         "softmax/tile/row_tile/offset_in_32_bits: tl.cast(lane * VEC + k, tl.int64)",
     ),
+    "gradients of rows that are not there are not stored": tuple(
+        name
+        for word in ("rows * 2", "rows * 2 + 1")
+        for name in _any_other(f"{_PASSES}_columns", f"tl.load(sums_ptr + {word}, mask=row_mask, other=0.0)")
+    ),
     "a lane without a word may hold what it likes, except 0 (and undefined integers are -1 in the interpreter)": (
         *(
             name
