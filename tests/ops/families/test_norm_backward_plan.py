@@ -54,6 +54,7 @@ def test_gradients_of_few_rows_with_edges_come_in_some_waves(M, N, size, warps, 
 
 # Rows, columns, chunks of layer_norm's gradients and of rms_norm's.
 SHORT_IN_CHUNKS = [(1693816, 37, 5, 5), (1693816, 61, 8, 8), (4210878, 11, 6, 6), (950300, 5, 5, 5), (30000, 37, 1, 1)]
+SHORT_IN_CHUNKS += [(262144, 97, 7, 1), (1000000, 22, 3, 3), (500000, 44, 3, 3), (500000, 60, 1, 1)]
 SHORT_IN_CHUNKS += [(1048576, 76, 1, 3), (400000, 140, 1, 5), (400000, 100, 1, 1), (90000, 76, 1, 1)]
 
 
@@ -100,18 +101,15 @@ MANY_WARPS = [(262979, 3, 2, True, True), (20000, 17, 2, True, True), (60000, 9,
 MANY_WARPS += [(30000, 7, 8, True, True), (40491, 33, 2, False, False), (2000, 63, 2, True, True)]
 MANY_WARPS += [(100001, 33, 4, False, False), (65534, 85, 4, False, False), (1048576, 7, 2, False, False)]
 MANY_WARPS += [(20000, 16, 2, True, True), (60000, 1, 4, False, False), (16000, 25, 8, True, True)]
-MANY_WARPS += [(33857, 22, 2, True, True), (2469, 56, 2, True, True), (60000, 60, 2, False, True)]
+MANY_WARPS += [(33857, 22, 2, True, True), (2469, 56, 2, True, True), (60000, 60, 2, False, False)]
 MANY_WARPS += [(41229, 9, 2, True, True), (262979, 3, 2, True, True), (34585, 13, 4, True, True)]
 MANY_WARPS += [(130000, 31, 2, False, False), (33000, 31, 4, True, True), (90773, 9, 2, True, True)]
 MANY_WARPS += [(20000, 25, 2, True, True), (3030, 47, 2, True, True), (10001, 41, 2, True, True)]
 MANY_WARPS += [(16519, 123, 2, True, True), (8403, 161, 2, False, True), (30001, 123, 2, True, False)]
-MANY_WARPS += [
-    (5000, 101, 4, False, True),
-    (4000, 77, 8, False, True),
-    (34000, 123, 2, False, False),
-    (110000, 22, 2, False, True),
-]
-MANY_WARPS += [(574480, 2, 2, False, True), (174195, 4, 2, True, True), (891107, 2, 2, False, False)]
+MANY_WARPS += [(5000, 101, 4, False, True), (4000, 77, 8, False, True), (34000, 123, 2, False, False)]
+MANY_WARPS += [(110000, 22, 2, False, True), (522439, 7, 2, False, True), (891107, 2, 2, False, False)]
+MANY_WARPS += [(25000, 60, 2, False, False), (5000, 252, 4, False, False), (1594, 84, 2, True, True)]
+MANY_WARPS += [(574480, 2, 2, False, True), (174195, 4, 2, True, True)]
 
 
 @pytest.mark.parametrize(("M", "N", "size", "layer_norm", "rms_norm"), MANY_WARPS)
@@ -161,14 +159,14 @@ def test_gradients_with_many_partial_sums_are_in_two_passes(M, N, size, partials
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "size", "spread"),
-    [(21, 2329289, 2, True), (21, 2329290, 2, False), (8, 15031750, 4, False), (16, 846711, 8, False)],
+    ("M", "N", "size", "spread", "splits"),
+    [(21, 2329289, 2, True, 1), (21, 2329290, 2, False, 1), (8, 15031750, 4, False, 1), (4000, 12001, 8, False, 22)],
 )
-def test_gradients_of_rows_beyond_the_cache_are_in_two_passes(M, N, size, spread):
+def test_gradients_of_rows_beyond_the_cache_are_in_two_passes(M, N, size, spread, splits):
     assert plan_blocks(M, N, size, True, H200) is None
     p = plan(Problem(M, N, 1, size, True), H200)
     assert isinstance(p, TwoPasses)
-    assert (p.spread, p.splits) == (spread, 1)
+    assert (p.spread, p.splits) == (spread, splits)
 
 
 # Rows, columns, bytes, and tiles of a program that stay in its registers: of single elements in 16 rows one.
@@ -220,10 +218,10 @@ def test_very_small_gradients_take_one_program_and_no_second_launch(M, N, size):
     assert p.chunks * p.block_n >= N
 
 
-@pytest.mark.parametrize(("M", "N", "size", "stages"), [(70811, 65, 2, 1), (60000, 65, 2, 3), (65534, 85, 4, 3)])
+@pytest.mark.parametrize(("M", "N", "size", "stages"), [(70811, 65, 2, 1), (50000, 65, 2, 3), (65534, 85, 4, 3)])
 def test_gradients_of_single_16_bit_elements_are_not_pipelined_where_there_are_rows_for_more_programs(
     M, N, size, stages
 ):
-    p = default(M, N, size, True, H200)
+    p = default(M, N, size, True, A100)
     assert (p.vec, p.stages) == (1, stages)
-    assert p.programs == H200.sm_count * (16 if stages == 1 else 8)
+    assert p.programs == A100.sm_count * (16 if stages == 1 else 8)

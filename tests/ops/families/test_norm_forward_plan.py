@@ -19,7 +19,7 @@ from flag_gems_overrides.ops.families.norm.launches import (
     launch_or_none,
 )
 from flag_gems_overrides.ops.families.norm.long_plan import loop
-from flag_gems_overrides.ops.families.norm.many_rows_plan import by_four_warps, in_chunks_of_a_warp, in_four_chunks
+from flag_gems_overrides.ops.families.norm.many_rows_plan import by_four_warps, in_chunks_of_a_warp, in_few_chunks
 from flag_gems_overrides.ops.families.norm.plan import choose, plan
 from flag_gems_overrides.ops.launch.sizes import power_of_2
 
@@ -32,18 +32,19 @@ def test_rows_at_once_leave_no_program_with_more_blocks_than_others():
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "size", "quartered"),
+    ("M", "N", "size", "in_parts"),
     [(1000000, 9, 4, True), (30000, 13, 4, True), (500000, 25, 2, True), (8000, 13, 4, False), (500000, 33, 4, False)]
     + [(500000, 14, 4, True), (300000, 30, 2, True), (500000, 13, 8, True)]
     + [(500000, 12, 4, False), (500000, 14, 8, False), (500000, 7, 2, False), (200000, 7, 4, False)]
     + [(16593145, 5, 4, True), (1000000, 7, 4, True)],
 )
-def test_many_short_rows_of_single_elements_or_pairs_are_quartered(M, N, size, quartered):
+def test_many_short_rows_of_single_elements_or_pairs_are_in_parts(M, N, size, in_parts):
     problem = Problem(M, N, 1, size, False)
     found = choose(problem, H200)
-    p = launch(problem, in_four_chunks(problem, found, H200), H200)
-    assert (isinstance(p, Rows) and p.block_n == power_of_2(N) // 4 and p.chunks == -(-N // p.block_n)) == quartered
-    assert quartered or p == launch(problem, found, H200)
+    p = launch(problem, in_few_chunks(problem, found, H200), H200)
+    part = power_of_2(N) // (4 if N % 2 else 2)
+    assert (isinstance(p, Rows) and (p.block_n, p.chunks) == (part, -(-N // part))) == in_parts
+    assert in_parts or p == launch(problem, found, H200)
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,8 @@ def test_pairs_of_16_bits_are_read_as_they_lie_too():
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "size", "inputs"), [(63, 9347, 2, 1), (63, 9347, 2, 2), (63, 9347, 4, 1), (20, 9347, 2, 1)]
+    ("M", "N", "size", "inputs"),
+    [(63, 9347, 2, 1), (63, 9347, 2, 2), (63, 9347, 4, 1), (20, 9347, 2, 1), (10, 100000, 2, 1)],
 )
 def test_eight_columns_of_16_bits_are_read_as_they_lie_forward(M, N, size, inputs):
     way = Interleaved if (M, size, inputs) == (63, 2, 1) else Split

@@ -21,18 +21,25 @@ NARROW_SUMS = (256, 8, 8)
 # Programs of several warps, where there are more rows than one launch takes (``few_rows``): to a multiprocessor, more
 # where two of them would not hold all rows, and the most elements of it, with those that are masked, by their size.
 MANY_WARPS_PER_SM, MORE_PER_SM, MIN_ROWS_OF_MANY_WARPS = 2, 4, 1024
+# Of float32 half as many in tiles of 64 columns or more: rms_norm's of 5000 x 252 16.0 us so, by pipelines 14.7 (H100).
+MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 16384, 8: 4096}
 # The widest tiles of which a thread may have 16 elements, not 8.
 MAX_WIDTH_OF_16 = 64
-MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 16384, 8: 4096}
 # Of ``few_rows_of_edges``: the shortest rows, layer_norm's longest by 4 warps, and warps of all programs of a
 # multiprocessor, of which 8 run at once.
 MIN_FEW_EDGES, MAX_FEW_OF_FOUR_WARPS, WARPS_OF_FEW_EDGES = 1024, 3328, 22
 # Elements of a row alone of 16 bits, and those of a thread of up to 16 warps: layer_norm's of 1 x 3000 bf16 4.03 us by
 # few_rows, 3.59 so, but of 1 x 2000 float16 3.23 and 3.42, rms_norm's of 1 x 4001 bf16, by rows, 4.0 and 5.2 (H100).
 MIN_SINGLE_ROW, MAX_SINGLE_ROW, SINGLE_ROW_ELEMENTS = 2048, 4096, 4
-# Many short odd rows (``short_odd_rows``): the shortest and longest, chunks, programs of a multiprocessor, and its
-# fewest elements, with those that are masked: others are for programs of many warps.
-MIN_SHORT_ODD, MAX_SHORT_ODD, CHUNKS_OF_SHORT_ODD, SHORT_ODD_PER_SM, MIN_SHORT_ODD_ELEMENTS = 3, 63, 8, 24, 16384
+# Many short rows in chunks (``short_rows_in_chunks``): programs of a multiprocessor; of odd rows the shortest, the
+# longest by bytes of an element, and chunks; of pairs and fours of 16 bits the shortest and longest, and chunks.
+IN_CHUNKS_PER_SM = 24
+MIN_ODD_IN_CHUNKS, CHUNKS_OF_ODD = 3, 8
+MAX_ODD_OF_LAYER_NORM, MAX_ODD_OF_RMS_NORM = {2: 255, 4: 47, 8: 47}, {2: 63, 4: 47}
+MIN_EVEN_IN_CHUNKS, MAX_EVEN_IN_CHUNKS, CHUNKS_OF_EVEN = 10, 62, 4
+# Fewest elements of a multiprocessor, with those that are masked, others being for programs of many warps: of odd rows
+# of up to 64 lanes, and of others.
+MIN_ODD_ELEMENTS, MIN_ELEMENTS_IN_CHUNKS = 16384, 32768
 
 
 def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
@@ -77,38 +84,48 @@ def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Con
     2469 x 56 5.6 and 6.7 (H100).
     """
     M, N, _, itemsize, *_ = problem
-    width = power_of_2(N)
+    width, vec = power_of_2(N), math.gcd(N, VECTOR_BYTES // itemsize)
     if limits.capability[0] != 9 or N == 1 or M <= MIN_ROWS_OF_MANY_WARPS:
         return None
-    if M * width > min(most.get(width, 0), MAX_ELEMENTS_OF_MANY_WARPS[itemsize]) * limits.sm_count:
+    of_size = MAX_ELEMENTS_OF_MANY_WARPS[itemsize] // (2 if itemsize == 4 and width >= MAX_WIDTH_OF_16 else 1)
+    if M * width > min(most.get(width, 0), of_size) * limits.sm_count:
         return None
     half = 8 * WARP * 8 // width
     # With 16 of more columns a thread has 144 to 171 registers, and only one of both programs fits.
     whole = half if itemsize == 8 or width > MAX_WIDTH_OF_16 else 2 * half
     rows, per_sm = power_of_2(cdiv(M, MANY_WARPS_PER_SM * limits.sm_count)), MANY_WARPS_PER_SM
     if rows > whole:
+        if vec > 1 and width >= MAX_WIDTH_OF_16:
+            # 25000 x 60 bf16 15.9 us so, by pipelines 15.0, 20000 x 128 18.9 and 17.9 (H100).
+            return None
         per_sm = MORE_PER_SM if whole > half else MANY_WARPS_PER_SM
         rows = whole if whole * per_sm * limits.sm_count >= M else half
     warps = min(max(rows * width // (WARP * 8), 1), 8)
-    return Configuration("rows", warps, math.gcd(N, VECTOR_BYTES // itemsize), rows, per_sm)
+    return Configuration("rows", warps, vec, rows, per_sm)
 
 
-def short_odd_rows(problem: Problem, limits: Limits) -> Configuration | None:
-    """A warp has rows in up to 8 chunks of as few lanes as that takes, one for each thread, so that few lanes have no
-    element, without a pipeline; None for others.
+def short_rows_in_chunks(problem: Problem, longest: Mapping[int, int], limits: Limits) -> Configuration | None:
+    """A warp has odd rows in up to 8 chunks of as few lanes as that takes, pairs of 16 bits in 4, and fours if there
+    are only 3, so that few lanes have no element, without a pipeline; None for others. ``longest``: odd ones, by bytes.
 
     layer_norm's of 1693816 x 37 float16 takes 179 us so, 303 with all lanes of a row at a time, by pipelines 352
     (torch.compile 235), of 4210878 x 11 bf16 142 and 311, in chunks of twice as many lanes 164, 950300 x 5 float32 38
-    and 61, 500000 x 25 74 and 130, rms_norm's of 1000000 x 13 float16 57 and 75, 500000 x 61 bf16 100 and 119 (H100).
+    and 61, 500000 x 25 74 and 130, 262144 x 97 bf16 83 and 145, 500000 x 29 float64 160 and 181, but 100000 x 61
+    float32 46.3 and 45.1; of 1000000 x 22 bf16 72 and 129, in 8 chunks 74; rms_norm's of 1000000 x 13 float16 57 and
+    75, 500000 x 61 bf16 100 and 119, 500000 x 44 68 and 76 (H100).
     """
     M, N, _, itemsize, *_ = problem
-    width = power_of_2(N)
-    if limits.capability[0] != 9 or itemsize == 8 or N % 2 == 0 or not MIN_SHORT_ODD <= N <= MAX_SHORT_ODD:
+    width, vec = power_of_2(N), math.gcd(N, VECTOR_BYTES // itemsize)
+    if vec == 1:
+        chunks, suits = CHUNKS_OF_ODD, MIN_ODD_IN_CHUNKS <= N <= longest.get(itemsize, 0)
+    else:
+        small = vec == 2 or (vec == 4 and 3 * width >= 4 * N)
+        chunks, suits = CHUNKS_OF_EVEN, itemsize == 2 and small and MIN_EVEN_IN_CHUNKS <= N <= MAX_EVEN_IN_CHUNKS
+    fewest = MIN_ODD_ELEMENTS if vec == 1 and width <= MAX_WIDTH_OF_16 else MIN_ELEMENTS_IN_CHUNKS
+    if limits.capability[0] != 9 or not suits or M * width <= fewest * limits.sm_count:
         return None
-    if M * width <= MIN_SHORT_ODD_ELEMENTS * limits.sm_count:
-        return None
-    chunks = min(CHUNKS_OF_SHORT_ODD, width)
-    return Configuration("rows", 1, 1, WARP * chunks // width, SHORT_ODD_PER_SM, 1, chunks)
+    chunks = min(chunks, width // vec)
+    return Configuration("rows", 1, vec, WARP * chunks * vec // width, IN_CHUNKS_PER_SM, 1, chunks)
 
 
 def few_rows(problem: Problem, limits: Limits) -> Configuration | None:

@@ -7,9 +7,9 @@ from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from .launches import MIN_UNALIGNED, Configuration, Problem
 
-# Rows of which layer_norm has a quarter at a time (``in_four_chunks``): the shortest and longest, elements of a tile of
-# them, and the fewest for each multiprocessor.
-MIN_QUARTERED, MAX_QUARTERED, QUARTERED_TILE, MIN_QUARTERED_ROWS_PER_SM = 5, 32, 512, 128
+# Rows of which layer_norm has a part at a time (``in_few_chunks``): the shortest and longest, elements of a chunk of a
+# tile of them, and the fewest for each multiprocessor.
+MIN_IN_PARTS, MAX_IN_PARTS, CHUNK_OF_PARTS, MIN_IN_PARTS_PER_SM = 5, 32, {1: 128, 2: 512}, 128
 # Odd rows of 16 bits that a warp has two of at a time, in chunks of a lane for each (``in_chunks_of_a_warp``): the
 # shortest and longest, rows and warps of a program, and the fewest for each multiprocessor.
 MIN_CHUNKED, MAX_CHUNKED, CHUNKED_ROWS, CHUNKED_WARPS, MIN_CHUNKED_PER_SM = 129, 255, 4, 2, 20
@@ -23,23 +23,24 @@ MIN_TWO_PER_SM, MAX_TWO_PER_SM = 12, 16
 MIN_MANY_PAIRS, MAX_MANY_PAIRS, MIN_MANY_PAIRS_PER_SM = 386, 640, 64
 
 
-def in_four_chunks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
-    """Many rows of 5 to 32 elements, loaded as single elements or pairs, are loaded in up to four chunks: a quarter of
-    the threads share a row and exchange its two sums. For layer_norm only; other configurations are returned unchanged.
+def in_few_chunks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
+    """Many rows of 5 to 32 elements are loaded as single elements in up to four chunks, as pairs in two: fewer threads
+    share a row and exchange its two sums. For layer_norm only; other configurations are returned unchanged.
 
     20245 x 9 float32 takes 3.75 us so, in two chunks 3.92, with the whole row at a time 4.5, 30000 x 11 bf16 3.63 and
     3.78; in two chunks 2850130 x 13 float32 117.3 us, with the whole row 148.8, 1000000 x 9 37.9 and 54.5, 500000 x 25
     44.7 and 60.3, with a residual 1000000 x 13 60.8 and 62.2, 300000 x 30 bf16 20.2 and 22.0, 300000 x 13 float64 29.6
     and 33.3, 16593145 x 5 float32 283 and 361, but 300000 x 50 48.4 and 48.3, and rms_norm, of one sum, of 2850130 x 13
-    120.9 and 106.5 (H100).
+    120.9 and 106.5; pairs of 40000 x 18 bf16 4.7 in two and 5.3 in four (H100).
     """
     M, N, _, itemsize, backward, _ = problem
     few = 2 if itemsize < 8 else 1  # elements of a load
-    if backward or found.kernel != "rows" or found.vec > few or not MIN_QUARTERED <= N <= MAX_QUARTERED:
+    if backward or found.kernel != "rows" or found.vec > few or not MIN_IN_PARTS <= N <= MAX_IN_PARTS:
         return found
-    if limits.sm_count * MIN_QUARTERED_ROWS_PER_SM > M:
+    if limits.sm_count * MIN_IN_PARTS_PER_SM > M:
         return found
-    return Configuration("rows", 4, found.vec, QUARTERED_TILE // power_of_2(N), chunks=4)
+    chunks = 4 if found.vec == 1 else 2
+    return Configuration("rows", 4, found.vec, chunks * CHUNK_OF_PARTS[found.vec] // power_of_2(N), chunks=chunks)
 
 
 def in_chunks_of_a_warp(problem: Problem, found: Configuration, limits: Limits) -> Configuration:

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
-from .backward_plan import backward_rows, many_warps, rows_of_few, short_odd_rows, single_row, whole_backward_rows
+from .backward_plan import (
+    MAX_ODD_OF_LAYER_NORM,
+    backward_rows,
+    many_warps,
+    rows_of_few,
+    short_rows_in_chunks,
+    single_row,
+    whole_backward_rows,
+)
 from .estimate import estimate as estimate
 from .forward_plan import (
     early_row,
@@ -110,7 +118,8 @@ def rows(problem: Problem, limits: Limits) -> Rows | None:
 def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
     """What was timed for layer_norm alone, of which rms_norm has less to do."""
     if problem.backward:
-        return many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
+        wide = many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
+        return wide or short_rows_in_chunks(problem, MAX_ODD_OF_LAYER_NORM, limits)
     return (
         odd_row(problem, limits)
         or odd_sum(problem, limits)
@@ -122,7 +131,7 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
 def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
     """What no table has: its rows are of others, which divide into pipelines otherwise."""
     if problem.backward:
-        return single_row(problem) or short_odd_rows(problem, limits) or many_warps(problem, MANY_ELEMENTS, limits)
+        return single_row(problem) or many_warps(problem, MANY_ELEMENTS, limits)
     return (
         early_row(problem, limits)
         or long_sum(problem, limits)

@@ -9,7 +9,14 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from . import launches
-from .backward_plan import few_rows_of_edges, little_gradient, many_warps, rows_of_few, short_odd_rows
+from .backward_plan import (
+    MAX_ODD_OF_RMS_NORM,
+    few_rows_of_edges,
+    little_gradient,
+    many_warps,
+    rows_of_few,
+    short_rows_in_chunks,
+)
 from .forward_plan import late_row, long_row_with_edges, many_rows
 from .launches import (
     Configuration,
@@ -84,6 +91,9 @@ MAX_OF_ONE_PROGRAM = 1024
 # and 35.2, 65534 x 85 49.2 and 43.9; 8403 x 161 float16 14.5 and 16.3; 110000 x 22 bf16 18.5 and 22.2, 11011 x 68 10.9
 # and 13.8, 574480 x 2 10.5 and 12.0 (H100).
 MANY_ELEMENTS = {2: 9216, 4: 16384, 8: 32768, 16: 16384, 32: 32768, 64: 30720, 128: 20480, 256: 20480}
+# Shorter rows are in chunks (``short_rows_in_chunks``) only beyond what is for many warps: 522439 x 7 bf16 26.9 us so,
+# by many warps 23.7 (H100).
+MIN_IN_CHUNKS = 9
 # Many odd rows of one warp: lanes of a row, and fewest turns of a program, by bytes of an element, and programs of a
 # multiprocessor.
 ODD_IN_TURN, MIN_ODD_TURNS, ODD_PROGRAMS_PER_SM = {2: (128, 256), 4: (128,)}, {2: 8, 4: 32}, 24
@@ -281,8 +291,9 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
     few = _few_rows(problem, limits)
     if few is not None:
         return few
-    configuration = short_odd_rows(problem, limits) or many_warps(problem, MANY_ELEMENTS, limits)
-    configuration = configuration or _fours(problem, limits)
+    in_chunks = short_rows_in_chunks(problem, MAX_ODD_OF_RMS_NORM, limits)
+    many = many_warps(problem, MANY_ELEMENTS, limits)
+    configuration = (many or in_chunks if N < MIN_IN_CHUNKS else in_chunks or many) or _fours(problem, limits)
     launched = configuration and launch_or_none(problem, configuration, limits)
     found = launched if isinstance(launched, Rows) else rows(problem, limits)
     if found is None:

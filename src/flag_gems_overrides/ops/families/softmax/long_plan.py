@@ -24,7 +24,8 @@ MIN_INTERLEAVED_PAIRS_BYTES = 8 << 20
 # us so and 33.5, log_softmax 24 x 401203 x 2 bf16 48.8 and 57.9, the gradient (116 MB) 77 and 89 (H100).
 MIN_INTERLEAVED_PAIR_BYTES = {1: 44 << 20, 2: 104 << 20}
 # The same of eight columns of 16 bits forward: softmax 63 x 9347 x 8 bf16 (18 MB) 19.9 us so and 25.7 (FlagGems 22.5),
-# 60 x 20001 x 8 float16 32.1 and 36.8 (H100).
+# 60 x 20001 x 8 float16 32.1 and 36.8; not of few long ones, which programs load as whole vectors: 10 x 100000 x 8
+# float16 27.5 and 20.1 (H100).
 MIN_INTERLEAVED_EIGHTS_BYTES = 16 << 20
 # Of rows that are, how many at most; by bytes of an element, how many each has at least and all move.
 MAX_LONG_ROWS, MIN_LONG_ROW, MIN_LONG_ROWS_BYTES = 8, {2: 1 << 19, 4: 1 << 20}, {2: 20 << 20, 4: 24 << 20}
@@ -81,7 +82,8 @@ def is_better_interleaved(problem: Problem, by_columns: Split, limits: Limits) -
     if K == size == 2:
         return by_columns.looped and M * N * K * size * (inputs + 1) >= MIN_INTERLEAVED_PAIR_BYTES[inputs]
     if (K, size, inputs) == (8, 2, 1):
-        return by_columns.looped and 2 * M * N * K * size >= MIN_INTERLEAVED_EIGHTS_BYTES
+        small = by_columns.vec * size < VECTOR_BYTES
+        return by_columns.looped and small and 2 * M * N * K * size >= MIN_INTERLEAVED_EIGHTS_BYTES
     whole = power_of_2(K) == K and K % (VECTOR_BYTES // size) == 0
     if whole or not 2 < K < MAX_INTERLEAVED or not by_columns.looped:
         return False
