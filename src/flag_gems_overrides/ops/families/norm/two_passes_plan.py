@@ -9,9 +9,9 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
-# Elements of a thread, and of a thread of one row: layer_norm's of 49 x 2097152 float32 710 us by 8, by 16 725, 11 x
-# 93841 float16 13.7 and 13.9, 8388608 bf16 67.2 and 61.3 (H100).
-ELEMENTS, ELEMENTS_OF_ONE_ROW = 8, 16
+# Elements of a thread, and of a thread of one row or of 16 bits: layer_norm's of 49 x 2097152 float32 710 us by 8, by
+# 16 725, 50 x 1612448 bf16 318 and 308, 11 x 93841 float16 13.7 and 13.9, 8388608 bf16 67.2 and 61.3 (H100).
+ELEMENTS, MORE_ELEMENTS = 8, 16
 # Neighbouring elements of a thread that are loaded one by one: 21 x 2329289 bf16 237 us by 4, 265 by 8.
 SINGLES = 4
 # Single elements of 16 bits belong to neighbouring threads: 221 us and 237.
@@ -21,6 +21,9 @@ WARPS, MAX_BLOCKS = 4, 16
 # Of a grid's second axis.
 MAX_SLICES = 65535
 SUMS_PER_SM, COLUMNS_PER_SM = 4, 2
+# Warps that go over rows at once, which are split for them: by 188 in the device 4000 x 12001 float64 took 1758 us, for
+# each waits for what it loads of a row (by a loop, which there was, 844; H100). Of 8 HBM would still wait (estimated).
+COLUMN_WARPS_PER_SM = 16
 # What a program adds up of other programs at a time, to each of its threads.
 WORDS = 4
 
@@ -57,7 +60,7 @@ class TwoPasses(NamedTuple):
 
 def plan_two_passes(M: int, N: int, itemsize: int, limits: Limits) -> TwoPasses:
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
-    elements = (ELEMENTS_OF_ONE_ROW if M == 1 else ELEMENTS) // (2 if itemsize == 8 else 1)
+    elements = (MORE_ELEMENTS if M == 1 or itemsize == 2 else ELEMENTS) // (2 if itemsize == 8 else 1)
     width = vec if vec * itemsize == VECTOR_BYTES else max(vec, min(SINGLES, elements))
     block_m = min(max(elements // width, 1), power_of_2(M))
     width = max(width, elements // block_m)  # a thread of fewer rows has more columns
@@ -70,7 +73,7 @@ def plan_two_passes(M: int, N: int, itemsize: int, limits: Limits) -> TwoPasses:
     while warps > 1 and cdiv(N, width * WARP * warps) < COLUMNS_PER_SM * limits.sm_count:
         warps //= 2
     column_blocks = cdiv(N, width * WARP * warps)
-    splits = max(1, min(COLUMNS_PER_SM * limits.sm_count // column_blocks, M // (4 * block_m)))
+    splits = max(1, min(COLUMN_WARPS_PER_SM * limits.sm_count // (column_blocks * warps), M // (4 * block_m)))
     rows = cdiv(M, splits * block_m) * block_m
     columns = Pass((column_blocks, cdiv(M, rows)), block_m, width * WARP * warps, warps)
     spread = vec == 1 and itemsize <= SPREAD_BYTES
