@@ -217,10 +217,14 @@ def test_many_rows_of_pairs(M, N, dtype, device, device_with):
     _check_forward(Case((M, N), 1, dtype, device))
 
 
-def test_gradients_of_many_short_odd_rows(device, device_with):
-    """Four rows in chunks of 8 lanes, the last tile of one row."""
+@each(
+    "M, N, dtype",
+    [(801, 37, torch.float16), (1101, 22, torch.bfloat16), (259, 129, torch.float16)] + [(601, 29, torch.float64)],
+)
+def test_gradients_of_many_short_rows_in_chunks(M, N, dtype, device, device_with):
+    """The last tile of a part of its rows; pairs; chunks of a warp."""
     device_with(sm_count=1, capability=(9, 0))
-    _check_backward(Case((801, 37), 1, torch.float16, device))
+    _check_backward(Case((M, N), 1, dtype, device))
 
 
 def test_loops_of_many_programs(device, device_with):
