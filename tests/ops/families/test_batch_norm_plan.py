@@ -301,6 +301,8 @@ def test_few_columns_forward_as_they_were_timed(problem, configuration):
         (Problem(447, 10080, 1, 8, 2), ("channels", 8, 16, 0, 0, 1)),
         (Problem(900, 6000, 1, 8, 2), ("channels", 4, 16, 0, 0, 1)),
         (Problem(5, 5212815, 1, 4, 2), ("channels", 256, 4, 0, 0, 1)),
+        (Problem(16, 230039, 1, 4, 2), ("channels", 128, 4, 0, 0, 1)),
+        (Problem(16, 60001, 1, 4, 2), ("channels", 32, 1, 0, 0, 1)),
         (Problem(40, 1000001, 1, 4, 2), ("channels", 64, 8, 0, 0, 1)),
         (Problem(20, 1000001, 1, 8, 2), ("channels", 32, 4, 0, 0, 1)),
         (Problem(40, 2000, 201, 2, 2), ("channels", 1, 16, 1, 0, 1)),

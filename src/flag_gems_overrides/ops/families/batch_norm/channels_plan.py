@@ -116,8 +116,8 @@ MANY_WARPS, WARPS_OF_MANY = 8, 4
 # by side, and one row of any that are no whole vectors: 1 x 9850925 float32 takes 87.6 us so, with several to a thread
 # 110, 1 x 3000001 float16 23.9 and 33.5, 2 x 2000001 float32 36.5 and 40.2, 4 x 1000001 bf16 18.1 and 19.0 (H100).
 ROWS_OF_LANES = 4
-# Odd numbers of columns of 4 and 8 bytes that L2 does not hold, whose programs would read parts of two lines: of up to
-# so many rows, tiles of so many bytes of at least two lines. 17 x 5556595 float32 takes 349 us so, 431 by a line, 12 x
+# Odd numbers of columns of 4 and 8 bytes, whose programs would read parts of two lines: of up to so many rows, tiles of
+# so many bytes of at least two lines, if they are many. 17 x 5556595 float32 takes 349 us so, 431 by a line, 12 x
 # 3000001 152 and 181, gradients of 5 x 5212815 146 and 159, 20 x 1000001 101 and 116, of float64 195 and 218, 40 x
 # 1000001 188 and 223. Not of 16 bits: 25 x 1000001 bf16 63.8 and 59.2 (H100).
 MAX_ROWS_OF_LINES, BYTES_OF_LINES, BYTES_OF_WARP_OF_LINES = 64, 8192, 2048
@@ -250,19 +250,18 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
     if B == 1 and not has_vectors(problem) and (A == 1 or few_odd_rows):
         per_thread = block  # several side by side would be loaded one by one, as masks begin anywhere
     warps = max(1, min(MAX_WARPS, channels * block // (per_thread * WARP)))
-    if _reads_parts_of_lines(problem, channels, limits):
-        channels = max(2 * channels, BYTES_OF_LINES // (block * size))
-        warps = channels * block * size // BYTES_OF_WARP_OF_LINES
+    of_lines = max(2 * channels, BYTES_OF_LINES // (block * size))
+    if _reads_parts_of_lines(problem, channels) and cdiv(C, of_lines) > WAVES * limits.sm_count:
+        channels, warps = of_lines, of_lines * block * size // BYTES_OF_WARP_OF_LINES
     if inputs == 2 and B > 1 and warps == 1 and cdiv(C, channels) > MANY_WARPS * limits.sm_count:
         by_one_warp = block <= math.gcd(B, VECTOR_BYTES // size) * WARP  # of four, too
         channels, warps = (WARPS_OF_MANY * channels, WARPS_OF_MANY) if by_one_warp else (channels, warps)
     return Configuration("channels", channels, warps)
 
 
-def _reads_parts_of_lines(problem: Problem, channels: int, limits: Limits) -> bool:
-    A, C, B, size, inputs = problem
-    odd = B == 1 and C % 2 == 1 and size > 2 and channels * size == ROW_BYTES
-    return odd and A <= MAX_ROWS_OF_LINES and inputs * A * C * size > limits.l2_bytes
+def _reads_parts_of_lines(problem: Problem, channels: int) -> bool:
+    A, C, B, size, _ = problem
+    return B == 1 and C % 2 == 1 and size > 2 and channels * size == ROW_BYTES and A <= MAX_ROWS_OF_LINES
 
 
 def _two_tiles_of_runs(problem: Problem, limits: Limits) -> Configuration | None:
