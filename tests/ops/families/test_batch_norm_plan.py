@@ -296,6 +296,8 @@ def test_few_columns_forward_as_they_were_timed(problem, configuration):
         (Problem(16435, 123, 1, 2, 2), ("flat", 123, 4, 2, 16, 4)),
         (Problem(9000, 188, 1, 2, 2), ("flat", 188, 4, 2, 16, 5)),
         (Problem(3000, 301, 1, 4, 2), ("flat", 1, 4, 2, 16, 2)),
+        (Problem(7552, 17, 1, 2, 2), ("flat", 17, 4, 2, 16, 1)),
+        (Problem(8192, 5, 1, 4, 2), ("channels", 1, 16, 0, 0, 1)),
         (Problem(13085, 188, 1, 4, 2), ("groups", 32, 16, 4, 16, 1)),
         (Problem(40000, 64, 1, 4, 2), ("flat", 64, 4, 2, 16, 2)),
         (Problem(447, 10080, 1, 8, 2), ("channels", 8, 16, 0, 0, 1)),

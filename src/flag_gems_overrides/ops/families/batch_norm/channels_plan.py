@@ -61,15 +61,17 @@ NEIGHBOUR_ROWS = 64
 # of little too: the gradient of 9 x 131072 bf16 takes 10.8 us with 2, 17.5 with 4, 25.0 with 8 (H100; PyTorch 13.4),
 # of 8 x 197184 float16 8.3 with 1, 13.6 with 4 (torch.compile 10.8), of 2 x 300000 bf16 6.5 with 1, 8.5 with 2.
 FEW_WARPS = 4
-# With more rows than these a program has registers for one column of a gradient, and L1 looks up as many lines as the
-# rows that it loads from have: 4644 x 64 bf16 takes 16.9 us so, 12.0 with flat, 6000 x 32 float32 17.3 and 11.5, but
-# 5687 x 2 bf16 4.9, 4200 x 16 7.6 (with flat 11.2), on an H100. Forward a few columns: 8233 x 32 float32 18.8 us, with
-# flat 10.9, 5000 x 64 13.2 and 10.7, 4500 x 64 12.4 and 11.8, 6319 x 144 bf16 17.4 and 17.0, but 7000 x 20 10.7. The
-# bytes of a row up to which they do, and the rows forward of two bytes, are estimated between these, not timed. Of two
-# bytes and more columns than FEW_COLUMNS, which flat's programs add up all at a time or groups share, 4581 x 120
-# float16 takes 13.2 us and 10.7, 5000 x 200 bf16 17.4, with flat 13.0, by groups 13.1, but 6000 x 30 9.7 and 11.0. With
-# twice as many rows forward not even those of more than a sector: 9000 x 16 float32 takes 14.0 us, with flat 10.2,
-# 14255 x 17 float16 15.5 and 12.1.
+# With more rows than these a program has registers for one column of a gradient, and reads all sectors of all columns
+# from L2: at most so many bytes of a tensor, which take as long as flat's three launches. 7200 x 13 bf16 takes 9.4 us
+# so, 7552 x 17 13.5, 17259 x 26 with flat 10.2; 8192 x 5 float32 7.8, 6376 x 9 bf16 7.1, 5687 x 2 4.9, 4200 x 16 7.6
+# (H100).
+BYTES_OF_ONE_COLUMN = 160 << 10
+# Forward of more rows than these only where a row has no more bytes: 8233 x 32 float32 18.8 us, with flat 10.9, 5000 x
+# 64 13.2 and 10.7, 4500 x 64 12.4 and 11.8, 6319 x 144 bf16 17.4 and 17.0, but 7000 x 20 10.7. The bytes of a row up to
+# which they do, and the rows of two bytes, are estimated between these, not timed. Of two bytes and more columns than
+# FEW_COLUMNS, which flat's programs add up all at a time or groups share, 4581 x 120 float16 takes 13.2 us and 10.7,
+# 5000 x 200 bf16 17.4, with flat 13.0, by groups 13.1, but 6000 x 30 9.7 and 11.0. With twice as many rows not even
+# those of more than a sector: 9000 x 16 float32 takes 14.0 us, with flat 10.2, 14255 x 17 float16 15.5 and 12.1.
 ROWS_OF_ONE_COLUMN, ROWS_OF_ONE_COLUMN_FORWARD, MAX_ROW_BYTES, FEW_COLUMNS = 4096, {2: 6144, 4: 4096}, 64, 64
 # Rows of a gradient that a program holds two columns of, with more of them than these as they lie, where a row is of so
 # many bytes: 3000 x 200 bf16 takes 13.5 us held, 10.3 by flat, 2500 x 100 float32 9.0 and 8.8, but 2100 x 50 bf16 7.2
@@ -164,10 +166,10 @@ def whole_channels(problem: Problem, limits: Limits) -> Configuration | None:
             if much and not held_by_sectors(problem, channels, limits):
                 return None
             some = size == 2 and C > FEW_COLUMNS and (C <= MAX_EARLY_COLUMNS or has_vectors(problem))
-            max_held_rows = ROWS_OF_ONE_COLUMN
-            if inputs == 1 and not some:
-                max_held_rows = ROWS_OF_ONE_COLUMN_FORWARD.get(size, A)
-            if max_held_rows < A and C * size > MAX_ROW_BYTES:
+            if inputs == 2 and ROWS_OF_ONE_COLUMN < A and A * C * size > BYTES_OF_ONE_COLUMN:
+                return None
+            max_held_rows = ROWS_OF_ONE_COLUMN if some else ROWS_OF_ONE_COLUMN_FORWARD.get(size, A)
+            if inputs == 1 and max_held_rows < A and C * size > MAX_ROW_BYTES:
                 return None
             if inputs == 1 and 2 * ROWS_OF_ONE_COLUMN < A and C * size > SECTOR_BYTES:
                 return None
