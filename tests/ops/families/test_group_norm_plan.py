@@ -273,7 +273,9 @@ def test_many_large_groups_of_float32_have_eight_warps(samples, K, itemsize, war
     assert planned.warps == warps
 
 
-@pytest.mark.parametrize(("K", "itemsize"), [(10242, 4), (15950, 4), (16383, 4), (24570, 4), (40957, 4), (40957, 2)])
+@pytest.mark.parametrize(
+    ("K", "itemsize"), [(10242, 4), (15950, 4), (16383, 4), (24570, 4), (40957, 4), (40957, 2), (20477, 8)]
+)
 def test_groups_of_one_channel_are_held_whatever_their_size(K, itemsize):
     whole = K // 8 * 8
     held, as_whole = (plan(Problem(3456, 1, each, 27, itemsize, 1), H200) for each in (K, whole))

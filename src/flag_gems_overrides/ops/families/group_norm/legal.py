@@ -37,14 +37,16 @@ KNOWN_MULTIPLE = 16
 # Of programs that hold groups forward, whose threads then have half the registers, and hold half as much.
 MAX_ROWS_WARPS = 32
 # Elements that a thread may hold of whole groups, forward: more spill. Vectors of several channels take registers too.
-# Of float64 a quarter. Edges do not make fewer: 128 x 27 x 15950 in 27 groups of float32, which 8 warps hold with 64,
-# took 239.7 us in two launches (H100; FlagGems 158.8).
+# Of float64 half of the former, except by 32 warps: 440 x 3 x 20480 in 3 groups in two launches, which read x again,
+# takes 230.7 us (H100; torch.compile 181.6). Edges do not make fewer: 128 x 27 x 15950 in 27 groups of float32, which 8
+# warps hold with 64, took 239.7 us in two launches (H100; FlagGems 158.8).
 MAX_HELD, MAX_HELD_OF_SEVERAL = 80, 40
-# Elements of float32 whose thread loads weight and bias of one channel to a vector together with x, by 16 warps: with
-# 32 it has 94 registers, and a multiprocessor one program, else two. 192 groups of 16 x 1024 17.9 us, so 14.8, 264
+# Elements of float32 whose thread loads weight and bias of one channel to a vector together with x, by 16 warps, and of
+# float64, of which 80 bytes spill with 32 (440 x 2 x 8192 in one group, sm_90, Triton 3.6): with 32 of float32 it has
+# 94 registers, and a multiprocessor one program, else two. 192 groups of 16 x 1024 17.9 us, so 14.8, 264
 # 20.3 and 16.9, 400 26.5 and 24.2, 100 11.7 and 11.4; with 24, 192 of 12 x 1000, 13.2 and 12.7. But 600 of 1000 x 8 by
 # 8 warps take 22.4 us late, 19.5 with it, 1200 of 500 x 8 by 4 22.0 and 19.1 (H100).
-MAX_HELD_EARLY_FLOAT32 = 24
+MAX_HELD_EARLY = 24
 # The same of each input in a gradient of whole groups, by warps up to 8 and 16: with a sum for each vector (False), and
 # with one for each element.
 MAX_HELD_BACKWARD = {(False, 8): 56, (False, 16): 32, (True, 8): 36, (True, 16): 16}
@@ -168,7 +170,7 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     _check(groups == power_of_2(groups) and groups // 2 < problem.M, "no lanes for more groups than there are")
     chunks = cdiv(in_group, lanes)
     per_thread = cdiv(groups * chunks * lanes * vec, warps * WARP)
-    most = held(problem, vectors) // (2 if warps > MAX_WARPS else 1)
+    most = held(problem, vectors, warps)
     _check(per_thread <= most, "a thread has more elements than registers")
     programs = cdiv(problem.M, groups)
     _check(programs < 2**31, "a grid has fewer programs")
@@ -190,15 +192,17 @@ def max_held_with_parameters(problem: Problem, vec: int, programs: int, limits: 
     """
     channels = span(problem, vec)
     if channels == 1:
-        limited = problem.N > 1 and problem.itemsize == 4 and warps >= MAX_WARPS
-        return MAX_HELD_EARLY_FLOAT32 if limited else 32
+        limited = problem.N > 1 and problem.itemsize > 2 and warps >= MAX_WARPS
+        return MAX_HELD_EARLY if limited else 32
     return 8 if channels == 3 and (programs > limits.sm_count or problem.itemsize == 8) else 16
 
 
-def held(problem: Problem, vectors: Vectors) -> int:
+def held(problem: Problem, vectors: Vectors, warps: int = MAX_WARPS) -> int:
     """Elements of a group that a thread may hold forward."""
     most = MAX_HELD if vectors.span == 1 else MAX_HELD_OF_SEVERAL
-    return most // 4 if problem.itemsize == 8 else most
+    if warps > MAX_WARPS:
+        return most // (8 if problem.itemsize == 8 else 2)
+    return MAX_HELD // 2 if problem.itemsize == 8 else most
 
 
 def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loop:
