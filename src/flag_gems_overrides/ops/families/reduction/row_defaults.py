@@ -125,7 +125,8 @@ MAX_ALONE_BYTES, MAX_ALONE, ALONE_BYTES, ALONE_ELEMENTS, ALONE_WIDE_POSITIONS = 
 # Positions of 32 and 64 bits, element by element, up to so many lanes: by single warps, of lanes of so many bytes with
 # half as many elements. By two warps, of twice as many, and so (H100): argmin 20000 x 235 float64 21.9 us and 19.8, 26
 # x 78 x 137 6.40 and 4.89, argmax 1933 x 191 float32 4.66 and 4.09, 100000 x 33 18.5 and 13.0; max.dim 60000 x 101
-# float64 by four rows 25.6, so 24.6. But of the most lanes of 32 bits up to so many rows: 300000 x 201 95.1 and 99.9.
+# float64 by four rows 25.6, so 24.6. But of the most lanes of 32 bits up to so many rows: 300000 x 201 95.1 and 99.9;
+# and of 64 bits not of fewer bytes: argmin 9556 x 19 float64 4.32 and 5.04, max.dim 13992 x 27 5.08 and 5.35.
 SINGLY_N, SINGLY_BYTES, SINGLY_ROWS = 256, 1024, 64
 # Of short rows by lanes (``rows_by_lanes``): the longest, rows and bytes of a program at least, elements of a thread at
 # most, bytes that are loaded together at most, and programs of each multiprocessor at least (of up to 16 bits; of 32).
@@ -214,13 +215,14 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
         if positions and N * size > BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
             # On sm_100 8 bytes of 300000 x 50 bf16 spill.
-            singly = vector == 1 and size >= 4 and block_n <= (SINGLY_N if size == 8 else SINGLY_N // 2)
-            singly |= vector == 1 and size == 4 and block_n == SINGLY_N and SINGLY_ROWS * limits.sm_count >= M
+            longest = SINGLY_N // (2 if size == 4 and SINGLY_ROWS * limits.sm_count < M else 1)
+            shortest = SINGLY_BYTES // size if size == 8 else 1
+            singly = vector == 1 and size >= 4 and shortest <= block_n <= longest
             warps = 1 if edges or singly else 2
             most = min(128 // size, 32 * vector, MAX_WORDS)
             most //= 2 if singly and block_n * size >= SINGLY_BYTES else 1
             tile = min(tile, warps * WARP * most)
-            while warps == 1 and 2 * block_n <= tile and _few_programs(M * block_n, tile * max(size // 4, 1), limits):
+            while warps == 1 and 2 * block_n <= tile and _few_programs(M * block_n, tile, limits):
                 tile //= 2
         elif accumulators == 3 and _has_idle_vectors(problem):
             vector = math.gcd(N, VECTOR_BYTES // size // 2)
@@ -361,10 +363,7 @@ def two_to_each(problem: Problem, limits: Limits) -> bool:
 
 
 def _few_programs(elements: int, tile: int, limits: Limits) -> bool:
-    """Whether each multiprocessor would have less than a few: min.dim 2344 x 163 float16 by 293 4.30, by 586 4.16.
-
-    Of 64 bits less than twice as many: argmin 9556 x 19 float64 by 598 single warps 5.04 us, by as many of two 4.32.
-    """
+    """Whether each multiprocessor would have less than a few: min.dim 2344 x 163 float16 by 293 4.30, by 586 4.16."""
     return elements < LITTLE_PROGRAMS * limits.sm_count * tile
 
 
