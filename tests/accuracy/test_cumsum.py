@@ -28,6 +28,7 @@ FEW = [(7, 5), (2, 9000), (2, 300, 24)]
 WIDE = (torch.float32, torch.bfloat16, torch.int64)
 EXACT = [(shape, dtype) for shape in SHAPES for dtype in (FLOATING + INTEGER if ON_GPU else WIDE)]
 EXACT += [(shape, dtype) for shape in FEW for dtype in FLOATING + INTEGER if dtype not in WIDE]
+EXACT += [((2999, 1), dtype) for dtype in INTEGER]  # which are only converted
 
 
 def name(value: object) -> str:
