@@ -567,6 +567,7 @@ def test_columns_held_by_a_program_of_most_warps_where_most_multiprocessors_have
         (50, 45, 2, 2, 4, 4),
         (50, 42, 2, 2, 4, 3),
         (28, 52, 4, 1, 4, 4),
+        (15, 75, 4, 2, 4, 4),  # few elements, which L2 does not hold
     ],
 )
 def test_small_blocks_of_odd_columns_are_held_by_a_program_each(N, K, size, inputs, warps, depth):
@@ -583,7 +584,8 @@ def test_small_blocks_of_odd_columns_are_held_by_a_program_each(N, K, size, inpu
         (8184, 100, 20, 4),  # whole rows in a tile
         (8184, 180, 10, 4),
         (200, 40, 75, 4),  # few elements
-        (8184, 15, 75, 4),  # of a column
+        (8184, 15, 74, 4),  # of a column, in pairs
+        (4000, 15, 75, 4),  # which L2 holds
         (30000, 20, 19, 4),  # of a block
         (8184, 40, 41, 2),
         (8184, 16, 139, 4),  # most of a tile would be empty

@@ -105,6 +105,9 @@ ELEMENTS_OF_BLOCK, BYTES_OF_THREAD, MIN_ELEMENTS_OF_BLOCK, MIN_FILLED, MAX_WARPS
 # that has some.
 MIN_ELEMENTS_OF_SMALL_BLOCK = {(4, 1): 1024, (4, 2): 400, (2, 2): 2048}
 MIN_COLUMN_OF_SMALL_BLOCK, MIN_ELEMENTS_PER_SM = 16, 8192
+# Of odd rows of a gradient of float32 that L2 does not hold: softmax's of 95119 x 6 x 105 263 us by threads (FlagGems,
+# by programs, 242, H100).
+MIN_SHORT_COLUMN_OF_SMALL_BLOCK = 5
 MAX_ELEMENTS_OF_SMALL_BLOCK = {4: 5120, 2: MIN_ELEMENTS_OF_BLOCK}
 SHAPES_OF_SMALL_BLOCK = {4: ((4, 16), (8, 16), (8, 20)), 2: ((4, 32), (8, 16))}
 # Columns of float32 in pairs or vectors that a tile has whole rows of, and the longest that threads have whole.
@@ -401,7 +404,9 @@ def small_block(problem: Problem, limits: Limits) -> Configuration | None:
     """
     M, N, K, size, inputs = problem
     vec = VECTOR_BYTES // size
-    if (size, inputs) not in MIN_ELEMENTS_OF_SMALL_BLOCK or K * size <= SECTOR_BYTES or N < MIN_COLUMN_OF_SMALL_BLOCK:
+    much = (size, inputs, K % 2) == (4, 2, 1) and M * N * K * size * inputs > limits.l2_bytes
+    at_least = MIN_SHORT_COLUMN_OF_SMALL_BLOCK if much else MIN_COLUMN_OF_SMALL_BLOCK
+    if (size, inputs) not in MIN_ELEMENTS_OF_SMALL_BLOCK or K * size <= SECTOR_BYTES or at_least > N:
         return None
     by_columns = math.gcd(K, vec)
     if size == 4:
