@@ -321,6 +321,16 @@ def test_long_columns_in_pairs(problem, columns):
     assert (p.columns if isinstance(p, Short) else None) == columns
 
 
+def test_pairs_of_16_bits_that_l2_does_not_hold_are_in_tiles_where_few_threads_would_hold_them():
+    for N, columns in [(32, 128), (25, 128), (56, 64)]:
+        p = plan(69, N, 35518, 2, 1, H100)
+        assert (p.block_k, p.vec, p.warps, p.looped) == (columns, 2, 8, False)
+    # L2 holds it; tiles would be half empty; short columns; fours, odd rows, float32.
+    for problem in [(500, 30, 762), (69, 17, 35518), (69, 16, 35518), (69, 32, 35516), (69, 32, 35517)]:
+        assert isinstance(plan(*problem, 2, 1, H100), Short)
+    assert isinstance(plan(69, 32, 35518, 4, 1, H100), Short)
+
+
 def test_groups_that_would_hold_columns_fit_on_the_device():
     assert plan(1, 2048, 102832, 2, 1, INTERPRETER).looped  # 16 programs, of which 12 run at once
 
@@ -627,7 +637,7 @@ def test_half_as_long_columns_of_long_odd_rows_have_two_threads_each():
     for M, N, K, two in [
         (1351, 29, 2871, True),
         (1351, 16, 2871, False),
-        (1351, 29, 2870, False),
+        (1351, 29, 2876, False),
         (300, 29, 2871, False),
     ]:
         found = plan(M, N, K, 2, 1, H200)

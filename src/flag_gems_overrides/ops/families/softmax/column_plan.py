@@ -11,6 +11,7 @@ from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import (
     MAX_DEPTH,
+    MAX_WORDS,
     Configuration,
     Problem,
     Shape,
@@ -78,8 +79,8 @@ MIN_HALVES_OF_L2, MIN_COLUMN_OF_HALVES = 1.6, 4096
 MAX_GROUP_FOR_WAVES, MAX_SHARE_OF_WAVES, COLUMNS_WAIT_BYTES = 4, 0.9, 9e6
 # Of two tiles, of which no more than that many exist.
 MAX_LITTLE_LONGER = 1.6
-# Of each input that a thread has of columns in pairs, by 64 registers.
-ELEMENTS_OF_PAIRS = 16
+# Of each input that a thread has of columns in pairs, by 64 registers; the least share of forward tiles that exists.
+ELEMENTS_OF_PAIRS, MIN_FULL_OF_PAIRS = 16, 0.7
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -313,15 +314,29 @@ def _narrower(M: int, N: int, K: int, size: int, inputs: int, block_k: int, limi
 
 
 def pairs_in_tiles(problem: Problem) -> Configuration | None:
-    """Blocks of a gradient of 16 bits in one tile of 8 warps, of which four run at once; None if a block would be less
-    than two sectors of a row, or its columns are not loaded in pairs.
+    """Blocks of 16 bits in one tile of 8 warps, of which four run at once; None if a block would be less than two
+    sectors of a row, or its columns are not loaded in pairs.
     """
-    _, N, K, size, inputs = problem
+    _, N, K, size, _ = problem
     shape = Shape(ELEMENTS_OF_PAIRS, 8, 64)
     block_k = shape.elements * shape.warps * WARP // power_of_2(N)
-    if (size, inputs) != (2, 2) or K % 2 or block_k > power_of_2(K) or block_k * size < 2 * SECTOR_BYTES:
+    if size != 2 or K % 2 or block_k > power_of_2(K) or block_k * size < 2 * SECTOR_BYTES:
         return None
     return configuration_of(2, block_k, shape, 1)
+
+
+def many_pairs(problem: Problem, limits: Limits) -> Configuration | None:
+    """``pairs_in_tiles`` of forwards that L2 does not hold, where a thread would have all of two columns of 17 to 32
+    elements, or of one of up to 64; None where too much of the tiles would not exist.
+
+    softmax 69 x 32 x 35518 bf16 141.5 us by threads, few of which run at once (torch.compile 118.4, H100).
+    """
+    M, N, K, size, inputs = problem
+    by_threads = (size, inputs, K % 4) == (2, 1, 2) and 16 < N <= MAX_WORDS
+    tiled = pairs_in_tiles(problem) if by_threads and M * N * K * size > limits.l2_bytes else None
+    if tiled is None or MIN_FULL_OF_PAIRS * power_of_2(N) * cdiv(K, tiled.block_k) * tiled.block_k > N * K:
+        return None
+    return tiled
 
 
 def _narrow_columns(M: int, N: int, K: int, vec: int, warps: int, shape: Shape, limits: Limits) -> Configuration | None:

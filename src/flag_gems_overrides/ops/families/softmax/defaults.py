@@ -15,6 +15,7 @@ from .column_plan import (
     are_many_small_programs,
     columns_in_l1,
     has_needless_lanes,
+    many_pairs,
     pairs_in_tiles,
     tiled_columns,
 )
@@ -124,6 +125,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         found = found or wide_pairs(problem, limits) or tiled_columns(M, N, K, size, inputs, limits)
         if found.group > 1 and is_little(problem, limits):
             found = short_columns(problem, limits) or found
+        found = many_pairs(problem, limits) or found
         if found.kernel == "short" and power_of_2(N) > found.elements and not is_of_two_threads(problem):
             found = _shared_columns(problem, found, limits)
         elif found.kernel == "short":
