@@ -322,11 +322,12 @@ def test_long_columns_in_pairs(problem, columns):
 
 
 def test_pairs_of_16_bits_that_l2_does_not_hold_are_in_tiles_where_few_threads_would_hold_them():
-    for N, columns in [(32, 128), (25, 128), (56, 64)]:
+    for N in (32, 29):
         p = plan(69, N, 35518, 2, 1, H100)
-        assert (p.block_k, p.vec, p.warps, p.looped) == (columns, 2, 8, False)
-    # L2 holds it; tiles would be half empty; short columns; fours, odd rows, float32.
-    for problem in [(500, 30, 762), (69, 17, 35518), (69, 16, 35518), (69, 32, 35516), (69, 32, 35517)]:
+        assert (p.block_k, p.vec, p.warps, p.looped) == (128, 2, 8, False)
+    # L2 holds it; tiles would be partly empty; short and long columns; fours, odd rows, float32.
+    others = [(500, 30, 762), (20, 24, 100002), (69, 16, 35518), (5, 56, 271838), (69, 32, 35516), (69, 32, 35517)]
+    for problem in others:
         assert isinstance(plan(*problem, 2, 1, H100), Short)
     assert isinstance(plan(69, 32, 35518, 4, 1, H100), Short)
 

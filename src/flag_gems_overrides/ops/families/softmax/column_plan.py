@@ -11,7 +11,6 @@ from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import (
     MAX_DEPTH,
-    MAX_WORDS,
     Configuration,
     Problem,
     Shape,
@@ -79,8 +78,11 @@ MIN_HALVES_OF_L2, MIN_COLUMN_OF_HALVES = 1.6, 4096
 MAX_GROUP_FOR_WAVES, MAX_SHARE_OF_WAVES, COLUMNS_WAIT_BYTES = 4, 0.9, 9e6
 # Of two tiles, of which no more than that many exist.
 MAX_LITTLE_LONGER = 1.6
-# Of each input that a thread has of columns in pairs, by 64 registers; the least share of forward tiles that exists.
-ELEMENTS_OF_PAIRS, MIN_FULL_OF_PAIRS = 16, 0.7
+# Of each input that a thread has of columns in pairs, by 64 registers; the least share of forward tiles that exists,
+# and their longest column: softmax 69 x 32 x 35518 bf16 takes 127 us so, by threads, few of which run at once, 142
+# (torch.compile 118), 2000 x 32 x 1002 108 and 121, but with N of 24, 48 and 56 97 and 87, 285 and 230, 169 and 159
+# (H100).
+ELEMENTS_OF_PAIRS, MIN_FULL_OF_PAIRS, MAX_COLUMN_OF_PAIRS = 16, 7 / 8, 32
 # Of shared memory, for what threads tell each other.
 EXCHANGE_BYTES = 8192
 
@@ -326,13 +328,12 @@ def pairs_in_tiles(problem: Problem) -> Configuration | None:
 
 
 def many_pairs(problem: Problem, limits: Limits) -> Configuration | None:
-    """``pairs_in_tiles`` of forwards that L2 does not hold, where a thread would have all of two columns of 17 to 32
-    elements, or of one of up to 64; None where too much of the tiles would not exist.
+    """``pairs_in_tiles`` of forwards that L2 does not hold, where a thread would have all of two columns.
 
-    softmax 69 x 32 x 35518 bf16 141.5 us by threads, few of which run at once (torch.compile 118.4, H100).
+    None where too much of the tiles would not exist.
     """
     M, N, K, size, inputs = problem
-    by_threads = (size, inputs, K % 4) == (2, 1, 2) and 16 < N <= MAX_WORDS
+    by_threads = (size, inputs, K % 4) == (2, 1, 2) and WARP // 2 < N <= MAX_COLUMN_OF_PAIRS
     tiled = pairs_in_tiles(problem) if by_threads and M * N * K * size > limits.l2_bytes else None
     if tiled is None or MIN_FULL_OF_PAIRS * power_of_2(N) * cdiv(K, tiled.block_k) * tiled.block_k > N * K:
         return None
