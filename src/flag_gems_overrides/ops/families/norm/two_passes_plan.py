@@ -24,7 +24,7 @@ SUMS_PER_SM, COLUMNS_PER_SM = 4, 2
 # Warps of a multiprocessor, for which rows are split: each waits for what it loads of a row. 4000 x 12001 float64 takes
 # 688 us so, 1758 by 188 warps in the device, 846 by the loop that was there before (H100).
 COLUMN_WARPS_PER_SM = 16
-# What a program adds up of other programs at a time, to each of its threads: with 4, 8 bytes of float16 spill on sm_100.
+# What a program adds up of others at a time, to each of its threads: with 4, 8 bytes of float16 spill on sm_100.
 WORDS = 2
 
 
