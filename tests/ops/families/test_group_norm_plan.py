@@ -412,6 +412,17 @@ def test_groups_of_16_bits_that_stay_in_the_cache_are_in_a_loop(samples, C, K, g
 
 
 @pytest.mark.parametrize(
+    ("samples", "C", "K", "itemsize", "once"),
+    [(8, 376, 39936, 2, True), (8, 376, 39936, 4, False), (8, 376, 39937, 2, False), (8, 376, 65536, 2, False)]
+    + [(8, 376, 32768, 2, True), (8, 376, 24576, 2, False), (8, 376, 33000, 2, False), (8, 200, 39936, 2, False)],
+)
+def test_many_long_channels_are_read_again_from_the_cache(samples, C, K, itemsize, once):
+    """By a program of 16 warps to a multiprocessor: 8 x 376 x 39936 bf16 327 us, in several launches 396 (H100)."""
+    found = choose(Problem(samples * C, 1, K, C, itemsize, 2, True), H200)
+    assert ((found.kernel, found.warps, found.programs_per_sm) == ("loop", 16, 1)) == once
+
+
+@pytest.mark.parametrize(
     ("samples", "groups", "K", "itemsize", "tile"),
     [
         (512, 3000, 2, 2, (64, 8)),

@@ -43,6 +43,9 @@ PROGRAMS_PER_SM_OF_SUMS = 8
 # and fewest turns of each, of samples and of channels: 2000 x 32 x 63 bf16 in 32 groups 21.5 us so, 23.1 as it lies.
 MAX_ODD_WIDTH, ELEMENTS_OF_ODD_GROUPS, ODD_GROUPS_PER_SM = 128, 256, 24
 TURNS_OF_ODD_SAMPLES, TURNS_OF_ODD_CHANNELS = 8, 5
+# Shortest channels of 16 bits that a program of a multiprocessor reads twice (``long_channels_of_16_bits``), and fewest
+# turns, whose last leaves few multiprocessors without one.
+MIN_LONG_CHANNEL, TURNS_OF_LONG_CHANNELS = 32768, 16
 # Programs of a multiprocessor that hold groups of a gradient: 26155 x 12 x 3 x 7 bfloat16 in 4 groups takes 124, 70.6
 # and 44.2 us with 4, 8 and 16 programs of one warp.
 MAX_RESIDENT = 32
@@ -103,6 +106,26 @@ def odd_groups_of_16_bits(problem: Problem, limits: Limits) -> Configuration | N
         return None
     block_d, block_hw = power_of_2(problem.N), power_of_2(problem.K)
     return Configuration("tile", 1, rows, 1, 1, block_d, block_hw, ODD_GROUPS_PER_SM, 1)
+
+
+def long_channels_of_16_bits(problem: Problem, limits: Limits) -> Configuration | None:
+    """A program to a multiprocessor for many groups of one long channel, which it reads again from L2, where those of
+    all programs are; None for others, and where too many lanes of its tiles have no element.
+
+    8 x 376 x 39936 bf16 in 376 groups takes 327 us so, 358 by two programs of 8 warps, 396 in several launches, which
+    read again from memory (torch.compile 383; H100).
+    """
+    one_channel = problem.N == 1 and problem.K >= MIN_LONG_CHANNEL and problem.K % widest(problem) == 0
+    if problem.inputs == 1 or not problem.dx or problem.itemsize != 2 or not one_channel:
+        return None
+    vec, programs = widest(problem), limits.sm_count
+    block_hw = VECTORS_OF_FEW * vec * MAX_WARPS * WARP
+    masked = cdiv(problem.K, block_hw) * block_hw > MAX_MASKED * problem.K
+    live = programs * problem.K * problem.itemsize * problem.inputs
+    few = TURNS_OF_LONG_CHANNELS * programs > problem.M
+    if limits.capability[0] != 9 or masked or live > limits.l2_bytes // 2 or few:
+        return None
+    return Configuration("loop", MAX_WARPS, 1, vec, 1, 1, block_hw, 1, STAGES)
 
 
 def whole_groups(problem: Problem, limits: Limits) -> Iterator[Configuration]:

@@ -10,6 +10,7 @@ from ...plans import table
 from .backward_plan import (
     groups_as_they_lie,
     groups_beside_channels,
+    long_channels_of_16_bits,
     odd_groups_of_16_bits,
     tile_loops,
     whole_groups,
@@ -132,4 +133,5 @@ def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
         or in_two_chunks(problem, limits)
         or in_chunks_of_a_warp(problem, limits)
         or odd_groups_of_16_bits(problem, limits)
+        or long_channels_of_16_bits(problem, limits)
     )
