@@ -60,7 +60,8 @@ class TwoPasses(NamedTuple):
 
 def plan_two_passes(M: int, N: int, itemsize: int, limits: Limits) -> TwoPasses:
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
-    elements = (MORE_ELEMENTS if M == 1 or itemsize == 2 else ELEMENTS) // (2 if itemsize == 8 else 1)
+    more = itemsize == 2 or (M == 1 and itemsize < 8)  # with more float64, 8 bytes of one row spill on sm_90
+    elements = (MORE_ELEMENTS if more else ELEMENTS) // (2 if itemsize == 8 else 1)
     width = vec if vec * itemsize == VECTOR_BYTES else max(vec, min(SINGLES, elements))
     block_m = min(max(elements // width, 1), power_of_2(M))
     width = max(width, elements // block_m)  # a thread of fewer rows has more columns
