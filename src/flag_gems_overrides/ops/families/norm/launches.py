@@ -32,8 +32,9 @@ MAX_VECTORS_OF_ODD, MAX_VECTORS_OF_FLOAT32 = 12, 16
 L2_SHARE, MIN_GROUPS = 0.5, 8
 # A program of a group waits for the others, at each turn, about as long as it takes for so many blocks (estimated).
 TURN_BLOCKS = 1
-# Partial sums of which there may be four to a multiprocessor: 11011 x 68 bf16 10.6 us, by two 13.8 (H100).
-SHORT_SUMS = 256
+# Partial sums of which there may be four to a multiprocessor: 11011 x 68 bf16 10.6 us, by two 13.8, 1594 x 84 6.07 and
+# 6.36, but 3000 x 200 9.51 and 9.47, 10000 x 128 10.7 and 10.6 (H100).
+SHORT_SUMS = 84
 # Elements of a tile of columns to a thread, and a cache line.
 COLUMN_ELEMENTS, COLUMN_BYTES = 32, 128
 
