@@ -113,11 +113,12 @@ OF_TWO_BYTES = 1.8
 OF_PARTS_OF_RUNS = {16: 1.0, 8: 1.15, 4: 1.6, 2: 2.0}
 # flat: programs of a multiprocessor that merge at once.
 MERGERS_AT_ONCE = 8
-# flat: microseconds besides of merging places of runs, and how many times as long data take where groups read vectors:
+# flat: extra microseconds for merging places of runs, and how many times as long data take where groups read vectors:
 # 512 x 35 x 10185 float32 1364 us, by groups 1295, 752 x 184 x 100 71.6 and 71.5 (H100).
 PLACES_US, OF_PLACES = 2.0, 1.08
-# flat: the same of whole vectors of 16 bits that are at most so many times what L2 holds: the gradient of 1825 x 72 x
-# 128 bf16 67.9 us, by groups 61.5, 3688 x 35 x 120 48.4 and 45.1, the gradient of 2808 x 19 x 64 21.7 and 18.9 (H100).
+# flat: how many times as long whole vectors of 16 bits take, of at most MAX_OF_L2 times what L2 holds: the gradient of
+# 1825 x 72 x 128 bf16 67.9 us, by groups 61.5, 3688 x 35 x 120 48.4 and 45.1, the gradient of 2808 x 19 x 64 21.7 and
+# 18.9 (H100).
 OF_WHOLE_RUNS, MAX_OF_L2 = 1.3, 1.5
 
 
@@ -188,10 +189,11 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
 
 
 def _latency(problem: Problem, tiling: Tiling, limits: Limits) -> float:
-    """Requests of a multiprocessor's programs, a line each, and what its threads compute, where these take longer than
-    bytes: with loads of less than a vector of runs. 3128 x 71 x 3 float16 takes 12.3 us, by flat 15.1, the gradient of
-    1917 x 18 x 3 8.4, but 4096 x 32 x 3 float32 17.4 and 11.6, the gradients of 1864 x 8 x 3 7.9, by groups 6.8, of
-    80 x 8192 x 14 bf16 46.3 and 42.0 (H100).
+    """Microseconds of a multiprocessor's requests, each for a line, and of what its threads compute.
+
+    They exceed the time of the bytes where runs are loaded in less than vectors. 3128 x 71 x 3 float16 takes 12.3 us, by
+    flat 15.1, the gradient of 1917 x 18 x 3 8.4, but 4096 x 32 x 3 float32 17.4 and 11.6, the gradients of 1864 x 8 x 3
+    7.9, by groups 6.8, of 80 x 8192 x 14 bf16 46.3 and 42.0 (H100).
     """
     if problem.K == 1 or tiling.run or tiling.vec * problem.itemsize == VECTOR_BYTES:
         return 0.0

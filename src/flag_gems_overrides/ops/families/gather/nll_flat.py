@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="no-untyped-def"
-"""The gradient of nll_loss2d by a grid of one dimension without a loop, of which no lane is idle but at the end.
+"""The gradient of nll_loss2d by a one-dimensional grid without loops: only the last program has idle lanes.
 
-A thread has the same vectors of some classes of an image, so that a target is loaded once for all of them. Divisions
-are by numbers that the host prepares, for most of the time of few scores is that of instructions one after the other.
+A thread has the same vectors of some classes of an image, so that a target is loaded once for all of them. The host
+prepares the divisors: small gradients spend most of their time on instructions that wait for each other.
 """
 
 import triton

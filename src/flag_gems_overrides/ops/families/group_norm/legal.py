@@ -37,9 +37,9 @@ KNOWN_MULTIPLE = 16
 # Of programs that hold groups forward, whose threads then have half the registers, and hold half as much.
 MAX_ROWS_WARPS = 32
 # Elements that a thread may hold of whole groups, forward: more spill. Vectors of several channels take registers too.
-# Of float64 half of the former, except by 32 warps: 440 x 3 x 20480 in 3 groups in two launches, which read x again,
-# takes 230.7 us (H100; torch.compile 181.6). Edges do not make fewer: 128 x 27 x 15950 in 27 groups of float32, which 8
-# warps hold with 64, took 239.7 us in two launches (H100; FlagGems 158.8).
+# A float64 takes two registers: up to 16 warps hold MAX_HELD / 2. 440 x 3 x 20480 in 3 groups takes 152 us held, 231 in
+# two launches, which read x twice (H100; torch.compile 181). Groups that begin anywhere hold as many: 128 x 27 x 15950
+# float32 in 27 groups took 240 us in two launches, where 8 warps hold 64 to a thread (H100; FlagGems 159).
 MAX_HELD, MAX_HELD_OF_SEVERAL = 80, 40
 # Elements of float32 whose thread loads weight and bias of one channel to a vector together with x, by 16 warps, and of
 # float64, of which 80 bytes spill with 32 (440 x 2 x 8192 in one group, sm_90, Triton 3.6): with 32 of float32 it has

@@ -2,8 +2,8 @@
 # mypy: disable-error-code=assignment
 """Gradients of rows that no programs hold, in two launches: the sums of each row, then blocks of columns of all rows.
 
-dy and x are read twice, and there are no partial sums unless rows are many. The second launch alone is for gradients of
-weight and bias without the input's. backward.py has the formula.
+dy and x are read twice, and there are partial sums only where rows are many. Gradients of weight and bias without the
+input's take the second launch alone. backward.py has the formula.
 
     dy_ptr, x_ptr, dx_ptr: [M, N]    weight_ptr: [N] or None    mean_ptr: [M], or None where none is subtracted
     rstd_ptr: [M]    dweight_ptr, dbias_ptr: [N] or None    sums_ptr: [M, 2], c1 and c2 of each row
@@ -106,7 +106,7 @@ def norm_backward_columns(
     SPREAD: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """A block of columns of ROWS rows to a program, the last first, for they are the likeliest to be in the cache.
+    """A program has a block of columns of ROWS rows. The last block goes first: L2 is most likely to hold it still.
 
     dx_ptr, sums_ptr: None where dx is not wanted    dweight_ptr, dbias_ptr: [M / ROWS, stride], see partial_sums.py
     """
