@@ -191,9 +191,9 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
 def _latency(problem: Problem, tiling: Tiling, limits: Limits) -> float:
     """Microseconds of a multiprocessor's requests, each for a line, and of what its threads compute.
 
-    They exceed the time of the bytes where runs are loaded in less than vectors. 3128 x 71 x 3 float16 takes 12.3 us, by
-    flat 15.1, the gradient of 1917 x 18 x 3 8.4, but 4096 x 32 x 3 float32 17.4 and 11.6, the gradients of 1864 x 8 x 3
-    7.9, by groups 6.8, of 80 x 8192 x 14 bf16 46.3 and 42.0 (H100).
+    They exceed the time of the bytes where runs are loaded in less than vectors. 3128 x 71 x 3 float16 takes 12.3 us,
+    by flat 15.1, the gradient of 1917 x 18 x 3 8.4, but 4096 x 32 x 3 float32 17.4 and 11.6, the gradients of 1864 x 8
+    x 3 7.9, by groups 6.8, of 80 x 8192 x 14 bf16 46.3 and 42.0 (H100).
     """
     if problem.K == 1 or tiling.run or tiling.vec * problem.itemsize == VECTOR_BYTES:
         return 0.0
