@@ -9,92 +9,98 @@ from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 from .launches import MAX_WARPS, Configuration, Problem, has_vectors, held, launch_or_none
 
-# Programs that hold columns of fewer bytes than a sector of the cache read the rest of it for nothing, from L2:
-# LITTLE_BYTES for more programs, down to so many elements of each (64 x 64 bf16 3.15 us with 256, 3.38 with 512, the
-# gradient 3.37 and 3.73 with 1024), and so much for programs that hold their columns at all: 17.2 MB of the gradient of
-# 536 x 4013 bf16 take 19.9 us so, 21.5 with flat (H100), but 33.6 of that of 2048 x 1024 float32 28.2, 25.8 with groups
-# (H100; on an H200 20.7 and 21.4, PyTorch 20.4).
-LITTLE_ELEMENTS, MAX_BYTES_OF_SECTORS = 256, 20 << 20
-# Many columns forward, of so many rows and a few more, in two tiles by so many warps at most, or fewer columns, down to
-# a sector. Of 16 bits 72 x 154744 takes 35.4 us by programs of 64 and 8 rows of 64 bytes, with 4 warps instead of 2
-# 39.6, with 128 bytes 43.5, in one tile of 128 rows 51.6; 139 x 100000 41.7, with 8 warps instead of 4 50.6, in one
-# tile 45.7 (PyTorch 74.0 and 83.1); 96 x 120000 28.1, in one tile 38.5, 40 x 200000 21.8, with 2 warps instead of one
-# 24.8, in one tile 27.3; 700 x 30000 52.7, by 16 warps 65.7, by groups 71.7, 520 x 14320 31.2, 37.5 and 37.2. Of
-# float32 300 x 100000 99.0, with 64 bytes 104.7, in one tile 111; 600 x 40000 86.4, by groups 107; 1200 x 20000, of at
-# least so many waves, 92.9, by groups 116, but float16 1100 x 20000 111 and 73. By few programs one tile of fewer
-# columns: 270 x 4600 float32 10.4 us, 11.9 by 144 programs in two tiles, but 600 x 5000 18.7 by 313, 22.8 in one.
-MIN_TWO_TILES, MAX_TWO_TILES, BYTES_OF_TWO_TILES, WARPS_OF_TWO_TILES = 32, 512, {2: 64, 4: 128, 8: 128}, 8
+# Minimum elements of a program of little data, which has fewer columns than a sector, so that there are more programs.
+# The rest of each sector is read from L2 for nothing. 64 x 64 bf16: 3.15 us with 256, 3.38 with 512.
+LITTLE_ELEMENTS = 256
+# Maximum bytes of all sectors that programs of less than a sector read. With more they do not hold columns.
+# Gradient of 536 x 4013 bf16, 17.2 MB: 19.9 us, by flat 21.5 (H100).
+# Gradient of 2048 x 1024 float32, 33.6 MB: 28.2 us, by groups 25.8 (H100).
+MAX_BYTES_OF_SECTORS = 20 << 20
+
+# Forward, many columns in two tiles: the first has a power of two of rows, the second the few other ones.
+
+# Limits of the rows of the first tile; float32 may have twice the maximum.
+# 72 x 154744, 16 bits: 35.4 us, in one tile of 128 rows 51.6; 1100 x 20000 float16: 111, otherwise 73.
+MIN_TWO_TILES, MAX_TWO_TILES = 32, 512
+# Maximum bytes of a row of a program, by the bytes of an element.
+# 72 x 154744, 16 bits: 35.4 us, with 128 bytes 43.5; 300 x 100000 float32: 99.0, with 64 bytes 104.7.
+BYTES_OF_TWO_TILES = {2: 64, 4: 128, 8: 128}
+# Maximum warps of a program, which has fewer columns instead of more.
+# 700 x 30000, 16 bits: 52.7 us, by 16 warps 65.7.
+WARPS_OF_TWO_TILES = 8
+# Minimum programs to a multiprocessor for 4 and 8 bytes. With fewer, one tile of fewer columns is faster.
+# 600 x 5000 float32, 313 programs: 18.7 us, in one tile 22.8; 270 x 4600 float32, 144 programs: 11.9, in one tile 10.4.
 PROGRAMS_OF_TWO_TILES = 2
-# Forward one tile of so many bytes of a row at least is held whatever the bytes, unless more of its rows are masked:
-# 1000 x 40000 float32 takes 136 us by 16 columns and 16 warps, 149 by 8 and 8, by groups 181, 2000 x 20000 156 by 8 and
-# 16, by groups 204, 1024 x 20000 float16 57.3 and 68.5, 1000 x 20000 float64 135 by 8 columns, by 4 195, by groups 178,
-# but 2000 x 30000 bf16 241 by rows of 16 bytes, 145 by groups; 400 x 131073, not of whole vectors, 212 and by flat 156.
-MIN_BYTES_HELD, MAX_MASKED = {2: SECTOR_BYTES, 4: SECTOR_BYTES, 8: 2 * SECTOR_BYTES}, 1 / 4
-# Gradients in two tiles, of so many rows at least in the first: by so many columns at most, by 8 warps, where there are
-# more programs than multiprocessors. 257 x 14320 bf16 takes 23.9 us by 16 columns, 28.4 by 16 warps, 34.7 by 32 columns
-# and 16 warps, in one tile of 512 rows 33.6, of float32 29.3 by 8, 30.7 by 16, in one tile 33.7, of float64 46.0 by 8,
-# 48.2 by 4, by groups 59.1; 301 x 10355 float16 18.4, one tile 22.9, 611 x 3448 bf16 18.3 by 8, 19.5 by 16 and 16
-# warps, one tile 20.1, 1205 x 776 11.3 and 13.4. But 150 x 262144 bf16 162, in one tile 148, and where columns have
-# groups: 300 x 40000 68.0 and 53.6, 640 x 20000 78.4 and 60.7, 513 x 8000 33.6 and 21.1. So with a group of so many
-# columns of 16 bits to each multiprocessor: 257 x 14320 20.9 us by groups, 380 x 10000 21.1, in two tiles 23.3, but 320
-# x 5000 15.3 and 14.7.
-MIN_ROWS_OF_GRADIENT, COLUMNS_OF_GRADIENT, COLUMNS_OF_GROUPS = 256, {2: 16, 4: 8, 8: 8}, 64
-# Gradients of more bytes, of at most so many rows, where each load is of so many bytes at least, by whole sectors:
-# of 229 x 70236 float16, of 8 bytes to a load, 54.9 us by 32 columns and 16 warps, 63.0 by 16 and 8, by groups 94.0, of
-# 268 x 225776 float32 291 and 414, 1000 x 40000 222 and 284. Not of two bytes with more rows, which are one program to
-# a multiprocessor: 500 x 131072 float16 235 and 219; nor of single columns: 382 x 23795 float32 82.4, flat 80.3. Of two
-# bytes in whole vectors by 16 columns and 8 warps, three programs to a multiprocessor: 229 x 702368 458 us, by 32 and
-# 16 605, by groups 672 (torch.compile 469), 229 x 33000 32.9, by 16 and 16 40.7, 150 x 262144 bf16 147, by 32 230, by
-# groups 157. Two sectors in two tiles instead of one in one, of many waves: 700 x 30000 float32 107
-# and 118, 700 x 60000 205 and 225, but 600 x 5000, of 313 programs, 29.7 and 25.0.
-# Of float64 two sectors in one tile where two tiles have as many masked lanes: 447 x 10080 51.9 us, by 4 columns and 8
-# warps 54.6, by groups 66.1, 500 x 6000 39.6, 40.2 and 50.1. One sector of even numbers: 900 x 6000 66.9, by flat 83.9.
-MAX_ROWS_OF_SECTORS, MIN_BYTES_OF_SECTORS = {2: 256, 4: 1024, 8: 1024}, 8
-# Runs of a power of two, of so many bytes at most, of so many rows at least, held as columns, by so many bytes of a row
-# or fewer, for half as many programs as multiprocessors at least: the lanes of a warp have the same lines. 139 x 1309 x
-# 2 float32 takes 5.2 us so, 9.7 channel by channel (FlagGems 8.8), 168 x 3479 x 4 14.7 by 4 channels and 4 warps, 19.2
-# by 8 and 8, channel by channel 22.6, 89 x 603 x 2 bf16 3.7 and 5.0, 300 x 2000 x 4 10.4 and 17.4, 250 x 3000 x 8 19.3
-# and 26.1; the gradients of 140 x 1209 x 2 bf16 4.7 and 9.0, of 200 x 1500 x 2 float16 6.3 and 11.5, of 150 x 2000 x 4
-# float32 12.3 and 16.2. But 451 x 64 x 2, of 64 programs of 8 bytes, 4.35 and 4.28, 100 x 4000 x 16 24.9 and 25.6. Half
-# as many rows by more programs: 40 x 3000 x 2 float32 4.35 and 6.46, the gradient of 33 x 20000 x 4 bf16 15.8 and 22.4.
-# In a tile of more rows than these 900 x 3001 x 4 float16 takes 44.1 and by flat 37.7, 1400 x 6000 x 2 79.0 and 53.1,
-# the gradient of 1000 x 3000 x 2 44.6 and 34.3, of 400 x 2000 x 8 bf16 38.9 and 36.7, but of 500 x 300 x 4 float32 7.5
-# and 10.3.
-MAX_RUN_BYTES, MIN_ROWS_OF_RUNS, ROW_BYTES_OF_RUNS = 16, 64, {2: 32, 4: 64, 8: 64}
+
+# Forward: minimum bytes of a row, by the bytes of an element, with which one tile holds columns of any total size.
+# 2000 x 20000 float32: 156 us, by groups 204; 2000 x 30000 bf16, rows of 16 bytes: 241, by groups 145.
+MIN_BYTES_HELD = {2: SECTOR_BYTES, 4: SECTOR_BYTES, 8: 2 * SECTOR_BYTES}
+# Maximum share of masked rows of that tile.
+MAX_MASKED = 1 / 4
+# Gradients in two tiles, where there are more programs than multiprocessors: minimum rows of the first tile.
+# 257 x 14320 bf16: 23.9 us, in one tile 33.6; 150 x 262144 bf16: 162, in one tile 148.
+MIN_ROWS_OF_GRADIENT = 256
+# Maximum columns of a program of them, by the bytes of an element; 8 warps, float64 16.
+# 257 x 14320 bf16: 23.9 us by 16 columns, 34.7 by 32 and 16 warps.
+COLUMNS_OF_GRADIENT = {2: 16, 4: 8, 8: 8}
+# Gradients of 16 bits use groups instead if each multiprocessor has a group of this number of columns.
+# 380 x 10000: 21.1 us by groups, 23.3 in two tiles; 320 x 5000: 15.3 by groups, 14.7 in two tiles.
+COLUMNS_OF_GROUPS = 64
+# Gradients that read whole sectors, by the bytes of an element: maximum rows. 16 bits of more rows are one program to a
+# multiprocessor. 268 x 225776 float32: 291 us, by groups 414; 500 x 131072 float16: 235, otherwise 219.
+MAX_ROWS_OF_SECTORS = {2: 256, 4: 1024, 8: 1024}
+# Minimum bytes of a load of them. 229 x 70236 float16, 8 bytes: 54.9 us, by groups 94.0; 382 x 23795 float32, 4 bytes:
+# 82.4, by flat 80.3.
+MIN_BYTES_OF_SECTORS = 8
+
+# Short runs of a power of two are held as columns, where there are half as many programs as multiprocessors: channel by
+# channel the lanes of a warp read the same lines. 168 x 3479 x 4 float32: 14.7 us, channel by channel 22.6.
+
+# Maximum bytes of a run.
+MAX_RUN_BYTES = 16
+# Minimum rows; half as many are enough if there are more than two programs to a multiprocessor.
+MIN_ROWS_OF_RUNS = 64
+# Maximum bytes of a row of a program, by the bytes of an element.
+ROW_BYTES_OF_RUNS = {2: 32, 4: 64, 8: 64}
+# Maximum rows of a tile, by the bytes of an element.
+# 900 x 3001 x 4 float16: 44.1 us, by flat 37.7; gradient of 500 x 300 x 4 float32: 7.5, by flat 10.3.
 MAX_ROWS_OF_RUNS = {2: 256, 4: 512, 8: 256}
-# Gradients of no more channels to a multiprocessor are held channel by channel, by more warps: 285 x 128 x 2 float64
-# takes 4.5 us by 128 programs of 8 warps, 5.8 as columns by 128 of 2 (torch.compile 4.75), 150 x 200 x 4 float32 4.43
-# by 200 of 4, 5.13 by 100 of 2 (4.41), 230 x 120 x 2 float64 4.33 and 4.46. And float64 forward: 285 x 128 x 2 4.5 and
-# 5.2, but 150 x 200 x 4 float32 4.3 and 4.4 (H100).
+# Gradients, and float64 forward: with no more channels to a multiprocessor they are held channel by channel, by more
+# warps. Gradient of 285 x 128 x 2 float64: 4.5 us, as columns 5.8; of 230 x 120 x 2: 4.33, as columns 4.46 (H100).
 MIN_CHANNELS_OF_RUNS = 2
-# Forward float32 in so many rows, and a few more: 2080 x 150 x 4 takes 11.4 us so, by flat 15.8, channel by channel
-# 16.0, 2080 x 860 x 4 39.8, 42.9 and 67.2, 2500 x 400 x 4 27.4, 27.9 and 40.5, 1200 x 900 x 4 29.1, 29.5 and 43.9; 4000
-# x 300 x 4 by flat 32.5, channel by channel 54.0. And half as many more where all programs run at once: 1400 x 400 x 4
-# 16.5 by 100 programs, 22.1 and 22.4 (H100).
+# Forward float32: maximum rows of the first of two tiles of runs as columns.
+# 2080 x 150 x 4: 11.4 us, by flat 15.8 (H100).
 MAX_ROWS_OF_LONG_RUNS = 2048
-# Forward of so many rows at least, and runs so short, by more of a row, and by many programs: 9 x 1000000 x 2 float16
-# takes 44.0 us by 32 channels and a warp, in one tile 48.9, channel by channel 73.7, but 5 x 300001 x 2 float32 21.6
-# and 20.0, 9 x 300000 x 8 bf16 48.5 and 44.5, the gradient of 9 x 4322024 x 2 311 and 275. Of 16 bits by half as many
-# channels where all warps run at once: 9 x 20000 x 2 4.5 us, 4.9, channel by channel 5.2 (H100).
-# Of so many rows and more, pairs of 16 bits in sectors, by a few programs to a multiprocessor: 24 x 1370 x 2 bf16 takes
-# 3.47 us by 172 of a warp in two tiles, in one by two warps 3.66, channel by channel 4.97 (torch.compile 4.93; H100).
-MIN_FEW_ROWS, MAX_RUN_OF_FEW_ROWS, ROW_BYTES_OF_FEW_ROWS, MIN_ROWS_OF_PAIRS = 8, 4, 128, 17
-# Programs that do not wait for each other: of so many waves the last one is a small part.
+
+# Forward, fewer rows than half of MIN_ROWS_OF_RUNS: runs are held as columns by many programs.
+# 9 x 1000000 x 2 float16: 44.0 us, channel by channel 73.7 (H100).
+
+# Minimum rows. 5 x 300001 x 2 float32: 21.6 us, otherwise 20.0 (H100).
+MIN_FEW_ROWS = 8
+# Maximum elements of a run. 9 x 300000 x 8 bf16: 48.5 us, otherwise 44.5 (H100).
+MAX_RUN_OF_FEW_ROWS = 4
+# Bytes of a row of a program.
+ROW_BYTES_OF_FEW_ROWS = 128
+# Minimum rows for pairs of 16 bits in sectors, by a few programs to a multiprocessor.
+# 24 x 1370 x 2 bf16: 3.47 us, channel by channel 4.97 (H100).
+MIN_ROWS_OF_PAIRS = 17
+
+# Waves of programs that do not wait for each other, so that the last wave is a small part of the time.
 WAVES = 4
 # Warps of a multiprocessor that run at once where each thread has half of its elements.
 WARPS_AT_ONCE = 32
 
 
 def two_tiles_forward(problem: Problem, channels: int, limits: Limits) -> Configuration | None:
-    """Instead of one tile of so many columns; None where there would be hardly fewer masked lanes."""
+    """Two tiles instead of one of this number of columns. None where they have hardly fewer masked lanes."""
     rows, size = power_of_2_within(problem.M), problem.itemsize
     most = MAX_TWO_TILES * (2 if size == 4 else 1)
     if not MIN_TWO_TILES <= rows <= most or not has_vectors(problem):
         return None
     if limits.capability[0] != 9 and (size > 2 or rows > MAX_TWO_TILES // 2):
-        return None  # neither timed nor compiled
+        return None  # not timed or compiled on other devices
     if (size == 8 or rows > MAX_TWO_TILES) and problem.M - rows > rows // 4:
-        return None  # 8 bytes spill with half as many rows in the second tile (760 x 40000 float64)
+        return None  # with half as many rows in the second tile 8 bytes spill (760 x 40000 float64)
     found = _in_two_tiles(problem, min(channels, BYTES_OF_TWO_TILES[size] // size), WARPS_OF_TWO_TILES, limits)
     if found is None or size == 2:
         return found
@@ -103,7 +109,7 @@ def two_tiles_forward(problem: Problem, channels: int, limits: Limits) -> Config
 
 
 def two_tiles_of_gradient(problem: Problem, channels: int, limits: Limits) -> Configuration | None:
-    """By so many columns at most."""
+    """Two tiles of at most this number of columns, or None."""
     channels = min(channels, COLUMNS_OF_GRADIENT[problem.itemsize])
     if limits.capability[0] != 9 or power_of_2_within(problem.M) < MIN_ROWS_OF_GRADIENT:
         return None
@@ -112,7 +118,7 @@ def two_tiles_of_gradient(problem: Problem, channels: int, limits: Limits) -> Co
 
 
 def _in_two_tiles(problem: Problem, channels: int, warps: int, limits: Limits) -> Configuration | None:
-    """By at most so many columns and warps, whose threads have as many elements as they may hold."""
+    """At most this number of columns and warps. Threads hold as many elements as they may."""
     rows, of_warp = power_of_2_within(problem.M), held(problem) * WARP
     channels = min(channels, warps * of_warp // rows)
     configuration = Configuration("channels", channels, max(channels * rows // of_warp, 1), 1)
@@ -120,21 +126,21 @@ def _in_two_tiles(problem: Problem, channels: int, warps: int, limits: Limits) -
 
 
 def gradient_by_groups(problem: Problem, limits: Limits) -> bool:
-    """Whether groups of columns take less than programs that hold some of more rows than two tiles are worth."""
+    """Whether groups of columns are faster than programs that hold columns in two tiles."""
     wide = problem.inputs == 2 and problem.itemsize == 2 and has_vectors(problem) and limits.capability[0] == 9
     many = cdiv(problem.N, COLUMNS_OF_GROUPS) > limits.sm_count
     return wide and many and problem.M > MIN_ROWS_OF_GRADIENT
 
 
 def held_by_sectors(problem: Problem, channels: int, limits: Limits) -> bool:
-    """Whether so many columns forward are held in one tile however many there are."""
+    """Whether this number of columns forward is held in one tile whatever the total size."""
     wide = channels * problem.itemsize >= MIN_BYTES_HELD[problem.itemsize] and has_vectors(problem)
     few_masked = power_of_2(problem.M) - problem.M <= MAX_MASKED * power_of_2(problem.M)
     return problem.inputs == 1 and limits.capability[0] == 9 and wide and few_masked
 
 
 def gradient_of_sectors(problem: Problem, limits: Limits) -> Configuration | None:
-    """Many columns of a gradient, of which a program of all warps holds fewer than it reads side by side."""
+    """Many columns of a gradient, where a program of 16 warps cannot hold as many as it would read side by side."""
     block, size = power_of_2(problem.M), problem.itemsize
     most = held(problem) * MAX_WARPS * WARP
     if size == 8:
@@ -161,7 +167,7 @@ def gradient_of_sectors(problem: Problem, limits: Limits) -> Configuration | Non
 
 
 def runs_as_columns(problem: Problem, limits: Limits) -> Configuration | None:
-    """None where runs are not short, or few programs would hold them."""
+    """None where runs are not short, or where there are few programs."""
     A, C, B, size, inputs = problem
     if B == 1 or power_of_2(B) != B or B * size > MAX_RUN_BYTES or limits.capability[0] != 9:
         return None
@@ -210,7 +216,7 @@ def _few_rows_of_runs(problem: Problem, limits: Limits) -> Configuration | None:
 def _runs_in_tiles(
     problem: Problem, channels: int, tiles: list[tuple[int, int]], of_warp: int, limits: Limits
 ) -> Configuration | None:
-    """By as many warps as hold the rows of the tile, the first one of these that is legal."""
+    """The first legal tile, by as many warps as hold its rows."""
     for rows, two in tiles:
         warps = max(1, min(MAX_WARPS, channels * problem.K * rows // of_warp))
         configuration = Configuration("channels", channels, warps, two, padded=True)
@@ -220,5 +226,5 @@ def _runs_in_tiles(
 
 
 def sector_bytes(problem: Problem, channels: int) -> int:
-    """Of the sectors that programs of so few columns read."""
+    """Bytes of the sectors that programs of this number of columns, less than a sector, read."""
     return cdiv(problem.N, channels) * problem.M * SECTOR_BYTES

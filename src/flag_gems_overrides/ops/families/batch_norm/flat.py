@@ -12,7 +12,7 @@ block is a whole long row, or else by what merges the parts.
     places of channel c      (i * C + c) * B + b for each row i of a long row and each b < B
 
 A tile is ROWS long rows, ROWS times [LANES, VEC], whose loads are in flight together. The last rows of A, which make no
-tile, are the ``rest``: so many elements, which the last program of each group has.
+tile, are the ``rest``, counted in elements; the last program of each group has them.
 
 There are three launches: GROUP programs to a block for the sums, one for some channels that adds up what these have,
 and as many as before for the result. One launch whose programs wait for each other has the registers of all, and
@@ -85,7 +85,7 @@ def places_of_channels(channels, entries, C, B):
 
 @triton.jit
 def rows_of_places(places, tiles, rest, with_rest, width, ROWS: tl.constexpr):
-    """How many long rows have these places: all of so many tiles, and some of the rest."""
+    """How many long rows have these places: those of ``tiles``, and some of the rest."""
     count = tiles * ROWS + tl.zeros_like(places)
     for r in tl.static_range(ROWS):
         count += tl.where((places < rest - r * width) & with_rest, 1, 0)

@@ -11,21 +11,27 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from .estimate import estimate
 from .launches import FLAT_LOADS, FLAT_SHARE, FLAT_VECTORS, Configuration, Flat, Problem, has_vectors, launch_or_none
 
-# Warps of a program, warps of a multiprocessor, stages. Whole vectors of float32 columns forward by WIDE_WARPS, if
-# these have a row: 69460 x 32 23.0 us, 24.4 with 8, 20000 x 128 27.6 and 30.1, 5000 x 512 23.7 and 25.4, 65536 x 512
-# 153.8 and 154.8 (H100).
-FLAT_WARPS, WIDE_WARPS, FLAT_WARPS_PER_SM, STAGES = (16, 8, 4), 4, 16, 3
-# So many warps of programs of 4, whose threads have 72 registers, where a gradient has so many bytes of float64: 40000
-# x 64 x 33 takes 1173 us so, 1226 with 16, 2048 x 3937 130 and 136, but 20000 x 300, by channel, 107 and 98.4 (H100).
-FLOAT64_WARPS_PER_SM, MIN_FLOAT64_BYTES = 28, 32 << 20
-# Least tiles of a program of few elements. One is enough, and the bytes of its sums, where a multiprocessor has one
-# program at most: 8000 x 32 float32 8.8 us by 125 programs, 9.7 by 42, 38256 x 17 x 2 bf16 17.3 by 114, 18.2 by 57, the
-# gradient of 56029 x 2 bf16 8.3 by 54, 8.7 by 27, but 13489 x 112 float16 17.0 by 187 and 15.4 by 63 (H100).
+# Warps of a program, one of these.
+FLAT_WARPS = (16, 8, 4)
+# Warps of a program forward of float32 columns in whole vectors, if they hold a row.
+# 20000 x 128: 27.6 us, with 8 warps 30.1 (H100).
+WIDE_WARPS = 4
+# Warps of a multiprocessor.
+FLAT_WARPS_PER_SM = 16
+# Stages of a pipeline.
+STAGES = 3
+# Warps of a multiprocessor for large gradients of float64 in places, by programs of 4 warps, of 72 registers a thread.
+# 40000 x 64 x 33: 1173 us, with 16 warps 1226; 20000 x 300, by channel: 107, with 16 98.4 (H100).
+FLOAT64_WARPS_PER_SM = 28
+# Minimum bytes of such a gradient's input.
+MIN_FLOAT64_BYTES = 32 << 20
+# Minimum tiles of a program where there are few elements; one is enough where a multiprocessor has at most one program.
+# 8000 x 32 float32: 8.8 us by 125 programs, 9.7 by 42; 13489 x 112 float16: 17.0 by 187, 15.4 by 63 (H100).
 FEW_TILES = 2
 
 
 def flat_of(problem: Problem, limits: Limits) -> Configuration | None:
-    """What is estimated to take the least time; None if rows are too long or too few."""
+    """The configuration with the lowest estimate. None if rows are too long or too few."""
     found = [
         each
         for each in _flats(problem, limits, FLAT_SHARE, FEW_TILES)
@@ -45,9 +51,9 @@ def flat_of(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _flats(problem: Problem, limits: Limits, share: int, few_tiles: int) -> Iterator[Configuration]:
-    """By channel if a tile has room for a long row, or by place; some may not be legal.
+    """By channel if a tile has room for a long row, or by place. Some may not be legal.
 
-    share: of the bytes of its sums, which a program reads; few_tiles: of a program, if there are few elements
+    share: times the bytes of its sums that a program reads at least; few_tiles: its tiles if there are few elements
     """
     A, C, B, size, inputs = problem
     vec = VECTOR_BYTES // size

@@ -160,8 +160,8 @@ def batch_norm_groups(
     merges all parts.
 
     EDGES is not 0 where runs of B begin anywhere. ``vectors`` is B then, ``total`` the whole vectors of a channel, as
-    unaligned_tile_at counts them; besides its slice of them a program has the heads and tails of the runs that end in
-    it, as many as EDGES lanes have room for at a time.
+    unaligned_tile_at counts them. A program has its slice of them, and the heads and tails of the runs that end in the
+    slice, as many as EDGES lanes have room for at a time.
 
     partial_ptr: [3, GROUP, C], less than 2**31 numbers, because a part has many elements; None if programs exchange
     words

@@ -26,63 +26,68 @@ from .launches import (
 )
 from .side_by_side import ROW_BYTES, neighbours
 
-# (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more tiles to a program, so that fewer
-# programs exchange sums: 65536 x 512 bf16 takes 83 us, its gradient 110; with 8 warps 95 and 112.
+# (loads, warps, warps of a multiprocessor, tiles of a program). Columns have more warps and tiles to a program, so that
+# fewer programs exchange sums. 65536 x 512 bf16: 83 us, with 8 warps 95.
 ROWS, COLUMNS = (2, 4, 32, 1), (4, 16, 16, 2)
-# Least tiles of a program of rows: more tiles make fewer programs.
+# Minimum tiles of a program of rows, one of these. More tiles make fewer programs.
 TILES = (1, 2, 4)
-# Warps of a multiprocessor for float32 columns forward: 65536 x 512 takes 128 us, 148 with 16; 240974 x 59 101 and
-# 118. The same where no program waits: the gradient of 592 x 206606 bf16 takes 412 us, 444 with a pipeline instead,
-# 535 with neither.
+# Warps of a multiprocessor for float32 columns forward, and where no program waits.
+# 65536 x 512 float32: 128 us, with 16 warps 148; gradient of 592 x 206606 bf16: 412, with a pipeline instead 444.
 COLUMNS_WARPS_ALONE = 32
-# Rows that are no whole vectors have twice the loads forward, more warps in gradients, and are padded. Over 45
-# problems of more than 8 MB (tune --seed 0) 4 loads reach 90 % of the speed of the fastest configuration and 2 reach
-# 76 %; in gradients 32 warps reach 75 %, 64 reach 97 % but spill 16 bytes; 36, the most that spill none, were not
-# measured.
-SINGLE_LOADS, SINGLE_WARPS = 4, 36
-# Whole vectors with more programs to a channel than MANY_PARTS have so many warps to a multiprocessor. With 24 on sm_90
-# 20 x 6 x 65536 bfloat16 spills 8 bytes, its gradient 16 (Triton 3.7), that of 4 x 16 x 262144 float32 24 (3.6 too);
-# with up to 32 programs none does. The same where runs have heads and tails: 16 x 352 x 39489 float16 spills 8 bytes
-# (Triton 3.7). On sm_100 with 20 the gradient of 20 x 6 x 65536 bfloat16 8 bytes, with 16 none.
-MANY_PARTS, MANY_PARTS_WARPS, MANY_PARTS_WARPS_SM_100 = 32, 20, 16
-# Of the loads of a loop.
+# Loads forward of rows that are no whole vectors: 45 problems of more than 8 MB reach 90 % of the speed of the fastest
+# configuration, 76 % with 2 loads.
+SINGLE_LOADS = 4
+# Warps of a multiprocessor for gradients of rows that are no whole vectors. 64 would be faster, but spill 16 bytes.
+SINGLE_WARPS = 36
+# Programs to a channel above which whole vectors get MANY_PARTS_WARPS warps to a multiprocessor: to merge more parts
+# takes registers. Runs with heads and tails get them too.
+MANY_PARTS = 32
+# Warps above MANY_PARTS. With 24, 20 x 6 x 65536 bf16 spills 8 bytes on sm_90, and with 20 on sm_100.
+MANY_PARTS_WARPS, MANY_PARTS_WARPS_SM_100 = 20, 16
+# Stages of a loop's loads.
 STAGES = 3
-# Registers of a thread whose elements are of several channels: with 64, 2787 x 719 x 8 float32 spills 64 bytes and
-# 1536 x 21 x 32 float16 8; with 72 the first spills 8. Gradients of single elements have fewer loads in flight: 2787
-# x 719 x 7 float32 needs 56.
+# Registers of a thread whose elements are of several channels. With 64, 2787 x 719 x 8 float32 spills 64 bytes, with 72
+# still 8. Gradients of single elements have fewer loads in flight and need less.
 CHANNELS_REGISTERS = 80
-# Forward float64 of runs that are no whole vectors: where a program has whole channels, however long, it has twice the
-# loads in flight: 8 x 760 x 5421 takes 302 us so, 354 by 528 programs (PyTorch 319), 8 x 300 x 5421 137 and 159 (147),
-# unless in the last of its turns, which take as long each, most multiprocessors have none, or runs are shorter than its
-# tile: 20 x 200 x 3001 142 us and 135, 8 x 700 x 1971 111 and 104 by half as many loads.
-# Where several share a channel, in pieces of a power of two, which have a pipeline, of at most so many lanes for each
-# element: 64 x 2 x 362249 405 us element by element in a pipeline, 517 by heads, vectors and tails without, 8 x 60 x
-# 5421 32.7 and 36.3, 20 x 20 x 3001 21.7 and 23.5 (H100).
-MAX_OF_LAST_TURN, WARPS_OF_PIECES, LOADS_OF_PIECES, MAX_PADDING_OF_PIECES = 4 / 3, 8, 8, 1.2
-# Bytes of a gradient's only channel that one program goes through.
+
+# Forward float64 of runs that are no whole vectors. A program that has whole channels has twice the loads in flight.
+# 8 x 760 x 5421: 302 us, by 528 programs 354 (H100).
+
+# Such programs are used up to this ratio of channels in full turns to all channels: all turns take the same time, and
+# most multiprocessors may have none in the last. 20 x 200 x 3001: 142 us, by half as many loads 135 (H100).
+MAX_OF_LAST_TURN = 4 / 3
+# Programs that share a channel read pieces of a power of two in a pipeline: their warps and loads.
+# 64 x 2 x 362249: 405 us, by heads, vectors and tails without a pipeline 517 (H100).
+WARPS_OF_PIECES, LOADS_OF_PIECES = 8, 8
+# Maximum lanes of these pieces for each element.
+MAX_PADDING_OF_PIECES = 1.2
+
+# Maximum bytes of the only channel of a gradient that one program goes through.
 MAX_BYTES_ALONE = 32 << 10
-# Tiles of a program of half as many columns forward, by the bytes of an element.
+# Maximum tiles of a program of half as many columns forward, by the bytes of an element.
 MAX_TILES_OF_HALF = {2: 4, 4: 2}
-# Half as many columns of float32 to a program where a multiprocessor has no more elements, two tiles.
+# Maximum elements to a multiprocessor, two tiles, with which a program of a float32 gradient has half as many columns.
 MAX_SHARE_OF_HALF = 8192
-# Gradients of 16 bits with heads and tails, of at most so many times the bytes of L2, in turns that read so much of it:
-# 8 x 428 x 5940 bf16 takes 70.8 us by 107 channels at once, by 143 74.0, by 214 76.2, by all of them, a program each,
-# 83.7 (torch.compile 75.3; H100). 16 x 500 x 4096, of 2.5 times the bytes, 109 by half of them, 112 by all.
-MAX_OF_L2_IN_TURNS, SHARE_OF_L2_IN_TURNS = 2, 2 / 5
-# Few columns forward that programs would hold one by one, with as many rows as all registers of a multiprocessor hold:
-# by groups of 8 warps 14440 x 5 float32 takes 6.76 us, 10.9 by column (4 warps spill; torch.compile 8.9), 9000 x 5 6.39
-# and 8.33, 11769 x 8 float16 7.31 and 8.65, 12000 x 4 float32 6.63 and 8.74 (H100).
-FEW_COLUMNS, ROWS_OF_FEW_COLUMNS = (4, 8), range(8193, 16385)
-# Their loads, of whole vectors or not, and of odd numbers of more rows: 20000 x 5 float32 takes 7.16 us by 79 programs,
-# by flat 9.66, 30000 x 7 bf16 7.56 and 11.4, 20000 x 6 float32, too, 7.21 and 10.4 (H100).
+# Gradients of 16 bits with heads and tails, of at most this many times the bytes of L2, are read in turns.
+# 8 x 428 x 5940 bf16: 70.8 us by 107 channels at once, 83.7 by all of them (H100).
+MAX_OF_L2_IN_TURNS = 2
+# Share of L2 that a turn reads.
+SHARE_OF_L2_IN_TURNS = 2 / 5
+# Forward, this number of columns, rounded up to a power of two, is read by groups of 8 warps where programs would hold
+# columns one by one. 14440 x 5 float32: 6.76 us, by column 10.9 (H100). 4 warps spill.
+FEW_COLUMNS = (4, 8)
+# Rows of these columns: as many as all registers of a multiprocessor hold.
+ROWS_OF_FEW_COLUMNS = range(8193, 16385)
+# Loads of few columns in whole vectors, and of single elements, also of odd numbers of more rows.
+# 20000 x 5 float32: 7.16 us by 79 programs, by flat 9.66 (H100).
 LOADS_OF_FEW_COLUMNS, SINGLES_OF_FEW_COLUMNS = 2, 8
-# Most lanes for each element of a run that is read in pieces of a power of two: 32 x 2048 x 49 bf16 takes 14.3 us so,
-# 20.4 without; 21627 x 22 x 3, with 4 lanes for 3 elements, 170 and 54.
+# Maximum lanes for each element of a run that is read in pieces of a power of two.
+# 32 x 2048 x 49 bf16: 14.3 us, without pieces 20.4; 21627 x 22 x 3, 4 lanes for 3 elements: 170, without 54.
 MAX_PADDING = 1.32
 
 
 def groups_of(problem: Problem, limits: Limits) -> Configuration:
-    """What is estimated to take the least time."""
+    """The configuration with the lowest estimate."""
     by_registers = groups_by_registers(problem, limits)
     variants = _variants_of(by_registers, problem, limits)
     legal = (each for each in variants if launch_or_none(problem, each, limits) is not None)
@@ -91,7 +96,7 @@ def groups_of(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _in_turns(problem: Problem, groups: Configuration, limits: Limits) -> Configuration:
-    """So few channels at once that L2 holds what is read again, where one program to each would read all of them."""
+    """Fewer channels at once, so that L2 holds what is read again, where a program to each channel would read all."""
     total = problem.M * problem.N * problem.K * problem.itemsize * problem.inputs
     launched = launch_or_none(problem, groups, limits)
     alone = isinstance(launched, Groups) and launched.group == 1 and launched.programs == problem.N
@@ -104,7 +109,7 @@ def _in_turns(problem: Problem, groups: Configuration, limits: Limits) -> Config
 
 
 def few_columns(problem: Problem, limits: Limits) -> Configuration | None:
-    """Of so many rows forward that a program would hold one; None for other problems."""
+    """Forward, many rows of few columns, where a program would hold one column. None for other problems."""
     A, C, B, size, inputs = problem
     whole = has_vectors(problem)
     possible = B == inputs == 1 and power_of_2(C) in FEW_COLUMNS and A in ROWS_OF_FEW_COLUMNS
@@ -116,12 +121,12 @@ def few_columns(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    # A pipeline takes registers: 32 x 256 x 3136 bf16 48 us, 56 by more programs without. On sm_80 16 bytes spill.
-    # Forward elements one by one take more of them: 8 bytes spill with 24 warps (135 x 7 x 3982 bfloat16, sm_90).
+    # A pipeline takes registers and leaves fewer warps. On sm_80 16 bytes spill. Single elements forward take more
+    # registers: 8 bytes spill with 24 warps on sm_90. 32 x 256 x 3136 bf16: 48 us, without a pipeline 56.
     share = 5 / 8 if problem.inputs == 1 and problem.K > 1 and not has_vectors(problem) else 3 / 4
     pipelined = groups._replace(stages=STAGES, warps_per_sm=int(groups.warps_per_sm * share))
     if _has_many_parts(problem, pipelined, limits) or has_edges(problem):
-        # Forward with 20 misaligned ones spill: 40 bytes of 3 x 528 x 19495 float32, on sm_80 16 of 16 bits.
+        # Forward with 20 warps unaligned runs spill: 40 bytes of 3 x 528 x 19495 float32, on sm_80 16 of 16 bits.
         few = limits.capability[0] > 9 or (problem.inputs == 1 and has_edges(problem))
         pipelined = pipelined._replace(warps_per_sm=MANY_PARTS_WARPS_SM_100 if few else MANY_PARTS_WARPS)
     single_float64 = problem.inputs == 1 and problem.itemsize == 8 and has_edges(problem)
@@ -139,77 +144,73 @@ def _variants_of(groups: Configuration, problem: Problem, limits: Limits) -> Ite
     if problem.K == 1:
         little = problem.M * problem.N * problem.itemsize <= LITTLE_BYTES
         if problem.inputs == 1 and groups.channels >= problem.N and little:
-            # Few columns by more, smaller programs: 16481 x 4 float32 8.3 us by 32 of 8 warps, flat 11.5, 11.2 by 8 of
-            # 16 warps (H100; torch.compile 10.5).
+            # Few columns by more, smaller programs.
+            # 16481 x 4 float32: 8.3 us by 32 of 8 warps, 11.2 by 8 of 16 warps (H100).
             single = problem.N % 2 or (problem.itemsize == 4 and 2 < problem.N < FEW_COLUMNS[-1])
             single = single and not has_vectors(problem)
             loads = SINGLES_OF_FEW_COLUMNS if single else LOADS_OF_FEW_COLUMNS
             yield groups._replace(warps=8, loads=loads, warps_per_sm=16, tiles=1)
             if problem.itemsize == 2 and problem.N % 4 == 2 and problem.N > 2:
-                # 23640 x 6 bf16 8.9 us by 47 programs of a pipeline, 10.6 by 23 of two tiles; but 60000 x 2 8.1 by 30
-                # of a pipeline, 7.0 by 118 of 8 warps (H100).
+                # 23640 x 6 bf16: 8.9 us by 47 programs with a pipeline, 10.6 by 23 of two tiles; 60000 x 2 bf16: 8.1 by
+                # 30 with a pipeline, 7.0 by 118 of 8 warps (H100).
                 yield pipelined._replace(tiles=1)
         wide = has_vectors(problem) and problem.itemsize < 8
         alone = cdiv(problem.N, groups.channels) >= limits.sm_count
         if wide and alone and groups.loads == COLUMNS[0]:
-            # With as many loads 8 bytes spill, forward 32 (592 x 206608 bfloat16).
+            # With twice the loads gradients spill 8 bytes, forward 32 (592 x 206608 bf16).
             for warps_per_sm in (COLUMNS_WARPS_ALONE, groups.warps_per_sm):
                 yield groups._replace(loads=groups.loads // 2, warps_per_sm=warps_per_sm)
         if alone and problem.inputs == 2 and problem.itemsize < 8:
             yield groups._replace(warps_per_sm=COLUMNS_WARPS_ALONE)
         if wide and problem.inputs == 2 and problem.itemsize == 4:
-            # As many programs as there is room for where columns are short: the gradient of 3012 x 512 float32 takes
-            # 21.6 us by 128 programs of two tiles at most, by flat 24.7 (H100; PyTorch 22.6). Of misaligned 16 bits 152
-            # bytes spill (4012 x 512 bf16).
+            # As many programs as there is room for where columns are short. Unaligned 16 bits spill 152 bytes (4012 x
+            # 512). Gradient of 3012 x 512 float32: 21.6 us by 128 programs of at most two tiles, by flat 24.7 (H100).
             yield groups._replace(tiles=1)
         narrow = problem.inputs == 2 and limits.sm_count * groups.channels >= 4 * problem.N
         half = groups._replace(channels=groups.channels // 2, loads=COLUMNS[0] // 2)
         if wide and problem.inputs == 1 and problem.N > MAX_EARLY_COLUMNS:
-            # Forward half as many columns where each program has few tiles, and flat's programs add up two blocks of
-            # channels: 6319 x 144 float16 12.7 us, with all columns 17.3, by flat 16.5 (torch.compile 11.9), float32
-            # 12.3, by flat 14.4, 20000 x 144 bf16 18.8 and 21.0, 5000 x 200 13.1 and 13.0 (H100).
+            # Forward half as many columns where each program has few tiles, and programs of flat add up two blocks of
+            # channels. 6319 x 144 float16: 12.7 us, with all columns 17.3; 5000 x 200 bf16: 13.1, by flat 13.0 (H100).
             one_each, most = half._replace(tiles=1), MAX_TILES_OF_HALF[problem.itemsize]
             launched = launch_or_none(problem, one_each, limits)
             if isinstance(launched, Groups) and launched.slice_size <= most * launched.tiling.rows:
                 yield one_each
         if wide and narrow and problem.itemsize == 2:
-            # Half as many columns, so that fewer programs wait for each other: the gradient of 7868 x 304 bf16 takes
-            # 22.4 us so, 26.1 with all of them, by flat 25.1, of 15789 x 304 with all 35.0, by flat 37.7 (H100; PyTorch
-            # 23.3 and 39.0). And more programs where columns are short: of 3947 x 304 15.9 us, by flat 18.5.
+            # Half as many columns, so that fewer programs wait for each other. More programs where columns are short.
+            # Gradient of 7868 x 304 bf16: 22.4 us, with all columns 26.1 (H100).
             yield half
             yield half._replace(tiles=1)
         elif wide and narrow and limits.sm_count * MAX_SHARE_OF_HALF >= problem.M * problem.N:
-            # 6287 x 128 float32 16.1 us, 18.0 with all columns, by flat 17.4 (H100).
+            # 6287 x 128 float32: 16.1 us, with all columns 18.0 (H100).
             yield half._replace(tiles=1)
-        # Of whole vectors 104 and 288 bytes spill (156093 x 168 bfloat16, both directions), of float32 that are not
-        # aligned 32 (20000 x 128 takes 25.5 us so, 26.1 without; H100), of float64 on sm_100 8 (70000 x 128). Single
-        # columns have no pipeline.
+        # No pipeline where it spills: whole vectors 104 bytes (156093 x 168 bf16), unaligned float32 32 (20000 x 128),
+        # float64 on sm_100 8 (70000 x 128). Single columns have no pipeline.
         spills = wide or (problem.itemsize == 8 and limits.capability[0] > 9)
         yield groups if spills or problem.N % 2 else pipelined
         return
-    # On sm_100 8 bytes of a gradient spill.
+    # On sm_100 gradients spill 8 bytes.
     alone = has_vectors(problem) and (problem.inputs == 1 or limits.capability[0] == 9)
-    # Few programs do not wait long for each other: the gradient of one channel of 9411 float32 takes 7.5 us by nine, of
-    # 28685 7.6 by 28, but by one program 8.9, and of 26192 bf16 8.6; of 8448 bf16 5.9.
+    # A gradient's only channel is shared if it is large: few programs do not wait long for each other.
+    # One channel of 28685 float32: 7.6 us by 28 programs, 8.9 by one.
     bytes_of_one = problem.M * problem.K * problem.itemsize if problem.N == 1 and problem.inputs == 2 else 0
     balanced = cdiv(problem.N, limits.sm_count) * limits.sm_count <= MAX_OF_LAST_TURN * problem.N
     tile = elements(problem, 2 * groups.loads, True) * MAX_WARPS * WARP
     in_flight = single_float64 and limits.capability[0] == 9 and balanced and tile <= problem.K
     short = problem.M * problem.K <= MAX_ALONE or in_flight
     if alone and short and bytes_of_one <= MAX_BYTES_ALONE:
-        # With heads and tails 8 bytes spill (3 x 3 x 8001 float16).
+        # Twice the loads with heads and tails spill 8 bytes (3 x 3 x 8001 float16).
         loads = groups.loads if has_edges(problem) and not in_flight else 2 * groups.loads
         yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
     for least in TILES:
         yield pipelined._replace(tiles=least)
         if problem.inputs == 1 and groups.channels > problem.N and has_vectors(problem):
-            # No lanes of channels that there are not: 22324 x 3 x 8 bf16 takes 7.8 us so, 9.6 by four channels at a
-            # time, whose sums spill 48 bytes (H100).
+            # No lanes for absent channels. 22324 x 3 x 8 bf16: 7.8 us, by four channels at a time, which spill, 9.6
+            # (H100).
             yield pipelined._replace(channels=1, tiles=least)
 
 
 def _has_many_parts(problem: Problem, groups: Configuration, limits: Limits) -> bool:
-    """Whether channels of whole vectors have so many programs that merging them spills."""
+    """Whether channels of whole vectors have more programs than can merge them without spills."""
     alike = problem.K > 1 and problem.itemsize < 8 and has_vectors(problem)
     at_once = limits.sm_count * (groups.warps_per_sm // groups.warps)
     return alike and groups.channels == 1 and at_once > MANY_PARTS * problem.N
@@ -225,7 +226,7 @@ def groups_by_registers(problem: Problem, limits: Limits) -> Configuration:
     elif columns and size == 8:
         loads //= 2  # 8 bytes spill
     if columns and inputs == 2 and limits.capability[0] != 9:
-        # 28304 x 64 bfloat16 spills 32 and 56 bytes on sm_80 and sm_100.
+        # 28304 x 64 bf16 spills 32 bytes on sm_80 and 56 on sm_100.
         loads //= 2
     single = not columns and not has_vectors(problem)
     if single and inputs == 1:
@@ -239,7 +240,7 @@ def groups_by_registers(problem: Problem, limits: Limits) -> Configuration:
         registers = max(registers, CHANNELS_REGISTERS)
     max_warps = limits.registers_per_sm // WARP // registers
     warps_per_sm = min(warps_per_sm, max_warps // warps * warps)
-    # Of few rows several tiles too.
+    # Smaller programs, so that few rows make several tiles too.
     while columns and warps > 4 and A * channels < 2 * elements(problem, loads, has_vectors(problem)) * warps * WARP:
         warps //= 2
     configuration = Configuration("groups", channels, warps, loads, warps_per_sm, least)
@@ -249,7 +250,7 @@ def groups_by_registers(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _padded(problem: Problem, configuration: Configuration) -> bool:
-    """Whether it is worth masked lanes not to divide for each load: where a load is of less than a vector."""
+    """Whether masked lanes are worth that threads do not divide: only where a load is less than a vector."""
     return problem.K > 1 and not has_vectors(problem) and _padding(problem, configuration) <= MAX_PADDING
 
 

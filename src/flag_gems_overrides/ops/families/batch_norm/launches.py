@@ -9,72 +9,84 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 
-# Of the bytes of a vector, the share that a thread loads where it loads one by one.
+# A thread that loads elements one by one loads a vector's bytes divided by this number.
 SINGLES = 4
-# Elements of each input that a thread holds where a program has whole channels, by the number of inputs.
+# Maximum elements of each input in a thread where a program holds whole channels, by the number of inputs.
 MAX_ELEMENTS = {1: 32, 2: 16}
+# Maximum warps of a program.
 MAX_WARPS = 16
-# Share of the registers of a thread that may hold sums and loads; the others hold addresses and masks.
+# Share of a thread's registers for sums and loads. Addresses and masks need the others.
 MAX_REGISTERS = 0.75
-# ALONE tiles at least means that no program shares a block of channels. Such a program has at most MAX_ALONE
-# elements, or twice the share of a multiprocessor.
-ALONE, MAX_ALONE = 1 << 30, 32768
+# Minimum tiles of a program that mean that no program shares a block of channels.
+ALONE = 1 << 30
+# Maximum elements of such a program, or twice the share of a multiprocessor.
+MAX_ALONE = 32768
 # Parts of other programs that a thread of the last program of a group loads at a time.
 PARTS_PER_THREAD = 2
-# Runs of so many bytes, which are no whole vectors, are read as a head, vectors and a tail: the gradients of 16 x 352 x
-# 39489 float16 577 us, element by element 1653, of 5 x 7063 x 875 float32 143 and 194. The bound itself is estimated.
+# Minimum bytes of runs, no whole vectors, that are read as a head, vectors and a tail. The bound is estimated.
+# Gradient of 5 x 7063 x 875 float32: 143 us, element by element 194.
 MIN_UNALIGNED_BYTES = 512
-# Of gradients with loads of two bytes half as many: 2632 x 5 x 219 bf16 21.6 us so, element by element 30.3, 3464 x 11
-# x 173 40.3 and 59.8, 40 x 2000 x 201 46.1 and 70.4, 10 x 13784 x 137 49.2 and 86.4 (H100).
-MIN_ODD_BYTES, BYTES_OF_ODD_LOADS = 256, 2
-# Forward they are gone through so in tiles only where all are more than LITTLE_BYTES, of 16 bits LITTLE_EDGES, since
-# heads and tails are one more wait: 3 x 528 x 19495 bf16 76.4 us, element by element 174.5 (PyTorch 140.9), 40 x 200 x
-# 3001 67.5 and 130.4, 3 x 528 x 10001 float32 76.3 and 86.9, 8 x 700 x 1971 float64 105.4 and 129.8, 40 x 20 x 3001
-# bf16 17.4 and 22.8, 2 x 18 x 11805 float32 11.4 and 12.6, 1263 x 1 x 409 bf16 11.6 and 14.0, but 5 x 1 x 20001 float32
-# 10.3 and 10.0, 3 x 3 x 8001 float16 10.1 and 7.7 (H100).
-LITTLE_EDGES, LITTLE_BYTES = {2: 3 << 18}, 1 << 20
-# Words that a thread of a group collects of the other programs at most, in each plane.
+# The same for gradients with loads of at most BYTES_OF_ODD_LOADS bytes.
+# 2632 x 5 x 219 bf16: 21.6 us, element by element 30.3 (H100).
+MIN_ODD_BYTES = 256
+# Maximum bytes of an element-wise load for MIN_ODD_BYTES.
+BYTES_OF_ODD_LOADS = 2
+# Little data, in bytes: there are more programs then, and heads and tails forward cost one more wait.
+# 2 x 18 x 11805 float32: 11.4 us, element by element 12.6; 5 x 1 x 20001 float32: 10.3, element by element 10.0 (H100).
+LITTLE_BYTES = 1 << 20
+# Bytes of 16 bits forward up to which runs have no heads and tails, instead of LITTLE_BYTES.
+# 1263 x 1 x 409 bf16: 11.6 us, element by element 14.0; 3 x 3 x 8001 float16: 10.1, element by element 7.7 (H100).
+LITTLE_EDGES = {2: 3 << 18}
+# Maximum words of the other programs that a thread of a group collects, in each plane.
 WORDS_OF_THREAD = 8
-# Programs that exchange words at most, and of a group where there are more: 20 x 6 x 65536 bf16, of groups of 110, is
-# 27.6 us by 660, with the flag 24.7, but 16 x 64 x 25000, of groups of 12, 64.0 by 768, with the flag 69.8, the
-# gradients of 24 x 96 x 9000 float16 83.1 and 87.1, of 32 x 256 x 3136 bf16 92.7 and 95.5, 16 x 32 x 40000 bf16, of
-# groups of 24, 49.1 and 54.6, the gradient of 8 x 20 x 65536 float16, of 33, 41.4 and 46.8 (H100).
-MAX_PROGRAMS_BY_WORDS, SMALL_GROUP = 512, 33
-# Elements of a tile at most.
+# Maximum programs that exchange words, if groups are larger than SMALL_GROUP.
+# 20 x 6 x 65536 bf16, groups of 110: 27.6 us by 660 programs, with a flag 24.7 (H100).
+MAX_PROGRAMS_BY_WORDS = 512
+# Maximum programs of a group that exchanges words whatever the number of programs.
+# 16 x 64 x 25000 bf16, groups of 12: 64.0 us by 768 programs, with a flag 69.8 (H100).
+SMALL_GROUP = 33
+# Maximum elements of a tile.
 MAX_BLOCK = 1 << 16
-# Columns of a program that holds runs as them at most.
+# Maximum columns of a program that holds runs as columns.
 MAX_COLUMNS_OF_RUNS = 256
-# Of a tile of vectors a tile of heads and tails has the share of 1 / EDGES_OF_TILE (112 bytes spill with as many).
+# A tile of heads and tails has one of this number of parts of a tile of vectors. With as many, 112 bytes spill.
 EDGES_OF_TILE = 4
-# groups: programs of fewer tiles than these are rounded up, or each has one more tile of a few rows: forward 533 x 17 x
-# 39 float16 10.7 us, rounded down 11.9, 35637 x 8 bf16 9.8 and 10.4, the gradients of 3000 x 12 x 5 float16 11.1 and
-# 12.3, of 52479 x 1 float32 8.4 and 8.9, but of 8 x 56 x 10153 bf16, of four tiles each, 27.6 and 26.8; of 4480 x 3 x 3
-# 53 programs of two tiles take 10.5, 105 of one 9.7, so several tiles only where all multiprocessors have some (H100).
+# groups: below this number of tiles to a program, the number of programs is rounded up, so that none has one more tile.
+# 533 x 17 x 39 float16: 10.7 us, rounded down 11.9; gradient of 8 x 56 x 10153 bf16, four tiles each: 27.6 rounded up,
+# 26.8 rounded down (H100).
 MANY_TILES = 4
-# channels: loads of what holds runs in two tiles.
+# channels: value of loads in a configuration that holds runs in two tiles.
 TWO_TILES = 2
 # Bytes that a program stores side by side where the elements of a channel are contiguous.
 ROW_BYTES = 128
-# flat: most vectors of a row in a thread; most vectors of a tile in a thread, by the number of inputs (more spill);
-# registers of a thread (left to itself the compiler spills 8 bytes to fit another program).
-FLAT_VECTORS, FLAT_LOADS, FLAT_REGISTERS = 2, {1: 4, 2: 2}, 128
-# flat: sums of a thread that are on their way at a time when a program adds up what it has of channels, by the number
-# of inputs: 13489 x 112 float16 15.4 us with 16, with 4 16.6, the gradient of 16384 x 25 bf16 10.2 and 11.0 (H100).
-# Forward 8 bytes spill with 16 (7663 x 21 x 3 float16).
+# flat: maximum vectors of a row in a thread.
+FLAT_VECTORS = 2
+# flat: maximum vectors of a tile in a thread, by the number of inputs. More spill.
+FLAT_LOADS = {1: 4, 2: 2}
+# flat: registers of a thread. Without the limit, the compiler spills 8 bytes to fit another program.
+FLAT_REGISTERS = 128
+# flat: sums of a thread in flight when a program adds up its channels, by the number of inputs. Forward 16 spill.
+# Gradient of 16384 x 25 bf16: 10.2 us with 16 sums, 11.0 with 4 (H100).
 SUMS_OF_THREAD = {1: 8, 2: 16}
-# flat: how many times the bytes of its sums a program reads at least, unless that leaves few programs. If blocks are no
-# whole rows: programs in so many waves if a block has few of them, so that the last wave is short.
-FLAT_SHARE, FLAT_WAVES = 4, 4
-# flat: lanes of a gradient's programs that are rounded up where there are fewer than multiprocessors: 35110 x 5 bf16
-# 8.7 us, rounded down 9.8, 11144 x 5 x 3 8.3 and 9.3, 8192 x 60 float16 9.3 and 9.6, but forward 13489 x 112 16.7 and
-# 15.6 (H100).
+# flat: times the bytes of its sums that a program reads at least, unless that leaves few programs.
+FLAT_SHARE = 4
+# flat: waves of programs where blocks are no whole rows and have few programs, so that the last wave is short.
+FLAT_WAVES = 4
+# flat: maximum lanes of a gradient's programs whose number is rounded up if it is less than that of multiprocessors.
+# 35110 x 5 bf16: 8.7 us, rounded down 9.8; forward 13489 x 112 float16: 16.7, rounded down 15.6 (H100).
 LANES_OF_SMALL = 128
-# flat: channels of a program that merges the parts, entries of them that it loads at a time, and registers of a thread
-# (with 128 float64 spills 96 bytes, left to itself the compiler spills 8 of float32 on sm_100). Statistics of places in
-# float64: one entry to a thread, or 8 bytes spill (8000 x 5000, Triton 3.6).
-MERGED_CHANNELS, MERGED_ELEMENTS, MERGE_WARPS, MERGE_REGISTERS = 8, 1024, 4, 255
-# More of them where that leaves so many programs to a multiprocessor, or down to so few, of more entries.
-MIN_MERGED_CHANNELS, MAX_MERGED_CHANNELS, MERGE_WAVES = 2, 128, 2
+# flat: channels of a program that merges parts.
+MERGED_CHANNELS = 8
+# flat: entries of parts that such a program loads at a time.
+MERGED_ELEMENTS = 1024
+# flat: its warps.
+MERGE_WARPS = 4
+# flat: registers of its threads. With 128, float64 spills 96 bytes; without a limit, float32 on sm_100 spills 8.
+MERGE_REGISTERS = 255
+# flat: fewest and most channels of a program that merges.
+MIN_MERGED_CHANNELS, MAX_MERGED_CHANNELS = 2, 128
+# flat: programs that merge to a multiprocessor that must be left if their channels are doubled.
+MERGE_WAVES = 2
 
 
 class Problem(NamedTuple):
@@ -193,7 +205,7 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
-    """ValueError if the problem cannot be launched so."""
+    """ValueError where the configuration is not legal for the problem."""
     kernel, channels, warps, *_ = configuration
     if not (0 < channels <= power_of_2(problem.N) and 0 < warps <= MAX_WARPS):
         raise ValueError(f"no legal program: {configuration}")
@@ -226,13 +238,13 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
 
 
 def _two_tiles(problem: Problem, channels: int, warps: int) -> Channels:
-    """Programs that hold channels as the greatest power of two of their elements, and the other ones."""
+    """Programs that hold channels as the greatest power of two of their elements, and the remaining ones."""
     count = problem.M * problem.K
     block = power_of_2_within(count)
     rest = max(power_of_2(count - block), block // 8)
     if not 0 < count - block <= rest <= block // 2:
         raise ValueError("channels that two tiles hold with few masked lanes")
-    # Runs of one channel: as many of each input as forward, of which there are 128 registers of a gradient.
+    # Runs of one channel: a thread of a gradient, with 128 registers, holds as many elements of each input as forward.
     per_thread = held(problem) * (problem.inputs if channels == 1 and problem.K > 1 else 1)
     if channels * block > per_thread * warps * WARP or channels * rest < warps * WARP:
         raise ValueError("a program does not hold a channel")
@@ -251,9 +263,11 @@ def _runs_in_columns(problem: Problem, channels: int, warps: int, two: bool, lim
 
 
 def _reads_again(problem: Problem, tiling: Tiling, limits: Limits) -> bool:
-    """Whether programs of a gradient that would take all registers of a multiprocessor read x and dy again, from L1, so
-    that two of them run at once: one alone loads, computes, and stores in turns. 99 x 21007 x 96 float16 takes 371 us
-    so, 445 without (H200). Wider elements are too many for L1; runs with heads and tails were not timed.
+    """Whether programs of a gradient read x and dy again, from L1, and do not keep them in registers.
+
+    Only where a program would take all registers of a multiprocessor: two run at once this way, and one alone loads,
+    computes and stores in turns. L1 cannot hold wider elements. Runs with heads and tails were not timed.
+    99 x 21007 x 96 float16: 371 us, otherwise 445 (H200).
     """
     full = tiling.channels == 1 and tiling.block > held(problem) * MAX_WARPS * WARP
     narrow = problem.inputs == 2 and problem.itemsize == 2 and not tiling.edges
@@ -272,14 +286,13 @@ def held(problem: Problem) -> int:
 
 
 def held_of_one(problem: Problem, unaligned: bool, limits: Limits) -> int:
-    """The same of a program that has one channel and a multiprocessor: twice as many, because the others read x twice.
-    Forward 59 x 2358 x 496 float32 205 us, 283 so, bfloat16 108 and 156; 16 x 2000 x 1030 float32 122 and 164, 16 x
-    140 x 1600 19.9 and 26.0, 16 x 20 x 1600 8.2 and 11.7; the gradients of 99 x 21007 x 96 float16 517 and 714, of 128
-    x 8000 x 96 float32 436 and 632 (H100).
+    """Maximum elements of each input in a thread of a program that has one channel, and a multiprocessor to itself.
 
-    With loads of one element, or offsets of 64 bits, 64 to 120 bytes spill; on sm_100 of 4 bytes 8 (27754 float16), of
-    8 bytes 40 (2700 x 1000 x 12 float16, Triton 3.7). Gradients: of whole vectors, and of float64 element by element
-    by at most a program to a multiprocessor: of 272 x 16 x 19 6.2 us so, with groups 7.1 (H100; torch.compile 7.1).
+    They are twice as many, because other kernels read x twice. Forward 59 x 2358 x 496 float32: 205 us, otherwise 283;
+    gradient of 128 x 8000 x 96 float32: 436, otherwise 632 (H100).
+
+    Loads of one element and offsets of 64 bits spill 64 to 120 bytes; short loads on sm_100 spill 8 to 40. Gradients
+    need whole vectors, or are float64 with at most one program to a multiprocessor.
     """
     A, C, B, size, inputs = problem
     if inputs == 2:
@@ -291,7 +304,10 @@ def held_of_one(problem: Problem, unaligned: bool, limits: Limits) -> int:
 
 
 def min_registers(problem: Problem, limits: Limits) -> int:
-    """With fewer, batches with no whole vectors, of float64, or on sm_100 spill 8 to 24 bytes (Triton 3.6)."""
+    """Minimum registers of a thread. With fewer, 8 to 24 bytes spill (Triton 3.6).
+
+    float64 and sm_100 need more than other problems.
+    """
     if problem.itemsize == 8:
         return 80
     return 72 if limits.capability[0] > 9 else 56
@@ -303,8 +319,7 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     if min(warps_per_sm, least, stages) < 1 or tiling.rows < 1 or tiling.vec > tiling.block:
         raise ValueError(f"no legal program: {configuration}")
     if tiling.columns and tiling.vec == 1 and stages > 1:
-        # Triton stores one column after the other, so that the lanes of a warp have the same bank: 8800 x 39 float32
-        # takes 47 us.
+        # Triton stores one column after the other, so the lanes of a warp have the same bank. 8800 x 39 float32: 47 us.
         raise ValueError("stages of single columns are in one bank of shared memory")
     at_once = places(tiling, warps_per_sm, limits)
     registers = min(limits.registers_per_sm * limits.sm_count // (at_once * warps * WARP) // 8 * 8, 255)
@@ -317,8 +332,8 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
     shared = (stages - 1) * channels * tiling.block * problem.itemsize * problem.inputs + 1024
     if stages > 1 and shared * max(warps_per_sm // warps, 1) > limits.shared_bytes:
         raise ValueError("stages are in shared memory")
-    # All channels at once if there are places, or in as few rounds as can be, evenly. With fewer at a time, so that L2
-    # holds what is read a second time, groups are larger and wait longer: 65536 x 512 bf16 148 and 354 us.
+    # All channels at once if there are places, or even rounds. Fewer at a time, so that L2 holds what is read again,
+    # makes larger groups, which wait longer: 65536 x 512 bf16, 148 and 354 us.
     blocks = cdiv(tiling.blocks, cdiv(tiling.blocks, min(at_once, most or at_once)))
     group = max(1, min(at_once // blocks, _shares(tiling, least, blocks, limits)))
     lanes = tiling.channels * cdiv(tiling.total, tiling.rows) * tiling.block
@@ -340,14 +355,14 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
 
 
 def by_words(problem: Problem, chosen: Groups) -> bool:
-    """Whether programs that wait for each other exchange words, which hold two float32: see waiting.py."""
+    """Whether programs that wait for each other exchange words of two float32 (waiting.py)."""
     few = power_of_2(chosen.group) * chosen.tiling.channels <= WORDS_OF_THREAD * WARP * chosen.tiling.warps
     few_programs = chosen.programs <= MAX_PROGRAMS_BY_WORDS or chosen.group <= SMALL_GROUP
     return few and problem.itemsize < 8 and few_programs
 
 
 def _shares(tiling: Tiling, least: int, blocks: int, limits: Limits) -> int:
-    """Programs of so many tiles for all elements of a block."""
+    """Programs of at least this number of tiles for all elements of a block."""
     whole, rounded_up = tiling.total // (least * tiling.rows), cdiv(tiling.total, least * tiling.rows)
     many = least == 1 or rounded_up * blocks >= limits.sm_count
     return rounded_up if least < MANY_TILES and many else whole
@@ -395,7 +410,7 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
         raise ValueError("sums are counted in 32 bits")
     per_row, unit = rows_of_long * B, vec if B % vec == 0 else 1
     of_row = power_of_2(per_row // unit)
-    # Of few channels more places at a time.
+    # More places at a time if there are few channels.
     sums = SUMS_OF_THREAD[inputs] * threads
     block_c = min(max(sums // min(of_row, WARP), 1), power_of_2(min(channels, C)))
     block_e = min(of_row, max(sums // block_c, 1))
@@ -414,7 +429,7 @@ class Merge(NamedTuple):
 
 
 def merge_of(problem: Problem, chosen: Flat, limits: Limits) -> Merge:
-    """Many channels of few entries side by side, few channels of many entries by more programs and warps."""
+    """Many channels of few entries side by side; few channels of many entries by more programs and warps."""
     count = chosen.group * (chosen.sums_per_row if chosen.by_place else 1)
     entries, channels, warps = power_of_2(count), MERGED_CHANNELS, MERGE_WARPS
     one_of_thread = chosen.by_place and problem.itemsize == 8 and problem.inputs == 1
@@ -443,7 +458,7 @@ def tiles(problem: Problem, channels: int, warps: int, loads: int, padded: bool)
 
 
 def elements(problem: Problem, loads: int, vectors: bool) -> int:
-    """Those of so many loads. One by one they take an address and a mask each."""
+    """Elements of a thread's loads. Loads of one element take an address and a mask each."""
     loaded = VECTOR_BYTES if vectors else VECTOR_BYTES // SINGLES
     return max(loads * loaded // problem.itemsize, 1)
 
@@ -460,8 +475,10 @@ def has_edges(problem: Problem) -> bool:
 
 
 def may_have_edges(problem: Problem) -> bool:
-    """Whether runs that are no whole vectors can be read as a head, vectors and a tail. With offsets of 64 bits kernels
-    spill, 128 bytes of bf16 on sm_90."""
+    """Whether runs that are no whole vectors can be read as a head, vectors and a tail.
+
+    With offsets of 64 bits, kernels of bf16 spill 128 bytes (sm_90).
+    """
     A, C, B, size, inputs = problem
     possible = B > 1 and A * C * B + MAX_BLOCK < 2**31
     odd = inputs == 2 and math.gcd(B, VECTOR_BYTES // size) * size <= BYTES_OF_ODD_LOADS

@@ -51,12 +51,10 @@ __all__ = [
     "plan_sums",
 ]
 
-# Channels of fewer elements with heads and tails are held by programs, not gone through in tiles of more elements.
+# Gradients with heads and tails: a channel of fewer elements is held by a program. Tiles of a loop have more elements.
 MIN_LOOPED = 2048
-# What the table has is not taken where it is estimated to take so many times as long as the default. The row of the
-# gradient of 6117 x 267, by groups, is older than kernels that start early: it takes 23.9 us so, 16.7 by flat
-# (estimated to take 1.5 times as long), 13085 x 185 31.0 and 20.6 (1.3), 6000 x 185 17.8 and 13.9 (1.3), 2000 x 151
-# 13.6, 7.9 by default (H100), all of 16 bits. Other rows take up to 1.05 times as long by the estimate.
+# A configuration of the tuning table whose estimate is more than this times the default's is not used. Some entries are
+# older than kernels that start early. Gradient of 6117 x 267, 16 bits: 16.7 us by flat, its entry (groups) 23.9 (H100).
 MAX_OF_DEFAULT = 1.1
 
 
@@ -67,11 +65,11 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
     if unaligned_channels(problem, limits) is not None:
-        # Tables were tuned when runs that begin anywhere were held element by element only.
+        # The tables were tuned before runs that begin anywhere were read as a head, vectors and a tail.
         return _default(problem, limits)
     default = _default(problem, limits)
     if default.kernel == "channels" and (default.padded or default.loads == TWO_TILES):
-        # Nor did they have runs as columns or in two tiles.
+        # The tables were tuned before programs held runs as columns or in two tiles.
         return default
     found = table.lookup(
         "batch_norm",
@@ -103,7 +101,7 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
     few = elements < MIN_LOOPED if looped else elements <= held(problem) * MAX_WARPS * WARP
     if channels is not None and few and fastest == channels:
         return channels
-    # 8079 x 17 x 2 float16, which programs hold badly, takes 11.1 us by groups, 14.6 by flat (H100).
+    # Groups may be faster than both. 8079 x 17 x 2 float16: 11.1 us by groups, 14.6 by flat (H100).
     by_groups = _fastest([fastest, groups_of(problem, limits)], problem, limits)
     assert by_groups is not None
     return by_groups
@@ -116,7 +114,7 @@ def _fastest(configurations: Iterable[Configuration | None], problem: Problem, l
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
-    """The default, and what is worth timing next to it: legal, and each another launch."""
+    """The default and other legal configurations that are worth timing, one for each different launch."""
     found: dict[Launch, Configuration] = {}
     for candidate in _candidates(problem, limits):
         launched = launch_or_none(problem, candidate, limits)
@@ -160,12 +158,12 @@ def plan(problem: Problem, limits: Limits) -> Launch:
 
 
 def plan_sums(problem: Problem, limits: Limits) -> Launch:
-    """The same of evaluation where sums are wanted, which flat's kernels do not have."""
+    """The launch in evaluation where sums are wanted. Flat's kernels do not add up in evaluation."""
     return launch(problem, whole_channels(problem, limits) or groups_of(problem, limits), limits)
 
 
 def plan_evaluation(problem: Problem, limits: Limits) -> Groups:
-    """The same where no program needs what another one has read; each group has one block of channels."""
+    """The launch in evaluation where no program needs the sums of another. Each group has one block of channels."""
     _, channels, warps, loads, warps_per_sm, _, padded, *_ = groups_by_registers(problem, limits)
     tiling = tiles(problem, channels, warps, loads, padded)
     count = cdiv(tiling.total, tiling.rows)

@@ -53,8 +53,8 @@ def forward_launch(
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
     options = {**_options(tiling), "EDGES": tiling.edges}
-    # Left to itself the compiler spills 8 bytes of columns of less than vectors for a second program of 16 warps to a
-    # multiprocessor (512 x 999 float16, 592 x 206606 bfloat16, sm_80).
+    # Without a limit, the compiler spills 8 bytes to fit a second program of 16 warps on a multiprocessor, for columns
+    # of less than vectors (512 x 999 float16, 592 x 206606 bf16, sm_80).
     squeezed = tiling.columns and tiling.warps == MAX_WARPS and not has_vectors(problem) and limits.capability[0] < 9
     if isinstance(chosen, Channels):
         if squeezed or _is_full_and_alone(chosen, dtype, limits):
@@ -87,7 +87,7 @@ def backward_launch(
     problem = Problem(A, C, B, dtype.itemsize, 2)
     limits = devices.limits(device)
     eps_bits = _bits(eps)
-    # dx alone is an operation for each element, as all of evaluation is forward.
+    # dx alone is element-wise, as evaluation forward is.
     if configuration is not None:
         chosen = launch_of(problem, configuration, limits)
     elif training:
@@ -101,11 +101,12 @@ def backward_launch(
     options = {**_options(tiling), "EVALUATION": not training}
     if isinstance(chosen, Channels):
         if tiling.edges and dtype == torch.float64 and not training and limits.capability[0] < 9:
-            # Left to itself the compiler spills 8 bytes for a third program of 16 warps (60 x 1000 x 67, sm_80).
+            # Without a limit, the compiler spills 8 bytes to fit a third program of 16 warps (60 x 1000 x 67, sm_80).
             options["maxnreg"] = limits.registers_per_sm // (MAX_WARPS * WARP)
         if B > 1 and tiling.rest and tiling.channels == 1 and not tiling.int64_offsets:
-            # For two programs, one of float64: left to itself the compiler takes 144 by 8 warps, 72 by 16 of float16.
-            # Offsets of 64 bits spill 8 to 24 bytes so (60 x 200000 x 180, sm_90, Triton 3.6).
+            # Room for two programs, one of float64. Without a limit, the compiler takes 144 registers by 8 warps, 72 by
+            # 16 of float16. With the limit, offsets of 64 bits spill 8 to 24 bytes (60 x 200000 x 180, sm_90, Triton
+            # 3.6).
             programs = 2 if dtype.itemsize < 8 else 1
             options["maxnreg"] = min(255, limits.registers_per_sm // (programs * tiling.warps * WARP))
         return batch_norm_backward_channels.bind(
@@ -128,9 +129,11 @@ def backward_launch(
 
 
 def _is_full_and_alone(chosen: Channels, dtype: torch.dtype, limits: devices.Limits) -> bool:
-    """Left to itself the compiler spills for a second program of 16 warps to a multiprocessor: 8 bytes of 3779 x 3 x 4
-    and 1000 x 3 x 12 float16, not of bfloat16, 8 and 16 of 16 x 16 x 704 and 1 x 43 x 15011 float32 (sm_90, Triton
-    3.6). Where none gets a second one; others were not timed."""
+    """Whether the compiler needs a limit of registers, where no multiprocessor gets a second program of 16 warps.
+
+    Without it, the compiler spills 8 to 16 bytes to fit one (3779 x 3 x 4 float16, not bfloat16; 16 x 16 x 704 float32;
+    sm_90, Triton 3.6). Other problems were not timed.
+    """
     tiling = chosen.tiling
     full = tiling.channels == 1 and tiling.warps == MAX_WARPS and tiling.block >= MAX_ELEMENTS[1] * MAX_WARPS * WARP
     half = dtype == torch.float16 and tiling.vec * dtype.itemsize == VECTOR_BYTES // 2
@@ -162,7 +165,7 @@ def _options_of_groups(chosen: Groups, alone: bool, words: bool) -> dict[str, in
     run = chosen.tiling.run
     if alone:
         options = {"PARTS": 1, "SHARES": 1, "RUN": run, "STAGES": chosen.stages}
-        # Left to itself the compiler spills 8 to 16 bytes of heads and tails for one more program.
+        # Without a limit, the compiler spills 8 to 16 bytes of heads and tails to fit one more program.
         return options | ({"maxnreg": chosen.registers} if chosen.tiling.edges and chosen.registers else {})
     of_threads = chosen.tiling.warps * WARP // chosen.tiling.channels
     return {

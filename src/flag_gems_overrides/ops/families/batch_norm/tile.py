@@ -11,7 +11,7 @@ time), or, where B is 1, some rows of A and some neighbouring channels (COLUMNS)
 
 A load is of VEC elements, which divides B, or C. ``vectors`` is how many of them a run of B has, or a row of C.
 
-RUN, if it is not 0, is a power of two: a run of B is read in pieces of so many elements, the last of them masked, so
+RUN, if it is not 0, is a power of two: a run of B is read in pieces of RUN elements, the last of them masked, so
 that no thread divides by B. Either a run is one piece and a tile has several runs, or a tile is one piece.
 
 Long runs that VEC does not divide are read as heads, vectors and tails: unaligned_tile_at and edges_at.
@@ -35,8 +35,10 @@ def channels_of(block, CHANNELS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def held_channels(block, CHANNELS: tl.constexpr, COLUMNS: tl.constexpr):
-    """The same of a program that holds them; of one it is a scalar, and tiles are [BLOCK]. Of [1, 1] numbers and
-    [1, BLOCK] elements Triton gives each thread all elements, which it divides, loads, and adds up one by one."""
+    """The same for a program that holds channels: a scalar for one channel, and tiles are [BLOCK].
+
+    Of [1, 1] numbers and [1, BLOCK] elements Triton gives each thread all elements, which it loads and adds one by one.
+    """
     if CHANNELS == 1:
         return block
     else:
@@ -74,8 +76,10 @@ def merged_channels(block, CHANNELS: tl.constexpr):
 
 @triton.jit
 def merged_parts(first, CHANNELS: tl.constexpr, PARTS: tl.constexpr):
-    """The parts beside them: [PARTS, 1], or [PARTS]. Of [PARTS, 1] Triton 3.6 gives each thread all parts, and
-    spills 12 KB."""
+    """The parts next to merged_channels: [PARTS, 1], or [PARTS].
+
+    Of [PARTS, 1] for one channel Triton 3.6 gives each thread all parts, and spills 12 KB.
+    """
     parts = first + tl.arange(0, PARTS)
     if CHANNELS == 1:
         return parts
@@ -98,8 +102,10 @@ def begin_and_end(
     INT64_OFFSETS: tl.constexpr,
     RUN: tl.constexpr = 0,
 ):
-    """The elements of each channel that are of this part, masked ones included: of rows, vectors, or pieces. Written so
-    that the compiler sees what divides both."""
+    """(first, end) of this part's elements of each channel, masked ones included: rows, vectors, or pieces.
+
+    The code is written so that the compiler sees what divides both.
+    """
     if INT64_OFFSETS:
         part = tl.cast(part, tl.int64)
     begin = part * slice_size
@@ -126,9 +132,10 @@ def lanes_of(channels, BLOCK: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def quotient(number, divisor):
-    """number // divisor where ``number * divisor`` is less than 2**30, by a multiplication. A division of each element
-    takes 20 instructions or more: 3128 x 71 x 3 float16 takes 12.9 us so, 13.8 with them, the gradient of 16 x 4849 x
-    17 bf16 8.7 and 9.2 (H100).
+    """number // divisor where ``number * divisor`` is less than 2**30, by a multiplication.
+
+    A division of each element takes 20 instructions or more.
+    3128 x 71 x 3 float16: 12.9 us, with divisions 13.8 (H100).
 
     ``inverse`` is (2**31 + e) / divisor with e < divisor. So what is rounded down is (number + 1/2) / divisor and less
     than 1/2 / divisor more, as (number + 1/2) * e is less than 2**30.
@@ -144,7 +151,7 @@ def run_of(first, lanes, vectors, BLOCK: tl.constexpr, VEC: tl.constexpr):
     unit = first // VEC
     run = unit // vectors
     units = tl.cast(unit - run * vectors, tl.int32) + lanes // VEC
-    # Of long runs a tile has two at most, whose product may be too large.
+    # A tile has at most two long runs; their product may be too large.
     UNITS: tl.constexpr = BLOCK // VEC
     tl.static_assert(2 * UNITS * UNITS < 1 << 30)
     after = tl.where(vectors < UNITS, quotient(units, tl.minimum(vectors, UNITS)), (units >= vectors).to(tl.int32))
@@ -196,11 +203,11 @@ def unaligned_tile_at(first, end, channels, C, B, BLOCK: tl.constexpr, VEC: tl.c
     lanes = lanes_of(channels, BLOCK, False)
     elements = first + lanes
     vectors = B // VEC
-    # Of no more runs than there are, so that offsets are of what there is.
+    # At most the last run, so that offsets stay in the tensor.
     last = (end - 1) // VEC // vectors
     if VEC == 2:
-        # Of float64 the same launch of 8 x 760 x 5421 takes 301 us with divisions, 330 by run_of, of 8 x 300 x 5421 137
-        # and 153, of 8 x 200 x 5421 91 and 103 (H100, side by side); why is not known.
+        # float64 is faster with divisions; the reason is not known.
+        # 8 x 760 x 5421: 301 us, by run_of 330 (H100).
         before = tl.minimum(elements // VEC // vectors, last)
     else:
         before = tl.minimum(run_of(first, lanes, vectors, BLOCK, VEC), last)
@@ -254,7 +261,7 @@ def runs_of(begin, end, B, VEC: tl.constexpr):
 
 @triton.jit
 def elements_before(units, vectors, UNIT: tl.constexpr, RUN: tl.constexpr, EDGES: tl.constexpr = 0):
-    """Elements of a channel before so many rows, or vectors (UNIT is 1, or VEC), or pieces. With EDGES ``vectors`` is
+    """Elements of a channel before ``units`` rows, or vectors (UNIT is 1, or VEC), or pieces. With EDGES ``vectors`` is
     elements of a run, and its head and tail are counted with its last vector, the only one that may be masked."""
     if EDGES > 0:
         whole = vectors // UNIT
