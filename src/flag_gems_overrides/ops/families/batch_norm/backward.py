@@ -178,8 +178,8 @@ def batch_norm_backward_groups(
     The last program of a group to have read its part adds up all parts, in order; by words each program does.
 
     EDGES is not 0 where runs of B begin anywhere. ``vectors`` is B then, ``total`` the whole vectors of a channel, as
-    unaligned_tile_at counts them. A program has its slice of them, and the heads and tails of some runs, as many as EDGES
-    lanes have room for at a time.
+    unaligned_tile_at counts them. A program has its slice of them, and the heads and tails of some runs, as many as
+    EDGES lanes have room for at a time.
 
     partial_ptr: [2, GROUP, C], at the end the sums in place of the first part, None if programs exchange words
     workspace_ptr: see waiting.py, None for groups of one

@@ -132,7 +132,7 @@ MAX_OF_L2 = 1.5
 
 
 class _Work(NamedTuple):
-    us: float  # without the time to move data
+    us: float  # of everything but moving data
     programs: int
     iterations: int  # of a program, one after the other
     slower: float = 1.0  # how many times as long data take

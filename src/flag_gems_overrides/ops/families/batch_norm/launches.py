@@ -101,24 +101,24 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: channels, which holds them, groups, and flat, which reads memory as it lies."""
+    """What the tuner chooses: one of the kernels channels, groups and flat, and its parameters."""
 
     kernel: str
-    channels: int  # of a program; flat: C or more if programs add up what they have of channels, 1 if of places
+    channels: int  # of a program; flat: at least C to add up channels, 1 to add up places
     warps: int
-    # of 16 bytes of each input that a thread has in flight; groups: a quarter of it one by one; channels: not 0 if
-    # runs that are no whole vectors are read as a head, vectors and a tail, and columns in two tiles, or TWO_TILES
+    # of 16 bytes of each input that a thread has in flight, in groups a quarter of it if loads are of one element
+    # channels: 1 for runs as a head, vectors and a tail, and for columns in two tiles; TWO_TILES for runs in two tiles
     loads: int = 0
-    warps_per_sm: int = 0  # groups: which leaves a thread 65536 / 32 / warps_per_sm registers
-    tiles: int = 1  # of a program at least, which are worth the wait for others
-    # groups: runs of B are read in pieces of a power of two; channels: runs, which are one, are held as columns
+    warps_per_sm: int = 0  # groups: a thread has 65536 / 32 / warps_per_sm registers
+    tiles: int = 1  # minimum of a program, as waits for other programs take time
+    # groups: runs of B are read in pieces of a power of two; channels: short runs are held as columns
     padded: bool = False
     stages: int = 1  # of the loads of a loop
-    blocks: int = 0  # groups: of channels at once, no more; 0 for as many as there is room for
+    blocks: int = 0  # groups: maximum blocks of channels at once; 0 for as many as there is room for
 
 
 class Tiling(NamedTuple):
-    """What a program has of [A, C, B]. Names as in tile.py."""
+    """The part of [A, C, B] that a program has. Names as in tile.py."""
 
     channels: int
     block: int
@@ -127,11 +127,11 @@ class Tiling(NamedTuple):
     total: int
     columns: bool
     run: int
-    edges: int  # lanes of heads and tails; if there are any, ``vectors`` is elements of a run
+    edges: int  # lanes of heads and tails; if it is not 0, ``vectors`` is the elements of a run
     int64_offsets: bool
     warps: int
     blocks: int  # of channels
-    rest: int = 0  # rows of a second tile of columns, or its elements of channels
+    rest: int = 0  # of a second tile: rows of columns, or elements of channels
 
     @property
     def rows(self) -> int:
@@ -154,7 +154,7 @@ class Groups(NamedTuple):
     slice_size: int
     parts: int  # that the last program merges at a time
     programs: int
-    registers: int  # most for one thread, which makes ``programs`` fit on the device
+    registers: int  # maximum of a thread, so that ``programs`` fit on the device
     stages: int
 
 
@@ -168,7 +168,7 @@ class Flat(NamedTuple):
     rows: int
     lanes: int
     vec: int
-    by_place: bool  # what programs store for each other, not by channel
+    by_place: bool  # programs store sums of places for each other, not of channels
     tiles: int
     rest: int
     blocks: int
@@ -178,7 +178,7 @@ class Flat(NamedTuple):
     block_e: int
     warps: int
     stages: int
-    unit: int  # places, all of a channel, that a thread adds up
+    unit: int  # neighbouring places of one channel that a thread adds up
 
     @property
     def programs(self) -> int:
@@ -186,11 +186,11 @@ class Flat(NamedTuple):
 
     @property
     def sums_per_row(self) -> int:
-        """Of a channel in a long row."""
+        """Sums of a channel in a long row."""
         return self.per_row // self.unit
 
     def part(self) -> int:
-        """Elements of a channel that a part has, but the last."""
+        """Elements of a channel in each part but the last."""
         return self.slice_size * self.rows * self.per_row
 
 
@@ -421,7 +421,7 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
 
 
 class Merge(NamedTuple):
-    """What a program merges of the parts: entries of some channels at a time."""
+    """The parts that a program merges: entries of some channels at a time."""
 
     channels: int
     entries: int
@@ -502,7 +502,7 @@ def _tiling(problem: Problem, channels: int, block: int, warps: int, run: int = 
     width = C if columns else B
     vec = VECTOR_BYTES // size if unaligned else math.gcd(width, VECTOR_BYTES // size)
     total = A if columns else A * cdiv(B, run) if run else A * (B // vec)
-    # Of the tile after the last too, whose elements are masked.
+    # The tile after the last counts, too; its elements are masked.
     far = max(A * C * B, total * run) + block * (C if columns else channels) >= 2**31
     vectors = width if unaligned else width // vec
     edges = max(block // EDGES_OF_TILE, 2 * vec) if unaligned else 0
