@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each kernel would do for the gradients of a group norm."""
+"""What each kernel would do for the gradients of a group norm.
+
+Figures in comments: the input as N x C x HW (N x C where HW is 1), its type and its groups, the time this way, and the
+time otherwise.
+"""
 
 from __future__ import annotations
 
@@ -33,67 +37,84 @@ from .programs import (
     WARPS,
 )
 
-# Programs of a multiprocessor of sums without a pipeline, whose loads nothing hides but other programs: 278 x 1071 x
-# 675 bf16 777 us, 791 with 4, 804 with 16 (H100).
-# So of those with a channel at a time, which take 56 to 61 registers a thread, those with several about 120: 80 x 531
-# x 608 bf16 100.7 us, 113.4 with 4, 300 x 531 x 608 float32 662 and 699, but 80 x 531 x 200 float16, 32 at a time, 42.5
-# and 41.1 (H100).
+# Programs of a multiprocessor that add up channels without a pipeline, or one channel at a time. Only other programs
+# hide their loads. 80 x 531 x 608 bf16: 100.7 us, with four programs 113.4 (H100).
 PROGRAMS_PER_SM_OF_SUMS = 8
-# Gradients of odd groups (``odd_groups_of_16_bits``): most lanes of one, lanes of a tile, programs of a multiprocessor,
-# and fewest turns of each, of samples and of channels: 2000 x 32 x 63 bf16 in 32 groups 21.5 us so, 23.1 as it lies.
-MAX_ODD_WIDTH, ELEMENTS_OF_ODD_GROUPS, ODD_GROUPS_PER_SM = 128, 256, 24
-TURNS_OF_ODD_SAMPLES, TURNS_OF_ODD_CHANNELS = 8, 5
-# Shortest channels of 16 bits that a program of a multiprocessor reads twice (``long_channels_of_16_bits``), and fewest
-# turns, whose last leaves few multiprocessors without one.
-MIN_LONG_CHANNEL, TURNS_OF_LONG_CHANNELS = 32768, 16
-# Programs of a multiprocessor that hold groups of a gradient: 26155 x 12 x 3 x 7 bfloat16 in 4 groups takes 124, 70.6
-# and 44.2 us with 4, 8 and 16 programs of one warp.
+# Maximum number of lanes of an odd group of 16 bits (``odd_groups_of_16_bits``); half where a group is a sample.
+MAX_ODD_WIDTH = 128
+# Lanes of a tile of these groups.
+ELEMENTS_OF_ODD_GROUPS = 256
+# Programs of a multiprocessor for these groups.
+ODD_GROUPS_PER_SM = 24
+# Minimum number of tiles of a program where a group is a sample.
+TURNS_OF_ODD_SAMPLES = 8
+# The same where a group is a channel. 2000 x 32 x 63 bf16 in 32 groups: 21.5 us, otherwise 23.1.
+TURNS_OF_ODD_CHANNELS = 5
+# Minimum size of a channel of 16 bits that a single program of a multiprocessor reads twice
+# (``long_channels_of_16_bits``).
+MIN_LONG_CHANNEL = 32768
+# Minimum number of groups of such a program, so that few multiprocessors are idle in the last turn.
+TURNS_OF_LONG_CHANNELS = 16
+# Maximum number of programs of a multiprocessor that hold groups.
+# 26155 x 12 x 3 x 7 bf16 in 4 groups: 124 us with 4 programs of one warp, 70.6 with 8, 44.2 with 16.
 MAX_RESIDENT = 32
-# Elements that a program of the gradient holds, one vector to a thread: 31464 groups of 427 bf16 take 54 us, 64 with
-# twice as many; 8771784 of 2 x 6 301 and 361.
+# Elements of a tile, one vector to a thread. 31464 groups of 427 bf16: 54 us, with twice as many elements 64.
 ELEMENTS_OF_TILE = 1024
-# Of float64 that are loaded one by one fewer, by 4 warps, of which as many programs as have registers: 512 x 133 x 9 in
-# 133 groups takes 17.2 us so, 25.9 with 1024 by 8 warps, 23.9 by 16 (H200), 262144 x 6 x 3 in 6 groups 98.8, with 1024
-# by 8 warps 119.8, 1000 x 133 x 4 in 133 15.8 and 17.9, 60237 x 300 in 20 290 and 298 (H100).
-ELEMENTS_OF_FLOAT64, WARPS_PER_SM_OF_FLOAT64 = 256, 28
-# One program holds all samples if they have at most so many elements, which saves the second launch that adds partial
-# sums: 7 x 6 x 1 bf16 took 5.1 us with two launches. It takes as many groups of a sample as fill a sector.
+# Elements of a tile of float64 that are loaded one by one.
+# 512 x 133 x 9 in 133 groups: 17.2 us by 4 warps, with 1024 elements by 8 warps 25.9 (H200).
+ELEMENTS_OF_FLOAT64 = 256
+# Warps of a multiprocessor for these tiles: as many as have registers.
+WARPS_PER_SM_OF_FLOAT64 = 28
+# Maximum number of elements of all samples that one program holds, with as many groups as fill a sector. This saves the
+# launch that adds partial sums. 7 x 6 x 1 bf16: 5.1 us with two launches.
 ELEMENTS_OF_ALL = 4096
-# Of so few elements a thread has two, so that programs of one warp share the samples' groups: 16 x 11 x 1 bf16 in 11
-# groups 2.74 us, 3.10 with a sector of groups (H100; torch.compile 2.94). Of groups of one element more: 15 x 30
-# float16 in 30 groups 2.97, 3.35 with a sector, 30 x 64 bfloat16 in 64 groups 3.14 and 3.34 (H100).
-LITTLE, LITTLE_SINGLES = 256, 2048
-# One launch for all gradients, which reads everything twice, of no more bytes to an input than these: 64 x 4874 bf16 in
-# 2 groups 7.1 us, 11.0 in two launches, 5 x 741 x 7 float16 in one 5.0 and 9.6, 8 x 320 x 64 in 32 4.1 and 6.0, 1059 x
-# 3 in one 3.3 and 5.1, 6 x 771 x 3 float64 in 3 3.6 and 6.6; 11 x 71 bf16 in one 3.6, by one program 8.0. And of no
-# more than so many where a group has more elements than these: 61 x 2943 x 2 float32 in one 8.7 and 12.1 (H100).
-MAX_BYTES_OF_FEW, MAX_BYTES_OF_FEW_LARGE, LARGE_GROUP = 1 << 20, 3 << 19, 4096
-# Its elements of a thread, warps of a multiprocessor, tiles of a program, and bytes of a sample's channels: 200 x 24 x
-# 20 bf16 in 4 groups takes 5.7 us with four tiles of 4 warps, 4.3 with two of 8 (H100).
-ELEMENTS_OF_FEW, WARPS_OF_FEW, ITERATIONS_OF_FEW, BYTES_OF_FEW_CHANNELS = 8, 32, 4, 64
-# Nor where a program of a tile has so little of all samples, lanes in all and loads of a group: 101 x 3 float16 in one
-# group 3.15 us, 3.43 in the one launch, 21 x 32 x 2 bf16 in 16 3.20 and 3.43, 29 x 14 x 3 float32 in 14 3.33 and 3.45,
-# 16 x 60 x 32 bf16 in 60 3.26 and 3.57, but 4 x 80 float32 in one 3.47 and 3.10, 6 x 4 x 41 bf16 in 4 4.09 and 3.41,
-# 7 x 494 in 2 4.42 and 3.43 (H100).
-LANES_OF_QUICK, LOADS_OF_QUICK = 512, 4
-# The gradient does not hold a group as channels x elements if a smaller share of the lanes would have an element:
-# 2048 groups of 16 x 49 float32, where 77 % have one, take 35 us. A group of one channel is read as it lies instead:
-# 12 x 3248 float32 6.0 us, 6.7 as channels x elements.
+# Maximum number of elements of which a thread has two, so that several programs of one warp share the groups.
+# 16 x 11 x 1 bf16 in 11 groups: 2.74 us, with a sector of groups 3.10 (torch.compile 2.94, H100).
+LITTLE = 256
+# The same for groups of one element. 30 x 64 bf16 in 64 groups: 3.14 us, with a sector of groups 3.34 (H100).
+LITTLE_SINGLES = 2048
+# Maximum number of bytes of an input for one launch of all gradients, which reads everything twice.
+# 64 x 4874 bf16 in 2 groups: 7.1 us, in two launches 11.0 (H100).
+MAX_BYTES_OF_FEW = 1 << 20
+# The same for groups of more than LARGE_GROUP elements. 61 x 2943 x 2 float32: 8.7 us, in two launches 12.1 (H100).
+MAX_BYTES_OF_FEW_LARGE = 3 << 19
+# Groups of more elements than this are large.
+LARGE_GROUP = 4096
+# Elements of a thread of this launch.
+ELEMENTS_OF_FEW = 8
+# Warps of a multiprocessor for this launch.
+WARPS_OF_FEW = 32
+# Maximum number of tiles of a program of channels.
+# 200 x 24 x 20 bf16 in 4 groups: 5.7 us with four tiles of 4 warps, 4.3 with two of 8 (H100).
+ITERATIONS_OF_FEW = 4
+# Bytes that a program of channels reads of a sample, at least.
+BYTES_OF_FEW_CHANNELS = 64
+# Maximum number of lanes of a tile with all samples that is faster than this launch.
+# 101 x 3 float16 in 1 group: 3.15 us, in this launch 3.43; 4 x 80 float32: 3.47, in this launch 3.10 (H100).
+LANES_OF_QUICK = 512
+# Maximum number of loads of a group of such a tile.
+# 16 x 60 x 32 bf16 in 60 groups: 3.26 us, in this launch 3.57; 6 x 4 x 41 in 4: 4.09, in this launch 3.41 (H100).
+LOADS_OF_QUICK = 4
+# Minimum share of the lanes of a large tile of channels x elements that have an element.
+# 2048 groups of 16 x 49 float32, where 77 % have one, take 35 us.
 MIN_USED = 0.6
-# Elements of a thread where fewer than 8 warps hold a group: with 48, 8 bytes spill (512 x 7 x 6000 float16, sm_80).
+# Maximum number of elements of a thread where fewer than 8 warps hold a group. With 48, 8 bytes spill (512 x 7 x 6000
+# float16, sm_80).
 MAX_HELD_OF_FEW = 40
-# A tile of channels x elements has at least MIN_WIDTH elements of a channel, or MIN_WIDTH_BYTES if a channel has
-# fewer, and at most MAX_MASKED times the lanes of the shape with the fewest.
-MIN_WIDTH, MIN_WIDTH_BYTES, MAX_MASKED = 512, 128, 1.1
+# Minimum number of elements of a channel in a tile of channels x elements.
+MIN_WIDTH = 512
+# Minimum number of bytes of a channel in such a tile, where the channel has fewer elements than MIN_WIDTH.
+MIN_WIDTH_BYTES = 128
+# Maximum ratio of the lanes of a tile's shape to those of the shape with the fewest.
+MAX_MASKED = 1.1
 
 
 def odd_groups_of_16_bits(problem: Problem, limits: Limits) -> Configuration | None:
-    """A warp has four groups of so few odd elements of 16 bits, or two, without a pipeline, for all gradients: samples
-    of channels of an element, and groups of a channel; None for others, and for fewer turns of each program.
+    """A warp has two or four small odd groups of 16 bits, for all gradients, without a pipeline. A group is a sample of
+    channels of one element, or a channel. None for others, and where programs would have too few tiles.
 
-    1693816 x 37 float16 in one group takes 200 us so, as it lies 307 (torch.compile 272), by programs of four warps
-    300, 400000 x 41 bf16 62.3 and 87.4, 5773 x 32 x 39 in 32 35.6 and 43.9, 64 x 1216 x 91 float16 in 1216 29.9 and
-    32.7 (torch.compile 33.6; H100).
+    1693816 x 37 float16 in 1 group: 200 us, as it lies 307 (torch.compile 272, H100).
+    64 x 1216 x 91 float16 in 1216 groups: 29.9 us, as it lies 32.7 (torch.compile 33.6, H100).
     """
     size, width = problem.size, power_of_2(problem.size)
     if problem.inputs == 1 or not problem.dx or problem.itemsize != 2 or size % 2 == 0:
@@ -109,11 +130,11 @@ def odd_groups_of_16_bits(problem: Problem, limits: Limits) -> Configuration | N
 
 
 def long_channels_of_16_bits(problem: Problem, limits: Limits) -> Configuration | None:
-    """A program to a multiprocessor for many groups of one long channel, which it reads again from L2, where those of
-    all programs are; None for others, and where too many lanes of its tiles have no element.
+    """One program for each multiprocessor, for many groups of one long channel. It reads a group again from L2, which
+    holds the groups of all programs. None for others, and where too many lanes of a tile have no element.
 
-    8 x 376 x 39936 bf16 in 376 groups takes 327 us so, 358 by two programs of 8 warps, 396 in several launches, which
-    read again from memory (torch.compile 383; H100).
+    8 x 376 x 39936 bf16 in 376 groups: 327 us, by two programs of 8 warps 358, in several launches 396 (torch.compile
+    383, H100).
     """
     one_channel = problem.N == 1 and problem.K >= MIN_LONG_CHANNEL and problem.K % widest(problem) == 0
     if problem.inputs == 1 or not problem.dx or problem.itemsize != 2 or not one_channel:
@@ -150,13 +171,13 @@ def whole_groups(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     of_one = ELEMENTS_OF_ALL if groups < PROGRAMS_PER_SM * limits.sm_count else ELEMENTS_OF_TILE
     if of_all * group <= min(of_one, of_tile(problem) * MAX_WARPS * WARP):
         together = max(together, of_all)
-    # An element for each thread of a warp: Triton keeps those of fewer in several layouts, and loads them for each.
+    # At least an element for each thread of a warp: Triton loads smaller tiles once for each layout that it keeps.
     together = max(together, WARP // group)
     elements = together * group
     per_thread = min(VECTOR_BYTES // itemsize, of_tile(problem))
     warps = power_of_2_within(elements // (per_thread * WARP))
-    # More than 8 where they do not hold it: 143 groups of 3 x 4 float32 3.7 us, 4.4 with 16. Of less than vectors they
-    # hold half: 8 bytes spill of all (223 x 3 x 6 float32).
+    # More than 8 warps only where 8 do not hold a tile: 143 groups of 3 x 4 float32: 3.7 us, by 16 warps 4.4. Of loads
+    # shorter than a vector a thread holds half: all of them spill 8 bytes (223 x 3 x 6 float32).
     held = of_tile(problem, 8) // (1 if vector(problem) * itemsize == VECTOR_BYTES else 2)
     warps = min(warps, 8 if elements <= held * 8 * WARP else MAX_WARPS)
     in_flight = BYTES_IN_FLIGHT // (inputs * elements * itemsize)
@@ -166,7 +187,7 @@ def whole_groups(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def groups_beside_channels(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    """Whole groups, and channels of all samples beside them, where all programs run at once."""
+    """Programs of whole groups and programs of channels of all samples, in one launch, if all run at once."""
     block, block_hw = power_of_2(problem.size), power_of_2(problem.K)
     if problem.M * block <= LITTLE or any(_is_quick(problem, each, limits) for each in whole_groups(problem, limits)):
         return
@@ -179,7 +200,7 @@ def groups_beside_channels(problem: Problem, limits: Limits) -> Iterator[Configu
     for warps in (4, 8, MAX_WARPS):
         held, threads = ELEMENTS_OF_FEW * warps * WARP, warps * WARP
         for most in (1, 2):
-            # As few to a program as give each thread an element, as long as there are multiprocessors.
+            # As few groups to a program as give each thread an element, as long as there are multiprocessors.
             together = max(threads // block, power_of_2_within(max(problem.M // limits.sm_count, 1)))
             together = max(1, min(together, most * held // block, power_of_2(problem.M)))
             block_c = max(threads // of_channel, sector, power_of_2_within(max(channels // limits.sm_count, 1)))
@@ -194,7 +215,7 @@ def groups_beside_channels(problem: Problem, limits: Limits) -> Iterator[Configu
 
 
 def _is_quick(problem: Problem, configuration: Configuration, limits: Limits) -> bool:
-    """Whether a program has all samples of its groups, and little of them."""
+    """Whether a program of a tile has all samples of its groups, and few lanes."""
     chosen = launch_or_none(problem, configuration, limits)
     if not isinstance(chosen, Tile) or chosen.samples < problem.samples:
         return False
@@ -203,7 +224,7 @@ def _is_quick(problem: Problem, configuration: Configuration, limits: Limits) ->
 
 
 def groups_as_they_lie(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    """Whole groups that are not small, as they lie, by the fewest warps that hold one, and by more."""
+    """Whole groups that are not small, as they lie, by each number of warps that hold one."""
     vec = widest(problem)
     of_float64 = 4 if problem.itemsize == 8 else 1
     found = False
@@ -211,7 +232,7 @@ def groups_as_they_lie(problem: Problem, limits: Limits) -> Iterator[Configurati
         most = MAX_HELD_BACKWARD[span(problem, vec) > 1, max(warps, 8)] // of_float64
         if warps < 8:
             most = min(most, MAX_HELD_OF_FEW // of_float64)
-        # 16 only where 8 hold none: 4 x 925 bf16 7.5 us, 9.6 with 16.
+        # 16 warps only where 8 do not hold a group: 4 x 925 bf16: 7.5 us, by 16 warps 9.6.
         if cdiv(problem.size // vec, warps * WARP) * vec <= most and (warps < MAX_WARPS or not found):
             found = warps == 8
             registers = _registers(problem, cdiv(problem.size // vec, warps * WARP) * vec, span(problem, vec) > 1)
@@ -222,7 +243,7 @@ def groups_as_they_lie(problem: Problem, limits: Limits) -> Iterator[Configurati
 
 
 def _registers(problem: Problem, elements: int, several: bool) -> int:
-    """Of a thread that holds so many elements in a gradient, no fewer than it takes (60 launches compiled, sm_90)."""
+    """Registers of a thread that holds these elements, at least as many as in 60 compiled launches (sm_90)."""
     elements *= 2 if problem.itemsize == 8 else 1
     return cdiv(70 + 10 * elements if several else 50 + 6 * elements, 8) * 8
 
@@ -237,9 +258,8 @@ def tile_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             if block_d > 1 and sums(problem, block_d, block_hw, STAGES).stages > 1:
                 per_sm = PROGRAMS_PER_SM
         if warps == WARPS:
-            # More take longer: 144 groups of 123 x 3995 bf16 279 us, 303 with 8 and 425 with 16. Two vectors of a
-            # thread are for the second kernel: 7 of 1721 x 5165 bf16 239 and 219 us; 1472 of 32 x 1327 float64 666
-            # us, 802 with one.
+            # Only 4 warps: 144 groups of 123 x 3995 bf16: 279 us, by 8 warps 303. Two vectors of a thread are for the
+            # second kernel: 1472 groups of 32 x 1327 float64: 666 us, with one vector 802.
             yield Configuration("split", warps, 1, vec, VECTORS_OF_FEW, block_d, block_hw, per_sm, STAGES)
             yield Configuration("channels", warps, stages=STAGES)
         elif 2 * limits.sm_count < problem.M:
@@ -272,7 +292,7 @@ def _blocks(problem: Problem, warps: int) -> tuple[int, int]:
     max_lanes = MAX_MASKED * min(shape.lanes for shape in shapes)
     allowed = [shape for shape in shapes if shape.lanes <= max_lanes]
     best = min(allowed, key=lambda shape: (shape.tiles, -shape.block_hw))
-    # A whole channel in one tile where a thread has fewer loads so than of two, whatever is masked.
+    # A whole channel in one tile where a thread then has fewer loads than of two tiles, whatever is masked.
     one = min((shape for shape in shapes if shape.block_hw >= problem.K), key=lambda shape: shape.lanes, default=best)
     if one.tiles <= best.tiles and _loads(problem, one, warps) < _loads(problem, best, warps):
         best = one
@@ -280,8 +300,10 @@ def _blocks(problem: Problem, warps: int) -> tuple[int, int]:
 
 
 def _loads(problem: Problem, shape: _TileShape, warps: int) -> int:
-    """Of a thread for a tile of each input: the gradient of 80 x 4096 x 144 bfloat16 in 32 groups takes 182 us with one
-    of 4 x 256 elements, 206 with two, of 4 x 128 and of 4 x 16 (H100)."""
+    """Loads of a thread for a tile of each input.
+
+    80 x 4096 x 144 bf16 in 32 groups: 182 us with one of 4 x 256 elements, 206 with 4 x 128 and 4 x 16 (H100).
+    """
     tile = sums(problem, shape.block_d, shape.block_hw)
     parts = (tile.block_hw, tile.rest_hw) if tile.whole else (tile.block_hw,)
     return sum(cdiv(tile.block_d * part // tile.vec, warps * WARP) for part in parts)

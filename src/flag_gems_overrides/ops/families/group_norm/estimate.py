@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a launch of a group norm takes, in microseconds, from its numbers: what the memory takes for all bytes, what
-the multiprocessors take for all lanes, and what the programs of one of them wait one after the other. One program does
-these in turn; of several to a multiprocessor, and of groups in a pipeline, the longest hides the others.
+"""An estimate of a launch of a group norm, in microseconds.
+
+Three times are added up: of the memory for all bytes, of the multiprocessors for all lanes, and of the programs of a
+multiprocessor that wait one after the other. With several programs at a time, or a pipeline, the longest time hides the
+others.
+
+Figures in comments: the input as N x C x HW, its type and its groups, and times of two kernels.
 """
 
 from __future__ import annotations
@@ -28,51 +32,62 @@ from .launches import (
 )
 from .legal import MAX_WARPS, launch, tiles_and_lanes
 
-# Bytes that a multiprocessor moves in a microsecond: if all are busy, if few are, and from L2.
-BYTES_PER_US, BYTES_PER_US_OF_FEW, L2_BYTES_PER_US = 32000, 60000, 50000
-# Microseconds of the first launch, of another launch, and of the latency of a load.
-LAUNCH_US, SECOND_US, LOAD_US = 2.0, 2.0, 0.8
+# Bytes of memory that a multiprocessor moves in a microsecond, if all are busy.
+BYTES_PER_US = 32000
+# The same if few are busy.
+BYTES_PER_US_OF_FEW = 60000
+# Bytes of L2 that a multiprocessor moves in a microsecond.
+L2_BYTES_PER_US = 50000
+# Microseconds of the first launch.
+LAUNCH_US = 2.0
+# Microseconds of each other launch.
+SECOND_US = 2.0
+# Microseconds of the latency of a load.
+LOAD_US = 0.8
 # Lanes that a multiprocessor loads, computes and stores in a microsecond: 128 instructions a cycle, 1700 cycles, 24
-# instructions to a lane. With fewer than BUSY_WARPS warps proportionally less.
-LANES_PER_US, BUSY_WARPS = 128 * 1700 // 24, 12
-# float64 takes so many times as long for a lane: 248 groups of 11451 take 30 us with two programs each, 51 with one.
+# instructions to a lane.
+LANES_PER_US = 128 * 1700 // 24
+# Warps that a multiprocessor needs for these; with fewer it does proportionally less.
+BUSY_WARPS = 12
+# Factor of the time of a float64 lane. 248 groups of 11451: 30 us with two programs each, 51 with one.
 FLOAT64 = 4
-# Half of that for groups that a program holds: 13 x 64 x 90 float64 5.1 us, in two launches 6.0, 3 x 7000 5.3 and 5.7,
-# 30 x 2 x 5000 7.6 and 7.9 (H100).
+# The same for groups that a forward program holds. 13 x 64 x 90 float64: 5.1 us, in two launches 6.0 (H100).
 FLOAT64_HELD = 2
-# Weights and biases that are loaded after x are waited for like a quarter of a tile: 2 x 3035 x 8 float16 in one group
-# 7.5 us, in two launches 5.5 (H100).
+# Tiles that a program waits for weights and biases that it loads after x.
+# 2 x 3035 x 8 float16 in 1 group: 7.5 us, in two launches 5.5 (H100).
 LATE_TILES = 0.25
-# What a tile loads by less than 8 bytes at a time takes so many times as long for a lane: 60 to 70 instructions of a
-# thread (counted). 90248 x 360 x 2 bfloat16 in 8 groups takes 441 us as a tile, as it lies 319 with 8 of 25 programs.
+# Factor of the time of a lane of a tile with loads of less than 8 bytes: 60 to 70 instructions of a thread (counted).
+# 90248 x 360 x 2 bf16 in 8 groups: 441 us as a tile, as it lies 319.
 NARROW = 3
-# Tiles in turn in two chunks take half of that, and for their warps: 60000 x 16 x 17 bf16 in 8 groups takes 74.7 us so,
-# as it lies 130, 100000 x 8 x 31 float32 in 8 122 and 145, 100000 x 3 x 11 bf16 in one 26.4 and 32.7 (H100).
+# Divisor of that, and of WARP_LANES, for tiles in turn in two chunks.
+# 60000 x 16 x 17 bf16 in 8 groups: 74.7 us, as it lies 130 (H100).
 HALVED = 2
-# Less than 16 bytes at a time in sums of channels, where threads exchange what they have: 736 x 4003 x 3 float32 in one
-# group takes 153 us so, 80 by programs of channels, 3 x 8388608 x 3 bf16 in 32 554 and 401 (H100).
-# But four elements of 16 bits are not: 915 x 842 x 28 bf16 in 2 takes 102 us by programs of channels, 89.6 in a loop.
-NARROW_SUMS, WIDE_SUMS = 5, 4
-# The sums of a group, and what each warp does for a tile, take as long as so many lanes (counted, not timed).
+# Factor of the time of a lane of sums of channels with loads of less than 16 bytes, whose threads exchange elements.
+# 736 x 4003 x 3 float32 in 1 group: 153 us, by programs of channels 80 (H100).
+NARROW_SUMS = 5
+# Elements of a load from which on NARROW_SUMS is not applied.
+# 915 x 842 x 28 bf16 in 2 groups: 89.6 us in a loop, by programs of channels 102 (H100).
+WIDE_SUMS = 4
+# Lanes that take as long as what each warp does for a tile, such as the sums of a group (counted, not timed).
 WARP_LANES = 128
-# With more single float64 to a thread than this, fewer warps do not take less time: 262144 x 6 x 3 in 6 groups 116.9 us
-# with 4 in 8 warps, 128.1 with 2 in 16 (H200).
+# Single float64 of a thread beyond which fewer warps do not take less time.
+# 262144 x 6 x 3 in 6 groups: 116.9 us with 4 in 8 warps, 128.1 with 2 in 16 (H200).
 SINGLE_FLOAT64 = 2
-# A loop's own loads hide so many times as much as other programs do: 3968 groups of 17064 bfloat16 take 163 us in one
-# launch, 180 in several; 512 of 10 x 4096 58 and 66 (H200).
+# Factor of the programs at a time of a loop, whose own loads hide each other.
+# 3968 groups of 17064 bf16: 163 us in one launch, 180 in several (H200).
 LOOP_OVERLAP = 2
-# What each program of channels does besides, from weights to the sums that it stores, takes as long as so many samples.
+# Samples that take as long as the rest of a program of channels, from its weights to the sums that it stores.
 CHANNELS_TURNS = 1
-# A program that adds up its columns at the end takes as long for it as for so many tiles.
+# Tiles that take as long as the columns that a program adds up at the end.
 FOLD_TILES = 2
-
-
-# What one launch for all gradients takes besides, in tiles: 4 x 4096 float32 in 8 groups 3.5 us, 1059 x 3 float16 in
-# one 3.3, where tiles of a few elements take 2.8 (H100).
+# Tiles that take as long as the rest of a program of the one launch for all gradients.
+# 4 x 4096 float32 in 8 groups: 3.5 us, where tiles of a few elements take 2.8 (H100).
 TILES_OF_FEW = 0.5
-# Its programs of channels look up a line of L1, one a cycle, for each sample of each input: the gradient of 3608 x 32
-# bf16 in 32 groups takes 8.1 us so, 6.4 as tiles, of 1059 x 3, many of whose samples are in a line, 3.3 (H100).
-LINES_PER_US, LINE_BYTES = 1700, 128
+# Lines of L1 that a program of channels looks up in a microsecond, one for each sample of each input.
+# 3608 x 32 bf16 in 32 groups: 8.1 us, as tiles 6.4 (H100).
+LINES_PER_US = 1700
+# Bytes of a line of L1.
+LINE_BYTES = 128
 
 
 class _Work(NamedTuple):
@@ -80,15 +95,15 @@ class _Work(NamedTuple):
 
     programs: int
     tiles: float
-    """Of one program, one after the other; a pipeline hides half of what each waits."""
+    """Of one program, one after the other. A pipeline hides half of the wait for each."""
     lanes: int
     launches: int = 1
     live: int | None = None
-    """Bytes that are read before the last of them are read again, backwards; None if nothing is."""
+    """Bytes that are read before the last of them are read again, backwards. None if nothing is read again."""
     workspace: int = 0
     """Bytes that are written and read."""
     us: float = 0.0
-    """Besides all else."""
+    """Microseconds added to all else."""
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
@@ -101,7 +116,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     on_one = cdiv(work.programs, limits.sm_count)
     busy = min(work.programs, limits.sm_count)
     from_memory = float(numel * problem.itemsize * (reads + writes))
-    # Part of what a workspace has more than the cache does goes to memory and back.
+    # The part of a workspace that the cache does not hold is written to memory and read back.
     cached = min(limits.l2_bytes // 2 / max(work.workspace, 1), 1)
     from_memory += 2.0 * work.workspace * (1 - cached)
     from_l2 = 2.0 * work.workspace * cached
@@ -129,9 +144,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
 def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
     M, N, _, groups, itemsize, inputs, dx = problem
     numel = M * problem.size
-    # Bytes of the two sums of each, as many for each of a gradient's tensors: of 4096 x 3044 float64 in one group they
-    # take 391 us with a program to a group, 203 by programs of channels, of 1024 x 3044 113 and 61, of 512 x 3044 64.3
-    # and 35.8 (H100). Where each group has its own, those of float64 take twice as long.
+    # Bytes of the two sums of each channel, for each tensor of the gradient. Where each group has its own, those of
+    # float64 take twice as long: 4096 x 3044 float64 in 1 group: 391 us, by programs of channels 203 (H100).
     of_channels = 2 * max(4, itemsize) * N
     of_group = of_channels * (2 if itemsize == 8 else 1)
     if isinstance(chosen, ShortRows):
@@ -157,7 +171,7 @@ def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
     if isinstance(chosen, BackwardFew):
         programs, iterations = chosen.group_programs + chosen.channel_programs, cdiv(problem.samples, chosen.samples)
         of_sums = iterations * chosen.samples * chosen.block_c * chosen.block_hw
-        # The last to end are programs of the kind that has more to do.
+        # The programs of the kind that has more to do end last.
         lanes = programs * (max(chosen.groups * chosen.block, of_sums) + chosen.warps * WARP_LANES)
         looked_up = problem.samples * inputs * min(groups * problem.size * itemsize / LINE_BYTES, 1.0)
         return _Work(

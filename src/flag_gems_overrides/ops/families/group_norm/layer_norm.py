@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Group norms that are layer normalizations: channels of one element each, in one group.
 
-Their weights and biases lie beside each other as the elements do. The kernels of group norm, which know of no such
-case, look each up by itself; those of layer normalization (families/norm) load vectors of them. Which of the two are
-launched is decided by their plans.
+Their weights and biases lie beside each other as the elements do. The kernels of layer normalization (families/norm)
+load vectors of them, where those of group norm look up each by itself. The plans decide which of the two are launched.
 """
 
 from __future__ import annotations
@@ -19,22 +18,20 @@ from ..norm import launches as norm_launches
 from ..norm.prepare import backward_launch, forward_launch, planned
 from .launches import BackwardRows, Launch, Problem, Rows, ShortRows
 
-# Of a multiprocessor: with fewer, the loads of gradients are waited for (backward_or_none has what was measured).
+# Minimum number of warps of a multiprocessor, of gradients: fewer wait for their loads (see backward_or_none).
 MIN_WARPS_PER_SM = 4
-# Of a program, where rows of 16 bits are long.
+# Minimum number of warps of a program of 16 bits, of gradients: those of long rows.
 LONG_WARPS = 8
 
 
 def forward_or_none(
     problem: Problem, plan: Launch, dtype: torch.dtype, eps: float, device: int
 ) -> Callable[..., None] | None:
-    """The launch of the layer normalization, if it reads rows once and the ``plan`` does not.
+    """The launch of the layer normalization where it is faster than ``plan``; None elsewhere.
 
-    400 x 20000 bf16 20.1 us so, 29.1 in a loop, 66 x 13000 float16 5.4 and 7.7 in two launches, 1000 x 40000 74.6 and
-    100.9, 5000 x 25001 218 and 295, 264 x 24000 float32 26.1 and 33.4. But 3 x 1000000 float32 25.5 and 24.8, where
-    neither holds rows. And if a program of the plan holds one row whose weights and biases it loads late: 20000 x 1000
-    bf16 33.8 and 37.1, 20 x 12000 4.7 and 6.2, with edges only if the other shares a row out: 5 x 10001 float32 6.0 and
-    6.9, but 4000 x 4097 float16 36.6 and 34.4, 1000 x 3001 float32 15.7 and 15.1 (H100).
+    - It reads rows once, and the plan twice. 400 x 20000 bf16: 20.1 us, otherwise 29.1 (H100).
+    - A program of the plan holds one row, whose weights and biases it loads late. 20 x 12000: 4.7 us, otherwise 6.2.
+    - With edges only if the layer normalization shares a row out. 4000 x 4097 float16: 36.6, otherwise 34.4 (H100).
     """
     if not _is_layer_norm(problem) or isinstance(plan, ShortRows) or (isinstance(plan, Rows) and plan.early):
         return None
@@ -51,12 +48,11 @@ def forward_or_none(
 def backward_or_none(
     problem: Problem, plan: Launch, dtype: torch.dtype, want: tuple[bool, bool, bool], device: int
 ) -> Callable[..., None] | None:
-    """The same of gradients, where both hold rows, in vectors of float32 or float64.
+    """The same of gradients, where both hold rows, in whole vectors.
 
-    2000 x 5000 float32 56.3 us so, 60.1 in the kernel of groups, 40000 x 301 66.8 and 78.3, 20000 x 64 float64 22.5
-    and 25.5. But 1500 x 600 float32, by two warps of a multiprocessor, 12.7 and 12.3. Of 16 bits only long rows without
-    edges: 3000 x 5000 bf16 62.8 and 67.4, but 800 x 2049 16.6 and 13.9, 40000 x 300 float16 61.5 and 48.5, 1496171 x
-    66, in vectors of two, 486 and 402 (H100).
+    - float32, float64: 40000 x 301 float32: 66.8 us, otherwise 78.3 (H100).
+    - MIN_WARPS_PER_SM: 1500 x 600 float32, by two warps of a multiprocessor: 12.7 us, otherwise 12.3 (H100).
+    - 16 bits only in long rows without edges: 3000 x 5000 bf16: 62.8 us, otherwise 67.4 (H100).
     """
     if not isinstance(plan, BackwardRows) or not _is_layer_norm(problem):
         return None
@@ -82,6 +78,6 @@ def _is_layer_norm(problem: Problem) -> bool:
 
 
 def _forward(launch: Callable[..., None], *tensors: torch.Tensor | None) -> None:
-    """Of input, weight, bias, output, mean and rstd: nothing is added to the input before."""
+    """``tensors``: input, weight, bias, output, mean and rstd. Nothing is added to the input."""
     no_residual = no_sum = None
     launch(*tensors, no_residual, no_sum)

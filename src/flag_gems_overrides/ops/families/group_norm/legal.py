@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launch that a configuration of a group norm means, where it is legal: few enough programs, registers for what a
-thread holds, shared memory for pipelines."""
+"""The launch that a configuration of a group norm means, if it is legal: a grid that is not too large, registers for
+what a thread holds, shared memory for pipelines.
+
+Figures in comments: the input as N x C x HW (N x C where HW is 1), its type and its groups, the time this way, and the
+time otherwise.
+"""
 
 from __future__ import annotations
 
@@ -29,68 +33,78 @@ from .launches import (
     Vectors,
 )
 
+# Maximum number of warps of a program; forward programs that hold groups have up to MAX_ROWS_WARPS.
 MAX_WARPS = 16
-# With more, the number of a program's last channel may be none of int32.
+# Number of channels below which the number of a program's last channel is in int32.
 MAX_SHORT_CHANNELS = 2**30
-# Triton knows of a number whether it is a multiple of this.
+# Triton knows whether an argument is a multiple of this.
 KNOWN_MULTIPLE = 16
-# Of programs that hold groups forward, whose threads then have half the registers, and hold half as much.
+# Maximum number of warps of forward programs that hold groups. Above MAX_WARPS a thread has half the registers, and
+# holds half as much.
 MAX_ROWS_WARPS = 32
-# Elements that a thread may hold of whole groups, forward: more spill. Vectors of several channels take registers too.
-# A float64 takes two registers: up to 16 warps hold MAX_HELD / 2. 440 x 3 x 20480 in 3 groups takes 152 us held, 231 in
-# two launches, which read x twice (H100; torch.compile 181). Groups that begin anywhere hold as many: 128 x 27 x 15950
-# float32 in 27 groups took 240 us in two launches, where 8 warps hold 64 to a thread (H100; FlagGems 159).
-MAX_HELD, MAX_HELD_OF_SEVERAL = 80, 40
-# Elements of float32 whose thread loads weight and bias of one channel to a vector together with x, by 16 warps, and of
-# float64, of which 80 bytes spill with 32 (440 x 2 x 8192 in one group, sm_90, Triton 3.6): with 32 of float32 it has
-# 94 registers, and a multiprocessor one program, else two. 192 groups of 16 x 1024 17.9 us, so 14.8, 264
-# 20.3 and 16.9, 400 26.5 and 24.2, 100 11.7 and 11.4; with 24, 192 of 12 x 1000, 13.2 and 12.7. But 600 of 1000 x 8 by
-# 8 warps take 22.4 us late, 19.5 with it, 1200 of 500 x 8 by 4 22.0 and 19.1 (H100).
+# Maximum number of elements of a thread of whole groups, forward. More spill. A float64 takes two registers.
+# 440 x 3 x 20480 float64 in 3 groups: 152 us, in two launches, which read x twice, 231 (torch.compile 181, H100).
+MAX_HELD = 80
+# The same for vectors of several channels, whose weights take registers too.
+MAX_HELD_OF_SEVERAL = 40
+# Maximum number of elements of float32 or float64 of which a thread of 16 warps loads weight and bias together with x.
+# With 32 a multiprocessor has one program, not two: 192 groups of 16 x 1024: 17.9 us, otherwise 14.8 (H100).
+# And 80 bytes of float64 spill (440 x 2 x 8192 in 1 group, sm_90, Triton 3.6).
 MAX_HELD_EARLY = 24
-# The same of each input in a gradient of whole groups, by warps up to 8 and 16: with a sum for each vector (False), and
-# with one for each element.
+# Maximum number of elements of each input of a thread of whole groups, backward, by whether it has a sum for each
+# element (else for each vector), and by the warps of its program.
 MAX_HELD_BACKWARD = {(False, 8): 56, (False, 16): 32, (True, 8): 36, (True, 16): 16}
-# Elements of each input that a thread has of a tile in a gradient, and of the tiles of a loop.
+# Maximum number of elements of each input of a thread of a tile, backward, and of the tiles of a loop.
 MAX_ELEMENTS = 16
-# Bytes of them where they are loaded one by one, with an address each, by up to 8 warps: twice as many spill 16 bytes
-# (64 x 512 x 7 x 7 float32, sm_100). By more warps, which have half the registers, so many elements: 8 spill 24 (62 x
-# 64 x 39 float16 in one program, sm_90, Triton 3.7).
-MAX_SINGLE_BYTES, MAX_SINGLES = 16, 4
-# Pieces of an input, each of a sample's groups of a tile, that are read by tiles of all samples; of more, tiles fill
-# sectors and several share the samples: 1000 x 700 float32 in 700 groups 36.9 us by 700000 pieces, 16.3 so, but 512 x
-# 1000 bf16 in 1000 15.3 by 256000, 15.4 so (H100).
+# Maximum number of bytes of these elements where each has its own load and address, by up to 8 warps. Twice as many
+# spill 16 bytes (64 x 512 x 7 x 7 float32, sm_100).
+MAX_SINGLE_BYTES = 16
+# Maximum number of elements of these by more warps, whose threads have half the registers. 8 spill 24 bytes
+# (62 x 64 x 39 float16 in one program, sm_90, Triton 3.7).
+MAX_SINGLES = 4
+# Maximum number of pieces of an input, the groups of one sample in a tile, that tiles of all samples read. With more,
+# tiles fill sectors, and several share the samples. 1000 x 700 float32 in 700 groups: 16.3 us, otherwise 36.9 (H100).
 MAX_PIECES = 3 << 17
-# Tiles of single elements are loaded in two chunks, so that half as many threads share a group and exchange its sums:
-# fewest and most lanes of a channel, fewest for each channel of a group, and fewest programs of a multiprocessor, where
-# each has one tile. 2097152 x 8 x 13 float32 in 8 groups takes 1033 us so, 1437 in one (torch.compile 1104), 60000 x 8
-# x 13 39.0 and 50.1, 200000 x 8 x 13 in 4 100 and 112, 500000 x 8 x 7 139 and 172, of bf16 300000 x 8 x 15 in 8 109
-# and 189, 200000 x 8 x 25 132 and 282, 3000 x 8 x 15, a tile to each of 375 programs, 6.86 and 7.41, 100000 x 8 x 13
-# float64 106 and 111; but 100000 x 16 x 7 float16 in 4, of 4 x 8 lanes, 50.7 and 45.9 (H100).
-MIN_HALVED_TILE, MAX_HALVED_TILE, MIN_HALVED_OF_CHANNEL, MIN_HALVED_PER_SM = 8, 32, 4, 2
-# Most of a thread, for the kernels with a loop. Left to itself the compiler spills 8 bytes for a fourth program to a
-# multiprocessor (float32, 64 registers a thread).
+# Range of lanes of a channel in tiles of single elements that are loaded in two chunks, so that half as many threads
+# exchange the sums of a group. 2097152 x 8 x 13 float32 in 8 groups: 1033 us, otherwise 1437 (H100).
+MIN_HALVED_TILE, MAX_HALVED_TILE = 8, 32
+# Minimum number of lanes of such a channel, for each channel of a group.
+# 100000 x 16 x 7 float16 in 4 groups, of 4 x 8 lanes: 50.7 us, otherwise 45.9 (H100).
+MIN_HALVED_OF_CHANNEL = 4
+# Minimum number of programs of a multiprocessor, if each has one such tile.
+# 3000 x 8 x 15 bf16, 375 programs: 6.86 us, otherwise 7.41 (H100).
+MIN_HALVED_PER_SM = 2
+# Registers of a thread of the kernels with a loop. By itself the compiler takes 64 for a fourth program of a
+# multiprocessor, and spills 8 bytes (float32).
 LOOP_REGISTERS = 128
-# So many times as many parts of groups as run at once, where a group would have fewer than so many.
+# Parts of all groups, as a multiple of the programs that run at once, where a group would have fewer parts than this.
 WAVES = 4
-# Single elements of each input that a thread has of a tile of sums, in 8 warps or fewer.
+# Maximum number of single elements of each input of a thread of a tile of sums, in 8 warps or fewer.
 MAX_SINGLES_OF_SUMS = 8
-# A tile of the sums of channels that have fewer elements has several to a thread.
+# Below this number of elements of a channel, a thread has several channels of a tile of sums.
 MIN_LONG = 256
-# Channels that are no whole vectors, of at least so many of these, are read as they lie in sums: vectors of a thread,
-# and most warps of programs that have nothing else to do. 19 x 16384 x 171 bf16 in 4 groups takes 198 us so, 361 in
-# single elements (torch.compile 220), 30 x 20000 x 35 float32 in 2 159 and 193 (H100).
-MIN_VECTORS_OF_CHANNEL, VECTORS_OF_UNALIGNED, MAX_WARPS_OF_UNALIGNED = 4, 2, 4
-# Parts of a group whose sums each thread of a program can load at once; and most where all programs have one so.
-MAX_PARTS_HELD, MAX_PARTS_OF_MANY = 256, 32
-# Programs of a multiprocessor, for each of which a group has a part.
+# Minimum number of vectors of a channel, not a whole number of them, that sums read as it lies.
+# 19 x 16384 x 171 bf16 in 4 groups: 198 us, as single elements 361 (torch.compile 220, H100).
+MIN_VECTORS_OF_CHANNEL = 4
+# Vectors of a thread of such a channel.
+VECTORS_OF_UNALIGNED = 2
+# Maximum number of warps of programs that only add up such channels.
+MAX_WARPS_OF_UNALIGNED = 4
+# Maximum number of parts of a group, whose sums the threads of a program load at once.
+MAX_PARTS_HELD = 256
+# The same where this many parts of each group are enough for all programs that run at once.
+MAX_PARTS_OF_MANY = 32
+# Programs of a multiprocessor that add up groups; a group has a part for each.
 SUMS_OF_GROUPS_PER_SM = 8
-# Of two samples programs that hold sums of longer channels are no more times as many as have registers at once: 2 x
-# 1060873 x 5 bf16 in one group takes 94 us so, in parts 83, 2 x 80000 x 16 in 4 19.9 and 18.3, but 2 x 2400000 x 4
-# float16 in one 100 and 111 (H100).
-MAX_BYTES_OF_TWO, WAVES_OF_TWO = 8, 2
-# Samples of a program that holds sums of channels, at least, where more programs than run at once have some.
+# Maximum number of bytes of a channel of two samples to which WAVES_OF_TWO does not apply.
+# 2 x 2400000 x 4 float16 in 1 group: 100 us, in parts 111 (H100).
+MAX_BYTES_OF_TWO = 8
+# Maximum ratio of the programs that hold sums of channels to those that have registers at once, with two samples.
+# 2 x 1060873 x 5 bf16 in 1 group: 94 us, in parts 83 (H100).
+WAVES_OF_TWO = 2
+# Minimum number of samples of a program that holds sums of channels, if more programs than run at once have some.
 MIN_TURNS = 16
-# Shared memory of a program besides its pipeline.
+# Bytes of shared memory of a program in addition to its pipeline.
 OTHER_SHARED = 4096
 
 
@@ -124,7 +138,7 @@ def vector(problem: Problem) -> int:
 
 
 def widest(problem: Problem) -> int:
-    """Elements of a load of a group as it lies: whole vectors where it is long enough for edges."""
+    """Elements of a load of a group as it lies: a whole vector where the group is long enough for edges."""
     full = VECTOR_BYTES // problem.itemsize
     return full if problem.size >= MIN_UNALIGNED else math.gcd(problem.size, full)
 
@@ -188,7 +202,7 @@ def max_held_with_parameters(problem: Problem, vec: int, programs: int, limits: 
     """Elements that a thread of the forward kernel may hold if it loads weight and bias together with x.
 
     With a weight and a bias for each element these take twice the registers of x. A thread with more elements loads
-    them after x, and waits twice: 8 x 1277 float32 4.4 us, FlagGems 4.1 (H200).
+    them after x, and waits twice: 8 x 1277 float32: 4.4 us that way, FlagGems 4.1 (H200).
     """
     channels = span(problem, vec)
     if channels == 1:
@@ -234,10 +248,11 @@ def _of_loop(problem: Problem) -> int:
 
 
 def _stages(problem: Problem, stages: int, rows: int) -> int:
-    """Of a loop over tiles of ``rows`` rows of channels' elements. Single elements of several rows have no pipeline:
-    Triton orders its shared memory by what a thread holds, row by row, so that 16 threads of a warp meet in one bank.
-    16 x 8 groups of 5 float32 take 33.5 us a tile and program with it, 26.6 without (39249 x 8 x 5, H100). Nor have
-    loads of less than 4 bytes.
+    """Stages of a loop over tiles of ``rows`` rows of channels' elements: 1 for single elements of several rows, and
+    for loads of less than 4 bytes.
+
+    Triton orders shared memory by what a thread holds, row by row, so that 16 threads of a warp meet in one bank.
+    39249 x 8 x 5 float32, 16 x 8 groups of 5 to a tile: 26.6 us, with a pipeline 33.5 (H100).
     """
     vec = vector(problem)
     return stages if (vec > 1 or rows == 1) and vec * problem.itemsize >= 4 else 1
@@ -261,12 +276,12 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
         groups * block_d * block_hw <= of_tile(problem, warps) * warps * WARP,
         "a thread has more elements than registers",
     )
-    # All samples at once, of groups that lie next to each other: more of these where each program still has some.
+    # All samples at once, of groups that lie next to each other; more groups where each program still has some.
     of_sample = groups // power_of_2(problem.samples) or groups
     of_sample = max(of_sample, power_of_2_within(problem.groups // (limits.sm_count * programs_per_sm)))
     of_sample = min(of_sample, groups, power_of_2(problem.groups))
-    # And what fills a sector, where all multiprocessors have groups so: 512 x 3000 x 2 bf16 in 3000 groups takes 23.1
-    # us in 8 groups of 64 samples to a tile, 43.8 in 2 of 256, 256 x 2196 in 2196 10.5 and 11.9 (H100).
+    # As many groups as fill a sector, where all multiprocessors then have groups: 512 x 3000 x 2 bf16 in 3000 groups:
+    # 23.1 us with 8 groups of 64 samples to a tile, 43.8 with 2 of 256 (H100).
     sector = min(power_of_2(cdiv(SECTOR_BYTES, problem.size * problem.itemsize)), groups)
     blocks, pieces = cdiv(problem.groups, sector), problem.M // of_sample
     if pieces > MAX_PIECES:
@@ -275,7 +290,7 @@ def _tile(problem: Problem, configuration: Configuration, limits: Limits) -> Til
         of_sample = min(max(of_sample, sector), power_of_2(problem.groups))
     samples = groups // of_sample
     blocks, iterations = cdiv(problem.groups, of_sample), cdiv(problem.samples, samples)
-    # A program with two tiles takes twice as long as one with a single tile: 9180 groups of 104 bfloat16 10.5 us in 528
+    # A program with two tiles takes twice as long as one with a single tile: 9180 groups of 104 bf16: 10.5 us in 528
     # programs, 9.9 in 765 (H200).
     most = max(1, limits.sm_count * programs_per_sm // blocks)
     side_by_side = iterations if iterations < 2 * most else most
@@ -304,9 +319,12 @@ def of_tile(problem: Problem, warps: int = MAX_WARPS) -> int:
 
 
 def of_sums(problem: Problem, warps: int, tile: Sums) -> int:
-    """The same in a loop. Of vectors of less than 16 bytes 136 spill with as many (9 x 136216 x 60 bfloat16, sm_90), of
-    whole channels 176 (25605 x 261 x 24), of short ones in pairs of float32 24 with half (2 x 25648 x 126, 16 groups),
-    of single float64 8 (1 x 64 x 50259)."""
+    """Elements of each input that a thread may have of a tile of sums, in a loop.
+
+    With as many as of_tile, vectors of less than 16 bytes spill 136 bytes (9 x 136216 x 60 bf16, sm_90), whole channels
+    176 (25605 x 261 x 24), single float64 8 (1 x 64 x 50259). With half as many, short whole channels in pairs of
+    float32 spill 24 (2 x 25648 x 126 in 16 groups).
+    """
     vec, most = tile.vec, of_tile(problem, warps)
     if vec == 1 and problem.itemsize < 8 and warps < MAX_WARPS:
         return MAX_SINGLES_OF_SUMS
@@ -327,7 +345,7 @@ def _few(problem: Problem, configuration: Configuration, limits: Limits) -> Back
     channels = problem.groups * problem.N
     _check(0 < block_c <= power_of_2(channels), "no lanes for more channels than there are")
     channels_vec = vector(problem) if problem.K > 1 else math.gcd(channels, VECTOR_BYTES // problem.itemsize)
-    # 40 bytes of as many single elements spill (300 x 6 x 51 float16 in 6 groups, sm_90).
+    # Half as many single elements: of all of them 40 bytes spill (300 x 6 x 51 float16 in 6 groups, sm_90).
     most = of_few(problem) // (2 if channels_vec == 1 else 1) * threads // (block_c * block_hw)
     _check(most > 0, "a thread has more elements than registers")
     samples = min(power_of_2_within(most), power_of_2(problem.samples))
@@ -351,7 +369,7 @@ def _backward_rows(problem: Problem, configuration: Configuration, limits: Limit
     vectors, chunks = _vectors(problem, vec, lanes), cdiv(in_group, lanes)
     most = MAX_HELD_BACKWARD[vectors.span > 1, max(warps, 8)] // (4 if problem.itemsize == 8 else 1)
     if vectors.unaligned and vectors.span == 1 and warps == MAX_WARPS:
-        most -= most // 4  # 8 bytes spill of 32 float32
+        most -= most // 4  # with 32 float32, 8 bytes spill
     _check(chunks * vec <= most, "a thread has more elements than registers")
     # Weights of vectors of several channels are in the pipeline too, two float32 for each.
     elements = chunks * lanes * (vec + (max(4 // problem.itemsize, 1) if vectors.span > 1 else 0))
@@ -361,15 +379,15 @@ def _backward_rows(problem: Problem, configuration: Configuration, limits: Limit
         # All rows of a program start equally far from a vector.
         step = vec // math.gcd(problem.groups * problem.size, vec)
         side_by_side = min(cdiv(side_by_side, step) * step, problem.samples)
-    # With 16 warps 8 bytes spill of three stages (157 x 8 x 14976 float16).
+    # Two stages with 16 warps: three spill 8 bytes (157 x 8 x 14976 float16).
     stages = min(stages, 2 if warps == MAX_WARPS else stages) if side_by_side < problem.samples else 1
     resident = cdiv(side_by_side * problem.groups, limits.sm_count)
     _check(_pipeline(problem, stages, elements) * min(resident, programs_per_sm) <= limits.shared_bytes, "stages fit")
     columns = in_group if vectors.span == 1 else problem.size
     if columns == problem.N or problem.N == 1:
         columns = 0
-    # Channels that a program adds up at once: all of few, each by more threads. 1 x 8 x 2687 bfloat16 in 4 groups took
-    # 13.3 us with 32 threads to each of two channels, of which the 84 iterations were about 8 (H200).
+    # Channels that a program adds up at once: all where there are few, each by more threads. 1 x 8 x 2687 bf16 in 4
+    # groups: 13.3 us with 32 threads to each of two channels, of which the 84 iterations were about 8 (H200).
     per_channel = power_of_2(cdiv(columns, problem.N))
     block_d = min(power_of_2(problem.N), 4 * lanes // min(per_channel, WARP)) if columns else 1
     block_k = min(per_channel, 4 * lanes // block_d)
@@ -377,7 +395,7 @@ def _backward_rows(problem: Problem, configuration: Configuration, limits: Limit
 
 
 def sums(problem: Problem, block_d: int, block_hw: int, stages: int = 1) -> Sums:
-    """The tiles of so many elements of a channel, and the one after it."""
+    """Tiles of ``block_hw`` elements of ``block_d`` channels, and the one that has the rest of a channel."""
     rest = problem.K - block_hw
     rest_hw = power_of_2(rest) if 0 < rest <= block_hw // 2 else 0
     whole = block_hw + rest_hw >= problem.K
@@ -395,8 +413,8 @@ def _unaligned_sums(problem: Problem, warps: int, stages: int) -> Sums:
     lanes = min(_lanes_of_channel(problem), most)
     whole = problem.K // full <= lanes
     block_d = min(most // lanes, power_of_2(problem.N))
-    # Whole channels are loaded with no pipeline: 307 x 104 x 51 float32 in one group, seven tiles in turn by a program
-    # for each sample, takes 22.9 us, in parts 21.1 (H100).
+    # Whole channels are loaded without a pipeline. 307 x 104 x 51 float32 in 1 group, seven tiles in turn by a program
+    # for each sample: 22.9 us, in parts 21.1 (H100).
     return Sums(block_d, lanes * full, 0, whole, vector(problem), True, 1 if whole else stages)
 
 
@@ -471,15 +489,15 @@ def _backward_channels(problem: Problem, configuration: Configuration, limits: L
     _check(of_channel <= most, "a thread has more elements than registers")
     of_program = min(power_of_2_within(most // of_channel), power_of_2(problem.N))
     side_by_side = problem.groups * cdiv(problem.N, of_program)
-    # They take long, and all the same time: no more than have registers at once, or many times as many.
+    # All programs take the same long time: no more than have registers at once, or many times as many.
     resident = limits.sm_count * (limits.registers_per_sm // (LOOP_REGISTERS * warps * WARP))
     if resident >= WAVES * side_by_side:
         shares = resident // side_by_side
     else:
         shares = min(cdiv(WAVES * resident, side_by_side), problem.samples // MIN_TURNS)
     shares = _evenly(problem.samples, max(1, shares))
-    # Loads of 2 bytes are too few bytes in flight otherwise: 615 x 34610 float16 in two groups 104.6 us, 106.8 without,
-    # 85 x 89973 bf16 49.5 and 50.6 (H100). Those of more bytes have no registers for it.
+    # Loads of 2 bytes are issued ahead, for more bytes in flight; those of more bytes have no registers for it.
+    # 615 x 34610 float16 in 2 groups: 104.6 us, otherwise 106.8 (H100).
     ahead = problem.itemsize == 2 and shares < problem.samples
     programs = side_by_side * shares
     too_little = problem.K * problem.itemsize > MAX_BYTES_OF_TWO and programs > WAVES_OF_TWO * resident
@@ -491,7 +509,7 @@ def _backward_channels(problem: Problem, configuration: Configuration, limits: L
 
 
 def _bytes_of_held_channel(problem: Problem) -> int:
-    """Four vectors, of whole ones of float32 eight: 60 x 26484 x 32 in one group takes 353 us, 367 in parts (H100)."""
+    """Four vectors, or eight where all are whole float32 ones: 60 x 26484 x 32: 353 us, in parts 367 (H100)."""
     whole_float32 = problem.itemsize == 4 and vector(problem) * problem.itemsize == VECTOR_BYTES
     return MIN_VECTORS_OF_CHANNEL * VECTOR_BYTES * (2 if whole_float32 else 1)
 
@@ -515,8 +533,8 @@ class _Parts(NamedTuple):
 
 
 def _parts_of_group(problem: Problem, at_once: int) -> int:
-    """Groups of which few run at once are cut into so many that the last programs are a small part of all, and no
-    multiprocessor waits for others: 278 groups of one part each took 2001 us (278 x 1071 x 675 bfloat16, H100)."""
+    """Parts of each group. Where few groups run at once there are many parts, so that the last programs are a small
+    share of all, and no multiprocessor waits. 278 x 1071 x 675 bf16, 278 groups of one part: 2001 us (H100)."""
     of_each = at_once // problem.M
     return of_each if of_each >= WAVES else cdiv(WAVES * at_once, problem.M)
 

@@ -75,7 +75,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
-    """The default, and what is worth timing next to it: legal, and each another launch."""
+    """The default and the configurations worth timing beside it. All are legal, and their launches differ."""
     found: dict[Launch, Configuration] = {}
     for candidate in _candidates(problem, limits):
         launched = launch_or_none(problem, candidate, limits)
@@ -85,7 +85,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 
 
 def plan(problem: Problem, limits: Limits) -> Launch:
-    """The launch that is chosen, for a problem of at least one element."""
+    """The chosen launch of a problem of at least one element."""
     return launch(problem, choose(problem, limits), limits)
 
 
@@ -106,7 +106,7 @@ def _neighbours_of(configuration: Configuration) -> Iterator[Configuration]:
 
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
-    """Of what each kernel would do, what is estimated to take the least time."""
+    """The legal configuration with the least estimated time."""
     unlisted = _unlisted(problem, limits)
     if unlisted is not None:
         return unlisted
@@ -126,7 +126,7 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
-    """What no table has."""
+    """Configurations of short, odd and long groups, which no table has."""
     return (
         in_three_chunks(problem, limits)
         or short_rows(problem, limits)

@@ -23,22 +23,22 @@ from .legal import LOOP_REGISTERS, MAX_HELD_OF_SEVERAL, MAX_WARPS
 from .plan import choose, launch
 from .short_rows import group_norm_short_rows
 
-# Of the gradient that holds groups, by whether a program has less than 16 warps. Left to itself the compiler spills 16
-# bytes for a second program of 16 (25605 x 261 x 24 float16, sm_90).
+# Registers of a thread of the gradient that holds groups, by whether its program has less than 16 warps. By itself the
+# compiler makes room for a second program of 16 warps, and spills 16 bytes (25605 x 261 x 24 float16, sm_90).
 ROWS_REGISTERS = {True: 255, False: 128}
-# Of a thread that has as many elements of 16 bits as it can hold in vectors of several channels, for as many programs
-# as possible: 512 x 16 x 4499 bf16 in 8 groups 58.1 us, 60.8 with the 76 that the compiler takes (H100). Left to
-# itself it spills 8 bytes of 512 x 16 x 4500 float16 (sm_90, Triton 3.6). Those of one channel to a vector spill 8 with
-# these: 909 x 2536 x 32 float16 in 8 groups 106.2 us, 104.9 with 72 (H100).
+# Registers of a forward thread with the maximum of 16-bit elements in vectors of several channels, for more programs at
+# a time. 512 x 16 x 4499 bf16 in 8 groups: 58.1 us, with the compiler's 76 registers 60.8 (H100).
+# By itself the compiler spills 8 bytes of 512 x 16 x 4500 float16 (sm_90, Triton 3.6).
 FULL_REGISTERS = 64
-# Of a thread that has so many elements of several groups, each of a channel of its own: left to itself the compiler
-# spills 8 bytes for an eighth program of 4 warps to a multiprocessor (4877 x 136 in 8 groups of 16 bits, sm_90, Triton
-# 3.6).
-SINGLES_OF_MANY, SINGLES_REGISTERS = 8, 72
+# Elements, from which on SINGLES_REGISTERS applies, of a thread with several groups, each of its own channel.
+SINGLES_OF_MANY = 8
+# Registers of such a thread. By itself the compiler makes room for an eighth program of 4 warps, and spills 8 bytes
+# (4877 x 136 in 8 groups of 16 bits, sm_90, Triton 3.6).
+SINGLES_REGISTERS = 72
 
 
 def all_registers(warps: int, needed: bool) -> dict[str, int]:
-    """All that a program of so many warps can have, where the compiler spills 8 bytes to make room for a second one."""
+    """All registers that a thread can have, where the compiler spills 8 bytes to make room for a second program."""
     return {"maxnreg": ROWS_REGISTERS[warps < MAX_WARPS]} if needed else {}
 
 
@@ -94,10 +94,10 @@ def forward_launch(
         options = options_of(plan.vectors)
         if D == 1:
             options["SPAN"] = 0
-        # 4 x 6 x 4099 bfloat16 in 2 groups, sm_80; 1 x 2 x 3363 float64 in 2 groups, sm_90.
+        # These need all registers: 4 x 6 x 4099 bf16 in 2 groups on sm_80; 1 x 2 x 3363 float64 in 2 groups on sm_90.
         several = plan.vectors.span > 1 and limits.capability[0] < 9
-        # Nor does a second program need registers where there are no more than multiprocessors: 4 x 6 x 4099 float32 in
-        # 2 groups, sm_90, Triton 3.6.
+        # No multiprocessor has a second program that would need registers: 4 x 6 x 4099 float32 in 2 groups, sm_90,
+        # Triton 3.6.
         few = plan.vectors.span > 1 and limits.sm_count >= plan.programs
         edges = plan.vectors.unaligned and plan.warps == MAX_WARPS and (several or few or dtype.itemsize == 8)
         registers = all_registers(plan.warps, edges)

@@ -38,8 +38,8 @@ from .legal import LOOP_REGISTERS, MAX_WARPS
 from .plan import choose, launch
 from .prepare import ROWS_REGISTERS, Sizes, accumulator, all_registers, options_of, problem_of
 
-# Of the kernel that makes dx of sums. Left to itself the compiler spills 32 bytes for a fifth program to a
-# multiprocessor (8 x 256 x 10001 bfloat16, sm_100, 48 registers).
+# Registers of a thread of the kernel that makes dx of sums. By itself the compiler takes 48 for a fifth program of a
+# multiprocessor, and spills 32 bytes (8 x 256 x 10001 bf16, sm_100).
 APPLY_REGISTERS = 80
 
 
@@ -110,14 +110,14 @@ def backward_launch(
     return functools.partial(_added, kernels, sums, Allocation((rows, sizes.C), accumulator(dtype), device))
 
 
-# What computes dx and the sums of each channel; and how many rows of sums, where the plan does not say.
+# The kernels of dx and of the sums of each channel, and how many rows of sums there are, where the plan does not say.
 
 
 def _tile(target: _Target, plan: Tile) -> tuple[Launch, int]:
     G, D, HW, _ = target.sizes_of_group
     N = target.sizes.N
     rows = plan.programs // -(-G // plan.groups)
-    # 5 x 1 x 147 float32 on sm_90 and sm_100, 16 x 16 x 64 x 4 in 16 groups on sm_100.
+    # These need all registers: 5 x 1 x 147 float32 on sm_90 and sm_100, 16 x 16 x 64 x 4 in 16 groups on sm_100.
     singles = plan.vec == 1 and plan.warps == MAX_WARPS and target.dtype.itemsize == 4
     bound = group_norm_backward_tile.bind(
         target.device,
@@ -158,7 +158,7 @@ def _few(target: _Target, plan: BackwardFew, sums: bool) -> Launch:
         BLOCK_C=plan.block_c,
         BLOCK_HW=plan.block_hw,
         CHANNELS_VEC=plan.channels_vec,
-        # 5 x 741 x 7 float32 on sm_90, with Triton 3.7.
+        # These need all registers: 5 x 741 x 7 float32 on sm_90, with Triton 3.7.
         **all_registers(plan.warps, plan.warps == MAX_WARPS),
     )
 
@@ -288,7 +288,7 @@ def _options_of_sums(sums: Sums) -> dict[str, int | bool]:
     }
 
 
-# What a call runs. `inputs` are grad_out, input, weight, mean and rstd.
+# The functions that a call runs. `inputs` are grad_out, input, weight, mean and rstd.
 
 
 def _added(kernels: Callable[..., None], sums: Launch, partial: Allocation, *tensors: torch.Tensor | None) -> None:
