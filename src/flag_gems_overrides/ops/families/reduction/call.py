@@ -28,9 +28,9 @@ from .rows import locate_rows_kernel, reduce_rows_kernel
 from .short_classes import reduce_short_classes_kernel
 from .short_rows import locate_short_rows_kernel, reduce_short_rows_kernel
 
-# Integers of 8 bytes, each of fewer bytes of narrower elements: with as much to write, what passes through the L2 cache
-# need not be its first to go. count_nonzero 323132 x 3 x 16 float16 (H100) 37.8 us, so 30.7, 300000 x 5 x 32 65.5
-# and 64.5.
+# Bytes of a column below which an input that passes through the L2 cache need not be the first to leave it, where
+# results are integers of 8 bytes: there is as much to write.
+# count_nonzero 323132 x 3 x 16 float16: 30.7 us, otherwise 37.8 (H100).
 WRITTEN_BYTES = 16
 
 
@@ -231,10 +231,9 @@ def _bind(
 
 
 def _aligned(chosen: Plan, one_tile: bool) -> int:
-    """At a multiple of how many elements of a row its tiles begin: of whole lines, if there are several, and edges.
+    """The number of elements at a multiple of which the tiles of a row begin: a whole line, or a vector.
 
-    At whole vectors and so (H100): amin 5 x 53687091 float64 775 us and 723, sum 8 x 30000001 float32 340 and 333, amax
-    8192 x 50257 bf16 289 and 287.
+    A line if a row has several tiles, and edges. amin 5 x 53687091 float64: 723 us, at whole vectors 775 (H100).
     """
     line = chosen.vector * LINE_BYTES // VECTOR_BYTES
     return line if not one_tile and 2 * line <= chosen.edge_lanes else chosen.vector

@@ -9,75 +9,73 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
-# Triton knows of a size whether it is a multiple of this.
+# What Triton knows of a size: whether it is a multiple of this.
 KNOWN_MULTIPLE = 16
-# 32-bit words of elements that a thread may hold, and registers.
-MAX_WORDS, MAX_REGISTERS = 64, 248
-# Elements of a thread that are loaded one by one for a position: each has a register and its position another, and a
-# thread 64. Of 32 elements 16 to 184 bytes spill: argmax 3 x 6801 bf16 5.40 us, of 16 by twice as many warps 3.89,
-# max.dim 20000 x 33 bf16 8.47 and, by twice as many programs, 6.00, argmax 8000 x 41 float16 8.19 and 4.23. But not of
-# several rows of 32 bits: 3000 x 201 float32 5.27 and 4.97, 300000 x 201 95.1 and 94.0, 100000 x 33 13.0 and 18.5
-# (H100).
+# 32-bit words of elements that a thread may hold.
+MAX_WORDS = 64
+# Registers that a thread may have.
+MAX_REGISTERS = 248
+# Elements of a thread that are loaded one by one for a position, of rows: each has a register and its position another,
+# and a thread has 64. With 32, 16 to 184 bytes spill. argmax 3 x 6801 bf16: 3.89 us, with 32 5.40 (H100).
 MAX_SINGLE_POSITIONS = 16
 # Partial results that a warp of the last program of a block can have in registers: numbers of up to 4 bytes; of 8, or a
 # mean, a sum of squares and a count; these three of 8 bytes.
 MAX_PARTIALS = (1024, 512, 256)
-# Moments by at least four warps of so much occupancy have those of eight warps: 96 of the 128 registers of a thread.
+# Warps of a multiprocessor up to which moments of columns, by at least four warps, may have the partial results of
+# ROOMY_WARPS: a thread has 96 of its 128 registers for them.
 ROOMY_OCCUPANCY, ROOMY_WARPS = 16, 8
-# A single warp has fewer, for it combines its classes one after the other.
+# Programs that share a row of classes, at most, if they are single warps: they combine one class after the other.
 MAX_SPLITS_OF_A_WARP = 256
-# Fewer tiles a program reads by itself: mean 13 x 191 x 616 bf16 5.74 us, three programs for each result 7.27 (FlagGems
-# 5.76; H100), max.dim 1 x 192 x 80 uint8 4.0 and 4.7, 325 x 679 float64 4.6 and 5.2; of 24 x 25000 bf16 four tiles 5.4
-# and 4.8 (H200).
+# Tiles of a result from which programs share it.
+# mean 13 x 191 x 616 bf16: 5.74 us, by three programs for each result 7.27 (H100).
 MIN_SHARED_TILES = 4
 # K up to which a row is read as it lies, its K classes combined one after the other.
 MAX_CLASSES = 8
 
 # N up to which a thread has whole rows.
 MAX_SHORT = 7
-# Elements of a lane that moments load together, of classes fewer.
+# Elements of a lane that moments load together: of rows and columns, and of classes.
 MAX_DEPTH, CLASSES_DEPTH = 8, 4
-# Of a program's whole steps as many more as leave fewest to the last group: var_mean 20000 x 1000 x 3 bf16, of 12 and a
-# half, by 4 57.7 us, by 6 57.0 (H100).
+# Elements of a lane of classes, at most: as many as leave fewest to the last group.
+# var_mean 20000 x 1000 x 3 bf16: 57.0 us by 6, 57.7 by 4 (H100).
 MAX_CLASSES_DEPTH = 6
-# Lanes side by side in a row that is loaded as a column, element by element, at least.
+# Lanes side by side, at least, in a row that is loaded as a column, element by element.
 ROW_LANES = 8
-# Bytes of a row of whole vectors, at least and at most, of which a thread has several.
+# Bytes of a row of whole vectors (at least, at most) whose moments have several vectors to a thread.
 GROUPED_BYTES = 768, 3072
-# Shorter rows that would leave lanes idle: longer than this, and so many elements of all at least.
-MIN_IDLE_N, MIN_GROUPED_ELEMENTS = 128, 4 << 20
-# By a program for each row.
+# Elements of a shorter row, more than this, that has them too because a quarter of the lanes would be idle.
+MIN_IDLE_N = 128
+# Elements of all such rows, at least.
+MIN_GROUPED_ELEMENTS = 4 << 20
+# Groups of moments of a row that has a program of its own, at most.
 MAX_WIDE_DEPTH = 16
-# Rows of 16 bits so long that are loaded element by element, with ``MAX_DEPTH``: with a lane for each element std 228 x
-# 505 bf16 3.8 us, so 3.44, 200 x 333 3.38 and 3.32, var_mean 400 x 701 float16 3.76 and 3.71 (H100).
+# Elements of a row of 16 bits, at most, whose moments are loaded element by element, MAX_DEPTH to a lane.
+# std 228 x 505 bf16: 3.44 us, with a lane for each element 3.8 (H100).
 MAX_HALF_ROW = 1024
-# Of a thread that shares a short [N, K] of few columns: with 30, not 60, var_mean of 262144 x 60 x 2 bf16 takes 27.4
-# us, not 30.5; but with 8, not 17, that of 1048576 x 17 x 2, loaded in pairs, 38.5, not 33.1 (H100). As columns they
-# take 32.3 and 67.4, amax of the second 42.6 (30.7 by lanes of an [N, K]).
+# Elements of a thread of a short [N, K] of few columns, at most.
+# var_mean 262144 x 60 x 2 bf16: 27.4 us with 30, 30.5 with 60; 1048576 x 17 x 2: 33.1 us with 17, 38.5 with 8 (H100).
 SHORT_CLASS_ELEMENTS = 32
-# Classes that are no power of two, values alone: lanes beyond the last multiple of K and a vector are idle, so a thread
-# has more elements. As columns and so (H100): sum 100000 x 200 x 3 bf16 126 us and 48, all 61821 x 128 x 3 43.4 and
-# 24.4, sum 139122 x 64 x 5 52.4 and 39.0 (with half as many elements, of more lanes, 43.5), 300000 x 24 x 5 float32
-# 61.2 and 58.7, 300000 x 16 x 3 bf16 17.7 and 15.6, 50000 x 200 x 7 95.3 and 53.3, amax 100000 x 150 x 6 116 and 67.7;
-# but 500000 x 8 x 3 18.6 and 22.2, 200000 x 32 x 5 float16 32.6 and 33.7, 200000 x 50 x 7 62.3 and 62.6, sum 300000 x
-# 21 x 7 float32 72.8 and 76.0. Fewest elements of a column, by whether they have 16 bits or less; of six and seven
-# columns so many that programs of columns are a loop.
-ODD_CLASS_ELEMENTS, MIN_ODD_CLASS_N = 64, {True: {3: 24, 5: 33, 6: 129, 7: 129}, False: {3: 24, 5: 24}}
-# Elements of a lane, of a warp's lanes, that is where fewer do not do. As columns and so (H100): sum 60000 x 131 x 3
-# float16 34.4 us and 23.8, all 80953 x 87 x 5 bf16 37.9 and 32.0, amax 40000 x 154 x 5 38.2 and 28.7.
+# The same for values of K that is no power of two. A thread has more, for lanes beyond the last multiple of K and a
+# vector are idle. sum 139122 x 64 x 5 bf16: 39.0 us, with half as many elements 43.5 (H100).
+ODD_CLASS_ELEMENTS = 64
+# By whether elements have 16 bits or less, and by K, elements of such a column, at least. With K of 6 and 7
+# programs of columns are a loop then. sum 100000 x 200 x 3 bf16: 48 us, as columns 126;
+# amax 200000 x 32 x 5 float16: 33.7 us, as columns 32.6 (H100).
+MIN_ODD_CLASS_N = {True: {3: 24, 5: 33, 6: 129, 7: 129}, False: {3: 24, 5: 24}}
+# Elements of a lane of such a column, at most, where a whole warp's lanes with fewer do not do.
+# sum 60000 x 131 x 3 float16: 23.8 us, as columns 34.4 (H100).
 ODD_CLASS_DEPTH = 16
-# Of three columns fewer, where each [N, K] is whole vectors of so many bytes.
-MIN_THREE_CLASSES_N, THREE_CLASSES_BYTES = 16, 8
-# Elements of 4 and 8 bytes stay columns where they are fewer to each: there lanes of results read whole lines too. As
-# columns and by lanes of an [N, K] (H100): var_mean 524288 x 9 x 4 float32 37.7 us and 45.3, amax 1000000 x 9 x 4 62.3
-# and 64.7, 800000 x 16 x 4 88.1 and 90.9, sum 600000 x 20 x 2 45.3 and 45.4; but sum 1000000 x 30 x 2 107 and 103,
-# 1773768 x 64 x 2 491 and 326, var_mean 300000 x 64 x 2 111 and 62.5, amax 300000 x 100 x 4 196 and 172, sum 100000 x
-# 33 x 8 float64 89.5 and 84.7. Moments from fewer on: std 600000 x 20 x 2 60.5 and 46.2.
+# Elements of a column, at least, of three columns of 16 bits or less whose [N, K] is whole vectors.
+MIN_THREE_CLASSES_N = 16
+# Bytes of such a vector.
+THREE_CLASSES_BYTES = 8
+# By accumulators, elements of a column of 4 or 8 bytes, at least: lanes of columns read whole lines too.
+# sum 1773768 x 64 x 2 float32: 326 us, as columns 491; 600000 x 20 x 2: 45.4 us, as columns 45.3 (H100).
 MIN_WIDE_CLASS_N = {1: 24, 3: 20}
 
-# For ``estimate``: bytes a multiprocessor reads and programs it starts in a microsecond, lanes of the device;
-# microseconds of a launch, of an iteration, of the programs that share a result, and of the ends of rows.
+# For ``estimate``, by microsecond: bytes that a multiprocessor reads, programs that it starts, lanes of the device.
 BYTES_PER_US, STARTS_PER_US, LANES_PER_US = 32000, 11.5, 4e6
+# For ``estimate``, microseconds: of a launch, of an iteration, of programs that share a result, of the ends of rows.
 LAUNCH_US, ITERATION_US, EXCHANGE_US, EDGES_US = 2.0, 0.7, 1.0, 0.3
 
 
@@ -179,8 +177,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Pl
     shared = min(tiles, programs // tile.blocks, _max_partials(problem, configuration) // tile.block_m // tile.block_k)
     splits = max(shared, 1) if tiles >= MIN_SHARED_TILES else 1
     if accumulators == 3 and kernel == "columns" and splits > 1:
-        # No more than as many tiles of each as before need, so that about all have as many: var_mean 100000 x 200 bf16
-        # along 0 26.3 us, before 27.0, 60000 x 160 float32 23.7 and 24.4 (H100, with ``lane_moments`` in fewer steps).
+        # No more programs than need as many tiles each, so that about all have as many.
+        # var_mean 100000 x 200 bf16 along 0: 26.3 us, otherwise 27.0 (H100).
         splits = cdiv(tiles, cdiv(tiles, splits))
     if accumulators == 3 and kernel == "classes" and splits == 1 and not tile.edges:
         tile = _with_full_groups(tile)
@@ -195,9 +193,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Pl
     if kernel == "columns":
         furthest = max(furthest * K, tile.blocks * tile.block_k) + tile.block_k
     # An input that passes through the L2 cache need not displace what others left there and what must be written back
-    # first: amax of 65536 x 768 bf16 29 us, not 34; 64 x 512 x 512 along 1 15.5 us, not 18.5, though not pipelined, for
-    # asynchronous copies take no policy. Smaller inputs may be wanted again; with larger ones it costs: 2**30 float32
-    # 1003 us, not 958.
+    # first. It is not pipelined then, for asynchronous copies take no policy. amax 65536 x 768 bf16: 29 us, otherwise
+    # 34. Smaller inputs may be wanted again. Of larger ones it is slower: 2**30 float32: 1003 us, otherwise 958.
     through = limits.l2_bytes // 2 < M * N * K * size <= 4 * limits.l2_bytes
     return Plan(
         kernel=kernel,
@@ -259,9 +256,8 @@ def _short_tile(problem: Problem, configuration: Configuration) -> _Tile:
 def is_short(problem: Problem) -> bool:
     """Whether a thread may have whole rows.
 
-    Values of a power of two only where that is less than a vector. In vectors of a row, and so (H100): sum 3387879 x 2
-    bf16 23.5 us and 12.9, 1000000 x 4 9.0 and 8.7, any 3000001 x 4 bool 12.6 and 11.6, amax 2000000 x 2 float32 14.4
-    and 14.3; longer ones were not timed.
+    Values of a power of two only where that is less than a vector. Longer ones were not timed.
+    sum 3387879 x 2 bf16: 12.9 us, in vectors of a row 23.5 (H100).
     """
     _, N, K, size, accumulators = problem
     in_vectors = accumulators == 1 and 1 < N == power_of_2(N) and N * size >= VECTOR_BYTES
@@ -271,10 +267,8 @@ def is_short(problem: Problem) -> bool:
 def grouped_rows(problem: Problem, vector: int) -> bool:
     """Whether moments of short rows of whole vectors have several of them to a thread, loaded together.
 
-    In a loop, or with a lane for each vector, and so (H100): std 19095 x 536 float32 24.6 us and 21.3, var_correction
-    20000 x 424 bf16 15.15 and 14.0; but var_mean 12576 x 248 float16 7.07 and 7.41. Many shorter ones, too, that leave
-    a quarter of a tile's lanes idle: in one tile, and so, var_correction 145861 x 272 bf16 61.8 and 34.8 (torch.compile
-    50.0), var_mean 60000 x 136 17.0 and 14.6.
+    std 19095 x 536 float32: 21.3 us, in a loop or with a lane for each vector 24.6 (H100). Many shorter rows too, if
+    they leave a quarter of a tile's lanes idle: var_correction 145861 x 272 bf16: 34.8 us, in one tile 61.8 (H100).
     """
     M, N, _, size, accumulators = problem
     whole = accumulators == 3 and size < 8 and vector * size == VECTOR_BYTES and N % vector == 0
@@ -285,8 +279,8 @@ def grouped_rows(problem: Problem, vector: int) -> bool:
 def _short_row_lanes(problem: Problem, configuration: Configuration, vector: int) -> int:
     """For moments of short rows how many elements are side by side, if not all; 0 for all other rows.
 
-    Few, for lanes exchange two sums: of 2718103 x 53 bfloat16, with a lane for every element, 77 instructions for each
-    of 64, most of them for the exchange. Of whole vectors where the configuration has the rows for it.
+    Few, for lanes exchange two sums: with a lane for every element 2718103 x 53 bfloat16 takes 77 instructions for each
+    of 64 elements, most of them for the exchange. Of whole vectors where the configuration has the rows for it.
     """
     _, N, _, size, accumulators = problem
     grouped = configuration.block_k > 1 and grouped_rows(problem, vector)
@@ -295,8 +289,8 @@ def _short_row_lanes(problem: Problem, configuration: Configuration, vector: int
     if not grouped and not short:
         return 0
     lanes = vector
-    # Of float32 in less than vectors the last, shorter group counts too (H100): var_mean 300000 x 33 by 4 lanes 23.0
-    # us, by 8 22.0, by 16 23.3, std 300000 x 65 by 8 35.4, by 16 35.0.
+    # The last, shorter group of float32 in less than vectors counts too.
+    # var_mean 300000 x 33: 22.0 us by 8 lanes, 23.0 by 4 (H100).
     while (N if size == 2 or grouped else N + lanes - 1) // lanes > MAX_DEPTH:
         lanes *= 2
     return lanes
@@ -352,7 +346,7 @@ def has_odd_classes(problem: Problem) -> bool:
 
 
 def class_step(lanes: int, K: int, vector: int) -> int:
-    """How many of so many lanes side by side in an [N, K] are whole vectors, as many of each class."""
+    """How many of ``lanes`` lanes side by side in an [N, K] are whole vectors, as many of each class."""
     period = math.lcm(K, vector)
     return lanes // period * period
 
@@ -430,7 +424,7 @@ def _vector(problem: Problem, configuration: Configuration) -> tuple[int, bool]:
 
 
 def _with_full_groups(tile: _Tile) -> _Tile:
-    """Of classes that programs do not share."""
+    """``tile``, of classes that programs do not share, with as few elements as possible in the last group."""
     whole = tile.length // tile.step
     if whole < CLASSES_DEPTH:
         return tile
@@ -439,7 +433,7 @@ def _with_full_groups(tile: _Tile) -> _Tile:
 
 
 def _held(problem: Problem, configuration: Configuration, tile: _Tile, looped: bool) -> float:
-    """32-bit words that a thread holds of its elements."""
+    """32-bit words of elements that a thread holds."""
     size = problem.itemsize
     columns = tile.block_k if configuration.kernel == "columns" else 1
     lanes = tile.block_m * tile.block_n * columns / (configuration.warps * WARP)
@@ -468,7 +462,7 @@ def are_single_positions(problem: Problem, kernel: str, vector: int, block_m: in
 
 
 def words(problem: Problem) -> int:
-    """Of an element in registers."""
+    """32-bit words of an element in registers."""
     wide = max(problem.itemsize // 4, 1)
     if problem.accumulators < 3:
         return wide
@@ -478,10 +472,10 @@ def words(problem: Problem) -> int:
 
 
 def _registers(problem: Problem, occupancy: int, limits: Limits) -> int:
-    """As many as let so many warps be resident.
+    """Registers of a thread: as many as let ``occupancy`` warps be resident.
 
     Without a limit ptxas takes fewer, for more warps than there are, and lets the loads of a tile wait for each other:
-    2**30 float32 1077 us in 30 registers, at 88 % of the bandwidth at which bfloat16, in 64, is read.
+    2**30 float32: 1077 us in 30 registers.
     """
     registers = min(limits.registers_per_sm // (WARP * occupancy) // 8 * 8, MAX_REGISTERS)
     # Left to itself, ptxas spills a register or two of 64-bit values to have one more program resident.

@@ -71,8 +71,8 @@ def moments_of_classes_kernel(
     means = tl.full([1, BLOCK_K], 0.0, OP.accumulator)
     sums = tl.full([1, BLOCK_K], 0.0, OP.accumulator)
     totals = tl.full([1, BLOCK_K], 0.0, OP.accumulator)
-    # All means, then all deviations from them, so that classes do not wait for each other: 58.2 us and 57.7 of 20000 x
-    # 1000 x 3 bf16 (H100).
+    # All means, then all deviations from them, so that classes do not wait for each other.
+    # 20000 x 1000 x 3 bf16: 57.7 us, otherwise 58.2 (H100).
     lane_center = zeros
     if EDGE_LANES:
         edge_center = tl.zeros_like(edges)

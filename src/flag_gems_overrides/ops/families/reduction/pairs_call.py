@@ -24,19 +24,20 @@ from .pairs import reduce_pairs_of_columns_kernel, reduce_pairs_of_rows_kernel
 from .plan import Configuration, Plan, Problem
 from .policy import accumulator
 
-# Elements of a thread in each of several tiles of columns: 32 spill 40 bytes of logsumexp,
-# and 16 of float64 104 to 152 (82 x 20 x 35448, 1 x 296 x 628), in 128 registers, of aminmax none.
-MAX_LOOPED, MAX_LOOPED_EXPONENTIALS_OF_8_BYTES = 16, 8
-# Warps of a multiprocessor in such a loop of odd K, an address for each element: by 24, in 80 registers, 8 bytes of
-# aminmax 24 x 25503 x 11 float32 spill, 80 of x 45.
+# Elements of a thread of a tile of columns in a loop, at most. With 32, 40 bytes of logsumexp spill.
+MAX_LOOPED = 16
+# The same where exponentials are made of 8 bytes. With 16, 104 to 152 bytes spill in 128 registers.
+MAX_LOOPED_EXPONENTIALS_OF_8_BYTES = 8
+# Warps of a multiprocessor in such a loop of odd K, an address for each element. With 24, in 80 registers, 8 bytes of
+# aminmax 24 x 25503 x 11 float32 spill.
 ODD_LOOPED_OCCUPANCY = 20
-# Of rows by few lanes: warps of a program, and the threads of a row of 16 bits or bytes from which each has two rows,
-# for as many bytes on their way. By one and by two (H100): aminmax 951209 x 91 bf16 78.6 us and 72.1, logsumexp 200000
-# x 130 30.9 and 28.6; but 116284 x 47, by 8 threads, 10.6 and 11.7, 300000 x 91 float32 44.2 and 46.4, aminmax 665003 x
-# 37 float64 77.7 and 79.4.
-LANES_WARPS, MIN_THREADS_OF_TWO_ROWS = 4, 16
-# That a thread has for as many words of a tile as registers were planned, of which exponentials are made: logsumexp
-# 191807 x 848 bf16 spills 40 bytes in 64 registers, 110000 x 456 48, in 72 8, in 80 none; ptxas takes up to 92.
+# Warps of a program of rows by few lanes.
+LANES_WARPS = 4
+# Threads of such a row of 16 bits or bytes from which each has two rows, for as many bytes on their way.
+# aminmax 951209 x 91 bf16: 72.1 us, otherwise 78.6; logsumexp 116284 x 47 by 8 threads: 11.7 us, otherwise 10.6 (H100).
+MIN_THREADS_OF_TWO_ROWS = 16
+# Registers of a thread that makes exponentials of as many words of a tile as it was planned registers for. In 64
+# registers 40 bytes of logsumexp 191807 x 848 bf16 spill; ptxas takes up to 92.
 EXPONENTIALS_REGISTERS = 96
 
 
@@ -156,14 +157,12 @@ def _plan(policy: PairPolicy, problem: Problem, of_elements: bool, device: int) 
 
 
 def by_lanes(problem: Problem, chosen: Plan, limits: devices.Limits) -> Plan | None:
-    """Short rows of no whole vectors by few lanes, which exchange pairs: a row has as many as have 8 elements each.
+    """Short rows of no whole vectors by few lanes, which exchange pairs: as many lanes as have 8 elements each.
 
-    Of a warp up to 16, in vectors of two or more: aminmax 14844 x 554 bf16, with a lane for every element, 14.4 us and
-    13.7, logsumexp 15.5 and 13.7, aminmax 60000 x 402 float32 42.0 and 39.8; but of odd rows 30000 x 301 float16 15.3
-    and 15.5 (H100). Of 8 bytes, which are read element by element up to longer rows, up to 16 by two warps. Not where
-    that leaves multiprocessors without a program. With a lane for every element, and so (H100): aminmax 32911 x 561
-    float64 145 us and 58, 300000 x 91 uint8 33.9 and 22.1, 300000 x 100 float16 32.6 and 29.3. Of bytes only odd rows:
-    300000 x 72 uint8, by vectors of 8, 21.3 and 29.6, 300000 x 200 32.4 and 46.1; vectors of 2 and 4 were not timed.
+    They are one warp at most, or two of 8 bytes. A lane of longer rows has up to 16 elements if a load takes two or
+    more, or if they have 8 bytes. None where that leaves multiprocessors without a program.
+    aminmax 32911 x 561 float64: 58 us, with a lane for every element 145 (H100). Even rows of bytes are slower in this
+    way: 300000 x 72 uint8: 29.6 us, by vectors of 8 21.3 (H100). Vectors of 2 and 4 of them were not timed.
     """
     M, N, _, size, _ = problem
     vector, wide = math.gcd(N, VECTOR_BYTES // size), 2 if size == 8 else 1

@@ -44,38 +44,47 @@ __all__ = [
     "with_wide_results",
 ]
 
-# The model chooses where it expects so much less time than by the rules, of so few elements for each multiprocessor.
-MODEL_GAIN, MODEL_ELEMENTS = 0.8, 8192
-# Of so many where by the rules programs share columns and by the model none does (H100): sum 1 x 400 x 1024
-# float32 5.40 us and 4.39, mean 168 x 2227 x 4 float16 7.1 and 5.3, amax 16 x 682 x 128 bf16 7.2 and 6.0, 212 x 776 x 8
-# float32 7.9 and 6.3, any 12 x 1998 x 61 6.4 and 6.0. Where nothing is exchanged sum 64 x 28 x 1024 bf16 5.74 and 5.92.
+# The model chooses where it expects less than this part of the time by the rules.
+MODEL_GAIN = 0.8
+# Elements for each multiprocessor up to which the model chooses.
+MODEL_ELEMENTS = 8192
+# The same two where by the rules programs share columns and by the model none does.
+# sum 1 x 400 x 1024 float32: 4.39 us, otherwise 5.40 (H100).
 TILE_GAIN, TILE_ELEMENTS = 0.87, 16384
-# Accumulators of 64 bits of smaller elements have as many warps as there are registers for, and fewer elements: prod of
-# 4411664 int16 (H100) 13.4 us with 32 elements, 8 warps and programs for twice as many, 11.7 with 16 and 4. Where
-# neighbours are combined in 32 bits first, twice as many elements: 134217728 uint8 65 us and 57.6 (FlagGems 61), int8
-# 70 and 63, int16 107 and 103.
-WIDE_ELEMENTS, WIDE_WARPS, WIDE_OCCUPANCY = {False: 16, True: 32}, 4, 24
-# Classes of bytes: of 1616 x 60075 x 7 int8 with 16 elements 32 bytes spill, with 32 of one row 592.
+# By whether neighbours are combined in 32 bits first, elements of a thread where smaller elements are added up in 64
+# bits. prod 4411664 int16: 11.7 us with 16 elements, 13.4 with 32; 134217728 uint8: 57.6 us with 32, 65 with 16 (H100).
+WIDE_ELEMENTS = {False: 16, True: 32}
+# Warps of such a program, at most.
+WIDE_WARPS = 4
+# Warps of a multiprocessor, at most, that such programs are planned for.
+WIDE_OCCUPANCY = 24
+# Elements of a thread of such classes of bytes, at most. With 16, 32 bytes of 1616 x 60075 x 7 int8 spill.
 WIDE_CLASSES_ELEMENTS = 8
-# Elements of a thread of one tile, by more than 16 warps, whose threads have 64 registers: prod of 64 int16 takes 72.
+# Elements of a thread of one tile by more than 16 warps, at most, whose threads have 64 registers: prod of 64 int16
+# takes 72.
 WIDE_TILE_ELEMENTS = 32
-# Elements of a thread of a loop of counts of 16 bits; warps of a multiprocessor where there are twice as many elements.
-COUNTED_ELEMENTS, COUNTED_OCCUPANCY = 16, 24
-# That a tuner may time.
+# Elements of a thread of a loop of counts of 16 bits.
+COUNTED_ELEMENTS = 16
+# Warps of a multiprocessor that such a loop is planned for where a thread has twice as many elements.
+COUNTED_OCCUPANCY = 24
+# Configurations that a tuner may time, at most.
 MAX_CONFIGURATIONS = 24
-# Elements of a thread and warps of a tile that holds all of a few columns; of moments half as many elements, as timed.
-# Of other values (H100, with 8 elements to a thread, that is by twice as many warps, in parentheses): sum 2 x 193 x
-# 2048 float32 by 512 programs of 8 columns 5.43 us (5.47), 256 of 16 5.33 (5.55), 128 of 32 5.19; 14 x 245 x 256 by 448
-# of 8 5.5 (5.8), 224 of 16 5.4 (5.7); 33 x 32 x 1024 bf16 by 1056 of 32 4.77 (5.68), 2112 of 16 4.96 (5.35), 4224 of 8
-# 5.9; amax 8 x 512 x 128 float32 by 256 of 4 4.87, 128 of 8 4.64 (4.69).
-ELEMENTS, MAX_TILE_WARPS = 16, 16
+# Elements of a thread of a tile that holds all of a few columns; of moments half as many.
+# sum 33 x 32 x 1024 bf16 by 1056 programs of 32 columns: 4.77 us, with 8 elements 5.68 (H100).
+ELEMENTS = 16
+# Warps of such a tile, at most.
+MAX_TILE_WARPS = 16
+# Columns of such a tile.
 TILE_COLUMNS = (4, 8, 16, 32)
-# Of a thread of such a tile.
+# Bytes of a thread of such a tile, at most.
 MAX_TILE_BYTES = 128
-# Of single values of 16 bits in vectors, where a multiprocessor has so many programs: 64 of each of the most columns
-# by fewer warps, which meet sooner: sum 32 x 64 x 472 bf16 by 4 warps 5.10 us, by 2 4.66, 40 x 48 x 520 5.28 and 4.73,
-# 64 x 64 x 256 5.18 and 4.68 (H100). Of float32, 32 x 64 x 472, only 5.77 and 5.61.
-LITTLE_TILE, LITTLE_TILE_WARPS, LITTLE_TILE_PROGRAMS = 64, 2, 3
+# Elements of a column, rounded up to a power of two, of values of 16 bits in vectors whose tile has fewer warps: they
+# meet sooner. sum 40 x 48 x 520 bf16: 4.73 us by 2 warps, 5.28 by 4 (H100).
+LITTLE_TILE = 64
+# Warps of such a tile.
+LITTLE_TILE_WARPS = 2
+# Such programs for each multiprocessor, at least.
+LITTLE_TILE_PROGRAMS = 3
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -104,7 +113,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _by_fewer_warps(problem: Problem, configuration: Configuration, limits: Limits) -> Configuration:
-    """Where a program has a little tile; of what is neither longer nor more than was timed."""
+    """Fewer warps where a program has a little tile, neither longer nor larger than was timed."""
     bytes_ = problem.K * problem.itemsize
     vectors = problem.itemsize == 2 and bytes_ % VECTOR_BYTES == 0 and bytes_ >= LINE_BYTES
     little = power_of_2(problem.N) == LITTLE_TILE and _elements(problem, limits) <= MODEL_ELEMENTS
@@ -119,10 +128,11 @@ def _by_fewer_warps(problem: Problem, configuration: Configuration, limits: Limi
 
 
 def _has_quick_tiles(problem: Problem, limits: Limits) -> bool:
-    """Not of positions of bytes: max.dim 538 x 332 x 12 int8 in one tile 8.1 us, by three programs 7.2 (H100).
+    """Whether a tile of all elements of some columns is faster than the model expects.
 
-    Nor of many of 32 bits by programs of 4 columns of more, not classes: sum 4 x 3269 x 128 float32 9.0 us, shared 8.7;
-    but 64 x 2830 x 8 6.8 and 9.3.
+    Not of positions of bytes: max.dim 538 x 332 x 12 int8: 8.1 us in one tile, by three programs 7.2 (H100).
+    Not of many of 32 bits, more than classes, by programs of 4 columns: sum 4 x 3269 x 128 float32: 9.0 us, shared 8.7
+    (H100).
     """
     few = problem.K > MAX_CLASSES and limits.sm_count * TILE_COLUMNS[0] > problem.M * problem.K
     if few and problem.itemsize == 4 and _elements(problem, limits) > MODEL_ELEMENTS:
@@ -131,7 +141,7 @@ def _has_quick_tiles(problem: Problem, limits: Limits) -> bool:
 
 
 def _elements(problem: Problem, limits: Limits) -> float:
-    """For each multiprocessor."""
+    """Elements for each multiprocessor."""
     return problem.M * problem.N * problem.K / limits.sm_count
 
 
@@ -160,9 +170,9 @@ def with_wide_accumulators(
 def with_wide_results(problem: Problem, configuration: Configuration, limits: Limits) -> Configuration:
     """What to launch with where results of bytes, or counts of 16 bits, are numbers of 64 bits."""
     if problem.itemsize == 2:
-        # A loop of rows, for counts take more registers than sums: 16 to 32 bytes of count_nonzero 145 x 549016 and
-        # 1145 x 549016 bf16 spill. Of 16 warps with 32 elements half as many, shared by programs, have those: the first
-        # 68.0 us, with half as many elements 70.6 (H100).
+        # Counts take more registers than sums, and 16 to 32 bytes of a loop of rows would spill. Of 16 warps with 32
+        # elements half as many, shared by programs, have the registers.
+        # count_nonzero 145 x 549016 bf16: 68.0 us, with half as many elements 70.6 (H100).
         if configuration.kernel != "rows" or _is_simple(problem, launch(problem, configuration, limits)):
             return configuration
         if configuration.warps > LONG_WARPS:
@@ -194,8 +204,8 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
         before, after = (launch(problem, each, limits).splits for each in (by_rules, default))
         if before > after == 1:
             gain, most = TILE_GAIN, TILE_ELEMENTS
-    # Which of rows does not know what their idle lanes take: max.dim 20000 x 33 bf16 4.09 us as columns, by the model
-    # 6.00 (H100).
+    # The model does not know what the idle lanes of rows take.
+    # max.dim 20000 x 33 bf16: 4.09 us as columns, by the model 6.00 (H100).
     by_lanes = problem.accumulators == 2 and problem.K == 1 and by_rules.kernel == "columns"
     if by_lanes or _elements(problem, limits) > most or us[default] >= gain * us[by_rules]:
         default = by_rules
@@ -233,8 +243,8 @@ def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         # Less than a line of neighbours only where twice as many would leave multiprocessors without a program, or
         # threads with more elements.
         twice = 2 * block_k
-        # Of single values of 16 bits in whole pieces twice as many (H100): amax 16 x 682 x 128 bf16 by 8 columns 6.10
-        # us, by 16 5.54, 8 x 484 x 512 by 16 6.69, by 32 6.40.
+        # Single values of 16 bits in whole pieces have twice as many.
+        # amax 16 x 682 x 128 bf16: 5.54 us by 16 columns, 6.10 by 8 (H100).
         whole = problem.accumulators == 1 and problem.itemsize == 2 and problem.K % twice == 0
         most = (2 if whole else 1) * each * MAX_TILE_WARPS * WARP
         fits = twice <= TILE_COLUMNS[-1] and twice * power_of_2(problem.N) <= most
@@ -252,11 +262,11 @@ def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _is_part_of_a_sector(problem: Problem, block_k: int, limits: Limits) -> bool:
-    """Whether neighbours that programs read apart had better be one's, whose threads can have them.
+    """Whether neighbours that programs read apart had better be one program's, whose threads can have them.
 
-    Even if that leaves half of the multiprocessors without a program (H100): sum 1 x 1106 x 1024 bf16 by programs of 4
-    columns 6.10 us, of 8 5.36, 16 x 1471 x 64 float32 8.2 and 7.6, by 154 programs and 77 of 1 x 1372 x 615 bf16 5.45
-    and 4.71, by 152 and 76 of amax 4 x 2980 x 152 float16 8.4 and 6.6.
+    This holds even if it leaves half of the multiprocessors without a program.
+    sum 1 x 1106 x 1024 bf16: 5.36 us by programs of 8 columns, 6.10 by programs of 4 (H100).
+    sum 1 x 1372 x 615 bf16: 4.71 us by 77 programs, 5.45 by 154 (H100).
     """
     twice = 2 * block_k
     elements = twice * power_of_2(problem.N) // (MAX_TILE_WARPS * WARP)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a reduction of rows is launched with where no table says better.
 
-Constants were chosen on an H200 (132 SMs, triton 3.6.0) with the L2 cache full of clean lines; times are of amax.
+Constants were chosen on an H200 (132 SMs, Triton 3.6.0) with the L2 cache full of clean lines. A time is of amax on
+that GPU where the comment names no operator or no GPU.
 """
 
 from __future__ import annotations
@@ -41,114 +42,130 @@ from .programs import (
     starts_many,
 )
 
-# Of bytes 8 spill in 64 registers. With 16 warps all of 261017568 bool took 99 us, FlagGems 84, for too little is in
-# flight, with 24 84.5.
+# Warps of a multiprocessor that rows of bytes are planned for. With more, 8 bytes spill in 64 registers; with fewer,
+# too little is in flight. 261017568 bool: 84.5 us, with 16 warps 99.
 BYTES_OCCUPANCY = 24
-# One program for a row where that is enough for the device, up to so many for a multiprocessor, twice as large where
-# others would share a row, or rows are long: amax 256 x 65536 bf16 13.7 us, not 15.3, float32 22.2, not 24.6, 774 x
-# 95096 bf16 60 and 62, 445 x 53459 float64 56 and 59, 141 x 8192 float32 (H100) 5.8 and 6.8; but 359 x 18367 float32
-# 15.1 and 13.6. Rows of bytes that need care are read several tiles at a time anyway. Values of one row for about
-# three of four multiprocessors, or each, four times as large: 128 x 131072 bf16 (H100) by four programs for each 21.2
-# us, by one of 16 warps 19.95, of 32 19.4, 132 x 131072 by two of 16 20.5, by one of 32 19.6, 100 x 131072 by five of 8
-# 19.2, by one of 32 17.9; but not of much fewer: sum 20 x 131072 by 13 of 8 warps 7.1, by one of 32 7.7.
-FEW_ROWS, LONG_ROW_BYTES, NEARLY_ALL = 6, 131072, 3 / 4
-# Long rows of 16 bits for each multiprocessor, at most, of which each has twice as many warps (``_are_long_halves``).
+# Rows for each multiprocessor up to which one program has a whole row, in a tile of twice the size.
+# 256 x 65536 bf16: 13.7 us, otherwise 15.3.
+FEW_ROWS = 6
+# Bytes of a row above which it is long: programs of few rows have a larger tile.
+# 774 x 95096 bf16: 60 us, otherwise 62; below the bound 359 x 18367 float32: 15.1 us, otherwise 13.6.
+LONG_ROW_BYTES = 131072
+# Part of the multiprocessors that must have a row before a tile is four times as large.
+# 128 x 131072 bf16: 19.4 us by one program, by four 21.2 (H100); sum 20 x 131072: 7.7 us by one, by 13 7.1 (H100).
+NEARLY_ALL = 3 / 4
+# Long rows of 16 bits for each multiprocessor, at most, where programs have twice as many warps (``_are_long_halves``).
 MAX_LONG_HALVES = 16
-# Rows of 8 bytes for each multiprocessor from which programs have two of four warps each, and no loop: amax 45299 x 624
-# float64 by one in two iterations 89.6 us, so 86.2 (H100), 150272 x 800 222 and 220 (H200); of fewer sum_dim 5306 x 624
-# int64 in a loop 16.2.
+# Rows of 8 bytes for each multiprocessor from which a program has two rows, by four warps each, and no loop.
+# 45299 x 624 float64: 86.2 us, in a loop of two iterations 89.6 (H100).
 MANY_WIDE_ROWS = 256
-# Bytes of a row of which each multiprocessor has two (``two_to_each``): longer ones were not timed.
+# Bytes of a row, at most, where each multiprocessor has two rows (``two_to_each``). Longer rows were not timed.
 MAX_OF_TWO_BYTES = 262144
-# Most elements of a row by half vectors, or by fewer.
+# Elements of a row, at most, that is read in half vectors (``_has_idle_vectors``).
 HALF_VECTORS_MAX_N = 128
-# Values of 32 bits in even rows that are no whole vectors, longer than the first and up to the second: two at a time,
-# for then rows have no edges. With edges, and so (H100): prod 21296 x 294 float32 24.5 us and 16.0 (FlagGems 19.2).
+# Elements of an even row of 32 bits (more than, up to) that is read in pairs: in whole vectors it would have edges.
+# prod 21296 x 294 float32: 16.0 us, otherwise 24.5 (H100).
 EVEN_ROWS = 256, 512
-# Values of 8 or 16 bits in rows that are no whole vectors, longer than the first and up to the second: by single warps.
-# Of a tile of 1024 of 16 bits, which four warps share, two have nothing of the shortest. So, by single warps of two
-# rows, as whole vectors are (``narrow``), and of one (H100): vector_norm 100000 x 545 float16 86.2 us, 49.1 and 45.7
-# (PyTorch 73.6), mean 87057 x 786 bf16 78.2, 58.8 and 56.6, amax 4300 x 844 9.0, 8.9 and 8.3, 2000 x 531 5.79, 5.40 and
-# 4.91, sum 1567 x 1017 float16 6.05, 6.60 and 6.04, 100000 x 301 bf16 33.2 and 29.9; but amax 20000 x 1101 22.4, 26.5
-# and 24.5, sum 60000 x 531 float32 50.3, 56.9 and 55.5. Of bytes any 60000 x 1101 49.1, 41.5 and 42.6.
+# By bytes of a value, elements of a row with edges (more than, up to) that is read by a single warp: a tile of four
+# warps would leave lanes idle. vector_norm 100000 x 545 float16: 45.7 us, otherwise 86.2 (H100);
+# amax 20000 x 1101: 24.5 us, otherwise 22.4 (H100).
 NARROW_WITH_EDGES = {1: (1024, 2048), 2: (256, 1024)}
-# Programs for each multiprocessor, of eight rows of bytes or of four of 16 bits, of which there are more then.
-NARROW_PROGRAMS, SINGLE_OCCUPANCY = {1: 4, 2: 3}, 48
-# Odd rows of 32 bits that are added up in 64, longer than the first and up to the second, so many or more rows for each
-# multiprocessor: by single warps. sum_dim 300000 x 131 int32 70 us, by warps that share rows 174; but nansum 134161 x
-# 437 93 and 90 since these are reduced before their edges, sum_dim 8745 x 479 15.1 and 13.2, 2000 x 501 6.4 and 5.4,
-# 20000 x 1001 38.4 and 35.3, 3000 x 777 10.4 and 8.5 (H100).
-WIDE_WITH_EDGES, WIDE_ROWS = (128, 256), 750
+# By bytes of a value, such programs for each multiprocessor, at least: of eight rows of bytes, or of four of 16 bits.
+NARROW_PROGRAMS = {1: 4, 2: 3}
+# Warps of a multiprocessor that single warps of 16 bits are planned for.
+SINGLE_OCCUPANCY = 48
+# Elements of an odd row of 32 bits (more than, up to), added up in 64 bits, that is read by a single warp.
+# sum_dim 300000 x 131 int32: 70 us, by warps that share rows 174; nansum 134161 x 437: 93 us, shared 90 (H100).
+WIDE_WITH_EDGES = 128, 256
+# Such rows for each multiprocessor, at least. Fewer are faster by warps that share them.
+WIDE_ROWS = 750
 # Rows of a program of single warps, two to each: tiles of a vector to each thread of a warp.
 NARROW_ROWS = SHORT_BYTES // (WARP * VECTOR_BYTES)
-# Rows of a thread that has whole ones, at most: its elements, of 32 bits, are 56 then; with 56 of 16 bits and their
-# positions 16 bytes spill.
-SHORT_ROWS, SHORT_WORDS = 8, {1: MAX_WORDS, 2: 48, 3: MAX_WORDS}
-# Where there is not enough for all multiprocessors, 8 elements to a thread, and single warps while those are few. bf16
-# with 16: 33 x 100 2.5 us, not 2.4, max.dim 128 x 32 2.5, not 2.4, 1000 x 50 3.5, not 2.8; argmin 64 x 64 uint8 with
-# 32 2.8, not 2.4.
+# Rows of a thread, at most, where a thread has whole rows.
+SHORT_ROWS = 8
+# By accumulators, 32-bit words of elements of such a thread, at most. With 56 and their positions, 16 bytes spill.
+SHORT_WORDS = {1: MAX_WORDS, 2: 48, 3: MAX_WORDS}
+# Elements of a program where there is too little for all multiprocessors: 8 to a thread of four warps.
+# max.dim 1000 x 50 bf16: 2.8 us, with 16 to a thread 3.5.
 LITTLE_TILE = 1024
-# What that is: elements for each multiprocessor, and bytes of a row. One program reads a row, if it is not aligned
-# element by element: amax 7 x 405 bf16 2.8 us, not 3.2, 1 x 605 float16 2.6, not 3.0; 1 x 11264 bf16 3.0, by two 3.8.
-LITTLE, MAX_LITTLE_BYTES = {False: 8192, True: 2048}, 32768
-# Positions of 16 and 32 bits twice as long, in whole vectors, while one multiprocessor of four has a row: 32 to a
-# thread. By four programs for a row, and so (H100): argmax 1 x 16384 float32 4.07 and 3.50 us (by twice as many warps
-# 3.62), 1 x 32768 bf16 4.04 and 3.72. Values are as other long rows (``_alone``): amax 1 x 16384 float32 by 32 warps
-# 3.50, so, by 16, 3.40, sum 14 x 21952 bf16 3.84 and 3.73.
-SHARE_WITH_LONGER, LONGER_POSITIONS = 4, 32
-# Positions of up to 4 bytes, of odd rows for which a tile has so many elements, are read in vectors with edges, 32
-# elements to a thread. Of twice as many warps, single elements, and so (H100): argmax 3 x 6801 bf16 3.89 and 3.55 us
-# (FlagGems 3.59), argmin 60 x 3501 3.95 and 3.85, max.dim 33 x 4101 float16 3.98 and 3.74, argmax 12 x 13001 uint8 4.30
-# and 3.81, 3 x 3001 float32 3.35 and 3.36, 60 x 2101 3.81 and 3.74; in vectors by twice as many warps 0.1 more. Shorter
-# ones have 16 elements to a thread: 30 x 1801 float32 3.63 and 3.64, 3 x 1501 bf16 3.23 and 3.20. So are values of up
-# to 16 bits: amax 4 x 6665 int16 3.67 (24 bytes spill) and 3.04, amin 20 x 7001 uint8 3.38 and 3.15.
+# By whether positions are wanted, elements for each multiprocessor up to which a problem is little.
+LITTLE = {False: 8192, True: 2048}
+# Bytes of a row of a little problem, at most: one program reads it. 1 x 11264 bf16: 3.0 us, by two programs 3.8.
+MAX_LITTLE_BYTES = 32768
+# Multiprocessors for each row, at least, where positions of 16 and 32 bits may be of rows twice as long.
+# argmax 1 x 16384 float32: 3.50 us, by four programs 4.07 (H100).
+SHARE_WITH_LONGER = 4
+# Elements of a thread in such a row.
+LONGER_POSITIONS = 32
+# Lanes of a little odd row from which it is read in vectors with edges: positions of up to 4 bytes, values of up to 2.
+# argmax 12 x 13001 uint8: 3.81 us, otherwise 4.30; 3 x 3001 float32: 3.36 us, otherwise 3.35 (H100).
 MIN_LITTLE_WITH_EDGES = 4096
-# Moments of longer odd rows are read in vectors all the same, so many bytes by a thread, in one tile. Each element by
-# itself, and so (H100): std 9 x 3333 float32 4.34 and 3.96 us, var_mean 20 x 7001 float16 4.6 and 4.26, 6 x 2671
-# bfloat16 3.72 and 3.74; 5 x 12345 bfloat16 by two programs for each row 6.54, in one tile 4.47. But more rows of
-# float32 than multiprocessors by twice as many warps, and no vectors: var 216 x 2081 4.19 us, in vectors 4.57 (FlagGems
-# 4.35), 150 x 3001 4.38 and 4.53, std 216 x 1025 3.50 and 4.00; 216 x 3333 bfloat16 4.34 and 4.26 (H200).
+# Bytes of a thread of moments of a little, longer odd row, which is one tile read in vectors.
+# std 9 x 3333 float32: 3.96 us, element by element 4.34; var_mean 6 x 2671 bfloat16: 3.74 us, otherwise 3.72 (H100).
 LITTLE_MOMENTS_BYTES = 64
-# Many rows of float64 of so many elements: 512 lanes have a group of them each, or 256 up to MAX_DEPTH. In a loop, with
-# edges, and so (H100): var_mean 5896 x 4129 96.5 us and 71.4 (PyTorch 101), by half as many lanes 74.0, 8000 x 3001 107
-# and 70.9, by half 72.7, 3000 x 7001 77.3 and 64.9, std 5896 x 4128 81 and 73, 10000 x 2209, by 256 lanes, 99 and 67.4.
-WIDE_MOMENTS = 2048, 7166, 8192  # more than, up to, and of odd rows: of even ones a thread has twice as many elements
-# Moments of long rows in groups of whole vectors, all of them loaded together (``_moments_in_groups``): warps of a
-# program, and more groups than a thread has.
-GROUP_WARPS, MAX_GROUPS = (4, 8, 16), 12
-# One tile of one program, where each multiprocessor has one row at most (``_alone``): its bytes, elements of positions
-# (of 8 bytes half as many) and of moments, and elements of a thread. By 16 and 32 warps for each row (H100): sum 40 x
-# 32768 bf16 4.79 us and 4.89, mean 46 x 16403 bf16 4.21 and 4.32, sum 8 x 24949 float16 3.72 and 3.95, 100 x 16384
-# float32 7.06 and 7.16; by 8 and 16 115 x 8207 float16 4.31 and 4.31, 128 x 5535 float32 4.76 and 4.96, argmax 100 x
-# 5001 float32 4.71 and 4.89, 27 x 4 x 3225 float64 6.19 and 5.25.
-MAX_ALONE_BYTES, MAX_ALONE, ALONE_BYTES, ALONE_ELEMENTS, ALONE_WIDE_POSITIONS = 131072, 16384, 128, 32, 8
-# Positions of 32 and 64 bits, element by element, up to so many lanes: by single warps, of lanes of so many bytes with
-# half as many elements. By two warps, of twice as many, and so (H100): argmin 20000 x 235 float64 21.9 us and 19.8, 26
-# x 78 x 137 6.40 and 4.89, argmax 1933 x 191 float32 4.66 and 4.09, 100000 x 33 18.5 and 13.0; max.dim 60000 x 101
-# float64 by four rows 25.6, so 24.6. But of the most lanes of 32 bits up to so many rows: 300000 x 201 95.1 and 99.9;
-# and of 64 bits not of fewer bytes: argmin 9556 x 19 float64 4.32 and 5.04, max.dim 13992 x 27 5.08 and 5.35.
-SINGLY_N, SINGLY_BYTES, SINGLY_ROWS = 256, 1024, 64
-# Of short rows by lanes (``rows_by_lanes``): the longest, rows and bytes of a program at least, elements of a thread at
-# most, bytes that are loaded together at most, and programs of each multiprocessor at least (of up to 16 bits; of 32).
-MAX_LANES_N, MIN_LANES_ROWS, LANES_BYTES, LANES_ELEMENTS, LANES_VECTOR_BYTES = 255, 32, 2048, 32, 4
+# Elements of a row of float64 whose moments are read in groups: more than the first, up to the second, or up to the
+# third if the row is odd (a thread of an even row has twice as many elements).
+# var_mean 8000 x 3001: 70.9 us, in a loop with edges 107 (H100).
+WIDE_MOMENTS = 2048, 7166, 8192
+# Warps of a program of moments that loads a long row at once, in groups of whole vectors (``_moments_in_groups``).
+GROUP_WARPS = 4, 8, 16
+# Groups of a thread of such a program, fewer than this.
+MAX_GROUPS = 12
+# Bytes of a row of values, at most, that is one tile where each multiprocessor has one row (``_alone``).
+MAX_ALONE_BYTES = 131072
+# Elements of such a row of positions or moments, at most; half as many positions of 8 bytes.
+MAX_ALONE = 16384
+# Bytes of values of a thread of such a tile: fewer warps wait for each other less.
+# sum 40 x 32768 bf16: 4.79 us by 16 warps, 4.89 by 32 (H100).
+ALONE_BYTES = 128
+# Elements of positions or moments of such a thread.
+# argmax 100 x 5001 float32: 4.71 us by 8 warps, 4.89 by 16 (H100).
+ALONE_ELEMENTS = 32
+# Positions of 8 bytes of such a thread.
+# argmax 27 x 4 x 3225 float64: 5.25 us by 16 warps, 6.19 by 8 (H100).
+ALONE_WIDE_POSITIONS = 8
+# Lanes of a row, at most, where positions of 32 and 64 bits are read element by element by a single warp.
+# argmax 100000 x 33: 13.0 us, by two warps 18.5 (H100).
+SINGLY_N = 256
+# Bytes of the lanes from which such a warp has half as many elements; fewer of 64 bits are not read this way.
+# argmin 20000 x 235 float64: 19.8 us, otherwise 21.9; max.dim 13992 x 27: 5.35 us, otherwise 5.08 (H100).
+SINGLY_BYTES = 1024
+# Rows of 32 bits for each multiprocessor up to which such a row may have all of SINGLY_N lanes, beyond it half.
+# argmax 300000 x 201: 99.9 us, by two warps 95.1 (H100).
+SINGLY_ROWS = 64
+# Elements of a short row, at most, that is read by a few lanes (``rows_by_lanes``).
+MAX_LANES_N = 255
+# Rows of such a program, at least.
+MIN_LANES_ROWS = 32
+# Bytes of such a program, at least: smaller ones start slower than they read.
+# any 1000000 x 9 uint8: 13.9 us by 64 rows, 22.7 by 32 (H100).
+LANES_BYTES = 2048
+# Elements of a thread of such a program, at most.
+LANES_ELEMENTS = 32
+# Bytes that an even row loads together, at most, if it is read this way.
+LANES_VECTOR_BYTES = 4
+# Such programs for each multiprocessor, at least: of elements up to 16 bits, and of larger ones.
 LANES_PROGRAMS, WIDE_LANES_PROGRAMS = 2, 8
-# Odd rows of values of 8 bytes: the longest, and elements of a program.
-MAX_LONG_LANES_N, LONG_LANES_TILE = 31, 1024
-# Elements of a program of positions where there are fewer, down to one for each multiprocessor, and its rows at least,
-# as timed: so few of rows longer than this. By rows, and by eight (H100): argmax 2000 x 75 bf16 3.88 us and 3.64 (by
-# 16, 125 programs, 3.62), max.dim 2000 x 201 uint8 3.83 and 3.66; 4000 x 21 float16 3.43 and, by 32, 3.41. Pairs of
-# rows no longer than this go so too, with fewer idle lanes: max.dim 8000 x 50 bf16 4.23 and 3.80.
-LITTLE_LANES_TILE, MIN_LITTLE_LANES_ROWS, LITTLE_LANES_N = 2048, 8, 64
-# Neighbours are combined before they are compared in rows longer than this, of 16-bit and of larger elements: max.dim
-# 2**20 x 16 bf16 25 us, without 15; 2**20 x 64 bf16 40 us, without 49; 262144 x 128 float32 38 us, without 37.
+# Elements of an odd row of values of 8 bytes, at most, that is read this way.
+MAX_LONG_LANES_N = 31
+# Elements of a program of such rows.
+LONG_LANES_TILE = 1024
+# Elements of a program of positions where LANES_PROGRAMS would leave too few programs.
+LITTLE_LANES_TILE = 2048
+# Rows of such a program, at least, down to one program for each multiprocessor.
+# max.dim 2000 x 201 uint8: 3.66 us, as rows 3.83 (H100).
+MIN_LITTLE_LANES_ROWS = 8
+# Elements of a row above which a program may have so few rows. Pairs in rows up to this are read this way too, with
+# fewer idle lanes. max.dim 8000 x 50 bf16: 3.80 us, otherwise 4.23 (H100).
+LITTLE_LANES_N = 64
+# By whether elements have 16 bits or less, elements of a row above which neighbours are combined before they are
+# compared. max.dim 2**20 x 64 bf16: 40 us, otherwise 49; max.dim 2**20 x 16 bf16: 25 us, otherwise 15.
 MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
-# Rows that are loaded element by element: half as many elements to a program, if there is then at most one program for
-# each multiprocessor. aminmax 125 x 39 float32 (H100) by 63 programs 2.91 us, by 32 3.15, mean 22 x 75 by 22 2.72, by
-# 11 2.83; logsumexp 61 x 55 2.92 by either. Moments were not timed.
+# Elements of a program of rows that are loaded element by element, where each multiprocessor has one program at most.
+# aminmax 125 x 39 float32: 2.91 us, with twice as many elements 3.15 (H100). Moments were not timed.
 SMALLEST_TILE = 4 * WARP
-# Rows of so many elements have a thread each: mean 176 x 2 float32 2.91 us, with four 3.19, with eight
-# 3.47, 3000 x 2 3.08, 3.12 and 3.44; not of four or eight, where sum 500 x 4 float32 takes 2.95 so, before 2.90, amax
-# 2000 x 8 bf16 3.02 and 2.95 (H100).
+# Elements of the rows of which a thread has one each.
+# mean 3000 x 2: 3.08 us, with four to a thread 3.12 (H100); sum 500 x 4 float32: 2.95 us, otherwise 2.90 (H100).
 SHORTEST = 2
 
 
@@ -181,7 +198,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         most = 32 if accumulators == 1 and size < 8 else 16
         tile, warps, occupancy = block_n, min(max(block_n // (each * WARP), LONG_WARPS), most), most
         if positions and size == 8:
-            # Element by element: argmax 64 x 7001 float64 5.72 us, in vectors 6.70, 27 x 4 x 3225 5.16 and 5.25 (H100).
+            # Element by element. argmax 64 x 7001 float64: 5.72 us, in vectors 6.70 (H100).
             vector = math.gcd(N, vector)
     elif little:
         vector = vector if in_vectors_with_edges(problem, limits) else math.gcd(N, vector)
@@ -193,7 +210,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
             tile, vector = SHORTEST * WARP, 1
         tile = min(max(tile, block_n), power_of_2(M) * block_n)
         most = 16 if accumulators == 3 else 32  # elements of a thread
-        # Of moments of float64 a vector: var_mean 6 x 24 3.35 us by 8 elements to a thread (torch.compile 3.01).
+        # Moments of float64 have a vector to a thread. var_mean 6 x 24: 3.35 us with 8 elements, torch.compile 3.01.
         few = vector if single and accumulators == 3 and size == 8 else 8
         warps = max(1, min(tile // (few * WARP), max(4, tile // (most * WARP)), 16))
     elif accumulators == 3 and (grouped := _moments_in_groups(problem, limits)) is not None:
@@ -236,31 +253,29 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         # Threads of 32 warps have 64 registers, of 8 bytes 128.
         nearly_all = accumulators == 1 and size < 8 and limits.sm_count >= M >= NEARLY_ALL * limits.sm_count
         few = few and (nearly_all or limits.sm_count <= M <= FEW_ROWS * limits.sm_count) and not (edges and size <= 2)
-        # Rows of two to a multiprocessor, longer than a tile, others would share; but of 8 bytes: sum 256 x 5216
-        # float64 by 16 warps 9.12 us, by 8 8.22 (H200), 158 x 7864 by three programs each 10.04, by one 9.75 (H100).
+        # With two rows to a multiprocessor, those longer than a tile would be shared otherwise. Rows of 8 bytes keep
+        # their tile and are not shared. sum 256 x 5216 float64: 8.22 us by 8 warps, by 16 9.12 (H200).
         longest = LONG_ROW_BYTES if 2 * limits.sm_count < M or size == 8 else TILE_BYTES
         split = not (few and size == 8 and vector > 1 and not edges and N * size <= LONG_ROW_BYTES)
         if (few and size > 1 and N * size > longest) or _are_long_halves(problem, limits):
             times = 4 if nearly_all else 2
             tile, warps = min(times * tile, block_n), times * warps
         elif edges and positions:
-            # Of 64 bits twice as much: max.dim of 47276349 int64 100 us, not 129; 149 x 125647 49.7, not 47.8 (H200).
-            # Of a few rows to a multiprocessor too, so that fewer programs share one, of 16 bits by as many warps
-            # (H100): min.dim 281 x 6967 float32 9.56 us and 8.90, argmax 136 x 9447 bf16 6.32 and 6.04; but longer
-            # ones are shared: logsumexp 144 x 101219 float16 20.4 and 21.0.
+            # Twice as much of 64 bits. max.dim of 47276349 int64: 100 us, otherwise 129 (H200).
+            # A few rows to a multiprocessor too, so that fewer programs share a row.
+            # min.dim 281 x 6967 float32: 8.90 us, otherwise 9.56 (H100).
             few = limits.sm_count <= M <= FEW_ROWS * limits.sm_count and N * size <= LONG_ROW_BYTES
             tile, warps = SHORT_BYTES // size, SHORT_WARPS
             if size == 8 or (few and size > 1):
                 tile, warps = 2 * tile, warps * (1 if size == 2 else 2)
         elif size == 8 and not edges and vector > 1 and block_n <= SHORT_BYTES // 4:
-            # Two iterations, not eight warps for a row: max.dim 47424 x 544 int64 68 us, not 94, amax 150272 x 800
-            # float64 222, not 233 (H200).
+            # Two iterations, not eight warps for a row. max.dim 47424 x 544 int64: 68 us, otherwise 94 (H200).
             if accumulators == 1 and MANY_WIDE_ROWS * limits.sm_count <= M:
                 tile *= 2
             else:
                 tile, warps = tile // 2, warps // 2
         elif size == 8 and vector == 1 and positions:
-            # Eight elements to a thread: max.dim 32911 x 561 float64 56.7 us, by eight warps 63.7, by two 57.8 (H100).
+            # Eight elements to a thread. max.dim 32911 x 561 float64: 56.7 us, by eight warps 63.7 (H100).
             warps //= 2
         elif size > 1 and (_in_one_tile(problem, limits) if edges else _is_little_more(problem, tile, limits)):
             tile = block_n
@@ -271,7 +286,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         elif edges and (size == 1 or (size == 2 and accumulators == 3)):
             stages = STAGES
         elif size == 1 and not positions and not few:
-            # amax 16384 x 16384 uint8 75 us, not 83, bool 91, not 104, prod 136, not 177.
+            # amax 16384 x 16384 uint8: 75 us, otherwise 83; prod: 136 us, otherwise 177.
             tile, warps = tile // 2, warps // 2
     if accumulators == 3:
         occupancy = min(occupancy, MOMENTS_OCCUPANCY[vector > 1])
@@ -283,12 +298,10 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
 
 
 def _moments_in_groups(problem: Problem, limits: Limits) -> Configuration | None:
-    """Moments of long rows, all of a row loaded at once, by a program for each; None where that cannot or need not be.
+    """Moments of long rows: a program loads all of its row at once. None where it cannot or need not.
 
-    Not of so few rows that half of the multiprocessors have none, nor of short ones while some have none. In a loop, or
-    shared, and so (H100): var_mean 20000 x 9001 bf16 174.5 us and 127.1, 728 x 9383 15.1 and 12.4, std 601 x 5240
-    float32 12.0 and 10.3, var_mean 90 x 20000 9.44 and 7.89, 300 x 12000 12.9 and 12.9, 1500 x 3001 14.1 and 14.1. By
-    twice as many warps of half as many groups 130.4, 12.6 and 10.5.
+    It need not where half of the multiprocessors have no row, or where rows are short and some have none.
+    var_mean 20000 x 9001 bf16: 127.1 us, otherwise 174.5; 300 x 12000: 12.9 us, otherwise 12.9 (H100).
     """
     M, N, _, size, _ = problem
     vector = VECTOR_BYTES // size
@@ -304,9 +317,9 @@ def _moments_in_groups(problem: Problem, limits: Limits) -> Configuration | None
 
 
 def _few_odd_moments(problem: Problem, limits: Limits) -> bool:
-    """Whether moments of odd rows of float32, one for each multiprocessor at most, have 128 lanes of several elements.
+    """Whether moments are of odd rows of float32 that have 128 lanes of several elements each.
 
-    With a lane for each element var_mean 6 x 691 takes 3.65 us, by twice as many warps 3.40, so 3.28 (H100).
+    Each multiprocessor has one row at most. var_mean 6 x 691: 3.28 us, with a lane for each element 3.65 (H100).
     """
     M, N, _, size, accumulators = problem
     odd = accumulators == 3 and size == 4 and N % 2 == 1
@@ -314,14 +327,10 @@ def _few_odd_moments(problem: Problem, limits: Limits) -> bool:
 
 
 def _alone(problem: Problem, limits: Limits) -> bool:
-    """Whether a long row is one tile of one program, for each multiprocessor has one at most.
+    """Whether a long row is one tile of one program, because each multiprocessor has one row at most.
 
-    Shared by programs, which exchange results, in a loop, or odd rows element by element, and so (H100): sum 40 x 32768
-    bf16 5.66 us and 4.79, 36 x 21080 float32 5.98 and 5.16, 24 x 36053 bf16 5.23 and 4.73, 64 x 65536 bf16 8.97 and
-    8.02, 96 x 32768 float32 11.3 and 10.6, 4 x 30896 4.4 and 4.1, 64 x 9001 5.38 and 4.58, mean 64 x 16181 bf16 4.88
-    and 4.46, 128 x 5535 float32 4.90 and 4.76, sum 63 x 7633 float64 5.43 and 5.44; argmax 27 x 4 x 3225 float64 6.5
-    and 5.16, 64 x 7001 6.78 and 5.72, 100 x 5001 float32 5.72 and 4.71, max.dim 40 x 15431 bf16 5.22 and 4.77, but
-    argmax 120 x 20000 float32 10.3 to 10.9 and 10.4; var 17 x 8871 float32 5.03 and 4.24.
+    Otherwise programs share a row and exchange results, or read it in a loop.
+    sum 40 x 32768 bf16: 4.79 us, otherwise 5.66; argmax 120 x 20000 float32: 10.4 us, otherwise 10.3 to 10.9 (H100).
     """
     M, N, _, size, accumulators = problem
     block_n = power_of_2(N)
@@ -333,7 +342,7 @@ def _alone(problem: Problem, limits: Limits) -> bool:
 def _are_long_halves(problem: Problem, limits: Limits) -> bool:
     """Whether rows of 16 bits, more than a few for each multiprocessor, are so long that each has 16 warps.
 
-    By 8 warps, and so (H100): prod 1100 x 32768 bf16 33.1 us and 31.6, amax 1979 x 47072 73.6 and 71.8.
+    prod 1100 x 32768 bf16: 31.6 us, by 8 warps 33.1 (H100).
     """
     M, N, _, size, accumulators = problem
     whole = accumulators == 1 and size == 2 and N % (VECTOR_BYTES // size) == 0
@@ -341,22 +350,20 @@ def _are_long_halves(problem: Problem, limits: Limits) -> bool:
 
 
 def _is_little_more(problem: Problem, tile: int, limits: Limits) -> bool:
-    """Whether many rows are better one tile of twice the size, for a second would have half of its elements at most.
+    """Whether many rows are one tile of twice the size, because a second tile would be half full at most.
 
-    In two tiles, and so (H100): min.dim 44520 x 2560 int64 343 us and 300 (FlagGems 305), sum 16000 x 10240 bf16 123
-    and 116, max.dim 30000 x 5120 float32 207.4 and 206.8, amax of it 206.1 and 205.8, 30000 x 2560 float64 207.2 and
-    206.3. Half is estimated: a quarter was timed.
+    min.dim 44520 x 2560 int64: 300 us, in two tiles 343 (H100); sum 16000 x 10240 bf16: 116 us, in two 123 (H100).
+    Half is estimated: a quarter was timed.
     """
     M, N, *_, accumulators = problem
     return accumulators < 3 and FEW_ROWS * limits.sm_count < M and tile < N <= 3 * tile // 2
 
 
 def two_to_each(problem: Problem, limits: Limits) -> bool:
-    """Whether values of up to 16 bits are of long rows, of which about each multiprocessor has two: 16 warps to each.
+    """Whether values of up to 16 bits are of long rows, about two to a multiprocessor: each row has 16 warps.
 
-    In a pipelined loop, shared or by eight warps, and so (H100): sum 256 x 30338 bf16 14.6 us and 13.2 (FlagGems 14.0),
-    by twice as many elements, of which 24 bytes of count_nonzero spill, 13.0, amax 200 x 30001 11.8 and 10.7, any 263 x
-    137715 uint8 27.9 and 23.9; but amax 134 x 865750 63.0 and 64.4.
+    sum 256 x 30338 bf16: 13.2 us, in a loop, shared or by eight warps 14.6 (H100).
+    Few long rows are slower in this way: amax 134 x 865750: 64.4 us, otherwise 63.0 (H100).
     """
     M, N, _, size, accumulators = problem
     about = NEARLY_ALL * 2 * limits.sm_count <= M <= 2 * limits.sm_count
@@ -365,28 +372,28 @@ def two_to_each(problem: Problem, limits: Limits) -> bool:
 
 
 def _few_programs(elements: int, tile: int, limits: Limits) -> bool:
-    """Whether each multiprocessor would have less than a few: min.dim 2344 x 163 float16 by 293 4.30, by 586 4.16."""
+    """Whether a multiprocessor would have too few programs.
+
+    min.dim 2344 x 163 float16: 4.16 us by 586 programs, 4.30 by 293.
+    """
     return elements < LITTLE_PROGRAMS * limits.sm_count * tile
 
 
 def _in_one_tile(problem: Problem, limits: Limits) -> bool:
-    """Whether rows with edges, which two iterations would take, are better one tile.
+    """Whether a row with edges is one tile, not two iterations: any number of values, or few rows of 16 bits.
 
-    Few rows: var 274 x 5074 float16 (H100) 6.0 us, in a pipelined loop of two 6.7; count_nonzero 236 x 5769 4.5, by two
-    programs for each row 5.4. And any number of values: prod 8792 x 4203 bf16 25.4 us, in a loop of two 44.1, 8792 x
-    5635 29.0 and 45.4 (FlagGems 39.1), 60000 x 5635 174 and 259, sum 8792 x 5001 float32 45.9 and 54.7, amax 2000 x
-    7001 18.6 and 19.4, but argmax 8792 x 5635 bf16 32.6 and 30.9 (H200).
+    prod 8792 x 4203 bf16: 25.4 us, in a loop of two 44.1 (H200).
+    Of many positions this is slower: argmax 8792 x 5635 bf16: 32.6 us, in a loop 30.9 (H200).
     """
     M, N, _, size, accumulators = problem
     return N <= MAX_TILE and (accumulators == 1 or (size == 2 and FEW_ROWS * limits.sm_count >= M))
 
 
 def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
-    """Whether values of 16 bits, rows of as many tiles as programs would share, are better one tile by twice the warps.
+    """Whether values of 16 bits are one tile by twice as many warps, in rows that programs would share otherwise.
 
-    Where a multiprocessor has two rows at most, or there are many. Shared or in a loop, and so, bf16 (H100): mean 234 x
-    16181 9.0 us and 8.0, 150 x 16181 7.8 and 6.4, amax 1000 x 16181 20.8 and 18.6; but mean 400 x 16181 10.6 and 11.3,
-    300 x 12001, three tiles, 7.9 and 8.0. Where each multiprocessor has one row at most, see ``_alone``.
+    Each multiprocessor has two rows at most, or there are many. Where it has one at most, see ``_alone``.
+    mean 150 x 16181: 6.4 us, otherwise 7.8; mean 400 x 16181: 11.3 us, otherwise 10.6 (bf16, H100).
     """
     M, N, *_ = problem
     at_once = limits.sm_count < M <= 2 * limits.sm_count or FEW_ROWS * limits.sm_count < M
@@ -394,13 +401,10 @@ def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
 
 
 def _has_idle_vectors(problem: Problem) -> bool:
-    """Whether moments of short rows are better loaded half a vector at a time, several by a thread, with no lane idle.
+    """Whether moments of short rows are loaded half a vector at a time, because whole vectors leave lanes idle.
 
-    In vectors a quarter of the lanes would be idle or more. By 1 to 4 threads a row, bf16 (H100, in vectors in
-    parentheses): var_mean 524288 x 24 15.6 us (17.1), 300000 x 40 15.1 (18.9); up to 128 elements estimated, not timed.
-    Of float32 by 2 to 8: 524288 x 24 26.1 (27.2), 200000 x 40 18.7 (22.2), std 600000 x 20 24.8 (29.8), var_mean 100000
-    x 96 estimated (22.9; as many threads of whole vectors 19.9); and element by element what had edges: std 300000 x 65
-    35.4 (61.8).
+    In whole vectors at least a quarter of the lanes would be idle.
+    var_mean 300000 x 40: 15.1 us, otherwise 18.9 (bf16, H100). Longer rows are estimated.
     """
     _, N, _, size, _ = problem
     timed = size == 4 or (size == 2 and N % (VECTOR_BYTES // size) == 0)
@@ -408,11 +412,9 @@ def _has_idle_vectors(problem: Problem) -> bool:
 
 
 def _is_full_row_of_moments(problem: Problem) -> bool:
-    """Whether a row fills more than three quarters of the tile of short rows: a program of four warps each.
+    """Whether a row fills more than three quarters of the tile of short rows: it is a program of four warps.
 
-    By a warp for each two rows, in a loop, and so (H100): var_mean 4096 x 1023 float32 15.4 us and 13.6 (amax 13.6),
-    4096 x 1024 14.8 and 13.4, 16384 x 1023 33.4 and 30.0, 4096 x 2047 bf16 15.9 and 13.4, std 2000 x 777 float32, whose
-    rows three programs shared, 9.2 and 6.8. By two warps as by four.
+    var_mean 4096 x 2047 bf16: 13.4 us, by a warp for each two rows 15.9 (H100). Two warps are as fast as four.
     """
     _, N, _, size, _ = problem
     return size < 8 and 3 * SHORT_BYTES < 4 * N * size <= 4 * SHORT_BYTES
@@ -429,12 +431,12 @@ def short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     warps = M // (limits.sm_count * WARP * vector)  # of a multiprocessor
     if not warps:
         return None
-    # Of few warps those wait for each other least that have little each: std 55550 x 4 bf16 3.21 us by eight rows to a
-    # thread (torch.compile 2.92).
+    # Few warps wait for each other least if each has little.
+    # std 55550 x 4 bf16: 3.21 us by eight rows to a thread, torch.compile 2.92.
     while N > 1 and vector > 1 and warps < SHORT_WARPS:
         vector, warps = vector // 2, warps * 2
-    # Of one element a program of four would be started for every 2 KB; few as two programs or more for each (H100):
-    # prod 310356 x 1 int16 by 152 programs of eight warps 4.00 us, by 303 of four 3.76.
+    # Of rows of one element, programs of four warps would start for every 2 KB, so they have up to eight. Of few rows a
+    # multiprocessor has two programs or more. prod 310356 x 1 int16: 3.76 us by 303 programs, 4.00 by 152 (H100).
     most, programs = (2 * SHORT_WARPS, 2) if N == 1 else (SHORT_WARPS, 1)
     warps = max(min(power_of_2(warps + 1) // 2 // programs, most), 1)
     occupancy = COLUMNS_OCCUPANCY[accumulators] if accumulators > 1 else OCCUPANCY
@@ -442,16 +444,12 @@ def short_rows(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def rows_by_lanes(problem: Problem, limits: Limits) -> Configuration | None:
-    """Short rows that are loaded element by element, each by a few lanes, as columns are: none of them is idle.
+    """Short rows that are loaded element by element, each by a few lanes as columns are: no lane is idle.
 
-    Rows with a lane for each element up to a power of two, and so, by 32 rows to a program (H100): nansum 493032 x 17
-    float16 23.1 us and 15.5, amin 361388 x 83 bf16 64 and 29, sum 900000 x 33 float16 80 and 29, 200000 x 125 bf16 39.8
-    and 25.3, amax 400000 x 23 float32 21.5 and 19.5; any 1000000 x 9 uint8 18.2 and 22.7, by 64 13.9, for programs of
-    less than ``LANES_BYTES`` start slower than they read; any 400000 x 201 uint8 56.2 and 41.4, sum 30000 x 33 float16
-    6.08 and 4.16. But max.dim 300000 x 63 float32 35.1 and 38.5, sum 300000 x 61 float64 58.8 and 63.4. Even rows, a
-    word to a load, while a quarter of the lanes is idle: sum 900000 x 34 float16 54 and 30, any 500000 x 76 uint8 35.6
-    and 23.7, amax 400000 x 22 bf16 16.8 and 15.0; but sum 400000 x 62 float32 41.1 and 46.0. Odd rows of 8 bytes, by
-    1024 lanes: nansum 14686637 x 9 int64 467 and 390, 1000000 x 21 74.7 and 66.2, amax 3000000 x 13 125 and 122.
+    Odd rows: sum 900000 x 33 float16: 29 us, with a lane for each element 80 (H100).
+    Even rows, a word to a load, if a quarter of the lanes would be idle: sum 900000 x 34 float16: 30 us, otherwise 54.
+    Odd rows of 8 bytes, by 1024 lanes: nansum 14686637 x 9 int64: 390 us, otherwise 467 (H100).
+    Of larger elements this is slower: sum 400000 x 62 float32: 46.0 us, otherwise 41.1 (H100).
     """
     M, N, _, size, accumulators = problem
     long = size == 8 and N % 2 == 1 and N <= MAX_LONG_LANES_N
@@ -465,8 +463,7 @@ def rows_by_lanes(problem: Problem, limits: Limits) -> Configuration | None:
     while rows * N * size < LANES_BYTES and 2 * rows * power_of_2(N) <= elements:
         rows *= 2
     if limits.sm_count * (LANES_PROGRAMS if size <= 2 else WIDE_LANES_PROGRAMS) * rows > M:
-        # Of positions fewer, by smaller programs: in rows argmax 8000 x 41 float16 takes 4.23 us, so 3.57, max.dim 8000
-        # x 75 bf16 4.70 and 4.15 (H100).
+        # Fewer rows of positions, by smaller programs. argmax 8000 x 41 float16: 3.57 us, as rows 4.23 (H100).
         rows = min(rows, LITTLE_LANES_TILE // power_of_2(N))
         if limits.sm_count * rows > M and N > LITTLE_LANES_N:
             rows = MIN_LITTLE_LANES_ROWS
@@ -527,8 +524,10 @@ def narrow_rows(problem: Problem, vector: int) -> bool:
 
 
 def narrow(problem: Problem, occupancy: int, vector: int) -> Configuration:
-    """A warp for each two rows, a vector of either to a thread, in a loop: no lanes beyond the row, no warp has to hear
-    of another's. Sums of 65536 x 768 bf16 take 6 instructions an element so, in one tile of 2 x 1024 11.
+    """A warp for each two rows, in a loop, a vector of either to a thread.
+
+    No lane is beyond the row, and no warp waits for another. Sums of 65536 x 768 bf16 take 6 instructions for an
+    element; in one tile of 2 x 1024 they take 11.
     """
     elements = SHORT_BYTES // problem.itemsize // (SHORT_WARPS * WARP)
     return Configuration("rows", elements, SHORT_WARPS, occupancy, vector, block_k=NARROW_ROWS)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="assignment, no-untyped-def, var-annotated"
-"""Rows of a contiguous [M, N] with few N, so many to a thread that they are whole vectors, each to one result.
+"""Rows of a contiguous [M, N] with few N. A thread has as many of them as are whole vectors.
 
-A lane for each element would be a load for each, and lanes beyond a row's end without one: any of 1587400 x 3 int16
-takes 10.6 us so, 7.9 as here by four warps, 8.3 by two, 8.8 torch.compile (H100). Of fewer rows two are a little
-better: amax 143921 x 5 bfloat16 3.62 and 3.49.
+With a lane for each element, each would be a load, and lanes beyond a row's end would have none.
+any 1587400 x 3 int16: 7.9 us by four warps, with a lane for each element 10.6 (H100). Of fewer rows two warps are a
+little better: amax 143921 x 5 bfloat16: 3.49 us, by four 3.62 (H100).
 """
 
 from __future__ import annotations
