@@ -65,46 +65,47 @@ from .row_plan import (
 )
 from .shapes import COLUMNS_IN_L1, IN_L1
 
-# Rows up to here are one tile of one program; bf16 forward 4096 x 16384: 87 %, x 32768 135 us, in one tile 170. Half as
-# many of float64.
+# Elements of a row up to which one program has it in one tile; of float64 half as many.
+# bf16 forward 4096 x 16384: 87 % of the bandwidth; x 32768: 135 us, in one tile 170.
 MAX_IN_ONE_TILE = 16384
-# Rows of float64 that are computed once, by elements to a load, in tiles of as many eighths, or quarters, of 4096 as
-# there are: softmax 5000 x 2863 105 us in a loop, so 81 (PyTorch 113), 300 x 3301 14.1 and 11.4, 1000 x 2500 26.8 and
-# 18.4, log_softmax 200 x 3001 10.0 and 8.7. A whole tile is slower: log_softmax 547 x 4055 21.0 and 24.5, softmax 3000
-# x 5001 97 and 161 (H100).
+# Elements of a row of float64 forward up to which it is in as many eighths or quarters of a tile of 4096 as exist, by
+# elements to a load. A whole tile is slower than a loop.
+# softmax 5000 x 2863: 81 us, in a loop 105; 3000 x 5001: 161 and 97 (H100).
 MAX_FLOAT64_IN_ONE_TILE = {1: 3584, 2: 3072}
-# From here on rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load could
-# take. bf16 forward, 511 columns: 75 % plain, 71 % with edges; 777: 71 % and 80 %; 1023: 56 % and 84 %.
+# Elements from which rows that start anywhere are read as aligned vectors and edges, by the bytes that a plain load
+# could take.
+# bf16 forward, 511 columns: 71 % of the bandwidth with edges, plain 75 %; 777 columns: 80 % and 71 %.
 MIN_UNALIGNED = {1: 512, 2: 512, 4: 1024, 8: MAX_IN_ONE_TILE + 1}
-# A row for each multiprocessor of those that a plain tile holds with few elements to a thread: softmax 16 x 689 float16
-# 3.5 us so, with edges 3.8 (torch.compile 3.5), 90 x 1201 bf16 3.8 and 4.1, float32 3.9 and 4.05 (H100). Longer ones
-# were not timed.
-FEW_UNALIGNED_ELEMENTS, MAX_FEW_UNALIGNED = 8, 2048
-# Of rows that begin anywhere, which are read twice for fewer waves of programs.
+# Elements of a thread of rows that start anywhere, in a plain tile, if there are no more rows than multiprocessors.
+# softmax 16 x 689 float16: 3.5 us, with edges 3.8 (H100).
+FEW_UNALIGNED_ELEMENTS = 8
+# Elements of such a row, at most. Longer ones were not timed.
+MAX_FEW_UNALIGNED = 2048
+# Waves of programs, at most, for which rows that begin anywhere are read twice.
 MAX_WAVES = 2
-# Columns of no whole vectors are read side by side, whatever lies between them, if they are no longer than this, of
-# few elements in all if they are no longer than 64. The gradients of 197 x 117 x 311 bf16 24.4 us, in a loop 39.6, of
-# 153 x 235 x 603 float32 112 and 206; softmax 233 x 105 x 83 bf16 8.7 and 10.7. Longer ones of which no two are
-# loaded together are, if a program can hold as many as memory is read by: 20 to 30 instructions an element, in a loop
-# 44, by groups of programs that wait for each other 58. The gradients of log_softmax 1899 x 771 x 5 float32 36 us, by
-# groups 120 (PyTorch 51), of softmax 142 x 1897 x 3 7.8 and 14.5.
-# Where four of 16 bits are loaded together longer ones were not timed.
-MAX_SHORT, MAX_SHORT_IN_FOURS, MAX_SHORT_OF_LITTLE = 128, 32, 64
-# Columns of float64 up to here, whole vectors or not: what computes in float64 should have no lane without an element
-# (log_softmax 4 x 327360 10.0 us, as vectors of half-empty blocks 15.5, PyTorch 12.6).
+# Elements of a column of no whole vectors up to which columns are read side by side, whatever lies between them. Longer
+# ones of K odd are too, if a program can hold enough of them.
+# The gradient of 153 x 235 x 603 float32: 112 us, in a loop 206; of log_softmax 1899 x 771 x 5: 36, by groups 120.
+MAX_SHORT = 128
+# The same where four columns of 16 bits are loaded together. Longer ones were not timed.
+MAX_SHORT_IN_FOURS = 32
+# The same where there are few elements in all.
+MAX_SHORT_OF_LITTLE = 64
+# Elements of a column of float64, whole vectors or not, up to which threads have columns: no lane should be empty.
+# log_softmax 4 x 327360: 10.0 us, as vectors of half-empty blocks 15.5.
 MAX_SHORT_FLOAT64 = 16
-# Columns of float32 of which a thread has a whole vector forward, at most 32 elements: softmax 4 x 7 x 200000 20.0 us
-# so, with half of one 21.5 (H100).
+# Elements of a column of float32 forward up to which a thread has a whole vector of columns, 32 elements at most.
+# softmax 4 x 7 x 200000: 20.0 us, with half a vector 21.5 (H100).
 MAX_COLUMNS_IN_VECTORS = 8
-# The same for all columns of [N, K] with no more elements than this, of which a program has many; not if they are
-# longer than 64: the gradient of 3162 x 128 x 2 float32 7.9 us, by one warp for each [N, K] 6.2.
+# Elements of an [N, K] up to which threads have all of its columns, no longer than MAX_SHORT_OF_LITTLE.
+# The gradient of 3162 x 128 x 2 float32: 7.9 us, by one warp for each [N, K] 6.2.
 MAX_SHORT_ELEMENTS = 512
 
 
 def default(problem: Problem, limits: Limits) -> Configuration:
     M, N, K, size, inputs = problem
     if N == 1:
-        # 16-byte loads of each input, twice; of few elements fewer, for more programs.
+        # Two 16-byte loads of each input; smaller ones for few elements, for more programs.
         total, elements = M * K, VECTOR_BYTES // size * 2
         while elements > 1 and total <= elements // 2 * 4 * WARP * limits.sm_count:
             elements //= 2
@@ -115,7 +116,7 @@ def default(problem: Problem, limits: Limits) -> Configuration:
             return several
         unaligned = K % (VECTOR_BYTES // size) != 0
         few = N * K <= MAX_SHORT_ELEMENTS and N <= MAX_SHORT_OF_LITTLE
-        # 6 x 2 x 2832 bf16 takes 2.9 us, 4.8 by vectors, 64 x 16 x 64 3.3 and 3.7. Here as many elements of float64.
+        # 6 x 2 x 2832 bf16: 2.9 us, by vectors 4.8. Float64 has as many elements here.
         by_threads = N <= MAX_SHORT_OF_LITTLE and limits.sm_count * LITTLE >= M * N * K
         by_threads |= is_tiny(problem)
         most = MAX_SHORT if K % 4 else MAX_SHORT_IN_FOURS
@@ -170,9 +171,8 @@ def default(problem: Problem, limits: Limits) -> Configuration:
         return Configuration("rows", FEW_UNALIGNED_ELEMENTS, power_of_2(N) // (FEW_UNALIGNED_ELEMENTS * WARP))
     if unaligned:
         held = row_with_unaligned(N, size, inputs)
-        # As few warps to a program hide what it waits for: the gradient of 8273 x 9269 float16 161.7 us, by 32 warps,
-        # which are alone on their multiprocessor, 200 (PyTorch 179), softmax 8000 x 9269 bf16 116.3 and, by 16 warps of
-        # 128 registers, 200.6, 4000 x 12001 72.8 and 115.8 (H100).
+        # Programs with few warps hide what each of them waits for.
+        # softmax 8000 x 9269 bf16: 116.3 us, by 16 warps of 128 registers 200.6 (H100).
         alone = held.warps >= MAX_WARPS // 2 * inputs
         if (size, inputs, held.warps) == (2, 1, 8) and limits.capability[0] == 9:
             return _in_fewer_waves(M, held, limits) or held
@@ -185,9 +185,10 @@ def default(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _in_fewer_waves(M: int, held: Configuration, limits: Limits) -> Configuration | None:
-    """A program for each row that reads it twice by half as many registers, if that leaves two waves, or one:
-    log_softmax 592 x 6459 bf16, in two, 11.3 us, held, in three, 13.3, softmax 500 x 7501 float16, in one, 10.2, held,
-    in two, 11.2, but 264 x 6013 bf16 6.6 and 5.8 (H100). Of more waves neither was timed.
+    """A program for each row that reads it twice by half as many registers, if that takes fewer waves, at most two.
+    More waves were not timed.
+
+    log_softmax 592 x 6459 bf16: 11.3 us in two waves, held in three 13.3; 264 x 6013: 6.6 and 5.8 (H100).
     """
     looped = held._replace(elements=held.elements // 2, registers=held.registers // 2)
     waves, held_waves = (cdiv(M, resident(Shape(*each[1:4]), limits)) for each in (looped, held))
@@ -197,15 +198,12 @@ def _in_fewer_waves(M: int, held: Configuration, limits: Limits) -> Configuratio
 def _shared_columns(problem: Problem, short: Configuration, limits: Limits) -> Configuration:
     """Columns of which each would be of several threads, as ``short`` has them.
 
-    L2 should hold what the programs of blocks read twice, or tiles that hold columns of whole vectors have less to
-    read: the gradient of log_softmax 171 x 67 x 1794 float32 101 us in tiles, by ``short`` of 8 warps 111, by blocks
-    150. A program of 32 warps is alone on its multiprocessor, and nothing hides what it waits for: the gradients of
-    log_softmax 171 x 67 x 1001 float32 65.9 us by ``short`` of 8 warps, of 4 78.9, by such blocks 83.9 (PyTorch 89.3),
-    of softmax 300 x 200 x 263 bf16 56.0 and 58.1 by blocks, but softmax 300 x 400 x 333 bf16 138 and 104 (H100). So is
-    one of 16 warps with 128 registers, if it reads twice: the gradients of softmax 2000 x 64 x 226 bf16 70.9 us in
-    tiles of pairs, by ``short`` 75.0, by such blocks 85.9, of 415 x 64 x 226 22.3, 23.0 and 25.6 (torch.compile 24.8),
-    of log_softmax 400 x 100 x 250 float16 33.0, 33.4 and 39.7; not by ``short``, 300 x 200 x 251 bf16 54.5 and, by
-    blocks, 51.5, 500 x 64 x 225 float16 28.0 and 28.6 (H100).
+    L2 should hold what the programs of blocks read twice. Otherwise tiles that hold columns of whole vectors have less
+    to read. A program of 32 warps, or one of 16 warps with 128 registers that reads twice, is alone on its
+    multiprocessor, and nothing hides its latency.
+
+    The gradient of log_softmax 171 x 67 x 1794 float32: 101 us in tiles, by ``short`` of 8 warps 111, by blocks 150; of
+    softmax 300 x 200 x 263 bf16: 56.0 by ``short``, by blocks 58.1 (H100).
     """
     M, N, K, size, inputs = problem
     block = block_as_it_lies(problem, limits)
@@ -231,7 +229,7 @@ def _waits_alone(problem: Problem, block: Configuration, limits: Limits) -> bool
 
 
 def others(problem: Problem, limits: Limits) -> list[Configuration]:
-    """What other kernels do best, as far as they are of use."""
+    """What other kernels do best, for the tuner."""
     M, N, K, size, inputs = problem
     if N == 1:
         return []

@@ -272,7 +272,7 @@ def softmax_looped_rows(
             clear_own(words_ptr - step + own, 2, 1, mask=row >= groups)
             words_ptr += step
         out = normalize(held, row_max, row_sum, LOG, UNALIGNED)
-        # Of log_softmax 24 bytes would spill by another mask, of softmax 40 more by the same (3017 x 15775 float64).
+        # 3017 x 15775 float64: by another mask 24 bytes of log_softmax would spill; by this one 40 more of softmax.
         last = mask if LOG else store_mask(mask, n, k, length - tiles * TILE, VEC, False, COMPUTE)
         tl.store(out_ptr + start + offsets, out, mask=last)
         if UNALIGNED:

@@ -13,7 +13,7 @@ from .tile import column_share, column_tile, exp, for_each_lane
 
 @triton.jit
 def power(x):
-    """Of float64 not ``exp``: softmax 14 x 10 x 1712 x 197 takes 701 us by it, and 588 so (H100)."""
+    """Not ``exp`` of float64. softmax 14 x 10 x 1712 x 197: 588 us, by ``exp`` 701 (H100)."""
     return tl.exp(x) if x.dtype == tl.float64 else exp(x)
 
 

@@ -9,26 +9,36 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
-# Words of other programs that a thread reads at a time: all of 256 programs and 64 columns spilled 2 KB.
+# Words of other programs that a thread reads at a time. All words of 256 programs and 64 columns spilled 2 KB.
 WORDS = 2
 # 32-bit words of all inputs that a thread may hold.
 MAX_WORDS = 64
 # Loads of a thread side by side.
 MAX_DEPTH = 16
-# Columns that are read as they lie, programs of a row at most, and bytes to each program at least.
-MAX_INTERLEAVED, MAX_SPLITS, MIN_SPLIT_BYTES = 8, 1024, 16384
-# Of longer columns as they lie: the share of its tiles from which no other width is looked for, the most steps of a
-# vector and K in one, iterations at least of programs that write statistics of each element of a tile, and elements of
-# a program that merges them.
-FILLED, MAX_UNITS, MIN_ITERATIONS, MERGED_ELEMENTS = 0.85, 8, 8, 4096
-# Of [N, K] side by side a warp has half as many lanes, or a quarter, for so much less that is empty, unless a thread
-# would have more rows: softmax 400000 x 10 x 3 bf16 in 4 lanes 33 us, in 8, of which 6 are empty the second time, 58,
-# 800000 x 6 x 3 in 2 and 8 40.5 and 54.8. In lanes by twos neighbours read less side by side: 400000 x 29 x 3, of 15
-# rows each, 127 us, in 8 67 (16 elements to a thread, H100). 277777 x 5 x 9 in one lane 27.2 us, in two 30.0, 250000 x
-# 17 x 3 in 4 and 8 27.6 and 29.6 (8 elements).
-MIN_SAVED, MAX_ROWS_OF_FEWER_LANES = 0.15, 5
-# For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch and of an iteration.
-BYTES_PER_US, LAUNCH_US, ITERATION_US = 32000, 2.0, 0.7
+# Columns that are read as they lie (``interleaved``), at most.
+MAX_INTERLEAVED = 8
+# Programs of a row, at most.
+MAX_SPLITS = 1024
+# Bytes to each of them, at least.
+MIN_SPLIT_BYTES = 16384
+# Longer columns as they lie (``strided``): share of the tiles that a step fills from which no other width is tried.
+FILLED = 0.85
+# Steps of a vector and K in one, at most.
+MAX_UNITS = 8
+# Iterations of programs that write statistics of each element of a tile, at least.
+MIN_ITERATIONS = 8
+# Elements of a program that merges the statistics.
+MERGED_ELEMENTS = 4096
+# Share of the lanes' rows that half as many lanes, or a quarter, must save, for [N, K] side by side.
+# softmax 400000 x 10 x 3 bf16: 33 us in 4 lanes, in 8, of which 6 are empty the second time, 58 (H100).
+MIN_SAVED = 0.15
+# Rows of a thread then, at most: neighbours in fewer lanes read less side by side.
+# 400000 x 29 x 3 bf16: 127 us with 15 rows, in 8 lanes 67 (H100).
+MAX_ROWS_OF_FEWER_LANES = 5
+# For ``estimate``: bytes that a multiprocessor moves in a microsecond.
+BYTES_PER_US = 32000
+# Microseconds of a launch, and of an iteration.
+LAUNCH_US, ITERATION_US = 2.0, 0.7
 
 
 class Problem(NamedTuple):
@@ -228,8 +238,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
             raise ValueError("a row is of one program")
         block_m = warps * WARP // threads * max(elements // block_n, 1)
         if size == 8 and inputs == 1 and width >= WARP:
-            # Computing in float64 costs more than another tile's mask: softmax 32768 x 153 33.5 us, by 256 columns 35.7
-            # (PyTorch 34.4), 42665 x 439 106.2, by 512 111.3 (108.2, H100).
+            # Computing in float64 costs more than another tile's mask.
+            # softmax 32768 x 153: 33.5 us, by 256 columns 35.7 (H100).
             depth = cdiv(N, width)
         elif size == inputs == 2 and elements * inputs == MAX_WORDS and block_m == 1:
             depth = cdiv(N, width)  # of the gradient, by as few warps as can hold it
@@ -273,8 +283,8 @@ def resident(shape: Shape, limits: Limits) -> int:
 
 
 def _whole(problem: Problem, configuration: Configuration) -> Short:
-    """A program for each [N, K]. Its threads go along N no further than there are elements: 9 vectors each of 4479 x 2
-    float32 by 16 warps, where a tile of a power of two has 16.
+    """A program for each [N, K]. Its threads go along N only as far as there are elements: 16 warps have 9 vectors each
+    of 4479 x 2 float32, where a tile of a power of two has 16.
     """
     M, N, K, size, _ = problem
     vec, warps = configuration.vec, configuration.warps
@@ -289,8 +299,10 @@ def _whole(problem: Problem, configuration: Configuration) -> Short:
 
 
 def lanes_side_by_side(problem: Problem) -> int:
-    """Of [N, K] side by side: as many as a warp has for all columns, or fewer. A thread has two rows at least: softmax
-    1041666 x 4 x 3 bf16 28.6 us, with one 33.9, 625000 x 4 x 5 29.8 and 38.6, 446428 x 4 x 7 28.1 and 30.8 (H100).
+    """Lanes of each of several [N, K] side by side: as many as a warp has for all columns, or fewer. A thread has two
+    rows at least.
+
+    softmax 625000 x 4 x 5 bf16: 29.8 us, with one row 38.6 (H100).
     """
     _, N, K, size, _ = problem
     most = max(min(WARP * math.gcd(K, VECTOR_BYTES // size) // power_of_2(K), power_of_2(N) // 2), 1)
@@ -302,7 +314,7 @@ def lanes_side_by_side(problem: Problem) -> int:
 
 
 def _side_by_side(problem: Problem, configuration: Configuration) -> Short:
-    """Several [N, K] to a program. Lanes of a warp tell each other by shuffles; there are more if a thread would have
+    """Several [N, K] to a program. Lanes of a warp exchange by shuffles. There are more lanes if a thread would have
     more than its elements.
     """
     M, N, K, size, _ = problem
@@ -322,7 +334,7 @@ def _side_by_side(problem: Problem, configuration: Configuration) -> Short:
 
 
 def _strided(problem: Problem, configuration: Configuration, limits: Limits) -> Strided:
-    """The fewest elements to a step of which enough of the tiles are filled, in a tile if one can have them."""
+    """Tiles of the step with the fewest elements of which enough is filled; in one tile if it can have a step."""
     M, N, K, size, _ = problem
     elements, group = configuration.elements, max(configuration.group, 1)
     vec = VECTOR_BYTES // size

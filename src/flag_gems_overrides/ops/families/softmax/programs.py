@@ -11,15 +11,15 @@ from .launches import (
     resident,
 )
 
-# For how many rows groups read at a time: of L2 what is found again when a row is read backwards, and how many bytes
-# memory moves while the programs of a group wait for each other.
-FOUND_IN_L2, WAIT_BYTES = 0.8, 18e6
-# Of more than two rows at a time, which are not in step, L2 has all up to this share of it; beyond, twice as much as
-# there is too much is read again: softmax 4 x 3051068 float32 two at a time 47.7 us, all at once (49 MB) 53.0, the
-# gradients of 5 x 2863928 bf16 by two 47.1, at once (57 MB) 50.2, of 11 x 1048576 float32 by four (34 MB) 64.6, by six
-# (50 MB) 69.6, but softmax 3 x 7045805 bf16 at once (42 MB) 48.1, one by one 56.1 (H100).
+# Share of L2 that is found again when a row is read backwards.
+FOUND_IN_L2 = 0.8
+# Bytes that memory moves while the programs of a group wait for each other.
+WAIT_BYTES = 18e6
+# Share of L2 that holds more than two rows at a time, which are not in step. Beyond it twice the excess is read again.
+# softmax 3 x 7045805 bf16 (42 MB): 48.1 us at once, one by one 56.1; 4 x 3051068 float32 (49 MB): 53.0 at once, two at
+# a time 47.7 (H100).
 SEVERAL_IN_L2 = 0.7
-# Blocks in flight at least, however little of them L2 holds: with fewer, nothing hides the wait of a group.
+# Blocks in flight, at least, even if L2 holds little of them: with fewer, nothing hides the wait of a group.
 MIN_BLOCKS = 8
 
 
@@ -50,12 +50,11 @@ def group_of(blocks: int, block_bytes: int, shape: Shape, limits: Limits) -> int
 
 
 def group_of_rows(M: int, read_bytes: int, write_bytes: int, shape: Shape, limits: Limits) -> int:
-    """The same for rows of so many bytes: as many of them at a time as move the fewest bytes, of which each reads twice
-    what L2 does not hold, and waits for its group.
+    """The same for rows of so many bytes: as many at a time as move the fewest bytes. Each group reads twice what L2
+    does not hold, and waits.
 
-    The gradients of log_softmax 6 x 8242427 float32 260 us one by one, 282 two at a time and 303 by six, of 16 x
-    2000003 162 by two, 164 by four and 181 by eight, of softmax 13 x 8388608 bf16 299 one by one, 338 by two and 373 by
-    eight, softmax 20 x 6000000 float32 471, 442 and 550; 8 x 6620032 bf16 113 by four and 121 by eight (H100).
+    The gradient of log_softmax 6 x 8242427 float32: 260 us one by one, by six 303; of 16 x 2000003: 162 by two, by
+    eight 181 (H100).
     """
 
     def moved(rows: int) -> float:

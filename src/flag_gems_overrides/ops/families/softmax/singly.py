@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code=assignment
 """Columns that are loaded one by one in a loop (VEC = 1). A thread has one offset, to which it adds what is the same
-for all threads. With an address for each element of a tile, 4 bfloat16 of both inputs take 118 registers; so, 8 take
-64 (sm_90).
+for all threads. 8 bfloat16 of both inputs take 64 registers this way; with an address for each element of a tile 4 take
+118 (sm_90).
 """
 
 import triton

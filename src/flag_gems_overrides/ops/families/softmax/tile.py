@@ -23,10 +23,10 @@ DEPTH_AXIS = 1 if LANES_BEFORE_DEPTH else 0
 
 @triton.jit
 def exp(x, CLAMPED: tl.constexpr = False):
-    """e**x of numbers up to 709. A result that is no normal number is 0: tl.exp keeps those, which doubles its
-    instructions in float32, and in float64 is a branch for each element, so that none is computed beside another.
+    """e**x of numbers up to 709. A result that is no normal number is 0. tl.exp keeps those: that doubles its
+    instructions in float32, and is a branch for each element in float64, so that elements are computed one by one.
 
-    softmax 13 x 131411 float64 21.5 us so, by tl.exp 26.4, 39 x 9 x 131072 283 and 392 (H100).
+    softmax 13 x 131411 float64: 21.5 us, by tl.exp 26.4 (H100).
 
     Args:
         CLAMPED: of float64, how small numbers become 0: by which of the two nothing spills.
@@ -102,9 +102,9 @@ def short_columns(
 ):
     """(offsets, which n, mask) of the first LANES elements of COLUMNS neighbours of the M * K columns of [M, N, K].
 
-    LANES are along AXIS, the columns along the other. Where nothing tells Triton which dimension is contiguous it lays
-    threads along the first (3.6) or the last (3.7): along the columns, or loads are not coalesced. 7072 x 5 x 1647 bf16
-    with threads along N: 636 us, PyTorch 190.
+    LANES are along AXIS, the columns along the other. Where nothing tells Triton which dimension is contiguous, it lays
+    threads along the first (3.6) or the last (3.7). Threads should be along the columns, or loads are not coalesced:
+    7072 x 5 x 1647 bf16 takes 636 us with threads along N.
 
     There are less than 2**31 columns, so that no division is of 64 bits: 110 instructions fewer. VEC divides K, as
     :func:`whole_vectors` says it to the compiler, and COLUMNS: so many neighbours share a load, and a division by K.
