@@ -40,7 +40,7 @@ MAX_SHARED_WARPS = 8
 MAX_OF_HALF_VECTORS = 2400
 # Threads to a multiprocessor, by inputs, below which twice as many threads share a column: one warp to a scheduler
 # hides no latency.
-# softmax 100 x 50 x 255 float16: 5.76 us by 773 threads, by 193 6.33 (H100).
+# Forward 100 x 50 x 255 float16: 5.76 us by 773 threads, by 193 6.33 (H100).
 FEW_THREADS = {1: 600, 2: 320}
 # Elements of a column, by inputs, that each of these threads holds at least.
 MIN_SHARED = {1: 16, 2: 8}
@@ -75,7 +75,7 @@ MAX_REGISTERS_FOR_GROUP = 40
 MAX_HALF_EMPTY = 0.7
 # Estimate of tiles of 16 bits, in ps of 132 multiprocessors: an element of a tile, whether it exists or not, by
 # (8 warps or more, inputs); an element that exists, by inputs.
-# log_softmax 5000 x 70 x 68 float16: 69 us, by this 70 (H100).
+# softmax 5000 x 70 x 68 float16: 69 us, by this 70 (H100).
 PS_OF_TILE = {(True, 1): 1.0, (False, 1): 0.68, (True, 2): 0.92, (False, 2): 0.54}
 PS_OF_TILED = {1: 0.6, 2: 1.38}
 # The same of blocks as they lie, by inputs: a block that is not held as a whole; an element of a block.
@@ -338,8 +338,8 @@ def is_half_empty(problem: Problem, tiled: Split, limits: Limits) -> bool:
 
     Tiles take 128 registers. What exists takes 64, so that four programs run at once. Not where all run at once.
 
-    log_softmax 18990 x 1263 x 4 bf16: 194.6 us held, in tiles 210; softmax 10000 x 1000 x 4 float16: 86.4 and 85.8
-    (H100).
+    The gradient of log_softmax 18990 x 1263 x 4 bf16: 194.6 us, in tiles 210; of softmax 10000 x 1000 x 4 float16: 86.4
+    and 85.8 (H100).
     """
     if (problem.itemsize, problem.inputs) != (2, 2) or 2 * limits.sm_count >= problem.M:
         return False

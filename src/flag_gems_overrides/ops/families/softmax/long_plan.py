@@ -10,8 +10,8 @@ from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, cdiv, power_of_2
 from .launches import MAX_INTERLEAVED, Configuration, Problem, Split, launch_or_none
 from .programs import FOUND_IN_L2
 
-# Bytes moved from which odd columns of less than 8 bytes an element are read as they lie, by two launches of 3 us. By
-# columns a megabyte takes about 0.3 us more.
+# Bytes moved from which odd columns of less than 8 bytes an element are read as they lie. Two launches cost about
+# 3 us; by columns a megabyte takes about 0.3 us more.
 # The gradient of log_softmax 2 x 1000000 x 3 bf16 (36 MB): 24.2 us, by columns 34.3 (H100).
 MIN_INTERLEAVED_BYTES = 24 << 20
 # The same of columns loaded in pairs of 16 bits, which is K = 6.

@@ -114,7 +114,7 @@ def rows_of_one_tile(M: int, N: int, vec: int, size: int, inputs: int) -> Config
     if MANY_ROWS >= M:
         elements = min(elements, block_n)
     if vec == inputs == 1:
-        # Two threads to a row at least: softmax 2000000 x 7 bf16 24.7 us, by single threads 34.9. No more than 4
+        # Two threads to a row at least: 2000000 x 7 bf16 24.7 us, by single threads 34.9. No more than 4
         # elements of short rows: 131072 x 29 float32 12.3 us, with 8 17.7.
         elements = min(elements, max(block_n // 2, 4 if N == 3 else 1), 4 if block_n <= WARP else elements)
     elif vec == 1 and block_n >= WARP // 2 and (block_n <= WARP or _are_odd_gradients(M, block_n, size)):
