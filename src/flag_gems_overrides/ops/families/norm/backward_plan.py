@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole rows of the gradient, and how their partial sums are added. Measured on an H200."""
+"""Whole rows of the gradient, and how their partial sums are added.
+
+Figures that name no GPU are from an H200.
+"""
 
 from __future__ import annotations
 
@@ -11,39 +14,53 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_wit
 from .launches import Configuration, FewRows, PartialSums, Problem, launch_or_none, widest
 from .programs import BYTES_IN_FLIGHT, stages_within, warps_for
 
-# (partial sums to add at a time, columns, warps), the first and the last at most: where columns fill the device, and
-# where they do not. Gradients of bf16: 1024 x 65536 163 -> 148 us, 20 x 393216 138 -> 46, 16384 x 8192 209 -> 204,
-# 262144 x 64 38.4 -> 37.3, all against 128 sums of 16 columns by 8 warps; the next sizes on either side are 0 to 3 %
-# slower.
+# Most partial sums that a program adds at a time, its columns, and its most warps, where columns fill the device. The
+# next sizes on either side are 0 to 3 % slower. 1024 x 65536 bf16: 148 us, with (128, 16, 8) 163.
 WIDE_SUMS = (64, 32, 4)
+# The same where columns do not fill the device.
 NARROW_SUMS = (256, 8, 8)
 
-# Programs of several warps, where there are more rows than one launch takes (``few_rows``): to a multiprocessor, more
-# where two of them would not hold all rows, and the most elements of it, with those that are masked, by their size.
-MANY_WARPS_PER_SM, MORE_PER_SM, MIN_ROWS_OF_MANY_WARPS = 2, 4, 1024
-# Of float32 half as many in tiles of 64 columns or more: rms_norm's of 5000 x 252 16.0 us so, by pipelines 14.7 (H100).
+# Programs of a multiprocessor in ``many_warps``.
+MANY_WARPS_PER_SM = 2
+# The same where two of them would not hold all rows.
+MORE_PER_SM = 4
+# ``many_warps`` applies to more rows than this: fewer are for one launch (``few_rows``).
+MIN_ROWS_OF_MANY_WARPS = 1024
+# Most elements of a multiprocessor in ``many_warps``, with those that are masked, by bytes of an element. Float32 has
+# half as many in tiles of 64 columns or more. rms_norm of 5000 x 252: 16.0 us with as many, by pipelines 14.7 (H100).
 MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 16384, 8: 4096}
-# The widest tiles of which a thread may have 16 elements, not 8.
+# Widest tiles, in columns, of which a thread may have 16 elements instead of 8.
 MAX_WIDTH_OF_16 = 64
-# Of ``few_rows_of_edges``: the shortest rows, layer_norm's longest by 4 warps, and warps of all programs of a
-# multiprocessor, of which 8 run at once.
-MIN_FEW_EDGES, MAX_FEW_OF_FOUR_WARPS, WARPS_OF_FEW_EDGES = 1024, 3328, 22
-# Elements of a row alone of 16 bits, and those of a thread of up to 16 warps: layer_norm's of 1 x 3000 bf16 4.03 us by
-# few_rows, 3.59 so, but of 1 x 2000 float16 3.23 and 3.42, rms_norm's of 1 x 4001 bf16, by rows, 4.0 and 5.2 (H100).
-MIN_SINGLE_ROW, MAX_SINGLE_ROW, SINGLE_ROW_ELEMENTS = 2048, 4096, 4
-# Many short rows in chunks (``short_rows_in_chunks``): programs of a multiprocessor; of odd rows the shortest, the
-# longest by bytes of an element, and chunks; of pairs and fours of 16 bits the shortest and longest, and chunks.
+# ``few_rows_of_edges`` applies to rows that are longer than this, in elements.
+MIN_FEW_EDGES = 1024
+# Longest row of layer_norm for programs of 4 warps there; longer rows take 8.
+MAX_FEW_OF_FOUR_WARPS = 3328
+# Most warps of a multiprocessor there, of which 8 run at once.
+WARPS_OF_FEW_EDGES = 22
+# ``single_row`` applies to rows longer than the first number, up to the second. layer_norm of 1 x 3000 bf16: 3.59 us,
+# by ``few_rows`` 4.03; 1 x 2000 float16: 3.42 and 3.23 (H100).
+MIN_SINGLE_ROW, MAX_SINGLE_ROW = 2048, 4096
+# Elements of a thread there, by up to 16 warps.
+SINGLE_ROW_ELEMENTS = 4
+# Programs of a multiprocessor in ``short_rows_in_chunks``.
 IN_CHUNKS_PER_SM = 24
-MIN_ODD_IN_CHUNKS, CHUNKS_OF_ODD = 3, 8
+# Shortest odd row there, in elements.
+MIN_ODD_IN_CHUNKS = 3
+# Chunks of an odd row.
+CHUNKS_OF_ODD = 8
+# Longest odd row there, in elements, by bytes of an element.
 MAX_ODD_OF_LAYER_NORM, MAX_ODD_OF_RMS_NORM = {2: 255, 4: 47, 8: 47}, {2: 63, 4: 47}
-MIN_EVEN_IN_CHUNKS, MAX_EVEN_IN_CHUNKS, CHUNKS_OF_EVEN = 10, 62, 4
-# Fewest elements of a multiprocessor, with those that are masked, others being for programs of many warps: of odd rows
-# of up to 64 lanes, and of others.
+# Shortest and longest row of pairs or fours of 16 bits there, in elements.
+MIN_EVEN_IN_CHUNKS, MAX_EVEN_IN_CHUNKS = 10, 62
+# Chunks of a row of pairs or fours.
+CHUNKS_OF_EVEN = 4
+# ``short_rows_in_chunks`` applies where a multiprocessor has more elements than this, with those that are masked: the
+# first for odd rows of up to 64 columns, the second for others. Fewer are for ``many_warps``.
 MIN_ODD_ELEMENTS, MIN_ELEMENTS_IN_CHUNKS = 16384, 32768
 
 
 def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
-    """What suits ever longer rows."""
+    """Candidates in order: those for few or short rows come first. A candidate that does not apply is None."""
     yield little_gradient(problem)
     yield few_rows(problem, limits)
     yield few_rows_of_edges(problem, MAX_FEW_OF_FOUR_WARPS, limits)
@@ -51,10 +68,10 @@ def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | 
 
 
 def little_gradient(problem: Problem) -> Configuration | None:
-    """One program, and so no second kernel to launch.
+    """One program, so no second kernel is launched; None for more elements.
 
-    On the device bf16 128 x 32 takes 4.1 us, not 4.4, 17 x 1 3.0, not 4.1, 64 x 64 4.4, not 4.3. By four warps float32
-    424 x 1 3.1 us, by two 3.3, rms_norm's 300 x 2 3.2 and 3.6 (H100).
+    17 x 1 bf16: 3.0 us on the device, with a second kernel 4.1. rms_norm of 300 x 2 float32: 3.2 us by four warps, 3.6
+    by two (H100).
     """
     M, N, _, itemsize, *_ = problem
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
@@ -65,7 +82,7 @@ def little_gradient(problem: Problem) -> Configuration | None:
 
 
 def single_row(problem: Problem) -> Configuration | None:
-    """A few elements of a row alone of whole vectors to each thread; None for others."""
+    """A single row of whole vectors, with a few elements to each thread; None for others."""
     M, N, _, itemsize, *_ = problem
     vec = VECTOR_BYTES // itemsize
     if M != 1 or itemsize != 2 or N % vec or not MIN_SINGLE_ROW < N <= MAX_SINGLE_ROW:
@@ -74,14 +91,14 @@ def single_row(problem: Problem) -> Configuration | None:
 
 
 def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Configuration | None:
-    """Programs of up to 8 warps, without a pipeline, for many short rows: a tile to each program where registers hold
-    it. None for others, and for so many rows that the programs of one warp, each with a pipeline, are as many warps:
-    where a multiprocessor has more than ``most`` elements, by the width of a tile.
+    """Programs of up to 8 warps for many short rows, without a pipeline: one tile to each program, where registers hold
+    it.
 
-    rms_norm's of 262979 x 3 bf16 takes 9.1 us so, by one warp with 8 tiles in turn 16.2, layer_norm's 9.5 and 26.1;
-    rms_norm's of 20000 x 17 7.5 and 14.7, 60000 x 9 float32 9.8 and 16.9, 30000 x 7 float64 7.7 and 11.9, of pairs and
-    vectors 33857 x 22 bf16 8.2 and 14.0 (by two programs with two tiles each 9.8), 22491 x 32 float32 9.2 and 11.2,
-    2469 x 56 5.6 and 6.7 (H100).
+    None for others, and where a multiprocessor has more elements than ``most``, by the width of a tile: then there are
+    as many warps in programs of one warp, each with a pipeline.
+
+    layer_norm of 262979 x 3 bf16: 9.5 us, by one warp with 8 tiles one after the other 26.1; rms_norm of
+    2469 x 56 float32: 5.6 and 6.7 (H100).
     """
     M, N, _, itemsize, *_ = problem
     width, vec = power_of_2(N), math.gcd(N, VECTOR_BYTES // itemsize)
@@ -91,12 +108,12 @@ def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Con
     if M * width > min(most.get(width, 0), of_size) * limits.sm_count:
         return None
     half = 8 * WARP * 8 // width
-    # With 16 of more columns a thread has 144 to 171 registers, and only one of both programs fits.
+    # With 16 elements of more columns a thread has 144 to 171 registers, and only one of two programs fits.
     whole = half if itemsize == 8 or width > MAX_WIDTH_OF_16 else 2 * half
     rows, per_sm = power_of_2(cdiv(M, MANY_WARPS_PER_SM * limits.sm_count)), MANY_WARPS_PER_SM
     if rows > whole:
         if vec > 1 and width >= MAX_WIDTH_OF_16:
-            # 25000 x 60 bf16 15.9 us so, by pipelines 15.0, 20000 x 128 18.9 and 17.9 (H100).
+            # 25000 x 60 bf16: 15.9 us, by pipelines 15.0 (H100).
             return None
         per_sm = MORE_PER_SM if whole > half else MANY_WARPS_PER_SM
         rows = whole if whole * per_sm * limits.sm_count >= M else half
@@ -105,14 +122,12 @@ def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Con
 
 
 def short_rows_in_chunks(problem: Problem, longest: Mapping[int, int], limits: Limits) -> Configuration | None:
-    """A warp has odd rows in up to 8 chunks of as few lanes as that takes, pairs of 16 bits in 4, and fours if there
-    are only 3, so that few lanes have no element, without a pipeline; None for others. ``longest``: odd ones, by bytes.
+    """Short rows to programs of one warp, in chunks of few lanes, so that few lanes have no element, without a
+    pipeline: odd rows in up to 8 chunks, pairs of 16 bits in 4, and fours if a quarter of the lanes would have none.
+    None for others. ``longest``: odd rows, by bytes of an element.
 
-    layer_norm's of 1693816 x 37 float16 takes 179 us so, 303 with all lanes of a row at a time, by pipelines 352
-    (torch.compile 235), of 4210878 x 11 bf16 142 and 311, in chunks of twice as many lanes 164, 950300 x 5 float32 38
-    and 61, 500000 x 25 74 and 130, 262144 x 97 bf16 83 and 145, 500000 x 29 float64 160 and 181, but 100000 x 61
-    float32 46.3 and 45.1; of 1000000 x 22 bf16 72 and 129, in 8 chunks 74; rms_norm's of 1000000 x 13 float16 57 and
-    75, 500000 x 61 bf16 100 and 119, 500000 x 44 68 and 76 (H100).
+    layer_norm of 4210878 x 11 bf16: 142 us, with all lanes of a row at a time 311; 100000 x 61 float32: 46.3 and 45.1
+    (H100).
     """
     M, N, _, itemsize, *_ = problem
     width, vec = power_of_2(N), math.gcd(N, VECTOR_BYTES // itemsize)
@@ -131,26 +146,24 @@ def short_rows_in_chunks(problem: Problem, longest: Mapping[int, int], limits: L
 def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
     """One launch, where all of its programs run at once and columns take one iteration; None elsewhere."""
     M, N, *_ = problem
-    # 248 x 111 float16: 4.8 us with 4 warps, 6.3 with 8; by rows and partial sums 9.2.
+    # 248 x 111 float16: 4.8 us with 4 warps, 6.3 with 8, by rows and partial sums 9.2.
     warps = 8 if N > 1024 else 4
     found = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
     launched = launch_or_none(problem, found, limits)
     if not isinstance(launched, FewRows) or launched.column_rows < M:
         return None
-    # With up to 255 registers a thread 8 warps fit on an SM. Programs of long rows may come in two waves: 99 x 3240
-    # float32 of rms_norm 5.6 us by 201 programs, by rows and partial sums 7.4 (H100), 128 x 7632 bf16 7.8 by 248 and
-    # 13.0.
+    # With up to 255 registers a thread 8 warps fit on a multiprocessor. Programs of long rows may come in two waves.
+    # 128 x 7632 bf16: 7.8 us by 248 programs, by rows and partial sums 13.0.
     fits = launched.row_programs + launched.column_programs <= 2 * limits.sm_count
     return found if fits else None
 
 
 def few_rows_of_edges(problem: Problem, longest: int, limits: Limits) -> Configuration | None:
-    """One launch for rows of 16 bits that are no half vectors, in some waves of programs of 4 warps, of 8 if a row is
-    longer than ``longest``; None for others.
+    """One launch for rows of 16 bits that are no half vectors, in a few waves of programs of 4 warps, or of 8 for rows
+    that are longer than ``longest``; None for others.
 
-    layer_norm's of 256 x 3283 bf16 takes 9.15 us by 4 warps, by 8 11.3, by programs that share rows 13.1, of 300 x 3001
-    float16 11.5, 14.0 and 14.2, of 512 x 1501 10.0, 12.2, and by rows 11.9, but of 200 x 2500 bf16 by 8 9.8, by rows
-    9.3; rms_norm's of 256 x 3283 by 8 9.6, by rows 10.6, of 512 x 1501 by 4 8.7 and 9.4 (H100).
+    layer_norm of 256 x 3283 bf16: 9.15 us by 4 warps, by 8 11.3, by programs that share rows 13.1; 200 x 2500 bf16 by
+    8: 9.8, by rows 9.3 (H100).
     """
     M, N, _, itemsize, *_ = problem
     if limits.capability[0] != 9 or itemsize != 2 or N <= MIN_FEW_EDGES or N % 4 == 0:
@@ -170,21 +183,21 @@ def rows_of_few(N: int, warps: int) -> int:
 
 
 def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
-    """None if a row is too long for one program."""
+    """Whole rows to a program, with partial sums; None if a row is too long."""
     M, N, _, itemsize, *_ = problem
     span, lanes, unaligned = N // vec * vec, WARP * VECTOR_BYTES // itemsize, N % vec != 0
     # sm_100 takes more registers for the same code: 8 to 24 bytes spill with what sm_80 and sm_90 get.
     tight = limits.capability >= (10, 0)
-    # dweight, dbias, xhat and g are in registers, two for a float64 each.
-    # Edges take some too: 48 bytes of 8190 float32 spill.
+    # dweight, dbias, xhat and g are in registers, two for a float64. Edges take some too: 48 bytes of 8190 float32
+    # spill.
     if 8 * (span + 1024 * unaligned * (1 + tight)) * max(1, itemsize // 4) > limits.registers_per_sm:
         return None
     per_thread = 8 if itemsize == 8 else 16 if unaligned and tight else 32  # 16 float64 spill
-    # A row goes over all warps: Triton's pipeline mixes up the layout of a tile whose rows share them.
+    # All warps share a row: Triton's pipeline mixes up the layout of a tile whose rows share warps.
     row_bytes = span * itemsize
     max_warps = 4 if row_bytes <= 8192 else 8 if row_bytes <= 12288 or itemsize == 8 else 16
     if unaligned or (itemsize == 4 and row_bytes <= 16384) or (tight and row_bytes > 16384):
-        # 8192 x 4096 float32: 89 % with 8 warps, 85 % with 16; of edges 72 bytes spill with 16.
+        # 8192 x 4096 float32: 89 % of the bandwidth with 8 warps, 85 % with 16. With edges 72 bytes spill with 16.
         max_warps = 8 if unaligned and tight else min(max_warps, 8)
     warps = _tight_warps(span, lanes, max_warps, per_thread * itemsize // VECTOR_BYTES)
     block_n = min(power_of_2(span), warps * lanes)
@@ -192,22 +205,21 @@ def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configura
     if itemsize < 8 and (warps == 16 or (itemsize == 4 and chunks == 1 and warps > 1)):
         per_thread = 16  # a thread of 16 warps has 128 registers; 8 rows of 512 float32 spill
     if warps == 1 and (itemsize == 4 or block_n <= 64):
-        # 262144 x 64: 8 rows 36 and 58 us, bf16 and float32; 16 rows 43 and 70, and they spill on sm_80.
+        # 16 rows of a tile spill on sm_80. 262144 x 64 bf16: 36 us with 8 rows, 43 with 16.
         per_thread = min(per_thread, 16)
     block_m = min(power_of_2_within(warps * WARP * per_thread // (chunks * block_n)), power_of_2(M))
     tile_bytes = 2 * block_m * chunks * block_n * itemsize
     per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
     if vec == 1 < N:
-        # Elements that are loaded one by one have an address and a mask each: 1686941 x 3 float16 47.9 us with half of
-        # the rows, 53.3 with all, 25253273 x 9 bf16 1744 and 2951, 13001163 x 29 float64 4261 and 6185.
+        # Elements that are loaded one by one have an address and a mask each, so a tile has half of the rows.
+        # 25253273 x 9 bf16: 1744 us, with all rows 2951.
         block_m = max(block_m // 2, 1)
         if itemsize == 2 and per_sm <= 8 and 8 * block_m * 2 * per_sm * limits.sm_count <= M:
-            # Nothing copies 2 bytes to shared memory: their pipeline is in registers. Without it twice as many programs
-            # of a warp fit, with 128 registers a thread: layer_norm of 70811 x 65 bf16 47.7 us so, 57.3 with it, but
-            # 65534 x 85 float32 49.2 and 42.4 (H100).
+            # Nothing copies 2 bytes to shared memory, so their pipeline is in registers. Without it a thread has 128,
+            # and twice as many programs of a warp fit. layer_norm of 70811 x 65 bf16: 47.7 us, with it 57.3 (H100).
             return Configuration("rows", warps, vec, block_m, 2 * per_sm)
     else:
-        # 1048576 x 6 bf16 32.6 us by 8 programs to a multiprocessor, 37.0 by 16; 1156672 x 8 28.2 and 30.5.
+        # 1048576 x 6 bf16: 32.6 us by 8 programs to a multiprocessor, by 16 37.0.
         per_sm = min(per_sm, 8)
     stages = 4 if per_sm == 1 and block_m == 1 else 3
     if tight and tile_bytes >= BYTES_IN_FLIGHT:
@@ -218,7 +230,7 @@ def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configura
 def _tight_warps(span: int, lanes: int, max_warps: int, chunks: int) -> int:
     """Warps, up to ``max_warps``, that hold ``span`` in at most ``chunks`` chunks with the least left over.
 
-    65536 x 768 bf16 backward: 82 to 84 us by one warp with 3 chunks, 89 by 4 with one.
+    65536 x 768 bf16 backward: 82 to 84 us by one warp with 3 chunks, by 4 warps with one 89.
     """
     max_warps = min(warps_for(span, lanes), max_warps)
     max_chunks = max(chunks, cdiv(span, max_warps * lanes))

@@ -10,9 +10,12 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
 from .launches import Configuration, Flat, Loop, Problem, Rows, ShortRows, Split, launch
 from .two_passes_plan import TwoPasses
 
-# Bytes a multiprocessor moves in a microsecond; microseconds of a launch, of a second kernel that
-# starts early, of an iteration, and of an exchange between programs.
-BYTES_PER_US, LAUNCH_US, SECOND_US, ITERATION_US, EXCHANGE_US = 32000, 2.0, 1.2, 0.7, 1.5
+# Bytes that a multiprocessor moves in a microsecond.
+BYTES_PER_US = 32000
+# Microseconds of a launch, and of a second kernel that starts early.
+LAUNCH_US, SECOND_US = 2.0, 1.2
+# Microseconds of an iteration, and of an exchange between programs.
+ITERATION_US, EXCHANGE_US = 0.7, 1.5
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:

@@ -11,32 +11,38 @@ from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 from .two_passes_plan import TwoPasses, plan_two_passes
 
-# Programs that fit one SM on every device that Triton supports.
+# Programs that fit on a multiprocessor of every device that Triton supports.
 PROGRAMS_PER_SM = 16
-# Programs of a group whose words one warp polls: the more of them, the longer it takes.
+# Most programs of a group whose words one warp polls: polling takes longer with more.
 MAX_GROUP_OF_ONE_WARP = 64
-# And programs of a group that normalizes many rows in turn, each with a wait for all of them: 486 x 399816 float32 by
-# 98 programs 704 us and 128 x 441693 by 108 384, FlagGems, which reads rows twice, 677 and 223.
-MAX_GROUP_IN_TURN, MIN_TURNS = 64, 16
-# Of rows that a thread has whole.
+# Most programs of a group that normalizes many rows one after the other, each with a wait for all programs.
+# 128 x 441693 float32: 384 us by 108 programs, read twice 223 (FlagGems).
+MAX_GROUP_IN_TURN = 64
+# Rows of a group from which they are many.
+MIN_TURNS = 16
+# Most elements of a thread that has whole rows.
 MAX_SHORT_ELEMENTS = 64
-# Shorter rows are mostly edges.
+# Shortest row with edges, in elements: shorter rows would be mostly edges.
 MIN_UNALIGNED = 256
-# Vectors of a row tile, and of its sums where there are gradients, that a thread of up to 8 warps may hold.
+# Most vectors of a tile that a thread of up to 8 warps holds, by whether there are gradients, whose sums take as many.
 MAX_VECTORS = {False: 8, True: 4}
-# And of an odd row with limited registers (``odd_row_in_fewest_waves``), and of a row of float32 to a program of 16
-# warps that loads weight and bias late.
-MAX_VECTORS_OF_ODD, MAX_VECTORS_OF_FLOAT32 = 12, 16
-# Rows in flight that are read twice: what a share of L2 holds, but a few at least. With fewer, nothing hides a group's
-# wait.
-L2_SHARE, MIN_GROUPS = 0.5, 8
-# A program of a group waits for the others, at each turn, about as long as it takes for so many blocks (estimated).
+# The same for an odd row with limited registers (``odd_row``).
+MAX_VECTORS_OF_ODD = 12
+# The same for float32 by a program of 16 warps that loads weight and bias late.
+MAX_VECTORS_OF_FLOAT32 = 16
+# Rows in flight that are read twice: those that this share of L2 holds.
+L2_SHARE = 0.5
+# Fewest groups with such rows: with fewer, nothing hides a group's wait.
+MIN_GROUPS = 8
+# Blocks that take as long as a program's wait for the others of its group, at each iteration (estimated).
 TURN_BLOCKS = 1
-# Partial sums of which there may be four to a multiprocessor: 11011 x 68 bf16 10.6 us, by two 13.8, 1594 x 84 6.07 and
-# 6.36, but 3000 x 200 9.51 and 9.47, 10000 x 128 10.7 and 10.6 (H100).
+# Most columns of partial sums for four programs to a multiprocessor; more columns have two. 11011 x 68 bf16: 10.6 us,
+# by two 13.8; 10000 x 128: 10.7, by two 10.6 (H100).
 SHORT_SUMS = 84
-# Elements of a tile of columns to a thread, and a cache line.
-COLUMN_ELEMENTS, COLUMN_BYTES = 32, 128
+# Elements of a thread of a tile of columns.
+COLUMN_ELEMENTS = 32
+# Bytes of a cache line.
+COLUMN_BYTES = 128
 
 
 class Problem(NamedTuple):
@@ -56,9 +62,8 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. Kernels: flat, columns, short, rows, split, loop, few_rows; which field counts for which
-    is in their functions below.
-    """
+    """What the tuner chooses. Kernels: flat, columns, short, rows, split, loop, few_rows; their functions below say
+    which fields count."""
 
     kernel: str
     warps: int
@@ -81,7 +86,7 @@ class Flat(NamedTuple):
 
 
 class ShortRows(NamedTuple):
-    """Rows of a few elements, ``rows`` of them, which are whole vectors of ``vec``, to a thread: short_rows.py."""
+    """Rows of a few elements (short_rows.py). A thread has ``rows`` of them, which together are vectors of ``vec``."""
 
     programs: int
     block_m: int
@@ -142,8 +147,8 @@ class Loop(NamedTuple):
     def block(self) -> int:
         """Words of a group that a program waits for together: those of a warp, or one for each thread.
 
-        Each wait takes as long as a load from L2, 0.7 us: rms_norm of 2 x 2097120 float32 by 264 programs to a row
-        25.7 us so, 31.6 with 32 words at a time; layer_norm of 4 x 584248 float16 14.7 and 15.5 (H100).
+        Each wait takes as long as a load from L2, 0.7 us. rms_norm of 2 x 2097120 float32 by 264 programs to a row:
+        25.7 us, with 32 words at a time 31.6 (H100).
         """
         return WARP if self.group <= WARP else WARP * self.warps
 
@@ -180,7 +185,7 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
-    """ValueError if the problem cannot be launched so."""
+    """ValueError if the problem cannot be launched with this configuration."""
     _check(configuration.warps in (1, 2, 4, 8, 16), "warps are a power of two up to 16")
     return _LAUNCHES[configuration.kernel](problem, configuration, limits)
 
@@ -203,7 +208,7 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
 
 
 def _short_rows(problem: Problem, configuration: Configuration, limits: Limits) -> ShortRows:
-    """As many rows to a thread as are whole vectors."""
+    """A thread has the fewest rows that are whole vectors together."""
     M, N, _, itemsize, backward, _ = problem
     _, warps, vec, *_ = configuration
     rows = vec // math.gcd(N, vec)
@@ -226,8 +231,8 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     span = N // vec * vec
     block_n = min(power_of_2(span) // max(min_chunks, 1), warps * WARP * VECTOR_BYTES // itemsize)
     _check(block_n == power_of_2(block_n) >= vec, "chunks are of whole vectors")
-    # An element of a tile for each thread at least: Triton takes loads of fewer for cheap, repeats them in the layouts
-    # of numbers of a row, of which each thread has all elements, and goes from one to the other by shared memory.
+    # Each thread has at least one element of a tile. Of smaller tiles Triton repeats the loads in the layout of one
+    # number for each row, where each thread has all elements, and changes layouts through shared memory.
     block_n = max(block_n, warps * WARP // block_m)
     chunks = cdiv(span, block_n)
     tile = block_m * chunks * block_n
@@ -235,7 +240,7 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     words = 4 * per_thread * (4 if backward else 1) * max(1, itemsize // 4)
     available = min(limits.registers_per_sm // (WARP * warps), 256)
     _check(per_thread == 1 or words <= 2 * available, "a tile takes half of the registers")
-    # Each element of its own has an address and a mask: of 4 chunks of 8 bf16 80 bytes spill.
+    # Elements that are loaded one by one have an address and a mask each: of 4 chunks of 8 bf16 80 bytes spill.
     _check(vec > 1 or chunks == 1 or per_thread <= 16, "few elements are loaded one by one")
     max_chunks = (2 if backward else 1) * MAX_VECTORS[backward]
     if late and registers:
@@ -251,7 +256,8 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     if per_sm:
         max_programs = limits.sm_count * per_sm
         if backward:
-            # Each stores a row of partial sums: two to an SM, of short ones four, or one for every 8 tiles, if more.
+            # Each program stores a row of partial sums: two to a multiprocessor, of short rows four, or one for every 8
+            # tiles.
             few = (4 if N <= SHORT_SUMS else 2) * limits.sm_count
             max_programs = min(max_programs, max(few, cdiv(M, 8 * block_m)))
         programs = _programs(M, block_m, max_programs, vec, unaligned)
@@ -267,8 +273,8 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
 def _programs(M: int, block_m: int, max_programs: int, vec: int, unaligned: bool) -> int:
     programs = cdiv(M, block_m)
     if unaligned:
-        # All rows of a program start equally far from a vector. With fewer rows than its tile has, most lanes would be
-        # masked: 4092 x 261 float16 by 4092 programs of four took 11 us, FlagGems 7.5.
+        # All rows of a program start equally far from a vector. If there are fewer rows than its tile has, most lanes
+        # are masked: 4092 x 261 float16 by 4092 programs of four took 11 us (FlagGems 7.5).
         programs, max_programs = cdiv(programs, vec) * vec, max(max_programs // vec, 1) * vec
     return min(programs, max_programs, M)
 
@@ -282,12 +288,11 @@ def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Sp
     _check(block_n <= N, "a slice is shorter than its row")
     unaligned = N % vec != 0
     if not backward and itemsize == 2 and not unaligned and problem.residual == (warps == 1):
-        # With a fourth 8 to 16 bytes spill: of 4 chunks by four warps with 128 registers, and with a residual of 8 by
-        # one (Triton 3.6). 95 x 18048 bf16 and a residual 10.4 us, 11.3 so, 1000 x 30112 70.6 and 73.0, without one
-        # 19616 float16 5.21 and 5.27, 603 x 67088 bf16 78.3 and 77.5 to 78.9 (H100).
+        # A fourth stage spills 8 to 16 bytes: of 4 chunks by four warps with 128 registers, and with a residual of 8 by
+        # one (Triton 3.6). 95 x 18048 bf16 with a residual: 10.4 us with three, 11.3 with four (H100).
         stages = min(stages, 3)
     shared = (stages - 1) * chunks * block_n * itemsize * problem.inputs + 2048
-    # Each quarter of a multiprocessor has its own registers: at 152 a thread, 12 warps run at once and not 13.
+    # Each quarter of a multiprocessor has its own registers: with 152 a thread, 12 warps run at once, not 13.
     quarter = limits.registers_per_sm // 4 // (cdiv(registers, 8) * 8 * WARP)
     threads = warps * WARP
     per_sm = min(PROGRAMS_PER_SM, 4 * quarter // warps, limits.threads_per_sm // threads, limits.shared_bytes // shared)
@@ -350,11 +355,10 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
 
 
 def _rows_at_once(M: int, blocks: int, most: int, resident: int) -> int:
-    """Groups, up to ``most``, whose turns take the least time: for the blocks of a program, and a wait for others.
+    """Groups, up to ``most``, whose iterations take the least time: for the blocks of a program, and a wait for others.
 
-    As few as take no more turns: 64 x 262144 float32 three turns of 22 rows, not of 25. 112 x 524288 bf16 takes 161 us
-    by 23 groups, whose 5 turns are of 12 blocks, 157 by 16, whose 7 are of 8; rms_norm of 200 x 131072 bf16 58 us at
-    once, 52 in two turns (H100).
+    As few groups as take no more iterations. rms_norm of 200 x 131072 bf16: 58 us in one iteration, 52 in two;
+    112 x 524288 bf16: 161 us by 23 groups, 5 iterations of 12 blocks, 157 by 16, 7 of 8 (H100).
     """
 
     def cost(groups: int) -> int:
@@ -366,10 +370,10 @@ def _rows_at_once(M: int, blocks: int, most: int, resident: int) -> int:
 
 
 def max_chunks_of_loop(problem: Problem, limits: Limits, registers: int = 128) -> int:
-    """Vectors that a thread may have of a block, or as many elements that are loaded one by one.
+    """Most vectors of a block in a thread, or as many elements that are loaded one by one.
 
-    Of 8 float64 16 bytes spill on sm_80 and sm_100, forward with 128 registers up to 24 on sm_90, too (20 x 1048578,
-    Triton 3.6). Of 16 single elements and their residual 136 (486 x 399817 float32 and bf16, Triton 3.7).
+    Of 8 float64 16 bytes spill on sm_80 and sm_100, and up to 24 on sm_90 with 128 registers (20 x 1048578, Triton
+    3.6). Of 16 single elements with a residual 136 bytes spill (486 x 399817 float32 and bf16, Triton 3.7).
     """
     _, N, _, itemsize, _, residual = problem
     if itemsize == 8:
@@ -384,14 +388,14 @@ def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) ->
     _check(backward, "gradients only")
     block_n = power_of_2(N)
     wide = max(1, itemsize // 4)
-    # Of 16384 float32 columns 224 bytes spill with 16 warps, of 4096 by 4 warps 8, of 1000 float16 by 2 warps 40.
+    # With fewer 40 bytes of 1000 float16 columns spill by 2 warps; of 16384 float32 columns 224 by 16, of 4096 8 by 4.
     _check(warps >= 4, "columns have enough threads")
     per_thread = 32 if itemsize == 2 else 16
     _check(block_m * block_n * wide <= min(per_thread * warps, 256) * WARP, "a row is one tile")
     _check(block_m == power_of_2(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     elements = COLUMN_ELEMENTS * warps * WARP // wide
     rows = power_of_2(M)
-    # A cache line at least, and of few rows a vector for each thread.
+    # At least a cache line. Of few rows each thread has a vector.
     columns = max(COLUMN_BYTES // itemsize, warps * WARP * (VECTOR_BYTES // itemsize) // rows)
     columns = min(max(min(columns, elements // rows), VECTOR_BYTES // itemsize), block_n)
     column_rows = min(rows, elements // columns)

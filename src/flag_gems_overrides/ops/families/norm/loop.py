@@ -53,11 +53,11 @@ def layer_norm_loop(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Two passes over the columns of a slice, the second backwards, so that it starts with what is in the cache. What
-    is read for the last time, and written, leaves the cache first: 12 x 7 x 1586562 float32 836 us so, else 882, 256 x
-    1048576 1105 and 1139 (H100). Not of rows with edges, of which 8 bytes would spill. And what is read again stays:
-    64 x 837024 float32 225 us, 231 without, 112 x 600000 bf16 133 and 140, with a residual 60 x 1048576 209 and 213,
-    but 8 x 5000000 float32 200 and 198 (H100).
+    """Two passes over the columns of a slice, the second backwards, so that it starts with what is in the cache.
+
+    What is read for the last time, and what is written, leaves the cache first, except for rows with edges, of which 8
+    bytes would spill. 12 x 7 x 1586562 float32: 836 us, otherwise 882 (H100). What is read again stays.
+    112 x 600000 bf16: 133 us, otherwise 140; 8 x 5000000 float32: 200 and 198 (H100).
 
     The first pass updates the mean and the sum of squared deviations of each lane's elements (Welford); the lanes are
     merged at the end, and the programs of the group.
@@ -102,7 +102,7 @@ def layer_norm_loop(
             mask = columns < size
             x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC, FIRST)
             delta = tl.where(mask, x - lane_mean, 0.0)
-            # Of float64 20 x 393216 took 365 us with a division for each element, 248 with one for all.
+            # One division for all elements. 20 x 393216 float64: 248 us, with a division for each element 365.
             lane_mean += delta * (1.0 / tl.cast(block + 1, ACC))
             lane_squares += delta * tl.where(mask, x - lane_mean, 0.0)
         counts = tl.where(last * BLOCK_N + lanes < size, last + 1, last).to(ACC)

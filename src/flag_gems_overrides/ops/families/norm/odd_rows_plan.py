@@ -9,38 +9,52 @@ from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
 from .launches import Configuration, Problem, Split, launch_or_none
 
-# Of 4103 elements 8 bytes would spill with 72 registers.
+# Shortest and longest row of ``odd_row``, in elements. With 72 registers 8 bytes of 4103 would spill.
 MIN_N, MAX_N = 4104, 16383
-# More rows of up to so many elements are for pipelines of 4 warps, of which two fit: 4000 x 5001 bf16 43.5 us, by a
-# program for each 43.3. Longer ones would be for pipelines of 8, of which one fits: 3000 x 8879 float16 61.9 and 54.9.
-MAX_OF_TWO_PIPELINES, MAX_ELEMENTS_PER_SM = 8192, 65536
-# Registers to which a thread is limited, and the chunks of a row that four warps hold with them without a spill (Triton
-# 3.6). Of six chunks 40 bytes spill with 72, of eight 8 with 96, of twelve 8 with 128.
+# Rows that are shorter than this, in elements, have pipelines of 4 warps, of which two fit; longer ones would have
+# pipelines of 8, of which one fits. 3000 x 8879 float16: 54.9 us, by pipelines 61.9.
+MAX_OF_TWO_PIPELINES = 8192
+# Most elements of a multiprocessor in shorter rows; more are for pipelines. 4000 x 5001 bf16: 43.3 us, by pipelines
+# 43.5.
+MAX_ELEMENTS_PER_SM = 65536
+# Chunks of a row that four warps hold without a spill (Triton 3.6), by the registers to which a thread is limited. Of
+# six chunks 40 bytes spill with 72, of eight 8 with 96, of twelve 8 with 128.
 HELD = {128: 11, 96: 7, 72: 5}
-# Otherwise rows are for programs of 8 warps, of which three fit up to so many elements, two up to so many, else one.
-THREE_OF_8_WARPS, TWO_OF_8_WARPS = 6144, 14343
-# Of a launch by 4 and 8 warps, of all rows that are on the multiprocessors at once, and of each element of those of one
-# of them: in us. They hold to about 10 % for 25 timings of 300 to 3000 rows of 5001 to 14001. After so many waves the
-# multiprocessors are no longer at the same, the last wave takes less, and later ones begin while others end: 8000 x
-# 9001 bf16, 15 waves of 4 warps, takes 122.3 us, by 8 126.5, shared 132.1.
-OF_ROWS, OF_WAVE, OF_ELEMENT, WAVES_TOGETHER = {4: 5.0, 8: 6.0}, 1.7, 2.1e-4, 4
-# A smaller share of a third wave or a later one is done beside the others: 800 x 6001 bf16, 2.02 waves of 8 warps, 18.2
-# us, in two of 4 warps 18.8.
+# Rows of fewer elements than this leave room for three programs of 8 warps on a multiprocessor.
+THREE_OF_8_WARPS = 6144
+# Rows of up to this many elements leave room for two, longer rows for one.
+TWO_OF_8_WARPS = 14343
+# Estimate of a launch in us, within about 10 % of 25 timings of 300 to 3000 rows of 5001 to 14001: its start, by warps.
+OF_ROWS = {4: 5.0, 8: 6.0}
+# Each wave: all rows that are on the multiprocessors at once.
+OF_WAVE = 1.7
+# Each element of a wave's rows on one multiprocessor.
+OF_ELEMENT = 2.1e-4
+# After this number of waves they are no longer in step: new programs start while others end, and the last wave is
+# shorter. 8000 x 9001 bf16, 15 waves of 4 warps: 122.3 us, by 8 126.5.
+WAVES_TOGETHER = 4
+# A third or later wave that has a smaller share of the rows is hidden by the others. 800 x 6001 bf16, 2.02 waves of 8
+# warps: 18.2 us, in two waves of 4 warps 18.8.
 LITTLE_OF_A_WAVE = 1 / 16
-# Of a launch of programs of one warp that share rows, which load weight and bias once, and of each turn, and the most
-# of these: of 3000 x 11781 bf16, in 18, nothing is gained (66.9 us and 66.8), of 4000 x 15999, in 31, 109.4 and 108.0.
-OF_GROUPS, OF_TURN, MAX_SHARED_TURNS = 8, 3.35, 16
-# Odd rows that would otherwise go through pipelines of 8 warps: the fewest elements of a row, the most with a residual
-# and of rms_norm, and the most rows with a residual for each multiprocessor. Others were not timed.
-MIN_N_OF_PIPELINES, MAX_N_OF_SUMS, MAX_N_OF_RMS_NORM, MAX_SUMS_PER_SM = 8201, 10247, 9223, 16
+# Estimate in us of a launch of programs of one warp that share rows, which load weight and bias once: its start.
+OF_GROUPS = 8
+# Each iteration of these programs.
+OF_TURN = 3.35
+# Most iterations of them. In 18, nothing is gained: 3000 x 11781 bf16 66.9 us and 66.8.
+MAX_SHARED_TURNS = 16
+# Shortest odd row, in elements, that would otherwise go through pipelines of 8 warps.
+MIN_N_OF_PIPELINES = 8201
+# Longest such row with a residual, and of rms_norm. Longer rows were not timed.
+MAX_N_OF_SUMS, MAX_N_OF_RMS_NORM = 10247, 9223
+# Most such rows of a multiprocessor, with a residual. More were not timed.
+MAX_SUMS_PER_SM = 16
 
 
 def odd_sum(problem: Problem, limits: Limits) -> Configuration | None:
-    """A row and its residual to a program of 8 warps, of which two fit, instead of pipelines, of which one does; None
+    """A row and its residual to a program of 8 warps, of which two fit, instead of pipelines, of which one fits; None
     for others. For layer_norm alone.
 
-    skip_layer_norm of 300 x 8879 bf16 takes 17.6 us so, by pipelines 19.0, of 641 x 8879 25.6 and 27.2, of 1500 x 9001
-    float16 43.9 and 47.2, but of 500 x 7001 bf16, late anyway, 19.2 and 19.4.
+    skip_layer_norm of 300 x 8879 bf16: 17.6 us, by pipelines 19.0; 500 x 7001 bf16: 19.2 and 19.4.
     """
     M, N, _, itemsize, _, residual = problem
     if not residual or not _is_odd_forward(problem, limits):
@@ -53,7 +67,7 @@ def odd_sum(problem: Problem, limits: Limits) -> Configuration | None:
 def odd_row_of_rms_norm(problem: Problem, limits: Limits) -> Configuration | None:
     """A row to a program of 4 warps instead of pipelines; None for others.
 
-    rms_norm of 3000 x 8879 float16 takes 44.4 us so, by 8 warps 45.2, by pipelines 47.9.
+    rms_norm of 3000 x 8879 float16: 44.4 us, by 8 warps 45.2, by pipelines 47.9.
     """
     _, N, _, itemsize, _, residual = problem
     if residual or not _is_odd_forward(problem, limits):
@@ -64,13 +78,13 @@ def odd_row_of_rms_norm(problem: Problem, limits: Limits) -> Configuration | Non
 
 
 def odd_row(problem: Problem, limits: Limits) -> Configuration | None:
-    """Programs of four warps with limited registers, so that all rows come in fewer waves, or programs of one warp that
-    share the rows; None for others, and where neither is faster than programs of 8 warps. For layer_norm alone: of
-    rms_norm, with one sum and no bias, three programs of 8 warps fit anyway, of 69 registers for 8879 elements.
+    """Programs of four warps with limited registers, so that all rows take fewer waves, or programs of one warp that
+    share rows; None for others, and where programs of 8 warps are faster.
 
-    layer_norm of 641 x 5001 bf16 takes 12.1 us in one wave, by 8 warps in two 14.3, of 500 x 7001 14.3 and 16.6, of 300
-    x 8879 12.6 and 15.0, of 1500 x 5001 float16 in two 22.8, in four 25.0; shared 641 x 8879 float16 21.1, in two waves
-    24.6, by 8 warps 22.7, 641 x 11781 23.3 and 26.8, 700 x 14001 bf16 26.5 and 30.5.
+    For layer_norm alone: rms_norm has one sum and no bias, so three programs of 8 warps fit (69 registers of 8879
+    elements).
+
+    layer_norm of 300 x 8879 bf16: 12.6 us, by 8 warps 15.0; 700 x 14001 bf16, shared: 26.5 and 30.5.
     """
     M, N, _, itemsize, _, residual = problem
     if residual or not _is_odd_forward(problem, limits):
@@ -96,13 +110,13 @@ def odd_row(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _is_odd_forward(problem: Problem, limits: Limits) -> bool:
-    """Of 16 bits, on GPUs like those that were measured."""
+    """Whether the problem is forward, with odd rows of 16 bits, on a GPU like those that were measured."""
     hopper = limits.capability[0] == 9
     return hopper and not problem.backward and problem.itemsize == 2 and problem.N % 2 == 1
 
 
 def _of_rows(problem: Problem, warps: int, at_once: int, limits: Limits) -> float:
-    """The time, estimated, that rows take of which so many are on a multiprocessor at once."""
+    """Estimated microseconds of programs with a row each, ``at_once`` of them on a multiprocessor at once."""
     M, N, *_ = problem
     waves = M / (at_once * limits.sm_count)
     if waves <= WAVES_TOGETHER:

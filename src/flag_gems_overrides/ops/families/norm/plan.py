@@ -34,30 +34,26 @@ from .long_plan import loop, splits
 from .many_rows_plan import many_pairs, two_of_256
 from .odd_rows_plan import odd_row, odd_sum
 
-# Shorter rows are not tried by several programs each.
+# Shortest row, in elements, that the tuner tries by several programs.
 MIN_SPLIT = 4096
-# With more rows the table's loops are not taken for odd rows of 16 bits, whose elements they loaded one by one when it
-# was tuned: 40 x 262117 bf16 takes 51.5 us so, 36.8 with vectors and edges. Nor those by two programs to a
-# multiprocessor, where now there are four: 51 x 725424 float16 takes 106 us so, by four 89.6 (H100).
+# Most odd rows of 16 bits for which a loop of the table is taken. The table was tuned when loops read them one by one,
+# by two programs to a multiprocessor. 51 x 725424 float16: 106 us by the table's loop, by four programs to a
+# multiprocessor 89.6 (H100).
 MAX_ROWS_OF_SINGLES = 4
-# Gradients of more rows than this are not tried in one launch: columns would take too many iterations.
+# Most rows whose gradients the tuner tries in one launch: of more, columns would take too many iterations.
 MAX_FEW_ROWS = 2048
-# Elements of a multiprocessor that are for programs of many warps, by the width of a tile (``many_warps``): a tile to
-# each program. 41229 x 9 bf16 takes 7.8 us so and 20.8 by pipelines, 34585 x 13 float32 8.9 and 17.5, 250000 x 3 10.7
-# and 13.9, 20000 x 25 bf16 10.5 and 21.0, 30001 x 21 float32 12.6 and 18.6, 16000 x 25 float64 13.4 and 15.3, 3030 x 47
-# float16 6.0 and 9.6, 33857 x 22 9.0 and 17.3, but 130000 x 31 bf16, of several tiles, 40.7 to 59.7 and 33.4, 40491 x
-# 33 float16 19.9 and 19.4, 60000 x 60 23.9 and 21.7 (H100).
+# Most elements of a multiprocessor for programs of many warps (``many_warps``), by the columns of a tile: a tile to
+# each program. 41229 x 9 bf16: 7.8 us, by pipelines 20.8; 40491 x 33 float16: 19.9 and 19.4 (H100).
 MANY_ELEMENTS = {4: 16384, 8: 16384, 16: 16384, 32: 16384, 64: 16384}
-# Of layer_norm alone, of 16 bits, more columns too, in several tiles: 16519 x 123 float16 19.0 and 29.9, 30001 x 123
-# 31.7 and 35.5, but 9000 x 201 bf16 20.5 and 18.2, 5000 x 101 float32 11.7 and 11.1, 4000 x 77 float64 13.1 and 12.5
-# (H100).
+# The same for layer_norm of 16 bits alone, in several tiles. 16519 x 123 float16: 19.0 us, by pipelines 29.9;
+# 9000 x 201 bf16: 20.5 and 18.2 (H100).
 MANY_WIDE_ELEMENTS = {128: 32768}
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
     _, N, _, itemsize, backward, residual = problem
-    # How many short rows a tile has depends on the next power of two: a tile of 4 rows of 17 float64 had 32768 x 7 take
-    # 8.1 us, FlagGems 4.1.
+    # Rows of a tile depend on the next power of two of N. With a tile of 4 rows of 17 float64 32768 x 7 takes 8.1 us
+    # (FlagGems 4.1).
     short = N if N < 8 else power_of_2(N) if N < MIN_UNALIGNED else 0
     return backward, residual, itemsize, short, math.gcd(N, VECTOR_BYTES // itemsize)
 
@@ -75,7 +71,7 @@ def _choose(problem: Problem, limits: Limits) -> Configuration:
         if each.kernel == "loop" and problem.M > MAX_ROWS_OF_SINGLES:
             outdated = each.vec < by_default.vec or (read_twice and each.registers > by_default.registers)
         else:
-            # 80 x 2343 bf16 takes 4.4 us by one launch, by the groups of 131 x 5831 9.6, by rows 6.8 (H100).
+            # 80 x 2343 bf16: 4.4 us by one launch, by rows 6.8, by the table's groups for 131 x 5831 9.6 (H100).
             outdated = in_one_launch and each.kernel in ("rows", "split")
         return not outdated and launch_or_none(problem, each, limits) is not None
 
@@ -87,7 +83,7 @@ def _choose(problem: Problem, limits: Limits) -> Configuration:
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
-    """The default, and what is worth timing next to it: legal, and each another launch."""
+    """The default, and others worth timing: legal, and each another launch."""
     default = _of_layer_norm(problem, limits) or _default(problem, limits)
     found: dict[Launch, Configuration] = {}
     for candidate in (default, *_alternatives(problem, default, limits)):
@@ -103,9 +99,10 @@ def plan(problem: Problem, limits: Limits) -> Launch:
 
 
 def rows(problem: Problem, limits: Limits) -> Rows | None:
-    """The launch of whole rows that is chosen for rms_norm, or comes first; None if a row is too long for one program.
+    """The launch of whole rows that is chosen for rms_norm, or the first candidate; None if a row is too long for one
+    program.
 
-    Without what is for layer_norm alone.
+    Without candidates for layer_norm alone.
     """
     defaults = (each for each in _defaults(problem, limits) if each is not None)
     for found in (_choose(problem, limits), *defaults):
@@ -116,7 +113,7 @@ def rows(problem: Problem, limits: Limits) -> Rows | None:
 
 
 def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
-    """What was timed for layer_norm alone, of which rms_norm has less to do."""
+    """Candidates for layer_norm alone, of which rms_norm was not timed or has less to do."""
     if problem.backward:
         wide = many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
         return wide or short_rows_in_chunks(problem, MAX_ODD_OF_LAYER_NORM, limits)
@@ -129,7 +126,7 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
-    """What no table has: its rows are of others, which divide into pipelines otherwise."""
+    """Configurations that no table has: a table's problem has other rows, which divide into pipelines otherwise."""
     if problem.backward:
         return single_row(problem) or many_warps(problem, MANY_ELEMENTS, limits)
     return (
@@ -143,7 +140,7 @@ def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _default(problem: Problem, limits: Limits) -> Configuration:
-    """The first that is legal of what suits ever longer rows."""
+    """The first legal candidate, otherwise a loop."""
     for found in _defaults(problem, limits):
         if found is not None and launch_or_none(problem, found, limits) is not None:
             return found
@@ -157,7 +154,7 @@ def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None
 
 
 def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> Iterator[Configuration]:
-    """What is worth timing next to the default; some may not be legal."""
+    """Configurations worth timing next to the default; some may not be legal."""
     M, N, _, itemsize, backward, _ = problem
     common = math.gcd(N, VECTOR_BYTES // itemsize)
     for field in () if default.kernel == "split" else ("warps", "rows", "per_sm"):

@@ -311,10 +311,10 @@ def rows_options(rows: Rows, M: int) -> dict[str, int | bool]:
 
 
 def parameters_options(rows: Rows, most: int) -> dict[str, int | bool]:
-    """How weight and bias are loaded. Late, of more than ``most`` chunks half as many at a time: all would spill where
-    they are misaligned, 280 bytes of 32768 bf16 by 16 warps, and of 16384 float32 leave room for one program of 16
-    warps, not for two (112 registers and 64). Each time is waited for: rms_norm of 216 x 16384 float32 takes 15.9 us by
-    twos, one by one 16.9, of 400 x 16384 25.0 and 27.1, of 216 x 32768 bf16 18.9 and 20.6 (H100).
+    """How weight and bias are loaded. Where they are late and a row has more than ``most`` chunks, half of ``most`` are
+    loaded at a time: all would spill where they are misaligned, 280 bytes of 32768 bf16 by 16 warps.
+
+    Each load is waited for. rms_norm of 216 x 16384 float32: 15.9 us by two at a time, 16.9 one by one (H100).
     """
     return {"LATE": rows.late, "AT_ONCE": most // 2 if rows.late and rows.chunks > most else rows.chunks}
 

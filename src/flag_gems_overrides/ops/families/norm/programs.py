@@ -6,8 +6,8 @@ from __future__ import annotations
 from ...launch.devices import Limits
 from ...launch.sizes import cdiv, power_of_2
 
-# Bytes that the programs of one SM load at a time, at each stage of their pipelines. DRAM is busy from here on: with 8
-# warps of 16 KB or 16 warps of 2 KB alike, fewer bytes lose bandwidth and more programs cost partial sums.
+# Bytes that the programs of a multiprocessor load at a time, at each stage of their pipelines. They keep DRAM busy:
+# fewer bytes lose bandwidth, more programs cost partial sums.
 BYTES_IN_FLIGHT = 32768
 MAX_WARPS = 16
 

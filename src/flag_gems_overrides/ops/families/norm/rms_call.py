@@ -50,8 +50,8 @@ def compute_forward(
 def compute_forward_alone(
     x: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None, eps: float | None
 ) -> torch.Tensor:
-    """The normalized rows alone: of short ones the statistic would be as many bytes. 17 x 407398 x 1 float32 takes
-    25.2 us, 34.8 with it (H100)."""
+    """The normalized rows alone. Of short rows the statistic would be as many bytes. 17 x 407398 x 1 float32: 25.2 us,
+    with it 34.8 (H100)."""
     return _forward(x, normalized_shape, weight, eps, False, None)[0]
 
 

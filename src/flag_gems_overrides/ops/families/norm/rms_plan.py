@@ -36,74 +36,89 @@ from .plan import plan, rows
 from .programs import MAX_WARPS
 from .two_passes_plan import TwoPasses, plan_two_passes
 
-# Of a program that goes over a row in tiles, by a pipeline, besides two of them.
-BYTES_IN_FLIGHT, TILE_OF_PIPELINE = 16384, 8192
-# And of one of 16 warps for each row, without a pipeline, where those at once are no larger a share of L2: 3253 x 44208
-# float16 takes 236 us so, by 264 pipelines of 8 warps 265, 700 x 20000 float32 46.9 and 53.6. Of a larger share rows
-# are shared: 1500 x 60000 bf16 147 us, by a program for each 161, by pipelines 176, 2000 x 40000 float32 244, 264 and
-# 309, but 3253 x 44208 float16 265 (H100).
-TILE_OF_OWN_ROW, SHARE_OF_OWN_ROWS = 16384, 0.5
-# Longer rows of float32 leave a multiprocessor one program of 16 warps, or hardly two (``_late_row``).
+# A program that reads a row in tiles by a pipeline: bytes in flight, beyond two tiles.
+BYTES_IN_FLIGHT = 16384
+# Bytes of a tile of such a pipeline.
+TILE_OF_PIPELINE = 8192
+# Bytes of a tile where a row has a program of 16 warps of its own, without a pipeline. 700 x 20000 float32: 46.9 us, by
+# pipelines of 8 warps 53.6 (H100).
+TILE_OF_OWN_ROW = 16384
+# Largest share of L2 of the rows that these programs read at once; rows of a larger share are shared.
+# 1500 x 60000 bf16: 147 us shared, by a program for each row 161, by pipelines 176 (H100).
+SHARE_OF_OWN_ROWS = 0.5
+# Longest row of float32, in elements, of which a multiprocessor runs two programs of 16 warps (``_late_row``).
 MAX_OF_TWO_PROGRAMS = 16384
-# Two kernels for a single row of more elements, or of float64. By programs that share rows, and by two kernels: 128 x
-# 96656 bf16 24 and 28 us, 128 x 301048 float32 120 and 135; on an H100 64 x 262144 float32 68 and 81, 20 x 2097152
-# float16 89 and 101, 2 x 2097120 float32 26 and 29, 1 x 116109 bf16 6.3 and 8.6, 1 x 50257 float32 5.9 and 7.0, 1 x
-# 60056 float16 5.6 and 6.7, 1 x 1000000 float32 12.4 and 12.7, 1 x 2237052 bf16 14.9 and 14.7.
+# Longest single row, in elements, that several programs share. Longer rows and those of float64 take two kernels.
+# 1 x 116109 bf16: 6.3 us shared, by two kernels 8.6; 1 x 2237052 bf16: 14.9 and 14.7 (H100).
 MAX_SHARED_ROW = 1 << 20
-# So many rows of 16 bits for each multiprocessor are shared too, float32 and sums with a residual only if there is
-# less than one: 351 x 59296 float16 39.0 us, by a program for each row 44.4, 700 x 59296 75.2 and 81.1, 300 x 40000
-# bf16 25.9 and 27.6, but 500 x 59296 float32 108.6 and 108.6 (H100).
+# Rows of 16 bits are shared if a multiprocessor has fewer than this; float32 and sums with a residual if it has less
+# than one. 351 x 59296 float16: 39.0 us, by a program for each row 44.4; 500 x 59296 float32: 108.6 and 108.6 (H100).
 SHARED_TURNS = 8
-# Rows of a pipeline up to which each has a program instead (``_early``): 800 x 16384 bf16 has 3.03.
+# Most rows of a pipeline for which each row has a program instead (``_early``). 800 x 16384 bf16 has 3.03.
 MAX_TURNS = 3.5
 
-# Of rows of 16 bits that are no half vectors, one to a program of 16 warps (``_long_row_with_edges``): the longest with
-# an early weight, and the least share of what multiprocessors do at once that is used.
-MAX_EARLY_EDGES, EVEN_TURNS = 24583, 0.75
-# Warps of the programs that share rows of whole vectors in turn, where two kernels read dy and x the second time from
-# L2: 20 x 300000 float16 takes 40.1 us by three groups of 74 programs of 4 warps, by two kernels 31.9, but 24 x 60000,
-# by 17 of 59 of one warp, 15.9 and 16.1, 2048 x 23952 bf16, by 44 of 47, 130 and 187 (H100).
+# Longest row of ``_long_row_with_edges`` that loads the weight early, in elements.
+MAX_EARLY_EDGES = 24583
+# Where a multiprocessor has one row at a time: the least share of the multiprocessors that work, over all iterations.
+EVEN_TURNS = 0.75
+# Most warps of programs that share rows of whole vectors in L2 in several iterations; otherwise two kernels read dy and
+# x again from L2. 20 x 300000 float16, 4 warps: 40.1 us, by two kernels 31.9; 24 x 60000, one warp: 15.9 and 16.1
+# (H100).
 MAX_WARPS_OF_WHOLE = 2
-# Fewest long odd rows of float32 that are read as vectors and edges: of 20 x 614089, by up to 32 programs to a row, 8
+# Fewest long odd rows of float32 that are read as vectors and edges. Of 20 x 614089, by up to 32 programs to a row, 8
 # bytes would spill (Triton 3.6).
 MIN_ROWS_OF_VECTORS = 129
-# Rows of single elements that are longer are read as vectors and edges (8192 x 6457); shorter ones were not timed so.
+# Rows of single elements are read as vectors and edges if they are longer than this (8192 x 6457). Shorter rows were
+# not timed.
 MIN_ROW_OF_EDGES = 4096
-# Of rows of pairs of 16 bits (``_row_of_pairs``): the shortest and longest, and the fewest for each multiprocessor.
-MIN_ROW_OF_PAIRS, MAX_ROW_OF_PAIRS, MIN_ROWS_OF_PAIRS_PER_SM = 642, 1024, 64
+# Shortest and longest row of ``_row_of_pairs``, in elements.
+MIN_ROW_OF_PAIRS, MAX_ROW_OF_PAIRS = 642, 1024
+# Fewest rows of a multiprocessor for ``_row_of_pairs``.
+MIN_ROWS_OF_PAIRS_PER_SM = 64
 
-# Rows of one warp that are for programs of four (``_short_rows_of_four_warps``): of single elements the most lanes, and
-# the fewest for each multiprocessor.
-MAX_SHORT_SINGLES, MIN_SHORT_SINGLES_PER_SM = 32, 64
+# Most columns of a tile of single elements for ``_short_rows_of_four_warps``.
+MAX_SHORT_SINGLES = 32
+# Fewest rows of a multiprocessor for these tiles.
+MIN_SHORT_SINGLES_PER_SM = 64
 
-# Gradients in one launch, where its programs of 128 registers a thread all run at once: of so many rows and warps for
-# each multiprocessor. By rows and partial sums, and so: 6 x 1000 float32 5.0 and 3.5 us, 64 x 100 float16 5.6 and 3.6,
-# 333 x 217 bf16 5.8 and 4.1, 80 x 1947 float32 7.1 and 4.6, 99 x 3240 7.4 and 5.6, 941 x 235 7.4 and 6.6, 1000 x 256
-# bf16 6.6 and 6.1; 2000 x 63 float16 7.8 and 7.3, by a tile to each program 6.1 (H100).
-MAX_FEW_ROWS, WARPS_OF_FEW_ROWS = 1024, 16
-# Longer rows with edges take 8 warps, of which others were not timed.
+# Most rows whose gradients are computed in one launch. 6 x 1000 float32: 3.5 us, by rows and partial sums 5.0;
+# 2000 x 63 float16: 7.3 and 7.8, but by a tile to each program 6.1 (H100).
+MAX_FEW_ROWS = 1024
+# Most warps of a multiprocessor for it: with 128 registers a thread, all of them run at once.
+WARPS_OF_FEW_ROWS = 16
+# Longest row with edges for programs of 4 warps, in elements; longer rows take 8 and were not timed otherwise.
 MAX_EDGES_OF_FOUR_WARPS = 2048
-# As many elements are a single program's: 64 x 100 float16 takes 5.9 us by one of 8 warps.
+# Most elements, with those that are masked, whose gradient one program computes. 64 x 100 float16: 5.9 us by one
+# program of 8 warps, in one launch of several programs 3.6 (H100).
 MAX_OF_ONE_PROGRAM = 1024
-# Elements of a multiprocessor that are for programs of many warps, by the width of a tile (``many_warps``), those of 16
-# bits in several tiles to a program: 522439 x 7 bf16 takes 21.8 us so and 29.2 by pipelines, 90773 x 9 float16 14.7 and
-# 19.2, 60000 x 41 bf16 22.2 and 24.1, 33000 x 31 float32 11.4 and 17.2, 16000 x 33 10.8 and 11.8, but 100001 x 33 38.1
-# and 35.2, 65534 x 85 49.2 and 43.9; 8403 x 161 float16 14.5 and 16.3; 110000 x 22 bf16 18.5 and 22.2, 11011 x 68 10.9
-# and 13.8, 574480 x 2 10.5 and 12.0 (H100).
+# Most elements of a multiprocessor for programs of many warps (``many_warps``), with those that are masked, by the
+# columns of a tile. 33000 x 31 float32: 11.4 us, by pipelines 17.2; 100001 x 33 float32: 38.1 and 35.2 (H100).
 MANY_ELEMENTS = {2: 9216, 4: 16384, 8: 32768, 16: 16384, 32: 32768, 64: 30720, 128: 20480, 256: 20480}
-# Shorter rows are in chunks (``short_rows_in_chunks``) only beyond what is for many warps: 522439 x 7 bf16 26.9 us so,
-# by many warps 23.7 (H100).
+# Shorter rows, in elements, are in chunks (``short_rows_in_chunks``) only where they are too many for ``many_warps``.
+# 522439 x 7 bf16: 23.7 us by many warps, in chunks 26.9 (H100).
 MIN_IN_CHUNKS = 9
-# Many odd rows of one warp: lanes of a row, and fewest turns of a program, by bytes of an element, and programs of a
-# multiprocessor.
-ODD_IN_TURN, MIN_ODD_TURNS, ODD_PROGRAMS_PER_SM = {2: (128, 256), 4: (128,)}, {2: 8, 4: 32}, 24
-# Of many rows of fours of 16 bits, a quarter or more of whose lanes would have no element, in chunks (``_fours``): the
-# longest row by its lanes, lanes of a chunk, elements of a thread, with lanes of the width, programs of a
-# multiprocessor, and fewest turns of each.
-MAX_OF_FOURS, LANES_OF_FOURS, ELEMENTS_OF_FOURS = {128: 96, 256: 160}, 32, 32
-FOURS_PER_SM, MIN_TURNS_OF_FOURS = 12, 8
-# Of odd rows of float32 in pipelines of two warps: lanes of a row, times as many programs, and fewest turns of each.
-WIDE_ODD, MORE_WIDE_ODD, MIN_WIDE_ODD_TURNS = 256, 2, 32
+# Columns of a tile of odd rows of one warp that take no pipeline and more programs, by bytes of an element.
+ODD_IN_TURN = {2: (128, 256), 4: (128,)}
+# Fewest iterations of these programs, by bytes of an element.
+MIN_ODD_TURNS = {2: 8, 4: 32}
+# Number of these programs of a multiprocessor.
+ODD_PROGRAMS_PER_SM = 24
+# Longest row of ``_fours`` by the columns of its tile, in elements: a quarter of the lanes or more would have none.
+MAX_OF_FOURS = {128: 96, 256: 160}
+# Columns of a chunk in ``_fours``.
+LANES_OF_FOURS = 32
+# Elements of a thread in ``_fours``, with those that are masked.
+ELEMENTS_OF_FOURS = 32
+# Programs of a multiprocessor in ``_fours``.
+FOURS_PER_SM = 12
+# Fewest iterations of a program of ``_fours``.
+MIN_TURNS_OF_FOURS = 8
+# Columns of a tile of odd rows of float32 that take more pipelines of two warps.
+WIDE_ODD = 256
+# Factor by which these pipelines are more.
+MORE_WIDE_ODD = 2
+# Fewest iterations of each of these pipelines.
+MIN_WIDE_ODD_TURNS = 32
 
 
 class Split(NamedTuple):
@@ -121,9 +136,9 @@ class Split(NamedTuple):
 def plan_forward(
     problem: Problem, limits: Limits, configuration: Configuration | None = None
 ) -> Flat | ShortRows | Rows | Loop | Split:
-    """How to normalize the rows of ``problem``, which is one of the forward pass; with a configuration, so.
+    """How to normalize the rows of ``problem``, by ``configuration`` if there is one.
 
-    ValueError if the problem cannot be launched so.
+    ValueError if the problem cannot be launched with it.
     """
     M, N, _, element_size, *_ = problem
     if configuration is not None:
@@ -136,15 +151,15 @@ def plan_forward(
     if found is not None:
         late_edges = problem.residual and found.unaligned and found.late and element_size == 2
         if late_edges and (found.warps, found.chunks) == (2, 4):
-            # By two warps 32 bytes of float16 spill (Triton 3.6): 1480 x 1933 30.2 us, 30.1 so (H100).
+            # By two warps 32 bytes of float16 spill (Triton 3.6). 1480 x 1933: 30.2 us by four, 30.1 by two (H100).
             found = found._replace(warps=4, chunks=2, block_n=2 * found.block_n)
-        # Where no other program reads while one waits for the weight, it is not loaded late: 7 x 16368 float32 4.8 us,
-        # late 7.0, 100 x 16384 9.2 and 11.1, 16 x 32768 float16 5.1 and 7.4 (H100; FlagGems 5.9 for the first).
+        # A late weight is one more wait, which only other programs of the multiprocessor hide. 7 x 16368 float32:
+        # 4.8 us early, 7.0 late (H100).
         return found._replace(late=found.late and (limits.sm_count < M or found.unaligned))
     if M == 1 and (N > MAX_SHARED_ROW or element_size == 8):
         single = _split(N, element_size, limits)
-        # A single row of any length is read in whole vectors and a tail: 1 x 1100001 bf16 10.0 us, 12.0 by single
-        # elements, 1 x 139510617 377 and 463; 1 x 3000001 float32 23.7 and 23.6 (H100).
+        # A single row of 16 bits is read in whole vectors and a tail. 1 x 139510617 bf16: 377 us, by single elements
+        # 463; 1 x 3000001 float32: 23.7 and 23.6 (H100).
         return single._replace(vec=VECTOR_BYTES // element_size) if element_size == 2 else single
     vec = math.gcd(N, VECTOR_BYTES // element_size)
     whole = vec * element_size == VECTOR_BYTES
@@ -156,7 +171,7 @@ def plan_forward(
     # Two programs to a multiprocessor with a row each, which L2 holds for the second reading.
     tile = TILE_OF_PIPELINE if pipelined else TILE_OF_OWN_ROW
     block_n = tile // element_size
-    # Of whole blocks, as any slice, so that the compiler sees vectors.
+    # A multiple of the block, so that the compiler sees vectors.
     slice_size = cdiv(N, block_n) * block_n
     if not pipelined:
         return Loop(M, 1, slice_size, block_n, vec, 1, MAX_WARPS, 0)
@@ -172,12 +187,13 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> F
 
 
 def shared_loop(problem: Problem) -> Configuration:
-    """Four programs to a multiprocessor, which share no more rows than L2 holds: 32 bytes to a thread, but with a
-    residual 16 of odd rows of 16 bits, whose weights are loaded one by one, and of float64. 507 x 200817 float32 takes
-    328 us, 425 by one program to a row.
+    """Four programs to a multiprocessor, which share no more rows than L2 holds. 507 x 200817 float32: 328 us, by one
+    program to a row 425.
 
-    Odd rows of 16 bits are read as vectors and edges: 425 x 178003 bf16 takes 144 us so, with 16 bytes to a thread 147,
-    element by element 208 (H100; FlagGems 197).
+    A thread has 32 bytes of a block. It has 16 of odd rows of 16 bits with a residual, whose weights are loaded one by
+    one, and of float64 with a residual.
+
+    Odd rows of 16 bits are read as vectors and edges. 425 x 178003 bf16: 144 us, element by element 208 (H100).
     """
     M, N, _, itemsize, _, residual = problem
     odd = itemsize == 2 and N % 2 == 1
@@ -189,8 +205,10 @@ def shared_loop(problem: Problem) -> Configuration:
 
 
 def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
-    """Instead of pipelines or of several programs to a row, one that loads the weight after the statistics. With a
-    residual one for a few short rows, too. None instead of others."""
+    """A program with a row, or with a few short ones, instead of ``found``; None where ``found`` is better.
+
+    Most of these programs load the weight after the statistics.
+    """
     N, vector, block_n = problem.N, VECTOR_BYTES // problem.itemsize, power_of_2(problem.N)
     many, configuration = many_rows(problem, limits), None
     pairs = _row_of_pairs(problem, limits)
@@ -199,7 +217,7 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     elif found is not None and found.warps == 1 and found.stages == 1 and found.vec * problem.itemsize < VECTOR_BYTES:
         configuration = _short_rows_of_four_warps(problem, found, limits)
     elif found is None or (found.stages > 1 and many):
-        # Without a bias and a mean two programs of 16 warps fit: 4096 x 16384.
+        # Without a bias and a mean two programs of 16 warps fit (4096 x 16384).
         configuration = _late_row(problem, limits) or long_row_with_edges(problem, limits)
         configuration = configuration or odd_row_of_rms_norm(problem, limits)
     elif found.stages > 1 and limits.sm_count < problem.M <= MAX_TURNS * found.programs and not problem.residual:
@@ -207,16 +225,18 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     elif found.vec == 1 and N > MIN_ROW_OF_EDGES and many:
         configuration = long_row_with_edges(problem, limits)
     elif problem.residual and problem.itemsize == 2 and N % vector == 0 and 256 <= block_n <= 1024 and many:
-        # 65536 x 496 bf16 68 us, 77 by warps with two rows each.
+        # 65536 x 496 bf16: 68 us, by warps with two rows each 77.
         configuration = Configuration("rows", 4, vector, 2048 // block_n, late=True)
     launched = configuration and launch_or_none(problem, configuration, limits)
     return launched if isinstance(launched, Rows) else None
 
 
 def _late_row(problem: Problem, limits: Limits) -> Configuration | None:
-    """``late_row``; longer rows of float32, of which a multiprocessor has one at once, only where most multiprocessors
-    have one in the end. 920 x 27680 float32 takes 76.4 us so, in a loop 83.5 (torch.compile 76.5), 700 x 20000 40.6 and
-    46.9 (H100)."""
+    """``late_row``. Where a multiprocessor has one row of float32 at a time, most multiprocessors need one in the last
+    iteration; otherwise None.
+
+    700 x 20000 float32: 40.6 us, in a loop 46.9 (H100).
+    """
     alone = problem.itemsize == 4 and problem.N > MAX_OF_TWO_PROGRAMS
     if alone and not (limits.capability[0] == 9 and limits.sm_count < problem.M and _even(problem.M, limits)):
         return None
@@ -224,17 +244,17 @@ def _late_row(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _even(M: int, limits: Limits) -> bool:
-    """Whether enough multiprocessors have a row in the end, where each has one at a time."""
+    """Whether enough multiprocessors have a row in the last iteration, where each has one row at a time."""
     return EVEN_TURNS * cdiv(M, limits.sm_count) * limits.sm_count <= M
 
 
 def _long_row_with_edges(problem: Problem, limits: Limits) -> Rows | None:
-    """A row of 16 bits to a program of 16 warps, one on a multiprocessor, which holds it; None, for a loop that reads
-    it twice, where it is too long or too few multiprocessors have one in the end, and for half vectors.
+    """A row of 16 bits with edges to a program of 16 warps, which holds it, one on a multiprocessor. None, for a loop
+    that reads a row twice, where a row is too long or of half vectors, or where too few multiprocessors have one in the
+    last iteration.
 
-    rms_norm of 579 x 20361 bf16 takes 28.9 us so, with a late weight 29.9, in a loop 34.1, of 579 x 20362 29.0, 29.9
-    and 33.7, of 579 x 24001 float16 31.8, 33.0 and 35.1, of 400 x 17001 20.4, 21.6 and 21.1, of 1000 x 30001 bf16 57.4
-    late and 68.4 (H100).
+    rms_norm of 579 x 20361 bf16: 28.9 us, with a late weight 29.9, in a loop 34.1; 400 x 17001 float16: 20.4, 21.6 and
+    21.1 (H100).
     """
     M, N, _, itemsize, _, residual = problem
     if limits.capability[0] != 9 or itemsize != 2 or residual or N % 4 == 0:
@@ -250,8 +270,7 @@ def _row_of_pairs(problem: Problem, limits: Limits) -> Configuration | None:
     """A row of pairs of 16 bits to a program of two warps, instead of pipelines that read whole vectors and edges; None
     for others.
 
-    rms_norm of 16384 x 738 float16 takes 22.6 us so, by one warp 22.8, by two with edges 23.1, by pipelines 23.7, of
-    9000 x 1002 bf16 18.5, with edges 18.9 and by pipelines 19.6 (H100). Others were not timed so.
+    rms_norm of 16384 x 738 float16: 22.6 us, by one warp 22.8, by pipelines 23.7 (H100). Other lengths were not timed.
     """
     M, N, _, itemsize, _, residual = problem
     if limits.capability[0] != 9 or itemsize != 2 or residual or N % 4 != 2:
@@ -262,8 +281,10 @@ def _row_of_pairs(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _short_rows_of_four_warps(problem: Problem, found: Rows, limits: Limits) -> Configuration | None:
-    """``rows_of_four_warps``, and twice as many rows of few single elements to a program of four warps: 16389 x 17
-    float32 takes 3.84 us so, with four times as many 4.11, by one warp 4.36 (H100); None for others."""
+    """``rows_of_four_warps``, or twice as many rows of few single elements to a program of four warps; None for others.
+
+    16389 x 17 float32: 3.84 us, with four times as many rows 4.11, by one warp 4.36 (H100).
+    """
     M, _, _, itemsize, _, residual = problem
     if limits.capability[0] != 9 or residual:
         return None
@@ -276,10 +297,10 @@ def _short_rows_of_four_warps(problem: Problem, found: Rows, limits: Limits) -> 
 
 
 def _early(problem: Problem) -> Configuration | None:
-    """A row to a program of 8 warps or more, of float32 of 4, which loads the weight with it, instead of pipelines with
-    few rows; None for others. 400 x 8192 float32 takes 14.6 us so, by 264 pipelines 15.5, 300 x 16384 bf16 13.4 and
-    14.9, 800 x 16384 24.3 and 26.1, 700 x 8192 float32 21.3 and 22.1, 216 x 8192, one to a pipeline, 10.5 and 10.7, 400
-    x 4096 10.0 and 10.7 (H100). Shorter ones were not timed so.
+    """A row to a program of at least 8 warps, of float32 at least 4, with an early weight, instead of pipelines with
+    few rows. None for others: shorter rows were not timed.
+
+    300 x 16384 bf16: 13.4 us, by pipelines 14.9; 216 x 8192 float32, one row to a pipeline: 10.5 and 10.7 (H100).
     """
     found, fewest = late_row(problem), 4 if problem.itemsize == 4 else 8
     return found._replace(late=False) if found is not None and found.warps >= fewest else None
@@ -300,19 +321,19 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
         return plan_two_passes(M, N, element_size, limits)
     in_turn = not found.unaligned and 8 * found.programs * found.block_m <= M
     if in_turn and element_size == 2 and (found.warps, found.block_m, found.block_n) == (2, 4, 512):
-        # Of four rows of two warps 8 bytes spill: 64357 x 384 float16 61.1 us, 60.7 so (H100, Triton 3.6).
+        # By two warps with four rows 8 bytes of 64357 x 384 float16 spill: 60.7 us, with two rows 61.1 (H100, Triton
+        # 3.6).
         return found._replace(block_m=2, programs=2 * found.programs)
     if in_turn and (found.warps, found.vec) == (1, 1) and found.block_n in ODD_IN_TURN.get(element_size, ()):
-        # Eight elements to a thread, without a pipeline, by more programs, which have 63 to 72 registers a thread, not
-        # 91: 262144 x 97 bf16 87.9 us, 111 by four rows at a time (torch.compile 102), by 32 programs to a
-        # multiprocessor 93.8, of float32 129 and 135, 131072 x 181 bf16 87.6 and 94.5, but 60000 x 127 float32, of 9.5
-        # turns, 54.0 and 48.1 (H100).
+        # Eight elements to a thread and no pipeline: a thread has 63 to 72 registers instead of 91, so more programs
+        # fit. 262144 x 97 bf16: 87.9 us, with four rows at a time 111; 60000 x 127 float32, 9.5 iterations: 54.0 and
+        # 48.1 (H100).
         block_m, programs = 8 * WARP // found.block_n, ODD_PROGRAMS_PER_SM * limits.sm_count
         if MIN_ODD_TURNS[element_size] * programs * block_m <= M:
             return found._replace(block_m=block_m, programs=programs, stages=1)
     if in_turn and element_size == 4 and (found.warps, found.vec, found.block_n) == (2, 1, WIDE_ODD):
-        # 1260181 x 197 takes 1127 us by eight programs to a multiprocessor, 1200 by four, 300000 x 201 278 and 294
-        # (H100). Fewer rows were not timed so.
+        # Eight programs to a multiprocessor instead of four. 1260181 x 197: 1127 us, by four 1200 (H100). Fewer rows
+        # were not timed.
         programs = MORE_WIDE_ODD * found.programs
         if MIN_WIDE_ODD_TURNS * programs * found.block_m <= M:
             return found._replace(programs=programs)
@@ -325,9 +346,9 @@ def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows 
 def plan_shared_backward(
     M: int, N: int, element_size: int, planned: FewRows | Rows | TwoPasses, limits: Limits
 ) -> launches.Split | None:
-    """Instead of two kernels that both read dy and x, one whose programs share rows, as layer_norm's.
+    """One kernel whose programs share rows, as layer_norm's, instead of two kernels that both read dy and x.
 
-    Not for rows of whole vectors in L2 that come in turns of programs of more than MAX_WARPS_OF_WHOLE warps.
+    None for rows of whole vectors in L2 that take several iterations of programs of more than MAX_WARPS_OF_WHOLE warps.
     """
     problem = Problem(M, N, 1, element_size, True)
     if not isinstance(planned, TwoPasses) or limits.capability[0] != 9:
@@ -342,11 +363,10 @@ def plan_shared_backward(
 
 
 def _fours(problem: Problem, limits: Limits) -> Configuration | None:
-    """Rows of fours of 16 bits in chunks of which few lanes have no element; None for others.
+    """Rows of fours of 16 bits in chunks, so that few lanes have no element; None for others.
 
-    1048576 x 76 bf16 takes 191 us so, 202 in chunks of half as many lanes, 214 with all lanes of a row at a time
-    (torch.compile 203), 400000 x 68 80 in chunks of half as many and 90, 400000 x 140 141 and 147 (H100). Rows of pairs
-    and fewer rows were not timed so.
+    1048576 x 76 bf16: 191 us, with all lanes of a row at a time 214; 400000 x 140: 141 and 147 (H100). Rows of pairs
+    and fewer rows were not timed.
     """
     M, N, _, element_size, *_ = problem
     width = power_of_2(N)
@@ -359,7 +379,7 @@ def _fours(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _few_rows(problem: Problem, limits: Limits) -> FewRows | None:
-    """One launch, without partial sums; None where one program has no partial sums either, and for others."""
+    """One launch, without partial sums; None where one program is enough, and for others."""
     M, N, *_ = problem
     one = power_of_2(M) * power_of_2(N) <= MAX_OF_ONE_PROGRAM and little_gradient(problem) is not None
     if one or not 1 < M <= MAX_FEW_ROWS:
@@ -381,14 +401,14 @@ def _one_launch(problem: Problem, warps: int, limits: Limits) -> FewRows | None:
         return None
     elements = launched.column_rows * launched.columns
     if element_size == 2 and warps == 4 and elements == 32 * WARP * warps and launched.columns >= 16:
-        # Of 32 elements to a thread 8 bytes of 64 x 64 bf16 spill and 56 of 128 x 33 float16 (Triton 3.6).
+        # With 32 elements to a thread 8 bytes of 64 x 64 bf16 spill, and 56 of 128 x 33 float16 (Triton 3.6).
         columns = launched.columns // 2
         launched = launched._replace(columns=columns, column_programs=cdiv(N, columns))
     return launched
 
 
 def _split(N: int, element_size: int, limits: Limits) -> Split:
-    """Of a single row."""
+    """Two kernels for a single row."""
     block_n = 4 * WARP * VECTOR_BYTES // element_size  # one vector to a thread
     splits = max(1, min(4 * limits.sm_count, N // (4 * block_n), 1024))
     slice_size = cdiv(N, splits * block_n) * block_n

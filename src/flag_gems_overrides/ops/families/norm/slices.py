@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program of a group holds of a row. Measured on an H200."""
+"""What a program of a group holds of a row.
+
+Figures that name no GPU are from an H200.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,10 @@ class Slice(NamedTuple):
     registers: int
 
 
-# By bytes of an element and whether rows are unaligned. 1024 x 65536 bf16 91 us by 32 programs of 8 chunks, 97 by 64 of
-# 4; 2048 x 50257 161 us with 8 chunks, 185 with 3 and 128 registers; float32 270 us by 50 programs of 8 chunks, 332 by
-# 17 of four warps with 6. A misaligned weight and bias take a register for each element, half ones too: 144 bytes spill
-# with 4 chunks and 128. 112 x 400000 float32 171 us by 56 programs of 14 chunks, 233 in a loop, 600 x 80001 bf16 102 by
-# 40 programs of one warp, 122 by 20 of four, 300 x 120001 80.9 and 111. By four warps with 2 chunks unaligned rows of
-# 16 bits take longer than with 4: 4 x 80001 7.13 and 6.89, 4 x 262117 12.0 and 10.1 (H100).
+# Forward slices, in the order to try, by bytes of an element and whether rows are unaligned. A misaligned weight and
+# bias take a register for each element: 144 bytes spill with 4 chunks and 128 registers. 112 x 400000 float32: 171 us
+# by 56 programs of 14 chunks, in a loop 233. 4 x 262117, 16 bits, by four warps: 12.0 us with 2 chunks, 10.1 with 4
+# (H100).
 FORWARD = {
     (2, False): (Slice(32, 1, 8, 255), Slice(math.inf, 4, 4, 128)),
     (2, True): (Slice(MAX_GROUP_OF_ONE_WARP, 1, 8, 255), Slice(math.inf, 4, 4, 168)),
@@ -40,9 +41,8 @@ FORWARD = {
         Slice(math.inf, 4, 14, 255),
     ),
 }
-# 2048 x 50257 bf16 275 us by 50 programs of one warp, 292 by 25 of two; 4096 x 32768 263 us with 4 chunks, 269 with 2;
-# float32 2048 x 50257 382 us with 8 chunks, 579 by 25 programs of four warps with 4; 1024 x 65536 227, not 239.
-# 8 chunks by two warps spill 16 bytes on sm_100, which takes the plans of unaligned rows.
+# The same for gradients. sm_100 takes the slices of unaligned rows: 8 chunks by two warps spill 16 bytes there.
+# 2048 x 50257 float32: 382 us with 8 chunks by one warp, by 25 programs of four warps with 4 chunks 579.
 BACKWARD = {
     (2, False): (
         Slice(MAX_GROUP_OF_ONE_WARP * 3 // 4, 1, 2, 128),
@@ -75,16 +75,16 @@ BACKWARD = {
 
 
 def slices(itemsize: int, unaligned: bool, backward: bool, limits: Limits) -> list[Slice]:
-    """Those to try, in this order."""
+    """The slices to try, in this order."""
     if backward:
         # sm_100 takes more registers for the same code.
         found = list(BACKWARD[itemsize, unaligned or limits.capability >= (10, 0)])
-        # With 4 chunks 320 bytes of misaligned 459 x 144449 bf16 spill there (Triton 3.6).
+        # With 4 chunks 320 bytes of 459 x 144449 bf16 spill on sm_80 where tensors are misaligned (Triton 3.6).
         few = itemsize == 2 and unaligned and limits.capability[0] < 9
         return [each._replace(chunks=min(each.chunks, 2)) for each in found] if few else found
     if limits.capability[0] == 9:
         return list(FORWARD[itemsize, unaligned])
-    # The same code takes more registers on sm_80, and with Triton 3.7 on sm_100.
+    # The same code takes more registers on sm_80, and on sm_100 with Triton 3.7.
     more = 48 if unaligned else 24
     return [
         each._replace(

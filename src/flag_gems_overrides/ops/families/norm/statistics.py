@@ -86,8 +86,8 @@ def divide(x, count):
 def divide_by(x, count, inverse):
     """x / count, rounded once: a fast division of count * x by count need not be x. inverse: their :func:`reciprocal`
 
-    Every quotient of a row is refined with one reciprocal, which does not wait for x: a division takes 13 instructions
-    and a branch, and 8 of them in turn a fifth of the kernel of 206596 x 15.
+    Every quotient of a row is refined with one reciprocal, which does not wait for x. A division takes 13 instructions
+    and a branch; 8 of them one after the other are a fifth of the kernel of 206596 x 15.
     """
     quotient = x * inverse
     refined = tl.fma(tl.fma(-quotient, tl.cast(count, x.dtype), x), inverse, quotient)

@@ -201,13 +201,14 @@ def load_parameter_at(ptr, columns, mask):
 
 @triton.jit
 def block_columns(x_ptr, residual_ptr, block, BLOCK_N: tl.constexpr, VEC: tl.constexpr):
-    """The columns of block ``block`` of a row of x of which VEC divides the length.
+    """The columns of block ``block`` of a row of x. VEC divides the row's length.
 
-    Of float32 that are loaded one by one the compiler is told that their columns are multiples of one and no more.
-    Otherwise it sees whole vectors of weight and bias, gives each thread four neighbouring elements of x too, and a
-    warp that loads these one by one goes over four times as many bytes as it wants. Elements of 16 bits are better so:
-    layer_norm of 88 x 85975 float16 takes 37.8 us, 64.6 with elements a warp apart. A layout for single elements takes
-    registers: with a residual 8 bytes spill.
+    For float32 that is loaded one by one the compiler is told that the columns are multiples of one and no more.
+    Otherwise it sees whole vectors of weight and bias, and gives each thread four neighbouring elements of x too. A
+    warp that loads these one by one reads four times as many bytes as it wants.
+
+    Elements of 16 bits are faster as neighbours: layer_norm of 88 x 85975 float16 takes 37.8 us, with elements a warp
+    apart 64.6. A layout for single elements takes registers: with a residual 8 bytes spill.
     """
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
     if VEC == 1 and x_ptr.dtype.element_ty.primitive_bitwidth == 32 and residual_ptr is None:

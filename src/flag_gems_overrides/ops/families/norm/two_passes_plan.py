@@ -9,22 +9,26 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
-# Elements of a thread, and of a thread of one row or of 16 bits: layer_norm's of 49 x 2097152 float32 710 us by 8, by
-# 16 725, 50 x 1612448 bf16 318 and 308, 11 x 93841 float16 13.7 and 13.9, 8388608 bf16 67.2 and 61.3 (H100).
-ELEMENTS, MORE_ELEMENTS = 8, 16
-# Neighbouring elements of a thread that are loaded one by one: 21 x 2329289 bf16 237 us by 4, 265 by 8.
+# Elements of a thread. layer_norm of 49 x 2097152 float32: 710 us with 8, with 16 725 (H100).
+ELEMENTS = 8
+# Elements of a thread of one row, or of 16 bits. layer_norm of 8388608 bf16: 61.3 us with 16, with 8 67.2 (H100).
+MORE_ELEMENTS = 16
+# Neighbouring elements of a thread that are loaded one by one. 21 x 2329289 bf16: 237 us with 4, with 8 265.
 SINGLES = 4
-# Single elements of 16 bits belong to neighbouring threads: 221 us and 237.
+# Single elements of up to this many bytes go to neighbouring threads: 21 x 2329289 bf16: 221 us, otherwise 237.
 SPREAD_BYTES = 2
-# Of a program: warps, and blocks of the sums at most; and programs of a multiprocessor at least.
-WARPS, MAX_BLOCKS = 4, 16
-# Of a grid's second axis.
+# Warps of a program.
+WARPS = 4
+# Most blocks of a program of the sums.
+MAX_BLOCKS = 16
+# Most programs of a grid's second axis.
 MAX_SLICES = 65535
+# Fewest programs of a multiprocessor, of the sums and of the columns.
 SUMS_PER_SM, COLUMNS_PER_SM = 4, 2
-# Warps of a multiprocessor, for which rows are split: each waits for what it loads of a row. 4000 x 12001 float64 takes
-# 688 us so, 1758 by 188 warps in the device, 846 by the loop that was there before (H100).
+# Rows are split among this many warps of a multiprocessor, because each waits for what it loads of a row.
+# 4000 x 12001 float64: 688 us, by 188 warps in the device 1758 (H100).
 COLUMN_WARPS_PER_SM = 16
-# What a program adds up of others at a time, to each of its threads: with 4, 8 bytes of float16 spill on sm_100.
+# Partial sums that each thread of a program adds at a time. With 4, 8 bytes of float16 spill on sm_100.
 WORDS = 2
 
 
@@ -82,9 +86,8 @@ def plan_two_passes(M: int, N: int, itemsize: int, limits: Limits) -> TwoPasses:
 
 
 def moves_less(M: int, itemsize: int, partials: int, outputs: int) -> bool:
-    """Whether to read dy and x twice moves fewer bytes than partial sums, which are stored and loaded.
+    """Whether reading dy and x twice moves fewer bytes than partial sums, which are stored and loaded.
 
-    11 x 93841 float16 takes 13.7 us so, by programs that share rows 17.4, 24 x 60001 bf16 17.3 and 17.5, but 64 x
-    100000 62.9 and 37.6 (H100).
+    11 x 93841 float16: 13.7 us, by programs that share rows 17.4; 64 x 100000: 62.9 and 37.6 (H100).
     """
     return partials > 1 and 8 * outputs * partials > 2 * M * itemsize
