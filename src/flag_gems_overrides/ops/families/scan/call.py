@@ -24,10 +24,10 @@ from .flat import cumsum_flat
 from .interleaved import cumsum_interleaved
 from .stacked import cumsum_stacked
 
-# Of one input of a chunk's sums, in tiles of its result: so many tiles of int8 take the registers of four of int32.
+# Tiles of a narrow input, at most, for each tile of the result, where a chunk is added up.
 MAX_NARROW_TILES = 4
-# Programs that a grid may have along its second axis. Blocks of columns along the first and rows along the second need
-# no division before the first load: of 16 x 1 float32 42 instructions are left of 74.
+# Programs of a grid along its second axis, at most. With blocks of columns along the first axis and rows along the
+# second, no program divides before its first load: 16 x 1 float32 has 42 instructions, otherwise 74.
 MAX_GRID_ROWS = 65535
 
 
@@ -127,7 +127,7 @@ def _prepare(
         pdl = has_pdl(device)
         launch = cumsum_chunks.bind(device, (chosen.programs,), *chunks, **options, **after_another(pdl))
         del options["TILE"]
-        # Of narrow elements more tiles at once, for as many bytes on their way.
+        # Narrow elements have more tiles at once, for as many bytes on their way.
         options["DEPTH"] *= min(problem.size // dtype.itemsize, MAX_NARROW_TILES, power_of_2(chosen.steps))
         options["PDL"] = pdl
         launch_sums = cumsum_chunk_sums.bind(device, (chosen.programs - chosen.blocks,), *chunks, **options)
@@ -173,7 +173,7 @@ def _problem(sizes: tuple[int, int, int], dtype: torch.dtype, result: torch.dtyp
 
 
 def _accumulator(dtype: torch.dtype, result: torch.dtype, count: int) -> tl.dtype:
-    """For sums of ``count`` elements. int64 only where one may need it: a scan of int64 takes twice as long."""
+    """The type of sums of ``count`` elements. int64 only where they may need it: its scan takes twice as long."""
     if result.is_floating_point:
         return tl.float64 if result is torch.float64 else tl.float32
     narrow = not dtype.is_floating_point and dtype.itemsize <= 2 and count << 8 * dtype.itemsize < 2**31

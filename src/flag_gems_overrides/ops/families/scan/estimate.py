@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launch of a cumsum takes, about: plain numbers. The one of the lowest estimate is the default."""
+"""About how long a launch of a cumsum takes: plain numbers. The launch of the lowest estimate is the default."""
 
 from __future__ import annotations
 
@@ -22,104 +22,138 @@ from .launches import (
     vector,
 )
 
-# Fitted to 272 launches of 99 problems on an H200: the one of a problem's lowest estimate took at most 1.064 times as
-# long as the fastest, 1.004 times on the average.
-# A launch, and what is before and after its loop; a second launch, which waits for the first, and with PDL has started
-# by then: 1 x 175128 int64 takes 6.45 us in chunks, by programs that share a block 7.99, 1 x 134366 uint8 4.94 and
-# 5.10, 5 x 1826 x 51 float16 7.94, in segments 9.39. PDL saves about 1.1 us; but where that says so by half a
-# microsecond or less, chunks gain nothing: 1 x 197526 float32 5.44 and 5.41 (H100).
-LAUNCH_US, SECOND_LAUNCH_US, SECOND_LAUNCH_WITH_PDL_US = 2.0, 2.0, 1.5
-# A step of a program: the latency of its loads, then the elements of a thread one after the other. Each element of a
-# column is a load of its own: 512 x 3 bfloat16 along 0 takes 3.4 us with 16 elements in each thread of 4 warps, 3.2
-# with 4 in 16 warps.
-LOAD_US, ELEMENT_US, COLUMN_ELEMENT_US = 0.5, 0.007, 0.03
-# More of columns of their own of many rows in programs of several warps, of which a multiprocessor has one: 512 x 30 x
-# 12 bfloat16 takes 4.03 us in 128 of two warps, 3.66 in 256 of one, 3.60 in segments (H100).
+# Fitted to 272 launches of 99 problems on an H200: the launch of the lowest estimate took at most 1.064 times as long
+# as a problem's fastest launch, and 1.004 times on average.
+
+# Microseconds of a launch, with what is before and after its loop.
+LAUNCH_US = 2.0
+# Microseconds of a second launch, which waits for the first. 1 x 175128 int64: 6.45 us in chunks, shared 7.99.
+SECOND_LAUNCH_US = 2.0
+# The same with PDL, where it has started by then. PDL saves about 1.1 us, but chunks that are better by half a
+# microsecond or less gain nothing: 1 x 197526 float32 5.44 us, shared 5.41 (H100).
+SECOND_LAUNCH_WITH_PDL_US = 1.5
+# Microseconds of a step of a program: the latency of its loads.
+LOAD_US = 0.5
+# Microseconds of each element of a thread in a step: a thread adds one after the other.
+ELEMENT_US = 0.007
+# The same of columns, where each element is a load of its own.
+# 512 x 3 bfloat16 along 0: 3.4 us with 16 elements to a thread of 4 warps, 3.2 with 4 in 16 warps.
+COLUMN_ELEMENT_US = 0.03
+# More microseconds for units of many rows of columns in several warps, with one program to a multiprocessor.
+# 512 x 30 x 12 bfloat16: 4.03 us in 128 programs of two warps, 3.66 in 256 of one (H100).
 UNIT_WARPS_US = 0.1
-# Of few columns as they lie: what a thread divides by K before its loads, and an element. 185 x 5 bfloat16 takes 3.13
-# us in one warp with 40 elements to a thread, 2.88 in two with 20, 2.48 in segments, 1 x 58 x 4 int64 2.72, in segments
-# 2.30 (H200). The first of 8 bytes twice: 91 x 27 x 5 int64 3.55, in segments 3.06 (H100).
-INTERLEAVED_US, INTERLEAVED_ELEMENT_US = 0.2, 0.014
-# Each tile after the first of a row that a warp has for itself: 16 x 611 float32 takes 3.4 us with 5 tiles to a warp,
-# 3.0 in 4 warps with 2 (H200). More in rows of 2 bytes that have edges, where a multiprocessor has so few of them:
-# 240 x 402 float16 3.52 us by a warp for each row, by two with a tile each 3.23 (H100). Others were not timed.
-UNIT_TILE_US, EDGES_TILE_US, EDGES_ROWS = 0.1, 0.2, 2
-# The exchange of sums between the warps of a program, and its share of each warp, for rows and for columns; half of it
-# where they scan one tile at once: 100 x 1024 float32 2.88 us in 8 warps, in 4 with two tiles 3.03 (H200).
-SYNC_US, SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.1, 0.015, 0.018
-# Of few columns as they lie a thread has a sum of each: for each of them, of 64 bits four times as long. 66 x 196 x 6
-# float32 takes 4.1 us in 4 warps, in segments 3.7, 478 x 3791 x 5 int32 81 and 67, float64 91 and 66; but 347 x 1385 x
-# 5 float32 16.2 and 18.1, 676 x 30 x 3 in a single warp 3.2 and 3.4 (H100).
+# Microseconds of few columns as they lie, before the loads: a thread divides by K. Of 8 bytes twice as long.
+# 1 x 58 x 4 int64: 2.72 us, in segments 2.30 (H200).
+INTERLEAVED_US = 0.2
+# Microseconds of each of their elements.
+INTERLEAVED_ELEMENT_US = 0.014
+# Microseconds of each tile after the first of a row that a warp has for itself.
+# 16 x 611 float32: 3.4 us with 5 tiles to a warp, 3.0 in 4 warps with 2 (H200).
+UNIT_TILE_US = 0.1
+# The same of rows of 2 bytes with edges. 240 x 402 float16: 3.52 us by a warp for each row, 3.23 by two (H100).
+EDGES_TILE_US = 0.2
+# Such rows for each multiprocessor, at most.
+EDGES_ROWS = 2
+# Microseconds of the exchange of sums between the warps of a program; half where they scan one tile at once.
+# 100 x 1024 float32: 2.88 us in 8 warps, 3.03 in 4 with two tiles (H200).
+SYNC_US = 0.1
+# The share of each warp in the exchange, for rows and for columns.
+SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.015, 0.018
+# The same for few columns as they lie, for each column: a thread has a sum of each. Of 64 bits four times as long.
+# 478 x 3791 x 5 int32: 81 us, in segments 67; but 347 x 1385 x 5 float32: 16.2 us, in segments 18.1 (H100).
 SYNC_INTERLEAVED_WARP_US = 0.009
-# The exchange between programs: of each step, of each warp, and for columns of each word that a program reads. 2**28
-# float32 takes 2.63 us a step with 4 warps, 2.83 with 8, 3.15 with 16, of which 2.0 us move bytes. The first exchange
-# takes longer, by each program of the group: 196560 float32 take 5.6 us in 192 programs, 5.2 in 96 of twice as many
-# warps.
-EXCHANGE_US, EXCHANGE_WARP_US, EXCHANGE_WORD_US = 0.55, 0.05, 0.0015
-FIRST_EXCHANGE_US, FIRST_MEMBER_US = 1.4, 0.003
-# Sums of int64 are two words, of which the second takes no latency of its own (H100): 130 x 16384 int32 takes 16.7 us
-# by four programs for each row, 120 x 16384 16.4, by two of twice as many warps 17.6, and 3 x 5 x 1597 x 5 int16 along
-# 2, whose tiles have sums of int32, 5.2 by 13 programs of 8 warps for each block, in chunks 6.8.
+# Microseconds of the exchange between programs, for each step.
+EXCHANGE_US = 0.55
+# The share of each warp in it. 2**28 float32: 2.63 us a step with 4 warps, 3.15 with 16, of which 2.0 us move bytes.
+EXCHANGE_WARP_US = 0.05
+# The share of each word of columns that a program reads.
+EXCHANGE_WORD_US = 0.0015
+# More microseconds of the first exchange.
+FIRST_EXCHANGE_US = 1.4
+# The share of each program of the group. 196560 float32: 5.6 us in 192 programs, 5.2 in 96 of twice as many warps.
+FIRST_MEMBER_US = 0.003
+# Times that the exchange takes for sums of int64: two words, the second of which has no latency of its own.
+# 130 x 16384 int32: 16.7 us by four programs for each row (H100).
 EXCHANGE_OF_TWO_WORDS = 1.5
-# Of rows in several steps, where a program has a multiprocessor to itself: none moves bytes while it computes. 100 x
-# 20000 float32 takes 11.3 us in two steps of 16 warps, by five programs for each row 10.8 (H100).
+# More microseconds of rows in several steps, where a program has a multiprocessor to itself: nothing moves while it
+# computes. 100 x 20000 float32: 11.3 us in two steps of 16 warps, 10.8 by five programs for each row (H100).
 LONE_STEPS_US = 1.0
-# What a multiprocessor moves and issues in a microsecond; microseconds of a program (46 x 712 x 21 takes 5.4 us in
-# 4094 programs, 4.3 in 2047); share of the shorter of the two that the longer does not hide.
-BYTES_PER_US, INSTRUCTIONS_PER_US, PROGRAM_US, NOT_HIDDEN = 32500, 200000, 0.1, 0.03
-# What it moves where others have nothing to do, of one row whose loads are issued all at once: 16384 float16 take 4.06
-# us in one program of 16 warps, 4.3 to 4.4 by 16 programs that share the row, 4.4 to 4.7 by fewer or larger ones
-# (H100). Nor have others of few rows: 8 x 8192 float32 takes 3.96 us in a program for each, 4.65 in 16. Not of more:
-# 46 x 13962 float32 6.72 in a program for each, 6.44 by two.
-ALONE_BYTES_PER_US, FEW_ALONE = 65000, 8
-# More of floating point of up to 4 bytes that are no longer than this, in elements and bytes, of so many elements in
-# all. By programs that share a row, and alone (H100): 18 x 8480 float32 5.15 and 4.41 us (FlagGems 4.86), 24 x 9001
-# 5.32 and 5.05, 24 x 12000 5.40 and 5.06, 32 x 12001 5.82 and 5.51, 50 x 12001 6.83 and 6.24, 18 x 16960 bf16 5.15 and
-# 4.96; but 12 x 16000 float32 5.07 and 5.17, 12 x 24001 bf16 5.27 and 5.38, 18 x 6000 float64 5.42 and 5.89, 16 x 5192
-# int64 5.56 and 5.84. Of 40 x 9000 float32 and more rows they are alone by the estimate of all rows.
-SOME_ALONE, SOME_ALONE_ELEMENTS, SOME_ALONE_BYTES, ALL_ALONE_ELEMENTS = 50, 16960, 49152, 50 * 12288
-# Instructions for an element, and for a vector of a row or of columns; for 8 bytes twice as many.
+# Bytes that a multiprocessor moves in a microsecond.
+BYTES_PER_US = 32500
+# Instructions that it issues in a microsecond.
+INSTRUCTIONS_PER_US = 200000
+# Microseconds of a program. 46 x 712 x 21: 5.4 us in 4094 programs, 4.3 in 2047.
+PROGRAM_US = 0.1
+# Share of the shorter of moving and issuing that the longer does not hide.
+NOT_HIDDEN = 0.03
+# Bytes that a multiprocessor moves in a microsecond where others idle and all loads of a row are issued at once.
+# 16384 float16: 4.06 us in one program of 16 warps, 4.3 to 4.4 by 16 programs that share the row (H100).
+ALONE_BYTES_PER_US = 65000
+# Rows at most that move so. 8 x 8192 float32: 3.96 us in a program for each, 4.65 in 16; 46 x 13962 float32: 6.72 us in
+# a program for each, 6.44 by two (H100).
+FEW_ALONE = 8
+# Rows at most, of floating point of up to 4 bytes, that move so too, within the three bounds below.
+# 18 x 8480 float32: 4.41 us, shared 5.15; 12 x 16000 float32, which is longer: 5.17 us, shared 5.07 (H100).
+SOME_ALONE = 50
+# Elements and bytes of such a row, at most. 18 x 16960 bfloat16: 4.96 us, shared 5.15 (H100).
+SOME_ALONE_ELEMENTS, SOME_ALONE_BYTES = 16960, 49152
+# Elements of all such rows, at most. 50 x 12001 float32: 6.24 us, shared 6.83 (H100).
+ALL_ALONE_ELEMENTS = 50 * 12288
+# Instructions for an element, and for a vector of a row or of columns. For 8 bytes twice as many.
 ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 # For an element of rows as they lie in memory, whose sums begin again with each row (counted, not timed).
 FLAT_INSTRUCTIONS = 22
-# For an element of few columns as they lie, in whole vectors and else (counted, not timed).
+# For an element of few columns as they lie: True for whole vectors (counted, not timed).
 INTERLEAVED_INSTRUCTIONS = {True: 12, False: 25}
-# For an element of several [N, K] of few columns, and for each word that a thread scans across a warp, two of a column:
-# 205085 x 16 x 8 bfloat16 47.1 us with two vectors to a thread, with one 74.4 (H100).
-STACKED_INSTRUCTIONS, STACKED_WORD_INSTRUCTIONS = 20, 25
-# For an element of the first row of a segment of columns, which is a vector, scanned across the warp, and for each of
-# the warps: 16384 x 256 x 8 float16 68.2 us by 8 warps of one row to a thread, by 4 of two 50.3 (H100).
-UNIT_SCAN_INSTRUCTIONS, WARP_SCAN_INSTRUCTIONS = 25, 3
-# Cache lines that the loads and stores of a multiprocessor touch in a microsecond: 90557 x 416 x 4 float16 along 1
-# takes 561 us with 16 rows to a thread and 8 lanes to a warp.
+# For an element of several [N, K] of few columns.
+# 205085 x 16 x 8 bfloat16: 47.1 us with two vectors to a thread, 74.4 with one (H100).
+STACKED_INSTRUCTIONS = 20
+# For each word that a thread scans across a warp; a column has two.
+STACKED_WORD_INSTRUCTIONS = 25
+# For an element of the first row of a segment of columns, which is a vector: the row is scanned across the warp.
+# 16384 x 256 x 8 float16: 68.2 us by 8 warps of one row to a thread, 50.3 by 4 of two (H100).
+UNIT_SCAN_INSTRUCTIONS = 25
+# For the same element, for each warp of the program.
+WARP_SCAN_INSTRUCTIONS = 3
+# Cache lines that the loads and stores of a multiprocessor touch in a microsecond.
+# 90557 x 416 x 4 float16 along 1: 561 us with 16 rows to a thread and 8 lanes to a warp.
 LINES_PER_US = 1250
-# Of several [N, K] to a program half as many, whose threads are further apart than a vector: 20000 x 40 x 5 float32
-# 22.7 us, one to a program 17.8 (H100).
+# Times that lines count of several [N, K] to a program: its threads are further apart than a vector.
+# 20000 x 40 x 5 float32: 22.7 us, 17.8 with one [N, K] to a program (H100).
 STACKED_LINES = 2
-# Memory is read in sectors. Of columns that are no whole lines it also takes so many bytes more for each piece:
-# 8192 x 4096 float32 along 0 98 us with pieces of 32 bytes, 80 with 64. Programs with columns of their own drift apart,
-# so that what two share is read and written again: 61 x 1024 x 2483 bfloat16 396 us, in segments 274.
-PIECE_BYTES, DRIFT_STEPS = 10, 32
-# Chunks are read twice. Where L2 does not keep what was read, few rows of 8 bytes take as long to read and to add up as
-# all else: 40000003 float64 351 us in chunks, shared 310, int64 347 and 327, 12000000 int64 114 and 95, 4 x 10000001
-# float64 352 and 298. Not of a narrower input: 40000003 int32 241 and 290, bool 164 and 241 (H100).
-SUMMED, SUMMED_FROM_MEMORY = 0.5, 1.0
-# Registers of a thread, and for each of its elements (of 4 bytes) in rows and in columns; for each row of columns that
-# is added up as it is stored; and for those of many rows, each with an address and a mask. More of 8 bytes: 506 x
-# 131072 int32 has 3 of its programs of 8 warps at once, 80 registers to a thread, and takes 502 us (H100), 416
-# upstream's; 2571 x 14960 float64 has as many and takes 224, by 16 warps, of which one program runs at once, 265.
-REGISTERS, ROW_REGISTERS, COLUMN_REGISTERS = 14, 1.25, 1.6
+# More bytes that memory moves for each piece of columns of whole lines.
+# 8192 x 4096 float32 along 0: 98 us with pieces of 32 bytes, 80 with 64.
+PIECE_BYTES = 10
+# Steps after which programs with columns of their own have drifted apart: what two share is then moved twice.
+# 61 x 1024 x 2483 bfloat16: 396 us, in segments 274.
+DRIFT_STEPS = 32
+# Share of all work that chunks add to read x again.
+SUMMED = 0.5
+# The same of few rows of 8 bytes that L2 does not keep: to read and to add takes as long as all else.
+# 40000003 float64: 351 us in chunks, shared 310; 40000003 int32, a narrower input: 241 us in chunks, shared 290 (H100).
+SUMMED_FROM_MEMORY = 1.0
+# Registers of a thread.
+REGISTERS = 14
+# More for each element of 4 bytes, in rows and in columns.
+ROW_REGISTERS, COLUMN_REGISTERS = 1.25, 1.6
+# The same for 8 bytes, for each 4 of them: in rows, and in columns of int64 sums.
+# 506 x 131072 int32: 502 us with three programs of 8 warps at once and 80 registers to a thread (H100).
 WIDE_ROW_REGISTERS, INTEGER_COLUMN_REGISTERS = 2, 2.4
-STORED_ROW_REGISTERS, MANY_ROWS, MANY_ROWS_REGISTERS = 1.5, 16, 2.5
-# More for segments of columns in several steps, unless they have many rows: 975 x 851 x 3 float16 57 with 4 rows in 4
-# steps, 26 with 8 rows in one.
+# More for each row of columns that is added up as it is stored.
+STORED_ROW_REGISTERS = 1.5
+# Rows of a thread above which each has an address and a mask, and the registers of these.
+MANY_ROWS, MANY_ROWS_REGISTERS = 16, 2.5
+# More for segments of columns in several steps, unless they have many rows.
+# 975 x 851 x 3 float16: 57 registers with 4 rows in 4 steps, 26 with 8 rows in one.
 STEP_REGISTERS = 25
-# Programs of a multiprocessor move while others wait: so many programs, with so many bytes, hide all.
-MAX_OVERLAP, OVERLAP_BYTES = 8, 8192
+# Programs of a multiprocessor that move while others wait: this many hide all.
+MAX_OVERLAP = 8
+# Bytes that such a program has on their way at least; with fewer it counts as part of a program.
+OVERLAP_BYTES = 8192
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: what all programs move and issue, and what one of them waits for."""
+    """Microseconds of a launch: what all programs move and issue, and what one of them waits for."""
     M, N, K, size, integer, _ = problem
     found = launch(problem, configuration, limits)
     wide, tile = 2 if size == 8 else 1, configuration.elements * found.depth
@@ -140,7 +174,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     if K > 1 and configuration.kernel == "segments" and _has_rows_in_vectors(configuration):
         instructions += (UNIT_SCAN_INSTRUCTIONS + WARP_SCAN_INSTRUCTIONS * found.warps) / found.depth
     issues = found.programs * found.warps * WARP * found.steps * tile * wide * instructions
-    # Of each multiprocessor.
+    # For each multiprocessor.
     active = min(limits.sm_count, found.programs)
     bandwidth = float(BYTES_PER_US)
     if K == 1 and found.steps == 1 and _has_bandwidth_left(problem):
@@ -151,8 +185,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     issued = max(issues / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US)
     work = (max(moved, issued) + NOT_HIDDEN * min(moved, issued)) / active
     if K == 1:
-        # Elements of a thread that are no neighbours are scanned across the warp each by themselves, integers of 8
-        # bytes in two words: 2 x 8 x 95 int32 takes 3.3 us by a warp for each row.
+        # Elements of a thread that are no neighbours are scanned across the warp one by one, integers of 8 bytes in two
+        # words. 2 x 8 x 95 int32: 3.3 us by a warp for each row.
         words = 2 if integer and size == 8 and configuration.kernel == "units" and tile > vec else 1
         step = tile * wide * ELEMENT_US * (2 if isinstance(found, Flat) else max(4 // vec, 1) * words)
         few_edges = size == 2 and vector(problem)[1] and EDGES_ROWS * limits.sm_count >= M
@@ -175,8 +209,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         per_warp = SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US * wide
         if isinstance(found, Interleaved | Stacked):
             per_warp = SYNC_INTERLEAVED_WARP_US * power_of_2(K) * wide**2
-        # Not of int64, whose scan takes two words through each exchange: 1580 x 512 int32 6.8 us in 8 warps, 6.0 in 4
-        # with two tiles (H100).
+        # Not for int64 sums, whose scan takes two words through each exchange.
+        # 1580 x 512 int32: 6.8 us in 8 warps, 6.0 in 4 with two tiles (H100).
         one_scan = isinstance(found, Alone) and at_once(problem, found) and not (integer and size == 8)
         step += (SYNC_US / 2 if one_scan else SYNC_US) + per_warp * found.warps if found.warps > 1 else 0
     # Chunks of rows load a step ahead.
@@ -201,15 +235,15 @@ def _has_rows_in_vectors(columns: Configuration) -> bool:
 
 
 def _has_bandwidth_left(problem: Problem) -> bool:
-    """Whether rows are so few that the multiprocessors that have one take in more than their share."""
+    """Whether rows are so few that a multiprocessor with a row moves more than its share of bytes."""
     M, N, _, size, integer, _ = problem
     short = N <= SOME_ALONE_ELEMENTS and N * size <= SOME_ALONE_BYTES and M * N <= ALL_ALONE_ELEMENTS
     return M <= FEW_ALONE or (M <= SOME_ALONE and short and size <= 4 and not integer)
 
 
 def _neighbours(problem: Problem, configuration: Configuration) -> int:
-    """Elements of a row that a thread has together: as many as it loads at once, of a narrower input more than it
-    stores. 13835 x 48 bool takes 5.5 us with two of them, with four 4.9 (H200)."""
+    """Neighbouring elements of a row that a thread loads at once: of a narrower input, more than it stores at once.
+    13835 x 48 bool: 4.9 us with four of them, 5.5 with two (H200)."""
     vec, unaligned = vector(problem)
     if unaligned or problem.narrower == 1:
         return vec
@@ -218,7 +252,7 @@ def _neighbours(problem: Problem, configuration: Configuration) -> int:
 
 
 def _lines(problem: Problem, configuration: Configuration) -> int:
-    """Of memory, that the units of a warp are in: those are apart by a thread's rows."""
+    """Cache lines that the units of a warp lie in. Units are apart by a thread's rows."""
     _, _, K, size, *_ = problem
     kernel, elements, lanes, depth, *_ = configuration
     if K == 1 or kernel == "units":
@@ -230,7 +264,8 @@ def _lines(problem: Problem, configuration: Configuration) -> int:
 
 
 def _registers(problem: Problem, configuration: Configuration, steps: int) -> int:
-    """Of a thread, about. Columns of their own are added up as they are stored; of segments all sums are kept."""
+    """About how many registers a thread has. Units of columns are added up as they are stored; segments keep all
+    sums."""
     _, _, K, size, integer, _ = problem
     kernel, elements, _, depth, *_ = configuration
     tile = elements * depth * (2 if size == 8 else 1)
@@ -247,26 +282,26 @@ def _registers(problem: Problem, configuration: Configuration, steps: int) -> in
 
 
 def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
-    """That are moved. A warp of columns reads a piece of each row, or of neighbouring rows if those are all of K."""
+    """Bytes that are moved. A warp of columns reads a piece of each row, or of neighbouring rows if it has all of K."""
     M, N, K, size, *_ = problem
     kernel, elements, lanes, depth, *_ = configuration
     read, elements_moved = problem.input_size, M * N * K
     if K == 1 or kernel in ("interleaved", "stacked"):
         return elements_moved * (read + size)
     if lanes >= K and kernel != "units":
-        # What a sector has of the rows of a thread is in the cache once one of them is read, and is written by each.
+        # Once one row of a thread is read, a sector's other rows are in the cache; each row writes the sector.
         rows = 1 if elements > 1 else depth
         return M * N * (K * read + max(K * size, min(rows * K * size, SECTOR_BYTES)))
     if lanes == 1:
-        # Programs of a column each are few, and begin together: each reads what sectors have of a row.
+        # Programs with a column each are few and begin together: each reads the sectors of its row.
         return elements_moved * (min(K * read, SECTOR_BYTES) + size)
     return elements_moved * sum(_of_pieces(problem, configuration, steps, each) for each in (read, size))
 
 
 def _of_pieces(problem: Problem, configuration: Configuration, steps: int, size: int) -> float:
-    """Bytes moved for each element of ``size`` of a warp's pieces of rows and a program's, whose warps go on together
-    only where they share the columns. Of a narrower input pieces are smaller: 100 x 1000 x 40 uint8 takes 23.9 us by 4
-    columns, of which each sector is read eight times, by 8 18.5 (H100)."""
+    """Bytes moved for each element of ``size`` bytes, in a warp's pieces of rows and a program's. The warps of a
+    program go on together only where they share the columns. A narrower input has smaller pieces.
+    100 x 1000 x 40 uint8: 23.9 us by 4 columns, which read each sector eight times, 18.5 by 8 (H100)."""
     K = problem.K
     kernel, elements, lanes, *_ = configuration
     warp, program = min(lanes, elements * WARP, K) * size, min(lanes, K) * size
@@ -278,8 +313,8 @@ def _of_pieces(problem: Problem, configuration: Configuration, steps: int, size:
 
 
 def _overlapped(moved: float, step: float, steps: int, programs: float, resident: int, overlap: float) -> float:
-    """Of a multiprocessor's ``programs``, of which ``resident`` run at once: the first from its begin to its end, and
-    the others, which move while others wait. One by one they do not. If all run at once, they begin together.
+    """Microseconds of a multiprocessor's ``programs``, of which ``resident`` run at once: the first from its start to
+    its end, then the others, which move while others wait. If all run at once, they start together.
     """
     programs, per_program = max(programs, 1), moved / max(programs, 1)
     whole = math.ceil(programs) if programs < 4 else programs

@@ -10,8 +10,8 @@ from ...launch.workspace import all_published, clear, decode, encode, publish
 
 @triton.jit
 def publish_sums(own_ptr, sums):
-    """One word for a float or for 32 bits; two for 64 bits, any of which may be a sum: 32 of them in each, and a bit
-    beside. Words are of 64 bits for all, so that those of columns are read in the layout that their tiles have."""
+    """One word for a float or for 32 bits. Two words for 64 bits, each with 32 of the bits and a bit that it is
+    published. All words are of 64 bits, so that the words of columns are read in the layout of their tiles."""
     if sums.dtype.is_floating():
         publish(own_ptr, encode(sums).to(tl.int64))
     else:

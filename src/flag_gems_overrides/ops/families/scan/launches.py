@@ -9,26 +9,36 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
-# Triton knows of a size whether it is a multiple of this, and loads whole vectors only if it is.
+# Triton knows of a size only whether it is a multiple of this. It loads whole vectors only if it is.
 KNOWN_MULTIPLE = 16
-MAX_WARPS, PROGRAMS_PER_SM = 16, 32
-# Rows of so many elements are read one by one where they are no whole vectors: in a program of 4 warps and rows of 101
-# float32 148 instructions, with edges 202; of 251 277 and 244. Elements of 8 bytes are half a vector each.
-MAX_SCALAR, MAX_WIDE_SCALAR = 128, 512
-# Elements of a thread that spill nothing, by their bytes: alone, and in programs of one block, which have those of
-# three steps, or few registers. A tile of columns has sums and an address of its own: those are no more than so many.
+# Warps of a program at most.
+MAX_WARPS = 16
+# Programs of a multiprocessor at most.
+PROGRAMS_PER_SM = 32
+# Elements at most of a row that is no whole vectors and is read one by one, without edges.
+# Rows of 101 float32 in a program of 4 warps: 148 instructions, with edges 202; of 251: 277, with edges 244.
+MAX_SCALAR = 128
+# The same for an odd number of elements of 8 bytes: each is half a vector.
+MAX_WIDE_SCALAR = 512
+# Elements of a thread of rows that spill nothing, by the size of an element: in a program alone, and in programs of one
+# block, which hold the elements of three steps or have few registers.
 MAX_ROW_ELEMENTS = {1: (32, 16), 2: (64, 32), 4: (32, 16), 8: (16, 8)}
+# The same for columns.
 MAX_COLUMN_ELEMENTS = {1: (32, 6), 2: (32, 12), 4: (32, 6), 8: (16, 4)}
+# Tiles of columns at most, in programs of one block: each tile has sums and an address of its own.
 MAX_TOGETHER_COLUMN_TILES = 8
-# Elements of a thread of columns in fewer than 8 warps.
+# Elements at most of a thread of columns, in fewer than 8 warps.
+# 8192 x 4096 bfloat16 along 0: 72 us with 4 warps, 54 with 8.
 MAX_FEW_WARPS_ELEMENTS = 16
-# Elements of 16 bits of a thread of rows with edges in fewer than 8 warps, on sm_100.
+# Elements of 16 bits at most of a thread of rows with edges, in fewer than 8 warps, on sm_100: 48 spill 8 bytes.
 MAX_EDGES_ELEMENTS = 40
-# K up to which a thread may have whole rows of a few columns, and its elements of up to 4 bytes.
-MAX_INTERLEAVED, MAX_INTERLEAVED_ELEMENTS = 8, 32
-# Sums of other programs that a thread reads at once; of 8 bytes half as many, which are two words each of an integer.
+# Columns K at most of which a thread may have whole rows.
+MAX_INTERLEAVED = 8
+# Elements of up to 4 bytes of such a thread, at most.
+MAX_INTERLEAVED_ELEMENTS = 32
+# Sums of other programs that a thread reads at once; half as many of 8 bytes, for an integer then has two words.
 WORDS = 4
-# Rows that are few: of more none of 8 bytes was timed in chunks beside shared ones.
+# Rows of 8 bytes that are few, at most. For more rows, chunks were not timed against shared programs.
 FEW_ROWS = 16
 
 
@@ -40,7 +50,7 @@ class Problem(NamedTuple):
     K: int
     size: int
     integer: bool = False
-    narrower: int = 1  # so many times fewer bytes has an element of the input
+    narrower: int = 1  # times that an element of the input has fewer bytes
 
     @property
     def input_size(self) -> int:
@@ -48,11 +58,14 @@ class Problem(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the tuner chooses. A program has ``depth`` tiles of ``lanes`` and as many units as its threads fill.
+    """What the tuner chooses. A program has ``depth`` tiles of ``lanes``, with as many units as its threads fill.
 
-    Kernels: short rows as they lie in memory (flat), ``lanes`` of a program; rows of a few columns as they lie
-    (interleaved), and several short [N, K] of them (stacked); units are rows (or blocks of columns) of their own;
-    segments of a row or of columns; segments of them that are shared by several programs, or of their chunks.
+    flat               short rows as they lie in memory, ``lanes`` elements to a program
+    interleaved        rows of a few columns as they lie in memory
+    stacked            several short [N, K] of a few columns
+    units              rows, or blocks of columns, of their own
+    segments           segments of a row, or of columns
+    shared, chunks     the same, by several programs that share a block, or have a chunk of it each
     """
 
     kernel: str
@@ -60,7 +73,7 @@ class Configuration(NamedTuple):
     lanes: int
     depth: int
     warps: int
-    registers: int = 0  # of a thread of programs of one block, which says how many run at once
+    registers: int = 0  # of a thread, for shared and chunks: it decides how many programs run at once
 
     @property
     def units(self) -> int:
@@ -123,7 +136,7 @@ class Stacked(NamedTuple):
 
 
 class Chunks(NamedTuple):
-    """``chunks`` programs for each block, each with ``length`` of N. All but the last are added up before."""
+    """``chunks`` programs for each block, each with ``length`` of N. A first launch adds up all but the last."""
 
     units: int
     lanes: int
@@ -164,12 +177,12 @@ Launch = Alone | Flat | Interleaved | Stacked | Chunks | Shared
 
 
 def merged(M: int, N: int, K: int) -> tuple[int, int, int]:
-    """Sums of one element each are columns, whatever they are in."""
+    """(M, N, K), where sums of one element each are planned as columns."""
     return (1, 1, M * K) if N == 1 else (M, N, K)
 
 
 def vector(problem: Problem) -> tuple[int, bool]:
-    """Elements that are loaded at once, and whether rows are split into an interior of such vectors and edges."""
+    """Elements that are loaded at once, and whether rows are split into edges and an interior of such vectors."""
     whole = max(VECTOR_BYTES // problem.size, 1)
     fitting = math.gcd(problem.N if problem.K == 1 else problem.K, whole)
     odd = fitting == 1 or fitting * problem.size < VECTOR_BYTES // 2
@@ -178,14 +191,14 @@ def vector(problem: Problem) -> tuple[int, bool]:
 
 
 def interior(problem: Problem) -> int:
-    """Elements along N that tiles have at most: of unaligned rows those of whole vectors, for edges have the others. So
-    6933 x 262 float16 has one tile of 256 elements to a row, not two."""
+    """Elements along N that tiles have at most. Edges have the other elements of unaligned rows: 6933 x 262 float16 has
+    one tile of 256 elements to a row, not two."""
     vec, unaligned = vector(problem)
     return problem.N // vec * vec if unaligned else problem.N
 
 
 def max_scalar(problem: Problem) -> int:
-    """The longest row of no whole vectors that is read one by one, without edges."""
+    """Elements at most of a row of no whole vectors that is read one by one, without edges."""
     return MAX_WIDE_SCALAR if problem.size == 8 and problem.N % 2 else MAX_SCALAR
 
 
@@ -196,18 +209,17 @@ def at_once(problem: Problem, chosen: Alone) -> bool:
 
 
 def few_from_memory(problem: Problem, limits: Limits) -> bool:
-    """Whether this is a few rows of 8 bytes, in the input too, of which L2 does not keep what was read."""
+    """Whether these are a few rows of 8 bytes, also in the input, that L2 does not hold."""
     M, N, K, size, _, narrower = problem
     return K == 1 and M <= FEW_ROWS and size == 8 and narrower == 1 and M * N * size > limits.l2_bytes
 
 
 def max_depth(problem: Problem, elements: int, kernel: str) -> int:
-    """Tiles of a program in which a thread has so many elements. Edges need registers too: with 64 elements of bfloat16
-    alone, or 8 of float64 in chunks, 8 bytes are spilled. So do the next tiles of a chunk: with 32 of bfloat16 48 bytes
-    are spilled, with 8 of float64 8. Of int64 the input may be narrower.
+    """Tiles of a program at most, where a thread has ``elements`` of each.
 
-    Shared programs of 8 bytes read what is after the interior again: 40000003 float64 310 us with 6 elements to a
-    thread, with 8 280, int64 325 and 297, 4 x 10000001 float64 277 and 255 (H100).
+    Edges need registers: with 64 elements of bfloat16 alone, 8 bytes spill. The next tiles of a chunk need registers
+    too: with 32 elements of bfloat16, 48 bytes spill. Shared programs of 8 bytes read the last edge again instead:
+    40000003 float64: 280 us with 8 elements to a thread, 310 with 6 (H100).
     """
     together = kernel in ("chunks", "shared")
     if kernel in ("interleaved", "stacked"):
@@ -230,7 +242,7 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launch:
-    """ValueError if the problem cannot be launched so."""
+    """The launch that a configuration means; ValueError where it is not legal."""
     M, N, K, size, *_ = problem
     kernel, elements, lanes, depth, warps, registers = configuration
     units, threads = configuration.units, warps * WARP
@@ -252,7 +264,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         raise ValueError("more lanes than threads have elements, or one segment")
     if kernel == "units" and warps > 1 and units >= 2 * M:
         raise ValueError("warps without rows")
-    # 8192 x 4096 bfloat16 along 0 takes 72 us with 4 warps, 54 with 8; for sm_80 64 x 512 x 512 along 1 spills 8 bytes.
+    # For sm_80, 64 x 512 x 512 along 1 spills 8 bytes.
     if kernel == "segments" and K > 1 and warps < MAX_WARPS // 2 and elements * depth > MAX_FEW_WARPS_ELEMENTS:
         raise ValueError("more warps")
     # 8192 x 50257 bfloat16 in 4 warps spills 8 bytes with 48 elements on sm_100.
@@ -269,7 +281,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         )
     if not 0 < registers <= limits.registers_per_sm // threads:
         raise ValueError(f"no legal program: {configuration}")
-    # 8192 x 4096 bfloat16 along 0 spills 8 bytes; 2**28 float32 takes 786 us with 16 warps, 674 with 4.
+    # 8192 x 4096 bfloat16 along 0 spills 8 bytes. 2**28 float32: 786 us with 16 warps, 674 with 4.
     if warps > MAX_WARPS // 2:
         raise ValueError("fewer warps only")
     blocks, tiles, width = M * blocks_k, cdiv(interior(problem), step), 1 if K == 1 else lanes
@@ -286,7 +298,7 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     steps = cdiv(tiles, group)
     group = cdiv(tiles, steps)
     members = power_of_2(group)
-    # As many as threads hold of a tile, so that both have one layout.
+    # As many copies as threads hold of a tile, so that both have one layout.
     copies = max(threads * (1 if K == 1 else elements) // (members * width), 1)
     words = blocks * steps * group * width
     return Shared(units, lanes, depth, warps, registers, steps, group, members, copies, blocks, words)
@@ -296,7 +308,7 @@ def _flat(problem: Problem, configuration: Configuration) -> Flat:
     M, N, *_ = problem
     if not is_short(problem) or configuration.depth != 1 or configuration.units != 1:
         raise ValueError("one tile of short rows only")
-    # So many rows are whole vectors.
+    # The fewest rows that are whole vectors.
     whole = VECTOR_BYTES // problem.size
     whole //= math.gcd(N, whole)
     rows = configuration.lanes // N // whole * whole
@@ -317,7 +329,7 @@ def _rows_of_a_thread(problem: Problem, configuration: Configuration) -> int:
 def _interleaved(problem: Problem, configuration: Configuration) -> Interleaved:
     M, N, K, *_ = problem
     vec = _rows_of_a_thread(problem, configuration)
-    # Vectors begin before the first element, where that is in one.
+    # The first element may be within a vector, which then begins before it.
     before = vec - 1 if N * K % vec else 0
     lanes = vec * K * configuration.warps * WARP
     return Interleaved(vec, lanes, configuration.warps, cdiv(before + N * K, lanes), _grid(M))

@@ -15,9 +15,9 @@ from ...launch.vectors import apart, together
 
 @triton.jit
 def _append(left, left_sum, left_before, right, right_sum, right_before):
-    """Sums since an [N, K] began, up to a thread's last row, and those that its first row goes on from.
+    """Sums since an [N, K] began, up to a thread's last row, and the sums before its first row.
 
-    left, right: the [N, K] of that last row, shifted, and that of the first.
+    left, right: the index of the last row's [N, K] in the upper 16 bits, and that of the first row's in the lower 16.
     """
     sums = tl.where(left >> 16 == right >> 16, left_sum + right_sum, right_sum)
     before = tl.where(left >> 16 == right & 0xFFFF, left_sum + right_before, right_before)
@@ -36,14 +36,14 @@ def _vectors(x_ptr, begins, lanes, end, COUNT: tl.constexpr, WIDTH: tl.constexpr
 
 @triton.jit
 def _cut(begins, end, COUNT: tl.constexpr, WIDTH: tl.constexpr):
-    """Where of its COUNT vectors each thread has the one that the end is in, if it has it; and whether it has."""
+    """Where a thread's vector is that the end is in, and whether the thread has it."""
     at = begins + end // WIDTH % COUNT * WIDTH
     return at, (at < end) & (at + WIDTH > end)
 
 
 @triton.jit
 def _with_cut(vectors, x_ptr, begins, lanes, end, COUNT: tl.constexpr, WIDTH: tl.constexpr):
-    """The vectors, and what is before the end of the one that the end is in."""
+    """The vectors, with the elements before the end in the vector that the end is in."""
     at, is_cut = _cut(begins, end, COUNT, WIDTH)
     x = tl.load(x_ptr + (at + lanes), mask=is_cut & (at + lanes < end), other=0)
     whole = ()

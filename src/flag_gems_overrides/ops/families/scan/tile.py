@@ -21,7 +21,7 @@ import triton.language as tl
 
 @triton.jit
 def split(block, K, LANES: tl.constexpr, COLUMNS: tl.constexpr):
-    """(row, column) of a block: which rows it has, or which of M, and which LANES columns of it."""
+    """(row, column) of a block: its rows, or its index along M, and its LANES columns."""
     if COLUMNS:
         blocks_k = tl.cdiv(K, LANES)
         return block // blocks_k, block % blocks_k
@@ -44,8 +44,8 @@ def place(
     COLUMNS: tl.constexpr,
     UNALIGNED: tl.constexpr,
 ):
-    """(n, offsets, length, right) of the block at (row, column): of each lane of its first tile where it is along N and
-    in x; elements along N, of rows those of the interior; and columns from the block's first to the last of all."""
+    """(n, offsets, length, right) of the block at (row, column): where each lane of its first tile is along N, and in
+    x; the elements along N, without edges; and the columns from the block's first one to the last of all."""
     unit, lane = tl.arange(0, UNITS)[:, None], tl.arange(0, LANES)[None, :]
     row, k = row.to(tl.int64), column * LANES
     if SEGMENTED:
@@ -74,8 +74,9 @@ def along(n, K, COLUMNS: tl.constexpr):
 
 @triton.jit
 def tile_mask(n, left, right, tile, LANES: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr):
-    """Of a unit's ``tile``-th, what there is. One mask for all tiles if they are WHOLE: of more masks than there are
-    predicates the loads wait for each other, 16 rows of 8 x 16 x 152 int32 four times: 4.36 us, not 3.17 (H100)."""
+    """Which elements of a unit's ``tile``-th tile exist. WHOLE tiles share one mask: there are few predicates, and
+    loads with more masks than predicates wait for each other.
+    8 x 16 x 152 int32, 16 rows at once: 3.17 us, otherwise 4.36 (H100)."""
     if not WHOLE:
         left -= tile * (1 if COLUMNS else LANES)
     if COLUMNS:
@@ -108,8 +109,8 @@ def load_tiles(
 
 @triton.jit
 def ones(x):
-    """Bytes of bools as 0 or 1, without a comparison: a bool is a predicate, and there are so few of them that loads
-    wait for each other. 16 to a thread spill 8 bytes (4096 x 1024 along 0)."""
+    """Bytes of bools as 0 or 1, without a comparison. A bool would be a predicate: there are few, and loads would wait
+    for each other. 16 bools to a thread spill 8 bytes (4096 x 1024 along 0)."""
     return ((x.to(tl.int32) + 255) >> 8).to(tl.int8)
 
 
@@ -139,7 +140,7 @@ def across_units(sums, UNITS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def append(left, left_but_last, right, right_but_last):
-    """Sums, and sums of all but the last: what comes before it cannot be had from the sum if the last is infinite."""
+    """Sums, and sums of all but the last element, which cannot be subtracted from the sum if it is infinite."""
     return left + right, left + right_but_last
 
 
@@ -181,9 +182,9 @@ def store_scanned(
 
 @triton.jit
 def edges(block, M, N, ROWS: tl.constexpr, VEC: tl.constexpr, LANES: tl.constexpr):
-    """Of the elements before and after the interiors of UNALIGNED rows, a block of ROWS: the offsets of the rows
-    [ROWS, 1, 1], those of the elements from there, and their mask [ROWS, 2, WIDTH]. Those of several rows have as many
-    threads as a row's tile of LANES: so a row's edges are where its interior is, and warps exchange nothing."""
+    """The elements before and after the interiors of a block of ROWS UNALIGNED rows: the offsets of the rows
+    [ROWS, 1, 1], the offsets of the elements from there, and their mask [ROWS, 2, WIDTH]. The edges of several rows
+    have as many threads as a row's tile of LANES: a row's warp has its edges too, and warps exchange nothing."""
     WIDTH: tl.constexpr = VEC if ROWS == 1 else LANES // VEC
     row = tl.cast(block, tl.int64) * ROWS + tl.arange(0, ROWS)[:, None, None]
     side, lane = tl.arange(0, 2)[None, :, None], tl.arange(0, WIDTH)[None, None, :]
