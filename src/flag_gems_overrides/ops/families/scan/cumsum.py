@@ -68,7 +68,7 @@ def scan_tiles(
     COLUMNS: tl.constexpr,
     WHOLE: tl.constexpr = False,
 ):
-    """The step of which ``load_tiles`` gave the tiles; ``carry`` and the sums of it."""
+    """Scan and store a step whose tiles ``load_tiles`` gave. Returns ``carry`` plus the sums of the step."""
     ACC: tl.constexpr = carry.dtype
     sums = add_up(tiles, CONVERTED, TILE, DEPTH, COLUMNS)
     before, total = carry, sums[DEPTH - 1]
@@ -130,7 +130,7 @@ def cumsum_alone(
         edge_rows, edge_at, edge_mask = edges(row, M, N, ROWS, VEC, LANES)
         edge = tl.load(x_ptr + edge_rows + edge_at, mask=edge_mask, other=0)
     if SINGLE:
-        # On their way while warps tell each other what is in the edges.
+        # On their way while warps exchange the sums of the edges.
         tiles = load_tiles(x_ptr, where, where[2], K, DEPTH, LANES, COLUMNS, WHOLE)
     if UNALIGNED:
         edge = edge.to(CONVERTED).to(TILE)
@@ -176,7 +176,7 @@ def cumsum_chunk_sums(
     DIVISOR: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """The sum of each chunk of a block but the last. The first has what is before an interior too.
+    """The sum of each chunk of a block but the last. The first chunk also has the edge before an interior.
 
     Args:
         x_ptr: [M, N, K].
@@ -258,7 +258,7 @@ def cumsum_chunks(
         coming = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
     if PDL:
         gdc_wait()
-    # Several on their way at once: 1000000 x 64 has 264 of these tiles before its last chunk.
+    # Several loads on their way at once: 1000000 x 64 has 264 of these tiles before its last chunk.
     for first in range(0, chunk * WIDTH, AT_ONCE * UNITS * LANES):
         for v in tl.static_range(AT_ONCE):
             at = first + v * UNITS * LANES + word
@@ -274,7 +274,7 @@ def cumsum_chunks(
             tiles = load_tiles(x_ptr + begin, where, left, K, DEPTH, LANES, COLUMNS)
         else:
             tiles = coming
-            # On their way while these are scanned. Of columns there are no registers for it.
+            # The next tiles are on their way while these are scanned. Columns have no registers for it.
             coming = load_tiles(x_ptr + begin + stride, where, left - STEP, K, DEPTH, LANES, COLUMNS)
         carry = scan_tiles(
             out_ptr + begin, carry, tiles, where, left, K, CONVERTED, TILE, UNITS, DEPTH, LANES, True, COLUMNS
@@ -357,7 +357,7 @@ def cumsum_shared(
     publish_sums(own_ptr, own)
     carry = tl.zeros([1, WIDTH], ACC)
     if not SINGLE:
-        # Between iterations sums of columns are kept, and of rows their elements.
+        # Between iterations a program of columns keeps sums, and a program of rows elements.
         tiles = pack(tiles, PACKED)
         coming = pack(load_tiles(x_ptr + begin + stride, where, left - step, K, DEPTH, LANES, COLUMNS), PACKED)
         for index in range(1, steps):
@@ -418,7 +418,10 @@ def cumsum_shared(
 
 @triton.jit
 def before_units(before, inner, COLUMNS: tl.constexpr):
-    """The sums before the units of a program, of those before it, [1, LANES] or [1, 1], and within it."""
+    """The sums before each unit of a program.
+
+    before: the sums before the program, [1, LANES] or [1, 1]. inner: the sums before each unit within it.
+    """
     if COLUMNS:
         return before + inner.to(before.dtype)
     else:

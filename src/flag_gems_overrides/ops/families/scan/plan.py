@@ -71,7 +71,7 @@ COLUMN_BYTES = (128, 64, 32, 4)
 # Wide pieces of columns. Programs side by side share sectors of columns. Once the programs drift apart, L2 no longer
 # holds a sector for the second program. Wide pieces share fewer sectors. An element is a load of its own.
 
-# Columns of a piece. 14 x 2354 x 1471 float64: 302 us, by 64 columns 310 (H100).
+# Columns of a piece. 28 x 2354 x 1471 float32: 335 us, by 64 columns 402 (H100).
 WIDE_COLUMNS = 128
 # Columns of a piece of int64 sums. 14 x 2354 x 1471 int32: 270 us, by 128 columns 363 (H100).
 WIDE_INTEGERS = 64
@@ -146,7 +146,7 @@ ODD_ROWS = 5
 # A program for each [N, K] of a few odd columns of 16 bits and 17 to 32 rows.
 # 7168 x 32 x 7 bfloat16: 7.74 us, with a thread to a column 8.98 (H100).
 SHORT_COLUMNS = Configuration("segments", 1, 8, 2, 4)
-# Number M of these, at least and at most. Others were not timed.
+# [N, K] of these, at least and at most. Others were not timed.
 SHORT_COLUMNS_PROGRAMS = (4096, 12288)
 # Rows of a thread at most, where rows are vectors of four elements and all are loaded in one step. In several steps the
 # scans across threads take longer than the bytes.

@@ -26,7 +26,7 @@ def _append(left, left_sum, left_before, right, right_sum, right_before):
 
 @triton.jit
 def _vectors(x_ptr, begins, lanes, end, COUNT: tl.constexpr, WIDTH: tl.constexpr):
-    """Each thread's COUNT vectors from ``begins`` on, of which all is before the end."""
+    """Each thread's COUNT vectors from ``begins`` on; 0 for a vector that is not wholly before the end."""
     vectors = ()
     for i in tl.static_range(COUNT):
         at = begins + i * WIDTH
@@ -78,7 +78,7 @@ def cumsum_stacked(
     COLUMNS: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """A program for so many ``rows``.
+    """A program for each ``rows`` rows.
 
     Args:
         x_ptr: [M, N, K].
@@ -103,7 +103,7 @@ def cumsum_stacked(
     elements = ()
     for i in tl.static_range(COUNT):
         elements = elements + apart(vectors[i], WIDTH)
-    # Of each row: where it is in its [N, K], and whether it goes on from the rows of other threads.
+    # For each row: its index in its [N, K], and whether its sums go on from the rows of other threads.
     first = row // N
     position = row - first * N
     last = first
