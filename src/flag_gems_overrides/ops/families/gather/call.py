@@ -87,7 +87,7 @@ def backward(
     """The gradient by the scores."""
     weight_shape = None if weight is None else weight.shape
     total_shape = None if total_weight is None else total_weight.shape
-    # Of a sum's gradient all elements are one, which need not be copied.
+    # A sum's gradient is one element, expanded: it need not be copied.
     expanded = not any(grad_output.stride())
     tensors = grad_output.shape, expanded, x.shape, x.dtype, target.shape, target.dtype, weight_shape, total_shape
     new_dx, launch = _prepare_backward(*tensors, reduction, ignore_index, spatial, x.get_device(), configuration)
@@ -125,7 +125,7 @@ def _prepare_forward(
         )
     strides = _strides(shape, stride, spatial)
     accumulator = _accumulator(dtype)
-    # PyTorch reduces what is no batch whatever it is asked for.
+    # PyTorch reduces a single sample, whatever the reduction is.
     reduced = reduction != NONE or len(shape) == 1
     planned = plan.forward(plan.Problem(N, C, D, dtype.itemsize), reduced)
     programs = planned.programs
@@ -224,7 +224,6 @@ def _gradient_kernel(
             return nll_gradient_short, (N, C), blocks
         case plan.Images():
             sizes: tuple[int, ...] = (N, C, D, chosen.blocks, chosen.step, chosen.advance)
-            # In 128 registers 8 bytes spill (3 x 271 x 334 x 21 bfloat16, sm_100, Triton 3.6).
             blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
         case plan.Flat():
@@ -270,7 +269,7 @@ def _sizes(shape: tuple[int, ...], spatial: bool) -> tuple[int, int, int]:
 
 
 def _strides(shape: tuple[int, ...], stride: tuple[int, ...], spatial: bool) -> tuple[int, int, int] | None:
-    """Of N, C and D; None where the two dimensions of D do not lie like one."""
+    """Strides of N, C and D; None where the two dimensions of D have no common stride."""
     if not spatial:
         return (stride[0] if len(shape) == 2 else 0), stride[-1], 0
     if shape[2] > 1 and shape[3] > 1 and stride[2] != shape[3] * stride[3]:

@@ -19,7 +19,7 @@ q = ((1 - smoothing) * p + smoothing / C) * weight.
 
 A loss that is asked for with its gradient (dx_ptr is not None) writes it at once, for a gradient of 1: a row is then
 in registers or in a cache still. Long rows have it written later where targets are no classes, or smoothed. The
-gradient kernels do nothing where the gradient is 1 and they are told so (WRITTEN).
+gradient kernels do nothing where the loss has written it (WRITTEN) and the gradient is 1.
 """
 
 import triton
@@ -48,7 +48,7 @@ def load_row_targets(
 def distribution(
     p_ptr, weight_ptr, c, mask, C, PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr
 ):
-    """q of a tile without what a class target has by itself. p_ptr: where the probabilities of the tile are."""
+    """q of a tile, without the share of a class target itself. p_ptr: where the probabilities of the tile are."""
     everywhere = SMOOTHING / tl.cast(C, ACC)
     weight = 1.0
     if weight_ptr is not None:
@@ -209,12 +209,12 @@ def losses_of_rows(
     R, C, ignore_index, REDUCED: tl.constexpr, MEAN: tl.constexpr, PROBABILITIES: tl.constexpr,
     SMOOTHING: tl.constexpr, ACC: tl.constexpr, LOOPS: tl.constexpr, DEPTH: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """(loss, weight) of each row that load_rows has loaded; what else cross_entropy_rows stores is stored."""
+    """(loss, weight) of each row that load_rows has loaded. Stores all else that cross_entropy_rows stores."""
     c = tl.arange(0, WIDTH)[None, :]
     exists = (row < R) & (c >= 0)
     last = (row < R) & (c < C - (DEPTH - 1) * WIDTH)
     CLASSES: tl.constexpr = not PROBABILITIES and SMOOTHING == 0
-    # A load of each row instead of a comparison of each element, where its target is there already.
+    # Where a row's target is loaded already, a load of its logit costs less than a comparison of each element.
     LOADED: tl.constexpr = CLASSES and LOOPS
     if PROBABILITIES:
         target, counts, target_weight = tl.full(row.shape, -1, tl.int64), row < R, (row < R).to(ACC)
@@ -222,7 +222,7 @@ def losses_of_rows(
         target = target.to(tl.int64)
         check_targets(target, row < R, C, ignore_index)
         if LOADED:
-            # Before what counts is a number: else float64 with a gradient does not compile (Triton 3.6).
+            # Before ``counts`` is computed: otherwise float64 with a gradient does not compile (Triton 3.6).
             inside = (row < R) & (target >= 0) & (target < C)
             x_target = tl.load(x_ptr + row * C + target, mask=inside, other=0).to(ACC)
         target, counts, target_weight = weigh_targets(target, weight_ptr, row < R, C, ignore_index, ACC)
@@ -256,7 +256,7 @@ def losses_of_rows(
             q_sum = tl.sum(q_sums, 1, keep_dims=True)
         dots = tl.zeros(x[0].shape, ACC)
         for i in tl.static_range(DEPTH):
-            # Of one class the other logits may be -inf; of a distribution that makes NaN, as in PyTorch.
+            # A class target ignores other logits, which may be -inf. A distribution makes NaN of them, as in PyTorch.
             of_q = exists if i < DEPTH - 1 else last
             if CLASSES:
                 of_q = i * WIDTH + c == class_of_row
@@ -320,7 +320,7 @@ def cross_entropy_rows(
         WORDS: that are read at once: 1 for one program, else at least as many as threads.
         LOOPS: there are more tiles than programs.
     """
-    C = C // VEC * VEC  # now the compiler sees it too
+    C = C // VEC * VEC  # C itself, but the compiler now sees that VEC divides it
     first, programs = tl.program_id(0), tl.num_programs(0)
     row, x, target = load_rows(x_ptr, target_ptr, first, R, C, BLOCK_R, DEPTH, WIDTH, PROBABILITIES)
     if LOOPS:
@@ -388,7 +388,7 @@ def cross_entropy_rows_gradient(
         WRITTEN: dx is right already if the one gradient is 1.
         VEC: divides C.
     """
-    C = C // VEC * VEC  # now the compiler sees it too
+    C = C // VEC * VEC  # C itself, but the compiler now sees that VEC divides it
     c = tl.arange(0, WIDTH)[None, :]
     rows = rows_to_do(grad_ptr, R, WRITTEN)
     for start in range(tl.program_id(0), tl.cdiv(rows, BLOCK_R), tl.num_programs(0)):

@@ -3,7 +3,7 @@
 """Kernels of the cross entropy of long rows; see cross_entropy.py.
 
 A row is read as whole vectors of VEC elements and, where C is no multiple of VEC (UNALIGNED), its edges. Its tiles are
-those of softmax/tile.py, and what the programs of a group tell each other is what they tell in softmax/forward.py.
+those of softmax/tile.py. Programs of a group publish what they publish in softmax/forward.py.
 """
 
 import triton
@@ -30,23 +30,23 @@ from .targets import check_targets, weigh_targets
 @triton.jit
 def power(x, MEMBERS: tl.constexpr):
     if x.dtype == tl.float64 and MEMBERS > 1:
-        return tl.exp(x)  # 16 bytes of 16 x 10000 would spill by ``exp``
+        return tl.exp(x)  # with ``exp``, 16 x 10000 spills 16 bytes
     else:
         return exp(x, True)
 
 
 @triton.jit
 def add_tile(x, q, mask, maxima, sums, q_sums, dots, DISTRIBUTION: tl.constexpr, MEMBERS: tl.constexpr):
-    """Of each lane: maximum, sum of exp(x - maximum), sum(q), sum(q * (x - maximum)), and a tile more.
+    """The statistics of each lane with one tile more: maximum, sum of exp(x - maximum), and, for DISTRIBUTION only,
+    sum(q) and sum(q * (x - maximum)).
 
-    Each lane keeps its own, so that nothing is exchanged between threads before the end of a row. Masked elements of x
-    are -inf. The last two of DISTRIBUTION only.
+    Each lane keeps its own, so that threads exchange nothing before the end of a row. Masked elements of x are -inf.
     """
     new_maxima = tl.maximum(maxima, lane_max(x, True))
     base = finite(new_maxima)
     sums = sums * power(maxima - base, MEMBERS) + lane_sum(power(x - base, MEMBERS), True)
     if DISTRIBUTION:
-        # Relative to the maximum, as exponentials are: of logits of -200 the digits after it would be lost.
+        # Relative to the maximum, as exponentials are: with logits of -200, digits would be lost.
         dots += q_sums * (finite(maxima) - base) + lane_sum(tl.where(mask, q * (x - base), 0.0), True)
         q_sums += lane_sum(q, True)
     return new_maxima, sums, q_sums, dots
@@ -54,14 +54,14 @@ def add_tile(x, q, mask, maxima, sums, q_sums, dots, DISTRIBUTION: tl.constexpr,
 
 @triton.jit
 def scale_of_row(row_max, row_sum, grad, counts):
-    """What to subtract from x, and to multiply the exponential by. Of a row that does not count, whose x are to be 0,
-    dx is 0 then, whatever it holds: a selection of each element would cost a quarter of the time of writing it."""
+    """What to subtract from x, and what to multiply the exponential by. They make dx 0 for a row that does not count,
+    whose x are read as 0: to select each element would cost a quarter of the time of writing it."""
     return tl.where(counts, row_max, 0.0), tl.where(counts, grad / row_sum, 0.0)
 
 
 @triton.jit
 def has(offset, row, member, group, C, VEC: tl.constexpr, UNALIGNED: tl.constexpr):
-    """Whether an element of a row is of a program's share, or of its edges."""
+    """Whether an element of a row is in a program's share, or in its edges."""
     start, length = row_share(row, member, group, C, VEC, UNALIGNED)
     inside = (offset >= start) & (offset < start + length * VEC)
     if UNALIGNED:
@@ -130,7 +130,7 @@ def cross_entropy_looped(
     totals = tl.zeros([1], ACC)
     for index in tl.range(first, R, groups, num_stages=1):
         row = tl.cast(index, tl.int64)
-        # What it is, nobody waits for before the row has been read.
+        # No thread waits for the target before the row is read.
         target = tl.full([], -1, tl.int64)
         if not PROBABILITIES:
             target = tl.load(target_ptr + row).to(tl.int64)
@@ -214,12 +214,12 @@ def cross_entropy_looped(
                 tl.store(dx_ptr + edge_offsets, dx, mask=edge_mask)
             dx = exp(tl.where(counts, x, 0.0) - row_max) * scale
             tl.store(dx_ptr + start + offsets, dx, mask=mask, eviction_policy="evict_first")
-            # Backwards: what was read last is the surest to be in cache.
+            # Backwards: the tiles that were read last are the most likely to be in cache.
             for _ in tl.range(0, tiles, num_stages=1):
                 start -= TILE * VEC
                 again = tl.load(x_ptr + start + offsets, mask=counts, other=0, eviction_policy="evict_first").to(ACC)
                 tl.store(dx_ptr + start + offsets, exp(again - row_max) * scale, eviction_policy="evict_first")
-            # The class itself, over what another thread of the program that has it may have written.
+            # The target's element, after the barrier: another thread of the program may have written it.
             tl.debug_barrier()
             offset = row * C + target
             if MEMBERS > 1:
@@ -240,7 +240,7 @@ def gradient_of_tile(
     x, p_ptr, weight_ptr, c, mask, target, target_weight, C, grad, grad_sum, row_max, scale,
     PROBABILITIES: tl.constexpr, SMOOTHING: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """dx of a tile of classes c. Of class targets it is what cross_entropy_looped writes, to the bit."""
+    """dx of a tile of classes c. For class targets, the same bits as cross_entropy_looped writes."""
     if PROBABILITIES or SMOOTHING > 0:
         wanted_grad = grad * wanted(p_ptr, weight_ptr, c, mask, target, target_weight, C, PROBABILITIES, SMOOTHING, ACC)
     else:
@@ -302,7 +302,7 @@ def cross_entropy_looped_gradient(
         lanes = tl.arange(0, VECTORS)[:, None] * VEC + tl.arange(0, VEC)[None, :]
         vectors = (length // VEC).to(tl.int32)
         tiles = tl.cdiv(vectors, VECTORS)
-        # Backwards: what the forward read last is the surest to be in cache.
+        # Backwards: the tiles that the forward read last are the most likely to be in cache.
         for i in tl.range(member, tiles, members, num_stages=STAGES):
             begin = (tiles - 1 - i) * VECTORS
             mask = begin + tl.arange(0, VECTORS)[:, None] < vectors

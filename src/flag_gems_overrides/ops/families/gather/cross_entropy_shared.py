@@ -2,8 +2,8 @@
 # mypy: disable-error-code="no-untyped-def"
 """The kernel of the cross entropy of few long rows, whose loss is summed; see cross_entropy.py.
 
-Programs that share a row publish what they found once, for the last program of the launch alone, which finds the losses
-of all rows: no other program waits for anything, and the launch need not be cooperative.
+Programs that share a row publish their statistics once. The last program of the launch reads them and finds the losses
+of all rows. No other program waits, and the launch need not be cooperative.
 """
 
 import triton
@@ -104,7 +104,7 @@ def merge_rows(
     row_max = tl.max(maxima, 1)
     base = finite(row_max)
     row_sum = tl.sum(tl.where(mask, decode(sums, ACC) * exp(maxima - base[:, None]), 0.0), 1)
-    # Of logits of -200 the digits behind a logarithm would be lost in base + log(row_sum).
+    # With logits of -200, base + log(row_sum) would lose digits of the logarithm.
     loss = tl.where(counts, target_weight * (tl.log(row_sum) - (x_target - base)), 0.0)
     if row_max_ptr is not None:
         tl.store(row_max_ptr + rows, row_max, mask=exists)

@@ -9,40 +9,42 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 
-# Vectors of a thread, and warps, that spill nothing; of zeros there may be more.
-MAX_VECTORS, MAX_ZEROS, MAX_WARPS = 8, 32, 8
+# Vectors of a thread that spill nothing, at most.
+MAX_VECTORS = 8
+# The same for vectors of zeros.
+MAX_ZEROS = 32
+# Warps of a program that spill nothing, at most.
+MAX_WARPS = 8
 # Elements of a program that fills, of two bytes each, at most.
 MAX_BLOCK = MAX_ZEROS * MAX_WARPS * WARP * VECTOR_BYTES // 2
-# 3 x 271 x 334 x 21 bfloat16 spills 168 bytes with 4.
+# Vectors of a thread of images, at most: with 4, 3 x 271 x 334 x 21 bfloat16 spills 168 bytes.
 MAX_IMAGE_VECTORS = 2
-# Parts of a thread that has all classes that it may, where there are not enough threads.
+# Vectors of a thread that writes flat, at most: it has several where there are more than the threads wanted.
 MAX_FLAT_VECTORS = 4
-# Targets of a thread that fills.
+# Targets of a thread that fills, at most.
 MAX_TARGETS = 8
-# At least so many classes to a program that has an image in vectors of 16 bytes, for a target has 8 bytes and the
-# gradients of 8 classes 16 or more. Fewer where images begin anywhere and have too few, for tiles write these one
-# element after the other: 4 x 29 x 79817 x 3 float32 takes 47.9 us with 4, 76.2 with tile (torch.compile 58.2), 3 x 40
-# x 50001 bfloat16 12.6 with 5 and 12.7; but 8 x 9 x 80002 float32 16.1 with 4 and 15.3 (H100).
+# Classes of a program at least, for images in vectors of 16 bytes: its targets are read once for all of them.
+# 3 x 40 x 50001 bfloat16, 5 classes: 12.6 us, by tile 12.7; 8 x 9 x 80002 float32, 4 classes: 16.1 us, by tile 15.3
+# (H100).
 MIN_CLASSES_OF_IMAGES = 5
-# Odd images of fewer classes have narrower vectors, of two elements at least, of which more classes begin at the same
-# lane: at least so many to a program. 1198 x 18 x 1537 float16 takes 39 us with two elements to a vector, 50 with four,
-# 76 with eight, 67 with tile (torch.compile 57), 400 x 18 x 1537 float32 23.9 with two, 23.1 with four, and 33.4 with
-# tile; but with 5 classes 300 x 10 x 3001 bfloat16 18.9 and, with tile, 18.2 (H100).
+# The same for odd images of fewer classes: their vectors are narrower, so that more classes begin at the same lane.
+# 1198 x 18 x 1537 float16: 39 us with two elements to a vector, by tile 67 (H100).
 MIN_CLASSES_OF_NARROW = 8
-# Tiles of several classes leave at most such a share of their lanes without a position, if a warp has those of one
-# class at least: images of 520 float32 are five tiles of 128 positions, not two of 512. Not of 8 bytes: 237 x 311 x 320
-# float64 66.4 us by one of 512, 68.5 by three of 128 (H100).
+# Share of a tile's lanes without a position, at most, for several classes of up to 4 bytes: images of 520 float32 are
+# five tiles of 128 positions, not two of 512.
 MAX_IDLE = 1 / 4
-# Fewer vectors of an image leave lanes of a warp without one.
+# Vectors of an image at least that a program may have: fewer leave lanes of a warp without one.
 MIN_IMAGE_VECTORS = 32
-# The most that one launch can have.
+# Programs of a launch at most.
 MAX_GRID = 2**31 - 1
-# For ``estimate``: bytes a multiprocessor moves in a microsecond, microseconds of a launch, of a program, and of each
-# further tile that it writes.
-BYTES_PER_US, LAUNCH_US, PROGRAM_US, TILE_US = 32000, 2.0, 1.2, 0.05
-# A second launch, and each position of it: its target is read and a sector of memory written. Estimated;
-# 451 x 2089 x 216 bfloat16 takes 101 us so, 124 by images.
-SCATTER_US, POSITION_US = 3.0, 45e-6
+# For ``estimate``: bytes that a multiprocessor moves in a microsecond.
+BYTES_PER_US = 32000
+# Microseconds of a launch, of a program, and of each tile that it writes.
+LAUNCH_US, PROGRAM_US, TILE_US = 2.0, 1.2, 0.05
+# Microseconds of a second launch. Estimated. 451 x 2089 x 216 bfloat16: 101 us, by images 124.
+SCATTER_US = 3.0
+# Microseconds of each of its positions: it reads a target and writes a sector of memory.
+POSITION_US = 45e-6
 # Positions of a program that scatters: two to a thread of four warps.
 SCATTERED = 256
 
@@ -149,7 +151,7 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Gradient:
-    """ValueError if the problem cannot be launched so."""
+    """The launch that a configuration means; ValueError where it is not legal."""
     kernel, vectors, warps, *_ = configuration
     if not (0 < vectors <= (MAX_ZEROS if kernel in ("fill", "scatter") else MAX_VECTORS) and 0 < warps <= MAX_WARPS):
         raise ValueError(f"no legal program: {configuration}")
@@ -166,7 +168,7 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     vectors *= warps * WARP
     if kernel == "fill":
         block = vectors * vec
-        # Two at least: zeros would wait for a target that is the same for all threads.
+        # Two at least. If all threads had the same target, the zeros would wait for it.
         positions = max(power_of_2(min(_samples(block, C * D), N) * D), 2)
         if positions > MAX_TARGETS * warps * WARP:
             raise ValueError("few targets for many elements only")
@@ -176,7 +178,7 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
     if kernel == "short":
         if D > 1:
             raise ValueError("rows only")
-        # Of two rows at most.
+        # A vector has elements of two rows at most.
         vec = min(vec, 1 << (C + 1).bit_length() - 1)
         return Short(vectors, vec, warps, cdiv(N * C, vectors * vec))
     if per_sm < 1:
@@ -252,27 +254,27 @@ def _flat(problem: Problem, configuration: Configuration, limits: Limits) -> Fla
 
 
 def _samples(block: int, sample: int) -> int:
-    """Of ``sample`` elements that ``block`` elements may touch, where a block begins at a multiple of its size."""
+    """Samples of ``sample`` elements that a block may touch, which begins at a multiple of ``block`` elements."""
     if block % sample == 0 or sample % block == 0:
         return max(block // sample, 1)
     return (block - 2) // sample + 2
 
 
 def tiles(problem: Problem, found: Gradient) -> int:
-    """That the program with the most writes one after the other."""
+    """Tiles that the program with the most of them writes one after the other."""
     if isinstance(found, Images):
         return cdiv(problem.N, found.step)
     return cdiv(cdiv(problem.N, found.block_c), found.splits) if isinstance(found, Tile) else 1
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are written, and the programs of a multiprocessor one after the other."""
+    """Microseconds: the bytes that are written, or the programs of a multiprocessor one after the other."""
     N, C, D, size = problem
     found = launch(problem, configuration, limits)
     resident = limits.sm_count * max(limits.threads_per_sm // (found.warps * WARP), 1)
     waves = found.programs / resident if found.programs > resident else 1
     vec = VECTOR_BYTES // size
-    # Tiles are written element by element where a row is no whole vectors.
+    # Tiles are written element by element where a row or an image is no whole vectors.
     share = math.gcd(C if D == 1 else D, vec) / vec if isinstance(found, Tile | Flat) else 1
     moved = N * C * D * size * (1.5 if share < 1 else 1.0) / (min(limits.sm_count, found.programs) * BYTES_PER_US)
     if isinstance(found, Scatter):

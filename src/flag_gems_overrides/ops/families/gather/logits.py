@@ -31,7 +31,7 @@ class _Prepared(NamedTuple):
     forward: Callable[..., None]
     gradient: Callable[..., None]  # of a reduction, or of a gradient that is expanded
     gradients: Callable[..., None]  # of one gradient for each row
-    written: Callable[..., None] | None  # where the forward writes the gradient: corrects it, unless it is of 1
+    written: Callable[..., None] | None  # corrects a gradient that the forward wrote, unless the loss's is 1
 
 
 class CrossEntropy(torch.autograd.Function):
@@ -74,7 +74,7 @@ class CrossEntropy(torch.autograd.Function):
             return dx, None, None, None, None, None, None
         expanded = not any(grad.stride())
         launch = prepared.gradient if expanded else prepared.gradients
-        # What the forward wrote is handed out once.
+        # The gradient that the forward wrote is returned once.
         dx, ctx.dx = ctx.dx, None
         if dx is None:
             dx = prepared.new_dx()
@@ -104,7 +104,7 @@ def _prepare(
     reduced, mean, classes = reduction != NONE, reduction == MEAN, not probabilities and smoothing == 0
     written = differentiable and reduced and (classes or logits_plan.is_whole(problem, limits))
     written = written and logits_plan.writes_gradient(problem, limits)
-    # No programs share a row that is not there: they would clear words before the workspace.
+    # Without rows, programs that share a row would clear words before the workspace.
     shared = classes and R > 0
     planned = logits_plan.cross_entropy(problem, limits, written, shared, differentiable, reduced)
     options: dict[str, Any] = {
@@ -183,7 +183,7 @@ def _groups(planned: logits_plan.Whole | logits_plan.Looped | logits_plan.Shared
 
 
 def _words_at_once(programs: int, warps: int) -> int:
-    """That the last of ``programs`` programs reads: one for each thread at least."""
+    """Words that the last of ``programs`` programs reads at once: one for each thread at least."""
     threads = warps * WARP
     return min(max(power_of_2(programs), threads), threads * logits_plan.MAX_WORDS_OF_THREAD) if programs > 1 else 1
 
@@ -191,7 +191,7 @@ def _words_at_once(programs: int, warps: int) -> int:
 def _blocks(
     planned: logits_plan.Whole | logits_plan.Looped | logits_plan.Shared | logits_plan.LoopedGradient, C: int
 ) -> dict[str, Any]:
-    """What a kernel of cross_entropy.py and the files beside it wants to know of its tiles."""
+    """The tile options of a kernel of cross entropy, and its launch options."""
     if isinstance(planned, logits_plan.Whole):
         return {
             "VEC": planned.vec,

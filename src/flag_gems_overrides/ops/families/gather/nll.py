@@ -4,14 +4,14 @@
 
     kernel              a program
     nll_forward         reads the score of the target of BLOCK positions at a time
-    nll_gradient_fill   writes BLOCK zeros as they lie in memory, and then the elements among them that are targets'
+    nll_gradient_fill   writes BLOCK zeros as they lie in memory, and then the targets' elements among them
     nll_gradient_images writes VECTORS vectors of each of its classes, whose targets stay in registers
     nll_gradient_tile   writes tiles of [BLOCK_N, BLOCK_C, BLOCK_D], one class after the other
 
-Gradients of short rows are of :mod:`.nll_short`, of images as they lie in memory of :mod:`.nll_flat`.
+:mod:`.nll_short` has gradients of short rows, :mod:`.nll_flat` those of images as they lie in memory.
 
 Rows and classes begin anywhere in a vector. A store is of whole vectors only where it has no mask, or one mask for all
-of a vector; so a vector that begins in one row or class is stored with what it has of the next.
+of a vector. So a vector that begins in one row or class is stored with its elements of the next.
 
 A target that is no class ends the kernel, as in PyTorch: launches ask for device assertions with ``debug``.
 """
@@ -74,7 +74,7 @@ def nll_forward(
         total_ptr: [], the sum of the weights that count; 0 unless REDUCED.
         words_ptr: what programs publish, None for one: [programs] pairs of float32, or [2, programs] of float64.
         positions: N * D.
-        WORDS: 1 for one program, else a power of two that is not below the number of programs, nor of threads.
+        WORDS: 1 for one program, else a power of two that is at least the number of programs and of threads.
         ONE_CLASS: C is 1.
         INT64_POSITIONS: N * D + BLOCK does not fit 32 bits, in which a division takes a fifth of the instructions.
         PREFETCH: targets are loaded while the scores of those before them are on their way.
@@ -149,7 +149,7 @@ def publish_sums(words_ptr, program, programs, loss, total):
 
 @triton.jit
 def collect_sums(words_ptr, programs, ACC: tl.constexpr, WORDS: tl.constexpr):
-    """The sums of all that programs publish. No word needs a fence, as partial sums beside a counter do."""
+    """The sums of all that programs publish. Words need no fence, which partial sums and a counter would."""
     own_ptr = words_ptr + tl.arange(0, WORDS)
     mask = tl.arange(0, WORDS) < programs
     if tl.float32 == ACC:
@@ -174,7 +174,7 @@ def store_sums(out_ptr, total_ptr, loss, total, MEAN: tl.constexpr):
 @triton.jit
 def clear_block(dx_ptr, start, size, BLOCK: tl.constexpr):
     """BLOCK zeros from ``start`` on, or as many as dx_ptr: [size] has."""
-    # A vector is stored as one where one mask is for all of it.
+    # A vector is stored by one instruction where all of it has one mask.
     VEC: tl.constexpr = 16 // (dx_ptr.dtype.element_ty.primitive_bitwidth // 8)
     lanes = tl.arange(0, BLOCK)
     zeros = tl.zeros([BLOCK], dx_ptr.dtype.element_ty)
@@ -207,7 +207,7 @@ def nll_gradient_fill(
     POSITIONS: tl.constexpr,
     INT64_OFFSETS: tl.constexpr,
 ):
-    """The gradient by x: zeros, which wait for nothing, and over them what is none.
+    """The gradient by x: zeros, which wait for nothing, and then the targets' elements over them.
 
     Args:
         grad_ptr: [N, D], or one element with grad_stride 0.
@@ -215,7 +215,7 @@ def nll_gradient_fill(
         weight_ptr: [C], None for ones.
         total_ptr: [], None unless MEAN.
         dx_ptr: [N, C, D].
-        POSITIONS: at least those of all samples of which BLOCK elements may have some.
+        POSITIONS: at least those of all samples that BLOCK elements may touch.
     """
     OFFSET: tl.constexpr = tl.int64 if INT64_OFFSETS else tl.int32
     sample = tl.cast(C, OFFSET) * D
@@ -230,7 +230,7 @@ def nll_gradient_fill(
     target = tl.load(target_ptr + position, mask=mask, other=0).to(tl.int64)
     grad, total = load_gradient(grad_ptr, total_ptr, position, mask, grad_stride, MEAN)
     clear_block(dx_ptr, start, N * sample, BLOCK)
-    # Not before the zeros are stored, or they would wait for what is loaded.
+    # After the zeros are stored: before, they would wait for these loads.
     grad = averaged(grad, total, MEAN, ACC)
     target, counts, weight = weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC)
     offset = begin + n * sample + target * D + d
@@ -271,7 +271,7 @@ def nll_gradient_images(
         dx_ptr: [N, C, D].
         blocks: of VECTORS vectors that a class has.
         step: programs that share the classes of an image.
-        advance: vectors from the one to the other.
+        advance: vectors from one class of a program to its next one.
     """
     program = tl.program_id(0)
     first = program % step
@@ -339,8 +339,8 @@ def nll_gradient_tile(
         dx_ptr: [N, C, D].
         splits: programs that share the classes of their positions.
         VEC: divides D.
-        ONE_TILE: all classes are in one, of one program.
-        WHOLE: they are all of it: C is BLOCK_C.
+        ONE_TILE: all classes are in one tile, of one program.
+        WHOLE: all of the tile exists: C is BLOCK_C.
     """
     D = D // VEC * VEC  # D itself, but the compiler now sees that VEC divides it
     if WHOLE:
@@ -352,8 +352,8 @@ def nll_gradient_tile(
     mask = (n < N) & (d < D)
     target = tl.load(target_ptr + n * D + d, mask=mask, other=0).to(tl.int64)
     grad, total = load_gradient(grad_ptr, total_ptr, n * D + d, mask, grad_stride, MEAN)
-    # In half the registers: -1 where it does not count, -2 where it is no class. Masks of what counts would be so many
-    # predicates beside this that four targets of a thread were loaded one after the other.
+    # The target in half the registers: -1 where it does not count, -2 where it is no class. With masks instead there
+    # would not be enough predicates, and four targets of a thread were loaded one after the other.
     wrong = (target < 0) | (target >= C)
     target = tl.where(target != ignore_index, tl.where(wrong, -2, target), -1).to(tl.int32)
     gradient = -averaged(grad, total, MEAN, ACC)
@@ -362,7 +362,7 @@ def nll_gradient_tile(
     gradient = gradient.to(dx_ptr.dtype.element_ty)
     lanes = tl.arange(0, BLOCK_C)[None, :, None]
     dx_ptr += (n * C + lanes) * D + d
-    # There is a first tile: if the loop might be empty, what only it uses would be loaded after the wait for targets.
+    # The loop is not empty: if it might be, what only it uses would be loaded after the wait for targets.
     tl.assume(split * BLOCK_C < C)
     for start in range(split * BLOCK_C, BLOCK_C if ONE_TILE else C, splits * BLOCK_C):
         c = start + lanes

@@ -4,7 +4,7 @@
 
 kernel                a program writes
 nll_gradient_zeros    BLOCK zeros, as they lie in memory
-nll_gradient_scatter  over them what is none, for BLOCK positions
+nll_gradient_scatter  the targets' elements over them, for BLOCK positions
 """
 
 import triton
@@ -40,7 +40,7 @@ def nll_gradient_scatter(
     ACC: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The gradient by x where it is not zero: of BLOCK positions their targets' elements.
+    """The gradient by x where it is not zero: the targets' elements of BLOCK positions.
 
     Args:
         grad_ptr: [N, D], or one element with grad_stride 0.

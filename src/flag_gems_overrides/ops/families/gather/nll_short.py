@@ -2,8 +2,8 @@
 # mypy: disable-error-code="no-untyped-def"
 """The gradient of nll_loss by scores of few classes, as it lies in memory: vectors, of two rows each at most.
 
-Most of the time is that of instructions, so there are few for each vector: a row is counted from the program's first
-one, in 32 bits, and of each row all that a vector asks is at which of its elements the target is.
+Most of the time is that of instructions, so each vector has few: rows are counted from the program's first one, in 32
+bits, and a vector only needs to know which of its elements is a row's target.
 """
 
 import triton
@@ -17,7 +17,7 @@ from .targets import averaged, load_gradient
 def load_classes(target_ptr, row, mask, C, ignore_index):
     """The class of each row, whether it counts, and whether it is no class though not ignored."""
     target = tl.load(target_ptr + row, mask=mask, other=0).to(tl.int64)
-    # Negative ones are the largest so, and one comparison finds both.
+    # Unsigned, negative ones are the largest, and one comparison finds both.
     wrong = target.to(tl.uint64, bitcast=True) >= tl.cast(C, tl.uint64)
     wanted = mask & (target != ignore_index)
     return target.to(tl.int32), wanted & (not wrong), wanted & wrong
@@ -25,7 +25,7 @@ def load_classes(target_ptr, row, mask, C, ignore_index):
 
 @triton.jit
 def weighted(gradient, weight_ptr, target, counts, ACC: tl.constexpr, DTYPE: tl.constexpr):
-    """The gradient by the target's score. Of all rows the same one if nothing makes it another."""
+    """The gradient by the target's score: one number for all rows of a mean without weights."""
     if weight_ptr is not None:
         gradient *= tl.load(weight_ptr + target, mask=counts, other=0).to(ACC)
     return gradient.to(DTYPE)
@@ -103,7 +103,7 @@ def nll_gradient_short(
         next_gradient = -averaged(grad, total, MEAN, ACC)
     gradient = weighted(gradient, weight_ptr, target, counts, ACC, DTYPE)
     next_gradient = weighted(next_gradient, weight_ptr, next_target, next_counts, ACC, DTYPE)
-    # Of the vector's elements; -1 is none of them.
+    # The index of the target in the vector; -1 is no element.
     place = tl.where(counts, target - begin, -1)
     next_place = tl.where(next_counts, next_target + (C - begin), -1)
     left = tl.cast(N, OFFSET) * C - start

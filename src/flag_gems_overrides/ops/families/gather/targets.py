@@ -20,7 +20,7 @@ def load_targets(target_ptr, weight_ptr, positions, mask, C, ignore_index, ACC: 
 
 @triton.jit
 def weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC: tl.constexpr):
-    """``load_targets``, once they are loaded. A target that is no class does not count: see check_targets."""
+    """As ``load_targets``, of loaded targets. A target that is no class does not count: see check_targets."""
     counts = mask & (target != ignore_index) & (target >= 0) & (target < C)
     if weight_ptr is None:
         return target, counts, counts.to(ACC)
@@ -30,21 +30,21 @@ def weigh_targets(target, weight_ptr, mask, C, ignore_index, ACC: tl.constexpr):
 
 @triton.jit
 def check_targets(target, mask, C, ignore_index):
-    """At the end: what follows an assertion is not done while a target is on its way."""
+    """Call this last: nothing that follows an assertion is done while a target is on its way."""
     wrong = (target < 0) | (target >= C)
     tl.device_assert(not wrong, "nll_loss: a target is out of bounds", mask=mask & (target != ignore_index))
 
 
 @triton.jit
 def is_wrong(target, mask, C, ignore_index):
-    """What ``check_targets`` asserts of none, for a loop that has no time to."""
+    """Whether ``check_targets`` would fail, for a loop that must not wait for an assertion."""
     return mask & (target != ignore_index) & ((target < 0) | (target >= C))
 
 
 @triton.jit
 def load_gradient(grad_ptr, total_ptr, positions, mask, grad_stride, MEAN: tl.constexpr):
-    """Of each position's loss, one number for all of a mean, and what a mean divides it by; not only where the target
-    counts, for then it would wait for the target."""
+    """The gradient of each position's loss, one number for a mean, and what a mean divides it by. Also loaded where the
+    target does not count: otherwise it would wait for the target."""
     if MEAN:
         return tl.load(grad_ptr), tl.load(total_ptr)
     else:
@@ -54,7 +54,7 @@ def load_gradient(grad_ptr, total_ptr, positions, mask, grad_stride, MEAN: tl.co
 
 @triton.jit
 def averaged(grad, total, MEAN: tl.constexpr, ACC: tl.constexpr):
-    """What ``load_gradient`` returned, once it is wanted."""
+    """The gradient of a loss, from what ``load_gradient`` returned."""
     return grad.to(ACC) / total.to(ACC) if MEAN else grad.to(ACC)
 
 
