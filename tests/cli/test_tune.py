@@ -28,7 +28,7 @@ def pretended_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(timing, "Timer", lambda *arguments: Clock(w2=7.0))
     monkeypatch.setattr(table, "FOLDER", tmp_path)
     monkeypatch.setattr(families, "FAMILIES", {"fake": FAKE})
-    monkeypatch.setattr(measuring, "compile_all", lambda todo, limits, seconds: {})
+    monkeypatch.setattr(measuring, "compile_all", lambda todo, seconds: {})
     monkeypatch.setattr(beforehand, "synchronize", lambda: None)
     monkeypatch.setattr(measuring, "free", lambda kept: None)
     monkeypatch.setattr(beforehand, "share_caches", lambda: None)
@@ -52,7 +52,7 @@ def test_the_command_writes_a_table_and_goes_on(pretended_gpu, tmp_path):
 
 
 def test_without_a_measurement_there_is_no_table(pretended_gpu, monkeypatch, tmp_path):
-    monkeypatch.setattr(measuring.Tuner, "measure", lambda self, point: None)
+    monkeypatch.setattr(measuring.Tuner, "measure", lambda self, point, candidates: None)
     ran = CliRunner().invoke(app, ["tune", "fake", "--shapes", "shapes.yaml"])
     assert ran.exit_code == 1
     assert "nothing was measured" in ran.output
@@ -69,3 +69,17 @@ def test_without_a_gpu_the_command_says_so(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     ran = CliRunner().invoke(app, ["tune", "softmax"])
     assert ran.exit_code == 2 or torch.cuda.is_available()
+
+
+def test_regret_says_how_far_what_is_chosen_is_from_the_fastest(pretended_gpu, monkeypatch, tmp_path):
+    monkeypatch.setattr(timing, "Timer", lambda *arguments: Clock(w8=7.0))
+    command = ["regret", "fake", "--seed", "3", "--count", "4"]
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 0, ran.output
+    assert "fake_family: behind its own fastest" in ran.output
+    last = ran.output.splitlines()[-1]
+    assert "fake_family" in ran.output
+    assert "1.429" in last or "1.429" in ran.output
+    assert (tmp_path / "regret-3.jsonl").exists()
+    assert not (tmp_path / "nvidia-h200.json").exists()
+    assert "0 problems to measure" in CliRunner().invoke(app, command).output

@@ -21,6 +21,7 @@ _COMMANDS = {
     "profile": ("profile", "profile"),
     "ladder": ("ladder", "ladder"),
     "hunt": ("hunt", "hunt"),
+    "regret": ("regret", "regret"),
     "tune": ("tune", "tune"),
     "report": ("report", "report"),
     "compare": ("compare", "compare"),

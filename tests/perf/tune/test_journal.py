@@ -21,12 +21,14 @@ def test_an_interrupted_journal_goes_on(tmp_path):
     with path.open("a") as file:
         file.write('{"family": "fa')
     again = journals.Journal(path, {"device": "a"})
-    assert again.rows == {"fake": {row(64).problem: row(64), row(128).problem: row(128, None)}}
+    assert again.measured == {
+        "fake": {each.problem: journals.Measured("fake", each) for each in (row(64), row(128, None))}
+    }
     again.add(journals.Measured("fake", row(256)))
     again.close()
     last = journals.Journal(path, {"device": "a"})
     last.close()
-    assert len(last.rows["fake"]) == 3
+    assert len(last.measured["fake"]) == 3
 
 
 def test_a_full_disk_leaves_a_journal_of_whole_lines(tmp_path, monkeypatch):
@@ -50,7 +52,7 @@ def test_a_full_disk_leaves_a_journal_of_whole_lines(tmp_path, monkeypatch):
     monkeypatch.undo()
     again = journals.Journal(path, {"device": "a"})
     again.close()
-    assert list(again.rows["fake"].values()) == [row(64)] == list(journal.rows["fake"].values())
+    assert again.measured == journal.measured == {"fake": {row(64).problem: journals.Measured("fake", row(64))}}
 
 
 def test_a_journal_of_other_conditions_or_none_is_refused(tmp_path):

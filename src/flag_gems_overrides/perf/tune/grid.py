@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import problems
@@ -26,6 +26,13 @@ MAX_GROUPS = 32
 # Sizes of eight bytes and of one are rare: they are tuned on the coarser levels only.
 _DTYPES = {"bfloat16": len(LEVELS), "float32": len(LEVELS), "float64": 2}
 _REDUCTION_DTYPES = _DTYPES | {"uint8": 2, "int64": 2}
+
+
+def random_cases(family: Family, count: int, seed: int) -> Iterator[Case]:
+    """The cases that a hunt of this seed would have of the family's ops, which take turns."""
+    streams = [problems.cases(op, seed) for op in family.ops]
+    for _, stream in zip(range(count), itertools.cycle(streams)):
+        yield next(stream)
 
 
 def cases(family: Family, shapes: Shapes, seed: int) -> Iterator[Case]:
@@ -89,12 +96,12 @@ def _case(op: str, sizes: tuple[int, ...], dtype: str) -> Case:
     return Case(op, (M, N, K, 1)[: OPERATORS[op].ndim or (3 if K > 1 else 2)], dtype, dim)
 
 
-def points(family: Family, shapes: Shapes, seed: int) -> Iterator[Point]:
+def points(family: Family, cases: Iterable[Case]) -> Iterator[Point]:
     """The family's problems, each once, with a case."""
     from flag_gems_overrides.perf import op_inputs
 
     known = set()
-    for case in cases(family, shapes, seed):
+    for case in cases:
         if not 0 < math.prod(case.shape) <= 4 * MAX_ELEMENTS:
             continue
         problem = family.call.problem(case.op, *op_inputs.arguments(case, "meta"))

@@ -39,7 +39,8 @@ class Journal:
 
     def __init__(self, path: Path, head: Mapping[str, Any]) -> None:
         self._path = path
-        self.rows: dict[str, dict[tuple, table.Row]] = {}
+        self.measured: dict[str, dict[tuple, Measured]] = {}
+        """By family and problem."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             text = path.read_bytes() if path.exists() else b""
@@ -58,7 +59,7 @@ class Journal:
 
     def add(self, measured: Measured) -> None:
         self._append({"family": measured.family, "row": measured.row._asdict(), "us": measured.us})
-        self.rows.setdefault(measured.family, {})[measured.row.problem] = measured.row
+        self.measured.setdefault(measured.family, {})[measured.row.problem] = measured
 
     def close(self) -> None:
         self._file.close()
@@ -67,12 +68,11 @@ class Journal:
         parsed = self._parsed(line, number)
         try:
             row = table.Row(**parsed["row"])
-            problem = tuple(row.problem)
             configuration = None if row.configuration is None else tuple(row.configuration)
-            self.rows.setdefault(parsed["family"], {})[problem] = row._replace(
-                problem=problem, configuration=configuration
-            )
-        except (KeyError, TypeError) as error:
+            row = row._replace(problem=tuple(row.problem), configuration=configuration)
+            us = tuple((tuple(values), us) for values, us in parsed["us"])
+            self.measured.setdefault(parsed["family"], {})[row.problem] = Measured(parsed["family"], row, us)
+        except (KeyError, TypeError, ValueError) as error:
             raise JournalError(f"{self._path} line {number}: {error}; remove it, or name another --journal") from None
 
     def _parsed(self, line: bytes, number: int) -> dict[str, Any]:

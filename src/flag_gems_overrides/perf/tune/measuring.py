@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -22,28 +22,19 @@ from flag_gems_overrides.perf.cases import parse
 from flag_gems_overrides.perf.tune.families import Family, Point
 from flag_gems_overrides.perf.tune.journal import Measured
 
-# Configurations of a problem that are measured: the default and what the model thinks best.
-CANDIDATES = 8
 # A configuration that is faster than the default by less than both has not been shown to be faster.
 MIN_GAIN, MIN_GAIN_US = 0.02, 0.1
 ROUNDS, WARM_UP_SECONDS, SECOND_LOOK = 5, 0.004, 4
 _KEPT_BYTES = 8 << 30
 
 
-def candidates(point: Point, limits: Any) -> list[Any]:
-    """The default configuration, then the others that the model thinks best."""
-    plan = point.family.plan
-    default, *others = plan.configurations(point.problem, limits)
-    others.sort(key=lambda configuration: plan.estimate(point.problem, configuration, limits))
-    return [default, *others[: CANDIDATES - 1]]
-
-
-def compile_all(chosen: Iterable[Point], limits: Any, seconds: float) -> dict[tuple[str, str, tuple], str]:
-    """Launch each candidate once, on all cores, for so many seconds at most. Returns which ended their process."""
+def compile_all(todo: Mapping[Point, list[Any]], seconds: float) -> dict[tuple[str, str, tuple], str]:
+    """Launch the configurations of each point once, on all cores, for ``seconds`` at most. Returns which ended their
+    process."""
     tasks = [
         (point.family.package, point.case.key, tuple(configuration))
-        for point in chosen
-        for configuration in candidates(point, limits)
+        for point, configurations in todo.items()
+        for configuration in configurations
     ]
     answers = workers.run(f"{__name__}:compiler", tasks, processes(), seconds, {"OMP_NUM_THREADS": "1"})
     return {answer.task: answer.died for answer in answers if answer.died}
@@ -76,20 +67,18 @@ class Tuner:
 
     Args:
         timer: a :class:`timing.Timer`.
-        limits: of its device.
     """
 
-    def __init__(self, timer: Any, limits: Any) -> None:
+    def __init__(self, timer: Any) -> None:
         self._timer = timer
-        self._limits = limits
         self.died: Mapping[tuple[str, str, tuple], str] = {}
         """What :func:`compile_all` returned: not to be launched here."""
         self.copy_gbps = round(timer.bandwidth()[0], 1)
         self.errors: list[str] = []
         """Configurations that failed or answered wrongly."""
 
-    def measure(self, point: Point) -> Measured | None:
-        """The row of a point; None if its default configuration does not work."""
+    def measure(self, point: Point, candidates: Sequence[Any]) -> Measured | None:
+        """The row of a point; None if its default configuration, the first of the candidates, does not work."""
         from flag_gems_overrides.perf import op_inputs
         from flag_gems_overrides.perf.answers import Reference
 
@@ -101,10 +90,10 @@ class Tuner:
                 functools.partial(point.family.call.launch_with, configuration, point.case.op, *arguments)
                 for arguments in inputs
             ]
-            for configuration in candidates(point, self._limits)
+            for configuration in candidates
             if self._works(point, configuration, inputs[0], reference)
         }
-        default = point.family.plan.configurations(point.problem, self._limits)[0]
+        default = candidates[0]
         if default not in calls:
             return None
         us = self._us(calls, default)
@@ -120,7 +109,7 @@ class Tuner:
             min((round(t, 3) for configuration, t in us.items() if configuration != best), default=None),
             float(f"{necessary / us[best] / 1e3 / self.copy_gbps:.3g}"),
         )
-        return Measured(point.family.name, row, tuple((tuple(each), round(t, 3)) for each, t in us.items()))
+        return Measured(point.family.name, row, tuple((tuple(each), round(us[each], 3)) for each in calls))
 
     def _works(self, point: Point, configuration: Any, inputs: Any, reference: Any) -> bool:
         from flag_gems_overrides.perf.poison import poisoned
