@@ -1,290 +1,268 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a launch of batch norm takes, in microseconds of an H200: enough to choose among a few."""
+"""How long a launch of batch norm takes, in microseconds of an H100: enough to choose among all configurations.
+
+Three things go on at once: memory moves bytes, multiprocessors work off the requests of their warps, and each program
+waits for its loads and its other warps, one after the other. They overlap in part (OVERLAP). What precedes and follows
+them adds to that: launches, and exchanges between programs. All constants are fitted at once, to 3400 times of
+configurations of 322 problems (H100).
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
 
 from ...launch.devices import Limits
-from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv
 from .launches import (
-    MAX_WARPS,
     SMALL_GROUP,
-    WORDS_OF_THREAD,
     Channels,
     Configuration,
     Flat,
     Groups,
+    Launch,
     Problem,
     Tiling,
     by_words,
-    has_edges,
-    has_vectors,
     launch,
     merge_of,
 )
 
-# Bytes that a multiprocessor moves in a microsecond.
-BYTES_PER_US = 32000
-# Microseconds of a launch.
-LAUNCH_US = 2.0
-# Microseconds of an iteration.
-ITERATION_US = 0.7
-# Microseconds of an exchange of sums between programs.
-EXCHANGE_US = 2.5
-# Microseconds less where programs exchange words instead of flags, and for gradients of columns.
-# Gradient of 9000 x 304 bf16: 19.7 us, by a flag 23.1 (H100).
-WORDS_US, WORDS_US_OF_COLUMNS = 1.2, 2.2
-# Microseconds more forward, where threads read the maximum of words and loads of columns are of 4 or 8 bytes: they
-# spill. 9000 x 188 bf16: 25.1 us, by flat 15.0 (H100).
-MANY_WORDS_US = 8.0
-# Minimum bytes of a load that cp.async copies, so that a pipeline has it in flight.
-MIN_STAGED_BYTES = 4
-# How many times as long an iteration of shorter loads takes in a pipeline.
-# 7663 x 21 x 3 float16: 21.6 us by groups of three stages, 14.9 by flat (H100).
-OF_SHORT_LOADS = 2.5
-# Number of programs whose wait for each other adds a microsecond; the time grows with the square of the number.
-# 2966680 bf16 of one channel: 17.7 us with 527 programs, 24.4 with 1054.
-PROGRAMS_OF_US = 360
-# groups: how many times as long loads take, by their bytes. Problems of more than 4 MB move 3.6 TB/s with whole
-# vectors and 1.5 with loads of 2 bytes.
-OF_PARTS_OF_VECTORS = {16: 1.0, 8: 1.3, 4: 1.6, 2: 2.4}
-# groups: runs of this many bytes take twice as long as long runs. 55521 x 32 x 20 float32 moves half of 3.6 TB/s.
-SHORT_RUN_BYTES = 64
-# groups: the maximum of this factor.
-MAX_OF_SHORT_RUNS = 3.0
-# flat: microseconds of its three launches until all sums are there, by the number of inputs.
-# Gradient of 5688 x 96 bf16: 14.1 us.
-FLAT_US = {1: 12.0, 2: 10.0}
-# flat: microseconds less where a kernel starts before the last one has ended.
-# Gradient of 8491 x 5 bf16: 8.8 us, otherwise 11.5 (H100).
-EARLY_US = 2.5
-# Maximum columns of gradients for EARLY_US, if groups have whole vectors: at its end each program adds up all channels.
-# 15789 x 304 bf16: 34.4 us, by groups 30.3; 6287 x 128 float32: 14.3, by groups 15.5 (H100).
-MAX_EARLY_COLUMNS = 128
-# flat: how many times as long programs of more warps take, by their warps.
-# Gradient of 981496 x 224 bf16: 4.1 TB/s by 4 warps; of 1314664 x 185 bf16: 3.9 by 16.
-OF_FLAT_WARPS = {8: 1.03, 16: 1.06}
-# flat: microseconds more that larger programs of a gradient take to add up channels at the end, by their warps.
-# 15789 x 304 bf16: 37.7 us by 4 warps, 43.8 by 8, 44.3 by 16 (H100).
-FLAT_SUMS_US = {8: 3.0, 16: 10.0}
-# flat: sums that a thread adds up at the end in the time of an iteration.
-SUMS_OF_ITERATION = 4
-# groups: how many times as long columns of whole vectors take, by the bytes of an element. Forward float32 takes more.
-# Gradient of 40000 x 64 float32: 32.0 us, by flat 30.2; forward 69460 x 32 float32: 29.3, by flat 23.0 (H100).
-OF_WIDE_COLUMNS, OF_WIDE_COLUMNS_FORWARD = {2: 1.5, 4: 1.25, 8: 1.15}, {2: 1.5, 4: 1.5, 8: 1.15}
-# groups: how many times as long columns of less than vectors take, in addition to OF_PARTS_OF_VECTORS.
-# 2760 x 74820 bf16: 530 us, at 4250 GB/s it would be 292.
-OF_NARROW_COLUMNS = 1.25
-# How many times as long runs take that are read as a head, vectors and a tail.
-# 16 x 352 x 39489 float16: 577 us, estimated at 582.
-OF_EDGES = 1.1
-# Vectors that take as long as the head and the tail of a run.
-EDGE_VECTORS = 4
-# How many reads of the input are counted where L2 holds what is read a second time.
-# Gradient of 153491 x 5 x 7 float32: 46 us.
-READS_OF_L2 = 1.5
-# groups: how many times as long gradients of columns take in turns, by one program to a multiprocessor, where L2 does
-# not hold what is read again. 2713 x 28976 float32: 2.5 TB/s, by flat 2.9 (H100).
-OF_COLUMNS_IN_TURNS = 1.13
-# groups: microseconds more of columns and of rows.
-COLUMNS_US, ROWS_US = 5.0, 2.5
-# groups: microseconds more of each program of a group above FEW_PROGRAMS in gradients of columns, as each adds up all.
-# 28304 x 64 float32: 26.7 us by 66 programs, by flat 25.1; 12000 x 64 float32: 16.1 by 33, by flat 17.8 (H100).
-PROGRAM_US = 0.028
-# groups: programs of a group that PROGRAM_US does not count.
-FEW_PROGRAMS = 16
-# groups: how many times as long columns take whose rows begin within a sector, if L2 does not hold them: two programs
-# read parts of a sector at different times.
-# 8936 x 4028 float32: 330 us by groups, 287 by flat; 8936 x 4096 float32: 255 and 257 (H100).
-OF_SPLIT_SECTORS = 1.08
-# channels: how many times as long many programs take whose runs are one vector, in addition to the unused half of each
-# sector. 2080 x 860 x 4 float32: 67 us, by flat 43; 2080 x 860 x 8 float32, runs of a sector: 66, by flat 77 (H100).
-OF_HALF_SECTORS = 1.4
-# channels: microseconds of a request for a line by one lane. Reads count for half of a request, stores for the rest of
-# two requests.
-REQUEST_US = 0.0011
-# channels: the same of a request by several lanes.
-PARTS_REQUEST_US = 0.0016
-# channels: microseconds of an element.
-ELEMENT_US = 0.0001
+# Bytes of memory, and of L2 where it holds what is read again, in a microsecond, as a share of a multiprocessor.
+BYTES_PER_US, BYTES_OF_L2_PER_US = 30500.0, 34700.0
+# Exponent of the sum of times that overlap: 1 if they do not, more if the longest hides the others.
+OVERLAP = 1.09
 # Bytes of a cache line.
 LINE_BYTES = 128
-# channels: microseconds of a request of loads of 8 bytes. 3246 x 51 x 6 float32: 14.6 us, by flat 16.4 (H100).
-WIDE_REQUEST_US = 0.0013
-# channels: OF_PARTS_OF_VECTORS for loads of two bytes where a multiprocessor has several programs.
-# 24 x 55416 x 85 float16: 210 us by 4 warps, by flat 337 (H100).
-OF_TWO_BYTES = 1.8
-# groups: OF_PARTS_OF_VECTORS for runs. Gradient of 1135 x 14 x 65 float32: 21.7 us, by flat 17.8 (H100).
-OF_PARTS_OF_RUNS = {16: 1.0, 8: 1.15, 4: 1.6, 2: 2.0}
-# flat: programs of a multiprocessor that merge at once.
-MERGERS_AT_ONCE = 8
-# flat: microseconds more to merge places of runs.
-PLACES_US = 2.0
-# flat: how many times as long data take by places, where groups read vectors.
-# 512 x 35 x 10185 float32: 1364 us, by groups 1295 (H100).
-OF_PLACES = 1.08
-# flat: how many times as long runs of whole vectors of 16 bits take, up to MAX_OF_L2.
-# Gradient of 1825 x 72 x 128 bf16: 67.9 us, by groups 61.5 (H100).
-OF_WHOLE_RUNS = 1.3
-# flat: maximum bytes of the inputs for OF_WHOLE_RUNS, in sizes of L2.
-MAX_OF_L2 = 1.5
-
-
-class _Work(NamedTuple):
-    us: float  # of everything but moving data
-    programs: int
-    iterations: int  # of a program, one after the other
-    slower: float = 1.0  # how many times as long data take
-    reads: int = 2
-    turns: int = 1  # blocks of a program
-    workspace: int = 0  # bytes
-    latency: float = 0.0  # microseconds whatever the bytes
+# Microseconds of a multiprocessor for a warp's load or store, and more where it computes in which run an element lies.
+REQUEST_US, RUN_US = 0.00128, 0.000157
+# The same for a line that a request touches, a line and a sector that come from L2.
+LINE_US, MISS_US, SECTOR_US = 0.000177, 0.000764, 2.32e-05
+# The same for an element of each thread of a warp, and how many times as long it takes in float64.
+ELEMENT_US, OF_FLOAT64 = 0.00018, 2.08
+# The same for the sums of a channel that a warp leaves to others in shared memory, in columns times the elements of a
+# load, because neighbouring lanes have the same banks. 27 x 262144 bf16: 21.3 us by 2 warps, 30.7 by 4 with twice as
+# many columns.
+COLUMN_SUMS_US, RUN_SUMS_US = 0.000233, 0.0129
+# channels: microseconds of the launch, of a start of a program, of an element of a thread.
+CHANNELS_US, PROGRAM_US, THREAD_ELEMENT_US = 3.08, 0.0256, 0.0146
+# channels: microseconds of a program until its loads are there, of each doubling of warps that add up together, of
+# each doubling of warps, of a second tile.
+LOADS_US, SUMS_US, WARPS_US, SECOND_TILE_US = 0.141, 0.0426, 0.0109, 0.255
+# channels: registers of a thread: some, and of each word of a channel's elements.
+REGISTERS, REGISTERS_OF_WORD = 13.9, 0.712
+# channels: waves of programs up to which the last one counts as a whole one, not half of it.
+FEW_WAVES = 4
+# groups: microseconds of the launch, of a turn, of a start of a program, of each doubling of its warps.
+GROUPS_US, TURN_US, GROUP_PROGRAM_US, GROUP_WARPS_US = 3.46, 0.0968, 0.0206, 0.0774
+# groups: microseconds of both passes over a tile, without and with a pipeline.
+TILE_US, STAGED_TILE_US = 0.492, 0.318
+# groups: minimum bytes of a load that cp.async copies, so that a pipeline has it in flight.
+MIN_STAGED_BYTES = 4
+# groups: microseconds of an exchange of sums, less of it by words, more with columns, of each load of parts, of a part.
+EXCHANGE_US, WORDS_US, COLUMNS_US, MERGE_US, PART_US = 2.52, 1.1, 0.205, 0.923, 0.000796
+# groups: number of programs whose wait for each other adds a microsecond; the time grows with the square of the number.
+PROGRAMS_OF_US = 717.0
+# flat: microseconds of its three launches, by the number of inputs.
+FLAT_US = {1: 9.17, 2: 5.83}
+# flat: microseconds of both passes over a tile, without and with a pipeline, of a start of a program.
+FLAT_TILE_US, FLAT_STAGED_US, FLAT_PROGRAM_US = 0.283, 0.217, 0.114
+# flat: microseconds of each load of parts by what merges them, of each load of sums at the end of a program, more to
+# merge places of runs, of each doubling of warps.
+FLAT_MERGE_US, FLAT_SUMS_US, PLACES_US, FLAT_WARPS_US = 0.501, 0.362, 1.3, 0.187
+# flat: share of the requests' time that each doubling of warps adds.
+OF_FLAT_WARPS = 0.0898
+# flat: warps of a multiprocessor that run at once; sums that a thread loads at once; programs that merge at once.
+FLAT_WARPS, FLAT_SUMS, MERGERS_AT_ONCE = 16, 4, 8
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """The greater of the time of the bytes that are moved and the time of a program's iterations."""
-    chosen = launch(problem, configuration, limits)
+    return estimate_launch(problem, launch(problem, configuration, limits), limits)
+
+
+def estimate_launch(problem: Problem, chosen: Launch, limits: Limits) -> float:
     if isinstance(chosen, Channels):
-        work = _of_channels(problem, chosen, limits)
-    elif isinstance(chosen, Groups):
-        work = _of_groups(problem, chosen)
+        return _of_channels(problem, chosen, limits)
+    if isinstance(chosen, Groups):
+        return _of_groups(problem, chosen, limits)
+    return _of_flat(problem, chosen, limits)
+
+
+def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> float:
+    tiling, size, inputs = chosen.tiling, problem.itemsize, problem.inputs
+    lanes = tiling.channels * (tiling.block + tiling.rest) + tiling.edges
+    threads = tiling.warps * WARP
+    per_thread, words = max(lanes / threads, 1), max(size // 4, 1)
+    vec = _elements_of_load(tiling)
+    channels = min(tiling.channels // max(tiling.run, 1), problem.N)
+    row, pitch = channels * problem.K * size, problem.N * problem.K * size
+    if tiling.columns:
+        lines = _units(problem.M, row, problem, LINE_BYTES)
     else:
-        work = _of_flat(problem, chosen, limits)
-    size = problem.M * problem.N * problem.K * problem.itemsize
-    # Columns in turns, by one program to a multiprocessor: some programs store while others read, so L2 holds less.
-    # 842 x 14176 float32: 84.7 us in two turns, 89.0 in one (H100).
-    in_turns = problem.K == 1 and problem.inputs == 2 and work.turns > 1 and work.programs <= limits.sm_count
-    stored = 1 if in_turns else 0
-    at_once = size * (problem.inputs + stored) / work.turns
-    in_l2 = work.reads > 1 and at_once <= limits.l2_bytes
-    reads = READS_OF_L2 if in_l2 else work.reads
-    moved = size * (problem.inputs * reads + 1) * work.slower + work.workspace
-    if isinstance(chosen, Groups) and chosen.tiling.columns and (problem.inputs == 2 or problem.itemsize == 8):
-        # All programs run at once, and some multiprocessors have one more than others.
-        # 32768 x 4592 float32: 1220 us by 144 programs, of which 12 multiprocessors have two, by flat 1044 (H100).
-        # Not with rows: 21 x 690 x 466 bf16, gradient: 33.9 us by 660 programs, 49.6 by 132 (H100).
-        # Not forward: flat spills 8 bytes to merge columns (3604 x 14720 float32, sm_90).
-        in_turn = work.turns * cdiv(work.programs, limits.sm_count)
-        busy = chosen.tiling.blocks * chosen.group / in_turn
-        if in_turns and not in_l2:
-            moved *= OF_COLUMNS_IN_TURNS
+        # A request has elements of several channels if those of one are few.
+        at_once = max(min(WARP * vec // tiling.block, channels), 1)
+        run = problem.K * size
+        lines = _units(problem.M * channels / at_once, at_once * run, problem, LINE_BYTES, run)
+    misses, sectors = (_units(problem.M, row, problem, unit) for unit in (LINE_BYTES, SECTOR_BYTES))
+    if row >= pitch or problem.M == 1:
+        misses, sectors = problem.M * row / LINE_BYTES, problem.M * row / SECTOR_BYTES
+    tiles = 2 if tiling.rest or tiling.edges else 1
+    sharing = _sharing(tiling, vec)
+    us = PROGRAM_US + tiles * _sums_us(problem, tiling, vec)
+    us += _requests_us(problem, lanes, tiling, vec, lines, misses, sectors, inputs + 1)
+    each = tiling.blocks / limits.sm_count
+    registers = REGISTERS + REGISTERS_OF_WORD * per_thread * words * inputs
+    warps = min(limits.threads_per_sm // WARP, limits.registers_per_sm / (registers * WARP))
+    waves = each / max(min(int(warps / tiling.warps), limits.threads_per_sm // WARP // 2), 1)
+    wait = tiles * SUMS_US * math.log2(sharing) + WARPS_US * math.log2(tiling.warps)
+    wait += THREAD_ELEMENT_US * per_thread * inputs * words + (SECOND_TILE_US if tiles > 1 else 0)
+    waves = math.ceil(waves) if waves < FEW_WAVES else waves + 0.5
+    moved = pitch * problem.M * (inputs + 1) + _bytes_of_channels(problem)
+    return CHANNELS_US + _overlap(
+        moved / (limits.sm_count * BYTES_PER_US),
+        us * (math.ceil(each) if each < 2 * FEW_WAVES else each + 0.5),
+        wait + (waves - 1) * (wait + LOADS_US),
+    )
+
+
+def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
+    tiling, size = chosen.tiling, problem.itemsize
+    vec = min(_elements_of_load(tiling), tiling.run or VECTOR_BYTES)
+    channels, pitch = min(tiling.channels, problem.N), problem.N * problem.K * size
+    if tiling.columns:
+        rows, row, segments = tiling.rows, channels * size, tiling.rows
     else:
-        busy = min(limits.sm_count, work.programs)
-    split = isinstance(chosen, Groups) and chosen.tiling.columns and problem.N * problem.itemsize % SECTOR_BYTES > 0
-    if split and not in_l2:
-        moved *= OF_SPLIT_SECTORS
-    return work.us + max(moved / (busy * BYTES_PER_US), work.iterations * ITERATION_US, work.latency)
-
-
-def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> _Work:
-    tiling, slower = chosen.tiling, 1.0
-    if problem.K > 1:
-        vector = tiling.vec * problem.itemsize
-        several = vector == 2 and tiling.warps < MAX_WARPS
-        slower = OF_TWO_BYTES if several else OF_PARTS_OF_VECTORS.get(vector, 1.0)
-        # Sectors are read whole. Loads of parts of vectors wait for the same bytes, so the greater factor counts. Short
-        # runs as columns do not wait. 77 x 65536 x 3 float16, gradient: 48.5 us, by flat 75.6 (H100).
-        row = problem.N * problem.K * problem.itemsize
-        read = tiling.channels * (1 if tiling.run else problem.K) * problem.itemsize
-        sectors = max(min(SECTOR_BYTES, row) / read, 1.0)
-        slower = slower * sectors if tiling.run else max(slower, sectors)
-        many = tiling.blocks > limits.sm_count
-        slower *= OF_HALF_SECTORS if many and read == VECTOR_BYTES < row else 1.0
-        slower *= OF_EDGES + EDGE_VECTORS * tiling.vec / problem.K if tiling.edges else 1.0
-    iterations = cdiv(tiling.blocks, _at_once(tiling.warps, limits))
-    return _Work(LAUNCH_US, tiling.blocks, iterations, slower, reads=1, latency=_latency(problem, tiling, limits))
-
-
-def _latency(problem: Problem, tiling: Tiling, limits: Limits) -> float:
-    """Microseconds of a multiprocessor's requests, each for a line, and of what its threads compute.
-
-    They exceed the time of the bytes where runs are loaded in less than vectors.
-    3128 x 71 x 3 float16: 12.3 us, by flat 15.1; 4096 x 32 x 3 float32: 17.4, by flat 11.6 (H100).
-    """
-    if problem.K == 1 or tiling.run or tiling.vec * problem.itemsize == VECTOR_BYTES:
-        return 0.0
-    side_by_side = tiling.channels * problem.K * problem.itemsize
-    row = problem.N * problem.K * problem.itemsize
-    lines = max(side_by_side / LINE_BYTES, min(row / LINE_BYTES, 1.0))
-    programs = max(tiling.blocks / limits.sm_count, 1.0)
-    parts = WIDE_REQUEST_US if 2 * tiling.vec * problem.itemsize == VECTOR_BYTES else PARTS_REQUEST_US
-    request = REQUEST_US if tiling.vec == problem.K else parts
-    requests = (problem.inputs + 3) / 2 * problem.M * lines * request
-    return ITERATION_US + programs * (requests + tiling.channels * (tiling.block + tiling.rest) * ELEMENT_US)
-
-
-def _of_groups(problem: Problem, chosen: Groups) -> _Work:
-    tiling, us = chosen.tiling, LAUNCH_US
-    turns = cdiv(tiling.blocks * chosen.group, chosen.programs)
-    iterations = 2 * turns * cdiv(chosen.slice_size, tiling.rows)
+        row = min(tiling.run or tiling.block, problem.K) * size
+        rows = tiling.rows if tiling.run else max(tiling.block / problem.K, 1)
+        segments = rows * channels
+    side_by_side = row if tiling.columns else row * channels
+    lines = _units(segments, row, problem, LINE_BYTES, 0 if tiling.columns else problem.K * size)
+    misses, sectors = (_units(rows, side_by_side, problem, unit) for unit in (LINE_BYTES, SECTOR_BYTES))
+    if channels == problem.N:
+        misses, sectors = rows * side_by_side / LINE_BYTES, rows * side_by_side / SECTOR_BYTES
+        lines = misses if tiling.columns else lines
+    loads = 2 * problem.inputs + 1
+    tiles = cdiv(chosen.slice_size, tiling.rows)
+    us = tiles * _requests_us(problem, tiling.channels * tiling.block, tiling, vec, lines, misses, sectors, loads)
+    wait = tiles * (STAGED_TILE_US if chosen.stages > 1 and vec * size >= MIN_STAGED_BYTES else TILE_US)
     if tiling.edges:
-        runs_at_once = tiling.edges // (2 * tiling.vec)
-        iterations += 2 * turns * cdiv(cdiv(problem.M, chosen.group), runs_at_once)
-    vector = tiling.vec * problem.itemsize
-    if vector < MIN_STAGED_BYTES:
-        iterations = int(iterations * OF_SHORT_LOADS)
-    elif chosen.stages > 2:
-        iterations //= 2
+        units = tiling.edges / tiling.vec
+        of_edges = cdiv(cdiv(problem.M, chosen.group), max(tiling.edges // (2 * tiling.vec), 1))
+        us += of_edges * _requests_us(problem, tiling.edges, tiling, 1, units, units, units, loads)
+        wait += of_edges * TILE_US
+    us += GROUP_PROGRAM_US + 2 * _sums_us(problem, tiling, vec)
+    turns = cdiv(tiling.blocks * chosen.group, chosen.programs)
+    alone = GROUP_WARPS_US * math.log2(tiling.warps)
     if chosen.group > 1:
-        merges = ITERATION_US * cdiv(chosen.group, chosen.parts)
+        alone += EXCHANGE_US + MERGE_US * cdiv(chosen.group, chosen.parts) + PART_US * chosen.group
+        alone += (COLUMNS_US if tiling.columns else 0) - (WORDS_US if by_words(problem, chosen) else 0)
         waits = 1.0 if tiling.columns else min(chosen.group / SMALL_GROUP, 1.0)
-        us += turns * (EXCHANGE_US + merges + waits * (chosen.programs / PROGRAMS_OF_US) ** 2)
-        if by_words(problem, chosen):
-            us -= turns * (WORDS_US_OF_COLUMNS if tiling.columns and problem.inputs == 2 else WORDS_US)
-            many = 2 * power_of_2(chosen.group) * tiling.channels > WORDS_OF_THREAD * WARP * tiling.warps
-            spills = many and tiling.columns and problem.inputs == 1 and MIN_STAGED_BYTES <= vector < VECTOR_BYTES
-            us += MANY_WORDS_US if spills else 0.0
-        us += COLUMNS_US if tiling.columns else ROWS_US
-        if tiling.columns and problem.inputs == 2:
-            us += PROGRAM_US * max(chosen.group - FEW_PROGRAMS, 0)
-    slower = (OF_PARTS_OF_VECTORS if tiling.columns else OF_PARTS_OF_RUNS).get(vector, 1.0)
-    if tiling.columns and vector < VECTOR_BYTES:
-        slower *= OF_NARROW_COLUMNS
-    if tiling.columns and chosen.group > 1:
-        # Programs of the last block may have fewer channels, but take as long.
-        slower *= tiling.blocks * tiling.channels / problem.N
-        wide = OF_WIDE_COLUMNS_FORWARD if problem.inputs == 1 else OF_WIDE_COLUMNS
-        slower *= wide[problem.itemsize] if vector == VECTOR_BYTES else 1.0
-    elif not tiling.columns:
-        slower *= min(1 + SHORT_RUN_BYTES / (problem.K * problem.itemsize), MAX_OF_SHORT_RUNS)
-        slower *= cdiv(problem.K, tiling.run) * tiling.run / problem.K if tiling.run else 1.0
-        slower *= OF_EDGES + EDGE_VECTORS * tiling.vec / problem.K if tiling.edges else 1.0
-    return _Work(us, chosen.programs, iterations, slower, turns=turns)
+        alone += waits * (chosen.programs / PROGRAMS_OF_US) ** 2
+    return (
+        GROUPS_US
+        + turns * alone
+        + _overlap(
+            _bytes_us(problem, problem.M * pitch * problem.inputs / turns, 0, limits),
+            turns * cdiv(chosen.programs, limits.sm_count) * us,
+            turns * (TURN_US + wait),
+        )
+    )
 
 
-def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> _Work:
-    wide = problem.inputs == 2 and problem.K == 1 and problem.N > MAX_EARLY_COLUMNS
-    wide = wide and has_vectors(problem) and problem.itemsize < 8
-    us = FLAT_US[problem.inputs] - (EARLY_US if limits.capability >= (9, 0) and not wide else 0.0)
-    # A pipeline hides half of what an iteration waits.
-    iterations = cdiv(chosen.programs, _at_once(chosen.warps, limits)) * chosen.slice_size
-    iterations *= 1 if chosen.stages > 1 else 2
-    sums = 2 * max(problem.itemsize, 4) * (3 if problem.inputs == 1 else 2)
+def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> float:
+    size, inputs = problem.itemsize, problem.inputs
+    us = FLAT_US[inputs] + FLAT_WARPS_US * math.log2(chosen.warps)
+    sums = 2 * max(size, 4) * (3 if inputs == 1 else 2)
     merge = merge_of(problem, chosen, limits)
     mergers = cdiv(problem.N, merge.channels)
     if chosen.by_place:
         workspace, parts = sums * chosen.group * chosen.width // chosen.unit, chosen.group * chosen.sums_per_row
         # What merges them reads half of it.
-        us += workspace / 2 / (min(mergers, limits.sm_count) * BYTES_PER_US)
+        us += workspace / 2 / (min(mergers, limits.sm_count) * BYTES_OF_L2_PER_US)
+        us += PLACES_US if problem.K > 1 else 0
     else:
         # At the end a program adds up what its threads have.
-        at_a_time = max(chosen.block_c * chosen.block_e / (chosen.warps * WARP * SUMS_OF_ITERATION), 1)
-        iterations_of_sums = cdiv(chosen.channels, chosen.block_c) * cdiv(chosen.sums_per_row, chosen.block_e)
-        us += ITERATION_US * at_a_time * iterations_of_sums
-        us += FLAT_SUMS_US.get(chosen.warps, 0.0) if problem.inputs == 2 else 0.0
+        at_a_time = max(chosen.block_c * chosen.block_e / (chosen.warps * WARP * FLAT_SUMS), 1)
+        us += (
+            FLAT_SUMS_US * at_a_time * cdiv(chosen.channels, chosen.block_c) * cdiv(chosen.sums_per_row, chosen.block_e)
+        )
         workspace, parts = sums * chosen.programs * chosen.lanes * chosen.vec // chosen.unit, chosen.group
-    us += ITERATION_US * (cdiv(mergers, MERGERS_AT_ONCE * limits.sm_count) * cdiv(parts, merge.entries) - 1)
-    slower = OF_FLAT_WARPS.get(chosen.warps, 1.0)
-    if chosen.by_place and problem.K > 1:
-        us += PLACES_US
-        slower *= OF_PLACES if has_vectors(problem) else 1.0
-    whole = problem.K > 1 and problem.itemsize == 2 and has_vectors(problem) and not has_edges(problem)
-    if whole and 2 * problem.inputs * problem.M * problem.N * problem.K <= MAX_OF_L2 * limits.l2_bytes:
-        slower *= OF_WHOLE_RUNS
-    return _Work(us, chosen.programs, iterations, slower, workspace=workspace)
+    us += FLAT_MERGE_US * (cdiv(mergers, MERGERS_AT_ONCE * limits.sm_count) * cdiv(parts, merge.entries) - 1)
+    moved = chosen.rows * min(chosen.width, chosen.lanes * chosen.vec) * size
+    lanes, lines = chosen.rows * chosen.lanes * chosen.vec, moved / LINE_BYTES
+    of_tile = _requests_us(problem, lanes, chosen, chosen.vec, lines, lines, moved / SECTOR_BYTES, 2 * inputs + 1)
+    each = chosen.programs / limits.sm_count
+    each = cdiv(chosen.programs, limits.sm_count) if each < 2 * FEW_WAVES else each + 0.5
+    of_tile *= 1 + OF_FLAT_WARPS * math.log2(chosen.warps)
+    waves = cdiv(chosen.programs, limits.sm_count * max(FLAT_WARPS // chosen.warps, 1))
+    return us + _overlap(
+        _bytes_us(problem, problem.M * problem.N * problem.K * size * inputs, workspace // 2, limits),
+        each * (chosen.slice_size * of_tile + FLAT_PROGRAM_US),
+        waves * chosen.slice_size * (FLAT_STAGED_US if chosen.stages > 1 else FLAT_TILE_US),
+    )
 
 
-def _at_once(warps: int, limits: Limits) -> int:
-    """Programs of this number of warps that run at once. A thread has twice the registers of a full multiprocessor."""
-    return limits.sm_count * max(limits.threads_per_sm // WARP // 2 // warps, 1)
+def _overlap(*us: float) -> float:
+    return sum(each**OVERLAP for each in us) ** (1 / OVERLAP)
+
+
+def _requests_us(
+    problem: Problem,
+    lanes: int,
+    of: Tiling | Flat,
+    vec: int,
+    lines: float,
+    misses: float,
+    sectors: float,
+    tensors: int,
+) -> float:
+    """Microseconds of a multiprocessor for what a program loads and stores of its lanes, once of each tensor."""
+    per_thread = max(lanes / (of.warps * WARP), 1)
+    divides = isinstance(of, Tiling) and not of.columns and not of.run
+    request = REQUEST_US + (RUN_US if divides else 0)
+    us = of.warps * max(per_thread / vec, 1) * request + lines * LINE_US + misses * MISS_US + sectors * SECTOR_US
+    element = ELEMENT_US * (OF_FLOAT64 if problem.itemsize == 8 else 1)
+    return tensors * us + (problem.inputs + 1) * of.warps * per_thread * element
+
+
+def _units(rows: float, row: float, problem: Problem, unit: int, apart: int = 0) -> float:
+    """Lines or sectors of rows of these bytes. Those that begin within a unit have half of one more on average."""
+    pitch = problem.N * problem.K * problem.itemsize
+    apart = apart or pitch
+    of_row = max(row / unit, 1) + (0.5 if apart % unit and row > unit / 4 else 0)
+    return rows * min(of_row, pitch / unit + 1 / 8)
+
+
+def _elements_of_load(tiling: Tiling) -> int:
+    contiguous = tiling.channels if tiling.columns else tiling.block
+    return max(min(tiling.vec, contiguous, tiling.channels * tiling.block // (tiling.warps * WARP)), 1)
+
+
+def _sharing(tiling: Tiling, vec: int) -> int:
+    """Warps of a program that have elements of the same channel."""
+    contiguous = tiling.channels if tiling.columns else tiling.block
+    ahead = min(tiling.warps, max(contiguous // (vec * WARP), 1))
+    if not tiling.columns:
+        return ahead
+    rows = max(WARP * vec // min(tiling.channels, vec * WARP), 1)
+    return max(min(tiling.warps // ahead, tiling.block // rows), 1)
+
+
+def _sums_us(problem: Problem, tiling: Tiling, vec: int) -> float:
+    """Microseconds of a multiprocessor to add up what the warps of a program have."""
+    sharing, words = _sharing(tiling, vec), max(problem.itemsize // 4, 1)
+    each = tiling.channels * vec * COLUMN_SUMS_US if tiling.columns else RUN_SUMS_US
+    return sharing * words * each if sharing > 1 else 0.0
+
+
+def _bytes_of_channels(problem: Problem) -> int:
+    """Bytes of parameters, of statistics, and of their gradients."""
+    size, wide = problem.itemsize, max(problem.itemsize, 4)
+    return problem.N * (6 * size + 2 * wide if problem.inputs == 1 else 3 * size + 2 * wide)
+
+
+def _bytes_us(problem: Problem, at_once: float, workspace: int, limits: Limits) -> float:
+    """Microseconds of memory, where all inputs are read twice, of so many bytes at a time."""
+    size = problem.M * problem.N * problem.K * problem.itemsize
+    again = BYTES_OF_L2_PER_US if at_once <= limits.l2_bytes else BYTES_PER_US
+    moved = size * (problem.inputs + 1) + workspace + _bytes_of_channels(problem)
+    return (moved / BYTES_PER_US + size * problem.inputs / again) / limits.sm_count
