@@ -30,12 +30,20 @@ LAYOUTS = {
 
 
 def programs_of_one_warp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tensors take several programs, also groups, and none is read as it lies."""
-    for module in (plan, channels_plan, groups_plan):
+    """Small tensors take several programs, also groups, and none is read as it lies or held in two tiles."""
+    channels_of = plan.channels_of
+    monkeypatch.setattr(
+        plan,
+        "channels_of",
+        lambda problem, limits: (
+            each for each in channels_of(problem, limits) if each.loads < (1 if problem.K == 1 else plan.TWO_TILES)
+        ),
+    )
+    for module in (channels_plan, groups_plan):
         monkeypatch.setattr(module, "MAX_WARPS", 1)
     for name in ("ROWS", "COLUMNS"):
         monkeypatch.setattr(groups_plan, name, (2, 1, 4, 2))
-    monkeypatch.setattr(plan, "flat_of", lambda problem, limits: None)
+    monkeypatch.setattr(plan, "flat_of", lambda problem, limits: ())
 
 
 class Results(NamedTuple):

@@ -76,7 +76,8 @@ def test_gradients_that_read_their_input_again(dtype, training, monkeypatch, dev
     device_with(sm_count=4)
     chosen = launches.Configuration("channels", 1, 16)
     monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
-    monkeypatch.setattr(plan, "whole_channels", lambda problem, limits: chosen)
+    monkeypatch.setattr(plan, "channels_of", lambda problem, limits: (chosen,))
+    monkeypatch.setattr(plan, "groups_of", lambda problem, limits: ())
     assert plan.plan(launches.Problem(*shape, dtype.itemsize, 2), devices.limits(0)).again
     case = Case(shape, dtype, device)
     case.x[0, 1, 0] += 100.0
@@ -94,8 +95,9 @@ def test_columns_in_two_tiles(C, rows, dtype, monkeypatch, device_with, device):
     # Each thread of a gradient holds 8 elements of the first tile and one of the second, or more.
     columns = 16 if rows < 32 else 8
     chosen = {1: launches.Configuration("channels", 32, 2, 1), 2: launches.Configuration("channels", columns, 1, 1)}
-    for choose in ("choose", "whole_channels"):
-        monkeypatch.setattr(plan, choose, lambda problem, limits: chosen[problem.inputs])
+    monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen[problem.inputs])
+    monkeypatch.setattr(plan, "channels_of", lambda problem, limits: (chosen[problem.inputs],))
+    monkeypatch.setattr(plan, "groups_of", lambda problem, limits: ())
     for inputs in chosen:
         assert plan.plan(launches.Problem(rows, C, 1, dtype.itemsize, inputs), devices.limits(0)).tiling.rest > 0
     case = Case((rows, C), dtype, device, mean=10.0)

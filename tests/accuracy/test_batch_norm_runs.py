@@ -11,8 +11,9 @@ import torch
 from accuracy.batch_norms import LAYOUTS, Case, Results, check, check_gradients, programs_of_one_warp
 from accuracy.reductions import FLOATING, each
 
-from flag_gems_overrides.ops.families.batch_norm import channels_plan, columns_plan, launches, plan
+from flag_gems_overrides.ops.families.batch_norm import launches, plan
 from flag_gems_overrides.ops.launch import devices
+from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES
 
 # Runs that are no whole vectors and begin at each place of one: few and many to a program, and long ones.
 UNALIGNED = [(3, 5, 257), (40, 2, 265), (1, 3, 1031), (2, 9, 13, 23), (5, 2, 1028)]
@@ -89,12 +90,18 @@ def test_forward_part_with_one_vector_that_is_masked(device):
     check(Case((1, 3, 1289), torch.float16, device))
 
 
+def _first_legal(configurations, problem, limits):
+    legal = (each for each in configurations if launches.launch_or_none(problem, each, limits) is not None)
+    return next(legal, None)
+
+
 @pytest.fixture
 def held_unaligned(monkeypatch, device_with):
     """Programs hold a channel whose runs begin anywhere, however few there are."""
     device_with()
-    monkeypatch.setattr(channels_plan, "WARPS_AT_ONCE", 0)
-    monkeypatch.setattr(plan, "flat_of", lambda problem, limits: None)
+    others = launches.Configuration("groups", 1, 1, 1, 16)
+    held = [launches.Configuration("channels", 1, warps, loads) for loads in (1, 0) for warps in (1, 2, 4, 8, 16)]
+    monkeypatch.setattr(plan, "choose", lambda *of: _first_legal(held, *of) or others)
 
 
 @pytest.mark.usefixtures("held_unaligned")
@@ -149,8 +156,9 @@ def runs_as_columns(request, monkeypatch, device_with):
         chosen = launches.Configuration(
             "channels", channels, 4 if request.param else 8, int(request.param), padded=True
         )
-        for choose in ("choose", "whole_channels"):
-            monkeypatch.setattr(plan, choose, lambda problem, limits: chosen)
+        monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
+        monkeypatch.setattr(plan, "channels_of", lambda problem, limits: (chosen,))
+        monkeypatch.setattr(plan, "groups_of", lambda problem, limits: ())
         for inputs in (1, 2):
             problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), itemsize, inputs)
             tiling = plan.plan(problem, devices.limits(0)).tiling
@@ -187,9 +195,21 @@ def test_some_gradients_of_runs_as_columns_of_misaligned_tensors_without_weight(
 
 @pytest.fixture
 def one_program(monkeypatch, device_with):
-    """A device for which little is as many programs as it holds."""
+    """Programs hold short runs as columns, however few there are."""
     device_with()
-    monkeypatch.setattr(columns_plan, "WAVES", 0)
+    chosen = plan.choose
+    several = [
+        launches.Configuration("channels", channels, warps, two, padded=True)
+        for channels, two, warps in itertools.product((32, 16, 8), (1, 0), (1, 2, 4))
+    ]
+    monkeypatch.setattr(
+        plan,
+        "choose",
+        lambda problem, limits: (
+            (problem.K * problem.itemsize <= VECTOR_BYTES and _first_legal(several, problem, limits))
+            or chosen(problem, limits)
+        ),
+    )
 
 
 @pytest.mark.usefixtures("one_program")
@@ -198,7 +218,7 @@ def one_program(monkeypatch, device_with):
 @each("shape", [(9, 70, 2), (8, 33, 4), (24, 130, 4), (15, 30, 2)])
 def test_few_rows_of_runs_as_columns(shape, dtype, misaligned, device):
     problem = launches.Problem(*shape, dtype.itemsize, 1)
-    as_columns = problem.K * dtype.itemsize <= columns_plan.MAX_RUN_BYTES
+    as_columns = problem.K * dtype.itemsize <= VECTOR_BYTES
     assert plan.plan(problem, devices.limits(0)).tiling.run == (problem.K if as_columns else 0)
     case = Case(shape, dtype, device, mean=10.0)
     case.x[-1] += 5.0
@@ -226,8 +246,9 @@ def test_values_that_are_not_finite_stay_in_their_channel_of_runs_as_columns(val
 def test_runs_in_two_tiles(shape, channels, warps, dtype, training, monkeypatch, device_with, device):
     device_with()
     chosen = launches.Configuration("channels", channels, warps, launches.TWO_TILES)
-    for choose in ("choose", "whole_channels"):
-        monkeypatch.setattr(plan, choose, lambda problem, limits: chosen)
+    monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
+    monkeypatch.setattr(plan, "channels_of", lambda problem, limits: (chosen,))
+    monkeypatch.setattr(plan, "groups_of", lambda problem, limits: ())
     for inputs in (1, 2):
         assert plan.plan(launches.Problem(*shape, dtype.itemsize, inputs), devices.limits(0)).tiling.rest > 0
     case = Case(shape, dtype, device, mean=10.0)
