@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An estimate of a launch of a group norm, in microseconds.
 
-Three times are added up: of the memory for all bytes, of the multiprocessors for all lanes, and of the programs of a
-multiprocessor that wait one after the other. With several programs at a time, or a pipeline, the longest time hides the
-others.
-
-Figures in comments: the input as N x C x HW, its type and its groups, and times of two kernels.
+A launch is one kernel or several, in turn. Of each kernel there are three times: of the memory for its bytes, of the
+multiprocessors for its instructions, and of its programs for what they wait for, one wave of programs after the other.
+They hide each other in part. Constants are fitted to times of an H100 (benchmark/records), unless they are counted.
 """
 
 from __future__ import annotations
@@ -13,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from ..norm.backward_plan import plan_partial_sums
 from .launches import (
     BackwardChannels,
     BackwardFew,
@@ -29,215 +28,439 @@ from .launches import (
     Split,
     Sums,
     Tile,
+    Vectors,
 )
-from .legal import MAX_WARPS, launch, tiles_and_lanes
+from .legal import launch, tiles_and_lanes
 
-# Bytes of memory that a multiprocessor moves in a microsecond, if all are busy.
-BYTES_PER_US = 32000
-# The same if few are busy.
-BYTES_PER_US_OF_FEW = 60000
-# Bytes of L2 that a multiprocessor moves in a microsecond.
-L2_BYTES_PER_US = 50000
 # Microseconds of the first launch.
-LAUNCH_US = 2.0
+LAUNCH_US = 2.5
 # Microseconds of each other launch.
-SECOND_US = 2.0
+SECOND_US = 1.6
+# Exponent of the norm that adds the three times of a kernel up. With 1 nothing would be hidden, with more all.
+HIDING = 1.4
+# Bytes that a multiprocessor moves from or to memory in a microsecond, if all are busy.
+BYTES_PER_US = 28000.0
+# The same if few are busy.
+BYTES_PER_US_OF_FEW = 130000.0
+# Bytes of L2 that a multiprocessor moves in a microsecond.
+L2_BYTES_PER_US = 66000.0
+# Instructions of a warp that a multiprocessor issues in a microsecond: four in a cycle.
+ISSUED_PER_US = 12000.0
+# Warps of a multiprocessor with which it issues half as many, since instructions of a warp wait for each other.
+IDLE_WARPS = 8.5
 # Microseconds of the latency of a load.
-LOAD_US = 0.8
-# Lanes that a multiprocessor loads, computes and stores in a microsecond: 128 instructions a cycle, 1700 cycles, 24
-# instructions to a lane.
-LANES_PER_US = 128 * 1700 // 24
-# Warps that a multiprocessor needs for these; with fewer it does proportionally less.
-BUSY_WARPS = 12
-# Factor of the time of a float64 lane. 248 groups of 11451: 30 us with two programs each, 51 with one.
-FLOAT64 = 4
-# The same for groups that a forward program holds. 13 x 64 x 90 float64: 5.1 us, in two launches 6.0 (H100).
-FLOAT64_HELD = 2
-# Tiles that a program waits for weights and biases that it loads after x.
-# 2 x 3035 x 8 float16 in 1 group: 7.5 us, in two launches 5.5 (H100).
-LATE_TILES = 0.25
-# Factor of the time of a lane of a tile with loads of less than 8 bytes: 60 to 70 instructions of a thread (counted).
-# 90248 x 360 x 2 bf16 in 8 groups: 441 us as a tile, as it lies 319.
-NARROW = 3
-# Divisor of that, and of WARP_LANES, for tiles in turn in two chunks.
-# 60000 x 16 x 17 bf16 in 8 groups: 74.7 us, as it lies 130 (H100).
-HALVED = 2
-# Factor of the time of a lane of sums of channels with loads of less than 16 bytes, whose threads exchange elements.
-# 736 x 4003 x 3 float32 in 1 group: 153 us, by programs of channels 80 (H100).
-NARROW_SUMS = 5
-# Elements of a load from which on NARROW_SUMS is not applied.
-# 915 x 842 x 28 bf16 in 2 groups: 89.6 us in a loop, by programs of channels 102 (H100).
-WIDE_SUMS = 4
-# Lanes that take as long as what each warp does for a tile, such as the sums of a group (counted, not timed).
-WARP_LANES = 128
-# Single float64 of a thread beyond which fewer warps do not take less time.
-# 262144 x 6 x 3 in 6 groups: 116.9 us with 4 in 8 warps, 128.1 with 2 in 16 (H200).
-SINGLE_FLOAT64 = 2
-# Factor of the programs at a time of a loop, whose own loads hide each other.
-# 3968 groups of 17064 bf16: 163 us in one launch, 180 in several (H200).
-LOOP_OVERLAP = 2
-# Samples that take as long as the rest of a program of channels, from its weights to the sums that it stores.
-CHANNELS_TURNS = 1
-# Tiles that take as long as the columns that a program adds up at the end.
-FOLD_TILES = 2
-# Tiles that take as long as the rest of a program of the one launch for all gradients.
-# 4 x 4096 float32 in 8 groups: 3.5 us, where tiles of a few elements take 2.8 (H100).
-TILES_OF_FEW = 0.5
-# Lines of L1 that a program of channels looks up in a microsecond, one for each sample of each input.
-# 3608 x 32 bf16 in 32 groups: 8.1 us, as tiles 6.4 (H100).
-LINES_PER_US = 1700
-# Bytes of a line of L1.
+LOAD_US = 0.4
+# Loads of a tile that a program waits for, where the next two tiles are loaded ahead,
+PIPELINED = 0.78
+# and where only the next one is.
+PIPELINED_OF_TWO = 2.7
+# The part of a load that a program waits for weights and biases that it loads after x.
+LATE = 1.8
+# Microseconds of an exchange between the warps of a program, for each doubling of them.
+BARRIER_US = 0.04
+# Microseconds of each tile of a program that reads its group twice, beside its loads.
+LOOP_US = 0.11
+# Microseconds of a launch with two kinds of programs, beside its work.
+FEW_US = 0.35
+# Waves of programs that are lost, on average, at the end.
+TAIL = 0.82
+# Maximum number of programs of a multiprocessor.
+MAX_PROGRAMS = 32
+# Registers of a thread beside its elements.
+REGISTERS = 28
+
+# Instructions of a warp (of all threads at once):
+# of a program, its start too;
+PROGRAM = 48.0
+# of a load or store of a vector, with its address and mask;
+LOAD = 29.0
+# of an element of x forward,
+ELEMENT = 3.0
+# of an element of running statistics,
+RUNNING = 5.8
+# and of both inputs backward;
+ELEMENT_BACKWARD = 7.8
+# of a weight or bias;
+PARAMETER = 15.0
+# of a group of a thread;
+ROW = 33.0
+# of a row backward;
+ROW_BACKWARD = 50.0
+# of a step of a sum between the threads of a warp;
+SHUFFLE = 0.93
+# of a sum between warps.
+EXCHANGE = 13.0
+# Factor of instructions of float64.
+FLOAT64 = 1.8
+# Lines of L1 that take as long as an instruction.
+LINE = 2.2
+# Instructions for each of the numbers of other programs that a thread loads.
+MERGED = 6.7
 LINE_BYTES = 128
 
 
-class _Work(NamedTuple):
-    """What a launch does."""
+class _Kernel(NamedTuple):
+    """What a kernel does."""
 
     programs: int
-    tiles: float
-    """Of one program, one after the other. A pipeline hides half of the wait for each."""
-    lanes: int
-    launches: int = 1
-    live: int | None = None
-    """Bytes that are read before the last of them are read again, backwards. None if nothing is read again."""
-    workspace: int = 0
-    """Bytes that are written and read."""
-    us: float = 0.0
-    """Microseconds added to all else."""
+    warps: int
+    instructions: float
+    """Of each warp of a program."""
+    waits: float
+    """Microseconds of a program that waits for loads and other warps, alone on a multiprocessor."""
+    from_memory: float
+    """Bytes that are read and written by all programs."""
+    from_l2: float = 0.0
+    registers: float = REGISTERS
+    """Of a thread."""
+    shared: int = 0
+    """Bytes of shared memory of a program."""
+
+
+class _Held(NamedTuple):
+    """How Triton spreads a tile over the threads of a program, and the numbers of a thread."""
+
+    loads: int
+    elements: int
+    rows: int
+    """Sums that a thread has a part of."""
+    steps: float
+    """Of all these sums, between the threads of a warp."""
+    depth: int
+    """Of one of them."""
+    shared_by: int
+    """Warps that have parts of a sum."""
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    chosen = launch(problem, configuration, limits)
-    reads, writes = problem.inputs, 1 if problem.inputs == 1 or problem.dx else 0
-    numel = problem.M * problem.size
-    warps = chosen.sums_warps if isinstance(chosen, BackwardSplit) else chosen.warps
-    resident = max(limits.threads_per_sm // WARP // 2 // warps, 1)
-    work = _work(problem, chosen, resident * limits.sm_count)
-    on_one = cdiv(work.programs, limits.sm_count)
-    busy = min(work.programs, limits.sm_count)
-    from_memory = float(numel * problem.itemsize * (reads + writes))
-    # The part of a workspace that the cache does not hold is written to memory and read back.
-    cached = min(limits.l2_bytes // 2 / max(work.workspace, 1), 1)
-    from_memory += 2.0 * work.workspace * (1 - cached)
-    from_l2 = 2.0 * work.workspace * cached
-    if work.live is not None:
-        cached = min(limits.l2_bytes // 2 / work.live, 1)
-        from_memory += numel * problem.itemsize * reads * (1 - cached)
-        from_l2 += numel * problem.itemsize * reads * cached
-    of_one = BYTES_PER_US if busy > limits.sm_count // 2 else BYTES_PER_US_OF_FEW
-    of_bytes = from_memory / (busy * of_one) + from_l2 / (busy * max(of_one, L2_BYTES_PER_US))
-    warps *= min(on_one, resident)
-    lanes_per_us = LANES_PER_US
-    if problem.itemsize == 8:
-        lanes_per_us //= FLOAT64_HELD if isinstance(chosen, Rows) else FLOAT64
-    of_lanes = work.lanes / (busy * lanes_per_us * min(1.0, warps / BUSY_WARPS))
-    in_turn = cdiv(on_one, resident) * work.tiles * LOAD_US
-    longest, total = max(of_bytes, of_lanes, in_turn), of_bytes + of_lanes + in_turn
-    at_a_time = float(min(on_one, resident))
-    if isinstance(chosen, Tile | BackwardRows) and chosen.stages > 1:
-        at_a_time *= work.tiles
-    if isinstance(chosen, BackwardLoop):
-        at_a_time *= LOOP_OVERLAP
-    return LAUNCH_US + SECOND_US * (work.launches - 1) + work.us + longest + (total - longest) / at_a_time
+    kernels = _kernels(problem, launch(problem, configuration, limits), limits)
+    return LAUNCH_US + SECOND_US * (len(kernels) - 1) + sum(_us(problem, each, limits) for each in kernels)
 
 
-def _work(problem: Problem, chosen: Launch, at_once: int) -> _Work:
-    M, N, _, groups, itemsize, inputs, dx = problem
-    numel = M * problem.size
-    # Bytes of the two sums of each channel, for each tensor of the gradient. Where each group has its own, those of
-    # float64 take twice as long: 4096 x 3044 float64 in 1 group: 391 us, by programs of channels 203 (H100).
-    of_channels = 2 * max(4, itemsize) * N
-    of_group = of_channels * (2 if itemsize == 8 else 1)
-    if isinstance(chosen, ShortRows):
-        return _Work(chosen.programs, 1, chosen.programs * chosen.groups * problem.size)
-    if isinstance(chosen, Rows):
-        lanes = chosen.programs * chosen.groups * chosen.chunks * _lanes(chosen)
-        # Weight and bias of each element by itself.
-        tiles = 1 if chosen.early or N == 1 else 1 + LATE_TILES
-        return _Work(chosen.programs, tiles, lanes * (2 if chosen.vectors.span == 3 else 1))
-    if isinstance(chosen, Tile):
-        held = chosen.samples * chosen.groups
-        tiles = cdiv(M, chosen.programs * held)
-        lanes = held * chosen.block_d * chosen.block_hw
-        warps = chosen.warps
-        if itemsize == 8 and chosen.vec == 1:
-            warps = max(warps, min(lanes // (SINGLE_FLOAT64 * WARP), MAX_WARPS))
-        of_lanes = NARROW if _is_narrow(problem, chosen.vec) else 1
-        halved = HALVED if of_lanes == NARROW and tiles > 1 and chosen.chunks > 1 else 1
-        lanes = (lanes * of_lanes + warps * WARP_LANES) // halved * chosen.programs * tiles
-        alone = chosen.programs == cdiv(groups, chosen.groups)
-        workspace = 0 if alone else chosen.programs * chosen.groups * of_channels
-        return _Work(chosen.programs, _pipelined(tiles, chosen), lanes, 1 if alone else 2, None, workspace)
-    if isinstance(chosen, BackwardFew):
-        programs, iterations = chosen.group_programs + chosen.channel_programs, cdiv(problem.samples, chosen.samples)
-        of_sums = iterations * chosen.samples * chosen.block_c * chosen.block_hw
-        # The programs of the kind that has more to do end last.
-        lanes = programs * (max(chosen.groups * chosen.block, of_sums) + chosen.warps * WARP_LANES)
-        looked_up = problem.samples * inputs * min(groups * problem.size * itemsize / LINE_BYTES, 1.0)
-        return _Work(
-            programs, iterations + TILES_OF_FEW, lanes, 1, numel * itemsize * inputs, us=looked_up / LINES_PER_US
+def _us(problem: Problem, kernel: _Kernel, limits: Limits) -> float:
+    programs, sms = kernel.programs, limits.sm_count
+    on_one = cdiv(programs, sms)
+    factor = FLOAT64 if problem.itemsize == 8 else 1.0
+    instructions = kernel.instructions * factor
+    resident = limits.registers_per_sm // (int(min(kernel.registers, 255)) // 8 * 8 * WARP * kernel.warps)
+    resident = min(resident, limits.threads_per_sm // (WARP * kernel.warps), MAX_PROGRAMS)
+    resident = max(min(resident, limits.shared_bytes // max(kernel.shared, 1)), 1)
+    # One multiprocessor has more programs than the others.
+    of_one = on_one / programs
+    memory = max(kernel.from_memory / (sms * BYTES_PER_US), kernel.from_memory * of_one / BYTES_PER_US_OF_FEW)
+    memory += max(kernel.from_l2 / sms, kernel.from_l2 * of_one) / L2_BYTES_PER_US
+    active = min(on_one, resident) * kernel.warps
+    issue = on_one * kernel.warps * instructions / ISSUED_PER_US * (1 + IDLE_WARPS / active)
+    waves = programs / (resident * sms)
+    wait = kernel.waits * (waves + TAIL if waves > 1 else 1.0)
+    return float((memory**HIDING + issue**HIDING + wait**HIDING) ** (1 / HIDING))
+
+
+def _held(warps: int, vec: int, sizes: tuple[int, ...], summed: int) -> _Held:
+    """sizes: of a tile, in loads of ``vec``, fastest first. The first ``summed`` dimensions are added up."""
+    threads, loads, depth, shared_by, steps = WARP, 1, 0, 1, 0.0
+    spread = []
+    for size in sizes:
+        of_warp = min(size, threads)
+        of_program = min(size // of_warp, warps)
+        threads, warps = threads // of_warp, warps // max(of_program, 1)
+        repeats = max(size // (of_warp * max(of_program, 1)), 1)
+        loads *= repeats
+        spread.append((of_warp, max(of_program, 1), repeats))
+    rows = loads
+    for of_warp, of_program, repeats in spread[:summed]:
+        rows //= repeats
+        steps += rows * (of_warp.bit_length() - 1)
+        depth += of_warp.bit_length() - 1
+        shared_by *= of_program
+    return _Held(loads, loads * vec, rows, steps, depth, shared_by)
+
+
+def _sum_instructions(held: _Held, of_row: float) -> float:
+    """Of the two sums of each row."""
+    exchanged = held.rows * EXCHANGE if held.shared_by > 1 else 0.0
+    return held.rows * of_row + 2 * held.steps * SHUFFLE + exchanged
+
+
+def _sum_us(held: _Held) -> float:
+    return BARRIER_US * (held.shared_by.bit_length() - 1)
+
+
+def _parameters(vectors: Vectors, N: int, loads: int, rows: int) -> float:
+    """Instructions for weights, or biases."""
+    if N == 1:
+        return rows * PARAMETER
+    each = {1: 1, 2: 2}.get(vectors.span, vectors.vec)
+    return loads * (each + 1) * PARAMETER
+
+
+def _pipelined(tiles: float, stages: int) -> float:
+    """Loads that a program waits for."""
+    return 1 + (tiles - 1) * (1.0, 1.0, PIPELINED_OF_TWO, PIPELINED)[stages]
+
+
+def _shared(problem: Problem, stages: int, elements: int) -> int:
+    return (stages - 1) * elements * problem.itemsize * problem.inputs
+
+
+def _again(problem: Problem, live: float, limits: Limits) -> tuple[float, float]:
+    """(Bytes from memory, bytes from L2) of inputs that are read again after ``live`` bytes."""
+    numel = problem.M * problem.size * problem.itemsize * problem.inputs
+    cached = min(limits.l2_bytes / 2 / live, 1.0)
+    return numel * (1 - cached), numel * cached
+
+
+def _kernels(problem: Problem, chosen: Launch, limits: Limits) -> list[_Kernel]:
+    makers = {
+        ShortRows: _of_short_rows,
+        Rows: _of_rows,
+        Loop: _of_loop,
+        Split: _of_split,
+        Tile: _of_tile,
+        BackwardFew: _of_few,
+        BackwardRows: _of_backward_rows,
+        BackwardLoop: _of_backward_loop,
+        BackwardSplit: _of_backward_split,
+        BackwardChannels: _of_backward_channels,
+    }
+    return makers[type(chosen)](problem, chosen, limits)
+
+
+def _of_short_rows(problem: Problem, chosen: ShortRows, limits: Limits) -> list[_Kernel]:
+    numel = problem.M * problem.size * problem.itemsize
+    elements = chosen.rows * problem.size
+    loads = elements // chosen.vec
+    # Neighbouring threads are this far from each other.
+    lines = min(max(elements * problem.itemsize * WARP / LINE_BYTES, 1), WARP)
+    parameters = problem.N * (chosen.rows if problem.groups > 1 else 1)
+    instructions = PROGRAM + 2 * loads * (LOAD + lines * LINE) + elements * ELEMENT
+    instructions += 2 * parameters * PARAMETER + chosen.rows * ROW
+    return [_Kernel(chosen.programs, chosen.warps, instructions, LOAD_US, 2 * numel, 0.0, REGISTERS + 2 * elements)]
+
+
+def _of_rows(problem: Problem, chosen: Rows, limits: Limits) -> list[_Kernel]:
+    numel = problem.M * problem.size * problem.itemsize
+    vectors = chosen.vectors
+    held = _held(chosen.warps, vectors.vec, (vectors.lanes, chosen.groups), 1)
+    loads, elements = chosen.chunks * held.loads, chosen.chunks * held.elements
+    parameters = 2 * _parameters(vectors, problem.N, loads, held.rows)
+    instructions = PROGRAM + 2 * loads * LOAD + elements * ELEMENT + parameters + _sum_instructions(held, ROW)
+    if vectors.unaligned:
+        instructions += 2 * held.loads // held.rows * (LOAD + PARAMETER)
+    waits = LOAD_US * (1 if chosen.early or problem.N == 1 else 1 + LATE) + 2 * _sum_us(held)
+    of_parameters = 2 if chosen.early and vectors.span > 1 else 0
+    registers = REGISTERS + elements * (1 + of_parameters) * max(problem.itemsize // 4, 1)
+    return [_Kernel(chosen.programs, chosen.warps, instructions, waits, 2 * numel, 0.0, registers)]
+
+
+def _of_loop(problem: Problem, chosen: Loop, limits: Limits) -> list[_Kernel]:
+    numel = problem.M * problem.size * problem.itemsize
+    vectors = chosen.vectors
+    held = _held(chosen.warps, vectors.vec, (vectors.lanes,), 1)
+    tiles, turns = cdiv(problem.size, vectors.lanes * vectors.vec), cdiv(problem.M, chosen.programs)
+    each = (
+        3 * held.loads * LOAD + held.elements * (RUNNING + ELEMENT) + 2 * _parameters(vectors, problem.N, held.loads, 1)
+    )
+    instructions = PROGRAM + turns * (tiles * each + _sum_instructions(held, ROW))
+    waits = turns * (LOAD_US * 2 * _pipelined(tiles, chosen.stages) + 2 * tiles * LOOP_US + 2 * _sum_us(held))
+    again = _again(problem, min(chosen.programs, problem.M) * problem.size * problem.itemsize, limits)
+    registers = REGISTERS + 3 * held.elements
+    shared = _shared(problem, chosen.stages, vectors.lanes * vectors.vec)
+    return [
+        _Kernel(chosen.programs, chosen.warps, instructions, waits, 2 * numel + again[0], again[1], registers, shared)
+    ]
+
+
+def _of_split(problem: Problem, chosen: Split, limits: Limits) -> list[_Kernel]:
+    numel = problem.M * problem.size * problem.itemsize
+    vectors = chosen.vectors
+    held = _held(chosen.warps, vectors.vec, (vectors.lanes,), 1)
+    tiles = cdiv(chosen.slice_size, vectors.lanes)
+    instructions = PROGRAM + tiles * (held.loads * LOAD + held.elements * RUNNING) + _sum_instructions(held, ROW)
+    waits = LOAD_US * _pipelined(tiles, chosen.stages) + _sum_us(held)
+    registers = REGISTERS + 3 * held.elements
+    shared = _shared(problem, chosen.stages, vectors.lanes * vectors.vec)
+    first = _Kernel(problem.M * chosen.splits, chosen.warps, instructions, waits, numel, 0.0, registers, shared)
+    merged = cdiv(power_of_2(chosen.splits), chosen.warps * WARP)
+    instructions = PROGRAM + 2 * held.loads * LOAD + held.elements * ELEMENT + merged * MERGED
+    instructions += 2 * _parameters(vectors, problem.N, held.loads, 1) + _sum_instructions(held, ROW)
+    waits = 2 * LOAD_US + 2 * _sum_us(held)
+    again = _again(problem, numel, limits)
+    from_l2 = again[1] + 12 * problem.M * chosen.tiles * chosen.splits
+    second = _Kernel(problem.M * chosen.tiles, chosen.warps, instructions, waits, numel + again[0], from_l2, registers)
+    return [first, second]
+
+
+def _of_tile(problem: Problem, chosen: Tile, limits: Limits) -> list[_Kernel]:
+    numel = problem.M * problem.size * problem.itemsize
+    rows = chosen.samples * chosen.groups
+    tiles = cdiv(problem.M, chosen.programs * rows)
+    width = max(chosen.block_hw // chosen.chunks // chosen.vec, 1)
+    held = _held(chosen.warps, chosen.vec, (width, chosen.block_d, rows), 2)
+    loads, elements = chosen.chunks * held.loads, chosen.chunks * held.elements
+    each = (2 + problem.dx) * loads * LOAD + elements * ELEMENT_BACKWARD + _sum_instructions(held, ROW_BACKWARD)
+    end = 2 * held.elements * ELEMENT + _sum_instructions(held, ROW_BACKWARD)
+    instructions = PROGRAM + tiles * each + end
+    waits = LOAD_US * _pipelined(tiles, chosen.stages) + tiles * _sum_us(held) + 2 * BARRIER_US
+    registers = REGISTERS + 4 * elements * max(problem.itemsize // 4, 1)
+    shared = _shared(problem, chosen.stages, rows * chosen.block_d * chosen.block_hw)
+    first = _Kernel(
+        chosen.programs, chosen.warps, instructions, waits, (2 + problem.dx) * numel, 0.0, registers, shared
+    )
+    of_groups = cdiv(problem.groups, chosen.groups)
+    return [first, *_added(problem, chosen.programs // of_groups, limits)]
+
+
+def _added(problem: Problem, parts: int, limits: Limits) -> list[_Kernel]:
+    """The kernel that adds up the sums that ``parts`` programs have of each channel."""
+    if parts == 1:
+        return []
+    channels = problem.groups * problem.N
+    adding = plan_partial_sums(parts, channels, 2, limits)
+    turns = cdiv(parts, adding.block_p)
+    each = adding.block_p * adding.block_n / (adding.warps * WARP) * (LOAD + ELEMENT)
+    workspace = 4.0 * max(4, problem.itemsize) * channels * parts
+    waits = LOAD_US * _pipelined(turns, 1)
+    return [_Kernel(2 * adding.programs, adding.warps, PROGRAM + turns * each, waits, 0.0, workspace)]
+
+
+def _of_few(problem: Problem, chosen: BackwardFew, limits: Limits) -> list[_Kernel]:
+    numel = problem.M * problem.size * problem.itemsize
+    of_groups = _held(chosen.warps, chosen.vec, (chosen.block // chosen.vec or 1, chosen.groups), 1)
+    groups = 3 * of_groups.loads * LOAD + of_groups.elements * (ELEMENT_BACKWARD + PARAMETER)
+    groups += _sum_instructions(of_groups, ROW_BACKWARD)
+    vec = chosen.channels_vec if chosen.block_hw > 1 else 1
+    sizes = chosen.block_hw // vec or 1, chosen.block_c, chosen.samples
+    of_channels = _held(chosen.warps, vec, sizes, 1)
+    iterations = cdiv(problem.samples, chosen.samples)
+    channels = iterations * (2 * of_channels.loads * (LOAD + PARAMETER) + of_channels.elements * ELEMENT_BACKWARD)
+    channels += 2 * _sum_instructions(of_channels, ROW_BACKWARD)
+    programs = chosen.group_programs + chosen.channel_programs
+    waits = max(LOAD_US + _sum_us(of_groups), LOAD_US * iterations + 2 * BARRIER_US) + FEW_US
+    mean = (chosen.group_programs * groups + chosen.channel_programs * channels) / programs
+    registers = REGISTERS + 4 * max(of_groups.elements, of_channels.elements)
+    return [_Kernel(programs, chosen.warps, PROGRAM + mean, waits, 3 * numel, 2 * numel, registers)]
+
+
+def _of_backward_rows(problem: Problem, chosen: BackwardRows, limits: Limits) -> list[_Kernel]:
+    numel = problem.M * problem.size * problem.itemsize
+    vectors, turns = chosen.vectors, cdiv(problem.M, chosen.programs)
+    held = _held(chosen.warps, vectors.vec, (vectors.lanes,), 1)
+    loads, elements = chosen.chunks * held.loads, chosen.chunks * held.elements
+    parameters = _parameters(vectors, problem.N, loads, 1)
+    each = (2 + problem.dx) * loads * LOAD + elements * ELEMENT_BACKWARD + _sum_instructions(held, ROW_BACKWARD)
+    each += parameters if vectors.span > 1 else 0.0
+    if vectors.unaligned:
+        each += 3 * held.loads * LOAD
+    instructions = PROGRAM + turns * each + parameters
+    waits = LOAD_US * _pipelined(turns, chosen.stages) + turns * _sum_us(held)
+    if chosen.columns:
+        folded = cdiv(problem.N, chosen.block_d) * cdiv(chosen.columns // problem.N, chosen.block_k)
+        instructions += 2 * cdiv(chosen.columns, chosen.warps * WARP) * LOAD + folded * ROW
+        waits += LOAD_US * (1 + folded * PIPELINED)
+    several = vectors.span > 1
+    registers = REGISTERS + elements * (8 if several else 5) * max(problem.itemsize // 4, 1)
+    shared = _shared(problem, chosen.stages, chosen.chunks * vectors.lanes * vectors.vec)
+    first = _Kernel(
+        chosen.programs, chosen.warps, instructions, waits, (2 + problem.dx) * numel, 0.0, registers, shared
+    )
+    return [first, *_added(problem, chosen.programs // problem.groups, limits)]
+
+
+def _of_sums(problem: Problem, chosen: Sums, warps: int) -> tuple[float, float, float]:
+    """(Instructions of a warp and microseconds of waits of a tile, number of tiles of a group)."""
+    tiles, _ = tiles_and_lanes(problem, chosen)
+    vec = VECTOR_BYTES // problem.itemsize if chosen.unaligned else chosen.vec
+    held = _held(warps, vec, (max(chosen.block_hw // vec, 1), chosen.block_d), 1)
+    rest = _held(warps, vec, (max(chosen.rest_hw // vec, 1), chosen.block_d), 1)
+    loads, elements = held.loads, held.elements
+    sums = _sum_instructions(held, ROW_BACKWARD)
+    if chosen.rest_hw:
+        loads, elements = loads + rest.loads, elements + rest.elements
+        sums += _sum_instructions(rest, ROW_BACKWARD)
+    each = 2 * loads * LOAD + elements * ELEMENT + chosen.unaligned * 2 * held.loads * LOAD
+    waits = _sum_us(held)
+    if not chosen.whole:
+        blocks = cdiv(problem.N, chosen.block_d)
+        sums, waits = sums * blocks / tiles, waits * blocks / tiles
+    return each + sums, waits, tiles
+
+
+def _of_gradient(problem: Problem, vectors: Vectors, warps: int) -> tuple[float, int]:
+    """(Instructions of a tile, elements of a thread)."""
+    held = _held(warps, vectors.vec, (vectors.lanes,), 1)
+    each = 3 * held.loads * LOAD + held.elements * ELEMENT_BACKWARD + _parameters(vectors, problem.N, held.loads, 1)
+    return each, held.elements
+
+
+def _of_backward_loop(problem: Problem, chosen: BackwardLoop, limits: Limits) -> list[_Kernel]:
+    numel = problem.M * problem.size * problem.itemsize
+    of_sum, wait, tiles = _of_sums(problem, chosen.sums, chosen.warps)
+    of_gradient, elements = _of_gradient(problem, chosen.vectors, chosen.warps)
+    in_group, turns = cdiv(problem.size, chosen.vectors.lanes * chosen.vectors.vec), cdiv(problem.M, chosen.programs)
+    instructions = PROGRAM + turns * (tiles * of_sum + in_group * of_gradient)
+    waits = LOAD_US * (_pipelined(tiles, chosen.sums.stages) + _pipelined(in_group, chosen.stages))
+    waits = turns * (waits + tiles * wait + (tiles + in_group) * LOOP_US)
+    live = min(problem.M, chosen.programs) * problem.size * problem.itemsize * problem.inputs
+    again = _again(problem, live, limits)
+    shared = _shared(problem, chosen.stages, chosen.vectors.lanes * chosen.vectors.vec)
+    registers = REGISTERS + 6 * elements
+    first = _Kernel(
+        chosen.programs, chosen.warps, instructions, waits, 3 * numel + again[0], again[1], registers, shared
+    )
+    return [first, *_added(problem, problem.samples, limits)]
+
+
+def _of_backward_split(problem: Problem, chosen: BackwardSplit, limits: Limits) -> list[_Kernel]:
+    numel = problem.M * problem.size * problem.itemsize
+    of_sum, wait, tiles = _of_sums(problem, chosen.sums, chosen.sums_warps)
+    of_gradient, elements = _of_gradient(problem, chosen.vectors, chosen.warps)
+    in_part = cdiv(tiles, chosen.parts)
+    instructions = PROGRAM + in_part * of_sum
+    waits = LOAD_US * _pipelined(in_part, chosen.sums.stages) + in_part * wait
+    registers = REGISTERS + 6 * elements
+    block = chosen.sums.block_d * (chosen.sums.block_hw + chosen.sums.rest_hw)
+    shared = _shared(problem, chosen.sums.stages, block)
+    kernels = [
+        _Kernel(problem.M * chosen.parts, chosen.sums_warps, instructions, waits, 2 * numel, 0.0, registers, shared)
+    ]
+    if problem.dx:
+        merged = cdiv(chosen.parts, chosen.warps * WARP)
+        instructions = PROGRAM + of_gradient + merged * MERGED
+        again = _again(problem, 2 * numel, limits)
+        from_l2 = again[1] + 8 * problem.M * chosen.tiles * chosen.parts
+        waits = LOAD_US * (1 + merged) + BARRIER_US
+        kernels.append(
+            _Kernel(problem.M * chosen.tiles, chosen.warps, instructions, waits, numel + again[0], from_l2, registers)
         )
-    if isinstance(chosen, BackwardRows):
-        in_turn = _pipelined(cdiv(M, chosen.programs), chosen) + (FOLD_TILES if chosen.columns else 0)
-        workspace = chosen.programs * (2 * 4 * chosen.columns + of_channels)
-        lanes = M * (chosen.chunks * _lanes(chosen) + chosen.warps * WARP_LANES)
-        return _Work(chosen.programs, in_turn, lanes, 1 if chosen.programs == groups else 2, None, workspace)
-    if isinstance(chosen, BackwardChannels):
-        turns = cdiv(problem.samples, chosen.shares)
-        in_part = cdiv(cdiv(problem.size, chosen.parts), _lanes(chosen))
-        before = (2 + _pipelined(in_part, chosen)) * cdiv(M * chosen.parts, at_once) * dx
-        lanes = chosen.programs * (turns + CHANNELS_TURNS) * chosen.block_d * chosen.block_hw
-        lanes = numel * dx + lanes * (NARROW if _is_narrow(problem, chosen.vec) else 1)
-        workspace = 8 * chosen.parts * chosen.programs * turns * dx
-        if chosen.shares > 1:
-            workspace += chosen.shares * groups * of_channels
-        read_again = numel * itemsize * inputs if dx else None
-        launches = 1 + dx + (chosen.shares > 1)
-        before /= cdiv(chosen.programs, at_once)
-        in_turn = before + CHANNELS_TURNS + 1 + (turns - 1) * (0.5 if chosen.ahead else 1)
-        return _Work(chosen.programs, in_turn, lanes, launches, read_again, workspace)
-    in_group = cdiv(problem.size, _lanes(chosen))
-    if isinstance(chosen, Loop):
-        live = min(M, at_once, chosen.programs) * problem.size * itemsize
-        turns = cdiv(M, chosen.programs)
-        return _Work(chosen.programs, turns * (1 + _pipelined(2 * in_group, chosen)), 2 * numel, 1, live)
-    if isinstance(chosen, Split):
-        in_part = cdiv(cdiv(problem.size, chosen.splits), _lanes(chosen))
-        return _Work(M * chosen.splits, 2 + _pipelined(in_part, chosen), 2 * numel, 2, numel * itemsize)
-    tiles_of_sums, _ = tiles_and_lanes(problem, chosen.sums)
-    lanes = _lanes_of_sums(problem, chosen.sums) + numel * dx
-    if isinstance(chosen, BackwardLoop):
-        live = min(M, at_once, chosen.programs) * problem.size * itemsize * inputs
-        each = 1 + _pipelined(tiles_of_sums, chosen.sums) + _pipelined(in_group, chosen)
-        launches = 1 if groups == M else 2
-        workspace = M * of_group if launches > 1 else 0
-        return _Work(chosen.programs, cdiv(M, chosen.programs) * each, lanes, launches, live, workspace)
-    assert isinstance(chosen, BackwardSplit)
-    tiles_of_part = cdiv(tiles_of_sums, chosen.parts)
-    each = 2 + _pipelined(tiles_of_part, chosen.sums)
-    adds = M // groups * chosen.splits > 1
-    launches = 1 + dx + adds
-    workspace = M * chosen.splits * of_group * adds + 8 * M * chosen.parts * chosen.tiles * dx
-    read_again = numel * itemsize * inputs if dx else None
-    return _Work(M * chosen.parts, each, lanes, launches, read_again, workspace)
+    return [*kernels, *_added(problem, problem.samples * chosen.splits, limits)]
 
 
-def _lanes_of_sums(problem: Problem, tiles: Sums) -> int:
-    """Of all groups."""
-    narrow = not tiles.unaligned and tiles.vec < WIDE_SUMS and tiles.vec * problem.itemsize < VECTOR_BYTES
-    return problem.M * tiles_and_lanes(problem, tiles)[1] * (NARROW_SUMS if narrow else 1)
-
-
-def _is_narrow(problem: Problem, vec: int) -> bool:
-    return vec * problem.itemsize < VECTOR_BYTES // 2
-
-
-def _lanes(chosen: Rows | BackwardRows | Loop | Split | BackwardLoop | BackwardSplit | BackwardChannels) -> int:
-    """Elements of a tile of vectors."""
-    return chosen.vectors.lanes * chosen.vectors.vec
-
-
-def _pipelined(
-    tiles: int, chosen: Tile | BackwardRows | Loop | Split | BackwardLoop | BackwardChannels | Sums
-) -> float:
-    return 1 + (tiles - 1) * (0.5 if chosen.stages > 1 else 1.0)
+def _of_backward_channels(problem: Problem, chosen: BackwardChannels, limits: Limits) -> list[_Kernel]:
+    numel = problem.M * problem.size * problem.itemsize
+    kernels = []
+    if problem.dx:
+        vectors, tiles = chosen.vectors, cdiv(chosen.slice_size, chosen.vectors.lanes)
+        held = _held(chosen.warps, vectors.vec, (vectors.lanes,), 1)
+        each = 2 * held.loads * LOAD + held.elements * ELEMENT + _parameters(vectors, problem.N, held.loads, 1)
+        waits = LOAD_US * _pipelined(tiles, chosen.stages) + _sum_us(held)
+        instructions = PROGRAM + tiles * each + _sum_instructions(held, ROW_BACKWARD)
+        shared = _shared(problem, chosen.stages, vectors.lanes * vectors.vec)
+        registers = REGISTERS + 5 * held.elements
+        kernels.append(
+            _Kernel(problem.M * chosen.parts, chosen.warps, instructions, waits, 2 * numel, 0.0, registers, shared)
+        )
+    turns = cdiv(problem.samples, chosen.shares)
+    held = _held(chosen.warps, chosen.vec, (max(chosen.block_hw // chosen.vec, 1), chosen.block_d), 1)
+    merged = cdiv(power_of_2(chosen.parts), WARP) * problem.dx
+    each = (2 + problem.dx) * held.loads * LOAD + held.elements * ELEMENT_BACKWARD
+    each += merged * MERGED + (ROW if problem.dx else 0)
+    instructions = PROGRAM + turns * each + _sum_instructions(held, ROW_BACKWARD)
+    waits = LOAD_US * _pipelined(turns, 2 if chosen.ahead else 1)
+    again = _again(problem, 2 * numel, limits) if problem.dx else (2 * numel, 0.0)
+    from_l2 = again[1] + 8 * chosen.parts * chosen.programs * turns * problem.dx
+    registers = REGISTERS + 6 * held.elements * max(problem.itemsize // 4, 1)
+    kernels.append(
+        _Kernel(chosen.programs, chosen.warps, instructions, waits, again[0] + numel * problem.dx, from_l2, registers)
+    )
+    return [*kernels, *_added(problem, chosen.shares, limits)]
