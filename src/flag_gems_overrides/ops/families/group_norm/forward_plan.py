@@ -16,6 +16,9 @@ from .programs import PROGRAMS_PER_SM, STAGES, VECTORS_OF_FEW
 MAX_SHORT = 14
 # Minimum number of groups for each multiprocessor. 56 x 9 bf16: 3.13 us, otherwise 3.01 (H100).
 MIN_SHORT_GROUPS_PER_SM = 8
+# Range of the number of samples of 9 elements, for each multiprocessor, that threads share. Their sectors are written
+# to memory in parts too. 300000 x 9 float16: 11.8 us in two chunks, otherwise 15.6 (H100).
+NINES_PER_SM = (1024, 6144)
 # Range of float32 or float64 elements for each multiprocessor. With more, sectors are written to memory before all
 # threads have stored their parts. 250000 x 7: 17.3 us, otherwise 11.7; 500 x 5 x 8 in 5 groups: 3.47, otherwise 3.21
 # (H100).
@@ -25,6 +28,8 @@ MAX_SMALL = 256
 # Maximum number of elements of a thread with several groups, and where vectors span three channels or more, with a
 # weight and a bias for each element.
 MAX_OF_SEVERAL, MAX_OF_CHANNELS = 32, 16
+# Minimum number of vectors of a chunk, so that neighbouring threads share sectors.
+MIN_LANES = 4
 # Numbers of chunks that a small group is loaded in.
 CHUNKS = (1, 2, 3)
 # Minimum number of elements of a group that is worth more than one program, or a loop.
@@ -48,6 +53,8 @@ def _short_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         return
     if problem.size == 1 and problem.M % KNOWN_MULTIPLE == 0:
         return
+    if problem.size == 9 and problem.groups == 1 and NINES_PER_SM[0] <= problem.M // limits.sm_count < NINES_PER_SM[1]:
+        return
     per_sm = problem.M * problem.size // limits.sm_count
     if problem.itemsize > 2 and not MIN_SHORT_OF_FLOAT32 <= per_sm <= MAX_SHORT_OF_FLOAT32:
         return
@@ -69,6 +76,8 @@ def _held_rows(problem: Problem, vec: int) -> Iterator[Configuration]:
     for warps in (1, 2, 4):
         for pieces in sorted(chunks):
             lanes = power_of_2(cdiv(in_group, pieces))
+            if pieces > 1 and lanes < MIN_LANES:
+                continue
             of_group = cdiv(in_group, lanes) * lanes * vec
             groups = min(max(warps * WARP // lanes, 1), power_of_2(problem.M))
             while groups * of_group <= most * warps * WARP and groups < 2 * problem.M:

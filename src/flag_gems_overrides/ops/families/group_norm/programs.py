@@ -9,15 +9,9 @@ WARPS = 4
 STAGES = 3
 # Programs of a multiprocessor where the work can be divided in any way.
 PROGRAMS_PER_SM = 4
-# Vectors of a thread with several groups, forward.
-VECTORS = 4
 # Vectors of a thread of a tile of a loop.
 VECTORS_OF_FEW = 2
 # Maximum number of elements of small groups that a program holds.
 ELEMENTS_HELD = 2048
-# Bytes that the programs of a multiprocessor load at a time (from layer_norm, measured on an H200).
-BYTES_IN_FLIGHT = 32768
-# Maximum number of programs of a multiprocessor.
-MAX_PROGRAMS_PER_SM = 16
 # Maximum number of warps of a multiprocessor.
 MAX_WARPS_PER_SM = 32
