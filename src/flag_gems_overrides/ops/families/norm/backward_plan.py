@@ -31,12 +31,10 @@ MIN_ROWS_OF_MANY_WARPS = 1024
 MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 16384, 8: 4096}
 # Widest tiles, in columns, of which a thread may have 16 elements instead of 8.
 MAX_WIDTH_OF_16 = 64
-# ``few_rows_of_edges`` applies to rows that are longer than this, in elements.
+# Rows of ``has_few_edges`` are longer than this, in elements.
 MIN_FEW_EDGES = 1024
-# Longest row of layer_norm for programs of 4 warps there; longer rows take 8.
-MAX_FEW_OF_FOUR_WARPS = 3328
-# Most warps of a multiprocessor there, of which 8 run at once.
-WARPS_OF_FEW_EDGES = 22
+# Most warps of a multiprocessor in one launch: all of them run at once; those of edges may come in a few waves.
+WARPS_OF_FEW, WARPS_OF_FEW_EDGES = 16, 22
 # ``single_row`` applies to rows longer than the first number, up to the second. layer_norm of 1 x 3000 bf16: 3.59 us,
 # by ``few_rows`` 4.03; 1 x 2000 float16: 3.42 and 3.23 (H100).
 MIN_SINGLE_ROW, MAX_SINGLE_ROW = 2048, 4096
@@ -63,7 +61,6 @@ def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | 
     """Candidates in order: those for few or short rows come first. A candidate that does not apply is None."""
     yield little_gradient(problem)
     yield few_rows(problem, limits)
-    yield few_rows_of_edges(problem, MAX_FEW_OF_FOUR_WARPS, limits)
     yield whole_backward_rows(problem, widest(problem.N, problem.itemsize), limits)
 
 
@@ -71,12 +68,12 @@ def little_gradient(problem: Problem) -> Configuration | None:
     """One program, so no second kernel is launched; None for more elements.
 
     17 x 1 bf16: 3.0 us on the device, with a second kernel 4.1. rms_norm of 300 x 2 float32: 3.2 us by four warps, 3.6
-    by two (H100).
+    by two; layer_norm of 64 x 64 float32: 4.56 us, in one launch of several programs 3.83 (H100).
     """
     M, N, _, itemsize, *_ = problem
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
     elements = power_of_2(M) * power_of_2(N)
-    if itemsize == 8 or N > 128 or elements > min(4096 if N <= 64 else 2048, 256 * vec * itemsize):
+    if itemsize == 8 or N > 128 or elements > min(2048, 256 * vec * itemsize):
         return None
     return Configuration("rows", 4 if elements > 256 else 1, vec, power_of_2(M))
 
@@ -144,37 +141,28 @@ def short_rows_in_chunks(problem: Problem, longest: Mapping[int, int], limits: L
 
 
 def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
-    """One launch, where all of its programs run at once and columns take one iteration; None elsewhere."""
-    M, N, *_ = problem
-    # 248 x 111 float16: 4.8 us with 4 warps, 6.3 with 8, by rows and partial sums 9.2.
-    warps = 8 if N > 1024 else 4
-    found = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
-    launched = launch_or_none(problem, found, limits)
-    if not isinstance(launched, FewRows) or launched.column_rows < M:
-        return None
-    # With up to 255 registers a thread 8 warps fit on a multiprocessor. Programs of long rows may come in two waves.
-    # 128 x 7632 bf16: 7.8 us by 248 programs, by rows and partial sums 13.0.
-    fits = launched.row_programs + launched.column_programs <= 2 * limits.sm_count
-    return found if fits else None
+    """One launch, where columns take one iteration and the programs few waves; None elsewhere.
 
-
-def few_rows_of_edges(problem: Problem, longest: int, limits: Limits) -> Configuration | None:
-    """One launch for rows of 16 bits that are no half vectors, in a few waves of programs of 4 warps, or of 8 for rows
-    that are longer than ``longest``; None for others.
-
-    layer_norm of 256 x 3283 bf16: 9.15 us by 4 warps, by 8 11.3, by programs that share rows 13.1; 200 x 2500 bf16 by
-    8: 9.8, by rows 9.3 (H100).
+    By the fewest warps that hold a row: 16 x 2048 bf16: 3.88 us by 4 warps, by 8 5.63, by rows and partial sums 5.1;
+    280 x 4056 bf16: 12.7 by 4, by 8 14.6, by rows 11.6 (H100). 128 x 7632 bf16 by 8: 7.8, by rows 13.0.
     """
     M, N, _, itemsize, *_ = problem
-    if limits.capability[0] != 9 or itemsize != 2 or N <= MIN_FEW_EDGES or N % 4 == 0:
-        return None
-    warps = 4 if longest >= N else 8
-    found = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
-    launched = launch_or_none(problem, found, limits)
-    if not isinstance(launched, FewRows) or launched.column_rows < M:
-        return None
-    programs = launched.row_programs + launched.column_programs
-    return found if programs * warps <= WARPS_OF_FEW_EDGES * limits.sm_count else None
+    for warps in (4, 8):
+        found = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
+        launched = launch_or_none(problem, found, limits)
+        if isinstance(launched, FewRows):
+            programs = launched.row_programs + launched.column_programs
+            most = WARPS_OF_FEW_EDGES if has_few_edges(problem, limits) else WARPS_OF_FEW
+            return found if launched.column_rows >= M and programs * warps <= most * limits.sm_count else None
+    return None
+
+
+def has_few_edges(problem: Problem, limits: Limits) -> bool:
+    """Whether rows are of 16 bits and no half vectors, so that other kernels load edges or single elements.
+
+    256 x 3283 bf16: 9.15 us in one launch, by programs that share rows 13.1 (H100).
+    """
+    return limits.capability[0] == 9 and problem.itemsize == 2 and problem.N > MIN_FEW_EDGES and problem.N % 4 != 0
 
 
 def rows_of_few(N: int, warps: int) -> int:
@@ -208,6 +196,8 @@ def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configura
         # 16 rows of a tile spill on sm_80. 262144 x 64 bf16: 36 us with 8 rows, 43 with 16.
         per_thread = min(per_thread, 16)
     block_m = min(power_of_2_within(warps * WARP * per_thread // (chunks * block_n)), power_of_2(M))
+    # Each multiprocessor has a tile. 17022 x 1 float32: 4.74 us with 256 rows, 5.41 with 512 (H100).
+    block_m = min(block_m, max(power_of_2(cdiv(M, limits.sm_count)), warps * WARP // block_n))
     tile_bytes = 2 * block_m * chunks * block_n * itemsize
     per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
     if vec == 1 < N:

@@ -11,7 +11,8 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from . import launches
 from .backward_plan import (
     MAX_ODD_OF_RMS_NORM,
-    few_rows_of_edges,
+    few_rows,
+    has_few_edges,
     little_gradient,
     many_warps,
     rows_of_few,
@@ -86,8 +87,6 @@ MIN_SHORT_SINGLES_PER_SM = 64
 MAX_FEW_ROWS = 1024
 # Most warps of a multiprocessor for it: with 128 registers a thread, all of them run at once.
 WARPS_OF_FEW_ROWS = 16
-# Longest row with edges for programs of 4 warps, in elements; longer rows take 8 and were not timed otherwise.
-MAX_EDGES_OF_FOUR_WARPS = 2048
 # Most elements, with those that are masked, whose gradient one program computes. 64 x 100 float16: 5.9 us by one
 # program of 8 warps, in one launch of several programs 3.6 (H100).
 MAX_OF_ONE_PROGRAM = 1024
@@ -389,7 +388,7 @@ def _few_rows(problem: Problem, limits: Limits) -> FewRows | None:
         return None
     if (found.row_programs + found.column_programs) * found.warps <= WARPS_OF_FEW_ROWS * limits.sm_count:
         return found
-    edges = few_rows_of_edges(problem, MAX_EDGES_OF_FOUR_WARPS, limits)
+    edges = few_rows(problem, limits) if has_few_edges(problem, limits) else None
     return edges and _one_launch(problem, edges.warps, limits)
 
 
