@@ -146,7 +146,7 @@ def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
     By the fewest warps that hold a row: 16 x 2048 bf16: 3.88 us by 4 warps, by 8 5.63, by rows and partial sums 5.1;
     280 x 4056 bf16: 12.7 by 4, by 8 14.6, by rows 11.6 (H100). 128 x 7632 bf16 by 8: 7.8, by rows 13.0.
     """
-    M, N, _, itemsize, *_ = problem
+    M, N, *_ = problem
     for warps in (4, 8):
         found = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
         launched = launch_or_none(problem, found, limits)

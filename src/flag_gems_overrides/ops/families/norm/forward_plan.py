@@ -23,6 +23,8 @@ MAX_N_OF_ONE_TILE = {2: 1024, 4: 4096}
 MAX_N_OF_MANY_ROWS = 16
 # Fewest rows of a multiprocessor for these programs.
 MIN_ROWS_PER_SM = 512
+# Programs of one warp of a multiprocessor that hide each other's loads.
+MIN_WARPS_PER_SM = 16
 # Columns of the rows that a thread has whole (short_rows.py). Longer rows are faster by tiles. 226634 x 5 float32:
 # 8.7 us, by tiles 10.8; 200000 x 9 float32: 17.8 and 15.6 (H100).
 SHORT_COLUMNS = (5, 6, 7)
@@ -56,15 +58,15 @@ MAX_UNALIGNED_ROWS_PER_SM = 8
 # Longest row of 16 bits that ``_pairs`` loads in pairs or fours, without edges. layer_norm of 3000 x 1002 bf16 with a
 # residual: 12.5 us, with edges 16.5 (H100).
 MAX_PAIRS = 1024
-# Most elements of a multiprocessor in these rows; rows of pairs with a residual have no limit. layer_norm of
-# 8000 x 406 float16: 10.1 us, with edges 11.6 (H100).
+# Most elements of a multiprocessor in rows of fours; rows of pairs have no limit. layer_norm of 20000 x 406 float16:
+# 18.6 us, with edges 21.2; rms_norm of 16384 x 738: 22.8 and 23.7 (H100).
 MAX_PAIRS_PER_SM = 37000
 # Longest of these rows, without a residual, for a program of one warp. layer_norm of 3000 x 602: 7.1 us, by two warps
 # 7.5 (H100).
 MAX_PAIRS_OF_WARP = 768
 # The same with a residual and more elements than MAX_PAIRS_PER_SM. 60000 x 262 float16: 43.3 us, by two warps 47.4;
 # 27381 x 498: 35.4 by one or two (H100).
-MAX_PAIRS_OF_WARP_OF_MANY = 320
+MAX_PAIRS_OF_SUM = 320
 # Registers of a thread where a program of 16 warps loads single elements (``_few_unaligned_rows``). Such a program is
 # alone on its multiprocessor.
 REGISTERS_OF_SINGLES = 80
@@ -94,12 +96,6 @@ EVEN = 0.88
 MAX_LONG_SUMS = 3.1
 # Bytes of a row for ``long_sum``: more than the first number, at most the second. Other lengths were not timed.
 LONG_SUM, MAX_LONG_SUM = 24000, 32768
-# Most rows of ``few_long_rows``.
-MAX_M_OF_FEW_LONG = 3
-# Shortest and longest row of ``few_long_rows``, in elements.
-MIN_N_OF_FEW_LONG, MAX_N_OF_FEW_LONG = 12288, 16384
-# ``shared_odd_row`` applies to rows between these lengths, in elements, which would take a program of 16 warps each.
-MIN_SHARED_ODD, MAX_SHARED_ODD = 14344, 16384
 
 
 def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
@@ -126,9 +122,10 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
     yield _pairs(problem, limits)
     yield _few_single_rows(problem, limits)
     whole = _rows(problem, vec, limits)
-    # Rows that are too long for ``_rows`` go to ``late_row``, except those of float32. 2048 x 24576 bf16: 70.5 us, by
-    # several programs to a row 74.9; 300 x 12288 float32: 20.1 and 18.8 (H100).
-    if whole is None and itemsize != 4:
+    # Rows that are too long for ``_rows`` go to ``late_row``, except those of float32, and those of 16 bits that would
+    # leave half of the multiprocessors without a row. 2048 x 24576 bf16: 70.5 us, by several programs to a row 74.9;
+    # 52 x 31752: 9.5 and 8.5; 300 x 12288 float32: 20.1 and 18.8 (H100).
+    if whole is None and (itemsize == 8 or (itemsize == 2 and limits.sm_count < 2 * M)):
         yield late_row(problem)
     # Here 8 bytes of fused_add_rms_norm of 1000 x 8192 bf16 would spill on sm_100.
     waves = MIN_WAVES_OF_SUM if problem.residual and limits.capability[0] < 10 else MIN_WAVES
@@ -172,8 +169,8 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     lanes = WARP * VECTOR_BYTES // itemsize
     # Few elements of float32 take four warps instead of one, if one warp does not load them all at once and each thread
     # has an element of the tile. 64 x 64 float32: 2.7 us, by one warp 3.0.
-    enough = WARP * vec < M * N and power_of_2(M) * power_of_2(N) >= 4 * WARP
-    little = itemsize == 4 and lanes >= 2 * N and 4 * limits.sm_count >= M and enough
+    several = WARP * vec < M * N and power_of_2(M) * power_of_2(N) >= 4 * WARP
+    little = itemsize == 4 and lanes >= 2 * N and 4 * limits.sm_count >= M and several
     warps = 4 if little else warps_for(N, 4 * lanes)
     block_n = min(power_of_2(N), warps * lanes)
     # A thread has four vectors, or eight where a row fills all lanes. 262144 x 64 bf16: 22.2 us with four, 24.7 with
@@ -190,6 +187,12 @@ def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
     block_m = min(block_m, max(power_of_2_within(M // (4 * limits.sm_count)), at_once * (2 if two else 1)))
     if block_n <= MAX_N_OF_MANY_ROWS * (2 if vec == 1 else 1) and limits.sm_count * MIN_ROWS_PER_SM <= M:
         warps, block_m = 4 * warps, 4 * block_m
+    # Tiles of one warp that are too few to hide their loads take four, as long as each thread has an element.
+    # 17832 x 20 bf16: 4.12 us by four warps, by one 4.95; 11472 x 21: 4.44 and 5.20; 605 x 99 float16, one row:
+    # 3.94 and 3.69 (H100).
+    few = MIN_WARPS_PER_SM * limits.sm_count * block_m > M
+    if few and warps == 1 and block_m >= 8 and block_m * block_n >= 4 * WARP * vec:
+        warps = 4
     # 1026283 x 503 float64: 2066 us with a late weight and bias, otherwise 2361.
     late = N >= MIN_UNALIGNED and (itemsize == 8 or not whole) and many_rows(problem, limits)
     if late and itemsize == 4 and vec > 1 and warps == MAX_WARPS:
@@ -231,19 +234,6 @@ def short_odd_row(problem: Problem, limits: Limits) -> Configuration | None:
     return Configuration("rows", 1, vec)
 
 
-def few_long_rows(problem: Problem, limits: Limits) -> Configuration | None:
-    """A program of 16 warps to a row, instead of several programs; None for others.
-
-    layer_norm of 1 x 16384 bf16: 4.63 us, by four programs 5.52; 2 x 27688: 5.91, by seven programs 5.77 (H100).
-    """
-    M, N, _, itemsize, backward, residual = problem
-    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % (VECTOR_BYTES // itemsize):
-        return None
-    if M > MAX_M_OF_FEW_LONG or not MIN_N_OF_FEW_LONG <= N <= MAX_N_OF_FEW_LONG:
-        return None
-    return Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize)
-
-
 def _few_unaligned_rows(problem: Problem) -> Configuration:
     """A row to a program, in loads that divide the row. With a residual a warp has half as much of a row.
 
@@ -263,10 +253,10 @@ def _pairs(problem: Problem, limits: Limits) -> Configuration | None:
     if itemsize != 2 or N % 2 or N % widest(N, itemsize) == 0 or N > MAX_PAIRS:
         return None
     many = MAX_PAIRS_PER_SM * limits.sm_count < M * N
-    if many and not (residual and N % 4):
+    if many and (N % 4 == 0 or not (residual or limits.capability[0] == 9)):
         return None
     found = _few_unaligned_rows(problem)
-    alone = N <= MAX_PAIRS_OF_WARP_OF_MANY if many else not residual and N <= MAX_PAIRS_OF_WARP
+    alone = (MAX_PAIRS_OF_WARP if not residual else MAX_PAIRS_OF_SUM if many else 0) >= N
     return found._replace(warps=1) if alone else found
 
 
@@ -331,21 +321,6 @@ def long_sum(problem: Problem, limits: Limits) -> Configuration | None:
     if not limits.sm_count < M <= MAX_LONG_SUMS * limits.sm_count or not LONG_SUM < N * itemsize <= MAX_LONG_SUM:
         return None
     return Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize, late=True)
-
-
-def shared_odd_row(problem: Problem, limits: Limits) -> Configuration | None:
-    """Four programs of four warps to an odd row of 16 bits, where only one program of 16 warps fits on a
-    multiprocessor, and a multiprocessor has up to two rows; None for others.
-
-    layer_norm of 264 x 14801 float16: 14.7 us, by 16 warps 17.9; 200 x 15399 bf16: 14.3, by 16 warps 15.4, by 8 13.3
-    (H100).
-    """
-    M, N, _, itemsize, backward, residual = problem
-    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % 2 == 0:
-        return None
-    if not limits.sm_count < M <= 2 * limits.sm_count or not MIN_SHARED_ODD < N < MAX_SHARED_ODD:
-        return None
-    return Configuration("split", 4, VECTOR_BYTES // itemsize, stages=4, chunks=4, registers=168)
 
 
 def row_of_sum(problem: Problem) -> Configuration | None:
@@ -413,6 +388,10 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     # More programs than the registers hold: the last to start end with the others. 12288 x 3072 bf16: 47.8 us with 10
     # programs to a multiprocessor, 52.7 with 5.
     per_sm = max(1, BYTES_IN_FLIGHT * (2 if itemsize == 2 else 1) // tile_bytes)
+    if span > 4 * warps * lanes and warps == 8:
+        # Registers hold one of these. layer_norm of 855 x 9728 float16: 18.0 us, by three to a multiprocessor 20.4;
+        # 2048 x 13974: 53.3, by two 58.2 (H100).
+        per_sm = 1
     # Of these rows only one program of 16 warps fits on a multiprocessor, but two of 8 warps. 256 x 11781 bf16: 14.6 us
     # by 16 warps, 11.5 to 12.0 by 8 (H100). With 8 vectors to a thread only one of 8 warps fits too.
     two = limits.sm_count < M and 32 * lanes < span <= 56 * lanes
@@ -428,6 +407,10 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
         block_m = min(block_m, max_rows)
         return Configuration("rows", of_few, vec // 2, block_m)
     few = limits.capability[0] == 9 and 2 * per_sm * limits.sm_count > M
+    if limits.capability[0] == 9 and itemsize == 2 and N % vec and problem.residual and not few:
+        # A pipeline of rows with edges and their residual takes up to 242 registers of a thread, so few of them fit.
+        # layer_norm of 111522 x 2407 bf16: 535 us, by pipelines 644; 16384 x 571: 29.7 and 35.5 (H100).
+        return Configuration("rows", warps, vec, late=True)
     if few and itemsize == 2 and N % vec and span > 4 * lanes:
         # Few rows have a program each: of pipelines of one warp a few would have two rows. 1091 x 1995 bf16 with a
         # residual: 11.7 us, by these pipelines 14.3. On sm_80 and sm_100 8 bytes of 900 x 4001 spill.

@@ -63,6 +63,10 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             if in_turn and warps > 1 and not found and unaligned:
                 continue
             once = M * launched.group <= launched.programs
+            if itemsize == 2 and not backward and chunks > 2 and 2 * M * launched.group <= limits.sm_count:
+                # More multiprocessors have half as much each. 3 x 60175 bf16 with a residual: 6.19 us by 90 programs,
+                # 6.77 by 45; 53247 bf16: 6.01 and 6.56 (H100).
+                configuration = configuration._replace(chunks=chunks // 2)
             if (itemsize == 4 or (problem.residual and warps == 1)) and not backward and once:
                 # A group with one row needs no pipeline. 4 x 362985 float32: 12.6 us, with a pipeline 15.1. Of sums by
                 # one warp 8 bytes spill with it (7 x 32768 float16).
@@ -87,27 +91,30 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def loop(problem: Problem, limits: Limits) -> Configuration:
-    """A loop that reads each row twice, by two or four programs to a multiprocessor.
+    """A loop that reads each row twice, by four programs to a multiprocessor, which share no more rows than L2 holds.
 
-    Many rows take four, which share no more rows than L2 holds. 486 x 399816 float32: 685 us, by two 860. Fewer rows
-    than multiprocessors take two of float32, unless they are read as ``vec_of_long`` says, or are whole vectors that L2
-    does not hold (64 x 837024 float32: 240 us by four, 312 by two, H100).
+    486 x 399816 float32: 685 us, by two 860; 3113931 float32: 34.9 and 42.9; 248 x 418419 with a residual: 751 and 847
+    (H100). A thread has 16 elements of 16 bits, 8 of float32 and of single ones.
 
-    A thread has 16 elements, or as many float64 as its registers hold.
+    Even rows of 16 bits with a residual take two programs, of twice as many registers: 11570024 bf16: 64.1 us, by four
+    67.6 (H100). So does float64, of which a thread has as many elements as its registers hold.
     """
-    if problem.backward:
+    _, N, _, itemsize, backward, residual = problem
+    if backward:
         return Configuration("loop", 4)  # ``plan_two_passes`` alone decides
-    whole = problem.N * problem.itemsize % VECTOR_BYTES == 0
-    from_memory = problem.M * problem.N * problem.itemsize > limits.l2_bytes
-    many = problem.itemsize == 2 or limits.sm_count < problem.M or vec_of_long(problem) > 1 or (whole and from_memory)
-    if not problem.residual and problem.itemsize < 8 and many:
-        if problem.itemsize == 2 and problem.N % 2 == 1:
-            # Vectors and edges. 344 x 393619 float16: 346 us by 4 warps, by 8 361, element by element 450 (H100).
-            return Configuration("loop", 4, VECTOR_BYTES // problem.itemsize, chunks=1, registers=64)
-        return Configuration("loop", 8, vec_of_long(problem), chunks=2, registers=64)
-    registers = REGISTERS_OF_FEW if _few_of_float64(problem, limits) else 128
-    chunks = min(2 if problem.itemsize == 2 else 4, max_chunks_of_loop(problem, limits, registers))
-    return Configuration("loop", 8, chunks=chunks, registers=registers)
+    if itemsize == 8:
+        registers = REGISTERS_OF_FEW if _few_of_float64(problem, limits) else 128
+        chunks = min(4, max_chunks_of_loop(problem, limits, registers))
+        return Configuration("loop", 8, chunks=chunks, registers=registers)
+    if itemsize == 2 and N % 2:
+        # Vectors and edges, single elements with a residual. 344 x 393619 float16: 346 us by 4 warps, by 8 361, element
+        # by element 450 (H100).
+        # With a residual and 64 registers 16 bytes of 24 x 1451171 float16 spill on sm_80 and sm_100 (Triton 3.6).
+        if residual:
+            return Configuration("loop", 8, chunks=1, registers=64 if limits.capability[0] == 9 else 128)
+        return Configuration("loop", 4, VECTOR_BYTES // itemsize, chunks=1, registers=64)
+    registers = 128 if itemsize == 2 and residual else 64
+    return Configuration("loop", 8, vec_of_long(problem), chunks=2, registers=registers)
 
 
 def _few_of_float64(problem: Problem, limits: Limits) -> bool:

@@ -23,12 +23,6 @@ MIN_CHUNKED_PER_SM = 20
 MAX_ROW_OF_WARPS = 512
 # Fewest rows of a multiprocessor there.
 MIN_ROWS_OF_WARPS_PER_SM = 16
-# Rows of a multiprocessor for ``two_of_256``: at least the first number, fewer than the second.
-MIN_TWO_PER_SM, MAX_TWO_PER_SM = 12, 16
-# Shortest and longest row of ``many_pairs``, in elements.
-MIN_MANY_PAIRS, MAX_MANY_PAIRS = 386, 640
-# Fewest rows of a multiprocessor there.
-MIN_MANY_PAIRS_PER_SM = 64
 
 
 def in_few_chunks(problem: Problem, found: Configuration, limits: Limits) -> Configuration:
@@ -84,31 +78,3 @@ def rows_of_four_warps(problem: Problem, vec: int, limits: Limits) -> Configurat
     if not MIN_UNALIGNED < N <= MAX_ROW_OF_WARPS or limits.sm_count * MIN_ROWS_OF_WARPS_PER_SM > M:
         return None
     return Configuration("rows", 4, vec, 4, chunks=power_of_2(N) // (WARP * vec))
-
-
-def many_pairs(problem: Problem, limits: Limits) -> Configuration | None:
-    """A row of pairs of 16 bits to a warp in layer_norm, instead of pipelines that read whole vectors and edges; None
-    for others, which were not timed.
-
-    20000 x 406 float16: 18.6 us, by pipelines 21.2 (H100).
-    """
-    M, N, _, itemsize, backward, residual = problem
-    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % 4 != 2:
-        return None
-    if not MIN_MANY_PAIRS <= N <= MAX_MANY_PAIRS or limits.sm_count * MIN_MANY_PAIRS_PER_SM > M:
-        return None
-    return Configuration("rows", 1, 2)
-
-
-def two_of_256(problem: Problem, limits: Limits) -> Configuration | None:
-    """Two rows of 256 elements of 16 bits to a program of one warp in layer_norm, instead of one row, whose pipeline
-    has no second one; None for others.
-
-    1928 x 256 float16: 4.05 us, with one row 4.35; 1000 x 256, one row without a pipeline: 3.99 and 3.96 (H100).
-    """
-    M, N, _, itemsize, _, residual = problem
-    if limits.capability[0] != 9 or residual or itemsize != 2 or N != 256:
-        return None
-    if not MIN_TWO_PER_SM * limits.sm_count <= M < MAX_TWO_PER_SM * limits.sm_count:
-        return None
-    return Configuration("rows", 1, VECTOR_BYTES // itemsize, 2)

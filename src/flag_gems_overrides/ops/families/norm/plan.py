@@ -22,24 +22,18 @@ from .backward_plan import (
 from .estimate import estimate as estimate
 from .forward_plan import (
     early_row,
-    few_long_rows,
     forward_rows,
     long_sum,
     odd_rows_at_once,
-    shared_odd_row,
     short_odd_row,
 )
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
 from .long_plan import loop, splits
-from .many_rows_plan import many_pairs, two_of_256
+from .many_rows_plan import by_four_warps, in_chunks_of_a_warp, in_few_chunks
 from .odd_rows_plan import odd_row, odd_sum
 
 # Shortest row, in elements, that the tuner tries by several programs.
 MIN_SPLIT = 4096
-# Most odd rows of 16 bits for which a loop of the table is taken. The table was tuned when loops read them one by one,
-# by two programs to a multiprocessor. 51 x 725424 float16: 106 us by the table's loop, by four programs to a
-# multiprocessor 89.6 (H100).
-MAX_ROWS_OF_SINGLES = 4
 # Most rows whose gradients the tuner tries in one launch: of more, columns would take too many iterations.
 MAX_FEW_ROWS = 2048
 # Most elements of a multiprocessor for programs of many warps (``many_warps``), by the columns of a tile: a tile to
@@ -59,32 +53,20 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    return _of_layer_norm(problem, limits) or _choose(problem, limits)
-
-
-def _choose(problem: Problem, limits: Limits) -> Configuration:
-    by_default = loop(problem, limits)
-    read_twice = problem.itemsize == 2 and not problem.backward and _default(problem, limits) == by_default
-    in_one_launch = problem.M > 1 and problem.N >= MIN_UNALIGNED and _default(problem, limits).kernel == "few_rows"
-
     def suits(each: Configuration) -> bool:
-        if each.kernel == "loop" and problem.M > MAX_ROWS_OF_SINGLES:
-            outdated = each.vec < by_default.vec or (read_twice and each.registers > by_default.registers)
-        else:
-            # 80 x 2343 bf16: 4.4 us by one launch, by rows 6.8, by the table's groups for 131 x 5831 9.6 (H100).
-            outdated = in_one_launch and each.kernel in ("rows", "split")
-        return not outdated and launch_or_none(problem, each, limits) is not None
+        return launch_or_none(problem, each, limits) is not None
 
-    return (
-        _unlisted(problem, limits)
-        or table.lookup("norm", problem, class_of, Configuration, suits, limits)
-        or _default(problem, limits)
-    )
+    return table.lookup("norm", problem, class_of, Configuration, suits, limits) or _without_table(problem, limits)
+
+
+def _without_table(problem: Problem, limits: Limits) -> Configuration:
+    found = _of_layer_norm(problem, limits) or _default(problem, limits)
+    return in_chunks_of_a_warp(problem, by_four_warps(problem, in_few_chunks(problem, found, limits), limits), limits)
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and others worth timing: legal, and each another launch."""
-    default = _of_layer_norm(problem, limits) or _default(problem, limits)
+    default = _without_table(problem, limits)
     found: dict[Launch, Configuration] = {}
     for candidate in (default, *_alternatives(problem, default, limits)):
         launched = launch_or_none(problem, candidate, limits)
@@ -104,9 +86,8 @@ def rows(problem: Problem, limits: Limits) -> Rows | None:
 
     Without candidates for layer_norm alone.
     """
-    defaults = (each for each in _defaults(problem, limits) if each is not None)
-    for found in (_choose(problem, limits), *defaults):
-        launched = launch_or_none(problem, found, limits)
+    for found in _defaults(problem, limits):
+        launched = found and launch_or_none(problem, found, limits)
         if isinstance(launched, Rows):
             return launched
     return None
@@ -117,25 +98,18 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
     if problem.backward:
         wide = many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
         return wide or short_rows_in_chunks(problem, MAX_ODD_OF_LAYER_NORM, limits)
-    return (
-        odd_row(problem, limits)
-        or odd_sum(problem, limits)
-        or many_pairs(problem, limits)
-        or two_of_256(problem, limits)
-    )
+    return odd_row(problem, limits) or odd_sum(problem, limits)
 
 
-def _unlisted(problem: Problem, limits: Limits) -> Configuration | None:
-    """Configurations that no table has: a table's problem has other rows, which divide into pipelines otherwise."""
+def _first(problem: Problem, limits: Limits) -> Configuration | None:
+    """Candidates that come before all others."""
     if problem.backward:
         return single_row(problem) or many_warps(problem, MANY_ELEMENTS, limits)
     return (
         early_row(problem, limits)
         or long_sum(problem, limits)
-        or shared_odd_row(problem, limits)
         or odd_rows_at_once(problem, limits)
         or short_odd_row(problem, limits)
-        or few_long_rows(problem, limits)
     )
 
 
@@ -148,7 +122,7 @@ def _default(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _defaults(problem: Problem, limits: Limits) -> Iterator[Configuration | None]:
-    yield _unlisted(problem, limits)
+    yield _first(problem, limits)
     yield from backward_rows(problem, limits) if problem.backward else forward_rows(problem, limits)
     yield from splits(problem, limits)
 

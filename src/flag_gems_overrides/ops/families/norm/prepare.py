@@ -25,7 +25,6 @@ from .flat import layer_norm_columns, layer_norm_flat
 from .forward import layer_norm_rows, layer_norm_split
 from .launches import Configuration, FewRows, Flat, Loop, Problem, Rows, ShortRows, Split
 from .loop import layer_norm_loop
-from .many_rows_plan import by_four_warps, in_chunks_of_a_warp, in_few_chunks
 from .partial_sums import sum_partials
 from .short_rows import layer_norm_short_rows
 from .two_passes import norm_backward_columns, norm_backward_sums
@@ -64,8 +63,7 @@ def planned(problem: Problem, device: int, configuration: Configuration | None) 
     """What is launched: in this configuration, or in the one that is chosen."""
     limits = devices.limits(device)
     if configuration is None:
-        configuration = in_few_chunks(problem, plan.choose(problem, limits), limits)
-        configuration = by_four_warps(problem, in_chunks_of_a_warp(problem, configuration, limits), limits)
+        configuration = plan.choose(problem, limits)
     return launches.launch(problem, configuration, limits)
 
 

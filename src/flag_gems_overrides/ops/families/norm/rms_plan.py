@@ -72,10 +72,6 @@ MIN_ROWS_OF_VECTORS = 129
 # Rows of single elements are read as vectors and edges if they are longer than this (8192 x 6457). Shorter rows were
 # not timed.
 MIN_ROW_OF_EDGES = 4096
-# Shortest and longest row of ``_row_of_pairs``, in elements.
-MIN_ROW_OF_PAIRS, MAX_ROW_OF_PAIRS = 642, 1024
-# Fewest rows of a multiprocessor for ``_row_of_pairs``.
-MIN_ROWS_OF_PAIRS_PER_SM = 64
 
 # Most columns of a tile of single elements for ``_short_rows_of_four_warps``.
 MAX_SHORT_SINGLES = 32
@@ -210,16 +206,15 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     """
     N, vector, block_n = problem.N, VECTOR_BYTES // problem.itemsize, power_of_2(problem.N)
     many, configuration = many_rows(problem, limits), None
-    pairs = _row_of_pairs(problem, limits)
-    if pairs is not None and found is not None and found.stages > 1:
-        configuration = pairs
-    elif found is not None and found.warps == 1 and found.stages == 1 and found.vec * problem.itemsize < VECTOR_BYTES:
+    turns = MAX_TURNS * max(found.programs if found is not None else 0, 2 * limits.sm_count)
+    single = found is not None and found.stages == 1 and found.warps <= min(found.block_m, 4)
+    if found is not None and single and found.vec * problem.itemsize < VECTOR_BYTES:
         configuration = _short_rows_of_four_warps(problem, found, limits)
     elif found is None or (found.stages > 1 and many):
         # Without a bias and a mean two programs of 16 warps fit (4096 x 16384).
         configuration = _late_row(problem, limits) or long_row_with_edges(problem, limits)
         configuration = configuration or odd_row_of_rms_norm(problem, limits)
-    elif found.stages > 1 and limits.sm_count < problem.M <= MAX_TURNS * found.programs and not problem.residual:
+    elif found.stages > 1 and limits.sm_count < problem.M <= turns and not problem.residual:
         configuration = _early(problem)
     elif found.vec == 1 and N > MIN_ROW_OF_EDGES and many:
         configuration = long_row_with_edges(problem, limits)
@@ -263,20 +258,6 @@ def _long_row_with_edges(problem: Problem, limits: Limits) -> Rows | None:
     configuration = Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize, late=N > MAX_EARLY_EDGES)
     launched = launch_or_none(problem, configuration, limits)
     return launched if isinstance(launched, Rows) else None
-
-
-def _row_of_pairs(problem: Problem, limits: Limits) -> Configuration | None:
-    """A row of pairs of 16 bits to a program of two warps, instead of pipelines that read whole vectors and edges; None
-    for others.
-
-    rms_norm of 16384 x 738 float16: 22.6 us, by one warp 22.8, by pipelines 23.7 (H100). Other lengths were not timed.
-    """
-    M, N, _, itemsize, _, residual = problem
-    if limits.capability[0] != 9 or itemsize != 2 or residual or N % 4 != 2:
-        return None
-    if not MIN_ROW_OF_PAIRS <= N <= MAX_ROW_OF_PAIRS or limits.sm_count * MIN_ROWS_OF_PAIRS_PER_SM > M:
-        return None
-    return Configuration("rows", 2, 2)
 
 
 def _short_rows_of_four_warps(problem: Problem, found: Rows, limits: Limits) -> Configuration | None:
