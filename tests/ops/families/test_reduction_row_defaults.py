@@ -31,7 +31,7 @@ def test_few_long_rows_occupy_the_device(problem, itemsize, limits):
     assert p.blocks * p.splits >= limits.sm_count
 
 
-@pytest.mark.parametrize("problem", [(128, 768, 197), (16, 1000, 4096), (8, 300, 8192), (1000, 48, 16)])
+@pytest.mark.parametrize("problem", [(128, 768, 197), (16, 1000, 4096), (8, 300, 8192)])
 def test_a_warp_for_each_tile_only_where_that_fills_the_device(problem):
     """128 x 768 x 197 bf16, amax: 21 us, so 59."""
     assert plan(*problem, 2, 1, H200).warps > 2

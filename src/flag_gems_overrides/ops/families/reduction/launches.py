@@ -73,11 +73,6 @@ THREE_CLASSES_BYTES = 8
 # sum 1773768 x 64 x 2 float32: 326 us, as columns 491; 600000 x 20 x 2: 45.4 us, as columns 45.3 (H100).
 MIN_WIDE_CLASS_N = {1: 24, 3: 20}
 
-# For ``estimate``, by microsecond: bytes that a multiprocessor reads, programs that it starts, lanes of the device.
-BYTES_PER_US, STARTS_PER_US, LANES_PER_US = 32000, 11.5, 4e6
-# For ``estimate``, microseconds: of a launch, of an iteration, of programs that share a result, of the ends of rows.
-LAUNCH_US, ITERATION_US, EXCHANGE_US, EDGES_US = 2.0, 0.7, 1.0, 0.3
-
 
 class Problem(NamedTuple):
     """A reduction of a contiguous [M, N, K] over N, none of them 0."""
@@ -490,19 +485,3 @@ def _max_partials(problem: Problem, configuration: Configuration) -> int:
     roomy = moments and configuration.kernel == "columns" and configuration.occupancy <= ROOMY_OCCUPANCY
     least = ROOMY_WARPS if roomy and configuration.warps >= 4 else 4
     return max(configuration.warps, least) * MAX_PARTIALS[(problem.itemsize > 4) + moments]
-
-
-def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are read, programs that start, and a program's iterations one after the other."""
-    M, N, K, size, _ = problem
-    p = launch(problem, configuration, limits)
-    programs = p.blocks * p.splits
-    resident = limits.sm_count * max(limits.registers_per_sm // (p.registers * p.warps * WARP), 1)
-    reduced = N if p.kernel == "columns" else N * K
-    iterations = cdiv(programs, resident) * max(cdiv(reduced, p.splits * p.step), 1)
-    lanes = programs * max(cdiv(reduced, p.splits * p.step), 1) * configuration.elements * p.warps * WARP
-    # A load of less than four bytes does not keep the memory busy.
-    busy = min(limits.sm_count, programs) * BYTES_PER_US / (1.5 if p.vector * size < 4 else 1.0)
-    exchange = EXCHANGE_US if p.splits > 1 else EDGES_US if p.edge_lanes else 0.0
-    starts = programs / (STARTS_PER_US * limits.sm_count)
-    return LAUNCH_US + max(M * N * K * size / busy, lanes / LANES_PER_US, iterations * ITERATION_US, starts) + exchange

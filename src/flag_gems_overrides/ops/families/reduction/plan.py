@@ -11,17 +11,18 @@ from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, power_
 from ...plans import table
 from .column_defaults import columns
 from .defaults import kinds
+from .estimate import estimate
 from .launches import (
+    KNOWN_MULTIPLE,
     MAX_CLASSES,
     Configuration,
     Plan,
     Problem,
-    estimate,
     is_short,
     launch,
     launch_or_none,
 )
-from .programs import LONG_WARPS, OCCUPANCY
+from .programs import LONG_WARPS, OCCUPANCY, SHORT_BYTES
 from .row_defaults import (
     by_single_warps,
     narrow,
@@ -44,13 +45,11 @@ __all__ = [
     "with_wide_results",
 ]
 
-# The model chooses where it expects less than this part of the time by the rules.
-MODEL_GAIN = 0.8
-# Elements for each multiprocessor up to which the model chooses.
+# By whether values or positions of columns are wanted, part of the time by the rules below which the estimate chooses.
+# Of rows it is no better than the rules: 27 x 57584 bf16: 5.89 us by the estimate, 5.08 by the rules (H100).
+MODEL_GAIN = {True: 0.92, False: 0.8}
+# Elements for each multiprocessor up to which it chooses for all others.
 MODEL_ELEMENTS = 8192
-# The same two where by the rules programs share columns and by the model none does.
-# sum 1 x 400 x 1024 float32: 4.39 us, otherwise 5.40 (H100).
-TILE_GAIN, TILE_ELEMENTS = 0.87, 16384
 # By whether neighbours are combined in 32 bits first, elements of a thread where smaller elements are added up in 64
 # bits. prod 4411664 int16: 11.7 us with 16 elements, 13.4 with 32; 134217728 uint8: 57.6 us with 32, 65 with 16 (H100).
 WIDE_ELEMENTS = {False: 16, True: 32}
@@ -78,13 +77,6 @@ MAX_TILE_WARPS = 16
 TILE_COLUMNS = (4, 8, 16, 32)
 # Bytes of a thread of such a tile, at most.
 MAX_TILE_BYTES = 128
-# Elements of a column, rounded up to a power of two, of values of 16 bits in vectors whose tile has fewer warps: they
-# meet sooner. sum 40 x 48 x 520 bf16: 4.73 us by 2 warps, 5.28 by 4 (H100).
-LITTLE_TILE = 64
-# Warps of such a tile.
-LITTLE_TILE_WARPS = 2
-# Such programs for each multiprocessor, at least.
-LITTLE_TILE_PROGRAMS = 3
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -109,35 +101,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    return _by_fewer_warps(problem, configurations(problem, limits)[0], limits) if found is None else found
-
-
-def _by_fewer_warps(problem: Problem, configuration: Configuration, limits: Limits) -> Configuration:
-    """Fewer warps where a program has a little tile, neither longer nor larger than was timed."""
-    bytes_ = problem.K * problem.itemsize
-    vectors = problem.itemsize == 2 and bytes_ % VECTOR_BYTES == 0 and bytes_ >= LINE_BYTES
-    little = power_of_2(problem.N) == LITTLE_TILE and _elements(problem, limits) <= MODEL_ELEMENTS
-    if configuration.kernel != "columns" or problem.accumulators > 1 or not (vectors and little):
-        return configuration
-    launched = launch(problem, configuration, limits)
-    alike = launched.block_k == TILE_COLUMNS[-1] and launched.warps == 2 * LITTLE_TILE_WARPS
-    many = launched.blocks >= LITTLE_TILE_PROGRAMS * limits.sm_count
-    if not (alike and many and _is_simple(problem, launched)):
-        return configuration
-    return configuration._replace(elements=configuration.elements * 2, warps=LITTLE_TILE_WARPS)
-
-
-def _has_quick_tiles(problem: Problem, limits: Limits) -> bool:
-    """Whether a tile of all elements of some columns is faster than the model expects.
-
-    Not of positions of bytes: max.dim 538 x 332 x 12 int8: 8.1 us in one tile, by three programs 7.2 (H100).
-    Not of many of 32 bits, more than classes, by programs of 4 columns: sum 4 x 3269 x 128 float32: 9.0 us, shared 8.7
-    (H100).
-    """
-    few = problem.K > MAX_CLASSES and limits.sm_count * TILE_COLUMNS[0] > problem.M * problem.K
-    if few and problem.itemsize == 4 and _elements(problem, limits) > MODEL_ELEMENTS:
-        return False
-    return problem.accumulators == 1 or (problem.accumulators == 2 and problem.itemsize > 1)
+    return configurations(problem, limits)[0] if found is None else found
 
 
 def _elements(problem: Problem, limits: Limits) -> float:
@@ -151,8 +115,8 @@ def with_wide_accumulators(
     """What to launch with where numbers of 64 bits are made of smaller elements, or of 32 bits if ``narrow``."""
     if configuration.kernel == "classes" and problem.itemsize == 1:
         return configuration._replace(elements=min(configuration.elements, WIDE_CLASSES_ELEMENTS))
-    if configuration.kernel == "columns" and problem.K > 1 and configuration == columns(problem, limits):
-        return columns(problem, limits, wide=True)
+    if configuration.kernel == "columns" and problem.K > 1:
+        return _wide_columns(problem, configuration, limits)
     if configuration.kernel == "rows" and wide_with_edges(problem, limits):
         return by_single_warps(VECTOR_BYTES // problem.itemsize, WIDE_OCCUPANCY)
     if configuration.kernel == "rows" and configuration == rows(problem, limits):
@@ -178,8 +142,15 @@ def with_wide_results(problem: Problem, configuration: Configuration, limits: Li
         if configuration.warps > LONG_WARPS:
             return configuration._replace(warps=LONG_WARPS, occupancy=COUNTED_OCCUPANCY)
         return configuration._replace(elements=min(configuration.elements, COUNTED_ELEMENTS))
-    by_rules = configuration.kernel == "columns" and problem.K > 1 and configuration == columns(problem, limits)
-    return columns(problem, limits, wide=True) if by_rules else configuration
+    by_columns = configuration.kernel == "columns" and problem.K > 1
+    return _wide_columns(problem, configuration, limits) if by_columns else configuration
+
+
+def _wide_columns(problem: Problem, configuration: Configuration, limits: Limits) -> Configuration:
+    """By the rules where they chose, or where the estimate, which knows no such results, chose more of a thread."""
+    by_rules = columns(problem, limits)
+    keeps = configuration != by_rules and configuration.elements <= max(by_rules.elements, ELEMENTS)
+    return configuration if keeps else columns(problem, limits, wide=True)
 
 
 def _is_simple(problem: Problem, launched: Plan | None) -> bool:
@@ -193,23 +164,19 @@ def _is_simple(problem: Problem, launched: Plan | None) -> bool:
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: other kernels, and neighbours of all that are legal.
 
-    The default is by the rules, or of little by the model where it promises much: over 46 random problems it takes
-    2.1 % more than the fastest of all, by the rules alone 5.4 %.
+    The default is by the rules, or by the estimate where it promises much: over 234 random problems it takes 1.7 % more
+    than the fastest of up to 12, by the rules alone 2.2 %.
     """
     by_rules, *others = _candidates(problem, limits)
     us = {each: estimate(problem, each, limits) for each in (by_rules, *others)}
-    default = min(us, key=lambda each: us[each])
-    gain, most = MODEL_GAIN, MODEL_ELEMENTS
-    if problem.K > 1 and _has_quick_tiles(problem, limits):
-        before, after = (launch(problem, each, limits).splits for each in (by_rules, default))
-        if before > after == 1:
-            gain, most = TILE_GAIN, TILE_ELEMENTS
-    # The model does not know what the idle lanes of rows take.
-    # max.dim 20000 x 33 bf16: 4.09 us as columns, by the model 6.00 (H100).
-    by_lanes = problem.accumulators == 2 and problem.K == 1 and by_rules.kernel == "columns"
-    if by_lanes or _elements(problem, limits) > most or us[default] >= gain * us[by_rules]:
+    fitted = by_rules.kernel == "columns" and problem.K > 1 and problem.accumulators < 3
+    # Sums of classes spill where programs have more than by the rules: 25995 x 831 x 5 bf16.
+    default = min(us, key=lambda each: us[each] if each.kernel == by_rules.kernel or not fitted else math.inf)
+    most = math.inf if fitted else MODEL_ELEMENTS
+    if _elements(problem, limits) > most or us[default] >= MODEL_GAIN[fitted] * us[by_rules]:
         default = by_rules
-    return [default, *(each for each in us if each != default)]
+    others = sorted(us, key=lambda each: us[each])[:MAX_CONFIGURATIONS]
+    return [default, *(each for each in others if each != default)]
 
 
 def _candidates(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -220,18 +187,26 @@ def _candidates(problem: Problem, limits: Limits) -> list[Configuration]:
         for field in ("elements", "warps", "block_k"):
             value = getattr(each, field)
             candidates += [each._replace(**{field: value * 2}), each._replace(**{field: value // 2})]
+        # As many elements of a tile.
+        candidates += [
+            each._replace(elements=each.elements * 2, warps=each.warps // 2),
+            each._replace(elements=each.elements // 2, warps=each.warps * 2),
+        ]
         candidates += [
             each._replace(split=not each.split),
             each._replace(stages=1 if each.stages > 1 else 3),
             each._replace(neighbours=not each.neighbours),
-            each._replace(vector=1 if each.vector > 1 else VECTOR_BYTES // problem.itemsize, neighbours=False),
         ]
+        if problem.N * problem.K % KNOWN_MULTIPLE == 0 or problem.N * problem.K * problem.itemsize <= SHORT_BYTES:
+            # Longer odd rows are not read element by element.
+            vector = 1 if each.vector > 1 else VECTOR_BYTES // problem.itemsize
+            candidates.append(each._replace(vector=vector, neighbours=False))
     found: dict[Plan, Configuration] = {}
     for candidate in candidates:
         planned = launch_or_none(problem, candidate, limits)
         if planned is not None:
             found.setdefault(planned, candidate)
-    return list(found.values())[:MAX_CONFIGURATIONS]
+    return list(found.values())
 
 
 def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
