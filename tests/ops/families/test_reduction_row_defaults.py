@@ -354,12 +354,6 @@ def test_positions_of_shorter_rows_of_64_bits_are_found_by_two_warps(M, N):
     assert (p.kernel, p.block_m * p.block_n, p.warps) == ("rows", 512, 2)
 
 
-def test_positions_of_many_rows_of_256_lanes_of_32_bits_are_found_by_two_warps():
-    """max.dim 300000 x 201 float32 by single warps of half as many elements 99.9 us, so 95.1 (H100)."""
-    p = plan(300000, 201, 1, 4, 2, H200)
-    assert (p.block_m, p.warps) == (8, 2)
-
-
 def test_positions_of_few_long_rows_are_shared_in_smaller_tiles():
     """logsumexp 144 x 101219 float16 in tiles of twice as many elements 21.0 us, so 20.4 (H100)."""
     assert plan(144, 101219, 1, 2, 2, H200).block_n == 2048
@@ -452,21 +446,6 @@ def test_long_odd_rows_of_16_bits_are_not_pipelined():
     """sum 16777181 float16 in a pipelined loop 22.1 us, so 19.9 (H100)."""
     for M, N in (1, 16777181), (419, 55135), (8192, 50257):
         assert (plan(M, N, 1, 2, 1, H200).stages, plan(M, N, 1, 1, 1, H200).stages) == (1, 3)
-
-
-@pytest.mark.parametrize(
-    ("M", "N", "warps"), [(1100, 32768, 16), (2112, 47072, 16), (2113, 47072, 8), (1100, 32000, 8)]
-)
-def test_more_than_few_rows_of_16_bits_are_of_16_warps_where_they_are_long(M, N, warps):
-    """prod 1100 x 32768 bf16 by 8 warps 33.1 us, so 31.6 (H100)."""
-    assert plan(M, N, 1, 2, 1, H200).warps == warps
-
-
-@pytest.mark.parametrize(("M", "rows", "warps"), [(33792, 2, 8), (33791, 1, 4)])
-def test_very_many_rows_of_8_bytes_are_two_to_a_program(M, rows, warps):
-    """amax 45299 x 624 float64 by a program for each in two iterations 89.6 us, so 86.2 (H100)."""
-    p = plan(M, 624, 1, 8, 1, H200)
-    assert (p.block_m, p.warps, p.step) == (rows, warps, 512 * rows)
 
 
 def test_programs_do_not_share_rows_of_8_bytes_of_which_there_is_one_for_each_multiprocessor():

@@ -11,14 +11,13 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import MAX_CLASSES, MAX_PARTIALS, MAX_WORDS, ROOMY_WARPS, Configuration, Problem, words
+from .launches import MAX_PARTIALS, MAX_WORDS, ROOMY_WARPS, Configuration, Problem, words
 from .programs import (
     COLUMNS_OCCUPANCY,
     LITTLE_ELEMENTS,
     LITTLE_PROGRAM,
     LITTLE_PROGRAMS,
     MAX_LITTLE_WARPS,
-    MAX_TILE,
     MOMENTS_OCCUPANCY,
     OCCUPANCY,
     STAGES,
@@ -27,10 +26,6 @@ from .programs import (
     starts_many,
 )
 
-# Elements for each multiprocessor up to which a program finds all positions of its columns at once (``in_two_tiles``).
-# argmax 1082 x 739 x 2 bf16: 6.9 us in classes, FlagGems 5.3 in this way. Of more elements classes are faster:
-# 20000 x 1000 x 3 bf16: 54 us, FlagGems 94. The bound is estimated.
-MAX_ELEMENTS_OF_TILES = 32768
 # Elements of a tile of columns, at most; half of TILE_BYTES of larger ones. 64 x 32 by 4 warps is within 5 % of the
 # best for every shape that programs share.
 TILED_ELEMENTS = 2048
@@ -40,14 +35,9 @@ TILED_WARPS = 4
 BLOCK_K = 32
 # Columns of a tile otherwise. 256 x 1024 x 1024 bf16 along 1: 129 us, with 32 columns 157.
 WIDE_BLOCK_K = 64
-# Columns of a tile where twice as many programs would not run at once.
-WIDEST_BLOCK_K = 128
 # Tiles of a program from which it has 64 columns even if that leaves few programs.
 # 64 x 16384 x 64 bf16 along 1: 43 us, otherwise 49; with 8 tiles it is 5 % slower.
 TILES_TO_WIDEN = 12
-# Columns of an [N, K] that a program reads as it lies, of values of 16 bits.
-# sum 743 x 19483 x 16 bf16: 174 us, with four matrices side by side 195 (H100).
-AS_IT_LIES = 16
 # Elements of a result, at most, that are one tile of 64 results unless rows of K are whole vectors.
 # 300000 x 21 x 7 float32: 51.7 us, by warps that loop 72.
 MAX_IN_ONE_TILE = 32
@@ -69,9 +59,6 @@ LARGE_TILE_BYTES = 131072
 # Rounds of programs of 64 columns from which programs of 16 bits have a whole LARGE_TILE: they start slower than they
 # read. nansum 2048 x 9 x 8155 bf16: 127 us, otherwise 165; sum 100 x 16 x 8193: 15.6 us, otherwise 15.2 (H100).
 MANY_ROUNDS = 32
-# Elements of a result of positions, at most, for such programs: 64 columns of more are more than 2 KB.
-# max.dim 2048 x 9 x 8155 bf16: 165 us, otherwise 171 (H100).
-MAX_STARTED_POSITIONS = 15
 # Bytes of a single warp's program below which a tile has half as many rows of twice as many columns.
 # prod 13 x 10 x 507704 float16: 59.6 us, otherwise 69.7 (H100).
 STARTED_BYTES = 2560
@@ -96,19 +83,9 @@ FEW_ROUNDS = 4
 # Warps of a tile of values of odd K, each loaded by itself, with as many elements to a thread as a single warp.
 # vector_norm 4 x 117 x 80115 float16: 37.4 us, by single warps 41.9 (H100).
 ODD_VALUES_WARPS = 4
-# Warps of a tile of positions of 16 bits of odd K.
-# max.dim 8 x 500 x 30001 bf16: 116 us, by single warps 124 (H100).
-ODD_POSITIONS_WARPS = 2
-# Warps of a multiprocessor that such a tile is planned for.
-ODD_POSITIONS_OCCUPANCY = 24
-# Such programs for each multiprocessor, at least. max.dim 16 x 300 x 4095 float16: 26.8 us, shared 29.3 (H100).
-ODD_POSITIONS_PER_SM = 6
 # Elements of a result of odd K up to which a tile is a single warp's.
 # 20 x 40 x 60001 bf16: 45.4 us, by four warps 50.4 (H100).
 MAX_IN_TILES_OF_A_WARP = 64
-# The same for values of 32 bits: tiles of four warps from so many elements on.
-# any 2400 x 48 x 545 int32: 98.0 us, by single warps 107 (H100).
-MIN_ODD_WORDS_N = 48
 # Elements of a thread of moments of few columns (``_many_share``): four vectors or more.
 # var_mean 100000 x 200 bf16 along 0: 26.1 us, otherwise 29.5 (H100).
 SHARED_MOMENTS_ELEMENTS = 32
@@ -134,19 +111,10 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
     """By what is known of columns; ``wide`` if smaller elements are added up in 64 bits, or bytes to be."""
     M, N, K, size, accumulators = problem
     found = _little_in_one_tile(problem, limits) or _few_results(problem, limits)
-    if found is None and of_eight_columns(problem, limits):
-        return Configuration("columns", LITTLE_ELEMENTS, TILED_WARPS, OCCUPANCY // 2, 1, MAX_CLASSES, False)
     found = found or _few_elements(problem, limits, wide)
     if found is not None:
         return found
     positions = accumulators == 2
-    if in_two_tiles(problem, limits):
-        block_k = power_of_2(K + 1) // 2
-        tile = min(power_of_2(N) * block_k, MAX_TILE)
-        warps = min(tile // (8 * WARP), 8)
-        elements = tile // (warps * WARP)
-        # 32 elements spill in 64 registers.
-        return Configuration("columns", elements, warps, OCCUPANCY * 16 // max(elements, 16), 1, block_k, False)
     # Means and squares are computed of groups of elements, the larger the fewer instructions.
     tile = min(TILE_BYTES // 2 // size, TILED_ELEMENTS * (2 if accumulators == 3 and size == 2 and K % 2 == 0 else 1))
     occupancy = COLUMNS_OCCUPANCY[accumulators]
@@ -165,13 +133,8 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
         block_k = BLOCK_K
     if positions and K % 2 == 1 and size == 2:
         # Never 64 columns. max.dim 3 x 1680 x 21509: 103 us, otherwise 164 (H100).
-        if _are_few_odd_positions(problem, limits):
-            block_k = WIDEST_BLOCK_K
-        else:
-            # By 24 warps 8 bytes of 3 x 1680 x 21509 spill.
-            block_k, occupancy = BLOCK_K, min(occupancy, 20)
-    elif _are_one_wave(problem, blocks, programs):
-        block_k = WIDEST_BLOCK_K
+        # By 24 warps 8 bytes of 3 x 1680 x 21509 spill.
+        block_k, occupancy = BLOCK_K, min(occupancy, 20)
     within = _within(problem, limits)
     if within:
         block_k = power_of_2(K)
@@ -186,8 +149,6 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
     # sum 3 x 449136 x 15 int64, 64 lanes for 45 results: 62.8 us. 48 lanes are estimated.
     if not within and half * size >= LINE_BYTES and 4 * half * cdiv(M * K, half) <= 3 * block_k * cdiv(M * K, block_k):
         block_k = half
-    if K == AS_IT_LIES and size == 2 and accumulators == 1 and tiles >= TILES_TO_WIDEN:
-        block_k = K
     shared = cdiv(M * K, block_k) * (max_partials // block_k)
     few = shared < limits.sm_count and accumulators < 3 and size < 8
     # Twice as large where partial results are too few for all programs. 1000000 x 64 bf16 along 0: 43 us, otherwise 74.
@@ -200,8 +161,6 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
     if _many_share(problem, limits):
         block_k, warps, occupancy = BLOCK_K, TILED_WARPS, MOMENTS_OCCUPANCY[False]
         tile = SHARED_MOMENTS_ELEMENTS * warps * WARP
-    elif not wide and _ends_with_few(problem, cdiv(M * K, block_k), programs):
-        tile, warps = tile // warps, 1
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
     tile = min(tile, power_of_2(N) * block_k)
     warps = max(1, min(warps, tile // WARP))
@@ -238,40 +197,6 @@ def _within(problem: Problem, limits: Limits) -> bool:
     return from_memory and M > 1 and used and K * size % SECTOR_BYTES != 0
 
 
-def _are_few_odd_positions(problem: Problem, limits: Limits) -> bool:
-    """Whether programs of many odd columns of 16 bits can share nearly all results, and those of few much less.
-
-    argmin 5 x 3127 x 1097 float16: 24.0 us by 774 programs of 128 columns, of 792 that run at once; 25.8 us by 516 of
-    32 columns, of 660 (H100).
-    """
-    M, _, K, *_ = problem
-    fewer, more = cdiv(M * K, BLOCK_K), cdiv(M * K, WIDEST_BLOCK_K)
-    first, second = (limits.sm_count * occupancy // TILED_WARPS for occupancy in (20, COLUMNS_OCCUPANCY[2]))
-    shared = 2 * fewer <= first and second // more <= TILED_WARPS * MAX_PARTIALS[0] // WIDEST_BLOCK_K
-    return shared and 7 * fewer * (first // fewer) <= 5 * more * (second // more)
-
-
-def _are_one_wave(problem: Problem, blocks: int, programs: int) -> bool:
-    """Whether programs of values of whole vectors of 32 bits run at once if they have twice as many columns.
-
-    amax 10 x 1567 x 8192 float32: 179 us by 640 programs, 190 by 1280, of 792 that run at once (H100).
-    """
-    M, _, K, size, accumulators = problem
-    wider = cdiv(M * K, WIDEST_BLOCK_K)
-    vectors = accumulators == 1 and size == 4 and K % (VECTOR_BYTES // size) == 0
-    return vectors and 3 * programs <= 4 * wider <= 4 * programs < 4 * blocks
-
-
-def _ends_with_few(problem: Problem, blocks: int, programs: int) -> bool:
-    """Whether a quarter to half of the programs that run at once would start when the others are done.
-
-    Single warps, which share results, all run at once. sum 40 x 752 x 1735 float32: 93 us, by four warps 102 (H100).
-    Sums of 64 bits are slower: 33 x 900 x 1999 int32: 111 us, by four warps 100 (H100).
-    """
-    _, _, K, size, accumulators = problem
-    return accumulators < 3 and size == 4 and K % 2 == 1 and 5 * programs <= 4 * blocks and 2 * blocks <= 3 * programs
-
-
 def _many_share(problem: Problem, limits: Limits) -> bool:
     """Whether moments are of so few columns that many programs share them, but not more than can merge results."""
     M, N, K, size, accumulators = problem
@@ -282,25 +207,6 @@ def _many_share(problem: Problem, limits: Limits) -> bool:
     long = 2 * programs * SHARED_MOMENTS_ELEMENTS * TILED_WARPS * WARP <= M * N * K
     # On sm_100 8 bytes spill (60000 x 160 float32).
     return accumulators == 3 and size > 1 and vectors and many and long and limits.capability[0] < 10
-
-
-def in_two_tiles(problem: Problem, limits: Limits) -> bool:
-    """Whether a program has some columns of an [N, K], as many as a power of two, in one tile or two."""
-    M, N, K, size, accumulators = problem
-    few = limits.sm_count <= M and limits.sm_count * MAX_ELEMENTS_OF_TILES >= M * N * K
-    fits = MAX_IN_ONE_TILE_OF_LITTLE < N and power_of_2(N) * (power_of_2(K + 1) // 2) <= 2 * MAX_TILE
-    return accumulators == 2 and size < 8 and K <= MAX_CLASSES and few and fits
-
-
-def of_eight_columns(problem: Problem, limits: Limits) -> bool:
-    """Whether a program has all positions of eight columns of six or seven of 32 bits, in one tile.
-
-    argmin 5350 x 168 x 7 float32: 18.7 us, in classes by single warps 23.4 (H100). Six columns are estimated, and so
-    are other lengths that fill such a tile as far.
-    """
-    _, N, K, size, accumulators = problem
-    full = MAX_IN_ONE_TILE_OF_LITTLE < N < 2 * MAX_IN_ONE_TILE_OF_LITTLE
-    return accumulators == 2 and size == 4 and 6 <= K < MAX_CLASSES and full and not in_two_tiles(problem, limits)
 
 
 def _little_in_one_tile(problem: Problem, limits: Limits) -> Configuration | None:
@@ -325,10 +231,6 @@ def _little_in_one_tile(problem: Problem, limits: Limits) -> Configuration | Non
     sectors = M * N * max(K * size, cdiv(K, block_k) * min(K * size, SECTOR_BYTES))
     if N == 1 or block_k > WARP or warps > MAX_LITTLE_WARPS or sectors > MAX_SECTOR_BYTES:
         return None
-    if accumulators == 2 and size == 4 and K in (2, 4) and block_n == block_k == WARP:
-        # Whole matrices of single warps; K of 4 is estimated.
-        # min.dim 8024 x 32 x 2 float32: 4.61 us, by two warps of as many elements each 5.34 (H100).
-        block_k, warps = block_k // warps, 1
     elements = max(block_n * block_k // (warps * WARP), 1)
     return Configuration("columns", elements, warps, OCCUPANCY // 2, 1, block_k, False)
 
@@ -392,11 +294,11 @@ def _are_odd_halves(problem: Problem, limits: Limits) -> bool:
 def _start_slower(problem: Problem, limits: Limits) -> bool:
     """Whether programs have as many columns of few values as they can."""
     M, N, K, size, accumulators = problem
-    if accumulators > 2 or size > 2 or not 8 < N <= (MAX_IN_ONE_TILE if accumulators == 1 else MAX_STARTED_POSITIONS):
+    if accumulators > 1 or size > 2 or not 8 < N <= MAX_IN_ONE_TILE:
         return False
     block_k = LARGE_TILE // power_of_2(N)
     if size == 1:
-        return accumulators == 1 and K % VECTOR_BYTES > 0 and starts_many(M * K, block_k, limits)
+        return K % VECTOR_BYTES > 0 and starts_many(M * K, block_k, limits)
     singly = K % (2 if power_of_2(N) < MAX_IN_ONE_TILE else 4) > 0
     return singly and block_k <= K and starts_many(M * K, MANY_ROUNDS * IN_ONE_TILE_BLOCK_K, limits)
 
@@ -404,8 +306,7 @@ def _start_slower(problem: Problem, limits: Limits) -> bool:
 def _are_odd_values(problem: Problem) -> bool:
     """Whether a tile that values are loaded into one by one is of several warps."""
     _, N, K, size, accumulators = problem
-    fewest = MIN_ODD_WORDS_N if size == 4 else MAX_IN_TILES_OF_A_WARP + 1
-    return accumulators == K % 2 == 1 and 2 <= size <= 4 and fewest <= N
+    return accumulators == K % 2 == 1 and 2 <= size <= 4 and N > MAX_IN_TILES_OF_A_WARP
 
 
 def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration | None:
@@ -417,29 +318,16 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
     stages = STAGES if size <= 2 and K * size > VECTOR_BYTES else 1
     if N <= 8:
         block_k, warps = max(512 // max(size, 2), 256 // block_n), 2
-        if N > 1 and K % 2 and size <= 2 and not little:
-            # A load for each element. all of 8 x 5 x 1659497 bf16: 61.7 us by four warps, 67.2 by two (H100).
-            warps *= 2
         if N == 1 and MAX_RESULTS_OF_ONE_WARP * limits.sm_count >= results:
             block_k, warps = 2 * WARP, 1
-        elif starts_many(results, block_k, limits) and not (
-            block_n == 4 and accumulators == 2 and size == 2 and K % 2 and block_k <= K < 2 * block_k
-        ):
-            # But not if only larger programs reached into more than two matrices.
-            # logsumexp 6597 x 3 x 387 bf16: 16.5 us, otherwise 17.8 (H100).
+        elif starts_many(results, block_k, limits):
             block_k, warps = block_k * 8 // block_n, warps * 8 // block_n
-            if block_n == 4 and accumulators == 1 and size == 2 and K % 2 and 2 * block_k <= K:
-                # Twice as many for as many warps. all of 8178 x 4 x 7915 float16: 213 us, otherwise 228 (H100).
-                block_k *= 2
     elif N <= MAX_IN_ONE_TILE and (K % (VECTOR_BYTES // size) or K < BY_WARPS_BLOCK_K):
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
         if slower:
             block_k, warps = LARGE_TILE // block_n, LARGE_TILE_WARPS
     elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES or _in_groups(problem, limits)):
-        # Bytes of odd K are loaded one by one, twice as many by a program.
-        # aminmax 59304 x 57 x 9 bool: 26.4 us, with 32 results 30.2 (H100).
-        twice = size == 1 and K % 2 and not little
-        block_k, warps = IN_ONE_TILE_BLOCK_K if twice else BLOCK_K, block_n // 16
+        block_k, warps = BLOCK_K, block_n // 16
     elif _in_one_large_tile(problem, limits) or _are_odd_halves(problem, limits):
         elements = LARGE_TILE // (LARGE_TILE_WARPS * WARP)
         return Configuration("columns", elements, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY, 1, BLOCK_K, False)
@@ -453,9 +341,6 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
         enough = _enough(N)
         if _are_odd_values(problem):
             warps, stages = ODD_VALUES_WARPS, 1
-        elif K % 2 == 1 and N > MAX_IN_TILES_OF_A_WARP and accumulators == 2 and size == 2:
-            warps, stages, occupancy = ODD_POSITIONS_WARPS, 1, ODD_POSITIONS_OCCUPANCY
-            enough = min(enough, ODD_POSITIONS_PER_SM)
         block_n *= warps
         if N > BY_WARPS_MAX_N or block_k >= 2 * results or cdiv(results, block_k) < enough * limits.sm_count:
             return None

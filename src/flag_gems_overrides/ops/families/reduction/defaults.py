@@ -11,7 +11,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
-from .column_defaults import columns, in_two_tiles, of_eight_columns
+from .column_defaults import columns
 from .launches import (
     MAX_CLASSES,
     MAX_PARTIALS,
@@ -53,8 +53,7 @@ def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
         worth = N * K * size > SHORT_BYTES and M * N * K * size > MIN_BYTES_OF_CLASSES
         # Eight columns of many rows are whole vectors.
         # max.dim 3744 x 5840 x 8 uint8: 84 us, in classes 113 to 169 (H200).
-        worth &= (K < MAX_CLASSES or limits.sm_count > M) and not in_two_tiles(problem, limits)
-        worth &= not of_eight_columns(problem, limits)
+        worth &= K < MAX_CLASSES or limits.sm_count > M
         kinds.insert(0 if worth else 1, _classes(problem, limits))
         short = _short_classes(problem, limits)
         if short is not None:

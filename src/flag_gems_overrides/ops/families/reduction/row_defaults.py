@@ -54,11 +54,6 @@ LONG_ROW_BYTES = 131072
 # Part of the multiprocessors that must have a row before a tile is four times as large.
 # 128 x 131072 bf16: 19.4 us by one program, by four 21.2 (H100); sum 20 x 131072: 7.7 us by one, by 13 7.1 (H100).
 NEARLY_ALL = 3 / 4
-# Long rows of 16 bits for each multiprocessor, at most, where programs have twice as many warps (``_are_long_halves``).
-MAX_LONG_HALVES = 16
-# Rows of 8 bytes for each multiprocessor from which a program has two rows, by four warps each, and no loop.
-# 45299 x 624 float64: 86.2 us, in a loop of two iterations 89.6 (H100).
-MANY_WIDE_ROWS = 256
 # Bytes of a row, at most, where each multiprocessor has two rows (``two_to_each``). Longer rows were not timed.
 MAX_OF_TWO_BYTES = 262144
 # Elements of a row, at most, that is read in half vectors (``_has_idle_vectors``).
@@ -130,9 +125,6 @@ SINGLY_N = 256
 # Bytes of the lanes from which such a warp has half as many elements; fewer of 64 bits are not read this way.
 # argmin 20000 x 235 float64: 19.8 us, otherwise 21.9; max.dim 13992 x 27: 5.35 us, otherwise 5.08 (H100).
 SINGLY_BYTES = 1024
-# Rows of 32 bits for each multiprocessor up to which such a row may have all of SINGLY_N lanes, beyond it half.
-# argmax 300000 x 201: 99.9 us, by two warps 95.1 (H100).
-SINGLY_ROWS = 64
 # Elements of a short row, at most, that is read by a few lanes (``rows_by_lanes``).
 MAX_LANES_N = 255
 # Rows of such a program, at least.
@@ -164,9 +156,6 @@ MAX_LENGTH_WITHOUT_NEIGHBOURS = {True: 32, False: 128}
 # Elements of a program of rows that are loaded element by element, where each multiprocessor has one program at most.
 # aminmax 125 x 39 float32: 2.91 us, with twice as many elements 3.15 (H100). Moments were not timed.
 SMALLEST_TILE = 4 * WARP
-# Elements of the rows of which a thread has one each.
-# mean 3000 x 2: 3.08 us, with four to a thread 3.12 (H100); sum 500 x 4 float32: 2.95 us, otherwise 2.90 (H100).
-SHORTEST = 2
 
 
 def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
@@ -206,8 +195,6 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         tile = LITTLE_PROGRAM if single or (positions and size == 8 and vector == 1) else LITTLE_TILE
         if vector == 1 and accumulators < 3 and M * block_n <= SMALLEST_TILE * limits.sm_count:
             tile = SMALLEST_TILE
-        if accumulators == 1 and N == SHORTEST and SMALLEST_TILE * limits.sm_count >= M * N:
-            tile, vector = SHORTEST * WARP, 1
         tile = min(max(tile, block_n), power_of_2(M) * block_n)
         most = 16 if accumulators == 3 else 32  # elements of a thread
         # Moments of float64 have a vector to a thread. var_mean 6 x 24: 3.35 us with 8 elements, torch.compile 3.01.
@@ -234,9 +221,8 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         tile, warps = SHORT_BYTES * (2 if edges or (several and size > 2) else 1) // size, SHORT_WARPS
         if positions and N * size > BYTES_WITH_ALL_WARPS and limits.capability < (10, 0):
             # On sm_100 8 bytes of 300000 x 50 bf16 spill.
-            longest = SINGLY_N // (2 if size == 4 and SINGLY_ROWS * limits.sm_count < M else 1)
             shortest = SINGLY_BYTES // size if size == 8 else 1
-            singly = vector == 1 and size >= 4 and shortest <= block_n <= longest
+            singly = vector == 1 and size >= 4 and shortest <= block_n <= SINGLY_N
             warps = 1 if edges or singly else 2
             most = min(128 // size, 32 * vector, MAX_WORDS)
             most //= 2 if singly and block_n * size >= SINGLY_BYTES else 1
@@ -257,7 +243,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         # their tile and are not shared. sum 256 x 5216 float64: 8.22 us by 8 warps, by 16 9.12 (H200).
         longest = LONG_ROW_BYTES if 2 * limits.sm_count < M or size == 8 else TILE_BYTES
         split = not (few and size == 8 and vector > 1 and not edges and N * size <= LONG_ROW_BYTES)
-        if (few and size > 1 and N * size > longest) or _are_long_halves(problem, limits):
+        if few and size > 1 and N * size > longest:
             times = 4 if nearly_all else 2
             tile, warps = min(times * tile, block_n), times * warps
         elif edges and positions:
@@ -270,10 +256,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
                 tile, warps = 2 * tile, warps * (1 if size == 2 else 2)
         elif size == 8 and not edges and vector > 1 and block_n <= SHORT_BYTES // 4:
             # Two iterations, not eight warps for a row. max.dim 47424 x 544 int64: 68 us, otherwise 94 (H200).
-            if accumulators == 1 and MANY_WIDE_ROWS * limits.sm_count <= M:
-                tile *= 2
-            else:
-                tile, warps = tile // 2, warps // 2
+            tile, warps = tile // 2, warps // 2
         elif size == 8 and vector == 1 and positions:
             # Eight elements to a thread. max.dim 32911 x 561 float64: 56.7 us, by eight warps 63.7 (H100).
             warps //= 2
@@ -337,16 +320,6 @@ def _alone(problem: Problem, limits: Limits) -> bool:
     most = {1: MAX_ALONE_BYTES // size, 2: MAX_ALONE // (2 if size == 8 else 1), 3: 0 if size == 8 else MAX_ALONE}
     fewest = MAX_ALONE if accumulators == 3 else 2 * TILE_BYTES // size
     return limits.sm_count >= M and size > 1 and fewest <= block_n <= most[accumulators]
-
-
-def _are_long_halves(problem: Problem, limits: Limits) -> bool:
-    """Whether rows of 16 bits, more than a few for each multiprocessor, are so long that each has 16 warps.
-
-    prod 1100 x 32768 bf16: 31.6 us, by 8 warps 33.1 (H100).
-    """
-    M, N, _, size, accumulators = problem
-    whole = accumulators == 1 and size == 2 and N % (VECTOR_BYTES // size) == 0
-    return whole and limits.sm_count <= M <= MAX_LONG_HALVES * limits.sm_count and 2 * N * size >= LONG_ROW_BYTES
 
 
 def _is_little_more(problem: Problem, tile: int, limits: Limits) -> bool:
