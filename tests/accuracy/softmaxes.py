@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,13 +15,61 @@ from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, ON_GPU, assert_same_error, each, layouts
 
 from flag_gems_overrides.ops.families.softmax import call
-from flag_gems_overrides.ops.families.softmax.plan import Configuration
+from flag_gems_overrides.ops.families.softmax.launches import launch_or_none
+from flag_gems_overrides.ops.families.softmax.plan import Configuration, Problem
+from flag_gems_overrides.ops.launch import devices
+from flag_gems_overrides.ops.launch.shape import split_at, wrap_dim
 from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES
 
 nan, inf = float("nan"), float("inf")
 
-# On the interpreter's device of 4 multiprocessors these take every way through the plan, which test_softmax_plan.py
-# looks that they do: several rows to a program, one, edges, groups, loops, blocks ahead, wide and narrow K.
+
+class Chosen(NamedTuple):
+    """A configuration for any dtype."""
+
+    kernel: str
+    loads: int  # of a thread
+    warps: int
+    block_k: int = 0  # of columns; 0 of rows
+    group: int = 1
+    stages: int = 1
+
+
+# What is planned for more elements than the interpreter computes in a second: loops, groups, blocks ahead.
+CHOSEN = [
+    ((9, 3000), 1, Chosen("split", 2, 2)),
+    ((9, 3001), 1, Chosen("split", 2, 2)),
+    ((20, 3000), 1, Chosen("split", 2, 4, group=8)),
+    ((20, 3001), 1, Chosen("split", 2, 4, group=8)),
+    ((9, 9000), 1, Chosen("split", 2, 1, group=4)),
+    ((9, 9001), 1, Chosen("split", 2, 1, group=4)),
+    ((3, 8500), 1, Chosen("rows", 4, 16)),
+    ((3, 700, 24), 1, Chosen("split", 4, 1, block_k=8)),
+    ((3, 700, 20), 1, Chosen("split", 4, 1, block_k=16)),
+    ((3, 700, 25), 1, Chosen("split", 4, 1, block_k=8)),
+    ((3, 700, 24), 1, Chosen("split", 4, 1, block_k=8, group=2)),
+    ((3, 700, 25), 1, Chosen("split", 4, 1, block_k=8, group=2)),
+    ((3, 700, 24), 1, Chosen("split", 4, 1, block_k=8, group=64)),
+    ((50, 60, 24), 1, Chosen("split", 4, 1, block_k=8, stages=3)),
+    ((5, 300, 32), 1, Chosen("blocks", 2, 1)),
+    ((5, 301, 15), 1, Chosen("blocks", 2, 1)),
+    ((5, 20, 16), 1, Chosen("blocks", 4, 1)),
+    ((5, 21, 15), 1, Chosen("blocks", 4, 1)),
+    ((2, 5, 3), 1, Chosen("short", 1, 1)),
+]
+
+
+def configured(chosen: Chosen, problem: Problem) -> Configuration:
+    vec = VECTOR_BYTES // problem.itemsize
+    if chosen.block_k:
+        vec = math.gcd(problem.K, vec, chosen.block_k)
+    lies = (vec, chosen.block_k or vec) if chosen.kernel == "split" else (1, 1)
+    return Configuration(chosen.kernel, chosen.loads * vec, chosen.warps, 64, *lies, chosen.group, chosen.stages)
+
+
+# On the interpreter's device of 4 multiprocessors these, LONG and CHOSEN take every way through the plan, which
+# test_softmax_plan.py looks that they do: several rows to a program, one, edges, groups, loops, blocks ahead, wide and
+# narrow K.
 CASES = [
     ((), 0),
     ((1,), -1),
@@ -187,6 +236,21 @@ class Softmaxes:
     def test_long(self, shape, dim, dtype, device):
         self.test_forward(shape, dim, dtype, device)
         self.test_gradient(shape, dim, dtype, device)
+
+    @each("dtype", FLOATING)
+    @each("shape, dim, chosen", CHOSEN)
+    def test_what_is_chosen_for_more_elements(self, shape, dim, chosen, dtype, device):
+        x, g = (torch.randn(shape, device=device).to(dtype) for _ in range(2))
+        y = self.native(x, dim, False)
+        sizes = (*split_at(x.shape, wrap_dim(dim, x.ndim)), dtype.itemsize)
+        forward, backward = (configured(chosen, Problem(*sizes, inputs)) for inputs in (1, 2))
+        limits = devices.limits(x.get_device())
+        if launch_or_none(Problem(*sizes, 1), forward, limits):
+            assert_same_answer(call.forward(x, dim, False, self.log, forward), y, truth(x, dim, self.log))
+        if launch_or_none(Problem(*sizes, 2), backward, limits):
+            native = self.native_backward(g, y, dim, dtype)
+            actual = call.backward(g, y, dim, dtype, self.log, backward)
+            assert_same_answer(actual, native, gradient_truth(g, y, dim, self.log))
 
     @each("dtype", FLOATING)
     @each("N, K", [(3, 2), (41, 2), (64, 2), (41, 4), (23, 8)])

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import pytest
-from accuracy.softmaxes import CASES, LONG
+from accuracy.softmaxes import CASES, CHOSEN, LONG, configured
 from gpus import A100, H200, INTERPRETER, RTX4090
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from flag_gems_overrides.ops.families.softmax.defaults import default
+from flag_gems_overrides.ops.families.softmax.launches import launch_or_none
 from flag_gems_overrides.ops.families.softmax.plan import (
     Blocks,
     Interleaved,
@@ -21,10 +21,10 @@ from flag_gems_overrides.ops.families.softmax.plan import (
     Split,
     Strided,
     configurations,
+    default,
     launch,
     plan,
 )
-from flag_gems_overrides.ops.families.softmax.row_plan import MAX_ODD_GRADIENT
 from flag_gems_overrides.ops.launch.shape import split_at, wrap_dim
 from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 
@@ -186,7 +186,7 @@ def test_a_tile_fits_in_registers(M, N, size, inputs, limits):
 def test_a_new_number_of_rows_rarely_compiles(N, size, inputs):
     """Without a table what the compiler sees depends on M only where there are too few rows to fill the device.
 
-    Rows of up to four elements have a second kernel, for very many, and gradients of odd rows.
+    Rows of up to four elements have a second kernel, for very many.
     """
 
     def compiled(M):
@@ -200,7 +200,7 @@ def test_a_new_number_of_rows_rarely_compiles(N, size, inputs):
 
     many = [compiled(M) for M in (5000, 6001, 20000)], [compiled(M) for M in (10**6, 3 * 10**6)]
     assert all(other == group[0] for group in many for other in group)
-    assert N <= 4 or (inputs == 2 and N <= MAX_ODD_GRADIENT) or many[0][0] == many[1][0]
+    assert N <= 4 or many[0][0] == many[1][0]
 
 
 @given(sizes, inputs)
@@ -218,15 +218,19 @@ def test_a_new_length_compiles_for_its_power_of_2_only(size, inputs):
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_accuracy_tests_take_every_way(size, inputs):
     ways = set()
-    for shape, dim in [*CASES, *(case[:2] for case in LONG)]:
-        M, N, K = split_at(shape, wrap_dim(dim, len(shape)))
-        p = plan(M, N, K, size, inputs, INTERPRETER)
+    launches = [(shape, dim, None) for shape, dim in [*CASES, *(case[:2] for case in LONG)]]
+    for shape, dim, chosen in [*launches, *CHOSEN]:
+        problem = Problem(*split_at(shape, wrap_dim(dim, len(shape))), size, inputs)
+        configuration = configured(chosen, problem) if chosen else default(problem, INTERPRETER)
+        p = launch_or_none(problem, configuration, INTERPRETER)
+        if p is None:
+            continue
         if isinstance(p, Short) and p.width:
-            ways.add(("side by side", p.width > K))
+            ways.add(("side by side", p.width > problem.K))
         elif isinstance(p, (Single, Short)):
             ways.add((type(p).__name__, p.programs > 1))
-        elif isinstance(p, Interleaved):
-            ways.add(("Interleaved", p.unaligned))
+        elif isinstance(p, (Interleaved, Strided)):
+            ways.add((type(p).__name__, p.unaligned))
         elif isinstance(p, Blocks):
             ways.add(("Blocks", p.unaligned, p.looped))
         elif isinstance(p, Rows):
@@ -247,15 +251,8 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     expected |= {("side by side", False), ("side by side", True)}
     expected |= {("Interleaved", False), ("Interleaved", True)}
     expected |= {("Blocks", False, True), ("Blocks", True, True)}
-    if (size, inputs) != (2, 1):
-        expected.add(("Blocks", True, False))
+    expected |= {("Blocks", True, False), ("Blocks", False, False), "blocks ahead"}
+    expected |= {(False, False, True, False), (True, False, False, True), (True, True, False, True)}
     if (size, inputs) == (2, 2):
-        expected |= {("Blocks", False, False), "tiles"}
-    if (size, inputs) == (4, 2):
-        expected.add((False, False, True, False))
-    else:
-        # Twice by one program.
-        expected.add((True, False, False, True))
-    if (size, inputs) == (2, 1):
-        expected |= {"blocks ahead", (True, True, False, True)}
+        expected.add("tiles")
     assert expected <= ways, expected - ways

@@ -35,10 +35,6 @@ MIN_SAVED = 0.15
 # Rows of a thread then, at most: neighbours in fewer lanes read less side by side.
 # 400000 x 29 x 3 bf16: 127 us with 15 rows, in 8 lanes 67 (H100).
 MAX_ROWS_OF_FEWER_LANES = 5
-# For ``estimate``: bytes that a multiprocessor moves in a microsecond.
-BYTES_PER_US = 32000
-# Microseconds of a launch, and of an iteration.
-LAUNCH_US, ITERATION_US = 2.0, 0.7
 
 
 class Problem(NamedTuple):
@@ -245,33 +241,6 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
             depth = cdiv(N, width)  # of the gradient, by as few warps as can hold it
         return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
     return _split(problem, configuration, limits)
-
-
-def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are moved, and the iterations of a program one after the other."""
-    M, N, K, size, inputs = problem
-    p = launch(problem, configuration, limits)
-    if isinstance(p, Interleaved):  # two launches, both of which read
-        return 2 * LAUNCH_US + M * N * K * size * (2 * inputs + 1) / (min(limits.sm_count, M * p.splits) * BYTES_PER_US)
-    if isinstance(p, Strided):
-        programs = min(limits.sm_count, M * p.splits * p.blocks)
-        return 3 * LAUNCH_US + M * N * K * size * (2 * inputs + 1) / (programs * BYTES_PER_US)
-    resident = limits.sm_count * max(limits.threads_per_sm // (p.warps * WARP), 1)
-    elements, reads, iterations, per_load = M * N * K, 1, cdiv(p.programs, resident), 1
-    if isinstance(p, Rows):
-        per_load = p.vec
-    elif isinstance(p, Split):
-        length = cdiv(N // p.vec if p.contiguous else N, p.group)
-        iterations *= cdiv(p.blocks * p.group, p.programs) * max(cdiv(length, p.depth * p.lanes), 1)
-        reads, per_load = 2 if p.looped and elements * size * inputs > limits.l2_bytes else 1, p.vec
-        iterations += p.group > 1
-    elif isinstance(p, Blocks):
-        iterations *= cdiv(N * K, p.step * p.depth)
-        reads, per_load = 2 if p.looped and elements * size * inputs > limits.l2_bytes else 1, p.vec
-    busy = min(limits.sm_count, p.programs)
-    # A load of less than four bytes does not keep the memory busy.
-    moved = elements * size * (inputs * reads + 1) * (1.5 if per_load * size < 4 else 1.0)
-    return LAUNCH_US + max(moved / (busy * BYTES_PER_US), iterations * ITERATION_US)
 
 
 def resident(shape: Shape, limits: Limits) -> int:

@@ -8,7 +8,8 @@ import math
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES
 from ...plans import table
-from .defaults import default, others
+from .candidates import candidates
+from .estimate import estimate, microseconds
 from .launches import (
     Blocks,
     Configuration,
@@ -20,7 +21,6 @@ from .launches import (
     Single,
     Split,
     Strided,
-    estimate,
     launch,
     launch_or_none,
 )
@@ -44,6 +44,13 @@ __all__ = [
     "plan",
 ]
 
+# Configurations that the tuner times, at most.
+MAX_CONFIGURATIONS = 12
+# Rows for each multiprocessor from which a choice does not depend on how many there are, and those it is made for.
+FULL, MANY_ROWS = 32, (1 << 18, 1 << 22)
+# Rows of up to so many elements have another choice if there are more than this.
+MAX_OF_SHORTEST, MANY_SHORTEST = 4, 1 << 19
+
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
     _, N, K, size, inputs = problem
@@ -62,20 +69,28 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
     return default(problem, limits) if found is None else found
 
 
+def default(problem: Problem, limits: Limits) -> Configuration:
+    """The candidate that takes least by the estimate."""
+    return configurations(problem, limits)[0]
+
+
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
-    """The default, and what is worth timing next to it: the neighbours of it that are legal and another launch."""
-    first = default(problem, limits)
-    candidates = [first]
-    for field in ("elements", "warps", "group", "block_k"):
-        value = getattr(first, field)
-        candidates += [first._replace(**{field: value * 2}), first._replace(**{field: value // 2})]
-    candidates += others(problem, limits)
-    found: dict[Launched, Configuration] = {}
-    for candidate in candidates:
-        launched = launch_or_none(problem, candidate, limits)
-        if launched is not None:
-            found.setdefault(launched, candidate)
-    return list(found.values())
+    """The default, and the next by the estimate: what is worth timing."""
+    typical = _typical(problem, limits)
+
+    def took(candidate: tuple[Configuration, Launched]) -> float:
+        launched = launch_or_none(typical, candidate[0], limits)
+        return math.inf if launched is None else microseconds(typical, launched, limits)
+
+    return [configuration for configuration, _ in sorted(candidates(problem, limits), key=took)[:MAX_CONFIGURATIONS]]
+
+
+def _typical(problem: Problem, limits: Limits) -> Problem:
+    """A problem of so many rows that the choice is the same for all larger ones: others would each compile anew."""
+    M, N, K, *_ = problem
+    if K > 1 or N == 1 or FULL * limits.sm_count >= M:
+        return problem
+    return problem._replace(M=MANY_ROWS[N <= MAX_OF_SHORTEST and M > MANY_SHORTEST])
 
 
 def plan(M: int, N: int, K: int, size: int, inputs: int, limits: Limits) -> Launched:
