@@ -130,35 +130,31 @@ def _shares_of_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]
     if 16 * vec > N:
         return
     for elements, warps in itertools.product(_halves(MAX_OF_SHARE[size, inputs], vec), (4, 8, 16, 32)):
-        for prefetch in (False, True) if size == 2 else (False,):
-            found = Configuration("split", elements, warps, 0, vec, vec, 1, 1, prefetch)
-            registers = _least_registers(problem, found, limits)
-            if registers is None:
-                continue
-            found = found._replace(registers=registers)
-            at_once = resident(Shape(elements, warps, registers), limits)
-            held = cdiv(N // vec, elements // vec * warps * WARP)
-            if not prefetch:
-                yield found
-            if warps <= 8 and 1 < held <= min(at_once, MAX_GROUP):
-                yield found._replace(group=held)
-            if warps == 8 and not prefetch:
+        held = cdiv(N // vec, elements // vec * warps * WARP)
+        found = Configuration("split", elements, warps, 0, vec, vec)
+        yield from _by_least_registers(problem, found, limits)
+        if warps <= 8 and 1 < held <= MAX_GROUP:
+            for prefetch in (False, True) if size == 2 else (False,):
+                yield from _by_least_registers(problem, found._replace(group=held, prefetch=prefetch), limits)
+        if warps == 8:
+            for looped in _by_least_registers(problem, found, limits):
+                at_once = resident(Shape(elements, warps, looped.registers), limits)
                 for rows in _powers(1, min(M, 16)):
-                    if 1 < at_once // min(rows, M) < held:
-                        yield found._replace(group=at_once // min(rows, M))
+                    if 1 < at_once // rows < held:
+                        yield looped._replace(group=at_once // rows)
 
 
 def _halves(most: int, least: int) -> tuple[int, ...]:
     return tuple(each for each in (most, most // 2, most // 4) if each >= least)
 
 
-def _least_registers(problem: Problem, found: Configuration, limits: Limits) -> int | None:
+def _by_least_registers(problem: Problem, found: Configuration, limits: Limits) -> Iterator[Configuration]:
     for registers in REGISTERS:
         tried = found._replace(registers=registers)
-        launched = launch_or_none(problem, tried._replace(group=2), limits)
+        launched = launch_or_none(problem, tried, limits)
         if launched is not None and not spills(problem, tried, launched, limits):
-            return registers
-    return None
+            yield tried
+            return
 
 
 def _long_rows(problem: Problem) -> Iterator[Configuration]:
@@ -239,7 +235,9 @@ def _blocks(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for warps, elements, registers in BLOCKS:
         if size == inputs == 2 and warps < 32 and tight < K:
             elements, registers = 3 * VECTOR_BYTES // size, limits.registers_per_sm // (max(warps, 16) * WARP)
-        yield Configuration("blocks", elements, warps, registers)
+        # By 16 warps 16 bytes of softmax 3990 x 861 x 28 bf16 would spill, whose parts start anywhere.
+        if (size, inputs, warps) != (2, 1, 16) or problem.N * K % (VECTOR_BYTES // size) == 0:
+            yield Configuration("blocks", elements, warps, registers)
 
 
 def _long(problem: Problem) -> Iterator[Configuration]:

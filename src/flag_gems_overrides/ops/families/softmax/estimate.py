@@ -29,11 +29,11 @@ from .launches import (
 MAX_RESIDENT = 32
 # Registers of a thread next to its elements, and for the edges of a row that starts anywhere, by bytes of an element.
 BASE_REGISTERS, EDGE_REGISTERS = 32, {2: 8, 4: 8, 8: 32}
-# Registers for an element, by its bytes. 16 bits are partly packed.
+# Registers for an element, by its bytes. 16 bits are partly packed, but not where a group holds a row.
 REGISTERS_OF_ELEMENT = {2: 0.75, 4: 1.0, 8: 2.0}
 
 # Instructions of a warp for an element, by kernel; share of them that reading it again adds.
-INSTRUCTIONS = {"columns": 17.3, "single": 15.5, "side": 14.6, "rows": 11.2, "looped rows": 8.3}
+INSTRUCTIONS = {"blocks": 20.0, "columns": 17.3, "single": 15.5, "side": 14.6, "rows": 11.2, "looped rows": 8.3}
 OTHER_INSTRUCTIONS, AGAIN = 13.0, 0.7
 # What float64 adds to them; the share of them that a gradient takes; those of a load or a store.
 OF_FLOAT64, OF_GRADIENT, OF_ACCESS = 4.1, 0.78, 5.3
@@ -85,7 +85,10 @@ def registers_of(problem: Problem, launched: Launched, limits: Limits) -> float:
     if not launched.contiguous:
         held = max(launched.depth * launched.lanes * launched.block_k // (launched.warps * WARP), held)
     held *= inputs
-    need = BASE_REGISTERS + held * REGISTERS_OF_ELEMENT[size] * (1 if limits.capability[0] == 9 else 1.3)
+    # Groups that hold a row hold it in float32. softmax 594 x 67784 bf16: by 80 registers 40 bytes would spill.
+    shared = launched.contiguous and launched.group > 1 and not launched.looped
+    each = max(REGISTERS_OF_ELEMENT[size], 1.0 if shared else 0.0)
+    need = BASE_REGISTERS + held * each * (1 if limits.capability[0] == 9 else 1.3)
     if launched.prefetch:
         need += held * size / 4
     if launched.contiguous:
