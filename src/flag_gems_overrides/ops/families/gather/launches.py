@@ -37,14 +37,6 @@ MAX_IDLE = 1 / 4
 MIN_IMAGE_VECTORS = 32
 # Programs of a launch at most.
 MAX_GRID = 2**31 - 1
-# For ``estimate``: bytes that a multiprocessor moves in a microsecond.
-BYTES_PER_US = 32000
-# Microseconds of a launch, of a program, and of each tile that it writes.
-LAUNCH_US, PROGRAM_US, TILE_US = 2.0, 1.2, 0.05
-# Microseconds of a second launch. Estimated. 451 x 2089 x 216 bfloat16: 101 us, by images 124.
-SCATTER_US = 3.0
-# Microseconds of each of its positions: it reads a target and writes a sector of memory.
-POSITION_US = 45e-6
 # Positions of a program that scatters: two to a thread of four warps.
 SCATTERED = 256
 
@@ -258,25 +250,3 @@ def _samples(block: int, sample: int) -> int:
     if block % sample == 0 or sample % block == 0:
         return max(block // sample, 1)
     return (block - 2) // sample + 2
-
-
-def tiles(problem: Problem, found: Gradient) -> int:
-    """Tiles that the program with the most of them writes one after the other."""
-    if isinstance(found, Images):
-        return cdiv(problem.N, found.step)
-    return cdiv(cdiv(problem.N, found.block_c), found.splits) if isinstance(found, Tile) else 1
-
-
-def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
-    """Microseconds: the bytes that are written, or the programs of a multiprocessor one after the other."""
-    N, C, D, size = problem
-    found = launch(problem, configuration, limits)
-    resident = limits.sm_count * max(limits.threads_per_sm // (found.warps * WARP), 1)
-    waves = found.programs / resident if found.programs > resident else 1
-    vec = VECTOR_BYTES // size
-    # Tiles are written element by element where a row or an image is no whole vectors.
-    share = math.gcd(C if D == 1 else D, vec) / vec if isinstance(found, Tile | Flat) else 1
-    moved = N * C * D * size * (1.5 if share < 1 else 1.0) / (min(limits.sm_count, found.programs) * BYTES_PER_US)
-    if isinstance(found, Scatter):
-        return LAUNCH_US + moved + SCATTER_US + N * D * POSITION_US
-    return LAUNCH_US + max(moved, waves * (PROGRAM_US + tiles(problem, found) * TILE_US))
