@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 from gpus import H200
 
+from flag_gems_overrides.ops.families.scan import plan
+from flag_gems_overrides.ops.families.scan.launches import launch_or_none
 from flag_gems_overrides.ops.families.scan.plan import Alone, Configuration, Problem, choose, configurations, launch
 
 
@@ -386,3 +388,12 @@ def test_rows_of_integers_are_for_four_warps_where_eight_do_not_all_run_at_once(
 def test_some_rows_are_a_program_s_each(problem, alone):
     """18 x 8480 float32 by programs that share rows 5.15 us, so 4.41 (H100)."""
     assert isinstance(launch(problem, choose(problem, H200), H200), Alone) is alone
+
+
+@pytest.mark.parametrize(
+    ("size", "integer", "legal"), [(8, False, False), (4, False, False), (2, False, True), (8, True, True)]
+)
+def test_rows_in_several_steps_of_one_tile_that_do_not_compile(size, integer, legal):
+    problem = plan.Problem(5143, 38, 1, size, integer)
+    assert (launch_or_none(problem, plan.Configuration("units", 2, 32, 1, 8), H200) is not None) == legal
+    assert launch_or_none(problem, plan.Configuration("units", 2, 32, 2, 8), H200) is not None

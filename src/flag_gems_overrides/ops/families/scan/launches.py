@@ -276,9 +276,11 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         blocks = cdiv(M, units) if kernel == "units" else M
         if kernel == "units" and K > 1:
             depth = min(depth, N)
-        return Alone(
-            units, lanes, depth, warps, kernel == "segments", cdiv(interior(problem), step), _grid(blocks * blocks_k)
-        )
+        steps = cdiv(interior(problem), step)
+        # TritonGPUOptimizeThreadLocality fails (5143 x 38 float64, one tile of 32 elements to a step, Triton 3.6).
+        if kernel == "units" and K == depth == 1 < steps and size >= 4 and not problem.integer:
+            raise ValueError("several tiles to a step, or all in one")
+        return Alone(units, lanes, depth, warps, kernel == "segments", steps, _grid(blocks * blocks_k))
     if not 0 < registers <= limits.registers_per_sm // threads:
         raise ValueError(f"no legal program: {configuration}")
     # 8192 x 4096 bfloat16 along 0 spills 8 bytes. 2**28 float32: 786 us with 16 warps, 674 with 4.
