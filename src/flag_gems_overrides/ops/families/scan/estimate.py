@@ -58,7 +58,7 @@ EDGES_ROWS = 2
 # 100 x 1024 float32: 2.88 us in 8 warps, 3.03 in 4 with two tiles (H200).
 SYNC_US = 0.1
 # The share of each warp in the exchange, for rows and for columns.
-SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.015, 0.018
+SYNC_ROW_WARP_US, SYNC_COLUMN_WARP_US = 0.015, 0.024
 # The same for few columns as they lie, for each column: a thread has a sum of each. Of 64 bits four times as long.
 # 478 x 3791 x 5 int32: 81 us, in segments 67; but 347 x 1385 x 5 float32: 16.2 us, in segments 18.1 (H100).
 SYNC_INTERLEAVED_WARP_US = 0.009
@@ -78,8 +78,8 @@ EXCHANGE_OF_TWO_WORDS = 1.5
 # More microseconds of rows in several steps, where a program has a multiprocessor to itself: nothing moves while it
 # computes. 100 x 20000 float32: 11.3 us in two steps of 16 warps, 10.8 by five programs for each row (H100).
 LONE_STEPS_US = 1.0
-# Bytes that a multiprocessor moves in a microsecond.
-BYTES_PER_US = 32500
+# Bytes that a multiprocessor moves in a microsecond, where L2 holds all, and where it does not (H100).
+BYTES_PER_US, BYTES_FROM_MEMORY_PER_US = 32500, 27600
 # Instructions that it issues in a microsecond.
 INSTRUCTIONS_PER_US = 200000
 # Microseconds of a program. 46 x 712 x 21: 5.4 us in 4094 programs, 4.3 in 2047.
@@ -124,11 +124,16 @@ STACKED_LINES = 2
 # More bytes that memory moves for each piece of columns of whole lines.
 # 8192 x 4096 float32 along 0: 98 us with pieces of 32 bytes, 80 with 64.
 PIECE_BYTES = 10
+# Times at most that a sector counts which two programs write in parts, where L2 does not hold all.
+# 318 x 4216 x 102 float32: 418 us by all columns, 901 by 32 (H100).
+SHARED_SECTOR = 7.0
+# Rows N by which this grows by one: the programs begin together. 186 x 5 x 29001 bfloat16: 45.9 us by a warp's columns.
+APART_ROWS = 8
 # Steps after which programs with columns of their own have drifted apart: what two share is then moved twice.
 # 61 x 1024 x 2483 bfloat16: 396 us, in segments 274.
 DRIFT_STEPS = 32
 # Share of all work that chunks add to read x again.
-SUMMED = 0.5
+SUMMED = 0.65
 # The same of few rows of 8 bytes that L2 does not keep: to read and to add takes as long as all else.
 # 40000003 float64: 351 us in chunks, shared 310; 40000003 int32, a narrower input: 241 us in chunks, shared 290 (H100).
 SUMMED_FROM_MEMORY = 1.0
@@ -176,10 +181,11 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     issues = found.programs * found.warps * WARP * found.steps * tile * wide * instructions
     # For each multiprocessor.
     active = min(limits.sm_count, found.programs)
-    bandwidth = float(BYTES_PER_US)
+    in_l2 = M * N * K * (problem.input_size + size) <= limits.l2_bytes
+    bandwidth = float(BYTES_PER_US if in_l2 else BYTES_FROM_MEMORY_PER_US)
     if K == 1 and found.steps == 1 and _has_bandwidth_left(problem):
         bandwidth = min(BYTES_PER_US * limits.sm_count / active, ALONE_BYTES_PER_US)
-    moved = _bytes(problem, configuration, found.steps) / bandwidth
+    moved = _bytes(problem, configuration, found.steps, limits) / bandwidth
     requests = 2 * found.programs * found.steps * found.depth * found.warps * accesses * _lines(problem, configuration)
     requests *= STACKED_LINES if isinstance(found, Stacked) else 1
     issued = max(issues / INSTRUCTIONS_PER_US, found.programs * PROGRAM_US, requests / LINES_PER_US)
@@ -253,13 +259,15 @@ def _neighbours(problem: Problem, configuration: Configuration) -> int:
 
 def _lines(problem: Problem, configuration: Configuration) -> int:
     """Cache lines that the units of a warp lie in. Units are apart by a thread's rows."""
-    _, _, K, size, *_ = problem
+    M, N, K, size, *_ = problem
     kernel, elements, lanes, depth, *_ = configuration
-    if K == 1 or kernel == "units":
+    if K == 1 or (kernel == "units" and size < 8):
         return 1
     if kernel in ("interleaved", "stacked"):
         return math.ceil(elements * WARP * size / LINE_BYTES)
     units = max(elements * WARP // lanes, 1)
+    if kernel == "units":
+        units, depth = min(units, M), N
     return min(units, math.ceil(units * depth * K * size / LINE_BYTES))
 
 
@@ -281,31 +289,34 @@ def _registers(problem: Problem, configuration: Configuration, steps: int) -> in
     return REGISTERS + of_steps + int(tile * per_element + max(depth - MANY_ROWS, 0) * MANY_ROWS_REGISTERS)
 
 
-def _bytes(problem: Problem, configuration: Configuration, steps: int) -> float:
+def _bytes(problem: Problem, configuration: Configuration, steps: int, limits: Limits) -> float:
     """Bytes that are moved. A warp of columns reads a piece of each row, or of neighbouring rows if it has all of K."""
     M, N, K, size, *_ = problem
     kernel, elements, lanes, depth, *_ = configuration
     read, elements_moved = problem.input_size, M * N * K
     if K == 1 or kernel in ("interleaved", "stacked"):
         return elements_moved * (read + size)
-    if lanes >= K and kernel != "units":
+    # Segments of all columns, and a warp that has all of [N, K] at once, of 8 bytes: one program has all of a sector.
+    if lanes >= K and (kernel != "units" or (steps == 1 and elements * WARP >= lanes and size == 8)):
         # Once one row of a thread is read, a sector's other rows are in the cache; each row writes the sector.
         rows = 1 if elements > 1 else depth
         return M * N * (K * read + max(K * size, min(rows * K * size, SECTOR_BYTES)))
     if lanes == 1:
         # Programs with a column each are few and begin together: each reads the sectors of its row.
         return elements_moved * (min(K * read, SECTOR_BYTES) + size)
-    return elements_moved * sum(_of_pieces(problem, configuration, steps, each) for each in (read, size))
+    shared = min(1 + N / APART_ROWS, SHARED_SECTOR) if 2 * elements_moved * size > limits.l2_bytes else 1
+    written = _of_pieces(problem, configuration, steps, size, shared)
+    return elements_moved * (_of_pieces(problem, configuration, steps, read, 1) + written)
 
 
-def _of_pieces(problem: Problem, configuration: Configuration, steps: int, size: int) -> float:
+def _of_pieces(problem: Problem, configuration: Configuration, steps: int, size: int, shared: float) -> float:
     """Bytes moved for each element of ``size`` bytes, in a warp's pieces of rows and a program's. The warps of a
     program go on together only where they share the columns. A narrower input has smaller pieces.
     100 x 1000 x 40 uint8: 23.9 us by 4 columns, which read each sector eight times, 18.5 by 8 (H100)."""
     K = problem.K
     kernel, elements, lanes, *_ = configuration
     warp, program = min(lanes, elements * WARP, K) * size, min(lanes, K) * size
-    more: float = PIECE_BYTES if K * size % SECTOR_BYTES == 0 else SECTOR_BYTES
+    more: float = PIECE_BYTES if K * size % SECTOR_BYTES == 0 else SECTOR_BYTES * shared
     if kernel == "units":
         more, program = more * (1 + min(steps / DRIFT_STEPS, 2)), warp
     most = 4 * problem.size // size

@@ -36,6 +36,8 @@ MAX_EDGES_ELEMENTS = 40
 MAX_INTERLEAVED = 8
 # Elements of up to 4 bytes of such a thread, at most.
 MAX_INTERLEAVED_ELEMENTS = 32
+# Registers of a thread of programs that share a block, at least.
+MIN_SHARED_REGISTERS = 96
 # Sums of other programs that a thread reads at once; half as many of 8 bytes, for an integer then has two words.
 WORDS = 4
 # Rows of 8 bytes that are few, at most. For more rows, chunks were not timed against shared programs.
@@ -293,6 +295,9 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
             raise ValueError("one chunk")
         steps = cdiv(tiles, resident)
         return Chunks(units, lanes, depth, warps, registers, steps, cdiv(tiles, steps), steps * step, blocks)
+    # With 64 registers, 7 x 14333392 float16 spills: 186 us, with 128 registers 156.
+    if registers < MIN_SHARED_REGISTERS:
+        raise ValueError("more registers")
     words = WORDS * threads // (width * (2 if size == 8 else 1))
     group = min(tiles, resident, words)
     if group < 2:

@@ -106,18 +106,10 @@ ONE_STEP_ROWS = 10
 ONE_STEP_EXACT = 6
 # Times that the input is narrower than int64, at most. Narrower integers were not timed.
 ONE_STEP_NARROWER = 2
-# Columns K at most that one program has all of, by 8 warps: no sector is of two programs.
-# 318 x 4216 x 102 float32: 418 us, in pieces 901; but 256 x 2000 x 100 int64: 473 us, in pieces 363 (H100).
+# Columns K at most that one program has all of. 318 x 4216 x 102 float32: 418 us, in pieces 901 (H100).
 MAX_ALL_COLUMNS = 128
-# Steps from which a program has all columns.
-ALL_COLUMNS_STEPS = 2
 # Bytes of a load. 400 x 3000 x 90 bfloat16: 207 us, element by element 217 (H100).
 ALL_COLUMNS_WORD = 4
-# Rows N at least that one program has at once of all columns. 30000 x 13 x 83 float32: 93 us, in pieces 135 (H100).
-MIN_AT_ONCE = 13
-# Rows of a thread at most; where 8 warps would have more, 16 warps have them.
-# 16528 x 47 x 83 float32: 178 us, in pieces 262 (H100).
-AT_ONCE_ROWS = 24
 # A thread for each vector of all columns of 8 bytes that are no whole sectors, with 8 rows loaded at once: no sector is
 # of two programs. 1126 x 104 x 105 int64: 88 us, by 32 columns 110 (H100).
 A_THREAD_EACH = Configuration("units", 1, 0, 8, 0)
@@ -134,6 +126,7 @@ MAX_CONFIGURATIONS = 24
 # Columns K of which a thread has one vector of a row, where L2 does not hold all: several vectors would be stored in
 # parts of sectors. 837780 x 3 x 54 float16: 189 us, by four vectors 230 (H100).
 NARROW_COLUMNS = (8, 64)
+# Fewer odd columns of 8 bytes too: 10630731 x 4 x 3 uint8: 406 us, by two elements 771 (H100).
 # Rows N of these, and of odd columns, at least.
 NARROW_ROWS = 3
 # Bytes of such a vector, at least.
@@ -202,13 +195,6 @@ MAX_OF_4_WARPS = 2048
 ONE_WARP_TILES = 2
 # Such rows for each multiprocessor: more than the first, at most the second.
 ONE_WARP_ROWS = (EDGES_ROWS, 8)
-# Tiles of a row of 16 bits, in whole vectors, that four warps have in one step.
-# 1197 x 616 bfloat16: 3.96 us, by two warps with three tiles 4.43 (H100).
-THREE_TILES = 3
-# Warps of such a program: one idles.
-THREE_TILES_WARPS = 4
-# Such rows for each multiprocessor: more than the first, at most the second.
-THREE_TILES_ROWS = (8, 20)
 # Rows of 16 bits, with edges, for each multiprocessor, above which half a warp has a row that is one tile of a warp.
 # 105528 x 151 bfloat16: 29.0 us, by a warp for each row 34.1 (H100).
 MANY_HALF_WARP_ROWS = ONE_WARP_ROWS[1]
@@ -220,13 +206,6 @@ MIN_BYTES_OF_ROWS = 9
 BYTES_OF_ROWS = Configuration("units", 4, WARP, 1, 4)
 # Programs for each multiprocessor, at least.
 BYTES_PROGRAMS = 4
-# Tiles of an odd row of float32, at least and at most, that four warps have in one step, where L2 does not hold all.
-# 263852 x 855 float32: 604 us, by a warp for each row 625 (H100).
-ODD_ROW_TILES = (4, 8)
-# Warps of such a program.
-ODD_ROW_WARPS = 4
-# Share of its warps' tiles that exist, at least.
-ODD_ROW_FULL = 3 / 4
 # Warps of a program of rows as they lie in memory.
 FLAT_WARPS = 4
 # Elements of a thread at most with two vectors; of more it has one vector.
@@ -286,7 +265,11 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         many = cdiv(tiles, warps) > max_depth(problem, elements, "segments")
         wide = WIDE if alone and many and warps == MAX_WARPS else 1
         segments = Configuration("segments", wide * elements, wide * lanes, 0, warps)
-        yield from _steps(problem, segments, cdiv(tiles, wide * warps))
+        for each in _steps(problem, segments, cdiv(tiles, wide * warps)):
+            yield each
+            # With fewer tiles more programs run at once. 339 x 39428 float16: 26.7 us, otherwise 31.0 (H100).
+            if many and each.depth >= 8:
+                yield each._replace(depth=each.depth // 2)
         # Of int64 also a quarter fewer elements: with 64 registers to a thread, four programs of 8 warps run at once.
         if integer and size == 8 and warps >= 4 and many:
             fewer = Configuration("segments", elements, lanes, FEWER_INTEGERS // elements, warps)
@@ -308,8 +291,7 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _of_a_row(problem: Problem, limits: Limits) -> Configuration | None:
-    by_warps = _half_warp(problem, limits) or _one_warp(problem, limits) or _three_tiles(problem, limits)
-    return by_warps or _odd_row(problem, limits) or _bytes(problem, limits)
+    return _half_warp(problem, limits) or _one_warp(problem, limits) or _bytes(problem, limits)
 
 
 def _bytes(problem: Problem, limits: Limits) -> Configuration | None:
@@ -330,19 +312,6 @@ def _half_warp(problem: Problem, limits: Limits) -> Configuration | None:
     return row if short and limits.sm_count * MANY_HALF_WARP_ROWS < problem.M else None
 
 
-def _odd_row(problem: Problem, limits: Limits) -> Configuration | None:
-    """Four warps for each odd row of float32, where L2 does not hold all."""
-    _, _, _, size, integer, _ = problem
-    vec, unaligned = vector(problem)
-    tiles = cdiv(interior(problem), WARP * vec)
-    depth = cdiv(tiles, ODD_ROW_WARPS)
-    few, many = ODD_ROW_TILES
-    of_words = size == 4 and not integer and unaligned and few <= tiles <= many
-    full = tiles >= ODD_ROW_FULL * depth * ODD_ROW_WARPS
-    row = Configuration("segments", vec, WARP * vec, depth, ODD_ROW_WARPS)
-    return row if of_words and full and not _is_in_l2(problem, limits) else None
-
-
 def _one_warp(problem: Problem, limits: Limits) -> Configuration | None:
     """One warp for each row of two tiles of 16 bits, with edges."""
     M, _, _, size, *_ = problem
@@ -351,16 +320,6 @@ def _one_warp(problem: Problem, limits: Limits) -> Configuration | None:
     two = cdiv(interior(problem), row.lanes) == ONE_WARP_TILES
     several = ONE_WARP_ROWS[0] * limits.sm_count < M <= ONE_WARP_ROWS[1] * limits.sm_count
     return row if size == 2 and unaligned and two and several else None
-
-
-def _three_tiles(problem: Problem, limits: Limits) -> Configuration | None:
-    """Four warps for each row of three tiles of 16 bits, in whole vectors."""
-    M, N, _, size, *_ = problem
-    vec, unaligned = vector(problem)
-    row = Configuration("segments", vec, WARP * vec, 1, THREE_TILES_WARPS)
-    whole = vec * size == VECTOR_BYTES and not unaligned and cdiv(N, row.lanes) == THREE_TILES
-    several = THREE_TILES_ROWS[0] * limits.sm_count < M <= THREE_TILES_ROWS[1] * limits.sm_count
-    return row if size == 2 and whole and several else None
 
 
 def _most_warps(problem: Problem, limits: Limits) -> int:
@@ -407,6 +366,10 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 if depth < tiles:
                     yield Configuration("segments", elements, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
+    if MAX_FEW_COLUMNS < K <= MAX_ALL_COLUMNS and size <= 4 and not _is_in_l2(problem, limits):
+        yield from _all_columns(problem)
+        # 399648 x 114 bfloat16: 122 us, by 64 columns 166 (H100).
+        yield from _together(problem, min(vec, power_of_2(K) // WARP or 1), power_of_2(K), limits)
     if vec == K > 2:
         yield from _rows_of_one_vector(problem, limits)
 
@@ -443,15 +406,17 @@ def _is_narrow(problem: Problem, limits: Limits) -> bool:
     """Whether a thread has one vector of a row of these columns: see NARROW_COLUMNS and ODD_COLUMNS."""
     _, N, K, size, *_ = problem
     vec, _ = vector(problem)
-    if size > 4 or NARROW_ROWS > N or _is_in_l2(problem, limits):
+    if NARROW_ROWS > N or _is_in_l2(problem, limits):
         return False
+    if size > 4:
+        return vec == 1 and NARROW_COLUMNS[0] > K
     odd = vec == 1 and ODD_COLUMNS.get(size, K + 1) <= K and ODD_ROWS >= N
     return odd or (NARROW_COLUMNS[0] <= K <= NARROW_COLUMNS[1] and vec * size >= NARROW_BYTES)
 
 
 def _of_columns(problem: Problem, limits: Limits) -> Configuration | None:
-    together = _all_columns(problem, limits) or _wide(problem, limits)
-    return together or _a_thread_each(problem, limits) or _short_columns(problem, limits)
+    together = _wide(problem, limits) or _a_thread_each(problem, limits)
+    return together or _short_columns(problem, limits)
 
 
 def _a_thread_each(problem: Problem, limits: Limits) -> Configuration | None:
@@ -529,34 +494,14 @@ def _one_step(problem: Problem, lanes: int, rows: int) -> Configuration | None:
     return found._replace(depth=depth if depth <= ONE_STEP_EXACT else cdiv(depth, 2) * 2)
 
 
-def _all_columns(problem: Problem, limits: Limits) -> Configuration | None:
-    """A program for all columns, of many rows, where several would share sectors, and L2 does not hold all."""
-    M, N, K, size, integer, _ = problem
-    many = MAX_ALL_COLUMNS // 2 < K
-    of_words = size == 8 and problem.input_size > 1 and (integer or many)
-    programs = 2 * M if many and size == 4 else M
-    few = limits.sm_count > programs or K * size <= COLUMN_BYTES[0]
-    if few or MAX_ALL_COLUMNS < K or of_words or _is_in_l2(problem, limits):
-        return None
-    elements = min(vector(problem)[0], max(ALL_COLUMNS_WORD // size, 1))
-    whole = Configuration("segments", elements, power_of_2(K), max_depth(problem, elements, "segments"), WIDE_WARPS)
-    return _rows_at_once(problem, whole) or (whole if cdiv(N, whole.step(K)) >= ALL_COLUMNS_STEPS else None)
-
-
-def _rows_at_once(problem: Problem, whole: Configuration) -> Configuration | None:
-    """All rows of all columns at once, by as few warps as hold them."""
+def _all_columns(problem: Problem) -> Iterator[Configuration]:
+    """A program for all columns: no two programs share a sector."""
     _, N, K, size, *_ = problem
-    vec, _ = vector(problem)
-    apart = K * size % SECTOR_BYTES == 0 or vec > WIDE_STEP_VECTOR or vec * size > WIDE_STEP_BYTES
-    if size > 4 or apart or MIN_AT_ONCE > N:
-        return None
+    elements = min(vector(problem)[0], max(ALL_COLUMNS_WORD // size, 1))
     for warps in (WIDE_WARPS, MAX_WARPS):
-        # An even number, so that fewer kernels are compiled.
-        found = whole._replace(warps=warps, depth=0)
-        found = found._replace(depth=cdiv(N, 2 * found.units) * 2)
-        if found.depth <= min(whole.depth, AT_ONCE_ROWS):
-            return found
-    return None
+        columns = Configuration("segments", elements, power_of_2(K), max_depth(problem, elements, "segments"), warps)
+        # An even number of rows to a thread, so that fewer kernels are compiled.
+        yield columns._replace(depth=min(cdiv(N, 2 * columns.units) * 2, columns.depth))
 
 
 def _is_in_l2(problem: Problem, limits: Limits) -> bool:
