@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plans choose for random problems, by the times of their configurations on an H100."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from gpus import H100
+
+from flag_gems_overrides.perf.statistics import geomean
+from flag_gems_overrides.perf.tune.families import FAMILIES
+
+RECORDS = Path(__file__).parents[3] / "benchmark" / "records" / "nvidia-h100-80gb-hbm3"
+# Of the problems whose choice was timed: geometric mean of its time over the fastest's, and the share of problems that
+# have it within 10 %. A change that makes plans worse fails here, without a GPU; one that makes them better lowers these.
+BOUNDS = {
+    "softmax": (1.03, 0.93),
+    "norm": (1.03, 0.93),
+    "group_norm": (1.03, 0.93),
+    "batch_norm": (1.03, 0.93),
+    "reduction": (1.03, 0.93),
+    "scan": (1.03, 0.93),
+    "gather": (1.03, 0.93),
+}
+# Of all problems; the others' choices are not among the configurations that were timed.
+MIN_TIMED = 0.6
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_chosen_configurations_are_near_the_fastest(name):
+    plan = FAMILIES[name].plan
+    ratios, problems = [], 0
+    for path in sorted(RECORDS.glob("regret-*.jsonl")):
+        for line in path.read_text().splitlines()[1:]:
+            row = json.loads(line)
+            if row["family"] != name:
+                continue
+            problem = plan.Problem(*row["row"]["problem"])
+            us: dict = {}
+            for values, time in row["us"]:
+                launched = plan.launch_or_none(problem, plan.Configuration(*values), H100)
+                if launched is not None:
+                    us.setdefault(launched, time)
+            chosen = plan.launch(problem, plan.choose(problem, H100), H100)
+            problems += 1
+            if chosen in us:
+                ratios.append(us[chosen] / min(us.values()))
+    bound, share = BOUNDS[name]
+    assert len(ratios) >= MIN_TIMED * problems
+    assert geomean(ratios) <= bound
+    assert sum(ratio < 1.1 for ratio in ratios) >= share * len(ratios)
