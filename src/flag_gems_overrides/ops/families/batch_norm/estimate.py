@@ -3,8 +3,8 @@
 
 Three things go on at once: memory moves bytes, multiprocessors work off the requests of their warps, and each program
 waits for its loads and its other warps, one after the other. They overlap in part (OVERLAP). What precedes and follows
-them adds to that: launches, and exchanges between programs. All constants are fitted at once, to 3400 times of
-configurations of 322 problems (H100).
+them adds to that: launches, and exchanges between programs. All constants but those of registers are fitted at once, to
+4466 launches of 748 problems (H100), error 10 %.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import (
     SMALL_GROUP,
     Channels,
@@ -28,49 +28,60 @@ from .launches import (
 )
 
 # Bytes of memory, and of L2 where it holds what is read again, in a microsecond, as a share of a multiprocessor.
-BYTES_PER_US, BYTES_OF_L2_PER_US = 30500.0, 34700.0
-# Exponent of the sum of times that overlap: 1 if they do not, more if the longest hides the others.
-OVERLAP = 1.09
+BYTES_PER_US, BYTES_OF_L2_PER_US = 29500.0, 46400.0
+# Microseconds in which memory is not busy at the start and at the end, and microseconds of memory that make half of it.
+TAIL_US, BEFORE_TAIL_US = 2.88, 4.69
+# Share of L2 that surely holds what is read again. Of twice as much nothing is left.
+SHARE_OF_L2 = 0.9
+# Exponent of the sum of times that overlap: 1 if they do not, more if the longest hides the others. channels: of one
+# wave, whose programs all load before they store, and more with many waves.
+OVERLAP, OVERLAP_OF_WAVE, OVERLAP_OF_WAVES = 1.07, 1.02, 0.363
 # Bytes of a cache line.
 LINE_BYTES = 128
 # Microseconds of a multiprocessor for a warp's load or store, and more where it computes in which run an element lies.
-REQUEST_US, RUN_US = 0.00128, 0.000157
+REQUEST_US, RUN_US = 0.00088, 7.87e-05
 # The same for a line that a request touches, a line and a sector that come from L2.
-LINE_US, MISS_US, SECTOR_US = 0.000177, 0.000764, 2.32e-05
+LINE_US, MISS_US, SECTOR_US = 0.00016, 0.000681, 2.18e-05
 # The same for an element of each thread of a warp, and how many times as long it takes in float64.
-ELEMENT_US, OF_FLOAT64 = 0.00018, 2.08
+ELEMENT_US, OF_FLOAT64 = 0.000114, 1.98
 # The same for the sums of a channel that a warp leaves to others in shared memory, in columns times the elements of a
 # load, because neighbouring lanes have the same banks. 27 x 262144 bf16: 21.3 us by 2 warps, 30.7 by 4 with twice as
 # many columns.
-COLUMN_SUMS_US, RUN_SUMS_US = 0.000233, 0.0129
+COLUMN_SUMS_US, RUN_SUMS_US = 0.000242, 0.00904
 # channels: microseconds of the launch, of a start of a program, of an element of a thread.
-CHANNELS_US, PROGRAM_US, THREAD_ELEMENT_US = 3.08, 0.0256, 0.0146
+CHANNELS_US, PROGRAM_US, THREAD_ELEMENT_US = {1: 3.03, 2: 2.74}, 0.0395, 0.00908
 # channels: microseconds of a program until its loads are there, of each doubling of warps that add up together, of
 # each doubling of warps, of a second tile.
-LOADS_US, SUMS_US, WARPS_US, SECOND_TILE_US = 0.141, 0.0426, 0.0109, 0.255
-# channels: registers of a thread: some, and of each word of a channel's elements.
-REGISTERS, REGISTERS_OF_WORD = 13.9, 0.712
+LOADS_US, SUMS_US, WARPS_US, SECOND_TILE_US = 0.221, 0.0773, 0.0186, {1: 0.1, 2: 0.296}
+# channels: registers of a thread: some, and of each word of its elements, by the number of inputs.
+REGISTERS, REGISTERS_OF_WORD = {1: 24.5, 2: 18.4}, {1: 1.0, 2: 1.73}
+# channels: registers of a thread for the address of a load, for a column, for a second tile. Fitted to 377 compiled
+# kernels, error 14 %.
+REGISTERS_OF_LOAD, REGISTERS_OF_COLUMN, REGISTERS_OF_SECOND_TILE = 1.75, 2.5, 8
 # channels: waves of programs up to which the last one counts as a whole one, not half of it.
 FEW_WAVES = 4
 # groups: microseconds of the launch, of a turn, of a start of a program, of each doubling of its warps.
-GROUPS_US, TURN_US, GROUP_PROGRAM_US, GROUP_WARPS_US = 3.46, 0.0968, 0.0206, 0.0774
-# groups: microseconds of both passes over a tile, without and with a pipeline.
-TILE_US, STAGED_TILE_US = 0.492, 0.318
+GROUPS_US, TURN_US, GROUP_PROGRAM_US, GROUP_WARPS_US = {1: 3.4, 2: 3.01}, 0.107, 0.0254, 0.112
+# groups: microseconds of both passes over a tile, without and with a pipeline, of its start, of a tile of heads and
+# tails.
+TILE_US, STAGED_TILE_US, STAGED_US, EDGES_US = 0.754, 0.329, 0.213, 0.9
 # groups: minimum bytes of a load that cp.async copies, so that a pipeline has it in flight.
 MIN_STAGED_BYTES = 4
 # groups: microseconds of an exchange of sums, less of it by words, more with columns, of each load of parts, of a part.
-EXCHANGE_US, WORDS_US, COLUMNS_US, MERGE_US, PART_US = 2.52, 1.1, 0.205, 0.923, 0.000796
+EXCHANGE_US, WORDS_US, COLUMNS_US, MERGE_US, PART_US = 2.09, 0.487, {1: 0.149, 2: 0.131}, 0.815, 0.00153
+# groups: the same for each word of a thread.
+WORD_US = 0.317
 # groups: number of programs whose wait for each other adds a microsecond; the time grows with the square of the number.
-PROGRAMS_OF_US = 717.0
+PROGRAMS_OF_US = 401.0
 # flat: microseconds of its three launches, by the number of inputs.
-FLAT_US = {1: 9.17, 2: 5.83}
+FLAT_US = {1: 7.02, 2: 4.67}
 # flat: microseconds of both passes over a tile, without and with a pipeline, of a start of a program.
-FLAT_TILE_US, FLAT_STAGED_US, FLAT_PROGRAM_US = 0.283, 0.217, 0.114
+FLAT_TILE_US, FLAT_STAGED_US, FLAT_PROGRAM_US = 0.496, 0.22, 0.165
 # flat: microseconds of each load of parts by what merges them, of each load of sums at the end of a program, more to
 # merge places of runs, of each doubling of warps.
-FLAT_MERGE_US, FLAT_SUMS_US, PLACES_US, FLAT_WARPS_US = 0.501, 0.362, 1.3, 0.187
+FLAT_MERGE_US, FLAT_SUMS_US, PLACES_US, FLAT_WARPS_US = 0.34, 0.512, 2.44, 0.363
 # flat: share of the requests' time that each doubling of warps adds.
-OF_FLAT_WARPS = 0.0898
+OF_FLAT_WARPS = 0.183
 # flat: warps of a multiprocessor that run at once; sums that a thread loads at once; programs that merge at once.
 FLAT_WARPS, FLAT_SUMS, MERGERS_AT_ONCE = 16, 4, 8
 
@@ -110,18 +121,28 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> float:
     us = PROGRAM_US + tiles * _sums_us(problem, tiling, vec)
     us += _requests_us(problem, lanes, tiling, vec, lines, misses, sectors, inputs + 1)
     each = tiling.blocks / limits.sm_count
-    registers = REGISTERS + REGISTERS_OF_WORD * per_thread * words * inputs
-    warps = min(limits.threads_per_sm // WARP, limits.registers_per_sm / (registers * WARP))
-    waves = each / max(min(int(warps / tiling.warps), limits.threads_per_sm // WARP // 2), 1)
+    at_once = _programs_at_once(tiling, inputs, per_thread, vec, words, limits)
+    waves = each / at_once
     wait = tiles * SUMS_US * math.log2(sharing) + WARPS_US * math.log2(tiling.warps)
-    wait += THREAD_ELEMENT_US * per_thread * inputs * words + (SECOND_TILE_US if tiles > 1 else 0)
+    wait += THREAD_ELEMENT_US * per_thread * inputs * words + (SECOND_TILE_US[inputs] if tiles > 1 else 0)
     waves = math.ceil(waves) if waves < FEW_WAVES else waves + 0.5
     moved = pitch * problem.M * (inputs + 1) + _bytes_of_channels(problem)
-    return CHANNELS_US + _overlap(
+    overlap = OVERLAP_OF_WAVE + OVERLAP_OF_WAVES * (1 - 1 / max(waves, 1)) * (1 - 1 / at_once)
+    return CHANNELS_US[inputs] + _overlap(
+        overlap,
         moved / (limits.sm_count * BYTES_PER_US),
         us * (math.ceil(each) if each < 2 * FEW_WAVES else each + 0.5),
         wait + (waves - 1) * (wait + LOADS_US),
     )
+
+
+def _programs_at_once(tiling: Tiling, inputs: int, per_thread: float, vec: int, words: int, limits: Limits) -> int:
+    """Programs of whole channels that run at once on a multiprocessor: as many as there are registers for."""
+    registers = REGISTERS[inputs] + (REGISTERS_OF_WORD[inputs] * words + REGISTERS_OF_LOAD / vec) * per_thread
+    registers += REGISTERS_OF_COLUMN * vec * words if tiling.columns else 0
+    registers += REGISTERS_OF_SECOND_TILE if tiling.rest else 0
+    warps = min(limits.threads_per_sm // WARP, limits.registers_per_sm // (cdiv(int(registers), 8) * 8 * WARP))
+    return max(min(warps // tiling.warps, limits.threads_per_sm // WARP // 2), 1)
 
 
 def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
@@ -143,24 +164,29 @@ def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
     loads = 2 * problem.inputs + 1
     tiles = cdiv(chosen.slice_size, tiling.rows)
     us = tiles * _requests_us(problem, tiling.channels * tiling.block, tiling, vec, lines, misses, sectors, loads)
-    wait = tiles * (STAGED_TILE_US if chosen.stages > 1 and vec * size >= MIN_STAGED_BYTES else TILE_US)
+    staged = chosen.stages > 1 and vec * size >= MIN_STAGED_BYTES
+    wait = tiles * STAGED_TILE_US + STAGED_US if staged else tiles * TILE_US
     if tiling.edges:
         units = tiling.edges / tiling.vec
         of_edges = cdiv(cdiv(problem.M, chosen.group), max(tiling.edges // (2 * tiling.vec), 1))
         us += of_edges * _requests_us(problem, tiling.edges, tiling, 1, units, units, units, loads)
-        wait += of_edges * TILE_US
+        wait += of_edges * EDGES_US
     us += GROUP_PROGRAM_US + 2 * _sums_us(problem, tiling, vec)
     turns = cdiv(tiling.blocks * chosen.group, chosen.programs)
     alone = GROUP_WARPS_US * math.log2(tiling.warps)
     if chosen.group > 1:
-        alone += EXCHANGE_US + MERGE_US * cdiv(chosen.group, chosen.parts) + PART_US * chosen.group
-        alone += (COLUMNS_US if tiling.columns else 0) - (WORDS_US if by_words(problem, chosen) else 0)
+        alone += EXCHANGE_US + PART_US * chosen.group + (COLUMNS_US[problem.inputs] if tiling.columns else 0)
+        if by_words(problem, chosen):
+            alone += WORD_US * max(power_of_2(chosen.group) * tiling.channels / (tiling.warps * WARP), 1) - WORDS_US
+        else:
+            alone += MERGE_US * cdiv(chosen.group, chosen.parts)
         waits = 1.0 if tiling.columns else min(chosen.group / SMALL_GROUP, 1.0)
         alone += waits * (chosen.programs / PROGRAMS_OF_US) ** 2
     return (
-        GROUPS_US
+        GROUPS_US[problem.inputs]
         + turns * alone
         + _overlap(
+            OVERLAP,
             _bytes_us(problem, problem.M * pitch * problem.inputs / turns, 0, limits),
             turns * cdiv(chosen.programs, limits.sm_count) * us,
             turns * (TURN_US + wait),
@@ -195,14 +221,16 @@ def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> float:
     of_tile *= 1 + OF_FLAT_WARPS * math.log2(chosen.warps)
     waves = cdiv(chosen.programs, limits.sm_count * max(FLAT_WARPS // chosen.warps, 1))
     return us + _overlap(
+        OVERLAP,
         _bytes_us(problem, problem.M * problem.N * problem.K * size * inputs, workspace // 2, limits),
         each * (chosen.slice_size * of_tile + FLAT_PROGRAM_US),
         waves * chosen.slice_size * (FLAT_STAGED_US if chosen.stages > 1 else FLAT_TILE_US),
     )
 
 
-def _overlap(*us: float) -> float:
-    return sum(each**OVERLAP for each in us) ** (1 / OVERLAP)
+def _overlap(exponent: float, memory: float, *us: float) -> float:
+    whole = memory**exponent + sum(each**exponent for each in us)
+    return whole ** (1 / exponent) + TAIL_US * memory / (memory + BEFORE_TAIL_US)
 
 
 def _requests_us(
@@ -216,10 +244,14 @@ def _requests_us(
     tensors: int,
 ) -> float:
     """Microseconds of a multiprocessor for what a program loads and stores of its lanes, once of each tensor."""
-    per_thread = max(lanes / (of.warps * WARP), 1)
+    per_thread, rest = max(lanes / (of.warps * WARP), 1), 0.0
+    if isinstance(of, Tiling) and of.rest:
+        # A second tile takes a load of each thread at least.
+        rest = max(1 - of.channels * of.rest / (of.warps * WARP) / vec, 0)
     divides = isinstance(of, Tiling) and not of.columns and not of.run
     request = REQUEST_US + (RUN_US if divides else 0)
-    us = of.warps * max(per_thread / vec, 1) * request + lines * LINE_US + misses * MISS_US + sectors * SECTOR_US
+    us = of.warps * (max(per_thread / vec, 1) + rest) * request
+    us += lines * LINE_US + misses * MISS_US + sectors * SECTOR_US
     element = ELEMENT_US * (OF_FLOAT64 if problem.itemsize == 8 else 1)
     return tensors * us + (problem.inputs + 1) * of.warps * per_thread * element
 
@@ -263,6 +295,7 @@ def _bytes_of_channels(problem: Problem) -> int:
 def _bytes_us(problem: Problem, at_once: float, workspace: int, limits: Limits) -> float:
     """Microseconds of memory, where all inputs are read twice, of so many bytes at a time."""
     size = problem.M * problem.N * problem.K * problem.itemsize
-    again = BYTES_OF_L2_PER_US if at_once <= limits.l2_bytes else BYTES_PER_US
+    held = min(max(2 - at_once / (SHARE_OF_L2 * limits.l2_bytes), 0), 1)
+    again = held * BYTES_OF_L2_PER_US + (1 - held) * BYTES_PER_US
     moved = size * (problem.inputs + 1) + workspace + _bytes_of_channels(problem)
     return (moved / BYTES_PER_US + size * problem.inputs / again) / limits.sm_count

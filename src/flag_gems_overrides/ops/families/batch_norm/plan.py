@@ -49,6 +49,8 @@ __all__ = [
 
 # Waves of programs that do not wait for each other, so that the last wave is a small part of the time.
 WAVES = 4
+# Configurations that are worth timing.
+MAX_CONFIGURATIONS = 24
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -61,8 +63,8 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
-    """Legal configurations that are worth timing, one for each different launch, those with low estimates first."""
-    return _ranked(problem, limits)
+    """Legal configurations that are worth timing, one for each different launch: those with the lowest estimates."""
+    return _ranked(problem, limits)[:MAX_CONFIGURATIONS]
 
 
 def _ranked(problem: Problem, limits: Limits, flat: bool = True) -> list[Configuration]:
