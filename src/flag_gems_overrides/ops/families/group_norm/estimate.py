@@ -36,70 +36,80 @@ from .legal import launch, tiles_and_lanes
 # Microseconds of the first launch.
 LAUNCH_US = 2.5
 # Microseconds of each other launch.
-SECOND_US = 1.6
+SECOND_US = 1.3
 # Exponent of the norm that adds the three times of a kernel up. With 1 nothing would be hidden, with more all.
-HIDING = 1.6
+HIDING = 1.5
+# Number of programs of a multiprocessor that hide half as much as many programs do.
+ALONE = 0.6
 # Bytes that a multiprocessor moves from or to memory in a microsecond, if all are busy.
 BYTES_PER_US = 25000.0
 # The same if few are busy.
-BYTES_PER_US_OF_FEW = 70000.0
+BYTES_PER_US_OF_FEW = 100000.0
 # Bytes of L2 that a multiprocessor moves in a microsecond.
-L2_BYTES_PER_US = 70000.0
+L2_BYTES_PER_US = 53000.0
 # Instructions of a warp that a multiprocessor issues in a microsecond: four in a cycle.
 ISSUED_PER_US = 7000.0
 # Warps of a multiprocessor with which it issues half as many, since instructions of a warp wait for each other.
-IDLE_WARPS = 7.1
+IDLE_WARPS = 6.3
 # Microseconds of the latency of a load.
-LOAD_US = 0.43
+LOAD_US = 0.41
 # Loads of a tile that a program waits for, where the next two tiles are loaded ahead,
-PIPELINED = 0.78
+PIPELINED = 0.57
 # and where only the next one is.
-PIPELINED_OF_TWO = 1.2
+PIPELINED_OF_TWO = 1.7
 # The part of a load that a program waits for weights and biases that it loads after x.
-LATE = 2.0
+LATE = 2.2
 # Microseconds of an exchange between the warps of a program, for each doubling of them.
-BARRIER_US = 0.036
+BARRIER_US = 0.038
 # Microseconds of each tile of a program that reads its group twice, beside its loads.
-LOOP_US = 0.11
+LOOP_US = 0.062
 # Microseconds of a launch with two kinds of programs, beside its work.
-FEW_US = 0.35
+FEW_US = 0.49
 # Lines of L1 that a program of channels looks up in a microsecond. 3608 x 32 bf16 in 32 groups: 8.1 us, as tiles 6.4
 # (H100).
-LINES_PER_US = 1700.0
+LINES_PER_US = 1400.0
+# Microseconds of a multiprocessor for the start of each program.
+START_US = 0.022
+# Microseconds of each further tile of a program of tiles, beside its loads.
+TURN_US = 0.26
 # Waves of programs that are lost, on average, at the end.
-TAIL = 0.87
+TAIL = 0.69
 # Maximum number of programs of a multiprocessor.
 MAX_PROGRAMS = 32
 # Registers of a thread beside its elements.
-REGISTERS = 31
+REGISTERS = 18
+# Registers of each load for its address and mask, where a program has several groups.
+ADDRESS = 5.1
 
 # Instructions of a warp (of all threads at once):
 # of a program, its start too;
-PROGRAM = 38.0
+PROGRAM = 33.0
 # of a load or store of a vector, with its address and mask;
-LOAD = 16.0
+LOAD = 13.0
 # of an element of x forward,
-ELEMENT = 2.3
+ELEMENT = 1.9
 # of an element of running statistics,
-RUNNING = 5.2
+RUNNING = 4.7
 # and of both inputs backward;
-ELEMENT_BACKWARD = 6.2
+ELEMENT_BACKWARD = 8.7
 # of a weight or bias;
-PARAMETER = 10.0
+PARAMETER = 3.9
 # of a group of a thread;
-ROW = 33.0
+ROW = 64.0
 # of a row backward;
-ROW_BACKWARD = 40.0
+ROW_BACKWARD = 32.0
 # of a step of a sum between the threads of a warp;
-SHUFFLE = 0.7
+SHUFFLE = 0.62
 # of a sum between warps.
-EXCHANGE = 10.0
+EXCHANGE = 11.0
 # Factor of instructions of float64.
-FLOAT64 = 1.7
-# Lines of L1 that take as long as an instruction.
-LINE = 2.5
+FLOAT64 = 1.5
+# Instructions that take as long as a line of L1 of a load, where threads have whole groups,
+LINE = 1.6
+# and of a load of a chunk.
+LINE_OF_CHUNK = 0.21
 # Instructions for each of the numbers of other programs that a thread loads.
-MERGED = 6.7
+MERGED = 7.5
 LINE_BYTES = 128
 
 
@@ -153,11 +163,13 @@ def _us(problem: Problem, kernel: _Kernel, limits: Limits) -> float:
     of_one = on_one / programs
     memory = max(kernel.from_memory / (sms * BYTES_PER_US), kernel.from_memory * of_one / BYTES_PER_US_OF_FEW)
     memory += max(kernel.from_l2 / sms, kernel.from_l2 * of_one) / L2_BYTES_PER_US
-    active = min(on_one, resident) * kernel.warps
-    issue = on_one * kernel.warps * instructions / ISSUED_PER_US * (1 + IDLE_WARPS / active)
+    together = min(on_one, resident)
+    active = together * kernel.warps
+    issue = on_one * (kernel.warps * instructions / ISSUED_PER_US * (1 + IDLE_WARPS / active) + START_US)
     waves = programs / (resident * sms)
     wait = kernel.waits * (waves + TAIL if waves > 1 else 1.0)
-    return float((memory**HIDING + issue**HIDING + wait**HIDING) ** (1 / HIDING))
+    hiding = 1 + (HIDING - 1) * together / (together + ALONE)
+    return float((memory**hiding + issue**hiding + wait**hiding) ** (1 / hiding))
 
 
 def _held(warps: int, vec: int, sizes: tuple[int, ...], summed: int) -> _Held:
@@ -248,12 +260,16 @@ def _of_rows(problem: Problem, chosen: Rows, limits: Limits) -> list[_Kernel]:
     held = _held(chosen.warps, vectors.vec, (vectors.lanes, chosen.groups), 1)
     loads, elements = chosen.chunks * held.loads, chosen.chunks * held.elements
     parameters = 2 * _parameters(vectors, problem.N, loads, held.rows)
-    instructions = PROGRAM + 2 * loads * LOAD + elements * ELEMENT + parameters + _sum_instructions(held, ROW)
+    # Chunks of small groups are in the same lines.
+    lines = max(WARP // vectors.lanes, 1) * problem.size * problem.itemsize / LINE_BYTES if chosen.chunks > 1 else 0.0
+    of_load = LOAD + min(lines, WARP) * LINE_OF_CHUNK
+    instructions = PROGRAM + 2 * loads * of_load + elements * ELEMENT + parameters + _sum_instructions(held, ROW)
     if vectors.unaligned:
         instructions += 2 * held.loads // held.rows * (LOAD + PARAMETER)
     waits = LOAD_US * (1 if chosen.early or problem.N == 1 else 1 + LATE) + 2 * _sum_us(held)
     of_parameters = 2 if chosen.early and vectors.span > 1 else 0
     registers = REGISTERS + elements * (1 + of_parameters) * max(problem.itemsize // 4, 1)
+    registers += loads * ADDRESS if chosen.groups > 1 else 0.0
     return [_Kernel(chosen.programs, chosen.warps, instructions, waits, 2 * numel, 0.0, registers)]
 
 
@@ -305,8 +321,8 @@ def _of_tile(problem: Problem, chosen: Tile, limits: Limits) -> list[_Kernel]:
     each = (2 + problem.dx) * loads * LOAD + elements * ELEMENT_BACKWARD + _sum_instructions(held, ROW_BACKWARD)
     end = 2 * held.elements * ELEMENT + _sum_instructions(held, ROW_BACKWARD)
     instructions = PROGRAM + tiles * each + end
-    waits = LOAD_US * _pipelined(tiles, chosen.stages) + tiles * _sum_us(held) + 2 * BARRIER_US
-    registers = REGISTERS + 4 * elements * max(problem.itemsize // 4, 1)
+    waits = LOAD_US * _pipelined(tiles, chosen.stages) + tiles * _sum_us(held) + (tiles - 1) * TURN_US + 2 * BARRIER_US
+    registers = REGISTERS + 4 * elements * max(problem.itemsize // 4, 1) + loads * ADDRESS
     shared = _shared(problem, chosen.stages, rows * chosen.block_d * chosen.block_hw)
     first = _Kernel(
         chosen.programs, chosen.warps, instructions, waits, (2 + problem.dx) * numel, 0.0, registers, shared
