@@ -146,7 +146,8 @@ def _tile_loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         return
     vec = widest(problem)
     vectors = max(1, min(VECTORS_OF_FEW, 8 // vec)) if problem.itemsize < 8 else 1
-    for warps in (WARPS, 2 * WARPS):
+    # 16 warps only of 16 bits. 8189 x 3 x 5206 float64 in 3 groups: 1403 us by 8, otherwise 1643 (H100).
+    for warps in (WARPS, 2 * WARPS, *([MAX_WARPS] if problem.itemsize == 2 else [])):
         block_d, block_hw = (1, 1) if unaligned_channels(problem) else _blocks(problem, warps)
         for programs_per_sm in (PROGRAMS_PER_SM, 2 * PROGRAMS_PER_SM):
             if warps == WARPS:
