@@ -38,10 +38,10 @@ MAX_RESIDENT = 32
 MAX_BYTES_OF_FEW = 3 << 19
 # Elements of a thread of this launch.
 ELEMENTS_OF_FEW = 8
-# Warps of a program of this launch. 7 x 5400 x 5 float32 in 8 groups: 5.3 us, by 16 warps 6.5 (H100).
+# Warps of a program of this launch.
 FEW_WARPS = 8
-# Programs of a multiprocessor for this launch.
-FEW_PER_SM = 4
+# Warps of a multiprocessor for this launch.
+WARPS_OF_FEW = 32
 # Maximum number of tiles of a program of channels.
 ITERATIONS_OF_FEW = 4
 # Bytes that a program of channels reads of a sample, at least.
@@ -98,19 +98,25 @@ def _groups_beside_channels(problem: Problem, limits: Limits) -> Iterator[Config
     of_channel = power_of_2(problem.samples) * block_hw
     channels = problem.groups * problem.N
     sector = power_of_2_within(max(BYTES_OF_FEW_CHANNELS // (problem.K * problem.itemsize), 1))
-    threads = FEW_WARPS * WARP
-    for held in (ELEMENTS_OF_FEW * threads, 2 * ELEMENTS_OF_FEW * threads):
-        # As few groups to a program as give each thread an element, as long as there are multiprocessors.
-        together = max(threads // block, power_of_2_within(max(problem.M // limits.sm_count, 1)))
-        together = max(1, min(together, held // block, power_of_2(problem.M)))
-        block_c = max(threads // of_channel, sector, power_of_2_within(max(channels // limits.sm_count, 1)))
-        block_c = max(1, min(block_c, held // of_channel, power_of_2(channels)))
-        found = Configuration("few", FEW_WARPS, together, 1, 1, block_c, block_hw)
-        launched = launch_or_none(problem, found, limits)
-        if isinstance(launched, BackwardFew):
-            programs = launched.group_programs + launched.channel_programs
-            if programs <= limits.sm_count * FEW_PER_SM and problem.samples <= ITERATIONS_OF_FEW * launched.samples:
-                yield found
+    # 16 warps only where 8 have no room. 7 x 5400 x 5 float32 in 8 groups: 5.3 us by 8, 6.5 by 16 (H100).
+    for warps in (FEW_WARPS, MAX_WARPS):
+        threads, found = warps * WARP, False
+        for held in (ELEMENTS_OF_FEW * threads, 2 * ELEMENTS_OF_FEW * threads):
+            # As few groups to a program as give each thread an element, as long as there are multiprocessors.
+            together = max(threads // block, power_of_2_within(max(problem.M // limits.sm_count, 1)))
+            together = max(1, min(together, held // block, power_of_2(problem.M)))
+            block_c = max(threads // of_channel, sector, power_of_2_within(max(channels // limits.sm_count, 1)))
+            block_c = max(1, min(block_c, held // of_channel, power_of_2(channels)))
+            configuration = Configuration("few", warps, together, 1, 1, block_c, block_hw)
+            launched = launch_or_none(problem, configuration, limits)
+            if isinstance(launched, BackwardFew):
+                programs = launched.group_programs + launched.channel_programs
+                at_once = limits.sm_count * (WARPS_OF_FEW // warps)
+                if programs <= at_once and problem.samples <= ITERATIONS_OF_FEW * launched.samples:
+                    yield configuration
+                    found = True
+        if found:
+            return
 
 
 def _groups_as_they_lie(problem: Problem, limits: Limits) -> Iterator[Configuration]:
