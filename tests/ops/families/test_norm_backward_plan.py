@@ -161,7 +161,7 @@ PASSES += [(2, 93841, 2, 1, False)]
 
 @pytest.mark.parametrize(("M", "N", "size", "partials", "twice"), PASSES)
 def test_gradients_with_many_partial_sums_are_in_two_passes(M, N, size, partials, twice):
-    assert moves_less(M, size, partials, 2) == twice
+    assert moves_less(M, N, size, partials, 2) == twice
 
 
 @pytest.mark.parametrize(

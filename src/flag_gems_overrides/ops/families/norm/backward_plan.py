@@ -6,13 +6,14 @@ Figures that name no GPU are from an H200.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 from .launches import Configuration, FewRows, PartialSums, Problem, launch_or_none, widest
-from .programs import BYTES_IN_FLIGHT, stages_within, warps_for
+from .programs import BYTES_IN_FLIGHT, MAX_WARPS, stages_within, warps_for
 
 # Most partial sums that a program adds at a time, its columns, and its most warps, where columns fill the device. The
 # next sizes on either side are 0 to 3 % slower. 1024 x 65536 bf16: 148 us, with (128, 16, 8) 163.
@@ -35,6 +36,19 @@ MAX_WIDTH_OF_16 = 64
 MIN_FEW_EDGES = 1024
 # Most warps of a multiprocessor in one launch: all of them run at once; those of edges may come in a few waves.
 WARPS_OF_FEW, WARPS_OF_FEW_EDGES = 16, 22
+# Warps of a program there, by bytes of an element. 37 x 8192 bf16: 6.61 us by 8, by 16 8.85 (H100).
+FEW_WARPS = {2: (4, 8), 4: (4, 8, 16), 8: (4, 8)}
+# Bytes of a row's tile for each warp there.
+MAX_FEW_ROW = 2048
+# Rows of a tile there.
+FEW_TILES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+# Estimate of one launch in us, fitted to 140 launches of 34 problems on an H100; its choice is 1.1 % behind the best
+# of problems that it was not fitted to. Its start, and more for 16 bits by more than 4 warps.
+FEW_START, MANY_WARPS_START = 1.63, 0.54
+# Each warp of the programs that a multiprocessor has.
+FEW_WARP = 0.179
+# Each byte of x that a thread has of a tile of rows, and of a tile of columns.
+FEW_ROW_BYTE, FEW_COLUMN_BYTE = 0.019, 0.017
 # ``single_row`` applies to rows longer than the first number, up to the second. layer_norm of 1 x 3000 bf16: 3.59 us,
 # by ``few_rows`` 4.03; 1 x 2000 float16: 3.42 and 3.23 (H100).
 MIN_SINGLE_ROW, MAX_SINGLE_ROW = 2048, 4096
@@ -68,12 +82,13 @@ def little_gradient(problem: Problem) -> Configuration | None:
     """One program, so no second kernel is launched; None for more elements.
 
     17 x 1 bf16: 3.0 us on the device, with a second kernel 4.1. rms_norm of 300 x 2 float32: 3.2 us by four warps, 3.6
-    by two; layer_norm of 64 x 64 float32: 4.56 us, in one launch of several programs 3.83 (H100).
+    by two; layer_norm of 64 x 64 float32: 4.56 us, in one launch of several programs 3.83; 128 x 32 bf16: 3.86 and 4.89
+    (H100).
     """
     M, N, _, itemsize, *_ = problem
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
     elements = power_of_2(M) * power_of_2(N)
-    if itemsize == 8 or N > 128 or elements > min(2048, 256 * vec * itemsize):
+    if itemsize == 8 or N > 128 or elements > min(8192 // itemsize if N <= 64 else 2048, 256 * vec * itemsize):
         return None
     return Configuration("rows", 4 if elements > 256 else 1, vec, power_of_2(M))
 
@@ -118,6 +133,20 @@ def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Con
     return Configuration("rows", warps, vec, rows, per_sm)
 
 
+def of_sixteen_columns(problem: Problem, found: Configuration) -> Configuration:
+    """``many_warps`` of 9 to 16 columns that are loaded one by one: a thread has two elements, or a whole row of its
+    tile. Other configurations are returned unchanged. For layer_norm alone.
+
+    6199 x 9 bf16: 5.25 us with two, 6.55 with four, 9.33 with eight; 6.04 with 16 (H100).
+    """
+    if not problem.backward or problem.itemsize == 8 or power_of_2(problem.N) != 16 or found.vec > 1:
+        return found
+    if found.kernel != "rows" or found.per_sm not in (MANY_WARPS_PER_SM, MORE_PER_SM) or found.stages > 1:
+        return found
+    elements = 2 if found.rows <= 8 * WARP * 2 // 16 else 16
+    return found._replace(warps=max(found.rows * 16 // (WARP * elements), 1))
+
+
 def short_rows_in_chunks(problem: Problem, longest: Mapping[int, int], limits: Limits) -> Configuration | None:
     """Short rows to programs of one warp, in chunks of few lanes, so that few lanes have no element, without a
     pipeline: odd rows in up to 8 chunks, pairs of 16 bits in 4, and fours if a quarter of the lanes would have none.
@@ -143,18 +172,43 @@ def short_rows_in_chunks(problem: Problem, longest: Mapping[int, int], limits: L
 def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
     """One launch, where columns take one iteration and the programs few waves; None elsewhere.
 
-    By the fewest warps that hold a row: 16 x 2048 bf16: 3.88 us by 4 warps, by 8 5.63, by rows and partial sums 5.1;
-    280 x 4056 bf16: 12.7 by 4, by 8 14.6, by rows 11.6 (H100). 128 x 7632 bf16 by 8: 7.8, by rows 13.0.
+    The warps and rows of a tile are those of the lowest estimate. 93 x 520 float32: 3.90 us by 8 warps, by 4 5.09;
+    209 x 1766 bf16: 6.48 in tiles of two rows, of one 7.19 (H100). 128 x 7632 bf16: 7.8 us, by rows 13.0.
     """
-    M, N, *_ = problem
-    for warps in (4, 8):
-        found = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
-        launched = launch_or_none(problem, found, limits)
-        if isinstance(launched, FewRows):
-            programs = launched.row_programs + launched.column_programs
-            most = WARPS_OF_FEW_EDGES if has_few_edges(problem, limits) else WARPS_OF_FEW
-            return found if launched.column_rows >= M and programs * warps <= most * limits.sm_count else None
-    return None
+    M, N, _, itemsize, *_ = problem
+    most = WARPS_OF_FEW_EDGES if has_few_edges(problem, limits) else WARPS_OF_FEW
+
+    def few(configuration: Configuration) -> FewRows | None:
+        found = launch_or_none(problem, configuration, limits)
+        if not isinstance(found, FewRows) or found.column_rows < M:
+            return None
+        # 92 x 5077 float32 by 16 warps: 8.58 us, by rows 10.8 (H100).
+        fits = max(most, 2 * found.warps) * limits.sm_count
+        return found if (found.row_programs + found.column_programs) * found.warps <= fits else None
+
+    fewest = next((each for each in FEW_WARPS[itemsize] if power_of_2(N) <= MAX_FEW_ROW * each // itemsize), MAX_WARPS)
+    if few(Configuration("few_rows", fewest, rows=min(rows_of_few(N, fewest), power_of_2(M)))) is None:
+        # 1024 x 376 float16: at least 9.2 us, by rows 6.57 (H100).
+        return None
+    found: list[tuple[float, Configuration]] = []
+    for warps, rows in itertools.product(FEW_WARPS[itemsize], FEW_TILES):
+        configuration = Configuration("few_rows", warps, rows=rows)
+        launched = few(configuration)
+        if launched is None:
+            continue
+        if launched.block_m * launched.block_n >= WARP * warps or launched.row_programs == 1:
+            found.append((_time_of_few(launched, itemsize, limits), configuration))
+    return min(found, key=lambda each: each[0])[1] if found else None
+
+
+def _time_of_few(launched: FewRows, itemsize: int, limits: Limits) -> float:
+    """Estimated microseconds of one launch (``FEW_START`` and others)."""
+    threads = WARP * launched.warps
+    waves = cdiv(launched.row_programs + launched.column_programs, limits.sm_count)
+    of_rows = launched.block_m * launched.block_n * itemsize / threads
+    of_columns = launched.column_rows * launched.columns * itemsize / threads
+    start = FEW_START + (MANY_WARPS_START if itemsize == 2 and launched.warps > 4 else 0)
+    return start + FEW_WARP * launched.warps * waves + FEW_ROW_BYTE * of_rows + FEW_COLUMN_BYTE * of_columns
 
 
 def has_few_edges(problem: Problem, limits: Limits) -> bool:
@@ -196,8 +250,13 @@ def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configura
         # 16 rows of a tile spill on sm_80. 262144 x 64 bf16: 36 us with 8 rows, 43 with 16.
         per_thread = min(per_thread, 16)
     block_m = min(power_of_2_within(warps * WARP * per_thread // (chunks * block_n)), power_of_2(M))
-    # Each multiprocessor has a tile. 17022 x 1 float32: 4.74 us with 256 rows, 5.41 with 512 (H100).
-    block_m = min(block_m, max(power_of_2(cdiv(M, limits.sm_count)), warps * WARP // block_n))
+    # Each multiprocessor has a tile, or two of rows of one element. 17022 x 1 float32: 4.74 us with 256 rows, 5.41 with
+    # 512; 39537 x 1 bf16: 5.15 and 5.81 (H100).
+    tiles = (2 if N == 1 else 1) * limits.sm_count
+    block_m = min(block_m, max(power_of_2(cdiv(M, tiles)), warps * WARP // block_n))
+    if N == 1 and itemsize == 4:
+        # 20000000 x 1 float32: 153 us with 256 rows, 162 with 512 (H100).
+        block_m = min(block_m, 256)
     tile_bytes = 2 * block_m * chunks * block_n * itemsize
     per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
     if vec == 1 < N:

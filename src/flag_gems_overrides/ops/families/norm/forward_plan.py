@@ -81,6 +81,8 @@ CHUNKS_OF_SHORT_ODD = (3, 4)
 MAX_SINGLE_ROWS_PER_SM = 2
 # Longest of these rows, in elements. layer_norm of 264 x 4097: 7.4 us, with edges 7.1 (H100).
 MAX_SINGLE = 3072
+# Rows of a multiprocessor from which it has several pipelines of 8 warps.
+MANY_LONG_PER_SM = 24
 # ``early_row`` applies to rows that are longer than this.
 SHORTER_THAN_EARLY = 2048
 # Longest row of ``early_row``, in elements.
@@ -92,6 +94,8 @@ MAX_ROWS_OF_FEW, MAX_FULL_ROWS_OF_FEW = 3.5, 2
 # ``early_row`` is for pipelines with unequal numbers of rows: the rows are at most this share of those that the
 # pipelines would have if each had as many as the busiest.
 EVEN = 0.88
+# Longest row of ``whole_long_row``, in elements.
+MAX_WHOLE_LONG = 12288
 # Most rows of a multiprocessor for ``long_sum``.
 MAX_LONG_SUMS = 3.1
 # Bytes of a row for ``long_sum``: more than the first number, at most the second. Other lengths were not timed.
@@ -308,6 +312,20 @@ def early_row(problem: Problem, limits: Limits) -> Configuration | None:
     return late._replace(late=False)
 
 
+def whole_long_row(problem: Problem, limits: Limits) -> Configuration | None:
+    """A long row of whole vectors of 16 bits to a program of 8 warps, where pipelines would have few rows; None for
+    others. For layer_norm alone.
+
+    300 x 10240 float16: 9.9 us, by pipelines 11.0; 600 x 12288: 17.2 and 17.7; 400 x 16384: 18.1 and 17.0 (H100).
+    """
+    M, N, _, itemsize, backward, residual = problem
+    if limits.capability[0] != 9 or backward or residual or itemsize != 2 or N % (VECTOR_BYTES // itemsize):
+        return None
+    if not MAX_EARLY < N <= MAX_WHOLE_LONG or limits.sm_count >= M or many_rows(problem, limits):
+        return None
+    return Configuration("rows", MAX_WARPS // 2, VECTOR_BYTES // itemsize)
+
+
 def long_sum(problem: Problem, limits: Limits) -> Configuration | None:
     """A long row and its residual to a program of 16 warps, where only one pipeline fits on a multiprocessor, and a
     multiprocessor has up to MAX_LONG_SUMS rows; None for others.
@@ -388,9 +406,9 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     # More programs than the registers hold: the last to start end with the others. 12288 x 3072 bf16: 47.8 us with 10
     # programs to a multiprocessor, 52.7 with 5.
     per_sm = max(1, BYTES_IN_FLIGHT * (2 if itemsize == 2 else 1) // tile_bytes)
-    if span > 4 * warps * lanes and warps == 8:
-        # Registers hold one of these. layer_norm of 855 x 9728 float16: 18.0 us, by three to a multiprocessor 20.4;
-        # 2048 x 13974: 53.3, by two 58.2 (H100).
+    if span > 4 * warps * lanes and warps == 8 and MANY_LONG_PER_SM * limits.sm_count > M:
+        # Registers hold one of these. layer_norm of 2048 x 13974 float16: 53.3 us, by two to a multiprocessor 58.2;
+        # 4768 x 14701 bf16: 125.1 and 117.2 (H100).
         per_sm = 1
     # Of these rows only one program of 16 warps fits on a multiprocessor, but two of 8 warps. 256 x 11781 bf16: 14.6 us
     # by 16 warps, 11.5 to 12.0 by 8 (H100). With 8 vectors to a thread only one of 8 warps fits too.

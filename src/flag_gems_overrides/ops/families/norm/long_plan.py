@@ -23,6 +23,8 @@ MIN_VEC_OF_GRADIENTS = 4
 # programs to a multiprocessor. layer_norm of 168 x 614089: 469 us, element by element 574; 400 x 150001: 282, by groups
 # 261 (H100).
 MAX_OF_SINGLES = 430000
+# Rows of ``few_odd_rows`` are longer than this, in elements, and at most this many.
+MIN_ODD_SHARED, MAX_ODD_SHARED = 8192, 16
 # Fewest rows that are read as vectors and edges. Fewer were not timed.
 MIN_ROWS_OF_VECTORS = 20
 # Registers of a thread in ``_few_of_float64``. With 128 up to 24 bytes spill.
@@ -67,9 +69,11 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 # More multiprocessors have half as much each. 3 x 60175 bf16 with a residual: 6.19 us by 90 programs,
                 # 6.77 by 45; 53247 bf16: 6.01 and 6.56 (H100).
                 configuration = configuration._replace(chunks=chunks // 2)
-            if (itemsize == 4 or (problem.residual and warps == 1)) and not backward and once:
-                # A group with one row needs no pipeline. 4 x 362985 float32: 12.6 us, with a pipeline 15.1. Of sums by
-                # one warp 8 bytes spill with it (7 x 32768 float16).
+            long = itemsize == 4 or warps == 1 or (problem.residual and configuration.chunks > 2)
+            if long and not backward and once:
+                # A group with one row needs no pipeline. 4 x 362985 float32: 12.6 us, with a pipeline 15.1; 52 x 31752
+                # bf16: 8.02 and 8.53; of two chunks 53247 bf16: 6.52 and 6.01 (H100). Of sums by one warp 8 bytes spill
+                # with it (7 x 32768 float16).
                 configuration = configuration._replace(stages=1)
             found.append((launched, configuration))
     # The order, for 16 bits; float32 and gradients were not timed:
@@ -88,6 +92,18 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         return -split.vec, few, split.group if in_turn else 0
 
     yield from (configuration for _, configuration in sorted(found, key=first))
+
+
+def few_odd_rows(problem: Problem, limits: Limits) -> Configuration | None:
+    """Several programs to a row of 16 bits that is no whole vectors, although one program could hold it, where there
+    are few rows; None for others. For layer_norm alone.
+
+    2 x 11243 float16: 5.77 us, by one program 7.00 (H100).
+    """
+    M, N, _, itemsize, backward, residual = problem
+    if backward or residual or itemsize != 2 or N % (VECTOR_BYTES // itemsize) == 0:
+        return None
+    return next(splits(problem, limits), None) if N > MIN_ODD_SHARED and M <= MAX_ODD_SHARED else None
 
 
 def loop(problem: Problem, limits: Limits) -> Configuration:

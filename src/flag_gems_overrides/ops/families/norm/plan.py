@@ -14,6 +14,7 @@ from .backward_plan import (
     MAX_ODD_OF_LAYER_NORM,
     backward_rows,
     many_warps,
+    of_sixteen_columns,
     rows_of_few,
     short_rows_in_chunks,
     single_row,
@@ -26,10 +27,11 @@ from .forward_plan import (
     long_sum,
     odd_rows_at_once,
     short_odd_row,
+    whole_long_row,
 )
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
-from .long_plan import loop, splits
-from .many_rows_plan import by_four_warps, in_chunks_of_a_warp, in_few_chunks
+from .long_plan import few_odd_rows, loop, splits
+from .many_rows_plan import by_four_warps, few_singles, in_chunks_of_a_warp, in_few_chunks
 from .odd_rows_plan import odd_row, odd_sum
 
 # Shortest row, in elements, that the tuner tries by several programs.
@@ -61,6 +63,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 def _without_table(problem: Problem, limits: Limits) -> Configuration:
     found = _of_layer_norm(problem, limits) or _default(problem, limits)
+    found = of_sixteen_columns(problem, few_singles(problem, found))
     return in_chunks_of_a_warp(problem, by_four_warps(problem, in_few_chunks(problem, found, limits), limits), limits)
 
 
@@ -98,7 +101,12 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
     if problem.backward:
         wide = many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
         return wide or short_rows_in_chunks(problem, MAX_ODD_OF_LAYER_NORM, limits)
-    return odd_row(problem, limits) or odd_sum(problem, limits)
+    return (
+        few_odd_rows(problem, limits)
+        or odd_row(problem, limits)
+        or odd_sum(problem, limits)
+        or whole_long_row(problem, limits)
+    )
 
 
 def _first(problem: Problem, limits: Limits) -> Configuration | None:

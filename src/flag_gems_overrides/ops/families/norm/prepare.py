@@ -121,7 +121,7 @@ def long_rows_launch(
         blocks = plan_blocks(M, N, dtype.itemsize, mean, limits)
         if blocks is not None:
             return _blocks_launch(M, N, blocks, device)
-        if shared is not None and moves_less(M, dtype.itemsize, shared.programs // shared.group, outputs):
+        if shared is not None and moves_less(M, N, dtype.itemsize, shared.programs // shared.group, outputs):
             shared = None
     if shared is not None and want_input:
         return _shared_rows_launch(M, N, dtype, shared, outputs, device)

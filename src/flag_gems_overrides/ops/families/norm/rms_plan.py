@@ -369,8 +369,9 @@ def _few_rows(problem: Problem, limits: Limits) -> FewRows | None:
         return None
     if (found.row_programs + found.column_programs) * found.warps <= WARPS_OF_FEW_ROWS * limits.sm_count:
         return found
-    edges = few_rows(problem, limits) if has_few_edges(problem, limits) else None
-    return edges and _one_launch(problem, edges.warps, limits)
+    if not has_few_edges(problem, limits) or few_rows(problem, limits) is None:
+        return None
+    return _one_launch(problem, 4, limits) or found
 
 
 def _one_launch(problem: Problem, warps: int, limits: Limits) -> FewRows | None:

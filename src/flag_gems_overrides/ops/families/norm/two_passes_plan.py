@@ -28,6 +28,8 @@ SUMS_PER_SM, COLUMNS_PER_SM = 4, 2
 # Rows are split among this many warps of a multiprocessor, because each waits for what it loads of a row.
 # 4000 x 12001 float64: 688 us, by 188 warps in the device 1758 (H100).
 COLUMN_WARPS_PER_SM = 16
+# Shortest row of ``moves_less`` with two gradients of columns, in elements.
+MIN_MOVED = 32768
 # Partial sums that each thread of a program adds at a time. With 4, 8 bytes of float16 spill on sm_100.
 WORDS = 2
 
@@ -85,9 +87,12 @@ def plan_two_passes(M: int, N: int, itemsize: int, limits: Limits) -> TwoPasses:
     return TwoPasses(sums, blocks, columns, rows, vec, spread)
 
 
-def moves_less(M: int, itemsize: int, partials: int, outputs: int) -> bool:
-    """Whether reading dy and x twice moves fewer bytes than partial sums, which are stored and loaded.
+def moves_less(M: int, N: int, itemsize: int, partials: int, outputs: int) -> bool:
+    """Whether reading dy and x twice moves fewer bytes than partial sums, which are stored and loaded. Shorter rows of
+    layer_norm's two gradients have no such gain: 30 x 11168 float16: 11.1 us, by programs that share rows 9.6 (H100).
 
     11 x 93841 float16: 13.7 us, by programs that share rows 17.4; 64 x 100000: 62.9 and 37.6 (H100).
     """
+    if outputs > 1 and N < MIN_MOVED:
+        return False
     return partials > 1 and 8 * outputs * partials > 2 * M * itemsize
