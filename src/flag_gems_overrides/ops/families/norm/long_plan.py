@@ -69,8 +69,9 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 # More multiprocessors have half as much each. 3 x 60175 bf16 with a residual: 6.19 us by 90 programs,
                 # 6.77 by 45; 53247 bf16: 6.01 and 6.56 (H100).
                 configuration = configuration._replace(chunks=chunks // 2)
-            long = itemsize == 4 or warps == 1 or (problem.residual and configuration.chunks > 2)
-            if long and not backward and once:
+            # Elsewhere than on sm_90 8 chunks by one warp spill 16 to 48 bytes (52 x 31752 float16, Triton 3.6).
+            long = limits.capability[0] == 9 and (warps == 1 or (problem.residual and configuration.chunks > 2))
+            if (long or itemsize == 4 or (problem.residual and warps == 1)) and not backward and once:
                 # A group with one row needs no pipeline. 4 x 362985 float32: 12.6 us, with a pipeline 15.1; 52 x 31752
                 # bf16: 8.02 and 8.53; of two chunks 53247 bf16: 6.52 and 6.01 (H100). Of sums by one warp 8 bytes spill
                 # with it (7 x 32768 float16).
