@@ -257,17 +257,6 @@ def _enough(N: int) -> int:
     return min(cdiv(N, BY_WARPS_BLOCK_N), BY_WARPS_PER_SM) if FEW_ROUNDS * BY_WARPS_BLOCK_N < N else 0
 
 
-def _in_groups(problem: Problem, limits: Limits) -> bool:
-    """Whether results of more elements than half a tile are all in one, in groups that leave few lanes without any.
-
-    K is odd, and columns are too few for single warps.
-    sum 1352 x 80 x 37 bf16: 8.8 us, by programs that loop over two tiles or four 10.1 (H100).
-    """
-    M, N, K, size, accumulators = problem
-    few = cdiv(M * K, BY_WARPS_BLOCK_K) < _enough(N) * limits.sm_count
-    return accumulators < 3 and size <= 4 and K % 2 == 1 and 2 * N > MAX_IN_ONE_TILE_OF_LITTLE and few
-
-
 def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
     """Whether all elements of results, too many for a tile of ``TILED_ELEMENTS``, are one twice as large."""
     M, N, K, size, accumulators = problem
@@ -275,7 +264,7 @@ def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
     some = limits.sm_count * 4 * BLOCK_K < M * K and K * size >= SECTOR_BYTES
     few = cdiv(M * K, BY_WARPS_BLOCK_K) < _enough(N) * limits.sm_count
     few = few and M * N * K * size <= LARGE_TILE_BYTES * limits.sm_count
-    return accumulators < 3 and size <= 4 and long and some and few and not _in_groups(problem, limits)
+    return accumulators < 3 and size <= 4 and long and some and few
 
 
 def _are_odd_halves(problem: Problem, limits: Limits) -> bool:
@@ -326,7 +315,7 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
         if slower:
             block_k, warps = LARGE_TILE // block_n, LARGE_TILE_WARPS
-    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES or _in_groups(problem, limits)):
+    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES):
         block_k, warps = BLOCK_K, block_n // 16
     elif _in_one_large_tile(problem, limits) or _are_odd_halves(problem, limits):
         elements = LARGE_TILE // (LARGE_TILE_WARPS * WARP)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a launch of a reduction takes, from what its programs do. The plan chooses by it.
 
-The constants are fitted to the times of 8001 launches of 1088 problems of amax and max.dim (H100 and H200): those of a
-problem are to be in the right order, which counts more than that their times are right. Half of the 234 random problems
-among them were held out: what the estimate likes best takes 2.7 % more than the fastest there, and 2.2 % in the others.
+The constants are fitted to the times of 8667 launches of 1211 problems of amax and max.dim (H100 and H200): those of a
+problem are to be in the right order, which counts more than that their times are right. By constants that are fitted
+without it, half of 211 random problems along a dimension that is not the last takes 1.6 % more than the fastest.
 """
 
 from __future__ import annotations
@@ -11,33 +11,34 @@ from __future__ import annotations
 import math
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv
 from .launches import KNOWN_MULTIPLE, Configuration, Plan, Problem, launch
 
-# Microseconds of a launch, and of programs that share a result.
-LAUNCH_US, EXCHANGE_US = 2.58, 1.68
-# Bytes that a multiprocessor reads in a microsecond, where all read and where it has the memory for itself; the part by
-# which that takes longer in loads of less than four bytes.
-BYTES_PER_US, ALONE_BYTES_PER_US, NARROW = 34500, 422000, 5.0
+# Microseconds of a launch, of programs that share a result, and of each partial result of a thread that they merge.
+LAUNCH_US, EXCHANGE_US, PARTIAL_US = 2.74, 1.71, 0.019
+# Bytes that a multiprocessor reads in a microsecond: from memory and from the L2 cache where all read, and where it has
+# the memory for itself; the part by which that takes longer in loads of less than four bytes.
+BYTES_PER_US, L2_BYTES_PER_US, ALONE_BYTES_PER_US, NARROW = 38200, 185000, 376000, 4.0
 # Microseconds for a multiprocessor to start a program.
-START_US = 0.044
+START_US = 0.042
 # Threads of a multiprocessor, and programs, at most.
 MAX_THREADS, MAX_PROGRAMS = 2048, 32
 # Nanoseconds of a multiprocessor for a warp: of an element, of a load, of an iteration.
-ELEMENT_NS, LOAD_NS, ITERATION_NS = 0.62, 0.60, 12.3
-# The same of a word that has no register, and of a result that several warps have a part of.
-WORD_NS, RESULT_NS = 0.53, 5.3
+ELEMENT_NS, LOAD_NS, ITERATION_NS = 0.62, 0.43, 11.0
+# The same of a word that has no register, of a result that several warps have a part of, and of a class.
+WORD_NS, RESULT_NS, CLASS_NS = 0.55, 5.4, 18.0
 # The same of edges, and of each row that has them.
-EDGES_NS, EDGE_ROW_NS = 28.0, 7.7
-# The part that neighbours save of an element's time, and the part by which pipelined loads take longer.
-NEIGHBOURS_SAVE, PIPELINED = 0.43, 1.9
+EDGES_NS, EDGE_ROW_NS = 33.9, 3.7
+# The part that neighbours save of an element's time, and the parts by which loads take longer that are pipelined and
+# that are of columns of several matrices.
+NEIGHBOURS_SAVE, PIPELINED, SEVERAL_MATRICES = 0.48, 2.5, 1.35
 # The part by which all takes longer for each doubling of a thread's bytes beyond 32, and of its elements of classes
 # beyond 16.
-THICK, THICK_CLASSES = 0.33, 1.5
-# What a thread waits: microseconds for each nanosecond above.
-WAIT_US = 0.0184
-# The same for doublings of the warps that have a part of a result, for edges, neighbours and a loop.
-WARPS_US, EDGES_US, NEIGHBOURS_US, LOOP_US = 0.164, 0.58, 0.32, 0.61
+THICK, THICK_CLASSES = 0.38, 1.66
+# What a thread waits: microseconds for each nanosecond above, and for an iteration; in stages for the part of that.
+WAIT_US, ITERATION_US, STAGED = 0.0124, 0.078, 0.75
+# The same for doublings of the warps that have a part of a result, for edges, neighbours, a loop and a class.
+WARPS_US, EDGES_US, NEIGHBOURS_US, LOOP_US, CLASS_US = 0.209, 0.64, 0.26, 0.59, 0.065
 # Times of what is done at the same time are added up as numbers to this power.
 POWER = 1.5
 
@@ -54,21 +55,24 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     looped = p.splits * p.step < length
     elements, vector, results, sharing = _of_thread(problem, p)
     loads = elements / vector
+    classes = K if p.kernel == "classes" else 0
 
     saved = NEIGHBOURS_SAVE if p.neighbours > 1 else 0.0
-    body = elements * ELEMENT_NS * (1 - saved) + loads * LOAD_NS * (1 + PIPELINED * (p.stages > 1 and looped))
+    load_ns = LOAD_NS * (1 + PIPELINED * (p.stages > 1) + SEVERAL_MATRICES * (p.matrices >= 2))
+    body = elements * ELEMENT_NS * (1 - saved) + loads * load_ns
     thick = 1 + THICK * max(math.log2(elements * size / 32), 0.0)
-    if p.kernel == "classes":
+    if classes:
         thick += THICK_CLASSES * max(math.log2(elements / 16), 0.0)
     # A position and, where neighbours in memory are not in one row, an address for each load.
     words = elements * (max(size / 4, 1) + (accumulators == 2) * (looped or vector == 1) / p.neighbours)
     if p.kernel == "columns":
         words += loads * (2 if p.matrices >= 2 else vector < 2)
     ns = iterations * (body * thick + ITERATION_NS + max(words - p.registers / 2, 0.0) * WORD_NS)
-    ns += RESULT_NS * results * (sharing > 1)
+    ns += RESULT_NS * results * (sharing > 1) + CLASS_NS * classes
     if p.edge_lanes:
         ns += EDGES_NS + EDGE_ROW_NS * p.block_m / p.warps
-    wait = iterations * body * WAIT_US + WARPS_US * math.log2(sharing) + LOOP_US * looped
+    wait = iterations * (body * WAIT_US + ITERATION_US * (1 - STAGED * (p.stages > 1)))
+    wait += WARPS_US * math.log2(sharing) + LOOP_US * looped + CLASS_US * classes
     wait += NEIGHBOURS_US * (p.neighbours > 1) + EDGES_US * (p.edge_lanes > 0)
 
     read = M * N * K * size + M * K * (size + 8 * (accumulators == 2))
@@ -76,12 +80,24 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     at_once = (
         of_sm * p.warps * ns / 1000,
         max(of_sm / max(resident, 1), 1.0) * wait,
-        read / (limits.sm_count * BYTES_PER_US),
+        (read / BYTES_PER_US + _sectors(problem, p) / L2_BYTES_PER_US) / limits.sm_count,
         read / alone,
         programs / limits.sm_count * START_US,
     )
-    exchange = EXCHANGE_US if p.splits > 1 else 0.0
+    exchange = 0.0
+    if p.splits > 1:
+        partials = p.splits * (p.block_k if p.kernel in ("columns", "classes") else p.block_m)
+        exchange = EXCHANGE_US + PARTIAL_US * partials / threads
     return LAUNCH_US + sum(us**POWER for us in at_once) ** (1 / POWER) + exchange
+
+
+def _sectors(problem: Problem, p: Plan) -> float:
+    """Bytes of the sectors that programs read: two programs read those on the border of their columns."""
+    M, N, K, size, _ = problem
+    width = p.block_k * size
+    if p.kernel != "columns" or p.block_k >= K:
+        return M * N * K * size
+    return M * N * K * size * (1 + (SECTOR_BYTES - math.gcd(K * size, width, SECTOR_BYTES)) / width)
 
 
 def _of_thread(problem: Problem, p: Plan) -> tuple[float, int, float, int]:

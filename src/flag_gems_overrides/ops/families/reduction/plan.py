@@ -45,11 +45,15 @@ __all__ = [
     "with_wide_results",
 ]
 
-# By whether values or positions of columns are wanted, part of the time by the rules below which the estimate chooses.
+# By whether the estimate is fitted to them, part of the time by the rules below which it chooses: to values and
+# positions along a dimension that is not the last it is.
 # Of rows it is no better than the rules: 27 x 57584 bf16: 5.89 us by the estimate, 5.08 by the rules (H100).
-MODEL_GAIN = {True: 0.92, False: 0.8}
+MODEL_GAIN = {True: 0.95, False: 0.8}
 # Elements for each multiprocessor up to which it chooses for all others.
 MODEL_ELEMENTS = 8192
+# Bytes of a row that is read as classes by the rules, at most, to which it is fitted: few longer ones were timed.
+# amax 448 x 400 x 7 float64: 9.4 us as columns, 13.7 in classes; 4 x 289742 x 5 float16: 16.5 and 14.5 us (H100).
+MODEL_CLASSES_BYTES = 524288
 # By whether neighbours are combined in 32 bits first, elements of a thread where smaller elements are added up in 64
 # bits. prod 4411664 int16: 11.7 us with 16 elements, 13.4 with 32; 134217728 uint8: 57.6 us with 32, 65 with 16 (H100).
 WIDE_ELEMENTS = {False: 16, True: 32}
@@ -75,6 +79,9 @@ ELEMENTS = 16
 MAX_TILE_WARPS = 16
 # Columns of such a tile.
 TILE_COLUMNS = (4, 8, 16, 32)
+# Elements of a thread, and columns, of tiles that the estimate chooses among: a tile has two sectors or all columns.
+# It does not know what less costs, and such tiles are as they were timed.
+WIDE_TILES = [(elements, block_k) for elements in (8, 16, 32) for block_k in (8, 16, 32, 64)]
 # Bytes of a thread of such a tile, at most.
 MAX_TILE_BYTES = 128
 
@@ -164,14 +171,15 @@ def _is_simple(problem: Problem, launched: Plan | None) -> bool:
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """The default, and what is worth timing next to it: other kernels, and neighbours of all that are legal.
 
-    The default is by the rules, or by the estimate where it promises much: over 234 random problems it takes 1.8 % more
-    than the fastest of up to 12, by the rules alone 2.2 %.
+    The default is by the rules, or by the estimate where it promises much.
     """
     by_rules, *others = _candidates(problem, limits)
     us = {each: estimate(problem, each, limits) for each in (by_rules, *others)}
-    fitted = by_rules.kernel == "columns" and problem.K > 1 and problem.accumulators < 3
+    as_columns = by_rules.kernel == "columns" or problem.N * problem.K * problem.itemsize <= MODEL_CLASSES_BYTES
+    fitted = problem.K > 1 and problem.accumulators < 3 and as_columns
     # Sums of classes spill where programs have more than by the rules: 25995 x 831 x 5 bf16.
-    default = min(us, key=lambda each: us[each] if each.kernel == by_rules.kernel or not fitted else math.inf)
+    known = [each for each in us if each.kernel == "columns" or each in kinds(problem, limits)]
+    default = min(known if fitted else us, key=lambda each: us[each])
     most = math.inf if fitted else MODEL_ELEMENTS
     if _elements(problem, limits) > most or us[default] >= MODEL_GAIN[fitted] * us[by_rules]:
         default = by_rules
@@ -228,12 +236,20 @@ def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             continue
         if not moments and _is_part_of_a_sector(problem, block_k, limits):
             continue
-        threads = max(block_k * power_of_2(problem.N) // each, WARP)
-        warps = min(threads // WARP, MAX_TILE_WARPS)
-        elements = max(block_k * power_of_2(problem.N) // (warps * WARP), 1)
-        # A position for each element too spills 16 bytes in 64 registers.
-        occupancy = OCCUPANCY // (2 if problem.accumulators == 2 and elements > ELEMENTS else 1)
-        yield Configuration("columns", elements, warps, occupancy, 1, block_k, False)
+        yield _tile(problem, each, block_k)
+    if problem.K > 1 and not moments:
+        wide = min(problem.K * problem.itemsize, 2 * SECTOR_BYTES)
+        yield from (_tile(problem, *each) for each in WIDE_TILES if each[1] * problem.itemsize >= wide)
+
+
+def _tile(problem: Problem, each: int, block_k: int) -> Configuration:
+    """All elements of ``block_k`` columns, ``each`` to a thread or more."""
+    lanes = block_k * power_of_2(problem.N)
+    warps = min(max(lanes // (each * WARP), 1), MAX_TILE_WARPS)
+    elements = max(lanes // (warps * WARP), 1)
+    # A position for each element too spills 16 bytes in 64 registers.
+    occupancy = OCCUPANCY // (2 if problem.accumulators == 2 and elements > ELEMENTS else 1)
+    return Configuration("columns", elements, warps, occupancy, 1, block_k, False)
 
 
 def _is_part_of_a_sector(problem: Problem, block_k: int, limits: Limits) -> bool:
