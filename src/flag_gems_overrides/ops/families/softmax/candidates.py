@@ -31,7 +31,7 @@ MAX_OF_ROW = {1: 32, 2: 16}
 # softmax 8388608 x 15 bf16: 202 us with 4, with 16 334 (H100).
 MAX_OF_SHORT_ROW = 4
 # The same of programs that share a row, or read it twice, by (bytes of an element, inputs).
-MAX_OF_SHARE = {(2, 1): 64, (2, 2): 32, (4, 1): 32, (4, 2): 16, (8, 1): 16, (8, 2): 16}
+MAX_OF_SHARE = {(2, 1): 64, (2, 2): 32, (4, 1): 32, (4, 2): 32, (8, 1): 16, (8, 2): 16}
 # Registers that a thread may be limited to. More than 80 leave a program of 32 warps none.
 REGISTERS = (64, 72, 80, 128)
 # Programs of a group that hold a row, at most: more wait for longer than reading again takes.
@@ -42,13 +42,16 @@ ROW_BYTES = (32, 64, 128, 256, 512)
 # softmax 64 x 16384 x 64 bf16: 114 us with 64 elements, with 32 126 (H200).
 LOOPED = {
     (2, 1): (Shape(32, 4, 128, stages=3, vec_bytes=8), Shape(32, 8, 128), Shape(64, 4, 168)),
-    (2, 2): (Shape(32, 8, 128), Shape(32, 4, 128)),
+    (2, 2): (Shape(32, 8, 128), Shape(32, 4, 128), Shape(32, 16, 128)),
     (4, 1): (Shape(32, 8, 128), Shape(16, 8, 128)),
-    (4, 2): (Shape(16, 8, 128), Shape(16, 16, 128)),
+    (4, 2): (Shape(16, 8, 128), Shape(16, 16, 128), Shape(32, 8, 128)),
     (8, 1): (Shape(8, 8, 128), Shape(8, 4, 128)),
     (8, 2): (Shape(8, 8, 128),),
 }
-# Loads of all inputs in a loop, at most: more spill 100 to 440 bytes, for each has an address that advances.
+# Bytes of a row of a block that is loaded ahead, at least.
+# softmax 63 x 9347 x 8 bf16: 25 us ahead by rows of 16 bytes, not ahead 14.5 (H100).
+MIN_AHEAD_BYTES = 64
+# Loads of all inputs of columns in a loop, at most: more spill 100 to 440 bytes, for each has an address that advances.
 MAX_LOOPED_LOADS = 8
 # The same of columns loaded one by one: more registers are no faster, more elements spill.
 LOOPED_SINGLY = Shape(8, 8, 64)
@@ -88,6 +91,9 @@ def candidates(problem: Problem, limits: Limits) -> Iterator[tuple[Configuration
 def spills(problem: Problem, configuration: Configuration, launched: Launched, limits: Limits) -> bool:
     """Whether a thread may need more registers than it has. What just fits on sm_90 does not on sm_80 and sm_100."""
     available = getattr(launched, "registers", 0) or min(limits.registers_per_sm // (launched.warps * WARP), 255)
+    looped = isinstance(launched, Split) and launched.looped and not launched.contiguous
+    if looped and launched.vec > 1 and launched.depth * problem.inputs > MAX_LOOPED_LOADS:
+        return True
     if isinstance(launched, (Short, Split)) or configuration.kernel == "rows":
         return registers_of(problem, launched, limits) > available
     return False
@@ -139,7 +145,7 @@ def _shares_of_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]
         if warps == 8:
             for looped in _by_least_registers(problem, found, limits):
                 at_once = resident(Shape(elements, warps, looped.registers), limits)
-                for rows in _powers(1, min(M, 16)):
+                for rows in sorted({*_powers(1, min(M, 16)), min(M, 16)}):
                     if 1 < at_once // rows < held:
                         yield looped._replace(group=at_once // rows)
 
@@ -159,11 +165,12 @@ def _by_least_registers(problem: Problem, found: Configuration, limits: Limits) 
 
 def _long_rows(problem: Problem) -> Iterator[Configuration]:
     """A row as one long column, by two launches."""
-    yield _interleaved(problem)
+    yield from _interleaved(problem)
 
 
-def _interleaved(problem: Problem) -> Configuration:
-    return Configuration("interleaved", VECTOR_BYTES // problem.itemsize * 4 // problem.inputs, 4, group=32)
+def _interleaved(problem: Problem) -> Iterator[Configuration]:
+    for group in (32, 16, 8):
+        yield Configuration("interleaved", VECTOR_BYTES // problem.itemsize * 4 // problem.inputs, 4, group=group)
 
 
 def _short(problem: Problem) -> Iterator[Configuration]:
@@ -206,24 +213,34 @@ def _widths(K: int, size: int) -> list[int]:
 
 def _loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Blocks of columns of one program that reads them twice, and of groups that hold them or read them twice."""
-    M, N, K, size, inputs = problem
+    _, _, K, size, inputs = problem
     for shape, block_k in itertools.product(LOOPED[size, inputs], _widths(K, size)[:4]):
+        if shape.stages > 1 and block_k * size < MIN_AHEAD_BYTES:
+            continue
         vec = math.gcd(K, shape.vec_bytes // size, block_k)
-        elements = min(shape.elements, MAX_LOOPED_LOADS // inputs * vec)
+        # 16 bytes of 80 x 12000 x 24 bf16 spill by 16 warps and 16 columns, of which some are none.
+        if size == 2 and shape.warps == 16 and K % block_k:
+            continue
+        all_elements = {min(shape.elements, MAX_LOOPED_LOADS // inputs * vec), shape.elements}
         if vec == 1 and size < 8:
             tight = limits.capability[0] == 9 and block_k >= MIN_SINGLY
             shape = LOOPED_SINGLY if tight else LOOPED_SINGLY._replace(registers=80)
-            elements = shape.elements
+            all_elements = {shape.elements}
         elif limits.capability[0] != 9:
-            elements = max(elements // 2, vec)
-        shape = shape._replace(elements=elements)
-        at_once, blocks = resident(shape, limits), M * cdiv(K, block_k)
-        held = cdiv(N * block_k, elements * shape.warps * WARP)
-        found = Configuration("split", elements, shape.warps, shape.registers, vec, block_k, 1, shape.stages)
-        yield found
-        for group in sorted({held, *(at_once // min(each, blocks) for each in (4, 8, 16, blocks))}):
-            if 1 < group <= min(held, at_once):
-                yield found._replace(group=group)
+            all_elements = {max(min(all_elements) // 2, vec)}
+        for elements in sorted(all_elements):
+            yield from _in_groups(problem, shape._replace(elements=elements), vec, block_k, limits)
+
+
+def _in_groups(problem: Problem, shape: Shape, vec: int, block_k: int, limits: Limits) -> Iterator[Configuration]:
+    M, N, K, *_ = problem
+    at_once, blocks = resident(shape, limits), M * cdiv(K, block_k)
+    held = cdiv(N * block_k, shape.elements * shape.warps * WARP)
+    found = Configuration("split", shape.elements, shape.warps, shape.registers, vec, block_k, 1, shape.stages)
+    yield found
+    for group in sorted({held, *(at_once // min(each, blocks) for each in (4, 8, 16, blocks))}):
+        if 1 < group <= min(held, at_once):
+            yield found._replace(group=group)
 
 
 def _blocks(problem: Problem, limits: Limits) -> Iterator[Configuration]:
@@ -244,6 +261,6 @@ def _long(problem: Problem) -> Iterator[Configuration]:
     """Long columns as they lie, by several launches."""
     _, _, K, size, inputs = problem
     if K <= MAX_INTERLEAVED:
-        yield _interleaved(problem)
+        yield from _interleaved(problem)
     else:
         yield Configuration("strided", VECTOR_BYTES // size * 4 // inputs, 4, group=8)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a launch of softmax takes: what memory moves, what multiprocessors do, and what programs wait for.
 
-The constants are fitted to 3700 times of 1060 problems on one H100 (torch 2.11, Triton 3.6). What they
-choose takes 2.2 % longer than the fastest that was timed, of problems that they are not fitted to.
+The constants are fitted to 4400 times of 1130 problems on H100 (torch 2.11, Triton 3.6). What they choose
+among what was timed takes 2.2 % longer than the fastest, of problems that they are not fitted to.
 """
 
 from __future__ import annotations
@@ -28,27 +28,40 @@ from .launches import (
 # Programs of a multiprocessor at once, at most.
 MAX_RESIDENT = 32
 # Registers of a thread next to its elements, and for the edges of a row that starts anywhere, by bytes of an element.
-BASE_REGISTERS, EDGE_REGISTERS = 32, {2: 8, 4: 8, 8: 32}
+BASE_REGISTERS, EDGE_REGISTERS = 32, {2: 8, 4: 8, 8: 40}
 # Registers for an element, by its bytes. 16 bits are partly packed, but not where a group holds a row.
-REGISTERS_OF_ELEMENT = {2: 0.75, 4: 1.0, 8: 2.0}
+REGISTERS_OF_ELEMENT = {2: 0.8, 4: 1.0, 8: 2.0}
 
 # Instructions of a warp for an element, by kernel; share of them that reading it again adds.
-INSTRUCTIONS = {"blocks": 20.0, "columns": 17.3, "single": 15.5, "side": 14.6, "rows": 11.2, "looped rows": 8.3}
-OTHER_INSTRUCTIONS, AGAIN = 13.0, 0.7
+INSTRUCTIONS = {
+    "looped columns": 17.3,
+    "single": 17.0,
+    "blocks": 16.2,
+    "columns": 16.2,
+    "side": 15.2,
+    "interleaved": 14.8,
+    "looped rows": 9.4,
+    "rows": 9.2,
+}
+OTHER_INSTRUCTIONS, AGAIN = 12.5, 0.1
 # What float64 adds to them; the share of them that a gradient takes; those of a load or a store.
-OF_FLOAT64, OF_GRADIENT, OF_ACCESS = 4.1, 0.78, 5.3
-# Instructions of warps, and lines, of a multiprocessor in a microsecond: four and one for each cycle.
-ISSUED_PER_US, LINES_PER_US = 6800, 1700
-# Bytes that memory moves in a microsecond, for each multiprocessor.
-BYTES_PER_US = 26400
+OF_FLOAT64, OF_GRADIENT, OF_ACCESS = 3.8, 0.58, 4.1
+# Instructions of warps, and lines, of a multiprocessor in a microsecond: nearly four and one for each cycle.
+ISSUED_PER_US, LINES_PER_US = 6470, 1430
+# Bytes that memory moves in a microsecond, for each multiprocessor; what a last wave that is not full takes of a full.
+BYTES_PER_US, LAST_WAVE = 27900, 0.38
 # Microseconds of a launch, of each after it, of programs that run at once, and of the start of a program.
-LAUNCH_US, LATER_LAUNCH_US, AT_ONCE_US, PROGRAM_US = 2.82, 6.85, 0.34, 0.0467
-# Microseconds that a program waits for loads after the first, for its warps, and for an instruction.
-LOAD_US, EXCHANGE_US, INSTRUCTION_US = 0.07, 0.284, 0.00071
+LAUNCH_US, LATER_LAUNCH_US, AT_ONCE_US, PROGRAM_US = 2.86, 4.76, 0.67, 0.0469
+# Microseconds that a program waits for loads after the first, and for an instruction.
+LOAD_US, INSTRUCTION_US = 0.126, 0.0007
+# The same for its warps: once, and for each.
+EXCHANGE_US, EXCHANGE_WARP_US = 0.094, 0.04
 # The same for its group: once, for each program of it, and for each further round of what the others found.
-GROUP_US, GROUP_PROGRAM_US, GROUP_READ_US = 1.97, 0.00565, 0.385
+GROUP_US, GROUP_PROGRAM_US, GROUP_READ_US = 1.83, 0.0101, 0.33
+# The share of a group's wait that remains where the next item is loaded meanwhile.
+WAITED_AHEAD = 0.7
 # What overlaps is added by this exponent: 1 is the sum, infinity the longest.
-OVERLAP = 1.5
+OVERLAP = 1.4
 
 
 class Work(NamedTuple):
@@ -58,7 +71,7 @@ class Work(NamedTuple):
     items: int  # shares of programs
     programs: int
     warps: int
-    resident: int  # programs of a multiprocessor at once
+    at_once: int  # items that the device has at once
     elements: float  # of each input that a thread goes through, whether they exist or not, for an item
     loads: float  # of a thread for an item, of each input; as far as they exist
     rounds: int  # loads of an item one after the other
@@ -90,7 +103,7 @@ def registers_of(problem: Problem, launched: Launched, limits: Limits) -> float:
     each = max(REGISTERS_OF_ELEMENT[size], 1.0 if shared else 0.0)
     need = BASE_REGISTERS + held * each * (1 if limits.capability[0] == 9 else 1.3)
     if launched.prefetch:
-        need += held * size / 4
+        need += held * size * 3 / 16
     if launched.contiguous:
         return need + (EDGE_REGISTERS[size] if launched.unaligned else 0)
     # A load of less than 16 bytes has a mask of its own.
@@ -154,13 +167,15 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         rounds = cdiv(tiles, p.depth)
         elements = rounds * p.depth * vec
     registers = math.ceil((registers or registers_of(problem, p, limits)) / 8) * 8
-    at_once = min(limits.registers_per_sm // (registers * threads), limits.threads_per_sm // threads, MAX_RESIDENT)
+    resident = min(limits.registers_per_sm // (registers * threads), limits.threads_per_sm // threads, MAX_RESIDENT)
+    # Programs that wait for each other, or load ahead, are as many as the device has.
+    persistent = isinstance(p, Split) and (group > 1 or (p.stages > 1 and not p.looped))
     return Work(
         kernel,
         items,
         programs or items,
         p.warps,
-        max(at_once, 1),
+        programs if persistent else max(resident, 1) * limits.sm_count,
         elements,
         elements / vec * exist,
         rounds,
@@ -201,6 +216,7 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     M, N, K, size, inputs = problem
     w = work(problem, launched, limits)
     turns = cdiv(w.items, limits.sm_count)  # items of the multiprocessor that has most
+    waves = cdiv(w.items, w.at_once)
     # Instructions of a warp for an item.
     computed = w.elements * INSTRUCTIONS.get(w.kernel, OTHER_INSTRUCTIONS) * (1 + (w.passes - 1) * AGAIN)
     computed *= (1 + OF_FLOAT64 if size == 8 else 1.0) * (OF_GRADIENT if inputs == 2 else 1.0)
@@ -208,22 +224,25 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     instructions = computed + accesses * OF_ACCESS
     # From an item's first load to its last store.
     waited = (w.rounds * w.passes - 1) * LOAD_US * (0.5 if w.ahead else 1)
-    waited += (
-        w.exchanges * EXCHANGE_US * (1 + w.warps / 16) + instructions * INSTRUCTION_US * max(w.warps / 4, 1) ** 0.5
-    )
+    waited += instructions * INSTRUCTION_US * max(w.warps / 4, 1) ** 0.5
+    waited += w.exchanges * (EXCHANGE_US + EXCHANGE_WARP_US * w.warps)
     launches = LAUNCH_US + (w.launches - 1) * LATER_LAUNCH_US
     if w.group > 1:
-        waited += (GROUP_US + GROUP_PROGRAM_US * w.group + GROUP_READ_US * (w.reads - 1)) * (0.7 if w.ahead else 1)
+        waited += (GROUP_US + GROUP_PROGRAM_US * w.group + GROUP_READ_US * (w.reads - 1)) * (
+            WAITED_AHEAD if w.ahead else 1
+        )
         launches += AT_ONCE_US
     # What is read again, and L2 does not hold.
     read = M * N * K * size * inputs
-    at_once = read * min(w.resident * limits.sm_count / w.items, 1)
-    again = (w.passes - 1) * min(at_once / limits.l2_bytes, 1) ** 2
+    between = read if w.launches > 1 else read * min(w.at_once / w.items, 1)
+    again = (w.passes - 1) * min(between / limits.l2_bytes, 1) ** 2
+    # Of the last wave fewer programs load.
+    slower = w.excess * (1 + LAST_WAVE * (waves * w.at_once / w.items - 1 if waves > 1 else 0))
     parts = (
-        (read * (1 + again) + M * N * K * size) * w.excess / (BYTES_PER_US * limits.sm_count),
+        (read * (1 + again) + M * N * K * size) * slower / (BYTES_PER_US * limits.sm_count),
         turns * w.warps * instructions / ISSUED_PER_US,
         turns * w.warps * accesses * w.lines / LINES_PER_US,
-        (cdiv(turns, w.resident) - 1) * waited,
+        (waves - 1) * waited,
         w.programs / limits.sm_count * PROGRAM_US,
     )
     return launches + waited + sum(part**OVERLAP for part in parts) ** (1 / OVERLAP)
