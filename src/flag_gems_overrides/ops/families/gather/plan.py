@@ -100,6 +100,9 @@ TILES_OF_IMAGES = ((1, 4), (2, 4), (4, 4), (2, 16), (4, 16))
 FLATS = ((4, 4, 1), (8, 4, 1), (4, 2, 1), (2, 4, 1), (1, 4, 1))
 # The same of 16 bits, in pairs of positions.
 FLAT_PAIRS = ((4, 4, 2), (8, 4, 2), (4, 2, 2), (2, 4, 2))
+# Positions at least of an image of such pairs that is no whole sectors: warps write several short images in parts.
+# 39485 x 7 x 42 bfloat16: 29.4 us, filled 21.4 (H100).
+MIN_PAIRED = 256
 # Warps of images in order.
 IN_ORDERS = (4, 8, 2)
 # Vectors, warps, programs and classes of images of several classes.
@@ -168,7 +171,8 @@ def _candidates(problem: Problem) -> Iterator[Configuration]:
         return
     for vectors, per_sm in TILES_OF_IMAGES:
         yield TILE._replace(vectors=vectors, per_sm=per_sm)
-    pairs = problem.size == 2 and problem.K % 2 == 0
+    whole = problem.K * problem.size % SECTOR_BYTES == 0 or problem.K >= MIN_PAIRED
+    pairs = problem.size == 2 and problem.K % 2 == 0 and whole
     for warps, per_sm, positions in (*FLATS, *(FLAT_PAIRS if pairs else ())) if problem.N > 1 else ():
         yield FLAT._replace(warps=warps, per_sm=per_sm, positions=positions)
     for warps in IN_ORDERS if problem.size > 2 else ():
