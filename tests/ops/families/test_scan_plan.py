@@ -31,6 +31,25 @@ def test_columns_that_share_sectors_are_in_wide_pieces(problem, lanes, depth):
     assert choose(problem, H200) == Configuration("segments", 1, lanes, depth, 8)
 
 
+@pytest.mark.parametrize(
+    ("problem", "columns"),
+    [
+        (Problem(8192, 64, 457, 2), Configuration("segments", 1, 64, 8, 16)),
+        (Problem(884, 1158, 147, 2), Configuration("segments", 1, 128, 16, 16)),
+        (Problem(1037, 464, 35, 8), Configuration("segments", 1, 64, 16, 8)),
+    ],
+)
+def test_more_warps_or_all_columns(problem, columns):
+    """8192 x 64 x 457 bf16 487 us by 128 columns in two steps, so 383; 884 x 1158 x 147 bf16 396 us by 8 warps, so 315;
+    1037 x 464 x 35 float64 169 us by a warp's columns, so 102 (H100)."""
+    assert choose(problem, H200) == columns
+
+
+def test_a_program_for_each_row_that_would_be_shared_in_one_step():
+    """57 x 16384 float32 7.95 us by eight programs for each row, so 7.04 (H100)."""
+    assert choose(Problem(57, 16384, 1, 4), H200) == Configuration("segments", 4, 128, 8, 16)
+
+
 @pytest.mark.parametrize("size", [2, 4])
 def test_twice_as_wide_pieces_of_many_rows(size):
     """61 x 1024 x 2483 bf16 398 us by 128 columns, so 323 (H100)."""

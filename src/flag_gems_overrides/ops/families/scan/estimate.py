@@ -22,18 +22,21 @@ from .launches import (
     vector,
 )
 
-# Fitted to 272 launches of 99 problems on an H200: the launch of the lowest estimate took at most 1.064 times as long
-# as a problem's fastest launch, and 1.004 times on average.
+# Chosen among 1313 launches of 207 problems on an H100 and an H200, which were also fitted to: the launch of the lowest
+# estimate took 1.021 times as long as a problem's fastest (geometric mean).
 
 # Microseconds of a launch, with what is before and after its loop.
 LAUNCH_US = 2.0
 # Microseconds of a second launch, which waits for the first. 1 x 175128 int64: 6.45 us in chunks, shared 7.99.
-SECOND_LAUNCH_US = 2.0
+# Without PDL: that of one with PDL and the 1.1 us that PDL saves. Not timed on other devices.
+SECOND_LAUNCH_US = 2.6
 # The same with PDL, where it has started by then. PDL saves about 1.1 us, but chunks that are better by half a
 # microsecond or less gain nothing: 1 x 197526 float32 5.44 us, shared 5.41 (H100).
 SECOND_LAUNCH_WITH_PDL_US = 1.5
 # Microseconds of a step of a program: the latency of its loads.
 LOAD_US = 0.5
+# Microseconds until a program begins where another ends.
+WAVE_US = 0.2
 # Microseconds of each element of a thread in a step: a thread adds one after the other.
 ELEMENT_US = 0.007
 # The same of columns, where each element is a load of its own.
@@ -49,7 +52,7 @@ INTERLEAVED_US = 0.2
 INTERLEAVED_ELEMENT_US = 0.014
 # Microseconds of each tile after the first of a row that a warp has for itself.
 # 16 x 611 float32: 3.4 us with 5 tiles to a warp, 3.0 in 4 warps with 2 (H200).
-UNIT_TILE_US = 0.1
+UNIT_TILE_US = 0.15
 # The same of rows of 2 bytes with edges. 240 x 402 float16: 3.52 us by a warp for each row, 3.23 by two (H100).
 EDGES_TILE_US = 0.2
 # Such rows for each multiprocessor, at most.
@@ -72,6 +75,9 @@ EXCHANGE_WORD_US = 0.0015
 FIRST_EXCHANGE_US = 1.4
 # The share of each program of the group. 196560 float32: 5.6 us in 192 programs, 5.2 in 96 of twice as many warps.
 FIRST_MEMBER_US = 0.003
+# Share of all work that programs which share a row in one step add: none stores before all have loaded.
+# 57 x 16384 float32: 7.95 us by eight programs for each row, 7.04 by one (H100).
+APART = 0.4
 # Times that the exchange takes for sums of int64: two words, the second of which has no latency of its own.
 # 130 x 16384 int32: 16.7 us by four programs for each row (H100).
 EXCHANGE_OF_TWO_WORDS = 1.5
@@ -105,6 +111,9 @@ ELEMENT_INSTRUCTIONS, ROW_INSTRUCTIONS, COLUMN_INSTRUCTIONS = 4, 40, 10
 FLAT_INSTRUCTIONS = 22
 # For an element of few columns as they lie: True for whole vectors (counted, not timed).
 INTERLEAVED_INSTRUCTIONS = {True: 12, False: 25}
+# More for the latter, for each cache line that a warp loads at once: the elements of a thread are apart.
+# 21168 x 1901 x 5 bfloat16: 421 us by 20 lines, 322 by 10 (H100).
+LINE_INSTRUCTIONS = 0.5
 # For an element of several [N, K] of few columns.
 # 205085 x 16 x 8 bfloat16: 47.1 us with two vectors to a thread, 74.4 with one (H100).
 STACKED_INSTRUCTIONS = 20
@@ -172,6 +181,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         instructions = FLAT_INSTRUCTIONS
     if isinstance(found, Interleaved):
         instructions, accesses = INTERLEAVED_INSTRUCTIONS[N * K % found.vec == 0], K
+        if N * K % found.vec:
+            instructions += LINE_INSTRUCTIONS * _lines(problem, configuration)
     if isinstance(found, Stacked):
         words = 2 * power_of_2(K) + 1
         instructions = STACKED_INSTRUCTIONS + STACKED_WORD_INSTRUCTIONS * words / configuration.elements
@@ -206,6 +217,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         if isinstance(found, Interleaved | Stacked):
             step = wide * (INTERLEAVED_US + tile * INTERLEAVED_ELEMENT_US)
     if isinstance(found, Shared):
+        work *= 1 + APART / found.steps if K == 1 else 1
         exchange = EXCHANGE_US + EXCHANGE_WARP_US * found.warps
         exchange += 0 if K == 1 else EXCHANGE_WORD_US * found.group * found.lanes
         exchange *= EXCHANGE_OF_TWO_WORDS if size == 8 and integer else 1
@@ -331,5 +343,5 @@ def _overlapped(moved: float, step: float, steps: int, programs: float, resident
     whole = math.ceil(programs) if programs < 4 else programs
     if whole <= resident:
         return step + (steps - 1) * step / overlap + per_program * whole
-    waited = (whole / resident - 1) * steps * step
+    waited = (whole / resident - 1) * (steps * step + WAVE_US)
     return steps * step + ((per_program * whole) ** overlap + waited**overlap) ** (1 / overlap)

@@ -67,6 +67,8 @@ CHUNKS = ((4, 64), (8, 64))
 # Bytes of the neighbouring columns of a tile, where threads have segments of columns. A tile has two columns at least.
 # In narrow tiles a small problem has fewer rows to a thread and more programs.
 COLUMN_BYTES = (128, 64, 32, 4)
+# Columns K at most for the narrowest. 9 x 256 x 72 bfloat16: 5.01 us by 4 bytes, 3.84 by 32 (H100).
+MAX_NARROW_TILES = 64
 
 # Wide pieces of columns. Programs side by side share sectors of columns. Once the programs drift apart, L2 no longer
 # holds a sector for the second program. Wide pieces share fewer sectors. An element is a load of its own.
@@ -99,6 +101,12 @@ WIDER_STEPS = 14
 # Programs of a multiprocessor that these need at least. 20 x 4096 x 1001 bfloat16, 80 programs: 240 us, otherwise 197
 # (H100).
 WIDER_PROGRAMS = 2
+# Twice the warps instead, where no other columns fill them. 884 x 1158 x 147 bfloat16: 315 us, by 8 warps 396 (H100).
+# All rows of columns of 16 bits in one step by these warps: rows of a thread at most.
+# 8192 x 64 x 457 bfloat16: 383 us by 8 rows of 64 columns, in two steps 487 (H100).
+ONE_STEP_HALVES = 8
+# Programs of a multiprocessor that these need at least. Fewer were not timed.
+ONE_STEP_PROGRAMS = 256
 # Rows of a thread at most, where 16 warps have all rows of a piece of odd columns of int64 sums in one step.
 # 146 x 76 x 1691 int64: 115 us, otherwise 137; 13 rows, 100 x 100 x 1500 int64: 108 us, otherwise 95 (H100).
 ONE_STEP_ROWS = 10
@@ -330,7 +338,7 @@ def _most_warps(problem: Problem, limits: Limits) -> int:
 
 
 def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    M, N, K, size, *_ = problem
+    M, N, K, size, integer, _ = problem
     vec, _ = vector(problem)
     # A copy of a narrower input reads whole vectors too. 30136 x 1 x 56 bool: 10.7 us by two elements to a thread.
     widest = problem.input_size if N == 1 else size
@@ -352,7 +360,8 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         if few and MIN_LONE_ROWS <= N <= MAX_LONE_ROWS:
             column = Configuration("segments", 1, 1, 0, MAX_WARPS)
             yield from _steps(problem, column, cdiv(N, column.units))
-    pieces = {max(piece // each, 2) for piece in COLUMN_BYTES for each in (size, problem.input_size)}
+    widths = COLUMN_BYTES if K <= MAX_NARROW_TILES else COLUMN_BYTES[:-1]
+    pieces = {max(piece // each, 2) for piece in widths for each in (size, problem.input_size)}
     for lanes in sorted({min(power_of_2(K), piece) for piece in pieces}):
         # A warp has one row of the tile, or several. A thread's neighbours are in one row.
         elements = max(min(lanes // WARP, vec), 1)
@@ -366,8 +375,10 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 if depth < tiles:
                     yield Configuration("segments", elements, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
-    if MAX_FEW_COLUMNS < K <= MAX_ALL_COLUMNS and size <= 4 and not _is_in_l2(problem, limits):
+    in_memory = MAX_FEW_COLUMNS < K <= MAX_ALL_COLUMNS and not _is_in_l2(problem, limits)
+    if in_memory and (size <= 4 or (2 * K <= MAX_ALL_COLUMNS and not integer)):
         yield from _all_columns(problem)
+    if in_memory and size <= 4:
         # 399648 x 114 bfloat16: 122 us, by 64 columns 166 (H100).
         yield from _together(problem, min(vec, power_of_2(K) // WARP or 1), power_of_2(K), limits)
     if vec == K > 2:
@@ -461,9 +472,15 @@ def _wide(problem: Problem, limits: Limits) -> Configuration | None:
         wide = at_once
     else:
         wide = wider if size <= 4 and enough and many else wide
+        if size == 2 and not enough and cdiv(N, wide.step(K)) >= 2 * WIDER_STEPS:
+            wide = wide._replace(warps=MAX_WARPS)
         if wide.lanes >= K:
             return None
     steps = cdiv(N, wide.step(K))
+    at_once = Configuration("segments", 1, WIDE_COLUMNS // 2, ONE_STEP_HALVES, MAX_WARPS)
+    many = M * cdiv(K, at_once.lanes) >= ONE_STEP_PROGRAMS * limits.sm_count
+    if size == 2 and many and steps > 1 and at_once.step(K) >= N and _has_few_idle(problem, at_once):
+        return at_once._replace(depth=cdiv(N, at_once.units))
     if steps < WIDE_STEPS:
         one_step, few_rows = _one_step(problem, wide.lanes, rows), WIDE_STEP_ROWS[int64] > N
         if one_step:
