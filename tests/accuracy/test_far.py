@@ -89,7 +89,7 @@ def only_last(monkeypatch, device_with):
 # thread, and columns of which the last element is far from the first.
 @each(
     "shape, dim",
-    [((32771, 65536), 1), ((40003, 512, 128), 1), ((33 * 2**26,), 0), ((2**29 + 9, 5), 1), ((2**18, 2**13 + 8), 0)],
+    [((32771, 65536), 1), ((40003, 512, 128), 1), ((9 * 2**28,), 0), ((2**29 + 9, 5), 1), ((2**18, 2**13 + 8), 0)],
 )
 def test_reductions(shape, dim, only_last):
     only_last(1)
@@ -104,7 +104,7 @@ def test_reductions(shape, dim, only_last):
     assert (smallest, largest) == (0, 1)
 
 
-@each("shape", [(70001, 10240, 3), (1, 10965 * 2**16, 3)])
+@each("shape", [(70001, 10240, 3), (1, 65 * 2720 * 2**12, 3)])
 def test_reductions_of_few_columns_as_they_lie(shape, only_last):
     """The last split has the last element."""
     only_last(1)
@@ -159,7 +159,7 @@ SOFTMAXES = [
     ((2**21 + 5, 1025), (1, 1)),
     ((70001, 500, 64), (8, 8)),
     ((1, 64, 2**25 + 2**20), (1, 1)),
-    ((1, 17920, 2**17 + 64), (30, 20)),
+    ((1, 17920, 2**17 + 64), (35, 35)),
     ((2**31 // 87 + 2**14, 29, 3), (1, 1)),
 ]
 

@@ -28,7 +28,7 @@ SHAPES = [
     ((2, 8202), torch.float32, 2),
     ((2, 9000), torch.float32, 1),
     ((16, 9001), torch.bfloat16, 0),
-    ((9, 20008), torch.float16, 0),
+    ((12, 20008), torch.float16, 0),
     ((4, 20000), torch.float32, 0),
     ((7, 9004), torch.float16, 0),
 ]

@@ -198,11 +198,13 @@ SEVERAL_SHARES = batch_norm.plan.Configuration("groups", 1, 1, 1, 24)
 GRADIENT_LOOP = LOOP._replace(vectors=1, block_d=1, block_hw=1024)
 FEW = group_norm.plan.Configuration("few", 1, 2, block_d=4, block_hw=4)
 CHANNELS = group_norm.plan.Configuration("channels", 1, stages=3)
+HELD_GROUPS = group_norm.plan.Configuration("rows", 2, vec=4, programs_per_sm=1)
 WHOLE = softmax.launches.Configuration("short", 20, 2, vec=2)
 FEW_COLUMNS = softmax.launches.Configuration("interleaved", 8, 4, group=32)
 STRIDED = softmax.launches.Configuration("strided", 8, 1, group=32)
 BLOCKS = softmax.launches.Configuration("blocks", 16, 1, 64)
 SINGLY = softmax.launches.Configuration("split", 4, 1, 64, block_k=8)
+COLUMNS = softmax.launches.Configuration("split", 16, 4, 128, 4, block_k=16)
 LARGE = [
     ("layer_norm_backward 5x9001 normalized=1 bfloat16", norm, TWICE),
     ("layer_norm_backward 33x100 normalized=1 float32", norm, TWICE),
@@ -240,6 +242,9 @@ LARGE = [
     ("log_softmax 2x301x9 dim=1 bfloat16", softmax, SINGLY._replace(group=3)),
     ("softmax_backward 2x301x9 dim=1 bfloat16", softmax, SINGLY._replace(group=3)),
     ("log_softmax_backward 2x301x9 dim=1 float32", softmax, SINGLY),
+    ("softmax 2x96x64 dim=1 float32", softmax, COLUMNS),
+    ("softmax 2x192x64 dim=1 float32", softmax, COLUMNS._replace(group=2)),
+    ("group_norm_backward 3x8x77 groups=2 float32", group_norm, HELD_GROUPS),
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),
     ("amax 3001x3 dim=1 float32", reduction, SHORT),

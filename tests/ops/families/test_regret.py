@@ -13,8 +13,8 @@ from flag_gems_overrides.perf.statistics import geomean
 from flag_gems_overrides.perf.tune.families import FAMILIES
 
 RECORDS = Path(__file__).parents[3] / "benchmark" / "records" / "nvidia-h100-80gb-hbm3"
-# Of the problems whose choice was timed: geometric mean of its time over the fastest's, and the share of problems that
-# have it within 10 %. A change that makes plans worse fails here, without a GPU; one that makes them better lowers these.
+# Of the problems whose choice was timed: geometric mean of its time over the fastest's, and the share of problems
+# within 10 % of it. A change that makes plans worse fails here, without a GPU; a better one lowers these.
 BOUNDS = {
     "softmax": (1.03, 0.93),
     "norm": (1.03, 0.93),
