@@ -64,7 +64,10 @@ BARRIER_US = 0.038
 # Microseconds of each tile of a program that reads its group twice, beside its loads.
 LOOP_US = 0.062
 # Microseconds of a launch with two kinds of programs, beside its work.
-FEW_US = 0.49
+FEW_US = 0.2
+# The part of what the slower of these programs has more to do than the mean that is waited for. 208 x 64 x 5 bf16 in 8
+# groups: 5.6 us with two channels to a program, 4.7 with one (H100).
+SLOWEST = 0.3
 # Lines of L1 that a program of channels looks up in a microsecond. 3608 x 32 bf16 in 32 groups: 8.1 us, as tiles 6.4
 # (H100).
 LINES_PER_US = 1400.0
@@ -102,6 +105,11 @@ ROW_BACKWARD = 32.0
 SHUFFLE = 0.62
 # of a sum between warps.
 EXCHANGE = 11.0
+# Factor of a tile's instructions where channels have one element of at most 32 bits. 1338920 x 67 bf16: 287 us as
+# tiles, as it lies 315 (H100).
+SINGLES = 0.5
+# The same where channels are in two chunks. 60000 x 16 x 17 bf16 in 8 groups: 75 us, as it lies 130 (H100).
+CHUNKED = 0.8
 # Factor of instructions of float64.
 FLOAT64 = 1.5
 # Instructions that take as long as a line of L1 of a load, where threads have whole groups,
@@ -319,10 +327,14 @@ def _of_tile(problem: Problem, chosen: Tile, limits: Limits) -> list[_Kernel]:
     held = _held(chosen.warps, chosen.vec, (width, chosen.block_d, rows), 2)
     loads, elements = chosen.chunks * held.loads, chosen.chunks * held.elements
     each = (2 + problem.dx) * loads * LOAD + elements * ELEMENT_BACKWARD + _sum_instructions(held, ROW_BACKWARD)
+    if problem.K == 1 and problem.itemsize < 8:
+        each *= SINGLES
+    elif chosen.chunks > 1:
+        each *= CHUNKED
     end = 2 * held.elements * ELEMENT + _sum_instructions(held, ROW_BACKWARD)
     instructions = PROGRAM + tiles * each + end
     waits = LOAD_US * _pipelined(tiles, chosen.stages) + tiles * _sum_us(held) + (tiles - 1) * TURN_US + 2 * BARRIER_US
-    registers = REGISTERS + 4 * elements * max(problem.itemsize // 4, 1) + loads * ADDRESS
+    registers = REGISTERS + 4 * elements * max(problem.itemsize // 4, 1) + (loads * ADDRESS if problem.K > 1 else 0.0)
     shared = _shared(problem, chosen.stages, rows * chosen.block_d * chosen.block_hw)
     first = _Kernel(
         chosen.programs, chosen.warps, instructions, waits, (2 + problem.dx) * numel, 0.0, registers, shared
@@ -358,6 +370,7 @@ def _of_few(problem: Problem, chosen: BackwardFew, limits: Limits) -> list[_Kern
     programs = chosen.group_programs + chosen.channel_programs
     waits = max(LOAD_US + _sum_us(of_groups), LOAD_US * iterations + 2 * BARRIER_US) + FEW_US
     mean = (chosen.group_programs * groups + chosen.channel_programs * channels) / programs
+    waits += SLOWEST * (max(groups, channels) - mean) * (chosen.warps + IDLE_WARPS) / ISSUED_PER_US
     registers = REGISTERS + 4 * max(of_groups.elements, of_channels.elements)
     # Each sample of a channel is in a line of its own, of each input.
     lines = problem.samples * problem.inputs * min(problem.groups * problem.size * problem.itemsize / LINE_BYTES, 1)

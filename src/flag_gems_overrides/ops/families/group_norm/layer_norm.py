@@ -17,6 +17,7 @@ from ...launch.sizes import VECTOR_BYTES
 from ..norm import launches as norm_launches
 from ..norm.prepare import backward_launch, forward_launch, planned
 from .launches import BackwardRows, Launch, Problem, Rows, ShortRows
+from .legal import MAX_ROWS_WARPS
 
 # Minimum number of warps of a multiprocessor, of gradients: fewer wait for their loads (see backward_or_none).
 MIN_WARPS_PER_SM = 4
@@ -31,9 +32,12 @@ def forward_or_none(
 
     - It reads rows once, and the plan twice. 400 x 20000 bf16: 20.1 us, otherwise 29.1 (H100).
     - A program of the plan holds one row, whose weights and biases it loads late. 20 x 12000: 4.7 us, otherwise 6.2.
+      Those of 32 warps load them early; of them no times are known, and the layer normalization is launched.
     - With edges only if the layer normalization shares a row out. 4000 x 4097 float16: 36.6, otherwise 34.4 (H100).
     """
-    if not _is_layer_norm(problem) or isinstance(plan, ShortRows) or (isinstance(plan, Rows) and plan.early):
+    if not _is_layer_norm(problem) or isinstance(plan, ShortRows):
+        return None
+    if isinstance(plan, Rows) and plan.early and plan.warps < MAX_ROWS_WARPS:
         return None
     rows = norm_launches.Problem(problem.M, problem.N, 1, dtype.itemsize, False)
     found = planned(rows, device, None)
