@@ -100,8 +100,8 @@ def _groups_beside_channels(problem: Problem, limits: Limits) -> Iterator[Config
     of_channel = power_of_2(problem.samples) * block_hw
     channels = problem.groups * problem.N
     sector = power_of_2_within(max(BYTES_OF_FEW_CHANNELS // (problem.K * problem.itemsize), 1))
-    # 16 warps of 16 bits in channels that are not short, and where 8 have no room. 32 x 55 x 40 float16: 4.6 us, by 8
-    # 5.1; 7 x 5400 x 5 float32 in 8 groups: 6.5, by 8 5.3 (H100).
+    # 16 warps of 16 bits in channels that are not short: 3 x 3 x 2448 bf16 in 3 groups: 4.6 us, by 8 5.0. Else where 8
+    # have no room: 7 x 5400 x 5 float32 in 8 groups: 5.3 us by 8, 6.5 by 16 (H100).
     for warps in (FEW_WARPS, MAX_WARPS):
         threads, found = warps * WARP, False
         for held in (ELEMENTS_OF_FEW * threads, 2 * ELEMENTS_OF_FEW * threads):

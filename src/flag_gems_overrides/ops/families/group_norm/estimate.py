@@ -9,6 +9,7 @@ and instructions of a multiprocessor, and PIPELINED_OF_TWO, which is a guess.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...launch.devices import Limits
@@ -235,7 +236,7 @@ def _again(problem: Problem, live: float, limits: Limits) -> tuple[float, float]
 
 
 def _kernels(problem: Problem, chosen: Launch, limits: Limits) -> list[_Kernel]:
-    makers = {
+    makers: dict[type[Launch], Callable[..., list[_Kernel]]] = {
         ShortRows: _of_short_rows,
         Rows: _of_rows,
         Loop: _of_loop,
@@ -276,7 +277,7 @@ def _of_rows(problem: Problem, chosen: Rows, limits: Limits) -> list[_Kernel]:
         instructions += 2 * held.loads // held.rows * (LOAD + PARAMETER)
     waits = LOAD_US * (1 if chosen.early or problem.N == 1 else 1 + LATE) + 2 * _sum_us(held)
     of_parameters = 2 if chosen.early and vectors.span > 1 else 0
-    registers = REGISTERS + elements * (1 + of_parameters) * max(problem.itemsize // 4, 1)
+    registers: float = REGISTERS + elements * (1 + of_parameters) * max(problem.itemsize // 4, 1)
     registers += loads * ADDRESS if chosen.groups > 1 else 0.0
     return [_Kernel(chosen.programs, chosen.warps, instructions, waits, 2 * numel, 0.0, registers)]
 
@@ -403,7 +404,7 @@ def _of_backward_rows(problem: Problem, chosen: BackwardRows, limits: Limits) ->
     return [first, *_added(problem, chosen.programs // problem.groups, limits)]
 
 
-def _of_sums(problem: Problem, chosen: Sums, warps: int) -> tuple[float, float, float]:
+def _of_sums(problem: Problem, chosen: Sums, warps: int) -> tuple[float, float, int]:
     """(Instructions of a warp and microseconds of waits of a tile, number of tiles of a group)."""
     tiles, _ = tiles_and_lanes(problem, chosen)
     vec = VECTOR_BYTES // problem.itemsize if chosen.unaligned else chosen.vec
