@@ -62,6 +62,9 @@ MANY_ROUNDS = 32
 # Bytes of a single warp's program below which a tile has half as many rows of twice as many columns.
 # prod 13 x 10 x 507704 float16: 59.6 us, otherwise 69.7 (H100).
 STARTED_BYTES = 2560
+# Bytes of a row of values of 16 bits that a program reads as it lies.
+# sum 743 x 19483 x 16 bf16: 174 us, with four matrices side by side 195 (H100).
+AS_IT_LIES_BYTES = 32
 # Results of one element for each multiprocessor up to which a program is a single warp, with two results to a thread.
 MAX_RESULTS_OF_ONE_WARP = 4
 # Programs of little problems that read the same cache line, at most.
@@ -83,6 +86,11 @@ FEW_ROUNDS = 4
 # Warps of a tile of values of odd K, each loaded by itself, with as many elements to a thread as a single warp.
 # vector_norm 4 x 117 x 80115 float16: 37.4 us, by single warps 41.9 (H100).
 ODD_VALUES_WARPS = 4
+# Warps of a tile of positions of odd K and 16 bits, and of a multiprocessor that they are planned for.
+# max.dim 13007 x 236 x 21 bf16: 65.9 us, by single warps 73.2 (H100).
+ODD_POSITIONS_WARPS, ODD_POSITIONS_OCCUPANCY = 2, 24
+# Such programs for each multiprocessor, at least.
+ODD_POSITIONS_PER_SM = 6
 # Elements of a result of odd K up to which a tile is a single warp's.
 # 20 x 40 x 60001 bf16: 45.4 us, by four warps 50.4 (H100).
 MAX_IN_TILES_OF_A_WARP = 64
@@ -158,6 +166,8 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
             occupancy = min(occupancy, 20)  # 8 bytes of 100000 x 31 int32 spill
     elif positions and K % 4 == 2 and size == 2 and M == 1:
         occupancy = min(occupancy, 20)  # 8 bytes of 65536 x 42 spill
+    if accumulators == 1 and size == 2 and K * size == AS_IT_LIES_BYTES and tiles >= TILES_TO_WIDEN:
+        block_k = K
     if _many_share(problem, limits):
         block_k, warps, occupancy = BLOCK_K, TILED_WARPS, MOMENTS_OCCUPANCY[False]
         tile = SHARED_MOMENTS_ELEMENTS * warps * WARP
@@ -229,6 +239,9 @@ def _little_in_one_tile(problem: Problem, limits: Limits) -> Configuration | Non
     warps = power_of_2(max(block_n * block_k * words(problem) // (LITTLE_ELEMENTS * WARP), 1))
     # What is asked of the L2 cache: a program reads whole sectors of a row of K.
     sectors = M * N * max(K * size, cdiv(K, block_k) * min(K * size, SECTOR_BYTES))
+    if accumulators == 2 and size == 4 and K in (2, 4) and block_n == block_k == WARP:
+        # Whole matrices of single warps. min.dim 8024 x 32 x 2 float32: 4.67 us, by two warps 5.42 (H100).
+        block_k, warps = block_k // warps, 1
     if N == 1 or block_k > WARP or warps > MAX_LITTLE_WARPS or sectors > MAX_SECTOR_BYTES:
         return None
     elements = max(block_n * block_k // (warps * WARP), 1)
@@ -257,14 +270,25 @@ def _enough(N: int) -> int:
     return min(cdiv(N, BY_WARPS_BLOCK_N), BY_WARPS_PER_SM) if FEW_ROUNDS * BY_WARPS_BLOCK_N < N else 0
 
 
-def _in_one_large_tile(problem: Problem, limits: Limits) -> bool:
+def _in_groups(problem: Problem, limits: Limits) -> bool:
+    """Whether results of more elements than half a tile are all in one, in groups that leave few lanes without any.
+
+    K is odd, and columns are too few for single warps.
+    max.dim 2983 x 120 x 41 float16: 19.7 us, in a loop over two tiles 22.0 (H100).
+    """
+    M, N, K, size, accumulators = problem
+    few = cdiv(M * K, BY_WARPS_BLOCK_K) < _enough(N) * limits.sm_count
+    return accumulators < 3 and size <= 4 and K % 2 == 1 and 2 * N > MAX_IN_ONE_TILE_OF_LITTLE and few
+
+
+def in_one_large_tile(problem: Problem, limits: Limits) -> bool:
     """Whether all elements of results, too many for a tile of ``TILED_ELEMENTS``, are one twice as large."""
     M, N, K, size, accumulators = problem
     long = MAX_IN_ONE_TILE_OF_LITTLE // 2 < N <= MAX_IN_ONE_TILE_OF_LITTLE
     some = limits.sm_count * 4 * BLOCK_K < M * K and K * size >= SECTOR_BYTES
     few = cdiv(M * K, BY_WARPS_BLOCK_K) < _enough(N) * limits.sm_count
     few = few and M * N * K * size <= LARGE_TILE_BYTES * limits.sm_count
-    return accumulators < 3 and size <= 4 and long and some and few
+    return accumulators < 3 and size <= 4 and long and some and few and not _in_groups(problem, limits)
 
 
 def _are_odd_halves(problem: Problem, limits: Limits) -> bool:
@@ -298,6 +322,12 @@ def _are_odd_values(problem: Problem) -> bool:
     return accumulators == K % 2 == 1 and 2 <= size <= 4 and N > MAX_IN_TILES_OF_A_WARP
 
 
+def _are_odd_positions(problem: Problem) -> bool:
+    """Whether a tile that positions are loaded into one by one is of several warps."""
+    _, N, K, size, accumulators = problem
+    return accumulators == size == 2 and K % 2 == 1 and N > MAX_IN_TILES_OF_A_WARP
+
+
 def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration | None:
     """Results of few elements each: in one tile, or in one warp's where there are many. Little is folded across."""
     M, N, K, size, accumulators = problem
@@ -315,9 +345,9 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
         block_k, warps = IN_ONE_TILE_BLOCK_K, block_n // 8
         if slower:
             block_k, warps = LARGE_TILE // block_n, LARGE_TILE_WARPS
-    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES):
+    elif N <= MAX_IN_ONE_TILE_OF_LITTLE and (little or K * size < SECTOR_BYTES or _in_groups(problem, limits)):
         block_k, warps = BLOCK_K, block_n // 16
-    elif _in_one_large_tile(problem, limits) or _are_odd_halves(problem, limits):
+    elif in_one_large_tile(problem, limits) or _are_odd_halves(problem, limits):
         elements = LARGE_TILE // (LARGE_TILE_WARPS * WARP)
         return Configuration("columns", elements, LARGE_TILE_WARPS, LARGE_TILE_OCCUPANCY, 1, BLOCK_K, False)
     else:
@@ -330,6 +360,9 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
         enough = _enough(N)
         if _are_odd_values(problem):
             warps, stages = ODD_VALUES_WARPS, 1
+        elif _are_odd_positions(problem) and not _within(problem, limits):
+            warps, stages, occupancy = ODD_POSITIONS_WARPS, 1, ODD_POSITIONS_OCCUPANCY
+            enough = min(enough, ODD_POSITIONS_PER_SM)
         block_n *= warps
         if N > BY_WARPS_MAX_N or block_k >= 2 * results or cdiv(results, block_k) < enough * limits.sm_count:
             return None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
-from .column_defaults import columns
+from .column_defaults import columns, in_one_large_tile
 from .defaults import kinds
 from .estimate import estimate
 from .launches import (
@@ -83,7 +83,13 @@ TILE_COLUMNS = (4, 8, 16, 32)
 # It does not know what less costs, and such tiles are as they were timed.
 WIDE_TILES = [(elements, block_k) for elements in (8, 16, 32) for block_k in (8, 16, 32, 64)]
 # Bytes of a thread of such a tile, at most.
+# amax 12 x 80 x 2048 float32: 7.36 us, with twice as many 7.74 (H100).
 MAX_TILE_BYTES = 128
+# Elements of a column (more than), and of the tile, at most, where a program has a matrix of few columns
+# (``_of_whole_matrices``).
+MIN_WHOLE, MAX_WHOLE_TILE = 128, 4096
+# Bytes of the input up to which it has. amax 6368 x 584 x 4 float32: 26.7 us, in classes 29.4 (H100).
+MAX_WHOLE_BYTES = 64 << 20
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
@@ -177,14 +183,55 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     us = {each: estimate(problem, each, limits) for each in (by_rules, *others)}
     as_columns = by_rules.kernel == "columns" or problem.N * problem.K * problem.itemsize <= MODEL_CLASSES_BYTES
     fitted = problem.K > 1 and problem.accumulators < 3 and as_columns
-    # Sums of classes spill where programs have more than by the rules: 25995 x 831 x 5 bf16.
-    known = [each for each in us if each.kernel == "columns" or each in kinds(problem, limits)]
-    default = min(known if fitted else us, key=lambda each: us[each])
+    known = [each for each in us if _is_known(problem, each, by_rules, limits)] if fitted else list(us)
+    if problem.K == 1:
+        # Of rows it takes long loops too lightly, and fewer warps were not timed.
+        # max.dim 64 x 9581 float64: 10.2 us by a program for each row, by five of as many warps 7.73 (H100).
+        known = [each for each in known if (each.split, each.warps) == (by_rules.split, by_rules.warps)]
+    whole = _of_whole_matrices(problem, known, limits) if fitted and by_rules.kernel != "short_classes" else []
+    default = min(whole or known, key=lambda each: us[each])
     most = math.inf if fitted else MODEL_ELEMENTS
-    if _elements(problem, limits) > most or us[default] >= MODEL_GAIN[fitted] * us[by_rules]:
+    if not whole and (_elements(problem, limits) > most or us[default] >= MODEL_GAIN[fitted] * us[by_rules]):
         default = by_rules
     others = sorted(us, key=lambda each: us[each])[:MAX_CONFIGURATIONS]
     return [default, *(each for each in others if each != default)]
+
+
+def _is_known(problem: Problem, each: Configuration, by_rules: Configuration, limits: Limits) -> bool:
+    """Whether the estimate compares this well to the others.
+
+    Sums of classes spill where programs have more than by the rules: 25995 x 831 x 5 bf16. Loops of programs that share
+    nothing take longer than it says: amax 13168 x 44 x 42 bf16: 28.3 us by 64 columns, by 128 31.8 (H100).
+    """
+    if each.kernel != "columns":
+        return each in kinds(problem, limits)
+    if not _is_loop(problem, each):
+        if each.block_k < by_rules.block_k and in_one_large_tile(problem, limits):
+            return False
+        return each.elements * problem.itemsize <= MAX_TILE_BYTES or each.elements <= by_rules.elements
+    if each.split:
+        return by_rules.kernel != "columns" or _is_loop(problem, by_rules)
+    wider = each.block_k > max(by_rules.block_k, problem.K)
+    return by_rules.kernel == "columns" and _is_loop(problem, by_rules) and not by_rules.split and not wider
+
+
+def _is_loop(problem: Problem, each: Configuration) -> bool:
+    """Whether columns have more elements than a tile."""
+    return each.elements * each.warps * WARP < power_of_2(problem.N) * each.block_k
+
+
+def _of_whole_matrices(problem: Problem, known: list[Configuration], limits: Limits) -> list[Configuration]:
+    """Of few columns those that are one tile of all of a matrix, which are the fastest then.
+
+    max.dim 2389 x 267 x 4 float32: 9.2 us, by more columns in a loop 10.2, in classes 12.4 (H100).
+    Of more bytes classes may be as fast: amax 20000 x 1000 x 3 bf16: 59 us, in classes 51 (H100).
+    """
+    M, N, K, size, _ = problem
+    few = K <= MAX_CLASSES and MIN_WHOLE < N and power_of_2(N) * power_of_2(K) <= MAX_WHOLE_TILE
+    if not few or limits.sm_count > M or M * N * K * size > MAX_WHOLE_BYTES:
+        return []
+    columns = (each for each in known if each.kernel == "columns" and each.block_k == power_of_2(K))
+    return [each for each in columns if not each.split and not _is_loop(problem, each)]
 
 
 def _candidates(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -240,6 +287,8 @@ def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     if problem.K > 1 and not moments:
         wide = min(problem.K * problem.itemsize, 2 * SECTOR_BYTES)
         yield from (_tile(problem, *each) for each in WIDE_TILES if each[1] * problem.itemsize >= wide)
+        if problem.K == 2:
+            yield _tile(problem, ELEMENTS, problem.K)
 
 
 def _tile(problem: Problem, each: int, block_k: int) -> Configuration:
