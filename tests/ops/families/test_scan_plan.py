@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from gpus import H200
+from gpus import H100, H200
 
 from flag_gems_overrides.ops.families.scan import plan
 from flag_gems_overrides.ops.families.scan.launches import launch_or_none
@@ -19,7 +19,7 @@ from flag_gems_overrides.ops.families.scan.plan import Alone, Configuration, Pro
         (Problem(8178, 16, 353, 2), 128, 8),
         (Problem(8178, 31, 353, 2), 128, 16),
         (Problem(8178, 8, 353, 2), 128, 4),
-        (Problem(2000, 64, 353, 2), 128, 16),
+        (Problem(1000, 64, 353, 2), 128, 16),
         (Problem(8178, 16, 354, 2), 128, 8),
         (Problem(256, 11, 21658, 4), 128, 6),
         (Problem(10508, 21, 247, 8, integer=True, narrower=2), 128, 12),
@@ -35,12 +35,15 @@ def test_columns_that_share_sectors_are_in_wide_pieces(problem, lanes, depth):
     ("problem", "columns"),
     [
         (Problem(8192, 64, 457, 2), Configuration("segments", 1, 64, 8, 16)),
+        (Problem(2000, 64, 353, 2), Configuration("segments", 1, 64, 8, 16)),
+        (Problem(500, 1200, 201, 2), Configuration("segments", 1, 256, 16, 16)),
         (Problem(884, 1158, 147, 2), Configuration("segments", 1, 128, 16, 16)),
         (Problem(1037, 464, 35, 8), Configuration("segments", 1, 64, 16, 8)),
     ],
 )
 def test_more_warps_or_all_columns(problem, columns):
-    """8192 x 64 x 457 bf16 487 us by 128 columns in two steps, so 383; 884 x 1158 x 147 bf16 396 us by 8 warps, so 315;
+    """8192 x 64 x 457 bf16 487 us by 128 columns in two steps, so 383; 2000 x 64 x 353 bf16 94.6
+    and 78.5; 884 x 1158 x 147 bf16 396 us by 8 warps, so 315; 500 x 1200 x 201 bf16 358 us by 64 columns, so 209;
     1037 x 464 x 35 float64 169 us by a warp's columns, so 102 (H100)."""
     assert choose(problem, H200) == columns
 
@@ -196,10 +199,35 @@ def test_many_rows_of_a_tile_with_edges_are_of_half_a_warp(N, depth):
         assert choose(other, H200)[:3] != ("units", 8, 128)
 
 
-@pytest.mark.parametrize("problem", [Problem(10630731, 4, 3, 8, True, 8), Problem(4000000, 5, 3, 8, True, 2)])
-def test_many_short_odd_columns_of_8_bytes_are_of_a_thread_each(problem):
+def test_many_short_odd_columns_of_8_bytes_are_of_a_thread_each():
     """10630731 x 4 x 3 uint8 606 us stacked, 771 by two elements of a thread, so 406 (H100)."""
-    assert choose(problem, H200)[:3] == ("units", 1, 4)
+    assert choose(Problem(10630731, 4, 3, 8, True, 8), H200)[:3] == ("units", 1, 4)
+
+
+@pytest.mark.parametrize("problem", [Problem(4000000, 5, 3, 8, True, 2), Problem(37191, 9, 3, 8, True, 8)])
+def test_three_columns_of_int64_sums_of_more_rows_are_stacked(problem):
+    """4000000 x 5 x 3 int32 299 us with a column to a thread, so 269; 37191 x 9 x 3 bool 10.5 and 9.2 (H100)."""
+    assert choose(problem, H200) == Configuration("stacked", 6, 1, 1, 2)
+
+
+def test_many_rows_of_three_int16():
+    """85373 x 3 int16 3.98 us with one element to a thread, so 3.42 (H100)."""
+    assert choose(Problem(85373, 3, 1, 8, True, 4), H200) == Configuration("units", 4, 4, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        (Problem(3, 211195, 68, 2), ("chunks", 2, 64, 6)),  # 150 us, by all columns 226
+        (Problem(24115, 682, 8, 2), ("segments", 8, 8, 3)),  # 190 us in one step, in three 232
+        (Problem(53, 64, 467, 8, True, 4), ("segments", 1, 32, 8)),  # 10.8 us in one step, in four 12.6
+        (Problem(21, 10911, 1, 8, True), ("shared", 2, 64, 2)),  # 6.47 us, in 903 chunks 7.54
+        (Problem(156, 34176, 1, 2), ("shared", 8, 256, 4)),  # 15.2 us, in two steps of 16 warps 17.1
+    ],
+)
+def test_steps_and_chunks_take_time(problem, kernel):
+    """Microseconds: H100."""
+    assert choose(problem, H100)[:4] == kernel
 
 
 def test_short_rows_of_16_bits_have_a_vector_of_a_thread():

@@ -75,15 +75,21 @@ EXCHANGE_WORD_US = 0.0015
 FIRST_EXCHANGE_US = 1.4
 # The share of each program of the group. 196560 float32: 5.6 us in 192 programs, 5.2 in 96 of twice as many warps.
 FIRST_MEMBER_US = 0.003
+# Programs of a group above which each counts twice for sums of int64, which have two words.
+# 3 x 141545 int32: 9.65 us by groups of 139, 8.25 in chunks; 8 x 8483 int8: 5.01 us by groups of 17, 5.31 (H100).
+FEW_MEMBERS = 64
 # Share of all work that programs which share a row in one step add: none stores before all have loaded.
 # 57 x 16384 float32: 7.95 us by eight programs for each row, 7.04 by one (H100).
 APART = 0.4
 # Times that the exchange takes for sums of int64: two words, the second of which has no latency of its own.
 # 130 x 16384 int32: 16.7 us by four programs for each row (H100).
 EXCHANGE_OF_TWO_WORDS = 1.5
-# More microseconds of rows in several steps, where a program has a multiprocessor to itself: nothing moves while it
-# computes. 100 x 20000 float32: 11.3 us in two steps of 16 warps, 10.8 by five programs for each row (H100).
+# More microseconds of rows in several steps, where all programs run at once, or one on a multiprocessor: nothing moves
+# while they compute. 100 x 20000 float32: 11.3 us in two steps of 16 warps, 10.8 by five programs for each row (H100).
 LONE_STEPS_US = 1.0
+# More microseconds of each of several steps of columns.
+# 24115 x 682 x 8 bfloat16: 232 us in three steps of 4 warps, 190 in one of 8 (H100).
+COLUMN_STEP_US = 0.1
 # Bytes that a multiprocessor moves in a microsecond, where L2 holds all, and where it does not (H100).
 BYTES_PER_US, BYTES_FROM_MEMORY_PER_US = 32500, 27600
 # Instructions that it issues in a microsecond.
@@ -146,6 +152,12 @@ SUMMED = 0.65
 # The same of few rows of 8 bytes that L2 does not keep: to read and to add takes as long as all else.
 # 40000003 float64: 351 us in chunks, shared 310; 40000003 int32, a narrower input: 241 us in chunks, shared 290 (H100).
 SUMMED_FROM_MEMORY = 1.0
+# Microseconds of each program of a multiprocessor in chunks: both launches begin them.
+# 21 x 10911 int64: 7.54 us by 43 chunks of each row, 6.47 by 22 programs that share it (H100).
+CHUNK_US = 0.06
+# Sums of earlier chunks that a thread of columns reads at once, and microseconds of each such time.
+# 2 x 5092 x 59 bfloat16: 10.9 us by 319 chunks in 4 warps, 9.15 by 255 in 8 (H100).
+CHUNK_SUMS, CHUNK_SUMS_US = 8, 0.03
 # Registers of a thread.
 REGISTERS = 14
 # More for each element of 4 bytes, in rows and in columns.
@@ -220,8 +232,10 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         work *= 1 + APART / found.steps if K == 1 else 1
         exchange = EXCHANGE_US + EXCHANGE_WARP_US * found.warps
         exchange += 0 if K == 1 else EXCHANGE_WORD_US * found.group * found.lanes
-        exchange *= EXCHANGE_OF_TWO_WORDS if size == 8 and integer else 1
-        first = FIRST_EXCHANGE_US + FIRST_MEMBER_US * found.group
+        two_words = size == 8 and integer
+        exchange *= EXCHANGE_OF_TWO_WORDS if two_words else 1
+        twice = two_words and found.group > FEW_MEMBERS
+        first = FIRST_EXCHANGE_US + FIRST_MEMBER_US * found.group * (2 if twice else 1)
         return LAUNCH_US + LOAD_US + first + work + found.steps * (step + exchange)
     if configuration.kernel != "units":
         per_warp = SYNC_ROW_WARP_US if K == 1 else SYNC_COLUMN_WARP_US * wide
@@ -237,13 +251,17 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     programs = found.programs / limits.sm_count
     resident = min(resident_programs(registers, found.warps, limits) // limits.sm_count, max(math.ceil(programs), 1))
     overlap = max(min(resident, MAX_OVERLAP, resident * tile * size * found.warps * WARP / OVERLAP_BYTES), 1)
-    alone = LAUNCH_US + (LONE_STEPS_US if K == 1 and resident == 1 < found.steps else 0)
-    alone += _overlapped(work, step, found.steps, programs, resident, overlap)
+    alone = LAUNCH_US + _overlapped(work, step, found.steps, programs, resident, overlap)
+    if found.steps > 1:
+        waits = LONE_STEPS_US / resident if programs <= resident or resident == 1 else 0
+        alone += COLUMN_STEP_US * found.steps if K > 1 else waits
     if isinstance(found, Alone | Flat | Interleaved | Stacked):
         return alone
     # The first launch reads, and adds up.
     again = SUMMED_FROM_MEMORY if few_from_memory(problem, limits) else SUMMED
     second = SECOND_LAUNCH_WITH_PDL_US if limits.capability >= (9, 0) else SECOND_LAUNCH_US
+    second += CHUNK_US * programs
+    second += CHUNK_SUMS_US * found.chunks / (CHUNK_SUMS * found.units) if K > 1 else 0
     return alone + second + again * work + (found.steps - 1) * LOAD_US / overlap + 2 * LOAD_US
 
 

@@ -105,8 +105,9 @@ WIDER_PROGRAMS = 2
 # All rows of columns of 16 bits in one step by these warps: rows of a thread at most.
 # 8192 x 64 x 457 bfloat16: 383 us by 8 rows of 64 columns, in two steps 487 (H100).
 ONE_STEP_HALVES = 8
-# Programs of a multiprocessor that these need at least. Fewer were not timed.
-ONE_STEP_PROGRAMS = 256
+# Programs of a multiprocessor that these need at least; fewer were not timed. 2000 x 64 x 353 bfloat16, 91 programs:
+# 78.5 us, in two steps 94.6 (H100).
+ONE_STEP_PROGRAMS = 90
 # Rows of a thread at most, where 16 warps have all rows of a piece of odd columns of int64 sums in one step.
 # 146 x 76 x 1691 int64: 115 us, otherwise 137; 13 rows, 100 x 100 x 1500 int64: 108 us, otherwise 95 (H100).
 ONE_STEP_ROWS = 10
@@ -116,6 +117,11 @@ ONE_STEP_EXACT = 6
 ONE_STEP_NARROWER = 2
 # Columns K at most that one program has all of. 318 x 4216 x 102 float32: 418 us, in pieces 901 (H100).
 MAX_ALL_COLUMNS = 128
+# The same of 16 bits, by 16 warps, where L2 holds a part. 500 x 1200 x 201 bfloat16: 209 us, in pieces 314 (H100).
+MAX_ALL_HALVES = 256
+# Share of the lanes of these, and of programs that share all columns, that have a column, at least.
+# 7 x 431887 x 86 bfloat16: 635 us in chunks, in pieces 968; 3 x 211195 x 68 float16: 226 us, in pieces 150 (H100).
+ALL_COLUMNS_FULL = 5 / 8
 # Bytes of a load. 400 x 3000 x 90 bfloat16: 207 us, element by element 217 (H100).
 ALL_COLUMNS_WORD = 4
 # A thread for each vector of all columns of 8 bytes that are no whole sectors, with 8 rows loaded at once: no sector is
@@ -137,6 +143,9 @@ NARROW_COLUMNS = (8, 64)
 # Fewer odd columns of 8 bytes too: 10630731 x 4 x 3 uint8: 406 us, by two elements 771 (H100).
 # Rows N of these, and of odd columns, at least.
 NARROW_ROWS = 3
+# Rows N at most of three columns of int64 sums of a narrower input, of which a thread has all rows, where several
+# [N, K] may be stacked. 37191 x 9 x 3 bool: 10.5 us, stacked 9.2; 10630731 x 4 x 3 bool: 405 us, stacked 482 (H100).
+MAX_NARROWER_ROWS = 4
 # Bytes of such a vector, at least.
 NARROW_BYTES = 4
 # Odd columns K at least of which a thread has one element of a row, by the size of an element.
@@ -208,9 +217,9 @@ ONE_WARP_ROWS = (EDGES_ROWS, 8)
 MANY_HALF_WARP_ROWS = ONE_WARP_ROWS[1]
 # Warps of such a program.
 HALF_WARP_WARPS = 4
-# Elements at least of a short odd row of bytes of which a thread has four elements.
-MIN_BYTES_OF_ROWS = 9
-# Its program. 32768 x 13 uint8: 3.90 us, with one element to a thread 4.56 (H100).
+# Elements at least of a short odd row of bytes of which a thread has four elements; of int16, only such rows.
+MIN_BYTES_OF_ROWS = 3
+# Its program. 32768 x 13 uint8: 3.90 us, with one element to a thread 4.56; 85373 x 3 int16: 3.42 and 3.98 (H100).
 BYTES_OF_ROWS = Configuration("units", 4, WARP, 1, 4)
 # Programs for each multiprocessor, at least.
 BYTES_PROGRAMS = 4
@@ -303,10 +312,11 @@ def _of_a_row(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _bytes(problem: Problem, limits: Limits) -> Configuration | None:
-    """Four elements to a thread, for many short odd rows of one byte."""
+    """Four elements to a thread, for many short odd rows of bytes or int16."""
     M, N, *_ = problem
     rows = BYTES_OF_ROWS._replace(lanes=power_of_2(N))
-    short = problem.input_size == 1 < problem.size and vector(problem) == (1, False) and MIN_BYTES_OF_ROWS <= N <= WARP
+    most = {8: WARP, 4: MIN_BYTES_OF_ROWS}.get(problem.narrower, 0)
+    short = vector(problem) == (1, False) and MIN_BYTES_OF_ROWS <= N <= most
     return rows if short and cdiv(M, rows.units) >= BYTES_PROGRAMS * limits.sm_count else None
 
 
@@ -342,7 +352,9 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     vec, _ = vector(problem)
     # A copy of a narrower input reads whole vectors too. 30136 x 1 x 56 bool: 10.7 us by two elements to a thread.
     widest = problem.input_size if N == 1 else size
-    for elements in _powers(1, max(VECTOR_BYTES // widest, 1)):
+    stacked = STACKED_ROWS * limits.sm_count < M * N
+    apart = stacked and problem.narrower > 1 and size == 8 and K == 3 and N > MAX_NARROWER_ROWS
+    for elements in _powers(1, max(VECTOR_BYTES // widest, 1)) if not apart else ():
         # Several vectors to a thread only where a program has all rows at once: it would else do very little.
         # 23445879 x 1 float32: 116 us with one element to a thread, of which 62 move the bytes (H100).
         if elements > vec and (max_depth(problem, elements, "units") < N or _is_narrow(problem, limits)):
@@ -378,9 +390,12 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     in_memory = MAX_FEW_COLUMNS < K <= MAX_ALL_COLUMNS and not _is_in_l2(problem, limits)
     if in_memory and (size <= 4 or (2 * K <= MAX_ALL_COLUMNS and not integer)):
         yield from _all_columns(problem)
-    if in_memory and size <= 4:
+    full = power_of_2(K) * ALL_COLUMNS_FULL <= K
+    if in_memory and size <= 4 and full:
         # 399648 x 114 bfloat16: 122 us, by 64 columns 166 (H100).
-        yield from _together(problem, min(vec, power_of_2(K) // WARP or 1), power_of_2(K), limits)
+        yield from _together(problem, min(vec, max(ALL_COLUMNS_WORD // size, 1)), power_of_2(K), limits)
+    if size == 2 and MAX_ALL_COLUMNS < K <= MAX_ALL_HALVES and full and not _is_in_l2(problem, limits):
+        yield Configuration("segments", 1, power_of_2(K), WIDE_ROWS, MAX_WARPS)
     if vec == K > 2:
         yield from _rows_of_one_vector(problem, limits)
 
@@ -551,6 +566,9 @@ def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> It
     for kernel, sizes in (("shared", SHARING), ("chunks", CHUNKS)):
         most = max_depth(problem, elements, kernel)
         for warps, registers in sizes if most else ():
+            # 94 x 22095 x 5 int64: 136 us, in chunks 126 (H100).
+            if kernel == "shared" and 1 < K <= MAX_INTERLEAVED and not _is_in_l2(problem, limits):
+                continue
             # One row by 8 warps, a few rows by 4. 40000003 float64: 310 us by 8, 432 by 4; 4 x 10000001 int64: 296 us
             # by 4, 313 by 8 (H100).
             if kernel == "shared" and few_from_memory(problem, limits) and warps != (8 if M == 1 else 4):
