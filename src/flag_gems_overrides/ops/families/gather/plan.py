@@ -103,6 +103,12 @@ FLAT_PAIRS = ((4, 4, 2), (8, 4, 2), (4, 2, 2), (2, 4, 2))
 # Positions at least of an image of such pairs that is no whole sectors: warps write several short images in parts.
 # 39485 x 7 x 42 bfloat16: 29.4 us, filled 21.4 (H100).
 MIN_PAIRED = 256
+# Bytes of the output from which images of 16 bits and whole vectors are no flat ones: tiles store whole vectors.
+# 4 x 8 x 452240 bfloat16: 21.7 us in pairs, in tiles 19.2; 15264 x 3 x 1360 bfloat16: 103.5 and 103.1 (H100).
+MAX_PAIRED_BYTES = 12 << 20
+# Classes, and positions at least, of odd images of up to 4 bytes, in memory, of which a program has several classes.
+# 1198 x 18 x 1537 float16: 39.4 us, flat 54.7; 13 x 49 x 313749 float32: 310 us, flat 384 (H100).
+ODD_CLASSES, MIN_ODD_POSITIONS = (18, 656), 1024
 # Warps of images in order.
 IN_ORDERS = (4, 8, 2)
 # Vectors, warps, programs and classes of images of several classes.
@@ -153,36 +159,51 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     """Legal configurations, one for each launch, by their estimate. The first is the default."""
     found: dict[Gradient, Configuration] = {}
-    for candidate in _candidates(problem):
+    for candidate in _candidates(problem, limits):
         launched = launch_or_none(problem, candidate, limits)
         if launched is not None:
             found.setdefault(launched, candidate)
     return sorted(found.values(), key=lambda each: estimate(problem, each, limits))[:MAX_CONFIGURATIONS]
 
 
-def _candidates(problem: Problem) -> Iterator[Configuration]:
+def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
+    M, C, D, size = problem
+    written = M * C * D * size
+    in_memory = D > 1 and written > limits.l2_bytes
+    odd = size <= 4 and D % 2 == 1 and D >= MIN_ODD_POSITIONS
+    if in_memory and odd and ODD_CLASSES[0] <= C <= ODD_CLASSES[1]:
+        yield from _images(problem)
+        return
     for vectors, warps in FILLED:
         yield FILL._replace(vectors=vectors, warps=warps)
     for vectors, warps, positions in TILES:
-        yield TILE._replace(vectors=vectors, warps=warps, positions=positions)
-    if problem.K == 1:
+        # One warp of images has too few bytes on their way to memory.
+        # 3 x 44 x 332112 float32: 69.2 us, flat 61.8 (H100).
+        if warps > 1 or not in_memory:
+            yield TILE._replace(vectors=vectors, warps=warps, positions=positions)
+    if D == 1:
         for vectors, warps in SHORTS:
             yield SHORT._replace(vectors=vectors, warps=warps)
         return
     for vectors, per_sm in TILES_OF_IMAGES:
         yield TILE._replace(vectors=vectors, per_sm=per_sm)
-    whole = problem.K * problem.size % SECTOR_BYTES == 0 or problem.K >= MIN_PAIRED
-    pairs = problem.size == 2 and problem.K % 2 == 0 and whole
-    for warps, per_sm, positions in (*FLATS, *(FLAT_PAIRS if pairs else ())) if problem.N > 1 else ():
+    whole = D * size % SECTOR_BYTES == 0 or D >= MIN_PAIRED
+    pairs = FLAT_PAIRS if size == 2 and D % 2 == 0 and whole else ()
+    tiled = size == 2 and D * size % VECTOR_BYTES == 0 and written >= MAX_PAIRED_BYTES
+    for warps, per_sm, positions in (*FLATS, *pairs) if C > 1 and not tiled else ():
         yield FLAT._replace(warps=warps, per_sm=per_sm, positions=positions)
-    for warps in IN_ORDERS if problem.size > 2 else ():
+    for warps in IN_ORDERS if size > 2 else ():
         yield IN_ORDER._replace(warps=warps)
+    yield from _images(problem)
+    for vectors in (2, 4):
+        yield SCATTER._replace(vectors=vectors)
+
+
+def _images(problem: Problem) -> Iterator[Configuration]:
     # Classes that begin at the same lane.
     classes = problem.N * math.gcd(problem.K, image_vector(problem)) // image_vector(problem)
     for vectors, warps, per_sm, most in IMAGES_OF_CLASSES:
         yield IMAGES._replace(vectors=vectors, warps=warps, per_sm=per_sm, classes=min(most, classes))
-    for vectors in (2, 4):
-        yield SCATTER._replace(vectors=vectors)
 
 
 def gradient_problem(N: int, C: int, D: int, size: int) -> Problem:
