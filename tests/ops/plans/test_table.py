@@ -217,7 +217,7 @@ def test_a_device_of_another_size_has_no_table(folder):
 
 
 def test_where_plans_come_from_is_said(folder):
-    assert table.describe(H200) == "by rule: there is no table of a GPU like this one"
+    assert table.describe(H200) == "by estimates: there is no table of a GPU like this one"
     put(folder)
     table._nearest.cache_clear()
     assert table.describe(H200) == "the table of NVIDIA H200"

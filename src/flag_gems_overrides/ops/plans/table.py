@@ -178,7 +178,7 @@ def describe(limits: Limits) -> str:
     """Where this device's plans come from, in words."""
     table = nearest(limits)
     if table is None:
-        return "by rule: there is no table of a GPU like this one"
+        return "by estimates: there is no table of a GPU like this one"
     name, sm_count = table.device["name"], table.device["sm_count"]
     if (sm_count, tuple(table.device["capability"])) == (limits.sm_count, limits.capability):
         return f"the table of {name}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a batch norm of [M, N, K] over M and K is launched: plain numbers in, a plan out.
 
-The launch with the lowest estimate, of all that are worth a look.
+That of a tuned table, or else the one with the lowest estimate of all that are worth a look.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, cdiv
+from ...plans import table
 from .channels_plan import channels_of
 from .estimate import estimate, estimate_launch
 from .flat_plan import flat_of
@@ -59,7 +60,15 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    return _ranked(problem, limits)[0]
+    found = table.lookup(
+        "batch_norm",
+        problem,
+        class_of,
+        Configuration,
+        lambda each: launch_or_none(problem, each, limits) is not None,
+        limits,
+    )
+    return _ranked(problem, limits)[0] if found is None else found
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
