@@ -13,8 +13,9 @@ from accuracy.judge import assert_same_answer
 from accuracy.reductions import ON_GPU
 
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
-from flag_gems_overrides.ops.families.batch_norm import channels_plan, groups_plan, plan
+from flag_gems_overrides.ops.families.batch_norm import groups_plan, launches, plan
 from flag_gems_overrides.ops.families.batch_norm.layout import view
+from flag_gems_overrides.ops.launch.devices import Limits
 
 aten = torch.ops.aten
 EPS, MOMENTUM = 1e-5, 0.3
@@ -29,21 +30,23 @@ LAYOUTS = {
 }
 
 
+# Elements of a channel of runs up to which a program of one warp holds it; more of them, and columns, are groups.
+HELD = 256
+
+
 def programs_of_one_warp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tensors take several programs, also groups, and none is read as it lies or held in two tiles."""
-    channels_of = plan.channels_of
-    monkeypatch.setattr(
-        plan,
-        "channels_of",
-        lambda problem, limits: (
-            each for each in channels_of(problem, limits) if each.loads < (1 if problem.K == 1 else plan.TWO_TILES)
-        ),
-    )
-    for module in (channels_plan, groups_plan):
-        monkeypatch.setattr(module, "MAX_WARPS", 1)
+    """Small tensors take several programs, also groups, and none is read as it lies."""
+
+    def only(problem: launches.Problem, limits: Limits) -> tuple[launches.Configuration]:
+        if problem.K > 1 and problem.M * problem.K <= HELD:
+            return (launches.Configuration("channels", 1, 1),)
+        return (groups_plan.groups_by_registers(problem, limits),)
+
     for name in ("ROWS", "COLUMNS"):
         monkeypatch.setattr(groups_plan, name, (2, 1, 4, 2))
-    monkeypatch.setattr(plan, "flat_of", lambda problem, limits: ())
+    monkeypatch.setattr(plan, "channels_of", only)
+    for name in ("groups_of", "flat_of"):
+        monkeypatch.setattr(plan, name, lambda problem, limits: ())
 
 
 class Results(NamedTuple):

@@ -132,6 +132,22 @@ def test_a_first_tile_unlike_the_others(shape, device):
     check(case)
 
 
+@pytest.mark.parametrize("warps", [1, 2])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_first_tile_unlike_the_others_of_one_program(seed, warps, monkeypatch, device_with, device):
+    """No part of the channel is merged with others: what its sums are rounded by is in the variance."""
+    device_with()
+    chosen = launches.Configuration("groups", 1, warps, 4, 2, 8, True)
+    monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
+    planned = plan.plan(launches.Problem(3, 2, 371, 4, 1), devices.limits(0))
+    assert planned.group == 1
+    assert planned.slice_size > planned.tiling.rows
+    torch.manual_seed(seed)
+    case = Case((3, 2, 7, 53), torch.float32, device, mean=100.0)
+    case.x[0] = 0.0
+    check(case)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("shape", [(3, 300, 4), (12, 300)], ids=str)
 def test_means_of_few_halves_are_rounded_once(shape, dtype, device):

@@ -199,8 +199,9 @@ def batch_norm_groups(
             offsets, mask = any_tile_at(first, end, channels, C, vectors, BLOCK, VEC, COLUMNS, RUN, EDGES)
             sums, squares = add_tile(x_ptr, offsets, mask, pivot, sums, squares)
         part_sum = over_tile(sums, COLUMNS)
-        part_squares = over_tile(squares, COLUMNS)
         if EDGES:
+            # Before the loop, which needs their registers.
+            part_squares = over_tile(squares, COLUMNS)
             edges_sums = tl.zeros([CHANNELS, EDGES], ACC)
             edges_squares = tl.zeros([CHANNELS, EDGES], ACC)
             for first in tl.range(first_run, last_run, RUNS):
@@ -209,7 +210,11 @@ def batch_norm_groups(
             part_sum += over_tile(edges_sums, COLUMNS)
             part_squares += over_tile(edges_squares, COLUMNS)
         shift = part_sum / part_count
-        part_squares -= shift * shift * part_count
+        if EDGES:
+            part_squares -= shift * part_sum
+        else:
+            # Each lane subtracts its own share, so that what the sums are rounded by does not count twice.
+            part_squares = over_tile(squares - (2 * shift) * sums, COLUMNS) + shift * (shift * part_count)
         part_squares = tl.where(part_squares < 0, 0.0, part_squares)
         # On their way while this program waits for the others.
         weight = load_of_channels(weight_ptr, channels, C, ACC, 1.0)
