@@ -82,13 +82,12 @@ def little_gradient(problem: Problem) -> Configuration | None:
     """One program, so no second kernel is launched; None for more elements.
 
     17 x 1 bf16: 3.0 us on the device, with a second kernel 4.1. rms_norm of 300 x 2 float32: 3.2 us by four warps, 3.6
-    by two; layer_norm of 64 x 64 float32: 4.56 us, in one launch of several programs 3.83; 128 x 32 bf16: 3.86 and 4.89
-    (H100).
+    by two; layer_norm of 64 x 64 bf16: 4.50 us, in one launch of several programs 4.10; 128 x 32: 3.86 and 4.89 (H100).
     """
     M, N, _, itemsize, *_ = problem
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
     elements = power_of_2(M) * power_of_2(N)
-    if itemsize == 8 or N > 128 or elements > min(8192 // itemsize if N <= 64 else 2048, 256 * vec * itemsize):
+    if itemsize == 8 or N > 128 or elements > min(8192 // itemsize if N <= 32 else 2048, 256 * vec * itemsize):
         return None
     return Configuration("rows", 4 if elements > 256 else 1, vec, power_of_2(M))
 

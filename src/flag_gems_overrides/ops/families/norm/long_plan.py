@@ -77,32 +77,37 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 # with it (7 x 32768 float16).
                 configuration = configuration._replace(stages=1)
             found.append((launched, configuration))
-    # The order, for 16 bits; float32 and gradients were not timed:
+    # The order, for 16 bits; of float32 only 3 was timed, of gradients none:
     # 1. Wide loads first. Unaligned rows of few groups are loaded in parts of vectors. 200 x 150001 bf16: 180 us by
     # groups of 74 programs, 89 by groups of 37.
     # 2. One warp to a program last, for unaligned rows that take less than two iterations. 40 x 60001 bf16: 14.9 us by
     # one warp, 13.0 by four; 88 x 85975 float16, more iterations: 23.7 and 26.2 (H100).
     # 3. Small groups first, of several warps with several iterations, each of which is a wait. 88 x 85975 float16:
-    # 38.8 us by groups of 42 programs, 24.7 by groups of 21 (H100).
+    # 38.8 us by groups of 42 programs, 24.7 by groups of 21 (H100). Of unaligned float32 the most groups first.
+    # 2048 x 50257: 404 us by 20 groups, 342 by 28, 318 by 32 (H100).
 
-    def first(each: tuple[Split, Configuration]) -> tuple[int, bool, int]:
+    def first(each: tuple[Split, Configuration]) -> tuple[int, bool, float]:
         split = each[0]
         of_16_bits = itemsize == 2 and not backward
-        in_turn = of_16_bits and split.warps > 1 and split.programs // split.group < M
+        in_turn = not backward and split.warps > 1 and split.programs // split.group < M
         few = of_16_bits and N % vec != 0 and split.warps == 1 and M * split.group < 2 * split.programs
-        return -split.vec, few, split.group if in_turn else 0
+        group = float(split.group)
+        if itemsize == 4:
+            timed = limits.capability[0] == 9 and not problem.residual and N % vec != 0
+            group = split.group / split.programs if timed else 0
+        return -split.vec, few, group if in_turn else 0
 
     yield from (configuration for _, configuration in sorted(found, key=first))
 
 
 def few_odd_rows(problem: Problem, limits: Limits) -> Configuration | None:
-    """Several programs to a row of 16 bits that is no whole vectors, although one program could hold it, where there
-    are few rows; None for others. For layer_norm alone.
+    """Several programs to an odd row of 16 bits, although one program could hold it, where there are few rows; None for
+    others. For layer_norm alone.
 
-    2 x 11243 float16: 5.77 us, by one program 7.00 (H100).
+    2 x 11243 float16: 5.77 us, by one program 7.00; in pairs 2 x 11382 bf16: 5.82 and 5.33 (H100).
     """
     M, N, _, itemsize, backward, residual = problem
-    if backward or residual or itemsize != 2 or N % (VECTOR_BYTES // itemsize) == 0:
+    if backward or residual or itemsize != 2 or N % 2 == 0:
         return None
     return next(splits(problem, limits), None) if N > MIN_ODD_SHARED and M <= MAX_ODD_SHARED else None
 

@@ -99,7 +99,7 @@ def layer_norm_loop(
         lane_squares = tl.zeros([BLOCK_N], ACC)
         for block in tl.range(0, last + 1, num_stages=STAGES):
             columns = block_columns(x_ptr, residual_ptr, block, BLOCK_N, VEC)
-            mask = columns < size
+            mask = block_mask(columns, block, size, residual_ptr, BLOCK_N)
             x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC, FIRST)
             delta = tl.where(mask, x - lane_mean, 0.0)
             # One division for all elements. 20 x 393216 float64: 248 us, with a division for each element 365.
@@ -123,8 +123,9 @@ def layer_norm_loop(
         rstd = tl.rsqrt(variance + eps)
         store_statistics(mean_ptr, rstd_ptr, row, mean, variance, rstd, rank == 0)
         for i in tl.range(0, last + 1, num_stages=STAGES):
-            columns = block_columns(x_ptr, residual_ptr, last - i, BLOCK_N, VEC)
-            mask = columns < size
+            block = last - i
+            columns = block_columns(x_ptr, residual_ptr, block, BLOCK_N, VEC)
+            mask = block_mask(columns, block, size, residual_ptr, BLOCK_N)
             x = load_sum(x_row_ptr, residual_row_ptr, columns, mask, ACC, LAST)
             if sum_ptr is not None:
                 tl.store(sum_ptr + start + columns, x, mask=mask)
@@ -138,6 +139,16 @@ def layer_norm_loop(
             tl.store(y_ptr + edge_places, normalize(edge_x, mean, rstd, edge_weight, edge_bias), mask=edge_mask)
     if workspace_ptr is not None:
         clear_last(workspace_ptr, M, GROUP, 2, BLOCK)
+
+
+@triton.jit
+def block_mask(columns, block, size, residual_ptr, BLOCK_N: tl.constexpr):
+    """Which columns of a block a slice has. With a residual the lanes are compared: with the columns 32 bytes of
+    8 x 8883675 float16 spill on sm_90, without a residual 8 bytes of 72 x 248638 bf16 with the lanes (Triton 3.7).
+    """
+    if residual_ptr is None:
+        return columns < size
+    return tl.arange(0, BLOCK_N) < size - block * BLOCK_N
 
 
 @triton.jit

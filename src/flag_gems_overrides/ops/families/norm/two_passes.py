@@ -68,16 +68,16 @@ def norm_backward_sums(
     tl.store(words_ptr + slice * 2, c1, mask=row_mask)
     tl.store(words_ptr + slice * 2 + 1, c2, mask=row_mask)
     if is_last(workspace_ptr + part, slices, "acq_rel"):
-        c1 = tl.zeros([BLOCK_M, 1], ACC)
-        c2 = tl.zeros([BLOCK_M, 1], ACC)
+        c1s = tl.zeros([BLOCK_M, WORDS], ACC)
+        c2s = tl.zeros([BLOCK_M, WORDS], ACC)
         for word in tl.range(0, slices, WORDS):
             words = word + tl.arange(0, WORDS)[None, :]
             mask = (words < slices) & row_mask
             a = tl.load(words_ptr + words * 2, mask=mask, other=0.0, cache_modifier=".cg")
             b = tl.load(words_ptr + words * 2 + 1, mask=mask, other=0.0, cache_modifier=".cg")
-            a, b = tl.reduce((a, b), 1, add_pairs, keep_dims=True)
-            c1 += a
-            c2 += b
+            c1s += a
+            c2s += b
+        c1, c2 = tl.reduce((c1s, c2s), 1, add_pairs, keep_dims=True)
         tl.store(sums_ptr + rows * 2, c1 / N, mask=row_mask)
         tl.store(sums_ptr + rows * 2 + 1, c2 / N, mask=row_mask)
     if PDL:
