@@ -91,8 +91,13 @@ def candidates(problem: Problem, limits: Limits) -> Iterator[tuple[Configuration
 def spills(problem: Problem, configuration: Configuration, launched: Launched, limits: Limits) -> bool:
     """Whether a thread may need more registers than it has. What just fits on sm_90 does not on sm_80 and sm_100."""
     available = getattr(launched, "registers", 0) or min(limits.registers_per_sm // (launched.warps * WARP), 255)
-    looped = isinstance(launched, Split) and launched.looped and not launched.contiguous
-    if looped and launched.vec > 1 and launched.depth * problem.inputs > MAX_LOOPED_LOADS:
+    if (
+        isinstance(launched, Split)
+        and launched.looped
+        and not launched.contiguous
+        and launched.vec > 1
+        and launched.depth * problem.inputs > MAX_LOOPED_LOADS
+    ):
         return True
     if isinstance(launched, (Short, Split)) or configuration.kernel == "rows":
         return registers_of(problem, launched, limits) > available
@@ -238,7 +243,7 @@ def _in_groups(problem: Problem, shape: Shape, vec: int, block_k: int, limits: L
     held = cdiv(N * block_k, shape.elements * shape.warps * WARP)
     found = Configuration("split", shape.elements, shape.warps, shape.registers, vec, block_k, 1, shape.stages)
     yield found
-    for group in sorted({held, *(at_once // min(each, blocks) for each in (4, 8, 16, blocks))}):
+    for group in sorted({held, *(at_once // min(each, blocks) for each in (1, 4, 8, 16, blocks))}):
         if 1 < group <= min(held, at_once):
             yield found._replace(group=group)
 
@@ -252,8 +257,12 @@ def _blocks(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for warps, elements, registers in BLOCKS:
         if size == inputs == 2 and warps < 32 and tight < K:
             elements, registers = 3 * VECTOR_BYTES // size, limits.registers_per_sm // (max(warps, 16) * WARP)
+        whole = problem.N * K % (VECTOR_BYTES // size) == 0
+        # By 32 warps 32 bytes of softmax 963 x 42019 x 3 bf16 would spill with 16 elements.
+        if (size, inputs, warps) == (2, 1, 32) and not (whole and elements * warps * WARP >= problem.N * K):
+            elements //= 2
         # By 16 warps 16 bytes of softmax 3990 x 861 x 28 bf16 would spill, whose parts start anywhere.
-        if (size, inputs, warps) != (2, 1, 16) or problem.N * K % (VECTOR_BYTES // size) == 0:
+        if (size, inputs, warps) != (2, 1, 16) or whole:
             yield Configuration("blocks", elements, warps, registers)
 
 

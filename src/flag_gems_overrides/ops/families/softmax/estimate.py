@@ -58,6 +58,8 @@ LOAD_US, INSTRUCTION_US = 0.126, 0.0007
 EXCHANGE_US, EXCHANGE_WARP_US = 0.094, 0.04
 # The same for its group: once, for each program of it, and for each further round of what the others found.
 GROUP_US, GROUP_PROGRAM_US, GROUP_READ_US = 1.83, 0.0101, 0.33
+# The same for what each program of an earlier launch found of each column after the first.
+CLASS_READ_US = 0.0016
 # The share of a group's wait that remains where the next item is loaded meanwhile.
 WAITED_AHEAD = 0.7
 # What overlaps is added by this exponent: 1 is the sum, infinity the longest.
@@ -76,9 +78,10 @@ class Work(NamedTuple):
     loads: float  # of a thread for an item, of each input; as far as they exist
     rounds: int  # loads of an item one after the other
     passes: int  # how often the inputs are read
-    exchanges: bool  # warps of a program
+    exchanges: int  # between warps of a program, one after the other
     group: int
     reads: int  # rounds in which a program of a group reads what the others found
+    merged: int  # statistics of an earlier launch that a program reads for columns after the first
     ahead: bool  # loads the next item while it waits
     lines: float  # of memory that a load of a warp touches
     excess: float  # sectors that are moved over what is needed
@@ -114,7 +117,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
     M, N, K, size, inputs = problem
     threads = p.warps * WARP
     kernel, items, registers = type(p).__name__.lower(), 0, getattr(p, "registers", 0)
-    rounds, passes, exchanges, group, reads, ahead, launches = 1, 1, True, 1, 0, False, 1
+    rounds, passes, exchanges, group, reads, merged, ahead, launches = 1, 1, 1, 1, 0, 0, False, 1
     programs, lines, excess, exist = 0, 0.0, 1.0, 1.0
     if isinstance(p, Single):
         items, elements, vec, exchanges = (
@@ -146,7 +149,8 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         rounds = max(cdiv(cdiv(N // vec if p.contiguous else N, group), p.depth * p.lanes), 1)
         passes, exchanges = 1 + p.looped, p.warps > 1
         elements = rounds * p.depth * p.lanes * (vec if p.contiguous else p.block_k) / threads
-        ahead = p.prefetch or p.stages > 1
+        # A program that has one item only has none to load ahead.
+        ahead = programs < items if p.prefetch else p.stages > 1
         if group > 1:
             reads = (3 - inputs) * cdiv(group, p.members)
         if p.contiguous:
@@ -162,6 +166,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
             items, tiles, passes = M, cdiv(N * K, p.step), 1 + p.looped
         elif isinstance(p, Interleaved):
             items, tiles, launches = M * p.splits, cdiv(N * K, p.step * p.splits), 2
+            exchanges, merged = K, (K - 1) * p.splits
         else:
             items, tiles, launches = M * p.splits * p.blocks, cdiv(N * K, p.step * p.splits), 3
         rounds = cdiv(tiles, p.depth)
@@ -183,6 +188,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         exchanges,
         group,
         reads,
+        merged,
         ahead,
         lines or max(vec * size * WARP / LINE_BYTES, 1.0),
         excess,
@@ -225,7 +231,7 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     # From an item's first load to its last store.
     waited = (w.rounds * w.passes - 1) * LOAD_US * (0.5 if w.ahead else 1)
     waited += instructions * INSTRUCTION_US * max(w.warps / 4, 1) ** 0.5
-    waited += w.exchanges * (EXCHANGE_US + EXCHANGE_WARP_US * w.warps)
+    waited += w.exchanges * (EXCHANGE_US + EXCHANGE_WARP_US * w.warps) + w.merged * CLASS_READ_US
     launches = LAUNCH_US + (w.launches - 1) * LATER_LAUNCH_US
     if w.group > 1:
         waited += (GROUP_US + GROUP_PROGRAM_US * w.group + GROUP_READ_US * (w.reads - 1)) * (
