@@ -128,15 +128,16 @@ def loop(problem: Problem, limits: Limits) -> Configuration:
         registers = REGISTERS_OF_FEW if _few_of_float64(problem, limits) else 128
         chunks = min(4, max_chunks_of_loop(problem, limits, registers))
         return Configuration("loop", 8, chunks=chunks, registers=registers)
-    if itemsize == 2 and N % 2:
-        # Vectors and edges, single elements with a residual. 344 x 393619 float16: 346 us by 4 warps, by 8 361, element
-        # by element 450 (H100).
-        # With a residual and 64 registers 16 bytes of 24 x 1451171 float16 spill on sm_80 and sm_100 (Triton 3.6).
-        if residual:
-            return Configuration("loop", 8, chunks=1, registers=64 if limits.capability[0] == 9 else 128)
+    if itemsize == 2 and N % 2 and not residual:
+        # Vectors and edges. 344 x 393619 float16: 346 us by 4 warps, by 8 361, element by element 450 (H100).
         return Configuration("loop", 4, VECTOR_BYTES // itemsize, chunks=1, registers=64)
-    registers = 128 if itemsize == 2 and residual else 64
-    return Configuration("loop", 8, vec_of_long(problem), chunks=2, registers=registers)
+    vec, odd = vec_of_long(problem), N % 2 == 1
+    registers = 128 if itemsize == 2 and residual and not odd else 64
+    if limits.capability[0] != 9 and N % (VECTOR_BYTES // itemsize) and vec == 1:
+        # With 64 up to 32 bytes of 72 x 248638 bf16 spill on sm_80, and with a residual 88 of 248 x 418419 float32 on
+        # sm_100 (Triton 3.7).
+        registers = 128
+    return Configuration("loop", 8, vec, chunks=1 if itemsize == 2 and odd else 2, registers=registers)
 
 
 def _few_of_float64(problem: Problem, limits: Limits) -> bool:
