@@ -7,12 +7,13 @@ That of a tuned table, or else the one with the lowest estimate of all that are 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, cdiv
 from ...plans import table
 from .channels_plan import channels_of
-from .estimate import estimate, estimate_launch
+from .estimate import FLAT_US, estimate, estimate_launch
 from .flat_plan import flat_of
 from .groups_plan import groups_by_registers, groups_of
 from .launches import (
@@ -68,7 +69,16 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
         lambda each: launch_or_none(problem, each, limits) is not None,
         limits,
     )
-    return _ranked(problem, limits)[0] if found is None else found
+    return _fastest(problem, limits) if found is None else found
+
+
+def _fastest(problem: Problem, limits: Limits) -> Configuration:
+    best = _ranked(problem, limits, flat=False)[0]
+    # Flat's launches alone take FLAT_US.
+    if estimate(problem, best, limits) <= FLAT_US[problem.inputs]:
+        return best
+    found = _by_launch(problem, (best, *flat_of(problem, limits)), limits)
+    return found[min(found, key=lambda launched: estimate_launch(problem, launched, limits))]
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -77,13 +87,19 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 
 
 def _ranked(problem: Problem, limits: Limits, flat: bool = True) -> list[Configuration]:
+    candidates = (*channels_of(problem, limits), *groups_of(problem, limits))
+    found = _by_launch(problem, (*candidates, *(flat_of(problem, limits) if flat else ())), limits)
+    return [found[each] for each in sorted(found, key=lambda launched: estimate_launch(problem, launched, limits))]
+
+
+def _by_launch(problem: Problem, candidates: Iterable[Configuration], limits: Limits) -> dict[Launch, Configuration]:
+    """The first configuration of each different launch."""
     found: dict[Launch, Configuration] = {}
-    candidates = dict.fromkeys((*channels_of(problem, limits), *groups_of(problem, limits)))
-    for each in (*candidates, *(dict.fromkeys(flat_of(problem, limits)) if flat else ())):
+    for each in dict.fromkeys(candidates):
         launched = launch_or_none(problem, each, limits)
         if launched is not None:
             found.setdefault(launched, each)
-    return [found[each] for each in sorted(found, key=lambda launched: estimate_launch(problem, launched, limits))]
+    return found
 
 
 def plan(problem: Problem, limits: Limits) -> Launch:
