@@ -151,6 +151,8 @@ def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
     tiling, size = chosen.tiling, problem.itemsize
     vec = min(_elements_of_load(tiling), tiling.run or VECTOR_BYTES)
     channels, pitch = min(tiling.channels, problem.N), problem.N * problem.K * size
+    rows: float
+    segments: float
     if tiling.columns:
         rows, row, segments = tiling.rows, channels * size, tiling.rows
     else:
