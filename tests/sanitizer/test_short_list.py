@@ -246,6 +246,7 @@ LARGE = [
     ("softmax 2x192x64 dim=1 float32", softmax, COLUMNS._replace(group=2)),
     ("softmax_backward 2x192x64 dim=1 float32", softmax, COLUMNS._replace(group=2)),
     ("softmax_backward 2x301x64 dim=1 float32", softmax, COLUMNS),
+    ("softmax 2x301x64 dim=1 float32", softmax, COLUMNS),
     ("group_norm_backward 3x8x77 groups=2 float32", group_norm, HELD_GROUPS),
     ("amax 300x4x7 dim=1 float32", reduction, CLASSES),
     ("max_dim 300x4x7 dim=1 bfloat16", reduction, CLASSES),

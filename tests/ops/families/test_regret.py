@@ -16,16 +16,16 @@ RECORDS = Path(__file__).parents[3] / "benchmark" / "records" / "nvidia-h100-80g
 # Of the problems whose choice was timed: geometric mean of its time over the fastest's, and the share of problems
 # within 10 % of it. A change that makes plans worse fails here, without a GPU; a better one lowers these.
 BOUNDS = {
-    "softmax": (1.03, 0.93),
-    "norm": (1.03, 0.93),
-    "group_norm": (1.03, 0.93),
-    "batch_norm": (1.03, 0.93),
-    "reduction": (1.03, 0.93),
-    "scan": (1.03, 0.93),
-    "gather": (1.03, 0.93),
+    "softmax": (1.025, 0.95),
+    "norm": (1.025, 0.95),
+    "group_norm": (1.02, 0.965),
+    "batch_norm": (1.04, 0.885),
+    "reduction": (1.02, 0.97),
+    "scan": (1.025, 0.94),
+    "gather": (1.02, 0.98),
 }
 # Of all problems; the others' choices are not among the configurations that were timed.
-MIN_TIMED = 0.6
+MIN_TIMED = 0.7
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -13,7 +13,7 @@ from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, cdiv
 from ...plans import table
 from .channels_plan import channels_of
-from .estimate import FLAT_US, estimate, estimate_launch
+from .estimate import MIN_FLAT_US, estimate, estimate_launch
 from .flat_plan import flat_of
 from .groups_plan import groups_by_registers, groups_of
 from .launches import (
@@ -74,8 +74,8 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 def _fastest(problem: Problem, limits: Limits) -> Configuration:
     best = _ranked(problem, limits, flat=False)[0]
-    # Flat's launches alone take FLAT_US.
-    if estimate(problem, best, limits) <= FLAT_US[problem.inputs]:
+    # Flat never takes less.
+    if estimate(problem, best, limits) <= MIN_FLAT_US[problem.inputs]:
         return best
     found = _by_launch(problem, (best, *flat_of(problem, limits)), limits)
     return found[min(found, key=lambda launched: estimate_launch(problem, launched, limits))]
