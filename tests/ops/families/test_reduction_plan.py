@@ -49,8 +49,9 @@ def test_every_element_has_a_place(problem):
         # An accumulator meets one k, and a load does not cross the end of what is used.
         if p.splits > 1 or p.step < reduced:
             assert p.step % K == 0
-        assert p.step % p.vector == 0
-        assert bool(p.edge_lanes) == (reduced % p.vector != 0)
+        if p.kernel != "short":  # whose vectors have parts of several rows
+            assert p.step % p.vector == 0
+            assert bool(p.edge_lanes) == (reduced % p.vector != 0)
         assert p.edge_lanes == 0 or p.edge_lanes >= 2 * p.vector
         assert p.step % p.neighbours == 0
     else:
