@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import Configuration, Problem
-from .legal import KNOWN_MULTIPLE, MAX_ROWS_WARPS, span, widest
+from .legal import KNOWN_MULTIPLE, MAX_ROWS_WARPS, MAX_WARPS, span, widest
 from .programs import PROGRAMS_PER_SM, STAGES, VECTORS_OF_FEW
 
 # Maximum number of elements of a group that one thread holds whole (short_rows.py).
@@ -47,7 +47,7 @@ MIN_LARGE = 4096
 def forward(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     yield from _short_rows(problem, limits)
     for vec in dict.fromkeys((widest(problem), _without_edges(problem))):
-        yield from _held_rows(problem, vec)
+        yield from _held_rows(problem, vec, limits)
     yield from _loops(problem)
 
 
@@ -72,9 +72,11 @@ def _short_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             yield Configuration("short", warps, vec=vec)
 
 
-def _held_rows(problem: Problem, vec: int) -> Iterator[Configuration]:
+def _held_rows(problem: Problem, vec: int, limits: Limits) -> Iterator[Configuration]:
     in_group = problem.size // vec
-    for warps in (1 << i for i in range(MAX_ROWS_WARPS.bit_length())):
+    # On sm_100, 8 bytes spill with 32 warps (4 x 6 x 4099 bf16 in 2 groups).
+    max_warps = MAX_ROWS_WARPS if limits.capability[0] < 10 else MAX_WARPS
+    for warps in (1 << i for i in range(max_warps.bit_length())):
         if warps == 1 or warps * WARP < 2 * power_of_2(in_group):
             yield Configuration("rows", warps, 1, vec)
     if problem.size % vec or in_group > MAX_SMALL:
