@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,36 +34,24 @@ def regret(
     say(f"--seed {seed}")
     lists = [list(points(family, random_cases(family, count, seed))) for family in session.families]
     kept = session.measure(lists, journal or Path(f"regret-{seed}.jsonl"), chosen=True)
+    columns = [Column("problem", text=True), Column("chosen", text=True), Column("us")]
+    columns += [Column("fastest", text=True), Column("its us")]
     made, lines = [], []
     for family in session.families:
         found = regrets(family, kept.get(family.name, {}).values(), session.limits)
         if not found:
             continue
-        of_family = tally(family.name, found)
-        numbers = (f"{of_family.ratio:.3f}", f"{of_family.by_estimate:.3f}", f"{of_family.worst:.2f}")
-        lines.append(Line([family.name, str(of_family.problems), str(of_family.behind), *numbers]))
-        rows = [
-            Line(
-                [
-                    " ".join(map(str, each.problem)),
-                    " ".join(map(str, each.chosen)),
-                    f"{each.us:.2f}",
-                    " ".join(map(str, each.best)),
-                    f"{each.best_us:.2f}",
-                ]
-            )
-            for each in found[:_MAX_SHOWN]
-            if each.is_behind
-        ]
-        columns = [
-            Column("problem", text=True),
-            Column("chosen", text=True),
-            Column("us"),
-            Column("fastest", text=True),
-            Column("its us"),
-        ]
-        if rows:
-            made.append(Table(f"{family.name}: behind its own fastest", columns, rows, []))
+        behind = [Line(_cells(each)) for each in found[:_MAX_SHOWN] if each.is_behind]
+        if behind:
+            made.append(Table(f"{family.name}: behind its own fastest", columns, behind, []))
+        counted = tally(family.name, found)
+        means = (f"{counted.ratio:.3f}", f"{counted.by_estimate:.3f}", f"{counted.worst:.2f}")
+        lines.append(Line([family.name, str(counted.problems), str(counted.behind), *means]))
     names = ("problems", "behind", "time over the fastest's", "by the estimate", "worst")
     made.append(Table("families", [Column("family", text=True), *map(Column, names)], lines, []))
     terminal.show_tables(made, console())
+
+
+def _cells(each: Any) -> list[str]:
+    problem, chosen, best = (" ".join(map(str, values)) for values in (each.problem, each.chosen, each.best))
+    return [problem, chosen, f"{each.us:.2f}", best, f"{each.best_us:.2f}"]

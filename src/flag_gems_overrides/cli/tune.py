@@ -13,7 +13,7 @@ from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.perf.cases import Shapes
 from flag_gems_overrides.words import many
 
-_MOST_CHANGES_SHOWN = 10
+_MAX_CHANGES_SHOWN = 10
 
 
 def tune(
@@ -65,7 +65,7 @@ def _show(changes: list[Any], path: Path) -> None:
             f"{change.family}: {many(change.rows, 'problem')}, {change.tuned} not best by the default: "
             f"{change.gain:.3f} times as fast there; {len(change.changed)} of those before changed",
         )
-        for before, now in change.changed[:_MOST_CHANGES_SHOWN]:
+        for before, now in change.changed[:_MAX_CHANGES_SHOWN]:
             say(f"  {list(now.problem)}: {_describe(before)} -> {_describe(now)}")
     say(f"written to {path}")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from flag_gems_overrides.perf.tune.candidates import MAX_CANDIDATES, OF_EACH_KERNEL, candidates, neighbours
-from flag_gems_overrides.perf.tune.families import FAMILIES, Point
+from flag_gems_overrides.perf.tune.families import FAMILIES
 from flag_gems_overrides.perf.tune.grid import points, random_cases
 from perf.tune.made import FAKE, LIMITS, point
 
@@ -43,7 +43,3 @@ def test_every_family_has_candidates_of_each_of_its_kernels(name):
         listed = {c.kernel for c in plan.configurations(each.problem, LIMITS)}
         if len(listed) * OF_EACH_KERNEL < MAX_CANDIDATES:
             assert listed <= {c.kernel for c in found}
-
-
-def test_a_point_can_be_looked_up():
-    assert {point(): 1}[Point(*point())] == 1
