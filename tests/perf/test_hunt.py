@@ -347,6 +347,20 @@ def test_what_is_interrupted_goes_on(pretended_gpu, tmp_path, monkeypatch):
     assert len(measured) == 1
 
 
+def test_nothing_is_measured_after_the_time(pretended_gpu, tmp_path, monkeypatch):
+    """Compilers may give up a problem while the hunt waits for it."""
+    nothing = beforehand.Prepared({}, {})
+
+    def late(chosen, seconds):
+        yield chosen[0], nothing
+        monkeypatch.setattr("time.monotonic", lambda: math.inf)
+        yield chosen[1], nothing
+
+    monkeypatch.setattr(beforehand, "compiled", late)
+    ran = CliRunner().invoke(app, ["hunt", "softmax", "--seed", "7", "--count", "3"])
+    assert "1 of 3 problems in hunt-7.jsonl" in " ".join(ran.output.split()), ran.output
+
+
 def test_the_shapes_that_were_hunted_are_as_keep_writes_them(tmp_path):
     kept = Path(__file__).parents[2] / "benchmark" / "hunted_shapes.yaml"
     copied = tmp_path / "hunted.yaml"

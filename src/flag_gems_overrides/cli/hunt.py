@@ -87,10 +87,11 @@ def _measure(
         todo = [problem for problem in chosen if problem.case.key not in rows]
         start, measured = time.monotonic(), 0
         compiled = beforehand.compiled(todo, until - start)
-        while time.monotonic() < until:
+        while True:
             with hunter.timed_as("waiting for compilers"):
                 following = next(compiled, None)
-            if following is None:
+            # What comes late may not be compiled: upstream's tuners can take minutes for it.
+            if following is None or time.monotonic() >= until:
                 break
             problem, prepared = following
             for name, why in prepared.died.items():

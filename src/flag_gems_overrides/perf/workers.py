@@ -88,6 +88,8 @@ def run(
                         worker = worker or _Worker(function, folder, environment or {})
                         with current:
                             alive.add(worker)
+                            if stop.is_set():  # nobody else would end a process that was started meanwhile
+                                worker.kill()
                         answer = worker.ask(task)
                         if answer.died:
                             worker.close()
