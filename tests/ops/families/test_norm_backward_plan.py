@@ -21,9 +21,9 @@ from flag_gems_overrides.ops.families.norm.plan import plan
 from flag_gems_overrides.ops.families.norm.two_passes_plan import moves_less
 
 IN_ONE_LAUNCH = [(1000, 1, 2, True), (23, 5, 8, True), (64, 100, 2, True), (6, 1000, 4, True), (99, 3240, 4, True)]
-IN_ONE_LAUNCH += [(941, 235, 4, True), (1000, 256, 2, True), (300, 2, 4, False), (424, 1, 4, False)]
+IN_ONE_LAUNCH += [(941, 235, 4, True), (1000, 256, 2, False), (300, 2, 4, False), (424, 1, 4, False)]
 IN_ONE_LAUNCH += [(2, 8193, 2, False), (2000, 63, 2, False), (1024, 1000, 2, False), (300, 3240, 4, False)]
-IN_ONE_LAUNCH += [(1, 1000, 4, False)]
+IN_ONE_LAUNCH += [(1, 1000, 4, True), (1, 3000, 2, False), (1216, 1, 4, True), (5000, 1, 4, False)]
 
 
 @pytest.mark.parametrize(("M", "N", "size", "few"), IN_ONE_LAUNCH)
@@ -43,7 +43,7 @@ FEW_EDGES = [
 ]
 FEW_EDGES += [
     (513, 1501, 2, 0, 0),
-    (200, 2500, 2, 4, 0),
+    (200, 2500, 2, 4, 4),
     (180, 3401, 2, 4, 4),
     (90, 5401, 2, 8, 8),
     (512, 1000, 2, 0, 0),

@@ -12,11 +12,10 @@ from . import launches
 from .backward_plan import (
     MAX_ODD_OF_RMS_NORM,
     few_rows,
-    has_few_edges,
     little_gradient,
     many_warps,
-    rows_of_few,
     short_rows_in_chunks,
+    single_row,
 )
 from .forward_plan import late_row, long_row_with_edges, many_rows
 from .launches import (
@@ -78,14 +77,6 @@ MAX_SHORT_SINGLES = 32
 # Fewest rows of a multiprocessor for these tiles.
 MIN_SHORT_SINGLES_PER_SM = 64
 
-# Most rows whose gradients are computed in one launch. 6 x 1000 float32: 3.5 us, by rows and partial sums 5.0;
-# 2000 x 63 float16: 7.3 and 7.8, but by a tile to each program 6.1 (H100).
-MAX_FEW_ROWS = 1024
-# Most warps of a multiprocessor for it: with 128 registers a thread, all of them run at once.
-WARPS_OF_FEW_ROWS = 16
-# Most elements, with those that are masked, whose gradient one program computes. 64 x 100 float16: 5.9 us by one
-# program of 8 warps, in one launch of several programs 3.6 (H100).
-MAX_OF_ONE_PROGRAM = 1024
 # Most elements of a multiprocessor for programs of many warps (``many_warps``), with those that are masked, by the
 # columns of a tile. 33000 x 31 float32: 11.4 us, by pipelines 17.2; 100001 x 33 float32: 38.1 and 35.2 (H100).
 MANY_ELEMENTS = {2: 9216, 4: 16384, 8: 32768, 16: 16384, 32: 32768, 64: 30720, 128: 20480, 256: 20480}
@@ -289,13 +280,14 @@ def _early(problem: Problem) -> Configuration | None:
 def plan_backward(M: int, N: int, element_size: int, limits: Limits) -> FewRows | Rows | TwoPasses:
     """How to compute the gradients of M rows of N elements of ``element_size`` bytes."""
     problem = Problem(M, N, 1, element_size, True)
-    few = _few_rows(problem, limits)
-    if few is not None:
-        return few
+    few = single_row(problem) or little_gradient(problem) or few_rows(problem, limits)
     in_chunks = short_rows_in_chunks(problem, MAX_ODD_OF_RMS_NORM, limits)
     many = many_warps(problem, MANY_ELEMENTS, limits)
-    configuration = (many or in_chunks if N < MIN_IN_CHUNKS else in_chunks or many) or _fours(problem, limits)
+    short = (many or in_chunks if N < MIN_IN_CHUNKS else in_chunks or many) or _fours(problem, limits)
+    configuration = few or short
     launched = configuration and launch_or_none(problem, configuration, limits)
+    if isinstance(launched, FewRows):
+        return launched
     found = launched if isinstance(launched, Rows) else rows(problem, limits)
     if found is None:
         return plan_two_passes(M, N, element_size, limits)
@@ -356,36 +348,6 @@ def _fours(problem: Problem, limits: Limits) -> Configuration | None:
     if MIN_TURNS_OF_FOURS * FOURS_PER_SM * limits.sm_count * rows > M:
         return None
     return Configuration("rows", 1, 4, rows, FOURS_PER_SM, 3, width // LANES_OF_FOURS)
-
-
-def _few_rows(problem: Problem, limits: Limits) -> FewRows | None:
-    """One launch, without partial sums; None where one program is enough, and for others."""
-    M, N, *_ = problem
-    one = power_of_2(M) * power_of_2(N) <= MAX_OF_ONE_PROGRAM and little_gradient(problem) is not None
-    if one or not 1 < M <= MAX_FEW_ROWS:
-        return None
-    found = _one_launch(problem, 4 if N <= 1024 else 8, limits)
-    if found is None:
-        return None
-    if (found.row_programs + found.column_programs) * found.warps <= WARPS_OF_FEW_ROWS * limits.sm_count:
-        return found
-    if not has_few_edges(problem, limits) or few_rows(problem, limits) is None:
-        return None
-    return _one_launch(problem, 4, limits) or found
-
-
-def _one_launch(problem: Problem, warps: int, limits: Limits) -> FewRows | None:
-    M, N, _, element_size, *_ = problem
-    configuration = Configuration("few_rows", warps, rows=min(rows_of_few(N, warps), power_of_2(M)))
-    launched = launch_or_none(problem, configuration, limits)
-    if not isinstance(launched, FewRows):
-        return None
-    elements = launched.column_rows * launched.columns
-    if element_size == 2 and warps == 4 and elements == 32 * WARP * warps and launched.columns >= 16:
-        # With 32 elements to a thread 8 bytes of 64 x 64 bf16 spill, and 56 of 128 x 33 float16 (Triton 3.6).
-        columns = launched.columns // 2
-        launched = launched._replace(columns=columns, column_programs=cdiv(N, columns))
-    return launched
 
 
 def _split(N: int, element_size: int, limits: Limits) -> Split:
