@@ -259,7 +259,7 @@ def test_gradients_of_few_rows_have_programs_for_all_rows_and_all_columns(M, N, 
         for elements in (p.block_m * p.block_n, p.column_rows * p.columns):
             assert elements * max(1, size // 4) <= 32 * 32 * p.warps or elements <= p.columns
         assert p.columns == power_of_2(p.columns)
-        assert p.column_rows == power_of_2(p.column_rows)
+        assert p.column_rows == power_of_2(M)
 
 
 @given(st.integers(1, 20), numbers, sizes, st.booleans(), limits)

@@ -28,27 +28,21 @@ def sum_columns_of_rows(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Block ``block`` of BLOCK_N columns, BLOCK_M rows at a time. mean_ptr is None where no mean is subtracted."""
+    """Block ``block`` of BLOCK_N columns, of up to BLOCK_M rows. mean_ptr is None where no mean is subtracted."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    dweight = tl.zeros([BLOCK_M, BLOCK_N], ACC)
-    dbias = tl.zeros([BLOCK_M, BLOCK_N], ACC)
-    for first in tl.range(0, M, BLOCK_M):
-        rows = first + tl.arange(0, BLOCK_M)[:, None]
-        mask = (rows < M) & (columns < N)
-        offsets = tl.cast(rows, tl.int64) * N + columns
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
-        dbias += dy
-        if dweight_ptr is not None:
-            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
-            rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
-            if mean_ptr is not None:
-                x -= tl.load(mean_ptr + rows, mask=rows < M, other=0.0).to(ACC)
-            dweight += dy * x * rstd
+    rows = tl.arange(0, BLOCK_M)[:, None]
+    mask = (rows < M) & (columns < N)
+    offsets = tl.cast(rows, tl.int64) * N + columns
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(ACC)
     if dweight_ptr is not None:
-        tl.store(dweight_ptr + columns, tl.sum(dweight, 0, keep_dims=True), mask=columns < N)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(ACC)
+        rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0).to(ACC)
+        if mean_ptr is not None:
+            x -= tl.load(mean_ptr + rows, mask=rows < M, other=0.0).to(ACC)
+        tl.store(dweight_ptr + columns, tl.sum(dy * x * rstd, 0, keep_dims=True), mask=columns < N)
     if dbias_ptr is not None:
-        tl.store(dbias_ptr + columns, tl.sum(dbias, 0, keep_dims=True), mask=columns < N)
+        tl.store(dbias_ptr + columns, tl.sum(dy, 0, keep_dims=True), mask=columns < N)
 
 
 @entry()
@@ -71,8 +65,8 @@ def layer_norm_backward_few_rows(
 ):
     """All three gradients of few rows in one launch, by two kinds of programs that know nothing of each other.
 
-    The first have BLOCK_M whole rows each, for dx; the others COLUMNS columns, for dweight and dbias, of COLUMN_ROWS
-    rows at a time. x and dy are loaded twice, and are small enough for L2.
+    The first have BLOCK_M whole rows each, for dx; the others COLUMNS columns of all rows, up to COLUMN_ROWS, for
+    dweight and dbias. x and dy are loaded twice, and are small enough for L2.
     """
     row_programs = 0
     if dx_ptr is not None:

@@ -58,7 +58,6 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         reads, per_load = inputs * 2, p.vec
     else:
         programs, threads = p.row_programs + p.column_programs, p.warps * WARP
-        iterations = cdiv(M, p.column_rows)
         reads = 2 * inputs
         per_load = math.gcd(N, VECTOR_BYTES // itemsize)
     resident = limits.sm_count * max(limits.threads_per_sm // threads, 1)

@@ -155,7 +155,8 @@ class Loop(NamedTuple):
 
 
 class FewRows(NamedTuple):
-    """``row_programs`` of ``block_m`` x ``block_n`` for dx, ``column_programs`` of ``column_rows`` x ``columns``."""
+    """``row_programs`` of ``block_m`` x ``block_n`` for dx, ``column_programs`` of ``columns``, of all
+    rows: ``column_rows``, a power of two."""
 
     row_programs: int
     column_programs: int
@@ -399,8 +400,8 @@ def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) ->
     # At least a cache line. Of few rows each thread has a vector.
     columns = max(COLUMN_BYTES // itemsize, warps * WARP * (VECTOR_BYTES // itemsize) // rows)
     columns = min(max(min(columns, elements // rows), VECTOR_BYTES // itemsize), block_n)
-    column_rows = min(rows, elements // columns)
-    return FewRows(cdiv(M, block_m), cdiv(N, columns), block_m, block_n, column_rows, columns, warps)
+    _check(rows * columns <= elements, "a thread holds its elements of all rows")
+    return FewRows(cdiv(M, block_m), cdiv(N, columns), block_m, block_n, rows, columns, warps)
 
 
 _LAUNCHES: dict[str, Callable[[Problem, Configuration, Limits], Launch]] = {
