@@ -34,6 +34,8 @@ MIN_ROWS_OF_MANY_WARPS = 1024
 MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 16384, 8: 4096}
 # Widest tiles, in columns, of which a thread may have 16 elements instead of 8.
 MAX_WIDTH_OF_16 = 64
+# Most elements of ``little_gradient``, with those that are masked, where rows are not short or not of whole vectors.
+LITTLE = 256
 # Rows of ``has_few_edges`` are longer than this, in elements.
 MIN_FEW_EDGES = 1024
 # Most warps of a multiprocessor in one launch: all of them run at once; those of edges may come in a few waves.
@@ -86,15 +88,15 @@ def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | 
 def little_gradient(problem: Problem) -> Configuration | None:
     """One program, so no second kernel is launched; None for more elements.
 
-    17 x 1 bf16: 3.0 us on the device, with a second kernel 4.1. rms_norm of 300 x 2 float32: 3.2 us by four warps, 3.6
-    by two; layer_norm of 64 x 64 bf16: 4.50 us, in one launch of several programs 4.10; 128 x 32: 3.86 and 4.89 (H100).
+    17 x 1 bf16: 3.0 us on the device, with a second kernel 4.1. layer_norm of 20 x 30 float32: 3.75 us, in one launch
+    of several programs 3.22; 64 x 64 bf16: 4.50 and 4.10; 128 x 32: 3.86 and 4.89 (H100).
     """
     M, N, _, itemsize, *_ = problem
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
-    elements = power_of_2(M) * power_of_2(N)
-    if itemsize == 8 or N > 128 or elements > min(8192 // itemsize if N <= 32 else 2048, 256 * vec * itemsize):
+    elements, vectors = power_of_2(M) * power_of_2(N), vec * itemsize == VECTOR_BYTES and N <= 32
+    if itemsize == 8 or elements > (8192 // itemsize if vectors else LITTLE):
         return None
-    return Configuration("rows", 4 if elements > 256 else 1, vec, power_of_2(M))
+    return Configuration("rows", 4 if elements > LITTLE else 1, vec, power_of_2(M))
 
 
 def single_row(problem: Problem) -> Configuration | None:
