@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
-from .launches import COLUMN_BYTES, Configuration, FewRows, PartialSums, Problem, launch_or_none, widest
+from .launches import COLUMN_BYTES, MIN_UNALIGNED, Configuration, FewRows, PartialSums, Problem, launch_or_none, widest
 from .programs import BYTES_IN_FLIGHT, MAX_WARPS, stages_within, warps_for
 
 # Most partial sums that a program adds at a time, its columns, and its most warps, where columns fill the device. The
@@ -34,12 +34,16 @@ MIN_ROWS_OF_MANY_WARPS = 1024
 MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 16384, 8: 4096}
 # Widest tiles, in columns, of which a thread may have 16 elements instead of 8.
 MAX_WIDTH_OF_16 = 64
+# Programs of a multiprocessor in ``edges_of_a_warp``, and its fewest rows.
+EDGES_PER_SM, MIN_EDGES_PER_SM = 10, 32
 # Most elements of ``little_gradient``, with those that are masked, where rows are not short or not of whole vectors.
 LITTLE = 256
 # Rows of ``has_few_edges`` are longer than this, in elements.
 MIN_FEW_EDGES = 1024
 # Most warps of a multiprocessor in one launch: all of them run at once; those of edges may come in a few waves.
 WARPS_OF_FEW, WARPS_OF_FEW_EDGES = 16, 22
+# The same of programs of 16 warps. 110 x 6001 float32: 10.6 us, by rows 12.7 (H100).
+WARPS_OF_LONG = 40
 # Warps of a program there, by bytes of an element. 37 x 8192 bf16: 6.61 us by 8, by 16 8.85 (H100).
 FEW_WARPS = {2: (4, 8), 4: (4, 8, 16), 8: (4, 8)}
 # Bytes of a row's tile for each warp there.
@@ -175,6 +179,20 @@ def short_rows_in_chunks(problem: Problem, longest: Mapping[int, int], limits: L
     return Configuration("rows", 1, vec, WARP * chunks * vec // width, IN_CHUNKS_PER_SM, 1, chunks)
 
 
+def edges_of_a_warp(problem: Problem, limits: Limits) -> Configuration | None:
+    """Many short rows of 16 bits with edges, one at a time to programs of one warp; None for others. For layer_norm
+    alone: rms_norm has one sum and was not timed.
+
+    8192 x 265 bf16: 16.2 us, by two warps with four rows 19.5; 5000 x 301: 15.2 and 15.7 (H100).
+    """
+    M, N, _, itemsize, *_ = problem
+    vec = VECTOR_BYTES // itemsize
+    two = MIN_UNALIGNED + vec < N < 2 * MIN_UNALIGNED  # vectors of a lane
+    if limits.capability[0] != 9 or itemsize != 2 or N % vec == 0 or not two:
+        return None
+    return Configuration("rows", 1, vec, 1, EDGES_PER_SM, 3) if MIN_EDGES_PER_SM * limits.sm_count <= M else None
+
+
 def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
     """One launch, where the programs take few waves; None elsewhere.
 
@@ -188,8 +206,7 @@ def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
         found = launch_or_none(problem, configuration, limits)
         if not isinstance(found, FewRows):
             return None
-        # 92 x 5077 float32 by 16 warps: 8.58 us, by rows 10.8 (H100).
-        fits = max(most, 2 * found.warps) * limits.sm_count
+        fits = (WARPS_OF_LONG if found.warps == MAX_WARPS else most) * limits.sm_count
         return found if (found.row_programs + found.column_programs) * found.warps <= fits else None
 
     fewest = next((each for each in FEW_WARPS[itemsize] if power_of_2(N) <= MAX_FEW_ROW * each // itemsize), MAX_WARPS)
@@ -263,6 +280,10 @@ def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configura
     # 512; 39537 x 1 bf16: 5.15 and 5.81 (H100).
     tiles = (2 if N == 1 else 1) * limits.sm_count
     block_m = min(block_m, max(power_of_2(cdiv(M, tiles)), warps * WARP // block_n))
+    at_once = 2 * limits.sm_count * block_m
+    if itemsize == 4 and vec > 1 and warps == 2 and chunks == 1 and at_once < M <= 2 * at_once:
+        # Twice as many rows at once save the second iteration. 1500 x 250: 7.57 us, by two warps 9.15 (H100).
+        return Configuration("rows", 4, vec, 2 * block_m, 2)
     if N == 1 and itemsize == 4:
         # 20000000 x 1 float32: 153 us with 256 rows, 162 with 512 (H100).
         block_m = min(block_m, 256)

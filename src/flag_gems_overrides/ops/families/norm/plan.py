@@ -13,6 +13,7 @@ from ...plans import table
 from .backward_plan import (
     MAX_ODD_OF_LAYER_NORM,
     backward_rows,
+    edges_of_a_warp,
     many_warps,
     of_sixteen_columns,
     rows_of_few,
@@ -100,7 +101,7 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
     """Candidates for layer_norm alone, of which rms_norm was not timed or has less to do."""
     if problem.backward:
         wide = many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
-        return wide or short_rows_in_chunks(problem, MAX_ODD_OF_LAYER_NORM, limits)
+        return wide or short_rows_in_chunks(problem, MAX_ODD_OF_LAYER_NORM, limits) or edges_of_a_warp(problem, limits)
     return (
         few_odd_rows(problem, limits)
         or odd_row(problem, limits)
