@@ -143,16 +143,15 @@ def many_warps(problem: Problem, most: Mapping[int, int], limits: Limits) -> Con
     return Configuration("rows", warps, vec, rows, per_sm)
 
 
-def of_sixteen_columns(problem: Problem, found: Configuration) -> Configuration:
+def sixteen_columns(problem: Problem, most: Mapping[int, int], limits: Limits) -> Configuration | None:
     """``many_warps`` of 9 to 16 columns that are loaded one by one: a thread has two elements, or a whole row of its
-    tile. Other configurations are returned unchanged. For layer_norm alone.
+    tile. None for others. For layer_norm alone.
 
     6199 x 9 bf16: 5.25 us with two, 6.55 with four, 9.33 with eight; 6.04 with 16 (H100).
     """
-    if not problem.backward or problem.itemsize == 8 or power_of_2(problem.N) != 16 or found.vec > 1:
-        return found
-    if found.kernel != "rows" or found.per_sm not in (MANY_WARPS_PER_SM, MORE_PER_SM) or found.stages > 1:
-        return found
+    found = many_warps(problem, most, limits) if power_of_2(problem.N) == 16 else None
+    if found is None or found.vec > 1 or problem.itemsize == 8:
+        return None
     elements = 2 if found.rows <= 8 * WARP * 2 // 16 else 16
     return found._replace(warps=max(found.rows * 16 // (WARP * elements), 1))
 

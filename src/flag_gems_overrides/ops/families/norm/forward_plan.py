@@ -113,7 +113,6 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
         yield _flat(problem)
     if N in SHORT_COLUMNS:
         yield _short_rows(problem, limits)
-    yield early_row(problem, limits)
     yield row_with_edges(problem, limits)
     fits = 2 * N * itemsize <= limits.registers_per_sm
     # Rows of float64, and rows of float32 that are no whole vectors, have one tile at any length. 50000 x 864 float64:

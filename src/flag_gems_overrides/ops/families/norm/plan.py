@@ -15,10 +15,10 @@ from .backward_plan import (
     backward_rows,
     edges_of_a_warp,
     many_warps,
-    of_sixteen_columns,
     rows_of_few,
     short_rows_in_chunks,
     single_row,
+    sixteen_columns,
     whole_backward_rows,
 )
 from .estimate import estimate as estimate
@@ -32,7 +32,7 @@ from .forward_plan import (
 )
 from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launch, launch_or_none, widest
 from .long_plan import few_odd_rows, loop, splits
-from .many_rows_plan import by_four_warps, few_singles, in_chunks_of_a_warp, in_few_chunks
+from .many_rows_plan import of_short_rows
 from .odd_rows_plan import odd_row, odd_sum
 
 # Shortest row, in elements, that the tuner tries by several programs.
@@ -63,9 +63,7 @@ def choose(problem: Problem, limits: Limits) -> Configuration:
 
 
 def _without_table(problem: Problem, limits: Limits) -> Configuration:
-    found = _of_layer_norm(problem, limits) or _default(problem, limits)
-    found = of_sixteen_columns(problem, few_singles(problem, found))
-    return in_chunks_of_a_warp(problem, by_four_warps(problem, in_few_chunks(problem, found, limits), limits), limits)
+    return of_short_rows(problem, _of_layer_norm(problem, limits) or _default(problem, limits), limits)
 
 
 def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -101,7 +99,12 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
     """Candidates for layer_norm alone, of which rms_norm was not timed or has less to do."""
     if problem.backward:
         wide = many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
-        return wide or short_rows_in_chunks(problem, MAX_ODD_OF_LAYER_NORM, limits) or edges_of_a_warp(problem, limits)
+        return (
+            wide
+            or short_rows_in_chunks(problem, MAX_ODD_OF_LAYER_NORM, limits)
+            or edges_of_a_warp(problem, limits)
+            or sixteen_columns(problem, MANY_ELEMENTS, limits)
+        )
     return (
         few_odd_rows(problem, limits)
         or odd_row(problem, limits)
