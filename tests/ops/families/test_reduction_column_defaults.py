@@ -409,3 +409,10 @@ def test_more_than_a_sector_of_64_bits(problem, columns):
 def test_few_values_and_positions_are_in_wide_tiles(problem, columns):
     """max.dim 2048 x 9 x 8155 bf16 by programs of 64 columns 171 us, so 165, amax 2000 x 12 x 2048 int8 45 and 27."""
     assert plan(*problem, H200).block_k == columns
+
+
+def test_many_long_columns_of_float32_are_read_by_two_warps():
+    """amax 10 x 1567 x 8192: 190.5 us by four warps, so 178.7 (H100)."""
+    for M, N, K in (10, 1567, 8192), (64, 500, 1025), (40, 752, 1735):
+        p = plan(M, N, K, 4, 1, H200)
+        assert (p.warps, p.block_k, p.block_n, p.splits) == (2, 64, 16, 1)
