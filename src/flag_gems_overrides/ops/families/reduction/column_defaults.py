@@ -11,7 +11,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import MAX_PARTIALS, MAX_WORDS, ROOMY_WARPS, Configuration, Problem, words
+from .launches import MAX_CLASSES, MAX_PARTIALS, MAX_WORDS, ROOMY_WARPS, Configuration, Problem, words
 from .programs import (
     COLUMNS_OCCUPANCY,
     LITTLE_ELEMENTS,
@@ -200,13 +200,15 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
 def _within(problem: Problem, limits: Limits) -> bool:
     """Whether a program has all results of an [N, K], read as it lies, with up to 3 of 10 lanes idle.
 
-    Otherwise two programs share most rows of K, and read the sectors on their border twice.
-    nansum 328 x 3073 x 51 float32: 90 us, by columns 120 (H100).
+    Of values of few columns with 1 of 8. Otherwise two programs share most rows of K, and read the sectors on their
+    border twice.
+    nansum 328 x 3073 x 51 float32: 90 us, by columns 120; amax 5 x 2629275 x 14 float32: 280 and 327 us (H100).
     With more lanes idle this is slower: sum 328 x 3073 x 43 bf16: 50.3 us, by columns 47.3 (H100).
     """
-    M, N, K, size, _ = problem
+    M, N, K, size, accumulators = problem
     from_memory = M * N * K * size > limits.l2_bytes // 2
-    used = BLOCK_K < K <= MAX_WITHIN and 7 * power_of_2(K) <= 10 * K
+    few = accumulators == 1 and MAX_CLASSES < K < power_of_2(K) <= BLOCK_K and 7 * power_of_2(K) <= 8 * K
+    used = few or (BLOCK_K < K <= MAX_WITHIN and 7 * power_of_2(K) <= 10 * K)
     return from_memory and M > 1 and used and K * size % SECTOR_BYTES != 0
 
 
@@ -383,4 +385,6 @@ def _few_elements(problem: Problem, limits: Limits, wide: bool) -> Configuration
     # argmin 4096 x 5 x 1000 bf16: 30.0 us in one tile, 36.9 in two of 4 x 256 (H100).
     most = MAX_WORDS if (accumulators == 3 and size == 2) or N < block_n <= 8 else MAX_WORDS // 2
     elements = min(max(block_n * block_k // (warps * WARP), 1), most)
-    return fitting(problem, Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages))
+    within = block_k == power_of_2(K) and _within(problem, limits)
+    chosen = Configuration("columns", elements, warps, occupancy, 1, block_k, False, stages, within=within)
+    return fitting(problem, chosen)
