@@ -39,6 +39,7 @@ def test_columns_that_share_sectors_are_in_wide_pieces(problem, lanes, depth):
         (Problem(500, 1200, 201, 2), Configuration("segments", 1, 256, 16, 16)),
         (Problem(884, 1158, 147, 2), Configuration("segments", 1, 128, 16, 16)),
         (Problem(1037, 464, 35, 8), Configuration("segments", 1, 64, 16, 8)),
+        (Problem(528, 895, 105, 8), Configuration("segments", 1, 128, 16, 8)),  # 487 us by 16 columns
     ],
 )
 def test_more_warps_or_all_columns(problem, columns):
@@ -270,6 +271,7 @@ def test_odd_columns_of_int64_are_of_16_warps_in_one_step(problem, depth):
         # Of single elements also of wide ones of few rows.
         (Problem(1024, 3, 23781, 4), 1),
         (Problem(186, 5, 29001, 2), 1),
+        (Problem(9171, 3, 3694, 4), 2),  # 293 us by two vectors to a thread
     ],
 )
 def test_a_thread_has_one_vector_of_narrow_columns(problem, elements):

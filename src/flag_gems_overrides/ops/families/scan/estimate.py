@@ -17,6 +17,7 @@ from .launches import (
     Stacked,
     at_once,
     few_from_memory,
+    is_in_l2,
     launch,
     resident_programs,
     vector,
@@ -45,6 +46,9 @@ COLUMN_ELEMENT_US = 0.03
 # More microseconds for units of many rows of columns in several warps, with one program to a multiprocessor.
 # 512 x 30 x 12 bfloat16: 4.03 us in 128 programs of two warps, 3.66 in 256 of one (H100).
 UNIT_WARPS_US = 0.1
+# Microseconds to fetch the code of each row of a thread of columns: each is loaded and stored by its own instructions.
+# Not timed. 32 x 2 float16 along 0: 3.05 us with 32 rows to a thread (H100).
+ROW_CODE_US = 0.002
 # Microseconds of few columns as they lie, before the loads: a thread divides by K. Of 8 bytes twice as long.
 # 1 x 58 x 4 int64: 2.72 us, in segments 2.30 (H200).
 INTERLEAVED_US = 0.2
@@ -172,6 +176,9 @@ MANY_ROWS, MANY_ROWS_REGISTERS = 16, 2.5
 # More for segments of columns in several steps, unless they have many rows.
 # 975 x 851 x 3 float16: 57 registers with 4 rows in 4 steps, 26 with 8 rows in one.
 STEP_REGISTERS = 25
+# Bytes that are written again, as a share, for each vector of columns after a thread's first: each is a part of a
+# sector. 837780 x 3 x 54 float16: 230 us by four vectors to a thread, 189 by one (H100).
+PARTS = 0.6
 # Programs of a multiprocessor that move while others wait: this many hide all.
 MAX_OVERLAP = 8
 # Bytes that such a program has on their way at least; with fewer it counts as part of a program.
@@ -252,6 +259,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     resident = min(resident_programs(registers, found.warps, limits) // limits.sm_count, max(math.ceil(programs), 1))
     overlap = max(min(resident, MAX_OVERLAP, resident * tile * size * found.warps * WARP / OVERLAP_BYTES), 1)
     alone = LAUNCH_US + _overlapped(work, step, found.steps, programs, resident, overlap)
+    alone += ROW_CODE_US * found.depth if K > 1 and configuration.kernel == "units" else 0
     if found.steps > 1:
         waits = LONE_STEPS_US / resident if programs <= resident or resident == 1 else 0
         alone += COLUMN_STEP_US * found.steps if K > 1 else waits
@@ -334,8 +342,11 @@ def _bytes(problem: Problem, configuration: Configuration, steps: int, limits: L
     if lanes == 1:
         # Programs with a column each are few and begin together: each reads the sectors of its row.
         return elements_moved * (min(K * read, SECTOR_BYTES) + size)
-    shared = min(1 + N / APART_ROWS, SHARED_SECTOR) if 2 * elements_moved * size > limits.l2_bytes else 1
+    from_memory = not is_in_l2(problem, limits)
+    shared = min(1 + N / APART_ROWS, SHARED_SECTOR) if from_memory else 1
     written = _of_pieces(problem, configuration, steps, size, shared)
+    if from_memory and N > 1:
+        written *= 1 + PARTS * (elements // min(elements, vector(problem)[0]) - 1)
     return elements_moved * (_of_pieces(problem, configuration, steps, read, 1) + written)
 
 

@@ -216,6 +216,11 @@ def few_from_memory(problem: Problem, limits: Limits) -> bool:
     return K == 1 and M <= FEW_ROWS and size == 8 and narrower == 1 and M * N * size > limits.l2_bytes
 
 
+def is_in_l2(problem: Problem, limits: Limits) -> bool:
+    M, N, K, size, *_ = problem
+    return limits.l2_bytes >= 2 * M * N * K * size
+
+
 def max_depth(problem: Problem, elements: int, kernel: str) -> int:
     """Tiles of a program at most, where a thread has ``elements`` of each.
 

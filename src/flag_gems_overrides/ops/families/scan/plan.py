@@ -29,6 +29,7 @@ from .launches import (
     at_once,
     few_from_memory,
     interior,
+    is_in_l2,
     is_short,
     launch,
     launch_or_none,
@@ -137,22 +138,9 @@ A_THREAD_EACH_COLUMNS = (33, 256)
 A_THREAD_EACH_FULL = 3 / 4
 # Configurations of a problem at most.
 MAX_CONFIGURATIONS = 24
-# Columns K of which a thread has one vector of a row, where L2 does not hold all: several vectors would be stored in
-# parts of sectors. 837780 x 3 x 54 float16: 189 us, by four vectors 230 (H100).
-NARROW_COLUMNS = (8, 64)
-# Fewer odd columns of 8 bytes too: 10630731 x 4 x 3 uint8: 406 us, by two elements 771 (H100).
-# Rows N of these, and of odd columns, at least.
-NARROW_ROWS = 3
 # Rows N at most of three columns of int64 sums of a narrower input, of which a thread has all rows, where several
 # [N, K] may be stacked. 37191 x 9 x 3 bool: 10.5 us, stacked 9.2; 10630731 x 4 x 3 bool: 405 us, stacked 482 (H100).
 MAX_NARROWER_ROWS = 4
-# Bytes of such a vector, at least.
-NARROW_BYTES = 4
-# Odd columns K at least of which a thread has one element of a row, by the size of an element.
-# 1024 x 3 x 23781 float32: 201 us, by four elements 227 (H100).
-ODD_COLUMNS = {2: 1024, 4: 65}
-# Rows N of these, at most.
-ODD_ROWS = 5
 # A program for each [N, K] of a few odd columns of 16 bits and 17 to 32 rows.
 # 7168 x 32 x 7 bfloat16: 7.74 us, with a thread to a column 8.98 (H100).
 SHORT_COLUMNS = Configuration("segments", 1, 8, 2, 4)
@@ -357,7 +345,7 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     for elements in _powers(1, max(VECTOR_BYTES // widest, 1)) if not apart else ():
         # Several vectors to a thread only where a program has all rows at once: it would else do very little.
         # 23445879 x 1 float32: 116 us with one element to a thread, of which 62 move the bytes (H100).
-        if elements > vec and (max_depth(problem, elements, "units") < N or _is_narrow(problem, limits)):
+        if elements > vec and max_depth(problem, elements, "units") < N:
             break
         for warps in _powers(1, 4):
             lanes = min(power_of_2(K), elements * warps * WARP)
@@ -387,14 +375,14 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 if depth < tiles:
                     yield Configuration("segments", elements, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
-    in_memory = MAX_FEW_COLUMNS < K <= MAX_ALL_COLUMNS and not _is_in_l2(problem, limits)
-    if in_memory and (size <= 4 or (2 * K <= MAX_ALL_COLUMNS and not integer)):
+    in_memory = MAX_FEW_COLUMNS < K <= MAX_ALL_COLUMNS and not is_in_l2(problem, limits)
+    if in_memory and (size <= 4 or (not integer and (2 * K <= MAX_ALL_COLUMNS or K * size % SECTOR_BYTES))):
         yield from _all_columns(problem)
     full = power_of_2(K) * ALL_COLUMNS_FULL <= K
     if in_memory and size <= 4 and full:
         # 399648 x 114 bfloat16: 122 us, by 64 columns 166 (H100).
         yield from _together(problem, min(vec, max(ALL_COLUMNS_WORD // size, 1)), power_of_2(K), limits)
-    if size == 2 and MAX_ALL_COLUMNS < K <= MAX_ALL_HALVES and full and not _is_in_l2(problem, limits):
+    if size == 2 and MAX_ALL_COLUMNS < K <= MAX_ALL_HALVES and full and not is_in_l2(problem, limits):
         yield Configuration("segments", 1, power_of_2(K), WIDE_ROWS, MAX_WARPS)
     if vec == K > 2:
         yield from _rows_of_one_vector(problem, limits)
@@ -428,18 +416,6 @@ def _stacked(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield max(found)[-1]
 
 
-def _is_narrow(problem: Problem, limits: Limits) -> bool:
-    """Whether a thread has one vector of a row of these columns: see NARROW_COLUMNS and ODD_COLUMNS."""
-    _, N, K, size, *_ = problem
-    vec, _ = vector(problem)
-    if NARROW_ROWS > N or _is_in_l2(problem, limits):
-        return False
-    if size > 4:
-        return vec == 1 and NARROW_COLUMNS[0] > K
-    odd = vec == 1 and ODD_COLUMNS.get(size, K + 1) <= K and ODD_ROWS >= N
-    return odd or (NARROW_COLUMNS[0] <= K <= NARROW_COLUMNS[1] and vec * size >= NARROW_BYTES)
-
-
 def _of_columns(problem: Problem, limits: Limits) -> Configuration | None:
     together = _wide(problem, limits) or _a_thread_each(problem, limits)
     return together or _short_columns(problem, limits)
@@ -454,7 +430,7 @@ def _a_thread_each(problem: Problem, limits: Limits) -> Configuration | None:
     shared = problem.input_size == 8 and K * 8 % SECTOR_BYTES and fewest <= K <= most
     of_words = shared and A_THREAD_EACH_FULL * lanes <= K
     rows = A_THREAD_EACH_ROWS[0] <= N <= A_THREAD_EACH_ROWS[1]
-    if not of_words or not rows or M * warps < A_THREAD_EACH_WARPS * limits.sm_count or _is_in_l2(problem, limits):
+    if not of_words or not rows or M * warps < A_THREAD_EACH_WARPS * limits.sm_count or is_in_l2(problem, limits):
         return None
     return A_THREAD_EACH._replace(elements=vec, lanes=lanes, warps=warps)
 
@@ -465,13 +441,13 @@ def _short_columns(problem: Problem, limits: Limits) -> Configuration | None:
     units, lanes = SHORT_COLUMNS.units, SHORT_COLUMNS.lanes
     few = size == 2 and K % 2 == 1 and lanes // 2 < K <= lanes and units < N <= units * SHORT_COLUMNS.depth
     many = SHORT_COLUMNS_PROGRAMS[0] <= M <= SHORT_COLUMNS_PROGRAMS[1]
-    return SHORT_COLUMNS if few and many and _is_in_l2(problem, limits) else None
+    return SHORT_COLUMNS if few and many and is_in_l2(problem, limits) else None
 
 
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     """Wide pieces of columns that share sectors, where L2 does not hold all: programs drift apart."""
     M, N, K, size, integer, narrower = problem
-    if (integer and narrower > 1 and K % 2 == 0) or K * size % SECTOR_BYTES == 0 or _is_in_l2(problem, limits):
+    if (integer and narrower > 1 and K % 2 == 0) or K * size % SECTOR_BYTES == 0 or is_in_l2(problem, limits):
         return None
     int64, vec = integer and size == 8, vector(problem)[0]
     rows = WIDE_INTEGER_ROWS if int64 and narrower == 1 else WIDE_ROWS
@@ -536,11 +512,6 @@ def _all_columns(problem: Problem) -> Iterator[Configuration]:
         yield columns._replace(depth=min(cdiv(N, 2 * columns.units) * 2, columns.depth))
 
 
-def _is_in_l2(problem: Problem, limits: Limits) -> bool:
-    M, N, K, size, *_ = problem
-    return limits.l2_bytes >= 2 * M * N * K * size
-
-
 def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterator[Configuration]:
     """The configuration with a depth that splits a unit's ``tiles`` evenly into steps."""
     most = max_depth(problem, configuration.elements, configuration.kernel)
@@ -567,7 +538,7 @@ def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> It
         most = max_depth(problem, elements, kernel)
         for warps, registers in sizes if most else ():
             # 94 x 22095 x 5 int64: 136 us, in chunks 126 (H100).
-            if kernel == "shared" and 1 < K <= MAX_INTERLEAVED and not _is_in_l2(problem, limits):
+            if kernel == "shared" and 1 < K <= MAX_INTERLEAVED and not is_in_l2(problem, limits):
                 continue
             # One row by 8 warps, a few rows by 4. 40000003 float64: 310 us by 8, 432 by 4; 4 x 10000001 int64: 296 us
             # by 4, 313 by 8 (H100).
