@@ -74,7 +74,7 @@ def candidates(problem: Problem, limits: Limits) -> Iterator[tuple[Configuration
     if problem.N == 1:
         each = _single(problem)
     elif problem.K == 1:
-        each = itertools.chain(_rows(problem), _shares_of_rows(problem, limits), _long_rows(problem))
+        each = itertools.chain(_rows(problem), _shares_of_rows(problem, limits), _long(problem))
     else:
         each = itertools.chain(
             _short(problem), _tiles(problem, limits), _loops(problem, limits), _blocks(problem, limits), _long(problem)
@@ -168,16 +168,6 @@ def _by_least_registers(problem: Problem, found: Configuration, limits: Limits) 
             return
 
 
-def _long_rows(problem: Problem) -> Iterator[Configuration]:
-    """A row as one long column, by two launches."""
-    yield from _interleaved(problem)
-
-
-def _interleaved(problem: Problem) -> Iterator[Configuration]:
-    for group in (32, 16, 8):
-        yield Configuration("interleaved", VECTOR_BYTES // problem.itemsize * 4 // problem.inputs, 4, group=group)
-
-
 def _short(problem: Problem) -> Iterator[Configuration]:
     """Columns side by side, several [N, K] side by side, and an [N, K] of one program."""
     M, N, K, size, inputs = problem
@@ -267,9 +257,11 @@ def _blocks(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _long(problem: Problem) -> Iterator[Configuration]:
-    """Long columns as they lie, by several launches."""
+    """Long columns as they lie, or a row as one of them, by several launches."""
     _, _, K, size, inputs = problem
-    if K <= MAX_INTERLEAVED:
-        yield from _interleaved(problem)
-    else:
-        yield Configuration("strided", VECTOR_BYTES // size * 4 // inputs, 4, group=8)
+    elements = VECTOR_BYTES // size * 4 // inputs
+    if K > MAX_INTERLEAVED:
+        yield Configuration("strided", elements, 4, group=8)
+        return
+    for group in (32, 16, 8):
+        yield Configuration("interleaved", elements, 4, group=group)

@@ -27,12 +27,14 @@ from .launches import (
 
 # Programs of a multiprocessor at once, at most.
 MAX_RESIDENT = 32
-# Registers of a thread next to its elements, and for the edges of a row that starts anywhere, by bytes of an element.
-BASE_REGISTERS, EDGE_REGISTERS = 32, {2: 8, 4: 8, 8: 40}
+# Registers of a thread next to its elements.
+BASE_REGISTERS = 32
+# The same for the edges of a row that starts anywhere, by bytes of an element.
+EDGE_REGISTERS = {2: 8, 4: 8, 8: 40}
 # Registers for an element, by its bytes. 16 bits are partly packed, but not where a group holds a row.
 REGISTERS_OF_ELEMENT = {2: 0.8, 4: 1.0, 8: 2.0}
 
-# Instructions of a warp for an element, by kernel; share of them that reading it again adds.
+# Instructions of a warp for an element, by kernel.
 INSTRUCTIONS = {
     "looped columns": 17.3,
     "single": 17.0,
@@ -43,21 +45,46 @@ INSTRUCTIONS = {
     "looped rows": 9.4,
     "rows": 9.2,
 }
-OTHER_INSTRUCTIONS, AGAIN = 12.5, 0.1
-# What float64 adds to them; the share of them that a gradient takes; those of a load or a store.
-OF_FLOAT64, OF_GRADIENT, OF_ACCESS = 3.8, 0.58, 4.1
-# Instructions of warps, and lines, of a multiprocessor in a microsecond: nearly four and one for each cycle.
-ISSUED_PER_US, LINES_PER_US = 6470, 1430
-# Bytes that memory moves in a microsecond, for each multiprocessor; what a last wave that is not full takes of a full.
-BYTES_PER_US, LAST_WAVE = 27900, 0.38
-# Microseconds of a launch, of each after it, of programs that run at once, and of the start of a program.
-LAUNCH_US, LATER_LAUNCH_US, AT_ONCE_US, PROGRAM_US = 2.86, 4.76, 0.67, 0.0469
-# Microseconds that a program waits for loads after the first, and for an instruction.
-LOAD_US, INSTRUCTION_US = 0.126, 0.0007
-# The same for its warps: once, and for each.
-EXCHANGE_US, EXCHANGE_WARP_US = 0.094, 0.04
-# The same for its group: once, for each program of it, and for each further round of what the others found.
-GROUP_US, GROUP_PROGRAM_US, GROUP_READ_US = 1.83, 0.0101, 0.33
+# The same of all other kernels.
+OTHER_INSTRUCTIONS = 12.5
+# Share of them that reading an element again adds.
+AGAIN = 0.1
+# Share of them that float64 adds.
+OF_FLOAT64 = 3.8
+# Share of them that a gradient takes.
+OF_GRADIENT = 0.58
+# Instructions of a load or a store.
+OF_ACCESS = 4.1
+# Instructions of warps that a multiprocessor issues in a microsecond: nearly four for each cycle.
+ISSUED_PER_US = 6470
+# Lines of memory that it loads or stores in a microsecond: nearly one for each cycle.
+LINES_PER_US = 1430
+# Bytes that memory moves in a microsecond, for each multiprocessor.
+BYTES_PER_US = 27900
+# What a last wave that is not full takes of a full one.
+LAST_WAVE = 0.38
+# Microseconds of a launch.
+LAUNCH_US = 2.86
+# The same of each launch after it.
+LATER_LAUNCH_US = 4.76
+# The same that a launch of programs that run at once takes longer.
+AT_ONCE_US = 0.67
+# The same of the start of a program.
+PROGRAM_US = 0.0469
+# Microseconds that a program waits for loads after the first.
+LOAD_US = 0.126
+# The same for an instruction.
+INSTRUCTION_US = 0.0007
+# The same for its warps to exchange.
+EXCHANGE_US = 0.094
+# The same for each warp that exchanges.
+EXCHANGE_WARP_US = 0.04
+# The same for its group.
+GROUP_US = 1.83
+# The same for each program of the group.
+GROUP_PROGRAM_US = 0.0101
+# The same for each further round of what the others found.
+GROUP_READ_US = 0.33
 # The same for what each program of an earlier launch found of each column after the first.
 CLASS_READ_US = 0.0016
 # The share of a group's wait that remains where the next item is loaded meanwhile.
