@@ -174,7 +174,7 @@ def _short(problem: Problem) -> Iterator[Configuration]:
     vec = VECTOR_BYTES // size
     most = MAX_WORDS // (size // 8 + 1) // inputs
     for elements, warps in itertools.product(_powers(2, most), (1, 2, 4, 8, 16, 32)):
-        if M * K * power_of_2(N) > elements * warps * WARP // 2:
+        if max(M * K * power_of_2(N), 4 * WARP) > elements * warps * WARP // 2:
             yield Configuration("short", elements, warps)
     if K * size <= SECTOR_BYTES:
         loaded = math.gcd(K, vec)

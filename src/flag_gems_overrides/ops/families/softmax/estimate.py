@@ -69,6 +69,8 @@ LAUNCH_US = 2.86
 LATER_LAUNCH_US = 4.76
 # The same that a launch of programs that run at once takes longer.
 AT_ONCE_US = 0.67
+# The same of programs of tiles in several dimensions (``Split``), whose code is longer.
+SPLIT_US = 0.1
 # The same of the start of a program.
 PROGRAM_US = 0.0469
 # Microseconds that a program waits for loads after the first.
@@ -260,6 +262,7 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     waited += instructions * INSTRUCTION_US * max(w.warps / 4, 1) ** 0.5
     waited += w.exchanges * (EXCHANGE_US + EXCHANGE_WARP_US * w.warps) + w.merged * CLASS_READ_US
     launches = LAUNCH_US + (w.launches - 1) * LATER_LAUNCH_US
+    launches += SPLIT_US if isinstance(launched, Split) else 0
     if w.group > 1:
         waited += (GROUP_US + GROUP_PROGRAM_US * w.group + GROUP_READ_US * (w.reads - 1)) * (
             WAITED_AHEAD if w.ahead else 1
