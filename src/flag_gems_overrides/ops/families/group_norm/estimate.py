@@ -4,7 +4,7 @@
 A launch is one kernel or several, in turn. Of each kernel there are three times: of the memory for its bytes, of the
 multiprocessors for its instructions, and of its programs for what they wait for, one wave of programs after the other.
 They hide each other in part. Constants are fitted to times on an H100 and an H200, but for those of the hardware: bytes
-and instructions of a multiprocessor, and PIPELINED_OF_TWO, which is a guess.
+and instructions of a multiprocessor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
 from ..norm.backward_plan import plan_partial_sums
 from .launches import (
     BackwardChannels,
@@ -54,10 +54,8 @@ ISSUED_PER_US = 7000.0
 IDLE_WARPS = 6.3
 # Microseconds of the latency of a load.
 LOAD_US = 0.41
-# Loads of a tile that a program waits for, where the next two tiles are loaded ahead,
+# Loads of a tile that a program waits for, where the next two tiles are loaded ahead.
 PIPELINED = 0.57
-# and where only the next one is.
-PIPELINED_OF_TWO = 1.7
 # The part of a load that a program waits for weights and biases that it loads after x.
 LATE = 2.2
 # Microseconds of an exchange between the warps of a program, for each doubling of them.
@@ -74,14 +72,14 @@ SLOWEST = 0.3
 LINES_PER_US = 1400.0
 # Microseconds of a multiprocessor for the start of each program.
 START_US = 0.022
-# Microseconds of each further tile of a program of tiles, beside its loads.
-TURN_US = 0.26
 # Waves of programs that are lost, on average, at the end.
 TAIL = 0.69
 # Maximum number of programs of a multiprocessor.
 MAX_PROGRAMS = 32
 # Registers of a thread beside its elements.
 REGISTERS = 18
+# Registers of a thread that adds up whole unaligned channels: 53 to 64 as compiled (sm_90).
+UNALIGNED_REGISTERS = 64
 # Registers of each load for its address and mask, where a program has several groups.
 ADDRESS = 5.1
 
@@ -92,8 +90,6 @@ PROGRAM = 33.0
 LOAD = 13.0
 # of an element of x forward,
 ELEMENT = 1.9
-# of an element of running statistics,
-RUNNING = 4.7
 # and of both inputs backward;
 ELEMENT_BACKWARD = 8.7
 # of a weight or bias;
@@ -109,16 +105,12 @@ EXCHANGE = 11.0
 # Factor of a tile's instructions where channels have one element of at most 32 bits. 1338920 x 67 bf16: 287 us as
 # tiles, as it lies 315 (H100).
 SINGLES = 0.5
-# The same where channels are in two chunks. 60000 x 16 x 17 bf16 in 8 groups: 75 us, as it lies 130 (H100).
-CHUNKED = 0.8
-# Factor of instructions of float64.
-FLOAT64 = 1.5
 # Instructions that take as long as a line of L1 of a load, where threads have whole groups,
 LINE = 1.6
 # and of a load of a chunk.
 LINE_OF_CHUNK = 0.21
-# Instructions for each of the numbers of other programs that a thread loads.
-MERGED = 7.5
+# Sums of parts that a thread loads before it waits for the first: as compiled.
+MERGED_AT_ONCE = 8
 LINE_BYTES = 128
 
 
@@ -163,8 +155,6 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
 def _us(problem: Problem, kernel: _Kernel, limits: Limits) -> float:
     programs, sms = kernel.programs, limits.sm_count
     on_one = cdiv(programs, sms)
-    factor = FLOAT64 if problem.itemsize == 8 else 1.0
-    instructions = kernel.instructions * factor
     resident = limits.registers_per_sm // (int(min(kernel.registers, 255)) // 8 * 8 * WARP * kernel.warps)
     resident = min(resident, limits.threads_per_sm // (WARP * kernel.warps), MAX_PROGRAMS)
     resident = max(min(resident, limits.shared_bytes // max(kernel.shared, 1)), 1)
@@ -174,7 +164,7 @@ def _us(problem: Problem, kernel: _Kernel, limits: Limits) -> float:
     memory += max(kernel.from_l2 / sms, kernel.from_l2 * of_one) / L2_BYTES_PER_US
     together = min(on_one, resident)
     active = together * kernel.warps
-    issue = on_one * (kernel.warps * instructions / ISSUED_PER_US * (1 + IDLE_WARPS / active) + START_US)
+    issue = on_one * (kernel.warps * kernel.instructions / ISSUED_PER_US * (1 + IDLE_WARPS / active) + START_US)
     waves = programs / (resident * sms)
     wait = kernel.waits * (waves + TAIL if waves > 1 else 1.0)
     hiding = 1 + (HIDING - 1) * together / (together + ALONE)
@@ -221,7 +211,7 @@ def _parameters(vectors: Vectors, N: int, loads: int, rows: int) -> float:
 
 def _pipelined(tiles: float, stages: int) -> float:
     """Loads that a program waits for."""
-    return 1 + (tiles - 1) * (1.0, 1.0, PIPELINED_OF_TWO, PIPELINED)[stages]
+    return 1 + (tiles - 1) * (PIPELINED if stages > 2 else 1.0)
 
 
 def _shared(problem: Problem, stages: int, elements: int) -> int:
@@ -287,9 +277,7 @@ def _of_loop(problem: Problem, chosen: Loop, limits: Limits) -> list[_Kernel]:
     vectors = chosen.vectors
     held = _held(chosen.warps, vectors.vec, (vectors.lanes,), 1)
     tiles, turns = cdiv(problem.size, vectors.lanes * vectors.vec), cdiv(problem.M, chosen.programs)
-    each = (
-        3 * held.loads * LOAD + held.elements * (RUNNING + ELEMENT) + 2 * _parameters(vectors, problem.N, held.loads, 1)
-    )
+    each = 3 * held.loads * LOAD + 2 * held.elements * ELEMENT + 2 * _parameters(vectors, problem.N, held.loads, 1)
     instructions = PROGRAM + turns * (tiles * each + _sum_instructions(held, ROW))
     waits = turns * (LOAD_US * 2 * _pipelined(tiles, chosen.stages) + 2 * tiles * LOOP_US + 2 * _sum_us(held))
     again = _again(problem, min(chosen.programs, problem.M) * problem.size * problem.itemsize, limits)
@@ -305,13 +293,12 @@ def _of_split(problem: Problem, chosen: Split, limits: Limits) -> list[_Kernel]:
     vectors = chosen.vectors
     held = _held(chosen.warps, vectors.vec, (vectors.lanes,), 1)
     tiles = cdiv(chosen.slice_size, vectors.lanes)
-    instructions = PROGRAM + tiles * (held.loads * LOAD + held.elements * RUNNING) + _sum_instructions(held, ROW)
+    instructions = PROGRAM + tiles * (held.loads * LOAD + held.elements * ELEMENT) + _sum_instructions(held, ROW)
     waits = LOAD_US * _pipelined(tiles, chosen.stages) + _sum_us(held)
     registers = REGISTERS + 3 * held.elements
     shared = _shared(problem, chosen.stages, vectors.lanes * vectors.vec)
     first = _Kernel(problem.M * chosen.splits, chosen.warps, instructions, waits, numel, 0.0, registers, shared)
-    merged = cdiv(power_of_2(chosen.splits), chosen.warps * WARP)
-    instructions = PROGRAM + 2 * held.loads * LOAD + held.elements * ELEMENT + merged * MERGED
+    instructions = PROGRAM + 2 * held.loads * LOAD + held.elements * ELEMENT
     instructions += 2 * _parameters(vectors, problem.N, held.loads, 1) + _sum_instructions(held, ROW)
     waits = 2 * LOAD_US + 2 * _sum_us(held)
     again = _again(problem, numel, limits)
@@ -330,11 +317,9 @@ def _of_tile(problem: Problem, chosen: Tile, limits: Limits) -> list[_Kernel]:
     each = (2 + problem.dx) * loads * LOAD + elements * ELEMENT_BACKWARD + _sum_instructions(held, ROW_BACKWARD)
     if problem.K == 1 and problem.itemsize < 8:
         each *= SINGLES
-    elif chosen.chunks > 1:
-        each *= CHUNKED
     end = 2 * held.elements * ELEMENT + _sum_instructions(held, ROW_BACKWARD)
     instructions = PROGRAM + tiles * each + end
-    waits = LOAD_US * _pipelined(tiles, chosen.stages) + tiles * _sum_us(held) + (tiles - 1) * TURN_US + 2 * BARRIER_US
+    waits = LOAD_US * _pipelined(tiles, chosen.stages) + tiles * _sum_us(held) + 2 * BARRIER_US
     registers = REGISTERS + 4 * elements * max(problem.itemsize // 4, 1) + (loads * ADDRESS if problem.K > 1 else 0.0)
     shared = _shared(problem, chosen.stages, rows * chosen.block_d * chosen.block_hw)
     first = _Kernel(
@@ -455,7 +440,9 @@ def _of_backward_split(problem: Problem, chosen: BackwardSplit, limits: Limits) 
     in_part = cdiv(tiles, chosen.parts)
     instructions = PROGRAM + in_part * of_sum
     waits = LOAD_US * _pipelined(in_part, chosen.sums.stages) + in_part * wait
-    registers = REGISTERS + 6 * elements
+    registers = REGISTERS + 6 * elements * max(problem.itemsize // 4, 1)
+    if chosen.sums.unaligned and chosen.sums.whole:
+        registers = UNALIGNED_REGISTERS
     block = chosen.sums.block_d * (chosen.sums.block_hw + chosen.sums.rest_hw)
     shared = _shared(problem, chosen.sums.stages, block)
     kernels = [
@@ -463,9 +450,9 @@ def _of_backward_split(problem: Problem, chosen: BackwardSplit, limits: Limits) 
     ]
     if problem.dx:
         merged = cdiv(chosen.parts, chosen.warps * WARP)
-        instructions = PROGRAM + of_gradient + merged * MERGED
+        instructions = PROGRAM + of_gradient
         again = _again(problem, 2 * numel, limits)
-        waits = LOAD_US * (1 + merged) + BARRIER_US
+        waits = LOAD_US * (2 + (merged - 1) / MERGED_AT_ONCE) + BARRIER_US
         kernels.append(
             _Kernel(problem.M * chosen.tiles, chosen.warps, instructions, waits, numel + again[0], again[1], registers)
         )
@@ -488,11 +475,10 @@ def _of_backward_channels(problem: Problem, chosen: BackwardChannels, limits: Li
         )
     turns = cdiv(problem.samples, chosen.shares)
     held = _held(chosen.warps, chosen.vec, (max(chosen.block_hw // chosen.vec, 1), chosen.block_d), 1)
-    merged = cdiv(power_of_2(chosen.parts), WARP) * problem.dx
     each = (2 + problem.dx) * held.loads * LOAD + held.elements * ELEMENT_BACKWARD
-    each += merged * MERGED + (ROW if problem.dx else 0)
+    each += ROW if problem.dx else 0.0
     instructions = PROGRAM + turns * each + _sum_instructions(held, ROW_BACKWARD)
-    waits = LOAD_US * _pipelined(turns, 2 if chosen.ahead else 1)
+    waits = LOAD_US * _pipelined(turns, 1)
     again = _again(problem, 2 * numel, limits) if problem.dx else (2 * numel, 0.0)
     from_l2 = again[1] + 8 * chosen.parts * chosen.programs * turns * problem.dx
     registers = REGISTERS + 6 * held.elements * max(problem.itemsize // 4, 1)
