@@ -13,16 +13,9 @@ from typing import NamedTuple
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
 from .launches import BackwardFew, Configuration, Problem
-from .legal import (
-    MAX_WARPS,
-    launch_or_none,
-    of_sums,
-    span,
-    sums,
-    tiles_and_lanes,
-    unaligned_channels,
-    widest,
-)
+from .legal import launch_or_none
+from .legal_parts import of_sums, sums, tiles_and_lanes, unaligned_channels
+from .loads import MAX_WARPS, span, widest
 from .programs import ELEMENTS_HELD, MAX_WARPS_PER_SM, PROGRAMS_PER_SM, STAGES, VECTORS_OF_FEW, WARPS
 
 # Maximum number of elements of a thread of 8 warps with several groups. 11272 x 64 x 4 x 2 bf16 in 8 groups: 40.9 us

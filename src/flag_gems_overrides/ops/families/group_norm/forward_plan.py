@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import Configuration, Problem
-from .legal import KNOWN_MULTIPLE, MAX_ROWS_WARPS, MAX_WARPS, span, widest
+from .legal_forward import MAX_ROWS_WARPS
+from .loads import KNOWN_MULTIPLE, MAX_WARPS, span, widest
 from .programs import PROGRAMS_PER_SM, STAGES, VECTORS_OF_FEW
 
 # Maximum number of elements of a group that one thread holds whole (short_rows.py).

@@ -17,7 +17,7 @@ from ...launch.sizes import VECTOR_BYTES
 from ..norm import launches as norm_launches
 from ..norm.prepare import backward_launch, forward_launch, planned
 from .launches import BackwardRows, Launch, Problem, Rows, ShortRows
-from .legal import MAX_ROWS_WARPS
+from .legal_forward import MAX_ROWS_WARPS
 
 # Minimum number of warps of a multiprocessor, of gradients: fewer wait for their loads (see backward_or_none).
 MIN_WARPS_PER_SM = 4

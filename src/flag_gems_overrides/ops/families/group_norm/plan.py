@@ -23,7 +23,8 @@ from .launches import (
     Split,
     Tile,
 )
-from .legal import launch, launch_or_none, span, widest
+from .legal import launch, launch_or_none
+from .loads import span, widest
 
 __all__ = [
     "BackwardChannels",

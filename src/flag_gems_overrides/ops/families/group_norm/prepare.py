@@ -19,7 +19,8 @@ from ..norm.prepare import after_another, has_pdl
 from .forward import group_norm_apply, group_norm_loop, group_norm_partial_statistics, group_norm_rows
 from .launches import Configuration, Loop, Problem, Rows, ShortRows, Split, Vectors
 from .layer_norm import forward_or_none
-from .legal import LOOP_REGISTERS, MAX_HELD_OF_SEVERAL, MAX_WARPS
+from .legal_forward import MAX_HELD_OF_SEVERAL
+from .loads import LOOP_REGISTERS, MAX_WARPS
 from .plan import choose, launch
 from .short_rows import group_norm_short_rows
 

@@ -34,7 +34,7 @@ from .launches import (
     Tile,
 )
 from .layer_norm import backward_or_none
-from .legal import LOOP_REGISTERS, MAX_WARPS
+from .loads import LOOP_REGISTERS, MAX_WARPS
 from .plan import choose, launch
 from .prepare import ROWS_REGISTERS, Sizes, accumulator, all_registers, options_of, problem_of
 
