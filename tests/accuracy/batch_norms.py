@@ -13,7 +13,7 @@ from accuracy.judge import assert_same_answer
 from accuracy.reductions import ON_GPU
 
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
-from flag_gems_overrides.ops.families.batch_norm import groups_plan, launches, plan
+from flag_gems_overrides.ops.families.batch_norm import groups_plan, plan, types
 from flag_gems_overrides.ops.families.batch_norm.layout import view
 from flag_gems_overrides.ops.launch.devices import Limits
 
@@ -37,9 +37,9 @@ HELD = 256
 def programs_of_one_warp(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tensors take several programs, also groups, and none is read as it lies."""
 
-    def only(problem: launches.Problem, limits: Limits) -> tuple[launches.Configuration]:
+    def only(problem: types.Problem, limits: Limits) -> tuple[types.Configuration]:
         if problem.K > 1 and problem.M * problem.K <= HELD:
-            return (launches.Configuration("channels", 1, 1),)
+            return (types.Configuration("channels", 1, 1),)
         return (groups_plan.groups_by_registers(problem, limits),)
 
     for name in ("ROWS", "COLUMNS"):

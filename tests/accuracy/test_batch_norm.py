@@ -14,7 +14,7 @@ from accuracy.reductions import FLOATING, ON_GPU, each
 
 from flag_gems_overrides.ops.batch_norm import batch_norm, batch_norm_backward
 from flag_gems_overrides.ops.cudnn_batch_norm_backward import cudnn_batch_norm_backward
-from flag_gems_overrides.ops.families.batch_norm import launches, plan, waiting
+from flag_gems_overrides.ops.families.batch_norm import launches, plan, types, waiting
 from flag_gems_overrides.ops.launch import devices
 
 # Whole channels, several or one to a program, as rows and as columns. The first is upstream's.
@@ -61,10 +61,10 @@ def test_groups(shape, dtype, training, device):
 @each("dtype", FLOATING)
 def test_groups_of_several_shares(dtype, monkeypatch, device_with, device):
     device_with()
-    chosen = launches.Configuration("groups", 1, 1, 1, 24)
+    chosen = types.Configuration("groups", 1, 1, 1, 24)
     monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
     for inputs in (1, 2):
-        problem = launches.Problem(80, 1, 256, dtype.itemsize, inputs)
+        problem = types.Problem(80, 1, 256, dtype.itemsize, inputs)
         assert waiting.shares_of(plan.plan(problem, devices.limits(0)).group) > 1
     check(Case((80, 1, 256), dtype, device, mean=10.0))
 
@@ -74,11 +74,11 @@ def test_groups_of_several_shares(dtype, monkeypatch, device_with, device):
 def test_gradients_that_read_their_input_again(dtype, training, monkeypatch, device_with, device):
     shape = (2, 5, 4104)
     device_with(sm_count=4)
-    chosen = launches.Configuration("channels", 1, 16)
+    chosen = types.Configuration("channels", 1, 16)
     monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
     monkeypatch.setattr(plan, "channels_of", lambda problem, limits: (chosen,))
     monkeypatch.setattr(plan, "groups_of", lambda problem, limits: ())
-    assert plan.plan(launches.Problem(*shape, dtype.itemsize, 2), devices.limits(0)).again
+    assert plan.plan(types.Problem(*shape, dtype.itemsize, 2), devices.limits(0)).again
     case = Case(shape, dtype, device)
     case.x[0, 1, 0] += 100.0
     check(case, training)
@@ -94,12 +94,12 @@ def test_columns_in_two_tiles(C, rows, dtype, monkeypatch, device_with, device):
     device_with()
     # Each thread of a gradient holds 8 elements of the first tile and one of the second, or more.
     columns = 16 if rows < 32 else 8
-    chosen = {1: launches.Configuration("channels", 32, 2, 1), 2: launches.Configuration("channels", columns, 1, 1)}
+    chosen = {1: types.Configuration("channels", 32, 2, 1), 2: types.Configuration("channels", columns, 1, 1)}
     monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen[problem.inputs])
     monkeypatch.setattr(plan, "channels_of", lambda problem, limits: (chosen[problem.inputs],))
     monkeypatch.setattr(plan, "groups_of", lambda problem, limits: ())
     for inputs in chosen:
-        assert plan.plan(launches.Problem(rows, C, 1, dtype.itemsize, inputs), devices.limits(0)).tiling.rest > 0
+        assert plan.plan(types.Problem(rows, C, 1, dtype.itemsize, inputs), devices.limits(0)).tiling.rest > 0
     case = Case((rows, C), dtype, device, mean=10.0)
     case.x[-1] += 5.0
     check(case)
@@ -137,9 +137,9 @@ def test_a_first_tile_unlike_the_others(shape, device):
 def test_a_first_tile_unlike_the_others_of_one_program(seed, warps, monkeypatch, device_with, device):
     """No part of the channel is merged with others: what its sums are rounded by is in the variance."""
     device_with()
-    chosen = launches.Configuration("groups", 1, warps, 4, 2, 8, True)
+    chosen = types.Configuration("groups", 1, warps, 4, 2, 8, True)
     monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
-    planned = plan.plan(launches.Problem(3, 2, 371, 4, 1), devices.limits(0))
+    planned = plan.plan(types.Problem(3, 2, 371, 4, 1), devices.limits(0))
     assert planned.group == 1
     assert planned.slice_size > planned.tiling.rows
     torch.manual_seed(seed)

@@ -12,7 +12,7 @@ from accuracy.batch_norms import LAYOUTS, Case, Results, check, check_gradients
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, each
 
-from flag_gems_overrides.ops.families.batch_norm import launches, plan
+from flag_gems_overrides.ops.families.batch_norm import plan, types
 from flag_gems_overrides.ops.launch import devices
 
 # Rows that are read as they lie: all channels of several rows, with a rest and without, and by place (1); also where
@@ -29,7 +29,7 @@ def short_rows(monkeypatch, device_with):
 
     def short_rows(shape: tuple[int, ...], channels: int, itemsize: int) -> None:
         warps = 1 if math.prod(shape[1:]) * itemsize < 2048 or channels < shape[1] else 8
-        chosen = launches.Configuration("flat", channels, warps, 2, 4, stages=2)
+        chosen = types.Configuration("flat", channels, warps, 2, 4, stages=2)
         monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
 
     return short_rows
@@ -68,7 +68,7 @@ def test_short_rows_of_parts_that_are_unlike(shape, channels, short_rows, device
 def by_place(monkeypatch, device_with):
     """Rows are read by place, by programs of one warp."""
     device_with()
-    chosen = launches.Configuration("flat", 1, 1, 2, 4, stages=2)
+    chosen = types.Configuration("flat", 1, 1, 2, 4, stages=2)
     monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
 
 
@@ -77,7 +77,7 @@ def by_place(monkeypatch, device_with):
 @each("shape", BY_PLACE)
 def test_by_place(shape, dtype, device):
     for inputs in (1, 2):
-        problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, inputs)
+        problem = types.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, inputs)
         assert plan.plan(problem, devices.limits(0)).by_place
     check(Case(shape, dtype, device, mean=10.0))
 

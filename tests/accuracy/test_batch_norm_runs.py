@@ -11,7 +11,7 @@ import torch
 from accuracy.batch_norms import LAYOUTS, Case, Results, check, check_gradients, programs_of_one_warp
 from accuracy.reductions import FLOATING, each
 
-from flag_gems_overrides.ops.families.batch_norm import launches, plan
+from flag_gems_overrides.ops.families.batch_norm import launches, plan, types
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.launch.sizes import VECTOR_BYTES
 
@@ -30,7 +30,7 @@ def small_programs(monkeypatch, device_with):
 @each("dtype", FLOATING)
 @each("shape", UNALIGNED)
 def test_runs_that_begin_anywhere(shape, dtype, training, device):
-    problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, 2)
+    problem = types.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, 2)
     whole_vectors = problem.K * dtype.itemsize % 16 == 0
     assert (plan.plan(problem, devices.limits(0)).tiling.edges == 0) == whole_vectors
     check(Case(shape, dtype, device), training)
@@ -64,7 +64,7 @@ def forward_in_parts(monkeypatch, device_with):
     gradients = plan.choose
 
     def choose(problem, limits):
-        one_warp = launches.Configuration("groups", 1, 1, 1, 16)
+        one_warp = types.Configuration("groups", 1, 1, 1, 16)
         return one_warp if problem.inputs == 1 else gradients(problem, limits)
 
     monkeypatch.setattr(plan, "choose", choose)
@@ -83,7 +83,7 @@ def test_forward_runs_that_begin_anywhere_in_parts(shape, dtype, misaligned, dev
 
 @pytest.mark.usefixtures("forward_in_parts")
 def test_forward_part_with_one_vector_that_is_masked(device):
-    problem = launches.Problem(1, 3, 1289, 2, 1)
+    problem = types.Problem(1, 3, 1289, 2, 1)
     planned = plan.plan(problem, devices.limits(0))
     assert planned.group > 1
     assert planned.tiling.total == 161
@@ -99,8 +99,8 @@ def _first_legal(configurations, problem, limits):
 def held_unaligned(monkeypatch, device_with):
     """Programs hold a channel whose runs begin anywhere, however few there are."""
     device_with()
-    others = launches.Configuration("groups", 1, 1, 1, 16)
-    held = [launches.Configuration("channels", 1, warps, loads) for loads in (1, 0) for warps in (1, 2, 4, 8, 16)]
+    others = types.Configuration("groups", 1, 1, 1, 16)
+    held = [types.Configuration("channels", 1, warps, loads) for loads in (1, 0) for warps in (1, 2, 4, 8, 16)]
     monkeypatch.setattr(plan, "choose", lambda *of: _first_legal(held, *of) or others)
 
 
@@ -109,12 +109,12 @@ def held_unaligned(monkeypatch, device_with):
 @each("dtype", FLOATING)
 @each("shape", UNALIGNED)
 def test_held_runs_that_begin_anywhere(shape, dtype, training, device):
-    problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, 2)
+    problem = types.Problem(shape[0], shape[1], math.prod(shape[2:]), dtype.itemsize, 2)
     planned = plan.plan(problem, devices.limits(0))
     whole_vectors = problem.K * dtype.itemsize % 16 == 0
     assert whole_vectors or planned.tiling.edges > 0
     # 40 x 265 of float64 are too many.
-    assert isinstance(planned, launches.Channels) or problem.M == 40
+    assert isinstance(planned, types.Channels) or problem.M == 40
     check(Case(shape, dtype, device), training)
 
 
@@ -153,14 +153,12 @@ def runs_as_columns(request, monkeypatch, device_with):
 
     def runs_as_columns(shape: tuple[int, ...], itemsize: int) -> None:
         channels = max(16 // math.prod(shape[2:]), 1)
-        chosen = launches.Configuration(
-            "channels", channels, 4 if request.param else 8, int(request.param), padded=True
-        )
+        chosen = types.Configuration("channels", channels, 4 if request.param else 8, int(request.param), padded=True)
         monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
         monkeypatch.setattr(plan, "channels_of", lambda problem, limits: (chosen,))
         monkeypatch.setattr(plan, "groups_of", lambda problem, limits: ())
         for inputs in (1, 2):
-            problem = launches.Problem(shape[0], shape[1], math.prod(shape[2:]), itemsize, inputs)
+            problem = types.Problem(shape[0], shape[1], math.prod(shape[2:]), itemsize, inputs)
             tiling = plan.plan(problem, devices.limits(0)).tiling
             assert tiling.run == problem.K
             assert (tiling.rest > 0) == request.param
@@ -199,7 +197,7 @@ def one_program(monkeypatch, device_with):
     device_with()
     chosen = plan.choose
     several = [
-        launches.Configuration("channels", channels, warps, two, padded=True)
+        types.Configuration("channels", channels, warps, two, padded=True)
         for channels, two, warps in itertools.product((32, 16, 8), (1, 0), (1, 2, 4))
     ]
     monkeypatch.setattr(
@@ -217,7 +215,7 @@ def one_program(monkeypatch, device_with):
 @each("dtype", FLOATING)
 @each("shape", [(9, 70, 2), (8, 33, 4), (24, 130, 4), (15, 30, 2)])
 def test_few_rows_of_runs_as_columns(shape, dtype, misaligned, device):
-    problem = launches.Problem(*shape, dtype.itemsize, 1)
+    problem = types.Problem(*shape, dtype.itemsize, 1)
     as_columns = problem.K * dtype.itemsize <= VECTOR_BYTES
     assert plan.plan(problem, devices.limits(0)).tiling.run == (problem.K if as_columns else 0)
     case = Case(shape, dtype, device, mean=10.0)
@@ -245,12 +243,12 @@ def test_values_that_are_not_finite_stay_in_their_channel_of_runs_as_columns(val
 )
 def test_runs_in_two_tiles(shape, channels, warps, dtype, training, monkeypatch, device_with, device):
     device_with()
-    chosen = launches.Configuration("channels", channels, warps, launches.TWO_TILES)
+    chosen = types.Configuration("channels", channels, warps, types.TWO_TILES)
     monkeypatch.setattr(plan, "choose", lambda problem, limits: chosen)
     monkeypatch.setattr(plan, "channels_of", lambda problem, limits: (chosen,))
     monkeypatch.setattr(plan, "groups_of", lambda problem, limits: ())
     for inputs in (1, 2):
-        assert plan.plan(launches.Problem(*shape, dtype.itemsize, inputs), devices.limits(0)).tiling.rest > 0
+        assert plan.plan(types.Problem(*shape, dtype.itemsize, inputs), devices.limits(0)).tiling.rest > 0
     case = Case(shape, dtype, device, mean=10.0)
     case.x[-1, :, -1] += 5.0
     check(case, training)

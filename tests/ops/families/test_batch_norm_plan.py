@@ -8,18 +8,10 @@ import torch
 from gpus import A100, B200, H100, H200
 
 from flag_gems_overrides.ops.families.batch_norm import prepare
-from flag_gems_overrides.ops.families.batch_norm.launches import (
-    MAX_PROGRAMS_BY_WORDS,
-    Configuration,
-    Flat,
-    Groups,
-    Problem,
-    by_words,
-    launch,
-    merge_of,
-)
+from flag_gems_overrides.ops.families.batch_norm.launches import MAX_PROGRAMS_BY_WORDS, by_words, launch, merge_of
 from flag_gems_overrides.ops.families.batch_norm.layout import View
 from flag_gems_overrides.ops.families.batch_norm.plan import choose, configurations, estimate, plan, plan_sums
+from flag_gems_overrides.ops.families.batch_norm.types import Configuration, Flat, Groups, Problem
 from flag_gems_overrides.ops.launch import devices
 from flag_gems_overrides.ops.launch.sizes import cdiv
 

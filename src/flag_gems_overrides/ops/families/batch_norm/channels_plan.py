@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2, power_of_2_within
-from .launches import MAX_WARPS, TWO_TILES, Configuration, Problem, block_of, held
+from .launches import MAX_WARPS, block_of, held
+from .types import TWO_TILES, Configuration, Problem
 
 # Bytes of a row of columns that a program has, one of these, or as many as make MIN_LANES elements.
 BYTES_OF_COLUMNS = (16, 32, 64, 128, 256)

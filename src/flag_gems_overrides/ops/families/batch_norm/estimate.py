@@ -14,19 +14,8 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import (
-    SMALL_GROUP,
-    Channels,
-    Configuration,
-    Flat,
-    Groups,
-    Launch,
-    Problem,
-    Tiling,
-    by_words,
-    launch,
-    merge_of,
-)
+from .launches import SMALL_GROUP, by_words, launch, merge_of
+from .types import Channels, Configuration, Flat, Groups, Launch, Problem, Tiling
 
 # Bytes of memory, and of L2 where it holds what is read again, in a microsecond, as a share of a multiprocessor.
 BYTES_PER_US, BYTES_OF_L2_PER_US = 29500.0, 46400.0

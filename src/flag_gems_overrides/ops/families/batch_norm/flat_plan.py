@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import FLAT_LOADS, FLAT_SHARE, FLAT_VECTORS, Configuration, Problem
+from .launches import FLAT_LOADS, FLAT_SHARE, FLAT_VECTORS
+from .types import Configuration, Problem
 
 # Warps of a program, one of these.
 WARPS = (1, 2, 4, 8, 16)

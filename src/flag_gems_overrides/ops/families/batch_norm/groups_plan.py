@@ -8,19 +8,8 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import (
-    ALONE,
-    LITTLE_BYTES,
-    MAX_ALONE,
-    MAX_WARPS,
-    Configuration,
-    Problem,
-    elements,
-    has_edges,
-    has_vectors,
-    min_registers,
-    tiles,
-)
+from .launches import LITTLE_BYTES, MAX_ALONE, MAX_WARPS, elements, has_edges, has_vectors, min_registers, tiles
+from .types import ALONE, Configuration, Problem
 
 # Bytes of a row of columns that a program reads side by side, twice as many for float64.
 # 768 x 12661 float64: 84 us, with 128 bytes 118.

@@ -16,20 +16,8 @@ from .channels_plan import channels_of
 from .estimate import MIN_FLAT_US, estimate, estimate_launch
 from .flat_plan import flat_of
 from .groups_plan import groups_by_registers, groups_of
-from .launches import (
-    TWO_TILES,
-    Channels,
-    Configuration,
-    Flat,
-    Groups,
-    Launch,
-    Problem,
-    Tiling,
-    launch,
-    launch_or_none,
-    places,
-    tiles,
-)
+from .launches import launch, launch_or_none, places, tiles
+from .types import TWO_TILES, Channels, Configuration, Flat, Groups, Launch, Problem, Tiling
 
 __all__ = [
     "TWO_TILES",

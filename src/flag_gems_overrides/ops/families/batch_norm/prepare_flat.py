@@ -19,7 +19,8 @@ from .flat_backward import (
     batch_norm_backward_flat_sums,
 )
 from .flat_forward import batch_norm_flat_apply, batch_norm_flat_merge, batch_norm_flat_statistics
-from .launches import FLAT_REGISTERS, MERGE_REGISTERS, Flat, Merge, Problem, merge_of
+from .launches import FLAT_REGISTERS, MERGE_REGISTERS, Merge, merge_of
+from .types import Flat, Problem
 
 
 def flat_forward(
