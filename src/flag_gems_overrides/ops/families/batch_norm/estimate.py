@@ -3,9 +3,9 @@
 
 Three things go on at once: memory moves bytes, multiprocessors work off the requests of their warps, and each program
 waits for its loads and its other warps, one after the other. They overlap in part (OVERLAP). What precedes and follows
-them adds to that: launches, and exchanges between programs. Constants are fitted at once, to 4466 launches of 748
-problems (H100), error 10 % for those within 1.5 times of the fastest; those of registers, SHARE_OF_L2 and
-SECOND_TILE_US forward are not.
+them adds to that: launches, and exchanges between programs. Constants are fitted at once, to 5390 launches of
+714 problems (H100), so that those near the fastest are told apart; those of registers, SHARE_OF_L2,
+BYTES_OF_L2_PER_US and SECOND_TILE_US forward are not.
 """
 
 from __future__ import annotations
@@ -18,32 +18,41 @@ from .launches import SMALL_GROUP, by_words, launch, merge_of
 from .types import Channels, Configuration, Flat, Groups, Launch, Problem, Tiling
 
 # Bytes of memory, and of L2 where it holds what is read again, in a microsecond, as a share of a multiprocessor.
-BYTES_PER_US, BYTES_OF_L2_PER_US = 29500.0, 46400.0
+BYTES_PER_US, BYTES_OF_L2_PER_US = 26400.0, 54000.0
 # Microseconds in which memory is not busy at the start and at the end, and microseconds of memory that make half of it.
-TAIL_US, BEFORE_TAIL_US = 2.88, 4.69
+TAIL_US, BEFORE_TAIL_US = 9.7, 19.6
 # Share of L2 that surely holds what is read again. Of twice as much nothing is left.
 # Set, not fitted: by the fit's 0.7 the gradient of 2713 x 8000 float32 would be by flat.
 SHARE_OF_L2 = 0.9
 # Exponent of the sum of times that overlap: 1 if they do not, more if the longest hides the others. channels: of one
 # wave, whose programs all load before they store, and more with many waves.
-OVERLAP, OVERLAP_OF_WAVE, OVERLAP_OF_WAVES = 1.07, 1.02, 0.363
+OVERLAP, OVERLAP_OF_WAVE, OVERLAP_OF_WAVES = 1.12, 1.81, 1.54
+# The same of groups.
+OVERLAP_OF_GROUPS = 1.26
+# channels: share of memory's time for each line that short rows of programs touch beside the lines that they fill.
+SHORT_ROW = 0.223
+# channels: microseconds of a program for each load of a thread.
+LOAD_WAIT_US = 0.0221
+# channels, columns: microseconds for each column of a load and each doubling of warps that add up together.
+VEC_WAIT_US = 0.051
 # Bytes of a cache line.
 LINE_BYTES = 128
 # Microseconds of a multiprocessor for a warp's load or store, and more where it computes in which run an element lies.
-REQUEST_US, RUN_US = 0.00088, 7.87e-05
+REQUEST_US, RUN_US = 0.000997, 6.72e-05
 # The same for a line that a request touches, a line and a sector that come from L2.
-LINE_US, MISS_US, SECTOR_US = 0.00016, 0.000681, 2.18e-05
+LINE_US, MISS_US, SECTOR_US = 0.000325, 0.000237, 1.23e-05
 # The same for an element of each thread of a warp, and how many times as long it takes in float64.
-ELEMENT_US, OF_FLOAT64 = 0.000114, 1.98
+ELEMENT_US, OF_FLOAT64 = 4.42e-05, 2.4
 # The same for the sums of a channel that a warp leaves to others in shared memory, in columns times the elements of a
 # load, because neighbouring lanes have the same banks. 27 x 262144 bf16: 21.3 us by 2 warps, 30.7 by 4 with twice as
 # many columns.
-COLUMN_SUMS_US, RUN_SUMS_US = 0.000242, 0.00904
+COLUMN_SUMS_US, RUN_SUMS_US = 0.00033, 0.0143
 # channels: microseconds of the launch, of a start of a program, of an element of a thread.
-CHANNELS_US, PROGRAM_US, THREAD_ELEMENT_US = {1: 3.03, 2: 2.74}, 0.0395, 0.00908
-# channels: microseconds of a program until its loads are there, of each doubling of warps that add up together, of
-# each doubling of warps, of a second tile.
-LOADS_US, SUMS_US, WARPS_US, SECOND_TILE_US = 0.221, 0.0773, 0.0186, {1: 0.1, 2: 0.296}
+CHANNELS_US, PROGRAM_US, THREAD_ELEMENT_US = {1: 2.97, 2: 2.77}, 0.0507, 0.0105
+# channels: microseconds of a program until its loads are there, by the number of inputs.
+LOADS_US = {1: 1.56, 2: 0.955}
+# channels: microseconds of each doubling of warps that add up together, of each doubling of warps, of a second tile.
+SUMS_US, WARPS_US, SECOND_TILE_US = 0.163, 0.0155, {1: 0.06, 2: 0.151}
 # channels: registers of a thread: some, and of each word of its elements, by the number of inputs.
 REGISTERS, REGISTERS_OF_WORD = {1: 24.5, 2: 18.4}, {1: 1.0, 2: 1.73}
 # channels: registers of a thread for the address of a load, for a column, for a second tile. Fitted to 377 compiled
@@ -51,30 +60,36 @@ REGISTERS, REGISTERS_OF_WORD = {1: 24.5, 2: 18.4}, {1: 1.0, 2: 1.73}
 REGISTERS_OF_LOAD, REGISTERS_OF_COLUMN, REGISTERS_OF_SECOND_TILE = 1.75, 2.5, 8
 # channels: waves of programs up to which the last one counts as a whole one, not half of it.
 FEW_WAVES = 4
-# groups: microseconds of the launch, of a turn, of a start of a program, of each doubling of its warps.
-GROUPS_US, TURN_US, GROUP_PROGRAM_US, GROUP_WARPS_US = {1: 3.4, 2: 3.01}, 0.107, 0.0254, 0.112
+# groups: microseconds of the launch, of a turn, of a start of a program.
+GROUPS_US, TURN_US, GROUP_PROGRAM_US = {1: 1.68, 2: 1.58}, 0.0709, 0.0202
+# groups: microseconds of each doubling of the warps of a program, of rows and of columns.
+GROUP_WARPS_US = {0: 0.376, 1: 0.0765}
+# groups: the same of each warp of a multiprocessor.
+GROUP_START_US = {0: 0.00438, 1: 0.101}
 # groups: microseconds of both passes over a tile, without and with a pipeline, of its start, of a tile of heads and
 # tails.
-TILE_US, STAGED_TILE_US, STAGED_US, EDGES_US = 0.754, 0.329, 0.213, 0.9
+TILE_US, STAGED_TILE_US, STAGED_US, EDGES_US = 1.71, 0.548, 0.598, 1.42
 # groups: minimum bytes of a load that cp.async copies, so that a pipeline has it in flight.
 MIN_STAGED_BYTES = 4
 # groups: microseconds of an exchange of sums, less of it by words, more with columns, of each load of parts, of a part.
-EXCHANGE_US, WORDS_US, COLUMNS_US, MERGE_US, PART_US = 2.09, 0.487, {1: 0.149, 2: 0.131}, 0.815, 0.00153
+EXCHANGE_US, WORDS_US, COLUMNS_US, MERGE_US, PART_US = 1.82, 0.305, {1: 0.0576, 2: 1.41}, 0.67, 0.00312
 # groups: the same for each word of a thread.
-WORD_US = 0.317
+WORD_US = 0.126
 # groups: number of programs whose wait for each other adds a microsecond; the time grows with the square of the number.
-PROGRAMS_OF_US = 401.0
+PROGRAMS_OF_US = 356.0
 # flat: microseconds of its three launches, by the number of inputs.
-FLAT_US = {1: 7.02, 2: 4.67}
+FLAT_US = {1: 5.13, 2: 2.89}
 # flat: microseconds of the quickest that were timed; of the gradient of 1869 x 25 bf16 5.6 were estimated, 8.7 timed.
 MIN_FLAT_US = {1: 7.1, 2: 6.6}
 # flat: microseconds of both passes over a tile, without and with a pipeline, of a start of a program.
-FLAT_TILE_US, FLAT_STAGED_US, FLAT_PROGRAM_US = 0.496, 0.22, 0.165
-# flat: microseconds of each load of parts by what merges them, of each load of sums at the end of a program, more to
-# merge places of runs, of each doubling of warps.
-FLAT_MERGE_US, FLAT_SUMS_US, PLACES_US, FLAT_WARPS_US = 0.34, 0.512, 2.44, 0.363
+FLAT_TILE_US, FLAT_STAGED_US, FLAT_PROGRAM_US = 0.498, 0.247, 0.262
+# flat: microseconds of each load of parts by what merges them, of each load of sums at the end of a program, of each
+# doubling of warps.
+FLAT_MERGE_US, FLAT_SUMS_US, FLAT_WARPS_US = 0.688, 1.12, 0.764
+# flat: microseconds more to merge sums of places, by the number of inputs.
+PLACES_US = {1: 2.09, 2: 2.81}
 # flat: share of the requests' time that each doubling of warps adds.
-OF_FLAT_WARPS = 0.183
+OF_FLAT_WARPS = 0.13
 # flat: warps of a multiprocessor that run at once; sums that a thread loads at once; programs that merge at once.
 FLAT_WARPS, FLAT_SUMS, MERGERS_AT_ONCE = 16, 4, 8
 
@@ -118,14 +133,17 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> float:
     waves = each / at_once
     wait = tiles * SUMS_US * math.log2(sharing) + WARPS_US * math.log2(tiling.warps)
     wait += THREAD_ELEMENT_US * per_thread * inputs * words + (SECOND_TILE_US[inputs] if tiles > 1 else 0)
+    wait += LOAD_WAIT_US * inputs * per_thread / vec
+    if tiling.columns:
+        wait += VEC_WAIT_US * vec * math.log2(sharing)
     waves = math.ceil(waves) if waves < FEW_WAVES else waves + 0.5
     moved = pitch * problem.M * (inputs + 1) + _bytes_of_channels(problem)
     overlap = OVERLAP_OF_WAVE + OVERLAP_OF_WAVES * (1 - 1 / max(waves, 1)) * (1 - 1 / at_once)
     return CHANNELS_US[inputs] + _overlap(
         overlap,
-        moved / (limits.sm_count * BYTES_PER_US),
+        moved * (1 + SHORT_ROW * max(misses * LINE_BYTES / (problem.M * row) - 1, 0)) / limits.sm_count / BYTES_PER_US,
         us * (math.ceil(each) if each < 2 * FEW_WAVES else each + 0.5),
-        wait + (waves - 1) * (wait + LOADS_US),
+        wait + (waves - 1) * (wait + LOADS_US[inputs]),
     )
 
 
@@ -158,9 +176,11 @@ def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
         lines = misses if tiling.columns else lines
     loads = 2 * problem.inputs + 1
     tiles = cdiv(chosen.slice_size, tiling.rows)
+    fill = chosen.slice_size / (tiles * tiling.rows)
+    lines, misses, sectors = lines * fill, misses * fill, sectors * fill
     us = tiles * _requests_us(problem, tiling.channels * tiling.block, tiling, vec, lines, misses, sectors, loads)
     staged = chosen.stages > 1 and vec * size >= MIN_STAGED_BYTES
-    wait = tiles * STAGED_TILE_US + STAGED_US if staged else tiles * TILE_US
+    wait = TILE_US + (tiles - 1) * STAGED_TILE_US + STAGED_US if staged else tiles * TILE_US
     if tiling.edges:
         units = tiling.edges / tiling.vec
         of_edges = cdiv(cdiv(problem.M, chosen.group), max(tiling.edges // (2 * tiling.vec), 1))
@@ -168,7 +188,8 @@ def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
         wait += of_edges * EDGES_US
     us += GROUP_PROGRAM_US + 2 * _sums_us(problem, tiling, vec)
     turns = cdiv(tiling.blocks * chosen.group, chosen.programs)
-    alone = GROUP_WARPS_US * math.log2(tiling.warps)
+    alone = GROUP_WARPS_US[int(tiling.columns)] * math.log2(tiling.warps)
+    alone += GROUP_START_US[int(tiling.columns)] * tiling.warps * cdiv(chosen.programs, limits.sm_count)
     if chosen.group > 1:
         alone += EXCHANGE_US + PART_US * chosen.group + (COLUMNS_US[problem.inputs] if tiling.columns else 0)
         if by_words(problem, chosen):
@@ -181,7 +202,7 @@ def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
         GROUPS_US[problem.inputs]
         + turns * alone
         + _overlap(
-            OVERLAP,
+            OVERLAP_OF_GROUPS,
             _bytes_us(problem, problem.M * pitch * problem.inputs / turns, 0, limits),
             turns * cdiv(chosen.programs, limits.sm_count) * us,
             turns * (TURN_US + wait),
@@ -199,7 +220,7 @@ def _of_flat(problem: Problem, chosen: Flat, limits: Limits) -> float:
         workspace, parts = sums * chosen.group * chosen.width // chosen.unit, chosen.group * chosen.sums_per_row
         # What merges them reads half of it.
         us += workspace / 2 / (min(mergers, limits.sm_count) * BYTES_OF_L2_PER_US)
-        us += PLACES_US if problem.K > 1 else 0
+        us += PLACES_US[inputs]
     else:
         # At the end a program adds up what its threads have.
         at_a_time = max(chosen.block_c * chosen.block_e / (chosen.warps * WARP * FLAT_SUMS), 1)
