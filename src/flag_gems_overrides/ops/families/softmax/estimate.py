@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 from ...launch.devices import Limits
-from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv
 from .launches import (
     Blocks,
     Configuration,
@@ -55,12 +55,16 @@ OF_FLOAT64 = 3.8
 OF_GRADIENT = 0.58
 # Instructions of a load or a store.
 OF_ACCESS = 4.1
+# Instructions of a warp for its rows, however few elements they have: where they lie, and what its lanes exchange.
+OF_ROWS = 70
 # Instructions of warps that a multiprocessor issues in a microsecond: nearly four for each cycle.
 ISSUED_PER_US = 6470
 # Lines of memory that it loads or stores in a microsecond: nearly one for each cycle.
 LINES_PER_US = 1430
 # Bytes that memory moves in a microsecond, for each multiprocessor.
 BYTES_PER_US = 27900
+# The same that L2 takes of parts of sectors, over what is needed.
+STORED_PER_US = 40000
 # What a last wave that is not full takes of a full one.
 LAST_WAVE = 0.38
 # Microseconds of a launch.
@@ -70,9 +74,9 @@ LATER_LAUNCH_US = 4.76
 # The same that a launch of programs that run at once takes longer.
 AT_ONCE_US = 0.67
 # The same of programs of tiles in several dimensions (``Split``), whose code is longer.
-SPLIT_US = 0.1
-# The same of the start of a program.
-PROGRAM_US = 0.0469
+SPLIT_US = 0.15
+# The same between the starts of two programs of a multiprocessor, at least.
+PROGRAM_US = 0.09
 # Microseconds that a program waits for loads after the first.
 LOAD_US = 0.126
 # The same for an instruction.
@@ -114,6 +118,7 @@ class Work(NamedTuple):
     ahead: bool  # loads the next item while it waits
     lines: float  # of memory that a load of a warp touches
     excess: float  # sectors that are moved over what is needed
+    stored: float  # sectors of a store of a warp over what is needed
     launches: int
 
 
@@ -147,7 +152,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
     threads = p.warps * WARP
     kernel, items, registers = type(p).__name__.lower(), 0, getattr(p, "registers", 0)
     rounds, passes, exchanges, group, reads, merged, ahead, launches = 1, 1, 1, 1, 0, 0, False, 1
-    programs, lines, excess, exist = 0, 0.0, 1.0, 1.0
+    programs, lines, excess, stored, exist = 0, 0.0, 1.0, 1.0, 1.0
     if isinstance(p, Single):
         items, elements, vec, exchanges = (
             p.programs,
@@ -171,8 +176,10 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         else:
             # Beyond a row come others of the column's lanes, or of other [N, K].
             beyond = K * size if p.columns <= K else N * K * size
-            lines = _lines(max(min(p.columns, power_of_2(K)) // vec, 1), vec * size, beyond, K * size)
-            excess = _excess(p.columns, K, size)
+            access = min(p.columns, K) // vec, vec * size, beyond, K * size
+            lines = _lines(*access)
+            stored = max(_lines(*access, SECTOR_BYTES) * SECTOR_BYTES / (vec * size * WARP), 1.0)
+            excess = _excess(problem, p.columns, limits) if p.columns % K else 1.0
     elif isinstance(p, Split):
         items, programs, vec, group = p.blocks * p.group, p.programs, p.vec, p.group
         rounds = max(cdiv(cdiv(N // vec if p.contiguous else N, group), p.depth * p.lanes), 1)
@@ -188,7 +195,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
             kernel = "singly" if vec == 1 and (p.looped or group > 1) else "looped columns" if p.looped else "columns"
             lines = _lines(p.block_k // vec, vec * size, K * size, K * size)
             exist = min(cdiv(cdiv(N, group), p.lanes) / (p.depth * rounds), 1)
-            excess = _excess(p.block_k, K, size)
+            excess = _excess(problem, p.block_k, limits) if p.block_k < K else 1.0
     else:
         vec, passes, registers = p.vec, 2, registers or 64
         if isinstance(p, Blocks):
@@ -221,25 +228,30 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         ahead,
         lines or max(vec * size * WARP / LINE_BYTES, 1.0),
         excess,
+        stored,
         launches,
     )
 
 
-def _lines(threads: int, load_bytes: int, stride: int, row_bytes: int) -> float:
+def _lines(threads: int, load_bytes: int, stride: int, row_bytes: int, line: int = LINE_BYTES) -> float:
     """Of memory that a load of a warp touches, of which so many threads are next to each other in a row."""
     threads = min(threads, WARP)
     rows, together = WARP / threads, threads * load_bytes
     if threads < WARP:
         together = min(together, row_bytes)
-    each = (together + LINE_BYTES - math.gcd(stride, LINE_BYTES, together)) / LINE_BYTES
-    return max(rows * min(each, stride / LINE_BYTES), 1.0)
+    each = (together + line - math.gcd(stride, line, together)) / line
+    return max(rows * min(each, stride / line), 1.0)
 
 
-def _excess(columns: int, K: int, size: int) -> float:
-    """Sectors of a row of a program's columns over what they have; neighbours share the first and the last."""
-    if columns >= K:
-        return 1.0
-    return (columns * size + SECTOR_BYTES - math.gcd(K * size, SECTOR_BYTES, columns * size)) / (columns * size)
+def _excess(problem: Problem, columns: int, limits: Limits) -> float:
+    """What is moved of a row of a program's columns over what they have; neighbours share the first sector and the
+    last. Memory moves two at least, and L2 holds them for the neighbour where it holds all.
+
+    softmax 7032 x 36 x 30 float32: 31.1 us by 64 columns, by 32 37.0 (H100).
+    """
+    M, N, K, size, inputs = problem
+    moved = SECTOR_BYTES * (2 if M * N * K * size * (inputs + 1) > limits.l2_bytes else 1)
+    return (columns * size + moved - math.gcd(K * size, moved, columns * size)) / (columns * size)
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
@@ -256,7 +268,7 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     computed = w.elements * INSTRUCTIONS.get(w.kernel, OTHER_INSTRUCTIONS) * (1 + (w.passes - 1) * AGAIN)
     computed *= (1 + OF_FLOAT64 if size == 8 else 1.0) * (OF_GRADIENT if inputs == 2 else 1.0)
     accesses = w.loads * (inputs * w.passes + 1)
-    instructions = computed + accesses * OF_ACCESS
+    instructions = computed + accesses * OF_ACCESS + (OF_ROWS if K == 1 < N else 0)
     # From an item's first load to its last store.
     waited = (w.rounds * w.passes - 1) * LOAD_US * (0.5 if w.ahead else 1)
     waited += instructions * INSTRUCTION_US * max(w.warps / 4, 1) ** 0.5
@@ -279,6 +291,9 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
         turns * w.warps * instructions / ISSUED_PER_US,
         turns * w.warps * accesses * w.lines / LINES_PER_US,
         (waves - 1) * waited,
-        w.programs / limits.sm_count * PROGRAM_US,
+        M * N * K * size * (w.stored - 1) / (STORED_PER_US * limits.sm_count),
     )
-    return launches + waited + sum(part**OVERLAP for part in parts) ** (1 / OVERLAP)
+    overlapped = sum(part**OVERLAP for part in parts) ** (1 / OVERLAP)
+    # What multiprocessors do meanwhile hides the starts of programs, unless these take about as long.
+    started = w.programs / limits.sm_count * PROGRAM_US
+    return launches + waited + (overlapped**4 + started**4) ** 0.25
