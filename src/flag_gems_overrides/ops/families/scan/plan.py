@@ -116,36 +116,18 @@ ONE_STEP_ROWS = 10
 ONE_STEP_EXACT = 6
 # Times that the input is narrower than int64, at most. Narrower integers were not timed.
 ONE_STEP_NARROWER = 2
-# Columns K at most that one program has all of. 318 x 4216 x 102 float32: 418 us, in pieces 901 (H100).
-MAX_ALL_COLUMNS = 128
-# The same of 16 bits, by 16 warps, where L2 holds a part. 500 x 1200 x 201 bfloat16: 209 us, in pieces 314 (H100).
-MAX_ALL_HALVES = 256
+# Columns K at most that one program has all of. 600 x 1200 x 147 float32: 322 us, in pieces 446 (H100).
+MAX_ALL_COLUMNS = 256
 # Share of the lanes of these, and of programs that share all columns, that have a column, at least.
 # 7 x 431887 x 86 bfloat16: 635 us in chunks, in pieces 968; 3 x 211195 x 68 float16: 226 us, in pieces 150 (H100).
 ALL_COLUMNS_FULL = 5 / 8
 # Bytes of a load. 400 x 3000 x 90 bfloat16: 207 us, element by element 217 (H100).
 ALL_COLUMNS_WORD = 4
-# A thread for each vector of all columns of 8 bytes that are no whole sectors, with 8 rows loaded at once: no sector is
-# of two programs. 1126 x 104 x 105 int64: 88 us, by 32 columns 110 (H100).
-A_THREAD_EACH = Configuration("units", 1, 0, 8, 0)
-# Rows N of these, at least and at most.
-A_THREAD_EACH_ROWS = (80, 256)
-# Warps of all programs for each multiprocessor, at least.
-A_THREAD_EACH_WARPS = 20
-# Columns K, at least and at most.
-A_THREAD_EACH_COLUMNS = (33, 256)
-# Share of the lanes that have a column, at least.
-A_THREAD_EACH_FULL = 3 / 4
 # Configurations of a problem at most.
 MAX_CONFIGURATIONS = 24
 # Rows N at most of three columns of int64 sums of a narrower input, of which a thread has all rows, where several
 # [N, K] may be stacked. 37191 x 9 x 3 bool: 10.5 us, stacked 9.2; 10630731 x 4 x 3 bool: 405 us, stacked 482 (H100).
 MAX_NARROWER_ROWS = 4
-# A program for each [N, K] of a few odd columns of 16 bits and 17 to 32 rows.
-# 7168 x 32 x 7 bfloat16: 7.74 us, with a thread to a column 8.98 (H100).
-SHORT_COLUMNS = Configuration("segments", 1, 8, 2, 4)
-# [N, K] of these, at least and at most. Others were not timed.
-SHORT_COLUMNS_PROGRAMS = (4096, 12288)
 # Rows of a thread at most, where rows are vectors of four elements and all are loaded in one step. In several steps the
 # scans across threads take longer than the bytes.
 # 24371 x 256 x 4 float32: 72.8 us, interleaved 92.8; 3101 x 1801 x 4 float32: 66.8 us, interleaved 46.2 (H100).
@@ -336,7 +318,7 @@ def _most_warps(problem: Problem, limits: Limits) -> int:
 
 
 def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
-    M, N, K, size, integer, _ = problem
+    M, N, K, size, *_ = problem
     vec, _ = vector(problem)
     # A copy of a narrower input reads whole vectors too. 30136 x 1 x 56 bool: 10.7 us by two elements to a thread.
     widest = problem.input_size if N == 1 else size
@@ -375,15 +357,11 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 if depth < tiles:
                     yield Configuration("segments", elements, lanes, depth, warps)
         yield from _together(problem, elements, lanes, limits)
-    in_memory = MAX_FEW_COLUMNS < K <= MAX_ALL_COLUMNS and not is_in_l2(problem, limits)
-    if in_memory and (size <= 4 or (not integer and (2 * K <= MAX_ALL_COLUMNS or K * size % SECTOR_BYTES))):
+    if K > MAX_FEW_COLUMNS and _may_have_all(problem, limits):
         yield from _all_columns(problem)
-    full = power_of_2(K) * ALL_COLUMNS_FULL <= K
-    if in_memory and size <= 4 and full:
-        # 399648 x 114 bfloat16: 122 us, by 64 columns 166 (H100).
-        yield from _together(problem, min(vec, max(ALL_COLUMNS_WORD // size, 1)), power_of_2(K), limits)
-    if size == 2 and MAX_ALL_COLUMNS < K <= MAX_ALL_HALVES and full and not is_in_l2(problem, limits):
-        yield Configuration("segments", 1, power_of_2(K), WIDE_ROWS, MAX_WARPS)
+        if size <= 4 and _fills_lanes(K):
+            # 399648 x 114 bfloat16: 122 us, by 64 columns 166 (H100).
+            yield from _together(problem, min(vec, max(ALL_COLUMNS_WORD // size, 1)), power_of_2(K), limits)
     if vec == K > 2:
         yield from _rows_of_one_vector(problem, limits)
 
@@ -417,31 +395,11 @@ def _stacked(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _of_columns(problem: Problem, limits: Limits) -> Configuration | None:
-    together = _wide(problem, limits) or _a_thread_each(problem, limits)
-    return together or _short_columns(problem, limits)
-
-
-def _a_thread_each(problem: Problem, limits: Limits) -> Configuration | None:
-    """A thread for each vector of all columns of 8 bytes that are no whole sectors, where L2 does not hold all."""
-    M, N, K, *_ = problem
-    vec, lanes = vector(problem)[0], power_of_2(K)
-    warps = lanes // vec // WARP
-    fewest, most = A_THREAD_EACH_COLUMNS
-    shared = problem.input_size == 8 and K * 8 % SECTOR_BYTES and fewest <= K <= most
-    of_words = shared and A_THREAD_EACH_FULL * lanes <= K
-    rows = A_THREAD_EACH_ROWS[0] <= N <= A_THREAD_EACH_ROWS[1]
-    if not of_words or not rows or M * warps < A_THREAD_EACH_WARPS * limits.sm_count or is_in_l2(problem, limits):
-        return None
-    return A_THREAD_EACH._replace(elements=vec, lanes=lanes, warps=warps)
-
-
-def _short_columns(problem: Problem, limits: Limits) -> Configuration | None:
-    """A program for each of many [N, K] of a few odd columns of 16 bits, which L2 holds."""
-    M, N, K, size, *_ = problem
-    units, lanes = SHORT_COLUMNS.units, SHORT_COLUMNS.lanes
-    few = size == 2 and K % 2 == 1 and lanes // 2 < K <= lanes and units < N <= units * SHORT_COLUMNS.depth
-    many = SHORT_COLUMNS_PROGRAMS[0] <= M <= SHORT_COLUMNS_PROGRAMS[1]
-    return SHORT_COLUMNS if few and many and is_in_l2(problem, limits) else None
+    """Wide pieces of columns, or all columns if that is estimated to be better."""
+    wide = _wide(problem, limits)
+    every = _all_columns(problem) if wide and _may_have_all(problem, limits) else ()
+    legal = (each for each in every if launch_or_none(problem, each, limits) is not None)
+    return min((wide, *legal), key=lambda each: estimate(problem, each, limits)) if wide else None
 
 
 def _wide(problem: Problem, limits: Limits) -> Configuration | None:
@@ -457,16 +415,11 @@ def _wide(problem: Problem, limits: Limits) -> Configuration | None:
     wider = wide._replace(lanes=2 * wide.lanes, depth=rows // 2, warps=2 * WIDE_WARPS)
     enough = M * cdiv(K, wider.lanes) >= WIDER_PROGRAMS * limits.sm_count and _has_few_idle(problem, wider)
     many = cdiv(N, wider.step(K)) >= WIDER_STEPS
-    # One program has all rows of all columns: 9000 x 24 x 251 float32 154 us, by two programs 172 (H100).
-    at_once = wider._replace(depth=rows)
-    if size <= 4 and enough and wide.lanes < K <= wider.lanes and at_once.step(K) >= N:
-        wide = at_once
-    else:
-        wide = wider if size <= 4 and enough and many else wide
-        if size == 2 and not enough and cdiv(N, wide.step(K)) >= 2 * WIDER_STEPS:
-            wide = wide._replace(warps=MAX_WARPS)
-        if wide.lanes >= K:
-            return None
+    wide = wider if size <= 4 and enough and many else wide
+    if size == 2 and not enough and cdiv(N, wide.step(K)) >= 2 * WIDER_STEPS:
+        wide = wide._replace(warps=MAX_WARPS)
+    if wide.lanes >= K:
+        return None
     steps = cdiv(N, wide.step(K))
     at_once = Configuration("segments", 1, WIDE_COLUMNS // 2, ONE_STEP_HALVES, MAX_WARPS)
     many = M * cdiv(K, at_once.lanes) >= ONE_STEP_PROGRAMS * limits.sm_count
@@ -502,14 +455,30 @@ def _one_step(problem: Problem, lanes: int, rows: int) -> Configuration | None:
     return found._replace(depth=depth if depth <= ONE_STEP_EXACT else cdiv(depth, 2) * 2)
 
 
+def _may_have_all(problem: Problem, limits: Limits) -> bool:
+    """Whether one program may have all columns, where L2 does not hold all."""
+    _, N, K, size, integer, _ = problem
+    int64 = integer and size == 8
+    # Fewer rows were not timed with more columns, or int64.
+    timed = WIDE_STEP_ROWS[int64] <= N or (K <= WIDE_COLUMNS and not int64)
+    most = MAX_ALL_COLUMNS if size > 2 or _fills_lanes(K) else WIDE_COLUMNS
+    return most >= K and timed and not is_in_l2(problem, limits)
+
+
+def _fills_lanes(K: int) -> bool:
+    return power_of_2(K) * ALL_COLUMNS_FULL <= K
+
+
 def _all_columns(problem: Problem) -> Iterator[Configuration]:
     """A program for all columns: no two programs share a sector."""
     _, N, K, size, *_ = problem
     elements = min(vector(problem)[0], max(ALL_COLUMNS_WORD // size, 1))
+    most = min(max_depth(problem, elements, "segments"), WIDE_ROWS if K > WIDE_COLUMNS else N)
     for warps in (WIDE_WARPS, MAX_WARPS):
-        columns = Configuration("segments", elements, power_of_2(K), max_depth(problem, elements, "segments"), warps)
+        columns = Configuration("segments", elements, power_of_2(K), 0, warps)
         # An even number of rows to a thread, so that fewer kernels are compiled.
-        yield columns._replace(depth=min(cdiv(N, 2 * columns.units) * 2, columns.depth))
+        if columns.units:
+            yield columns._replace(depth=min(cdiv(N, 2 * columns.units) * 2, most))
 
 
 def _steps(problem: Problem, configuration: Configuration, tiles: int) -> Iterator[Configuration]:
@@ -546,7 +515,7 @@ def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> It
                 continue
             width = elements * warps * WARP // lanes * (1 if K > 1 else lanes)
             group = resident_programs(registers, warps, limits) // blocks
-            if group > 1:
+            if group > 1 and width:
                 tiles = cdiv(interior(problem), group * width)
                 depth = cdiv(tiles, cdiv(tiles, most))
                 few = FEW_COLUMNS_DEPTHS if 1 < K <= MAX_FEW_COLUMNS else ()
