@@ -97,12 +97,13 @@ WIDE_STEP_VECTOR = 2
 # Bytes that could be loaded at once, at most.
 WIDE_STEP_BYTES = 8
 # Steps from which elements of up to 4 bytes have twice the columns, by twice the warps and half the rows of a thread:
-# half as many sectors are shared. 100 x 2000 x 2499 bfloat16: 955 us, otherwise 1377 (H100).
-WIDER_STEPS = 14
+# half as many sectors are shared. 100 x 2000 x 2499 bfloat16: 955 us, otherwise 1377; 15 x 420 x 7902 bfloat16, 14
+# steps: 105 us, otherwise 98 (H100). Where no other columns fill them, 16 bits have twice the warps only.
+# 884 x 1158 x 147 bfloat16: 315 us, by 8 warps 396 (H100).
+WIDER_STEPS = 20
 # Programs of a multiprocessor that these need at least. 20 x 4096 x 1001 bfloat16, 80 programs: 240 us, otherwise 197
 # (H100).
 WIDER_PROGRAMS = 2
-# Twice the warps instead, where no other columns fill them. 884 x 1158 x 147 bfloat16: 315 us, by 8 warps 396 (H100).
 # All rows of columns of 16 bits in one step by these warps: rows of a thread at most.
 # 8192 x 64 x 457 bfloat16: 383 us by 8 rows of 64 columns, in two steps 487 (H100).
 ONE_STEP_HALVES = 8
@@ -414,10 +415,8 @@ def _wide(problem: Problem, limits: Limits) -> Configuration | None:
         wide = wide._replace(lanes=WIDE_INTEGERS)
     wider = wide._replace(lanes=2 * wide.lanes, depth=rows // 2, warps=2 * WIDE_WARPS)
     enough = M * cdiv(K, wider.lanes) >= WIDER_PROGRAMS * limits.sm_count and _has_few_idle(problem, wider)
-    many = cdiv(N, wider.step(K)) >= WIDER_STEPS
-    wide = wider if size <= 4 and enough and many else wide
-    if size == 2 and not enough and cdiv(N, wide.step(K)) >= 2 * WIDER_STEPS:
-        wide = wide._replace(warps=MAX_WARPS)
+    if cdiv(N, wide.step(K)) >= WIDER_STEPS:
+        wide = wider if size <= 4 and enough else wide._replace(warps=MAX_WARPS) if size == 2 else wide
     if wide.lanes >= K:
         return None
     steps = cdiv(N, wide.step(K))
