@@ -360,7 +360,7 @@ def _columns(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield from _together(problem, elements, lanes, limits)
     if K > MAX_FEW_COLUMNS and _may_have_all(problem, limits):
         yield from _all_columns(problem)
-        if size <= 4 and _fills_lanes(K):
+        if size <= 4 and K <= WIDE_COLUMNS and _fills_lanes(K):
             # 399648 x 114 bfloat16: 122 us, by 64 columns 166 (H100).
             yield from _together(problem, min(vec, max(ALL_COLUMNS_WORD // size, 1)), power_of_2(K), limits)
     if vec == K > 2:
@@ -514,7 +514,7 @@ def _together(problem: Problem, elements: int, lanes: int, limits: Limits) -> It
                 continue
             width = elements * warps * WARP // lanes * (1 if K > 1 else lanes)
             group = resident_programs(registers, warps, limits) // blocks
-            if group > 1 and width:
+            if group > 1:
                 tiles = cdiv(interior(problem), group * width)
                 depth = cdiv(tiles, cdiv(tiles, most))
                 few = FEW_COLUMNS_DEPTHS if 1 < K <= MAX_FEW_COLUMNS else ()
