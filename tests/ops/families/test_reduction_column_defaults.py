@@ -7,7 +7,7 @@ import pytest
 import torch
 from gpus import H200
 
-from flag_gems_overrides.ops.families.reduction import pairs_call
+from flag_gems_overrides.ops.families.reduction import column_defaults, pairs_call
 from flag_gems_overrides.ops.families.reduction.extremes import EXTREMES
 from flag_gems_overrides.ops.families.reduction.logsumexp import LOGSUMEXP
 from flag_gems_overrides.ops.families.reduction.plan import (
@@ -411,15 +411,29 @@ def test_few_values_and_positions_are_in_wide_tiles(problem, columns):
     assert plan(*problem, H200).block_k == columns
 
 
-def test_many_long_columns_of_float32_are_read_by_two_warps():
-    """amax 10 x 1567 x 8192: 190.5 us by four warps, so 178.7 (H100)."""
-    for M, N, K in (10, 1567, 8192), (64, 500, 1025), (40, 752, 1735):
+def test_many_long_columns_of_float32_are_not_read_by_four_warps():
+    """amax 10 x 1567 x 8192: 190.5 us by four warps, so 178.7; 40 x 752 x 1735: 101.9 and 90.0 us (H100)."""
+    p = plan(10, 1567, 8192, 4, 1, H200)
+    assert (p.warps, p.block_k, p.block_n, p.splits) == (2, 64, 16, 1)
+    for M, N, K in (64, 500, 1025), (40, 752, 1735), (10, 202, 19761), (20, 300, 9001):
         p = plan(M, N, K, 4, 1, H200)
-        assert (p.warps, p.block_k, p.block_n, p.splits) == (2, 64, 16, 1)
+        assert (p.warps, p.block_k, p.block_n, p.splits) == (8, 64, 64, 1)
+
+
+def test_columns_of_words_have_one_tile_in_flight():
+    """max.dim 6 x 29514 x 22 bf16: 13.6 us with three, so 11.3 (H100). Halves of vectors still have three."""
+    assert plan(6, 29514, 22, 2, 2, H200).stages == 1
+    assert column_defaults.columns(Problem(6, 29514, 20, 2, 2), H200).stages == 3
+
+
+def test_sums_of_five_classes_of_16_bits_have_more_registers():
+    """amax 4 x 289742 x 5 float16: 17.2 us by 32 warps, so 14.8 (H100)."""
+    assert plan(4, 289742, 5, 2, 1, H200).registers == 128
 
 
 @pytest.mark.parametrize(
-    ("problem", "block_k"), [((5, 2629275, 14, 4), 16), ((18, 51609, 30, 2), 32), ((49824, 16, 51, 4), 64)]
+    ("problem", "block_k"),
+    [((5, 2629275, 14, 4), 16), ((32, 149323, 13, 2), 16), ((18, 51609, 30, 2), 32), ((49824, 16, 51, 4), 64)],
 )
 def test_rows_of_few_columns_are_read_as_they_lie(problem, block_k):
     """amax 5 x 2629275 x 14 float32 by columns 327 us, so 280; 49824 x 16 x 51: 74.1 and 66.0 us (H100)."""

@@ -77,7 +77,13 @@ def test_short_rows_of_float32_that_are_not_loaded_by_lanes(M, N, accumulators):
 
 @pytest.mark.parametrize(
     ("problem", "warps"),
-    [((44520, 2560, 8, 2), 8), ((16000, 10240, 2, 1), 8), ((30000, 6144, 4, 1), 8), ((30000, 5120, 4, 2), 8)],
+    [
+        ((44520, 2560, 8, 2), 8),
+        ((16000, 10240, 2, 1), 8),
+        ((544, 10312, 2, 1), 8),
+        ((30000, 6144, 4, 1), 8),
+        ((30000, 5120, 4, 2), 8),
+    ],
 )
 def test_rows_a_little_longer_than_a_tile_are_one(problem, warps):
     """min of 44520 x 2560 int64 in two tiles 343 us, so 300 (H100)."""

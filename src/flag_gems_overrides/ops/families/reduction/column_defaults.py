@@ -115,6 +115,13 @@ def _is_deep(problem: Problem, limits: Limits) -> bool:
     return accumulators == 3 and size == 2 and vectors and not few and limits.capability[0] < 10
 
 
+def are_many_words(problem: Problem, limits: Limits) -> bool:
+    """Whether values of 32 bits are of so many columns that each program has columns of its own."""
+    M, _, K, size, accumulators = problem
+    programs = limits.sm_count * COLUMNS_OCCUPANCY[1] // TILED_WARPS
+    return accumulators == 1 and size == 4 and WIDE_BLOCK_K < K and programs <= cdiv(M * K, WIDE_BLOCK_K)
+
+
 def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
     """By what is known of columns; ``wide`` if smaller elements are added up in 64 bits, or bytes to be."""
     M, N, K, size, accumulators = problem
@@ -139,9 +146,10 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
     block_k, blocks = WIDE_BLOCK_K, cdiv(M * K, WIDE_BLOCK_K)
     if blocks < programs and (tiles < TILES_TO_WIDEN or 8 * blocks * (max_partials // block_k) < 7 * programs):
         block_k = BLOCK_K
-    elif accumulators == 1 and size == 4 and programs <= blocks and WIDE_BLOCK_K < K:
-        # 10 x 1567 x 8192 float32: 178.7 us, by four warps 190.5; 64 x 500 x 1025: 61.5 us, by four 64.3 (H100).
-        tile, warps = tile // 2, warps // 2
+    elif are_many_words(problem, limits):
+        # By two warps, or by eight of odd K. 10 x 1567 x 8192 float32: 178.7 us, by four warps 190.5;
+        # 40 x 752 x 1735: 90.0 us by eight, 94.7 by two, 101.9 by four (H100).
+        tile, warps = (2 * tile, 2 * warps) if K % 2 == 1 else (tile // 2, warps // 2)
     if positions and K % 2 == 1 and size == 2:
         # Never 64 columns. max.dim 3 x 1680 x 21509: 103 us, otherwise 164 (H100).
         # By 24 warps 8 bytes of 3 x 1680 x 21509 spill.
@@ -167,8 +175,8 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
         tile, warps = 2 * tile, 2 * warps
         if few and positions:
             occupancy = min(occupancy, 20)  # 8 bytes of 100000 x 31 int32 spill
-    elif positions and K % 4 == 2 and size == 2 and M == 1:
-        occupancy = min(occupancy, 20)  # 8 bytes of 65536 x 42 spill
+    elif positions and K % 4 == 2 and size == 2 and (M == 1 or BLOCK_K < K < WIDE_BLOCK_K):
+        occupancy = min(occupancy, 20)  # 16 bytes of 4 x 16384 x 38 spill
     if accumulators == 1 and size == 2 and K * size == AS_IT_LIES_BYTES and tiles >= TILES_TO_WIDEN:
         block_k = K
     if _many_share(problem, limits):
@@ -177,10 +185,12 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
     block_k = min(max(block_k, tile // power_of_2(N)), power_of_2(M * K))
     tile = min(tile, power_of_2(N) * block_k)
     warps = max(1, min(warps, tile // WARP))
-    vectors = K % (VECTOR_BYTES // size) == 0
+    load, in_l2 = math.gcd(K * size, VECTOR_BYTES), M * N * K * size <= limits.l2_bytes
     # One tile in flight of rows of one vector, and of no whole vectors where L2 does not hold them.
     # any 52512 x 352 x 8 bf16: 97 us, otherwise 146.
-    pipelined = size <= 2 and K * size > VECTOR_BYTES and (vectors or M * N * K * size <= limits.l2_bytes)
+    # Of words too, except moments, which were not timed. max.dim 6 x 29514 x 22 bf16: 11.3 us, otherwise 13.6 (H100).
+    stays = in_l2 and (load != 4 or accumulators == 3)
+    pipelined = size <= 2 and K * size > VECTOR_BYTES and (load == VECTOR_BYTES or stays)
     return fitting(
         problem,
         Configuration(
@@ -200,14 +210,14 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
 def _within(problem: Problem, limits: Limits) -> bool:
     """Whether a program has all results of an [N, K], read as it lies, with up to 3 of 10 lanes idle.
 
-    Of values of few columns with 1 of 8. Otherwise two programs share most rows of K, and read the sectors on their
+    Of values of few columns with 3 of 16. Otherwise two programs share most rows of K, and read the sectors on their
     border twice.
     nansum 328 x 3073 x 51 float32: 90 us, by columns 120; amax 5 x 2629275 x 14 float32: 280 and 327 us (H100).
     With more lanes idle this is slower: sum 328 x 3073 x 43 bf16: 50.3 us, by columns 47.3 (H100).
     """
     M, N, K, size, accumulators = problem
     from_memory = M * N * K * size > limits.l2_bytes // 2
-    few = accumulators == 1 and MAX_CLASSES < K < power_of_2(K) <= BLOCK_K and 7 * power_of_2(K) <= 8 * K
+    few = accumulators == 1 and MAX_CLASSES < K < power_of_2(K) <= BLOCK_K and 13 * power_of_2(K) <= 16 * K
     used = few or (BLOCK_K < K <= MAX_WITHIN and 7 * power_of_2(K) <= 10 * K)
     return from_memory and M > 1 and used and K * size % SECTOR_BYTES != 0
 
