@@ -20,15 +20,19 @@ from .launches import SMALL_GROUP, by_words, launch, merge_of
 from .types import Channels, Configuration, Flat, Groups, Launch, Problem, Tiling
 
 # Bytes of memory, and of L2 where it holds what is read again, in a microsecond, as a share of a multiprocessor.
-BYTES_PER_US, BYTES_OF_L2_PER_US = 26400.0, 54000.0
+BYTES_PER_US = 26400.0
+BYTES_OF_L2_PER_US = 54000.0
 # Microseconds in which memory is not busy at the start and at the end, and microseconds of memory that make half of it.
-TAIL_US, BEFORE_TAIL_US = 9.7, 19.6
+TAIL_US = 9.7
+BEFORE_TAIL_US = 19.6
 # Share of L2 that surely holds what is read again. Of twice as much nothing is left.
 # Set, not fitted: by the fit's 0.7 the gradient of 2713 x 8000 float32 would be by flat.
 SHARE_OF_L2 = 0.9
 # Exponent of the sum of times that overlap: 1 if they do not, more if the longest hides the others. channels: of one
 # wave, whose programs all load before they store, and more with many waves.
-OVERLAP, OVERLAP_OF_WAVE, OVERLAP_OF_WAVES = 1.12, 1.81, 1.54
+OVERLAP = 1.12
+OVERLAP_OF_WAVE = 1.81
+OVERLAP_OF_WAVES = 1.54
 # The same of groups.
 OVERLAP_OF_GROUPS = 1.26
 # channels: share of memory's time for each line that short rows of programs touch beside the lines that they fill.
@@ -40,41 +44,62 @@ VEC_WAIT_US = 0.051
 # Bytes of a cache line.
 LINE_BYTES = 128
 # Microseconds of a multiprocessor for a warp's load or store, and more where it computes in which run an element lies.
-REQUEST_US, RUN_US = 0.000997, 6.72e-05
+REQUEST_US = 0.000997
+RUN_US = 6.72e-05
 # The same for a line that a request touches, a line and a sector that come from L2.
-LINE_US, MISS_US, SECTOR_US = 0.000325, 0.000237, 1.23e-05
+LINE_US = 0.000325
+MISS_US = 0.000237
+SECTOR_US = 1.23e-05
 # The same for an element of each thread of a warp, and how many times as long it takes in float64.
-ELEMENT_US, OF_FLOAT64 = 4.42e-05, 2.4
+ELEMENT_US = 4.42e-05
+OF_FLOAT64 = 2.4
 # The same for the sums of a channel that a warp leaves to others in shared memory, in columns times the elements of a
 # load, because neighbouring lanes have the same banks. 27 x 262144 bf16: 21.3 us by 2 warps, 30.7 by 4 with twice as
 # many columns.
-COLUMN_SUMS_US, RUN_SUMS_US = 0.00033, 0.0143
+COLUMN_SUMS_US = 0.00033
+RUN_SUMS_US = 0.0143
 # channels: microseconds of the launch, of a start of a program, of an element of a thread.
-CHANNELS_US, PROGRAM_US, THREAD_ELEMENT_US = {1: 2.97, 2: 2.77}, 0.0507, 0.0105
+CHANNELS_US = {1: 2.97, 2: 2.77}
+PROGRAM_US = 0.0507
+THREAD_ELEMENT_US = 0.0105
 # channels: microseconds of a program until its loads are there, by the number of inputs.
 LOADS_US = {1: 1.56, 2: 0.955}
 # channels: microseconds of each doubling of warps that add up together, of each doubling of warps, of a second tile.
-SUMS_US, WARPS_US, SECOND_TILE_US = 0.163, 0.0155, {1: 0.06, 2: 0.151}
+SUMS_US = 0.163
+WARPS_US = 0.0155
+SECOND_TILE_US = {1: 0.06, 2: 0.151}
 # channels: registers of a thread: some, and of each word of its elements, by the number of inputs.
-REGISTERS, REGISTERS_OF_WORD = {1: 24.5, 2: 18.4}, {1: 1.0, 2: 1.73}
+REGISTERS = {1: 24.5, 2: 18.4}
+REGISTERS_OF_WORD = {1: 1.0, 2: 1.73}
 # channels: registers of a thread for the address of a load, for a column, for a second tile. Fitted to 377 compiled
 # kernels, error 14 %.
-REGISTERS_OF_LOAD, REGISTERS_OF_COLUMN, REGISTERS_OF_SECOND_TILE = 1.75, 2.5, 8
+REGISTERS_OF_LOAD = 1.75
+REGISTERS_OF_COLUMN = 2.5
+REGISTERS_OF_SECOND_TILE = 8
 # channels: waves of programs up to which the last one counts as a whole one, not half of it.
 FEW_WAVES = 4
 # groups: microseconds of the launch, of a turn, of a start of a program.
-GROUPS_US, TURN_US, GROUP_PROGRAM_US = {1: 1.68, 2: 1.58}, 0.0709, 0.0202
+GROUPS_US = {1: 1.68, 2: 1.58}
+TURN_US = 0.0709
+GROUP_PROGRAM_US = 0.0202
 # groups: microseconds of each doubling of the warps of a program, of rows and of columns.
 GROUP_WARPS_US = {0: 0.376, 1: 0.0765}
 # groups: the same of each warp of a multiprocessor.
 GROUP_START_US = {0: 0.00438, 1: 0.101}
 # groups: microseconds of both passes over a tile, without and with a pipeline, of its start, of a tile of heads and
 # tails.
-TILE_US, STAGED_TILE_US, STAGED_US, EDGES_US = 1.71, 0.548, 0.598, 1.42
+TILE_US = 1.71
+STAGED_TILE_US = 0.548
+STAGED_US = 0.598
+EDGES_US = 1.42
 # groups: minimum bytes of a load that cp.async copies, so that a pipeline has it in flight.
 MIN_STAGED_BYTES = 4
 # groups: microseconds of an exchange of sums, less of it by words, more with columns, of each load of parts, of a part.
-EXCHANGE_US, WORDS_US, COLUMNS_US, MERGE_US, PART_US = 1.82, 0.305, {1: 0.0576, 2: 1.41}, 0.67, 0.00312
+EXCHANGE_US = 1.82
+WORDS_US = 0.305
+COLUMNS_US = {1: 0.0576, 2: 1.41}
+MERGE_US = 0.67
+PART_US = 0.00312
 # groups: the same for each word of a thread.
 WORD_US = 0.126
 # groups: number of programs whose wait for each other adds a microsecond; the time grows with the square of the number.
@@ -84,16 +109,22 @@ FLAT_US = {1: 5.13, 2: 2.89}
 # flat: microseconds of the quickest that were timed; of the gradient of 1869 x 25 bf16 5.6 were estimated, 8.7 timed.
 MIN_FLAT_US = {1: 7.1, 2: 6.6}
 # flat: microseconds of both passes over a tile, without and with a pipeline, of a start of a program.
-FLAT_TILE_US, FLAT_STAGED_US, FLAT_PROGRAM_US = 0.498, 0.247, 0.262
+FLAT_TILE_US = 0.498
+FLAT_STAGED_US = 0.247
+FLAT_PROGRAM_US = 0.262
 # flat: microseconds of each load of parts by what merges them, of each load of sums at the end of a program, of each
 # doubling of warps.
-FLAT_MERGE_US, FLAT_SUMS_US, FLAT_WARPS_US = 0.688, 1.12, 0.764
+FLAT_MERGE_US = 0.688
+FLAT_SUMS_US = 1.12
+FLAT_WARPS_US = 0.764
 # flat: microseconds more to merge sums of places, by the number of inputs.
 PLACES_US = {1: 2.09, 2: 2.81}
 # flat: share of the requests' time that each doubling of warps adds.
 OF_FLAT_WARPS = 0.13
 # flat: warps of a multiprocessor that run at once; sums that a thread loads at once; programs that merge at once.
-FLAT_WARPS, FLAT_SUMS, MERGERS_AT_ONCE = 16, 4, 8
+FLAT_WARPS = 16
+FLAT_SUMS = 4
+MERGERS_AT_ONCE = 8
 
 
 def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
