@@ -36,8 +36,10 @@ MAX_ELEMENTS_OF_MANY_WARPS = {2: 32768, 4: 16384, 8: 4096}
 MAX_WIDTH_OF_16 = 64
 # Programs of a multiprocessor in ``edges_of_a_warp``, and its fewest rows.
 EDGES_PER_SM, MIN_EDGES_PER_SM = 10, 32
-# Most elements of ``little_gradient``, with those that are masked, where rows are not short or not of whole vectors.
-LITTLE = 256
+# Most elements of ``little_gradient``, with those that are masked, where rows are not short or not of whole vectors;
+# the second where a row is one load, for layer_norm alone. 300 x 2 float32: 3.25 us, in one launch of several programs
+# 3.48; 152 x 2 bf16: 3.15 and 3.37; rms_norm of 160 x 2 float32: 3.12 and 3.04 (H100).
+LITTLE, LITTLE_OF_LAYER_NORM = 256, 1024
 # Rows of ``has_few_edges`` are longer than this, in elements.
 MIN_FEW_EDGES = 1024
 # Most warps of a multiprocessor in one launch: all of them run at once; those of edges may come in a few waves.
@@ -57,8 +59,9 @@ FEW_START, MANY_WARPS_START = 1.69, 0.35
 FEW_WARP = 0.189
 # Each byte of x that a thread has of a tile of rows, and of a tile of columns.
 FEW_ROW_BYTE, FEW_COLUMN_BYTE = 0.014, 0.015
-# Columns of 16 bits that are parts of cache lines. 110 x 600 float16: 4.53 us by 8 warps with whole lines, by 4 warps
-# with halves 5.27 (H100).
+# Columns of 16 bits that are parts of cache lines, of rows longer than a line. 110 x 600 float16: 4.53 us by 8 warps
+# with whole lines, by 4 warps with halves 5.27; 228 x 21 bf16: 5.76 us by 8 warps with whole rows, by 4 warps with two
+# parts 4.63 (H100).
 PART_OF_LINE = 1.34
 # ``single_row`` applies to rows longer than the first number, up to the second. layer_norm of 1 x 3000 bf16: 3.59 us,
 # by ``few_rows`` 4.03; 1 x 2000 float16: 3.42 and 3.23 (H100).
@@ -89,8 +92,9 @@ def backward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | 
     yield whole_backward_rows(problem, widest(problem.N, problem.itemsize), limits)
 
 
-def little_gradient(problem: Problem) -> Configuration | None:
-    """One program, so no second kernel is launched; None for more elements.
+def little_gradient(problem: Problem, one_load: int = LITTLE) -> Configuration | None:
+    """One program, so no second kernel is launched; None for more elements. ``one_load``: most elements of rows of one
+    load.
 
     17 x 1 bf16: 3.0 us on the device, with a second kernel 4.1. layer_norm of 20 x 30 float32: 3.75 us, in one launch
     of several programs 3.22; 64 x 64 bf16: 4.50 and 4.10; 128 x 32: 3.86 and 4.89 (H100).
@@ -98,7 +102,7 @@ def little_gradient(problem: Problem) -> Configuration | None:
     M, N, _, itemsize, *_ = problem
     vec = math.gcd(N, VECTOR_BYTES // itemsize)
     elements, vectors = power_of_2(M) * power_of_2(N), vec * itemsize == VECTOR_BYTES and N <= 32
-    if itemsize == 8 or elements > (8192 // itemsize if vectors else LITTLE):
+    if itemsize == 8 or elements > (8192 // itemsize if vectors else one_load if vec == N > 1 else LITTLE):
         return None
     return Configuration("rows", 4 if elements > LITTLE else 1, vec, power_of_2(M))
 
@@ -205,6 +209,9 @@ def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
         found = launch_or_none(problem, configuration, limits)
         if not isinstance(found, FewRows):
             return None
+        if found.warps == MAX_WARPS and M == 1:
+            # rms_norm of 1 x 7093 float32: 5.33 us, by rows 4.73 (H100).
+            return None
         fits = (WARPS_OF_LONG if found.warps == MAX_WARPS else most) * limits.sm_count
         return found if (found.row_programs + found.column_programs) * found.warps <= fits else None
 
@@ -219,11 +226,11 @@ def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
         if launched is None:
             continue
         if launched.block_m * launched.block_n >= WARP * warps or launched.row_programs == 1:
-            found.append((_time_of_few(launched, itemsize, limits), configuration))
+            found.append((_time_of_few(launched, N, itemsize, limits), configuration))
     return min(found, key=lambda each: each[0])[1] if found else None
 
 
-def _time_of_few(launched: FewRows, itemsize: int, limits: Limits) -> float:
+def _time_of_few(launched: FewRows, N: int, itemsize: int, limits: Limits) -> float:
     """Estimated microseconds of one launch (``FEW_START`` and others)."""
     threads = WARP * launched.warps
     waves = cdiv(launched.row_programs + launched.column_programs, limits.sm_count)
@@ -231,7 +238,7 @@ def _time_of_few(launched: FewRows, itemsize: int, limits: Limits) -> float:
     of_columns = launched.column_rows * launched.columns * itemsize / threads
     start = FEW_START
     if itemsize == 2:
-        part = launched.columns * itemsize < COLUMN_BYTES and launched.column_programs > 1
+        part = launched.columns * itemsize < COLUMN_BYTES < N * itemsize
         start += MANY_WARPS_START * (launched.warps > 4) + PART_OF_LINE * part
     return start + FEW_WARP * launched.warps * waves + FEW_ROW_BYTE * of_rows + FEW_COLUMN_BYTE * of_columns
 
@@ -305,6 +312,11 @@ def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configura
     else:
         # 1048576 x 6 bf16: 32.6 us by 8 programs to a multiprocessor, by 16 37.0.
         per_sm = min(per_sm, 8)
+    rows_over = M - 2 * limits.sm_count
+    if itemsize == 2 and not unaligned and (per_sm, block_m) == (2, 1) and 0 < rows_over <= limits.sm_count:
+        # Half as many partial sums for one more iteration. layer_norm of 280 x 4056 bf16: 11.6 us, by two programs to a
+        # multiprocessor 13.1 (H100).
+        return Configuration("rows", warps, vec, 1, 1, stages_within(3, tile_bytes, limits))
     stages = 4 if per_sm == 1 and block_m == 1 else 3
     if tight and tile_bytes >= BYTES_IN_FLIGHT:
         stages = 3

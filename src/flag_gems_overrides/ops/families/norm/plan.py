@@ -11,9 +11,11 @@ from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .backward_plan import (
+    LITTLE_OF_LAYER_NORM,
     MAX_ODD_OF_LAYER_NORM,
     backward_rows,
     edges_of_a_warp,
+    little_gradient,
     many_warps,
     rows_of_few,
     short_rows_in_chunks,
@@ -100,7 +102,8 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
     if problem.backward:
         wide = many_warps(problem, MANY_WIDE_ELEMENTS, limits) if problem.itemsize == 2 else None
         return (
-            wide
+            little_gradient(problem, LITTLE_OF_LAYER_NORM)
+            or wide
             or short_rows_in_chunks(problem, MAX_ODD_OF_LAYER_NORM, limits)
             or edges_of_a_warp(problem, limits)
             or sixteen_columns(problem, MANY_ELEMENTS, limits)
