@@ -59,9 +59,9 @@ FEW_START, MANY_WARPS_START = 1.69, 0.35
 FEW_WARP = 0.189
 # Each byte of x that a thread has of a tile of rows, and of a tile of columns.
 FEW_ROW_BYTE, FEW_COLUMN_BYTE = 0.014, 0.015
-# Columns of 16 bits that are parts of cache lines, of rows longer than a line. 110 x 600 float16: 4.53 us by 8 warps
-# with whole lines, by 4 warps with halves 5.27; 228 x 21 bf16: 5.76 us by 8 warps with whole rows, by 4 warps with two
-# parts 4.63 (H100).
+# Columns of 16 bits that are parts of cache lines, of rows longer than a line or of whole vectors. 110 x 600 float16:
+# 4.53 us by 8 warps with whole lines, by 4 warps with halves 5.27; 228 x 21 bf16: 5.76 us by 8 warps with whole rows,
+# by 4 warps with two parts 4.63 (H100).
 PART_OF_LINE = 1.34
 # ``single_row`` applies to rows longer than the first number, up to the second. layer_norm of 1 x 3000 bf16: 3.59 us,
 # by ``few_rows`` 4.03; 1 x 2000 float16: 3.42 and 3.23 (H100).
@@ -238,7 +238,9 @@ def _time_of_few(launched: FewRows, N: int, itemsize: int, limits: Limits) -> fl
     of_columns = launched.column_rows * launched.columns * itemsize / threads
     start = FEW_START
     if itemsize == 2:
-        part = launched.columns * itemsize < COLUMN_BYTES < N * itemsize
+        # By 4 warps 16 bytes of 134 x 32 bf16 spill (Triton 3.6).
+        lines = N * itemsize > COLUMN_BYTES or N * itemsize % VECTOR_BYTES == 0
+        part = lines and launched.columns * itemsize < COLUMN_BYTES and launched.column_programs > 1
         start += MANY_WARPS_START * (launched.warps > 4) + PART_OF_LINE * part
     return start + FEW_WARP * launched.warps * waves + FEW_ROW_BYTE * of_rows + FEW_COLUMN_BYTE * of_columns
 
