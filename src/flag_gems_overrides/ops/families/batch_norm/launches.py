@@ -14,6 +14,8 @@ from .types import ALONE, TWO_TILES, Channels, Configuration, Flat, Groups, Laun
 SINGLES = 4
 # Maximum elements of each input in a thread where a program holds whole channels, by the number of inputs.
 MAX_ELEMENTS = {1: 32, 2: 16}
+# Elements of a float64 gradient in two tiles of a thread. With 24, 72 bytes spill: 38 x 6 x 287.
+MAX_OF_FLOAT64 = 20
 # Maximum warps of a program.
 MAX_WARPS = 16
 # Share of a thread's registers for sums and loads. Addresses and masks need the others.
@@ -38,6 +40,13 @@ LITTLE_BYTES = 1 << 20
 LITTLE_EDGES = {2: 3 << 18}
 # Maximum words of the other programs that a thread of a group collects, in each plane.
 WORDS_OF_THREAD = 8
+# Registers of a thread that exchanges words where loads are narrower than a vector: some, and by the number of inputs
+# those of an element and of a word; of an element of runs. With fewer, 16 to 256 bytes spill (Triton 3.6; 46 launches
+# were compiled): 256 for 231847 x 5 bf16 by 16 elements, 8 words and 128 registers.
+REGISTERS_BESIDE_WORDS = 10
+REGISTERS_OF_ELEMENT = {1: 5, 2: 5}
+REGISTERS_OF_ELEMENT_OF_RUN = {1: 8, 2: 5}
+REGISTERS_OF_WORD = {1: 10, 2: 5}
 # Maximum programs that exchange words, if groups are larger than SMALL_GROUP.
 # 20 x 6 x 65536 bf16, groups of 110: 27.6 us by 660 programs, with a flag 24.7 (H100).
 MAX_PROGRAMS_BY_WORDS = 512
@@ -137,6 +146,8 @@ def _two_tiles(problem: Problem, channels: int, warps: int) -> Channels:
     per_thread = held(problem) * (problem.inputs if channels == 1 and problem.K > 1 else 1)
     if channels * block > per_thread * warps * WARP or channels * rest < warps * WARP:
         raise ValueError("a program does not hold a channel")
+    if problem.itemsize == 8 and problem.inputs == 2 and channels * (block + rest) > MAX_OF_FLOAT64 * warps * WARP:
+        raise ValueError("a thread has more elements than registers")
     return Channels(_tiling(problem, channels, block, warps)._replace(rest=rest), False)
 
 
@@ -245,9 +256,15 @@ def _groups(problem: Problem, configuration: Configuration, limits: Limits) -> G
 
 def by_words(problem: Problem, chosen: Groups) -> bool:
     """Whether programs that wait for each other exchange words of two float32 (waiting.py)."""
-    few = power_of_2(chosen.group) * chosen.tiling.channels <= WORDS_OF_THREAD * WARP * chosen.tiling.warps
+    tiling, inputs = chosen.tiling, problem.inputs
+    words = power_of_2(chosen.group) * tiling.channels / (tiling.warps * WARP)
     few_programs = chosen.programs <= MAX_PROGRAMS_BY_WORDS or chosen.group <= SMALL_GROUP
-    return few and problem.itemsize < 8 and few_programs
+    if words > WORDS_OF_THREAD or problem.itemsize == 8 or not few_programs:
+        return False
+    of_element = REGISTERS_OF_ELEMENT if tiling.columns else REGISTERS_OF_ELEMENT_OF_RUN
+    elements = tiling.channels * tiling.block / (tiling.warps * WARP)
+    needed = REGISTERS_BESIDE_WORDS + of_element[inputs] * elements + REGISTERS_OF_WORD[inputs] * words
+    return tiling.vec * problem.itemsize >= VECTOR_BYTES or needed <= chosen.registers
 
 
 def _shares(tiling: Tiling, least: int, blocks: int, limits: Limits) -> int:

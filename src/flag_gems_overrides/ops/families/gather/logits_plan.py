@@ -62,8 +62,9 @@ LOOPED_ITERATIONS = 4
 # most of the time is that of fetching instructions, and a thread has most of them for each piece. One program waits for
 # no other. 31 x 49 bfloat16: 4.5 us, in two programs 5.7 (H100).
 MAX_PIECES_ALONE = 2048
-# Elements of such a program, at most.
-MAX_ELEMENTS_ALONE = 4096
+# Elements of such a program, at most, by their bytes. One multiprocessor is slow in float64: 32 x 128 takes it 7.3 us,
+# 8 x 256 5.2, 36 programs 143 x 64 5.2 (H100).
+MAX_ELEMENTS_ALONE = {2: 4096, 4: 4096, 8: 2048}
 # Warps of such a program, at most: as many as leave a thread one piece.
 MAX_WARPS_ALONE = 32
 # Warps of any other program of whole rows, and of float64, at most.
@@ -362,7 +363,7 @@ def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool, summ
         if rows <= warps * WARP * MAX_ROWS_OF_A_THREAD:
             return Whole(rows, C // vec, vec, vec, warps, _all_registers(warps, limits) if warps > WARPS else 0, 1)
     few_pieces = rows * pieces <= MAX_PIECES_ALONE or (summed and FEW_CLASSES[1] >= C and size < 8)
-    alone = few_pieces and rows * block_c <= MAX_ELEMENTS_ALONE
+    alone = few_pieces and rows * block_c <= MAX_ELEMENTS_ALONE[size]
     block_r = rows if alone else _rows_of_a_tile(problem, limits, block_c, vec)
     if not alone and cdiv(N, block_r) > limits.sm_count:
         return _many_rows(problem, limits, vec, _lanes_of_a_row(problem, limits, vec), gradient, classes)
