@@ -66,8 +66,11 @@ def put(folder, name="h200", **changes):
 
 
 def find(M, N, K=1, itemsize=2, limits=H200, is_legal=lambda configuration: True):
+    def launch_or_none(problem, configuration, limits):
+        return configuration if is_legal(configuration) else None
+
     problem = Problem(M, N, K, itemsize)
-    return table.lookup("fake", problem, lambda p: (p.itemsize, p.K == 1), Configuration, is_legal, limits)
+    return table.lookup("fake", problem, lambda p: (p.itemsize, p.K == 1), Configuration, launch_or_none, limits)
 
 
 def edited(path, place, value):
@@ -145,7 +148,7 @@ def test_a_row_may_leave_out_what_has_a_default(folder):
     put(folder, rows=[row(64, 64, best=("rows", 1))])
 
     def find_wider(problem):
-        return table.lookup("fake", problem, lambda p: p.residual, Configuration, lambda c: True, H200)
+        return table.lookup("fake", problem, lambda p: p.residual, Configuration, lambda *_: True, H200)
 
     assert find_wider(Wider(64, 64, 1, 2)) == Configuration("rows", 1)
     assert find_wider(Wider(64, 64, 1, 2, True)) is None
@@ -189,7 +192,7 @@ def test_what_is_not_legal_here_is_passed_over(folder):
 def test_without_a_table_there_is_only_the_default(folder):
     assert find(64, 64) is None
     put(folder)
-    assert table.lookup("other", Problem(64, 64, 1, 2), str, Configuration, lambda c: True, H200) is None
+    assert table.lookup("other", Problem(64, 64, 1, 2), str, Configuration, lambda *_: True, H200) is None
 
 
 def test_a_device_takes_the_table_of_the_one_most_like_it(folder):

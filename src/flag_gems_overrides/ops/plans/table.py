@@ -206,7 +206,7 @@ def lookup(
     problem: P,
     class_of: Callable[[P], Hashable],
     configuration: type[C],
-    is_legal: Callable[[C], bool],
+    launch_or_none: Callable[[P, C, Limits], object | None],
     limits: Limits,
 ) -> C | None:
     """The configuration that was the fastest for the nearest problem of the same class; None for the default.
@@ -215,7 +215,7 @@ def lookup(
         problem: a named tuple of numbers with the fields M, N and K.
         class_of: equal for two problems that may share a configuration.
         configuration: the family's named tuple.
-        is_legal: whether the problem at hand can have a configuration.
+        launch_or_none: what a configuration launches; None where it is not legal for the problem.
     """
     table = nearest(limits)
     if table is None or family not in table.families:
@@ -229,7 +229,7 @@ def lookup(
     near = [(distance, i) for i, (at, _) in enumerate(rows) if (distance := math.dist(at, place)) <= MAX_DISTANCE]
     for _, i in sorted(near):
         found = rows[i][1]
-        if found is None or is_legal(found):
+        if found is None or launch_or_none(problem, found, limits) is not None:
             return found
     return None
 

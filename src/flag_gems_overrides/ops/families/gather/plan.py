@@ -145,14 +145,7 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    found = table.lookup(
-        "gather",
-        problem,
-        class_of,
-        Configuration,
-        lambda each: launch_or_none(problem, each, limits) is not None,
-        limits,
-    )
+    found = table.lookup("gather", problem, class_of, Configuration, launch_or_none, limits)
     return found or configurations(problem, limits)[0]
 
 

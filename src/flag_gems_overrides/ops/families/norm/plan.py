@@ -58,10 +58,8 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    def suits(each: Configuration) -> bool:
-        return launch_or_none(problem, each, limits) is not None
-
-    return table.lookup("norm", problem, class_of, Configuration, suits, limits) or _without_table(problem, limits)
+    found = table.lookup("norm", problem, class_of, Configuration, launch_or_none, limits)
+    return found or _without_table(problem, limits)
 
 
 def _without_table(problem: Problem, limits: Limits) -> Configuration:

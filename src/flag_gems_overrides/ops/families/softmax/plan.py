@@ -58,14 +58,7 @@ def class_of(problem: Problem) -> tuple[int | bool, ...]:
 
 
 def choose(problem: Problem, limits: Limits) -> Configuration:
-    found = table.lookup(
-        "softmax",
-        problem,
-        class_of,
-        Configuration,
-        lambda each: launch_or_none(problem, each, limits) is not None,
-        limits,
-    )
+    found = table.lookup("softmax", problem, class_of, Configuration, launch_or_none, limits)
     return default(problem, limits) if found is None else found
 
 
