@@ -34,6 +34,9 @@ BASE_REGISTERS = 32
 EDGE_REGISTERS = {2: 8, 4: 8, 8: 40}
 # Registers for an element, by its bytes. 16 bits are partly packed, but not where a group holds a row.
 REGISTERS_OF_ELEMENT = {2: 0.8, 4: 1.0, 8: 2.0}
+# The same of rows that a group of programs holds. softmax 594 x 67784 bf16: by 80 registers 40 bytes would spill;
+# 7 x 131072 float64: by 64 registers 40.
+REGISTERS_OF_SHARED = {2: 1.0, 4: 1.0, 8: 2.5}
 
 # Instructions of a warp for an element, by kernel.
 INSTRUCTIONS = {
@@ -136,9 +139,9 @@ def registers_of(problem: Problem, launched: Launched, limits: Limits) -> float:
     if not launched.contiguous:
         held = max(launched.depth * launched.lanes * launched.block_k // (launched.warps * WARP), held)
     held *= inputs
-    # Groups that hold a row hold it in float32. softmax 594 x 67784 bf16: by 80 registers 40 bytes would spill.
+    # Groups that hold a row hold it in float32.
     shared = launched.contiguous and launched.group > 1 and not launched.looped
-    each = max(REGISTERS_OF_ELEMENT[size], 1.0 if shared else 0.0)
+    each = max(REGISTERS_OF_ELEMENT[size], REGISTERS_OF_SHARED[size] if shared else 0.0)
     need = BASE_REGISTERS + held * each * (1 if limits.capability[0] == 9 else 1.3)
     if launched.prefetch:
         need += held * size * 3 / 16
