@@ -200,6 +200,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/forward/layer_norm_rows/offset_in_32_bits: tl.cast(M, tl.int64)",
         "scan/stacked/cumsum_stacked/offset_in_32_bits: tl.cast(M, tl.int64)",
     ),
+    "few rows are at most 16384, of at most 8192 columns": (
+        f"{_COLUMN_SUMS}/offset_in_32_bits: tl.cast(rows, tl.int64)",
+        "norm/columns/gradient_of_rows/offset_in_32_bits: tl.cast(rows, tl.int64)",
+    ),
     "the programs of a launch are never 2**31": (
         "norm/exchange/clear_previous/offset_in_32_bits: tl.cast(groups, tl.int64)",
     ),
