@@ -116,7 +116,7 @@ def _is_deep(problem: Problem, limits: Limits) -> bool:
 
 
 def are_many_words(problem: Problem, limits: Limits) -> bool:
-    """Whether values of 32 bits are of so many columns that each program has columns of its own."""
+    """Whether values of 32 bits have enough columns for each program to have some of its own."""
     M, _, K, size, accumulators = problem
     programs = limits.sm_count * COLUMNS_OCCUPANCY[1] // TILED_WARPS
     return accumulators == 1 and size == 4 and WIDE_BLOCK_K < K and programs <= cdiv(M * K, WIDE_BLOCK_K)

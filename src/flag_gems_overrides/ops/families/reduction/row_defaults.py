@@ -49,6 +49,8 @@ BYTES_OCCUPANCY = 24
 # Rows for each multiprocessor up to which one program has a whole row, in a tile of twice the size.
 # 256 x 65536 bf16: 13.7 us, otherwise 15.3.
 FEW_ROWS = 6
+# Rows for each multiprocessor above which rows a little longer than a tile are in one (``_is_little_more``).
+LITTLE_MORE_ROWS = 2
 # Bytes of a row above which it is long: programs of few rows have a larger tile.
 # 774 x 95096 bf16: 60 us, otherwise 62; below the bound 359 x 18367 float32: 15.1 us, otherwise 13.6.
 LONG_ROW_BYTES = 131072
@@ -336,7 +338,7 @@ def _is_little_more(problem: Problem, tile: int, limits: Limits) -> bool:
     Half is estimated: a quarter was timed.
     """
     M, N, *_, accumulators = problem
-    return accumulators < 3 and 2 * limits.sm_count < M and tile < N <= 3 * tile // 2
+    return accumulators < 3 and LITTLE_MORE_ROWS * limits.sm_count < M and tile < N <= 3 * tile // 2
 
 
 def two_to_each(problem: Problem, limits: Limits) -> bool:

@@ -47,7 +47,7 @@ COLUMN_ELEMENT_US = 0.03
 # 512 x 30 x 12 bfloat16: 4.03 us in 128 programs of two warps, 3.66 in 256 of one (H100).
 UNIT_WARPS_US = 0.1
 # Microseconds to fetch the code of each row of a thread of columns: each is loaded and stored by its own instructions.
-# Not timed. 32 x 2 float16 along 0: 3.05 us with 32 rows to a thread (H100).
+# Set, not fitted. 32 x 2 float16 along 0: 3.20 us with 32 rows to a thread, with one 2.81 (H100s).
 ROW_CODE_US = 0.002
 # Microseconds of few columns as they lie, before the loads: a thread divides by K. Of 8 bytes twice as long.
 # 1 x 58 x 4 int64: 2.72 us, in segments 2.30 (H200).

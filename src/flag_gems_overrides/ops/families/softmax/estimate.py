@@ -101,6 +101,8 @@ CLASS_READ_US = 0.0016
 WAITED_AHEAD = 0.7
 # What overlaps is added by this exponent: 1 is the sum, infinity the longest.
 OVERLAP = 1.4
+# The same of that sum and the starts of programs.
+OVERLAP_OF_STARTS = 4
 
 
 class Work(NamedTuple):
@@ -300,4 +302,4 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     overlapped = sum(part**OVERLAP for part in parts) ** (1 / OVERLAP)
     # What multiprocessors do meanwhile hides the starts of programs, unless these take about as long.
     started = w.programs / limits.sm_count * PROGRAM_US
-    return launches + waited + (overlapped**4 + started**4) ** 0.25
+    return launches + waited + (overlapped**OVERLAP_OF_STARTS + started**OVERLAP_OF_STARTS) ** (1 / OVERLAP_OF_STARTS)
