@@ -145,7 +145,7 @@ class Clock:
 
 def measure(size: str, op: str = "softmax", died: dict[str, str] | None = None) -> tuple[dict, Clock]:
     clock = Clock()
-    hunter = hunt.Hunter(1, [], clock)
+    hunter = hunt.Hunter("hunt --seed 1", [], clock)
     return hunter.measure(
         Problem("softmax", make(op, size, "float32"), False), beforehand.Prepared(died or {}, {})
     ), clock
@@ -157,7 +157,7 @@ def test_what_looks_like_a_loss_is_measured_again_and_longer(tmp_path):
     assert made["rounds"] == {"kept": 5 * hunt.SECOND_LOOK, "dropped": 0, "attempts": 2}
     assert made["providers"]["override"]["agrees"]
     assert made["launches"]
-    hunter = hunt.Hunter(1, [], clock)
+    hunter = hunt.Hunter("hunt --seed 1", [], clock)
     head = hunter.head
     assert (head["copy_gbps"], head["read_gbps"]) == (4000.1, 4500.0)
     assert "clock_mhz" not in made["rounds"]
@@ -170,7 +170,7 @@ def test_what_looks_like_a_loss_is_measured_again_and_longer(tmp_path):
 def test_what_is_no_loss_is_measured_once_beside_its_clock():
     clock = Clock()
     clock.device_times = lambda calls: Times({name: [0.01] * 5 for name in calls}, 1, (1200, 1980))
-    hunter = hunt.Hunter(1, [], clock)
+    hunter = hunt.Hunter("hunt --seed 1", [], clock)
     made = hunter.measure(
         Problem("softmax", make("softmax", "4x64 dim=1", "float32"), False), beforehand.Prepared({}, {})
     )
@@ -192,7 +192,7 @@ def test_a_provider_that_is_far_slower_is_called_once(monkeypatch):
     clock = Clock()
     timed = []
     clock.device_times = lambda calls, effort=1: timed.append(list(calls)) or Times({name: [0.01] for name in calls})
-    made = hunt.Hunter(1, [], clock).measure(
+    made = hunt.Hunter("hunt --seed 1", [], clock).measure(
         Problem("softmax", make("softmax", "4x64 dim=1", "float32"), False), beforehand.Prepared({}, {})
     )
     assert timed == [["upstream", "override"]]
@@ -327,6 +327,23 @@ def test_the_command_shows_and_keeps_losses_and_fails(pretended_gpu, tmp_path):
     assert records.read(tmp_path / "hunt-7.jsonl")[0].ended
     again = CliRunner().invoke(app, command)
     assert "0 new shapes" in again.output
+
+
+def test_losses_of_a_record_are_measured_again(pretended_gpu, monkeypatch):
+    """And only those: the second record has what is a loss no more, the third nothing to measure."""
+    assert CliRunner().invoke(app, ["hunt", "softmax", "sum_dim", "--seed", "7", "--count", "2"]).exit_code == 1
+    command = ["hunt", "softmax", "--again", "hunt-7.jsonl", "--seconds", "60"]
+    monkeypatch.setattr(Clock, "device_times", lambda self, calls, effort=1: Times({name: [0.01] for name in calls}))
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 0, ran.output
+    assert "2 problems to measure again" in " ".join(ran.output.split())
+    (before,) = records.read(Path("hunt-7.jsonl"))
+    (after,) = records.read(Path("hunt-again.jsonl"))
+    assert set(after.rows) == {key for key in before.rows if key.startswith("softmax ")}
+    nothing = CliRunner().invoke(app, ["hunt", "--again", "hunt-again.jsonl"])
+    assert (nothing.exit_code, nothing.output.strip()) == (0, "0 problems to measure again")
+    absent = CliRunner().invoke(app, ["hunt", "--again", "nowhere.jsonl"])
+    assert absent.exit_code == 2
 
 
 def test_what_is_interrupted_goes_on(pretended_gpu, tmp_path, monkeypatch):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +34,7 @@ def hunt(
     ] = 1 / 3,
     seconds: Annotated[float, typer.Option(min=1, help="Stop after so many; the same command resumes.")] = 3600,
     output: Annotated[Path | None, typer.Option(help="Record to append to. [default: hunt-SEED.jsonl]")] = None,
+    again: Annotated[list[Path] | None, typer.Option(help="Measure what is a loss in this record instead.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help=f"Add the losses to {HUNTED}.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the problems and stop.")] = False,
 ) -> None:
@@ -46,10 +47,17 @@ def hunt(
         check("op", op, tuple(OPERATORS))
     for peer in peers or ():
         check("--peers", peer, (beforehand.COMPILE,))
-    seed = random.SystemRandom().randrange(10**6) if seed is None else seed
-    chosen = problems(ops or tuple(OPERATORS), count, seed, compile_share if peers else 0)
-    families = list(dict.fromkeys(problem.family for problem in chosen))
-    say(f"--seed {seed}: {many(len(chosen), 'problem')}, {count} for each family: {', '.join(families)}")
+    ops = ops or list(OPERATORS)
+    if again:
+        chosen, command = _losses(again, ops, bool(peers)), "hunt --again"
+        say(f"{many(len(chosen), 'problem')} to measure again")
+        if not chosen:
+            return
+    else:
+        seed = random.SystemRandom().randrange(10**6) if seed is None else seed
+        chosen, command = problems(ops, count, seed, compile_share if peers else 0), f"hunt --seed {seed}"
+        families = list(dict.fromkeys(problem.family for problem in chosen))
+        say(f"--seed {seed}: {many(len(chosen), 'problem')}, {count} for each family: {', '.join(families)}")
     if dry_run:
         for problem in chosen:
             say(f"{problem.case.key}{'  torch.compile' if problem.compiled else ''}")
@@ -62,25 +70,35 @@ def hunt(
     _device.prepare()
     from flag_gems_overrides.perf import hunt as hunting
 
-    output = output or Path(f"hunt-{seed}.jsonl")
-    rows, copy_gbps = _measure(chosen, seed, peers or [], output, started + seconds)
+    output = output or Path("hunt-again.jsonl" if again else f"hunt-{seed}.jsonl")
+    rows, copy_gbps = _measure(chosen, command, peers or [], output, started + seconds)
     passed = _show(rows, copy_gbps)
     if keep:
         losses = [parse(each.key) for each in map(hunting.result, rows) if each.is_loss]
         say(f"{many(hunting.keep(HUNTED, losses), 'new shape')} in {HUNTED}")
     if len(rows) < len(chosen):
-        say(f"{len(rows)} of {many(len(chosen), 'problem')} in {output}; the same command with --seed {seed} resumes")
+        same = "the same command" if again else f"the same command with --seed {seed}"
+        say(f"{len(rows)} of {many(len(chosen), 'problem')} in {output}; {same} resumes")
     raise typer.Exit(0 if passed else 1)
 
 
+def _losses(paths: Iterable[Path], ops: Collection[str], compiled: bool) -> list[Problem]:
+    """The problems of ``ops`` that are losses where the records have them last."""
+    from flag_gems_overrides.perf.hunt import result
+
+    rows = {key: row for path in paths for session in records.read(path) for key, row in session.rows.items()}
+    cases = [parse(row["key"]) for row in rows.values() if result(row).is_loss]
+    return [Problem(OPERATORS[case.op].family, case, compiled) for case in cases if case.op in ops]
+
+
 def _measure(
-    chosen: list[Problem], seed: int, peers: list[str], output: Path, until: float
+    chosen: list[Problem], command: str, peers: list[str], output: Path, until: float
 ) -> tuple[list[Mapping[str, Any]], float]:
     """The rows of the problems that are measured until then, and the GB/s of a copy."""
     from flag_gems_overrides.perf.hunt import Hunter
     from flag_gems_overrides.perf.timing import ThrottledError
 
-    hunter = Hunter(seed, peers)
+    hunter = Hunter(command, peers)
     recorder = records.Recorder(output, hunter.head, [problem.case.key for problem in chosen])
     rows = recorder.session.rows
     try:

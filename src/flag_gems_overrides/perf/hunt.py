@@ -145,11 +145,11 @@ def _tally(name: str, rows: Sequence[Mapping[str, Any]]) -> Tally:
 class Hunter:
     """Measures problems on the current GPU, each in a fraction of a second."""
 
-    def __init__(self, seed: int, peers: Sequence[str], timer: Timer | None = None) -> None:
+    def __init__(self, command: str, peers: Sequence[str], timer: Timer | None = None) -> None:
         device = torch.device("cuda", torch.cuda.current_device()) if timer is None else timer.device
         self._timer = timer or Timer(device, ROUNDS, WARM_UP_SECONDS)
         copy, read = self._timer.bandwidth()
-        self.head = conditions.head("kernel", f"hunt --seed {seed}") | {
+        self.head = conditions.head("kernel", command) | {
             "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "copy_gbps": round(copy, 1),
             "read_gbps": round(read, 1),
