@@ -497,3 +497,13 @@ def test_single_elements_are_of_two_programs_for_each_multiprocessor(M, warps):
     """prod 310356 x 1 int16 by 152 programs of eight warps 4.00 us, so 3.76 (H100)."""
     p = plan(M, 1, 1, 2, 1, H200)
     assert (p.kernel, p.warps, p.blocks >= 2 * H200.sm_count) == ("short", warps, True)
+
+
+@pytest.mark.parametrize(
+    ("problem", "lanes"),
+    [((6, 691, 4), 128), ((1, 1063, 2), 128), ((1, 2047, 2), 128), ((1, 2049, 2), 0), ((1, 2047, 4), 0)],
+)
+def test_few_odd_rows_of_moments_have_128_lanes(problem, lanes):
+    """var_mean 6 x 691 float32 with a lane for each element 3.65 us, so 3.28 (H100)."""
+    M, N, itemsize = problem
+    assert plan(M, N, 1, itemsize, 3, H200).lanes == lanes

@@ -14,6 +14,7 @@ from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
 from .launches import (
     KNOWN_MULTIPLE,
     MAX_DEPTH,
+    MAX_HALF_ROW,
     MAX_SHORT,
     MAX_WORDS,
     MIN_SHARED_TILES,
@@ -309,13 +310,16 @@ def _moments_in_groups(problem: Problem, limits: Limits) -> Configuration | None
 
 
 def _few_odd_moments(problem: Problem, limits: Limits) -> bool:
-    """Whether moments are of odd rows of float32 that have 128 lanes of several elements each.
+    """Whether moments are of odd rows of 16 or 32 bits that have 128 lanes of several elements each.
 
-    Each multiprocessor has one row at most. var_mean 6 x 691: 3.28 us, with a lane for each element 3.65 (H100).
+    Each multiprocessor has one row at most.
+    var_mean 6 x 691 float32: 3.28 us, with a lane for each element 3.65 (H100).
+    Of 16 bits this is estimated: shorter rows have such lanes anyway, std 228 x 505 bf16 gains as much by them.
     """
     M, N, _, size, accumulators = problem
-    odd = accumulators == 3 and size == 4 and N % 2 == 1
-    return odd and limits.sm_count >= M and MAX_DEPTH * WARP < N <= SHORT_BYTES // size
+    odd = accumulators == 3 and N % 2 == 1
+    fewest = {2: MAX_HALF_ROW, 4: MAX_DEPTH * WARP}.get(size, N)
+    return odd and limits.sm_count >= M and fewest < N <= SHORT_BYTES // size
 
 
 def _alone(problem: Problem, limits: Limits) -> bool:
