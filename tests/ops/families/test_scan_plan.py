@@ -204,6 +204,19 @@ def test_three_columns_of_int64_sums_of_more_rows_are_stacked(problem):
     assert choose(problem, H200) == Configuration("stacked", 6, 1, 1, 2)
 
 
+@pytest.mark.parametrize(("narrower", "elements"), [(8, 4), (4, 2)])
+def test_many_pairs_of_bytes(narrower, elements):
+    """542876 x 2 int8 7.18 us with two elements to a thread, so 6.86 (H100)."""
+    problem = Problem(542876, 2, 1, 8, integer=True, narrower=narrower)
+    assert choose(problem, H200)[:2] == ("units", elements)
+
+
+@pytest.mark.parametrize(("K", "elements"), [(24, 4), (32, 8)])
+def test_columns_of_no_whole_sectors_are_half_vectors(K, elements):
+    """204080 x 4 x 24 float16 40.9 us by whole vectors, so 34.1 (H100)."""
+    assert choose(Problem(204080, 4, K, 2), H200) == ("units", elements, 32, 4, 4, 0)
+
+
 def test_many_rows_of_three_int16():
     """85373 x 3 int16 3.98 us with one element to a thread, so 3.42 (H100)."""
     assert choose(Problem(85373, 3, 1, 8, True, 4), H200) == Configuration("units", 4, 4, 1, 4)

@@ -276,11 +276,15 @@ def _of_a_row(problem: Problem, limits: Limits) -> Configuration | None:
 
 
 def _bytes(problem: Problem, limits: Limits) -> Configuration | None:
-    """Four elements to a thread, for many short odd rows of bytes or int16."""
+    """Four elements to a thread, for many short odd rows of bytes or int16, or pairs of bytes.
+
+    542876 x 2 int8: 6.86 us, with two elements to a thread 7.18 (H100).
+    """
     M, N, *_ = problem
     rows = BYTES_OF_ROWS._replace(lanes=power_of_2(N))
     most = {8: WARP, 4: MIN_BYTES_OF_ROWS}.get(problem.narrower, 0)
-    short = vector(problem) == (1, False) and MIN_BYTES_OF_ROWS <= N <= most
+    pairs = N == 2 and problem.narrower == 8
+    short = pairs or (vector(problem) == (1, False) and MIN_BYTES_OF_ROWS <= N <= most)
     return rows if short and cdiv(M, rows.units) >= BYTES_PROGRAMS * limits.sm_count else None
 
 
