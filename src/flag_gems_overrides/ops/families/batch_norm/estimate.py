@@ -3,11 +3,11 @@
 
 Three things go on at once: memory moves bytes, multiprocessors work off the requests of their warps, and each program
 waits for its loads and its other warps, one after the other. They overlap in part (OVERLAP). What precedes and follows
-them adds to that: launches, and exchanges between programs. Constants are fitted at once, to 5390 launches of
-714 problems (H100), so that those near the fastest are told apart. 161 launches that were not timed, and two gradients
+them adds to that: launches, and exchanges between programs. Constants are fitted at once, to 10831 launches of
+1063 problems (H100), so that those near the fastest are told apart. 280 launches that were not timed, and two gradients
 of columns that L2 does not hold, have assumed times in the fit, so that it does not choose what nobody timed. Those of
-registers, SHARE_OF_L2, BYTES_OF_L2_PER_US and SECOND_TILE_US forward are set, not fitted. Fitted to two thirds of them,
-what is chosen for the others takes 1.031 times as long as the fastest (geometric mean).
+registers, SHARE_OF_L2, BYTES_OF_L2_PER_US and SECOND_TILE_US forward are set, not fitted. With 187 problems left out of
+the fit, what is chosen for them takes 1.035 times as long as the fastest (geometric mean).
 """
 
 from __future__ import annotations
@@ -20,54 +20,59 @@ from .launches import SMALL_GROUP, by_words, launch, merge_of
 from .types import Channels, Configuration, Flat, Groups, Launch, Problem, Tiling
 
 # Bytes of memory, and of L2 where it holds what is read again, in a microsecond, as a share of a multiprocessor.
-BYTES_PER_US = 26400.0
+BYTES_PER_US = 24000.0
 BYTES_OF_L2_PER_US = 54000.0
 # Microseconds in which memory is not busy at the start and at the end, and microseconds of memory that make half of it.
-TAIL_US = 9.7
-BEFORE_TAIL_US = 19.6
+TAIL_US = 8.89
+BEFORE_TAIL_US = 18.0
 # Share of L2 that surely holds what is read again. Of twice as much nothing is left.
 # Set, not fitted: by the fit's 0.7 the gradient of 2713 x 8000 float32 would be by flat.
 SHARE_OF_L2 = 0.9
 # Exponent of the sum of times that overlap: 1 if they do not, more if the longest hides the others. channels: of one
 # wave, whose programs all load before they store, and more with many waves.
-OVERLAP = 1.12
-OVERLAP_OF_WAVE = 1.81
-OVERLAP_OF_WAVES = 1.54
+OVERLAP = 1.45
+OVERLAP_OF_WAVE = 2.17
+OVERLAP_OF_WAVES = 2.78
 # The same of groups.
-OVERLAP_OF_GROUPS = 1.26
+OVERLAP_OF_GROUPS = 1.35
 # channels: share of memory's time for each line that short rows of programs touch beside the lines that they fill.
-SHORT_ROW = 0.223
+SHORT_ROW = 0.205
+# groups: the same.
+SHORT_ROW_OF_GROUPS = 0.107
 # channels: microseconds of a program for each load of a thread.
-LOAD_WAIT_US = 0.0221
+LOAD_WAIT_US = 0.0136
 # channels, columns: microseconds for each column of a load and each doubling of warps that add up together.
-VEC_WAIT_US = 0.051
+VEC_WAIT_US = 0.053
 # Bytes of a cache line.
 LINE_BYTES = 128
 # Microseconds of a multiprocessor for a warp's load or store, and more where it computes in which run an element lies.
-REQUEST_US = 0.000997
-RUN_US = 6.72e-05
+REQUEST_US = 0.00117
+RUN_US = 0.000106
 # The same for a line that a request touches, a line and a sector that come from L2.
-LINE_US = 0.000325
-MISS_US = 0.000237
-SECTOR_US = 1.23e-05
+LINE_US = 0.000631
+# channels: the same for an element that a store has alone in its sector, because lanes lie across channels.
+# Gradient of 1 x 893183 x 25 bf16: 271 us by 32 channels, whose stores are of single elements, 76 by 8.
+STORE_US = 0.000228
+MISS_US = 5.08e-05
+SECTOR_US = 8.7e-06
 # The same for an element of each thread of a warp, and how many times as long it takes in float64.
-ELEMENT_US = 4.42e-05
-OF_FLOAT64 = 2.4
+ELEMENT_US = 4.35e-05
+OF_FLOAT64 = 2.5
 # The same for the sums of a channel that a warp leaves to others in shared memory, in columns times the elements of a
 # load, because neighbouring lanes have the same banks. 27 x 262144 bf16: 21.3 us by 2 warps, 30.7 by 4 with twice as
 # many columns.
-COLUMN_SUMS_US = 0.00033
-RUN_SUMS_US = 0.0143
+COLUMN_SUMS_US = 0.000385
+RUN_SUMS_US = 0.00823
 # channels: microseconds of the launch, of a start of a program, of an element of a thread.
-CHANNELS_US = {1: 2.97, 2: 2.77}
-PROGRAM_US = 0.0507
-THREAD_ELEMENT_US = 0.0105
+CHANNELS_US = {1: 2.95, 2: 2.7}
+PROGRAM_US = 0.0177
+THREAD_ELEMENT_US = 0.0132
 # channels: microseconds of a program until its loads are there, by the number of inputs.
-LOADS_US = {1: 1.56, 2: 0.955}
+LOADS_US = {1: 1.85, 2: 1.11}
 # channels: microseconds of each doubling of warps that add up together, of each doubling of warps, of a second tile.
-SUMS_US = 0.163
-WARPS_US = 0.0155
-SECOND_TILE_US = {1: 0.06, 2: 0.151}
+SUMS_US = 0.135
+WARPS_US = 0.0647
+SECOND_TILE_US = {1: 0.06, 2: 0.203}
 # channels: registers of a thread: some, and of each word of its elements, by the number of inputs.
 REGISTERS = {1: 24.5, 2: 18.4}
 REGISTERS_OF_WORD = {1: 1.0, 2: 1.73}
@@ -79,48 +84,48 @@ REGISTERS_OF_SECOND_TILE = 8
 # channels: waves of programs up to which the last one counts as a whole one, not half of it.
 FEW_WAVES = 4
 # groups: microseconds of the launch, of a turn, of a start of a program.
-GROUPS_US = {1: 1.68, 2: 1.58}
-TURN_US = 0.0709
-GROUP_PROGRAM_US = 0.0202
+GROUPS_US = {1: 2.05, 2: 1.87}
+TURN_US = 0.0628
+GROUP_PROGRAM_US = 0.0169
 # groups: microseconds of each doubling of the warps of a program, of rows and of columns.
-GROUP_WARPS_US = {0: 0.376, 1: 0.0765}
+GROUP_WARPS_US = {0: 0.256, 1: 0.0566}
 # groups: the same of each warp of a multiprocessor.
-GROUP_START_US = {0: 0.00438, 1: 0.101}
+GROUP_START_US = {0: 0.00404, 1: 0.0765}
 # groups: microseconds of both passes over a tile, without and with a pipeline, of its start, of a tile of heads and
 # tails.
-TILE_US = 1.71
-STAGED_TILE_US = 0.548
-STAGED_US = 0.598
-EDGES_US = 1.42
+TILE_US = 1.65
+STAGED_TILE_US = 0.413
+STAGED_US = 0.766
+EDGES_US = 1.32
 # groups: minimum bytes of a load that cp.async copies, so that a pipeline has it in flight.
 MIN_STAGED_BYTES = 4
 # groups: microseconds of an exchange of sums, less of it by words, more with columns, of each load of parts, of a part.
-EXCHANGE_US = 1.82
-WORDS_US = 0.305
-COLUMNS_US = {1: 0.0576, 2: 1.41}
-MERGE_US = 0.67
-PART_US = 0.00312
+EXCHANGE_US = 2.12
+WORDS_US = 0.512
+COLUMNS_US = {1: 0.0582, 2: 1.28}
+MERGE_US = 0.873
+PART_US = 0.00156
 # groups: the same for each word of a thread.
-WORD_US = 0.126
+WORD_US = 0.0915
 # groups: number of programs whose wait for each other adds a microsecond; the time grows with the square of the number.
-PROGRAMS_OF_US = 356.0
+PROGRAMS_OF_US = 293.0
 # flat: microseconds of its three launches, by the number of inputs.
-FLAT_US = {1: 5.13, 2: 2.89}
+FLAT_US = {1: 5.47, 2: 3.14}
 # flat: microseconds of the quickest that were timed; of the gradient of 1869 x 25 bf16 5.6 were estimated, 8.7 timed.
 MIN_FLAT_US = {1: 7.1, 2: 6.6}
 # flat: microseconds of both passes over a tile, without and with a pipeline, of a start of a program.
-FLAT_TILE_US = 0.498
-FLAT_STAGED_US = 0.247
-FLAT_PROGRAM_US = 0.262
+FLAT_TILE_US = 0.711
+FLAT_STAGED_US = 0.468
+FLAT_PROGRAM_US = 0.286
 # flat: microseconds of each load of parts by what merges them, of each load of sums at the end of a program, of each
 # doubling of warps.
-FLAT_MERGE_US = 0.688
-FLAT_SUMS_US = 1.12
-FLAT_WARPS_US = 0.764
+FLAT_MERGE_US = 0.685
+FLAT_SUMS_US = 0.959
+FLAT_WARPS_US = 0.753
 # flat: microseconds more to merge sums of places, by the number of inputs.
-PLACES_US = {1: 2.09, 2: 2.81}
+PLACES_US = {1: 1.85, 2: 4.05}
 # flat: share of the requests' time that each doubling of warps adds.
-OF_FLAT_WARPS = 0.13
+OF_FLAT_WARPS = 0.061
 # flat: warps of a multiprocessor that run at once; sums that a thread loads at once; programs that merge at once.
 FLAT_WARPS = 16
 FLAT_SUMS = 4
@@ -145,7 +150,7 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> float:
     threads = tiling.warps * WARP
     per_thread, words = max(lanes / threads, 1), max(size // 4, 1)
     vec = _elements_of_load(tiling)
-    channels = min(tiling.channels // max(tiling.run, 1), problem.N)
+    channels, across = min(tiling.channels // max(tiling.run, 1), problem.N), _across(tiling)
     row, pitch = channels * problem.K * size, problem.N * problem.K * size
     if tiling.columns:
         lines = _units(problem.M, row, problem, LINE_BYTES)
@@ -154,6 +159,8 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> float:
         at_once = max(min(WARP * vec // tiling.block, channels), 1)
         run = problem.K * size
         lines = _units(problem.M * channels / at_once, at_once * run, problem, LINE_BYTES, run)
+        if across > 1:
+            lines = problem.M * problem.K * channels / WARP * min(across, across * run / LINE_BYTES + 0.5)
     misses, sectors = (_units(problem.M, row, problem, unit) for unit in (LINE_BYTES, SECTOR_BYTES))
     if row >= pitch or problem.M == 1:
         misses, sectors = problem.M * row / LINE_BYTES, problem.M * row / SECTOR_BYTES
@@ -161,6 +168,8 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> float:
     sharing = _sharing(tiling, vec)
     us = PROGRAM_US + tiles * _sums_us(problem, tiling, vec)
     us += _requests_us(problem, lanes, tiling, vec, lines, misses, sectors, inputs + 1)
+    if across > 1:
+        us += STORE_US * problem.M * problem.K * channels * max(across / WARP, size / SECTOR_BYTES)
     each = tiling.blocks / limits.sm_count
     at_once = _programs_at_once(tiling, inputs, per_thread, vec, words, limits)
     waves = each / at_once
@@ -236,7 +245,8 @@ def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
         + turns * alone
         + _overlap(
             OVERLAP_OF_GROUPS,
-            _bytes_us(problem, problem.M * pitch * problem.inputs / turns, 0, limits),
+            _bytes_us(problem, problem.M * pitch * problem.inputs / turns, 0, limits)
+            * (1 + SHORT_ROW_OF_GROUPS * max(misses * LINE_BYTES / (rows * side_by_side) - 1, 0)),
             turns * cdiv(chosen.programs, limits.sm_count) * us,
             turns * (TURN_US + wait),
         )
@@ -319,8 +329,20 @@ def _elements_of_load(tiling: Tiling) -> int:
     return max(min(tiling.vec, contiguous, tiling.channels * tiling.block // (tiling.warps * WARP)), 1)
 
 
+def _across(tiling: Tiling) -> int:
+    """Neighbouring channels that the lanes of a warp lie across, 1 if they lie along the elements of one.
+
+    The compiler orders lanes by what it knows to be contiguous. Of runs that are loaded by single elements it knows
+    nothing, and channels come first.
+    """
+    return 1 if tiling.columns or tiling.vec > 1 or tiling.run else min(tiling.channels, WARP)
+
+
 def _sharing(tiling: Tiling, vec: int) -> int:
     """Warps of a program that have elements of the same channel."""
+    across = _across(tiling)
+    if across > 1:
+        return max(min(tiling.warps // max(tiling.channels // WARP, 1), tiling.block * across // WARP), 1)
     contiguous = tiling.channels if tiling.columns else tiling.block
     ahead = min(tiling.warps, max(contiguous // (vec * WARP), 1))
     if not tiling.columns:
