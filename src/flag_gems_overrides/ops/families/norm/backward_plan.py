@@ -24,7 +24,7 @@ NARROW_SUMS = (256, 8, 8)
 # Programs of a multiprocessor in ``many_warps``.
 MANY_WARPS_PER_SM = 2
 # Iterations that each program has at least, of many short rows of vectors (``whole_backward_rows``).
-ITERATIONS_OF_SHORT = 4
+ITERATIONS_OF_SHORT = 3
 # The same where two of them would not hold all rows.
 MORE_PER_SM = 4
 # ``many_warps`` applies to more rows than this: fewer are for one launch (``few_rows``).
@@ -179,7 +179,12 @@ def short_rows_in_chunks(problem: Problem, longest: Mapping[int, int], limits: L
     if limits.capability[0] != 9 or not suits or M * width <= fewest * limits.sm_count:
         return None
     chunks = min(chunks, width // vec)
-    return Configuration("rows", 1, vec, WARP * chunks * vec // width, IN_CHUNKS_PER_SM, 1, chunks)
+    rows = WARP * chunks * vec // width
+    if vec == 1 and (N == 3 or cdiv(N, width // chunks) == chunks):
+        # Half as many chunks have the same lanes; of three elements a thread has twice as many. 4194304 x 63 bf16: 688 us
+        # in four chunks, in eight 753; 4756208 x 3: 62.8 in two of 64 rows, in three of 32 69.9 (H100).
+        chunks, rows = chunks // 2, 2 * rows if N == 3 else rows
+    return Configuration("rows", 1, vec, rows, IN_CHUNKS_PER_SM, 1, chunks)
 
 
 def edges_of_a_warp(problem: Problem, limits: Limits) -> Configuration | None:
@@ -191,7 +196,7 @@ def edges_of_a_warp(problem: Problem, limits: Limits) -> Configuration | None:
     M, N, _, itemsize, *_ = problem
     vec = VECTOR_BYTES // itemsize
     two = MIN_UNALIGNED + vec < N < 2 * MIN_UNALIGNED  # vectors of a lane
-    if limits.capability[0] != 9 or itemsize != 2 or N % vec == 0 or not two:
+    if limits.capability[0] != 9 or itemsize != 2 or N % 4 == 0 or not two:
         return None
     return Configuration("rows", 1, vec, 1, EDGES_PER_SM, 3) if MIN_EDGES_PER_SM * limits.sm_count <= M else None
 
@@ -261,6 +266,9 @@ def rows_of_few(N: int, warps: int) -> int:
 def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     """Whole rows to a program, with partial sums; None if a row is too long."""
     M, N, _, itemsize, *_ = problem
+    if itemsize == 2 and N % vec == 4 and vec == 8 and limits.capability[0] == 9:
+        # Half vectors need no edges. 700 x 900 bf16: 7.76 us, with edges 8.93 (H100).
+        vec = 4
     span, lanes, unaligned = N // vec * vec, WARP * VECTOR_BYTES // itemsize, N % vec != 0
     # sm_100 takes more registers for the same code: 8 to 24 bytes spill with what sm_80 and sm_90 get.
     tight = limits.capability >= (10, 0)
@@ -292,11 +300,16 @@ def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configura
     if itemsize == 4 and vec > 1 and warps == 2 and chunks == 1 and at_once < M <= 2 * at_once:
         # Twice as many rows at once save the second iteration. 1500 x 250: 7.57 us, by two warps 9.15 (H100).
         return Configuration("rows", 4, vec, 2 * block_m, 2)
-    if N == 1 and itemsize == 4:
+    many_of_one = N == 1 and itemsize == 2 and 4 * at_once <= M
+    if many_of_one or (N == 1 and itemsize == 4):
         # 20000000 x 1 float32: 153 us with 256 rows, 162 with 512 (H100).
         block_m = min(block_m, 256)
     tile_bytes = 2 * block_m * chunks * block_n * itemsize
     per_sm = max(1, BYTES_IN_FLIGHT // tile_bytes)
+    if unaligned and itemsize == 2 and block_m == 4 and 1 < M / (per_sm * limits.sm_count * block_m) <= 3:
+        # The last of few tiles leaves many rows masked. 2371 x 997 float16: 17.5 us, with four rows 19.3; 1979 x 417
+        # bf16: 10.0 and 10.6; 5000 x 301, more tiles: 17.0 and 15.7 (H100).
+        block_m = 2
     if vec == 1 < N:
         # Elements that are loaded one by one have an address and a mask each, so a tile has half of the rows.
         # 25253273 x 9 bf16: 1744 us, with all rows 2951.
@@ -320,6 +333,10 @@ def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configura
         # Half as many partial sums for one more iteration. layer_norm of 280 x 4056 bf16: 11.6 us, by two programs to a
         # multiprocessor 13.1 (H100).
         return Configuration("rows", warps, vec, 1, 1, stages_within(3, tile_bytes, limits))
+    if many_of_one:
+        # Nothing copies 2 bytes to shared memory. 10000000 x 1 bf16: 67.9 us, with 512 rows 68.5, with a pipeline 70.6;
+        # 635040 x 1: 12.7, 13.5 and 14.1 (H100).
+        return Configuration("rows", warps, vec, block_m, per_sm)
     stages = 4 if per_sm == 1 and block_m == 1 else 3
     if tight and tile_bytes >= BYTES_IN_FLIGHT:
         stages = 3

@@ -37,6 +37,8 @@ SHORT_SHARE_OF_L2 = 1 / 3
 # Above this share of L2 a thread has one row of five float32, in single elements, instead of two rows. rms_norm of
 # 330001 x 5: 10.35 us, with two 12.7; 240001 x 5: 7.34 and 7.11 (H100).
 SINGLE_SHARE_OF_L2 = 1 / 5
+# Above this share of L2 a program of rows that a thread has whole has one warp.
+WARP_SHARE_OF_L2 = 1 / 8
 # Elements of a thread where each program has one row (``late_row``). layer_norm of 16384 x 8192 float32: 263.7 us, by
 # pipelines 284.3; rms_norm of 8192 x 4096 bf16: 37.6 and 38.3 (H100).
 LATE_ELEMENTS = 32
@@ -98,6 +100,8 @@ EVEN = 0.88
 MAX_WHOLE_LONG = 12288
 # Most rows of a multiprocessor for ``long_sum``.
 MAX_LONG_SUMS = 3.1
+# Longest row of few of float64 that loads weight and bias early, in elements. Longer ones were not timed.
+MAX_EARLY_OF_FLOAT64 = 6144
 # Bytes of a row for ``long_sum``: more than the first number, at most the second. Other lengths were not timed.
 LONG_SUM, MAX_LONG_SUM = 24000, 32768
 
@@ -129,7 +133,10 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
     # leave half of the multiprocessors without a row. 2048 x 24576 bf16: 70.5 us, by several programs to a row 74.9;
     # 52 x 31752: 9.5 and 8.5; 300 x 12288 float32: 20.1 and 18.8 (H100).
     if whole is None and (itemsize == 8 or (itemsize == 2 and limits.sm_count < 2 * M)):
-        yield late_row(problem)
+        late = late_row(problem)
+        # Nothing hides a late weight and bias of few rows. 40 x 5473 float64: 6.38 us early, 8.74 late (H100).
+        early = itemsize == 8 and N <= MAX_EARLY_OF_FLOAT64 and limits.sm_count >= M and limits.capability[0] == 9
+        yield late._replace(late=False) if late is not None and early else late
     # Here 8 bytes of fused_add_rms_norm of 1000 x 8192 bf16 would spill on sm_100.
     waves = MIN_WAVES_OF_SUM if problem.residual and limits.capability[0] < 10 else MIN_WAVES
     if whole is not None and whole.stages > 1 and many_rows(problem, limits, waves):
@@ -163,7 +170,10 @@ def _short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     # The rows of a thread together are whole vectors.
     while vec > 1 and (math.lcm(N, vec) > SHORT_ELEMENTS or math.lcm(N, vec) * WARP * limits.sm_count > M * N):
         vec //= 2
-    return Configuration("short", 4 if limits.sm_count * MIN_ROWS_PER_SM <= M else 1, vec)
+    # Rows that leave L2 are for one warp: a cache line is whole sooner. skip_layer_norm of 12146928 x 7 float16: 192 us,
+    # by four warps 242; layer_norm of 153789 x 7 float32: 8.69 and 9.05; 96186 x 6 bf16: 4.22 and 4.08 (H100).
+    several = limits.sm_count * MIN_ROWS_PER_SM <= M and (single or moved <= WARP_SHARE_OF_L2 * limits.l2_bytes)
+    return Configuration("short", 4 if several else 1, vec)
 
 
 def _one_tile(problem: Problem, vec: int, limits: Limits) -> Configuration:
@@ -411,7 +421,7 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
         per_sm = 1
     # Of these rows only one program of 16 warps fits on a multiprocessor, but two of 8 warps. 256 x 11781 bf16: 14.6 us
     # by 16 warps, 11.5 to 12.0 by 8 (H100). With 8 vectors to a thread only one of 8 warps fits too.
-    two = limits.sm_count < M and 32 * lanes < span <= 56 * lanes
+    two = 32 * lanes < span <= (56 if limits.sm_count < M else 48) * lanes
     of_few = warps_for(span, (8 if two else 4) * lanes)
     # 8 bytes of 8192 x 4092 spill on sm_80, and on sm_90 of fused_add_rms_norm of 400 x 16380 by 16 warps.
     spills = limits.capability[0] < 9 or (problem.residual and of_few > 8)
@@ -437,7 +447,8 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
             return Configuration("rows", of_few, vec // 4)
         # A program of 16 warps with three chunks is alone on its multiprocessor: nothing hides the wait for a late
         # weight and bias. layer_norm of 42 x 8253 float16: 6.64 us early, 7.20 late (H100).
-        alone = limits.sm_count >= M and of_few == MAX_WARPS and span <= 3 * of_few * lanes and not problem.residual
+        # 60 x 12001 bf16: 6.65 us by 8 warps, by 16 7.24 (H100).
+        alone = limits.sm_count >= M and of_few >= 8 and span <= 48 * lanes and not problem.residual
         return Configuration("rows", of_few, vec, late=not alone)
     stages = stages_within(4, per_sm * tile_bytes, limits)
     if itemsize > 2 and min(2, per_sm) * limits.sm_count * block_m >= M:

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
-from .launches import Configuration, Problem, Split, launch_or_none, max_chunks_of_loop
+from .launches import (
+    MAX_GROUP_IN_TURN,
+    MIN_TURNS,
+    Configuration,
+    Problem,
+    Split,
+    launch_or_none,
+    max_chunks_of_loop,
+)
 from .slices import slices
 
 # Most programs of a group that holds a row. 12 x 1376837 float32: 232 us by 337 programs, read twice in a loop 122.
@@ -54,6 +62,11 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         if isinstance(launched, Split) and launched.group <= min(max_group, MAX_GROUP):
             if backward and launched.vec < MIN_VEC_OF_GRADIENTS:
                 continue
+            too_many = limits.capability[0] == 9 and itemsize == 2 and launched.group > MAX_GROUP_IN_TURN
+            if too_many and _in_turn(problem, launched):
+                # layer_norm of 108 x 524288 bf16: 242 us by groups of 128 programs, read twice in a loop 208; of
+                # 59 x 524288 float32: 190 and 221 (H100).
+                continue
             if vec_of_long(problem) > launched.vec and not backward:
                 # In pairs with a pipeline 304 bytes of 20 x 614090 float32 spill (Triton 3.6).
                 continue
@@ -69,6 +82,14 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 # More multiprocessors have half as much each. 3 x 60175 bf16 with a residual: 6.19 us by 90 programs,
                 # 6.77 by 45; 53247 bf16: 6.01 and 6.56 (H100).
                 configuration = configuration._replace(chunks=chunks // 2)
+            elif warps == 1 and chunks > 4 and not backward and 2 * launched.group <= WARP and once:
+                # So do more programs of one warp that polls all words of a group at once. 5 x 13798 float32: 5.24 us by
+                # groups of 27, of 14 5.70; 19 x 32768 bf16: 6.26 by 32 and 6.52; 18 x 24888 float32: 6.43 by 49, by 25
+                # 6.31 (H100).
+                more = configuration._replace(chunks=chunks // 2)
+                shared = launch_or_none(problem, more, limits)
+                if isinstance(shared, Split) and M * shared.group <= shared.programs:
+                    launched, configuration = shared, more
             # Elsewhere than on sm_90 8 chunks by one warp spill 16 to 48 bytes (52 x 31752 float16, Triton 3.6).
             long = limits.capability[0] == 9 and (warps == 1 or (problem.residual and configuration.chunks > 2))
             if (long or itemsize == 4 or (problem.residual and warps == 1)) and not backward and once:
@@ -77,26 +98,35 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
                 # with it (7 x 32768 float16).
                 configuration = configuration._replace(stages=1)
             found.append((launched, configuration))
-    # The order, for 16 bits; of float32 only 3 was timed, of gradients none:
+    # The order, for 16 bits; of float32 and gradients only 3 was timed:
     # 1. Wide loads first. Unaligned rows of few groups are loaded in parts of vectors. 200 x 150001 bf16: 180 us by
     # groups of 74 programs, 89 by groups of 37.
     # 2. One warp to a program last, for unaligned rows that take less than two iterations. 40 x 60001 bf16: 14.9 us by
     # one warp, 13.0 by four; 88 x 85975 float16, more iterations: 23.7 and 26.2 (H100).
     # 3. Small groups first, of several warps with several iterations, each of which is a wait. 88 x 85975 float16:
-    # 38.8 us by groups of 42 programs, 24.7 by groups of 21 (H100). Of unaligned float32 the fewest iterations first.
-    # 1218 x 173230, 153 iterations by groups of 25 and 43: 724 and 801 us, 305 iterations 1157 (H100).
+    # 38.8 us by groups of 42 programs, 24.7 by groups of 21 (H100). Of unaligned float32 and of gradients the fewest
+    # iterations first.
+    # 1218 x 173230, 153 iterations by groups of 25 and 43: 724 and 801 us, 305 iterations 1157; 542 x 104665 with a
+    # residual: 306 us, by 140 of 264 programs 504; gradients of 2100 x 95760 float16 by groups of 24 and 47: 511 and 563
+    # (H100).
 
     def first(each: tuple[Split, Configuration]) -> tuple[int, bool, int, int]:
         split = each[0]
         of_16_bits = itemsize == 2 and not backward
-        in_turn = not backward and split.warps > 1 and split.programs // split.group < M
+        in_turn = _in_turn(problem, split) if backward else split.warps > 1 and split.programs // split.group < M
         few = of_16_bits and N % vec != 0 and split.warps == 1 and M * split.group < 2 * split.programs
-        timed = itemsize == 2 or (limits.capability[0] == 9 and not problem.residual and N % vec != 0)
+        timed = of_16_bits or (limits.capability[0] == 9 and (backward or N % vec != 0))
         if not in_turn or not timed:
             return -split.vec, few, 0, 0
-        return -split.vec, few, cdiv(M, split.programs // split.group) if itemsize == 4 else 0, split.group
+        return -split.vec, few, 0 if of_16_bits else cdiv(M, split.programs // split.group), split.group
 
     yield from (configuration for _, configuration in sorted(found, key=first))
+
+
+def _in_turn(problem: Problem, split: Split) -> bool:
+    """Whether groups have many rows of gradients in whole vectors, one after the other."""
+    whole = split.vec * problem.itemsize == VECTOR_BYTES
+    return problem.backward and whole and MIN_TURNS * (split.programs // split.group) < problem.M
 
 
 def few_odd_rows(problem: Problem, limits: Limits) -> Configuration | None:
