@@ -63,6 +63,9 @@ FEW_ROW_BYTE, FEW_COLUMN_BYTE = 0.014, 0.015
 # 4.53 us by 8 warps with whole lines, by 4 warps with halves 5.27; 228 x 21 bf16: 5.76 us by 8 warps with whole rows,
 # by 4 warps with two parts 4.63 (H100).
 PART_OF_LINE = 1.34
+# Longest row of fours of 16 bits that is loaded in them, without edges, in elements. Longer ones were not timed.
+# 700 x 900 bf16: 7.76 us, with edges 8.93 (H100).
+MAX_FOURS = 2048
 # ``single_row`` applies to rows longer than the first number, up to the second. layer_norm of 1 x 3000 bf16: 3.59 us,
 # by ``few_rows`` 4.03; 1 x 2000 float16: 3.42 and 3.23 (H100).
 MIN_SINGLE_ROW, MAX_SINGLE_ROW = 2048, 4096
@@ -181,8 +184,8 @@ def short_rows_in_chunks(problem: Problem, longest: Mapping[int, int], limits: L
     chunks = min(chunks, width // vec)
     rows = WARP * chunks * vec // width
     if vec == 1 and (N == 3 or cdiv(N, width // chunks) == chunks):
-        # Half as many chunks have the same lanes; of three elements a thread has twice as many. 4194304 x 63 bf16: 688 us
-        # in four chunks, in eight 753; 4756208 x 3: 62.8 in two of 64 rows, in three of 32 69.9 (H100).
+        # Half as many chunks have the same lanes; a thread has twice as many rows of three elements. 4194304 x 63 bf16:
+        # 688 us in four chunks, in eight 753; 4756208 x 3: 62.8 in two of 64 rows, in three of 32 69.9 (H100).
         chunks, rows = chunks // 2, 2 * rows if N == 3 else rows
     return Configuration("rows", 1, vec, rows, IN_CHUNKS_PER_SM, 1, chunks)
 
@@ -266,8 +269,8 @@ def rows_of_few(N: int, warps: int) -> int:
 def whole_backward_rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
     """Whole rows to a program, with partial sums; None if a row is too long."""
     M, N, _, itemsize, *_ = problem
-    if itemsize == 2 and N % vec == 4 and vec == 8 and limits.capability[0] == 9:
-        # Half vectors need no edges. 700 x 900 bf16: 7.76 us, with edges 8.93 (H100).
+    if itemsize == 2 and N % vec == 4 and N <= MAX_FOURS and limits.capability[0] == 9:
+        # Half vectors need no edges.
         vec = 4
     span, lanes, unaligned = N // vec * vec, WARP * VECTOR_BYTES // itemsize, N % vec != 0
     # sm_100 takes more registers for the same code: 8 to 24 bytes spill with what sm_80 and sm_90 get.

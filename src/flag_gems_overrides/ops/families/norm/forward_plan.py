@@ -34,11 +34,10 @@ SHORT_ELEMENTS = 16
 # memory before all threads have written their parts of it. rms_norm of 673225 x 5: 25.7 us with whole rows, by tiles
 # 16.1 (H100).
 SHORT_SHARE_OF_L2 = 1 / 3
-# Above this share of L2 a thread has one row of five float32, in single elements, instead of two rows. rms_norm of
+# Above this share of L2 a program has one warp, and a thread has one row of five float32, in single elements, instead
+# of two rows. rms_norm of
 # 330001 x 5: 10.35 us, with two 12.7; 240001 x 5: 7.34 and 7.11 (H100).
 SINGLE_SHARE_OF_L2 = 1 / 5
-# Above this share of L2 a program of rows that a thread has whole has one warp.
-WARP_SHARE_OF_L2 = 1 / 8
 # Elements of a thread where each program has one row (``late_row``). layer_norm of 16384 x 8192 float32: 263.7 us, by
 # pipelines 284.3; rms_norm of 8192 x 4096 bf16: 37.6 and 38.3 (H100).
 LATE_ELEMENTS = 32
@@ -135,7 +134,8 @@ def forward_rows(problem: Problem, limits: Limits) -> Iterator[Configuration | N
     if whole is None and (itemsize == 8 or (itemsize == 2 and limits.sm_count < 2 * M)):
         late = late_row(problem)
         # Nothing hides a late weight and bias of few rows. 40 x 5473 float64: 6.38 us early, 8.74 late (H100).
-        early = itemsize == 8 and N <= MAX_EARLY_OF_FLOAT64 and limits.sm_count >= M and limits.capability[0] == 9
+        hopper, few = limits.capability[0] == 9, limits.sm_count >= M
+        early = hopper and few and itemsize == 8 and N <= MAX_EARLY_OF_FLOAT64 and not problem.residual
         yield late._replace(late=False) if late is not None and early else late
     # Here 8 bytes of fused_add_rms_norm of 1000 x 8192 bf16 would spill on sm_100.
     waves = MIN_WAVES_OF_SUM if problem.residual and limits.capability[0] < 10 else MIN_WAVES
@@ -170,9 +170,10 @@ def _short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     # The rows of a thread together are whole vectors.
     while vec > 1 and (math.lcm(N, vec) > SHORT_ELEMENTS or math.lcm(N, vec) * WARP * limits.sm_count > M * N):
         vec //= 2
-    # Rows that leave L2 are for one warp: a cache line is whole sooner. skip_layer_norm of 12146928 x 7 float16: 192 us,
-    # by four warps 242; layer_norm of 153789 x 7 float32: 8.69 and 9.05; 96186 x 6 bf16: 4.22 and 4.08 (H100).
-    several = limits.sm_count * MIN_ROWS_PER_SM <= M and (single or moved <= WARP_SHARE_OF_L2 * limits.l2_bytes)
+    # Rows that leave L2 are for one warp: a cache line is whole sooner. skip_layer_norm of 12146928 x 7 float16: 192 us
+    # by one, by four 242; 1197831 x 6 float32: 38.0 and 38.5; layer_norm of 96186 x 6 bf16: 4.22 and 4.08 (H100).
+    kept = single or itemsize == 8 or moved <= SINGLE_SHARE_OF_L2 * limits.l2_bytes
+    several = kept and limits.sm_count * MIN_ROWS_PER_SM <= M
     return Configuration("short", 4 if several else 1, vec)
 
 
@@ -421,7 +422,7 @@ def _rows(problem: Problem, vec: int, limits: Limits) -> Configuration | None:
         per_sm = 1
     # Of these rows only one program of 16 warps fits on a multiprocessor, but two of 8 warps. 256 x 11781 bf16: 14.6 us
     # by 16 warps, 11.5 to 12.0 by 8 (H100). With 8 vectors to a thread only one of 8 warps fits too.
-    two = 32 * lanes < span <= (56 if limits.sm_count < M else 48) * lanes
+    two = 32 * lanes < span <= (56 if limits.sm_count < M else 0 if problem.residual else 48) * lanes
     of_few = warps_for(span, (8 if two else 4) * lanes)
     # 8 bytes of 8192 x 4092 spill on sm_80, and on sm_90 of fused_add_rms_norm of 400 x 16380 by 16 warps.
     spills = limits.capability[0] < 9 or (problem.residual and of_few > 8)

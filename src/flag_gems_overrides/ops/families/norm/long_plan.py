@@ -105,10 +105,9 @@ def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     # one warp, 13.0 by four; 88 x 85975 float16, more iterations: 23.7 and 26.2 (H100).
     # 3. Small groups first, of several warps with several iterations, each of which is a wait. 88 x 85975 float16:
     # 38.8 us by groups of 42 programs, 24.7 by groups of 21 (H100). Of unaligned float32 and of gradients the fewest
-    # iterations first.
-    # 1218 x 173230, 153 iterations by groups of 25 and 43: 724 and 801 us, 305 iterations 1157; 542 x 104665 with a
-    # residual: 306 us, by 140 of 264 programs 504; gradients of 2100 x 95760 float16 by groups of 24 and 47: 511 and 563
-    # (H100).
+    # iterations first. 1218 x 173230, 153 iterations by groups of 25 and 43: 724 and 801 us, 305 iterations 1157;
+    # 542 x 104665 with a residual: 306 us, by 140 of 264 programs 504; gradients of 2100 x 95760 float16 by groups of
+    # 24 and 47: 511 and 563 (H100).
 
     def first(each: tuple[Split, Configuration]) -> tuple[int, bool, int, int]:
         split = each[0]
