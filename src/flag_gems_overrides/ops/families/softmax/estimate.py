@@ -83,6 +83,11 @@ SPLIT_US = 0.15
 PROGRAM_US = 0.09
 # Microseconds that a program waits for loads after the first.
 LOAD_US = 0.126
+# Loads of whole rows that a thread has at once, where each keeps a mask of its own (``_keeps_masks``). softmax 31750 x 6
+# float16 computes the first of two rows before it loads all of the second: 4.0 us, of one row 3.4 (H100).
+MAX_MASKED_LOADS = 3
+# Microseconds that a program waits for each further one.
+MASKED_LOAD_US = 0.15
 # The same for an instruction.
 INSTRUCTION_US = 0.0007
 # The same for its warps to exchange.
@@ -126,6 +131,7 @@ class Work(NamedTuple):
     excess: float  # sectors that are moved over what is needed
     stored: float  # sectors of a store of a warp over what is needed
     launches: int
+    late: float  # loads that wait for others' masks
 
 
 def registers_of(problem: Problem, launched: Launched, limits: Limits) -> float:
@@ -158,7 +164,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
     threads = p.warps * WARP
     kernel, items, registers = type(p).__name__.lower(), 0, getattr(p, "registers", 0)
     rounds, passes, exchanges, group, reads, merged, ahead, launches = 1, 1, 1, 1, 0, 0, False, 1
-    programs, lines, excess, stored, exist = 0, 0.0, 1.0, 1.0, 1.0
+    programs, lines, excess, stored, exist, late = 0, 0.0, 1.0, 1.0, 1.0, 0.0
     if isinstance(p, Single):
         items, elements, vec, exchanges = (
             p.programs,
@@ -172,11 +178,14 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         elements, exchanges = p.block_m * p.depth * p.width / threads, p.width // vec > WARP
         lines = _lines(p.width // vec, vec * size, N * size, N * size)
         exist = min(cdiv(N, p.width) / p.depth, 1)
+        if _keeps_masks(problem, p):
+            late = max(elements / vec * exist - MAX_MASKED_LOADS, 0.0)
     elif isinstance(p, Short):
         items, vec = p.programs, p.vec
         elements, exchanges = p.lanes * p.depth * p.columns / threads, p.lanes * p.columns // vec > WARP and p.lanes > 1
         if p.width:
-            kernel, exchanges = "side", False
+            # More lanes than a warp has exchange as warps do.
+            kernel, exchanges = "side", p.lanes * p.width // vec > WARP
         elif p.columns == K:
             kernel = "whole"
         else:
@@ -236,7 +245,15 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         excess,
         stored,
         launches,
+        late,
     )
+
+
+def _keeps_masks(problem: Problem, p: Rows) -> bool:
+    """Whether the masks of loads are kept for the stores: of float64, and of threads that have several whole rows."""
+    if problem.itemsize == 8:
+        return problem.inputs == 1
+    return p.width == p.vec and p.block_m > p.warps * WARP
 
 
 def _lines(threads: int, load_bytes: int, stride: int, row_bytes: int, line: int = LINE_BYTES) -> float:
@@ -278,6 +295,7 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     # From an item's first load to its last store.
     waited = (w.rounds * w.passes - 1) * LOAD_US * (0.5 if w.ahead else 1)
     waited += instructions * INSTRUCTION_US * max(w.warps / 4, 1) ** 0.5
+    waited += w.late * MASKED_LOAD_US
     waited += w.exchanges * (EXCHANGE_US + EXCHANGE_WARP_US * w.warps) + w.merged * CLASS_READ_US
     launches = LAUNCH_US + (w.launches - 1) * LATER_LAUNCH_US
     launches += SPLIT_US if isinstance(launched, Split) else 0
@@ -292,14 +310,19 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     again = (w.passes - 1) * min(between / limits.l2_bytes, 1) ** 2
     # Of the last wave fewer programs load.
     slower = w.excess * (1 + LAST_WAVE * (waves * w.at_once / w.items - 1 if waves > 1 else 0))
+    # Nothing overlaps what a group waits for that has the device to itself.
+    # softmax 5 x 8388608 float16: 95.7 us by groups of all 264 programs, by two groups of 132 83.5 (H100).
+    alone = 1 < w.group and w.at_once < 2 * w.group
+    between_waves = (waves - 1) * waited
     parts = (
         (read * (1 + again) + M * N * K * size) * slower / (BYTES_PER_US * limits.sm_count),
         turns * w.warps * instructions / ISSUED_PER_US,
         turns * w.warps * accesses * w.lines / LINES_PER_US,
-        (waves - 1) * waited,
+        0.0 if alone else between_waves,
         M * N * K * size * (w.stored - 1) / (STORED_PER_US * limits.sm_count),
     )
     overlapped = sum(part**OVERLAP for part in parts) ** (1 / OVERLAP)
     # What multiprocessors do meanwhile hides the starts of programs, unless these take about as long.
     started = w.programs / limits.sm_count * PROGRAM_US
+    waited += between_waves if alone else 0.0
     return launches + waited + (overlapped**OVERLAP_OF_STARTS + started**OVERLAP_OF_STARTS) ** (1 / OVERLAP_OF_STARTS)
