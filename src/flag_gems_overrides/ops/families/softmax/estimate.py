@@ -83,8 +83,9 @@ SPLIT_US = 0.15
 PROGRAM_US = 0.09
 # Microseconds that a program waits for loads after the first.
 LOAD_US = 0.126
-# Loads of whole rows that a thread has at once, where each keeps a mask of its own (``_keeps_masks``). softmax 31750 x 6
-# float16 computes the first of two rows before it loads all of the second: 4.0 us, of one row 3.4 (H100).
+# Loads of whole rows that a thread has at once, where each keeps a mask of its own (``_keeps_masks``).
+# softmax 31750 x 6 float16 computes the first of two rows before it loads all of the second: 4.0 us, of one row 3.4
+# (H100).
 MAX_MASKED_LOADS = 3
 # Microseconds that a program waits for each further one.
 MASKED_LOAD_US = 0.15
@@ -299,30 +300,32 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     waited += w.exchanges * (EXCHANGE_US + EXCHANGE_WARP_US * w.warps) + w.merged * CLASS_READ_US
     launches = LAUNCH_US + (w.launches - 1) * LATER_LAUNCH_US
     launches += SPLIT_US if isinstance(launched, Split) else 0
+    serial = 0.0
     if w.group > 1:
-        waited += (GROUP_US + GROUP_PROGRAM_US * w.group + GROUP_READ_US * (w.reads - 1)) * (
-            WAITED_AHEAD if w.ahead else 1
-        )
+        for_group = GROUP_US + GROUP_PROGRAM_US * w.group + GROUP_READ_US * (w.reads - 1)
+        for_group *= WAITED_AHEAD if w.ahead else 1
+        waited += for_group
         launches += AT_ONCE_US
+        # Nothing overlaps what a group waits for that has the device to itself. Rows beyond L2 want it nevertheless.
+        # By one group of 264 programs softmax 5 x 8388608 float16 takes 95.7 us, its gradient of 8 x 29826161 834, by
+        # two groups of 132 83.5 and 860 (H100).
+        if w.at_once < 2 * w.group and N * size * inputs < limits.l2_bytes:
+            serial = (waves - 1) * for_group
     # What is read again, and L2 does not hold.
     read = M * N * K * size * inputs
     between = read if w.launches > 1 else read * min(w.at_once / w.items, 1)
     again = (w.passes - 1) * min(between / limits.l2_bytes, 1) ** 2
     # Of the last wave fewer programs load.
     slower = w.excess * (1 + LAST_WAVE * (waves * w.at_once / w.items - 1 if waves > 1 else 0))
-    # Nothing overlaps what a group waits for that has the device to itself.
-    # softmax 5 x 8388608 float16: 95.7 us by groups of all 264 programs, by two groups of 132 83.5 (H100).
-    alone = 1 < w.group and w.at_once < 2 * w.group
-    between_waves = (waves - 1) * waited
     parts = (
         (read * (1 + again) + M * N * K * size) * slower / (BYTES_PER_US * limits.sm_count),
         turns * w.warps * instructions / ISSUED_PER_US,
         turns * w.warps * accesses * w.lines / LINES_PER_US,
-        0.0 if alone else between_waves,
+        (waves - 1) * waited - serial,
         M * N * K * size * (w.stored - 1) / (STORED_PER_US * limits.sm_count),
     )
     overlapped = sum(part**OVERLAP for part in parts) ** (1 / OVERLAP)
     # What multiprocessors do meanwhile hides the starts of programs, unless these take about as long.
     started = w.programs / limits.sm_count * PROGRAM_US
-    waited += between_waves if alone else 0.0
+    waited += serial
     return launches + waited + (overlapped**OVERLAP_OF_STARTS + started**OVERLAP_OF_STARTS) ** (1 / OVERLAP_OF_STARTS)
