@@ -233,7 +233,7 @@ def _in_groups(problem: Problem, shape: Shape, vec: int, block_k: int, limits: L
     held = cdiv(N * block_k, shape.elements * shape.warps * WARP)
     found = Configuration("split", shape.elements, shape.warps, shape.registers, vec, block_k, 1, shape.stages)
     yield found
-    for group in sorted({held, *(at_once // min(each, blocks) for each in (1, 4, 8, 16, blocks))}):
+    for group in sorted({held, cdiv(held, 2), *(at_once // min(each, blocks) for each in (1, 4, 8, 16, blocks))}):
         if 1 < group <= min(held, at_once):
             yield found._replace(group=group)
 
