@@ -53,6 +53,9 @@ LOOPED = {
 MIN_AHEAD_BYTES = 64
 # Loads of all inputs of columns in a loop, at most: more spill 100 to 440 bytes, for each has an address that advances.
 MAX_LOOPED_LOADS = 8
+# Columns of a block from which gradients of float64 have so many, where all columns exist; of fewer they have half.
+# By blocks of 16 columns 7 x 21072 x 64 spills 8 bytes, of 8 16.
+MIN_OF_FLOAT64 = 32
 # The same of columns loaded one by one: more registers are no faster, more elements spill.
 LOOPED_SINGLY = Shape(8, 8, 64)
 # Columns of such a block, at least: 16 bytes of the gradient of 3 x 10160 x 3 bf16 spill in groups of 32.
@@ -91,17 +94,19 @@ def candidates(problem: Problem, limits: Limits) -> Iterator[tuple[Configuration
 def spills(problem: Problem, configuration: Configuration, launched: Launched, limits: Limits) -> bool:
     """Whether a thread may need more registers than it has. What just fits on sm_90 does not on sm_80 and sm_100."""
     available = getattr(launched, "registers", 0) or min(limits.registers_per_sm // (launched.warps * WARP), 255)
-    if (
-        isinstance(launched, Split)
-        and launched.looped
-        and not launched.contiguous
-        and launched.vec > 1
-        and launched.depth * problem.inputs > MAX_LOOPED_LOADS
-    ):
-        return True
+    if isinstance(launched, Split) and launched.looped and not launched.contiguous and launched.vec > 1:
+        half = _has_half(problem, launched.block_k)
+        if launched.depth * problem.inputs > MAX_LOOPED_LOADS // (2 if half else 1):
+            return True
     if isinstance(launched, (Short, Split)) or configuration.kernel == "rows":
         return registers_of(problem, launched, limits) > available
     return False
+
+
+def _has_half(problem: Problem, block_k: int) -> bool:
+    """Whether a thread that reads columns twice has half as many loads."""
+    _, _, K, size, inputs = problem
+    return (size, inputs) == (8, 2) and block_k < MIN_OF_FLOAT64 and K % block_k == 0
 
 
 def _powers(first: int, last: int) -> Iterator[int]:
@@ -217,6 +222,8 @@ def _loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         if size == 2 and shape.warps == 16 and K % block_k:
             continue
         all_elements = {min(shape.elements, MAX_LOOPED_LOADS // inputs * vec), shape.elements}
+        if _has_half(problem, block_k):
+            all_elements.add(shape.elements // 2)
         if vec == 1 and size < 8:
             tight = limits.capability[0] == 9 and block_k >= MIN_SINGLY
             shape = LOOPED_SINGLY if tight else LOOPED_SINGLY._replace(registers=80)
