@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, cdiv
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv
 from ..norm.backward_plan import plan_partial_sums
 from .kernel_time import (
-    ADDRESS,
     BARRIER_US,
     ELEMENT,
     IDLE_WARPS,
@@ -42,6 +41,7 @@ from .launches import (
     Vectors,
 )
 from .legal_parts import tiles_and_lanes
+from .programs import STAGES, WARPS
 
 # Microseconds of a launch with two kinds of programs, beside its work.
 FEW_US = 0.2
@@ -67,6 +67,17 @@ FLOAT64 = 1.6
 # Microseconds of each further tile of a program of tiles, beside its loads. 143990 x 16 x 6 bf16: with tiles of 64
 # groups 69 us, of 256 53 (H100).
 TURN_US = 0.18
+# The same of a loop: a program with one tile has none. 3000 x 11 x 15 float32 in 11 groups: 10.0 us with three tiles
+# each, 8.8 with one (H100).
+TILE_LOOP_US = 0.4
+# The part of what tiles read of sectors beside their own bytes that takes time. 432 x 2048 float16 in 2048 groups: 14.3
+# us with 8 bytes of a sample to a program, 11.1 with 16 (H100).
+OVERFETCH = 0.8
+# Registers of a thread of tiles: beside its elements, of each 32 bits of an element of both inputs, and of each load,
+# where a program has one tile, and in a loop, which keeps addresses and the sums of each element: as in 190 compiled
+# launches (sm_90, Triton 3.6). 16384 x 128 x 15 bf16 in 16 groups, 18 programs to a multiprocessor have registers: 157
+# us with 24 of them, with half the elements to a thread 105 (H100).
+REGISTERS_OF_ONE, REGISTERS_OF_LOOP = (30, 2.5, 1.8), (25, 4.4, 6.6)
 # Sums of parts that a thread loads before it waits for the first: as compiled.
 MERGED_AT_ONCE = 8
 
@@ -74,7 +85,8 @@ MERGED_AT_ONCE = 8
 def of_tile(problem: Problem, chosen: Tile, limits: Limits) -> list[Kernel]:
     numel = problem.M * problem.size * problem.itemsize
     rows = chosen.samples * chosen.groups
-    tiles = cdiv(problem.M, chosen.programs * rows)
+    of_groups = cdiv(problem.groups, chosen.groups)
+    tiles = cdiv(problem.samples, chosen.programs // of_groups * chosen.samples)
     width = max(chosen.block_hw // chosen.chunks // chosen.vec, 1)
     held = held_of(chosen.warps, chosen.vec, (width, chosen.block_d, rows), 2)
     loads, elements = chosen.chunks * held.loads, chosen.chunks * held.elements
@@ -87,11 +99,22 @@ def of_tile(problem: Problem, chosen: Tile, limits: Limits) -> list[Kernel]:
         each *= CHUNKED
     end = 2 * held.elements * ELEMENT + sum_instructions(held, ROW_BACKWARD)
     instructions = PROGRAM + tiles * each + end
-    waits = LOAD_US * pipelined(tiles, chosen.stages) + tiles * sum_us(held) + (tiles - 1) * TURN_US + 2 * BARRIER_US
-    registers = REGISTERS + 4 * elements * max(problem.itemsize // 4, 1) + (loads * ADDRESS if problem.K > 1 else 0.0)
+    waits = LOAD_US * pipelined(tiles, chosen.stages) + tiles * sum_us(held) + 2 * BARRIER_US
+    if tiles > 1:
+        waits += TILE_LOOP_US + (tiles - 1) * TURN_US
+    lanes = rows * chosen.block_d * chosen.block_hw // chosen.chunks
+    of_thread = min(held.elements, max(lanes // (chosen.warps * WARP), 1))
+    least, of_element, of_load = REGISTERS_OF_LOOP if tiles > 1 else REGISTERS_OF_ONE
+    registers = least + of_thread * of_element * max(problem.itemsize // 4, 1)
+    if problem.K > 1 or problem.N == 1:  # else its channels lie at one address
+        registers += max(of_thread / chosen.vec, 1) * of_load
     shared = shared_of(problem, chosen.stages, rows * chosen.block_d * chosen.block_hw)
-    first = Kernel(chosen.programs, chosen.warps, instructions, waits, (2 + problem.dx) * numel, 0.0, registers, shared)
-    of_groups = cdiv(problem.groups, chosen.groups)
+    # Each program reads whole sectors of its groups of each sample.
+    run = min(chosen.groups, problem.groups) * problem.size * problem.itemsize
+    from_l2 = OVERFETCH * (2 + problem.dx) * numel * max(SECTOR_BYTES / run - 1, 0.0)
+    first = Kernel(
+        chosen.programs, chosen.warps, instructions, waits, (2 + problem.dx) * numel, from_l2, registers, shared
+    )
     return [first, *_added(problem, chosen.programs // of_groups, limits)]
 
 
@@ -185,7 +208,10 @@ def of_backward_loop(problem: Problem, chosen: BackwardLoop, limits: Limits) -> 
     of_gradient, elements = _of_gradient(problem, chosen.vectors, chosen.warps)
     in_group, turns = cdiv(problem.size, chosen.vectors.lanes * chosen.vectors.vec), cdiv(problem.M, chosen.programs)
     instructions = PROGRAM + turns * (tiles * of_sum + in_group * of_gradient)
-    waits = LOAD_US * (pipelined(tiles, chosen.sums.stages) + pipelined(in_group, chosen.stages))
+    # Many warps hide loads as well as a pipeline does.
+    many = STAGES if chosen.warps > WARPS else 1
+    ahead = pipelined(tiles, max(chosen.sums.stages, many)) + pipelined(in_group, max(chosen.stages, many))
+    waits = LOAD_US * ahead
     waits = turns * (waits + tiles * wait + (tiles + in_group) * LOOP_US)
     live = min(problem.M, chosen.programs) * problem.size * problem.itemsize * problem.inputs
     again = again_of(problem, live, limits)
@@ -242,7 +268,8 @@ def of_backward_channels(problem: Problem, chosen: BackwardChannels, limits: Lim
     each = (2 + problem.dx) * held.loads * LOAD + held.elements * ELEMENT_BACKWARD
     each += ROW if problem.dx else 0.0
     instructions = PROGRAM + turns * each + sum_instructions(held, ROW_BACKWARD)
-    waits = LOAD_US * pipelined(turns, 1)
+    # The sums of the first group's parts are waited for too.
+    waits = LOAD_US * (pipelined(turns, 1) + problem.dx)
     again = again_of(problem, 2 * numel, limits) if problem.dx else (2 * numel, 0.0)
     from_l2 = again[1] + 8 * chosen.parts * chosen.programs * turns * problem.dx
     registers = REGISTERS + 6 * held.elements * max(problem.itemsize // 4, 1)

@@ -23,7 +23,8 @@ MIN_SHORT_GROUPS_PER_SM = 8
 # Minimum number of groups for each multiprocessor of which programs of four warps have some.
 SHORT_OF_4_WARPS = 128
 # Range of the number of samples of 9 elements, for each multiprocessor, that threads share. Their sectors are written
-# to memory in parts too. 300000 x 9 float16: 11.8 us in two chunks, otherwise 15.6 (H100).
+# to memory in parts too. 300000 x 9 float16: 11.8 us in two chunks, otherwise 15.6. With several groups, more of them.
+# 32 x 57589 x 9 float16 in 57589 groups: 43 us in three chunks, otherwise 70 (H100).
 NINES_PER_SM = (1024, 6144)
 # Range of float32 or float64 elements for each multiprocessor. With more, sectors are written to memory before all
 # threads have stored their parts. 250000 x 7: 17.3 us, otherwise 11.7; 500 x 5 x 8 in 5 groups: 3.47, otherwise 3.21
@@ -62,7 +63,8 @@ def _short_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         return
     if problem.size == 1 and problem.M % KNOWN_MULTIPLE == 0:
         return
-    if problem.size == 9 and problem.groups == 1 and NINES_PER_SM[0] <= problem.M // limits.sm_count < NINES_PER_SM[1]:
+    least, most = NINES_PER_SM if problem.groups == 1 else (NINES_PER_SM[1], problem.M)
+    if problem.size == 9 and least <= problem.M // limits.sm_count < most:
         return
     per_sm = problem.M * problem.size // limits.sm_count
     if problem.itemsize > 2 and not MIN_SHORT_OF_FLOAT32 <= per_sm <= MAX_SHORT_OF_FLOAT32:
