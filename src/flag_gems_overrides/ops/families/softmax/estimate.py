@@ -180,13 +180,12 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         lines = _lines(p.width // vec, vec * size, N * size, N * size)
         exist = min(cdiv(N, p.width) / p.depth, 1)
         if _keeps_masks(problem, p):
-            late = max(elements / vec * exist - MAX_MASKED_LOADS, 0.0)
+            late = max(elements / vec * exist * inputs - MAX_MASKED_LOADS, 0.0)
     elif isinstance(p, Short):
         items, vec = p.programs, p.vec
         elements, exchanges = p.lanes * p.depth * p.columns / threads, p.lanes * p.columns // vec > WARP and p.lanes > 1
         if p.width:
-            # More lanes than a warp has exchange as warps do.
-            kernel, exchanges = "side", p.lanes * p.width // vec > WARP
+            kernel, exchanges = "side", False
         elif p.columns == K:
             kernel = "whole"
         else:
