@@ -47,10 +47,7 @@ __all__ = [
 # Configurations that the tuner times, at most.
 MAX_CONFIGURATIONS = 12
 # Rows for each multiprocessor from which a choice does not depend on how many there are, and those it is made for.
-FULL, MANY_ROWS = 32, (1 << 18, 1 << 22)
-# All of these have so many elements at least. The gradient of 11541 x 8 float16 takes 3.7 us as 262144 rows would be
-# launched, 3.3 as its own (H100).
-FULL_ELEMENTS = 1 << 19
+FULL, MANY_ROWS = 32, (1 << 16, 1 << 22)
 # Rows of up to so many elements have another choice if there are more than this.
 MAX_OF_SHORTEST, MANY_SHORTEST = 4, 1 << 19
 
@@ -84,7 +81,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 def _typical(problem: Problem, limits: Limits) -> Problem:
     """A problem of so many rows that the choice is the same for all larger ones: others would each compile anew."""
     M, N, K, *_ = problem
-    if K > 1 or N == 1 or FULL * limits.sm_count >= M or M * N < FULL_ELEMENTS:
+    if K > 1 or N == 1 or FULL * limits.sm_count >= M:
         return problem
     return problem._replace(M=MANY_ROWS[N <= MAX_OF_SHORTEST and M > MANY_SHORTEST])
 
