@@ -23,12 +23,12 @@ aten = torch.ops.aten
 # How many tiles of a program stay in registers: of whole vectors, of halves, and of single elements.
 SHAPES = [
     ((2, 9000), torch.bfloat16, 1),
-    ((3, 14001), torch.float32, 0),
+    ((4, 14001), torch.float32, 0),
     ((3, 6001), torch.float32, 2),
     ((2, 8202), torch.float32, 2),
     ((2, 9000), torch.float32, 1),
     ((16, 9001), torch.bfloat16, 0),
-    ((12, 20008), torch.float16, 0),
+    ((14, 12008), torch.float16, 0),
     ((4, 20000), torch.float32, 0),
     ((7, 9004), torch.float16, 0),
 ]
