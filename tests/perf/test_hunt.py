@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from typer.testing import CliRunner
 
 from flag_gems_overrides.cli.commands import app
 from flag_gems_overrides.operators import OPERATORS
-from flag_gems_overrides.perf import beforehand, conditions, hunt, op_inputs, records
+from flag_gems_overrides.perf import beforehand, conditions, hunt, losses, op_inputs, records
 from flag_gems_overrides.perf.cases import NATIVE, Case, Shapes, make
 from flag_gems_overrides.perf.problems import FAMILIES, MAX_ELEMENTS, Problem, _size, problems
 from flag_gems_overrides.perf.roofline import extent
@@ -79,7 +82,7 @@ def row(key: str = "softmax 64x64 dim=1 float32", **us: float) -> dict:
     [(10.0, 9.0, True), (10.0, 9.8, False), (3.0, 2.8, False), (100.0, 98.0, False), (100.0, 96.0, True)],
 )
 def test_a_loss_is_behind_by_both_tolerances(ours, best, is_loss):
-    found = hunt.result(row(override=ours, native=best, upstream=2 * best))
+    found = losses.result(row(override=ours, native=best, upstream=2 * best))
     assert found.best == "native"
     assert found.ratio == pytest.approx(best / ours)
     assert found.is_loss == is_loss
@@ -88,16 +91,16 @@ def test_a_loss_is_behind_by_both_tolerances(ours, best, is_loss):
 def test_a_wrong_answer_is_no_competitor_and_ours_is_an_error():
     made = row(override=10.0, native=20.0, upstream=1.0)
     made["providers"]["upstream"]["agrees"] = False
-    assert hunt.result(made).best == "native"
+    assert losses.result(made).best == "native"
     made["providers"]["override"]["agrees"] = False
-    assert hunt.result(made).error == "its answer is not PyTorch's"
+    assert losses.result(made).error == "its answer is not PyTorch's"
     made["providers"]["override"] = {"absent": "RuntimeError: no"}
-    assert hunt.result(made).error == "RuntimeError: no"
+    assert losses.result(made).error == "RuntimeError: no"
     assert hunt.tallies([made])[-1].wrong == 1
     del made["providers"]["override"]
-    assert hunt.result(made).error == "not called"
+    assert losses.result(made).error == "not called"
     del made["providers"]["native"], made["providers"]["upstream"]
-    nothing = hunt.result(made)
+    nothing = losses.result(made)
     assert (nothing.us, nothing.best, nothing.ratio, nothing.is_loss) == (None, None, 1.0, False)
 
 
@@ -201,7 +204,7 @@ def test_a_provider_that_is_far_slower_is_called_once(monkeypatch):
 
 def test_what_a_tuner_measured_elsewhere_is_not_measured_again():
     class Tuner:
-        base_fn = hunt.result
+        base_fn = losses.result
 
         def _bench(self, *args, config, **meta):
             measured.append(config)
@@ -228,7 +231,7 @@ def test_an_override_that_raises_is_a_finding(monkeypatch):
 
     monkeypatch.setattr(softmax, "softmax", broken)
     made, _ = measure("4x64 dim=1")
-    assert hunt.result(made).error == "RuntimeError: broken"
+    assert losses.result(made).error == "RuntimeError: broken"
 
 
 def test_a_full_gpu_is_no_verdict(monkeypatch):
@@ -269,9 +272,9 @@ def test_a_problem_on_which_pytorch_fails_is_measured_beside_the_others(monkeypa
     made = measured(NATIVE)
     assert made["providers"]["native"] == {"absent": "RuntimeError: CUDA error: invalid argument"}
     assert made["providers"]["override"]["agrees"]
-    assert hunt.result(made).best == "upstream"
-    assert hunt.result(measured(NATIVE, "override")).error == "RuntimeError: CUDA error: invalid argument"
-    assert hunt.result(measured(NATIVE, "override", "upstream")).best is None
+    assert losses.result(made).best == "upstream"
+    assert losses.result(measured(NATIVE, "override")).error == "RuntimeError: CUDA error: invalid argument"
+    assert losses.result(measured(NATIVE, "override", "upstream")).best is None
 
 
 def test_a_gpu_that_dies_while_samples_are_taken_is_said_with_the_problem(monkeypatch):
@@ -290,9 +293,9 @@ def test_a_gpu_that_dies_while_samples_are_taken_is_said_with_the_problem(monkey
 
 def test_kept_losses_are_shapes_of_the_gate_each_once(tmp_path):
     path = tmp_path / "hunted.yaml"
-    losses = [Case("softmax", (64, 3, 2), "float32", (("dim", 1),)), Case("max", (7, 9), "bfloat16")]
-    assert hunt.keep(path, losses) == 2
-    assert hunt.keep(path, [*losses, Case("max", (8,), "int8")]) == 1
+    kept = [Case("softmax", (64, 3, 2), "float32", (("dim", 1),)), Case("max", (7, 9), "bfloat16")]
+    assert hunt.keep(path, kept) == 2
+    assert hunt.keep(path, [*kept, Case("max", (8,), "int8")]) == 1
     shapes = Shapes(path)
     assert shapes.cases("softmax", "core", ["float16"])[0].size == "64x3x2 dim=1"
     assert [case.size for case in shapes.cases("max", "core", ["float16"])] == ["7x9", "8"]
@@ -342,8 +345,29 @@ def test_losses_of_a_record_are_measured_again(pretended_gpu, monkeypatch):
     assert set(after.rows) == {key for key in before.rows if key.startswith("softmax ")}
     nothing = CliRunner().invoke(app, ["hunt", "--again", "hunt-again.jsonl"])
     assert (nothing.exit_code, nothing.output.strip()) == (0, "0 problems to measure again")
-    absent = CliRunner().invoke(app, ["hunt", "--again", "nowhere.jsonl"])
-    assert absent.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("record", "arguments", "status", "words"),
+    [
+        ("hunt.jsonl", ["--dry-run"], 0, "softmax 64x64 dim=1 float32"),
+        ("hunt.jsonl", [], 2, "no GPU"),
+        ("missing.jsonl", [], 2, "missing.jsonl: No such file or directory"),
+    ],
+)
+def test_losses_are_listed_without_gpu_and_interpreter(record, arguments, status, words, tmp_path):
+    """Of flag_gems nothing is imported, which fails without a GPU."""
+    recorder = records.Recorder(tmp_path / "hunt.jsonl", conditions.head("kernel", "hunt --seed 1"), ["softmax"])
+    recorder.row(row(override=2.0, native=1.0))
+    recorder.close()
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = ["hunt", "--again", str(tmp_path / record), *arguments]
+    ran = subprocess.run(
+        [sys.executable, "-c", "from flag_gems_overrides.cli import main; main()", *command],
+        capture_output=True, text=True, env=environment | {"CUDA_VISIBLE_DEVICES": ""}, check=False,
+    )  # fmt: skip
+    assert ran.returncode == status, ran.stderr
+    assert words in ran.stdout + ran.stderr
 
 
 def test_what_is_interrupted_goes_on(pretended_gpu, tmp_path, monkeypatch):

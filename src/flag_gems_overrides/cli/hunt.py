@@ -15,6 +15,7 @@ from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import beforehand, records
 from flag_gems_overrides.perf.cases import check, parse
+from flag_gems_overrides.perf.losses import result
 from flag_gems_overrides.perf.problems import Problem, problems
 from flag_gems_overrides.words import many
 
@@ -74,7 +75,7 @@ def hunt(
     rows, copy_gbps = _measure(chosen, command, peers or [], output, started + seconds)
     passed = _show(rows, copy_gbps)
     if keep:
-        losses = [parse(each.key) for each in map(hunting.result, rows) if each.is_loss]
+        losses = [parse(each.key) for each in map(result, rows) if each.is_loss]
         say(f"{many(hunting.keep(HUNTED, losses), 'new shape')} in {HUNTED}")
     if len(rows) < len(chosen):
         same = "the same command" if again else f"the same command with --seed {seed}"
@@ -83,9 +84,7 @@ def hunt(
 
 
 def _losses(paths: Iterable[Path], ops: Collection[str], compiled: bool) -> list[Problem]:
-    """The problems of ``ops`` that are losses where the records have them last."""
-    from flag_gems_overrides.perf.hunt import result
-
+    """The problems of ``ops`` that are losses. Of a problem that is there several times the last row counts."""
     rows = {key: row for path in paths for session in records.read(path) for key, row in session.rows.items()}
     cases = [parse(row["key"]) for row in rows.values() if result(row).is_loss]
     return [Problem(OPERATORS[case.op].family, case, compiled) for case in cases if case.op in ops]
@@ -134,7 +133,7 @@ def _measure(
 def _show(rows: Iterable[Mapping[str, Any]], copy_gbps: float) -> bool:
     """Losses worst first, what is farthest from the time of its bytes, wrong answers, and counts by family; returns
     whether the gate is passed."""
-    from flag_gems_overrides.perf.hunt import distances, result, tallies
+    from flag_gems_overrides.perf.hunt import distances, tallies
     from flag_gems_overrides.perf.report import terminal
     from flag_gems_overrides.perf.report.tables import Column, Line, Table
 

@@ -11,7 +11,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -23,13 +22,11 @@ from flag_gems_overrides.perf.beforehand import COMPILE, Prepared, check_context
 from flag_gems_overrides.perf.cases import NATIVE, OVERRIDE, Case, Shapes, parse
 from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.launches import captured
+from flag_gems_overrides.perf.losses import result
 from flag_gems_overrides.perf.poison import poisoned
 from flag_gems_overrides.perf.problems import FAMILIES, Problem
 from flag_gems_overrides.perf.timing import Timer, Times
 
-# Behind a peer by less than both is not a loss: the first is what two runs of one kernel may differ by, the second what
-# launches cost more on one H200 than on another.
-TOLERANCE, TOLERANCE_US = 0.03, 0.25
 # What the gate asks for.
 MIN_SHARE, MIN_RATIO = 0.95, 0.7
 # A first look at each problem, and four times as many rounds for what looks like a loss.
@@ -40,42 +37,6 @@ LAUNCH_US = 2.0
 _SLOW_MS, _SLOW_RATIO = 2.0, 4.0
 # Memory that is left to PyTorch's allocator between problems.
 _KEPT_BYTES = 8 << 30
-
-
-class Result(NamedTuple):
-    """What was measured of one problem."""
-
-    key: str
-    us: float | None
-    """The override's microseconds; None if it did not answer."""
-    best: str | None
-    """The fastest provider beside it whose answer is right."""
-    best_us: float
-    error: str | None
-    """What is wrong with the override's answer."""
-
-    @property
-    def ratio(self) -> float:
-        """The best provider's time over the override's: below 1 the override is behind."""
-        return self.best_us / self.us if self.us and self.best else 1.0
-
-    @property
-    def is_loss(self) -> bool:
-        return self.ratio < 1 - TOLERANCE and self.best_us + TOLERANCE_US < (self.us or 0.0)
-
-
-def result(row: Mapping[str, Any]) -> Result:
-    """What a case line of a hunt's record says."""
-    times = {
-        name: median(found["samples_ms"]) * 1e3
-        for name, found in row["providers"].items()
-        if found.get("samples_ms") and found["agrees"]
-    }
-    ours = row["providers"].get(OVERRIDE, {"absent": "not called"})
-    error = ours.get("absent") or (None if ours["agrees"] else "its answer is not PyTorch's")
-    us = times.pop(OVERRIDE, None)
-    best = min(times, key=lambda name: times[name], default=None)
-    return Result(row["key"], us, best, times[best] if best else math.inf, error)
 
 
 class Distance(NamedTuple):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from flag_gems_overrides.perf.hunt import TOLERANCE, TOLERANCE_US
+from flag_gems_overrides.perf.losses import TOLERANCE, TOLERANCE_US
 from flag_gems_overrides.perf.statistics import geomean
 from flag_gems_overrides.perf.tune.families import Family
 from flag_gems_overrides.perf.tune.journal import Measured
