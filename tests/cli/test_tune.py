@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 import torch
@@ -33,6 +34,7 @@ def pretended_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(measuring, "free", lambda kept: None)
     monkeypatch.setattr(beforehand, "share_caches", lambda: None)
     (tmp_path / "shapes.yaml").write_text("softmax:\n  core:\n    - {shape: [64, 32], dim: 1}\n")
+    monkeypatch.syspath_prepend("")
     monkeypatch.setattr(grid, "LEVELS", (28,))
     monkeypatch.setattr(grid, "MAX_ELEMENTS", 1 << 10)
 
@@ -49,6 +51,42 @@ def test_the_command_writes_a_table_and_goes_on(pretended_gpu, tmp_path):
     again = CliRunner().invoke(app, ["tune", "fake", "--shapes", "shapes.yaml"])
     assert "0 problems to measure" in again.output
     assert table.load(tmp_path / "nvidia-h200.json").families == loaded.families
+
+
+def test_a_step_is_tuned_beside_what_the_table_has(pretended_gpu, monkeypatch, tmp_path):
+    (tmp_path / "training.py").write_text(
+        "from flag_gems_overrides.ops.plans import table\n"
+        "from perf.tune.made import FAKE, LIMITS, point\n"
+        "def step():\n"
+        "    for family, size in ('fake_family', '48x40'), ('fake_family', '64x32'), ('another', '64x32'):\n"
+        "        problem = point(f'{size} dim=1').problem\n"
+        "        table.lookup(family, problem, len, FAKE.plan.Configuration, FAKE.plan.launch_or_none, LIMITS)\n"
+    )
+    assert CliRunner().invoke(app, ["tune", "fake", "--shapes", "shapes.yaml"]).exit_code == 0
+    before = table.load(tmp_path / "nvidia-h200.json").families["fake_family"]
+    ran = CliRunner().invoke(app, ["tune", "fake", "--step", "training:step"])
+    assert ran.exit_code == 0, ran.output
+    assert "training:step: 3 problems, 2 of them can be tuned here" in " ".join(ran.output.split())
+    after = table.load(tmp_path / "nvidia-h200.json").families["fake_family"]
+    assert {row.problem for row in after} == {row.problem for row in before} | {(48, 40, 1, 4), (64, 32, 1, 4)}
+    assert (tmp_path / "tune-training-step-nvidia-h200.jsonl").exists()
+    assert json.loads((tmp_path / "nvidia-h200.json").read_text())["command"].endswith("--step training:step")
+    del sys.modules["training"]
+
+
+@pytest.mark.parametrize(
+    ("step", "complaint"),
+    [
+        ("training", "training: not of the form MODULE:FUNCTION, such as train:step"),
+        ("no_module_is_this:step", "no_module_is_this:step: ModuleNotFoundError: No module named 'no_module_is_this'"),
+        ("json:no_step", "json:no_step: AttributeError: module 'json' has no attribute 'no_step'"),
+        ("json:loads", "json:loads: TypeError: loads() missing 1 required positional argument: 's'"),
+    ],
+)
+def test_a_step_that_does_not_run_is_refused(pretended_gpu, tmp_path, step, complaint):
+    ran = CliRunner().invoke(app, ["tune", "--step", step])
+    assert (ran.exit_code, complaint in " ".join(ran.output.split())) == (2, True), ran.output
+    assert list(tmp_path.glob("*.jsonl")) == []
 
 
 def test_without_a_measurement_there_is_no_table(pretended_gpu, monkeypatch, tmp_path):

@@ -104,6 +104,8 @@ class Session:
 
 def _measure(tuner: Any, todo: dict[Any, list[Any]], kept: Any, until: float) -> None:
     """Measure problems until then."""
+    import torch
+
     from flag_gems_overrides.perf.timing import ThrottledError
 
     start, count = time.monotonic(), 0
@@ -112,8 +114,8 @@ def _measure(tuner: Any, todo: dict[Any, list[Any]], kept: Any, until: float) ->
             break
         try:
             measured = tuner.measure(point, configurations)
-        except ThrottledError as error:
-            say(f"{point.case.key}: {error}")
+        except (ThrottledError, torch.OutOfMemoryError) as error:
+            say(f"{point.case.key}: {beforehand.first_line(error)}")
             continue
         if measured:
             kept.add(measured)

@@ -173,8 +173,8 @@ def test_the_nearest_row_of_the_class_is_found(folder):
 
 def test_what_is_far_away_says_nothing(folder):
     put(folder)
-    assert find(64 * 4, 64)
-    assert find(64 * 5, 64) is None
+    assert find(64 * 2, 64)
+    assert find(64 * 2 + 1, 64) is None
 
 
 def test_the_default_may_be_the_nearest(folder):

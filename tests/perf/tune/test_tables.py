@@ -26,6 +26,14 @@ def test_a_table_is_written_sorted_and_others_stay(tmp_path):
     assert [(old.us, new.us) for old, new in change.changed] == [(7.0, 5.0)]
 
 
+def test_rows_of_other_problems_stay_where_some_are_added(tmp_path):
+    path = tmp_path / "h200.json"
+    tables.save(path, CONTENT, {"fake": [row(64), row(128)]})
+    [change] = tables.save(path, CONTENT, {"fake": [row(64, ("rows", 8), 5.0), row(32)]}, others=True)
+    assert table.load(path).families["fake"] == (row(32), row(64, ("rows", 8), 5.0), row(128))
+    assert [(old.us, new.us) for old, new in change.changed] == [(7.0, 5.0)]
+
+
 def test_a_table_has_a_line_for_each_row(tmp_path):
     text = tables.text(CONTENT, {"fake": [row(64), row(128)]})
     assert json.loads(text)["families"]["fake"][1]["problem"] == [128, 32, 1, 4]

@@ -23,6 +23,7 @@ from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.statistics import Comparison, compare
+from flag_gems_overrides.perf.steps import check_name
 from flag_gems_overrides.perf.workers import reason
 
 SCHEMA = 1
@@ -164,8 +165,7 @@ class Ablation:
     def __init__(
         self, step: str, path: Path, steps: int = 5, rounds: int = 10, limit_s: float = 180, only: tuple[str, ...] = ()
     ) -> None:
-        if step.count(":") != 1:
-            raise AblationError(f"{step}: not of the form MODULE:FUNCTION, such as train:step")
+        check_name(step)
         self._path = path
         self._options = {"step": step, "steps": steps, "rounds": rounds}
         self._limit_s = limit_s

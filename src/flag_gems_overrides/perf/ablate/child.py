@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from flag_gems_overrides import environment, registration
-from flag_gems_overrides.perf import ablate
+from flag_gems_overrides.perf import ablate, steps
 from flag_gems_overrides.registration import compat, enabling, upstream
 
 PACKAGES = ("torch", "triton", "flag_gems")
@@ -56,8 +56,7 @@ def _run(gems: ModuleType, job: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     torch.manual_seed(0)
-    module, _, function = job["step"].partition(":")
-    step = getattr(importlib.import_module(module), function)
+    step = steps.load(job["step"])
     if job["variant"] is None:
         return _look(gems, step)
     # What flag_gems needs on a Triton that is newer than it, with or without overrides.

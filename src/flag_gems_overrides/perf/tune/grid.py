@@ -58,7 +58,7 @@ def cases(family: Family, shapes: Shapes, seed: int) -> Iterator[Case]:
         wanted = [dtype for dtype, levels in dtypes.items() if level < levels]
         for (m, n, k), dtype, odd in itertools.product(places, wanted, (False, True)):
             for op in family.ops:
-                yield _case(op, tuple(_size(rng, e, step, odd) for e in (m, n, k)), dtype)
+                yield case(op, tuple(_size(rng, e, step, odd) for e in (m, n, k)), dtype)
                 if step == LEVELS[-1]:
                     yield next(streams[op])
 
@@ -84,12 +84,13 @@ def _size(rng: random.Random, exponent: int, step: int, odd: bool) -> int:
     return max(n // 16 * 16, 1) if n >= 16 else 1 << (n.bit_length() - 1)
 
 
-def _case(op: str, sizes: tuple[int, ...], dtype: str) -> Case:
+def case(op: str, sizes: Sequence[int], dtype: str, groups: int | None = None) -> Case:
+    """A case of the problem [M, N, K]; of groups of a sample, if an op has them, as many as models mostly have."""
     M, N, K = sizes
     if "normalized" in OPERATORS[op].arguments:
         return Case(op, (M, N), dtype, (("normalized", 1),))
     if "groups" in OPERATORS[op].arguments:
-        groups = math.gcd(M, MAX_GROUPS)
+        groups = groups or math.gcd(M, MAX_GROUPS)
         return Case(op, (M // groups, groups * N, K), dtype, (("groups", groups),))
     dim = (("dim", 1),) if "dim" in OPERATORS[op].arguments else ()
     # With K left out where an op has none: points are of problems, each once.

@@ -34,17 +34,24 @@ def table_path(device: str) -> Path:
     return table.FOLDER / f"{slug(device)}.json"
 
 
-def save(path: Path, content: Mapping[str, Any], rows: Mapping[str, Iterable[table.Row]]) -> list[Change]:
+def save(
+    path: Path, content: Mapping[str, Any], rows: Mapping[str, Iterable[table.Row]], others: bool = False
+) -> list[Change]:
     """Write a table; families that are not among ``rows`` stay as they are there.
 
     Args:
         content: all of the file but its families.
+        others: whether rows of other problems stay too.
 
     Raises:
         TableError: the table that is there cannot be read.
     """
     before = table.load(path).families if path.exists() else {}
-    now = dict(before) | {family: tuple(sorted(new, key=lambda row: row.problem)) for family, new in rows.items()}
+    now = dict(before)
+    for family, new in rows.items():
+        kept = before.get(family, ()) if others else ()
+        of_problem = {row.problem: row for row in (*kept, *new)}
+        now[family] = tuple(of_problem[problem] for problem in sorted(of_problem))
     write(path, text(content, now))
     table.load(path)
     return [_change(family, before.get(family, ()), now[family]) for family in sorted(rows)]
