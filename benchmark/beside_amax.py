@@ -24,6 +24,7 @@ import torch
 from flag_gems_overrides.operators import OPERATORS
 from flag_gems_overrides.perf import op_inputs, problems
 from flag_gems_overrides.perf.cases import Case, Shapes, make
+from flag_gems_overrides.perf.files import write
 from flag_gems_overrides.perf.timing import Timer
 
 DTYPES = ("bfloat16", "float32")
@@ -40,7 +41,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("beside-amax.jsonl"))
     options = parser.parse_args()
     timer = Timer(torch.device("cuda", 0))
-    known = {json.loads(line).get("key") for line in lines(options.output)}
+    whole = whole_lines(options.output)
+    known = {json.loads(line).get("key") for line in whole.splitlines()}
+    write(options.output, whole)
     with options.output.open("a") as file:
         if not known:
             print(json.dumps(conditions(timer, options)), file=file, flush=True)
@@ -53,8 +56,10 @@ def main() -> None:
             print(case.key, us["amax"], beyond or "", flush=True)
 
 
-def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+def whole_lines(path: Path) -> str:
+    """What an earlier run wrote, without a line that its end cut off."""
+    text = path.read_text() if path.exists() else ""
+    return text[: text.rfind("\n") + 1]
 
 
 def conditions(timer: Timer, options: argparse.Namespace) -> dict[str, object]:
