@@ -94,6 +94,15 @@ ODD_POSITIONS_PER_SM = 6
 # Elements of a result of odd K up to which a tile is a single warp's.
 # 20 x 40 x 60001 bf16: 45.4 us, by four warps 50.4 (H100).
 MAX_IN_TILES_OF_A_WARP = 64
+# Elements of an odd column of 32 bits (more than, up to) that is one tile of WIDE_BLOCK_K columns where there are many:
+# all loads of a thread are on their way at once. any 5 x 201 x 13315 float32: 20.9 us, in a loop 23.6;
+# 6 x 215 x 17201: 30.2 us, in a loop 33.4 (H200).
+ODD_WORDS = 128, 256
+# Elements of a thread of such a tile, and warps.
+ODD_WORDS_ELEMENTS, ODD_WORDS_WARPS = 32, 16
+# Elements of a thread of a tile of whole lines of little values of 32 bits, if most multiprocessors have one.
+# prod 32 x 81 x 128 float32: 3.67 us, with 16 elements 3.77, by 8 columns 3.88 (H200).
+LITTLE_LINES_ELEMENTS = 32
 # Elements of a thread of moments of few columns (``_many_share``): four vectors or more.
 # var_mean 100000 x 200 bf16 along 0: 26.1 us, otherwise 29.5 (H100).
 SHARED_MOMENTS_ELEMENTS = 32
@@ -147,6 +156,10 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
     if blocks < programs and (tiles < TILES_TO_WIDEN or 8 * blocks * (max_partials // block_k) < 7 * programs):
         block_k = BLOCK_K
     elif are_many_words(problem, limits):
+        if K % 2 == 1 and not wide and ODD_WORDS[0] < N <= ODD_WORDS[1]:
+            return Configuration(
+                "columns", ODD_WORDS_ELEMENTS, ODD_WORDS_WARPS, OCCUPANCY, 1, WIDE_BLOCK_K, split=False
+            )
         # By two warps, or by eight of odd K. 10 x 1567 x 8192 float32: 178.7 us, by four warps 190.5;
         # 40 x 752 x 1735: 90.0 us by eight, 94.7 by two, 101.9 by four (H100).
         tile, warps = (2 * tile, 2 * warps) if K % 2 == 1 else (tile // 2, warps // 2)
@@ -175,6 +188,10 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
         tile, warps = 2 * tile, 2 * warps
         if few and positions:
             occupancy = min(occupancy, 20)  # 8 bytes of 100000 x 31 int32 spill
+        elif few and accumulators == 1 and size == 2 and BLOCK_K // 2 < K and K % 4 > 0 and block_k == BLOCK_K:
+            # Half as many columns let more programs share them, which have few bytes in flight.
+            # prod 1 x 146925 x 21 float16: 8.25 us, otherwise 9.38; 1 x 144892 x 18: 7.92 us, otherwise 8.77 (H200).
+            block_k //= 2
     elif positions and K % 4 == 2 and size == 2 and (M == 1 or BLOCK_K < K < WIDE_BLOCK_K):
         occupancy = min(occupancy, 20)  # 16 bytes of 4 x 16384 x 38 spill
     if accumulators == 1 and size == 2 and K * size == AS_IT_LIES_BYTES and tiles >= TILES_TO_WIDEN:
@@ -244,6 +261,11 @@ def _little_in_one_tile(problem: Problem, limits: Limits) -> Configuration | Non
     """As few results to a program as leave a multiprocessor some programs, if all their elements are one tile."""
     M, N, K, size, accumulators = problem
     results, block_n = M * K, power_of_2(N)
+    words_of_lines = accumulators == 1 and size == 4 and WARP <= K and 2 * WARP < N <= MAX_IN_ONE_TILE_OF_LITTLE
+    if words_of_lines and 4 * results >= 3 * WARP * limits.sm_count and M * N * K * size <= MAX_SECTOR_BYTES:
+        return Configuration(
+            "columns", LITTLE_LINES_ELEMENTS, block_n // LITTLE_LINES_ELEMENTS, OCCUPANCY // 2, 1, WARP, False
+        )
     fewest = max(cdiv(results, LITTLE_PROGRAMS * limits.sm_count), min(K * size, LINE_BYTES) // (MAX_SHARING * size))
     block_k = max(power_of_2(max(fewest, 1)), min(LITTLE_PROGRAM // block_n, WARP))
     block_k = min(block_k, power_of_2(results))
