@@ -8,7 +8,16 @@ from gpus import H100, H200
 
 from flag_gems_overrides.ops.families.scan import plan
 from flag_gems_overrides.ops.families.scan.launches import launch_or_none
-from flag_gems_overrides.ops.families.scan.plan import Alone, Configuration, Problem, choose, configurations, launch
+from flag_gems_overrides.ops.families.scan.plan import (
+    Alone,
+    Configuration,
+    Problem,
+    at_once,
+    choose,
+    configurations,
+    launch,
+    vector,
+)
 
 
 @pytest.mark.parametrize(
@@ -438,3 +447,26 @@ def test_rows_in_several_steps_of_one_tile_that_do_not_compile(size, integer, le
     problem = plan.Problem(5143, 38, 1, size, integer)
     assert (launch_or_none(problem, plan.Configuration("units", 2, 32, 1, 8), H200) is not None) == legal
     assert launch_or_none(problem, plan.Configuration("units", 2, 32, 2, 8), H200) is not None
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_few_odd_rows_of_8_bytes_are_scanned_at_once(integer):
+    """1 x 855 int64: 3.24 us with edges, by torch.compile in one scan 2.95 (H200)."""
+    problem = Problem(1, 855, 1, 8, integer)
+    chosen = launch(problem, choose(problem, H200), H200)
+    assert vector(problem) == (1, False)
+    assert isinstance(chosen, Alone)
+    assert at_once(problem, chosen)
+    assert vector(problem._replace(M=100)) == vector(problem._replace(N=1025)) == (2, True)
+
+
+def test_a_tile_more_of_int64_takes_longer_than_warps():
+    """1 x 1029 int64: 3.57 us by four warps, so 3.31 (H200)."""
+    problem = Problem(1, 1029, 1, 8, True)
+    assert choose(problem, H200)[:5] == ("segments", 2, 64, 3, 8)
+
+
+def test_a_long_row_of_integers_is_in_chunks():
+    """36178152 int64: 239 us by programs that share it, so 227 (H200); 40000003 float64: 351 and 310 us (H100)."""
+    assert choose(Problem(1, 36178152, 1, 8, True), H200).kernel == "chunks"
+    assert choose(Problem(1, 40000003, 1, 8), H200).kernel == "shared"

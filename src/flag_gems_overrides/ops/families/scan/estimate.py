@@ -59,6 +59,10 @@ INTERLEAVED_ELEMENT_US = 0.014
 UNIT_TILE_US = 0.15
 # The same of rows of 2 bytes with edges. 240 x 402 float16: 3.52 us by a warp for each row, 3.23 by two (H100).
 EDGES_TILE_US = 0.2
+# The same of a row of int64 sums that several warps have in one step, where each multiprocessor has one row at most:
+# two words are scanned across a warp for each tile.
+# 1 x 1029 int64: 3.57 us with 5 tiles to each of 4 warps, 3.31 with 3 to each of 8 (H200).
+INTEGER_TILE_US = 0.06
 # Such rows for each multiprocessor, at most.
 EDGES_ROWS = 2
 # Microseconds of the exchange of sums between the warps of a program; half where they scan one tile at once.
@@ -156,6 +160,8 @@ SUMMED = 0.65
 # The same of few rows of 8 bytes that L2 does not keep: to read and to add takes as long as all else.
 # 40000003 float64: 351 us in chunks, shared 310; 40000003 int32, a narrower input: 241 us in chunks, shared 290 (H100).
 SUMMED_FROM_MEMORY = 1.0
+# The same of integers in whole vectors: 36178152 int64: 227 us in chunks, shared 239 (H200).
+SUMMED_WHOLE = 0.5
 # Microseconds of each program of a multiprocessor in chunks: both launches begin them.
 # 21 x 10911 int64: 7.54 us by 43 chunks of each row, 6.47 by 22 programs that share it (H100).
 CHUNK_US = 0.06
@@ -230,7 +236,9 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
         step = tile * wide * ELEMENT_US * (2 if isinstance(found, Flat) else max(4 // vec, 1) * words)
         few_edges = size == 2 and vector(problem)[1] and EDGES_ROWS * limits.sm_count >= M
         tile_us = EDGES_TILE_US if few_edges else UNIT_TILE_US
-        step += (found.depth - 1) * tile_us if configuration.kernel == "units" else 0
+        lone = integer and size == 8 and found.steps == 1 and found.programs <= limits.sm_count
+        several = INTEGER_TILE_US if lone and configuration.kernel == "segments" else 0
+        step += (found.depth - 1) * (tile_us if configuration.kernel == "units" else several)
     else:
         units = configuration.kernel == "units"
         step = tile * wide * (ELEMENT_US if units else COLUMN_ELEMENT_US)
@@ -269,7 +277,9 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     if isinstance(found, Alone | Flat | Interleaved | Stacked):
         return alone
     # The first launch reads, and adds up.
-    again = SUMMED_FROM_MEMORY if few_from_memory(problem, limits) else SUMMED
+    again = SUMMED
+    if few_from_memory(problem, limits):
+        again = SUMMED_WHOLE if integer and not vector(problem)[1] else SUMMED_FROM_MEMORY
     second = SECOND_LAUNCH_WITH_PDL_US if limits.capability >= (9, 0) else SECOND_LAUNCH_US
     second += CHUNK_US * programs
     second += CHUNK_SUMS_US * found.chunks / (CHUNK_SUMS * found.units) if K > 1 else 0
