@@ -13,6 +13,7 @@ from accuracy.reductions import (
     FLOATING,
     INTEGER,
     ON_GPU,
+    REDUCTIONS,
     SHAPES,
     along,
     assert_same,
@@ -285,6 +286,36 @@ def test_special_values(values, op, device):
         check(op, x)
     if op.dim is not None:
         check(op, x.view(8, -1), 0)
+
+
+NEAR_0 = [
+    *((torch.int8, value) for value in (1, -128)),
+    *((torch.uint8, value) for value in (1, 128)),
+    *(
+        (dtype, value)
+        for dtype in (torch.int16, torch.int32, torch.int64)
+        for value in (1, 256, torch.iinfo(dtype).min)
+    ),
+    *((torch.int64, value) for value in (1 << 31, 1 << 32, 1 << 62)),
+    *((dtype, value) for dtype in FLOATING for value in (-0.0, nan, -nan, torch.finfo(dtype).smallest_normal)),
+    (torch.float16, -(2.0**-24)),
+    (torch.bfloat16, 2.0**-133),
+    (torch.float32, 2.0**-149),
+    (torch.float64, 5e-324),
+    (torch.float64, -(2.0**-1042)),
+]
+
+
+@each("dtype, value", NEAR_0)
+def test_bits_that_are_not_0(dtype, value, device):
+    """One element among zeros, and all but one. -0 is 0, and a denormal number and NaN are not."""
+    for op in (op for op in REDUCTIONS if op.name in ("any_dim", "all_dim")):
+        for others in (0, value):
+            x = torch.full((3, 1201), others, dtype=dtype, device=device)
+            x[1, 77] = value if others == 0 else 0
+            x[2] = value
+            check(op, x, 1)
+            check(op, x[:, :80].contiguous(), 0)
 
 
 @every
