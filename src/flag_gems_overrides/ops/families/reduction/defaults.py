@@ -22,7 +22,8 @@ from .launches import (
     short_class_lanes,
 )
 from .programs import OCCUPANCY, SHORT_BYTES, SHORT_WARPS, STAGES, fitting, row_vector
-from .row_defaults import rows, rows_by_lanes, short_rows
+from .row_defaults import rows
+from .short_row_defaults import rows_by_lanes, short_rows
 
 # Bytes of the input above which classes are better than columns.
 # max.dim 4 x 512 x 7 bf16: 4.3 us as columns, 6.2 in classes.
