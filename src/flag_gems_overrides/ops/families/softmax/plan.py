@@ -47,6 +47,7 @@ __all__ = [
 # Configurations that the tuner times, at most.
 MAX_CONFIGURATIONS = 12
 # Rows for each multiprocessor from which a choice does not depend on how many there are, and those it is made for.
+# The gradient of 11541 x 8 float16 takes 3.3 us as 2^16 rows are launched, as 2^18 3.7 (H100).
 FULL, MANY_ROWS = 32, (1 << 16, 1 << 22)
 # Rows of up to so many elements have another choice if there are more than this.
 MAX_OF_SHORTEST, MANY_SHORTEST = 4, 1 << 19
