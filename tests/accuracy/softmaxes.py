@@ -44,6 +44,7 @@ CHOSEN = [
     ((9, 9000), 1, Chosen("split", 2, 1, group=4)),
     ((9, 9001), 1, Chosen("split", 2, 1, group=4)),
     ((70, 100), 1, Chosen("rows", 2, 4)),
+    ((70, 13), 1, Chosen("rows", 2, 2, group=2)),
     ((3, 2000), 1, Chosen("rows", 4, 4)),
     ((3, 8500), 1, Chosen("rows", 4, 16)),
     ((3, 700, 24), 1, Chosen("split", 4, 1, block_k=8)),

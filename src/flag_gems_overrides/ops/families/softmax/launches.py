@@ -227,12 +227,13 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
             raise ValueError("rows of no more elements than one tile only")
         vec = math.gcd(N, VECTOR_BYTES // size)
         block_n = max(power_of_2(N), vec)
-        depth = max(min(elements, block_n) // vec, 1)
+        rows = max(configuration.group, elements // block_n, 1)
+        depth = max(min(elements // rows, block_n) // vec, 1)
         width = block_n // depth
         threads = width // vec
-        if threads > warps * WARP or elements < vec:
+        if threads > warps * WARP or elements < vec * rows:
             raise ValueError("a row is of one program")
-        block_m = warps * WARP // threads * max(elements // block_n, 1)
+        block_m = warps * WARP // threads * rows
         if size == 8 and inputs == 1 and width >= WARP:
             # Computing in float64 costs more than another tile's mask.
             # softmax 32768 x 153: 33.5 us, by 256 columns 35.7 (H100).
