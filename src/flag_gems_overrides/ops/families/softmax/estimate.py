@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a launch of softmax takes: what memory moves, what multiprocessors do, and what programs wait for.
 
+It is the sum of a launch and of each after it, of what one program waits for (loads one after the other, instructions,
+exchanges of warps and of groups), and of what overlaps: bytes of memory with parts of sectors and what is read again,
+instructions, lines that warps load and store, sectors that L2 takes in part, the waits of further waves, and the starts
+of programs.
+
 The constants are fitted to 4400 times of 1130 problems on H100 (torch 2.11, Triton 3.6). What they choose
-among what was timed takes 2.2 % longer than the fastest, of problems that they are not fitted to. Those of
-rows, of starts of programs and of parts of sectors are later and fitted to all problems.
+among what was timed takes 2.2 % longer than the fastest, of problems that they are not fitted to. Those of rows, of
+starts of programs, of parts of sectors and of classes of blocks are later and fitted to all problems, those of classes
+to an H200 too.
 """
 
 from __future__ import annotations
@@ -51,6 +57,8 @@ INSTRUCTIONS = {
 }
 # The same of all other kernels.
 OTHER_INSTRUCTIONS = 12.5
+# The same for an element of a tile of classes (``blocks``) and each statistic of it.
+OF_CLASS = 6.0
 # Share of them that reading an element again adds.
 AGAIN = 0.1
 # Share of them that float64 adds.
@@ -131,6 +139,7 @@ class Work(NamedTuple):
     lines: float  # of memory that a load of a warp touches
     excess: float  # sectors that are moved over what is needed
     stored: float  # sectors of a store of a warp over what is needed
+    classes: float  # elements of the tile of classes that a thread gathers, of each statistic
     launches: int
     late: float  # loads that wait for others' masks
 
@@ -165,7 +174,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
     threads = p.warps * WARP
     kernel, items, registers = type(p).__name__.lower(), 0, getattr(p, "registers", 0)
     rounds, passes, exchanges, group, reads, merged, ahead, launches = 1, 1, 1, 1, 0, 0, False, 1
-    programs, lines, excess, stored, exist, late = 0, 0.0, 1.0, 1.0, 1.0, 0.0
+    programs, lines, excess, stored, exist, late, classes = 0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0
     if isinstance(p, Single):
         items, elements, vec, exchanges = (
             p.programs,
@@ -177,7 +186,9 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
     elif isinstance(p, Rows):
         items, vec = p.programs, p.vec
         elements, exchanges = p.block_m * p.depth * p.width / threads, p.width // vec > WARP
-        lines = _lines(p.width // vec, vec * size, N * size, N * size)
+        access = p.width // vec, vec * size, N * size, N * size
+        lines = _lines(*access)
+        stored = _sectors(*access) if vec > 1 else 1.0
         exist = min(cdiv(N, p.width) / p.depth, 1)
         if _keeps_masks(problem, p):
             late = max(elements / vec * exist * inputs - MAX_MASKED_LOADS, 0.0)
@@ -186,14 +197,18 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         elements, exchanges = p.lanes * p.depth * p.columns / threads, p.lanes * p.columns // vec > WARP and p.lanes > 1
         if p.width:
             kernel, exchanges = "side", False
+            access = p.lanes * p.width // vec, vec * size, N * K * size, p.lanes * K * size
+            lines = _lines(*access)
+            stored = _sectors(*access) if vec > 1 else 1.0
         elif p.columns == K:
             kernel = "whole"
         else:
             # Beyond a row come others of the column's lanes, or of other [N, K].
             beyond = K * size if p.columns <= K else N * K * size
-            access = min(p.columns, K) // vec, vec * size, beyond, K * size
-            lines = _lines(*access)
-            stored = max(_lines(*access, SECTOR_BYTES) * SECTOR_BYTES / (vec * size * WARP), 1.0)
+            side = min(p.columns, WARP * vec)
+            access = vec * size, beyond, K * size, side * size
+            lines = _cut(*access, LINE_BYTES)
+            stored = max(_cut(*access, SECTOR_BYTES) * SECTOR_BYTES / (vec * size * WARP), 1.0)
             excess = _excess(problem, p.columns, limits) if p.columns % K else 1.0
     elif isinstance(p, Split):
         items, programs, vec, group = p.blocks * p.group, p.programs, p.vec, p.group
@@ -215,6 +230,9 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         vec, passes, registers = p.vec, 2, registers or 64
         if isinstance(p, Blocks):
             items, tiles, passes = M, cdiv(N * K, p.step), 1 + p.looped
+            classes = p.rows * p.columns / threads * (3 - inputs)
+            # softmax 51 x 674 x 5 float16, whose classes are in two parts: 4.8 us by 4 warps, by 16 6.3 (H200).
+            exchanges = 1 + (max(p.rows * p.columns // p.block, 1) - 1) * (3 - inputs)
         elif isinstance(p, Interleaved):
             items, tiles, launches = M * p.splits, cdiv(N * K, p.step * p.splits), 2
             exchanges, merged = K, (K - 1) * p.splits
@@ -244,6 +262,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         lines or max(vec * size * WARP / LINE_BYTES, 1.0),
         excess,
         stored,
+        classes,
         launches,
         late,
     )
@@ -264,6 +283,19 @@ def _lines(threads: int, load_bytes: int, stride: int, row_bytes: int, line: int
         together = min(together, row_bytes)
     each = (together + line - math.gcd(stride, line, together)) / line
     return max(rows * min(each, stride / line), 1.0)
+
+
+def _cut(load_bytes: int, stride: int, row_bytes: int, side_bytes: int, line: int) -> float:
+    """The same of threads next to each other as far as their side goes, which ends of rows cut into pieces."""
+    sides = WARP * load_bytes / side_bytes
+    pieces = sides * (side_bytes + row_bytes - math.gcd(side_bytes, row_bytes)) / row_bytes
+    each = (WARP * load_bytes / pieces + line - math.gcd(row_bytes, side_bytes, line)) / line
+    return max(pieces * min(each, stride / line), 1.0)
+
+
+def _sectors(threads: int, load_bytes: int, stride: int, row_bytes: int) -> float:
+    """Sectors of a store of a warp over what is needed, of threads as ``_lines`` has them."""
+    return max(_lines(threads, load_bytes, stride, row_bytes, SECTOR_BYTES) * SECTOR_BYTES / (load_bytes * WARP), 1.0)
 
 
 def _excess(problem: Problem, columns: int, limits: Limits) -> float:
@@ -290,6 +322,7 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     # Instructions of a warp for an item.
     computed = w.elements * INSTRUCTIONS.get(w.kernel, OTHER_INSTRUCTIONS) * (1 + (w.passes - 1) * AGAIN)
     computed *= (1 + OF_FLOAT64 if size == 8 else 1.0) * (OF_GRADIENT if inputs == 2 else 1.0)
+    computed += w.classes * OF_CLASS
     accesses = w.loads * (inputs * w.passes + 1)
     instructions = computed + accesses * OF_ACCESS + (OF_ROWS if K == 1 < N else 0)
     # From an item's first load to its last store.
