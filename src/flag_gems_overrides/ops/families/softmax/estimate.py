@@ -299,7 +299,10 @@ def _cut(load_bytes: int, stride: int, row_bytes: int, side_bytes: int, line: in
 
 
 def _sectors(threads: int, load_bytes: int, stride: int, row_bytes: int) -> float:
-    """Sectors of a store of a warp over what is needed, of threads as ``_lines`` has them."""
+    """Sectors of a store of a warp over what is needed, of threads as ``_lines`` has them, if they store vectors.
+
+    Elements one by one show none: softmax 17292188 x 7 float32 takes 325 us with four to a thread, with two 363 (H100).
+    """
     return max(_lines(threads, load_bytes, stride, row_bytes, SECTOR_BYTES) * SECTOR_BYTES / (load_bytes * WARP), 1.0)
 
 
