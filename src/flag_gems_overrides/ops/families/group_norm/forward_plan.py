@@ -30,6 +30,10 @@ NINES_PER_SM = (1024, 6144)
 # threads have stored their parts. 250000 x 7: 17.3 us, otherwise 11.7; 500 x 5 x 8 in 5 groups: 3.47, otherwise 3.21
 # (H100).
 MIN_SHORT_OF_FLOAT32, MAX_SHORT_OF_FLOAT32 = 1024, 4352
+# Minimum number of groups of a sample for which single elements are those of a thread although they would be loaded as
+# vectors: their weights, no multiple of 16, would not. 40 x 864487 bf16 in 864487 groups: 79 us, 3.5 TB/s; 32 x 856216
+# in 856216 as other rows: 75 us, 2.9 TB/s (H200). Fewer were not timed.
+MIN_SINGLES = 1 << 18
 # Maximum number of vectors of a group of which a program has several.
 MAX_SMALL = 256
 # Maximum number of elements of a thread with several groups, and where vectors span three channels or more, with a
@@ -40,7 +44,10 @@ MAX_OF_SEVERAL, MAX_OF_CHANNELS = 32, 16
 MAX_BYTES_OF_SEVERAL = 32
 # Minimum number of vectors of a chunk, so that neighbouring threads share sectors.
 MIN_LANES = 4
-# Numbers of chunks that a small group is loaded in.
+# Numbers of chunks that a small group is loaded in, beside those of a warp and, of one channel of up to two vectors for
+# each thread of a warp, of half a warp, so that fewer sums are exchanged. Others were not timed.
+# 22006 x 6 x 55 float32 in 6 groups: 21.8 us in four chunks of 16 lanes, in two of 32 26.8; 17990 x 7 x 72 in 7 groups:
+# 26.9 in two of 16 whole vectors, in one of 32 30.6 (H200).
 CHUNKS = (1, 2, 3)
 # Minimum number of elements of a group that is worth more than one program, or a loop.
 MIN_LARGE = 4096
@@ -61,7 +68,8 @@ def _short_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """A thread has whole groups. Single elements that are a multiple of 16 are loaded as vectors anyway."""
     if problem.size > MAX_SHORT or MIN_SHORT_GROUPS_PER_SM * limits.sm_count > problem.M:
         return
-    if problem.size == 1 and problem.M % KNOWN_MULTIPLE == 0:
+    singles = problem.groups % KNOWN_MULTIPLE == 0 or problem.groups < MIN_SINGLES
+    if problem.size == 1 and problem.M % KNOWN_MULTIPLE == 0 and singles:
         return
     least, most = NINES_PER_SM if problem.groups == 1 else (NINES_PER_SM[1], problem.M)
     if problem.size == 9 and least <= problem.M // limits.sm_count < most:
@@ -87,7 +95,11 @@ def _held_rows(problem: Problem, vec: int, limits: Limits) -> Iterator[Configura
     most = MAX_OF_CHANNELS if span(problem, vec) == 3 else MAX_OF_SEVERAL
     if problem.itemsize > 2:
         most = min(most, MAX_BYTES_OF_SEVERAL // problem.itemsize)
-    chunks = {*CHUNKS, cdiv(in_group, WARP)} if vec * problem.itemsize < VECTOR_BYTES else {1}
+    chunks = {1}
+    if problem.N == 1 and in_group <= 2 * WARP:
+        chunks.add(cdiv(in_group, WARP // 2))
+    if vec * problem.itemsize < VECTOR_BYTES:
+        chunks |= {*CHUNKS, cdiv(in_group, WARP)}
     for warps in (1, 2, 4):
         for pieces in sorted(chunks):
             lanes = power_of_2(cdiv(in_group, pieces))
