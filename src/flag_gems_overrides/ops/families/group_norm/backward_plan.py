@@ -82,7 +82,8 @@ def _whole_groups(problem: Problem) -> Iterator[Configuration]:
             groups = fewest * more
             if more > 1 and groups >= 2 * power_of_2(problem.M):
                 break
-            if warps == 8 and groups > 1 and groups * group > MAX_OF_8_WARPS * warps * WARP:
+            many = warps == 8 or min(block_d, block_hw) > 1
+            if many and groups > 1 and groups * group > MAX_OF_8_WARPS * warps * WARP:
                 break
             for at_once in WARPS_OF_TILES:
                 programs_per_sm = min(at_once // warps, MAX_PROGRAMS_OF_TILES)
