@@ -57,6 +57,9 @@ UNALIGNED_REGISTERS = 64
 ELEMENT_BACKWARD = 8.7
 # and of a row.
 ROW_BACKWARD = 32.0
+# More loads of each single element of tiles of sums, as it seems, where channels have several. 16 x 5695 x 5 bf16 in 1
+# group: 13.0 us in such tiles, by programs that hold channels 10.9 (H100).
+SINGLES_OF_SUMS = 1
 # Factor of a tile's instructions where channels have one element of at most 32 bits. 1338920 x 67 bf16: 287 us as
 # tiles, as it lies 315 (H100).
 SINGLES = 0.5
@@ -188,6 +191,8 @@ def _of_sums(problem: Problem, chosen: Sums, warps: int) -> tuple[float, float, 
         loads, elements = loads + rest.loads, elements + rest.elements
         sums += sum_instructions(rest, ROW_BACKWARD)
     each = 2 * loads * LOAD + elements * ELEMENT + chosen.unaligned * 2 * held.loads * LOAD
+    if vec == 1 < chosen.block_hw:
+        each += SINGLES_OF_SUMS * loads * LOAD
     waits = sum_us(held)
     if not chosen.whole:
         blocks = cdiv(problem.N, chosen.block_d)

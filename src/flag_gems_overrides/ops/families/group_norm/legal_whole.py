@@ -98,8 +98,11 @@ def few(problem: Problem, configuration: Configuration, limits: Limits) -> Backw
     channels = problem.groups * problem.N
     check(0 < block_c <= power_of_2(channels), "no lanes for more channels than there are")
     channels_vec = vector(problem) if problem.K > 1 else math.gcd(channels, VECTOR_BYTES // problem.itemsize)
-    # Half as many single elements: of all of them 40 bytes spill (300 x 6 x 51 float16 in 6 groups, sm_90).
-    most = of_few(problem) // (2 if channels_vec == 1 else 1) * threads // (block_c * block_hw)
+    # Half as many single elements: of all of them 40 bytes spill (300 x 6 x 51 float16 in 6 groups, sm_90). A quarter
+    # where groups are shorter than a vector: of half 8 bytes spill (252 x 8 x 3 float16 in 8 groups, Triton 3.6).
+    short = vec == 1 and problem.itemsize == 2 and problem.size * problem.itemsize < VECTOR_BYTES
+    fewer = 1 if channels_vec > 1 else 4 if short else 2
+    most = of_few(problem) // fewer * threads // (block_c * block_hw)
     check(most > 0, "a thread has more elements than registers")
     samples = min(power_of_2_within(most), power_of_2(problem.samples))
     check(problem.M * problem.size + samples * channels * problem.K + groups * block < 2**31, "offsets have 32 bits")
