@@ -83,7 +83,7 @@ def test_few_rows_of_float64_are_shared_by_few_programs(M, N, residual, way):
 
 @pytest.mark.parametrize(
     ("M", "N", "size", "vec", "warps"),
-    [(226634, 5, 4, 2, 4), (32768, 5, 4, 2, 1), (400, 5, 4, 1, 1), (226634, 7, 2, 2, 4), (300000, 6, 2, 4, 4)],
+    [(226634, 5, 4, 2, 1), (32768, 5, 4, 2, 1), (400, 5, 4, 1, 1), (226634, 7, 2, 2, 4), (300000, 6, 2, 4, 4)],
 )
 def test_short_rows_as_they_were_timed(M, N, size, vec, warps):
     p = default(M, N, size, False, H200)
