@@ -30,7 +30,11 @@ from flag_gems_overrides.ops.families.gather.nll_flat import divisor
         ((1, 16, 163840, 2), plan.Flat),
         ((163, 1, 12616, 2), plan.Tile),
         ((1, 8, 2**28 - 2**12, 8), plan.Tile),  # 32 bits do not number these
-        ((3, 10873, 1980, 4), plan.Flat),  # H100: 84.0 us, by a second launch 86.4
+        # H100: 86.4 us, flat 84.0. An H200 would wait for the targets, which each class loads again.
+        ((3, 10873, 1980, 4), plan.Scatter),
+        ((4, 55, 422022, 4), plan.Images),  # H200: 117 us, flat 147
+        ((20057, 9, 3, 2), plan.Fill),  # H200: 3.6 us, flat 4.0
+        ((560712, 1, 1, 4), plan.Short),  # H200: 5.3 us, in tiles 5.6
         ((4, 8, 452240, 2), plan.Tile),  # 19.2 us, flat 21.7
         ((3, 44, 332112, 4), plan.Flat),  # 61.8 us, in tiles of one warp 69.2
         ((1198, 18, 1537, 2), plan.Images),  # 39.4 us, flat 54.7
