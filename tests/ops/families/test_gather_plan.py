@@ -201,16 +201,16 @@ def test_what_is_no_flat_image(problem):
 @pytest.mark.parametrize(
     ("problem", "block", "programs", "prefetch"),
     [
-        ((1358390, 174, 1, 2), 256, 264, True),
-        ((5949, 64, 705, 4), 256, 264, True),
-        ((3011803, 64, 1, 2), 256, 264, True),  # the fewest bytes of a position
+        ((1358390, 174, 1, 2), 256, 528, True),
+        ((5949, 64, 705, 4), 256, 528, True),
+        ((3011803, 64, 1, 2), 256, 528, True),  # the fewest bytes of a position
         ((3011803, 63, 1, 2), 512, 1024, False),
         ((8388608, 16, 1, 2), 512, 1024, False),
         ((2, 1, 33554432, 2), 512, 1024, False),
-        ((800, 24, 2680, 8), 256, 264, True),
-        ((300, 100, 10000, 2), 256, 264, True),
-        ((67585, 160, 1, 4), 256, 264, True),
-        ((67584, 160, 1, 4), 256, 264, False),  # a block to each program
+        ((800, 24, 2680, 8), 256, 528, True),
+        ((300, 100, 10000, 2), 256, 528, True),
+        ((135169, 160, 1, 4), 256, 528, True),
+        ((135168, 160, 1, 4), 256, 528, False),  # a block to each program
     ],
 )
 def test_programs_that_load_targets_before_they_are_wanted(problem, block, programs, prefetch):

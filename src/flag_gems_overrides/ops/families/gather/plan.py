@@ -71,8 +71,10 @@ MANY_FORWARD_BLOCK = 512
 # score of a position is read; from here on, no two positions share a sector, and latency limits, not bytes.
 # 5949 x 64 x 705 float32: 117 us, otherwise 127; 8388608 x 16 bfloat16, below: 133 us, otherwise 124 (H100).
 MIN_PREFETCH_BYTES = 128
-# Such programs: two for each multiprocessor of an H100.
-PREFETCH_PROGRAMS = 264
+# Such programs: four for each multiprocessor. With two, an H200 is no faster than an H100, whose memory is slower.
+# 797 x 21 x 2680 float64, by two: 64 us (H200; torch.compile 54), 67 us (H100); 800 x 24 x 2680 float64 66.6 us, by two
+# 65.3; 300 x 100 x 10000 float16 90.7 us, by two 86.0 (H100).
+PREFETCH_PROGRAMS = 528
 # Configurations of a problem at most.
 MAX_CONFIGURATIONS = 24
 # Warps of a program.
