@@ -29,12 +29,10 @@ MAX_GROUP = 128
 MIN_VEC_OF_GRADIENTS = 4
 # Longest unaligned rows of float32 that are read in parts of vectors; longer ones as vectors and edges, by four
 # programs to a multiprocessor. layer_norm of 168 x 614089: 469 us, element by element 574; 400 x 150001: 282, by groups
-# 261 (H100).
+# 261 (H100); 18 x 8120595: 646 and 904, 3113931: 28.7 and 30.2 (H200).
 MAX_OF_SINGLES = 430000
 # Rows of ``few_odd_rows`` are longer than this, in elements, and at most this many.
 MIN_ODD_SHARED, MAX_ODD_SHARED = 8192, 16
-# Fewest rows that are read as vectors and edges. Fewer were not timed.
-MIN_ROWS_OF_VECTORS = 20
 # Registers of a thread in ``_few_of_float64``. With 128 up to 24 bytes spill.
 REGISTERS_OF_FEW = 168
 
@@ -184,7 +182,7 @@ def _few_of_float64(problem: Problem, limits: Limits) -> bool:
 def vec_of_long(problem: Problem) -> int:
     """Elements of a load of a loop: a whole vector for long unaligned rows of float32, otherwise 1, for loads that
     divide a row."""
-    M, N, _, itemsize, _, residual = problem
+    _, N, _, itemsize, _, residual = problem
     vec = VECTOR_BYTES // itemsize
-    long = itemsize == 4 and not residual and N > MAX_OF_SINGLES and M >= MIN_ROWS_OF_VECTORS
+    long = itemsize == 4 and not residual and N > MAX_OF_SINGLES
     return vec if long and N % vec else 1
