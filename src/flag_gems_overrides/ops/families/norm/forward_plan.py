@@ -171,8 +171,9 @@ def _short_rows(problem: Problem, limits: Limits) -> Configuration | None:
     while vec > 1 and (math.lcm(N, vec) > SHORT_ELEMENTS or math.lcm(N, vec) * WARP * limits.sm_count > M * N):
         vec //= 2
     # Rows that leave L2 are for one warp: a cache line is whole sooner. skip_layer_norm of 12146928 x 7 float16: 192 us
-    # by one, by four 242; 1197831 x 6 float32: 38.0 and 38.5; layer_norm of 96186 x 6 bf16: 4.22 and 4.08 (H100). So are
-    # odd rows of float32 in pairs: layer_norm of 226634 x 5: 6.88 and 7.30 (H200), 153789 x 7: 8.69 and 9.05 (H100).
+    # by one, by four 242; 1197831 x 6 float32: 38.0 and 38.5; layer_norm of 96186 x 6 bf16: 4.22 and 4.08 (H100).
+    # So are odd float32 rows in pairs. layer_norm of 226634 x 5: 6.88 us by one, by four 7.30 (H200); 153789 x 7: 8.69
+    # and 9.05 (H100).
     pairs = itemsize == 4 and N % 2 == 1 and vec > 1 and not problem.residual
     kept = single or itemsize == 8 or (moved <= SINGLE_SHARE_OF_L2 * limits.l2_bytes and not pairs)
     several = kept and limits.sm_count * MIN_ROWS_PER_SM <= M
