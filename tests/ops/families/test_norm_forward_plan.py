@@ -281,7 +281,7 @@ def test_short_odd_rows_hardly_more_than_pipelines_have_a_program_each(M, N, one
 
 @pytest.mark.parametrize(
     ("M", "N", "vec", "rms_vec"),
-    [(168, 614089, 4, 4), (168, 300001, 1, 1), (168, 614090, 4, 2), (100, 614089, 4, 1), (19, 614089, 1, 1)],
+    [(168, 614089, 4, 4), (168, 300001, 1, 1), (168, 614090, 4, 2), (100, 614089, 4, 1), (7, 1000001, 4, 1)],
 )
 def test_loops_over_long_unaligned_rows_of_float32_read_vectors(M, N, vec, rms_vec):
     problem = Problem(M, N, 1, 4, False)
