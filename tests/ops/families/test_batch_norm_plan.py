@@ -193,6 +193,9 @@ TIMED = [
     ((61536, 9, 1, 2, 1), ("groups", 16, 16, 8, 16), 11.6, ("groups", 16, 16, 4, 32), 31.7),
     ((12286, 11, 1, 4, 2), ("groups", 8, 16, 4, 16), 8.0, ("groups", 4, 16, 4, 16, 2), 11.0),
     ((117510, 4, 1, 2, 2), ("groups", 2, 8, 4, 12, 2, False, 3), 8.7, ("groups", 2, 16, 4, 12, 2, False, 3), 11.2),
+    ((1, 10016064, 9, 4, 2), ("channels", 16, 1), 384.7, ("channels", 8, 1), 758.7),
+    ((181, 84866, 8, 4, 2), ("channels", 4, 16, 0, 0, 1, True), 393.1, ("channels", 2, 8), 709.2),
+    ((7969, 18, 139, 4, 2), ("flat", 1, 1, 2, 8, 2, False, 3), 121.8, ("groups", 1, 4, 4, 10, 1, False, 3), 153.7),
 ]
 
 
@@ -202,6 +205,25 @@ def test_what_was_much_faster_is_estimated_to_be_faster(problem, fast, us, slow,
     assert slower_us > us
     of_fast, of_slow = (estimate(problem, Configuration(*each), H100) for each in (fast, slow))
     assert of_fast < of_slow
+
+
+@pytest.mark.parametrize(
+    ("problem", "chosen", "slow"),
+    [
+        ((231847, 5, 1, 2, 1), None, ("groups", 8, 8, 8, 8)),
+        ((1, 1, 120047, 2, 2), ("groups", 1, 4, 1, 20), ("groups", 1, 4, 2, 20)),
+        ((1, 1, 229920, 2, 2), ("groups", 1, 4, 2, 20), ("groups", 1, 4, 4, 10)),
+        ((343, 6139, 20, 4, 1), ("channels", 1, 16), ("channels", 1, 8)),
+        ((7, 16384, 1259, 4, 1), None, ("channels", 1, 16, 1)),
+        ((81, 52645, 15, 2, 1), ("channels", 2, 2, 2), ("channels", 1, 1, 2)),
+    ],
+    ids=str,
+)
+def test_what_was_much_slower_is_not_chosen(problem, chosen, slow):
+    problem = Problem(*problem)
+    planned = plan(problem, H200)
+    assert planned != launch(problem, Configuration(*slow), H200)
+    assert chosen is None or planned == launch(problem, Configuration(*chosen), H200)
 
 
 @pytest.mark.parametrize("limits", [A100, H100, H200, B200], ids=str)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
-from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2, power_of_2_within
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, power_of_2, power_of_2_within
 from .launches import MAX_WARPS, block_of, held
 from .types import TWO_TILES, Configuration, Problem
 
@@ -28,17 +28,26 @@ BYTES_OF_RUNS, ELEMENTS_OF_RUNS = 512, 4096
 HELD_OF_SHORT = 16
 # Elements of several channels: a program may have so many of any runs, and the first of two tiles no more.
 ELEMENTS_OF_TWO_TILES = 1024
+# The first of two tiles of two channels of 16 bits that share sectors, no more.
+# Forward 81 x 52645 x 15 bf16: 151 us, channel by channel 186 (H200).
+ELEMENTS_OF_TWO_CHANNELS = 2048
 # Maximum elements of the first of two tiles of one channel.
 MAX_OF_TWO_TILES = 8192
 # Maximum bytes of loads with which a thread of a gradient does not hold more elements in two tiles than in one. With
 # more of them 456 bytes spill: gradient of 176 x 1058 x 95 bf16.
 BYTES_OF_SHORT_LOADS = 4
 # Forward float32 and float64: minimum warps of programs whose threads hold all elements that they can. 2 warps spill 8
-# bytes: 8 x 25152 x 216 float32.
-MIN_WARPS_OF_WIDE = 4
+# bytes, 8 x 25152 x 216 float32; 8 warps do, 343 x 6139 x 20 float32: 167 us, by 16 warps 144 (H200).
+MIN_WARPS_OF_WIDE = 16
 # Bytes of a row of a program that holds short runs as columns, one of these.
 # 168 x 3479 x 4 float32: 14.7 us, channel by channel 22.6.
 BYTES_OF_RUNS_AS_COLUMNS = (16, 32, 64, 128)
+# The same of gradients of float32 whose runs fill a sector: L2 moves two at a time.
+# 181 x 84866 x 8: 393 us by rows of 128 bytes, 451 of 64, channel by channel 709 (H200).
+BYTES_OF_SECTORS_AS_COLUMNS = (64, 128)
+# Maximum lanes for each element of one channel in a tile with heads and tails, if it is larger than two tiles are.
+# 7 x 16384 x 1259 float32: 530 us by 1.86 lanes, 351 by two tiles (H200).
+MAX_PADDING = 1.5
 # Shares of the elements that a thread can hold: 1, 1 / 2 or 1 / 4. Fewer elements make more warps.
 SHARES = (1, 2, 4)
 # One row: channels of a program of 4 warps, and the fewest of a row. 1 x 11254831 bf16, gradient: 82.8 us, by one warp
@@ -94,13 +103,20 @@ def _runs(problem: Problem, limits: Limits) -> Iterator[Configuration]:
             per_thread *= inputs if channels == 1 and not short else 1
             for warps in _warps(channels * first, per_thread):
                 yield Configuration("channels", channels, warps, TWO_TILES)
+        sharing = channels == 2 and inputs == 1 and size == 2 and B * size < SECTOR_BYTES
+        if hopper and sharing and ELEMENTS_OF_TWO_TILES < channels * first <= ELEMENTS_OF_TWO_CHANNELS:
+            yield Configuration("channels", channels, channels * first // (held(problem) * WARP), TWO_TILES)
         channels *= 2
-    for row in BYTES_OF_RUNS_AS_COLUMNS if hopper and power_of_2(B) == B and B * size <= VECTOR_BYTES else ():
+    as_rows: tuple[int, ...] = BYTES_OF_RUNS_AS_COLUMNS if B * size <= VECTOR_BYTES else ()
+    if B * size == SECTOR_BYTES and size == 4 and inputs == 2 and A * C * B * size > limits.l2_bytes:
+        as_rows = BYTES_OF_SECTORS_AS_COLUMNS
+    for row in as_rows if hopper and power_of_2(B) == B else ():
         as_columns = min(row // (B * size), power_of_2(C))
-        for rows, two in ((power_of_2(A), 0), (power_of_2_within(A), 1)):
+        for rows, two in ((power_of_2(A), 0), (power_of_2_within(A), 1))[: 1 if B * size > VECTOR_BYTES else None]:
             for warps in _warps(as_columns * B * rows, held(problem)):
                 yield Configuration("channels", as_columns, warps, two, padded=True)
-    for warps in _warps(block_of(problem, True), 2 * held(problem)):
+    block = block_of(problem, True)
+    for warps in _warps(block, 2 * held(problem)) if block <= max(MAX_OF_TWO_TILES, MAX_PADDING * A * B) else ():
         yield Configuration("channels", 1, warps, 1)
 
 

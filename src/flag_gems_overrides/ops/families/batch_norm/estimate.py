@@ -6,8 +6,9 @@ waits for its loads and its other warps, one after the other. They overlap in pa
 them adds to that: launches, and exchanges between programs. Constants are fitted at once, to 10831 launches of
 1112 problems (H100), so that those near the fastest are told apart. 280 launches that were not timed, and two gradients
 of columns that L2 does not hold, have assumed times in the fit, so that it does not choose what nobody timed. Those of
-registers, SHARE_OF_L2, BYTES_OF_L2_PER_US and SECOND_TILE_US forward are set, not fitted. With 187 problems left out of
-the fit, what is chosen for them takes 1.035 times as long as the fastest (geometric mean).
+registers, SHARE_OF_L2, BYTES_OF_L2_PER_US and SECOND_TILE_US forward are set, not fitted, and so are STARTS_PER_US and
+EDGES_RUN_US, by times of an H200. With 187 problems left out of the fit, what is chosen for them takes 1.035 times as
+long as the fastest (geometric mean).
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ RUN_SUMS_US = 0.00823
 CHANNELS_US = {1: 2.95, 2: 2.7}
 PROGRAM_US = 0.0177
 THREAD_ELEMENT_US = 0.0132
+# channels: programs that the device starts in a microsecond, about one a clock.
+# Gradient of 1 x 10016064 x 9 float32: 1512 us by 2504016 programs, 759 by half of them, 385 by a quarter (H200).
+STARTS_PER_US = 1650.0
 # channels: microseconds of a program until its loads are there, by the number of inputs.
 LOADS_US = {1: 1.85, 2: 1.11}
 # channels: microseconds of each doubling of warps that add up together, of each doubling of warps, of a second tile.
@@ -97,6 +101,9 @@ TILE_US = 1.65
 STAGED_TILE_US = 0.413
 STAGED_US = 0.766
 EDGES_US = 1.32
+# groups, gradients of 16 and 32 bits: microseconds of a multiprocessor for each tensor of a run with head and tail.
+# 7969 x 18 x 139 float32: 153.7 us, flat 121.8 (H200).
+EDGES_RUN_US = 0.003
 # groups: minimum bytes of a load that cp.async copies, so that a pipeline has it in flight.
 MIN_STAGED_BYTES = 4
 # groups: microseconds of an exchange of sums, less of it by words, more with columns, of each load of parts, of a part.
@@ -181,12 +188,13 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> float:
     waves = math.ceil(waves) if waves < FEW_WAVES else waves + 0.5
     moved = pitch * problem.M * (inputs + 1) + _bytes_of_channels(problem)
     overlap = OVERLAP_OF_WAVE + OVERLAP_OF_WAVES * (1 - 1 / max(waves, 1)) * (1 - 1 / at_once)
-    return CHANNELS_US[inputs] + _overlap(
+    overlapped = _overlap(
         overlap,
         moved * (1 + SHORT_ROW * max(misses * LINE_BYTES / (problem.M * row) - 1, 0)) / limits.sm_count / BYTES_PER_US,
         us * (math.ceil(each) if each < 2 * FEW_WAVES else each + 0.5),
         wait + (waves - 1) * (wait + LOADS_US[inputs]),
     )
+    return CHANNELS_US[inputs] + max(overlapped, tiling.blocks / STARTS_PER_US)
 
 
 def _programs_at_once(tiling: Tiling, inputs: int, per_thread: float, vec: int, words: int, limits: Limits) -> int:
@@ -228,6 +236,8 @@ def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
         of_edges = cdiv(cdiv(problem.M, chosen.group), max(tiling.edges // (2 * tiling.vec), 1))
         us += of_edges * _requests_us(problem, tiling.edges, tiling, 1, units, units, units, loads)
         wait += of_edges * EDGES_US
+        if problem.inputs == 2 and problem.itemsize < 8:
+            us += loads * EDGES_RUN_US * problem.M / chosen.group
     us += GROUP_PROGRAM_US + 2 * _sums_us(problem, tiling, vec)
     turns = cdiv(tiling.blocks * chosen.group, chosen.programs)
     alone = GROUP_WARPS_US[int(tiling.columns)] * math.log2(tiling.warps)

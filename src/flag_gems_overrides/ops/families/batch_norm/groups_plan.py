@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from ...launch.devices import Limits
-from ...launch.sizes import SECTOR_BYTES, WARP, cdiv, power_of_2
+from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import LITTLE_BYTES, MAX_ALONE, MAX_WARPS, elements, has_edges, has_vectors, min_registers, tiles
 from .types import ALONE, Configuration, Problem
 
@@ -53,6 +53,12 @@ MAX_PADDING = 1.32
 # Maximum warps of a multiprocessor that may be halved to double the loads of a thread. With 128 registers 16 bytes
 # spill: gradient of 24 x 18 x 2984 bf16.
 MAX_OF_MORE_LOADS = 28
+# Maximum tiles, of twice as many loads, of a program that has single columns forward.
+# 231847 x 5 bf16, 7 tiles by 8 warps to a multiprocessor: 26.3 us, by 16 warps 15.9 (H200).
+MAX_TILES_OF_SINGLE = 2
+# Programs to a multiprocessor up to which the gradient of one channel has more programs instead of more loads.
+# 1 x 1 x 120047 float16: 6.07 us by a load, by two 6.79; 1 x 1 x 229920 bf16: 6.22 by two, by four 7.18 (H200).
+PROGRAMS_OF_ONE = 1.5
 # Minimum tiles of a program that has twice as many as others, so that fewer programs exchange sums.
 MORE_TILES = 2
 
@@ -60,16 +66,24 @@ MORE_TILES = 2
 def groups_of(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Some may not be legal. None has fewer registers for its loads than those that were compiled without spills."""
     for groups in (_columns if problem.K == 1 else _rows)(groups_by_registers(problem, limits), problem, limits):
-        yield groups
         if groups.tiles == ALONE:
+            yield groups
             for warps in (groups.warps, groups.warps // 2):
                 yield groups._replace(warps=warps)
                 yield groups._replace(warps=warps, loads=max(groups.loads // 2, 1))
             continue
+        few = _has_few_programs(problem, groups, limits)
+        if few and _has_few_programs(problem, groups._replace(loads=groups.loads // 2), limits):
+            groups = groups._replace(loads=groups.loads // 2)
         larger = [groups]
         if problem.K > 1:
             larger.append(groups._replace(warps=2 * groups.warps))
-        if groups.warps_per_sm in range(2 * groups.warps, MAX_OF_MORE_LOADS + 1) and groups.loads <= COLUMNS[0]:
+        if (
+            groups.warps_per_sm in range(2 * groups.warps, MAX_OF_MORE_LOADS + 1)
+            and groups.loads <= COLUMNS[0]
+            and not few
+            and not _has_many_single_columns(problem, groups, limits)
+        ):
             # Twice as many registers for twice as many loads.
             larger.append(groups._replace(loads=2 * groups.loads, warps_per_sm=groups.warps_per_sm // 2))
         for each in larger:
@@ -137,6 +151,21 @@ def _rows(groups: Configuration, problem: Problem, limits: Limits) -> Iterator[C
         # Twice the loads with heads and tails spill 8 bytes (3 x 3 x 8001 float16).
         loads = groups.loads if edges and (short or problem.itemsize < 8 or newest) else 2 * groups.loads
         yield groups._replace(warps=MAX_WARPS, loads=loads, warps_per_sm=MAX_WARPS, tiles=ALONE)
+
+
+def _has_few_programs(problem: Problem, groups: Configuration, limits: Limits) -> bool:
+    """Whether the gradient of one channel has at most PROGRAMS_OF_ONE programs to a multiprocessor."""
+    lanes = groups.loads * groups.warps * WARP * VECTOR_BYTES // problem.itemsize
+    one = problem.N == 1 and problem.inputs == 2
+    return one and PROGRAMS_OF_ONE * limits.sm_count * lanes >= problem.M * problem.K
+
+
+def _has_many_single_columns(problem: Problem, groups: Configuration, limits: Limits) -> bool:
+    """Whether twice as many loads of single columns forward leave a program more than MAX_TILES_OF_SINGLE tiles."""
+    columns = cdiv(problem.N, groups.channels) * groups.channels
+    loads = cdiv(problem.M * columns, limits.sm_count * groups.warps * WARP)
+    single = problem.K == 1 and problem.inputs == 1 and not has_vectors(problem)
+    return single and loads > MAX_TILES_OF_SINGLE * 2 * groups.loads
 
 
 def _has_many_parts(problem: Problem, groups: Configuration, limits: Limits) -> bool:
