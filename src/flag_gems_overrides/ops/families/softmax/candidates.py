@@ -30,6 +30,12 @@ MAX_OF_ROW = {1: 32, 2: 16}
 # The same of short odd rows, of which neighbours in memory should be neighbours in a warp.
 # softmax 8388608 x 15 bf16: 202 us with 4, with 16 334 (H100).
 MAX_OF_SHORT_ROW = 4
+# The same forward, of a tile of which rows leave 3 of 8 loads empty: more elements have fewer shuffles for each row.
+# softmax 9000000 x 9 float16: 119 us with 8, with 4 154 (H200).
+MAX_OF_SPARSE_ROW = 8
+# Short odd rows of which a thread of a gradient of 16 bits has parts, where loads of one leave none empty. Stores of
+# neighbouring lanes then fill sectors. 12150023 x 15 float16: 341 us with 2, with 1 401 (H200).
+ROWS_OF_THREAD = 2
 # The same of programs that share a row, or read it twice, by (bytes of an element, inputs).
 MAX_OF_SHARE = {(2, 1): 64, (2, 2): 32, (4, 1): 32, (4, 2): 32, (8, 1): 16, (8, 2): 16}
 # Registers that a thread may be limited to. More than 80 leave a program of 32 warps none.
@@ -130,14 +136,18 @@ def _rows(problem: Problem) -> Iterator[Configuration]:
     vec = math.gcd(N, VECTOR_BYTES // size)
     block_n = max(power_of_2(N), vec)
     most = MAX_OF_ROW[inputs] // (size // 8 + 1)
-    if vec == 1 and block_n <= WARP:
-        most = min(most, MAX_OF_SHORT_ROW)
+    short = vec == 1 and block_n <= WARP
+    if short:
+        sparse = inputs == 1 and MAX_OF_SPARSE_ROW < N <= block_n * 5 // 8
+        most = min(most, MAX_OF_SPARSE_ROW if sparse else MAX_OF_SHORT_ROW)
     for elements in _powers(vec, max(most, vec)):
         threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
         least, all_rows = max(threads // WARP, 1), power_of_2(cdiv(M * threads, WARP))
         for warps in sorted({least, *(min(max(least, each), all_rows) for each in (2, 4, 8))}):
             if warps <= 32:
                 yield Configuration("rows", elements, warps)
+                if short and size == inputs == 2 and elements == MAX_OF_SHORT_ROW < N:
+                    yield Configuration("rows", elements, warps, group=ROWS_OF_THREAD)
     if size == inputs == 2 and block_n == MAX_WORDS // inputs * 16 * WARP:
         yield Configuration("rows", MAX_WORDS // inputs, 16)  # of which only tiles that exist
 

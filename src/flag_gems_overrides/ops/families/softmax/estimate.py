@@ -145,6 +145,7 @@ class Work(NamedTuple):
     classes: float  # elements of the tile of classes that a thread gathers, of each statistic
     launches: int
     late: float  # loads that wait for others' masks
+    shuffles: float  # of a warp for an item, each of which takes as long as a line
 
 
 def registers_of(problem: Problem, launched: Launched, limits: Limits) -> float:
@@ -179,7 +180,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
     threads = p.warps * WARP
     kernel, items, registers = type(p).__name__.lower(), 0, getattr(p, "registers", 0)
     rounds, passes, exchanges, group, reads, merged, ahead, launches = 1, 1, 1, 1, 0, 0, False, 1
-    programs, lines, excess, stored, exist, late, classes = 0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0
+    programs, lines, excess, stored, exist, late, classes, shuffles = 0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0
     if isinstance(p, Single):
         items, elements, vec, exchanges = (
             p.programs,
@@ -194,6 +195,9 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         access = p.width // vec, vec * size, N * size, N * size
         lines = _lines(*access)
         stored = _sectors(*access) if vec > 1 else 1.0
+        if p.width // vec < WARP:  # a longer row's shuffles are among its instructions
+            # 8388608 x 15 bf16: 174 us with a row to a thread, in 4 lanes, with two rows, in 8 lanes, 199 (H200).
+            shuffles = p.block_m * p.width / (vec * threads) * math.log2(p.width // vec) * (3 - inputs)
         exist = min(cdiv(N, p.width) / p.depth, 1)
         if _keeps_masks(problem, p):
             late = max(elements / vec * exist * inputs - MAX_MASKED_LOADS, 0.0)
@@ -270,6 +274,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         classes,
         launches,
         late,
+        shuffles,
     )
 
 
@@ -360,7 +365,7 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     parts = (
         (read * (1 + again) + M * N * K * size) * slower / (BYTES_PER_US * limits.sm_count),
         turns * w.warps * instructions / ISSUED_PER_US,
-        turns * w.warps * accesses * w.lines / LINES_PER_US,
+        turns * w.warps * (accesses * w.lines + w.shuffles) / LINES_PER_US,
         (waves - 1) * waited - serial,
         M * N * K * size * (w.stored - 1) / (STORED_PER_US * limits.sm_count),
     )
