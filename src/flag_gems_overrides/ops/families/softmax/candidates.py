@@ -33,7 +33,7 @@ MAX_OF_SHORT_ROW = 4
 # The same forward, of a tile of which rows leave 3 of 8 loads empty: more elements have fewer shuffles for each row.
 # softmax 9000000 x 9 float16: 119 us with 8, with 4 154 (H200).
 MAX_OF_SPARSE_ROW = 8
-# Short odd rows of which a thread of a gradient of 16 bits has parts, where loads of one leave none empty. Stores of
+# Short odd rows of which a thread of a gradient of 16 bits has parts, if L2 does not hold them all. Stores of
 # neighbouring lanes then fill sectors. 12150023 x 15 float16: 341 us with 2, with 1 401 (H200).
 ROWS_OF_THREAD = 2
 # The same of programs that share a row, or read it twice, by (bytes of an element, inputs).
@@ -86,7 +86,7 @@ def candidates(problem: Problem, limits: Limits) -> Iterator[tuple[Configuration
     if problem.N == 1:
         each = _single(problem)
     elif problem.K == 1:
-        each = itertools.chain(_rows(problem), _shares_of_rows(problem, limits), _long(problem))
+        each = itertools.chain(_rows(problem, limits), _shares_of_rows(problem, limits), _long(problem))
     else:
         each = itertools.chain(
             _short(problem), _tiles(problem, limits), _loops(problem, limits), _blocks(problem, limits), _long(problem)
@@ -130,7 +130,7 @@ def _single(problem: Problem) -> Iterator[Configuration]:
         yield Configuration("single", elements, max(1, min(4, power_of_2(cdiv(total, elements * WARP)))))
 
 
-def _rows(problem: Problem) -> Iterator[Configuration]:
+def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Rows in one tile, of one or several programs' warps."""
     M, N, _, size, inputs = problem
     vec = math.gcd(N, VECTOR_BYTES // size)
@@ -140,13 +140,15 @@ def _rows(problem: Problem) -> Iterator[Configuration]:
     if short:
         sparse = inputs == 1 and MAX_OF_SPARSE_ROW < N <= block_n * 5 // 8
         most = min(most, MAX_OF_SPARSE_ROW if sparse else MAX_OF_SHORT_ROW)
+    beyond_l2 = M * N * size * (inputs + 1) > limits.l2_bytes
+    in_parts = short and size == inputs == 2 and N > MAX_OF_SHORT_ROW and beyond_l2
     for elements in _powers(vec, max(most, vec)):
         threads = block_n // (max(min(elements, block_n) // vec, 1) * vec)
         least, all_rows = max(threads // WARP, 1), power_of_2(cdiv(M * threads, WARP))
         for warps in sorted({least, *(min(max(least, each), all_rows) for each in (2, 4, 8))}):
             if warps <= 32:
                 yield Configuration("rows", elements, warps)
-                if short and size == inputs == 2 and elements == MAX_OF_SHORT_ROW < N:
+                if in_parts and elements == MAX_OF_SHORT_ROW:
                     yield Configuration("rows", elements, warps, group=ROWS_OF_THREAD)
     if size == inputs == 2 and block_n == MAX_WORDS // inputs * 16 * WARP:
         yield Configuration("rows", MAX_WORDS // inputs, 16)  # of which only tiles that exist

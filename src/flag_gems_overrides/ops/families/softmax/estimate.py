@@ -200,7 +200,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         access = p.width // vec, vec * size, N * size, N * size
         lines = _lines(*access)
         stored = _sectors(*access) if vec > 1 else 1.0
-        if p.width // vec < WARP:  # a longer row's shuffles are among its instructions
+        if N <= WARP:  # a longer row's shuffles are among its instructions
             # 8388608 x 15 bf16: 174 us with a row to a thread, in 4 lanes, with two rows, in 8 lanes, 199 (H200).
             shuffles = p.block_m * p.width / (vec * threads) * math.log2(p.width // vec) * (3 - inputs)
         exist = min(cdiv(N, p.width) / p.depth, 1)
@@ -209,9 +209,10 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
     elif isinstance(p, Short):
         items, vec = p.programs, p.vec
         elements, exchanges = p.lanes * p.depth * p.columns / threads, p.lanes * p.columns // vec > WARP and p.lanes > 1
-        # 82485 x 5 x 2 float32: 4.96 us in two lanes, in four 5.47 (H200).
-        lanes = min(p.lanes, max(WARP * vec // (p.width or p.columns), 1))
-        shuffles = p.lanes * p.columns / threads * math.log2(lanes) * (3 - inputs)
+        if inputs == 1:  # no time of a gradient shows them
+            # 82485 x 5 x 2 float32: 4.96 us in two lanes, in four 5.47 (H200).
+            lanes = min(p.lanes, max(WARP * vec // (p.width or p.columns), 1))
+            shuffles = p.lanes * p.columns / threads * math.log2(lanes) * (3 - inputs)
         if p.width:
             kernel, exchanges = "side", False
             access = p.lanes * p.width // vec, vec * size, N * K * size, p.lanes * K * size
