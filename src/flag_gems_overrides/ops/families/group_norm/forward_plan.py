@@ -46,9 +46,11 @@ MAX_BYTES_OF_SEVERAL = 32
 MIN_LANES = 4
 # Numbers of chunks that a small group is loaded in, beside those of a warp and, of one channel of up to two vectors for
 # each thread of a warp, of half a warp, so that fewer sums are exchanged. Others were not timed.
-# 22006 x 6 x 55 float32 in 6 groups: 21.8 us in four chunks of 16 lanes, in two of 32 26.8; 17990 x 7 x 72 in 7 groups:
-# 26.9 in two of 16 whole vectors, in one of 32 30.6 (H200).
+# 22006 x 6 x 55 float32 in 6 groups: 21.8 us in four chunks of 16 lanes, in two of 32 26.8 (H200).
 CHUNKS = (1, 2, 3)
+# Chunks of a channel of whole vectors that has fewer masked lanes so. 17990 x 7 x 72 float32 in 7 groups: 23.9 us, in
+# two of 16 lanes 26.6, in one 30.6; 9000 x 7 x 144: 23.7, in one 33.0; 36000 x 7 x 72 bf16: 24.3 and 29.7 (H200).
+THIRDS = 3
 # Minimum number of elements of a group that is worth more than one program, or a loop.
 MIN_LARGE = 4096
 
@@ -96,9 +98,13 @@ def _held_rows(problem: Problem, vec: int, limits: Limits) -> Iterator[Configura
     if problem.itemsize > 2:
         most = min(most, MAX_BYTES_OF_SEVERAL // problem.itemsize)
     chunks = {1}
+    whole = vec * problem.itemsize == VECTOR_BYTES
     if problem.N == 1 and in_group <= 2 * WARP:
         chunks.add(cdiv(in_group, WARP // 2))
-    if vec * problem.itemsize < VECTOR_BYTES:
+        if whole and problem.itemsize < 8 and THIRDS * power_of_2(cdiv(in_group, THIRDS)) < power_of_2(in_group):
+            chunks.add(THIRDS)
+            most = max(most, THIRDS * vec)
+    if not whole:
         chunks |= {*CHUNKS, cdiv(in_group, WARP)}
     for warps in (1, 2, 4):
         for pieces in sorted(chunks):
