@@ -10,6 +10,7 @@ from gpus import H200
 from flag_gems_overrides.ops.families.group_norm import layer_norm, prepare
 from flag_gems_overrides.ops.families.group_norm.launches import (
     BackwardFew,
+    BackwardRows,
     BackwardSplit,
     Configuration,
     Problem,
@@ -37,6 +38,23 @@ def test_odd_groups_of_16_bits_are_in_chunks_of_a_warp():
     planned = plan(Problem(2000, 1, 141, 1, 2, 1), H200)
     assert isinstance(planned, Rows)
     assert (planned.warps, planned.chunks) == (planned.groups, 5)
+
+
+@pytest.mark.parametrize(
+    ("M", "size", "itemsize", "lanes"),
+    [(63000, 144, 4, (3, 16)), (125930, 72, 4, (3, 8)), (200000, 36, 4, (3, 4)), (252000, 72, 2, (3, 4))],
+)
+def test_whole_vectors_are_in_three_chunks_with_few_masked_lanes(M, size, itemsize, lanes):
+    planned = plan(Problem(M, 1, size, 7, itemsize, 1), H200)
+    assert isinstance(planned, Rows)
+    assert (planned.chunks, planned.vectors.lanes) == lanes
+
+
+@pytest.mark.parametrize(("samples", "lone"), [(115, True), (2000, False)])
+def test_few_groups_of_float64_each_have_a_program(samples, lone):
+    planned = plan(Problem(8 * samples, 1, 917, 8, 8, 2, True), H200)
+    assert isinstance(planned, BackwardRows)
+    assert (planned.programs == 8 * samples) == lone
 
 
 @pytest.mark.parametrize(
