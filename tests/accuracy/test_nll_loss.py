@@ -144,7 +144,7 @@ def test_more_positions_than_programs_have_at_once(shape, dtype, device, monkeyp
 def prefetch(monkeypatch):
     """Targets are loaded before they are wanted by few programs, which have several blocks."""
     monkeypatch.setattr(plan, "MIN_PREFETCH_BYTES", 0)
-    monkeypatch.setattr(plan, "PREFETCH_PROGRAMS", 3)
+    monkeypatch.setattr(plan, "MAX_FORWARD_PROGRAMS", 3)
     _prepare_forward.cache_clear()
     yield
     _prepare_forward.cache_clear()

@@ -201,21 +201,22 @@ def test_what_is_no_flat_image(problem):
 @pytest.mark.parametrize(
     ("problem", "block", "programs", "prefetch"),
     [
-        ((1358390, 174, 1, 2), 256, 528, True),
-        ((5949, 64, 705, 4), 256, 528, True),
-        ((3011803, 64, 1, 2), 256, 528, True),  # the fewest bytes of a position
+        ((1358390, 174, 1, 2), 256, 264, True),
+        ((5949, 64, 705, 4), 256, 264, True),
+        ((3011803, 64, 1, 2), 256, 264, True),  # the fewest bytes of a position
         ((3011803, 63, 1, 2), 512, 1024, False),
         ((8388608, 16, 1, 2), 512, 1024, False),
         ((2, 1, 33554432, 2), 512, 1024, False),
-        ((800, 24, 2680, 8), 256, 528, True),
-        ((300, 100, 10000, 2), 256, 528, True),
-        ((135169, 160, 1, 4), 256, 528, True),
-        ((135168, 160, 1, 4), 256, 528, False),  # a block to each program
+        ((800, 24, 2680, 8), 256, 264, True),
+        ((300, 100, 10000, 2), 256, 264, True),
+        ((797, 21, 2680, 8), 256, 528, True),  # no multiple of 16: targets one by one
+        ((67585, 160, 1, 4), 256, 264, True),
+        ((67584, 160, 1, 4), 256, 264, False),  # a block to each program
     ],
 )
 def test_programs_that_load_targets_before_they_are_wanted(problem, block, programs, prefetch):
     for reduced in (False, True):
-        assert plan.forward(plan.Problem(*problem), reduced) == (block, programs, plan.WARPS, prefetch)
+        assert plan.forward(plan.Problem(*problem), reduced, H200) == (block, programs, plan.WARPS, prefetch)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def test_programs_that_load_targets_before_they_are_wanted(problem, block, progr
     ],
 )
 def test_few_targets_of_one_program(problem, reduced, expected):
-    assert plan.forward(plan.Problem(*problem), reduced) == (*expected, False)
+    assert plan.forward(plan.Problem(*problem), reduced, H200) == (*expected, False)
 
 
 @pytest.mark.parametrize(
@@ -257,3 +258,15 @@ def test_images_in_memory_are_of_several_warps(problem):
     """3 x 117 x 446783 bfloat16 131 us by one warp, 125 by four (H100)."""
     chosen = plan.choose(plan.Problem(*problem), H200)
     assert (chosen.kernel, chosen.warps) == ("images", 4)
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        ((82573, 1, 1253, 4), ("flat", 1, 8, 4, 1, 4)),  # eight positions to a thread: 459 us, so 351 (H200)
+        ((256, 8, 51345, 4), ("flat", 1, 8, 4, 1, 8)),
+        ((74, 516, 2173, 4), ("images", 1, 4, 16, 4, 0)),  # half as many programs: 133 us, so 116 (H200)
+    ],
+)
+def test_images_in_memory(problem, expected):
+    assert plan.choose(plan.Problem(*problem), H200)[: len(expected)] == expected

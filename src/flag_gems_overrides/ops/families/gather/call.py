@@ -127,7 +127,7 @@ def _prepare_forward(
     accumulator = _accumulator(dtype)
     # PyTorch reduces a single sample, whatever the reduction is.
     reduced = reduction != NONE or len(shape) == 1
-    planned = plan.forward(plan.Problem(N, C, D, dtype.itemsize), reduced)
+    planned = plan.forward(plan.Problem(N, C, D, dtype.itemsize), reduced, devices.limits(device))
     programs = planned.programs
     launch = nll_forward.bind(
         device,

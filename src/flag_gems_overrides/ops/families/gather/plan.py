@@ -71,10 +71,12 @@ MANY_FORWARD_BLOCK = 512
 # score of a position is read; from here on, no two positions share a sector, and latency limits, not bytes.
 # 5949 x 64 x 705 float32: 117 us, otherwise 127; 8388608 x 16 bfloat16, below: 133 us, otherwise 124 (H100).
 MIN_PREFETCH_BYTES = 128
-# Such programs: four for each multiprocessor. With two, an H200 is no faster than an H100, whose memory is slower.
-# 797 x 21 x 2680 float64, by two: 64 us (H200; torch.compile 54), 67 us (H100); 800 x 24 x 2680 float64 66.6 us, by two
-# 65.3; 300 x 100 x 10000 float16 90.7 us, by two 86.0 (H100).
-PREFETCH_PROGRAMS = 528
+# Such programs for each multiprocessor. 800 x 24 x 2680 float64: 50.7 us, by four 51.5; 300 x 100 x 10000 float16: 66.0
+# us, by four 71.3; 5949 x 64 x 705 float32: 88.9 us, by four 95.6 (H200).
+PREFETCH_PER_SM = 2
+# The same for scores of 8 bytes, if positions are no multiple of this. Triton then loads targets one by one, and fewer
+# bytes are on their way. 797 x 21 x 2680 float64: 49.9 us, by two 65.5 (H200).
+PREFETCH_MULTIPLE, PREFETCH_PER_SM_ONE_BY_ONE = 16, 4
 # Configurations of a problem at most.
 MAX_CONFIGURATIONS = 24
 # Warps of a program.
@@ -102,7 +104,7 @@ SHORT_OF_ONE_CLASS = SHORT._replace(warps=8)
 # Vectors, warps and positions of tiles, where programs are as many as TILE wants.
 TILES = ((2, 4, 1024), (1, 4, 1024), (4, 4, 1024), (2, 1, 1024), (1, 1, 1024), (1, 4, 256), (1, 1, 256))
 # Positions of a thread of these, where images are in memory and no whole vectors of float32.
-# 256 x 8 x 51345: 157 us, with four positions 171; 301 x 8 x 48426: 175 us and 189 (H200).
+# 256 x 8 x 51345: 157 us, with four positions 171; 82573 x 1 x 1253, one class: 459 us and 351 (H200).
 MANY_IN_ORDER = 8
 # Vectors and programs of other tiles of images, with all positions.
 TILES_OF_IMAGES = ((1, 4), (2, 4), (4, 4), (2, 16), (4, 16))
@@ -134,12 +136,15 @@ class Forward(NamedTuple):
     prefetch: bool = False
 
 
-def forward(problem: Problem, reduced: bool) -> Forward:
+def forward(problem: Problem, reduced: bool, limits: Limits) -> Forward:
     positions = problem.M * problem.K
     block = max(power_of_2(positions), WARP)
     warps = min(max(block // (2 * WARP), 1), MAX_FORWARD_WARPS)
-    if positions > FORWARD_BLOCK * PREFETCH_PROGRAMS and problem.N * problem.size >= MIN_PREFETCH_BYTES:
-        return Forward(FORWARD_BLOCK, PREFETCH_PROGRAMS, WARPS, True)
+    one_by_one = problem.size == 8 and positions % PREFETCH_MULTIPLE > 0
+    ahead = limits.sm_count * (PREFETCH_PER_SM_ONE_BY_ONE if one_by_one else PREFETCH_PER_SM)
+    ahead = min(ahead, MAX_FORWARD_PROGRAMS)
+    if positions > FORWARD_BLOCK * ahead and problem.N * problem.size >= MIN_PREFETCH_BYTES:
+        return Forward(FORWARD_BLOCK, ahead, WARPS, True)
     alone = FORWARD_ALONE if problem.N * problem.size <= SECTOR_BYTES else FORWARD_ALONE_OF_SECTORS
     if positions > (alone if reduced else FORWARD_BLOCK):
         many = positions > FORWARD_BLOCK * MAX_FORWARD_PROGRAMS
@@ -201,7 +206,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield FLAT._replace(warps=warps, per_sm=per_sm, positions=positions)
     for warps in IN_ORDERS if size > 2 else ():
         yield IN_ORDER._replace(warps=warps)
-        if size == 4 and D % IN_ORDER.positions > 0 and warps >= WARPS and in_memory:
+        if size == 4 and C > 1 and D % IN_ORDER.positions > 0 and warps >= WARPS and in_memory:
             yield IN_ORDER._replace(warps=warps, positions=MANY_IN_ORDER)
     yield from _images(problem, in_memory)
     for vectors in (2, 4):
