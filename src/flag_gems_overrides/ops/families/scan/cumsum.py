@@ -195,9 +195,7 @@ def cumsum_chunk_sums(
     left = tl.minimum(length, where[2] - chunk * length)
     x_ptr += along(chunk * length, K, COLUMNS)
     total = tl.zeros([UNITS, LANES], ACC)
-    # Backwards: L2 still has what the next launch reads first.
-    for back in range(0, length, STEP):
-        first = (length - 1) // STEP * STEP - back
+    for first in range(0, length, STEP):
         tiles = load_tiles(x_ptr + along(first, K, COLUMNS), where, left - first, K, DEPTH, LANES, COLUMNS)
         for v in tl.static_range(DEPTH):
             total += tiles[v].to(CONVERTED).to(ACC)

@@ -160,8 +160,9 @@ SUMMED = 0.65
 # The same of few rows of 8 bytes that L2 does not keep: to read and to add takes as long as all else.
 # 40000003 float64: 351 us in chunks, shared 310; 40000003 int32, a narrower input: 241 us in chunks, shared 290 (H100).
 SUMMED_FROM_MEMORY = 1.0
-# The same of integers in whole vectors: 36178152 int64: 227 us in chunks, shared 239 (H200).
-SUMMED_WHOLE = 0.5
+# The same of one row of integers: 36178152 int64: 227 us in chunks, shared 236; 36178153: 225 and 239; 4 x 10000000,
+# several rows: 245 us in chunks, shared 238 (H200).
+SUMMED_INTEGERS = 0.5
 # Microseconds of each program of a multiprocessor in chunks: both launches begin them.
 # 21 x 10911 int64: 7.54 us by 43 chunks of each row, 6.47 by 22 programs that share it (H100).
 CHUNK_US = 0.06
@@ -279,7 +280,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     # The first launch reads, and adds up.
     again = SUMMED
     if few_from_memory(problem, limits):
-        again = SUMMED_WHOLE if integer and not vector(problem)[1] else SUMMED_FROM_MEMORY
+        again = SUMMED_INTEGERS if integer and M == 1 else SUMMED_FROM_MEMORY
     second = SECOND_LAUNCH_WITH_PDL_US if limits.capability >= (9, 0) else SECOND_LAUNCH_US
     second += CHUNK_US * programs
     second += CHUNK_SUMS_US * found.chunks / (CHUNK_SUMS * found.units) if K > 1 else 0
