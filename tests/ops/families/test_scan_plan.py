@@ -466,6 +466,12 @@ def test_a_tile_more_of_int64_takes_longer_than_warps():
     assert choose(problem, H200)[:5] == ("segments", 2, 64, 3, 8)
 
 
+@pytest.mark.parametrize(("M", "N", "K"), [(3165, 637, 42), (3325, 796, 40)])
+def test_a_warp_goes_along_all_of_many_rows_of_int64(M, N, K):
+    """647 us in segments of all columns, so 370; 665 in segments of 16 columns, so 452 (H200)."""
+    assert choose(Problem(M, N, K, 8, True), H200) == Configuration("units", 2, 64, 8, 1)
+
+
 def test_a_long_row_of_integers_is_in_chunks():
     """36178152 int64: 236 us by programs that share it, so 227; 4 x 10000000 int64: 238 and 245 us (H200)."""
     for length in (36178152, 36178153):

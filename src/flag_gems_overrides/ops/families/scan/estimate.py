@@ -349,7 +349,8 @@ def _bytes(problem: Problem, configuration: Configuration, steps: int, limits: L
     if K == 1 or kernel in ("interleaved", "stacked"):
         return elements_moved * (read + size)
     # Segments of all columns, and a warp that has all of [N, K] at once, of 8 bytes: one program has all of a sector.
-    if lanes >= K and (kernel != "units" or (steps == 1 and elements * WARP >= lanes and size == 8)):
+    at_once = kernel == "units" and steps == 1 and elements * WARP >= lanes and size == 8
+    if lanes >= K and (kernel != "units" or at_once or _goes_along_all(problem, configuration, steps)):
         # Once one row of a thread is read, a sector's other rows are in the cache; each row writes the sector.
         rows = 1 if elements > 1 else depth
         return M * N * (K * read + max(K * size, min(rows * K * size, SECTOR_BYTES)))
@@ -364,6 +365,16 @@ def _bytes(problem: Problem, configuration: Configuration, steps: int, limits: L
         halves = size == 2 and elements * size == VECTOR_BYTES and lanes >= K and K * size % SECTOR_BYTES > 0
         written *= 1 + HALF_SECTORS if halves else 1
     return elements_moved * (_of_pieces(problem, configuration, steps, read, 1) + written)
+
+
+def _goes_along_all(problem: Problem, units: Configuration, steps: int) -> bool:
+    """Whether a warp goes along all of many rows of int64 in vectors. The sectors that two rows share are its own: no
+    other program reads or writes a part. Other types, fewer steps and fewer lanes were not timed.
+    3165 x 637 x 42 int64: 370 us by such warps, in segments of all columns 647: their loads wait for each other, since
+    masks and carries take more predicates than there are (H200)."""
+    whole = units.elements > 1 and units.elements * WARP >= units.lanes >= WARP
+    int64 = problem.integer and problem.size == 8 and problem.narrower == 1
+    return whole and int64 and steps >= DRIFT_STEPS
 
 
 def _of_pieces(problem: Problem, configuration: Configuration, steps: int, size: int, shared: float) -> float:
