@@ -270,3 +270,24 @@ def test_images_in_memory_are_of_several_warps(problem):
 )
 def test_images_in_memory(problem, expected):
     assert plan.choose(plan.Problem(*problem), H200)[: len(expected)] == expected
+
+
+@pytest.mark.parametrize(
+    ("problem", "positions"),
+    [
+        # 4.2 us, one by one 5.4, filled 4.7 (H200).
+        ((16978, 7, 12, 2), 2),
+        ((500, 21, 150, 2), 2),
+        # Little, where it is all the same.
+        ((2262, 3, 20, 2), 1),
+    ],
+)
+def test_short_images_of_16_bits_in_pairs(problem, positions):
+    chosen = plan.choose(plan.Problem(*problem), H200)
+    assert chosen.kernel == "flat"
+    assert chosen.positions == positions
+
+
+def test_short_images_of_many_bytes_are_not_in_pairs():
+    found = plan.configurations(plan.Problem(39485, 7, 42, 2), H200)
+    assert all(each.kernel != "flat" or each.positions == 1 for each in found)

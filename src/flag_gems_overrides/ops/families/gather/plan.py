@@ -115,6 +115,10 @@ FLAT_PAIRS = ((4, 4, 2), (8, 4, 2), (4, 2, 2), (2, 4, 2))
 # Positions at least of an image of such pairs that is no whole sectors: warps write several short images in parts.
 # 39485 x 7 x 42 bfloat16: 29.4 us, filled 21.4 (H100).
 MIN_PAIRED = 256
+# Bytes of the output at most, and more than LITTLE_BYTES, of shorter images in pairs.
+# 17725 x 9 x 12 bfloat16: 4.8 us, one by one 6.5, filled 5.0 (H200);
+# 2000 x 9 x 122 float16: 5.4, one by one 5.7 (H100).
+MAX_SHORT_PAIRED_BYTES = 5 << 20
 # Bytes of the output from which images of 16 bits and whole vectors are no flat ones: tiles store whole vectors.
 # 4 x 8 x 452240 bfloat16: 21.7 us in pairs, in tiles 19.2; 15264 x 3 x 1360 bfloat16: 103.5 and 103.1 (H100).
 MAX_PAIRED_BYTES = 12 << 20
@@ -199,7 +203,8 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         return
     for vectors, per_sm in TILES_OF_IMAGES:
         yield TILE._replace(vectors=vectors, per_sm=per_sm)
-    whole = D * size % SECTOR_BYTES == 0 or D >= MIN_PAIRED
+    short = LITTLE_BYTES < written <= MAX_SHORT_PAIRED_BYTES
+    whole = D * size % SECTOR_BYTES == 0 or D >= MIN_PAIRED or short
     pairs = FLAT_PAIRS if size == 2 and D % 2 == 0 and whole else ()
     tiled = size == 2 and D * size % VECTOR_BYTES == 0 and written >= MAX_PAIRED_BYTES
     for warps, per_sm, positions in (*FLATS, *pairs) if C > 1 and not tiled else ():
