@@ -23,6 +23,9 @@ ROWS_OF_PARTS = 1024
 # Bytes of neighbouring runs that a program has at most, and elements.
 # Gradient of 445 x 29 x 2 bf16: 6.0 us by 4096 elements, by twice as many 8.9.
 BYTES_OF_RUNS, ELEMENTS_OF_RUNS = 512, 4096
+# Gradients of float64 have half as many elements, but at least this number of runs: few programs of 16 warps run.
+# 77 x 14069 x 6: 78.2 us by 8 runs and 16 warps, 61.2 by 4 runs and 8 warps (H200).
+MIN_RUNS_OF_FLOAT64 = 2
 # Maximum elements of a thread that has parts of several channels. 7 x 3000000 x 4 bf16: 154 us by 16, 173 by 32;
 # gradient of 3 x 700000 x 11 bf16: 75.7 and 92.9 (H100).
 HELD_OF_SHORT = 16
@@ -91,7 +94,10 @@ def _runs(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     A, C, B, size, inputs = problem
     whole, first = power_of_2(A * B), power_of_2_within(A * B)
     hopper, short = limits.capability[0] == 9, math.gcd(B, VECTOR_BYTES // size) * size <= BYTES_OF_SHORT_LOADS
-    most = max(min(BYTES_OF_RUNS // (B * size), ELEMENTS_OF_RUNS // whole), ELEMENTS_OF_TWO_TILES // whole, 1)
+    runs = ELEMENTS_OF_RUNS // whole
+    if size == 8 and inputs == 2:
+        runs = min(runs, max(runs // 2, MIN_RUNS_OF_FLOAT64))
+    most = max(min(BYTES_OF_RUNS // (B * size), runs), ELEMENTS_OF_TWO_TILES // whole, 1)
     channels, most = 1, min(most, power_of_2(C))
     while channels <= most:
         per_thread = held(problem) if channels == 1 else min(held(problem), HELD_OF_SHORT)
