@@ -265,6 +265,7 @@ def test_images_in_memory_are_of_several_warps(problem):
     [
         ((82573, 1, 1253, 4), ("flat", 1, 8, 4, 1, 4)),  # eight positions to a thread: 459 us, so 351 (H200)
         ((256, 8, 51345, 4), ("flat", 1, 8, 4, 1, 8)),
+        ((1147, 33, 411, 4), ("flat", 1, 8, 4, 1, 4)),
         ((74, 516, 2173, 4), ("images", 1, 4, 16, 4, 0)),  # half as many programs: 133 us, so 116 (H200)
     ],
 )

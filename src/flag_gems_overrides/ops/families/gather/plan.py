@@ -103,8 +103,9 @@ SHORTS = ((2, 4), (4, 4), (1, 4), (4, 2), (4, 8))
 SHORT_OF_ONE_CLASS = SHORT._replace(warps=8)
 # Vectors, warps and positions of tiles, where programs are as many as TILE wants.
 TILES = ((2, 4, 1024), (1, 4, 1024), (4, 4, 1024), (2, 1, 1024), (1, 1, 1024), (1, 4, 256), (1, 1, 256))
-# Positions of a thread of these, where images are in memory and no whole vectors of float32.
-# 256 x 8 x 51345: 157 us, with four positions 171; 82573 x 1 x 1253, one class: 459 us and 351 (H200).
+# Positions of a thread of these, where images are in memory, no whole vectors of float32, and as long as a program's
+# positions. 256 x 8 x 51345: 157 us, with four positions 171; 1147 x 33 x 411: 48.3 and 33.7, 82573 x 1 x 1253: 459 and
+# 351 (H200).
 MANY_IN_ORDER = 8
 # Vectors and programs of other tiles of images, with all positions.
 TILES_OF_IMAGES = ((1, 4), (2, 4), (4, 4), (2, 16), (4, 16))
@@ -211,7 +212,8 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield FLAT._replace(warps=warps, per_sm=per_sm, positions=positions)
     for warps in IN_ORDERS if size > 2 else ():
         yield IN_ORDER._replace(warps=warps)
-        if size == 4 and C > 1 and D % IN_ORDER.positions > 0 and warps >= WARPS and in_memory:
+        long = warps >= WARPS and D >= MANY_IN_ORDER * WARP * warps
+        if size == 4 and D % IN_ORDER.positions > 0 and long and in_memory:
             yield IN_ORDER._replace(warps=warps, positions=MANY_IN_ORDER)
     yield from _images(problem, in_memory)
     for vectors in (2, 4):
