@@ -75,7 +75,7 @@ def test_a_step_is_tuned_beside_what_the_table_has(pretended_gpu, monkeypatch, t
 
 
 @pytest.mark.parametrize(
-    ("step", "complaint"),
+    ("step", "message"),
     [
         ("training", "training: not of the form MODULE:FUNCTION, such as train:step"),
         ("no_module_is_this:step", "no_module_is_this:step: ModuleNotFoundError: No module named 'no_module_is_this'"),
@@ -83,9 +83,9 @@ def test_a_step_is_tuned_beside_what_the_table_has(pretended_gpu, monkeypatch, t
         ("json:loads", "json:loads: TypeError: loads() missing 1 required positional argument: 's'"),
     ],
 )
-def test_a_step_that_does_not_run_is_refused(pretended_gpu, tmp_path, step, complaint):
+def test_a_step_that_does_not_run_is_refused(pretended_gpu, tmp_path, step, message):
     ran = CliRunner().invoke(app, ["tune", "--step", step])
-    assert (ran.exit_code, complaint in " ".join(ran.output.split())) == (2, True), ran.output
+    assert (ran.exit_code, message in " ".join(ran.output.split())) == (2, True), ran.output
     assert list(tmp_path.glob("*.jsonl")) == []
 
 

@@ -3,18 +3,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+import scripts
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
-_spec = importlib.util.spec_from_file_location("beside_amax", ROOT / "benchmark/beside_amax.py")
-assert _spec is not None
-assert _spec.loader is not None
-beside_amax = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(beside_amax)
+beside_amax = scripts.load("beside_amax")
 
 
 @pytest.mark.parametrize("dim", [0, 1])

@@ -3,18 +3,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+import scripts
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
-_spec = importlib.util.spec_from_file_location("partial_sums", ROOT / "benchmark/partial_sums.py")
-assert _spec is not None
-assert _spec.loader is not None
-partial_sums = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(partial_sums)
+partial_sums = scripts.load("partial_sums")
 
 
 @pytest.mark.parametrize(("M", "N"), [(1, 1024), (37, 1024), (9, 4096)])

@@ -11,6 +11,7 @@ from flag_gems_overrides.cli import _options, _tuning
 from flag_gems_overrides.cli._options import say
 from flag_gems_overrides.errors import UserError
 from flag_gems_overrides.perf.cases import Shapes
+from flag_gems_overrides.perf.steps import check_name
 from flag_gems_overrides.words import many
 
 _MAX_CHANGES_SHOWN = 10
@@ -33,6 +34,8 @@ def tune(
 
     The coarse grid comes first. With --step only what that function calls is measured, and joins the rows that the
     table has. Ctrl-C writes what is done; the same command goes on from the journal."""
+    if step is not None:
+        check_name(step)
     what = f"--seed {seed}" if step is None else f"--step {step}"
     session = _tuning.Session(families, f"tune {what}", seconds)
     from flag_gems_overrides.ops.plans.table import TableError
@@ -81,8 +84,6 @@ def _points_of_step(name: str, families: list[Any]) -> list[list[Any]]:
 
     try:
         found = problems_of(steps.load(name))
-    except UserError:
-        raise
     except Exception as error:
         raise UserError(f"{name}: {type(error).__name__}: {error}") from error
     lists = [points(family, found.get(family.name, ())) for family in families]

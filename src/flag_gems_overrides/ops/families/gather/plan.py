@@ -212,7 +212,7 @@ def _candidates(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         yield FLAT._replace(warps=warps, per_sm=per_sm, positions=positions)
     for warps in IN_ORDERS if size > 2 else ():
         yield IN_ORDER._replace(warps=warps)
-        long = warps >= WARPS and D >= MANY_IN_ORDER * WARP * warps
+        long = warps >= WARPS and MANY_IN_ORDER * WARP * warps <= D
         if size == 4 and D % IN_ORDER.positions > 0 and long and in_memory:
             yield IN_ORDER._replace(warps=warps, positions=MANY_IN_ORDER)
     yield from _images(problem, in_memory)
