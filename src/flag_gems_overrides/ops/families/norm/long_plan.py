@@ -39,85 +39,105 @@ REGISTERS_OF_FEW = 168
 
 def splits(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Several programs to a row: the legal ones, the best first."""
-    M, N, _, itemsize, backward, _ = problem
+    _, N, _, itemsize, backward, _ = problem
     if itemsize == 8:
         return
     vec = VECTOR_BYTES // itemsize
     found: list[tuple[Split, Configuration]] = []
     for max_group, warps, chunks, registers in slices(itemsize, N % vec != 0, backward, limits):
-        if problem.residual and itemsize == 2 and registers == 128:
-            # With 128 registers 8 bytes spill. skip_layer_norm of 69048 bf16: 5.9 us with 152, 6.0 with 128;
-            # 32 x 369824: 51.0 and 50.1 (H100).
-            registers = 152
-        if problem.residual and itemsize == 4:
-            # The residual takes registers. With those of x alone 16 bytes of 30 x 262144 spill, and 136 of
-            # 486 x 399817, where x takes all.
-            if registers == 255:
-                continue
-            registers = min(registers + 64, 255)
+        if problem.residual and itemsize == 4 and registers == 255:
+            continue  # x takes them all: with those 136 bytes of 486 x 399817 spill
+        registers = _with_residual(problem, registers)
         configuration = Configuration("split", warps, vec, stages=4, chunks=chunks, registers=registers)
         launched = launch_or_none(problem, configuration, limits)
-        if isinstance(launched, Split) and launched.group <= min(max_group, MAX_GROUP):
-            if backward and launched.vec < MIN_VEC_OF_GRADIENTS:
-                continue
-            too_many = limits.capability[0] == 9 and itemsize == 2 and launched.group > MAX_GROUP_IN_TURN
-            if too_many and _in_turn(problem, launched):
-                # layer_norm of 108 x 524288 bf16: 242 us by groups of 128 programs, read twice in a loop 208; of
-                # 59 x 524288 float32: 190 and 221 (H100).
-                continue
-            if vec_of_long(problem) > launched.vec and not backward:
-                # In pairs with a pipeline 304 bytes of 20 x 614090 float32 spill (Triton 3.6).
-                continue
-            # Unaligned rows of 16 bits that take several iterations, and do not fit groups of one warp, are read twice
-            # in a loop. 40 x 262117 bf16: 36.8 us, by groups 46.0; 600 x 80001 bf16, which does fit: 133 and 102
-            # (H100).
-            in_turn = launched.programs // launched.group < M
-            unaligned = itemsize == 2 and N % vec != 0 and not backward and not problem.residual
-            if in_turn and warps > 1 and not found and unaligned:
-                continue
-            once = M * launched.group <= launched.programs
-            if itemsize == 2 and not backward and chunks > 2 and 2 * M * launched.group <= limits.sm_count:
-                # More multiprocessors have half as much each. 3 x 60175 bf16 with a residual: 6.19 us by 90 programs,
-                # 6.77 by 45; 53247 bf16: 6.01 and 6.56 (H100).
-                configuration = configuration._replace(chunks=chunks // 2)
-            elif warps == 1 and chunks > 4 and not backward and 2 * launched.group <= WARP and once:
-                # So do more programs of one warp that polls all words of a group at once. 5 x 13798 float32: 5.24 us by
-                # groups of 27, of 14 5.70; 19 x 32768 bf16: 6.26 by 32 and 6.52; 18 x 24888 float32: 6.43 by 49, by 25
-                # 6.31 (H100).
-                more = configuration._replace(chunks=chunks // 2)
-                shared = launch_or_none(problem, more, limits)
-                if isinstance(shared, Split) and M * shared.group <= shared.programs:
-                    launched, configuration = shared, more
-            # Elsewhere than on sm_90 8 chunks by one warp spill 16 to 48 bytes (52 x 31752 float16, Triton 3.6).
-            long = limits.capability[0] == 9 and (warps == 1 or (problem.residual and configuration.chunks > 2))
-            if (long or itemsize == 4 or (problem.residual and warps == 1)) and not backward and once:
-                # A group with one row needs no pipeline. 4 x 362985 float32: 12.6 us, with a pipeline 15.1; 52 x 31752
-                # bf16: 8.02 and 8.53; of two chunks 53247 bf16: 6.52 and 6.01 (H100). Of sums by one warp 8 bytes spill
-                # with it (7 x 32768 float16).
-                configuration = configuration._replace(stages=1)
-            found.append((launched, configuration))
-    # The order, for 16 bits; of float32 and gradients only 3 was timed:
-    # 1. Wide loads first. Unaligned rows of few groups are loaded in parts of vectors. 200 x 150001 bf16: 180 us by
-    # groups of 74 programs, 89 by groups of 37.
-    # 2. One warp to a program last, for unaligned rows that take less than two iterations. 40 x 60001 bf16: 14.9 us by
-    # one warp, 13.0 by four; 88 x 85975 float16, more iterations: 23.7 and 26.2 (H100).
-    # 3. Small groups first, of several warps with several iterations, each of which is a wait. 88 x 85975 float16:
-    # 38.8 us by groups of 42 programs, 24.7 by groups of 21 (H100). Of unaligned float32 and of gradients the fewest
-    # iterations first. 1218 x 173230, 153 iterations by groups of 25 and 43: 724 and 801 us, 305 iterations 1157;
-    # 542 x 104665 with a residual: 306 us, by 140 of 264 programs 504; gradients of 2100 x 95760 float16 by groups of
-    # 24 and 47: 511 and 563 (H100).
+        if not isinstance(launched, Split) or launched.group > min(max_group, MAX_GROUP):
+            continue
+        if not _loop_is_faster(problem, launched, not found, limits):
+            found.append(_for_few_rows(problem, launched, configuration, limits))
+    yield from (configuration for _, configuration in sorted(found, key=lambda each: _order(problem, each[0], limits)))
 
-    def first(each: tuple[Split, Configuration]) -> tuple[int, bool, int, int]:
-        split = each[0]
-        of_16_bits = itemsize == 2 and not backward
-        in_turn = _in_turn(problem, split) if backward else split.warps > 1 and split.programs // split.group < M
-        few = of_16_bits and N % vec != 0 and split.warps == 1 and M * split.group < 2 * split.programs
-        timed = of_16_bits or (limits.capability[0] == 9 and (backward or N % vec != 0))
-        if not in_turn or not timed:
-            return -split.vec, few, 0, 0
-        return -split.vec, few, 0 if of_16_bits else cdiv(M, split.programs // split.group), split.group
 
-    yield from (configuration for _, configuration in sorted(found, key=first))
+def _with_residual(problem: Problem, registers: int) -> int:
+    """Registers of a thread, more if there is a residual."""
+    if problem.residual and problem.itemsize == 2 and registers == 128:
+        # With 128 registers 8 bytes spill. skip_layer_norm of 69048 bf16: 5.9 us with 152, 6.0 with 128;
+        # 32 x 369824: 51.0 and 50.1 (H100).
+        return 152
+    if problem.residual and problem.itemsize == 4:
+        return min(registers + 64, 255)  # with those of x alone 16 bytes of 30 x 262144 spill
+    return registers
+
+
+def _loop_is_faster(problem: Problem, split: Split, first: bool, limits: Limits) -> bool:
+    """Whether rows are rather read in a loop. first: there is no other way to split them before this one."""
+    M, N, _, itemsize, backward, _ = problem
+    if backward and split.vec < MIN_VEC_OF_GRADIENTS:
+        return True
+    if limits.capability[0] == 9 and itemsize == 2 and split.group > MAX_GROUP_IN_TURN and _in_turn(problem, split):
+        # layer_norm of 108 x 524288 bf16: 242 us by groups of 128 programs, read twice in a loop 208; of
+        # 59 x 524288 float32: 190 and 221 (H100).
+        return True
+    if vec_of_long(problem) > split.vec and not backward:
+        return True  # in pairs with a pipeline 304 bytes of 20 x 614090 float32 spill (Triton 3.6)
+    # Unaligned rows of 16 bits that take several iterations, and do not fit groups of one warp, are read twice in a
+    # loop. 40 x 262117 bf16: 36.8 us, by groups 46.0; 600 x 80001 bf16, which does fit: 133 and 102 (H100).
+    unaligned = itemsize == 2 and N % (VECTOR_BYTES // itemsize) != 0 and not backward and not problem.residual
+    return unaligned and first and split.warps > 1 and split.programs // split.group < M
+
+
+def _for_few_rows(
+    problem: Problem, split: Split, configuration: Configuration, limits: Limits
+) -> tuple[Split, Configuration]:
+    """More programs to a row, and no pipeline, where groups have one row each."""
+    M, _, _, itemsize, backward, residual = problem
+    if backward:
+        return split, configuration
+    once = M * split.group <= split.programs
+    if itemsize == 2 and configuration.chunks > 2 and 2 * M * split.group <= limits.sm_count:
+        # More multiprocessors have half as much each. 3 x 60175 bf16 with a residual: 6.19 us by 90 programs,
+        # 6.77 by 45; 53247 bf16: 6.01 and 6.56 (H100).
+        configuration = configuration._replace(chunks=configuration.chunks // 2)
+    elif configuration.warps == 1 and configuration.chunks > 4 and 2 * split.group <= WARP and once:
+        # So do more programs of one warp that polls all words of a group at once. 5 x 13798 float32: 5.24 us by
+        # groups of 27, of 14 5.70; 19 x 32768 bf16: 6.26 by 32 and 6.52; 18 x 24888 float32: 6.43 by 49, by 25
+        # 6.31 (H100).
+        more = configuration._replace(chunks=configuration.chunks // 2)
+        shared = launch_or_none(problem, more, limits)
+        if isinstance(shared, Split) and M * shared.group <= shared.programs:
+            split, configuration = shared, more
+    # Elsewhere than on sm_90 8 chunks by one warp spill 16 to 48 bytes (52 x 31752 float16, Triton 3.6).
+    one_warp = configuration.warps == 1
+    long = limits.capability[0] == 9 and (one_warp or (residual and configuration.chunks > 2))
+    if once and (long or itemsize == 4 or (residual and one_warp)):
+        # A group with one row needs no pipeline. 4 x 362985 float32: 12.6 us, with a pipeline 15.1; 52 x 31752
+        # bf16: 8.02 and 8.53; of two chunks 53247 bf16: 6.52 and 6.01 (H100). Of sums by one warp 8 bytes spill
+        # with it (7 x 32768 float16).
+        configuration = configuration._replace(stages=1)
+    return split, configuration
+
+
+def _order(problem: Problem, split: Split, limits: Limits) -> tuple[int, bool, int, int]:
+    """The less, the better. For 16 bits; of float32 and gradients only 3 was timed.
+
+    1. Wide loads first. Unaligned rows of few groups are loaded in parts of vectors. 200 x 150001 bf16: 180 us by
+    groups of 74 programs, 89 by groups of 37.
+    2. One warp to a program last, for unaligned rows that take less than two iterations. 40 x 60001 bf16: 14.9 us by
+    one warp, 13.0 by four; 88 x 85975 float16, more iterations: 23.7 and 26.2 (H100).
+    3. Small groups first, of several warps with several iterations, each of which is a wait. 88 x 85975 float16:
+    38.8 us by groups of 42 programs, 24.7 by groups of 21 (H100). Of unaligned float32 and of gradients the fewest
+    iterations first. 1218 x 173230, 153 iterations by groups of 25 and 43: 724 and 801 us, 305 iterations 1157;
+    542 x 104665 with a residual: 306 us, by 140 of 264 programs 504; gradients of 2100 x 95760 float16 by groups of
+    24 and 47: 511 and 563 (H100).
+    """
+    M, N, _, itemsize, backward, _ = problem
+    unaligned = N % (VECTOR_BYTES // itemsize) != 0
+    of_16_bits = itemsize == 2 and not backward
+    in_turn = _in_turn(problem, split) if backward else split.warps > 1 and split.programs // split.group < M
+    few = of_16_bits and unaligned and split.warps == 1 and M * split.group < 2 * split.programs
+    timed = of_16_bits or (limits.capability[0] == 9 and (backward or unaligned))
+    if not in_turn or not timed:
+        return -split.vec, few, 0, 0
+    return -split.vec, few, 0 if of_16_bits else cdiv(M, split.programs // split.group), split.group
 
 
 def _in_turn(problem: Problem, split: Split) -> bool:
