@@ -135,7 +135,8 @@ def test_what_the_compiler_asks_for(M, N, K, size, inputs, limits):
         assert p.step * p.depth < 2**31
         return
     shape = (p.block_m, p.width) if isinstance(p, Rows) else (p.lanes, p.depth, p.block_k)
-    assert size == 8 or p.depth == power_of_2(p.depth)
+    tiles = size == 8 or (size == inputs == 2 and isinstance(p, Rows) and p.block_m == 1)
+    assert tiles or p.depth == power_of_2(p.depth)
     assert all(side == power_of_2(side) for side in shape)
     assert (N if K == 1 else K) % p.vec == 0 or p.unaligned
     if isinstance(p, Split):
@@ -236,6 +237,7 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
         elif isinstance(p, Rows):
             ways.add(("rows", p.block_m > 1, p.depth > 1))
             ways |= {"tiles"} if p.depth & (p.depth - 1) else set()
+            ways |= {"pairs"} if p.registers else set()
         else:
             ways.add((p.contiguous, p.unaligned, p.group > 1, p.looped))
             several = p.group > 1 and p.programs // p.group < p.blocks
@@ -254,5 +256,5 @@ def test_the_accuracy_tests_take_every_way(size, inputs):
     expected |= {("Blocks", True, False), ("Blocks", False, False), "blocks ahead"}
     expected |= {(False, False, True, False), (True, False, False, True), (True, True, False, True)}
     if (size, inputs) == (2, 2):
-        expected.add("tiles")
+        expected |= {"tiles", "pairs"}
     assert expected <= ways, expected - ways

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from ...launch.products import product
 from ...launch.workspace import encode, publish
 from .backward import collect_sum, gradient, read_tiles, summand, write_tiles
 from .group import clear_last, clear_own, group_position, group_workspace
@@ -34,28 +35,50 @@ def softmax_backward_single(g_ptr, y_ptr, dx_ptr, M, LOG: tl.constexpr, BLOCK: t
 
 
 @triton.jit
+def held_summand(g, y, exists, dtype: tl.constexpr, LOG: tl.constexpr, COMPUTE: tl.constexpr):
+    """``summand`` of what ``pack`` gave. Of 16 bits only pairs are held: numbers are made of them here, and once more
+    for the gradient. The compiler would keep those made here, but it does not know that ``tl.where`` changes nothing:
+    both are 0 where they do not exist.
+
+    Two programs of 16 warps then fit where one did. log_softmax 4096 x 12672 float16: 76.8 us, by one 95.6 (H200).
+    """
+    if dtype.primitive_bitwidth == 16:
+        term = unpack(tl.where(exists, g, y), dtype, COMPUTE)
+        return term if LOG else product(term, unpack(tl.where(exists, y, g), dtype, COMPUTE))
+    else:
+        return summand(g.to(COMPUTE), y.to(COMPUTE), exists, LOG)
+
+
+@triton.jit
+def held_gradient(g, y, row_sum, dtype: tl.constexpr, LOG: tl.constexpr, COMPUTE: tl.constexpr):
+    return gradient(unpack(g, dtype, COMPUTE), unpack(y, dtype, COMPUTE), row_sum, LOG)
+
+
+@triton.jit
 def row_in_tiles(
     g_ptr, y_ptr, dx_ptr, offset, N, LOG: tl.constexpr, DEPTH: tl.constexpr, WIDTH: tl.constexpr, COMPUTE: tl.constexpr
 ):
-    """A row in DEPTH tiles, no power of two, of which only the last has columns that do not exist."""
-    column = tl.arange(0, WIDTH)
+    """A row of 16 bits in DEPTH tiles, of which only the last has columns that do not exist."""
+    column = tl.arange(0, WIDTH)[None, None, :]
     offsets = offset + column
-    # Always, but the compiler does not know it: y is in the sum of log_softmax too, as ``summand`` says.
-    exists = column < N
+    # Always, but the compiler does not know it, as ``held_summand`` says.
+    exists = tl.arange(0, WIDTH // 2)[None, None, :] * 2 < N
     last = column < N - (DEPTH - 1) * WIDTH
+    dtype: tl.constexpr = g_ptr.dtype.element_ty
     g = ()
     y = ()
     for i in tl.static_range(DEPTH):
-        mask = exists if i < DEPTH - 1 else last
-        g = g + (tl.load(g_ptr + i * WIDTH + offsets, mask=mask, other=0.0).to(COMPUTE),)
-        y = y + (tl.load(y_ptr + i * WIDTH + offsets, mask=mask, other=0.0).to(COMPUTE),)
-    sums = summand(g[0], y[0], exists, LOG)
+        mask = column >= 0 if i < DEPTH - 1 else last
+        g = g + (pack(tl.load(g_ptr + i * WIDTH + offsets, mask=mask, other=0.0)),)
+        y = y + (pack(tl.load(y_ptr + i * WIDTH + offsets, mask=mask, other=0.0)),)
+    sums = held_summand(g[0], y[0], exists, dtype, LOG, COMPUTE)
     for i in tl.static_range(1, DEPTH):
-        sums += summand(g[i], y[i], exists, LOG)
-    row_sum = tl.sum(sums, 0)
+        sums += held_summand(g[i], y[i], exists, dtype, LOG, COMPUTE)
+    row_sum = tl.sum(sums)
     for i in tl.static_range(DEPTH):
-        mask = exists if i < DEPTH - 1 else last
-        tl.store(dx_ptr + i * WIDTH + offsets, gradient(g[i], y[i], row_sum, LOG), mask=mask)
+        mask = column >= 0 if i < DEPTH - 1 else last
+        dx = held_gradient(g[i], y[i], row_sum, dtype, LOG, COMPUTE)
+        tl.store(dx_ptr + i * WIDTH + offsets, dx, mask=mask)
 
 
 @entry()
@@ -71,15 +94,16 @@ def softmax_backward_rows(
     BLOCK_M: tl.constexpr,
     DEPTH: tl.constexpr,
     WIDTH: tl.constexpr,
+    PACKED: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
-    """BLOCK_M whole rows in a tile of DEPTH * WIDTH columns.
+    """BLOCK_M whole rows in a tile of DEPTH * WIDTH columns. PACKED: one row of 16 bits, in DEPTH tiles.
 
     g_ptr, y_ptr, dx_ptr: [M, N]
     """
     N = N // VEC * VEC  # N itself, but the compiler now sees that VEC divides it
     first = tl.program_id(0).to(tl.int64) * BLOCK_M
-    if DEPTH & (DEPTH - 1):
+    if PACKED:
         tl.static_assert(BLOCK_M == 1, "one row")
         row_in_tiles(g_ptr, y_ptr, dx_ptr, first * N, N, LOG, DEPTH, WIDTH, COMPUTE)
     else:
@@ -113,18 +137,22 @@ def softmax_backward_unaligned_rows(
     g_ptr, y_ptr, dx_ptr: [M, N]
     """
     n, k, offsets = row_tile(LANES, DEPTH, VEC)
+    dtype: tl.constexpr = g_ptr.dtype.element_ty
     for row in range(tl.program_id(0), M, tl.num_programs(0)):
         start, length = row_share(row, 0, 1, N, VEC, True)
         mask = row_mask(n, k, length, False)
-        g = tl.load(g_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
-        y = tl.load(y_ptr + start + offsets, mask=mask, other=0.0).to(COMPUTE)
+        g = pack(tl.load(g_ptr + start + offsets, mask=mask, other=0.0))
+        y = pack(tl.load(y_ptr + start + offsets, mask=mask, other=0.0))
         edge_offsets, edge_mask = row_edges(row, N, VEC)
         edge_g = tl.load(g_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
         edge_y = tl.load(y_ptr + edge_offsets, mask=edge_mask, other=0.0).to(COMPUTE)
-        row_sum = sum_across_lanes(lane_sum(summand(g, y, mask, LOG), True), True)
+        exists = row_mask(n, tl.arange(0, g.shape[2])[None, None, :], length, False)
+        term = held_summand(g, y, exists, dtype, LOG, COMPUTE)
+        row_sum = sum_across_lanes(lane_sum(term, True), True)
         row_sum += tl.sum(summand(edge_g, edge_y, edge_mask, LOG))
         tl.store(dx_ptr + edge_offsets, gradient(edge_g, edge_y, row_sum, LOG), mask=edge_mask)
-        tl.store(dx_ptr + start + offsets, gradient(g, y, row_sum, LOG), mask=mask)
+        dx = held_gradient(g, y, row_sum, dtype, LOG, COMPUTE)
+        tl.store(dx_ptr + start + offsets, dx, mask=mask)
 
 
 @entry()

@@ -242,12 +242,15 @@ def _bind(
             COMPUTE=compute,
         )
     if isinstance(chosen, Rows):
+        packed = {"PACKED": chosen.registers > 0} if inputs == 2 else {}
         return kernels.rows.bind(
             device,
             (chosen.programs,),
             M,
             N,
             num_warps=chosen.warps,
+            maxnreg=chosen.registers or None,
+            **packed,
             LOG=log,
             VEC=chosen.vec,
             BLOCK_M=chosen.block_m,

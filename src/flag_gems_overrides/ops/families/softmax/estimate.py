@@ -52,6 +52,9 @@ REGISTERS_OF_SHARED = {2: 1.0, 4: 1.0, 8: 2.5}
 # group does. 1017 x 46261 takes 126 registers with 16 elements of each input, and 393 us; in a loop with 4 461 (H100).
 EDGE_REGISTERS_OF_HELD_GRADIENT = 16
 
+# The same of gradients of 16 bits of which programs hold pairs, each of which takes 1.5.
+BASE_REGISTERS_OF_PAIRS = 16
+
 # Instructions of a warp for an element, by kernel.
 INSTRUCTIONS = {
     "looped columns": 17.3,
@@ -60,6 +63,7 @@ INSTRUCTIONS = {
     "columns": 16.2,
     "side": 15.2,
     "interleaved": 14.8,
+    "rows of pairs": 9.8,
     "looped rows": 9.4,
     "rows": 9.2,
 }
@@ -87,6 +91,9 @@ BYTES_PER_US = 27900
 STORED_PER_US = 40000
 # What a last wave that is not full takes of a full one.
 LAST_WAVE = 0.38
+# The same of rows of which programs hold pairs. The gradient of log_softmax 264 x 12672 float16, which is one wave,
+# takes 8.45 us; 300 x 12672 9.47, in a loop 10.74 (H200).
+LAST_WAVE_OF_PAIRS = 0.1
 # Microseconds of a launch.
 LAUNCH_US = 2.86
 # The same of each launch after it.
@@ -159,6 +166,10 @@ class Work(NamedTuple):
 def registers_of(problem: Problem, launched: Launched, limits: Limits) -> float:
     """Registers by which a thread does not spill."""
     size, inputs = problem.itemsize, problem.inputs
+    if isinstance(launched, (Rows, Split)) and _of_pairs(problem, launched):
+        # The gradient of 4096 x 12671 bf16 spills 8 bytes by 64 registers on sm_100 (Triton 3.7), on sm_90 none.
+        edges = EDGE_REGISTERS[size] if isinstance(launched, Split) and limits.capability[0] > 9 else 0
+        return BASE_REGISTERS_OF_PAIRS + 1.5 * launched.depth * launched.vec + edges
     if isinstance(launched, (Short, Rows)):
         threads = launched.warps * WARP
         tile = launched.columns * launched.lanes if isinstance(launched, Short) else launched.block_m * launched.width
@@ -183,6 +194,13 @@ def registers_of(problem: Problem, launched: Launched, limits: Limits) -> float:
     return need + (launched.depth if launched.vec * size < VECTOR_BYTES else 0)
 
 
+def _of_pairs(problem: Problem, p: Rows | Split) -> bool:
+    """Whether programs hold pairs of 16 bits (``pack``)."""
+    if isinstance(p, Rows):
+        return p.registers > 0
+    return problem.itemsize == problem.inputs == 2 and p.contiguous and p.group == 1 and not p.looped
+
+
 def work(problem: Problem, p: Launched, limits: Limits) -> Work:
     M, N, K, size, inputs = problem
     threads = p.warps * WARP
@@ -198,7 +216,7 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         )
         registers = 24
     elif isinstance(p, Rows):
-        items, vec = p.programs, p.vec
+        items, vec, kernel = p.programs, p.vec, "rows of pairs" if p.registers else kernel
         elements, exchanges = p.block_m * p.depth * p.width / threads, p.width // vec > WARP
         access = p.width // vec, vec * size, N * size, N * size
         lines = _lines(*access)
@@ -379,7 +397,9 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     between = read if w.launches > 1 else read * min(w.at_once / w.items, 1)
     again = (w.passes - 1) * min(between / limits.l2_bytes, 1) ** 2
     # Of the last wave fewer programs load.
-    slower = w.excess * (1 + LAST_WAVE * (waves * w.at_once / w.items - 1 if waves > 1 else 0))
+    of_pairs = isinstance(launched, (Rows, Split)) and _of_pairs(problem, launched)
+    last_wave = LAST_WAVE_OF_PAIRS if of_pairs else LAST_WAVE
+    slower = w.excess * (1 + last_wave * (waves * w.at_once / w.items - 1 if waves > 1 else 0))
     parts = (
         (read * (1 + again) + M * N * K * size) * slower / (BYTES_PER_US * limits.sm_count),
         turns * w.warps * instructions / ISSUED_PER_US,

@@ -138,6 +138,7 @@ class Rows(NamedTuple):
     width: int
     warps: int
     programs: int
+    registers: int = 0  # most for one thread that holds pairs of 16 bits; 0: no limit, and no pairs
 
 
 class Split(NamedTuple):
@@ -188,8 +189,9 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     """ValueError if the problem cannot be launched so."""
     M, N, K, size, inputs = problem
     kernel, elements, warps, *_ = configuration
-    # Blocks are held in the precision of memory.
-    words = elements * inputs * (size if kernel == "blocks" else max(size, 4)) // 4
+    # Blocks are held in the precision of memory, and so are rows of pairs, which have a limit of registers.
+    packed = kernel == "blocks" or (kernel == "rows" and configuration.registers > 0)
+    words = elements * inputs * (size if packed else max(size, 4)) // 4
     if not (elements > 0 and words <= MAX_WORDS and 1 <= warps <= 32):
         raise ValueError(f"no legal program: {configuration}")
     if kernel == "single":
@@ -234,12 +236,14 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
         if threads > warps * WARP or elements < vec * rows:
             raise ValueError("a row is of one program")
         block_m = warps * WARP // threads * rows
+        if packed:
+            if not (size == inputs == 2 and vec > 1 and block_m == 1 and configuration.registers <= 2048 // warps):
+                raise ValueError("rows of pairs are of gradients of 16 bits, one to a program")
+            return Rows(vec, 1, cdiv(N, width), width, warps, M, configuration.registers)
         if size == 8 and inputs == 1 and width >= WARP:
             # Computing in float64 costs more than another tile's mask.
             # softmax 32768 x 153: 33.5 us, by 256 columns 35.7 (H100).
             depth = cdiv(N, width)
-        elif size == inputs == 2 and elements * inputs == MAX_WORDS and block_m == 1:
-            depth = cdiv(N, width)  # of the gradient, by as few warps as can hold it
         return Rows(vec, block_m, depth, width, warps, cdiv(M, block_m))
     return _split(problem, configuration, limits)
 
