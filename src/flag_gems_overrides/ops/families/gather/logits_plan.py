@@ -365,6 +365,8 @@ def _whole(problem: Problem, limits: Limits, gradient: bool, classes: bool, summ
     few_pieces = rows * pieces <= MAX_PIECES_ALONE or (summed and FEW_CLASSES[1] >= C and size < 8)
     alone = few_pieces and rows * block_c <= MAX_ELEMENTS_ALONE[size]
     block_r = rows if alone else _rows_of_a_tile(problem, limits, block_c, vec)
+    if alone and FEW_CLASSES[size < 8] < C:
+        block_r = max(block_r, WARP // block_c)
     if not alone and cdiv(N, block_r) > limits.sm_count:
         return _many_rows(problem, limits, vec, _lanes_of_a_row(problem, limits, vec), gradient, classes)
     warps = max(1, min(WARPS, block_r * block_c // 256))
