@@ -275,6 +275,28 @@ def test_narrower_vectors_of_odd_images(shape, dtype, vec, reduction, device):
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "align"),
+    [
+        ((2, 70, 13, 15), torch.float32, 8),
+        ((3, 33, 97, 3), torch.float32, 32),
+        ((2, 65, 1, 65), torch.bfloat16, 64),
+        ((3, 17, 59, 2), torch.float64, 4),
+    ],
+    ids=str,
+)
+def test_classes_of_images_that_are_written_from_a_sector_or_a_line_on(shape, dtype, align, reduction, device):
+    configuration = plan.IMAGES._replace(warps=1, classes=1, positions=align)
+    target, weight = targets(shape, device, 3), torch.rand(shape[1], device=device).to(dtype) + 1
+    _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, 3)
+    grad = torch.rand(target.shape if reduction == 0 else (), device=device).to(dtype)
+    given = grad, scores(shape, dtype, device), target, weight, reduction, 3, total
+    actual = launch_with(configuration, "nll_loss2d_backward", *given)
+    wide = (each.double() if torch.is_tensor(each) and each.is_floating_point() else each for each in given)
+    assert_same_answer(actual, aten.nll_loss2d_backward(*given), aten.nll_loss2d_backward(*wide))
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("shape", [(9, 7), (9, 300)], ids=name)
 def test_ignore_index_may_be_anywhere(shape, reduction, device):
     for ignore_index in (-(2**40), -1, 6, 7, 255, 2**40):

@@ -437,7 +437,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "what it writes besides, its own program writes too, and the same": (
         "gather/nll/nll_gradient_fill/off_by_one: offset < BLOCK",
-        "gather/nll/nll_gradient_images/off_by_one: aligned - start + vectors < D",
+        "gather/nll/nll_gradient_images/off_by_one: aligned + vectors < tl.cdiv(start + D, ALIGN) * ALIGN",
     ),
     "of a sample that begins in the next block nothing is stored": (
         "gather/nll/nll_gradient_fill/off_by_one: begin + n * sample < BLOCK",

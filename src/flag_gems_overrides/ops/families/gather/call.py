@@ -224,7 +224,8 @@ def _gradient_kernel(
             return nll_gradient_short, (N, C), blocks
         case plan.Images():
             sizes: tuple[int, ...] = (N, C, D, chosen.blocks, chosen.step, chosen.advance)
-            blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "maxnreg": plan.ROW_REGISTERS}
+            blocks = {"VECTORS": chosen.vectors, "VEC": chosen.vec, "ALIGN": chosen.align}
+            blocks |= {"maxnreg": plan.ROW_REGISTERS}
             return nll_gradient_images, sizes, blocks
         case plan.Flat():
             W, groups = D // chosen.vec, cdiv(C, chosen.classes)

@@ -58,7 +58,8 @@ class Configuration(NamedTuple):
     warps: int
     per_sm: int = 0  # images, tile, flat: programs of a multiprocessor wanted; the classes are divided for them
     classes: int = 0  # images: that a program has, at least; flat: at most
-    positions: int = 0  # tile: at most, unless one sample has more; flat: of a thread
+    # tile: at most, unless one sample has more; flat: of a thread; images: that divide where a class is written, or 0
+    positions: int = 0
 
 
 class Fill(NamedTuple):
@@ -82,11 +83,12 @@ class Short(NamedTuple):
 class Images(NamedTuple):
     """A program writes ``vectors`` vectors of every ``step``-th class of an image, which has ``blocks`` times as many.
 
-    Such classes begin at the same lane of a vector, ``advance`` vectors apart.
+    Such classes begin at the same lane of ``align`` elements, ``advance`` vectors apart.
     """
 
     vectors: int
     vec: int
+    align: int
     blocks: int
     step: int
     advance: int
@@ -179,13 +181,15 @@ def _launch(problem: Problem, configuration: Configuration, limits: Limits) -> G
         if configuration.vectors > MAX_IMAGE_VECTORS:
             raise ValueError("more registers than a thread has")
         vec = image_vector(problem)
-        period = vec // math.gcd(D, vec)
-        if vec > D or classes < 1 or classes * period > C or vectors > max(power_of_2(cdiv(D, vec)), MIN_IMAGE_VECTORS):
+        align = max(positions, vec)
+        period = align // math.gcd(D, align)
+        most = max(power_of_2(cdiv(D, vec)), MIN_IMAGE_VECTORS)
+        if align > D or power_of_2(align) > align or classes < 1 or classes * period > C or vectors > most:
             raise ValueError("images of several classes only")
-        blocks = cdiv(D, vectors * vec)
+        blocks = cdiv(cdiv(D, align) * align, vectors * vec)
         splits = cdiv(per_sm * limits.sm_count, N * blocks * period)
         step = period * min(splits, C // (classes * period))
-        return Images(vectors, vec, blocks, step, step * D // vec, warps, N * blocks * step)
+        return Images(vectors, vec, align, blocks, step, step * D // vec, warps, N * blocks * step)
     if positions < 1:
         raise ValueError(f"no legal program: {configuration}")
     if kernel == "flat":

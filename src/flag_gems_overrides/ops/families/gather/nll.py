@@ -260,8 +260,9 @@ def nll_gradient_images(
     ACC: tl.constexpr,
     VECTORS: tl.constexpr,
     VEC: tl.constexpr,
+    ALIGN: tl.constexpr,
 ):
-    """The gradient by x, of classes of VEC elements or more. Every ``step``-th begins at the same lane.
+    """The gradient by x, of classes of ALIGN elements or more. Every ``step``-th begins at the same lane.
 
     Args:
         grad_ptr: [N, D], or one element with grad_stride 0.
@@ -272,15 +273,16 @@ def nll_gradient_images(
         blocks: of VECTORS vectors that a class has.
         step: programs that share the classes of an image.
         advance: vectors from one class of a program to its next one.
+        ALIGN: a multiple of VEC, of which the first element that is written of a class is a multiple.
     """
     program = tl.program_id(0)
     first = program % step
     block = program // step % blocks
     n = (program // step // blocks).to(tl.int64)
     start = (n * C + first) * D
-    aligned = tl.cdiv(start, VEC) * VEC
+    aligned = tl.cdiv(start, ALIGN) * ALIGN
     vectors = (block.to(tl.int64) * VECTORS + tl.arange(0, VECTORS)[:, None]) * VEC
-    begins = aligned - start + vectors < D
+    begins = aligned + vectors < tl.cdiv(start + D, ALIGN) * ALIGN
     d = aligned - start + vectors + tl.arange(0, VEC)[None, :]
     after = d >= D  # in the next class
     position = n * D + tl.where(after, d - D, d)

@@ -386,6 +386,8 @@ def _groups(problem: Problem, configuration: Configuration, block_n: int, block_
         return block_n, block_n, 1
     threads = configuration.warps * WARP
     least = ROW_LANES if K == 1 else threads * math.gcd(K, VECTOR_BYTES // problem.itemsize) // block_k
+    if problem.accumulators == 3 and threads >= block_k and N <= MAX_DEPTH:
+        least = threads // block_k  # a column to a thread: lanes have less to exchange
     lanes = max(least, block_n // MAX_DEPTH, 1)
     lanes = min(lanes, power_of_2(N + 1) // 2, block_n)
     if block_n >= N:  # one tile, the last elements apart
