@@ -211,7 +211,8 @@ def _bind(
     elif chosen.kernel == "columns":
         kernel = locate_columns_kernel if positions else reduce_columns_kernel
         sizes = (M, N, K)
-        options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS, "MATRICES": chosen.matrices}
+        options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
+        options |= {"MATRICES": chosen.matrices, "ONE_START": M == 1 or chosen.blocks == 1}
         options |= tiles_of_columns(chosen, N)
     else:
         options |= {"VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}

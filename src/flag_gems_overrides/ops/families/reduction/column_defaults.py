@@ -11,7 +11,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv, power_of_2
-from .launches import MAX_CLASSES, MAX_PARTIALS, MAX_WORDS, ROOMY_WARPS, Configuration, Problem, words
+from .launches import MAX_CLASSES, MAX_DEPTH, MAX_PARTIALS, MAX_WORDS, ROOMY_WARPS, Configuration, Problem, words
 from .programs import (
     COLUMNS_OCCUPANCY,
     LITTLE_ELEMENTS,
@@ -280,6 +280,8 @@ def _little_in_one_tile(problem: Problem, limits: Limits) -> Configuration | Non
         # var_correction 4 x 8 x 88 float32: 3.02 us by 8 results, 3.40 by 32 (H100).
         block_k = min(block_k, dividing)
     warps = power_of_2(max(block_n * block_k * words(problem) // (LITTLE_ELEMENTS * WARP), 1))
+    if accumulators == 3 and N <= MAX_DEPTH:
+        warps = 1  # a thread has a column, and exchanges nothing
     # What is asked of the L2 cache: a program reads whole sectors of a row of K.
     sectors = M * N * max(K * size, cdiv(K, block_k) * min(K * size, SECTOR_BYTES))
     if accumulators == 2 and size == 4 and K in (2, 4) and block_n == block_k == WARP:

@@ -12,7 +12,7 @@ import math
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv
-from .launches import KNOWN_MULTIPLE, Configuration, Plan, Problem, launch
+from .launches import KNOWN_MULTIPLE, Configuration, Plan, Problem, column_vector, launch
 
 # Microseconds of a launch, of programs that share a result, and of each partial result of a thread that they merge.
 LAUNCH_US, EXCHANGE_US, PARTIAL_US = 2.74, 1.71, 0.019
@@ -108,7 +108,9 @@ def _of_thread(problem: Problem, p: Plan) -> tuple[float, int, float, int]:
         one_tile = p.block_n >= N and p.lanes > 0
         lanes = p.lanes * (p.depth + (N % p.lanes > 0)) if one_tile else p.block_n
         tile = lanes * p.block_k
-        vector = min(math.gcd(K, VECTOR_BYTES // size), p.block_k, max(tile // threads, 1))
+        # Single columns are loaded together only where lanes side by side have several to a thread.
+        together = p.lanes * p.block_k if column_vector(problem) == 1 else tile
+        vector = min(math.gcd(K, VECTOR_BYTES // size), p.block_k, max(together // threads, 1))
         along = max(threads * vector // p.block_k, 1)  # threads, along N
         of_warp = min(max(WARP * vector // p.block_k, 1), along)
         return tile / threads, vector, max(p.block_k * along / threads, 1.0), max(along // of_warp, 1)

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
-from .columns import full_tile, results_of
+from .columns import full_tile, load_tile, results_of
 from .elements import load
 from .moments import first_of, in_share, lane_moments, merged, moments_of_one_tile, store_moments
 
@@ -36,6 +36,7 @@ def moments_of_columns_kernel(
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
     MATRICES: tl.constexpr,
+    ONE_START: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
@@ -54,18 +55,20 @@ def moments_of_columns_kernel(
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
     weight = tl.full([], weight, OP.accumulator)
-    results, block_start, offsets, column_mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, BLOCK_SPLITS)
-    shift = first_of(x_ptr + block_start + offsets, column_mask & (N > 0), OP)
-    tile_shift = tl.expand_dims(shift, AXIS)
+    results, block_start, offsets, column_mask = results_of(
+        M, N, K, BLOCK_K, K_DIVISOR, MATRICES, ONE_START, BLOCK_SPLITS
+    )
     mask = tl.expand_dims(column_mask, AXIS)
     first = tl.expand_dims(split * LANES + tl.arange(0, LANES), 1 - AXIS)
     pointers = x_ptr + block_start + (tl.expand_dims(offsets, AXIS) + first.to(N.dtype) * K)
+    if ONE_TILE:
+        tiles = load_tile(pointers, mask, first, N, K, OP, LANES, DEPTH, REST, EVICT)
+    shift = first_of(x_ptr + block_start + offsets, column_mask & (N > 0), OP)
+    tile_shift = tl.expand_dims(shift, AXIS)
     zeros = full_tile(0.0, OP.accumulator, LANES, BLOCK_K, AXIS)
     stride = tl.num_programs(1) * LANES
     if ONE_TILE:
-        mean, squares, lane_count = moments_of_one_tile(
-            pointers, tile_shift, zeros, mask, first, N, K, OP, LANES, DEPTH, REST, EVICT
-        )
+        mean, squares, lane_count = moments_of_one_tile(tiles, tile_shift, zeros, first, N, OP, LANES, DEPTH, REST)
         lane_count = tl.broadcast_to(lane_count, mean.shape)
         total = N.to(OP.accumulator)
     elif squares_ptr is None:

@@ -14,6 +14,7 @@ import triton.language as tl
 from ...launch.prepared import entry
 from ...launch.products import product
 from ..norm.statistics import divide
+from .columns import load_tile
 from .elements import load
 from .moments import first_of, in_share, merged, moments_of_one_tile, store_moments
 from .row import load_edges, program_of_row, remaining, whole_vectors
@@ -151,9 +152,8 @@ def moments_of_rows_kernel(
         zeros = tl.full([BLOCK_M, BLOCK_N], 0.0, OP.accumulator)
         # Of whole vectors, for the compiler to know.
         length = body if EDGE_LANES else N // VECTOR * VECTOR
-        mean, squares, lane_count = moments_of_one_tile(
-            x_ptr + body_start + first, shift, zeros, m < M, first, length, 1, OP, BLOCK_N, DEPTH, REST, EVICT
-        )
+        tiles = load_tile(x_ptr + body_start + first, m < M, first, length, 1, OP, BLOCK_N, DEPTH, REST, EVICT)
+        mean, squares, lane_count = moments_of_one_tile(tiles, shift, zeros, first, length, OP, BLOCK_N, DEPTH, REST)
         lane_count = tl.broadcast_to(lane_count, mean.shape)
     elif ONE_TILE_PER_CTA:
         stride = BLOCK_N

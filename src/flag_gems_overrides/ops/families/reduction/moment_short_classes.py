@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from ...launch.prepared import entry
+from .columns import load_tile
 from .moments import first_of, merged, moments_of_one_tile, store_moments
 
 
@@ -46,11 +47,11 @@ def moments_of_short_classes_kernel(
     length = N * K // VECTOR * VECTOR
     x_ptr += block * length
     starts = m * length
+    first = lane // K
+    tiles = load_tile(x_ptr + (starts + lane), mask, first, N, K, OP, LANES // K, DEPTH, REST, EVICT)
     shift = first_of(x_ptr + (starts + lane % K), mask, OP)
     zeros = tl.full([BLOCK_M, LANES], 0.0, OP.accumulator)
-    mean, squares, lane_count = moments_of_one_tile(
-        x_ptr + (starts + lane), shift, zeros, mask, lane // K, N, K, OP, LANES // K, DEPTH, REST, EVICT
-    )
+    mean, squares, lane_count = moments_of_one_tile(tiles, shift, zeros, first, N, OP, LANES // K, DEPTH, REST)
     CLASSES: tl.constexpr = [BLOCK_M, LANES // K, K]
     lane_count = tl.broadcast_to(lane_count, mean.shape)
     total = tl.full([BLOCK_M, K], N, OP.accumulator)

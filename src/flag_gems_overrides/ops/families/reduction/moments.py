@@ -123,17 +123,19 @@ def _last_group(
 
 @triton.jit
 def moments_of_one_tile(
-    pointers, shift, zeros, mask, first, N, K,
-    OP: tl.constexpr, LANES: tl.constexpr, DEPTH: tl.constexpr, REST: tl.constexpr, EVICT: tl.constexpr,
-):  # fmt: skip
-    """As :func:`lane_moments` for a single group: DEPTH whole tiles of LANES elements, with REST and some more."""
+    tiles, shift, zeros, first, N, OP: tl.constexpr, LANES: tl.constexpr, DEPTH: tl.constexpr, REST: tl.constexpr
+):
+    """As :func:`lane_moments` for a single group, of what :func:`columns.load_tile` has loaded.
+
+    It is loaded before the shift, which columns move to other threads: that would wait first.
+    """
     elements = ()
     for i in tl.static_range(DEPTH):
-        elements = elements + (load(pointers + i * LANES * K, mask, OP, EVICT) - shift,)
+        elements = elements + (tiles[i] - shift,)
     exists = first + DEPTH * LANES < N
     count = tl.full(first.shape, DEPTH, OP.accumulator)
     if REST:
-        last = load(pointers + DEPTH * LANES * K, mask & exists, OP, EVICT) - shift
+        last = tiles[DEPTH] - shift
         count += exists.to(OP.accumulator)
     if DEPTH == 1:
         mean, squares = group_step(zeros, zeros, tl.full([], 0.0, OP.accumulator), elements, DEPTH)

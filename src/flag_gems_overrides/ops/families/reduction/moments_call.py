@@ -104,7 +104,7 @@ def _prepare(
             kernel = moments_of_columns_kernel
             sizes_of = (M, N, K, weight, count)
             options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
-            options["MATRICES"] = chosen.matrices
+            options |= {"MATRICES": chosen.matrices, "ONE_START": M == 1 or chosen.blocks == 1}
             options |= {"LANES": lanes or chosen.block_n, "DEPTH": depth or 1, "REST": rest}
             options["ONE_TILE"] = one_tile and depth > 0
         else:

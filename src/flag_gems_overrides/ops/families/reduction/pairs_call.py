@@ -106,7 +106,7 @@ def _prepare(
             kernel = reduce_pairs_of_columns_kernel
             sizes_of = (M, N, K)
             options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
-            options["MATRICES"] = chosen.matrices
+            options |= {"MATRICES": chosen.matrices, "ONE_START": M == 1 or chosen.blocks == 1}
             if policy.tiled and number == 1:
                 options |= tiles_of_columns(chosen, N)
             else:
