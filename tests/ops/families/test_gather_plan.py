@@ -30,8 +30,7 @@ from flag_gems_overrides.ops.families.gather.nll_flat import divisor
         ((1, 16, 163840, 2), plan.Flat),
         ((163, 1, 12616, 2), plan.Tile),
         ((1, 8, 2**28 - 2**12, 8), plan.Tile),  # 32 bits do not number these
-        # H100: 86.4 us, flat 84.0. An H200 would wait for the targets, which each class loads again.
-        ((3, 10873, 1980, 4), plan.Scatter),
+        ((3, 10873, 1980, 4), plan.Images),  # from lines on
         ((4, 55, 422022, 4), plan.Images),  # H200: 117 us, flat 147
         ((20057, 9, 3, 2), plan.Fill),  # H200: 3.6 us, flat 4.0
         ((560712, 1, 1, 4), plan.Short),  # H200: 5.3 us, in tiles 5.6
@@ -266,7 +265,10 @@ def test_images_in_memory_are_of_several_warps(problem):
         ((82573, 1, 1253, 4), ("flat", 1, 8, 4, 1, 4)),  # eight positions to a thread: 459 us, so 351 (H200)
         ((256, 8, 51345, 4), ("flat", 1, 8, 4, 1, 8)),
         ((1147, 33, 411, 4), ("flat", 1, 8, 4, 1, 4)),
-        ((74, 516, 2173, 4), ("images", 1, 4, 16, 4, 0)),  # half as many programs: 133 us, so 116 (H200)
+        ((74, 516, 2173, 4), ("images", 1, 4, 32, 1, 32)),  # from vectors on: 105 us, so 82.1 (H200)
+        ((1, 600, 97335, 4), ("images", 1, 4, 32, 1, 32)),  # 63.2 us, otherwise 69.0 (H200)
+        ((13, 49, 313749, 4), ("images", 1, 8, 32, 1, 8)),  # from lines on: 491 us, so 230 (H200)
+        ((3, 117, 446783, 2), ("images", 1, 4, 8, 8, 0)),  # from sectors on: 121 us, so 95.6 (H200)
     ],
 )
 def test_images_in_memory(problem, expected):
@@ -292,3 +294,23 @@ def test_short_images_of_16_bits_in_pairs(problem, positions):
 def test_short_images_of_many_bytes_are_not_in_pairs():
     found = plan.configurations(plan.Problem(39485, 7, 42, 2), H200)
     assert all(each.kernel != "flat" or each.positions == 1 for each in found)
+
+
+def test_aligned_images_begin_at_sectors_or_lines():
+    for problem, align in (((74, 516, 2173, 4), 32), ((13, 49, 313749, 4), 8), ((2, 150, 200001, 8), 16)):
+        found = plan.gradient(plan.Problem(*problem), H200)
+        assert isinstance(found, plan.Images)
+        assert found.align == align
+        assert found.step * problem[2] % align == 0
+        assert found.blocks * found.vectors * found.vec >= -(-problem[2] // align) * align
+
+
+def test_an_image_is_not_aligned_beyond_itself():
+    assert plan.launch_or_none(plan.Problem(1, 600, 31, 4), plan.ALIGNED._replace(positions=32), H200) is None
+
+
+@pytest.mark.parametrize("positions", [0, 1, 2, 5, 32])
+def test_few_positions_of_a_loss_are_as_many_lanes(positions):
+    """nll_loss_forward 1 x 100 bfloat16 takes 70 instructions, with a lane for each thread of a warp 102."""
+    found = plan.forward(plan.Problem(positions, 100, 1, 2), True, H200)
+    assert found == (1 << max(positions - 1, 0).bit_length(), 1, 1, False)
