@@ -268,6 +268,8 @@ def test_images_in_memory_are_of_several_warps(problem):
         ((74, 516, 2173, 4), ("images", 1, 4, 32, 1, 32)),  # from vectors on: 105 us, so 82.1 (H200)
         ((1, 600, 97335, 4), ("images", 1, 4, 32, 1, 32)),  # 63.2 us, otherwise 69.0 (H200)
         ((13, 49, 313749, 4), ("images", 1, 8, 32, 1, 8)),  # from lines on: 491 us, so 230 (H200)
+        ((329, 64, 8908, 4), ("images", 1, 8, 32, 1, 32)),  # from sectors on: 221 us, so 202 (H200)
+        ((300, 100, 1501, 4), ("images", 1, 4, 32, 1, 8)),  # from lines on: 67.4 us, so 51.0 (H200)
         ((3, 117, 446783, 2), ("images", 1, 4, 8, 8, 0)),  # from sectors on: 121 us, so 95.6 (H200)
     ],
 )

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from gpus import H200
 
 from flag_gems_overrides.ops.families.reduction import column_defaults, pairs_call
 from flag_gems_overrides.ops.families.reduction.extremes import EXTREMES
+from flag_gems_overrides.ops.families.reduction.launches import column_grid
 from flag_gems_overrides.ops.families.reduction.logsumexp import LOGSUMEXP
 from flag_gems_overrides.ops.families.reduction.plan import (
     Configuration,
@@ -511,3 +514,24 @@ def test_a_thread_of_little_moments_has_single_columns():
     configuration = Configuration("columns", 8, 1, 16, 1, 16, False)
     assert launch(Problem(4, 12, 2048, 4, 3), configuration, H200).lanes == 2
     assert launch(Problem(64, 12, 2048, 4, 3), configuration, H200).lanes == 8  # more bytes: in vectors
+
+
+@pytest.mark.parametrize(
+    ("problem", "starts"),
+    [
+        ((1, 16, 22, 2, 1), "first"),
+        ((4, 6, 3, 2, 1), "first"),
+        ((2, 4, 8192, 4, 3), "axis"),
+        ((1024, 1024, 1024, 2, 1), "axis"),
+        ((70000, 30, 64, 2, 1), "divided"),  # more than an axis has
+        ((2, 4, 8191, 4, 3), "divided"),
+        ((2, 1000000, 64, 2, 1), "divided"),  # programs share results
+    ],
+)
+def test_programs_of_columns_start_without_a_division_where_they_can(problem, starts):
+    """Some 45 instructions before the first load: std 2 x 4 x 8192 float32 has 42 there, 64 with a division."""
+    M, _, K, *_ = problem
+    chosen = plan(*problem, H200)
+    grid, found = column_grid(M, K, chosen)
+    assert found == starts
+    assert math.prod(grid) == chosen.blocks * chosen.splits

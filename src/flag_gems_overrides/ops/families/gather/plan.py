@@ -132,10 +132,10 @@ IN_ORDERS = (4, 8, 2)
 # Vectors, warps, programs and classes of images of several classes.
 IMAGES_OF_CLASSES = ((1, 4, 8, 8), (1, 4, 16, 4), (2, 4, 8, 8), (2, 4, 16, 4), (1, 1, 8, 8), (2, 1, 16, 8))
 # Bytes of the classes that such a program writes of each position at least, to begin each class at a line, or at a
-# sector: the more bytes, the more classes are between its own. Otherwise programs write most sectors of their borders
-# in parts. 74 x 516 x 2173 float32: 82.1 us from lines on, 84.6 from sectors on, otherwise 105; 13 x 49 x 313749: 491,
-# 230 and 237 us; 1 x 600 x 97335: 63.2, 64.7 and 69.0 us (H200). Elements of 16 bits were slower.
-MIN_BYTES_OF_ALIGNED = {LINE_BYTES: 64, SECTOR_BYTES: 22}
+# sector: the more bytes, the more classes are between its own. Otherwise warps write the sectors on their borders in
+# parts. From lines, sectors and vectors on 329 x 64 x 8908 float32 takes 202, 221 and 268 us, 300 x 100 x 1501 67.4,
+# 51.0 and 54.8 (H200). Of 16 bits: 3 x 117 x 446783 121 us from sectors on, otherwise 95.6.
+MIN_BYTES_OF_ALIGNED = {LINE_BYTES: 32, SECTOR_BYTES: 22}
 # Programs of a multiprocessor of these. 1 x 587 x 125082 float32: 80.0 us, by half as many 81.7 (H200).
 ALIGNED = IMAGES._replace(per_sm=32, classes=1)
 # Registers of a thread of images: with 128, 8 bytes spill (3 x 271 x 334 x 21 bfloat16, sm_100, Triton 3.6).

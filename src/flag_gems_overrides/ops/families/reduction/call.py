@@ -21,7 +21,7 @@ from . import plan
 from .classes import locate_classes_kernel, reduce_classes_kernel
 from .columns import N_AXIS, locate_columns_kernel, reduce_columns_kernel
 from .extremum import LARGEST
-from .launches import class_step
+from .launches import class_step, column_grid
 from .plan import Configuration, Plan, Problem
 from .policy import Arithmetic, Policy
 from .rows import locate_rows_kernel, reduce_rows_kernel
@@ -196,6 +196,7 @@ def _bind(
         "maxnreg": max(chosen.registers, 128) if accumulator_bytes == 8 else chosen.registers,
     }
     sizes: tuple[int, ...] = (M, N)
+    grid: tuple[int, ...] = (chosen.blocks, chosen.splits)
     if chosen.kernel == "short":
         kept = "OP", "EVICT", "num_warps", "maxnreg"
         options = {name: options[name] for name in kept}
@@ -212,7 +213,8 @@ def _bind(
         kernel = locate_columns_kernel if positions else reduce_columns_kernel
         sizes = (M, N, K)
         options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
-        options |= {"MATRICES": chosen.matrices, "ONE_START": M == 1 or chosen.blocks == 1}
+        grid, options["STARTS"] = column_grid(M, K, chosen)
+        options["MATRICES"] = chosen.matrices
         options |= tiles_of_columns(chosen, N)
     else:
         options |= {"VECTOR": chosen.vector, "EDGE_LANES": chosen.edge_lanes}
@@ -228,7 +230,7 @@ def _bind(
             options |= {"K": K, "BLOCK_K": chosen.block_k, "STEP": chosen.step}
     if not positions:
         sizes = (*sizes, count)
-    return kernel.bind(device, (chosen.blocks, chosen.splits), *sizes, **options)
+    return kernel.bind(device, grid, *sizes, **options)
 
 
 def _aligned(chosen: Plan, one_tile: bool) -> int:

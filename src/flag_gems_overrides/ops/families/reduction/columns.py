@@ -21,14 +21,15 @@ N_AXIS = 1 if LANES_BEFORE_DEPTH else 0
 
 @triton.jit
 def results_of(
-    M, N, K, BLOCK_K: tl.constexpr, K_DIVISOR: tl.constexpr, MATRICES: tl.constexpr, ONE_START: tl.constexpr,
+    M, N, K, BLOCK_K: tl.constexpr, K_DIVISOR: tl.constexpr, MATRICES: tl.constexpr, STARTS: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
 ):  # fmt: skip
     """(indices, start, offsets from it, mask) of the results of a program, [BLOCK_K], and of their first elements.
 
     MATRICES: how many [N, K] they are of at most; 3 stands for more, 0 for one, of which each program has BLOCK_K. This
     saves a division for each vector: 4 results of amax 6 x 2 x 8388582 float16 take 140 instructions, not 187 (sm_90).
-    ONE_START: the first result of each program is of the first [N, K]. Otherwise a load waits for a division.
+    STARTS: in which [N, K] the first result of a program is: in the "first" one, in that of the grid's third "axis", or
+    "divided", which a load waits for.
     """
     # Neighbours that are in one row of K are loaded as a vector. Triton finds them for itself from 3.9 on.
     # 1024 x 1024 x 1024 bfloat16: 477 us, element by element (3.6) 619.
@@ -39,14 +40,15 @@ def results_of(
         m = tl.program_id(0).to(K.dtype) // blocks
         column = tl.program_id(0).to(K.dtype) % blocks * BLOCK_K + lane
         first = m * K + tl.program_id(0).to(K.dtype) % blocks * BLOCK_K
-    elif ONE_START:
-        first = tl.program_id(0).to(K.dtype) * BLOCK_K
-        m = tl.full([], 0, K.dtype)
-        column = first + lane
-    else:
+    elif STARTS == "divided":
         first = tl.program_id(0).to(K.dtype) * BLOCK_K
         m = first // K
         column = first % K + lane  # counted from the [N, K] where the first lies
+    else:
+        m = tl.program_id(2).to(K.dtype) if STARTS == "axis" else tl.full([], 0, K.dtype)
+        start = tl.program_id(0).to(K.dtype) * BLOCK_K
+        first = m * K + start
+        column = start + lane
     if MATRICES <= 1:
         offsets = column
     elif MATRICES == 2:
@@ -108,7 +110,7 @@ def reduce_columns_kernel(
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
     MATRICES: tl.constexpr,
-    ONE_START: tl.constexpr,
+    STARTS: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
     ONE_TILE_PER_CTA: tl.constexpr,
     STAGES: tl.constexpr,
@@ -118,7 +120,7 @@ def reduce_columns_kernel(
 ):
     """Reduce N.
 
-    Grid: blocks of BLOCK_K results, programs that share them.
+    Grid: blocks of BLOCK_K results, programs that share them, and M where STARTS says so.
 
     Args:
         x_ptr: [M, N, K].
@@ -128,7 +130,7 @@ def reduce_columns_kernel(
         count: number of elements of which each final result is made.
         DEPTH, REST: as in :func:`load_tile`, of ONE_TILE_PER_CTA.
         K_DIVISOR: a power of two that divides K, for the compiler to know.
-        MATRICES, ONE_START: as in :func:`results_of`.
+        MATRICES, STARTS: as in :func:`results_of`.
         AXIS: the one of N in a tile.
 
     The rest is as in ``reduce_rows_kernel``.
@@ -136,7 +138,7 @@ def reduce_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, start, offsets, mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, ONE_START, BLOCK_SPLITS)
+    results, start, offsets, mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, STARTS, BLOCK_SPLITS)
     offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)
@@ -187,7 +189,7 @@ def locate_columns_kernel(
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
     MATRICES: tl.constexpr,
-    ONE_START: tl.constexpr,
+    STARTS: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
     ONE_TILE_PER_CTA: tl.constexpr,
     STAGES: tl.constexpr,
@@ -205,7 +207,7 @@ def locate_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, start, offsets, mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, ONE_START, BLOCK_SPLITS)
+    results, start, offsets, mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, STARTS, BLOCK_SPLITS)
     offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)

@@ -29,6 +29,8 @@ MAX_SPLITS_OF_A_WARP = 256
 # Tiles of a result from which programs share it.
 # mean 13 x 191 x 616 bf16: 5.74 us, by three programs for each result 7.27 (H100).
 MIN_SHARED_TILES = 4
+# Programs along the third axis of a grid, at most.
+MAX_AXIS = 65535
 # K up to which a row is read as it lies, its K classes combined one after the other.
 MAX_CLASSES = 8
 
@@ -398,6 +400,15 @@ def _groups(problem: Problem, configuration: Configuration, block_n: int, block_
     # As many as leave no group in part.
     depth = next((each for each in range(block_n, block_n // 2, -1) if N % each == 0), block_n)
     return depth, 1, depth
+
+
+def column_grid(M: int, K: int, chosen: Plan) -> tuple[tuple[int, ...], str]:
+    """The grid of a launch of columns, and how its programs find where they start (``columns.results_of``)."""
+    if M == 1 or chosen.blocks == 1:
+        return (chosen.blocks, chosen.splits), "first"
+    if chosen.matrices == 1 and chosen.splits == 1 and M <= MAX_AXIS:
+        return (K // chosen.block_k, 1, M), "axis"
+    return (chosen.blocks, chosen.splits), "divided"
 
 
 def column_vector(problem: Problem) -> int:

@@ -36,7 +36,7 @@ def moments_of_columns_kernel(
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
     MATRICES: tl.constexpr,
-    ONE_START: tl.constexpr,
+    STARTS: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
     ONE_TILE: tl.constexpr,
     STAGES: tl.constexpr,
@@ -55,9 +55,7 @@ def moments_of_columns_kernel(
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
     weight = tl.full([], weight, OP.accumulator)
-    results, block_start, offsets, column_mask = results_of(
-        M, N, K, BLOCK_K, K_DIVISOR, MATRICES, ONE_START, BLOCK_SPLITS
-    )
+    results, block_start, offsets, column_mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, STARTS, BLOCK_SPLITS)
     mask = tl.expand_dims(column_mask, AXIS)
     first = tl.expand_dims(split * LANES + tl.arange(0, LANES), 1 - AXIS)
     pointers = x_ptr + block_start + (tl.expand_dims(offsets, AXIS) + first.to(N.dtype) * K)

@@ -18,6 +18,7 @@ from . import plan
 from .call import memory_order, problems_of, wrapped
 from .columns import N_AXIS
 from .defaults import kinds
+from .launches import column_grid
 from .moment_classes import moments_of_classes_kernel
 from .moment_columns import moments_of_columns_kernel
 from .moment_rows import moments_of_rows_kernel
@@ -97,6 +98,7 @@ def _prepare(
             "maxnreg": max(chosen.registers, 128) if computed.itemsize == 8 else chosen.registers,
         }
         sizes_of: tuple[int, ...] = (M, N, weight, count)
+        grid: tuple[int, ...] = (chosen.blocks, chosen.splits)
         # Means are not loaded in groups. Without elements nothing is.
         lanes, depth = (chosen.lanes, chosen.depth) if number == 1 and N > 0 else (0, 0)
         rest = one_tile and lanes > 0 and (N % lanes > 0 or chosen.edge_lanes > 0)
@@ -104,7 +106,8 @@ def _prepare(
             kernel = moments_of_columns_kernel
             sizes_of = (M, N, K, weight, count)
             options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
-            options |= {"MATRICES": chosen.matrices, "ONE_START": M == 1 or chosen.blocks == 1}
+            grid, options["STARTS"] = column_grid(M, K, chosen)
+            options["MATRICES"] = chosen.matrices
             options |= {"LANES": lanes or chosen.block_n, "DEPTH": depth or 1, "REST": rest}
             options["ONE_TILE"] = one_tile and depth > 0
         else:
@@ -126,7 +129,7 @@ def _prepare(
             options = {name: options[name] for name in ("OP", "EVICT", "num_warps", "maxnreg")}
             options |= {"K": K, "BLOCK_M": chosen.block_m, "LANES": lanes, "DEPTH": depth, "VECTOR": chosen.vector}
             options["REST"] = N * K % lanes > 0
-        launch = kernel.bind(device, (chosen.blocks, chosen.splits), *sizes_of, **options)
+        launch = kernel.bind(device, grid, *sizes_of, **options)
         if chosen.splits == 1:
             steps.append(Step(new_squares, new_mean, launch))
         else:

@@ -211,7 +211,7 @@ def reduce_pairs_of_columns_kernel(
     BLOCK_K: tl.constexpr,
     K_DIVISOR: tl.constexpr,
     MATRICES: tl.constexpr,
-    ONE_START: tl.constexpr,
+    STARTS: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
     ONE_TILE_PER_CTA: tl.constexpr,
     STAGES: tl.constexpr,
@@ -229,7 +229,7 @@ def reduce_pairs_of_columns_kernel(
     split = tl.program_id(1)
     N = tl.full([], N, tl.int64 if INT64_OFFSETS else tl.int32)
     K = tl.cast(K, N.dtype) // K_DIVISOR * K_DIVISOR
-    results, start, offsets, column_mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, ONE_START, BLOCK_SPLITS)
+    results, start, offsets, column_mask = results_of(M, N, K, BLOCK_K, K_DIVISOR, MATRICES, STARTS, BLOCK_SPLITS)
     offsets = tl.expand_dims(offsets, AXIS)
     tile_mask = tl.expand_dims(column_mask, AXIS)
     first = tl.expand_dims(split * BLOCK_N + tl.arange(0, BLOCK_N), 1 - AXIS)

@@ -17,7 +17,7 @@ from . import plan
 from .call import memory_order, problems_of, refuse_empty, tiles_of_columns, wrapped
 from .columns import N_AXIS
 from .defaults import kinds
-from .launches import MAX_DEPTH, MAX_SHORT
+from .launches import MAX_DEPTH, MAX_SHORT, column_grid
 from .pair_policy import PairPolicy
 from .pair_short_rows import reduce_pairs_of_short_rows_kernel
 from .pairs import reduce_pairs_of_columns_kernel, reduce_pairs_of_rows_kernel
@@ -93,6 +93,7 @@ def _prepare(
             "maxnreg": _registers(policy, chosen, computed),
         }
         sizes_of: tuple[int, ...] = (M, N)
+        grid: tuple[int, ...] = (chosen.blocks, chosen.splits)
         if chosen.kernel == "short":
             kernel, sizes_of = reduce_pairs_of_short_rows_kernel, (M,)
             options = {name: options[name] for name in ("OP", "EVICT", "num_warps", "maxnreg")}
@@ -106,12 +107,13 @@ def _prepare(
             kernel = reduce_pairs_of_columns_kernel
             sizes_of = (M, N, K)
             options |= {"BLOCK_K": chosen.block_k, "K_DIVISOR": chosen.vector, "AXIS": N_AXIS}
-            options |= {"MATRICES": chosen.matrices, "ONE_START": M == 1 or chosen.blocks == 1}
+            grid, options["STARTS"] = column_grid(M, K, chosen)
+            options["MATRICES"] = chosen.matrices
             if policy.tiled and number == 1:
                 options |= tiles_of_columns(chosen, N)
             else:
                 options |= {"DEPTH": 0, "REST": True}
-        launch = kernel.bind(device, (chosen.blocks, chosen.splits), *sizes_of, **options)
+        launch = kernel.bind(device, grid, *sizes_of, **options)
         pairs = final if last else (Allocation((M * K,), computed, device), Allocation((M * K,), computed, device))
         if chosen.splits == 1:
             steps.append(Step(*pairs, launch))
