@@ -13,7 +13,7 @@ from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, each
 from accuracy.test_layernorm import EPS, LAYOUTS, Case, _check_equal_elements, _check_forward
 
-from flag_gems_overrides.ops.families.norm import plan
+from flag_gems_overrides.ops.families.norm import plan, rms_plan
 from flag_gems_overrides.ops.families.norm.launches import Configuration
 from flag_gems_overrides.ops.layernorm import layer_norm
 from flag_gems_overrides.ops.rms_norm import rms_norm_forward
@@ -160,3 +160,36 @@ def test_values_that_are_not_finite_stay_in_their_odd_row(column, value, forward
 def test_equal_elements_of_loops_over_odd_rows_are_exactly_0(shape, dtype, forward_by, device):
     forward_by("loop", 4, 8, chunks=1, registers=64)
     _check_equal_elements(*shape, dtype, device)
+
+
+# Rows that are held in pairs, of whole vectors and with edges, in one chunk and in several.
+IN_PAIRS = [((3, 1000), 1), ((3, 1304), 1), ((9, 1301), 1), ((9, 2999), 2), ((2, 4096), 8)]
+
+
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("shape, warps", IN_PAIRS)
+def test_rows_in_pairs(shape, warps, dtype, forward_by, device, monkeypatch):
+    packed = Configuration("rows", warps, 8, registers=64, late=True, packed=True)
+    forward_by(*packed)
+    _check_forward(Case(shape, 1, dtype, device))
+    monkeypatch.setattr(rms_plan, "packed_row_of_rms_norm", lambda problem, limits: packed)
+    case = test_rms_norm.Case(shape, 1, dtype, device)
+    case.check(case.weight)
+
+
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("value", [math.nan, math.inf, -math.inf])
+def test_values_that_are_not_finite_stay_in_their_row_of_pairs(value, dtype, forward_by, device):
+    forward_by("rows", 1, 8, registers=64, late=True, packed=True)
+    x = torch.randn(17, 1301, device=device).to(dtype)
+    x[0, 0] = x[8, -1] = x[-1, 650] = value
+    native = torch.ops.aten.native_layer_norm(x, [1301], None, None, EPS)
+    for ours, theirs in zip(layer_norm(x, [1301]), native, strict=True):
+        assert torch.equal(torch.isfinite(ours), torch.isfinite(theirs))
+
+
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("N", [1000, 1301])
+def test_equal_elements_of_rows_of_pairs_are_exactly_0(N, dtype, forward_by, device):
+    forward_by("rows", 1, 8, registers=64, late=True, packed=True)
+    _check_equal_elements(9, N, dtype, device)

@@ -382,3 +382,29 @@ def test_rows_of_halves_of_vectors_have_no_edges(M, N, residual, vec, warps, row
 def test_pipelines_of_few_rows_have_equally_many(M, N, size, early):
     launched = plan(Problem(M, N, 1, size, False), H200)
     assert (launched.programs == M and launched.stages == 1 and not launched.late) == early
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "size", "residual", "packed"),
+    [(2048, 24576, 2, False, True), (300, 32768, 2, False, True), (4096, 16392, 2, False, True)]
+    + [(100, 24576, 2, False, False), (4096, 16384, 2, False, False), (4096, 32776, 2, False, False)]
+    + [(4096, 24577, 2, False, False), (2048, 24576, 4, False, False), (2048, 24576, 2, True, False)],
+)
+def test_layer_norm_holds_long_rows_of_whole_vectors_in_pairs(M, N, size, residual, packed):
+    """2048 x 24576 bf16: 56.7 us, in float32 71.6."""
+    problem = Problem(M, N, 1, size, False, residual)
+    in_pairs = Configuration("rows", 16, 8, registers=64, late=True, packed=True)
+    assert (choose(problem, H200) == in_pairs) == packed
+    assert choose(problem, A100) != in_pairs
+
+
+@pytest.mark.parametrize(
+    ("problem", "fields"),
+    [(Problem(300, 24576, 1, 4, False), {"vec": 4}), (Problem(300, 24576, 1, 2, False, True), {})]
+    + [(Problem(300, 24576, 1, 2, False), {"late": False}), (Problem(300, 24576, 1, 2, False), {"vec": 4})]
+    + [(Problem(300, 4096, 1, 2, False), {"rows": 2}), (Problem(300, 4096, 1, 2, True), {"late": False})],
+)
+def test_pairs_are_of_one_row_of_16_bits_in_whole_vectors(problem, fields):
+    in_pairs = Configuration("rows", 16, 8, registers=64, late=True, packed=True)
+    assert launch_or_none(Problem(300, 24576, 1, 2, False), in_pairs, H200) is not None
+    assert launch_or_none(problem, in_pairs._replace(**fields), H200) is None

@@ -82,30 +82,31 @@ def test_rms_norm_reads_long_odd_rows_in_vectors(residual):
     assert (even.unaligned, even.vec) == (False, 2)
 
 
-# Rows, columns, and whether rms_norm holds rows of 16 bits with edges, with a weight that is loaded late.
-HELD_ROWS = [
-    (579, 20361, True, False),
-    (579, 20362, True, False),
-    (579, 24001, True, False),
-    (400, 17001, True, False),
-    (1000, 30001, True, True),
-]
-HELD_ROWS += [
-    (579, 20364, False, False),
-    (270, 20361, False, False),
-    (264, 17001, False, False),
-    (1000, 33001, False, False),
-]
+# Rows, columns, and whether rms_norm holds rows of 16 bits with edges.
+HELD_ROWS = [(579, 20361, True), (579, 20362, True), (579, 24001, True), (400, 17001, True), (1000, 30001, True)]
+HELD_ROWS += [(579, 20364, False), (270, 20361, False), (264, 17001, False), (1000, 33001, False)]
 
 
-@pytest.mark.parametrize(("M", "N", "held", "late"), HELD_ROWS)
-def test_rms_norm_holds_long_rows_with_edges_where_multiprocessors_have_equally_many(M, N, held, late):
+@pytest.mark.parametrize(("M", "N", "held"), HELD_ROWS)
+def test_rms_norm_holds_long_rows_with_edges_where_multiprocessors_have_equally_many(M, N, held):
     p = rms_plan.plan_forward(Problem(M, N, 1, 2, False), H200)
     assert isinstance(p, Rows) == held
-    assert not isinstance(p, Rows) or (p.warps, p.unaligned, p.late) == (16, True, late)
+    assert not isinstance(p, Rows) or (p.warps, p.unaligned, p.packed) == (16, True, True)
 
 
-@pytest.mark.parametrize(("M", "N", "way"), [(3000, 8879, (4, 128)), (3000, 9225, (8, 0)), (500, 8879, (8, 0))])
+@pytest.mark.parametrize(
+    ("M", "N", "warps"),
+    [(8192, 6001, 4), (4096, 10001, 8), (4096, 12001, 8), (4096, 12288, 8), (500, 20001, 16), (300, 32768, 16)]
+    + [(500, 10001, None), (1000, 12288, None), (4096, 24576, None), (100, 32768, None), (4096, 20004, None)],
+)
+def test_rms_norm_holds_rows_in_pairs_where_more_programs_fit(M, N, warps):
+    p = rms_plan.plan_forward(Problem(M, N, 1, 2, False), H200)
+    assert (p.warps if isinstance(p, Rows) and p.packed else None) == warps
+    others = [rms_plan.plan_forward(Problem(M, N, 1, size, False, size == 2), H200) for size in (2, 4)]
+    assert not any(isinstance(other, Rows) and other.packed for other in others)
+
+
+@pytest.mark.parametrize(("M", "N", "way"), [(3000, 8879, (4, 128)), (3000, 9225, (8, 64)), (500, 8879, (8, 0))])
 def test_long_odd_rows_of_rms_norm_have_limited_registers_instead_of_pipelines(M, N, way):
     p = rms_plan.plan_forward(Problem(M, N, 1, 2, False), H200)
     assert isinstance(p, Rows)

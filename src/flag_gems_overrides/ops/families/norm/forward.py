@@ -47,12 +47,15 @@ from .tile import (
     edges,
     first_row,
     head_size,
+    hidden_zero,
     load_chunks,
     load_edges,
     load_parameter_at,
     load_parameters,
     load_residual,
+    pack_chunks,
     sum_chunks,
+    unpack_chunks,
 )
 
 
@@ -80,11 +83,12 @@ def layer_norm_rows(
     STAGES: tl.constexpr,
     LATE: tl.constexpr,
     AT_ONCE: tl.constexpr,
+    PACKED: tl.constexpr,
 ):
     """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
 
     With LATE weight and bias are loaded after the statistics, AT_ONCE chunks at a time: they take no registers
-    from the row before.
+    from the row before. PACKED: a row of 16 bits is held in pairs, of which float32 are made again each time.
     """
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
@@ -102,8 +106,9 @@ def layer_norm_rows(
         weights, biases = load_parameters(weight_ptr, bias_ptr, head, 0, end, CHUNKS, BLOCK_N)
     if UNALIGNED:
         edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
-        edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
-        edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
+        if not PACKED:
+            edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+            edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
         next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
         next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
         if residual_ptr is not None:
@@ -112,14 +117,21 @@ def layer_norm_rows(
     for tile in tl.range(0 if ONE_TILE else start, 1 if ONE_TILE else M, 1 if ONE_TILE else step, num_stages=STAGES):
         first = start if ONE_TILE else tile
         rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
-        row_mask = None if ONE_TILE and BLOCK_M == 1 and not UNALIGNED else rows < M
+        row_mask = None if ONE_TILE and BLOCK_M == 1 and (PACKED or not UNALIGNED) else rows < M
         body = body_offset(rows, N, VEC, UNALIGNED)
-        xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, ACC)
-        residuals = ()
-        if ONE_TILE or STAGES == 1:
-            residuals = load_residual(residual_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
-        inverse = reciprocal(N, ACC)
-        xs = add_residual(xs, residuals, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
+        if PACKED:
+            tl.static_assert(residual_ptr is None)
+            xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, x_ptr.dtype.element_ty)
+            packed = pack_chunks(xs, CHUNKS)
+            inverse = reciprocal(N, ACC)
+            xs = unpack_chunks(packed, 0, CHUNKS, x_ptr.dtype.element_ty)
+        else:
+            xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, ACC)
+            residuals = ()
+            if ONE_TILE or STAGES == 1:
+                residuals = load_residual(residual_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
+            inverse = reciprocal(N, ACC)
+            xs = add_residual(xs, residuals, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
         row_sum = sum_chunks(xs, CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
@@ -132,6 +144,8 @@ def layer_norm_rows(
                     tl.store(sum_ptr + edge_offsets(rows, N, edge_columns), edge_x, mask=edge_mask & (rows < M))
             row_sum += tl.sum(edge_x, 1, keep_dims=True)
         mean = divide_by(row_sum, N, inverse)
+        if PACKED:
+            xs = unpack_chunks(packed, hidden_zero(N), CHUNKS, x_ptr.dtype.element_ty)
         differences = deviations(xs, mean, 0, end, CHUNKS, BLOCK_N, CHUNKS - 1)
         if EXACT:
             squares = sum_squares(differences, CHUNKS)
@@ -147,6 +161,8 @@ def layer_norm_rows(
         variance = variance_by(squares, inverse)
         rstd = tl.rsqrt(variance + eps)
         store_statistics(mean_ptr, rstd_ptr, rows, mean, variance, rstd, row_mask)
+        if PACKED:
+            xs = unpack_chunks(packed, hidden_zero(M), CHUNKS, x_ptr.dtype.element_ty)
         for c in tl.static_range(CHUNKS):
             if LATE and c % AT_ONCE == 0:
                 weights, biases = load_parameters(weight_ptr, bias_ptr, head, c * BLOCK_N, end, AT_ONCE, BLOCK_N)
@@ -154,6 +170,9 @@ def layer_norm_rows(
             weight, bias = chunk_of_parameter(weights, c % AT_ONCE), chunk_of_parameter(biases, c % AT_ONCE)
             tl.store(y_ptr + body + offsets, normalize(xs[c], mean, rstd, weight, bias), mask=mask)
         if UNALIGNED:
+            if PACKED:
+                edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+                edge_bias = load_parameter_at(bias_ptr, edge_columns, edge_mask)
             y = normalize(edge_x, mean, rstd, edge_weight, edge_bias)
             tl.store(y_ptr + edge_offsets(rows, N, edge_columns), y, mask=edge_mask & (rows < M))
 

@@ -29,6 +29,8 @@ MIN_UNALIGNED = 256
 MAX_VECTORS = {False: 8, True: 4}
 # The same for an odd row with limited registers (``odd_row``).
 MAX_VECTORS_OF_ODD = 12
+# The same for pairs of 16 bits.
+MAX_VECTORS_OF_PACKED = 16
 # The same for float32 by a program of 16 warps that loads weight and bias late.
 MAX_VECTORS_OF_FLOAT32 = 16
 # Rows in flight that are read twice: those that this share of L2 holds.
@@ -75,6 +77,7 @@ class Configuration(NamedTuple):
     chunks: int = 0  # split, loop: vectors of a row that a thread holds; rows: fewest chunks of a tile
     registers: int = 0
     late: bool = False  # weight and bias are loaded after the statistics
+    packed: bool = False  # elements of 16 bits are held in pairs
 
 
 class Flat(NamedTuple):
@@ -109,6 +112,7 @@ class Rows(NamedTuple):
     warps: int
     late: bool
     registers: int = 0  # of a thread at most; with 0 as many as the compiler takes
+    packed: bool = False  # elements of 16 bits are held in pairs
 
     def int64_rows(self, M: int) -> bool:
         """Whether row numbers exceed int32, including those of the iteration after the last row."""
@@ -224,10 +228,12 @@ def _short_rows(problem: Problem, configuration: Configuration, limits: Limits) 
 
 def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
     M, N, _, itemsize, backward, _ = problem
-    _, warps, vec, block_m, per_sm, stages, min_chunks, registers, late = configuration
+    _, warps, vec, block_m, per_sm, stages, min_chunks, registers, late, packed = configuration
     unaligned = N % vec != 0
     _check(vec * itemsize <= VECTOR_BYTES, "a load has 16 bytes at most")
     _check(not late or (not backward and per_sm == 0), "what a program needs once may be loaded late")
+    whole = vec * itemsize == VECTOR_BYTES and block_m == 1 and not problem.residual
+    _check(not packed or (itemsize == 2 and late and whole), "pairs are of one row in whole vectors")
     _check(not unaligned or (vec * itemsize == VECTOR_BYTES and N >= MIN_UNALIGNED), "a row is too short for edges")
     _check(block_m == power_of_2(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     span = N // vec * vec
@@ -239,13 +245,15 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     chunks = cdiv(span, block_n)
     tile = block_m * chunks * block_n
     per_thread = cdiv(tile, warps * WARP)
-    words = 4 * per_thread * (4 if backward else 1) * max(1, itemsize // 4)
+    words = (2 if packed else 4) * per_thread * (4 if backward else 1) * max(1, itemsize // 4)
     available = min(limits.registers_per_sm // (WARP * warps), 256)
     _check(per_thread == 1 or words <= 2 * available, "a tile takes half of the registers")
     # Elements that are loaded one by one have an address and a mask each: of 4 chunks of 8 bf16 80 bytes spill.
     _check(vec > 1 or chunks == 1 or per_thread <= 16, "few elements are loaded one by one")
     max_chunks = (2 if backward else 1) * MAX_VECTORS[backward]
-    if late and registers:
+    if packed:
+        max_chunks = MAX_VECTORS_OF_PACKED
+    elif late and registers:
         max_chunks = MAX_VECTORS_OF_ODD
     elif late and warps == 16 and itemsize == 4:
         max_chunks = MAX_VECTORS_OF_FLOAT32
@@ -269,7 +277,7 @@ def _rows(problem: Problem, configuration: Configuration, limits: Limits) -> Row
     # A kernel counts the rows of all its programs in 32 bits.
     programs = min(cdiv(M, block_m), 2**30 // block_m)
     _check(not unaligned or programs == M, "rows of a program start equally far from a vector")
-    return Rows(programs, block_m, chunks, block_n, vec, unaligned, 1, warps, late, registers)
+    return Rows(programs, block_m, chunks, block_n, vec, unaligned, 1, warps, late, registers, packed)
 
 
 def _programs(M: int, block_m: int, max_programs: int, vec: int, unaligned: bool) -> int:
@@ -283,7 +291,7 @@ def _programs(M: int, block_m: int, max_programs: int, vec: int, unaligned: bool
 
 def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
     M, N, _, itemsize, backward, _ = problem
-    _, warps, vec, _, _, stages, chunks, registers, _ = configuration
+    _, warps, vec, _, _, stages, chunks, registers, *_ = configuration
     _check(itemsize < 8, "two float32 are exchanged at a time")
     _check(chunks > 0 and registers > 0 and vec * itemsize == VECTOR_BYTES, "slices are of whole vectors")
     block_n = warps * WARP * vec
@@ -326,7 +334,7 @@ def _loop(problem: Problem, configuration: Configuration, limits: Limits) -> Loo
     M, N, _, itemsize, backward, _ = problem
     if backward:
         return plan_two_passes(M, N, itemsize, limits)
-    _, warps, _, _, _, stages, chunks, registers, _ = configuration
+    _, warps, _, _, _, stages, chunks, registers, *_ = configuration
     _check(chunks > 0 and registers > 0, "a block has a size")
     _check(chunks == power_of_2(chunks), "blocks are a power of two")
     _check(chunks <= max_chunks_of_loop(problem, limits, registers), "a thread has more elements than registers")

@@ -36,6 +36,7 @@ from .launches import MIN_UNALIGNED, Configuration, Launch, Problem, Rows, launc
 from .long_plan import few_odd_rows, loop, splits
 from .many_rows_plan import of_short_rows
 from .odd_rows_plan import odd_row, odd_sum
+from .packed_plan import packed_row_of_layer_norm, packed_rows
 
 # Shortest row, in elements, that the tuner tries by several programs.
 MIN_SPLIT = 4096
@@ -107,7 +108,8 @@ def _of_layer_norm(problem: Problem, limits: Limits) -> Configuration | None:
             or sixteen_columns(problem, MANY_ELEMENTS, limits)
         )
     return (
-        few_odd_rows(problem, limits)
+        packed_row_of_layer_norm(problem, limits)
+        or few_odd_rows(problem, limits)
         or odd_row(problem, limits)
         or odd_sum(problem, limits)
         or whole_long_row(problem, limits)
@@ -174,6 +176,8 @@ def _alternatives(problem: Problem, default: Configuration, limits: Limits) -> I
             yield default._replace(per_sm=max(1, 16 // default.warps), stages=4)
             # Programs of several warps with as much for each: fewer of them are to be started.
             yield default._replace(warps=default.warps * 4, rows=default.rows * 4)
+    if N >= MIN_SPLIT:
+        yield from packed_rows(problem)
     if default.kernel == "few_rows":
         yield whole_backward_rows(problem, widest(N, itemsize), limits) or loop(problem, limits)
     if backward and M <= MAX_FEW_ROWS:

@@ -314,7 +314,8 @@ def parameters_options(rows: Rows, most: int) -> dict[str, int | bool]:
 
     Each load is waited for. rms_norm of 216 x 16384 float32: 15.9 us by two at a time, 16.9 one by one (H100).
     """
-    return {"LATE": rows.late, "AT_ONCE": most // 2 if rows.late and rows.chunks > most else rows.chunks}
+    at_once = most // 2 if rows.late and rows.chunks > most else rows.chunks
+    return {"LATE": rows.late, "AT_ONCE": at_once, "PACKED": rows.packed}
 
 
 def _split_options(split: Split) -> dict[str, int | bool]:

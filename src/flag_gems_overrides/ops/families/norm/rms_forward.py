@@ -35,12 +35,15 @@ from .tile import (
     edges,
     first_row,
     head_size,
+    hidden_zero,
     load_chunks,
     load_edges,
     load_parameter_at,
     load_parameters,
     load_residual,
     load_sum,
+    pack_chunks,
+    unpack_chunks,
 )
 
 
@@ -66,11 +69,12 @@ def rms_norm_rows(
     STAGES: tl.constexpr,
     LATE: tl.constexpr,
     AT_ONCE: tl.constexpr,
+    PACKED: tl.constexpr,
 ):
     """Each program holds BLOCK_M whole rows at a time, in a grid-stride loop over all rows.
 
     With LATE the weight is loaded after the statistics, AT_ONCE chunks at a time: it takes no registers from the row
-    before.
+    before. PACKED: a row of 16 bits is held in pairs, of which float32 are made again each time.
     """
     tl.static_assert(BLOCK_N % VEC == 0)
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
@@ -87,7 +91,8 @@ def rms_norm_rows(
         weights, _ = load_parameters(weight_ptr, None, head, 0, end, CHUNKS, BLOCK_N)
     if UNALIGNED:
         edge_columns, edge_mask = edges(head, N, BLOCK_N, VEC)
-        edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
+        if not PACKED:
+            edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
         next_rows = program + tl.arange(0, BLOCK_M)[:, None] * row_step
         next_edge_x = load_edges(x_ptr, next_rows, M, N, edge_columns, edge_mask)
         if residual_ptr is not None:
@@ -96,14 +101,21 @@ def rms_norm_rows(
     for tile in tl.range(0 if ONE_TILE else start, 1 if ONE_TILE else M, 1 if ONE_TILE else step, num_stages=STAGES):
         first = start if ONE_TILE else tile
         rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
-        row_mask = None if ONE_TILE and BLOCK_M == 1 and not UNALIGNED else rows < M
+        row_mask = None if ONE_TILE and BLOCK_M == 1 and (PACKED or not UNALIGNED) else rows < M
         body = body_offset(rows, N, VEC, UNALIGNED)
-        xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, ACC)
-        residuals = ()
-        if ONE_TILE or STAGES == 1:
-            residuals = load_residual(residual_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
-        inverse = reciprocal(N, ACC)
-        xs = add_residual(xs, residuals, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
+        if PACKED:
+            tl.static_assert(residual_ptr is None)
+            xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, x_ptr.dtype.element_ty)
+            packed = pack_chunks(xs, CHUNKS)
+            inverse = reciprocal(N, ACC)
+            xs = unpack_chunks(packed, 0, CHUNKS, x_ptr.dtype.element_ty)
+        else:
+            xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, ACC)
+            residuals = ()
+            if ONE_TILE or STAGES == 1:
+                residuals = load_residual(residual_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
+            inverse = reciprocal(N, ACC)
+            xs = add_residual(xs, residuals, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
         squares = sum_squares(xs, CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
@@ -117,6 +129,8 @@ def rms_norm_rows(
         rstd = tl.rsqrt(squares * inverse + eps)
         if rstd_ptr is not None:
             tl.store(rstd_ptr + rows, rstd, mask=row_mask)
+        if PACKED:
+            xs = unpack_chunks(packed, hidden_zero(N), CHUNKS, x_ptr.dtype.element_ty)
         for c in tl.static_range(CHUNKS):
             if LATE and c % AT_ONCE == 0:
                 weights, _ = load_parameters(weight_ptr, None, head, c * BLOCK_N, end, AT_ONCE, BLOCK_N)
@@ -124,6 +138,8 @@ def rms_norm_rows(
             y = scale(xs[c], rstd, chunk_of_parameter(weights, c % AT_ONCE))
             tl.store(y_ptr + body + offsets, y, mask=mask)
         if UNALIGNED:
+            if PACKED:
+                edge_weight = load_parameter_at(weight_ptr, edge_columns, edge_mask)
             y = scale(edge_x, rstd, edge_weight)
             tl.store(y_ptr + edge_offsets(rows, N, edge_columns), y, mask=edge_mask & (rows < M))
 

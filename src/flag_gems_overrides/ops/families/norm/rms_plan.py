@@ -32,6 +32,7 @@ from .launches import (
 from .long_plan import splits, vec_of_long
 from .many_rows_plan import rows_of_four_warps
 from .odd_rows_plan import odd_row_of_rms_norm
+from .packed_plan import packed_row, packed_row_of_rms_norm
 from .plan import plan, rows
 from .programs import MAX_WARPS
 from .two_passes_plan import TwoPasses, plan_two_passes
@@ -57,8 +58,6 @@ SHARED_TURNS = 8
 # Most rows of a pipeline for which each row has a program instead (``_early``). 800 x 16384 bf16 has 3.03.
 MAX_TURNS = 3.5
 
-# Longest row of ``_long_row_with_edges`` that loads the weight early, in elements.
-MAX_EARLY_EDGES = 24583
 # Where a multiprocessor has one row at a time: the least share of the multiprocessors that work, over all iterations.
 EVEN_TURNS = 0.75
 # Most warps of programs that share rows of whole vectors in L2 in several iterations; otherwise two kernels read dy and
@@ -201,10 +200,12 @@ def _late(problem: Problem, found: Rows | None, limits: Limits) -> Rows | None:
     single = found is not None and found.stages == 1 and found.warps <= min(found.block_m, 4)
     if found is not None and single and found.vec * problem.itemsize < VECTOR_BYTES:
         configuration = _short_rows_of_four_warps(problem, found, limits)
+    elif found is not None and found.late and problem.itemsize == 2 and not problem.residual:
+        configuration = packed_row_of_rms_norm(problem, limits)
     elif found is None or (found.stages > 1 and many):
         # Without a bias and a mean two programs of 16 warps fit (4096 x 16384).
-        configuration = _late_row(problem, limits) or long_row_with_edges(problem, limits)
-        configuration = configuration or odd_row_of_rms_norm(problem, limits)
+        configuration = odd_row_of_rms_norm(problem, limits) or packed_row_of_rms_norm(problem, limits)
+        configuration = configuration or _late_row(problem, limits) or long_row_with_edges(problem, limits)
     elif found.stages > 1 and limits.sm_count < problem.M <= turns and not problem.residual:
         configuration = _early(problem)
     elif found.vec == 1 and N > MIN_ROW_OF_EDGES and many:
@@ -234,20 +235,20 @@ def _even(M: int, limits: Limits) -> bool:
 
 
 def _long_row_with_edges(problem: Problem, limits: Limits) -> Rows | None:
-    """A row of 16 bits with edges to a program of 16 warps, which holds it, one on a multiprocessor. None, for a loop
-    that reads a row twice, where a row is too long or of half vectors, or where too few multiprocessors have one in the
-    last iteration.
+    """A row of 16 bits with edges to a program of 16 warps, which holds it in pairs. None, for a loop that reads a row
+    twice, where a row is too long or of half vectors, or where too few multiprocessors would have one in the last
+    iteration if each had one at a time.
 
-    rms_norm of 579 x 20361 bf16: 28.9 us, with a late weight 29.9, in a loop 34.1; 400 x 17001 float16: 20.4, 21.6 and
-    21.1 (H100).
+    rms_norm of 500 x 20001 bf16: 19.3 us, in float32 one on a multiprocessor 21.2; 500 x 32001: 26.9 and 30.4 (H200).
+    579 x 20361: in float32 28.9, in a loop 34.1; 400 x 17001 float16: 20.4 and 21.1 (H100).
     """
     M, N, _, itemsize, _, residual = problem
     if limits.capability[0] != 9 or itemsize != 2 or residual or N % 4 == 0:
         return None
     if not 2 * limits.sm_count < M or not _even(M, limits):
         return None
-    configuration = Configuration("rows", MAX_WARPS, VECTOR_BYTES // itemsize, late=N > MAX_EARLY_EDGES)
-    launched = launch_or_none(problem, configuration, limits)
+    configuration = packed_row(problem)
+    launched = configuration and launch_or_none(problem, configuration, limits)
     return launched if isinstance(launched, Rows) else None
 
 

@@ -77,6 +77,48 @@ def load_chunks(ptr, row_mask, begin, end, CHUNKS: tl.constexpr, BLOCK_N: tl.con
 
 
 @triton.jit
+def pack_chunks(chunks, CHUNKS: tl.constexpr):
+    """Chunks of 16 bits as pairs, int32 each. The compiler would keep what it computes of 16 bits in 32 each."""
+    packed = ()
+    for c in tl.static_range(CHUNKS):
+        x = chunks[c]
+        low, high = tl.split(x.reshape([x.shape[0], x.shape[1] // 2, 2]))
+        low = low.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
+        packed = packed + (low | (high.to(tl.int16, bitcast=True).to(tl.int32) << 16),)
+    return packed
+
+
+@triton.jit
+def unpack_chunks(packed, zero, CHUNKS: tl.constexpr, dtype: tl.constexpr):
+    """What :func:`pack_chunks` was given, as float32; see :func:`unpack`."""
+    chunks = ()
+    for c in tl.static_range(CHUNKS):
+        chunks = chunks + (unpack(packed[c], zero, dtype),)
+    return chunks
+
+
+@triton.jit
+def unpack(packed, zero, dtype: tl.constexpr):
+    """16 bits of dtype as float32. zero: another 0 of the launch for each time that they are unpacked, of which the
+    compiler does not know that it is 0; otherwise it would keep the float32.
+    """
+    x = packed ^ zero
+    if dtype == tl.bfloat16:
+        low = (x << 16).to(tl.float32, bitcast=True)
+        high = (x & -0x10000).to(tl.float32, bitcast=True)
+    else:
+        low = x.to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
+        high = (x >> 16).to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
+    return tl.join(low, high).reshape([x.shape[0], x.shape[1] * 2])
+
+
+@triton.jit
+def hidden_zero(size):
+    """0 of a size of the launch, as int32: the compiler does not know that a size is not negative."""
+    return (size >> 31).to(tl.int32)
+
+
+@triton.jit
 def add_rounded(x, residual):
     """x + residual, rounded to the residual's dtype as PyTorch's sum is, in x's."""
     return (x + residual.to(x.dtype)).to(residual.dtype).to(x.dtype)
