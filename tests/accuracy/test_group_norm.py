@@ -38,6 +38,7 @@ LOOP, SPLIT = (
     Configuration(kernel, 1, 1, 4, 1, programs_per_sm=programs_per_sm, stages=3)
     for kernel, programs_per_sm in (("loop", 1), ("split", 4))
 )
+HELD = Configuration("rows", 1, 1, 4)
 ROWS = Configuration("rows", 1, 1, 4, 1, programs_per_sm=1, stages=2)
 CHANNELS = Configuration("channels", 1, stages=2)
 KERNELS = [
@@ -45,8 +46,8 @@ KERNELS = [
     ((9, 3, 1024, 3), SPLIT, ROWS),
     ((5, 1040, 1, 2), LOOP, ROWS),
     ((3, 700, 3, 2), SPLIT, ROWS._replace(warps=2)),
-    ((5, 40, 64, 2), ROWS, ROWS),
-    ((5, 10, 301, 2), ROWS._replace(warps=2), ROWS._replace(warps=2)),
+    ((5, 40, 64, 2), HELD, ROWS),
+    ((5, 10, 301, 2), HELD._replace(warps=2), ROWS._replace(warps=2)),
     ((9, 10, 76, 2), LOOP, LOOP._replace(block_d=2, block_hw=64)),
     ((9, 10, 700, 2), LOOP, LOOP._replace(block_d=2, block_hw=128)),
     ((9, 10, 301, 2), SPLIT, LOOP._replace(block_d=2, block_hw=64)),
@@ -59,12 +60,14 @@ KERNELS = [
     ((70, 100, 4, 1), LOOP, CHANNELS),
     ((9, 14, 77, 2), LOOP, SPLIT),
     ((9, 14, 19, 2), LOOP, LOOP),
-    ((70, 6, 4, 3), ROWS, Configuration("tile", 1, 2, 1, 1, 2, 4, 1, 2)),
-    ((71, 2, 4, 1), ROWS, Configuration("tile", 1, 4, 1, 1, 2, 4, 1, 2)),
-    ((71, 2, 7, 1), ROWS._replace(vec=2), Configuration("tile", 2, 8, 1, 1, 2, 8, 1, 2)),
-    ((5, 6, 9, 2), ROWS, Configuration("few", 4, 4, block_d=4, block_hw=16)),
-    ((9, 12, 1, 3), ROWS, Configuration("few", 4, 4, block_d=8, block_hw=1)),
+    ((70, 6, 4, 3), HELD, Configuration("tile", 1, 2, 1, 1, 2, 4, 1, 2)),
+    ((71, 2, 4, 1), HELD, Configuration("tile", 1, 4, 1, 1, 2, 4, 1, 2)),
+    ((71, 2, 7, 1), HELD._replace(vec=2), Configuration("tile", 2, 8, 1, 1, 2, 8, 1, 2)),
+    ((5, 6, 9, 2), HELD, Configuration("few", 4, 4, block_d=4, block_hw=16)),
+    ((9, 12, 1, 3), HELD, Configuration("few", 4, 4, block_d=8, block_hw=1)),
 ]
+# (N, C, HW, groups), warps and elements of a load of programs that hold pairs.
+PAIRS = [((5, 40, 64, 2), 1, 8), ((3, 6, 1032, 2), 2, 8), ((4, 3, 164, 3), 1, 4), ((2, 1, 66, 1), 1, 2)]
 
 
 @pytest.fixture
@@ -147,6 +150,16 @@ def test_configurations(shape, of_forward, of_backward, device, device_with):
     backward = functools.partial(compute_backward, configuration=of_backward)
     masks = (True, True, True), (True, False, True), (True, True, False)
     case.check(case.weight, case.bias, *masks, forward=forward, backward=backward)
+
+
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("shape, warps, vec", PAIRS)
+def test_groups_held_as_pairs(shape, warps, vec, dtype, device, device_with):
+    device_with(sm_count=4)
+    case = Case(*shape, dtype, device)
+    configuration = Configuration("rows", warps, vec=vec, programs_per_sm=4)
+    forward = functools.partial(compute_forward, configuration=configuration)
+    case.check(case.weight, case.bias, forward=forward)
 
 
 def _check_short_forward(case: Case, weight: torch.Tensor | None, bias: torch.Tensor | None, warps: int, vec: int):
@@ -259,7 +272,7 @@ def test_equal_elements_give_the_bias(shape, device, small_device):
 def test_equal_elements_have_exactly_their_mean(value, size, device):
     """Of rows with edges, whose sum is rounded."""
     x = torch.full((3, 1, size), value, device=device)
-    _, mean, rstd = compute_forward(x, None, None, *x.shape, 1, EPS, ROWS._replace(warps=2))
+    _, mean, rstd = compute_forward(x, None, None, *x.shape, 1, EPS, HELD._replace(warps=2))
     assert torch.equal(mean, x[:, :, 0])
     assert_same_answer(rstd, torch.full_like(rstd, EPS**-0.5), torch.full_like(rstd, EPS).double() ** -0.5)
 

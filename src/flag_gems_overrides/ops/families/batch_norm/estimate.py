@@ -154,7 +154,7 @@ def estimate_launch(problem: Problem, chosen: Launch, limits: Limits) -> float:
 
 def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> float:
     tiling, size, inputs = chosen.tiling, problem.itemsize, problem.inputs
-    lanes = tiling.channels * (tiling.block + tiling.rest) + tiling.edges
+    lanes = tiling.channels * (tiling.block * max(chosen.depth, 1) + tiling.rest) + tiling.edges
     threads = tiling.warps * WARP
     per_thread, words = max(lanes / threads, 1), max(size // 4, 1)
     vec = _elements_of_load(tiling)
@@ -179,7 +179,10 @@ def _of_channels(problem: Problem, chosen: Channels, limits: Limits) -> float:
     if across > 1:
         us += STORE_US * problem.M * problem.K * channels * max(across / WARP, size / SECTOR_BYTES)
     each = tiling.blocks / limits.sm_count
-    at_once = _programs_at_once(tiling, inputs, per_thread, vec, words, limits)
+    if chosen.depth:
+        at_once = max(limits.registers_per_sm // (chosen.registers * threads), 1)
+    else:
+        at_once = _programs_at_once(tiling, inputs, per_thread, vec, words, limits)
     waves = each / at_once
     wait = tiles * SUMS_US * math.log2(sharing) + WARPS_US * math.log2(tiling.warps)
     wait += THREAD_ELEMENT_US * per_thread * inputs * words + (SECOND_TILE_US[inputs] if tiles > 1 else 0)

@@ -16,6 +16,19 @@ SINGLES = 4
 MAX_ELEMENTS = {1: 32, 2: 16}
 # Elements of a float64 gradient in two tiles of a thread. With 24, 72 bytes spill: 38 x 6 x 287.
 MAX_OF_FLOAT64 = 20
+# Registers of a thread that holds tiles: of each word, and how many more than words at most; beside them; with heads
+# and tails; and of each load of a single element, by the number of inputs. With 8 fewer, 8 to 440 bytes spill (Triton
+# 3.6; 60 launches were compiled).
+REGISTERS_OF_HELD_WORD, MORE_REGISTERS_OF_WORDS = 1.1, 6
+REGISTERS_BESIDE_HELD = 18
+REGISTERS_OF_EDGES = 26
+# The same where loads are shorter than a vector. 64 x 1024 x 196 bf16: 22.7 us by 64 registers, 25.6 by 48 (H200).
+REGISTERS_OF_SHORT_LOADS = 4
+REGISTERS_OF_SINGLE = {1: 1.0, 2: 0.5}
+# Maximum loads of single elements of each input of such a thread. With more the compiler takes a minute.
+MAX_HELD_SINGLES = 16
+# Maximum vectors of a program that holds tiles: products of two such numbers are less than 2**30 (tile.quotient).
+MAX_HELD_VECTORS = (1 << 15) - 1
 # Maximum warps of a program.
 MAX_WARPS = 16
 # Share of a thread's registers for sums and loads. Addresses and masks need the others.
@@ -107,6 +120,8 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     kernel, channels, warps, *_ = configuration
     if not (0 < channels <= power_of_2(problem.N) and 0 < warps <= MAX_WARPS):
         raise ValueError(f"no legal program: {configuration}")
+    if kernel == "channels" and configuration.warps_per_sm:
+        return _held(problem, configuration, limits)
     if kernel == "channels" and configuration.padded:
         return _runs_in_columns(problem, channels, warps, configuration.loads > 0, limits)
     if kernel == "channels" and configuration.loads == (1 if problem.K == 1 else TWO_TILES):
@@ -133,6 +148,44 @@ def launch(problem: Problem, configuration: Configuration, limits: Limits) -> La
     if kernel == "flat":
         return _flat(problem, configuration, limits)
     return _groups(problem, configuration, limits)
+
+
+def _held(problem: Problem, configuration: Configuration, limits: Limits) -> Channels:
+    """Programs that hold one channel in tiles, as many of them as it needs."""
+    _, channels, warps, loads, warps_per_sm, _, padded, *_ = configuration
+    A, _, B, size, _ = problem
+    unaligned = loads > 0
+    if channels > 1 or padded or B == 1 or size == 8 or (unaligned and not may_have_edges(problem)):
+        raise ValueError("no tiles of one channel")
+    vec = VECTOR_BYTES // size if unaligned else math.gcd(B, VECTOR_BYTES // size)
+    tiling = _tiling(problem, 1, vec * warps * WARP, warps, unaligned=unaligned)
+    depth = cdiv(tiling.total * vec, tiling.block)
+    if unaligned:
+        tiling = tiling._replace(edges=power_of_2(A) * 2 * vec)
+        if tiling.edges > warps * WARP:
+            raise ValueError("a thread has more elements of edges than registers")
+    if size == 2 and tiling.vec == 1:
+        depth += depth % 2
+    if tiling.vec == 1 and depth > MAX_HELD_SINGLES:
+        raise ValueError("a thread has many single elements")
+    if depth < 2 or depth * warps * WARP > MAX_HELD_VECTORS or tiling.int64_offsets:
+        raise ValueError("no tiles of few vectors with offsets of 32 bits")
+    registers = min(limits.registers_per_sm // (warps_per_sm * WARP) // 8 * 8, 255)
+    if needed_registers(problem, warps, unaligned) > registers:
+        raise ValueError("a thread has fewer registers")
+    return Channels(tiling, False, depth, registers)
+
+
+def needed_registers(problem: Problem, warps: int, unaligned: bool) -> int:
+    """Registers of a thread of a program that holds a channel in tiles."""
+    vec = VECTOR_BYTES // problem.itemsize if unaligned else math.gcd(problem.K, VECTOR_BYTES // problem.itemsize)
+    loads = cdiv(problem.M * problem.K, vec * warps * WARP) * problem.inputs
+    words = loads * vec * problem.itemsize / 4
+    singles = REGISTERS_OF_SINGLE[problem.inputs] * loads if vec == 1 else 0
+    beside = REGISTERS_BESIDE_HELD + (REGISTERS_OF_EDGES if unaligned else 0)
+    beside += REGISTERS_OF_SHORT_LOADS if vec * problem.itemsize < VECTOR_BYTES else 0
+    of_words = min(REGISTERS_OF_HELD_WORD * words, words + MORE_REGISTERS_OF_WORDS)
+    return cdiv(math.ceil(of_words + singles + beside), 8) * 8
 
 
 def _two_tiles(problem: Problem, channels: int, warps: int) -> Channels:

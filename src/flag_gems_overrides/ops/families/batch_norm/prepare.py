@@ -18,6 +18,7 @@ from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from ...launch.workspace import with_counters
 from .backward import batch_norm_backward_channels, batch_norm_backward_groups
 from .forward import batch_norm_channels, batch_norm_evaluation, batch_norm_groups
+from .held import batch_norm_backward_held, batch_norm_held
 from .launches import MAX_ELEMENTS, MAX_WARPS, by_words, has_vectors
 from .launches import launch as launch_of
 from .layout import View
@@ -52,6 +53,8 @@ def forward_launch(
         return flat_forward(chosen, problem, accumulator(dtype), eps_bits, momentum_bits, device)
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits, momentum_bits
+    if isinstance(chosen, Channels) and chosen.depth:
+        return batch_norm_held.bind(device, (tiling.blocks,), *sizes, **_options_of_held(chosen))
     options = {**_options(tiling), "EDGES": tiling.edges}
     # Without a limit, the compiler spills 8 bytes to fit a second program of 16 warps on a multiprocessor, for columns
     # of less than vectors (512 x 999 float16, 592 x 206606 bf16, sm_80).
@@ -98,6 +101,9 @@ def backward_launch(
         return flat_backward(chosen, problem, accumulator(dtype), mask, device)
     tiling = chosen.tiling
     sizes = C, tiling.vectors, tiling.total, eps_bits
+    if isinstance(chosen, Channels) and chosen.depth:
+        held = _options_of_held(chosen)
+        return batch_norm_backward_held.bind(device, (tiling.blocks,), *sizes, **held, EVALUATION=not training)
     options = {**_options(tiling), "EVALUATION": not training}
     if isinstance(chosen, Channels):
         if tiling.edges and dtype == torch.float64 and not training and limits.capability[0] < 9:
@@ -153,6 +159,18 @@ def _options(tiling: Tiling) -> dict[str, int | bool]:
         "VEC": tiling.vec,
         "COLUMNS": tiling.columns,
         "INT64_OFFSETS": tiling.int64_offsets,
+    }
+
+
+def _options_of_held(chosen: Channels) -> dict[str, int | bool]:
+    tiling = chosen.tiling
+    return {
+        "num_warps": tiling.warps,
+        "maxnreg": chosen.registers,
+        "BLOCK": tiling.block,
+        "VEC": tiling.vec,
+        "EDGES": tiling.edges,
+        "DEPTH": chosen.depth,
     }
 
 

@@ -31,7 +31,9 @@ class Configuration(NamedTuple):
     # of 16 bytes of each input that a thread has in flight, in groups a quarter of it if loads are of one element
     # channels: 1 for runs as a head, vectors and a tail, and for columns in two tiles; TWO_TILES for runs in two tiles
     loads: int = 0
-    warps_per_sm: int = 0  # groups: a thread has 65536 / 32 / warps_per_sm registers
+    # groups: a thread has 65536 / 32 / warps_per_sm registers
+    # channels: the same where a program holds a channel in tiles, of 16 bits as pairs; otherwise 0
+    warps_per_sm: int = 0
     tiles: int = 1  # minimum of a program, as waits for other programs take time
     # groups: runs of B are read in pieces of a power of two; channels: short runs are held as columns
     padded: bool = False
@@ -66,6 +68,8 @@ class Channels(NamedTuple):
 
     tiling: Tiling
     again: bool  # gradients: x and dy are read again, from L1
+    depth: int = 0  # tiles of ``block`` elements that a program holds, of 16 bits as pairs; 0 for a single one
+    registers: int = 0  # maximum of a thread that holds such tiles
 
 
 class Groups(NamedTuple):

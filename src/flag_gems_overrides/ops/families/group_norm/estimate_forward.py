@@ -63,6 +63,8 @@ def of_rows(problem: Problem, chosen: Rows, limits: Limits) -> list[Kernel]:
     of_parameters = 2 if chosen.early and vectors.span > 1 else 0
     registers: float = REGISTERS + elements * (1 + of_parameters) * max(problem.itemsize // 4, 1)
     registers += loads * ADDRESS if chosen.groups > 1 else 0.0
+    if chosen.registers:
+        registers = chosen.registers
     return [Kernel(chosen.programs, chosen.warps, instructions, waits, 2 * numel, 0.0, registers)]
 
 

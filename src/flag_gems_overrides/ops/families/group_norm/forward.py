@@ -34,6 +34,7 @@ from .vectors import (
     elements_of,
     merged,
     of_channels,
+    pairs_of_vectors,
     rows_from,
     running_statistics,
     store_edges,
@@ -41,6 +42,7 @@ from .vectors import (
     sum_rows,
     sums_of_rows,
     vectors_from,
+    vectors_of,
 )
 
 
@@ -66,12 +68,13 @@ def group_norm_rows(
     SPAN: tl.constexpr,
     UNALIGNED: tl.constexpr,
     EARLY: tl.constexpr,
+    PACKED: tl.constexpr,
     INT64_ROWS: tl.constexpr,
 ):
     """Groups that a program holds: BLOCK_M of them, CHUNKS times LANES vectors each, so that x is read once.
 
     All chunks but the last are full. With EARLY weight and bias are loaded with x, so that no store waits for them;
-    they take registers.
+    they take registers. PACKED: of 16 bits pairs are held.
     """
     tl.static_assert(BLOCK_M == 1 or not UNALIGNED, "heads differ")
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
@@ -91,7 +94,8 @@ def group_norm_rows(
     for c in tl.static_range(CHUNKS):
         vector = vectors_from(c * LANES, LANES)
         mask = (vector < vectors) & (rows < M)
-        xs = xs + (tl.load(x_ptr + start + elements_of(vector, VEC), mask=mask, other=0.0),)
+        x = tl.load(x_ptr + start + elements_of(vector, VEC), mask=mask, other=0.0)
+        xs = xs + (pairs_of_vectors(x) if PACKED else x,)
         if EARLY:
             places = head + vector * VEC
             weights = weights + (of_channels(weight_ptr, first_channel, places, mask, D, HW, VEC, SPAN),)
@@ -108,16 +112,17 @@ def group_norm_rows(
     LONG: tl.constexpr = ACC.primitive_bitwidth == 64
     if LONG:
         inverse = reciprocal(size, ACC)
-    total = xs[0].to(ACC)
+    dtype: tl.constexpr = x_ptr.dtype.element_ty
+    total = vectors_of(xs[0], size >> 31, dtype, ACC, PACKED)
     for c in tl.static_range(1, CHUNKS):
-        total += xs[c].to(ACC)
+        total += vectors_of(xs[c], size >> 31, dtype, ACC, PACKED)
     if not LONG:
         inverse = reciprocal(size, ACC)
     mean = divide_by(sum_rows(total, edges), size, inverse)
-    squares = tl.zeros_like(xs[0].to(ACC))
+    squares = tl.zeros_like(total)
     rest = squares
     for c in tl.static_range(CHUNKS):
-        deviation = xs[c].to(ACC) - mean
+        deviation = vectors_of(xs[c], size >> 30, dtype, ACC, PACKED) - mean
         if c == CHUNKS - 1:
             deviation = tl.where(vectors_from(c * LANES, LANES) < vectors, deviation, 0.0)
         squares += deviation * deviation
@@ -148,7 +153,7 @@ def group_norm_rows(
             places = head + vector * VEC
             weight = of_channels(weight_ptr, first_channel, places, mask, D, HW, VEC, SPAN)
             bias = of_channels(bias_ptr, first_channel, places, mask, D, HW, VEC, SPAN)
-        y = affine(xs[c].to(ACC), mean, rstd, weight, bias)
+        y = affine(vectors_of(xs[c], 0, dtype, ACC, PACKED), mean, rstd, weight, bias)
         tl.store(y_ptr + start + elements_of(vector, VEC), y, mask=mask)
     if UNALIGNED:
         y = affine(edges[0], mean, rstd, edge_weight, edge_bias)

@@ -44,7 +44,8 @@ class Configuration(NamedTuple):
     vectors: int = 1  # loop, split: of a tile, for each thread; forward rows: chunks of a small group
     block_d: int = 0  # tile and few; loop and split of aligned channels of gradients: channels of a tile
     block_hw: int = 0  # and elements of each
-    programs_per_sm: int = 0  # most, where programs have several tiles
+    # most, where programs have several tiles; forward rows: that there is room for, where pairs of 16 bits are held
+    programs_per_sm: int = 0
     stages: int = 1  # of the loads of a loop
 
 
@@ -76,6 +77,7 @@ class Rows(NamedTuple):
     vectors: Vectors
     early: bool
     warps: int
+    registers: int = 0  # maximum of a thread that holds pairs of 16 bits; 0 where it does not
 
     def int64_rows(self) -> bool:
         """Whether numbers of groups exceed int32."""

@@ -23,6 +23,9 @@ MAX_ROWS_WARPS = 32
 # Maximum number of elements of a thread of whole groups, forward. More spill. A float64 takes two registers.
 # 440 x 3 x 20480 float64 in 3 groups: 152 us, in two launches, which read x twice, 231 (torch.compile 181, H100).
 MAX_HELD = 80
+# Registers of a thread beside the pairs that it holds, and 8 more where its program loads several channels at a time:
+# without them 8 to 16 bytes spill (Triton 3.6).
+REGISTERS_BESIDE_PAIRS = 24
 # The same for vectors of several channels, whose weights take registers too.
 MAX_HELD_OF_SEVERAL = 40
 # Maximum number of elements of float32 or float64 of which a thread of 16 warps loads weight and bias together with x.
@@ -45,7 +48,7 @@ def short_rows(problem: Problem, configuration: Configuration, limits: Limits) -
 
 
 def rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows:
-    _, warps, groups, vec, vectors_of_thread, *_ = configuration
+    _, warps, groups, vec, vectors_of_thread, _, _, programs_per_sm, _ = configuration
     check(vectors_of_thread == 1 or groups > 1, "chunks are of several groups")
     in_group = problem.size // vec
     lanes = min(power_of_2(cdiv(in_group, vectors_of_thread)), max(warps * WARP, 1))
@@ -56,8 +59,14 @@ def rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows
     check(groups == power_of_2(groups) and groups // 2 < problem.M, "no lanes for more groups than there are")
     chunks = cdiv(in_group, lanes)
     per_thread = cdiv(groups * chunks * lanes * vec, warps * WARP)
-    most = held(problem, vectors, warps)
-    check(per_thread <= most, "a thread has more elements than registers")
+    registers = 0
+    if programs_per_sm:
+        check(problem.itemsize == 2 and vec > 1 and groups == 1, "pairs of a vector")
+        check(vectors.span == 1 and not vectors.unaligned, "vectors of one channel each")
+        registers = min(limits.registers_per_sm // (programs_per_sm * warps * WARP) // 8 * 8, 255)
+        check(needed_registers(problem, vec, warps) <= registers, "a thread has fewer registers")
+    else:
+        check(per_thread <= held(problem, vectors, warps), "a thread has more elements than registers")
     programs = cdiv(problem.M, groups)
     check(programs < 2**31, "a grid has fewer programs")
     return Rows(
@@ -67,7 +76,15 @@ def rows(problem: Problem, configuration: Configuration, limits: Limits) -> Rows
         vectors,
         per_thread <= max_held_with_parameters(problem, vec, programs, limits, warps),
         warps,
+        registers,
     )
+
+
+def needed_registers(problem: Problem, vec: int, warps: int) -> int:
+    """Registers of a thread of a program that holds a group of 16 bits as pairs."""
+    pairs = cdiv(problem.size, vec * warps * WARP) * vec // 2
+    several = 8 if vec * warps * WARP > problem.K else 0
+    return cdiv(pairs + REGISTERS_BESIDE_PAIRS + several, 8) * 8
 
 
 def max_held_with_parameters(problem: Problem, vec: int, programs: int, limits: Limits, warps: int = MAX_WARPS) -> int:

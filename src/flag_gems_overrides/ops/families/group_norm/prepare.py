@@ -107,6 +107,8 @@ def forward_launch(
             registers = {"maxnreg": FULL_REGISTERS}
         if HW == 1 < G and _of_many_singles(plan, D) and limits.capability[0] == 9:
             registers = {"maxnreg": SINGLES_REGISTERS}
+        if plan.registers:
+            registers = {"maxnreg": plan.registers}
         return group_norm_rows.bind(
             device,
             (plan.programs,),
@@ -118,6 +120,7 @@ def forward_launch(
             CHUNKS=plan.chunks,
             **options,
             EARLY=plan.early,
+            PACKED=plan.registers > 0,
             INT64_ROWS=plan.int64_rows(),
             **registers,
         )

@@ -18,6 +18,7 @@ An element's channel is its place in the row divided by HW. SPAN is how many cha
 import triton
 import triton.language as tl
 
+from ...launch.pairs import numbers, pair
 from ...launch.products import product
 from ...launch.triton_versions import LANES_BEFORE_DEPTH
 from ..norm.backward import add_pairs
@@ -49,6 +50,23 @@ def zeros_of_vectors(LANES: tl.constexpr, VEC: tl.constexpr, DTYPE: tl.constexpr
 def elements_of(vectors, VEC: tl.constexpr):
     """Their elements, counted from the first vector: [1, LANES, VEC]. VEC divides the first of each, visibly."""
     return vectors * VEC + tl.arange(0, VEC)[None, None, :]
+
+
+@triton.jit
+def pairs_of_vectors(x):
+    """[rows, LANES, VEC] of 16 bits as [rows, LANES, VEC // 2] pairs."""
+    low, high = tl.split(x.reshape([x.shape[0], x.shape[1], x.shape[2] // 2, 2]))
+    return pair(low, high)
+
+
+@triton.jit
+def vectors_of(x, unknown, dtype: tl.constexpr, ACC: tl.constexpr, PACKED: tl.constexpr):
+    """The numbers of elements, or of their pairs, with an ``unknown`` 0 as :mod:`...launch.pairs` says."""
+    if PACKED:
+        low, high = numbers(x, unknown, dtype)
+        return tl.join(low, high).reshape([x.shape[0], x.shape[1], x.shape[2] * 2])
+    else:
+        return x.to(ACC)
 
 
 @triton.jit
