@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, power_of_2, power_of_2_within
-from .launches import MAX_WARPS, block_of, held
+from .launches import MAX_WARPS, block_of, held, needed_registers
 from .types import TWO_TILES, Configuration, Problem
 
 # Bytes of a row of columns that a program has, one of these, or as many as make MIN_LANES elements.
@@ -51,6 +51,21 @@ BYTES_OF_SECTORS_AS_COLUMNS = (64, 128)
 # Maximum lanes for each element of one channel in a tile with heads and tails, if it is larger than two tiles are.
 # 7 x 16384 x 1259 float32: 530 us by 1.86 lanes, 351 by two tiles (H200).
 MAX_PADDING = 1.5
+# Warps of a program that holds a channel in tiles, of 16 bits as pairs.
+WARPS_IN_TILES = (4, 8, 16)
+# Maximum words of a thread of these, with which 8 warps are better than 16.
+# Gradient of 64 x 1024 x 196 bf16: 30.9 us by 8 warps, 33.8 by 16; 16 x 512 x 784 bf16: 18.9 and 19.7 (H200).
+MAX_WORDS = 104
+# Minimum bytes of a channel, of all inputs, that is held so. Gradient of 64 x 1024 x 196 bf16: 30.9 us, otherwise 44.7;
+# forward 64 x 1024 x 196 bf16 22.7 and 25.9, 8 x 512 x 784 float32 11.4 and 13.2 (H200).
+BYTES_IN_TILES = 24 << 10
+# Minimum channels for each multiprocessor, by whether channels have more than BYTES_OF_WIDE bytes, which other programs
+# hold alone on a multiprocessor, if at all. Forward 4 x 256 x 3136 bf16: 9.3 us, otherwise 8.2; gradient of 32 x 256 x
+# 784 float32: 27.8, by groups, which read it twice, 34.4 (H200).
+CHANNELS_PER_SM = {False: 3, True: 1.5}
+BYTES_OF_WIDE = 64 << 10
+# Minimum bytes of their runs. Shorter ones were not timed.
+BYTES_OF_LONG = 128
 # Shares of the elements that a thread can hold: 1, 1 / 2 or 1 / 4. Fewer elements make more warps.
 SHARES = (1, 2, 4)
 # One row: channels of a program of 4 warps, and the fewest of a row. 1 x 11254831 bf16, gradient: 82.8 us, by one warp
@@ -121,6 +136,18 @@ def _runs(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for rows, two in ((power_of_2(A), 0), (power_of_2_within(A), 1))[: 1 if B * size > VECTOR_BYTES else None]:
             for warps in _warps(as_columns * B * rows, held(problem)):
                 yield Configuration("channels", as_columns, warps, two, padded=True)
+    bytes_of_one = A * B * size * inputs
+    least = CHANNELS_PER_SM[bytes_of_one > BYTES_OF_WIDE] * limits.sm_count
+    long = B * size >= BYTES_OF_LONG and math.gcd(B, VECTOR_BYTES // size) * size > BYTES_OF_SHORT_LOADS
+    in_tiles = hopper and size < 8 and long and least < C and bytes_of_one >= BYTES_IN_TILES
+    per_warp = bytes_of_one // (4 * WARP)
+    for warps in WARPS_IN_TILES if in_tiles else ():
+        if per_warp > MAX_WORDS * warps or (warps == MAX_WARPS and per_warp <= MAX_WORDS * warps // 2):
+            continue
+        registers = needed_registers(problem, warps, False)
+        programs = min(limits.registers_per_sm // (registers * WARP), limits.threads_per_sm // WARP) // warps
+        if programs > 0:
+            yield Configuration("channels", 1, warps, warps_per_sm=programs * warps)
     block = block_of(problem, True)
     for warps in _warps(block, 2 * held(problem)) if block <= max(MAX_OF_TWO_TILES, MAX_PADDING * A * B) else ():
         yield Configuration("channels", 1, warps, 1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2
 from .launches import Configuration, Problem
-from .legal_forward import MAX_ROWS_WARPS
+from .legal_forward import MAX_ROWS_WARPS, needed_registers
 from .loads import KNOWN_MULTIPLE, MAX_WARPS, span, widest
 from .programs import PROGRAMS_PER_SM, STAGES, VECTORS_OF_FEW
 
@@ -34,6 +34,17 @@ MIN_SHORT_OF_FLOAT32, MAX_SHORT_OF_FLOAT32 = 1024, 4352
 # vectors: their weights, no multiple of 16, would not. 40 x 864487 bf16 in 864487 groups: 79 us, 3.5 TB/s; 32 x 856216
 # in 856216 as other rows: 75 us, 2.9 TB/s (H200). Fewer were not timed.
 MIN_SINGLES = 1 << 18
+# Warps of a program that holds a group of 16 bits as pairs, several programs to a multiprocessor.
+WARPS_OF_PAIRS = (4, 8, 16)
+# Minimum number of elements of such a group, and of its channels; fewer were not timed. In 32 groups 16 x 640 x 1024
+# bf16: 16.1 us, otherwise 16.9; 16 x 320 x 4096 bf16: 26.7 and 30.3; 16 x 960 x 1024 float16: 23.0 and 27.2 (H200).
+MIN_OF_PAIRS, MIN_OF_CHANNEL = 16384, 1024
+# Maximum number of elements of a thread of such a program. 16 x 960 x 1024 float16 in 32 groups: 29.4 us with 240, 24.1
+# with 120, 23.0 with 60 (H200).
+MAX_HELD_AS_PAIRS = 96
+# Minimum number of groups for each multiprocessor. 4 x 1280 x 1024 bf16 in 32 groups, of one: 12.0 us, otherwise 11.8
+# (H200).
+GROUPS_OF_PAIRS_PER_SM = 3
 # Maximum number of vectors of a group of which a program has several.
 MAX_SMALL = 256
 # Maximum number of elements of a thread with several groups, and where vectors span three channels or more, with a
@@ -92,6 +103,14 @@ def _held_rows(problem: Problem, vec: int, limits: Limits) -> Iterator[Configura
     for warps in (1 << i for i in range(max_warps.bit_length())):
         if warps == 1 or warps * WARP < 2 * power_of_2(in_group):
             yield Configuration("rows", warps, 1, vec)
+    whole = problem.itemsize == 2 and vec * problem.itemsize == VECTOR_BYTES and problem.K >= MIN_OF_CHANNEL
+    as_pairs = whole and problem.size >= MIN_OF_PAIRS and limits.capability[0] == 9
+    for warps in WARPS_OF_PAIRS if as_pairs and GROUPS_OF_PAIRS_PER_SM * limits.sm_count < problem.M else ():
+        if cdiv(problem.size, warps * WARP) <= MAX_HELD_AS_PAIRS:
+            registers = needed_registers(problem, vec, warps)
+            programs = min(limits.registers_per_sm // (registers * WARP), limits.threads_per_sm // WARP) // warps
+            if programs > 1:
+                yield Configuration("rows", warps, 1, vec, programs_per_sm=programs)
     if problem.size % vec or in_group > MAX_SMALL:
         return
     most = MAX_OF_CHANNELS if span(problem, vec) == 3 else MAX_OF_SEVERAL
