@@ -140,6 +140,9 @@ def test_as_many_channels_are_merged_as_leave_many_programs(problem, configurati
 
 # (problem, configuration, its microseconds, another one, its microseconds)
 TIMED = [
+    ((64, 1024, 196, 2, 1), ("channels", 1, 8, 0, 32), 22.7, ("channels", 1, 16), 25.9),
+    ((64, 1024, 196, 2, 2), ("channels", 1, 8, 0, 24), 31.3, ("flat", 1, 2, 2, 8, 4, False, 3), 44.7),
+    ((32, 256, 784, 4, 2), ("channels", 1, 16, 0, 16), 27.8, ("groups", 1, 4, 4, 12, 1, False, 3), 34.4),
     ((477, 589, 2, 2, 1), ("channels", 8, 8, 0, 0, 1, True), 5.5, ("channels", 2, 8), 10.1),
     ((7, 608, 1091, 2, 1), ("channels", 1, 8, 1), 13.1, ("channels", 1, 8), 17.8),
     ((7, 83, 256, 4, 2), ("channels", 1, 4), 4.2, ("channels", 1, 8, 0, 0, 1, True), 5.6),
