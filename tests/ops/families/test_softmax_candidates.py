@@ -64,6 +64,19 @@ def test_the_estimate_prefers_what_is_much_faster(problem, faster, slower):
     assert estimate(problem, faster, H100) < estimate(problem, slower, H100)
 
 
+# Microseconds on an H200 (torch 2.11, Triton 3.6): of pairs loaded two at a time, and of what is next.
+@pytest.mark.parametrize(
+    ("M", "N", "configuration"),
+    [
+        (4096, 9002, Configuration("rows", 32, 16, 64)),  # 59.5 and 64.9
+        (4096, 7670, Configuration("rows", 32, 8, 64)),  # 52.0 and 53.0
+        (20, 7670, Configuration("rows", 32, 8, 64)),  # 3.85 and 4.40
+    ],
+)
+def test_even_rows_of_16_bits_are_held_in_pairs(M, N, configuration):
+    assert configurations(Problem(M, N, 1, 2, 2), H200)[0] == configuration
+
+
 @pytest.mark.parametrize(
     ("problem", "configuration"),
     [

@@ -40,6 +40,9 @@ ROWS_OF_THREAD = 2
 # least of few rows. The gradient of log_softmax 4096 x 4096 float16: 29.0 us, by numbers 29.9; 20000 x 6184: 175.9 and
 # 190 (H200).
 MIN_OF_PAIRS, MAX_OF_PAIRS = 4096, 16384
+# Elements of each input that a thread holds of a row that such a program could hold, if it reads the row twice.
+# log_softmax 4096 x 9002 float16: 64.9 us with 8; held in pairs 59.5 (H200).
+LOOPED_ELEMENTS = 16
 # The same of programs that share a row, or read it twice, by (bytes of an element, inputs).
 MAX_OF_SHARE = {(2, 1): 64, (2, 2): 32, (4, 1): 32, (4, 2): 32, (8, 1): 16, (8, 2): 16}
 # Registers that a thread may be limited to. More than 80 leave a program of 32 warps none.
@@ -169,18 +172,19 @@ def _shares_of_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]
         if size == inputs == 2 and elements * warps * WARP > MAX_OF_PAIRS:
             continue
         found = Configuration("split", elements, warps, 0, vec, vec)
+        twice = elements == LOOPED_ELEMENTS or not (size == inputs == 2 and N <= MAX_OF_PAIRS)
         for each in _by_least_registers(problem, found, limits):
             # One program alone on a multiprocessor reads, computes and writes in turns. log_softmax 1024 x 65536 bf16:
             # 84.8 us by programs of 16 warps and 128 registers, 64 registers 76.0; softmax 227 x 91912: 40.8, by groups
             # of 12 programs 36.1 (H200).
             alone = resident(Shape(elements, warps, each.registers), limits) == limits.sm_count
-            if held == 1 or not alone or limits.sm_count >= M:
+            if held == 1 or (twice and (not alone or limits.sm_count >= M)):
                 yield each
         if warps <= 8 and 1 < held <= MAX_GROUP:
             for prefetch in (False, True) if size == 2 else (False,):
                 yield from _by_least_registers(problem, found._replace(group=held, prefetch=prefetch), limits)
         if warps == 8:
-            for looped in _by_least_registers(problem, found, limits):
+            for looped in _by_least_registers(problem, found._replace(group=2), limits):
                 at_once = resident(Shape(elements, warps, looped.registers), limits)
                 for rows in sorted({*_powers(1, min(M, 16)), min(M, 16)}):
                     if 1 < at_once // rows < held:

@@ -51,6 +51,9 @@ REGISTERS_OF_SHARED = {2: 1.0, 4: 1.0, 8: 2.5}
 # The same for the edges of a gradient of float64 that programs hold, whose elements take no more registers where a
 # group does. 1017 x 46261 takes 126 registers with 16 elements of each input, and 393 us; in a loop with 4 461 (H100).
 EDGE_REGISTERS_OF_HELD_GRADIENT = 16
+# The same of gradients of 16 bits that one program reads twice. log_softmax 1000 x 9001 bf16 takes 56 registers with 16
+# elements of each input, and 20.6 us by 8 warps; with 8 elements 21.7 (H200).
+EDGE_REGISTERS_OF_LOOPED_GRADIENT = 6
 
 # The same of gradients of 16 bits of which programs hold pairs, each of which takes 1.5.
 BASE_REGISTERS_OF_PAIRS = 16
@@ -79,6 +82,9 @@ OF_FLOAT64 = 3.8
 OF_GRADIENT = 0.58
 # Instructions of a load or a store.
 OF_ACCESS = 4.1
+# The same of rows of which programs hold pairs: where a tile lies is a constant, and only the last has a mask.
+# The gradient of 20 x 7670 bf16, by loads of two: 3.85 us, with edges and loads of eight 4.40 (H200).
+OF_ACCESS_OF_PAIRS = 1.0
 # Instructions of a warp for its rows, however few elements they have: where they lie, and what its lanes exchange.
 OF_ROWS = 70
 # Instructions of warps that a multiprocessor issues in a microsecond: nearly four for each cycle.
@@ -185,6 +191,8 @@ def registers_of(problem: Problem, launched: Launched, limits: Limits) -> float:
     shared = launched.contiguous and launched.group > 1 and not launched.looped and not held_gradient
     each = max(REGISTERS_OF_ELEMENT[size], REGISTERS_OF_SHARED[size] if shared else 0.0)
     edges = EDGE_REGISTERS_OF_HELD_GRADIENT if held_gradient else EDGE_REGISTERS[size]
+    if (size, inputs) == (2, 2) and launched.contiguous and launched.looped and launched.group == 1:
+        edges = EDGE_REGISTERS_OF_LOOPED_GRADIENT
     need = BASE_REGISTERS + held * each * (1 if limits.capability[0] == 9 else 1.3)
     if launched.prefetch:
         need += held * size * 3 / 16
@@ -219,8 +227,9 @@ def work(problem: Problem, p: Launched, limits: Limits) -> Work:
         items, vec, kernel = p.programs, p.vec, "rows of pairs" if p.registers else kernel
         elements, exchanges = p.block_m * p.depth * p.width / threads, p.width // vec > WARP
         access = p.width // vec, vec * size, N * size, N * size
-        lines = _lines(*access)
-        stored = _sectors(*access) if vec > 1 else 1.0
+        if not p.registers:  # what programs that hold pairs load and store is next to each other, and L1 has the lines
+            lines = _lines(*access)
+            stored = _sectors(*access) if vec > 1 else 1.0
         if N <= WARP:  # a longer row's shuffles are among its instructions
             # 8388608 x 15 bf16: 174 us with a row to a thread, in 4 lanes, with two rows, in 8 lanes, 199 (H200).
             shuffles = p.block_m * p.width / (vec * threads) * math.log2(p.width // vec) * (3 - inputs)
@@ -372,7 +381,8 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
     computed *= (1 + OF_FLOAT64 if size == 8 else 1.0) * (OF_GRADIENT if inputs == 2 else 1.0)
     computed += w.classes * OF_CLASS
     accesses = w.loads * (inputs * w.passes + 1)
-    instructions = computed + accesses * OF_ACCESS + (OF_ROWS if K == 1 < N else 0)
+    of_access = OF_ACCESS_OF_PAIRS if w.kernel == "rows of pairs" else OF_ACCESS
+    instructions = computed + accesses * of_access + (OF_ROWS if K == 1 < N else 0)
     # From an item's first load to its last store.
     waited = (w.rounds * w.passes - 1) * LOAD_US * (0.5 if w.ahead else 1)
     waited += instructions * INSTRUCTION_US * max(w.warps / 4, 1) ** 0.5
