@@ -18,6 +18,8 @@ bias and the sums over rows stay in registers.
 import triton
 import triton.language as tl
 
+from ...launch.pairs import numbers, pair
+
 
 @triton.jit
 def first_row(program, BLOCK_M: tl.constexpr, UNALIGNED: tl.constexpr, INT64_ROWS: tl.constexpr):
@@ -83,8 +85,7 @@ def pack_chunks(chunks, CHUNKS: tl.constexpr):
     for c in tl.static_range(CHUNKS):
         x = chunks[c]
         low, high = tl.split(x.reshape([x.shape[0], x.shape[1] // 2, 2]))
-        low = low.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
-        packed = packed + (low | (high.to(tl.int16, bitcast=True).to(tl.int32) << 16),)
+        packed = packed + (pair(low, high),)
     return packed
 
 
@@ -102,14 +103,8 @@ def unpack(packed, zero, dtype: tl.constexpr):
     """16 bits of dtype as float32. zero: another 0 of the launch for each time that they are unpacked, of which the
     compiler does not know that it is 0; otherwise it would keep the float32.
     """
-    x = packed ^ zero
-    if dtype == tl.bfloat16:
-        low = (x << 16).to(tl.float32, bitcast=True)
-        high = (x & -0x10000).to(tl.float32, bitcast=True)
-    else:
-        low = x.to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
-        high = (x >> 16).to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
-    return tl.join(low, high).reshape([x.shape[0], x.shape[1] * 2])
+    low, high = numbers(packed ^ zero, 0, dtype)
+    return tl.join(low, high).reshape([packed.shape[0], packed.shape[1] * 2])
 
 
 @triton.jit

@@ -14,6 +14,7 @@ The depth is within a thread: what is reduced along it costs no exchange between
 import triton
 import triton.language as tl
 
+from ...launch.pairs import numbers, pair
 from ...launch.triton_versions import LANES_BEFORE_DEPTH
 
 # Functions have it as a default: if they looked a global up, Triton's cache would know a kernel by another key after
@@ -266,8 +267,7 @@ def pack(x):
     """Pairs of 16-bit elements as int32. Carried from one iteration to the next, 16 bits fill a register too."""
     if x.dtype.primitive_bitwidth == 16:
         low, high = tl.split(x.reshape([x.shape[0], x.shape[1], x.shape[2] // 2, 2]))
-        low = low.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
-        return low | (high.to(tl.int16, bitcast=True).to(tl.int32) << 16)
+        return pair(low, high)
     else:
         return x
 
@@ -275,13 +275,8 @@ def pack(x):
 @triton.jit
 def unpack(x, dtype: tl.constexpr, COMPUTE: tl.constexpr):
     """What ``pack`` was given, in COMPUTE precision."""
-    if dtype == tl.bfloat16:
-        low = (x << 16).to(tl.float32, bitcast=True)
-        high = (x & -0x10000).to(tl.float32, bitcast=True)
-        return tl.join(low, high).reshape([x.shape[0], x.shape[1], x.shape[2] * 2])
-    elif dtype == tl.float16:
-        low = x.to(tl.int16).to(tl.float16, bitcast=True).to(COMPUTE)
-        high = (x >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(COMPUTE)
+    if dtype.primitive_bitwidth == 16:
+        low, high = numbers(x, 0, dtype)
         return tl.join(low, high).reshape([x.shape[0], x.shape[1], x.shape[2] * 2])
     else:
         return x.to(COMPUTE)
