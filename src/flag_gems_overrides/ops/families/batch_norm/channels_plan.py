@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, power_of_2, power_of_2_within
-from .launches import MAX_WARPS, block_of, held, needed_registers
+from .launches import MAX_WARPS, block_of, held, may_have_edges, needed_registers
 from .types import TWO_TILES, Configuration, Problem
 
 # Bytes of a row of columns that a program has, one of these, or as many as make MIN_LANES elements.
@@ -52,18 +52,26 @@ BYTES_OF_SECTORS_AS_COLUMNS = (64, 128)
 # 7 x 16384 x 1259 float32: 530 us by 1.86 lanes, 351 by two tiles (H200).
 MAX_PADDING = 1.5
 # Warps of a program that holds a channel in tiles, of 16 bits as pairs.
-WARPS_IN_TILES = (4, 8, 16)
+WARPS_IN_TILES: tuple[int, ...] = (4, 8, 16)
 # Maximum words of a thread of these, with which 8 warps are better than 16.
 # Gradient of 64 x 1024 x 196 bf16: 30.9 us by 8 warps, 33.8 by 16; 16 x 512 x 784 bf16: 18.9 and 19.7 (H200).
 MAX_WORDS = 104
 # Minimum bytes of a channel, of all inputs, that is held so. Gradient of 64 x 1024 x 196 bf16: 30.9 us, otherwise 44.7;
 # forward 64 x 1024 x 196 bf16 22.7 and 25.9, 8 x 512 x 784 float32 11.4 and 13.2 (H200).
 BYTES_IN_TILES = 24 << 10
+# Smaller ones, at least so large, by programs of 4 warps where other programs have no second tile and at least so many
+# lanes for each element, and minimum channels for each multiprocessor. Forward 32 x 1024 x 196 bf16: 13.7 us by 8 warps
+# and 14.6 otherwise; gradient of 16 x 1024 x 196 bf16 11.7 and 13.0; forward 8 x 512 x 784 bf16 8.2 and 7.9 (H200).
+BYTES_OF_SMALL, MIN_LANES_OF_SMALL, CHANNELS_OF_SMALL = 12 << 10, 1.2, 6
 # Minimum channels for each multiprocessor, by whether channels have more than BYTES_OF_WIDE bytes, which other programs
-# hold alone on a multiprocessor, if at all. Forward 4 x 256 x 3136 bf16: 9.3 us, otherwise 8.2; gradient of 32 x 256 x
-# 784 float32: 27.8, by groups, which read it twice, 34.4 (H200).
+# hold alone on a multiprocessor, if at all. Forward 4 x 256 x 3136 bf16: 8.2 to 9.3 us, otherwise 8.2 to 8.4; 8 x 256 x
+# 3136 bf16: 12.9 and 15.8; gradient of 64 x 256 x 196 bf16: 12.0, by groups, which read it twice, 17.2 (H200).
 CHANNELS_PER_SM = {False: 3, True: 1.5}
-BYTES_OF_WIDE = 64 << 10
+BYTES_OF_WIDE = 48 << 10
+# Maximum bytes of a channel with heads and tails that is held so. More were not timed. Other programs are few on a
+# multiprocessor if their tile, of both inputs, is larger than MAX_OF_TWO_TILES. Forward 3 x 2000 x 3301 float32: 47.0
+# us, otherwise 79.9; gradient of 6 x 5000 x 2501 bf16 133 and 153; forward 7 x 1500 x 1003 bf16 19.9 and 19.1 (H200).
+MAX_BYTES_OF_EDGES = 80 << 10
 # Minimum bytes of their runs. Shorter ones were not timed.
 BYTES_OF_LONG = 128
 # Shares of the elements that a thread can hold: 1, 1 / 2 or 1 / 4. Fewer elements make more warps.
@@ -136,21 +144,38 @@ def _runs(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         for rows, two in ((power_of_2(A), 0), (power_of_2_within(A), 1))[: 1 if B * size > VECTOR_BYTES else None]:
             for warps in _warps(as_columns * B * rows, held(problem)):
                 yield Configuration("channels", as_columns, warps, two, padded=True)
-    bytes_of_one = A * B * size * inputs
-    least = CHANNELS_PER_SM[bytes_of_one > BYTES_OF_WIDE] * limits.sm_count
-    long = B * size >= BYTES_OF_LONG and math.gcd(B, VECTOR_BYTES // size) * size > BYTES_OF_SHORT_LOADS
-    in_tiles = hopper and size < 8 and long and least < C and bytes_of_one >= BYTES_IN_TILES
-    per_warp = bytes_of_one // (4 * WARP)
-    for warps in WARPS_IN_TILES if in_tiles else ():
-        if per_warp > MAX_WORDS * warps or (warps == MAX_WARPS and per_warp <= MAX_WORDS * warps // 2):
-            continue
-        registers = needed_registers(problem, warps, False)
-        programs = min(limits.registers_per_sm // (registers * WARP), limits.threads_per_sm // WARP) // warps
-        if programs > 0:
-            yield Configuration("channels", 1, warps, warps_per_sm=programs * warps)
+    yield from _in_tiles(problem, limits, short)
     block = block_of(problem, True)
     for warps in _warps(block, 2 * held(problem)) if block <= max(MAX_OF_TWO_TILES, MAX_PADDING * A * B) else ():
         yield Configuration("channels", 1, warps, 1)
+
+
+def _in_tiles(problem: Problem, limits: Limits, short: bool) -> Iterator[Configuration]:
+    """Programs that hold a channel in tiles, with heads and tails where other loads are ``short``."""
+    A, C, B, size, inputs = problem
+    bytes_of_one, count = A * B * size * inputs, A * B
+    legal = B * size >= BYTES_OF_LONG
+    if short:
+        alone = block_of(problem, True) * inputs > MAX_OF_TWO_TILES
+        legal = may_have_edges(problem) and alone and bytes_of_one <= MAX_BYTES_OF_EDGES
+    found = WARPS_IN_TILES
+    least = CHANNELS_PER_SM[bytes_of_one > BYTES_OF_WIDE and not short]
+    if bytes_of_one < BYTES_IN_TILES:
+        masked = 3 * power_of_2_within(count) < 2 * count and MIN_LANES_OF_SMALL * count <= power_of_2(count)
+        legal &= masked and not short and bytes_of_one >= BYTES_OF_SMALL
+        least, found = CHANNELS_OF_SMALL, found[:1]
+    if not legal or limits.capability[0] != 9 or size == 8 or least * limits.sm_count >= C:
+        return
+    # Forward, and with pairs, 16 to 400 bytes spill with more words and heads and tails.
+    bounded = not (short and size == 4 and inputs == 2)
+    per_warp = bytes_of_one // (4 * WARP)
+    for warps in found:
+        if (per_warp > MAX_WORDS * warps and bounded) or (warps == MAX_WARPS and per_warp <= MAX_WORDS * warps // 2):
+            continue
+        registers = needed_registers(problem, warps, short)
+        programs = min(limits.registers_per_sm // (registers * WARP), limits.threads_per_sm // WARP) // warps
+        if programs > 0:
+            yield Configuration("channels", 1, warps, int(short), programs * warps)
 
 
 def _warps(lanes: int, per_thread: int) -> list[int]:

@@ -22,6 +22,8 @@ MAX_OF_FLOAT64 = 20
 REGISTERS_OF_HELD_WORD, MORE_REGISTERS_OF_WORDS = 1.1, 6
 REGISTERS_BESIDE_HELD = 18
 REGISTERS_OF_EDGES = 26
+# More of them forward where a thread has more words. With 128 registers 48 to 56 bytes spill, 15 x 1536 x 627 float32.
+WORDS_OF_EDGES, MORE_REGISTERS_OF_EDGES = 64, 16
 # The same where loads are shorter than a vector. 64 x 1024 x 196 bf16: 22.7 us by 64 registers, 25.6 by 48 (H200).
 REGISTERS_OF_SHORT_LOADS = 4
 REGISTERS_OF_SINGLE = {1: 1.0, 2: 0.5}
@@ -183,6 +185,7 @@ def needed_registers(problem: Problem, warps: int, unaligned: bool) -> int:
     words = loads * vec * problem.itemsize / 4
     singles = REGISTERS_OF_SINGLE[problem.inputs] * loads if vec == 1 else 0
     beside = REGISTERS_BESIDE_HELD + (REGISTERS_OF_EDGES if unaligned else 0)
+    beside += MORE_REGISTERS_OF_EDGES if unaligned and problem.inputs == 1 and words > WORDS_OF_EDGES else 0
     beside += REGISTERS_OF_SHORT_LOADS if vec * problem.itemsize < VECTOR_BYTES else 0
     of_words = min(REGISTERS_OF_HELD_WORD * words, words + MORE_REGISTERS_OF_WORDS)
     return cdiv(math.ceil(of_words + singles + beside), 8) * 8
