@@ -341,6 +341,7 @@ def test_layer_norm_weight_and_bias(M, N, only_last, device_with):
 # all elements, of one channel and of many; and more than 2**30 of them. Whole channels of two samples, of which the
 # last is a program's first. With the programs that are run.
 HOLDS = group_norm.Configuration("rows", 1, 1, 8, programs_per_sm=1)
+WITHOUT_PAIRS = HOLDS._replace(programs_per_sm=0)
 PAIRS = group_norm.Configuration("rows", 1, 64, 2)
 WHOLE_GROUPS = group_norm.Configuration("short", 4, vec=2)
 SHARES = group_norm.Configuration("split", 4, 1, 8, 1, block_d=1, block_hw=1024, programs_per_sm=1)
@@ -355,9 +356,9 @@ WHOLE_CHANNELS = group_norm.Configuration("channels", 4, stages=2)
     "shape, groups, of_forward, of_backward, sm_count, programs",
     [
         ((2**21 + 8, 1, 1024), 1, HOLDS, HOLDS, 2**22, 1),
-        ((2**21 + 9, 1, 1025), 1, HOLDS, HOLDS._replace(warps=2), 2**22, 1),
-        ((2**22 + 25, 1, 1025), 1, HOLDS, HOLDS._replace(warps=2), 2**21 + 16, 8),
-        ((2**21 + 2**13, 1, 1023), 1, HOLDS, TILES, 2**22, 1),
+        ((2**21 + 9, 1, 1025), 1, WITHOUT_PAIRS, HOLDS._replace(warps=2), 2**22, 1),
+        ((2**22 + 25, 1, 1025), 1, WITHOUT_PAIRS, HOLDS._replace(warps=2), 2**21 + 16, 8),
+        ((2**21 + 2**13, 1, 1023), 1, WITHOUT_PAIRS, TILES, 2**22, 1),
         ((2, 2**21 + 8, 1024), 2**21 + 8, HOLDS, TILES._replace(groups=2), 2**22, 1),
         ((2**29, 1, 5), 1, WHOLE_GROUPS, TILES._replace(groups=8, block_hw=8), 2**22, 1),
         ((2**29, 1, 5), 1, WHOLE_GROUPS._replace(vec=1), TILES._replace(groups=8, block_hw=8), 2**22, 1),
@@ -370,7 +371,7 @@ WHOLE_CHANNELS = group_norm.Configuration("channels", 4, stages=2)
         ((1, 2**21 + 8, 1024), 1, SHARES, SHARES, 20000, 1),
         ((1, 2**21 + 8, 1025), 1, SHARES, SHARES, 20000, 1),
         ((2**30 + 8, 1, 4), 1, FOURS, FOURS, 1, 1),
-        ((2**23 + 16, 129, 2), 1, HOLDS, WHOLE_CHANNELS, 2**21, 1),
+        ((2**23 + 16, 129, 2), 1, WITHOUT_PAIRS, WHOLE_CHANNELS, 2**21, 1),
         ((2**30 + 8, 1, 2), 1, PAIRS, WHOLE_CHANNELS, 2**28, 1),
     ],
 )

@@ -190,6 +190,7 @@ LOOP = group_norm.plan.Configuration("loop", 4, vec=8, vectors=2, programs_per_s
 TWICE = norm.plan.Configuration("loop", 4)
 BY_PLACE = batch_norm.plan.Configuration("flat", 1, 1, 2, 4, stages=2)
 HELD_UNALIGNED = batch_norm.plan.Configuration("channels", 1, 1, 1)
+IN_TILES = batch_norm.plan.Configuration("channels", 1, 1, 0, 8)
 TWO_TILES = batch_norm.plan.Configuration("channels", 32, 2, 1)
 RUNS_IN_TWO_TILES = batch_norm.plan.Configuration("channels", 4, 1, batch_norm.plan.TWO_TILES)
 RUNS_AS_COLUMNS = batch_norm.plan.Configuration("channels", 4, 2, padded=True)
@@ -205,6 +206,7 @@ STRIDED = softmax.launches.Configuration("strided", 8, 1, group=32)
 BLOCKS = softmax.launches.Configuration("blocks", 16, 1, 64)
 SINGLY = softmax.launches.Configuration("split", 4, 1, 64, block_k=8)
 COLUMNS = softmax.launches.Configuration("split", 16, 4, 128, 4, block_k=16)
+ROWS_TWICE = softmax.launches.Configuration("split", 16, 1, 64, 4, block_k=4)
 LARGE = [
     ("layer_norm_backward 5x9001 normalized=1 bfloat16", norm, TWICE),
     ("layer_norm_backward 33x100 normalized=1 float32", norm, TWICE),
@@ -216,6 +218,10 @@ LARGE = [
     ("batch_norm_backward 3x2x261 float16", batch_norm, HELD_UNALIGNED._replace(warps=2)),
     ("batch_norm_backward 3x5x131 float32", batch_norm, HELD_UNALIGNED),
     ("batch_norm_backward 2x5x4104 bfloat16", batch_norm, READ_AGAIN),
+    ("batch_norm 3x5x136 bfloat16", batch_norm, IN_TILES),
+    ("batch_norm 3x5x301 float32", batch_norm, IN_TILES._replace(loads=1)),
+    ("batch_norm_backward 3x5x136 float32", batch_norm, IN_TILES),
+    ("batch_norm_backward 3x5x301 float16", batch_norm, IN_TILES._replace(warps=2, loads=1)),
     ("batch_norm 37x77 float16", batch_norm, TWO_TILES),
     ("batch_norm_backward 37x77 float16", batch_norm, TWO_TILES),
     ("batch_norm 6x7x22 float16", batch_norm, RUNS_IN_TWO_TILES),
@@ -242,6 +248,7 @@ LARGE = [
     ("log_softmax 2x301x9 dim=1 bfloat16", softmax, SINGLY._replace(group=3)),
     ("softmax_backward 2x301x9 dim=1 bfloat16", softmax, SINGLY._replace(group=3)),
     ("log_softmax_backward 2x301x9 dim=1 float32", softmax, SINGLY),
+    ("softmax_backward 3x2001 dim=1 float32", softmax, ROWS_TWICE),
     ("softmax 2x96x64 dim=1 float32", softmax, COLUMNS),
     ("softmax 2x192x64 dim=1 float32", softmax, COLUMNS._replace(group=2)),
     ("softmax_backward 2x192x64 dim=1 float32", softmax, COLUMNS._replace(group=2)),
