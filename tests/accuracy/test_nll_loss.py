@@ -251,6 +251,16 @@ def test_gradients_of_images(configuration, shape, dtype, reduction, device):
     assert_same_answer(actual, native_backward(*given), native_backward(*wide))
 
 
+def check_gradient_of_images(configuration, shape, dtype, reduction, device):
+    target, weight = targets(shape, device, 3), torch.rand(shape[1], device=device).to(dtype) + 1
+    _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, 3)
+    grad = torch.rand(target.shape if reduction == 0 else (), device=device).to(dtype)
+    given = grad, scores(shape, dtype, device), target, weight, reduction, 3, total
+    actual = launch_with(configuration, "nll_loss2d_backward", *given)
+    wide = (each.double() if torch.is_tensor(each) and each.is_floating_point() else each for each in given)
+    assert_same_answer(actual, aten.nll_loss2d_backward(*given), aten.nll_loss2d_backward(*wide))
+
+
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize(
     ("shape", "dtype", "vec"),
@@ -265,13 +275,7 @@ def test_gradients_of_images(configuration, shape, dtype, reduction, device):
 def test_narrower_vectors_of_odd_images(shape, dtype, vec, reduction, device):
     configuration = plan.IMAGES._replace(vectors=2, warps=1)
     assert image_vector(plan.Problem(*shape[:2], shape[2] * shape[3], dtype.itemsize)) == vec
-    target, weight = targets(shape, device, 3), torch.rand(shape[1], device=device).to(dtype) + 1
-    _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, 3)
-    grad = torch.rand(target.shape if reduction == 0 else (), device=device).to(dtype)
-    given = grad, scores(shape, dtype, device), target, weight, reduction, 3, total
-    actual = launch_with(configuration, "nll_loss2d_backward", *given)
-    wide = (each.double() if torch.is_tensor(each) and each.is_floating_point() else each for each in given)
-    assert_same_answer(actual, aten.nll_loss2d_backward(*given), aten.nll_loss2d_backward(*wide))
+    check_gradient_of_images(configuration, shape, dtype, reduction, device)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -287,13 +291,7 @@ def test_narrower_vectors_of_odd_images(shape, dtype, vec, reduction, device):
 )
 def test_classes_of_images_that_are_written_from_a_sector_or_a_line_on(shape, dtype, align, reduction, device):
     configuration = plan.IMAGES._replace(warps=1, classes=1, positions=align)
-    target, weight = targets(shape, device, 3), torch.rand(shape[1], device=device).to(dtype) + 1
-    _, total = aten.nll_loss2d_forward(scores(shape, dtype, device), target, weight, 1, 3)
-    grad = torch.rand(target.shape if reduction == 0 else (), device=device).to(dtype)
-    given = grad, scores(shape, dtype, device), target, weight, reduction, 3, total
-    actual = launch_with(configuration, "nll_loss2d_backward", *given)
-    wide = (each.double() if torch.is_tensor(each) and each.is_floating_point() else each for each in given)
-    assert_same_answer(actual, aten.nll_loss2d_backward(*given), aten.nll_loss2d_backward(*wide))
+    check_gradient_of_images(configuration, shape, dtype, reduction, device)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)

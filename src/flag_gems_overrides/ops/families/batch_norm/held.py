@@ -89,6 +89,18 @@ def load_held(
 
 
 @triton.jit
+def count_and_edges(channel, C, vectors, total, VEC: tl.constexpr, EDGES: tl.constexpr, ACC: tl.constexpr):
+    """The elements of a channel, and (offsets, mask) of its heads and tails, which are empty tuples without EDGES."""
+    if EDGES:
+        runs = total // (vectors // VEC)
+        count = tl.cast(runs * vectors, ACC)
+        at_edges, in_edges = edges_at(0, runs, channel, C, vectors, EDGES, VEC)
+        return count, at_edges, in_edges
+    else:
+        return tl.cast(total * VEC, ACC), (), ()
+
+
+@triton.jit
 def numbers_of(held, unknown, dtype: tl.constexpr):
     """The float32 of a tile, or of both elements of its pairs."""
     if dtype.primitive_bitwidth == 32:
@@ -159,11 +171,8 @@ def batch_norm_held(
     channel = tl.program_id(0)
     held = load_held(x_ptr, channel, C, vectors, total, BLOCK, VEC, EDGES, DEPTH)
     LAST: tl.constexpr = len(held) - 1
-    count = tl.cast(total * VEC, ACC)
+    count, at_edges, in_edges = count_and_edges(channel, C, vectors, total, VEC, EDGES, ACC)
     if EDGES:
-        runs = total // (vectors // VEC)
-        count = tl.cast(runs * vectors, ACC)
-        at_edges, in_edges = edges_at(0, runs, channel, C, vectors, EDGES, VEC)
         edges = tl.load(x_ptr + at_edges, mask=in_edges, other=0.0).to(ACC)
     # All loads at once, so that none waits for another.
     weight = load_of_channels(weight_ptr, channel, C, ACC, 1.0)
@@ -254,11 +263,8 @@ def batch_norm_backward_held(
     held_dy = load_held(dy_ptr, channel, C, vectors, total, BLOCK, VEC, EDGES, DEPTH)
     held_x = load_held(x_ptr, channel, C, vectors, total, BLOCK, VEC, EDGES, DEPTH)
     LAST: tl.constexpr = len(held_x) - 1
-    count = tl.cast(total * VEC, ACC)
+    count, at_edges, in_edges = count_and_edges(channel, C, vectors, total, VEC, EDGES, ACC)
     if EDGES:
-        runs = total // (vectors // VEC)
-        count = tl.cast(runs * vectors, ACC)
-        at_edges, in_edges = edges_at(0, runs, channel, C, vectors, EDGES, VEC)
         edges_dy = tl.load(dy_ptr + at_edges, mask=in_edges, other=0.0).to(ACC)
         edges_x = tl.load(x_ptr + at_edges, mask=in_edges, other=0.0).to(ACC)
     weight = load_of_channels(weight_ptr, channel, C, ACC, 1.0)

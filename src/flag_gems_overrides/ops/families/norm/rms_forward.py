@@ -22,9 +22,8 @@ import triton.language as tl
 from ...launch.prepared import entry
 from ...launch.products import product
 from .exchange import clear_last, clear_previous, publish_one, sum_of_group
-from .statistics import from_bits, reciprocal
+from .statistics import from_bits
 from .tile import (
-    add_residual,
     add_rounded,
     block_columns,
     body_offset,
@@ -36,15 +35,13 @@ from .tile import (
     first_row,
     head_size,
     hidden_zero,
-    load_chunks,
     load_edges,
     load_parameter_at,
     load_parameters,
-    load_residual,
     load_sum,
-    pack_chunks,
     unpack_chunks,
 )
+from .whole_rows import load_rows
 
 
 @entry()
@@ -103,19 +100,10 @@ def rms_norm_rows(
         rows = first + tl.arange(0, BLOCK_M)[:, None] * row_step
         row_mask = None if ONE_TILE and BLOCK_M == 1 and (PACKED or not UNALIGNED) else rows < M
         body = body_offset(rows, N, VEC, UNALIGNED)
-        if PACKED:
-            tl.static_assert(residual_ptr is None)
-            xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, x_ptr.dtype.element_ty)
-            packed = pack_chunks(xs, CHUNKS)
-            inverse = reciprocal(N, ACC)
-            xs = unpack_chunks(packed, 0, CHUNKS, x_ptr.dtype.element_ty)
-        else:
-            xs = load_chunks(x_ptr + body, row_mask, 0, end, CHUNKS, BLOCK_N, ACC)
-            residuals = ()
-            if ONE_TILE or STAGES == 1:
-                residuals = load_residual(residual_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
-            inverse = reciprocal(N, ACC)
-            xs = add_residual(xs, residuals, residual_ptr, sum_ptr, body, row_mask, 0, end, CHUNKS, BLOCK_N)
+        xs, packed, inverse = load_rows(
+            x_ptr, residual_ptr, sum_ptr, body, row_mask, end, N, CHUNKS, BLOCK_N, ACC,
+            STAGES > 1 and not ONE_TILE, PACKED,
+        )  # fmt: skip
         squares = sum_squares(xs, CHUNKS)
         if UNALIGNED:
             edge_x = next_edge_x.to(ACC)
