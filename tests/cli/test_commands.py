@@ -92,6 +92,16 @@ def test_a_full_disk_behind_stdout_is_one_line_with_status_2(record, monkeypatch
     assert (done.returncode, done.stderr) == (2, message)
 
 
+@pytest.mark.parametrize("without", ["", "import sys; sys.modules['typer'] = None; "])
+def test_a_pipe_that_nobody_reads_any_more_is_no_error_to_look_at(without):
+    read, write = os.pipe()
+    os.close(read)
+    code = f"{without}from flag_gems_overrides.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "list"], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_a_pipe_gets_the_results_and_the_terminal_what_is_said_about_them(monkeypatch, tmp_path, record):
     monkeypatch.chdir(tmp_path)
 

@@ -23,10 +23,12 @@ def main() -> None:
     try:
         _run()
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.ENOSPC, errno.EPIPE):
             raise
         # Python flushes stdout once more at the end, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.EPIPE:
+            raise SystemExit(1) from None  # as typer ends where who reads a pipe, such as head, has gone
         print(f"error: {error.strerror}: what was written is not whole; make room, and run it again", file=sys.stderr)
         raise SystemExit(2) from None
 
