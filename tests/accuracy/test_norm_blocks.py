@@ -60,9 +60,11 @@ def test_gradients_of_rms_norm(shape, dtype, held, device):
 
 
 # Of single elements, that belong to neighbouring threads or not, of parts of vectors and of whole ones; splits of rows.
-# The last has more words of a row than are added up at a time.
+# The fifth has more words of a row than are added up at a time. A single row begins with a whole vector, and the last
+# ones end with a part of one.
 TWICE = [((5, 9001), torch.float16, 1), ((5, 9002), torch.float32, 1), ((33, 101), torch.float64, 2)]
 TWICE += [((1, 9000), torch.bfloat16, 1), ((5, 20003), torch.float32, 33)]
+TWICE += [((1, 9001), torch.float16, 1), ((1, 9003), torch.float32, 1), ((1, 8193), torch.float64, 1)]
 
 
 @each("mask", [(True, True, True), (True, False, True), (False, True, True)])

@@ -176,7 +176,7 @@ def _two_passes_launch(
 ) -> Callable[..., None]:
     plan = plan_two_passes(M, N, dtype.itemsize, devices.limits(device))
     pdl, stride = has_pdl(device), -(-N // 16) * 16
-    options = {"VEC": plan.vec, "SPREAD": plan.spread}
+    options = {"VEC": plan.vec, "SPREAD": plan.spread, "SINGLE": M == 1}
     columns = norm_backward_columns.bind(
         device,
         plan.columns.programs,

@@ -65,7 +65,8 @@ class TwoPasses(NamedTuple):
 
 
 def plan_two_passes(M: int, N: int, itemsize: int, limits: Limits) -> TwoPasses:
-    vec = math.gcd(N, VECTOR_BYTES // itemsize)
+    # A single row begins with a whole vector, whatever its length.
+    vec = VECTOR_BYTES // itemsize if M == 1 else math.gcd(N, VECTOR_BYTES // itemsize)
     more = itemsize == 2 or (M == 1 and itemsize < 8)  # with more float64, 8 bytes of one row spill on sm_90
     elements = (MORE_ELEMENTS if more else ELEMENTS) // (2 if itemsize == 8 else 1)
     width = vec if vec * itemsize == VECTOR_BYTES else max(vec, min(SINGLES, elements))
