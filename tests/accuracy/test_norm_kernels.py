@@ -11,7 +11,7 @@ import torch
 from accuracy import test_fused_add_rms_norm, test_rms_norm, test_skip_layernorm
 from accuracy.judge import assert_same_answer
 from accuracy.reductions import FLOATING, each
-from accuracy.test_layernorm import EPS, LAYOUTS, Case, _check_equal_elements, _check_forward
+from accuracy.test_layernorm import EPS, LAYOUTS, Case, _check_backward, _check_equal_elements, _check_forward
 
 from flag_gems_overrides.ops.families.norm import plan, rms_plan
 from flag_gems_overrides.ops.families.norm.launches import Configuration
@@ -22,6 +22,23 @@ VECTORS = [(dtype, vec) for dtype in FLOATING for vec in (1, 2, 4, 8) if vec * d
 COLUMNS = [3, 5, 6, 7]
 # Whole programs and an odd rest, by one warp.
 ROWS = 301
+
+
+@pytest.fixture
+def backward_by(monkeypatch, device_with) -> Callable[..., None]:
+    """A function that takes the fields of the configuration of gradients."""
+    device_with()
+    choose = plan.choose
+
+    def backward_by(*fields, **named) -> None:
+        chosen = Configuration(*fields, **named)
+        monkeypatch.setattr(
+            plan, "choose", lambda problem, limits: chosen if problem.backward else choose(problem, limits)
+        )
+        # As the plan of RMS norm's gradients asks for it.
+        monkeypatch.setattr(rms_plan, "single_row", lambda problem: chosen)
+
+    return backward_by
 
 
 @pytest.fixture
@@ -193,3 +210,18 @@ def test_values_that_are_not_finite_stay_in_their_row_of_pairs(value, dtype, for
 def test_equal_elements_of_rows_of_pairs_are_exactly_0(N, dtype, forward_by, device):
     forward_by("rows", 1, 8, registers=64, late=True, packed=True)
     _check_equal_elements(9, N, dtype, device)
+
+
+# Rows of one launch by 16 warps: more columns than programs of columns have, half of a last one, one row.
+IN_ONE_LAUNCH = [(5, 9001), (3, 16384), (40, 4104), (1, 8200)]
+
+
+@each("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@each("shape", IN_ONE_LAUNCH)
+def test_gradients_of_few_rows_by_16_warps(shape, dtype, backward_by, device):
+    if dtype == torch.float32:
+        shape = shape[0], shape[1] // 2
+    backward_by("few_rows", 16)
+    _check_backward(Case(shape, 1, dtype, device))
+    case = test_rms_norm.Case(shape, 1, dtype, device)
+    case.check(case.weight)

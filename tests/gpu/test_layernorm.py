@@ -18,11 +18,11 @@ aten = torch.ops.aten
 EPS = 1e-5
 
 # Whole rows; rows that start between vectors; a group of programs for each row, of one warp each, the same with odd
-# rows, of four, each also with odd rows; gradients by one warp and by two; loops.
+# rows, of four, each also with odd rows; gradients in one launch, by one warp and by two; loops.
 # tests/ops/families/test_norm_plan.py has the same list.
 SHAPES = [
     *((4096, 1000), (4096, 1003), (512, 24576), (640, 40960), (256, 20001), (128, 98304), (128, 90001)),
-    *((30, 11168), (217, 13691), (1, 98304), (20, 393216), (8, 200001), (3, 2**22 + 8)),
+    *((30, 11168), (30, 17168), (217, 13691), (1, 98304), (20, 393216), (8, 200001), (3, 2**22 + 8)),
 ]
 
 

@@ -22,8 +22,8 @@ from flag_gems_overrides.ops.families.norm.two_passes_plan import moves_less
 
 IN_ONE_LAUNCH = [(1000, 1, 2, True), (23, 5, 8, True), (64, 100, 2, True), (6, 1000, 4, True), (99, 3240, 4, True)]
 IN_ONE_LAUNCH += [(941, 235, 4, True), (1000, 256, 2, False), (300, 2, 4, True), (200, 1, 4, False)]
-IN_ONE_LAUNCH += [(2, 8193, 2, False), (2000, 63, 2, False), (1024, 1000, 2, False), (300, 3240, 4, False)]
-IN_ONE_LAUNCH += [(1, 1000, 4, True), (1, 3000, 2, False), (1216, 1, 4, True), (5000, 1, 4, False)]
+IN_ONE_LAUNCH += [(2, 16385, 2, False), (2000, 63, 2, False), (1024, 1000, 2, False), (300, 3240, 4, False)]
+IN_ONE_LAUNCH += [(1, 1000, 4, True), (1, 3000, 2, False), (1216, 1, 4, True), (5000, 1, 4, False), (2, 8193, 2, True)]
 
 
 @pytest.mark.parametrize(("M", "N", "size", "few"), IN_ONE_LAUNCH)
@@ -96,7 +96,7 @@ def test_gradients_of_a_row_alone_are_one_tile(N, size, single):
 
 
 @pytest.mark.parametrize(
-    ("M", "N", "few"), [(80, 2343, True), (100, 2343, True), (300, 2344, False), (80, 14456, False)]
+    ("M", "N", "few"), [(80, 2343, True), (100, 2343, True), (300, 2344, False), (80, 14456, True), (80, 17168, False)]
 )
 def test_gradients_of_few_rows_are_no_groups(M, N, few):
     assert isinstance(plan(Problem(M, N, 1, 2, True), H200), FewRows) == few

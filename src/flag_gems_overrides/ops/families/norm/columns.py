@@ -31,6 +31,10 @@ def sum_columns_of_rows(
     """Block ``block`` of BLOCK_N columns, of up to BLOCK_M rows. mean_ptr is None where no mean is subtracted."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    if BLOCK_M > 1:
+        # Neighbouring threads have neighbouring columns, each one of a row. Vectors of columns take longer to add up
+        # over the rows. 16 x 6144 float32: 4.3 us, by vectors 7.8; 4 x 768 bf16: 2.8 and 5.1 (H200).
+        columns = tl.multiple_of(columns, [1, 1])
     rows = tl.arange(0, BLOCK_M)[:, None]
     mask = (rows < M) & (columns < N)
     offsets = tl.cast(rows, tl.int64) * N + columns

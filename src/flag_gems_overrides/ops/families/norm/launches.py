@@ -400,10 +400,11 @@ def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) ->
     wide = max(1, itemsize // 4)
     # With fewer 40 bytes of 1000 float16 columns spill by 2 warps; of 16384 float32 columns 224 by 16, of 4096 8 by 4.
     _check(warps >= 4, "columns have enough threads")
-    per_thread = 32 if itemsize == 2 else 16
-    _check(block_m * block_n * wide <= min(per_thread * warps, 256) * WARP, "a row is one tile")
+    per_thread, most = (32, 512) if itemsize == 2 else (16, 256)
+    _check(block_m * block_n * wide <= min(per_thread * warps, most) * WARP, "a row is one tile")
     _check(block_m == power_of_2(block_m) and block_m // 2 < M, "no tile for more rows than there are")
-    elements = COLUMN_ELEMENTS * warps * WARP // wide
+    # By 16 warps 32 bytes of 256 x 6000 bf16 would spill, for a thread has 128 registers.
+    elements = COLUMN_ELEMENTS // (2 if warps == 16 else 1) * warps * WARP // wide
     rows = power_of_2(M)
     # At least a cache line. Of few rows each thread has a vector.
     columns = max(COLUMN_BYTES // itemsize, warps * WARP * (VECTOR_BYTES // itemsize) // rows)
