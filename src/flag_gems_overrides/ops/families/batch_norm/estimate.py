@@ -36,6 +36,11 @@ OVERLAP_OF_WAVE = 2.17
 OVERLAP_OF_WAVES = 2.78
 # The same of groups.
 OVERLAP_OF_GROUPS = 1.35
+# groups: the same of gradients of up to so many rows of which programs have columns, and of more than this share of L2.
+# 150 x 40000 bf16: 24.5 us by groups, by channels 31.8 (H200); 611 x 3448: 15.4 and 19.4; but 128 x 2256: 5.7 and 4.6;
+# 15379 x 2048: 136, flat 118 (H100). Set, not fitted.
+OVERLAP_OF_COLUMN_GRADIENTS = 2.0
+MAX_ROWS_OF_COLUMN_GRADIENTS, MIN_SHARE_OF_COLUMN_GRADIENTS = 640, 1 / 8
 # channels: share of memory's time for each line that short rows of programs touch beside the lines that they fill.
 SHORT_ROW = 0.205
 # groups: the same.
@@ -248,6 +253,9 @@ def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
             us += loads * EDGES_RUN_US * problem.M / chosen.group
     us += GROUP_PROGRAM_US + 2 * _sums_us(problem, tiling, vec)
     turns = cdiv(tiling.blocks * chosen.group, chosen.programs)
+    in_parts = tiling.columns and problem.inputs == 2 and tiling.channels < problem.N
+    in_parts = in_parts and problem.M <= MAX_ROWS_OF_COLUMN_GRADIENTS
+    in_parts = in_parts and 2 * problem.M * pitch > MIN_SHARE_OF_COLUMN_GRADIENTS * limits.l2_bytes
     alone = GROUP_WARPS_US[int(tiling.columns)] * math.log2(tiling.warps)
     alone += GROUP_START_US[int(tiling.columns)] * tiling.warps * cdiv(chosen.programs, limits.sm_count)
     if chosen.group > 1:
@@ -262,7 +270,7 @@ def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
         GROUPS_US[problem.inputs]
         + turns * alone
         + _overlap(
-            OVERLAP_OF_GROUPS,
+            OVERLAP_OF_COLUMN_GRADIENTS if in_parts else OVERLAP_OF_GROUPS,
             _bytes_us(problem, problem.M * pitch * problem.inputs / turns, 0, limits)
             * (1 + SHORT_ROW_OF_GROUPS * max(misses * LINE_BYTES / (rows * side_by_side) - 1, 0)),
             turns * cdiv(chosen.programs, limits.sm_count) * us,
