@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 _LOOP = "norm/loop/layer_norm_loop"
-_PASSES = "norm/two_passes/norm_backward"
+_PASSES = "norm/two_passes"
+_COLUMNS_OF_PASSES = f"{_PASSES}/gradients_of_columns"
 _COLUMN_SUMS = "norm/columns/sum_columns_of_rows"
 _GROUPS = "group_norm/backward"
 _FEW = f"{_GROUPS}_few"
@@ -55,6 +56,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N",
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N (2)",
     ),
+    "which thread has a column changes no sum": (f"{_COLUMN_SUMS}/off_by_one: BLOCK_M > 1",),
     "a whole tile needs no mask": ("group_norm/short_rows/group_norm_short_rows/off_by_one: VEC > 1",),
     "a row that is not there mixes with no other": tuple(
         name
@@ -123,7 +125,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "the slice behind the last is empty": ("norm/statistics/group_statistics/off_by_one: rank < GROUP",),
     "a block without a column more": (
         f"{_LOOP}/minus_dropped: size - 1",
-        f"{_PASSES}_sums/minus_dropped: N - 1",
+        f"{_PASSES}/norm_backward_sums/minus_dropped: body - 1",
         "norm/blocks/norm_backward_blocks/minus_dropped: N - 1",
     ),
     "a block more of elements, vectors, channels or parts that are not there": (
@@ -261,7 +263,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "gradients of rows that are not there are not stored": tuple(
         name
         for word in ("rows * 2", "rows * 2 + 1")
-        for name in _any_other(f"{_PASSES}_columns", f"tl.load(sums_ptr + {word}, mask=row_mask, other=0.0)")
+        for name in _any_other(_COLUMNS_OF_PASSES, f"tl.load(sums_ptr + {word}, mask=row_mask, other=0.0)")
     ),
     "a lane without a word may hold what it likes, except 0 (and undefined integers are -1 in the interpreter)": (
         *(
@@ -291,10 +293,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "norm/backward/accumulate_chunks/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         "norm/columns/gradient_of_rows/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         "norm/rms_backward/gradient_of_rows/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
-        f"{_PASSES}_sums/wrong_other: tl.load(x_ptr + starts + columns, mask=row_mask & mask, other=0.0)",
-        f"{_PASSES}_columns/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        f"{_PASSES}/terms_of/wrong_other: tl.load(x_ptr + columns, mask=row_mask & mask, other=0.0)",
+        f"{_COLUMNS_OF_PASSES}/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
         *(
-            f"norm/two_passes/load_statistics/wrong_other: tl.load({of}_ptr + rows, mask=row_mask, other=0.0)"
+            f"{_PASSES}/load_statistics/wrong_other: tl.load({of}_ptr + rows, mask=row_mask, other=0.0)"
             for of in ("mean", "rstd")
         ),
         "norm/blocks/load_block/wrong_other: tl.load(x_ptr + offsets, mask=mask, other=0.0)",
