@@ -55,6 +55,18 @@ def test_what_is_not_side_by_side(N, K, elements, width, rule):
         ((32, 2960, 7, 4, 1), Configuration("split", 8, 8, 64, 1, 8, 16), Configuration("short", 32, 32)),
         # 39.4 and 62.9: several blocks of columns as they lie.
         ((238240, 11, 6, 2, 2), Configuration("short", 8, 8, block_k=8), Configuration("short", 32, 4)),
+        # 88 and 124, 228 and 274, 1364 and 1541 (H200): more programs on a multiprocessor, which overlap.
+        (
+            (1000, 45, 1000, 2, 2),
+            Configuration("split", 32, 4, 128, 8, 64),
+            Configuration("split", 32, 8, 128, 8, 128),
+        ),
+        ((438, 39, 8192, 2, 2), Configuration("short", 32, 2), Configuration("split", 32, 4, 128, 8, 64)),
+        (
+            (1024, 1024, 1024, 2, 1),
+            Configuration("split", 32, 8, 128, 8, 64),
+            Configuration("split", 64, 16, 128, 8, 32),
+        ),
         # 6.0 and 7.5
         ((9, 32768, 1, 4, 1), Configuration("split", 16, 8, 64, 4, 4, 8), Configuration("rows", 32, 32)),
     ],
