@@ -207,7 +207,7 @@ def _two_passes_launch(
         )
         with_workspace = functools.partial(with_counters, sums, plan.sums.programs[0], torch.int32)
         words = Allocation((M * (plan.slices + 1) * 2,), accumulator(dtype), device)
-        launch = functools.partial(_in_two_passes, with_workspace, columns, words, 2 * M)
+        launch = functools.partial(_in_two_passes, with_workspace, columns, words, M * plan.slices * 2)
     return _with_partial_sums(launch, plan.splits, N, dtype, outputs, pdl and want_input, device)
 
 
@@ -236,8 +236,9 @@ def _in_two_passes(
     rstd: torch.Tensor,
     *gradients: torch.Tensor | None,
 ) -> None:
-    sums = words()
-    launch_sums(grad_out, input, weight, mean, rstd, sums, sums[size:])
+    partial = words()
+    sums = partial[size:]  # behind them, so that what exceeds them exceeds the memory
+    launch_sums(grad_out, input, weight, mean, rstd, sums, partial)
     launch_columns(grad_out, input, weight, mean, rstd, *gradients, sums)
 
 
