@@ -41,6 +41,17 @@ def test_channels_in_tiles_with_heads_and_tails(shape, dtype, misaligned, device
     check(case)
 
 
+@pytest.mark.parametrize("loads", [0, 1])
+def test_a_large_mean_is_exact(loads, device, monkeypatch):
+    """What a mean of many float32 is rounded by is found from the deviations, those of heads and tails too."""
+    monkeypatch.setattr(plan, "choose", lambda problem, limits: HELD._replace(warps=4, loads=loads))
+    torch.manual_seed(0)
+    for _ in range(8):
+        case = Case((5, 2, 517 if loads else 516), torch.float32, device, mean=1e4)
+        mean, truth = case.ours().mean, case.exact().mean
+        torch.testing.assert_close(mean.double().flatten(), truth.flatten(), rtol=2**-24, atol=0)
+
+
 @each("dtype", DTYPES)
 @each("shape", SHAPES)
 def test_misaligned_channels_in_tiles(shape, dtype, device):

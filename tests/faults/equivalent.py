@@ -56,6 +56,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N",
         "scan/flat/cumsum_flat/off_by_one: left >= ROWS * N (2)",
     ),
+    "elements behind the last run, and edges that are not there, have masks": (
+        "batch_norm/held/places_of/minus_dropped: total // of_run - 1",
+        *_any_other("batch_norm/held/batch_norm_backward_held", "tl.load(x_ptr + at_edges, mask=in_edges, other=0.0)"),
+    ),
     "which thread has a column changes no sum": (f"{_COLUMN_SUMS}/off_by_one: BLOCK_M > 1",),
     "a whole tile needs no mask": ("group_norm/short_rows/group_norm_short_rows/off_by_one: VEC > 1",),
     "a row that is not there mixes with no other": tuple(

@@ -31,7 +31,7 @@ JUDGES = {
         "norm_blocks",
     ],
     "group_norm": ["group_norm"],
-    "batch_norm": ["batch_norm", "batch_norm_rows", "batch_norm_runs"],
+    "batch_norm": ["batch_norm", "batch_norm_held", "batch_norm_rows", "batch_norm_runs"],
     "softmax": ["softmax", "log_softmax"],
     "reduction": ["reduction", "product", "moments", "pairs", "out"],
     "scan": ["cumsum"],
