@@ -40,6 +40,7 @@ class Chosen(NamedTuple):
 CHOSEN = [
     ((9, 3000), 1, Chosen("split", 2, 2)),
     ((9, 3001), 1, Chosen("split", 2, 2)),
+    ((150, 251), 1, Chosen("split", 2, 2, stages=3)),
     ((20, 3000), 1, Chosen("split", 2, 4, group=8)),
     ((20, 3001), 1, Chosen("split", 2, 4, group=8)),
     ((9, 9000), 1, Chosen("split", 2, 1, group=4)),
