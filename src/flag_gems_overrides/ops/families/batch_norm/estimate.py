@@ -253,9 +253,13 @@ def _of_groups(problem: Problem, chosen: Groups, limits: Limits) -> float:
             us += loads * EDGES_RUN_US * problem.M / chosen.group
     us += GROUP_PROGRAM_US + 2 * _sums_us(problem, tiling, vec)
     turns = cdiv(tiling.blocks * chosen.group, chosen.programs)
-    in_parts = tiling.columns and problem.inputs == 2 and tiling.channels < problem.N
-    in_parts = in_parts and problem.M <= MAX_ROWS_OF_COLUMN_GRADIENTS
-    in_parts = in_parts and 2 * problem.M * pitch > MIN_SHARE_OF_COLUMN_GRADIENTS * limits.l2_bytes
+    in_parts = (
+        tiling.columns
+        and problem.inputs == 2
+        and tiling.channels < problem.N
+        and problem.M <= MAX_ROWS_OF_COLUMN_GRADIENTS
+        and problem.inputs * problem.M * pitch > MIN_SHARE_OF_COLUMN_GRADIENTS * limits.l2_bytes
+    )
     alone = GROUP_WARPS_US[int(tiling.columns)] * math.log2(tiling.warps)
     alone += GROUP_START_US[int(tiling.columns)] * tiling.warps * cdiv(chosen.programs, limits.sm_count)
     if chosen.group > 1:

@@ -44,10 +44,12 @@ LITTLE, LITTLE_OF_LAYER_NORM = 256, 1024
 MIN_FEW_EDGES = 1024
 # Most warps of a multiprocessor in one launch: all of them run at once; those of edges may come in a few waves.
 WARPS_OF_FEW, WARPS_OF_FEW_EDGES = 16, 22
-# The same of programs of 16 warps, by bytes of an element. 110 x 6001 float32: 10.6 us, by rows 12.7 (H100).
+# The same of programs of 16 warps, by bytes of an element: of 16 bits three whole waves. 128 x 11264 bf16, which has a
+# third: 10.7 us, by programs that share rows 17.7 (H200); 110 x 6001 float32: 10.6 us, by rows 12.7 (H100).
 WARPS_OF_LONG = {2: 48, 4: 40, 8: 40}
 # Rows of 16 bits longer than this, in elements, are for programs of 16 warps where those of fewer do not hold them, or
-# are too many. 64 x 11264 bf16: 7.0 us, by programs that share rows 13.1; 256 x 6000: 10.1, by rows 16.3 (H200).
+# are too many. 64 x 11264 bf16: 7.0 us, by programs that share rows 13.1; 256 x 6000, with 64 columns to a program,
+# which spill: 10.1, by rows 16.3; with 32 columns it was not timed (H200).
 MIN_LONG_FEW = 4096
 # Warps of a program there, by bytes of an element. 37 x 8192 bf16: 6.61 us by 8, by 16 8.85 (H100).
 FEW_WARPS = {2: (4, 8), 4: (4, 8, 16), 8: (4, 8)}
@@ -228,11 +230,11 @@ def few_rows(problem: Problem, limits: Limits) -> Configuration | None:
 
     fewest = next((each for each in FEW_WARPS[itemsize] if power_of_2(N) <= MAX_FEW_ROW * each // itemsize), MAX_WARPS)
     all_warps: tuple[int, ...] = FEW_WARPS[itemsize]
-    fits = few(Configuration("few_rows", fewest, rows=min(rows_of_few(N, fewest), power_of_2(M))))
+    first = few(Configuration("few_rows", fewest, rows=min(rows_of_few(N, fewest), power_of_2(M))))
     # By 16 warps 40 bytes of 200 x 7001 float16 would spill.
-    if itemsize == 2 and N > MIN_LONG_FEW and (fewest == MAX_WARPS or (fits is None and N % 4 == 0)):
+    if itemsize == 2 and N > MIN_LONG_FEW and (fewest == MAX_WARPS or (first is None and N % 4 == 0)):
         all_warps = (MAX_WARPS,)
-    elif fits is None:
+    elif first is None:
         # 1024 x 376 float16: at least 9.2 us, by rows 6.57 (H100).
         return None
     found: list[tuple[float, Configuration]] = []

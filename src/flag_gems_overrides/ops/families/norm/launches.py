@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import VECTOR_BYTES, WARP, cdiv, power_of_2, power_of_2_within
+from .programs import MAX_WARPS
 from .two_passes_plan import TwoPasses, plan_two_passes
 
 # Programs that fit on a multiprocessor of every device that Triton supports.
@@ -404,7 +405,7 @@ def _few_rows(problem: Problem, configuration: Configuration, limits: Limits) ->
     _check(block_m * block_n * wide <= min(per_thread * warps, most) * WARP, "a row is one tile")
     _check(block_m == power_of_2(block_m) and block_m // 2 < M, "no tile for more rows than there are")
     # By 16 warps 32 bytes of 256 x 6000 bf16 would spill, for a thread has 128 registers.
-    elements = COLUMN_ELEMENTS // (2 if warps == 16 else 1) * warps * WARP // wide
+    elements = COLUMN_ELEMENTS // (2 if warps == MAX_WARPS else 1) * warps * WARP // wide
     rows = power_of_2(M)
     # At least a cache line. Of few rows each thread has a vector.
     columns = max(COLUMN_BYTES // itemsize, warps * WARP * (VECTOR_BYTES // itemsize) // rows)

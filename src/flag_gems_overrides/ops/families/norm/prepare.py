@@ -237,7 +237,7 @@ def _in_two_passes(
     *gradients: torch.Tensor | None,
 ) -> None:
     partial = words()
-    sums = partial[size:]  # behind them, so that what exceeds them exceeds the memory
+    sums = partial[size:]  # at the end, so that a store without its mask leaves the allocation
     launch_sums(grad_out, input, weight, mean, rstd, sums, partial)
     launch_columns(grad_out, input, weight, mean, rstd, *gradients, sums)
 

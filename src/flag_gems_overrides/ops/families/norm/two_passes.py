@@ -16,7 +16,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from ...launch.prepared import entry
 from ...launch.workspace import is_last
 from .backward import add_pairs, input_gradient, weighted
-from .tile import load_parameter_at
+from .tile import body_size, load_parameter_at
 
 
 @entry()
@@ -48,7 +48,7 @@ def norm_backward_sums(
     partial_ptr: [M, slices, 2]    workspace_ptr: a counter for each BLOCK_M rows
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    body = N // VEC * VEC  # N itself unless SINGLE, but the compiler now sees that VEC divides it
+    body = body_size(0, N, VEC)  # all columns, unless SINGLE
     part = tl.program_id(0)
     slice = tl.program_id(1)
     slices = tl.num_programs(1)
@@ -125,7 +125,7 @@ def norm_backward_columns(
 
     dx_ptr, sums_ptr: None where dx is not wanted    dweight_ptr, dbias_ptr: [M / ROWS, stride], see partial_sums.py
     """
-    body = N // VEC * VEC  # N itself unless SINGLE, but the compiler now sees that VEC divides it
+    body = body_size(0, N, VEC)  # all columns, unless SINGLE
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     tensors = (dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, dweight_ptr, dbias_ptr, sums_ptr)
     sizes = (M, 0 if SINGLE else body, stride, ROWS)
