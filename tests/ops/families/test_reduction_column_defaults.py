@@ -95,7 +95,7 @@ def test_rows_of_classes_are_read_by_single_warps_where_there_are_rows_enough():
 def test_classes_of_bytes_have_registers(M, N, K, accumulators):
     """any of 1 x 700001 x 7 uint8 64 us with 650 bytes that spill, so 12; 1616 x 60075 x 2 220 by single warps, 98."""
     p = plan(M, N, K, 1, accumulators, H200)
-    assert (p.kernel, p.warps >= 4) == ("classes", True)
+    assert (p.kernel, p.warps >= 2) == ("classes", True)
     assert p.block_n // (p.warps * 32) <= (16 if accumulators == 2 else 32)
     assert p.registers == 128 or K == 2 or p.block_n // (p.warps * 32) <= 16
 

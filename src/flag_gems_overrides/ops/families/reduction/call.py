@@ -69,6 +69,8 @@ def _prepare(
     count = math.prod(shape[d] for d in dims if shape)
     if count == 1 and policy.single is not None:
         policy = policy.single
+    if dtype.itemsize == 1 and policy.of_bytes is not None:
+        policy = policy.of_bytes
     dtypes = policy.dtypes(dtype, requested, count)
     result = tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
     new_values = Allocation(result, dtypes.result, device) if policy.values else None
@@ -97,6 +99,8 @@ def _prepare(
             planned = plan.with_wide_results(problem, planned, limits)
         if configuration is None and dtypes.accumulator.itemsize == 8 > elements.itemsize:
             planned = plan.with_wide_accumulators(problem, planned, limits, arithmetic.narrow is not None)
+        if configuration is None and arithmetic.together:
+            planned = plan.with_neighbours_together(problem, planned, limits)
         chosen = plan.launch(problem, planned, limits)
         if K > 1 and last and dtypes.result.itemsize == 8 > elements.itemsize and N * elements.itemsize < WRITTEN_BYTES:
             chosen = chosen._replace(evict="")

@@ -42,6 +42,14 @@ LONG_CLASSES_BYTES = {(1, 1): 32768, (2, 1): 16384, (2, 2): 65536, (2, 4): 13107
 LONG_CLASSES_ELEMENTS = 8
 # K of 32 bits, at least, as timed.
 LONG_CLASSES_OF_WORDS = 5
+# Elements of a thread of positions in long rows that programs share, by bytes of an element, and warps: more programs,
+# so that multiprocessors have about as many. Of 8 bytes none was timed.
+# max.dim 300 x 30001 x 5 bf16: 44.4 us, by four warps 60.7; float32: 64.7 and 76.3; 200 x 80000 x 7 uint8: 60.0 and
+# 70.0 (H200).
+SHARED_POSITIONS, SHARED_POSITIONS_WARPS = {1: 16, 2: 16, 4: 8}, 2
+# K of values of 16 bits whose single warps have as many elements as of fewer classes, and more registers.
+# amax 300 x 30001 x 5 bf16: 38.2 us, with half as many elements 42.3; 3000 x 3001 x 7: 60.3 and 56.5 (H200).
+WIDE_CLASSES = 5, 6
 
 
 def kinds(problem: Problem, limits: Limits) -> list[Configuration]:
@@ -70,6 +78,8 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
     positions, moments = accumulators == 2, accumulators == 3 and size == 2
     occupancy, stages = CLASSES_OCCUPANCY[accumulators], 1
     tile, warps = CLASSES_TILE // (1 if K <= 4 and size > 1 else 2), 1
+    if accumulators == 1 and size == 2 and K in WIDE_CLASSES:
+        tile, occupancy = CLASSES_TILE, CLASSES_OCCUPANCY[2]
     if not _have_warps(problem, limits):
         tile, warps = SHORT_BYTES // size, SHORT_WARPS
         if positions:
@@ -84,6 +94,9 @@ def _classes(problem: Problem, limits: Limits) -> Configuration:
             # Twice as large, where partial results are too few for all programs.
             # nansum 2 x 6974730 x 6 int64: 169 us, by four warps 211 (H200).
             tile, warps = 2 * tile, 2 * warps
+    elif _are_shared_positions(problem, limits):
+        warps, stages = SHARED_POSITIONS_WARPS, STAGES
+        tile = SHARED_POSITIONS[size] * warps * WARP
     elif is_long_class(problem, limits):
         tile, warps = max(VECTOR_BYTES // size, LONG_CLASSES_ELEMENTS) * SHORT_WARPS * WARP, SHORT_WARPS
         stages = STAGES if positions else 1
@@ -117,6 +130,13 @@ def is_long_class(problem: Problem, limits: Limits) -> bool:
     _, N, K, size, accumulators = problem
     fewest = LONG_CLASSES_BYTES.get((accumulators, size), math.inf)
     return N * K * size >= fewest and (size < 4 or K >= LONG_CLASSES_OF_WORDS) and _have_warps(problem, limits)
+
+
+def _are_shared_positions(problem: Problem, limits: Limits) -> bool:
+    """Whether positions are in long rows of which programs of four warps would each have a part."""
+    M, *_, size, accumulators = problem
+    programs = limits.sm_count * CLASSES_OCCUPANCY[2] // SHORT_WARPS
+    return accumulators == 2 and size in SHARED_POSITIONS and is_long_class(problem, limits) and programs >= M
 
 
 def _are_classes_of_moments(problem: Problem, limits: Limits) -> bool:

@@ -26,6 +26,9 @@ def prepare(x, OP: tl.constexpr):
 @triton.jit
 def load(pointers, mask, OP: tl.constexpr, EVICT: tl.constexpr):
     """Elements as accumulators, the identity outside of ``mask``. EVICT: the policy of the L2 cache."""
+    if pointers.dtype.scalar.element_ty == tl.int1 and OP.converted == tl.uint8:
+        # As the bytes that they are: Triton compares each bool that it loads to 0, one more of three instructions.
+        pointers = pointers.to(tl.pointer_type(tl.uint8))
     return prepare(tl.load(pointers, mask=mask, other=OP.identity, eviction_policy=EVICT), OP)
 
 

@@ -51,8 +51,23 @@ def magnitude_or_one(x, OP: tl.constexpr):
 
 
 @triton.jit
+def below_zero(x, OP: tl.constexpr):
+    """Negative if a byte is 0, and only then.
+
+    One instruction combines three by ``either``, two by ``both``. all 89826372 int8: 30.9 us, by ``both``, and without
+    neighbours combined first, 40.4; but 39 x 695 x 176 bf16, which are no bytes: 7.30 and 6.94 (H200).
+    """
+    return magnitude(x, OP) - 1
+
+
+@triton.jit
 def is_true(result, count, OP: tl.constexpr):
     return result != 0
+
+
+@triton.jit
+def is_none_below_zero(result, count, OP: tl.constexpr):
+    return result >= 0
 
 
 @triton.jit
@@ -71,13 +86,15 @@ def _one(dtype: torch.dtype) -> int | float:
 
 def _truth(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> Dtypes:
     """The result is bool, but of uint8 uint8 unless bool is requested."""
-    return Dtypes(dtype, torch.int32, requested or (torch.uint8 if dtype is torch.uint8 else torch.bool))
+    converted = torch.uint8 if dtype is torch.bool else dtype
+    return Dtypes(converted, torch.int32, requested or (torch.uint8 if dtype is torch.uint8 else torch.bool))
 
 
 def _counted(dtype: torch.dtype, requested: torch.dtype | None, count: int) -> Dtypes:
     return Dtypes(dtype, torch.int32 if count < 2**31 else torch.int64, torch.int64)
 
 
-ANY = Policy("any", either, zero, _truth, prologue=magnitude, epilogue=is_true)
-ALL = Policy("all", both, _one, _truth, prologue=magnitude_or_one, epilogue=is_true)
+ANY = Policy("any", either, zero, _truth, prologue=magnitude, epilogue=is_true, together=True)
+ALL_OF_BYTES = Policy("all", either, _one, _truth, prologue=below_zero, epilogue=is_none_below_zero, together=True)
+ALL = Policy("all", both, _one, _truth, prologue=magnitude_or_one, epilogue=is_true, of_bytes=ALL_OF_BYTES)
 COUNT = Policy("count_nonzero", add, zero, _counted, prologue=is_nonzero)

@@ -87,6 +87,7 @@ class Arithmetic(Compiled):
     converted: tl.dtype
     accumulator: tl.dtype
     narrow: tl.dtype | None
+    together: bool
 
 
 # Compared by identity: a policy is part of the key of every call.
@@ -114,6 +115,8 @@ class Policy:
     """A number that ``prologue`` and ``epilogue`` depend on, as ``OP.parameter``."""
     single: Policy | None = None
     """Takes the place of this policy where a result is made of one element."""
+    of_bytes: Policy | None = None
+    """Takes the place of this policy where elements are bytes."""
     empty: Callable[[str, int | None], Exception] | None = None
     """By ``name`` and dimension, the error for a dimension without elements; without a dimension, for a whole tensor
     without elements. ``None``: the result is that of ``identity``."""
@@ -124,6 +127,9 @@ class Policy:
     narrow: Callable[[torch.dtype], torch.dtype | None] | None = None
     """For a dtype of elements a dtype of 32 bits: neighbours that have 32 bits together are combined in it before they
     are converted to 64-bit accumulators."""
+    together: bool = False
+    """Whether neighbours that have 32 bits together are combined before they meet what is kept of others, if they are
+    bytes. Their accumulators are fewer then, which leaves registers for bytes on their way."""
     replaces: JITFunction | None = None
     """``(x, best)``, needed for positions: whether ``combine(best, x)`` differs from ``best``."""
 
@@ -146,4 +152,5 @@ class Policy:
             converted=TRITON[dtypes.converted if first else dtypes.accumulator],
             accumulator=TRITON[dtypes.accumulator],
             narrow=None if narrow is None else TRITON[narrow],
+            together=self.together and first and elements.itemsize == 1,
         )

@@ -102,7 +102,7 @@ def reduce_tiles(
         mask: the elements of a tile that are used.
         STEP: elements of a row that a tile advances by.
         STAGES: tiles in flight.
-        NEIGHBOURS: elements in a row that are combined in OP.narrow before.
+        NEIGHBOURS: elements in a row that are combined before, in OP.narrow if there is one.
     """
     if ONE_TILE_PER_CTA:
         return _load_combined(body_ptr + first, mask & (first < body), NEIGHBOURS, OP, EVICT)
@@ -116,7 +116,9 @@ def reduce_tiles(
 
 @triton.jit
 def _load_combined(pointers, mask, NEIGHBOURS: tl.constexpr, OP: tl.constexpr, EVICT: tl.constexpr):
-    if NEIGHBOURS == 1:
+    if OP.narrow is None:
+        return _combine_neighbours(load(pointers, mask, OP, EVICT), NEIGHBOURS, OP)
+    elif NEIGHBOURS == 1:
         return load(pointers, mask, OP, EVICT)
     else:
         x = tl.load(pointers, mask=mask, other=OP.identity, eviction_policy=EVICT).to(OP.narrow)

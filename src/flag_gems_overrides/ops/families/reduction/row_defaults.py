@@ -59,6 +59,21 @@ NEARLY_ALL = 3 / 4
 MAX_OF_TWO_BYTES = 262144
 # Elements of a row, at most, that is read in half vectors (``_has_idle_vectors``).
 HALF_VECTORS_MAX_N = 128
+# By bytes of an element, rows without idle lanes whose moments are read in half vectors too.
+# var_mean 1000000 x 64 bf16: 42.6 us, in vectors 51.1; 1000000 x 64 float32: 74.5 and 91.0 (H200).
+HALF_VECTORS_N = {2: (16, 32, 64), 4: (64,)}
+# Part of the lanes of a row of values, at most, that is used where a program has four times as many elements to a
+# thread and half as many warps; and programs for each multiprocessor, at least.
+# sum 96153 x 520 bf16: 30.4 us, otherwise 42.9; 367647 x 136: 35.6 and 40.4; 65104 x 768: 31.1 and 31.8; amax 71022 x
+# 704: 30.7 and 32.0; 65104 x 768: 30.9 and 30.1 (H200).
+IDLE_PART, IDLE_PROGRAMS = 0.75, 8
+# Elements of a row of 16 bits whose moments one program loads at once where few multiprocessors have a row (more than,
+# up to), and its warps. var_mean 10 x 20000 bf16: 3.88 us, shared by programs 4.58; 50 x 20000: 4.48, 5.47 (H200).
+FEW_MOMENTS, FEW_MOMENTS_WARPS = (16384, 20480), 16
+# Elements of a tile, and warps, of moments of long rows that programs share.
+# var_mean 4 x 1267915 bf16: 9.5 us, with twice as many of both 10.3; std 32 x 2121270 float32, which has edges: 84.1
+# and 77.9 (H200).
+MOMENTS_TILE, MOMENTS_WARPS = {2: 4096, 4: 2048}, 4
 # Elements of an even row of 32 bits (more than, up to) that is read in pairs: in whole vectors it would have edges.
 # prod 21296 x 294 float32: 16.0 us, otherwise 24.5 (H100).
 EVEN_ROWS = 256, 512
@@ -186,6 +201,8 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         warps = max(1, min(tile // (few * WARP), max(4, tile // (most * WARP)), 16))
     elif accumulators == 3 and (grouped := _moments_in_groups(problem, limits)) is not None:
         return grouped
+    elif accumulators == 3 and size == 2 and limits.sm_count >= 2 * M and FEW_MOMENTS[0] < N <= FEW_MOMENTS[1]:
+        return Configuration("rows", vector, FEW_MOMENTS_WARPS, MOMENTS_OCCUPANCY[True], vector)
     elif accumulators == 3 and _is_full_row_of_moments(problem):
         tile, warps = block_n, SHORT_WARPS
     elif accumulators == 3 and grouped_rows(problem, vector):
@@ -209,10 +226,14 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
             tile = min(tile, warps * WARP * most)
             while warps == 1 and 2 * block_n <= tile and _few_programs(M * block_n, tile, limits):
                 tile //= 2
-        elif accumulators == 3 and _has_idle_vectors(problem):
+        elif accumulators == 3 and (_has_idle_vectors(problem) or N in HALF_VECTORS_N.get(size, ())):
             vector = math.gcd(N, VECTOR_BYTES // size // 2)
         elif in_pairs(problem):
             vector = 2
+        elif _has_idle_lanes(problem, limits):
+            tile, warps = 2 * tile, warps // 2
+    elif accumulators == 3 and (size == 2 or (size == 4 and not edges)) and limits.sm_count >= M:
+        tile, warps = MOMENTS_TILE[size], MOMENTS_WARPS
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
         few = accumulators == 1 or (positions and size < 8)
@@ -368,6 +389,15 @@ def _has_idle_vectors(problem: Problem) -> bool:
     _, N, _, size, _ = problem
     timed = size == 4 or (size == 2 and N % (VECTOR_BYTES // size) == 0)
     return timed and MAX_SHORT < N <= HALF_VECTORS_MAX_N and 3 * power_of_2(N) >= 4 * N
+
+
+def _has_idle_lanes(problem: Problem, limits: Limits) -> bool:
+    """Whether many rows of values, in whole vectors, leave so many lanes of a tile idle that it has more rows."""
+    M, N, _, size, accumulators = problem
+    block_n = power_of_2(N)
+    whole = accumulators == 1 and 1 < size < 8 and N % (VECTOR_BYTES // size) == 0
+    programs = M * block_n * size // (2 * SHORT_BYTES)
+    return whole and IDLE_PART * block_n >= N and programs >= IDLE_PROGRAMS * limits.sm_count
 
 
 def _is_full_row_of_moments(problem: Problem) -> bool:

@@ -59,8 +59,8 @@ def reduce_rows_kernel(
     start, head, body = whole_vectors(m, N, ALIGN)
     if EDGE_LANES and not ONE_TILE_PER_CTA:
         edges, _ = load_edges(x_ptr, start, head, body, N, (m < M) & (split == 0), OP, ALIGN, EDGE_LANES)
-    bits: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth
-    together: tl.constexpr = OP.narrow is not None and VECTOR * bits >= 32
+    bits: tl.constexpr = max(x_ptr.dtype.element_ty.primitive_bitwidth, 8)
+    together: tl.constexpr = (OP.narrow is not None or OP.together) and VECTOR * bits >= 32
     acc = reduce_tiles(
         x_ptr,
         body_ptr=x_ptr + (start + head) // ALIGN * ALIGN,

@@ -102,7 +102,8 @@ def problem(op: str, *arguments: Any) -> Problem:
     """What ``op`` is planned for on these arguments of its ATen overload; only shapes and dtypes are read."""
     if op.endswith("_backward"):
         _, output, dim, _ = arguments
-        return Problem(*split_at(output.shape, wrap_dim(dim, output.ndim)), output.dtype.itemsize, 2)
+        sizes = split_at(output.shape, wrap_dim(dim, output.ndim))
+        return Problem(*sizes, output.dtype.itemsize, 2, op.startswith("log_"))
     x, dim, _ = arguments
     return Problem(*split_at(x.shape, wrap_dim(dim, x.ndim)), x.dtype.itemsize, 1)
 
@@ -194,7 +195,7 @@ def _bind(
     if M * N * K == 0:
         return None
     compute = tl.float64 if dtype is torch.float64 else tl.float32
-    problem, limits = Problem(M, N, K, dtype.itemsize, inputs), devices.limits(device)
+    problem, limits = Problem(M, N, K, dtype.itemsize, inputs, log and inputs == 2), devices.limits(device)
     chosen = plan.launch(problem, configuration or plan.choose(problem, limits), limits)
     if isinstance(chosen, Single):
         return kernels.single.bind(
@@ -292,7 +293,7 @@ def _bind(
 def _bind_interleaved(
     kernels: _Kernels, problem: Problem, chosen: Interleaved, log: bool, compute: Any, device: int
 ) -> Callable[..., None]:
-    M, N, K, _, inputs = problem
+    M, N, K, _, inputs, *_ = problem
     grid = M, chosen.splits
     options = {
         "num_warps": chosen.warps,
@@ -322,7 +323,7 @@ def _launch_interleaved(
 def _bind_strided(
     kernels: _Kernels, problem: Problem, chosen: Strided, log: bool, compute: Any, device: int
 ) -> Callable[..., None]:
-    M, N, K, _, inputs = problem
+    M, N, K, _, inputs, *_ = problem
     grid = chosen.blocks, chosen.splits, M
     rows = {"UNALIGNED": chosen.unaligned, "VEC": chosen.vec, "COMPUTE": compute}
     options = {"num_warps": chosen.warps, "BLOCK": chosen.block, "DEPTH": chosen.depth, **rows}

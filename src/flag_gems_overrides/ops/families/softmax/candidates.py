@@ -121,7 +121,7 @@ def spills(problem: Problem, configuration: Configuration, launched: Launched, l
 
 def _has_half(problem: Problem, block_k: int) -> bool:
     """Whether a thread that reads columns twice has half as many loads."""
-    _, _, K, size, inputs = problem
+    _, _, K, size, inputs, *_ = problem
     return (size, inputs) == (8, 2) and block_k < MIN_OF_FLOAT64 and K % block_k == 0
 
 
@@ -139,7 +139,7 @@ def _single(problem: Problem) -> Iterator[Configuration]:
 
 def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Rows in one tile, of one or several programs' warps."""
-    M, N, _, size, inputs = problem
+    M, N, _, size, inputs, *_ = problem
     vec = math.gcd(N, VECTOR_BYTES // size)
     block_n = max(power_of_2(N), vec)
     most = MAX_OF_ROW[inputs] // (size // 8 + 1)
@@ -163,7 +163,7 @@ def _rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _shares_of_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Rows of one program that holds them or reads them twice, and of groups that do so."""
-    M, N, _, size, inputs = problem
+    M, N, _, size, inputs, *_ = problem
     vec = VECTOR_BYTES // size
     if 16 * vec > N:
         return
@@ -183,7 +183,7 @@ def _shares_of_rows(problem: Problem, limits: Limits) -> Iterator[Configuration]
         if warps <= 8 and 1 < held <= MAX_GROUP:
             for prefetch in (False, True) if size == 2 else (False,):
                 yield from _by_least_registers(problem, found._replace(group=held, prefetch=prefetch), limits)
-        if warps == 8:
+        if warps in (4, 8):
             for looped in _by_least_registers(problem, found._replace(group=2), limits):
                 at_once = resident(Shape(elements, warps, looped.registers), limits)
                 for rows in sorted({*_powers(1, min(M, 16)), min(M, 16)}):
@@ -206,7 +206,7 @@ def _by_least_registers(problem: Problem, found: Configuration, limits: Limits) 
 
 def _short(problem: Problem) -> Iterator[Configuration]:
     """Columns side by side, several [N, K] side by side, and an [N, K] of one program."""
-    M, N, K, size, inputs = problem
+    M, N, K, size, inputs, *_ = problem
     vec = VECTOR_BYTES // size
     most = MAX_WORDS // (size // 8 + 1) // inputs
     for elements, warps in itertools.product(_powers(2, most), (1, 2, 4, 8, 16, 32)):
@@ -228,7 +228,7 @@ def _short(problem: Problem) -> Iterator[Configuration]:
 
 def _tiles(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Blocks of columns in one tile."""
-    _, N, K, size, inputs = problem
+    _, N, K, size, inputs, *_ = problem
     for block_k in _widths(K, size):
         vec = math.gcd(K, VECTOR_BYTES // size, block_k)
         most = min(MAX_WORDS // inputs // (2 if size == 8 else 1), MAX_DEPTH * vec if vec > 1 else 8 // inputs)
@@ -244,7 +244,7 @@ def _widths(K: int, size: int) -> list[int]:
 
 def _loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """Blocks of columns of one program that reads them twice, and of groups that hold them or read them twice."""
-    _, _, K, size, inputs = problem
+    _, _, K, size, inputs, *_ = problem
     for shape, block_k in itertools.product(LOOPED[size, inputs], _widths(K, size)[:4]):
         if shape.stages > 1 and block_k * size < MIN_AHEAD_BYTES:
             continue
@@ -266,12 +266,12 @@ def _loops(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 
 def _in_groups(problem: Problem, shape: Shape, vec: int, block_k: int, limits: Limits) -> Iterator[Configuration]:
-    M, N, K, size, _ = problem
+    M, N, K, size, *_ = problem
     at_once, blocks = resident(shape, limits), M * cdiv(K, block_k)
     held = cdiv(N * block_k, shape.elements * shape.warps * WARP)
     found = Configuration("split", shape.elements, shape.warps, shape.registers, vec, block_k, 1, shape.stages)
     yield found
-    whole = (1, 2, MAX_WHOLE_TILES) if vec == 1 and size < 8 else (1, 2)
+    whole = (1, 2, MAX_WHOLE_TILES) if vec == 1 and size < 8 else (1, 2, 4, 8)
     groups = {cdiv(held, tiles) for tiles in whole} | {at_once // min(each, blocks) for each in (1, 4, 8, 16, blocks)}
     for group in sorted(groups):
         if 1 < group <= min(held, at_once):
@@ -280,7 +280,7 @@ def _in_groups(problem: Problem, shape: Shape, vec: int, block_k: int, limits: L
 
 def _blocks(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """An [N, K] of one program, as it lies."""
-    _, _, K, size, inputs = problem
+    _, _, K, size, inputs, *_ = problem
     if size == 8:
         return
     tight = MAX_TIGHT_COLUMNS if limits.capability[0] == 9 else MAX_TIGHT_COLUMNS // 2
@@ -298,7 +298,7 @@ def _blocks(problem: Problem, limits: Limits) -> Iterator[Configuration]:
 
 def _long(problem: Problem) -> Iterator[Configuration]:
     """Long columns as they lie, or a row as one of them, by several launches."""
-    _, _, K, size, inputs = problem
+    _, _, K, size, inputs, *_ = problem
     elements = VECTOR_BYTES // size * 4 // inputs
     if K > MAX_INTERLEAVED:
         yield Configuration("strided", elements, 4, group=8)

@@ -137,6 +137,10 @@ GROUP_READ_US = 0.33
 CLASS_READ_US = 0.0016
 # The share of a group's wait that remains where the next item is loaded meanwhile.
 WAITED_AHEAD = 0.7
+# Bytes that loops have on their way to a multiprocessor, and the part by which memory takes longer where they have half
+# of that. log_softmax 8192 x 50304 bf16: 423 us by programs of 16 warps with 32 elements to a thread, with 16 457;
+# softmax 16 x 4096 x 512 bf16: 55.5 by 49 KB, by 33 61.0 (H200).
+IN_FLIGHT_BYTES, SHALLOW = 65536, 0.15
 # What overlaps is added by this exponent: 1 is the sum, infinity the longest.
 OVERLAP = 1.4
 # The same of programs that hold columns of 16 bits, where a multiprocessor has one, two to three, or four to seven at a
@@ -214,7 +218,7 @@ def _of_pairs(problem: Problem, p: Rows | Split) -> bool:
 
 
 def work(problem: Problem, p: Launched, limits: Limits) -> Work:
-    M, N, K, size, inputs = problem
+    M, N, K, size, inputs, *_ = problem
     threads = p.warps * WARP
     kernel, items, registers = type(p).__name__.lower(), 0, getattr(p, "registers", 0)
     rounds, passes, exchanges, group, reads, merged, ahead, launches = 1, 1, 1, 1, 0, 0, False, 1
@@ -365,7 +369,7 @@ def _excess(problem: Problem, columns: int, limits: Limits) -> float:
 
     softmax 7032 x 36 x 30 float32: 31.1 us by 64 columns, by 32 37.0 (H100).
     """
-    M, N, K, size, inputs = problem
+    M, N, K, size, inputs, *_ = problem
     moved = SECTOR_BYTES * (2 if size > 2 and M * N * K * size * (inputs + 1) > limits.l2_bytes else 1)
     return (columns * size + moved - math.gcd(K * size, moved, columns * size)) / (columns * size)
 
@@ -382,7 +386,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
 
 
 def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
-    M, N, K, size, inputs = problem
+    M, N, K, size, inputs, *_ = problem
     w = work(problem, launched, limits)
     turns = cdiv(w.items, limits.sm_count)  # items of the multiprocessor that has most
     waves = cdiv(w.items, w.at_once)
@@ -407,21 +411,28 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
         for_group *= WAITED_AHEAD if w.ahead else 1
         waited += for_group
         launches += AT_ONCE_US
-        # Nothing overlaps what a group waits for that has the device to itself. Rows beyond L2 want it nevertheless.
+        # Nothing overlaps what a group waits for that has the device to itself, and less than all what one of a few
+        # does. Rows beyond L2 want it nevertheless.
         # By one group of 264 programs softmax 5 x 8388608 float16 takes 95.7 us, its gradient of 8 x 29826161 834, by
-        # two groups of 132 83.5 and 860 (H100).
-        if w.at_once < 2 * w.group and N * size * inputs < limits.l2_bytes:
-            serial = (waves - 1) * for_group
+        # two groups of 132 83.5 and 860 (H100). The gradient of log_softmax 16 x 1048576 bf16: 44.8 us by four groups
+        # of 66, by eight 36.6 (H200).
+        if N * size * inputs < limits.l2_bytes:
+            serial = (waves - 1) * for_group * min(2 * w.group / w.at_once, 1) ** 0.5
     # What is read again, and L2 does not hold.
     read = M * N * K * size * inputs
-    between = read if w.launches > 1 else read * min(w.at_once / w.items, 1)
+    # Sums of log_softmax's gradient read one of its inputs. Blocks show no difference.
+    twice = read / 2 if problem.log and not isinstance(launched, Blocks) else read
+    between = twice if w.launches > 1 else twice * min(w.at_once / w.items, 1)
     again = (w.passes - 1) * min(between / limits.l2_bytes, 1) ** 2
     # Of the last wave fewer programs load.
     of_pairs = isinstance(launched, (Rows, Split)) and _of_pairs(problem, launched)
     last_wave = LAST_WAVE_OF_PAIRS if of_pairs else LAST_WAVE
     slower = w.excess * (1 + last_wave * (waves * w.at_once / w.items - 1 if waves > 1 else 0))
+    if w.kernel.startswith("looped") and waves > 1:
+        in_flight = w.at_once / limits.sm_count * w.warps * WARP * w.elements / w.rounds * size * inputs
+        slower *= 1 + SHALLOW * max(math.log2(IN_FLIGHT_BYTES / in_flight), 0.0)
     parts = (
-        (read * (1 + again) + M * N * K * size) * slower / (BYTES_PER_US * limits.sm_count),
+        (read + twice * again + M * N * K * size) * slower / (BYTES_PER_US * limits.sm_count),
         turns * w.warps * instructions / ISSUED_PER_US,
         turns * w.warps * (accesses * w.lines + w.shuffles) / LINES_PER_US,
         (waves - 1) * waited - serial,

@@ -38,13 +38,15 @@ MAX_ROWS_OF_FEWER_LANES = 5
 
 
 class Problem(NamedTuple):
-    """Softmax of [M, N, K] over N. inputs: tensors that are read, 1 forward and 2 backward."""
+    """Softmax of [M, N, K] over N. inputs: tensors that are read, 1 forward and 2 backward; log: whether a gradient is
+    log_softmax's, whose sums need one of them only."""
 
     M: int
     N: int
     K: int
     itemsize: int
     inputs: int
+    log: bool = False
 
 
 class Configuration(NamedTuple):
@@ -187,7 +189,7 @@ def launch_or_none(problem: Problem, configuration: Configuration, limits: Limit
 
 def launch(problem: Problem, configuration: Configuration, limits: Limits) -> Launched:
     """ValueError if the problem cannot be launched so."""
-    M, N, K, size, inputs = problem
+    M, N, K, size, inputs, *_ = problem
     kernel, elements, warps, *_ = configuration
     # Blocks are held in the precision of memory, and so are rows of pairs, which have a limit of registers.
     packed = kernel == "blocks" or (kernel == "rows" and configuration.registers > 0)
@@ -260,7 +262,7 @@ def _whole(problem: Problem, configuration: Configuration) -> Short:
     """A program for each [N, K]. Its threads go along N only as far as there are elements: 16 warps have 9 vectors each
     of 4479 x 2 float32, where a tile of a power of two has 16.
     """
-    M, N, K, size, _ = problem
+    M, N, K, size, *_ = problem
     vec, warps = configuration.vec, configuration.warps
     if power_of_2(K) != K or K % vec or vec * size > VECTOR_BYTES:
         raise ValueError("an [N, K] of one program has a power of two of columns, which are whole vectors")
@@ -278,7 +280,7 @@ def lanes_side_by_side(problem: Problem) -> int:
 
     softmax 625000 x 4 x 5 bf16: 29.8 us, with one row 38.6 (H100).
     """
-    _, N, K, size, _ = problem
+    _, N, K, size, *_ = problem
     most = max(min(WARP * math.gcd(K, VECTOR_BYTES // size) // power_of_2(K), power_of_2(N) // 2), 1)
     for lanes in (max(most // 2, 1), max(most // 4, 1)):
         rows = cdiv(N, lanes)
@@ -291,7 +293,7 @@ def _side_by_side(problem: Problem, configuration: Configuration) -> Short:
     """Several [N, K] to a program. Lanes of a warp exchange by shuffles. There are more lanes if a thread would have
     more than its elements.
     """
-    M, N, K, size, _ = problem
+    M, N, K, size, *_ = problem
     elements, threads, width = configuration.elements, configuration.warps * WARP, configuration.block_k
     vec = math.gcd(K, VECTOR_BYTES // size)
     if width != power_of_2(K) or K == 1:
@@ -309,7 +311,7 @@ def _side_by_side(problem: Problem, configuration: Configuration) -> Short:
 
 def _strided(problem: Problem, configuration: Configuration, limits: Limits) -> Strided:
     """Tiles of the step with the fewest elements of which enough is filled; in one tile if it can have a step."""
-    M, N, K, size, _ = problem
+    M, N, K, size, *_ = problem
     elements, group = configuration.elements, max(configuration.group, 1)
     vec = VECTOR_BYTES // size
     unit, depth = math.lcm(vec, K), elements // vec
@@ -350,7 +352,7 @@ def _strided(problem: Problem, configuration: Configuration, limits: Limits) -> 
 
 
 def _blocks(problem: Problem, configuration: Configuration) -> Blocks:
-    M, N, K, size, _ = problem
+    M, N, K, size, *_ = problem
     vec, warps, registers = VECTOR_BYTES // size, configuration.warps, configuration.registers
     block, unit = warps * WARP * vec, math.lcm(vec, K)
     step, depth = block // unit * unit, configuration.elements // vec
@@ -376,7 +378,7 @@ def _blocks(problem: Problem, configuration: Configuration) -> Blocks:
 
 
 def _split(problem: Problem, configuration: Configuration, limits: Limits) -> Split:
-    M, N, K, size, _ = problem
+    M, N, K, size, *_ = problem
     _, elements, warps, registers, vec, block_k, group, stages, prefetch = configuration
     shape = Shape(elements, warps, registers, stages, prefetch=prefetch)
     if not (0 < vec <= elements and min(block_k, group) > 0 and 0 < registers <= 65536 // (warps * WARP)):

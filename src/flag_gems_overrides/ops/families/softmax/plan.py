@@ -54,7 +54,7 @@ MAX_OF_SHORTEST, MANY_SHORTEST = 4, 1 << 19
 
 
 def class_of(problem: Problem) -> tuple[int | bool, ...]:
-    _, N, K, size, inputs = problem
+    _, N, K, size, inputs, *_ = problem
     return inputs, size, K == 1, N == 1, math.gcd(N if K == 1 else K, VECTOR_BYTES // size)
 
 
