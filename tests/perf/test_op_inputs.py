@@ -157,6 +157,10 @@ def test_an_index_out_of_range_names_nothing_and_does_not_agree(index):
         ("argmin 4100x256 dim=-1 float32", True),
         ("argmin 5x255 dim=0 float32", False),
         ("argmin 255 float32", False),
+        ("skip_layer_norm 2x131072 normalized=1 float32", False),
+        ("skip_layer_norm 20x6x65536 normalized=2 float32", True),
+        ("fused_add_rms_norm 2x131073 normalized=1 float32", True),
+        ("layer_norm 2x131073 normalized=1 float32", False),
     ],
 )
 def test_upstream_is_not_called_where_it_is_unsafe(key, unsafe):
