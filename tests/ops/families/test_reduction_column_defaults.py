@@ -535,3 +535,24 @@ def test_programs_of_columns_start_without_a_division_where_they_can(problem, st
     grid, found = column_grid(M, K, chosen)
     assert found == starts
     assert math.prod(grid) == chosen.blocks * chosen.splits
+
+
+@pytest.mark.parametrize(
+    ("M", "K", "itemsize", "accumulators", "elements", "warps"),
+    [
+        (300, 5, 2, 2, 16, 2),  # max.dim of 300 x 30001 x 5: 44.4 us, by four warps 60.7 (H200)
+        (300, 5, 4, 2, 8, 2),
+        (900, 5, 2, 2, 8, 4),  # not shared
+        (300, 5, 2, 1, 16, 1),  # amax: 38.2 us, with 8 elements 42.3
+        (300, 7, 2, 1, 8, 1),
+    ],
+)
+def test_long_classes_have_enough_in_flight(M, K, itemsize, accumulators, elements, warps):
+    found = choose(Problem(M, 30001, K, itemsize, accumulators), H200)
+    assert (found.kernel, found.elements, found.warps) == ("classes", elements, warps)
+
+
+def test_some_odd_words_have_twice_as_many_elements():
+    """amax 338 x 1208 x 129 float32: 80.7 us by four warps with half as many elements, so 74.2 (H200)."""
+    found = choose(Problem(338, 1208, 129, 4, 1), H200)
+    assert (found.kernel, found.elements, found.warps, found.block_k) == ("columns", 32, 8, 64)

@@ -14,6 +14,7 @@ from flag_gems_overrides.ops.families.reduction.plan import (
     choose,
     launch,
     plan,
+    with_neighbours_together,
     with_wide_accumulators,
     with_wide_results,
 )
@@ -522,3 +523,59 @@ def test_few_odd_rows_of_positions_are_of_four_warps():
     for M, N in ((221, 1481), (391, 1161), (224, 1765)):
         p = plan(M, N, 1, 4, 2, H200)
         assert (p.warps, p.block_n, p.neighbours) == (4, 2048, 4)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "itemsize", "elements", "warps"),
+    [
+        (96153, 520, 2, 64, 2),  # sum: 30.4 us, otherwise 42.9 (H200)
+        (367647, 136, 2, 64, 2),
+        (83333, 300, 4, 32, 2),  # amax: 31.2 us, otherwise 36.4
+        (62500, 800, 2, 16, 4),  # few lanes are idle
+        (1500, 520, 2, 16, 4),  # few rows
+    ],
+)
+def test_rows_that_leave_lanes_idle_have_programs_of_more_rows(M, N, itemsize, elements, warps):
+    found = choose(Problem(M, N, 1, itemsize, 1), H200)
+    assert (found.kernel, found.elements, found.warps) == ("rows", elements, warps)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "itemsize", "elements", "warps"),
+    [
+        (10, 20000, 2, 8, 16),  # var_mean: 3.88 us, shared by programs 4.58 (H200)
+        (4, 1267915, 2, 32, 4),  # 9.5 us, by eight warps 10.3
+        (5, 1000000, 4, 16, 4),  # 14.5 and 15.3
+        (32, 2121270, 4, 16, 8),  # edges: 77.9, by four warps 84.1
+        (3000, 50001, 2, 16, 8),  # not shared
+    ],
+)
+def test_few_long_rows_of_moments(M, N, itemsize, elements, warps):
+    found = choose(Problem(M, N, 1, itemsize, 3), H200)
+    assert (found.kernel, found.elements, found.warps) == ("rows", elements, warps)
+
+
+@pytest.mark.parametrize(("N", "itemsize", "vector"), [(64, 2, 4), (32, 2, 4), (64, 4, 2), (32, 4, 4), (8, 2, 8)])
+def test_short_rows_of_moments_in_half_vectors(N, itemsize, vector):
+    """var_mean 1000000 x 64 bf16: 42.6 us, in vectors 51.1 (H200)."""
+    assert choose(Problem(1000000, N, 1, itemsize, 3), H200).vector == vector
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "warps"),
+    [
+        (1, 1 << 30, 8),  # any of bools: 259 us, otherwise 274 (H200)
+        (300, 300001, 4),  # edges
+        (1, 1 << 21, None),  # little
+        (192, 11770, None),  # a few short rows
+        (100000, 512, None),  # one tile
+    ],
+)
+def test_bytes_whose_neighbours_are_combined_first(M, N, warps):
+    problem = Problem(M, N, 1, 1, 1)
+    chosen = choose(problem, H200)
+    found = with_neighbours_together(problem, chosen, H200)
+    if warps is None:
+        assert found == chosen
+    else:
+        assert (found.elements, found.warps, found.occupancy, found.stages) == (32, warps, 32, 1)

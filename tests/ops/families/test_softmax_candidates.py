@@ -89,6 +89,27 @@ def test_even_rows_of_16_bits_are_held_in_pairs(M, N, configuration):
     assert configurations(Problem(M, N, 1, 2, 2), H200)[0] == configuration
 
 
+# Microseconds on an H200: of what is chosen, and of what was before the estimate knew how much loops have in flight,
+# what a few groups wait for, and that the sums of log_softmax's gradient read one of its inputs.
+@pytest.mark.parametrize(
+    ("problem", "slower"),
+    [
+        ((8192, 50304, 1, 2, 1), Configuration("split", 16, 16, 64, 8, 8)),  # 451.8 and 474.0
+        ((16384, 20000, 1, 2, 1), Configuration("split", 16, 8, 64, 8, 8)),  # 333.0 and 352.5
+        ((16, 1048576, 1, 2, 2, True), Configuration("split", 32, 8, 128, 8, 8, 66)),  # 36.7 and 44.6
+        ((8, 4096, 1024, 2, 1), Configuration("split", 32, 8, 128, 8, 128, 16)),
+        ((1, 4096, 4096, 2, 2, True), Configuration("split", 32, 8, 128, 8, 64, 16)),  # 39.1 and 45.2
+        ((64, 16384, 64, 2, 2, True), Configuration("split", 32, 16, 128, 8, 64, 16)),  # 128.5 and 141.7
+        ((77, 2333, 180, 2, 2), Configuration("split", 16, 8, 128, 4, 128, 16)),  # 97.6 and 121.7
+    ],
+)
+def test_large_problems_are_not_launched_as_before(problem, slower):
+    problem = Problem(*problem)
+    chosen = configurations(problem, H200)[0]
+    assert chosen != slower
+    assert estimate(problem, chosen, H200) < estimate(problem, slower, H200)
+
+
 @pytest.mark.parametrize(
     ("problem", "configuration"),
     [
@@ -111,6 +132,6 @@ def test_what_spills_is_no_candidate(problem, configuration):
 )
 def test_candidates_are_few(problem, limits):
     found = list(candidates(Problem(*problem), limits))
-    assert 4 <= len(found) <= 80
+    assert 4 <= len(found) <= 90
     assert len({launched for _, launched in found}) == len(found)
     assert configurations(Problem(*problem), limits)[0] in [configuration for configuration, _ in found]

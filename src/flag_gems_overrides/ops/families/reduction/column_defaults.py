@@ -136,10 +136,10 @@ def are_many_words(problem: Problem, limits: Limits) -> bool:
 
 
 def are_some_odd_words(problem: Problem, limits: Limits) -> bool:
-    """Whether values of 32 bits have odd columns, four blocks of them for each multiprocessor, which are loops."""
+    """Whether values of 32 bits are loops over odd columns, with four blocks or more for each multiprocessor."""
     M, N, K, size, accumulators = problem
     odd = accumulators == 1 and size == 4 and K % 2 == 1 and WIDE_BLOCK_K < K
-    return odd and LARGE_TILE // WIDE_BLOCK_K < N and limits.sm_count * 4 <= cdiv(M * K, WIDE_BLOCK_K) + 8
+    return odd and LARGE_TILE // WIDE_BLOCK_K < N and limits.sm_count * 4 <= cdiv(M * K, WIDE_BLOCK_K)
 
 
 def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:

@@ -70,10 +70,10 @@ IDLE_PART, IDLE_PROGRAMS = 0.75, 8
 # Elements of a row of 16 bits whose moments one program loads at once where few multiprocessors have a row (more than,
 # up to), and its warps. var_mean 10 x 20000 bf16: 3.88 us, shared by programs 4.58; 50 x 20000: 4.48, 5.47 (H200).
 FEW_MOMENTS, FEW_MOMENTS_WARPS = (16384, 20480), 16
-# Elements of a tile, and warps, of moments of long rows that programs share.
+# Bytes of a tile, and warps, of moments of long rows that programs share.
 # var_mean 4 x 1267915 bf16: 9.5 us, with twice as many of both 10.3; std 32 x 2121270 float32, which has edges: 84.1
 # and 77.9 (H200).
-MOMENTS_TILE, MOMENTS_WARPS = {2: 4096, 4: 2048}, 4
+MOMENTS_TILE_BYTES, MOMENTS_WARPS = 8192, 4
 # Elements of an even row of 32 bits (more than, up to) that is read in pairs: in whole vectors it would have edges.
 # prod 21296 x 294 float32: 16.0 us, otherwise 24.5 (H100).
 EVEN_ROWS = 256, 512
@@ -233,7 +233,7 @@ def rows(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
         elif _has_idle_lanes(problem, limits):
             tile, warps = 2 * tile, warps // 2
     elif accumulators == 3 and (size == 2 or (size == 4 and not edges)) and limits.sm_count >= M:
-        tile, warps = MOMENTS_TILE[size], MOMENTS_WARPS
+        tile, warps = MOMENTS_TILE_BYTES // size, MOMENTS_WARPS
     else:
         tile, warps = min(TILE_BYTES // size, TILE_WITH_EDGES if edges else MAX_TILE, block_n), LONG_WARPS
         few = accumulators == 1 or (positions and size < 8)

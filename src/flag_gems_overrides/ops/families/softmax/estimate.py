@@ -411,11 +411,11 @@ def microseconds(problem: Problem, launched: Launched, limits: Limits) -> float:
         for_group *= WAITED_AHEAD if w.ahead else 1
         waited += for_group
         launches += AT_ONCE_US
-        # Nothing overlaps what a group waits for that has the device to itself, and less than all what one of a few
-        # does. Rows beyond L2 want it nevertheless.
+        # A group that has the device to itself waits while nothing else is done, one of a few while little is. Rows
+        # beyond L2 want few groups nevertheless.
         # By one group of 264 programs softmax 5 x 8388608 float16 takes 95.7 us, its gradient of 8 x 29826161 834, by
         # two groups of 132 83.5 and 860 (H100). The gradient of log_softmax 16 x 1048576 bf16: 44.8 us by four groups
-        # of 66, by eight 36.6 (H200).
+        # of 66 programs, by eight 36.6 (H200).
         if N * size * inputs < limits.l2_bytes:
             serial = (waves - 1) * for_group * min(2 * w.group / w.at_once, 1) ** 0.5
     # What is read again, and L2 does not hold.
