@@ -277,6 +277,15 @@ def test_wherever_the_extreme_of_few_columns_is(op, device, device_with, monkeyp
     test_wherever_the_extreme_is(1201, 3, torch.float64, op, device)
 
 
+@selecting
+def test_wherever_the_extreme_of_rows_with_many_lanes_of_edges_is(op, device, device_with, monkeypatch):
+    """More lanes of edges than a row has vectors: positions of either are exchanged apart. None is planned so."""
+    device_with()
+    by_many_warps = plan.Configuration("rows", 4, 8, 32, 8)
+    monkeypatch.setattr(plan, "configurations", lambda problem, limits: [by_many_warps])
+    test_wherever_the_extreme_is(1001, 1, torch.float16, op, device)
+
+
 @every
 @each("values", [(nan, 0.0), (inf, 0.0), (inf, -2.0), (0.0, -1.0), (-inf, nan), (inf, -inf)])
 def test_special_values(values, op, device):

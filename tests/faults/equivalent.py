@@ -490,6 +490,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "edges may be combined with a row before or after warps exchange it": (
         "reduction/rows/reduce_rows_kernel/off_by_one: bits >= 32",
+        "reduction/rows/reduce_rows_kernel/off_by_one: BLOCK_M > 1",
+        "reduction/rows/reduce_rows_kernel/off_by_one: BLOCK_N > 32 * VECTOR",
+    ),
+    "neighbours may be combined before they meet others or one by one": (
+        "reduction/rows/reduce_rows_kernel/off_by_one: VECTOR * bits >= 32",
     ),
     "the one statistic is at offset 0": ("softmax/group/group_words/off_by_one: STATISTICS > 1",),
     "an element that is met twice, at one place, changes no extreme": (
