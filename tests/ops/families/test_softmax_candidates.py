@@ -97,7 +97,7 @@ def test_even_rows_of_16_bits_are_held_in_pairs(M, N, configuration):
         ((8192, 50304, 1, 2, 1), Configuration("split", 16, 16, 64, 8, 8)),  # 451.8 and 474.0
         ((16384, 20000, 1, 2, 1), Configuration("split", 16, 8, 64, 8, 8)),  # 333.0 and 352.5
         ((16, 1048576, 1, 2, 2, True), Configuration("split", 32, 8, 128, 8, 8, 66)),  # 36.7 and 44.6
-        ((8, 4096, 1024, 2, 1), Configuration("split", 32, 8, 128, 8, 128, 16)),
+        ((8, 4096, 1024, 2, 1), Configuration("split", 32, 8, 128, 8, 128, 16)),  # others 55.8 to 62.9, and 73.2
         ((1, 4096, 4096, 2, 2, True), Configuration("split", 32, 8, 128, 8, 64, 16)),  # 39.1 and 45.2
         ((64, 16384, 64, 2, 2, True), Configuration("split", 32, 16, 128, 8, 64, 16)),  # 128.5 and 141.7
         ((77, 2333, 180, 2, 2), Configuration("split", 16, 8, 128, 4, 128, 16)),  # 97.6 and 121.7
@@ -132,6 +132,6 @@ def test_what_spills_is_no_candidate(problem, configuration):
 )
 def test_candidates_are_few(problem, limits):
     found = list(candidates(Problem(*problem), limits))
-    assert 4 <= len(found) <= 90
+    assert 4 <= len(found) <= 80
     assert len({launched for _, launched in found}) == len(found)
     assert configurations(Problem(*problem), limits)[0] in [configuration for configuration, _ in found]

@@ -100,10 +100,10 @@ MAX_IN_TILES_OF_A_WARP = 64
 ODD_WORDS = 128, 256
 # Elements of a thread of such a tile, and warps.
 ODD_WORDS_ELEMENTS, ODD_WORDS_WARPS = 32, 16
-# Elements of a thread of odd columns of 32 bits where programs have some of their own, but too few to be many.
-# amax 338 x 1208 x 129 float32: 74.2 us by eight warps, by four with half as many elements 80.7; 300 x 1000 x 131: 58.1
-# and 59.0 (H200).
-SOME_ODD_WORDS_ELEMENTS = 32
+# Elements of a thread of longer odd columns of 32 bits where programs have some of their own, but too few to be many,
+# and warps of a multiprocessor that have the registers. amax 338 x 1208 x 129 float32: 74.2 us by eight warps, by four
+# with half as many elements 80.7; 300 x 1000 x 131: 58.1 and 59.0 (H200).
+SOME_ODD_WORDS_ELEMENTS, SOME_ODD_WORDS_OCCUPANCY = 32, 16
 # Elements of a thread of a tile of whole lines of little values of 32 bits, if most multiprocessors have one.
 # prod 32 x 81 x 128 float32: 3.67 us, with 16 elements 3.77, by 8 columns 3.88 (H200).
 LITTLE_LINES_ELEMENTS = 32
@@ -139,7 +139,7 @@ def are_some_odd_words(problem: Problem, limits: Limits) -> bool:
     """Whether values of 32 bits are loops over odd columns, with four blocks or more for each multiprocessor."""
     M, N, K, size, accumulators = problem
     odd = accumulators == 1 and size == 4 and K % 2 == 1 and WIDE_BLOCK_K < K
-    return odd and LARGE_TILE // WIDE_BLOCK_K < N and limits.sm_count * 4 <= cdiv(M * K, WIDE_BLOCK_K)
+    return odd and ODD_WORDS[1] < N and limits.sm_count * 4 <= cdiv(M * K, WIDE_BLOCK_K)
 
 
 def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configuration:
@@ -175,7 +175,8 @@ def columns(problem: Problem, limits: Limits, wide: bool = False) -> Configurati
         # 40 x 752 x 1735: 90.0 us by eight, 94.7 by two, 101.9 by four (H100).
         tile, warps = (2 * tile, 2 * warps) if K % 2 == 1 else (tile // 2, warps // 2)
     elif not wide and are_some_odd_words(problem, limits):
-        tile, warps, occupancy = SOME_ODD_WORDS_ELEMENTS * 2 * warps * WARP, 2 * warps, MOMENTS_OCCUPANCY[False]
+        warps, occupancy = 2 * warps, SOME_ODD_WORDS_OCCUPANCY
+        tile = SOME_ODD_WORDS_ELEMENTS * warps * WARP
     if positions and K % 2 == 1 and size == 2:
         # Never 64 columns. max.dim 3 x 1680 x 21509: 103 us, otherwise 164 (H100).
         # By 24 warps 8 bytes of 3 x 1680 x 21509 spill.

@@ -168,7 +168,7 @@ def with_neighbours_together(problem: Problem, configuration: Configuration, lim
         return configuration
     if TOGETHER_BYTES * limits.sm_count > M * N or (N < TOGETHER_ROW and FEW_ROWS * limits.sm_count >= M):
         return configuration
-    warps = LONG_WARPS if problem.N % (VECTOR_BYTES // problem.itemsize) == 0 else LONG_WARPS // 2
+    warps = LONG_WARPS if N % (VECTOR_BYTES // problem.itemsize) == 0 else LONG_WARPS // 2
     together = configuration._replace(elements=TOGETHER_ELEMENTS, warps=warps, occupancy=OCCUPANCY, stages=1)
     return together if launch_or_none(problem, together, limits) is not None else configuration
 

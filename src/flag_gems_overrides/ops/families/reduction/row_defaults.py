@@ -68,7 +68,7 @@ HALF_VECTORS_N = {2: (16, 32, 64), 4: (64,)}
 # 704: 30.7 and 32.0; 65104 x 768: 30.9 and 30.1 (H200).
 IDLE_PART, IDLE_PROGRAMS = 0.75, 8
 # Elements of a row of 16 bits whose moments one program loads at once where few multiprocessors have a row (more than,
-# up to), and its warps. var_mean 10 x 20000 bf16: 3.88 us, shared by programs 4.58; 50 x 20000: 4.48, 5.47 (H200).
+# up to), and its warps. var_mean 10 x 20000 bf16: 3.88 us, shared by programs 4.59; 50 x 20000: 4.48, 5.47 (H200).
 FEW_MOMENTS, FEW_MOMENTS_WARPS = (16384, 20480), 16
 # Bytes of a tile, and warps, of moments of long rows that programs share.
 # var_mean 4 x 1267915 bf16: 9.5 us, with twice as many of both 10.3; std 32 x 2121270 float32, which has edges: 84.1
