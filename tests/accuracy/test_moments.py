@@ -178,6 +178,20 @@ def test_rows_of_one_tile(M, N, dtype, device, device_with):
     check(x, [1])
 
 
+@each("N", [776, 777, 781, 783])
+@each("dtype", [torch.float16, torch.float32])
+def test_groups_have_the_last_vector_of_each_row(N, dtype, device, device_with):
+    """Rows begin anywhere in a vector; those that begin with a whole one have the most, which fill the groups."""
+    device_with()
+    x = torch.zeros(9, N, dtype=dtype, device=device)
+    x[:, -16:] = torch.arange(16, device=device) + 1
+    configuration = Configuration("rows", 16 // x.element_size(), 1, 24, 16 // x.element_size())
+    result, mean = moments(variance, x, 1, 1.0, False, means=True, configuration=configuration)
+    truth, center = torch.var_mean(x.double(), 1)
+    torch.testing.assert_close(result.double(), truth, rtol=1e-3, atol=0.0)
+    torch.testing.assert_close(mean.double(), center, rtol=1e-3, atol=0.0)
+
+
 @each("N", [200, 301, 302, 700])
 def test_classes_of_a_ramp(N, device):
     """Programs that share a row have other means, and not as many elements of each class."""

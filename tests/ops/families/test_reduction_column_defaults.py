@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 from gpus import H200
+from moment_rules import plan_by_rules
 
 from flag_gems_overrides.ops.families.reduction import column_defaults, pairs_call
 from flag_gems_overrides.ops.families.reduction.extremes import EXTREMES
@@ -118,21 +119,21 @@ def test_long_classes_are_by_four_warps(M, N, K, itemsize, accumulators):
 
 def test_classes_of_float32_moments_are_by_single_warps():
     """std of 28 x 90001 x 6 float32 34.1 us, by four warps 35.9; var_mean of 9 x 100511 x 7 bf16 19.3 and 17.8."""
-    assert plan(28, 90001, 6, 4, 3, H200).warps == 1
-    assert plan(9, 100511, 7, 2, 3, H200).warps > 1
+    assert plan_by_rules(28, 90001, 6, 4).warps == 1
+    assert plan_by_rules(9, 100511, 7, 2).warps > 1
 
 
 @pytest.mark.parametrize(("M", "N", "K", "itemsize"), [(1, 2000003, 17, 4), (1, 3000001, 19, 2), (2, 1000003, 9, 4)])
 def test_few_columns_of_odd_moments_are_shared_by_enough_programs(M, N, K, itemsize):
     """std of 1 x 3000001 x 19 bf16 by 128 programs 131 us, so 67 (H100)."""
-    p = plan(M, N, K, itemsize, 3, H200)
+    p = plan_by_rules(M, N, K, itemsize)
     assert (p.block_k, p.blocks * p.splits > H200.sm_count) == (16, True)
 
 
 def test_few_columns_of_float64_moments_are_shared_by_enough_programs():
     """var_mean of 1 x 2000003 x 18 by 64 programs 299 us, by 256 130 (H100)."""
     for M, N, K in (1, 2000003, 18), (4, 309425, 7):
-        p = plan(M, N, K, 8, 3, H200)
+        p = plan_by_rules(M, N, K, 8)
         assert p.blocks * p.splits >= H200.sm_count
 
 
@@ -243,8 +244,8 @@ def test_wide_accumulators_of_one_tile_have_registers():
 
 def test_moments_of_short_classes_from_fewer_elements_on():
     """std of 600000 x 20 x 2 float32 60.5 us in columns, so 46.2 (H100)."""
-    assert plan(600000, 20, 2, 4, 3, H200).kernel == "short_classes"
-    assert plan(600000, 16, 2, 4, 3, H200).kernel == plan(600000, 20, 2, 4, 1, H200).kernel == "columns"
+    assert plan_by_rules(600000, 20, 2, 4).kernel == "short_classes"
+    assert plan_by_rules(600000, 16, 2, 4).kernel == plan(600000, 20, 2, 4, 1, H200).kernel == "columns"
 
 
 @pytest.mark.parametrize(("K", "within"), [(47, True), (99, True), (91, True), (43, False), (75, False)])
@@ -255,18 +256,18 @@ def test_all_columns_of_a_matrix_where_few_lanes_are_idle(K, within):
 
 def test_moments_of_classes_have_full_groups_where_programs_share_none():
     """var_mean 20000 x 1000 x 3 bf16 in groups of four steps 57.7 us, of six 57.0 (H100)."""
-    assert [plan(M, N, 3, 2, 3, H200).depth for M, N in ((20000, 1000), (9000, 2667))] == [6, 4]
-    shared = plan(200, 40999, 3, 2, 3, H200)
+    assert [plan_by_rules(M, N, 3, 2).depth for M, N in ((20000, 1000), (9000, 2667))] == [6, 4]
+    shared = plan_by_rules(200, 40999, 3, 2)
     assert (shared.kernel, shared.splits > 1, shared.depth) == ("classes", True, 4)
 
 
 def test_moments_of_three_columns_of_16_bits_are_classes():
     """var_mean 100000 x 200 x 3 bf16 111 us as columns, so 96.8 (H100)."""
-    planned = plan(100000, 200, 3, 2, 3, H200)
+    planned = plan_by_rules(100000, 200, 3, 2)
     assert (planned.kernel, planned.warps, planned.step, planned.depth) == ("classes", 1, 240, 3)
-    assert plan(100000, 400, 3, 2, 3, H200).depth == 5
+    assert plan_by_rules(100000, 400, 3, 2).depth == 5
     for other in ((100000, 160, 3, 2), (100000, 201, 3, 2), (100000, 200, 5, 2), (100000, 200, 3, 4), (500, 200, 3, 2)):
-        assert plan(*other, 3, H200).kernel == "columns"
+        assert plan_by_rules(*other).kernel == "columns"
     assert plan(100000, 200, 3, 2, 1, H200).kernel == "short_classes"
 
 
@@ -342,7 +343,7 @@ def test_some_results_of_up_to_128_elements_are_one_tile(M, N, K, size, accumula
 )
 def test_moments_of_many_odd_columns_of_16_bits_are_one_tile(N, K, tiled):
     """var 3900 x 128 x 197 bf16 by single warps 99.6 us, so 79.5 (H100)."""
-    p = plan(3900, N, K, 2, 3, H200)
+    p = plan_by_rules(3900, N, K, 2)
     assert ((p.warps, p.block_k, p.step >= N) == (4, 32, True)) is tiled
 
 
@@ -394,7 +395,7 @@ def test_few_columns_of_16_bits_are_classes(problem, kernel):
 )
 def test_moments_of_columns_of_no_whole_blocks_are_shared_by_programs_of_four_warps(problem, warps, splits):
     """var_mean 8 x 4096 x 1000 bf16 42.3 us by two warps, so 36.5, amax 36.4 (H100)."""
-    p = plan(*problem, 2, 3, H200)
+    p = plan_by_rules(*problem, 2)
     assert (p.kernel, p.block_k, p.warps, p.splits) == ("columns", 32, warps, splits)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from gpus import A100, H200, RTX4090
+from moment_rules import configuration_by_rules, plan_by_rules
 
 from flag_gems_overrides.ops.families.reduction import pairs_call
 from flag_gems_overrides.ops.families.reduction.pairs_call import by_lanes
@@ -247,7 +248,7 @@ def test_rows_of_a_program_each_where_multiprocessors_have_none():
 )
 def test_long_rows_of_float64_are_groups_of_lanes(N, warps, depth):
     """var_mean 8000 x 3001 float64 107 us in a loop with edges, so 70.9 (H100)."""
-    planned = plan(8000, N, 1, 8, 3, H200)
+    planned = plan_by_rules(8000, N, 1, 8)
     assert (planned.warps, planned.depth, planned.edge_lanes, planned.splits) == (warps, depth, 0, 1)
 
 
@@ -262,10 +263,10 @@ def test_groups_of_lanes_have_all_of_a_short_row():
 )
 def test_moments_of_rows_that_fill_a_short_tile_are_a_program_each(M, N, itemsize):
     """std 2000 x 777 float32 9.2 us, so 6.8; var_mean 4096 x 2047 bf16 15.9 and 13.4 (H100)."""
-    planned = plan(M, N, 1, itemsize, 3, H200)
+    planned = plan_by_rules(M, N, 1, itemsize)
     assert (planned.blocks, planned.block_m, planned.splits, planned.warps) == (M, 1, 1, 4)
     assert planned.step >= N
-    assert plan(M, 3 * planned.step // 4 - 1, 1, itemsize, 3, H200).block_m == 8
+    assert plan_by_rules(M, 3 * planned.step // 4 - 1, 1, itemsize).block_m == 8
 
 
 @pytest.mark.parametrize(
@@ -291,7 +292,7 @@ def test_moments_of_rows_that_fill_a_short_tile_are_a_program_each(M, N, itemsiz
 )
 def test_moments_of_short_rows_have_no_idle_lanes(M, N, itemsize, vector, lanes):
     """std 300000 x 65 float32 61.8 us, so 35.0; var_mean 200000 x 40 22.2 and 18.7, 6 x 691 3.65 and 3.28 (H100)."""
-    planned = plan(M, N, 1, itemsize, 3, H200)
+    planned = plan_by_rules(M, N, 1, itemsize)
     assert (planned.vector, planned.lanes, planned.splits) == (vector, lanes, 1)
     assert (planned.edge_lanes == 0) is (N != 97)
 
@@ -310,7 +311,7 @@ def test_moments_of_short_rows_have_no_idle_lanes(M, N, itemsize, vector, lanes)
 )
 def test_moments_of_long_rows_are_loaded_together_in_groups(M, N, itemsize, warps, registers, depth):
     """var_mean 20000 x 9001 bf16 174.5 us in a loop, so 127; std 601 x 5240 float32 12.0 and 10.3 (H100)."""
-    planned = plan(M, N, 1, itemsize, 3, H200)
+    planned = plan_by_rules(M, N, 1, itemsize)
     lanes = warps * 32 * (16 // itemsize)
     assert planned[1:3] == (M, 1)
     assert (planned.warps, planned.registers, planned.lanes, planned.depth) == (warps, registers, lanes, depth)
@@ -319,7 +320,7 @@ def test_moments_of_long_rows_are_loaded_together_in_groups(M, N, itemsize, warp
 
 @pytest.mark.parametrize("problem", [(60, 20000, 1, 4), (132, 8000, 1, 4), (1000, 49152, 1, 2)])
 def test_moments_of_longer_or_of_few_rows_are_no_groups(problem):
-    assert plan(*problem, 3, H200).lanes == 0
+    assert plan_by_rules(*problem).lanes == 0
 
 
 @pytest.mark.parametrize(
@@ -328,7 +329,7 @@ def test_moments_of_longer_or_of_few_rows_are_no_groups(problem):
 )
 def test_many_rows_of_moments_that_leave_lanes_idle_are_grouped(M, N, itemsize, lanes):
     """var_correction 145861 x 272 bf16 62.0 us in one tile of 512 lanes for a row (torch.compile 50.0; H100)."""
-    planned = plan(M, N, 1, itemsize, 3, H200)
+    planned = plan_by_rules(M, N, 1, itemsize)
     assert (planned.lanes, planned.splits) == (lanes, 1)
 
 
@@ -551,14 +552,14 @@ def test_rows_that_leave_lanes_idle_have_programs_of_more_rows(M, N, itemsize, e
     ],
 )
 def test_few_long_rows_of_moments(M, N, itemsize, elements, warps):
-    found = choose(Problem(M, N, 1, itemsize, 3), H200)
+    found = configuration_by_rules(M, N, 1, itemsize)
     assert (found.kernel, found.elements, found.warps) == ("rows", elements, warps)
 
 
 @pytest.mark.parametrize(("N", "itemsize", "vector"), [(64, 2, 4), (32, 2, 4), (64, 4, 2), (32, 4, 4), (8, 2, 8)])
 def test_short_rows_of_moments_in_half_vectors(N, itemsize, vector):
     """var_mean 1000000 x 64 bf16: 42.6 us, in vectors 51.1 (H200)."""
-    assert choose(Problem(1000000, N, 1, itemsize, 3), H200).vector == vector
+    assert configuration_by_rules(1000000, N, 1, itemsize).vector == vector
 
 
 @pytest.mark.parametrize(

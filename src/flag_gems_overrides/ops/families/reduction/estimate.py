@@ -9,6 +9,7 @@ without it, half of 211 random problems along a dimension that is not the last t
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from ...launch.devices import Limits
 from ...launch.sizes import SECTOR_BYTES, VECTOR_BYTES, WARP, cdiv
@@ -53,7 +54,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     length = N if p.kernel == "columns" else N * K
     iterations = max(cdiv(length, p.splits * p.step), 1)
     looped = p.splits * p.step < length
-    elements, vector, results, sharing = _of_thread(problem, p)
+    elements, vector, results, _, sharing = of_thread(problem, p)
     loads = elements / vector
     classes = K if p.kernel == "classes" else 0
 
@@ -80,7 +81,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     at_once = (
         of_sm * p.warps * ns / 1000,
         max(of_sm / max(resident, 1), 1.0) * wait,
-        (read / BYTES_PER_US + _sectors(problem, p) / L2_BYTES_PER_US) / limits.sm_count,
+        (read / BYTES_PER_US + sectors(problem, p) / L2_BYTES_PER_US) / limits.sm_count,
         read / alone,
         programs / limits.sm_count * START_US,
     )
@@ -91,7 +92,7 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
     return LAUNCH_US + sum(us**POWER for us in at_once) ** (1 / POWER) + exchange
 
 
-def _sectors(problem: Problem, p: Plan) -> float:
+def sectors(problem: Problem, p: Plan) -> float:
     """Bytes of the sectors that programs read: two programs read those on the border of their columns."""
     M, N, K, size, _ = problem
     width = p.block_k * size
@@ -100,8 +101,16 @@ def _sectors(problem: Problem, p: Plan) -> float:
     return M * N * K * size * (1 + (SECTOR_BYTES - math.gcd(K * size, width, SECTOR_BYTES)) / width)
 
 
-def _of_thread(problem: Problem, p: Plan) -> tuple[float, int, float, int]:
-    """(Elements of a tile, those of a load, results that it has a part of, warps that share a result.)"""
+class Thread(NamedTuple):
+    elements: float  # of a tile
+    vector: int  # elements of a load
+    results: float  # that it has a part of
+    neighbours: int  # lanes of its warp that have parts of the same results
+    sharing: int  # warps that do
+
+
+def of_thread(problem: Problem, p: Plan) -> Thread:
+    """What a thread has of a tile."""
     _, N, K, size, _ = problem
     threads, vector = p.warps * WARP, p.vector
     if p.kernel == "columns":
@@ -113,15 +122,21 @@ def _of_thread(problem: Problem, p: Plan) -> tuple[float, int, float, int]:
         vector = min(math.gcd(K, VECTOR_BYTES // size), p.block_k, max(together // threads, 1))
         along = max(threads * vector // p.block_k, 1)  # threads, along N
         of_warp = min(max(WARP * vector // p.block_k, 1), along)
-        return tile / threads, vector, max(p.block_k * along / threads, 1.0), max(along // of_warp, 1)
+        results = max(p.block_k * along / threads, 1.0)
+        return Thread(tile / threads, vector, results, min(along, WARP), max(along // of_warp, 1))
     if p.kernel == "short":
-        return p.block_m * N / threads, vector, 1.0, 1
+        return Thread(p.block_m * N / threads, vector, 1.0, 1, 1)
     if p.kernel == "classes":
-        return p.block_n / threads, vector, float(p.block_k), p.warps
+        return Thread(p.block_n / threads, vector, float(p.block_k), 1, p.warps)
     if p.kernel == "short_classes":
         along = max(p.lanes // vector, 1)
-        return p.block_m * p.lanes * (p.depth + 1) / threads, vector, max(p.block_m * K * along / threads, 1.0), 1
+        elements = p.block_m * p.lanes * (p.depth + 1) / threads
+        return Thread(elements, vector, max(p.block_m * K * along / threads, 1.0), 1, 1)
+    side_by_side = p.lanes or p.block_n
     if vector == 1 and N % KNOWN_MULTIPLE == 0:
-        vector = min(VECTOR_BYTES // size, max(p.block_m * p.block_n // threads, 1))
-    along = min(threads, max(p.block_n // vector, 1))
-    return p.block_m * p.block_n / threads, vector, max(p.block_m * along / threads, 1.0), max(along // WARP, 1)
+        vector = min(VECTOR_BYTES // size, max(p.block_m * side_by_side // threads, 1))
+    along = min(threads, max(side_by_side // vector, 1))
+    rest = N % side_by_side > 0 or p.edge_lanes > 0
+    row = p.lanes * (p.depth + rest) if p.lanes else p.block_n
+    results = max(p.block_m * along / threads, 1.0)
+    return Thread(p.block_m * row / threads, vector, results, min(along, WARP), max(along // WARP, 1))

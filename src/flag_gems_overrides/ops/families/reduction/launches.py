@@ -229,8 +229,8 @@ def _row_tile(problem: Problem, configuration: Configuration) -> _Tile:
         raise ValueError("more rows than vectors")
     lanes = _wide_row_lanes(problem, configuration, vector)
     if lanes:
-        # Whole vectors, of which a row with edges has one less or two.
-        depth = (N - 2 * (vector - 1) if edges else N) // lanes
+        # Whole vectors. A row with a head of vector - 1 has the fewest, one less than a row without a head at most.
+        depth = (N - (vector - 1) if edges else N) // lanes
         return _Tile(N, M, 1, power_of_2(N), 1, power_of_2(N), vector, edges, lanes=lanes, depth=depth)
     lanes = _short_row_lanes(problem, configuration, vector)
     if lanes:

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...launch.devices import Limits
 from ...launch.sizes import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP, power_of_2
 from ...plans import table
 from .column_defaults import are_many_words, are_some_odd_words, columns, in_one_large_tile
 from .defaults import kinds
-from .estimate import estimate
+from .estimate import estimate as estimate_values
 from .launches import (
     KNOWN_MULTIPLE,
     MAX_CLASSES,
@@ -22,6 +22,9 @@ from .launches import (
     launch,
     launch_or_none,
 )
+from .moment_candidates import candidates as moment_candidates
+from .moment_candidates import has_registers_to_merge
+from .moment_estimate import estimate as estimate_moments
 from .programs import LONG_WARPS, OCCUPANCY, SHORT_BYTES
 from .row_defaults import (
     FEW_ROWS,
@@ -51,6 +54,14 @@ __all__ = [
 # positions along a dimension that is not the last it is.
 # Of rows it is no better than the rules: 27 x 57584 bf16: 5.89 us by the estimate, 5.08 by the rules (H100).
 MODEL_GAIN = {True: 0.95, False: 0.8}
+# The same of moments, by the kernel that the rules choose; of several tiles in flight, other kernels and short rows it
+# knows less. var_mean 65536 x 256 bf16 along 0: 22.7 us by the estimate, 19.4 by the rules, which are pipelined;
+# 5059512 x 16 float32: 121 and 110 us (H200).
+MOMENTS_GAIN, PIPELINED_MOMENTS_GAIN, OTHER_MOMENTS_GAIN = {"columns": 0.94, "rows": 0.95, "classes": 0.82}, 0.88, 0.74
+# Elements of a row of moments up to which it is short.
+SHORT_MOMENTS = 32
+# Elements of moments, and of a result, from which the estimate chooses.
+MIN_MOMENTS = 8192, 4
 # Elements for each multiprocessor up to which it chooses for all others.
 MODEL_ELEMENTS = 8192
 # Bytes of a row that is read as classes by the rules, at most, to which it is fitted: few longer ones were timed.
@@ -193,6 +204,8 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
 
     The default is by the rules, or by the estimate where it promises much.
     """
+    if problem.accumulators == 3:
+        return _of_moments(problem, limits)
     by_rules, *others = _candidates(problem, limits)
     us = {each: estimate(problem, each, limits) for each in (by_rules, *others)}
     as_columns = by_rules.kernel == "columns" or problem.N * problem.K * problem.itemsize <= MODEL_CLASSES_BYTES
@@ -209,6 +222,37 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
         default = by_rules
     others = sorted(us, key=lambda each: us[each])[:MAX_CONFIGURATIONS]
     return [default, *(each for each in others if each != default)]
+
+
+def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> float:
+    """Microseconds that a launch takes."""
+    if problem.accumulators == 3:
+        return estimate_moments(problem, launch(problem, configuration, limits), limits)
+    return estimate_values(problem, configuration, limits)
+
+
+def _of_moments(problem: Problem, limits: Limits) -> list[Configuration]:
+    """As :func:`configurations`. By the rules where there is little, which the estimate was not fitted to."""
+    M, N, K, *_ = problem
+    fitted = MIN_MOMENTS[0] <= M * N * K and MIN_MOMENTS[1] <= N and problem.itemsize > 1
+    others = moment_candidates(problem) if fitted else _candidates(problem, limits)
+    launches = _legal(problem, [*kinds(problem, limits), *others], limits)
+    by_rules = next(iter(launches.values()))
+    us = {
+        each: estimate_moments(problem, planned, limits)
+        for planned, each in launches.items()
+        if each == by_rules or has_registers_to_merge(problem, planned)
+    }
+    default, *others = sorted(us, key=lambda each: us[each])[:MAX_CONFIGURATIONS]
+    gain = MOMENTS_GAIN.get(by_rules.kernel, OTHER_MOMENTS_GAIN)
+    if by_rules.stages > 1:
+        gain = PIPELINED_MOMENTS_GAIN
+    elif K == 1 and N <= SHORT_MOMENTS:
+        gain = OTHER_MOMENTS_GAIN
+    if not fitted or us[default] >= gain * us[by_rules]:
+        others = [default, *(each for each in others if each != by_rules)]
+        default = by_rules
+    return [default, *others]
 
 
 def _is_known(problem: Problem, each: Configuration, by_rules: Configuration, limits: Limits) -> bool:
@@ -274,12 +318,16 @@ def _candidates(problem: Problem, limits: Limits) -> list[Configuration]:
             # Longer odd rows are not read element by element.
             vector = 1 if each.vector > 1 else VECTOR_BYTES // problem.itemsize
             candidates.append(each._replace(vector=vector, neighbours=False))
+    return list(_legal(problem, candidates, limits).values())
+
+
+def _legal(problem: Problem, candidates: Iterable[Configuration], limits: Limits) -> dict[Plan, Configuration]:
     found: dict[Plan, Configuration] = {}
     for candidate in candidates:
         planned = launch_or_none(problem, candidate, limits)
         if planned is not None:
             found.setdefault(planned, candidate)
-    return list(found.values())
+    return found
 
 
 def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:

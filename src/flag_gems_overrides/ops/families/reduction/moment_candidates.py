@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What moments may be launched with besides what the rules say; the estimate chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from ...launch.sizes import VECTOR_BYTES, WARP, power_of_2
+from .launches import Configuration, Plan, Problem
+from .programs import MOMENTS_OCCUPANCY
+
+WARPS = 1, 2, 4, 8, 16
+# Columns of a tile, at most, and of several matrices; bytes of columns that are not all of a matrix, at least.
+MAX_COLUMNS, MAX_OF_SEVERAL, MIN_BYTES = 128, 64, 8
+# By bytes of an element, elements of a thread of rows and of columns.
+ROW_ELEMENTS = {2: (8, 16, 32), 4: (4, 8, 16), 8: (4, 8)}
+COLUMN_ELEMENTS = {2: (16, 32, 64), 4: (16, 32), 8: (4, 8)}
+# Bytes of a thread from which it may have more registers, and from which it has (more than).
+MANY_BYTES = 64
+# Rows of a program that has several.
+SEVERAL_ROWS = 8
+
+
+def candidates(problem: Problem) -> Iterator[Configuration]:
+    """Some of them are illegal, or the same launch as others."""
+    return _rows(problem) if problem.K == 1 else _columns(problem)
+
+
+def _rows(problem: Problem) -> Iterator[Configuration]:
+    size = problem.itemsize
+    vectors = sorted({1, VECTOR_BYTES // size // 2, VECTOR_BYTES // size})
+    for elements, warps, vector, rows in product(ROW_ELEMENTS[size], WARPS, vectors, (1, SEVERAL_ROWS)):
+        if elements >= vector and elements * warps * WARP <= 2 * power_of_2(problem.N) * power_of_2(problem.M):
+            for occupancy in _occupancies(elements * size):
+                yield Configuration("rows", elements, warps, occupancy, vector, rows)
+
+
+def _columns(problem: Problem) -> Iterator[Configuration]:
+    M, N, K, size, _ = problem
+    block_k = min(power_of_2(K), max(MIN_BYTES // size, 1))
+    while block_k <= min(max(power_of_2(K), MAX_OF_SEVERAL), MAX_COLUMNS, power_of_2(M * K)):
+        for elements, warps in product(COLUMN_ELEMENTS[size], WARPS):
+            if block_k <= elements * warps * WARP <= power_of_2(N) * block_k:
+                for occupancy in _occupancies(elements * size):
+                    yield Configuration("columns", elements, warps, occupancy, 1, block_k)
+        block_k *= 2
+
+
+def _occupancies(bytes_of_thread: int) -> tuple[int, ...]:
+    few, many = MOMENTS_OCCUPANCY[False], MOMENTS_OCCUPANCY[True]
+    if bytes_of_thread == MANY_BYTES:
+        return few, many
+    return (few,) if bytes_of_thread > MANY_BYTES else (many,)
+
+
+def has_registers_to_merge(problem: Problem, p: Plan) -> bool:
+    """Whether the last program has a mean, sum of squares and count of all in three quarters of its registers.
+
+    By a single warp 232 bytes of 128 x 55978 x 12 bf16 spill otherwise.
+    """
+    words = 3 * max(problem.itemsize // 4, 1) * power_of_2(p.splits) * p.block_m * p.block_k
+    return p.splits == 1 or 4 * words <= 3 * p.registers * p.warps * WARP
