@@ -12,7 +12,7 @@ from .programs import MOMENTS_OCCUPANCY
 
 WARPS = 1, 2, 4, 8, 16
 # Columns of a tile, at most, and of several matrices; bytes of columns that are not all of a matrix, at least.
-MAX_COLUMNS, MAX_OF_SEVERAL, MIN_BYTES = 128, 64, 8
+MAX_COLUMNS, MAX_OF_SEVERAL, MIN_BYTES = 128, 64, 16
 # By bytes of an element, elements of a thread of rows and of columns.
 ROW_ELEMENTS = {2: (8, 16, 32), 4: (4, 8, 16), 8: (4, 8)}
 COLUMN_ELEMENTS = {2: (16, 32, 64), 4: (16, 32), 8: (4, 8)}
