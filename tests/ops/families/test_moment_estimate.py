@@ -57,7 +57,9 @@ def test_the_rules_choose_where_the_estimate_knows_less(M, N, K, itemsize):
 
 @given(problems)
 def test_candidates_are_launches_that_have_all_elements(problem):
-    found = [planned for each in candidates(problem) if (planned := launch_or_none(problem, each, H200)) is not None]
+    found = [
+        planned for each in candidates(problem, H200) if (planned := launch_or_none(problem, each, H200)) is not None
+    ]
     for planned in found:
         results = planned.block_k if planned.kernel == "columns" else planned.block_m
         assert planned.blocks * results >= problem.M * problem.K

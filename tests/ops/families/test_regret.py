@@ -22,6 +22,7 @@ BOUNDS = {
     "group_norm": (1.018, 0.965),
     "batch_norm": (1.026, 0.93),
     "reduction": (1.012, 0.99),
+    "moments": (1.025, 0.93),  # of reductions; along rows, columns and in classes
     "scan": (1.017, 0.965),
     "gather": (1.017, 0.99),
 }
@@ -29,10 +30,11 @@ BOUNDS = {
 MIN_TIMED = 0.7
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", BOUNDS)
 def test_chosen_configurations_are_near_the_fastest(name):
+    plan = FAMILIES["reduction" if name == "moments" else name].plan
     timed = [(row, limits) for row, limits in rows() if row["family"] == name]
-    ratios = [ratio for row, limits in timed if (ratio := over_the_fastest(FAMILIES[name].plan, row, limits))]
+    ratios = [ratio for row, limits in timed if (ratio := over_the_fastest(plan, row, limits))]
     bound, share = BOUNDS[name]
     assert len(ratios) >= MIN_TIMED * len(timed)
     assert geomean(ratios) <= bound

@@ -104,19 +104,18 @@ def _lanes(p: Plan, thread: Thread) -> float:
 def _lines(problem: Problem, p: Plan, vector: int) -> float:
     """Lines that a load of a warp touches, about: half of one more where runs of neighbours are not aligned to them."""
     _, N, K, size, _ = problem
-    row, aligned = N * size, True
+    together, row, aligned = WARP * vector * size, N * size, True
+    runs = 1.0
     if p.kernel == "columns":
+        row = K * size
         columns = max(min(WARP, p.block_k // vector), 1)
-        runs, run, row = WARP // columns, columns * vector * size, K * size
-        if p.block_k >= K:
-            matrices = max(columns * vector / K, 1.0)
-            runs, run = matrices, WARP * vector * size / matrices
-        aligned = run % LINE_BYTES == 0
+        runs = max(columns * vector / K, 1.0) if p.block_k >= K else WARP // columns
+        aligned = together / runs % LINE_BYTES == 0
     elif p.kernel == "rows":
-        columns = max(min(WARP, (p.lanes or p.block_n) // vector), 1)
-        runs, run = WARP // columns, columns * vector * size
+        runs = WARP // max(min(WARP, (p.lanes or p.block_n) // vector), 1)
     else:
-        runs, run, row = 1, WARP * vector * size, LINE_BYTES
+        row = LINE_BYTES
+    run = together / runs
     return runs * (max(run / LINE_BYTES, 1.0) + 0.5 * (not aligned or row % LINE_BYTES > 0))
 
 

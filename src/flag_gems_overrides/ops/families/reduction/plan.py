@@ -235,7 +235,7 @@ def _of_moments(problem: Problem, limits: Limits) -> list[Configuration]:
     """As :func:`configurations`. By the rules where there is little, which the estimate was not fitted to."""
     M, N, K, *_ = problem
     fitted = MIN_MOMENTS[0] <= M * N * K and MIN_MOMENTS[1] <= N and problem.itemsize > 1
-    others = moment_candidates(problem) if fitted else _candidates(problem, limits)
+    others = moment_candidates(problem, limits) if fitted else _candidates(problem, limits)
     launches = _legal(problem, [*kinds(problem, limits), *others], limits)
     by_rules = next(iter(launches.values()))
     us = {
