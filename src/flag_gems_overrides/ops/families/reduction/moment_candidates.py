@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What moments may be launched with besides what the rules say; the estimate chooses."""
+"""What else than by the rules moments may be launched with; the estimate chooses."""
 
 from __future__ import annotations
 
