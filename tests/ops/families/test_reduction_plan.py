@@ -30,7 +30,7 @@ problems = st.tuples(
     st.sampled_from([1, 2, 4, 8]),
     st.sampled_from([1, 2, 3]),
     st.sampled_from([H200, A100, RTX4090, INTERPRETER]),
-)
+).filter(lambda problem: problem[3:5] != (1, 3))  # moments are of floating elements
 
 
 def _is_power_of_two(n: int) -> bool:
@@ -156,8 +156,10 @@ def test_programs_of_wide_accumulators_run_at_once(problem):
     *numbers, limits = problem
     problem = Problem(*numbers)
     planned = choose(problem, limits)
+    before = launch(problem, planned, limits)
     launched = launch(problem, with_wide_accumulators(problem, planned, limits), limits)
-    if launched.kernel == "rows" and launched != launch(problem, planned, limits):
+    assert launched.kernel == before.kernel
+    if launched.kernel == "rows" and launched != before:
         assert launched.splits * launched.blocks <= max(24 // launched.warps * limits.sm_count, launched.blocks)
 
 

@@ -105,8 +105,8 @@ class Thread(NamedTuple):
     elements: float  # of a tile
     vector: int  # elements of a load
     results: float  # that it has a part of
-    neighbours: int  # lanes of its warp that have parts of the same results
-    sharing: int  # warps that do
+    lanes: int  # of its warp that have parts of the same results
+    warps: int  # that have
 
 
 def of_thread(problem: Problem, p: Plan) -> Thread:

@@ -23,7 +23,8 @@ PROGRAMS_OF_LINES = 2
 # By bytes of an element, elements of a thread of rows and of columns.
 ROW_ELEMENTS = {2: (8, 16, 32), 4: (4, 8, 16), 8: (4, 8)}
 COLUMN_ELEMENTS = {2: (16, 32, 64), 4: (16, 32), 8: (4, 8)}
-# Bytes of a thread from which it may have more registers, and from which it has (more than).
+# Bytes of a thread: with less a multiprocessor has registers for many warps, with more for few; with as many either is
+# a candidate.
 MANY_BYTES = 64
 # Rows of a program that has several.
 SEVERAL_ROWS = 8

@@ -89,7 +89,7 @@ COUNTED_OCCUPANCY = 24
 TOGETHER_ELEMENTS, TOGETHER_BYTES, TOGETHER_ROW = 32, 16384, 32768
 # Configurations that a tuner may time, at most.
 MAX_CONFIGURATIONS = 24
-# Elements of a thread of a tile that holds all of a few columns; of moments half as many.
+# Elements of a thread of a tile that holds all of a few columns.
 # sum 33 x 32 x 1024 bf16 by 1056 programs of 32 columns: 4.77 us, with 8 elements 5.68 (H100).
 ELEMENTS = 16
 # Warps of such a tile, at most.
@@ -209,7 +209,7 @@ def configurations(problem: Problem, limits: Limits) -> list[Configuration]:
     by_rules, *others = _candidates(problem, limits)
     us = {each: estimate(problem, each, limits) for each in (by_rules, *others)}
     as_columns = by_rules.kernel == "columns" or problem.N * problem.K * problem.itemsize <= MODEL_CLASSES_BYTES
-    fitted = problem.K > 1 and problem.accumulators < 3 and as_columns
+    fitted = problem.K > 1 and as_columns
     known = [each for each in us if _is_known(problem, each, by_rules, limits)] if fitted else list(us)
     if problem.K == 1:
         # Of rows it takes long loops too lightly, and fewer warps were not timed.
@@ -234,9 +234,8 @@ def estimate(problem: Problem, configuration: Configuration, limits: Limits) -> 
 def _of_moments(problem: Problem, limits: Limits) -> list[Configuration]:
     """As :func:`configurations`. By the rules where there is little, which the estimate was not fitted to."""
     M, N, K, *_ = problem
-    fitted = MIN_MOMENTS[0] <= M * N * K and MIN_MOMENTS[1] <= N and problem.itemsize > 1
-    others = moment_candidates(problem, limits) if fitted else _candidates(problem, limits)
-    launches = _legal(problem, [*kinds(problem, limits), *others], limits)
+    fitted = MIN_MOMENTS[0] <= M * N * K and MIN_MOMENTS[1] <= N
+    launches = _legal(problem, [*kinds(problem, limits), *moment_candidates(problem, limits)], limits)
     by_rules = next(iter(launches.values()))
     us = {
         each: estimate_moments(problem, planned, limits)
@@ -332,8 +331,6 @@ def _legal(problem: Problem, candidates: Iterable[Configuration], limits: Limits
 
 def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
     """All elements of a few columns, by many warps: nothing is looped over or exchanged."""
-    moments = problem.accumulators == 3
-    each = ELEMENTS // 2 if moments else ELEMENTS
     neighbours = min(problem.K * problem.itemsize, LINE_BYTES)
     for block_k in TILE_COLUMNS if problem.K > 1 else ():
         # Less than a line of neighbours only where twice as many would leave multiprocessors without a program, or
@@ -342,15 +339,15 @@ def _in_one_tile(problem: Problem, limits: Limits) -> Iterator[Configuration]:
         # Single values of 16 bits in whole pieces have twice as many.
         # amax 16 x 682 x 128 bf16: 5.54 us by 16 columns, 6.10 by 8 (H100).
         whole = problem.accumulators == 1 and problem.itemsize == 2 and problem.K % twice == 0
-        most = (2 if whole else 1) * each * MAX_TILE_WARPS * WARP
+        most = (2 if whole else 1) * ELEMENTS * MAX_TILE_WARPS * WARP
         fits = twice <= TILE_COLUMNS[-1] and twice * power_of_2(problem.N) <= most
         busy = 9 * limits.sm_count * twice <= 10 * problem.M * problem.K
-        if fits and busy and not moments and block_k * problem.itemsize < neighbours:
+        if fits and busy and block_k * problem.itemsize < neighbours:
             continue
-        if not moments and _is_part_of_a_sector(problem, block_k, limits):
+        if _is_part_of_a_sector(problem, block_k, limits):
             continue
-        yield _tile(problem, each, block_k)
-    if problem.K > 1 and not moments:
+        yield _tile(problem, ELEMENTS, block_k)
+    if problem.K > 1:
         wide = min(problem.K * problem.itemsize, 2 * SECTOR_BYTES)
         yield from (_tile(problem, *each) for each in WIDE_TILES if each[1] * problem.itemsize >= wide)
         if problem.K == 2:
